@@ -1,0 +1,293 @@
+//! Addresses: CIDR blocks as users write them, and exact sets of addresses.
+
+use crate::interval::IntervalSet;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+/// A CIDR block. Host bits are masked away on parsing (S2.4).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Cidr {
+    address: IpAddr,
+    prefix: u8,
+    host_bits: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CidrError {
+    #[error(
+        "`{0}` is not a CIDR block; write an address, a slash and a prefix length, like 10.0.0.0/8 or 2001:db8::/32"
+    )]
+    Form(String),
+    #[error("`{0}` has a prefix longer than its address ({1} bits)")]
+    Prefix(String, u8),
+    #[error("`{0}` is an IPv4-mapped IPv6 block; no packet carries such an address: write the IPv4 block")]
+    Mapped(String),
+}
+
+impl Cidr {
+    pub fn new(address: IpAddr, prefix: u8) -> Self {
+        let (masked, prefix) = match address {
+            IpAddr::V4(v4) => {
+                let prefix = prefix.min(32);
+                (IpAddr::V4(Ipv4Addr::from_bits(v4.to_bits() & mask32(prefix))), prefix)
+            }
+            IpAddr::V6(v6) => {
+                let prefix = prefix.min(128);
+                (IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & mask128(prefix))), prefix)
+            }
+        };
+        Self { address: masked, prefix, host_bits: masked != address }
+    }
+
+    pub fn host(address: IpAddr) -> Self {
+        Self::new(address, if address.is_ipv4() { 32 } else { 128 })
+    }
+
+    pub fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    pub fn prefix(&self) -> u8 {
+        self.prefix
+    }
+
+    /// Whether the text it was read from had bits beyond the prefix.
+    pub fn had_host_bits(&self) -> bool {
+        self.host_bits
+    }
+
+    /// Whether it covers every address of its family.
+    pub fn is_whole_family(&self) -> bool {
+        self.prefix == 0
+    }
+
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match (self.address, address) {
+            (IpAddr::V4(net), IpAddr::V4(v4)) => v4.to_bits() & mask32(self.prefix) == net.to_bits(),
+            (IpAddr::V6(net), IpAddr::V6(v6)) => v6.to_bits() & mask128(self.prefix) == net.to_bits(),
+            _ => false,
+        }
+    }
+
+    /// Whether every address of `other` is in `self`.
+    pub fn covers(&self, other: &Cidr) -> bool {
+        self.prefix <= other.prefix && self.contains(other.address)
+    }
+}
+
+fn mask32(prefix: u8) -> u32 {
+    u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0)
+}
+
+fn mask128(prefix: u8) -> u128 {
+    u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0)
+}
+
+/// Reads an address the way the Kubernetes API always did: leading zeros in
+/// an IPv4 octet are decimal digits, not an octal sign.
+pub fn parse_address(text: &str) -> Option<IpAddr> {
+    if let Ok(address) = text.parse() {
+        return Some(address);
+    }
+    let mut octets = [0u8; 4];
+    let mut parts = text.split('.');
+    for octet in &mut octets {
+        let part = parts.next()?;
+        if part.is_empty() || part.len() > 8 || !part.bytes().all(|b| b.is_ascii_digit()) {
+            return None;
+        }
+        *octet = part.parse::<u32>().ok()?.try_into().ok()?;
+    }
+    parts.next().is_none().then(|| IpAddr::from(octets))
+}
+
+impl FromStr for Cidr {
+    type Err = CidrError;
+
+    fn from_str(text: &str) -> Result<Self, CidrError> {
+        let form = || CidrError::Form(text.to_owned());
+        let (address, prefix) = text.split_once('/').ok_or_else(form)?;
+        let address = parse_address(address).ok_or_else(form)?;
+        if prefix.is_empty() || prefix.len() > 3 || !prefix.bytes().all(|b| b.is_ascii_digit()) {
+            return Err(form());
+        }
+        if let IpAddr::V6(v6) = address
+            && v6.to_ipv4_mapped().is_some()
+        {
+            return Err(CidrError::Mapped(text.to_owned()));
+        }
+        let bits = if address.is_ipv4() { 32 } else { 128 };
+        match prefix.parse::<u8>() {
+            Ok(prefix) if prefix <= bits => Ok(Self::new(address, prefix)),
+            _ => Err(CidrError::Prefix(text.to_owned(), bits)),
+        }
+    }
+}
+
+impl fmt::Display for Cidr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.prefix)
+    }
+}
+
+impl fmt::Debug for Cidr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// An exact set of IPv4 and IPv6 addresses.
+#[derive(Clone, Default, PartialEq, Eq, Hash, Debug)]
+pub struct AddrSet {
+    pub v4: IntervalSet<u32>,
+    pub v6: IntervalSet<u128>,
+}
+
+/// Addresses from `first` to `last`, of one family.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct AddrRange {
+    pub first: IpAddr,
+    pub last: IpAddr,
+}
+
+impl AddrSet {
+    pub fn full() -> Self {
+        Self { v4: IntervalSet::full(), v6: IntervalSet::full() }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.v4.is_empty() && self.v6.is_empty()
+    }
+
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match address {
+            IpAddr::V4(v4) => self.v4.contains(v4.to_bits()),
+            IpAddr::V6(v6) => self.v6.contains(v6.to_bits()),
+        }
+    }
+
+    pub fn insert(&mut self, cidr: Cidr) {
+        match cidr.address {
+            IpAddr::V4(v4) => {
+                let first = v4.to_bits();
+                self.v4.insert(first, first | !mask32(cidr.prefix));
+            }
+            IpAddr::V6(v6) => {
+                let first = v6.to_bits();
+                self.v6.insert(first, first | !mask128(cidr.prefix));
+            }
+        }
+    }
+
+    pub fn insert_address(&mut self, address: IpAddr) {
+        self.insert(Cidr::host(address));
+    }
+
+    pub fn union(&self, other: &Self) -> Self {
+        Self { v4: self.v4.union(&other.v4), v6: self.v6.union(&other.v6) }
+    }
+
+    pub fn intersect(&self, other: &Self) -> Self {
+        Self { v4: self.v4.intersect(&other.v4), v6: self.v6.intersect(&other.v6) }
+    }
+
+    pub fn subtract(&self, other: &Self) -> Self {
+        Self { v4: self.v4.subtract(&other.v4), v6: self.v6.subtract(&other.v6) }
+    }
+
+    pub fn is_subset(&self, other: &Self) -> bool {
+        self.v4.is_subset(&other.v4) && self.v6.is_subset(&other.v6)
+    }
+
+    pub fn intersects(&self, other: &Self) -> bool {
+        self.v4.intersects(&other.v4) || self.v6.intersects(&other.v6)
+    }
+
+    /// The ranges in order, IPv4 before IPv6.
+    pub fn ranges(&self) -> impl Iterator<Item = AddrRange> + '_ {
+        let v4 = self
+            .v4
+            .ranges()
+            .iter()
+            .map(|&(a, b)| AddrRange { first: Ipv4Addr::from_bits(a).into(), last: Ipv4Addr::from_bits(b).into() });
+        let v6 = self
+            .v6
+            .ranges()
+            .iter()
+            .map(|&(a, b)| AddrRange { first: Ipv6Addr::from_bits(a).into(), last: Ipv6Addr::from_bits(b).into() });
+        v4.chain(v6)
+    }
+}
+
+impl From<AddrRange> for AddrSet {
+    fn from(range: AddrRange) -> Self {
+        match (range.first, range.last) {
+            (IpAddr::V4(a), IpAddr::V4(b)) => {
+                Self { v4: IntervalSet::range(a.to_bits(), b.to_bits()), v6: IntervalSet::empty() }
+            }
+            (IpAddr::V6(a), IpAddr::V6(b)) => {
+                Self { v4: IntervalSet::empty(), v6: IntervalSet::range(a.to_bits(), b.to_bits()) }
+            }
+            _ => Self::default(),
+        }
+    }
+}
+
+impl FromIterator<Cidr> for AddrSet {
+    fn from_iter<I: IntoIterator<Item = Cidr>>(cidrs: I) -> Self {
+        let mut set = Self::default();
+        for cidr in cidrs {
+            set.insert(cidr);
+        }
+        set
+    }
+}
+
+impl fmt::Display for AddrRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.first, self.last)
+    }
+}
+
+impl fmt::Debug for AddrRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s2_4_host_bits_are_masked() {
+        let cidr: Cidr = "10.1.2.3/8".parse().unwrap();
+        assert_eq!(cidr.to_string(), "10.0.0.0/8");
+        assert!(cidr.had_host_bits());
+        let cidr: Cidr = "010.001.0.0/16".parse().unwrap();
+        assert_eq!(cidr.to_string(), "10.1.0.0/16");
+        let cidr: Cidr = "2001:db8::1/32".parse().unwrap();
+        assert_eq!(cidr.to_string(), "2001:db8::/32");
+    }
+
+    #[test]
+    fn s10_2_bad_blocks_say_what_would_be_accepted() {
+        for bad in
+            ["10.0.0.0", "10.0.0/8", "10.0.0.0/33", "::/129", "10.0.0.0/", "10.0.0.0/+8", "x/8", "::ffff:10.0.0.0/104"]
+        {
+            assert!(bad.parse::<Cidr>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn blocks_and_sets_agree_at_the_edges() {
+        for text in ["0.0.0.0/0", "10.0.0.0/8", "255.255.255.255/32", "::/0", "2001:db8::/33"] {
+            let cidr: Cidr = text.parse().unwrap();
+            let set: AddrSet = [cidr].into_iter().collect();
+            for range in set.ranges() {
+                assert!(cidr.contains(range.first) && cidr.contains(range.last), "{text}");
+            }
+        }
+    }
+}

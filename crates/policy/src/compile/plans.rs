@@ -1,0 +1,158 @@
+//! Which policies a workload has, in the order of S1: its Class.
+
+use super::roles::RoleIndex;
+use crate::labels::Selector;
+use crate::model::{Enforcement, NamespaceId, NamespaceScope, NodeId, Placement, PolicyId, PolicyKind, RoleId};
+use crate::program::{Class, ClassId, Plan, ServiceGate};
+use crate::snapshot::Snapshot;
+use rustc_hash::FxHashMap;
+
+pub(super) struct PlanBuilder<'s> {
+    snapshot: &'s Snapshot,
+    /// The policies that select a Role, in the order of S1.
+    by_role: Vec<Vec<PolicyId>>,
+    classes: FxHashMap<(RoleId, Option<NodeId>), ClassId>,
+    /// Whether any policy looks at the node; if none does, Roles alone decide.
+    nodes_matter: bool,
+    has_audit: bool,
+}
+
+impl<'s> PlanBuilder<'s> {
+    pub(super) fn new(snapshot: &'s Snapshot, index: &mut RoleIndex<'s>) -> Self {
+        let mut order: Vec<PolicyId> = (0..snapshot.policies.len() as u32).map(PolicyId).collect();
+        order.sort_by_cached_key(|&id| precedence(snapshot, id));
+        let mut by_role = vec![Vec::new(); snapshot.roles.len()];
+        for &id in &order {
+            for role in index.select(&snapshot.policy(id).subject.pods).iter() {
+                by_role[role].push(id);
+            }
+        }
+        Self {
+            snapshot,
+            by_role,
+            classes: FxHashMap::default(),
+            nodes_matter: snapshot.policies.iter().any(|policy| policy.subject.nodes.is_some()),
+            has_audit: snapshot.policies.iter().any(|policy| policy.enforcement == Enforcement::Audit),
+        }
+    }
+
+    pub(super) fn class_of(
+        &mut self,
+        role: RoleId,
+        node: Option<NodeId>,
+        intern: impl FnOnce(Class) -> ClassId,
+    ) -> ClassId {
+        let key = (role, node.filter(|_| self.nodes_matter));
+        if let Some(&class) = self.classes.get(&key) {
+            return class;
+        }
+        let class = intern(self.build(role, node));
+        self.classes.insert(key, class);
+        class
+    }
+
+    fn build(&self, role: RoleId, node: Option<NodeId>) -> Class {
+        let selected: Vec<PolicyId> =
+            self.by_role[role.index()].iter().copied().filter(|&id| self.on_node(id, node)).collect();
+        let enforced = |&id: &PolicyId| self.snapshot.policy(id).enforcement == Enforcement::Enforce;
+        let audited = (self.has_audit && !selected.iter().all(enforced)).then(|| self.plan(role, &selected));
+        let selected: Vec<PolicyId> = selected.into_iter().filter(enforced).collect();
+        Class { enforced: self.plan(role, &selected), audited }
+    }
+
+    fn on_node(&self, id: PolicyId, node: Option<NodeId>) -> bool {
+        let Some(selector) = &self.snapshot.policy(id).subject.nodes else {
+            return true;
+        };
+        // An empty selector selects every node, so it is not asked which one it is.
+        selector.is_everything() || node.is_some_and(|node| selector.matches(&self.snapshot.node(node).labels))
+    }
+
+    fn plan(&self, role: RoleId, selected: &[PolicyId]) -> Plan {
+        let mut plan = Plan::default();
+        let role = self.snapshot.role(role);
+        if role.host_network {
+            return plan;
+        }
+        // S3.1: isolation by annotation, and v1beta1 policies only under it.
+        let annotated = self.snapshot.namespace(role.namespace).default_deny_ingress;
+        plan.ingress.isolated = annotated;
+        for &id in selected {
+            let policy = self.snapshot.policy(id);
+            match policy.placement {
+                Placement::ClusterGate { .. } => plan.cluster_gate.push(id),
+                Placement::NamespaceGate => plan.namespace_gate.push(id),
+                Placement::Admin { .. } => {
+                    plan.egress.admin.push(id);
+                    plan.ingress.admin.push(id);
+                }
+                Placement::Baseline { .. } => {
+                    plan.egress.baseline.push(id);
+                    plan.ingress.baseline.push(id);
+                }
+                Placement::Network { .. } if policy.id.kind == PolicyKind::NetworkPolicyV1Beta1 => {
+                    if annotated {
+                        plan.ingress.network.push(id);
+                    }
+                }
+                Placement::Network { isolates_ingress, isolates_egress } => {
+                    for (isolates, tiers) in
+                        [(isolates_egress, &mut plan.egress), (isolates_ingress, &mut plan.ingress)]
+                    {
+                        if isolates {
+                            tiers.isolated = true;
+                            tiers.network.push(id);
+                        }
+                    }
+                }
+            }
+        }
+        plan
+    }
+
+    /// S7.4: a denied destination stays denied through a Service, also for
+    /// those outside, who have no policies of their own.
+    pub(super) fn service_gates(&self) -> FxHashMap<NamespaceId, Vec<ServiceGate>> {
+        let mut gates: Vec<PolicyId> = (0..self.snapshot.policies.len() as u32).map(PolicyId).collect();
+        gates.retain(|&id| {
+            let policy = self.snapshot.policy(id);
+            matches!(policy.placement, Placement::ClusterGate { .. }) && policy.enforcement == Enforcement::Enforce
+        });
+        gates.sort_by_cached_key(|&id| precedence(self.snapshot, id));
+        let mut by_namespace = FxHashMap::default();
+        for service in &self.snapshot.services {
+            by_namespace.entry(service.namespace).or_insert_with(|| {
+                let before = gates.iter().filter(|&&id| self.selects_namespace(id, service.namespace));
+                before.map(|&policy| ServiceGate { policy, selects_all: self.selects_all(policy) }).collect()
+            });
+        }
+        by_namespace
+    }
+
+    fn selects_namespace(&self, id: PolicyId, namespace: NamespaceId) -> bool {
+        let namespace = self.snapshot.namespace(namespace);
+        match &self.snapshot.policy(id).subject.pods.namespaces {
+            NamespaceScope::Named(name) => *name == namespace.name,
+            NamespaceScope::Matching(selector) => selector.matches(&namespace.labels),
+        }
+    }
+
+    fn selects_all(&self, id: PolicyId) -> bool {
+        let subject = &self.snapshot.policy(id).subject;
+        subject.pods.pods.is_everything() && subject.nodes.as_ref().is_none_or(Selector::is_everything)
+    }
+}
+
+/// Lower comes first within its gate or tier.
+fn precedence(
+    snapshot: &Snapshot,
+    id: PolicyId,
+) -> (i64, PolicyKind, std::sync::Arc<str>, Option<std::sync::Arc<str>>) {
+    let policy = snapshot.policy(id);
+    let priority = match policy.placement {
+        Placement::ClusterGate { priority } | Placement::Admin { priority } => i64::from(priority),
+        Placement::Baseline { priority } => priority.map_or(i64::MAX, i64::from),
+        Placement::NamespaceGate | Placement::Network { .. } => 0,
+    };
+    (priority, policy.id.kind, policy.id.name.clone(), policy.id.namespace.clone())
+}

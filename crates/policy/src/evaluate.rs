@@ -1,0 +1,314 @@
+//! The walk of S1, for one connection: gates, egress tiers, ingress tiers.
+//! `explain` takes the same walk and only listens in ([`Watch`]), so the two
+//! cannot disagree.
+
+use crate::flow::{Cause, Decision, Endpoint, Flow, Reason, Stage, Verdict};
+use crate::lease::{Instant, Lease, LeaseTable};
+use crate::model::{Action, Direction, PolicyId};
+use crate::program::{Class, CompiledRule, Matcher, Overlap, PeerSet, Plan, Program, RuleId, Tiers};
+
+/// May this connection be opened, and why?
+pub fn evaluate(program: &Program, leases: &LeaseTable, flow: &Flow, now: Instant) -> Decision {
+    let walk = Walk { program, leases, flow, now };
+    let reason = walk.run(|class| &class.enforced, &mut Unwatched);
+    let would_deny = walk.audit(reason);
+    Decision { verdict: reason.verdict(), reason, would_deny }
+}
+
+/// Listens to a walk.
+pub(crate) trait Watch {
+    fn enter(&mut self, _stage: Stage) {}
+    fn looked_at(&mut self, _rule: RuleId, _seen: Seen<'_>) {}
+    fn left(&mut self, _stage: Stage, _outcome: Outcome) {}
+    fn exempt(&mut self, _direction: Direction, _cause: Cause) {}
+}
+
+struct Unwatched;
+impl Watch for Unwatched {}
+
+/// How a rule met a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Seen<'l> {
+    Matched(Option<&'l Lease>),
+    OtherPeer,
+    OtherPort,
+    /// An unreadable Allow: never matches.
+    Unreadable,
+    /// It matches, and does not count here (S7.4).
+    Narrower,
+}
+
+/// How a stage ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Outcome {
+    Allowed(RuleId),
+    Denied(Cause),
+    Passed(RuleId),
+    NoMatch,
+    /// The gate is only for destinations outside the pod network.
+    OutOfScope,
+}
+
+pub(crate) struct Walk<'a> {
+    pub(crate) program: &'a Program,
+    pub(crate) leases: &'a LeaseTable,
+    pub(crate) flow: &'a Flow,
+    pub(crate) now: Instant,
+}
+
+impl<'a> Walk<'a> {
+    /// The whole walk, over the plans that `pick` picks of each Class.
+    pub(crate) fn run<'p>(&self, pick: impl Fn(&'a Class) -> &'p Plan, watch: &mut impl Watch) -> Reason {
+        let Flow { from, to, .. } = self.flow;
+        if self.own_address() {
+            watch.exempt(Direction::Egress, Cause::OwnAddress);
+            return Reason::Allowed { egress: Cause::OwnAddress, ingress: Cause::OwnAddress };
+        }
+        let egress = match self.program.pod(from) {
+            Some(member) => self.egress(pick(self.program.class(member.class)), watch),
+            None => self.service_gate(watch),
+        };
+        let egress = match egress {
+            Ok(cause) => cause,
+            Err((stage, cause)) => return Reason::Denied { stage, cause },
+        };
+        let ingress = match self.program.pod(to) {
+            Some(member) if from.node.is_some() && member.node == from.node => {
+                watch.exempt(Direction::Ingress, Cause::OwnNode);
+                Ok(Cause::OwnNode)
+            }
+            Some(member) => {
+                let plan = pick(self.program.class(member.class));
+                self.tiers(&plan.ingress, Direction::Ingress, watch)
+            }
+            None => {
+                watch.exempt(Direction::Ingress, Cause::NoSubject);
+                Ok(Cause::NoSubject)
+            }
+        };
+        match ingress {
+            Ok(ingress) => Reason::Allowed { egress, ingress },
+            Err((stage, cause)) => Reason::Denied { stage, cause },
+        }
+    }
+
+    /// What audited policies would have denied of what was allowed (S11).
+    pub(crate) fn audit(&self, enforced: Reason) -> Option<Reason> {
+        let audited = |end| self.program.pod(end).is_some_and(|m| self.program.class(m.class).audited.is_some());
+        if enforced.verdict() == Verdict::Deny || !(audited(&self.flow.from) || audited(&self.flow.to)) {
+            return None;
+        }
+        let reason = self.run(|class| class.audited.as_ref().unwrap_or(&class.enforced), &mut Unwatched);
+        (reason.verdict() == Verdict::Deny).then_some(reason)
+    }
+
+    fn own_address(&self) -> bool {
+        let Flow { from, to, .. } = self.flow;
+        // Two pods of one template are two pods.
+        from.workload.is_some() && from.workload == to.workload && self.program.pod(from).is_some_and(|m| !m.template)
+    }
+
+    fn egress(&self, plan: &Plan, watch: &mut impl Watch) -> Result<Cause, (Stage, Cause)> {
+        self.gate(Stage::ClusterGate, &plan.cluster_gate, watch)?;
+        if !plan.namespace_gate.is_empty() {
+            if self.in_pod_network(&self.flow.to) {
+                watch.enter(Stage::NamespaceGate);
+                watch.left(Stage::NamespaceGate, Outcome::OutOfScope);
+            } else {
+                self.gate(Stage::NamespaceGate, &plan.namespace_gate, watch)?;
+            }
+        }
+        self.tiers(&plan.egress, Direction::Egress, watch)
+    }
+
+    fn in_pod_network(&self, end: &Endpoint) -> bool {
+        self.program.pod(end).is_some()
+            || end.address.is_some_and(|address| end.node.is_none() && self.program.pod_networks.contains(address))
+    }
+
+    /// First match wins; Allow only passes the gate.
+    fn gate(&self, stage: Stage, policies: &[PolicyId], watch: &mut impl Watch) -> Result<(), (Stage, Cause)> {
+        if policies.is_empty() {
+            return Ok(());
+        }
+        watch.enter(stage);
+        let outcome = match self.first_match(policies, Direction::Egress, watch) {
+            Some((rule, Action::Deny)) => Outcome::Denied(Cause::Rule(rule)),
+            Some((rule, _)) => Outcome::Allowed(rule),
+            None => Outcome::NoMatch,
+        };
+        watch.left(stage, outcome);
+        match outcome {
+            Outcome::Denied(cause) => Err((stage, cause)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Nobody's connection to a Service must not lead where the tenants' may not (S7.4).
+    fn service_gate(&self, watch: &mut impl Watch) -> Result<Cause, (Stage, Cause)> {
+        let Flow { from, to, via, .. } = self.flow;
+        let outside = from.workload.is_none() && from.node.is_none();
+        let gates = via.filter(|_| outside && self.program.pod(to).is_none());
+        let gates = gates.and_then(|service| self.program.gates_before(service));
+        if let Some(gates) = gates.filter(|gates| !gates.is_empty()) {
+            watch.enter(Stage::ServiceGate);
+            for gate in gates {
+                for id in self.program.policy(gate.policy).rules(Direction::Egress) {
+                    let rule = self.program.rule(id);
+                    match self.meet(rule, Direction::Egress) {
+                        Seen::Matched(_) if rule.action == Action::Allow && !gate.selects_all => {
+                            watch.looked_at(id, Seen::Narrower);
+                        }
+                        seen @ Seen::Matched(_) if rule.action == Action::Deny => {
+                            watch.looked_at(id, seen);
+                            watch.left(Stage::ServiceGate, Outcome::Denied(Cause::Rule(id)));
+                            return Err((Stage::ServiceGate, Cause::Rule(id)));
+                        }
+                        seen @ Seen::Matched(_) => {
+                            watch.looked_at(id, seen);
+                            watch.left(Stage::ServiceGate, Outcome::Allowed(id));
+                            return Ok(Cause::NoSubject);
+                        }
+                        seen => watch.looked_at(id, seen),
+                    }
+                }
+            }
+            watch.left(Stage::ServiceGate, Outcome::NoMatch);
+        }
+        watch.exempt(Direction::Egress, Cause::NoSubject);
+        Ok(Cause::NoSubject)
+    }
+
+    /// Admin → NetworkPolicy → Baseline → default allow.
+    fn tiers(&self, tiers: &Tiers, direction: Direction, watch: &mut impl Watch) -> Result<Cause, (Stage, Cause)> {
+        if let Some(settled) = self.ordered(Stage::Admin(direction), &tiers.admin, watch) {
+            return settled;
+        }
+        if tiers.isolated {
+            return self.network(tiers, direction, watch);
+        }
+        match self.ordered(Stage::Baseline(direction), &tiers.baseline, watch) {
+            Some(settled) => settled,
+            None => Ok(Cause::Default),
+        }
+    }
+
+    /// An ordered tier; `None` if it leaves the connection to the next.
+    fn ordered(
+        &self,
+        stage: Stage,
+        policies: &[PolicyId],
+        watch: &mut impl Watch,
+    ) -> Option<Result<Cause, (Stage, Cause)>> {
+        if policies.is_empty() {
+            return None;
+        }
+        watch.enter(stage);
+        let (outcome, settled) = match self.first_match(policies, stage.direction(), watch) {
+            Some((rule, Action::Allow)) => (Outcome::Allowed(rule), Some(Ok(Cause::Rule(rule)))),
+            Some((rule, Action::Deny)) => {
+                let cause = Cause::Rule(rule);
+                (Outcome::Denied(cause), Some(Err((stage, cause))))
+            }
+            Some((rule, Action::Pass)) => (Outcome::Passed(rule), None),
+            None => (Outcome::NoMatch, None),
+        };
+        watch.left(stage, outcome);
+        settled
+    }
+
+    /// One matching rule of one policy is enough; none at all is a denial.
+    fn network(&self, tiers: &Tiers, direction: Direction, watch: &mut impl Watch) -> Result<Cause, (Stage, Cause)> {
+        let stage = Stage::Network(direction);
+        watch.enter(stage);
+        match self.first_match(&tiers.network, direction, watch) {
+            Some((rule, _)) => {
+                watch.left(stage, Outcome::Allowed(rule));
+                Ok(Cause::Rule(rule))
+            }
+            None => {
+                watch.left(stage, Outcome::Denied(Cause::Isolated));
+                Err((stage, Cause::Isolated))
+            }
+        }
+    }
+
+    fn first_match(
+        &self,
+        policies: &[PolicyId],
+        direction: Direction,
+        watch: &mut impl Watch,
+    ) -> Option<(RuleId, Action)> {
+        for &policy in policies {
+            for id in self.program.policy(policy).rules(direction) {
+                let rule = self.program.rule(id);
+                let seen = self.meet(rule, direction);
+                watch.looked_at(id, seen);
+                if let Seen::Matched(_) = seen {
+                    return Some((id, rule.action));
+                }
+            }
+        }
+        None
+    }
+
+    fn meet(&self, rule: &CompiledRule, direction: Direction) -> Seen<'a> {
+        let (peers, ports) = match rule.matcher {
+            Matcher::Clauses { peers, ports } => (peers, ports),
+            Matcher::Nothing => return Seen::Unreadable,
+            Matcher::Everything => return Seen::Matched(None),
+        };
+        let peer = match direction {
+            Direction::Egress => &self.flow.to,
+            Direction::Ingress => &self.flow.from,
+        };
+        let Some(lease) = self.meets_peer(self.program.peer_set(peers), peer, rule.action) else {
+            return Seen::OtherPeer;
+        };
+        let named = self.program.pod(&self.flow.to).map_or(&[][..], |member| &member.ports);
+        if self.program.port_spec(ports).matches(self.flow.protocol, self.flow.port, named) {
+            Seen::Matched(lease)
+        } else {
+            Seen::OtherPort
+        }
+    }
+
+    /// `None` if the peer is not in the set; else the lease that put it there, if it was one.
+    fn meets_peer(&self, set: &PeerSet, peer: &Endpoint, action: Action) -> Option<Option<&'a Lease>> {
+        if self.program.in_peer_set(set, peer, action) {
+            return Some(None);
+        }
+        let lease = self.leases.opening(self.program, &set.domains, peer.address?, self.now)?;
+        Some(Some(lease))
+    }
+}
+
+impl Program {
+    /// Whether the peer is in the set, leases aside.
+    pub(crate) fn in_peer_set(&self, set: &PeerSet, peer: &Endpoint, action: Action) -> bool {
+        if set.anyone {
+            return true;
+        }
+        if let Some(member) = self.pod(peer)
+            && set.roles.contains(member.role.index())
+        {
+            return true;
+        }
+        if peer.node.is_some_and(|node| set.nodes.contains(node.index())) {
+            return true;
+        }
+        match (peer.address, &peer.name) {
+            (Some(address), _) => set.addresses.contains(address),
+            // A name nobody resolved is somewhere outside; only what covers everything surely covers it.
+            (None, Some(name)) => {
+                set.unresolved == Overlap::All || set.domains.iter().any(|&id| self.patterns.get(id).matches(name))
+            }
+            // A pod that has no address yet: what may cover it denies, what surely covers it allows.
+            (None, None) => match set.unassigned {
+                Overlap::All => true,
+                Overlap::Some => action == Action::Deny,
+                Overlap::None => false,
+            },
+        }
+    }
+}

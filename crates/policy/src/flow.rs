@@ -1,0 +1,152 @@
+//! A connection to be judged, and what is decided about it.
+
+use crate::domain::DomainName;
+use crate::model::{Direction, NodeId, ServiceId, WorkloadId};
+use crate::port::Protocol;
+use crate::program::{Holder, Program, RuleId};
+use std::fmt;
+use std::net::IpAddr;
+
+/// One end of a connection: all that is known of it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Endpoint {
+    /// The pod, `hostNetwork` or not.
+    pub workload: Option<WorkloadId>,
+    /// The node, if the end is a node itself or a `hostNetwork` pod on it.
+    pub node: Option<NodeId>,
+    /// None for a template's pod, and for a name nobody has resolved.
+    pub address: Option<IpAddr>,
+    /// The name, where the address behind it is not known.
+    pub name: Option<DomainName>,
+}
+
+/// A connection as it stands on its first packet, after DNAT (S1).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Flow {
+    pub from: Endpoint,
+    pub to: Endpoint,
+    pub protocol: Protocol,
+    /// The destination's port; 0 where the protocol has none.
+    pub port: u16,
+    /// The Service it was addressed to, if any.
+    pub via: Option<ServiceId>,
+}
+
+impl Endpoint {
+    pub fn name(name: DomainName) -> Self {
+        Self { name: Some(name), ..Self::default() }
+    }
+}
+
+impl Program {
+    /// Whoever has the address; an address nobody has is outside.
+    pub fn endpoint_at(&self, address: IpAddr) -> Endpoint {
+        let (workload, node) = match self.by_address.get(&address) {
+            Some(&Holder::Pod(workload)) => (Some(workload), None),
+            Some(&Holder::Node(node)) => (None, Some(node)),
+            None => (None, None),
+        };
+        Endpoint { workload, node, address: Some(address), name: None }
+    }
+
+    /// The workload, by one of its addresses where it has any.
+    pub fn endpoint_of(&self, workload: WorkloadId, address: Option<IpAddr>) -> Endpoint {
+        let member = self.member(workload);
+        let node = member.node.filter(|_| member.host_network);
+        Endpoint { workload: Some(workload), node, address, name: None }
+    }
+
+    /// The pod at this end, if policies can see it as one.
+    pub(crate) fn pod(&self, end: &Endpoint) -> Option<&crate::program::Member> {
+        end.workload.map(|id| self.member(id)).filter(|member| !member.host_network)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Verdict {
+    Allow,
+    Deny,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Allow => "allow",
+            Self::Deny => "deny",
+        })
+    }
+}
+
+/// A verdict and the reason for it; and, where audited policies would have
+/// denied, that reason too (S11).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Decision {
+    pub verdict: Verdict,
+    pub reason: Reason,
+    pub would_deny: Option<Reason>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reason {
+    Allowed { egress: Cause, ingress: Cause },
+    Denied { stage: Stage, cause: Cause },
+}
+
+impl Reason {
+    pub fn verdict(&self) -> Verdict {
+        match self {
+            Self::Allowed { .. } => Verdict::Allow,
+            Self::Denied { .. } => Verdict::Deny,
+        }
+    }
+}
+
+/// What settled one direction.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Cause {
+    /// A pod to its own address.
+    OwnAddress,
+    /// From the pod's own node: health probes.
+    OwnNode,
+    /// This end is no pod whose policies count.
+    NoSubject,
+    Rule(RuleId),
+    /// Some policy isolates the pod and none allows this.
+    Isolated,
+    /// No policy has a say.
+    Default,
+}
+
+/// A place in the walk of S1.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Stage {
+    /// Before the backends of a Service that is asked from outside (S7.4).
+    ServiceGate,
+    ClusterGate,
+    NamespaceGate,
+    Admin(Direction),
+    Network(Direction),
+    Baseline(Direction),
+}
+
+impl Stage {
+    pub fn direction(self) -> Direction {
+        match self {
+            Self::ServiceGate | Self::ClusterGate | Self::NamespaceGate => Direction::Egress,
+            Self::Admin(direction) | Self::Network(direction) | Self::Baseline(direction) => direction,
+        }
+    }
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ServiceGate => f.write_str("service gate"),
+            Self::ClusterGate => f.write_str("cluster gate"),
+            Self::NamespaceGate => f.write_str("namespace gate"),
+            Self::Admin(direction) => write!(f, "{direction} admin tier"),
+            Self::Network(direction) => write!(f, "{direction} NetworkPolicy tier"),
+            Self::Baseline(direction) => write!(f, "{direction} baseline tier"),
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Leases: which address a name opens, and until when (S6). Time is an
+//! argument; nothing here reads a clock.
+
+use crate::addr::AddrSet;
+use crate::domain::{DomainName, DomainPattern, PatternId};
+use crate::model::NodeId;
+use crate::program::{Holder, Program};
+use crate::snapshot::Snapshot;
+use rustc_hash::FxHashMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// A moment, as time since an epoch of the caller's choosing.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Debug)]
+pub struct Instant(pub Duration);
+
+impl std::ops::Add<Duration> for Instant {
+    type Output = Instant;
+    fn add(self, more: Duration) -> Instant {
+        Instant(self.0.saturating_add(more))
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Lease {
+    pub pattern: DomainPattern,
+    pub name: DomainName,
+    pub address: IpAddr,
+    pub expiry: Instant,
+}
+
+/// How long an answer is good for (S6.3).
+#[derive(Clone, Copy, Debug)]
+pub struct Lifetimes {
+    /// What a TTL of 0 counts as.
+    pub minimum: Duration,
+    /// How long a lease outlives its TTL.
+    pub grace: Duration,
+}
+
+impl Default for Lifetimes {
+    fn default() -> Self {
+        Self { minimum: Duration::from_secs(5), grace: Duration::from_secs(5) }
+    }
+}
+
+impl Lifetimes {
+    pub fn expiry(&self, ttl: Duration, now: Instant) -> Instant {
+        let ttl = if ttl.is_zero() { self.minimum } else { ttl };
+        now + ttl.saturating_add(self.grace)
+    }
+}
+
+/// The leases there are, found by address.
+#[derive(Clone, Default, Debug)]
+pub struct LeaseTable {
+    by_address: FxHashMap<IpAddr, Vec<Lease>>,
+}
+
+impl LeaseTable {
+    /// Adds a lease, or renews the one there is; a renewal never shortens it (S6.3).
+    pub fn grant(&mut self, lease: Lease) {
+        let leases = self.by_address.entry(lease.address).or_default();
+        match leases.iter_mut().find(|known| known.pattern == lease.pattern && known.name == lease.name) {
+            Some(known) => known.expiry = known.expiry.max(lease.expiry),
+            None => leases.push(lease),
+        }
+    }
+
+    /// The lease by which one of the patterns opens the address, if any is live.
+    pub fn opening(&self, program: &Program, patterns: &[PatternId], address: IpAddr, now: Instant) -> Option<&Lease> {
+        if patterns.is_empty() || self.by_address.is_empty() {
+            return None;
+        }
+        let live = self.by_address.get(&address)?.iter().filter(|lease| now < lease.expiry);
+        live.into_iter().find(|lease| patterns.iter().any(|&id| *program.patterns.get(id) == lease.pattern))
+    }
+
+    /// Drops what has expired.
+    pub fn expire(&mut self, now: Instant) {
+        self.by_address.retain(|_, leases| {
+            leases.retain(|lease| now < lease.expiry);
+            !leases.is_empty()
+        });
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Lease> {
+        self.by_address.values().flatten()
+    }
+}
+
+/// Why an address is never leased, whatever the answer says (S6.8).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    Loopback,
+    LinkLocal,
+    Multicast,
+    Unspecified,
+    Service,
+    Node(NodeId),
+    Pod,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Loopback => "a loopback address is never leased",
+            Self::LinkLocal => "a link-local address is never leased",
+            Self::Multicast => "a multicast address is never leased",
+            Self::Unspecified => "the unspecified address is never leased",
+            Self::Service => "a Service's address is never leased",
+            Self::Node(_) => "a node's address is never leased",
+            Self::Pod => "a pod's address is leased only to a name under the cluster domain",
+        })
+    }
+}
+
+/// Which addresses no outside name may open: the inside of the cluster.
+#[derive(Clone, Debug)]
+pub struct NeverLeased {
+    services: AddrSet,
+    cluster_domain: DomainName,
+}
+
+impl NeverLeased {
+    pub fn new(snapshot: &Snapshot, cluster_domain: DomainName) -> Self {
+        let mut services = AddrSet::default();
+        for &address in snapshot.services.iter().flat_map(|service| &service.addresses) {
+            services.insert_address(address);
+        }
+        Self { services, cluster_domain }
+    }
+
+    pub fn refusal(&self, program: &Program, name: &DomainName, address: IpAddr) -> Option<Refusal> {
+        let link_local = match address {
+            IpAddr::V4(v4) => v4.is_link_local() || v4.is_broadcast(),
+            IpAddr::V6(v6) => v6.is_unicast_link_local(),
+        };
+        let checks = [
+            (address.is_unspecified(), Refusal::Unspecified),
+            (address.is_loopback(), Refusal::Loopback),
+            (link_local, Refusal::LinkLocal),
+            (address.is_multicast(), Refusal::Multicast),
+            (self.services.contains(address), Refusal::Service),
+        ];
+        if let Some((_, refusal)) = checks.into_iter().find(|(hit, _)| *hit) {
+            return Some(refusal);
+        }
+        match program.by_address.get(&address) {
+            Some(Holder::Node(node)) => Some(Refusal::Node(*node)),
+            Some(Holder::Pod(_)) => self.unless_inside(name),
+            None if program.pod_networks.contains(address) => self.unless_inside(name),
+            None => None,
+        }
+    }
+
+    fn unless_inside(&self, name: &DomainName) -> Option<Refusal> {
+        (!name.is_under(&self.cluster_domain)).then_some(Refusal::Pod)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::Wildcard;
+
+    fn at(seconds: u64) -> Instant {
+        Instant(Duration::from_secs(seconds))
+    }
+
+    #[test]
+    fn s6_3_lifetime_is_ttl_and_grace_and_never_shortened() {
+        let lifetimes = Lifetimes::default();
+        assert_eq!(lifetimes.expiry(Duration::from_secs(30), at(100)), at(135));
+        assert_eq!(lifetimes.expiry(Duration::ZERO, at(100)), at(110));
+
+        let mut program = Program::default();
+        let pattern = DomainPattern::parse("api.example.com", Wildcard::Subdomains).unwrap();
+        let id = program.patterns.intern(&pattern);
+        let address = IpAddr::from([192, 0, 2, 1]);
+        let lease =
+            |expiry| Lease { pattern: pattern.clone(), name: "api.example.com".parse().unwrap(), address, expiry };
+        let mut table = LeaseTable::default();
+        table.grant(lease(at(135)));
+        table.grant(lease(at(110)));
+        assert!(table.opening(&program, &[id], address, at(134)).is_some());
+        assert!(table.opening(&program, &[id], address, at(135)).is_none(), "S6.4: it ends by itself");
+        table.expire(at(135));
+        assert_eq!(table.iter().count(), 0);
+    }
+}

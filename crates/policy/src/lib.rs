@@ -1,0 +1,29 @@
+//! The pure core of namewall: no I/O, no clock, no Kubernetes.
+//!
+//! A [`Snapshot`] of a cluster is compiled into a [`Program`]; [`evaluate()`]
+//! answers, for one connection, whether it may be opened and why; `explain`
+//! tells the whole walk; `reach` computes what may be opened at all, exactly.
+//! All of them read the same Program, and so will the kernel's tables.
+
+pub mod addr;
+pub mod bits;
+mod compile;
+pub mod domain;
+mod evaluate;
+pub mod finding;
+pub mod flow;
+pub mod interval;
+pub mod labels;
+pub mod lease;
+pub mod model;
+pub mod port;
+pub mod program;
+pub mod snapshot;
+
+pub use compile::compile;
+pub use evaluate::evaluate;
+pub use finding::{Finding, Severity, Source};
+pub use flow::{Cause, Decision, Endpoint, Flow, Reason, Stage, Verdict};
+pub use lease::{Instant, Lease, LeaseTable};
+pub use program::Program;
+pub use snapshot::{Revision, Snapshot};

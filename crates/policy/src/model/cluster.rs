@@ -1,0 +1,152 @@
+//! Namespaces, workloads, nodes and services, as far as policies can see them.
+
+use crate::finding::Source;
+use crate::labels::Labels;
+use crate::port::Protocol;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+macro_rules! id {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+        pub struct $name(pub u32);
+
+        impl $name {
+            pub fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+    )*};
+}
+pub(crate) use id;
+
+id! {
+    NamespaceId, NodeId, ServiceId, WorkloadId,
+    /// Workloads that no selector can tell apart.
+    RoleId,
+}
+
+#[derive(Clone, Debug)]
+pub struct Namespace {
+    pub name: Arc<str>,
+    pub labels: Labels,
+    /// The annotation of S3.1: every pod here is isolated for ingress.
+    pub default_deny_ingress: bool,
+    pub source: Option<Source>,
+}
+
+/// A namespace and labels: all that selectors can see of a workload. Selectors
+/// are matched once a Role, however many pods play it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Role {
+    pub namespace: NamespaceId,
+    pub labels: Labels,
+    /// Roles of `hostNetwork` pods are apart: no pod or namespace peer sees them (S1).
+    pub host_network: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum WorkloadKind {
+    Pod,
+    Deployment,
+    ReplicaSet,
+    StatefulSet,
+    DaemonSet,
+    Job,
+    CronJob,
+    ReplicationController,
+}
+
+impl WorkloadKind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pod => "Pod",
+            Self::Deployment => "Deployment",
+            Self::ReplicaSet => "ReplicaSet",
+            Self::StatefulSet => "StatefulSet",
+            Self::DaemonSet => "DaemonSet",
+            Self::Job => "Job",
+            Self::CronJob => "CronJob",
+            Self::ReplicationController => "ReplicationController",
+        }
+    }
+}
+
+impl fmt::Display for WorkloadKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct NamedPort {
+    pub name: Arc<str>,
+    pub protocol: Protocol,
+    pub port: u16,
+}
+
+/// A pod, or a pod template that stands for pods that have no address yet.
+#[derive(Clone, Debug)]
+pub struct Workload {
+    pub kind: WorkloadKind,
+    pub namespace: NamespaceId,
+    pub name: Arc<str>,
+    pub role: RoleId,
+    /// Every address of the pod, on whichever interface; empty for a template.
+    pub addresses: Vec<IpAddr>,
+    pub node: Option<NodeId>,
+    pub host_network: bool,
+    /// The named container ports.
+    pub ports: Arc<[NamedPort]>,
+    pub source: Option<Source>,
+}
+
+impl Workload {
+    /// Whether it stands for pods that do not exist yet.
+    pub fn is_template(&self) -> bool {
+        self.kind != WorkloadKind::Pod
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Node {
+    pub name: Arc<str>,
+    pub labels: Labels,
+    /// Every address on the node's interfaces that is known (S7.2).
+    pub addresses: Vec<IpAddr>,
+    pub source: Option<Source>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Service {
+    pub namespace: NamespaceId,
+    pub name: Arc<str>,
+    /// Cluster, external and load-balancer addresses.
+    pub addresses: Vec<IpAddr>,
+    pub ports: Vec<ServicePort>,
+    pub source: Option<Source>,
+}
+
+#[derive(Clone, Debug)]
+pub struct ServicePort {
+    pub name: Option<Arc<str>>,
+    pub protocol: Protocol,
+    pub port: u16,
+    pub node_port: Option<u16>,
+    pub backends: Vec<Backend>,
+}
+
+/// Where a connection to a service goes: policies are judged there, after DNAT.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Backend {
+    pub target: BackendTarget,
+    pub port: u16,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BackendTarget {
+    Workload(WorkloadId, Option<IpAddr>),
+    Address(IpAddr),
+}

@@ -1,0 +1,232 @@
+//! The Program: compiled, backend-neutral rules for the Classes of a cluster.
+//! [`evaluate`](crate::evaluate()) walks it, and the kernel's tables are
+//! rendered from it: one source for both answers.
+
+use crate::addr::AddrSet;
+use crate::bits::BitSet;
+use crate::domain::{PatternId, PatternTable};
+use crate::model::{
+    Action, Direction, NamedPort, NamespaceId, NodeId, Placement, PolicyId, PolicyRef, RoleId, ServiceId, WorkloadId,
+};
+use crate::model::{Enforcement, Subject};
+use crate::port::{Protocol, Traffic};
+use crate::snapshot::Revision;
+use rustc_hash::FxHashMap;
+use std::net::IpAddr;
+use std::ops::Range;
+use std::sync::Arc;
+
+crate::model::id! {
+    /// Workloads with exactly the same policies.
+    ClassId,
+    RuleId, PeerSetId, PortSpecId,
+}
+
+#[derive(Clone, Default, Debug)]
+pub struct Program {
+    pub revision: Revision,
+    pub classes: Vec<Class>,
+    pub policies: Vec<ProgramPolicy>,
+    pub rules: Vec<CompiledRule>,
+    pub peer_sets: Vec<PeerSet>,
+    pub port_specs: Vec<PortSpec>,
+    pub patterns: PatternTable,
+    pub workloads: Vec<Member>,
+    pub by_address: FxHashMap<IpAddr, Holder>,
+    /// The blocks pods get their addresses from, as far as they are known.
+    pub pod_networks: AddrSet,
+    /// Which cluster gates stand before a Service's backends outside, by the Service's namespace (S7.4).
+    pub service_gates: FxHashMap<NamespaceId, Vec<ServiceGate>>,
+    /// The namespace of each Service.
+    pub services: Vec<NamespaceId>,
+}
+
+/// Who has an address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Holder {
+    Pod(WorkloadId),
+    Node(NodeId),
+}
+
+/// What the walk needs to know of a workload.
+#[derive(Clone, Debug)]
+pub struct Member {
+    pub class: ClassId,
+    pub role: RoleId,
+    pub node: Option<NodeId>,
+    pub host_network: bool,
+    pub template: bool,
+    pub ports: Arc<[NamedPort]>,
+}
+
+/// The policies of a Class, in the order of S1, as they are enforced; and,
+/// where some are only audited, as they would be.
+#[derive(Clone, Default, PartialEq, Eq, Hash, Debug)]
+pub struct Class {
+    pub enforced: Plan,
+    pub audited: Option<Plan>,
+}
+
+#[derive(Clone, Default, PartialEq, Eq, Hash, Debug)]
+pub struct Plan {
+    pub cluster_gate: Vec<PolicyId>,
+    pub namespace_gate: Vec<PolicyId>,
+    pub egress: Tiers,
+    pub ingress: Tiers,
+}
+
+impl Plan {
+    pub fn tiers(&self, direction: Direction) -> &Tiers {
+        match direction {
+            Direction::Egress => &self.egress,
+            Direction::Ingress => &self.ingress,
+        }
+    }
+}
+
+#[derive(Clone, Default, PartialEq, Eq, Hash, Debug)]
+pub struct Tiers {
+    pub admin: Vec<PolicyId>,
+    pub network: Vec<PolicyId>,
+    /// Whether the NetworkPolicy tier ends here, one way or the other (S1.6).
+    pub isolated: bool,
+    pub baseline: Vec<PolicyId>,
+}
+
+#[derive(Clone, Debug)]
+pub struct ProgramPolicy {
+    pub id: PolicyRef,
+    pub placement: Placement,
+    pub enforcement: Enforcement,
+    pub subject: Subject,
+    pub egress: Range<u32>,
+    pub ingress: Range<u32>,
+}
+
+impl ProgramPolicy {
+    pub fn rules(&self, direction: Direction) -> impl DoubleEndedIterator<Item = RuleId> + use<> {
+        let range = match direction {
+            Direction::Egress => self.egress.clone(),
+            Direction::Ingress => self.ingress.clone(),
+        };
+        range.map(RuleId)
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct CompiledRule {
+    pub policy: PolicyId,
+    pub direction: Direction,
+    /// Its place among the policy's rules of this direction.
+    pub index: u32,
+    /// What it does: an unreadable Deny or Pass denies (S4.2).
+    pub action: Action,
+    pub matcher: Matcher,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Matcher {
+    Clauses {
+        peers: PeerSetId,
+        ports: PortSpecId,
+    },
+    /// An unreadable Allow.
+    Nothing,
+    /// An unreadable Deny or Pass.
+    Everything,
+}
+
+/// The peers of a rule, resolved.
+#[derive(Clone, Default, PartialEq, Eq, Hash, Debug)]
+pub struct PeerSet {
+    pub anyone: bool,
+    /// Roles of pods.
+    pub roles: BitSet,
+    /// Networks less their holes, addresses of nodes, of the API server.
+    pub addresses: AddrSet,
+    /// Nodes, for `hostNetwork` pods there.
+    pub nodes: BitSet,
+    pub domains: Vec<PatternId>,
+    /// How `addresses` stands to the addresses a pod without one may get.
+    pub unassigned: Overlap,
+    /// How `addresses` stands to the addresses a name may have.
+    pub unresolved: Overlap,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Debug)]
+pub enum Overlap {
+    #[default]
+    None,
+    Some,
+    All,
+}
+
+/// The ports of a rule.
+#[derive(Clone, Default, PartialEq, Eq, Hash, Debug)]
+pub struct PortSpec {
+    pub numbered: Traffic,
+    pub named: Vec<(Option<Protocol>, Arc<str>)>,
+}
+
+impl PortSpec {
+    /// The connections it matches at a destination with these named ports.
+    pub fn at(&self, ports: &[NamedPort]) -> Traffic {
+        let mut traffic = self.numbered.clone();
+        for port in ports {
+            if self.names(port) {
+                traffic.insert(port.protocol, port.port, port.port);
+            }
+        }
+        traffic
+    }
+
+    pub fn matches(&self, protocol: Protocol, port: u16, ports: &[NamedPort]) -> bool {
+        self.numbered.contains(protocol, port)
+            || (!self.named.is_empty()
+                && ports.iter().any(|named| named.protocol == protocol && named.port == port && self.names(named)))
+    }
+
+    fn names(&self, port: &NamedPort) -> bool {
+        self.named.iter().any(|(protocol, name)| *name == port.name && protocol.is_none_or(|p| p == port.protocol))
+    }
+}
+
+/// A ClusterEgressFirewall as it stands before the Services of a namespace.
+#[derive(Clone, Copy, Debug)]
+pub struct ServiceGate {
+    pub policy: PolicyId,
+    /// Its Allow rules count only if it selects every pod there; its Deny rules always do.
+    pub selects_all: bool,
+}
+
+impl Program {
+    pub fn policy(&self, id: PolicyId) -> &ProgramPolicy {
+        &self.policies[id.index()]
+    }
+
+    /// The gates before the backends of a Service.
+    pub fn gates_before(&self, service: ServiceId) -> Option<&[ServiceGate]> {
+        let namespace = self.services.get(service.index())?;
+        self.service_gates.get(namespace).map(Vec::as_slice)
+    }
+
+    pub fn rule(&self, id: RuleId) -> &CompiledRule {
+        &self.rules[id.index()]
+    }
+
+    pub fn member(&self, id: WorkloadId) -> &Member {
+        &self.workloads[id.index()]
+    }
+
+    pub fn class(&self, id: ClassId) -> &Class {
+        &self.classes[id.index()]
+    }
+
+    pub fn peer_set(&self, id: PeerSetId) -> &PeerSet {
+        &self.peer_sets[id.index()]
+    }
+
+    pub fn port_spec(&self, id: PortSpecId) -> &PortSpec {
+        &self.port_specs[id.index()]
+    }
+}

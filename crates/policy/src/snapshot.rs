@@ -1,0 +1,138 @@
+//! An immutable view of a cluster at a [`Revision`].
+
+use crate::addr::Cidr;
+use crate::labels::Labels;
+use crate::model::{
+    Namespace, NamespaceId, Node, NodeId, Policy, PolicyId, Role, RoleId, Service, Workload, WorkloadId,
+};
+use rustc_hash::FxHashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Debug)]
+pub struct Revision(pub u64);
+
+/// Built with the `add_…` methods, then only read.
+#[derive(Clone, Default, Debug)]
+pub struct Snapshot {
+    pub revision: Revision,
+    pub namespaces: Vec<Namespace>,
+    pub roles: Vec<Role>,
+    pub workloads: Vec<Workload>,
+    pub nodes: Vec<Node>,
+    pub services: Vec<Service>,
+    pub policies: Vec<Policy>,
+    /// The blocks pods get their addresses from, where known.
+    pub pod_networks: Vec<Cidr>,
+    /// Every address of the API server (S7.3).
+    pub api_server: Vec<IpAddr>,
+    by_role: FxHashMap<Role, RoleId>,
+    by_namespace: FxHashMap<Arc<str>, NamespaceId>,
+    by_node: FxHashMap<Arc<str>, NodeId>,
+}
+
+/// The label every namespace has, whatever its manifest says.
+pub const NAMESPACE_NAME_LABEL: &str = "kubernetes.io/metadata.name";
+
+impl Snapshot {
+    /// Adds a namespace. One of that name which is there already is kept.
+    pub fn add_namespace(&mut self, mut namespace: Namespace) -> NamespaceId {
+        if let Some(&id) = self.by_namespace.get(&namespace.name) {
+            return id;
+        }
+        if namespace.labels.get(NAMESPACE_NAME_LABEL) != Some(&namespace.name) {
+            let named = std::iter::once((NAMESPACE_NAME_LABEL, &*namespace.name));
+            let others = namespace.labels.iter().filter(|(key, _)| *key != NAMESPACE_NAME_LABEL);
+            namespace.labels = named.chain(others).collect();
+        }
+        let id = NamespaceId(self.namespaces.len() as u32);
+        self.by_namespace.insert(namespace.name.clone(), id);
+        self.namespaces.push(namespace);
+        id
+    }
+
+    /// The namespace of that name; one that nobody described exists all the same.
+    pub fn ensure_namespace(&mut self, name: &str) -> NamespaceId {
+        if let Some(&id) = self.by_namespace.get(name) {
+            return id;
+        }
+        self.add_namespace(Namespace {
+            name: name.into(),
+            labels: Labels::default(),
+            default_deny_ingress: false,
+            source: None,
+        })
+    }
+
+    pub fn namespace_named(&self, name: &str) -> Option<NamespaceId> {
+        self.by_namespace.get(name).copied()
+    }
+
+    pub fn role_of(&mut self, role: Role) -> RoleId {
+        let next = RoleId(self.roles.len() as u32);
+        let id = *self.by_role.entry(role.clone()).or_insert(next);
+        if id == next {
+            self.roles.push(role);
+        }
+        id
+    }
+
+    pub fn add_workload(&mut self, workload: Workload) -> WorkloadId {
+        self.workloads.push(workload);
+        WorkloadId(self.workloads.len() as u32 - 1)
+    }
+
+    pub fn add_node(&mut self, node: Node) -> NodeId {
+        let id = NodeId(self.nodes.len() as u32);
+        self.by_node.insert(node.name.clone(), id);
+        self.nodes.push(node);
+        id
+    }
+
+    pub fn node_named(&self, name: &str) -> Option<NodeId> {
+        self.by_node.get(name).copied()
+    }
+
+    /// The node of that name; one that nobody described exists, without labels or addresses.
+    pub fn ensure_node(&mut self, name: &str) -> NodeId {
+        match self.node_named(name) {
+            Some(id) => id,
+            None => self.add_node(Node {
+                name: name.into(),
+                labels: Labels::default(),
+                addresses: Vec::new(),
+                source: None,
+            }),
+        }
+    }
+
+    pub fn namespace(&self, id: NamespaceId) -> &Namespace {
+        &self.namespaces[id.index()]
+    }
+
+    pub fn role(&self, id: RoleId) -> &Role {
+        &self.roles[id.index()]
+    }
+
+    pub fn workload(&self, id: WorkloadId) -> &Workload {
+        &self.workloads[id.index()]
+    }
+
+    pub fn policy(&self, id: PolicyId) -> &Policy {
+        &self.policies[id.index()]
+    }
+
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.index()]
+    }
+
+    pub fn workload_ids(&self) -> impl Iterator<Item = WorkloadId> + use<> {
+        (0..self.workloads.len() as u32).map(WorkloadId)
+    }
+
+    /// `namespace/name`.
+    pub fn workload_name(&self, id: WorkloadId) -> String {
+        let workload = self.workload(id);
+        format!("{}/{}", self.namespace(workload.namespace).name, workload.name)
+    }
+}
