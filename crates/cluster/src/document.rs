@@ -1,0 +1,102 @@
+//! Documents: the objects of manifests, as trees with their places.
+
+use crate::yaml::{self, Mark, Node, Value};
+use namewall_policy::{Finding, Source};
+use std::sync::Arc;
+
+/// One object, from one place.
+#[derive(Clone, Debug)]
+pub struct Document {
+    pub file: Arc<str>,
+    pub node: Node,
+}
+
+impl Document {
+    /// Reads every object in a text: several documents, and lists of objects.
+    /// What cannot be read becomes a Finding, and the rest goes on.
+    pub fn read_all(file: &Arc<str>, text: &str) -> (Vec<Document>, Vec<Finding>) {
+        Self::read_part(file, text, 0)
+    }
+
+    /// The same for a part of a file that starts after `first_line` lines.
+    pub(crate) fn read_part(file: &Arc<str>, text: &str, first_line: u32) -> (Vec<Document>, Vec<Finding>) {
+        let (mut documents, mut findings) = (Vec::new(), Vec::new());
+        for mut part in yaml::split_documents(text) {
+            part.first_line += first_line;
+            match yaml::parse(part) {
+                Ok(None) => {}
+                Ok(Some(node)) => flatten(file, node, &mut documents),
+                Err(error) => {
+                    let helm = if part.text.contains("{{") {
+                        "; this looks like a template, render it first (helm template …)"
+                    } else {
+                        ""
+                    };
+                    let finding = Finding::error("unreadable-document", "", format!("{}{helm}", error.message));
+                    findings.push(finding.from_source(Some(source(file, error.mark))));
+                }
+            }
+        }
+        (documents, findings)
+    }
+
+    pub fn text(&self, key: &str) -> Option<&str> {
+        self.node.get(key)?.as_str()
+    }
+
+    pub fn kind(&self) -> Option<&str> {
+        self.text("kind")
+    }
+
+    pub fn api_version(&self) -> Option<&str> {
+        self.text("apiVersion")
+    }
+
+    pub fn name(&self) -> Option<&str> {
+        self.node.get("metadata")?.get("name")?.as_str()
+    }
+
+    pub fn namespace(&self) -> Option<&str> {
+        self.node.get("metadata")?.get("namespace")?.as_str()
+    }
+
+    /// Where the field stands, or what is nearest above it.
+    pub fn place(&self, path: &str) -> Source {
+        source(&self.file, locate(&self.node, path))
+    }
+}
+
+pub(crate) fn source(file: &Arc<str>, mark: Mark) -> Source {
+    Source { file: file.clone(), line: mark.line, column: mark.column }
+}
+
+/// `kind: List` and `kind: …List` are taken apart.
+fn flatten(file: &Arc<str>, mut node: Node, documents: &mut Vec<Document>) {
+    let is_list = node.get("kind").and_then(Node::as_str).is_some_and(|kind| kind.ends_with("List"));
+    match node.get_mut("items") {
+        Some(Node { value: Value::Seq(items), .. }) if is_list => {
+            for item in std::mem::take(items) {
+                flatten(file, item, documents);
+            }
+        }
+        _ => documents.push(Document { file: file.clone(), node }),
+    }
+}
+
+fn locate(node: &Node, path: &str) -> Mark {
+    let mut here = node;
+    let mut mark = node.mark;
+    for step in path.split(['.', '[']).filter(|step| !step.is_empty()) {
+        if let Some(index) = step.strip_suffix(']') {
+            let Value::Seq(items) = &here.value else { return mark };
+            let Some(item) = index.parse().ok().and_then(|at: usize| items.get(at)) else { return mark };
+            here = item;
+            mark = item.mark;
+        } else {
+            let Some(entry) = here.entries().iter().find(|entry| &*entry.key == step) else { return mark };
+            here = &entry.node;
+            mark = entry.mark;
+        }
+    }
+    mark
+}

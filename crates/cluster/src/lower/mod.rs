@@ -1,0 +1,268 @@
+//! API objects → the policy core's Snapshot.
+//!
+//! Every kind has its own file. What cannot be read is a Finding with the
+//! object, the path and the place, and what it would have allowed stays closed
+//! (S10): a rule that cannot be read in full becomes `Clauses::Unreadable`,
+//! whose meaning the core decides.
+
+mod admin;
+mod cluster_egress_firewall;
+mod egress_firewall;
+mod network_policy;
+mod nodes;
+mod parts;
+mod scope;
+mod services;
+mod v1beta1;
+mod workloads;
+
+use crate::document::Document;
+use namewall_policy::addr::Cidr;
+use namewall_policy::domain::{DomainName, DomainPattern, Wildcard};
+use namewall_policy::model::{Enforcement, Policy};
+use namewall_policy::{Finding, Snapshot};
+use rustc_hash::FxHashMap;
+use scope::Scope;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+/// What manifests do not say.
+#[derive(Clone, Default, Debug)]
+pub struct Settings {
+    /// Further addresses of the API server (S7.3).
+    pub api_server: Vec<IpAddr>,
+    /// Where pods get their addresses, besides the nodes' own blocks.
+    pub pod_networks: Vec<Cidr>,
+}
+
+/// A name a DNSNameResolver has seen at an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resolved {
+    pub pattern: DomainPattern,
+    pub name: DomainName,
+    pub address: IpAddr,
+}
+
+#[derive(Debug, Default)]
+pub struct Lowered {
+    pub snapshot: Snapshot,
+    pub findings: Vec<Finding>,
+    pub resolved: Vec<Resolved>,
+    /// How many objects of which other kinds were passed over.
+    pub passed_over: BTreeMap<String, usize>,
+}
+
+/// The annotation of S11.
+pub const ENFORCEMENT_ANNOTATION: &str = "namewall.dev/enforcement";
+
+/// Lowers all documents, in any order. Of two objects of one kind and name the
+/// later counts, as with `kubectl apply`.
+pub fn lower(documents: &[Document], settings: &Settings) -> Lowered {
+    let mut lowering = Lowering { settings, out: Lowered::default(), pods: workloads::Pods::default() };
+    let sorted = lowering.sort(documents);
+    lowering.nodes(&sorted);
+    lowering.workloads(&sorted);
+    lowering.services(&sorted);
+    lowering.policies(&sorted);
+    lowering.resolvers(&sorted);
+    lowering.out
+}
+
+struct Lowering<'s> {
+    settings: &'s Settings,
+    out: Lowered,
+    pods: workloads::Pods,
+}
+
+/// Documents by what reads them.
+#[derive(Default)]
+struct Sorted<'d> {
+    by_reader: FxHashMap<Reader, Vec<&'d Document>>,
+}
+
+impl<'d> Sorted<'d> {
+    fn of(&self, reader: Reader) -> &[&'d Document] {
+        self.by_reader.get(&reader).map_or(&[], Vec::as_slice)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Reader {
+    Namespace,
+    Node,
+    NodeAddresses,
+    Pod,
+    Template,
+    CronJob,
+    Service,
+    EndpointSlice,
+    Endpoints,
+    NetworkPolicy,
+    NetworkPolicyV1Beta1,
+    AdminNetworkPolicy,
+    BaselineAdminNetworkPolicy,
+    ClusterNetworkPolicy,
+    EgressFirewall,
+    ClusterEgressFirewall,
+    DnsNameResolver,
+}
+
+/// How an object is read.
+enum Known {
+    As(Reader),
+    /// A kind of ours in a version we do not read: never skipped silently.
+    OtherVersion { accepted: &'static str },
+    No,
+}
+
+fn known(api_version: &str, kind: &str) -> Known {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let (reader, accepted) = match (group, kind) {
+        ("", "Namespace") => (Reader::Namespace, "v1"),
+        ("", "Node") => (Reader::Node, "v1"),
+        ("", "Pod") => (Reader::Pod, "v1"),
+        ("", "ReplicationController") => (Reader::Template, "v1"),
+        ("", "Service") => (Reader::Service, "v1"),
+        ("", "Endpoints") => (Reader::Endpoints, "v1"),
+        ("apps" | "extensions", "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet") => return Known::As(Reader::Template),
+        ("batch", "Job") => return Known::As(Reader::Template),
+        ("batch", "CronJob") => return Known::As(Reader::CronJob),
+        ("discovery.k8s.io", "EndpointSlice") => return Known::As(Reader::EndpointSlice),
+        ("networking.k8s.io", "NetworkPolicy") => (Reader::NetworkPolicy, "v1"),
+        ("extensions", "NetworkPolicy") => (Reader::NetworkPolicyV1Beta1, "v1beta1"),
+        ("policy.networking.k8s.io", "AdminNetworkPolicy") => (Reader::AdminNetworkPolicy, "v1alpha1"),
+        ("policy.networking.k8s.io", "BaselineAdminNetworkPolicy") => (Reader::BaselineAdminNetworkPolicy, "v1alpha1"),
+        // v1beta1 has the shape of v1alpha2.
+        ("policy.networking.k8s.io", "ClusterNetworkPolicy") if version == "v1beta1" => return Known::As(Reader::ClusterNetworkPolicy),
+        ("policy.networking.k8s.io", "ClusterNetworkPolicy") => (Reader::ClusterNetworkPolicy, "v1alpha2"),
+        ("k8s.ovn.org", "EgressFirewall") => (Reader::EgressFirewall, "v1"),
+        ("network.openshift.io", "DNSNameResolver") => (Reader::DnsNameResolver, "v1alpha1"),
+        ("namewall.dev", "ClusterEgressFirewall") => (Reader::ClusterEgressFirewall, "v1alpha1"),
+        ("namewall.dev", "NodeAddresses") => (Reader::NodeAddresses, "v1alpha1"),
+        _ => return Known::No,
+    };
+    if version == accepted { Known::As(reader) } else { Known::OtherVersion { accepted } }
+}
+
+impl Lowering<'_> {
+    fn sort<'d>(&mut self, documents: &'d [Document]) -> Sorted<'d> {
+        let mut sorted = Sorted::default();
+        let mut seen: FxHashMap<(Reader, &str, Option<&str>, &str), (Reader, usize)> = FxHashMap::default();
+        for document in documents {
+            let (Some(api_version), Some(kind)) = (document.api_version(), document.kind()) else {
+                *self.out.passed_over.entry("no kind".to_owned()).or_default() += 1;
+                continue;
+            };
+            let reader = match known(api_version, kind) {
+                Known::As(reader) => reader,
+                Known::No => {
+                    *self.out.passed_over.entry(kind.to_owned()).or_default() += 1;
+                    continue;
+                }
+                Known::OtherVersion { accepted } => {
+                    let object = format!("{kind} {}", document.name().unwrap_or_default());
+                    let message = format!("version {api_version} of {kind} is not read; {accepted} is");
+                    let finding = Finding::error("unknown-version", object, message).at("apiVersion");
+                    self.out.findings.push(finding.from_source(Some(document.place("apiVersion"))));
+                    continue;
+                }
+            };
+            let Some(name) = document.name().filter(|name| !name.is_empty()) else {
+                let finding = Finding::error("missing-name", kind, "metadata.name is missing; every object has one");
+                self.out.findings.push(finding.at("metadata.name").from_source(Some(document.place("metadata"))));
+                continue;
+            };
+            let list = sorted.by_reader.entry(reader).or_default();
+            match seen.get(&(reader, kind, document.namespace(), name)) {
+                Some(&(reader, at)) => {
+                    let first = list[at].place("");
+                    let object = format!("{kind} {}", display_name(document.namespace(), name));
+                    let message = format!("it is defined twice, first at {first}; the later one counts");
+                    let finding = Finding::warning("defined-twice", object, message);
+                    self.out.findings.push(finding.from_source(Some(document.place(""))));
+                    list[at] = document;
+                    let _ = reader;
+                }
+                None => {
+                    seen.insert((reader, kind, document.namespace(), name), (reader, list.len()));
+                    list.push(document);
+                }
+            }
+        }
+        sorted
+    }
+
+    fn policies(&mut self, sorted: &Sorted<'_>) {
+        type Lower = fn(&mut Scope<'_>) -> Option<Policy>;
+        let readers: [(Reader, Lower); 7] = [
+            (Reader::ClusterEgressFirewall, cluster_egress_firewall::lower),
+            (Reader::EgressFirewall, egress_firewall::lower),
+            (Reader::AdminNetworkPolicy, admin::lower_admin),
+            (Reader::ClusterNetworkPolicy, admin::lower_cluster),
+            (Reader::BaselineAdminNetworkPolicy, admin::lower_baseline),
+            (Reader::NetworkPolicy, network_policy::lower),
+            (Reader::NetworkPolicyV1Beta1, v1beta1::lower),
+        ];
+        for (reader, lower) in readers {
+            for document in sorted.of(reader) {
+                let mut scope = Scope::new(document, &mut self.out.findings);
+                if let Some(policy) = lower(&mut scope) {
+                    if let Some(namespace) = &policy.id.namespace {
+                        self.out.snapshot.ensure_namespace(namespace);
+                    }
+                    self.out.snapshot.policies.push(policy);
+                }
+            }
+        }
+    }
+
+    fn resolvers(&mut self, sorted: &Sorted<'_>) {
+        for document in sorted.of(Reader::DnsNameResolver) {
+            let mut scope = Scope::new(document, &mut self.out.findings);
+            let Some(object) = scope.read_whole::<crate::api::dns_name_resolver::DnsNameResolver>() else { continue };
+            let Some(pattern) = parts::domain_pattern(&mut scope, &object.spec.name, Wildcard::OneLabel, "spec.name") else {
+                continue;
+            };
+            for (at, item) in object.status.resolved_names.iter().enumerate() {
+                let path = format!("status.resolvedNames[{at}]");
+                // The wildcard itself may have been looked up; it is no name a client asks for.
+                if item.dns_name.starts_with("*.") {
+                    continue;
+                }
+                let name = match item.dns_name.parse::<DomainName>() {
+                    Ok(name) if pattern.matches(&name) => name,
+                    Ok(name) => {
+                        scope.warning("foreign-name", &format!("{path}.dnsName"), format!("{name} does not match {pattern}; it opens nothing"));
+                        continue;
+                    }
+                    Err(error) => {
+                        scope.error("bad-name", &format!("{path}.dnsName"), error.to_string());
+                        continue;
+                    }
+                };
+                for address in &item.resolved_addresses {
+                    if let Some(address) = parts::address(&mut scope, &address.ip, &format!("{path}.resolvedAddresses")) {
+                        self.out.resolved.push(Resolved { pattern: pattern.clone(), name: name.clone(), address });
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn display_name(namespace: Option<&str>, name: &str) -> String {
+    namespace.map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"))
+}
+
+/// S11: `namewall.dev/enforcement: audit` and nothing else means audit.
+fn enforcement(scope: &mut Scope<'_>) -> Enforcement {
+    match scope.meta.annotations.get(ENFORCEMENT_ANNOTATION).map(String::as_str) {
+        Some("audit") => Enforcement::Audit,
+        None | Some("enforce") => Enforcement::Enforce,
+        Some(other) => {
+            let message = format!("`{other}` is not accepted for {ENFORCEMENT_ANNOTATION}; use audit or enforce. It is enforced");
+            scope.error("bad-enforcement", "metadata.annotations", message);
+            Enforcement::Enforce
+        }
+    }
+}

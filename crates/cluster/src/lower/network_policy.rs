@@ -1,0 +1,191 @@
+//! NetworkPolicy `networking.k8s.io/v1` (S2).
+
+use super::parts;
+use super::scope::{RuleList, Scope};
+use crate::api::meta::{IntOrString, LabelSelector};
+use crate::api::network_policy::{EgressRule, IngressRule, IpBlock, Peer as ApiPeer, Port};
+use crate::yaml::{Node, Value};
+use namewall_policy::labels::Selector;
+use namewall_policy::model::{
+    Action, Clauses, NamespaceScope, Peer, Peers, Placement, PodSet, Policy, PolicyKind, PolicyRef, PortMatch, Ports,
+    Rule, Subject,
+};
+
+pub(super) fn lower(scope: &mut Scope<'_>) -> Option<Policy> {
+    let known_fields = scope.check_spec_fields(&["podSelector", "policyTypes", "ingress", "egress"]);
+    let subject = subject(scope)?;
+    let (ingress, egress) = (scope.rules("ingress"), scope.rules("egress"));
+    // An unreadable list allows nothing, and isolates.
+    let types = policy_types(scope, egress.as_ref().map_or(true, |list| !list.items.is_empty()));
+    let readable = known_fields && ingress.is_ok() && egress.is_ok();
+    let (isolates_ingress, isolates_egress) = types.filter(|_| readable).unwrap_or((true, true));
+    let ingress = ingress.map(|list| rules(scope, &list, ingress_clauses)).unwrap_or_default();
+    let egress = egress.map(|list| rules(scope, &list, egress_clauses)).unwrap_or_default();
+    Some(Policy {
+        id: id(scope, PolicyKind::NetworkPolicy),
+        placement: Placement::Network { isolates_ingress, isolates_egress },
+        enforcement: super::enforcement(scope),
+        subject,
+        egress,
+        ingress,
+        source: scope.place(""),
+    })
+}
+
+pub(super) fn id(scope: &Scope<'_>, kind: PolicyKind) -> PolicyRef {
+    PolicyRef { kind, namespace: Some(scope.namespace().into()), name: scope.meta.name.as_str().into() }
+}
+
+/// The pods the policy selects. A missing selector is the empty one.
+pub(super) fn subject(scope: &mut Scope<'_>) -> Option<Subject> {
+    let pods = match scope.node(&["spec", "podSelector"]) {
+        Some(node) => {
+            let read = scope.read::<LabelSelector>(node, "spec.podSelector")?;
+            parts::selector(scope, &read, "spec.podSelector")?
+        }
+        None => Selector::everything(),
+    };
+    let namespaces = NamespaceScope::Named(scope.namespace().into());
+    Some(Subject { pods: PodSet { namespaces, pods }, nodes: None })
+}
+
+/// S2.1; `None` if it cannot be read.
+fn policy_types(scope: &mut Scope<'_>, has_egress: bool) -> Option<(bool, bool)> {
+    let items = match scope.node(&["spec", "policyTypes"]).map(|node| &node.value) {
+        None => return Some((true, has_egress)),
+        Some(Value::Seq(items)) if items.is_empty() => return Some((true, has_egress)),
+        Some(Value::Seq(items)) => items,
+        Some(_) => {
+            scope.error("bad-policy-type", "spec.policyTypes", "expected a list of Ingress and Egress");
+            return None;
+        }
+    };
+    let (mut ingress, mut egress, mut readable) = (false, false, true);
+    for (at, item) in items.iter().enumerate() {
+        match item.as_str() {
+            Some("Ingress") => ingress = true,
+            Some("Egress") => egress = true,
+            _ => {
+                readable = false;
+                let message = "only Ingress and Egress are accepted; until this is mended the policy isolates in both directions";
+                scope.error("bad-policy-type", &format!("spec.policyTypes[{at}]"), message);
+            }
+        }
+    }
+    readable.then_some((ingress, egress))
+}
+
+pub(super) fn rules<'d>(
+    scope: &mut Scope<'d>,
+    list: &RuleList<'d>,
+    clauses: fn(&mut Scope<'d>, &'d Node, &str) -> Option<Clauses>,
+) -> Vec<Rule> {
+    let mut rules = Vec::new();
+    for (at, node) in list.items.iter().enumerate() {
+        let path = format!("{}[{at}]", list.path);
+        let read = clauses(scope, node, &path).map(|clauses| (None, Action::Allow, clauses));
+        rules.push(scope.rule(&path, read, Action::Allow));
+    }
+    rules
+}
+
+fn ingress_clauses<'d>(scope: &mut Scope<'d>, node: &'d Node, path: &str) -> Option<Clauses> {
+    let rule: IngressRule = scope.read(node, path)?;
+    let peers = peers(scope, rule.from.as_deref().unwrap_or_default(), &format!("{path}.from"));
+    let ports = ports(scope, rule.ports.as_deref().unwrap_or_default(), &format!("{path}.ports"));
+    Some(Clauses::Match { peers: peers?, ports: ports? })
+}
+
+fn egress_clauses<'d>(scope: &mut Scope<'d>, node: &'d Node, path: &str) -> Option<Clauses> {
+    let rule: EgressRule = scope.read(node, path)?;
+    let peers = peers(scope, rule.to.as_deref().unwrap_or_default(), &format!("{path}.to"));
+    let ports = ports(scope, rule.ports.as_deref().unwrap_or_default(), &format!("{path}.ports"));
+    Some(Clauses::Match { peers: peers?, ports: ports? })
+}
+
+/// S2.2: missing or empty matches everything.
+fn peers(scope: &mut Scope<'_>, peers: &[ApiPeer], path: &str) -> Option<Peers> {
+    if peers.is_empty() {
+        return Some(Peers::Anyone);
+    }
+    parts::all(peers, |at, item| peer(scope, item, &format!("{path}[{at}]"))).map(Peers::Listed)
+}
+
+fn peer(scope: &mut Scope<'_>, peer: &ApiPeer, path: &str) -> Option<Peer> {
+    match (&peer.ip_block, &peer.namespace_selector, &peer.pod_selector) {
+        (Some(block), None, None) => ip_block(scope, block, &format!("{path}.ipBlock")),
+        (Some(_), _, _) => {
+            scope.error("bad-peer", path, "ipBlock stands alone; put the selectors into a peer of their own");
+            None
+        }
+        (None, None, None) => {
+            scope.error("bad-peer", path, "an empty peer; give podSelector, namespaceSelector or ipBlock");
+            None
+        }
+        (None, namespaces, pods) => pod_set(scope, namespaces.as_ref(), pods.as_ref(), path).map(Peer::Pods),
+    }
+}
+
+/// S2.3: both are ANDed; podSelector alone means the policy's own namespace.
+pub(super) fn pod_set(
+    scope: &mut Scope<'_>,
+    namespaces: Option<&LabelSelector>,
+    pods: Option<&LabelSelector>,
+    path: &str,
+) -> Option<PodSet> {
+    let namespaces = match namespaces {
+        Some(selector) => {
+            NamespaceScope::Matching(parts::selector(scope, selector, &format!("{path}.namespaceSelector"))?)
+        }
+        None => NamespaceScope::Named(scope.namespace().into()),
+    };
+    let pods = match pods {
+        Some(selector) => parts::selector(scope, selector, &format!("{path}.podSelector"))?,
+        None => Selector::everything(),
+    };
+    Some(PodSet { namespaces, pods })
+}
+
+/// S2.4.
+fn ip_block(scope: &mut Scope<'_>, block: &IpBlock, path: &str) -> Option<Peer> {
+    let cidr = parts::cidr(scope, &block.cidr, &format!("{path}.cidr"));
+    let except = parts::all(&block.except, |at, text| parts::cidr(scope, text, &format!("{path}.except[{at}]")));
+    let (cidr, except) = (cidr?, except?);
+    for (at, hole) in except.iter().enumerate() {
+        if !cidr.covers(hole) || hole.prefix() == cidr.prefix() {
+            scope.error("bad-except", &format!("{path}.except[{at}]"), format!("{hole} is not a part of {cidr}"));
+            return None;
+        }
+    }
+    Some(Peer::Network { cidr, except })
+}
+
+/// S2.2: missing or empty matches everything.
+fn ports(scope: &mut Scope<'_>, ports: &[Port], path: &str) -> Option<Ports> {
+    if ports.is_empty() {
+        return Some(Ports::Any);
+    }
+    parts::all(ports, |at, item| port(scope, item, &format!("{path}[{at}]"))).map(Ports::Listed)
+}
+
+/// S2.5.
+pub(super) fn port(scope: &mut Scope<'_>, port: &Port, path: &str) -> Option<PortMatch> {
+    let protocol = parts::protocol(scope, port.protocol.as_deref(), &format!("{path}.protocol"))?;
+    match (&port.port, port.end_port) {
+        (None, None) => Some(PortMatch::Range { protocol, low: 1, high: u16::MAX }),
+        (Some(IntOrString::Int(number)), None) => {
+            parts::port_range(scope, protocol, (*number, *number), &format!("{path}.port"))
+        }
+        (Some(IntOrString::Int(number)), Some(end)) => {
+            parts::port_range(scope, protocol, (*number, end), &format!("{path}.endPort"))
+        }
+        (Some(IntOrString::String(name)), None) => {
+            let name = parts::port_name(scope, name, &format!("{path}.port"))?;
+            Some(PortMatch::Named { protocol: Some(protocol), name })
+        }
+        (_, Some(_)) => {
+            scope.error("bad-port", &format!("{path}.endPort"), "endPort needs a numeric port to start from");
+            None
+        }
+    }
+}

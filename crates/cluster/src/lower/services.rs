@@ -1,0 +1,162 @@
+//! Services and where their connections go after DNAT, and from them the
+//! addresses of the API server.
+
+use super::scope::Scope;
+use super::workloads::port_named;
+use super::{Lowering, Reader, Sorted, parts};
+use crate::api::meta::{IntOrString, ObjectMeta};
+use crate::api::service::{EndpointPort, EndpointSlice, Endpoints, Service as ApiService, ServicePort as ApiPort};
+use namewall_policy::labels::{Requirement, Selector};
+use namewall_policy::model::{Backend, BackendTarget, Service, ServicePort};
+use namewall_policy::port::Protocol;
+use rustc_hash::FxHashMap;
+use std::net::IpAddr;
+
+/// Endpoints of a service as objects list them: port name, protocol, port, address.
+type Listed = Vec<(Option<String>, Protocol, u16, IpAddr)>;
+
+impl Lowering<'_> {
+    pub(super) fn services(&mut self, sorted: &Sorted<'_>) {
+        let listed = self.endpoints(sorted);
+        self.out.snapshot.api_server = self.settings.api_server.clone();
+        for document in sorted.of(Reader::Service) {
+            let mut scope = Scope::new(document, &mut self.out.findings);
+            let Some(service) = scope.read_whole::<ApiService>() else { continue };
+            let namespace_name = scope.namespace().to_owned();
+            let spec = &service.spec;
+            let balanced = service.status.load_balancer.ingress.iter().filter_map(|ingress| ingress.ip.as_ref());
+            let texts = spec.cluster_ip.iter().chain(&spec.cluster_ips).chain(&spec.external_ips).chain(balanced);
+            let mut addresses: Vec<IpAddr> = Vec::new();
+            for text in texts.filter(|text| !text.is_empty() && *text != "None") {
+                if let Some(address) = parts::address(&mut scope, text, "spec.clusterIP")
+                    && !addresses.contains(&address)
+                {
+                    addresses.push(address);
+                }
+            }
+            let source = scope.place("");
+            let key = (namespace_name.clone(), service.metadata.name.clone());
+            let mut ports = Vec::new();
+            for (at, port) in spec.ports.iter().enumerate() {
+                let Some(protocol) = parts::protocol(&mut scope, port.protocol.as_deref(), &format!("spec.ports[{at}].protocol")) else {
+                    continue;
+                };
+                ports.push((protocol, port));
+            }
+            let named = self.out.snapshot.ensure_namespace(&namespace_name);
+            let ports: Vec<ServicePort> = ports
+                .into_iter()
+                .map(|(protocol, port)| ServicePort {
+                    name: port.name.as_deref().map(Into::into),
+                    protocol,
+                    port: port.port,
+                    node_port: port.node_port,
+                    backends: match listed.get(&key) {
+                        Some(listed) => self.listed_backends(listed, protocol, port),
+                        None => self.selected_backends(&namespace_name, &service, protocol, port),
+                    },
+                })
+                .collect();
+            if key.0 == "default" && key.1 == "kubernetes" {
+                self.add_api_server(&addresses, listed.get(&key));
+            }
+            let name = service.metadata.name.as_str().into();
+            self.out.snapshot.services.push(Service { namespace: named, name, addresses, ports, source });
+        }
+    }
+
+    /// S7.3: the Service's own addresses and those of its endpoints.
+    fn add_api_server(&mut self, addresses: &[IpAddr], listed: Option<&Listed>) {
+        let endpoints = listed.into_iter().flatten().map(|(.., address)| *address);
+        for address in addresses.iter().copied().chain(endpoints) {
+            if !self.out.snapshot.api_server.contains(&address) {
+                self.out.snapshot.api_server.push(address);
+            }
+        }
+    }
+
+    fn endpoints(&mut self, sorted: &Sorted<'_>) -> FxHashMap<(String, String), Listed> {
+        let mut all: FxHashMap<(String, String), Listed> = FxHashMap::default();
+        for document in sorted.of(Reader::EndpointSlice) {
+            let mut scope = Scope::new(document, &mut self.out.findings);
+            let Some(slice) = scope.read_whole::<EndpointSlice>() else { continue };
+            let Some(service) = slice.metadata.labels.get("kubernetes.io/service-name").cloned() else { continue };
+            let addresses: Vec<&String> = slice.endpoints.iter().flat_map(|endpoint| &endpoint.addresses).collect();
+            let list = all.entry((namespace(&slice.metadata), service)).or_default();
+            add_listed(&mut scope, list, &addresses, &slice.ports);
+        }
+        for document in sorted.of(Reader::Endpoints) {
+            let mut scope = Scope::new(document, &mut self.out.findings);
+            let Some(endpoints) = scope.read_whole::<Endpoints>() else { continue };
+            let list = all.entry((namespace(&endpoints.metadata), endpoints.metadata.name.clone())).or_default();
+            for subset in &endpoints.subsets {
+                let addresses: Vec<&String> = subset.addresses.iter().map(|address| &address.ip).collect();
+                add_listed(&mut scope, list, &addresses, &subset.ports);
+            }
+        }
+        all
+    }
+
+    fn listed_backends(&self, listed: &Listed, protocol: Protocol, port: &ApiPort) -> Vec<Backend> {
+        let mut backends = Vec::new();
+        for (name, listed_protocol, number, address) in listed {
+            let same_name = name.as_deref().unwrap_or_default() == port.name.as_deref().unwrap_or_default();
+            if same_name && *listed_protocol == protocol {
+                let target = match self.pods.by_address.get(address) {
+                    Some(&pod) => BackendTarget::Workload(pod, Some(*address)),
+                    None => BackendTarget::Address(*address),
+                };
+                let backend = Backend { target, port: *number };
+                if !backends.contains(&backend) {
+                    backends.push(backend);
+                }
+            }
+        }
+        backends
+    }
+
+    /// Without endpoint objects: the pods and templates that the selector selects.
+    fn selected_backends(&self, namespace: &str, service: &ApiService, protocol: Protocol, port: &ApiPort) -> Vec<Backend> {
+        if service.spec.selector.is_empty() {
+            return Vec::new();
+        }
+        let requirements = service.spec.selector.iter();
+        let selector = Selector {
+            requirements: requirements
+                .map(|(key, value)| Requirement::In { key: key.as_str().into(), values: vec![value.as_str().into()] })
+                .collect(),
+        };
+        let mut backends = Vec::new();
+        for &id in self.pods.by_namespace.get(namespace).into_iter().flatten() {
+            let workload = self.out.snapshot.workload(id);
+            if !selector.matches(&self.out.snapshot.role(workload.role).labels) {
+                continue;
+            }
+            let number = match &port.target_port {
+                None => Some(port.port),
+                Some(IntOrString::Int(number)) => u16::try_from(*number).ok(),
+                Some(IntOrString::String(name)) => port_named(&workload.ports, name, protocol),
+            };
+            if let Some(port) = number {
+                backends.push(Backend { target: BackendTarget::Workload(id, workload.addresses.first().copied()), port });
+            }
+        }
+        backends
+    }
+}
+
+fn namespace(metadata: &ObjectMeta) -> String {
+    metadata.namespace.clone().unwrap_or_else(|| "default".to_owned())
+}
+
+fn add_listed(scope: &mut Scope<'_>, list: &mut Listed, addresses: &[&String], ports: &[EndpointPort]) {
+    for address in addresses {
+        let Some(address) = parts::address(scope, address, "endpoints") else { continue };
+        for port in ports {
+            let protocol = parts::protocol(scope, port.protocol.as_deref(), "ports");
+            if let (Some(protocol), Some(number)) = (protocol, port.port) {
+                list.push((port.name.clone().filter(|name| !name.is_empty()), protocol, number, address));
+            }
+        }
+    }
+}

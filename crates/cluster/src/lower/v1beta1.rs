@@ -1,0 +1,74 @@
+//! NetworkPolicy `extensions/v1beta1`, as in its original proposal (S3): no
+//! egress, isolation only by the Namespace's annotation, and empty lists that
+//! match nothing.
+
+use super::network_policy::{id, pod_set, port, rules, subject};
+use super::parts;
+use super::scope::Scope;
+use crate::api::network_policy::{IngressRule, NamespaceNetworkPolicy, Peer as ApiPeer};
+use crate::yaml::Node;
+use namewall_policy::model::{Clauses, Peer, Peers, Placement, Policy, PolicyKind, Ports};
+
+pub(super) const ISOLATION_ANNOTATION: &str = "net.beta.kubernetes.io/network-policy";
+
+pub(super) fn lower(scope: &mut Scope<'_>) -> Option<Policy> {
+    // What the kind does not have cannot take effect; its Allow rules stay what they are.
+    scope.check_spec_fields(&["podSelector", "ingress"]);
+    let subject = subject(scope)?;
+    let ingress = scope.rules("ingress").map(|list| rules(scope, &list, clauses)).unwrap_or_default();
+    Some(Policy {
+        id: id(scope, PolicyKind::NetworkPolicyV1Beta1),
+        placement: Placement::Network { isolates_ingress: false, isolates_egress: false },
+        enforcement: super::enforcement(scope),
+        subject,
+        egress: Vec::new(),
+        ingress,
+        source: scope.place(""),
+    })
+}
+
+/// S3.2: missing matches everything, empty matches nothing.
+fn clauses<'d>(scope: &mut Scope<'d>, node: &'d Node, path: &str) -> Option<Clauses> {
+    let rule: IngressRule = scope.read(node, path)?;
+    let peers = match &rule.from {
+        None => Some(Peers::Anyone),
+        Some(from) => parts::all(from, |at, item| peer(scope, item, &format!("{path}.from[{at}]"))).map(Peers::Listed),
+    };
+    let ports = match &rule.ports {
+        None => Some(Ports::Any),
+        Some(ports) => parts::all(ports, |at, item| port(scope, item, &format!("{path}.ports[{at}]"))).map(Ports::Listed),
+    };
+    Some(Clauses::Match { peers: peers?, ports: ports? })
+}
+
+/// S3.3: exactly one of the two selectors.
+fn peer(scope: &mut Scope<'_>, peer: &ApiPeer, path: &str) -> Option<Peer> {
+    match (&peer.pod_selector, &peer.namespace_selector, &peer.ip_block) {
+        (pods @ Some(_), None, None) => pod_set(scope, None, pods.as_ref(), path).map(Peer::Pods),
+        (None, namespaces @ Some(_), None) => pod_set(scope, namespaces.as_ref(), None, path).map(Peer::Pods),
+        _ => {
+            scope.error("bad-peer", path, "exactly one of podSelector and namespaceSelector is accepted in v1beta1");
+            None
+        }
+    }
+}
+
+/// S3.1: whether the annotation isolates the namespace. One that cannot be read does.
+pub(super) fn isolates(scope: &mut Scope<'_>) -> bool {
+    let Some(text) = scope.meta.annotations.get(ISOLATION_ANNOTATION) else { return false };
+    let isolation = match serde_json::from_str::<NamespaceNetworkPolicy>(text) {
+        Ok(policy) => policy.ingress.and_then(|ingress| ingress.isolation),
+        Err(error) => Some(error.to_string()),
+    };
+    match isolation.as_deref() {
+        None => false,
+        Some("DefaultDeny") => true,
+        Some(other) => {
+            let message = format!(
+                "{ISOLATION_ANNOTATION} is not {{\"ingress\": {{\"isolation\": \"DefaultDeny\"}}}} ({other}); the namespace is isolated until it is mended"
+            );
+            scope.error("bad-isolation", "metadata.annotations", message);
+            true
+        }
+    }
+}

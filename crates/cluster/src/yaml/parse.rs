@@ -1,0 +1,285 @@
+//! Text → tree. Events come from `saphyr-parser`; scalars are read by YAML 1.2's
+//! core schema, as a Kubernetes client would send them.
+
+use super::{Entry, Mark, Node, Value};
+use rustc_hash::FxHashMap;
+use saphyr_parser::{Event, Parser, ScalarStyle, Span};
+
+/// Deeper than any manifest; a bound for hostile input.
+const MAX_DEPTH: usize = 100;
+/// How many nodes aliases may add to a document: a bound for hostile input.
+const MAX_ALIASED: usize = 100_000;
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ParseError {
+    pub mark: Mark,
+    pub message: String,
+}
+
+/// One document's text and the line it starts on, counted from 0.
+#[derive(Clone, Copy, Debug)]
+pub struct DocumentText<'t> {
+    pub text: &'t str,
+    pub first_line: u32,
+}
+
+/// Cuts a stream at its `---` lines. YAML forbids such a line inside any
+/// scalar, so the cut is exact, and a broken document cannot spoil the next.
+pub fn split_documents(text: &str) -> Vec<DocumentText<'_>> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut documents = Vec::new();
+    let (mut start, mut first_line) = (0, 0);
+    let mut offset = 0;
+    for (number, line) in text.split_inclusive('\n').enumerate() {
+        let rest = line.strip_prefix("---");
+        let cuts = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\r', '\n']));
+        if cuts && offset > start {
+            documents.push(DocumentText { text: &text[start..offset], first_line });
+            (start, first_line) = (offset, number as u32);
+        }
+        offset += line.len();
+    }
+    documents.push(DocumentText { text: &text[start..], first_line });
+    documents.retain(|document| has_content(document.text));
+    documents
+}
+
+fn has_content(text: &str) -> bool {
+    text.lines().any(|line| {
+        let line = line.strip_prefix("---").unwrap_or(line).trim();
+        !line.is_empty() && !line.starts_with('#') && line != "..."
+    })
+}
+
+/// Reads one document; `None` if there is nothing in it.
+pub fn parse(document: DocumentText<'_>) -> Result<Option<Node>, ParseError> {
+    let mut builder = Builder { first_line: document.first_line, ..Builder::default() };
+    for event in Parser::new_from_str(document.text) {
+        match event {
+            Ok((event, span)) => builder.take(event, span)?,
+            Err(error) => {
+                let mark = builder.mark(error.marker().line(), error.marker().col());
+                return Err(ParseError { mark, message: format!("not valid YAML: {}", error.info()) });
+            }
+        }
+    }
+    Ok(builder.root)
+}
+
+#[derive(Default)]
+struct Builder {
+    first_line: u32,
+    root: Option<Node>,
+    open: Vec<Open>,
+    anchors: FxHashMap<usize, Node>,
+    aliased: usize,
+}
+
+/// A sequence or map that is not closed yet.
+struct Open {
+    node: Node,
+    anchor: usize,
+    /// The key whose value comes next, in a map.
+    key: Option<(Box<str>, Mark)>,
+}
+
+impl Builder {
+    fn mark(&self, line: usize, column: usize) -> Mark {
+        Mark { line: self.first_line + line as u32, column: column as u32 + 1 }
+    }
+
+    fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), ParseError> {
+        let mark = self.mark(span.start.line(), span.start.col());
+        match event {
+            Event::Scalar(text, style, anchor, tag) => {
+                let tagged_string = tag.is_some_and(|tag| tag.is_yaml_core_schema() && tag.suffix == "str");
+                let value = if style == ScalarStyle::Plain && !tagged_string {
+                    resolve(&text)
+                } else {
+                    Value::String(text.as_ref().into())
+                };
+                self.close(Node { mark, value }, anchor, Some(&text))
+            }
+            Event::SequenceStart(anchor, _) => self.start(mark, anchor, Value::Seq(Vec::new())),
+            Event::MappingStart(anchor, _) => self.start(mark, anchor, Value::Map(Vec::new())),
+            Event::SequenceEnd | Event::MappingEnd => {
+                let Some(done) = self.open.pop() else { return Ok(()) };
+                self.close(done.node, done.anchor, None)
+            }
+            Event::Alias(anchor) => {
+                let Some(mut node) = self.anchors.get(&anchor).cloned() else {
+                    return Err(ParseError { mark, message: "the alias refers to itself or to nothing".into() });
+                };
+                self.aliased += size(&node);
+                if self.aliased > MAX_ALIASED {
+                    return Err(ParseError { mark, message: "aliases blow this document up; write it out".into() });
+                }
+                node.mark = mark;
+                self.close(node, 0, None)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn start(&mut self, mark: Mark, anchor: usize, value: Value) -> Result<(), ParseError> {
+        if self.open.len() >= MAX_DEPTH {
+            return Err(ParseError { mark, message: format!("nested deeper than {MAX_DEPTH} levels") });
+        }
+        self.open.push(Open { node: Node { mark, value }, anchor, key: None });
+        Ok(())
+    }
+
+    /// A node is complete: it becomes a key, a value, an item or the root.
+    fn close(&mut self, node: Node, anchor: usize, text: Option<&str>) -> Result<(), ParseError> {
+        if anchor > 0 {
+            self.anchors.insert(anchor, node.clone());
+        }
+        let Some(parent) = self.open.last_mut() else {
+            self.root.get_or_insert(node);
+            return Ok(());
+        };
+        match (&mut parent.node.value, parent.key.take()) {
+            (Value::Seq(items), _) => items.push(node),
+            (Value::Map(_), None) => {
+                let Some(text) = text else {
+                    return Err(ParseError { mark: node.mark, message: "a key must be a plain word".into() });
+                };
+                parent.key = Some((text.into(), node.mark));
+            }
+            (Value::Map(entries), Some((key, mark))) => {
+                if &*key == "<<" {
+                    merge_key(entries, node);
+                } else if let Some(first) = entries.iter().find(|entry| entry.key == key && entry.mark != Mark::default()) {
+                    let line = first.mark.line;
+                    return Err(ParseError { mark, message: format!("the key `{key}` is here twice; first on line {line}") });
+                } else {
+                    entries.retain(|entry| entry.key != key);
+                    entries.push(Entry { key, mark, node });
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// `<<: *base`: what is written out wins, so merged entries carry no mark and may be replaced.
+fn merge_key(entries: &mut Vec<Entry>, node: Node) {
+    let sources = match node.value {
+        Value::Seq(items) => items,
+        value => vec![Node { mark: node.mark, value }],
+    };
+    for source in sources {
+        let Value::Map(merged) = source.value else { continue };
+        for entry in merged {
+            if !entries.iter().any(|known| known.key == entry.key) {
+                entries.push(Entry { mark: Mark::default(), ..entry });
+            }
+        }
+    }
+}
+
+fn size(node: &Node) -> usize {
+    1 + match &node.value {
+        Value::Seq(items) => items.iter().map(size).sum(),
+        Value::Map(entries) => entries.iter().map(|entry| size(&entry.node)).sum(),
+        _ => 0,
+    }
+}
+
+/// A plain scalar by the core schema.
+fn resolve(text: &str) -> Value {
+    match text {
+        "" | "~" | "null" | "Null" | "NULL" => return Value::Null,
+        "true" | "True" | "TRUE" => return Value::Bool(true),
+        "false" | "False" | "FALSE" => return Value::Bool(false),
+        _ => {}
+    }
+    // Only what begins like a number can be one; this spares most words the attempt.
+    if !text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '+' | '-' | '.')) {
+        return Value::String(text.into());
+    }
+    let integer = match text.strip_prefix("0x") {
+        Some(hex) => i64::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
+    };
+    if let Some(integer) = integer {
+        return Value::Int(integer);
+    }
+    let numeric = text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'+' | b'-' | b'.' | b'e' | b'E'));
+    match text.parse::<f64>() {
+        Ok(float) if numeric => Value::Float(float),
+        _ => Value::String(text.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(text: &str) -> Node {
+        let documents = split_documents(text);
+        assert_eq!(documents.len(), 1, "{text}");
+        parse(documents[0]).unwrap().unwrap()
+    }
+
+    #[test]
+    fn streams_are_cut_exactly_and_lines_go_on_counting() {
+        let text = "---\n# only a comment\n---\na: 1\n---  \nb: |\n  ---not a cut\n  --- nor this\nc: 2\n...\n---\n\n";
+        let documents = split_documents(text);
+        assert_eq!(documents.len(), 2);
+        let second = parse(documents[1]).unwrap().unwrap();
+        assert_eq!(second.get("b").unwrap().as_str(), Some("---not a cut\n--- nor this\n"));
+        assert_eq!(second.get("c").unwrap().mark.line, 9);
+    }
+
+    #[test]
+    fn scalars_follow_the_core_schema() {
+        let node = one("a: 80\nb: \"80\"\nc: 'true'\nd: true\ne: ~\nf: 10.0.0.1\ng: 1.5\nh: y\ni: !!str 5\nj: -3\nk: 1e3\n");
+        let expected = [
+            ("a", Value::Int(80)),
+            ("b", Value::String("80".into())),
+            ("c", Value::String("true".into())),
+            ("d", Value::Bool(true)),
+            ("e", Value::Null),
+            ("f", Value::String("10.0.0.1".into())),
+            ("g", Value::Float(1.5)),
+            ("h", Value::String("y".into())),
+            ("i", Value::String("5".into())),
+            ("j", Value::Int(-3)),
+            ("k", Value::Float(1000.0)),
+        ];
+        for (key, value) in expected {
+            assert_eq!(node.get(key).unwrap().value, value, "{key}");
+        }
+    }
+
+    #[test]
+    fn json_is_read_too() {
+        let node = one("{\n\t\"kind\": \"Pod\",\n\t\"n\": [1, {\"a\": null}], \"u\": \"\\u00fc\"\n}\n");
+        assert_eq!(node.get("kind").unwrap().as_str(), Some("Pod"));
+        assert_eq!(node.get("u").unwrap().as_str(), Some("ü"));
+    }
+
+    #[test]
+    fn anchors_and_merge_keys() {
+        let node = one("base: &b {x: 1, y: 2}\nmade:\n  <<: *b\n  y: 3\n");
+        let made = node.get("made").unwrap();
+        assert_eq!(made.get("x").unwrap().value, Value::Int(1));
+        assert_eq!(made.get("y").unwrap().value, Value::Int(3));
+    }
+
+    #[test]
+    fn s10_1_hostile_documents_are_refused() {
+        let deep = format!("{}1{}", "[".repeat(200), "]".repeat(200));
+        assert!(parse(DocumentText { text: &deep, first_line: 0 }).is_err());
+        let mut bomb = String::from("a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n");
+        for i in 1..9 {
+            bomb += &format!("a{i}: &a{i} [{}]\n", vec![format!("*a{}", i - 1); 10].join(","));
+        }
+        assert!(parse(DocumentText { text: &bomb, first_line: 0 }).is_err());
+        assert!(parse(DocumentText { text: "a: 1\na: 2\n", first_line: 0 }).is_err());
+        assert!(parse(DocumentText { text: "a: &x [*x]\n", first_line: 0 }).is_err());
+    }
+}
