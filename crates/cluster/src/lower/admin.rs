@@ -28,7 +28,8 @@ struct Dialect {
 
 const ALLOW_DENY_PASS: &[(&str, Action)] = &[("Allow", Action::Allow), ("Deny", Action::Deny), ("Pass", Action::Pass)];
 const ALLOW_DENY: &[(&str, Action)] = &[("Allow", Action::Allow), ("Deny", Action::Deny)];
-const ACCEPT_DENY_PASS: &[(&str, Action)] = &[("Accept", Action::Allow), ("Deny", Action::Deny), ("Pass", Action::Pass)];
+const ACCEPT_DENY_PASS: &[(&str, Action)] =
+    &[("Accept", Action::Allow), ("Deny", Action::Deny), ("Pass", Action::Pass)];
 
 pub(super) fn lower_admin(scope: &mut Scope<'_>) -> Option<Policy> {
     let known = scope.check_spec_fields(&["priority", "subject", "ingress", "egress"]);
@@ -93,7 +94,11 @@ pub(super) fn priority(scope: &mut Scope<'_>) -> Option<i32> {
             None
         }
         None => {
-            scope.error("bad-priority", "spec", "`priority` is missing; it is a number from 0 to 1000, lower comes first");
+            scope.error(
+                "bad-priority",
+                "spec",
+                "`priority` is missing; it is a number from 0 to 1000, lower comes first",
+            );
             None
         }
     }
@@ -174,7 +179,8 @@ fn rules<'d>(
         return vec![scope.rule(&format!("spec.{key}"), None, Action::Deny)];
     };
     if list.items.len() > dialect.most {
-        let message = format!("{} rules; {} is the most. The rules beyond it fail closed", list.items.len(), dialect.most);
+        let message =
+            format!("{} rules; {} is the most. The rules beyond it fail closed", list.items.len(), dialect.most);
         scope.error("bad-count", &list.path, message);
     }
     let mut rules = Vec::new();
@@ -247,12 +253,18 @@ fn egress_rule<'d>(scope: &mut Scope<'d>, dialect: &Dialect, node: &'d Node, pat
 }
 
 /// S4.4: names only with Accept/Allow, only in Admin-tier egress, never with named ports.
-fn names_are_legal(scope: &mut Scope<'_>, dialect: &Dialect, (action, ports): (Action, &Ports), (path, at): (&str, usize)) -> Option<()> {
+fn names_are_legal(
+    scope: &mut Scope<'_>,
+    dialect: &Dialect,
+    (action, ports): (Action, &Ports),
+    (path, at): (&str, usize),
+) -> Option<()> {
     let refusal = if !dialect.names {
         "domainNames are accepted only in the Admin tier: a NetworkPolicy, which overrides the Baseline tier, cannot say the same"
     } else if action != Action::Allow {
         "domainNames are accepted only in rules that allow: nobody knows every address of a name, so it cannot be denied safely"
-    } else if matches!(ports, Ports::Listed(ports) if ports.iter().any(|port| matches!(port, PortMatch::Named { .. }))) {
+    } else if matches!(ports, Ports::Listed(ports) if ports.iter().any(|port| matches!(port, PortMatch::Named { .. })))
+    {
         "domainNames do not go with named ports: what is outside has no container ports. Give numbers"
     } else {
         return Some(());
@@ -315,7 +327,8 @@ fn anp_ports(scope: &mut Scope<'_>, dialect: &Dialect, ports: Option<&[anp::Port
         let path = format!("{path}[{at}]");
         match (&port.port_number, &port.named_port, &port.port_range) {
             (Some(number), None, None) => {
-                let protocol = parts::protocol(scope, number.protocol.as_deref(), &format!("{path}.portNumber.protocol"))?;
+                let protocol =
+                    parts::protocol(scope, number.protocol.as_deref(), &format!("{path}.portNumber.protocol"))?;
                 parts::port_range(scope, protocol, (number.port, number.port), &format!("{path}.portNumber.port"))
             }
             (None, Some(name), None) => {
@@ -323,7 +336,8 @@ fn anp_ports(scope: &mut Scope<'_>, dialect: &Dialect, ports: Option<&[anp::Port
                 Some(PortMatch::Named { protocol: None, name })
             }
             (None, None, Some(range)) => {
-                let protocol = parts::protocol(scope, range.protocol.as_deref(), &format!("{path}.portRange.protocol"))?;
+                let protocol =
+                    parts::protocol(scope, range.protocol.as_deref(), &format!("{path}.portRange.protocol"))?;
                 parts::port_range(scope, protocol, (range.start, range.end), &format!("{path}.portRange"))
             }
             _ => {
@@ -335,7 +349,12 @@ fn anp_ports(scope: &mut Scope<'_>, dialect: &Dialect, ports: Option<&[anp::Port
     ports.map(Ports::Listed)
 }
 
-fn protocols(scope: &mut Scope<'_>, dialect: &Dialect, protocols: Option<&[cnp::Protocol]>, path: &str) -> Option<Ports> {
+fn protocols(
+    scope: &mut Scope<'_>,
+    dialect: &Dialect,
+    protocols: Option<&[cnp::Protocol]>,
+    path: &str,
+) -> Option<Ports> {
     let Some(protocols) = protocols else { return Some(Ports::Any) };
     parts::count(scope, protocols.len(), dialect.most, path)?;
     parts::all(protocols, |at, item| protocol(scope, item, &format!("{path}[{at}]"))).map(Ports::Listed)
@@ -343,7 +362,8 @@ fn protocols(scope: &mut Scope<'_>, dialect: &Dialect, protocols: Option<&[cnp::
 
 fn protocol(scope: &mut Scope<'_>, item: &cnp::Protocol, path: &str) -> Option<PortMatch> {
     let transports = [(&item.tcp, Protocol::Tcp), (&item.udp, Protocol::Udp), (&item.sctp, Protocol::Sctp)];
-    let mut given = transports.into_iter().filter_map(|(transport, protocol)| transport.as_ref().map(|t| (t, protocol)));
+    let mut given =
+        transports.into_iter().filter_map(|(transport, protocol)| transport.as_ref().map(|t| (t, protocol)));
     match (given.next(), given.next(), &item.destination_named_port) {
         (Some((transport, protocol)), None, None) => {
             let path = format!("{path}.{}.destinationPort", protocol.to_string().to_lowercase());

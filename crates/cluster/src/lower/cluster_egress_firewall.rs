@@ -109,7 +109,9 @@ fn ports(scope: &mut Scope<'_>, ports: Option<&[Port]>, path: &str) -> Option<Po
         let protocol = parts::protocol(scope, port.protocol.as_deref(), &format!("{path}.protocol"))?;
         match (port.port, port.end_port) {
             (None, None) => Some(PortMatch::Range { protocol, low: 1, high: u16::MAX }),
-            (Some(start), end) => parts::port_range(scope, protocol, (start, end.unwrap_or(start)), &format!("{path}.port")),
+            (Some(start), end) => {
+                parts::port_range(scope, protocol, (start, end.unwrap_or(start)), &format!("{path}.port"))
+            }
             (None, Some(_)) => {
                 scope.error("bad-port", &format!("{path}.endPort"), "endPort needs a port to start from");
                 None

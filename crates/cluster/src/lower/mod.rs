@@ -111,7 +111,9 @@ enum Reader {
 enum Known {
     As(Reader),
     /// A kind of ours in a version we do not read: never skipped silently.
-    OtherVersion { accepted: &'static str },
+    OtherVersion {
+        accepted: &'static str,
+    },
     No,
 }
 
@@ -124,7 +126,9 @@ fn known(api_version: &str, kind: &str) -> Known {
         ("", "ReplicationController") => (Reader::Template, "v1"),
         ("", "Service") => (Reader::Service, "v1"),
         ("", "Endpoints") => (Reader::Endpoints, "v1"),
-        ("apps" | "extensions", "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet") => return Known::As(Reader::Template),
+        ("apps" | "extensions", "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet") => {
+            return Known::As(Reader::Template);
+        }
         ("batch", "Job") => return Known::As(Reader::Template),
         ("batch", "CronJob") => return Known::As(Reader::CronJob),
         ("discovery.k8s.io", "EndpointSlice") => return Known::As(Reader::EndpointSlice),
@@ -133,7 +137,9 @@ fn known(api_version: &str, kind: &str) -> Known {
         ("policy.networking.k8s.io", "AdminNetworkPolicy") => (Reader::AdminNetworkPolicy, "v1alpha1"),
         ("policy.networking.k8s.io", "BaselineAdminNetworkPolicy") => (Reader::BaselineAdminNetworkPolicy, "v1alpha1"),
         // v1beta1 has the shape of v1alpha2.
-        ("policy.networking.k8s.io", "ClusterNetworkPolicy") if version == "v1beta1" => return Known::As(Reader::ClusterNetworkPolicy),
+        ("policy.networking.k8s.io", "ClusterNetworkPolicy") if version == "v1beta1" => {
+            return Known::As(Reader::ClusterNetworkPolicy);
+        }
         ("policy.networking.k8s.io", "ClusterNetworkPolicy") => (Reader::ClusterNetworkPolicy, "v1alpha2"),
         ("k8s.ovn.org", "EgressFirewall") => (Reader::EgressFirewall, "v1"),
         ("network.openshift.io", "DNSNameResolver") => (Reader::DnsNameResolver, "v1alpha1"),
@@ -220,7 +226,8 @@ impl Lowering<'_> {
         for document in sorted.of(Reader::DnsNameResolver) {
             let mut scope = Scope::new(document, &mut self.out.findings);
             let Some(object) = scope.read_whole::<crate::api::dns_name_resolver::DnsNameResolver>() else { continue };
-            let Some(pattern) = parts::domain_pattern(&mut scope, &object.spec.name, Wildcard::OneLabel, "spec.name") else {
+            let Some(pattern) = parts::domain_pattern(&mut scope, &object.spec.name, Wildcard::OneLabel, "spec.name")
+            else {
                 continue;
             };
             for (at, item) in object.status.resolved_names.iter().enumerate() {
@@ -232,7 +239,11 @@ impl Lowering<'_> {
                 let name = match item.dns_name.parse::<DomainName>() {
                     Ok(name) if pattern.matches(&name) => name,
                     Ok(name) => {
-                        scope.warning("foreign-name", &format!("{path}.dnsName"), format!("{name} does not match {pattern}; it opens nothing"));
+                        scope.warning(
+                            "foreign-name",
+                            &format!("{path}.dnsName"),
+                            format!("{name} does not match {pattern}; it opens nothing"),
+                        );
                         continue;
                     }
                     Err(error) => {
@@ -241,7 +252,8 @@ impl Lowering<'_> {
                     }
                 };
                 for address in &item.resolved_addresses {
-                    if let Some(address) = parts::address(&mut scope, &address.ip, &format!("{path}.resolvedAddresses")) {
+                    if let Some(address) = parts::address(&mut scope, &address.ip, &format!("{path}.resolvedAddresses"))
+                    {
                         self.out.resolved.push(Resolved { pattern: pattern.clone(), name: name.clone(), address });
                     }
                 }
@@ -260,7 +272,8 @@ fn enforcement(scope: &mut Scope<'_>) -> Enforcement {
         Some("audit") => Enforcement::Audit,
         None | Some("enforce") => Enforcement::Enforce,
         Some(other) => {
-            let message = format!("`{other}` is not accepted for {ENFORCEMENT_ANNOTATION}; use audit or enforce. It is enforced");
+            let message =
+                format!("`{other}` is not accepted for {ENFORCEMENT_ANNOTATION}; use audit or enforce. It is enforced");
             scope.error("bad-enforcement", "metadata.annotations", message);
             Enforcement::Enforce
         }

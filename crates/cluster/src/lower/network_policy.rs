@@ -67,7 +67,8 @@ fn policy_types(scope: &mut Scope<'_>, has_egress: bool) -> Option<(bool, bool)>
             Some("Egress") => egress = true,
             _ => {
                 readable = false;
-                let message = "only Ingress and Egress are accepted; until this is mended the policy isolates in both directions";
+                let message =
+                    "only Ingress and Egress are accepted; until this is mended the policy isolates in both directions";
                 scope.error("bad-policy-type", &format!("spec.policyTypes[{at}]"), message);
             }
         }

@@ -35,7 +35,11 @@ impl Lowering<'_> {
             for (at, item) in node.status.addresses.iter().enumerate() {
                 // Host names are no addresses; every type that is one counts.
                 if item.kind.ends_with("IP") {
-                    addresses.extend(parts::address(&mut scope, &item.address, &format!("status.addresses[{at}].address")));
+                    addresses.extend(parts::address(
+                        &mut scope,
+                        &item.address,
+                        &format!("status.addresses[{at}].address"),
+                    ));
                 }
             }
             self.out.snapshot.add_node(Node {

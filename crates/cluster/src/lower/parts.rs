@@ -33,7 +33,9 @@ pub(super) fn selector(scope: &mut Scope<'_>, selector: &LabelSelector, path: &s
             return None;
         }
         let wants_values = matches!(expression.operator.as_str(), "In" | "NotIn");
-        if wants_values == values.is_empty() && matches!(expression.operator.as_str(), "In" | "NotIn" | "Exists" | "DoesNotExist") {
+        if wants_values == values.is_empty()
+            && matches!(expression.operator.as_str(), "In" | "NotIn" | "Exists" | "DoesNotExist")
+        {
             let rule = if wants_values { "needs at least one value" } else { "takes no values" };
             scope.error("bad-selector", &format!("{path}.values"), format!("{} {rule}", expression.operator));
             return None;
@@ -64,7 +66,9 @@ fn check_label_value(scope: &mut Scope<'_>, value: &str, path: &str) -> Option<(
     if value.len() <= 63 && inner && edge(value.chars().next()) && edge(value.chars().next_back()) {
         return Some(());
     }
-    let message = format!("`{value}` cannot be a label's value: at most 63 letters, digits, `-`, `_`, `.`, with a letter or digit at both ends");
+    let message = format!(
+        "`{value}` cannot be a label's value: at most 63 letters, digits, `-`, `_`, `.`, with a letter or digit at both ends"
+    );
     scope.error("bad-selector", path, message);
     None
 }
@@ -92,7 +96,12 @@ pub(super) fn cidr(scope: &mut Scope<'_>, text: &str, path: &str) -> Option<Cidr
     }
 }
 
-pub(super) fn domain_pattern(scope: &mut Scope<'_>, text: &str, wildcard: Wildcard, path: &str) -> Option<DomainPattern> {
+pub(super) fn domain_pattern(
+    scope: &mut Scope<'_>,
+    text: &str,
+    wildcard: Wildcard,
+    path: &str,
+) -> Option<DomainPattern> {
     match DomainPattern::parse(text, wildcard) {
         Ok(pattern) => Some(pattern),
         Err(error) => {
@@ -124,7 +133,12 @@ pub(super) fn port_number(scope: &mut Scope<'_>, number: i64, path: &str) -> Opt
     }
 }
 
-pub(super) fn port_range(scope: &mut Scope<'_>, protocol: Protocol, (start, end): (i64, i64), path: &str) -> Option<PortMatch> {
+pub(super) fn port_range(
+    scope: &mut Scope<'_>,
+    protocol: Protocol,
+    (start, end): (i64, i64),
+    path: &str,
+) -> Option<PortMatch> {
     let low = port_number(scope, start, path)?;
     let high = port_number(scope, end, path)?;
     if low > high {
@@ -141,7 +155,9 @@ pub(super) fn port_name(scope: &mut Scope<'_>, name: &str, path: &str) -> Option
     if (1..=15).contains(&name.len()) && charset && letter && !hyphens {
         return Some(name.into());
     }
-    let message = format!("`{name}` cannot be a port's name: at most 15 lower-case letters, digits and single `-`, with one letter");
+    let message = format!(
+        "`{name}` cannot be a port's name: at most 15 lower-case letters, digits and single `-`, with one letter"
+    );
     scope.error("bad-port", path, message);
     None
 }

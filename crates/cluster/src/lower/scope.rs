@@ -23,7 +23,8 @@ pub(super) struct RuleList<'d> {
 impl<'d> Scope<'d> {
     pub(super) fn new(document: &'d Document, findings: &'d mut Vec<Finding>) -> Self {
         let kind = document.kind().unwrap_or_default();
-        let object = format!("{kind} {}", super::display_name(document.namespace(), document.name().unwrap_or_default()));
+        let object =
+            format!("{kind} {}", super::display_name(document.namespace(), document.name().unwrap_or_default()));
         let mut scope = Self { document, meta: ObjectMeta::default(), object, findings };
         if let Some(node) = document.node.get("metadata") {
             scope.meta = scope.read_loose(node, "metadata").unwrap_or_else(|| ObjectMeta {
@@ -63,9 +64,13 @@ impl<'d> Scope<'d> {
         match yaml::read::<T>(node, path) {
             Ok((value, unknown)) => {
                 for field in &unknown {
-                    let finding = Finding::error("unknown-field", &self.object, "this field is not known here; check its spelling and indentation")
-                        .at(field.path.clone())
-                        .from_source(Some(source(&self.document.file, field.mark)));
+                    let finding = Finding::error(
+                        "unknown-field",
+                        &self.object,
+                        "this field is not known here; check its spelling and indentation",
+                    )
+                    .at(field.path.clone())
+                    .from_source(Some(source(&self.document.file, field.mark)));
                     self.findings.push(finding);
                 }
                 unknown.is_empty().then_some(value)

@@ -38,7 +38,9 @@ impl Lowering<'_> {
             let key = (namespace_name.clone(), service.metadata.name.clone());
             let mut ports = Vec::new();
             for (at, port) in spec.ports.iter().enumerate() {
-                let Some(protocol) = parts::protocol(&mut scope, port.protocol.as_deref(), &format!("spec.ports[{at}].protocol")) else {
+                let Some(protocol) =
+                    parts::protocol(&mut scope, port.protocol.as_deref(), &format!("spec.ports[{at}].protocol"))
+                else {
                     continue;
                 };
                 ports.push((protocol, port));
@@ -116,7 +118,13 @@ impl Lowering<'_> {
     }
 
     /// Without endpoint objects: the pods and templates that the selector selects.
-    fn selected_backends(&self, namespace: &str, service: &ApiService, protocol: Protocol, port: &ApiPort) -> Vec<Backend> {
+    fn selected_backends(
+        &self,
+        namespace: &str,
+        service: &ApiService,
+        protocol: Protocol,
+        port: &ApiPort,
+    ) -> Vec<Backend> {
         if service.spec.selector.is_empty() {
             return Vec::new();
         }
@@ -138,7 +146,8 @@ impl Lowering<'_> {
                 Some(IntOrString::String(name)) => port_named(&workload.ports, name, protocol),
             };
             if let Some(port) = number {
-                backends.push(Backend { target: BackendTarget::Workload(id, workload.addresses.first().copied()), port });
+                backends
+                    .push(Backend { target: BackendTarget::Workload(id, workload.addresses.first().copied()), port });
             }
         }
         backends

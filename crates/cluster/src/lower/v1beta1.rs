@@ -36,7 +36,9 @@ fn clauses<'d>(scope: &mut Scope<'d>, node: &'d Node, path: &str) -> Option<Clau
     };
     let ports = match &rule.ports {
         None => Some(Ports::Any),
-        Some(ports) => parts::all(ports, |at, item| port(scope, item, &format!("{path}.ports[{at}]"))).map(Ports::Listed),
+        Some(ports) => {
+            parts::all(ports, |at, item| port(scope, item, &format!("{path}.ports[{at}]"))).map(Ports::Listed)
+        }
     };
     Some(Clauses::Match { peers: peers?, ports: ports? })
 }

@@ -93,14 +93,26 @@ impl Lowering<'_> {
                 _ => WorkloadKind::ReplicationController,
             };
             let (metadata, replicas, template) = (read.metadata, read.spec.replicas, read.spec.template);
-            templates.push(NamedTemplate { document, kind, metadata, replicas, pod: (template.metadata, template.spec) });
+            templates.push(NamedTemplate {
+                document,
+                kind,
+                metadata,
+                replicas,
+                pod: (template.metadata, template.spec),
+            });
         }
         for &document in sorted.of(Reader::CronJob) {
             let mut scope = Scope::new(document, &mut self.out.findings);
             let Some(read) = scope.read_whole::<CronJob>() else { continue };
             let template = read.spec.job_template.spec.template;
             let pod = (template.metadata, template.spec);
-            templates.push(NamedTemplate { document, kind: WorkloadKind::CronJob, metadata: read.metadata, replicas: None, pod });
+            templates.push(NamedTemplate {
+                document,
+                kind: WorkloadKind::CronJob,
+                metadata: read.metadata,
+                replicas: None,
+                pod,
+            });
         }
         templates
     }
@@ -109,7 +121,13 @@ impl Lowering<'_> {
         let mut scope = Scope::new(document, &mut self.out.findings);
         let addresses = addresses(&mut scope, &pod.status);
         let ports = named_ports(&mut scope, &pod.spec);
-        let workload = Described { kind: WorkloadKind::Pod, document, metadata: &pod.metadata, labels: &pod.metadata, spec: &pod.spec };
+        let workload = Described {
+            kind: WorkloadKind::Pod,
+            document,
+            metadata: &pod.metadata,
+            labels: &pod.metadata,
+            spec: &pod.spec,
+        };
         self.add(workload, addresses, ports);
     }
 
@@ -220,7 +238,11 @@ fn addresses(scope: &mut Scope<'_>, status: &PodStatus) -> Vec<IpAddr> {
                 }
             }
         }
-        Err(error) => scope.error("bad-network-status", "metadata.annotations", format!("{NETWORK_STATUS} is not its JSON: {error}")),
+        Err(error) => scope.error(
+            "bad-network-status",
+            "metadata.annotations",
+            format!("{NETWORK_STATUS} is not its JSON: {error}"),
+        ),
     }
     found
 }

@@ -150,9 +150,14 @@ impl Builder {
             (Value::Map(entries), Some((key, mark))) => {
                 if &*key == "<<" {
                     merge_key(entries, node);
-                } else if let Some(first) = entries.iter().find(|entry| entry.key == key && entry.mark != Mark::default()) {
+                } else if let Some(first) =
+                    entries.iter().find(|entry| entry.key == key && entry.mark != Mark::default())
+                {
                     let line = first.mark.line;
-                    return Err(ParseError { mark, message: format!("the key `{key}` is here twice; first on line {line}") });
+                    return Err(ParseError {
+                        mark,
+                        message: format!("the key `{key}` is here twice; first on line {line}"),
+                    });
                 } else {
                     entries.retain(|entry| entry.key != key);
                     entries.push(Entry { key, mark, node });
@@ -236,7 +241,8 @@ mod tests {
 
     #[test]
     fn scalars_follow_the_core_schema() {
-        let node = one("a: 80\nb: \"80\"\nc: 'true'\nd: true\ne: ~\nf: 10.0.0.1\ng: 1.5\nh: y\ni: !!str 5\nj: -3\nk: 1e3\n");
+        let node =
+            one("a: 80\nb: \"80\"\nc: 'true'\nd: true\ne: ~\nf: 10.0.0.1\ng: 1.5\nh: y\ni: !!str 5\nj: -3\nk: 1e3\n");
         let expected = [
             ("a", Value::Int(80)),
             ("b", Value::String("80".into())),

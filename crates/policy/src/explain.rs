@@ -1,0 +1,268 @@
+//! The whole walk of S1 for one connection, told: each gate and tier, each rule
+//! looked at, and for those that did not match the first clause that failed.
+
+use crate::evaluate::{Outcome, Seen, Walk, Watch};
+use crate::flow::{Cause, Decision, Endpoint, Flow, Stage, Verdict};
+use crate::lease::{Instant, Lease, LeaseTable};
+use crate::model::{Action, Clauses, Direction, NamespaceScope, Peer, Peers, PodSet, PolicyId, PortMatch, Ports};
+use crate::program::{Program, RuleId};
+use crate::snapshot::Snapshot;
+
+/// A decision and the way to it.
+#[derive(Clone, Debug)]
+pub struct Explanation {
+    pub decision: Decision,
+    pub steps: Vec<Step>,
+    /// The walk with audited policies counted, where it ends otherwise (S11).
+    pub audit: Vec<Step>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Step {
+    pub direction: Direction,
+    pub at: StepAt,
+    pub rules: Vec<RuleStep>,
+    pub result: StepResult,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StepAt {
+    Stage(Stage),
+    /// No stage has a say: an exemption of S1.
+    Exempt(Cause),
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum StepResult {
+    Allowed,
+    Denied,
+    Passed,
+    NoMatch,
+    OutOfScope,
+    /// Isolated by these policies, and none allows it.
+    Isolated(Vec<PolicyId>),
+}
+
+#[derive(Clone, Debug)]
+pub struct RuleStep {
+    pub rule: RuleId,
+    pub action: Action,
+    pub matched: bool,
+    /// Why it matched, or the first clause that failed.
+    pub why: String,
+    pub lease: Option<Lease>,
+}
+
+/// Explains one connection.
+pub fn explain(
+    (snapshot, program): (&Snapshot, &Program),
+    leases: &LeaseTable,
+    flow: &Flow,
+    now: Instant,
+) -> Explanation {
+    let walk = Walk { program, leases, flow, now };
+    let mut teller = Teller { snapshot, program, flow, now, steps: Vec::new(), pending: Vec::new() };
+    let reason = walk.run(|class| &class.enforced, &mut teller);
+    let steps = std::mem::take(&mut teller.steps);
+    let would_deny = walk.audit(reason);
+    if would_deny.is_some() {
+        walk.run(|class| class.audited.as_ref().unwrap_or(&class.enforced), &mut teller);
+    }
+    let decision = Decision { verdict: reason.verdict(), reason, would_deny };
+    debug_assert!(decision.verdict == Verdict::Allow || would_deny.is_none());
+    Explanation { decision, steps, audit: teller.steps }
+}
+
+/// Writes down what the walk does.
+struct Teller<'a> {
+    snapshot: &'a Snapshot,
+    program: &'a Program,
+    flow: &'a Flow,
+    now: Instant,
+    steps: Vec<Step>,
+    pending: Vec<RuleStep>,
+}
+
+impl Watch for Teller<'_> {
+    fn looked_at(&mut self, id: RuleId, seen: Seen<'_>) {
+        let (matched, why, lease) = match seen {
+            Seen::Matched(lease) => (true, self.why_matched(id, lease), lease.cloned()),
+            Seen::OtherPeer => (false, self.why_other_peer(id), None),
+            Seen::OtherPort => (false, self.why_other_port(id), None),
+            Seen::Unreadable => (false, "it could not be read in full, so it allows nothing".to_owned(), None),
+            Seen::Narrower => {
+                (false, "it matches, but it is not for every pod of the Service's namespace".to_owned(), None)
+            }
+        };
+        self.pending.push(RuleStep { rule: id, action: self.program.rule(id).action, matched, why, lease });
+    }
+
+    fn left(&mut self, stage: Stage, outcome: Outcome) {
+        let result = match outcome {
+            Outcome::Allowed(_) => StepResult::Allowed,
+            Outcome::Denied(Cause::Isolated) => StepResult::Isolated(self.isolating(stage.direction())),
+            Outcome::Denied(_) => StepResult::Denied,
+            Outcome::Passed(_) => StepResult::Passed,
+            Outcome::NoMatch => StepResult::NoMatch,
+            Outcome::OutOfScope => StepResult::OutOfScope,
+        };
+        let rules = std::mem::take(&mut self.pending);
+        self.steps.push(Step { direction: stage.direction(), at: StepAt::Stage(stage), rules, result });
+    }
+
+    fn exempt(&mut self, direction: Direction, cause: Cause) {
+        self.steps.push(Step { direction, at: StepAt::Exempt(cause), rules: Vec::new(), result: StepResult::Allowed });
+    }
+}
+
+impl Teller<'_> {
+    /// The policies that isolate the subject, audited ones left to the walk they belong to.
+    fn isolating(&self, direction: Direction) -> Vec<PolicyId> {
+        let subject = match direction {
+            Direction::Egress => &self.flow.from,
+            Direction::Ingress => &self.flow.to,
+        };
+        self.program
+            .pod(subject)
+            .map_or_else(Vec::new, |member| self.program.class(member.class).enforced.tiers(direction).network.clone())
+    }
+
+    fn peer_of(&self, id: RuleId) -> &Endpoint {
+        match self.program.rule(id).direction {
+            Direction::Egress => &self.flow.to,
+            Direction::Ingress => &self.flow.from,
+        }
+    }
+
+    fn clauses(&self, id: RuleId) -> &Clauses {
+        let rule = self.program.rule(id);
+        &self.snapshot.policy(rule.policy).rules(rule.direction)[rule.index as usize].clauses
+    }
+
+    fn why_matched(&self, id: RuleId, lease: Option<&Lease>) -> String {
+        let Clauses::Match { peers, ports } = self.clauses(id) else {
+            return "it could not be read in full, so it denies everything here".to_owned();
+        };
+        if let Some(lease) = lease {
+            let left = lease.expiry.0.saturating_sub(self.now.0).as_secs();
+            return format!(
+                "{} is leased to {} (matches {}), for {left} s more; {ports}",
+                lease.address, lease.name, lease.pattern
+            );
+        }
+        format!("{peers}; {ports}")
+    }
+
+    fn why_other_peer(&self, id: RuleId) -> String {
+        let Clauses::Match { peers, .. } = self.clauses(id) else { return String::new() };
+        let peer = self.peer_of(id);
+        match peers {
+            Peers::Anyone => String::new(),
+            Peers::Listed(list) => match list.as_slice() {
+                [] => "its list of peers is empty: it matches nobody".to_owned(),
+                [only] => self.miss(only, peer),
+                [first, ..] => {
+                    format!("none of its {} peers matches; the first: {}", list.len(), self.miss(first, peer))
+                }
+            },
+        }
+    }
+
+    /// Why this peer is not that end.
+    fn miss(&self, peer: &Peer, end: &Endpoint) -> String {
+        let end_text = self.describe(end);
+        match peer {
+            Peer::Pods(pods) => self.pods_miss(pods, end),
+            Peer::Network { cidr, except } => match end.address {
+                Some(address) => match except.iter().find(|hole| hole.contains(address)) {
+                    Some(hole) => format!("{address} is in {cidr}, but in its exception {hole}"),
+                    None => format!("{address} is not in {cidr}"),
+                },
+                None => format!("{end_text} has no address yet, and {cidr} may or may not cover it"),
+            },
+            Peer::Nodes(selector) => match end.node {
+                Some(node) => {
+                    let node = self.snapshot.node(node);
+                    let miss = selector.first_miss(&node.labels).map(ToString::to_string).unwrap_or_default();
+                    format!("node {} does not have {miss}", node.name)
+                }
+                None => format!("{end_text} is no node"),
+            },
+            Peer::ApiServer => format!("{end_text} is not the API server"),
+            Peer::Domain(pattern) => match &end.name {
+                Some(name) => format!("{name} does not match {pattern}"),
+                None => format!("{end_text} is not leased to a name that matches {pattern}"),
+            },
+        }
+    }
+
+    fn pods_miss(&self, pods: &PodSet, end: &Endpoint) -> String {
+        let end_text = self.describe(end);
+        let Some(workload) = end.workload.map(|id| self.snapshot.workload(id)) else {
+            return format!("{end_text} is no pod ({pods} wanted)");
+        };
+        if workload.host_network {
+            return format!("{end_text} is on its node's network: no pod to pod and namespace peers");
+        }
+        let namespace = self.snapshot.namespace(workload.namespace);
+        let namespace_miss = match &pods.namespaces {
+            NamespaceScope::Named(name) => {
+                (*name != namespace.name).then(|| format!("{end_text} is not in namespace {name}"))
+            }
+            NamespaceScope::Matching(selector) => selector
+                .first_miss(&namespace.labels)
+                .map(|miss| format!("namespace {} does not have {miss}", namespace.name)),
+        };
+        namespace_miss.unwrap_or_else(|| {
+            let labels = &self.snapshot.role(workload.role).labels;
+            match pods.pods.first_miss(labels) {
+                Some(miss) => format!("{end_text} does not have {miss}"),
+                None => format!("{end_text} is not among {pods}"),
+            }
+        })
+    }
+
+    fn why_other_port(&self, id: RuleId) -> String {
+        let Clauses::Match { ports, .. } = self.clauses(id) else { return String::new() };
+        let asked = match self.flow.protocol.has_ports() {
+            true => format!("{} {}", self.flow.protocol, self.flow.port),
+            false => self.flow.protocol.to_string(),
+        };
+        if let Ports::Listed(list) = ports
+            && let [PortMatch::Named { name, .. }] = list.as_slice()
+        {
+            let to = self.describe(&self.flow.to);
+            let known = self.program.pod(&self.flow.to).map_or(&[][..], |member| &member.ports);
+            return match known.iter().find(|port| port.name == *name) {
+                Some(port) => format!("the port named {name} of {to} is {} {}, not {asked}", port.protocol, port.port),
+                None => format!("{to} has no port named {name}"),
+            };
+        }
+        format!("{asked} is not among its ports: {ports}")
+    }
+
+    fn describe(&self, end: &Endpoint) -> String {
+        describe_end(self.snapshot, end)
+    }
+}
+
+/// An end of a connection, as a user would name it.
+pub fn describe_end(snapshot: &Snapshot, end: &Endpoint) -> String {
+    match (end.workload, end.node, end.address, &end.name) {
+        (Some(id), ..) => snapshot.workload_name(id),
+        (_, Some(node), Some(address), _) => format!("node {} ({address})", snapshot.node(node).name),
+        (_, Some(node), None, _) => format!("node {}", snapshot.node(node).name),
+        (_, _, Some(address), _) => address.to_string(),
+        (_, _, _, Some(name)) => name.to_string(),
+        _ => "somewhere".to_owned(),
+    }
+}
+
+/// `Kind/name rule 2 "web"`: the rule as output names it.
+pub fn describe_rule(snapshot: &Snapshot, program: &Program, id: RuleId) -> String {
+    let rule = program.rule(id);
+    let policy = snapshot.policy(rule.policy);
+    let name = policy.rules(rule.direction)[rule.index as usize].name.as_ref();
+    let name = name.map(|name| format!(" \"{name}\"")).unwrap_or_default();
+    format!("{} {} rule {}{name}", policy.id, rule.direction, rule.index)
+}

@@ -1,0 +1,345 @@
+//! The reachability of every pair of workloads, and of the outside.
+//!
+//! The work is done per Class on one side and per *view* on the other: what
+//! the other side's policies can see of a workload. Two pods of one Role whose
+//! addresses fall into the same networks share a view. Results are interned,
+//! so a pair costs two table look-ups.
+
+use super::Reach;
+use super::outside::{self, OutsideRange};
+use crate::flow::Endpoint;
+use crate::model::{NamedPort, NodeId, RoleId, WorkloadId};
+use crate::port::Traffic;
+use crate::program::{ClassId, Program};
+use crate::snapshot::Snapshot;
+use rustc_hash::FxHashMap;
+use std::cell::RefCell;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+crate::model::id! {
+    /// An interned [`Traffic`].
+    TrafficId,
+}
+
+/// What policies of others can see of a workload.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct View {
+    role: RoleId,
+    host_node: Option<NodeId>,
+    ports: Arc<[NamedPort]>,
+    /// For each address: its family, and which peer sets it is in.
+    addresses: Vec<(bool, Rc<[u32]>)>,
+}
+
+#[derive(Debug)]
+pub struct Matrix<'a> {
+    snapshot: &'a Snapshot,
+    reach: Reach<'a>,
+    /// The view of each workload, and one workload of each view.
+    view_of: Vec<u32>,
+    example: Vec<WorkloadId>,
+    /// What a workload's ingress depends on: its Class and its named ports.
+    door_of: Vec<u32>,
+    doors: usize,
+    /// Filled on first use, a table a lane.
+    egress: RefCell<[Table; 3]>,
+    ingress: RefCell<[Table; 3]>,
+    pool: RefCell<Pool>,
+    outside_to: RefCell<FxHashMap<ClassId, Rc<[OutsideRange]>>>,
+    outside_from: RefCell<FxHashMap<(ClassId, Arc<[NamedPort]>, Option<NodeId>), Rc<[OutsideRange]>>>,
+}
+
+/// Over which addresses two workloads speak. Within one family a connection's
+/// egress depends on the destination's address alone and its ingress on the
+/// source's, so sets may be joined over addresses first and met after; over
+/// two families they may not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Lane {
+    V4,
+    V6,
+    /// No family in common, or no address known at all.
+    Any,
+}
+
+impl Lane {
+    fn has(self, address: IpAddr) -> bool {
+        match self {
+            Self::V4 => address.is_ipv4(),
+            Self::V6 => address.is_ipv6(),
+            Self::Any => true,
+        }
+    }
+}
+
+#[derive(Default, Debug)]
+struct Pool {
+    all: Vec<Rc<Traffic>>,
+    ids: FxHashMap<Rc<Traffic>, TrafficId>,
+    meets: FxHashMap<(TrafficId, TrafficId), TrafficId>,
+}
+
+/// Interned results by row and view.
+type Table = Vec<u32>;
+
+const UNKNOWN: u32 = u32::MAX;
+
+impl<'a> Matrix<'a> {
+    pub fn new(snapshot: &'a Snapshot, reach: Reach<'a>) -> Self {
+        let mut sights = Sights::new(reach.program);
+        let mut ids: FxHashMap<View, u32> = FxHashMap::default();
+        let mut door_ids: FxHashMap<(ClassId, Arc<[NamedPort]>), u32> = FxHashMap::default();
+        let (mut view_of, mut example, mut door_of) = (Vec::new(), Vec::new(), Vec::new());
+        for id in snapshot.workload_ids() {
+            let workload = snapshot.workload(id);
+            let view = View {
+                role: workload.role,
+                host_node: workload.node.filter(|_| workload.host_network),
+                ports: workload.ports.clone(),
+                addresses: workload.addresses.iter().map(|&a| (a.is_ipv4(), sights.of(&reach, a))).collect(),
+            };
+            let next = example.len() as u32;
+            let view = *ids.entry(view).or_insert(next);
+            if view == next {
+                example.push(id);
+            }
+            view_of.push(view);
+            let next = door_ids.len() as u32;
+            door_of.push(*door_ids.entry((reach.program.member(id).class, workload.ports.clone())).or_insert(next));
+        }
+        let mut pool = Pool::default();
+        pool.intern(Traffic::all());
+        Self {
+            snapshot,
+            reach,
+            view_of,
+            example,
+            door_of,
+            doors: door_ids.len(),
+            egress: RefCell::default(),
+            ingress: RefCell::default(),
+            pool: RefCell::new(pool),
+            outside_to: RefCell::default(),
+            outside_from: RefCell::default(),
+        }
+    }
+
+    /// Every connection that `from` may open to `to`.
+    pub fn between(&self, from: WorkloadId, to: WorkloadId) -> TrafficId {
+        let (source, target) = (self.reach.program.member(from), self.reach.program.member(to));
+        let own_node =
+            source.host_network && !target.host_network && source.node.is_some() && source.node == target.node;
+        if own_node || (from == to && !source.template && !source.host_network) {
+            return ALL;
+        }
+        let mut lanes = self.lanes(from, to);
+        let Some(first) = lanes.next() else { return ALL };
+        let mut open = self.over(first, from, to);
+        for lane in lanes {
+            let more = self.over(lane, from, to);
+            open = self.pool.borrow_mut().join(open, more);
+        }
+        open
+    }
+
+    fn lanes(&self, from: WorkloadId, to: WorkloadId) -> impl Iterator<Item = Lane> + use<> {
+        let families = |id| {
+            let addresses = &self.snapshot.workload(id).addresses;
+            (addresses.iter().any(IpAddr::is_ipv4), addresses.iter().any(IpAddr::is_ipv6))
+        };
+        let (v4, v6) = match (families(from), families(to)) {
+            ((false, false), known) | (known, (false, false)) => known,
+            ((a, b), (c, d)) => (a && c, b && d),
+        };
+        let lanes = [v4.then_some(Lane::V4), v6.then_some(Lane::V6), (!v4 && !v6).then_some(Lane::Any)];
+        lanes.into_iter().flatten()
+    }
+
+    fn over(&self, lane: Lane, from: WorkloadId, to: WorkloadId) -> TrafficId {
+        let program = self.reach.program;
+        let width = self.example.len();
+        let out = {
+            let view = self.view_of[to.index()] as usize;
+            let row = program.member(from).class.index();
+            self.cell(&self.egress, lane, (row * width + view, program.classes.len() * width), || {
+                let (from, to) = (self.ends(from, Lane::Any), self.ends(self.example[view], lane));
+                join(to.iter().map(|to| self.reach.egress(&from[0], to)))
+            })
+        };
+        let view = self.view_of[from.index()] as usize;
+        let row = self.door_of[to.index()] as usize;
+        let inward = self.cell(&self.ingress, lane, (row * width + view, self.doors * width), || {
+            let (from, to) = (self.ends(self.example[view], lane), self.ends(to, Lane::Any));
+            join(from.iter().map(|from| self.reach.ingress(from, &to[0])))
+        });
+        self.pool.borrow_mut().meet(out, inward)
+    }
+
+    fn cell(
+        &self,
+        tables: &RefCell<[Table; 3]>,
+        lane: Lane,
+        (at, size): (usize, usize),
+        ask: impl FnOnce() -> Traffic,
+    ) -> TrafficId {
+        {
+            let table = &mut tables.borrow_mut()[lane as usize];
+            if table.is_empty() {
+                table.resize(size, UNKNOWN);
+            }
+            if table[at] != UNKNOWN {
+                return TrafficId(table[at]);
+            }
+        }
+        let id = self.pool.borrow_mut().intern(ask());
+        tables.borrow_mut()[lane as usize][at] = id.0;
+        id
+    }
+
+    /// The workload by its addresses of that lane; once without, if it has none.
+    fn ends(&self, id: WorkloadId, lane: Lane) -> Vec<Endpoint> {
+        let mut ends = self.reach.program.endpoints(self.snapshot, id);
+        ends.retain(|end| end.address.is_none_or(|address| lane.has(address)));
+        ends
+    }
+
+    pub fn traffic(&self, id: TrafficId) -> Rc<Traffic> {
+        self.pool.borrow().all[id.index()].clone()
+    }
+
+    /// How many different sets of connections have been met so far.
+    pub fn traffic_count(&self) -> usize {
+        self.pool.borrow().all.len()
+    }
+
+    /// What the workload may open outside. Ranges speak of addresses that no workload has.
+    pub fn outside_to(&self, from: WorkloadId) -> Rc<[OutsideRange]> {
+        let class = self.reach.program.member(from).class;
+        if let Some(known) = self.outside_to.borrow().get(&class) {
+            return known.clone();
+        }
+        let source = self.ends(from, Lane::Any)[0].clone();
+        let plan = &self.reach.program.class(class).enforced;
+        let found: Rc<[_]> =
+            outside::ranges(&self.reach, plan, &self.node_addresses(), |end| self.reach.egress(&source, end)).into();
+        self.outside_to.borrow_mut().insert(class, found.clone());
+        found
+    }
+
+    /// What may be opened to the workload from outside.
+    pub fn outside_from(&self, to: WorkloadId) -> Rc<[OutsideRange]> {
+        let member = self.reach.program.member(to);
+        let key = (member.class, member.ports.clone(), member.node);
+        if let Some(known) = self.outside_from.borrow().get(&key) {
+            return known.clone();
+        }
+        let target = self.ends(to, Lane::Any)[0].clone();
+        let plan = &self.reach.program.class(member.class).enforced;
+        let own_node = member.node.map_or(&[][..], |node| &self.snapshot.node(node).addresses);
+        let found: Rc<[_]> =
+            outside::ranges(&self.reach, plan, own_node, |end| self.reach.ingress(end, &target)).into();
+        self.outside_from.borrow_mut().insert(key, found.clone());
+        found
+    }
+
+    /// Nodes are outside, but the namespace gate and node peers see them apart from their surroundings.
+    fn node_addresses(&self) -> Vec<IpAddr> {
+        self.snapshot.nodes.iter().flat_map(|node| node.addresses.iter().copied()).collect()
+    }
+}
+
+fn join(sets: impl Iterator<Item = Traffic>) -> Traffic {
+    sets.reduce(|all, more| all.union(&more)).unwrap_or_default()
+}
+
+const ALL: TrafficId = TrafficId(0);
+
+impl Program {
+    /// The workload by each of its addresses; once without, if it has none.
+    pub fn endpoints(&self, snapshot: &Snapshot, id: WorkloadId) -> Vec<Endpoint> {
+        let addresses = &snapshot.workload(id).addresses;
+        if addresses.is_empty() {
+            return vec![self.endpoint_of(id, None)];
+        }
+        addresses.iter().map(|&address| self.endpoint_of(id, Some(address))).collect()
+    }
+}
+
+/// The pairs of ends that can speak to each other: of one family, where both
+/// have an address; all of them if none can.
+pub fn address_pairs(from: &[Endpoint], to: &[Endpoint]) -> Vec<(Endpoint, Endpoint)> {
+    let family = |end: &Endpoint| end.address.map(|address| address.is_ipv4());
+    let pairs = || from.iter().flat_map(|from| to.iter().map(move |to| (from.clone(), to.clone())));
+    let speaking: Vec<_> = pairs()
+        .filter(|(from, to)| match (family(from), family(to)) {
+            (Some(a), Some(b)) => a == b,
+            _ => true,
+        })
+        .collect();
+    if speaking.is_empty() { pairs().collect() } else { speaking }
+}
+
+impl Pool {
+    fn intern(&mut self, traffic: Traffic) -> TrafficId {
+        if let Some(&id) = self.ids.get(&traffic) {
+            return id;
+        }
+        let id = TrafficId(self.all.len() as u32);
+        let traffic = Rc::new(traffic);
+        self.all.push(traffic.clone());
+        self.ids.insert(traffic, id);
+        id
+    }
+
+    fn meet(&mut self, a: TrafficId, b: TrafficId) -> TrafficId {
+        if a == ALL || a == b {
+            return b;
+        }
+        if b == ALL {
+            return a;
+        }
+        let key = (a.min(b), a.max(b));
+        if let Some(&id) = self.meets.get(&key) {
+            return id;
+        }
+        let both = self.all[a.index()].intersect(&self.all[b.index()]);
+        let id = self.intern(both);
+        self.meets.insert(key, id);
+        id
+    }
+
+    fn join(&mut self, a: TrafficId, b: TrafficId) -> TrafficId {
+        if a == b || a == ALL {
+            return a;
+        }
+        let either = self.all[a.index()].union(&self.all[b.index()]);
+        self.intern(either)
+    }
+}
+
+/// Which peer sets an address is in.
+struct Sights<'a> {
+    program: &'a Program,
+    /// Peer sets that look at addresses at all.
+    looking: Vec<u32>,
+    known: FxHashMap<Vec<u32>, Rc<[u32]>>,
+}
+
+impl<'a> Sights<'a> {
+    fn new(program: &'a Program) -> Self {
+        let sets = program.peer_sets.iter().enumerate();
+        let looking = sets.filter(|(_, set)| !set.addresses.is_empty() || !set.domains.is_empty());
+        Self { program, looking: looking.map(|(at, _)| at as u32).collect(), known: FxHashMap::default() }
+    }
+
+    fn of(&mut self, reach: &Reach<'_>, address: IpAddr) -> Rc<[u32]> {
+        let inside = |&&at: &&u32| {
+            let set = &self.program.peer_sets[at as usize];
+            set.addresses.contains(address)
+                || reach.leases.opening(self.program, &set.domains, address, reach.now).is_some()
+        };
+        let seen: Vec<u32> = self.looking.iter().filter(inside).copied().collect();
+        self.known.entry(seen.clone()).or_insert_with(|| seen.into()).clone()
+    }
+}

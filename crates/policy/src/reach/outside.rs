@@ -1,0 +1,133 @@
+//! The world outside the cluster as address ranges: within a range every
+//! address fares the same.
+
+use super::Reach;
+use crate::addr::{AddrRange, AddrSet};
+use crate::flow::Endpoint;
+use crate::model::PolicyId;
+use crate::port::Traffic;
+use crate::program::{Matcher, Plan, Program};
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// A range outside, and what may be opened to it, or from it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OutsideRange {
+    pub range: AddrRange,
+    pub traffic: Traffic,
+}
+
+/// Cuts the outside wherever one of the policies may see a difference, asks for
+/// each piece, and joins neighbours that fare the same.
+pub(super) fn ranges(
+    reach: &Reach<'_>,
+    plan: &Plan,
+    more_cuts: &[IpAddr],
+    ask: impl Fn(&Endpoint) -> Traffic,
+) -> Vec<OutsideRange> {
+    let mut cuts = Cuts::default();
+    let stages = [&plan.cluster_gate, &plan.namespace_gate, &plan.egress.admin, &plan.egress.network];
+    let stages = stages.into_iter().chain([
+        &plan.egress.baseline,
+        &plan.ingress.admin,
+        &plan.ingress.network,
+        &plan.ingress.baseline,
+    ]);
+    for &policy in stages.flatten() {
+        cut_policy(reach.program, policy, &mut cuts);
+    }
+    for lease in reach.leases.iter() {
+        cuts.address(lease.address);
+    }
+    more_cuts.iter().for_each(|&address| cuts.address(address));
+    cuts.set(&reach.program.pod_networks);
+
+    let mut found: Vec<OutsideRange> = Vec::new();
+    for range in cuts.pieces() {
+        if reach.program.pod_networks.contains(range.first) {
+            continue;
+        }
+        // Not by who has the address: pods are workloads, and have their own rows.
+        let mut end = Endpoint { address: Some(range.first), ..Endpoint::default() };
+        if let Some(crate::program::Holder::Node(node)) = reach.program.by_address.get(&range.first) {
+            end.node = Some(*node);
+        }
+        let traffic = ask(&end);
+        match found.last_mut() {
+            Some(last) if last.traffic == traffic && touches(last.range.last, range.first) => {
+                last.range.last = range.last;
+            }
+            _ => found.push(OutsideRange { range, traffic }),
+        }
+    }
+    found
+}
+
+fn cut_policy(program: &Program, policy: PolicyId, cuts: &mut Cuts) {
+    let policy = program.policy(policy);
+    for rule in policy.egress.clone().chain(policy.ingress.clone()) {
+        if let Matcher::Clauses { peers, .. } = program.rules[rule as usize].matcher {
+            cuts.set(&program.peer_set(peers).addresses);
+        }
+    }
+}
+
+fn touches(before: IpAddr, after: IpAddr) -> bool {
+    match (before, after) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => a.to_bits().checked_add(1) == Some(b.to_bits()),
+        (IpAddr::V6(a), IpAddr::V6(b)) => a.to_bits().checked_add(1) == Some(b.to_bits()),
+        _ => false,
+    }
+}
+
+/// Addresses at which a new piece begins.
+#[derive(Default)]
+struct Cuts {
+    v4: BTreeSet<u32>,
+    v6: BTreeSet<u128>,
+}
+
+impl Cuts {
+    fn set(&mut self, set: &AddrSet) {
+        for range in set.ranges() {
+            self.before(range.first);
+            self.after(range.last);
+        }
+    }
+
+    fn address(&mut self, address: IpAddr) {
+        self.before(address);
+        self.after(address);
+    }
+
+    fn before(&mut self, address: IpAddr) {
+        match address {
+            IpAddr::V4(v4) => drop(self.v4.insert(v4.to_bits())),
+            IpAddr::V6(v6) => drop(self.v6.insert(v6.to_bits())),
+        }
+    }
+
+    fn after(&mut self, address: IpAddr) {
+        match address {
+            IpAddr::V4(v4) => self.v4.extend(v4.to_bits().checked_add(1)),
+            IpAddr::V6(v6) => self.v6.extend(v6.to_bits().checked_add(1)),
+        }
+    }
+
+    fn pieces(mut self) -> Vec<AddrRange> {
+        self.v4.insert(0);
+        self.v6.insert(0);
+        let mut pieces = Vec::with_capacity(self.v4.len() + self.v6.len());
+        let v4: Vec<u32> = self.v4.into_iter().collect();
+        for (at, &first) in v4.iter().enumerate() {
+            let last = v4.get(at + 1).map_or(u32::MAX, |next| next - 1);
+            pieces.push(AddrRange { first: Ipv4Addr::from_bits(first).into(), last: Ipv4Addr::from_bits(last).into() });
+        }
+        let v6: Vec<u128> = self.v6.into_iter().collect();
+        for (at, &first) in v6.iter().enumerate() {
+            let last = v6.get(at + 1).map_or(u128::MAX, |next| next - 1);
+            pieces.push(AddrRange { first: Ipv6Addr::from_bits(first).into(), last: Ipv6Addr::from_bits(last).into() });
+        }
+        pieces
+    }
+}
