@@ -189,7 +189,10 @@ impl<'a> Walk<'a> {
         }
         match self.ordered(Stage::Baseline(direction), &tiers.baseline, watch) {
             Some(settled) => settled,
-            None => Ok(Cause::Default),
+            None => {
+                watch.exempt(direction, Cause::Default);
+                Ok(Cause::Default)
+            }
         }
     }
 

@@ -7,6 +7,7 @@ use crate::lease::{Instant, Lease, LeaseTable};
 use crate::model::{Action, Clauses, Direction, NamespaceScope, Peer, Peers, PodSet, PolicyId, PortMatch, Ports};
 use crate::program::{Program, RuleId};
 use crate::snapshot::Snapshot;
+use std::time::Duration;
 
 /// A decision and the way to it.
 #[derive(Clone, Debug)]
@@ -28,7 +29,7 @@ pub struct Step {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StepAt {
     Stage(Stage),
-    /// No stage has a say: an exemption of S1.
+    /// No stage has a say: an exemption of S1, or the default.
     Exempt(Cause),
 }
 
@@ -144,11 +145,9 @@ impl Teller<'_> {
             return "it could not be read in full, so it denies everything here".to_owned();
         };
         if let Some(lease) = lease {
-            let left = lease.expiry.0.saturating_sub(self.now.0).as_secs();
-            return format!(
-                "{} is leased to {} (matches {}), for {left} s more; {ports}",
-                lease.address, lease.name, lease.pattern
-            );
+            let left = lease.expiry.0.saturating_sub(self.now.0);
+            let left = if left == Duration::MAX { String::new() } else { format!(", for {} s more", left.as_secs()) };
+            return format!("{} is leased to {} by {}{left}; {ports}", lease.address, lease.name, lease.pattern);
         }
         format!("{peers}; {ports}")
     }
@@ -178,7 +177,7 @@ impl Teller<'_> {
                     Some(hole) => format!("{address} is in {cidr}, but in its exception {hole}"),
                     None => format!("{address} is not in {cidr}"),
                 },
-                None => format!("{end_text} has no address yet, and {cidr} may or may not cover it"),
+                None => format!("the address of {end_text} is not known, and {cidr} does not cover every address"),
             },
             Peer::Nodes(selector) => match end.node {
                 Some(node) => {

@@ -90,6 +90,14 @@ impl LeaseTable {
     }
 }
 
+/// What an answer says of a name, and until when.
+#[derive(Clone, Debug)]
+pub struct Learned {
+    pub name: DomainName,
+    pub addresses: Vec<IpAddr>,
+    pub expiry: Instant,
+}
+
 /// Why an address is never leased, whatever the answer says (S6.8).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
@@ -153,6 +161,27 @@ impl NeverLeased {
             None if program.pod_networks.contains(address) => self.unless_inside(name),
             None => None,
         }
+    }
+
+    /// Learns an answer: a lease for every pattern that matches the name, at
+    /// every address that may be leased. Gives back those that may not.
+    pub fn learn(&self, program: &Program, answer: &Learned, leases: &mut LeaseTable) -> Vec<(IpAddr, Refusal)> {
+        let mut refused = Vec::new();
+        for &address in &answer.addresses {
+            if let Some(refusal) = self.refusal(program, &answer.name, address) {
+                refused.push((address, refusal));
+                continue;
+            }
+            for pattern in program.patterns.matching(&answer.name) {
+                leases.grant(Lease {
+                    pattern: program.patterns.get(pattern).clone(),
+                    name: answer.name.clone(),
+                    address,
+                    expiry: answer.expiry,
+                });
+            }
+        }
+        refused
     }
 
     fn unless_inside(&self, name: &DomainName) -> Option<Refusal> {

@@ -6,6 +6,7 @@
 //! All of them read the same Program, and so will the kernel's tables.
 
 pub mod addr;
+pub mod ask;
 pub mod bits;
 mod compile;
 pub mod domain;

@@ -79,21 +79,22 @@ impl<'s> PlanBuilder<'s> {
         plan.ingress.isolated = annotated;
         for &id in selected {
             let policy = self.snapshot.policy(id);
+            // A policy that says nothing of a direction has no place in it.
+            let (speaks_out, speaks_in) = (!policy.egress.is_empty(), !policy.ingress.is_empty());
             match policy.placement {
-                Placement::ClusterGate { .. } => plan.cluster_gate.push(id),
-                Placement::NamespaceGate => plan.namespace_gate.push(id),
+                Placement::ClusterGate { .. } if speaks_out => plan.cluster_gate.push(id),
+                Placement::NamespaceGate if speaks_out => plan.namespace_gate.push(id),
+                Placement::ClusterGate { .. } | Placement::NamespaceGate => {}
                 Placement::Admin { .. } => {
-                    plan.egress.admin.push(id);
-                    plan.ingress.admin.push(id);
+                    plan.egress.admin.extend(speaks_out.then_some(id));
+                    plan.ingress.admin.extend(speaks_in.then_some(id));
                 }
                 Placement::Baseline { .. } => {
-                    plan.egress.baseline.push(id);
-                    plan.ingress.baseline.push(id);
+                    plan.egress.baseline.extend(speaks_out.then_some(id));
+                    plan.ingress.baseline.extend(speaks_in.then_some(id));
                 }
                 Placement::Network { .. } if policy.id.kind == PolicyKind::NetworkPolicyV1Beta1 => {
-                    if annotated {
-                        plan.ingress.network.push(id);
-                    }
+                    plan.ingress.network.extend(annotated.then_some(id));
                 }
                 Placement::Network { isolates_ingress, isolates_egress } => {
                     for (isolates, tiers) in

@@ -1,0 +1,69 @@
+//! `namewall check`.
+
+use crate::cli::{Check, Format};
+use crate::input::Loaded;
+use crate::output::{self, BAD, GOOD, SOFT, WARN};
+use anyhow::Result;
+use namewall_policy::{Finding, Severity};
+use serde_json::json;
+use std::io::Write;
+use std::process::ExitCode;
+
+pub(crate) fn run(args: &Check) -> Result<ExitCode> {
+    let loaded = Loaded::read(&args.input)?;
+    let mut findings = loaded.findings.clone();
+    findings.sort_by(|a, b| (&a.source, &a.path, b.severity).cmp(&(&b.source, &b.path, a.severity)));
+    let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
+    let (errors, warnings, hints) = (count(Severity::Error), count(Severity::Warning), count(Severity::Hint));
+
+    let mut out = output::stdout();
+    match args.output {
+        Format::Text => {
+            for finding in &findings {
+                output::print_finding(&mut out, finding)?;
+            }
+            print_summary(&mut out, &loaded, &findings)?;
+        }
+        Format::Json => {
+            let value = json!({
+                "findings": findings.iter().map(output::finding_json).collect::<Vec<_>>(),
+                "errors": errors,
+                "warnings": warnings,
+                "hints": hints,
+                "read": { "policies": loaded.snapshot.policies.len(), "workloads": loaded.snapshot.workloads.len() },
+                "passedOver": loaded.passed_over,
+            });
+            output::print_json(&mut out, &value)?;
+        }
+    }
+    out.flush()?;
+    Ok(if errors > 0 { ExitCode::from(1) } else { ExitCode::SUCCESS })
+}
+
+fn print_summary(out: &mut impl Write, loaded: &Loaded, findings: &[Finding]) -> Result<()> {
+    let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
+    let plural = |n: usize, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
+    let (policies, workloads) = (loaded.snapshot.policies.len(), loaded.snapshot.workloads.len());
+    let policies = if policies == 1 { "1 policy".to_owned() } else { format!("{policies} policies") };
+    write!(out, "{policies}, {}: ", plural(workloads, "workload"))?;
+    let (errors, warnings, hints) = (count(Severity::Error), count(Severity::Warning), count(Severity::Hint));
+    if findings.is_empty() {
+        write!(out, "{GOOD}nothing to say{GOOD:#}")?;
+    } else {
+        let style = if errors > 0 {
+            BAD
+        } else if warnings > 0 {
+            WARN
+        } else {
+            GOOD
+        };
+        let counts = [plural(errors, "error"), plural(warnings, "warning"), plural(hints, "hint")];
+        write!(out, "{style}{}{style:#}", counts.join(", "))?;
+    }
+    writeln!(out)?;
+    if !loaded.passed_over.is_empty() {
+        let kinds: Vec<String> = loaded.passed_over.iter().map(|(kind, n)| format!("{n} {kind}")).collect();
+        writeln!(out, "{SOFT}passed over, since no policy looks at them: {}{SOFT:#}", kinds.join(", "))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,354 @@
+//! `namewall explain`.
+
+use crate::cli::{Expect, Explain, Format};
+use crate::input::{Loaded, NOW};
+use crate::output::{self, SOFT, STRONG, style_of};
+use anyhow::Result;
+use namewall_policy::ask::Route;
+use namewall_policy::explain::{self, Explanation, RuleStep, Step, StepAt, StepResult};
+use namewall_policy::model::Direction;
+use namewall_policy::port::{Protocol, Traffic};
+use namewall_policy::reach::Reach;
+use namewall_policy::{Cause, Flow, Reason, Verdict};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::process::ExitCode;
+
+pub(crate) fn run(args: &Explain) -> Result<ExitCode> {
+    let mut loaded = Loaded::read(&args.input)?;
+    loaded.report_errors();
+    loaded.learn(&args.dns);
+    let world = loaded.world();
+    let routes = world.routes(&args.from, &args.to)?;
+    let answer = Answer::new(&loaded, args, routes);
+    let mut out = output::stdout();
+    match args.output {
+        Format::Text => answer.print(&mut out)?,
+        Format::Json => output::print_json(&mut out, &answer.json())?,
+    }
+    out.flush()?;
+    let expected = match args.expect {
+        None => return Ok(ExitCode::SUCCESS),
+        Some(Expect::Allow) => Verdict::Allow,
+        Some(Expect::Deny) => Verdict::Deny,
+    };
+    Ok(if answer.verdict == expected { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+struct Answer<'a> {
+    loaded: &'a Loaded,
+    question: String,
+    verdict: Verdict,
+    /// What is open, where no port was asked for.
+    open: Option<Traffic>,
+    routes: Vec<Told>,
+}
+
+/// A route and the story of the connection that decides it.
+struct Told {
+    label: Option<String>,
+    flow: Flow,
+    story: Explanation,
+}
+
+impl<'a> Answer<'a> {
+    fn new(loaded: &'a Loaded, args: &Explain, mut routes: Vec<Route>) -> Self {
+        let any_port = args.to.port.is_none() && args.to.protocol.has_ports();
+        let open = any_port.then(|| settle_ports(loaded, &mut routes));
+        let to = match args.to.port {
+            Some(port) => format!("{}:{port}/{}", args.to.host, args.to.protocol),
+            None if any_port => args.to.host.to_string(),
+            None => format!("{}/{}", args.to.host, args.to.protocol),
+        };
+        let verdict = loaded.world().verdict(&routes);
+        let routes = routes.into_iter().filter_map(|route| tell(loaded, route)).collect();
+        Self { loaded, question: format!("{} -> {to}", args.from), verdict, open, routes }
+    }
+
+    fn reason(&self) -> String {
+        let decisive = self.routes.iter().find(|told| told.story.decision.verdict == self.verdict);
+        match decisive.or(self.routes.first()) {
+            Some(told) => reason_text(self.loaded, &told.story.decision.reason, &told.flow),
+            None => "the Service has no endpoint to send it to".to_owned(),
+        }
+    }
+
+    fn would_deny(&self) -> Option<String> {
+        let (told, reason) = self.routes.iter().find_map(|told| told.story.decision.would_deny.map(|r| (told, r)))?;
+        Some(reason_text(self.loaded, &reason, &told.flow))
+    }
+
+    fn print(&self, out: &mut impl Write) -> Result<()> {
+        let style = style_of(self.verdict);
+        writeln!(
+            out,
+            "{style}{}{style:#}  {STRONG}{}{STRONG:#}",
+            self.verdict.to_string().to_uppercase(),
+            self.question
+        )?;
+        writeln!(out, "  {}", self.reason())?;
+        if let Some(open) = &self.open {
+            writeln!(out, "  open ports: {open}")?;
+        }
+        if let Some(would) = self.would_deny() {
+            writeln!(out, "  {}would deny{:#} (audit): {would}", output::WARN, output::WARN)?;
+        }
+        for told in &self.routes {
+            writeln!(out)?;
+            if let Some(label) = &told.label {
+                let verdict = told.story.decision.verdict;
+                let style = style_of(verdict);
+                writeln!(out, "{STRONG}{label}{STRONG:#}: {style}{verdict}{style:#}")?;
+            }
+            if self.open.is_some() {
+                writeln!(out, "{SOFT}shown for {} {}{SOFT:#}", told.flow.protocol, told.flow.port)?;
+            }
+            self.print_steps(out, &told.story.steps)?;
+            if !told.story.audit.is_empty() {
+                writeln!(out, "{SOFT}with audited policies enforced:{SOFT:#}")?;
+                self.print_steps(out, &told.story.audit)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn print_steps(&self, out: &mut impl Write, steps: &[Step]) -> Result<()> {
+        for direction in [Direction::Egress, Direction::Ingress] {
+            let steps: Vec<&Step> = steps.iter().filter(|step| step.direction == direction).collect();
+            if steps.is_empty() {
+                continue;
+            }
+            writeln!(out, "{STRONG}{direction}{STRONG:#}")?;
+            for step in steps {
+                self.print_step(out, step)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn print_step(&self, out: &mut impl Write, step: &Step) -> Result<()> {
+        writeln!(out, "  {}: {}", step_name(step), self.step_result(step))?;
+        // A long list of misses tells little; the match and its neighbours tell most.
+        const SHOWN: usize = 12;
+        let matched = step.rules.iter().position(|rule| rule.matched);
+        let from = matched.map_or(0, |at| at.saturating_sub(SHOWN - 1));
+        if from > 0 {
+            writeln!(out, "    {SOFT}… {from} rules before did not match{SOFT:#}")?;
+        }
+        for rule in step.rules.iter().skip(from).take(SHOWN) {
+            let (mark, style) = match (rule.matched, rule.action) {
+                (false, _) => ("·", SOFT),
+                (true, namewall_policy::model::Action::Deny) => ("✗", output::BAD),
+                (true, _) => ("✓", output::GOOD),
+            };
+            let place = self.rule_source(rule).map(|source| format!("  {source}")).unwrap_or_default();
+            let name = explain::describe_rule(&self.loaded.snapshot, &self.loaded.program, rule.rule);
+            writeln!(out, "    {style}{mark} {}{style:#} {name}{SOFT}{place}{SOFT:#}", rule.action)?;
+            writeln!(out, "        {}", rule.why)?;
+        }
+        if step.rules.len() > from + SHOWN {
+            writeln!(out, "    {SOFT}… {} rules more did not match{SOFT:#}", step.rules.len() - from - SHOWN)?;
+        }
+        Ok(())
+    }
+
+    fn step_result(&self, step: &Step) -> String {
+        match &step.result {
+            StepResult::Allowed if step.at == StepAt::Stage(namewall_policy::Stage::ClusterGate) => {
+                "passes the gate".into()
+            }
+            StepResult::Allowed if step.at == StepAt::Stage(namewall_policy::Stage::NamespaceGate) => {
+                "passes the gate".into()
+            }
+            StepResult::Allowed if step.at == StepAt::Exempt(Cause::Default) => "allowed, no policy has a say".into(),
+            StepResult::Allowed => "allowed".into(),
+            StepResult::Denied => "denied".into(),
+            StepResult::Passed => "passed on to the next tier".into(),
+            StepResult::NoMatch => "no rule matches".into(),
+            StepResult::OutOfScope => "not asked: the destination is inside the pod network".into(),
+            StepResult::Isolated(policies) if policies.is_empty() => {
+                "denied: the namespace isolates its pods and no rule allows this".into()
+            }
+            StepResult::Isolated(policies) => {
+                let names: Vec<String> = policies.iter().take(4).map(|&id| self.policy_place(id)).collect();
+                let more = policies.len().saturating_sub(4);
+                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+                format!("denied: isolated by {}{more}, and no rule allows this", names.join(", "))
+            }
+        }
+    }
+
+    fn policy_place(&self, id: namewall_policy::model::PolicyId) -> String {
+        let policy = self.loaded.snapshot.policy(id);
+        policy.source.as_ref().map_or_else(|| policy.id.to_string(), |source| format!("{} ({source})", policy.id))
+    }
+
+    fn rule_source(&self, step: &RuleStep) -> Option<&namewall_policy::Source> {
+        let rule = self.loaded.program.rule(step.rule);
+        self.loaded.snapshot.policy(rule.policy).rules(rule.direction)[rule.index as usize].source.as_ref()
+    }
+
+    fn json(&self) -> Value {
+        let mut value = json!({
+            "question": self.question,
+            "verdict": self.verdict.to_string(),
+            "reason": self.reason(),
+            "steps": self.routes.first().map(|told| self.steps_json(&told.story.steps)).unwrap_or_default(),
+        });
+        if let Some(open) = &self.open {
+            value["allowed"] = allowed_json(open);
+        }
+        if let Some(would) = self.would_deny() {
+            value["wouldDeny"] = would.into();
+        }
+        if self.routes.len() > 1 || self.routes.iter().any(|told| told.label.is_some()) {
+            let routes = self.routes.iter().map(|told| {
+                json!({
+                    "route": told.label,
+                    "verdict": told.story.decision.verdict.to_string(),
+                    "reason": reason_text(self.loaded, &told.story.decision.reason, &told.flow),
+                    "steps": self.steps_json(&told.story.steps),
+                })
+            });
+            value["routes"] = routes.collect();
+        }
+        value
+    }
+
+    fn steps_json(&self, steps: &[Step]) -> Vec<Value> {
+        let step_json = |step: &Step| {
+            let rules = step.rules.iter().map(|rule| {
+                let compiled = self.loaded.program.rule(rule.rule);
+                let policy = &self.loaded.snapshot.policy(compiled.policy).id;
+                let mut value = json!({
+                    "policy": policy.to_string(),
+                    "kind": policy.kind.name(),
+                    "rule": compiled.index,
+                    "action": rule.action.to_string(),
+                    "matched": rule.matched,
+                    "why": rule.why,
+                    "source": self.rule_source(rule).map(output::source_json),
+                });
+                if let Some(lease) = &rule.lease {
+                    value["lease"] = json!({
+                        "name": lease.name.to_string(),
+                        "pattern": lease.pattern.to_string(),
+                        "address": lease.address.to_string(),
+                    });
+                }
+                value
+            });
+            json!({
+                "direction": step.direction.to_string(),
+                "stage": step_name(step),
+                "result": self.step_result(step),
+                "rules": rules.collect::<Vec<_>>(),
+            })
+        };
+        steps.iter().map(step_json).collect()
+    }
+}
+
+fn step_name(step: &Step) -> String {
+    match step.at {
+        StepAt::Stage(stage) => {
+            let name = stage.to_string();
+            name.strip_prefix("egress ").or(name.strip_prefix("ingress ")).unwrap_or(&name).to_owned()
+        }
+        StepAt::Exempt(Cause::OwnAddress) => "a pod to its own address is exempt".into(),
+        StepAt::Exempt(Cause::OwnNode) => "from the pod's own node (health probes) is exempt".into(),
+        StepAt::Exempt(Cause::Default) => "default".into(),
+        StepAt::Exempt(_) => "this end is no pod with policies of its own".into(),
+    }
+}
+
+/// Without a port: which are open, and one of them to tell the story of.
+fn settle_ports(loaded: &Loaded, routes: &mut [Route]) -> Traffic {
+    let reach = Reach { program: &loaded.program, leases: &loaded.leases, now: NOW };
+    let mut open: Option<Traffic> = None;
+    for route in routes.iter() {
+        let mut here = Traffic::none();
+        for flow in &route.flows {
+            // A Service's backend has its port already.
+            let between = reach.between(&flow.from, &flow.to);
+            here = here.union(&if flow.port == 0 { between } else { only(&between, flow.protocol, flow.port) });
+        }
+        open = Some(open.map_or(here.clone(), |open| open.union(&here)));
+    }
+    let open = open.unwrap_or_default();
+    let example = |protocol: Protocol| Some((protocol, open.ports(protocol)?.ranges().first()?.0));
+    let (protocol, port) = Protocol::WITH_PORTS.into_iter().find_map(example).unwrap_or((Protocol::Tcp, 80));
+    for flow in routes.iter_mut().flat_map(|route| &mut route.flows).filter(|flow| flow.port == 0) {
+        (flow.protocol, flow.port) = (protocol, port);
+    }
+    open
+}
+
+fn only(traffic: &Traffic, protocol: Protocol, port: u16) -> Traffic {
+    let mut one = Traffic::none();
+    one.insert(protocol, port, port);
+    traffic.intersect(&one)
+}
+
+/// The story of the connection that opens the route, or of the first if none does.
+fn tell(loaded: &Loaded, route: Route) -> Option<Told> {
+    let stories = route.flows.into_iter().map(|flow| {
+        let story = explain::explain((&loaded.snapshot, &loaded.program), &loaded.leases, &flow, NOW);
+        (flow, story)
+    });
+    let mut stories: Vec<_> = stories.collect();
+    let open = stories.iter().position(|(_, story)| story.decision.verdict == Verdict::Allow).unwrap_or(0);
+    if stories.is_empty() {
+        return None;
+    }
+    let (flow, story) = stories.swap_remove(open);
+    Some(Told { label: route.label, flow, story })
+}
+
+pub(crate) fn allowed_json(traffic: &Traffic) -> Value {
+    json!({
+        "TCP": traffic.port_texts(Protocol::Tcp),
+        "UDP": traffic.port_texts(Protocol::Udp),
+        "SCTP": traffic.port_texts(Protocol::Sctp),
+    })
+}
+
+pub(crate) fn reason_text(loaded: &Loaded, reason: &Reason, flow: &Flow) -> String {
+    let rule = |id| explain::describe_rule(&loaded.snapshot, &loaded.program, id);
+    let cause_text = |cause: &Cause| match cause {
+        Cause::OwnAddress => "a pod may always reach its own address".to_owned(),
+        Cause::OwnNode => "a pod's own node may always reach it".to_owned(),
+        Cause::NoSubject => "no pod with policies of its own".to_owned(),
+        Cause::Rule(id) => format!("by {}", rule(*id)),
+        Cause::Isolated => "isolated, and no rule allows it".to_owned(),
+        Cause::Default => "by default: no policy has a say".to_owned(),
+    };
+    match reason {
+        Reason::Allowed { egress: Cause::OwnAddress, .. } => cause_text(&Cause::OwnAddress),
+        Reason::Allowed { egress, ingress } => {
+            format!("egress {}; ingress {}", cause_text(egress), cause_text(ingress))
+        }
+        Reason::Denied { stage, cause: Cause::Isolated } => {
+            let subject = match stage.direction() {
+                Direction::Egress => &flow.from,
+                Direction::Ingress => &flow.to,
+            };
+            let names = subject.workload.map_or_else(Vec::new, |id| {
+                let class = loaded.program.class(loaded.program.member(id).class);
+                let plan = class.audited.as_ref().unwrap_or(&class.enforced);
+                plan.tiers(stage.direction())
+                    .network
+                    .iter()
+                    .map(|&id| loaded.program.policy(id).id.to_string())
+                    .collect()
+            });
+            let by = if names.is_empty() { "its namespace".to_owned() } else { names.join(", ") };
+            format!(
+                "{} is isolated for {} by {by}, and no rule allows this",
+                explain::describe_end(&loaded.snapshot, subject),
+                stage.direction()
+            )
+        }
+        Reason::Denied { stage, cause } => format!("denied in the {stage} {}", cause_text(cause)),
+    }
+}

@@ -1,0 +1,41 @@
+//! One file a command.
+
+mod check;
+mod explain;
+mod matrix;
+mod policies;
+
+use crate::cli::{Cli, Command};
+use crate::output;
+use anyhow::Result;
+use clap::CommandFactory;
+use std::io::Write;
+use std::process::ExitCode;
+
+pub(crate) fn run(command: Command) -> Result<ExitCode> {
+    match command {
+        Command::Check(args) => check::run(&args),
+        Command::Explain(args) => explain::run(&args),
+        Command::Matrix(args) => matrix::run(&args),
+        Command::Diff(_) => Ok(ExitCode::SUCCESS),
+        Command::Test(_) => Ok(ExitCode::SUCCESS),
+        Command::Policies(args) => policies::run(&args),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "namewall", &mut script);
+            print_bytes(&script)
+        }
+        Command::Man => {
+            let mut page = Vec::new();
+            clap_mangen::Man::new(Cli::command()).render(&mut page)?;
+            print_bytes(&page)
+        }
+    }
+}
+
+fn print_bytes(bytes: &[u8]) -> Result<ExitCode> {
+    let mut out = output::stdout();
+    out.write_all(bytes)?;
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}

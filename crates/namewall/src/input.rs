@@ -1,0 +1,96 @@
+//! Paths → a compiled cluster, with what there is to say about the input.
+
+use crate::cli::{DnsAnswer, Input, Settings};
+use crate::output;
+use anyhow::Result;
+use namewall_cluster as cluster;
+use namewall_policy::ask::{Names, World};
+use namewall_policy::lease::{Learned, NeverLeased};
+use namewall_policy::{Finding, Instant, Lease, LeaseTable, Program, Severity, Snapshot, compile};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+/// A cluster as files describe it.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(crate) snapshot: Snapshot,
+    pub(crate) program: Program,
+    pub(crate) leases: LeaseTable,
+    pub(crate) names: Names,
+    pub(crate) findings: Vec<Finding>,
+    pub(crate) passed_over: BTreeMap<String, usize>,
+    never_leased: NeverLeased,
+}
+
+/// Offline no time passes; what is leased stays so.
+pub(crate) const NOW: Instant = Instant(Duration::ZERO);
+const FOREVER: Instant = Instant(Duration::MAX);
+
+impl Loaded {
+    pub(crate) fn read(input: &Input) -> Result<Self> {
+        Self::from_paths(&input.paths, &input.settings)
+    }
+
+    pub(crate) fn from_paths<P: AsRef<Path>>(paths: &[P], settings: &Settings) -> Result<Self> {
+        let manifests = cluster::load(paths)?;
+        let cluster_settings =
+            cluster::Settings { api_server: settings.api_server.clone(), pod_networks: settings.pod_network.clone() };
+        let lowered = cluster::lower(&manifests.documents, &cluster_settings);
+        let (program, compile_findings) = compile(&lowered.snapshot);
+        let never_leased = NeverLeased::new(&lowered.snapshot, settings.cluster_domain.clone());
+        let mut loaded = Self {
+            snapshot: lowered.snapshot,
+            program,
+            leases: LeaseTable::default(),
+            names: Names::new(),
+            findings: [manifests.findings, lowered.findings, compile_findings].concat(),
+            passed_over: lowered.passed_over,
+            never_leased,
+        };
+        loaded.take_resolved(lowered.resolved);
+        Ok(loaded)
+    }
+
+    /// What DNSNameResolver objects have seen opens addresses as it would in a cluster.
+    fn take_resolved(&mut self, resolved: Vec<cluster::Resolved>) {
+        for cluster::Resolved { pattern, name, address } in resolved {
+            if self.never_leased.refusal(&self.program, &name, address).is_some() {
+                continue;
+            }
+            let known = self.names.entry(name.clone()).or_default();
+            if !known.contains(&address) {
+                known.push(address);
+            }
+            self.leases.grant(Lease { pattern, name, address, expiry: FOREVER });
+        }
+    }
+
+    /// Takes `--dns` answers; those that may not be leased are told on standard error.
+    pub(crate) fn learn(&mut self, answers: &[DnsAnswer]) {
+        for answer in answers {
+            let known = self.names.entry(answer.name.clone()).or_default();
+            known.extend(answer.addresses.iter().filter(|address| !known.contains(address)).collect::<Vec<_>>());
+            let learned = Learned { name: answer.name.clone(), addresses: answer.addresses.clone(), expiry: FOREVER };
+            for (address, refusal) in self.never_leased.learn(&self.program, &learned, &mut self.leases) {
+                anstream::eprintln!("{}note:{:#} {} = {address}: {refusal}", output::SOFT, output::SOFT, answer.name);
+            }
+        }
+    }
+
+    pub(crate) fn world(&self) -> World<'_> {
+        World { snapshot: &self.snapshot, program: &self.program, leases: &self.leases, names: &self.names, now: NOW }
+    }
+
+    /// Says on standard error what of the input was refused: nothing is skipped silently.
+    pub(crate) fn report_errors(&self) {
+        const SHOWN: usize = 5;
+        let errors: Vec<&Finding> = self.findings.iter().filter(|f| f.severity == Severity::Error).collect();
+        for finding in errors.iter().take(SHOWN) {
+            output::print_finding(&mut anstream::stderr(), finding).ok();
+        }
+        if errors.len() > SHOWN {
+            anstream::eprintln!("… and {} errors more; `namewall check` lists them all", errors.len() - SHOWN);
+        }
+    }
+}

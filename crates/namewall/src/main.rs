@@ -1,0 +1,23 @@
+//! The namewall binary: reads arguments, runs a command, sets the exit code.
+
+mod cli;
+mod commands;
+mod input;
+mod output;
+mod picture;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = cli::Cli::parse();
+    match commands::run(cli.command) {
+        Ok(code) => code,
+        // Whoever reads our output may stop reading: `namewall matrix … | head`.
+        Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            anstream::eprintln!("{}error:{:#} {error:#}", output::BAD, output::BAD);
+            ExitCode::from(2)
+        }
+    }
+}
