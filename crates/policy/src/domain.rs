@@ -164,6 +164,22 @@ impl DomainPattern {
         }
     }
 
+    /// A name it matches, that no one is likely to have.
+    pub fn example(&self) -> DomainName {
+        match self {
+            Self::Exact(domain) => domain.clone(),
+            Self::Subdomains(domain) | Self::OneLabel(domain) => DomainName(format!("_any.{domain}").into()),
+        }
+    }
+
+    /// As a user writes it.
+    pub fn written(&self) -> String {
+        match self {
+            Self::Exact(domain) => domain.to_string(),
+            Self::Subdomains(domain) | Self::OneLabel(domain) => format!("*.{domain}"),
+        }
+    }
+
     /// The name without its wildcard.
     pub fn domain(&self) -> &DomainName {
         match self {

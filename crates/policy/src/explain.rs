@@ -2,7 +2,7 @@
 //! looked at, and for those that did not match the first clause that failed.
 
 use crate::evaluate::{Outcome, Seen, Walk, Watch};
-use crate::flow::{Cause, Decision, Endpoint, Flow, Stage, Verdict};
+use crate::flow::{Cause, Decision, Endpoint, Flow, Reason, Stage, Verdict};
 use crate::lease::{Instant, Lease, LeaseTable};
 use crate::model::{Action, Clauses, Direction, NamespaceScope, Peer, Peers, PodSet, PolicyId, PortMatch, Ports};
 use crate::program::{Program, RuleId};
@@ -264,4 +264,41 @@ pub fn describe_rule(snapshot: &Snapshot, program: &Program, id: RuleId) -> Stri
     let name = policy.rules(rule.direction)[rule.index as usize].name.as_ref();
     let name = name.map(|name| format!(" \"{name}\"")).unwrap_or_default();
     format!("{} {} rule {}{name}", policy.id, rule.direction, rule.index)
+}
+
+/// A reason in a sentence.
+pub fn describe_reason((snapshot, program): (&Snapshot, &Program), reason: &Reason, flow: &Flow) -> String {
+    let rule = |id| describe_rule(snapshot, program, id);
+    let cause_text = |cause: &Cause| match cause {
+        Cause::OwnAddress => "a pod may always reach its own address".to_owned(),
+        Cause::OwnNode => "a pod's own node may always reach it".to_owned(),
+        Cause::NoSubject => "no pod with policies of its own".to_owned(),
+        Cause::Rule(id) => format!("by {}", rule(*id)),
+        Cause::Isolated => "isolated, and no rule allows it".to_owned(),
+        Cause::Default => "by default: no policy has a say".to_owned(),
+    };
+    match reason {
+        Reason::Allowed { egress: Cause::OwnAddress, .. } => cause_text(&Cause::OwnAddress),
+        Reason::Allowed { egress, ingress } => {
+            format!("egress {}; ingress {}", cause_text(egress), cause_text(ingress))
+        }
+        Reason::Denied { stage, cause: Cause::Isolated } => {
+            let subject = match stage.direction() {
+                Direction::Egress => &flow.from,
+                Direction::Ingress => &flow.to,
+            };
+            let names = subject.workload.map_or_else(Vec::new, |id| {
+                let class = program.class(program.member(id).class);
+                let plan = class.audited.as_ref().unwrap_or(&class.enforced);
+                plan.tiers(stage.direction()).network.iter().map(|&id| program.policy(id).id.to_string()).collect()
+            });
+            let by = if names.is_empty() { "its namespace".to_owned() } else { names.join(", ") };
+            format!(
+                "{} is isolated for {} by {by}, and no rule allows this",
+                describe_end(snapshot, subject),
+                stage.direction()
+            )
+        }
+        Reason::Denied { stage, cause } => format!("denied in the {stage} {}", cause_text(cause)),
+    }
 }

@@ -9,6 +9,7 @@ pub mod addr;
 pub mod ask;
 pub mod bits;
 mod compile;
+pub mod diff;
 pub mod domain;
 mod evaluate;
 pub mod explain;

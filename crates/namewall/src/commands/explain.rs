@@ -68,14 +68,18 @@ impl<'a> Answer<'a> {
     fn reason(&self) -> String {
         let decisive = self.routes.iter().find(|told| told.story.decision.verdict == self.verdict);
         match decisive.or(self.routes.first()) {
-            Some(told) => reason_text(self.loaded, &told.story.decision.reason, &told.flow),
+            Some(told) => self.reason_of(&told.story.decision.reason, &told.flow),
             None => "the Service has no endpoint to send it to".to_owned(),
         }
     }
 
+    fn reason_of(&self, reason: &Reason, flow: &Flow) -> String {
+        explain::describe_reason((&self.loaded.snapshot, &self.loaded.program), reason, flow)
+    }
+
     fn would_deny(&self) -> Option<String> {
         let (told, reason) = self.routes.iter().find_map(|told| told.story.decision.would_deny.map(|r| (told, r)))?;
-        Some(reason_text(self.loaded, &reason, &told.flow))
+        Some(self.reason_of(&reason, &told.flow))
     }
 
     fn print(&self, out: &mut impl Write) -> Result<()> {
@@ -206,7 +210,7 @@ impl<'a> Answer<'a> {
                 json!({
                     "route": told.label,
                     "verdict": told.story.decision.verdict.to_string(),
-                    "reason": reason_text(self.loaded, &told.story.decision.reason, &told.flow),
+                    "reason": self.reason_of(&told.story.decision.reason, &told.flow),
                     "steps": self.steps_json(&told.story.steps),
                 })
             });
@@ -311,44 +315,4 @@ pub(crate) fn allowed_json(traffic: &Traffic) -> Value {
         "UDP": traffic.port_texts(Protocol::Udp),
         "SCTP": traffic.port_texts(Protocol::Sctp),
     })
-}
-
-pub(crate) fn reason_text(loaded: &Loaded, reason: &Reason, flow: &Flow) -> String {
-    let rule = |id| explain::describe_rule(&loaded.snapshot, &loaded.program, id);
-    let cause_text = |cause: &Cause| match cause {
-        Cause::OwnAddress => "a pod may always reach its own address".to_owned(),
-        Cause::OwnNode => "a pod's own node may always reach it".to_owned(),
-        Cause::NoSubject => "no pod with policies of its own".to_owned(),
-        Cause::Rule(id) => format!("by {}", rule(*id)),
-        Cause::Isolated => "isolated, and no rule allows it".to_owned(),
-        Cause::Default => "by default: no policy has a say".to_owned(),
-    };
-    match reason {
-        Reason::Allowed { egress: Cause::OwnAddress, .. } => cause_text(&Cause::OwnAddress),
-        Reason::Allowed { egress, ingress } => {
-            format!("egress {}; ingress {}", cause_text(egress), cause_text(ingress))
-        }
-        Reason::Denied { stage, cause: Cause::Isolated } => {
-            let subject = match stage.direction() {
-                Direction::Egress => &flow.from,
-                Direction::Ingress => &flow.to,
-            };
-            let names = subject.workload.map_or_else(Vec::new, |id| {
-                let class = loaded.program.class(loaded.program.member(id).class);
-                let plan = class.audited.as_ref().unwrap_or(&class.enforced);
-                plan.tiers(stage.direction())
-                    .network
-                    .iter()
-                    .map(|&id| loaded.program.policy(id).id.to_string())
-                    .collect()
-            });
-            let by = if names.is_empty() { "its namespace".to_owned() } else { names.join(", ") };
-            format!(
-                "{} is isolated for {} by {by}, and no rule allows this",
-                explain::describe_end(&loaded.snapshot, subject),
-                stage.direction()
-            )
-        }
-        Reason::Denied { stage, cause } => format!("denied in the {stage} {}", cause_text(cause)),
-    }
 }

@@ -1,9 +1,11 @@
 //! One file a command.
 
 mod check;
-mod explain;
-mod matrix;
+mod diff;
+pub(crate) mod explain;
+pub(crate) mod matrix;
 mod policies;
+mod test;
 
 use crate::cli::{Cli, Command};
 use crate::output;
@@ -17,8 +19,8 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Matrix(args) => matrix::run(&args),
-        Command::Diff(_) => Ok(ExitCode::SUCCESS),
-        Command::Test(_) => Ok(ExitCode::SUCCESS),
+        Command::Diff(args) => diff::run(&args),
+        Command::Test(args) => test::run(&args),
         Command::Policies(args) => policies::run(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();

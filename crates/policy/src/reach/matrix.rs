@@ -7,10 +7,11 @@
 
 use super::Reach;
 use super::outside::{self, OutsideRange};
+use crate::domain::{DomainPattern, PatternId};
 use crate::flow::Endpoint;
-use crate::model::{NamedPort, NodeId, RoleId, WorkloadId};
+use crate::model::{Direction, NamedPort, NodeId, RoleId, WorkloadId};
 use crate::port::Traffic;
-use crate::program::{ClassId, Program};
+use crate::program::{ClassId, Matcher, Program};
 use crate::snapshot::Snapshot;
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
@@ -241,6 +242,39 @@ impl<'a> Matrix<'a> {
             outside::ranges(&self.reach, plan, own_node, |end| self.reach.ingress(end, &target)).into();
         self.outside_from.borrow_mut().insert(key, found.clone());
         found
+    }
+
+    /// The names the workload's rules speak of, and what may be opened to each
+    /// once it is resolved.
+    pub fn names_to(&self, from: WorkloadId) -> Vec<(DomainPattern, Traffic)> {
+        let program = self.reach.program;
+        let source = self.ends(from, Lane::Any)[0].clone();
+        let Some(member) = program.pod(&source) else { return Vec::new() };
+        let plan = &program.class(member.class).enforced;
+        let stages = [&plan.cluster_gate, &plan.namespace_gate, &plan.egress.admin];
+        let rules = stages.into_iter().flatten().flat_map(|&id| program.policy(id).rules(Direction::Egress));
+        let mut patterns: Vec<PatternId> = Vec::new();
+        for rule in rules {
+            if let Matcher::Clauses { peers, .. } = program.rule(rule).matcher {
+                patterns.extend(
+                    program.peer_set(peers).domains.iter().filter(|id| !patterns.contains(id)).collect::<Vec<_>>(),
+                );
+            }
+        }
+        let mut found = Vec::new();
+        for pattern in patterns.into_iter().map(|id| program.patterns.get(id)) {
+            let traffic = self.reach.egress(&source, &Endpoint::name(pattern.example()));
+            if !traffic.is_none() {
+                found.push((pattern.clone(), traffic));
+            }
+        }
+        found
+    }
+
+    /// Workloads with the same value fare the same, on either end.
+    pub fn likeness(&self, id: WorkloadId) -> (ClassId, u32, Option<NodeId>) {
+        let member = self.reach.program.member(id);
+        (member.class, self.view_of[id.index()], member.node)
     }
 
     /// Nodes are outside, but the namespace gate and node peers see them apart from their surroundings.

@@ -1,0 +1,100 @@
+//! `namewall diff`.
+
+use crate::cli::{Diff, DiffFormat};
+use crate::commands::explain::allowed_json;
+use crate::input::{Loaded, NOW};
+use crate::output::{self, BAD, GOOD, WARN};
+use anyhow::Result;
+use namewall_policy::diff::{Difference, DifferenceKind, End, Side, diff};
+use namewall_policy::reach::{Matrix, Reach};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::process::ExitCode;
+
+pub(crate) fn run(args: &Diff) -> Result<ExitCode> {
+    let old = Loaded::from_paths(&[&args.old], &args.settings)?;
+    let new = Loaded::from_paths(&[&args.new], &args.settings)?;
+    old.report_errors();
+    new.report_errors();
+    let matrix = |loaded| {
+        let Loaded { snapshot, program, leases, .. } = loaded;
+        Matrix::new(snapshot, Reach { program, leases, now: NOW })
+    };
+    let (old_matrix, new_matrix) = (matrix(&old), matrix(&new));
+    let differences = diff(
+        Side { snapshot: &old.snapshot, matrix: &old_matrix },
+        Side { snapshot: &new.snapshot, matrix: &new_matrix },
+    );
+    let mut out = output::stdout();
+    match args.output {
+        DiffFormat::Text => print(&mut out, &differences)?,
+        DiffFormat::Json => output::print_json(&mut out, &differences.iter().map(as_json).collect())?,
+        DiffFormat::Md => print_markdown(&mut out, &differences)?,
+    }
+    out.flush()?;
+    Ok(if differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn print(out: &mut impl Write, differences: &[Difference]) -> Result<()> {
+    for item in differences {
+        let (from, to) = (&item.from, &item.to);
+        match item.kind() {
+            DifferenceKind::Added => writeln!(out, "{GOOD}+{GOOD:#} {from} -> {to}: {}", item.after)?,
+            DifferenceKind::Removed => writeln!(out, "{BAD}-{BAD:#} {from} -> {to}: {}", item.before)?,
+            DifferenceKind::Changed => {
+                writeln!(out, "{WARN}~{WARN:#} {from} -> {to}: {}  (was {})", item.after, item.before)?;
+            }
+        }
+    }
+    writeln!(out, "{}", summary(differences))?;
+    Ok(())
+}
+
+fn summary(differences: &[Difference]) -> String {
+    if differences.is_empty() {
+        return "The same connections are open before and after.".to_owned();
+    }
+    let count = |kind| differences.iter().filter(|item| item.kind() == kind).count();
+    let (added, removed) = (count(DifferenceKind::Added), count(DifferenceKind::Removed));
+    format!("{added} added, {removed} removed, {} changed", count(DifferenceKind::Changed))
+}
+
+fn as_json(item: &Difference) -> Value {
+    let change = match item.kind() {
+        DifferenceKind::Added => "added",
+        DifferenceKind::Removed => "removed",
+        DifferenceKind::Changed => "changed",
+    };
+    json!({
+        "change": change,
+        "from": end_json(&item.from),
+        "to": end_json(&item.to),
+        "before": allowed_json(&item.before),
+        "after": allowed_json(&item.after),
+    })
+}
+
+/// Ranges keep the form they have in `matrix -o json`.
+fn end_json(end: &End) -> String {
+    match end {
+        End::Outside(range) => range.to_string(),
+        other => other.to_string(),
+    }
+}
+
+fn print_markdown(out: &mut impl Write, differences: &[Difference]) -> Result<()> {
+    writeln!(out, "### Connections that change\n\n{}\n", summary(differences))?;
+    if differences.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "| | from | to | before | after |\n|---|---|---|---|---|")?;
+    for item in differences {
+        let mark = match item.kind() {
+            DifferenceKind::Added => "added",
+            DifferenceKind::Removed => "removed",
+            DifferenceKind::Changed => "changed",
+        };
+        writeln!(out, "| {mark} | `{}` | `{}` | {} | {} |", item.from, item.to, item.before, item.after)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,15 @@
+//! Scenario files: a topology, steps that change it, and probes that say what
+//! must come of it. Policy unit tests, run here through `evaluate`; the same
+//! file is meant to be run with real packets.
+//!
+//! `file` reads them, `topology` writes the short forms out as objects,
+//! [`run()`] plays them. The format is told in docs/scenarios.md.
+
+mod expectation;
+mod file;
+mod run;
+mod topology;
+
+pub use expectation::Expectation;
+pub use file::{Change, Probe, Scenario, ScenarioError, Step};
+pub use run::{Outcome, ProbeResult, run};
