@@ -6,6 +6,7 @@ use anyhow::Result;
 use namewall_cluster as cluster;
 use namewall_policy::ask::{Names, World};
 use namewall_policy::lease::{Learned, NeverLeased};
+use namewall_policy::reach::{Matrix, Reach};
 use namewall_policy::{Finding, Instant, Lease, LeaseTable, Program, Severity, Snapshot, compile};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -80,6 +81,14 @@ impl Loaded {
 
     pub(crate) fn world(&self) -> World<'_> {
         World { snapshot: &self.snapshot, program: &self.program, leases: &self.leases, names: &self.names, now: NOW }
+    }
+
+    pub(crate) fn reach(&self) -> Reach<'_> {
+        Reach { program: &self.program, leases: &self.leases, now: NOW }
+    }
+
+    pub(crate) fn matrix(&self) -> Matrix<'_> {
+        Matrix::new(&self.snapshot, self.reach())
     }
 
     /// Says on standard error what of the input was refused: nothing is skipped silently.

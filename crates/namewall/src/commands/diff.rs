@@ -2,11 +2,10 @@
 
 use crate::cli::{Diff, DiffFormat};
 use crate::commands::explain::allowed_json;
-use crate::input::{Loaded, NOW};
+use crate::input::Loaded;
 use crate::output::{self, BAD, GOOD, WARN};
 use anyhow::Result;
 use namewall_policy::diff::{Difference, DifferenceKind, End, Side, diff};
-use namewall_policy::reach::{Matrix, Reach};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::process::ExitCode;
@@ -16,11 +15,7 @@ pub(crate) fn run(args: &Diff) -> Result<ExitCode> {
     let new = Loaded::from_paths(&[&args.new], &args.settings)?;
     old.report_errors();
     new.report_errors();
-    let matrix = |loaded| {
-        let Loaded { snapshot, program, leases, .. } = loaded;
-        Matrix::new(snapshot, Reach { program, leases, now: NOW })
-    };
-    let (old_matrix, new_matrix) = (matrix(&old), matrix(&new));
+    let (old_matrix, new_matrix) = (old.matrix(), new.matrix());
     let differences = diff(
         Side { snapshot: &old.snapshot, matrix: &old_matrix },
         Side { snapshot: &new.snapshot, matrix: &new_matrix },

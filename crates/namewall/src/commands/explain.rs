@@ -8,7 +8,6 @@ use namewall_policy::ask::Route;
 use namewall_policy::explain::{self, Explanation, RuleStep, Step, StepAt, StepResult};
 use namewall_policy::model::Direction;
 use namewall_policy::port::{Protocol, Traffic};
-use namewall_policy::reach::Reach;
 use namewall_policy::{Cause, Flow, Reason, Verdict};
 use serde_json::{Value, json};
 use std::io::Write;
@@ -268,7 +267,7 @@ fn step_name(step: &Step) -> String {
 
 /// Without a port: which are open, and one of them to tell the story of.
 fn settle_ports(loaded: &Loaded, routes: &mut [Route]) -> Traffic {
-    let reach = Reach { program: &loaded.program, leases: &loaded.leases, now: NOW };
+    let reach = loaded.reach();
     let mut open: Option<Traffic> = None;
     for route in routes.iter() {
         let mut here = Traffic::none();

@@ -1,13 +1,13 @@
 //! `namewall matrix`.
 
 use crate::cli::{Matrix as Args, MatrixFormat};
-use crate::input::{Loaded, NOW};
+use crate::input::Loaded;
 use crate::output;
 use crate::picture::{self, Picture};
 use anyhow::Result;
 use namewall_policy::model::WorkloadId;
 use namewall_policy::port::{Protocol, Traffic};
-use namewall_policy::reach::{Matrix, Reach, TrafficId};
+use namewall_policy::reach::{Matrix, TrafficId};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -21,10 +21,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if args.exposure {
         return exposure::run(args, &loaded);
     }
-    let reach = Reach { program: &loaded.program, leases: &loaded.leases, now: NOW };
-    let matrix = Matrix::new(&loaded.snapshot, reach);
     let focus = args.focus.iter().map(|host| loaded.world().workload(host)).collect::<Result<Vec<_>, _>>()?;
-    let view = View { loaded: &loaded, matrix, focus, port: args.port.map(|filter| (filter.protocol, filter.port)) };
+    let view = View {
+        loaded: &loaded,
+        matrix: loaded.matrix(),
+        focus,
+        port: args.port.map(|filter| (filter.protocol, filter.port)),
+    };
     let mut out = io::BufWriter::with_capacity(1 << 20, io::stdout());
     match args.output {
         MatrixFormat::Text => text::print(&mut output::stdout(), &view)?,
