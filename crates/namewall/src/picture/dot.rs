@@ -1,6 +1,6 @@
 //! A graph for Graphviz: `namewall matrix -o dot … | dot -Tpng > map.png`.
 
-use super::{Fill, Picture, Row, fill};
+use super::{Fill, Picture, Row};
 use anyhow::Result;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -37,14 +37,14 @@ pub(crate) fn print_dot(out: &mut impl Write, picture: &Picture) -> Result<()> {
         }
     }
     for (from, cells) in picture.cells.iter().enumerate() {
-        for (to, traffic) in cells.iter().enumerate() {
+        for (to, cell) in cells.iter().enumerate() {
             // A pod reaches itself; drawing that says nothing.
-            if traffic.is_none() || (from == to && picture.rows[from].count == 1) {
+            if cell.traffic.is_none() || (from == to && picture.rows[from].is_single_pod()) {
                 continue;
             }
-            let (label, colour) = match fill(traffic) {
+            let (label, colour) = match cell.fill() {
                 Fill::Everything => (String::new(), "#c0392b"),
-                _ => (traffic.to_string(), "#2471a3"),
+                _ => (cell.to_string(), "#2471a3"),
             };
             writeln!(out, "  n{from} -> n{to} [label={}, color=\"{colour}\"];", quoted(&label))?;
         }

@@ -1,6 +1,6 @@
 //! A page that stands alone: the grid, and a table that can be searched.
 
-use super::{Picture, escape_xml, print_svg};
+use super::{Fill, Picture, escape_xml, print_svg};
 use anyhow::Result;
 use std::io::Write;
 
@@ -37,17 +37,17 @@ pub(crate) fn print_html(out: &mut impl Write, picture: &Picture) -> Result<()> 
     print_svg(out, picture)?;
     out.write_all(TABLE.as_bytes())?;
     for (from, cells) in picture.cells.iter().enumerate() {
-        for (to, traffic) in cells.iter().enumerate() {
-            if traffic.is_none() || (from == to && picture.rows[from].count == 1) {
+        for (to, cell) in cells.iter().enumerate() {
+            if cell.traffic.is_none() || (from == to && picture.rows[from].is_single_pod()) {
                 continue;
             }
-            let class = if traffic.is_all() { " class=\"all\"" } else { "" };
+            let class = if cell.fill() == Fill::Everything { " class=\"all\"" } else { "" };
             writeln!(
                 out,
                 "<tr><td><code>{}</code></td><td><code>{}</code></td><td{class}>{}</td></tr>",
                 escape_xml(&picture.rows[from].label()),
                 escape_xml(&picture.rows[to].label()),
-                escape_xml(&traffic.to_string())
+                escape_xml(&cell.to_string())
             )?;
         }
     }

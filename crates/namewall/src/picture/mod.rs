@@ -16,12 +16,39 @@ use namewall_policy::model::WorkloadId;
 use namewall_policy::port::Traffic;
 use namewall_policy::reach::OutsideRange;
 use std::collections::HashMap;
+use std::fmt;
 
 /// What the pictures draw.
 pub(crate) struct Picture {
     pub(crate) rows: Vec<Row>,
     /// By row and column.
-    pub(crate) cells: Vec<Vec<Traffic>>,
+    pub(crate) cells: Vec<Vec<Cell>>,
+}
+
+/// What a row may open to a column.
+#[derive(Clone, Default)]
+pub(crate) struct Cell {
+    pub(crate) traffic: Traffic,
+    /// Only at some of the addresses outside, or by some names.
+    pub(crate) in_part: bool,
+}
+
+impl Cell {
+    pub(crate) fn fill(&self) -> Fill {
+        if self.traffic.is_none() {
+            Fill::Nothing
+        } else if self.traffic.is_all() && !self.in_part {
+            Fill::Everything
+        } else {
+            Fill::Some
+        }
+    }
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.traffic, if self.in_part { ", in part" } else { "" })
+    }
 }
 
 pub(crate) struct Row {
@@ -34,6 +61,11 @@ pub(crate) struct Row {
 }
 
 impl Row {
+    /// One pod alone: to itself it is always open, which says nothing.
+    pub(crate) fn is_single_pod(&self) -> bool {
+        self.count == 1 && (self.kind == "Pod" || self.namespace.is_none())
+    }
+
     pub(crate) fn label(&self) -> String {
         let more = if self.count > 1 { format!(" +{}", self.count - 1) } else { String::new() };
         match &self.namespace {
@@ -49,17 +81,6 @@ pub(crate) enum Fill {
     Nothing,
     Some,
     Everything,
-}
-
-pub(crate) fn fill(traffic: &Traffic) -> Fill {
-    let open = traffic.clone();
-    if open.is_none() {
-        Fill::Nothing
-    } else if open.is_all() {
-        Fill::Everything
-    } else {
-        Fill::Some
-    }
 }
 
 impl Picture {
@@ -83,18 +104,17 @@ impl Picture {
             count: 1,
         });
 
-        let mut cells: Vec<Vec<Traffic>> = Vec::new();
+        let mut cells: Vec<Vec<Cell>> = Vec::new();
         for from in &groups {
-            let mut cells_of: Vec<Traffic> = groups.iter().map(|to| between(view, from, to)).collect();
-            let outside = view.shows_outside_of(from[0]);
-            cells_of.push(if outside { any(view, &view.matrix.outside_to(from[0])) } else { Traffic::none() });
+            let mut cells_of: Vec<Cell> = groups.iter().map(|to| between(view, from, to)).collect();
+            cells_of.push(if view.shows_outside_of(from[0]) { outside_to(view, from[0]) } else { Cell::default() });
             cells.push(cells_of);
         }
         let outside = groups.iter().map(|to| match view.shows_outside_of(to[0]) {
             true => any(view, &view.matrix.outside_from(to[0])),
-            false => Traffic::none(),
+            false => Cell::default(),
         });
-        cells.push(outside.chain([Traffic::none()]).collect());
+        cells.push(outside.chain([Cell::default()]).collect());
         Self { rows, cells }
     }
 }
@@ -120,24 +140,34 @@ fn row(view: &View<'_>, group: &[WorkloadId]) -> Row {
     }
 }
 
-fn between(view: &View<'_>, from: &[WorkloadId], to: &[WorkloadId]) -> Traffic {
+fn between(view: &View<'_>, from: &[WorkloadId], to: &[WorkloadId]) -> Cell {
     // Within a group, between two of its members where there are two.
     let target = if from[0] == to[0] { *to.get(1).unwrap_or(&to[0]) } else { to[0] };
     if !view.shows(from[0], target) {
-        return Traffic::none();
+        return Cell::default();
     }
-    view.open(view.matrix.between(from[0], target))
+    Cell { traffic: view.open(view.matrix.between(from[0], target)), in_part: false }
+}
+
+fn outside_to(view: &View<'_>, from: WorkloadId) -> Cell {
+    let mut cell = any(view, &view.matrix.outside_to(from));
+    for (_, traffic) in view.matrix.names_to(from) {
+        let traffic = view.narrow(&traffic);
+        if !traffic.is_subset(&cell.traffic) {
+            cell = Cell { traffic: cell.traffic.union(&traffic), in_part: true };
+        }
+    }
+    cell
 }
 
 /// What is open to some address outside.
-fn any(view: &View<'_>, ranges: &[OutsideRange]) -> Traffic {
-    let open = ranges.iter().map(|outside| view.narrow(&outside.traffic));
-    let mut joined = open.clone().fold(Traffic::none(), |all, more| all.union(&more));
-    // Everything means to every address.
-    if joined.is_all() && !open.clone().all(|traffic| traffic.is_all()) {
-        joined.portless = false;
-    }
-    joined
+fn any(view: &View<'_>, ranges: &[OutsideRange]) -> Cell {
+    let mut open = ranges.iter().map(|outside| view.narrow(&outside.traffic));
+    let first = open.next().unwrap_or_default();
+    open.fold(Cell { traffic: first, in_part: false }, |cell, more| Cell {
+        in_part: cell.in_part || more != cell.traffic,
+        traffic: cell.traffic.union(&more),
+    })
 }
 
 /// Text for XML and HTML, in content and in attributes.

@@ -1,6 +1,6 @@
 //! A grid: who (down) may open something to whom (across).
 
-use super::{Fill, Picture, escape_xml, fill};
+use super::{Fill, Picture, escape_xml};
 use anyhow::Result;
 use std::io::Write;
 
@@ -39,16 +39,16 @@ pub(crate) fn print_svg(out: &mut impl Write, picture: &Picture) -> Result<()> {
         )?;
     }
     for (from, cells) in picture.cells.iter().enumerate() {
-        for (to, traffic) in cells.iter().enumerate() {
-            let own = from == to && picture.rows[from].count == 1;
-            let colour = match fill(traffic) {
+        for (to, cell) in cells.iter().enumerate() {
+            let own = from == to && picture.rows[from].is_single_pod();
+            let colour = match cell.fill() {
                 _ if own => "#e4e7eb",
                 Fill::Nothing => "#f5f7fa",
                 Fill::Some => "#2f80c2",
                 Fill::Everything => "#d9534f",
             };
             let (x, y, side) = (left + to * CELL + 1, top + from * CELL + 1, CELL - 2);
-            let title = escape_xml(&format!("{} → {}: {traffic}", labels[from], labels[to]));
+            let title = escape_xml(&format!("{} → {}: {cell}", labels[from], labels[to]));
             writeln!(
                 out,
                 r##"<rect x="{x}" y="{y}" width="{side}" height="{side}" rx="3" fill="{colour}"><title>{title}</title></rect>"##
