@@ -51,9 +51,9 @@ pub(crate) struct Case {
 }
 
 pub(crate) fn cases() -> impl Strategy<Value = Case> {
-    let policies = prop::collection::vec(policy::policies(), 0..14);
+    let policies = prop::collection::vec(policy::policies(), 0..16);
     let leases = prop::collection::vec(leases(), 0..6);
-    let flows = prop::collection::vec(flow::flows(), 1..16);
+    let flows = prop::collection::vec(flow::flows(), 1..24);
     (cluster::clusters(), policies, leases, flows).prop_map(|(cluster, policies, leases, flows)| {
         let mut snapshot = cluster.build();
         snapshot.policies = policy::name_apart(policies);
