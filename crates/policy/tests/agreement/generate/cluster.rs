@@ -34,6 +34,8 @@ pub(super) struct Cluster {
     services: Vec<u32>,
     pod_networks: &'static [&'static str],
     api_server: Vec<&'static str>,
+    /// Roles nobody plays, before all others: enough to fill more than one word of bits.
+    unplayed: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -58,19 +60,21 @@ enum Interfaces {
 }
 
 pub(super) fn clusters() -> impl Strategy<Value = Cluster> {
-    let namespaces = prop::collection::vec((labels(), prop::bool::weighted(0.25)), NAMESPACES.len());
+    let namespaces = prop::collection::vec((labels(), prop::bool::weighted(0.15)), NAMESPACES.len());
     let nodes = prop::collection::vec((labels(), subsequence(vec![0, 1, 2], 0..=3)), NODE_ADDRESSES.len());
     let workloads = prop::collection::vec(members(), 1..7);
     let services = prop::collection::vec(0..3u32, 1..3);
     let api_server = subsequence(API_SERVER.to_vec(), 0..=API_SERVER.len());
-    (namespaces, nodes, workloads, services, select(POD_NETWORKS.to_vec()), api_server).prop_map(
-        |(namespaces, nodes, workloads, services, pod_networks, api_server)| Cluster {
+    let unplayed = prop_oneof![19 => Just(0), 1 => Just(62)];
+    (namespaces, nodes, workloads, services, select(POD_NETWORKS.to_vec()), api_server, unplayed).prop_map(
+        |(namespaces, nodes, workloads, services, pod_networks, api_server, unplayed)| Cluster {
             namespaces,
             nodes,
             workloads,
             services,
             pod_networks,
             api_server,
+            unplayed,
         },
     )
 }
@@ -112,6 +116,10 @@ impl Cluster {
         for (at, (labels, addresses)) in self.nodes.into_iter().enumerate() {
             let addresses = addresses.into_iter().map(|pick| ip(NODE_ADDRESSES[at][pick])).collect();
             snapshot.add_node(Node { name: format!("node{at}").into(), labels, addresses, source: None });
+        }
+        for at in 0..self.unplayed {
+            let labels = [("unplayed", at.to_string())].into_iter().collect();
+            snapshot.role_of(Role { namespace: NamespaceId(0), labels, host_network: false });
         }
         for member in self.workloads {
             member.add(&mut snapshot);

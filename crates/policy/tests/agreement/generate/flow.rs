@@ -1,6 +1,6 @@
 //! Connections between whatever a cluster has, and the outside.
 
-use super::{NAMES, NOBODY, PORTS, domain_name, ip};
+use super::{LEASED, NAMES, NOBODY, PORTS, domain_name, ip};
 use namewall_policy::model::{NodeId, ServiceId, WorkloadId};
 use namewall_policy::port::Protocol;
 use namewall_policy::{Endpoint, Flow, Snapshot};
@@ -29,8 +29,10 @@ pub(super) fn flows() -> impl Strategy<Value = FlowPlan> {
     let workload = || (any::<Index>(), any::<Index>()).prop_map(|(which, address)| End::Workload(which, address));
     let node = || (any::<Index>(), any::<Index>()).prop_map(|(which, address)| End::Node(which, address));
     let nobody = || select(NOBODY.to_vec()).prop_map(End::Nobody);
-    let from = prop_oneof![7 => workload(), 3 => nobody(), 1 => node()];
-    let to = prop_oneof![6 => workload(), 4 => nobody(), 2 => node(), 1 => select(NAMES.to_vec()).prop_map(End::Name)];
+    let from = prop_oneof![10 => workload(), 3 => nobody(), 1 => node()];
+    let name = select(NAMES.to_vec()).prop_map(End::Name);
+    let leased = select(LEASED[..3].to_vec()).prop_map(End::Nobody);
+    let to = prop_oneof![7 => workload(), 4 => nobody(), 2 => leased, 2 => node(), 1 => name];
     let protocols = prop_oneof![
         5 => Just(Protocol::Tcp),
         3 => Just(Protocol::Udp),

@@ -3,6 +3,7 @@
 use super::{NAMESPACES, namespace_selectors, patterns, selectors};
 use namewall_policy::addr::Cidr;
 use namewall_policy::domain::Wildcard;
+use namewall_policy::labels::Selector;
 use namewall_policy::model::{
     Action, Clauses, Enforcement, NamespaceScope, Peer, Peers, Placement, PodSet, Policy, PolicyKind, PolicyRef,
     PortMatch, Ports, Rule, Subject,
@@ -36,10 +37,10 @@ const BLOCKS: [&str; 17] = [
 
 pub(super) fn policies() -> impl Strategy<Value = Policy> {
     prop_oneof![
-        4 => network_policy(),
+        3 => network_policy(),
         2 => v1beta1(),
         3 => admin(),
-        2 => baseline(),
+        4 => baseline(),
         3 => cluster_egress_firewall(),
         2 => egress_firewall(),
     ]
@@ -68,7 +69,7 @@ fn policy(
     egress: impl Strategy<Value = Vec<Rule>>,
     ingress: impl Strategy<Value = Vec<Rule>>,
 ) -> impl Strategy<Value = Policy> {
-    let enforcement = prop_oneof![4 => Just(Enforcement::Enforce), 1 => Just(Enforcement::Audit)];
+    let enforcement = prop_oneof![3 => Just(Enforcement::Enforce), 1 => Just(Enforcement::Audit)];
     (kinds, subjects, egress, ingress, enforcement, select(vec!["a", "b", "c"])).prop_map(
         |((kind, placement), (namespace, subject), egress, ingress, enforcement, name)| Policy {
             id: PolicyRef { kind, namespace, name: name.into() },
@@ -106,7 +107,7 @@ fn admin() -> impl Strategy<Value = Policy> {
     });
     let egress = prop_oneof![
         3 => rules(any_action(), peers(all_peers()), ports(), 0..3),
-        1 => rules(allows(), peers(named_peers(Wildcard::Subdomains)), ports(), 0..3),
+        2 => rules(allows(), peers(named_peers(Wildcard::Subdomains)), ports(), 0..3),
     ];
     policy(kinds, cluster_subjects(), egress, rules(any_action(), peers(all_peers()), ports(), 0..3))
 }
@@ -126,7 +127,7 @@ fn cluster_egress_firewall() -> impl Strategy<Value = Policy> {
         priorities().prop_map(|priority| (PolicyKind::ClusterEgressFirewall, Placement::ClusterGate { priority }));
     let egress = prop_oneof![
         3 => rules(allow_or_deny(), peers(all_peers()), ports(), 0..4),
-        1 => rules(allows(), peers(named_peers(Wildcard::Subdomains)), ports(), 0..3),
+        2 => rules(allows(), peers(named_peers(Wildcard::Subdomains)), ports(), 0..3),
     ];
     policy(kinds, cluster_subjects(), egress, Just(Vec::new()))
 }
@@ -145,7 +146,7 @@ fn egress_firewall() -> impl Strategy<Value = Policy> {
 }
 
 fn namespaced_subjects() -> impl Strategy<Value = (Option<Arc<str>>, Subject)> {
-    (select(NAMESPACES.to_vec()), selectors()).prop_map(|(namespace, pods)| {
+    (select(NAMESPACES.to_vec()), mostly_everything(selectors())).prop_map(|(namespace, pods)| {
         let pods = PodSet { namespaces: NamespaceScope::Named(namespace.into()), pods };
         (Some(namespace.into()), Subject { pods, nodes: None })
     })
@@ -153,10 +154,17 @@ fn namespaced_subjects() -> impl Strategy<Value = (Option<Arc<str>>, Subject)> {
 
 fn cluster_subjects() -> impl Strategy<Value = (Option<Arc<str>>, Subject)> {
     let nodes = prop::option::weighted(0.25, selectors());
-    (namespace_selectors(), selectors(), nodes).prop_map(|(namespaces, pods, nodes)| {
-        let pods = PodSet { namespaces: NamespaceScope::Matching(namespaces), pods };
-        (None, Subject { pods, nodes })
-    })
+    (mostly_everything(namespace_selectors()), mostly_everything(selectors()), nodes).prop_map(
+        |(namespaces, pods, nodes)| {
+            let pods = PodSet { namespaces: NamespaceScope::Matching(namespaces), pods };
+            (None, Subject { pods, nodes })
+        },
+    )
+}
+
+/// A policy that selects nobody tells little.
+fn mostly_everything(selectors: impl Strategy<Value = Selector>) -> impl Strategy<Value = Selector> {
+    prop_oneof![Just(Selector::everything()), selectors]
 }
 
 /// Few, so that they collide.
@@ -210,7 +218,7 @@ fn all_peers() -> impl Strategy<Value = Peer> {
 /// For rules that may speak of names.
 fn named_peers(wildcard: Wildcard) -> impl Strategy<Value = Peer> {
     prop_oneof![
-        2 => patterns(wildcard).prop_map(Peer::Domain),
+        4 => patterns(wildcard).prop_map(Peer::Domain),
         2 => networks(),
         1 => selectors().prop_map(Peer::Nodes),
     ]
