@@ -9,13 +9,15 @@ mod print;
 
 pub(crate) use print::flow_text;
 
-use namewall_policy::domain::{DomainName, DomainPattern, Wildcard};
+use namewall_policy::domain::{DomainPattern, Wildcard};
 use namewall_policy::labels::{Labels, Requirement, Selector};
 use namewall_policy::snapshot::NAMESPACE_NAME_LABEL;
 use namewall_policy::{Flow, Instant, Lease, Snapshot};
 use proptest::prelude::*;
 use proptest::sample::select;
+use std::fmt::Debug;
 use std::net::IpAddr;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -70,15 +72,15 @@ fn leases() -> impl Strategy<Value = Lease> {
     (patterns, select(LEASED.to_vec()), select(vec![20, 11, 10, 5])).prop_map(|(pattern, address, expiry)| {
         let name = match &pattern {
             DomainPattern::Exact(name) => name.clone(),
-            wildcard => format!("w.{}", wildcard.domain()).parse().unwrap(),
+            wildcard => read(&format!("w.{}", wildcard.domain())),
         };
-        Lease { pattern, name, address: ip(address), expiry: at(expiry) }
+        Lease { pattern, name, address: read(address), expiry: at(expiry) }
     })
 }
 
 fn patterns(wildcard: Wildcard) -> impl Strategy<Value = DomainPattern> {
     select(vec!["example.com", "*.example.com", "*.a.example.com"])
-        .prop_map(move |text| DomainPattern::parse(text, wildcard).unwrap())
+        .prop_map(move |text| DomainPattern::parse(text, wildcard).expect("the patterns are well formed"))
 }
 
 fn labels() -> impl Strategy<Value = Labels> {
@@ -109,16 +111,13 @@ fn namespace_selectors() -> impl Strategy<Value = Selector> {
     prop_oneof![4 => selectors(), 1 => by_name]
 }
 
-fn ip(text: &str) -> IpAddr {
-    text.parse().unwrap()
-}
-
 fn ips(texts: &[&str]) -> Vec<IpAddr> {
-    texts.iter().copied().map(ip).collect()
+    texts.iter().copied().map(read).collect()
 }
 
-fn domain_name(text: &str) -> DomainName {
-    text.parse().unwrap()
+/// Reads one of the texts this generator is made of.
+fn read<T: FromStr<Err: Debug>>(text: &str) -> T {
+    text.parse().expect("the generator's texts are well formed")
 }
 
 fn at(seconds: u64) -> Instant {

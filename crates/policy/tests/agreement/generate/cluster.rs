@@ -1,8 +1,7 @@
 //! Namespaces, nodes, workloads and services.
 
-use super::{NAMESPACES, ip, ips, labels};
+use super::{NAMESPACES, ips, labels, read};
 use namewall_policy::Snapshot;
-use namewall_policy::addr::Cidr;
 use namewall_policy::labels::Labels;
 use namewall_policy::model::{
     NamedPort, Namespace, NamespaceId, Node, NodeId, Role, Service, Workload, WorkloadId, WorkloadKind,
@@ -108,13 +107,13 @@ fn named_ports() -> impl Strategy<Value = NamedPort> {
 impl Cluster {
     pub(super) fn build(self) -> Snapshot {
         let mut snapshot = Snapshot::default();
-        snapshot.pod_networks = self.pod_networks.iter().map(|text| text.parse::<Cidr>().unwrap()).collect();
+        snapshot.pod_networks = self.pod_networks.iter().map(|text| read(text)).collect();
         snapshot.api_server = ips(&self.api_server);
         for (name, (labels, default_deny_ingress)) in NAMESPACES.into_iter().zip(self.namespaces) {
             snapshot.add_namespace(Namespace { name: name.into(), labels, default_deny_ingress, source: None });
         }
         for (at, (labels, addresses)) in self.nodes.into_iter().enumerate() {
-            let addresses = addresses.into_iter().map(|pick| ip(NODE_ADDRESSES[at][pick])).collect();
+            let addresses = addresses.into_iter().map(|pick| read(NODE_ADDRESSES[at][pick])).collect();
             snapshot.add_node(Node { name: format!("node{at}").into(), labels, addresses, source: None });
         }
         for at in 0..self.unplayed {

@@ -1,6 +1,6 @@
 //! Connections between whatever a cluster has, and the outside.
 
-use super::{LEASED, NAMES, NOBODY, PORTS, domain_name, ip};
+use super::{LEASED, NAMES, NOBODY, PORTS, read};
 use namewall_policy::model::{NodeId, ServiceId, WorkloadId};
 use namewall_policy::port::Protocol;
 use namewall_policy::{Endpoint, Flow, Snapshot};
@@ -76,8 +76,8 @@ impl End {
                 let address = (!addresses.is_empty()).then(|| *address.get(addresses));
                 Endpoint { node: Some(id), address, ..Endpoint::default() }
             }
-            Self::Nobody(address) => Endpoint { address: Some(ip(address)), ..Endpoint::default() },
-            Self::Name(name) => Endpoint::name(domain_name(name)),
+            Self::Nobody(address) => Endpoint { address: Some(read(address)), ..Endpoint::default() },
+            Self::Name(name) => Endpoint::name(read(name)),
         }
     }
 }

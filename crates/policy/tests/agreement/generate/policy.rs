@@ -1,6 +1,6 @@
 //! Policies of every kind, with what each kind can say and a little more.
 
-use super::{NAMESPACES, namespace_selectors, patterns, selectors};
+use super::{NAMESPACES, namespace_selectors, patterns, read, selectors};
 use namewall_policy::addr::Cidr;
 use namewall_policy::domain::Wildcard;
 use namewall_policy::labels::Selector;
@@ -232,7 +232,7 @@ fn pod_sets() -> impl Strategy<Value = PodSet> {
 
 /// Holes may also be where the block is not.
 fn networks() -> impl Strategy<Value = Peer> {
-    let block = || select(BLOCKS.to_vec()).prop_map(|text| text.parse::<Cidr>().unwrap());
+    let block = || select(BLOCKS.to_vec()).prop_map(read::<Cidr>);
     let holes = prop_oneof![Just(Vec::new()), prop::collection::vec(block(), 1..3)];
     (block(), holes).prop_map(|(cidr, except)| Peer::Network { cidr, except })
 }
