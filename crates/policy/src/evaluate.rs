@@ -4,13 +4,13 @@
 
 use crate::flow::{Cause, Decision, Endpoint, Flow, Reason, Stage, Verdict};
 use crate::lease::{Instant, Lease, LeaseTable};
-use crate::model::{Action, Direction, PolicyId};
-use crate::program::{Class, CompiledRule, Matcher, Overlap, PeerSet, Plan, Program, RuleId, Tiers};
+use crate::model::{Action, Direction, Enforcement, PolicyId};
+use crate::program::{Class, CompiledRule, Matcher, Overlap, PeerSet, Plan, Program, RuleId, ServiceGate, Tiers};
 
 /// May this connection be opened, and why?
 pub fn evaluate(program: &Program, leases: &LeaseTable, flow: &Flow, now: Instant) -> Decision {
     let walk = Walk { program, leases, flow, now };
-    let reason = walk.run(|class| &class.enforced, &mut Unwatched);
+    let reason = walk.run(Counting::Enforced, &mut Unwatched);
     let would_deny = walk.audit(reason);
     Decision { verdict: reason.verdict(), reason, would_deny }
 }
@@ -49,6 +49,23 @@ pub(crate) enum Outcome {
     OutOfScope,
 }
 
+/// Which policies a walk goes by (S11).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Counting {
+    Enforced,
+    /// Audited ones too, as if they were enforced.
+    Audited,
+}
+
+impl Counting {
+    fn plan(self, class: &Class) -> &Plan {
+        match (self, &class.audited) {
+            (Self::Audited, Some(plan)) => plan,
+            _ => &class.enforced,
+        }
+    }
+}
+
 pub(crate) struct Walk<'a> {
     pub(crate) program: &'a Program,
     pub(crate) leases: &'a LeaseTable,
@@ -57,8 +74,9 @@ pub(crate) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// The whole walk, over the plans that `pick` picks of each Class.
-    pub(crate) fn run<'p>(&self, pick: impl Fn(&'a Class) -> &'p Plan, watch: &mut impl Watch) -> Reason {
+    /// The whole walk, over the policies that count.
+    pub(crate) fn run(&self, counting: Counting, watch: &mut impl Watch) -> Reason {
+        let pick = |class: &'a Class| counting.plan(class);
         let Flow { from, to, .. } = self.flow;
         if self.own_address() {
             watch.exempt(Direction::Egress, Cause::OwnAddress);
@@ -66,7 +84,7 @@ impl<'a> Walk<'a> {
         }
         let egress = match self.program.pod(from) {
             Some(member) => self.egress(pick(self.program.class(member.class)), watch),
-            None => self.service_gate(watch),
+            None => self.service_gate(counting, watch),
         };
         let egress = match egress {
             Ok(cause) => cause,
@@ -94,12 +112,22 @@ impl<'a> Walk<'a> {
 
     /// What audited policies would have denied of what was allowed (S11).
     pub(crate) fn audit(&self, enforced: Reason) -> Option<Reason> {
-        let audited = |end| self.program.pod(end).is_some_and(|m| self.program.class(m.class).audited.is_some());
-        if enforced.verdict() == Verdict::Deny || !(audited(&self.flow.from) || audited(&self.flow.to)) {
+        if enforced.verdict() == Verdict::Deny || !self.meets_audited() {
             return None;
         }
-        let reason = self.run(|class| class.audited.as_ref().unwrap_or(&class.enforced), &mut Unwatched);
+        let reason = self.run(Counting::Audited, &mut Unwatched);
         (reason.verdict() == Verdict::Deny).then_some(reason)
+    }
+
+    fn meets_audited(&self) -> bool {
+        let Flow { from, to, via, .. } = self.flow;
+        let audited = |end| self.program.pod(end).is_some_and(|m| self.program.class(m.class).audited.is_some());
+        let gates = via.and_then(|service| self.program.gates_before(service)).unwrap_or_default();
+        audited(from) || audited(to) || gates.iter().any(|gate| self.is_audited(gate.policy))
+    }
+
+    fn is_audited(&self, policy: PolicyId) -> bool {
+        self.program.policy(policy).enforcement == Enforcement::Audit
     }
 
     fn own_address(&self) -> bool {
@@ -145,14 +173,15 @@ impl<'a> Walk<'a> {
     }
 
     /// Nobody's connection to a Service must not lead where the tenants' may not (S7.4).
-    fn service_gate(&self, watch: &mut impl Watch) -> Result<Cause, (Stage, Cause)> {
+    fn service_gate(&self, counting: Counting, watch: &mut impl Watch) -> Result<Cause, (Stage, Cause)> {
         let Flow { from, to, via, .. } = self.flow;
         let outside = from.workload.is_none() && from.node.is_none();
         let gates = via.filter(|_| outside && self.program.pod(to).is_none());
         let gates = gates.and_then(|service| self.program.gates_before(service));
         if let Some(gates) = gates.filter(|gates| !gates.is_empty()) {
             watch.enter(Stage::ServiceGate);
-            for gate in gates {
+            let counts = |gate: &&ServiceGate| counting == Counting::Audited || !self.is_audited(gate.policy);
+            for gate in gates.iter().filter(counts) {
                 for id in self.program.policy(gate.policy).rules(Direction::Egress) {
                     let rule = self.program.rule(id);
                     match self.meet(rule, Direction::Egress) {

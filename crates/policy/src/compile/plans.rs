@@ -115,10 +115,7 @@ impl<'s> PlanBuilder<'s> {
     /// those outside, who have no policies of their own.
     pub(super) fn service_gates(&self) -> FxHashMap<NamespaceId, Vec<ServiceGate>> {
         let mut gates: Vec<PolicyId> = (0..self.snapshot.policies.len() as u32).map(PolicyId).collect();
-        gates.retain(|&id| {
-            let policy = self.snapshot.policy(id);
-            matches!(policy.placement, Placement::ClusterGate { .. }) && policy.enforcement == Enforcement::Enforce
-        });
+        gates.retain(|&id| matches!(self.snapshot.policy(id).placement, Placement::ClusterGate { .. }));
         gates.sort_by_cached_key(|&id| precedence(self.snapshot, id));
         let mut by_namespace = FxHashMap::default();
         for service in &self.snapshot.services {

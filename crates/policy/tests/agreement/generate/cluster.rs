@@ -1,0 +1,178 @@
+//! Namespaces, nodes, workloads and services.
+
+use super::{NAMESPACES, ips, labels, read};
+use namewall_policy::Snapshot;
+use namewall_policy::labels::Labels;
+use namewall_policy::model::{
+    NamedPort, Namespace, NamespaceId, Node, NodeId, Role, Service, Workload, WorkloadId, WorkloadKind,
+};
+use namewall_policy::port::Protocol;
+use proptest::prelude::*;
+use proptest::sample::{select, subsequence};
+use std::net::IpAddr;
+
+/// Of each node: one address apart from the pods, one of IPv6, one among the pods' (a bridge's).
+const NODE_ADDRESSES: [[&str; 3]; 2] =
+    [["172.16.0.1", "fd01::1", "10.0.0.250"], ["172.16.0.2", "fd01::2", "10.0.1.250"]];
+const POD_NETWORKS: [&[&str]; 6] = [
+    &["10.0.0.0/24"],
+    &[],
+    &["10.0.0.0/23"],
+    &["10.0.0.0/24", "fd00::/64"],
+    &["10.0.0.0/24", "10.0.1.0/24"],
+    &["fd00::/64"],
+];
+/// Its own, a node's, and a pod's.
+const API_SERVER: [&str; 4] = ["192.0.2.10", "fd02::1", "172.16.0.1", "10.0.0.1"];
+
+#[derive(Clone, Debug)]
+pub(super) struct Cluster {
+    namespaces: Vec<(Labels, bool)>,
+    nodes: Vec<(Labels, Vec<usize>)>,
+    workloads: Vec<Member>,
+    services: Vec<u32>,
+    pod_networks: &'static [&'static str],
+    api_server: Vec<&'static str>,
+    /// Roles nobody plays, before all others: enough to fill more than one word of bits.
+    unplayed: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Member {
+    namespace: u32,
+    labels: Labels,
+    kind: WorkloadKind,
+    node: Option<u32>,
+    host_network: bool,
+    interfaces: Interfaces,
+    ports: Vec<NamedPort>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Interfaces {
+    V4,
+    V6,
+    Dual,
+    /// A second one, apart from the pod network.
+    Second,
+    NoneYet,
+}
+
+pub(super) fn clusters() -> impl Strategy<Value = Cluster> {
+    let namespaces = prop::collection::vec((labels(), prop::bool::weighted(0.15)), NAMESPACES.len());
+    let nodes = prop::collection::vec((labels(), subsequence(vec![0, 1, 2], 0..=3)), NODE_ADDRESSES.len());
+    let workloads = prop::collection::vec(members(), 1..7);
+    let services = prop::collection::vec(0..3u32, 1..3);
+    let api_server = subsequence(API_SERVER.to_vec(), 0..=API_SERVER.len());
+    let unplayed = prop_oneof![19 => Just(0), 1 => Just(62)];
+    (namespaces, nodes, workloads, services, select(POD_NETWORKS.to_vec()), api_server, unplayed).prop_map(
+        |(namespaces, nodes, workloads, services, pod_networks, api_server, unplayed)| Cluster {
+            namespaces,
+            nodes,
+            workloads,
+            services,
+            pod_networks,
+            api_server,
+            unplayed,
+        },
+    )
+}
+
+fn members() -> impl Strategy<Value = Member> {
+    use Interfaces::{Dual, NoneYet, Second, V4, V6};
+    use WorkloadKind::{DaemonSet, Deployment, Job, Pod};
+    let kinds = prop_oneof![4 => Just(Pod), 1 => select(vec![Deployment, DaemonSet, Job])];
+    let interfaces = prop_oneof![4 => select(vec![V4, Dual]), 1 => select(vec![V6, Second, NoneYet])];
+    let node = select(vec![None, Some(0), Some(1)]);
+    let ports = prop::collection::vec(named_ports(), 0..4);
+    (0..3u32, labels(), kinds, node, prop::bool::weighted(0.15), interfaces, ports).prop_map(
+        |(namespace, labels, kind, node, host_network, interfaces, ports)| Member {
+            namespace,
+            labels,
+            kind,
+            node,
+            host_network,
+            interfaces,
+            ports,
+        },
+    )
+}
+
+/// One name may stand for several numbers and protocols.
+fn named_ports() -> impl Strategy<Value = NamedPort> {
+    (select(vec!["web", "dns"]), select(vec![Protocol::Tcp, Protocol::Udp]), select(vec![80, 8080, 443]))
+        .prop_map(|(name, protocol, port)| NamedPort { name: name.into(), protocol, port })
+}
+
+impl Cluster {
+    pub(super) fn build(self) -> Snapshot {
+        let mut snapshot = Snapshot::default();
+        snapshot.pod_networks = self.pod_networks.iter().map(|text| read(text)).collect();
+        snapshot.api_server = ips(&self.api_server);
+        for (name, (labels, default_deny_ingress)) in NAMESPACES.into_iter().zip(self.namespaces) {
+            snapshot.add_namespace(Namespace { name: name.into(), labels, default_deny_ingress, source: None });
+        }
+        for (at, (labels, addresses)) in self.nodes.into_iter().enumerate() {
+            let addresses = addresses.into_iter().map(|pick| read(NODE_ADDRESSES[at][pick])).collect();
+            snapshot.add_node(Node { name: format!("node{at}").into(), labels, addresses, source: None });
+        }
+        for at in 0..self.unplayed {
+            let labels = [("unplayed", at.to_string())].into_iter().collect();
+            snapshot.role_of(Role { namespace: NamespaceId(0), labels, host_network: false });
+        }
+        for member in self.workloads {
+            member.add(&mut snapshot);
+        }
+        for (at, namespace) in self.services.into_iter().enumerate() {
+            snapshot.services.push(Service {
+                namespace: NamespaceId(namespace),
+                name: format!("s{at}").into(),
+                addresses: Vec::new(),
+                ports: Vec::new(),
+                source: None,
+            });
+        }
+        snapshot
+    }
+}
+
+impl Member {
+    fn add(self, snapshot: &mut Snapshot) -> WorkloadId {
+        let at = snapshot.workloads.len();
+        let node = self.node.map(NodeId);
+        let addresses = match (self.kind, self.host_network) {
+            (WorkloadKind::Pod, false) => self.interfaces.addresses(at),
+            (WorkloadKind::Pod, true) => node.map(|node| snapshot.node(node).addresses.clone()).unwrap_or_default(),
+            _ => Vec::new(),
+        };
+        let namespace = NamespaceId(self.namespace);
+        let role = snapshot.role_of(Role { namespace, labels: self.labels, host_network: self.host_network });
+        snapshot.add_workload(Workload {
+            kind: self.kind,
+            namespace,
+            name: format!("w{at}").into(),
+            role,
+            addresses,
+            node,
+            host_network: self.host_network,
+            ports: self.ports.into(),
+            source: None,
+        })
+    }
+}
+
+impl Interfaces {
+    /// Every other pod is in the second block, which may be unknown.
+    fn addresses(self, at: usize) -> Vec<IpAddr> {
+        let v4 = format!("10.0.{}.{}", at % 2, at + 1);
+        let v6 = format!("fd00::{}", at + 1);
+        let second = format!("198.51.100.{}", at + 1);
+        match self {
+            Self::V4 => ips(&[&v4]),
+            Self::V6 => ips(&[&v6]),
+            Self::Dual => ips(&[&v4, &v6]),
+            Self::Second => ips(&[&v4, &second]),
+            Self::NoneYet => Vec::new(),
+        }
+    }
+}

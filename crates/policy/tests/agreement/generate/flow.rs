@@ -1,0 +1,83 @@
+//! Connections between whatever a cluster has, and the outside.
+
+use super::{LEASED, NAMES, NOBODY, PORTS, read};
+use namewall_policy::model::{NodeId, ServiceId, WorkloadId};
+use namewall_policy::port::Protocol;
+use namewall_policy::{Endpoint, Flow, Snapshot};
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+
+/// A connection whose ends are still to be found in a cluster.
+#[derive(Clone, Debug)]
+pub(super) struct FlowPlan {
+    from: End,
+    to: End,
+    protocol: Protocol,
+    port: u16,
+    via: Option<Index>,
+}
+
+#[derive(Clone, Debug)]
+enum End {
+    Workload(Index, Index),
+    Node(Index, Index),
+    Nobody(&'static str),
+    Name(&'static str),
+}
+
+pub(super) fn flows() -> impl Strategy<Value = FlowPlan> {
+    let workload = || (any::<Index>(), any::<Index>()).prop_map(|(which, address)| End::Workload(which, address));
+    let node = || (any::<Index>(), any::<Index>()).prop_map(|(which, address)| End::Node(which, address));
+    let nobody = || select(NOBODY.to_vec()).prop_map(End::Nobody);
+    let from = prop_oneof![10 => workload(), 3 => nobody(), 1 => node()];
+    let name = select(NAMES.to_vec()).prop_map(End::Name);
+    let leased = select(LEASED[..3].to_vec()).prop_map(End::Nobody);
+    let to = prop_oneof![7 => workload(), 4 => nobody(), 2 => leased, 2 => node(), 1 => name];
+    let protocols = prop_oneof![
+        5 => Just(Protocol::Tcp),
+        3 => Just(Protocol::Udp),
+        1 => select(vec![Protocol::Sctp, Protocol::Icmp, Protocol::Other(47)]),
+    ];
+    let via = prop::option::weighted(0.5, any::<Index>());
+    (from, to, protocols, select(PORTS.to_vec()), via).prop_map(|(from, to, protocol, port, via)| {
+        let port = if protocol.has_ports() { port } else { 0 };
+        FlowPlan { from, to, protocol, port, via }
+    })
+}
+
+impl FlowPlan {
+    pub(super) fn build(&self, snapshot: &Snapshot) -> Flow {
+        Flow {
+            from: self.from.build(snapshot),
+            to: self.to.build(snapshot),
+            protocol: self.protocol,
+            port: self.port,
+            via: self.via.map(|which| ServiceId(which.index(snapshot.services.len()) as u32)),
+        }
+    }
+}
+
+impl End {
+    fn build(&self, snapshot: &Snapshot) -> Endpoint {
+        match self {
+            Self::Workload(which, address) => {
+                let id = WorkloadId(which.index(snapshot.workloads.len()) as u32);
+                let workload = snapshot.workload(id);
+                Endpoint {
+                    workload: Some(id),
+                    node: workload.node.filter(|_| workload.host_network),
+                    address: (!workload.addresses.is_empty()).then(|| *address.get(&workload.addresses)),
+                    name: None,
+                }
+            }
+            Self::Node(which, address) => {
+                let id = NodeId(which.index(snapshot.nodes.len()) as u32);
+                let addresses = &snapshot.node(id).addresses;
+                let address = (!addresses.is_empty()).then(|| *address.get(addresses));
+                Endpoint { node: Some(id), address, ..Endpoint::default() }
+            }
+            Self::Nobody(address) => Endpoint { address: Some(read(address)), ..Endpoint::default() },
+            Self::Name(name) => Endpoint::name(read(name)),
+        }
+    }
+}

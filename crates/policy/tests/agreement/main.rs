@@ -1,0 +1,217 @@
+//! Two evaluators, one answer. [`naive`] takes the walk of SEMANTICS.md over the
+//! plain model; `evaluate` takes it over a compiled Program. Over random
+//! clusters they must agree on the verdict, on the rule that decided, and on
+//! what audited policies would have denied.
+//!
+//! The seed is fixed, so a run is the same everywhere. To look further:
+//! `PROPTEST_RNG_SEED=7 PROPTEST_CASES=100000 cargo test -p namewall-policy --test agreement`.
+//!
+//! `reach` belongs here too: for each pair of ends of a [`generate::Case`], its traffic
+//! must hold a protocol and port of [`generate::PORTS`] exactly if
+//! [`naive::judge`] allows that flow. It gets a test of its own below.
+
+mod generate;
+mod naive;
+
+use generate::{cases, flow_text};
+use naive::{Because, Judgement, RuleAt, Why, World, judge};
+use namewall_policy::program::RuleId;
+use namewall_policy::{Cause, Decision, Endpoint, LeaseTable, Program, Reason, compile, evaluate};
+use proptest::test_runner::{Config, RngAlgorithm, RngSeed, TestCaseError, TestRunner};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+const CASES: u32 = 3000;
+
+/// Every way a connection can end; each must come up this often, or the
+/// generator has stopped asking about it.
+const AT_LEAST: u32 = 20;
+const ENDINGS: [&str; 30] = [
+    "denied in service gate",
+    "denied in cluster gate",
+    "denied in namespace gate",
+    "denied in egress admin tier",
+    "denied in egress NetworkPolicy tier",
+    "denied in egress baseline tier",
+    "denied in ingress admin tier",
+    "denied in ingress NetworkPolicy tier",
+    "denied in ingress baseline tier",
+    "would be denied in service gate",
+    "would be denied in cluster gate",
+    "would be denied in namespace gate",
+    "would be denied in egress admin tier",
+    "would be denied in egress NetworkPolicy tier",
+    "would be denied in egress baseline tier",
+    "would be denied in ingress admin tier",
+    "would be denied in ingress NetworkPolicy tier",
+    "would be denied in ingress baseline tier",
+    "own address",
+    "egress no subject",
+    "egress rule",
+    "egress one of the rules",
+    "egress default",
+    "ingress own node",
+    "ingress no subject",
+    "ingress rule",
+    "ingress one of the rules",
+    "ingress default",
+    "a lease makes the difference",
+    "a name opens by rule",
+];
+
+#[test]
+fn the_naive_evaluator_agrees() {
+    let endings = RefCell::new(BTreeMap::new());
+    let config = config(CASES);
+    let cases_wanted = config.cases;
+    let result = TestRunner::new(config).run(&cases(), |case| {
+        let (program, _) = compile(&case.snapshot);
+        let mut leases = LeaseTable::default();
+        case.leases.iter().for_each(|lease| leases.grant(lease.clone()));
+        let world = World { snapshot: &case.snapshot, leases: &case.leases, now: case.now };
+        for flow in &case.flows {
+            let expected = judge(world, flow);
+            let actual = evaluate(&program, &leases, flow, case.now);
+            if !agree(&program, &expected, &actual) {
+                let flow = flow_text(&case.snapshot, flow);
+                let said = told(&program, &actual);
+                return Err(TestCaseError::fail(format!("{flow}\n  naive: {expected:?}\n  evaluate: {said}")));
+            }
+            let mut endings = endings.borrow_mut();
+            tally(&mut endings, &expected);
+            if !case.leases.is_empty() && judge(World { leases: &[], ..world }, flow) != expected {
+                *endings.entry("a lease makes the difference".to_owned()).or_default() += 1;
+            }
+            if flow.to.name.is_some() && matches!(expected.why, Why::Allowed { egress: Because::Rule(_), .. }) {
+                *endings.entry("a name opens by rule".to_owned()).or_default() += 1;
+            }
+        }
+        Ok(())
+    });
+    if let Err(error) = result {
+        panic!("{error}");
+    }
+    let endings = endings.into_inner();
+    for ending in ENDINGS {
+        let times = endings.get(ending).copied().unwrap_or(0);
+        assert!(cases_wanted < CASES || times >= AT_LEAST, "{ending}: only {times} times of {endings:#?}");
+    }
+}
+
+/// An end is found by its address as the generator made it from the cluster.
+#[test]
+fn ends_are_found_by_address() {
+    let result = TestRunner::new(config(300)).run(&cases(), |case| {
+        let (program, _) = compile(&case.snapshot);
+        for end in case.flows.iter().flat_map(|flow| [&flow.from, &flow.to]) {
+            let Some(address) = end.address else { continue };
+            // A `hostNetwork` pod cannot be told from its node by address.
+            let workload = end.workload.filter(|_| end.node.is_none());
+            let expected = Endpoint { workload, ..end.clone() };
+            if program.endpoint_at(address) != expected {
+                let found = program.endpoint_at(address);
+                return Err(TestCaseError::fail(format!("{address}: {found:?}, not {expected:?}")));
+            }
+            if end.workload.is_some_and(|id| program.endpoint_of(id, Some(address)) != *end) {
+                return Err(TestCaseError::fail(format!("{address}: not {end:?}")));
+            }
+        }
+        Ok(())
+    });
+    if let Err(error) = result {
+        panic!("{error}");
+    }
+}
+
+fn config(cases: u32) -> Config {
+    let mut config = Config { failure_persistence: None, max_shrink_iters: 20_000, ..Config::default() };
+    if std::env::var_os("PROPTEST_CASES").is_none() {
+        config.cases = cases;
+    }
+    // Every choice forks the generator, and unoptimised ChaCha takes most of the run.
+    config.rng_algorithm = RngAlgorithm::XorShift;
+    if config.rng_seed == RngSeed::Random {
+        config.rng_seed = RngSeed::Fixed(20);
+    }
+    config
+}
+
+fn agree(program: &Program, expected: &Judgement, actual: &Decision) -> bool {
+    let would_deny = match (&expected.would_deny, actual.would_deny) {
+        (Some(expected), Some(actual)) => same_reason(program, expected, actual),
+        (expected, actual) => expected.is_none() && actual.is_none(),
+    };
+    would_deny && same_reason(program, &expected.why, actual.reason) && actual.verdict == actual.reason.verdict()
+}
+
+fn same_reason(program: &Program, expected: &Why, actual: Reason) -> bool {
+    match (expected, actual) {
+        (Why::Allowed { egress, ingress }, Reason::Allowed { egress: e, ingress: i }) => {
+            same_cause(program, egress, e) && same_cause(program, ingress, i)
+        }
+        (Why::Denied { stage, because }, Reason::Denied { stage: s, cause }) => {
+            *stage == s && same_cause(program, because, cause)
+        }
+        _ => false,
+    }
+}
+
+fn same_cause(program: &Program, expected: &Because, actual: Cause) -> bool {
+    match (expected, actual) {
+        (Because::Rule(rule), Cause::Rule(id)) => *rule == rule_at(program, id),
+        (Because::AnyOf(rules), Cause::Rule(id)) => rules.contains(&rule_at(program, id)),
+        (Because::OwnAddress, Cause::OwnAddress)
+        | (Because::OwnNode, Cause::OwnNode)
+        | (Because::NoSubject, Cause::NoSubject)
+        | (Because::Isolated, Cause::Isolated)
+        | (Because::Default, Cause::Default) => true,
+        _ => false,
+    }
+}
+
+fn rule_at(program: &Program, id: RuleId) -> RuleAt {
+    let rule = program.rule(id);
+    let policy = program.policy(rule.policy).id.clone();
+    RuleAt { policy, direction: rule.direction, index: rule.index as usize }
+}
+
+/// The Decision, with rules by name instead of by number.
+fn told(program: &Program, decision: &Decision) -> String {
+    let cause = |cause| match cause {
+        Cause::Rule(id) => format!("{:?}", rule_at(program, id)),
+        other => format!("{other:?}"),
+    };
+    let reason = |reason| match reason {
+        Reason::Allowed { egress, ingress } => format!("allowed, egress {}, ingress {}", cause(egress), cause(ingress)),
+        Reason::Denied { stage, cause: by } => format!("denied in {stage}, {}", cause(by)),
+    };
+    let audited = decision.would_deny.map(|denied| format!("; would be {}", reason(denied))).unwrap_or_default();
+    reason(decision.reason) + &audited
+}
+
+fn tally(endings: &mut BTreeMap<String, u32>, judgement: &Judgement) {
+    let mut count = |ending: String| *endings.entry(ending).or_default() += 1;
+    match &judgement.why {
+        Why::Allowed { egress: Because::OwnAddress, .. } => count("own address".to_owned()),
+        Why::Allowed { egress, ingress } => {
+            count(format!("egress {}", cause_text(egress)));
+            count(format!("ingress {}", cause_text(ingress)));
+        }
+        Why::Denied { stage, .. } => count(format!("denied in {stage}")),
+    }
+    if let Some(Why::Denied { stage, .. }) = &judgement.would_deny {
+        count(format!("would be denied in {stage}"));
+    }
+}
+
+fn cause_text(because: &Because) -> &'static str {
+    match because {
+        Because::OwnAddress => "own address",
+        Because::OwnNode => "own node",
+        Because::NoSubject => "no subject",
+        Because::Rule(_) => "rule",
+        Because::AnyOf(_) => "one of the rules",
+        Because::Isolated => "isolated",
+        Because::Default => "default",
+    }
+}

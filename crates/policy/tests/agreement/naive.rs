@@ -1,0 +1,270 @@
+//! The walk of S1 once more, as slowly and plainly as it can be written: loop
+//! over all policies, sort them, look at every rule. It reads the Snapshot and
+//! SEMANTICS.md, and knows nothing of Programs, Classes or sets.
+
+mod matching;
+
+use namewall_policy::model::{
+    Action, Clauses, Direction, Enforcement, NamespaceId, Placement, Policy, PolicyKind, PolicyRef, Rule, Workload,
+};
+use namewall_policy::{Endpoint, Flow, Instant, Lease, Snapshot, Stage};
+
+/// What the verdict rests on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct World<'a> {
+    pub(crate) snapshot: &'a Snapshot,
+    pub(crate) leases: &'a [Lease],
+    pub(crate) now: Instant,
+}
+
+/// A rule, by its policy and its place there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct RuleAt {
+    pub(crate) policy: PolicyRef,
+    pub(crate) direction: Direction,
+    pub(crate) index: usize,
+}
+
+/// What settled one direction.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Because {
+    OwnAddress,
+    OwnNode,
+    NoSubject,
+    Rule(RuleAt),
+    /// NetworkPolicy rules have no order: any of these is a good reason.
+    AnyOf(Vec<RuleAt>),
+    Isolated,
+    Default,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Why {
+    Allowed { egress: Because, ingress: Because },
+    Denied { stage: Stage, because: Because },
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Judgement {
+    pub(crate) why: Why,
+    pub(crate) would_deny: Option<Why>,
+}
+
+type Step = Result<Because, (Stage, Because)>;
+
+pub(crate) fn judge(world: World<'_>, flow: &Flow) -> Judgement {
+    let why = Walk { world, flow, with_audited: false }.run();
+    let would_deny = match why {
+        Why::Allowed { .. } => Some(Walk { world, flow, with_audited: true }.run()),
+        Why::Denied { .. } => None,
+    };
+    // S11: only a denial is news.
+    Judgement { why, would_deny: would_deny.filter(|why| matches!(why, Why::Denied { .. })) }
+}
+
+struct Walk<'a> {
+    world: World<'a>,
+    flow: &'a Flow,
+    /// Whether audited objects count as if they were enforced.
+    with_audited: bool,
+}
+
+impl<'a> Walk<'a> {
+    fn run(&self) -> Why {
+        let both = self.egress().and_then(|egress| Ok((egress, self.ingress()?)));
+        match both {
+            Ok((egress, ingress)) => Why::Allowed { egress, ingress },
+            Err((stage, because)) => Why::Denied { stage, because },
+        }
+    }
+
+    fn egress(&self) -> Step {
+        let Some(pod) = self.world.pod(&self.flow.from) else {
+            self.service_gate()?;
+            return Ok(Because::NoSubject);
+        };
+        if self.to_itself(pod) {
+            return Ok(Because::OwnAddress);
+        }
+        self.gate(Stage::ClusterGate, &self.placed(pod, |at| matches!(at, Placement::ClusterGate { .. })))?;
+        if !self.stays_in_pod_network() {
+            self.gate(Stage::NamespaceGate, &self.placed(pod, |at| at == Placement::NamespaceGate))?;
+        }
+        self.tiers(pod, Direction::Egress)
+    }
+
+    fn ingress(&self) -> Step {
+        let Some(pod) = self.world.pod(&self.flow.to) else {
+            return Ok(Because::NoSubject);
+        };
+        if self.to_itself(pod) {
+            return Ok(Because::OwnAddress);
+        }
+        if self.flow.from.node.is_some() && self.flow.from.node == pod.node {
+            return Ok(Because::OwnNode);
+        }
+        self.tiers(pod, Direction::Ingress)
+    }
+
+    fn to_itself(&self, pod: &Workload) -> bool {
+        self.flow.from.workload == self.flow.to.workload && !pod.is_template()
+    }
+
+    fn stays_in_pod_network(&self) -> bool {
+        let Flow { to, .. } = self.flow;
+        let in_a_block = |ip| self.world.snapshot.pod_networks.iter().any(|block| matching::in_block(block, ip));
+        self.world.pod(to).is_some() || (to.node.is_none() && to.address.is_some_and(in_a_block))
+    }
+
+    fn gate(&self, stage: Stage, policies: &[&Policy]) -> Result<(), (Stage, Because)> {
+        match self.first_match(policies, Direction::Egress) {
+            Some((Action::Deny, rule)) => Err((stage, Because::Rule(rule))),
+            _ => Ok(()),
+        }
+    }
+
+    /// S7.4, for those who are no subjects themselves because they are outside.
+    fn service_gate(&self) -> Result<(), (Stage, Because)> {
+        let Flow { from, to, via, .. } = self.flow;
+        let Some(service) = via else { return Ok(()) };
+        if from.workload.is_some() || from.node.is_some() || self.world.pod(to).is_some() {
+            return Ok(());
+        }
+        let namespace = self.world.snapshot.services[service.index()].namespace;
+        for firewall in self.all(|at| matches!(at, Placement::ClusterGate { .. })) {
+            if !self.world.scope_includes(&firewall.subject.pods.namespaces, namespace) {
+                continue;
+            }
+            let every_pod = firewall.subject.pods.pods.requirements.is_empty()
+                && firewall.subject.nodes.as_ref().is_none_or(|nodes| nodes.requirements.is_empty());
+            for (index, rule) in firewall.egress.iter().enumerate() {
+                match self.action(rule, Direction::Egress) {
+                    Some(Action::Deny) => {
+                        let because = Because::Rule(rule_at(firewall, Direction::Egress, index));
+                        return Err((Stage::ServiceGate, because));
+                    }
+                    Some(_) if every_pod => return Ok(()),
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn tiers(&self, pod: &Workload, direction: Direction) -> Step {
+        let admin = self.placed(pod, |at| matches!(at, Placement::Admin { .. }));
+        match self.first_match(&admin, direction) {
+            Some((Action::Allow, rule)) => return Ok(Because::Rule(rule)),
+            Some((Action::Deny, rule)) => return Err((Stage::Admin(direction), Because::Rule(rule))),
+            Some((Action::Pass, _)) | None => {}
+        }
+        if let Some(settled) = self.network_policies(pod, direction) {
+            return settled;
+        }
+        let baseline = self.placed(pod, |at| matches!(at, Placement::Baseline { .. }));
+        match self.first_match(&baseline, direction) {
+            Some((Action::Allow, rule)) => Ok(Because::Rule(rule)),
+            Some((Action::Deny, rule)) => Err((Stage::Baseline(direction), Because::Rule(rule))),
+            Some((Action::Pass, _)) | None => Ok(Because::Default),
+        }
+    }
+
+    /// `None` if nothing isolates the pod in this direction.
+    fn network_policies(&self, pod: &Workload, direction: Direction) -> Option<Step> {
+        let annotated =
+            direction == Direction::Ingress && self.world.snapshot.namespace(pod.namespace).default_deny_ingress;
+        let mut isolated = annotated;
+        let mut matching = Vec::new();
+        for policy in self.placed(pod, |at| matches!(at, Placement::Network { .. })) {
+            let counts = match policy.placement {
+                _ if policy.id.kind == PolicyKind::NetworkPolicyV1Beta1 => annotated,
+                Placement::Network { isolates_ingress, .. } if direction == Direction::Ingress => isolates_ingress,
+                Placement::Network { isolates_egress, .. } => isolates_egress,
+                _ => false,
+            };
+            if !counts {
+                continue;
+            }
+            isolated = true;
+            for (index, rule) in policy.rules(direction).iter().enumerate() {
+                if self.action(rule, direction) == Some(Action::Allow) {
+                    matching.push(rule_at(policy, direction, index));
+                }
+            }
+        }
+        match (isolated, matching.is_empty()) {
+            (false, _) => None,
+            (true, true) => Some(Err((Stage::Network(direction), Because::Isolated))),
+            (true, false) => Some(Ok(Because::AnyOf(matching))),
+        }
+    }
+
+    fn first_match(&self, policies: &[&Policy], direction: Direction) -> Option<(Action, RuleAt)> {
+        for policy in policies {
+            for (index, rule) in policy.rules(direction).iter().enumerate() {
+                if let Some(action) = self.action(rule, direction) {
+                    return Some((action, rule_at(policy, direction, index)));
+                }
+            }
+        }
+        None
+    }
+
+    /// What the rule does to this connection, if it matches it.
+    fn action(&self, rule: &Rule, direction: Direction) -> Option<Action> {
+        let peer = match direction {
+            Direction::Egress => &self.flow.to,
+            Direction::Ingress => &self.flow.from,
+        };
+        match &rule.clauses {
+            Clauses::Unreadable if rule.action == Action::Allow => None,
+            Clauses::Unreadable => Some(Action::Deny),
+            Clauses::Match { peers, ports } => {
+                let matches =
+                    self.world.peers_match(peers, peer, rule.action) && self.world.ports_match(ports, self.flow);
+                matches.then_some(rule.action)
+            }
+        }
+    }
+
+    /// The policies in this place of the walk that select the pod, first to last.
+    fn placed(&self, pod: &Workload, place: impl Fn(Placement) -> bool) -> Vec<&'a Policy> {
+        let mut policies = self.all(place);
+        policies.retain(|policy| self.world.selects(&policy.subject, pod));
+        policies
+    }
+
+    fn all(&self, place: impl Fn(Placement) -> bool) -> Vec<&'a Policy> {
+        let mut policies = Vec::new();
+        for policy in &self.world.snapshot.policies {
+            if place(policy.placement) && (policy.enforcement == Enforcement::Enforce || self.with_audited) {
+                policies.push(policy);
+            }
+        }
+        policies.sort_by_key(|policy| {
+            let (without_priority, priority) = match policy.placement {
+                Placement::ClusterGate { priority } | Placement::Admin { priority } => (false, priority),
+                Placement::Baseline { priority } => (priority.is_none(), priority.unwrap_or(0)),
+                Placement::NamespaceGate | Placement::Network { .. } => (false, 0),
+            };
+            (without_priority, priority, policy.id.kind.name(), policy.id.name.clone())
+        });
+        policies
+    }
+}
+
+fn rule_at(policy: &Policy, direction: Direction, index: usize) -> RuleAt {
+    RuleAt { policy: policy.id.clone(), direction, index }
+}
+
+impl<'a> World<'a> {
+    /// The end as a pod, which a `hostNetwork` pod is not to any policy (S1).
+    fn pod(&self, end: &Endpoint) -> Option<&'a Workload> {
+        let workload = self.snapshot.workload(end.workload?);
+        (!workload.host_network).then_some(workload)
+    }
+
+    fn namespace_labels(&self, id: NamespaceId) -> Vec<(&'a str, &'a str)> {
+        self.snapshot.namespaces[id.index()].labels.iter().collect()
+    }
+}
