@@ -335,12 +335,21 @@ impl Program {
             (None, Some(name)) => {
                 set.unresolved == Overlap::All || set.domains.iter().any(|&id| self.patterns.get(id).matches(name))
             }
-            // A pod that has no address yet: what may cover it denies, what surely covers it allows.
-            (None, None) => match set.unassigned {
+            // An end that has no address yet: what may cover it denies, what surely covers it allows.
+            (None, None) => match self.overlap_with(set, peer) {
                 Overlap::All => true,
                 Overlap::Some => action == Action::Deny,
                 Overlap::None => false,
             },
+        }
+    }
+
+    fn overlap_with(&self, set: &PeerSet, peer: &Endpoint) -> Overlap {
+        match (self.pod(peer), peer.node) {
+            (Some(_), _) => set.unassigned,
+            // A node whose addresses nobody told.
+            (None, Some(_)) => set.unresolved,
+            (None, None) => set.unplaced,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The whole walk of S1 for one connection, told: each gate and tier, each rule
 //! looked at, and for those that did not match the first clause that failed.
 
-use crate::evaluate::{Outcome, Seen, Walk, Watch};
+use crate::evaluate::{Counting, Outcome, Seen, Walk, Watch};
 use crate::flow::{Cause, Decision, Endpoint, Flow, Reason, Stage, Verdict};
 use crate::lease::{Instant, Lease, LeaseTable};
 use crate::model::{Action, Clauses, Direction, NamespaceScope, Peer, Peers, PodSet, PolicyId, PortMatch, Ports};
@@ -63,11 +63,11 @@ pub fn explain(
 ) -> Explanation {
     let walk = Walk { program, leases, flow, now };
     let mut teller = Teller { snapshot, program, flow, now, steps: Vec::new(), pending: Vec::new() };
-    let reason = walk.run(|class| &class.enforced, &mut teller);
+    let reason = walk.run(Counting::Enforced, &mut teller);
     let steps = std::mem::take(&mut teller.steps);
     let would_deny = walk.audit(reason);
     if would_deny.is_some() {
-        walk.run(|class| class.audited.as_ref().unwrap_or(&class.enforced), &mut teller);
+        walk.run(Counting::Audited, &mut teller);
     }
     let decision = Decision { verdict: reason.verdict(), reason, would_deny };
     debug_assert!(decision.verdict == Verdict::Allow || would_deny.is_none());

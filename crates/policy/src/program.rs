@@ -149,6 +149,8 @@ pub struct PeerSet {
     pub domains: Vec<PatternId>,
     /// How `addresses` stands to the addresses a pod without one may get.
     pub unassigned: Overlap,
+    /// The same for a `hostNetwork` pod on a node nobody knows.
+    pub unplaced: Overlap,
     /// How `addresses` stands to the addresses a name may have.
     pub unresolved: Overlap,
 }

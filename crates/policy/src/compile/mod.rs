@@ -18,6 +18,7 @@ use peers::PeerCompiler;
 use plans::PlanBuilder;
 use roles::RoleIndex;
 use rustc_hash::FxHashMap;
+use std::net::IpAddr;
 
 /// Compiles the whole cluster.
 pub fn compile(snapshot: &Snapshot) -> (Program, Vec<Finding>) {
@@ -111,20 +112,29 @@ fn place_workloads(snapshot: &Snapshot, plans: &mut PlanBuilder<'_>, program: &m
             continue;
         }
         for &address in &workload.addresses {
-            if let Some(Holder::Pod(first)) = program.by_address.insert(address, Holder::Pod(id)) {
-                program.by_address.insert(address, Holder::Pod(first));
-                findings.push(shared_address(snapshot, id, first, address));
+            match program.by_address.insert(address, Holder::Pod(id)) {
+                Some(Holder::Pod(first)) => {
+                    program.by_address.insert(address, Holder::Pod(first));
+                    findings.push(shared_address(snapshot, id, &snapshot.workload_name(first), address));
+                }
+                // Judged as the pod's: a pod's policies must not be lost.
+                Some(Holder::Node(node)) => {
+                    let node = format!("node {}", snapshot.node(node).name);
+                    findings.push(shared_address(snapshot, id, &node, address));
+                }
+                None => {}
             }
         }
     }
     findings
 }
 
-fn shared_address(snapshot: &Snapshot, later: WorkloadId, first: WorkloadId, address: std::net::IpAddr) -> Finding {
-    let (name, other) = (snapshot.workload_name(later), snapshot.workload_name(first));
-    Finding::error("shared-address", format!("Pod {name}"), format!(
-        "{address} is the address of {other} already; connections of that address are judged as {other}'s. Remove the pod that is gone."
-    ))
-    .at("status.podIP")
-    .from_source(snapshot.workload(later).source.clone())
+fn shared_address(snapshot: &Snapshot, pod: WorkloadId, other: &str, address: IpAddr) -> Finding {
+    let message = format!(
+        "{address} is the address of {other} too, and a connection can be only one's. \
+         Remove what is gone, or set hostNetwork where the pod is on its node's network"
+    );
+    Finding::error("shared-address", format!("Pod {}", snapshot.workload_name(pod)), message)
+        .at("status.podIP")
+        .from_source(snapshot.workload(pod).source.clone())
 }

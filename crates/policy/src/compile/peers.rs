@@ -47,9 +47,27 @@ impl<'s> PeerCompiler<'s> {
             }
         }
         set.unassigned = overlap(&self.unassigned, &set.addresses);
+        set.unplaced = self.unplaced(&set);
         set.unresolved = overlap(&self.unresolved, &set.addresses);
         let next = PeerSetId(self.peer_sets.len() as u32);
         *self.peer_sets.entry(set).or_insert(next)
+    }
+
+    /// A `hostNetwork` pod will have the addresses of some node.
+    fn unplaced(&self, set: &PeerSet) -> Overlap {
+        let nodes = self.snapshot.nodes.len();
+        let selected = set.nodes.iter().count();
+        if nodes > 0 && selected == nodes {
+            return Overlap::All;
+        }
+        let mut possible = AddrSet::default();
+        for &address in self.snapshot.nodes.iter().flat_map(|node| &node.addresses) {
+            possible.insert_address(address);
+        }
+        match overlap(if possible.is_empty() { &self.unresolved } else { &possible }, &set.addresses) {
+            Overlap::None if selected > 0 => Overlap::Some,
+            by_address => by_address,
+        }
     }
 
     fn add(&mut self, index: &mut RoleIndex<'s>, set: &mut PeerSet, peer: &'s Peer) {

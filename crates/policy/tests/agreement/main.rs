@@ -5,13 +5,11 @@
 //!
 //! The seed is fixed, so a run is the same everywhere. To look further:
 //! `PROPTEST_RNG_SEED=7 PROPTEST_CASES=100000 cargo test -p namewall-policy --test agreement`.
-//!
-//! `reach` belongs here too: for each pair of ends of a [`generate::Case`], its traffic
-//! must hold a protocol and port of [`generate::PORTS`] exactly if
-//! [`naive::judge`] allows that flow. It gets a test of its own below.
+//! [`sets`] holds `reach` and `explain` to the same answers.
 
 mod generate;
 mod naive;
+mod sets;
 
 use generate::{cases, flow_text};
 use naive::{Because, Judgement, RuleAt, Why, World, judge};

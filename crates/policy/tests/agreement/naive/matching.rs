@@ -55,11 +55,31 @@ impl World<'_> {
         match (end.address, &end.name) {
             (Some(address), _) => self.lists_address(peers, address),
             (None, Some(_)) => self.overlap(peers, &[all_of_ipv4()]).all,
-            (None, None) if self.snapshot.pod_networks.is_empty() => {
-                self.overlap(peers, &[all_of_ipv4()]).counts_for(action)
-            }
-            (None, None) => self.overlap(peers, &self.snapshot.pod_networks).counts_for(action),
+            (None, None) => self.unknown_address(peers, end).counts_for(action),
         }
+    }
+
+    /// An end without an address: somewhere among those it may get.
+    fn unknown_address(&self, peers: &[Peer], end: &Endpoint) -> Overlap {
+        if self.pod(end).is_some() && !self.snapshot.pod_networks.is_empty() {
+            return self.overlap(peers, &self.snapshot.pod_networks);
+        }
+        if self.pod(end).is_some() || end.node.is_some() {
+            return self.overlap(peers, &[all_of_ipv4()]);
+        }
+        // A hostNetwork pod on a node nobody knows: on any of them.
+        let selected = |node: usize| {
+            peers.iter().any(|peer| matches!(peer, Peer::Nodes(selector) if self.node_matches(selector, node)))
+        };
+        let nodes = self.snapshot.nodes.len();
+        if nodes > 0 && (0..nodes).all(selected) {
+            return Overlap { all: true, some: true };
+        }
+        let addresses = self.snapshot.nodes.iter().flat_map(|node| &node.addresses);
+        let blocks: Vec<Cidr> = addresses.map(|&address| Cidr::host(address)).collect();
+        let blocks = if blocks.is_empty() { vec![all_of_ipv4()] } else { blocks };
+        let by_address = self.overlap(peers, &blocks);
+        Overlap { all: by_address.all, some: by_address.some || (0..nodes).any(selected) }
     }
 
     fn has_name(&self, end: &Endpoint, pattern: &DomainPattern) -> bool {

@@ -1,0 +1,136 @@
+//! The sets of `reach` against the naive evaluator: a set holds a connection
+//! exactly if the connection is allowed; a matrix holds the union over the
+//! addresses two workloads may speak by; a range of the outside speaks for
+//! every address in it. And `explain` decides as `evaluate` does.
+
+use crate::generate::{Case, PORTS, cases, flow_text};
+use crate::naive::{World, judge};
+use namewall_policy::addr::AddrSet;
+use namewall_policy::port::{Protocol, Traffic};
+use namewall_policy::reach::{Matrix, OutsideRange, Reach, address_pairs};
+use namewall_policy::{Endpoint, Flow, LeaseTable, Program, Verdict, compile, evaluate, explain};
+use proptest::test_runner::{TestCaseError, TestRunner};
+use std::net::IpAddr;
+
+const PROTOCOLS: [Protocol; 4] = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp, Protocol::Icmp];
+
+type Outcome = Result<(), TestCaseError>;
+
+fn each_case(count: u32, check: impl Fn(&Case, &Program, &LeaseTable) -> Outcome) {
+    let result = TestRunner::new(crate::config(count)).run(&cases(), |case| {
+        let (program, _) = compile(&case.snapshot);
+        let mut leases = LeaseTable::default();
+        case.leases.iter().for_each(|lease| leases.grant(lease.clone()));
+        check(&case, &program, &leases)
+    });
+    if let Err(error) = result {
+        panic!("{error}");
+    }
+}
+
+/// The set says of every port of interest what the naive evaluator says.
+fn holds(case: &Case, traffic: &Traffic, ends: (&Endpoint, &Endpoint)) -> Outcome {
+    let world = World { snapshot: &case.snapshot, leases: &case.leases, now: case.now };
+    for protocol in PROTOCOLS {
+        for port in PORTS {
+            let flow = Flow { from: ends.0.clone(), to: ends.1.clone(), protocol, port, via: None };
+            let allowed = judge(world, &flow).verdict() == Verdict::Allow;
+            if traffic.contains(protocol, port) != allowed {
+                let flow = flow_text(&case.snapshot, &flow);
+                return Err(TestCaseError::fail(format!("{flow}: naive allows: {allowed}, the set is {traffic}")));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn reach_holds_just_what_is_allowed() {
+    each_case(400, |case, program, leases| {
+        let reach = Reach { program, leases, now: case.now };
+        for Flow { from, to, .. } in &case.flows {
+            holds(case, &reach.between(from, to), (from, to))?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn the_matrix_is_the_union_over_addresses() {
+    each_case(400, |case, program, leases| {
+        let reach = Reach { program, leases, now: case.now };
+        let matrix = Matrix::new(&case.snapshot, reach);
+        for from in case.snapshot.workload_ids() {
+            for to in case.snapshot.workload_ids() {
+                let (sources, targets) = (program.endpoints(&case.snapshot, from), program.endpoints(&case.snapshot, to));
+                let pairs = address_pairs(&sources, &targets).into_iter();
+                let open = pairs.map(|(from, to)| reach.between(&from, &to));
+                let open = open.reduce(|all, more| all.union(&more)).unwrap_or_default();
+                let cell = matrix.traffic(matrix.between(from, to));
+                if *cell != open {
+                    let (from, to) = (case.snapshot.workload_name(from), case.snapshot.workload_name(to));
+                    return Err(TestCaseError::fail(format!("{from} -> {to}: the matrix has {cell}, not {open}")));
+                }
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_range_speaks_for_every_address_in_it() {
+    each_case(300, |case, program, leases| {
+        let matrix = Matrix::new(&case.snapshot, Reach { program, leases, now: case.now });
+        let asked: Vec<IpAddr> = case.flows.iter().flat_map(|flow| [flow.from.address, flow.to.address]).flatten().collect();
+        for id in case.snapshot.workload_ids() {
+            let pod = program.endpoints(&case.snapshot, id)[0].clone();
+            let (to, from) = (matrix.outside_to(id), matrix.outside_from(id));
+            apart(&to)?;
+            apart(&from)?;
+            for outside in &asked {
+                let end = program.endpoint_at(*outside);
+                // Pods, and the addresses they may get, are not outside.
+                if end.workload.is_some() || program.pod_networks.contains(*outside) {
+                    continue;
+                }
+                holds(case, covering(&to, *outside)?, (&pod, &end))?;
+                holds(case, covering(&from, *outside)?, (&end, &pod))?;
+            }
+        }
+        Ok(())
+    });
+}
+
+fn apart(ranges: &[OutsideRange]) -> Outcome {
+    let mut seen = AddrSet::default();
+    for outside in ranges {
+        let set: AddrSet = outside.range.into();
+        if set.is_empty() || seen.intersects(&set) {
+            return Err(TestCaseError::fail(format!("{} is empty or there twice", outside.range)));
+        }
+        seen = seen.union(&set);
+    }
+    Ok(())
+}
+
+fn covering(ranges: &[OutsideRange], address: IpAddr) -> Result<&Traffic, TestCaseError> {
+    let found = ranges.iter().find(|outside| AddrSet::from(outside.range).contains(address));
+    found.map(|outside| &outside.traffic).ok_or_else(|| TestCaseError::fail(format!("no range has {address}")))
+}
+
+#[test]
+fn explain_decides_as_evaluate_does() {
+    each_case(400, |case, program, leases| {
+        for flow in &case.flows {
+            let story = explain((&case.snapshot, program), leases, flow, case.now);
+            let decision = evaluate(program, leases, flow, case.now);
+            if story.decision != decision {
+                return Err(TestCaseError::fail(format!("{}: {story:?}, not {decision:?}", flow_text(&case.snapshot, flow))));
+            }
+            if story.steps.is_empty() {
+                return Err(TestCaseError::fail("a story without a step"));
+            }
+        }
+        Ok(())
+    });
+}
