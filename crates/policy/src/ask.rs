@@ -164,19 +164,19 @@ impl World<'_> {
         let destinations = match &target.host {
             Host::Object { .. } => match self.find(&target.host)? {
                 Found::Workload(id) => {
-                    return Ok(vec![self.route(None, &sources, &self.ends(id), (target.protocol, port))]);
+                    return Ok(vec![route(None, &sources, &self.ends(id), (target.protocol, port))]);
                 }
-                Found::Service(id) => return self.through(id, &sources, (target.protocol, port), &target.host),
+                Found::Service(id) => return self.through(id, &sources, target),
             },
             Host::Address(address) => vec![*address],
             Host::Name(name) => {
                 if let Some(service) = self.service_named(name) {
-                    return self.through(service, &sources, (target.protocol, port), &target.host);
+                    return self.through(service, &sources, target);
                 }
                 let known = self.addresses_of(name);
                 if known.is_empty() {
                     let end = [Endpoint::name(name.clone())];
-                    return Ok(vec![self.route(None, &sources, &end, (target.protocol, port))]);
+                    return Ok(vec![route(None, &sources, &end, (target.protocol, port))]);
                 }
                 known
             }
@@ -190,7 +190,7 @@ impl World<'_> {
             }
             let label = (several || matches!(target.host, Host::Name(_))).then(|| address.to_string());
             let end = [self.program.endpoint_at(address)];
-            routes.push(self.route(label, &sources, &end, (target.protocol, port)));
+            routes.push(route(label, &sources, &end, (target.protocol, port)));
         }
         Ok(routes)
     }
@@ -211,7 +211,7 @@ impl World<'_> {
                 known => known.into_iter().map(|address| self.program.endpoint_at(address)).collect(),
             },
         };
-        Ok(vec![self.route(None, sources, &ends, (target.protocol, 0))])
+        Ok(vec![route(None, sources, &ends, (target.protocol, 0))])
     }
 
     /// Whether every route is open.
@@ -219,12 +219,6 @@ impl World<'_> {
         let open = |flow: &Flow| evaluate(self.program, self.leases, flow, self.now).verdict == Verdict::Allow;
         let allowed = !routes.is_empty() && routes.iter().all(|route| route.flows.iter().any(open));
         if allowed { Verdict::Allow } else { Verdict::Deny }
-    }
-
-    fn route(&self, label: Option<String>, from: &[Endpoint], to: &[Endpoint], at: (Protocol, u16)) -> Route {
-        let pairs = address_pairs(from, to).into_iter();
-        let flows = pairs.map(|(from, to)| Flow { from, to, protocol: at.0, port: at.1, via: None }).collect();
-        Route { label, flows }
     }
 
     fn ends(&self, id: WorkloadId) -> Vec<Endpoint> {
@@ -310,18 +304,15 @@ impl World<'_> {
         })
     }
 
-    fn through(
-        &self,
-        id: ServiceId,
-        sources: &[Endpoint],
-        (protocol, port): (Protocol, u16),
-        host: &Host,
-    ) -> Result<Vec<Route>, AskError> {
-        let service = &self.snapshot.services[id.index()];
-        let found = service.ports.iter().find(|candidate| candidate.protocol == protocol && candidate.port == port);
-        match found {
+    fn through(&self, id: ServiceId, sources: &[Endpoint], target: &Target) -> Result<Vec<Route>, AskError> {
+        let ports = &self.snapshot.services[id.index()].ports;
+        let asked = |port: &&ServicePort| port.protocol == target.protocol && Some(port.port) == target.port;
+        match ports.iter().find(asked) {
             Some(port) => Ok(self.backends(id, port, sources)),
-            None => Err(AskError::NoServicePort(format!("Service {host}"), format!("{port}/{protocol}"))),
+            None => {
+                let port = target.port.map_or_else(String::new, |port| format!("{port}/"));
+                Err(AskError::NoServicePort(format!("Service {}", target.host), format!("{port}{}", target.protocol)))
+            }
         }
     }
 
@@ -337,7 +328,7 @@ impl World<'_> {
                 BackendTarget::Address(address) => (self.program.endpoint_at(address), address.to_string()),
             };
             let label = format!("Service {namespace}/{} to {text}:{}/{}", service.name, backend.port, port.protocol);
-            let mut route = self.route(Some(label), sources, &[end], (port.protocol, backend.port));
+            let mut route = route(Some(label), sources, &[end], (port.protocol, backend.port));
             route.flows.iter_mut().for_each(|flow| flow.via = Some(id));
             routes.push(route);
         }
@@ -356,6 +347,12 @@ impl World<'_> {
     fn addresses_of(&self, name: &DomainName) -> Vec<IpAddr> {
         self.names.get(name).cloned().unwrap_or_default()
     }
+}
+
+fn route(label: Option<String>, from: &[Endpoint], to: &[Endpoint], (protocol, port): (Protocol, u16)) -> Route {
+    let pairs = address_pairs(from, to).into_iter();
+    let flows = pairs.map(|(from, to)| Flow { from, to, protocol, port, via: None }).collect();
+    Route { label, flows }
 }
 
 enum Found {

@@ -2,6 +2,7 @@
 //! `explain` takes the same walk and only listens in ([`Watch`]), so the two
 //! cannot disagree.
 
+use crate::domain::DomainPattern;
 use crate::flow::{Cause, Decision, Endpoint, Flow, Reason, Stage, Verdict};
 use crate::lease::{Instant, Lease, LeaseTable};
 use crate::model::{Action, Direction, Enforcement, PolicyId};
@@ -310,12 +311,20 @@ impl<'a> Walk<'a> {
         if self.program.in_peer_set(set, peer, action) {
             return Some(None);
         }
-        let lease = self.leases.opening(self.program, &set.domains, peer.address?, self.now)?;
-        Some(Some(lease))
+        if set.domains.is_empty() {
+            return None;
+        }
+        let wanted = |pattern: &DomainPattern| self.program.lists_pattern(set, pattern);
+        self.leases.opening(peer.address?, self.now, wanted).map(Some)
     }
 }
 
 impl Program {
+    /// Whether one of the set's patterns is this one.
+    pub(crate) fn lists_pattern(&self, set: &PeerSet, pattern: &DomainPattern) -> bool {
+        set.domains.iter().any(|&id| self.patterns.get(id) == pattern)
+    }
+
     /// Whether the peer is in the set, leases aside.
     pub(crate) fn in_peer_set(&self, set: &PeerSet, peer: &Endpoint, action: Action) -> bool {
         if set.anyone {

@@ -2,7 +2,7 @@
 //! argument; nothing here reads a clock.
 
 use crate::addr::AddrSet;
-use crate::domain::{DomainName, DomainPattern, PatternId};
+use crate::domain::{DomainName, DomainPattern};
 use crate::model::NodeId;
 use crate::program::{Holder, Program};
 use crate::snapshot::Snapshot;
@@ -68,13 +68,12 @@ impl LeaseTable {
         }
     }
 
-    /// The lease by which one of the patterns opens the address, if any is live.
-    pub fn opening(&self, program: &Program, patterns: &[PatternId], address: IpAddr, now: Instant) -> Option<&Lease> {
-        if patterns.is_empty() || self.by_address.is_empty() {
+    /// The live lease by which a pattern that is `wanted` opens the address.
+    pub fn opening(&self, address: IpAddr, now: Instant, wanted: impl Fn(&DomainPattern) -> bool) -> Option<&Lease> {
+        if self.by_address.is_empty() {
             return None;
         }
-        let live = self.by_address.get(&address)?.iter().filter(|lease| now < lease.expiry);
-        live.into_iter().find(|lease| patterns.iter().any(|&id| *program.patterns.get(id) == lease.pattern))
+        self.by_address.get(&address)?.iter().find(|lease| now < lease.expiry && wanted(&lease.pattern))
     }
 
     /// Drops what has expired.
@@ -204,17 +203,15 @@ mod tests {
         assert_eq!(lifetimes.expiry(Duration::from_secs(30), at(100)), at(135));
         assert_eq!(lifetimes.expiry(Duration::ZERO, at(100)), at(110));
 
-        let mut program = Program::default();
         let pattern = DomainPattern::parse("api.example.com", Wildcard::Subdomains).unwrap();
-        let id = program.patterns.intern(&pattern);
         let address = IpAddr::from([192, 0, 2, 1]);
         let lease =
             |expiry| Lease { pattern: pattern.clone(), name: "api.example.com".parse().unwrap(), address, expiry };
         let mut table = LeaseTable::default();
         table.grant(lease(at(135)));
         table.grant(lease(at(110)));
-        assert!(table.opening(&program, &[id], address, at(134)).is_some());
-        assert!(table.opening(&program, &[id], address, at(135)).is_none(), "S6.4: it ends by itself");
+        assert!(table.opening(address, at(134), |p| *p == pattern).is_some());
+        assert!(table.opening(address, at(135), |p| *p == pattern).is_none(), "S6.4: it ends by itself");
         table.expire(at(135));
         assert_eq!(table.iter().count(), 0);
     }

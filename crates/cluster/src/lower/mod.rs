@@ -107,6 +107,9 @@ enum Reader {
     DnsNameResolver,
 }
 
+/// Reader, kind, namespace, name: what makes two documents the same object.
+type ObjectKey<'d> = (Reader, &'d str, Option<&'d str>, &'d str);
+
 /// How an object is read.
 enum Known {
     As(Reader),
@@ -153,7 +156,7 @@ fn known(api_version: &str, kind: &str) -> Known {
 impl Lowering<'_> {
     fn sort<'d>(&mut self, documents: &'d [Document]) -> Sorted<'d> {
         let mut sorted = Sorted::default();
-        let mut seen: FxHashMap<(Reader, &str, Option<&str>, &str), (Reader, usize)> = FxHashMap::default();
+        let mut seen: FxHashMap<ObjectKey<'_>, usize> = FxHashMap::default();
         for document in documents {
             let (Some(api_version), Some(kind)) = (document.api_version(), document.kind()) else {
                 *self.out.passed_over.entry("no kind".to_owned()).or_default() += 1;
@@ -179,18 +182,18 @@ impl Lowering<'_> {
                 continue;
             };
             let list = sorted.by_reader.entry(reader).or_default();
-            match seen.get(&(reader, kind, document.namespace(), name)) {
-                Some(&(reader, at)) => {
+            let key = (reader, kind, document.namespace().filter(|name| !name.is_empty()), name);
+            match seen.get(&key) {
+                Some(&at) => {
                     let first = list[at].place("");
                     let object = format!("{kind} {}", display_name(document.namespace(), name));
                     let message = format!("it is defined twice, first at {first}; the later one counts");
                     let finding = Finding::warning("defined-twice", object, message);
                     self.out.findings.push(finding.from_source(Some(document.place(""))));
                     list[at] = document;
-                    let _ = reader;
                 }
                 None => {
-                    seen.insert((reader, kind, document.namespace(), name), (reader, list.len()));
+                    seen.insert(key, list.len());
                     list.push(document);
                 }
             }

@@ -54,8 +54,8 @@ impl Lowering<'_> {
                     port: port.port,
                     node_port: port.node_port,
                     backends: match listed.get(&key) {
-                        Some(listed) => self.listed_backends(listed, protocol, port),
-                        None => self.selected_backends(&namespace_name, &service, protocol, port),
+                        Some(listed) => self.listed_backends(listed, (protocol, port)),
+                        None => self.selected_backends(&namespace_name, &service, (protocol, port)),
                     },
                 })
                 .collect();
@@ -99,7 +99,7 @@ impl Lowering<'_> {
         all
     }
 
-    fn listed_backends(&self, listed: &Listed, protocol: Protocol, port: &ApiPort) -> Vec<Backend> {
+    fn listed_backends(&self, listed: &Listed, (protocol, port): (Protocol, &ApiPort)) -> Vec<Backend> {
         let mut backends = Vec::new();
         for (name, listed_protocol, number, address) in listed {
             let same_name = name.as_deref().unwrap_or_default() == port.name.as_deref().unwrap_or_default();
@@ -122,8 +122,7 @@ impl Lowering<'_> {
         &self,
         namespace: &str,
         service: &ApiService,
-        protocol: Protocol,
-        port: &ApiPort,
+        (protocol, port): (Protocol, &ApiPort),
     ) -> Vec<Backend> {
         if service.spec.selector.is_empty() {
             return Vec::new();

@@ -48,9 +48,14 @@ pub struct Matrix<'a> {
     egress: RefCell<[Table; 3]>,
     ingress: RefCell<[Table; 3]>,
     pool: RefCell<Pool>,
-    outside_to: RefCell<FxHashMap<ClassId, Rc<[OutsideRange]>>>,
-    outside_from: RefCell<FxHashMap<(ClassId, Arc<[NamedPort]>, Option<NodeId>), Rc<[OutsideRange]>>>,
+    outside_to: RefCell<FxHashMap<ClassId, Ranges>>,
+    outside_from: RefCell<FxHashMap<(Door, Option<NodeId>), Ranges>>,
 }
+
+type Ranges = Rc<[OutsideRange]>;
+
+/// What ingress of a workload depends on.
+type Door = (ClassId, Arc<[NamedPort]>);
 
 /// Over which addresses two workloads speak. Within one family a connection's
 /// egress depends on the destination's address alone and its ingress on the
@@ -84,13 +89,20 @@ struct Pool {
 /// Interned results by row and view.
 type Table = Vec<u32>;
 
+/// A place in one of the tables, and how large that table is.
+struct Slot {
+    lane: Lane,
+    at: usize,
+    size: usize,
+}
+
 const UNKNOWN: u32 = u32::MAX;
 
 impl<'a> Matrix<'a> {
     pub fn new(snapshot: &'a Snapshot, reach: Reach<'a>) -> Self {
         let mut sights = Sights::new(reach.program);
         let mut ids: FxHashMap<View, u32> = FxHashMap::default();
-        let mut door_ids: FxHashMap<(ClassId, Arc<[NamedPort]>), u32> = FxHashMap::default();
+        let mut door_ids: FxHashMap<Door, u32> = FxHashMap::default();
         let (mut view_of, mut example, mut door_of) = (Vec::new(), Vec::new(), Vec::new());
         for id in snapshot.workload_ids() {
             let workload = snapshot.workload(id);
@@ -163,38 +175,33 @@ impl<'a> Matrix<'a> {
         let out = {
             let view = self.view_of[to.index()] as usize;
             let row = program.member(from).class.index();
-            self.cell(&self.egress, lane, (row * width + view, program.classes.len() * width), || {
+            self.cell(&self.egress, Slot { lane, at: row * width + view, size: program.classes.len() * width }, || {
                 let (from, to) = (self.ends(from, Lane::Any), self.ends(self.example[view], lane));
                 join(to.iter().map(|to| self.reach.egress(&from[0], to)))
             })
         };
         let view = self.view_of[from.index()] as usize;
         let row = self.door_of[to.index()] as usize;
-        let inward = self.cell(&self.ingress, lane, (row * width + view, self.doors * width), || {
+        let inward = self.cell(&self.ingress, Slot { lane, at: row * width + view, size: self.doors * width }, || {
             let (from, to) = (self.ends(self.example[view], lane), self.ends(to, Lane::Any));
             join(from.iter().map(|from| self.reach.ingress(from, &to[0])))
         });
         self.pool.borrow_mut().meet(out, inward)
     }
 
-    fn cell(
-        &self,
-        tables: &RefCell<[Table; 3]>,
-        lane: Lane,
-        (at, size): (usize, usize),
-        ask: impl FnOnce() -> Traffic,
-    ) -> TrafficId {
+    fn cell(&self, tables: &RefCell<[Table; 3]>, slot: Slot, ask: impl FnOnce() -> Traffic) -> TrafficId {
+        let lane = slot.lane as usize;
         {
-            let table = &mut tables.borrow_mut()[lane as usize];
+            let table = &mut tables.borrow_mut()[lane];
             if table.is_empty() {
-                table.resize(size, UNKNOWN);
+                table.resize(slot.size, UNKNOWN);
             }
-            if table[at] != UNKNOWN {
-                return TrafficId(table[at]);
+            if table[slot.at] != UNKNOWN {
+                return TrafficId(table[slot.at]);
             }
         }
         let id = self.pool.borrow_mut().intern(ask());
-        tables.borrow_mut()[lane as usize][at] = id.0;
+        tables.borrow_mut()[lane][slot.at] = id.0;
         id
     }
 
@@ -231,7 +238,7 @@ impl<'a> Matrix<'a> {
     /// What may be opened to the workload from outside.
     pub fn outside_from(&self, to: WorkloadId) -> Rc<[OutsideRange]> {
         let member = self.reach.program.member(to);
-        let key = (member.class, member.ports.clone(), member.node);
+        let key = ((member.class, member.ports.clone()), member.node);
         if let Some(known) = self.outside_from.borrow().get(&key) {
             return known.clone();
         }
@@ -370,8 +377,7 @@ impl<'a> Sights<'a> {
     fn of(&mut self, reach: &Reach<'_>, address: IpAddr) -> Rc<[u32]> {
         let inside = |&&at: &&u32| {
             let set = &self.program.peer_sets[at as usize];
-            set.addresses.contains(address)
-                || reach.leases.opening(self.program, &set.domains, address, reach.now).is_some()
+            set.addresses.contains(address) || reach.opening(set, address).is_some()
         };
         let seen: Vec<u32> = self.looking.iter().filter(inside).copied().collect();
         self.known.entry(seen.clone()).or_insert_with(|| seen.into()).clone()

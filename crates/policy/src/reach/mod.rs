@@ -10,10 +10,11 @@ pub use matrix::{Matrix, TrafficId, address_pairs};
 pub use outside::OutsideRange;
 
 use crate::flow::Endpoint;
-use crate::lease::{Instant, LeaseTable};
+use crate::lease::{Instant, Lease, LeaseTable};
 use crate::model::{Action, Direction, NamedPort, PolicyId};
 use crate::port::Traffic;
-use crate::program::{CompiledRule, Matcher, Plan, Program, Tiers};
+use crate::program::{CompiledRule, Matcher, PeerSet, Plan, Program, Tiers};
+use std::net::IpAddr;
 
 /// Where reachability is asked about.
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +66,13 @@ impl Reach<'_> {
 
     fn named_ports(&self, to: &Endpoint) -> &[NamedPort] {
         self.program.pod(to).map_or(&[], |member| &member.ports)
+    }
+
+    fn opening(&self, set: &PeerSet, address: IpAddr) -> Option<&Lease> {
+        if set.domains.is_empty() {
+            return None;
+        }
+        self.leases.opening(address, self.now, |pattern| self.program.lists_pattern(set, pattern))
     }
 
     fn in_pod_network(&self, end: &Endpoint) -> bool {
@@ -130,7 +138,7 @@ impl Reach<'_> {
         };
         let leased = || {
             let address = side.peer.address?;
-            self.leases.opening(self.program, &peers.domains, address, self.now)
+            self.opening(peers, address)
         };
         let met = self.program.in_peer_set(peers, side.peer, rule.action) || leased().is_some();
         met.then(|| ports.at(side.ports))
