@@ -86,6 +86,27 @@ pub(crate) struct Reader<'a> {
 type Result<T> = std::result::Result<T, ScenarioError>;
 
 impl Scenario {
+    /// The scenario files at a path: the file itself, or what below a folder has
+    /// probes or steps in it. Manifests may lie beside them.
+    pub fn find(path: &Path) -> Result<Vec<PathBuf>> {
+        let unreadable = |source| ScenarioError::Read { path: path.display().to_string(), source };
+        if !path.is_dir() {
+            return Ok(vec![path.to_owned()]);
+        }
+        let entries = std::fs::read_dir(path).map_err(unreadable)?;
+        let paths = entries.map(|entry| entry.map(|entry| entry.path())).collect::<std::io::Result<Vec<_>>>();
+        let mut paths = paths.map_err(unreadable)?;
+        paths.sort();
+        let mut found = Vec::new();
+        for path in paths {
+            let is_yaml = path.extension().is_some_and(|ext| ext == "yaml" || ext == "yml");
+            if path.is_dir() || (is_yaml && has_probes(&path).map_err(unreadable)?) {
+                found.extend(Self::find(&path)?);
+            }
+        }
+        Ok(found)
+    }
+
     pub fn load(path: &Path) -> Result<Self> {
         let display = path.display().to_string();
         let text =
@@ -134,6 +155,11 @@ impl Scenario {
         let about = node.get("about").map(|about| reader.text(about).map(str::to_owned)).transpose()?;
         Ok(Self { name, about, file, objects, findings, steps })
     }
+}
+
+fn has_probes(path: &Path) -> std::io::Result<bool> {
+    let text = std::fs::read_to_string(path)?;
+    Ok(text.lines().any(|line| line.starts_with("probes:") || line.starts_with("steps:")))
 }
 
 impl Reader<'_> {

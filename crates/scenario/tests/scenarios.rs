@@ -1,27 +1,11 @@
 //! Every scenario in the repository, played through the policy core.
 
 use namewall_scenario::{Scenario, run};
-use std::path::{Path, PathBuf};
-
-/// Scenario files below a folder; manifests that lie beside them have no probes.
-fn scenarios(folder: &Path, found: &mut Vec<PathBuf>) {
-    let mut paths: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    paths.sort();
-    for path in paths {
-        if path.is_dir() {
-            scenarios(&path, found);
-        } else if path.extension().is_some_and(|ext| ext == "yaml")
-            && std::fs::read_to_string(&path).unwrap().lines().any(|line| line.starts_with("probes:"))
-        {
-            found.push(path);
-        }
-    }
-}
+use std::path::Path;
 
 fn check(folder: &str, at_least: usize) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(folder);
-    let mut files = Vec::new();
-    scenarios(&root, &mut files);
+    let files = Scenario::find(&root).unwrap_or_else(|error| panic!("{error}"));
     let (mut probes, mut failures) = (0, Vec::new());
     for file in files {
         let scenario = Scenario::load(&file).unwrap_or_else(|error| panic!("{error}"));

@@ -3,11 +3,10 @@
 use crate::cli::{Test, TestFormat};
 use crate::output::{self, BAD, GOOD, SOFT, STRONG};
 use crate::picture::escape_xml;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use namewall_scenario::{Outcome, Scenario, run as play};
 use serde_json::{Value, json};
 use std::io::Write;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// A scenario and how it went.
@@ -20,7 +19,7 @@ struct Played {
 pub(crate) fn run(args: &Test) -> Result<ExitCode> {
     let mut files = Vec::new();
     for path in &args.scenarios {
-        collect(path, &mut files)?;
+        files.extend(Scenario::find(path)?);
     }
     let scenarios: Vec<Scenario> = files.iter().map(|file| Scenario::load(file)).collect::<Result<_, _>>()?;
     if scenarios.is_empty() {
@@ -43,30 +42,6 @@ pub(crate) fn run(args: &Test) -> Result<ExitCode> {
     out.flush()?;
     let passed = played.iter().all(|played| played.outcome.passed());
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::from(1) })
-}
-
-/// In a folder, what has a probe in it is a scenario; manifests lie beside them.
-fn collect(path: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
-    if !path.is_dir() {
-        files.push(path.to_owned());
-        return Ok(());
-    }
-    let entries = std::fs::read_dir(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
-    paths.sort();
-    for path in paths {
-        if path.is_dir() {
-            collect(&path, files)?;
-        } else if path.extension().is_some_and(|ext| ext == "yaml" || ext == "yml") && is_scenario(&path)? {
-            files.push(path);
-        }
-    }
-    Ok(())
-}
-
-fn is_scenario(path: &Path) -> Result<bool> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    Ok(text.lines().any(|line| line.starts_with("probes:") || line.starts_with("steps:")))
 }
 
 fn print(out: &mut impl Write, played: &[Played]) -> Result<()> {
