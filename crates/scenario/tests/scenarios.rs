@@ -23,12 +23,12 @@ fn check(folder: &str, at_least: usize) {
 
 #[test]
 fn the_conformance_suite_of_the_network_policy_api() {
-    check("tests/scenarios/conformance", 850);
+    check("tests/scenarios/conformance", 780);
 }
 
 #[test]
 fn the_examples_of_the_design_documents() {
-    check("tests/scenarios/seeds", 60);
+    check("tests/scenarios/seeds", 140);
 }
 
 #[test]
