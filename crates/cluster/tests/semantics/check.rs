@@ -34,6 +34,13 @@ pub(crate) fn findings(yaml: impl AsRef<str>) -> Vec<String> {
     Cluster::read(yaml, &Settings::default()).findings.iter().map(said).collect()
 }
 
+/// Where a text first stands in manifests, as `findings` writes it.
+pub(crate) fn place(yaml: &str, text: &str) -> String {
+    let before = &yaml[..yaml.find(text).unwrap()];
+    let start = before.rfind('\n').map_or(0, |at| at + 1);
+    format!("{}:{}", before.matches('\n').count() + 1, before[start..].chars().count() + 1)
+}
+
 /// What is said about manifests, in full, one line each.
 pub(crate) fn messages(yaml: impl AsRef<str>) -> String {
     Cluster::read(yaml, &Settings::default()).findings.iter().map(|finding| format!("{finding}\n")).collect()
