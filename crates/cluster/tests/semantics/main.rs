@@ -19,5 +19,6 @@ mod s4;
 mod s4_names;
 mod s5;
 mod s7;
+mod s7_services;
 mod s8;
 mod world;
