@@ -132,7 +132,7 @@ fn s2_of_two_objects_of_one_name_the_later_counts_and_it_is_said() {
     check(world() + &open + &closed, &["shop/db -> shop/web:80/TCP: deny by NetworkPolicy/shop/web"]);
     check(world() + &closed + &open, &["shop/db -> shop/web:80/TCP: allow by NetworkPolicy/shop/web"]);
     assert_eq!(findings(open + &closed), ["warning[defined-twice] NetworkPolicy shop/web  7:1"]);
-    // v1 and v1beta1 of one name are two objects here; so are two namespaces.
+    // Of two namespaces they are two objects.
     let other = closed.replace("namespace: shop", "namespace: ops");
     assert_eq!(findings(closed + &other), Vec::<String>::new());
 }

@@ -82,6 +82,31 @@ fn s4_1_protocols_of_the_second_version() {
 }
 
 #[test]
+fn s4_1_each_kind_has_its_own_words_for_actions() {
+    let base = |action: &str| {
+        banp(&format!("{{subject: {{namespaces: {{}}}}, egress: [{{action: {action}, to: [{{namespaces: {{}}}}]}}]}}"))
+    };
+    let rule = |action: &str| format!("egress: [{{action: {action}, to: [{{namespaces: {{}}}}]}}]");
+    for known in [
+        old_admin(&rule("Allow")),
+        old_admin(&rule("Pass")),
+        admin(&rule("Accept")),
+        admin(&rule("Pass")),
+        base("Allow"),
+    ] {
+        assert_eq!(findings(&known), Vec::<String>::new());
+        check(world() + &known, &["shop/web -> shop/db:1/TCP: allow"]);
+    }
+    // A word of another kind is unknown here, and an unknown action denies.
+    for unknown in [old_admin(&rule("Accept")), admin(&rule("Allow")), base("Pass"), base("Accept")] {
+        let said = findings(&unknown);
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(said[0].starts_with("error[bad-action] ") && said[0].contains(" spec.egress[0].action 5:"), "{said:?}");
+        check(world() + &unknown, &["shop/web -> shop/db:1/TCP: deny", "shop/web -> 203.0.113.9:1/TCP: deny"]);
+    }
+}
+
+#[test]
 fn s4_1_the_next_version_of_the_same_shape_is_read() {
     let policy = admin("egress: [{action: Deny, to: [{namespaces: {}}]}]").replace("v1alpha2", "v1beta1");
     check(world() + &policy, &["shop/web -> shop/db:1/TCP: deny by ClusterNetworkPolicy/p"]);

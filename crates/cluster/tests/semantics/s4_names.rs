@@ -112,7 +112,7 @@ fn s4_1_at_most_25_names_a_peer() {
         |many| admin(&format!("egress: [{{action: Accept, to: [{{domainNames: [{}]}}]}}]", times(many, "a.example")));
     assert_eq!(findings(policy(25)), Vec::<String>::new());
     assert_eq!(
-        findings(&policy(26)),
+        findings(policy(26)),
         [format!(
             "error[bad-count] ClusterNetworkPolicy p spec.egress[0].to[0].domainNames {}",
             place(&policy(26), "domainNames")
