@@ -24,4 +24,5 @@ mod s5;
 mod s7;
 mod s7_services;
 mod s8;
+mod unmet;
 mod world;
