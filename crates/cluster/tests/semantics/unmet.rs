@@ -1,0 +1,227 @@
+//! Promises that are not met yet, each with its smallest case. A test that
+//! passes moves to the file of its promise.
+
+use crate::check::{Cluster, check, findings, place};
+use crate::s4::admin;
+use crate::world::*;
+use namewall_policy::explain::StepResult;
+use namewall_policy::{Endpoint, Flow, Instant, explain};
+
+fn closed() -> String {
+    np("closed", "{podSelector: {}}")
+}
+
+// --- S10.1: bad input never widens access ---
+
+#[test]
+fn s10_1_a_misspelt_subject_does_not_open_other_pods() {
+    let policy = np("web", "{podSelecter: {matchLabels: {app: web}}, ingress: [{}]}");
+    check(world() + &closed() + &policy, &["ops/tool -> shop/db:1/TCP: deny by NetworkPolicy/shop/closed"]);
+}
+
+#[test]
+fn s10_1_a_misspelt_subject_of_v1beta1_does_not_open_other_pods() {
+    let isolated = world().replace(&namespace("shop", ""), &namespace("shop", DEFAULT_DENY));
+    let policy = old_np("web", "{podSelecter: {matchLabels: {app: web}}, ingress: [{}]}");
+    check(isolated + &policy, &["ops/tool -> shop/db:1/TCP: deny"]);
+}
+
+#[test]
+fn s10_1_a_misspelt_list_of_rules_isolates_what_the_object_selects() {
+    let line = ["shop/web -> 203.0.113.9:1/TCP: deny"];
+    check(world() + &ef("").replace("egress: []", "egres: [{type: Deny, to: {cidrSelector: 0.0.0.0/0}}]"), &line);
+}
+
+#[test]
+fn s10_1_a_misspelt_list_of_rules_isolates_what_a_cluster_firewall_selects() {
+    let policy = cef("f", "{priority: 1, rule: [{action: Deny, to: [{networks: [203.0.113.0/24]}]}]}");
+    check(world() + &policy, &["shop/web -> 203.0.113.9:1/TCP: deny"]);
+}
+
+#[test]
+fn s10_1_a_misspelt_list_of_rules_isolates_what_an_admin_policy_selects() {
+    let policy = admin("egres: [{action: Deny, to: [{networks: [203.0.113.0/24]}]}]");
+    check(world() + &policy, &["shop/web -> 203.0.113.9:1/TCP: deny"]);
+}
+
+#[test]
+fn s10_1_a_namespace_stays_isolated_when_another_annotation_cannot_be_read() {
+    let shop = namespace("shop", &format!("{DEFAULT_DENY}, build: 7"));
+    check(world().replace(&namespace("shop", ""), &shop), &["ops/tool -> shop/db:1/TCP: deny by Namespace/shop"]);
+}
+
+#[test]
+fn s10_1_one_unreadable_label_does_not_take_a_namespace_out_of_a_policy() {
+    let shop = namespace("shop", "").replace("{team: shop}", "{team: shop, tier: 5}");
+    let policy = admin("egress: [{action: Deny, to: [{networks: [203.0.113.0/24]}]}]")
+        .replace("{namespaces: {}}", "{namespaces: {matchLabels: {team: shop}}}");
+    check(world().replace(&namespace("shop", ""), &shop) + &policy, &["shop/web -> 203.0.113.9:1/TCP: deny"]);
+}
+
+#[test]
+fn s10_1_one_unreadable_label_does_not_free_a_pod_of_every_policy() {
+    let pod = pod("shop/x", "x", ("n1", "1", "40"), "").replace("{app: x}", "{app: x, version: 5}");
+    check(world() + &pod + &closed(), &["ops/tool -> 10.244.1.40:1/TCP: deny by NetworkPolicy/shop/closed"]);
+}
+
+#[test]
+fn s10_1_one_unreadable_label_does_not_take_a_node_out_of_all_nodes() {
+    let node = node("n3", "zone: 5", "3");
+    let deny = cef("f", "{priority: 1, rules: [{action: Deny, to: [{nodes: {}}]}]}");
+    check(world() + &node + &deny, &["shop/web -> 192.168.0.3:22/TCP: deny by ClusterEgressFirewall/f"]);
+}
+
+#[test]
+fn s10_1_a_selector_over_a_key_that_no_label_can_have_allows_nothing() {
+    for key in ["'a b'", "a/b/c", "-a"] {
+        let peer = format!("{{podSelector: {{matchExpressions: [{{key: {key}, operator: DoesNotExist}}]}}}}");
+        let policy = np("p", &format!("{{podSelector: {{}}, ingress: [{{from: [{peer}]}}]}}"));
+        check(world() + &policy, &["shop/web -> shop/db:1/TCP: deny by NetworkPolicy/shop/p"]);
+    }
+}
+
+#[test]
+fn s10_1_one_object_without_and_with_its_namespace_is_one_object() {
+    let pod = pod("default/x", "x", ("n1", "1", "40"), "");
+    let open = np("p", "{podSelector: {}, ingress: [{}]}").replace(", namespace: shop", "");
+    let later = np("p", "{podSelector: {}}").replace("namespace: shop", "namespace: default");
+    check(world() + &pod + &open + &later, &["shop/web -> default/x:1/TCP: deny by NetworkPolicy/default/p"]);
+}
+
+// --- S10.2: nothing is skipped silently, and the path is the field's ---
+
+#[test]
+fn s10_2_a_misspelt_spec_is_said() {
+    let misspelt = |object: String| object.replace("\nspec:", "\nsepc:");
+    for object in [
+        np("p", "{podSelector: {}}"),
+        old_np("p", "{podSelector: {}}"),
+        ef("{type: Deny, to: {cidrSelector: 0.0.0.0/0}}"),
+    ] {
+        assert!(!findings(misspelt(object.clone())).is_empty(), "{object}");
+    }
+}
+
+#[test]
+fn s10_2_a_spec_that_is_no_map_is_said() {
+    for spec in ["[]", "closed", "5"] {
+        let firewall = ef("").replace("{egress: []}", spec);
+        for object in [np("p", spec), old_np("p", spec), firewall] {
+            assert!(!findings(&object).is_empty(), "{object}");
+        }
+    }
+}
+
+#[test]
+fn s10_2_a_misspelt_isolation_annotation_is_said() {
+    for json in [r#"'{"ingres": {"isolation": "DefaultDeny"}}'"#, r#"'{"ingress": {"isolatoin": "DefaultDeny"}}'"#] {
+        let shop = namespace("shop", &format!("net.beta.kubernetes.io/network-policy: {json}"));
+        assert_eq!(findings(&shop).len(), 1, "{json}");
+    }
+}
+
+#[test]
+fn s10_2_a_policy_in_another_group_is_said() {
+    for version in ["v1", "networking.k8s.io", "policy/v1", "networking.k8s.io.io/v1"] {
+        let policy = np("p", "{podSelector: {}}").replace("networking.k8s.io/v1", version);
+        assert_eq!(findings(&policy).len(), 1, "{version}");
+    }
+}
+
+#[test]
+fn s10_2_an_object_without_kind_is_said() {
+    let policy = np("p", "{podSelector: {}}");
+    assert_eq!(findings(policy.replace("kind:", "knd:")).len(), 1);
+    assert_eq!(findings(policy.replace("apiVersion:", "apiversion:")).len(), 1);
+}
+
+#[test]
+fn s10_2_one_fault_is_said_once() {
+    let pod = pod("shop/x", "x", ("n1", "1", "40"), "").replace("{app: x}", "{app: 5}");
+    let said = findings(&pod);
+    assert_eq!(said.len(), 1, "{said:?}");
+}
+
+#[test]
+fn s4_4_the_path_of_a_refused_name_is_its_peers() {
+    let policy = admin(
+        "egress: [{action: Deny, to: [{networks: [203.0.113.0/24, 198.51.100.0/24]}, {domainNames: [a.example]}]}]",
+    );
+    let at = place(&policy, "domainNames");
+    assert_eq!(
+        findings(&policy),
+        [format!("error[bad-domain-rule] ClusterNetworkPolicy p spec.egress[0].to[1].domainNames {at}")]
+    );
+}
+
+#[test]
+fn s4_1_a_rules_name_has_at_most_100_characters_not_bytes() {
+    let policy = |many: usize| {
+        admin(&format!("egress: [{{name: {}, action: Deny, to: [{{namespaces: {{}}}}]}}]", "ü".repeat(many)))
+    };
+    assert_eq!(findings(policy(100)), Vec::<String>::new());
+    assert_eq!(findings(policy(101)).len(), 1);
+}
+
+// --- S1: hostNetwork pods that do not exist yet ---
+
+fn host_template() -> &'static str {
+    "---\napiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: log, namespace: ops}\n\
+     spec: {template: {metadata: {labels: {app: log}}, spec: {hostNetwork: true}}}\n"
+}
+
+#[test]
+fn s4_3_nodes_match_a_host_network_template_which_may_be_there() {
+    let policy = admin("egress: [{action: Deny, to: [{nodes: {}}]}]");
+    check(world() + host_template() + &policy, &["shop/web -> ops/log:9100/TCP: deny by ClusterNetworkPolicy/p"]);
+}
+
+#[test]
+fn s1_a_host_network_template_has_no_address_of_the_pod_network() {
+    // To allow the pod network is not to allow the nodes,
+    let pods = "{ipBlock: {cidr: 10.244.0.0/16}}, {ipBlock: {cidr: 'fd00:244::/32'}}";
+    let policy = np("db", &format!("{{podSelector: {{matchLabels: {{app: db}}}}, ingress: [{{from: [{pods}]}}]}}"));
+    check(world() + host_template() + &policy, &["ops/log -> shop/db:5432/TCP: deny by NetworkPolicy/shop/db"]);
+}
+
+#[test]
+fn s1_a_host_network_template_has_an_address_of_a_node() {
+    // and to deny the nodes' network denies it.
+    let policy = admin("egress: [{action: Deny, to: [{networks: [192.168.0.0/16, 'fd00:1::/64']}]}]");
+    check(world() + host_template() + &policy, &["shop/web -> ops/log:9100/TCP: deny by ClusterNetworkPolicy/p"]);
+}
+
+// --- S7 ---
+
+#[test]
+fn s7_3_the_endpoints_of_the_api_server_count_without_its_service() {
+    let slice = "---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: kubernetes, namespace: default, \
+                 labels: {kubernetes.io/service-name: kubernetes}}\nendpoints: [{addresses: [172.20.0.5]}]\nports: [{name: https, port: 6443}]\n";
+    let deny = cef("f", "{priority: 1, rules: [{action: Deny, to: [{apiServer: {}}]}]}");
+    check(world() + slice + &deny, &["shop/web -> 172.20.0.5:6443/TCP: deny by ClusterEgressFirewall/f"]);
+}
+
+// --- S11 ---
+
+#[test]
+fn s11_1_an_audited_firewall_is_reported_before_services_too() {
+    let service = "---\napiVersion: v1\nkind: Service\nmetadata: {name: ext, namespace: shop}\nspec: {type: NodePort, ports: [{port: 80}]}\n\
+                   ---\napiVersion: v1\nkind: Endpoints\nmetadata: {name: ext, namespace: shop}\nsubsets: [{addresses: [{ip: 203.0.113.9}], ports: [{port: 80}]}]\n";
+    let deny =
+        annotated(&cef("f", "{priority: 1, rules: [{action: Deny, to: [{networks: [203.0.113.0/24]}]}]}"), "audit");
+    check(
+        world() + service + &deny,
+        &["198.51.100.1 -> service/shop/ext:80/TCP: allow by default, would deny by ClusterEgressFirewall/f"],
+    );
+}
+
+#[test]
+fn s11_1_the_audit_names_the_policies_that_would_isolate() {
+    let cluster = Cluster::read(world() + &annotated(&closed(), "audit"), &Default::default());
+    let end = |name| cluster.program.endpoints(&cluster.snapshot, cluster.workload(name))[0].clone();
+    let (from, to): (Endpoint, Endpoint) = (end("ops/tool"), end("shop/db"));
+    let flow = Flow { from, to, protocol: "TCP".parse().unwrap(), port: 1, via: None };
+    let told = explain((&cluster.snapshot, &cluster.program), &cluster.leases, &flow, Instant::default());
+    let named = told.audit.iter().any(|step| matches!(&step.result, StepResult::Isolated(by) if !by.is_empty()));
+    assert!(named, "{:?}", told.audit);
+}
