@@ -70,16 +70,28 @@ pub(crate) fn source(file: &Arc<str>, mark: Mark) -> Source {
     Source { file: file.clone(), line: mark.line, column: mark.column }
 }
 
-/// `kind: List` and `kind: …List` are taken apart.
+/// `kind: List` and `kind: …List` are taken apart. The items of a typed list
+/// need not say what they are: the list does.
 fn flatten(file: &Arc<str>, mut node: Node, documents: &mut Vec<Document>) {
-    let is_list = node.get("kind").and_then(Node::as_str).is_some_and(|kind| kind.ends_with("List"));
-    match node.get_mut("items") {
-        Some(Node { value: Value::Seq(items), .. }) if is_list => {
-            for item in std::mem::take(items) {
+    let kind = node.get("kind").and_then(Node::as_str).and_then(|kind| kind.strip_suffix("List")).map(str::to_owned);
+    let api_version = node.get("apiVersion").cloned();
+    match (kind, node.get_mut("items")) {
+        (Some(kind), Some(Node { value: Value::Seq(items), .. })) => {
+            for mut item in std::mem::take(items) {
+                if !kind.is_empty() && item.get("kind").is_none() {
+                    set(&mut item, "kind", Some(Node::string(&kind)));
+                    set(&mut item, "apiVersion", api_version.clone());
+                }
                 flatten(file, item, documents);
             }
         }
         _ => documents.push(Document { file: file.clone(), node }),
+    }
+}
+
+fn set(item: &mut Node, key: &str, value: Option<Node>) {
+    if let (Some(entry), Some(value)) = (item.entry(key), value) {
+        *entry = value;
     }
 }
 

@@ -321,14 +321,15 @@ impl World<'_> {
         let namespace = &self.snapshot.namespace(service.namespace).name;
         let mut routes = Vec::new();
         for backend in &port.backends {
-            let (end, text) = match backend.target {
+            let (ends, text) = match backend.target {
                 BackendTarget::Workload(workload, address) => {
-                    (self.program.endpoint_of(workload, address), self.snapshot.workload_name(workload))
+                    let by_address = address.map(|address| vec![self.program.endpoint_of(workload, Some(address))]);
+                    (by_address.unwrap_or_else(|| self.ends(workload)), self.snapshot.workload_name(workload))
                 }
-                BackendTarget::Address(address) => (self.program.endpoint_at(address), address.to_string()),
+                BackendTarget::Address(address) => (vec![self.program.endpoint_at(address)], address.to_string()),
             };
             let label = format!("Service {namespace}/{} to {text}:{}/{}", service.name, backend.port, port.protocol);
-            let mut route = route(Some(label), sources, &[end], (port.protocol, backend.port));
+            let mut route = route(Some(label), sources, &ends, (port.protocol, backend.port));
             route.flows.iter_mut().for_each(|flow| flow.via = Some(id));
             routes.push(route);
         }
@@ -360,20 +361,23 @@ enum Found {
     Service(ServiceId),
 }
 
-/// How many single-character changes lie between two words.
+/// How many slips lie between two words: a character changed, missing, too many, or swapped with its neighbour.
 fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let change = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = change.min(row[j] + 1).min(diagonal + 1);
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut rows = vec![(0..=b.len()).collect::<Vec<usize>>()];
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let same = a[i - 1] == b[j - 1];
+            let mut best = (rows[i - 1][j - 1] + usize::from(!same)).min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                best = best.min(rows[i - 2][j - 2] + 1);
+            }
+            row.push(best);
         }
+        rows.push(row);
     }
-    row[b.len()]
+    rows[a.len()][b.len()]
 }
 
 #[cfg(test)]

@@ -59,7 +59,7 @@ pub(crate) enum Counting {
 }
 
 impl Counting {
-    fn plan(self, class: &Class) -> &Plan {
+    pub(crate) fn plan(self, class: &Class) -> &Plan {
         match (self, &class.audited) {
             (Self::Audited, Some(plan)) => plan,
             _ => &class.enforced,

@@ -62,11 +62,13 @@ pub fn explain(
     now: Instant,
 ) -> Explanation {
     let walk = Walk { program, leases, flow, now };
-    let mut teller = Teller { snapshot, program, flow, now, steps: Vec::new(), pending: Vec::new() };
+    let counting = Counting::Enforced;
+    let mut teller = Teller { snapshot, program, flow, now, counting, steps: Vec::new(), pending: Vec::new() };
     let reason = walk.run(Counting::Enforced, &mut teller);
     let steps = std::mem::take(&mut teller.steps);
     let would_deny = walk.audit(reason);
     if would_deny.is_some() {
+        teller.counting = Counting::Audited;
         walk.run(Counting::Audited, &mut teller);
     }
     let decision = Decision { verdict: reason.verdict(), reason, would_deny };
@@ -80,6 +82,7 @@ struct Teller<'a> {
     program: &'a Program,
     flow: &'a Flow,
     now: Instant,
+    counting: Counting,
     steps: Vec<Step>,
     pending: Vec<RuleStep>,
 }
@@ -117,15 +120,15 @@ impl Watch for Teller<'_> {
 }
 
 impl Teller<'_> {
-    /// The policies that isolate the subject, audited ones left to the walk they belong to.
+    /// The policies that isolate the subject, of those that count.
     fn isolating(&self, direction: Direction) -> Vec<PolicyId> {
         let subject = match direction {
             Direction::Egress => &self.flow.from,
             Direction::Ingress => &self.flow.to,
         };
-        self.program
-            .pod(subject)
-            .map_or_else(Vec::new, |member| self.program.class(member.class).enforced.tiers(direction).network.clone())
+        self.program.pod(subject).map_or_else(Vec::new, |member| {
+            self.counting.plan(self.program.class(member.class)).tiers(direction).network.clone()
+        })
     }
 
     fn peer_of(&self, id: RuleId) -> &Endpoint {

@@ -1,13 +1,10 @@
 //! DNSNameResolver, `network.openshift.io/v1alpha1`: names with the addresses
 //! they were last seen at.
 
-use super::meta::ObjectMeta;
 use serde::Deserialize;
 
 #[derive(Deserialize, Debug, Clone)]
 pub struct DnsNameResolver {
-    #[serde(default)]
-    pub metadata: ObjectMeta,
     pub spec: Spec,
     #[serde(default)]
     pub status: Status,

@@ -4,17 +4,13 @@ use serde::{Deserialize, Deserializer, de};
 use std::collections::BTreeMap;
 use std::fmt;
 
-#[derive(Deserialize, Default, Debug, Clone)]
-#[serde(rename_all = "camelCase")]
+/// Read piece by piece, not through serde: see `Scope::metadata`.
+#[derive(Default, Debug, Clone)]
 pub struct ObjectMeta {
-    #[serde(default)]
     pub name: String,
     pub namespace: Option<String>,
-    #[serde(default)]
     pub labels: BTreeMap<String, String>,
-    #[serde(default)]
     pub annotations: BTreeMap<String, String>,
-    #[serde(default)]
     pub owner_references: Vec<OwnerReference>,
 }
 

@@ -41,11 +41,13 @@ pub struct Port {
 
 /// The JSON in the Namespace annotation of v1beta1.
 #[derive(Deserialize, Debug, Clone)]
+#[serde(deny_unknown_fields)]
 pub struct NamespaceNetworkPolicy {
     pub ingress: Option<NamespaceIngressPolicy>,
 }
 
 #[derive(Deserialize, Debug, Clone)]
+#[serde(deny_unknown_fields)]
 pub struct NamespaceIngressPolicy {
     pub isolation: Option<String>,
 }

@@ -1,23 +1,6 @@
-//! Namespaces, nodes, and the addresses that agents publish for their nodes.
+//! Nodes, and the addresses that agents publish for them.
 
-use super::meta::ObjectMeta;
 use serde::Deserialize;
-
-#[derive(Deserialize, Debug, Clone)]
-pub struct Namespace {
-    #[serde(default)]
-    pub metadata: ObjectMeta,
-}
-
-#[derive(Deserialize, Debug, Clone)]
-pub struct Node {
-    #[serde(default)]
-    pub metadata: ObjectMeta,
-    #[serde(default)]
-    pub spec: NodeSpec,
-    #[serde(default)]
-    pub status: NodeStatus,
-}
 
 #[derive(Deserialize, Default, Debug, Clone)]
 pub struct NodeSpec {
@@ -44,8 +27,6 @@ pub struct NodeAddress {
 /// on the node's interfaces (S7.2).
 #[derive(Deserialize, Debug, Clone)]
 pub struct NodeAddresses {
-    #[serde(default)]
-    pub metadata: ObjectMeta,
     #[serde(default)]
     pub addresses: Vec<String>,
 }

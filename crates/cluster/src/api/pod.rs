@@ -1,17 +1,6 @@
-//! Pods, and the kinds whose templates stand for pods that do not exist yet.
+//! Pods, as they are and as templates describe them.
 
-use super::meta::ObjectMeta;
 use serde::Deserialize;
-
-#[derive(Deserialize, Default, Debug, Clone)]
-pub struct Pod {
-    #[serde(default)]
-    pub metadata: ObjectMeta,
-    #[serde(default)]
-    pub spec: PodSpec,
-    #[serde(default)]
-    pub status: PodStatus,
-}
 
 #[derive(Deserialize, Default, Debug, Clone)]
 #[serde(rename_all = "camelCase")]
@@ -55,45 +44,4 @@ pub struct PodStatus {
 #[derive(Deserialize, Debug, Clone)]
 pub struct PodIp {
     pub ip: String,
-}
-
-/// Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, ReplicationController.
-#[derive(Deserialize, Debug, Clone)]
-pub struct Template {
-    #[serde(default)]
-    pub metadata: ObjectMeta,
-    pub spec: TemplateSpec,
-}
-
-#[derive(Deserialize, Debug, Clone)]
-pub struct TemplateSpec {
-    pub replicas: Option<i64>,
-    #[serde(default)]
-    pub template: PodTemplate,
-}
-
-#[derive(Deserialize, Default, Debug, Clone)]
-pub struct PodTemplate {
-    #[serde(default)]
-    pub metadata: ObjectMeta,
-    #[serde(default)]
-    pub spec: PodSpec,
-}
-
-#[derive(Deserialize, Debug, Clone)]
-pub struct CronJob {
-    #[serde(default)]
-    pub metadata: ObjectMeta,
-    pub spec: CronJobSpec,
-}
-
-#[derive(Deserialize, Debug, Clone)]
-#[serde(rename_all = "camelCase")]
-pub struct CronJobSpec {
-    pub job_template: JobTemplate,
-}
-
-#[derive(Deserialize, Debug, Clone)]
-pub struct JobTemplate {
-    pub spec: TemplateSpec,
 }

@@ -1,13 +1,11 @@
 //! Services and where they lead.
 
-use super::meta::{IntOrString, ObjectMeta};
+use super::meta::IntOrString;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
 #[derive(Deserialize, Debug, Clone)]
 pub struct Service {
-    #[serde(default)]
-    pub metadata: ObjectMeta,
     #[serde(default)]
     pub spec: ServiceSpec,
     #[serde(default)]
@@ -63,8 +61,6 @@ pub struct LoadBalancerIngress {
 #[serde(rename_all = "camelCase")]
 pub struct EndpointSlice {
     #[serde(default)]
-    pub metadata: ObjectMeta,
-    #[serde(default)]
     pub endpoints: Vec<SliceEndpoint>,
     #[serde(default)]
     pub ports: Vec<EndpointPort>,
@@ -85,8 +81,6 @@ pub struct EndpointPort {
 
 #[derive(Deserialize, Debug, Clone)]
 pub struct Endpoints {
-    #[serde(default)]
-    pub metadata: ObjectMeta,
     #[serde(default)]
     pub subsets: Vec<EndpointSubset>,
 }

@@ -32,7 +32,7 @@ const ACCEPT_DENY_PASS: &[(&str, Action)] =
     &[("Accept", Action::Allow), ("Deny", Action::Deny), ("Pass", Action::Pass)];
 
 pub(super) fn lower_admin(scope: &mut Scope<'_>) -> Option<Policy> {
-    let known = scope.check_spec_fields(&["priority", "subject", "ingress", "egress"]);
+    let known = scope.is_well_formed(&["priority", "subject", "ingress", "egress"]);
     let priority = priority(scope);
     let dialect = Dialect {
         kind: PolicyKind::AdminNetworkPolicy,
@@ -46,7 +46,7 @@ pub(super) fn lower_admin(scope: &mut Scope<'_>) -> Option<Policy> {
 }
 
 pub(super) fn lower_baseline(scope: &mut Scope<'_>) -> Option<Policy> {
-    let mut readable = scope.check_spec_fields(&["subject", "ingress", "egress"]);
+    let mut readable = scope.is_well_formed(&["subject", "ingress", "egress"]);
     if scope.meta.name != "default" {
         scope.error("bad-name", "metadata.name", "a BaselineAdminNetworkPolicy is named `default`; there is only one");
         readable = false;
@@ -62,7 +62,7 @@ pub(super) fn lower_baseline(scope: &mut Scope<'_>) -> Option<Policy> {
 }
 
 pub(super) fn lower_cluster(scope: &mut Scope<'_>) -> Option<Policy> {
-    let known = scope.check_spec_fields(&["tier", "priority", "subject", "ingress", "egress"]);
+    let known = scope.is_well_formed(&["tier", "priority", "subject", "ingress", "egress"]);
     let priority = priority(scope);
     let at = priority.unwrap_or(0);
     let tier = scope.node(&["spec", "tier"]).and_then(Node::as_str).unwrap_or_default();
@@ -114,9 +114,8 @@ fn lower_policy(scope: &mut Scope<'_>, dialect: &Dialect, placement: Placement, 
     let mut ingress = rules(scope, dialect, "ingress", ingress_rule);
     let mut egress = rules(scope, dialect, "egress", egress_rule);
     if !readable {
-        // The API server would not take this object: nothing it allows counts, and what it denies stays denied.
-        fail_closed(&mut ingress);
-        fail_closed(&mut egress);
+        ingress = scope.isolate("spec");
+        egress = scope.isolate("spec");
     }
     Some(Policy {
         id: PolicyRef { kind: dialect.kind, namespace: None, name: scope.meta.name.as_str().into() },
@@ -127,12 +126,6 @@ fn lower_policy(scope: &mut Scope<'_>, dialect: &Dialect, placement: Placement, 
         ingress,
         source: scope.place(""),
     })
-}
-
-pub(super) fn fail_closed(rules: &mut [Rule]) {
-    for rule in rules {
-        rule.clauses = Clauses::Unreadable;
-    }
 }
 
 /// S4.1: exactly one of namespaces and pods.
@@ -176,7 +169,7 @@ fn rules<'d>(
 ) -> Vec<Rule> {
     let Ok(list) = scope.rules(key) else {
         // Some rules are there and none can be told: deny.
-        return vec![scope.rule(&format!("spec.{key}"), None, Action::Deny)];
+        return scope.isolate(&format!("spec.{key}"));
     };
     if list.items.len() > dialect.most {
         let message =
@@ -246,8 +239,8 @@ fn egress_rule<'d>(scope: &mut Scope<'d>, dialect: &Dialect, node: &'d Node, pat
     let peers = parts::all(&to, |at, peer| egress_peers(scope, dialect, peer, &format!("{to_path}[{at}]")));
     named?;
     let (action, peers, ports) = (action?, peers?.concat(), ports?);
-    if let Some(at) = peers.iter().position(|peer| matches!(peer, Peer::Domain(_))) {
-        names_are_legal(scope, dialect, (action, &ports), (path, at))?;
+    if let Some(at) = to.iter().position(|peer| peer.domain_names.is_some()) {
+        names_are_legal(scope, dialect, (action, &ports), &format!("{to_path}[{at}].domainNames"))?;
     }
     Some((name, action, Clauses::Match { peers: Peers::Listed(peers), ports }))
 }
@@ -257,7 +250,7 @@ fn names_are_legal(
     scope: &mut Scope<'_>,
     dialect: &Dialect,
     (action, ports): (Action, &Ports),
-    (path, at): (&str, usize),
+    path: &str,
 ) -> Option<()> {
     let refusal = if !dialect.names {
         "domainNames are accepted only in the Admin tier: a NetworkPolicy, which overrides the Baseline tier, cannot say the same"
@@ -269,7 +262,7 @@ fn names_are_legal(
     } else {
         return Some(());
     };
-    scope.error("bad-domain-rule", &format!("{path}.to[{at}].domainNames"), refusal);
+    scope.error("bad-domain-rule", path, refusal);
     None
 }
 
@@ -310,7 +303,7 @@ pub(super) fn domains(scope: &mut Scope<'_>, names: &[String], most: usize, path
 }
 
 fn rule_name(scope: &mut Scope<'_>, name: Option<&str>, path: &str) -> Option<()> {
-    if name.is_none_or(|name| name.len() <= 100) {
+    if name.is_none_or(|name| name.chars().count() <= 100) {
         return Some(());
     }
     scope.error("bad-name", &format!("{path}.name"), "a rule's name has at most 100 characters");

@@ -14,13 +14,11 @@ const ACTIONS: &[(&str, Action)] = &[("Allow", Action::Allow), ("Deny", Action::
 const MOST: usize = 100;
 
 pub(super) fn lower(scope: &mut Scope<'_>) -> Option<Policy> {
-    let known = scope.check_spec_fields(&["priority", "subject", "nodeSelector", "rules"]);
+    let known = scope.is_well_formed(&["priority", "subject", "nodeSelector", "rules"]);
     let priority = admin::priority(scope);
     let subject = subject(scope)?;
-    let mut egress = rules(scope);
-    if !known || priority.is_none() {
-        admin::fail_closed(&mut egress);
-    }
+    let egress = rules(scope);
+    let egress = if known && priority.is_some() { egress } else { scope.isolate("spec") };
     Some(Policy {
         id: PolicyRef {
             kind: PolicyKind::ClusterEgressFirewall,
@@ -54,7 +52,7 @@ fn subject(scope: &mut Scope<'_>) -> Option<Subject> {
 
 fn rules(scope: &mut Scope<'_>) -> Vec<Rule> {
     let Ok(list) = scope.rules("rules") else {
-        return vec![scope.rule("spec.rules", None, Action::Deny)];
+        return scope.isolate("spec.rules");
     };
     if list.items.len() > MOST {
         let message = format!("{} rules; {MOST} is the most. The rules beyond it fail closed", list.items.len());

@@ -5,10 +5,7 @@ use super::scope::Scope;
 use crate::api::egress_firewall::{Destination, Rule as ApiRule};
 use crate::yaml::Node;
 use namewall_policy::domain::Wildcard;
-use namewall_policy::labels::Selector;
-use namewall_policy::model::{
-    Action, Clauses, NamespaceScope, Peer, Peers, Placement, PodSet, Policy, PolicyKind, Ports, Rule, Subject,
-};
+use namewall_policy::model::{Action, Clauses, Peer, Peers, Placement, Policy, PolicyKind, Ports, Rule};
 
 const ACTIONS: &[(&str, Action)] = &[("Allow", Action::Allow), ("Deny", Action::Deny)];
 const MOST_RULES: usize = 8000;
@@ -19,18 +16,14 @@ pub(super) fn lower(scope: &mut Scope<'_>) -> Option<Policy> {
         scope.error("bad-name", "metadata.name", message);
         return None;
     }
-    let readable = scope.check_spec_fields(&["egress"]);
-    let mut egress = rules(scope);
-    if !readable {
-        super::admin::fail_closed(&mut egress);
-    }
-    let namespaces = NamespaceScope::Named(scope.namespace().into());
+    let well_formed = scope.is_well_formed(&["egress"]);
+    let egress = rules(scope);
     Some(Policy {
         id: super::network_policy::id(scope, PolicyKind::EgressFirewall),
         placement: Placement::NamespaceGate,
         enforcement: super::enforcement(scope),
-        subject: Subject { pods: PodSet { namespaces, pods: Selector::everything() }, nodes: None },
-        egress,
+        subject: super::network_policy::whole_namespace(scope),
+        egress: if well_formed { egress } else { scope.isolate("spec") },
         ingress: Vec::new(),
         source: scope.place(""),
     })
@@ -38,7 +31,7 @@ pub(super) fn lower(scope: &mut Scope<'_>) -> Option<Policy> {
 
 fn rules(scope: &mut Scope<'_>) -> Vec<Rule> {
     let Ok(list) = scope.rules("egress") else {
-        return vec![scope.rule("spec.egress", None, Action::Deny)];
+        return scope.isolate("spec.egress");
     };
     if list.items.len() > MOST_RULES {
         let message = format!("{} rules; {MOST_RULES} is the most. The rules beyond it fail closed", list.items.len());

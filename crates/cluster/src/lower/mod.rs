@@ -107,8 +107,21 @@ enum Reader {
     DnsNameResolver,
 }
 
+/// The kinds whose loss would widen access, and the versions that are read.
+const POLICY_KINDS: [(&str, &str); 6] = [
+    ("NetworkPolicy", "networking.k8s.io/v1 or extensions/v1beta1"),
+    ("AdminNetworkPolicy", "policy.networking.k8s.io/v1alpha1"),
+    ("BaselineAdminNetworkPolicy", "policy.networking.k8s.io/v1alpha1"),
+    ("ClusterNetworkPolicy", "policy.networking.k8s.io/v1alpha2"),
+    ("EgressFirewall", "k8s.ovn.org/v1"),
+    ("ClusterEgressFirewall", "namewall.dev/v1alpha1"),
+];
+
+/// Groups with kinds of these names that mean something else.
+const FOREIGN_GROUPS: [&str; 2] = ["projectcalico.org/", "antrea.io/"];
+
 /// Reader, kind, namespace, name: what makes two documents the same object.
-type ObjectKey<'d> = (Reader, &'d str, Option<&'d str>, &'d str);
+type ObjectKey<'d> = (Reader, &'d str, &'d str, &'d str);
 
 /// How an object is read.
 enum Known {
@@ -159,13 +172,13 @@ impl Lowering<'_> {
         let mut seen: FxHashMap<ObjectKey<'_>, usize> = FxHashMap::default();
         for document in documents {
             let (Some(api_version), Some(kind)) = (document.api_version(), document.kind()) else {
-                *self.out.passed_over.entry("no kind".to_owned()).or_default() += 1;
+                self.pass_over_kindless(document);
                 continue;
             };
             let reader = match known(api_version, kind) {
                 Known::As(reader) => reader,
                 Known::No => {
-                    *self.out.passed_over.entry(kind.to_owned()).or_default() += 1;
+                    self.pass_over(document, api_version, kind);
                     continue;
                 }
                 Known::OtherVersion { accepted } => {
@@ -182,7 +195,8 @@ impl Lowering<'_> {
                 continue;
             };
             let list = sorted.by_reader.entry(reader).or_default();
-            let key = (reader, kind, document.namespace().filter(|name| !name.is_empty()), name);
+            let namespace = document.namespace().filter(|name| !name.is_empty()).unwrap_or("default");
+            let key = (reader, kind, namespace, name);
             match seen.get(&key) {
                 Some(&at) => {
                     let first = list[at].place("");
@@ -199,6 +213,34 @@ impl Lowering<'_> {
             }
         }
         sorted
+    }
+
+    fn pass_over(&mut self, document: &Document, api_version: &str, kind: &str) {
+        *self.out.passed_over.entry(kind.to_owned()).or_default() += 1;
+        let Some(accepted) = POLICY_KINDS.iter().find(|(known, _)| *known == kind).map(|(_, accepted)| accepted) else {
+            return;
+        };
+        let object = format!("{kind} {}", display_name(document.namespace(), document.name().unwrap_or_default()));
+        let message = format!("{kind} of {api_version} is not read, and has no effect here; {accepted} is");
+        // Other systems have kinds of the same name; a misspelt group is a policy that is lost.
+        let foreign = FOREIGN_GROUPS.iter().any(|group| api_version.contains(group));
+        let finding = match foreign {
+            true => Finding::warning("foreign-kind", object, message),
+            false => Finding::error("unknown-version", object, message),
+        };
+        self.out.findings.push(finding.at("apiVersion").from_source(Some(document.place("apiVersion"))));
+    }
+
+    /// What looks like an object but does not say what it is may be a policy.
+    fn pass_over_kindless(&mut self, document: &Document) {
+        *self.out.passed_over.entry("no kind".to_owned()).or_default() += 1;
+        let has = |key| document.node.get(key).is_some();
+        if has("metadata") && (has("spec") || has("kind") || has("apiVersion")) {
+            let missing = if document.kind().is_none() { "kind" } else { "apiVersion" };
+            let message = format!("`{missing}` is missing, so nobody can tell what this is; it has no effect");
+            let finding = Finding::error("missing-kind", document.name().unwrap_or_default(), message);
+            self.out.findings.push(finding.from_source(Some(document.place(""))));
+        }
     }
 
     fn policies(&mut self, sorted: &Sorted<'_>) {

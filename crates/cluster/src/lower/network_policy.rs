@@ -12,24 +12,40 @@ use namewall_policy::model::{
 };
 
 pub(super) fn lower(scope: &mut Scope<'_>) -> Option<Policy> {
-    let known_fields = scope.check_spec_fields(&["podSelector", "policyTypes", "ingress", "egress"]);
-    let subject = subject(scope)?;
+    let well_formed = scope.is_well_formed(&["podSelector", "policyTypes", "ingress", "egress"]);
+    let subject = subject(scope);
     let (ingress, egress) = (scope.rules("ingress"), scope.rules("egress"));
     // An unreadable list allows nothing, and isolates.
     let types = policy_types(scope, egress.as_ref().map_or(true, |list| !list.items.is_empty()));
-    let readable = known_fields && ingress.is_ok() && egress.is_ok();
+    let readable = well_formed && subject.is_some() && ingress.is_ok() && egress.is_ok();
     let (isolates_ingress, isolates_egress) = types.filter(|_| readable).unwrap_or((true, true));
-    let ingress = ingress.map(|list| rules(scope, &list, ingress_clauses)).unwrap_or_default();
-    let egress = egress.map(|list| rules(scope, &list, egress_clauses)).unwrap_or_default();
+    let mut ingress = ingress.map(|list| rules(scope, &list, ingress_clauses)).unwrap_or_default();
+    let mut egress = egress.map(|list| rules(scope, &list, egress_clauses)).unwrap_or_default();
+    if !well_formed || subject.is_none() {
+        // Nobody can tell whom or what it allows; its namespace is known.
+        fail_closed(&mut ingress);
+        fail_closed(&mut egress);
+    }
     Some(Policy {
         id: id(scope, PolicyKind::NetworkPolicy),
         placement: Placement::Network { isolates_ingress, isolates_egress },
         enforcement: super::enforcement(scope),
-        subject,
+        subject: subject.unwrap_or_else(|| whole_namespace(scope)),
         egress,
         ingress,
         source: scope.place(""),
     })
+}
+
+pub(super) fn fail_closed(rules: &mut [Rule]) {
+    for rule in rules {
+        rule.clauses = Clauses::Unreadable;
+    }
+}
+
+pub(super) fn whole_namespace(scope: &Scope<'_>) -> Subject {
+    let namespaces = NamespaceScope::Named(scope.namespace().into());
+    Subject { pods: PodSet { namespaces, pods: Selector::everything() }, nodes: None }
 }
 
 pub(super) fn id(scope: &Scope<'_>, kind: PolicyKind) -> PolicyRef {

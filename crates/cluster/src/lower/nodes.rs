@@ -2,9 +2,8 @@
 
 use super::scope::Scope;
 use super::{Lowering, Reader, Sorted, parts, v1beta1};
-use crate::api::node::{Node as ApiNode, NodeAddresses};
+use crate::api::node::{NodeAddresses, NodeSpec, NodeStatus};
 use namewall_policy::addr::Cidr;
-use namewall_policy::labels::Labels;
 use namewall_policy::model::{Namespace, Node};
 
 impl Lowering<'_> {
@@ -23,8 +22,10 @@ impl Lowering<'_> {
         self.out.snapshot.pod_networks = self.settings.pod_networks.clone();
         for document in sorted.of(Reader::Node) {
             let mut scope = Scope::new(document, &mut self.out.findings);
-            let Some(node) = scope.read_whole::<ApiNode>() else { continue };
-            let blocks = node.spec.pod_cidrs.iter().chain(&node.spec.pod_cidr);
+            // A node is there even if a part of it cannot be read: rules may deny it.
+            let spec: NodeSpec = scope.read_part(document.node.get("spec"), "spec");
+            let status: NodeStatus = scope.read_part(document.node.get("status"), "status");
+            let blocks = spec.pod_cidrs.iter().chain(&spec.pod_cidr);
             let blocks: Vec<Cidr> = blocks.filter_map(|text| parts::cidr(&mut scope, text, "spec.podCIDRs")).collect();
             for block in blocks {
                 if !self.out.snapshot.pod_networks.contains(&block) {
@@ -32,7 +33,7 @@ impl Lowering<'_> {
                 }
             }
             let mut addresses = Vec::new();
-            for (at, item) in node.status.addresses.iter().enumerate() {
+            for (at, item) in status.addresses.iter().enumerate() {
                 // Host names are no addresses; every type that is one counts.
                 if item.kind.ends_with("IP") {
                     addresses.extend(parts::address(
@@ -43,8 +44,8 @@ impl Lowering<'_> {
                 }
             }
             self.out.snapshot.add_node(Node {
-                name: node.metadata.name.as_str().into(),
-                labels: node.metadata.labels.into_iter().collect::<Labels>(),
+                name: scope.meta.name.as_str().into(),
+                labels: scope.meta.labels.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect(),
                 addresses,
                 source: scope.place(""),
             });
@@ -54,7 +55,7 @@ impl Lowering<'_> {
             let Some(published) = scope.read_whole::<NodeAddresses>() else { continue };
             let read = published.addresses.iter().filter_map(|text| parts::address(&mut scope, text, "addresses"));
             let read: Vec<_> = read.collect();
-            let node = self.out.snapshot.ensure_node(&published.metadata.name);
+            let node = self.out.snapshot.ensure_node(&scope.meta.name.clone());
             let known = &mut self.out.snapshot.nodes[node.index()].addresses;
             for address in read {
                 if !known.contains(&address) {

@@ -4,7 +4,7 @@
 use super::scope::Scope;
 use crate::api::meta::LabelSelector;
 use namewall_policy::addr::{Cidr, parse_address};
-use namewall_policy::domain::{DomainPattern, Wildcard};
+use namewall_policy::domain::{DomainName, DomainPattern, Wildcard};
 use namewall_policy::labels::{Requirement, Selector};
 use namewall_policy::model::{Action, PortMatch};
 use namewall_policy::port::Protocol;
@@ -21,6 +21,7 @@ pub(super) fn all<T, U>(items: &[T], mut read: impl FnMut(usize, &T) -> Option<U
 pub(super) fn selector(scope: &mut Scope<'_>, selector: &LabelSelector, path: &str) -> Option<Selector> {
     let mut requirements: Vec<Requirement> = Vec::new();
     for (key, value) in &selector.match_labels {
+        check_label_key(scope, key, &format!("{path}.matchLabels"))?;
         check_label_value(scope, value, &format!("{path}.matchLabels"))?;
         requirements.push(Requirement::In { key: key.as_str().into(), values: vec![value.as_str().into()] });
     }
@@ -28,10 +29,7 @@ pub(super) fn selector(scope: &mut Scope<'_>, selector: &LabelSelector, path: &s
         let path = format!("{path}.matchExpressions[{at}]");
         let key: Arc<str> = expression.key.as_str().into();
         let values: Vec<Arc<str>> = expression.values.iter().map(|value| value.as_str().into()).collect();
-        if key.is_empty() {
-            scope.error("bad-selector", &format!("{path}.key"), "the key is empty");
-            return None;
-        }
+        check_label_key(scope, &key, &format!("{path}.key"))?;
         let wants_values = matches!(expression.operator.as_str(), "In" | "NotIn");
         if wants_values == values.is_empty()
             && matches!(expression.operator.as_str(), "In" | "NotIn" | "Exists" | "DoesNotExist")
@@ -59,11 +57,28 @@ pub(super) fn selector(scope: &mut Scope<'_>, selector: &LabelSelector, path: &s
     Some(Selector { requirements })
 }
 
+/// `[prefix/]name`. No object can carry another, so a selector by it cannot mean what it says.
+fn check_label_key(scope: &mut Scope<'_>, key: &str, path: &str) -> Option<()> {
+    let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
+    let good_prefix =
+        prefix.is_none_or(|prefix| prefix.parse::<DomainName>().is_ok_and(|read| read.as_str() == prefix));
+    if !name.is_empty() && is_label_text(name) && good_prefix {
+        return Some(());
+    }
+    let message = format!("`{key}` cannot be a label's key; write name or prefix/name, like app or example.com/app");
+    scope.error("bad-selector", path, message);
+    None
+}
+
+fn is_label_text(text: &str) -> bool {
+    let edge = |c: Option<char>| c.is_none_or(|c| c.is_ascii_alphanumeric());
+    let inner = text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
+    text.len() <= 63 && inner && edge(text.chars().next()) && edge(text.chars().next_back())
+}
+
 /// No object can carry such a label, so the selector can never mean anything.
 fn check_label_value(scope: &mut Scope<'_>, value: &str, path: &str) -> Option<()> {
-    let edge = |c: Option<char>| c.is_none_or(|c| c.is_ascii_alphanumeric());
-    let inner = value.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
-    if value.len() <= 63 && inner && edge(value.chars().next()) && edge(value.chars().next_back()) {
+    if is_label_text(value) {
         return Some(());
     }
     let message = format!(

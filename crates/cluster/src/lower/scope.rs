@@ -2,10 +2,11 @@
 
 use crate::api::meta::ObjectMeta;
 use crate::document::{Document, source};
-use crate::yaml::{self, Node, Value};
+use crate::yaml::{self, Entry, Mark, Node, Value};
 use namewall_policy::model::{Action, Clauses, Rule};
 use namewall_policy::{Finding, Source};
 use serde::Deserialize;
+use std::collections::BTreeMap;
 
 pub(super) struct Scope<'d> {
     pub(super) document: &'d Document,
@@ -26,14 +27,60 @@ impl<'d> Scope<'d> {
         let object =
             format!("{kind} {}", super::display_name(document.namespace(), document.name().unwrap_or_default()));
         let mut scope = Self { document, meta: ObjectMeta::default(), object, findings };
-        if let Some(node) = document.node.get("metadata") {
-            scope.meta = scope.read_loose(node, "metadata").unwrap_or_else(|| ObjectMeta {
-                name: document.name().unwrap_or_default().to_owned(),
-                namespace: document.namespace().map(str::to_owned),
-                ..ObjectMeta::default()
-            });
-        }
+        scope.meta = scope.metadata(document.node.get("metadata"), "metadata");
         scope
+    }
+
+    /// Metadata, read piece by piece: one bad label must not lose the others,
+    /// and with them the policies that select by them.
+    pub(super) fn metadata(&mut self, node: Option<&'d Node>, path: &str) -> ObjectMeta {
+        let text = |key: &str| node.and_then(|node| node.get(key)).and_then(Node::as_str).map(str::to_owned);
+        let owners = node.and_then(|node| node.get("ownerReferences"));
+        ObjectMeta {
+            name: text("name").unwrap_or_default(),
+            namespace: text("namespace"),
+            labels: self.texts(node, "labels", path),
+            annotations: self.texts(node, "annotations", path),
+            owner_references: owners
+                .and_then(|node| self.read_loose(node, &format!("{path}.ownerReferences")))
+                .unwrap_or_default(),
+        }
+    }
+
+    fn texts(&mut self, node: Option<&'d Node>, key: &str, path: &str) -> BTreeMap<String, String> {
+        let mut texts = BTreeMap::new();
+        let Some(map) = node.and_then(|node| node.get(key)) else { return texts };
+        let path = format!("{path}.{key}");
+        if !matches!(map.value, Value::Map(_) | Value::Null) {
+            self.error("unreadable-field", &path, "expected a map of texts");
+        }
+        for entry in map.entries() {
+            let text = match &entry.node.value {
+                Value::String(text) => text.to_string(),
+                // The API server refuses these; what was meant is plain enough to go on with.
+                Value::Bool(value) => self.meant_as_text(entry, value, &path),
+                Value::Int(value) => self.meant_as_text(entry, value, &path),
+                Value::Float(value) => self.meant_as_text(entry, value, &path),
+                Value::Null => String::new(),
+                Value::Seq(_) | Value::Map(_) => {
+                    self.error_at(entry.node.mark, &format!("{path}.{}", entry.key), "expected a text");
+                    continue;
+                }
+            };
+            texts.insert(entry.key.to_string(), text);
+        }
+        texts
+    }
+
+    fn meant_as_text(&mut self, entry: &Entry, value: &dyn std::fmt::Display, path: &str) -> String {
+        let message = format!("expected a text, found {value}; put it in quotes");
+        self.error_at(entry.node.mark, &format!("{path}.{}", entry.key), &message);
+        value.to_string()
+    }
+
+    fn error_at(&mut self, mark: Mark, path: &str, message: &str) {
+        let place = source(&self.document.file, mark);
+        self.findings.push(Finding::error("unreadable-field", &self.object, message).at(path).from_source(Some(place)));
     }
 
     pub(super) fn namespace(&self) -> &str {
@@ -61,6 +108,9 @@ impl<'d> Scope<'d> {
     /// Reads a part strictly: a field it does not know is an error too, since
     /// in a policy it may be a restriction that was misspelt.
     pub(super) fn read<T: Deserialize<'d>>(&mut self, node: &'d Node, path: &str) -> Option<T> {
+        if node.is_null() {
+            return None;
+        }
         match yaml::read::<T>(node, path) {
             Ok((value, unknown)) => {
                 for field in &unknown {
@@ -93,6 +143,11 @@ impl<'d> Scope<'d> {
         }
     }
 
+    /// A part that is missing, or cannot be read, is as if nothing stood there.
+    pub(super) fn read_part<T: Deserialize<'d> + Default>(&mut self, node: Option<&'d Node>, path: &str) -> T {
+        node.and_then(|node| self.read_loose(node, path)).unwrap_or_default()
+    }
+
     pub(super) fn read_whole<T: Deserialize<'d>>(&mut self) -> Option<T> {
         self.read_loose(&self.document.node, "")
     }
@@ -109,7 +164,12 @@ impl<'d> Scope<'d> {
         let path = format!("spec.{key}");
         match self.node(&["spec", key]).map(|node| &node.value) {
             None => Ok(RuleList { path, items: Vec::new() }),
-            Some(Value::Seq(items)) => Ok(RuleList { path, items: items.iter().collect() }),
+            Some(Value::Seq(items)) => {
+                for at in (0..items.len()).filter(|&at| items[at].is_null()) {
+                    self.error("unreadable-field", &format!("{path}[{at}]"), "an empty rule; write {} if all is meant");
+                }
+                Ok(RuleList { path, items: items.iter().collect() })
+            }
             Some(_) => {
                 self.error("unreadable-field", &path, "expected a list of rules");
                 Err(())
@@ -117,16 +177,39 @@ impl<'d> Scope<'d> {
         }
     }
 
-    /// Fields under `spec` besides those the kind has.
-    pub(super) fn check_spec_fields(&mut self, accepted: &[&str]) -> bool {
-        let Some(spec) = self.document.node.get("spec") else { return true };
-        let unknown: Vec<String> =
-            spec.entries().iter().filter(|e| !accepted.contains(&&*e.key)).map(|e| e.key.to_string()).collect();
-        for key in &unknown {
-            let message = format!("`{key}` is not known here; accepted are {}", accepted.join(", "));
-            self.error("unknown-field", &format!("spec.{key}"), message);
+    /// Whether the object has the fields of its kind and no others. One that
+    /// does not cannot be read: what is misspelt may be a restriction.
+    pub(super) fn is_well_formed(&mut self, spec_fields: &[&str]) -> bool {
+        let top = ["apiVersion", "kind", "metadata", "spec", "status"];
+        let mut good = self.only_fields(&self.document.node, "", &top);
+        match self.document.node.get("spec") {
+            Some(spec @ Node { value: Value::Map(_), .. }) => good &= self.only_fields(spec, "spec.", spec_fields),
+            // As the API server reads it: the empty spec.
+            Some(Node { value: Value::Null, .. }) if self.document.kind() == Some("NetworkPolicy") => {}
+            Some(_) => {
+                self.error("unreadable-field", "spec", format!("expected a map with {}", spec_fields.join(", ")));
+                good = false;
+            }
+            None => {
+                self.error("missing-spec", "", "`spec` is missing; without it nobody can tell what the policy says");
+                good = false;
+            }
+        }
+        good
+    }
+
+    fn only_fields(&mut self, node: &Node, prefix: &str, accepted: &[&str]) -> bool {
+        let unknown: Vec<&Entry> = node.entries().iter().filter(|e| !accepted.contains(&&*e.key)).collect();
+        for entry in &unknown {
+            let message = format!("`{}` is not known here; accepted are {}", entry.key, accepted.join(", "));
+            self.error("unknown-field", &format!("{prefix}{}", entry.key), message);
         }
         unknown.is_empty()
+    }
+
+    /// S10.1: an object that cannot be read isolates what it selects.
+    pub(super) fn isolate(&self, path: &str) -> Vec<Rule> {
+        vec![self.rule(path, None, Action::Deny)]
     }
 
     /// A rule of which at least the action may be known.

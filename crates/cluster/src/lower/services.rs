@@ -4,7 +4,7 @@
 use super::scope::Scope;
 use super::workloads::port_named;
 use super::{Lowering, Reader, Sorted, parts};
-use crate::api::meta::{IntOrString, ObjectMeta};
+use crate::api::meta::IntOrString;
 use crate::api::service::{EndpointPort, EndpointSlice, Endpoints, Service as ApiService, ServicePort as ApiPort};
 use namewall_policy::labels::{Requirement, Selector};
 use namewall_policy::model::{Backend, BackendTarget, Service, ServicePort};
@@ -12,13 +12,21 @@ use namewall_policy::port::Protocol;
 use rustc_hash::FxHashMap;
 use std::net::IpAddr;
 
-/// Endpoints of a service as objects list them: port name, protocol, port, address.
-type Listed = Vec<(Option<String>, Protocol, u16, IpAddr)>;
+/// Endpoints of a service as objects list them.
+#[derive(Default)]
+struct Listed {
+    addresses: Vec<IpAddr>,
+    /// Port name, protocol, port, address.
+    endpoints: Vec<(Option<String>, Protocol, u16, IpAddr)>,
+}
 
 impl Lowering<'_> {
     pub(super) fn services(&mut self, sorted: &Sorted<'_>) {
         let listed = self.endpoints(sorted);
         self.out.snapshot.api_server = self.settings.api_server.clone();
+        if let Some(endpoints) = listed.get(&("default".to_owned(), "kubernetes".to_owned())) {
+            self.add_api_server(&endpoints.addresses);
+        }
         for document in sorted.of(Reader::Service) {
             let mut scope = Scope::new(document, &mut self.out.findings);
             let Some(service) = scope.read_whole::<ApiService>() else { continue };
@@ -35,7 +43,7 @@ impl Lowering<'_> {
                 }
             }
             let source = scope.place("");
-            let key = (namespace_name.clone(), service.metadata.name.clone());
+            let key = (namespace_name.clone(), scope.meta.name.clone());
             let mut ports = Vec::new();
             for (at, port) in spec.ports.iter().enumerate() {
                 let Some(protocol) =
@@ -60,19 +68,18 @@ impl Lowering<'_> {
                 })
                 .collect();
             if key.0 == "default" && key.1 == "kubernetes" {
-                self.add_api_server(&addresses, listed.get(&key));
+                self.add_api_server(&addresses);
             }
-            let name = service.metadata.name.as_str().into();
+            let name = key.1.as_str().into();
             self.out.snapshot.services.push(Service { namespace: named, name, addresses, ports, source });
         }
     }
 
-    /// S7.3: the Service's own addresses and those of its endpoints.
-    fn add_api_server(&mut self, addresses: &[IpAddr], listed: Option<&Listed>) {
-        let endpoints = listed.into_iter().flatten().map(|(.., address)| *address);
-        for address in addresses.iter().copied().chain(endpoints) {
-            if !self.out.snapshot.api_server.contains(&address) {
-                self.out.snapshot.api_server.push(address);
+    /// S7.3: the Service's own addresses, and those of its endpoints.
+    fn add_api_server(&mut self, addresses: &[IpAddr]) {
+        for address in addresses {
+            if !self.out.snapshot.api_server.contains(address) {
+                self.out.snapshot.api_server.push(*address);
             }
         }
     }
@@ -82,18 +89,18 @@ impl Lowering<'_> {
         for document in sorted.of(Reader::EndpointSlice) {
             let mut scope = Scope::new(document, &mut self.out.findings);
             let Some(slice) = scope.read_whole::<EndpointSlice>() else { continue };
-            let Some(service) = slice.metadata.labels.get("kubernetes.io/service-name").cloned() else { continue };
+            let Some(service) = scope.meta.labels.get("kubernetes.io/service-name").cloned() else { continue };
             let addresses: Vec<&String> = slice.endpoints.iter().flat_map(|endpoint| &endpoint.addresses).collect();
-            let list = all.entry((namespace(&slice.metadata), service)).or_default();
-            add_listed(&mut scope, list, &addresses, &slice.ports);
+            let list = all.entry((scope.namespace().to_owned(), service)).or_default();
+            list.add(&mut scope, &addresses, &slice.ports);
         }
         for document in sorted.of(Reader::Endpoints) {
             let mut scope = Scope::new(document, &mut self.out.findings);
             let Some(endpoints) = scope.read_whole::<Endpoints>() else { continue };
-            let list = all.entry((namespace(&endpoints.metadata), endpoints.metadata.name.clone())).or_default();
+            let list = all.entry((scope.namespace().to_owned(), scope.meta.name.clone())).or_default();
             for subset in &endpoints.subsets {
                 let addresses: Vec<&String> = subset.addresses.iter().map(|address| &address.ip).collect();
-                add_listed(&mut scope, list, &addresses, &subset.ports);
+                list.add(&mut scope, &addresses, &subset.ports);
             }
         }
         all
@@ -101,7 +108,7 @@ impl Lowering<'_> {
 
     fn listed_backends(&self, listed: &Listed, (protocol, port): (Protocol, &ApiPort)) -> Vec<Backend> {
         let mut backends = Vec::new();
-        for (name, listed_protocol, number, address) in listed {
+        for (name, listed_protocol, number, address) in &listed.endpoints {
             let same_name = name.as_deref().unwrap_or_default() == port.name.as_deref().unwrap_or_default();
             if same_name && *listed_protocol == protocol {
                 let target = match self.pods.by_address.get(address) {
@@ -145,25 +152,24 @@ impl Lowering<'_> {
                 Some(IntOrString::String(name)) => port_named(&workload.ports, name, protocol),
             };
             if let Some(port) = number {
-                backends
-                    .push(Backend { target: BackendTarget::Workload(id, workload.addresses.first().copied()), port });
+                backends.push(Backend { target: BackendTarget::Workload(id, None), port });
             }
         }
         backends
     }
 }
 
-fn namespace(metadata: &ObjectMeta) -> String {
-    metadata.namespace.clone().unwrap_or_else(|| "default".to_owned())
-}
-
-fn add_listed(scope: &mut Scope<'_>, list: &mut Listed, addresses: &[&String], ports: &[EndpointPort]) {
-    for address in addresses {
-        let Some(address) = parts::address(scope, address, "endpoints") else { continue };
-        for port in ports {
-            let protocol = parts::protocol(scope, port.protocol.as_deref(), "ports");
-            if let (Some(protocol), Some(number)) = (protocol, port.port) {
-                list.push((port.name.clone().filter(|name| !name.is_empty()), protocol, number, address));
+impl Listed {
+    fn add(&mut self, scope: &mut Scope<'_>, addresses: &[&String], ports: &[EndpointPort]) {
+        for address in addresses {
+            let Some(address) = parts::address(scope, address, "endpoints") else { continue };
+            self.addresses.push(address);
+            for port in ports {
+                let protocol = parts::protocol(scope, port.protocol.as_deref(), "ports");
+                if let (Some(protocol), Some(number)) = (protocol, port.port) {
+                    let name = port.name.clone().filter(|name| !name.is_empty());
+                    self.endpoints.push((name, protocol, number, address));
+                }
             }
         }
     }

@@ -2,7 +2,7 @@
 //! egress, isolation only by the Namespace's annotation, and empty lists that
 //! match nothing.
 
-use super::network_policy::{id, pod_set, port, rules, subject};
+use super::network_policy::{fail_closed, id, pod_set, port, rules, subject};
 use super::parts;
 use super::scope::Scope;
 use crate::api::network_policy::{IngressRule, NamespaceNetworkPolicy, Peer as ApiPeer};
@@ -12,10 +12,18 @@ use namewall_policy::model::{Clauses, Peer, Peers, Placement, Policy, PolicyKind
 pub(super) const ISOLATION_ANNOTATION: &str = "net.beta.kubernetes.io/network-policy";
 
 pub(super) fn lower(scope: &mut Scope<'_>) -> Option<Policy> {
-    // What the kind does not have cannot take effect; its Allow rules stay what they are.
-    scope.check_spec_fields(&["podSelector", "ingress"]);
+    let well_formed = scope.is_well_formed(&["podSelector", "ingress", "egress", "policyTypes"]);
+    for later in ["policyTypes", "egress"] {
+        if scope.node(&["spec", later]).is_some() {
+            let message = format!("`{later}` came after this version and has no effect here; use networking.k8s.io/v1");
+            scope.error("unknown-field", &format!("spec.{later}"), message);
+        }
+    }
     let subject = subject(scope)?;
-    let ingress = scope.rules("ingress").map(|list| rules(scope, &list, clauses)).unwrap_or_default();
+    let mut ingress = scope.rules("ingress").map(|list| rules(scope, &list, clauses)).unwrap_or_default();
+    if !well_formed {
+        fail_closed(&mut ingress);
+    }
     Some(Policy {
         id: id(scope, PolicyKind::NetworkPolicyV1Beta1),
         placement: Placement::Network { isolates_ingress: false, isolates_egress: false },

@@ -3,8 +3,9 @@
 use super::scope::Scope;
 use super::{Lowering, Reader, Sorted, parts};
 use crate::api::meta::ObjectMeta;
-use crate::api::pod::{Container, CronJob, Pod, PodSpec, PodStatus, Template};
+use crate::api::pod::{Container, PodSpec, PodStatus};
 use crate::document::Document;
+use crate::yaml::{Node, Value};
 use namewall_policy::labels::Labels;
 use namewall_policy::model::{NamedPort, Role, Workload, WorkloadId, WorkloadKind};
 use namewall_policy::port::Protocol;
@@ -34,125 +35,102 @@ struct NetworkStatus {
 
 type OwnerKey = (String, String, String);
 
+/// A pod or a template, as read.
+struct Described<'d> {
+    kind: WorkloadKind,
+    document: &'d Document,
+    meta: ObjectMeta,
+    /// The labels pods get: a template gives them apart from its own.
+    pod_labels: Labels,
+    spec: PodSpec,
+    addresses: Vec<IpAddr>,
+    ports: Vec<NamedPort>,
+}
+
 impl Lowering<'_> {
     pub(super) fn workloads(&mut self, sorted: &Sorted<'_>) {
-        let pods = self.read_pods(sorted);
-        // A template whose pods are here is played by them.
-        let mut owned: FxHashSet<OwnerKey> = FxHashSet::default();
-        for (_, pod) in &pods {
-            owned.extend(owner(&pod.metadata));
+        let mut pods = Vec::new();
+        for &document in sorted.of(Reader::Pod) {
+            pods.extend(self.read_pod(document));
         }
-        let templates = self.read_templates(sorted);
-        let mut present: FxHashSet<OwnerKey> = FxHashSet::default();
-        for template in &templates {
-            present.insert(template.key());
+        let mut templates = Vec::new();
+        for &document in sorted.of(Reader::Template).iter().chain(sorted.of(Reader::CronJob)) {
+            templates.extend(self.read_template(document));
         }
-        // A ReplicaSet with pods makes its Deployment one with pods.
+        // A template whose pods are here is played by them; a ReplicaSet with
+        // pods makes its Deployment one with pods.
+        let mut played: FxHashSet<OwnerKey> = pods.iter().filter_map(|pod| owner(&pod.meta)).collect();
         let inherited: Vec<OwnerKey> =
-            templates.iter().filter(|t| owned.contains(&t.key())).filter_map(|t| owner(&t.metadata)).collect();
-        owned.extend(inherited);
+            templates.iter().filter(|t| played.contains(&t.key())).filter_map(|t| owner(&t.meta)).collect();
+        played.extend(inherited);
+        let present: FxHashSet<OwnerKey> = templates.iter().map(Described::key).collect();
 
-        for (document, pod) in pods {
-            self.add_pod(document, pod);
+        for pod in pods {
+            self.add(pod);
         }
         for template in templates {
-            let replaced = owned.contains(&template.key());
-            let stands_for_itself = owner(&template.metadata).is_none_or(|owner| !present.contains(&owner));
-            if !replaced && stands_for_itself && template.replicas != Some(0) {
-                self.add_template(template);
+            let stands_for_itself = owner(&template.meta).is_none_or(|owner| !present.contains(&owner));
+            if !played.contains(&template.key()) && stands_for_itself {
+                self.add(template);
             }
         }
     }
 
-    fn read_pods<'d>(&mut self, sorted: &Sorted<'d>) -> Vec<(&'d Document, Pod)> {
-        let documents = sorted.of(Reader::Pod);
-        let mut pods = Vec::with_capacity(documents.len());
-        for &document in documents {
-            let mut scope = Scope::new(document, &mut self.out.findings);
-            if let Some(pod) = scope.read_whole::<Pod>() {
-                // S2.7: a pod that has ended has no address any more; it is no workload.
-                if !matches!(pod.status.phase.as_deref(), Some("Succeeded" | "Failed")) {
-                    pods.push((document, pod));
-                }
-            }
-        }
-        pods
-    }
-
-    fn read_templates<'d>(&mut self, sorted: &Sorted<'d>) -> Vec<NamedTemplate<'d>> {
-        let mut templates = Vec::new();
-        for &document in sorted.of(Reader::Template) {
-            let mut scope = Scope::new(document, &mut self.out.findings);
-            let Some(read) = scope.read_whole::<Template>() else { continue };
-            let kind = match document.kind() {
-                Some("Deployment") => WorkloadKind::Deployment,
-                Some("ReplicaSet") => WorkloadKind::ReplicaSet,
-                Some("StatefulSet") => WorkloadKind::StatefulSet,
-                Some("DaemonSet") => WorkloadKind::DaemonSet,
-                Some("Job") => WorkloadKind::Job,
-                _ => WorkloadKind::ReplicationController,
-            };
-            let (metadata, replicas, template) = (read.metadata, read.spec.replicas, read.spec.template);
-            templates.push(NamedTemplate {
-                document,
-                kind,
-                metadata,
-                replicas,
-                pod: (template.metadata, template.spec),
-            });
-        }
-        for &document in sorted.of(Reader::CronJob) {
-            let mut scope = Scope::new(document, &mut self.out.findings);
-            let Some(read) = scope.read_whole::<CronJob>() else { continue };
-            let template = read.spec.job_template.spec.template;
-            let pod = (template.metadata, template.spec);
-            templates.push(NamedTemplate {
-                document,
-                kind: WorkloadKind::CronJob,
-                metadata: read.metadata,
-                replicas: None,
-                pod,
-            });
-        }
-        templates
-    }
-
-    fn add_pod(&mut self, document: &Document, pod: Pod) {
+    /// What of a pod can be read; with a part that cannot, it is still there.
+    fn read_pod<'d>(&mut self, document: &'d Document) -> Option<Described<'d>> {
         let mut scope = Scope::new(document, &mut self.out.findings);
-        let addresses = addresses(&mut scope, &pod.status);
-        let ports = named_ports(&mut scope, &pod.spec);
-        let workload = Described {
-            kind: WorkloadKind::Pod,
-            document,
-            metadata: &pod.metadata,
-            labels: &pod.metadata,
-            spec: &pod.spec,
+        let status: PodStatus = scope.read_part(document.node.get("status"), "status");
+        // S2.7: a pod that has ended has no address any more; it is no workload.
+        if matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")) {
+            return None;
+        }
+        let spec: PodSpec = scope.read_part(document.node.get("spec"), "spec");
+        let addresses = addresses(&mut scope, &status);
+        let ports = named_ports(&mut scope, &spec);
+        let meta = std::mem::take(&mut scope.meta);
+        let pod_labels = labels(&meta);
+        Some(Described { kind: WorkloadKind::Pod, document, meta, pod_labels, spec, addresses, ports })
+    }
+
+    fn read_template<'d>(&mut self, document: &'d Document) -> Option<Described<'d>> {
+        let mut scope = Scope::new(document, &mut self.out.findings);
+        let (kind, path): (WorkloadKind, &[&str]) = match document.kind()? {
+            "Deployment" => (WorkloadKind::Deployment, &["spec", "template"]),
+            "ReplicaSet" => (WorkloadKind::ReplicaSet, &["spec", "template"]),
+            "StatefulSet" => (WorkloadKind::StatefulSet, &["spec", "template"]),
+            "DaemonSet" => (WorkloadKind::DaemonSet, &["spec", "template"]),
+            "Job" => (WorkloadKind::Job, &["spec", "template"]),
+            "CronJob" => (WorkloadKind::CronJob, &["spec", "jobTemplate", "spec", "template"]),
+            _ => (WorkloadKind::ReplicationController, &["spec", "template"]),
         };
-        self.add(workload, addresses, ports);
+        // None are wanted: there is nobody to speak of.
+        if matches!(scope.node(&["spec", "replicas"]), Some(Node { value: Value::Int(0), .. })) {
+            return None;
+        }
+        let Some(template) = scope.node(path) else {
+            scope.error("missing-template", "spec", format!("`{}` is missing; it describes the pods", path.join(".")));
+            return None;
+        };
+        let path = path.join(".");
+        let pod_labels = labels(&scope.metadata(template.get("metadata"), &format!("{path}.metadata")));
+        let spec: PodSpec = scope.read_part(template.get("spec"), &format!("{path}.spec"));
+        let ports = named_ports(&mut scope, &spec);
+        let meta = std::mem::take(&mut scope.meta);
+        Some(Described { kind, document, meta, pod_labels, spec, addresses: Vec::new(), ports })
     }
 
-    fn add_template(&mut self, template: NamedTemplate<'_>) {
-        let mut scope = Scope::new(template.document, &mut self.out.findings);
-        let (labels, spec) = &template.pod;
-        let ports = named_ports(&mut scope, spec);
-        let workload =
-            Described { kind: template.kind, document: template.document, metadata: &template.metadata, labels, spec };
-        self.add(workload, Vec::new(), ports);
-    }
-
-    fn add(&mut self, described: Described<'_>, addresses: Vec<IpAddr>, ports: Vec<NamedPort>) {
-        let Described { kind, document, metadata, labels, spec } = described;
+    fn add(&mut self, described: Described<'_>) {
+        let Described { kind, document, meta, pod_labels, spec, addresses, ports } = described;
         let snapshot = &mut self.out.snapshot;
-        let namespace_name = metadata.namespace.as_deref().filter(|name| !name.is_empty()).unwrap_or("default");
-        let namespace = snapshot.ensure_namespace(namespace_name);
-        let labels: Labels = labels.labels.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
-        let labels = shared(&mut self.pods.labels, labels);
+        let namespace_name = namespace_of(&meta);
+        let namespace = snapshot.ensure_namespace(&namespace_name);
+        let labels = shared(&mut self.pods.labels, pod_labels);
         let role = snapshot.role_of(Role { namespace, labels, host_network: spec.host_network });
         let node = spec.node_name.as_deref().filter(|name| !name.is_empty()).map(|name| snapshot.ensure_node(name));
         let id = snapshot.add_workload(Workload {
             kind,
             namespace,
-            name: metadata.name.as_str().into(),
+            name: meta.name.as_str().into(),
             role,
             addresses: addresses.clone(),
             node,
@@ -165,13 +143,12 @@ impl Lowering<'_> {
                 self.pods.by_address.entry(address).or_insert(id);
             }
         }
-        match self.pods.by_namespace.get_mut(namespace_name) {
-            Some(list) => list.push(id),
-            None => {
-                self.pods.by_namespace.insert(namespace_name.to_owned(), vec![id]);
-            }
-        }
+        self.pods.by_namespace.entry(namespace_name).or_default().push(id);
     }
+}
+
+fn labels(meta: &ObjectMeta) -> Labels {
+    meta.labels.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect()
 }
 
 fn shared<T: Clone + Eq + std::hash::Hash>(pool: &mut FxHashSet<T>, value: T) -> T {
@@ -184,28 +161,10 @@ fn shared<T: Clone + Eq + std::hash::Hash>(pool: &mut FxHashSet<T>, value: T) ->
     }
 }
 
-struct NamedTemplate<'d> {
-    document: &'d Document,
-    kind: WorkloadKind,
-    metadata: ObjectMeta,
-    replicas: Option<i64>,
-    pod: (ObjectMeta, PodSpec),
-}
-
-impl NamedTemplate<'_> {
+impl Described<'_> {
     fn key(&self) -> OwnerKey {
-        (namespace_of(&self.metadata), self.kind.name().to_owned(), self.metadata.name.clone())
+        (namespace_of(&self.meta), self.kind.name().to_owned(), self.meta.name.clone())
     }
-}
-
-struct Described<'d> {
-    kind: WorkloadKind,
-    document: &'d Document,
-    /// The object's own.
-    metadata: &'d ObjectMeta,
-    /// The pod's own, which a template gives apart.
-    labels: &'d ObjectMeta,
-    spec: &'d PodSpec,
 }
 
 fn namespace_of(metadata: &ObjectMeta) -> String {

@@ -12,6 +12,7 @@
 mod check;
 mod s1;
 mod s10;
+mod s10_slips;
 mod s11;
 mod s1_exempt;
 mod s2;
@@ -24,5 +25,4 @@ mod s5;
 mod s7;
 mod s7_services;
 mod s8;
-mod unmet;
 mod world;

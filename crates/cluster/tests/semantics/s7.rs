@@ -131,7 +131,8 @@ fn s7_1_a_priority_out_of_range_fails_closed() {
         check(world() + &with(DENY), &["shop/web -> 198.51.100.9:1/TCP: deny by ClusterEgressFirewall/f"]);
         let later = cef("later", &format!("{{priority: 9, rules: [{DENY}]}}"));
         let allow = with("{action: Allow, to: [{networks: [0.0.0.0/0]}]}");
-        check(world() + &allow + &later, &["shop/web -> 203.0.113.9:1/TCP: deny by ClusterEgressFirewall/later"]);
+        // S10.1: an object that cannot be read isolates what it selects.
+        check(world() + &allow + &later, &["shop/web -> 203.0.113.9:1/TCP: deny by ClusterEgressFirewall/f"]);
         let said = findings(&allow);
         assert_eq!(said.len(), 1, "{said:?}");
         assert!(said[0].starts_with("error[bad-priority] ClusterEgressFirewall f spec"), "{said:?}");

@@ -147,6 +147,7 @@ pub struct Backend {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BackendTarget {
+    /// A pod by one address, or by whichever suits.
     Workload(WorkloadId, Option<IpAddr>),
     Address(IpAddr),
 }

@@ -1,5 +1,5 @@
-//! Promises that are not met yet, each with its smallest case. A test that
-//! passes moves to the file of its promise.
+//! Slips of the pen that once opened more than was meant, or passed in
+//! silence, each with its smallest case.
 
 use crate::check::{Cluster, check, findings, place};
 use crate::s4::admin;
