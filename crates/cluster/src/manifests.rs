@@ -10,10 +10,10 @@ use std::thread;
 
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    #[error("cannot read {path}: {source}")]
+    #[error("cannot read {path}")]
     Read { path: String, source: std::io::Error },
-    #[error("cannot read standard input: {0}")]
-    Stdin(std::io::Error),
+    #[error("cannot read standard input")]
+    Stdin(#[source] std::io::Error),
     #[error("{0} holds no .yaml, .yml or .json file")]
     EmptyFolder(String),
 }

@@ -67,13 +67,13 @@ pub struct Probe {
 
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioError {
-    #[error("cannot read {path}: {source}")]
+    #[error("cannot read {path}")]
     Read { path: String, source: std::io::Error },
     #[error("{}:{}:{}: {message}", place.file, place.line, place.column)]
     Form { place: Source, message: String },
     #[error("{file}: {message}")]
     Empty { file: String, message: &'static str },
-    #[error("{file}: {source}")]
+    #[error("{file}")]
     Manifests { file: String, source: namewall_cluster::LoadError },
 }
 
