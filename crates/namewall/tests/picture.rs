@@ -5,7 +5,8 @@ use expect_test::expect_file;
 use std::fmt::Write;
 use std::process::Command;
 
-const COMMAND: &str = "explain --from shop/api --to 198.51.100.7:80 --dns api.payments.example=198.51.100.7 examples/shop";
+const COMMAND: &str =
+    "explain --from shop/api --to 198.51.100.7:80 --dns api.payments.example=198.51.100.7 examples/shop";
 const LINE: usize = 19;
 const CHARACTER: f64 = 8.05;
 
@@ -52,7 +53,11 @@ fn pieces(line: &str) -> Vec<(Vec<&str>, &str)> {
     for (at, part) in line.split("\u{1b}[").enumerate() {
         let text = match part.split_once('m') {
             Some((code, text)) if at > 0 => {
-                if code == "0" { codes.clear() } else { codes.push(code) }
+                if code == "0" {
+                    codes.clear()
+                } else {
+                    codes.push(code)
+                }
                 text
             }
             _ => part,

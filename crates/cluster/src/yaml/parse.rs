@@ -82,6 +82,64 @@ struct Open {
     anchor: usize,
     /// The key whose value comes next, in a map.
     key: Option<(Box<str>, Mark)>,
+    /// Where the keys of a large map stand; small ones are searched as they are.
+    known: FxHashMap<Box<str>, usize>,
+}
+
+/// From how many entries on a map is worth an index.
+const LARGE: usize = 32;
+
+impl Open {
+    fn position(&mut self, key: &str) -> Option<usize> {
+        let entries = self.node.entries();
+        if entries.len() < LARGE {
+            return entries.iter().position(|entry| &*entry.key == key);
+        }
+        if self.known.is_empty() {
+            self.known = entries.iter().enumerate().map(|(at, entry)| (entry.key.clone(), at)).collect();
+        }
+        self.known.get(key).copied()
+    }
+
+    fn push(&mut self, entry: Entry) {
+        let Value::Map(entries) = &mut self.node.value else { return };
+        if !self.known.is_empty() {
+            self.known.insert(entry.key.clone(), entries.len());
+        }
+        entries.push(entry);
+    }
+
+    /// What is written out wins over what was merged in, whose entries carry no mark.
+    fn add(&mut self, key: Box<str>, mark: Mark, node: Node) -> Result<(), ParseError> {
+        let Some(at) = self.position(&key) else {
+            self.push(Entry { key, mark, node });
+            return Ok(());
+        };
+        let Value::Map(entries) = &mut self.node.value else { return Ok(()) };
+        let first = entries[at].mark;
+        if first != Mark::default() {
+            let message = format!("the key `{key}` is here twice; first on line {}", first.line);
+            return Err(ParseError { mark, message });
+        }
+        entries[at] = Entry { key, mark, node };
+        Ok(())
+    }
+
+    /// `<<: *base`, or a list of such.
+    fn merge(&mut self, node: Node) {
+        let sources = match node.value {
+            Value::Seq(items) => items,
+            value => vec![Node { mark: node.mark, value }],
+        };
+        for source in sources {
+            let Value::Map(merged) = source.value else { continue };
+            for entry in merged {
+                if self.position(&entry.key).is_none() {
+                    self.push(Entry { mark: Mark::default(), ..entry });
+                }
+            }
+        }
+    }
 }
 
 impl Builder {
@@ -126,7 +184,7 @@ impl Builder {
         if self.open.len() >= MAX_DEPTH {
             return Err(ParseError { mark, message: format!("nested deeper than {MAX_DEPTH} levels") });
         }
-        self.open.push(Open { node: Node { mark, value }, anchor, key: None });
+        self.open.push(Open { node: Node { mark, value }, anchor, key: None, known: FxHashMap::default() });
         Ok(())
     }
 
@@ -147,41 +205,11 @@ impl Builder {
                 };
                 parent.key = Some((text.into(), node.mark));
             }
-            (Value::Map(entries), Some((key, mark))) => {
-                if &*key == "<<" {
-                    merge_key(entries, node);
-                } else if let Some(first) =
-                    entries.iter().find(|entry| entry.key == key && entry.mark != Mark::default())
-                {
-                    let line = first.mark.line;
-                    return Err(ParseError {
-                        mark,
-                        message: format!("the key `{key}` is here twice; first on line {line}"),
-                    });
-                } else {
-                    entries.retain(|entry| entry.key != key);
-                    entries.push(Entry { key, mark, node });
-                }
-            }
+            (Value::Map(_), Some((key, _))) if &*key == "<<" => parent.merge(node),
+            (Value::Map(_), Some((key, mark))) => parent.add(key, mark, node)?,
             _ => {}
         }
         Ok(())
-    }
-}
-
-/// `<<: *base`: what is written out wins, so merged entries carry no mark and may be replaced.
-fn merge_key(entries: &mut Vec<Entry>, node: Node) {
-    let sources = match node.value {
-        Value::Seq(items) => items,
-        value => vec![Node { mark: node.mark, value }],
-    };
-    for source in sources {
-        let Value::Map(merged) = source.value else { continue };
-        for entry in merged {
-            if !entries.iter().any(|known| known.key == entry.key) {
-                entries.push(Entry { mark: Mark::default(), ..entry });
-            }
-        }
     }
 }
 
@@ -274,6 +302,14 @@ mod tests {
         let made = node.get("made").unwrap();
         assert_eq!(made.get("x").unwrap().value, Value::Int(1));
         assert_eq!(made.get("y").unwrap().value, Value::Int(3));
+    }
+
+    #[test]
+    fn large_maps_take_no_longer_than_their_text() {
+        let text: String = (0..200_000).map(|i| format!("k{i}: {i}\n")).collect();
+        assert_eq!(one(&text).entries().len(), 200_000);
+        let twice = text + "k7: 1\n";
+        assert!(parse(DocumentText { text: &twice, first_line: 0 }).is_err());
     }
 
     #[test]
