@@ -306,8 +306,8 @@ mod tests {
 
     #[test]
     fn large_maps_take_no_longer_than_their_text() {
-        let text: String = (0..200_000).map(|i| format!("k{i}: {i}\n")).collect();
-        assert_eq!(one(&text).entries().len(), 200_000);
+        let text: String = (0..50_000).map(|i| format!("k{i}: {i}\n")).collect();
+        assert_eq!(one(&text).entries().len(), 50_000);
         let twice = text + "k7: 1\n";
         assert!(parse(DocumentText { text: &twice, first_line: 0 }).is_err());
     }
