@@ -371,6 +371,14 @@ fn forgets_dns() {
     );
 }
 
+/// A pod goes by its address in one policy and by its labels in the next.
+#[test]
+fn dns_passed_by_address_and_allowed_by_labels_is_not_forgotten() {
+    let pass = "[{action: Pass, to: [{networks: [10.244.0.53/32]}]}, {action: Deny, to: [{networks: [0.0.0.0/0]}]}]";
+    let allow = ingress("{podSelector: {}, egress: [{to: [{namespaceSelector: {}}]}]}");
+    check(&format!("{}---{allow}", admin("a", 1, pass)), expect![[""]]);
+}
+
 #[test]
 fn name_without_dns() {
     let names = "{action: Accept, to: [{domainNames: [api.example.com]}]}";
