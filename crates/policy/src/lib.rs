@@ -18,6 +18,7 @@ pub mod flow;
 pub mod interval;
 pub mod labels;
 pub mod lease;
+pub mod lint;
 pub mod model;
 pub mod port;
 pub mod program;

@@ -1,0 +1,48 @@
+//! `equal-priority`: two policies of one tier that stand at the same place.
+
+use super::report::{Place, Report, object};
+use super::scene::{Exit, Scene};
+use crate::bits::BitSet;
+use crate::model::{Direction, Placement, PolicyId};
+
+pub(super) fn lint(scene: &Scene<'_>, report: &mut Report<'_>) {
+    // Told once a policy, whomever else it meets: a hundred equals are no five thousand findings.
+    let mut told = BitSet::with_capacity(scene.snapshot.policies.len());
+    for exit in &scene.exits {
+        for list in [&exit.plan.cluster_gate, &exit.plan.egress.admin, &exit.plan.egress.baseline] {
+            equals(scene, report, (exit, list), &mut told);
+        }
+    }
+}
+
+fn equals(scene: &Scene<'_>, report: &mut Report<'_>, (exit, list): (&Exit<'_>, &[PolicyId]), told: &mut BitSet) {
+    for (at, &later) in list.iter().enumerate() {
+        let Some(priority) = priority(scene, later).filter(|_| !told.contains(later.index())) else { continue };
+        // The list is in order, so equals stand together.
+        let equals = list[..at].iter().rev().take_while(|&&id| self::priority(scene, id) == Some(priority));
+        let Some(&earlier) = equals.into_iter().find(|&&earlier| order_matters(scene, earlier, later)) else {
+            continue;
+        };
+        told.insert(later.index());
+        let (first, second) = (object(scene.snapshot.policy(earlier)), object(scene.snapshot.policy(later)));
+        let message = format!(
+            "{first} has the priority {priority} too, and both select {}; {first} goes before {second}, by kind, then name. Give them different priorities",
+            scene.snapshot.workload_name(exit.example)
+        );
+        report.warn(Place::Field(later, "spec.priority"), "equal-priority", message);
+    }
+}
+
+fn priority(scene: &Scene<'_>, id: PolicyId) -> Option<i32> {
+    match scene.snapshot.policy(id).placement {
+        Placement::ClusterGate { priority } | Placement::Admin { priority } => Some(priority),
+        Placement::Baseline { priority } => priority,
+        Placement::NamespaceGate | Placement::Network { .. } => None,
+    }
+}
+
+/// Only where both have something to say does it matter who speaks first.
+fn order_matters(scene: &Scene<'_>, a: PolicyId, b: PolicyId) -> bool {
+    let speaks = |id, direction| !scene.snapshot.policy(id).rules(direction).is_empty();
+    [Direction::Egress, Direction::Ingress].into_iter().any(|direction| speaks(a, direction) && speaks(b, direction))
+}
