@@ -4,6 +4,7 @@ use crate::cli::{Check, Format};
 use crate::input::Loaded;
 use crate::output::{self, BAD, GOOD, SOFT, WARN};
 use anyhow::Result;
+use namewall_policy::lint::lint;
 use namewall_policy::{Finding, Severity};
 use serde_json::json;
 use std::io::Write;
@@ -12,6 +13,7 @@ use std::process::ExitCode;
 pub(crate) fn run(args: &Check) -> Result<ExitCode> {
     let loaded = Loaded::read(&args.input)?;
     let mut findings = loaded.findings.clone();
+    findings.extend(lint(&loaded.snapshot, &loaded.program));
     findings.sort_by(|a, b| (&a.source, &a.path, b.severity).cmp(&(&b.source, &b.path, a.severity)));
     let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
     let (errors, warnings, hints) = (count(Severity::Error), count(Severity::Warning), count(Severity::Hint));
