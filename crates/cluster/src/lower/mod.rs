@@ -182,7 +182,7 @@ impl Lowering<'_> {
                     continue;
                 }
                 Known::OtherVersion { accepted } => {
-                    let object = format!("{kind} {}", document.name().unwrap_or_default());
+                    let object = object_name(document, kind);
                     let message = format!("version {api_version} of {kind} is not read; {accepted} is");
                     let finding = Finding::error("unknown-version", object, message).at("apiVersion");
                     self.out.findings.push(finding.from_source(Some(document.place("apiVersion"))));
@@ -200,7 +200,7 @@ impl Lowering<'_> {
             match seen.get(&key) {
                 Some(&at) => {
                     let first = list[at].place("");
-                    let object = format!("{kind} {}", display_name(document.namespace(), name));
+                    let object = object_name(document, kind);
                     let message = format!("it is defined twice, first at {first}; the later one counts");
                     let finding = Finding::warning("defined-twice", object, message);
                     self.out.findings.push(finding.from_source(Some(document.place(""))));
@@ -220,7 +220,7 @@ impl Lowering<'_> {
         let Some(accepted) = POLICY_KINDS.iter().find(|(known, _)| *known == kind).map(|(_, accepted)| accepted) else {
             return;
         };
-        let object = format!("{kind} {}", display_name(document.namespace(), document.name().unwrap_or_default()));
+        let object = object_name(document, kind);
         let message = format!("{kind} of {api_version} is not read, and has no effect here; {accepted} is");
         // Other systems have kinds of the same name; a misspelt group is a policy that is lost.
         let foreign = FOREIGN_GROUPS.iter().any(|group| api_version.contains(group));
@@ -307,8 +307,25 @@ impl Lowering<'_> {
     }
 }
 
-fn display_name(namespace: Option<&str>, name: &str) -> String {
-    namespace.map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"))
+/// Kinds that have no namespace.
+const CLUSTER_WIDE: [&str; 7] = [
+    "Namespace",
+    "Node",
+    "NodeAddresses",
+    "AdminNetworkPolicy",
+    "BaselineAdminNetworkPolicy",
+    "ClusterNetworkPolicy",
+    "ClusterEgressFirewall",
+];
+
+/// `Kind namespace/name`, as findings name objects.
+fn object_name(document: &Document, kind: &str) -> String {
+    let name = document.name().unwrap_or_default();
+    if CLUSTER_WIDE.contains(&kind) {
+        return format!("{kind} {name}");
+    }
+    let namespace = document.namespace().filter(|name| !name.is_empty()).unwrap_or("default");
+    format!("{kind} {namespace}/{name}")
 }
 
 /// S11: `namewall.dev/enforcement: audit` and nothing else means audit.

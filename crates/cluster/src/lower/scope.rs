@@ -24,8 +24,7 @@ pub(super) struct RuleList<'d> {
 impl<'d> Scope<'d> {
     pub(super) fn new(document: &'d Document, findings: &'d mut Vec<Finding>) -> Self {
         let kind = document.kind().unwrap_or_default();
-        let object =
-            format!("{kind} {}", super::display_name(document.namespace(), document.name().unwrap_or_default()));
+        let object = super::object_name(document, kind);
         let mut scope = Self { document, meta: ObjectMeta::default(), object, findings };
         scope.meta = scope.metadata(document.node.get("metadata"), "metadata");
         scope
