@@ -40,9 +40,11 @@ pub(crate) enum Command {
     /// Print a completion script for a shell
     #[command(after_help = "Example:\n  namewall completions bash > /etc/bash_completion.d/namewall")]
     Completions { shell: clap_complete::Shell },
-    /// Print the manual page
-    #[command(after_help = "Example:\n  namewall man > /usr/share/man/man1/namewall.1")]
-    Man,
+    /// Print a manual page: of namewall, or of one of its commands
+    #[command(
+        after_help = "Examples:\n  namewall man > /usr/share/man/man1/namewall.1\n  namewall man explain | man -l -"
+    )]
+    Man { command: Option<String> },
 }
 
 const CHECK_HELP: &str = "\
@@ -58,8 +60,10 @@ Exit codes:
 const EXPLAIN_HELP: &str = "\
 Examples:
   namewall explain --from shop/web --to shop/db:5432 examples/shop
-  namewall explain --from shop/web --to api.github.com:443 --dns api.github.com=140.82.112.3 examples/shop
-  namewall explain --from 203.0.113.9 --to shop/web:8080/TCP --expect deny examples/shop
+  namewall explain --from shop/api --to pay.example:443 \\
+      --dns pay.example=198.51.100.7 examples/shop
+  namewall explain --from 203.0.113.9 --to shop/web:22/TCP \\
+      --expect deny examples/shop
 
 An end is NAMESPACE/NAME (NAMESPACE/KIND/NAME where two kinds share a name), an
 address, or, as a destination, a DNS name. IPv6 addresses with a port stand in

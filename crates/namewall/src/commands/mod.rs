@@ -9,7 +9,7 @@ mod test;
 
 use crate::cli::{Cli, Command};
 use crate::output;
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::CommandFactory;
 use std::io::Write;
 use std::process::ExitCode;
@@ -27,12 +27,24 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
             clap_complete::generate(shell, &mut Cli::command(), "namewall", &mut script);
             print_bytes(&script)
         }
-        Command::Man => {
+        Command::Man { command } => {
             let mut page = Vec::new();
-            clap_mangen::Man::new(Cli::command()).render(&mut page)?;
+            clap_mangen::Man::new(described(command.as_deref())?).render(&mut page)?;
             print_bytes(&page)
         }
     }
+}
+
+/// The command as clap describes it, under the name its page has.
+fn described(name: Option<&str>) -> Result<clap::Command> {
+    let mut whole = Cli::command();
+    whole.build();
+    let Some(name) = name else { return Ok(whole) };
+    let Some(command) = whole.find_subcommand(name) else {
+        let known: Vec<&str> = whole.get_subcommands().map(clap::Command::get_name).collect();
+        bail!("there is no command {name}; there are {}", known.join(", "));
+    };
+    Ok(command.clone().display_name(format!("namewall-{name}")))
 }
 
 fn print_bytes(bytes: &[u8]) -> Result<ExitCode> {
