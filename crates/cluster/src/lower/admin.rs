@@ -2,7 +2,7 @@
 //! ClusterNetworkPolicy `v1alpha2` (S4), with their published limits.
 
 use super::parts;
-use super::scope::Scope;
+use super::scope::{ReadRule, RuleForm, Scope};
 use crate::api::admin_network_policy::{self as anp, EgressPeer, IngressPeer, NamespacedPod, Subject as ApiSubject};
 use crate::api::cluster_network_policy as cnp;
 use crate::api::meta::LabelSelector;
@@ -11,7 +11,7 @@ use namewall_policy::domain::Wildcard;
 use namewall_policy::labels::Selector;
 use namewall_policy::model::{
     Action, Clauses, NamespaceScope, Peer, Peers, Placement, PodSet, Policy, PolicyKind, PolicyRef, PortMatch, Ports,
-    Rule, Subject,
+    Subject,
 };
 use namewall_policy::port::Protocol;
 
@@ -111,8 +111,10 @@ fn lower_policy(scope: &mut Scope<'_>, dialect: &Dialect, placement: Placement, 
     };
     let api: ApiSubject = scope.read(node, "spec.subject")?;
     let subject = subject(scope, &api, "spec.subject")?;
-    let mut ingress = rules(scope, dialect, "ingress", ingress_rule);
-    let mut egress = rules(scope, dialect, "egress", egress_rule);
+    let form = |key| RuleForm { key, most: dialect.most, action: "action", words: dialect.actions };
+    let mut ingress =
+        scope.ordered_rules(&form("ingress"), |scope, node, path| ingress_rule(scope, dialect, node, path));
+    let mut egress = scope.ordered_rules(&form("egress"), |scope, node, path| egress_rule(scope, dialect, node, path));
     if !readable {
         ingress = scope.isolate("spec");
         egress = scope.isolate("spec");
@@ -157,40 +159,6 @@ fn namespaced_pods(scope: &mut Scope<'_>, pods: &NamespacedPod, path: &str) -> O
         None => Selector::everything(),
     };
     Some(PodSet { namespaces: NamespaceScope::Matching(namespaces), pods })
-}
-
-type ReadRule = (Option<String>, Action, Clauses);
-
-fn rules<'d>(
-    scope: &mut Scope<'d>,
-    dialect: &Dialect,
-    key: &str,
-    read: fn(&mut Scope<'d>, &Dialect, &'d Node, &str) -> Option<ReadRule>,
-) -> Vec<Rule> {
-    let Ok(list) = scope.rules(key) else {
-        // Some rules are there and none can be told: deny.
-        return scope.isolate(&format!("spec.{key}"));
-    };
-    if list.items.len() > dialect.most {
-        let message =
-            format!("{} rules; {} is the most. The rules beyond it fail closed", list.items.len(), dialect.most);
-        scope.error("bad-count", &list.path, message);
-    }
-    let mut rules = Vec::new();
-    for (at, node) in list.items.iter().enumerate() {
-        let path = format!("{}[{at}]", list.path);
-        let rule = read(scope, dialect, node, &path).filter(|_| at < dialect.most);
-        let fallback = written_action(dialect, node);
-        rules.push(scope.rule(&path, rule, fallback));
-    }
-    rules
-}
-
-/// The action of a rule that could not be read in full; unknown counts as Deny.
-fn written_action(dialect: &Dialect, node: &Node) -> Action {
-    let written = node.get("action").and_then(Node::as_str);
-    let known = dialect.actions.iter().find(|(word, _)| Some(*word) == written);
-    known.map_or(Action::Deny, |(_, action)| *action)
 }
 
 fn ingress_rule<'d>(scope: &mut Scope<'d>, dialect: &Dialect, node: &'d Node, path: &str) -> Option<ReadRule> {

@@ -1,13 +1,13 @@
 //! ClusterEgressFirewall `namewall.dev/v1alpha1` (S7).
 
-use super::scope::Scope;
+use super::scope::{ReadRule, RuleForm, Scope};
 use super::{admin, parts};
 use crate::api::admin_network_policy::Subject as ApiSubject;
 use crate::api::cluster_egress_firewall::{Destination, Port, Rule as ApiRule};
 use crate::api::meta::LabelSelector;
 use crate::yaml::Node;
 use namewall_policy::model::{
-    Action, Clauses, Peer, Peers, Placement, PodSet, Policy, PolicyKind, PolicyRef, PortMatch, Ports, Rule, Subject,
+    Action, Clauses, Peer, Peers, Placement, PodSet, Policy, PolicyKind, PolicyRef, PortMatch, Ports, Subject,
 };
 
 const ACTIONS: &[(&str, Action)] = &[("Allow", Action::Allow), ("Deny", Action::Deny)];
@@ -17,7 +17,8 @@ pub(super) fn lower(scope: &mut Scope<'_>) -> Option<Policy> {
     let known = scope.is_well_formed(&["priority", "subject", "nodeSelector", "rules"]);
     let priority = admin::priority(scope);
     let subject = subject(scope)?;
-    let egress = rules(scope);
+    let form = RuleForm { key: "rules", most: MOST, action: "action", words: ACTIONS };
+    let egress = scope.ordered_rules(&form, rule);
     let egress = if known && priority.is_some() { egress } else { scope.isolate("spec") };
     Some(Policy {
         id: PolicyRef {
@@ -50,25 +51,7 @@ fn subject(scope: &mut Scope<'_>) -> Option<Subject> {
     Some(subject)
 }
 
-fn rules(scope: &mut Scope<'_>) -> Vec<Rule> {
-    let Ok(list) = scope.rules("rules") else {
-        return scope.isolate("spec.rules");
-    };
-    if list.items.len() > MOST {
-        let message = format!("{} rules; {MOST} is the most. The rules beyond it fail closed", list.items.len());
-        scope.error("bad-count", &list.path, message);
-    }
-    let mut rules = Vec::new();
-    for (at, node) in list.items.iter().enumerate() {
-        let path = format!("{}[{at}]", list.path);
-        let read = rule(scope, node, &path).filter(|_| at < MOST);
-        let allows = node.get("action").and_then(Node::as_str) == Some("Allow");
-        rules.push(scope.rule(&path, read, if allows { Action::Allow } else { Action::Deny }));
-    }
-    rules
-}
-
-fn rule<'d>(scope: &mut Scope<'d>, node: &'d Node, path: &str) -> Option<(Option<String>, Action, Clauses)> {
+fn rule<'d>(scope: &mut Scope<'d>, node: &'d Node, path: &str) -> Option<ReadRule> {
     let rule: ApiRule = scope.read(node, path)?;
     let action = parts::action(scope, &rule.action, ACTIONS, &format!("{path}.action"));
     let to_path = format!("{path}.to");

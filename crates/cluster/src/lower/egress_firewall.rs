@@ -1,14 +1,13 @@
 //! EgressFirewall `k8s.ovn.org/v1` (S8.1).
 
 use super::parts;
-use super::scope::Scope;
+use super::scope::{ReadRule, RuleForm, Scope};
 use crate::api::egress_firewall::{Destination, Rule as ApiRule};
 use crate::yaml::Node;
 use namewall_policy::domain::Wildcard;
-use namewall_policy::model::{Action, Clauses, Peer, Peers, Placement, Policy, PolicyKind, Ports, Rule};
+use namewall_policy::model::{Action, Clauses, Peer, Peers, Placement, Policy, PolicyKind, Ports};
 
 const ACTIONS: &[(&str, Action)] = &[("Allow", Action::Allow), ("Deny", Action::Deny)];
-const MOST_RULES: usize = 8000;
 
 pub(super) fn lower(scope: &mut Scope<'_>) -> Option<Policy> {
     if scope.meta.name != "default" {
@@ -17,7 +16,8 @@ pub(super) fn lower(scope: &mut Scope<'_>) -> Option<Policy> {
         return None;
     }
     let well_formed = scope.is_well_formed(&["egress"]);
-    let egress = rules(scope);
+    let form = RuleForm { key: "egress", most: 8000, action: "type", words: ACTIONS };
+    let egress = scope.ordered_rules(&form, rule);
     Some(Policy {
         id: super::network_policy::id(scope, PolicyKind::EgressFirewall),
         placement: Placement::NamespaceGate,
@@ -29,25 +29,7 @@ pub(super) fn lower(scope: &mut Scope<'_>) -> Option<Policy> {
     })
 }
 
-fn rules(scope: &mut Scope<'_>) -> Vec<Rule> {
-    let Ok(list) = scope.rules("egress") else {
-        return scope.isolate("spec.egress");
-    };
-    if list.items.len() > MOST_RULES {
-        let message = format!("{} rules; {MOST_RULES} is the most. The rules beyond it fail closed", list.items.len());
-        scope.error("bad-count", &list.path, message);
-    }
-    let mut rules = Vec::new();
-    for (at, node) in list.items.iter().enumerate() {
-        let path = format!("{}[{at}]", list.path);
-        let read = rule(scope, node, &path).filter(|_| at < MOST_RULES);
-        let allows = node.get("type").and_then(Node::as_str) == Some("Allow");
-        rules.push(scope.rule(&path, read, if allows { Action::Allow } else { Action::Deny }));
-    }
-    rules
-}
-
-fn rule<'d>(scope: &mut Scope<'d>, node: &'d Node, path: &str) -> Option<(Option<String>, Action, Clauses)> {
+fn rule<'d>(scope: &mut Scope<'d>, node: &'d Node, path: &str) -> Option<ReadRule> {
     let rule: ApiRule = scope.read(node, path)?;
     let action = parts::action(scope, &rule.action, ACTIONS, &format!("{path}.type"));
     let peer = destination(scope, &rule.to, &format!("{path}.to"));

@@ -21,6 +21,28 @@ pub(super) struct RuleList<'d> {
     pub(super) items: Vec<&'d Node>,
 }
 
+/// A rule as read: its name, what it does, what it matches.
+pub(super) type ReadRule = (Option<String>, Action, Clauses);
+
+/// How a kind writes its ordered rules.
+pub(super) struct RuleForm<'f> {
+    /// The list under `spec`.
+    pub(super) key: &'f str,
+    pub(super) most: usize,
+    /// The field of a rule that says what it does, and the words for it.
+    pub(super) action: &'f str,
+    pub(super) words: &'f [(&'f str, Action)],
+}
+
+impl RuleForm<'_> {
+    /// The action of a rule that cannot be read in full; an unknown one counts as Deny.
+    fn written_action(&self, node: &Node) -> Action {
+        let written = node.get(self.action).and_then(Node::as_str);
+        let known = self.words.iter().find(|(word, _)| Some(*word) == written);
+        known.map_or(Action::Deny, |(_, action)| *action)
+    }
+}
+
 impl<'d> Scope<'d> {
     pub(super) fn new(document: &'d Document, findings: &'d mut Vec<Finding>) -> Self {
         let kind = document.kind().unwrap_or_default();
@@ -211,8 +233,33 @@ impl<'d> Scope<'d> {
         vec![self.rule(path, None, Action::Deny)]
     }
 
+    /// An ordered list of rules, each read on its own; those beyond the most
+    /// that are accepted, and those that cannot be read, fail closed.
+    pub(super) fn ordered_rules(
+        &mut self,
+        form: &RuleForm<'_>,
+        mut read: impl FnMut(&mut Self, &'d Node, &str) -> Option<ReadRule>,
+    ) -> Vec<Rule> {
+        let Ok(list) = self.rules(form.key) else {
+            // Some rules are there and none can be told.
+            return self.isolate(&format!("spec.{}", form.key));
+        };
+        if list.items.len() > form.most {
+            let message =
+                format!("{} rules; {} is the most. The rules beyond it fail closed", list.items.len(), form.most);
+            self.error("bad-count", &list.path, message);
+        }
+        let mut rules = Vec::new();
+        for (at, node) in list.items.into_iter().enumerate() {
+            let path = format!("{}[{at}]", list.path);
+            let rule = read(self, node, &path).filter(|_| at < form.most);
+            rules.push(self.rule(&path, rule, form.written_action(node)));
+        }
+        rules
+    }
+
     /// A rule of which at least the action may be known.
-    pub(super) fn rule(&self, path: &str, read: Option<(Option<String>, Action, Clauses)>, fallback: Action) -> Rule {
+    pub(super) fn rule(&self, path: &str, read: Option<ReadRule>, fallback: Action) -> Rule {
         let (name, action, clauses) = read.unwrap_or((None, fallback, Clauses::Unreadable));
         Rule { name: name.map(Into::into), action, clauses, source: self.place(path) }
     }
