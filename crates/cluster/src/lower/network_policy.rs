@@ -8,7 +8,7 @@ use crate::yaml::{Node, Value};
 use namewall_policy::labels::Selector;
 use namewall_policy::model::{
     Action, Clauses, NamespaceScope, Peer, Peers, Placement, PodSet, Policy, PolicyKind, PolicyRef, PortMatch, Ports,
-    Subject,
+    Rule, Subject,
 };
 
 pub(super) fn lower(scope: &mut Scope<'_>) -> Option<Policy> {
