@@ -14,8 +14,10 @@ pub use manifests::manifests;
 pub use questions::questions;
 pub use selectors::selectors;
 
+pub type Target = fn(&[u8]);
+
 /// Every target by name: the name of its binary and of its corpus.
-pub const TARGETS: [(&str, fn(&[u8])); 4] = [
+pub const TARGETS: [(&str, Target); 4] = [
     ("domain_patterns", domain_patterns),
     ("manifests", manifests),
     ("questions", questions),

@@ -17,7 +17,7 @@ fn every_input_of_every_target_is_still_answered() {
         inputs.sort();
         assert!(!inputs.is_empty(), "the corpus of {name} is empty");
         for input in inputs {
-            // Told before it runs: the last line names the input that broke it.
+            // Told before it runs: the last line is the input that broke it (after an abort: --nocapture).
             println!("{name}: {}", input.display());
             target(&fs::read(&input).expect("the input can be read"));
         }
