@@ -1,0 +1,41 @@
+# `make` lists what can be done. Longer recipes live in scripts/.
+.DEFAULT_GOAL := help
+.PHONY: help test quick lint fuzz bench deny advisories build install clean
+
+PREFIX ?= /usr/local
+FUZZ_SECONDS ?= 20
+
+help: ## List the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+
+test: ## Run everything CI runs: tests, lints, dependency rules, a little fuzzing
+	@scripts/test
+
+quick: lint ## Formatting, lints and unit tests, while you work
+	cargo test --workspace --locked --lib --bins
+
+lint: ## Check formatting and lints
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+fuzz: ## Fuzz each target for FUZZ_SECONDS (20), on stable Rust
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz
+
+bench: ## Run the benchmarks
+	@scripts/bench
+
+deny: ## Check licences, sources and versions of the dependencies
+	@scripts/deny bans licenses sources
+
+advisories: ## Check the dependencies against the advisory database (needs the network)
+	@scripts/deny advisories
+
+build: ## Build the release binary
+	cargo build --release --locked --package namewall
+
+install: build ## Install the binary, man pages and completions under PREFIX (/usr/local)
+	@DESTDIR=$(DESTDIR) scripts/install $(PREFIX)
+
+clean: ## Remove what was built; inputs that fuzzing found stay
+	cargo clean
+	rm -rf fuzz/target dist

@@ -1,0 +1,28 @@
+//! What the fuzz targets do with their bytes. There is no libFuzzer here, so
+//! the project's tests replay the corpora with the same functions
+//! (`crates/namewall/tests/corpora.rs`).
+//!
+//! Every function panics where a promise is broken, and returns otherwise.
+
+mod domain_patterns;
+mod manifests;
+mod questions;
+mod scenarios;
+mod selectors;
+
+pub use domain_patterns::domain_patterns;
+pub use manifests::manifests;
+pub use questions::questions;
+pub use scenarios::scenarios;
+pub use selectors::selectors;
+
+pub type Target = fn(&[u8]);
+
+/// Every target by name: the name of its binary and of its corpus.
+pub const TARGETS: [(&str, Target); 5] = [
+    ("domain_patterns", domain_patterns),
+    ("manifests", manifests),
+    ("questions", questions),
+    ("scenarios", scenarios),
+    ("selectors", selectors),
+];
