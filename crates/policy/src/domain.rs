@@ -79,7 +79,7 @@ impl FromStr for DomainName {
         if lower.len() > 253 {
             return Err(NameError::Long(lower.len()));
         }
-        if lower.parse::<std::net::Ipv4Addr>().is_ok() {
+        if crate::addr::parse_address(&lower).is_some() {
             return Err(NameError::Address(lower));
         }
         Ok(Self(lower.into()))

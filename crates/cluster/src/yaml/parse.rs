@@ -24,31 +24,37 @@ pub struct DocumentText<'t> {
     pub first_line: u32,
 }
 
-/// Cuts a stream at its `---` lines. YAML forbids such a line inside any
-/// scalar, so the cut is exact, and a broken document cannot spoil the next.
+/// Cuts a stream at its `---` and `...` lines. YAML forbids such lines inside
+/// any scalar, so the cut is exact, and a broken document cannot spoil the next.
 pub fn split_documents(text: &str) -> Vec<DocumentText<'_>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut documents = Vec::new();
     let (mut start, mut first_line) = (0, 0);
     let mut offset = 0;
     for (number, line) in text.split_inclusive('\n').enumerate() {
-        let rest = line.strip_prefix("---");
-        let cuts = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\r', '\n']));
-        if cuts && offset > start {
+        let end = offset + line.len();
+        if is_marker(line, "---") {
             documents.push(DocumentText { text: &text[start..offset], first_line });
             (start, first_line) = (offset, number as u32);
+        } else if is_marker(line, "...") {
+            documents.push(DocumentText { text: &text[start..offset], first_line });
+            (start, first_line) = (end, number as u32 + 1);
         }
-        offset += line.len();
+        offset = end;
     }
     documents.push(DocumentText { text: &text[start..], first_line });
     documents.retain(|document| has_content(document.text));
     documents
 }
 
+fn is_marker(line: &str, marker: &str) -> bool {
+    line.strip_prefix(marker).is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\r', '\n']))
+}
+
 fn has_content(text: &str) -> bool {
     text.lines().any(|line| {
         let line = line.strip_prefix("---").unwrap_or(line).trim();
-        !line.is_empty() && !line.starts_with('#') && line != "..."
+        !line.is_empty() && !line.starts_with('#')
     })
 }
 
@@ -169,6 +175,9 @@ impl Builder {
                 let Some(mut node) = self.anchors.get(&anchor).cloned() else {
                     return Err(ParseError { mark, message: "the alias refers to itself or to nothing".into() });
                 };
+                if self.open.len() + depth(&node) > MAX_DEPTH {
+                    return Err(too_deep(mark));
+                }
                 self.aliased += size(&node);
                 if self.aliased > MAX_ALIASED {
                     return Err(ParseError { mark, message: "aliases blow this document up; write it out".into() });
@@ -182,7 +191,7 @@ impl Builder {
 
     fn start(&mut self, mark: Mark, anchor: usize, value: Value) -> Result<(), ParseError> {
         if self.open.len() >= MAX_DEPTH {
-            return Err(ParseError { mark, message: format!("nested deeper than {MAX_DEPTH} levels") });
+            return Err(too_deep(mark));
         }
         self.open.push(Open { node: Node { mark, value }, anchor, key: None, known: FxHashMap::default() });
         Ok(())
@@ -210,6 +219,19 @@ impl Builder {
             _ => {}
         }
         Ok(())
+    }
+}
+
+fn too_deep(mark: Mark) -> ParseError {
+    ParseError { mark, message: format!("nested deeper than {MAX_DEPTH} levels") }
+}
+
+/// Levels of lists and maps.
+fn depth(node: &Node) -> usize {
+    match &node.value {
+        Value::Seq(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        Value::Map(entries) => 1 + entries.iter().map(|entry| depth(&entry.node)).max().unwrap_or(0),
+        _ => 0,
     }
 }
 
