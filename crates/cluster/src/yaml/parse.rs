@@ -54,7 +54,8 @@ fn is_marker(line: &str, marker: &str) -> bool {
 fn has_content(text: &str) -> bool {
     text.lines().any(|line| {
         let line = line.strip_prefix("---").unwrap_or(line).trim();
-        !line.is_empty() && !line.starts_with('#')
+        // Directives, like %YAML 1.2, stand before the `---` of the document they are for.
+        !line.is_empty() && !line.starts_with(['#', '%'])
     })
 }
 
@@ -284,6 +285,7 @@ mod tests {
         let text = "---\n# only a comment\n---\na: 1\n---  \nb: |\n  ---not a cut\n  --- nor this\nc: 2\n...\n---\n\n";
         let documents = split_documents(text);
         assert_eq!(documents.len(), 2);
+        assert_eq!(split_documents("%YAML 1.2\n---\na: 1\n").len(), 1);
         let second = parse(documents[1]).unwrap().unwrap();
         assert_eq!(second.get("b").unwrap().as_str(), Some("---not a cut\n--- nor this\n"));
         assert_eq!(second.get("c").unwrap().mark.line, 9);
