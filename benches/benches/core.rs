@@ -1,6 +1,6 @@
 //! What the core costs on large clusters, without files and processes around
 //! it. After divan's table come `figure NAME VALUE` lines, each the best of
-//! several tries, that `scripts/bench` holds against the goals.
+//! several tries, which `scripts/bench` holds against the goals.
 //!
 //! `NAMEWALL_COUNT=compile` or `evaluate` runs just that, once, in a function
 //! of its own name, so that valgrind can count its instructions.
@@ -67,8 +67,8 @@ fn main() {
         return count(&what);
     }
     divan::main();
-    // `--list` and `--test` want no figures.
-    if !std::env::args().any(|argument| argument == "--list" || argument == "--test") {
+    // Who asks for a part, or for a list, wants no figures.
+    if std::env::args().skip(1).all(|argument| argument == "--bench") {
         print_figures();
     }
 }
