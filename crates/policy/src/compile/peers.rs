@@ -20,14 +20,21 @@ pub(super) struct PeerCompiler<'s> {
     unassigned: AddrSet,
     /// The addresses a name may have: any of IPv4's.
     unresolved: AddrSet,
+    /// The addresses of nodes; any of IPv4's where none is known.
+    on_nodes: AddrSet,
 }
 
 impl<'s> PeerCompiler<'s> {
     pub(super) fn new(snapshot: &'s Snapshot) -> Self {
         let any_v4 = AddrSet { v4: IntervalSet::full(), v6: IntervalSet::empty() };
         let pod_networks: AddrSet = snapshot.pod_networks.iter().copied().collect();
+        let mut on_nodes = AddrSet::default();
+        for &address in snapshot.nodes.iter().flat_map(|node| &node.addresses) {
+            on_nodes.insert_address(address);
+        }
         Self {
             snapshot,
+            on_nodes: if on_nodes.is_empty() { any_v4.clone() } else { on_nodes },
             peer_sets: FxHashMap::default(),
             port_specs: FxHashMap::default(),
             patterns: PatternTable::default(),
@@ -60,11 +67,7 @@ impl<'s> PeerCompiler<'s> {
         if nodes > 0 && selected == nodes {
             return Overlap::All;
         }
-        let mut possible = AddrSet::default();
-        for &address in self.snapshot.nodes.iter().flat_map(|node| &node.addresses) {
-            possible.insert_address(address);
-        }
-        match overlap(if possible.is_empty() { &self.unresolved } else { &possible }, &set.addresses) {
+        match overlap(&self.on_nodes, &set.addresses) {
             Overlap::None if selected > 0 => Overlap::Some,
             by_address => by_address,
         }

@@ -7,11 +7,12 @@
 
 use super::Reach;
 use super::outside::{self, OutsideRange};
+use super::views::{APART, Views, peer_sets};
 use crate::domain::{DomainPattern, PatternId};
 use crate::flow::Endpoint;
-use crate::model::{Direction, NamedPort, NodeId, RoleId, WorkloadId};
+use crate::model::{Direction, NamedPort, NodeId, WorkloadId};
 use crate::port::Traffic;
-use crate::program::{ClassId, Matcher, Program};
+use crate::program::{ClassId, Matcher, PeerSetId, Program};
 use crate::snapshot::Snapshot;
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
@@ -24,23 +25,11 @@ crate::model::id! {
     TrafficId,
 }
 
-/// What policies of others can see of a workload.
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct View {
-    role: RoleId,
-    host_node: Option<NodeId>,
-    ports: Arc<[NamedPort]>,
-    /// For each address: its family, and which peer sets it is in.
-    addresses: Vec<(bool, Rc<[u32]>)>,
-}
-
 #[derive(Debug)]
 pub struct Matrix<'a> {
     snapshot: &'a Snapshot,
     reach: Reach<'a>,
-    /// The view of each workload, and one workload of each view.
-    view_of: Vec<u32>,
-    example: Vec<WorkloadId>,
+    views: Views,
     /// What a workload's ingress depends on: its Class and its named ports.
     door_of: Vec<u32>,
     doors: usize,
@@ -86,48 +75,34 @@ struct Pool {
     meets: FxHashMap<(TrafficId, TrafficId), TrafficId>,
 }
 
+/// One side's answers to every view.
+struct Row {
+    direction: Direction,
+    lane: Lane,
+    /// A workload the answers are for; others of the same row share them.
+    owner: WorkloadId,
+    number: usize,
+}
+
 /// Interned results by row and view.
 type Table = Vec<u32>;
-
-/// A place in one of the tables, and how large that table is.
-struct Slot {
-    lane: Lane,
-    at: usize,
-    size: usize,
-}
 
 const UNKNOWN: u32 = u32::MAX;
 
 impl<'a> Matrix<'a> {
     pub fn new(snapshot: &'a Snapshot, reach: Reach<'a>) -> Self {
-        let mut sights = Sights::new(reach.program);
-        let mut ids: FxHashMap<View, u32> = FxHashMap::default();
         let mut door_ids: FxHashMap<Door, u32> = FxHashMap::default();
-        let (mut view_of, mut example, mut door_of) = (Vec::new(), Vec::new(), Vec::new());
-        for id in snapshot.workload_ids() {
-            let workload = snapshot.workload(id);
-            let view = View {
-                role: workload.role,
-                host_node: workload.node.filter(|_| workload.host_network),
-                ports: workload.ports.clone(),
-                addresses: workload.addresses.iter().map(|&a| (a.is_ipv4(), sights.of(&reach, a))).collect(),
-            };
-            let next = example.len() as u32;
-            let view = *ids.entry(view).or_insert(next);
-            if view == next {
-                example.push(id);
-            }
-            view_of.push(view);
+        let door_of = reach.program.workloads.iter().map(|member| {
             let next = door_ids.len() as u32;
-            door_of.push(*door_ids.entry((reach.program.member(id).class, workload.ports.clone())).or_insert(next));
-        }
+            *door_ids.entry((member.class, member.ports.clone())).or_insert(next)
+        });
+        let door_of = door_of.collect();
         let mut pool = Pool::default();
         pool.intern(Traffic::all());
         Self {
             snapshot,
             reach,
-            view_of,
-            example,
+            views: Views::new(snapshot, &reach),
             door_of,
             doors: door_ids.len(),
             egress: RefCell::default(),
@@ -171,38 +146,65 @@ impl<'a> Matrix<'a> {
 
     fn over(&self, lane: Lane, from: WorkloadId, to: WorkloadId) -> TrafficId {
         let program = self.reach.program;
-        let width = self.example.len();
-        let out = {
-            let view = self.view_of[to.index()] as usize;
-            let row = program.member(from).class.index();
-            self.cell(&self.egress, Slot { lane, at: row * width + view, size: program.classes.len() * width }, || {
-                let (from, to) = (self.ends(from, Lane::Any), self.ends(self.example[view], lane));
-                join(to.iter().map(|to| self.reach.egress(&from[0], to)))
-            })
-        };
-        let view = self.view_of[from.index()] as usize;
-        let row = self.door_of[to.index()] as usize;
-        let inward = self.cell(&self.ingress, Slot { lane, at: row * width + view, size: self.doors * width }, || {
-            let (from, to) = (self.ends(self.example[view], lane), self.ends(to, Lane::Any));
-            join(from.iter().map(|from| self.reach.ingress(from, &to[0])))
-        });
+        let sender =
+            Row { direction: Direction::Egress, lane, owner: from, number: program.member(from).class.index() };
+        let receiver =
+            Row { direction: Direction::Ingress, lane, owner: to, number: self.door_of[to.index()] as usize };
+        let out = self.cell(&sender, self.views.of(to));
+        let inward = self.cell(&receiver, self.views.of(from));
         self.pool.borrow_mut().meet(out, inward)
     }
 
-    fn cell(&self, tables: &RefCell<[Table; 3]>, slot: Slot, ask: impl FnOnce() -> Traffic) -> TrafficId {
-        let lane = slot.lane as usize;
+    fn cell(&self, row: &Row, view: u32) -> TrafficId {
+        let (tables, rows) = match row.direction {
+            Direction::Egress => (&self.egress, self.reach.program.classes.len()),
+            Direction::Ingress => (&self.ingress, self.doors),
+        };
+        let width = self.views.count();
+        let first = row.number * width;
         {
-            let table = &mut tables.borrow_mut()[lane];
+            let table = &mut tables.borrow_mut()[row.lane as usize];
             if table.is_empty() {
-                table.resize(slot.size, UNKNOWN);
+                table.resize(rows * width, UNKNOWN);
             }
-            if table[slot.at] != UNKNOWN {
-                return TrafficId(table[slot.at]);
+            let known = table[first + view as usize];
+            if known != UNKNOWN {
+                return TrafficId(known);
             }
         }
-        let id = self.pool.borrow_mut().intern(ask());
-        tables.borrow_mut()[lane][slot.at] = id.0;
-        id
+        if self.views.is_apart(view) {
+            let id = self.pool.borrow_mut().intern(self.ask(row, view));
+            tables.borrow_mut()[row.lane as usize][first + view as usize] = id.0;
+            return id;
+        }
+        let groups = self.views.groups(&self.peer_sets(row));
+        let mut by_group: FxHashMap<u32, u32> = FxHashMap::default();
+        for (at, group) in groups.iter().enumerate().filter(|(_, group)| **group != APART) {
+            let id =
+                *by_group.entry(*group).or_insert_with(|| self.pool.borrow_mut().intern(self.ask(row, at as u32)).0);
+            tables.borrow_mut()[row.lane as usize][first + at] = id;
+        }
+        TrafficId(by_group[&groups[view as usize]])
+    }
+
+    /// What the row's owner lets out to, or in from, the view.
+    fn ask(&self, row: &Row, view: u32) -> Traffic {
+        let owner = &self.ends(row.owner, Lane::Any)[0];
+        let peers = self.ends(self.views.example(view), row.lane);
+        join(peers.iter().map(|peer| match row.direction {
+            Direction::Egress => self.reach.egress(owner, peer),
+            Direction::Ingress => self.reach.ingress(peer, owner),
+        }))
+    }
+
+    fn peer_sets(&self, row: &Row) -> Vec<PeerSetId> {
+        let program = self.reach.program;
+        let plan = &program.class(program.member(row.owner).class).enforced;
+        let gates = [&plan.cluster_gate, &plan.namespace_gate];
+        let gates = gates.into_iter().filter(|_| row.direction == Direction::Egress);
+        let tiers = plan.tiers(row.direction);
+        let policies = gates.chain([&tiers.admin, &tiers.network, &tiers.baseline]).flatten();
+        peer_sets(program, row.direction, policies)
     }
 
     /// The workload by its addresses of that lane; once without, if it has none.
@@ -281,7 +283,7 @@ impl<'a> Matrix<'a> {
     /// Workloads with the same value fare the same, on either end.
     pub fn likeness(&self, id: WorkloadId) -> (ClassId, u32, Option<NodeId>) {
         let member = self.reach.program.member(id);
-        (member.class, self.view_of[id.index()], member.node)
+        (member.class, self.views.of(id), member.node)
     }
 
     /// Nodes are outside, but the namespace gate and node peers see them apart from their surroundings.
@@ -356,30 +358,5 @@ impl Pool {
         }
         let either = self.all[a.index()].union(&self.all[b.index()]);
         self.intern(either)
-    }
-}
-
-/// Which peer sets an address is in.
-struct Sights<'a> {
-    program: &'a Program,
-    /// Peer sets that look at addresses at all.
-    looking: Vec<u32>,
-    known: FxHashMap<Vec<u32>, Rc<[u32]>>,
-}
-
-impl<'a> Sights<'a> {
-    fn new(program: &'a Program) -> Self {
-        let sets = program.peer_sets.iter().enumerate();
-        let looking = sets.filter(|(_, set)| !set.addresses.is_empty() || !set.domains.is_empty());
-        Self { program, looking: looking.map(|(at, _)| at as u32).collect(), known: FxHashMap::default() }
-    }
-
-    fn of(&mut self, reach: &Reach<'_>, address: IpAddr) -> Rc<[u32]> {
-        let inside = |&&at: &&u32| {
-            let set = &self.program.peer_sets[at as usize];
-            set.addresses.contains(address) || reach.opening(set, address).is_some()
-        };
-        let seen: Vec<u32> = self.looking.iter().filter(inside).copied().collect();
-        self.known.entry(seen.clone()).or_insert_with(|| seen.into()).clone()
     }
 }

@@ -4,6 +4,7 @@
 mod exposure;
 mod matrix;
 mod outside;
+mod views;
 
 pub use exposure::{Exposure, exposure};
 pub use matrix::{Matrix, TrafficId, address_pairs};
