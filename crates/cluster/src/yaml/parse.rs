@@ -4,6 +4,7 @@
 use super::{Entry, Mark, Node, Value};
 use rustc_hash::FxHashMap;
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
+use std::borrow::Cow;
 
 /// Deeper than any manifest; a bound for hostile input.
 const MAX_DEPTH: usize = 100;
@@ -62,7 +63,8 @@ fn has_content(text: &str) -> bool {
 /// Reads one document; `None` if there is nothing in it.
 pub fn parse(document: DocumentText<'_>) -> Result<Option<Node>, ParseError> {
     let mut builder = Builder { first_line: document.first_line, ..Builder::default() };
-    for event in Parser::new_from_str(document.text) {
+    let text = join_surrogates(document.text);
+    for event in Parser::new_from_str(&text) {
         match event {
             Ok((event, span)) => builder.take(event, span)?,
             Err(error) => {
@@ -72,6 +74,39 @@ pub fn parse(document: DocumentText<'_>) -> Result<Option<Node>, ParseError> {
         }
     }
     Ok(builder.root)
+}
+
+/// JSON writes what is beyond 16 bits as two escapes, which YAML writes as one.
+fn join_surrogates(text: &str) -> Cow<'_, str> {
+    let is_json = text.trim_start_matches("---").trim_start().starts_with(['{', '[']);
+    if !is_json || !(text.contains("\\ud") || text.contains("\\uD")) {
+        return text.into();
+    }
+    let unit = |escape: &str| {
+        let digits = escape.strip_prefix("\\u")?.get(..4)?;
+        u16::from_str_radix(digits, 16).ok()
+    };
+    let mut joined = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('\\') {
+        let (before, escape) = rest.split_at(at);
+        joined.push_str(before);
+        let units = unit(escape).zip(escape.get(6..).and_then(unit));
+        match units.and_then(|(high, low)| char::decode_utf16([high, low]).next()?.ok()) {
+            Some(character) if u32::from(character) > 0xffff => {
+                joined.push(character);
+                rest = &escape[12..];
+            }
+            // Any other escape: what follows the backslash is not the start of one.
+            _ => {
+                let end = escape.char_indices().nth(2).map_or(escape.len(), |(end, _)| end);
+                joined.push_str(&escape[..end]);
+                rest = &escape[end..];
+            }
+        }
+    }
+    joined.push_str(rest);
+    joined.into()
 }
 
 #[derive(Default)]
@@ -318,6 +353,9 @@ mod tests {
         let node = one("{\n\t\"kind\": \"Pod\",\n\t\"n\": [1, {\"a\": null}], \"u\": \"\\u00fc\"\n}\n");
         assert_eq!(node.get("kind").unwrap().as_str(), Some("Pod"));
         assert_eq!(node.get("u").unwrap().as_str(), Some("ü"));
+        let node = one(r#"{"a": "\ud83d\uDE00 \\ud83d \" \/", "b": "\\"}"#);
+        assert_eq!(node.get("a").unwrap().as_str(), Some(r#"😀 \ud83d " /"#));
+        assert_eq!(node.get("b").unwrap().as_str(), Some("\\"));
     }
 
     #[test]
