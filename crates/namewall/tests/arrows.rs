@@ -19,6 +19,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("agent", ROOMS),
     ("controller", ROOMS),
     ("sandbox", ROOMS),
+    ("bench", ROOMS),
 ];
 
 /// The core is plain types and functions: nobody's runtime, nobody's format.
