@@ -18,7 +18,14 @@ pub fn questions(bytes: &[u8]) {
         (snapshot, program)
     });
     let world =
-        World { snapshot, program, leases: &LeaseTable::default(), names: &Names::new(), now: Instant::default() };
+        World {
+            snapshot,
+            program,
+            leases: &LeaseTable::default(),
+            names: &Names::new(),
+            cluster_domain: &"cluster.local".parse().expect("it is a name"),
+            now: Instant::default(),
+        };
     let text = String::from_utf8_lossy(bytes);
     let mut lines = text.split('\n');
     let from: Result<Host, _> = lines.next().unwrap_or_default().parse();

@@ -25,7 +25,10 @@ impl Document {
             part.first_line += first_line;
             match yaml::parse(part) {
                 Ok(None) => {}
-                Ok(Some(node)) => flatten(file, node, &mut documents),
+                Ok(Some(node)) => {
+                    let mut reader = Flattener { file, documents: &mut documents, findings: &mut findings };
+                    reader.flatten(node);
+                }
                 Err(error) => {
                     let helm = if part.text.contains("{{") {
                         "; this looks like a template, render it first (helm template …)"
@@ -37,6 +40,13 @@ impl Document {
                 }
             }
         }
+        (documents, findings)
+    }
+
+    /// The objects in a tree that is already read: itself, or what a list holds.
+    pub fn from_tree(file: &Arc<str>, node: Node) -> (Vec<Document>, Vec<Finding>) {
+        let (mut documents, mut findings) = (Vec::new(), Vec::new());
+        Flattener { file, documents: &mut documents, findings: &mut findings }.flatten(node);
         (documents, findings)
     }
 
@@ -70,22 +80,55 @@ pub(crate) fn source(file: &Arc<str>, mark: Mark) -> Source {
     Source { file: file.clone(), line: mark.line, column: mark.column }
 }
 
-/// `kind: List` and `kind: …List` are taken apart. The items of a typed list
-/// need not say what they are: the list does.
-fn flatten(file: &Arc<str>, mut node: Node, documents: &mut Vec<Document>) {
-    let kind = node.get("kind").and_then(Node::as_str).and_then(|kind| kind.strip_suffix("List")).map(str::to_owned);
-    let api_version = node.get("apiVersion").cloned();
-    match (kind, node.get_mut("items")) {
-        (Some(kind), Some(Node { value: Value::Seq(items), .. })) => {
-            for mut item in std::mem::take(items) {
-                if !kind.is_empty() && item.get("kind").is_none() {
-                    set(&mut item, "kind", Some(Node::string(&kind)));
-                    set(&mut item, "apiVersion", api_version.clone());
-                }
-                flatten(file, item, documents);
+/// Takes lists of objects apart.
+struct Flattener<'a> {
+    file: &'a Arc<str>,
+    documents: &'a mut Vec<Document>,
+    findings: &'a mut Vec<Finding>,
+}
+
+impl Flattener<'_> {
+    /// `kind: List` and `kind: …List`. The items of a typed list need not say
+    /// what they are: the list does.
+    fn flatten(&mut self, mut node: Node) {
+        let kind =
+            node.get("kind").and_then(Node::as_str).and_then(|kind| kind.strip_suffix("List")).map(str::to_owned);
+        let api_version = node.get("apiVersion").cloned();
+        let Some((kind, items)) = kind.zip(node.get_mut("items")) else {
+            self.name(&mut node);
+            self.documents.push(Document { file: self.file.clone(), node });
+            return;
+        };
+        let Value::Seq(items) = &mut items.value else {
+            let finding = Finding::error("unreadable-field", format!("{kind}List"), "expected a list of objects");
+            self.findings.push(finding.at("items").from_source(Some(source(self.file, node.mark))));
+            return;
+        };
+        for mut item in std::mem::take(items) {
+            if !kind.is_empty() && item.get("kind").is_none() {
+                set(&mut item, "kind", Some(Node::string(&kind)));
+                set(&mut item, "apiVersion", api_version.clone());
             }
+            self.flatten(item);
         }
-        _ => documents.push(Document { file: file.clone(), node }),
+    }
+
+    /// A name or namespace that is no text would be lost, and the object with it, or moved elsewhere.
+    fn name(&mut self, node: &mut Node) {
+        let Some(metadata) = node.get_mut("metadata") else { return };
+        for key in ["name", "namespace"] {
+            let Some(field) = metadata.get_mut(key) else { continue };
+            let text = match &field.value {
+                Value::Int(value) => value.to_string(),
+                Value::Float(value) => value.to_string(),
+                Value::Bool(value) => value.to_string(),
+                _ => continue,
+            };
+            let message = format!("expected a text, found {text}; put it in quotes");
+            let finding = Finding::error("unreadable-field", &text, message).at(format!("metadata.{key}"));
+            self.findings.push(finding.from_source(Some(source(self.file, field.mark))));
+            field.value = Value::String(text.into());
+        }
     }
 }
 

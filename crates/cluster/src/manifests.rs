@@ -2,6 +2,7 @@
 
 use crate::document::Document;
 use namewall_policy::Finding;
+use std::collections::HashSet;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -38,7 +39,7 @@ pub fn load<P: AsRef<Path>>(paths: &[P]) -> Result<Manifests, LoadError> {
         }
         let mut files = Vec::new();
         if fs::metadata(path).map_err(|source| unreadable(path, source))?.is_dir() {
-            collect(path, &mut files, 0)?;
+            collect(path, &mut files, &mut HashSet::new())?;
             if files.is_empty() {
                 return Err(LoadError::EmptyFolder(path.display().to_string()));
             }
@@ -59,9 +60,9 @@ fn unreadable(path: &Path, source: std::io::Error) -> LoadError {
     LoadError::Read { path: path.display().to_string(), source }
 }
 
-fn collect(folder: &Path, files: &mut Vec<PathBuf>, depth: usize) -> Result<(), LoadError> {
-    // Links may lead round in circles; no tree of manifests is this deep.
-    if depth > 40 {
+fn collect(folder: &Path, files: &mut Vec<PathBuf>, seen: &mut HashSet<PathBuf>) -> Result<(), LoadError> {
+    // Links may lead round in circles; a folder is read once.
+    if !seen.insert(fs::canonicalize(folder).map_err(|source| unreadable(folder, source))?) {
         return Ok(());
     }
     let entries = fs::read_dir(folder).map_err(|source| unreadable(folder, source))?;
@@ -76,7 +77,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>, depth: usize) -> Result<(), 
             continue;
         }
         if path.is_dir() {
-            collect(&path, files, depth + 1)?;
+            collect(&path, files, seen)?;
         } else if path.extension().is_some_and(|ext| ext == "yaml" || ext == "yml" || ext == "json") {
             files.push(path);
         }

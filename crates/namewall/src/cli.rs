@@ -1,7 +1,7 @@
 //! What can be typed.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use namewall_policy::addr::Cidr;
+use namewall_policy::addr::{Cidr, parse_address};
 use namewall_policy::ask::{Host, Target};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -60,8 +60,8 @@ Exit codes:
 const EXPLAIN_HELP: &str = "\
 Examples:
   namewall explain --from shop/web --to shop/db:5432 examples/shop
-  namewall explain --from shop/api --to pay.example:443 \\
-      --dns pay.example=198.51.100.7 examples/shop
+  namewall explain --from shop/api --to api.payments.example:443 \\
+      --dns api.payments.example=198.51.100.7 examples/shop
   namewall explain --from 203.0.113.9 --to shop/web:22/TCP \\
       --expect deny examples/shop
 
@@ -122,7 +122,7 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "CIDR")]
     pub(crate) pod_network: Vec<Cidr>,
     /// A further address of the API server
-    #[arg(long, value_name = "IP")]
+    #[arg(long, value_name = "IP", value_parser = parse_ip)]
     pub(crate) api_server: Vec<IpAddr>,
     /// The cluster's DNS domain
     #[arg(long, value_name = "NAME", default_value = "cluster.local")]
@@ -187,11 +187,14 @@ pub(crate) struct DnsAnswer {
     pub(crate) addresses: Vec<IpAddr>,
 }
 
+fn parse_ip(text: &str) -> Result<IpAddr, String> {
+    parse_address(text).ok_or_else(|| format!("`{text}` is not an IP address"))
+}
+
 fn parse_dns(text: &str) -> Result<DnsAnswer, String> {
     let (name, addresses) = text.split_once('=').ok_or("write NAME=IP[,IP...]")?;
     let name = name.parse().map_err(|error| format!("{error}"))?;
-    let addresses: Result<Vec<IpAddr>, String> =
-        addresses.split(',').map(|text| text.parse().map_err(|_| format!("`{text}` is not an IP address"))).collect();
+    let addresses: Result<Vec<IpAddr>, String> = addresses.split(',').map(|text| parse_ip(text)).collect();
     Ok(DnsAnswer { name, addresses: addresses? })
 }
 
@@ -219,7 +222,7 @@ pub(crate) struct Matrix {
     /// Only this port, like 443/TCP
     #[arg(long, value_name = "PORT[/PROTO]", value_parser = parse_port)]
     pub(crate) port: Option<PortFilter>,
-    /// What workloads that do not exist yet could reach, or be reached by
+    /// What workloads that do not exist yet could reach, or be reached by (text or json)
     #[arg(long)]
     pub(crate) exposure: bool,
 }

@@ -5,6 +5,7 @@ use crate::output;
 use anyhow::Result;
 use namewall_cluster as cluster;
 use namewall_policy::ask::{Names, World};
+use namewall_policy::domain::DomainName;
 use namewall_policy::lease::{Learned, NeverLeased};
 use namewall_policy::reach::{Matrix, Reach};
 use namewall_policy::{Finding, Instant, Lease, LeaseTable, Program, Severity, Snapshot, compile};
@@ -22,6 +23,7 @@ pub(crate) struct Loaded {
     pub(crate) findings: Vec<Finding>,
     pub(crate) passed_over: BTreeMap<String, usize>,
     never_leased: NeverLeased,
+    cluster_domain: DomainName,
 }
 
 /// Offline no time passes; what is leased stays so.
@@ -48,6 +50,7 @@ impl Loaded {
             findings: [manifests.findings, lowered.findings, compile_findings].concat(),
             passed_over: lowered.passed_over,
             never_leased,
+            cluster_domain: settings.cluster_domain.clone(),
         };
         loaded.take_resolved(lowered.resolved);
         Ok(loaded)
@@ -56,7 +59,8 @@ impl Loaded {
     /// What DNSNameResolver objects have seen opens addresses as it would in a cluster.
     fn take_resolved(&mut self, resolved: Vec<cluster::Resolved>) {
         for cluster::Resolved { pattern, name, address } in resolved {
-            if self.never_leased.refusal(&self.program, &name, address).is_some() {
+            if let Some(refusal) = self.never_leased.refusal(&self.program, &name, address) {
+                output::note(&format!("DNSNameResolver: {name} = {address}: {refusal}"));
                 continue;
             }
             let known = self.names.entry(name.clone()).or_default();
@@ -74,13 +78,20 @@ impl Loaded {
             known.extend(answer.addresses.iter().filter(|address| !known.contains(address)).collect::<Vec<_>>());
             let learned = Learned { name: answer.name.clone(), addresses: answer.addresses.clone(), expiry: FOREVER };
             for (address, refusal) in self.never_leased.learn(&self.program, &learned, &mut self.leases) {
-                anstream::eprintln!("{}note:{:#} {} = {address}: {refusal}", output::SOFT, output::SOFT, answer.name);
+                output::note(&format!("{} = {address}: {refusal}", answer.name));
             }
         }
     }
 
     pub(crate) fn world(&self) -> World<'_> {
-        World { snapshot: &self.snapshot, program: &self.program, leases: &self.leases, names: &self.names, now: NOW }
+        World {
+            snapshot: &self.snapshot,
+            program: &self.program,
+            leases: &self.leases,
+            names: &self.names,
+            cluster_domain: &self.cluster_domain,
+            now: NOW,
+        }
     }
 
     pub(crate) fn reach(&self) -> Reach<'_> {
@@ -99,7 +110,7 @@ impl Loaded {
             output::print_finding(&mut anstream::stderr(), finding).ok();
         }
         if errors.len() > SHOWN {
-            anstream::eprintln!("… and {} errors more; `namewall check` lists them all", errors.len() - SHOWN);
+            output::note(&format!("… and {} errors more; `namewall check` lists them all", errors.len() - SHOWN));
         }
     }
 }

@@ -7,6 +7,7 @@ mod output;
 mod picture;
 
 use clap::Parser;
+use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -16,7 +17,7 @@ fn main() -> ExitCode {
         // Whoever reads our output may stop reading: `namewall matrix … | head`.
         Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            anstream::eprintln!("{}error:{:#} {error:#}", output::BAD, output::BAD);
+            writeln!(anstream::stderr(), "{}error:{:#} {error:#}", output::BAD, output::BAD).ok();
             ExitCode::from(2)
         }
     }

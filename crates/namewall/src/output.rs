@@ -23,6 +23,11 @@ pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(closed)
 }
 
+/// A word on standard error. Where nobody can hear it, it is not said.
+pub(crate) fn note(text: &str) {
+    writeln!(anstream::stderr(), "{SOFT}note:{SOFT:#} {text}").ok();
+}
+
 pub(crate) fn style_of(verdict: Verdict) -> Style {
     match verdict {
         Verdict::Allow => GOOD,

@@ -87,8 +87,9 @@ fn mask128(prefix: u8) -> u128 {
 /// Reads an address the way the Kubernetes API always did: leading zeros in
 /// an IPv4 octet are decimal digits, not an octal sign.
 pub fn parse_address(text: &str) -> Option<IpAddr> {
-    if let Ok(address) = text.parse() {
-        return Some(address);
+    if let Ok(address) = text.parse::<IpAddr>() {
+        // No packet carries an IPv4-mapped address; a program that uses one sends IPv4.
+        return Some(address.to_canonical());
     }
     let mut octets = [0u8; 4];
     let mut parts = text.split('.');
@@ -108,13 +109,12 @@ impl FromStr for Cidr {
     fn from_str(text: &str) -> Result<Self, CidrError> {
         let form = || CidrError::Form(text.to_owned());
         let (address, prefix) = text.split_once('/').ok_or_else(form)?;
+        let mapped = address.parse::<Ipv6Addr>().is_ok_and(|v6| v6.to_ipv4_mapped().is_some());
         let address = parse_address(address).ok_or_else(form)?;
         if prefix.is_empty() || prefix.len() > 3 || !prefix.bytes().all(|b| b.is_ascii_digit()) {
             return Err(form());
         }
-        if let IpAddr::V6(v6) = address
-            && v6.to_ipv4_mapped().is_some()
-        {
+        if mapped {
             return Err(CidrError::Mapped(text.to_owned()));
         }
         let bits = if address.is_ipv4() { 32 } else { 128 };

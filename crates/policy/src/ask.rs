@@ -57,6 +57,8 @@ pub enum AskError {
     Ambiguous(String, String),
     #[error("a connection starts at a pod or an address, not at a name ({0})")]
     FromName(String),
+    #[error("a connection starts at a pod or an address, and {0} is a Service")]
+    FromService(String),
     #[error("{0} has no port {1}")]
     NoServicePort(String, String),
 }
@@ -149,6 +151,7 @@ pub struct World<'a> {
     pub leases: &'a LeaseTable,
     /// What names were answered with, leased or not.
     pub names: &'a Names,
+    pub cluster_domain: &'a DomainName,
     pub now: Instant,
 }
 
@@ -195,23 +198,43 @@ impl World<'_> {
         Ok(routes)
     }
 
-    /// Without a port: the ends, for whoever asks which ports are open.
+    /// Without a port: a Service's own ports, else the ends with no port yet,
+    /// for whoever asks which ports are open.
     fn portless(&self, sources: &[Endpoint], target: &Target) -> Result<Vec<Route>, AskError> {
-        let ends = match &target.host {
-            Host::Object { .. } => match self.find(&target.host)? {
-                Found::Workload(id) => self.ends(id),
-                Found::Service(id) => {
-                    let ports = &self.snapshot.services[id.index()].ports;
-                    return Ok(ports.iter().flat_map(|port| self.backends(id, port, sources)).collect());
-                }
-            },
-            Host::Address(address) => vec![self.program.endpoint_at(*address)],
-            Host::Name(name) => match self.addresses_of(name) {
-                known if known.is_empty() => vec![Endpoint::name(name.clone())],
-                known => known.into_iter().map(|address| self.program.endpoint_at(address)).collect(),
-            },
+        let every_port = |id: ServiceId| {
+            let ports = &self.snapshot.services[id.index()].ports;
+            ports.iter().flat_map(|port| self.backends(id, port, sources)).collect()
         };
-        Ok(vec![route(None, sources, &ends, (target.protocol, 0))])
+        let any = (target.protocol, 0);
+        let addresses = match &target.host {
+            Host::Object { .. } => match self.find(&target.host)? {
+                Found::Workload(id) => return Ok(vec![route(None, sources, &self.ends(id), any)]),
+                Found::Service(id) => return Ok(every_port(id)),
+            },
+            Host::Address(address) => vec![*address],
+            Host::Name(name) => {
+                if let Some(id) = self.service_named(name) {
+                    return Ok(every_port(id));
+                }
+                let known = self.addresses_of(name);
+                if known.is_empty() {
+                    return Ok(vec![route(None, sources, &[Endpoint::name(name.clone())], any)]);
+                }
+                known
+            }
+        };
+        let mut routes = Vec::new();
+        for address in addresses {
+            let service = self.snapshot.services.iter().position(|service| service.addresses.contains(&address));
+            match service {
+                Some(at) => routes.extend::<Vec<Route>>(every_port(ServiceId(at as u32))),
+                None => {
+                    let label = matches!(target.host, Host::Name(_)).then(|| address.to_string());
+                    routes.push(route(label, sources, &[self.program.endpoint_at(address)], any));
+                }
+            }
+        }
+        Ok(routes)
     }
 
     /// Whether every route is open.
@@ -231,7 +254,7 @@ impl World<'_> {
             Host::Name(name) => Err(AskError::FromName(name.to_string())),
             Host::Object { .. } => match self.find(from)? {
                 Found::Workload(id) => Ok(self.ends(id)),
-                Found::Service(_) => Err(AskError::NotFound(from.to_string(), String::new())),
+                Found::Service(_) => Err(AskError::FromService(from.to_string())),
             },
         }
     }
@@ -338,8 +361,12 @@ impl World<'_> {
 
     /// `SERVICE.NAMESPACE.svc[.cluster.local]`.
     fn service_named(&self, name: &DomainName) -> Option<ServiceId> {
-        let labels: Vec<&str> = name.labels().collect();
-        let [service, namespace, "svc", ..] = labels.as_slice() else { return None };
+        let inside = match name.as_str().strip_suffix(self.cluster_domain.as_str()) {
+            Some(inside) => inside.strip_suffix('.')?,
+            None => name.as_str(),
+        };
+        let labels: Vec<&str> = inside.split('.').collect();
+        let [service, namespace, "svc"] = labels.as_slice() else { return None };
         let namespace = self.snapshot.namespace_named(namespace)?;
         let at = self.snapshot.services.iter().position(|s| s.namespace == namespace && *s.name == **service)?;
         Some(ServiceId(at as u32))

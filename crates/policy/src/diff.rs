@@ -2,13 +2,15 @@
 //! which lines of which manifest, but what may be opened afterwards.
 
 use crate::addr::{AddrRange, AddrSet};
+use crate::domain::DomainPattern;
 use crate::model::{WorkloadId, WorkloadKind};
 use crate::port::Traffic;
 use crate::reach::{Matrix, OutsideRange, TrafficId};
 use crate::snapshot::Snapshot;
 use rustc_hash::FxHashMap;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A cluster before or after.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +27,7 @@ pub enum End {
         kind: WorkloadKind,
     },
     Outside(AddrRange),
-    /// A pattern of names, as written.
+    /// A pattern of names, told apart from others of the same text.
     Name(String),
 }
 
@@ -127,16 +129,16 @@ impl Compare<'_> {
     }
 
     fn names(&mut self, key: &Key, ids: [Option<WorkloadId>; 2]) {
-        let mut names: BTreeMap<String, [Traffic; 2]> = BTreeMap::new();
+        let mut names: BTreeMap<DomainPattern, [Traffic; 2]> = BTreeMap::new();
         for at in [0, 1] {
             let Some(id) = ids[at] else { continue };
-            for (pattern, traffic) in self.sides[at].matrix.names_to(id) {
-                names.entry(pattern.written()).or_default()[at] = traffic;
+            for (pattern, traffic) in self.sides[at].matrix.names_to(id).iter() {
+                names.entry(pattern.clone()).or_default()[at] = traffic.clone();
             }
         }
         for (pattern, [before, after]) in names {
             if before != after {
-                self.found.push(Difference { from: end(key), to: End::Name(pattern), before, after });
+                self.found.push(Difference { from: end(key), to: End::Name(pattern.to_string()), before, after });
             }
         }
     }
@@ -151,32 +153,92 @@ fn compare_ranges(old: &[OutsideRange], new: &[OutsideRange]) -> Vec<(AddrRange,
     if old == new {
         return Vec::new();
     }
-    let mut by_change: Vec<(Traffic, Traffic, AddrSet)> = Vec::new();
-    let mut add = |before: &Traffic, after: &Traffic, set: AddrSet| {
-        if before == after || set.is_empty() {
-            return;
-        }
-        match by_change.iter_mut().find(|(b, a, _)| b == before && a == after) {
-            Some((_, _, known)) => *known = known.union(&set),
-            None => by_change.push((before.clone(), after.clone(), set)),
-        }
-    };
-    let whole = |ranges: &[OutsideRange]| ranges.iter().fold(AddrSet::default(), |all, r| all.union(&r.range.into()));
-    let (all_old, all_new) = (whole(old), whole(new));
-    for before in old {
-        let here: AddrSet = before.range.into();
-        for after in new {
-            add(&before.traffic, &after.traffic, here.intersect(&after.range.into()));
-        }
-        add(&before.traffic, &Traffic::none(), here.subtract(&all_new));
+    let mut by_change: FxHashMap<(Traffic, Traffic), Pieces> = FxHashMap::default();
+    let mut cuts: BTreeSet<(bool, IpAddr)> = BTreeSet::new();
+    for outside in old.iter().chain(new) {
+        cuts.insert((outside.range.first.is_ipv6(), outside.range.first));
+        cuts.extend(after(outside.range.last).map(|next| (next.is_ipv6(), next)));
     }
-    for after in new {
-        add(&Traffic::none(), &after.traffic, AddrSet::from(after.range).subtract(&all_old));
+    let cuts: Vec<(bool, IpAddr)> = cuts.into_iter().collect();
+    let (mut at_old, mut at_new) = (Cursor::new(old), Cursor::new(new));
+    for (number, &(v6, first)) in cuts.iter().enumerate() {
+        let last = match cuts.get(number + 1) {
+            Some(&(next_v6, next)) if next_v6 == v6 => before(next),
+            _ => {
+                if v6 {
+                    IpAddr::from([0xff; 16])
+                } else {
+                    IpAddr::from([0xff; 4])
+                }
+            }
+        };
+        let (was, is) = (at_old.traffic(first), at_new.traffic(first));
+        if was != is {
+            by_change.entry((was, is)).or_default().0.push(AddrRange { first, last });
+        }
     }
     let mut found: Vec<(AddrRange, Traffic, Traffic)> = Vec::new();
-    for (before, after, set) in by_change {
-        found.extend(set.ranges().map(|range| (range, before.clone(), after.clone())));
+    for ((before, after), ranges) in by_change {
+        found.extend(ranges.joined().into_iter().map(|range| (range, before.clone(), after.clone())));
     }
     found.sort_by_key(|(range, ..)| (range.first.is_ipv6(), range.first));
     found
+}
+
+/// Ranges that come in order, joined where they touch.
+#[derive(Default)]
+struct Pieces(Vec<AddrRange>);
+
+impl Pieces {
+    fn joined(self) -> Vec<AddrRange> {
+        let mut joined: Vec<AddrRange> = Vec::new();
+        for range in self.0 {
+            match joined.last_mut() {
+                Some(last) if after(last.last) == Some(range.first) => last.last = range.last,
+                _ => joined.push(range),
+            }
+        }
+        joined
+    }
+}
+
+/// Walks along ranges that are in order.
+struct Cursor<'r> {
+    ranges: &'r [OutsideRange],
+}
+
+impl<'r> Cursor<'r> {
+    fn new(ranges: &'r [OutsideRange]) -> Self {
+        Self { ranges }
+    }
+
+    /// What is open at an address not before any asked for earlier; nothing where no range has it.
+    fn traffic(&mut self, address: IpAddr) -> Traffic {
+        let ends_before = |range: &AddrRange| (range.last.is_ipv6(), range.last) < (address.is_ipv6(), address);
+        while let [first, rest @ ..] = self.ranges
+            && ends_before(&first.range)
+        {
+            self.ranges = rest;
+        }
+        match self.ranges.first() {
+            Some(outside) if AddrSet::from(outside.range).contains(address) => outside.traffic.clone(),
+            _ => Traffic::none(),
+        }
+    }
+}
+
+/// The next address of the family, if there is one.
+fn after(address: IpAddr) -> Option<IpAddr> {
+    match address {
+        IpAddr::V4(v4) => v4.to_bits().checked_add(1).map(|bits| Ipv4Addr::from_bits(bits).into()),
+        IpAddr::V6(v6) => v6.to_bits().checked_add(1).map(|bits| Ipv6Addr::from_bits(bits).into()),
+    }
+}
+
+/// The address before one that is not the family's first.
+fn before(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(v4) => Ipv4Addr::from_bits(v4.to_bits().saturating_sub(1)).into(),
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits().saturating_sub(1)).into(),
+    }
 }

@@ -36,7 +36,10 @@ pub enum Step {
 #[derive(Clone, Debug)]
 pub enum Change {
     /// Creates or replaces.
-    Apply(Vec<Document>),
+    Apply {
+        documents: Vec<Document>,
+        findings: Vec<Finding>,
+    },
     Patch {
         object: ObjectRef,
         with: Node,
@@ -100,7 +103,8 @@ impl Scenario {
         let mut found = Vec::new();
         for path in paths {
             let is_yaml = path.extension().is_some_and(|ext| ext == "yaml" || ext == "yml");
-            if path.is_dir() || (is_yaml && has_probes(&path).map_err(unreadable)?) {
+            // Links may lead round in circles.
+            if (path.is_dir() && !path.is_symlink()) || (is_yaml && has_probes(&path).map_err(unreadable)?) {
                 found.extend(Self::find(&path)?);
             }
         }
@@ -204,7 +208,10 @@ impl Reader<'_> {
         };
         let body = &entry.node;
         let step = match &*entry.key {
-            "apply" => Step::Change(Change::Apply(self.apply(body)?)),
+            "apply" => {
+                let (documents, findings) = self.apply(body)?;
+                Step::Change(Change::Apply { documents, findings })
+            }
             "patch" => {
                 self.only(body, &["kind", "namespace", "name", "with"])?;
                 let Some(with) = body.get("with") else {
@@ -231,13 +238,16 @@ impl Reader<'_> {
     }
 
     /// Objects, or a path to a manifest.
-    fn apply(&self, body: &Node) -> Result<Vec<Document>> {
+    fn apply(&self, body: &Node) -> Result<(Vec<Document>, Vec<Finding>)> {
         match &body.value {
-            Value::Seq(items) => Ok(items.iter().map(|item| self.document(item)).collect()),
-            Value::Map(_) => Ok(vec![self.document(body)]),
-            Value::String(path) => {
-                topology::load(self, &[self.folder.join(&**path)]).map(|manifests| manifests.documents)
+            Value::Seq(items) => {
+                let read: Vec<_> = items.iter().map(|item| Document::from_tree(self.file, item.clone())).collect();
+                let (documents, findings): (Vec<_>, Vec<_>) = read.into_iter().unzip();
+                Ok((documents.concat(), findings.concat()))
             }
+            Value::Map(_) => Ok(Document::from_tree(self.file, body.clone())),
+            Value::String(path) => topology::load(self, &[self.folder.join(&**path)])
+                .map(|manifests| (manifests.documents, manifests.findings)),
             _ => self.wrong(body, "expected an object, a list of objects, or a path"),
         }
     }

@@ -46,6 +46,7 @@ pub fn run(scenario: &Scenario) -> Outcome {
         state: None,
         leases: LeaseTable::default(),
         names: Names::new(),
+        cluster_domain: "cluster.local".parse().expect("it is a name"),
         now: Instant::default(),
         findings: scenario.findings.clone(),
     };
@@ -73,6 +74,7 @@ struct Player {
     state: Option<State>,
     leases: LeaseTable,
     names: Names,
+    cluster_domain: DomainName,
     now: Instant,
     findings: Vec<Finding>,
 }
@@ -87,7 +89,8 @@ impl Player {
     fn change(&mut self, change: &Change) -> Result<(), String> {
         self.state = None;
         match change {
-            Change::Apply(documents) => {
+            Change::Apply { documents, findings } => {
+                self.findings.extend(findings.iter().cloned());
                 for document in documents {
                     self.documents.retain(|known| !same_object(known, document));
                     self.documents.push(document.clone());
@@ -112,7 +115,10 @@ impl Player {
         let found = self.documents.iter().position(|document| {
             document.kind() == Some(&object.kind)
                 && document.name() == Some(&object.name)
-                && object.namespace.as_deref().is_none_or(|namespace| document.namespace() == Some(namespace))
+                && object
+                    .namespace
+                    .as_deref()
+                    .is_none_or(|namespace| document.namespace().unwrap_or("default") == namespace)
         });
         found.ok_or_else(|| format!("there is no {} {} to change", object.kind, object.name))
     }
@@ -123,9 +129,8 @@ impl Player {
     }
 
     fn state(&mut self) -> &State {
-        let (documents, leases, findings, names) =
-            (&self.documents, &mut self.leases, &mut self.findings, &mut self.names);
-        self.state.get_or_insert_with(|| {
+        let Self { documents, leases, findings, names, cluster_domain: domain, state, .. } = self;
+        state.get_or_insert_with(|| {
             let lowered = lower(documents, &Settings::default());
             let (program, more) = compile(&lowered.snapshot);
             for finding in lowered.findings.into_iter().chain(more) {
@@ -133,8 +138,7 @@ impl Player {
                     findings.push(finding);
                 }
             }
-            let domain: DomainName = "cluster.local".parse().expect("it is a name");
-            let never_leased = NeverLeased::new(&lowered.snapshot, domain);
+            let never_leased = NeverLeased::new(&lowered.snapshot, domain.clone());
             for resolved in lowered.resolved {
                 let (pattern, name, address) = (resolved.pattern, resolved.name, resolved.address);
                 if never_leased.refusal(&program, &name, address).is_none() {
@@ -163,7 +167,14 @@ impl Player {
         self.state();
         let failed = |got: String| ProbeResult { probe: probe.clone(), passed: false, got };
         let Some(State { snapshot, program, .. }) = &self.state else { return failed(String::new()) };
-        let world = World { snapshot, program, leases: &self.leases, names: &self.names, now: self.now };
+        let world = World {
+            snapshot,
+            program,
+            leases: &self.leases,
+            names: &self.names,
+            cluster_domain: &self.cluster_domain,
+            now: self.now,
+        };
         let routes = match world.routes(&probe.from, &probe.to) {
             Ok(routes) => routes,
             Err(error) => return failed(error.to_string()),
@@ -188,7 +199,8 @@ fn just(verdict: Verdict) -> Expectation {
 
 fn same_object(a: &Document, b: &Document) -> bool {
     let group = |document: &Document| document.api_version().unwrap_or_default().split('/').next().map(str::to_owned);
-    a.kind() == b.kind() && a.name() == b.name() && a.namespace() == b.namespace() && group(a) == group(b)
+    let namespace = |document: &Document| document.namespace().unwrap_or("default").to_owned();
+    a.kind() == b.kind() && a.name() == b.name() && namespace(a) == namespace(b) && group(a) == group(b)
 }
 
 /// The connection that settles the verdict, and its decision.

@@ -16,10 +16,19 @@ pub(crate) fn read(reader: &Reader<'_>, topology: &Node) -> Result<(Vec<Document
         paths.push(reader.folder.join(reader.text(path)?));
     }
     let Manifests { mut documents, findings } = load(reader, &paths)?;
-    documents.extend(reader.items(topology.get("objects"))?.iter().map(|node| reader.document(node)));
+    let mut findings = findings;
+    for node in reader.items(topology.get("objects"))? {
+        let (objects, found) = Document::from_tree(reader.file, node.clone());
+        documents.extend(objects);
+        findings.extend(found);
+    }
     let short = [("namespaces", namespace as Write), ("nodes", node), ("pods", pod)];
     for (key, write) in short {
-        for entry in topology.get(key).map(Node::entries).unwrap_or_default() {
+        let short = topology.get(key).filter(|node| !node.is_null());
+        if let Some(node) = short.filter(|node| !matches!(node.value, Value::Map(_))) {
+            return reader.wrong(node, format!("`{key}` is a map, by name"));
+        }
+        for entry in short.map(Node::entries).unwrap_or_default() {
             let object = write(reader, entry)?;
             documents.push(reader.document(&object));
         }

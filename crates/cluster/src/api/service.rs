@@ -4,28 +4,13 @@ use super::meta::IntOrString;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-#[derive(Deserialize, Debug, Clone)]
-pub struct Service {
-    #[serde(default)]
-    pub spec: ServiceSpec,
-    #[serde(default)]
-    pub status: ServiceStatus,
-}
-
-#[derive(Deserialize, Default, Debug, Clone)]
-#[serde(rename_all = "camelCase")]
+/// Read piece by piece: see `lower`.
+#[derive(Default, Debug, Clone)]
 pub struct ServiceSpec {
-    #[serde(rename = "type")]
-    pub kind: Option<String>,
-    #[serde(rename = "clusterIP")]
     pub cluster_ip: Option<String>,
-    #[serde(default, rename = "clusterIPs")]
     pub cluster_ips: Vec<String>,
-    #[serde(default, rename = "externalIPs")]
     pub external_ips: Vec<String>,
-    #[serde(default)]
     pub selector: BTreeMap<String, String>,
-    #[serde(default)]
     pub ports: Vec<ServicePort>,
 }
 
@@ -39,31 +24,9 @@ pub struct ServicePort {
     pub node_port: Option<u16>,
 }
 
-#[derive(Deserialize, Default, Debug, Clone)]
-#[serde(rename_all = "camelCase")]
-pub struct ServiceStatus {
-    #[serde(default)]
-    pub load_balancer: LoadBalancer,
-}
-
-#[derive(Deserialize, Default, Debug, Clone)]
-pub struct LoadBalancer {
-    #[serde(default)]
-    pub ingress: Vec<LoadBalancerIngress>,
-}
-
 #[derive(Deserialize, Debug, Clone)]
 pub struct LoadBalancerIngress {
     pub ip: Option<String>,
-}
-
-#[derive(Deserialize, Debug, Clone)]
-#[serde(rename_all = "camelCase")]
-pub struct EndpointSlice {
-    #[serde(default)]
-    pub endpoints: Vec<SliceEndpoint>,
-    #[serde(default)]
-    pub ports: Vec<EndpointPort>,
 }
 
 #[derive(Deserialize, Debug, Clone)]
@@ -77,12 +40,6 @@ pub struct EndpointPort {
     pub name: Option<String>,
     pub protocol: Option<String>,
     pub port: Option<u16>,
-}
-
-#[derive(Deserialize, Debug, Clone)]
-pub struct Endpoints {
-    #[serde(default)]
-    pub subsets: Vec<EndpointSubset>,
 }
 
 #[derive(Deserialize, Debug, Clone)]

@@ -11,7 +11,7 @@ use namewall_policy::domain::Wildcard;
 use namewall_policy::labels::Selector;
 use namewall_policy::model::{
     Action, Clauses, NamespaceScope, Peer, Peers, Placement, PodSet, Policy, PolicyKind, PolicyRef, PortMatch, Ports,
-    Subject,
+    Rule, Subject,
 };
 use namewall_policy::port::Protocol;
 
@@ -105,17 +105,28 @@ pub(super) fn priority(scope: &mut Scope<'_>) -> Option<i32> {
 }
 
 fn lower_policy(scope: &mut Scope<'_>, dialect: &Dialect, placement: Placement, readable: bool) -> Option<Policy> {
-    let Some(node) = scope.node(&["spec", "subject"]) else {
-        scope.error("bad-subject", "spec", "`subject` is missing; without it the policy selects nobody");
-        return None;
+    let subject = match scope.node(&["spec", "subject"]) {
+        Some(node) => {
+            let api: Option<ApiSubject> = scope.read(node, "spec.subject");
+            api.and_then(|api| subject(scope, &api, "spec.subject"))
+        }
+        None => {
+            scope.error(
+                "bad-subject",
+                "spec",
+                "`subject` is missing; without it nobody can tell whom the policy selects",
+            );
+            None
+        }
     };
-    let api: ApiSubject = scope.read(node, "spec.subject")?;
-    let subject = subject(scope, &api, "spec.subject")?;
     let form = |key| RuleForm { key, most: dialect.most, action: "action", words: dialect.actions };
     let mut ingress =
         scope.ordered_rules(&form("ingress"), |scope, node, path| ingress_rule(scope, dialect, node, path));
     let mut egress = scope.ordered_rules(&form("egress"), |scope, node, path| egress_rule(scope, dialect, node, path));
-    if !readable {
+    if subject.is_none() {
+        only_denials(&mut ingress);
+        only_denials(&mut egress);
+    } else if !readable {
         ingress = scope.isolate("spec");
         egress = scope.isolate("spec");
     }
@@ -123,11 +134,23 @@ fn lower_policy(scope: &mut Scope<'_>, dialect: &Dialect, placement: Placement, 
         id: PolicyRef { kind: dialect.kind, namespace: None, name: scope.meta.name.as_str().into() },
         placement,
         enforcement: super::enforcement(scope),
-        subject,
+        subject: subject.unwrap_or_else(everyone),
         egress,
         ingress,
         source: scope.place(""),
     })
+}
+
+/// A subject that cannot be read may be anyone; to isolate everyone would be
+/// too much, so what the policy denies is denied to all, and it allows nothing.
+pub(super) fn only_denials(rules: &mut [Rule]) {
+    for rule in rules.iter_mut().filter(|rule| rule.action != Action::Deny) {
+        (rule.action, rule.clauses) = (Action::Allow, Clauses::Unreadable);
+    }
+}
+
+pub(super) fn everyone() -> Subject {
+    Subject { pods: PodSet::all(), nodes: None }
 }
 
 /// S4.1: exactly one of namespaces and pods.

@@ -7,7 +7,7 @@ use crate::api::cluster_egress_firewall::{Destination, Port, Rule as ApiRule};
 use crate::api::meta::LabelSelector;
 use crate::yaml::Node;
 use namewall_policy::model::{
-    Action, Clauses, Peer, Peers, Placement, PodSet, Policy, PolicyKind, PolicyRef, PortMatch, Ports, Subject,
+    Action, Clauses, Peer, Peers, Placement, Policy, PolicyKind, PolicyRef, PortMatch, Ports, Subject,
 };
 
 const ACTIONS: &[(&str, Action)] = &[("Allow", Action::Allow), ("Deny", Action::Deny)];
@@ -16,10 +16,14 @@ const MOST: usize = 100;
 pub(super) fn lower(scope: &mut Scope<'_>) -> Option<Policy> {
     let known = scope.is_well_formed(&["priority", "subject", "nodeSelector", "rules"]);
     let priority = admin::priority(scope);
-    let subject = subject(scope)?;
+    let subject = subject(scope);
     let form = RuleForm { key: "rules", most: MOST, action: "action", words: ACTIONS };
-    let egress = scope.ordered_rules(&form, rule);
-    let egress = if known && priority.is_some() { egress } else { scope.isolate("spec") };
+    let mut egress = scope.ordered_rules(&form, rule);
+    if subject.is_none() {
+        admin::only_denials(&mut egress);
+    } else if !known || priority.is_none() {
+        egress = scope.isolate("spec");
+    }
     Some(Policy {
         id: PolicyRef {
             kind: PolicyKind::ClusterEgressFirewall,
@@ -28,7 +32,7 @@ pub(super) fn lower(scope: &mut Scope<'_>) -> Option<Policy> {
         },
         placement: Placement::ClusterGate { priority: priority.unwrap_or(0) },
         enforcement: super::enforcement(scope),
-        subject,
+        subject: subject.unwrap_or_else(admin::everyone),
         egress,
         ingress: Vec::new(),
         source: scope.place(""),
@@ -42,7 +46,7 @@ fn subject(scope: &mut Scope<'_>) -> Option<Subject> {
             let api: ApiSubject = scope.read(node, "spec.subject")?;
             admin::subject(scope, &api, "spec.subject")?
         }
-        None => Subject { pods: PodSet::all(), nodes: None },
+        None => admin::everyone(),
     };
     if let Some(node) = scope.node(&["spec", "nodeSelector"]) {
         let api: LabelSelector = scope.read(node, "spec.nodeSelector")?;

@@ -117,8 +117,17 @@ const POLICY_KINDS: [(&str, &str); 6] = [
     ("ClusterEgressFirewall", "namewall.dev/v1alpha1"),
 ];
 
+/// What an object is called that has no name.
+const UNNAMED: &str = "(unnamed)";
+
+/// Whether a kind is that one, or a slip of the pen away from it.
+fn means(written: &str, kind: &str) -> bool {
+    let plural = kind.strip_suffix('y').map_or_else(|| format!("{kind}s"), |stem| format!("{stem}ies"));
+    written.eq_ignore_ascii_case(kind) || written.eq_ignore_ascii_case(&plural)
+}
+
 /// Groups with kinds of these names that mean something else.
-const FOREIGN_GROUPS: [&str; 2] = ["projectcalico.org/", "antrea.io/"];
+const FOREIGN_GROUPS: [&str; 2] = ["projectcalico.org", "antrea.io"];
 
 /// Reader, kind, namespace, name: what makes two documents the same object.
 type ObjectKey<'d> = (Reader, &'d str, &'d str, &'d str);
@@ -189,12 +198,14 @@ impl Lowering<'_> {
                     continue;
                 }
             };
+            let list = sorted.by_reader.entry(reader).or_default();
             let Some(name) = document.name().filter(|name| !name.is_empty()) else {
+                // It counts all the same: a policy without a name must not be lost.
                 let finding = Finding::error("missing-name", kind, "metadata.name is missing; every object has one");
                 self.out.findings.push(finding.at("metadata.name").from_source(Some(document.place("metadata"))));
+                list.push(document);
                 continue;
             };
-            let list = sorted.by_reader.entry(reader).or_default();
             let namespace = document.namespace().filter(|name| !name.is_empty()).unwrap_or("default");
             let key = (reader, kind, namespace, name);
             match seen.get(&key) {
@@ -217,13 +228,17 @@ impl Lowering<'_> {
 
     fn pass_over(&mut self, document: &Document, api_version: &str, kind: &str) {
         *self.out.passed_over.entry(kind.to_owned()).or_default() += 1;
-        let Some(accepted) = POLICY_KINDS.iter().find(|(known, _)| *known == kind).map(|(_, accepted)| accepted) else {
+        let Some(accepted) = POLICY_KINDS.iter().find(|(known, _)| means(kind, known)).map(|(_, accepted)| accepted)
+        else {
             return;
         };
         let object = object_name(document, kind);
         let message = format!("{kind} of {api_version} is not read, and has no effect here; {accepted} is");
         // Other systems have kinds of the same name; a misspelt group is a policy that is lost.
-        let foreign = FOREIGN_GROUPS.iter().any(|group| api_version.contains(group));
+        let group = api_version.split('/').next().unwrap_or_default();
+        let is_foreign =
+            |known: &&str| group == *known || group.strip_suffix(known).is_some_and(|rest| rest.ends_with('.'));
+        let foreign = FOREIGN_GROUPS.iter().any(is_foreign);
         let finding = match foreign {
             true => Finding::warning("foreign-kind", object, message),
             false => Finding::error("unknown-version", object, message),

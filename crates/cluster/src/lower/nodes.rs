@@ -2,9 +2,11 @@
 
 use super::scope::Scope;
 use super::{Lowering, Reader, Sorted, parts, v1beta1};
-use crate::api::node::{NodeAddresses, NodeSpec, NodeStatus};
+use crate::api::node::NodeAddress;
 use namewall_policy::addr::Cidr;
 use namewall_policy::model::{Namespace, Node};
+use std::collections::HashSet;
+use std::net::IpAddr;
 
 impl Lowering<'_> {
     pub(super) fn nodes(&mut self, sorted: &Sorted<'_>) {
@@ -23,9 +25,10 @@ impl Lowering<'_> {
         for document in sorted.of(Reader::Node) {
             let mut scope = Scope::new(document, &mut self.out.findings);
             // A node is there even if a part of it cannot be read: rules may deny it.
-            let spec: NodeSpec = scope.read_part(document.node.get("spec"), "spec");
-            let status: NodeStatus = scope.read_part(document.node.get("status"), "status");
-            let blocks = spec.pod_cidrs.iter().chain(&spec.pod_cidr);
+            let pod_cidr: Option<String> = scope.read_part(scope.node(&["spec", "podCIDR"]), "spec.podCIDR");
+            let pod_cidrs: Vec<String> = scope.read_items(scope.node(&["spec", "podCIDRs"]), "spec.podCIDRs");
+            let listed: Vec<NodeAddress> = scope.read_items(scope.node(&["status", "addresses"]), "status.addresses");
+            let blocks = pod_cidrs.iter().chain(&pod_cidr);
             let blocks: Vec<Cidr> = blocks.filter_map(|text| parts::cidr(&mut scope, text, "spec.podCIDRs")).collect();
             for block in blocks {
                 if !self.out.snapshot.pod_networks.contains(&block) {
@@ -33,9 +36,9 @@ impl Lowering<'_> {
                 }
             }
             let mut addresses = Vec::new();
-            for (at, item) in status.addresses.iter().enumerate() {
+            for (at, item) in listed.iter().enumerate() {
                 // Host names are no addresses; every type that is one counts.
-                if item.kind.ends_with("IP") {
+                if item.kind.as_deref().is_none_or(|kind| kind.ends_with("IP")) {
                     addresses.extend(parts::address(
                         &mut scope,
                         &item.address,
@@ -52,16 +55,13 @@ impl Lowering<'_> {
         }
         for document in sorted.of(Reader::NodeAddresses) {
             let mut scope = Scope::new(document, &mut self.out.findings);
-            let Some(published) = scope.read_whole::<NodeAddresses>() else { continue };
-            let read = published.addresses.iter().filter_map(|text| parts::address(&mut scope, text, "addresses"));
-            let read: Vec<_> = read.collect();
+            let published: Vec<String> = scope.read_items(document.node.get("addresses"), "addresses");
+            let read: Vec<_> =
+                published.iter().filter_map(|text| parts::address(&mut scope, text, "addresses")).collect();
             let node = self.out.snapshot.ensure_node(&scope.meta.name.clone());
             let known = &mut self.out.snapshot.nodes[node.index()].addresses;
-            for address in read {
-                if !known.contains(&address) {
-                    known.push(address);
-                }
-            }
+            let mut seen: HashSet<IpAddr> = known.iter().copied().collect();
+            known.extend(read.into_iter().filter(|address| seen.insert(*address)));
         }
     }
 }

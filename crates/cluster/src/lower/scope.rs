@@ -58,7 +58,7 @@ impl<'d> Scope<'d> {
         let text = |key: &str| node.and_then(|node| node.get(key)).and_then(Node::as_str).map(str::to_owned);
         let owners = node.and_then(|node| node.get("ownerReferences"));
         ObjectMeta {
-            name: text("name").unwrap_or_default(),
+            name: text("name").filter(|name| !name.is_empty()).unwrap_or_else(|| super::UNNAMED.to_owned()),
             namespace: text("namespace"),
             labels: self.texts(node, "labels", path),
             annotations: self.texts(node, "annotations", path),
@@ -84,8 +84,9 @@ impl<'d> Scope<'d> {
                 Value::Float(value) => self.meant_as_text(entry, value, &path),
                 Value::Null => String::new(),
                 Value::Seq(_) | Value::Map(_) => {
+                    // Kept as an empty text: that it is there may matter.
                     self.error_at(entry.node.mark, &format!("{path}.{}", entry.key), "expected a text");
-                    continue;
+                    String::new()
                 }
             };
             texts.insert(entry.key.to_string(), text);
@@ -167,6 +168,21 @@ impl<'d> Scope<'d> {
     /// A part that is missing, or cannot be read, is as if nothing stood there.
     pub(super) fn read_part<T: Deserialize<'d> + Default>(&mut self, node: Option<&'d Node>, path: &str) -> T {
         node.and_then(|node| self.read_loose(node, path)).unwrap_or_default()
+    }
+
+    /// The items of a list, each on its own: one that cannot be read loses no other.
+    pub(super) fn read_items<T: Deserialize<'d>>(&mut self, node: Option<&'d Node>, path: &str) -> Vec<T> {
+        match node.map(|node| &node.value) {
+            None | Some(Value::Null) => Vec::new(),
+            Some(Value::Seq(items)) => {
+                let items = items.iter().enumerate();
+                items.filter_map(|(at, item)| self.read_loose(item, &format!("{path}[{at}]"))).collect()
+            }
+            Some(_) => {
+                self.error("unreadable-field", path, "expected a list");
+                Vec::new()
+            }
+        }
     }
 
     pub(super) fn read_whole<T: Deserialize<'d>>(&mut self) -> Option<T> {

@@ -5,11 +5,14 @@ use super::scope::Scope;
 use super::workloads::port_named;
 use super::{Lowering, Reader, Sorted, parts};
 use crate::api::meta::IntOrString;
-use crate::api::service::{EndpointPort, EndpointSlice, Endpoints, Service as ApiService, ServicePort as ApiPort};
+use crate::api::service::{
+    EndpointPort, EndpointSubset, LoadBalancerIngress, ServicePort as ApiPort, ServiceSpec, SliceEndpoint,
+};
 use namewall_policy::labels::{Requirement, Selector};
 use namewall_policy::model::{Backend, BackendTarget, Service, ServicePort};
 use namewall_policy::port::Protocol;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 /// Endpoints of a service as objects list them.
@@ -29,10 +32,11 @@ impl Lowering<'_> {
         }
         for document in sorted.of(Reader::Service) {
             let mut scope = Scope::new(document, &mut self.out.findings);
-            let Some(service) = scope.read_whole::<ApiService>() else { continue };
             let namespace_name = scope.namespace().to_owned();
-            let spec = &service.spec;
-            let balanced = service.status.load_balancer.ingress.iter().filter_map(|ingress| ingress.ip.as_ref());
+            let spec = service_spec(&mut scope);
+            let balanced: Vec<LoadBalancerIngress> =
+                scope.read_items(scope.node(&["status", "loadBalancer", "ingress"]), "status.loadBalancer.ingress");
+            let balanced = balanced.iter().filter_map(|ingress| ingress.ip.as_ref());
             let texts = spec.cluster_ip.iter().chain(&spec.cluster_ips).chain(&spec.external_ips).chain(balanced);
             let mut addresses: Vec<IpAddr> = Vec::new();
             for text in texts.filter(|text| !text.is_empty() && *text != "None") {
@@ -63,7 +67,7 @@ impl Lowering<'_> {
                     node_port: port.node_port,
                     backends: match listed.get(&key) {
                         Some(listed) => self.listed_backends(listed, (protocol, port)),
-                        None => self.selected_backends(&namespace_name, &service, (protocol, port)),
+                        None => self.selected_backends(&namespace_name, &spec.selector, (protocol, port)),
                     },
                 })
                 .collect();
@@ -77,28 +81,27 @@ impl Lowering<'_> {
 
     /// S7.3: the Service's own addresses, and those of its endpoints.
     fn add_api_server(&mut self, addresses: &[IpAddr]) {
-        for address in addresses {
-            if !self.out.snapshot.api_server.contains(address) {
-                self.out.snapshot.api_server.push(*address);
-            }
-        }
+        let known = &mut self.out.snapshot.api_server;
+        let mut seen: FxHashSet<IpAddr> = known.iter().copied().collect();
+        known.extend(addresses.iter().filter(|address| seen.insert(**address)));
     }
 
     fn endpoints(&mut self, sorted: &Sorted<'_>) -> FxHashMap<(String, String), Listed> {
         let mut all: FxHashMap<(String, String), Listed> = FxHashMap::default();
         for document in sorted.of(Reader::EndpointSlice) {
             let mut scope = Scope::new(document, &mut self.out.findings);
-            let Some(slice) = scope.read_whole::<EndpointSlice>() else { continue };
+            let endpoints: Vec<SliceEndpoint> = scope.read_items(document.node.get("endpoints"), "endpoints");
+            let ports: Vec<EndpointPort> = scope.read_items(document.node.get("ports"), "ports");
             let Some(service) = scope.meta.labels.get("kubernetes.io/service-name").cloned() else { continue };
-            let addresses: Vec<&String> = slice.endpoints.iter().flat_map(|endpoint| &endpoint.addresses).collect();
+            let addresses: Vec<&String> = endpoints.iter().flat_map(|endpoint| &endpoint.addresses).collect();
             let list = all.entry((scope.namespace().to_owned(), service)).or_default();
-            list.add(&mut scope, &addresses, &slice.ports);
+            list.add(&mut scope, &addresses, &ports);
         }
         for document in sorted.of(Reader::Endpoints) {
             let mut scope = Scope::new(document, &mut self.out.findings);
-            let Some(endpoints) = scope.read_whole::<Endpoints>() else { continue };
+            let subsets: Vec<EndpointSubset> = scope.read_items(document.node.get("subsets"), "subsets");
             let list = all.entry((scope.namespace().to_owned(), scope.meta.name.clone())).or_default();
-            for subset in &endpoints.subsets {
+            for subset in &subsets {
                 let addresses: Vec<&String> = subset.addresses.iter().map(|address| &address.ip).collect();
                 list.add(&mut scope, &addresses, &subset.ports);
             }
@@ -107,6 +110,7 @@ impl Lowering<'_> {
     }
 
     fn listed_backends(&self, listed: &Listed, (protocol, port): (Protocol, &ApiPort)) -> Vec<Backend> {
+        let mut seen: FxHashSet<(IpAddr, u16)> = FxHashSet::default();
         let mut backends = Vec::new();
         for (name, listed_protocol, number, address) in &listed.endpoints {
             let same_name = name.as_deref().unwrap_or_default() == port.name.as_deref().unwrap_or_default();
@@ -115,9 +119,8 @@ impl Lowering<'_> {
                     Some(&pod) => BackendTarget::Workload(pod, Some(*address)),
                     None => BackendTarget::Address(*address),
                 };
-                let backend = Backend { target, port: *number };
-                if !backends.contains(&backend) {
-                    backends.push(backend);
+                if seen.insert((*address, *number)) {
+                    backends.push(Backend { target, port: *number });
                 }
             }
         }
@@ -128,13 +131,13 @@ impl Lowering<'_> {
     fn selected_backends(
         &self,
         namespace: &str,
-        service: &ApiService,
+        selector: &BTreeMap<String, String>,
         (protocol, port): (Protocol, &ApiPort),
     ) -> Vec<Backend> {
-        if service.spec.selector.is_empty() {
+        if selector.is_empty() {
             return Vec::new();
         }
-        let requirements = service.spec.selector.iter();
+        let requirements = selector.iter();
         let selector = Selector {
             requirements: requirements
                 .map(|(key, value)| Requirement::In { key: key.as_str().into(), values: vec![value.as_str().into()] })
@@ -156,6 +159,17 @@ impl Lowering<'_> {
             }
         }
         backends
+    }
+}
+
+/// Piece by piece: a bad port must not lose the Service's addresses.
+fn service_spec(scope: &mut Scope<'_>) -> ServiceSpec {
+    ServiceSpec {
+        cluster_ip: scope.read_part(scope.node(&["spec", "clusterIP"]), "spec.clusterIP"),
+        cluster_ips: scope.read_items(scope.node(&["spec", "clusterIPs"]), "spec.clusterIPs"),
+        external_ips: scope.read_items(scope.node(&["spec", "externalIPs"]), "spec.externalIPs"),
+        selector: scope.read_part(scope.node(&["spec", "selector"]), "spec.selector"),
+        ports: scope.read_items(scope.node(&["spec", "ports"]), "spec.ports"),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::scope::Scope;
 use super::{Lowering, Reader, Sorted, parts};
-use crate::api::meta::ObjectMeta;
+use crate::api::meta::{IntOrString, ObjectMeta};
 use crate::api::pod::{Container, PodSpec, PodStatus};
 use crate::document::Document;
 use crate::yaml::{Node, Value};
@@ -84,7 +84,7 @@ impl Lowering<'_> {
         if matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")) {
             return None;
         }
-        let spec: PodSpec = scope.read_part(document.node.get("spec"), "spec");
+        let spec = pod_spec(&mut scope, document.node.get("spec"), "spec");
         let addresses = addresses(&mut scope, &status);
         let ports = named_ports(&mut scope, &spec);
         let meta = std::mem::take(&mut scope.meta);
@@ -113,7 +113,7 @@ impl Lowering<'_> {
         };
         let path = path.join(".");
         let pod_labels = labels(&scope.metadata(template.get("metadata"), &format!("{path}.metadata")));
-        let spec: PodSpec = scope.read_part(template.get("spec"), &format!("{path}.spec"));
+        let spec = pod_spec(&mut scope, template.get("spec"), &format!("{path}.spec"));
         let ports = named_ports(&mut scope, &spec);
         let meta = std::mem::take(&mut scope.meta);
         Some(Described { kind, document, meta, pod_labels, spec, addresses: Vec::new(), ports })
@@ -144,6 +144,18 @@ impl Lowering<'_> {
             }
         }
         self.pods.by_namespace.entry(namespace_name).or_default().push(id);
+    }
+}
+
+/// Piece by piece: a bad port must not lose the node, nor a bad node the ports.
+fn pod_spec<'d>(scope: &mut Scope<'d>, node: Option<&'d Node>, path: &str) -> PodSpec {
+    let field = |key: &str| node.and_then(|node| node.get(key));
+    let node_name: Option<IntOrString> = scope.read_part(field("nodeName"), &format!("{path}.nodeName"));
+    PodSpec {
+        node_name: node_name.map(|name| name.to_string()),
+        host_network: scope.read_part(field("hostNetwork"), &format!("{path}.hostNetwork")),
+        containers: scope.read_items(field("containers"), &format!("{path}.containers")),
+        init_containers: scope.read_items(field("initContainers"), &format!("{path}.initContainers")),
     }
 }
 

@@ -1,5 +1,5 @@
-//! Text → tree. Events come from `saphyr-parser`; scalars are read by YAML 1.2's
-//! core schema, as a Kubernetes client would send them.
+//! Text → tree. Events come from `saphyr-parser`; plain scalars are read nearly
+//! as YAML 1.2's core schema has them: `yes` and `on` are texts, `010` is ten.
 
 use super::{Entry, Mark, Node, Value};
 use rustc_hash::FxHashMap;
@@ -8,8 +8,11 @@ use std::borrow::Cow;
 
 /// Deeper than any manifest; a bound for hostile input.
 const MAX_DEPTH: usize = 100;
-/// How many nodes aliases may add to a document: a bound for hostile input.
-const MAX_ALIASED: usize = 100_000;
+/// How much anchors and aliases may add to a document, counted in bytes of
+/// text and a few for each node: a bound for hostile input.
+const MAX_ALIASED: usize = 8 << 20;
+/// What a node weighs besides its text.
+const NODE_WEIGHT: usize = 64;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -115,7 +118,8 @@ struct Builder {
     root: Option<Node>,
     open: Vec<Open>,
     anchors: FxHashMap<usize, Node>,
-    aliased: usize,
+    /// What anchors and aliases have copied so far.
+    copied: usize,
 }
 
 /// A sequence or map that is not closed yet.
@@ -168,19 +172,23 @@ impl Open {
     }
 
     /// `<<: *base`, or a list of such.
-    fn merge(&mut self, node: Node) {
+    fn merge(&mut self, node: Node) -> Result<(), ParseError> {
+        let mark = node.mark;
         let sources = match node.value {
             Value::Seq(items) => items,
             value => vec![Node { mark: node.mark, value }],
         };
         for source in sources {
-            let Value::Map(merged) = source.value else { continue };
+            let Value::Map(merged) = source.value else {
+                return Err(ParseError { mark, message: "`<<` merges a map, or a list of maps".into() });
+            };
             for entry in merged {
                 if self.position(&entry.key).is_none() {
                     self.push(Entry { mark: Mark::default(), ..entry });
                 }
             }
         }
+        Ok(())
     }
 }
 
@@ -208,16 +216,17 @@ impl Builder {
                 self.close(done.node, done.anchor, None)
             }
             Event::Alias(anchor) => {
-                let Some(mut node) = self.anchors.get(&anchor).cloned() else {
+                let Some(anchored) = self.anchors.get(&anchor) else {
                     return Err(ParseError { mark, message: "the alias refers to itself or to nothing".into() });
                 };
-                if self.open.len() + depth(&node) > MAX_DEPTH {
+                if self.open.len() + depth(anchored) > MAX_DEPTH {
                     return Err(too_deep(mark));
                 }
-                self.aliased += size(&node);
-                if self.aliased > MAX_ALIASED {
-                    return Err(ParseError { mark, message: "aliases blow this document up; write it out".into() });
+                self.copied += weight(anchored);
+                if self.copied > MAX_ALIASED {
+                    return Err(blown_up(mark));
                 }
+                let mut node = anchored.clone();
                 node.mark = mark;
                 self.close(node, 0, None)
             }
@@ -236,6 +245,10 @@ impl Builder {
     /// A node is complete: it becomes a key, a value, an item or the root.
     fn close(&mut self, node: Node, anchor: usize, text: Option<&str>) -> Result<(), ParseError> {
         if anchor > 0 {
+            self.copied += weight(&node);
+            if self.copied > MAX_ALIASED {
+                return Err(blown_up(node.mark));
+            }
             self.anchors.insert(anchor, node.clone());
         }
         let Some(parent) = self.open.last_mut() else {
@@ -250,7 +263,7 @@ impl Builder {
                 };
                 parent.key = Some((text.into(), node.mark));
             }
-            (Value::Map(_), Some((key, _))) if &*key == "<<" => parent.merge(node),
+            (Value::Map(_), Some((key, _))) if &*key == "<<" => parent.merge(node)?,
             (Value::Map(_), Some((key, mark))) => parent.add(key, mark, node)?,
             _ => {}
         }
@@ -271,12 +284,18 @@ fn depth(node: &Node) -> usize {
     }
 }
 
-fn size(node: &Node) -> usize {
-    1 + match &node.value {
-        Value::Seq(items) => items.iter().map(size).sum(),
-        Value::Map(entries) => entries.iter().map(|entry| size(&entry.node)).sum(),
-        _ => 0,
-    }
+fn weight(node: &Node) -> usize {
+    NODE_WEIGHT
+        + match &node.value {
+            Value::Seq(items) => items.iter().map(weight).sum(),
+            Value::Map(entries) => entries.iter().map(|entry| entry.key.len() + weight(&entry.node)).sum(),
+            Value::String(text) => text.len(),
+            _ => 0,
+        }
+}
+
+fn blown_up(mark: Mark) -> ParseError {
+    ParseError { mark, message: "aliases blow this document up; write it out".into() }
 }
 
 /// A plain scalar by the core schema.

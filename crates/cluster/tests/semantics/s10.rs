@@ -262,7 +262,7 @@ fn s10_2_objects_that_are_left_out_are_said() {
     expect![[r#"
         all.yaml:2:1: error[unknown-version] NetworkPolicy shop/db apiVersion: version networking.k8s.io/v2 of NetworkPolicy is not read; v1 is
         all.yaml:9:1: error[missing-name] NetworkPolicy metadata.name: metadata.name is missing; every object has one
-        all.yaml:15:1: error[bad-subject] ClusterNetworkPolicy p spec: `subject` is missing; without it the policy selects nobody
+        all.yaml:15:1: error[bad-subject] ClusterNetworkPolicy p spec: `subject` is missing; without it nobody can tell whom the policy selects
         all.yaml:20:34: error[bad-subject] ClusterNetworkPolicy q spec.subject: exactly one of namespaces and pods is accepted
         all.yaml:25:34: error[bad-subject] ClusterNetworkPolicy r spec.subject: exactly one of namespaces and pods is accepted
     "#]]

@@ -4,13 +4,16 @@ use crate::cli::{Diff, DiffFormat};
 use crate::commands::explain::allowed_json;
 use crate::input::Loaded;
 use crate::output::{self, BAD, GOOD, WARN};
-use anyhow::Result;
+use anyhow::{Result, bail};
 use namewall_policy::diff::{Difference, DifferenceKind, End, Side, diff};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::process::ExitCode;
 
 pub(crate) fn run(args: &Diff) -> Result<ExitCode> {
+    if args.old.as_os_str() == "-" && args.new.as_os_str() == "-" {
+        bail!("standard input can be OLD or NEW, not both");
+    }
     let old = Loaded::from_paths(&[&args.old], &args.settings)?;
     let new = Loaded::from_paths(&[&args.new], &args.settings)?;
     old.report_errors();
@@ -23,7 +26,7 @@ pub(crate) fn run(args: &Diff) -> Result<ExitCode> {
     let mut out = output::stdout();
     match args.output {
         DiffFormat::Text => print(&mut out, &differences)?,
-        DiffFormat::Json => output::print_json(&mut out, &differences.iter().map(as_json).collect())?,
+        DiffFormat::Json => print_json(&mut out, &differences)?,
         DiffFormat::Md => print_markdown(&mut out, &differences)?,
     }
     out.flush()?;
@@ -52,6 +55,15 @@ fn summary(differences: &[Difference]) -> String {
     let count = |kind| differences.iter().filter(|item| item.kind() == kind).count();
     let (added, removed) = (count(DifferenceKind::Added), count(DifferenceKind::Removed));
     format!("{added} added, {removed} removed, {} changed", count(DifferenceKind::Changed))
+}
+
+/// One entry a line, written as it is made: there may be millions.
+fn print_json(out: &mut impl Write, differences: &[Difference]) -> Result<()> {
+    for (at, item) in differences.iter().enumerate() {
+        write!(out, "{}{}", if at == 0 { "[\n" } else { ",\n" }, as_json(item))?;
+    }
+    writeln!(out, "{}", if differences.is_empty() { "[]" } else { "\n]" })?;
+    Ok(())
 }
 
 fn as_json(item: &Difference) -> Value {

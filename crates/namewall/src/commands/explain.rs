@@ -4,13 +4,14 @@ use crate::cli::{Expect, Explain, Format};
 use crate::input::{Loaded, NOW};
 use crate::output::{self, SOFT, STRONG, style_of};
 use anyhow::Result;
-use namewall_policy::ask::Route;
+use namewall_policy::ask::{Host, Route};
 use namewall_policy::explain::{self, Explanation, RuleStep, Step, StepAt, StepResult};
 use namewall_policy::model::Direction;
 use namewall_policy::port::{Protocol, Traffic};
 use namewall_policy::{Cause, Flow, Reason, Verdict};
 use serde_json::{Value, json};
 use std::io::Write;
+use std::net::IpAddr;
 use std::process::ExitCode;
 
 pub(crate) fn run(args: &Explain) -> Result<ExitCode> {
@@ -55,7 +56,10 @@ impl<'a> Answer<'a> {
         let any_port = args.to.port.is_none() && args.to.protocol.has_ports();
         let open = any_port.then(|| settle_ports(loaded, &mut routes));
         let to = match args.to.port {
-            Some(port) => format!("{}:{port}/{}", args.to.host, args.to.protocol),
+            Some(port) => match &args.to.host {
+                Host::Address(IpAddr::V6(v6)) => format!("[{v6}]:{port}/{}", args.to.protocol),
+                host => format!("{host}:{port}/{}", args.to.protocol),
+            },
             None if any_port => args.to.host.to_string(),
             None => format!("{}/{}", args.to.host, args.to.protocol),
         };
@@ -268,17 +272,19 @@ fn step_name(step: &Step) -> String {
 /// Without a port: which are open, and one of them to tell the story of.
 fn settle_ports(loaded: &Loaded, routes: &mut [Route]) -> Traffic {
     let reach = loaded.reach();
-    let mut open: Option<Traffic> = None;
+    let (mut everywhere, mut backends): (Option<Traffic>, Traffic) = (None, Traffic::none());
     for route in routes.iter() {
         let mut here = Traffic::none();
         for flow in &route.flows {
-            // A Service's backend has its port already.
-            let between = reach.between(&flow.from, &flow.to);
-            here = here.union(&if flow.port == 0 { between } else { only(&between, flow.protocol, flow.port) });
+            here = here.union(&reach.between(&flow.from, &flow.to));
         }
-        open = Some(open.map_or(here.clone(), |open| open.union(&here)));
+        // A Service's backend has its port already; a name must be open at each of its addresses.
+        match route.flows.first().filter(|flow| flow.port != 0) {
+            Some(flow) => backends = backends.union(&only(&here, flow.protocol, flow.port)),
+            None => everywhere = Some(everywhere.map_or(here.clone(), |open| open.intersect(&here))),
+        }
     }
-    let open = open.unwrap_or_default();
+    let open = everywhere.unwrap_or_default().union(&backends);
     let example = |protocol: Protocol| Some((protocol, open.ports(protocol)?.ranges().first()?.0));
     let (protocol, port) = Protocol::WITH_PORTS.into_iter().find_map(example).unwrap_or((Protocol::Tcp, 80));
     for flow in routes.iter_mut().flat_map(|route| &mut route.flows).filter(|flow| flow.port == 0) {

@@ -34,9 +34,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         MatrixFormat::Json => rows::print_json(&mut out, &view)?,
         MatrixFormat::Csv => rows::print_csv(&mut out, &view)?,
         MatrixFormat::Md => rows::print_markdown(&mut out, &view)?,
-        MatrixFormat::Dot => picture::print_dot(&mut out, &Picture::new(&view))?,
-        MatrixFormat::Svg => picture::print_svg(&mut out, &Picture::new(&view))?,
-        MatrixFormat::Html => picture::print_html(&mut out, &Picture::new(&view))?,
+        MatrixFormat::Dot => picture::print_dot(&mut out, &Picture::new(&view)?)?,
+        MatrixFormat::Svg => picture::print_svg(&mut out, &Picture::new(&view)?)?,
+        MatrixFormat::Html => picture::print_html(&mut out, &Picture::new(&view)?)?,
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)

@@ -4,6 +4,7 @@ use crate::cli::{Test, TestFormat};
 use crate::output::{self, BAD, GOOD, SOFT, STRONG};
 use crate::picture::escape_xml;
 use anyhow::{Result, bail};
+use namewall_policy::Severity;
 use namewall_scenario::{Outcome, Scenario, run as play};
 use serde_json::{Value, json};
 use std::io::Write;
@@ -51,6 +52,9 @@ fn print(out: &mut impl Write, played: &[Played]) -> Result<()> {
         if outcome.passed() {
             let plural = if total == 1 { "" } else { "s" };
             writeln!(out, "{GOOD}ok{GOOD:#}    {} {SOFT}({total} probe{plural}){SOFT:#}", scenario.name)?;
+            for finding in outcome.findings.iter().filter(|finding| finding.severity == Severity::Error) {
+                writeln!(out, "      {SOFT}{finding}{SOFT:#}")?;
+            }
             continue;
         }
         writeln!(out, "{BAD}FAIL{BAD:#}  {STRONG}{}{STRONG:#} {SOFT}{}{SOFT:#}", scenario.name, scenario.file)?;

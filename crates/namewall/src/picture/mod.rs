@@ -12,6 +12,7 @@ pub(crate) use html::print_html;
 pub(crate) use svg::print_svg;
 
 use crate::commands::matrix::View;
+use anyhow::{Result, bail};
 use namewall_policy::model::WorkloadId;
 use namewall_policy::port::Traffic;
 use namewall_policy::reach::OutsideRange;
@@ -83,8 +84,11 @@ pub(crate) enum Fill {
     Everything,
 }
 
+/// Beyond this nobody can read it, and it takes hundreds of megabytes.
+const MOST_ROWS: usize = 500;
+
 impl Picture {
-    pub(crate) fn new(view: &View<'_>) -> Self {
+    pub(crate) fn new(view: &View<'_>) -> Result<Self> {
         let mut groups: Vec<Vec<WorkloadId>> = Vec::new();
         let mut known = HashMap::new();
         for id in view.workloads().filter(|&id| shown(view, id)) {
@@ -94,6 +98,10 @@ impl Picture {
                 groups.len() - 1
             });
             groups[at].push(id);
+        }
+        if groups.len() > MOST_ROWS {
+            let rows = groups.len();
+            bail!("the picture would have {rows} rows; {MOST_ROWS} is the most. Use --focus NS/WORKLOAD, or -o csv");
         }
         groups.sort_by_cached_key(|group| view.name(group[0]));
         let mut rows: Vec<Row> = groups.iter().map(|group| row(view, group)).collect();
@@ -115,7 +123,7 @@ impl Picture {
             false => Cell::default(),
         });
         cells.push(outside.chain([Cell::default()]).collect());
-        Self { rows, cells }
+        Ok(Self { rows, cells })
     }
 }
 
@@ -151,8 +159,8 @@ fn between(view: &View<'_>, from: &[WorkloadId], to: &[WorkloadId]) -> Cell {
 
 fn outside_to(view: &View<'_>, from: WorkloadId) -> Cell {
     let mut cell = any(view, &view.matrix.outside_to(from));
-    for (_, traffic) in view.matrix.names_to(from) {
-        let traffic = view.narrow(&traffic);
+    for (_, traffic) in view.matrix.names_to(from).iter() {
+        let traffic = view.narrow(traffic);
         if !traffic.is_subset(&cell.traffic) {
             cell = Cell { traffic: cell.traffic.union(&traffic), in_part: true };
         }

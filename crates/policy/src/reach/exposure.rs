@@ -52,12 +52,12 @@ pub fn exposure(snapshot: &Snapshot) -> Vec<Exposure> {
                     Direction::Egress => reach.egress(&end, &peer),
                     Direction::Ingress => reach.ingress(&peer, &end),
                 };
-                // The first is the pod no selector asks for; others are told where they differ.
-                let known = at > 0 && traffic == anyone;
+                // The first is the pod no selector asks for; others are told where they differ, be it for less.
+                let told = if at == 0 { !traffic.is_none() } else { traffic != anyone };
                 if at == 0 {
                     anyone = traffic.clone();
                 }
-                if !traffic.is_none() && !known {
+                if told {
                     found.push(Exposure { workload, direction, peer: text.clone(), traffic });
                 }
             }
@@ -115,8 +115,16 @@ fn satisfy(selector: &Selector) -> Option<BTreeMap<String, String>> {
     for requirement in &selector.requirements {
         match requirement {
             Requirement::In { key, values } => {
-                let value = values.first()?.to_string();
-                labels.entry(key.to_string()).or_insert(value);
+                // One that the other requirements on the key take too.
+                let fits = |value: &&Arc<str>| {
+                    let alone: Labels = [(key.clone(), (*value).clone())].into_iter().collect();
+                    selector
+                        .requirements
+                        .iter()
+                        .filter(|other| other.key() == &**key)
+                        .all(|other| other.matches(&alone))
+                };
+                labels.insert(key.to_string(), values.iter().find(fits)?.to_string());
             }
             Requirement::Exists { key } => {
                 labels.entry(key.to_string()).or_insert_with(|| "any".to_owned());

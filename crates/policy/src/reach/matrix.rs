@@ -14,7 +14,7 @@ use crate::model::{Direction, NamedPort, NodeId, WorkloadId};
 use crate::port::Traffic;
 use crate::program::{ClassId, Matcher, PeerSetId, Program};
 use crate::snapshot::Snapshot;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::RefCell;
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -38,10 +38,12 @@ pub struct Matrix<'a> {
     ingress: RefCell<[Table; 3]>,
     pool: RefCell<Pool>,
     outside_to: RefCell<FxHashMap<ClassId, Ranges>>,
+    names_to: RefCell<FxHashMap<ClassId, Names>>,
     outside_from: RefCell<FxHashMap<(Door, Option<NodeId>), Ranges>>,
 }
 
 type Ranges = Rc<[OutsideRange]>;
+type Names = Rc<[(DomainPattern, Traffic)]>;
 
 /// What ingress of a workload depends on.
 type Door = (ClassId, Arc<[NamedPort]>);
@@ -109,6 +111,7 @@ impl<'a> Matrix<'a> {
             ingress: RefCell::default(),
             pool: RefCell::new(pool),
             outside_to: RefCell::default(),
+            names_to: RefCell::default(),
             outside_from: RefCell::default(),
         }
     }
@@ -218,11 +221,6 @@ impl<'a> Matrix<'a> {
         self.pool.borrow().all[id.index()].clone()
     }
 
-    /// How many different sets of connections have been met so far.
-    pub fn traffic_count(&self) -> usize {
-        self.pool.borrow().all.len()
-    }
-
     /// What the workload may open outside. Ranges speak of addresses that no workload has.
     pub fn outside_to(&self, from: WorkloadId) -> Rc<[OutsideRange]> {
         let class = self.reach.program.member(from).class;
@@ -255,19 +253,28 @@ impl<'a> Matrix<'a> {
 
     /// The names the workload's rules speak of, and what may be opened to each
     /// once it is resolved.
-    pub fn names_to(&self, from: WorkloadId) -> Vec<(DomainPattern, Traffic)> {
+    pub fn names_to(&self, from: WorkloadId) -> Rc<[(DomainPattern, Traffic)]> {
+        let class = self.reach.program.member(from).class;
+        if let Some(known) = self.names_to.borrow().get(&class) {
+            return known.clone();
+        }
+        let found: Rc<[_]> = self.find_names(from).into();
+        self.names_to.borrow_mut().insert(class, found.clone());
+        found
+    }
+
+    fn find_names(&self, from: WorkloadId) -> Vec<(DomainPattern, Traffic)> {
         let program = self.reach.program;
         let source = self.ends(from, Lane::Any)[0].clone();
         let Some(member) = program.pod(&source) else { return Vec::new() };
         let plan = &program.class(member.class).enforced;
         let stages = [&plan.cluster_gate, &plan.namespace_gate, &plan.egress.admin];
         let rules = stages.into_iter().flatten().flat_map(|&id| program.policy(id).rules(Direction::Egress));
+        let mut seen: FxHashSet<PatternId> = FxHashSet::default();
         let mut patterns: Vec<PatternId> = Vec::new();
         for rule in rules {
             if let Matcher::Clauses { peers, .. } = program.rule(rule).matcher {
-                patterns.extend(
-                    program.peer_set(peers).domains.iter().filter(|id| !patterns.contains(id)).collect::<Vec<_>>(),
-                );
+                patterns.extend(program.peer_set(peers).domains.iter().filter(|id| seen.insert(**id)));
             }
         }
         let mut found = Vec::new();

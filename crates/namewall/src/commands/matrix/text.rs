@@ -22,8 +22,8 @@ pub(super) fn print(out: &mut impl Write, view: &View<'_>) -> Result<()> {
         writeln!(out, "{STRONG}{}{STRONG:#} {SOFT}{kind}{SOFT:#}", view.name(from))?;
         print_workloads(out, view, from, &shown)?;
         if view.shows_outside_of(from) {
-            for (pattern, traffic) in view.matrix.names_to(from) {
-                let traffic = view.narrow(&traffic);
+            for (pattern, traffic) in view.matrix.names_to(from).iter() {
+                let traffic = view.narrow(traffic);
                 if !traffic.is_none() {
                     writeln!(out, "  → {GOOD}{}{GOOD:#}  name {}", traffic, pattern)?;
                 }
