@@ -17,15 +17,14 @@ pub fn questions(bytes: &[u8]) {
         let program = compile(&snapshot).0;
         (snapshot, program)
     });
-    let world =
-        World {
-            snapshot,
-            program,
-            leases: &LeaseTable::default(),
-            names: &Names::new(),
-            cluster_domain: &"cluster.local".parse().expect("it is a name"),
-            now: Instant::default(),
-        };
+    let world = World {
+        snapshot,
+        program,
+        leases: &LeaseTable::default(),
+        names: &Names::new(),
+        cluster_domain: &"cluster.local".parse().expect("it is a name"),
+        now: Instant::default(),
+    };
     let text = String::from_utf8_lossy(bytes);
     let mut lines = text.split('\n');
     let from: Result<Host, _> = lines.next().unwrap_or_default().parse();

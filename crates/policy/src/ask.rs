@@ -110,8 +110,9 @@ impl FromStr for Target {
         };
         let protocol = protocol.unwrap_or(Protocol::Tcp);
         // An IPv6 address has colons of its own: with a port it stands in brackets.
-        if parse_address(rest).is_some() {
-            return Ok(Self { host: rest.parse()?, protocol, port: None });
+        let bare = rest.strip_prefix('[').and_then(|inner| inner.strip_suffix(']')).unwrap_or(rest);
+        if parse_address(bare).is_some() {
+            return Ok(Self { host: bare.parse()?, protocol, port: None });
         }
         let (host, port) = match rest.rsplit_once(':') {
             Some((host, port)) => match port.parse::<u16>() {
@@ -202,8 +203,11 @@ impl World<'_> {
     /// for whoever asks which ports are open.
     fn portless(&self, sources: &[Endpoint], target: &Target) -> Result<Vec<Route>, AskError> {
         let every_port = |id: ServiceId| {
-            let ports = &self.snapshot.services[id.index()].ports;
-            ports.iter().flat_map(|port| self.backends(id, port, sources)).collect()
+            let service = &self.snapshot.services[id.index()];
+            if service.addresses.is_empty() {
+                return self.headless(id, sources, (target.protocol, 0));
+            }
+            service.ports.iter().flat_map(|port| self.backends(id, port, sources)).collect()
         };
         let any = (target.protocol, 0);
         let addresses = match &target.host {
@@ -328,7 +332,11 @@ impl World<'_> {
     }
 
     fn through(&self, id: ServiceId, sources: &[Endpoint], target: &Target) -> Result<Vec<Route>, AskError> {
-        let ports = &self.snapshot.services[id.index()].ports;
+        let service = &self.snapshot.services[id.index()];
+        let ports = &service.ports;
+        if let (true, Some(port)) = (service.addresses.is_empty(), target.port) {
+            return Ok(self.headless(id, sources, (target.protocol, port)));
+        }
         let asked = |port: &&ServicePort| port.protocol == target.protocol && Some(port.port) == target.port;
         match ports.iter().find(asked) {
             Some(port) => Ok(self.backends(id, port, sources)),
@@ -339,18 +347,37 @@ impl World<'_> {
         }
     }
 
+    /// Without an address of its own a Service is only a name for its backends: no port is translated.
+    fn headless(&self, id: ServiceId, sources: &[Endpoint], at: (Protocol, u16)) -> Vec<Route> {
+        let mut targets: Vec<BackendTarget> = Vec::new();
+        for backend in self.snapshot.services[id.index()].ports.iter().flat_map(|port| &port.backends) {
+            if !targets.contains(&backend.target) {
+                targets.push(backend.target);
+            }
+        }
+        let routes = targets.into_iter().map(|target| {
+            let (ends, text) = self.backend(target);
+            route(Some(text), sources, &ends, at)
+        });
+        routes.collect()
+    }
+
+    fn backend(&self, target: BackendTarget) -> (Vec<Endpoint>, String) {
+        match target {
+            BackendTarget::Workload(workload, address) => {
+                let by_address = address.map(|address| vec![self.program.endpoint_of(workload, Some(address))]);
+                (by_address.unwrap_or_else(|| self.ends(workload)), self.snapshot.workload_name(workload))
+            }
+            BackendTarget::Address(address) => (vec![self.program.endpoint_at(address)], address.to_string()),
+        }
+    }
+
     fn backends(&self, id: ServiceId, port: &ServicePort, sources: &[Endpoint]) -> Vec<Route> {
         let service = &self.snapshot.services[id.index()];
         let namespace = &self.snapshot.namespace(service.namespace).name;
         let mut routes = Vec::new();
         for backend in &port.backends {
-            let (ends, text) = match backend.target {
-                BackendTarget::Workload(workload, address) => {
-                    let by_address = address.map(|address| vec![self.program.endpoint_of(workload, Some(address))]);
-                    (by_address.unwrap_or_else(|| self.ends(workload)), self.snapshot.workload_name(workload))
-                }
-                BackendTarget::Address(address) => (vec![self.program.endpoint_at(address)], address.to_string()),
-            };
+            let (ends, text) = self.backend(backend.target);
             let label = format!("Service {namespace}/{} to {text}:{}/{}", service.name, backend.port, port.protocol);
             let mut route = route(Some(label), sources, &ends, (port.protocol, backend.port));
             route.flows.iter_mut().for_each(|flow| flow.via = Some(id));
@@ -424,6 +451,8 @@ mod tests {
         assert_eq!(target("shop/Deployment/web:53/udp"), ("shop/Deployment/web".into(), Udp, Some(53)));
         assert_eq!(target("10.0.0.1:9/SCTP"), ("10.0.0.1".into(), Sctp, Some(9)));
         assert_eq!(target("2001:db8::1"), ("2001:db8::1".into(), Tcp, None));
+        assert_eq!(target("[2001:db8::1]/ICMP"), ("2001:db8::1".into(), Icmp, None));
+        assert_eq!(target("[::ffff:10.0.0.1]:443"), ("10.0.0.1".into(), Tcp, Some(443)));
         assert_eq!(target("[2001:db8::1]:443"), ("2001:db8::1".into(), Tcp, Some(443)));
         assert_eq!(target("10.0.0.1/ICMP"), ("10.0.0.1".into(), Icmp, None));
         assert_eq!(target("API.github.com:443"), ("api.github.com".into(), Tcp, Some(443)));

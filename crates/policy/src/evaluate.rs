@@ -35,8 +35,8 @@ pub(crate) enum Seen<'l> {
     OtherPort,
     /// An unreadable Allow: never matches.
     Unreadable,
-    /// It matches, and does not count here (S7.4).
-    Narrower,
+    /// It matches and allows, but may be for others, so it does not count.
+    InDoubt,
 }
 
 /// How a stage ended.
@@ -65,6 +65,13 @@ impl Counting {
             _ => &class.enforced,
         }
     }
+}
+
+/// A policy at a gate.
+struct Gate {
+    policy: PolicyId,
+    /// Whether its Allow rules count.
+    allows: bool,
 }
 
 pub(crate) struct Walk<'a> {
@@ -138,13 +145,15 @@ impl<'a> Walk<'a> {
     }
 
     fn egress(&self, plan: &Plan, watch: &mut impl Watch) -> Result<Cause, (Stage, Cause)> {
-        self.gate(Stage::ClusterGate, &plan.cluster_gate, watch)?;
+        let gates = plan.cluster_gate.iter().map(|&policy| Gate { policy, allows: !plan.in_doubt.contains(&policy) });
+        self.gate(Stage::ClusterGate, gates, watch)?;
         if !plan.namespace_gate.is_empty() {
             if self.in_pod_network(&self.flow.to) {
                 watch.enter(Stage::NamespaceGate);
                 watch.left(Stage::NamespaceGate, Outcome::OutOfScope);
             } else {
-                self.gate(Stage::NamespaceGate, &plan.namespace_gate, watch)?;
+                let gates = plan.namespace_gate.iter().map(|&policy| Gate { policy, allows: true });
+                self.gate(Stage::NamespaceGate, gates, watch)?;
             }
         }
         self.tiers(&plan.egress, Direction::Egress, watch)
@@ -155,56 +164,48 @@ impl<'a> Walk<'a> {
             || end.address.is_some_and(|address| end.node.is_none() && self.program.pod_networks.contains(address))
     }
 
-    /// First match wins; Allow only passes the gate.
-    fn gate(&self, stage: Stage, policies: &[PolicyId], watch: &mut impl Watch) -> Result<(), (Stage, Cause)> {
-        if policies.is_empty() {
+    /// First match wins; Allow only passes the gate, and does not count where
+    /// the policy may be for others.
+    fn gate(
+        &self,
+        stage: Stage,
+        gates: impl Iterator<Item = Gate>,
+        watch: &mut impl Watch,
+    ) -> Result<(), (Stage, Cause)> {
+        let mut gates = gates.peekable();
+        if gates.peek().is_none() {
             return Ok(());
         }
         watch.enter(stage);
-        let outcome = match self.first_match(policies, Direction::Egress, watch) {
-            Some((rule, Action::Deny)) => Outcome::Denied(Cause::Rule(rule)),
-            Some((rule, _)) => Outcome::Allowed(rule),
-            None => Outcome::NoMatch,
-        };
-        watch.left(stage, outcome);
-        match outcome {
-            Outcome::Denied(cause) => Err((stage, cause)),
-            _ => Ok(()),
+        for gate in gates {
+            for id in self.program.policy(gate.policy).rules(Direction::Egress) {
+                let rule = self.program.rule(id);
+                let seen = match self.meet(rule, Direction::Egress) {
+                    Seen::Matched(_) if rule.action == Action::Allow && !gate.allows => Seen::InDoubt,
+                    seen => seen,
+                };
+                watch.looked_at(id, seen);
+                if let Seen::Matched(_) = seen {
+                    let denied = rule.action == Action::Deny;
+                    let outcome = if denied { Outcome::Denied(Cause::Rule(id)) } else { Outcome::Allowed(id) };
+                    watch.left(stage, outcome);
+                    return if denied { Err((stage, Cause::Rule(id))) } else { Ok(()) };
+                }
+            }
         }
+        watch.left(stage, Outcome::NoMatch);
+        Ok(())
     }
 
     /// Nobody's connection to a Service must not lead where the tenants' may not (S7.4).
     fn service_gate(&self, counting: Counting, watch: &mut impl Watch) -> Result<Cause, (Stage, Cause)> {
         let Flow { from, to, via, .. } = self.flow;
         let outside = from.workload.is_none() && from.node.is_none();
-        let gates = via.filter(|_| outside && self.program.pod(to).is_none());
-        let gates = gates.and_then(|service| self.program.gates_before(service));
-        if let Some(gates) = gates.filter(|gates| !gates.is_empty()) {
-            watch.enter(Stage::ServiceGate);
-            let counts = |gate: &&ServiceGate| counting == Counting::Audited || !self.is_audited(gate.policy);
-            for gate in gates.iter().filter(counts) {
-                for id in self.program.policy(gate.policy).rules(Direction::Egress) {
-                    let rule = self.program.rule(id);
-                    match self.meet(rule, Direction::Egress) {
-                        Seen::Matched(_) if rule.action == Action::Allow && !gate.selects_all => {
-                            watch.looked_at(id, Seen::Narrower);
-                        }
-                        seen @ Seen::Matched(_) if rule.action == Action::Deny => {
-                            watch.looked_at(id, seen);
-                            watch.left(Stage::ServiceGate, Outcome::Denied(Cause::Rule(id)));
-                            return Err((Stage::ServiceGate, Cause::Rule(id)));
-                        }
-                        seen @ Seen::Matched(_) => {
-                            watch.looked_at(id, seen);
-                            watch.left(Stage::ServiceGate, Outcome::Allowed(id));
-                            return Ok(Cause::NoSubject);
-                        }
-                        seen => watch.looked_at(id, seen),
-                    }
-                }
-            }
-            watch.left(Stage::ServiceGate, Outcome::NoMatch);
-        }
+        let service = via.filter(|_| outside && self.program.pod(to).is_none());
+        let gates = service.and_then(|service| self.program.gates_before(service)).unwrap_or_default();
+        let counts = |gate: &&ServiceGate| counting == Counting::Audited || !self.is_audited(gate.policy);
+        let gates = gates.iter().filter(counts).map(|gate| Gate { policy: gate.policy, allows: gate.selects_all });
+        self.gate(Stage::ServiceGate, gates, watch)?;
         watch.exempt(Direction::Egress, Cause::NoSubject);
         Ok(Cause::NoSubject)
     }

@@ -94,8 +94,8 @@ impl Watch for Teller<'_> {
             Seen::OtherPeer => (false, self.why_other_peer(id), None),
             Seen::OtherPort => (false, self.why_other_port(id), None),
             Seen::Unreadable => (false, "it could not be read in full, so it allows nothing".to_owned(), None),
-            Seen::Narrower => {
-                (false, "it matches, but it is not for every pod of the Service's namespace".to_owned(), None)
+            Seen::InDoubt => {
+                (false, "it matches, but may be for other pods, so it allows nothing here".to_owned(), None)
             }
         };
         self.pending.push(RuleStep { rule: id, action: self.program.rule(id).action, matched, why, lease });
@@ -127,7 +127,8 @@ impl Teller<'_> {
             Direction::Ingress => &self.flow.to,
         };
         self.program.pod(subject).map_or_else(Vec::new, |member| {
-            self.counting.plan(self.program.class(member.class)).tiers(direction).network.clone()
+            let listed = self.counting.plan(self.program.class(member.class)).tiers(direction).network.iter();
+            listed.copied().filter(|&id| self.program.isolates(id, direction)).collect()
         })
     }
 
@@ -152,7 +153,29 @@ impl Teller<'_> {
             let left = if left == Duration::MAX { String::new() } else { format!(", for {} s more", left.as_secs()) };
             return format!("{} is leased to {} by {}{left}; {ports}", lease.address, lease.name, lease.pattern);
         }
-        format!("{peers}; {ports}")
+        let peer = self.peer_of(id);
+        let unknown = peer.address.is_none() && peer.name.is_none() && matches!(peers, Peers::Listed(_));
+        let by_address = unknown && !self.lists_pods(peers, peer);
+        let doubt =
+            if by_address { " may be where it gets its address (--pod-network says where pods are)" } else { "" };
+        format!("{peers}{doubt}; {ports}")
+    }
+
+    /// Whether the peer is met as a pod, by its labels.
+    fn lists_pods(&self, peers: &Peers, end: &Endpoint) -> bool {
+        let Peers::Listed(list) = peers else { return true };
+        list.iter().any(|peer| match (peer, self.program.pod(end)) {
+            (Peer::Pods(pods), Some(member)) => {
+                let role = self.snapshot.role(member.role);
+                let namespace = self.snapshot.namespace(role.namespace);
+                let in_scope = match &pods.namespaces {
+                    NamespaceScope::Named(name) => *name == namespace.name,
+                    NamespaceScope::Matching(selector) => selector.matches(&namespace.labels),
+                };
+                in_scope && pods.pods.matches(&role.labels)
+            }
+            _ => false,
+        })
     }
 
     fn why_other_peer(&self, id: RuleId) -> String {
@@ -293,7 +316,9 @@ pub fn describe_reason((snapshot, program): (&Snapshot, &Program), reason: &Reas
             let names = subject.workload.map_or_else(Vec::new, |id| {
                 let class = program.class(program.member(id).class);
                 let plan = class.audited.as_ref().unwrap_or(&class.enforced);
-                plan.tiers(stage.direction()).network.iter().map(|&id| program.policy(id).id.to_string()).collect()
+                let isolating =
+                    plan.tiers(stage.direction()).network.iter().filter(|id| program.isolates(**id, stage.direction()));
+                isolating.map(|&id| program.policy(id).id.to_string()).collect()
             });
             let by = if names.is_empty() { "its namespace".to_owned() } else { names.join(", ") };
             format!(

@@ -70,6 +70,9 @@ pub struct Class {
 #[derive(Clone, Default, PartialEq, Eq, Hash, Debug)]
 pub struct Plan {
     pub cluster_gate: Vec<PolicyId>,
+    /// Those of the cluster gate that may be for these pods or not, since nobody
+    /// knows their node: they deny, and do not allow.
+    pub in_doubt: Vec<PolicyId>,
     pub namespace_gate: Vec<PolicyId>,
     pub egress: Tiers,
     pub ingress: Tiers,
@@ -210,6 +213,17 @@ impl Program {
     pub fn gates_before(&self, service: ServiceId) -> Option<&[ServiceGate]> {
         let namespace = self.services.get(service.index())?;
         self.service_gates.get(namespace).map(Vec::as_slice)
+    }
+
+    /// Whether the policy itself isolates; one of `extensions/v1beta1` does not, its namespace does.
+    pub fn isolates(&self, id: PolicyId, direction: Direction) -> bool {
+        match self.policy(id).placement {
+            Placement::Network { isolates_ingress, isolates_egress } => match direction {
+                Direction::Egress => isolates_egress,
+                Direction::Ingress => isolates_ingress,
+            },
+            _ => false,
+        }
     }
 
     pub fn rule(&self, id: RuleId) -> &CompiledRule {

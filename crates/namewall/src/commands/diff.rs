@@ -6,6 +6,7 @@ use crate::input::Loaded;
 use crate::output::{self, BAD, GOOD, WARN};
 use anyhow::{Result, bail};
 use namewall_policy::diff::{Difference, DifferenceKind, End, Side, diff};
+use namewall_policy::port::Traffic;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::process::ExitCode;
@@ -76,9 +77,16 @@ fn as_json(item: &Difference) -> Value {
         "change": change,
         "from": end_json(&item.from),
         "to": end_json(&item.to),
-        "before": allowed_json(&item.before),
-        "after": allowed_json(&item.after),
+        "before": with_other(&item.before),
+        "after": with_other(&item.after),
     })
+}
+
+/// As in the matrix, and whether ICMP and the other protocols without ports are open.
+fn with_other(traffic: &Traffic) -> Value {
+    let mut allowed = allowed_json(traffic);
+    allowed["other"] = traffic.portless.into();
+    allowed
 }
 
 /// Ranges keep the form they have in `matrix -o json`.

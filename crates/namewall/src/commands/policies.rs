@@ -28,14 +28,14 @@ pub(crate) fn run(args: &Policies) -> Result<ExitCode> {
                 writeln!(out, "  is on its node's network: no policy applies to it")?;
             }
             for (title, policies, direction) in stages(plan) {
-                if policies.is_empty() && !is_isolation_by_namespace(plan, title) {
+                if policies.is_empty() && !is_isolation_by_namespace(&loaded, plan, title) {
                     continue;
                 }
                 writeln!(out, "{title}")?;
                 for &id in policies {
                     print_policy(&mut out, &loaded, id, direction)?;
                 }
-                if is_isolation_by_namespace(plan, title) {
+                if is_isolation_by_namespace(&loaded, plan, title) {
                     writeln!(out, "  the Namespace isolates its pods (annotation)")?;
                 }
             }
@@ -91,8 +91,10 @@ fn stages(plan: &Plan) -> [(&'static str, &[PolicyId], Direction); 8] {
     ]
 }
 
-fn is_isolation_by_namespace(plan: &Plan, title: &str) -> bool {
-    title == INGRESS_NETWORK && plan.ingress.isolated && plan.ingress.network.is_empty()
+/// The annotation of `extensions/v1beta1`: isolated, and by no policy that isolates.
+fn is_isolation_by_namespace(loaded: &Loaded, plan: &Plan, title: &str) -> bool {
+    let isolates = |id: &PolicyId| loaded.program.isolates(*id, Direction::Ingress);
+    title == INGRESS_NETWORK && plan.ingress.isolated && !plan.ingress.network.iter().any(isolates)
 }
 
 fn print_policy(out: &mut impl Write, loaded: &Loaded, id: PolicyId, direction: Direction) -> Result<()> {

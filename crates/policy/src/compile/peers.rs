@@ -1,7 +1,7 @@
 //! Peers and ports of rules, resolved and shared between rules that say the same.
 
 use super::roles::RoleIndex;
-use crate::addr::AddrSet;
+use crate::addr::{AddrSet, Cidr};
 use crate::bits::BitSet;
 use crate::domain::PatternTable;
 use crate::interval::IntervalSet;
@@ -38,7 +38,7 @@ impl<'s> PeerCompiler<'s> {
             peer_sets: FxHashMap::default(),
             port_specs: FxHashMap::default(),
             patterns: PatternTable::default(),
-            unassigned: if pod_networks.is_empty() { any_v4.clone() } else { pod_networks },
+            unassigned: if pod_networks.is_empty() { somewhere(snapshot, &any_v4) } else { pod_networks },
             unresolved: any_v4,
         }
     }
@@ -118,6 +118,20 @@ impl<'s> PeerCompiler<'s> {
     pub(super) fn finish(self) -> (Vec<PeerSet>, Vec<PortSpec>, PatternTable) {
         (in_order(self.peer_sets, |id| id.0), in_order(self.port_specs, |id| id.0), self.patterns)
     }
+}
+
+/// Where pods may be if nobody says: no pod has an address that means something
+/// of its own, nor a node's, the API server's or a Service's.
+fn somewhere(snapshot: &Snapshot, any: &AddrSet) -> AddrSet {
+    const RESERVED: [([u8; 4], u8); 5] =
+        [([0, 0, 0, 0], 8), ([127, 0, 0, 0], 8), ([169, 254, 0, 0], 16), ([224, 0, 0, 0], 4), ([240, 0, 0, 0], 4)];
+    let mut taken: AddrSet = RESERVED.iter().map(|&(address, prefix)| Cidr::new(address.into(), prefix)).collect();
+    let nodes = snapshot.nodes.iter().flat_map(|node| &node.addresses);
+    let services = snapshot.services.iter().flat_map(|service| &service.addresses);
+    for &address in nodes.chain(services).chain(&snapshot.api_server) {
+        taken.insert_address(address);
+    }
+    any.subtract(&taken)
 }
 
 fn in_order<T, I>(map: FxHashMap<T, I>, number: impl Fn(&I) -> u32) -> Vec<T> {

@@ -2,8 +2,8 @@
 
 use super::roles::RoleIndex;
 use crate::labels::Selector;
-use crate::model::{Enforcement, NamespaceId, NamespaceScope, NodeId, Placement, PolicyId, PolicyKind, RoleId};
-use crate::program::{Class, ClassId, Plan, ServiceGate};
+use crate::model::{Enforcement, NamespaceId, NamespaceScope, Node, NodeId, Placement, PolicyId, PolicyKind, RoleId};
+use crate::program::{Class, ClassId, Overlap, Plan, ServiceGate};
 use crate::snapshot::Snapshot;
 use rustc_hash::FxHashMap;
 
@@ -52,23 +52,39 @@ impl<'s> PlanBuilder<'s> {
     }
 
     fn build(&self, role: RoleId, node: Option<NodeId>) -> Class {
-        let selected: Vec<PolicyId> =
-            self.by_role[role.index()].iter().copied().filter(|&id| self.on_node(id, node)).collect();
+        let by_node = self.by_role[role.index()].iter().map(|&id| (id, self.on_node(id, node)));
+        let by_node: Vec<(PolicyId, Overlap)> = by_node.filter(|(_, placed)| *placed != Overlap::None).collect();
+        let in_doubt: Vec<PolicyId> =
+            by_node.iter().filter(|(_, placed)| *placed == Overlap::Some).map(|(id, _)| *id).collect();
+        let selected: Vec<PolicyId> = by_node.into_iter().map(|(id, _)| id).collect();
         let enforced = |&id: &PolicyId| self.snapshot.policy(id).enforcement == Enforcement::Enforce;
-        let audited = (self.has_audit && !selected.iter().all(enforced)).then(|| self.plan(role, &selected));
+        let audited = (self.has_audit && !selected.iter().all(enforced)).then(|| self.plan(role, &selected, &in_doubt));
         let selected: Vec<PolicyId> = selected.into_iter().filter(enforced).collect();
-        Class { enforced: self.plan(role, &selected), audited }
+        Class { enforced: self.plan(role, &selected, &in_doubt), audited }
     }
 
-    fn on_node(&self, id: PolicyId, node: Option<NodeId>) -> bool {
-        let Some(selector) = &self.snapshot.policy(id).subject.nodes else {
-            return true;
+    /// Whether the policy is for pods on the node; on a node nobody knows, for some of the nodes there are.
+    fn on_node(&self, id: PolicyId, node: Option<NodeId>) -> Overlap {
+        let Some(selector) = self.snapshot.policy(id).subject.nodes.as_ref().filter(|nodes| !nodes.is_everything())
+        else {
+            return Overlap::All;
         };
-        // An empty selector selects every node, so it is not asked which one it is.
-        selector.is_everything() || node.is_some_and(|node| selector.matches(&self.snapshot.node(node).labels))
+        let matches = |node: &Node| selector.matches(&node.labels);
+        let (all, some) = match node {
+            Some(node) => (matches(self.snapshot.node(node)), false),
+            None => {
+                let nodes = &self.snapshot.nodes;
+                (!nodes.is_empty() && nodes.iter().all(matches), nodes.is_empty() || nodes.iter().any(matches))
+            }
+        };
+        match (all, some) {
+            (true, _) => Overlap::All,
+            (false, true) => Overlap::Some,
+            (false, false) => Overlap::None,
+        }
     }
 
-    fn plan(&self, role: RoleId, selected: &[PolicyId]) -> Plan {
+    fn plan(&self, role: RoleId, selected: &[PolicyId], in_doubt: &[PolicyId]) -> Plan {
         let mut plan = Plan::default();
         let role = self.snapshot.role(role);
         if role.host_network {
@@ -82,7 +98,10 @@ impl<'s> PlanBuilder<'s> {
             // A policy that says nothing of a direction has no place in it.
             let (speaks_out, speaks_in) = (!policy.egress.is_empty(), !policy.ingress.is_empty());
             match policy.placement {
-                Placement::ClusterGate { .. } if speaks_out => plan.cluster_gate.push(id),
+                Placement::ClusterGate { .. } if speaks_out => {
+                    plan.cluster_gate.push(id);
+                    plan.in_doubt.extend(in_doubt.contains(&id).then_some(id));
+                }
                 Placement::NamespaceGate if speaks_out => plan.namespace_gate.push(id),
                 Placement::ClusterGate { .. } | Placement::NamespaceGate => {}
                 Placement::Admin { .. } => {

@@ -43,7 +43,8 @@ impl Reach<'_> {
     }
 
     pub(crate) fn plan_egress(&self, plan: &Plan, to: &Endpoint) -> Traffic {
-        let side = Side { direction: Direction::Egress, peer: to, ports: self.named_ports(to) };
+        let side =
+            Side { direction: Direction::Egress, peer: to, ports: self.named_ports(to), in_doubt: &plan.in_doubt };
         let mut open = self.gate(&plan.cluster_gate, &side, Traffic::all());
         if !self.in_pod_network(to) {
             open = self.gate(&plan.namespace_gate, &side, open);
@@ -61,7 +62,7 @@ impl Reach<'_> {
     }
 
     pub(crate) fn plan_ingress(&self, plan: &Plan, ports: &[NamedPort], from: &Endpoint) -> Traffic {
-        let side = Side { direction: Direction::Ingress, peer: from, ports };
+        let side = Side { direction: Direction::Ingress, peer: from, ports, in_doubt: &[] };
         self.tiers(&plan.ingress, &side, Traffic::all())
     }
 
@@ -110,6 +111,9 @@ impl Reach<'_> {
         for &policy in policies {
             for id in self.program.policy(policy).rules(side.direction) {
                 let rule = self.program.rule(id);
+                if rule.action == Action::Allow && side.in_doubt.contains(&policy) {
+                    continue;
+                }
                 let Some(ports) = self.matched(rule, side) else { continue };
                 let hit = split.left.intersect(&ports);
                 if hit.is_none() {
@@ -151,6 +155,8 @@ struct Side<'a> {
     direction: Direction,
     peer: &'a Endpoint,
     ports: &'a [NamedPort],
+    /// Policies whose Allow rules do not count.
+    in_doubt: &'a [PolicyId],
 }
 
 /// How an ordered list of rules shared connections out.

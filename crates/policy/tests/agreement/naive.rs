@@ -86,7 +86,7 @@ impl<'a> Walk<'a> {
         if self.to_itself(pod) {
             return Ok(Because::OwnAddress);
         }
-        self.gate(Stage::ClusterGate, &self.placed(pod, |at| matches!(at, Placement::ClusterGate { .. })))?;
+        self.cluster_gate(pod)?;
         if !self.stays_in_pod_network() {
             self.gate(Stage::NamespaceGate, &self.placed(pod, |at| at == Placement::NamespaceGate))?;
         }
@@ -114,6 +114,23 @@ impl<'a> Walk<'a> {
         let Flow { to, .. } = self.flow;
         let in_a_block = |ip| self.world.snapshot.pod_networks.iter().any(|block| matching::in_block(block, ip));
         self.world.pod(to).is_some() || (to.node.is_none() && to.address.is_some_and(in_a_block))
+    }
+
+    /// A firewall that may be for pods on other nodes denies, and does not allow.
+    fn cluster_gate(&self, pod: &Workload) -> Result<(), (Stage, Because)> {
+        for firewall in self.placed(pod, |at| matches!(at, Placement::ClusterGate { .. })) {
+            for (index, rule) in firewall.egress.iter().enumerate() {
+                match self.action(rule, Direction::Egress) {
+                    Some(Action::Deny) => {
+                        let because = Because::Rule(rule_at(firewall, Direction::Egress, index));
+                        return Err((Stage::ClusterGate, because));
+                    }
+                    Some(_) if !self.world.in_doubt(&firewall.subject, pod) => return Ok(()),
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
     }
 
     fn gate(&self, stage: Stage, policies: &[&Policy]) -> Result<(), (Stage, Because)> {

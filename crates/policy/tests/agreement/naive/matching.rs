@@ -17,9 +17,20 @@ impl World<'_> {
             (None, _) => true,
             (Some(nodes), _) if nodes.requirements.is_empty() => true,
             (Some(nodes), Some(node)) => self.node_matches(nodes, node.index()),
-            (Some(_), None) => false,
+            (Some(nodes), None) => {
+                let all = &self.snapshot.nodes;
+                all.is_empty() || (0..all.len()).any(|node| self.node_matches(nodes, node))
+            }
         };
         on_node && self.in_pod_set(&subject.pods, pod)
+    }
+
+    /// Whether nobody knows if the subject is on the right node.
+    pub(super) fn in_doubt(&self, subject: &Subject, pod: &Workload) -> bool {
+        let Some(nodes) = &subject.nodes else { return false };
+        let all = &self.snapshot.nodes;
+        let everywhere = !all.is_empty() && (0..all.len()).all(|node| self.node_matches(nodes, node));
+        pod.node.is_none() && !nodes.requirements.is_empty() && !everywhere
     }
 
     fn in_pod_set(&self, set: &PodSet, pod: &Workload) -> bool {
@@ -64,7 +75,10 @@ impl World<'_> {
         if self.pod(end).is_some() && !self.snapshot.pod_networks.is_empty() {
             return self.overlap(peers, &self.snapshot.pod_networks);
         }
-        if self.pod(end).is_some() || end.node.is_some() {
+        if self.pod(end).is_some() {
+            return self.overlap_but(peers, &[all_of_ipv4()], &self.never_pods());
+        }
+        if end.node.is_some() {
             return self.overlap(peers, &[all_of_ipv4()]);
         }
         // A hostNetwork pod on a node nobody knows: on any of them.
@@ -111,7 +125,21 @@ impl World<'_> {
     /// is listed can only change where some block begins, or just after one ends,
     /// so those are all the addresses that need a look.
     fn overlap(&self, peers: &[Peer], blocks: &[Cidr]) -> Overlap {
+        self.overlap_but(peers, blocks, &[])
+    }
+
+    /// Addresses that no pod has, where the pods' networks are not known.
+    fn never_pods(&self) -> Vec<Cidr> {
+        let reserved = ["0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "240.0.0.0/4"];
+        let reserved = reserved.into_iter().map(|text| text.parse().unwrap());
+        let nodes = self.snapshot.nodes.iter().flat_map(|node| &node.addresses);
+        let services = self.snapshot.services.iter().flat_map(|service| &service.addresses);
+        reserved.chain(nodes.chain(services).chain(&self.snapshot.api_server).map(|&ip| Cidr::host(ip))).collect()
+    }
+
+    fn overlap_but(&self, peers: &[Peer], blocks: &[Cidr], holes: &[Cidr]) -> Overlap {
         let mut edges = blocks.to_vec();
+        edges.extend(holes);
         edges.extend(self.snapshot.api_server.iter().map(|&ip| Cidr::host(ip)));
         edges.extend(self.snapshot.nodes.iter().flat_map(|node| &node.addresses).map(|&ip| Cidr::host(ip)));
         for peer in peers {
@@ -122,7 +150,10 @@ impl World<'_> {
         }
         let looked_at = edges.iter().flat_map(|block| [Some(block.address()), just_after(block)]).flatten();
         let mut overlap = Overlap { all: true, some: false };
-        for address in looked_at.filter(|&ip| blocks.iter().any(|block| in_block(block, ip))) {
+        for address in looked_at
+            .filter(|&ip| blocks.iter().any(|block| in_block(block, ip)))
+            .filter(|&ip| !holes.iter().any(|hole| in_block(hole, ip)))
+        {
             let listed = self.lists_address(peers, address);
             overlap.all &= listed;
             overlap.some |= listed;
