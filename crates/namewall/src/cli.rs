@@ -194,7 +194,7 @@ fn parse_ip(text: &str) -> Result<IpAddr, String> {
 fn parse_dns(text: &str) -> Result<DnsAnswer, String> {
     let (name, addresses) = text.split_once('=').ok_or("write NAME=IP[,IP...]")?;
     let name = name.parse().map_err(|error| format!("{error}"))?;
-    let addresses: Result<Vec<IpAddr>, String> = addresses.split(',').map(|text| parse_ip(text)).collect();
+    let addresses: Result<Vec<IpAddr>, String> = addresses.split(',').map(parse_ip).collect();
     Ok(DnsAnswer { name, addresses: addresses? })
 }
 

@@ -16,6 +16,14 @@ pub(crate) fn stdout() -> io::BufWriter<anstream::Stdout> {
     io::BufWriter::with_capacity(1 << 16, anstream::stdout())
 }
 
+/// Whoever reads our output may stop reading; the exit code stays what it is.
+pub(crate) fn unless_closed(printed: anyhow::Result<()>) -> anyhow::Result<()> {
+    match printed {
+        Err(error) if is_closed_pipe(&error) => Ok(()),
+        printed => printed,
+    }
+}
+
 pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
     let closed = |cause: &(dyn std::error::Error + 'static)| {
         cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)

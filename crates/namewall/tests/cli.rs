@@ -267,6 +267,11 @@ fn a_closed_pipe_ends_it_quietly() {
         Command::new("bash").args(["-o", "pipefail", "-c", &line]).current_dir(ROOT).output().expect("it runs");
     assert_eq!(text(&output.stderr), "");
     assert_eq!(output.status.code(), Some(0));
+    // Nobody reads, and the answer is still no.
+    let line = format!("{} diff examples/shop examples/shop-change | true", env!("CARGO_BIN_EXE_namewall"));
+    let output =
+        Command::new("bash").args(["-o", "pipefail", "-c", &line]).current_dir(ROOT).output().expect("it runs");
+    assert_eq!((text(&output.stderr).as_str(), output.status.code()), ("", Some(1)));
 }
 
 #[test]

@@ -15,23 +15,27 @@ pub(crate) fn run(args: &Check) -> Result<ExitCode> {
     let mut findings = loaded.findings.clone();
     findings.extend(lint(&loaded.snapshot, &loaded.program));
     findings.sort_by(|a, b| (&a.source, &a.path, b.severity).cmp(&(&b.source, &b.path, a.severity)));
-    let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
-    let (errors, warnings, hints) = (count(Severity::Error), count(Severity::Warning), count(Severity::Hint));
+    output::unless_closed(print(&loaded, &findings, args.output))?;
+    let errors = findings.iter().any(|finding| finding.severity == Severity::Error);
+    Ok(if errors { ExitCode::from(1) } else { ExitCode::SUCCESS })
+}
 
+fn print(loaded: &Loaded, findings: &[Finding], format: Format) -> Result<()> {
+    let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
     let mut out = output::stdout();
-    match args.output {
+    match format {
         Format::Text => {
-            for finding in &findings {
+            for finding in findings {
                 output::print_finding(&mut out, finding)?;
             }
-            print_summary(&mut out, &loaded, &findings)?;
+            print_summary(&mut out, loaded, findings)?;
         }
         Format::Json => {
             let value = json!({
                 "findings": findings.iter().map(output::finding_json).collect::<Vec<_>>(),
-                "errors": errors,
-                "warnings": warnings,
-                "hints": hints,
+                "errors": count(Severity::Error),
+                "warnings": count(Severity::Warning),
+                "hints": count(Severity::Hint),
                 "read": { "policies": loaded.snapshot.policies.len(), "workloads": loaded.snapshot.workloads.len() },
                 "passedOver": loaded.passed_over,
             });
@@ -39,7 +43,7 @@ pub(crate) fn run(args: &Check) -> Result<ExitCode> {
         }
     }
     out.flush()?;
-    Ok(if errors > 0 { ExitCode::from(1) } else { ExitCode::SUCCESS })
+    Ok(())
 }
 
 fn print_summary(out: &mut impl Write, loaded: &Loaded, findings: &[Finding]) -> Result<()> {

@@ -25,12 +25,12 @@ pub(crate) fn run(args: &Diff) -> Result<ExitCode> {
         Side { snapshot: &new.snapshot, matrix: &new_matrix },
     );
     let mut out = output::stdout();
-    match args.output {
-        DiffFormat::Text => print(&mut out, &differences)?,
-        DiffFormat::Json => print_json(&mut out, &differences)?,
-        DiffFormat::Md => print_markdown(&mut out, &differences)?,
-    }
-    out.flush()?;
+    let printed = match args.output {
+        DiffFormat::Text => print(&mut out, &differences),
+        DiffFormat::Json => print_json(&mut out, &differences),
+        DiffFormat::Md => print_markdown(&mut out, &differences),
+    };
+    output::unless_closed(printed.and_then(|()| Ok(out.flush()?)))?;
     Ok(if differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 

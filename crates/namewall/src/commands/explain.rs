@@ -22,11 +22,11 @@ pub(crate) fn run(args: &Explain) -> Result<ExitCode> {
     let routes = world.routes(&args.from, &args.to)?;
     let answer = Answer::new(&loaded, args, routes);
     let mut out = output::stdout();
-    match args.output {
-        Format::Text => answer.print(&mut out)?,
-        Format::Json => output::print_json(&mut out, &answer.json())?,
-    }
-    out.flush()?;
+    let printed = match args.output {
+        Format::Text => answer.print(&mut out).and_then(|()| Ok(out.flush()?)),
+        Format::Json => output::print_json(&mut out, &answer.json()),
+    };
+    output::unless_closed(printed)?;
     let expected = match args.expect {
         None => return Ok(ExitCode::SUCCESS),
         Some(Expect::Allow) => Verdict::Allow,

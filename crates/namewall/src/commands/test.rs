@@ -35,12 +35,12 @@ pub(crate) fn run(args: &Test) -> Result<ExitCode> {
         })
         .collect();
     let mut out = output::stdout();
-    match args.output {
-        TestFormat::Text => print(&mut out, &played)?,
-        TestFormat::Json => output::print_json(&mut out, &played.iter().map(as_json).collect())?,
-        TestFormat::Junit => print_junit(&mut out, &played)?,
-    }
-    out.flush()?;
+    let printed = match args.output {
+        TestFormat::Text => print(&mut out, &played),
+        TestFormat::Json => output::print_json(&mut out, &played.iter().map(as_json).collect()),
+        TestFormat::Junit => print_junit(&mut out, &played),
+    };
+    output::unless_closed(printed.and_then(|()| Ok(out.flush()?)))?;
     let passed = played.iter().all(|played| played.outcome.passed());
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }

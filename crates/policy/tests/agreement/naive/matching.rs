@@ -131,7 +131,7 @@ impl World<'_> {
     /// Addresses that no pod has, where the pods' networks are not known.
     fn never_pods(&self) -> Vec<Cidr> {
         let reserved = ["0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "240.0.0.0/4"];
-        let reserved = reserved.into_iter().map(|text| text.parse().unwrap());
+        let reserved = reserved.into_iter().map(|text| text.parse().expect("a block"));
         let nodes = self.snapshot.nodes.iter().flat_map(|node| &node.addresses);
         let services = self.snapshot.services.iter().flat_map(|service| &service.addresses);
         reserved.chain(nodes.chain(services).chain(&self.snapshot.api_server).map(|&ip| Cidr::host(ip))).collect()
