@@ -297,3 +297,64 @@ fn a_failing_probe_is_told_readably() {
         "{printed}"
     );
 }
+
+const TWO_PODS: &str = "apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: n}\nstatus: {podIP: 10.0.0.1}\n---\n\
+                        apiVersion: v1\nkind: Pod\nmetadata: {name: b, namespace: n}\nstatus: {podIP: 10.0.0.2}\n---\n";
+
+fn verdict(args: &[&str], input: &str) -> String {
+    let mut all = vec!["explain", "-o", "json", "--from", "n/a"];
+    all.extend(args);
+    all.push("-");
+    let output = with_input(&all, input);
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    answer["verdict"].as_str().expect("it is text").to_owned()
+}
+
+#[test]
+fn with_and_without_a_port_the_same_rules_are_asked() {
+    let firewall = "apiVersion: namewall.dev/v1alpha1\nkind: ClusterEgressFirewall\nmetadata: {name: f}\n\
+                    spec: {priority: 1, rules: [{action: Deny, to: [{networks: [203.0.113.0/24]}]}]}\n---\n";
+    let service = "apiVersion: v1\nkind: Service\nmetadata: {name: s, namespace: n}\nspec: {clusterIP: 10.96.0.5, ports: [{port: 80}]}\n---\n\
+                   apiVersion: v1\nkind: Endpoints\nmetadata: {name: s, namespace: n}\nsubsets: [{addresses: [{ip: 203.0.113.1}], ports: [{port: 80}]}]\n";
+    let input = format!("{TWO_PODS}{firewall}{service}");
+    for to in ["10.96.0.5", "s.n.svc", "s.n.svc.cluster.local", "n/s", "x.example"] {
+        let dns = ["--dns", "x.example=203.0.113.1,198.51.100.1"];
+        let with_port = format!("{to}:80");
+        for target in [to, &with_port] {
+            assert_eq!(verdict(&[&["--to", target], &dns[..]].concat(), &input), "deny", "{target}");
+        }
+    }
+    // A name that only looks like a Service's is judged as a name.
+    assert_eq!(verdict(&["--to", "s.n.svc.evil.example:80"], &input), "allow");
+}
+
+#[test]
+fn a_headless_service_translates_no_port() {
+    let service = "apiVersion: v1\nkind: Service\nmetadata: {name: s, namespace: n}\n\
+                   spec: {clusterIP: None, selector: {app: b}, ports: [{port: 80, targetPort: 99}]}\n---\n\
+                   apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: p, namespace: n}\n\
+                   spec: {podSelector: {matchLabels: {app: b}}, ingress: [{ports: [{port: 80}]}]}\n";
+    let input = format!("{TWO_PODS}{service}").replace("name: b,", "name: b, labels: {app: b},");
+    assert_eq!(verdict(&["--to", "n/s:80"], &input), "allow");
+    assert_eq!(verdict(&["--to", "n/s:99"], &input), "deny");
+}
+
+#[test]
+fn diff_tells_a_wildcard_of_one_label_from_one_of_many() {
+    let folder = std::env::temp_dir().join(format!("namewall-diff-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("it is writable");
+    let rest = "{type: Deny, to: {cidrSelector: 0.0.0.0/0}}";
+    let one = format!(
+        "{TWO_PODS}apiVersion: k8s.ovn.org/v1\nkind: EgressFirewall\nmetadata: {{name: default, namespace: n}}\nspec: {{egress: [{{type: Allow, to: {{dnsName: \"*.b.example\"}}}}, {rest}]}}\n"
+    );
+    let many = format!(
+        "{TWO_PODS}apiVersion: namewall.dev/v1alpha1\nkind: ClusterEgressFirewall\nmetadata: {{name: f}}\nspec: {{priority: 1, rules: [{{action: Allow, to: [{{domainNames: [\"*.b.example\"]}}]}}, {{action: Deny, to: [{{networks: [0.0.0.0/0]}}]}}]}}\n"
+    );
+    std::fs::write(folder.join("one.yaml"), one).expect("it is writable");
+    std::fs::write(folder.join("many.yaml"), many).expect("it is writable");
+    let (one, many) = (folder.join("one.yaml"), folder.join("many.yaml"));
+    let output = namewall(&["diff", one.to_str().expect("text"), many.to_str().expect("text")]);
+    std::fs::remove_dir_all(&folder).ok();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stdout).contains("*.b.example (any subdomain)"), "{}", text(&output.stdout));
+}

@@ -12,6 +12,7 @@
 mod check;
 mod s1;
 mod s10;
+mod s10_pieces;
 mod s10_slips;
 mod s11;
 mod s1_exempt;
