@@ -177,10 +177,11 @@ fn namespaced_pods(scope: &mut Scope<'_>, pods: &NamespacedPod, path: &str) -> O
         Some(selector) => parts::selector(scope, selector, &format!("{path}.namespaceSelector"))?,
         None => Selector::everything(),
     };
-    let pods = match &pods.pod_selector {
-        Some(selector) => parts::selector(scope, selector, &format!("{path}.podSelector"))?,
-        None => Selector::everything(),
+    let Some(selector) = &pods.pod_selector else {
+        scope.error("bad-peer", path, "`podSelector` is missing; write podSelector: {} if all pods are meant");
+        return None;
     };
+    let pods = parts::selector(scope, selector, &format!("{path}.podSelector"))?;
     Some(PodSet { namespaces: NamespaceScope::Matching(namespaces), pods })
 }
 
@@ -230,10 +231,23 @@ fn egress_rule<'d>(scope: &mut Scope<'d>, dialect: &Dialect, node: &'d Node, pat
     let peers = parts::all(&to, |at, peer| egress_peers(scope, dialect, peer, &format!("{to_path}[{at}]")));
     named?;
     let (action, peers, ports) = (action?, peers?.concat(), ports?);
+    ports_are_legal(scope, &peers, &ports, &to_path)?;
     if let Some(at) = to.iter().position(|peer| peer.domain_names.is_some()) {
         names_are_legal(scope, dialect, (action, &ports), &format!("{to_path}[{at}].domainNames"))?;
     }
     Some((name, action, Clauses::Match { peers: Peers::Listed(peers), ports }))
+}
+
+/// As published: what is no pod has no named ports.
+fn ports_are_legal(scope: &mut Scope<'_>, peers: &[Peer], ports: &Ports, path: &str) -> Option<()> {
+    let named =
+        matches!(ports, Ports::Listed(ports) if ports.iter().any(|port| matches!(port, PortMatch::Named { .. })));
+    let no_pod = peers.iter().any(|peer| matches!(peer, Peer::Network { .. } | Peer::Nodes(_)));
+    if !(named && no_pod) {
+        return Some(());
+    }
+    scope.error("bad-port", path, "networks and nodes do not go with named ports: they have none. Give numbers");
+    None
 }
 
 /// S4.4: names only with Accept/Allow, only in Admin-tier egress, never with named ports.
@@ -354,6 +368,10 @@ fn protocol(scope: &mut Scope<'_>, item: &cnp::Protocol, path: &str) -> Option<P
             let port = transport.destination_port.as_ref();
             match port.map(|port| (port.number, &port.range)) {
                 Some((Some(number), None)) => parts::port_range(scope, protocol, (number, number), &path),
+                Some((None, Some(range))) if range.start == range.end => {
+                    scope.error("bad-port", &path, "a range ends after it starts; write number for one port");
+                    None
+                }
                 Some((None, Some(range))) => parts::port_range(scope, protocol, (range.start, range.end), &path),
                 _ => {
                     scope.error("bad-port", &path, "destinationPort with exactly one of number and range is needed");

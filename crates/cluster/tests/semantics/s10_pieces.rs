@@ -110,3 +110,19 @@ fn s4_3_an_ipv4_mapped_address_is_the_ipv4_address() {
     let mapped: std::net::IpAddr = namewall_policy::addr::parse_address("::ffff:169.254.169.254").unwrap();
     check(world() + &firewall, &[&format!("shop/web -> {mapped}:80/TCP: deny by ClusterEgressFirewall/f")]);
 }
+
+#[test]
+fn s4_1_published_rules_on_ports_and_selectors() {
+    for rule in [
+        "{action: Accept, to: [{networks: [10.0.0.0/8]}], protocols: [{destinationNamedPort: http}]}",
+        "{action: Accept, to: [{nodes: {}}], protocols: [{destinationNamedPort: http}]}",
+        "{action: Accept, to: [{namespaces: {}}], protocols: [{tcp: {destinationPort: {range: {start: 80, end: 80}}}}]}",
+        "{action: Accept, to: [{pods: {namespaceSelector: {}}}]}",
+    ] {
+        let spec = format!(
+            "{{tier: Admin, priority: 1, subject: {{namespaces: {{}}}}, egress: [{rule}, {{action: Deny, to: [{{namespaces: {{}}}}]}}]}}"
+        );
+        check(world() + &cnp("p", &spec), &["shop/web -> shop/db:80/TCP: deny by ClusterNetworkPolicy/p"]);
+        assert_eq!(findings(cnp("p", &spec)).len(), 1, "{rule}");
+    }
+}
