@@ -310,8 +310,14 @@ impl World<'_> {
     /// The nearest name there is, for a slip of the finger.
     fn suggestion(&self, namespace: &str, name: &str) -> String {
         let wanted = format!("{namespace}/{name}");
-        let names = self.snapshot.workload_ids().map(|id| self.snapshot.workload_name(id));
-        let nearest = names.map(|known| (distance(&known, &wanted), known)).min();
+        // A Deployment whose pods are here is played by them, under their names.
+        let begins = format!("{wanted}-");
+        let names = || self.snapshot.workload_ids().map(|id| self.snapshot.workload_name(id));
+        let pods: Vec<String> = names().filter(|known| known.starts_with(&begins)).take(3).collect();
+        if !pods.is_empty() {
+            return format!("; there are pods of such names: {}", pods.join(", "));
+        }
+        let nearest = names().map(|known| (distance(&known, &wanted), known)).min();
         match nearest {
             Some((apart, known)) if apart <= 3.max(wanted.len() / 4) => format!("; did you mean {known}?"),
             _ => String::new(),

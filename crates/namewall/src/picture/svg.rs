@@ -64,9 +64,12 @@ pub(crate) fn print_svg(out: &mut impl Write, picture: &Picture) -> Result<()> {
     }
     let y = top + count * CELL + 26;
     let mut x = MARGIN;
-    for (colour, text) in
-        [("#d9534f", "everything"), ("#2f80c2", "some ports"), ("#f5f7fa", "nothing"), ("#e4e7eb", "itself")]
-    {
+    for (colour, text) in [
+        ("#d9534f", "everything"),
+        ("#2f80c2", "some ports or addresses"),
+        ("#f5f7fa", "nothing"),
+        ("#e4e7eb", "itself"),
+    ] {
         writeln!(out, r##"<rect x="{x}" y="{}" width="14" height="14" rx="3" fill="{colour}" stroke="#cbd2d9"/>"##, y)?;
         writeln!(out, r##"<text x="{}" y="{}" fill="#52606d">{text}</text>"##, x + 20, y + 12)?;
         x += 34 + text.len() * CHARACTER;
