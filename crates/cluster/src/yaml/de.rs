@@ -91,7 +91,16 @@ impl de::Error for Error {
             Unexpected::Unit => "nothing".to_owned(),
             other => other.to_string(),
         };
-        Self::custom(format!("expected {expected}, found {found}"))
+        Self::custom(format!("expected {}, found {found}", in_words(expected)))
+    }
+
+    fn invalid_value(found: Unexpected<'_>, expected: &dyn de::Expected) -> Self {
+        let found = match found {
+            Unexpected::Signed(value) => value.to_string(),
+            Unexpected::Unsigned(value) => value.to_string(),
+            other => other.to_string(),
+        };
+        Self::custom(format!("expected {}, found {found}", in_words(expected)))
     }
 
     fn missing_field(field: &'static str) -> Self {
@@ -100,6 +109,20 @@ impl de::Error for Error {
 
     fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {
         Self::custom(format!("`{variant}` is not accepted; use {}", expected.join(", ")))
+    }
+}
+
+/// What serde calls a type, as a user would.
+fn in_words(expected: &dyn de::Expected) -> String {
+    let name = expected.to_string();
+    match name.as_str() {
+        "u16" => "a number from 0 to 65535".to_owned(),
+        "i64" | "i32" | "u32" | "u64" => "a number".to_owned(),
+        "a string" => "a text".to_owned(),
+        "a boolean" => "true or false".to_owned(),
+        "a sequence" => "a list".to_owned(),
+        _ if name.starts_with("struct ") => "a map".to_owned(),
+        _ => name,
     }
 }
 

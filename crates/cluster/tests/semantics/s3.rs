@@ -1,5 +1,5 @@
-//! S3: NetworkPolicy extensions/v1beta1. S3.4, that a connection which a new
-//! policy forbids is cut, needs a kernel; it is for the agent's tests.
+//! S3: NetworkPolicy extensions/v1beta1. Of S3.4 only the half that needs no
+//! kernel is here.
 
 use crate::check::{check, findings, place};
 use crate::world::*;
@@ -196,5 +196,21 @@ fn s3_3_there_is_no_egress() {
             format!("error[unknown-field] NetworkPolicy shop/db spec.policyTypes {types}"),
             format!("error[unknown-field] NetworkPolicy shop/db spec.egress {egress}"),
         ]
+    );
+}
+
+/// The offline half: the very connection that was allowed is denied under the
+/// new policy. That it is cut when it exists takes packets.
+#[test]
+fn s3_4_a_new_policy_forbids_a_connection_that_was_allowed() {
+    let open = isolated() + &db("{}");
+    check(&open, &["ops/tool -> shop/db:5432/TCP: allow by NetworkPolicy/shop/db"]);
+    let narrowed = isolated() + &db("{from: [{podSelector: {}}]}");
+    check(
+        &narrowed,
+        &[
+            "ops/tool -> shop/db:5432/TCP: deny by NetworkPolicy/shop/db",
+            "shop/web -> shop/db:5432/TCP: allow by NetworkPolicy/shop/db",
+        ],
     );
 }
