@@ -120,6 +120,12 @@ const POLICY_KINDS: [(&str, &str); 6] = [
 /// What an object is called that has no name.
 const UNNAMED: &str = "(unnamed)";
 
+/// What some kind of object may be called; none is called otherwise.
+fn is_object_name(text: &str) -> bool {
+    let good = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b':');
+    text.len() <= 253 && text.bytes().all(good)
+}
+
 /// Whether a kind is that one, or a slip of the pen away from it.
 fn means(written: &str, kind: &str) -> bool {
     let plural = kind.strip_suffix('y').map_or_else(|| format!("{kind}s"), |stem| format!("{stem}ies"));
@@ -207,6 +213,14 @@ impl Lowering<'_> {
                 continue;
             };
             let namespace = document.namespace().filter(|name| !name.is_empty()).unwrap_or("default");
+            for (path, text) in [("metadata.name", name), ("metadata.namespace", namespace)] {
+                if !is_object_name(text) {
+                    let message =
+                        format!("{text:?} cannot be a name; letters, digits, `-`, `.`, `_` and `:` are accepted");
+                    let finding = Finding::error("bad-name", object_name(document, kind), message).at(path);
+                    self.out.findings.push(finding.from_source(Some(document.place(path))));
+                }
+            }
             let key = (reader, kind, namespace, name);
             match seen.get(&key) {
                 Some(&at) => {

@@ -126,3 +126,10 @@ fn s4_1_published_rules_on_ports_and_selectors() {
         assert_eq!(findings(cnp("p", &spec)).len(), 1, "{rule}");
     }
 }
+
+#[test]
+fn s10_2_names_that_no_object_can_have_are_said() {
+    let policy = np("x", "{podSelector: {}}").replace("name: x", r#"name: "a,b\u001b""#);
+    let said = findings(&policy);
+    assert!(said.len() == 1 && said[0].starts_with("error[bad-name]"), "{said:?}");
+}

@@ -166,10 +166,15 @@ pub(super) fn print_csv(out: &mut impl Write, view: &View<'_>) -> Result<()> {
         let traffic = open.traffic();
         let ports = |protocol| traffic.port_texts(protocol).join(" ");
         let (tcp, udp, sctp) = (ports(Protocol::Tcp), ports(Protocol::Udp), ports(Protocol::Sctp));
-        let (from_name, to_name) = (from.name(view), to.name(view));
+        let (from_name, to_name) = (quoted(&from.name(view)), quoted(&to.name(view)));
         writeln!(out, "{from_name},{},{to_name},{},{tcp},{udp},{sctp}", from.kind(view), to.kind(view))?;
         Ok(())
     })
+}
+
+/// A name that would break the row is put in quotes.
+fn quoted(text: &str) -> String {
+    if text.contains(['"', ',', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
 }
 
 pub(super) fn print_markdown(out: &mut impl Write, view: &View<'_>) -> Result<()> {
@@ -181,7 +186,8 @@ pub(super) fn print_markdown(out: &mut impl Write, view: &View<'_>) -> Result<()
             _ => traffic.port_texts(protocol).join(", "),
         };
         let (tcp, udp, sctp) = (ports(Protocol::Tcp), ports(Protocol::Udp), ports(Protocol::Sctp));
-        writeln!(out, "| {} | {} | {tcp} | {udp} | {sctp} |", from.name(view), to.name(view))?;
+        let cell = |end: End| end.name(view).replace('|', "\\|").replace(['\n', '\r'], " ");
+        writeln!(out, "| {} | {} | {tcp} | {udp} | {sctp} |", cell(from), cell(to))?;
         Ok(())
     })
 }
