@@ -143,6 +143,7 @@ enum Known {
     As(Reader),
     /// A kind of ours in a version we do not read: never skipped silently.
     OtherVersion {
+        reader: Reader,
         accepted: &'static str,
     },
     No,
@@ -178,7 +179,12 @@ fn known(api_version: &str, kind: &str) -> Known {
         ("namewall.dev", "NodeAddresses") => (Reader::NodeAddresses, "v1alpha1"),
         _ => return Known::No,
     };
-    if version == accepted { Known::As(reader) } else { Known::OtherVersion { accepted } }
+    if version == accepted { Known::As(reader) } else { Known::OtherVersion { reader, accepted } }
+}
+
+fn is_known_version(document: &Document) -> bool {
+    let (Some(api_version), Some(kind)) = (document.api_version(), document.kind()) else { return false };
+    matches!(known(api_version, kind), Known::As(_))
 }
 
 impl Lowering<'_> {
@@ -196,12 +202,16 @@ impl Lowering<'_> {
                     self.pass_over(document, api_version, kind);
                     continue;
                 }
-                Known::OtherVersion { accepted } => {
+                Known::OtherVersion { reader, accepted } => {
                     let object = object_name(document, kind);
                     let message = format!("version {api_version} of {kind} is not read; {accepted} is");
                     let finding = Finding::error("unknown-version", object, message).at("apiVersion");
                     self.out.findings.push(finding.from_source(Some(document.place("apiVersion"))));
-                    continue;
+                    // A policy is not lost: its subject is read as far as it can be, and closed.
+                    if !POLICY_KINDS.iter().any(|(policy, _)| *policy == kind) {
+                        continue;
+                    }
+                    reader
                 }
             };
             let list = sorted.by_reader.entry(reader).or_default();

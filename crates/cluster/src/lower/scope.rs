@@ -219,6 +219,8 @@ impl<'d> Scope<'d> {
     pub(super) fn is_well_formed(&mut self, spec_fields: &[&str]) -> bool {
         let top = ["apiVersion", "kind", "metadata", "spec", "status"];
         let mut good = self.only_fields(&self.document.node, "", &top);
+        // Another version may mean something else by the same words; that it is one was said already.
+        good &= super::is_known_version(self.document);
         match self.document.node.get("spec") {
             Some(spec @ Node { value: Value::Map(_), .. }) => good &= self.only_fields(spec, "spec.", spec_fields),
             // As the API server reads it: the empty spec.

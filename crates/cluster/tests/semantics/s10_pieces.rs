@@ -133,3 +133,14 @@ fn s10_2_names_that_no_object_can_have_are_said() {
     let said = findings(&policy);
     assert!(said.len() == 1 && said[0].starts_with("error[bad-name]"), "{said:?}");
 }
+
+#[test]
+fn s10_1_a_policy_of_an_unknown_version_isolates_what_it_selects() {
+    let np = np("x", "{podSelector: {}, ingress: [{}]}").replace("networking.k8s.io/v1", "networking.k8s.io/v2");
+    check(world() + &np, &["ops/tool -> shop/db:1/TCP: deny by NetworkPolicy/shop/x"]);
+    let spec =
+        "{tier: Admin, priority: 1, subject: {namespaces: {}}, egress: [{action: Accept, to: [{namespaces: {}}]}]}";
+    let cnp = cnp("x", spec).replace("v1alpha2", "v9");
+    check(world() + &cnp, &["ops/tool -> shop/db:1/TCP: deny by ClusterNetworkPolicy/x"]);
+    assert_eq!((findings(&np).len(), findings(&cnp).len()), (1, 1));
+}
