@@ -91,6 +91,11 @@ impl Flattener<'_> {
     /// `kind: List` and `kind: …List`. The items of a typed list need not say
     /// what they are: the list does.
     fn flatten(&mut self, mut node: Node) {
+        // A bare list of objects, as tools that write JSON make it.
+        if let Value::Seq(items) = node.value {
+            items.into_iter().for_each(|item| self.flatten(item));
+            return;
+        }
         let kind =
             node.get("kind").and_then(Node::as_str).and_then(|kind| kind.strip_suffix("List")).map(str::to_owned);
         let api_version = node.get("apiVersion").cloned();

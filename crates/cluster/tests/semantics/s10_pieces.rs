@@ -144,3 +144,9 @@ fn s10_1_a_policy_of_an_unknown_version_isolates_what_it_selects() {
     check(world() + &cnp, &["ops/tool -> shop/db:1/TCP: deny by ClusterNetworkPolicy/x"]);
     assert_eq!((findings(&np).len(), findings(&cnp).len()), (1, 1));
 }
+
+#[test]
+fn s10_2_a_bare_list_of_objects_is_read() {
+    let policy = np("x", "{podSelector: {}}").replace("---\n", "").replace('\n', "\n  ");
+    check(world() + "---\n- " + policy.trim_end(), &["ops/tool -> shop/db:1/TCP: deny by NetworkPolicy/shop/x"]);
+}
