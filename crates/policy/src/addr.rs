@@ -103,6 +103,22 @@ pub fn parse_address(text: &str) -> Option<IpAddr> {
     parts.next().is_none().then(|| IpAddr::from(octets))
 }
 
+/// The next address of the family, if there is one.
+pub fn next_address(address: IpAddr) -> Option<IpAddr> {
+    match address {
+        IpAddr::V4(v4) => v4.to_bits().checked_add(1).map(|bits| Ipv4Addr::from_bits(bits).into()),
+        IpAddr::V6(v6) => v6.to_bits().checked_add(1).map(|bits| Ipv6Addr::from_bits(bits).into()),
+    }
+}
+
+/// The address before, if there is one.
+pub fn previous_address(address: IpAddr) -> Option<IpAddr> {
+    match address {
+        IpAddr::V4(v4) => v4.to_bits().checked_sub(1).map(|bits| Ipv4Addr::from_bits(bits).into()),
+        IpAddr::V6(v6) => v6.to_bits().checked_sub(1).map(|bits| Ipv6Addr::from_bits(bits).into()),
+    }
+}
+
 impl FromStr for Cidr {
     type Err = CidrError;
 

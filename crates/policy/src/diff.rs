@@ -1,7 +1,7 @@
 //! Which connections a change of the cluster adds, removes or changes: not
 //! which lines of which manifest, but what may be opened afterwards.
 
-use crate::addr::{AddrRange, AddrSet};
+use crate::addr::{AddrRange, AddrSet, next_address, previous_address};
 use crate::domain::DomainPattern;
 use crate::model::{WorkloadId, WorkloadKind};
 use crate::port::Traffic;
@@ -157,21 +157,17 @@ fn compare_ranges(old: &[OutsideRange], new: &[OutsideRange]) -> Vec<(AddrRange,
     let mut cuts: BTreeSet<(bool, IpAddr)> = BTreeSet::new();
     for outside in old.iter().chain(new) {
         cuts.insert((outside.range.first.is_ipv6(), outside.range.first));
-        cuts.extend(after(outside.range.last).map(|next| (next.is_ipv6(), next)));
+        cuts.extend(next_address(outside.range.last).map(|next| (next.is_ipv6(), next)));
     }
     let cuts: Vec<(bool, IpAddr)> = cuts.into_iter().collect();
     let (mut at_old, mut at_new) = (Cursor::new(old), Cursor::new(new));
     for (number, &(v6, first)) in cuts.iter().enumerate() {
-        let last = match cuts.get(number + 1) {
-            Some(&(next_v6, next)) if next_v6 == v6 => before(next),
-            _ => {
-                if v6 {
-                    IpAddr::from([0xff; 16])
-                } else {
-                    IpAddr::from([0xff; 4])
-                }
-            }
-        };
+        let next = cuts.get(number + 1).filter(|(next_v6, _)| *next_v6 == v6);
+        let last = next.and_then(|(_, next)| previous_address(*next)).unwrap_or(if v6 {
+            Ipv6Addr::from_bits(u128::MAX).into()
+        } else {
+            Ipv4Addr::from_bits(u32::MAX).into()
+        });
         let (was, is) = (at_old.traffic(first), at_new.traffic(first));
         if was != is {
             by_change.entry((was, is)).or_default().0.push(AddrRange { first, last });
@@ -194,7 +190,7 @@ impl Pieces {
         let mut joined: Vec<AddrRange> = Vec::new();
         for range in self.0 {
             match joined.last_mut() {
-                Some(last) if after(last.last) == Some(range.first) => last.last = range.last,
+                Some(last) if next_address(last.last) == Some(range.first) => last.last = range.last,
                 _ => joined.push(range),
             }
         }
@@ -227,18 +223,46 @@ impl<'r> Cursor<'r> {
     }
 }
 
-/// The next address of the family, if there is one.
-fn after(address: IpAddr) -> Option<IpAddr> {
-    match address {
-        IpAddr::V4(v4) => v4.to_bits().checked_add(1).map(|bits| Ipv4Addr::from_bits(bits).into()),
-        IpAddr::V6(v6) => v6.to_bits().checked_add(1).map(|bits| Ipv6Addr::from_bits(bits).into()),
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
 
-/// The address before one that is not the family's first.
-fn before(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V4(v4) => Ipv4Addr::from_bits(v4.to_bits().saturating_sub(1)).into(),
-        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits().saturating_sub(1)).into(),
+    /// Ranges over a few addresses at the start and the end of IPv4, in order and apart.
+    fn account() -> impl Strategy<Value = Vec<OutsideRange>> {
+        proptest::collection::vec((0u32..3, 0u16..3), 1..8).prop_map(|steps| {
+            let mut ranges = Vec::new();
+            let mut next = 0u32;
+            for (at, &(gap, port)) in steps.iter().enumerate() {
+                let first = next + gap;
+                let last = if at + 1 == steps.len() { u32::MAX } else { first + 1 };
+                let mut traffic = Traffic::none();
+                traffic.insert(crate::port::Protocol::Tcp, 1, port);
+                let range =
+                    AddrRange { first: Ipv4Addr::from_bits(first).into(), last: Ipv4Addr::from_bits(last).into() };
+                ranges.push(OutsideRange { range, traffic });
+                next = last.saturating_add(1);
+            }
+            ranges
+        })
+    }
+
+    fn at(ranges: &[OutsideRange], address: IpAddr) -> Traffic {
+        let found = ranges.iter().find(|outside| AddrSet::from(outside.range).contains(address));
+        found.map(|outside| outside.traffic.clone()).unwrap_or_default()
+    }
+
+    proptest! {
+        #[test]
+        fn ranges_are_compared_address_by_address(old in account(), new in account()) {
+            let found = compare_ranges(&old, &new);
+            for bits in (0..40).chain([u32::MAX - 1, u32::MAX]) {
+                let address: IpAddr = Ipv4Addr::from_bits(bits).into();
+                let (was, is) = (at(&old, address), at(&new, address));
+                let told = found.iter().find(|(range, ..)| AddrSet::from(*range).contains(address));
+                let expected = (was != is).then_some((was, is));
+                prop_assert_eq!(told.map(|(_, was, is)| (was.clone(), is.clone())), expected, "{}", address);
+            }
+        }
     }
 }

@@ -34,5 +34,4 @@ pub struct ResolvedName {
 #[serde(rename_all = "camelCase")]
 pub struct ResolvedAddress {
     pub ip: String,
-    pub ttl_seconds: Option<i64>,
 }

@@ -2,7 +2,7 @@
 //! address fares the same.
 
 use super::Reach;
-use crate::addr::{AddrRange, AddrSet};
+use crate::addr::{AddrRange, AddrSet, next_address};
 use crate::flow::Endpoint;
 use crate::model::PolicyId;
 use crate::port::Traffic;
@@ -54,7 +54,7 @@ pub(super) fn ranges(
         }
         let traffic = ask(&end);
         match found.last_mut() {
-            Some(last) if last.traffic == traffic && touches(last.range.last, range.first) => {
+            Some(last) if last.traffic == traffic && next_address(last.range.last) == Some(range.first) => {
                 last.range.last = range.last;
             }
             _ => found.push(OutsideRange { range, traffic }),
@@ -69,14 +69,6 @@ fn cut_policy(program: &Program, policy: PolicyId, cuts: &mut Cuts) {
         if let Matcher::Clauses { peers, .. } = program.rules[rule as usize].matcher {
             cuts.set(&program.peer_set(peers).addresses);
         }
-    }
-}
-
-fn touches(before: IpAddr, after: IpAddr) -> bool {
-    match (before, after) {
-        (IpAddr::V4(a), IpAddr::V4(b)) => a.to_bits().checked_add(1) == Some(b.to_bits()),
-        (IpAddr::V6(a), IpAddr::V6(b)) => a.to_bits().checked_add(1) == Some(b.to_bits()),
-        _ => false,
     }
 }
 
