@@ -6,7 +6,6 @@ use crate::input::Loaded;
 use crate::output::{self, BAD, GOOD, WARN};
 use anyhow::{Result, bail};
 use namewall_policy::diff::{Difference, DifferenceKind, End, Side, diff};
-use namewall_policy::port::Traffic;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::process::ExitCode;
@@ -77,16 +76,11 @@ fn as_json(item: &Difference) -> Value {
         "change": change,
         "from": end_json(&item.from),
         "to": end_json(&item.to),
-        "before": with_other(&item.before),
-        "after": with_other(&item.after),
+        "before": allowed_json(&item.before),
+        "after": allowed_json(&item.after),
+        // ICMP and the other protocols without ports, which the form of the matrix has no place for.
+        "other": { "before": item.before.portless, "after": item.after.portless },
     })
-}
-
-/// As in the matrix, and whether ICMP and the other protocols without ports are open.
-fn with_other(traffic: &Traffic) -> Value {
-    let mut allowed = allowed_json(traffic);
-    allowed["other"] = traffic.portless.into();
-    allowed
 }
 
 /// Ranges keep the form they have in `matrix -o json`.
