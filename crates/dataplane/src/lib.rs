@@ -1,0 +1,3 @@
+//! The kernel's side of a Program.
+
+pub mod netlink;

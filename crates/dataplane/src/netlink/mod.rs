@@ -1,0 +1,153 @@
+//! Netlink, as little of it as we need: messages, and a socket that sends a
+//! request and waits until the kernel has answered it. netfilter, routing and
+//! conntrack all speak it.
+
+mod message;
+
+pub use message::{ACK, APPEND, Attributes, CREATE, DUMP, ECHO, EXCLUSIVE, Messages, Received};
+
+use message::{DONE, DUMP_INTERRUPTED};
+use nix::errno::Errno;
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockType, bind, recv, sendto, setsockopt, socket, sockopt,
+};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+pub use nix::sys::socket::SockProtocol as Family;
+
+/// As much as a dump or a batch may take; the kernel's default fails a batch of 800 kB.
+const BUFFER: usize = 32 << 20;
+const DATAGRAM: usize = 256 << 10;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("cannot open a netlink socket: {0}")]
+    Open(#[source] Errno),
+    #[error("cannot send to the kernel: {0}")]
+    Send(#[source] Errno),
+    #[error("cannot receive from the kernel: {0}")]
+    Receive(#[source] Errno),
+    #[error("the kernel said no to message {sequence}: {errno}")]
+    Refused { sequence: u32, errno: Errno },
+    #[error("the kernel's tables changed while they were read")]
+    Interrupted,
+}
+
+impl Error {
+    pub fn errno(&self) -> Option<Errno> {
+        match self {
+            Self::Open(errno) | Self::Send(errno) | Self::Receive(errno) => Some(*errno),
+            Self::Refused { errno, .. } => Some(*errno),
+            Self::Interrupted => None,
+        }
+    }
+}
+
+/// A socket to the kernel, of the network namespace the thread was in when it was opened.
+#[derive(Debug)]
+pub struct Socket {
+    fd: OwnedFd,
+    buffer: Vec<u8>,
+}
+
+impl Socket {
+    pub fn open(family: Family) -> Result<Self, Error> {
+        Self::open_for(family, 0)
+    }
+
+    /// A socket that also hears what the kernel tells these groups.
+    pub fn open_for(family: Family, groups: u32) -> Result<Self, Error> {
+        let fd = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, family).map_err(Error::Open)?;
+        bind(fd.as_raw_fd(), &NetlinkAddr::new(0, groups)).map_err(Error::Open)?;
+        // Only the real root may force them; in a user namespace the system's limit holds, and small batches still fit.
+        if setsockopt(&fd, sockopt::SndBufForce, &BUFFER).is_err() {
+            setsockopt(&fd, sockopt::SndBuf, &BUFFER).map_err(Error::Open)?;
+        }
+        if setsockopt(&fd, sockopt::RcvBufForce, &BUFFER).is_err() {
+            setsockopt(&fd, sockopt::RcvBuf, &BUFFER).map_err(Error::Open)?;
+        }
+        Ok(Self { fd, buffer: vec![0; DATAGRAM] })
+    }
+
+    pub fn send(&mut self, messages: &Messages) -> Result<(), Error> {
+        let kernel = NetlinkAddr::new(0, 0);
+        let sent = sendto(self.fd.as_raw_fd(), messages.as_bytes(), &kernel, MsgFlags::empty()).map_err(Error::Send)?;
+        if sent == messages.len() { Ok(()) } else { Err(Error::Send(Errno::EMSGSIZE)) }
+    }
+
+    /// The next datagram.
+    pub fn receive(&mut self) -> Result<&[u8], Error> {
+        loop {
+            match recv(self.fd.as_raw_fd(), &mut self.buffer, MsgFlags::empty()) {
+                Ok(length) => return Ok(&self.buffer[..length]),
+                Err(Errno::EINTR) => {}
+                Err(errno) => return Err(Error::Receive(errno)),
+            }
+        }
+    }
+
+    /// Sends messages the last of which asks to be acknowledged, and waits for
+    /// that. The first refusal is the error, whichever message it is for.
+    pub fn commit(&mut self, messages: &Messages) -> Result<(), Error> {
+        self.commit_echoed(messages, |_| {})
+    }
+
+    /// The same, for messages that are echoed as the kernel took them.
+    pub fn commit_echoed(&mut self, messages: &Messages, mut echoed: impl FnMut(Received<'_>)) -> Result<(), Error> {
+        let mut wanted = None;
+        for message in Received::all(messages.as_bytes()) {
+            if message.flags & ACK != 0 {
+                wanted = Some(message.sequence);
+            }
+        }
+        let Some(wanted) = wanted else { return self.send(messages) };
+        self.send(messages)?;
+        let mut refused: Option<(u32, Errno)> = None;
+        loop {
+            let datagram = self.receive()?;
+            for message in Received::all(datagram) {
+                let sequence = message.sequence;
+                match message.error_code() {
+                    None => echoed(message),
+                    Some(code) => {
+                        if code != 0 {
+                            refused.get_or_insert((sequence, Errno::from_raw(-code)));
+                        }
+                        // A batch refused as a whole is answered by its first message alone.
+                        if sequence == wanted || (code != 0 && sequence == 1) {
+                            let refusal = |(sequence, errno)| Err(Error::Refused { sequence, errno });
+                            return refused.map_or(Ok(()), refusal);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends one request that asks for a dump, and gives every message of the answer.
+    pub fn dump(&mut self, request: &Messages, mut each: impl FnMut(Received<'_>)) -> Result<(), Error> {
+        self.send(request)?;
+        let mut interrupted = false;
+        loop {
+            let datagram = self.receive()?;
+            for message in Received::all(datagram) {
+                interrupted |= message.flags & DUMP_INTERRUPTED != 0 && message.error_code().is_none();
+                match (message.kind, message.error_code()) {
+                    (DONE, _) | (_, Some(0)) if interrupted => return Err(Error::Interrupted),
+                    (DONE, _) | (_, Some(0)) => return Ok(()),
+                    (_, Some(code)) => {
+                        let (sequence, errno) = (message.sequence, Errno::from_raw(-code));
+                        return Err(Error::Refused { sequence, errno });
+                    }
+                    _ => each(message),
+                }
+            }
+        }
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
