@@ -1,3 +1,26 @@
-//! The kernel's side of a Program.
+//! The kernel's side of a Program: `render` says what the kernel should have,
+//! `nft` makes it so. Nothing is decided here; the Program was.
 
 pub mod netlink;
+pub mod nft;
+pub mod render;
+
+use namewall_policy::{Instant, Lease, Program};
+
+/// Something that enforces a Program.
+pub trait Dataplane {
+    type Error: std::error::Error;
+
+    /// Goes from what is enforced to `next` by the smallest change, all at once.
+    fn replace(&mut self, next: &Program) -> Result<Applied, Self::Error>;
+
+    /// Opens addresses for as long as their leases last; returns when they are open.
+    fn grant(&mut self, leases: &[Lease], now: Instant) -> Result<(), Self::Error>;
+}
+
+/// What a change took.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Applied {
+    /// Messages to the kernel; none if nothing had to be changed.
+    pub operations: usize,
+}

@@ -1,0 +1,252 @@
+//! One transaction: the kernel takes all of it or nothing.
+
+use super::expression::Expression;
+use super::rule::Rule;
+use super::set::{Element, Holds, Lifetime, SetSpec};
+use super::table::{Chain, Hook};
+use super::wire::{self, INET, LIST_ELEMENT, SUBSYSTEM, chain, element, message, rule, set, table};
+use crate::netlink::{APPEND, CREATE, Messages};
+
+/// A nested attribute's length has sixteen bits; an element takes some 100 bytes.
+const ELEMENTS_BYTES: usize = 48 << 10;
+/// nft's name for a rule's comment.
+const COMMENT: u8 = 0;
+const COMMENT_MAX: usize = 127;
+/// The kernel's own sweep of expired elements stalls packets while it runs; what
+/// has expired does not match anyway, and we delete it ourselves.
+const SWEEP: u32 = 3_600_000;
+
+#[derive(Debug)]
+pub(crate) struct Batch {
+    messages: Messages,
+    table: String,
+    sets: u32,
+    operations: usize,
+}
+
+fn kind(message: u16) -> u16 {
+    SUBSYSTEM << 8 | message
+}
+
+/// nfnetlink's fixed part: family, version, resource.
+pub(crate) fn fixed(family: u8, resource: u16) -> [u8; 4] {
+    let [high, low] = resource.to_be_bytes();
+    [family, 0, high, low]
+}
+
+impl Batch {
+    pub(crate) fn new(table: &str) -> Self {
+        let mut messages = Messages::new();
+        messages.begin(wire::BATCH_BEGIN, 0, &fixed(0, SUBSYSTEM));
+        Self { messages, table: table.to_owned(), sets: 0, operations: 0 }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.operations == 0
+    }
+
+    pub(crate) fn operations(&self) -> usize {
+        self.operations
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// The whole, acknowledged after its last operation.
+    pub(crate) fn finish(mut self) -> Messages {
+        self.messages.acknowledge();
+        self.messages.begin(wire::BATCH_END, 0, &fixed(0, SUBSYSTEM));
+        self.messages
+    }
+
+    fn begin(&mut self, message: u16, flags: u16) {
+        self.operations += 1;
+        self.messages.begin(kind(message), flags, &fixed(INET, 0));
+    }
+
+    pub(crate) fn add_table(&mut self, flags: u32, note: &str) {
+        self.begin(message::NEW_TABLE, CREATE);
+        self.messages.text(table::NAME, &self.table);
+        self.messages.u32(table::FLAGS, flags);
+        self.messages.bytes(table::USERDATA, &comment(note));
+    }
+
+    pub(crate) fn delete_table(&mut self) {
+        self.begin(message::DELETE_TABLE, 0);
+        self.messages.text(table::NAME, &self.table);
+    }
+
+    pub(crate) fn add_chain(&mut self, name: &str, hook: Option<Hook>) {
+        self.begin(message::NEW_CHAIN, CREATE);
+        self.messages.text(chain::TABLE, &self.table);
+        self.messages.text(chain::NAME, name);
+        if let Some(Hook { point, priority, kind }) = hook {
+            self.messages.nested(chain::HOOK, |out| {
+                out.u32(chain::HOOK_NUMBER, point as u32);
+                out.u32(chain::HOOK_PRIORITY, priority as u32);
+            });
+            self.messages.u32(chain::POLICY, 1);
+            self.messages.text(chain::TYPE, kind.name());
+        }
+    }
+
+    pub(crate) fn delete_chain(&mut self, name: &str) {
+        self.begin(message::DELETE_CHAIN, 0);
+        self.messages.text(chain::TABLE, &self.table);
+        self.messages.text(chain::NAME, name);
+    }
+
+    /// Removes every rule of a chain.
+    pub(crate) fn clear_chain(&mut self, name: &str) {
+        self.begin(message::DELETE_RULE, 0);
+        self.messages.text(rule::TABLE, &self.table);
+        self.messages.text(rule::CHAIN, name);
+    }
+
+    pub(crate) fn add_rules(&mut self, name: &str, chain: &Chain) {
+        for rule in &chain.rules {
+            self.add_rule(name, rule);
+        }
+    }
+
+    fn add_rule(&mut self, name: &str, rule: &Rule) {
+        self.add_expressions(name, &rule.expressions(), rule.comment.as_deref());
+    }
+
+    pub(crate) fn add_expressions(&mut self, name: &str, expressions: &[Expression], about: Option<&str>) {
+        self.begin(message::NEW_RULE, CREATE | APPEND);
+        self.messages.text(rule::TABLE, &self.table);
+        self.messages.text(rule::CHAIN, name);
+        self.messages.nested(rule::EXPRESSIONS, |out| {
+            for expression in expressions {
+                expression.write(out);
+            }
+        });
+        if let Some(about) = about {
+            self.messages.bytes(rule::USERDATA, &comment(about));
+        }
+    }
+
+    pub(crate) fn add_set(&mut self, spec: &SetSpec) {
+        let concatenated = spec.key.len() > 1;
+        let mut flags = 0;
+        for (is, flag) in [
+            (spec.interval, set::INTERVAL),
+            (spec.holds != Holds::Keys, set::MAP),
+            (spec.timeout, set::TIMEOUT),
+            (concatenated, set::CONCAT),
+        ] {
+            flags |= if is { flag } else { 0 };
+        }
+        self.sets += 1;
+        self.begin(message::NEW_SET, CREATE);
+        let out = &mut self.messages;
+        out.text(set::TABLE, &self.table);
+        out.text(set::NAME, &spec.name);
+        out.u32(set::FLAGS, flags);
+        out.u32(set::KEY_TYPE, spec.key_type());
+        out.u32(set::KEY_LENGTH, spec.key_length());
+        match spec.holds {
+            Holds::Keys => {}
+            Holds::Numbers => {
+                out.u32(set::DATA_TYPE, 19);
+                out.u32(set::DATA_LENGTH, 4);
+            }
+            Holds::Verdicts => out.u32(set::DATA_TYPE, set::VERDICT),
+        }
+        out.u32(set::ID, self.sets);
+        if concatenated {
+            out.nested(set::DESCRIPTION, |out| {
+                out.nested(set::DESCRIPTION_CONCAT, |out| {
+                    for length in spec.field_lengths() {
+                        out.nested(LIST_ELEMENT, |out| out.u32(set::FIELD_LENGTH, length));
+                    }
+                });
+            });
+        }
+        if spec.timeout {
+            out.u32(set::GC_INTERVAL, SWEEP);
+        }
+        out.bytes(set::USERDATA, &byte_orders(spec));
+    }
+
+    pub(crate) fn delete_set(&mut self, name: &str) {
+        self.begin(message::DELETE_SET, 0);
+        self.messages.text(set::TABLE, &self.table);
+        self.messages.text(set::NAME, name);
+    }
+
+    pub(crate) fn add_elements<'e>(&mut self, set: &str, elements: impl Iterator<Item = &'e Element>) {
+        self.elements(message::NEW_ELEMENT, set, elements.map(|element| (element, None)));
+    }
+
+    pub(crate) fn add_leases<'e>(&mut self, set: &str, elements: impl Iterator<Item = (&'e Element, Lifetime)>) {
+        self.elements(message::NEW_ELEMENT, set, elements.map(|(element, lifetime)| (element, Some(lifetime))));
+    }
+
+    pub(crate) fn delete_elements<'e>(&mut self, set: &str, elements: impl Iterator<Item = &'e Element>) {
+        self.elements(message::DELETE_ELEMENT, set, elements.map(|element| (element, None)));
+    }
+
+    fn elements<'e>(
+        &mut self,
+        message: u16,
+        set: &str,
+        elements: impl Iterator<Item = (&'e Element, Option<Lifetime>)>,
+    ) {
+        let mut elements = elements.peekable();
+        while elements.peek().is_some() {
+            self.begin(message, if message == message::NEW_ELEMENT { CREATE } else { 0 });
+            self.messages.text(element::TABLE, &self.table);
+            self.messages.text(element::SET, set);
+            self.messages.nested(element::ELEMENTS, |out| {
+                let start = out.len();
+                while out.len() - start < ELEMENTS_BYTES
+                    && let Some((element, lifetime)) = elements.next()
+                {
+                    element.write(out, lifetime);
+                }
+            });
+        }
+    }
+}
+
+/// A comment as nft reads it: kind, length, text, zero.
+fn comment(text: &str) -> Vec<u8> {
+    let text = cut_comment(text);
+    let mut bytes = vec![COMMENT, text.len() as u8 + 1];
+    bytes.extend_from_slice(text.as_bytes());
+    bytes.push(0);
+    bytes
+}
+
+/// As much of a comment as nft takes.
+pub(crate) fn cut_comment(text: &str) -> &str {
+    let mut end = text.len().min(COMMENT_MAX);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+/// The text of a comment, as it was written.
+pub(crate) fn read_comment(userdata: &[u8]) -> Option<&str> {
+    let [COMMENT, length, rest @ ..] = userdata else { return None };
+    let text = rest.get(..usize::from(*length))?;
+    std::str::from_utf8(text.strip_suffix(&[0]).unwrap_or(text)).ok()
+}
+
+/// So that nft shows numbers as they are: 1 is the machine's byte order, 2 the network's.
+fn byte_orders(spec: &SetSpec) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let native = spec.key == [super::set::Field::Number];
+    let order: u32 = if native { 1 } else { 2 };
+    bytes.extend_from_slice(&[0, 4]);
+    bytes.extend_from_slice(&order.to_ne_bytes());
+    if spec.holds == Holds::Numbers {
+        bytes.extend_from_slice(&[1, 4]);
+        bytes.extend_from_slice(&1u32.to_ne_bytes());
+    }
+    bytes
+}

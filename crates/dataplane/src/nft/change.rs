@@ -1,0 +1,157 @@
+//! From one table to another: the smallest set of operations, in an order the
+//! kernel accepts, as one transaction.
+
+use super::batch::Batch;
+use super::set::{Element, SetSpec};
+use super::table::{Chain, Table};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeSet;
+
+/// A table as far as it is known: one that was meant, or one that was read back.
+pub(crate) trait Known {
+    fn chains(&self) -> BTreeSet<&str>;
+    /// Whether it has this chain with exactly these rules.
+    fn has_chain(&self, name: &str, chain: &Chain) -> bool;
+    /// Whether the hook, which cannot be changed in place, is another.
+    fn has_other_hook(&self, name: &str, chain: &Chain) -> bool;
+    fn sets(&self) -> BTreeSet<&str>;
+    fn spec(&self, name: &str) -> Option<&SetSpec>;
+    fn elements(&self, name: &str) -> Option<&FxHashMap<Vec<u8>, Element>>;
+}
+
+impl Known for Table {
+    fn chains(&self) -> BTreeSet<&str> {
+        self.chains.keys().map(String::as_str).collect()
+    }
+
+    fn has_chain(&self, name: &str, chain: &Chain) -> bool {
+        self.chains.get(name) == Some(chain)
+    }
+
+    fn has_other_hook(&self, name: &str, chain: &Chain) -> bool {
+        self.chains.get(name).is_some_and(|known| known.hook != chain.hook)
+    }
+
+    fn sets(&self) -> BTreeSet<&str> {
+        self.sets.keys().map(String::as_str).collect()
+    }
+
+    fn spec(&self, name: &str) -> Option<&SetSpec> {
+        self.sets.get(name).map(|set| &set.spec)
+    }
+
+    fn elements(&self, name: &str) -> Option<&FxHashMap<Vec<u8>, Element>> {
+        self.sets.get(name).map(|set| &set.elements)
+    }
+}
+
+/// What must be done to a table.
+#[derive(Default, Debug)]
+pub(crate) struct Change<'a> {
+    pub(crate) new_sets: Vec<&'a SetSpec>,
+    pub(crate) new_chains: Vec<(&'a str, &'a Chain)>,
+    pub(crate) rewritten: Vec<(&'a str, &'a Chain)>,
+    pub(crate) gone_chains: Vec<&'a str>,
+    pub(crate) gone_sets: Vec<&'a str>,
+    pub(crate) new_elements: Vec<(&'a str, Vec<&'a Element>)>,
+    pub(crate) gone_elements: Vec<(&'a str, Vec<&'a Element>)>,
+}
+
+impl<'a> Change<'a> {
+    pub(crate) fn between(old: &'a impl Known, new: &'a Table) -> Self {
+        let mut change = Self::default();
+        let old_chains = old.chains();
+        for (name, chain) in &new.chains {
+            if !old_chains.contains(name.as_str()) {
+                change.new_chains.push((name, chain));
+            } else if old.has_other_hook(name, chain) {
+                change.gone_chains.push(name);
+                change.new_chains.push((name, chain));
+            } else if !old.has_chain(name, chain) {
+                change.rewritten.push((name, chain));
+            }
+        }
+        change.gone_chains.extend(old_chains.iter().filter(|name| !new.chains.contains_key(**name)));
+        for name in old.sets() {
+            if !new.sets.get(name).is_some_and(|set| Some(&set.spec) == old.spec(name)) {
+                change.gone_sets.push(name);
+            }
+        }
+        for (name, set) in &new.sets {
+            let known = old.elements(name).filter(|_| !change.gone_sets.contains(&name.as_str()));
+            match known {
+                None => {
+                    change.new_sets.push(&set.spec);
+                    change.add(name, set.elements.values().collect(), Vec::new());
+                }
+                // Leases are the kernel's own: they come by grants and go by time.
+                Some(_) if set.spec.timeout => {}
+                Some(known) => {
+                    let added =
+                        set.elements.iter().filter(|(key, element)| known.get(*key) != Some(element)).map(|(_, e)| e);
+                    let gone =
+                        known.iter().filter(|(key, element)| set.elements.get(*key) != Some(element)).map(|(_, e)| e);
+                    change.add(name, added.collect(), gone.collect());
+                }
+            }
+        }
+        change
+    }
+
+    fn add(&mut self, set: &'a str, mut added: Vec<&'a Element>, mut gone: Vec<&'a Element>) {
+        // Intervals must come in order; and the same change is always the same messages.
+        added.sort_unstable_by(|a, b| (&a.key, !a.ends_interval).cmp(&(&b.key, !b.ends_interval)));
+        gone.sort_unstable_by(|a, b| (&a.key, a.ends_interval).cmp(&(&b.key, b.ends_interval)));
+        if !added.is_empty() {
+            self.new_elements.push((set, added));
+        }
+        if !gone.is_empty() {
+            self.gone_elements.push((set, gone));
+        }
+    }
+
+    /// First what is new and nobody refers to yet, then what refers to it, last what nobody refers to any more.
+    pub(crate) fn write(&self, batch: &mut Batch) {
+        let replaced = |set: &SetSpec| self.gone_sets.contains(&set.name.as_str());
+        for spec in self.new_sets.iter().filter(|spec| !replaced(spec)) {
+            batch.add_set(spec);
+        }
+        let rebuilt: BTreeSet<&str> =
+            self.new_chains.iter().map(|(name, _)| *name).filter(|name| self.gone_chains.contains(name)).collect();
+        for name in &rebuilt {
+            batch.clear_chain(name);
+            batch.delete_chain(name);
+        }
+        for (name, chain) in &self.new_chains {
+            batch.add_chain(name, chain.hook);
+        }
+        for (name, _) in &self.rewritten {
+            batch.clear_chain(name);
+        }
+        for (set, elements) in &self.gone_elements {
+            batch.delete_elements(set, elements.iter().copied());
+        }
+        let (verdicts, plain): (Vec<_>, Vec<_>) = self.new_elements.iter().partition(|(_, elements)| {
+            elements.iter().any(|element| matches!(element.value, super::set::Value::Goto(_)))
+        });
+        for (set, elements) in plain {
+            batch.add_elements(set, elements.iter().copied());
+        }
+        for (name, chain) in self.new_chains.iter().chain(&self.rewritten) {
+            batch.add_rules(name, chain);
+        }
+        for (set, elements) in verdicts {
+            batch.add_elements(set, elements.iter().copied());
+        }
+        let doomed = || self.gone_chains.iter().filter(|name| !rebuilt.contains(**name));
+        for name in doomed() {
+            batch.clear_chain(name);
+        }
+        for name in doomed() {
+            batch.delete_chain(name);
+        }
+        for name in self.gone_sets.iter().filter(|name| !self.new_sets.iter().any(|spec| spec.name == **name)) {
+            batch.delete_set(name);
+        }
+    }
+}

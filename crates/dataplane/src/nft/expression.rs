@@ -1,0 +1,330 @@
+//! The expressions of a kernel rule: small instructions over registers. Each
+//! can be written for the kernel and read back from it, so that what the
+//! kernel has can be compared with what was meant.
+
+use super::wire::{self, LIST_ELEMENT, data};
+use crate::netlink::{Attributes, Messages};
+
+/// Registers as they are numbered in four-byte steps. A value longer than that takes the next ones too.
+pub(crate) const FIRST: u32 = 8;
+const VERDICT: u32 = 0;
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Expression {
+    Payload {
+        into: u32,
+        base: Base,
+        offset: u32,
+        length: u32,
+    },
+    Meta {
+        into: u32,
+        key: u32,
+    },
+    Conntrack {
+        into: u32,
+        key: u32,
+        original: bool,
+    },
+    Mask {
+        register: u32,
+        mask: Vec<u8>,
+    },
+    Compare {
+        register: u32,
+        equal: bool,
+        to: Vec<u8>,
+    },
+    Range {
+        register: u32,
+        low: Vec<u8>,
+        high: Vec<u8>,
+    },
+    /// Goes on only if the key is there; with `into`, takes what it maps to.
+    Lookup {
+        set: String,
+        register: u32,
+        into: Option<u32>,
+        inverted: bool,
+    },
+    /// Looks the verdict up.
+    Dispatch {
+        map: String,
+        register: u32,
+    },
+    Load {
+        into: u32,
+        value: Vec<u8>,
+    },
+    Verdict {
+        code: i32,
+        chain: Option<String>,
+    },
+    Counter,
+    Log {
+        group: u16,
+        prefix: String,
+    },
+    Limit {
+        a_second: u64,
+        burst: u32,
+    },
+    /// Changes the destination; registers of the address and of the port.
+    TranslateDestination {
+        family: u8,
+        address: u32,
+        port: Option<u32>,
+    },
+    /// Takes the outgoing interface's address as the source.
+    Masquerade,
+    /// A random number below `below`.
+    Random {
+        into: u32,
+        below: u32,
+    },
+    /// Something that is not ours.
+    Unknown(String),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Base {
+    Network = 1,
+    Transport = 2,
+}
+
+pub(crate) mod meta {
+    pub(crate) const FAMILY: u32 = 15;
+    pub(crate) const PROTOCOL: u32 = 16;
+}
+
+pub(crate) mod conntrack {
+    pub(crate) const STATE: u32 = 0;
+    pub(crate) const STATUS: u32 = 2;
+    pub(crate) const PORT: u32 = 12;
+    pub(crate) const DESTINATION_V4: u32 = 20;
+    pub(crate) const DESTINATION_V6: u32 = 22;
+    pub(crate) const ESTABLISHED_OR_RELATED: u32 = 2 | 4;
+    pub(crate) const NEW: u32 = 8;
+    pub(crate) const TRANSLATED: u32 = 1 << 5;
+}
+
+pub(crate) mod verdict {
+    pub(crate) const DROP: i32 = 0;
+    pub(crate) const ACCEPT: i32 = 1;
+    pub(crate) const JUMP: i32 = -3;
+    pub(crate) const GOTO: i32 = -4;
+    pub(crate) const RETURN: i32 = -5;
+}
+
+impl Expression {
+    pub(crate) fn write(&self, out: &mut Messages) {
+        out.nested(LIST_ELEMENT, |out| {
+            out.text(1, self.name());
+            out.nested(2, |out| self.write_attributes(out));
+        });
+    }
+
+    fn name(&self) -> &str {
+        match self {
+            Self::Payload { .. } => "payload",
+            Self::Meta { .. } => "meta",
+            Self::Conntrack { .. } => "ct",
+            Self::Mask { .. } => "bitwise",
+            Self::Compare { .. } => "cmp",
+            Self::Range { .. } => "range",
+            Self::Lookup { .. } | Self::Dispatch { .. } => "lookup",
+            Self::Load { .. } | Self::Verdict { .. } => "immediate",
+            Self::Counter => "counter",
+            Self::Log { .. } => "log",
+            Self::Limit { .. } => "limit",
+            Self::TranslateDestination { .. } => "nat",
+            Self::Masquerade => "masq",
+            Self::Random { .. } => "numgen",
+            Self::Unknown(name) => name,
+        }
+    }
+
+    fn write_attributes(&self, out: &mut Messages) {
+        match self {
+            Self::Payload { into, base, offset, length } => {
+                out.u32(1, *into);
+                out.u32(2, *base as u32);
+                out.u32(3, *offset);
+                out.u32(4, *length);
+            }
+            Self::Meta { into, key } => {
+                out.u32(1, *into);
+                out.u32(2, *key);
+            }
+            Self::Conntrack { into, key, original } => {
+                out.u32(1, *into);
+                out.u32(2, *key);
+                if *original {
+                    out.bytes(3, &[0]);
+                }
+            }
+            Self::Mask { register, mask } => {
+                out.u32(1, *register);
+                out.u32(2, *register);
+                out.u32(3, mask.len() as u32);
+                write_value(out, 4, mask);
+                write_value(out, 5, &vec![0; mask.len()]);
+            }
+            Self::Compare { register, equal, to } => {
+                out.u32(1, *register);
+                out.u32(2, u32::from(!equal));
+                write_value(out, 3, to);
+            }
+            Self::Range { register, low, high } => {
+                out.u32(1, *register);
+                out.u32(2, 0);
+                write_value(out, 3, low);
+                write_value(out, 4, high);
+            }
+            Self::Lookup { set, register, into, inverted } => {
+                out.text(1, set);
+                out.u32(2, *register);
+                if let Some(into) = into {
+                    out.u32(3, *into);
+                }
+                if *inverted {
+                    out.u32(5, 1);
+                }
+            }
+            Self::Dispatch { map, register } => {
+                out.text(1, map);
+                out.u32(2, *register);
+                out.u32(3, VERDICT);
+            }
+            Self::Load { into, value } => {
+                out.u32(1, *into);
+                write_value(out, 2, value);
+            }
+            Self::Verdict { code, chain } => {
+                out.u32(1, VERDICT);
+                out.nested(2, |out| write_verdict(out, *code, chain.as_deref()));
+            }
+            Self::Counter => {}
+            Self::Log { group, prefix } => {
+                out.u16(1, *group);
+                out.text(2, prefix);
+            }
+            Self::Limit { a_second, burst } => {
+                out.u64(1, *a_second);
+                out.u64(2, 1);
+                out.u32(3, *burst);
+            }
+            Self::TranslateDestination { family, address, port } => {
+                out.u32(1, 1);
+                out.u32(2, u32::from(*family));
+                out.u32(3, *address);
+                if let Some(port) = port {
+                    out.u32(5, *port);
+                }
+            }
+            Self::Masquerade => {}
+            Self::Random { into, below } => {
+                out.u32(1, *into);
+                out.u32(2, *below);
+                out.u32(3, 1);
+            }
+            Self::Unknown(_) => {}
+        }
+    }
+
+    /// What the kernel says an expression is.
+    pub(crate) fn read(attributes: Attributes<'_>) -> Expression {
+        let name = attributes.text(1).unwrap_or_default();
+        Self::read_as(name, attributes.nested(2)).unwrap_or_else(|| Self::Unknown(name.to_owned()))
+    }
+
+    fn read_as(name: &str, of: Attributes<'_>) -> Option<Expression> {
+        let value = |kind| of.nested(kind).get(data::VALUE).map(<[u8]>::to_vec);
+        let register = |kind| of.u32(kind).map(normal);
+        Some(match name {
+            "payload" => Self::Payload {
+                into: register(1)?,
+                base: match of.u32(2)? {
+                    1 => Base::Network,
+                    2 => Base::Transport,
+                    _ => return None,
+                },
+                offset: of.u32(3)?,
+                length: of.u32(4)?,
+            },
+            "meta" => Self::Meta { into: register(1)?, key: of.u32(2)? },
+            "ct" => Self::Conntrack {
+                into: register(1)?,
+                key: of.u32(2)?,
+                original: match of.get(3) {
+                    None => false,
+                    Some([0]) => true,
+                    Some(_) => return None,
+                },
+            },
+            "bitwise" => {
+                let (mask, flip) = (value(4)?, value(5)?);
+                let in_place = register(1) == register(2) && flip.iter().all(|byte| *byte == 0);
+                in_place.then_some(Self::Mask { register: register(1)?, mask })?
+            }
+            "cmp" => Self::Compare {
+                register: register(1)?,
+                equal: match of.u32(2)? {
+                    0 => true,
+                    1 => false,
+                    _ => return None,
+                },
+                to: value(3)?,
+            },
+            "range" if of.u32(2) == Some(0) => Self::Range { register: register(1)?, low: value(3)?, high: value(4)? },
+            "lookup" => {
+                let (set, register, inverted) = (of.text(1)?.to_owned(), register(2)?, of.u32(5) == Some(1));
+                match of.u32(3).map(normal) {
+                    Some(VERDICT) if !inverted => Self::Dispatch { map: set, register },
+                    into => Self::Lookup { set, register, into, inverted },
+                }
+            }
+            "immediate" if register(1)? == VERDICT => {
+                let verdict = of.nested(2).nested(data::VERDICT);
+                Self::Verdict {
+                    code: verdict.u32(data::VERDICT_CODE)? as i32,
+                    chain: verdict.text(data::VERDICT_CHAIN).map(str::to_owned),
+                }
+            }
+            "immediate" => Self::Load { into: register(1)?, value: value(2)? },
+            "counter" => Self::Counter,
+            "log" => Self::Log {
+                group: u16::from_be_bytes(of.get(1)?.try_into().ok()?),
+                prefix: of.text(2).unwrap_or_default().to_owned(),
+            },
+            "limit" if of.u64(2) == Some(1) => Self::Limit { a_second: of.u64(1)?, burst: of.u32(3)? },
+            _ => return None,
+        })
+    }
+}
+
+/// The kernel may call a register by the older name of its sixteen bytes.
+fn normal(register: u32) -> u32 {
+    match register {
+        1..=4 => FIRST + (register - 1) * 4,
+        other => other,
+    }
+}
+
+fn write_value(out: &mut Messages, kind: u16, value: &[u8]) {
+    out.nested(kind, |out| out.bytes(data::VALUE, value));
+}
+
+pub(crate) fn write_verdict(out: &mut Messages, code: i32, chain: Option<&str>) {
+    out.nested(data::VERDICT, |out| {
+        out.u32(data::VERDICT_CODE, code as u32);
+        if let Some(chain) = chain {
+            out.text(data::VERDICT_CHAIN, chain);
+        }
+    });
+}
+
+/// The family's number in the kernel.
+pub(crate) fn family_number(v4: bool) -> u8 {
+    if v4 { wire::IPV4 } else { wire::IPV6 }
+}

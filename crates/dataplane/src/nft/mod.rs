@@ -1,0 +1,16 @@
+//! nftables by netlink. `table` is a whole table as a value, `rule`, `set` and
+//! `expression` its parts; `change` finds what is to be done, `batch` writes it
+//! as a transaction, `read` reads the kernel's table back, and [`Nft`] does all
+//! of it in order.
+
+mod batch;
+mod change;
+mod expression;
+mod kernel;
+mod read;
+pub mod rule;
+pub mod set;
+pub mod table;
+mod wire;
+
+pub use kernel::{Nft, NftError, Settings, uninstall};

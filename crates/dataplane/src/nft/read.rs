@@ -1,0 +1,264 @@
+//! Reading a table back from the kernel.
+
+use super::batch::{fixed, read_comment};
+use super::change::Known;
+use super::expression::Expression;
+use super::set::{Element, Field, Holds, SetSpec, Value, Version};
+use super::table::{Chain, Hook, HookKind, Point};
+use super::wire::{self, INET, SUBSYSTEM, chain, data, element, message, rule, set, table};
+use crate::netlink::{Attributes, DUMP, Error, Messages, Socket};
+use nix::errno::Errno;
+use rustc_hash::FxHashMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+const FIXED: usize = 4;
+
+/// A table as the kernel has it.
+#[derive(Default, Debug)]
+pub(crate) struct Live {
+    pub(crate) chains: BTreeMap<String, LiveChain>,
+    pub(crate) sets: BTreeMap<String, LiveSet>,
+}
+
+#[derive(Default, Debug, PartialEq, Eq)]
+pub(crate) struct LiveChain {
+    pub(crate) hook: Option<Hook>,
+    pub(crate) rules: Vec<LiveRule>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct LiveRule {
+    pub(crate) expressions: Vec<Expression>,
+    pub(crate) comment: Option<String>,
+}
+
+#[derive(Debug)]
+pub(crate) struct LiveSet {
+    /// None if it is of no form of ours.
+    pub(crate) spec: Option<SetSpec>,
+    pub(crate) elements: FxHashMap<Vec<u8>, Element>,
+}
+
+impl Known for Live {
+    fn chains(&self) -> BTreeSet<&str> {
+        self.chains.keys().map(String::as_str).collect()
+    }
+
+    fn has_chain(&self, name: &str, chain: &Chain) -> bool {
+        self.chains.get(name).is_some_and(|live| live.is(chain))
+    }
+
+    fn has_other_hook(&self, name: &str, chain: &Chain) -> bool {
+        self.chains.get(name).is_some_and(|live| live.hook != chain.hook)
+    }
+
+    fn sets(&self) -> BTreeSet<&str> {
+        self.sets.keys().map(String::as_str).collect()
+    }
+
+    fn spec(&self, name: &str) -> Option<&SetSpec> {
+        self.sets.get(name)?.spec.as_ref()
+    }
+
+    fn elements(&self, name: &str) -> Option<&FxHashMap<Vec<u8>, Element>> {
+        self.sets.get(name).map(|set| &set.elements)
+    }
+}
+
+impl LiveChain {
+    pub(crate) fn is(&self, chain: &Chain) -> bool {
+        let same = |(live, meant): (&LiveRule, &super::rule::Rule)| {
+            live.comment.as_deref() == meant.comment.as_deref().map(super::batch::cut_comment)
+                && live.expressions == meant.expressions()
+        };
+        self.hook == chain.hook
+            && self.rules.len() == chain.rules.len()
+            && self.rules.iter().zip(&chain.rules).all(same)
+    }
+}
+
+fn request(message: u16, flags: u16) -> Messages {
+    let mut messages = Messages::new();
+    messages.begin(SUBSYSTEM << 8 | message, flags, &fixed(INET, 0));
+    messages
+}
+
+/// The note a table carries; `None` if there is no such table.
+pub(crate) fn table_note(socket: &mut Socket, name: &str) -> Result<Option<String>, Error> {
+    let mut asked = request(message::GET_TABLE, 0);
+    asked.text(table::NAME, name);
+    asked.acknowledge();
+    let mut note = String::new();
+    let found = socket.commit_echoed(&asked, |answer| {
+        let attributes = answer.attributes(FIXED);
+        note = attributes.get(table::USERDATA).and_then(read_comment).unwrap_or_default().to_owned();
+    });
+    match found {
+        Ok(()) => Ok(Some(note)),
+        Err(error) if error.errno() == Some(Errno::ENOENT) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The whole table; tried again while others change theirs.
+pub(crate) fn read(socket: &mut Socket, name: &str) -> Result<Live, Error> {
+    again(|| {
+        let mut live = Live::default();
+        read_chains(socket, name, &mut live)?;
+        read_rules(socket, name, None, &mut live)?;
+        read_sets(socket, name, &mut live)?;
+        let sets: Vec<String> = live.sets.keys().cloned().collect();
+        for set in sets {
+            let elements = read_elements(socket, name, &set)?;
+            if let Some(set) = live.sets.get_mut(&set) {
+                set.elements = elements;
+            }
+        }
+        Ok(live)
+    })
+}
+
+/// Only these chains.
+pub(crate) fn read_chain_rules(socket: &mut Socket, name: &str, chains: &[&str]) -> Result<Live, Error> {
+    again(|| {
+        let mut live = Live::default();
+        for chain in chains {
+            live.chains.insert((*chain).to_owned(), LiveChain::default());
+            read_rules(socket, name, Some(chain), &mut live)?;
+        }
+        Ok(live)
+    })
+}
+
+const TRIES: usize = 20;
+
+fn again<T>(mut read: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
+    for _ in 1..TRIES {
+        match read() {
+            Err(Error::Interrupted) => {}
+            result => return result,
+        }
+    }
+    read()
+}
+
+fn read_chains(socket: &mut Socket, name: &str, live: &mut Live) -> Result<(), Error> {
+    socket.dump(&request(message::GET_CHAIN, DUMP), |answer| {
+        let attributes = answer.attributes(FIXED);
+        if answer.body.first() != Some(&INET) || attributes.text(chain::TABLE) != Some(name) {
+            return;
+        }
+        if let Some(chain_name) = attributes.text(chain::NAME) {
+            let hook = read_hook(attributes);
+            live.chains.insert(chain_name.to_owned(), LiveChain { hook, rules: Vec::new() });
+        }
+    })
+}
+
+fn read_hook(of: Attributes<'_>) -> Option<Hook> {
+    let hook = of.nested(chain::HOOK);
+    let point = match hook.u32(chain::HOOK_NUMBER)? {
+        0 => Point::Prerouting,
+        1 => Point::Input,
+        2 => Point::Forward,
+        3 => Point::Output,
+        _ => Point::Postrouting,
+    };
+    let kind = if of.text(chain::TYPE) == Some("nat") { HookKind::Nat } else { HookKind::Filter };
+    Some(Hook { point, priority: hook.u32(chain::HOOK_PRIORITY)? as i32, kind })
+}
+
+fn read_rules(socket: &mut Socket, name: &str, only: Option<&str>, live: &mut Live) -> Result<(), Error> {
+    let mut asked = request(message::GET_RULE, DUMP);
+    asked.text(rule::TABLE, name);
+    if let Some(chain) = only {
+        asked.text(rule::CHAIN, chain);
+    }
+    socket.dump(&asked, |answer| {
+        let attributes = answer.attributes(FIXED);
+        if answer.body.first() != Some(&INET) || attributes.text(rule::TABLE) != Some(name) {
+            return;
+        }
+        let Some(chain) = attributes.text(rule::CHAIN).and_then(|chain| live.chains.get_mut(chain)) else { return };
+        let expressions = attributes.nested(rule::EXPRESSIONS);
+        chain.rules.push(LiveRule {
+            expressions: expressions.map(|(_, expression)| Expression::read(Attributes(expression))).collect(),
+            comment: attributes.get(rule::USERDATA).and_then(read_comment).map(str::to_owned),
+        });
+    })
+}
+
+fn read_sets(socket: &mut Socket, name: &str, live: &mut Live) -> Result<(), Error> {
+    let mut asked = request(message::GET_SET, DUMP);
+    asked.text(set::TABLE, name);
+    socket.dump(&asked, |answer| {
+        let attributes = answer.attributes(FIXED);
+        if answer.body.first() != Some(&INET) || attributes.text(set::TABLE) != Some(name) {
+            return;
+        }
+        if let Some(set_name) = attributes.text(set::NAME) {
+            let spec = read_spec(set_name, attributes);
+            live.sets.insert(set_name.to_owned(), LiveSet { spec, elements: FxHashMap::default() });
+        }
+    })
+}
+
+fn read_spec(name: &str, of: Attributes<'_>) -> Option<SetSpec> {
+    let flags = of.u32(set::FLAGS)?;
+    let mut key = Vec::new();
+    let mut types = of.u32(set::KEY_TYPE)?;
+    while types != 0 {
+        key.insert(
+            0,
+            match types & 0x3f {
+                19 => Field::Number,
+                7 => Field::Address(Version::V4),
+                8 => Field::Address(Version::V6),
+                12 => Field::Protocol,
+                13 => Field::Port,
+                _ => return None,
+            },
+        );
+        types >>= 6;
+    }
+    let holds = match (flags & set::MAP != 0, of.u32(set::DATA_TYPE)) {
+        (false, _) => Holds::Keys,
+        (true, Some(19)) => Holds::Numbers,
+        (true, Some(set::VERDICT)) => Holds::Verdicts,
+        _ => return None,
+    };
+    let (interval, timeout) = (flags & set::INTERVAL != 0, flags & set::TIMEOUT != 0);
+    Some(SetSpec { name: name.to_owned(), key, holds, interval, timeout })
+}
+
+pub(crate) fn read_elements(socket: &mut Socket, table: &str, set: &str) -> Result<FxHashMap<Vec<u8>, Element>, Error> {
+    let mut asked = request(message::GET_ELEMENT, DUMP);
+    asked.text(element::TABLE, table);
+    asked.text(element::SET, set);
+    let mut elements = FxHashMap::default();
+    socket.dump(&asked, |answer| {
+        for (_, one) in answer.attributes(FIXED).nested(element::ELEMENTS) {
+            if let Some(element) = read_element(Attributes(one)) {
+                elements.insert(element.index(), element);
+            }
+        }
+    })?;
+    Ok(elements)
+}
+
+fn read_element(of: Attributes<'_>) -> Option<Element> {
+    let value_of = |kind| of.nested(kind).get(data::VALUE).map(<[u8]>::to_vec);
+    let value = match (value_of(element::DATA), of.nested(element::DATA).get(data::VERDICT)) {
+        (Some(bytes), _) => Value::Number(u32::from_ne_bytes(bytes.try_into().ok()?)),
+        (None, Some(verdict)) => {
+            Value::Goto(Attributes(verdict).text(data::VERDICT_CHAIN).unwrap_or_default().to_owned())
+        }
+        (None, None) => Value::None,
+    };
+    Some(Element {
+        key: value_of(element::KEY)?,
+        key_end: value_of(element::KEY_END),
+        ends_interval: of.u32(element::FLAGS).unwrap_or(0) & wire::element::INTERVAL_END != 0,
+        value,
+    })
+}

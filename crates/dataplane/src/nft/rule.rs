@@ -1,0 +1,425 @@
+//! A rule of the kernel's table: tests that must all hold, then what happens.
+//! It can be written as kernel expressions, and as the text `nft list` shows.
+
+use super::expression::{Base, Expression, FIRST, conntrack, family_number, meta, verdict};
+use super::set::{self, Version};
+use std::fmt;
+use std::net::IpAddr;
+
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Rule {
+    pub tests: Vec<Test>,
+    pub actions: Vec<Action>,
+    /// What it is there for: the policy's rule.
+    pub comment: Option<String>,
+}
+
+/// Which end of the packet an address is at.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum End {
+    Source,
+    Destination,
+}
+
+/// Which of its chains a class is sent to.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Walk {
+    Egress = 1,
+    Ingress = 2,
+    /// The same for policies that are only audited.
+    AuditEgress = 3,
+    AuditIngress = 4,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Test {
+    /// The packet belongs to a connection that was let through, or is an error about one.
+    Established,
+    /// The first packet of a connection.
+    New,
+    /// The destination was changed: it came through a Service.
+    Translated,
+    /// IPv6 cannot do without these.
+    NeighbourDiscovery,
+    Version(Version),
+    Protocol(u8),
+    NotProtocol(u8),
+    /// The destination's port; needs a test of the protocol before it.
+    Port {
+        low: u16,
+        high: u16,
+    },
+    /// Protocol and destination port are in a set.
+    PortsIn(String),
+    /// The address is one of a range.
+    Between {
+        end: End,
+        low: IpAddr,
+        high: IpAddr,
+    },
+    /// The address is in a set of networks.
+    Within {
+        end: End,
+        version: Version,
+        set: String,
+    },
+    /// The address is that of a pod in a group of peers.
+    Peer {
+        end: End,
+        version: Version,
+        group: u32,
+    },
+    /// A name the group knows leads to the destination, for now.
+    Leased {
+        version: Version,
+        group: u64,
+    },
+    /// The destination pod calls this port by a name the group knows.
+    NamedPort {
+        version: Version,
+        group: u32,
+    },
+    /// The pod at one end is the pod at the other.
+    OwnAddress(Version),
+    /// No more often than this; the rest goes on to the next rule.
+    AtMost {
+        a_second: u64,
+        burst: u32,
+    },
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Action {
+    Count,
+    Log {
+        group: u16,
+        prefix: String,
+    },
+    Accept,
+    Drop,
+    Return,
+    Jump(String),
+    Goto(String),
+    /// To the chain there is for the class of the pod at this end, if it has one.
+    Dispatch {
+        end: End,
+        version: Version,
+        walk: Walk,
+    },
+    /// To the chain of the Service the connection was addressed to.
+    DispatchService(Version),
+}
+
+impl Rule {
+    pub fn new(tests: impl Into<Vec<Test>>, action: Action) -> Self {
+        Self { tests: tests.into(), actions: vec![action], comment: None }
+    }
+
+    pub fn about(mut self, comment: impl Into<String>) -> Self {
+        self.comment = Some(comment.into());
+        self
+    }
+
+    pub(crate) fn expressions(&self) -> Vec<Expression> {
+        let mut out = Vec::new();
+        for test in &self.tests {
+            test.write(&mut out);
+        }
+        for action in &self.actions {
+            action.write(&mut out);
+        }
+        out
+    }
+}
+
+fn address_at(end: End, version: Version, into: u32) -> Expression {
+    let (offset, length) = match (version, end) {
+        (Version::V4, End::Source) => (12, 4),
+        (Version::V4, End::Destination) => (16, 4),
+        (Version::V6, End::Source) => (8, 16),
+        (Version::V6, End::Destination) => (24, 16),
+    };
+    Expression::Payload { into, base: Base::Network, offset, length }
+}
+
+fn version_is(version: Version) -> [Expression; 2] {
+    [
+        Expression::Meta { into: FIRST, key: meta::FAMILY },
+        Expression::Compare { register: FIRST, equal: true, to: vec![family_number(version == Version::V4)] },
+    ]
+}
+
+fn protocol_is(number: u8, equal: bool) -> [Expression; 2] {
+    [
+        Expression::Meta { into: FIRST, key: meta::PROTOCOL },
+        Expression::Compare { register: FIRST, equal, to: vec![number] },
+    ]
+}
+
+fn port_into(into: u32) -> Expression {
+    Expression::Payload { into, base: Base::Transport, offset: 2, length: 2 }
+}
+
+fn load(into: u32, value: u32) -> Expression {
+    Expression::Load { into, value: value.to_ne_bytes().to_vec() }
+}
+
+fn lookup(set: &str, register: u32) -> Expression {
+    Expression::Lookup { set: set.to_owned(), register, into: None, inverted: false }
+}
+
+/// How many registers an address takes.
+fn width(version: Version) -> u32 {
+    match version {
+        Version::V4 => 1,
+        Version::V6 => 4,
+    }
+}
+
+fn flags_hold(key: u32, flags: u32) -> [Expression; 3] {
+    [
+        Expression::Conntrack { into: FIRST, key, original: false },
+        Expression::Mask { register: FIRST, mask: flags.to_ne_bytes().to_vec() },
+        Expression::Compare { register: FIRST, equal: false, to: vec![0; 4] },
+    ]
+}
+
+fn octets(address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(v4) => v4.octets().to_vec(),
+        IpAddr::V6(v6) => v6.octets().to_vec(),
+    }
+}
+
+impl Test {
+    fn write(&self, out: &mut Vec<Expression>) {
+        match self {
+            Self::Established => out.extend(flags_hold(conntrack::STATE, conntrack::ESTABLISHED_OR_RELATED)),
+            Self::New => out.extend(flags_hold(conntrack::STATE, conntrack::NEW)),
+            Self::Translated => out.extend(flags_hold(conntrack::STATUS, conntrack::TRANSLATED)),
+            Self::NeighbourDiscovery => {
+                out.extend(protocol_is(58, true));
+                out.push(Expression::Payload { into: FIRST, base: Base::Transport, offset: 0, length: 1 });
+                out.push(Expression::Range { register: FIRST, low: vec![133], high: vec![137] });
+            }
+            Self::Version(version) => out.extend(version_is(*version)),
+            Self::Protocol(number) => out.extend(protocol_is(*number, true)),
+            Self::NotProtocol(number) => out.extend(protocol_is(*number, false)),
+            Self::Port { low, high } => {
+                out.push(port_into(FIRST));
+                out.push(between(low.to_be_bytes().to_vec(), high.to_be_bytes().to_vec()));
+            }
+            Self::PortsIn(set) => {
+                out.push(Expression::Meta { into: FIRST, key: meta::PROTOCOL });
+                out.push(port_into(FIRST + 1));
+                out.push(lookup(set, FIRST));
+            }
+            Self::Between { end, low, high } => {
+                let version = Version::of(*low);
+                out.extend(version_is(version));
+                out.push(address_at(*end, version, FIRST));
+                out.push(between(octets(*low), octets(*high)));
+            }
+            Self::Within { end, version, set } => {
+                out.extend(version_is(*version));
+                out.push(address_at(*end, *version, FIRST));
+                out.push(lookup(set, FIRST));
+            }
+            Self::Peer { end, version, group } => {
+                out.extend(version_is(*version));
+                out.push(load(FIRST, *group));
+                out.push(address_at(*end, *version, FIRST + 1));
+                out.push(lookup(set::PEERS[*version], FIRST));
+            }
+            Self::Leased { version, group } => {
+                out.extend(version_is(*version));
+                let (high, low) = set::halves(*group);
+                out.extend([load(FIRST, high), load(FIRST + 1, low)]);
+                out.push(address_at(End::Destination, *version, FIRST + 2));
+                out.push(lookup(set::LEASE[*version], FIRST));
+            }
+            Self::NamedPort { version, group } => {
+                out.extend(version_is(*version));
+                let after = FIRST + 1 + width(*version);
+                out.push(load(FIRST, *group));
+                out.push(address_at(End::Destination, *version, FIRST + 1));
+                out.push(Expression::Meta { into: after, key: meta::PROTOCOL });
+                out.push(port_into(after + 1));
+                out.push(lookup(set::NAMED[*version], FIRST));
+            }
+            Self::OwnAddress(version) => {
+                out.extend(version_is(*version));
+                out.push(address_at(End::Source, *version, FIRST));
+                out.push(address_at(End::Destination, *version, FIRST + width(*version)));
+                out.push(lookup(set::OWN[*version], FIRST));
+            }
+            Self::AtMost { a_second, burst } => {
+                out.push(Expression::Limit { a_second: *a_second, burst: *burst });
+            }
+        }
+    }
+}
+
+/// The group of peers that a rule asks for.
+pub(crate) fn peer_group(expressions: &[Expression]) -> Option<u32> {
+    let asks = expressions.iter().any(
+        |expression| matches!(expression, Expression::Lookup { set, .. } if set == set::PEERS.0 || set == set::PEERS.1),
+    );
+    let group = expressions.iter().find_map(|expression| match expression {
+        Expression::Load { into: FIRST, value } => value.as_slice().try_into().ok().map(u32::from_ne_bytes),
+        _ => None,
+    });
+    group.filter(|_| asks)
+}
+
+fn between(low: Vec<u8>, high: Vec<u8>) -> Expression {
+    if low == high {
+        Expression::Compare { register: FIRST, equal: true, to: low }
+    } else {
+        Expression::Range { register: FIRST, low, high }
+    }
+}
+
+impl Action {
+    fn write(&self, out: &mut Vec<Expression>) {
+        let verdict = |code| Expression::Verdict { code, chain: None };
+        match self {
+            Self::Count => out.push(Expression::Counter),
+            Self::Log { group, prefix } => out.push(Expression::Log { group: *group, prefix: prefix.clone() }),
+            Self::Accept => out.push(verdict(verdict::ACCEPT)),
+            Self::Drop => out.push(verdict(verdict::DROP)),
+            Self::Return => out.push(verdict(verdict::RETURN)),
+            Self::Jump(chain) => out.push(Expression::Verdict { code: verdict::JUMP, chain: Some(chain.clone()) }),
+            Self::Goto(chain) => out.push(Expression::Verdict { code: verdict::GOTO, chain: Some(chain.clone()) }),
+            Self::Dispatch { end, version, walk } => {
+                out.extend(version_is(*version));
+                // The class goes into the second half of a number that was loaded
+                // whole. `nft list` cannot show one look-up that feeds another: it
+                // ends in an assertion. This way it sees the number alone.
+                let whole = [(*walk as u32).to_ne_bytes(), [0; 4]].concat();
+                out.push(Expression::Load { into: FIRST, value: whole });
+                out.push(address_at(*end, *version, FIRST + 4));
+                let who = set::WHO[*version].to_owned();
+                let (register, into) = (FIRST + 4, Some(FIRST + 1));
+                out.push(Expression::Lookup { set: who, register, into, inverted: false });
+                out.push(Expression::Dispatch { map: set::CLASSES.to_owned(), register: FIRST });
+            }
+            Self::DispatchService(version) => {
+                out.extend(version_is(*version));
+                let key = match version {
+                    Version::V4 => conntrack::DESTINATION_V4,
+                    Version::V6 => conntrack::DESTINATION_V6,
+                };
+                let after = FIRST + width(*version);
+                out.push(Expression::Conntrack { into: FIRST, key, original: true });
+                out.push(Expression::Meta { into: after, key: meta::PROTOCOL });
+                out.push(Expression::Conntrack { into: after + 1, key: conntrack::PORT, original: true });
+                out.push(Expression::Dispatch { map: set::SERVICES[*version].to_owned(), register: FIRST });
+            }
+        }
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tests = self.tests.iter().map(Test::to_string);
+        let words: Vec<String> = tests.chain(self.actions.iter().map(Action::to_string)).collect();
+        f.write_str(&words.join(" "))?;
+        match &self.comment {
+            Some(comment) => write!(f, " comment \"{comment}\""),
+            None => Ok(()),
+        }
+    }
+}
+
+/// `ip saddr`, `ip6 daddr`.
+struct Field(End, Version);
+
+impl fmt::Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let family = match self.1 {
+            Version::V4 => "ip",
+            Version::V6 => "ip6",
+        };
+        let end = match self.0 {
+            End::Source => "saddr",
+            End::Destination => "daddr",
+        };
+        write!(f, "{family} {end}")
+    }
+}
+
+fn protocol_name(number: u8) -> String {
+    match number {
+        6 => "tcp".to_owned(),
+        17 => "udp".to_owned(),
+        132 => "sctp".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+impl fmt::Display for Test {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Established => f.write_str("ct state established,related"),
+            Self::New => f.write_str("ct state new"),
+            Self::Translated => f.write_str("ct status dnat"),
+            Self::NeighbourDiscovery => f.write_str("icmpv6 type 133-137"),
+            Self::Version(Version::V4) => f.write_str("meta nfproto ipv4"),
+            Self::Version(Version::V6) => f.write_str("meta nfproto ipv6"),
+            Self::Protocol(number) => write!(f, "meta l4proto {}", protocol_name(*number)),
+            Self::NotProtocol(number) => write!(f, "meta l4proto != {}", protocol_name(*number)),
+            Self::Port { low, high } if low == high => write!(f, "th dport {low}"),
+            Self::Port { low, high } => write!(f, "th dport {low}-{high}"),
+            Self::PortsIn(set) => write!(f, "meta l4proto . th dport @{set}"),
+            Self::Between { end, low, high } => {
+                write!(f, "{} {low}", Field(*end, Version::of(*low)))?;
+                if low == high { Ok(()) } else { write!(f, "-{high}") }
+            }
+            Self::Within { end, version, set } => write!(f, "{} @{set}", Field(*end, *version)),
+            Self::Peer { end, version, group } => {
+                write!(f, "{group:#010x} . {} @{}", Field(*end, *version), set::PEERS[*version])
+            }
+            Self::Leased { version, group } => {
+                let (high, low) = set::halves(*group);
+                let address = Field(End::Destination, *version);
+                write!(f, "{high:#010x} . {low:#010x} . {address} @{}", set::LEASE[*version])
+            }
+            Self::NamedPort { version, group } => {
+                let address = Field(End::Destination, *version);
+                write!(f, "{group:#010x} . {address} . meta l4proto . th dport @{}", set::NAMED[*version])
+            }
+            Self::OwnAddress(version) => {
+                let (source, destination) = (Field(End::Source, *version), Field(End::Destination, *version));
+                write!(f, "{source} . {destination} @{}", set::OWN[*version])
+            }
+            Self::AtMost { a_second, burst } => write!(f, "limit rate {a_second}/second burst {burst} packets"),
+        }
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Count => f.write_str("counter"),
+            Self::Log { group, prefix } => write!(f, "log prefix \"{prefix}\" group {group}"),
+            Self::Accept => f.write_str("accept"),
+            Self::Drop => f.write_str("drop"),
+            Self::Return => f.write_str("return"),
+            Self::Jump(chain) => write!(f, "jump {chain}"),
+            Self::Goto(chain) => write!(f, "goto {chain}"),
+            Self::Dispatch { end, version, walk } => {
+                let (walk, who) = (*walk as u32, set::WHO[*version]);
+                write!(f, "{walk:#010x} . {} map @{who} vmap @{}", Field(*end, *version), set::CLASSES)
+            }
+            Self::DispatchService(version) => {
+                let family = match version {
+                    Version::V4 => "ip",
+                    Version::V6 => "ip6",
+                };
+                let map = set::SERVICES[*version];
+                write!(f, "ct original {family} daddr . meta l4proto . ct original proto-dst vmap @{map}")
+            }
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! The sets and maps of the table, and their elements.
+
+use super::expression::{verdict, write_verdict};
+use super::wire::{LIST_ELEMENT, data, element};
+use crate::netlink::Messages;
+use std::net::IpAddr;
+use std::ops::Index;
+use std::time::Duration;
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Version {
+    V4,
+    V6,
+}
+
+impl Version {
+    pub const BOTH: [Version; 2] = [Version::V4, Version::V6];
+
+    pub fn of(address: IpAddr) -> Self {
+        if address.is_ipv4() { Self::V4 } else { Self::V6 }
+    }
+}
+
+/// Twins, one for each version of IP.
+#[derive(Clone, Copy, Debug)]
+pub struct Twins(pub &'static str, pub &'static str);
+
+impl Index<Version> for Twins {
+    type Output = &'static str;
+    fn index(&self, version: Version) -> &Self::Output {
+        match version {
+            Version::V4 => &self.0,
+            Version::V6 => &self.1,
+        }
+    }
+}
+
+/// Address → class, of the pods that are judged here.
+pub const WHO: Twins = Twins("who4", "who6");
+/// Walk . class → chain.
+pub const CLASSES: &str = "classes";
+/// Group . address: which pods a rule speaks of.
+pub const PEERS: Twins = Twins("peer4", "peer6");
+/// Group . address, with a timeout: where the names a rule speaks of lead.
+pub const LEASE: Twins = Twins("lease4", "lease6");
+/// Group . address . protocol . port: what pods call a port.
+pub const NAMED: Twins = Twins("named4", "named6");
+/// Pairs of addresses that one pod has.
+pub const OWN: Twins = Twins("own4", "own6");
+/// Addresses in the pod network that are no node's.
+pub const POD_NETWORK: Twins = Twins("podnet4", "podnet6");
+/// Pods whose addresses are outside of it.
+pub const STRAY: Twins = Twins("stray4", "stray6");
+pub const NODES: Twins = Twins("nodes4", "nodes6");
+/// Address . protocol . port of a Service → the gate before it.
+pub const SERVICES: Twins = Twins("services4", "services6");
+
+/// A lease group's id is too long for one register.
+pub(crate) fn halves(group: u64) -> (u32, u32) {
+    ((group >> 32) as u32, group as u32)
+}
+
+/// What a set's keys are made of.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Field {
+    Number,
+    Address(Version),
+    Protocol,
+    Port,
+}
+
+impl Field {
+    /// nft's number for the type, its name, and its length as a key.
+    fn facts(self) -> (u32, &'static str, u32) {
+        match self {
+            Self::Number => (19, "mark", 4),
+            Self::Address(Version::V4) => (7, "ipv4_addr", 4),
+            Self::Address(Version::V6) => (8, "ipv6_addr", 16),
+            Self::Protocol => (12, "inet_proto", 1),
+            Self::Port => (13, "inet_service", 2),
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Holds {
+    Keys,
+    Numbers,
+    Verdicts,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SetSpec {
+    pub name: String,
+    pub key: Vec<Field>,
+    pub holds: Holds,
+    pub interval: bool,
+    pub timeout: bool,
+}
+
+impl SetSpec {
+    pub fn new(name: &str, key: &[Field], holds: Holds) -> Self {
+        Self { name: name.to_owned(), key: key.to_vec(), holds, interval: false, timeout: false }
+    }
+
+    pub fn interval(mut self) -> Self {
+        self.interval = true;
+        self
+    }
+
+    pub fn timeout(mut self) -> Self {
+        self.timeout = true;
+        self
+    }
+
+    pub(crate) fn key_type(&self) -> u32 {
+        self.key.iter().fold(0, |all, field| all << 6 | field.facts().0)
+    }
+
+    /// Fields of a concatenation are padded to whole registers.
+    pub(crate) fn key_length(&self) -> u32 {
+        match self.key.as_slice() {
+            [only] => only.facts().2,
+            several => several.iter().map(|field| field.facts().2.next_multiple_of(4)).sum(),
+        }
+    }
+
+    pub(crate) fn field_lengths(&self) -> impl Iterator<Item = u32> {
+        self.key.iter().map(|field| field.facts().2)
+    }
+
+    pub(crate) fn type_text(&self) -> String {
+        let names: Vec<&str> = self.key.iter().map(|field| field.facts().1).collect();
+        names.join(" . ")
+    }
+}
+
+/// An element as the kernel has it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Element {
+    pub key: Vec<u8>,
+    /// For a concatenation of intervals: its other end.
+    pub key_end: Option<Vec<u8>>,
+    /// For an interval: the first key that is no longer in it.
+    pub ends_interval: bool,
+    pub value: Value,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Value {
+    None,
+    Number(u32),
+    Goto(String),
+}
+
+/// How long an element stays.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lifetime(pub Duration);
+
+impl Element {
+    pub fn key(key: Vec<u8>) -> Self {
+        Self { key, key_end: None, ends_interval: false, value: Value::None }
+    }
+
+    pub fn mapped(key: Vec<u8>, value: Value) -> Self {
+        Self { value, ..Self::key(key) }
+    }
+
+    /// The key as an address, if it is nothing else.
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        match self.key.len() {
+            4 => <[u8; 4]>::try_from(self.key.as_slice()).ok().map(IpAddr::from),
+            16 => <[u8; 16]>::try_from(self.key.as_slice()).ok().map(IpAddr::from),
+            _ => None,
+        }
+    }
+
+    /// What it is found by in its set: an interval may begin where another ends, and both are elements.
+    pub(crate) fn index(&self) -> Vec<u8> {
+        let mut index = Vec::with_capacity(self.key.len() + 1);
+        index.extend_from_slice(&self.key);
+        index.push(u8::from(self.ends_interval));
+        index
+    }
+
+    pub(crate) fn write(&self, out: &mut Messages, lifetime: Option<Lifetime>) {
+        out.nested(LIST_ELEMENT, |out| {
+            out.nested(element::KEY, |out| out.bytes(data::VALUE, &self.key));
+            if let Some(end) = &self.key_end {
+                out.nested(element::KEY_END, |out| out.bytes(data::VALUE, end));
+            }
+            if self.ends_interval {
+                out.u32(element::FLAGS, element::INTERVAL_END);
+            }
+            match &self.value {
+                Value::None => {}
+                Value::Number(number) => {
+                    out.nested(element::DATA, |out| out.bytes(data::VALUE, &number.to_ne_bytes()));
+                }
+                Value::Goto(chain) => {
+                    out.nested(element::DATA, |out| write_verdict(out, verdict::GOTO, Some(chain)));
+                }
+            }
+            if let Some(Lifetime(lifetime)) = lifetime {
+                // Both, or refreshing an element with the timeout it had changes nothing.
+                let milliseconds = u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX).clamp(1, MONTH);
+                out.u64(element::TIMEOUT, milliseconds);
+                out.u64(element::EXPIRATION, milliseconds);
+            }
+        });
+    }
+}
+
+/// The kernel counts in its own ticks and refuses what overflows them; nobody leases for longer.
+const MONTH: u64 = 31 * 24 * 3600 * 1000;
+
+/// Builds a concatenated key.
+#[derive(Default, Debug)]
+pub struct Key(Vec<u8>);
+
+impl Key {
+    pub fn number(mut self, number: u32) -> Self {
+        self.0.extend_from_slice(&number.to_ne_bytes());
+        self
+    }
+
+    pub fn address(mut self, address: IpAddr) -> Self {
+        match address {
+            IpAddr::V4(v4) => self.0.extend_from_slice(&v4.octets()),
+            IpAddr::V6(v6) => self.0.extend_from_slice(&v6.octets()),
+        }
+        self
+    }
+
+    pub fn protocol(mut self, protocol: u8) -> Self {
+        self.0.extend_from_slice(&[protocol, 0, 0, 0]);
+        self
+    }
+
+    pub fn port(mut self, port: u16) -> Self {
+        self.0.extend_from_slice(&port.to_be_bytes());
+        self.0.extend_from_slice(&[0, 0]);
+        self
+    }
+
+    pub fn done(self) -> Vec<u8> {
+        self.0
+    }
+}

@@ -1,0 +1,112 @@
+//! Numbers for what the kernel must tell apart: the **class** of a pod, and the
+//! **group** of pods a rule speaks of.
+//!
+//! Numbers are kept from one Program to the next wherever that is possible, so
+//! that a change in the cluster stays a small change in the kernel.
+
+use namewall_policy::Program;
+use namewall_policy::bits::BitSet;
+use namewall_policy::program::{ClassId, Holder, Member};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::net::IpAddr;
+
+/// The numbers in use.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Ids {
+    pub(crate) classes: FxHashMap<IpAddr, u32>,
+    /// By each rule that speaks of the group.
+    pub(crate) groups: FxHashMap<String, u32>,
+}
+
+/// Every pod that has an address.
+pub(crate) fn pods(program: &Program) -> impl Iterator<Item = (IpAddr, &Member)> {
+    program.by_address.iter().filter_map(|(&address, &holder)| match holder {
+        Holder::Pod(id) => Some((address, program.member(id))),
+        Holder::Node(_) => None,
+    })
+}
+
+/// A number for each class: the one its first pod had, if nobody else claims it.
+pub(crate) fn number_classes(classes: &FxHashMap<IpAddr, ClassId>, before: &Ids) -> FxHashMap<ClassId, u32> {
+    let mut addresses: Vec<(&IpAddr, &ClassId)> = classes.iter().collect();
+    addresses.sort_unstable();
+    let mut numbered: FxHashMap<ClassId, u32> = FxHashMap::default();
+    let mut taken: FxHashSet<u32> = FxHashSet::default();
+    for (address, class) in &addresses {
+        if let Some(&number) = before.classes.get(address)
+            && !numbered.contains_key(class)
+            && taken.insert(number)
+        {
+            numbered.insert(**class, number);
+        }
+    }
+    let mut fresh = Fresh::after(taken);
+    for (_, class) in addresses {
+        numbered.entry(*class).or_insert_with(|| fresh.next());
+    }
+    numbered
+}
+
+/// Gives numbers nobody has, the lowest first.
+struct Fresh {
+    taken: FxHashSet<u32>,
+    last: u32,
+}
+
+impl Fresh {
+    fn after(taken: FxHashSet<u32>) -> Self {
+        Self { taken, last: 0 }
+    }
+
+    fn next(&mut self) -> u32 {
+        loop {
+            self.last += 1;
+            if !self.taken.contains(&self.last) {
+                return self.last;
+            }
+        }
+    }
+}
+
+/// The groups the rules ask for: rules that speak of the same pods share one.
+#[derive(Default, Debug)]
+pub(crate) struct Groups {
+    by_content: FxHashMap<BitSet, usize>,
+    wanted: Vec<(BitSet, Vec<String>)>,
+}
+
+impl Groups {
+    /// Asks for a group; its number comes with `number`.
+    pub(crate) fn want(&mut self, roles: &BitSet, rule: &str) {
+        let next = self.wanted.len();
+        let at = *self.by_content.entry(roles.clone()).or_insert(next);
+        if at == next {
+            self.wanted.push((roles.clone(), Vec::new()));
+        }
+        self.wanted[at].1.push(rule.to_owned());
+    }
+
+    pub(crate) fn number(self, before: &Ids) -> Numbered {
+        let mut taken = FxHashSet::default();
+        let mut numbers: Vec<Option<u32>> = Vec::new();
+        for (_, rules) in &self.wanted {
+            let had = rules.iter().filter_map(|rule| before.groups.get(rule)).find(|number| taken.insert(**number));
+            numbers.push(had.copied());
+        }
+        let mut fresh = Fresh::after(taken);
+        let mut numbered = Numbered::default();
+        for ((roles, rules), number) in self.wanted.into_iter().zip(numbers) {
+            let number = number.unwrap_or_else(|| fresh.next());
+            numbered.by_rule.extend(rules.into_iter().map(|rule| (rule, number)));
+            numbered.roles.push((number, roles));
+        }
+        numbered
+    }
+}
+
+/// Groups with their numbers.
+#[derive(Default, Debug)]
+pub(crate) struct Numbered {
+    pub(crate) by_rule: FxHashMap<String, u32>,
+    pub(crate) roles: Vec<(u32, BitSet)>,
+}

@@ -1,0 +1,248 @@
+//! Program → table: pure, so that what the kernel will be told can be read and
+//! compared before it is told.
+//!
+//! A packet goes through two base chains, one a direction, since `accept` ends
+//! only the base chain it stands in:
+//!
+//! ```text
+//! forward, input  egress   established? own address? ─► class of the source      ─► its egress chain
+//! forward         ingress  established? own address? ─► class of the destination ─► its ingress chain
+//! ```
+//! An address leads to a class, a class to its chain. Two steps, because an
+//! element that names a chain makes the kernel look through the whole table,
+//! and one that names a number does not: a pod that comes or goes is a few
+//! plain elements, whatever its policies are.
+
+mod elements;
+mod ids;
+mod names;
+mod rules;
+mod stages;
+
+pub use ids::Ids;
+
+use crate::nft::rule::{Action as Do, End, Rule, Test, Walk};
+use crate::nft::set::{self, Element, Field, Holds, Key, SetSpec, Value, Version};
+use crate::nft::table::{Hook, HookKind, Point, Table};
+use ids::{Groups, Numbered, number_classes, pods};
+use namewall_policy::Program;
+use namewall_policy::domain::DomainPattern;
+use namewall_policy::model::{Direction, NodeId, PolicyId, PolicyKind, PolicyRef};
+use namewall_policy::program::{ClassId, Plan, PortSpecId};
+use rules::{Match, RuleWriter, Run, lease_group, runs};
+use rustc_hash::{FxHashMap, FxHashSet};
+use stages::{Mode, Stages};
+use std::net::IpAddr;
+
+/// Just before other tables' filter chains: after DNAT, before SNAT.
+const EGRESS_PRIORITY: i32 = -2;
+const INGRESS_PRIORITY: i32 = -1;
+/// A rule tells of what it denies no more often than this a second.
+const LOG_RATE: u64 = 10;
+const LOG_BURST: u32 = 20;
+
+/// What of a Program a table is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Scope {
+    /// Only pods of this node are judged; without one, every pod is.
+    pub node: Option<NodeId>,
+    /// The NFLOG group denials are told to.
+    pub log_group: u16,
+}
+
+/// A table and the numbers used in it.
+#[derive(Clone, Debug, Default)]
+pub struct Rendered {
+    pub table: Table,
+    pub ids: Ids,
+    /// Which lease groups each pattern opens.
+    pub lease_groups: FxHashMap<DomainPattern, Vec<u64>>,
+}
+
+/// The table for a Program; `before` are the numbers in use now.
+pub fn render(program: &Program, scope: &Scope, before: &Ids) -> Rendered {
+    let render = Render { program, scope, names: policy_names(program) };
+    let local: FxHashMap<IpAddr, ClassId> = pods(program)
+        .filter(|(_, member)| scope.node.is_none() || member.node == scope.node)
+        .map(|(address, member)| (address, member.class))
+        .collect();
+    let classes = number_classes(&local, before);
+    let used = render.used(&classes);
+    let (groups, lease_groups) = render.groups(&used, before);
+    let named = render.named_ports(&used);
+    let mut table = Table::default();
+    render.declare_sets(&mut table);
+    render.base_chains(&mut table);
+    render.class_chains(&mut table, &classes, &RuleWriter { program, groups: &groups, named: &named });
+    render.fill_who(&mut table, &local, &classes);
+    render.fill_own(&mut table, &local);
+    render.fill_peers(&mut table, &groups);
+    render.fill_named(&mut table, &named);
+    render.fill_networks(&mut table);
+    let classes = local.iter().map(|(address, class)| (*address, classes[class])).collect();
+    Rendered { table, ids: Ids { classes, groups: groups.by_rule }, lease_groups }
+}
+
+pub(crate) struct Render<'a> {
+    program: &'a Program,
+    scope: &'a Scope,
+    /// A name for each policy that no other has.
+    names: Vec<String>,
+}
+
+/// Two versions of NetworkPolicy may have one name.
+fn policy_names(program: &Program) -> Vec<String> {
+    let name = |id: &PolicyRef| match id.kind {
+        PolicyKind::NetworkPolicyV1Beta1 => format!("v1beta1/{id}"),
+        _ => id.to_string(),
+    };
+    let mut seen: FxHashMap<String, u32> = FxHashMap::default();
+    let mut unique = |name: String| {
+        let count = seen.entry(name.clone()).or_insert(0);
+        *count += 1;
+        if *count == 1 { name } else { format!("{name}.{count}") }
+    };
+    program.policies.iter().map(|policy| unique(name(&policy.id))).collect()
+}
+
+const DIRECTIONS: [Direction; 2] = [Direction::Egress, Direction::Ingress];
+
+impl Render<'_> {
+    fn policy_name(&self, policy: PolicyId) -> &str {
+        &self.names[policy.index()]
+    }
+
+    fn chain_of(&self, policy: PolicyId, direction: Direction) -> String {
+        format!("{}/{direction}", self.policy_name(policy))
+    }
+
+    /// The runs of the policies that judge a pod here, or stand before a Service.
+    fn used(&self, classes: &FxHashMap<ClassId, u32>) -> Vec<Run> {
+        let mut used: FxHashSet<PolicyId> = FxHashSet::default();
+        let mut add = |plan: &Plan| {
+            used.extend(plan.cluster_gate.iter().chain(&plan.namespace_gate));
+            for tiers in [&plan.egress, &plan.ingress] {
+                used.extend(tiers.admin.iter().chain(&tiers.network).chain(&tiers.baseline));
+            }
+        };
+        for class in classes.keys() {
+            let class = self.program.class(*class);
+            add(&class.enforced);
+            class.audited.iter().for_each(&mut add);
+        }
+        used.extend(self.program.service_gates.values().flatten().map(|gate| gate.policy));
+        let mut used: Vec<PolicyId> = used.into_iter().collect();
+        used.sort_unstable();
+        let both = |policy| DIRECTIONS.map(|direction| runs(self.program, policy, direction));
+        used.into_iter().flat_map(both).flatten().collect()
+    }
+
+    fn groups(&self, used: &[Run], before: &Ids) -> (Numbered, FxHashMap<DomainPattern, Vec<u64>>) {
+        let mut groups = Groups::default();
+        let mut leases: FxHashMap<DomainPattern, Vec<u64>> = FxHashMap::default();
+        for run in used {
+            let Match::Clauses { peers, .. } = &run.matcher else { continue };
+            if peers.anyone {
+                continue;
+            }
+            if !peers.roles.is_empty() {
+                groups.want(&peers.roles, &run.label(self.program));
+            }
+            if peers.domains.is_empty() {
+                continue;
+            }
+            let group = lease_group(self.program, &peers.domains);
+            for &pattern in &peers.domains {
+                let known = leases.entry(self.program.patterns.get(pattern).clone()).or_default();
+                if !known.contains(&group) {
+                    known.push(group);
+                }
+            }
+        }
+        (groups.number(before), leases)
+    }
+
+    /// A number for each port list with names in it, made of the names.
+    fn named_ports(&self, used: &[Run]) -> FxHashMap<PortSpecId, u32> {
+        let mut numbers: FxHashMap<PortSpecId, u32> = FxHashMap::default();
+        let mut taken: FxHashMap<u32, Vec<String>> = FxHashMap::default();
+        for run in used {
+            let Match::Clauses { ports, .. } = run.matcher else { continue };
+            let spec = self.program.port_spec(ports);
+            if spec.named.is_empty() || numbers.contains_key(&ports) {
+                continue;
+            }
+            let text = |(protocol, name): &_| format!("{protocol:?} {name}");
+            let mut texts: Vec<String> = spec.named.iter().map(text).collect();
+            texts.sort_unstable();
+            let mut number = names::digest(&texts) as u32;
+            while taken.get(&number).is_some_and(|other| *other != texts) {
+                number = number.wrapping_add(1);
+            }
+            taken.insert(number, texts);
+            numbers.insert(ports, number);
+        }
+        numbers
+    }
+
+    fn declare_sets(&self, table: &mut Table) {
+        use Field::{Number, Port, Protocol};
+        table.set(SetSpec::new(set::CLASSES, &[Number, Number], Holds::Verdicts));
+        for version in Version::BOTH {
+            let address = Field::Address(version);
+            let mut declare = |twins: set::Twins, key: &[Field]| {
+                table.set(SetSpec::new(twins[version], key, Holds::Keys));
+            };
+            declare(set::PEERS, &[Number, address]);
+            declare(set::NAMED, &[Number, address, Protocol, Port]);
+            declare(set::OWN, &[address, address]);
+            declare(set::STRAY, &[address]);
+            table.set(SetSpec::new(set::WHO[version], &[address], Holds::Numbers));
+            table.set(SetSpec::new(set::LEASE[version], &[Number, Number, address], Holds::Keys).timeout());
+            table.set(SetSpec::new(set::POD_NETWORK[version], &[address], Holds::Keys).interval());
+        }
+    }
+
+    fn base_chains(&self, table: &mut Table) {
+        let hook = |point, priority| Some(Hook { point, priority, kind: HookKind::Filter });
+        let chains = [
+            ("egress-forward", hook(Point::Forward, EGRESS_PRIORITY), End::Source, Walk::Egress),
+            ("egress-input", hook(Point::Input, EGRESS_PRIORITY), End::Source, Walk::Egress),
+            ("ingress-forward", hook(Point::Forward, INGRESS_PRIORITY), End::Destination, Walk::Ingress),
+        ];
+        for (name, hook, end, walk) in chains {
+            let chain = table.chains.entry(name.to_owned()).or_default();
+            chain.hook = hook;
+            chain.rules.push(Rule::new([Test::Established], Do::Accept));
+            chain.rules.push(Rule::new([Test::NeighbourDiscovery], Do::Accept));
+            for version in Version::BOTH {
+                // Only a Service sends a pod back to itself by way of its node.
+                chain.rules.push(Rule::new([Test::Translated, Test::OwnAddress(version)], Do::Accept));
+            }
+            for version in Version::BOTH {
+                let about = match end {
+                    End::Source => "the class of the source, and its egress chain",
+                    End::Destination => "the class of the destination, and its ingress chain",
+                };
+                chain.rules.push(Rule::new([], Do::Dispatch { end, version, walk }).about(about));
+            }
+        }
+    }
+
+    /// Walk . class → chain.
+    fn class_chains(&self, table: &mut Table, classes: &FxHashMap<ClassId, u32>, writer: &RuleWriter<'_>) {
+        let mut classes: Vec<(u32, ClassId)> = classes.iter().map(|(class, number)| (*number, *class)).collect();
+        classes.sort_unstable();
+        for (number, class) in classes {
+            let class = self.program.class(class);
+            for (direction, walk) in [(Direction::Egress, Walk::Egress), (Direction::Ingress, Walk::Ingress)] {
+                let mut stages = Stages { render: self, writer, table, mode: Mode::Enforce };
+                if let Some(chain) = stages.plan(&class.enforced, direction) {
+                    let key = Key::default().number(walk as u32).number(number).done();
+                    let spec = SetSpec::new(set::CLASSES, &[Field::Number, Field::Number], Holds::Verdicts);
+                    table.set(spec).insert(Element::mapped(key, Value::Goto(chain)));
+                }
+            }
+        }
+    }
+}

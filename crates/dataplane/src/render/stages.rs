@@ -1,0 +1,263 @@
+//! The chains of a Class: its gates, its tiers, in the order of S1.
+//!
+//! ```text
+//! egress map ─► egress/… ─┬─ jump gate/…             Allow returns, Deny drops
+//!                         ├─ jump EgressFirewall/…   the same; not for the pod network
+//!                         ├─ jump admin/…            Allow accepts, Pass returns
+//!                         └─ jump network/…          Allow accepts, the end drops
+//!                            or baseline/…           Allow accepts, the end returns
+//! ```
+//! `accept` ends only the base chain of this direction: the packet goes on to
+//! the base chain of the other. What returns to the end is accepted.
+
+use super::names::{by_content, chain_name};
+use super::rules::{RuleWriter, Run, runs};
+use super::{LOG_BURST, LOG_RATE, Render};
+use crate::nft::rule::{Action as Do, End, Rule, Test};
+use crate::nft::set::{POD_NETWORK, STRAY, Version};
+use crate::nft::table::Table;
+use namewall_policy::model::{Action, Direction, PolicyId};
+use namewall_policy::program::{Plan, Tiers};
+
+/// Whether denials are made, or only told of (S11).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub(crate) enum Mode {
+    Enforce,
+    Audit,
+}
+
+impl Mode {
+    /// What the name of a chain begins with.
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::Enforce => "",
+            Self::Audit => "audit/",
+        }
+    }
+
+    /// What a log line begins with.
+    fn log(self) -> &'static str {
+        match self {
+            Self::Enforce => "namewall deny: ",
+            Self::Audit => "namewall would deny: ",
+        }
+    }
+
+    /// How a denial ends.
+    fn denial(self) -> Do {
+        match self {
+            Self::Enforce => Do::Drop,
+            Self::Audit => Do::Accept,
+        }
+    }
+}
+
+/// How the rules of a stage end.
+struct Ends {
+    allow: Do,
+    pass: Do,
+}
+
+pub(crate) struct Stages<'a> {
+    pub(crate) render: &'a Render<'a>,
+    pub(crate) writer: &'a RuleWriter<'a>,
+    pub(crate) table: &'a mut Table,
+    pub(crate) mode: Mode,
+}
+
+impl Stages<'_> {
+    /// The chain of a plan, if it has anything to say in this direction.
+    pub(crate) fn plan(&mut self, plan: &Plan, direction: Direction) -> Option<String> {
+        let mut stages = Vec::new();
+        if direction == Direction::Egress {
+            stages.extend(self.cluster_gate(&plan.cluster_gate, &plan.in_doubt));
+            stages.extend(self.namespace_gate(&plan.namespace_gate));
+        }
+        let tiers = plan.tiers(direction);
+        stages.extend(self.admin(&tiers.admin, direction));
+        stages.extend(self.last(tiers, direction));
+        match stages.as_slice() {
+            [] => None,
+            [only] => Some(only.clone()),
+            _ => {
+                let kind = format!("{}{direction}", self.mode.prefix());
+                let name = by_content(&kind, &stages);
+                let jump = |stage: &String| Rule::new([], Do::Jump(stage.clone()));
+                self.chain(&name, |_| stages.iter().map(jump).collect());
+                Some(name)
+            }
+        }
+    }
+
+    /// Makes a chain unless it is there.
+    fn chain(&mut self, name: &str, rules: impl FnOnce(&mut Self) -> Vec<Rule>) {
+        if self.table.chains.contains_key(name) {
+            return;
+        }
+        let rules = rules(self);
+        self.table.chains.entry(name.to_owned()).or_default().rules = rules;
+    }
+
+    fn cluster_gate(&mut self, policies: &[PolicyId], in_doubt: &[PolicyId]) -> Option<String> {
+        if policies.is_empty() {
+            return None;
+        }
+        let allows = |policy: &PolicyId| !in_doubt.contains(policy);
+        let name = self.list_name("gate", policies.iter().map(|policy| (*policy, allows(policy))));
+        self.chain(&name, |stages| {
+            let mut rules = Vec::new();
+            for policy in policies {
+                rules.extend(stages.gate_rules(*policy, allows(policy)));
+            }
+            rules
+        });
+        Some(name)
+    }
+
+    /// The gate before the backends of a namespace's Services (S7.4).
+    pub(crate) fn service_gate(&mut self, gates: &[(PolicyId, bool)]) -> String {
+        let name = self.list_name("service", gates.iter().copied());
+        self.chain(&name, |stages| {
+            gates.iter().flat_map(|&(policy, allows)| stages.gate_rules(policy, allows)).collect()
+        });
+        name
+    }
+
+    fn gate_rules(&mut self, policy: PolicyId, allows: bool) -> Vec<Rule> {
+        let ends = Ends { allow: Do::Return, pass: Do::Return };
+        let counts = |run: &Run| allows || run.action != Action::Allow;
+        self.rules(policy, Direction::Egress, &ends, counts)
+    }
+
+    /// Only for destinations outside the pod network.
+    fn namespace_gate(&mut self, policies: &[PolicyId]) -> Option<String> {
+        if policies.is_empty() {
+            return None;
+        }
+        let name = self.list_name("namespace-gate", policies.iter().map(|policy| (*policy, true)));
+        self.chain(&name, |stages| {
+            let end = End::Destination;
+            let mut rules: Vec<Rule> = Vec::new();
+            for version in Version::BOTH {
+                for set in [POD_NETWORK[version], STRAY[version]] {
+                    rules.push(Rule::new([Test::Within { end, version, set: set.to_owned() }], Do::Return));
+                }
+            }
+            for policy in policies {
+                rules.extend(stages.gate_rules(*policy, true));
+            }
+            rules
+        });
+        Some(name)
+    }
+
+    /// Rules stand in the list's own chain, since Pass must leave all of it.
+    fn admin(&mut self, policies: &[PolicyId], direction: Direction) -> Option<String> {
+        if policies.is_empty() {
+            return None;
+        }
+        let kind = format!("admin-{direction}");
+        let name = self.list_name(&kind, policies.iter().map(|policy| (*policy, true)));
+        self.chain(&name, |stages| {
+            let ends = Ends { allow: Do::Accept, pass: Do::Return };
+            policies.iter().flat_map(|policy| stages.rules(*policy, direction, &ends, |_| true)).collect()
+        });
+        Some(name)
+    }
+
+    /// The NetworkPolicy tier where it is decisive, else the baseline.
+    fn last(&mut self, tiers: &Tiers, direction: Direction) -> Option<String> {
+        let (kind, policies) = match tiers.isolated {
+            true => ("network", &tiers.network),
+            false => ("baseline", &tiers.baseline),
+        };
+        if policies.is_empty() && !tiers.isolated {
+            return None;
+        }
+        let chains: Vec<String> = policies.iter().map(|policy| self.policy_chain(*policy, direction)).collect();
+        let kind = format!("{}{kind}-{direction}", self.mode.prefix());
+        let name = by_content(&kind, &chains);
+        self.chain(&name, |stages| {
+            let mut rules: Vec<Rule> = chains.iter().map(|chain| Rule::new([], Do::Jump(chain.clone()))).collect();
+            if tiers.isolated {
+                rules.extend(stages.denial(&stages.isolation(policies, direction)));
+            }
+            rules
+        });
+        Some(name)
+    }
+
+    /// Who isolates, for the log: one policy by name stands for all.
+    fn isolation(&self, policies: &[PolicyId], direction: Direction) -> String {
+        let program = self.render.program;
+        let mut isolating = policies.iter().filter(|policy| program.isolates(**policy, direction));
+        match isolating.next() {
+            Some(first) => format!("isolated for {direction} by {}", program.policy(*first).id),
+            None => format!("isolated for {direction}"),
+        }
+    }
+
+    /// The rules of one policy; here it does not matter what list it is in.
+    fn policy_chain(&mut self, policy: PolicyId, direction: Direction) -> String {
+        let name = chain_name(&format!("{}{}", self.mode.prefix(), self.render.chain_of(policy, direction)));
+        // In a last stage, to leave the tier is to come to the default.
+        let ends = Ends { allow: Do::Accept, pass: Do::Accept };
+        self.chain(&name, |stages| stages.rules(policy, direction, &ends, |_| true));
+        name
+    }
+
+    fn rules(
+        &mut self,
+        policy: PolicyId,
+        direction: Direction,
+        ends: &Ends,
+        counts: impl Fn(&Run) -> bool,
+    ) -> Vec<Rule> {
+        let mut rules = Vec::new();
+        for run in runs(self.render.program, policy, direction).iter().filter(|run| counts(run)) {
+            let end = match run.action {
+                Action::Allow => ends.allow.clone(),
+                Action::Pass => ends.pass.clone(),
+                Action::Deny => Do::Goto(self.deny_chain(run)),
+            };
+            rules.extend(self.writer.write(self.table, run, &end));
+        }
+        rules
+    }
+
+    /// Every rule that denies has a chain of its own, which counts and tells of it.
+    fn deny_chain(&mut self, run: &Run) -> String {
+        let label = run.label(self.render.program);
+        let name = chain_name(&format!(
+            "{}deny/{}/{}",
+            self.mode.prefix(),
+            self.render.chain_of(run.policy, run.direction),
+            run.indices.start()
+        ));
+        self.chain(&name, |stages| stages.denial(&label));
+        name
+    }
+
+    fn denial(&self, label: &str) -> Vec<Rule> {
+        let mut prefix = format!("{}{label}", self.mode.log());
+        let mut end = prefix.len().min(LOG_PREFIX);
+        while !prefix.is_char_boundary(end) {
+            end -= 1;
+        }
+        prefix.truncate(end);
+        let limit = Test::AtMost { a_second: LOG_RATE, burst: LOG_BURST };
+        let log = Rule::new([limit], Do::Log { group: self.render.scope.log_group, prefix });
+        let deny =
+            Rule { tests: Vec::new(), actions: vec![Do::Count, self.mode.denial()], comment: Some(label.to_owned()) };
+        vec![log, deny]
+    }
+
+    fn list_name(&self, kind: &str, policies: impl Iterator<Item = (PolicyId, bool)>) -> String {
+        let kind = format!("{}{kind}", self.mode.prefix());
+        let text = |(policy, allows): (PolicyId, bool)| format!("{allows} {}", self.render.policy_name(policy));
+        by_content(&kind, policies.map(text))
+    }
+}
+
+/// The kernel cuts a prefix at 127 bytes.
+const LOG_PREFIX: usize = 127;
