@@ -1,10 +1,17 @@
 //! The kernel's side of a Program: `render` says what the kernel should have,
 //! `nft` makes it so. Nothing is decided here; the Program was.
 
+pub mod conntrack;
+mod cut;
+mod leases;
+pub mod memory;
 pub mod netlink;
+pub mod nflog;
 pub mod nft;
 pub mod render;
 
+pub use cut::CutEstablished;
+pub use leases::LeaseGroups;
 use namewall_policy::{Instant, Lease, Program};
 
 /// Something that enforces a Program.
@@ -13,6 +20,9 @@ pub trait Dataplane {
 
     /// Goes from what is enforced to `next` by the smallest change, all at once.
     fn replace(&mut self, next: &Program) -> Result<Applied, Self::Error>;
+
+    /// Cuts the connections `program` forbids that were opened under another; tells how many (S3.4).
+    fn cut(&mut self, program: &Program) -> Result<usize, Self::Error>;
 
     /// Opens addresses for as long as their leases last; returns when they are open.
     fn grant(&mut self, leases: &[Lease], now: Instant) -> Result<(), Self::Error>;
@@ -23,4 +33,6 @@ pub trait Dataplane {
 pub struct Applied {
     /// Messages to the kernel; none if nothing had to be changed.
     pub operations: usize,
+    /// Whether connections that exist may be forbidden now, so that `cut` is worth its while.
+    pub narrows: bool,
 }

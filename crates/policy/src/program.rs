@@ -37,8 +37,16 @@ pub struct Program {
     pub pod_networks: AddrSet,
     /// Which cluster gates stand before a Service's backends outside, by the Service's namespace (S7.4).
     pub service_gates: FxHashMap<NamespaceId, Vec<ServiceGate>>,
-    /// The namespace of each Service.
-    pub services: Vec<NamespaceId>,
+    /// The Services, as far as a gate stands before them.
+    pub services: Vec<ServiceEntry>,
+}
+
+/// What the walk needs to know of a Service.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ServiceEntry {
+    pub namespace: NamespaceId,
+    /// Where it is asked, node ports among them; empty if no gate stands before it.
+    pub frontends: Vec<(IpAddr, Protocol, u16)>,
 }
 
 /// Who has an address.
@@ -211,8 +219,8 @@ impl Program {
 
     /// The gates before the backends of a Service.
     pub fn gates_before(&self, service: ServiceId) -> Option<&[ServiceGate]> {
-        let namespace = self.services.get(service.index())?;
-        self.service_gates.get(namespace).map(Vec::as_slice)
+        let namespace = self.services.get(service.index())?.namespace;
+        self.service_gates.get(&namespace).map(Vec::as_slice)
     }
 
     /// Whether the policy itself isolates; one of `extensions/v1beta1` does not, its namespace does.

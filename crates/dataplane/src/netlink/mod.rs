@@ -86,6 +86,12 @@ impl Socket {
         }
     }
 
+    /// Whether something is there to be received.
+    pub fn has_more(&self) -> bool {
+        let mut nothing = [0; 1];
+        recv(self.fd.as_raw_fd(), &mut nothing, MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT).is_ok()
+    }
+
     /// Sends messages the last of which asks to be acknowledged, and waits for
     /// that. The first refusal is the error, whichever message it is for.
     pub fn commit(&mut self, messages: &Messages) -> Result<(), Error> {
@@ -126,6 +132,14 @@ impl Socket {
 
     /// Sends one request that asks for a dump, and gives every message of the answer.
     pub fn dump(&mut self, request: &Messages, mut each: impl FnMut(Received<'_>)) -> Result<(), Error> {
+        self.dump_while(request, |message| {
+            each(message);
+            true
+        })
+    }
+
+    /// The same, as long as more is wanted. A socket whose dump was broken off is of no more use.
+    pub fn dump_while(&mut self, request: &Messages, mut each: impl FnMut(Received<'_>) -> bool) -> Result<(), Error> {
         self.send(request)?;
         let mut interrupted = false;
         loop {
@@ -139,7 +153,8 @@ impl Socket {
                         let (sequence, errno) = (message.sequence, Errno::from_raw(-code));
                         return Err(Error::Refused { sequence, errno });
                     }
-                    _ => each(message),
+                    _ if each(message) => {}
+                    _ => return Ok(()),
                 }
             }
         }

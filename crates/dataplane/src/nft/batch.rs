@@ -49,10 +49,6 @@ impl Batch {
         self.operations
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.messages.len()
-    }
-
     /// The whole, acknowledged after its last operation.
     pub(crate) fn finish(mut self) -> Messages {
         self.messages.acknowledge();

@@ -2,7 +2,7 @@
 //! kernel accepts, as one transaction.
 
 use super::batch::Batch;
-use super::set::{Element, SetSpec};
+use super::set::{self, Element, SetSpec};
 use super::table::{Chain, Table};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
@@ -98,6 +98,16 @@ impl<'a> Change<'a> {
         change
     }
 
+    /// Whether a connection that was allowed may be forbidden now. More peers and
+    /// more named ports only open; a pod's first policies may close.
+    pub(crate) fn narrows(&self) -> bool {
+        let opens = |set: &str| {
+            [set::PEERS, set::NAMED, set::OWN, set::PODS].iter().any(|twins| set == twins.0 || set == twins.1)
+        };
+        let added = self.new_elements.iter().any(|(set, _)| !opens(set));
+        added || !(self.gone_elements.is_empty() && self.rewritten.is_empty() && self.new_chains.is_empty())
+    }
+
     fn add(&mut self, set: &'a str, mut added: Vec<&'a Element>, mut gone: Vec<&'a Element>) {
         // Intervals must come in order; and the same change is always the same messages.
         added.sort_unstable_by(|a, b| (&a.key, !a.ends_interval).cmp(&(&b.key, !b.ends_interval)));
@@ -131,9 +141,10 @@ impl<'a> Change<'a> {
         for (set, elements) in &self.gone_elements {
             batch.delete_elements(set, elements.iter().copied());
         }
-        let (verdicts, plain): (Vec<_>, Vec<_>) = self.new_elements.iter().partition(|(_, elements)| {
-            elements.iter().any(|element| matches!(element.value, super::set::Value::Goto(_)))
-        });
+        let (verdicts, plain): (Vec<_>, Vec<_>) = self
+            .new_elements
+            .iter()
+            .partition(|(_, elements)| elements.iter().any(|element| matches!(element.value, set::Value::Goto(_))));
         for (set, elements) in plain {
             batch.add_elements(set, elements.iter().copied());
         }

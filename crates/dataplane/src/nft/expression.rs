@@ -73,12 +73,12 @@ pub(crate) enum Expression {
     TranslateDestination {
         family: u8,
         address: u32,
-        port: Option<u32>,
+        port: u32,
     },
     /// Takes the outgoing interface's address as the source.
     Masquerade,
-    /// A random number below `below`.
-    Random {
+    /// Counts from 0 up to `below`, over and over.
+    Turn {
         into: u32,
         below: u32,
     },
@@ -139,7 +139,7 @@ impl Expression {
             Self::Limit { .. } => "limit",
             Self::TranslateDestination { .. } => "nat",
             Self::Masquerade => "masq",
-            Self::Random { .. } => "numgen",
+            Self::Turn { .. } => "numgen",
             Self::Unknown(name) => name,
         }
     }
@@ -218,15 +218,13 @@ impl Expression {
                 out.u32(1, 1);
                 out.u32(2, u32::from(*family));
                 out.u32(3, *address);
-                if let Some(port) = port {
-                    out.u32(5, *port);
-                }
+                out.u32(5, *port);
             }
             Self::Masquerade => {}
-            Self::Random { into, below } => {
+            Self::Turn { into, below } => {
                 out.u32(1, *into);
                 out.u32(2, *below);
-                out.u32(3, 1);
+                out.u32(3, 0);
             }
             Self::Unknown(_) => {}
         }

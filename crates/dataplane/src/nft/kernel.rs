@@ -3,17 +3,19 @@
 use super::batch::Batch;
 use super::change::{Change, Known};
 use super::read::{self, Live};
-use super::set::{self, Element, Key, Lifetime, Version};
-use super::table::Table;
+use super::set::{self, Element, Version};
+use super::table::{Chain, Table};
 use super::wire::table::{OWNER, PERSIST};
+use crate::conntrack::Conntrack;
+use crate::cut::{CutEstablished, Judge};
+use crate::leases::{Fresh, Leases};
 use crate::netlink::{self, Family, Socket};
 use crate::render::{Ids, Rendered, Scope, render};
 use crate::{Applied, Dataplane};
 use namewall_policy::{Instant, Lease, Program};
 use nix::errno::Errno;
-use rustc_hash::FxHashMap;
+use rustc_hash::FxHashSet;
 use std::net::IpAddr;
-use std::time::Duration;
 
 /// What our table says of itself, so that we never take somebody else's.
 const NOTE: &str = "made by namewall";
@@ -22,11 +24,12 @@ const NOTE: &str = "made by namewall";
 pub struct Settings {
     pub table: String,
     pub scope: Scope,
+    pub cut: CutEstablished,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { table: "namewall".to_owned(), scope: Scope::default() }
+        Self { table: "namewall".to_owned(), scope: Scope::default(), cut: CutEstablished::default() }
     }
 }
 
@@ -48,6 +51,8 @@ pub enum NftError {
         #[source]
         source: netlink::Error,
     },
+    #[error("cannot read or cut connections")]
+    Connections(#[source] netlink::Error),
     #[error("the kernel did not take the change to table inet {table}; nothing was changed")]
     Rejected {
         table: String,
@@ -62,15 +67,15 @@ pub enum NftError {
 #[derive(Debug)]
 pub struct Nft {
     socket: Socket,
+    conntrack: Conntrack,
     settings: Settings,
     /// What we made of the kernel's table; none until the first `replace`.
     known: Option<Rendered>,
-    /// Until when each lease group has each address open.
-    leased: FxHashMap<(u64, IpAddr), Instant>,
+    leases: Leases,
 }
 
 impl Nft {
-    /// Opens the socket in the thread's network namespace. Changes nothing.
+    /// Opens the sockets in the thread's network namespace. Changes nothing.
     pub fn open(settings: Settings) -> Result<Self, NftError> {
         let mut socket = open_socket()?;
         match read::table_note(&mut socket, &settings.table) {
@@ -78,7 +83,8 @@ impl Nft {
             Ok(_) => {}
             Err(error) => return Err(refused_at_all(error)),
         }
-        Ok(Self { socket, settings, known: None, leased: FxHashMap::default() })
+        let conntrack = Conntrack::open().map_err(NftError::Socket)?;
+        Ok(Self { socket, conntrack, settings, known: None, leases: Leases::default() })
     }
 
     /// The table as it should be now.
@@ -86,31 +92,34 @@ impl Nft {
         self.known.as_ref().map(|rendered| &rendered.table)
     }
 
+    pub fn settings_mut(&mut self) -> &mut Settings {
+        &mut self.settings
+    }
+
     /// The first change of this process: whatever the kernel has is made right in one transaction.
     fn adopt(&mut self, next: &Program) -> Result<Applied, NftError> {
         let name = self.settings.table.clone();
-        let exists = read::table_note(&mut self.socket, &name).map_err(refused_at_all)?;
-        let live = match exists {
+        let live = match read::table_note(&mut self.socket, &name).map_err(refused_at_all)? {
             None => Live::default(),
             Some(note) if note != NOTE => return Err(NftError::Foreign(name)),
-            Some(_) => self.read()?,
+            Some(_) => {
+                let unread = |source| NftError::Read { table: name.clone(), source };
+                let live = read::read(&mut self.socket, &name).map_err(unread)?;
+                self.leases.adopt(read::read_leases(&name).map_err(unread)?);
+                live
+            }
         };
-        let rendered = render(next, &self.settings.scope, &ids_of(&live, next, &self.settings.scope));
+        let rendered = render(next, &self.settings.scope, &ids_of(&live));
         let change = Change::between(&live, &rendered.table);
         let mut batch = Batch::new(&name);
         // Owned, so that nobody flushes it by accident; persistent, or it would go when we do: wide open.
         batch.add_table(OWNER | PERSIST, NOTE);
         change.write(&mut batch);
-        let applied = Applied { operations: batch.operations() };
+        let applied = Applied { operations: batch.operations(), narrows: change.narrows() };
         self.commit(batch)?;
         self.verify(&change, &rendered.table)?;
         self.known = Some(rendered);
         Ok(applied)
-    }
-
-    fn read(&mut self) -> Result<Live, NftError> {
-        let table = self.settings.table.clone();
-        read::read(&mut self.socket, &table).map_err(|source| NftError::Read { table, source })
     }
 
     fn commit(&mut self, batch: Batch) -> Result<(), NftError> {
@@ -119,13 +128,8 @@ impl Nft {
         }
         let table = self.settings.table.clone();
         self.socket.commit(&batch.finish()).map_err(|source| match source.errno() {
-            Some(Errno::EPERM) => {
-                if nix::unistd::geteuid().is_root() {
-                    NftError::Owned(table)
-                } else {
-                    NftError::Rights
-                }
-            }
+            Some(Errno::EPERM) if nix::unistd::geteuid().is_root() => NftError::Owned(table),
+            Some(Errno::EPERM) => NftError::Rights,
             _ => NftError::Rejected { table, source },
         })
     }
@@ -133,29 +137,27 @@ impl Nft {
     /// Reads back what was changed, and compares.
     fn verify(&mut self, change: &Change<'_>, table: &Table) -> Result<(), NftError> {
         let name = self.settings.table.clone();
-        let chains: Vec<&str> = change.new_chains.iter().chain(&change.rewritten).map(|(name, _)| *name).collect();
-        let differs = |what: String| Err(NftError::Differs { table: name.clone(), what });
         let unread = |source| NftError::Read { table: name.clone(), source };
-        if chains.len() > MANY_CHAINS {
-            let live = read::read(&mut self.socket, &name).map_err(unread)?;
-            for chain in live.chains().symmetric_difference(&table.chains()) {
-                return differs(format!("chain {chain}"));
+        let chains: Vec<(&str, &Chain)> = change.new_chains.iter().chain(&change.rewritten).copied().collect();
+        let live = if chains.len() > MANY_CHAINS {
+            let live = read::read_chains_and_rules(&mut self.socket, &name).map_err(unread)?;
+            if let Some(chain) = live.chains().symmetric_difference(&table.chains()).next() {
+                return Err(NftError::Differs { table: name, what: format!("chain {chain}") });
             }
-            for (chain, meant) in &table.chains {
-                if !live.has_chain(chain, meant) {
-                    return differs(format!("chain {chain}"));
-                }
+            live
+        } else {
+            let names: Vec<&str> = chains.iter().map(|(name, _)| *name).collect();
+            read::read_chain_rules(&mut self.socket, &name, &names).map_err(unread)?
+        };
+        for (chain, meant) in chains {
+            if !live.chains.get(chain).is_some_and(|live| live.has_rules(&meant.rules)) {
+                return Err(NftError::Differs { table: name, what: format!("chain {chain}") });
             }
-            return Ok(());
         }
-        let live = read::read_chain_rules(&mut self.socket, &name, &chains).map_err(unread)?;
-        for chain in chains {
-            let same = table.chains.get(chain).zip(live.chains.get(chain)).is_some_and(|(meant, live)| {
-                live.rules.len() == meant.rules.len()
-                    && live.rules.iter().zip(&meant.rules).all(|(live, meant)| live.expressions == meant.expressions())
-            });
-            if !same {
-                return differs(format!("chain {chain}"));
+        for (set, elements) in &change.new_elements {
+            let some: Vec<&Element> = elements.iter().copied().take(SPOT_CHECKS).collect();
+            if !read::has_elements(&mut self.socket, (&name, set), &some).map_err(unread)? {
+                return Err(NftError::Differs { table: name, what: format!("set {set}") });
             }
         }
         Ok(())
@@ -164,6 +166,8 @@ impl Nft {
 
 /// Up to here chains are read back one by one.
 const MANY_CHAINS: usize = 200;
+/// A dump of a large set takes long; of each change so many elements are asked for by key.
+const SPOT_CHECKS: usize = 16;
 
 impl Dataplane for Nft {
     type Error = NftError;
@@ -174,7 +178,11 @@ impl Dataplane for Nft {
         let change = Change::between(&known.table, &rendered.table);
         let mut batch = Batch::new(&self.settings.table);
         change.write(&mut batch);
-        let applied = Applied { operations: batch.operations() };
+        if rendered.lease_groups != known.lease_groups {
+            let fresh = self.leases.regroup(&rendered.lease_groups);
+            write_leases(&mut batch, &fresh);
+        }
+        let applied = Applied { operations: batch.operations(), narrows: change.narrows() };
         let done = self.commit(batch).and_then(|()| self.verify(&change, &rendered.table));
         drop(change);
         match done {
@@ -188,34 +196,34 @@ impl Dataplane for Nft {
 
     fn grant(&mut self, leases: &[Lease], now: Instant) -> Result<(), NftError> {
         let Some(known) = &self.known else { return Ok(()) };
-        let mut fresh: [Vec<(Element, Lifetime)>; 2] = Default::default();
-        for lease in leases {
-            let left = lease.expiry.0.saturating_sub(now.0);
-            if left.is_zero() {
-                continue;
-            }
-            for &group in known.lease_groups.get(&lease.pattern).into_iter().flatten() {
-                let until = self.leased.entry((group, lease.address)).or_insert(Instant(Duration::ZERO));
-                // A renewal never shortens (S6.3).
-                if *until >= lease.expiry {
-                    continue;
-                }
-                *until = lease.expiry;
-                let (high, low) = set::halves(group);
-                let key = Key::default().number(high).number(low).address(lease.address).done();
-                fresh[Version::of(lease.address) as usize].push((Element::key(key), Lifetime(left)));
-            }
-        }
+        let fresh = self.leases.grant(leases, &known.lease_groups, now);
         let mut batch = Batch::new(&self.settings.table);
-        for (version, elements) in Version::BOTH.into_iter().zip(&fresh) {
-            batch.add_leases(set::LEASE[version], elements.iter().map(|(element, left)| (element, *left)));
-        }
+        write_leases(&mut batch, &fresh);
         self.commit(batch)
+    }
+
+    fn cut(&mut self, program: &Program) -> Result<usize, NftError> {
+        let connections = self.conntrack.list().map_err(NftError::Connections)?;
+        let judge = Judge::new(program, &self.leases.history, self.settings.cut)
+            .with_incomplete_history(self.leases.were_adopted());
+        let mut cut = 0;
+        for connection in connections.iter().filter(|connection| judge.forbids(connection)) {
+            cut += usize::from(self.conntrack.delete(connection).map_err(NftError::Connections)?);
+        }
+        let connected: FxHashSet<IpAddr> = connections.iter().map(|connection| connection.destination.0).collect();
+        self.leases.forget(|address| connected.contains(&address));
+        Ok(cut)
+    }
+}
+
+fn write_leases(batch: &mut Batch, fresh: &Fresh) {
+    for (version, elements) in Version::BOTH.into_iter().zip(fresh) {
+        batch.add_leases(set::LEASE[version], elements.iter().map(|(element, left)| (element, *left)));
     }
 }
 
 /// The numbers a table that was read back uses.
-fn ids_of(live: &Live, _program: &Program, _scope: &Scope) -> Ids {
+fn ids_of(live: &Live) -> Ids {
     let mut ids = Ids::default();
     for version in Version::BOTH {
         let Some(set) = live.sets.get(set::WHO[version]) else { continue };
@@ -262,4 +270,22 @@ pub fn uninstall(table: &str) -> Result<bool, NftError> {
         _ => NftError::Rejected { table: table.to_owned(), source },
     })?;
     Ok(true)
+}
+
+/// Puts a whole table in the place of the one of that name, in one transaction.
+/// For tables that are made once, like those of the sandbox.
+pub fn put_table(name: &str, table: &Table) -> Result<(), NftError> {
+    let mut socket = open_socket()?;
+    let exists = read::table_note(&mut socket, name).map_err(refused_at_all)?;
+    let mut batch = Batch::new(name);
+    match exists {
+        Some(note) if note != NOTE => return Err(NftError::Foreign(name.to_owned())),
+        Some(_) => batch.delete_table(),
+        None => {}
+    }
+    batch.add_table(0, NOTE);
+    let nothing = Table::default();
+    Change::between(&nothing, table).write(&mut batch);
+    let rejected = |source| NftError::Rejected { table: name.to_owned(), source };
+    socket.commit(&batch.finish()).map_err(rejected)
 }

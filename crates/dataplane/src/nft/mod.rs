@@ -13,4 +13,6 @@ pub mod set;
 pub mod table;
 mod wire;
 
-pub use kernel::{Nft, NftError, Settings, uninstall};
+pub use kernel::{Nft, NftError, Settings, put_table, uninstall};
+
+pub(crate) use batch::fixed as batch_fixed;

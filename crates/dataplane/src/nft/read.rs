@@ -1,15 +1,18 @@
 //! Reading a table back from the kernel.
 
-use super::batch::{fixed, read_comment};
+use super::batch::{cut_comment, fixed, read_comment};
 use super::change::Known;
 use super::expression::Expression;
-use super::set::{Element, Field, Holds, SetSpec, Value, Version};
+use super::rule::Rule;
+use super::set::{Element, Field, Holds, LEASE, SetSpec, Value, Version};
 use super::table::{Chain, Hook, HookKind, Point};
 use super::wire::{self, INET, SUBSYSTEM, chain, data, element, message, rule, set, table};
-use crate::netlink::{Attributes, DUMP, Error, Messages, Socket};
+use crate::netlink::{Attributes, DUMP, Error, Family, Messages, Socket};
 use nix::errno::Errno;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::time::Duration;
 
 const FIXED: usize = 4;
 
@@ -66,14 +69,16 @@ impl Known for Live {
 }
 
 impl LiveChain {
-    pub(crate) fn is(&self, chain: &Chain) -> bool {
-        let same = |(live, meant): (&LiveRule, &super::rule::Rule)| {
-            live.comment.as_deref() == meant.comment.as_deref().map(super::batch::cut_comment)
+    fn is(&self, chain: &Chain) -> bool {
+        self.hook == chain.hook && self.has_rules(&chain.rules)
+    }
+
+    pub(crate) fn has_rules(&self, rules: &[Rule]) -> bool {
+        let same = |(live, meant): (&LiveRule, &Rule)| {
+            live.comment.as_deref() == meant.comment.as_deref().map(cut_comment)
                 && live.expressions == meant.expressions()
         };
-        self.hook == chain.hook
-            && self.rules.len() == chain.rules.len()
-            && self.rules.iter().zip(&chain.rules).all(same)
+        self.rules.len() == rules.len() && self.rules.iter().zip(rules).all(same)
     }
 }
 
@@ -107,15 +112,92 @@ pub(crate) fn read(socket: &mut Socket, name: &str) -> Result<Live, Error> {
         read_chains(socket, name, &mut live)?;
         read_rules(socket, name, None, &mut live)?;
         read_sets(socket, name, &mut live)?;
-        let sets: Vec<String> = live.sets.keys().cloned().collect();
-        for set in sets {
-            let elements = read_elements(socket, name, &set)?;
-            if let Some(set) = live.sets.get_mut(&set) {
-                set.elements = elements;
+        for (set, content) in &mut live.sets {
+            // Leases are many, and not compared.
+            if !content.spec.as_ref().is_some_and(|spec| spec.timeout) {
+                content.elements = read_elements(socket, name, set)?;
             }
         }
         Ok(live)
     })
+}
+
+/// Chains and rules, without sets.
+pub(crate) fn read_chains_and_rules(socket: &mut Socket, name: &str) -> Result<Live, Error> {
+    again(|| {
+        let mut live = Live::default();
+        read_chains(socket, name, &mut live)?;
+        read_rules(socket, name, None, &mut live)?;
+        Ok(live)
+    })
+}
+
+/// More leases than this are not read: the kernel takes a minute for a million.
+const LEASES_READ: usize = 100_000;
+
+/// The leases there are, with the time each has left. On a socket of its own,
+/// which is closed where there are too many to read them all.
+pub(crate) fn read_leases(table: &str) -> Result<Vec<((u64, IpAddr), Duration)>, Error> {
+    let mut leases = Vec::new();
+    for set in [LEASE.0, LEASE.1] {
+        let mut socket = Socket::open(Family::NetlinkNetFilter)?;
+        let mut asked = request(message::GET_ELEMENT, DUMP);
+        asked.text(element::TABLE, table);
+        asked.text(element::SET, set);
+        let read = socket.dump_while(&asked, |answer| {
+            for (_, one) in answer.attributes(FIXED).nested(element::ELEMENTS) {
+                leases.extend(read_lease(Attributes(one)));
+            }
+            leases.len() < LEASES_READ
+        });
+        match read {
+            // A set that is being changed is one that is in use; what was read is good.
+            Ok(()) | Err(Error::Interrupted) => {}
+            Err(error) if error.errno() == Some(Errno::ENOENT) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(leases)
+}
+
+fn read_lease(of: Attributes<'_>) -> Option<((u64, IpAddr), Duration)> {
+    let key = of.nested(element::KEY).get(data::VALUE)?;
+    let (numbers, address) = key.split_at_checked(8)?;
+    let number = |at: usize| Some(u32::from_ne_bytes(numbers.get(at..at + 4)?.try_into().ok()?));
+    let group = u64::from(number(0)?) << 32 | u64::from(number(4)?);
+    let left = of.u64(element::EXPIRATION).or(of.u64(element::TIMEOUT))?;
+    let address = Element::key(address.to_vec()).address()?;
+    Some(((group, address), Duration::from_millis(left)))
+}
+
+/// Whether a set has these elements, with what they map to.
+pub(crate) fn has_elements(
+    socket: &mut Socket,
+    (table, set): (&str, &str),
+    elements: &[&Element],
+) -> Result<bool, Error> {
+    let mut asked = request(message::GET_ELEMENT, 0);
+    asked.text(element::TABLE, table);
+    asked.text(element::SET, set);
+    asked.nested(element::ELEMENTS, |out| {
+        for element in elements {
+            element.without_value().write(out, None);
+        }
+    });
+    asked.acknowledge();
+    let mut found = Vec::new();
+    let answered = socket.commit_echoed(&asked, |answer| {
+        for (_, one) in answer.attributes(FIXED).nested(element::ELEMENTS) {
+            found.extend(read_element(Attributes(one)));
+        }
+    });
+    match answered {
+        Ok(()) => Ok(elements
+            .iter()
+            .all(|element| found.iter().any(|one| one.key == element.key && one.value == element.value))),
+        Err(error) if error.errno() == Some(Errno::ENOENT) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Only these chains.

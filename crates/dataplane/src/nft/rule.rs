@@ -81,6 +81,8 @@ pub enum Test {
     },
     /// The pod at one end is the pod at the other.
     OwnAddress(Version),
+    /// One in so many, in turn.
+    EveryNth(u32),
     /// No more often than this; the rest goes on to the next rule.
     AtMost {
         a_second: u64,
@@ -106,8 +108,18 @@ pub enum Action {
         version: Version,
         walk: Walk,
     },
+    /// Sends the connection to another address and port.
+    TranslateTo {
+        address: IpAddr,
+        port: u16,
+    },
+    /// Makes the node the source.
+    Masquerade,
     /// To the chain of the Service the connection was addressed to.
-    DispatchService(Version),
+    DispatchService {
+        version: Version,
+        map: String,
+    },
 }
 
 impl Rule {
@@ -253,6 +265,10 @@ impl Test {
                 out.push(address_at(End::Destination, *version, FIRST + width(*version)));
                 out.push(lookup(set::OWN[*version], FIRST));
             }
+            Self::EveryNth(below) => {
+                out.push(Expression::Turn { into: FIRST, below: *below });
+                out.push(Expression::Compare { register: FIRST, equal: true, to: vec![0; 4] });
+            }
             Self::AtMost { a_second, burst } => {
                 out.push(Expression::Limit { a_second: *a_second, burst: *burst });
             }
@@ -304,7 +320,15 @@ impl Action {
                 out.push(Expression::Lookup { set: who, register, into, inverted: false });
                 out.push(Expression::Dispatch { map: set::CLASSES.to_owned(), register: FIRST });
             }
-            Self::DispatchService(version) => {
+            Self::TranslateTo { address, port } => {
+                let port_at = FIRST + width(Version::of(*address));
+                out.push(Expression::Load { into: FIRST, value: octets(*address) });
+                out.push(Expression::Load { into: port_at, value: port.to_be_bytes().to_vec() });
+                let family = family_number(address.is_ipv4());
+                out.push(Expression::TranslateDestination { family, address: FIRST, port: port_at });
+            }
+            Self::Masquerade => out.push(Expression::Masquerade),
+            Self::DispatchService { version, map } => {
                 out.extend(version_is(*version));
                 let key = match version {
                     Version::V4 => conntrack::DESTINATION_V4,
@@ -314,7 +338,7 @@ impl Action {
                 out.push(Expression::Conntrack { into: FIRST, key, original: true });
                 out.push(Expression::Meta { into: after, key: meta::PROTOCOL });
                 out.push(Expression::Conntrack { into: after + 1, key: conntrack::PORT, original: true });
-                out.push(Expression::Dispatch { map: set::SERVICES[*version].to_owned(), register: FIRST });
+                out.push(Expression::Dispatch { map: map.clone(), register: FIRST });
             }
         }
     }
@@ -393,6 +417,7 @@ impl fmt::Display for Test {
                 let (source, destination) = (Field(End::Source, *version), Field(End::Destination, *version));
                 write!(f, "{source} . {destination} @{}", set::OWN[*version])
             }
+            Self::EveryNth(below) => write!(f, "numgen inc mod {below} 0"),
             Self::AtMost { a_second, burst } => write!(f, "limit rate {a_second}/second burst {burst} packets"),
         }
     }
@@ -412,12 +437,16 @@ impl fmt::Display for Action {
                 let (walk, who) = (*walk as u32, set::WHO[*version]);
                 write!(f, "{walk:#010x} . {} map @{who} vmap @{}", Field(*end, *version), set::CLASSES)
             }
-            Self::DispatchService(version) => {
+            Self::TranslateTo { address, port } => {
+                let family = if address.is_ipv4() { "ip" } else { "ip6" };
+                write!(f, "dnat {family} to {}", std::net::SocketAddr::new(*address, *port))
+            }
+            Self::Masquerade => f.write_str("masquerade"),
+            Self::DispatchService { version, map } => {
                 let family = match version {
                     Version::V4 => "ip",
                     Version::V6 => "ip6",
                 };
-                let map = set::SERVICES[*version];
                 write!(f, "ct original {family} daddr . meta l4proto . ct original proto-dst vmap @{map}")
             }
         }

@@ -49,11 +49,13 @@ pub const NAMED: Twins = Twins("named4", "named6");
 pub const OWN: Twins = Twins("own4", "own6");
 /// Addresses in the pod network that are no node's.
 pub const POD_NETWORK: Twins = Twins("podnet4", "podnet6");
-/// Pods whose addresses are outside of it.
-pub const STRAY: Twins = Twins("stray4", "stray6");
-pub const NODES: Twins = Twins("nodes4", "nodes6");
+/// Every pod of the cluster.
+pub const PODS: Twins = Twins("pod4", "pod6");
+pub const NODES: Twins = Twins("node4", "node6");
 /// Address . protocol . port of a Service → the gate before it.
-pub const SERVICES: Twins = Twins("services4", "services6");
+pub const SERVICES: Twins = Twins("service4", "service6");
+
+pub const AUDIT_SERVICES: Twins = Twins("audit-service4", "audit-service6");
 
 /// A lease group's id is too long for one register.
 pub(crate) fn halves(group: u64) -> (u32, u32) {
@@ -164,6 +166,11 @@ impl Element {
 
     pub fn mapped(key: Vec<u8>, value: Value) -> Self {
         Self { value, ..Self::key(key) }
+    }
+
+    /// Its key alone, to ask for it by.
+    pub(crate) fn without_value(&self) -> Self {
+        Self { value: Value::None, ..self.clone() }
     }
 
     /// The key as an address, if it is nothing else.

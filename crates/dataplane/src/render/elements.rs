@@ -87,7 +87,7 @@ impl Render<'_> {
         }
     }
 
-    /// The pod network, and pods that are not in it.
+    /// The pod network, and every pod, since some may be outside of it.
     pub(super) fn fill_networks(&self, table: &mut Table) {
         let mut nodes = AddrSet::default();
         for (&address, holder) in &self.program.by_address {
@@ -102,8 +102,8 @@ impl Render<'_> {
             let spec = twin(table, set::POD_NETWORK, version).spec.clone();
             fill_networks(table, spec, &ranges);
         }
-        for (address, _) in pods(self.program).filter(|(address, _)| !networks.contains(*address)) {
-            twin(table, set::STRAY, Version::of(address)).insert(Element::key(address_key(address)));
+        for (address, _) in pods(self.program) {
+            twin(table, set::PODS, Version::of(address)).insert(Element::key(address_key(address)));
         }
     }
 }

@@ -8,6 +8,7 @@
 //! forward, input  egress   established? own address? ─► class of the source      ─► its egress chain
 //! forward         ingress  established? own address? ─► class of the destination ─► its ingress chain
 //! ```
+//! Where a policy is only audited, two more follow, which tell and do not drop.
 //! An address leads to a class, a class to its chain. Two steps, because an
 //! element that names a chain makes the kernel look through the whole table,
 //! and one that names a number does not: a pod that comes or goes is a few
@@ -17,26 +18,24 @@ mod elements;
 mod ids;
 mod names;
 mod rules;
+mod services;
 mod stages;
 
 pub use ids::Ids;
 
-use crate::nft::rule::{Action as Do, End, Rule, Test, Walk};
+use crate::leases::LeaseGroups;
+use crate::nft::rule::{Action as Do, End, Rule, Test};
 use crate::nft::set::{self, Element, Field, Holds, Key, SetSpec, Value, Version};
 use crate::nft::table::{Hook, HookKind, Point, Table};
 use ids::{Groups, Numbered, number_classes, pods};
 use namewall_policy::Program;
-use namewall_policy::domain::DomainPattern;
-use namewall_policy::model::{Direction, NodeId, PolicyId, PolicyKind, PolicyRef};
+use namewall_policy::model::{Direction, Enforcement, NodeId, PolicyId, PolicyKind, PolicyRef};
 use namewall_policy::program::{ClassId, Plan, PortSpecId};
 use rules::{Match, RuleWriter, Run, lease_group, runs};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stages::{Mode, Stages};
 use std::net::IpAddr;
 
-/// Just before other tables' filter chains: after DNAT, before SNAT.
-const EGRESS_PRIORITY: i32 = -2;
-const INGRESS_PRIORITY: i32 = -1;
 /// A rule tells of what it denies no more often than this a second.
 const LOG_RATE: u64 = 10;
 const LOG_BURST: u32 = 20;
@@ -56,7 +55,7 @@ pub struct Rendered {
     pub table: Table,
     pub ids: Ids,
     /// Which lease groups each pattern opens.
-    pub lease_groups: FxHashMap<DomainPattern, Vec<u64>>,
+    pub lease_groups: LeaseGroups,
 }
 
 /// The table for a Program; `before` are the numbers in use now.
@@ -72,8 +71,12 @@ pub fn render(program: &Program, scope: &Scope, before: &Ids) -> Rendered {
     let named = render.named_ports(&used);
     let mut table = Table::default();
     render.declare_sets(&mut table);
-    render.base_chains(&mut table);
-    render.class_chains(&mut table, &classes, &RuleWriter { program, groups: &groups, named: &named });
+    let writer = RuleWriter { program, groups: &groups, named: &named };
+    for &mode in render.modes(&classes) {
+        render.base_chains(&mut table, mode);
+        render.class_chains(&mut table, &classes, (&writer, mode));
+        render.service_gates(&mut table, &writer, mode);
+    }
     render.fill_who(&mut table, &local, &classes);
     render.fill_own(&mut table, &local);
     render.fill_peers(&mut table, &groups);
@@ -137,9 +140,9 @@ impl Render<'_> {
         used.into_iter().flat_map(both).flatten().collect()
     }
 
-    fn groups(&self, used: &[Run], before: &Ids) -> (Numbered, FxHashMap<DomainPattern, Vec<u64>>) {
+    fn groups(&self, used: &[Run], before: &Ids) -> (Numbered, LeaseGroups) {
         let mut groups = Groups::default();
-        let mut leases: FxHashMap<DomainPattern, Vec<u64>> = FxHashMap::default();
+        let mut leases = LeaseGroups::default();
         for run in used {
             let Match::Clauses { peers, .. } = &run.matcher else { continue };
             if peers.anyone {
@@ -196,22 +199,31 @@ impl Render<'_> {
             declare(set::PEERS, &[Number, address]);
             declare(set::NAMED, &[Number, address, Protocol, Port]);
             declare(set::OWN, &[address, address]);
-            declare(set::STRAY, &[address]);
+            declare(set::PODS, &[address]);
             table.set(SetSpec::new(set::WHO[version], &[address], Holds::Numbers));
             table.set(SetSpec::new(set::LEASE[version], &[Number, Number, address], Holds::Keys).timeout());
             table.set(SetSpec::new(set::POD_NETWORK[version], &[address], Holds::Keys).interval());
         }
     }
 
-    fn base_chains(&self, table: &mut Table) {
+    /// Whether any policy is only audited here, so that a second, shadow walk is worth its price (S11).
+    fn modes(&self, classes: &FxHashMap<ClassId, u32>) -> &'static [Mode] {
+        let is_audited = |policy: PolicyId| self.program.policy(policy).enforcement == Enforcement::Audit;
+        let at_services = self.program.service_gates.values().flatten().any(|gate| is_audited(gate.policy));
+        let audited = at_services || classes.keys().any(|class| self.program.class(*class).audited.is_some());
+        if audited { &[Mode::Enforce, Mode::Audit] } else { &[Mode::Enforce] }
+    }
+
+    fn base_chains(&self, table: &mut Table, mode: Mode) {
         let hook = |point, priority| Some(Hook { point, priority, kind: HookKind::Filter });
+        let (egress, ingress) = mode.walks();
         let chains = [
-            ("egress-forward", hook(Point::Forward, EGRESS_PRIORITY), End::Source, Walk::Egress),
-            ("egress-input", hook(Point::Input, EGRESS_PRIORITY), End::Source, Walk::Egress),
-            ("ingress-forward", hook(Point::Forward, INGRESS_PRIORITY), End::Destination, Walk::Ingress),
+            ("egress-forward", hook(Point::Forward, mode.priority()), End::Source, egress),
+            ("egress-input", hook(Point::Input, mode.priority()), End::Source, egress),
+            ("ingress-forward", hook(Point::Forward, mode.priority() + 1), End::Destination, ingress),
         ];
         for (name, hook, end, walk) in chains {
-            let chain = table.chains.entry(name.to_owned()).or_default();
+            let chain = table.chains.entry(format!("{}{name}", mode.prefix())).or_default();
             chain.hook = hook;
             chain.rules.push(Rule::new([Test::Established], Do::Accept));
             chain.rules.push(Rule::new([Test::NeighbourDiscovery], Do::Accept));
@@ -230,14 +242,27 @@ impl Render<'_> {
     }
 
     /// Walk . class → chain.
-    fn class_chains(&self, table: &mut Table, classes: &FxHashMap<ClassId, u32>, writer: &RuleWriter<'_>) {
+    fn class_chains(
+        &self,
+        table: &mut Table,
+        classes: &FxHashMap<ClassId, u32>,
+        (writer, mode): (&RuleWriter<'_>, Mode),
+    ) {
         let mut classes: Vec<(u32, ClassId)> = classes.iter().map(|(class, number)| (*number, *class)).collect();
         classes.sort_unstable();
+        let (egress, ingress) = mode.walks();
         for (number, class) in classes {
             let class = self.program.class(class);
-            for (direction, walk) in [(Direction::Egress, Walk::Egress), (Direction::Ingress, Walk::Ingress)] {
-                let mut stages = Stages { render: self, writer, table, mode: Mode::Enforce };
-                if let Some(chain) = stages.plan(&class.enforced, direction) {
+            let plan = match mode {
+                Mode::Enforce => &class.enforced,
+                Mode::Audit => match &class.audited {
+                    Some(plan) => plan,
+                    None => continue,
+                },
+            };
+            for (direction, walk) in [(Direction::Egress, egress), (Direction::Ingress, ingress)] {
+                let mut stages = Stages { render: self, writer, table, mode };
+                if let Some(chain) = stages.plan(plan, direction) {
                     let key = Key::default().number(walk as u32).number(number).done();
                     let spec = SetSpec::new(set::CLASSES, &[Field::Number, Field::Number], Holds::Verdicts);
                     table.set(spec).insert(Element::mapped(key, Value::Goto(chain)));

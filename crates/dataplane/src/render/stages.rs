@@ -13,8 +13,9 @@
 use super::names::{by_content, chain_name};
 use super::rules::{RuleWriter, Run, runs};
 use super::{LOG_BURST, LOG_RATE, Render};
-use crate::nft::rule::{Action as Do, End, Rule, Test};
-use crate::nft::set::{POD_NETWORK, STRAY, Version};
+use crate::nflog::{DENY, WOULD_DENY};
+use crate::nft::rule::{Action as Do, End, Rule, Test, Walk};
+use crate::nft::set::{POD_NETWORK, PODS, Version};
 use crate::nft::table::Table;
 use namewall_policy::model::{Action, Direction, PolicyId};
 use namewall_policy::program::{Plan, Tiers};
@@ -28,18 +29,34 @@ pub(crate) enum Mode {
 
 impl Mode {
     /// What the name of a chain begins with.
-    fn prefix(self) -> &'static str {
+    pub(crate) fn prefix(self) -> &'static str {
         match self {
             Self::Enforce => "",
             Self::Audit => "audit/",
         }
     }
 
+    /// Just before other tables' filter chains: after DNAT, before SNAT. Ingress
+    /// comes one after egress, and what is audited after what is enforced.
+    pub(crate) fn priority(self) -> i32 {
+        match self {
+            Self::Enforce => -4,
+            Self::Audit => -2,
+        }
+    }
+
+    pub(crate) fn walks(self) -> (Walk, Walk) {
+        match self {
+            Self::Enforce => (Walk::Egress, Walk::Ingress),
+            Self::Audit => (Walk::AuditEgress, Walk::AuditIngress),
+        }
+    }
+
     /// What a log line begins with.
     fn log(self) -> &'static str {
         match self {
-            Self::Enforce => "namewall deny: ",
-            Self::Audit => "namewall would deny: ",
+            Self::Enforce => DENY,
+            Self::Audit => WOULD_DENY,
         }
     }
 
@@ -139,7 +156,7 @@ impl Stages<'_> {
             let end = End::Destination;
             let mut rules: Vec<Rule> = Vec::new();
             for version in Version::BOTH {
-                for set in [POD_NETWORK[version], STRAY[version]] {
+                for set in [POD_NETWORK[version], PODS[version]] {
                     rules.push(Rule::new([Test::Within { end, version, set: set.to_owned() }], Do::Return));
                 }
             }

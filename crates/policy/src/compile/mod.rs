@@ -11,8 +11,8 @@ mod roles;
 
 use crate::addr::AddrSet;
 use crate::finding::Finding;
-use crate::model::{Action, Clauses, Direction, Policy, PolicyId, Rule, WorkloadId};
-use crate::program::{Class, ClassId, CompiledRule, Holder, Matcher, Member, Program, ProgramPolicy};
+use crate::model::{Action, Clauses, Direction, Policy, PolicyId, Rule, Service, WorkloadId};
+use crate::program::{Class, ClassId, CompiledRule, Holder, Matcher, Member, Program, ProgramPolicy, ServiceEntry};
 use crate::snapshot::Snapshot;
 use peers::PeerCompiler;
 use plans::PlanBuilder;
@@ -26,7 +26,6 @@ pub fn compile(snapshot: &Snapshot) -> (Program, Vec<Finding>) {
     let mut program = Program {
         revision: snapshot.revision,
         pod_networks: snapshot.pod_networks.iter().copied().collect::<AddrSet>(),
-        services: snapshot.services.iter().map(|service| service.namespace).collect(),
         ..Program::default()
     };
     let mut peers = PeerCompiler::new(snapshot);
@@ -47,6 +46,7 @@ pub fn compile(snapshot: &Snapshot) -> (Program, Vec<Finding>) {
 
     let mut plans = PlanBuilder::new(snapshot, &mut index);
     program.service_gates = plans.service_gates();
+    program.services = snapshot.services.iter().map(|service| service_entry(snapshot, &program, service)).collect();
     let findings = place_workloads(snapshot, &mut plans, &mut program);
     (program, findings)
 }
@@ -75,6 +75,21 @@ fn compile_rule<'s>(peers: &mut PeerCompiler<'s>, index: &mut RoleIndex<'s>, rul
         Clauses::Unreadable if rule.action == Action::Allow => (Action::Allow, Matcher::Nothing),
         Clauses::Unreadable => (Action::Deny, Matcher::Everything),
     }
+}
+
+fn service_entry(snapshot: &Snapshot, program: &Program, service: &Service) -> ServiceEntry {
+    let mut frontends = Vec::new();
+    if program.service_gates.get(&service.namespace).is_some_and(|gates| !gates.is_empty()) {
+        for port in &service.ports {
+            let own = service.addresses.iter().map(|&address| (address, port.protocol, port.port));
+            frontends.extend(own);
+            if let Some(node_port) = port.node_port {
+                let nodes = snapshot.nodes.iter().flat_map(|node| &node.addresses);
+                frontends.extend(nodes.map(|&address| (address, port.protocol, node_port)));
+            }
+        }
+    }
+    ServiceEntry { namespace: service.namespace, frontends }
 }
 
 fn place_workloads(snapshot: &Snapshot, plans: &mut PlanBuilder<'_>, program: &mut Program) -> Vec<Finding> {

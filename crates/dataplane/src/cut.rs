@@ -1,0 +1,93 @@
+//! Which connections a Program forbids that were opened under another (S3.4).
+
+use crate::conntrack::Connection;
+use namewall_policy::lease::LeaseTable;
+use namewall_policy::model::{Direction, PolicyKind, ServiceId};
+use namewall_policy::port::Protocol;
+use namewall_policy::program::Holder;
+use namewall_policy::{Cause, Flow, Instant, Lease, Program, Reason, Stage, Verdict, evaluate};
+use rustc_hash::FxHashMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// Whether connections that exist are cut when a policy now forbids them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum CutEstablished {
+    #[default]
+    Always,
+    /// Only what `extensions/v1beta1` forbids, since that kind promises it.
+    V1Beta1,
+}
+
+/// Judges connections that exist.
+pub(crate) struct Judge<'a> {
+    program: &'a Program,
+    /// Every lease there has been: one that expired does not cut (S6.4).
+    history: &'a LeaseTable,
+    /// Whether leases of an earlier process may be missing from it.
+    incomplete: bool,
+    services: FxHashMap<(IpAddr, Protocol, u16), ServiceId>,
+    cut: CutEstablished,
+}
+
+/// Before any lease ends.
+const EVER: Instant = Instant(Duration::ZERO);
+
+impl<'a> Judge<'a> {
+    pub(crate) fn new(program: &'a Program, history: &'a LeaseTable, cut: CutEstablished) -> Self {
+        let mut services = FxHashMap::default();
+        for (at, service) in program.services.iter().enumerate() {
+            services.extend(service.frontends.iter().map(|&frontend| (frontend, ServiceId(at as u32))));
+        }
+        Self { program, history, incomplete: false, services, cut }
+    }
+
+    pub(crate) fn with_incomplete_history(mut self, incomplete: bool) -> Self {
+        self.incomplete = incomplete;
+        self
+    }
+
+    pub(crate) fn forbids(&self, connection: &Connection) -> bool {
+        let (destination, port) = connection.destination;
+        let is_ours = |address| matches!(self.program.by_address.get(address), Some(Holder::Pod(_)));
+        let (asked, asked_port) = connection.asked;
+        let via = self.services.get(&(asked, connection.protocol, asked_port)).copied();
+        if !is_ours(&connection.source) && !is_ours(&destination) && via.is_none() {
+            return false;
+        }
+        let flow = Flow {
+            from: self.program.endpoint_at(connection.source),
+            to: self.program.endpoint_at(destination),
+            protocol: connection.protocol,
+            port,
+            via: via.filter(|_| asked != destination),
+        };
+        let decision = evaluate(self.program, self.history, &flow, EVER);
+        decision.verdict == Verdict::Deny
+            && (self.cut == CutEstablished::Always || self.is_v1beta1(&flow, &decision.reason))
+            && !(self.incomplete && self.a_name_may_have_opened(&flow, destination))
+    }
+
+    /// The leases of an earlier process are forgotten; what one of them may have opened is left alone.
+    fn a_name_may_have_opened(&self, flow: &Flow, address: IpAddr) -> bool {
+        let mut any = LeaseTable::default();
+        for (_, pattern) in self.program.patterns.iter() {
+            let name = pattern.domain().clone();
+            any.grant(Lease { pattern: pattern.clone(), name, address, expiry: Instant(Duration::MAX) });
+        }
+        evaluate(self.program, &any, flow, EVER).verdict == Verdict::Allow
+    }
+
+    fn is_v1beta1(&self, flow: &Flow, reason: &Reason) -> bool {
+        let Reason::Denied { stage: Stage::Network(Direction::Ingress), cause: Cause::Isolated } = reason else {
+            return false;
+        };
+        let Some(workload) = flow.to.workload else { return false };
+        let class = self.program.class(self.program.member(workload).class);
+        // Only the Namespace's annotation isolates without a policy that does.
+        let network = &class.enforced.ingress.network;
+        let isolates = |id| self.program.isolates(id, Direction::Ingress);
+        network.iter().any(|&id| self.program.policy(id).id.kind == PolicyKind::NetworkPolicyV1Beta1)
+            || !network.iter().any(|&id| isolates(id))
+    }
+}

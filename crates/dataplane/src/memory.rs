@@ -1,0 +1,38 @@
+//! A Dataplane without a kernel, for tests and simulations: it judges by the
+//! Program itself.
+
+use crate::{Applied, Dataplane};
+use namewall_policy::{Decision, Flow, Instant, Lease, LeaseTable, Program, evaluate};
+use std::convert::Infallible;
+
+#[derive(Clone, Default, Debug)]
+pub struct Memory {
+    program: Program,
+    leases: LeaseTable,
+}
+
+impl Memory {
+    /// What the kernel would do with a connection.
+    pub fn judge(&self, flow: &Flow, now: Instant) -> Decision {
+        evaluate(&self.program, &self.leases, flow, now)
+    }
+}
+
+impl Dataplane for Memory {
+    type Error = Infallible;
+
+    fn replace(&mut self, next: &Program) -> Result<Applied, Infallible> {
+        self.program = next.clone();
+        Ok(Applied { operations: 1, narrows: true })
+    }
+
+    fn grant(&mut self, leases: &[Lease], _now: Instant) -> Result<(), Infallible> {
+        leases.iter().for_each(|lease| self.leases.grant(lease.clone()));
+        Ok(())
+    }
+
+    /// It has no connections.
+    fn cut(&mut self, _program: &Program) -> Result<usize, Infallible> {
+        Ok(0)
+    }
+}

@@ -1,0 +1,148 @@
+//! What the kernel tells of denied packets, through NFLOG: which rule denied,
+//! and who wanted to talk to whom.
+
+use crate::conntrack::protocol_of;
+use crate::netlink::{Attributes, Error, Family, Messages, Received, Socket};
+use crate::nft::batch_fixed;
+use namewall_policy::port::Protocol;
+use std::net::IpAddr;
+
+const SUBSYSTEM: u16 = 4;
+const PACKET: u16 = SUBSYSTEM << 8;
+const CONFIGURE: u16 = SUBSYSTEM << 8 | 1;
+const FIXED: usize = 4;
+const COMMAND: u16 = 1;
+const MODE: u16 = 2;
+const BIND: u8 = 1;
+const COPY_PACKET: u8 = 2;
+/// Enough for the longest headers we look into.
+const COPY_BYTES: u32 = 96;
+const PAYLOAD: u16 = 9;
+const PREFIX: u16 = 10;
+
+/// What the kernel's log lines begin with.
+pub(crate) const DENY: &str = "namewall deny: ";
+pub(crate) const WOULD_DENY: &str = "namewall would deny: ";
+
+/// A packet that was denied, or would have been.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Denied {
+    /// False if the policy is only audited: the packet went through.
+    pub enforced: bool,
+    /// The policy and its rule, as the kernel's rule is called.
+    pub rule: String,
+    pub source: IpAddr,
+    pub destination: IpAddr,
+    pub protocol: Protocol,
+    /// The destination's port; 0 where the protocol has none.
+    pub port: u16,
+}
+
+/// Listens to one NFLOG group of one network namespace.
+#[derive(Debug)]
+pub struct DenialLog {
+    socket: Socket,
+}
+
+impl DenialLog {
+    pub fn open(group: u16) -> Result<Self, Error> {
+        let mut socket = Socket::open(Family::NetlinkNetFilter)?;
+        let mut request = Messages::new();
+        request.begin(CONFIGURE, 0, &batch_fixed(0, group));
+        request.bytes(COMMAND, &[BIND]);
+        request.acknowledge();
+        socket.commit(&request)?;
+        let mut request = Messages::new();
+        request.begin(CONFIGURE, 0, &batch_fixed(0, group));
+        let [a, b, c, d] = COPY_BYTES.to_be_bytes();
+        request.bytes(MODE, &[a, b, c, d, COPY_PACKET, 0]);
+        request.acknowledge();
+        socket.commit(&request)?;
+        Ok(Self { socket })
+    }
+
+    /// Waits for the next denials. Lines of others in the group are passed over.
+    pub fn next(&mut self) -> Result<Vec<Denied>, Error> {
+        let datagram = self.socket.receive()?;
+        let packets = Received::all(datagram).filter(|message| message.kind == PACKET);
+        Ok(packets.filter_map(|packet| read_denial(packet.attributes(FIXED))).collect())
+    }
+
+    /// The denials that have been told by now; does not wait for more.
+    pub fn drain(&mut self) -> Result<Vec<Denied>, Error> {
+        let mut denials = Vec::new();
+        while self.socket.has_more() {
+            denials.extend(self.next()?);
+        }
+        Ok(denials)
+    }
+}
+
+fn read_denial(of: Attributes<'_>) -> Option<Denied> {
+    let prefix = of.text(PREFIX)?;
+    let (enforced, rule) = match prefix.strip_prefix(DENY) {
+        Some(rule) => (true, rule),
+        None => (false, prefix.strip_prefix(WOULD_DENY)?),
+    };
+    let headers = read_headers(of.get(PAYLOAD)?)?;
+    Some(Denied { enforced, rule: rule.to_owned(), ..headers })
+}
+
+/// The ends of a packet, from its first bytes.
+fn read_headers(packet: &[u8]) -> Option<Denied> {
+    let (source, destination, number, transport) = match packet.first()? >> 4 {
+        4 => {
+            let length = usize::from(packet.first()? & 0xf) * 4;
+            let address = |at: usize| Some(IpAddr::from(<[u8; 4]>::try_from(packet.get(at..at + 4)?).ok()?));
+            (address(12)?, address(16)?, *packet.get(9)?, packet.get(length..)?)
+        }
+        6 => {
+            let address = |at: usize| Some(IpAddr::from(<[u8; 16]>::try_from(packet.get(at..at + 16)?).ok()?));
+            let (number, transport) = skip_extensions(*packet.get(6)?, packet.get(40..)?);
+            (address(8)?, address(24)?, number, transport)
+        }
+        _ => return None,
+    };
+    let protocol = protocol_of(number);
+    let port = match transport.get(2..4) {
+        Some(bytes) if protocol.has_ports() => u16::from_be_bytes(bytes.try_into().ok()?),
+        _ => 0,
+    };
+    Some(Denied { enforced: true, rule: String::new(), source, destination, protocol, port })
+}
+
+/// Over hop-by-hop, routing and destination options to what the packet carries.
+fn skip_extensions(mut number: u8, mut rest: &[u8]) -> (u8, &[u8]) {
+    while let (0 | 43 | 60, [next, length, ..]) = (number, rest) {
+        let skipped = (usize::from(*length) + 1) * 8;
+        let Some(after) = rest.get(skipped..) else { break };
+        (number, rest) = (*next, after);
+    }
+    (number, rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_are_read_from_the_first_bytes() {
+        let mut v4 = vec![0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 192, 0, 2, 7];
+        v4.extend([0x30, 0x39, 0x01, 0xbb, 0, 0, 0, 0]);
+        let read = read_headers(&v4).unwrap();
+        assert_eq!((read.source.to_string(), read.destination.to_string()), ("10.0.0.1".into(), "192.0.2.7".into()));
+        assert_eq!((read.protocol, read.port), (Protocol::Tcp, 443));
+        let mut v6 = vec![0x60, 0, 0, 0, 0, 16, 60, 64];
+        v6.extend([0x20; 16]);
+        v6.extend([0x30; 16]);
+        v6.extend([17, 0, 0, 0, 0, 0, 0, 0]);
+        v6.extend([0, 1, 0, 53, 0, 8, 0, 0]);
+        assert_eq!(read_headers(&v6).map(|read| (read.protocol, read.port)), Some((Protocol::Udp, 53)));
+        for end in 0..v4.len() {
+            read_headers(&v4[..end]);
+        }
+        for end in 0..v6.len() {
+            read_headers(&v6[..end]);
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! S7.4: what comes from outside through a Service must not go where the
+//! tenants' own connections may not. Those outside have no class, so the gate
+//! is found by the address and port they asked for.
+
+use super::Render;
+use super::rules::{RuleWriter, protocol_number};
+use super::stages::{Mode, Stages};
+use crate::nft::rule::{Action as Do, End, Rule, Test};
+use crate::nft::set::{self, Element, Field, Holds, Key, SetSpec, Value, Version};
+use crate::nft::table::Table;
+use namewall_policy::model::{Enforcement, NamespaceId, PolicyId};
+use namewall_policy::program::Holder;
+
+impl Render<'_> {
+    pub(super) fn service_gates(&self, table: &mut Table, writer: &RuleWriter<'_>, mode: Mode) {
+        let mut any = false;
+        for service in self.program.services.iter().filter(|service| !service.frontends.is_empty()) {
+            let Some(gates) = self.gates(service.namespace, mode) else { continue };
+            any = true;
+            let chain = Stages { render: self, writer, table, mode }.service_gate(&gates);
+            for &(address, protocol, port) in &service.frontends {
+                let version = Version::of(address);
+                let key = Key::default().address(address).protocol(protocol_number(protocol)).port(port).done();
+                let map = table.set(services_spec(version, mode));
+                map.insert(Element::mapped(key, Value::Goto(chain.clone())));
+            }
+        }
+        if any {
+            self.declare(table, mode);
+            self.dispatch(table, mode);
+        }
+    }
+
+    /// The gates before a namespace's Services that count; audited, only if any is.
+    fn gates(&self, namespace: NamespaceId, mode: Mode) -> Option<Vec<(PolicyId, bool)>> {
+        let gates = self.program.service_gates.get(&namespace)?;
+        let is_audited = |policy| self.program.policy(policy).enforcement == Enforcement::Audit;
+        let wanted = match mode {
+            Mode::Enforce => true,
+            Mode::Audit => gates.iter().any(|gate| is_audited(gate.policy)),
+        };
+        let counts: Vec<(PolicyId, bool)> = gates
+            .iter()
+            .filter(|gate| mode == Mode::Audit || !is_audited(gate.policy))
+            .map(|gate| (gate.policy, gate.selects_all))
+            .collect();
+        (wanted && !counts.is_empty()).then_some(counts)
+    }
+
+    fn declare(&self, table: &mut Table, mode: Mode) {
+        for version in Version::BOTH {
+            table.set(services_spec(version, mode));
+            table.set(SetSpec::new(set::NODES[version], &[Field::Address(version)], Holds::Keys));
+        }
+        for (&address, holder) in &self.program.by_address {
+            if let Holder::Node(_) = holder {
+                let version = Version::of(address);
+                let nodes = table.set(SetSpec::new(set::NODES[version], &[Field::Address(version)], Holds::Keys));
+                nodes.insert(Element::key(Key::default().address(address).done()));
+            }
+        }
+    }
+
+    /// Only what is from outside and goes to no pod.
+    fn dispatch(&self, table: &mut Table, mode: Mode) {
+        for base in ["egress-forward", "egress-input"] {
+            let Some(chain) = table.chains.get_mut(&format!("{}{base}", mode.prefix())) else { continue };
+            let rules = &mut chain.rules;
+            for version in Version::BOTH {
+                let within = |end, set: set::Twins| Test::Within { end, version, set: set[version].to_owned() };
+                for test in [
+                    within(End::Source, set::PODS),
+                    within(End::Source, set::NODES),
+                    within(End::Destination, set::PODS),
+                ] {
+                    rules.push(Rule::new([Test::Translated, test], Do::Accept));
+                }
+                let map = services_spec(version, mode).name;
+                rules.push(Rule::new([Test::Translated], Do::DispatchService { version, map }));
+            }
+        }
+    }
+}
+
+fn services_spec(version: Version, mode: Mode) -> SetSpec {
+    let name = match mode {
+        Mode::Enforce => set::SERVICES[version],
+        Mode::Audit => set::AUDIT_SERVICES[version],
+    };
+    SetSpec::new(name, &[Field::Address(version), Field::Protocol, Field::Port], Holds::Verdicts)
+}
