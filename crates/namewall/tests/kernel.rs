@@ -1,14 +1,16 @@
 //! Programs in the real kernel, each test in a network namespace of its own.
 //! `nft` is the oracle: what it lists is what the kernel has.
 
-use namewall_cluster::{Settings as ClusterSettings, load, lower};
+use expect_test::expect_file;
+use namewall_cluster::{Document, Settings as ClusterSettings, load, lower};
 use namewall_dataplane::Dataplane;
-use namewall_dataplane::nft::{Nft, Settings};
-use namewall_policy::{Program, compile};
+use namewall_dataplane::nft::{Nft, Settings, uninstall};
+use namewall_policy::{Instant, Lease, Program, compile};
 use nix::sched::{CloneFlags, unshare};
 use std::path::Path;
 use std::process::Command;
 use std::thread;
+use std::time::Duration;
 
 /// Runs in a new network namespace, which goes when the test does.
 fn isolated<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
@@ -31,13 +33,162 @@ fn nft(arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
+/// The table, its parts in order, without elements and without the name of the process that owns it.
+fn list() -> String {
+    let text = nft(&["-s", "-t", "list", "table", "inet", "namewall"]);
+    let mut parts: Vec<&str> = text.trim_end().trim_end_matches('}').split("\n\n").map(str::trim_end).collect();
+    parts[0] = "table inet namewall {";
+    parts[1..].sort_unstable();
+    parts.join("\n\n") + "\n}\n"
+}
+
+/// Fails with the lines that differ, since tables are long.
+fn assert_same(now: &str, before: &str) {
+    let lines =
+        |a: &str, b: &str| a.lines().filter(|line| !b.contains(line)).map(|l| format!("\n  {l}")).collect::<String>();
+    assert!(now == before, "too many:{}\nmissing:{}", lines(now, before), lines(before, now));
+}
+
+fn open() -> Nft {
+    Nft::open(Settings::default()).expect("nftables can be used")
+}
+
+/// The shop with another object in it.
+fn shop_and(object: &str) -> Program {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/shop");
+    let mut manifests = load(&[path]).expect("the example can be read");
+    let tree = namewall_cluster::yaml::parse(namewall_cluster::yaml::split_documents(object)[0]);
+    let (more, _) = Document::from_tree(&"more.yaml".into(), tree.expect("it is YAML").expect("it is not empty"));
+    manifests.documents.extend(more);
+    compile(&lower(&manifests.documents, &ClusterSettings::default()).snapshot).0
+}
+
+const POD: &str = "{apiVersion: v1, kind: Pod, metadata: {name: web-2, namespace: shop, labels: {app: web}}, \
+    spec: {nodeName: node-1, containers: [{name: c, ports: [{name: http, containerPort: 8080}]}]}, \
+    status: {phase: Running, podIP: 10.244.1.99}}";
+
+const POLICY: &str = "{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: more, namespace: shop}, \
+    spec: {podSelector: {matchLabels: {app: db}}, ingress: [{from: [{podSelector: {matchLabels: {app: web}}}]}]}}";
+
 #[test]
 fn the_kernel_lists_what_was_rendered() {
     isolated(|| {
+        let mut kernel = open();
+        kernel.replace(&program("examples/shop")).expect("the kernel takes the Program");
+        expect_file!["kernel/shop.nft"].assert_eq(&list());
+        expect_file!["kernel/shop.namewall"].assert_eq(&kernel.table().expect("it was made").to_string());
+    });
+}
+
+#[test]
+fn a_change_is_the_smallest() {
+    isolated(|| {
+        let (shop, pod, policy) = (program("examples/shop"), shop_and(POD), shop_and(POLICY));
+        let mut kernel = open();
+        kernel.replace(&shop).expect("the kernel takes the Program");
+        let before = list();
+        assert_eq!(kernel.replace(&shop).expect("again").operations, 0, "nothing is to be done");
+        let applied = kernel.replace(&pod).expect("a pod comes");
+        assert!(applied.operations <= 5, "{applied:?}: a pod is a few elements");
+        assert_same(&list(), &before);
+        assert!(nft(&["list", "map", "inet", "namewall", "who4"]).contains("10.244.1.99"));
+        kernel.replace(&shop).expect("the pod goes");
+        assert!(!nft(&["list", "map", "inet", "namewall", "who4"]).contains("10.244.1.99"));
+        let applied = kernel.replace(&policy).expect("a policy comes");
+        assert!(applied.operations <= 20, "{applied:?}: a policy is a few chains");
+        assert!(list().contains("chain NetworkPolicy/shop/more/ingress"));
+        kernel.replace(&shop).expect("the policy goes");
+        assert_same(&list(), &before);
+    });
+}
+
+#[test]
+fn a_table_that_is_right_is_adopted_and_one_that_is_not_is_repaired() {
+    isolated(|| {
+        let shop = program("examples/shop");
+        open().replace(&shop).expect("the kernel takes the Program");
+        let before = list();
+        assert!(before.contains("chain NetworkPolicy/shop/web/egress"), "the table outlives the process: {before}");
+        assert_eq!(open().replace(&shop).expect("adopted").operations, 1, "only the table is claimed");
+
+        nft(&["flush", "chain", "inet", "namewall", "NetworkPolicy/shop/web/egress"]);
+        nft(&["add", "rule", "inet", "namewall", "egress-forward", "accept"]);
+        nft(&["add", "chain", "inet", "namewall", "stranger"]);
+        nft(&["add", "element", "inet", "namewall", "peer4", "{ 0x01 . 203.0.113.9 }"]);
+        nft(&["flush", "map", "inet", "namewall", "who4"]);
+        assert_ne!(list(), before);
+        open().replace(&shop).expect("repaired");
+        assert_same(&list(), &before);
+        assert!(!nft(&["list", "set", "inet", "namewall", "peer4"]).contains("203.0.113.9"));
+        assert!(nft(&["list", "map", "inet", "namewall", "who4"]).contains("10.244.1.12"));
+    });
+}
+
+#[test]
+fn nobody_elses_table_is_touched() {
+    isolated(|| {
+        nft(&["add", "table", "inet", "namewall"]);
+        let error = Nft::open(Settings::default()).expect_err("it is somebody else's");
+        assert!(error.to_string().contains("--table"), "{error}");
+        assert!(uninstall("namewall").is_err(), "nor is it removed");
+        nft(&["list", "table", "inet", "namewall"]);
+        let settings = Settings { table: "other".to_owned(), ..Settings::default() };
+        Nft::open(settings)
+            .and_then(|mut kernel| kernel.replace(&program("examples/shop")))
+            .expect("another name will do");
+    });
+}
+
+#[test]
+fn a_table_in_use_is_protected_and_uninstall_removes_all() {
+    isolated(|| {
+        let shop = program("examples/shop");
+        let mut kernel = open();
+        kernel.replace(&shop).expect("the kernel takes the Program");
+        let before = list();
+        nft(&["flush", "ruleset"]);
+        assert_same(&list(), &before);
+        let error = open().replace(&shop).expect_err("one owner at a time");
+        assert!(error.to_string().contains("stop that one first"), "{error}");
+        assert!(uninstall("namewall").is_err(), "not under a running one");
+        drop(kernel);
+        assert!(uninstall("namewall").expect("it can be removed"));
+        assert_eq!(nft(&["list", "ruleset"]), "", "nothing is left");
+        assert!(!uninstall("namewall").expect("there is nothing to do"));
+    });
+}
+
+#[test]
+fn s6_4_a_lease_is_in_the_kernel_when_grant_returns_and_goes_by_itself() {
+    isolated(|| {
         let program = program("examples/shop");
-        let mut kernel = Nft::open(Settings::default()).expect("nftables can be used");
+        let mut kernel = open();
         kernel.replace(&program).expect("the kernel takes the Program");
-        println!("{}", kernel.table().expect("it was made"));
-        println!("----\n{}", nft(&["-s", "list", "table", "inet", "namewall"]));
+        let (_, pattern) = program.patterns.iter().next().expect("the shop has a name in its policies");
+        let lease = |address: &str, seconds| Lease {
+            pattern: pattern.clone(),
+            name: pattern.example(),
+            address: address.parse().expect("an address"),
+            expiry: Instant(Duration::from_secs(seconds)),
+        };
+        let now = Instant(Duration::from_secs(100));
+        kernel.grant(&[lease("198.51.100.7", 101), lease("2001:db8::7", 160)], now).expect("granted");
+        let four = || nft(&["list", "set", "inet", "namewall", "lease4"]);
+        assert!(four().contains("198.51.100.7"), "{}", four());
+        assert!(nft(&["list", "set", "inet", "namewall", "lease6"]).contains("2001:db8::7"));
+        // A renewal counts from now, and never shortens.
+        kernel.grant(&[lease("198.51.100.8", 130)], now).expect("granted");
+        kernel.grant(&[lease("198.51.100.8", 110)], now).expect("granted");
+        assert!(four().contains("198.51.100.8 timeout 30s"), "{}", four());
+        kernel.grant(&[lease("198.51.100.8", 150)], now).expect("granted");
+        assert!(four().contains("198.51.100.8 timeout 50s"), "{}", four());
+        thread::sleep(Duration::from_millis(1100));
+        assert!(!four().contains("198.51.100.7"), "it has expired: {}", four());
+        // Another process takes the leases over.
+        drop(kernel);
+        let mut next = open();
+        next.replace(&program).expect("adopted");
+        next.grant(&[lease("198.51.100.8", 110)], now).expect("granted");
+        assert!(four().contains("198.51.100.8 timeout 50s"), "a new process does not shorten either: {}", four());
     });
 }

@@ -58,28 +58,26 @@ pub(crate) struct Change<'a> {
 }
 
 impl<'a> Change<'a> {
+    /// Whether one can become the other: the form of a set and the hook of a chain are for good.
+    pub(crate) fn is_possible(old: &impl Known, new: &Table) -> bool {
+        let other_form = |name: &&str| new.sets.get(*name).is_some_and(|set| Some(&set.spec) != old.spec(name));
+        !old.sets().iter().any(other_form) && !new.chains.iter().any(|(name, chain)| old.has_other_hook(name, chain))
+    }
+
     pub(crate) fn between(old: &'a impl Known, new: &'a Table) -> Self {
         let mut change = Self::default();
         let old_chains = old.chains();
         for (name, chain) in &new.chains {
             if !old_chains.contains(name.as_str()) {
                 change.new_chains.push((name, chain));
-            } else if old.has_other_hook(name, chain) {
-                change.gone_chains.push(name);
-                change.new_chains.push((name, chain));
             } else if !old.has_chain(name, chain) {
                 change.rewritten.push((name, chain));
             }
         }
         change.gone_chains.extend(old_chains.iter().filter(|name| !new.chains.contains_key(**name)));
-        for name in old.sets() {
-            if !new.sets.get(name).is_some_and(|set| Some(&set.spec) == old.spec(name)) {
-                change.gone_sets.push(name);
-            }
-        }
+        change.gone_sets.extend(old.sets().iter().filter(|name| !new.sets.contains_key(**name)));
         for (name, set) in &new.sets {
-            let known = old.elements(name).filter(|_| !change.gone_sets.contains(&name.as_str()));
-            match known {
+            match old.elements(name) {
                 None => {
                     change.new_sets.push(&set.spec);
                     change.add(name, set.elements.values().collect(), Vec::new());
@@ -122,15 +120,8 @@ impl<'a> Change<'a> {
 
     /// First what is new and nobody refers to yet, then what refers to it, last what nobody refers to any more.
     pub(crate) fn write(&self, batch: &mut Batch) {
-        let replaced = |set: &SetSpec| self.gone_sets.contains(&set.name.as_str());
-        for spec in self.new_sets.iter().filter(|spec| !replaced(spec)) {
+        for spec in &self.new_sets {
             batch.add_set(spec);
-        }
-        let rebuilt: BTreeSet<&str> =
-            self.new_chains.iter().map(|(name, _)| *name).filter(|name| self.gone_chains.contains(name)).collect();
-        for name in &rebuilt {
-            batch.clear_chain(name);
-            batch.delete_chain(name);
         }
         for (name, chain) in &self.new_chains {
             batch.add_chain(name, chain.hook);
@@ -154,14 +145,13 @@ impl<'a> Change<'a> {
         for (set, elements) in verdicts {
             batch.add_elements(set, elements.iter().copied());
         }
-        let doomed = || self.gone_chains.iter().filter(|name| !rebuilt.contains(**name));
-        for name in doomed() {
+        for name in &self.gone_chains {
             batch.clear_chain(name);
         }
-        for name in doomed() {
+        for name in &self.gone_chains {
             batch.delete_chain(name);
         }
-        for name in self.gone_sets.iter().filter(|name| !self.new_sets.iter().any(|spec| spec.name == **name)) {
+        for name in &self.gone_sets {
             batch.delete_set(name);
         }
     }

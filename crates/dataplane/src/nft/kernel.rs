@@ -110,8 +110,16 @@ impl Nft {
             }
         };
         let rendered = render(next, &self.settings.scope, &ids_of(&live));
-        let change = Change::between(&live, &rendered.table);
         let mut batch = Batch::new(&name);
+        let live = match Change::is_possible(&live, &rendered.table) {
+            true => live,
+            // Somebody made sets or hooks of ours into something else: a new table in place of the old.
+            false => {
+                batch.delete_table();
+                Live::default()
+            }
+        };
+        let change = Change::between(&live, &rendered.table);
         // Owned, so that nobody flushes it by accident; persistent, or it would go when we do: wide open.
         batch.add_table(OWNER | PERSIST, NOTE);
         change.write(&mut batch);

@@ -286,7 +286,7 @@ fn read_sets(socket: &mut Socket, name: &str, live: &mut Live) -> Result<(), Err
 }
 
 fn read_spec(name: &str, of: Attributes<'_>) -> Option<SetSpec> {
-    let flags = of.u32(set::FLAGS)?;
+    let flags = of.u32(set::FLAGS).unwrap_or(0);
     let mut key = Vec::new();
     let mut types = of.u32(set::KEY_TYPE)?;
     while types != 0 {

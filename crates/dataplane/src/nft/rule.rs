@@ -276,16 +276,15 @@ impl Test {
     }
 }
 
-/// The group of peers that a rule asks for.
+/// The group of peers that a rule asks for: what was loaded last before it asks.
 pub(crate) fn peer_group(expressions: &[Expression]) -> Option<u32> {
-    let asks = expressions.iter().any(
-        |expression| matches!(expression, Expression::Lookup { set, .. } if set == set::PEERS.0 || set == set::PEERS.1),
-    );
-    let group = expressions.iter().find_map(|expression| match expression {
+    let is_peers = |set: &str| set == set::PEERS.0 || set == set::PEERS.1;
+    let asks = |expression: &Expression| matches!(expression, Expression::Lookup { set, .. } if is_peers(set));
+    let at = expressions.iter().position(asks)?;
+    expressions[..at].iter().rev().find_map(|expression| match expression {
         Expression::Load { into: FIRST, value } => value.as_slice().try_into().ok().map(u32::from_ne_bytes),
         _ => None,
-    });
-    group.filter(|_| asks)
+    })
 }
 
 fn between(low: Vec<u8>, high: Vec<u8>) -> Expression {
