@@ -1,0 +1,104 @@
+//! Sockets for every protocol that is probed, opened in the namespace the
+//! thread is in. None of them blocks.
+
+use crate::error::Error;
+use namewall_policy::port::Protocol;
+use nix::errno::Errno;
+use nix::sys::socket::{
+    AddressFamily, Backlog, SockFlag, SockProtocol, SockType, SockaddrStorage, bind, connect, listen, setsockopt,
+    socket, sockopt,
+};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+/// Larger than a batch of probes to one port.
+const WAITING: i32 = 4096;
+
+/// The kinds of socket that are told apart.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub(crate) enum Kind {
+    Tcp,
+    Udp,
+    Sctp,
+    Icmp,
+}
+
+impl TryFrom<Protocol> for Kind {
+    type Error = Error;
+
+    fn try_from(protocol: Protocol) -> Result<Self, Error> {
+        match protocol {
+            Protocol::Tcp => Ok(Self::Tcp),
+            Protocol::Udp => Ok(Self::Udp),
+            Protocol::Sctp => Ok(Self::Sctp),
+            Protocol::Icmp => Ok(Self::Icmp),
+            Protocol::Other(_) => Err(Error::NotProbed(protocol)),
+        }
+    }
+}
+
+fn open(kind: Kind, is_ipv4: bool) -> Result<OwnedFd, Errno> {
+    let family = if is_ipv4 { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    let (sort, protocol) = match kind {
+        Kind::Tcp => (SockType::Stream, SockProtocol::Tcp),
+        Kind::Udp => (SockType::Datagram, SockProtocol::Udp),
+        Kind::Sctp => (SockType::Raw, SockProtocol::Sctp),
+        Kind::Icmp if is_ipv4 => (SockType::Raw, SockProtocol::Icmp),
+        Kind::Icmp => (SockType::Raw, SockProtocol::IcmpV6),
+    };
+    socket(family, sort, SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK, protocol)
+}
+
+/// A socket that answers at this address alone, so that what it sends comes from there.
+pub(crate) fn open_server(kind: Kind, at: SocketAddr) -> Result<OwnedFd, Errno> {
+    let fd = open(kind, at.is_ipv4())?;
+    if kind == Kind::Tcp {
+        setsockopt(&fd, sockopt::ReuseAddr, &true)?;
+    }
+    bind(fd.as_raw_fd(), &SockaddrStorage::from(at))?;
+    if kind == Kind::Tcp {
+        listen(&fd, Backlog::new(WAITING)?)?;
+    }
+    Ok(fd)
+}
+
+/// A socket that speaks from this address and port.
+pub(crate) fn open_client(kind: Kind, from: SocketAddr) -> Result<OwnedFd, Errno> {
+    let fd = open(kind, from.is_ipv4())?;
+    // Two probes may use one port towards two hosts.
+    setsockopt(&fd, sockopt::ReuseAddr, &true)?;
+    if kind == Kind::Tcp {
+        // It ends with a reset: no end of a probe lingers.
+        setsockopt(&fd, sockopt::Linger, &nix::libc::linger { l_onoff: 1, l_linger: 0 })?;
+    } else {
+        // Every ICMP error counts, not only those that end a connection.
+        hear_errors(&fd, from.is_ipv4(), true)?;
+    }
+    bind(fd.as_raw_fd(), &SockaddrStorage::from(from))?;
+    Ok(fd)
+}
+
+fn hear_errors(fd: &OwnedFd, is_ipv4: bool, all: bool) -> Result<(), Errno> {
+    if is_ipv4 { setsockopt(fd, sockopt::Ipv4RecvErr, &all) } else { setsockopt(fd, sockopt::Ipv6RecvErr, &all) }
+}
+
+/// For a socket that lives on: errors it hears of are not queued, where they would wake it for ever.
+pub(crate) fn hear_only_refusals(fd: &OwnedFd, is_ipv4: bool) -> Result<(), Errno> {
+    hear_errors(fd, is_ipv4, false)
+}
+
+/// A connection under way is no error. A socket that is connected hears of ICMP errors.
+pub(crate) fn start(fd: &OwnedFd, kind: Kind, to: SocketAddr) -> Result<(), Errno> {
+    // Raw sockets know no ports, and those of IPv6 refuse them.
+    let port = if matches!(kind, Kind::Tcp | Kind::Udp) { to.port() } else { 0 };
+    match connect(fd.as_raw_fd(), &SockaddrStorage::from(SocketAddr::new(to.ip(), port))) {
+        Ok(()) | Err(Errno::EINPROGRESS) => Ok(()),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Raw sockets have no ports to bind.
+pub(crate) fn source(kind: Kind, from: IpAddr, port: u16) -> SocketAddr {
+    let port = if matches!(kind, Kind::Tcp | Kind::Udp) { port } else { 0 };
+    SocketAddr::new(from, port)
+}
