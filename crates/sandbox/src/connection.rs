@@ -6,7 +6,7 @@ use crate::socket::{self, Kind};
 use namewall_policy::port::Protocol;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{MsgFlags, getsockopt, recv, send, sockopt};
+use nix::sys::socket::{MsgFlags, recv, send};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -40,9 +40,6 @@ impl Connection {
         };
         let (from, to) = (wish.from, wish.to);
         let (fd, _) = from.namespace.enter(|| open_socket(kind, (from.source, to), ports))??;
-        if kind == Kind::Udp {
-            socket::hear_only_refusals(&fd, to.is_ipv4()).map_err(|source| Error::Open { from: from.source, to, source })?;
-        }
         let mut connection = Self { kind, fd, tail: Vec::new() };
         let opened = connection.complete(to, timeout).map_err(Measured::from_error);
         Ok(opened.map(|()| connection))
@@ -54,11 +51,9 @@ impl Connection {
             if !wait(&mut [PollFd::new(self.fd.as_fd(), PollFlags::POLLOUT)], timeout)? {
                 return Err(Errno::ETIMEDOUT);
             }
-            match getsockopt(&self.fd, sockopt::SocketError)? {
-                0 => {}
-                code => return Err(Errno::from_raw(code)),
-            }
+            socket::connected(&self.fd).unwrap_or(Err(Errno::ETIMEDOUT))?;
         }
+        socket::hear_only_refusals(&self.fd, to.is_ipv4())?;
         let nonce = self.ask()?;
         let deadline = Instant::now() + timeout;
         loop {

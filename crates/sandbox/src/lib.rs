@@ -40,6 +40,6 @@ pub use error::Error;
 pub use listen::Listen;
 pub use netns::Namespace;
 pub use probe::{Measured, Place, Probe};
-pub use rights::{RightsError, enter_user_namespace, ensure_rights};
+pub use rights::{RightsError, ensure_rights, enter_user_namespace};
 pub use sandbox::{Changes, Progress, Sandbox};
 pub use topology::{DEFAULT_NODE, LeftOut, NodePlan, PodPlan, Topology, Unusable};

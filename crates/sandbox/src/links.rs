@@ -30,6 +30,8 @@ const DELETE_ADDRESS: u16 = 21;
 const NEW_ROUTE: u16 = 24;
 const DELETE_ROUTE: u16 = 25;
 
+const REPLACE: u16 = 0x100;
+
 const LINK_ADDRESS: u16 = 1;
 const LINK_NAME: u16 = 3;
 const LINK_INFO: u16 = 18;
@@ -136,6 +138,11 @@ impl Batch {
     /// A route to whoever is at the other end of the link.
     pub(crate) fn route(&mut self, to: To, link: u32) {
         self.route_message((NEW_ROUTE, CREATE | EXCLUSIVE), to, link);
+    }
+
+    /// With the last IPv4 address of a link the kernel takes every IPv4 route over it away.
+    pub(crate) fn restore_default_route(&mut self, link: u32) {
+        self.route_message((NEW_ROUTE, CREATE | REPLACE), To::EverythingV4, link);
     }
 
     pub(crate) fn remove_route(&mut self, to: To, link: u32) {

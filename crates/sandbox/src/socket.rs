@@ -5,8 +5,8 @@ use crate::error::Error;
 use namewall_policy::port::Protocol;
 use nix::errno::Errno;
 use nix::sys::socket::{
-    AddressFamily, Backlog, SockFlag, SockProtocol, SockType, SockaddrStorage, bind, connect, listen, setsockopt,
-    socket, sockopt,
+    AddressFamily, Backlog, ControlMessageOwned, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrStorage, bind,
+    connect, getpeername, getsockopt, listen, recvmsg, setsockopt, socket, sockopt,
 };
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -70,10 +70,9 @@ pub(crate) fn open_client(kind: Kind, from: SocketAddr) -> Result<OwnedFd, Errno
     if kind == Kind::Tcp {
         // It ends with a reset: no end of a probe lingers.
         setsockopt(&fd, sockopt::Linger, &nix::libc::linger { l_onoff: 1, l_linger: 0 })?;
-    } else {
-        // Every ICMP error counts, not only those that end a connection.
-        hear_errors(&fd, from.is_ipv4(), true)?;
     }
+    // Every ICMP error counts, not only those that end a connection.
+    hear_errors(&fd, from.is_ipv4(), true)?;
     bind(fd.as_raw_fd(), &SockaddrStorage::from(from))?;
     Ok(fd)
 }
@@ -95,6 +94,31 @@ pub(crate) fn start(fd: &OwnedFd, kind: Kind, to: SocketAddr) -> Result<(), Errn
         Ok(()) | Err(Errno::EINPROGRESS) => Ok(()),
         Err(errno) => Err(errno),
     }
+}
+
+/// What came of a TCP connection under way; None while nothing has.
+pub(crate) fn connected(fd: &OwnedFd) -> Option<Result<(), Errno>> {
+    match getsockopt(fd, sockopt::SocketError) {
+        Ok(0) => {}
+        Ok(code) => return Some(Err(Errno::from_raw(code))),
+        Err(errno) => return Some(Err(errno)),
+    }
+    if getpeername::<SockaddrStorage>(fd.as_raw_fd()).is_ok() {
+        return Some(Ok(()));
+    }
+    // An ICMP error that comes back while `connect` still runs does not end it; it is only written down.
+    error_told(fd).map(Err)
+}
+
+fn error_told(fd: &OwnedFd) -> Option<Errno> {
+    let mut room = nix::cmsg_space!([u8; 128]);
+    let told = recvmsg::<SockaddrStorage>(fd.as_raw_fd(), &mut [], Some(&mut room), MsgFlags::MSG_ERRQUEUE).ok()?;
+    told.cmsgs().ok()?.find_map(|message| match message {
+        ControlMessageOwned::Ipv4RecvErr(error, _) | ControlMessageOwned::Ipv6RecvErr(error, _) => {
+            Some(Errno::from_raw(error.ee_errno as i32))
+        }
+        _ => None,
+    })
 }
 
 /// Raw sockets have no ports to bind.

@@ -44,8 +44,9 @@ fn pairs(sandbox: &Sandbox, protocols: &[Protocol]) -> Vec<Probe> {
 fn expect_all(sandbox: &Sandbox, probes: &[Probe], expected: Measured) {
     let measured = sandbox.probe(probes).unwrap();
     let wrong = probes.iter().zip(&measured).filter(|(_, measured)| **measured != expected);
-    let wrong: Vec<String> =
-        wrong.map(|(probe, found)| format!("{} -> {}/{}: {found}", probe.from.source, probe.to, probe.protocol)).collect();
+    let wrong: Vec<String> = wrong
+        .map(|(probe, found)| format!("{} -> {}/{}: {found}", probe.from.source, probe.to, probe.protocol))
+        .collect();
     assert!(wrong.is_empty(), "{} of {} not {expected}:\n{}", wrong.len(), probes.len(), wrong.join("\n"));
 }
 

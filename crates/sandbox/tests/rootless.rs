@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Cluster, EVERY_PROTOCOL, PORT, listen_everywhere, measure};
-use namewall_sandbox::{Measured, RightsError, enter_user_namespace, ensure_rights};
+use namewall_sandbox::{Measured, RightsError, ensure_rights, enter_user_namespace};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -41,10 +41,11 @@ fn build() {
     if let Err(error) = ensure_rights() {
         panic!("{error}");
     }
-    let cluster = Cluster::default()
-        .node("n1", &["192.0.2.1"])
-        .pod("shop/web", "n1", &["10.0.1.2", "fd00:1::2"])
-        .pod("shop/db", "n2", &["10.0.2.2", "fd00:2::2"]);
+    let cluster = Cluster::default().node("n1", &["192.0.2.1"]).pod("shop/web", "n1", &["10.0.1.2", "fd00:1::2"]).pod(
+        "shop/db",
+        "n2",
+        &["10.0.2.2", "fd00:2::2"],
+    );
     let mut sandbox = cluster.build(&["203.0.113.7"]);
     listen_everywhere(&mut sandbox, PORT);
     for protocol in EVERY_PROTOCOL {

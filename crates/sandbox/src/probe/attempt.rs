@@ -7,7 +7,7 @@ use crate::packet::without_ipv4_header;
 use crate::socket::{self, Kind};
 use nix::errno::Errno;
 use nix::sys::epoll::EpollFlags;
-use nix::sys::socket::{MsgFlags, getsockopt, recv, send, sockopt};
+use nix::sys::socket::{MsgFlags, recv, send};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -52,11 +52,8 @@ impl Attempt {
     /// What is known after something has happened; nothing yet, if it was not for us.
     pub(super) fn look(&self) -> Option<Measured> {
         if self.kind == Kind::Tcp {
-            return match getsockopt(&self.fd, sockopt::SocketError) {
-                Ok(0) => Some(Measured::Open),
-                Ok(code) => Some(Measured::from_error(Errno::from_raw(code))),
-                Err(errno) => Some(Measured::from_error(errno)),
-            };
+            let connected = socket::connected(&self.fd)?;
+            return Some(connected.map_or_else(Measured::from_error, |()| Measured::Open));
         }
         let mut buffer = [0; BUFFER];
         loop {

@@ -126,9 +126,10 @@ fn open_all(probes: &[Probe], ports: &Ports) -> Result<Vec<Attempt>, Error> {
     let mut attempts: Vec<Option<Attempt>> = Vec::new();
     attempts.resize_with(probes.len(), || None);
     for here in by_namespace.into_values() {
-        let opened = probes[here[0]].from.namespace.enter(|| {
-            here.iter().map(|&at| open(&probes[at], ports)).collect::<Result<Vec<_>, Error>>()
-        })??;
+        let opened = probes[here[0]]
+            .from
+            .namespace
+            .enter(|| here.iter().map(|&at| open(&probes[at], ports)).collect::<Result<Vec<_>, Error>>())??;
         for (at, attempt) in here.into_iter().zip(opened) {
             attempts[at] = Some(attempt);
         }

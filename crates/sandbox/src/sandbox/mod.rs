@@ -82,11 +82,7 @@ pub struct Sandbox {
 
 impl Sandbox {
     /// Builds the Snapshot's nodes and pods, and hosts outside that have these addresses.
-    pub fn build(
-        snapshot: &Snapshot,
-        outside: &[IpAddr],
-        progress: &mut dyn FnMut(Progress),
-    ) -> Result<Self, Error> {
+    pub fn build(snapshot: &Snapshot, outside: &[IpAddr], progress: &mut dyn FnMut(Progress)) -> Result<Self, Error> {
         limits::raise();
         let mut sandbox = Self {
             timeout: TIMEOUT,

@@ -116,7 +116,9 @@ impl Sandbox {
         }
         for (name, address) in &gone.node_addresses {
             let Some(node) = self.nodes.get(*name) else { continue };
-            batches.node(name).remove_address(ETH0.index, *address);
+            let batch = batches.node(name);
+            batch.remove_address(ETH0.index, *address);
+            batch.restore_default_route(ETH0.index);
             batches.outside.remove_route(To::Address(*address), node.link);
         }
         gone.outside.iter().for_each(|&address| batches.outside.remove_address(LOOPBACK, address));
