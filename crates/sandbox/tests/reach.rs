@@ -32,7 +32,7 @@ fn pairs(sandbox: &Sandbox, protocols: &[Protocol]) -> Vec<Probe> {
     for &from in &all {
         for &to in all.iter().filter(|to| to.is_ipv4() == from.is_ipv4()) {
             for &protocol in protocols {
-                let from = sandbox.place(from).unwrap();
+                let from = sandbox.place(from).expect("a place");
                 probes.push(Probe { from, to: SocketAddr::new(to, PORT), protocol });
             }
         }
@@ -42,7 +42,7 @@ fn pairs(sandbox: &Sandbox, protocols: &[Protocol]) -> Vec<Probe> {
 
 /// Fails with every probe that brought something else.
 fn expect_all(sandbox: &Sandbox, probes: &[Probe], expected: Measured) {
-    let measured = sandbox.probe(probes).unwrap();
+    let measured = sandbox.probe(probes).expect("sockets for all");
     let wrong = probes.iter().zip(&measured).filter(|(_, measured)| **measured != expected);
     let wrong: Vec<String> = wrong
         .map(|(probe, found)| format!("{} -> {}/{}: {found}", probe.from.source, probe.to, probe.protocol))
@@ -198,12 +198,28 @@ fn a_batch_that_nobody_answers_takes_one_timeout() {
 }
 
 #[test]
+fn a_translated_connection_is_answered() {
+    let mut sandbox = cluster().build(&OUTSIDE);
+    listen_everywhere(&mut sandbox, PORT);
+    nft(
+        sandbox.node("n1").unwrap(),
+        "add table ip nat; add chain ip nat pre { type nat hook prerouting priority -100; }; \
+         add rule ip nat pre ip daddr 10.96.0.1 meta l4proto { tcp, udp, sctp } dnat to 10.0.2.2 : th dport map { 80 : 8080 }; \
+         add table ip6 nat; add chain ip6 nat pre { type nat hook prerouting priority -100; }; \
+         add rule ip6 nat pre ip6 daddr fd96::1 dnat to fd00:2::2;",
+    );
+    for protocol in [Protocol::Tcp, Protocol::Udp, Protocol::Sctp] {
+        assert_eq!(measure(&sandbox, "10.0.1.2", "10.96.0.1:80", protocol), Measured::Open, "{protocol}");
+        assert_eq!(measure(&sandbox, "fd00:1::2", "fd96::1", protocol), Measured::Open, "{protocol}");
+    }
+}
+
+#[test]
 fn nothing_of_it_is_seen_from_the_machine() {
-    let own = || std::fs::read_to_string("/proc/self/net/dev").unwrap();
-    let before: Vec<String> = own().lines().filter_map(|line| Some(line.split_once(':')?.0.to_owned())).collect();
     let sandbox = cluster().build(&OUTSIDE);
-    let after: Vec<String> = own().lines().filter_map(|line| Some(line.split_once(':')?.0.to_owned())).collect();
-    assert_eq!(before, after);
-    let links = run_in(sandbox.pod("shop/web").unwrap(), Command::new("cat").arg("/proc/self/net/dev"));
-    assert!(links.contains("eth0:"), "{links}");
+    let links = run_in(sandbox.node("n1").unwrap(), Command::new("cat").arg("/proc/self/net/dev"));
+    let of_pod = links.lines().filter_map(|line| line.trim().split_once(':')).find(|(name, _)| name.starts_with("pod"));
+    let (of_pod, _) = of_pod.expect("the node has a link to a pod");
+    let own = std::fs::read_to_string("/proc/self/net/dev").unwrap();
+    assert!(!own.contains(&format!("{of_pod}:")), "{own}");
 }

@@ -20,8 +20,8 @@ fn base() -> Cluster {
 }
 
 fn connect(sandbox: &Sandbox, from: &str, to: &str, protocol: Protocol) -> Connection {
-    let from = sandbox.place(address(from)).unwrap();
-    let opened = sandbox.connect(&from, SocketAddr::new(address(to), PORT), protocol).unwrap();
+    let from = sandbox.place(address(from)).expect("a place");
+    let opened = sandbox.connect(&from, SocketAddr::new(address(to), PORT), protocol).expect("a socket");
     opened.unwrap_or_else(|measured| panic!("{to}/{protocol}: {measured}"))
 }
 
@@ -136,8 +136,7 @@ fn fifty_pods_are_up_in_no_time() {
     }
     let mut steps = Vec::new();
     let start = Instant::now();
-    let outside = addresses(&["203.0.113.7"]);
-    let mut sandbox = Sandbox::build(&cluster.0, &outside, &mut |progress| steps.push(progress)).unwrap();
+    let mut sandbox = cluster.build_watched(&["203.0.113.7"], &mut |progress| steps.push(progress));
     let took = start.elapsed();
     println!("50 pods on 3 nodes: {took:?}");
     assert!(took < Duration::from_secs(5), "{took:?}");

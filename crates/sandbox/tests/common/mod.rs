@@ -5,7 +5,7 @@ use namewall_policy::Snapshot;
 use namewall_policy::labels::Labels;
 use namewall_policy::model::{Node, Role, Workload, WorkloadKind};
 use namewall_policy::port::Protocol;
-use namewall_sandbox::{Listen, Measured, Namespace, Probe, Sandbox};
+use namewall_sandbox::{Listen, Measured, Namespace, Probe, Progress, Sandbox};
 use std::net::{IpAddr, SocketAddr};
 use std::process::Command;
 use std::sync::Arc;
@@ -44,7 +44,11 @@ impl Cluster {
     }
 
     pub(crate) fn build(&self, outside: &[&str]) -> Sandbox {
-        match Sandbox::build(&self.0, &addresses(outside), &mut |_| {}) {
+        self.build_watched(outside, &mut |_| {})
+    }
+
+    pub(crate) fn build_watched(&self, outside: &[&str], progress: &mut dyn FnMut(Progress)) -> Sandbox {
+        match Sandbox::build(&self.0, &addresses(outside), progress) {
             Ok(sandbox) => sandbox,
             Err(error) => panic!(
                 "{error}\nThese tests make network namespaces: run them as root, or under \
