@@ -35,10 +35,13 @@ const REPLACE: u16 = 0x100;
 const LINK_ADDRESS: u16 = 1;
 const LINK_NAME: u16 = 3;
 const LINK_INFO: u16 = 18;
+const LINK_GROUP: u16 = 27;
 const LINK_NAMESPACE: u16 = 28;
 const INFO_KIND: u16 = 1;
 const INFO_DATA: u16 = 2;
 const VETH_PEER: u16 = 1;
+/// A group of links that nothing else uses.
+const TO_BE_REMOVED: u32 = 1;
 const UP: u32 = 0x1;
 const RUNNING: u32 = 0x40;
 const NO_ARP: u32 = 0x80;
@@ -76,6 +79,7 @@ pub(crate) enum To {
 pub(crate) struct Batch {
     full: Vec<Messages>,
     messages: Messages,
+    removes_links: bool,
 }
 
 impl Batch {
@@ -109,9 +113,21 @@ impl Batch {
         self.begin(NEW_LINK, 0, &link_header(link, UP, UP));
     }
 
-    /// Its other end, its addresses and its routes go with it.
+    /// Its other end, its addresses and its routes go with it. It goes at the
+    /// end of the batch, with all others: the kernel waits as long for one as for many.
     pub(crate) fn remove_link(&mut self, link: u32) {
-        self.begin(DELETE_LINK, 0, &link_header(link, 0, 0));
+        self.begin(NEW_LINK, 0, &link_header(link, 0, 0)).native_u32(LINK_GROUP, TO_BE_REMOVED);
+        self.removes_links = true;
+    }
+
+    fn finish(mut self) -> Vec<Messages> {
+        if self.removes_links {
+            self.begin(DELETE_LINK, 0, &link_header(0, 0, 0)).native_u32(LINK_GROUP, TO_BE_REMOVED);
+        }
+        self.full.push(self.messages);
+        self.full.retain(|messages| !messages.is_empty());
+        self.full.iter_mut().for_each(Messages::acknowledge);
+        self.full
     }
 
     pub(crate) fn address(&mut self, link: u32, address: IpAddr) {
@@ -181,13 +197,8 @@ impl Wires {
         Socket::open(Family::NetlinkRoute).map(Self)
     }
 
-    pub(crate) fn commit(&mut self, mut batch: Batch) -> Result<(), Error> {
-        batch.full.push(batch.messages);
-        for mut messages in batch.full.into_iter().filter(|messages| !messages.is_empty()) {
-            messages.acknowledge();
-            self.0.commit(&messages)?;
-        }
-        Ok(())
+    pub(crate) fn commit(&mut self, batch: Batch) -> Result<(), Error> {
+        batch.finish().iter().try_for_each(|messages| self.0.commit(messages))
     }
 
     /// Waits until the link carries packets. The kernel sees to the end that

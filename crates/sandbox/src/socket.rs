@@ -8,8 +8,9 @@ use nix::sys::socket::{
     AddressFamily, Backlog, ControlMessageOwned, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrStorage, bind,
     connect, getpeername, getsockopt, listen, recvmsg, setsockopt, socket, sockopt,
 };
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
 
 /// Larger than a batch of probes to one port.
 const WAITING: i32 = 4096;
@@ -55,10 +56,27 @@ pub(crate) fn open_server(kind: Kind, at: SocketAddr) -> Result<OwnedFd, Errno> 
     if kind == Kind::Tcp {
         setsockopt(&fd, sockopt::ReuseAddr, &true)?;
     }
-    bind(fd.as_raw_fd(), &SockaddrStorage::from(at))?;
+    bind(fd.as_raw_fd(), &with_ports(kind, at))?;
     if kind == Kind::Tcp {
         listen(&fd, Backlog::new(WAITING)?)?;
     }
+    Ok(fd)
+}
+
+/// Whether the kernel answers SCTP itself in this namespace. It is not asked by
+/// opening a socket, which would load the kernel's module into the machine.
+pub(crate) fn kernel_speaks_sctp() -> bool {
+    Path::new("/proc/thread-self/net/sctp").exists()
+}
+
+/// Where the kernel speaks SCTP it would refuse what no socket of its own
+/// listens to, before a raw socket has answered.
+pub(crate) fn open_kernel_sctp_server(at: SocketAddr) -> Result<OwnedFd, Errno> {
+    let family = if at.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let fd = socket(family, SockType::Stream, flags, SockProtocol::Sctp)?;
+    bind(fd.as_raw_fd(), &SockaddrStorage::from(at))?;
+    listen(&fd, Backlog::new(WAITING)?)?;
     Ok(fd)
 }
 
@@ -73,7 +91,7 @@ pub(crate) fn open_client(kind: Kind, from: SocketAddr) -> Result<OwnedFd, Errno
     }
     // Every ICMP error counts, not only those that end a connection.
     hear_errors(&fd, from.is_ipv4(), true)?;
-    bind(fd.as_raw_fd(), &SockaddrStorage::from(from))?;
+    bind(fd.as_raw_fd(), &with_ports(kind, from))?;
     Ok(fd)
 }
 
@@ -88,9 +106,7 @@ pub(crate) fn hear_only_refusals(fd: &OwnedFd, is_ipv4: bool) -> Result<(), Errn
 
 /// A connection under way is no error. A socket that is connected hears of ICMP errors.
 pub(crate) fn start(fd: &OwnedFd, kind: Kind, to: SocketAddr) -> Result<(), Errno> {
-    // Raw sockets know no ports, and those of IPv6 refuse them.
-    let port = if matches!(kind, Kind::Tcp | Kind::Udp) { to.port() } else { 0 };
-    match connect(fd.as_raw_fd(), &SockaddrStorage::from(SocketAddr::new(to.ip(), port))) {
+    match connect(fd.as_raw_fd(), &with_ports(kind, to)) {
         Ok(()) | Err(Errno::EINPROGRESS) => Ok(()),
         Err(errno) => Err(errno),
     }
@@ -121,8 +137,8 @@ fn error_told(fd: &OwnedFd) -> Option<Errno> {
     })
 }
 
-/// Raw sockets have no ports to bind.
-pub(crate) fn source(kind: Kind, from: IpAddr, port: u16) -> SocketAddr {
-    let port = if matches!(kind, Kind::Tcp | Kind::Udp) { port } else { 0 };
-    SocketAddr::new(from, port)
+/// Raw sockets know no ports, and those of IPv6 refuse them.
+fn with_ports(kind: Kind, at: SocketAddr) -> SockaddrStorage {
+    let port = if matches!(kind, Kind::Tcp | Kind::Udp) { at.port() } else { 0 };
+    SockaddrStorage::from(SocketAddr::new(at.ip(), port))
 }

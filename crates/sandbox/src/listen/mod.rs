@@ -9,13 +9,11 @@ use crate::error::Error;
 use crate::netns::Namespace;
 use crate::socket::{self, Kind};
 use namewall_policy::port::Protocol;
-use nix::errno::Errno;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use rustc_hash::{FxHashMap, FxHashSet};
 use serve::{Order, Served, Server};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::OwnedFd;
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -88,22 +86,28 @@ impl Listeners {
     fn ensure_in(&mut self, namespace: &Namespace, wanted: &[Listen]) -> Result<(), Error> {
         let mut hosts = self.sctp_hosts.clone();
         let opened = namespace.enter(|| {
+            let by_kernel = socket::kernel_speaks_sctp();
             let open = |&listen: &Listen| {
                 let kind = Kind::try_from(listen.protocol)?;
-                // One raw socket hears every port of its address.
-                let is_there = kind == Kind::Icmp || (kind == Kind::Sctp && !hosts.insert(listen.address));
-                let fd = if is_there { Ok(None) } else { open(kind, listen).map(Some) };
-                Ok((listen, kind, fd.map_err(|source| Error::Listen { listen, source })?))
+                let at = SocketAddr::new(listen.address, listen.port);
+                let served = match kind {
+                    Kind::Icmp => Ok(None),
+                    Kind::Sctp if by_kernel => socket::open_kernel_sctp_server(at).map(|fd| Some((Kind::Tcp, fd))),
+                    // One raw socket hears every port of its address.
+                    Kind::Sctp if !hosts.insert(listen.address) => Ok(None),
+                    kind => socket::open_server(kind, at).map(|fd| Some((kind, fd))),
+                };
+                Ok((listen, served.map_err(|source| Error::Listen { listen, source })?))
             };
             wanted.iter().map(open).collect::<Result<Vec<_>, Error>>()
         })??;
-        for (listen, kind, fd) in opened {
-            if kind == Kind::Sctp {
-                self.sctp_hosts.insert(listen.address);
+        self.sctp_hosts = hosts;
+        for (listen, served) in opened {
+            if listen.protocol == Protocol::Sctp {
                 let mut ports = self.sctp_ports.lock().unwrap_or_else(PoisonError::into_inner);
                 ports.insert(SocketAddr::new(listen.address, listen.port));
             }
-            if let Some(fd) = fd {
+            if let Some((kind, fd)) = served {
                 self.order(Order::Serve(Served::new(kind, listen.address, fd)));
             }
             self.listening.insert(listen);
@@ -133,10 +137,6 @@ impl Listeners {
         }
         let _ = self.wake.write(1);
     }
-}
-
-fn open(kind: Kind, listen: Listen) -> Result<OwnedFd, Errno> {
-    socket::open_server(kind, socket::source(kind, listen.address, listen.port))
 }
 
 impl Drop for Listeners {

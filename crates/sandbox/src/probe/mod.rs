@@ -154,7 +154,7 @@ pub(crate) fn open_socket(
     let mut last = Errno::EADDRINUSE;
     for _ in 0..ATTEMPTS {
         let port = ports.next(from, to.ip());
-        match socket::open_client(kind, socket::source(kind, from, port)) {
+        match socket::open_client(kind, SocketAddr::new(from, port)) {
             Ok(fd) => return Ok((fd, port)),
             Err(Errno::EADDRINUSE) => {}
             Err(errno) => {
