@@ -14,6 +14,7 @@ use std::path::Path;
 
 /// Larger than a batch of probes to one port.
 const WAITING: i32 = 4096;
+const ROOM: usize = 8 << 20;
 
 /// The kinds of socket that are told apart.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -55,6 +56,8 @@ pub(crate) fn open_server(kind: Kind, at: SocketAddr) -> Result<OwnedFd, Errno> 
     let fd = open(kind, at.is_ipv4())?;
     if kind == Kind::Tcp {
         setsockopt(&fd, sockopt::ReuseAddr, &true)?;
+    } else {
+        make_room(&fd);
     }
     bind(fd.as_raw_fd(), &with_ports(kind, at))?;
     if kind == Kind::Tcp {
@@ -89,10 +92,21 @@ pub(crate) fn open_client(kind: Kind, from: SocketAddr) -> Result<OwnedFd, Errno
         // It ends with a reset: no end of a probe lingers.
         setsockopt(&fd, sockopt::Linger, &nix::libc::linger { l_onoff: 1, l_linger: 0 })?;
     }
+    if matches!(kind, Kind::Sctp | Kind::Icmp) {
+        // A raw socket hears the answers to every probe between its two hosts.
+        make_room(&fd);
+    }
     // Every ICMP error counts, not only those that end a connection.
     hear_errors(&fd, from.is_ipv4(), true)?;
     bind(fd.as_raw_fd(), &with_ports(kind, from))?;
     Ok(fd)
+}
+
+/// For a whole batch to one host. Without root's rights the system's limit holds, and a batch may lose packets.
+fn make_room(fd: &OwnedFd) {
+    if setsockopt(fd, sockopt::RcvBufForce, &ROOM).is_err() {
+        let _ = setsockopt(fd, sockopt::RcvBuf, &ROOM);
+    }
 }
 
 fn hear_errors(fd: &OwnedFd, is_ipv4: bool, all: bool) -> Result<(), Errno> {

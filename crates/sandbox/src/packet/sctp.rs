@@ -42,9 +42,15 @@ impl Packet {
             ABORT => Chunk::Abort,
             _ => return None,
         };
-        let port = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+        let (from_port, to_port) = Self::ports(header)?;
         let tag = u32::from_be_bytes(header[4..8].try_into().ok()?);
-        Some(Self { from_port: port(0), to_port: port(2), tag, chunk })
+        Some(Self { from_port, to_port, tag, chunk })
+    }
+
+    /// Where it comes from and goes to, of whatever kind it is.
+    pub(crate) fn ports(bytes: &[u8]) -> Option<(u16, u16)> {
+        let [a, b, c, d] = *bytes.first_chunk()?;
+        Some((u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])))
     }
 
     pub(crate) fn write(&self) -> Vec<u8> {
