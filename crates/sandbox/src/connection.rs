@@ -1,0 +1,136 @@
+//! Connections that stay open, to see what a change of policy does to them.
+
+use crate::error::Error;
+use crate::probe::{Measured, Place, Ports, nonce, open_socket};
+use crate::socket::{self, Kind};
+use namewall_policy::port::Protocol;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{MsgFlags, recv, send};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+const NONCE: usize = 8;
+
+/// A TCP or UDP connection to an end that echoes.
+#[derive(Debug)]
+pub struct Connection {
+    kind: Kind,
+    fd: OwnedFd,
+    /// The end of what a stream has brought: a nonce may come in two pieces, and after older ones.
+    tail: Vec<u8>,
+}
+
+/// Who wants to be connected.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wish<'a> {
+    pub from: &'a Place,
+    pub to: SocketAddr,
+    pub protocol: Protocol,
+}
+
+impl Connection {
+    /// The connection, or what was measured instead of it. Once it is there, an echo has come through it.
+    pub(crate) fn open(wish: Wish<'_>, ports: &Ports, timeout: Duration) -> Result<Result<Self, Measured>, Error> {
+        let kind = match wish.protocol {
+            Protocol::Tcp => Kind::Tcp,
+            Protocol::Udp => Kind::Udp,
+            other => return Err(Error::NotKept(other)),
+        };
+        let (from, to) = (wish.from, wish.to);
+        let (fd, _) = from.namespace.enter(|| open_socket(kind, (from.source, to), ports))??;
+        let mut connection = Self { kind, fd, tail: Vec::new() };
+        let opened = connection.complete(to, timeout).map_err(Measured::from_error);
+        Ok(opened.map(|()| connection))
+    }
+
+    fn complete(&mut self, to: SocketAddr, timeout: Duration) -> Result<(), Errno> {
+        socket::start(&self.fd, self.kind, to)?;
+        if self.kind == Kind::Tcp {
+            if !wait(&mut [PollFd::new(self.fd.as_fd(), PollFlags::POLLOUT)], timeout)? {
+                return Err(Errno::ETIMEDOUT);
+            }
+            socket::connected(&self.fd).unwrap_or(Err(Errno::ETIMEDOUT))?;
+        }
+        socket::hear_only_refusals(&self.fd, to.is_ipv4())?;
+        let nonce = self.ask()?;
+        let deadline = Instant::now() + timeout;
+        loop {
+            match self.hear(nonce) {
+                Some(Ok(())) => return Ok(()),
+                Some(Err(errno)) => return Err(errno),
+                None => {}
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Errno::ETIMEDOUT);
+            }
+            wait(&mut [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN)], left)?;
+        }
+    }
+
+    /// Whether something fresh comes back through it.
+    pub fn alive(&mut self, timeout: Duration) -> Result<bool, Error> {
+        Ok(Self::all_alive(std::slice::from_mut(self), timeout)?[0])
+    }
+
+    /// The same for many at once, so that many that are dead take one timeout.
+    pub fn all_alive(connections: &mut [Self], timeout: Duration) -> Result<Vec<bool>, Error> {
+        let asked: Vec<_> = connections.iter().map(Self::ask).collect();
+        let mut alive: Vec<Option<bool>> = asked.iter().map(|asked| asked.is_err().then_some(false)).collect();
+        let deadline = Instant::now() + timeout;
+        loop {
+            for (at, connection) in connections.iter_mut().enumerate().filter(|(at, _)| asked[*at].is_ok()) {
+                if let (None, Ok(nonce)) = (alive[at], asked[at]) {
+                    alive[at] = connection.hear(nonce).map(|heard| heard.is_ok());
+                }
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            let waiting = connections.iter().zip(&alive).filter(|(_, alive)| alive.is_none());
+            let mut waiting: Vec<_> =
+                waiting.map(|(connection, _)| PollFd::new(connection.fd.as_fd(), PollFlags::POLLIN)).collect();
+            if waiting.is_empty() || left.is_zero() {
+                return Ok(alive.into_iter().map(|alive| alive == Some(true)).collect());
+            }
+            wait(&mut waiting, left).map_err(Error::Watch)?;
+        }
+    }
+
+    fn ask(&self) -> Result<u64, Errno> {
+        let nonce = nonce();
+        send(self.fd.as_raw_fd(), &nonce.to_be_bytes(), MsgFlags::MSG_NOSIGNAL).map(|_| nonce)
+    }
+
+    /// Whether it came back, or cannot any more; None while it still may.
+    fn hear(&mut self, nonce: u64) -> Option<Result<(), Errno>> {
+        let mut buffer = [0; 4096];
+        loop {
+            match recv(self.fd.as_raw_fd(), &mut buffer, MsgFlags::empty()) {
+                Ok(0) if self.kind == Kind::Tcp => return Some(Err(Errno::ECONNRESET)),
+                Ok(length) => {
+                    self.tail.extend_from_slice(&buffer[..length]);
+                    if self.tail.windows(NONCE).any(|window| window == nonce.to_be_bytes()) {
+                        self.tail.clear();
+                        return Some(Ok(()));
+                    }
+                    let spent = self.tail.len().saturating_sub(NONCE - 1);
+                    self.tail.drain(..spent);
+                }
+                Err(Errno::EAGAIN) => return None,
+                Err(Errno::EINTR) => {}
+                Err(errno) => return Some(Err(errno)),
+            }
+        }
+    }
+}
+
+/// Waits until one of them has something to say; false if none had in time.
+fn wait(fds: &mut [PollFd<'_>], timeout: Duration) -> Result<bool, Errno> {
+    let timeout = PollTimeout::try_from(timeout + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX);
+    match poll(fds, timeout) {
+        Ok(ready) => Ok(ready > 0),
+        Err(Errno::EINTR) => Ok(true),
+        Err(errno) => Err(errno),
+    }
+}

@@ -1,0 +1,44 @@
+//! What can go wrong; the variant names the step.
+
+use crate::listen::Listen;
+use namewall_dataplane::netlink;
+use namewall_policy::port::Protocol;
+use nix::errno::Errno;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("cannot start a thread: {0}")]
+    Thread(#[source] io::Error),
+    #[error(
+        "cannot make a network namespace: {0}{hint}",
+        hint = if *.0 == Errno::EPERM { "; it takes root, or a user namespace entered first" } else { "" }
+    )]
+    MakeNamespace(#[source] Errno),
+    #[error("cannot open the namespace just made: {0}")]
+    OpenNamespace(#[source] io::Error),
+    #[error("cannot enter a network namespace: {0}")]
+    EnterNamespace(#[source] Errno),
+    #[error(
+        "cannot write {value} to {path}: {source}{hint}",
+        hint = if source.kind() == io::ErrorKind::ReadOnlyFilesystem { "; the sandbox needs a writable /proc/sys" } else { "" }
+    )]
+    Sysctl { path: String, value: &'static str, source: io::Error },
+    #[error("cannot wire {what}: {source}")]
+    Wire { what: String, source: netlink::Error },
+    #[error("the link of {what} did not come up")]
+    LinkDown { what: String },
+    #[error("cannot watch sockets: {0}")]
+    Watch(#[source] Errno),
+    #[error("nobody in the sandbox has the address {0}")]
+    NoSuchAddress(IpAddr),
+    #[error("cannot listen on {listen}: {source}")]
+    Listen { listen: Listen, source: Errno },
+    #[error("cannot open a socket from {from} to {to}: {source}")]
+    Open { from: IpAddr, to: SocketAddr, source: Errno },
+    #[error("{0} cannot be probed; TCP, UDP, SCTP and ICMP can")]
+    NotProbed(Protocol),
+    #[error("{0} has no connections that stay open; TCP and UDP have")]
+    NotKept(Protocol),
+}

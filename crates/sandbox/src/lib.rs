@@ -1,0 +1,45 @@
+//! A cluster in network namespaces on one machine: every node, every pod and
+//! the world outside are real ends of real connections, so what a firewall
+//! lets through can be *measured*.
+//!
+//! ```text
+//!   pod shop/web        node n1                       outside
+//!   ┌──────────┐        ┌───────────────────┐         ┌───────────────────┐
+//!   │ 10.0.1.2 │ eth0 ─ pod100   192.0.2.1 eth0 ───── node100             │
+//!   └──────────┘        │                   │         │ lo 198.51.100.7   │
+//!   ┌──────────┐        │ a route a pod     │         │ a route a node,   │
+//!   │ 10.0.1.3 │ eth0 ─ pod101              │         │ a route a pod     │
+//!   └──────────┘        └───────────────────┘         └───────────────────┘
+//! ```
+//!
+//! Nothing here has a name in the system: namespaces are held by file
+//! descriptors alone. When the process ends, however it ends, the kernel takes
+//! all of it away. Nothing touches the network namespace the process is in.
+//!
+//! [`Topology`] says what there is to build, from a Snapshot, and is pure.
+//! [`Sandbox`] builds it, changes it, listens in it and probes it. No policy is
+//! judged here, and no Service is translated: both belong in the nodes'
+//! namespaces ([`Sandbox::node`]), where all traffic of their pods passes.
+
+mod connection;
+mod error;
+mod limits;
+mod links;
+mod listen;
+mod netns;
+mod packet;
+mod probe;
+mod rights;
+mod sandbox;
+mod socket;
+mod sysctl;
+mod topology;
+
+pub use connection::Connection;
+pub use error::Error;
+pub use listen::Listen;
+pub use netns::Namespace;
+pub use probe::{Measured, Place, Probe};
+pub use rights::{RightsError, ensure_rights, enter_user_namespace};
+pub use sandbox::{Changes, Progress, Sandbox};
+pub use topology::{DEFAULT_NODE, LeftOut, NodePlan, PodPlan, Topology, Unusable};

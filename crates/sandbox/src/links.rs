@@ -1,0 +1,247 @@
+//! Links, addresses and routes, as routing netlink messages.
+//!
+//! Both ends of every link have the same hardware address and speak no ARP and
+//! no neighbour discovery, so a packet put in at one end comes out at the other
+//! and is taken there: no neighbour has to be found, none can be forgotten, and
+//! no first packet waits. A gateway's address is then only a word for "the
+//! other end"; Calico's are used.
+
+use namewall_dataplane::netlink::{CREATE, EXCLUSIVE, Error, Family, Messages, Socket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+const GATEWAY_V4: Ipv4Addr = Ipv4Addr::new(169, 254, 1, 1);
+const GATEWAY_V6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
+const HARDWARE_ADDRESS: [u8; 6] = [0x02, 0x6e, 0x77, 0x6c, 0x6c, 0x01];
+
+pub(crate) const LOOPBACK: u32 = 1;
+/// Links get numbers from here. The kernel may have made a few of its own before.
+pub(crate) const FIRST_LINK: u32 = 100;
+
+/// A user namespace cannot raise the size of a socket's buffer; this much always fits.
+const CHUNK: usize = 32 << 10;
+
+const NEW_LINK: u16 = 16;
+const DELETE_LINK: u16 = 17;
+const GET_LINK: u16 = 18;
+const NEW_ADDRESS: u16 = 20;
+const DELETE_ADDRESS: u16 = 21;
+const NEW_ROUTE: u16 = 24;
+const DELETE_ROUTE: u16 = 25;
+
+const REPLACE: u16 = 0x100;
+
+const LINK_ADDRESS: u16 = 1;
+const LINK_NAME: u16 = 3;
+const LINK_INFO: u16 = 18;
+const LINK_GROUP: u16 = 27;
+const LINK_NAMESPACE: u16 = 28;
+const INFO_KIND: u16 = 1;
+const INFO_DATA: u16 = 2;
+const VETH_PEER: u16 = 1;
+/// A group of links that nothing else uses.
+const TO_BE_REMOVED: u32 = 1;
+const UP: u32 = 0x1;
+const RUNNING: u32 = 0x40;
+const NO_ARP: u32 = 0x80;
+
+const ADDRESS: u16 = 1;
+const ADDRESS_LOCAL: u16 = 2;
+const ADDRESS_FLAGS: u16 = 8;
+const NO_DUPLICATE_CHECK: u32 = 0x2;
+
+const ROUTE_TO: u16 = 1;
+const ROUTE_DEVICE: u16 = 4;
+const ROUTE_GATEWAY: u16 = 5;
+const MAIN_TABLE: u8 = 254;
+const STATIC: u8 = 4;
+const UNICAST: u8 = 1;
+const ON_LINK: u32 = 4;
+
+/// One end of a link.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct End<'a> {
+    pub index: u32,
+    pub name: &'a str,
+}
+
+/// What a route leads to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum To {
+    Address(IpAddr),
+    EverythingV4,
+    EverythingV6,
+}
+
+/// Requests for the kernel, to be sent together.
+#[derive(Default, Debug)]
+pub(crate) struct Batch {
+    full: Vec<Messages>,
+    messages: Messages,
+    removes_links: bool,
+}
+
+impl Batch {
+    fn begin(&mut self, kind: u16, flags: u16, fixed: &[u8]) -> &mut Messages {
+        if self.messages.len() > CHUNK {
+            self.full.push(std::mem::take(&mut self.messages));
+        }
+        self.messages.begin(kind, flags, fixed);
+        &mut self.messages
+    }
+
+    /// A pair of links. The near end is up at once; the kernel wants the far end to be brought up apart.
+    pub(crate) fn link(&mut self, near: End<'_>, far: End<'_>, far_namespace: BorrowedFd<'_>) {
+        let fixed = link_header(near.index, UP | NO_ARP, UP | NO_ARP);
+        let messages = self.begin(NEW_LINK, CREATE | EXCLUSIVE, &fixed);
+        messages.text(LINK_NAME, near.name);
+        messages.bytes(LINK_ADDRESS, &HARDWARE_ADDRESS);
+        messages.nested(LINK_INFO, |info| {
+            info.text(INFO_KIND, "veth");
+            info.nested(INFO_DATA, |data| {
+                data.group(VETH_PEER, &link_header(far.index, NO_ARP, NO_ARP), |peer| {
+                    peer.text(LINK_NAME, far.name);
+                    peer.bytes(LINK_ADDRESS, &HARDWARE_ADDRESS);
+                    peer.native_u32(LINK_NAMESPACE, far_namespace.as_raw_fd() as u32);
+                });
+            });
+        });
+    }
+
+    pub(crate) fn up(&mut self, link: u32) {
+        self.begin(NEW_LINK, 0, &link_header(link, UP, UP));
+    }
+
+    /// Its other end, its addresses and its routes go with it. It goes at the
+    /// end of the batch, with all others: the kernel waits as long for one as for many.
+    pub(crate) fn remove_link(&mut self, link: u32) {
+        self.begin(NEW_LINK, 0, &link_header(link, 0, 0)).native_u32(LINK_GROUP, TO_BE_REMOVED);
+        self.removes_links = true;
+    }
+
+    fn finish(mut self) -> Vec<Messages> {
+        if self.removes_links {
+            self.begin(DELETE_LINK, 0, &link_header(0, 0, 0)).native_u32(LINK_GROUP, TO_BE_REMOVED);
+        }
+        self.full.push(self.messages);
+        self.full.retain(|messages| !messages.is_empty());
+        self.full.iter_mut().for_each(Messages::acknowledge);
+        self.full
+    }
+
+    pub(crate) fn address(&mut self, link: u32, address: IpAddr) {
+        self.address_message((NEW_ADDRESS, CREATE | EXCLUSIVE), link, address);
+    }
+
+    pub(crate) fn remove_address(&mut self, link: u32, address: IpAddr) {
+        self.address_message((DELETE_ADDRESS, 0), link, address);
+    }
+
+    fn address_message(&mut self, (kind, flags): (u16, u16), link: u32, address: IpAddr) {
+        let mut fixed = [0; 8];
+        fixed[0] = family(address);
+        fixed[1] = bits(address);
+        fixed[4..].copy_from_slice(&link.to_ne_bytes());
+        let messages = self.begin(kind, flags, &fixed);
+        with_octets(address, |octets| {
+            messages.bytes(ADDRESS_LOCAL, octets);
+            messages.bytes(ADDRESS, octets);
+        });
+        messages.native_u32(ADDRESS_FLAGS, NO_DUPLICATE_CHECK);
+    }
+
+    /// A route to whoever is at the other end of the link.
+    pub(crate) fn route(&mut self, to: To, link: u32) {
+        self.route_message((NEW_ROUTE, CREATE | EXCLUSIVE), to, link);
+    }
+
+    /// With the last IPv4 address of a link the kernel takes every IPv4 route over it away.
+    pub(crate) fn restore_default_route(&mut self, link: u32) {
+        self.route_message((NEW_ROUTE, CREATE | REPLACE), To::EverythingV4, link);
+    }
+
+    pub(crate) fn remove_route(&mut self, to: To, link: u32) {
+        self.route_message((DELETE_ROUTE, 0), to, link);
+    }
+
+    fn route_message(&mut self, (kind, flags): (u16, u16), to: To, link: u32) {
+        let gateway = match to {
+            To::Address(IpAddr::V4(_)) | To::EverythingV4 => IpAddr::V4(GATEWAY_V4),
+            To::Address(IpAddr::V6(_)) | To::EverythingV6 => IpAddr::V6(GATEWAY_V6),
+        };
+        let mut fixed = [0; 12];
+        fixed[0] = family(gateway);
+        fixed[4] = MAIN_TABLE;
+        fixed[5] = STATIC;
+        fixed[7] = UNICAST;
+        fixed[8..].copy_from_slice(&ON_LINK.to_ne_bytes());
+        if let To::Address(address) = to {
+            fixed[1] = bits(address);
+        }
+        let messages = self.begin(kind, flags, &fixed);
+        if let To::Address(address) = to {
+            with_octets(address, |octets| messages.bytes(ROUTE_TO, octets));
+        }
+        with_octets(gateway, |octets| messages.bytes(ROUTE_GATEWAY, octets));
+        messages.native_u32(ROUTE_DEVICE, link);
+    }
+}
+
+/// The routing tables of the namespace that the thread was in when it was opened.
+#[derive(Debug)]
+pub(crate) struct Wires(Socket);
+
+impl Wires {
+    pub(crate) fn open() -> Result<Self, Error> {
+        Socket::open(Family::NetlinkRoute).map(Self)
+    }
+
+    pub(crate) fn commit(&mut self, batch: Batch) -> Result<(), Error> {
+        batch.finish().iter().try_for_each(|messages| self.0.commit(messages))
+    }
+
+    /// Waits until the link carries packets. The kernel sees to the end that
+    /// was up first from a work queue, and drops what is sent before.
+    pub(crate) fn wait_until_running(&mut self, link: u32, patience: Duration) -> Result<bool, Error> {
+        let deadline = Instant::now() + patience;
+        loop {
+            let mut request = Messages::new();
+            request.begin(GET_LINK, 0, &link_header(link, 0, 0));
+            request.acknowledge();
+            let mut running = false;
+            self.0.commit_echoed(&request, |answer| {
+                let flags = answer.body.get(8..12).and_then(|bytes| bytes.try_into().ok()).map(u32::from_ne_bytes);
+                running |= flags.is_some_and(|flags| flags & RUNNING != 0);
+            })?;
+            if running || Instant::now() > deadline {
+                return Ok(running);
+            }
+            std::thread::sleep(Duration::from_micros(500));
+        }
+    }
+}
+
+fn link_header(index: u32, flags: u32, change: u32) -> [u8; 16] {
+    let mut header = [0; 16];
+    header[4..8].copy_from_slice(&index.to_ne_bytes());
+    header[8..12].copy_from_slice(&flags.to_ne_bytes());
+    header[12..].copy_from_slice(&change.to_ne_bytes());
+    header
+}
+
+fn family(address: IpAddr) -> u8 {
+    let family = if address.is_ipv4() { nix::libc::AF_INET } else { nix::libc::AF_INET6 };
+    family as u8
+}
+
+fn bits(address: IpAddr) -> u8 {
+    if address.is_ipv4() { 32 } else { 128 }
+}
+
+fn with_octets(address: IpAddr, mut write: impl FnMut(&[u8])) {
+    match address {
+        IpAddr::V4(address) => write(&address.octets()),
+        IpAddr::V6(address) => write(&address.octets()),
+    }
+}

@@ -1,0 +1,104 @@
+//! One probe under way.
+
+use super::Measured;
+use crate::packet::echo::Echo;
+use crate::packet::sctp::{Chunk, Packet};
+use crate::packet::without_ipv4_header;
+use crate::socket::{self, Kind};
+use nix::errno::Errno;
+use nix::sys::epoll::EpollFlags;
+use nix::sys::socket::{MsgFlags, recv, send};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+/// The largest answer is a few dozen bytes.
+const BUFFER: usize = 2048;
+
+#[derive(Debug)]
+pub(super) struct Attempt {
+    pub kind: Kind,
+    pub fd: OwnedFd,
+    /// Our port, or what stands for it.
+    pub port: u16,
+    pub to: SocketAddr,
+    pub nonce: u64,
+}
+
+impl AsFd for Attempt {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Attempt {
+    pub(super) fn interest(&self) -> EpollFlags {
+        if self.kind == Kind::Tcp { EpollFlags::EPOLLOUT } else { EpollFlags::EPOLLIN }
+    }
+
+    pub(super) fn start(&self) -> Result<(), Errno> {
+        socket::start(&self.fd, self.kind, self.to)?;
+        let packet = match self.kind {
+            Kind::Tcp => return Ok(()),
+            Kind::Udp => self.nonce.to_be_bytes().to_vec(),
+            Kind::Icmp => self.echo().request(self.to.ip()),
+            Kind::Sctp => {
+                let chunk = Chunk::Init(self.tag());
+                Packet { from_port: self.port, to_port: self.to.port(), tag: 0, chunk }.write()
+            }
+        };
+        send(self.fd.as_raw_fd(), &packet, MsgFlags::empty()).map(drop)
+    }
+
+    /// What is known after something has happened; nothing yet, if it was not for us.
+    pub(super) fn look(&self) -> Option<Measured> {
+        if self.kind == Kind::Tcp {
+            let connected = socket::connected(&self.fd)?;
+            return Some(connected.map_or_else(Measured::from_error, |()| Measured::Open));
+        }
+        let mut buffer = [0; BUFFER];
+        loop {
+            match recv(self.fd.as_raw_fd(), &mut buffer, MsgFlags::empty()) {
+                Ok(length) => {
+                    let measured = self.judge(&buffer[..length]);
+                    if measured.is_some() {
+                        return measured;
+                    }
+                }
+                Err(Errno::EAGAIN) => return None,
+                Err(Errno::EINTR) => {}
+                Err(errno) => return Some(Measured::from_error(errno)),
+            }
+        }
+    }
+
+    fn judge(&self, answer: &[u8]) -> Option<Measured> {
+        let inside = if self.to.is_ipv4() { without_ipv4_header(answer) } else { answer };
+        let is_open = match self.kind {
+            Kind::Tcp => false,
+            Kind::Udp => answer == self.nonce.to_be_bytes(),
+            Kind::Icmp => self.echo().is_answered_by(inside, self.to.ip()),
+            // Most of what is heard here answers other probes; their sums need no checking.
+            Kind::Sctp if Packet::ports(inside) != Some((self.to.port(), self.port)) => false,
+            Kind::Sctp => return self.judge_sctp(&Packet::read(inside)?),
+        };
+        is_open.then_some(Measured::Open)
+    }
+
+    fn judge_sctp(&self, answer: &Packet) -> Option<Measured> {
+        match answer.chunk {
+            _ if answer.tag != self.tag() => None,
+            Chunk::InitAck(_) => Some(Measured::Open),
+            Chunk::Abort => Some(Measured::Refused),
+            Chunk::Init(_) => None,
+        }
+    }
+
+    fn echo(&self) -> Echo {
+        Echo { identifier: self.port, nonce: self.nonce.to_be_bytes() }
+    }
+
+    /// 0 would mean that there is none.
+    fn tag(&self) -> u32 {
+        (self.nonce as u32).max(1)
+    }
+}

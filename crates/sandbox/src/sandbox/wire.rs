@@ -1,0 +1,247 @@
+//! Makes the sandbox like a Topology: first all that goes, then all that comes.
+
+use super::{Changes, LiveNode, LivePod, Progress, Sandbox, Wired};
+use crate::error::Error;
+use crate::links::{Batch, End, FIRST_LINK, LOOPBACK, To, Wires};
+use crate::netns::Namespace;
+use crate::sysctl::{self, Manners};
+use crate::topology::{NodePlan, PodPlan, Topology};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The one link of a pod, and a node's uplink.
+const ETH0: End<'_> = End { index: FIRST_LINK, name: "eth0" };
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The requests of an update, by namespace. Each is sent as a whole.
+#[derive(Default)]
+struct Batches {
+    outside: Batch,
+    nodes: BTreeMap<Arc<str>, Batch>,
+}
+
+impl Batches {
+    fn node(&mut self, name: &Arc<str>) -> &mut Batch {
+        self.nodes.entry(name.clone()).or_default()
+    }
+}
+
+/// What is in the old Topology and not in the new.
+struct Gone<'a> {
+    pods: Vec<(&'a Arc<str>, &'a PodPlan)>,
+    nodes: Vec<(&'a Arc<str>, &'a NodePlan)>,
+    /// Addresses that nodes lose which stay.
+    node_addresses: Vec<(&'a Arc<str>, IpAddr)>,
+    outside: Vec<IpAddr>,
+}
+
+impl<'a> Gone<'a> {
+    /// With the arguments swapped: what comes.
+    fn between(old: &'a Topology, new: &Topology) -> Self {
+        let pods = old.pods.iter().filter(|(name, plan)| !plan.host_network && new.pods.get(*name) != Some(plan));
+        let nodes = old.nodes.iter().filter(|(name, _)| !new.nodes.contains_key(*name));
+        let kept = old.nodes.iter().filter_map(|(name, plan)| Some((name, plan, new.nodes.get(name)?)));
+        let node_addresses = kept.flat_map(|(name, plan, new)| {
+            let lost = plan.addresses.iter().filter(|address| !new.addresses.contains(address));
+            lost.map(move |&address| (name, address)).collect::<Vec<_>>()
+        });
+        Self {
+            pods: pods.collect(),
+            nodes: nodes.collect(),
+            node_addresses: node_addresses.collect(),
+            outside: old.outside.difference(&new.outside).copied().collect(),
+        }
+    }
+
+    fn addresses(&self) -> FxHashSet<IpAddr> {
+        let pods = self.pods.iter().flat_map(|(_, plan)| &plan.addresses);
+        let nodes = self.nodes.iter().flat_map(|(_, plan)| &plan.addresses);
+        let others = self.node_addresses.iter().map(|(_, address)| address).chain(&self.outside);
+        pods.chain(nodes).chain(others).copied().collect()
+    }
+}
+
+pub(super) fn outside() -> Result<Wired, Error> {
+    let mut batch = Batch::default();
+    batch.up(LOOPBACK);
+    create("the outside", Manners::Router, batch)
+}
+
+impl Sandbox {
+    pub(super) fn become_like(&mut self, new: Topology, progress: &mut dyn FnMut(Progress)) -> Result<Changes, Error> {
+        let old = std::mem::take(&mut self.topology);
+        let (gone, come) = (Gone::between(&old, &new), Gone::between(&new, &old));
+        self.listeners.forget(&gone.addresses());
+        self.remove(&gone)?;
+        self.add(&come, progress)?;
+        let names = |pods: &[(&Arc<str>, &PodPlan)]| pods.iter().map(|(name, _)| (*name).clone()).collect();
+        let node_names = |nodes: &[(&Arc<str>, &NodePlan)]| nodes.iter().map(|(name, _)| (*name).clone()).collect();
+        let changes = Changes {
+            nodes_added: node_names(&come.nodes),
+            nodes_removed: node_names(&gone.nodes),
+            pods_added: names(&come.pods),
+            pods_removed: names(&gone.pods),
+        };
+        drop((gone, come));
+        self.topology = new;
+        self.holders = self.find_holders();
+        Ok(changes)
+    }
+
+    fn find_holders(&self) -> FxHashMap<IpAddr, Arc<Namespace>> {
+        let mut holders = FxHashMap::default();
+        for (name, plan) in &self.topology.nodes {
+            let namespace = self.nodes.get(name).map(|node| &node.wired.namespace);
+            holders.extend(plan.addresses.iter().filter_map(|&address| Some((address, namespace?.clone()))));
+        }
+        for (name, plan) in self.topology.pods.iter().filter(|(_, plan)| !plan.host_network) {
+            let namespace = self.pods.get(name).map(|pod| &pod.namespace);
+            holders.extend(plan.addresses.iter().filter_map(|&address| Some((address, namespace?.clone()))));
+        }
+        holders.extend(self.topology.outside.iter().map(|&address| (address, self.outside.namespace.clone())));
+        holders
+    }
+
+    /// A link is deleted even where open sockets keep its namespace: nobody else may meet the old holder of an address.
+    fn remove(&mut self, gone: &Gone<'_>) -> Result<(), Error> {
+        let mut batches = Batches::default();
+        for (name, plan) in &gone.pods {
+            let (Some(pod), Some(node)) = (self.pods.remove(*name), self.nodes.get(&plan.node)) else { continue };
+            batches.node(&plan.node).remove_link(pod.link);
+            plan.addresses.iter().for_each(|&address| batches.outside.remove_route(To::Address(address), node.link));
+        }
+        for (name, address) in &gone.node_addresses {
+            let Some(node) = self.nodes.get(*name) else { continue };
+            let batch = batches.node(name);
+            batch.remove_address(ETH0.index, *address);
+            batch.restore_default_route(ETH0.index);
+            batches.outside.remove_route(To::Address(*address), node.link);
+        }
+        gone.outside.iter().for_each(|&address| batches.outside.remove_address(LOOPBACK, address));
+        self.commit(batches)?;
+        let mut links = Batch::default();
+        for (name, _) in &gone.nodes {
+            if let Some(node) = self.nodes.remove(*name) {
+                links.remove_link(node.link);
+            }
+        }
+        commit(&mut self.outside.wires, links, "the outside")
+    }
+
+    fn add(&mut self, come: &Gone<'_>, progress: &mut dyn FnMut(Progress)) -> Result<(), Error> {
+        let total = come.nodes.len() + come.pods.len();
+        let mut done = 0;
+        let mut step = || {
+            done += 1;
+            progress(Progress { done, total });
+        };
+        let mut batches = Batches::default();
+        let mut coming_up = Vec::new();
+        for (name, plan) in &come.nodes {
+            self.add_node(name, plan, &mut batches)?;
+            step();
+        }
+        for (name, address) in &come.node_addresses {
+            let Some(node) = self.nodes.get(*name) else { continue };
+            batches.node(name).address(ETH0.index, *address);
+            batches.outside.route(To::Address(*address), node.link);
+        }
+        come.outside.iter().for_each(|&address| batches.outside.address(LOOPBACK, address));
+        for (name, plan) in &come.pods {
+            coming_up.push((*name, self.add_pod(name, plan, &mut batches)?));
+            step();
+        }
+        self.commit(batches)?;
+        for (name, _) in &come.nodes {
+            let Some(node) = self.nodes.get_mut(*name) else { continue };
+            wait_for(&mut node.wired.wires, &format!("node {name}"))?;
+        }
+        coming_up.into_iter().try_for_each(|(name, mut wires)| wait_for(&mut wires, &format!("pod {name}")))
+    }
+
+    fn add_node(&mut self, name: &Arc<str>, plan: &NodePlan, batches: &mut Batches) -> Result<(), Error> {
+        let link = self.new_link();
+        let mut batch = Batch::default();
+        batch.up(LOOPBACK);
+        let far = format!("node{link}");
+        batch.link(ETH0, End { index: link, name: &far }, self.outside.namespace.as_fd());
+        plan.addresses.iter().for_each(|&address| batch.address(ETH0.index, address));
+        // Its pods may speak a family that it has no address of.
+        batch.route(To::EverythingV4, ETH0.index);
+        if sysctl::has_ipv6() {
+            batch.route(To::EverythingV6, ETH0.index);
+        }
+        let wired = create(&format!("node {name}"), Manners::Router, batch)?;
+        batches.outside.up(link);
+        plan.addresses.iter().for_each(|&address| batches.outside.route(To::Address(address), link));
+        self.nodes.insert(name.clone(), LiveNode { wired, link });
+        Ok(())
+    }
+
+    fn add_pod(&mut self, name: &Arc<str>, plan: &PodPlan, batches: &mut Batches) -> Result<Wires, Error> {
+        let link = self.new_link();
+        let node = &self.nodes[&plan.node];
+        let mut batch = Batch::default();
+        batch.up(LOOPBACK);
+        let far = format!("pod{link}");
+        batch.link(ETH0, End { index: link, name: &far }, node.wired.namespace.as_fd());
+        plan.addresses.iter().for_each(|&address| batch.address(ETH0.index, address));
+        if plan.addresses.iter().any(IpAddr::is_ipv4) {
+            batch.route(To::EverythingV4, ETH0.index);
+        }
+        if plan.addresses.iter().any(IpAddr::is_ipv6) {
+            batch.route(To::EverythingV6, ETH0.index);
+        }
+        let wired = create(&format!("pod {name}"), Manners::Host, batch)?;
+        let on_node = batches.node(&plan.node);
+        on_node.up(link);
+        plan.addresses.iter().for_each(|&address| on_node.route(To::Address(address), link));
+        plan.addresses.iter().for_each(|&address| batches.outside.route(To::Address(address), node.link));
+        self.pods.insert(name.clone(), LivePod { namespace: wired.namespace, link });
+        Ok(wired.wires)
+    }
+
+    /// Numbers are not used twice, so nothing late can reach the wrong link.
+    fn new_link(&mut self) -> u32 {
+        self.next_link += 1;
+        self.next_link
+    }
+
+    /// The outside first: a node's uplink must be up before its routes are of use.
+    fn commit(&mut self, batches: Batches) -> Result<(), Error> {
+        commit(&mut self.outside.wires, batches.outside, "the outside")?;
+        for (name, batch) in batches.nodes {
+            if let Some(node) = self.nodes.get_mut(&name) {
+                commit(&mut node.wired.wires, batch, &format!("node {name}"))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn commit(wires: &mut Wires, batch: Batch, what: &str) -> Result<(), Error> {
+    wires.commit(batch).map_err(|source| Error::Wire { what: what.to_owned(), source })
+}
+
+fn wait_for(wires: &mut Wires, what: &str) -> Result<(), Error> {
+    match wires.wait_until_running(ETH0.index, PATIENCE) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Error::LinkDown { what: what.to_owned() }),
+        Err(source) => Err(Error::Wire { what: what.to_owned(), source }),
+    }
+}
+
+/// A namespace with settings, and with what the batch puts into it.
+fn create(what: &str, manners: Manners, batch: Batch) -> Result<Wired, Error> {
+    let (namespace, wires) = Namespace::create_with(|| {
+        sysctl::set(manners)?;
+        let mut wires = Wires::open().map_err(|source| Error::Wire { what: what.to_owned(), source })?;
+        commit(&mut wires, batch, what)?;
+        Ok(wires)
+    })?;
+    Ok(Wired { namespace: Arc::new(namespace), wires })
+}

@@ -1,0 +1,90 @@
+//! Clusters to build, and questions to ask of them.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use namewall_policy::Snapshot;
+use namewall_policy::labels::Labels;
+use namewall_policy::model::{Node, Role, Workload, WorkloadKind};
+use namewall_policy::port::Protocol;
+use namewall_sandbox::{Listen, Measured, Namespace, Probe, Progress, Sandbox};
+use std::net::{IpAddr, SocketAddr};
+use std::process::Command;
+use std::sync::Arc;
+
+pub(crate) const PORT: u16 = 8080;
+pub(crate) const EVERY_PROTOCOL: [Protocol; 4] = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp, Protocol::Icmp];
+
+pub(crate) fn address(text: &str) -> IpAddr {
+    text.parse().expect("an address")
+}
+
+pub(crate) fn addresses(texts: &[&str]) -> Vec<IpAddr> {
+    texts.iter().map(|text| address(text)).collect()
+}
+
+#[derive(Clone, Default)]
+pub(crate) struct Cluster(pub(crate) Snapshot);
+
+impl Cluster {
+    pub(crate) fn node(mut self, name: &str, at: &[&str]) -> Self {
+        self.0.add_node(Node { name: name.into(), labels: Labels::default(), addresses: addresses(at), source: None });
+        self
+    }
+
+    /// `shop/web`, on that node; `*shop/web` uses its node's network.
+    pub(crate) fn pod(mut self, name: &str, node: &str, at: &[&str]) -> Self {
+        let host_network = name.starts_with('*');
+        let (namespace, name) = name.trim_start_matches('*').split_once('/').expect("NAMESPACE/NAME");
+        let namespace = self.0.ensure_namespace(namespace);
+        let role = self.0.role_of(Role { namespace, labels: Labels::default(), host_network });
+        let node = Some(self.0.ensure_node(node));
+        let (kind, name, addresses, ports) = (WorkloadKind::Pod, name.into(), addresses(at), Arc::default());
+        let source = None;
+        self.0.add_workload(Workload { kind, namespace, name, role, addresses, node, host_network, ports, source });
+        self
+    }
+
+    pub(crate) fn build(&self, outside: &[&str]) -> Sandbox {
+        self.build_watched(outside, &mut |_| {})
+    }
+
+    pub(crate) fn build_watched(&self, outside: &[&str], progress: &mut dyn FnMut(Progress)) -> Sandbox {
+        match Sandbox::build(&self.0, &addresses(outside), progress) {
+            Ok(sandbox) => sandbox,
+            Err(error) => panic!(
+                "{error}\nThese tests make network namespaces: run them as root, or under \
+                 `unshare --user --map-root-user --net`."
+            ),
+        }
+    }
+}
+
+pub(crate) fn listen_everywhere(sandbox: &mut Sandbox, port: u16) {
+    let wanted: Vec<Listen> = sandbox
+        .topology()
+        .addresses()
+        .flat_map(|address| EVERY_PROTOCOL.map(|protocol| Listen { address, protocol, port }))
+        .collect();
+    sandbox.ensure_listening(&wanted).expect("listening everywhere");
+}
+
+pub(crate) fn probe(sandbox: &Sandbox, from: &str, to: &str, protocol: Protocol) -> Probe {
+    let from = sandbox.place(address(from)).expect("a place");
+    let to = to.parse().unwrap_or_else(|_| SocketAddr::new(address(to), PORT));
+    Probe { from, to, protocol }
+}
+
+/// One probe, its ends as text: `10.0.0.1` means port 8080 there.
+pub(crate) fn measure(sandbox: &Sandbox, from: &str, to: &str, protocol: Protocol) -> Measured {
+    sandbox.probe(&[probe(sandbox, from, to, protocol)]).expect("a probe")[0]
+}
+
+/// Runs `nft` in the namespace, as an administrator would.
+pub(crate) fn nft(namespace: &Namespace, commands: &str) {
+    run_in(namespace, Command::new("nft").arg(commands));
+}
+
+pub(crate) fn run_in(namespace: &Namespace, command: &mut Command) -> String {
+    let output = namespace.enter(|| command.output()).expect("the namespace is entered").expect("the command runs");
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
