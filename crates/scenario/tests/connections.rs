@@ -160,23 +160,62 @@ fn s1_a_connection_keeps_the_backend_it_was_sent_to() {
 #[test]
 fn what_cannot_be_opened_breaks_the_scenario() {
     let tail = "- connections: {x: open}";
-    check(&format!("{ISOLATE_API}\n- connect: {{x: shop/web -> shop/api:80/TCP}}\n{tail}"), expect!["inline:22: the connection `x` cannot be opened: shop/api is isolated for ingress by NetworkPolicy/shop/closed, and no rule allows this"]);
-    check(&format!("- connect: {{x: shop/web -> 10.96.0.1:80/TCP}}\n{tail}"), expect!["inline:21: the connection `x` cannot be opened: there are 2 ways to go, and nobody can tell which it takes"]);
-    check(&format!("- connect: {{x: shop/web -> shop/nobody:80/TCP}}\n{tail}"), expect!["inline:21: the connection `x` cannot be opened: there is no workload or Service shop/nobody in the input"]);
-    check(&format!("- connect: {{x: 'old/db -> nobody.example:80/TCP'}}\n{tail}"), expect!["inline:21: the connection `x` cannot be opened: an end of it has no address"]);
+    check(
+        &format!("{ISOLATE_API}\n- connect: {{x: shop/web -> shop/api:80/TCP}}\n{tail}"),
+        expect![
+            "inline:22: the connection `x` cannot be opened: shop/api is isolated for ingress by NetworkPolicy/shop/closed, and no rule allows this"
+        ],
+    );
+    check(
+        &format!("- connect: {{x: shop/web -> 10.96.0.1:80/TCP}}\n{tail}"),
+        expect![
+            "inline:21: the connection `x` cannot be opened: there are 2 ways to go, and nobody can tell which it takes"
+        ],
+    );
+    check(
+        &format!("- connect: {{x: shop/web -> shop/nobody:80/TCP}}\n{tail}"),
+        expect![
+            "inline:21: the connection `x` cannot be opened: there is no workload or Service shop/nobody in the input"
+        ],
+    );
+    check(
+        &format!("- connect: {{x: 'old/db -> nobody.example:80/TCP'}}\n{tail}"),
+        expect!["inline:21: the connection `x` cannot be opened: an end of it has no address"],
+    );
 }
 
 #[test]
 fn slips_are_told_with_their_place() {
-    refused("- connect: shop/web -> shop/api:80/TCP", expect!["inline:21:12: connections are a map, like {shopping: shop/web -> shop/api:80/TCP}"]);
-    refused("- connect: {x: shop/web -> shop/api/ICMP}", expect!["inline:21:16: ICMP has no connections to keep; use TCP or UDP"]);
+    refused(
+        "- connect: shop/web -> shop/api:80/TCP",
+        expect!["inline:21:12: connections are a map, like {shopping: shop/web -> shop/api:80/TCP}"],
+    );
+    refused(
+        "- connect: {x: shop/web -> shop/api/ICMP}",
+        expect!["inline:21:16: ICMP has no connections to keep; use TCP or UDP"],
+    );
     refused("- connect: {x: shop/web to shop/api}", expect!["inline:21:16: `shop/web to shop/api`: write FROM -> TO"]);
-    refused("- connect: {x: shop/web -> shop/api}", expect!["inline:21:16: `shop/web -> shop/api`: a port is needed, like :443/TCP, or /ICMP"]);
-    refused("- connect: {x: shop/web -> shop/api:80}\n- connect: {x: shop/web -> shop/api:81}", expect!["inline:22:16: there is a connection `x` already"]);
+    refused(
+        "- connect: {x: shop/web -> shop/api}",
+        expect!["inline:21:16: `shop/web -> shop/api`: a port is needed, like :443/TCP, or /ICMP"],
+    );
+    refused(
+        "- connect: {x: shop/web -> shop/api:80}\n- connect: {x: shop/web -> shop/api:81}",
+        expect!["inline:22:16: there is a connection `x` already"],
+    );
     refused("- connections: {x: open}", expect!["inline:21:20: no connection `x` is opened before this (none is)"]);
-    refused("- connect: {x: shop/web -> shop/api:80}\n- connections: {y: open}", expect!["inline:22:20: no connection `y` is opened before this (known: x)"]);
-    refused("- connect: {x: shop/web -> shop/api:80}\n- connections: {x: closed}", expect!["inline:22:20: a connection is open or cut, not `closed`"]);
-    refused("- connect: {x: shop/web -> shop/api:80}\n- connections: [x]", expect!["inline:22:16: what became of connections is a map, like {shopping: open}"]);
+    refused(
+        "- connect: {x: shop/web -> shop/api:80}\n- connections: {y: open}",
+        expect!["inline:22:20: no connection `y` is opened before this (known: x)"],
+    );
+    refused(
+        "- connect: {x: shop/web -> shop/api:80}\n- connections: {x: closed}",
+        expect!["inline:22:20: a connection is open or cut, not `closed`"],
+    );
+    refused(
+        "- connect: {x: shop/web -> shop/api:80}\n- connections: [x]",
+        expect!["inline:22:16: what became of connections is a map, like {shopping: open}"],
+    );
     refused("- settings: {cutEstablished: maybe}", expect!["inline:21:30: `cutEstablished` is true or false"]);
     refused("- settings: {}", expect!["inline:21:13: `cutEstablished` is missing: true or false"]);
     refused("- connect: {x: shop/web -> shop/api:80}", expect!["inline: there is no probe in it, so it tests nothing"]);
