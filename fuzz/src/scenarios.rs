@@ -15,7 +15,9 @@ pub fn scenarios(bytes: &[u8]) {
     let Ok(scenario) = Scenario::parse(&text, "fuzz.yaml", Path::new("/nonexistent")) else { return };
     let (once, again) = (run(&scenario), run(&scenario));
     let told = |outcome: &namewall_scenario::Outcome| {
-        outcome.probes.iter().map(|probe| (probe.passed, probe.got.clone())).collect::<Vec<_>>()
+        let probes = outcome.probes.iter().map(|probe| (probe.passed, probe.got.clone()));
+        let connections = outcome.connections.iter().map(|connection| (connection.passed, connection.got.clone()));
+        probes.chain(connections).collect::<Vec<_>>()
     };
     assert_eq!(told(&once), told(&again), "a scenario plays the same way twice");
 }

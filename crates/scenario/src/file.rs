@@ -1,5 +1,6 @@
 //! Reading scenario files.
 
+use crate::connections::{self, Fate};
 use crate::expectation::Expectation;
 use crate::topology;
 use namewall_cluster::Document;
@@ -28,9 +29,30 @@ pub struct Scenario {
 #[derive(Clone, Debug)]
 pub enum Step {
     Change(Change),
-    Answer { name: DomainName, addresses: Vec<IpAddr>, ttl: Duration },
+    Answer {
+        name: DomainName,
+        addresses: Vec<IpAddr>,
+        ttl: Duration,
+    },
     Advance(Duration),
     Probe(Probe),
+    /// Opens a connection and keeps it; one that cannot be opened breaks the scenario.
+    Connect {
+        name: String,
+        from: Host,
+        to: Target,
+        source: Source,
+    },
+    /// What must have become of a connection.
+    Connections {
+        name: String,
+        expect: Fate,
+        source: Source,
+    },
+    /// What the agent is set to, from here on.
+    Settings {
+        cut_established: bool,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -146,7 +168,7 @@ impl Scenario {
         for probe in reader.items(node.get("probes"))? {
             steps.push(Step::Probe(reader.probe(probe)?));
         }
-        if !steps.iter().any(|step| matches!(step, Step::Probe(_))) {
+        if !steps.iter().any(|step| matches!(step, Step::Probe(_) | Step::Connections { .. })) {
             return Err(ScenarioError::Empty {
                 file: file.to_string(),
                 message: "there is no probe in it, so it tests nothing",
@@ -167,9 +189,12 @@ fn has_probes(path: &Path) -> std::io::Result<bool> {
 }
 
 impl Reader<'_> {
+    pub(crate) fn place(&self, node: &Node) -> Source {
+        Source { file: self.file.clone(), line: node.mark.line, column: node.mark.column }
+    }
+
     pub(crate) fn wrong<T>(&self, node: &Node, message: impl Into<String>) -> Result<T> {
-        let place = Source { file: self.file.clone(), line: node.mark.line, column: node.mark.column };
-        Err(ScenarioError::Form { place, message: message.into() })
+        Err(ScenarioError::Form { place: self.place(node), message: message.into() })
     }
 
     pub(crate) fn only(&self, node: &Node, keys: &[&str]) -> Result<()> {
@@ -201,7 +226,18 @@ impl Reader<'_> {
     }
 
     fn step(&self, node: &Node, steps: &mut Vec<Step>) -> Result<()> {
-        const STEPS: &[&str] = &["apply", "patch", "delete", "relabel", "answer", "advance", "probe"];
+        const STEPS: &[&str] = &[
+            "apply",
+            "patch",
+            "delete",
+            "relabel",
+            "answer",
+            "advance",
+            "probe",
+            "connect",
+            "connections",
+            "settings",
+        ];
         self.only(node, STEPS)?;
         let [entry] = node.entries() else {
             return self.wrong(node, format!("a step is exactly one of {}", STEPS.join(", ")));
@@ -226,6 +262,9 @@ impl Reader<'_> {
             "relabel" => Step::Change(self.relabel(body)?),
             "answer" => self.answer(body)?,
             "advance" => Step::Advance(self.duration(body)?),
+            "connect" => return connections::read_connect(self, body, steps),
+            "connections" => return connections::read_fates(self, body, steps),
+            "settings" => self.settings(body)?,
             _ => {
                 for probe in self.items(Some(body))? {
                     steps.push(Step::Probe(self.probe(probe)?));
@@ -303,6 +342,15 @@ impl Reader<'_> {
         Ok(Step::Answer { name, addresses, ttl })
     }
 
+    fn settings(&self, body: &Node) -> Result<Step> {
+        self.only(body, &["cutEstablished"])?;
+        match body.get("cutEstablished").map(|node| (&node.value, node)) {
+            Some((Value::Bool(cut_established), _)) => Ok(Step::Settings { cut_established: *cut_established }),
+            Some((_, node)) => self.wrong(node, "`cutEstablished` is true or false"),
+            None => self.wrong(body, "`cutEstablished` is missing: true or false"),
+        }
+    }
+
     /// `30`, `30s`, `5m`, `1h`, `250ms`.
     fn duration(&self, node: &Node) -> Result<Duration> {
         let text = match &node.value {
@@ -335,6 +383,13 @@ impl Reader<'_> {
             (_, [entry]) => (entry.key.to_string(), self.text(&entry.node)?.to_owned()),
             _ => return self.wrong(node, "a probe is `FROM -> TO: allow` or `… : deny`"),
         };
+        let (from, to) = self.question(node, &question)?;
+        let expect = expectation.parse().or_else(|error: String| self.wrong(node, error))?;
+        Ok(Probe { text: question, from, to, expect, source: self.place(node) })
+    }
+
+    /// `FROM -> TO`.
+    pub(crate) fn question(&self, node: &Node, question: &str) -> Result<(Host, Target)> {
         let Some((from, to)) = question.split_once("->") else {
             return self.wrong(node, format!("`{question}`: write FROM -> TO"));
         };
@@ -342,10 +397,8 @@ impl Reader<'_> {
         let from = unquoted(from).parse::<Host>().or_else(|error| self.wrong(node, error.to_string()))?;
         let to = unquoted(to).parse::<Target>().or_else(|error| self.wrong(node, error.to_string()))?;
         if to.port.is_none() && to.protocol.has_ports() {
-            return self.wrong(node, format!("`{question}`: a probe needs a port, like :443/TCP, or /ICMP"));
+            return self.wrong(node, format!("`{question}`: a port is needed, like :443/TCP, or /ICMP"));
         }
-        let expect = expectation.parse().or_else(|error: String| self.wrong(node, error))?;
-        let source = Source { file: self.file.clone(), line: node.mark.line, column: node.mark.column };
-        Ok(Probe { text: question, from, to, expect, source })
+        Ok((from, to))
     }
 }

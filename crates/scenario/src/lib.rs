@@ -3,13 +3,15 @@
 //! file is meant to be run with real packets.
 //!
 //! `file` reads them, `topology` writes the short forms out as objects,
-//! [`run()`] plays them. The format is told in docs/scenarios.md.
+//! [`run()`] plays them, `connections` keeps those that stay open meanwhile. The format is told in docs/scenarios.md.
 
+mod connections;
 mod expectation;
 mod file;
 mod run;
 mod topology;
 
+pub use connections::{ConnectionResult, Fate};
 pub use expectation::Expectation;
-pub use file::{Change, Probe, Scenario, ScenarioError, Step};
+pub use file::{Change, ObjectRef, Probe, Scenario, ScenarioError, Step};
 pub use run::{Outcome, ProbeResult, run};

@@ -1,10 +1,11 @@
 //! Playing a scenario through the policy core. Time is the scenario's own.
 
+use crate::connections::{Connection, ConnectionResult, Connections, Law};
 use crate::expectation::{By, Expectation};
 use crate::file::{Change, ObjectRef, Probe, Scenario, Step};
 use namewall_cluster::yaml::Node;
 use namewall_cluster::{Document, Settings, lower};
-use namewall_policy::ask::{Names, Route, World};
+use namewall_policy::ask::{Host, Names, Route, Target, World};
 use namewall_policy::domain::DomainName;
 use namewall_policy::explain::describe_reason;
 use namewall_policy::lease::{Learned, Lifetimes, NeverLeased};
@@ -19,6 +20,8 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct Outcome {
     pub probes: Vec<ProbeResult>,
+    /// What became of connections, where the scenario asks.
+    pub connections: Vec<ConnectionResult>,
     /// What is wrong with its objects, at any step.
     pub findings: Vec<Finding>,
     /// A step that could not be taken.
@@ -35,7 +38,8 @@ pub struct ProbeResult {
 
 impl Outcome {
     pub fn passed(&self) -> bool {
-        self.broken.is_none() && self.probes.iter().all(|probe| probe.passed)
+        let kept = self.connections.iter().all(|connection| connection.passed);
+        self.broken.is_none() && kept && self.probes.iter().all(|probe| probe.passed)
     }
 }
 
@@ -48,20 +52,14 @@ pub fn run(scenario: &Scenario) -> Outcome {
         names: Names::new(),
         cluster_domain: "cluster.local".parse().expect("it is a name"),
         now: Instant::default(),
+        connections: Connections::default(),
         findings: scenario.findings.clone(),
     };
-    let mut outcome = Outcome { probes: Vec::new(), findings: Vec::new(), broken: None };
+    let mut outcome = Outcome { probes: Vec::new(), connections: Vec::new(), findings: Vec::new(), broken: None };
     for step in &scenario.steps {
-        match step {
-            Step::Change(change) => {
-                if let Err(message) = player.change(change) {
-                    outcome.broken = Some(message);
-                    break;
-                }
-            }
-            Step::Answer { name, addresses, ttl } => player.answer(name, addresses, *ttl),
-            Step::Advance(time) => player.now = player.now + *time,
-            Step::Probe(probe) => outcome.probes.push(player.probe(probe)),
+        if let Err(message) = player.take(step, &mut outcome) {
+            outcome.broken = Some(message);
+            break;
         }
     }
     outcome.findings = player.findings;
@@ -76,6 +74,7 @@ struct Player {
     names: Names,
     cluster_domain: DomainName,
     now: Instant,
+    connections: Connections,
     findings: Vec<Finding>,
 }
 
@@ -86,6 +85,29 @@ struct State {
 }
 
 impl Player {
+    /// Takes a step, or says why it cannot be taken.
+    fn take(&mut self, step: &Step, outcome: &mut Outcome) -> Result<(), String> {
+        match step {
+            Step::Change(change) => {
+                self.change(change)?;
+                self.judge_connections();
+            }
+            Step::Answer { name, addresses, ttl } => self.answer(name, addresses, *ttl),
+            Step::Advance(time) => self.now = self.now + *time,
+            Step::Probe(probe) => outcome.probes.push(self.probe(probe)),
+            Step::Connect { name, from, to, source } => self
+                .connect(name, from, to)
+                .map_err(|why| format!("{source}: the connection `{name}` cannot be opened: {why}"))?,
+            Step::Connections { name, expect, source } => {
+                let (fate, got) = self.connections.fate(name);
+                let (name, source, passed) = (name.clone(), source.clone(), fate == *expect);
+                outcome.connections.push(ConnectionResult { name, expect: *expect, passed, got, source });
+            }
+            Step::Settings { cut_established } => self.connections.cut_established = *cut_established,
+        }
+        Ok(())
+    }
+
     fn change(&mut self, change: &Change) -> Result<(), String> {
         self.state = None;
         match change {
@@ -163,18 +185,44 @@ impl Player {
         self.names.insert(name.clone(), addresses.to_vec());
     }
 
-    fn probe(&mut self, probe: &Probe) -> ProbeResult {
+    fn connect(&mut self, name: &str, from: &Host, to: &Target) -> Result<(), String> {
         self.state();
-        let failed = |got: String| ProbeResult { probe: probe.clone(), passed: false, got };
-        let Some(State { snapshot, program, .. }) = &self.state else { return failed(String::new()) };
-        let world = World {
+        let Some(world) = self.world() else { return Ok(()) };
+        let routes = world.routes(from, to).map_err(|error| error.to_string())?;
+        let connection = Connection::open(&world, &routes)?;
+        self.connections.keep(name, connection);
+        Ok(())
+    }
+
+    /// After a change, and not later: what comes and goes between two looks must not be missed.
+    fn judge_connections(&mut self) {
+        if !self.connections.any_open() {
+            return;
+        }
+        self.state();
+        if let Some(State { snapshot, program, .. }) = &self.state {
+            self.connections.judge(Law { snapshot, program, leases: &self.leases });
+        }
+    }
+
+    /// As it was last compiled.
+    fn world(&self) -> Option<World<'_>> {
+        let State { snapshot, program, .. } = self.state.as_ref()?;
+        Some(World {
             snapshot,
             program,
             leases: &self.leases,
             names: &self.names,
             cluster_domain: &self.cluster_domain,
             now: self.now,
-        };
+        })
+    }
+
+    fn probe(&mut self, probe: &Probe) -> ProbeResult {
+        self.state();
+        let failed = |got: String| ProbeResult { probe: probe.clone(), passed: false, got };
+        let Some(world) = self.world() else { return failed(String::new()) };
+        let (snapshot, program) = (world.snapshot, world.program);
         let routes = match world.routes(&probe.from, &probe.to) {
             Ok(routes) => routes,
             Err(error) => return failed(error.to_string()),

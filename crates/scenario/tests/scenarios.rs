@@ -1,37 +1,123 @@
 //! Every scenario in the repository, played through the policy core.
 
-use namewall_scenario::{Scenario, run};
+use namewall_cluster::{Settings, lower};
+use namewall_policy::addr::AddrSet;
+use namewall_scenario::{Outcome, Scenario, Step, run};
 use std::path::Path;
+use std::time::Duration;
 
-fn check(folder: &str, at_least: usize) {
+/// Files whose expectation follows the semantics and is not met yet: they must
+/// fail, so that whoever mends it takes them off this list.
+const NOT_MET_YET: &[&str] = &[
+    // A dual-stack Service asked by one family is played as if the client might choose the other.
+    "packets/dual_stack_service.yaml",
+];
+
+#[derive(Default)]
+struct Tally {
+    files: usize,
+    probes: usize,
+    connections: usize,
+    failures: Vec<String>,
+}
+
+fn scenarios(folder: &str) -> Vec<Scenario> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(folder);
     let files = Scenario::find(&root).unwrap_or_else(|error| panic!("{error}"));
-    let (mut probes, mut failures) = (0, Vec::new());
-    for file in files {
-        let scenario = Scenario::load(&file).unwrap_or_else(|error| panic!("{error}"));
+    files.iter().map(|file| Scenario::load(file).unwrap_or_else(|error| panic!("{error}"))).collect()
+}
+
+fn failures(scenario: &Scenario, outcome: &Outcome) -> Vec<String> {
+    let mut failures: Vec<String> =
+        outcome.broken.iter().map(|message| format!("{}: {message}", scenario.file)).collect();
+    for probe in outcome.probes.iter().filter(|probe| !probe.passed) {
+        let (source, expect) = (&probe.probe.source, &probe.probe.expect);
+        failures.push(format!("{source}: {}\n  expected {expect}\n  got {}", probe.probe.text, probe.got));
+    }
+    for connection in outcome.connections.iter().filter(|connection| !connection.passed) {
+        let (source, name, expect) = (&connection.source, &connection.name, connection.expect);
+        failures.push(format!("{source}: connection {name}\n  expected {expect}\n  got {}", connection.got));
+    }
+    failures
+}
+
+fn check(folder: &str) -> Tally {
+    let mut tally = Tally::default();
+    for scenario in scenarios(folder) {
         let outcome = run(&scenario);
-        probes += outcome.probes.len();
-        failures.extend(outcome.broken.map(|message| format!("{}: {message}", scenario.file)));
-        for probe in outcome.probes.into_iter().filter(|probe| !probe.passed) {
-            let (source, expect) = (&probe.probe.source, &probe.probe.expect);
-            failures.push(format!("{source}: {}\n  expected {expect}\n  got {}", probe.probe.text, probe.got));
+        tally.files += 1;
+        tally.probes += outcome.probes.len();
+        tally.connections += outcome.connections.len();
+        match NOT_MET_YET.iter().any(|file| scenario.file.ends_with(file)) {
+            true if outcome.passed() => tally.failures.push(format!("{} is met now: strike it off", scenario.file)),
+            true => {}
+            false => tally.failures.extend(failures(&scenario, &outcome)),
         }
     }
-    assert!(failures.is_empty(), "\n{}", failures.join("\n"));
-    assert!(probes >= at_least, "only {probes} probes in {folder}: have files gone missing?");
+    assert!(tally.failures.is_empty(), "\n{}", tally.failures.join("\n"));
+    tally
+}
+
+#[track_caller]
+fn at_least(wanted: usize, counted: usize) {
+    assert!(counted >= wanted, "only {counted}, of {wanted} there were: have files gone missing?");
 }
 
 #[test]
 fn the_conformance_suite_of_the_network_policy_api() {
-    check("tests/scenarios/conformance", 780);
+    at_least(780, check("tests/scenarios/conformance").probes);
 }
 
 #[test]
 fn the_examples_of_the_design_documents() {
-    check("tests/scenarios/seeds", 140);
+    at_least(140, check("tests/scenarios/seeds").probes);
 }
 
 #[test]
 fn the_examples_we_ship() {
-    check("examples", 10);
+    at_least(10, check("examples").probes);
+}
+
+#[test]
+fn the_promises_that_packets_can_show() {
+    let tally = check("tests/scenarios/packets");
+    at_least(215, tally.files);
+    at_least(945, tally.probes);
+    at_least(75, tally.connections);
+}
+
+/// What a run in network namespaces needs to know, or has no time for.
+#[test]
+fn packets_can_play_them() {
+    let mut complaints = Vec::new();
+    for scenario in scenarios("tests/scenarios/packets") {
+        let snapshot = lower(&scenario.objects, &Settings::default()).snapshot;
+        let mut blocks = AddrSet::default();
+        snapshot.pod_networks.iter().for_each(|&block| blocks.insert(block));
+        let mut complain = |message: String| complaints.push(format!("{}: {message}", scenario.file));
+        if snapshot.nodes.len() > 3 || snapshot.workloads.len() > 8 {
+            complain("at most three nodes and eight pods".to_owned());
+        }
+        for node in snapshot.nodes.iter().filter(|node| node.addresses.is_empty()) {
+            complain(format!("node {} has no address", node.name));
+        }
+        for pod in &snapshot.workloads {
+            let at = |address| match pod.node {
+                Some(node) if pod.host_network => snapshot.node(node).addresses.contains(address),
+                Some(_) => blocks.contains(*address),
+                None => false,
+            };
+            if pod.addresses.is_empty() || !pod.addresses.iter().all(at) {
+                complain(format!("pod {} needs a node, and addresses of it", pod.name));
+            }
+        }
+        let waits = scenario.steps.iter().map(|step| match step {
+            Step::Advance(time) => *time,
+            _ => Duration::ZERO,
+        });
+        if waits.sum::<Duration>() > Duration::from_secs(12) {
+            complain("it waits for more than 12 s".to_owned());
+        }
+    }
+    assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
 }

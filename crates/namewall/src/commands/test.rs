@@ -47,8 +47,7 @@ pub(crate) fn run(args: &Test) -> Result<ExitCode> {
 
 fn print(out: &mut impl Write, played: &[Played]) -> Result<()> {
     for Played { scenario, outcome, .. } in played {
-        let total = outcome.probes.len();
-        let failed = outcome.probes.iter().filter(|probe| !probe.passed).count();
+        let (total, failed) = counts(outcome);
         if outcome.passed() {
             let plural = if total == 1 { "" } else { "s" };
             writeln!(out, "{GOOD}ok{GOOD:#}    {} {SOFT}({total} probe{plural}){SOFT:#}", scenario.name)?;
@@ -67,6 +66,12 @@ fn print(out: &mut impl Write, played: &[Played]) -> Result<()> {
             writeln!(out, "          expected  {}", probe.probe.expect)?;
             writeln!(out, "          got       {}", probe.got)?;
         }
+        for connection in outcome.connections.iter().filter(|connection| !connection.passed) {
+            let (source, name) = (&connection.source, &connection.name);
+            writeln!(out, "      {}:{}  {STRONG}connection {name}{STRONG:#}", source.file, source.line)?;
+            writeln!(out, "          expected  {}", connection.expect)?;
+            writeln!(out, "          got       {}", connection.got)?;
+        }
         if let Some(message) = &outcome.broken {
             writeln!(out, "      a step could not be taken: {message}")?;
         }
@@ -77,12 +82,20 @@ fn print(out: &mut impl Write, played: &[Played]) -> Result<()> {
             writeln!(out, "      {failed} of {total} probes failed")?;
         }
     }
-    let count = |passed: bool| -> usize {
-        played.iter().flat_map(|played| &played.outcome.probes).filter(|probe| probe.passed == passed).count()
-    };
+    let (mut total, mut failed) = (0, 0);
+    for (more, of_them) in played.iter().map(|played| counts(&played.outcome)) {
+        (total, failed) = (total + more, failed + of_them);
+    }
     let broken = played.iter().filter(|played| played.outcome.broken.is_some()).count();
-    writeln!(out, "{} passed, {} failed", count(true), count(false) + broken)?;
+    writeln!(out, "{} passed, {} failed", total - failed, failed + broken)?;
     Ok(())
+}
+
+/// How many probes, those of open connections among them; and how many of them failed.
+fn counts(outcome: &Outcome) -> (usize, usize) {
+    let probes = outcome.probes.iter().map(|probe| probe.passed);
+    let passed: Vec<bool> = probes.chain(outcome.connections.iter().map(|connection| connection.passed)).collect();
+    (passed.len(), passed.iter().filter(|passed| !**passed).count())
 }
 
 fn as_json(played: &Played) -> Value {
@@ -95,6 +108,15 @@ fn as_json(played: &Played) -> Value {
             "passed": probe.passed,
         })
     });
+    let connections = played.outcome.connections.iter().map(|connection| {
+        json!({
+            "connection": connection.name,
+            "source": output::source_json(&connection.source),
+            "expected": connection.expect.to_string(),
+            "got": connection.got,
+            "passed": connection.passed,
+        })
+    });
     json!({
         "name": played.scenario.name,
         "about": played.scenario.about,
@@ -102,6 +124,7 @@ fn as_json(played: &Played) -> Value {
         "passed": played.outcome.passed(),
         "broken": played.outcome.broken,
         "probes": probes.collect::<Vec<_>>(),
+        "connections": connections.collect::<Vec<_>>(),
         "findings": played.outcome.findings.iter().map(output::finding_json).collect::<Vec<_>>(),
     })
 }
@@ -110,28 +133,24 @@ fn print_junit(out: &mut impl Write, played: &[Played]) -> Result<()> {
     writeln!(out, r#"<?xml version="1.0" encoding="UTF-8"?>"#)?;
     writeln!(out, "<testsuites>")?;
     for Played { scenario, outcome, seconds } in played {
-        let failures = outcome.probes.iter().filter(|probe| !probe.passed).count();
+        let (total, failures) = counts(outcome);
         let errors = usize::from(outcome.broken.is_some());
         writeln!(
             out,
             r#"  <testsuite name="{}" file="{}" tests="{}" failures="{failures}" errors="{errors}" time="{seconds:.3}">"#,
             escape_xml(&scenario.name),
             escape_xml(&scenario.file),
-            outcome.probes.len() + errors,
+            total + errors,
         )?;
         for probe in &outcome.probes {
-            let (name, class) = (escape_xml(&probe.probe.text), escape_xml(&scenario.name));
-            write!(out, r#"    <testcase name="{name}" classname="{class}" line="{}""#, probe.probe.source.line)?;
-            if probe.passed {
-                writeln!(out, "/>")?;
-            } else {
-                let expected = escape_xml(&probe.probe.expect.to_string());
-                let got = escape_xml(&probe.got);
-                writeln!(
-                    out,
-                    ">\n      <failure message=\"expected {expected}\">got {got}</failure>\n    </testcase>"
-                )?;
-            }
+            let expected = probe.probe.expect.to_string();
+            let case = Case { line: probe.probe.source.line, name: &probe.probe.text, class: &scenario.name };
+            case.print(out, (!probe.passed).then_some((&expected, &probe.got)))?;
+        }
+        for connection in &outcome.connections {
+            let (expected, name) = (connection.expect.to_string(), format!("connection {}", connection.name));
+            let case = Case { line: connection.source.line, name: &name, class: &scenario.name };
+            case.print(out, (!connection.passed).then_some((&expected, &connection.got)))?;
         }
         if let Some(message) = &outcome.broken {
             let message = escape_xml(message);
@@ -141,4 +160,25 @@ fn print_junit(out: &mut impl Write, played: &[Played]) -> Result<()> {
     }
     writeln!(out, "</testsuites>")?;
     Ok(())
+}
+
+/// A test case in JUnit's words.
+struct Case<'a> {
+    name: &'a str,
+    class: &'a str,
+    line: u32,
+}
+
+impl Case<'_> {
+    fn print(&self, out: &mut impl Write, failure: Option<(&String, &String)>) -> Result<()> {
+        let (name, class) = (escape_xml(self.name), escape_xml(self.class));
+        write!(out, r#"    <testcase name="{name}" classname="{class}" line="{}""#, self.line)?;
+        let Some((expected, got)) = failure else {
+            writeln!(out, "/>")?;
+            return Ok(());
+        };
+        let (expected, got) = (escape_xml(expected), escape_xml(got));
+        writeln!(out, ">\n      <failure message=\"expected {expected}\">got {got}</failure>\n    </testcase>")?;
+        Ok(())
+    }
 }
