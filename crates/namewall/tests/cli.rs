@@ -286,12 +286,15 @@ fn a_failing_probe_is_told_readably() {
     let folder = std::env::temp_dir().join(format!("namewall-cli-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("it is writable");
     let file = folder.join("fails.yaml");
-    let scenario = "topology:\n  pods:\n    n/a: {ips: [10.0.0.1]}\n    n/b: {ips: [10.0.0.2]}\nprobes:\n  - n/a -> n/b:80/TCP: deny\n";
+    let scenario = "topology:\n  pods:\n    n/a: {ips: [10.0.0.1]}\n    n/b: {ips: [10.0.0.2]}\nsteps:\n  - connect: {x: n/a -> n/b:80/TCP}\n  - connections: {x: cut}\nprobes:\n  - n/a -> n/b:80/TCP: deny\n";
     std::fs::write(&file, scenario).expect("it is writable");
     let output = namewall(&["test", file.to_str().expect("it is text")]);
+    let report = text(&namewall(&["test", "-o", "junit", file.to_str().expect("it is text")]).stdout);
     std::fs::remove_dir_all(&folder).ok();
     assert_eq!(output.status.code(), Some(1));
     let printed = text(&output.stdout);
+    assert!(printed.contains("connection x\n          expected  cut\n          got       open"), "{printed}");
+    assert!(report.contains(r#"tests="2" failures="2" errors="0""#), "{report}");
     assert!(
         printed.contains("n/a -> n/b:80/TCP\n          expected  deny\n          got       allow: egress by default"),
         "{printed}"
