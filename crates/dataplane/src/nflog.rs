@@ -17,6 +17,7 @@ const BIND: u8 = 1;
 const COPY_PACKET: u8 = 2;
 /// Enough for the longest headers we look into.
 const COPY_BYTES: u32 = 96;
+const AT_ONCE: u16 = 5;
 const PAYLOAD: u16 = 9;
 const PREFIX: u16 = 10;
 
@@ -56,6 +57,8 @@ impl DenialLog {
         request.begin(CONFIGURE, 0, &batch_fixed(0, group));
         let [a, b, c, d] = COPY_BYTES.to_be_bytes();
         request.bytes(MODE, &[a, b, c, d, COPY_PACKET, 0]);
+        // Rules tell of little anyway; the kernel need not collect it for a second first.
+        request.u32(AT_ONCE, 1);
         request.acknowledge();
         socket.commit(&request)?;
         Ok(Self { socket })

@@ -189,7 +189,13 @@ impl World<'_> {
         let mut routes = Vec::new();
         for address in destinations {
             if let Some((service, service_port)) = self.translate(address, target.protocol, port) {
-                routes.extend(self.backends(service, service_port, &sources));
+                // An address leads to backends of its own family.
+                let mut backends = self.backends(service, service_port, &sources);
+                for route in &mut backends {
+                    route.flows.retain(|flow| flow.to.address.is_none_or(|to| to.is_ipv4() == address.is_ipv4()));
+                }
+                backends.retain(|route| !route.flows.is_empty());
+                routes.extend(backends);
                 continue;
             }
             let label = (several || matches!(target.host, Host::Name(_))).then(|| address.to_string());

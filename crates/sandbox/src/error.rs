@@ -2,6 +2,7 @@
 
 use crate::listen::Listen;
 use namewall_dataplane::netlink;
+use namewall_dataplane::nft::NftError;
 use namewall_policy::port::Protocol;
 use nix::errno::Errno;
 use std::io;
@@ -37,6 +38,10 @@ pub enum Error {
     Listen { listen: Listen, source: Errno },
     #[error("cannot open a socket from {from} to {to}: {source}")]
     Open { from: IpAddr, to: SocketAddr, source: Errno },
+    #[error("cannot enforce policies on node {node}")]
+    Enforce { node: String, source: NftError },
+    #[error("cannot hear of denials")]
+    DenialLog(#[source] netlink::Error),
     #[error("{0} cannot be probed; TCP, UDP, SCTP and ICMP can")]
     NotProbed(Protocol),
     #[error("{0} has no connections that stay open; TCP and UDP have")]

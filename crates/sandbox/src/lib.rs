@@ -17,10 +17,11 @@
 //! all of it away. Nothing touches the network namespace the process is in.
 //!
 //! [`Topology`] says what there is to build, from a Snapshot, and is pure.
-//! [`Sandbox`] builds it, changes it, listens in it and probes it. No policy is
-//! judged here, and no Service is translated: both belong in the nodes'
-//! namespaces ([`Sandbox::node`]), where all traffic of their pods passes.
+//! [`Sandbox`] builds it, changes it, listens in it and probes it. [`Cluster`]
+//! puts namewall's table and kube-proxy's into every node's namespace, where
+//! all traffic of its pods passes. [`Packets`] plays scenarios in it.
 
+mod cluster;
 mod connection;
 mod error;
 mod limits;
@@ -29,17 +30,21 @@ mod listen;
 mod netns;
 mod packet;
 mod probe;
+mod reality;
 mod rights;
 mod sandbox;
+mod services;
 mod socket;
 mod sysctl;
 mod topology;
 
+pub use cluster::{Cluster, Wanted};
 pub use connection::Connection;
 pub use error::Error;
 pub use listen::Listen;
 pub use netns::Namespace;
 pub use probe::{Measured, Place, Probe};
+pub use reality::Packets;
 pub use rights::{RightsError, ensure_rights, enter_user_namespace};
 pub use sandbox::{Changes, Progress, Sandbox};
 pub use topology::{DEFAULT_NODE, LeftOut, NodePlan, PodPlan, Topology, Unusable};

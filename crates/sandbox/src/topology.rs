@@ -5,7 +5,7 @@
 //! same, since links need none, only nobody can speak to the node itself.
 
 use namewall_policy::Snapshot;
-use namewall_policy::model::{Workload, WorkloadKind};
+use namewall_policy::model::{Backend, BackendTarget, Workload, WorkloadKind};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -23,6 +23,8 @@ pub struct Topology {
     pub pods: BTreeMap<Arc<str>, PodPlan>,
     /// Addresses of hosts that are no part of the cluster.
     pub outside: BTreeSet<IpAddr>,
+    /// Addresses of Services, and the node that the world outside sends them to.
+    pub services: BTreeMap<IpAddr, Arc<str>>,
     /// What was asked for and cannot be had.
     pub left_out: Vec<LeftOut>,
 }
@@ -83,6 +85,7 @@ impl Topology {
         for id in pods().filter(|&id| !snapshot.workload(id).host_network) {
             planner.pod(snapshot, (snapshot.workload_name(id), snapshot.workload(id)));
         }
+        planner.services(snapshot);
         let outside = planner.take(outside, "a host outside");
         planner.topology.outside = outside.into_iter().collect();
         planner.topology
@@ -140,6 +143,23 @@ impl Planner {
         }
         let node = self.node_of(snapshot, workload);
         self.topology.pods.insert(name.into(), PodPlan { node, addresses, host_network: false });
+    }
+
+    /// A Service is sent to a node that has one of its pods, as a load balancer that knows would.
+    fn services(&mut self, snapshot: &Snapshot) {
+        for service in &snapshot.services {
+            let of = format!("Service {}/{}", snapshot.namespace(service.namespace).name, service.name);
+            let backends = service.ports.iter().flat_map(|port| &port.backends);
+            let node_of = |backend: &Backend| match backend.target {
+                BackendTarget::Workload(id, _) => snapshot.workload(id).node,
+                BackendTarget::Address(_) => None,
+            };
+            let node = backends.filter_map(node_of).next().map(|id| snapshot.node(id).name.clone());
+            let Some(node) = node.or_else(|| self.topology.nodes.keys().next().cloned()) else { continue };
+            for address in self.take(&service.addresses, &of) {
+                self.topology.services.insert(address, node.clone());
+            }
+        }
     }
 
     /// Its addresses are its node's, also those that the node does not tell of.

@@ -123,6 +123,8 @@ impl Default for Connections {
 
 #[derive(Debug)]
 pub(crate) struct Connection {
+    /// As it was opened.
+    flow: Flow,
     way: Way,
     /// Why it was cut, if it was.
     cut: Option<String>,
@@ -170,11 +172,17 @@ impl Connection {
             let decision = evaluate(world.program, world.leases, flow, world.now);
             if decision.verdict == Verdict::Allow {
                 let way = Way::of(world.snapshot, flow).ok_or("an end of it has no address")?;
-                return Ok(Self { way, cut: None });
+                return Ok(Self { flow: flow.clone(), way, cut: None });
             }
             refusal.get_or_insert_with(|| describe_reason((world.snapshot, world.program), &decision.reason, flow));
         }
         Err(refusal.unwrap_or_else(|| "its ends have no addresses of one family".to_owned()))
+    }
+}
+
+impl Connection {
+    pub(crate) fn flow(&self) -> &Flow {
+        &self.flow
     }
 }
 

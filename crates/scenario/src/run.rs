@@ -3,6 +3,7 @@
 use crate::connections::{Connection, ConnectionResult, Connections, Law};
 use crate::expectation::{By, Expectation};
 use crate::file::{Change, ObjectRef, Probe, Scenario, Step};
+use crate::reality::{Now, Predicted, Reality};
 use namewall_cluster::yaml::Node;
 use namewall_cluster::{Document, Settings, lower};
 use namewall_policy::ask::{Host, Names, Route, Target, World};
@@ -43,8 +44,17 @@ impl Outcome {
     }
 }
 
-/// Plays a scenario from its topology to its last probe.
+/// Plays a scenario from its topology to its last probe, through the core alone.
 pub fn run(scenario: &Scenario) -> Outcome {
+    play(scenario, None)
+}
+
+/// Plays it twice at once, through the core and in reality; both must do what is expected.
+pub fn run_in(reality: &mut dyn Reality, scenario: &Scenario) -> Outcome {
+    play(scenario, Some(reality))
+}
+
+fn play(scenario: &Scenario, reality: Option<&mut dyn Reality>) -> Outcome {
     let mut player = Player {
         documents: scenario.objects.clone(),
         state: None,
@@ -54,19 +64,23 @@ pub fn run(scenario: &Scenario) -> Outcome {
         now: Instant::default(),
         connections: Connections::default(),
         findings: scenario.findings.clone(),
+        reality,
     };
-    let mut outcome = Outcome { probes: Vec::new(), connections: Vec::new(), findings: Vec::new(), broken: None };
-    for step in &scenario.steps {
-        if let Err(message) = player.take(step, &mut outcome) {
-            outcome.broken = Some(message);
+    let mut outcome =
+        Outcome { probes: Vec::new(), connections: Vec::new(), findings: Vec::new(), broken: player.show().err() };
+    // Probes in a row are made at once: those that nobody answers share one timeout.
+    let is_probe = |step: &Step| matches!(step, Step::Probe(_));
+    for steps in scenario.steps.chunk_by(|a, b| is_probe(a) && is_probe(b)) {
+        if outcome.broken.is_some() {
             break;
         }
+        outcome.broken = player.take(steps, &mut outcome).err();
     }
     outcome.findings = player.findings;
     outcome
 }
 
-struct Player {
+struct Player<'r> {
     documents: Vec<Document>,
     /// Compiled when it is first needed after a change.
     state: Option<State>,
@@ -76,6 +90,7 @@ struct Player {
     now: Instant,
     connections: Connections,
     findings: Vec<Finding>,
+    reality: Option<&'r mut dyn Reality>,
 }
 
 struct State {
@@ -84,27 +99,85 @@ struct State {
     never_leased: NeverLeased,
 }
 
-impl Player {
-    /// Takes a step, or says why it cannot be taken.
-    fn take(&mut self, step: &Step, outcome: &mut Outcome) -> Result<(), String> {
-        match step {
+impl Player<'_> {
+    /// Takes a step, or several probes; or says why it cannot be done.
+    fn take(&mut self, steps: &[Step], outcome: &mut Outcome) -> Result<(), String> {
+        match &steps[0] {
             Step::Change(change) => {
                 self.change(change)?;
                 self.judge_connections();
+                self.show()?;
             }
-            Step::Answer { name, addresses, ttl } => self.answer(name, addresses, *ttl),
-            Step::Advance(time) => self.now = self.now + *time,
-            Step::Probe(probe) => outcome.probes.push(self.probe(probe)),
+            Step::Answer { name, addresses, ttl } => {
+                self.answer(name, addresses, *ttl);
+                self.tell_leases()?;
+            }
+            Step::Advance(time) => {
+                self.now = self.now + *time;
+                if let Some(reality) = &mut self.reality {
+                    reality.advance(*time);
+                }
+            }
+            Step::Probe(_) => self.probes(steps, outcome)?,
             Step::Connect { name, from, to, source } => self
                 .connect(name, from, to)
                 .map_err(|why| format!("{source}: the connection `{name}` cannot be opened: {why}"))?,
             Step::Connections { name, expect, source } => {
-                let (fate, got) = self.connections.fate(name);
-                let (name, source, passed) = (name.clone(), source.clone(), fate == *expect);
+                let (fate, mut got) = self.connections.fate(name);
+                let mut passed = fate == *expect;
+                if let Some(reality) = &mut self.reality {
+                    let real = reality.fate(name)?;
+                    passed &= real == *expect;
+                    got += &format!("; with packets: {real}");
+                }
+                let (name, source) = (name.clone(), source.clone());
                 outcome.connections.push(ConnectionResult { name, expect: *expect, passed, got, source });
             }
             Step::Settings { cut_established } => self.connections.cut_established = *cut_established,
         }
+        Ok(())
+    }
+
+    /// Makes reality like the cluster.
+    fn show(&mut self) -> Result<(), String> {
+        if self.reality.is_none() {
+            return Ok(());
+        }
+        self.state();
+        let cut_established = self.connections.cut_established;
+        if let (Some(State { snapshot, program, .. }), Some(reality)) = (&self.state, &mut self.reality) {
+            reality.change(&Now { snapshot, program, cut_established })?;
+        }
+        self.tell_leases()
+    }
+
+    fn tell_leases(&mut self) -> Result<(), String> {
+        let Some(reality) = &mut self.reality else { return Ok(()) };
+        let leases: Vec<Lease> = self.leases.iter().filter(|lease| lease.expiry > self.now).cloned().collect();
+        reality.learn(&leases, self.now)
+    }
+
+    fn probes(&mut self, steps: &[Step], outcome: &mut Outcome) -> Result<(), String> {
+        self.state();
+        let probes = steps.iter().filter_map(|step| match step {
+            Step::Probe(probe) => Some(probe),
+            _ => None,
+        });
+        let mut results: Vec<(ProbeResult, Option<Predicted>)> = probes.map(|probe| self.probe(probe)).collect();
+        if let (Some(State { snapshot, program, .. }), Some(reality)) = (&self.state, &mut self.reality) {
+            let predicted: Vec<&Predicted> = results.iter().filter_map(|(_, predicted)| predicted.as_ref()).collect();
+            let cut_established = self.connections.cut_established;
+            let seen = reality.probe(&Now { snapshot, program, cut_established }, &predicted)?;
+            let asked = results.iter_mut().filter(|(_, predicted)| predicted.is_some());
+            for ((result, _), seen) in asked.zip(seen) {
+                result.passed &= seen.is_ok();
+                match seen {
+                    Ok(words) => result.got += &format!("; with packets: {words}"),
+                    Err(words) => result.got += &format!("; but with packets: {words}"),
+                }
+            }
+        }
+        outcome.probes.extend(results.into_iter().map(|(result, _)| result));
         Ok(())
     }
 
@@ -190,8 +263,12 @@ impl Player {
         let Some(world) = self.world() else { return Ok(()) };
         let routes = world.routes(from, to).map_err(|error| error.to_string())?;
         let connection = Connection::open(&world, &routes)?;
+        let flow = connection.flow().clone();
         self.connections.keep(name, connection);
-        Ok(())
+        match &mut self.reality {
+            Some(reality) => reality.connect(name, &flow),
+            None => Ok(()),
+        }
     }
 
     /// After a change, and not later: what comes and goes between two looks must not be missed.
@@ -218,9 +295,8 @@ impl Player {
         })
     }
 
-    fn probe(&mut self, probe: &Probe) -> ProbeResult {
-        self.state();
-        let failed = |got: String| ProbeResult { probe: probe.clone(), passed: false, got };
+    fn probe(&self, probe: &Probe) -> (ProbeResult, Option<Predicted>) {
+        let failed = |got: String| (ProbeResult { probe: probe.clone(), passed: false, got }, None);
         let Some(world) = self.world() else { return failed(String::new()) };
         let (snapshot, program) = (world.snapshot, world.program);
         let routes = match world.routes(&probe.from, &probe.to) {
@@ -230,14 +306,16 @@ impl Player {
         let verdict = world.verdict(&routes);
         let Some((flow, decision)) = decisive(&world, &routes, verdict) else {
             let got = format!("{verdict}: the Service has no endpoint to send it to");
-            return ProbeResult { probe: probe.clone(), passed: probe.expect == just(verdict), got };
+            return (ProbeResult { probe: probe.clone(), passed: probe.expect == just(verdict), got }, None);
         };
         let mut got = format!("{verdict}: {}", describe_reason((snapshot, program), &decision.reason, &flow));
         if let Some(reason) = &decision.would_deny {
             got += &format!("; would deny: {}", describe_reason((snapshot, program), reason, &flow));
         }
         let judge = Judge { program, flow: &flow };
-        ProbeResult { probe: probe.clone(), passed: judge.agrees(&probe.expect, verdict, &decision), got }
+        let passed = judge.agrees(&probe.expect, verdict, &decision);
+        let predicted = Predicted { probe: probe.clone(), routes, verdict, flow, decision };
+        (ProbeResult { probe: probe.clone(), passed, got }, Some(predicted))
     }
 }
 

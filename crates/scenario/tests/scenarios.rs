@@ -6,13 +6,6 @@ use namewall_scenario::{Outcome, Scenario, Step, run};
 use std::path::Path;
 use std::time::Duration;
 
-/// Files whose expectation follows the semantics and is not met yet: they must
-/// fail, so that whoever mends it takes them off this list.
-const NOT_MET_YET: &[&str] = &[
-    // A dual-stack Service asked by one family is played as if the client might choose the other.
-    "packets/dual_stack_service.yaml",
-];
-
 #[derive(Default)]
 struct Tally {
     files: usize,
@@ -48,11 +41,7 @@ fn check(folder: &str) -> Tally {
         tally.files += 1;
         tally.probes += outcome.probes.len();
         tally.connections += outcome.connections.len();
-        match NOT_MET_YET.iter().any(|file| scenario.file.ends_with(file)) {
-            true if outcome.passed() => tally.failures.push(format!("{} is met now: strike it off", scenario.file)),
-            true => {}
-            false => tally.failures.extend(failures(&scenario, &outcome)),
-        }
+        tally.failures.extend(failures(&scenario, &outcome));
     }
     assert!(tally.failures.is_empty(), "\n{}", tally.failures.join("\n"));
     tally

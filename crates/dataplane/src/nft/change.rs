@@ -148,11 +148,12 @@ impl<'a> Change<'a> {
         for name in &self.gone_chains {
             batch.clear_chain(name);
         }
-        for name in &self.gone_chains {
-            batch.delete_chain(name);
-        }
+        // A map may lead to a chain that goes with it.
         for name in &self.gone_sets {
             batch.delete_set(name);
+        }
+        for name in &self.gone_chains {
+            batch.delete_chain(name);
         }
     }
 }

@@ -37,6 +37,8 @@ struct Gone<'a> {
     /// Addresses that nodes lose which stay.
     node_addresses: Vec<(&'a Arc<str>, IpAddr)>,
     outside: Vec<IpAddr>,
+    /// Addresses of Services, and the node they lead to.
+    services: Vec<(IpAddr, &'a Arc<str>)>,
 }
 
 impl<'a> Gone<'a> {
@@ -49,7 +51,9 @@ impl<'a> Gone<'a> {
             let lost = plan.addresses.iter().filter(|address| !new.addresses.contains(address));
             lost.map(move |&address| (name, address)).collect::<Vec<_>>()
         });
+        let services = old.services.iter().filter(|(address, node)| new.services.get(*address) != Some(node));
         Self {
+            services: services.map(|(&address, node)| (address, node)).collect(),
             pods: pods.collect(),
             nodes: nodes.collect(),
             node_addresses: node_addresses.collect(),
@@ -122,6 +126,10 @@ impl Sandbox {
             batches.outside.remove_route(To::Address(*address), node.link);
         }
         gone.outside.iter().for_each(|&address| batches.outside.remove_address(LOOPBACK, address));
+        for (address, node) in &gone.services {
+            let Some(node) = self.nodes.get(*node) else { continue };
+            batches.outside.remove_route(To::Address(*address), node.link);
+        }
         self.commit(batches)?;
         let mut links = Batch::default();
         for (name, _) in &gone.nodes {
@@ -151,6 +159,10 @@ impl Sandbox {
             batches.outside.route(To::Address(*address), node.link);
         }
         come.outside.iter().for_each(|&address| batches.outside.address(LOOPBACK, address));
+        for (address, node) in &come.services {
+            let Some(node) = self.nodes.get(*node) else { continue };
+            batches.outside.route(To::Address(*address), node.link);
+        }
         for (name, plan) in &come.pods {
             coming_up.push((*name, self.add_pod(name, plan, &mut batches)?));
             step();

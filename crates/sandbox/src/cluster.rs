@@ -1,0 +1,106 @@
+//! A sandbox with namewall in it: every node's namespace has the table a node
+//! of a real cluster would have, and kube-proxy's beside it.
+
+use crate::error::Error;
+use crate::sandbox::{Progress, Sandbox};
+use crate::services;
+use namewall_dataplane::nflog::{DenialLog, Denied};
+use namewall_dataplane::nft::{Nft, NftError, Settings, put_table};
+use namewall_dataplane::render::Scope;
+use namewall_dataplane::{CutEstablished, Dataplane};
+use namewall_policy::{Instant, Lease, Program, Snapshot};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+const LOG_GROUP: u16 = 53;
+const SERVICES: &str = "kube-proxy";
+
+#[derive(Debug)]
+struct Plane {
+    nft: Nft,
+    log: DenialLog,
+}
+
+#[derive(Debug)]
+pub struct Cluster {
+    pub sandbox: Sandbox,
+    planes: BTreeMap<Arc<str>, Plane>,
+}
+
+/// What the cluster is to be.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    pub snapshot: &'a Snapshot,
+    pub program: &'a Program,
+    pub outside: &'a [IpAddr],
+    pub cut: CutEstablished,
+}
+
+impl Cluster {
+    pub fn build(wanted: &Wanted<'_>, progress: &mut dyn FnMut(Progress)) -> Result<Self, Error> {
+        let sandbox = Sandbox::build(wanted.snapshot, wanted.outside, progress)?;
+        let mut cluster = Self { sandbox, planes: BTreeMap::new() };
+        cluster.enforce(wanted)?;
+        Ok(cluster)
+    }
+
+    /// Goes on to another state; connections that it forbids are cut.
+    pub fn update(&mut self, wanted: &Wanted<'_>) -> Result<(), Error> {
+        self.sandbox.update(wanted.snapshot, wanted.outside)?;
+        self.planes.retain(|name, _| self.sandbox.node(name).is_some());
+        self.enforce(wanted)
+    }
+
+    fn enforce(&mut self, wanted: &Wanted<'_>) -> Result<(), Error> {
+        let failed = |node: &Arc<str>, source| Error::Enforce { node: node.to_string(), source };
+        for (name, namespace) in self.sandbox.nodes() {
+            let nat = services::table(wanted.snapshot, self.sandbox.topology(), name);
+            namespace.enter(|| put_table(SERVICES, &nat))?.map_err(|source| failed(name, source))?;
+            if !self.planes.contains_key(name) {
+                let node = wanted.snapshot.node_named(name);
+                let plane = namespace.enter(|| open_plane(node))?.map_err(|source| failed(name, source))?;
+                self.planes.insert(name.clone(), plane);
+            }
+            let Some(Plane { nft, .. }) = self.planes.get_mut(name) else { continue };
+            nft.settings_mut().cut = wanted.cut;
+            nft.settings_mut().scope.node = wanted.snapshot.node_named(name);
+            let applied = nft.replace(wanted.program).map_err(|source| failed(name, source))?;
+            if applied.narrows {
+                nft.cut(wanted.program).map_err(|source| failed(name, source))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens addresses on every node.
+    pub fn grant(&mut self, leases: &[Lease], now: Instant) -> Result<(), Error> {
+        for (name, plane) in &mut self.planes {
+            let failed = |source| Error::Enforce { node: name.to_string(), source };
+            plane.nft.grant(leases, now).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// What has been denied since this was last asked.
+    pub fn denials(&mut self) -> Result<Vec<Denied>, Error> {
+        let mut denials = Vec::new();
+        for plane in self.planes.values_mut() {
+            denials.extend(plane.log.drain().map_err(Error::DenialLog)?);
+        }
+        Ok(denials)
+    }
+
+    /// The table of a node, as it was made.
+    pub fn table(&self, node: &str) -> Option<&namewall_dataplane::nft::table::Table> {
+        self.planes.get(node)?.nft.table()
+    }
+}
+
+/// A node that nobody described judges all pods: they are all on it.
+fn open_plane(node: Option<namewall_policy::model::NodeId>) -> Result<Plane, NftError> {
+    let scope = Scope { node, log_group: LOG_GROUP };
+    let nft = Nft::open(Settings { scope, ..Settings::default() })?;
+    let log = DenialLog::open(LOG_GROUP).map_err(NftError::Socket)?;
+    Ok(Plane { nft, log })
+}

@@ -1,0 +1,110 @@
+//! Services by DNAT in a node's namespace, as kube-proxy does it: where a
+//! connection enters, its destination becomes a backend's, each in turn.
+
+use crate::topology::Topology;
+use namewall_dataplane::nft::rule::{Action, End, Rule, Test};
+use namewall_dataplane::nft::set::Version;
+use namewall_dataplane::nft::table::{Hook, HookKind, Point, Table};
+use namewall_policy::Snapshot;
+use namewall_policy::model::{BackendTarget, ServicePort};
+use namewall_policy::port::Protocol;
+use std::net::IpAddr;
+
+/// Where kube-proxy's tables translate.
+const DESTINATION_NAT: i32 = -100;
+const SOURCE_NAT: i32 = 100;
+/// Before anything is translated.
+const BEFORE: i32 = -110;
+
+/// The table for one node.
+pub(crate) fn table(snapshot: &Snapshot, topology: &Topology, node: &str) -> Table {
+    let mut table = Table::default();
+    let chains = [
+        ("unserved", Point::Prerouting, BEFORE, HookKind::Filter),
+        ("prerouting", Point::Prerouting, DESTINATION_NAT, HookKind::Nat),
+        ("output", Point::Output, DESTINATION_NAT, HookKind::Nat),
+        ("postrouting", Point::Postrouting, SOURCE_NAT, HookKind::Nat),
+    ];
+    for (name, point, priority, kind) in chains {
+        table.chains.entry(name.to_owned()).or_default().hook = Some(Hook { point, priority, kind });
+    }
+    let own = topology.nodes.get(node).map(|plan| plan.addresses.as_slice()).unwrap_or_default();
+    for service in &snapshot.services {
+        for port in &service.ports {
+            let asked = service.addresses.iter().map(|&address| (address, port.port));
+            let on_node = port.node_port.into_iter().flat_map(|at| own.iter().map(move |&address| (address, at)));
+            for (address, at) in asked.chain(on_node) {
+                let backends = backends(snapshot, port, address.is_ipv4());
+                translate(&mut table, (address, port.protocol, at), &backends);
+            }
+        }
+    }
+    source_nat(&mut table, topology, node);
+    table
+}
+
+/// The backends of one family.
+fn backends(snapshot: &Snapshot, port: &ServicePort, v4: bool) -> Vec<(IpAddr, u16)> {
+    let mut found = Vec::new();
+    for backend in &port.backends {
+        let addresses = match backend.target {
+            BackendTarget::Address(address) | BackendTarget::Workload(_, Some(address)) => vec![address],
+            BackendTarget::Workload(id, None) => snapshot.workload(id).addresses.clone(),
+        };
+        let of_family = addresses.into_iter().find(|address| address.is_ipv4() == v4);
+        found.extend(of_family.map(|address| (address, backend.port)));
+    }
+    found
+}
+
+fn translate(table: &mut Table, (address, protocol, port): (IpAddr, Protocol, u16), backends: &[(IpAddr, u16)]) {
+    let Some(number) = protocol_number(protocol) else { return };
+    let asked = [is(End::Destination, address), Test::Protocol(number), Test::Port { low: port, high: port }];
+    if backends.is_empty() {
+        // kube-proxy would refuse; here nothing may look like an answer.
+        table.add_rule("unserved", Rule::new(asked, Action::Drop));
+        return;
+    }
+    for (at, &(address, port)) in backends.iter().enumerate() {
+        let left = (backends.len() - at) as u32;
+        let turn = (left > 1).then_some(Test::EveryNth(left));
+        let tests: Vec<Test> = asked.iter().cloned().chain(turn).collect();
+        for chain in ["prerouting", "output"] {
+            table.add_rule(chain, Rule::new(tests.clone(), Action::TranslateTo { address, port }));
+        }
+    }
+}
+
+/// A pod that reaches itself must see another source, and an answer must come
+/// back by the node that translated the question.
+fn source_nat(table: &mut Table, topology: &Topology, node: &str) {
+    let pods = || topology.pods.values().filter(|pod| !pod.host_network);
+    let mut add = |tests: Vec<Test>, action| table.add_rule("postrouting", Rule::new(tests, action));
+    for &address in pods().filter(|pod| *pod.node == *node).flat_map(|pod| &pod.addresses) {
+        let itself = vec![Test::Translated, is(End::Source, address), is(End::Destination, address)];
+        add(itself, Action::Masquerade);
+    }
+    // What comes from pods, or goes to pods of this node, comes back this way by itself.
+    for &address in pods().flat_map(|pod| &pod.addresses) {
+        add(vec![Test::Translated, is(End::Source, address)], Action::Return);
+    }
+    for &address in pods().filter(|pod| *pod.node == *node).flat_map(|pod| &pod.addresses) {
+        add(vec![Test::Translated, is(End::Destination, address)], Action::Return);
+    }
+    for version in Version::BOTH {
+        add(vec![Test::Version(version), Test::Translated], Action::Masquerade);
+    }
+}
+
+fn is(end: End, address: IpAddr) -> Test {
+    Test::Between { end, low: address, high: address }
+}
+
+fn protocol_number(protocol: Protocol) -> Option<u8> {
+    match protocol {
+        Protocol::Tcp => Some(6),
+        Protocol::Udp => Some(17),
+        Protocol::Sctp => Some(132),
+        Protocol::Icmp | Protocol::Other(_) => None,
+    }
+}

@@ -1,0 +1,50 @@
+//! Every scenario that packets can show, played through the core and with
+//! packets: both must agree with each other and with what the file expects.
+
+use namewall_sandbox::{Packets, ensure_rights};
+use namewall_scenario::{Outcome, Scenario, run_in};
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+/// Most of a scenario is waiting for answers that do not come.
+const AT_ONCE: usize = 4;
+
+fn failures(scenario: &Scenario, outcome: &Outcome) -> Vec<String> {
+    let mut failures: Vec<String> =
+        outcome.broken.iter().map(|message| format!("{}: {message}", scenario.file)).collect();
+    for probe in outcome.probes.iter().filter(|probe| !probe.passed) {
+        let (source, expect) = (&probe.probe.source, &probe.probe.expect);
+        failures.push(format!("{source}: {}\n  expected {expect}\n  got {}", probe.probe.text, probe.got));
+    }
+    for connection in outcome.connections.iter().filter(|connection| !connection.passed) {
+        let (source, name, expect) = (&connection.source, &connection.name, connection.expect);
+        failures.push(format!("{source}: connection {name}\n  expected {expect}\n  got {}", connection.got));
+    }
+    failures
+}
+
+#[test]
+fn every_scenario_is_the_same_with_packets() {
+    ensure_rights().expect("network namespaces can be made");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/scenarios/packets");
+    let files = Scenario::find(&root).unwrap_or_else(|error| panic!("{error}"));
+    let only = std::env::var("SCENARIO").unwrap_or_default();
+    let files: Vec<_> = files.into_iter().filter(|file| file.to_string_lossy().contains(&only)).collect();
+    let (next, failed, probes) = (AtomicUsize::new(0), Mutex::new(Vec::new()), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let scenario = Scenario::load(file).unwrap_or_else(|error| panic!("{error}"));
+                    let outcome = run_in(&mut Packets::for_scenario(&scenario), &scenario);
+                    probes.fetch_add(outcome.probes.len(), Ordering::Relaxed);
+                    failed.lock().expect("nobody panics with it").extend(failures(&scenario, &outcome));
+                }
+            });
+        }
+    });
+    let failed = failed.into_inner().expect("nobody panicked with it");
+    assert!(failed.is_empty(), "{} of {} probes:\n{}", failed.len(), probes.into_inner(), failed.join("\n"));
+}

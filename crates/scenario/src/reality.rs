@@ -1,0 +1,50 @@
+//! A second witness: something that plays a scenario's steps for real, beside
+//! the core, and is asked the same questions.
+
+use crate::connections::Fate;
+use crate::file::Probe;
+use namewall_policy::ask::Route;
+use namewall_policy::{Decision, Flow, Instant, Lease, Program, Snapshot, Verdict};
+use std::time::Duration;
+
+/// The cluster as it is now.
+#[derive(Clone, Copy, Debug)]
+pub struct Now<'a> {
+    pub snapshot: &'a Snapshot,
+    pub program: &'a Program,
+    /// The agent's `--cut-established`.
+    pub cut_established: bool,
+}
+
+/// A probe, and what the core says of it.
+#[derive(Clone, Debug)]
+pub struct Predicted {
+    pub probe: Probe,
+    /// Every route must be open, by one of its connections.
+    pub routes: Vec<Route>,
+    pub verdict: Verdict,
+    /// The connection that settles the verdict, and its decision.
+    pub flow: Flow,
+    pub decision: Decision,
+}
+
+/// Errors are words for the user: the step could not be taken at all.
+pub trait Reality {
+    /// Makes the cluster so, at once.
+    fn change(&mut self, now: &Now<'_>) -> Result<(), String>;
+
+    /// These leases are open when it returns. It may be told of one again.
+    fn learn(&mut self, leases: &[Lease], now: Instant) -> Result<(), String>;
+
+    /// Lets time pass.
+    fn advance(&mut self, time: Duration);
+
+    /// What was seen of each: in words, and as an error where it is not what the core says.
+    fn probe(&mut self, now: &Now<'_>, probes: &[&Predicted]) -> Result<Vec<Result<String, String>>, String>;
+
+    /// Opens a connection and keeps it.
+    fn connect(&mut self, name: &str, flow: &Flow) -> Result<(), String>;
+
+    /// What became of it.
+    fn fate(&mut self, name: &str) -> Result<Fate, String>;
+}
