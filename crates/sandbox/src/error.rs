@@ -29,6 +29,8 @@ pub enum Error {
     Wire { what: String, source: netlink::Error },
     #[error("the link of {what} did not come up")]
     LinkDown { what: String },
+    #[error("{what} does not take packets for its address {address}")]
+    AddressUnused { what: String, address: IpAddr },
     #[error("cannot watch sockets: {0}")]
     Watch(#[source] Errno),
     #[error("nobody in the sandbox has the address {0}")]

@@ -11,11 +11,9 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// The one link of a pod, and a node's uplink.
 const ETH0: End<'_> = End { index: FIRST_LINK, name: "eth0" };
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The requests of an update, by namespace. Each is sent as a whole.
 #[derive(Default)]
@@ -152,15 +150,26 @@ impl Sandbox {
         }
         come.outside.iter().for_each(|&address| batches.outside.address(LOOPBACK, address));
         for (name, plan) in &come.pods {
-            coming_up.push((*name, self.add_pod(name, plan, &mut batches)?));
+            coming_up.push((*name, self.add_pod(name, plan, &mut batches)?, *plan));
             step();
         }
         self.commit(batches)?;
-        for (name, _) in &come.nodes {
-            let Some(node) = self.nodes.get_mut(*name) else { continue };
-            wait_for(&mut node.wired.wires, &format!("node {name}"))?;
+        for (name, mut wires, plan) in coming_up {
+            wait_for_link(&mut wires, &plan.addresses, &format!("pod {name}"))?;
         }
-        coming_up.into_iter().try_for_each(|(name, mut wires)| wait_for(&mut wires, &format!("pod {name}")))
+        self.wait_for_nodes(come)
+    }
+
+    fn wait_for_nodes(&mut self, come: &Gone<'_>) -> Result<(), Error> {
+        for (name, plan) in &come.nodes {
+            let Some(node) = self.nodes.get_mut(*name) else { continue };
+            wait_for_link(&mut node.wired.wires, &plan.addresses, &format!("node {name}"))?;
+        }
+        for (name, address) in &come.node_addresses {
+            let Some(node) = self.nodes.get_mut(*name) else { continue };
+            wait_for(&mut node.wired.wires, &[*address], &format!("node {name}"))?;
+        }
+        wait_for(&mut self.outside.wires, &come.outside, "the outside")
     }
 
     fn add_node(&mut self, name: &Arc<str>, plan: &NodePlan, batches: &mut Batches) -> Result<(), Error> {
@@ -227,12 +236,23 @@ fn commit(wires: &mut Wires, batch: Batch, what: &str) -> Result<(), Error> {
     wires.commit(batch).map_err(|source| Error::Wire { what: what.to_owned(), source })
 }
 
-fn wait_for(wires: &mut Wires, what: &str) -> Result<(), Error> {
-    match wires.wait_until_running(ETH0.index, PATIENCE) {
-        Ok(true) => Ok(()),
+fn wait_for_link(wires: &mut Wires, addresses: &[IpAddr], what: &str) -> Result<(), Error> {
+    match wires.wait_until_running(ETH0.index) {
+        Ok(true) => wait_for(wires, addresses, what),
         Ok(false) => Err(Error::LinkDown { what: what.to_owned() }),
         Err(source) => Err(Error::Wire { what: what.to_owned(), source }),
     }
+}
+
+fn wait_for(wires: &mut Wires, addresses: &[IpAddr], what: &str) -> Result<(), Error> {
+    for &address in addresses {
+        match wires.wait_until_local(address) {
+            Ok(true) => {}
+            Ok(false) => return Err(Error::AddressUnused { what: what.to_owned(), address }),
+            Err(source) => return Err(Error::Wire { what: what.to_owned(), source }),
+        }
+    }
+    Ok(())
 }
 
 /// A namespace with settings, and with what the batch puts into it.
