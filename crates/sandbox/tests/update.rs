@@ -125,6 +125,19 @@ fn a_nodes_addresses_change_under_its_pods() {
 }
 
 #[test]
+fn a_new_address_answers_at_once() {
+    let mut sandbox = base().build(&[]);
+    for round in 0..40 {
+        let new = format!("2001:db8::{round}");
+        let changed = base().node("n3", &[&new]).pod("shop/new", "n1", &[&format!("fd00:9::{round}")]);
+        sandbox.update(&changed.0, &addresses(&[&format!("2001:db8:1::{round}")])).unwrap();
+        for to in [new, format!("fd00:9::{round}"), format!("2001:db8:1::{round}")] {
+            assert_eq!(measure(&sandbox, "fd00:2::2", &to, Protocol::Icmp), Measured::Open, "{to}");
+        }
+    }
+}
+
+#[test]
 fn fifty_pods_are_up_in_no_time() {
     let mut cluster = Cluster::default();
     for node in 1..=3 {
