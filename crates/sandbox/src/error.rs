@@ -20,10 +20,7 @@ pub enum Error {
     OpenNamespace(#[source] io::Error),
     #[error("cannot enter a network namespace: {0}")]
     EnterNamespace(#[source] Errno),
-    #[error(
-        "cannot write {value} to {path}: {source}{hint}",
-        hint = if source.kind() == io::ErrorKind::ReadOnlyFilesystem { "; the sandbox needs a writable /proc/sys" } else { "" }
-    )]
+    #[error("cannot write {value} to {path}: {source} (in a container, /proc/sys must be writable)")]
     Sysctl { path: String, value: &'static str, source: io::Error },
     #[error("cannot wire {what}: {source}")]
     Wire { what: String, source: netlink::Error },

@@ -28,30 +28,29 @@ impl Batches {
     }
 }
 
-/// What is in the old Topology and not in the new.
-struct Gone<'a> {
+/// What one Topology has and another has not: of the old one what goes, of the new one what comes.
+struct Only<'a> {
     pods: Vec<(&'a Arc<str>, &'a PodPlan)>,
     nodes: Vec<(&'a Arc<str>, &'a NodePlan)>,
-    /// Addresses that nodes lose which stay.
+    /// Addresses of nodes that both have.
     node_addresses: Vec<(&'a Arc<str>, IpAddr)>,
     outside: Vec<IpAddr>,
 }
 
-impl<'a> Gone<'a> {
-    /// With the arguments swapped: what comes.
-    fn between(old: &'a Topology, new: &Topology) -> Self {
-        let pods = old.pods.iter().filter(|(name, plan)| !plan.host_network && new.pods.get(*name) != Some(plan));
-        let nodes = old.nodes.iter().filter(|(name, _)| !new.nodes.contains_key(*name));
-        let kept = old.nodes.iter().filter_map(|(name, plan)| Some((name, plan, new.nodes.get(name)?)));
-        let node_addresses = kept.flat_map(|(name, plan, new)| {
-            let lost = plan.addresses.iter().filter(|address| !new.addresses.contains(address));
-            lost.map(move |&address| (name, address)).collect::<Vec<_>>()
+impl<'a> Only<'a> {
+    fn of(this: &'a Topology, other: &Topology) -> Self {
+        let pods = this.pods.iter().filter(|(name, plan)| !plan.host_network && other.pods.get(*name) != Some(plan));
+        let nodes = this.nodes.iter().filter(|(name, _)| !other.nodes.contains_key(*name));
+        let both = this.nodes.iter().filter_map(|(name, plan)| Some((name, plan, other.nodes.get(name)?)));
+        let node_addresses = both.flat_map(|(name, plan, other)| {
+            let only = plan.addresses.iter().filter(|address| !other.addresses.contains(address));
+            only.map(move |&address| (name, address))
         });
         Self {
             pods: pods.collect(),
             nodes: nodes.collect(),
             node_addresses: node_addresses.collect(),
-            outside: old.outside.difference(&new.outside).copied().collect(),
+            outside: this.outside.difference(&other.outside).copied().collect(),
         }
     }
 
@@ -72,7 +71,7 @@ pub(super) fn outside() -> Result<Wired, Error> {
 impl Sandbox {
     pub(super) fn become_like(&mut self, new: Topology, progress: &mut dyn FnMut(Progress)) -> Result<Changes, Error> {
         let old = std::mem::take(&mut self.topology);
-        let (gone, come) = (Gone::between(&old, &new), Gone::between(&new, &old));
+        let (gone, come) = (Only::of(&old, &new), Only::of(&new, &old));
         self.listeners.forget(&gone.addresses());
         self.remove(&gone)?;
         self.add(&come, progress)?;
@@ -105,7 +104,7 @@ impl Sandbox {
     }
 
     /// A link is deleted even where open sockets keep its namespace: nobody else may meet the old holder of an address.
-    fn remove(&mut self, gone: &Gone<'_>) -> Result<(), Error> {
+    fn remove(&mut self, gone: &Only<'_>) -> Result<(), Error> {
         let mut batches = Batches::default();
         for (name, plan) in &gone.pods {
             let (Some(pod), Some(node)) = (self.pods.remove(*name), self.nodes.get(&plan.node)) else { continue };
@@ -130,7 +129,7 @@ impl Sandbox {
         commit(&mut self.outside.wires, links, "the outside")
     }
 
-    fn add(&mut self, come: &Gone<'_>, progress: &mut dyn FnMut(Progress)) -> Result<(), Error> {
+    fn add(&mut self, come: &Only<'_>, progress: &mut dyn FnMut(Progress)) -> Result<(), Error> {
         let total = come.nodes.len() + come.pods.len();
         let mut done = 0;
         let mut step = || {
@@ -160,7 +159,7 @@ impl Sandbox {
         self.wait_for_nodes(come)
     }
 
-    fn wait_for_nodes(&mut self, come: &Gone<'_>) -> Result<(), Error> {
+    fn wait_for_nodes(&mut self, come: &Only<'_>) -> Result<(), Error> {
         for (name, plan) in &come.nodes {
             let Some(node) = self.nodes.get_mut(*name) else { continue };
             wait_for_link(&mut node.wired.wires, &plan.addresses, &format!("node {name}"))?;
