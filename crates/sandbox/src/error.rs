@@ -21,15 +21,14 @@ pub enum Error {
     OpenNamespace(#[source] io::Error),
     #[error("cannot enter a network namespace: {0}")]
     EnterNamespace(#[source] Errno),
-    #[error(
-        "cannot write {value} to {path}: {source}{hint}",
-        hint = if source.kind() == io::ErrorKind::ReadOnlyFilesystem { "; the sandbox needs a writable /proc/sys" } else { "" }
-    )]
+    #[error("cannot write {value} to {path}: {source} (in a container, /proc/sys must be writable)")]
     Sysctl { path: String, value: &'static str, source: io::Error },
     #[error("cannot wire {what}: {source}")]
     Wire { what: String, source: netlink::Error },
     #[error("the link of {what} did not come up")]
     LinkDown { what: String },
+    #[error("{what} does not take packets for its address {address}")]
+    AddressUnused { what: String, address: IpAddr },
     #[error("cannot watch sockets: {0}")]
     Watch(#[source] Errno),
     #[error("nobody in the sandbox has the address {0}")]

@@ -7,6 +7,7 @@
 //! other end"; Calico's are used.
 
 use namewall_dataplane::netlink::{CREATE, EXCLUSIVE, Error, Family, Messages, Socket};
+use nix::errno::Errno;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -21,6 +22,8 @@ pub(crate) const FIRST_LINK: u32 = 100;
 
 /// A user namespace cannot raise the size of a socket's buffer; this much always fits.
 const CHUNK: usize = 32 << 10;
+/// The kernel does at once what is waited for, unless the machine is overloaded.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 const NEW_LINK: u16 = 16;
 const DELETE_LINK: u16 = 17;
@@ -29,6 +32,7 @@ const NEW_ADDRESS: u16 = 20;
 const DELETE_ADDRESS: u16 = 21;
 const NEW_ROUTE: u16 = 24;
 const DELETE_ROUTE: u16 = 25;
+const GET_ROUTE: u16 = 26;
 
 const REPLACE: u16 = 0x100;
 
@@ -57,6 +61,7 @@ const ROUTE_GATEWAY: u16 = 5;
 const MAIN_TABLE: u8 = 254;
 const STATIC: u8 = 4;
 const UNICAST: u8 = 1;
+const LOCAL: u8 = 2;
 const ON_LINK: u32 = 4;
 
 /// One end of a link.
@@ -203,19 +208,45 @@ impl Wires {
 
     /// Waits until the link carries packets. The kernel sees to the end that
     /// was up first from a work queue, and drops what is sent before.
-    pub(crate) fn wait_until_running(&mut self, link: u32, patience: Duration) -> Result<bool, Error> {
-        let deadline = Instant::now() + patience;
+    pub(crate) fn wait_until_running(&mut self, link: u32) -> Result<bool, Error> {
+        let mut request = Messages::new();
+        request.begin(GET_LINK, 0, &link_header(link, 0, 0));
+        request.acknowledge();
+        self.wait_until(&request, |link| {
+            let flags = link.get(8..12).and_then(|bytes| bytes.try_into().ok()).map(u32::from_ne_bytes);
+            flags.is_some_and(|flags| flags & RUNNING != 0)
+        })
+    }
+
+    /// Waits until packets for the address are taken. The kernel makes the
+    /// route that says so of an IPv6 address from a work queue, after it has
+    /// acknowledged the address, and passes packets on before.
+    pub(crate) fn wait_until_local(&mut self, address: IpAddr) -> Result<bool, Error> {
+        if address.is_ipv4() {
+            return Ok(true);
+        }
+        let mut fixed = [0; 12];
+        fixed[0] = family(address);
+        fixed[1] = bits(address);
+        let mut request = Messages::new();
+        request.begin(GET_ROUTE, 0, &fixed);
+        with_octets(address, |octets| request.bytes(ROUTE_TO, octets));
+        request.acknowledge();
+        self.wait_until(&request, |route| route.get(7) == Some(&LOCAL))
+    }
+
+    /// Asks again until the answer is as wanted; false if it does not come to be.
+    fn wait_until(&mut self, request: &Messages, wanted: impl Fn(&[u8]) -> bool) -> Result<bool, Error> {
+        let deadline = Instant::now() + PATIENCE;
         loop {
-            let mut request = Messages::new();
-            request.begin(GET_LINK, 0, &link_header(link, 0, 0));
-            request.acknowledge();
-            let mut running = false;
-            self.0.commit_echoed(&request, |answer| {
-                let flags = answer.body.get(8..12).and_then(|bytes| bytes.try_into().ok()).map(u32::from_ne_bytes);
-                running |= flags.is_some_and(|flags| flags & RUNNING != 0);
-            })?;
-            if running || Instant::now() > deadline {
-                return Ok(running);
+            let mut is_so = false;
+            match self.0.commit_echoed(request, |answer| is_so |= wanted(answer.body)) {
+                // There is no route at all yet.
+                Err(Error::Refused { errno: Errno::ENETUNREACH | Errno::EHOSTUNREACH, .. }) => {}
+                result => result?,
+            }
+            if is_so || Instant::now() > deadline {
+                return Ok(is_so);
             }
             std::thread::sleep(Duration::from_micros(500));
         }

@@ -91,7 +91,7 @@ impl Topology {
         planner.topology
     }
 
-    /// Every address that can be probed, and whose it is.
+    /// Every address that somebody has.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
         let nodes = self.nodes.values().flat_map(|node| &node.addresses);
         let pods = self.pods.values().filter(|pod| !pod.host_network).flat_map(|pod| &pod.addresses);

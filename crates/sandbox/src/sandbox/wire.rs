@@ -11,11 +11,9 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// The one link of a pod, and a node's uplink.
 const ETH0: End<'_> = End { index: FIRST_LINK, name: "eth0" };
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The requests of an update, by namespace. Each is sent as a whole.
 #[derive(Default)]
@@ -30,26 +28,25 @@ impl Batches {
     }
 }
 
-/// What is in the old Topology and not in the new.
-struct Gone<'a> {
+/// What one Topology has and another has not: of the old one what goes, of the new one what comes.
+struct Only<'a> {
     pods: Vec<(&'a Arc<str>, &'a PodPlan)>,
     nodes: Vec<(&'a Arc<str>, &'a NodePlan)>,
-    /// Addresses that nodes lose which stay.
+    /// Addresses of nodes that both have.
     node_addresses: Vec<(&'a Arc<str>, IpAddr)>,
     outside: Vec<IpAddr>,
     /// Addresses of Services, and the node they lead to.
     services: Vec<(IpAddr, &'a Arc<str>)>,
 }
 
-impl<'a> Gone<'a> {
-    /// With the arguments swapped: what comes.
-    fn between(old: &'a Topology, new: &Topology) -> Self {
-        let pods = old.pods.iter().filter(|(name, plan)| !plan.host_network && new.pods.get(*name) != Some(plan));
-        let nodes = old.nodes.iter().filter(|(name, _)| !new.nodes.contains_key(*name));
-        let kept = old.nodes.iter().filter_map(|(name, plan)| Some((name, plan, new.nodes.get(name)?)));
-        let node_addresses = kept.flat_map(|(name, plan, new)| {
-            let lost = plan.addresses.iter().filter(|address| !new.addresses.contains(address));
-            lost.map(move |&address| (name, address)).collect::<Vec<_>>()
+impl<'a> Only<'a> {
+    fn of(this: &'a Topology, other: &Topology) -> Self {
+        let pods = this.pods.iter().filter(|(name, plan)| !plan.host_network && other.pods.get(*name) != Some(plan));
+        let nodes = this.nodes.iter().filter(|(name, _)| !other.nodes.contains_key(*name));
+        let both = this.nodes.iter().filter_map(|(name, plan)| Some((name, plan, other.nodes.get(name)?)));
+        let node_addresses = both.flat_map(|(name, plan, other)| {
+            let only = plan.addresses.iter().filter(|address| !other.addresses.contains(address));
+            only.map(move |&address| (name, address))
         });
         let services = old.services.iter().filter(|(address, node)| new.services.get(*address) != Some(node));
         Self {
@@ -57,7 +54,7 @@ impl<'a> Gone<'a> {
             pods: pods.collect(),
             nodes: nodes.collect(),
             node_addresses: node_addresses.collect(),
-            outside: old.outside.difference(&new.outside).copied().collect(),
+            outside: this.outside.difference(&other.outside).copied().collect(),
         }
     }
 
@@ -78,7 +75,7 @@ pub(super) fn outside() -> Result<Wired, Error> {
 impl Sandbox {
     pub(super) fn become_like(&mut self, new: Topology, progress: &mut dyn FnMut(Progress)) -> Result<Changes, Error> {
         let old = std::mem::take(&mut self.topology);
-        let (gone, come) = (Gone::between(&old, &new), Gone::between(&new, &old));
+        let (gone, come) = (Only::of(&old, &new), Only::of(&new, &old));
         self.listeners.forget(&gone.addresses());
         self.remove(&gone)?;
         self.add(&come, progress)?;
@@ -111,7 +108,7 @@ impl Sandbox {
     }
 
     /// A link is deleted even where open sockets keep its namespace: nobody else may meet the old holder of an address.
-    fn remove(&mut self, gone: &Gone<'_>) -> Result<(), Error> {
+    fn remove(&mut self, gone: &Only<'_>) -> Result<(), Error> {
         let mut batches = Batches::default();
         for (name, plan) in &gone.pods {
             let (Some(pod), Some(node)) = (self.pods.remove(*name), self.nodes.get(&plan.node)) else { continue };
@@ -140,7 +137,7 @@ impl Sandbox {
         commit(&mut self.outside.wires, links, "the outside")
     }
 
-    fn add(&mut self, come: &Gone<'_>, progress: &mut dyn FnMut(Progress)) -> Result<(), Error> {
+    fn add(&mut self, come: &Only<'_>, progress: &mut dyn FnMut(Progress)) -> Result<(), Error> {
         let total = come.nodes.len() + come.pods.len();
         let mut done = 0;
         let mut step = || {
@@ -164,15 +161,26 @@ impl Sandbox {
             batches.outside.route(To::Address(*address), node.link);
         }
         for (name, plan) in &come.pods {
-            coming_up.push((*name, self.add_pod(name, plan, &mut batches)?));
+            coming_up.push((*name, self.add_pod(name, plan, &mut batches)?, *plan));
             step();
         }
         self.commit(batches)?;
-        for (name, _) in &come.nodes {
-            let Some(node) = self.nodes.get_mut(*name) else { continue };
-            wait_for(&mut node.wired.wires, &format!("node {name}"))?;
+        for (name, mut wires, plan) in coming_up {
+            wait_for_link(&mut wires, &plan.addresses, &format!("pod {name}"))?;
         }
-        coming_up.into_iter().try_for_each(|(name, mut wires)| wait_for(&mut wires, &format!("pod {name}")))
+        self.wait_for_nodes(come)
+    }
+
+    fn wait_for_nodes(&mut self, come: &Only<'_>) -> Result<(), Error> {
+        for (name, plan) in &come.nodes {
+            let Some(node) = self.nodes.get_mut(*name) else { continue };
+            wait_for_link(&mut node.wired.wires, &plan.addresses, &format!("node {name}"))?;
+        }
+        for (name, address) in &come.node_addresses {
+            let Some(node) = self.nodes.get_mut(*name) else { continue };
+            wait_for(&mut node.wired.wires, &[*address], &format!("node {name}"))?;
+        }
+        wait_for(&mut self.outside.wires, &come.outside, "the outside")
     }
 
     fn add_node(&mut self, name: &Arc<str>, plan: &NodePlan, batches: &mut Batches) -> Result<(), Error> {
@@ -239,12 +247,23 @@ fn commit(wires: &mut Wires, batch: Batch, what: &str) -> Result<(), Error> {
     wires.commit(batch).map_err(|source| Error::Wire { what: what.to_owned(), source })
 }
 
-fn wait_for(wires: &mut Wires, what: &str) -> Result<(), Error> {
-    match wires.wait_until_running(ETH0.index, PATIENCE) {
-        Ok(true) => Ok(()),
+fn wait_for_link(wires: &mut Wires, addresses: &[IpAddr], what: &str) -> Result<(), Error> {
+    match wires.wait_until_running(ETH0.index) {
+        Ok(true) => wait_for(wires, addresses, what),
         Ok(false) => Err(Error::LinkDown { what: what.to_owned() }),
         Err(source) => Err(Error::Wire { what: what.to_owned(), source }),
     }
+}
+
+fn wait_for(wires: &mut Wires, addresses: &[IpAddr], what: &str) -> Result<(), Error> {
+    for &address in addresses {
+        match wires.wait_until_local(address) {
+            Ok(true) => {}
+            Ok(false) => return Err(Error::AddressUnused { what: what.to_owned(), address }),
+            Err(source) => return Err(Error::Wire { what: what.to_owned(), source }),
+        }
+    }
+    Ok(())
 }
 
 /// A namespace with settings, and with what the batch puts into it.

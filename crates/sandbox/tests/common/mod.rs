@@ -13,6 +13,28 @@ use std::sync::Arc;
 pub(crate) const PORT: u16 = 8080;
 pub(crate) const EVERY_PROTOCOL: [Protocol; 4] = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp, Protocol::Icmp];
 
+/// Whether this process may make network namespaces. Where it may not, the test
+/// that asks is run again in a user namespace, must pass there, and is over here.
+pub(crate) fn has_rights() -> bool {
+    if Namespace::create().is_ok() {
+        return true;
+    }
+    let thread = std::thread::current();
+    let test =
+        thread.name().filter(|name| *name != "main").expect("the harness runs each test in a thread of its name");
+    let mut again = Command::new("unshare");
+    again.args(["--user", "--map-root-user", "--net"]);
+    again.arg(std::env::current_exe().expect("a path of its own")).args(["--exact", test, "--nocapture"]);
+    let output = again.output().expect("without root's rights the tests need `unshare` of util-linux");
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(
+        output.status.success() && said.contains("1 passed"),
+        "this test makes network namespaces: run it as root, or allow user namespaces. In one it said:\n{said}"
+    );
+    false
+}
+
 pub(crate) fn address(text: &str) -> IpAddr {
     text.parse().expect("an address")
 }
@@ -48,13 +70,7 @@ impl Cluster {
     }
 
     pub(crate) fn build_watched(&self, outside: &[&str], progress: &mut dyn FnMut(Progress)) -> Sandbox {
-        match Sandbox::build(&self.0, &addresses(outside), progress) {
-            Ok(sandbox) => sandbox,
-            Err(error) => panic!(
-                "{error}\nThese tests make network namespaces: run them as root, or under \
-                 `unshare --user --map-root-user --net`."
-            ),
-        }
+        Sandbox::build(&self.0, &addresses(outside), progress).unwrap_or_else(|error| panic!("{error}"))
     }
 }
 
