@@ -48,7 +48,7 @@ impl<'a> Only<'a> {
             let only = plan.addresses.iter().filter(|address| !other.addresses.contains(address));
             only.map(move |&address| (name, address))
         });
-        let services = old.services.iter().filter(|(address, node)| new.services.get(*address) != Some(node));
+        let services = this.services.iter().filter(|(address, node)| other.services.get(*address) != Some(node));
         Self {
             services: services.map(|(&address, node)| (address, node)).collect(),
             pods: pods.collect(),
