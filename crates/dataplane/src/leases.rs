@@ -10,6 +10,9 @@ use std::time::Duration;
 /// Which lease groups each pattern opens.
 pub type LeaseGroups = FxHashMap<DomainPattern, Vec<u64>>;
 
+/// A lease in the kernel: its group and address, and the time it has left.
+pub(crate) type Left = ((u64, IpAddr), Duration);
+
 /// Elements to be written, a list for each version of IP.
 pub(crate) type Fresh = [Vec<(Element, Lifetime)>; 2];
 
@@ -20,13 +23,13 @@ pub(crate) struct Leases {
     /// Every lease there has been, for connections that outlive theirs.
     pub(crate) history: LeaseTable,
     /// What was there before us, and how long it had left then.
-    adopted: Option<(std::time::Instant, Vec<((u64, IpAddr), Duration)>)>,
+    adopted: Option<(std::time::Instant, Vec<Left>)>,
     last: Instant,
 }
 
 impl Leases {
     /// Takes over what the kernel has from an earlier process.
-    pub(crate) fn adopt(&mut self, found: Vec<((u64, IpAddr), Duration)>) {
+    pub(crate) fn adopt(&mut self, found: Vec<Left>) {
         self.adopted = Some((std::time::Instant::now(), found));
     }
 

@@ -65,7 +65,7 @@ impl DenialLog {
     }
 
     /// Waits for the next denials. Lines of others in the group are passed over.
-    pub fn next(&mut self) -> Result<Vec<Denied>, Error> {
+    pub fn wait(&mut self) -> Result<Vec<Denied>, Error> {
         let datagram = self.socket.receive()?;
         let packets = Received::all(datagram).filter(|message| message.kind == PACKET);
         Ok(packets.filter_map(|packet| read_denial(packet.attributes(FIXED))).collect())
@@ -75,7 +75,7 @@ impl DenialLog {
     pub fn drain(&mut self) -> Result<Vec<Denied>, Error> {
         let mut denials = Vec::new();
         while self.socket.has_more() {
-            denials.extend(self.next()?);
+            denials.extend(self.wait()?);
         }
         Ok(denials)
     }

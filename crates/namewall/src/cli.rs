@@ -37,6 +37,15 @@ pub(crate) enum Command {
     /// Which policies apply to a workload, in the order they are asked
     #[command(after_help = POLICIES_HELP)]
     Policies(Policies),
+    /// Print the kernel's rules for a cluster, as nftables would show them
+    #[command(after_help = RULES_HELP)]
+    Rules(Rules),
+    /// Build a cluster in network namespaces on this machine, and try it with real packets
+    #[command(after_help = SANDBOX_HELP)]
+    Sandbox(Sandbox),
+    /// Remove what namewall has put into this machine's kernel
+    #[command(after_help = UNINSTALL_HELP)]
+    Uninstall(Uninstall),
     /// Print a completion script for a shell
     #[command(after_help = "Example:\n  namewall completions bash > /etc/bash_completion.d/namewall")]
     Completions { shell: clap_complete::Shell },
@@ -101,11 +110,73 @@ const TEST_HELP: &str = "\
 Examples:
   namewall test examples/shop/scenario.yaml
   namewall test -o junit tests/*.yaml > report.xml
+  namewall test --real tests/scenarios/packets
+
+With --real every step is also taken in network namespaces, and every probe is
+tried with packets: what is denied must go unanswered, and the kernel must tell of
+it by the rule the core names. It takes root, or user namespaces; `advance` really
+waits.
 
 Exit codes:
   0  every probe was answered as expected
   1  at least one was not
   2  a scenario could not be read";
+
+const RULES_HELP: &str = "\
+Examples:
+  namewall rules examples/shop
+  namewall rules --node node-1 examples/shop | less
+
+Sets are shown without their elements. Nothing is changed, and no rights are needed.
+
+Exit codes:
+  0  done
+  2  the input could not be read";
+
+const SANDBOX_HELP: &str = "\
+Examples:
+  namewall sandbox up examples/shop
+  namewall sandbox probe
+  namewall sandbox exec shop/web -- ping -c1 10.244.1.12
+  namewall sandbox down
+
+Every node and every pod is a network namespace, Services are translated as
+kube-proxy does it, and the policies are enforced in the nodes by this machine's
+own kernel. The machine's own network is not touched. It takes root, or user
+namespaces. There is one sandbox a user; a second `up` replaces the first.";
+
+const SANDBOX_PROBE_HELP: &str = "\
+Examples:
+  namewall sandbox probe
+  namewall sandbox probe --port 443/TCP --port 53/UDP -o json
+
+Every pod and every host outside tries every pod's ports, every node and every
+Service. `+` is open, `·` is denied (the packets are dropped, nobody answers), `!`
+is not what was predicted.
+
+Exit codes:
+  0  everything is as predicted
+  1  something is not
+  2  no sandbox is up, or it could not be asked";
+
+const SANDBOX_EXEC_HELP: &str = "\
+Examples:
+  namewall sandbox exec shop/web -- ip address
+  namewall sandbox exec --node node-1 -- nft list ruleset
+  namewall sandbox exec --outside -- nc -vz 10.244.1.10 8080
+
+The command's exit code is passed on.";
+
+const UNINSTALL_HELP: &str = "\
+Examples:
+  namewall uninstall
+  namewall uninstall --table other
+
+Only namewall's own table is removed. It takes root, or the capability NET_ADMIN.
+
+Exit codes:
+  0  nothing of it is left
+  2  it could not be removed";
 
 const POLICIES_HELP: &str = "\
 Examples:
@@ -278,6 +349,9 @@ pub(crate) struct Test {
     /// Scenario files, or folders of them
     #[arg(required = true, value_name = "SCENARIO")]
     pub(crate) scenarios: Vec<PathBuf>,
+    /// Try everything with real packets too
+    #[arg(long)]
+    pub(crate) real: bool,
     /// How to print
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(crate) output: TestFormat,
@@ -293,4 +367,112 @@ pub(crate) struct Policies {
     /// How to print
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(crate) output: Format,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Rules {
+    #[command(flatten)]
+    pub(crate) input: Input,
+    /// The rules of this node; without it, of one that has every pod
+    #[arg(long, value_name = "NODE")]
+    pub(crate) node: Option<String>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Uninstall {
+    /// The table's name
+    #[arg(long, value_name = "NAME", default_value = "namewall")]
+    pub(crate) table: String,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Sandbox {
+    #[command(subcommand)]
+    pub(crate) command: SandboxCommand,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum SandboxCommand {
+    /// Build it, in place of the one there is
+    Up(SandboxUp),
+    /// Try every connection, and show what happened beside what is predicted
+    #[command(after_help = SANDBOX_PROBE_HELP)]
+    Probe(SandboxProbe),
+    /// Run a command in the network of a pod, of a node, or outside
+    #[command(after_help = SANDBOX_EXEC_HELP)]
+    Exec(SandboxExec),
+    /// Take it away
+    Down,
+    /// Hold a sandbox, for `up`
+    #[command(hide = true)]
+    Keep(SandboxUp),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SandboxUp {
+    #[command(flatten)]
+    pub(crate) input: Input,
+    /// What a name resolves to, so that rules by name can open it
+    #[arg(long, value_name = "NAME=IP[,IP...]", value_parser = parse_dns)]
+    pub(crate) dns: Vec<DnsAnswer>,
+    /// A host outside the cluster
+    #[arg(long, value_name = "IP", value_parser = parse_ip)]
+    pub(crate) outside: Vec<IpAddr>,
+}
+
+impl SandboxUp {
+    /// The same, as arguments for another process.
+    pub(crate) fn as_arguments(&self) -> Vec<std::ffi::OsString> {
+        let mut arguments: Vec<std::ffi::OsString> = Vec::new();
+        let settings = &self.input.settings;
+        arguments.extend(settings.pod_network.iter().map(|block| format!("--pod-network={block}").into()));
+        arguments.extend(settings.api_server.iter().map(|address| format!("--api-server={address}").into()));
+        arguments.push(format!("--cluster-domain={}", settings.cluster_domain).into());
+        for DnsAnswer { name, addresses } in &self.dns {
+            let addresses: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
+            arguments.push(format!("--dns={name}={}", addresses.join(",")).into());
+        }
+        arguments.extend(self.outside.iter().map(|address| format!("--outside={address}").into()));
+        arguments.push("--".into());
+        arguments.extend(self.input.paths.iter().map(|path| path.into()));
+        arguments
+    }
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SandboxProbe {
+    /// Try this port too, on every pod, node and host outside
+    #[arg(long, value_name = "PORT[/PROTO]", value_parser = parse_port)]
+    pub(crate) port: Vec<PortFilter>,
+    /// How to print
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub(crate) output: Format,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SandboxExec {
+    /// The pod
+    #[arg(value_name = "NS/POD", conflicts_with_all = ["node", "outside"])]
+    pub(crate) pod: Option<String>,
+    /// A node, instead of a pod
+    #[arg(long, value_name = "NODE", conflicts_with = "outside")]
+    pub(crate) node: Option<String>,
+    /// The world outside, instead of a pod
+    #[arg(long)]
+    pub(crate) outside: bool,
+    /// What to run
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<std::ffi::OsString>,
+}
+
+impl SandboxExec {
+    /// How the keeper calls the place.
+    pub(crate) fn place(&self) -> anyhow::Result<String> {
+        match (&self.pod, &self.node, self.outside) {
+            (Some(pod), None, false) => Ok(pod.clone()),
+            (None, Some(node), false) => Ok(format!("node:{node}")),
+            (None, None, true) => Ok("outside:".to_owned()),
+            _ => anyhow::bail!("say where: NS/POD, --node NODE or --outside"),
+        }
+    }
 }

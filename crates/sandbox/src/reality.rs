@@ -4,23 +4,21 @@
 use crate::cluster::{Cluster, Wanted};
 use crate::connection::Connection;
 use crate::listen::Listen;
-use crate::probe::{Measured, Probe};
+use crate::probe::Measured;
+use crate::question::{self, Question, Seen};
 use namewall_dataplane::CutEstablished;
 use namewall_dataplane::nflog::Denied;
-use namewall_policy::ask::{Host, Target};
-use namewall_policy::model::{BackendTarget, ServiceId};
-use namewall_policy::port::Protocol;
+use namewall_policy::ask::Host;
+use namewall_policy::model::BackendTarget;
 use namewall_policy::{Cause, Flow, Instant, Lease, Program, Reason, Snapshot, Verdict};
 use namewall_scenario::{Fate, Now, Predicted, Reality, Scenario, Step};
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::thread;
 use std::time::Duration;
 
-/// A probe that should get through and does not is tried again: the machine may be busy.
-const REPEATS: usize = 3;
-/// How often a Service with so many backends is asked, so that each has its turn.
-const TURNS: usize = 3;
+/// How often a connection is tried that should be there: the machine may be busy.
+const TRIES: usize = 4;
 
 /// Network namespaces as the reality of a scenario.
 #[derive(Debug, Default)]
@@ -29,15 +27,6 @@ pub struct Packets {
     /// Every address a scenario speaks of; those nobody has are hosts outside.
     spoken_of: BTreeSet<IpAddr>,
     connections: BTreeMap<String, Connection>,
-    services: Vec<Frontends>,
-}
-
-/// Where each Service is asked, with the backend each of its ports leads to.
-#[derive(Debug, Default)]
-struct Frontends {
-    addresses: Vec<IpAddr>,
-    /// Protocol, port, backend's port.
-    ports: Vec<(Protocol, u16, u16)>,
 }
 
 impl Packets {
@@ -68,25 +57,6 @@ impl Packets {
     fn cluster(&mut self) -> Result<&mut Cluster, String> {
         self.cluster.as_mut().ok_or_else(|| "the sandbox is not up".to_owned())
     }
-
-    /// The address and port a client would use to come to this end.
-    fn asked(&self, flow: &Flow, target: Option<&Target>) -> Option<SocketAddr> {
-        let to = flow.to.address?;
-        let direct = SocketAddr::new(to, flow.port);
-        if let Some(Target { host: Host::Address(address), port, .. }) = target {
-            return Some(SocketAddr::new(*address, port.unwrap_or(0)));
-        }
-        let Some(ServiceId(service)) = flow.via else { return Some(direct) };
-        let frontends = self.services.get(service as usize)?;
-        let address = frontends.addresses.iter().find(|address| address.is_ipv4() == to.is_ipv4())?;
-        let serves = |(protocol, port, backend): &&(Protocol, u16, u16)| {
-            *protocol == flow.protocol
-                && *backend == flow.port
-                && target.and_then(|target| target.port).is_none_or(|asked| asked == *port)
-        };
-        let (_, port, _) = frontends.ports.iter().find(serves)?;
-        Some(SocketAddr::new(*address, *port))
-    }
 }
 
 fn outside_of(spoken_of: &BTreeSet<IpAddr>, snapshot: &Snapshot) -> Vec<IpAddr> {
@@ -99,33 +69,11 @@ fn outside_of(spoken_of: &BTreeSet<IpAddr>, snapshot: &Snapshot) -> Vec<IpAddr> 
     outside.into_iter().collect()
 }
 
-fn frontends(snapshot: &Snapshot) -> Vec<Frontends> {
-    let of = |service: &namewall_policy::model::Service| Frontends {
-        addresses: service.addresses.clone(),
-        ports: service
-            .ports
-            .iter()
-            .flat_map(|port| port.backends.iter().map(|backend| (port.protocol, port.port, backend.port)))
-            .collect(),
-    };
-    snapshot.services.iter().map(of).collect()
-}
-
-/// A connection to try, of a route of a probe.
-struct Attempt {
-    probe: usize,
-    route: usize,
-    /// Through a Service any of its backends may answer: all of the family must.
-    all: bool,
-    packet: Probe,
-}
-
 impl Reality for Packets {
     fn change(&mut self, now: &Now<'_>) -> Result<(), String> {
         let outside = outside_of(&self.spoken_of, now.snapshot);
         let cut = if now.cut_established { CutEstablished::Always } else { CutEstablished::V1Beta1 };
         let wanted = Wanted { snapshot: now.snapshot, program: now.program, outside: &outside, cut };
-        self.services = frontends(now.snapshot);
         match &mut self.cluster {
             Some(cluster) => cluster.update(&wanted),
             None => Cluster::build(&wanted, &mut |_| {}).map(|cluster| self.cluster = Some(cluster)),
@@ -142,61 +90,24 @@ impl Reality for Packets {
     }
 
     fn probe(&mut self, now: &Now<'_>, probes: &[&Predicted]) -> Result<Vec<Result<String, String>>, String> {
-        let mut attempts = Vec::new();
-        let mut listens = BTreeSet::new();
-        for (at, predicted) in probes.iter().enumerate() {
-            for (route_at, route) in predicted.routes.iter().enumerate() {
-                for flow in &route.flows {
-                    let (Some(from), Some(to)) = (flow.from.address, flow.to.address) else { continue };
-                    let Some(asked) = self.asked(flow, Some(&predicted.probe.to)) else { continue };
-                    let cluster = self.cluster()?;
-                    listens.insert(Listen { address: to, protocol: flow.protocol, port: flow.port });
-                    let all = asked != SocketAddr::new(to, flow.port);
-                    let times = if all { TURNS * predicted.routes.len() } else { 1 };
-                    let place = cluster.sandbox.place(from).map_err(words)?;
-                    let packet = Probe { from: place, to: asked, protocol: flow.protocol };
-                    attempts.extend((0..times).map(|_| Attempt {
-                        probe: at,
-                        route: route_at,
-                        all,
-                        packet: packet.clone(),
-                    }));
-                }
-            }
-        }
         let cluster = self.cluster()?;
-        // Nobody can listen at a Service's address where it serves nothing.
-        let somebody = |listen: &Listen| cluster.sandbox.place(listen.address).is_ok();
-        let listens: Vec<Listen> =
-            listens.into_iter().filter(|listen| listen.protocol != Protocol::Icmp && somebody(listen)).collect();
-        cluster.sandbox.ensure_listening(&listens).map_err(words)?;
         cluster.denials().map_err(words)?;
-        let packets: Vec<Probe> = attempts.iter().map(|attempt| attempt.packet.clone()).collect();
-        let mut measured = cluster.sandbox.probe(&packets).map_err(words)?;
+        let questions: Vec<Question<'_>> = probes
+            .iter()
+            .map(|one| Question { target: &one.probe.to, routes: &one.routes, predicted: one.verdict })
+            .collect();
+        let seen = cluster.ask(now.snapshot, &questions).map_err(words)?;
         let denials = cluster.denials().map_err(words)?;
-        for _ in 0..REPEATS {
-            let again: Vec<usize> = (0..attempts.len())
-                .filter(|&at| measured[at] == Measured::Silent)
-                .filter(|&at| probes[attempts[at].probe].verdict == Verdict::Allow)
-                .collect();
-            if again.is_empty() {
-                break;
-            }
-            let repeated: Vec<Probe> = again.iter().map(|&at| packets[at].clone()).collect();
-            let results = cluster.sandbox.probe(&repeated).map_err(words)?;
-            again.into_iter().zip(results).for_each(|(at, result)| measured[at] = result);
-        }
         let told = Told { program: now.program, denials: &denials };
-        let judge = |(at, predicted): (usize, &&Predicted)| {
-            let own = attempts.iter().zip(&measured).filter(|(attempt, _)| attempt.probe == at);
-            judge(predicted, &own.collect::<Vec<_>>())?;
+        let judge = |(predicted, seen): (&&Predicted, &Seen)| {
+            judge(predicted.verdict, seen)?;
             told.check(predicted, probes.len())
         };
-        Ok(probes.iter().enumerate().map(judge).collect())
+        Ok(probes.iter().zip(&seen).map(judge).collect())
     }
 
-    fn connect(&mut self, name: &str, flow: &Flow) -> Result<(), String> {
-        let asked = self.asked(flow, None).ok_or("nobody can tell where to connect to")?;
+    fn connect(&mut self, now: &Now<'_>, name: &str, flow: &Flow) -> Result<(), String> {
+        let asked = question::asked(now.snapshot, flow, None).ok_or("nobody can tell where to connect to")?;
         let (Some(from), Some(to)) = (flow.from.address, flow.to.address) else {
             return Err("an end of it has no address".to_owned());
         };
@@ -205,7 +116,7 @@ impl Reality for Packets {
         cluster.sandbox.ensure_listening(&[listen]).map_err(words)?;
         let place = cluster.sandbox.place(from).map_err(words)?;
         let mut last = Measured::Silent;
-        for _ in 0..=REPEATS {
+        for _ in 0..TRIES {
             match cluster.sandbox.connect(&place, asked, flow.protocol).map_err(words)? {
                 Ok(connection) => {
                     self.connections.insert(name.to_owned(), connection);
@@ -225,28 +136,14 @@ impl Reality for Packets {
     }
 }
 
-/// Whether what was measured is what was predicted.
-fn judge(predicted: &Predicted, attempts: &[(&Attempt, &Measured)]) -> Result<(), String> {
-    let odd = attempts.iter().find(|(_, measured)| !matches!(measured, Measured::Open | Measured::Silent));
-    if let Some((attempt, measured)) = odd {
-        return Err(format!("{measured} at {}", attempt.packet.to));
-    }
-    let is_open = |route: usize| {
-        let mut families: BTreeMap<(SocketAddr, IpAddr), (bool, bool)> = BTreeMap::new();
-        for (attempt, measured) in attempts.iter().filter(|(attempt, _)| attempt.route == route) {
-            let key = (attempt.packet.to, attempt.packet.from.source);
-            let (all, any) = families.entry(key).or_insert((true, false));
-            *all &= **measured == Measured::Open;
-            *any |= **measured == Measured::Open;
-        }
-        let through_service = attempts.iter().any(|(attempt, _)| attempt.route == route && attempt.all);
-        families.values().any(|(all, any)| if through_service { *all } else { *any })
-    };
-    let open = !predicted.routes.is_empty() && (0..predicted.routes.len()).all(is_open);
-    match (predicted.verdict, open) {
-        (Verdict::Allow, true) | (Verdict::Deny, false) => Ok(()),
-        (Verdict::Allow, false) => Err("silence, where the core allows".to_owned()),
-        (Verdict::Deny, true) => Err("open, where the core denies".to_owned()),
+/// Whether what was seen is what was predicted.
+fn judge(predicted: Verdict, seen: &Seen) -> Result<(), String> {
+    match (predicted, seen) {
+        (Verdict::Allow, Seen::Open) | (Verdict::Deny, Seen::Silent) => Ok(()),
+        (Verdict::Allow, Seen::Silent) => Err("silence, where the core allows".to_owned()),
+        (Verdict::Deny, Seen::Open) => Err("open, where the core denies".to_owned()),
+        (_, Seen::Odd { at, measured }) => Err(format!("{measured} at {at}")),
+        (_, Seen::NoWay) => Err("the ends have no addresses of one family".to_owned()),
     }
 }
 

@@ -43,7 +43,7 @@ pub trait Reality {
     fn probe(&mut self, now: &Now<'_>, probes: &[&Predicted]) -> Result<Vec<Result<String, String>>, String>;
 
     /// Opens a connection and keeps it.
-    fn connect(&mut self, name: &str, flow: &Flow) -> Result<(), String>;
+    fn connect(&mut self, now: &Now<'_>, name: &str, flow: &Flow) -> Result<(), String>;
 
     /// What became of it.
     fn fate(&mut self, name: &str) -> Result<Fate, String>;

@@ -265,9 +265,12 @@ impl Player<'_> {
         let connection = Connection::open(&world, &routes)?;
         let flow = connection.flow().clone();
         self.connections.keep(name, connection);
-        match &mut self.reality {
-            Some(reality) => reality.connect(name, &flow),
-            None => Ok(()),
+        let cut_established = self.connections.cut_established;
+        match (&self.state, &mut self.reality) {
+            (Some(State { snapshot, program, .. }), Some(reality)) => {
+                reality.connect(&Now { snapshot, program, cut_established }, name, &flow)
+            }
+            _ => Ok(()),
         }
     }
 

@@ -7,11 +7,11 @@ use super::rule::Rule;
 use super::set::{Element, Field, Holds, LEASE, SetSpec, Value, Version};
 use super::table::{Chain, Hook, HookKind, Point};
 use super::wire::{self, INET, SUBSYSTEM, chain, data, element, message, rule, set, table};
+use crate::leases::Left;
 use crate::netlink::{Attributes, DUMP, Error, Family, Messages, Socket};
 use nix::errno::Errno;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 use std::time::Duration;
 
 const FIXED: usize = 4;
@@ -137,7 +137,7 @@ const LEASES_READ: usize = 100_000;
 
 /// The leases there are, with the time each has left. On a socket of its own,
 /// which is closed where there are too many to read them all.
-pub(crate) fn read_leases(table: &str) -> Result<Vec<((u64, IpAddr), Duration)>, Error> {
+pub(crate) fn read_leases(table: &str) -> Result<Vec<Left>, Error> {
     let mut leases = Vec::new();
     for set in [LEASE.0, LEASE.1] {
         let mut socket = Socket::open(Family::NetlinkNetFilter)?;
@@ -160,7 +160,7 @@ pub(crate) fn read_leases(table: &str) -> Result<Vec<((u64, IpAddr), Duration)>,
     Ok(leases)
 }
 
-fn read_lease(of: Attributes<'_>) -> Option<((u64, IpAddr), Duration)> {
+fn read_lease(of: Attributes<'_>) -> Option<Left> {
     let key = of.nested(element::KEY).get(data::VALUE)?;
     let (numbers, address) = key.split_at_checked(8)?;
     let number = |at: usize| Some(u32::from_ne_bytes(numbers.get(at..at + 4)?.try_into().ok()?));

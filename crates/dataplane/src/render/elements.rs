@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use std::net::IpAddr;
 
 /// A set that was declared.
-fn twin<'t>(table: &'t mut Table, twins: Twins, version: Version) -> &'t mut Set {
+fn twin(table: &mut Table, twins: Twins, version: Version) -> &mut Set {
     table.sets.get_mut(twins[version]).expect("every set is declared before it is filled")
 }
 

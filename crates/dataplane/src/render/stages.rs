@@ -71,7 +71,8 @@ impl Mode {
 
 /// How the rules of a stage end.
 struct Ends {
-    allow: Do,
+    /// None where allowing does not count.
+    allow: Option<Do>,
     pass: Do,
 }
 
@@ -141,9 +142,8 @@ impl Stages<'_> {
     }
 
     fn gate_rules(&mut self, policy: PolicyId, allows: bool) -> Vec<Rule> {
-        let ends = Ends { allow: Do::Return, pass: Do::Return };
-        let counts = |run: &Run| allows || run.action != Action::Allow;
-        self.rules(policy, Direction::Egress, &ends, counts)
+        let ends = Ends { allow: allows.then_some(Do::Return), pass: Do::Return };
+        self.rules(policy, Direction::Egress, &ends)
     }
 
     /// Only for destinations outside the pod network.
@@ -176,8 +176,8 @@ impl Stages<'_> {
         let kind = format!("admin-{direction}");
         let name = self.list_name(&kind, policies.iter().map(|policy| (*policy, true)));
         self.chain(&name, |stages| {
-            let ends = Ends { allow: Do::Accept, pass: Do::Return };
-            policies.iter().flat_map(|policy| stages.rules(*policy, direction, &ends, |_| true)).collect()
+            let ends = Ends { allow: Some(Do::Accept), pass: Do::Return };
+            policies.iter().flat_map(|policy| stages.rules(*policy, direction, &ends)).collect()
         });
         Some(name)
     }
@@ -218,26 +218,22 @@ impl Stages<'_> {
     fn policy_chain(&mut self, policy: PolicyId, direction: Direction) -> String {
         let name = chain_name(&format!("{}{}", self.mode.prefix(), self.render.chain_of(policy, direction)));
         // In a last stage, to leave the tier is to come to the default.
-        let ends = Ends { allow: Do::Accept, pass: Do::Accept };
-        self.chain(&name, |stages| stages.rules(policy, direction, &ends, |_| true));
+        let ends = Ends { allow: Some(Do::Accept), pass: Do::Accept };
+        self.chain(&name, |stages| stages.rules(policy, direction, &ends));
         name
     }
 
-    fn rules(
-        &mut self,
-        policy: PolicyId,
-        direction: Direction,
-        ends: &Ends,
-        counts: impl Fn(&Run) -> bool,
-    ) -> Vec<Rule> {
+    fn rules(&mut self, policy: PolicyId, direction: Direction, ends: &Ends) -> Vec<Rule> {
         let mut rules = Vec::new();
-        for run in runs(self.render.program, policy, direction).iter().filter(|run| counts(run)) {
+        for run in &runs(self.render.program, policy, direction) {
             let end = match run.action {
                 Action::Allow => ends.allow.clone(),
-                Action::Pass => ends.pass.clone(),
-                Action::Deny => Do::Goto(self.deny_chain(run)),
+                Action::Pass => Some(ends.pass.clone()),
+                Action::Deny => Some(Do::Goto(self.deny_chain(run))),
             };
-            rules.extend(self.writer.write(self.table, run, &end));
+            if let Some(end) = end {
+                rules.extend(self.writer.write(self.table, run, &end));
+            }
         }
         rules
     }

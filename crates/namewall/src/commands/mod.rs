@@ -5,7 +5,10 @@ mod diff;
 pub(crate) mod explain;
 pub(crate) mod matrix;
 mod policies;
+mod rules;
+mod sandbox;
 mod test;
+mod uninstall;
 
 use crate::cli::{Cli, Command};
 use crate::output;
@@ -20,8 +23,11 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Explain(args) => explain::run(&args),
         Command::Matrix(args) => matrix::run(&args),
         Command::Diff(args) => diff::run(&args),
-        Command::Test(args) => test::run(&args),
+        Command::Test(args) => test::execute(&args),
         Command::Policies(args) => policies::run(&args),
+        Command::Rules(args) => rules::run(&args),
+        Command::Sandbox(args) => sandbox::run(&args),
+        Command::Uninstall(args) => uninstall::run(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "namewall", &mut script);

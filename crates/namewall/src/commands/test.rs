@@ -3,12 +3,21 @@
 use crate::cli::{Test, TestFormat};
 use crate::output::{self, BAD, GOOD, SOFT, STRONG};
 use crate::picture::escape_xml;
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use namewall_policy::Severity;
-use namewall_scenario::{Outcome, Scenario, run as play};
+use namewall_sandbox::{Packets, ensure_rights};
+use namewall_scenario::{Outcome, Scenario, run, run_in};
 use serde_json::{Value, json};
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const AT_ONCE: usize = 4;
+/// What takes longer than this is told of.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A scenario and how it went.
 struct Played {
@@ -17,7 +26,7 @@ struct Played {
     seconds: f64,
 }
 
-pub(crate) fn run(args: &Test) -> Result<ExitCode> {
+pub(crate) fn execute(args: &Test) -> Result<ExitCode> {
     let mut files = Vec::new();
     for path in &args.scenarios {
         files.extend(Scenario::find(path)?);
@@ -26,14 +35,8 @@ pub(crate) fn run(args: &Test) -> Result<ExitCode> {
     if scenarios.is_empty() {
         bail!("there is no scenario in {}", args.scenarios[0].display());
     }
-    let played: Vec<Played> = scenarios
-        .into_iter()
-        .map(|scenario| {
-            let start = std::time::Instant::now();
-            let outcome = play(&scenario);
-            Played { scenario, outcome, seconds: start.elapsed().as_secs_f64() }
-        })
-        .collect();
+    let played =
+        if args.real { play_real(scenarios)? } else { scenarios.into_iter().map(|one| timed(one, run)).collect() };
     let mut out = output::stdout();
     let printed = match args.output {
         TestFormat::Text => print(&mut out, &played),
@@ -43,6 +46,38 @@ pub(crate) fn run(args: &Test) -> Result<ExitCode> {
     output::unless_closed(printed.and_then(|()| Ok(out.flush()?)))?;
     let passed = played.iter().all(|played| played.outcome.passed());
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn timed(scenario: Scenario, play: impl FnOnce(&Scenario) -> Outcome) -> Played {
+    let start = Instant::now();
+    let outcome = play(&scenario);
+    Played { scenario, outcome, seconds: start.elapsed().as_secs_f64() }
+}
+
+/// With packets most of the time is waiting for answers that do not come, so several are played at once.
+fn play_real(scenarios: Vec<Scenario>) -> Result<Vec<Played>> {
+    ensure_rights().context("--real needs network namespaces")?;
+    let (start, total) = (Instant::now(), scenarios.len());
+    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let played: Vec<Mutex<Option<Played>>> = scenarios.iter().map(|_| Mutex::new(None)).collect();
+    thread::scope(|scope| {
+        for _ in 0..AT_ONCE.min(total) {
+            scope.spawn(|| {
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(scenario) = scenarios.get(at) else { break };
+                    let result = timed(scenario.clone(), |one| run_in(&mut Packets::for_scenario(one), one));
+                    *played[at].lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+                    let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+                    if start.elapsed() > PATIENCE && std::io::stderr().is_terminal() {
+                        let end = if done == total { "\r\x1b[K" } else { "" };
+                        eprint!("\r{done} of {total} scenarios{end}");
+                    }
+                }
+            });
+        }
+    });
+    Ok(played.into_iter().filter_map(|one| one.into_inner().unwrap_or_else(PoisonError::into_inner)).collect())
 }
 
 fn print(out: &mut impl Write, played: &[Played]) -> Result<()> {

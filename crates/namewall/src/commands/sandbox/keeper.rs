@@ -1,0 +1,130 @@
+//! The process that holds a sandbox, and answers for it.
+
+use super::client::socket_path;
+use super::probe::measure;
+use crate::cli::SandboxUp;
+use crate::input::{Loaded, NOW};
+use anyhow::{Context, Result, bail};
+use namewall_dataplane::CutEstablished;
+use namewall_policy::Lease;
+use namewall_policy::model::BackendTarget;
+use namewall_sandbox::{Cluster, Namespace, Progress, Wanted, ensure_rights};
+use nix::unistd::setsid;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Write};
+use std::net::IpAddr;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::process::ExitCode;
+
+/// A host outside, where nobody names one.
+const OUTSIDE: [&str; 2] = ["203.0.113.10", "2001:db8:ffff::10"];
+
+pub(crate) struct Kept {
+    pub(crate) loaded: Loaded,
+    pub(crate) cluster: Cluster,
+    pub(crate) outside: Vec<IpAddr>,
+}
+
+pub(crate) fn run(args: &SandboxUp) -> Result<ExitCode> {
+    // The terminal's signals are not for it; and rights must be had before the first thread.
+    setsid().ok();
+    ensure_rights().context("the sandbox needs network namespaces")?;
+    let start = std::time::Instant::now();
+    let mut loaded = Loaded::read(&args.input)?;
+    loaded.report_errors();
+    loaded.learn(&args.dns);
+    let outside = outside(&loaded, args);
+    let wanted =
+        Wanted { snapshot: &loaded.snapshot, program: &loaded.program, outside: &outside, cut: CutEstablished::Always };
+    let mut cluster = Cluster::build(&wanted, &mut |progress: Progress| {
+        say(&json!({"done": progress.done, "total": progress.total}));
+    })
+    .context("cannot build the sandbox")?;
+    let leases: Vec<Lease> = loaded.leases.iter().cloned().collect();
+    cluster.grant(&leases, NOW).context("cannot grant leases")?;
+    let topology = cluster.sandbox.topology();
+    if topology.pods.is_empty() {
+        bail!("no pod in the input has an address, so there is nothing to build; pods need status.podIP");
+    }
+    let path = socket_path()?;
+    let listener = UnixListener::bind(&path).with_context(|| format!("cannot listen at {}", path.display()))?;
+    say(&json!({
+        "ready": true,
+        "pods": topology.pods.len(),
+        "nodes": topology.nodes.keys().map(|name| name.to_string()).collect::<Vec<_>>(),
+        "outside": topology.outside.iter().map(IpAddr::to_string).collect::<Vec<_>>(),
+        "leftOut": topology.left_out.iter().map(|left_out| left_out.to_string()).collect::<Vec<_>>(),
+        "seconds": start.elapsed().as_secs_f64(),
+    }));
+    let mut kept = Kept { loaded, cluster, outside };
+    for stream in listener.incoming() {
+        if answer(&mut kept, stream?)? {
+            break;
+        }
+    }
+    drop(listener);
+    std::fs::remove_file(&path).ok();
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A line for whoever started us; nobody may be listening any more.
+fn say(what: &Value) {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{what}").and_then(|()| out.flush()).ok();
+}
+
+fn outside(loaded: &Loaded, args: &SandboxUp) -> Vec<IpAddr> {
+    let mut outside: BTreeSet<IpAddr> = args.outside.iter().copied().collect();
+    if outside.is_empty() {
+        // Of the families that are spoken in the cluster.
+        let known: Vec<&IpAddr> = loaded.program.by_address.keys().collect();
+        let spoken = |host: &IpAddr| known.iter().any(|address| address.is_ipv4() == host.is_ipv4());
+        outside.extend(OUTSIDE.iter().filter_map(|text| text.parse().ok()).filter(spoken));
+    }
+    outside.extend(loaded.names.values().flatten());
+    let backends = loaded.snapshot.services.iter().flat_map(|service| &service.ports).flat_map(|port| &port.backends);
+    outside.extend(backends.filter_map(|backend| match backend.target {
+        BackendTarget::Address(address) => Some(address),
+        BackendTarget::Workload(..) => None,
+    }));
+    outside.into_iter().collect()
+}
+
+/// Answers one question; true if it was the last.
+fn answer(kept: &mut Kept, stream: UnixStream) -> Result<bool> {
+    let mut question = String::new();
+    let mut reader = BufReader::new(stream);
+    // Whoever only looks whether we are here says nothing.
+    if reader.read_line(&mut question).unwrap_or(0) == 0 {
+        return Ok(false);
+    }
+    let question: Value = serde_json::from_str(&question).unwrap_or_default();
+    let answer = if question["down"].as_bool() == Some(true) {
+        Ok(json!({"down": true}))
+    } else if let Some(place) = question["namespace"].as_str() {
+        namespace(kept, place)
+    } else if !question["probe"].is_null() {
+        measure(kept, &question["probe"])
+    } else {
+        Err(anyhow::anyhow!("the sandbox does not know what to do with this; is it another version of namewall?"))
+    };
+    let answer = answer.unwrap_or_else(|error| json!({"error": format!("{error:#}")}));
+    writeln!(reader.get_mut(), "{answer}").ok();
+    Ok(answer["down"].as_bool() == Some(true))
+}
+
+/// Where a pod, a node (`node:NAME`) or the outside (`outside:`) is.
+fn namespace(kept: &Kept, place: &str) -> Result<Value> {
+    let sandbox = &kept.cluster.sandbox;
+    let found = match place.split_once(':') {
+        Some(("node", name)) => sandbox.node(name).context("there is no such node in the sandbox"),
+        Some(("outside", _)) => Ok(sandbox.outside()),
+        _ => sandbox.pod(place).with_context(|| {
+            let names: Vec<&str> = sandbox.topology().pods.keys().map(|name| &**name).take(20).collect();
+            format!("there is no pod {place} in the sandbox; there are {}", names.join(", "))
+        }),
+    }?;
+    let network = Namespace::path(found);
+    Ok(json!({"user": format!("/proc/{}/ns/user", std::process::id()), "network": network.to_string_lossy()}))
+}

@@ -1,0 +1,95 @@
+//! `namewall sandbox`: a cluster in network namespaces, that stays up between
+//! commands.
+//!
+//! A process, the **keeper**, holds the namespaces and answers on a socket;
+//! `up` starts it, the others ask it. Nothing else holds anything: when the
+//! keeper ends, by `down` or by a signal, the kernel takes all of it away.
+
+mod client;
+mod keeper;
+mod probe;
+
+use crate::cli::{Sandbox, SandboxCommand, SandboxExec};
+use crate::output::{self, STRONG};
+use anyhow::{Context, Result, bail};
+use client::Keeper;
+use nix::sched::{CloneFlags, setns};
+use serde_json::{Value, json};
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+
+pub(crate) fn run(args: &Sandbox) -> Result<ExitCode> {
+    match &args.command {
+        SandboxCommand::Up(up) => {
+            let ready = client::up(up)?;
+            let mut out = output::stdout();
+            let count = |what: &str| ready[what].as_u64().unwrap_or(0);
+            let pods = if count("pods") == 1 { "pod" } else { "pods" };
+            writeln!(
+                out,
+                "{STRONG}up{STRONG:#}: {} {pods} on {}, in {:.1} s",
+                count("pods"),
+                texts(&ready["nodes"]),
+                ready["seconds"].as_f64().unwrap_or(0.0)
+            )?;
+            for left_out in ready["leftOut"].as_array().into_iter().flatten() {
+                output::note(left_out.as_str().unwrap_or_default());
+            }
+            writeln!(out, "Outside are {}.", texts(&ready["outside"]))?;
+            writeln!(out, "Try: namewall sandbox probe; namewall sandbox exec NS/POD -- ping -c1 ADDRESS")?;
+            out.flush()?;
+            Ok(ExitCode::SUCCESS)
+        }
+        SandboxCommand::Probe(args) => probe::run(args),
+        SandboxCommand::Exec(args) => exec(args),
+        SandboxCommand::Down => {
+            let mut out = output::stdout();
+            match Keeper::find()? {
+                Some(keeper) => {
+                    keeper.stop()?;
+                    writeln!(out, "{STRONG}down{STRONG:#}")?;
+                }
+                None => writeln!(out, "no sandbox is up")?,
+            }
+            out.flush()?;
+            Ok(ExitCode::SUCCESS)
+        }
+        SandboxCommand::Keep(args) => keeper::run(args),
+    }
+}
+
+fn texts(list: &Value) -> String {
+    let items: Vec<&str> = list.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    items.join(", ")
+}
+
+/// Becomes the command, in the pod's network.
+fn exec(args: &SandboxExec) -> Result<ExitCode> {
+    let keeper = Keeper::find()?.context(NOT_UP)?;
+    let answer = keeper.ask(&json!({"namespace": args.place()?}))?;
+    let (Some(user), Some(network)) = (answer["user"].as_str(), answer["network"].as_str()) else {
+        bail!("the sandbox does not say where {} is", args.place()?);
+    };
+    let network =
+        File::open(network).with_context(|| format!("cannot open {network}; run this as the user who said `up`"))?;
+    let user = File::open(user).context("cannot open the sandbox's user namespace")?;
+    if !same_namespace(&user)? {
+        setns(&user, CloneFlags::CLONE_NEWUSER).context("cannot enter the sandbox's user namespace")?;
+    }
+    setns(&network, CloneFlags::CLONE_NEWNET)
+        .context("cannot enter the network namespace; run as root, or as the user who said `up`")?;
+    let Some((program, arguments)) = args.command.split_first() else { bail!("there is no command to run") };
+    let error = Command::new(program).args(arguments).exec();
+    Err(error).with_context(|| format!("cannot run {}", program.to_string_lossy()))
+}
+
+fn same_namespace(user: &File) -> Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+    let own = std::fs::metadata("/proc/self/ns/user")?;
+    let theirs = user.metadata()?;
+    Ok((own.dev(), own.ino()) == (theirs.dev(), theirs.ino()))
+}
+
+const NOT_UP: &str = "no sandbox is up; start one with: namewall sandbox up PATH…";

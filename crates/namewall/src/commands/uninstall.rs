@@ -1,0 +1,19 @@
+//! `namewall uninstall`.
+
+use crate::cli::Uninstall;
+use crate::output;
+use anyhow::Result;
+use namewall_dataplane::nft;
+use std::io::Write;
+use std::process::ExitCode;
+
+pub(crate) fn run(args: &Uninstall) -> Result<ExitCode> {
+    let removed = nft::uninstall(&args.table)?;
+    let mut out = output::stdout();
+    match removed {
+        true => writeln!(out, "removed table inet {} and all that was in it", args.table)?,
+        false => writeln!(out, "there is no table inet {}: nothing to remove", args.table)?,
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
