@@ -45,7 +45,7 @@ pub use error::Error;
 pub use listen::Listen;
 pub use netns::Namespace;
 pub use probe::{Measured, Place, Probe};
-pub use question::{Question, Seen};
+pub use question::{Answer, Question};
 pub use reality::Packets;
 pub use rights::{RightsError, ensure_rights, enter_user_namespace};
 pub use sandbox::{Changes, Progress, Sandbox};

@@ -28,7 +28,7 @@ pub struct Question<'a> {
 
 /// What packets say.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Seen {
+pub enum Answer {
     Open,
     /// Nobody answered: a packet was dropped.
     Silent,
@@ -37,7 +37,7 @@ pub enum Seen {
         at: SocketAddr,
         measured: Measured,
     },
-    /// The ends have no addresses of one family.
+    /// The ends have no addresses, or none of one family.
     NoWay,
 }
 
@@ -70,7 +70,7 @@ pub(crate) fn asked(snapshot: &Snapshot, flow: &Flow, target: Option<&Target>) -
 
 impl Cluster {
     /// Tries all questions at once; those that nobody answers share one timeout.
-    pub fn ask(&mut self, snapshot: &Snapshot, questions: &[Question<'_>]) -> Result<Vec<Seen>, Error> {
+    pub fn ask(&mut self, snapshot: &Snapshot, questions: &[Question<'_>]) -> Result<Vec<Answer>, Error> {
         let attempts = self.attempts(snapshot, questions)?;
         let packets: Vec<Probe> = attempts.iter().map(|attempt| attempt.packet.clone()).collect();
         let mut measured = self.sandbox.probe(&packets)?;
@@ -121,13 +121,13 @@ fn flows(routes: &[Route]) -> impl Iterator<Item = (usize, &Flow)> {
     routes.iter().enumerate().flat_map(|(at, route)| route.flows.iter().map(move |flow| (at, flow)))
 }
 
-fn see(question: &Question<'_>, tried: &[(&Attempt, Measured)]) -> Seen {
+fn see(question: &Question<'_>, tried: &[(&Attempt, Measured)]) -> Answer {
     let is_odd = |measured: &Measured| !matches!(measured, Measured::Open | Measured::Silent);
     if let Some((attempt, measured)) = tried.iter().find(|(_, measured)| is_odd(measured)) {
-        return Seen::Odd { at: attempt.packet.to, measured: *measured };
+        return Answer::Odd { at: attempt.packet.to, measured: *measured };
     }
     if tried.is_empty() {
-        return Seen::NoWay;
+        return Answer::NoWay;
     }
     let is_open = |route: usize| {
         let mut ways: BTreeMap<(SocketAddr, IpAddr), bool> = BTreeMap::new();
@@ -138,5 +138,5 @@ fn see(question: &Question<'_>, tried: &[(&Attempt, Measured)]) -> Seen {
         }
         ways.values().any(|open| *open)
     };
-    if (0..question.routes.len()).all(is_open) { Seen::Open } else { Seen::Silent }
+    if (0..question.routes.len()).all(is_open) { Answer::Open } else { Answer::Silent }
 }

@@ -5,13 +5,13 @@ use crate::cluster::{Cluster, Wanted};
 use crate::connection::Connection;
 use crate::listen::Listen;
 use crate::probe::Measured;
-use crate::question::{self, Question, Seen};
+use crate::question::{self, Answer, Question};
 use namewall_dataplane::CutEstablished;
 use namewall_dataplane::nflog::Denied;
 use namewall_policy::ask::Host;
 use namewall_policy::model::BackendTarget;
 use namewall_policy::{Cause, Flow, Instant, Lease, Program, Reason, Snapshot, Verdict};
-use namewall_scenario::{Fate, Now, Predicted, Reality, Scenario, Step};
+use namewall_scenario::{Fate, Now, Predicted, Reality, Scenario, Seen, Step};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::thread;
@@ -89,21 +89,26 @@ impl Reality for Packets {
         thread::sleep(time);
     }
 
-    fn probe(&mut self, now: &Now<'_>, probes: &[&Predicted]) -> Result<Vec<Result<String, String>>, String> {
+    fn probe(&mut self, now: &Now<'_>, probes: &[&Predicted]) -> Result<Vec<Seen>, String> {
         let cluster = self.cluster()?;
         cluster.denials().map_err(words)?;
         let questions: Vec<Question<'_>> = probes
             .iter()
             .map(|one| Question { target: &one.probe.to, routes: &one.routes, predicted: one.verdict })
             .collect();
-        let seen = cluster.ask(now.snapshot, &questions).map_err(words)?;
+        let answers = cluster.ask(now.snapshot, &questions).map_err(words)?;
         let denials = cluster.denials().map_err(words)?;
         let told = Told { program: now.program, denials: &denials };
-        let judge = |(predicted, seen): (&&Predicted, &Seen)| {
-            judge(predicted.verdict, seen)?;
-            told.check(predicted, probes.len())
+        let judge = |(predicted, answer): (&&Predicted, &Answer)| {
+            if *answer == Answer::NoWay {
+                return Seen::NotTried("the ends have no addresses of one family".to_owned());
+            }
+            match judge(predicted.verdict, answer).and_then(|()| told.check(predicted, probes.len())) {
+                Ok(words) => Seen::AsPredicted(words),
+                Err(words) => Seen::Otherwise(words),
+            }
         };
-        Ok(probes.iter().zip(&seen).map(judge).collect())
+        Ok(probes.iter().zip(&answers).map(judge).collect())
     }
 
     fn connect(&mut self, now: &Now<'_>, name: &str, flow: &Flow) -> Result<(), String> {
@@ -136,14 +141,13 @@ impl Reality for Packets {
     }
 }
 
-/// Whether what was seen is what was predicted.
-fn judge(predicted: Verdict, seen: &Seen) -> Result<(), String> {
-    match (predicted, seen) {
-        (Verdict::Allow, Seen::Open) | (Verdict::Deny, Seen::Silent) => Ok(()),
-        (Verdict::Allow, Seen::Silent) => Err("silence, where the core allows".to_owned()),
-        (Verdict::Deny, Seen::Open) => Err("open, where the core denies".to_owned()),
-        (_, Seen::Odd { at, measured }) => Err(format!("{measured} at {at}")),
-        (_, Seen::NoWay) => Err("the ends have no addresses of one family".to_owned()),
+/// Whether the answer is what was predicted.
+fn judge(predicted: Verdict, answer: &Answer) -> Result<(), String> {
+    match (predicted, answer) {
+        (Verdict::Allow, Answer::Open) | (Verdict::Deny, Answer::Silent) | (_, Answer::NoWay) => Ok(()),
+        (Verdict::Allow, Answer::Silent) => Err("silence, where the core allows".to_owned()),
+        (Verdict::Deny, Answer::Open) => Err("open, where the core denies".to_owned()),
+        (_, Answer::Odd { at, measured }) => Err(format!("{measured} at {at}")),
     }
 }
 

@@ -15,5 +15,5 @@ mod topology;
 pub use connections::{ConnectionResult, Fate};
 pub use expectation::Expectation;
 pub use file::{Change, ObjectRef, Probe, Scenario, ScenarioError, Step};
-pub use reality::{Now, Predicted, Reality};
+pub use reality::{Now, Predicted, Reality, Seen};
 pub use run::{Outcome, ProbeResult, run, run_in};

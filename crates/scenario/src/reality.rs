@@ -28,6 +28,15 @@ pub struct Predicted {
     pub decision: Decision,
 }
 
+/// What was seen of a probe, in words.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Seen {
+    AsPredicted(String),
+    Otherwise(String),
+    /// It cannot be tried, and why: an end has no address.
+    NotTried(String),
+}
+
 /// Errors are words for the user: the step could not be taken at all.
 pub trait Reality {
     /// Makes the cluster so, at once.
@@ -39,8 +48,8 @@ pub trait Reality {
     /// Lets time pass.
     fn advance(&mut self, time: Duration);
 
-    /// What was seen of each: in words, and as an error where it is not what the core says.
-    fn probe(&mut self, now: &Now<'_>, probes: &[&Predicted]) -> Result<Vec<Result<String, String>>, String>;
+    /// What was seen of each.
+    fn probe(&mut self, now: &Now<'_>, probes: &[&Predicted]) -> Result<Vec<Seen>, String>;
 
     /// Opens a connection and keeps it.
     fn connect(&mut self, now: &Now<'_>, name: &str, flow: &Flow) -> Result<(), String>;

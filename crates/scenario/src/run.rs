@@ -3,7 +3,7 @@
 use crate::connections::{Connection, ConnectionResult, Connections, Law};
 use crate::expectation::{By, Expectation};
 use crate::file::{Change, ObjectRef, Probe, Scenario, Step};
-use crate::reality::{Now, Predicted, Reality};
+use crate::reality::{Now, Predicted, Reality, Seen};
 use namewall_cluster::yaml::Node;
 use namewall_cluster::{Document, Settings, lower};
 use namewall_policy::ask::{Host, Names, Route, Target, World};
@@ -35,6 +35,8 @@ pub struct ProbeResult {
     pub passed: bool,
     /// The verdict and the reason for it, in words.
     pub got: String,
+    /// There was a reality, and it could not be asked.
+    pub not_tried: bool,
 }
 
 impl Outcome {
@@ -170,10 +172,16 @@ impl Player<'_> {
             let seen = reality.probe(&Now { snapshot, program, cut_established }, &predicted)?;
             let asked = results.iter_mut().filter(|(_, predicted)| predicted.is_some());
             for ((result, _), seen) in asked.zip(seen) {
-                result.passed &= seen.is_ok();
                 match seen {
-                    Ok(words) => result.got += &format!("; with packets: {words}"),
-                    Err(words) => result.got += &format!("; but with packets: {words}"),
+                    Seen::AsPredicted(words) => result.got += &format!("; with packets: {words}"),
+                    Seen::Otherwise(words) => {
+                        result.passed = false;
+                        result.got += &format!("; but with packets: {words}");
+                    }
+                    Seen::NotTried(why) => {
+                        result.not_tried = true;
+                        result.got += &format!("; not tried with packets: {why}");
+                    }
                 }
             }
         }
@@ -299,7 +307,7 @@ impl Player<'_> {
     }
 
     fn probe(&self, probe: &Probe) -> (ProbeResult, Option<Predicted>) {
-        let failed = |got: String| (ProbeResult { probe: probe.clone(), passed: false, got }, None);
+        let failed = |got: String| (ProbeResult { probe: probe.clone(), passed: false, got, not_tried: false }, None);
         let Some(world) = self.world() else { return failed(String::new()) };
         let (snapshot, program) = (world.snapshot, world.program);
         let routes = match world.routes(&probe.from, &probe.to) {
@@ -309,7 +317,10 @@ impl Player<'_> {
         let verdict = world.verdict(&routes);
         let Some((flow, decision)) = decisive(&world, &routes, verdict) else {
             let got = format!("{verdict}: the Service has no endpoint to send it to");
-            return (ProbeResult { probe: probe.clone(), passed: probe.expect == just(verdict), got }, None);
+            return (
+                ProbeResult { probe: probe.clone(), passed: probe.expect == just(verdict), got, not_tried: false },
+                None,
+            );
         };
         let mut got = format!("{verdict}: {}", describe_reason((snapshot, program), &decision.reason, &flow));
         if let Some(reason) = &decision.would_deny {
@@ -318,7 +329,7 @@ impl Player<'_> {
         let judge = Judge { program, flow: &flow };
         let passed = judge.agrees(&probe.expect, verdict, &decision);
         let predicted = Predicted { probe: probe.clone(), routes, verdict, flow, decision };
-        (ProbeResult { probe: probe.clone(), passed, got }, Some(predicted))
+        (ProbeResult { probe: probe.clone(), passed, got, not_tried: false }, Some(predicted))
     }
 }
 

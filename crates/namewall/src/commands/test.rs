@@ -85,7 +85,11 @@ fn print(out: &mut impl Write, played: &[Played]) -> Result<()> {
         let (total, failed) = counts(outcome);
         if outcome.passed() {
             let plural = if total == 1 { "" } else { "s" };
-            writeln!(out, "{GOOD}ok{GOOD:#}    {} {SOFT}({total} probe{plural}){SOFT:#}", scenario.name)?;
+            let not_tried = match outcome.probes.iter().filter(|probe| probe.not_tried).count() {
+                0 => String::new(),
+                some => format!(", {some} not tried with packets: their ends have no addresses"),
+            };
+            writeln!(out, "{GOOD}ok{GOOD:#}    {} {SOFT}({total} probe{plural}{not_tried}){SOFT:#}", scenario.name)?;
             for finding in outcome.findings.iter().filter(|finding| finding.severity == Severity::Error) {
                 writeln!(out, "      {SOFT}{finding}{SOFT:#}")?;
             }
@@ -141,6 +145,7 @@ fn as_json(played: &Played) -> Value {
             "expected": probe.probe.expect.to_string(),
             "got": probe.got,
             "passed": probe.passed,
+            "notTried": probe.not_tried,
         })
     });
     let connections = played.outcome.connections.iter().map(|connection| {

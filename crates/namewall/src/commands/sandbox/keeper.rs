@@ -27,8 +27,11 @@ pub(crate) struct Kept {
 }
 
 pub(crate) fn run(args: &SandboxUp) -> Result<ExitCode> {
-    // The terminal's signals are not for it; and rights must be had before the first thread.
+    // The terminal's signals are not for it.
     setsid().ok();
+    // In a user namespace this user is root, and its folder would be another.
+    let path = socket_path()?;
+    // Before the first thread.
     ensure_rights().context("the sandbox needs network namespaces")?;
     let start = std::time::Instant::now();
     let mut loaded = Loaded::read(&args.input)?;
@@ -47,7 +50,6 @@ pub(crate) fn run(args: &SandboxUp) -> Result<ExitCode> {
     if topology.pods.is_empty() {
         bail!("no pod in the input has an address, so there is nothing to build; pods need status.podIP");
     }
-    let path = socket_path()?;
     let listener = UnixListener::bind(&path).with_context(|| format!("cannot listen at {}", path.display()))?;
     say(&json!({
         "ready": true,

@@ -67,10 +67,11 @@ fn texts(list: &Value) -> String {
 
 /// Becomes the command, in the pod's network.
 fn exec(args: &SandboxExec) -> Result<ExitCode> {
+    let place = args.place()?;
     let keeper = Keeper::find()?.context(NOT_UP)?;
-    let answer = keeper.ask(&json!({"namespace": args.place()?}))?;
+    let answer = keeper.ask(&json!({"namespace": place}))?;
     let (Some(user), Some(network)) = (answer["user"].as_str(), answer["network"].as_str()) else {
-        bail!("the sandbox does not say where {} is", args.place()?);
+        bail!("the sandbox does not say where {place} is");
     };
     let network =
         File::open(network).with_context(|| format!("cannot open {network}; run this as the user who said `up`"))?;

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use namewall_policy::ask::{Host, Route, Target};
 use namewall_policy::model::{BackendTarget, ServicePort, WorkloadId};
 use namewall_policy::port::Protocol;
-use namewall_sandbox::{Question, Seen};
+use namewall_sandbox::{Answer, Question};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -129,15 +129,15 @@ pub(crate) fn measure(kept: &mut Kept, asked: &Value) -> Result<Value> {
     }
     let questions: Vec<Question<'_>> =
         asked.iter().map(|(_, target, routes)| Question { target, routes, predicted: world.verdict(routes) }).collect();
-    let seen = kept.cluster.ask(&kept.loaded.snapshot, &questions)?;
+    let answers = kept.cluster.ask(&kept.loaded.snapshot, &questions)?;
     let mut cells = Vec::new();
-    for (((from, to, _), question), seen) in asked.iter().zip(&questions).zip(seen) {
-        let measured = match seen {
-            Seen::Open => "open".to_owned(),
-            Seen::Silent => "silent".to_owned(),
-            Seen::Odd { measured, .. } => measured.to_string(),
+    for (((from, to, _), question), answer) in asked.iter().zip(&questions).zip(answers) {
+        let measured = match answer {
+            Answer::Open => "open".to_owned(),
+            Answer::Silent => "silent".to_owned(),
+            Answer::Odd { measured, .. } => measured.to_string(),
             // One speaks IPv4 only and the other IPv6 only.
-            Seen::NoWay => continue,
+            Answer::NoWay => continue,
         };
         cells.push(json!({
             "from": from.to_string(),
