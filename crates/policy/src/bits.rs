@@ -55,6 +55,14 @@ impl BitSet {
         }
     }
 
+    /// Whether both have the same of the first so many bits.
+    pub fn same_below(&self, other: &Self, bits: usize) -> bool {
+        let word = |set: &Self, at: usize| set.words.get(at).copied().unwrap_or(0);
+        let whole = (0..bits / 64).all(|at| word(self, at) == word(other, at));
+        let mask = (1u64 << (bits % 64)) - 1;
+        whole && (word(self, bits / 64) ^ word(other, bits / 64)) & mask == 0
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         self.words.iter().enumerate().flat_map(|(at, &word)| {
             let mut rest = word;

@@ -25,7 +25,7 @@ pub mod program;
 pub mod reach;
 pub mod snapshot;
 
-pub use compile::compile;
+pub use compile::{compile, compile_next};
 pub use evaluate::evaluate;
 pub use explain::{Explanation, explain};
 pub use finding::{Finding, Severity, Source};

@@ -25,12 +25,13 @@ crate::model::id! {
 #[derive(Clone, Default, Debug)]
 pub struct Program {
     pub revision: Revision,
-    pub classes: Vec<Class>,
-    pub policies: Vec<ProgramPolicy>,
-    pub rules: Vec<CompiledRule>,
-    pub peer_sets: Vec<PeerSet>,
-    pub port_specs: Vec<PortSpec>,
-    pub patterns: PatternTable,
+    // What policies make of it is shared with the next Program as long as they stay the same.
+    pub classes: Arc<Vec<Class>>,
+    pub policies: Arc<Vec<ProgramPolicy>>,
+    pub rules: Arc<Vec<CompiledRule>>,
+    pub peer_sets: Arc<Vec<PeerSet>>,
+    pub port_specs: Arc<Vec<PortSpec>>,
+    pub patterns: Arc<PatternTable>,
     pub workloads: Vec<Member>,
     pub by_address: FxHashMap<IpAddr, Holder>,
     /// The blocks pods get their addresses from, as far as they are known.
@@ -57,7 +58,7 @@ pub enum Holder {
 }
 
 /// What the walk needs to know of a workload.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Member {
     pub class: ClassId,
     pub role: RoleId,
@@ -65,6 +66,7 @@ pub struct Member {
     pub host_network: bool,
     pub template: bool,
     pub ports: Arc<[NamedPort]>,
+    pub addresses: Arc<[IpAddr]>,
 }
 
 /// The policies of a Class, in the order of S1, as they are enforced; and,
@@ -104,7 +106,7 @@ pub struct Tiers {
     pub baseline: Vec<PolicyId>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProgramPolicy {
     pub id: PolicyRef,
     pub placement: Placement,
@@ -124,7 +126,7 @@ impl ProgramPolicy {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CompiledRule {
     pub policy: PolicyId,
     pub direction: Direction,
@@ -205,7 +207,7 @@ impl PortSpec {
 }
 
 /// A ClusterEgressFirewall as it stands before the Services of a namespace.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ServiceGate {
     pub policy: PolicyId,
     /// Its Allow rules count only if it selects every pod there; its Deny rules always do.
@@ -215,6 +217,11 @@ pub struct ServiceGate {
 impl Program {
     pub fn policy(&self, id: PolicyId) -> &ProgramPolicy {
         &self.policies[id.index()]
+    }
+
+    /// Every Role that somebody plays is below this.
+    pub fn roles_bound(&self) -> usize {
+        self.workloads.iter().map(|member| member.role.index() + 1).max().unwrap_or(0)
     }
 
     /// The gates before the backends of a Service.

@@ -36,7 +36,7 @@ fn cluster() -> Snapshot {
             namespace,
             name: app.into(),
             role,
-            addresses: vec![IpAddr::from([10, 0, 0, at as u8])],
+            addresses: [IpAddr::from([10, 0, 0, at as u8])].into(),
             node: Some(node),
             host_network: false,
             ports: [http].into(),

@@ -12,7 +12,8 @@ use namewall_policy::explain::describe_reason;
 use namewall_policy::lease::{Learned, Lifetimes, NeverLeased};
 use namewall_policy::model::PolicyId;
 use namewall_policy::{
-    Cause, Decision, Finding, Flow, Instant, Lease, LeaseTable, Program, Reason, Snapshot, Verdict, compile, evaluate,
+    Cause, Decision, Finding, Flow, Instant, Lease, LeaseTable, Program, Reason, Snapshot, Verdict, compile,
+    compile_next, evaluate,
 };
 use std::net::IpAddr;
 use std::time::Duration;
@@ -60,6 +61,7 @@ fn play(scenario: &Scenario, reality: Option<&mut dyn Reality>) -> Outcome {
     let mut player = Player {
         documents: scenario.objects.clone(),
         state: None,
+        before: None,
         leases: LeaseTable::default(),
         names: Names::new(),
         cluster_domain: "cluster.local".parse().expect("it is a name"),
@@ -86,6 +88,8 @@ struct Player<'r> {
     documents: Vec<Document>,
     /// Compiled when it is first needed after a change.
     state: Option<State>,
+    /// As it was before the change.
+    before: Option<State>,
     leases: LeaseTable,
     names: Names,
     cluster_domain: DomainName,
@@ -190,7 +194,9 @@ impl Player<'_> {
     }
 
     fn change(&mut self, change: &Change) -> Result<(), String> {
-        self.state = None;
+        if let Some(state) = self.state.take() {
+            self.before = Some(state);
+        }
         match change {
             Change::Apply { documents, findings } => {
                 self.findings.extend(findings.iter().cloned());
@@ -232,10 +238,13 @@ impl Player<'_> {
     }
 
     fn state(&mut self) -> &State {
-        let Self { documents, leases, findings, names, cluster_domain: domain, state, .. } = self;
+        let Self { documents, leases, findings, names, cluster_domain: domain, state, before, .. } = self;
         state.get_or_insert_with(|| {
             let lowered = lower(documents, &Settings::default());
-            let (program, more) = compile(&lowered.snapshot);
+            let (program, more) = match before {
+                Some(State { snapshot, program, .. }) => compile_next((snapshot, program), &lowered.snapshot),
+                None => compile(&lowered.snapshot),
+            };
             for finding in lowered.findings.into_iter().chain(more) {
                 if !findings.contains(&finding) {
                     findings.push(finding);

@@ -132,7 +132,7 @@ impl Lowering<'_> {
             namespace,
             name: meta.name.as_str().into(),
             role,
-            addresses: addresses.clone(),
+            addresses: addresses.clone().into(),
             node,
             host_network: spec.host_network,
             ports: shared(&mut self.pods.ports, ports.into()),

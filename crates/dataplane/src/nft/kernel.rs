@@ -1,7 +1,7 @@
 //! The table in the kernel, and the one socket through which we change it.
 
 use super::batch::Batch;
-use super::change::{Change, Known};
+use super::change::{Change, Known as _};
 use super::read::{self, Live};
 use super::set::{self, Element, Version};
 use super::table::{Chain, Table};
@@ -10,11 +10,12 @@ use crate::conntrack::Conntrack;
 use crate::cut::{CutEstablished, Judge};
 use crate::leases::{Fresh, Leases};
 use crate::netlink::{self, Family, Socket};
-use crate::render::{Ids, Rendered, Scope, render};
+use crate::render::{Delta, Ids, Rendered, Scope, render};
 use crate::{Applied, Dataplane};
 use namewall_policy::{Instant, Lease, Program};
 use nix::errno::Errno;
 use rustc_hash::FxHashSet;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 /// What our table says of itself, so that we never take somebody else's.
@@ -70,8 +71,44 @@ pub struct Nft {
     conntrack: Conntrack,
     settings: Settings,
     /// What we made of the kernel's table; none until the first `replace`.
-    known: Option<Rendered>,
+    known: Option<Known>,
     leases: Leases,
+}
+
+/// The kernel's table as we know it, and what it was made from.
+#[derive(Debug)]
+struct Known {
+    program: Program,
+    scope: Scope,
+    rendered: Rendered,
+}
+
+impl Known {
+    /// Where the table is not what the whole way would have made of the Program.
+    /// What only classes have that nobody is in any more may stay for a while.
+    fn difference(&self) -> Option<String> {
+        let whole = render(&self.program, &self.scope, &self.rendered.ids);
+        let ours = &self.rendered.table;
+        let chain = whole.table.chains.iter().find(|(name, chain)| ours.chains.get(*name) != Some(chain));
+        let groups: FxHashSet<u32> = whole.numbers.groups.iter().map(|group| group.number).collect();
+        let ports: FxHashSet<u32> = whole.numbers.named.values().copied().collect();
+        let is_used = |name: &str, key: &[u8]| {
+            let number = || key.get(..4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_ne_bytes);
+            match name {
+                set::CLASSES => whole.table.sets[name].elements.contains_key(key),
+                _ if name == set::PEERS.0 || name == set::PEERS.1 => groups.contains(&number()),
+                _ if name == set::NAMED.0 || name == set::NAMED.1 => ports.contains(&number()),
+                _ => true,
+            }
+        };
+        let is_other = |(name, meant): &(&String, &super::table::Set)| {
+            let Some(own) = ours.sets.get(*name) else { return true };
+            let used = own.elements.iter().filter(|(key, _)| is_used(name, key)).count();
+            used != meant.elements.len() || meant.elements.iter().any(|(key, one)| own.elements.get(key) != Some(one))
+        };
+        let set = whole.table.sets.iter().find(is_other);
+        chain.map(|(name, _)| format!("chain {name}")).or(set.map(|(name, _)| format!("set {name}")))
+    }
 }
 
 impl Nft {
@@ -89,7 +126,7 @@ impl Nft {
 
     /// The table as it should be now.
     pub fn table(&self) -> Option<&Table> {
-        self.known.as_ref().map(|rendered| &rendered.table)
+        self.known.as_ref().map(|known| &known.rendered.table)
     }
 
     pub fn settings_mut(&mut self) -> &mut Settings {
@@ -126,7 +163,75 @@ impl Nft {
         let applied = Applied { operations: batch.operations(), narrows: change.narrows() };
         self.commit(batch)?;
         self.verify(&change, &rendered.table)?;
-        self.known = Some(rendered);
+        self.known = Some(Known { program: next.clone(), scope: self.settings.scope, rendered });
+        Ok(applied)
+    }
+
+    /// The whole table is made again, and compared.
+    fn replace_table(&mut self, known: Known, next: &Program) -> Result<Applied, NftError> {
+        let rendered = render(next, &self.settings.scope, &known.rendered.ids);
+        let change = Change::between(&known.rendered.table, &rendered.table);
+        let mut batch = Batch::new(&self.settings.table);
+        change.write(&mut batch);
+        if rendered.lease_groups != known.rendered.lease_groups {
+            let fresh = self.leases.regroup(&rendered.lease_groups);
+            write_leases(&mut batch, &fresh);
+        }
+        let applied = Applied { operations: batch.operations(), narrows: change.narrows() };
+        let done = self.commit(batch).and_then(|()| self.verify(&change, &rendered.table));
+        drop(change);
+        match done {
+            Ok(()) => self.known = Some(Known { program: next.clone(), scope: self.settings.scope, rendered }),
+            // What the kernel has is what it had; or nobody knows, and the next change reads it.
+            Err(NftError::Rejected { .. }) => self.known = Some(known),
+            Err(_) => {}
+        }
+        done.map(|()| applied)
+    }
+
+    /// Only pods came, went or changed: a few elements.
+    fn replace_pods(&mut self, mut known: Known, next: &Program, delta: Delta) -> Result<Applied, NftError> {
+        let Delta { gone, come, classes, groups } = delta;
+        let mut change = Change::default();
+        for (into, placed) in [(&mut change.gone_elements, &gone), (&mut change.new_elements, &come)] {
+            let mut by_set: BTreeMap<&str, Vec<&Element>> = BTreeMap::new();
+            placed.iter().for_each(|(set, element)| by_set.entry(set).or_default().push(element));
+            into.extend(by_set);
+        }
+        let mut batch = Batch::new(&self.settings.table);
+        change.write(&mut batch);
+        let applied = Applied { operations: batch.operations(), narrows: change.narrows() };
+        match self.commit(batch).and_then(|()| self.verify(&change, &known.rendered.table)) {
+            Ok(()) => {}
+            Err(error @ NftError::Rejected { .. }) => {
+                self.known = Some(known);
+                return Err(error);
+            }
+            Err(error) => return Err(error),
+        }
+        let rendered = &mut known.rendered;
+        for (set, element) in gone {
+            if let Some(set) = rendered.table.sets.get_mut(set) {
+                set.elements.remove(&element.index());
+            }
+        }
+        for (set, element) in come {
+            if let Some(set) = rendered.table.sets.get_mut(set) {
+                set.insert(element);
+            }
+        }
+        for (address, number) in classes {
+            match number {
+                Some(number) => rendered.ids.classes.insert(address, number),
+                None => rendered.ids.classes.remove(&address),
+            };
+        }
+        if let Some(groups) = groups {
+            rendered.numbers.groups = groups;
+        }
+        known.program = next.clone();
+        debug_assert_eq!(known.difference(), None, "the short way leads elsewhere than the long one");
+        self.known = Some(known);
         Ok(applied)
     }
 
@@ -182,29 +287,17 @@ impl Dataplane for Nft {
 
     fn replace(&mut self, next: &Program) -> Result<Applied, NftError> {
         let Some(known) = self.known.take() else { return self.adopt(next) };
-        let rendered = render(next, &self.settings.scope, &known.ids);
-        let change = Change::between(&known.table, &rendered.table);
-        let mut batch = Batch::new(&self.settings.table);
-        change.write(&mut batch);
-        if rendered.lease_groups != known.lease_groups {
-            let fresh = self.leases.regroup(&rendered.lease_groups);
-            write_leases(&mut batch, &fresh);
+        let scope = self.settings.scope;
+        let delta = Delta::between((&known.program, next), &scope, &known.rendered).filter(|_| known.scope == scope);
+        match delta {
+            Some(delta) => self.replace_pods(known, next, delta),
+            None => self.replace_table(known, next),
         }
-        let applied = Applied { operations: batch.operations(), narrows: change.narrows() };
-        let done = self.commit(batch).and_then(|()| self.verify(&change, &rendered.table));
-        drop(change);
-        match done {
-            Ok(()) => self.known = Some(rendered),
-            // What the kernel has is what it had; or nobody knows, and the next change reads it.
-            Err(NftError::Rejected { .. }) => self.known = Some(known),
-            Err(_) => {}
-        }
-        done.map(|()| applied)
     }
 
     fn grant(&mut self, leases: &[Lease], now: Instant) -> Result<(), NftError> {
         let Some(known) = &self.known else { return Ok(()) };
-        let fresh = self.leases.grant(leases, &known.lease_groups, now);
+        let fresh = self.leases.grant(leases, &known.rendered.lease_groups, now);
         let mut batch = Batch::new(&self.settings.table);
         write_leases(&mut batch, &fresh);
         self.commit(batch)

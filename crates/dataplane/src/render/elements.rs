@@ -1,93 +1,103 @@
-//! What changes with every pod: the elements of the sets.
+//! What changes with every pod: the elements of the sets. An address brings the
+//! same elements whether the whole table is made or only that pod is new.
 
-use super::Render;
-use super::ids::{Numbered, pods};
+use super::ids::{Group, pods};
 use super::rules::{fill_networks, protocol_number};
+use super::{Numbers, Render, Scope};
 use crate::nft::set::{self, Element, Key, Twins, Value, Version};
 use crate::nft::table::{Set, Table};
+use namewall_policy::Program;
 use namewall_policy::addr::{AddrRange, AddrSet};
-use namewall_policy::model::WorkloadId;
-use namewall_policy::program::{ClassId, Holder, PortSpecId};
+use namewall_policy::program::{Holder, Member};
 use rustc_hash::FxHashMap;
 use std::net::IpAddr;
 
 /// A set that was declared.
-fn twin(table: &mut Table, twins: Twins, version: Version) -> &mut Set {
-    table.sets.get_mut(twins[version]).expect("every set is declared before it is filled")
+fn named<'t>(table: &'t mut Table, name: &str) -> &'t mut Set {
+    table.sets.get_mut(name).expect("every set is declared before it is filled")
 }
 
-fn address_key(address: IpAddr) -> Vec<u8> {
-    Key::default().address(address).done()
+/// A new element of a set.
+pub(crate) type Placed = (&'static str, Element);
+
+/// The pods of a Program, as elements.
+#[derive(Clone, Copy)]
+pub(crate) struct Pods<'a> {
+    pub(crate) program: &'a Program,
+    pub(crate) scope: &'a Scope,
+    pub(crate) numbers: &'a Numbers,
+    /// Those of the numbers, or newer.
+    pub(crate) groups: &'a [Group],
+}
+
+impl Pods<'_> {
+    pub(super) fn fill(&self, table: &mut Table) {
+        let mut by_role: FxHashMap<usize, Vec<u32>> = FxHashMap::default();
+        for group in self.groups {
+            for role in group.roles.iter() {
+                by_role.entry(role).or_default().push(group.number);
+            }
+        }
+        let mut elements = Vec::new();
+        for (address, member) in pods(self.program) {
+            let groups = by_role.get(&member.role.index()).map(Vec::as_slice).unwrap_or_default();
+            self.elements_of(address, (member, groups), &mut elements);
+            for (set, element) in elements.drain(..) {
+                named(table, set).insert(element);
+            }
+        }
+    }
+
+    /// The same for one address, its groups looked up.
+    pub(super) fn elements(&self, address: IpAddr, member: &Member, out: &mut Vec<Placed>) {
+        let of_role = self.groups.iter().filter(|group| group.roles.contains(member.role.index()));
+        let groups: Vec<u32> = of_role.map(|group| group.number).collect();
+        self.elements_of(address, (member, &groups), out);
+    }
+
+    fn elements_of(&self, address: IpAddr, (member, groups): (&Member, &[u32]), out: &mut Vec<Placed>) {
+        let version = Version::of(address);
+        let key = || Key::default().address(address);
+        let mut place = |twins: Twins, element| out.push((twins[version], element));
+        place(set::PODS, Element::key(key().done()));
+        if let (true, Some(&number)) = (self.scope.judges(member), self.numbers.classes.get(&member.class)) {
+            place(set::WHO, Element::mapped(key().done(), Value::Number(number)));
+            for other in self.own(address, member).filter(|other| Version::of(*other) == version) {
+                place(set::OWN, Element::key(key().address(other).done()));
+            }
+        }
+        for &group in groups {
+            place(set::PEERS, Element::key(Key::default().number(group).address(address).done()));
+        }
+        for port in member.ports.iter() {
+            for (&spec, &number) in &self.numbers.named {
+                let is_named = self.program.port_spec(spec).named.iter().any(|(protocol, name)| {
+                    *name == port.name && protocol.is_none_or(|protocol| protocol == port.protocol)
+                });
+                if is_named {
+                    let key = Key::default().number(number).address(address);
+                    let key = key.protocol(protocol_number(port.protocol)).port(port.port).done();
+                    place(set::NAMED, Element::key(key));
+                }
+            }
+        }
+    }
+
+    /// The addresses that are this pod's too, and nobody else's.
+    fn own(&self, address: IpAddr, member: &Member) -> impl Iterator<Item = IpAddr> {
+        let holder = self.program.by_address.get(&address);
+        member.addresses.iter().copied().filter(move |other| self.program.by_address.get(other) == holder)
+    }
+}
+
+impl Scope {
+    /// Whether a pod is judged here as a subject.
+    pub(crate) fn judges(&self, member: &Member) -> bool {
+        self.node.is_none() || member.node == self.node
+    }
 }
 
 impl Render<'_> {
-    pub(super) fn fill_who(
-        &self,
-        table: &mut Table,
-        local: &FxHashMap<IpAddr, ClassId>,
-        classes: &FxHashMap<ClassId, u32>,
-    ) {
-        for (&address, class) in local {
-            let element = Element::mapped(address_key(address), Value::Number(classes[class]));
-            twin(table, set::WHO, Version::of(address)).insert(element);
-        }
-    }
-
-    /// Which addresses are one pod's.
-    pub(super) fn fill_own(&self, table: &mut Table, local: &FxHashMap<IpAddr, ClassId>) {
-        let mut by_pod: FxHashMap<WorkloadId, Vec<IpAddr>> = FxHashMap::default();
-        for &address in local.keys() {
-            if let Some(Holder::Pod(id)) = self.program.by_address.get(&address) {
-                by_pod.entry(*id).or_default().push(address);
-            }
-        }
-        for addresses in by_pod.values() {
-            for &one in addresses {
-                let version = Version::of(one);
-                for &other in addresses.iter().filter(|other| Version::of(**other) == version) {
-                    let key = Key::default().address(one).address(other).done();
-                    twin(table, set::OWN, version).insert(Element::key(key));
-                }
-            }
-        }
-    }
-
-    pub(super) fn fill_peers(&self, table: &mut Table, groups: &Numbered) {
-        let mut by_role: FxHashMap<usize, Vec<u32>> = FxHashMap::default();
-        for (group, roles) in &groups.roles {
-            for role in roles.iter() {
-                by_role.entry(role).or_default().push(*group);
-            }
-        }
-        for (address, member) in pods(self.program) {
-            for &group in by_role.get(&member.role.index()).into_iter().flatten() {
-                let key = Key::default().number(group).address(address).done();
-                twin(table, set::PEERS, Version::of(address)).insert(Element::key(key));
-            }
-        }
-    }
-
-    pub(super) fn fill_named(&self, table: &mut Table, named: &FxHashMap<PortSpecId, u32>) {
-        if named.is_empty() {
-            return;
-        }
-        for (address, member) in pods(self.program) {
-            for port in member.ports.iter() {
-                for (&spec, &number) in named {
-                    let is_named = self.program.port_spec(spec).named.iter().any(|(protocol, name)| {
-                        *name == port.name && protocol.is_none_or(|protocol| protocol == port.protocol)
-                    });
-                    if is_named {
-                        let key = Key::default().number(number).address(address);
-                        let key = key.protocol(protocol_number(port.protocol)).port(port.port).done();
-                        twin(table, set::NAMED, Version::of(address)).insert(Element::key(key));
-                    }
-                }
-            }
-        }
-    }
-
-    /// The pod network, and every pod, since some may be outside of it.
     pub(super) fn fill_networks(&self, table: &mut Table) {
         let mut nodes = AddrSet::default();
         for (&address, holder) in &self.program.by_address {
@@ -99,11 +109,8 @@ impl Render<'_> {
         for version in Version::BOTH {
             let of_version = |range: &AddrRange| Version::of(range.first) == version;
             let ranges: Vec<AddrRange> = networks.ranges().filter(of_version).collect();
-            let spec = twin(table, set::POD_NETWORK, version).spec.clone();
+            let spec = named(table, set::POD_NETWORK[version]).spec.clone();
             fill_networks(table, spec, &ranges);
-        }
-        for (address, _) in pods(self.program) {
-            twin(table, set::PODS, Version::of(address)).insert(Element::key(address_key(address)));
         }
     }
 }

@@ -9,6 +9,7 @@ use namewall_policy::bits::BitSet;
 use namewall_policy::program::{ClassId, Holder, Member};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::net::IpAddr;
+use std::ops::Range;
 
 /// The numbers in use.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
@@ -72,33 +73,41 @@ impl Fresh {
 #[derive(Default, Debug)]
 pub(crate) struct Groups {
     by_content: FxHashMap<BitSet, usize>,
-    wanted: Vec<(BitSet, Vec<String>)>,
+    wanted: Vec<Wanted>,
+}
+
+#[derive(Debug)]
+struct Wanted {
+    roles: BitSet,
+    labels: Vec<String>,
+    runs: Vec<Range<u32>>,
 }
 
 impl Groups {
-    /// Asks for a group; its number comes with `number`.
-    pub(crate) fn want(&mut self, roles: &BitSet, rule: &str) {
+    /// Asks for a group for a run of rules; its number comes with `number`.
+    pub(crate) fn want(&mut self, roles: &BitSet, label: String, run: Range<u32>) {
         let next = self.wanted.len();
         let at = *self.by_content.entry(roles.clone()).or_insert(next);
         if at == next {
-            self.wanted.push((roles.clone(), Vec::new()));
+            self.wanted.push(Wanted { roles: roles.clone(), labels: Vec::new(), runs: Vec::new() });
         }
-        self.wanted[at].1.push(rule.to_owned());
+        self.wanted[at].labels.push(label);
+        self.wanted[at].runs.push(run);
     }
 
     pub(crate) fn number(self, before: &Ids) -> Numbered {
         let mut taken = FxHashSet::default();
         let mut numbers: Vec<Option<u32>> = Vec::new();
-        for (_, rules) in &self.wanted {
-            let had = rules.iter().filter_map(|rule| before.groups.get(rule)).find(|number| taken.insert(**number));
-            numbers.push(had.copied());
+        for wanted in &self.wanted {
+            let had = wanted.labels.iter().filter_map(|label| before.groups.get(label));
+            numbers.push(had.copied().find(|number| taken.insert(*number)));
         }
         let mut fresh = Fresh::after(taken);
         let mut numbered = Numbered::default();
-        for ((roles, rules), number) in self.wanted.into_iter().zip(numbers) {
+        for (Wanted { roles, labels, runs }, number) in self.wanted.into_iter().zip(numbers) {
             let number = number.unwrap_or_else(|| fresh.next());
-            numbered.by_rule.extend(rules.into_iter().map(|rule| (rule, number)));
-            numbered.roles.push((number, roles));
+            numbered.by_rule.extend(labels.into_iter().map(|label| (label, number)));
+            numbered.groups.push(Group { number, roles, runs });
         }
         numbered
     }
@@ -108,5 +117,14 @@ impl Groups {
 #[derive(Default, Debug)]
 pub(crate) struct Numbered {
     pub(crate) by_rule: FxHashMap<String, u32>,
-    pub(crate) roles: Vec<(u32, BitSet)>,
+    pub(crate) groups: Vec<Group>,
+}
+
+/// The pods that some runs of rules speak of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Group {
+    pub(crate) number: u32,
+    pub(crate) roles: BitSet,
+    /// The runs, as ranges of rule ids.
+    pub(crate) runs: Vec<Range<u32>>,
 }

@@ -14,6 +14,7 @@
 //! and one that names a number does not: a pod that comes or goes is a few
 //! plain elements, whatever its policies are.
 
+mod delta;
 mod elements;
 mod ids;
 mod names;
@@ -21,13 +22,15 @@ mod rules;
 mod services;
 mod stages;
 
+pub(crate) use delta::Delta;
 pub use ids::Ids;
 
 use crate::leases::LeaseGroups;
 use crate::nft::rule::{Action as Do, End, Rule, Test};
 use crate::nft::set::{self, Element, Field, Holds, Key, SetSpec, Value, Version};
 use crate::nft::table::{Hook, HookKind, Point, Table};
-use ids::{Groups, Numbered, number_classes, pods};
+use elements::Pods;
+use ids::{Group, Groups, Numbered, number_classes, pods};
 use namewall_policy::Program;
 use namewall_policy::model::{Direction, Enforcement, NodeId, PolicyId, PolicyKind, PolicyRef};
 use namewall_policy::program::{ClassId, Plan, PortSpecId};
@@ -56,6 +59,17 @@ pub struct Rendered {
     pub ids: Ids,
     /// Which lease groups each pattern opens.
     pub lease_groups: LeaseGroups,
+    pub(crate) numbers: Numbers,
+}
+
+/// What is needed to number one pod more.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Numbers {
+    pub(crate) classes: FxHashMap<ClassId, u32>,
+    pub(crate) groups: Vec<Group>,
+    pub(crate) named: FxHashMap<PortSpecId, u32>,
+    /// The versions of IP that pods speak, and rules ask for.
+    pub(crate) spoken: Vec<Version>,
 }
 
 /// The table for a Program; `before` are the numbers in use now.
@@ -71,19 +85,22 @@ pub fn render(program: &Program, scope: &Scope, before: &Ids) -> Rendered {
     let named = render.named_ports(&used);
     let mut table = Table::default();
     render.declare_sets(&mut table);
-    let writer = RuleWriter { program, groups: &groups, named: &named };
+    let spoken: Vec<Version> =
+        Version::BOTH.into_iter().filter(|version| pods(program).any(|(at, _)| Version::of(at) == *version)).collect();
+    let writer = RuleWriter { program, groups: &groups, named: &named, spoken: &spoken };
     for &mode in render.modes(&classes) {
         render.base_chains(&mut table, mode);
         render.class_chains(&mut table, &classes, (&writer, mode));
         render.service_gates(&mut table, &writer, mode);
     }
-    render.fill_who(&mut table, &local, &classes);
-    render.fill_own(&mut table, &local);
-    render.fill_peers(&mut table, &groups);
-    render.fill_named(&mut table, &named);
     render.fill_networks(&mut table);
-    let classes = local.iter().map(|(address, class)| (*address, classes[class])).collect();
-    Rendered { table, ids: Ids { classes, groups: groups.by_rule }, lease_groups }
+    let ids = Ids {
+        classes: local.iter().map(|(address, class)| (*address, classes[class])).collect(),
+        groups: groups.by_rule,
+    };
+    let numbers = Numbers { classes, groups: groups.groups, named, spoken };
+    Pods { program, scope, numbers: &numbers, groups: &numbers.groups }.fill(&mut table);
+    Rendered { table, ids, lease_groups, numbers }
 }
 
 pub(crate) struct Render<'a> {
@@ -149,7 +166,7 @@ impl Render<'_> {
                 continue;
             }
             if !peers.roles.is_empty() {
-                groups.want(&peers.roles, &run.label(self.program));
+                groups.want(&peers.roles, run.label(self.program), run.ids.clone());
             }
             if peers.domains.is_empty() {
                 continue;

@@ -16,7 +16,7 @@ use namewall_policy::port::{Protocol, Traffic, all_ports};
 use namewall_policy::program::{Matcher, PortSpecId, RuleId};
 use rustc_hash::FxHashMap;
 use std::net::IpAddr;
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 
 /// Up to here ranges are compared one by one; more are a set.
 const FEW_RANGES: usize = 4;
@@ -31,6 +31,8 @@ pub(crate) struct Run {
     pub(crate) policy: PolicyId,
     pub(crate) direction: Direction,
     pub(crate) indices: RangeInclusive<u32>,
+    /// The ids of its rules.
+    pub(crate) ids: Range<u32>,
     pub(crate) action: Action,
     pub(crate) matcher: Match,
 }
@@ -109,8 +111,14 @@ fn run_of(program: &Program, row: &[RuleId]) -> Option<Run> {
             Match::Clauses { peers: all, ports }
         }
     };
-    let indices = first.index..=last.index;
-    Some(Run { policy: first.policy, direction: first.direction, indices, action: first.action, matcher })
+    Some(Run {
+        policy: first.policy,
+        direction: first.direction,
+        indices: first.index..=last.index,
+        ids: row.first()?.0..row.last()?.0 + 1,
+        action: first.action,
+        matcher,
+    })
 }
 
 /// Writes runs as kernel rules.
@@ -119,6 +127,8 @@ pub(crate) struct RuleWriter<'a> {
     pub(crate) groups: &'a Numbered,
     /// The number of every port list that has names in it.
     pub(crate) named: &'a FxHashMap<PortSpecId, u32>,
+    /// The versions of IP that pods speak: nobody asks for pods of another.
+    pub(crate) spoken: &'a [Version],
 }
 
 impl RuleWriter<'_> {
@@ -149,7 +159,7 @@ impl RuleWriter<'_> {
         };
         let mut ways = Vec::new();
         if let Some(&group) = self.groups.by_rule.get(&run.label(self.program)) {
-            ways.extend(Version::BOTH.map(|version| vec![Test::Peer { end, version, group }]));
+            ways.extend(self.spoken.iter().map(|&version| vec![Test::Peer { end, version, group }]));
         }
         ways.extend(address_ways(table, &peers.addresses, end));
         if !peers.domains.is_empty() && run.direction == Direction::Egress {
@@ -165,7 +175,7 @@ impl RuleWriter<'_> {
         if !traffic.is_all()
             && let Some(&group) = self.named.get(&id)
         {
-            ways.extend(Version::BOTH.map(|version| vec![Test::NamedPort { version, group }]));
+            ways.extend(self.spoken.iter().map(|&version| vec![Test::NamedPort { version, group }]));
         }
         ways
     }

@@ -5,13 +5,16 @@
 //! the work grows with Roles and rules; a pod more of a known Role costs a
 //! table entry.
 
+mod next;
 mod peers;
 mod plans;
 mod roles;
 
+pub use next::compile_next;
+
 use crate::addr::AddrSet;
 use crate::finding::Finding;
-use crate::model::{Action, Clauses, Direction, Policy, PolicyId, Rule, Service, WorkloadId};
+use crate::model::{Action, Clauses, Direction, NodeId, PolicyId, RoleId, Rule, Service, WorkloadId};
 use crate::program::{Class, ClassId, CompiledRule, Holder, Matcher, Member, Program, ProgramPolicy, ServiceEntry};
 use crate::snapshot::Snapshot;
 use peers::PeerCompiler;
@@ -19,50 +22,75 @@ use plans::PlanBuilder;
 use roles::RoleIndex;
 use rustc_hash::FxHashMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// Compiles the whole cluster.
 pub fn compile(snapshot: &Snapshot) -> (Program, Vec<Finding>) {
     let mut index = RoleIndex::new(snapshot);
-    let mut program = Program {
-        revision: snapshot.revision,
-        pod_networks: snapshot.pod_networks.iter().copied().collect::<AddrSet>(),
-        ..Program::default()
-    };
     let mut peers = PeerCompiler::new(snapshot);
+    let (mut policies, mut rules) = (Vec::new(), Vec::new());
     for (at, policy) in snapshot.policies.iter().enumerate() {
         let id = PolicyId(at as u32);
-        let egress = compile_rules(&mut program, &mut peers, &mut index, (id, policy, Direction::Egress));
-        let ingress = compile_rules(&mut program, &mut peers, &mut index, (id, policy, Direction::Ingress));
-        program.policies.push(ProgramPolicy {
+        let mut direction = |direction| {
+            let start = rules.len() as u32;
+            for (at, rule) in policy.rules(direction).iter().enumerate() {
+                let (action, matcher) = compile_rule(&mut peers, &mut index, rule);
+                rules.push(CompiledRule { policy: id, direction, index: at as u32, action, matcher });
+            }
+            start..rules.len() as u32
+        };
+        policies.push(ProgramPolicy {
             id: policy.id.clone(),
             placement: policy.placement,
             enforcement: policy.enforcement,
             subject: policy.subject.clone(),
-            egress,
-            ingress,
+            egress: direction(Direction::Egress),
+            ingress: direction(Direction::Ingress),
         });
     }
-    (program.peer_sets, program.port_specs, program.patterns) = peers.finish();
-
+    let (peer_sets, port_specs, patterns) = peers.finish();
+    let mut program = Program {
+        revision: snapshot.revision,
+        pod_networks: snapshot.pod_networks.iter().copied().collect::<AddrSet>(),
+        policies: Arc::new(policies),
+        rules: Arc::new(rules),
+        peer_sets: Arc::new(peer_sets),
+        port_specs: Arc::new(port_specs),
+        patterns: Arc::new(patterns),
+        ..Program::default()
+    };
     let mut plans = PlanBuilder::new(snapshot, &mut index);
     program.service_gates = plans.service_gates();
     program.services = snapshot.services.iter().map(|service| service_entry(snapshot, &program, service)).collect();
-    let findings = place_workloads(snapshot, &mut plans, &mut program);
+    let mut classes = Interned::default();
+    let findings =
+        place_workloads(snapshot, &mut program, |role, node| plans.class_of(role, node, |class| classes.intern(class)));
+    program.classes = Arc::new(classes.finish());
     (program, findings)
 }
 
-fn compile_rules<'s>(
-    program: &mut Program,
-    peers: &mut PeerCompiler<'s>,
-    index: &mut RoleIndex<'s>,
-    (policy_id, policy, direction): (PolicyId, &'s Policy, Direction),
-) -> std::ops::Range<u32> {
-    let start = program.rules.len() as u32;
-    for (at, rule) in policy.rules(direction).iter().enumerate() {
-        let (action, matcher) = compile_rule(peers, index, rule);
-        program.rules.push(CompiledRule { policy: policy_id, direction, index: at as u32, action, matcher });
+/// Classes, each once.
+#[derive(Default)]
+struct Interned {
+    by_class: FxHashMap<Class, ClassId>,
+}
+
+impl Interned {
+    fn of(classes: &[Class]) -> Self {
+        let number = |(at, class): (usize, &Class)| (class.clone(), ClassId(at as u32));
+        Self { by_class: classes.iter().enumerate().map(number).collect() }
     }
-    start..program.rules.len() as u32
+
+    fn intern(&mut self, class: Class) -> ClassId {
+        let next = ClassId(self.by_class.len() as u32);
+        *self.by_class.entry(class).or_insert(next)
+    }
+
+    fn finish(self) -> Vec<Class> {
+        let mut classes: Vec<(Class, ClassId)> = self.by_class.into_iter().collect();
+        classes.sort_unstable_by_key(|(_, id)| *id);
+        classes.into_iter().map(|(class, _)| class).collect()
+    }
 }
 
 /// S4.2 and S10.1: what cannot be read in full never widens access.
@@ -92,23 +120,22 @@ fn service_entry(snapshot: &Snapshot, program: &Program, service: &Service) -> S
     ServiceEntry { namespace: service.namespace, frontends }
 }
 
-fn place_workloads(snapshot: &Snapshot, plans: &mut PlanBuilder<'_>, program: &mut Program) -> Vec<Finding> {
+fn place_workloads(
+    snapshot: &Snapshot,
+    program: &mut Program,
+    mut class_of: impl FnMut(RoleId, Option<NodeId>) -> ClassId,
+) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let mut by_class: FxHashMap<Class, ClassId> = FxHashMap::default();
+    program.by_address.reserve(snapshot.workloads.len());
+    program.workloads.reserve(snapshot.workloads.len());
     for (at, node) in snapshot.nodes.iter().enumerate() {
         for &address in &node.addresses {
-            program.by_address.insert(address, Holder::Node(crate::model::NodeId(at as u32)));
+            program.by_address.insert(address, Holder::Node(NodeId(at as u32)));
         }
     }
     for (at, workload) in snapshot.workloads.iter().enumerate() {
         let id = WorkloadId(at as u32);
-        let class = plans.class_of(workload.role, workload.node, |class| {
-            let next = ClassId(program.classes.len() as u32);
-            *by_class.entry(class.clone()).or_insert_with(|| {
-                program.classes.push(class);
-                next
-            })
-        });
+        let class = class_of(workload.role, workload.node);
         program.workloads.push(Member {
             class,
             role: workload.role,
@@ -116,17 +143,18 @@ fn place_workloads(snapshot: &Snapshot, plans: &mut PlanBuilder<'_>, program: &m
             host_network: workload.host_network,
             template: workload.is_template(),
             ports: workload.ports.clone(),
+            addresses: workload.addresses.clone(),
         });
         if workload.host_network {
             // Its address is the node's: only "node" and "network" peers see it.
             if let Some(node) = workload.node {
-                for &address in &workload.addresses {
+                for &address in workload.addresses.iter() {
                     program.by_address.entry(address).or_insert(Holder::Node(node));
                 }
             }
             continue;
         }
-        for &address in &workload.addresses {
+        for &address in workload.addresses.iter() {
             match program.by_address.insert(address, Holder::Pod(id)) {
                 Some(Holder::Pod(first)) => {
                     program.by_address.insert(address, Holder::Pod(first));

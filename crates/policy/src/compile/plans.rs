@@ -2,10 +2,12 @@
 
 use super::roles::RoleIndex;
 use crate::labels::Selector;
-use crate::model::{Enforcement, NamespaceId, NamespaceScope, Node, NodeId, Placement, PolicyId, PolicyKind, RoleId};
-use crate::program::{Class, ClassId, Overlap, Plan, ServiceGate};
+use crate::model::{
+    Enforcement, NamespaceId, NamespaceScope, Node, NodeId, Placement, PolicyId, PolicyKind, RoleId, Workload,
+};
+use crate::program::{Class, ClassId, Overlap, Plan, Program, ServiceGate};
 use crate::snapshot::Snapshot;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 pub(super) struct PlanBuilder<'s> {
     snapshot: &'s Snapshot,
@@ -18,15 +20,45 @@ pub(super) struct PlanBuilder<'s> {
 }
 
 impl<'s> PlanBuilder<'s> {
+    /// With the classes of a Program of the same policies: selectors are matched only for Roles nobody played in it.
+    pub(super) fn knowing(snapshot: &'s Snapshot, program: &Program) -> Self {
+        let mut builder = Self::with(snapshot, vec![Vec::new(); snapshot.roles.len()]);
+        for member in &program.workloads {
+            let key = builder.key(member.role, member.node);
+            builder.classes.insert(key, member.class);
+        }
+        let unknown = |workload: &Workload| !builder.classes.contains_key(&builder.key(workload.role, workload.node));
+        let unknown = snapshot.workloads.iter().filter(|workload| unknown(workload));
+        let roles: FxHashSet<RoleId> = unknown.map(|workload| workload.role).collect();
+        if roles.is_empty() {
+            return builder;
+        }
+        for id in in_order(snapshot) {
+            for &role_id in &roles {
+                let role = snapshot.role(role_id);
+                if snapshot.policy(id).subject.pods.selects(role, snapshot.namespace(role.namespace)) {
+                    builder.by_role[role_id.index()].push(id);
+                }
+            }
+        }
+        builder
+    }
+
+    fn key(&self, role: RoleId, node: Option<NodeId>) -> (RoleId, Option<NodeId>) {
+        (role, node.filter(|_| self.nodes_matter))
+    }
+
     pub(super) fn new(snapshot: &'s Snapshot, index: &mut RoleIndex<'s>) -> Self {
-        let mut order: Vec<PolicyId> = (0..snapshot.policies.len() as u32).map(PolicyId).collect();
-        order.sort_by_cached_key(|&id| precedence(snapshot, id));
         let mut by_role = vec![Vec::new(); snapshot.roles.len()];
-        for &id in &order {
+        for id in in_order(snapshot) {
             for role in index.select(&snapshot.policy(id).subject.pods).iter() {
                 by_role[role].push(id);
             }
         }
+        Self::with(snapshot, by_role)
+    }
+
+    fn with(snapshot: &'s Snapshot, by_role: Vec<Vec<PolicyId>>) -> Self {
         Self {
             snapshot,
             by_role,
@@ -42,7 +74,7 @@ impl<'s> PlanBuilder<'s> {
         node: Option<NodeId>,
         intern: impl FnOnce(Class) -> ClassId,
     ) -> ClassId {
-        let key = (role, node.filter(|_| self.nodes_matter));
+        let key = self.key(role, node);
         if let Some(&class) = self.classes.get(&key) {
             return class;
         }
@@ -158,6 +190,12 @@ impl<'s> PlanBuilder<'s> {
         let subject = &self.snapshot.policy(id).subject;
         subject.pods.pods.is_everything() && subject.nodes.as_ref().is_none_or(Selector::is_everything)
     }
+}
+
+fn in_order(snapshot: &Snapshot) -> Vec<PolicyId> {
+    let mut order: Vec<PolicyId> = (0..snapshot.policies.len() as u32).map(PolicyId).collect();
+    order.sort_by_cached_key(|&id| precedence(snapshot, id));
+    order
 }
 
 /// Lower comes first within its gate or tier.

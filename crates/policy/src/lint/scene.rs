@@ -62,7 +62,7 @@ impl<'a> Scene<'a> {
         for (id, workload) in snapshot.workload_ids().zip(&snapshot.workloads) {
             if !workload.host_network {
                 roles.insert(workload.role.index());
-                pods.extend(&workload.addresses);
+                pods.extend(workload.addresses.iter());
                 examples[program.member(id).class.index()].get_or_insert(id);
                 for port in workload.ports.iter().filter(|port| port.port == 53) {
                     dns_port_names.insert(port.name.clone());

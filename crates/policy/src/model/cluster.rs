@@ -28,7 +28,7 @@ id! {
     RoleId,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Namespace {
     pub name: Arc<str>,
     pub labels: Labels,
@@ -88,14 +88,14 @@ pub struct NamedPort {
 }
 
 /// A pod, or a pod template that stands for pods that have no address yet.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Workload {
     pub kind: WorkloadKind,
     pub namespace: NamespaceId,
     pub name: Arc<str>,
     pub role: RoleId,
     /// Every address of the pod, on whichever interface; empty for a template.
-    pub addresses: Vec<IpAddr>,
+    pub addresses: Arc<[IpAddr]>,
     pub node: Option<NodeId>,
     pub host_network: bool,
     /// The named container ports.
@@ -110,7 +110,7 @@ impl Workload {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Node {
     pub name: Arc<str>,
     pub labels: Labels,

@@ -1,6 +1,6 @@
 //! What a policy says, whatever kind it was written as.
 
-use super::cluster::id;
+use super::cluster::{Namespace, Role, id};
 use crate::addr::Cidr;
 use crate::domain::DomainPattern;
 use crate::finding::Source;
@@ -97,7 +97,7 @@ impl fmt::Display for Direction {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Policy {
     pub id: PolicyRef,
     pub placement: Placement,
@@ -122,6 +122,17 @@ impl Policy {
 pub struct PodSet {
     pub namespaces: NamespaceScope,
     pub pods: Selector,
+}
+
+impl PodSet {
+    /// Whether pods of this Role, in this namespace, are in the set; `hostNetwork` ones never are (S1).
+    pub fn selects(&self, role: &Role, namespace: &Namespace) -> bool {
+        let in_scope = match &self.namespaces {
+            NamespaceScope::Named(name) => *name == namespace.name,
+            NamespaceScope::Matching(selector) => selector.matches(&namespace.labels),
+        };
+        !role.host_network && in_scope && self.pods.matches(&role.labels)
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -189,7 +200,7 @@ impl fmt::Display for Action {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rule {
     pub name: Option<Arc<str>>,
     pub action: Action,

@@ -102,7 +102,7 @@ fn imagine(snapshot: &mut Snapshot, set: &PodSet, number: usize) -> Option<Workl
         namespace,
         name: format!("(new pod {number})").into(),
         role,
-        addresses: Vec::new(),
+        addresses: Arc::default(),
         node: None,
         host_network: false,
         ports: Arc::new([]),

@@ -96,7 +96,7 @@ impl Views {
     }
 
     fn add_roles(&mut self, program: &Program, of_role: &[Vec<u32>]) {
-        for (members, set) in self.members.iter_mut().zip(&program.peer_sets) {
+        for (members, set) in self.members.iter_mut().zip(program.peer_sets.iter()) {
             let by_role = set.roles.iter().flat_map(|role| &of_role[role]).copied();
             members.extend(by_role.filter(|&view| self.start[view as usize] != APART));
             members.sort_unstable();

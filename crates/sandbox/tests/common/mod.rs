@@ -59,7 +59,7 @@ impl Cluster {
         let namespace = self.0.ensure_namespace(namespace);
         let role = self.0.role_of(Role { namespace, labels: Labels::default(), host_network });
         let node = Some(self.0.ensure_node(node));
-        let (kind, name, addresses, ports) = (WorkloadKind::Pod, name.into(), addresses(at), Arc::default());
+        let (kind, name, addresses, ports) = (WorkloadKind::Pod, name.into(), addresses(at).into(), Arc::default());
         let source = None;
         self.0.add_workload(Workload { kind, namespace, name, role, addresses, node, host_network, ports, source });
         self

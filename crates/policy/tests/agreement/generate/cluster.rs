@@ -152,7 +152,7 @@ impl Member {
             namespace,
             name: format!("w{at}").into(),
             role,
-            addresses,
+            addresses: addresses.into(),
             node,
             host_network: self.host_network,
             ports: self.ports.into(),
