@@ -13,7 +13,7 @@ use namewall_policy::bits::BitSet;
 use namewall_policy::domain::{DomainPattern, PatternId};
 use namewall_policy::model::{Action, Direction, PolicyId};
 use namewall_policy::port::{Protocol, Traffic, all_ports};
-use namewall_policy::program::{Matcher, PortSpecId, RuleId};
+use namewall_policy::program::{Matcher, PortSpec, PortSpecId, RuleId};
 use rustc_hash::FxHashMap;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -53,7 +53,7 @@ pub(crate) struct Peers {
 impl Run {
     /// `AdminNetworkPolicy/dns egress rule 3`.
     pub(crate) fn label(&self, program: &Program) -> String {
-        let policy = &program.policy(self.policy).id;
+        let policy = names::of_policy(&program.policy(self.policy).id);
         let (first, last) = (self.indices.start(), self.indices.end());
         let direction = self.direction;
         if first == last {
@@ -91,6 +91,8 @@ fn run_of(program: &Program, row: &[RuleId]) -> Option<Run> {
     let (first, last) = (program.rule(*row.first()?), program.rule(*row.last()?));
     let matcher = match first.matcher {
         Matcher::Nothing => return None,
+        // A list of no ports; nobody needs to know whom it does not speak of.
+        Matcher::Clauses { ports, .. } if *program.port_spec(ports) == PortSpec::default() => return None,
         Matcher::Everything => Match::Everything,
         Matcher::Clauses { ports, .. } => {
             let mut all = Peers::default();
@@ -148,7 +150,9 @@ impl RuleWriter<'_> {
             Direction::Ingress => End::Source,
         };
         let mut ways = Vec::new();
-        if let Some(&group) = self.groups.by_rule.get(&run.label(self.program)) {
+        if !peers.roles.is_empty()
+            && let Some(&group) = self.groups.by_rule.get(&run.label(self.program))
+        {
             ways.extend(Version::BOTH.map(|version| vec![Test::Peer { end, version, group }]));
         }
         ways.extend(address_ways(table, &peers.addresses, end));
