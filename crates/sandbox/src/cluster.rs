@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::sandbox::{Progress, Sandbox};
 use crate::services;
 use namewall_dataplane::nflog::{DenialLog, Denied};
-use namewall_dataplane::nft::{Nft, NftError, Settings, put_table};
+use namewall_dataplane::nft::{Count, Nft, NftError, Settings, put_table};
 use namewall_dataplane::render::Scope;
 use namewall_dataplane::{CutEstablished, Dataplane};
 use namewall_policy::{Instant, Lease, Program, Snapshot};
@@ -13,7 +13,6 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-const LOG_GROUP: u16 = 53;
 const SERVICES: &str = "kube-proxy";
 
 #[derive(Debug)]
@@ -38,6 +37,9 @@ pub struct Wanted<'a> {
 }
 
 impl Cluster {
+    /// The NFLOG group every node tells of denials in.
+    pub const LOG_GROUP: u16 = 53;
+
     pub fn build(wanted: &Wanted<'_>, progress: &mut dyn FnMut(Progress)) -> Result<Self, Error> {
         let sandbox = Sandbox::build(wanted.snapshot, wanted.outside, progress)?;
         let mut cluster = Self { sandbox, planes: BTreeMap::new() };
@@ -49,10 +51,19 @@ impl Cluster {
     pub fn update(&mut self, wanted: &Wanted<'_>) -> Result<(), Error> {
         self.sandbox.update(wanted.snapshot, wanted.outside)?;
         self.planes.retain(|name, _| self.sandbox.node(name).is_some());
+        self.enforce(wanted).map(drop)
+    }
+
+    /// Ends every node's agent and starts another, which finds the table the
+    /// last one left: how many operations each took to make it right.
+    pub fn restart(&mut self, wanted: &Wanted<'_>) -> Result<BTreeMap<Arc<str>, usize>, Error> {
+        self.planes.clear();
         self.enforce(wanted)
     }
 
-    fn enforce(&mut self, wanted: &Wanted<'_>) -> Result<(), Error> {
+    /// How many operations each node's table took.
+    fn enforce(&mut self, wanted: &Wanted<'_>) -> Result<BTreeMap<Arc<str>, usize>, Error> {
+        let mut operations = BTreeMap::new();
         let failed = |node: &Arc<str>, source| Error::Enforce { node: node.to_string(), source };
         for (name, namespace) in self.sandbox.nodes() {
             let nat = services::table(wanted.snapshot, self.sandbox.topology(), name);
@@ -69,8 +80,9 @@ impl Cluster {
             if applied.narrows {
                 nft.cut(wanted.program).map_err(|source| failed(name, source))?;
             }
+            operations.insert(name.clone(), applied.operations);
         }
-        Ok(())
+        Ok(operations)
     }
 
     /// Opens addresses on every node.
@@ -91,6 +103,19 @@ impl Cluster {
         Ok(denials)
     }
 
+    /// How often each rule of a policy has matched, on all nodes.
+    pub fn counts(&mut self) -> Result<BTreeMap<String, Count>, Error> {
+        let mut all: BTreeMap<String, Count> = BTreeMap::new();
+        for (name, plane) in &mut self.planes {
+            let failed = |source| Error::Enforce { node: name.to_string(), source };
+            for (label, count) in plane.nft.counts().map_err(failed)? {
+                let sum = all.entry(label).or_default();
+                *sum = Count { packets: sum.packets + count.packets, bytes: sum.bytes + count.bytes };
+            }
+        }
+        Ok(all)
+    }
+
     /// The table of a node, as it was made.
     pub fn table(&self, node: &str) -> Option<&namewall_dataplane::nft::table::Table> {
         self.planes.get(node)?.nft.table()
@@ -99,8 +124,8 @@ impl Cluster {
 
 /// A node that nobody described judges all pods: they are all on it.
 fn open_plane(node: Option<namewall_policy::model::NodeId>) -> Result<Plane, NftError> {
-    let scope = Scope { node, log_group: LOG_GROUP };
+    let scope = Scope { node, log_group: Cluster::LOG_GROUP };
     let nft = Nft::open(Settings { scope, ..Settings::default() })?;
-    let log = DenialLog::open(LOG_GROUP).map_err(NftError::Socket)?;
+    let log = DenialLog::open(Cluster::LOG_GROUP).map_err(NftError::Socket)?;
     Ok(Plane { nft, log })
 }

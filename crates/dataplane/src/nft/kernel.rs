@@ -2,7 +2,7 @@
 
 use super::batch::Batch;
 use super::change::{Change, Known as _};
-use super::read::{self, Live};
+use super::read::{self, Count, Live};
 use super::set::{self, Element, Version};
 use super::table::{Chain, Table};
 use super::wire::table::{OWNER, PERSIST};
@@ -10,7 +10,7 @@ use crate::conntrack::Conntrack;
 use crate::cut::{CutEstablished, Judge};
 use crate::leases::{Fresh, Leases};
 use crate::netlink::{self, Family, Socket};
-use crate::render::{Delta, Ids, Rendered, Scope, render};
+use crate::render::{AUDIT, Delta, Ids, Rendered, Scope, render};
 use crate::{Applied, Dataplane};
 use namewall_policy::{Instant, Lease, Program};
 use nix::errno::Errno;
@@ -127,6 +127,22 @@ impl Nft {
     /// The table as it should be now.
     pub fn table(&self) -> Option<&Table> {
         self.known.as_ref().map(|known| &known.rendered.table)
+    }
+
+    /// How often each rule of a policy has matched, by what `explain` and the log call it. Rules of audited
+    /// policies have `audit: ` before it.
+    pub fn counts(&mut self) -> Result<BTreeMap<String, Count>, NftError> {
+        let table = self.settings.table.clone();
+        let live = read::read_chains_and_rules(&mut self.socket, &table);
+        let live = live.map_err(|source| NftError::Read { table, source })?;
+        let mut counts: BTreeMap<String, Count> = BTreeMap::new();
+        for rule in live.chains.into_values().flat_map(|chain| chain.rules) {
+            if let (Some(label), Some(count)) = (rule.comment, rule.count) {
+                let sum = counts.entry(label).or_default();
+                *sum = Count { packets: sum.packets + count.packets, bytes: sum.bytes + count.bytes };
+            }
+        }
+        Ok(counts)
     }
 
     pub fn settings_mut(&mut self) -> &mut Settings {
@@ -337,7 +353,7 @@ fn ids_of(live: &Live) -> Ids {
     // A rule that names its group in a comment tells which number it had.
     for rule in live.chains.values().flat_map(|chain| &chain.rules) {
         if let (Some(label), Some(group)) = (&rule.comment, super::rule::peer_group(&rule.expressions)) {
-            ids.groups.insert(label.clone(), group);
+            ids.groups.insert(label.strip_prefix(AUDIT).unwrap_or(label).to_owned(), group);
         }
     }
     ids

@@ -14,5 +14,6 @@ pub mod table;
 mod wire;
 
 pub use kernel::{Nft, NftError, Settings, put_table, uninstall};
+pub use read::Count;
 
 pub(crate) use batch::fixed as batch_fixed;

@@ -33,6 +33,15 @@ pub(crate) struct LiveChain {
 pub(crate) struct LiveRule {
     pub(crate) expressions: Vec<Expression>,
     pub(crate) comment: Option<String>,
+    pub(crate) count: Option<Count>,
+}
+
+/// What a rule has seen.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Count {
+    /// First packets of connections: the others are let through before.
+    pub packets: u64,
+    pub bytes: u64,
 }
 
 #[derive(Debug)]
@@ -266,8 +275,14 @@ fn read_rules(socket: &mut Socket, name: &str, only: Option<&str>, live: &mut Li
         chain.rules.push(LiveRule {
             expressions: expressions.map(|(_, expression)| Expression::read(Attributes(expression))).collect(),
             comment: attributes.get(rule::USERDATA).and_then(read_comment).map(str::to_owned),
+            count: expressions.filter_map(|(_, expression)| read_count(Attributes(expression))).next(),
         });
     })
+}
+
+fn read_count(expression: Attributes<'_>) -> Option<Count> {
+    let counter = (expression.text(1) == Some("counter")).then(|| expression.nested(2))?;
+    Some(Count { bytes: counter.u64(1)?, packets: counter.u64(2)? })
 }
 
 fn read_sets(socket: &mut Socket, name: &str, live: &mut Live) -> Result<(), Error> {

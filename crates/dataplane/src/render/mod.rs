@@ -24,6 +24,7 @@ mod stages;
 
 pub(crate) use delta::Delta;
 pub use ids::Ids;
+pub(crate) use stages::AUDIT;
 
 use crate::leases::LeaseGroups;
 use crate::nft::rule::{Action as Do, End, Rule, Test};
@@ -32,7 +33,7 @@ use crate::nft::table::{Hook, HookKind, Point, Table};
 use elements::Pods;
 use ids::{Group, Groups, Numbered, number_classes, pods};
 use namewall_policy::Program;
-use namewall_policy::model::{Direction, Enforcement, NodeId, PolicyId, PolicyKind, PolicyRef};
+use namewall_policy::model::{Direction, Enforcement, NodeId, PolicyId};
 use namewall_policy::program::{ClassId, Plan, PortSpecId};
 use rules::{Match, RuleWriter, Run, lease_group, runs};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -110,19 +111,14 @@ pub(crate) struct Render<'a> {
     names: Vec<String>,
 }
 
-/// Two versions of NetworkPolicy may have one name.
 fn policy_names(program: &Program) -> Vec<String> {
-    let name = |id: &PolicyRef| match id.kind {
-        PolicyKind::NetworkPolicyV1Beta1 => format!("v1beta1/{id}"),
-        _ => id.to_string(),
-    };
     let mut seen: FxHashMap<String, u32> = FxHashMap::default();
     let mut unique = |name: String| {
         let count = seen.entry(name.clone()).or_insert(0);
         *count += 1;
         if *count == 1 { name } else { format!("{name}.{count}") }
     };
-    program.policies.iter().map(|policy| unique(name(&policy.id))).collect()
+    program.policies.iter().map(|policy| unique(names::of_policy(&policy.id))).collect()
 }
 
 const DIRECTIONS: [Direction; 2] = [Direction::Egress, Direction::Ingress];

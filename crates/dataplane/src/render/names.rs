@@ -1,6 +1,7 @@
 //! Names for chains and sets. Where the content is the identity the name is a
 //! digest of it; where a policy is, its own name, as far as nft allows.
 
+use namewall_policy::model::{PolicyKind, PolicyRef};
 use sha2::{Digest, Sha256};
 
 /// The kernel takes 127 bytes; the rest is for a digest where it is cut.
@@ -16,6 +17,14 @@ pub(crate) fn digest(parts: impl IntoIterator<Item = impl AsRef<[u8]>>) -> u64 {
     }
     let bytes = hash.finalize();
     bytes.iter().take(8).fold(0, |all, byte| all << 8 | u64::from(*byte))
+}
+
+/// Two versions of NetworkPolicy may have one name.
+pub(crate) fn of_policy(id: &PolicyRef) -> String {
+    match id.kind {
+        PolicyKind::NetworkPolicyV1Beta1 => format!("v1beta1/{id}"),
+        _ => id.to_string(),
+    }
 }
 
 /// `kind/0123456789abcdef`.

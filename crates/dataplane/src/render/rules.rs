@@ -4,6 +4,7 @@
 
 use super::ids::Numbered;
 use super::names;
+use super::stages::Mode;
 use crate::nft::rule::{Action as Do, End, Rule, Test};
 use crate::nft::set::{Element, Field, Holds, Key, SetSpec, Version};
 use crate::nft::table::Table;
@@ -13,7 +14,7 @@ use namewall_policy::bits::BitSet;
 use namewall_policy::domain::{DomainPattern, PatternId};
 use namewall_policy::model::{Action, Direction, PolicyId};
 use namewall_policy::port::{Protocol, Traffic, all_ports};
-use namewall_policy::program::{Matcher, PortSpecId, RuleId};
+use namewall_policy::program::{Matcher, PortSpec, PortSpecId, RuleId};
 use rustc_hash::FxHashMap;
 use std::net::IpAddr;
 use std::ops::{Range, RangeInclusive};
@@ -55,7 +56,7 @@ pub(crate) struct Peers {
 impl Run {
     /// `AdminNetworkPolicy/dns egress rule 3`.
     pub(crate) fn label(&self, program: &Program) -> String {
-        let policy = &program.policy(self.policy).id;
+        let policy = names::of_policy(&program.policy(self.policy).id);
         let (first, last) = (self.indices.start(), self.indices.end());
         let direction = self.direction;
         if first == last {
@@ -93,6 +94,8 @@ fn run_of(program: &Program, row: &[RuleId]) -> Option<Run> {
     let (first, last) = (program.rule(*row.first()?), program.rule(*row.last()?));
     let matcher = match first.matcher {
         Matcher::Nothing => return None,
+        // A list of no ports; nobody needs to know whom it does not speak of.
+        Matcher::Clauses { ports, .. } if *program.port_spec(ports) == PortSpec::default() => return None,
         Matcher::Everything => Match::Everything,
         Matcher::Clauses { ports, .. } => {
             let mut all = Peers::default();
@@ -133,8 +136,8 @@ pub(crate) struct RuleWriter<'a> {
 
 impl RuleWriter<'_> {
     /// The kernel rules of a run; sets they need are added to the table.
-    pub(crate) fn write(&self, table: &mut Table, run: &Run, end: &Do) -> Vec<Rule> {
-        let label = run.label(self.program);
+    pub(crate) fn write(&self, table: &mut Table, run: &Run, (end, mode): (&Do, Mode)) -> Vec<Rule> {
+        let comment = format!("{}{}", mode.comment(), run.label(self.program));
         let tests = match &run.matcher {
             Match::Everything => vec![Vec::new()],
             Match::Clauses { peers, ports } => {
@@ -145,7 +148,12 @@ impl RuleWriter<'_> {
                 pairs.filter(|tests| is_possible(tests)).collect()
             }
         };
-        let rule = |tests| Rule { tests, actions: vec![Do::Count, end.clone()], comment: Some(label.clone()) };
+        // What denies is counted where it is told of.
+        let actions = match end {
+            Do::Goto(_) => vec![end.clone()],
+            _ => vec![Do::Count, end.clone()],
+        };
+        let rule = |tests| Rule { tests, actions: actions.clone(), comment: Some(comment.clone()) };
         tests.into_iter().map(rule).collect()
     }
 
@@ -158,7 +166,9 @@ impl RuleWriter<'_> {
             Direction::Ingress => End::Source,
         };
         let mut ways = Vec::new();
-        if let Some(&group) = self.groups.by_rule.get(&run.label(self.program)) {
+        if !peers.roles.is_empty()
+            && let Some(&group) = self.groups.by_rule.get(&run.label(self.program))
+        {
             ways.extend(self.spoken.iter().map(|&version| vec![Test::Peer { end, version, group }]));
         }
         ways.extend(address_ways(table, &peers.addresses, end));

@@ -52,6 +52,14 @@ impl Mode {
         }
     }
 
+    /// What a comment begins with.
+    pub(crate) fn comment(self) -> &'static str {
+        match self {
+            Self::Enforce => "",
+            Self::Audit => AUDIT,
+        }
+    }
+
     /// What a log line begins with.
     fn log(self) -> &'static str {
         match self {
@@ -232,7 +240,7 @@ impl Stages<'_> {
                 Action::Deny => Some(Do::Goto(self.deny_chain(run))),
             };
             if let Some(end) = end {
-                rules.extend(self.writer.write(self.table, run, &end));
+                rules.extend(self.writer.write(self.table, run, (&end, self.mode)));
             }
         }
         rules
@@ -260,8 +268,11 @@ impl Stages<'_> {
         prefix.truncate(end);
         let limit = Test::AtMost { a_second: LOG_RATE, burst: LOG_BURST };
         let log = Rule::new([limit], Do::Log { group: self.render.scope.log_group, prefix });
-        let deny =
-            Rule { tests: Vec::new(), actions: vec![Do::Count, self.mode.denial()], comment: Some(label.to_owned()) };
+        let deny = Rule {
+            tests: Vec::new(),
+            actions: vec![Do::Count, self.mode.denial()],
+            comment: Some(format!("{}{label}", self.mode.comment())),
+        };
         vec![log, deny]
     }
 
@@ -271,6 +282,9 @@ impl Stages<'_> {
         by_content(&kind, policies.map(text))
     }
 }
+
+/// What the rules of policies that are only audited are called after.
+pub(crate) const AUDIT: &str = "audit: ";
 
 /// The kernel cuts a prefix at 127 bytes.
 const LOG_PREFIX: usize = 127;

@@ -52,7 +52,13 @@ fn only_pods_differ(before: &Snapshot, next: &Snapshot) -> bool {
         let ports = service.ports.iter().map(|port| (port.protocol, port.port, port.node_port)).collect::<Vec<_>>();
         (service.namespace, service.addresses.clone(), ports)
     };
+    // A node has the addresses its hostNetwork pods tell of.
+    let on_nodes = |snapshot: &'_ Snapshot| {
+        let host = snapshot.workloads.iter().filter(|workload| workload.host_network);
+        host.map(|workload| (workload.node, workload.addresses.clone())).collect::<Vec<_>>()
+    };
     before.policies == next.policies
+        && on_nodes(before) == on_nodes(next)
         && before.namespaces == next.namespaces
         && before.nodes == next.nodes
         && before.pod_networks == next.pod_networks

@@ -10,6 +10,7 @@ use crate::port::Traffic;
 use crate::program::{Overlap, PeerSet, PeerSetId, PortSpec, PortSpecId};
 use crate::snapshot::Snapshot;
 use rustc_hash::FxHashMap;
+use std::net::IpAddr;
 
 pub(super) struct PeerCompiler<'s> {
     snapshot: &'s Snapshot,
@@ -22,6 +23,8 @@ pub(super) struct PeerCompiler<'s> {
     unresolved: AddrSet,
     /// The addresses of nodes; any of IPv4's where none is known.
     on_nodes: AddrSet,
+    /// Those of each node, also those that only a `hostNetwork` pod there tells of.
+    by_node: Vec<Vec<IpAddr>>,
 }
 
 impl<'s> PeerCompiler<'s> {
@@ -34,6 +37,7 @@ impl<'s> PeerCompiler<'s> {
         }
         Self {
             snapshot,
+            by_node: by_node(snapshot),
             on_nodes: if on_nodes.is_empty() { any_v4.clone() } else { on_nodes },
             peer_sets: FxHashMap::default(),
             port_specs: FxHashMap::default(),
@@ -86,7 +90,7 @@ impl<'s> PeerCompiler<'s> {
                 for (at, node) in self.snapshot.nodes.iter().enumerate() {
                     if selector.matches(&node.labels) {
                         nodes.insert(at);
-                        node.addresses.iter().for_each(|&address| set.addresses.insert_address(address));
+                        self.by_node[at].iter().for_each(|&address| set.addresses.insert_address(address));
                     }
                 }
                 set.nodes.union_with(&nodes);
@@ -118,6 +122,16 @@ impl<'s> PeerCompiler<'s> {
     pub(super) fn finish(self) -> (Vec<PeerSet>, Vec<PortSpec>, PatternTable) {
         (in_order(self.peer_sets, |id| id.0), in_order(self.port_specs, |id| id.0), self.patterns)
     }
+}
+
+fn by_node(snapshot: &Snapshot) -> Vec<Vec<IpAddr>> {
+    let mut addresses: Vec<Vec<IpAddr>> = snapshot.nodes.iter().map(|node| node.addresses.clone()).collect();
+    for workload in snapshot.workloads.iter().filter(|workload| workload.host_network) {
+        if let Some(node) = workload.node {
+            addresses[node.index()].extend(workload.addresses.iter());
+        }
+    }
+    addresses
 }
 
 /// Where pods may be if nobody says: no pod has an address that means something

@@ -1,0 +1,90 @@
+//! Tables up to numbering. Numbers of classes and groups are kept from one
+//! Program to the next, so a table that was reached by changes has others than
+//! one that was made at once; what they stand for must be the same.
+
+use namewall_dataplane::nft::rule::Test;
+use namewall_dataplane::nft::set::{CLASSES, Element, PEERS, Twins, Value, Version, WHO};
+use namewall_dataplane::nft::table::{Set, Table};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Old number → new: its place among all there are, ordered by what they stand for.
+struct Numbers(BTreeMap<u32, u32>);
+
+impl Numbers {
+    /// Of pairs of a number and an address it stands for.
+    fn new(pairs: impl Iterator<Item = (u32, Vec<u8>)>) -> Self {
+        let mut contents: BTreeMap<u32, BTreeSet<Vec<u8>>> = BTreeMap::new();
+        for (number, address) in pairs {
+            contents.entry(number).or_default().insert(address);
+        }
+        let ordered: BTreeSet<&BTreeSet<Vec<u8>>> = contents.values().collect();
+        let place = |content| 1 + ordered.iter().position(|other| *other == content).unwrap_or_default() as u32;
+        Self(contents.iter().map(|(&number, content)| (number, place(content))).collect())
+    }
+
+    /// A number that stands for nobody is 0.
+    fn of(&self, number: u32) -> u32 {
+        self.0.get(&number).copied().unwrap_or_default()
+    }
+}
+
+fn number(bytes: &[u8]) -> u32 {
+    bytes.try_into().map(u32::from_ne_bytes).unwrap_or_default()
+}
+
+fn elements(table: &Table, twins: Twins) -> impl Iterator<Item = &Element> {
+    Version::BOTH
+        .into_iter()
+        .filter_map(move |version| table.sets.get(twins[version]))
+        .flat_map(|s| s.elements.values())
+}
+
+fn rewrite(table: &mut Table, set: &str, change: impl Fn(&mut Element)) {
+    let Some(old) = table.sets.get_mut(set) else { return };
+    let mut new = Set::new(old.spec.clone());
+    for mut element in std::mem::take(&mut old.elements).into_values() {
+        change(&mut element);
+        new.insert(element);
+    }
+    *old = new;
+}
+
+fn canonical(table: &Table) -> Table {
+    let groups = Numbers::new(elements(table, PEERS).map(|e| (number(&e.key[..4]), e.key[4..].to_vec())));
+    let classes = Numbers::new(elements(table, WHO).filter_map(|element| match element.value {
+        Value::Number(class) => Some((class, element.key.clone())),
+        _ => None,
+    }));
+    let mut table = table.clone();
+    let with = |key: &mut Vec<u8>, at: usize, numbers: &Numbers| {
+        let new = numbers.of(number(&key[at..at + 4]));
+        key[at..at + 4].copy_from_slice(&new.to_ne_bytes());
+    };
+    rewrite(&mut table, CLASSES, |element| with(&mut element.key, 4, &classes));
+    for version in Version::BOTH {
+        rewrite(&mut table, PEERS[version], |element| with(&mut element.key, 0, &groups));
+        rewrite(&mut table, WHO[version], |element| {
+            if let Value::Number(class) = &mut element.value {
+                *class = classes.of(*class);
+            }
+        });
+    }
+    for test in table.chains.values_mut().flat_map(|chain| &mut chain.rules).flat_map(|rule| &mut rule.tests) {
+        if let Test::Peer { group, .. } = test {
+            *group = groups.of(*group);
+        }
+    }
+    table
+}
+
+/// What of two tables is not the same.
+pub(crate) fn differences(one: &Table, other: &Table) -> Vec<String> {
+    let (one, other) = (canonical(one), canonical(other));
+    let chains = one.chains.keys().chain(other.chains.keys()).collect::<BTreeSet<_>>();
+    let sets = one.sets.keys().chain(other.sets.keys()).collect::<BTreeSet<_>>();
+    let chains = chains.into_iter().filter(|name| one.chains.get(*name) != other.chains.get(*name));
+    let sets = sets.into_iter().filter(|name| one.sets.get(*name) != other.sets.get(*name));
+    let chain = |name| format!("chain {name}: {:#?}\nand {:#?}", one.chains.get(name), other.chains.get(name));
+    let set = |name| format!("set {name}: {:?}\nand {:?}", one.sets.get(name), other.sets.get(name));
+    chains.map(chain).chain(sets.map(set)).collect()
+}

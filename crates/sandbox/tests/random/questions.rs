@@ -1,0 +1,124 @@
+//! Every connection that can be tried in a cluster, as the core sees it and as
+//! a client asks for it.
+
+use super::dice::Dice;
+use super::world::PORTS;
+use namewall_policy::model::{BackendTarget, ServiceId};
+use namewall_policy::port::Protocol;
+use namewall_policy::{Endpoint, Flow, Program, Snapshot};
+use namewall_sandbox::{Listen, Place, Sandbox};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+#[derive(Debug)]
+pub(crate) struct Question {
+    pub(crate) flow: Flow,
+    pub(crate) asked: SocketAddr,
+    pub(crate) from: Place,
+}
+
+/// What the ends of a cluster can ask of each other.
+pub(crate) struct Asking<'a> {
+    pub(crate) snapshot: &'a Snapshot,
+    pub(crate) program: &'a Program,
+    places: Vec<Place>,
+}
+
+impl<'a> Asking<'a> {
+    pub(crate) fn new((snapshot, program): (&'a Snapshot, &'a Program), sandbox: &Sandbox) -> Self {
+        let place = |address| sandbox.place(address).expect("the topology's addresses are somebody's");
+        Self { snapshot, program, places: sandbox.topology().addresses().map(place).collect() }
+    }
+
+    pub(crate) fn listens(&self) -> Vec<Listen> {
+        let mut listens = Vec::new();
+        for place in &self.places {
+            for protocol in Protocol::WITH_PORTS {
+                listens.extend(PORTS.map(|port| Listen { address: place.source, protocol, port }));
+            }
+        }
+        listens
+    }
+
+    pub(crate) fn questions(&self, dice: &mut Dice) -> Vec<Question> {
+        let mut questions = Vec::new();
+        for (from, to) in self.pairs() {
+            let left_out = dice.pick(&PORTS);
+            let tcp = PORTS.into_iter().filter(|port| *port != left_out).map(|port| (Protocol::Tcp, port));
+            let others = [Protocol::Udp, Protocol::Sctp].map(|protocol| (protocol, dice.pick(&PORTS)));
+            for (protocol, port) in tcp.chain(others).chain([(Protocol::Icmp, 0)]) {
+                let to = self.program.endpoint_at(to);
+                questions.extend(self.question(from, (to, protocol, port), None));
+            }
+        }
+        self.through_services(&mut questions);
+        questions
+    }
+
+    /// Whoever shares a namespace needs no network.
+    fn pairs(&self) -> impl Iterator<Item = (&Place, IpAddr)> {
+        let apart = |from: &Place, to: &Place| {
+            from.source.is_ipv4() == to.source.is_ipv4() && !Arc::ptr_eq(&from.namespace, &to.namespace)
+        };
+        self.places
+            .iter()
+            .flat_map(move |from| self.places.iter().filter(move |to| apart(from, to)).map(move |to| (from, to.source)))
+    }
+
+    fn question(
+        &self,
+        from: &Place,
+        (to, protocol, port): (Endpoint, Protocol, u16),
+        via: Option<(ServiceId, SocketAddr)>,
+    ) -> Option<Question> {
+        let direct = SocketAddr::new(to.address?, port);
+        let asked = via.map_or(direct, |(_, asked)| asked);
+        let flow = Flow {
+            from: self.program.endpoint_at(from.source),
+            to,
+            protocol,
+            port,
+            via: via.map(|(service, _)| service),
+        };
+        Some(Question { flow, asked, from: from.clone() })
+    }
+
+    fn through_services(&self, questions: &mut Vec<Question>) {
+        for (at, service) in self.snapshot.services.iter().enumerate() {
+            for (port, &address) in service.ports.iter().flat_map(|p| service.addresses.iter().map(move |a| (p, a))) {
+                let found = port
+                    .backends
+                    .iter()
+                    .find_map(|backend| Some((self.address_of(backend.target, address.is_ipv4())?, backend.port)));
+                let Some((backend, backend_port)) = found else { continue };
+                let to = self.program.endpoint_at(backend);
+                let via = (ServiceId(at as u32), SocketAddr::new(address, port.port));
+                for from in self.places.iter().filter(|from| self.comes_as_itself(from.source, &to)) {
+                    questions.extend(self.question(from, (to.clone(), port.protocol, backend_port), Some(via)));
+                }
+            }
+        }
+    }
+
+    fn address_of(&self, target: BackendTarget, is_ipv4: bool) -> Option<IpAddr> {
+        let addresses = match target {
+            BackendTarget::Address(address) | BackendTarget::Workload(_, Some(address)) => vec![address],
+            BackendTarget::Workload(id, None) => self.snapshot.workload(id).addresses.to_vec(),
+        };
+        addresses.into_iter().find(|address| address.is_ipv4() == is_ipv4)
+    }
+
+    /// kube-proxy hides a node's further addresses behind its first, and a pod
+    /// that calls itself by another address of its own is lost without us.
+    fn comes_as_itself(&self, source: IpAddr, to: &Endpoint) -> bool {
+        let Some(address) = to.address else { return false };
+        let from = self.program.endpoint_at(source);
+        let is_first = |node: &namewall_policy::model::Node| {
+            node.addresses.iter().find(|address| address.is_ipv4() == source.is_ipv4()) == Some(&source)
+        };
+        let own = from.workload.is_some() && from.workload == to.workload;
+        source.is_ipv4() == address.is_ipv4()
+            && from.node.is_none_or(|node| is_first(self.snapshot.node(node)))
+            && (!own || source == address)
+    }
+}

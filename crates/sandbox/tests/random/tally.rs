@@ -1,0 +1,94 @@
+//! What was tried: a generator that never comes to a rule tests nothing.
+
+use namewall_policy::model::{Action, PolicyKind};
+use namewall_policy::{Cause, Decision, Program, Reason, Verdict};
+use std::collections::BTreeMap;
+use std::fmt;
+
+#[derive(Default, Debug)]
+pub(crate) struct Tally {
+    pub(crate) clusters: usize,
+    pub(crate) allowed: usize,
+    pub(crate) denied: usize,
+    pub(crate) would_deny: usize,
+    /// Allowed, and silent at first.
+    pub(crate) repeated: usize,
+    pub(crate) told: usize,
+    /// How often each thing decided.
+    by: BTreeMap<String, usize>,
+}
+
+impl Tally {
+    pub(crate) fn count(&mut self, program: &Program, decision: &Decision) {
+        match decision.verdict {
+            Verdict::Allow => self.allowed += 1,
+            Verdict::Deny => self.denied += 1,
+        }
+        self.would_deny += usize::from(decision.would_deny.is_some());
+        let mut name = |direction: &str, cause: Cause| {
+            let name = match cause {
+                Cause::Rule(id) => {
+                    let rule = program.rule(id);
+                    decided_by(program.policy(rule.policy).id.kind, rule.action)
+                }
+                other => format!("{direction} {other:?}"),
+            };
+            *self.by.entry(name).or_default() += 1;
+        };
+        match decision.reason {
+            Reason::Allowed { egress, ingress } => {
+                name("egress", egress);
+                name("ingress", ingress);
+            }
+            Reason::Denied { stage, cause } => name(&stage.to_string(), cause),
+        }
+    }
+
+    pub(crate) fn add(&mut self, other: Self) {
+        self.clusters += other.clusters;
+        self.allowed += other.allowed;
+        self.denied += other.denied;
+        self.would_deny += other.would_deny;
+        self.repeated += other.repeated;
+        self.told += other.told;
+        for (name, count) in other.by {
+            *self.by.entry(name).or_default() += count;
+        }
+    }
+
+    /// Fails if there was something that never decided.
+    pub(crate) fn is_worth_its_time(&self) {
+        use PolicyKind::{
+            AdminNetworkPolicy, BaselineAdminNetworkPolicy, ClusterEgressFirewall, ClusterNetworkPolicy,
+            EgressFirewall, NetworkPolicy, NetworkPolicyV1Beta1,
+        };
+        let mut wanted: Vec<String> = Vec::new();
+        for kind in [AdminNetworkPolicy, BaselineAdminNetworkPolicy, ClusterNetworkPolicy] {
+            wanted.extend([Action::Allow, Action::Deny].map(|action| decided_by(kind, action)));
+        }
+        wanted.extend([ClusterEgressFirewall, EgressFirewall].map(|kind| decided_by(kind, Action::Deny)));
+        wanted.extend([NetworkPolicy, NetworkPolicyV1Beta1].map(|kind| decided_by(kind, Action::Allow)));
+        wanted.extend(["egress", "ingress"].map(|direction| format!("{direction} NetworkPolicy tier Isolated")));
+        wanted.extend(["ingress OwnNode", "egress OwnAddress", "egress Default"].map(str::to_owned));
+        let missing: Vec<&String> = wanted.iter().filter(|name| !self.by.contains_key(*name)).collect();
+        assert!(missing.is_empty(), "never decided: {missing:?}");
+        let tenth = (self.allowed + self.denied) / 10;
+        assert!(self.clusters >= 200 && self.allowed > tenth && self.denied > tenth && self.told > 100, "{self}");
+    }
+}
+
+fn decided_by(kind: PolicyKind, action: Action) -> String {
+    format!("{kind:?} {action}")
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { clusters, allowed, denied, would_deny, repeated, told, by } = self;
+        writeln!(f, "{clusters} clusters, {} connections tried: {allowed} allowed,", allowed + denied)?;
+        writeln!(
+            f,
+            "of which {would_deny} would be denied and {repeated} were tried again; {denied} denied, {told} told of"
+        )?;
+        by.iter().try_for_each(|(name, count)| writeln!(f, "{count:8} {name}"))
+    }
+}
