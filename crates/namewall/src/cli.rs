@@ -143,7 +143,8 @@ Examples:
 Every node and every pod is a network namespace, Services are translated as
 kube-proxy does it, and the policies are enforced in the nodes by this machine's
 own kernel. The machine's own network is not touched. It takes root, or user
-namespaces. There is one sandbox a user; a second `up` replaces the first.";
+namespaces. There is one sandbox a user; a second `up` replaces the first. To have
+more, set NAMEWALL_RUNTIME_DIR to a folder for each.";
 
 const SANDBOX_PROBE_HELP: &str = "\
 Examples:

@@ -24,8 +24,10 @@ const END: Duration = Duration::from_secs(10);
 /// Where the keeper's socket is: in a folder that is this user's alone.
 pub(crate) fn socket_path() -> Result<PathBuf> {
     let user = geteuid();
-    let folder = match std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty()) {
-        Some(dir) if !user.is_root() => PathBuf::from(dir).join("namewall"),
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let folder = match (set("NAMEWALL_RUNTIME_DIR"), set("XDG_RUNTIME_DIR")) {
+        (Some(folder), _) => folder,
+        (None, Some(folder)) if !user.is_root() => folder.join("namewall"),
         _ if user.is_root() => PathBuf::from("/run/namewall"),
         _ => std::env::temp_dir().join(format!("namewall-{user}")),
     };
@@ -36,7 +38,7 @@ pub(crate) fn socket_path() -> Result<PathBuf> {
         .with_context(|| format!("cannot make {}", folder.display()))?;
     let found = std::fs::symlink_metadata(&folder)?;
     if found.uid() != user.as_raw() || !found.is_dir() || found.mode() & 0o022 != 0 {
-        bail!("{} is not this user's alone; remove it, or set XDG_RUNTIME_DIR", folder.display());
+        bail!("{} is not this user's alone; remove it, or set NAMEWALL_RUNTIME_DIR", folder.display());
     }
     Ok(folder.join("sandbox.sock"))
 }

@@ -9,9 +9,10 @@ use namewall_dataplane::CutEstablished;
 use namewall_policy::Lease;
 use namewall_policy::model::BackendTarget;
 use namewall_sandbox::{Cluster, Namespace, Progress, Wanted, ensure_rights};
-use nix::unistd::setsid;
+use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout, setsid};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::net::IpAddr;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -59,6 +60,7 @@ pub(crate) fn run(args: &SandboxUp) -> Result<ExitCode> {
         "leftOut": topology.left_out.iter().map(|left_out| left_out.to_string()).collect::<Vec<_>>(),
         "seconds": start.elapsed().as_secs_f64(),
     }));
+    detach().context("cannot leave the terminal")?;
     let mut kept = Kept { loaded, cluster, outside };
     for stream in listener.incoming() {
         if answer(&mut kept, stream?)? {
@@ -68,6 +70,15 @@ pub(crate) fn run(args: &SandboxUp) -> Result<ExitCode> {
     drop(listener);
     std::fs::remove_file(&path).ok();
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whoever reads what `up` says must not wait for us to end.
+fn detach() -> Result<()> {
+    let nothing = File::options().read(true).write(true).open("/dev/null")?;
+    dup2_stdin(&nothing)?;
+    dup2_stdout(&nothing)?;
+    dup2_stderr(&nothing)?;
+    Ok(())
 }
 
 /// A line for whoever started us; nobody may be listening any more.

@@ -1,0 +1,134 @@
+//! The commands that use the kernel, as a user would use and misuse them. Each
+//! test has a sandbox of its own.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::{env, fs};
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+/// A folder for a sandbox, which is taken down at the end.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let folder = env::temp_dir().join(format!("namewall-test-{name}-{}", std::process::id()));
+        fs::remove_dir_all(&folder).ok();
+        Self(folder)
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_namewall"));
+        command.args(arguments).current_dir(ROOT).env("NAMEWALL_RUNTIME_DIR", &self.0);
+        command.output().expect("it runs")
+    }
+
+    /// The exit code, and all that was said.
+    fn said(&self, arguments: &[&str]) -> (i32, String) {
+        let Output { status, stdout, stderr } = self.run(arguments);
+        let text = format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+        (status.code().unwrap_or(-1), text)
+    }
+
+    #[track_caller]
+    fn expect(&self, arguments: &[&str], (code, part): (i32, &str)) {
+        let (got, text) = self.said(arguments);
+        assert_eq!(got, code, "{arguments:?}: {text}");
+        assert!(text.contains(part), "{arguments:?}: `{part}` is not in: {text}");
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.run(&["sandbox", "down"]);
+        fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+#[test]
+fn a_sandbox_is_built_probed_entered_and_taken_away() {
+    let place = Place::new("life");
+    place.expect(&["sandbox", "up", "examples/shop"], (0, "4 pods on node-1"));
+    place.expect(&["sandbox", "probe"], (0, "every one as predicted"));
+    place.expect(&["sandbox", "probe", "--port", "53/UDP", "-o", "json"], (0, "\"measured\": \"silent\""));
+    place.expect(&["sandbox", "exec", "shop/web", "--", "cat", "/proc/net/fib_trie"], (0, "10.244.1.10"));
+    place.expect(&["sandbox", "exec", "shop/web", "--", "sh", "-c", "exit 7"], (7, ""));
+    place.expect(&["sandbox", "exec", "--node", "node-1", "--", "nft", "list", "tables"], (0, "table inet namewall"));
+    place.expect(&["sandbox", "exec", "--outside", "--", "cat", "/proc/net/fib_trie"], (0, "203.0.113.10"));
+    // A second one replaces the first.
+    place.expect(&["sandbox", "up", "--outside", "198.51.100.77", "examples/shop"], (0, "Outside are 198.51.100.77"));
+    place.expect(&["sandbox", "down"], (0, "down"));
+    place.expect(&["sandbox", "down"], (0, "no sandbox is up"));
+}
+
+#[test]
+fn what_is_left_of_a_killed_one_is_cleaned_up() {
+    let place = Place::new("killed");
+    place.expect(&["sandbox", "up", "examples/shop"], (0, "up"));
+    let keeper = keeper_of(&place.0);
+    let killed = Command::new("kill").args(["-9", &keeper.to_string()]).status().expect("kill runs");
+    assert!(killed.success());
+    while Path::new(&format!("/proc/{keeper}/fd/0")).exists() {
+        std::thread::yield_now();
+    }
+    place.expect(&["sandbox", "probe"], (2, "no sandbox is up"));
+    place.expect(&["sandbox", "up", "examples/shop"], (0, "4 pods"));
+    place.expect(&["sandbox", "probe"], (0, "every one as predicted"));
+}
+
+/// The process that was started with this folder.
+fn keeper_of(folder: &Path) -> u32 {
+    let wanted = format!("NAMEWALL_RUNTIME_DIR={}", folder.display());
+    let processes = fs::read_dir("/proc").expect("there is a /proc").flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let is_it = |pid: &u32| {
+        let text = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        text.split(|byte| *byte == 0).any(|part| part == wanted.as_bytes())
+    };
+    pids.filter(is_it).max().expect("the keeper runs")
+}
+
+#[test]
+fn misuse_is_told_what_to_do() {
+    let place = Place::new("misuse");
+    place.expect(&["sandbox", "probe"], (2, "namewall sandbox up PATH"));
+    place.expect(&["sandbox", "exec", "shop/web", "--", "true"], (2, "no sandbox is up"));
+    place.expect(&["sandbox", "exec", "--", "true"], (2, "say where"));
+    place.expect(&["sandbox", "up", "no/such/folder"], (2, "cannot read no/such/folder"));
+    place.expect(&["sandbox", "up", "examples/shop/policies.yaml"], (2, "pods need status.podIP"));
+    place.expect(&["rules", "--node", "nobody", "examples/shop"], (2, "there are node-1"));
+    place.expect(&["sandbox", "up", "examples/shop"], (0, "up"));
+    place.expect(&["sandbox", "exec", "shop/nobody", "--", "true"], (2, "there are kube-system/dns, shop/api"));
+    place.expect(&["sandbox", "exec", "shop/web", "--", "no-such-command"], (2, "cannot run no-such-command"));
+}
+
+#[test]
+fn scenarios_are_played_with_packets() {
+    let place = Place::new("real");
+    let file = place.0.with_extension("yaml");
+    fs::write(&file, SCENARIO).expect("it can be written");
+    place.expect(&["test", "--real", &file.to_string_lossy()], (0, "1 not tried with packets"));
+    fs::write(&file, SCENARIO.replace("80/TCP: deny", "80/TCP: allow")).expect("it can be written");
+    place.expect(&["test", "--real", &file.to_string_lossy()], (1, "with packets: silence, told of as"));
+    fs::remove_file(&file).ok();
+}
+
+const SCENARIO: &str = "
+name: A template has no address
+topology:
+  nodes: {n1: {addresses: [172.18.0.1], podCIDRs: [10.244.1.0/24]}}
+  pods: {a/a: {ip: 10.244.1.2, node: n1}, a/b: {ip: 10.244.1.3, node: n1}}
+  objects:
+    - {apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: none, namespace: a}, spec: {podSelector: {}}}
+    - {apiVersion: apps/v1, kind: Deployment, metadata: {name: t, namespace: a}, spec: {template: {spec: {}}}}
+probes:
+  - a/a -> a/b:80/TCP: deny
+  - a/t -> a/b:81/TCP: deny
+";
+
+#[test]
+fn the_rules_can_be_read_and_nothing_is_there_to_uninstall() {
+    let place = Place::new("rules");
+    place.expect(&["rules", "examples/shop"], (0, "chain NetworkPolicy/shop/web/egress {"));
+    place.expect(&["uninstall", "--table", "no-such-table"], (0, "nothing to remove"));
+}
