@@ -76,7 +76,7 @@ impl Leases {
         }
         *until = lease.expiry;
         let (high, low) = set::halves(group);
-        let key = Key::default().number(high).number(low).address(lease.address).done();
+        let key = Key::default().number(high).number(low).address(lease.address);
         let left = lease.expiry.0.saturating_sub(now.0);
         fresh[Version::of(lease.address) as usize].push((Element::key(key), Lifetime(left)));
     }

@@ -2,7 +2,7 @@
 //! kernel accepts, as one transaction.
 
 use super::batch::Batch;
-use super::set::{self, Element, SetSpec};
+use super::set::{self, Element, Index, SetSpec};
 use super::table::{Chain, Table};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ pub(crate) trait Known {
     fn has_other_hook(&self, name: &str, chain: &Chain) -> bool;
     fn sets(&self) -> BTreeSet<&str>;
     fn spec(&self, name: &str) -> Option<&SetSpec>;
-    fn elements(&self, name: &str) -> Option<&FxHashMap<Vec<u8>, Element>>;
+    fn elements(&self, name: &str) -> Option<&FxHashMap<Index, Element>>;
 }
 
 impl Known for Table {
@@ -40,7 +40,7 @@ impl Known for Table {
         self.sets.get(name).map(|set| &set.spec)
     }
 
-    fn elements(&self, name: &str) -> Option<&FxHashMap<Vec<u8>, Element>> {
+    fn elements(&self, name: &str) -> Option<&FxHashMap<Index, Element>> {
         self.sets.get(name).map(|set| &set.elements)
     }
 }
@@ -107,9 +107,11 @@ impl<'a> Change<'a> {
     }
 
     fn add(&mut self, set: &'a str, mut added: Vec<&'a Element>, mut gone: Vec<&'a Element>) {
-        // Intervals must come in order; and the same change is always the same messages.
-        added.sort_unstable_by(|a, b| (&a.key, !a.ends_interval).cmp(&(&b.key, !b.ends_interval)));
-        gone.sort_unstable_by(|a, b| (&a.key, a.ends_interval).cmp(&(&b.key, b.ends_interval)));
+        // Intervals must come in order.
+        if added.iter().chain(&gone).any(|element| element.ends_interval) {
+            added.sort_unstable_by_key(|element| (element.key, !element.ends_interval));
+            gone.sort_unstable_by_key(|element| element.index());
+        }
         if !added.is_empty() {
             self.new_elements.push((set, added));
         }

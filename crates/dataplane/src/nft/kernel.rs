@@ -92,8 +92,9 @@ impl Known {
         let chain = whole.table.chains.iter().find(|(name, chain)| ours.chains.get(*name) != Some(chain));
         let groups: FxHashSet<u32> = whole.numbers.groups.iter().map(|group| group.number).collect();
         let ports: FxHashSet<u32> = whole.numbers.named.values().copied().collect();
-        let is_used = |name: &str, key: &[u8]| {
-            let number = || key.get(..4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_ne_bytes);
+        let is_used = |name: &str, key: &set::Index| {
+            let number =
+                || key.0.as_bytes().get(..4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_ne_bytes);
             match name {
                 set::CLASSES => whole.table.sets[name].elements.contains_key(key),
                 _ if name == set::PEERS.0 || name == set::PEERS.1 => groups.contains(&number()),

@@ -4,7 +4,7 @@ use super::batch::{cut_comment, fixed, read_comment};
 use super::change::Known;
 use super::expression::Expression;
 use super::rule::Rule;
-use super::set::{Element, Field, Holds, LEASE, SetSpec, Value, Version};
+use super::set::{Element, Field, Holds, Index, Key, LEASE, SetSpec, Value, Version, read_address};
 use super::table::{Chain, Hook, HookKind, Point};
 use super::wire::{self, INET, SUBSYSTEM, chain, data, element, message, rule, set, table};
 use crate::leases::Left;
@@ -48,7 +48,7 @@ pub struct Count {
 pub(crate) struct LiveSet {
     /// None if it is of no form of ours.
     pub(crate) spec: Option<SetSpec>,
-    pub(crate) elements: FxHashMap<Vec<u8>, Element>,
+    pub(crate) elements: FxHashMap<Index, Element>,
 }
 
 impl Known for Live {
@@ -72,7 +72,7 @@ impl Known for Live {
         self.sets.get(name)?.spec.as_ref()
     }
 
-    fn elements(&self, name: &str) -> Option<&FxHashMap<Vec<u8>, Element>> {
+    fn elements(&self, name: &str) -> Option<&FxHashMap<Index, Element>> {
         self.sets.get(name).map(|set| &set.elements)
     }
 }
@@ -175,7 +175,7 @@ fn read_lease(of: Attributes<'_>) -> Option<Left> {
     let number = |at: usize| Some(u32::from_ne_bytes(numbers.get(at..at + 4)?.try_into().ok()?));
     let group = u64::from(number(0)?) << 32 | u64::from(number(4)?);
     let left = of.u64(element::EXPIRATION).or(of.u64(element::TIMEOUT))?;
-    let address = Element::key(address.to_vec()).address()?;
+    let address = read_address(address)?;
     Some(((group, address), Duration::from_millis(left)))
 }
 
@@ -328,7 +328,7 @@ fn read_spec(name: &str, of: Attributes<'_>) -> Option<SetSpec> {
     Some(SetSpec { name: name.to_owned(), key, holds, interval, timeout })
 }
 
-pub(crate) fn read_elements(socket: &mut Socket, table: &str, set: &str) -> Result<FxHashMap<Vec<u8>, Element>, Error> {
+pub(crate) fn read_elements(socket: &mut Socket, table: &str, set: &str) -> Result<FxHashMap<Index, Element>, Error> {
     let mut asked = request(message::GET_ELEMENT, DUMP);
     asked.text(element::TABLE, table);
     asked.text(element::SET, set);
@@ -344,7 +344,7 @@ pub(crate) fn read_elements(socket: &mut Socket, table: &str, set: &str) -> Resu
 }
 
 fn read_element(of: Attributes<'_>) -> Option<Element> {
-    let value_of = |kind| of.nested(kind).get(data::VALUE).map(<[u8]>::to_vec);
+    let value_of = |kind| of.nested(kind).get(data::VALUE);
     let value = match (value_of(element::DATA), of.nested(element::DATA).get(data::VERDICT)) {
         (Some(bytes), _) => Value::Number(u32::from_ne_bytes(bytes.try_into().ok()?)),
         (None, Some(verdict)) => {
@@ -353,8 +353,8 @@ fn read_element(of: Attributes<'_>) -> Option<Element> {
         (None, None) => Value::None,
     };
     Some(Element {
-        key: value_of(element::KEY)?,
-        key_end: value_of(element::KEY_END),
+        key: Key::read(value_of(element::KEY)?)?,
+        key_end: value_of(element::KEY_END).and_then(Key::read),
         ends_interval: of.u32(element::FLAGS).unwrap_or(0) & wire::element::INTERVAL_END != 0,
         value,
     })

@@ -3,8 +3,9 @@
 use super::expression::{verdict, write_verdict};
 use super::wire::{LIST_ELEMENT, data, element};
 use crate::netlink::Messages;
+use std::fmt;
 use std::net::IpAddr;
-use std::ops::Index;
+
 use std::time::Duration;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -25,7 +26,7 @@ impl Version {
 #[derive(Clone, Copy, Debug)]
 pub struct Twins(pub &'static str, pub &'static str);
 
-impl Index<Version> for Twins {
+impl std::ops::Index<Version> for Twins {
     type Output = &'static str;
     fn index(&self, version: Version) -> &Self::Output {
         match version {
@@ -140,9 +141,9 @@ impl SetSpec {
 /// An element as the kernel has it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Element {
-    pub key: Vec<u8>,
+    pub key: Key,
     /// For a concatenation of intervals: its other end.
-    pub key_end: Option<Vec<u8>>,
+    pub key_end: Option<Key>,
     /// For an interval: the first key that is no longer in it.
     pub ends_interval: bool,
     pub value: Value,
@@ -155,16 +156,27 @@ pub enum Value {
     Goto(String),
 }
 
+/// A key, and whether an interval ends there.
+pub type Index = (Key, bool);
+
+pub(crate) fn read_address(bytes: &[u8]) -> Option<IpAddr> {
+    match bytes.len() {
+        4 => <[u8; 4]>::try_from(bytes).ok().map(IpAddr::from),
+        16 => <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from),
+        _ => None,
+    }
+}
+
 /// How long an element stays.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lifetime(pub Duration);
 
 impl Element {
-    pub fn key(key: Vec<u8>) -> Self {
+    pub fn key(key: Key) -> Self {
         Self { key, key_end: None, ends_interval: false, value: Value::None }
     }
 
-    pub fn mapped(key: Vec<u8>, value: Value) -> Self {
+    pub fn mapped(key: Key, value: Value) -> Self {
         Self { value, ..Self::key(key) }
     }
 
@@ -175,26 +187,19 @@ impl Element {
 
     /// The key as an address, if it is nothing else.
     pub(crate) fn address(&self) -> Option<IpAddr> {
-        match self.key.len() {
-            4 => <[u8; 4]>::try_from(self.key.as_slice()).ok().map(IpAddr::from),
-            16 => <[u8; 16]>::try_from(self.key.as_slice()).ok().map(IpAddr::from),
-            _ => None,
-        }
+        read_address(self.key.as_bytes())
     }
 
     /// What it is found by in its set: an interval may begin where another ends, and both are elements.
-    pub(crate) fn index(&self) -> Vec<u8> {
-        let mut index = Vec::with_capacity(self.key.len() + 1);
-        index.extend_from_slice(&self.key);
-        index.push(u8::from(self.ends_interval));
-        index
+    pub(crate) fn index(&self) -> Index {
+        (self.key, self.ends_interval)
     }
 
     pub(crate) fn write(&self, out: &mut Messages, lifetime: Option<Lifetime>) {
         out.nested(LIST_ELEMENT, |out| {
-            out.nested(element::KEY, |out| out.bytes(data::VALUE, &self.key));
+            out.nested(element::KEY, |out| out.bytes(data::VALUE, self.key.as_bytes()));
             if let Some(end) = &self.key_end {
-                out.nested(element::KEY_END, |out| out.bytes(data::VALUE, end));
+                out.nested(element::KEY_END, |out| out.bytes(data::VALUE, end.as_bytes()));
             }
             if self.ends_interval {
                 out.u32(element::FLAGS, element::INTERVAL_END);
@@ -221,36 +226,55 @@ impl Element {
 /// The kernel counts in its own ticks and refuses what overflows them; nobody leases for longer.
 const MONTH: u64 = 31 * 24 * 3600 * 1000;
 
-/// Builds a concatenated key.
-#[derive(Default, Debug)]
-pub struct Key(Vec<u8>);
+/// The key of an element: fields one after another, each padded to a register.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Key {
+    bytes: [u8; Key::LONGEST],
+    length: u8,
+}
 
 impl Key {
-    pub fn number(mut self, number: u32) -> Self {
-        self.0.extend_from_slice(&number.to_ne_bytes());
+    /// Two IPv6 addresses.
+    const LONGEST: usize = 32;
+
+    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+        (bytes.len() <= Self::LONGEST).then(|| Self::default().with(bytes))
+    }
+
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length)]
+    }
+
+    fn with(mut self, more: &[u8]) -> Self {
+        let start = usize::from(self.length);
+        self.bytes[start..start + more.len()].copy_from_slice(more);
+        self.length += more.len() as u8;
         self
     }
 
-    pub fn address(mut self, address: IpAddr) -> Self {
+    pub fn number(self, number: u32) -> Self {
+        self.with(&number.to_ne_bytes())
+    }
+
+    pub fn address(self, address: IpAddr) -> Self {
         match address {
-            IpAddr::V4(v4) => self.0.extend_from_slice(&v4.octets()),
-            IpAddr::V6(v6) => self.0.extend_from_slice(&v6.octets()),
+            IpAddr::V4(v4) => self.with(&v4.octets()),
+            IpAddr::V6(v6) => self.with(&v6.octets()),
         }
-        self
     }
 
-    pub fn protocol(mut self, protocol: u8) -> Self {
-        self.0.extend_from_slice(&[protocol, 0, 0, 0]);
-        self
+    pub fn protocol(self, protocol: u8) -> Self {
+        self.with(&[protocol, 0, 0, 0])
     }
 
-    pub fn port(mut self, port: u16) -> Self {
-        self.0.extend_from_slice(&port.to_be_bytes());
-        self.0.extend_from_slice(&[0, 0]);
-        self
+    pub fn port(self, port: u16) -> Self {
+        let [high, low] = port.to_be_bytes();
+        self.with(&[high, low, 0, 0])
     }
+}
 
-    pub fn done(self) -> Vec<u8> {
-        self.0
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_bytes().fmt(f)
     }
 }

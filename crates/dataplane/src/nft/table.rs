@@ -2,7 +2,7 @@
 //! is a plain value; `apply` makes the kernel's table equal to it.
 
 use super::rule::Rule;
-use super::set::{Element, Holds, SetSpec};
+use super::set::{Element, Holds, Index, SetSpec};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -55,7 +55,7 @@ impl HookKind {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Set {
     pub spec: SetSpec,
-    pub elements: FxHashMap<Vec<u8>, Element>,
+    pub elements: FxHashMap<Index, Element>,
 }
 
 impl Set {

@@ -59,15 +59,15 @@ impl Pods<'_> {
         let version = Version::of(address);
         let key = || Key::default().address(address);
         let mut place = |twins: Twins, element| out.push((twins[version], element));
-        place(set::PODS, Element::key(key().done()));
+        place(set::PODS, Element::key(key()));
         if let (true, Some(&number)) = (self.scope.judges(member), self.numbers.classes.get(&member.class)) {
-            place(set::WHO, Element::mapped(key().done(), Value::Number(number)));
+            place(set::WHO, Element::mapped(key(), Value::Number(number)));
             for other in self.own(address, member).filter(|other| Version::of(*other) == version) {
-                place(set::OWN, Element::key(key().address(other).done()));
+                place(set::OWN, Element::key(key().address(other)));
             }
         }
         for &group in groups {
-            place(set::PEERS, Element::key(Key::default().number(group).address(address).done()));
+            place(set::PEERS, Element::key(Key::default().number(group).address(address)));
         }
         for port in member.ports.iter() {
             for (&spec, &number) in &self.numbers.named {
@@ -76,7 +76,7 @@ impl Pods<'_> {
                 });
                 if is_named {
                     let key = Key::default().number(number).address(address);
-                    let key = key.protocol(protocol_number(port.protocol)).port(port.port).done();
+                    let key = key.protocol(protocol_number(port.protocol)).port(port.port);
                     place(set::NAMED, Element::key(key));
                 }
             }

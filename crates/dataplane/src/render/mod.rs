@@ -276,7 +276,7 @@ impl Render<'_> {
             for (direction, walk) in [(Direction::Egress, egress), (Direction::Ingress, ingress)] {
                 let mut stages = Stages { render: self, writer, table, mode };
                 if let Some(chain) = stages.plan(plan, direction) {
-                    let key = Key::default().number(walk as u32).number(number).done();
+                    let key = Key::default().number(walk as u32).number(number);
                     let spec = SetSpec::new(set::CLASSES, &[Field::Number, Field::Number], Holds::Verdicts);
                     table.set(spec).insert(Element::mapped(key, Value::Goto(chain)));
                 }

@@ -250,7 +250,7 @@ fn network_set(table: &mut Table, version: Version, ranges: &[AddrRange]) -> Str
 
 /// An interval is its first address and the first after it.
 pub(crate) fn fill_networks(table: &mut Table, spec: SetSpec, ranges: &[AddrRange]) {
-    let octets = |address: IpAddr| Key::default().address(address).done();
+    let octets = |address: IpAddr| Key::default().address(address);
     let set = table.set(spec.interval());
     for range in ranges {
         set.insert(Element::key(octets(range.first)));
@@ -304,7 +304,7 @@ fn port_set(table: &mut Table, ranges: &[(u8, u16, u16)]) -> String {
     spec.interval = ranges.iter().any(|(_, low, high)| low != high);
     let interval = spec.interval;
     let set = table.set(spec);
-    let key = |protocol, port| Key::default().protocol(protocol).port(port).done();
+    let key = |protocol, port| Key::default().protocol(protocol).port(port);
     for &(protocol, low, high) in ranges {
         let end = interval.then(|| key(protocol, high));
         set.insert(Element { key_end: end, ..Element::key(key(protocol, low)) });

@@ -20,7 +20,7 @@ impl Render<'_> {
             let chain = Stages { render: self, writer, table, mode }.service_gate(&gates);
             for &(address, protocol, port) in &service.frontends {
                 let version = Version::of(address);
-                let key = Key::default().address(address).protocol(protocol_number(protocol)).port(port).done();
+                let key = Key::default().address(address).protocol(protocol_number(protocol)).port(port);
                 let map = table.set(services_spec(version, mode));
                 map.insert(Element::mapped(key, Value::Goto(chain.clone())));
             }
@@ -56,7 +56,7 @@ impl Render<'_> {
             if let Holder::Node(_) = holder {
                 let version = Version::of(address);
                 let nodes = table.set(SetSpec::new(set::NODES[version], &[Field::Address(version)], Holds::Keys));
-                nodes.insert(Element::key(Key::default().address(address).done()));
+                nodes.insert(Element::key(Key::default().address(address)));
             }
         }
     }
