@@ -60,8 +60,10 @@ impl Watch {
         sandbox.timeout = TIMEOUT;
         let topology = sandbox.topology();
         let pods = topology.pods.values().filter(|pod| &*pod.node == NODE).flat_map(|pod| &pod.addresses);
-        let (pods, others): (Vec<_>, Vec<_>) =
-            (pods.copied().collect(), topology.nodes[NODE].addresses.iter().chain(&topology.outside).copied().collect());
+        let (pods, others): (Vec<_>, Vec<_>) = (
+            pods.copied().collect(),
+            topology.nodes[NODE].addresses.iter().chain(&topology.outside).copied().collect(),
+        );
         let place = |&address: &_| sandbox.place(address).expect("somebody has it");
         let pods: Vec<Place> = pods.iter().map(place).collect();
         let others: Vec<Place> = others.iter().map(place).collect();
@@ -132,7 +134,9 @@ impl Watch {
             for (asked, measured) in waiting.into_iter().zip(measured) {
                 let (asked_text, allowing) = (text(&asked.probe), asked.allowing);
                 match (measured, allowing & round) {
-                    (Measured::Open, 0) => panic!("{asked_text} is open; {allowing:03b} allow it, of round {round:03b}"),
+                    (Measured::Open, 0) => {
+                        panic!("{asked_text} is open; {allowing:03b} allow it, of round {round:03b}")
+                    }
                     (Measured::Open, all) if all == round => seen.open += 1,
                     (Measured::Silent, 0) => {
                         seen.silent += 1;

@@ -33,7 +33,10 @@ fn number(bytes: &[u8]) -> u32 {
 }
 
 fn elements(table: &Table, twins: Twins) -> impl Iterator<Item = &Element> {
-    Version::BOTH.into_iter().filter_map(move |version| table.sets.get(twins[version])).flat_map(|s| s.elements.values())
+    Version::BOTH
+        .into_iter()
+        .filter_map(move |version| table.sets.get(twins[version]))
+        .flat_map(|s| s.elements.values())
 }
 
 fn rewrite(table: &mut Table, set: &str, change: impl Fn(&mut Element)) {

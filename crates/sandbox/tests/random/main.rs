@@ -105,7 +105,8 @@ impl Series {
             let snapshot = self.world.snapshot();
             let (program, findings) = compile(&snapshot);
             assert!(findings.is_empty(), "{findings:?}");
-            let wanted = Wanted { snapshot: &snapshot, program: &program, outside: &outside, cut: CutEstablished::Always };
+            let wanted =
+                Wanted { snapshot: &snapshot, program: &program, outside: &outside, cut: CutEstablished::Always };
             let cluster = match &mut cluster {
                 Some(cluster) => {
                     self.go_on(cluster, &wanted)?;
@@ -198,7 +199,8 @@ impl Series {
                 Verdict::Deny => Measured::Silent,
             };
             if measured[at] != right {
-                let what = format!("{} is {} where the core says {}", text(question), measured[at], decisions[at].verdict);
+                let what =
+                    format!("{} is {} where the core says {}", text(question), measured[at], decisions[at].verdict);
                 return Err(self.why(&what, now, question));
             }
             self.tally.count(&now.program, &decisions[at]);
@@ -228,7 +230,8 @@ impl Series {
             cluster.sandbox.timeout = before;
             measured.map_err(|error| failed(self, &error))?;
             let told = cluster.denials().map_err(|error| failed(self, &error))?;
-            waiting.retain(|question| !told.iter().any(|told| is_about(told, question) && is_right(told, question, now)));
+            waiting
+                .retain(|question| !told.iter().any(|told| is_about(told, question) && is_right(told, question, now)));
             self.tally.told += probes.len() - waiting.len();
         }
         match waiting.first() {

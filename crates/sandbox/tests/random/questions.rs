@@ -60,9 +60,9 @@ impl<'a> Asking<'a> {
         let apart = |from: &Place, to: &Place| {
             from.source.is_ipv4() == to.source.is_ipv4() && !Arc::ptr_eq(&from.namespace, &to.namespace)
         };
-        self.places.iter().flat_map(move |from| {
-            self.places.iter().filter(move |to| apart(from, to)).map(move |to| (from, to.source))
-        })
+        self.places
+            .iter()
+            .flat_map(move |from| self.places.iter().filter(move |to| apart(from, to)).map(move |to| (from, to.source)))
     }
 
     fn question(
@@ -86,9 +86,10 @@ impl<'a> Asking<'a> {
     fn through_services(&self, questions: &mut Vec<Question>) {
         for (at, service) in self.snapshot.services.iter().enumerate() {
             for (port, &address) in service.ports.iter().flat_map(|p| service.addresses.iter().map(move |a| (p, a))) {
-                let found = port.backends.iter().find_map(|backend| {
-                    Some((self.address_of(backend.target, address.is_ipv4())?, backend.port))
-                });
+                let found = port
+                    .backends
+                    .iter()
+                    .find_map(|backend| Some((self.address_of(backend.target, address.is_ipv4())?, backend.port)));
                 let Some((backend, backend_port)) = found else { continue };
                 let to = self.program.endpoint_at(backend);
                 let via = (ServiceId(at as u32), SocketAddr::new(address, port.port));

@@ -89,7 +89,10 @@ impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { clusters, allowed, denied, would_deny, repeated, told, leased, by } = self;
         writeln!(f, "{clusters} clusters, {} connections tried: {allowed} allowed,", allowed + denied)?;
-        writeln!(f, "of which {would_deny} would be denied and {repeated} were tried again; {denied} denied, {told} told of;")?;
+        writeln!(
+            f,
+            "of which {would_deny} would be denied and {repeated} were tried again; {denied} denied, {told} told of;"
+        )?;
         writeln!(f, "{leased} by a lease")?;
         by.iter().try_for_each(|(name, count)| writeln!(f, "{count:8} {name}"))
     }
