@@ -54,10 +54,11 @@ impl Cluster {
         self.enforce(wanted).map(drop)
     }
 
-    /// Ends every node's agent and starts another, which finds the table the
-    /// last one left: how many operations each took to make it right.
+    /// Goes on to another state, or stays, with new agents: each finds the table
+    /// the last one left. How many operations each took to make it right.
     pub fn restart(&mut self, wanted: &Wanted<'_>) -> Result<BTreeMap<Arc<str>, usize>, Error> {
         self.planes.clear();
+        self.sandbox.update(wanted.snapshot, wanted.outside)?;
         self.enforce(wanted)
     }
 

@@ -153,14 +153,14 @@ impl Nft {
     /// The first change of this process: whatever the kernel has is made right in one transaction.
     fn adopt(&mut self, next: &Program) -> Result<Applied, NftError> {
         let name = self.settings.table.clone();
-        let live = match read::table_note(&mut self.socket, &name).map_err(refused_at_all)? {
+        let note = read::table_note(&mut self.socket, &name).map_err(refused_at_all)?;
+        let mut exists = note.is_some();
+        let live = match note {
             None => Live::default(),
             Some(note) if note != NOTE => return Err(NftError::Foreign(name)),
             Some(_) => {
                 let unread = |source| NftError::Read { table: name.clone(), source };
-                let live = read::read(&mut self.socket, &name).map_err(unread)?;
-                self.leases.adopt(read::read_leases(&name).map_err(unread)?);
-                live
+                read::read(&mut self.socket, &name).map_err(unread)?
             }
         };
         let rendered = render(next, &self.settings.scope, &ids_of(&live));
@@ -170,12 +170,19 @@ impl Nft {
             // Somebody made sets or hooks of ours into something else: a new table in place of the old.
             false => {
                 batch.delete_table();
+                exists = false;
                 Live::default()
             }
         };
         let change = Change::between(&live, &rendered.table);
         // Owned, so that nobody flushes it by accident; persistent, or it would go when we do: wide open.
         batch.add_table(OWNER | PERSIST, NOTE);
+        if exists {
+            // In one transaction the kernel lets nobody take a table over and give it new hooks.
+            self.commit(std::mem::replace(&mut batch, Batch::new(&name)))?;
+            let unread = |source| NftError::Read { table: name.clone(), source };
+            self.leases.adopt(read::read_leases(&name).map_err(unread)?);
+        }
         change.write(&mut batch);
         let applied = Applied { operations: batch.operations(), narrows: change.narrows() };
         self.commit(batch)?;

@@ -134,11 +134,14 @@ impl Render<'_> {
 
     /// The runs of the policies that judge a pod here, or stand before a Service.
     fn used(&self, classes: &FxHashMap<ClassId, u32>) -> Vec<Run> {
-        let mut used: FxHashSet<PolicyId> = FxHashSet::default();
+        let mut used: FxHashSet<(PolicyId, Direction)> = FxHashSet::default();
         let mut add = |plan: &Plan| {
-            used.extend(plan.cluster_gate.iter().chain(&plan.namespace_gate));
-            for tiers in [&plan.egress, &plan.ingress] {
-                used.extend(tiers.admin.iter().chain(&tiers.network).chain(&tiers.baseline));
+            let gates = plan.cluster_gate.iter().chain(&plan.namespace_gate);
+            used.extend(gates.map(|policy| (*policy, Direction::Egress)));
+            for direction in DIRECTIONS {
+                let tiers = plan.tiers(direction);
+                let last = if tiers.isolated { &tiers.network } else { &tiers.baseline };
+                used.extend(tiers.admin.iter().chain(last).map(|policy| (*policy, direction)));
             }
         };
         for class in classes.keys() {
@@ -146,11 +149,11 @@ impl Render<'_> {
             add(&class.enforced);
             class.audited.iter().for_each(&mut add);
         }
-        used.extend(self.program.service_gates.values().flatten().map(|gate| gate.policy));
-        let mut used: Vec<PolicyId> = used.into_iter().collect();
+        let gates = self.program.service_gates.values().flatten();
+        used.extend(gates.map(|gate| (gate.policy, Direction::Egress)));
+        let mut used: Vec<(PolicyId, Direction)> = used.into_iter().collect();
         used.sort_unstable();
-        let both = |policy| DIRECTIONS.map(|direction| runs(self.program, policy, direction));
-        used.into_iter().flat_map(both).flatten().collect()
+        used.into_iter().flat_map(|(policy, direction)| runs(self.program, policy, direction)).collect()
     }
 
     fn groups(&self, used: &[Run], before: &Ids) -> (Numbered, LeaseGroups) {

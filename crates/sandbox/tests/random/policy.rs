@@ -131,7 +131,7 @@ fn admin(dice: &mut Dice) -> Policy {
     let placement = Placement::Admin { priority: dice.within(0..3) as i32 };
     let makings = Makings::new(&[Allow, Deny, Deny, Pass], CLUSTER);
     let mut policy = of_kind(kind, placement, in_the_cluster(dice));
-    policy.egress = if dice.chance(30) { rules(dice, &Makings::new(&[Allow], NAMES)) } else { rules(dice, &makings) };
+    policy.egress = if dice.chance(40) { rules(dice, &Makings::new(&[Allow], NAMES)) } else { rules(dice, &makings) };
     policy.ingress = rules(dice, &makings);
     named(dice, policy)
 }

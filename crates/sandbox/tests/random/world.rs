@@ -65,6 +65,7 @@ pub(crate) struct World {
     policies: Vec<Policy>,
     pod_networks: &'static [&'static str],
     /// Every lease so far.
+    #[allow(dead_code, reason = "only one of the tests wants it")]
     pub(crate) leases: Vec<Lease>,
 }
 
@@ -119,6 +120,13 @@ impl World {
         self.change_policies();
     }
 
+    /// Every pod is there.
+    #[allow(dead_code, reason = "only one of the tests wants it")]
+    pub(crate) fn fill(&mut self) {
+        self.pods.iter_mut().for_each(|pod| pod.there = true);
+        self.host_pod = true;
+    }
+
     /// From none to many; some stay as they were.
     fn change_policies(&mut self) {
         let dice = &mut self.dice;
@@ -131,9 +139,10 @@ impl World {
         }
     }
 
-    /// A lease more, now and then.
+    /// A few leases more, up to two.
+    #[allow(dead_code, reason = "only one of the tests wants it")]
     pub(crate) fn learn(&mut self) {
-        if self.dice.chance(40) {
+        for _ in 0..self.dice.within(0..3) {
             let wildcard = self.dice.pick(&[Wildcard::Subdomains, Wildcard::OneLabel]);
             let pattern = pattern(self.dice.pick(&PATTERNS), wildcard);
             let name = match &pattern {
