@@ -8,7 +8,7 @@ use super::table::{Chain, Table};
 use super::wire::table::{OWNER, PERSIST};
 use crate::conntrack::Conntrack;
 use crate::cut::{CutEstablished, Judge};
-use crate::leases::{Fresh, Leases};
+use crate::leases::{Fresh, LeaseGroups, Leases};
 use crate::netlink::{self, Family, Socket};
 use crate::render::{AUDIT, Delta, Ids, Rendered, Scope, render};
 use crate::{Applied, Dataplane};
@@ -330,8 +330,10 @@ impl Dataplane for Nft {
     }
 
     fn grant(&mut self, leases: &[Lease], now: Instant) -> Result<(), NftError> {
-        let Some(known) = &self.known else { return Ok(()) };
-        let fresh = self.leases.grant(leases, &known.rendered.lease_groups, now);
+        // Where nothing is known of the table they are kept for the change that makes it known.
+        let none = LeaseGroups::default();
+        let groups = self.known.as_ref().map_or(&none, |known| &known.rendered.lease_groups);
+        let fresh = self.leases.grant(leases, groups, now);
         let mut batch = Batch::new(&self.settings.table);
         write_leases(&mut batch, &fresh);
         let done = self.commit(batch);
