@@ -353,8 +353,8 @@ fn read_element(of: Attributes<'_>) -> Option<Element> {
         (None, None) => Value::None,
     };
     Some(Element {
-        key: Key::read(value_of(element::KEY)?)?,
-        key_end: value_of(element::KEY_END).and_then(Key::read),
+        key: Key::from_bytes(value_of(element::KEY)?)?,
+        key_end: value_of(element::KEY_END).and_then(Key::from_bytes),
         ends_interval: of.u32(element::FLAGS).unwrap_or(0) & wire::element::INTERVAL_END != 0,
         value,
     })

@@ -237,7 +237,7 @@ impl Key {
     /// Two IPv6 addresses.
     const LONGEST: usize = 32;
 
-    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         (bytes.len() <= Self::LONGEST).then(|| Self::default().with(bytes))
     }
 

@@ -3,7 +3,7 @@
 //! one that was made at once; what they stand for must be the same.
 
 use namewall_dataplane::nft::rule::Test;
-use namewall_dataplane::nft::set::{CLASSES, Element, PEERS, Twins, Value, Version, WHO};
+use namewall_dataplane::nft::set::{CLASSES, Element, Key, PEERS, Twins, Value, Version, WHO};
 use namewall_dataplane::nft::table::{Set, Table};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -50,15 +50,18 @@ fn rewrite(table: &mut Table, set: &str, change: impl Fn(&mut Element)) {
 }
 
 fn canonical(table: &Table) -> Table {
-    let groups = Numbers::new(elements(table, PEERS).map(|e| (number(&e.key[..4]), e.key[4..].to_vec())));
+    let groups =
+        Numbers::new(elements(table, PEERS).map(|e| (number(&e.key.as_bytes()[..4]), e.key.as_bytes()[4..].to_vec())));
     let classes = Numbers::new(elements(table, WHO).filter_map(|element| match element.value {
-        Value::Number(class) => Some((class, element.key.clone())),
+        Value::Number(class) => Some((class, element.key.as_bytes().to_vec())),
         _ => None,
     }));
     let mut table = table.clone();
-    let with = |key: &mut Vec<u8>, at: usize, numbers: &Numbers| {
-        let new = numbers.of(number(&key[at..at + 4]));
-        key[at..at + 4].copy_from_slice(&new.to_ne_bytes());
+    let with = |key: &mut Key, at: usize, numbers: &Numbers| {
+        let mut bytes = key.as_bytes().to_vec();
+        let new = numbers.of(number(&bytes[at..at + 4]));
+        bytes[at..at + 4].copy_from_slice(&new.to_ne_bytes());
+        *key = Key::from_bytes(&bytes).expect("it is as long as it was");
     };
     rewrite(&mut table, CLASSES, |element| with(&mut element.key, 4, &classes));
     for version in Version::BOTH {

@@ -219,7 +219,7 @@ fn peers(dice: &mut Dice, makings: &Makings) -> Peers {
         0..2 => Peers::Anyone,
         2 => Peers::Listed(Vec::new()),
         3..6 if makings.peers.contains(&Sort::Network) => {
-            Peers::Listed(dice.times(5..15, |dice| network(&dice.pick(&SINGLES), &[])))
+            Peers::Listed(dice.times(5..15, |dice| network(dice.pick(&SINGLES), &[])))
         }
         _ => Peers::Listed(dice.times(1..4, |dice| peer(dice, makings))),
     }
@@ -230,11 +230,11 @@ fn peer(dice: &mut Dice, makings: &Makings) -> Peer {
         Sort::Pods => Peer::Pods(PodSet { namespaces: namespaces(dice), pods: mostly_everything(dice) }),
         Sort::Network => {
             let holes = if dice.chance(30) { dice.times(1..3, |dice| dice.pick(&BLOCKS)) } else { Vec::new() };
-            network(&dice.pick(&BLOCKS), &holes)
+            network(dice.pick(&BLOCKS), &holes)
         }
         Sort::Nodes => Peer::Nodes(selector(dice)),
         Sort::ApiServer => Peer::ApiServer,
-        Sort::Domain => Peer::Domain(pattern(&dice.pick(&PATTERNS), makings.wildcard)),
+        Sort::Domain => Peer::Domain(pattern(dice.pick(&PATTERNS), makings.wildcard)),
     }
 }
 
