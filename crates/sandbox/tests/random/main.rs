@@ -21,7 +21,9 @@ use dice::Dice;
 use namewall_dataplane::CutEstablished;
 use namewall_dataplane::nflog::Denied;
 use namewall_dataplane::render::{Ids, Scope, render};
-use namewall_policy::{Cause, Decision, LeaseTable, Program, Reason, Snapshot, Verdict, compile, compile_next, evaluate};
+use namewall_policy::{
+    Cause, Decision, LeaseTable, Program, Reason, Snapshot, Verdict, compile, compile_next, evaluate,
+};
 use namewall_sandbox::{Cluster, Measured, Probe, Wanted};
 use questions::{Asking, Question};
 use std::net::IpAddr;
@@ -162,7 +164,9 @@ impl Series {
     /// only pods changed, something may be left that nobody uses any more.
     fn restart(&mut self, cluster: &mut Cluster, wanted: &Wanted<'_>) -> Result<(), String> {
         let operations = cluster.restart(wanted).map_err(|error| self.error(&error, wanted.snapshot))?;
-        if let Some((node, operations)) = operations.iter().find(|(_, operations)| **operations > 0).filter(|_| self.world.whole) {
+        if let Some((node, operations)) =
+            operations.iter().find(|(_, operations)| **operations > 0).filter(|_| self.world.whole)
+        {
             let what = format!("{node}: {operations} operations to adopt a table that was right");
             return Err(self.told(&what, wanted.snapshot));
         }

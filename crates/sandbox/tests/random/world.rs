@@ -95,6 +95,7 @@ impl World {
         world
     }
 
+    #[allow(dead_code, reason = "only one of the tests wants it")]
     pub(crate) fn step(&mut self) {
         self.whole = self.dice.chance(65);
         match self.whole {
@@ -119,7 +120,7 @@ impl World {
         }
     }
 
-    fn change_all(&mut self) {
+    pub(crate) fn change_all(&mut self) {
         self.change_pods(25);
         let dice = &mut self.dice;
         for namespace in &mut self.namespaces {
