@@ -24,7 +24,11 @@ pub(crate) struct Leases {
     pub(crate) history: LeaseTable,
     /// What was there before us, and how long it had left then.
     adopted: Option<(std::time::Instant, Vec<Left>)>,
+    /// What was told as the time last, and when by the clock.
     last: Instant,
+    told: Option<std::time::Instant>,
+    /// What `until` was before what is being written, should the kernel not take it.
+    before: Vec<((u64, IpAddr), Option<Instant>)>,
 }
 
 impl Leases {
@@ -40,6 +44,8 @@ impl Leases {
     /// What must be written for these leases. A renewal never shortens (S6.3).
     pub(crate) fn grant(&mut self, leases: &[Lease], groups: &LeaseGroups, now: Instant) -> Fresh {
         self.last = now;
+        self.told = Some(std::time::Instant::now());
+        self.before.clear();
         if let Some((then, found)) = &mut self.adopted {
             let since = then.elapsed();
             for (key, left) in found.drain(..) {
@@ -59,7 +65,9 @@ impl Leases {
     /// What must be written because groups changed: leases that live on in groups that are new to them.
     pub(crate) fn regroup(&mut self, groups: &LeaseGroups) -> Fresh {
         let mut fresh = Fresh::default();
-        let now = self.last;
+        self.before.clear();
+        // Whoever changes groups tells no time, and meanwhile leases have grown older.
+        let now = self.last + self.told.map_or(Duration::ZERO, |told| told.elapsed());
         let live: Vec<Lease> = self.history.iter().filter(|lease| lease.expiry > now).cloned().collect();
         for lease in &live {
             for &group in groups.get(&lease.pattern).into_iter().flatten() {
@@ -69,12 +77,30 @@ impl Leases {
         fresh
     }
 
+    /// The kernel did not take what was to be written last.
+    pub(crate) fn take_back(&mut self) {
+        for (key, until) in self.before.drain(..).rev() {
+            match until {
+                Some(until) => self.until.insert(key, until),
+                None => self.until.remove(&key),
+            };
+        }
+    }
+
+    /// The kernel's table is a new one: it has none of them.
+    pub(crate) fn were_lost(&mut self) {
+        self.until.clear();
+        self.adopted = None;
+    }
+
     fn write(&mut self, fresh: &mut Fresh, (group, lease): (u64, &Lease), now: Instant) {
-        let until = self.until.entry((group, lease.address)).or_insert(Instant(Duration::ZERO));
-        if *until >= lease.expiry {
+        let key = (group, lease.address);
+        let until = self.until.get(&key).copied();
+        if until.is_some_and(|until| until >= lease.expiry) {
             return;
         }
-        *until = lease.expiry;
+        self.until.insert(key, lease.expiry);
+        self.before.push((key, until));
         let (high, low) = set::halves(group);
         let key = Key::default().number(high).number(low).address(lease.address);
         let left = lease.expiry.0.saturating_sub(now.0);
@@ -91,5 +117,49 @@ impl Leases {
         for lease in kept {
             self.history.grant(lease);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Instant = Instant(Duration::from_secs(100));
+    const LIFE: Duration = Duration::from_millis(300);
+    const WHILE: Duration = Duration::from_millis(100);
+
+    fn groups(numbers: &[u64]) -> LeaseGroups {
+        [(DomainPattern::Exact("example.com".parse().unwrap()), numbers.to_vec())].into_iter().collect()
+    }
+
+    fn granted() -> (Leases, Vec<Lease>) {
+        let name: namewall_policy::domain::DomainName = "example.com".parse().unwrap();
+        let (pattern, address) = (DomainPattern::Exact(name.clone()), "192.0.2.1".parse().unwrap());
+        let lease = Lease { pattern, name, address, expiry: NOW + LIFE };
+        let mut leases = Leases::default();
+        let fresh = leases.grant(std::slice::from_ref(&lease), &groups(&[1]), NOW);
+        assert_eq!(fresh[0].len(), 1);
+        (leases, vec![lease])
+    }
+
+    #[test]
+    fn s6_4_a_new_group_does_not_make_a_lease_longer() {
+        let (mut leases, _) = granted();
+        std::thread::sleep(WHILE);
+        let fresh = leases.regroup(&groups(&[1, 2]));
+        assert!(matches!(fresh[0].as_slice(), [(_, Lifetime(left))] if *left <= LIFE - WHILE), "{fresh:?}");
+        std::thread::sleep(LIFE);
+        assert!(leases.regroup(&groups(&[3]))[0].is_empty(), "it is over");
+    }
+
+    #[test]
+    fn s6_6_what_the_kernel_did_not_take_is_written_again() {
+        let (mut leases, granted) = granted();
+        assert!(leases.grant(&granted, &groups(&[1]), NOW)[0].is_empty(), "it is there");
+        assert_eq!(leases.grant(&granted, &groups(&[1, 2]), NOW)[0].len(), 1);
+        leases.take_back();
+        assert_eq!(leases.grant(&granted, &groups(&[1, 2]), NOW)[0].len(), 1);
+        leases.were_lost();
+        assert_eq!(leases.regroup(&groups(&[1, 2]))[0].len(), 2);
     }
 }

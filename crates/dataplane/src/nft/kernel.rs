@@ -8,7 +8,7 @@ use super::table::{Chain, Table};
 use super::wire::table::{OWNER, PERSIST};
 use crate::conntrack::Conntrack;
 use crate::cut::{CutEstablished, Judge};
-use crate::leases::{Fresh, Leases};
+use crate::leases::{Fresh, LeaseGroups, Leases};
 use crate::netlink::{self, Family, Socket};
 use crate::render::{AUDIT, Delta, Ids, Rendered, Scope, render};
 use crate::{Applied, Dataplane};
@@ -182,10 +182,17 @@ impl Nft {
             self.commit(std::mem::replace(&mut batch, Batch::new(&name)))?;
             let unread = |source| NftError::Read { table: name.clone(), source };
             self.leases.adopt(read::read_leases(&name).map_err(unread)?);
+        } else {
+            self.leases.were_lost();
         }
         change.write(&mut batch);
+        write_leases(&mut batch, &self.leases.regroup(&rendered.lease_groups));
         let applied = Applied { operations: batch.operations(), narrows: change.narrows() };
-        self.commit(batch)?;
+        let done = self.commit(batch);
+        if done.is_err() {
+            self.leases.take_back();
+        }
+        done?;
         self.verify(&change, &rendered.table)?;
         self.known = Some(Known { program: next.clone(), scope: self.settings.scope, rendered });
         Ok(applied)
@@ -207,7 +214,10 @@ impl Nft {
         match done {
             Ok(()) => self.known = Some(Known { program: next.clone(), scope: self.settings.scope, rendered }),
             // What the kernel has is what it had; or nobody knows, and the next change reads it.
-            Err(NftError::Rejected { .. }) => self.known = Some(known),
+            Err(NftError::Rejected { .. }) => {
+                self.leases.take_back();
+                self.known = Some(known);
+            }
             Err(_) => {}
         }
         done.map(|()| applied)
@@ -320,11 +330,17 @@ impl Dataplane for Nft {
     }
 
     fn grant(&mut self, leases: &[Lease], now: Instant) -> Result<(), NftError> {
-        let Some(known) = &self.known else { return Ok(()) };
-        let fresh = self.leases.grant(leases, &known.rendered.lease_groups, now);
+        // Where nothing is known of the table they are kept for the change that makes it known.
+        let none = LeaseGroups::default();
+        let groups = self.known.as_ref().map_or(&none, |known| &known.rendered.lease_groups);
+        let fresh = self.leases.grant(leases, groups, now);
         let mut batch = Batch::new(&self.settings.table);
         write_leases(&mut batch, &fresh);
-        self.commit(batch)
+        let done = self.commit(batch);
+        if done.is_err() {
+            self.leases.take_back();
+        }
+        done
     }
 
     fn cut(&mut self, program: &Program) -> Result<usize, NftError> {

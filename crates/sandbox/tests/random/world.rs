@@ -64,6 +64,11 @@ pub(crate) struct World {
     services: Vec<(usize, Target, u16)>,
     policies: Vec<Policy>,
     pod_networks: &'static [&'static str],
+    /// Every Role there has been, in the order in which they came.
+    roles: Vec<Role>,
+    /// Whether more than pods changed last.
+    #[allow(dead_code, reason = "only one of the tests wants it")]
+    pub(crate) whole: bool,
     /// Every lease so far.
     #[allow(dead_code, reason = "only one of the tests wants it")]
     pub(crate) leases: Vec<Lease>,
@@ -81,14 +86,42 @@ impl World {
             services: vec![(0, Target::Outside, PORTS[0]); SERVICES.len()],
             policies: Vec::new(),
             pod_networks: dice.pick(&POD_NETWORKS),
+            roles: Vec::new(),
+            whole: true,
             leases: Vec::new(),
             dice,
         };
-        world.step();
+        world.change_all();
         world
     }
 
+    #[allow(dead_code, reason = "only one of the tests wants it")]
     pub(crate) fn step(&mut self) {
+        self.whole = self.dice.chance(65);
+        match self.whole {
+            true => self.change_all(),
+            false => self.change_pods(40),
+        }
+    }
+
+    fn change_pods(&mut self, percent: usize) {
+        let dice = &mut self.dice;
+        for member in &mut self.pods {
+            if dice.chance(percent) {
+                *member = pod(dice, member.addresses);
+            }
+        }
+        for member in &self.pods {
+            let namespace = NamespaceId(member.namespace as u32);
+            let role = Role { namespace, labels: member.labels.clone(), host_network: false };
+            if !self.roles.contains(&role) {
+                self.roles.push(role);
+            }
+        }
+    }
+
+    pub(crate) fn change_all(&mut self) {
+        self.change_pods(25);
         let dice = &mut self.dice;
         for namespace in &mut self.namespaces {
             if dice.chance(30) {
@@ -98,11 +131,6 @@ impl World {
         for node in &mut self.nodes {
             if dice.chance(25) {
                 *node = labels(dice);
-            }
-        }
-        for member in &mut self.pods {
-            if dice.chance(25) {
-                *member = pod(dice, member.addresses);
             }
         }
         if dice.chance(20) {
@@ -169,6 +197,9 @@ impl World {
         }
         for ((name, addresses), labels) in NODES.into_iter().zip(self.nodes.clone()) {
             snapshot.add_node(Node { name: name.into(), labels, addresses: reads(addresses), source: None });
+        }
+        for role in &self.roles {
+            snapshot.role_of(role.clone());
         }
         let mut ids = Vec::new();
         for (at, pod) in self.pods.iter().enumerate() {
