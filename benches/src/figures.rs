@@ -51,11 +51,6 @@ impl Memory {
         let now = Self::now();
         Self { process: now.process - then.process, kernel: now.kernel - then.kernel }
     }
-
-    /// The most this process ever had.
-    pub fn peak_of_process() -> f64 {
-        kilobytes("/proc/self/status", "VmHWM:") / 1024.0
-    }
 }
 
 fn kilobytes(path: &str, name: &str) -> f64 {

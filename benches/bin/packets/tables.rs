@@ -11,6 +11,9 @@ use namewall_policy::compile;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
+/// So many policies more at once: with 10,000 the batch is larger than a socket takes.
+const STEP: usize = 2_500;
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Filter {
     /// No table at all.
@@ -46,9 +49,11 @@ impl Filter {
             Self::Tracked | Self::TrackedAgain => put_table("tracked", &forward(Vec::new(), Action::Accept))?,
             Self::Linear(rules) => put_table("linear", &forward(linear(rules), Action::Drop))?,
             Self::Namewall(policies) => {
-                let (program, _) = compile(&Crowd { policies }.lowered().snapshot);
                 let mut nft = Nft::open(Settings::default())?;
-                nft.replace(&program).with_context(|| format!("{policies} policies"))?;
+                for policies in (0..policies).step_by(STEP).skip(1).chain([policies]) {
+                    let (program, _) = compile(&Crowd { policies }.lowered().snapshot);
+                    nft.replace(&program).with_context(|| format!("{policies} policies"))?;
+                }
                 return Ok(Some(nft));
             }
         }
