@@ -59,11 +59,31 @@ impl Live {
     }
 }
 
-/// Pods of one node, spread over its applications.
+/// Pods of one node that a policy of their own is for, in turn.
 fn nth_pod(snapshot: &Snapshot, number: usize) -> usize {
     let here = |workload: &Workload| workload.node == Some(Judged::NODE) && !workload.host_network;
-    let places: Vec<usize> = (0..snapshot.workloads.len()).filter(|&at| here(&snapshot.workloads[at])).collect();
+    let chosen = |at: &usize| {
+        let workload = &snapshot.workloads[*at];
+        here(workload) && own_policy(snapshot, snapshot.role(workload.role)).is_some()
+    };
+    let places: Vec<usize> = (0..snapshot.workloads.len()).filter(chosen).collect();
     places[(number * 7 + 3) % places.len()]
+}
+
+/// A NetworkPolicy for these pods, and not for all of their namespace.
+fn own_policy(snapshot: &Snapshot, role: &Role) -> Option<usize> {
+    let namespace = &snapshot.namespace(role.namespace).name;
+    snapshot.policies.iter().position(|policy| {
+        let pods = &policy.subject.pods.pods;
+        is_network(policy)
+            && policy.id.namespace.as_ref() == Some(namespace)
+            && !pods.is_everything()
+            && pods.matches(&role.labels)
+    })
+}
+
+fn is_network(policy: &Policy) -> bool {
+    matches!(policy.placement, Placement::Network { .. })
 }
 
 /// One more replica of an application.
@@ -92,14 +112,7 @@ fn relabel_pod(snapshot: &mut Snapshot, number: usize) {
 /// A rule more in a policy of a pod, one that another policy has.
 fn edit_policy(snapshot: &mut Snapshot, number: usize) {
     let role = snapshot.role(snapshot.workloads[nth_pod(snapshot, number)].role);
-    let namespace = &snapshot.namespace(role.namespace).name;
-    let is_network = |policy: &Policy| matches!(policy.placement, Placement::Network { .. });
-    let selects = |policy: &Policy| {
-        is_network(policy)
-            && policy.id.namespace.as_ref() == Some(namespace)
-            && policy.subject.pods.pods.matches(&role.labels)
-    };
-    let edited = snapshot.policies.iter().position(selects);
+    let edited = own_policy(snapshot, role);
     let other = snapshot.policies.iter().filter(|policy| is_network(policy)).filter_map(|policy| policy.ingress.first());
     let rule = other.cloned().nth(number * 5);
     if let (Some(at), Some(rule)) = (edited, rule) {
