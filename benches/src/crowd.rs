@@ -86,7 +86,7 @@ impl Crowd {
     fn network(&self) -> File {
         let apps = self.apps();
         let texts = (0..self.network_policies()).map(|number| {
-            // One each for all, then the second: so the measured ones have all of theirs at every size.
+            // The first applications, which are measured, have all of theirs at every size.
             let (app, policy) = (number / POLICIES_AN_APP, number % POLICIES_AN_APP);
             network_policy(app, policy, apps)
         });
@@ -117,14 +117,15 @@ fn network_policy(app: usize, policy: usize, apps: usize) -> String {
     let elsewhere = (app + NAMESPACE * (1 + policy)) % apps;
     let elsewhere = if namespace_of(elsewhere) == namespace_of(app) { (app + NAMESPACE) % apps } else { elsewhere };
     let team = elsewhere / NAMESPACE;
-    let protocol = if app % 2 == 0 { "TCP" } else { "UDP" };
+    let protocol = if app.is_multiple_of(2) { "TCP" } else { "UDP" };
     let last = match policy == POLICIES_AN_APP - 1 {
         true => format!("    - podSelector:\n        matchLabels:\n          app: app-{app}\n"),
         false => format!("    - namespaceSelector:\n        matchLabels:\n          team: t{team}\n"),
     };
     let rules = |key: &str| {
-        let rule =
-            |peer: &str, port: u16| format!("  - {key}:\n{peer}    ports:\n    - port: {port}\n      protocol: {protocol}\n");
+        let rule = |peer: &str, port: u16| {
+            format!("  - {key}:\n{peer}    ports:\n    - port: {port}\n      protocol: {protocol}\n")
+        };
         [
             rule(&format!("    - podSelector:\n        matchLabels:\n          app: app-{neighbour}\n"), PORT),
             rule(

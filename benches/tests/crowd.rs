@@ -2,29 +2,42 @@
 
 use namewall_bench::crowd::{Crowd, PORT, Pair, TCP, UDP};
 use namewall_policy::port::Protocol;
-use namewall_policy::{Flow, LeaseTable, Severity, Verdict, compile, evaluate};
+use namewall_policy::program::RuleId;
+use namewall_policy::{Cause, Flow, LeaseTable, Program, Reason, Severity, compile, evaluate};
 
-fn verdict(crowd: Crowd, pair: Pair, protocol: Protocol, port: u16) -> String {
-    let lowered = crowd.lowered();
+fn compiled(policies: usize) -> Program {
+    let lowered = Crowd { policies }.lowered();
     let (program, findings) = compile(&lowered.snapshot);
     let errors = lowered.findings.iter().chain(&findings).filter(|finding| finding.severity == Severity::Error);
     assert_eq!(errors.map(ToString::to_string).collect::<Vec<_>>(), Vec::<String>::new());
-    assert_eq!(lowered.snapshot.policies.len(), crowd.policies);
+    assert_eq!(lowered.snapshot.policies.len(), policies);
+    program
+}
+
+fn reason(program: &Program, pair: Pair, protocol: Protocol, port: u16) -> Reason {
     let [from, to] = [pair.client, pair.server].map(|address| program.endpoint_at(address.into()));
     let flow = Flow { from, to, protocol, port, via: None };
-    let decision = evaluate(&program, &LeaseTable::default(), &flow, Default::default());
-    let allowed = decision.verdict == Verdict::Allow;
-    format!("{} {:?}", if allowed { "allow" } else { "deny" }, decision.reason)
+    evaluate(program, &LeaseTable::default(), &flow, Default::default()).reason
 }
 
 #[test]
 fn the_last_rule_of_the_last_policy_allows() {
     for policies in [10, 100] {
-        for (pair, protocol) in [(TCP, Protocol::Tcp), (UDP, Protocol::Udp)] {
-            let said = verdict(Crowd { policies }, pair, protocol, PORT);
-            assert!(said.starts_with("allow"), "{said}");
+        let program = compiled(policies);
+        let text = |rule: RuleId| {
+            let rule = program.rule(rule);
+            format!("{} {} rule {}", program.policy(rule.policy).id, rule.direction, rule.index)
+        };
+        for (app, pair, protocol) in [(0, TCP, Protocol::Tcp), (1, UDP, Protocol::Udp)] {
+            let Reason::Allowed { egress: Cause::Rule(egress), ingress: Cause::Rule(ingress) } =
+                reason(&program, pair, protocol, PORT)
+            else {
+                panic!("{protocol:?} is not allowed by rules")
+            };
+            let last = format!("NetworkPolicy/team-0/app-{app}-2");
+            assert_eq!(text(egress), format!("{last} egress rule 2"));
+            assert_eq!(text(ingress), format!("{last} ingress rule 2"));
         }
-        let said = verdict(Crowd { policies }, TCP, Protocol::Tcp, PORT + 1);
-        assert!(said.starts_with("deny"), "{said}");
+        assert!(matches!(reason(&program, TCP, Protocol::Tcp, PORT + 1), Reason::Denied { .. }));
     }
 }

@@ -113,8 +113,9 @@ fn relabel_pod(snapshot: &mut Snapshot, number: usize) {
 fn edit_policy(snapshot: &mut Snapshot, number: usize) {
     let role = snapshot.role(snapshot.workloads[nth_pod(snapshot, number)].role);
     let edited = own_policy(snapshot, role);
-    let other = snapshot.policies.iter().filter(|policy| is_network(policy)).filter_map(|policy| policy.ingress.first());
-    let rule = other.cloned().nth(number * 5);
+    let mut other =
+        snapshot.policies.iter().filter(|policy| is_network(policy)).filter_map(|policy| policy.ingress.first());
+    let rule = other.nth(number * 5).cloned();
     if let (Some(at), Some(rule)) = (edited, rule) {
         snapshot.policies[at].ingress.push(rule);
     }

@@ -20,7 +20,7 @@ use traffic::Load;
 #[derive(Parser)]
 struct Args {
     /// How often each filter is measured with each load
-    #[arg(long, default_value_t = 40)]
+    #[arg(long, default_value_t = 30)]
     rounds: usize,
     /// Leave out all that takes long to set up
     #[arg(long)]

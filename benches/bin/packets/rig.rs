@@ -70,8 +70,18 @@ impl Rig {
         for stream in [&near, &far] {
             stream.set_nodelay(true)?;
         }
-        let rig =
-            Self { filter, client, listener, near, far, datagrams, receiver, connections, _table: table, _sandbox: sandbox };
+        let rig = Self {
+            filter,
+            client,
+            listener,
+            near,
+            far,
+            datagrams,
+            receiver,
+            connections,
+            _table: table,
+            _sandbox: sandbox,
+        };
         Ok(rig)
     }
 
