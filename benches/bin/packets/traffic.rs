@@ -26,6 +26,12 @@ pub(crate) enum Load {
 
 impl Load {
     pub(crate) const ALL: [Self; 4] = [Self::Connections, Self::FirstPackets, Self::Exchanges, Self::Stream];
+
+    /// How many times as many rounds it takes. Most of a connection is sockets,
+    /// so the node's share of it is hard to see.
+    pub(crate) fn patience(self) -> usize {
+        if self == Self::Connections { 4 } else { 1 }
+    }
 }
 
 /// The name of its figures.
