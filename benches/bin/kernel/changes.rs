@@ -8,9 +8,10 @@ use namewall_dataplane::Dataplane;
 use namewall_dataplane::nft::Nft;
 use namewall_policy::labels::Labels;
 use namewall_policy::model::{Placement, Policy, Role, Workload};
-use namewall_policy::{Snapshot, compile};
+use namewall_policy::{Program, Snapshot, compile, compile_next};
 use namewall_sandbox::Namespace;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
 const TIMES: usize = 15;
 
@@ -18,8 +19,9 @@ pub(crate) fn measure() -> Result<()> {
     let snapshot = snapshot();
     for judged in Judged::BOTH {
         let namespace = Namespace::create()?;
-        let mut live = Live { snapshot: snapshot.clone(), nft: judged.open(&namespace)? };
-        live.nft.replace(&compile(&live.snapshot).0)?;
+        let program = compile(&snapshot).0;
+        let mut live = Live { snapshot: snapshot.clone(), program, nft: judged.open(&namespace)? };
+        live.nft.replace(&live.program)?;
         for (name, change) in CHANGES {
             live.measure(&format!("{name}_{}", judged.name()), change)?;
         }
@@ -35,6 +37,7 @@ const CHANGES: [(&str, Change); 4] =
 /// A cluster that is enforced.
 struct Live {
     snapshot: Snapshot,
+    program: Program,
     nft: Nft,
 }
 
@@ -42,9 +45,11 @@ impl Live {
     fn measure(&mut self, name: &str, change: Change) -> Result<()> {
         let (mut compiled, mut applied, mut whole, mut operations) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for number in 0..TIMES {
-            change(&mut self.snapshot, number);
-            let ((program, _), compiling) = timed(|| compile(&self.snapshot));
+            let mut next = self.snapshot.clone();
+            change(&mut next, number);
+            let ((program, _), compiling) = timed(|| compile_next((&self.snapshot, &self.program), &next));
             let (done, applying) = timed(|| self.nft.replace(&program));
+            (self.snapshot, self.program) = (next, program);
             operations.push(done?.operations as f64);
             compiled.push(milliseconds(compiling));
             applied.push(milliseconds(applying));
@@ -91,7 +96,7 @@ fn add_pod(snapshot: &mut Snapshot, number: usize) {
     let like = snapshot.workloads[nth_pod(snapshot, number)].clone();
     let address = Ipv4Addr::from_bits(Ipv4Addr::new(10, 200, 0, 1).to_bits() + number as u32);
     let name = format!("{}-more-{number}", like.name).into();
-    snapshot.add_workload(Workload { name, addresses: vec![IpAddr::V4(address)], ..like });
+    snapshot.add_workload(Workload { name, addresses: [IpAddr::V4(address)].into(), ..like });
 }
 
 fn remove_pod(snapshot: &mut Snapshot, number: usize) {
@@ -117,6 +122,6 @@ fn edit_policy(snapshot: &mut Snapshot, number: usize) {
         snapshot.policies.iter().filter(|policy| is_network(policy)).filter_map(|policy| policy.ingress.first());
     let rule = other.nth(number * 5).cloned();
     if let (Some(at), Some(rule)) = (edited, rule) {
-        snapshot.policies[at].ingress.push(rule);
+        Arc::make_mut(&mut snapshot.policies)[at].ingress.push(rule);
     }
 }

@@ -108,7 +108,7 @@ fn four_pods() -> Snapshot {
             namespace,
             name: address.to_string().into(),
             role,
-            addresses: vec![address.into()],
+            addresses: [address.into()].into(),
             node: Some(node),
             host_network: false,
             ports: Arc::default(),
