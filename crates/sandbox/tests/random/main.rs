@@ -43,6 +43,7 @@ const REPEATS: usize = 4;
 const TIMEOUT: Duration = Duration::from_millis(200);
 /// How many of what is denied are listened for, one by one; a rule tells of ten a second.
 const LISTENED_FOR: usize = 4;
+const TOLD_AGAIN: Duration = Duration::from_millis(500);
 /// How often a table is compared with a fresh one, and how often every agent is started anew.
 const COMPARE: usize = 3;
 const RESTART: usize = 7;
@@ -232,9 +233,13 @@ impl Series {
         let direct = || questions.iter().filter(|question| question.flow.via.is_none());
         let mut waiting: Vec<&Question> = direct().filter(audited).step_by(7).take(LISTENED_FOR).collect();
         waiting.extend(direct().filter(denied).step_by(31).take(LISTENED_FOR));
-        for _ in 0..=REPEATS {
+        for repeat in 0..=REPEATS {
             if waiting.is_empty() {
                 return Ok(());
+            }
+            if repeat > 0 {
+                // A rule that stayed as it was may have told all it may of the last cluster's probes.
+                thread::sleep(TOLD_AGAIN);
             }
             cluster.denials().map_err(|error| failed(self, &error))?;
             let probes: Vec<Probe> = waiting.iter().map(|question| probe(question)).collect();
