@@ -4,12 +4,14 @@
 //!
 //! Every function panics where a promise is broken, and returns otherwise.
 
+mod denials;
 mod domain_patterns;
 mod manifests;
 mod questions;
 mod scenarios;
 mod selectors;
 
+pub use denials::denials;
 pub use domain_patterns::domain_patterns;
 pub use manifests::manifests;
 pub use questions::questions;
@@ -19,7 +21,8 @@ pub use selectors::selectors;
 pub type Target = fn(&[u8]);
 
 /// Every target by name: the name of its binary and of its corpus.
-pub const TARGETS: [(&str, Target); 5] = [
+pub const TARGETS: [(&str, Target); 6] = [
+    ("denials", denials),
     ("domain_patterns", domain_patterns),
     ("manifests", manifests),
     ("questions", questions),

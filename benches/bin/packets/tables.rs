@@ -12,7 +12,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
 /// So many policies more at once: with 10,000 the batch is larger than a socket takes.
-const STEP: usize = 2_500;
+const STEP: usize = 10_000;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Filter {

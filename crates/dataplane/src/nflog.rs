@@ -66,9 +66,7 @@ impl DenialLog {
 
     /// Waits for the next denials. Lines of others in the group are passed over.
     pub fn wait(&mut self) -> Result<Vec<Denied>, Error> {
-        let datagram = self.socket.receive()?;
-        let packets = Received::all(datagram).filter(|message| message.kind == PACKET);
-        Ok(packets.filter_map(|packet| read_denial(packet.attributes(FIXED))).collect())
+        self.socket.receive().map(read_datagram)
     }
 
     /// The denials that have been told by now; does not wait for more.
@@ -79,6 +77,12 @@ impl DenialLog {
         }
         Ok(denials)
     }
+}
+
+/// What a datagram of the kernel tells. It carries the first bytes of packets that anybody may have made.
+pub fn read_datagram(datagram: &[u8]) -> Vec<Denied> {
+    let packets = Received::all(datagram).filter(|message| message.kind == PACKET);
+    packets.filter_map(|packet| read_denial(packet.attributes(FIXED))).collect()
 }
 
 fn read_denial(of: Attributes<'_>) -> Option<Denied> {

@@ -15,8 +15,11 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 pub use nix::sys::socket::SockProtocol as Family;
 
-/// As much as a dump or a batch may take; the kernel's default fails a batch of 800 kB.
-const BUFFER: usize = 32 << 20;
+/// As much as a batch may take: the first table of 10,000 policies is more than 32 MB, and the kernel's default
+/// fails one of 800 kB. Only what is sent takes memory.
+const SEND_BUFFER: usize = 512 << 20;
+/// As much as a dump may take before it is read.
+const RECEIVE_BUFFER: usize = 32 << 20;
 const DATAGRAM: usize = 256 << 10;
 
 #[derive(Debug, thiserror::Error)]
@@ -60,11 +63,11 @@ impl Socket {
         let fd = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, family).map_err(Error::Open)?;
         bind(fd.as_raw_fd(), &NetlinkAddr::new(0, groups)).map_err(Error::Open)?;
         // Only the real root may force them; in a user namespace the system's limit holds, and small batches still fit.
-        if setsockopt(&fd, sockopt::SndBufForce, &BUFFER).is_err() {
-            setsockopt(&fd, sockopt::SndBuf, &BUFFER).map_err(Error::Open)?;
+        if setsockopt(&fd, sockopt::SndBufForce, &SEND_BUFFER).is_err() {
+            setsockopt(&fd, sockopt::SndBuf, &SEND_BUFFER).map_err(Error::Open)?;
         }
-        if setsockopt(&fd, sockopt::RcvBufForce, &BUFFER).is_err() {
-            setsockopt(&fd, sockopt::RcvBuf, &BUFFER).map_err(Error::Open)?;
+        if setsockopt(&fd, sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
+            setsockopt(&fd, sockopt::RcvBuf, &RECEIVE_BUFFER).map_err(Error::Open)?;
         }
         Ok(Self { fd, buffer: vec![0; DATAGRAM] })
     }

@@ -40,6 +40,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use stages::{Mode, Stages};
 use std::net::IpAddr;
 
+/// Accepts what a pod sends to itself.
+const OWN_ADDRESS: &str = "own-address";
 /// A rule tells of what it denies no more often than this a second.
 const LOG_RATE: u64 = 10;
 const LOG_BURST: u32 = 20;
@@ -241,20 +243,22 @@ impl Render<'_> {
         for (name, hook, end, walk) in chains {
             let chain = table.chains.entry(format!("{}{name}", mode.prefix())).or_default();
             chain.hook = hook;
-            chain.rules.push(Rule::new([Test::Established], Do::Accept));
-            chain.rules.push(Rule::new([Test::NeighbourDiscovery], Do::Accept));
-            for version in Version::BOTH {
+            let about = match end {
+                End::Source => "the class of the source, and its egress chain",
+                End::Destination => "the class of the destination, and its ingress chain",
+            };
+            let dispatch = |version| Rule::new([], Do::Dispatch { end, version, walk }).about(about);
+            chain.rules = vec![
+                Rule::new([Test::Established], Do::Accept),
                 // Only a Service sends a pod back to itself by way of its node.
-                chain.rules.push(Rule::new([Test::Translated, Test::OwnAddress(version)], Do::Accept));
-            }
-            for version in Version::BOTH {
-                let about = match end {
-                    End::Source => "the class of the source, and its egress chain",
-                    End::Destination => "the class of the destination, and its ingress chain",
-                };
-                chain.rules.push(Rule::new([], Do::Dispatch { end, version, walk }).about(about));
-            }
+                Rule::new([Test::Translated], Do::Jump(OWN_ADDRESS.to_owned())),
+                dispatch(Version::V4),
+                Rule::new([Test::NeighbourDiscovery], Do::Accept),
+                dispatch(Version::V6),
+            ];
         }
+        let own = Version::BOTH.map(|version| Rule::new([Test::OwnAddress(version)], Do::Accept));
+        table.chains.entry(OWN_ADDRESS.to_owned()).or_default().rules = own.to_vec();
     }
 
     /// Walk . class → chain.
