@@ -11,9 +11,6 @@ use namewall_policy::compile;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// So many policies more at once: with 10,000 the batch is larger than a socket takes.
-const STEP: usize = 10_000;
-
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Filter {
     /// No table at all.
@@ -50,10 +47,8 @@ impl Filter {
             Self::Linear(rules) => put_table("linear", &forward(linear(rules), Action::Drop))?,
             Self::Namewall(policies) => {
                 let mut nft = Nft::open(Settings::default())?;
-                for policies in (0..policies).step_by(STEP).skip(1).chain([policies]) {
-                    let (program, _) = compile(&Crowd { policies }.lowered().snapshot);
-                    nft.replace(&program).with_context(|| format!("{policies} policies"))?;
-                }
+                let (program, _) = compile(&Crowd { policies }.lowered().snapshot);
+                nft.replace(&program).with_context(|| format!("{policies} policies"))?;
                 return Ok(Some(nft));
             }
         }
