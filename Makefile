@@ -1,12 +1,12 @@
 # `make` lists what can be done. Longer recipes live in scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help test quick lint fuzz bench deny advisories build install clean
+.PHONY: help test quick lint fuzz bench bench-packets deny advisories build install clean
 
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 20
 
 help: ## List the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
 
 test: ## Run everything CI runs: tests, lints, dependency rules, a little fuzzing
 	@scripts/test
@@ -23,6 +23,9 @@ fuzz: ## Fuzz each target for FUZZ_SECONDS (20), on stable Rust
 
 bench: ## Run the benchmarks
 	@scripts/bench
+
+bench-packets: ## Run those of the packet path alone
+	@scripts/bench packets
 
 deny: ## Check licences, sources and versions of the dependencies
 	@scripts/deny bans licenses sources

@@ -32,8 +32,12 @@ pub struct Program {
     pub peer_sets: Arc<Vec<PeerSet>>,
     pub port_specs: Arc<Vec<PortSpec>>,
     pub patterns: Arc<PatternTable>,
-    pub workloads: Vec<Member>,
-    pub by_address: FxHashMap<IpAddr, Holder>,
+    pub workloads: Members,
+    pub by_address: Arc<FxHashMap<IpAddr, Holder>>,
+    /// The addresses of nodes among them.
+    pub node_addresses: Arc<Vec<(IpAddr, NodeId)>>,
+    /// Whether some address is claimed by two.
+    pub(crate) has_shared_addresses: bool,
     /// The blocks pods get their addresses from, as far as they are known.
     pub pod_networks: AddrSet,
     /// Which cluster gates stand before a Service's backends outside, by the Service's namespace (S7.4).
@@ -55,6 +59,57 @@ pub struct ServiceEntry {
 pub enum Holder {
     Pod(WorkloadId),
     Node(NodeId),
+}
+
+/// The workloads, in pieces that one Program shares with the next: most pods
+/// are the same in both.
+#[derive(Clone, Default, Debug)]
+pub struct Members {
+    pieces: Vec<Arc<[Member]>>,
+    length: usize,
+}
+
+impl Members {
+    /// All pieces but the last are of this size.
+    pub(crate) const PIECE: usize = 128;
+
+    /// So many of the first ones, which must be whole pieces, and others after them.
+    pub(crate) fn first(&self, count: usize) -> Self {
+        Self { pieces: self.pieces[..count / Self::PIECE].to_vec(), length: count }
+    }
+
+    pub(crate) fn extend(&mut self, members: Vec<Member>) {
+        self.length += members.len();
+        let mut members = members.into_iter();
+        while members.len() > 0 {
+            self.pieces.push(members.by_ref().take(Self::PIECE).collect());
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    pub fn get(&self, id: WorkloadId) -> &Member {
+        &self.pieces[id.index() / Self::PIECE][id.index() % Self::PIECE]
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Member> {
+        self.pieces.iter().flat_map(|piece| piece.iter())
+    }
+
+    /// Those that are not certainly in `other` too, at the same place.
+    pub fn not_shared_with<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = &'a Member> {
+        let is_shared = |(at, piece): &(usize, &Arc<[Member]>)| {
+            other.pieces.get(*at).is_some_and(|theirs| Arc::ptr_eq(piece, theirs))
+        };
+        let own = self.pieces.iter().enumerate().filter(move |entry| !is_shared(entry));
+        own.flat_map(|(_, piece)| piece.iter())
+    }
 }
 
 /// What the walk needs to know of a workload.
@@ -246,7 +301,7 @@ impl Program {
     }
 
     pub fn member(&self, id: WorkloadId) -> &Member {
-        &self.workloads[id.index()]
+        self.workloads.get(id)
     }
 
     pub fn class(&self, id: ClassId) -> &Class {

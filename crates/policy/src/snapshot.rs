@@ -21,7 +21,8 @@ pub struct Snapshot {
     pub workloads: Vec<Workload>,
     pub nodes: Vec<Node>,
     pub services: Vec<Service>,
-    pub policies: Vec<Policy>,
+    /// Shared with the next Snapshot as long as none changes.
+    pub policies: Arc<Vec<Policy>>,
     /// The blocks pods get their addresses from, where known.
     pub pod_networks: Vec<Cidr>,
     /// Every address of the API server (S7.3).

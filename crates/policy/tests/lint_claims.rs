@@ -14,6 +14,7 @@ use namewall_policy::reach::Reach;
 use namewall_policy::{Endpoint, Flow, Instant, Lease, LeaseTable, Snapshot, Verdict, compile, evaluate};
 use proptest::prelude::*;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 const APPS: [&str; 3] = ["web", "api", "db"];
@@ -187,15 +188,15 @@ proptest! {
     #[test]
     fn a_shadowed_rule_can_be_removed(policies in proptest::collection::vec(policy(), 1..5)) {
         let mut snapshot = cluster();
-        snapshot.policies = policies;
-        for (at, policy) in snapshot.policies.iter_mut().enumerate() {
+        snapshot.policies = Arc::new(policies);
+        for (at, policy) in Arc::make_mut(&mut snapshot.policies).iter_mut().enumerate() {
             policy.id.name = format!("p{at}").into();
         }
         let flows = flows(&snapshot);
         let before = verdicts(&snapshot, &flows);
         for (policy, egress, index) in shadowed(&snapshot) {
             let mut less = snapshot.clone();
-            let policy = &mut less.policies[policy];
+            let policy = &mut Arc::make_mut(&mut less.policies)[policy];
             if egress { policy.egress.remove(index) } else { policy.ingress.remove(index) };
             for (at, (a, b)) in before.iter().zip(verdicts(&less, &flows)).enumerate() {
                 // An enforced rule may be shadowed as things are, and not if what is audited were enforced.
@@ -210,7 +211,7 @@ proptest! {
         let mut snapshot = cluster();
         let again = rules[again % rules.len()].clone();
         let last = rules.len();
-        snapshot.policies = vec![Policy {
+        snapshot.policies = Arc::new(vec![Policy {
             id: PolicyRef { kind: PolicyKind::AdminNetworkPolicy, namespace: None, name: "p0".into() },
             placement: Placement::Admin { priority: 1 },
             enforcement: Enforcement::Enforce,
@@ -218,15 +219,15 @@ proptest! {
             egress: rules.into_iter().chain([again]).collect(),
             ingress: Vec::new(),
             source: None,
-        }];
+        }]);
         prop_assert!(shadowed(&snapshot).contains(&(0, true, last)));
     }
 
     #[test]
     fn who_forgot_dns_reaches_none(policies in proptest::collection::vec(policy(), 1..4), isolated in any::<bool>()) {
         let mut snapshot = cluster();
-        snapshot.policies = policies;
-        for (at, policy) in snapshot.policies.iter_mut().enumerate() {
+        snapshot.policies = Arc::new(policies);
+        for (at, policy) in Arc::make_mut(&mut snapshot.policies).iter_mut().enumerate() {
             policy.enforcement = Enforcement::Enforce;
             if isolated && at == 0 {
                 policy.placement = Placement::Network { isolates_ingress: false, isolates_egress: true };
@@ -273,7 +274,7 @@ proptest! {
             let nodes = on_nodes.then(|| Selector::label("zone", "b"));
             let subject = Subject { nodes, ..policy.subject };
             let id = PolicyRef { kind, namespace: Some("elsewhere".into()), name: "p".into() };
-            snapshot.policies.push(Policy { id, placement, subject, ..policy });
+            Arc::make_mut(&mut snapshot.policies).push(Policy { id, placement, subject, ..policy });
         }
         let (program, _) = compile(&snapshot);
         lint(&snapshot, &program);

@@ -300,7 +300,7 @@ impl Lowering<'_> {
                     if let Some(namespace) = &policy.id.namespace {
                         self.out.snapshot.ensure_namespace(namespace);
                     }
-                    self.out.snapshot.policies.push(policy);
+                    std::sync::Arc::make_mut(&mut self.out.snapshot.policies).push(policy);
                 }
             }
         }

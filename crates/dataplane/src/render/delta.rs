@@ -35,38 +35,26 @@ impl Delta {
         let old = Pods { program: before, scope, numbers, groups: &numbers.groups };
         let new = Pods { program: next, groups: groups.as_deref().unwrap_or(&numbers.groups), ..old };
         let mut delta = Self::default();
-        let mut kept = 0;
-        for (&address, &holder) in &next.by_address {
-            let was = before.by_address.get(&address).copied();
-            kept += usize::from(was.is_some());
-            let (was, is) = (was.map(|holder| member(before, holder)), member(next, holder));
-            match (was, is) {
-                // A node's address is in more places than a pod's.
-                (None | Some(Some(_)), None) | (Some(None), Some(_)) => return None,
-                (Some(None), None) => continue,
-                (Some(Some(was)), Some(is)) if was == is => continue,
-                (was, Some(is)) => {
-                    if let Some(Some(was)) = was {
-                        old.elements(address, was, &mut delta.gone);
-                    }
-                    // A class that nobody here had so far has no chain yet, and a version nobody spoke no rules.
-                    let is_new = scope.judges(is) && !numbers.classes.contains_key(&is.class);
-                    if is_new || !numbers.spoken.contains(&Version::of(address)) {
-                        return None;
-                    }
-                    new.elements(address, is, &mut delta.come);
-                    let number = scope.judges(is).then(|| numbers.classes[&is.class]);
-                    delta.classes.push((address, number));
-                }
+        for address in touched(before, next) {
+            let was = before.by_address.get(&address).and_then(|&holder| member(before, holder));
+            let is = next.by_address.get(&address).and_then(|&holder| member(next, holder));
+            if was == is {
+                continue;
             }
-        }
-        if kept != before.by_address.len() {
-            for (&address, &holder) in &before.by_address {
-                if !next.by_address.contains_key(&address) {
-                    old.elements(address, member(before, holder)?, &mut delta.gone);
-                    delta.classes.push((address, None));
-                }
+            if let Some(was) = was {
+                old.elements(address, was, &mut delta.gone);
             }
+            let mut number = None;
+            if let Some(is) = is {
+                if scope.judges(is) {
+                    // A class that nobody here had so far has no chain yet.
+                    number = Some(*numbers.classes.get(&is.class)?);
+                }
+                // Nor has a version that nobody spoke any rules.
+                numbers.spoken.contains(&Version::of(address)).then_some(())?;
+                new.elements(address, is, &mut delta.come);
+            }
+            delta.classes.push((address, number));
         }
         delta.cancel();
         delta.groups = groups;
@@ -80,6 +68,13 @@ impl Delta {
         self.gone.retain(|placed| !stays.contains(placed));
         self.come.retain(|placed| !stays.contains(placed));
     }
+}
+
+/// The addresses that may have changed hands.
+fn touched(before: &Program, next: &Program) -> FxHashSet<IpAddr> {
+    let gone = before.workloads.not_shared_with(&next.workloads);
+    let come = next.workloads.not_shared_with(&before.workloads);
+    gone.chain(come).flat_map(|member| member.addresses.iter().copied()).collect()
 }
 
 /// The pod that has an address; None for a node.
@@ -115,6 +110,7 @@ fn policies_are_the_same(before: &Program, next: &Program) -> bool {
         && same(&before.port_specs, &next.port_specs)
         && (Arc::ptr_eq(&before.patterns, &next.patterns) || before.patterns.iter().eq(next.patterns.iter()))
         && (Arc::ptr_eq(&before.classes, &next.classes) || next.classes.starts_with(&before.classes))
+        && same(&before.node_addresses, &next.node_addresses)
         && before.pod_networks == next.pod_networks
         && before.services == next.services
         && before.service_gates == next.service_gates

@@ -8,7 +8,7 @@ use crate::nft::set::{self, Element, Key, Twins, Value, Version};
 use crate::nft::table::{Set, Table};
 use namewall_policy::Program;
 use namewall_policy::addr::{AddrRange, AddrSet};
-use namewall_policy::program::{Holder, Member};
+use namewall_policy::program::Member;
 use rustc_hash::FxHashMap;
 use std::net::IpAddr;
 
@@ -100,10 +100,8 @@ impl Scope {
 impl Render<'_> {
     pub(super) fn fill_networks(&self, table: &mut Table) {
         let mut nodes = AddrSet::default();
-        for (&address, holder) in &self.program.by_address {
-            if let Holder::Node(_) = holder {
-                nodes.insert_address(address);
-            }
+        for &(address, _) in self.program.node_addresses.iter() {
+            nodes.insert_address(address);
         }
         let networks = self.program.pod_networks.subtract(&nodes);
         for version in Version::BOTH {

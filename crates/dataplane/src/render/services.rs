@@ -9,7 +9,6 @@ use crate::nft::rule::{Action as Do, End, Rule, Test};
 use crate::nft::set::{self, Element, Field, Holds, Key, SetSpec, Value, Version};
 use crate::nft::table::Table;
 use namewall_policy::model::{Enforcement, NamespaceId, PolicyId};
-use namewall_policy::program::Holder;
 
 impl Render<'_> {
     pub(super) fn service_gates(&self, table: &mut Table, writer: &RuleWriter<'_>, mode: Mode) {
@@ -52,12 +51,10 @@ impl Render<'_> {
             table.set(services_spec(version, mode));
             table.set(SetSpec::new(set::NODES[version], &[Field::Address(version)], Holds::Keys));
         }
-        for (&address, holder) in &self.program.by_address {
-            if let Holder::Node(_) = holder {
-                let version = Version::of(address);
-                let nodes = table.set(SetSpec::new(set::NODES[version], &[Field::Address(version)], Holds::Keys));
-                nodes.insert(Element::key(Key::default().address(address)));
-            }
+        for &(address, _) in self.program.node_addresses.iter() {
+            let version = Version::of(address);
+            let nodes = table.set(SetSpec::new(set::NODES[version], &[Field::Address(version)], Holds::Keys));
+            nodes.insert(Element::key(Key::default().address(address)));
         }
     }
 

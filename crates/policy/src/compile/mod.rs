@@ -63,8 +63,11 @@ pub fn compile(snapshot: &Snapshot) -> (Program, Vec<Finding>) {
     program.service_gates = plans.service_gates();
     program.services = snapshot.services.iter().map(|service| service_entry(snapshot, &program, service)).collect();
     let mut classes = Interned::default();
-    let findings =
-        place_workloads(snapshot, &mut program, |role, node| plans.class_of(role, node, |class| classes.intern(class)));
+    let mut placing = Placing::default();
+    placing.nodes(snapshot);
+    placing.workloads(snapshot, 0, |role, node| plans.class_of(role, node, |class| classes.intern(class)));
+    program.node_addresses = node_addresses(&placing.by_address);
+    let findings = placing.finish(&mut program);
     program.classes = Arc::new(classes.finish());
     (program, findings)
 }
@@ -120,56 +123,89 @@ fn service_entry(snapshot: &Snapshot, program: &Program, service: &Service) -> S
     ServiceEntry { namespace: service.namespace, frontends }
 }
 
-fn place_workloads(
-    snapshot: &Snapshot,
-    program: &mut Program,
-    mut class_of: impl FnMut(RoleId, Option<NodeId>) -> ClassId,
-) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    program.by_address.reserve(snapshot.workloads.len());
-    program.workloads.reserve(snapshot.workloads.len());
-    for (at, node) in snapshot.nodes.iter().enumerate() {
-        for &address in &node.addresses {
-            program.by_address.insert(address, Holder::Node(NodeId(at as u32)));
+/// Who has which address, so far.
+#[derive(Default)]
+struct Placing {
+    by_address: FxHashMap<IpAddr, Holder>,
+    members: Vec<Member>,
+    findings: Vec<Finding>,
+}
+
+impl Placing {
+    fn nodes(&mut self, snapshot: &Snapshot) {
+        for (at, node) in snapshot.nodes.iter().enumerate() {
+            for &address in &node.addresses {
+                self.by_address.insert(address, Holder::Node(NodeId(at as u32)));
+            }
         }
     }
-    for (at, workload) in snapshot.workloads.iter().enumerate() {
-        let id = WorkloadId(at as u32);
-        let class = class_of(workload.role, workload.node);
-        program.workloads.push(Member {
-            class,
-            role: workload.role,
-            node: workload.node,
-            host_network: workload.host_network,
-            template: workload.is_template(),
-            ports: workload.ports.clone(),
-            addresses: workload.addresses.clone(),
-        });
+
+    /// Places the workloads from this one on.
+    fn workloads(
+        &mut self,
+        snapshot: &Snapshot,
+        from: usize,
+        mut class_of: impl FnMut(RoleId, Option<NodeId>) -> ClassId,
+    ) {
+        self.by_address.reserve(snapshot.workloads.len() - from);
+        self.members.reserve(snapshot.workloads.len() - from);
+        for (at, workload) in snapshot.workloads.iter().enumerate().skip(from) {
+            self.members.push(Member {
+                class: class_of(workload.role, workload.node),
+                role: workload.role,
+                node: workload.node,
+                host_network: workload.host_network,
+                template: workload.is_template(),
+                ports: workload.ports.clone(),
+                addresses: workload.addresses.clone(),
+            });
+            self.addresses(snapshot, WorkloadId(at as u32));
+        }
+    }
+
+    fn addresses(&mut self, snapshot: &Snapshot, id: WorkloadId) {
+        let workload = snapshot.workload(id);
         if workload.host_network {
             // Its address is the node's: only "node" and "network" peers see it.
             if let Some(node) = workload.node {
                 for &address in workload.addresses.iter() {
-                    program.by_address.entry(address).or_insert(Holder::Node(node));
+                    self.by_address.entry(address).or_insert(Holder::Node(node));
                 }
             }
-            continue;
+            return;
         }
         for &address in workload.addresses.iter() {
-            match program.by_address.insert(address, Holder::Pod(id)) {
+            match self.by_address.insert(address, Holder::Pod(id)) {
                 Some(Holder::Pod(first)) => {
-                    program.by_address.insert(address, Holder::Pod(first));
-                    findings.push(shared_address(snapshot, id, &snapshot.workload_name(first), address));
+                    self.by_address.insert(address, Holder::Pod(first));
+                    self.findings.push(shared_address(snapshot, id, &snapshot.workload_name(first), address));
                 }
                 // Judged as the pod's: a pod's policies must not be lost.
                 Some(Holder::Node(node)) => {
                     let node = format!("node {}", snapshot.node(node).name);
-                    findings.push(shared_address(snapshot, id, &node, address));
+                    self.findings.push(shared_address(snapshot, id, &node, address));
                 }
                 None => {}
             }
         }
     }
-    findings
+
+    fn finish(self, program: &mut Program) -> Vec<Finding> {
+        program.has_shared_addresses = !self.findings.is_empty();
+        program.workloads.extend(self.members);
+        program.by_address = Arc::new(self.by_address);
+        self.findings
+    }
+}
+
+fn node_addresses(by_address: &FxHashMap<IpAddr, Holder>) -> Arc<Vec<(IpAddr, NodeId)>> {
+    let node = |(&address, &holder): (&IpAddr, &Holder)| match holder {
+        Holder::Node(node) => Some((address, node)),
+        Holder::Pod(_) => None,
+    };
+    let mut nodes: Vec<(IpAddr, NodeId)> = by_address.iter().filter_map(node).collect();
+    nodes.sort_unstable();
+    Arc::new(nodes)
 }
 
 fn shared_address(snapshot: &Snapshot, pod: WorkloadId, other: &str, address: IpAddr) -> Finding {

@@ -2,9 +2,7 @@
 
 use super::roles::RoleIndex;
 use crate::labels::Selector;
-use crate::model::{
-    Enforcement, NamespaceId, NamespaceScope, Node, NodeId, Placement, PolicyId, PolicyKind, RoleId, Workload,
-};
+use crate::model::{Enforcement, NamespaceId, NamespaceScope, Node, NodeId, Placement, PolicyId, PolicyKind, RoleId};
 use crate::program::{Class, ClassId, Overlap, Plan, Program, ServiceGate};
 use crate::snapshot::Snapshot;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -20,16 +18,22 @@ pub(super) struct PlanBuilder<'s> {
 }
 
 impl<'s> PlanBuilder<'s> {
-    /// With the classes of a Program of the same policies: selectors are matched only for Roles nobody played in it.
-    pub(super) fn knowing(snapshot: &'s Snapshot, program: &Program) -> Self {
+    /// With the classes of a Program of the same policies: selectors are matched only for Roles nobody played in
+    /// it. Only workloads from `from` on will be asked for.
+    pub(super) fn knowing(snapshot: &'s Snapshot, program: &Program, from: usize) -> Self {
         let mut builder = Self::with(snapshot, vec![Vec::new(); snapshot.roles.len()]);
-        for member in &program.workloads {
+        let asked = snapshot.workloads[from..].iter().map(|workload| builder.key(workload.role, workload.node));
+        let mut asked: FxHashSet<(RoleId, Option<NodeId>)> = asked.collect();
+        for member in program.workloads.iter() {
             let key = builder.key(member.role, member.node);
-            builder.classes.insert(key, member.class);
+            if asked.remove(&key) {
+                builder.classes.insert(key, member.class);
+            }
+            if asked.is_empty() {
+                break;
+            }
         }
-        let unknown = |workload: &Workload| !builder.classes.contains_key(&builder.key(workload.role, workload.node));
-        let unknown = snapshot.workloads.iter().filter(|workload| unknown(workload));
-        let roles: FxHashSet<RoleId> = unknown.map(|workload| workload.role).collect();
+        let roles: FxHashSet<RoleId> = asked.into_iter().map(|(role, _)| role).collect();
         if roles.is_empty() {
             return builder;
         }

@@ -60,7 +60,7 @@ pub(crate) fn cases() -> impl Strategy<Value = Case> {
     let flows = prop::collection::vec(flow::flows(), 1..24);
     (cluster::clusters(), policies, leases, flows).prop_map(|(cluster, policies, leases, flows)| {
         let mut snapshot = cluster.build();
-        snapshot.policies = policy::name_apart(policies);
+        snapshot.policies = policy::name_apart(policies).into();
         let flows = flows.iter().map(|flow| flow.build(&snapshot)).collect();
         Case { snapshot, leases, now: at(10), flows }
     })

@@ -253,7 +253,7 @@ impl<'a> Walk<'a> {
 
     fn all(&self, place: impl Fn(Placement) -> bool) -> Vec<&'a Policy> {
         let mut policies = Vec::new();
-        for policy in &self.world.snapshot.policies {
+        for policy in self.world.snapshot.policies.iter() {
             if place(policy.placement) && (policy.enforcement == Enforcement::Enforce || self.with_audited) {
                 policies.push(policy);
             }

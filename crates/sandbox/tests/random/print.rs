@@ -27,7 +27,7 @@ pub(crate) fn cluster(snapshot: &Snapshot, leases: &[Lease]) -> String {
     for lease in leases {
         let _ = writeln!(text, "lease of {} by {:?} until {:?}", lease.address, lease.pattern, lease.expiry.0);
     }
-    for policy in &snapshot.policies {
+    for policy in snapshot.policies.iter() {
         let (id, subject) = (&policy.id, &policy.subject);
         let _ = writeln!(text, "{:?} {id}, {:?}, {:?}, for {subject}", id.kind, policy.placement, policy.enforcement);
         for direction in [Direction::Egress, Direction::Ingress] {

@@ -227,7 +227,7 @@ impl World {
             let service = service(at, target, port, &ids);
             snapshot.services.push(Service { namespace: NamespaceId(namespace as u32), ..service });
         }
-        snapshot.policies = self.policies.clone();
+        snapshot.policies = self.policies.clone().into();
         snapshot
     }
 }

@@ -26,7 +26,7 @@ impl fmt::Debug for Case {
         for lease in &self.leases {
             writeln!(f, "lease of {} by {} until {:?}", lease.address, lease.pattern, lease.expiry.0)?;
         }
-        for policy in policies {
+        for policy in policies.iter() {
             print_policy(f, policy)?;
         }
         for flow in &self.flows {

@@ -1,0 +1,77 @@
+//! What it costs to tell the kernel: a start, a change, a lease. Each part is
+//! a process of its own, so that its memory is its own too.
+
+mod changes;
+mod grants;
+mod starts;
+
+use anyhow::Result;
+use clap::Parser;
+use namewall_bench::Cluster;
+use namewall_dataplane::nft::{Nft, Settings};
+use namewall_dataplane::render::Scope;
+use namewall_policy::Snapshot;
+use namewall_policy::model::NodeId;
+use namewall_sandbox::Namespace;
+
+/// Measures what it costs to tell the kernel; says `figure NAME VALUE` lines
+#[derive(Parser)]
+enum Part {
+    /// The first table of a process, into an empty kernel and over what is there
+    Starts,
+    /// One pod or policy more, less or other
+    Changes,
+    /// Leases, with none and with many there
+    Grants {
+        /// Up to how many there are
+        #[arg(long, default_value_t = 1_000_000)]
+        most: usize,
+    },
+}
+
+fn main() -> Result<()> {
+    let part = Part::parse();
+    namewall_sandbox::ensure_rights()?;
+    match part {
+        Part::Starts => starts::measure(),
+        Part::Changes => changes::measure(),
+        Part::Grants { most } => grants::measure(most),
+    }
+}
+
+/// Which pods a table judges.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Judged {
+    /// Every pod of the cluster: more than a node ever has, and as hard as it gets.
+    All,
+    /// Those of one node, as in a real cluster.
+    Node,
+}
+
+impl Judged {
+    pub(crate) const BOTH: [Self; 2] = [Self::All, Self::Node];
+    /// The node in question.
+    const NODE: NodeId = NodeId(7);
+
+    /// The name of its figures.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Node => "node",
+        }
+    }
+
+    pub(crate) fn scope(self) -> Scope {
+        Scope { node: (self == Self::Node).then_some(Self::NODE), ..Scope::default() }
+    }
+
+    pub(crate) fn open(self, namespace: &Namespace) -> Result<Nft> {
+        let settings = Settings { scope: self.scope(), ..Settings::default() };
+        Ok(namespace.enter(|| Nft::open(settings))??)
+    }
+}
+
+/// The size the goals speak of: 10,000 pods, 1,000 policies.
+pub(crate) fn snapshot() -> Snapshot {
+    Cluster::default().lowered().snapshot
+}
