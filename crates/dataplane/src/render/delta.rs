@@ -61,12 +61,14 @@ impl Delta {
         Some(delta)
     }
 
-    /// What goes and comes again stays.
+    /// What goes and comes again stays. What is said twice, as where two
+    /// containers give one port one name, is one element: the kernel refuses to
+    /// delete it a second time.
     fn cancel(&mut self) {
-        let come: FxHashSet<Placed> = self.come.iter().cloned().collect();
-        let stays: FxHashSet<Placed> = self.gone.iter().filter(|placed| come.contains(placed)).cloned().collect();
-        self.gone.retain(|placed| !stays.contains(placed));
-        self.come.retain(|placed| !stays.contains(placed));
+        let come: FxHashSet<Placed> = self.come.drain(..).collect();
+        let gone: FxHashSet<Placed> = self.gone.drain(..).collect();
+        self.come.extend(come.difference(&gone).cloned());
+        self.gone.extend(gone.difference(&come).cloned());
     }
 }
 
@@ -151,4 +153,19 @@ fn groups_with_new_roles(before: &Program, next: &Program, numbers: &Numbers) ->
         program.rules.iter().filter(|rule| speaks(rule.matcher)).count()
     };
     (speaking(before) == speaking(next)).then_some(Some(groups))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nft::set::{Element, Key, PODS};
+
+    #[test]
+    fn an_element_that_is_said_twice_goes_once() {
+        let placed = |number| (PODS.0, Element::key(Key::default().number(number)));
+        let (gone, come) = (vec![placed(1), placed(2), placed(1)], vec![placed(2), placed(3), placed(3)]);
+        let mut delta = Delta { gone, come, ..Delta::default() };
+        delta.cancel();
+        assert_eq!((delta.gone, delta.come), (vec![placed(1)], vec![placed(3)]));
+    }
 }

@@ -70,7 +70,9 @@ fn the_kernel_judges_random_clusters_as_the_core_does() {
     });
     let results = results.into_inner().expect("nobody panicked with it");
     let failed: Vec<&String> = results.iter().filter_map(|result| result.as_ref().err()).collect();
-    assert!(failed.is_empty(), "{} of {} series failed; the first:\n{}", failed.len(), results.len(), failed[0]);
+    let summary: Vec<&str> = failed.iter().filter_map(|failed| failed.lines().next()).collect();
+    let summary = summary.join("\n");
+    assert!(failed.is_empty(), "{} of {} series failed:\n{summary}\n\n{}", failed.len(), results.len(), failed[0]);
     let mut all = Tally::default();
     results.into_iter().flatten().for_each(|tally| all.add(tally));
     println!("{all}");
