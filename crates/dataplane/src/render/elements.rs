@@ -91,9 +91,9 @@ impl Pods<'_> {
 }
 
 impl Scope {
-    /// Whether a pod is judged here as a subject.
+    /// Whether a pod is judged here as a subject. One that nobody knows the node of is judged everywhere.
     pub(crate) fn judges(&self, member: &Member) -> bool {
-        self.node.is_none() || member.node == self.node
+        self.node.is_none() || member.node.is_none() || member.node == self.node
     }
 }
 

@@ -49,7 +49,7 @@ const LOG_BURST: u32 = 20;
 /// What of a Program a table is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Scope {
-    /// Only pods of this node are judged; without one, every pod is.
+    /// Only pods of this node, and those whose node nobody knows, are judged; without one, every pod is.
     pub node: Option<NodeId>,
     /// The NFLOG group denials are told to.
     pub log_group: u16,
@@ -79,7 +79,7 @@ pub(crate) struct Numbers {
 pub fn render(program: &Program, scope: &Scope, before: &Ids) -> Rendered {
     let render = Render { program, scope, names: policy_names(program) };
     let local: FxHashMap<IpAddr, ClassId> = pods(program)
-        .filter(|(_, member)| scope.node.is_none() || member.node == scope.node)
+        .filter(|(_, member)| scope.judges(member))
         .map(|(address, member)| (address, member.class))
         .collect();
     let classes = number_classes(&local, before);
