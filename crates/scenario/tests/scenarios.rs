@@ -91,13 +91,10 @@ fn packets_can_play_them() {
             complain(format!("node {} has no address", node.name));
         }
         for pod in &snapshot.workloads {
-            let at = |address| match pod.node {
-                Some(node) if pod.host_network => snapshot.node(node).addresses.contains(address),
-                Some(_) => blocks.contains(*address),
-                None => blocks.contains(*address),
-            };
+            // A hostNetwork pod may tell of an address that its node does not.
+            let at = |address: &_| pod.host_network || blocks.contains(*address);
             if pod.addresses.is_empty() || !pod.addresses.iter().all(at) {
-                complain(format!("pod {} needs addresses of its node, or of some", pod.name));
+                complain(format!("pod {} needs an address of the pods' blocks", pod.name));
             }
         }
         let waits = scenario.steps.iter().map(|step| match step {
