@@ -24,6 +24,8 @@ pub(crate) struct Leases {
     pub(crate) history: LeaseTable,
     /// What was there before us, and how long it had left then.
     adopted: Option<(std::time::Instant, Vec<Left>)>,
+    /// There were leases before us that the history does not know.
+    incomplete: bool,
     /// What was told as the time last, and when by the clock.
     last: Instant,
     told: Option<std::time::Instant>,
@@ -34,11 +36,23 @@ pub(crate) struct Leases {
 impl Leases {
     /// Takes over what the kernel has from an earlier process.
     pub(crate) fn adopt(&mut self, found: Vec<Left>) {
+        self.until.clear();
+        self.incomplete = true;
         self.adopted = Some((std::time::Instant::now(), found));
     }
 
     pub(crate) fn were_adopted(&self) -> bool {
-        self.adopted.is_some()
+        self.incomplete
+    }
+
+    /// Counts what was adopted from now on, as soon as anybody has told the time.
+    fn take_over(&mut self, now: Instant) {
+        let Some((then, found)) = self.adopted.take() else { return };
+        for (key, left) in found {
+            let until = now + left.saturating_sub(then.elapsed());
+            let known = self.until.entry(key).or_insert(until);
+            *known = until.max(*known);
+        }
     }
 
     /// What must be written for these leases. A renewal never shortens (S6.3).
@@ -46,12 +60,7 @@ impl Leases {
         self.last = now;
         self.told = Some(std::time::Instant::now());
         self.before.clear();
-        if let Some((then, found)) = &mut self.adopted {
-            let since = then.elapsed();
-            for (key, left) in found.drain(..) {
-                self.until.insert(key, now + left.saturating_sub(since));
-            }
-        }
+        self.take_over(now);
         let mut fresh = Fresh::default();
         for lease in leases.iter().filter(|lease| lease.expiry > now) {
             self.history.grant(lease.clone());
@@ -68,6 +77,9 @@ impl Leases {
         self.before.clear();
         // Whoever changes groups tells no time, and meanwhile leases have grown older.
         let now = self.last + self.told.map_or(Duration::ZERO, |told| told.elapsed());
+        if self.told.is_some() {
+            self.take_over(now);
+        }
         let live: Vec<Lease> = self.history.iter().filter(|lease| lease.expiry > now).cloned().collect();
         for lease in &live {
             for &group in groups.get(&lease.pattern).into_iter().flatten() {
@@ -75,6 +87,11 @@ impl Leases {
             }
         }
         fresh
+    }
+
+    /// The kernel took what was written last.
+    pub(crate) fn keep(&mut self) {
+        self.before.clear();
     }
 
     /// The kernel did not take what was to be written last.
@@ -96,14 +113,16 @@ impl Leases {
     fn write(&mut self, fresh: &mut Fresh, (group, lease): (u64, &Lease), now: Instant) {
         let key = (group, lease.address);
         let until = self.until.get(&key).copied();
-        if until.is_some_and(|until| until >= lease.expiry) {
+        // The kernel keeps nothing for longer.
+        let expiry = lease.expiry.min(now + set::LONGEST);
+        if until.is_some_and(|until| until >= expiry) {
             return;
         }
-        self.until.insert(key, lease.expiry);
+        self.until.insert(key, expiry);
         self.before.push((key, until));
         let (high, low) = set::halves(group);
         let key = Key::default().number(high).number(low).address(lease.address);
-        let left = lease.expiry.0.saturating_sub(now.0);
+        let left = expiry.0.saturating_sub(now.0);
         fresh[Version::of(lease.address) as usize].push((Element::key(key), Lifetime(left)));
     }
 

@@ -95,6 +95,12 @@ impl Socket {
         recv(self.fd.as_raw_fd(), &mut nothing, MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT).is_ok()
     }
 
+    /// Throws away what is left of an earlier answer, so that it is not taken for the next.
+    fn drain(&mut self) {
+        let nothing = MsgFlags::MSG_DONTWAIT;
+        while recv(self.fd.as_raw_fd(), &mut self.buffer, nothing).is_ok() {}
+    }
+
     /// Sends messages the last of which asks to be acknowledged, and waits for
     /// that. The first refusal is the error, whichever message it is for.
     pub fn commit(&mut self, messages: &Messages) -> Result<(), Error> {
@@ -110,6 +116,7 @@ impl Socket {
             }
         }
         let Some(wanted) = wanted else { return self.send(messages) };
+        self.drain();
         self.send(messages)?;
         let mut refused: Option<(u32, Errno)> = None;
         loop {
@@ -143,6 +150,7 @@ impl Socket {
 
     /// The same, as long as more is wanted. A socket whose dump was broken off is of no more use.
     pub fn dump_while(&mut self, request: &Messages, mut each: impl FnMut(Received<'_>) -> bool) -> Result<(), Error> {
+        self.drain();
         self.send(request)?;
         let mut interrupted = false;
         loop {

@@ -97,10 +97,12 @@ impl<'a> Change<'a> {
     }
 
     /// Whether a connection that was allowed may be forbidden now. More peers and
-    /// more named ports only open; a pod's first policies may close.
-    pub(crate) fn narrows(&self) -> bool {
+    /// more named ports only open, unless some rule denies or passes; a pod's
+    /// first policies may close.
+    pub(crate) fn narrows(&self, only_allows: bool) -> bool {
         let opens = |set: &str| {
-            [set::PEERS, set::NAMED, set::OWN, set::PODS].iter().any(|twins| set == twins.0 || set == twins.1)
+            let of = |twins: &set::Twins| set == twins.0 || set == twins.1;
+            [set::OWN, set::PODS].iter().any(of) || (only_allows && [set::PEERS, set::NAMED].iter().any(of))
         };
         let added = self.new_elements.iter().any(|(set, _)| !opens(set));
         added || !(self.gone_elements.is_empty() && self.rewritten.is_empty() && self.new_chains.is_empty())

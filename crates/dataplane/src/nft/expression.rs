@@ -103,7 +103,8 @@ pub(crate) mod conntrack {
     pub(crate) const PORT: u32 = 12;
     pub(crate) const DESTINATION_V4: u32 = 20;
     pub(crate) const DESTINATION_V6: u32 = 22;
-    pub(crate) const ESTABLISHED_OR_RELATED: u32 = 2 | 4;
+    pub(crate) const ESTABLISHED: u32 = 2;
+    pub(crate) const RELATED: u32 = 4;
     pub(crate) const NEW: u32 = 8;
     pub(crate) const TRANSLATED: u32 = 1 << 5;
 }

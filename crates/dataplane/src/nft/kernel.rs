@@ -12,6 +12,7 @@ use crate::leases::{Fresh, LeaseGroups, Leases};
 use crate::netlink::{self, Family, Socket};
 use crate::render::{AUDIT, Delta, Ids, Rendered, Scope, render};
 use crate::{Applied, Dataplane};
+use namewall_policy::model::Action;
 use namewall_policy::{Instant, Lease, Program};
 use nix::errno::Errno;
 use rustc_hash::FxHashSet;
@@ -54,6 +55,12 @@ pub enum NftError {
     },
     #[error("cannot read or cut connections")]
     Connections(#[source] netlink::Error),
+    #[error("the kernel did not say whether it took the change to table inet {table}; the next change reads the table")]
+    Unanswered {
+        table: String,
+        #[source]
+        source: netlink::Error,
+    },
     #[error("the kernel did not take the change to table inet {table}; nothing was changed")]
     Rejected {
         table: String,
@@ -62,6 +69,18 @@ pub enum NftError {
     },
     #[error("the kernel took the change to table inet {table}, but has something else: {what}")]
     Differs { table: String, what: String },
+}
+
+impl NftError {
+    /// Whether the kernel's table is surely what we took it for. What is missing or there already says otherwise.
+    fn leaves_all_as_it_was(&self) -> bool {
+        let drifted = [Errno::ENOENT, Errno::EEXIST, Errno::EBUSY];
+        match self {
+            Self::Rejected { source, .. } => source.errno().is_none_or(|errno| !drifted.contains(&errno)),
+            Self::Owned(_) | Self::Rights => true,
+            _ => false,
+        }
+    }
 }
 
 /// The kernel as a Dataplane.
@@ -154,12 +173,17 @@ impl Nft {
     fn adopt(&mut self, next: &Program) -> Result<Applied, NftError> {
         let name = self.settings.table.clone();
         let note = read::table_note(&mut self.socket, &name).map_err(refused_at_all)?;
+        let unread = |source| NftError::Read { table: name.clone(), source };
         let mut exists = note.is_some();
         let live = match note {
             None => Live::default(),
             Some(note) if note != NOTE => return Err(NftError::Foreign(name)),
             Some(_) => {
-                let unread = |source| NftError::Read { table: name.clone(), source };
+                // Owned before it is read, so that nobody changes it meanwhile; and by itself, since in one
+                // transaction the kernel lets nobody take a table over and give it new hooks.
+                let mut claim = Batch::new(&name);
+                claim.add_table(OWNER | PERSIST, NOTE);
+                self.commit(claim)?;
                 read::read(&mut self.socket, &name).map_err(unread)?
             }
         };
@@ -175,24 +199,18 @@ impl Nft {
             }
         };
         let change = Change::between(&live, &rendered.table);
-        // Owned, so that nobody flushes it by accident; persistent, or it would go when we do: wide open.
-        batch.add_table(OWNER | PERSIST, NOTE);
         if exists {
-            // In one transaction the kernel lets nobody take a table over and give it new hooks.
-            self.commit(std::mem::replace(&mut batch, Batch::new(&name)))?;
-            let unread = |source| NftError::Read { table: name.clone(), source };
             self.leases.adopt(read::read_leases(&name).map_err(unread)?);
         } else {
+            // Owned, so that nobody flushes it by accident; persistent, or it would go when we do: wide open.
+            batch.add_table(OWNER | PERSIST, NOTE);
             self.leases.were_lost();
         }
         change.write(&mut batch);
         write_leases(&mut batch, &self.leases.regroup(&rendered.lease_groups));
-        let applied = Applied { operations: batch.operations(), narrows: change.narrows() };
-        let done = self.commit(batch);
-        if done.is_err() {
-            self.leases.take_back();
-        }
-        done?;
+        // An earlier process may have ended before it cut what it should have.
+        let applied = Applied { operations: batch.operations(), narrows: true };
+        self.commit(batch)?;
         self.verify(&change, &rendered.table)?;
         self.known = Some(Known { program: next.clone(), scope: self.settings.scope, rendered });
         Ok(applied)
@@ -208,17 +226,12 @@ impl Nft {
             let fresh = self.leases.regroup(&rendered.lease_groups);
             write_leases(&mut batch, &fresh);
         }
-        let applied = Applied { operations: batch.operations(), narrows: change.narrows() };
+        let applied = Applied { operations: batch.operations(), narrows: change.narrows(only_allows(next)) };
         let done = self.commit(batch).and_then(|()| self.verify(&change, &rendered.table));
         drop(change);
-        match done {
+        match &done {
             Ok(()) => self.known = Some(Known { program: next.clone(), scope: self.settings.scope, rendered }),
-            // What the kernel has is what it had; or nobody knows, and the next change reads it.
-            Err(NftError::Rejected { .. }) => {
-                self.leases.take_back();
-                self.known = Some(known);
-            }
-            Err(_) => {}
+            Err(error) => self.known = error.leaves_all_as_it_was().then_some(known),
         }
         done.map(|()| applied)
     }
@@ -234,14 +247,10 @@ impl Nft {
         }
         let mut batch = Batch::new(&self.settings.table);
         change.write(&mut batch);
-        let applied = Applied { operations: batch.operations(), narrows: change.narrows() };
-        match self.commit(batch).and_then(|()| self.verify(&change, &known.rendered.table)) {
-            Ok(()) => {}
-            Err(error @ NftError::Rejected { .. }) => {
-                self.known = Some(known);
-                return Err(error);
-            }
-            Err(error) => return Err(error),
+        let applied = Applied { operations: batch.operations(), narrows: change.narrows(only_allows(next)) };
+        if let Err(error) = self.commit(batch).and_then(|()| self.verify(&change, &known.rendered.table)) {
+            self.known = error.leaves_all_as_it_was().then_some(known);
+            return Err(error);
         }
         let rendered = &mut known.rendered;
         for (set, element) in gone {
@@ -274,9 +283,15 @@ impl Nft {
             return Ok(());
         }
         let table = self.settings.table.clone();
-        self.socket.commit(&batch.finish()).map_err(|source| match source.errno() {
+        let done = self.socket.commit(&batch.finish());
+        match &done {
+            Ok(()) => self.leases.keep(),
+            Err(_) => self.leases.take_back(),
+        }
+        done.map_err(|source| match source.errno() {
             Some(Errno::EPERM) if nix::unistd::geteuid().is_root() => NftError::Owned(table),
             Some(Errno::EPERM) => NftError::Rights,
+            _ if matches!(source, netlink::Error::Receive(_)) => NftError::Unanswered { table, source },
             _ => NftError::Rejected { table, source },
         })
     }
@@ -336,25 +351,29 @@ impl Dataplane for Nft {
         let fresh = self.leases.grant(leases, groups, now);
         let mut batch = Batch::new(&self.settings.table);
         write_leases(&mut batch, &fresh);
-        let done = self.commit(batch);
-        if done.is_err() {
-            self.leases.take_back();
-        }
-        done
+        self.commit(batch)
     }
 
     fn cut(&mut self, program: &Program) -> Result<usize, NftError> {
         let connections = self.conntrack.list().map_err(NftError::Connections)?;
         let judge = Judge::new(program, &self.leases.history, self.settings.cut)
             .with_incomplete_history(self.leases.were_adopted());
-        let mut cut = 0;
+        let (mut cut, mut failed) = (0, None);
         for connection in connections.iter().filter(|connection| judge.forbids(connection)) {
-            cut += usize::from(self.conntrack.delete(connection).map_err(NftError::Connections)?);
+            match self.conntrack.delete(connection) {
+                Ok(was_there) => cut += usize::from(was_there),
+                // One that cannot be cut must not save the others.
+                Err(error) => failed = failed.or(Some(error)),
+            }
         }
         let connected: FxHashSet<IpAddr> = connections.iter().map(|connection| connection.destination.0).collect();
         self.leases.forget(|address| connected.contains(&address));
-        Ok(cut)
+        failed.map_or(Ok(cut), |error| Err(NftError::Connections(error)))
     }
+}
+
+fn only_allows(program: &Program) -> bool {
+    program.rules.iter().all(|rule| rule.action == Action::Allow)
 }
 
 fn write_leases(batch: &mut Batch, fresh: &Fresh) {

@@ -33,8 +33,10 @@ pub enum Walk {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Test {
-    /// The packet belongs to a connection that was let through, or is an error about one.
+    /// The packet belongs to a connection that was let through.
     Established,
+    /// It is about one, or belongs to one that a helper expects.
+    Related,
     /// The first packet of a connection.
     New,
     /// The destination was changed: it came through a Service.
@@ -206,13 +208,17 @@ fn octets(address: IpAddr) -> Vec<u8> {
 impl Test {
     fn write(&self, out: &mut Vec<Expression>) {
         match self {
-            Self::Established => out.extend(flags_hold(conntrack::STATE, conntrack::ESTABLISHED_OR_RELATED)),
+            Self::Established => out.extend(flags_hold(conntrack::STATE, conntrack::ESTABLISHED)),
+            Self::Related => out.extend(flags_hold(conntrack::STATE, conntrack::RELATED)),
             Self::New => out.extend(flags_hold(conntrack::STATE, conntrack::NEW)),
             Self::Translated => out.extend(flags_hold(conntrack::STATUS, conntrack::TRANSLATED)),
             Self::NeighbourDiscovery => {
                 out.extend(protocol_is(58, true));
                 out.push(Expression::Payload { into: FIRST, base: Base::Transport, offset: 0, length: 1 });
                 out.push(Expression::Range { register: FIRST, low: vec![133], high: vec![137] });
+                // Only from this very link: what was routed has come down from there.
+                out.push(Expression::Payload { into: FIRST, base: Base::Network, offset: 7, length: 1 });
+                out.push(Expression::Compare { register: FIRST, equal: true, to: vec![255] });
             }
             Self::Version(version) => out.extend(version_is(*version)),
             Self::Protocol(number) => out.extend(protocol_is(*number, true)),
@@ -384,10 +390,11 @@ fn protocol_name(number: u8) -> String {
 impl fmt::Display for Test {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Established => f.write_str("ct state established,related"),
+            Self::Established => f.write_str("ct state established"),
+            Self::Related => f.write_str("ct state related"),
             Self::New => f.write_str("ct state new"),
             Self::Translated => f.write_str("ct status dnat"),
-            Self::NeighbourDiscovery => f.write_str("icmpv6 type 133-137"),
+            Self::NeighbourDiscovery => f.write_str("icmpv6 type 133-137 ip6 hoplimit 255"),
             Self::Version(Version::V4) => f.write_str("meta nfproto ipv4"),
             Self::Version(Version::V6) => f.write_str("meta nfproto ipv6"),
             Self::Protocol(number) => write!(f, "meta l4proto {}", protocol_name(*number)),

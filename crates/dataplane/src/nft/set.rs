@@ -215,7 +215,8 @@ impl Element {
             }
             if let Some(Lifetime(lifetime)) = lifetime {
                 // Both, or refreshing an element with the timeout it had changes nothing.
-                let milliseconds = u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX).clamp(1, MONTH);
+                let milliseconds =
+                    u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX).clamp(1, LONGEST.as_millis() as u64);
                 out.u64(element::TIMEOUT, milliseconds);
                 out.u64(element::EXPIRATION, milliseconds);
             }
@@ -224,7 +225,7 @@ impl Element {
 }
 
 /// The kernel counts in its own ticks and refuses what overflows them; nobody leases for longer.
-const MONTH: u64 = 31 * 24 * 3600 * 1000;
+pub(crate) const LONGEST: Duration = Duration::from_secs(31 * 24 * 3600);
 
 /// The key of an element: fields one after another, each padded to a register.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]

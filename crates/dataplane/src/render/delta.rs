@@ -38,7 +38,10 @@ impl Delta {
         for address in touched(before, next) {
             let was = before.by_address.get(&address).and_then(|&holder| member(before, holder));
             let is = next.by_address.get(&address).and_then(|&holder| member(next, holder));
-            if was == is {
+            let own = |pods: &Pods<'_>, member: Option<&Member>| {
+                member.map(|member| pods.own(address, member).collect::<Vec<_>>())
+            };
+            if was == is && own(&old, was) == own(&new, is) {
                 continue;
             }
             if let Some(was) = was {
@@ -145,14 +148,13 @@ fn groups_with_new_roles(before: &Program, next: &Program, numbers: &Numbers) ->
         groups.push(Group { roles, ..group.clone() });
     }
     // A rule that spoke of no pod has no group, and may speak of one now.
-    let speaking = |program: &Program| {
-        let speaks = |matcher| match matcher {
-            Matcher::Clauses { peers, .. } => !program.peer_set(peers).roles.is_empty(),
-            _ => false,
-        };
-        program.rules.iter().filter(|rule| speaks(rule.matcher)).count()
+    let speaks = |program: &Program, matcher| match matcher {
+        Matcher::Clauses { peers, .. } => !program.peer_set(peers).roles.is_empty(),
+        _ => false,
     };
-    (speaking(before) == speaking(next)).then_some(Some(groups))
+    let mut rules = before.rules.iter().zip(next.rules.iter());
+    let alike = rules.all(|(was, is)| speaks(before, was.matcher) == speaks(next, is.matcher));
+    alike.then_some(Some(groups))
 }
 
 #[cfg(test)]

@@ -84,7 +84,7 @@ impl Pods<'_> {
     }
 
     /// The addresses that are this pod's too, and nobody else's.
-    fn own(&self, address: IpAddr, member: &Member) -> impl Iterator<Item = IpAddr> {
+    pub(super) fn own(&self, address: IpAddr, member: &Member) -> impl Iterator<Item = IpAddr> {
         let holder = self.program.by_address.get(&address);
         member.addresses.iter().copied().filter(move |other| self.program.by_address.get(other) == holder)
     }

@@ -40,6 +40,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use stages::{Mode, Stages};
 use std::net::IpAddr;
 
+/// Accepts errors about connections that were let through (S1), and not those that a helper expects.
+const RELATED: &str = "related-errors";
+const ICMP: [u8; 2] = [1, 58];
 /// Accepts what a pod sends to itself.
 const OWN_ADDRESS: &str = "own-address";
 /// A rule tells of what it denies no more often than this a second.
@@ -250,6 +253,7 @@ impl Render<'_> {
             let dispatch = |version| Rule::new([], Do::Dispatch { end, version, walk }).about(about);
             chain.rules = vec![
                 Rule::new([Test::Established], Do::Accept),
+                Rule::new([Test::Related], Do::Jump(RELATED.to_owned())),
                 // Only a Service sends a pod back to itself by way of its node.
                 Rule::new([Test::Translated], Do::Jump(OWN_ADDRESS.to_owned())),
                 dispatch(Version::V4),
@@ -259,6 +263,8 @@ impl Render<'_> {
         }
         let own = Version::BOTH.map(|version| Rule::new([Test::OwnAddress(version)], Do::Accept));
         table.chains.entry(OWN_ADDRESS.to_owned()).or_default().rules = own.to_vec();
+        let errors = ICMP.map(|protocol| Rule::new([Test::Protocol(protocol)], Do::Accept));
+        table.chains.entry(RELATED.to_owned()).or_default().rules = errors.to_vec();
     }
 
     /// Walk . class → chain.
