@@ -41,7 +41,9 @@ pub enum NftError {
     Socket(#[source] netlink::Error),
     #[error("no right to change nftables; run as root, or with the capability NET_ADMIN")]
     Rights,
-    #[error("this kernel has no nftables, or not enough of it: load nf_tables and nf_conntrack (kernel 5.10 or newer)")]
+    #[error(
+        "this kernel has no nftables, or not enough of it: load nf_tables and nf_conntrack, on Linux 6.12 or newer"
+    )]
     NoNftables(#[source] netlink::Error),
     #[error("there is a table inet {0} that namewall did not make; name another with --table, or remove it")]
     Foreign(String),
