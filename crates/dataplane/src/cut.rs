@@ -37,7 +37,10 @@ impl<'a> Judge<'a> {
     pub(crate) fn new(program: &'a Program, history: &'a LeaseTable, cut: CutEstablished) -> Self {
         let mut services = FxHashMap::default();
         for (at, service) in program.services.iter().enumerate() {
-            services.extend(service.frontends.iter().map(|&frontend| (frontend, ServiceId(at as u32))));
+            for &frontend in &service.frontends {
+                // Where two claim the same, the first is meant, as in `ask`.
+                services.entry(frontend).or_insert(ServiceId(at as u32));
+            }
         }
         Self { program, history, incomplete: false, services, cut }
     }

@@ -2,7 +2,7 @@
 //! packets: both must agree with each other and with what the file expects.
 
 use namewall_sandbox::{Packets, ensure_rights};
-use namewall_scenario::{Outcome, Scenario, run_in};
+use namewall_scenario::{Scenario, run_in};
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,20 +10,6 @@ use std::thread;
 
 /// Most of a scenario is waiting for answers that do not come.
 const AT_ONCE: usize = 4;
-
-fn failures(scenario: &Scenario, outcome: &Outcome) -> Vec<String> {
-    let mut failures: Vec<String> =
-        outcome.broken.iter().map(|message| format!("{}: {message}", scenario.file)).collect();
-    for probe in outcome.probes.iter().filter(|probe| !probe.passed) {
-        let (source, expect) = (&probe.probe.source, &probe.probe.expect);
-        failures.push(format!("{source}: {}\n  expected {expect}\n  got {}", probe.probe.text, probe.got));
-    }
-    for connection in outcome.connections.iter().filter(|connection| !connection.passed) {
-        let (source, name, expect) = (&connection.source, &connection.name, connection.expect);
-        failures.push(format!("{source}: connection {name}\n  expected {expect}\n  got {}", connection.got));
-    }
-    failures
-}
 
 #[test]
 fn every_scenario_is_the_same_with_packets() {
@@ -40,7 +26,7 @@ fn every_scenario_is_the_same_with_packets() {
                     let scenario = Scenario::load(file).unwrap_or_else(|error| panic!("{error}"));
                     let outcome = run_in(&mut Packets::for_scenario(&scenario), &scenario);
                     probes.fetch_add(outcome.probes.len(), Ordering::Relaxed);
-                    failed.lock().expect("nobody panics with it").extend(failures(&scenario, &outcome));
+                    failed.lock().expect("nobody panics with it").extend(outcome.failures(&scenario));
                 }
             });
         }

@@ -45,6 +45,21 @@ impl Outcome {
         let kept = self.connections.iter().all(|connection| connection.passed);
         self.broken.is_none() && kept && self.probes.iter().all(|probe| probe.passed)
     }
+
+    /// What did not go as expected, in words, for those who run many.
+    pub fn failures(&self, scenario: &Scenario) -> Vec<String> {
+        let broken = self.broken.iter().map(|message| format!("{}: {message}", scenario.file));
+        let mut failures: Vec<String> = broken.collect();
+        for probe in self.probes.iter().filter(|probe| !probe.passed) {
+            let (source, expect) = (&probe.probe.source, &probe.probe.expect);
+            failures.push(format!("{source}: {}\n  expected {expect}\n  got {}", probe.probe.text, probe.got));
+        }
+        for connection in self.connections.iter().filter(|connection| !connection.passed) {
+            let (source, name, expect) = (&connection.source, &connection.name, connection.expect);
+            failures.push(format!("{source}: connection {name}\n  expected {expect}\n  got {}", connection.got));
+        }
+        failures
+    }
 }
 
 /// Plays a scenario from its topology to its last probe, through the core alone.

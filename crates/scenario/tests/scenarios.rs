@@ -2,7 +2,7 @@
 
 use namewall_cluster::{Settings, lower};
 use namewall_policy::addr::AddrSet;
-use namewall_scenario::{Outcome, Scenario, Step, run};
+use namewall_scenario::{Scenario, Step, run};
 use std::path::Path;
 use std::time::Duration;
 
@@ -20,20 +20,6 @@ fn scenarios(folder: &str) -> Vec<Scenario> {
     files.iter().map(|file| Scenario::load(file).unwrap_or_else(|error| panic!("{error}"))).collect()
 }
 
-fn failures(scenario: &Scenario, outcome: &Outcome) -> Vec<String> {
-    let mut failures: Vec<String> =
-        outcome.broken.iter().map(|message| format!("{}: {message}", scenario.file)).collect();
-    for probe in outcome.probes.iter().filter(|probe| !probe.passed) {
-        let (source, expect) = (&probe.probe.source, &probe.probe.expect);
-        failures.push(format!("{source}: {}\n  expected {expect}\n  got {}", probe.probe.text, probe.got));
-    }
-    for connection in outcome.connections.iter().filter(|connection| !connection.passed) {
-        let (source, name, expect) = (&connection.source, &connection.name, connection.expect);
-        failures.push(format!("{source}: connection {name}\n  expected {expect}\n  got {}", connection.got));
-    }
-    failures
-}
-
 fn check(folder: &str) -> Tally {
     let mut tally = Tally::default();
     for scenario in scenarios(folder) {
@@ -41,7 +27,7 @@ fn check(folder: &str) -> Tally {
         tally.files += 1;
         tally.probes += outcome.probes.len();
         tally.connections += outcome.connections.len();
-        tally.failures.extend(failures(&scenario, &outcome));
+        tally.failures.extend(outcome.failures(&scenario));
     }
     assert!(tally.failures.is_empty(), "\n{}", tally.failures.join("\n"));
     tally

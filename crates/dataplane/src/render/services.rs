@@ -9,25 +9,41 @@ use crate::nft::rule::{Action as Do, End, Rule, Test};
 use crate::nft::set::{self, Element, Field, Holds, Key, SetSpec, Value, Version};
 use crate::nft::table::Table;
 use namewall_policy::model::{Enforcement, NamespaceId, PolicyId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 impl Render<'_> {
     pub(super) fn service_gates(&self, table: &mut Table, writer: &RuleWriter<'_>, mode: Mode) {
-        let mut any = false;
-        for service in self.program.services.iter().filter(|service| !service.frontends.is_empty()) {
-            let Some(gates) = self.gates(service.namespace, mode) else { continue };
-            any = true;
-            let chain = Stages { render: self, writer, table, mode }.service_gate(&gates);
-            for &(address, protocol, port) in &service.frontends {
-                let version = Version::of(address);
-                let key = Key::default().address(address).protocol(protocol_number(protocol)).port(port);
-                let map = table.set(services_spec(version, mode));
-                map.insert(Element::mapped(key, Value::Goto(chain.clone())));
-            }
+        let frontends = self.frontends(mode);
+        for (&(address, protocol, port), gates) in &frontends {
+            let chain = Stages { render: self, writer, table, mode }.service_gate(gates);
+            let key = Key::default().address(address).protocol(protocol).port(port);
+            let map = table.set(services_spec(Version::of(address), mode));
+            map.insert(Element::mapped(key, Value::Goto(chain)));
         }
-        if any {
+        if !frontends.is_empty() {
             self.declare(table, mode);
             self.dispatch(table, mode);
         }
+    }
+
+    /// Where Services are asked, and the gates before each. Where two claim the same, nobody can tell which is meant,
+    /// and a tenant must not take another's gates away: those of both deny, and none allows.
+    fn frontends(&self, mode: Mode) -> BTreeMap<(IpAddr, u8, u16), Vec<(PolicyId, bool)>> {
+        let mut frontends: BTreeMap<_, Vec<(PolicyId, bool)>> = BTreeMap::new();
+        for service in &self.program.services {
+            let Some(gates) = self.gates(service.namespace, mode) else { continue };
+            for &(address, protocol, port) in &service.frontends {
+                let known = frontends.entry((address, protocol_number(protocol), port)).or_default();
+                if known.is_empty() {
+                    known.clone_from(&gates);
+                } else if *known != gates {
+                    let both: BTreeSet<PolicyId> = known.iter().chain(&gates).map(|(policy, _)| *policy).collect();
+                    *known = both.into_iter().map(|policy| (policy, false)).collect();
+                }
+            }
+        }
+        frontends
     }
 
     /// The gates before a namespace's Services that count; audited, only if any is.

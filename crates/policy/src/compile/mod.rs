@@ -128,6 +128,8 @@ fn service_entry(snapshot: &Snapshot, program: &Program, service: &Service) -> S
 struct Placing {
     by_address: FxHashMap<IpAddr, Holder>,
     members: Vec<Member>,
+    /// Whether some address is claimed by two.
+    shared: bool,
     findings: Vec<Finding>,
 }
 
@@ -169,7 +171,8 @@ impl Placing {
             // Its address is the node's: only "node" and "network" peers see it.
             if let Some(node) = workload.node {
                 for &address in workload.addresses.iter() {
-                    self.by_address.entry(address).or_insert(Holder::Node(node));
+                    let holder = self.by_address.entry(address).or_insert(Holder::Node(node));
+                    self.shared |= *holder != Holder::Node(node);
                 }
             }
             return;
@@ -191,7 +194,7 @@ impl Placing {
     }
 
     fn finish(self, program: &mut Program) -> Vec<Finding> {
-        program.has_shared_addresses = !self.findings.is_empty();
+        program.has_shared_addresses = self.shared || !self.findings.is_empty();
         program.workloads.extend(self.members);
         program.by_address = Arc::new(self.by_address);
         self.findings
