@@ -38,6 +38,27 @@ impl DomainName {
         &self.0
     }
 
+    /// The name of these labels, as they come from the wire; none if a policy could not name it.
+    pub fn from_labels<'a>(labels: impl Iterator<Item = &'a [u8]>) -> Option<Self> {
+        let mut text = String::with_capacity(64);
+        for label in labels {
+            let accepted = |&byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+            let label = std::str::from_utf8(label).ok().filter(|text| text.bytes().all(|byte| accepted(&byte)))?;
+            if label.is_empty() || label.len() > 63 || label.starts_with('-') || label.ends_with('-') {
+                return None;
+            }
+            if !text.is_empty() {
+                text.push('.');
+            }
+            text.push_str(label);
+        }
+        text.make_ascii_lowercase();
+        // Only what ends in a digit may be an address, and is not a name then.
+        let is_address =
+            || text.ends_with(|c: char| c.is_ascii_hexdigit()) && crate::addr::parse_address(&text).is_some();
+        (!text.is_empty() && text.len() <= 253 && !is_address()).then(|| Self(text.into()))
+    }
+
     pub fn labels(&self) -> impl DoubleEndedIterator<Item = &str> {
         self.0.split('.')
     }
@@ -320,6 +341,18 @@ mod tests {
         assert!(!one.matches(&name("sub2.sub1.example.com")));
         assert!(!one.matches(&name("example.com")));
         assert!(DomainPattern::parse("**.example.com", Wildcard::OneLabel).is_err());
+    }
+
+    #[test]
+    fn s5_2_labels_from_the_wire_are_a_name_only_if_a_policy_can_write_it() {
+        let from = |labels: &[&str]| DomainName::from_labels(labels.iter().map(|label| label.as_bytes()));
+        assert_eq!(from(&["WWW", "Example", "com"]), Some(name("www.example.com")));
+        assert_eq!(from(&["_dmarc", "a_b", "example"]), Some(name("_dmarc.a_b.example")));
+        let refused: [&[&str]; 8] =
+            [&[], &["a.b", "example"], &["*", "example"], &["a b"], &["-a"], &["a-"], &["192", "0", "2", "1"], &["é"]];
+        for labels in refused {
+            assert_eq!(from(labels), None, "{labels:?}");
+        }
     }
 
     #[test]

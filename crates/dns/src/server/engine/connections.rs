@@ -1,0 +1,196 @@
+//! Connections over TCP, clients' and our own to upstreams.
+
+use super::{Engine, Token, event};
+use crate::learn::Learn;
+use crate::server::pending::{Client, Link, Ticket};
+use crate::server::settings::plain;
+use crate::server::tcp::{Connection, End};
+use nix::sys::epoll::EpollFlags;
+use std::io;
+
+/// Queries a client may have under way over one connection; more wait unread.
+const MOST_PIPELINED: u32 = 128;
+
+impl<L: Learn> Engine<L> {
+    pub(super) fn accept(&mut self, listener: usize) {
+        while let Ok((stream, from)) = self.listeners[listener].tcp.accept() {
+            let own = self.connections_of.entry(plain(from)).or_insert(0);
+            let is_too_much = *own >= self.settings.most_connections_of_client
+                || self.connections.len() >= self.settings.most_connections;
+            if is_too_much {
+                self.counters.over_limit += 1;
+                continue;
+            }
+            let Ok(connection) = Connection::new(stream, End::Client { listener, from }, self.now) else { continue };
+            *own += 1;
+            self.counters.connections += 1;
+            let slot = self.connections.insert(connection).slot;
+            if self.register(slot).is_err() {
+                self.end(slot);
+            }
+        }
+        self.connections_of.retain(|_, count| *count > 0);
+    }
+
+    pub(super) fn register(&mut self, slot: u32) -> io::Result<()> {
+        let Some(connection) = self.connections.at(slot) else { return Ok(()) };
+        // To an upstream it is connected when it can be written to.
+        connection.waits_to_write = matches!(connection.end, End::Upstream(_));
+        let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT;
+        let flags = if connection.waits_to_write { flags } else { EpollFlags::EPOLLIN };
+        Ok(self.epoll.add(&connection.stream, event(flags, Token::Connection(slot)))?)
+    }
+
+    /// Tells epoll what is waited for now.
+    fn watch(&mut self, slot: u32) {
+        let Some(connection) = self.connections.at(slot) else { return };
+        let mut flags = EpollFlags::empty();
+        let may_read = !connection.is_half_closed && connection.open < MOST_PIPELINED;
+        if may_read || matches!(connection.end, End::Upstream(_)) {
+            flags |= EpollFlags::EPOLLIN;
+        }
+        if connection.has_output() {
+            flags |= EpollFlags::EPOLLOUT;
+        }
+        let _ = self.epoll.modify(&connection.stream, &mut event(flags, Token::Connection(slot)));
+    }
+
+    /// Writes what is to be written, as far as it goes.
+    pub(super) fn write(&mut self, slot: u32) {
+        let Some(connection) = self.connections.at(slot) else { return };
+        if connection.write().is_err() {
+            self.end(slot);
+            return;
+        }
+        if connection.has_output() != connection.waits_to_write {
+            connection.waits_to_write = connection.has_output();
+            self.watch(slot);
+        }
+    }
+
+    pub(super) fn serve(&mut self, slot: u32, flags: EpollFlags) -> io::Result<()> {
+        if flags.contains(EpollFlags::EPOLLOUT) {
+            self.write(slot);
+        }
+        if !flags.intersects(EpollFlags::EPOLLIN | EpollFlags::EPOLLHUP | EpollFlags::EPOLLERR) {
+            return Ok(());
+        }
+        let mut buffer = std::mem::take(&mut self.scratch);
+        buffer.resize(16 << 10, 0);
+        let goes_on = match self.connections.at(slot) {
+            Some(connection) => connection.read(&mut buffer),
+            None => Ok(false),
+        };
+        self.take_messages(slot, &mut buffer)?;
+        self.scratch = buffer;
+        match goes_on {
+            Ok(true) => {}
+            Ok(false) => self.half_close(slot),
+            Err(_) => self.end(slot),
+        }
+        Ok(())
+    }
+
+    /// Deals with the whole messages that were read.
+    fn take_messages(&mut self, slot: u32, message: &mut Vec<u8>) -> io::Result<()> {
+        let ticket = self.connections.ticket(slot);
+        while let Some(connection) = self.connections.get(ticket) {
+            let end = connection.end;
+            let is_full = matches!(end, End::Client { .. }) && connection.open >= MOST_PIPELINED;
+            if is_full {
+                connection.is_paused = true;
+                self.watch(slot);
+                break;
+            }
+            if !connection.next(message) {
+                break;
+            }
+            connection.last_used = self.now;
+            match end {
+                End::Client { from, .. } => {
+                    connection.open += 1;
+                    let before = self.pending.len();
+                    self.take_query(Client::Tcp { connection: ticket, from }, message)?;
+                    if self.pending.len() == before {
+                        // It was answered at once, or left out.
+                        self.settle(ticket);
+                    }
+                }
+                End::Upstream(upstream) => {
+                    self.take_answer(upstream, |id| Link::Tcp { connection: slot, id }, message)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A client's query is over: there may be room for the next.
+    pub(super) fn settle(&mut self, ticket: Ticket) {
+        let Some(connection) = self.connections.get(ticket) else { return };
+        connection.open = connection.open.saturating_sub(1);
+        if connection.is_half_closed && connection.open == 0 && !connection.has_output() {
+            self.end(ticket.slot);
+        } else if connection.is_paused && connection.open < MOST_PIPELINED / 2 {
+            connection.is_paused = false;
+            self.resumed.push(ticket);
+        }
+    }
+
+    /// Goes on with connections that had too much under way.
+    pub(super) fn resume(&mut self) -> io::Result<()> {
+        for ticket in std::mem::take(&mut self.resumed) {
+            let mut message = std::mem::take(&mut self.scratch);
+            self.take_messages(ticket.slot, &mut message)?;
+            self.scratch = message;
+            if self.connections.get(ticket).is_some() {
+                self.watch(ticket.slot);
+            }
+        }
+        Ok(())
+    }
+
+    /// The other end sends no more; a client may still want its answers.
+    fn half_close(&mut self, slot: u32) {
+        let Some(connection) = self.connections.at(slot) else { return };
+        if matches!(connection.end, End::Client { .. }) && (connection.open > 0 || connection.has_output()) {
+            connection.is_half_closed = true;
+            self.watch(slot);
+        } else {
+            self.end(slot);
+        }
+    }
+
+    pub(super) fn end(&mut self, slot: u32) {
+        let Some(connection) = self.connections.remove(slot) else { return };
+        let _ = self.epoll.delete(&connection.stream);
+        match connection.end {
+            End::Client { from, .. } => {
+                if let Some(own) = self.connections_of.get_mut(&plain(from)) {
+                    *own = own.saturating_sub(1);
+                }
+            }
+            End::Upstream(upstream) => {
+                self.upstreams[upstream].connection = None;
+                self.broken.push((upstream, slot));
+            }
+        }
+    }
+
+    /// Asks again what was under way over connections to upstreams that have ended.
+    pub(super) fn mend(&mut self) -> io::Result<()> {
+        while let Some((upstream, slot)) = self.broken.pop() {
+            self.lost(upstream, |link| matches!(link, Link::Tcp { connection, .. } if *connection == slot))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn end_idle(&mut self) {
+        let (now, limit) = (self.now, self.settings.idle_timeout);
+        let is_idle = |one: &Connection| one.open == 0 && now.saturating_duration_since(one.last_used) >= limit;
+        // One whose answers nobody reads is not idle, but stuck.
+        let is_stuck = |one: &Connection| now.saturating_duration_since(one.last_used) >= limit * 6;
+        let idle: Vec<u32> =
+            self.connections.iter().filter(|(_, one)| is_idle(one) || is_stuck(one)).map(|(slot, _)| slot).collect();
+        idle.into_iter().for_each(|slot| self.end(slot));
+    }
+}

@@ -1,0 +1,276 @@
+//! The one loop: queries in, to an upstream, answers out. One thread at a time
+//! runs it, and nothing in it waits but for the next event. `queries` takes them,
+//! `answers` passes on what comes back, `connections` is TCP.
+
+mod answers;
+mod connections;
+mod queries;
+
+use crate::learn::Learn;
+use crate::server::counters::Counters;
+use crate::server::datagrams::{self, Inbox, Outbox};
+use crate::server::pending::{Link, Table, Ticket};
+use crate::server::random::Random;
+use crate::server::settings::{Listen, Settings};
+use crate::server::tcp::Connections;
+use crate::server::upstream::Upstream;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::eventfd::EventFd;
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How soon to look again whether the learner is free.
+const AGAIN: Duration = Duration::from_millis(1);
+/// How often connections are looked through, and the learner is told that we live.
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
+/// What an event is about, as epoll carries it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Token {
+    Wake,
+    Listener(u32),
+    Accept(u32),
+    /// An upstream's socket by its number.
+    Upstream(u32),
+    Connection(u32),
+}
+
+impl Token {
+    fn pack(self) -> u64 {
+        let (kind, number) = match self {
+            Self::Wake => (0, 0),
+            Self::Listener(at) => (1, at),
+            Self::Accept(at) => (2, at),
+            Self::Upstream(number) => (3, number),
+            Self::Connection(slot) => (4, slot),
+        };
+        (kind << 32) | u64::from(number)
+    }
+
+    fn unpack(packed: u64) -> Self {
+        let number = packed as u32;
+        match packed >> 32 {
+            1 => Self::Listener(number),
+            2 => Self::Accept(number),
+            3 => Self::Upstream(number),
+            4 => Self::Connection(number),
+            _ => Self::Wake,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Listener {
+    udp: UdpSocket,
+    tcp: TcpListener,
+    is_v4: bool,
+    route: usize,
+    outbox: Outbox,
+}
+
+pub(in crate::server) struct Engine<L: Learn> {
+    settings: Settings,
+    learner: Arc<L>,
+    epoll: Epoll,
+    wake: Arc<EventFd>,
+    listeners: Vec<Listener>,
+    upstreams: Vec<Upstream>,
+    /// Which upstreams a listener's queries may go to, in order.
+    routes: Vec<Vec<usize>>,
+    /// Which upstream a socket is of.
+    sockets: FxHashMap<u32, usize>,
+    next_socket: u32,
+    connections: Connections,
+    connections_of: FxHashMap<IpAddr, u32>,
+    pending: Table,
+    pending_of: FxHashMap<IpAddr, u32>,
+    by_link: FxHashMap<Link, Ticket>,
+    /// When each query's upstream is out of time; in order, since all have as much.
+    tries: VecDeque<(Instant, Ticket)>,
+    /// When each held answer is out of time; in order too.
+    holds: VecDeque<(Instant, Ticket)>,
+    next_sweep: Instant,
+    inbox: Option<Inbox>,
+    scratch: Vec<u8>,
+    /// Clients' connections that may be read again.
+    resumed: Vec<Ticket>,
+    /// Connections to upstreams that have ended.
+    broken: Vec<(usize, u32)>,
+    random: Random,
+    events: Vec<EpollEvent>,
+    pub(in crate::server) batch: L::Batch,
+    /// Whose answers the batch lets go.
+    pub(in crate::server) noted: Vec<Ticket>,
+    pub(in crate::server) counters: Counters,
+    now: Instant,
+}
+
+impl<L: Learn> std::fmt::Debug for Engine<L> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+/// The sockets of one listening address.
+#[derive(Debug)]
+pub struct Sockets {
+    pub udp: UdpSocket,
+    pub tcp: TcpListener,
+}
+
+impl Sockets {
+    pub fn bind(address: SocketAddr) -> io::Result<Self> {
+        let udp = UdpSocket::bind(address)?;
+        // Of a port the kernel chose, the same for both.
+        let tcp = TcpListener::bind(udp.local_addr()?)?;
+        Ok(Self { udp, tcp })
+    }
+}
+
+impl<L: Learn> Engine<L> {
+    pub(in crate::server) fn new(
+        settings: Settings,
+        sockets: Vec<(Sockets, Listen)>,
+        learner: Arc<L>,
+    ) -> io::Result<Self> {
+        let now = Instant::now();
+        let wake = Arc::new(EventFd::from_value_and_flags(
+            0,
+            nix::sys::eventfd::EfdFlags::EFD_NONBLOCK | nix::sys::eventfd::EfdFlags::EFD_CLOEXEC,
+        )?);
+        let mut engine = Self {
+            learner,
+            epoll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?,
+            wake,
+            listeners: Vec::new(),
+            upstreams: Vec::new(),
+            routes: Vec::new(),
+            sockets: FxHashMap::default(),
+            next_socket: 0,
+            connections: Connections::default(),
+            connections_of: FxHashMap::default(),
+            pending: Table::default(),
+            pending_of: FxHashMap::default(),
+            by_link: FxHashMap::default(),
+            tries: VecDeque::new(),
+            holds: VecDeque::new(),
+            next_sweep: now,
+            inbox: Some(Inbox::new()),
+            scratch: Vec::new(),
+            resumed: Vec::new(),
+            broken: Vec::new(),
+            random: Random::open()?,
+            events: vec![EpollEvent::empty(); 256],
+            batch: L::Batch::default(),
+            noted: Vec::new(),
+            counters: Counters::default(),
+            now,
+            settings,
+        };
+        engine.epoll.add(&*engine.wake, event(EpollFlags::EPOLLIN, Token::Wake))?;
+        let route = engine.settings.upstreams.clone();
+        engine.add_route(&route);
+        for (sockets, listen) in sockets {
+            let route = match listen.meant {
+                Some(server) => engine.add_route(&[server]),
+                None => 0,
+            };
+            let Sockets { udp, tcp } = sockets;
+            udp.set_nonblocking(true)?;
+            tcp.set_nonblocking(true)?;
+            datagrams::enlarge(&udp);
+            let at = engine.listeners.len() as u32;
+            engine.epoll.add(&udp, event(EpollFlags::EPOLLIN, Token::Listener(at)))?;
+            engine.epoll.add(&tcp, event(EpollFlags::EPOLLIN, Token::Accept(at)))?;
+            let is_v4 = udp.local_addr()?.is_ipv4();
+            engine.listeners.push(Listener { udp, tcp, is_v4, route, outbox: Outbox::new() });
+        }
+        Ok(engine)
+    }
+
+    pub(in crate::server) fn waker(&self) -> Arc<EventFd> {
+        self.wake.clone()
+    }
+
+    fn add_route(&mut self, servers: &[SocketAddr]) -> usize {
+        let route = servers.iter().map(|server| {
+            let known = self.upstreams.iter().position(|upstream| upstream.address == *server);
+            known.unwrap_or_else(|| {
+                self.upstreams.push(Upstream::new(*server));
+                self.upstreams.len() - 1
+            })
+        });
+        let route = route.collect();
+        self.routes.push(route);
+        self.routes.len() - 1
+    }
+
+    /// Waits for something to happen and deals with it. What answers open is in the batch then.
+    pub(in crate::server) fn turn(&mut self) -> io::Result<()> {
+        let timeout = self.timeout();
+        let mut events = std::mem::take(&mut self.events);
+        let count = match self.epoll.wait(&mut events, timeout) {
+            Ok(count) => count,
+            Err(nix::errno::Errno::EINTR) => 0,
+            Err(error) => return Err(error.into()),
+        };
+        self.now = Instant::now();
+        for event in &events[..count] {
+            match Token::unpack(event.data()) {
+                Token::Wake => _ = self.wake.read(),
+                Token::Listener(at) => self.take_queries(at as usize)?,
+                Token::Accept(at) => self.accept(at as usize),
+                Token::Upstream(number) => self.take_answers(number)?,
+                Token::Connection(slot) => self.serve(slot, event.events())?,
+            }
+        }
+        self.events = events;
+        self.out_of_time()?;
+        self.finish()
+    }
+
+    /// What a turn leaves to be done at its end, once for all of it.
+    pub(in crate::server) fn finish(&mut self) -> io::Result<()> {
+        self.mend()?;
+        self.resume()?;
+        self.flush();
+        Ok(())
+    }
+
+    fn timeout(&self) -> EpollTimeout {
+        let first = |queue: &VecDeque<(Instant, Ticket)>| queue.front().map(|(at, _)| *at);
+        let mut until = self.next_sweep;
+        for at in [first(&self.tries), first(&self.holds)].into_iter().flatten() {
+            until = until.min(at);
+        }
+        if !self.noted.is_empty() {
+            until = until.min(self.now + AGAIN);
+        }
+        // Rounded up: waking a moment too early would only be to wait again.
+        let wait = until.saturating_duration_since(Instant::now()) + Duration::from_micros(999);
+        EpollTimeout::try_from(wait.min(SWEEP_EVERY)).unwrap_or(EpollTimeout::ZERO)
+    }
+
+    /// Sends what the turn has to send.
+    fn flush(&mut self) {
+        for upstream in &mut self.upstreams {
+            let (unsent, gone) = upstream.flush();
+            self.counters.unsent += unsent as u64;
+            for number in gone {
+                self.sockets.remove(&number);
+            }
+        }
+        for listener in &mut self.listeners {
+            if !listener.outbox.is_empty() {
+                self.counters.unsent += listener.outbox.flush(&listener.udp) as u64;
+            }
+        }
+    }
+}
+
+fn event(flags: EpollFlags, token: Token) -> EpollEvent {
+    EpollEvent::new(flags, token.pack())
+}

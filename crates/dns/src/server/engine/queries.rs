@@ -1,0 +1,244 @@
+//! From a client to an upstream.
+
+use super::{Engine, Listener};
+use crate::learn::Learn;
+use crate::server::datagrams::Inbox;
+use crate::server::pending::{Client, Link, Ticket};
+use crate::server::tcp::{Connection, End, begin_connect};
+use crate::wire::{Header, Question, Rcode, WireError, reply};
+use nix::sys::epoll::EpollFlags;
+use std::io;
+
+/// A query for the root's servers, which every resolver answers.
+const PROBE: [u8; 17] = [0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1];
+
+impl<L: Learn> Engine<L> {
+    pub(super) fn take_queries(&mut self, listener: usize) -> io::Result<()> {
+        let mut inbox = self.inbox.take().unwrap_or_else(Inbox::new);
+        let Listener { udp, is_v4, .. } = &self.listeners[listener];
+        // An error is of an earlier answer, told late: its client is gone.
+        let count = inbox.receive(udp, *is_v4).unwrap_or(0);
+        for at in 0..count {
+            let datagram = inbox.message(at);
+            if let (Some(from), true) = (datagram.from, datagram.is_whole) {
+                self.take_query(Client::Udp { listener, from }, datagram.bytes)?;
+            } else {
+                self.counters.malformed += 1;
+            }
+        }
+        self.inbox = Some(inbox);
+        Ok(())
+    }
+
+    /// A query came in: asks an upstream, or says at once why not.
+    pub(super) fn take_query(&mut self, client: Client, query: &[u8]) -> io::Result<()> {
+        self.counters.queries += 1;
+        let refusal = match (Question::end(query), Header::read(query)) {
+            // What is an answer, or no message at all, gets none: answers to answers never end.
+            (Err(WireError::NotAQuery), _) | (_, Err(_)) => {
+                self.counters.malformed += 1;
+                return Ok(());
+            }
+            (_, Ok(header)) if header.opcode != 0 => Some(Rcode::NOT_IMP),
+            (Err(_), _) => Some(Rcode::FORM_ERR),
+            (Ok(_), _) => None,
+        };
+        if let Some(rcode) = refusal {
+            self.counters.malformed += 1;
+            self.send(client, &reply::failure(query, rcode));
+            return Ok(());
+        }
+        if !self.count_in(client) {
+            // Silence, as of a server that has too much to do: the client asks again later.
+            self.counters.over_limit += 1;
+            return Ok(());
+        }
+        let ticket = self.pending.insert(client, query, self.now);
+        let route = match client {
+            Client::Udp { listener, .. } => self.listeners[listener].route,
+            Client::Tcp { connection, .. } => match self.connections.get(connection).map(|one| one.end) {
+                Some(End::Client { listener, .. }) => self.listeners[listener].route,
+                _ => 0,
+            },
+            Client::Probe => 0,
+        };
+        if let Some(pending) = self.pending.get(ticket) {
+            pending.route = route;
+        }
+        self.ask(ticket)
+    }
+
+    /// Counts a client's query, unless there are too many.
+    fn count_in(&mut self, client: Client) -> bool {
+        let Some(address) = client.address() else { return true };
+        let own = self.pending_of.entry(address).or_insert(0);
+        if *own >= self.settings.most_queries_of_client || self.pending.len() >= self.settings.most_queries {
+            return false;
+        }
+        *own += 1;
+        true
+    }
+
+    /// The query is over, one way or another.
+    pub(super) fn forget(&mut self, ticket: Ticket) {
+        let Some(pending) = self.pending.get(ticket) else { return };
+        let (client, link, upstream) = (pending.client, pending.link.take(), pending.upstream);
+        self.pending.remove(ticket);
+        self.unlink(link, upstream);
+        if let Some(address) = client.address()
+            && let Some(own) = self.pending_of.get_mut(&address)
+        {
+            *own -= 1;
+            if *own == 0 {
+                self.pending_of.remove(&address);
+            }
+        }
+        if let Client::Tcp { connection, .. } = client {
+            self.settle(connection);
+        }
+    }
+
+    /// No answer is awaited under this id any more.
+    pub(super) fn unlink(&mut self, link: Option<Link>, upstream: usize) {
+        let Some(link) = link else { return };
+        self.by_link.remove(&link);
+        match link {
+            Link::Udp { socket, .. } => self.upstreams[upstream].settle(socket),
+            Link::Tcp { connection, .. } => {
+                if let Some(connection) = self.connections.at(connection) {
+                    connection.open = connection.open.saturating_sub(1);
+                }
+            }
+        }
+    }
+
+    /// Asks the next upstream that is worth asking.
+    pub(super) fn ask(&mut self, ticket: Ticket) -> io::Result<()> {
+        let Some(pending) = self.pending.get(ticket) else { return Ok(()) };
+        let (route, tries, before) = (pending.route, usize::from(pending.tries), pending.upstream);
+        let (link, is_probe) = (pending.link.take(), pending.client == Client::Probe);
+        let over_tcp = matches!(pending.client, Client::Tcp { .. });
+        self.unlink(link, before);
+        let upstream = if is_probe { Some(before) } else { self.pick(route, tries) };
+        let asked = match upstream {
+            Some(upstream) if over_tcp => self.ask_by_tcp(ticket, upstream),
+            Some(upstream) => self.ask_by_udp(ticket, upstream),
+            None => Err(io::ErrorKind::NotFound.into()),
+        };
+        let (now, timeout) = (self.now, self.settings.try_timeout);
+        let Some(pending) = self.pending.get(ticket) else { return Ok(()) };
+        pending.tries += 1;
+        pending.last_asked = now;
+        match asked {
+            Ok(link) => {
+                pending.link = Some(link);
+                self.by_link.insert(link, ticket);
+                self.tries.push_back((now + timeout, ticket));
+                Ok(())
+            }
+            // The way there is closed just now: as good as no answer.
+            Err(_) => self.try_again(ticket),
+        }
+    }
+
+    /// Those that are up in their order, one after the other; all in turn if none is.
+    fn pick(&self, route: usize, tries: usize) -> Option<usize> {
+        let route = &self.routes[route];
+        let up = || route.iter().copied().filter(|&at| self.upstreams[at].is_up());
+        let count = up().count();
+        if count > 0 { up().nth(tries % count) } else { route.get(tries % route.len().max(1)).copied() }
+    }
+
+    fn ask_by_udp(&mut self, ticket: Ticket, at: usize) -> io::Result<Link> {
+        let (now, upstream) = (self.now, &mut self.upstreams[at]);
+        let (epoll, sockets, next) = (&self.epoll, &mut self.sockets, &mut self.next_socket);
+        let chosen = upstream.choose(&mut self.random, now, |udp| {
+            let number = *next;
+            *next = next.wrapping_add(1);
+            epoll.add(udp, super::event(EpollFlags::EPOLLIN, super::Token::Upstream(number)))?;
+            sockets.insert(number, at);
+            Ok(number)
+        })?;
+        upstream.count(chosen, now);
+        let socket = upstream.sockets[chosen].number;
+        let id = loop {
+            let id = self.random.number()?;
+            if !self.by_link.contains_key(&Link::Udp { socket, id }) {
+                break id;
+            }
+        };
+        if let Some(pending) = self.pending.get(ticket) {
+            pending.upstream = at;
+            self.upstreams[at].outbox.push(&pending.query, id, None);
+        }
+        Ok(Link::Udp { socket, id })
+    }
+
+    /// A client that came by TCP may want more than a datagram holds: its query goes by TCP too.
+    fn ask_by_tcp(&mut self, ticket: Ticket, at: usize) -> io::Result<Link> {
+        let connection = match self.upstreams[at].connection {
+            Some(connection) => connection,
+            None => {
+                let stream = begin_connect(self.upstreams[at].address)?;
+                let connection = Connection::new(stream, End::Upstream(at), self.now)?;
+                let connection = self.connections.insert(connection).slot;
+                self.register(connection)?;
+                self.upstreams[at].connection = Some(connection);
+                connection
+            }
+        };
+        let id = loop {
+            let id = self.random.number()?;
+            if !self.by_link.contains_key(&Link::Tcp { connection, id }) {
+                break id;
+            }
+        };
+        if let (Some(pending), Some(link)) = (self.pending.get(ticket), self.connections.at(connection)) {
+            pending.upstream = at;
+            link.push(&pending.query, id);
+            link.open += 1;
+            link.last_used = self.now;
+        }
+        self.write(connection);
+        Ok(Link::Tcp { connection, id })
+    }
+
+    /// Asks again, or gives up.
+    pub(super) fn try_again(&mut self, ticket: Ticket) -> io::Result<()> {
+        let most = self.settings.tries;
+        let Some(pending) = self.pending.get(ticket) else { return Ok(()) };
+        if pending.client == Client::Probe {
+            self.forget(ticket);
+            return Ok(());
+        }
+        if pending.tries < most {
+            self.counters.retries += 1;
+            return self.ask(ticket);
+        }
+        self.counters.unanswered += 1;
+        self.fail(ticket);
+        Ok(())
+    }
+
+    /// SERVFAIL.
+    pub(super) fn fail(&mut self, ticket: Ticket) {
+        let Some(pending) = self.pending.get(ticket) else { return };
+        let (client, failure) = (pending.client, reply::failure(&pending.query, Rcode::SERV_FAIL));
+        self.send(client, &failure);
+        self.forget(ticket);
+    }
+
+    /// Asks an upstream that is down whether it is back.
+    pub(super) fn probe(&mut self) -> io::Result<()> {
+        for at in 0..self.upstreams.len() {
+            if self.upstreams[at].must_be_probed(self.now) {
+                let ticket = self.pending.insert(Client::Probe, &PROBE, self.now);
+                if let Some(pending) = self.pending.get(ticket) {
+                    pending.upstream = at;
+                }
+                self.ask(ticket)?;
+            }
+        }
+        Ok(())
+    }
+}

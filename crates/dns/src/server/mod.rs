@@ -1,0 +1,260 @@
+//! The server: an [`engine`] that one of two threads runs, and what can be set.
+//!
+//! Opening an address in the kernel takes microseconds, and then it is best
+//! done by the thread that has the answer. But the kernel has one lock for all
+//! who change its tables, and somebody may hold it for a second. So the engine
+//! can change hands:
+//!
+//! ```text
+//!  leader    ── turn ── turn ── commit ······ (the kernel is slow) ······ done ─► follows
+//!  follower      sleeps            2 ms later: takes the engine ── turn ── turn ── releases what the other opened
+//! ```
+//! Meanwhile answers that open nothing go on, and those that open something
+//! wait in the engine, up to the hold limit (S6.6).
+
+mod counters;
+mod datagrams;
+mod engine;
+mod pending;
+mod random;
+mod settings;
+mod tcp;
+mod upstream;
+
+pub use counters::Counters;
+pub use engine::Sockets;
+pub use settings::{Listen, OnLearnTimeout, Settings};
+
+use crate::learn::{Learn, LearnError};
+use engine::Engine;
+use nix::sys::eventfd::EventFd;
+use pending::Ticket;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long a commit may take before somebody else runs the engine.
+const LONG_COMMIT: Duration = Duration::from_millis(2);
+/// How often the follower looks, while there are commits.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// After so long without a commit it sleeps until there is one.
+const QUIET: Duration = Duration::from_secs(1);
+
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    #[error("cannot listen at {address}; is another DNS server running there?")]
+    Listen {
+        address: SocketAddr,
+        #[source]
+        source: io::Error,
+    },
+    #[error("there is no upstream to ask")]
+    NoUpstream,
+    #[error("the upstream {0} is this server itself")]
+    AsksItself(SocketAddr),
+    #[error("cannot start the DNS server")]
+    Start(#[source] io::Error),
+}
+
+/// A server that runs until it is dropped.
+#[derive(Debug)]
+pub struct Server<L: Learn> {
+    shared: Arc<Shared<L>>,
+    addresses: Vec<SocketAddr>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct Shared<L: Learn> {
+    engine: Mutex<Engine<L>>,
+    learner: Arc<L>,
+    wake: Arc<EventFd>,
+    started: Instant,
+    /// Since when a commit has been going on, in microseconds since the start; 0 if none is.
+    committing: AtomicU64,
+    /// When the last one began.
+    last_commit: AtomicU64,
+    /// Commits that ended when their thread no longer had the engine.
+    done: Mutex<Vec<(Vec<Ticket>, Result<(), LearnError>)>>,
+    is_stopped: AtomicBool,
+    /// Whether the follower sleeps until it is woken.
+    sleeps: Mutex<bool>,
+    awake: Condvar,
+    counters: Mutex<Counters>,
+}
+
+impl<L: Learn> std::fmt::Debug for Shared<L> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+impl<L: Learn + 'static> Server<L>
+where
+    L::Batch: 'static,
+{
+    /// Binds the sockets of the settings and serves.
+    pub fn start(settings: Settings, learner: Arc<L>) -> Result<Self, ServerError> {
+        let bind = |listen: &Listen| match Sockets::bind(listen.address) {
+            Ok(sockets) => Ok((sockets, *listen)),
+            Err(source) => Err(ServerError::Listen { address: listen.address, source }),
+        };
+        let sockets = settings.listen.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
+        Self::start_with(settings, sockets, learner)
+    }
+
+    /// Serves at sockets that are there already.
+    pub fn start_with(
+        settings: Settings,
+        sockets: Vec<(Sockets, Listen)>,
+        learner: Arc<L>,
+    ) -> Result<Self, ServerError> {
+        if settings.upstreams.is_empty() && sockets.iter().any(|(_, listen)| listen.meant.is_none()) {
+            return Err(ServerError::NoUpstream);
+        }
+        let addresses: Vec<SocketAddr> =
+            sockets.iter().filter_map(|(sockets, _)| sockets.udp.local_addr().ok()).collect();
+        let asked = settings.upstreams.iter().chain(sockets.iter().filter_map(|(_, listen)| listen.meant.as_ref()));
+        if let Some(own) = asked.copied().find(|upstream| addresses.contains(upstream)) {
+            return Err(ServerError::AsksItself(own));
+        }
+        let engine = Engine::new(settings, sockets, learner.clone()).map_err(ServerError::Start)?;
+        let shared = Arc::new(Shared {
+            wake: engine.waker(),
+            engine: Mutex::new(engine),
+            learner,
+            started: Instant::now(),
+            committing: AtomicU64::new(0),
+            last_commit: AtomicU64::new(0),
+            done: Mutex::default(),
+            is_stopped: AtomicBool::new(false),
+            sleeps: Mutex::new(false),
+            awake: Condvar::new(),
+            counters: Mutex::default(),
+        });
+        let mut server = Self { shared, addresses, threads: Vec::new() };
+        for leads in [true, false] {
+            let shared = server.shared.clone();
+            let thread = std::thread::Builder::new().name("dns".to_owned()).spawn(move || shared.run(leads));
+            server.threads.push(thread.map_err(ServerError::Start)?);
+        }
+        Ok(server)
+    }
+
+    /// Where it listens, in the order of the settings.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    pub fn counters(&self) -> Counters {
+        *lock(&self.shared.counters)
+    }
+}
+
+impl<L: Learn> Drop for Server<L> {
+    fn drop(&mut self) {
+        self.shared.is_stopped.store(true, Ordering::SeqCst);
+        let _ = self.shared.wake.write(1);
+        *lock(&self.shared.sleeps) = false;
+        self.shared.awake.notify_all();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A thread that panicked has left nothing half done that matters here.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<L: Learn> Shared<L> {
+    fn run(&self, leads: bool) {
+        if leads {
+            self.lead(lock(&self.engine));
+        }
+        while !self.is_stopped.load(Ordering::SeqCst) {
+            self.sleep();
+            if self.is_stuck()
+                && let Ok(engine) = self.engine.try_lock()
+            {
+                self.lead(engine);
+            }
+        }
+    }
+
+    fn micros(&self) -> u64 {
+        // Never 0, which means none.
+        self.started.elapsed().as_micros() as u64 + 1
+    }
+
+    fn is_stuck(&self) -> bool {
+        let since = self.committing.load(Ordering::SeqCst);
+        since != 0 && self.micros().saturating_sub(since) > LONG_COMMIT.as_micros() as u64
+    }
+
+    /// The follower's rest: short while there are commits, else until there is one.
+    fn sleep(&self) {
+        let mut sleeps = lock(&self.sleeps);
+        if self.micros().saturating_sub(self.last_commit.load(Ordering::SeqCst)) < QUIET.as_micros() as u64 {
+            let _ = self.awake.wait_timeout(sleeps, LOOK_EVERY);
+            return;
+        }
+        *sleeps = true;
+        while *sleeps && !self.is_stopped.load(Ordering::SeqCst) {
+            sleeps = self.awake.wait(sleeps).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Runs the engine until the server stops, or somebody else runs it.
+    fn lead<'a>(&'a self, mut engine: MutexGuard<'a, Engine<L>>) {
+        while !self.is_stopped.load(Ordering::SeqCst) {
+            if engine.turn().is_err() {
+                // Nothing the engine waits for can fail for good; not to spin is all there is to do.
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            for (tickets, result) in lock(&self.done).drain(..) {
+                engine.release(&tickets, &result);
+            }
+            *lock(&self.counters) = engine.counters;
+            // One thread at most commits, so that the other can always go on.
+            let is_busy = || self.committing.load(Ordering::SeqCst) != 0 || self.learner.is_busy();
+            if engine.noted.is_empty() || is_busy() {
+                let _ = engine.finish();
+                continue;
+            }
+            let (mut batch, tickets) = (std::mem::take(&mut engine.batch), std::mem::take(&mut engine.noted));
+            drop(engine);
+            let done = self.commit(&mut batch);
+            match self.engine.try_lock() {
+                Ok(again) => engine = again,
+                Err(_) => {
+                    lock(&self.done).push((tickets, done));
+                    let _ = self.wake.write(1);
+                    return;
+                }
+            }
+            engine.release(&tickets, &done);
+            let _ = engine.finish();
+            *lock(&self.counters) = engine.counters;
+        }
+    }
+
+    fn commit(&self, batch: &mut L::Batch) -> Result<(), LearnError> {
+        let now = self.micros();
+        let before = self.last_commit.swap(now, Ordering::SeqCst);
+        self.committing.store(now, Ordering::SeqCst);
+        // Whoever has slept since the last one must look again.
+        if now.saturating_sub(before) > QUIET.as_micros() as u64 / 2 {
+            let mut sleeps = lock(&self.sleeps);
+            if std::mem::take(&mut *sleeps) {
+                self.awake.notify_one();
+            }
+        }
+        let done = self.learner.commit(batch);
+        self.committing.store(0, Ordering::SeqCst);
+        done
+    }
+}

@@ -1,0 +1,119 @@
+//! Queries under way: asked, or answered and held.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Instant;
+
+/// A place in the table; `generation` tells whether it is still the same query there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Ticket {
+    pub(super) slot: u32,
+    pub(super) generation: u32,
+}
+
+/// Who is to get the answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Client {
+    Udp {
+        listener: usize,
+        from: SocketAddr,
+    },
+    Tcp {
+        connection: Ticket,
+        from: SocketAddr,
+    },
+    /// Nobody: we ask whether an upstream is back.
+    Probe,
+}
+
+impl Client {
+    pub(super) fn address(&self) -> Option<IpAddr> {
+        match self {
+            Self::Udp { from, .. } | Self::Tcp { from, .. } => Some(super::settings::plain(*from)),
+            Self::Probe => None,
+        }
+    }
+}
+
+/// The way a query went: over a socket of an upstream, under an id.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Link {
+    Udp { socket: u32, id: u16 },
+    Tcp { connection: u32, id: u16 },
+}
+
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub(super) client: Client,
+    /// The id the client gave it.
+    pub(super) id: u16,
+    pub(super) query: Vec<u8>,
+    /// What is held, once there is an answer.
+    pub(super) answer: Vec<u8>,
+    pub(super) route: usize,
+    pub(super) upstream: usize,
+    pub(super) link: Option<Link>,
+    pub(super) tries: u8,
+    pub(super) last_asked: Instant,
+    generation: u32,
+    live: bool,
+}
+
+/// All of them. A query's buffers serve the next one in its place.
+#[derive(Default, Debug)]
+pub(super) struct Table {
+    slots: Vec<Pending>,
+    free: Vec<u32>,
+}
+
+impl Table {
+    pub(super) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    pub(super) fn insert(&mut self, client: Client, query: &[u8], now: Instant) -> Ticket {
+        let id = query.first_chunk().map_or(0, |id| u16::from_be_bytes(*id));
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Pending {
+                client,
+                id,
+                query: Vec::new(),
+                answer: Vec::new(),
+                route: 0,
+                upstream: 0,
+                link: None,
+                tries: 0,
+                last_asked: now,
+                generation: 0,
+                live: false,
+            });
+            self.slots.len() as u32 - 1
+        });
+        let pending = &mut self.slots[slot as usize];
+        pending.client = client;
+        pending.id = id;
+        pending.query.clear();
+        pending.query.extend_from_slice(query);
+        pending.answer.clear();
+        (pending.link, pending.tries, pending.last_asked, pending.live) = (None, 0, now, true);
+        Ticket { slot, generation: pending.generation }
+    }
+
+    pub(super) fn get(&mut self, ticket: Ticket) -> Option<&mut Pending> {
+        let pending = self.slots.get_mut(ticket.slot as usize)?;
+        (pending.live && pending.generation == ticket.generation).then_some(pending)
+    }
+
+    pub(super) fn remove(&mut self, ticket: Ticket) {
+        if let Some(pending) = self.get(ticket) {
+            pending.live = false;
+            pending.generation = pending.generation.wrapping_add(1);
+            // One large message must not keep its memory for ever.
+            for buffer in [&mut pending.query, &mut pending.answer] {
+                if buffer.capacity() > 4096 {
+                    *buffer = Vec::new();
+                }
+            }
+            self.free.push(ticket.slot);
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! Numbers nobody can guess, for ids and the choice of sockets.
+
+use std::fs::File;
+use std::io::{self, Read};
+
+/// Takes them from the kernel, many at a time.
+#[derive(Debug)]
+pub(super) struct Random {
+    source: File,
+    buffer: Box<[u8; 4096]>,
+    at: usize,
+}
+
+impl Random {
+    pub(super) fn open() -> io::Result<Self> {
+        let mut random = Self { source: File::open("/dev/urandom")?, buffer: Box::new([0; 4096]), at: 0 };
+        random.source.read_exact(&mut *random.buffer)?;
+        Ok(random)
+    }
+
+    pub(super) fn number(&mut self) -> io::Result<u16> {
+        if self.at + 2 > self.buffer.len() {
+            self.source.read_exact(&mut *self.buffer)?;
+            self.at = 0;
+        }
+        let number = u16::from_ne_bytes([self.buffer[self.at], self.buffer[self.at + 1]]);
+        self.at += 2;
+        Ok(number)
+    }
+
+    /// One below `bound`, which is small.
+    pub(super) fn below(&mut self, bound: usize) -> io::Result<usize> {
+        Ok(usize::from(self.number()?) * bound >> 16)
+    }
+}

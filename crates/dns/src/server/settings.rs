@@ -1,0 +1,74 @@
+//! What can be set.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where queries come in, over UDP and TCP.
+    pub listen: Vec<Listen>,
+    /// Who is asked, in this order: the next if one does not answer.
+    pub upstreams: Vec<SocketAddr>,
+    /// How long an upstream has to answer before the next is asked.
+    pub try_timeout: Duration,
+    /// How often a query is asked at most.
+    pub tries: u8,
+    /// How long an answer waits for what it opens to be open (S6.6).
+    pub hold_limit: Duration,
+    pub on_learn_timeout: OnLearnTimeout,
+    /// Queries under way, in all and of one client.
+    pub most_queries: usize,
+    pub most_queries_of_client: u32,
+    /// TCP connections, in all and of one client.
+    pub most_connections: usize,
+    pub most_connections_of_client: u32,
+    /// How long a TCP connection may be idle (RFC 7766 §6.2.3).
+    pub idle_timeout: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            listen: Vec::new(),
+            upstreams: Vec::new(),
+            try_timeout: Duration::from_secs(1),
+            tries: 4,
+            hold_limit: Duration::from_millis(100),
+            on_learn_timeout: OnLearnTimeout::default(),
+            most_queries: 32_768,
+            most_queries_of_client: 8_192,
+            most_connections: 4_096,
+            most_connections_of_client: 256,
+            idle_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+/// What a client gets if what its answer opens could not be opened in time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OnLearnTimeout {
+    /// SERVFAIL: it will ask again.
+    #[default]
+    Fail,
+    /// The answer, though the first connection may fail.
+    Release,
+}
+
+/// An address queries come in at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Listen {
+    pub address: SocketAddr,
+    /// The one server that queries from here are meant for; the upstreams if there is none.
+    pub meant: Option<SocketAddr>,
+}
+
+impl From<SocketAddr> for Listen {
+    fn from(address: SocketAddr) -> Self {
+        Self { address, meant: None }
+    }
+}
+
+/// An address as its own version of IP has it: `::ffff:192.0.2.1` is 192.0.2.1.
+pub(super) fn plain(address: SocketAddr) -> IpAddr {
+    address.ip().to_canonical()
+}

@@ -1,0 +1,69 @@
+//! The twelve bytes every message begins with.
+
+use super::{WireError, u16_at};
+use std::fmt;
+
+/// Bytes of a header.
+pub const HEADER: usize = 12;
+
+/// The answer's outcome, without the bits EDNS0 adds to it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Rcode(pub u8);
+
+impl Rcode {
+    pub const NO_ERROR: Self = Self(0);
+    pub const FORM_ERR: Self = Self(1);
+    pub const SERV_FAIL: Self = Self(2);
+    pub const NX_DOMAIN: Self = Self(3);
+    pub const NOT_IMP: Self = Self(4);
+    pub const REFUSED: Self = Self(5);
+}
+
+impl fmt::Display for Rcode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => f.write_str("NOERROR"),
+            1 => f.write_str("FORMERR"),
+            2 => f.write_str("SERVFAIL"),
+            3 => f.write_str("NXDOMAIN"),
+            4 => f.write_str("NOTIMP"),
+            5 => f.write_str("REFUSED"),
+            other => write!(f, "RCODE{other}"),
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Header {
+    pub id: u16,
+    pub is_answer: bool,
+    pub opcode: u8,
+    pub is_truncated: bool,
+    pub rcode: Rcode,
+    pub questions: u16,
+    pub answers: u16,
+}
+
+impl Header {
+    pub fn read(message: &[u8]) -> Result<Self, WireError> {
+        if message.len() < HEADER {
+            return Err(WireError::Short);
+        }
+        Ok(Self {
+            id: u16_at(message, 0)?,
+            is_answer: message[2] & 0x80 != 0,
+            opcode: message[2] >> 3 & 0x0f,
+            is_truncated: message[2] & 0x02 != 0,
+            rcode: Rcode(message[3] & 0x0f),
+            questions: u16_at(message, 4)?,
+            answers: u16_at(message, 6)?,
+        })
+    }
+
+    /// Puts another id on a message that has a header.
+    pub fn set_id(message: &mut [u8], id: u16) {
+        if let Some(field) = message.get_mut(..2) {
+            field.copy_from_slice(&id.to_be_bytes());
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Messages as they stand on the wire (RFC 1035 §4). Nothing is decoded that
+//! is not needed: a query is read as far as its question, an answer as far as
+//! the addresses it gives the question's name. Whoever sends the bytes may be
+//! hostile: every length is checked, and pointers lead only backwards.
+
+mod answer;
+mod header;
+mod name;
+mod question;
+pub mod reply;
+
+pub use answer::{Address, Addresses, MOST_LINKS, Unreadable, addresses};
+pub use header::{HEADER, Header, Rcode};
+pub use name::Name;
+pub use question::{Question, RecordType};
+
+/// Why bytes are no message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum WireError {
+    #[error("the message ends too early")]
+    Short,
+    #[error("a label is longer than 63 bytes, or of a kind nobody uses")]
+    Label,
+    #[error("a name is longer than 255 bytes")]
+    LongName,
+    #[error("a pointer does not lead backwards")]
+    Pointer,
+    #[error("it has {0} questions; one is asked at a time")]
+    Questions(u16),
+    #[error("it is an answer")]
+    NotAQuery,
+    #[error("it is a query")]
+    NotAnAnswer,
+    #[error("the data of a record do not fit its type")]
+    Data,
+}
+
+/// Two bytes at `at`, in network order.
+fn u16_at(bytes: &[u8], at: usize) -> Result<u16, WireError> {
+    let field = bytes.get(at..at + 2).ok_or(WireError::Short)?;
+    Ok(u16::from_be_bytes([field[0], field[1]]))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Result<u32, WireError> {
+    Ok(u32::from(u16_at(bytes, at)?) << 16 | u32::from(u16_at(bytes, at + 2)?))
+}

@@ -1,0 +1,180 @@
+//! Names on the wire: labels with their lengths, perhaps ending in a pointer.
+
+use super::{WireError, u16_at};
+use namewall_policy::domain::DomainName;
+use std::fmt;
+
+/// The longest name, its last empty label included (RFC 1035 §3.1).
+const LONGEST: usize = 255;
+
+/// A whole name in lower case, as labels with their lengths: two names are
+/// the same if their bytes are.
+#[derive(Clone)]
+pub struct Name {
+    bytes: [u8; LONGEST],
+    length: u8,
+}
+
+impl Name {
+    pub(super) const LONGEST: usize = LONGEST;
+
+    fn empty() -> Self {
+        Self { bytes: [0; LONGEST], length: 0 }
+    }
+
+    /// Reads the name at `at`; gives it and where the bytes after it begin.
+    pub fn read(message: &[u8], at: usize) -> Result<(Self, usize), WireError> {
+        let mut name = Self::empty();
+        let mut walk = Walk::new(message, at);
+        while let Some(label) = walk.next()? {
+            name.push(label)?;
+        }
+        name.push(&[])?;
+        Ok((name, walk.end()))
+    }
+
+    /// Where the bytes after the name at `at` begin.
+    pub(super) fn skip(message: &[u8], at: usize) -> Result<usize, WireError> {
+        let mut at = at;
+        loop {
+            match *message.get(at).ok_or(WireError::Short)? {
+                0 => return Ok(at + 1),
+                length @ 1..64 => at += 1 + usize::from(length),
+                0xc0.. => {
+                    u16_at(message, at)?;
+                    return Ok(at + 2);
+                }
+                _ => return Err(WireError::Label),
+            }
+        }
+    }
+
+    /// Whether the name at `at` is this one. Of another name only as much is read as tells them apart.
+    pub(super) fn is_at(&self, message: &[u8], at: usize) -> Result<bool, WireError> {
+        let mut rest = self.as_bytes();
+        let mut walk = Walk::new(message, at);
+        while let Some(label) = walk.next()? {
+            let (&length, after) = rest.split_first().unwrap_or((&0, &[]));
+            let own = after.get(..label.len()).filter(|_| usize::from(length) == label.len());
+            if !own.is_some_and(|own| own.eq_ignore_ascii_case(label)) {
+                return Ok(false);
+            }
+            rest = &after[label.len()..];
+        }
+        Ok(rest == [0])
+    }
+
+    fn push(&mut self, label: &[u8]) -> Result<(), WireError> {
+        let start = usize::from(self.length);
+        let into = self.bytes.get_mut(start..start + 1 + label.len()).ok_or(WireError::LongName)?;
+        into[0] = label.len() as u8;
+        into[1..].copy_from_slice(label);
+        into[1..].make_ascii_lowercase();
+        self.length += 1 + label.len() as u8;
+        Ok(())
+    }
+
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length)]
+    }
+
+    pub fn labels(&self) -> impl Iterator<Item = &[u8]> {
+        let mut rest = self.as_bytes();
+        std::iter::from_fn(move || {
+            let (&length, after) = rest.split_first()?;
+            let (label, after) = after.split_at_checked(usize::from(length)).filter(|_| length > 0)?;
+            rest = after;
+            Some(label)
+        })
+    }
+
+    /// The name as policies write it; none if no policy can: a label with a dot
+    /// in it must never look like two.
+    pub fn to_domain(&self) -> Option<DomainName> {
+        DomainName::from_labels(self.labels())
+    }
+}
+
+/// Goes over the labels of a name.
+struct Walk<'a> {
+    message: &'a [u8],
+    at: usize,
+    /// Where the last pointer led, or the name begins: the next must lead before it, so it ends.
+    before: usize,
+    /// Where the bytes after the name begin, once a pointer has been followed.
+    end: Option<usize>,
+    length: usize,
+}
+
+impl<'a> Walk<'a> {
+    fn new(message: &'a [u8], at: usize) -> Self {
+        Self { message, at, before: at, end: None, length: 1 }
+    }
+
+    fn next(&mut self) -> Result<Option<&'a [u8]>, WireError> {
+        loop {
+            match *self.message.get(self.at).ok_or(WireError::Short)? {
+                0 => return Ok(None),
+                bytes @ 1..64 => {
+                    let start = self.at + 1;
+                    let label = self.message.get(start..start + usize::from(bytes)).ok_or(WireError::Short)?;
+                    self.length += 1 + label.len();
+                    if self.length > LONGEST {
+                        return Err(WireError::LongName);
+                    }
+                    self.at = start + label.len();
+                    return Ok(Some(label));
+                }
+                0xc0.. => {
+                    let target = usize::from(u16_at(self.message, self.at)? & 0x3fff);
+                    if target >= self.before {
+                        return Err(WireError::Pointer);
+                    }
+                    self.end = self.end.or(Some(self.at + 2));
+                    (self.at, self.before) = (target, target);
+                }
+                _ => return Err(WireError::Label),
+            }
+        }
+    }
+
+    /// Where the bytes after the name begin, when it has been walked to its end.
+    fn end(&self) -> usize {
+        self.end.unwrap_or(self.at + 1)
+    }
+}
+
+impl PartialEq for Name {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_bytes() == other.as_bytes()
+    }
+}
+
+impl Eq for Name {}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.length <= 1 {
+            return f.write_str(".");
+        }
+        for (at, label) in self.labels().enumerate() {
+            if at > 0 {
+                f.write_str(".")?;
+            }
+            for &byte in label {
+                match byte {
+                    b'.' | b'\\' => write!(f, "\\{}", char::from(byte))?,
+                    0x21..0x7f => write!(f, "{}", char::from(byte))?,
+                    _ => write!(f, "\\{byte:03}")?,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}

@@ -1,0 +1,109 @@
+//! What a message asks.
+
+use super::{HEADER, Header, Name, WireError, u16_at};
+use std::fmt;
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct RecordType(pub u16);
+
+impl RecordType {
+    pub const A: Self = Self(1);
+    pub const NS: Self = Self(2);
+    pub const CNAME: Self = Self(5);
+    pub const AAAA: Self = Self(28);
+    pub const ANY: Self = Self(255);
+}
+
+impl fmt::Display for RecordType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known = match self.0 {
+            1 => "A",
+            2 => "NS",
+            5 => "CNAME",
+            6 => "SOA",
+            12 => "PTR",
+            15 => "MX",
+            16 => "TXT",
+            28 => "AAAA",
+            33 => "SRV",
+            64 => "SVCB",
+            65 => "HTTPS",
+            255 => "ANY",
+            other => return write!(f, "TYPE{other}"),
+        };
+        f.write_str(known)
+    }
+}
+
+/// The class of everything on the Internet.
+pub(super) const IN: u16 = 1;
+
+/// A question. Two are the same in whatever case they are written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Question {
+    pub name: Name,
+    pub record_type: RecordType,
+    pub class: u16,
+}
+
+impl Question {
+    /// Reads the one question of a message; gives it and where the records begin.
+    pub(super) fn read(message: &[u8], header: &Header) -> Result<(Self, usize), WireError> {
+        if header.questions != 1 {
+            return Err(WireError::Questions(header.questions));
+        }
+        let (name, at) = Name::read(message, HEADER)?;
+        let question = Self { name, record_type: RecordType(u16_at(message, at)?), class: u16_at(message, at + 2)? };
+        Ok((question, at + 4))
+    }
+
+    /// Where the question of a query ends (RFC 9619: there is exactly one). Its name has no pointers:
+    /// there is nothing before it they could lead to.
+    pub fn end(query: &[u8]) -> Result<usize, WireError> {
+        let header = Header::read(query)?;
+        if header.is_answer {
+            return Err(WireError::NotAQuery);
+        }
+        if header.questions != 1 {
+            return Err(WireError::Questions(header.questions));
+        }
+        let mut at = HEADER;
+        loop {
+            match *query.get(at).ok_or(WireError::Short)? {
+                0 => break,
+                length @ 1..64 => at += 1 + usize::from(length),
+                _ => return Err(WireError::Label),
+            }
+            if at - HEADER >= Name::LONGEST {
+                return Err(WireError::LongName);
+            }
+        }
+        let end = at + 5;
+        if end > query.len() { Err(WireError::Short) } else { Ok(end) }
+    }
+
+    /// The question an answer repeats.
+    pub fn of_answer(answer: &[u8]) -> Result<Self, WireError> {
+        let header = Header::read(answer)?;
+        if !header.is_answer {
+            return Err(WireError::NotAnAnswer);
+        }
+        Ok(Self::read(answer, &header)?.0)
+    }
+
+    /// Whether an answer repeats the question of a query, in whatever case (S6.1).
+    pub fn is_repeated(query: &[u8], answer: &[u8]) -> bool {
+        let (Ok(end), Ok(told)) = (Self::end(query), Header::read(answer)) else { return false };
+        let (name, rest) = query[HEADER..end].split_at(end - HEADER - 4);
+        let same = answer.get(HEADER..end).map(|same| same.split_at(name.len()));
+        told.is_answer
+            && told.questions == 1
+            && same.is_some_and(|(same, others)| same.eq_ignore_ascii_case(name) && others == rest)
+    }
+}
+
+impl fmt::Display for Question {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.name, self.record_type)
+    }
+}

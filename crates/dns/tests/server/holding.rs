@@ -1,0 +1,126 @@
+//! Answers held until what they open is open (S6.6, S6.7).
+
+use crate::stub::{Client, Upstream, answer, id, query, serve, settings};
+use namewall_dns::wire::{Header, Rcode};
+use namewall_dns::{Answer, Learn, LearnError, OnLearnTimeout, Settings};
+use std::collections::HashSet;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Opens addresses of names that begin with `l`, in as much time as it is told.
+#[derive(Default)]
+struct Slow {
+    takes: AtomicU64,
+    fails: AtomicBool,
+    open: Mutex<HashSet<IpAddr>>,
+    commits: AtomicUsize,
+}
+
+impl Learn for Slow {
+    type Batch = Vec<IpAddr>;
+
+    fn cares_about(&self, _: IpAddr) -> bool {
+        true
+    }
+
+    fn note(&self, answer: &Answer<'_>, batch: &mut Vec<IpAddr>) -> bool {
+        let is_named = answer.says.question.name.to_string().starts_with('l');
+        if is_named {
+            batch.extend(answer.says.addresses.iter().map(|one| one.address));
+        }
+        is_named
+    }
+
+    fn commit(&self, batch: &mut Vec<IpAddr>) -> Result<(), LearnError> {
+        std::thread::sleep(Duration::from_millis(self.takes.load(Ordering::SeqCst)));
+        if self.fails.load(Ordering::SeqCst) {
+            return Err(LearnError("no".to_owned()));
+        }
+        self.commits.fetch_add(1, Ordering::SeqCst);
+        self.open.lock().unwrap().extend(batch.drain(..));
+        Ok(())
+    }
+}
+
+/// Gives every name an address made of its id, so that each answer opens one of its own.
+fn upstream() -> Upstream {
+    let mut next = 0_u32;
+    Upstream::new(move |query| {
+        next += 1;
+        vec![answer(query, &[(0xc633_0000 | next).to_be_bytes()], 30)]
+    })
+}
+
+fn address(answer: &[u8]) -> IpAddr {
+    IpAddr::from(*answer.last_chunk::<4>().unwrap())
+}
+
+#[test]
+fn s6_6_an_answer_is_there_only_when_its_address_is_open() {
+    let (upstream, slow) = (upstream(), Arc::new(Slow::default()));
+    let server = serve(settings(&[&upstream]), slow.clone());
+    let client = Client::of(&server);
+    for number in 0..2_000 {
+        let reply = client.ask(&query(number, "learned.example.com")).unwrap();
+        assert!(slow.open.lock().unwrap().contains(&address(&reply)), "query {number}");
+    }
+}
+
+#[test]
+fn s6_7_answers_that_come_together_are_opened_together() {
+    let (upstream, slow) = (upstream(), Arc::new(Slow::default()));
+    slow.takes.store(1, Ordering::SeqCst);
+    let server = serve(settings(&[&upstream]), slow.clone());
+    let client = Client::of(&server);
+    for number in 0..1_000 {
+        client.0.send(&query(number, "learned.example.com")).unwrap();
+    }
+    for _ in 0..1_000 {
+        let reply = client.receive().unwrap();
+        assert!(slow.open.lock().unwrap().contains(&address(&reply)));
+    }
+    assert!(slow.commits.load(Ordering::SeqCst) < 300, "{:?}", slow.commits);
+}
+
+#[test]
+fn s6_6_beyond_the_hold_limit_the_client_gets_servfail_and_others_do_not_wait() {
+    let (upstream, slow) = (upstream(), Arc::new(Slow::default()));
+    let server = serve(settings(&[&upstream]), slow.clone());
+    let (client, other) = (Client::of(&server), Client::of(&server));
+    // A first one, so that the follower looks.
+    client.ask(&query(1, "learned.example.com")).unwrap();
+    slow.takes.store(400, Ordering::SeqCst);
+    let began = Instant::now();
+    client.0.send(&query(2, "learned.example.com")).unwrap();
+    std::thread::sleep(Duration::from_millis(10));
+    for number in 0..50 {
+        let reply = other.ask(&query(number, "any.example.com")).unwrap();
+        assert_eq!(id(&reply), number);
+    }
+    assert!(began.elapsed() < Duration::from_millis(90), "{:?}", began.elapsed());
+    client.0.send(&query(3, "learned.example.com")).unwrap();
+    for expected in [2, 3] {
+        let reply = client.receive().unwrap();
+        assert_eq!((id(&reply), Header::read(&reply).unwrap().rcode), (expected, Rcode::SERV_FAIL));
+    }
+    assert!(began.elapsed() < Duration::from_millis(300), "{:?}", began.elapsed());
+    assert_eq!(server.counters().hold_failed, 2);
+    // And all is well again when the kernel is.
+    std::thread::sleep(Duration::from_millis(800));
+    slow.takes.store(0, Ordering::SeqCst);
+    let reply = client.ask(&query(4, "learned.example.com")).unwrap();
+    assert_eq!(Header::read(&reply).unwrap().rcode, Rcode::NO_ERROR);
+}
+
+#[test]
+fn s6_6_with_release_the_answer_goes_out_though_nothing_is_open() {
+    let (upstream, slow) = (upstream(), Arc::new(Slow::default()));
+    slow.fails.store(true, Ordering::SeqCst);
+    let server = serve(Settings { on_learn_timeout: OnLearnTimeout::Release, ..settings(&[&upstream]) }, slow.clone());
+    let reply = Client::of(&server).ask(&query(2, "learned.example.com")).unwrap();
+    assert_eq!(Header::read(&reply).unwrap().rcode, Rcode::NO_ERROR);
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(server.counters().hold_released, 1);
+}
