@@ -30,7 +30,7 @@ pub fn manifests(bytes: &[u8]) {
     let mut leases = LeaseTable::default();
     for seen in lowered.resolved {
         let expiry = Instant(Duration::MAX);
-        leases.grant(Lease { pattern: seen.pattern, name: seen.name, address: seen.address, expiry });
+        leases.grant(Lease { pattern: seen.pattern, name: seen.name, address: seen.address, expiry, asked_by: None });
     }
     let world = World { snapshot: &lowered.snapshot, program: &program, leases: &leases };
     world.workloads_agree();

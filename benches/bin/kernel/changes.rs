@@ -8,7 +8,7 @@ use namewall_dataplane::Dataplane;
 use namewall_dataplane::nft::Nft;
 use namewall_policy::labels::Labels;
 use namewall_policy::model::{Placement, Policy, Role, Workload};
-use namewall_policy::{Program, Snapshot, compile, compile_next};
+use namewall_policy::{Instant, Program, Snapshot, compile, compile_next};
 use namewall_sandbox::Namespace;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(crate) fn measure() -> Result<()> {
         let namespace = Namespace::create()?;
         let program = compile(&snapshot).0;
         let mut live = Live { snapshot: snapshot.clone(), program, nft: judged.open(&namespace)? };
-        live.nft.replace(&live.program)?;
+        live.nft.replace(&live.program, Instant::default())?;
         for (name, change) in CHANGES {
             live.measure(&format!("{name}_{}", judged.name()), change)?;
         }
@@ -48,7 +48,7 @@ impl Live {
             let mut next = self.snapshot.clone();
             change(&mut next, number);
             let ((program, _), compiling) = timed(|| compile_next((&self.snapshot, &self.program), &next));
-            let (done, applying) = timed(|| self.nft.replace(&program));
+            let (done, applying) = timed(|| self.nft.replace(&program, Instant::default()));
             (self.snapshot, self.program) = (next, program);
             operations.push(done?.operations as f64);
             compiled.push(milliseconds(compiling));

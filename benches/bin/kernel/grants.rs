@@ -30,7 +30,7 @@ fn among(program: &Program, judged: Judged, most: usize) -> Result<()> {
     let pattern = pattern_of_one_group(program, judged)?;
     let namespace = Namespace::create()?;
     let mut nft = judged.open(&namespace)?;
-    nft.replace(program)?;
+    nft.replace(program, NOW)?;
     let mut leases = Leases { pattern, next: 0 };
     let before = Memory::now();
     for present in [0, 100_000, 1_000_000].into_iter().filter(|present| *present <= most) {
@@ -100,6 +100,7 @@ impl Leases {
             name: name.clone(),
             address: IpAddr::V4(Ipv4Addr::from_bits(first + at)),
             expiry: EXPIRY,
+            asked_by: None,
         };
         (0..count as u32).map(lease).collect()
     }

@@ -5,7 +5,7 @@ use anyhow::Result;
 use namewall_bench::figures::{Memory, figure, median, milliseconds, timed};
 use namewall_dataplane::Dataplane;
 use namewall_dataplane::nft::Nft;
-use namewall_policy::{Program, Snapshot, compile};
+use namewall_policy::{Instant, Program, Snapshot, compile};
 use namewall_sandbox::Namespace;
 
 const TRIES: usize = 5;
@@ -36,7 +36,7 @@ fn memory(snapshot: &Snapshot, judged: Judged) -> Result<Vec<(Program, Nft)>> {
         let before = Memory::now();
         let (program, _) = compile(snapshot);
         let mut nft = judged.open(&namespace)?;
-        nft.replace(&program)?;
+        nft.replace(&program, Instant::default())?;
         held.push((program, nft));
         used = Memory::since(before);
     }
@@ -51,11 +51,11 @@ fn times(snapshot: &Snapshot, judged: Judged) -> Result<()> {
         let namespace = Namespace::create()?;
         let ((program, _), compiling) = timed(|| compile(snapshot));
         let mut first = judged.open(&namespace)?;
-        let (done, applying) = timed(|| first.replace(&program));
+        let (done, applying) = timed(|| first.replace(&program, Instant::default()));
         done?;
         drop(first);
         let mut second = judged.open(&namespace)?;
-        let (done, taking_over) = timed(|| second.replace(&program));
+        let (done, taking_over) = timed(|| second.replace(&program, Instant::default()));
         done?;
         compiled.push(milliseconds(compiling));
         cold.push(milliseconds(applying));

@@ -48,7 +48,8 @@ impl Filter {
             Self::Namewall(policies) => {
                 let mut nft = Nft::open(Settings::default())?;
                 let (program, _) = compile(&Crowd { policies }.lowered().snapshot);
-                nft.replace(&program).with_context(|| format!("{policies} policies"))?;
+                nft.replace(&program, namewall_policy::Instant::default())
+                    .with_context(|| format!("{policies} policies"))?;
                 return Ok(Some(nft));
             }
         }

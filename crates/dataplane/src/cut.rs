@@ -76,7 +76,13 @@ impl<'a> Judge<'a> {
         let mut any = LeaseTable::default();
         for (_, pattern) in self.program.patterns.iter() {
             let name = pattern.domain().clone();
-            any.grant(Lease { pattern: pattern.clone(), name, address, expiry: Instant(Duration::MAX) });
+            any.grant(Lease {
+                pattern: pattern.clone(),
+                name,
+                address,
+                expiry: Instant(Duration::MAX),
+                asked_by: None,
+            });
         }
         evaluate(self.program, &any, flow, EVER).verdict == Verdict::Allow
     }

@@ -19,10 +19,10 @@ pub trait Dataplane {
     type Error: std::error::Error;
 
     /// Goes from what is enforced to `next` by the smallest change, all at once.
-    fn replace(&mut self, next: &Program) -> Result<Applied, Self::Error>;
+    fn replace(&mut self, next: &Program, now: Instant) -> Result<Applied, Self::Error>;
 
     /// Cuts the connections `program` forbids that were opened under another; tells how many (S3.4).
-    fn cut(&mut self, program: &Program) -> Result<usize, Self::Error>;
+    fn cut(&mut self, program: &Program, now: Instant) -> Result<usize, Self::Error>;
 
     /// Opens addresses for as long as their leases last; returns when they are open.
     fn grant(&mut self, leases: &[Lease], now: Instant) -> Result<(), Self::Error>;

@@ -21,18 +21,20 @@ impl Memory {
 impl Dataplane for Memory {
     type Error = Infallible;
 
-    fn replace(&mut self, next: &Program) -> Result<Applied, Infallible> {
+    fn replace(&mut self, next: &Program, _now: Instant) -> Result<Applied, Infallible> {
         self.program = next.clone();
         Ok(Applied { operations: 1, narrows: true })
     }
 
     fn grant(&mut self, leases: &[Lease], _now: Instant) -> Result<(), Infallible> {
-        leases.iter().for_each(|lease| self.leases.grant(lease.clone()));
+        for lease in leases {
+            self.leases.grant(lease.clone());
+        }
         Ok(())
     }
 
     /// It has no connections.
-    fn cut(&mut self, _program: &Program) -> Result<usize, Infallible> {
+    fn cut(&mut self, _program: &Program, _now: Instant) -> Result<usize, Infallible> {
         Ok(0)
     }
 }

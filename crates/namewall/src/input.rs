@@ -67,7 +67,7 @@ impl Loaded {
             if !known.contains(&address) {
                 known.push(address);
             }
-            self.leases.grant(Lease { pattern, name, address, expiry: FOREVER });
+            self.leases.grant(Lease { pattern, name, address, expiry: FOREVER, asked_by: None });
         }
     }
 

@@ -13,6 +13,8 @@ use std::thread;
 use std::time::Duration;
 
 /// Runs in a new network namespace, which goes when the test does.
+const NOW: Instant = Instant(Duration::from_secs(100));
+
 fn isolated<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
     let thread = thread::spawn(|| {
         unshare(CloneFlags::CLONE_NEWNET).expect("a network namespace can be made; run the tests as root");
@@ -74,7 +76,7 @@ const POLICY: &str = "{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, me
 fn the_kernel_lists_what_was_rendered() {
     isolated(|| {
         let mut kernel = open();
-        kernel.replace(&program("examples/shop")).expect("the kernel takes the Program");
+        kernel.replace(&program("examples/shop"), NOW).expect("the kernel takes the Program");
         expect_file!["kernel/shop.nft"].assert_eq(&list());
         expect_file!["kernel/shop.namewall"].assert_eq(&kernel.table().expect("it was made").to_string());
     });
@@ -85,19 +87,19 @@ fn a_change_is_the_smallest() {
     isolated(|| {
         let (shop, pod, policy) = (program("examples/shop"), shop_and(POD), shop_and(POLICY));
         let mut kernel = open();
-        kernel.replace(&shop).expect("the kernel takes the Program");
+        kernel.replace(&shop, NOW).expect("the kernel takes the Program");
         let before = list();
-        assert_eq!(kernel.replace(&shop).expect("again").operations, 0, "nothing is to be done");
-        let applied = kernel.replace(&pod).expect("a pod comes");
+        assert_eq!(kernel.replace(&shop, NOW).expect("again").operations, 0, "nothing is to be done");
+        let applied = kernel.replace(&pod, NOW).expect("a pod comes");
         assert!(applied.operations <= 5, "{applied:?}: a pod is a few elements");
         assert_same(&list(), &before);
         assert!(nft(&["list", "map", "inet", "namewall", "who4"]).contains("10.244.1.99"));
-        kernel.replace(&shop).expect("the pod goes");
+        kernel.replace(&shop, NOW).expect("the pod goes");
         assert!(!nft(&["list", "map", "inet", "namewall", "who4"]).contains("10.244.1.99"));
-        let applied = kernel.replace(&policy).expect("a policy comes");
+        let applied = kernel.replace(&policy, NOW).expect("a policy comes");
         assert!(applied.operations <= 20, "{applied:?}: a policy is a few chains");
         assert!(list().contains("chain NetworkPolicy/shop/more/ingress"));
-        kernel.replace(&shop).expect("the policy goes");
+        kernel.replace(&shop, NOW).expect("the policy goes");
         assert_same(&list(), &before);
     });
 }
@@ -106,10 +108,10 @@ fn a_change_is_the_smallest() {
 fn a_table_that_is_right_is_adopted_and_one_that_is_not_is_repaired() {
     isolated(|| {
         let shop = program("examples/shop");
-        open().replace(&shop).expect("the kernel takes the Program");
+        open().replace(&shop, NOW).expect("the kernel takes the Program");
         let before = list();
         assert!(before.contains("chain NetworkPolicy/shop/web/egress"), "the table outlives the process: {before}");
-        assert_eq!(open().replace(&shop).expect("adopted").operations, 0, "nothing is to be done");
+        assert_eq!(open().replace(&shop, NOW).expect("adopted").operations, 0, "nothing is to be done");
 
         nft(&["flush", "chain", "inet", "namewall", "NetworkPolicy/shop/web/egress"]);
         nft(&["add", "rule", "inet", "namewall", "egress-forward", "accept"]);
@@ -117,7 +119,7 @@ fn a_table_that_is_right_is_adopted_and_one_that_is_not_is_repaired() {
         nft(&["add", "element", "inet", "namewall", "peer4", "{ 0x01 . 203.0.113.9 }"]);
         nft(&["flush", "map", "inet", "namewall", "who4"]);
         assert_ne!(list(), before);
-        open().replace(&shop).expect("repaired");
+        open().replace(&shop, NOW).expect("repaired");
         assert_same(&list(), &before);
         assert!(!nft(&["list", "set", "inet", "namewall", "peer4"]).contains("203.0.113.9"));
         assert!(nft(&["list", "map", "inet", "namewall", "who4"]).contains("10.244.1.12"));
@@ -134,7 +136,7 @@ fn nobody_elses_table_is_touched() {
         nft(&["list", "table", "inet", "namewall"]);
         let settings = Settings { table: "other".to_owned(), ..Settings::default() };
         Nft::open(settings)
-            .and_then(|mut kernel| kernel.replace(&program("examples/shop")))
+            .and_then(|mut kernel| kernel.replace(&program("examples/shop"), NOW))
             .expect("another name will do");
     });
 }
@@ -144,11 +146,11 @@ fn a_table_in_use_is_protected_and_uninstall_removes_all() {
     isolated(|| {
         let shop = program("examples/shop");
         let mut kernel = open();
-        kernel.replace(&shop).expect("the kernel takes the Program");
+        kernel.replace(&shop, NOW).expect("the kernel takes the Program");
         let before = list();
         nft(&["flush", "ruleset"]);
         assert_same(&list(), &before);
-        let error = open().replace(&shop).expect_err("one owner at a time");
+        let error = open().replace(&shop, NOW).expect_err("one owner at a time");
         assert!(error.to_string().contains("stop that one first"), "{error}");
         assert!(uninstall("namewall").is_err(), "not under a running one");
         drop(kernel);
@@ -163,32 +165,32 @@ fn s6_4_a_lease_is_in_the_kernel_when_grant_returns_and_goes_by_itself() {
     isolated(|| {
         let program = program("examples/shop");
         let mut kernel = open();
-        kernel.replace(&program).expect("the kernel takes the Program");
+        kernel.replace(&program, NOW).expect("the kernel takes the Program");
         let (_, pattern) = program.patterns.iter().next().expect("the shop has a name in its policies");
         let lease = |address: &str, seconds| Lease {
             pattern: pattern.clone(),
             name: pattern.example(),
             address: address.parse().expect("an address"),
             expiry: Instant(Duration::from_secs(seconds)),
+            asked_by: None,
         };
-        let now = Instant(Duration::from_secs(100));
-        kernel.grant(&[lease("198.51.100.7", 101), lease("2001:db8::7", 160)], now).expect("granted");
+        kernel.grant(&[lease("198.51.100.7", 101), lease("2001:db8::7", 160)], NOW).expect("granted");
         let four = || nft(&["list", "set", "inet", "namewall", "lease4"]);
         assert!(four().contains("198.51.100.7"), "{}", four());
         assert!(nft(&["list", "set", "inet", "namewall", "lease6"]).contains("2001:db8::7"));
         // A renewal counts from now, and never shortens.
-        kernel.grant(&[lease("198.51.100.8", 130)], now).expect("granted");
-        kernel.grant(&[lease("198.51.100.8", 110)], now).expect("granted");
+        kernel.grant(&[lease("198.51.100.8", 130)], NOW).expect("granted");
+        kernel.grant(&[lease("198.51.100.8", 110)], NOW).expect("granted");
         assert!(four().contains("198.51.100.8 timeout 30s"), "{}", four());
-        kernel.grant(&[lease("198.51.100.8", 150)], now).expect("granted");
+        kernel.grant(&[lease("198.51.100.8", 150)], NOW).expect("granted");
         assert!(four().contains("198.51.100.8 timeout 50s"), "{}", four());
         thread::sleep(Duration::from_millis(1100));
         assert!(!four().contains("198.51.100.7"), "it has expired: {}", four());
         // Another process takes the leases over.
         drop(kernel);
         let mut next = open();
-        next.replace(&program).expect("adopted");
-        next.grant(&[lease("198.51.100.8", 110)], now).expect("granted");
+        next.replace(&program, NOW).expect("adopted");
+        next.grant(&[lease("198.51.100.8", 110)], NOW).expect("granted");
         assert!(four().contains("198.51.100.8 timeout 50s"), "a new process does not shorten either: {}", four());
     });
 }

@@ -4,10 +4,11 @@
 use rustc_hash::FxHashMap;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 /// A DNS name: lower-case A-labels, without the trailing dot.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct DomainName(Box<str>);
+pub struct DomainName(Arc<str>);
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {

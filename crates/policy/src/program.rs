@@ -296,6 +296,25 @@ impl Program {
         }
     }
 
+    /// The patterns that some egress rule of the Class speaks of, audited ones among them: what its
+    /// workloads may learn (S6.10).
+    pub fn names_of(&self, id: ClassId) -> BitSet {
+        let class = self.class(id);
+        let mut names = BitSet::default();
+        for plan in std::iter::once(&class.enforced).chain(&class.audited) {
+            let Tiers { admin, network, baseline, .. } = &plan.egress;
+            let gates = [&plan.cluster_gate, &plan.in_doubt, &plan.namespace_gate];
+            let policies = gates.into_iter().chain([admin, network, baseline]).flatten();
+            let rules = policies.flat_map(|&policy| self.policy(policy).rules(Direction::Egress));
+            for rule in rules {
+                if let Matcher::Clauses { peers, .. } = self.rule(rule).matcher {
+                    self.peer_set(peers).domains.iter().for_each(|pattern| names.insert(pattern.0 as usize));
+                }
+            }
+        }
+        names
+    }
+
     pub fn rule(&self, id: RuleId) -> &CompiledRule {
         &self.rules[id.index()]
     }

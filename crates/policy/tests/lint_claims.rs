@@ -154,7 +154,7 @@ fn leases() -> LeaseTable {
             let name = name.parse().expect("a name");
             if pattern.matches(&name) {
                 let address = address.parse().expect("an address");
-                table.grant(Lease { pattern, name, address, expiry: Instant(Duration::from_secs(10)) });
+                table.grant(Lease { pattern, name, address, expiry: Instant(Duration::from_secs(10)), asked_by: None });
             }
         }
     }

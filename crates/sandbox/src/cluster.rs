@@ -25,6 +25,8 @@ struct Plane {
 pub struct Cluster {
     pub sandbox: Sandbox,
     planes: BTreeMap<Arc<str>, Plane>,
+    /// The time that was told last, and when.
+    told: (Instant, std::time::Instant),
 }
 
 /// What the cluster is to be.
@@ -42,7 +44,8 @@ impl Cluster {
 
     pub fn build(wanted: &Wanted<'_>, progress: &mut dyn FnMut(Progress)) -> Result<Self, Error> {
         let sandbox = Sandbox::build(wanted.snapshot, wanted.outside, progress)?;
-        let mut cluster = Self { sandbox, planes: BTreeMap::new() };
+        let mut cluster =
+            Self { sandbox, planes: BTreeMap::new(), told: (Instant::default(), std::time::Instant::now()) };
         cluster.enforce(wanted)?;
         Ok(cluster)
     }
@@ -65,6 +68,8 @@ impl Cluster {
     /// How many operations each node's table took.
     fn enforce(&mut self, wanted: &Wanted<'_>) -> Result<BTreeMap<Arc<str>, usize>, Error> {
         let mut operations = BTreeMap::new();
+        // Whoever changes the cluster tells no time, and meanwhile leases have grown older.
+        let now = self.told.0 + self.told.1.elapsed();
         let failed = |node: &Arc<str>, source| Error::Enforce { node: node.to_string(), source };
         for (name, namespace) in self.sandbox.nodes() {
             let nat = services::table(wanted.snapshot, self.sandbox.topology(), name);
@@ -77,9 +82,9 @@ impl Cluster {
             let Some(Plane { nft, .. }) = self.planes.get_mut(name) else { continue };
             nft.settings_mut().cut = wanted.cut;
             nft.settings_mut().scope.node = wanted.snapshot.node_named(name);
-            let applied = nft.replace(wanted.program).map_err(|source| failed(name, source))?;
+            let applied = nft.replace(wanted.program, now).map_err(|source| failed(name, source))?;
             if applied.narrows {
-                nft.cut(wanted.program).map_err(|source| failed(name, source))?;
+                nft.cut(wanted.program, now).map_err(|source| failed(name, source))?;
             }
             operations.insert(name.clone(), applied.operations);
         }
@@ -88,6 +93,7 @@ impl Cluster {
 
     /// Opens addresses on every node.
     pub fn grant(&mut self, leases: &[Lease], now: Instant) -> Result<(), Error> {
+        self.told = (now, std::time::Instant::now());
         for (name, plane) in &mut self.planes {
             let failed = |source| Error::Enforce { node: name.to_string(), source };
             plane.nft.grant(leases, now).map_err(failed)?;

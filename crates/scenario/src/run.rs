@@ -273,7 +273,7 @@ impl Player<'_> {
                     if !known.contains(&address) {
                         known.push(address);
                     }
-                    leases.grant(Lease { pattern, name, address, expiry: Instant(Duration::MAX) });
+                    leases.grant(Lease { pattern, name, address, expiry: Instant(Duration::MAX), asked_by: None });
                 }
             }
             State { snapshot: lowered.snapshot, program, never_leased }

@@ -72,7 +72,13 @@ impl Cluster {
         for id in self.program.patterns.matching(&name) {
             let pattern = self.program.patterns.get(id).clone();
             let expiry = NOW + Duration::from_secs(60);
-            self.leases.grant(Lease { pattern, name: name.clone(), address: address.parse().unwrap(), expiry });
+            self.leases.grant(Lease {
+                pattern,
+                name: name.clone(),
+                address: address.parse().unwrap(),
+                expiry,
+                asked_by: None,
+            });
         }
         self
     }

@@ -2,7 +2,7 @@
 
 use super::expression::Expression;
 use super::rule::Rule;
-use super::set::{Element, Holds, Lifetime, SetSpec};
+use super::set::{Element, Holds, LeaseElement, Lifetime, SetSpec};
 use super::table::{Chain, Hook};
 use super::wire::{self, INET, LIST_ELEMENT, SUBSYSTEM, chain, element, message, rule, set, table};
 use crate::netlink::{APPEND, CREATE, Messages};
@@ -11,7 +11,7 @@ use crate::netlink::{APPEND, CREATE, Messages};
 const ELEMENTS_BYTES: usize = 48 << 10;
 /// nft's name for a rule's comment.
 const COMMENT: u8 = 0;
-const COMMENT_MAX: usize = 127;
+pub(super) const COMMENT_MAX: usize = 127;
 /// The kernel's own sweep of expired elements stalls packets while it runs; what
 /// has expired does not match anyway, and we delete it ourselves.
 const SWEEP: u32 = 3_600_000;
@@ -177,8 +177,14 @@ impl Batch {
         self.elements(message::NEW_ELEMENT, set, elements.map(|element| (element, None)));
     }
 
-    pub(crate) fn add_leases<'e>(&mut self, set: &str, elements: impl Iterator<Item = (&'e Element, Lifetime)>) {
-        self.elements(message::NEW_ELEMENT, set, elements.map(|(element, lifetime)| (element, Some(lifetime))));
+    pub(crate) fn add_leases<'e>(&mut self, set: &str, leases: impl Iterator<Item = &'e LeaseElement>) {
+        let with_name = |lease: &'e LeaseElement| (&lease.element, Some((lease.lifetime, lease.name.as_str())));
+        self.elements(message::NEW_ELEMENT, set, leases.map(with_name));
+    }
+
+    /// Such as may have ended by themselves meanwhile.
+    pub(crate) fn destroy_elements<'e>(&mut self, set: &str, elements: impl Iterator<Item = &'e Element>) {
+        self.elements(message::DESTROY_ELEMENT, set, elements.map(|element| (element, None)));
     }
 
     pub(crate) fn delete_elements<'e>(&mut self, set: &str, elements: impl Iterator<Item = &'e Element>) {
@@ -189,7 +195,7 @@ impl Batch {
         &mut self,
         message: u16,
         set: &str,
-        elements: impl Iterator<Item = (&'e Element, Option<Lifetime>)>,
+        elements: impl Iterator<Item = (&'e Element, Option<(Lifetime, &'e str)>)>,
     ) {
         let mut elements = elements.peekable();
         while elements.peek().is_some() {
@@ -199,9 +205,9 @@ impl Batch {
             self.messages.nested(element::ELEMENTS, |out| {
                 let start = out.len();
                 while out.len() - start < ELEMENTS_BYTES
-                    && let Some((element, lifetime)) = elements.next()
+                    && let Some((element, lease)) = elements.next()
                 {
-                    element.write(out, lifetime);
+                    element.write(out, lease);
                 }
             });
         }
@@ -209,7 +215,7 @@ impl Batch {
 }
 
 /// A comment as nft reads it: kind, length, text, zero.
-fn comment(text: &str) -> Vec<u8> {
+pub(super) fn comment(text: &str) -> Vec<u8> {
     let text = cut_comment(text);
     let mut bytes = vec![COMMENT, text.len() as u8 + 1];
     bytes.extend_from_slice(text.as_bytes());

@@ -8,12 +8,13 @@ use super::table::{Chain, Table};
 use super::wire::table::{OWNER, PERSIST};
 use crate::conntrack::Conntrack;
 use crate::cut::{CutEstablished, Judge};
-use crate::leases::{Fresh, LeaseGroups, Leases};
+use crate::leases::{LeaseGroups, Leases, Writes};
 use crate::netlink::{self, Family, Socket};
 use crate::render::{AUDIT, Delta, Ids, Rendered, Scope, render};
 use crate::{Applied, Dataplane};
+use namewall_policy::lease::Bounds;
 use namewall_policy::model::Action;
-use namewall_policy::{Instant, Lease, Program};
+use namewall_policy::{Instant, Lease, LeaseTable, Program};
 use nix::errno::Errno;
 use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;
@@ -27,11 +28,18 @@ pub struct Settings {
     pub table: String,
     pub scope: Scope,
     pub cut: CutEstablished,
+    /// How many leases are kept (S6.5).
+    pub bounds: Bounds,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { table: "namewall".to_owned(), scope: Scope::default(), cut: CutEstablished::default() }
+        Self {
+            table: "namewall".to_owned(),
+            scope: Scope::default(),
+            cut: CutEstablished::default(),
+            bounds: Bounds::default(),
+        }
     }
 }
 
@@ -143,7 +151,13 @@ impl Nft {
             Err(error) => return Err(refused_at_all(error)),
         }
         let conntrack = Conntrack::open().map_err(NftError::Socket)?;
-        Ok(Self { socket, conntrack, settings, known: None, leases: Leases::default() })
+        let leases = Leases::new(LeaseTable::with_bounds(settings.bounds));
+        Ok(Self { socket, conntrack, settings, known: None, leases })
+    }
+
+    /// What is open by name, and such as has ended but may still have connections.
+    pub fn leases(&self) -> &LeaseTable {
+        &self.leases.table
     }
 
     /// The table as it should be now.
@@ -172,7 +186,7 @@ impl Nft {
     }
 
     /// The first change of this process: whatever the kernel has is made right in one transaction.
-    fn adopt(&mut self, next: &Program) -> Result<Applied, NftError> {
+    fn adopt(&mut self, next: &Program, now: Instant) -> Result<Applied, NftError> {
         let name = self.settings.table.clone();
         let note = read::table_note(&mut self.socket, &name).map_err(refused_at_all)?;
         let unread = |source| NftError::Read { table: name.clone(), source };
@@ -201,15 +215,15 @@ impl Nft {
             }
         };
         let change = Change::between(&live, &rendered.table);
-        if exists {
-            self.leases.adopt(read::read_leases(&name).map_err(unread)?);
+        let found = if exists {
+            read::read_leases(&name).map_err(unread)?
         } else {
             // Owned, so that nobody flushes it by accident; persistent, or it would go when we do: wide open.
             batch.add_table(OWNER | PERSIST, NOTE);
-            self.leases.were_lost();
-        }
+            Vec::new()
+        };
         change.write(&mut batch);
-        write_leases(&mut batch, &self.leases.regroup(&rendered.lease_groups));
+        write_leases(&mut batch, &self.leases.adopt(found, &rendered.lease_groups, now));
         // An earlier process may have ended before it cut what it should have.
         let applied = Applied { operations: batch.operations(), narrows: true };
         self.commit(batch)?;
@@ -219,14 +233,14 @@ impl Nft {
     }
 
     /// The whole table is made again, and compared.
-    fn replace_table(&mut self, known: Known, next: &Program) -> Result<Applied, NftError> {
+    fn replace_table(&mut self, known: Known, next: &Program, now: Instant) -> Result<Applied, NftError> {
         let rendered = render(next, &self.settings.scope, &known.rendered.ids);
         let change = Change::between(&known.rendered.table, &rendered.table);
         let mut batch = Batch::new(&self.settings.table);
         change.write(&mut batch);
         if rendered.lease_groups != known.rendered.lease_groups {
-            let fresh = self.leases.regroup(&rendered.lease_groups);
-            write_leases(&mut batch, &fresh);
+            let groups = (&known.rendered.lease_groups, &rendered.lease_groups);
+            write_leases(&mut batch, &self.leases.regroup(groups, now));
         }
         let applied = Applied { operations: batch.operations(), narrows: change.narrows(only_allows(next)) };
         let done = self.commit(batch).and_then(|()| self.verify(&change, &rendered.table));
@@ -330,19 +344,21 @@ impl Nft {
 
 /// Up to here chains are read back one by one.
 const MANY_CHAINS: usize = 200;
+/// Leases that have ended go a few at a time: nobody should wait for it.
+const FORGOTTEN_AT_ONCE: usize = 5_000;
 /// A dump of a large set takes long; of each change so many elements are asked for by key.
 const SPOT_CHECKS: usize = 16;
 
 impl Dataplane for Nft {
     type Error = NftError;
 
-    fn replace(&mut self, next: &Program) -> Result<Applied, NftError> {
-        let Some(known) = self.known.take() else { return self.adopt(next) };
+    fn replace(&mut self, next: &Program, now: Instant) -> Result<Applied, NftError> {
+        let Some(known) = self.known.take() else { return self.adopt(next, now) };
         let scope = self.settings.scope;
         let delta = Delta::between((&known.program, next), &scope, &known.rendered).filter(|_| known.scope == scope);
         match delta {
             Some(delta) => self.replace_pods(known, next, delta),
-            None => self.replace_table(known, next),
+            None => self.replace_table(known, next, now),
         }
     }
 
@@ -350,16 +366,16 @@ impl Dataplane for Nft {
         // Where nothing is known of the table they are kept for the change that makes it known.
         let none = LeaseGroups::default();
         let groups = self.known.as_ref().map_or(&none, |known| &known.rendered.lease_groups);
-        let fresh = self.leases.grant(leases, groups, now);
+        let writes = self.leases.grant(leases, groups, now);
         let mut batch = Batch::new(&self.settings.table);
-        write_leases(&mut batch, &fresh);
+        write_leases(&mut batch, &writes);
         self.commit(batch)
     }
 
-    fn cut(&mut self, program: &Program) -> Result<usize, NftError> {
+    fn cut(&mut self, program: &Program, now: Instant) -> Result<usize, NftError> {
         let connections = self.conntrack.list().map_err(NftError::Connections)?;
-        let judge = Judge::new(program, &self.leases.history, self.settings.cut)
-            .with_incomplete_history(self.leases.were_adopted());
+        let judge = Judge::new(program, &self.leases.table, self.settings.cut)
+            .with_incomplete_history(self.leases.is_incomplete());
         let (mut cut, mut failed) = (0, None);
         for connection in connections.iter().filter(|connection| judge.forbids(connection)) {
             match self.conntrack.delete(connection) {
@@ -369,7 +385,7 @@ impl Dataplane for Nft {
             }
         }
         let connected: FxHashSet<IpAddr> = connections.iter().map(|connection| connection.destination.0).collect();
-        self.leases.forget(|address| connected.contains(&address));
+        self.leases.table.forget(now, FORGOTTEN_AT_ONCE, |address| connected.contains(&address));
         failed.map_or(Ok(cut), |error| Err(NftError::Connections(error)))
     }
 }
@@ -378,9 +394,10 @@ fn only_allows(program: &Program) -> bool {
     program.rules.iter().all(|rule| rule.action == Action::Allow)
 }
 
-fn write_leases(batch: &mut Batch, fresh: &Fresh) {
-    for (version, elements) in Version::BOTH.into_iter().zip(fresh) {
-        batch.add_leases(set::LEASE[version], elements.iter().map(|(element, left)| (element, *left)));
+fn write_leases(batch: &mut Batch, writes: &Writes) {
+    for version in Version::BOTH {
+        batch.add_leases(set::LEASE[version], writes.new[version as usize].iter());
+        batch.destroy_elements(set::LEASE[version], writes.gone[version as usize].iter());
     }
 }
 

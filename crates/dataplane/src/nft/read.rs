@@ -7,7 +7,7 @@ use super::rule::Rule;
 use super::set::{Element, Field, Holds, Index, Key, LEASE, SetSpec, Value, Version, read_address};
 use super::table::{Chain, Hook, HookKind, Point};
 use super::wire::{self, INET, SUBSYSTEM, chain, data, element, message, rule, set, table};
-use crate::leases::Left;
+use crate::leases::Found;
 use crate::netlink::{Attributes, DUMP, Error, Family, Messages, Socket};
 use nix::errno::Errno;
 use rustc_hash::FxHashMap;
@@ -146,7 +146,7 @@ const LEASES_READ: usize = 100_000;
 
 /// The leases there are, with the time each has left. On a socket of its own,
 /// which is closed where there are too many to read them all.
-pub(crate) fn read_leases(table: &str) -> Result<Vec<Left>, Error> {
+pub(crate) fn read_leases(table: &str) -> Result<Vec<Found>, Error> {
     let mut leases = Vec::new();
     for set in [LEASE.0, LEASE.1] {
         let mut socket = Socket::open(Family::NetlinkNetFilter)?;
@@ -169,14 +169,15 @@ pub(crate) fn read_leases(table: &str) -> Result<Vec<Left>, Error> {
     Ok(leases)
 }
 
-fn read_lease(of: Attributes<'_>) -> Option<Left> {
+fn read_lease(of: Attributes<'_>) -> Option<Found> {
     let key = of.nested(element::KEY).get(data::VALUE)?;
     let (numbers, address) = key.split_at_checked(8)?;
     let number = |at: usize| Some(u32::from_ne_bytes(numbers.get(at..at + 4)?.try_into().ok()?));
     let group = u64::from(number(0)?) << 32 | u64::from(number(4)?);
     let left = of.u64(element::EXPIRATION).or(of.u64(element::TIMEOUT))?;
     let address = read_address(address)?;
-    Some(((group, address), Duration::from_millis(left)))
+    let name = of.get(element::USERDATA).and_then(read_comment).and_then(|name| name.parse().ok());
+    Some(Found { group, address, left: Duration::from_millis(left), name })
 }
 
 /// Whether a set has these elements, with what they map to.

@@ -3,6 +3,7 @@
 use super::expression::{verdict, write_verdict};
 use super::wire::{LIST_ELEMENT, data, element};
 use crate::netlink::Messages;
+use namewall_policy::domain::DomainName;
 use std::fmt;
 use std::net::IpAddr;
 
@@ -167,6 +168,14 @@ pub(crate) fn read_address(bytes: &[u8]) -> Option<IpAddr> {
     }
 }
 
+/// A lease as an element.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LeaseElement {
+    pub element: Element,
+    pub lifetime: Lifetime,
+    pub name: DomainName,
+}
+
 /// How long an element stays.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lifetime(pub Duration);
@@ -195,7 +204,7 @@ impl Element {
         (self.key, self.ends_interval)
     }
 
-    pub(crate) fn write(&self, out: &mut Messages, lifetime: Option<Lifetime>) {
+    pub(crate) fn write(&self, out: &mut Messages, lease: Option<(Lifetime, &str)>) {
         out.nested(LIST_ELEMENT, |out| {
             out.nested(element::KEY, |out| out.bytes(data::VALUE, self.key.as_bytes()));
             if let Some(end) = &self.key_end {
@@ -213,12 +222,16 @@ impl Element {
                     out.nested(element::DATA, |out| write_verdict(out, verdict::GOTO, Some(chain)));
                 }
             }
-            if let Some(Lifetime(lifetime)) = lifetime {
+            if let Some((Lifetime(lifetime), name)) = lease {
                 // Both, or refreshing an element with the timeout it had changes nothing.
                 let milliseconds =
                     u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX).clamp(1, LONGEST.as_millis() as u64);
                 out.u64(element::TIMEOUT, milliseconds);
                 out.u64(element::EXPIRATION, milliseconds);
+                // The name stays with the address it opened: whoever comes after us can read it.
+                if name.len() <= super::batch::COMMENT_MAX {
+                    out.bytes(element::USERDATA, &super::batch::comment(name));
+                }
             }
         });
     }

@@ -28,6 +28,7 @@ pub(crate) mod message {
     pub(crate) const NEW_ELEMENT: u16 = 12;
     pub(crate) const GET_ELEMENT: u16 = 13;
     pub(crate) const DELETE_ELEMENT: u16 = 14;
+    pub(crate) const DESTROY_ELEMENT: u16 = 30;
 }
 
 pub(crate) mod table {
@@ -88,6 +89,7 @@ pub(crate) mod element {
     pub(crate) const FLAGS: u16 = 3;
     pub(crate) const TIMEOUT: u16 = 4;
     pub(crate) const EXPIRATION: u16 = 5;
+    pub(crate) const USERDATA: u16 = 6;
     pub(crate) const KEY_END: u16 = 10;
     pub(crate) const INTERVAL_END: u32 = 1;
 }

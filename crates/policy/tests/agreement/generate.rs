@@ -74,7 +74,7 @@ fn leases() -> impl Strategy<Value = Lease> {
             DomainPattern::Exact(name) => name.clone(),
             wildcard => read(&format!("w.{}", wildcard.domain())),
         };
-        Lease { pattern, name, address: read(address), expiry: at(expiry) }
+        Lease { pattern, name, address: read(address), expiry: at(expiry), asked_by: None }
     })
 }
 

@@ -74,10 +74,10 @@ pub(crate) fn run() {
     let mut said = io::stdout();
     for turn in 0.. {
         for (_, one) in programs.all.iter().enumerate().filter(|(at, _)| round & 1 << at != 0) {
-            let applied = nft.replace(&one.program).expect("the table is changed");
+            let applied = nft.replace(&one.program, NOW).expect("the table is changed");
             // To look at every connection takes longer than a change: not after each, so that there are more of them.
             if applied.narrows && turn % CUT == 0 {
-                nft.cut(&one.program).expect("connections are cut");
+                nft.cut(&one.program, NOW).expect("connections are cut");
             }
             nft.grant(&programs.leases, NOW).expect("leases are granted");
             if writeln!(said, "applied").and_then(|()| said.flush()).is_err() {

@@ -51,7 +51,7 @@ fn leases() -> Vec<Lease> {
             let pattern = super::policy::pattern(text, wildcard);
             for address in World::outside().into_iter().step_by(2) {
                 let (name, expiry) = (pattern.domain().clone(), NOW + Duration::from_secs(3600));
-                leases.push(Lease { pattern: pattern.clone(), name, address, expiry });
+                leases.push(Lease { pattern: pattern.clone(), name, address, expiry, asked_by: None });
             }
         }
     }

@@ -180,7 +180,7 @@ impl World {
             let address = read(self.dice.pick(&OUTSIDE));
             // One is over already.
             let left = self.dice.pick(&[3600, 7200, 0]);
-            self.leases.push(Lease { pattern, name, address, expiry: NOW + Duration::from_secs(left) });
+            self.leases.push(Lease { pattern, name, address, expiry: NOW + Duration::from_secs(left), asked_by: None });
         }
     }
 

@@ -1,12 +1,15 @@
 //! Leases: which address a name opens, and until when (S6). Time is an
 //! argument; nothing here reads a clock.
 
+mod table;
+
+pub use table::{Bounds, Evictions, LeaseTable};
+
 use crate::addr::AddrSet;
 use crate::domain::{DomainName, DomainPattern};
 use crate::model::NodeId;
 use crate::program::{Holder, Program};
 use crate::snapshot::Snapshot;
-use rustc_hash::FxHashMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -28,6 +31,8 @@ pub struct Lease {
     pub name: DomainName,
     pub address: IpAddr,
     pub expiry: Instant,
+    /// Who asked, if that is known: whom it is counted to where there is little room (S6.5).
+    pub asked_by: Option<IpAddr>,
 }
 
 /// How long an answer is good for (S6.3).
@@ -48,44 +53,10 @@ impl Default for Lifetimes {
 impl Lifetimes {
     pub fn expiry(&self, ttl: Duration, now: Instant) -> Instant {
         let ttl = if ttl.is_zero() { self.minimum } else { ttl };
-        now + ttl.saturating_add(self.grace)
-    }
-}
-
-/// The leases there are, found by address.
-#[derive(Clone, Default, Debug)]
-pub struct LeaseTable {
-    by_address: FxHashMap<IpAddr, Vec<Lease>>,
-}
-
-impl LeaseTable {
-    /// Adds a lease, or renews the one there is; a renewal never shortens it (S6.3).
-    pub fn grant(&mut self, lease: Lease) {
-        let leases = self.by_address.entry(lease.address).or_default();
-        match leases.iter_mut().find(|known| known.pattern == lease.pattern && known.name == lease.name) {
-            Some(known) => known.expiry = known.expiry.max(lease.expiry),
-            None => leases.push(lease),
-        }
-    }
-
-    /// The live lease by which a pattern that is `wanted` opens the address.
-    pub fn opening(&self, address: IpAddr, now: Instant, wanted: impl Fn(&DomainPattern) -> bool) -> Option<&Lease> {
-        if self.by_address.is_empty() {
-            return None;
-        }
-        self.by_address.get(&address)?.iter().find(|lease| now < lease.expiry && wanted(&lease.pattern))
-    }
-
-    /// Drops what has expired.
-    pub fn expire(&mut self, now: Instant) {
-        self.by_address.retain(|_, leases| {
-            leases.retain(|lease| now < lease.expiry);
-            !leases.is_empty()
-        });
-    }
-
-    pub fn iter(&self) -> impl Iterator<Item = &Lease> {
-        self.by_address.values().flatten()
+        let end = now + ttl.saturating_add(self.grace);
+        // In whole seconds, as TTLs are: an answer that comes again at once renews nothing.
+        let seconds = end.0.as_secs().saturating_add(u64::from(end.0.subsec_nanos() > 0));
+        Instant(Duration::from_secs(seconds))
     }
 }
 
@@ -177,6 +148,7 @@ impl NeverLeased {
                     name: answer.name.clone(),
                     address,
                     expiry: answer.expiry,
+                    asked_by: None,
                 });
             }
         }
@@ -205,14 +177,19 @@ mod tests {
 
         let pattern = DomainPattern::parse("api.example.com", Wildcard::Subdomains).unwrap();
         let address = IpAddr::from([192, 0, 2, 1]);
-        let lease =
-            |expiry| Lease { pattern: pattern.clone(), name: "api.example.com".parse().unwrap(), address, expiry };
+        let lease = |expiry| Lease {
+            pattern: pattern.clone(),
+            name: "api.example.com".parse().unwrap(),
+            address,
+            expiry,
+            asked_by: None,
+        };
         let mut table = LeaseTable::default();
         table.grant(lease(at(135)));
         table.grant(lease(at(110)));
         assert!(table.opening(address, at(134), |p| *p == pattern).is_some());
         assert!(table.opening(address, at(135), |p| *p == pattern).is_none(), "S6.4: it ends by itself");
-        table.expire(at(135));
+        table.forget(at(135), usize::MAX, |_| false);
         assert_eq!(table.iter().count(), 0);
     }
 }

@@ -1,0 +1,159 @@
+//! How much is kept of what names open, and for whom (S6.5).
+
+use namewall_policy::domain::{DomainName, DomainPattern, Wildcard};
+use namewall_policy::lease::Bounds;
+use namewall_policy::{Instant, Lease, LeaseTable};
+use proptest::prelude::*;
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+const SMALL: Bounds = Bounds { addresses_a_name: 100, names_a_pattern: 50, leases: 1_000 };
+
+fn at(seconds: u64) -> Instant {
+    Instant(Duration::from_secs(seconds))
+}
+
+fn pattern(text: &str) -> DomainPattern {
+    DomainPattern::parse(text, Wildcard::Subdomains).unwrap()
+}
+
+fn lease(pattern_text: &str, name: &str, address: u32, seconds: u64) -> Lease {
+    let address = Ipv4Addr::from(0xc633_0000 + address).into();
+    Lease { pattern: pattern(pattern_text), name: name.parse().unwrap(), address, expiry: at(seconds), asked_by: None }
+}
+
+/// The same, asked for by a client.
+fn by(client: u8, lease: Lease) -> Lease {
+    let client: IpAddr = Ipv4Addr::new(10, 0, 0, client).into();
+    Lease { asked_by: Some(client), ..lease }
+}
+
+fn names(table: &LeaseTable) -> Vec<DomainName> {
+    let mut names: Vec<DomainName> = table.iter().map(|lease| lease.name.clone()).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+#[test]
+fn s6_5_at_least_a_hundred_addresses_a_name_always_fit() {
+    let mut table = LeaseTable::with_bounds(Bounds { addresses_a_name: 1, ..SMALL });
+    for address in 0..100 {
+        assert!(table.grant(by(1, lease("*.b", "a.b", address, 60))).is_empty());
+    }
+    assert_eq!(table.len(), 100);
+}
+
+#[test]
+fn s6_5_a_name_with_more_addresses_gives_up_those_that_end_soonest() {
+    let mut table = LeaseTable::with_bounds(SMALL);
+    for address in 0..100 {
+        table.grant(by(1, lease("*.b", "a.b", address, 1_000 - u64::from(address))));
+    }
+    // The soonest to end is the last that came, address 99; and what comes now ends sooner still, and stays.
+    let evicted = table.grant(by(1, lease("*.b", "a.b", 500, 10)));
+    assert_eq!(evicted, [by(1, lease("*.b", "a.b", 99, 901))]);
+    assert_eq!(table.at(lease("*.b", "a.b", 500, 0).address).len(), 1);
+    assert_eq!((table.len(), table.evictions().addresses_a_name), (100, 1));
+    // Another name with the same address is another lease.
+    assert!(table.grant(by(1, lease("*.b", "c.b", 500, 10))).is_empty());
+}
+
+#[test]
+fn s6_5_a_flood_of_names_evicts_its_own_and_never_the_newest() {
+    let mut table = LeaseTable::with_bounds(SMALL);
+    // The tenants' names end long before those of the flood: the soonest to end of all is not what goes.
+    for number in 0..10 {
+        table.grant(by(2, lease("*.b", &format!("own{number}.b"), number, 5)));
+        table.grant(by(3, lease("*.other", &format!("own{number}.other"), number, 5)));
+    }
+    for number in 0..10_000_u32 {
+        let flood = lease("*.b", &format!("x{number}.b"), 1_000 + number, 1_000);
+        let address = flood.address;
+        for gone in table.grant(by(1, flood)) {
+            assert!(gone.name.as_str().starts_with('x'), "{} made room for {number}", gone.name);
+        }
+        assert_eq!(table.at(address).len(), 1, "the newest stays");
+    }
+    let left = names(&table);
+    assert_eq!(left.iter().filter(|name| name.as_str().starts_with("own")).count(), 20);
+    assert_eq!(left.iter().filter(|name| name.as_str().starts_with('x')).count(), 40);
+    assert_eq!(table.evictions().names_a_pattern, 9_960);
+}
+
+#[test]
+fn s6_5_the_bound_on_all_leases_is_paid_by_who_has_most() {
+    let mut table = LeaseTable::with_bounds(Bounds { leases: 100, names_a_pattern: 1_000, ..SMALL });
+    for number in 0..30 {
+        table.grant(by(2, lease("*.b", &format!("own{number}.b"), number, 5)));
+    }
+    for number in 0..5_000 {
+        table.grant(by(1, lease("*.other", &format!("x{number}.other"), number, 1_000)));
+        assert!(table.len() <= 100);
+    }
+    assert_eq!(names(&table).iter().filter(|name| name.as_str().starts_with("own")).count(), 30);
+    assert_eq!(table.evictions().leases, 4_930);
+}
+
+#[test]
+fn s6_5_a_name_many_ask_for_is_counted_to_who_has_fewest() {
+    let mut table = LeaseTable::with_bounds(SMALL);
+    table.grant(by(1, lease("*.b", "shared.b", 1, 5)));
+    for number in 0..20 {
+        table.grant(by(1, lease("*.b", &format!("x{number}.b"), 100 + number, 500)));
+    }
+    table.grant(by(2, lease("*.b", "shared.b", 1, 5)));
+    for number in 20..1_000 {
+        table.grant(by(1, lease("*.b", &format!("x{number}.b"), 100 + number, 500)));
+    }
+    assert!(names(&table).contains(&"shared.b".parse().unwrap()));
+}
+
+#[test]
+fn s6_4_what_has_ended_is_forgotten_but_for_what_connections_lead_to() {
+    let mut table = LeaseTable::default();
+    for number in 0..10 {
+        table.grant(by(1, lease("*.b", &format!("x{number}.b"), number, 10 + u64::from(number))));
+    }
+    table.grant(by(1, lease("*.b", "x0.b", 0, 100)));
+    let kept = lease("*.b", "x1.b", 1, 0).address;
+    assert_eq!(table.forget(at(15), 2, |address| address == kept), 2, "at most two at a time");
+    assert_eq!(table.forget(at(15), usize::MAX, |address| address == kept), 2);
+    assert_eq!(names(&table).len(), 6, "the renewed one, the connected one, and four that live");
+    assert!(table.opening(kept, at(15), |_| true).is_none(), "it opens nothing new");
+    assert_eq!(table.forget(at(15), usize::MAX, |_| false), 1);
+}
+
+proptest! {
+    /// Whatever comes in which order: counts agree with what is there, bounds hold, the newest is there,
+    /// a lease never gets shorter, and what is evicted is gone.
+    #[test]
+    fn s6_5_bounds_hold_whatever_comes(
+        steps in prop::collection::vec((0..4_u8, 0..3_usize, 0..30_u32, 0..60_u32, 0..100_u64, any::<bool>()), 1..120),
+    ) {
+        let bounds = Bounds { addresses_a_name: 100, names_a_pattern: 12, leases: 40 };
+        let mut table = LeaseTable::with_bounds(bounds);
+        for (who, under, name, address, seconds, forgets) in steps {
+            let text = ["*.a", "*.b", "*.c"][under];
+            let one = lease(text, &format!("n{name}{}", &text[1..]), address, seconds);
+            let before = table.expiry(&one);
+            let evicted = table.grant(by(who, one.clone()));
+            prop_assert_eq!(table.expiry(&one), before.max(Some(one.expiry)));
+            for gone in &evicted {
+                prop_assert_eq!(table.expiry(gone), None);
+            }
+            if forgets {
+                table.forget(at(seconds / 2), 5, |_| false);
+            }
+            prop_assert_eq!(table.iter().count(), table.len());
+            prop_assert!(table.len() <= bounds.leases);
+            for text in ["*.a", "*.b", "*.c"] {
+                let own = table.iter().filter(|lease| lease.pattern == pattern(text));
+                let mut names: Vec<&DomainName> = own.map(|lease| &lease.name).collect();
+                names.sort();
+                names.dedup();
+                prop_assert!(names.len() <= bounds.names_a_pattern);
+            }
+        }
+    }
+}
