@@ -20,7 +20,7 @@ fn each_case(count: u32, check: impl Fn(&Case, &Program, &LeaseTable) -> Outcome
     let result = TestRunner::new(crate::config(count)).run(&cases(), |case| {
         let (program, _) = compile(&case.snapshot);
         let mut leases = LeaseTable::default();
-        case.leases.iter().for_each(|lease| leases.grant(lease.clone()));
+        case.leases.iter().for_each(|lease| drop(leases.grant(lease.clone())));
         check(&case, &program, &leases)
     });
     if let Err(error) = result {

@@ -37,7 +37,7 @@ impl Programs {
     /// A bit for each Program that allows it.
     pub(crate) fn allowing(&self, flow: impl Fn(&Program) -> Flow) -> u8 {
         let mut leases = LeaseTable::default();
-        self.leases.iter().for_each(|lease| leases.grant(lease.clone()));
+        self.leases.iter().for_each(|lease| drop(leases.grant(lease.clone())));
         let allows = |one: &One| evaluate(&one.program, &leases, &flow(&one.program), NOW).verdict == Verdict::Allow;
         self.all.iter().enumerate().filter(|(_, one)| allows(one)).fold(0, |bits, (at, _)| bits | 1 << at)
     }

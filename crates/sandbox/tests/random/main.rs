@@ -136,7 +136,7 @@ impl Series {
                 self.compare(cluster, &wanted)?;
             }
             let mut leases = LeaseTable::default();
-            self.world.leases.iter().for_each(|lease| leases.grant(lease.clone()));
+            self.world.leases.iter().for_each(|lease| drop(leases.grant(lease.clone())));
             let now = Now { snapshot, program: judge, leases };
             self.ask(cluster, &now)?;
             before = Some((now.snapshot, program));
