@@ -133,6 +133,6 @@ fn s4_4_a_lease_that_has_ended_opens_nothing() {
     );
     let base = banp("{subject: {namespaces: {}}, egress: [{action: Deny, to: [{networks: [0.0.0.0/0]}]}]}");
     let mut cluster = Cluster::read(world() + &base + &policy, &Default::default()).lease("a.example", "203.0.113.9");
-    cluster.leases.expire(namewall_policy::Instant(std::time::Duration::from_secs(61)));
+    cluster.leases.forget(namewall_policy::Instant(std::time::Duration::from_secs(61)), usize::MAX, |_| false);
     cluster.check(&["shop/web -> 203.0.113.9:443/TCP: deny by BaselineAdminNetworkPolicy/default"]);
 }
