@@ -1,6 +1,6 @@
 //! The leases the kernel has, as far as we gave them.
 
-use crate::nft::set::{self, Element, Key, Lifetime, Version};
+use crate::nft::set::{self, Element, Key, Lifetime, Passing, Version};
 use namewall_policy::domain::DomainPattern;
 use namewall_policy::{Instant, Lease, LeaseTable};
 use rustc_hash::FxHashMap;
@@ -12,9 +12,6 @@ pub type LeaseGroups = FxHashMap<DomainPattern, Vec<u64>>;
 
 /// A lease in the kernel: its group and address, and the time it has left.
 pub(crate) type Left = ((u64, IpAddr), Duration);
-
-/// Elements to be written, a list for each version of IP.
-pub(crate) type Fresh = [Vec<(Element, Lifetime)>; 2];
 
 #[derive(Default, Debug)]
 pub(crate) struct Leases {
@@ -56,12 +53,12 @@ impl Leases {
     }
 
     /// What must be written for these leases. A renewal never shortens (S6.3).
-    pub(crate) fn grant(&mut self, leases: &[Lease], groups: &LeaseGroups, now: Instant) -> Fresh {
+    pub(crate) fn grant(&mut self, leases: &[Lease], groups: &LeaseGroups, now: Instant) -> Passing {
         self.last = now;
         self.told = Some(std::time::Instant::now());
         self.before.clear();
         self.take_over(now);
-        let mut fresh = Fresh::default();
+        let mut fresh = Passing::default();
         for lease in leases.iter().filter(|lease| lease.expiry > now) {
             self.history.grant(lease.clone());
             for &group in groups.get(&lease.pattern).into_iter().flatten() {
@@ -72,8 +69,8 @@ impl Leases {
     }
 
     /// What must be written because groups changed: leases that live on in groups that are new to them.
-    pub(crate) fn regroup(&mut self, groups: &LeaseGroups) -> Fresh {
-        let mut fresh = Fresh::default();
+    pub(crate) fn regroup(&mut self, groups: &LeaseGroups) -> Passing {
+        let mut fresh = Passing::default();
         self.before.clear();
         // Whoever changes groups tells no time, and meanwhile leases have grown older.
         let now = self.last + self.told.map_or(Duration::ZERO, |told| told.elapsed());
@@ -110,7 +107,7 @@ impl Leases {
         self.adopted = None;
     }
 
-    fn write(&mut self, fresh: &mut Fresh, (group, lease): (u64, &Lease), now: Instant) {
+    fn write(&mut self, fresh: &mut Passing, (group, lease): (u64, &Lease), now: Instant) {
         let key = (group, lease.address);
         let until = self.until.get(&key).copied();
         // The kernel keeps nothing for longer.

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 /// How often a connection is tried that should be there: the machine may be busy.
 const TRIES: usize = 4;
+const NOT_UP: &str = "the sandbox is not up";
 
 /// Network namespaces as the reality of a scenario.
 #[derive(Debug, Default)]
@@ -55,7 +56,7 @@ impl Packets {
     }
 
     fn cluster(&mut self) -> Result<&mut Cluster, String> {
-        self.cluster.as_mut().ok_or_else(|| "the sandbox is not up".to_owned())
+        self.cluster.as_mut().ok_or_else(|| NOT_UP.to_owned())
     }
 }
 
@@ -134,10 +135,16 @@ impl Reality for Packets {
     }
 
     fn fate(&mut self, name: &str) -> Result<Fate, String> {
-        let timeout = self.cluster()?.sandbox.timeout;
+        let Some(Cluster { sandbox, .. }) = &self.cluster else { return Err(NOT_UP.to_owned()) };
         let Some(connection) = self.connections.get_mut(name) else { return Ok(Fate::Cut) };
-        let alive = connection.alive(timeout).map_err(words)?;
-        Ok(if alive { Fate::Open } else { Fate::Cut })
+        // The far end first: what it says must not bring to life what was cut.
+        let heard = sandbox.hears_far_end(connection);
+        match (heard, connection.alive(sandbox.timeout).map_err(words)?) {
+            (true, true) => Ok(Fate::Open),
+            (false, false) => Ok(Fate::Cut),
+            (true, false) => Err(format!("the far end of `{name}` is heard, and does not answer")),
+            (false, true) => Err(format!("the far end of `{name}` answers, and is not heard unasked")),
+        }
     }
 }
 

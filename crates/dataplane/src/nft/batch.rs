@@ -2,7 +2,7 @@
 
 use super::expression::Expression;
 use super::rule::Rule;
-use super::set::{Element, Holds, Lifetime, SetSpec};
+use super::set::{Element, Holds, Lifetime, Passing, SWEEP, SetSpec, Twins, Version};
 use super::table::{Chain, Hook};
 use super::wire::{self, INET, LIST_ELEMENT, SUBSYSTEM, chain, element, message, rule, set, table};
 use crate::netlink::{APPEND, CREATE, Messages};
@@ -12,10 +12,6 @@ const ELEMENTS_BYTES: usize = 48 << 10;
 /// nft's name for a rule's comment.
 const COMMENT: u8 = 0;
 const COMMENT_MAX: usize = 127;
-/// The kernel's own sweep of expired elements stalls packets while it runs; what
-/// has expired does not match anyway, and we delete it ourselves.
-const SWEEP: u32 = 3_600_000;
-
 #[derive(Debug)]
 pub(crate) struct Batch {
     messages: Messages,
@@ -162,7 +158,7 @@ impl Batch {
             });
         }
         if spec.timeout {
-            out.u32(set::GC_INTERVAL, SWEEP);
+            out.u32(set::GC_INTERVAL, SWEEP.as_millis() as u32);
         }
         out.bytes(set::USERDATA, &byte_orders(spec));
     }
@@ -177,8 +173,12 @@ impl Batch {
         self.elements(message::NEW_ELEMENT, set, elements.map(|element| (element, None)));
     }
 
-    pub(crate) fn add_leases<'e>(&mut self, set: &str, elements: impl Iterator<Item = (&'e Element, Lifetime)>) {
-        self.elements(message::NEW_ELEMENT, set, elements.map(|(element, lifetime)| (element, Some(lifetime))));
+    /// Elements that go by themselves.
+    pub(crate) fn add_passing(&mut self, sets: Twins, passing: &Passing) {
+        for (version, elements) in Version::BOTH.into_iter().zip(passing) {
+            let elements = elements.iter().map(|(element, left)| (element, Some(*left)));
+            self.elements(message::NEW_ELEMENT, sets[version], elements);
+        }
     }
 
     pub(crate) fn delete_elements<'e>(&mut self, set: &str, elements: impl Iterator<Item = &'e Element>) {

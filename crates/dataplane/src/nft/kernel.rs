@@ -6,12 +6,13 @@ use super::read::{self, Count, Live};
 use super::set::{self, Element, Version};
 use super::table::{Chain, Table};
 use super::wire::table::{OWNER, PERSIST};
-use crate::conntrack::Conntrack;
+use crate::conntrack::{Connection, Conntrack};
 use crate::cut::{CutEstablished, Judge};
-use crate::leases::{Fresh, LeaseGroups, Leases};
+use crate::leases::{LeaseGroups, Leases};
 use crate::netlink::{self, Family, Socket};
+use crate::remembered::{MOST, Remembered};
 use crate::render::{AUDIT, Delta, Ids, Rendered, Scope, render};
-use crate::{Applied, Dataplane};
+use crate::{Applied, Cut, Dataplane};
 use namewall_policy::model::Action;
 use namewall_policy::{Instant, Lease, Program};
 use nix::errno::Errno;
@@ -94,6 +95,7 @@ pub struct Nft {
     /// What we made of the kernel's table; none until the first `replace`.
     known: Option<Known>,
     leases: Leases,
+    remembered: Remembered,
 }
 
 /// The kernel's table as we know it, and what it was made from.
@@ -143,7 +145,8 @@ impl Nft {
             Err(error) => return Err(refused_at_all(error)),
         }
         let conntrack = Conntrack::open().map_err(NftError::Socket)?;
-        Ok(Self { socket, conntrack, settings, known: None, leases: Leases::default() })
+        let (leases, remembered) = Default::default();
+        Ok(Self { socket, conntrack, settings, known: None, leases, remembered })
     }
 
     /// The table as it should be now.
@@ -203,13 +206,17 @@ impl Nft {
         let change = Change::between(&live, &rendered.table);
         if exists {
             self.leases.adopt(read::read_leases(&name).map_err(unread)?);
+            let cut = [set::CUT.0, set::CUT.1].into_iter().map(|set| read::count_elements((&name, set), MOST));
+            let cut = cut.sum::<Result<usize, _>>().map_err(unread)?;
+            self.remembered.adopt(cut, std::time::Instant::now());
         } else {
             // Owned, so that nobody flushes it by accident; persistent, or it would go when we do: wide open.
             batch.add_table(OWNER | PERSIST, NOTE);
             self.leases.were_lost();
+            self.remembered.were_lost();
         }
         change.write(&mut batch);
-        write_leases(&mut batch, &self.leases.regroup(&rendered.lease_groups));
+        batch.add_passing(set::LEASE, &self.leases.regroup(&rendered.lease_groups));
         // An earlier process may have ended before it cut what it should have.
         let applied = Applied { operations: batch.operations(), narrows: true };
         self.commit(batch)?;
@@ -226,7 +233,7 @@ impl Nft {
         change.write(&mut batch);
         if rendered.lease_groups != known.rendered.lease_groups {
             let fresh = self.leases.regroup(&rendered.lease_groups);
-            write_leases(&mut batch, &fresh);
+            batch.add_passing(set::LEASE, &fresh);
         }
         let applied = Applied { operations: batch.operations(), narrows: change.narrows(only_allows(next)) };
         let done = self.commit(batch).and_then(|()| self.verify(&change, &rendered.table));
@@ -298,6 +305,18 @@ impl Nft {
         })
     }
 
+    /// Makes the kernel drop what is still sent through these connections; how many there was no room for.
+    fn remember(&mut self, connections: &[&Connection]) -> Result<usize, NftError> {
+        let (packets, without) = self.remembered.packets(connections.iter().copied(), std::time::Instant::now());
+        let mut batch = Batch::new(&self.settings.table);
+        batch.add_passing(set::CUT, &packets);
+        let done = self.commit(batch);
+        if done.as_ref().is_err_and(|error| !error.leaves_all_as_it_was()) {
+            self.known = None;
+        }
+        done.map(|()| without)
+    }
+
     /// Reads back what was changed, and compares.
     fn verify(&mut self, change: &Change<'_>, table: &Table) -> Result<(), NftError> {
         let name = self.settings.table.clone();
@@ -332,6 +351,8 @@ impl Nft {
 const MANY_CHAINS: usize = 200;
 /// A dump of a large set takes long; of each change so many elements are asked for by key.
 const SPOT_CHECKS: usize = 16;
+/// So many connections are cut in a row: a longer transaction would keep others waiting.
+const CUT_AT_ONCE: usize = 1000;
 
 impl Dataplane for Nft {
     type Error = NftError;
@@ -352,36 +373,37 @@ impl Dataplane for Nft {
         let groups = self.known.as_ref().map_or(&none, |known| &known.rendered.lease_groups);
         let fresh = self.leases.grant(leases, groups, now);
         let mut batch = Batch::new(&self.settings.table);
-        write_leases(&mut batch, &fresh);
+        batch.add_passing(set::LEASE, &fresh);
         self.commit(batch)
     }
 
-    fn cut(&mut self, program: &Program) -> Result<usize, NftError> {
+    fn cut(&mut self, program: &Program) -> Result<Cut, NftError> {
         let connections = self.conntrack.list().map_err(NftError::Connections)?;
         let judge = Judge::new(program, &self.leases.history, self.settings.cut)
             .with_incomplete_history(self.leases.were_adopted());
-        let (mut cut, mut failed) = (0, None);
-        for connection in connections.iter().filter(|connection| judge.forbids(connection)) {
-            match self.conntrack.delete(connection) {
-                Ok(was_there) => cut += usize::from(was_there),
-                // One that cannot be cut must not save the others.
+        let forbidden: Vec<&Connection> = connections.iter().filter(|connection| judge.forbids(connection)).collect();
+        let (mut cut, mut failed) = (Cut::default(), None);
+        for some in forbidden.chunks(CUT_AT_ONCE) {
+            // Before they go: no packet may come between. One that cannot be cut must not save the others.
+            match self.remember(some) {
+                Ok(without) => cut.not_remembered += without,
                 Err(error) => failed = failed.or(Some(error)),
+            }
+            for connection in some {
+                match self.conntrack.delete(connection) {
+                    Ok(was_there) => cut.connections += usize::from(was_there),
+                    Err(error) => failed = failed.or(Some(NftError::Connections(error))),
+                }
             }
         }
         let connected: FxHashSet<IpAddr> = connections.iter().map(|connection| connection.destination.0).collect();
         self.leases.forget(|address| connected.contains(&address));
-        failed.map_or(Ok(cut), |error| Err(NftError::Connections(error)))
+        failed.map_or(Ok(cut), Err)
     }
 }
 
 fn only_allows(program: &Program) -> bool {
     program.rules.iter().all(|rule| rule.action == Action::Allow)
-}
-
-fn write_leases(batch: &mut Batch, fresh: &Fresh) {
-    for (version, elements) in Version::BOTH.into_iter().zip(fresh) {
-        batch.add_leases(set::LEASE[version], elements.iter().map(|(element, left)| (element, *left)));
-    }
 }
 
 /// The numbers a table that was read back uses.

@@ -53,6 +53,8 @@ pub const POD_NETWORK: Twins = Twins("podnet4", "podnet6");
 /// Every pod of the cluster.
 pub const PODS: Twins = Twins("pod4", "pod6");
 pub const NODES: Twins = Twins("node4", "node6");
+/// Source . destination . protocol . their ports, with a timeout: packets of connections that were cut, either way.
+pub const CUT: Twins = Twins("cut4", "cut6");
 /// Address . protocol . port of a Service → the gate before it.
 pub const SERVICES: Twins = Twins("service4", "service6");
 
@@ -224,19 +226,32 @@ impl Element {
     }
 }
 
+/// How often the kernel looks for elements that have expired. That stalls packets while it runs, and they do not match
+/// anyway.
+pub(crate) const SWEEP: Duration = Duration::from_secs(3600);
+
 /// The kernel counts in its own ticks and refuses what overflows them; nobody leases for longer.
 pub(crate) const LONGEST: Duration = Duration::from_secs(31 * 24 * 3600);
 
+/// Elements that go by themselves, a list for each version of IP.
+pub(crate) type Passing = [Vec<(Element, Lifetime)>; 2];
+
 /// The key of an element: fields one after another, each padded to a register.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
     bytes: [u8; Key::LONGEST],
     length: u8,
 }
 
+impl Default for Key {
+    fn default() -> Self {
+        Self { bytes: [0; Self::LONGEST], length: 0 }
+    }
+}
+
 impl Key {
-    /// Two IPv6 addresses.
-    const LONGEST: usize = 32;
+    /// Two IPv6 addresses, a protocol and two ports.
+    const LONGEST: usize = 44;
 
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         (bytes.len() <= Self::LONGEST).then(|| Self::default().with(bytes))

@@ -8,6 +8,8 @@
 //! forward, input  egress   established? own address? ─► class of the source      ─► its egress chain
 //! forward         ingress  established? own address? ─► class of the destination ─► its ingress chain
 //! ```
+//! The first of them also drops what belongs to a connection that was cut, and
+//! so does one in the output hook, which does nothing else.
 //! Where a policy is only audited, two more follow, which tell and do not drop.
 //! An address leads to a class, a class to its chain. Two steps, because an
 //! element that names a chain makes the kernel look through the whole table,
@@ -27,7 +29,7 @@ pub use ids::Ids;
 pub(crate) use stages::AUDIT;
 
 use crate::leases::LeaseGroups;
-use crate::nft::rule::{Action as Do, End, Rule, Test};
+use crate::nft::rule::{Action as Do, End, Rule, Test, UDP};
 use crate::nft::set::{self, Element, Field, Holds, Key, SetSpec, Value, Version};
 use crate::nft::table::{Hook, HookKind, Point, Table};
 use elements::Pods;
@@ -43,6 +45,9 @@ use std::net::IpAddr;
 /// Accepts errors about connections that were let through (S1), and not those that a helper expects.
 const RELATED: &str = "related-errors";
 const ICMP: [u8; 2] = [1, 58];
+/// Drops what belongs to a connection that was cut (S3.4).
+const CUT: &str = "cut";
+const CUT_OUTPUT: &str = "cut-output";
 /// Accepts what a pod sends to itself.
 const OWN_ADDRESS: &str = "own-address";
 /// A rule tells of what it denies no more often than this a second.
@@ -124,6 +129,15 @@ fn policy_names(program: &Program) -> Vec<String> {
         if *count == 1 { name } else { format!("{name}.{count}") }
     };
     program.policies.iter().map(|policy| unique(names::of_policy(&policy.id))).collect()
+}
+
+/// A connection that was cut is unknown to the kernel, which takes the next packet of it, from either end, for the
+/// first of a new one. A real beginning is judged like any other: for TCP a bare SYN, which costs no look-up here. UDP
+/// has none that could be told.
+fn cut_rules() -> impl Iterator<Item = Rule> {
+    let stream = Rule::new([Test::MidStream], Do::Jump(CUT.to_owned()));
+    let datagram = |version| Rule::new([Test::Protocol(UDP), Test::WasCut(version)], Do::Drop);
+    std::iter::once(stream).chain(Version::BOTH.map(datagram))
 }
 
 const DIRECTIONS: [Direction; 2] = [Direction::Egress, Direction::Ingress];
@@ -223,6 +237,8 @@ impl Render<'_> {
             declare(set::PODS, &[address]);
             table.set(SetSpec::new(set::WHO[version], &[address], Holds::Numbers));
             table.set(SetSpec::new(set::LEASE[version], &[Number, Number, address], Holds::Keys).timeout());
+            let either_way = [address, address, Protocol, Port, Port];
+            table.set(SetSpec::new(set::CUT[version], &either_way, Holds::Keys).timeout());
             table.set(SetSpec::new(set::POD_NETWORK[version], &[address], Holds::Keys).interval());
         }
     }
@@ -254,17 +270,29 @@ impl Render<'_> {
             chain.rules = vec![
                 Rule::new([Test::Established], Do::Accept),
                 Rule::new([Test::Related], Do::Jump(RELATED.to_owned())),
+            ];
+            // Every packet meets one such chain, and the first it meets.
+            if (mode, end) == (Mode::Enforce, End::Source) {
+                chain.rules.extend(cut_rules());
+            }
+            chain.rules.extend([
                 // Only a Service sends a pod back to itself by way of its node.
                 Rule::new([Test::Translated], Do::Jump(OWN_ADDRESS.to_owned())),
                 dispatch(Version::V4),
                 Rule::new([Test::NeighbourDiscovery], Do::Accept),
                 dispatch(Version::V6),
-            ];
+            ]);
         }
         let own = Version::BOTH.map(|version| Rule::new([Test::OwnAddress(version)], Do::Accept));
         table.chains.entry(OWN_ADDRESS.to_owned()).or_default().rules = own.to_vec();
         let errors = ICMP.map(|protocol| Rule::new([Test::Protocol(protocol)], Do::Accept));
         table.chains.entry(RELATED.to_owned()).or_default().rules = errors.to_vec();
+        // What a node says to its own pod passes no other hook. It may say anything, but not go on with what was cut.
+        let output = table.chains.entry(CUT_OUTPUT.to_owned()).or_default();
+        output.hook = hook(Point::Output, Mode::Enforce.priority());
+        output.rules = std::iter::once(Rule::new([Test::Established], Do::Accept)).chain(cut_rules()).collect();
+        let was_cut = Version::BOTH.map(|version| Rule::new([Test::WasCut(version)], Do::Drop));
+        table.chains.entry(CUT.to_owned()).or_default().rules = was_cut.to_vec();
     }
 
     /// Walk . class → chain.
