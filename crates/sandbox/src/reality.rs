@@ -175,13 +175,7 @@ impl Told<'_> {
             (_, Some(reason)) => (reason, false),
             _ => return self.nothing_told(predicted),
         };
-        let flow = &predicted.flow;
-        let is_it = |denied: &&Denied| {
-            Some(denied.source) == flow.from.address
-                && Some(denied.destination) == flow.to.address
-                && (denied.protocol, denied.port) == (flow.protocol, flow.port)
-                && denied.enforced == enforced
-        };
+        let is_it = |denied: &&Denied| is_about(&predicted.flow, denied) && denied.enforced == enforced;
         let expected = self.label(reason);
         let told: Vec<&str> = self.denials.iter().filter(is_it).map(|denied| denied.rule.as_str()).collect();
         if told.iter().any(|rule| expected.is_told_by(rule)) {
@@ -195,13 +189,7 @@ impl Told<'_> {
     }
 
     fn nothing_told(&self, predicted: &Predicted) -> Result<String, String> {
-        let flow = &predicted.flow;
-        let is_it = |denied: &&Denied| {
-            Some(denied.source) == flow.from.address
-                && Some(denied.destination) == flow.to.address
-                && (denied.protocol, denied.port) == (flow.protocol, flow.port)
-        };
-        match self.denials.iter().find(is_it) {
+        match self.denials.iter().find(|denied| is_about(&predicted.flow, denied)) {
             Some(denied) => Err(format!("the kernel told of {}", denied.rule)),
             None => Ok("open".to_owned()),
         }
@@ -218,6 +206,15 @@ impl Told<'_> {
             _ => Label::Isolated(stage.direction().to_string()),
         }
     }
+}
+
+/// Where a node passes a connection on, each of the two nodes tells of what it sees.
+fn is_about(flow: &Flow, denied: &Denied) -> bool {
+    let seen = |to, port| (Some(denied.destination), denied.port) == (to, port);
+    let addressed = flow.hop.is_some_and(|hop| seen(Some(hop.address), hop.port));
+    Some(denied.source) == flow.from.address
+        && denied.protocol == flow.protocol
+        && (seen(flow.to.address, flow.port) || addressed)
 }
 
 /// How the kernel calls what denied.

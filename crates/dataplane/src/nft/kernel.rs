@@ -380,7 +380,8 @@ impl Dataplane for Nft {
     fn cut(&mut self, program: &Program) -> Result<Cut, NftError> {
         let connections = self.conntrack.list().map_err(NftError::Connections)?;
         let judge = Judge::new(program, &self.leases.history, self.settings.cut)
-            .with_incomplete_history(self.leases.were_adopted());
+            .with_incomplete_history(self.leases.were_adopted())
+            .on(self.settings.scope.node);
         let forbidden: Vec<&Connection> = connections.iter().filter(|connection| judge.forbids(connection)).collect();
         let (mut cut, mut failed) = (Cut::default(), None);
         for some in forbidden.chunks(CUT_AT_ONCE) {

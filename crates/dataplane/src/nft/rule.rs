@@ -37,6 +37,27 @@ pub enum Walk {
     /// The same for policies that are only audited.
     AuditEgress = 3,
     AuditIngress = 4,
+    /// The cluster gates of pods of other nodes.
+    Remote = 5,
+    AuditRemote = 6,
+}
+
+impl Walk {
+    /// The walk of pods of other nodes, in place of that of our own.
+    pub(crate) fn of_others(self) -> Self {
+        match self {
+            Self::Egress | Self::Ingress | Self::Remote => Self::Remote,
+            Self::AuditEgress | Self::AuditIngress | Self::AuditRemote => Self::AuditRemote,
+        }
+    }
+
+    /// What an address leads to a number by.
+    fn numbers(self) -> set::Twins {
+        match self {
+            Self::Egress | Self::Ingress | Self::AuditEgress | Self::AuditIngress => set::WHO,
+            Self::Remote | Self::AuditRemote => set::REMOTE,
+        }
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -352,7 +373,7 @@ impl Action {
                 let whole = [(*walk as u32).to_ne_bytes(), [0; 4]].concat();
                 out.push(Expression::Load { into: FIRST, value: whole });
                 out.push(address_at(*end, *version, FIRST + 4));
-                let who = set::WHO[*version].to_owned();
+                let who = walk.numbers()[*version].to_owned();
                 let (register, into) = (FIRST + 4, Some(FIRST + 1));
                 out.push(Expression::Lookup { set: who, register, into, inverted: false });
                 out.push(Expression::Dispatch { map: set::CLASSES.to_owned(), register: FIRST });
@@ -478,7 +499,7 @@ impl fmt::Display for Action {
             Self::Jump(chain) => write!(f, "jump {chain}"),
             Self::Goto(chain) => write!(f, "goto {chain}"),
             Self::Dispatch { end, version, walk } => {
-                let (walk, who) = (*walk as u32, set::WHO[*version]);
+                let (who, walk) = (walk.numbers()[*version], *walk as u32);
                 write!(f, "{walk:#010x} . {} map @{who} vmap @{}", Field(*end, *version), set::CLASSES)
             }
             Self::TranslateTo { address, port } => {

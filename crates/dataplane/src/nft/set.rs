@@ -38,6 +38,8 @@ impl std::ops::Index<Version> for Twins {
 
 /// Address → class, of the pods that are judged here.
 pub const WHO: Twins = Twins("who4", "who6");
+/// Address → cluster gate, of the pods that are judged on other nodes.
+pub const REMOTE: Twins = Twins("remote4", "remote6");
 /// Walk . class → chain.
 pub const CLASSES: &str = "classes";
 /// Group . address: which pods a rule speaks of.

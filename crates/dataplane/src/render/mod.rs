@@ -20,6 +20,7 @@ mod delta;
 mod elements;
 mod ids;
 mod names;
+mod remote;
 mod rules;
 mod services;
 mod stages;
@@ -37,6 +38,7 @@ use ids::{Group, Groups, Numbered, number_classes, pods};
 use namewall_policy::Program;
 use namewall_policy::model::{Direction, Enforcement, NodeId, PolicyId};
 use namewall_policy::program::{ClassId, Plan, PortSpecId};
+use remote::RemoteGates;
 use rules::{Match, RuleWriter, Run, lease_group, runs};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stages::{Mode, Stages};
@@ -81,6 +83,7 @@ pub(crate) struct Numbers {
     pub(crate) named: FxHashMap<PortSpecId, u32>,
     /// The versions of IP that pods speak, and rules ask for.
     pub(crate) spoken: Vec<Version>,
+    pub(crate) remote: RemoteGates,
 }
 
 /// The table for a Program; `before` are the numbers in use now.
@@ -91,17 +94,19 @@ pub fn render(program: &Program, scope: &Scope, before: &Ids) -> Rendered {
         .map(|(address, member)| (address, member.class))
         .collect();
     let classes = number_classes(&local, before);
-    let used = render.used(&classes);
+    let remote = render.remote_gates();
+    let used = render.used(&classes, &remote);
     let (groups, lease_groups) = render.groups(&used, before);
     let named = render.named_ports(&used);
     let mut table = Table::default();
-    render.declare_sets(&mut table);
+    render.declare_sets(&mut table, &remote);
     let spoken: Vec<Version> =
         Version::BOTH.into_iter().filter(|version| pods(program).any(|(at, _)| Version::of(at) == *version)).collect();
     let writer = RuleWriter { program, groups: &groups, named: &named, spoken: &spoken };
-    for &mode in render.modes(&classes) {
+    for &mode in render.modes(&classes, &remote) {
         render.base_chains(&mut table, mode);
         render.class_chains(&mut table, &classes, (&writer, mode));
+        render.remote_chains(&mut table, &remote, (&writer, mode));
         render.service_gates(&mut table, &writer, mode);
     }
     render.fill_networks(&mut table);
@@ -109,7 +114,7 @@ pub fn render(program: &Program, scope: &Scope, before: &Ids) -> Rendered {
         classes: local.iter().map(|(address, class)| (*address, classes[class])).collect(),
         groups: groups.by_rule,
     };
-    let numbers = Numbers { classes, groups: groups.groups, named, spoken };
+    let numbers = Numbers { classes, groups: groups.groups, named, spoken, remote };
     Pods { program, scope, numbers: &numbers, groups: &numbers.groups }.fill(&mut table);
     Rendered { table, ids, lease_groups, numbers }
 }
@@ -152,7 +157,7 @@ impl Render<'_> {
     }
 
     /// The runs of the policies that judge a pod here, or stand before a Service.
-    fn used(&self, classes: &FxHashMap<ClassId, u32>) -> Vec<Run> {
+    fn used(&self, classes: &FxHashMap<ClassId, u32>, remote: &RemoteGates) -> Vec<Run> {
         let mut used: FxHashSet<(PolicyId, Direction)> = FxHashSet::default();
         let mut add = |plan: &Plan| {
             let gates = plan.cluster_gate.iter().chain(&plan.namespace_gate);
@@ -168,6 +173,7 @@ impl Render<'_> {
             add(&class.enforced);
             class.audited.iter().for_each(&mut add);
         }
+        used.extend(remote.policies());
         let gates = self.program.service_gates.values().flatten();
         used.extend(gates.map(|gate| (gate.policy, Direction::Egress)));
         let mut used: Vec<(PolicyId, Direction)> = used.into_iter().collect();
@@ -223,7 +229,7 @@ impl Render<'_> {
         numbers
     }
 
-    fn declare_sets(&self, table: &mut Table) {
+    fn declare_sets(&self, table: &mut Table, remote: &RemoteGates) {
         use Field::{Number, Port, Protocol};
         table.set(SetSpec::new(set::CLASSES, &[Number, Number], Holds::Verdicts));
         for version in Version::BOTH {
@@ -236,6 +242,9 @@ impl Render<'_> {
             declare(set::OWN, &[address, address]);
             declare(set::PODS, &[address]);
             table.set(SetSpec::new(set::WHO[version], &[address], Holds::Numbers));
+            if !remote.is_empty() {
+                table.set(SetSpec::new(set::REMOTE[version], &[address], Holds::Numbers));
+            }
             table.set(SetSpec::new(set::LEASE[version], &[Number, Number, address], Holds::Keys).timeout());
             let either_way = [address, address, Protocol, Port, Port];
             table.set(SetSpec::new(set::CUT[version], &either_way, Holds::Keys).timeout());
@@ -244,10 +253,12 @@ impl Render<'_> {
     }
 
     /// Whether any policy is only audited here, so that a second, shadow walk is worth its price (S11).
-    fn modes(&self, classes: &FxHashMap<ClassId, u32>) -> &'static [Mode] {
+    fn modes(&self, classes: &FxHashMap<ClassId, u32>, remote: &RemoteGates) -> &'static [Mode] {
         let is_audited = |policy: PolicyId| self.program.policy(policy).enforcement == Enforcement::Audit;
         let at_services = self.program.service_gates.values().flatten().any(|gate| is_audited(gate.policy));
-        let audited = at_services || classes.keys().any(|class| self.program.class(*class).audited.is_some());
+        let audited = at_services
+            || remote.are_audited()
+            || classes.keys().any(|class| self.program.class(*class).audited.is_some());
         if audited { &[Mode::Enforce, Mode::Audit] } else { &[Mode::Enforce] }
     }
 
