@@ -98,7 +98,7 @@ impl<'a> World<'a> {
 
     /// Whether it is open, by all three who can tell.
     fn ask(&self, from: &Endpoint, to: &Endpoint, (protocol, port): (Protocol, u16)) -> bool {
-        let flow = Flow { from: from.clone(), to: to.clone(), protocol, port, via: None };
+        let flow = Flow { from: from.clone(), to: to.clone(), protocol, port, via: None, hop: None };
         let decision = evaluate(self.program, self.leases, &flow, NOW);
         let open = decision.verdict == Verdict::Allow;
         assert_eq!(self.reach().between(from, to).contains(protocol, port), open, "reach of {flow:?}");

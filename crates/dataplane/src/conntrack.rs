@@ -1,6 +1,7 @@
 //! The kernel's table of connections: reading it, and cutting what a new
 //! Program forbids (S3.4). A connection that is deleted there is judged anew by
-//! its next packet.
+//! its next packet, from whichever end that comes; so what was cut is
+//! remembered in the table first.
 
 use crate::netlink::{Attributes, DUMP, Error, Family, Messages, Socket};
 use crate::nft::batch_fixed;
@@ -25,6 +26,7 @@ const TUPLE_PROTOCOL: u16 = 2;
 pub struct Connection {
     pub protocol: Protocol,
     pub source: IpAddr,
+    pub source_port: u16,
     /// Where it was addressed to, before DNAT.
     pub asked: (IpAddr, u16),
     /// Where it goes, after DNAT.
@@ -80,6 +82,15 @@ impl Conntrack {
     }
 }
 
+#[cfg(test)]
+impl Connection {
+    /// One that no kernel knows.
+    pub(crate) fn between(protocol: Protocol, from: (IpAddr, u16), to: (IpAddr, u16)) -> Self {
+        let ((source, source_port), (original, id, zone)) = (from, Default::default());
+        Self { protocol, source, source_port, asked: to, destination: to, original, id, zone }
+    }
+}
+
 struct Tuple {
     source: IpAddr,
     destination: IpAddr,
@@ -95,6 +106,7 @@ fn read_connection(of: Attributes<'_>) -> Option<Connection> {
     Some(Connection {
         protocol: original.protocol,
         source: original.source,
+        source_port: original.source_port,
         asked: (original.destination, original.port),
         // Whoever answers is where it went.
         destination: (reply.source, if has_ports { reply.source_port } else { 0 }),

@@ -2,7 +2,7 @@
 
 use crate::conntrack::Connection;
 use namewall_policy::lease::LeaseTable;
-use namewall_policy::model::{Direction, PolicyKind, ServiceId};
+use namewall_policy::model::{Direction, NodeId, PolicyKind, ServiceId};
 use namewall_policy::port::Protocol;
 use namewall_policy::program::Holder;
 use namewall_policy::{Cause, Flow, Instant, Lease, Program, Reason, Stage, Verdict, evaluate};
@@ -28,6 +28,8 @@ pub(crate) struct Judge<'a> {
     incomplete: bool,
     services: FxHashMap<(IpAddr, Protocol, u16), ServiceId>,
     cut: CutEstablished,
+    /// Whose connections these are.
+    node: Option<NodeId>,
 }
 
 /// Before any lease ends.
@@ -42,7 +44,12 @@ impl<'a> Judge<'a> {
                 services.entry(frontend).or_insert(ServiceId(at as u32));
             }
         }
-        Self { program, history, incomplete: false, services, cut }
+        Self { program, history, incomplete: false, services, cut, node: None }
+    }
+
+    pub(crate) fn on(mut self, node: Option<NodeId>) -> Self {
+        self.node = node;
+        self
     }
 
     pub(crate) fn with_incomplete_history(mut self, incomplete: bool) -> Self {
@@ -58,8 +65,13 @@ impl<'a> Judge<'a> {
         if !is_ours(&connection.source) && !is_ours(&destination) && via.is_none() {
             return false;
         }
+        let from = self.program.endpoint_at(connection.source);
+        let translated = connection.asked != connection.destination;
+        // What was translated elsewhere was judged there.
+        let hop = self.program.hop_at(&from, connection.asked).filter(|hop| translated && Some(hop.node) == self.node);
         let flow = Flow {
-            from: self.program.endpoint_at(connection.source),
+            from,
+            hop,
             to: self.program.endpoint_at(destination),
             protocol: connection.protocol,
             port,

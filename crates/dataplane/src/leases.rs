@@ -1,7 +1,7 @@
 //! The leases the kernel has. The table of them is ours, and may lose some for
 //! want of room (S6.5); what the kernel was told of those is taken back.
 
-use crate::nft::set::{self, Element, Key, LeaseElement, Lifetime, Version};
+use crate::nft::set::{self, Element, Key, Lifetime, Passing, Transient, Version};
 use namewall_policy::domain::{DomainName, DomainPattern};
 use namewall_policy::{Instant, Lease, LeaseTable};
 use rustc_hash::FxHashMap;
@@ -24,7 +24,7 @@ pub(crate) struct Found {
 /// What is to be told to the kernel, a list for each version of IP.
 #[derive(Default, Debug)]
 pub(crate) struct Writes {
-    pub(crate) new: [Vec<LeaseElement>; 2],
+    pub(crate) new: Passing,
     pub(crate) gone: [Vec<Element>; 2],
 }
 
@@ -151,7 +151,7 @@ impl Writes {
     fn open(&mut self, key: (u64, IpAddr), (expiry, name): (Instant, &DomainName), now: Instant) {
         // The kernel keeps nothing for longer.
         let left = expiry.0.saturating_sub(now.0).min(set::LONGEST);
-        let lease = LeaseElement { element: element(key), lifetime: Lifetime(left), name: name.clone() };
+        let lease = Transient { element: element(key), lifetime: Lifetime(left), name: Some(name.clone()) };
         self.new[Version::of(key.1) as usize].push(lease);
     }
 }

@@ -8,6 +8,7 @@ pub mod memory;
 pub mod netlink;
 pub mod nflog;
 pub mod nft;
+mod remembered;
 pub mod render;
 
 pub use cut::CutEstablished;
@@ -21,11 +22,19 @@ pub trait Dataplane {
     /// Goes from what is enforced to `next` by the smallest change, all at once.
     fn replace(&mut self, next: &Program, now: Instant) -> Result<Applied, Self::Error>;
 
-    /// Cuts the connections `program` forbids that were opened under another; tells how many (S3.4).
-    fn cut(&mut self, program: &Program, now: Instant) -> Result<usize, Self::Error>;
+    /// Cuts the connections `program` forbids that were opened under another, for good (S3.4).
+    fn cut(&mut self, program: &Program, now: Instant) -> Result<Cut, Self::Error>;
 
     /// Opens addresses for as long as their leases last; returns when they are open.
     fn grant(&mut self, leases: &[Lease], now: Instant) -> Result<(), Self::Error>;
+}
+
+/// What was cut.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Cut {
+    pub connections: usize,
+    /// Those among them that there was no room to remember: a word from the other end may open them again.
+    pub not_remembered: usize,
 }
 
 /// What a change took.

@@ -1,7 +1,7 @@
 //! A Dataplane without a kernel, for tests and simulations: it judges by the
 //! Program itself.
 
-use crate::{Applied, Dataplane};
+use crate::{Applied, Cut, Dataplane};
 use namewall_policy::{Decision, Flow, Instant, Lease, LeaseTable, Program, evaluate};
 use std::convert::Infallible;
 
@@ -34,7 +34,7 @@ impl Dataplane for Memory {
     }
 
     /// It has no connections.
-    fn cut(&mut self, _program: &Program, _now: Instant) -> Result<usize, Infallible> {
-        Ok(0)
+    fn cut(&mut self, _program: &Program, _now: Instant) -> Result<Cut, Infallible> {
+        Ok(Cut::default())
     }
 }

@@ -5,6 +5,8 @@ use expect_test::expect_file;
 use namewall_cluster::{Document, Settings as ClusterSettings, load, lower};
 use namewall_dataplane::Dataplane;
 use namewall_dataplane::nft::{Nft, Settings, uninstall};
+use namewall_dataplane::render::Scope;
+use namewall_policy::model::NodeId;
 use namewall_policy::{Instant, Lease, Program, compile};
 use nix::sched::{CloneFlags, unshare};
 use std::path::Path;
@@ -101,6 +103,25 @@ fn a_change_is_the_smallest() {
         assert!(list().contains("chain NetworkPolicy/shop/more/ingress"));
         kernel.replace(&shop, NOW).expect("the policy goes");
         assert_same(&list(), &before);
+    });
+}
+
+#[test]
+fn s7_4_a_pod_of_another_node_is_a_few_elements() {
+    isolated(|| {
+        let scope = Scope { node: Some(NodeId(7)), ..Scope::default() };
+        let mut kernel = Nft::open(Settings { scope, ..Settings::default() }).expect("nftables can be used");
+        kernel.replace(&program("examples/shop"), NOW).expect("the kernel takes the Program");
+        let remote = || nft(&["list", "map", "inet", "namewall", "remote4"]);
+        assert!(remote().contains("10.244.1.12"), "the gate of a pod elsewhere: {}", remote());
+        let before = list();
+        let applied = kernel.replace(&shop_and(POD), NOW).expect("a pod comes elsewhere");
+        assert!(applied.operations <= 5, "{applied:?}");
+        assert!(remote().contains("10.244.1.99"), "{}", remote());
+        assert_same(&list(), &before);
+        drop(kernel);
+        let mut next = Nft::open(Settings { scope, ..Settings::default() }).expect("nftables can be used");
+        assert_eq!(next.replace(&shop_and(POD), NOW).expect("adopted").operations, 0, "its number is the same");
     });
 }
 

@@ -195,6 +195,11 @@ impl World<'_> {
                     route.flows.retain(|flow| flow.to.address.is_none_or(|to| to.is_ipv4() == address.is_ipv4()));
                 }
                 backends.retain(|route| !route.flows.is_empty());
+                // An address of the Service is translated wherever it is asked for, a node port only on that node.
+                if !self.snapshot.services[service.index()].addresses.contains(&address) {
+                    let flows = backends.iter_mut().flat_map(|route| &mut route.flows);
+                    flows.for_each(|flow| flow.hop = self.program.hop_at(&flow.from, (address, port)));
+                }
                 routes.extend(backends);
                 continue;
             }
@@ -418,7 +423,7 @@ impl World<'_> {
 
 fn route(label: Option<String>, from: &[Endpoint], to: &[Endpoint], (protocol, port): (Protocol, u16)) -> Route {
     let pairs = address_pairs(from, to).into_iter();
-    let flows = pairs.map(|(from, to)| Flow { from, to, protocol, port, via: None }).collect();
+    let flows = pairs.map(|(from, to)| Flow { from, to, protocol, port, via: None, hop: None }).collect();
     Route { label, flows }
 }
 

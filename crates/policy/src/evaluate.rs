@@ -3,7 +3,7 @@
 //! cannot disagree.
 
 use crate::domain::DomainPattern;
-use crate::flow::{Cause, Decision, Endpoint, Flow, Reason, Stage, Verdict};
+use crate::flow::{Cause, Decision, Endpoint, Flow, Hop, Reason, Stage, Verdict};
 use crate::lease::{Instant, Lease, LeaseTable};
 use crate::model::{Action, Direction, Enforcement, PolicyId};
 use crate::program::{Class, CompiledRule, Matcher, Overlap, PeerSet, Plan, Program, RuleId, ServiceGate, Tiers};
@@ -18,6 +18,8 @@ pub fn evaluate(program: &Program, leases: &LeaseTable, flow: &Flow, now: Instan
 
 /// Listens to a walk.
 pub(crate) trait Watch {
+    /// From here on it is about this part of the way.
+    fn turn(&mut self, _flow: &Flow) {}
     fn enter(&mut self, _stage: Stage) {}
     fn looked_at(&mut self, _rule: RuleId, _seen: Seen<'_>) {}
     fn left(&mut self, _stage: Stage, _outcome: Outcome) {}
@@ -91,7 +93,13 @@ impl<'a> Walk<'a> {
             return Reason::Allowed { egress: Cause::OwnAddress, ingress: Cause::OwnAddress };
         }
         let egress = match self.program.pod(from) {
-            Some(member) => self.egress(pick(self.program.class(member.class)), watch),
+            Some(member) => {
+                let plan = pick(self.program.class(member.class));
+                match self.flow.hop {
+                    None => self.egress(plan, watch),
+                    Some(hop) => self.passed_on(plan, hop, watch),
+                }
+            }
             None => self.service_gate(counting, watch),
         };
         let egress = match egress {
@@ -141,12 +149,29 @@ impl<'a> Walk<'a> {
     fn own_address(&self) -> bool {
         let Flow { from, to, .. } = self.flow;
         // Two pods of one template are two pods.
-        from.workload.is_some() && from.workload == to.workload && self.program.pod(from).is_some_and(|m| !m.template)
+        let itself = from.workload.is_some() && from.workload == to.workload && self.flow.hop.is_none();
+        itself && self.program.pod(from).is_some_and(|m| !m.template)
+    }
+
+    /// On its own node it is a connection to the node that passes it on. There the cluster gates are asked once more,
+    /// by where it goes on to: denied stays denied through a Service (S7.4).
+    fn passed_on(&self, plan: &Plan, hop: Hop, watch: &mut impl Watch) -> Result<Cause, (Stage, Cause)> {
+        let first = self.flow.before(hop);
+        watch.turn(&first);
+        let Self { program, leases, now, .. } = *self;
+        let cause = Walk { program, leases, flow: &first, now }.egress(plan, watch)?;
+        watch.turn(self.flow);
+        self.cluster_gate(plan, watch)?;
+        Ok(cause)
+    }
+
+    fn cluster_gate(&self, plan: &Plan, watch: &mut impl Watch) -> Result<(), (Stage, Cause)> {
+        let gates = plan.cluster_gate.iter().map(|&policy| Gate { policy, allows: !plan.in_doubt.contains(&policy) });
+        self.gate(Stage::ClusterGate, gates, watch)
     }
 
     fn egress(&self, plan: &Plan, watch: &mut impl Watch) -> Result<Cause, (Stage, Cause)> {
-        let gates = plan.cluster_gate.iter().map(|&policy| Gate { policy, allows: !plan.in_doubt.contains(&policy) });
-        self.gate(Stage::ClusterGate, gates, watch)?;
+        self.cluster_gate(plan, watch)?;
         if !plan.namespace_gate.is_empty() {
             if self.in_pod_network(&self.flow.to) {
                 watch.enter(Stage::NamespaceGate);

@@ -63,6 +63,7 @@ pub fn explain(
 ) -> Explanation {
     let walk = Walk { program, leases, flow, now };
     let counting = Counting::Enforced;
+    let flow = flow.clone();
     let mut teller = Teller { snapshot, program, flow, now, counting, steps: Vec::new(), pending: Vec::new() };
     let reason = walk.run(Counting::Enforced, &mut teller);
     let steps = std::mem::take(&mut teller.steps);
@@ -80,7 +81,7 @@ pub fn explain(
 struct Teller<'a> {
     snapshot: &'a Snapshot,
     program: &'a Program,
-    flow: &'a Flow,
+    flow: Flow,
     now: Instant,
     counting: Counting,
     steps: Vec<Step>,
@@ -88,6 +89,10 @@ struct Teller<'a> {
 }
 
 impl Watch for Teller<'_> {
+    fn turn(&mut self, flow: &Flow) {
+        self.flow = flow.clone();
+    }
+
     fn looked_at(&mut self, id: RuleId, seen: Seen<'_>) {
         let (matched, why, lease) = match seen {
             Seen::Matched(lease) => (true, self.why_matched(id, lease), lease.cloned()),

@@ -30,6 +30,25 @@ pub struct Flow {
     pub port: u16,
     /// The Service it was addressed to, if any.
     pub via: Option<ServiceId>,
+    /// The node that passes it on, where it was not the source's own that translated it.
+    pub hop: Option<Hop>,
+}
+
+/// A node port of another node than the source's: there a connection leaves its own node as one to that node, and is
+/// translated when it comes there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Hop {
+    pub node: NodeId,
+    pub address: IpAddr,
+    pub port: u16,
+}
+
+impl Flow {
+    /// What the source's own node sees of it.
+    pub fn before(&self, hop: Hop) -> Self {
+        let to = Endpoint { node: Some(hop.node), address: Some(hop.address), ..Endpoint::default() };
+        Self { from: self.from.clone(), to, protocol: self.protocol, port: hop.port, via: None, hop: None }
+    }
 }
 
 impl Endpoint {
@@ -54,6 +73,13 @@ impl Program {
         let member = self.member(workload);
         let node = member.node.filter(|_| member.host_network);
         Endpoint { workload: Some(workload), node, address, name: None }
+    }
+
+    /// The node port, if a connection that is asked for there is passed on: where the source is a pod of another node.
+    pub fn hop_at(&self, from: &Endpoint, (address, port): (IpAddr, u16)) -> Option<Hop> {
+        let Some(&Holder::Node(node)) = self.by_address.get(&address) else { return None };
+        let own = self.pod(from)?.node?;
+        (own != node).then_some(Hop { node, address, port })
     }
 
     /// The pod at this end, if policies can see it as one.

@@ -29,7 +29,7 @@ pub use compile::{compile, compile_next};
 pub use evaluate::evaluate;
 pub use explain::{Explanation, explain};
 pub use finding::{Finding, Severity, Source};
-pub use flow::{Cause, Decision, Endpoint, Flow, Reason, Stage, Verdict};
+pub use flow::{Cause, Decision, Endpoint, Flow, Hop, Reason, Stage, Verdict};
 pub use lease::{Instant, Lease, LeaseTable};
 pub use program::Program;
 pub use snapshot::{Revision, Snapshot};

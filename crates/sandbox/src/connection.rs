@@ -1,6 +1,7 @@
 //! Connections that stay open, to see what a change of policy does to them.
 
 use crate::error::Error;
+use crate::listen::message_of;
 use crate::probe::{Measured, Place, Ports, nonce, open_socket};
 use crate::socket::{self, Kind};
 use namewall_policy::port::Protocol;
@@ -18,6 +19,8 @@ const NONCE: usize = 8;
 pub struct Connection {
     kind: Kind,
     fd: OwnedFd,
+    /// What the far end knows it by, whatever its address becomes on the way.
+    pub(crate) name: u64,
     /// The end of what a stream has brought: a nonce may come in two pieces, and after older ones.
     tail: Vec<u8>,
 }
@@ -40,7 +43,7 @@ impl Connection {
         };
         let (from, to) = (wish.from, wish.to);
         let (fd, _) = from.namespace.enter(|| open_socket(kind, (from.source, to), ports))??;
-        let mut connection = Self { kind, fd, tail: Vec::new() };
+        let mut connection = Self { kind, fd, name: nonce(), tail: Vec::new() };
         let opened = connection.complete(to, timeout).map_err(Measured::from_error);
         Ok(opened.map(|()| connection))
     }
@@ -55,6 +58,11 @@ impl Connection {
         }
         socket::hear_only_refusals(&self.fd, to.is_ipv4())?;
         let nonce = self.ask()?;
+        self.wait_for(nonce, timeout)
+    }
+
+    /// Waits until this comes through it.
+    fn wait_for(&mut self, nonce: u64, timeout: Duration) -> Result<(), Errno> {
         let deadline = Instant::now() + timeout;
         loop {
             match self.hear(nonce) {
@@ -68,6 +76,11 @@ impl Connection {
             }
             wait(&mut [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN)], left)?;
         }
+    }
+
+    /// Whether what the far end says unasked comes through it.
+    pub(crate) fn hears(&mut self, word: u64, timeout: Duration) -> bool {
+        self.wait_for(word, timeout).is_ok()
     }
 
     /// Whether something fresh comes back through it.
@@ -99,7 +112,7 @@ impl Connection {
 
     fn ask(&self) -> Result<u64, Errno> {
         let nonce = nonce();
-        send(self.fd.as_raw_fd(), &nonce.to_be_bytes(), MsgFlags::MSG_NOSIGNAL).map(|_| nonce)
+        send(self.fd.as_raw_fd(), &message_of(self.name, nonce), MsgFlags::MSG_NOSIGNAL).map(|_| nonce)
     }
 
     /// Whether it came back, or cannot any more; None while it still may.

@@ -56,6 +56,9 @@ pub(crate) fn asked(snapshot: &Snapshot, flow: &Flow, target: Option<&Target>) -
     if let Some(Target { host: Host::Address(address), port, .. }) = target {
         return Some(SocketAddr::new(*address, port.unwrap_or(0)));
     }
+    if let Some(hop) = flow.hop {
+        return Some(SocketAddr::new(hop.address, hop.port));
+    }
     let Some(ServiceId(service)) = flow.via else { return Some(SocketAddr::new(to, flow.port)) };
     let service = snapshot.services.get(service as usize)?;
     let address = service.addresses.iter().find(|address| address.is_ipv4() == to.is_ipv4())?;

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 /// How often a connection is tried that should be there: the machine may be busy.
 const TRIES: usize = 4;
+const NOT_UP: &str = "the sandbox is not up";
 
 /// Network namespaces as the reality of a scenario.
 #[derive(Debug, Default)]
@@ -55,7 +56,7 @@ impl Packets {
     }
 
     fn cluster(&mut self) -> Result<&mut Cluster, String> {
-        self.cluster.as_mut().ok_or_else(|| "the sandbox is not up".to_owned())
+        self.cluster.as_mut().ok_or_else(|| NOT_UP.to_owned())
     }
 }
 
@@ -134,10 +135,16 @@ impl Reality for Packets {
     }
 
     fn fate(&mut self, name: &str) -> Result<Fate, String> {
-        let timeout = self.cluster()?.sandbox.timeout;
+        let Some(Cluster { sandbox, .. }) = &self.cluster else { return Err(NOT_UP.to_owned()) };
         let Some(connection) = self.connections.get_mut(name) else { return Ok(Fate::Cut) };
-        let alive = connection.alive(timeout).map_err(words)?;
-        Ok(if alive { Fate::Open } else { Fate::Cut })
+        // The far end first: what it says must not bring to life what was cut.
+        let heard = sandbox.hears_far_end(connection);
+        match (heard, connection.alive(sandbox.timeout).map_err(words)?) {
+            (true, true) => Ok(Fate::Open),
+            (false, false) => Ok(Fate::Cut),
+            (true, false) => Err(format!("the far end of `{name}` is heard, and does not answer")),
+            (false, true) => Err(format!("the far end of `{name}` answers, and is not heard unasked")),
+        }
     }
 }
 
@@ -168,13 +175,7 @@ impl Told<'_> {
             (_, Some(reason)) => (reason, false),
             _ => return self.nothing_told(predicted),
         };
-        let flow = &predicted.flow;
-        let is_it = |denied: &&Denied| {
-            Some(denied.source) == flow.from.address
-                && Some(denied.destination) == flow.to.address
-                && (denied.protocol, denied.port) == (flow.protocol, flow.port)
-                && denied.enforced == enforced
-        };
+        let is_it = |denied: &&Denied| is_about(&predicted.flow, denied) && denied.enforced == enforced;
         let expected = self.label(reason);
         let told: Vec<&str> = self.denials.iter().filter(is_it).map(|denied| denied.rule.as_str()).collect();
         if told.iter().any(|rule| expected.is_told_by(rule)) {
@@ -188,13 +189,7 @@ impl Told<'_> {
     }
 
     fn nothing_told(&self, predicted: &Predicted) -> Result<String, String> {
-        let flow = &predicted.flow;
-        let is_it = |denied: &&Denied| {
-            Some(denied.source) == flow.from.address
-                && Some(denied.destination) == flow.to.address
-                && (denied.protocol, denied.port) == (flow.protocol, flow.port)
-        };
-        match self.denials.iter().find(is_it) {
+        match self.denials.iter().find(|denied| is_about(&predicted.flow, denied)) {
             Some(denied) => Err(format!("the kernel told of {}", denied.rule)),
             None => Ok("open".to_owned()),
         }
@@ -211,6 +206,15 @@ impl Told<'_> {
             _ => Label::Isolated(stage.direction().to_string()),
         }
     }
+}
+
+/// Where a node passes a connection on, each of the two nodes tells of what it sees.
+fn is_about(flow: &Flow, denied: &Denied) -> bool {
+    let seen = |to, port| (Some(denied.destination), denied.port) == (to, port);
+    let addressed = flow.hop.is_some_and(|hop| seen(Some(hop.address), hop.port));
+    Some(denied.source) == flow.from.address
+        && denied.protocol == flow.protocol
+        && (seen(flow.to.address, flow.port) || addressed)
 }
 
 /// How the kernel calls what denied.

@@ -84,12 +84,11 @@ fn source_nat(table: &mut Table, topology: &Topology, node: &str) {
         let itself = vec![Test::Translated, is(End::Source, address), is(End::Destination, address)];
         add(itself, Action::Masquerade);
     }
-    // What comes from pods, or goes to pods of this node, comes back this way by itself.
-    for &address in pods().flat_map(|pod| &pod.addresses) {
-        add(vec![Test::Translated, is(End::Source, address)], Action::Return);
-    }
+    // What comes from pods of this node, or goes to them, comes back this way by itself.
     for &address in pods().filter(|pod| *pod.node == *node).flat_map(|pod| &pod.addresses) {
-        add(vec![Test::Translated, is(End::Destination, address)], Action::Return);
+        for end in [End::Source, End::Destination] {
+            add(vec![Test::Translated, is(end, address)], Action::Return);
+        }
     }
     for version in Version::BOTH {
         add(vec![Test::Version(version), Test::Translated], Action::Masquerade);

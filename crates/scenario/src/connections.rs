@@ -139,6 +139,8 @@ struct Way {
     port: u16,
     /// The namespace and name of the Service.
     via: Option<(Arc<str>, Arc<str>)>,
+    /// The node port it was passed on at.
+    hop: Option<(IpAddr, u16)>,
 }
 
 #[derive(Debug)]
@@ -238,7 +240,8 @@ impl Way {
             (snapshot.namespace(service.namespace).name.clone(), service.name.clone())
         });
         let (from, to) = (End::of(snapshot, &flow.from)?, End::of(snapshot, &flow.to)?);
-        Some(Self { from, to, protocol: flow.protocol, port: flow.port, via })
+        let hop = flow.hop.map(|hop| (hop.address, hop.port));
+        Some(Self { from, to, protocol: flow.protocol, port: flow.port, via, hop })
     }
 
     /// The same way as it is now; or which end is gone.
@@ -248,8 +251,11 @@ impl Way {
             let namespace = law.snapshot.namespace_named(namespace);
             services.iter().position(|service| Some(service.namespace) == namespace && service.name == *name)
         });
+        let from = self.from.now(law)?;
+        let hop = self.hop.and_then(|at| law.program.hop_at(&from, at));
         Ok(Flow {
-            from: self.from.now(law)?,
+            from,
+            hop,
             to: self.to.now(law)?,
             protocol: self.protocol,
             port: self.port,

@@ -2,7 +2,7 @@
 
 use super::expression::Expression;
 use super::rule::Rule;
-use super::set::{Element, Holds, LeaseElement, Lifetime, SetSpec};
+use super::set::{Element, Holds, Passing, SWEEP, SetSpec, Transient, Twins, Version};
 use super::table::{Chain, Hook};
 use super::wire::{self, INET, LIST_ELEMENT, SUBSYSTEM, chain, element, message, rule, set, table};
 use crate::netlink::{APPEND, CREATE, Messages};
@@ -12,9 +12,6 @@ const ELEMENTS_BYTES: usize = 48 << 10;
 /// nft's name for a rule's comment.
 const COMMENT: u8 = 0;
 pub(super) const COMMENT_MAX: usize = 127;
-/// The kernel's own sweep of expired elements stalls packets while it runs; what
-/// has expired does not match anyway, and we delete it ourselves.
-const SWEEP: u32 = 3_600_000;
 
 #[derive(Debug)]
 pub(crate) struct Batch {
@@ -162,7 +159,7 @@ impl Batch {
             });
         }
         if spec.timeout {
-            out.u32(set::GC_INTERVAL, SWEEP);
+            out.u32(set::GC_INTERVAL, SWEEP.as_millis() as u32);
         }
         out.bytes(set::USERDATA, &byte_orders(spec));
     }
@@ -177,12 +174,15 @@ impl Batch {
         self.elements(message::NEW_ELEMENT, set, elements.map(|element| (element, None)));
     }
 
-    pub(crate) fn add_leases<'e>(&mut self, set: &str, leases: impl Iterator<Item = &'e LeaseElement>) {
-        let with_name = |lease: &'e LeaseElement| (&lease.element, Some((lease.lifetime, lease.name.as_str())));
-        self.elements(message::NEW_ELEMENT, set, leases.map(with_name));
+    /// Elements that go by themselves.
+    pub(crate) fn add_passing(&mut self, sets: Twins, passing: &Passing) {
+        for (version, elements) in Version::BOTH.into_iter().zip(passing) {
+            let elements = elements.iter().map(|one| (&one.element, Some(one)));
+            self.elements(message::NEW_ELEMENT, sets[version], elements);
+        }
     }
 
-    /// Such as may have ended by themselves meanwhile.
+    /// Such as may have gone by themselves meanwhile.
     pub(crate) fn destroy_elements<'e>(&mut self, set: &str, elements: impl Iterator<Item = &'e Element>) {
         self.elements(message::DESTROY_ELEMENT, set, elements.map(|element| (element, None)));
     }
@@ -195,7 +195,7 @@ impl Batch {
         &mut self,
         message: u16,
         set: &str,
-        elements: impl Iterator<Item = (&'e Element, Option<(Lifetime, &'e str)>)>,
+        elements: impl Iterator<Item = (&'e Element, Option<&'e Transient>)>,
     ) {
         let mut elements = elements.peekable();
         while elements.peek().is_some() {
@@ -205,9 +205,9 @@ impl Batch {
             self.messages.nested(element::ELEMENTS, |out| {
                 let start = out.len();
                 while out.len() - start < ELEMENTS_BYTES
-                    && let Some((element, lease)) = elements.next()
+                    && let Some((element, passing)) = elements.next()
                 {
-                    element.write(out, lease);
+                    element.write(out, passing);
                 }
             });
         }

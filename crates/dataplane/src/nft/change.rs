@@ -2,9 +2,9 @@
 //! kernel accepts, as one transaction.
 
 use super::batch::Batch;
-use super::set::{self, Element, Index, SetSpec};
+use super::set::{self, Element, Index, Key, SetSpec};
 use super::table::{Chain, Table};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
 
 /// A table as far as it is known: one that was meant, or one that was read back.
@@ -104,8 +104,19 @@ impl<'a> Change<'a> {
             let of = |twins: &set::Twins| set == twins.0 || set == twins.1;
             [set::OWN, set::PODS].iter().any(of) || (only_allows && [set::PEERS, set::NAMED].iter().any(of))
         };
-        let added = self.new_elements.iter().any(|(set, _)| !opens(set));
+        // A pod that was not there has no connections that its gates could forbid.
+        let new_pods: FxHashSet<Key> = self.keys_of(set::PODS).collect();
+        let closes_for = |set: &str, elements: &[&Element]| {
+            let remote = set == set::REMOTE.0 || set == set::REMOTE.1;
+            !remote || elements.iter().any(|element| !new_pods.contains(&element.key))
+        };
+        let added = self.new_elements.iter().any(|(set, elements)| !opens(set) && closes_for(set, elements));
         added || !(self.gone_elements.is_empty() && self.rewritten.is_empty() && self.new_chains.is_empty())
+    }
+
+    fn keys_of(&self, sets: set::Twins) -> impl Iterator<Item = Key> {
+        let new = self.new_elements.iter().filter(move |(set, _)| *set == sets.0 || *set == sets.1);
+        new.flat_map(|(_, elements)| elements.iter().map(|element| element.key))
     }
 
     fn add(&mut self, set: &'a str, mut added: Vec<&'a Element>, mut gone: Vec<&'a Element>) {

@@ -6,12 +6,13 @@ use super::read::{self, Count, Live};
 use super::set::{self, Element, Version};
 use super::table::{Chain, Table};
 use super::wire::table::{OWNER, PERSIST};
-use crate::conntrack::Conntrack;
+use crate::conntrack::{Connection, Conntrack};
 use crate::cut::{CutEstablished, Judge};
 use crate::leases::{LeaseGroups, Leases, Writes};
 use crate::netlink::{self, Family, Socket};
+use crate::remembered::{MOST, Remembered};
 use crate::render::{AUDIT, Delta, Ids, Rendered, Scope, render};
-use crate::{Applied, Dataplane};
+use crate::{Applied, Cut, Dataplane};
 use namewall_policy::lease::Bounds;
 use namewall_policy::model::Action;
 use namewall_policy::{Instant, Lease, LeaseTable, Program};
@@ -102,6 +103,7 @@ pub struct Nft {
     /// What we made of the kernel's table; none until the first `replace`.
     known: Option<Known>,
     leases: Leases,
+    remembered: Remembered,
 }
 
 /// The kernel's table as we know it, and what it was made from.
@@ -152,7 +154,7 @@ impl Nft {
         }
         let conntrack = Conntrack::open().map_err(NftError::Socket)?;
         let leases = Leases::new(LeaseTable::with_bounds(settings.bounds));
-        Ok(Self { socket, conntrack, settings, known: None, leases })
+        Ok(Self { socket, conntrack, settings, known: None, leases, remembered: Remembered::default() })
     }
 
     /// What is open by name, and such as has ended but may still have connections.
@@ -216,10 +218,14 @@ impl Nft {
         };
         let change = Change::between(&live, &rendered.table);
         let found = if exists {
+            let cut = [set::CUT.0, set::CUT.1].into_iter().map(|set| read::count_elements((&name, set), MOST));
+            let cut = cut.sum::<Result<usize, _>>().map_err(unread)?;
+            self.remembered.adopt(cut, std::time::Instant::now());
             read::read_leases(&name).map_err(unread)?
         } else {
             // Owned, so that nobody flushes it by accident; persistent, or it would go when we do: wide open.
             batch.add_table(OWNER | PERSIST, NOTE);
+            self.remembered.were_lost();
             Vec::new()
         };
         change.write(&mut batch);
@@ -312,6 +318,18 @@ impl Nft {
         })
     }
 
+    /// Makes the kernel drop what is still sent through these connections; how many there was no room for.
+    fn remember(&mut self, connections: &[&Connection]) -> Result<usize, NftError> {
+        let (packets, without) = self.remembered.packets(connections.iter().copied(), std::time::Instant::now());
+        let mut batch = Batch::new(&self.settings.table);
+        batch.add_passing(set::CUT, &packets);
+        let done = self.commit(batch);
+        if done.as_ref().is_err_and(|error| !error.leaves_all_as_it_was()) {
+            self.known = None;
+        }
+        done.map(|()| without)
+    }
+
     /// Reads back what was changed, and compares.
     fn verify(&mut self, change: &Change<'_>, table: &Table) -> Result<(), NftError> {
         let name = self.settings.table.clone();
@@ -348,6 +366,8 @@ const MANY_CHAINS: usize = 200;
 const FORGOTTEN_AT_ONCE: usize = 5_000;
 /// A dump of a large set takes long; of each change so many elements are asked for by key.
 const SPOT_CHECKS: usize = 16;
+/// So many connections are cut in a row: a longer transaction would keep others waiting.
+const CUT_AT_ONCE: usize = 1000;
 
 impl Dataplane for Nft {
     type Error = NftError;
@@ -372,21 +392,29 @@ impl Dataplane for Nft {
         self.commit(batch)
     }
 
-    fn cut(&mut self, program: &Program, now: Instant) -> Result<usize, NftError> {
+    fn cut(&mut self, program: &Program, now: Instant) -> Result<Cut, NftError> {
         let connections = self.conntrack.list().map_err(NftError::Connections)?;
         let judge = Judge::new(program, &self.leases.table, self.settings.cut)
-            .with_incomplete_history(self.leases.is_incomplete());
-        let (mut cut, mut failed) = (0, None);
-        for connection in connections.iter().filter(|connection| judge.forbids(connection)) {
-            match self.conntrack.delete(connection) {
-                Ok(was_there) => cut += usize::from(was_there),
-                // One that cannot be cut must not save the others.
+            .with_incomplete_history(self.leases.is_incomplete())
+            .on(self.settings.scope.node);
+        let forbidden: Vec<&Connection> = connections.iter().filter(|connection| judge.forbids(connection)).collect();
+        let (mut cut, mut failed) = (Cut::default(), None);
+        for some in forbidden.chunks(CUT_AT_ONCE) {
+            // Before they go: no packet may come between. One that cannot be cut must not save the others.
+            match self.remember(some) {
+                Ok(without) => cut.not_remembered += without,
                 Err(error) => failed = failed.or(Some(error)),
+            }
+            for connection in some {
+                match self.conntrack.delete(connection) {
+                    Ok(was_there) => cut.connections += usize::from(was_there),
+                    Err(error) => failed = failed.or(Some(NftError::Connections(error))),
+                }
             }
         }
         let connected: FxHashSet<IpAddr> = connections.iter().map(|connection| connection.destination.0).collect();
         self.leases.table.forget(now, FORGOTTEN_AT_ONCE, |address| connected.contains(&address));
-        failed.map_or(Ok(cut), |error| Err(NftError::Connections(error)))
+        failed.map_or(Ok(cut), Err)
     }
 }
 
@@ -395,8 +423,8 @@ fn only_allows(program: &Program) -> bool {
 }
 
 fn write_leases(batch: &mut Batch, writes: &Writes) {
+    batch.add_passing(set::LEASE, &writes.new);
     for version in Version::BOTH {
-        batch.add_leases(set::LEASE[version], writes.new[version as usize].iter());
         batch.destroy_elements(set::LEASE[version], writes.gone[version as usize].iter());
     }
 }

@@ -169,6 +169,24 @@ pub(crate) fn read_leases(table: &str) -> Result<Vec<Found>, Error> {
     Ok(leases)
 }
 
+/// How many elements a set has, as far as it matters; none if there is no such set.
+pub(crate) fn count_elements((table, set): (&str, &str), at_most: usize) -> Result<usize, Error> {
+    let mut socket = Socket::open(Family::NetlinkNetFilter)?;
+    let mut asked = request(message::GET_ELEMENT, DUMP);
+    asked.text(element::TABLE, table);
+    asked.text(element::SET, set);
+    let mut count = 0;
+    let read = socket.dump_while(&asked, |answer| {
+        count += answer.attributes(FIXED).nested(element::ELEMENTS).count();
+        count < at_most
+    });
+    match read {
+        Ok(()) | Err(Error::Interrupted) => Ok(count),
+        Err(error) if error.errno() == Some(Errno::ENOENT) => Ok(0),
+        Err(error) => Err(error),
+    }
+}
+
 fn read_lease(of: Attributes<'_>) -> Option<Found> {
     let key = of.nested(element::KEY).get(data::VALUE)?;
     let (numbers, address) = key.split_at_checked(8)?;

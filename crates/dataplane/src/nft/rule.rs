@@ -6,6 +6,14 @@ use super::set::{self, Version};
 use std::fmt;
 use std::net::IpAddr;
 
+pub(crate) const TCP: u8 = 6;
+pub(crate) const UDP: u8 = 17;
+/// TCP's flags, as far as they say what a packet is there for.
+const FIN: u8 = 1;
+const SYN: u8 = 2;
+const RST: u8 = 4;
+const ACK: u8 = 16;
+
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Rule {
     pub tests: Vec<Test>,
@@ -29,6 +37,27 @@ pub enum Walk {
     /// The same for policies that are only audited.
     AuditEgress = 3,
     AuditIngress = 4,
+    /// The cluster gates of pods of other nodes.
+    Remote = 5,
+    AuditRemote = 6,
+}
+
+impl Walk {
+    /// The walk of pods of other nodes, in place of that of our own.
+    pub(crate) fn of_others(self) -> Self {
+        match self {
+            Self::Egress | Self::Ingress | Self::Remote => Self::Remote,
+            Self::AuditEgress | Self::AuditIngress | Self::AuditRemote => Self::AuditRemote,
+        }
+    }
+
+    /// What an address leads to a number by.
+    fn numbers(self) -> set::Twins {
+        match self {
+            Self::Egress | Self::Ingress | Self::AuditEgress | Self::AuditIngress => set::WHO,
+            Self::Remote | Self::AuditRemote => set::REMOTE,
+        }
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -39,6 +68,10 @@ pub enum Test {
     Related,
     /// The first packet of a connection.
     New,
+    /// TCP that opens nothing: a connection begins with a bare SYN.
+    MidStream,
+    /// It belongs to a connection that was cut.
+    WasCut(Version),
     /// The destination was changed: it came through a Service.
     Translated,
     /// IPv6 cannot do without these.
@@ -174,6 +207,10 @@ fn port_into(into: u32) -> Expression {
     Expression::Payload { into, base: Base::Transport, offset: 2, length: 2 }
 }
 
+fn source_port_into(into: u32) -> Expression {
+    Expression::Payload { into, base: Base::Transport, offset: 0, length: 2 }
+}
+
 fn load(into: u32, value: u32) -> Expression {
     Expression::Load { into, value: value.to_ne_bytes().to_vec() }
 }
@@ -211,6 +248,22 @@ impl Test {
             Self::Established => out.extend(flags_hold(conntrack::STATE, conntrack::ESTABLISHED)),
             Self::Related => out.extend(flags_hold(conntrack::STATE, conntrack::RELATED)),
             Self::New => out.extend(flags_hold(conntrack::STATE, conntrack::NEW)),
+            Self::MidStream => {
+                out.extend(protocol_is(TCP, true));
+                out.push(Expression::Payload { into: FIRST, base: Base::Transport, offset: 13, length: 1 });
+                out.push(Expression::Mask { register: FIRST, mask: vec![FIN | SYN | RST | ACK] });
+                out.push(Expression::Compare { register: FIRST, equal: false, to: vec![SYN] });
+            }
+            Self::WasCut(version) => {
+                let (second, after) = (FIRST + width(*version), FIRST + 2 * width(*version));
+                out.extend(version_is(*version));
+                out.push(address_at(End::Source, *version, FIRST));
+                out.push(address_at(End::Destination, *version, second));
+                out.push(Expression::Meta { into: after, key: meta::PROTOCOL });
+                out.push(source_port_into(after + 1));
+                out.push(port_into(after + 2));
+                out.push(lookup(set::CUT[*version], FIRST));
+            }
             Self::Translated => out.extend(flags_hold(conntrack::STATUS, conntrack::TRANSLATED)),
             Self::NeighbourDiscovery => {
                 out.extend(protocol_is(58, true));
@@ -320,7 +373,7 @@ impl Action {
                 let whole = [(*walk as u32).to_ne_bytes(), [0; 4]].concat();
                 out.push(Expression::Load { into: FIRST, value: whole });
                 out.push(address_at(*end, *version, FIRST + 4));
-                let who = set::WHO[*version].to_owned();
+                let who = walk.numbers()[*version].to_owned();
                 let (register, into) = (FIRST + 4, Some(FIRST + 1));
                 out.push(Expression::Lookup { set: who, register, into, inverted: false });
                 out.push(Expression::Dispatch { map: set::CLASSES.to_owned(), register: FIRST });
@@ -393,6 +446,12 @@ impl fmt::Display for Test {
             Self::Established => f.write_str("ct state established"),
             Self::Related => f.write_str("ct state related"),
             Self::New => f.write_str("ct state new"),
+            Self::MidStream => f.write_str("tcp flags & (fin | syn | rst | ack) != syn"),
+            Self::WasCut(version) => {
+                let (source, destination) = (Field(End::Source, *version), Field(End::Destination, *version));
+                let ports = "meta l4proto . th sport . th dport";
+                write!(f, "{source} . {destination} . {ports} @{}", set::CUT[*version])
+            }
             Self::Translated => f.write_str("ct status dnat"),
             Self::NeighbourDiscovery => f.write_str("icmpv6 type 133-137 ip6 hoplimit 255"),
             Self::Version(Version::V4) => f.write_str("meta nfproto ipv4"),
@@ -440,7 +499,7 @@ impl fmt::Display for Action {
             Self::Jump(chain) => write!(f, "jump {chain}"),
             Self::Goto(chain) => write!(f, "goto {chain}"),
             Self::Dispatch { end, version, walk } => {
-                let (walk, who) = (*walk as u32, set::WHO[*version]);
+                let (who, walk) = (walk.numbers()[*version], *walk as u32);
                 write!(f, "{walk:#010x} . {} map @{who} vmap @{}", Field(*end, *version), set::CLASSES)
             }
             Self::TranslateTo { address, port } => {

@@ -39,6 +39,8 @@ impl std::ops::Index<Version> for Twins {
 
 /// Address → class, of the pods that are judged here.
 pub const WHO: Twins = Twins("who4", "who6");
+/// Address → cluster gate, of the pods that are judged on other nodes.
+pub const REMOTE: Twins = Twins("remote4", "remote6");
 /// Walk . class → chain.
 pub const CLASSES: &str = "classes";
 /// Group . address: which pods a rule speaks of.
@@ -54,6 +56,8 @@ pub const POD_NETWORK: Twins = Twins("podnet4", "podnet6");
 /// Every pod of the cluster.
 pub const PODS: Twins = Twins("pod4", "pod6");
 pub const NODES: Twins = Twins("node4", "node6");
+/// Source . destination . protocol . their ports, with a timeout: packets of connections that were cut, either way.
+pub const CUT: Twins = Twins("cut4", "cut6");
 /// Address . protocol . port of a Service → the gate before it.
 pub const SERVICES: Twins = Twins("service4", "service6");
 
@@ -168,14 +172,6 @@ pub(crate) fn read_address(bytes: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// A lease as an element.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct LeaseElement {
-    pub element: Element,
-    pub lifetime: Lifetime,
-    pub name: DomainName,
-}
-
 /// How long an element stays.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lifetime(pub Duration);
@@ -204,7 +200,7 @@ impl Element {
         (self.key, self.ends_interval)
     }
 
-    pub(crate) fn write(&self, out: &mut Messages, lease: Option<(Lifetime, &str)>) {
+    pub(crate) fn write(&self, out: &mut Messages, passing: Option<&Transient>) {
         out.nested(LIST_ELEMENT, |out| {
             out.nested(element::KEY, |out| out.bytes(data::VALUE, self.key.as_bytes()));
             if let Some(end) = &self.key_end {
@@ -222,34 +218,56 @@ impl Element {
                     out.nested(element::DATA, |out| write_verdict(out, verdict::GOTO, Some(chain)));
                 }
             }
-            if let Some((Lifetime(lifetime), name)) = lease {
+            if let Some(Transient { lifetime: Lifetime(lifetime), name, .. }) = passing {
                 // Both, or refreshing an element with the timeout it had changes nothing.
                 let milliseconds =
                     u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX).clamp(1, LONGEST.as_millis() as u64);
                 out.u64(element::TIMEOUT, milliseconds);
                 out.u64(element::EXPIRATION, milliseconds);
                 // The name stays with the address it opened: whoever comes after us can read it.
-                if name.len() <= super::batch::COMMENT_MAX {
-                    out.bytes(element::USERDATA, &super::batch::comment(name));
+                if let Some(name) = name.as_ref().filter(|name| name.as_str().len() <= super::batch::COMMENT_MAX) {
+                    out.bytes(element::USERDATA, &super::batch::comment(name.as_str()));
                 }
             }
         });
     }
 }
 
+/// How often the kernel looks for elements that have expired. That stalls packets while it runs, and they do not match
+/// anyway.
+pub(crate) const SWEEP: Duration = Duration::from_secs(3600);
+
 /// The kernel counts in its own ticks and refuses what overflows them; nobody leases for longer.
 pub(crate) const LONGEST: Duration = Duration::from_secs(31 * 24 * 3600);
 
+/// Elements that go by themselves, a list for each version of IP.
+pub(crate) type Passing = [Vec<Transient>; 2];
+
+/// An element that goes by itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Transient {
+    pub(crate) element: Element,
+    pub(crate) lifetime: Lifetime,
+    /// The name that a lease opens.
+    pub(crate) name: Option<DomainName>,
+}
+
 /// The key of an element: fields one after another, each padded to a register.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
     bytes: [u8; Key::LONGEST],
     length: u8,
 }
 
+impl Default for Key {
+    fn default() -> Self {
+        Self { bytes: [0; Self::LONGEST], length: 0 }
+    }
+}
+
 impl Key {
-    /// Two IPv6 addresses.
-    const LONGEST: usize = 32;
+    /// Two IPv6 addresses, a protocol and two ports.
+    const LONGEST: usize = 44;
 
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         (bytes.len() <= Self::LONGEST).then(|| Self::default().with(bytes))

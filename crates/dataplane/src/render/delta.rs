@@ -52,6 +52,9 @@ impl Delta {
                 if scope.judges(is) {
                     // A class that nobody here had so far has no chain yet.
                     number = Some(*numbers.classes.get(&is.class)?);
+                } else {
+                    // Nor has a gate that nobody had.
+                    new.remote_gate(is)?;
                 }
                 // Nor has a version that nobody spoke any rules.
                 numbers.spoken.contains(&Version::of(address)).then_some(())?;

@@ -66,6 +66,11 @@ impl Pods<'_> {
                 place(set::OWN, Element::key(key().address(other)));
             }
         }
+        if !self.scope.judges(member)
+            && let Some(Some(number)) = self.remote_gate(member)
+        {
+            place(set::REMOTE, Element::mapped(key(), Value::Number(number)));
+        }
         for &group in groups {
             place(set::PEERS, Element::key(Key::default().number(group).address(address)));
         }
@@ -81,6 +86,11 @@ impl Pods<'_> {
                 }
             }
         }
+    }
+
+    /// The number of its cluster gate, as `RemoteGates` has it.
+    pub(super) fn remote_gate(&self, member: &Member) -> Option<Option<u32>> {
+        self.numbers.remote.number(member.class, self.program.class(member.class))
     }
 
     /// The addresses that are this pod's too, and nobody else's.

@@ -8,6 +8,8 @@
 //! forward, input  egress   established? own address? ─► class of the source      ─► its egress chain
 //! forward         ingress  established? own address? ─► class of the destination ─► its ingress chain
 //! ```
+//! The first of them also drops what belongs to a connection that was cut, and
+//! so does one in the output hook, which does nothing else.
 //! Where a policy is only audited, two more follow, which tell and do not drop.
 //! An address leads to a class, a class to its chain. Two steps, because an
 //! element that names a chain makes the kernel look through the whole table,
@@ -18,6 +20,7 @@ mod delta;
 mod elements;
 mod ids;
 mod names;
+mod remote;
 mod rules;
 mod services;
 mod stages;
@@ -27,7 +30,7 @@ pub use ids::Ids;
 pub(crate) use stages::AUDIT;
 
 use crate::leases::LeaseGroups;
-use crate::nft::rule::{Action as Do, End, Rule, Test};
+use crate::nft::rule::{Action as Do, End, Rule, Test, UDP};
 use crate::nft::set::{self, Element, Field, Holds, Key, SetSpec, Value, Version};
 use crate::nft::table::{Hook, HookKind, Point, Table};
 use elements::Pods;
@@ -35,6 +38,7 @@ use ids::{Group, Groups, Numbered, number_classes, pods};
 use namewall_policy::Program;
 use namewall_policy::model::{Direction, Enforcement, NodeId, PolicyId};
 use namewall_policy::program::{ClassId, Plan, PortSpecId};
+use remote::RemoteGates;
 use rules::{Match, RuleWriter, Run, lease_group, runs};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stages::{Mode, Stages};
@@ -43,6 +47,9 @@ use std::net::IpAddr;
 /// Accepts errors about connections that were let through (S1), and not those that a helper expects.
 const RELATED: &str = "related-errors";
 const ICMP: [u8; 2] = [1, 58];
+/// Drops what belongs to a connection that was cut (S3.4).
+const CUT: &str = "cut";
+const CUT_OUTPUT: &str = "cut-output";
 /// Accepts what a pod sends to itself.
 const OWN_ADDRESS: &str = "own-address";
 /// A rule tells of what it denies no more often than this a second.
@@ -76,6 +83,7 @@ pub(crate) struct Numbers {
     pub(crate) named: FxHashMap<PortSpecId, u32>,
     /// The versions of IP that pods speak, and rules ask for.
     pub(crate) spoken: Vec<Version>,
+    pub(crate) remote: RemoteGates,
 }
 
 /// The table for a Program; `before` are the numbers in use now.
@@ -86,17 +94,19 @@ pub fn render(program: &Program, scope: &Scope, before: &Ids) -> Rendered {
         .map(|(address, member)| (address, member.class))
         .collect();
     let classes = number_classes(&local, before);
-    let used = render.used(&classes);
+    let remote = render.remote_gates();
+    let used = render.used(&classes, &remote);
     let (groups, lease_groups) = render.groups(&used, before);
     let named = render.named_ports(&used);
     let mut table = Table::default();
-    render.declare_sets(&mut table);
+    render.declare_sets(&mut table, &remote);
     let spoken: Vec<Version> =
         Version::BOTH.into_iter().filter(|version| pods(program).any(|(at, _)| Version::of(at) == *version)).collect();
     let writer = RuleWriter { program, groups: &groups, named: &named, spoken: &spoken };
-    for &mode in render.modes(&classes) {
+    for &mode in render.modes(&classes, &remote) {
         render.base_chains(&mut table, mode);
         render.class_chains(&mut table, &classes, (&writer, mode));
+        render.remote_chains(&mut table, &remote, (&writer, mode));
         render.service_gates(&mut table, &writer, mode);
     }
     render.fill_networks(&mut table);
@@ -104,7 +114,7 @@ pub fn render(program: &Program, scope: &Scope, before: &Ids) -> Rendered {
         classes: local.iter().map(|(address, class)| (*address, classes[class])).collect(),
         groups: groups.by_rule,
     };
-    let numbers = Numbers { classes, groups: groups.groups, named, spoken };
+    let numbers = Numbers { classes, groups: groups.groups, named, spoken, remote };
     Pods { program, scope, numbers: &numbers, groups: &numbers.groups }.fill(&mut table);
     Rendered { table, ids, lease_groups, numbers }
 }
@@ -126,6 +136,15 @@ fn policy_names(program: &Program) -> Vec<String> {
     program.policies.iter().map(|policy| unique(names::of_policy(&policy.id))).collect()
 }
 
+/// A connection that was cut is unknown to the kernel, which takes the next packet of it, from either end, for the
+/// first of a new one. A real beginning is judged like any other: for TCP a bare SYN, which costs no look-up here. UDP
+/// has none that could be told.
+fn cut_rules() -> impl Iterator<Item = Rule> {
+    let stream = Rule::new([Test::MidStream], Do::Jump(CUT.to_owned()));
+    let datagram = |version| Rule::new([Test::Protocol(UDP), Test::WasCut(version)], Do::Drop);
+    std::iter::once(stream).chain(Version::BOTH.map(datagram))
+}
+
 const DIRECTIONS: [Direction; 2] = [Direction::Egress, Direction::Ingress];
 
 impl Render<'_> {
@@ -138,7 +157,7 @@ impl Render<'_> {
     }
 
     /// The runs of the policies that judge a pod here, or stand before a Service.
-    fn used(&self, classes: &FxHashMap<ClassId, u32>) -> Vec<Run> {
+    fn used(&self, classes: &FxHashMap<ClassId, u32>, remote: &RemoteGates) -> Vec<Run> {
         let mut used: FxHashSet<(PolicyId, Direction)> = FxHashSet::default();
         let mut add = |plan: &Plan| {
             let gates = plan.cluster_gate.iter().chain(&plan.namespace_gate);
@@ -154,6 +173,7 @@ impl Render<'_> {
             add(&class.enforced);
             class.audited.iter().for_each(&mut add);
         }
+        used.extend(remote.policies());
         let gates = self.program.service_gates.values().flatten();
         used.extend(gates.map(|gate| (gate.policy, Direction::Egress)));
         let mut used: Vec<(PolicyId, Direction)> = used.into_iter().collect();
@@ -209,7 +229,7 @@ impl Render<'_> {
         numbers
     }
 
-    fn declare_sets(&self, table: &mut Table) {
+    fn declare_sets(&self, table: &mut Table, remote: &RemoteGates) {
         use Field::{Number, Port, Protocol};
         table.set(SetSpec::new(set::CLASSES, &[Number, Number], Holds::Verdicts));
         for version in Version::BOTH {
@@ -222,16 +242,23 @@ impl Render<'_> {
             declare(set::OWN, &[address, address]);
             declare(set::PODS, &[address]);
             table.set(SetSpec::new(set::WHO[version], &[address], Holds::Numbers));
+            if !remote.is_empty() {
+                table.set(SetSpec::new(set::REMOTE[version], &[address], Holds::Numbers));
+            }
             table.set(SetSpec::new(set::LEASE[version], &[Number, Number, address], Holds::Keys).timeout());
+            let either_way = [address, address, Protocol, Port, Port];
+            table.set(SetSpec::new(set::CUT[version], &either_way, Holds::Keys).timeout());
             table.set(SetSpec::new(set::POD_NETWORK[version], &[address], Holds::Keys).interval());
         }
     }
 
     /// Whether any policy is only audited here, so that a second, shadow walk is worth its price (S11).
-    fn modes(&self, classes: &FxHashMap<ClassId, u32>) -> &'static [Mode] {
+    fn modes(&self, classes: &FxHashMap<ClassId, u32>, remote: &RemoteGates) -> &'static [Mode] {
         let is_audited = |policy: PolicyId| self.program.policy(policy).enforcement == Enforcement::Audit;
         let at_services = self.program.service_gates.values().flatten().any(|gate| is_audited(gate.policy));
-        let audited = at_services || classes.keys().any(|class| self.program.class(*class).audited.is_some());
+        let audited = at_services
+            || remote.are_audited()
+            || classes.keys().any(|class| self.program.class(*class).audited.is_some());
         if audited { &[Mode::Enforce, Mode::Audit] } else { &[Mode::Enforce] }
     }
 
@@ -254,17 +281,29 @@ impl Render<'_> {
             chain.rules = vec![
                 Rule::new([Test::Established], Do::Accept),
                 Rule::new([Test::Related], Do::Jump(RELATED.to_owned())),
+            ];
+            // Every packet meets one such chain, and the first it meets.
+            if (mode, end) == (Mode::Enforce, End::Source) {
+                chain.rules.extend(cut_rules());
+            }
+            chain.rules.extend([
                 // Only a Service sends a pod back to itself by way of its node.
                 Rule::new([Test::Translated], Do::Jump(OWN_ADDRESS.to_owned())),
                 dispatch(Version::V4),
                 Rule::new([Test::NeighbourDiscovery], Do::Accept),
                 dispatch(Version::V6),
-            ];
+            ]);
         }
         let own = Version::BOTH.map(|version| Rule::new([Test::OwnAddress(version)], Do::Accept));
         table.chains.entry(OWN_ADDRESS.to_owned()).or_default().rules = own.to_vec();
         let errors = ICMP.map(|protocol| Rule::new([Test::Protocol(protocol)], Do::Accept));
         table.chains.entry(RELATED.to_owned()).or_default().rules = errors.to_vec();
+        // What a node says to its own pod passes no other hook. It may say anything, but not go on with what was cut.
+        let output = table.chains.entry(CUT_OUTPUT.to_owned()).or_default();
+        output.hook = hook(Point::Output, Mode::Enforce.priority());
+        output.rules = std::iter::once(Rule::new([Test::Established], Do::Accept)).chain(cut_rules()).collect();
+        let was_cut = Version::BOTH.map(|version| Rule::new([Test::WasCut(version)], Do::Drop));
+        table.chains.entry(CUT.to_owned()).or_default().rules = was_cut.to_vec();
     }
 
     /// Walk . class → chain.

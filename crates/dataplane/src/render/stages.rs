@@ -124,7 +124,7 @@ impl Stages<'_> {
         self.table.chains.entry(name.to_owned()).or_default().rules = rules;
     }
 
-    fn cluster_gate(&mut self, policies: &[PolicyId], in_doubt: &[PolicyId]) -> Option<String> {
+    pub(crate) fn cluster_gate(&mut self, policies: &[PolicyId], in_doubt: &[PolicyId]) -> Option<String> {
         if policies.is_empty() {
             return None;
         }

@@ -86,6 +86,13 @@ impl<'a> Walk<'a> {
         if self.to_itself(pod) {
             return Ok(Because::OwnAddress);
         }
+        if let Some(hop) = self.flow.hop {
+            // Its own node knows only where it was addressed to; the other one asks the cluster gates once more.
+            let first = self.flow.before(hop);
+            let because = Walk { flow: &first, ..*self }.egress()?;
+            self.cluster_gate(pod)?;
+            return Ok(because);
+        }
         self.cluster_gate(pod)?;
         if !self.stays_in_pod_network() {
             self.gate(Stage::NamespaceGate, &self.placed(pod, |at| at == Placement::NamespaceGate))?;
@@ -107,7 +114,7 @@ impl<'a> Walk<'a> {
     }
 
     fn to_itself(&self, pod: &Workload) -> bool {
-        self.flow.from.workload == self.flow.to.workload && !pod.is_template()
+        self.flow.from.workload == self.flow.to.workload && !pod.is_template() && self.flow.hop.is_none()
     }
 
     fn stays_in_pod_network(&self) -> bool {

@@ -33,7 +33,7 @@ fn holds(case: &Case, traffic: &Traffic, ends: (&Endpoint, &Endpoint)) -> Outcom
     let world = World { snapshot: &case.snapshot, leases: &case.leases, now: case.now };
     for protocol in PROTOCOLS {
         for port in PORTS {
-            let flow = Flow { from: ends.0.clone(), to: ends.1.clone(), protocol, port, via: None };
+            let flow = Flow { from: ends.0.clone(), to: ends.1.clone(), protocol, port, via: None, hop: None };
             let allowed = matches!(judge(world, &flow).why, Why::Allowed { .. });
             if traffic.contains(protocol, port) != allowed {
                 let flow = flow_text(&case.snapshot, &flow);

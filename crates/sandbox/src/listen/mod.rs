@@ -33,6 +33,21 @@ impl fmt::Display for Listen {
     }
 }
 
+/// What a client begins with that wants to be spoken to later, before its name. A probe is shorter: nobody remembers
+/// it.
+const NAMED: [u8; 8] = *b"I am No ";
+
+/// A message of a client that has a name.
+pub(crate) fn message_of(client: u64, word: u64) -> Vec<u8> {
+    [NAMED, client.to_be_bytes(), word.to_be_bytes()].concat()
+}
+
+/// The name of the client that wrote this, if it gave one.
+fn name_in(message: &[u8]) -> Option<u64> {
+    let name = message.strip_prefix(&NAMED)?.first_chunk()?;
+    Some(u64::from_be_bytes(*name))
+}
+
 /// The open SCTP ports. They are shared, not sent: a port is open when
 /// `ensure` returns, whatever the thread is doing.
 type OpenPorts = Arc<Mutex<FxHashSet<SocketAddr>>>;
@@ -129,6 +144,13 @@ impl Listeners {
         self.order(Order::Forget(addresses.clone(), done));
         // An error says that the thread has ended, and its sockets with it.
         let _ = wait.recv();
+    }
+
+    /// Makes whoever serves this client say something unasked; false if nobody does any more.
+    pub(crate) fn speak(&self, to: u64, word: u64) -> bool {
+        let (done, wait) = mpsc::channel();
+        self.order(Order::Speak { to, word, done });
+        wait.recv().unwrap_or(false)
     }
 
     fn order(&self, order: Order) {

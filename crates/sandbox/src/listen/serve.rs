@@ -1,6 +1,6 @@
 //! The thread that answers.
 
-use super::OpenPorts;
+use super::{OpenPorts, name_in};
 use crate::packet::sctp::Packet;
 use crate::packet::without_ipv4_header;
 use crate::socket::Kind;
@@ -24,13 +24,19 @@ pub(super) enum Order {
     Serve(Served),
     /// Close what is at these addresses, and say when it is done.
     Forget(FxHashSet<IpAddr>, Sender<()>),
+    /// Say something, unasked, to whoever came with this name; and say whether anybody had.
+    Speak {
+        to: u64,
+        word: u64,
+        done: Sender<bool>,
+    },
 }
 
 /// A socket, and what to do when it has something to read.
 enum Task {
     Accept(TcpListener),
-    EchoStream(OwnedFd),
-    EchoDatagrams(OwnedFd),
+    EchoStream { fd: OwnedFd, client: Option<u64> },
+    EchoDatagrams { fd: OwnedFd, clients: FxHashMap<u64, SockaddrStorage> },
     AnswerInit(OwnedFd),
 }
 
@@ -43,7 +49,7 @@ impl Served {
     pub(super) fn new(kind: Kind, address: IpAddr, fd: OwnedFd) -> Self {
         let task = match kind {
             Kind::Tcp => Task::Accept(fd.into()),
-            Kind::Udp | Kind::Icmp => Task::EchoDatagrams(fd),
+            Kind::Udp | Kind::Icmp => Task::EchoDatagrams { fd, clients: FxHashMap::default() },
             Kind::Sctp => Task::AnswerInit(fd),
         };
         Self { task, address }
@@ -54,7 +60,24 @@ impl AsFd for Served {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.task {
             Task::Accept(listener) => listener.as_fd(),
-            Task::EchoStream(fd) | Task::EchoDatagrams(fd) | Task::AnswerInit(fd) => fd.as_fd(),
+            Task::EchoStream { fd, .. } | Task::EchoDatagrams { fd, .. } | Task::AnswerInit(fd) => fd.as_fd(),
+        }
+    }
+}
+
+impl Served {
+    /// Whether it has a client of this name to speak to.
+    fn speak(&self, to: u64, word: u64) -> bool {
+        let word = word.to_be_bytes();
+        match &self.task {
+            Task::EchoStream { fd, client } if *client == Some(to) => {
+                send(fd.as_raw_fd(), &word, MsgFlags::MSG_NOSIGNAL).is_ok()
+            }
+            Task::EchoDatagrams { fd, clients } => {
+                let client = clients.get(&to);
+                client.is_some_and(|client| sendto(fd.as_raw_fd(), &word, client, MsgFlags::empty()).is_ok())
+            }
+            _ => false,
         }
     }
 }
@@ -107,6 +130,9 @@ impl Server {
                     self.served.retain(|_, served| !addresses.contains(&served.address));
                     let _ = done.send(());
                 }
+                Ok(Order::Speak { to, word, done }) => {
+                    let _ = done.send(self.served.values().any(|served| served.speak(to, word)));
+                }
                 Err(TryRecvError::Empty) => return true,
                 Err(TryRecvError::Disconnected) => return false,
             }
@@ -122,19 +148,19 @@ impl Server {
 
     fn attend(&mut self, token: u64) {
         // It may have been forgotten since the event was told.
-        let Some(served) = self.served.get(&token) else { return };
-        match &served.task {
+        let Some(served) = self.served.get_mut(&token) else { return };
+        match &mut served.task {
             Task::Accept(listener) => {
                 let address = served.address;
                 let accepted = accept(listener);
                 accepted.into_iter().for_each(|task| self.serve(Served { task, address }));
             }
-            Task::EchoStream(fd) => {
-                if !echo_stream(fd, &mut self.buffer) {
+            Task::EchoStream { fd, client } => {
+                if !echo_stream((fd, client), &mut self.buffer) {
                     self.served.remove(&token);
                 }
             }
-            Task::EchoDatagrams(fd) => echo_datagrams(fd, &mut self.buffer),
+            Task::EchoDatagrams { fd, clients } => echo_datagrams((fd, clients), &mut self.buffer),
             Task::AnswerInit(fd) => {
                 let is_open = |port| {
                     let ports = self.sctp_ports.lock().unwrap_or_else(PoisonError::into_inner);
@@ -154,7 +180,9 @@ fn accept(listener: &TcpListener) -> Vec<Task> {
     let mut accepted = Vec::new();
     loop {
         match listener.accept() {
-            Ok((stream, _)) if stream.set_nonblocking(true).is_ok() => accepted.push(Task::EchoStream(stream.into())),
+            Ok((stream, _)) if stream.set_nonblocking(true).is_ok() => {
+                accepted.push(Task::EchoStream { fd: stream.into(), client: None });
+            }
             Ok(_) => {}
             Err(error) => match error.raw_os_error().map(Errno::from_raw) {
                 Some(Errno::ECONNABORTED) => {}
@@ -170,18 +198,22 @@ fn accept(listener: &TcpListener) -> Vec<Task> {
 }
 
 /// Whether the stream goes on.
-fn echo_stream(fd: &OwnedFd, buffer: &mut [u8]) -> bool {
+fn echo_stream((fd, client): (&OwnedFd, &mut Option<u64>), buffer: &mut [u8]) -> bool {
     let fd = fd.as_raw_fd();
     match recv(fd, buffer, MsgFlags::empty()) {
         Ok(0) => false,
-        // A client that does not read what it wrote is none of ours.
-        Ok(length) => send(fd, &buffer[..length], MsgFlags::MSG_NOSIGNAL) == Ok(length),
+        Ok(length) => {
+            *client = client.or(name_in(&buffer[..length]));
+            // A client that does not read what it wrote is none of ours.
+            send(fd, &buffer[..length], MsgFlags::MSG_NOSIGNAL) == Ok(length)
+        }
         Err(errno) => matches!(errno, Errno::EAGAIN | Errno::EINTR),
     }
 }
 
-fn echo_datagrams(fd: &OwnedFd, buffer: &mut [u8]) {
+fn echo_datagrams((fd, clients): (&OwnedFd, &mut FxHashMap<u64, SockaddrStorage>), buffer: &mut [u8]) {
     while let Some((length, from)) = datagram(fd, buffer) {
+        clients.extend(name_in(&buffer[..length]).map(|name| (name, from)));
         let _ = sendto(fd.as_raw_fd(), &buffer[..length], &from, MsgFlags::empty());
     }
 }

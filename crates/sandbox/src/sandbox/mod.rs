@@ -171,4 +171,11 @@ impl Sandbox {
     ) -> Result<Result<Connection, Measured>, Error> {
         Connection::open(Wish { from, to, protocol }, &self.ports, self.timeout)
     }
+
+    /// Whether what the far end says unasked comes through the connection. A firewall may take such a word for the
+    /// beginning of a connection in the other direction.
+    pub fn hears_far_end(&self, connection: &mut Connection) -> bool {
+        let word = probe::nonce();
+        self.listeners.speak(connection.name, word) && connection.hears(word, self.timeout)
+    }
 }

@@ -88,6 +88,7 @@ impl Watch {
                     protocol,
                     port,
                     via: None,
+                    hop: None,
                 });
                 let probe = Probe { from: from.clone(), to: SocketAddr::new(to.source, port), protocol };
                 listens.push(Listen { address: to.source, protocol, port });

@@ -79,6 +79,7 @@ impl<'a> Asking<'a> {
             protocol,
             port,
             via: via.map(|(service, _)| service),
+            hop: None,
         };
         Some(Question { flow, asked, from: from.clone() })
     }

@@ -3,7 +3,7 @@
 use super::{LEASED, NAMES, NOBODY, PORTS, read};
 use namewall_policy::model::{NodeId, ServiceId, WorkloadId};
 use namewall_policy::port::Protocol;
-use namewall_policy::{Endpoint, Flow, Snapshot};
+use namewall_policy::{Endpoint, Flow, Hop, Snapshot};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
@@ -15,6 +15,7 @@ pub(super) struct FlowPlan {
     protocol: Protocol,
     port: u16,
     via: Option<Index>,
+    hop: Option<(Index, u16)>,
 }
 
 #[derive(Clone, Debug)]
@@ -39,9 +40,10 @@ pub(super) fn flows() -> impl Strategy<Value = FlowPlan> {
         1 => select(vec![Protocol::Sctp, Protocol::Icmp, Protocol::Other(47)]),
     ];
     let via = prop::option::weighted(0.5, any::<Index>());
-    (from, to, protocols, select(PORTS.to_vec()), via).prop_map(|(from, to, protocol, port, via)| {
+    let hop = prop::option::weighted(0.2, (any::<Index>(), select(PORTS.to_vec())));
+    (from, to, protocols, select(PORTS.to_vec()), (via, hop)).prop_map(|(from, to, protocol, port, (via, hop))| {
         let port = if protocol.has_ports() { port } else { 0 };
-        FlowPlan { from, to, protocol, port, via }
+        FlowPlan { from, to, protocol, port, via, hop }
     })
 }
 
@@ -53,6 +55,11 @@ impl FlowPlan {
             protocol: self.protocol,
             port: self.port,
             via: self.via.map(|which| ServiceId(which.index(snapshot.services.len()) as u32)),
+            hop: self.hop.and_then(|(which, port)| {
+                let node = NodeId(which.index(snapshot.nodes.len()) as u32);
+                let address = *snapshot.node(node).addresses.first()?;
+                Some(Hop { node, address, port })
+            }),
         }
     }
 }

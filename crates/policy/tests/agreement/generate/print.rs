@@ -77,5 +77,6 @@ pub(crate) fn flow_text(snapshot: &Snapshot, flow: &Flow) -> String {
         parts.join(" ")
     };
     let via = flow.via.map(|id| format!(" via {}", snapshot.services[id.index()].name)).unwrap_or_default();
+    let via = flow.hop.map_or(via.clone(), |hop| format!("{via} passed on at {}:{}", hop.address, hop.port));
     format!("flow {} -> {}, {} {}{via}", end(&flow.from), end(&flow.to), flow.protocol, flow.port)
 }

@@ -1,0 +1,158 @@
+//! S7.4 for pods of other nodes. One that asks a node port of this node comes
+//! here as its own node let it go: as a connection to this node. Where it is
+//! translated to, nobody has judged yet, so its cluster gates are asked here.
+//!
+//! ```text
+//! pod on n1 ─► n1: may it reach n2:30080? ─► n2: DNAT ─► may *that pod* reach 198.51.100.7?
+//! ```
+//! As with the pods of this node an address leads to a number and the number to
+//! a chain, so that a pod more is an element more.
+
+use super::rules::RuleWriter;
+use super::stages::{Mode, Stages};
+use super::{Render, names};
+use crate::nft::rule::{Action as Do, End, Rule, Test};
+use crate::nft::set::{self, Element, Field, Holds, Key, SetSpec, Value, Version};
+use crate::nft::table::Table;
+use namewall_policy::model::{Direction, PolicyId};
+use namewall_policy::program::{Class, ClassId, Plan};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+
+/// The cluster gate of a plan.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Gate {
+    policies: Vec<PolicyId>,
+    in_doubt: Vec<PolicyId>,
+}
+
+impl Gate {
+    fn of(plan: &Plan) -> Self {
+        let policies = plan.cluster_gate.clone();
+        let in_doubt = plan.in_doubt.iter().filter(|policy| policies.contains(policy)).copied().collect();
+        Self { policies, in_doubt }
+    }
+}
+
+/// The cluster gates of a class.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Gates {
+    enforced: Gate,
+    /// Where audited policies make it another.
+    audited: Option<Gate>,
+}
+
+impl Gates {
+    /// None if there is nothing to ask.
+    fn of(class: &Class) -> Option<Self> {
+        let enforced = Gate::of(&class.enforced);
+        let audited = class.audited.as_ref().map(Gate::of).filter(|audited| *audited != enforced);
+        (!enforced.policies.is_empty() || audited.is_some()).then_some(Self { enforced, audited })
+    }
+
+    fn in_mode(&self, mode: Mode) -> Option<&Gate> {
+        match mode {
+            Mode::Enforce => Some(&self.enforced).filter(|gate| !gate.policies.is_empty()),
+            Mode::Audit => self.audited.as_ref(),
+        }
+    }
+}
+
+/// A number for every cluster gate that pods of other nodes may have.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RemoteGates {
+    by_class: FxHashMap<ClassId, Option<u32>>,
+    numbered: BTreeMap<u32, Gates>,
+}
+
+impl RemoteGates {
+    /// The number a pod's address leads to, if any does. None at all where its class is new, and has a gate that is.
+    pub(crate) fn number(&self, id: ClassId, class: &Class) -> Option<Option<u32>> {
+        if let Some(&known) = self.by_class.get(&id) {
+            return Some(known);
+        }
+        let Some(gates) = Gates::of(class) else { return Some(None) };
+        self.numbered.iter().find(|(_, known)| **known == gates).map(|(number, _)| Some(*number))
+    }
+
+    pub(super) fn are_audited(&self) -> bool {
+        self.numbered.values().any(|gates| gates.audited.is_some())
+    }
+
+    pub(super) fn policies(&self) -> impl Iterator<Item = (PolicyId, Direction)> {
+        let gates = self.numbered.values().flat_map(|gates| gates.audited.iter().chain([&gates.enforced]));
+        gates.flat_map(|gate| &gate.policies).map(|policy| (*policy, Direction::Egress))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.numbered.is_empty()
+    }
+}
+
+impl Render<'_> {
+    /// Those of all classes: pods come and go, and their gates mostly stay. A table for all nodes needs none.
+    pub(super) fn remote_gates(&self) -> RemoteGates {
+        let mut remote = RemoteGates::default();
+        if self.scope.node.is_none() {
+            return remote;
+        }
+        for (at, class) in self.program.classes.iter().enumerate() {
+            let number = Gates::of(class).map(|gates| {
+                let mut number = self.number_of(&gates);
+                while remote.numbered.get(&number).is_some_and(|other| *other != gates) {
+                    number = number.wrapping_add(1);
+                }
+                remote.numbered.entry(number).or_insert(gates);
+                number
+            });
+            remote.by_class.insert(ClassId(at as u32), number);
+        }
+        remote
+    }
+
+    /// Made of the names of policies, so that it stays the same whoever computes it.
+    fn number_of(&self, gates: &Gates) -> u32 {
+        let mut texts = Vec::new();
+        for gate in gates.audited.iter().chain([&gates.enforced]) {
+            texts.push(String::new());
+            let text = |policy: &PolicyId| format!("{} {}", gate.in_doubt.contains(policy), self.policy_name(*policy));
+            texts.extend(gate.policies.iter().map(text));
+        }
+        names::digest(&texts) as u32
+    }
+
+    /// The gates' chains, and the rule that leads there; for translated connections only.
+    pub(super) fn remote_chains(
+        &self,
+        table: &mut Table,
+        remote: &RemoteGates,
+        (writer, mode): (&RuleWriter<'_>, Mode),
+    ) {
+        let (walk, _) = mode.walks();
+        let walk = walk.of_others();
+        let mut any = false;
+        for (&number, gates) in &remote.numbered {
+            let Some(gate) = gates.in_mode(mode) else { continue };
+            let mut stages = Stages { render: self, writer, table, mode };
+            let Some(chain) = stages.cluster_gate(&gate.policies, &gate.in_doubt) else { continue };
+            let key = Key::default().number(walk as u32).number(number);
+            let spec = SetSpec::new(set::CLASSES, &[Field::Number, Field::Number], Holds::Verdicts);
+            table.set(spec).insert(Element::mapped(key, Value::Goto(chain)));
+            any = true;
+        }
+        if !any {
+            return;
+        }
+        let about = "the cluster gates of a pod of another node";
+        let (end, name) = (End::Source, format!("{}translated", mode.prefix()));
+        let own = Version::BOTH.map(|version| Rule::new([Test::OwnAddress(version)], Do::Accept));
+        let dispatch = Version::BOTH.map(|version| Rule::new([], Do::Dispatch { end, version, walk }).about(about));
+        table.chains.entry(name.clone()).or_default().rules = own.into_iter().chain(dispatch).collect();
+        for base in ["egress-forward", "egress-input"] {
+            let Some(chain) = table.chains.get_mut(&format!("{}{base}", mode.prefix())) else { continue };
+            for rule in chain.rules.iter_mut().filter(|rule| rule.tests == [Test::Translated]) {
+                rule.actions = vec![Do::Jump(name.clone())];
+            }
+        }
+    }
+}
