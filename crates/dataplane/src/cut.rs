@@ -1,10 +1,11 @@
 //! Which connections a Program forbids that were opened under another (S3.4).
 
 use crate::conntrack::Connection;
+use crate::render::{DNS, Intercept, Scope, may_ask};
 use namewall_policy::lease::LeaseTable;
 use namewall_policy::model::{Direction, NodeId, PolicyKind, ServiceId};
 use namewall_policy::port::Protocol;
-use namewall_policy::program::Holder;
+use namewall_policy::program::{Holder, Resolver};
 use namewall_policy::{Cause, Flow, Instant, Lease, Program, Reason, Stage, Verdict, evaluate};
 use rustc_hash::FxHashMap;
 use std::net::IpAddr;
@@ -30,6 +31,7 @@ pub(crate) struct Judge<'a> {
     cut: CutEstablished,
     /// Whose connections these are.
     node: Option<NodeId>,
+    dns: Option<&'a Intercept>,
 }
 
 /// Before any lease ends.
@@ -44,11 +46,12 @@ impl<'a> Judge<'a> {
                 services.entry(frontend).or_insert(ServiceId(at as u32));
             }
         }
-        Self { program, history, incomplete: false, services, cut, node: None }
+        Self { program, history, incomplete: false, services, cut, node: None, dns: None }
     }
 
-    pub(crate) fn on(mut self, node: Option<NodeId>) -> Self {
-        self.node = node;
+    pub(crate) fn on(mut self, scope: &'a Scope) -> Self {
+        self.node = scope.node;
+        self.dns = scope.dns.as_ref();
         self
     }
 
@@ -61,6 +64,10 @@ impl<'a> Judge<'a> {
         let (destination, port) = connection.destination;
         let is_ours = |address| matches!(self.program.by_address.get(address), Some(Holder::Pod(_)));
         let (asked, asked_port) = connection.asked;
+        // What our own DNS server took was meant for another, and is judged by that.
+        if asked_port == DNS && self.dns.is_some_and(|dns| dns.is_at(destination, port)) {
+            return self.cut == CutEstablished::Always && !self.may_ask(connection);
+        }
         let via = self.services.get(&(asked, connection.protocol, asked_port)).copied();
         if !is_ours(&connection.source) && !is_ours(&destination) && via.is_none() {
             return false;
@@ -81,6 +88,23 @@ impl<'a> Judge<'a> {
         decision.verdict == Verdict::Deny
             && (self.cut == CutEstablished::Always || self.is_v1beta1(&flow, &decision.reason))
             && !(self.incomplete && self.a_name_may_have_opened(&flow, destination))
+    }
+
+    fn may_ask(&self, connection: &Connection) -> bool {
+        let (server, port) = connection.asked;
+        let is_asked = |one: &&Resolver| (one.address, one.protocol) == (server, connection.protocol);
+        if let Some(resolver) = self.program.resolvers.iter().find(is_asked) {
+            return may_ask(self.program, connection.source, resolver);
+        }
+        let flow = Flow {
+            from: self.program.endpoint_at(connection.source),
+            hop: None,
+            to: self.program.endpoint_at(server),
+            protocol: connection.protocol,
+            port,
+            via: None,
+        };
+        evaluate(self.program, self.history, &flow, EVER).verdict == Verdict::Allow
     }
 
     /// The leases of an earlier process are forgotten; what one of them may have opened is left alone.

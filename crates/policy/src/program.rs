@@ -44,6 +44,8 @@ pub struct Program {
     pub service_gates: FxHashMap<NamespaceId, Vec<ServiceGate>>,
     /// The Services, as far as a gate stands before them.
     pub services: Vec<ServiceEntry>,
+    /// The Services that answer DNS.
+    pub resolvers: Vec<Resolver>,
 }
 
 /// What the walk needs to know of a Service.
@@ -52,6 +54,22 @@ pub struct ServiceEntry {
     pub namespace: NamespaceId,
     /// Where it is asked, node ports among them; empty if no gate stands before it.
     pub frontends: Vec<(IpAddr, Protocol, u16)>,
+}
+
+/// A Service that is asked at DNS's port: by one of its addresses, over one protocol.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Resolver {
+    pub service: ServiceId,
+    pub address: IpAddr,
+    pub protocol: Protocol,
+    /// Who answers, of the same version of IP.
+    pub backends: Vec<(IpAddr, u16)>,
+}
+
+impl Resolver {
+    pub fn is_answered_by(&self, address: IpAddr) -> bool {
+        self.backends.iter().any(|(backend, _)| *backend == address)
+    }
 }
 
 /// Who has an address.

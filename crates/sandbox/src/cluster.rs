@@ -131,7 +131,7 @@ impl Cluster {
 
 /// A node that nobody described judges all pods: they are all on it.
 fn open_plane(node: Option<namewall_policy::model::NodeId>) -> Result<Plane, NftError> {
-    let scope = Scope { node, log_group: Cluster::LOG_GROUP };
+    let scope = Scope { node, log_group: Cluster::LOG_GROUP, dns: None };
     let nft = Nft::open(Settings { scope, ..Settings::default() })?;
     let log = DenialLog::open(Cluster::LOG_GROUP).map_err(NftError::Socket)?;
     Ok(Plane { nft, log })

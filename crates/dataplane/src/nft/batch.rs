@@ -177,9 +177,12 @@ impl Batch {
     /// Elements that go by themselves.
     pub(crate) fn add_passing(&mut self, sets: Twins, passing: &Passing) {
         for (version, elements) in Version::BOTH.into_iter().zip(passing) {
-            let elements = elements.iter().map(|one| (&one.element, Some(one)));
-            self.elements(message::NEW_ELEMENT, sets[version], elements);
+            self.add_transient(sets[version], elements.iter());
         }
+    }
+
+    pub(crate) fn add_transient<'e>(&mut self, set: &str, elements: impl Iterator<Item = &'e Transient>) {
+        self.elements(message::NEW_ELEMENT, set, elements.map(|one| (&one.element, Some(one))));
     }
 
     /// Such as may have gone by themselves meanwhile.

@@ -3,7 +3,7 @@
 use super::batch::Batch;
 use super::change::{Change, Known as _};
 use super::read::{self, Count, Live};
-use super::set::{self, Element, Version};
+use super::set::{self, Element, Key, Lifetime, Transient, Version};
 use super::table::{Chain, Table};
 use super::wire::table::{OWNER, PERSIST};
 use crate::conntrack::{Connection, Conntrack};
@@ -20,6 +20,7 @@ use nix::errno::Errno;
 use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::time::Duration;
 
 /// What our table says of itself, so that we never take somebody else's.
 const NOTE: &str = "made by namewall";
@@ -162,6 +163,25 @@ impl Nft {
         &self.leases.table
     }
 
+    /// Forgets leases that have ended, a few at a time, but for addresses that connections lead to.
+    pub fn forget(&mut self, now: Instant, connected: &FxHashSet<IpAddr>) {
+        self.leases.table.forget(now, FORGOTTEN_AT_ONCE, |address| connected.contains(&address));
+    }
+
+    /// Whether the kernel's table takes pods' DNS to our server while that lives.
+    pub fn takes_dns(&self) -> bool {
+        self.known.as_ref().is_some_and(|known| known.scope.dns.is_some())
+    }
+
+    /// Pods' DNS is taken to our server for so long from now; not any longer unless this is done again.
+    pub fn beat(&mut self, life: Duration) -> Result<(), NftError> {
+        let element = |protocol| Element::key(Key::default().protocol(protocol));
+        let alive = |protocol| Transient { element: element(protocol), lifetime: Lifetime(life), name: None };
+        let mut batch = Batch::new(&self.settings.table);
+        batch.add_transient(set::ALIVE, Scope::ASKED_OVER.map(alive).iter());
+        self.commit(batch)
+    }
+
     /// The table as it should be now.
     pub fn table(&self) -> Option<&Table> {
         self.known.as_ref().map(|known| &known.rendered.table)
@@ -234,7 +254,7 @@ impl Nft {
         let applied = Applied { operations: batch.operations(), narrows: true };
         self.commit(batch)?;
         self.verify(&change, &rendered.table)?;
-        self.known = Some(Known { program: next.clone(), scope: self.settings.scope, rendered });
+        self.known = Some(Known { program: next.clone(), scope: self.settings.scope.clone(), rendered });
         Ok(applied)
     }
 
@@ -252,7 +272,7 @@ impl Nft {
         let done = self.commit(batch).and_then(|()| self.verify(&change, &rendered.table));
         drop(change);
         match &done {
-            Ok(()) => self.known = Some(Known { program: next.clone(), scope: self.settings.scope, rendered }),
+            Ok(()) => self.known = Some(Known { program: next.clone(), scope: self.settings.scope.clone(), rendered }),
             Err(error) => self.known = error.leaves_all_as_it_was().then_some(known),
         }
         done.map(|()| applied)
@@ -374,8 +394,8 @@ impl Dataplane for Nft {
 
     fn replace(&mut self, next: &Program, now: Instant) -> Result<Applied, NftError> {
         let Some(known) = self.known.take() else { return self.adopt(next, now) };
-        let scope = self.settings.scope;
-        let delta = Delta::between((&known.program, next), &scope, &known.rendered).filter(|_| known.scope == scope);
+        let scope = &self.settings.scope;
+        let delta = Delta::between((&known.program, next), scope, &known.rendered).filter(|_| known.scope == *scope);
         match delta {
             Some(delta) => self.replace_pods(known, next, delta),
             None => self.replace_table(known, next, now),
@@ -396,7 +416,7 @@ impl Dataplane for Nft {
         let connections = self.conntrack.list().map_err(NftError::Connections)?;
         let judge = Judge::new(program, &self.leases.table, self.settings.cut)
             .with_incomplete_history(self.leases.is_incomplete())
-            .on(self.settings.scope.node);
+            .on(&self.settings.scope);
         let forbidden: Vec<&Connection> = connections.iter().filter(|connection| judge.forbids(connection)).collect();
         let (mut cut, mut failed) = (Cut::default(), None);
         for some in forbidden.chunks(CUT_AT_ONCE) {
@@ -413,7 +433,7 @@ impl Dataplane for Nft {
             }
         }
         let connected: FxHashSet<IpAddr> = connections.iter().map(|connection| connection.destination.0).collect();
-        self.leases.table.forget(now, FORGOTTEN_AT_ONCE, |address| connected.contains(&address));
+        self.forget(now, &connected);
         failed.map_or(Ok(cut), Err)
     }
 }

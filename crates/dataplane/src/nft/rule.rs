@@ -116,6 +116,22 @@ pub enum Test {
     },
     /// The pod at one end is the pod at the other.
     OwnAddress(Version),
+    /// A question to a DNS server, while ours lives.
+    AsksDns,
+    /// The destination, or what was asked for before it was changed, is a Service that answers DNS.
+    Resolver {
+        version: Version,
+        asked: bool,
+    },
+    /// The pod may ask the Service that the packet goes to, or that it asked for.
+    Asker {
+        version: Version,
+        asked: bool,
+    },
+    /// The source is a pod that is judged here.
+    Local(Version),
+    /// The port that was asked for, before it was changed.
+    AskedPort(u16),
     /// One in so many, in turn.
     EveryNth(u32),
     /// No more often than this; the rest goes on to the next rule.
@@ -324,6 +340,36 @@ impl Test {
                 out.push(address_at(End::Destination, *version, FIRST + width(*version)));
                 out.push(lookup(set::OWN[*version], FIRST));
             }
+            Self::AsksDns => {
+                // The port first: it tells most packets apart, and costs least.
+                out.push(port_into(FIRST));
+                out.push(Expression::Compare { register: FIRST, equal: true, to: 53_u16.to_be_bytes().to_vec() });
+                out.push(Expression::Meta { into: FIRST, key: meta::PROTOCOL });
+                out.push(lookup(set::ALIVE, FIRST));
+            }
+            Self::Resolver { version, asked } => {
+                out.extend(version_is(*version));
+                out.push(destination(*version, *asked, FIRST));
+                out.push(Expression::Meta { into: FIRST + width(*version), key: meta::PROTOCOL });
+                out.push(lookup(set::RESOLVERS[*version], FIRST));
+            }
+            Self::Asker { version, asked } => {
+                out.extend(version_is(*version));
+                out.push(address_at(End::Source, *version, FIRST));
+                out.push(destination(*version, *asked, FIRST + width(*version)));
+                out.push(Expression::Meta { into: FIRST + 2 * width(*version), key: meta::PROTOCOL });
+                out.push(lookup(set::ASKERS[*version], FIRST));
+            }
+            Self::Local(version) => {
+                out.extend(version_is(*version));
+                out.push(address_at(End::Source, *version, FIRST));
+                let (set, into) = (set::WHO[*version].to_owned(), Some(FIRST + 4));
+                out.push(Expression::Lookup { set, register: FIRST, into, inverted: false });
+            }
+            Self::AskedPort(port) => {
+                out.push(Expression::Conntrack { into: FIRST, key: conntrack::PORT, original: true });
+                out.push(Expression::Compare { register: FIRST, equal: true, to: port.to_be_bytes().to_vec() });
+            }
             Self::EveryNth(below) => {
                 out.push(Expression::Turn { into: FIRST, below: *below });
                 out.push(Expression::Compare { register: FIRST, equal: true, to: vec![0; 4] });
@@ -332,6 +378,15 @@ impl Test {
                 out.push(Expression::Limit { a_second: *a_second, burst: *burst });
             }
         }
+    }
+}
+
+/// The destination as it is, or as it was asked for.
+fn destination(version: Version, asked: bool, into: u32) -> Expression {
+    match (asked, version) {
+        (false, _) => address_at(End::Destination, version, into),
+        (true, Version::V4) => Expression::Conntrack { into, key: conntrack::DESTINATION_V4, original: true },
+        (true, Version::V6) => Expression::Conntrack { into, key: conntrack::DESTINATION_V6, original: true },
     }
 }
 
@@ -440,6 +495,16 @@ fn protocol_name(number: u8) -> String {
     }
 }
 
+/// `ip daddr`, or `ct original ip daddr`.
+struct Destination(Version, bool);
+
+impl fmt::Display for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(version, asked) = self;
+        write!(f, "{}{}", if *asked { "ct original " } else { "" }, Field(End::Destination, *version))
+    }
+}
+
 impl fmt::Display for Test {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -482,6 +547,16 @@ impl fmt::Display for Test {
                 let (source, destination) = (Field(End::Source, *version), Field(End::Destination, *version));
                 write!(f, "{source} . {destination} @{}", set::OWN[*version])
             }
+            Self::AsksDns => write!(f, "th dport 53 meta l4proto @{}", set::ALIVE),
+            Self::Resolver { version, asked } => {
+                write!(f, "{} . meta l4proto @{}", Destination(*version, *asked), set::RESOLVERS[*version])
+            }
+            Self::Asker { version, asked } => {
+                let (source, destination) = (Field(End::Source, *version), Destination(*version, *asked));
+                write!(f, "{source} . {destination} . meta l4proto @{}", set::ASKERS[*version])
+            }
+            Self::Local(version) => write!(f, "{} map @{}", Field(End::Source, *version), set::WHO[*version]),
+            Self::AskedPort(port) => write!(f, "ct original proto-dst {port}"),
             Self::EveryNth(below) => write!(f, "numgen inc mod {below} 0"),
             Self::AtMost { a_second, burst } => write!(f, "limit rate {a_second}/second burst {burst} packets"),
         }

@@ -58,6 +58,14 @@ pub const PODS: Twins = Twins("pod4", "pod6");
 pub const NODES: Twins = Twins("node4", "node6");
 /// Source . destination . protocol . their ports, with a timeout: packets of connections that were cut, either way.
 pub const CUT: Twins = Twins("cut4", "cut6");
+/// Protocols DNS is taken over, with a timeout: our server lives.
+pub const ALIVE: &str = "alive";
+/// Address . protocol: Services that are asked at DNS's port.
+pub const RESOLVERS: Twins = Twins("resolver4", "resolver6");
+/// Pod . Service . protocol: who may ask which of them.
+pub const ASKERS: Twins = Twins("asker4", "asker6");
+/// Pods that answer for a server that ours asks.
+pub const SERVERS: Twins = Twins("server4", "server6");
 /// Address . protocol . port of a Service → the gate before it.
 pub const SERVICES: Twins = Twins("service4", "service6");
 

@@ -44,6 +44,11 @@ impl Delta {
             if was == is && own(&old, was) == own(&new, is) {
                 continue;
             }
+            // Who may ask it changes with it, whoever that is.
+            let answers = |program: &Program| program.resolvers.iter().any(|one| one.is_answered_by(address));
+            if scope.dns.is_some() && (answers(before) || answers(next)) {
+                return None;
+            }
             if let Some(was) = was {
                 old.elements(address, was, &mut delta.gone);
             }
@@ -122,6 +127,7 @@ fn policies_are_the_same(before: &Program, next: &Program) -> bool {
         && before.pod_networks == next.pod_networks
         && before.services == next.services
         && before.service_gates == next.service_gates
+        && before.resolvers == next.resolvers
         && same_rules
 }
 

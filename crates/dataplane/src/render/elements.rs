@@ -58,6 +58,7 @@ impl Pods<'_> {
     fn elements_of(&self, address: IpAddr, (member, groups): (&Member, &[u32]), out: &mut Vec<Placed>) {
         let version = Version::of(address);
         let key = || Key::default().address(address);
+        self.asks(address, member, out);
         let mut place = |twins: Twins, element| out.push((twins[version], element));
         place(set::PODS, Element::key(key()));
         if let (true, Some(&number)) = (self.scope.judges(member), self.numbers.classes.get(&member.class)) {

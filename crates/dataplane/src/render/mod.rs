@@ -17,6 +17,7 @@
 //! plain elements, whatever its policies are.
 
 mod delta;
+mod dns;
 mod elements;
 mod ids;
 mod names;
@@ -26,6 +27,8 @@ mod services;
 mod stages;
 
 pub(crate) use delta::Delta;
+pub(crate) use dns::{DNS, may_ask};
+pub use dns::{Intercept, Listener};
 pub use ids::Ids;
 pub(crate) use stages::AUDIT;
 
@@ -57,12 +60,14 @@ const LOG_RATE: u64 = 10;
 const LOG_BURST: u32 = 20;
 
 /// What of a Program a table is for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Scope {
     /// Only pods of this node, and those whose node nobody knows, are judged; without one, every pod is.
     pub node: Option<NodeId>,
     /// The NFLOG group denials are told to.
     pub log_group: u16,
+    /// Where pods' DNS is taken to; without it, nowhere.
+    pub dns: Option<Intercept>,
 }
 
 /// A table and the numbers used in it.
@@ -100,6 +105,8 @@ pub fn render(program: &Program, scope: &Scope, before: &Ids) -> Rendered {
     let named = render.named_ports(&used);
     let mut table = Table::default();
     render.declare_sets(&mut table, &remote);
+    render.dns_sets(&mut table);
+    render.dns_chains(&mut table);
     let spoken: Vec<Version> =
         Version::BOTH.into_iter().filter(|version| pods(program).any(|(at, _)| Version::of(at) == *version)).collect();
     let writer = RuleWriter { program, groups: &groups, named: &named, spoken: &spoken };
@@ -108,6 +115,7 @@ pub fn render(program: &Program, scope: &Scope, before: &Ids) -> Rendered {
         render.class_chains(&mut table, &classes, (&writer, mode));
         render.remote_chains(&mut table, &remote, (&writer, mode));
         render.service_gates(&mut table, &writer, mode);
+        render.dns_policy(&mut table, mode);
     }
     render.fill_networks(&mut table);
     let ids = Ids {

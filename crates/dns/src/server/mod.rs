@@ -83,6 +83,7 @@ struct Shared<L: Learn> {
     sleeps: Mutex<bool>,
     awake: Condvar,
     counters: Mutex<Counters>,
+    turns: AtomicU64,
 }
 
 impl<L: Learn> std::fmt::Debug for Shared<L> {
@@ -133,6 +134,7 @@ where
             sleeps: Mutex::new(false),
             awake: Condvar::new(),
             counters: Mutex::default(),
+            turns: AtomicU64::new(0),
         });
         let mut server = Self { shared, addresses, threads: Vec::new() };
         for leads in [true, false] {
@@ -146,6 +148,11 @@ where
     /// Where it listens, in the order of the settings.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// How often the engine has gone round: about once a second at least, as long as it lives.
+    pub fn turns(&self) -> u64 {
+        self.shared.turns.load(Ordering::SeqCst)
     }
 
     pub fn counters(&self) -> Counters {
@@ -215,6 +222,7 @@ impl<L: Learn> Shared<L> {
                 // Nothing the engine waits for can fail for good; not to spin is all there is to do.
                 std::thread::sleep(Duration::from_millis(10));
             }
+            self.turns.fetch_add(1, Ordering::SeqCst);
             for (tickets, result) in lock(&self.done).drain(..) {
                 engine.release(&tickets, &result);
             }

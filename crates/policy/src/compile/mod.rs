@@ -14,8 +14,13 @@ pub use next::compile_next;
 
 use crate::addr::AddrSet;
 use crate::finding::Finding;
-use crate::model::{Action, Clauses, Direction, NodeId, PolicyId, RoleId, Rule, Service, WorkloadId};
-use crate::program::{Class, ClassId, CompiledRule, Holder, Matcher, Member, Program, ProgramPolicy, ServiceEntry};
+use crate::model::{
+    Action, Backend, BackendTarget, Clauses, Direction, NodeId, PolicyId, RoleId, Rule, Service, ServiceId, WorkloadId,
+};
+use crate::port::Protocol;
+use crate::program::{
+    Class, ClassId, CompiledRule, Holder, Matcher, Member, Program, ProgramPolicy, Resolver, ServiceEntry,
+};
 use crate::snapshot::Snapshot;
 use peers::PeerCompiler;
 use plans::PlanBuilder;
@@ -62,6 +67,7 @@ pub fn compile(snapshot: &Snapshot) -> (Program, Vec<Finding>) {
     let mut plans = PlanBuilder::new(snapshot, &mut index);
     program.service_gates = plans.service_gates();
     program.services = snapshot.services.iter().map(|service| service_entry(snapshot, &program, service)).collect();
+    program.resolvers = resolvers(snapshot);
     let mut classes = Interned::default();
     let mut placing = Placing::default();
     placing.nodes(snapshot);
@@ -70,6 +76,28 @@ pub fn compile(snapshot: &Snapshot) -> (Program, Vec<Finding>) {
     let findings = placing.finish(&mut program);
     program.classes = Arc::new(classes.finish());
     (program, findings)
+}
+
+/// The Services that are asked at DNS's port. A node's port counts too: it takes the question somewhere else.
+fn resolvers(snapshot: &Snapshot) -> Vec<Resolver> {
+    const DNS: u16 = 53;
+    let mut resolvers = Vec::new();
+    for (at, service) in snapshot.services.iter().enumerate() {
+        for port in service.ports.iter().filter(|port| matches!(port.protocol, Protocol::Tcp | Protocol::Udp)) {
+            let own = service.addresses.iter().copied().filter(|_| port.port == DNS);
+            let nodes = snapshot.nodes.iter().flat_map(|node| node.addresses.iter().copied());
+            for address in own.chain(nodes.filter(|_| port.node_port == Some(DNS))) {
+                let of = |backend: &Backend| match backend.target {
+                    BackendTarget::Address(address) | BackendTarget::Workload(_, Some(address)) => vec![address],
+                    BackendTarget::Workload(id, None) => snapshot.workload(id).addresses.to_vec(),
+                };
+                let all = port.backends.iter().flat_map(|one| of(one).into_iter().map(|to| (to, one.port)));
+                let backends = all.filter(|(to, _)| to.is_ipv4() == address.is_ipv4()).collect();
+                resolvers.push(Resolver { service: ServiceId(at as u32), address, protocol: port.protocol, backends });
+            }
+        }
+    }
+    resolvers
 }
 
 /// Classes, each once.

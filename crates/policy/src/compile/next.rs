@@ -2,7 +2,7 @@
 //! changed: what the policies say is kept, and only what is new is matched.
 
 use super::plans::PlanBuilder;
-use super::{Interned, Placing, compile, service_entry};
+use super::{Interned, Placing, compile, resolvers, service_entry};
 use crate::finding::Finding;
 use crate::model::{Clauses, Peer, Peers, Service};
 use crate::program::{CompiledRule, Holder, Matcher, Members, PeerSet, PeerSetId, Program};
@@ -35,6 +35,7 @@ pub fn compile_next((before, program): (&Snapshot, &Program), next: &Snapshot) -
     if !new_roles.is_empty() {
         (compiled.rules, compiled.peer_sets) = with_roles(program, next, new_roles);
     }
+    compiled.resolvers = resolvers(next);
     compiled.services = next.services.iter().map(|service| service_entry(next, &compiled, service)).collect();
     let same = same_workloads(before, next);
     let mut placing = Placing::default();

@@ -1,0 +1,125 @@
+//! From answers to leases.
+
+use crate::clock::Clock;
+use crate::counters::{Counters, Counting};
+use crate::law::Law;
+use namewall_dataplane::Dataplane;
+use namewall_dataplane::nft::Nft;
+use namewall_dns::{Answer, Learn, LearnError};
+use namewall_policy::lease::Lifetimes;
+use namewall_policy::{Instant, Lease};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+/// How names are learned.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Learning {
+    pub lifetimes: Lifetimes,
+    /// Whether a rule also speaks of names that are only led over by a CNAME (S6.2).
+    pub aliases: bool,
+    /// For tests: how much longer the kernel takes.
+    pub slow_kernel: Duration,
+}
+
+#[derive(Debug)]
+pub struct Learner {
+    clock: Clock,
+    settings: RwLock<Learning>,
+    law: RwLock<Option<Arc<Law>>>,
+    kernel: Arc<Mutex<Nft>>,
+    counting: Counting,
+}
+
+impl Learner {
+    pub(crate) fn new(kernel: Arc<Mutex<Nft>>, clock: Clock, settings: Learning) -> Self {
+        let settings = RwLock::new(settings);
+        Self { clock, settings, law: RwLock::default(), kernel, counting: Counting::default() }
+    }
+
+    /// From now on this is what names are learned for.
+    pub(crate) fn take(&self, law: Law) {
+        *self.law.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(law));
+    }
+
+    pub fn set(&self, settings: Learning) {
+        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = settings;
+    }
+
+    pub fn counters(&self) -> Counters {
+        self.counting.read()
+    }
+
+    pub(crate) fn kernel(&self) -> MutexGuard<'_, Nft> {
+        self.kernel.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    fn law(&self) -> Option<Arc<Law>> {
+        self.law.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn settings(&self) -> Learning {
+        *self.settings.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Learn for Learner {
+    type Batch = Vec<Lease>;
+
+    fn cares_about(&self, client: IpAddr) -> bool {
+        self.law().is_some_and(|law| law.names_of(client).is_some())
+    }
+
+    fn note(&self, answer: &Answer<'_>, batch: &mut Vec<Lease>) -> bool {
+        let Some(law) = self.law() else { return false };
+        let Some(names) = law.names_of(answer.client) else { return false };
+        let (settings, now, before) = (self.settings(), self.clock.now(), batch.len());
+        self.counting.add(|all| &all.foreign, answer.says.foreign);
+        let question = std::iter::once(&answer.says.question.name);
+        let aliases = answer.says.aliases.iter().filter(|_| settings.aliases);
+        for name in question.chain(aliases).filter_map(|name| name.to_domain()) {
+            let patterns = law.matching(names, &name);
+            if patterns.is_empty() {
+                continue;
+            }
+            for one in &answer.says.addresses {
+                if law.refusal(&name, one.address).is_some() {
+                    self.counting.add(|all| &all.refused, 1);
+                    continue;
+                }
+                batch.extend(patterns.iter().map(|pattern| Lease {
+                    pattern: (*pattern).clone(),
+                    name: name.clone(),
+                    address: one.address,
+                    expiry: settings.lifetimes.expiry(one.ttl, now),
+                    asked_by: Some(answer.client),
+                }));
+            }
+        }
+        let opens = batch.len() > before;
+        self.counting.add(|all| &all.learned, usize::from(opens));
+        opens
+    }
+
+    fn commit(&self, batch: &mut Vec<Lease>) -> Result<(), LearnError> {
+        let slow = self.settings().slow_kernel;
+        let mut kernel = self.kernel();
+        if !slow.is_zero() {
+            std::thread::sleep(slow);
+        }
+        let done = kernel.grant(batch, self.clock.now());
+        batch.clear();
+        done.map_err(|error| {
+            self.counting.add(|all| &all.failed, 1);
+            LearnError(error.to_string())
+        })
+    }
+
+    fn is_busy(&self) -> bool {
+        self.kernel.try_lock().is_err()
+    }
+}

@@ -1,0 +1,204 @@
+//! A node of a cluster, or a machine by itself.
+
+use crate::clock::Clock;
+use crate::counters::Counters;
+use crate::law::Law;
+use crate::learner::{Learner, Learning};
+use namewall_dataplane::conntrack::Conntrack;
+use namewall_dataplane::nft::{Count, Nft, NftError, Settings as NftSettings};
+use namewall_dataplane::render::{Intercept, Listener};
+use namewall_dataplane::{Applied, Cut, Dataplane};
+use namewall_dns::{Listen, Server, ServerError, Settings as ServerSettings, Sockets};
+use namewall_policy::domain::DomainName;
+use namewall_policy::{Instant, LeaseTable, Program, Snapshot};
+use rustc_hash::FxHashSet;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How often the kernel is told that our DNS server lives, and how long it believes it: a death is
+/// noticed within three seconds.
+const BEAT_EVERY: Duration = Duration::from_millis(500);
+const BEAT_LASTS: Duration = Duration::from_millis(2_500);
+/// How often leases that have ended are looked through.
+const TIDY_EVERY: u32 = 60;
+
+#[derive(Clone, Debug)]
+pub struct NodeSettings {
+    pub nft: NftSettings,
+    pub learning: Learning,
+    /// Only names under it may lead to pods (S6.8).
+    pub cluster_domain: DomainName,
+}
+
+/// How DNS is served.
+#[derive(Clone, Debug)]
+pub struct DnsSettings {
+    /// Where, and what of the rest is not said here.
+    pub server: ServerSettings,
+    /// The node's addresses that pods' questions are taken to, whichever server they are meant for;
+    /// none if pods must ask us openly.
+    pub take_to: Vec<IpAddr>,
+    /// The first port for that; each server in `trusted` has one after it.
+    pub first_port: u16,
+    /// Servers that questions go to if they are meant for them; other questions go to the upstreams.
+    pub trusted: Vec<SocketAddr>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    #[error(transparent)]
+    Kernel(#[from] NftError),
+    #[error(transparent)]
+    Dns(#[from] ServerError),
+    #[error("cannot start a thread")]
+    Thread(#[source] std::io::Error),
+}
+
+#[derive(Debug)]
+pub struct Node {
+    learner: Arc<Learner>,
+    cluster_domain: DomainName,
+    program: Program,
+    server: Option<Arc<Server<Learner>>>,
+    beating: Option<Beating>,
+}
+
+/// The thread that says that we live.
+#[derive(Debug)]
+struct Beating {
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Beating {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::SeqCst);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Node {
+    /// Opens the kernel's side in the thread's network namespace. Changes nothing.
+    pub fn open(settings: NodeSettings) -> Result<Self, NodeError> {
+        let kernel = Arc::new(Mutex::new(Nft::open(settings.nft)?));
+        let learner = Arc::new(Learner::new(kernel, Clock::start(), settings.learning));
+        let program = Program::default();
+        Ok(Self { learner, cluster_domain: settings.cluster_domain, program, server: None, beating: None })
+    }
+
+    /// Enforces what is meant now, and cuts what it forbids (S3.4).
+    pub fn enforce(&mut self, snapshot: &Snapshot, program: &Program) -> Result<(Applied, Cut), NodeError> {
+        let mut kernel = self.learner.kernel();
+        let applied = kernel.replace(program, self.learner.now())?;
+        // Learned for only when it is enforced: a lease before its rule would open nothing.
+        self.learner.take(Law::new(snapshot, program, &self.cluster_domain));
+        self.program = program.clone();
+        let cut = if applied.narrows { kernel.cut(program, self.learner.now())? } else { Cut::default() };
+        Ok((applied, cut))
+    }
+
+    /// Serves DNS, at sockets of its own. Questions are taken to it from the next change on.
+    pub fn serve(&mut self, settings: DnsSettings) -> Result<(), NodeError> {
+        let (mut sockets, mut listeners) = (Vec::new(), Vec::new());
+        let mut bind = |listen: Listen| -> Result<SocketAddr, ServerError> {
+            let failed = |source| ServerError::Listen { address: listen.address, source };
+            let bound = Sockets::bind(listen.address).map_err(failed)?;
+            let address = bound.udp.local_addr().map_err(failed)?;
+            sockets.push((bound, listen));
+            Ok(address)
+        };
+        for &listen in &settings.server.listen {
+            bind(listen)?;
+        }
+        for &address in &settings.take_to {
+            let servers = settings.trusted.iter().filter(|server| server.is_ipv4() == address.is_ipv4());
+            for (port, meant) in (settings.first_port..).zip(std::iter::once(None).chain(servers.map(Some))) {
+                let listen = Listen { address: (address, port).into(), meant: meant.copied() };
+                let bound = bind(listen)?;
+                listeners.push(Listener { address, port: bound.port(), server: meant.map(SocketAddr::ip) });
+            }
+        }
+        let server = Arc::new(Server::start_with(settings.server, sockets, self.learner.clone())?);
+        self.learner.kernel().settings_mut().scope.dns = (!listeners.is_empty()).then_some(Intercept { listeners });
+        self.beat(server.clone())?;
+        self.server = Some(server);
+        Ok(())
+    }
+
+    fn beat(&mut self, server: Arc<Server<Learner>>) -> Result<(), NodeError> {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let (over, learner) = (is_over.clone(), self.learner.clone());
+        let beat = move || {
+            let (mut seen, mut beats) = (None, 0_u32);
+            while !over.load(Ordering::SeqCst) {
+                let turns = server.turns();
+                // A server that does nothing any more must not look alive.
+                if seen.replace(turns) != Some(turns) {
+                    let mut kernel = learner.kernel();
+                    if kernel.takes_dns() && kernel.beat(BEAT_LASTS).is_err() {
+                        // Told again the next time; should it never be, DNS goes its usual way.
+                        seen = None;
+                    }
+                }
+                beats += 1;
+                if beats % TIDY_EVERY == 0 {
+                    tidy(&learner);
+                }
+                std::thread::park_timeout(BEAT_EVERY);
+            }
+        };
+        let thread = std::thread::Builder::new().name("heartbeat".to_owned()).spawn(beat);
+        self.beating = Some(Beating { is_over, thread: Some(thread.map_err(NodeError::Thread)?) });
+        Ok(())
+    }
+
+    /// The server that is used openly, and pods' questions are taken to.
+    pub fn dns(&self) -> Option<&Server<Learner>> {
+        self.server.as_deref()
+    }
+
+    pub fn learner(&self) -> &Learner {
+        &self.learner
+    }
+
+    pub fn counters(&self) -> Counters {
+        self.learner.counters()
+    }
+
+    pub fn now(&self) -> Instant {
+        self.learner.now()
+    }
+
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// What is open by name.
+    pub fn leases(&self) -> LeaseTable {
+        self.learner.kernel().leases().clone()
+    }
+
+    pub fn counts(&self) -> Result<BTreeMap<String, Count>, NodeError> {
+        Ok(self.learner.kernel().counts()?)
+    }
+
+    /// Does something with the kernel's side of it.
+    pub fn with_kernel<T>(&self, with: impl FnOnce(&mut Nft) -> T) -> T {
+        with(&mut self.learner.kernel())
+    }
+}
+
+/// Forgets leases that have ended, but for addresses some connection still leads to.
+fn tidy(learner: &Learner) {
+    // Read while nobody waits for the kernel's table.
+    let Ok(connections) = Conntrack::open().and_then(|mut conntrack| conntrack.list()) else { return };
+    let connected: FxHashSet<IpAddr> = connections.iter().map(|connection| connection.destination.0).collect();
+    learner.kernel().forget(learner.now(), &connected);
+}
