@@ -41,7 +41,8 @@ pub struct Exact {
 }
 
 impl Owner {
-    pub(crate) fn addresses(&self) -> Box<dyn Iterator<Item = IpAddr> + '_> {
+    /// Every address it speaks of.
+    pub fn addresses(&self) -> Box<dyn Iterator<Item = IpAddr> + '_> {
         match self {
             Self::Records(set) => Box::new(set.addresses.iter().copied()),
             Self::Exact(exact) => {
