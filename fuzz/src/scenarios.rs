@@ -17,7 +17,8 @@ pub fn scenarios(bytes: &[u8]) {
     let told = |outcome: &namewall_scenario::Outcome| {
         let probes = outcome.probes.iter().map(|probe| (probe.passed, probe.got.clone()));
         let connections = outcome.connections.iter().map(|connection| (connection.passed, connection.got.clone()));
-        probes.chain(connections).collect::<Vec<_>>()
+        let lookups = outcome.lookups.iter().map(|lookup| (lookup.passed, lookup.got.clone()));
+        probes.chain(connections).chain(lookups).collect::<Vec<_>>()
     };
     assert_eq!(told(&once), told(&again), "a scenario plays the same way twice");
 }

@@ -132,6 +132,18 @@ impl Node {
         Ok(())
     }
 
+    /// Stops serving. Without a server of ours pods' DNS goes its usual way, at once.
+    pub fn stop_serving(&mut self) -> Result<(), NodeError> {
+        self.beating = None;
+        let mut kernel = self.learner.kernel();
+        if kernel.takes_dns() {
+            kernel.stop_beating()?;
+        }
+        drop(kernel);
+        self.server = None;
+        Ok(())
+    }
+
     fn beat(&mut self, server: Arc<Server<Learner>>) -> Result<(), NodeError> {
         let is_over = Arc::new(AtomicBool::new(false));
         let (over, learner) = (is_over.clone(), self.learner.clone());

@@ -20,9 +20,11 @@
 //! [`Sandbox`] builds it, changes it, listens in it and probes it. [`Cluster`]
 //! puts namewall's table and kube-proxy's into every node's namespace, where
 //! all traffic of its pods passes. [`Packets`] plays scenarios in it.
+//! [`NameServers`] are the DNS outside, and [`Sandbox::ask`] a pod's client of it.
 
 mod cluster;
 mod connection;
+mod dns;
 mod error;
 mod limits;
 mod links;
@@ -41,6 +43,7 @@ mod topology;
 
 pub use cluster::{Cluster, Wanted};
 pub use connection::Connection;
+pub use dns::{Ask, Heard, NameServers};
 pub use error::Error;
 pub use listen::Listen;
 pub use netns::Namespace;

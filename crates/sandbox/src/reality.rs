@@ -1,8 +1,11 @@
 //! Scenarios with real packets: every step is taken in a [`Cluster`], and
 //! every probe is a connection that is tried.
 
+mod resolve;
+
 use crate::cluster::{Cluster, Wanted};
 use crate::connection::Connection;
+use crate::dns;
 use crate::listen::Listen;
 use crate::probe::Measured;
 use crate::question::{self, Answer, Question};
@@ -11,7 +14,9 @@ use namewall_dataplane::nflog::Denied;
 use namewall_policy::ask::Host;
 use namewall_policy::model::BackendTarget;
 use namewall_policy::{Cause, Flow, Instant, Lease, Program, Reason, Snapshot, Verdict};
-use namewall_scenario::{Fate, Now, Predicted, Reality, Scenario, Seen, Step};
+use namewall_scenario::zones::{Name, Owner, Zones};
+use namewall_scenario::{AgentSettings, Fate, Going, Lookup, Now, Predicted, Reality, Resolved, Scenario, Seen, Step};
+use resolve::Asked;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::thread;
@@ -28,6 +33,8 @@ pub struct Packets {
     /// Every address a scenario speaks of; those nobody has are hosts outside.
     spoken_of: BTreeSet<IpAddr>,
     connections: BTreeMap<String, Connection>,
+    /// Who clients ask, in this order, until one answers.
+    upstreams: Vec<IpAddr>,
 }
 
 impl Packets {
@@ -49,15 +56,26 @@ impl Packets {
                     host(&to.host);
                 }
                 Step::Answer { addresses, .. } => addresses.iter().for_each(|&address| host(&Host::Address(address))),
+                Step::Zone(changes) => {
+                    let owners = changes.iter().filter_map(|(_, owner)| owner.as_ref());
+                    owners.flat_map(Owner::addresses).for_each(|address| host(&Host::Address(address)));
+                }
                 _ => {}
             }
         }
-        Self { spoken_of, ..Self::default() }
+        spoken_of.extend(dns::addresses(&scenario.zones));
+        spoken_of.extend(scenario.zones.addresses());
+        Self { spoken_of, upstreams: scenario.zones.default_server().into_iter().collect(), ..Self::default() }
     }
 
     fn cluster(&mut self) -> Result<&mut Cluster, String> {
         self.cluster.as_mut().ok_or_else(|| NOT_UP.to_owned())
     }
+}
+
+fn wanted<'a>(now: &Now<'a>, outside: &'a [IpAddr]) -> Wanted<'a> {
+    let cut = if now.cut_established { CutEstablished::Always } else { CutEstablished::V1Beta1 };
+    Wanted { snapshot: now.snapshot, program: now.program, outside, cut }
 }
 
 fn outside_of(spoken_of: &BTreeSet<IpAddr>, snapshot: &Snapshot) -> Vec<IpAddr> {
@@ -73,8 +91,7 @@ fn outside_of(spoken_of: &BTreeSet<IpAddr>, snapshot: &Snapshot) -> Vec<IpAddr> 
 impl Reality for Packets {
     fn change(&mut self, now: &Now<'_>) -> Result<(), String> {
         let outside = outside_of(&self.spoken_of, now.snapshot);
-        let cut = if now.cut_established { CutEstablished::Always } else { CutEstablished::V1Beta1 };
-        let wanted = Wanted { snapshot: now.snapshot, program: now.program, outside: &outside, cut };
+        let wanted = wanted(now, &outside);
         match &mut self.cluster {
             Some(cluster) => cluster.update(&wanted),
             None => Cluster::build(&wanted, &mut |_| {}).map(|cluster| self.cluster = Some(cluster)),
@@ -145,6 +162,48 @@ impl Reality for Packets {
             (true, false) => Err(format!("the far end of `{name}` is heard, and does not answer")),
             (false, true) => Err(format!("the far end of `{name}` answers, and is not heard unasked")),
         }
+    }
+
+    fn serve(&mut self, zones: &Zones) -> Result<(), String> {
+        self.cluster()?.sandbox.serve_names(zones).map_err(words)
+    }
+
+    fn rezone(&mut self, changes: &[(Name, Option<Owner>)]) -> Result<(), String> {
+        let servers = self.cluster()?.sandbox.name_servers().ok_or("there is no DNS outside")?;
+        changes.iter().for_each(|(name, owner)| servers.replace(name.clone(), owner.clone()));
+        Ok(())
+    }
+
+    fn resolve(&mut self, _now: &Now<'_>, lookup: &Lookup, names: &[Name]) -> Result<Vec<Resolved>, String> {
+        let servers = lookup.server.map_or_else(|| self.upstreams.clone(), |server| vec![server]);
+        let sandbox = &self.cluster()?.sandbox;
+        resolve::resolve(sandbox, &Asked { lookup, names, servers: &servers })
+    }
+
+    fn queries(&mut self, server: IpAddr) -> Result<u64, String> {
+        Ok(self.cluster()?.sandbox.name_servers().map_or(0, |servers| servers.queries(server)))
+    }
+
+    /// Nobody forwards answers here, so nobody holds them either.
+    fn set(&mut self, settings: &AgentSettings) -> Result<(), String> {
+        let holds = settings.hold_limit.is_some() || settings.on_learn_timeout.is_some();
+        if holds || settings.slow_kernel.is_some() {
+            return Err("holding answers cannot be played here".to_owned());
+        }
+        if let Some(upstreams) = &settings.upstreams {
+            self.upstreams.clone_from(upstreams);
+        }
+        Ok(())
+    }
+
+    /// What an agent does when it goes is nothing, however it goes.
+    fn stop(&mut self, _how: Going) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn start(&mut self, now: &Now<'_>) -> Result<(), String> {
+        let outside = outside_of(&self.spoken_of, now.snapshot);
+        self.cluster()?.restart(&wanted(now, &outside)).map(drop).map_err(words)
     }
 }
 

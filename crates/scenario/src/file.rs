@@ -2,7 +2,10 @@
 
 use crate::connections::{self, Fate};
 use crate::expectation::Expectation;
-use crate::topology;
+use crate::lookup::{self, Lookup};
+use crate::settings::{self, AgentSettings, Going};
+use crate::topology::{self, Topology};
+use crate::zones::{self, Name, Owner, Zones};
 use namewall_cluster::Document;
 use namewall_cluster::yaml::{self, Node, Value};
 use namewall_policy::addr::parse_address;
@@ -23,6 +26,8 @@ pub struct Scenario {
     pub objects: Vec<Document>,
     /// What could not be read of the objects.
     pub findings: Vec<Finding>,
+    /// The DNS of the world outside.
+    pub zones: Zones,
     pub steps: Vec<Step>,
 }
 
@@ -50,9 +55,27 @@ pub enum Step {
         source: Source,
     },
     /// What the agent is set to, from here on.
-    Settings {
-        cut_established: bool,
+    Settings(AgentSettings),
+    /// What names have outside, from here on.
+    Zone(Vec<(Name, Option<Owner>)>),
+    Resolve(Box<Lookup>),
+    /// How many queries a server outside must have got.
+    Queries {
+        server: IpAddr,
+        expect: Queries,
+        source: Source,
     },
+    /// The agent goes.
+    Stop(Going),
+    /// It is back.
+    Start,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Queries {
+    None,
+    Some,
+    Exactly(u64),
 }
 
 #[derive(Clone, Debug)]
@@ -106,6 +129,8 @@ pub enum ScenarioError {
 pub(crate) struct Reader<'a> {
     pub(crate) file: &'a Arc<str>,
     pub(crate) folder: PathBuf,
+    /// Whether there is DNS outside.
+    pub(crate) has_dns: bool,
 }
 
 type Result<T> = std::result::Result<T, ScenarioError>;
@@ -143,7 +168,7 @@ impl Scenario {
     /// Reads a scenario; paths in it are relative to `folder`.
     pub fn parse(text: &str, file: &str, folder: &Path) -> Result<Self> {
         let file: Arc<str> = file.into();
-        let reader = Reader { file: &file, folder: folder.to_owned() };
+        let mut reader = Reader { file: &file, folder: folder.to_owned(), has_dns: false };
         let documents = yaml::split_documents(text);
         let [document] = documents.as_slice() else {
             return Err(ScenarioError::Empty { file: file.to_string(), message: "a scenario is one YAML document" });
@@ -157,10 +182,11 @@ impl Scenario {
             }
         };
         reader.only(&node, &["name", "about", "topology", "steps", "probes"])?;
-        let (objects, findings) = match node.get("topology") {
+        let Topology { objects, findings, zones } = match node.get("topology") {
             Some(topology) => topology::read(&reader, topology)?,
-            None => Default::default(),
+            None => Topology::default(),
         };
+        reader.has_dns = zones.default_server().is_some();
         let mut steps = Vec::new();
         for step in reader.items(node.get("steps"))? {
             reader.step(step, &mut steps)?;
@@ -168,7 +194,7 @@ impl Scenario {
         for probe in reader.items(node.get("probes"))? {
             steps.push(Step::Probe(reader.probe(probe)?));
         }
-        if !steps.iter().any(|step| matches!(step, Step::Probe(_) | Step::Connections { .. })) {
+        if !steps.iter().any(Step::tests) {
             return Err(ScenarioError::Empty {
                 file: file.to_string(),
                 message: "there is no probe in it, so it tests nothing",
@@ -179,7 +205,14 @@ impl Scenario {
             None => file.to_string(),
         };
         let about = node.get("about").map(|about| reader.text(about).map(str::to_owned)).transpose()?;
-        Ok(Self { name, about, file, objects, findings, steps })
+        Ok(Self { name, about, file, objects, findings, zones, steps })
+    }
+}
+
+impl Step {
+    /// Whether anything is expected of it.
+    fn tests(&self) -> bool {
+        matches!(self, Self::Probe(_) | Self::Connections { .. } | Self::Resolve(_) | Self::Queries { .. })
     }
 }
 
@@ -225,7 +258,23 @@ impl Reader<'_> {
         Document { file: self.file.clone(), node: node.clone() }
     }
 
-    fn step(&self, node: &Node, steps: &mut Vec<Step>) -> Result<()> {
+    pub(crate) fn flag(&self, node: &Node, key: &str) -> Result<Option<bool>> {
+        match node.get(key).map(|node| (&node.value, node)) {
+            None => Ok(None),
+            Some((Value::Bool(flag), _)) => Ok(Some(*flag)),
+            Some((_, node)) => self.wrong(node, format!("`{key}` is true or false")),
+        }
+    }
+
+    pub(crate) fn count(&self, node: &Node, key: &str) -> Result<Option<usize>> {
+        match node.get(key).map(|node| (&node.value, node)) {
+            None => Ok(None),
+            Some((Value::Int(count @ 0..), _)) => Ok(Some(usize::try_from(*count).unwrap_or(usize::MAX))),
+            Some((_, node)) => self.wrong(node, format!("`{key}` is a number")),
+        }
+    }
+
+    pub(crate) fn step(&self, node: &Node, steps: &mut Vec<Step>) -> Result<()> {
         const STEPS: &[&str] = &[
             "apply",
             "patch",
@@ -237,12 +286,19 @@ impl Reader<'_> {
             "connect",
             "connections",
             "settings",
+            "zone",
+            "resolve",
+            "queries",
+            "restart",
         ];
         self.only(node, STEPS)?;
         let [entry] = node.entries() else {
             return self.wrong(node, format!("a step is exactly one of {}", STEPS.join(", ")));
         };
         let body = &entry.node;
+        if matches!(&*entry.key, "zone" | "resolve" | "queries") && !self.has_dns {
+            return self.wrong(body, "there is no DNS outside; write who answers, under topology: dns: servers");
+        }
         let step = match &*entry.key {
             "apply" => {
                 let (documents, findings) = self.apply(body)?;
@@ -264,7 +320,11 @@ impl Reader<'_> {
             "advance" => Step::Advance(self.duration(body)?),
             "connect" => return connections::read_connect(self, body, steps),
             "connections" => return connections::read_fates(self, body, steps),
-            "settings" => self.settings(body)?,
+            "settings" => settings::read(self, body)?,
+            "restart" => return settings::read_restart(self, body, steps),
+            "zone" => Step::Zone(zones::read_changes(self, body)?),
+            "resolve" => Step::Resolve(Box::new(lookup::read(self, body)?)),
+            "queries" => return self.queries(body, steps),
             _ => {
                 for probe in self.items(Some(body))? {
                     steps.push(Step::Probe(self.probe(probe)?));
@@ -327,13 +387,8 @@ impl Reader<'_> {
             Ok(read) => read,
             Err(error) => return self.wrong(name, format!("{error}")),
         };
-        let mut addresses = Vec::new();
-        for item in self.items(body.get("addresses"))? {
-            match parse_address(self.text(item)?) {
-                Some(address) => addresses.push(address),
-                None => return self.wrong(item, "this is not an IP address"),
-            }
-        }
+        let addresses = body.get("addresses").map(|node| settings::addresses(self, node)).transpose()?;
+        let addresses = addresses.unwrap_or_default();
         let ttl = match body.get("ttl").map(|node| &node.value) {
             None => Duration::from_secs(30),
             Some(Value::Int(seconds @ 0..)) => Duration::from_secs(*seconds as u64),
@@ -342,17 +397,28 @@ impl Reader<'_> {
         Ok(Step::Answer { name, addresses, ttl })
     }
 
-    fn settings(&self, body: &Node) -> Result<Step> {
-        self.only(body, &["cutEstablished"])?;
-        match body.get("cutEstablished").map(|node| (&node.value, node)) {
-            Some((Value::Bool(cut_established), _)) => Ok(Step::Settings { cut_established: *cut_established }),
-            Some((_, node)) => self.wrong(node, "`cutEstablished` is true or false"),
-            None => self.wrong(body, "`cutEstablished` is missing: true or false"),
+    /// `{203.0.113.53: some, 203.0.113.54: none, 203.0.113.55: 3}`.
+    fn queries(&self, body: &Node, steps: &mut Vec<Step>) -> Result<()> {
+        if !matches!(body.value, Value::Map(_)) {
+            return self.wrong(body, "queries are a map, by server, like {203.0.113.53: some}");
         }
+        for entry in body.entries() {
+            let Some(server) = parse_address(&entry.key) else {
+                return self.wrong(&entry.node, format!("`{}` is not an IP address", entry.key));
+            };
+            let expect = match &entry.node.value {
+                Value::Int(count @ 0..) => Queries::Exactly(*count as u64),
+                Value::String(word) if **word == *"none" => Queries::None,
+                Value::String(word) if **word == *"some" => Queries::Some,
+                _ => return self.wrong(&entry.node, "queries are none, some, or a number"),
+            };
+            steps.push(Step::Queries { server, expect, source: self.place(&entry.node) });
+        }
+        Ok(())
     }
 
     /// `30`, `30s`, `5m`, `1h`, `250ms`.
-    fn duration(&self, node: &Node) -> Result<Duration> {
+    pub(crate) fn duration(&self, node: &Node) -> Result<Duration> {
         let text = match &node.value {
             Value::Int(seconds @ 0..) => return Ok(Duration::from_secs(*seconds as u64)),
             Value::String(text) => text,

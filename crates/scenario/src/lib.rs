@@ -3,17 +3,24 @@
 //! there is a [`Reality`], there too.
 //!
 //! `file` reads them, `topology` writes the short forms out as objects,
-//! [`run()`] plays them, `connections` keeps those that stay open meanwhile. The format is told in docs/scenarios.md.
+//! `zones` is the DNS of the world outside, `lookup` what clients ask of it,
+//! `settings` what the agent is set to; [`run()`] plays it all, `connections`
+//! keeps those that stay open meanwhile. The format is told in docs/scenarios.md.
 
 mod connections;
 mod expectation;
 mod file;
+mod lookup;
 mod reality;
 mod run;
+mod settings;
 mod topology;
+pub mod zones;
 
 pub use connections::{ConnectionResult, Fate};
 pub use expectation::Expectation;
-pub use file::{Change, ObjectRef, Probe, Scenario, ScenarioError, Step};
+pub use file::{Change, ObjectRef, Probe, Queries, Scenario, ScenarioError, Step};
+pub use lookup::{Expected, ExpectedAnswer, Lookup, LookupResult, PATIENCE, Resolved, Then};
 pub use reality::{Now, Predicted, Reality, Seen};
-pub use run::{Outcome, ProbeResult, run, run_in};
+pub use run::{Means, Outcome, ProbeResult, play, run, run_in};
+pub use settings::{AgentSettings, Going, OnLearnTimeout};

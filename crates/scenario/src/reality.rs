@@ -3,8 +3,12 @@
 
 use crate::connections::Fate;
 use crate::file::Probe;
+use crate::lookup::{Lookup, Resolved};
+use crate::settings::{AgentSettings, Going};
+use crate::zones::{Name, Owner, Zones};
 use namewall_policy::ask::Route;
 use namewall_policy::{Decision, Flow, Instant, Lease, Program, Snapshot, Verdict};
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// The cluster as it is now.
@@ -56,4 +60,50 @@ pub trait Reality {
 
     /// What became of it.
     fn fate(&mut self, name: &str) -> Result<Fate, String>;
+
+    /// Whether it learns from the answers that pass through it. One that does
+    /// not is told of what the core has learned.
+    fn learns(&self) -> bool {
+        false
+    }
+
+    /// The servers outside answer so, from the beginning.
+    fn serve(&mut self, _zones: &Zones) -> Result<(), String> {
+        cannot("DNS outside")
+    }
+
+    /// What these names have outside, from here on.
+    fn rezone(&mut self, _changes: &[(Name, Option<Owner>)]) -> Result<(), String> {
+        cannot("`zone`")
+    }
+
+    /// A client looks these names up; what came of each. Where the lookup says
+    /// what is `then` to be opened, and it learns, it opens that at once.
+    fn resolve(&mut self, _now: &Now<'_>, _lookup: &Lookup, _names: &[Name]) -> Result<Vec<Resolved>, String> {
+        cannot("`resolve`")
+    }
+
+    /// How many queries a server outside got.
+    fn queries(&mut self, _server: IpAddr) -> Result<u64, String> {
+        cannot("`queries`")
+    }
+
+    /// Settings that are about names.
+    fn set(&mut self, _settings: &AgentSettings) -> Result<(), String> {
+        cannot("`settings` of names")
+    }
+
+    /// The agent goes, and the kernel's table stays.
+    fn stop(&mut self, _how: Going) -> Result<(), String> {
+        cannot("`restart`")
+    }
+
+    /// It is back.
+    fn start(&mut self, _now: &Now<'_>) -> Result<(), String> {
+        cannot("`restart`")
+    }
+}
+
+fn cannot<T>(what: &str) -> Result<T, String> {
+    Err(format!("{what} cannot be played here"))
 }

@@ -1,15 +1,19 @@
 //! Playing a scenario through the policy core. Time is the scenario's own.
 
+mod names;
+
 use crate::connections::{Connection, ConnectionResult, Connections, Law};
 use crate::expectation::{By, Expectation};
 use crate::file::{Change, ObjectRef, Probe, Scenario, Step};
+use crate::lookup::LookupResult;
 use crate::reality::{Now, Predicted, Reality, Seen};
+use crate::zones::{ReadsAnswers, Witness, Zones};
 use namewall_cluster::yaml::Node;
 use namewall_cluster::{Document, Settings, lower};
 use namewall_policy::ask::{Host, Names, Route, Target, World};
 use namewall_policy::domain::DomainName;
 use namewall_policy::explain::describe_reason;
-use namewall_policy::lease::{Learned, Lifetimes, NeverLeased};
+use namewall_policy::lease::{Learned, NeverLeased};
 use namewall_policy::model::PolicyId;
 use namewall_policy::{
     Cause, Decision, Finding, Flow, Instant, Lease, LeaseTable, Program, Reason, Snapshot, Verdict, compile,
@@ -24,6 +28,8 @@ pub struct Outcome {
     pub probes: Vec<ProbeResult>,
     /// What became of connections, where the scenario asks.
     pub connections: Vec<ConnectionResult>,
+    /// What clients looked up, and what servers were asked.
+    pub lookups: Vec<LookupResult>,
     /// What is wrong with its objects, at any step.
     pub findings: Vec<Finding>,
     /// A step that could not be taken.
@@ -43,7 +49,8 @@ pub struct ProbeResult {
 impl Outcome {
     pub fn passed(&self) -> bool {
         let kept = self.connections.iter().all(|connection| connection.passed);
-        self.broken.is_none() && kept && self.probes.iter().all(|probe| probe.passed)
+        let found = self.lookups.iter().all(|lookup| lookup.passed);
+        self.broken.is_none() && kept && found && self.probes.iter().all(|probe| probe.passed)
     }
 
     /// What did not go as expected, in words, for those who run many.
@@ -58,35 +65,61 @@ impl Outcome {
             let (source, name, expect) = (&connection.source, &connection.name, connection.expect);
             failures.push(format!("{source}: connection {name}\n  expected {expect}\n  got {}", connection.got));
         }
+        for lookup in self.lookups.iter().filter(|lookup| !lookup.passed) {
+            let LookupResult { source, text, expected, got, .. } = lookup;
+            failures.push(format!("{source}: {text}\n  expected {expected}\n  got {got}"));
+        }
         failures
+    }
+}
+
+/// What a scenario is played with.
+#[derive(Default)]
+pub struct Means<'a> {
+    /// A second witness of every step, if there is one.
+    pub reality: Option<&'a mut dyn Reality>,
+    /// Who says what an answer may lease; the plain reading, if nobody does.
+    pub reads: Option<&'a dyn ReadsAnswers>,
+}
+
+impl std::fmt::Debug for Means<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (reality, reads) = (self.reality.is_some(), self.reads.is_some());
+        f.debug_struct("Means").field("reality", &reality).field("reads", &reads).finish()
     }
 }
 
 /// Plays a scenario from its topology to its last probe, through the core alone.
 pub fn run(scenario: &Scenario) -> Outcome {
-    play(scenario, None)
+    play(scenario, Means::default())
 }
 
 /// Plays it twice at once, through the core and in reality; both must do what is expected.
 pub fn run_in(reality: &mut dyn Reality, scenario: &Scenario) -> Outcome {
-    play(scenario, Some(reality))
+    play(scenario, Means { reality: Some(reality), reads: None })
 }
 
-fn play(scenario: &Scenario, reality: Option<&mut dyn Reality>) -> Outcome {
+pub fn play(scenario: &Scenario, means: Means<'_>) -> Outcome {
     let mut player = Player {
         documents: scenario.objects.clone(),
         state: None,
         before: None,
         leases: LeaseTable::default(),
+        given: LeaseTable::default(),
         names: Names::new(),
         cluster_domain: "cluster.local".parse().expect("it is a name"),
         now: Instant::default(),
         connections: Connections::default(),
         findings: scenario.findings.clone(),
-        reality,
+        zones: scenario.zones.clone(),
+        agent: names::Agent::default(),
+        asked: 0,
+        reads: means.reads.unwrap_or(&Witness),
+        reality: means.reality,
     };
-    let mut outcome =
-        Outcome { probes: Vec::new(), connections: Vec::new(), findings: Vec::new(), broken: player.show().err() };
+    let (probes, connections, lookups, findings) = Default::default();
+    let broken = player.begin().err();
+    let mut outcome = Outcome { probes, connections, lookups, findings, broken };
     // Probes in a row are made at once: those that nobody answers share one timeout.
     let is_probe = |step: &Step| matches!(step, Step::Probe(_));
     for steps in scenario.steps.chunk_by(|a, b| is_probe(a) && is_probe(b)) {
@@ -106,11 +139,18 @@ struct Player<'r> {
     /// As it was before the change.
     before: Option<State>,
     leases: LeaseTable,
+    /// Those of them that were not learned from a lookup, so that nobody but us can know.
+    given: LeaseTable,
     names: Names,
     cluster_domain: DomainName,
     now: Instant,
     connections: Connections,
     findings: Vec<Finding>,
+    zones: Zones,
+    agent: names::Agent,
+    /// Lookups so far.
+    asked: u64,
+    reads: &'r dyn ReadsAnswers,
     reality: Option<&'r mut dyn Reality>,
 }
 
@@ -154,9 +194,33 @@ impl Player<'_> {
                 let (name, source) = (name.clone(), source.clone());
                 outcome.connections.push(ConnectionResult { name, expect: *expect, passed, got, source });
             }
-            Step::Settings { cut_established } => self.connections.cut_established = *cut_established,
+            Step::Settings(settings) => self.set(settings)?,
+            Step::Zone(changes) => self.rezone(changes)?,
+            Step::Resolve(lookup) => self.resolve(lookup, outcome)?,
+            Step::Queries { server, expect, source } => {
+                outcome.lookups.push(self.count_queries(*server, *expect, source)?);
+            }
+            Step::Stop(how) => {
+                if let Some(reality) = &mut self.reality {
+                    reality.stop(*how)?;
+                }
+            }
+            Step::Start => {
+                self.state();
+                if let (Some(now), Some(reality)) = (now(&self.state, &self.connections), &mut self.reality) {
+                    reality.start(&now)?;
+                }
+            }
         }
         Ok(())
+    }
+
+    fn begin(&mut self) -> Result<(), String> {
+        self.show()?;
+        match &mut self.reality {
+            Some(reality) if self.zones.default_server().is_some() => reality.serve(&self.zones),
+            _ => Ok(()),
+        }
     }
 
     /// Makes reality like the cluster.
@@ -165,16 +229,16 @@ impl Player<'_> {
             return Ok(());
         }
         self.state();
-        let cut_established = self.connections.cut_established;
-        if let (Some(State { snapshot, program, .. }), Some(reality)) = (&self.state, &mut self.reality) {
-            reality.change(&Now { snapshot, program, cut_established })?;
+        if let (Some(now), Some(reality)) = (now(&self.state, &self.connections), &mut self.reality) {
+            reality.change(&now)?;
         }
         self.tell_leases()
     }
 
     fn tell_leases(&mut self) -> Result<(), String> {
         let Some(reality) = &mut self.reality else { return Ok(()) };
-        let leases: Vec<Lease> = self.leases.iter().filter(|lease| lease.expiry > self.now).cloned().collect();
+        let known = if reality.learns() { &self.given } else { &self.leases };
+        let leases: Vec<Lease> = known.iter().filter(|lease| lease.expiry > self.now).cloned().collect();
         reality.learn(&leases, self.now)
     }
 
@@ -185,26 +249,32 @@ impl Player<'_> {
             _ => None,
         });
         let mut results: Vec<(ProbeResult, Option<Predicted>)> = probes.map(|probe| self.probe(probe)).collect();
-        if let (Some(State { snapshot, program, .. }), Some(reality)) = (&self.state, &mut self.reality) {
-            let predicted: Vec<&Predicted> = results.iter().filter_map(|(_, predicted)| predicted.as_ref()).collect();
-            let cut_established = self.connections.cut_established;
-            let seen = reality.probe(&Now { snapshot, program, cut_established }, &predicted)?;
-            let asked = results.iter_mut().filter(|(_, predicted)| predicted.is_some());
-            for ((result, _), seen) in asked.zip(seen) {
-                match seen {
-                    Seen::AsPredicted(words) => result.got += &format!("; with packets: {words}"),
-                    Seen::Otherwise(words) => {
-                        result.passed = false;
-                        result.got += &format!("; but with packets: {words}");
-                    }
-                    Seen::NotTried(why) => {
-                        result.not_tried = true;
-                        result.got += &format!("; not tried with packets: {why}");
-                    }
+        self.witness(&mut results)?;
+        outcome.probes.extend(results.into_iter().map(|(result, _)| result));
+        Ok(())
+    }
+
+    /// Asks reality, where there is one, of what the core has said.
+    fn witness(&mut self, results: &mut [(ProbeResult, Option<Predicted>)]) -> Result<(), String> {
+        let (Some(now), Some(reality)) = (now(&self.state, &self.connections), &mut self.reality) else {
+            return Ok(());
+        };
+        let predicted: Vec<&Predicted> = results.iter().filter_map(|(_, predicted)| predicted.as_ref()).collect();
+        let seen = reality.probe(&now, &predicted)?;
+        let asked = results.iter_mut().filter(|(_, predicted)| predicted.is_some());
+        for ((result, _), seen) in asked.zip(seen) {
+            match seen {
+                Seen::AsPredicted(words) => result.got += &format!("; with packets: {words}"),
+                Seen::Otherwise(words) => {
+                    result.passed = false;
+                    result.got += &format!("; but with packets: {words}");
+                }
+                Seen::NotTried(why) => {
+                    result.not_tried = true;
+                    result.got += &format!("; not tried with packets: {why}");
                 }
             }
         }
-        outcome.probes.extend(results.into_iter().map(|(result, _)| result));
         Ok(())
     }
 
@@ -253,7 +323,7 @@ impl Player<'_> {
     }
 
     fn state(&mut self) -> &State {
-        let Self { documents, leases, findings, names, cluster_domain: domain, state, before, .. } = self;
+        let Self { documents, leases, given, findings, names, cluster_domain: domain, state, before, .. } = self;
         state.get_or_insert_with(|| {
             let lowered = lower(documents, &Settings::default());
             let (program, more) = match before {
@@ -273,7 +343,9 @@ impl Player<'_> {
                     if !known.contains(&address) {
                         known.push(address);
                     }
-                    leases.grant(Lease { pattern, name, address, expiry: Instant(Duration::MAX), asked_by: None });
+                    let lease = Lease { pattern, name, address, expiry: Instant(Duration::MAX), asked_by: None };
+                    leases.grant(lease.clone());
+                    given.grant(lease);
                 }
             }
             State { snapshot: lowered.snapshot, program, never_leased }
@@ -283,9 +355,11 @@ impl Player<'_> {
     fn answer(&mut self, name: &DomainName, addresses: &[IpAddr], ttl: Duration) {
         self.state();
         let Some(state) = &self.state else { return };
-        let expiry = Lifetimes::default().expiry(ttl, self.now);
+        let expiry = self.agent.lifetimes.expiry(ttl, self.now);
         let learned = Learned { name: name.clone(), addresses: addresses.to_vec(), expiry };
-        state.never_leased.learn(&state.program, &learned, &mut self.leases);
+        for leases in [&mut self.leases, &mut self.given] {
+            state.never_leased.learn(&state.program, &learned, leases);
+        }
         // A client goes where the newest answer points.
         self.names.insert(name.clone(), addresses.to_vec());
     }
@@ -297,11 +371,8 @@ impl Player<'_> {
         let connection = Connection::open(&world, &routes)?;
         let flow = connection.flow().clone();
         self.connections.keep(name, connection);
-        let cut_established = self.connections.cut_established;
-        match (&self.state, &mut self.reality) {
-            (Some(State { snapshot, program, .. }), Some(reality)) => {
-                reality.connect(&Now { snapshot, program, cut_established }, name, &flow)
-            }
+        match (now(&self.state, &self.connections), &mut self.reality) {
+            (Some(now), Some(reality)) => reality.connect(&now, name, &flow),
             _ => Ok(()),
         }
     }
@@ -355,6 +426,12 @@ impl Player<'_> {
         let predicted = Predicted { probe: probe.clone(), routes, verdict, flow, decision };
         (ProbeResult { probe: probe.clone(), passed, got, not_tried: false }, Some(predicted))
     }
+}
+
+/// The cluster as it was last compiled.
+fn now<'a>(state: &'a Option<State>, connections: &Connections) -> Option<Now<'a>> {
+    let State { snapshot, program, .. } = state.as_ref()?;
+    Some(Now { snapshot, program, cut_established: connections.cut_established })
 }
 
 fn just(verdict: Verdict) -> Expectation {

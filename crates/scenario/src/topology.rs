@@ -1,7 +1,9 @@
 //! The `topology` of a scenario: manifests, whole objects, and short forms of
-//! namespaces, nodes and pods, which are written out as objects.
+//! namespaces, nodes and pods, which are written out as objects; and the DNS of
+//! the world outside.
 
 use crate::file::{Reader, ScenarioError};
+use crate::zones::{self, Zones};
 use namewall_cluster::yaml::{Entry, Node, Value};
 use namewall_cluster::{Document, Manifests};
 use namewall_policy::Finding;
@@ -9,8 +11,15 @@ use std::path::PathBuf;
 
 type Result<T> = std::result::Result<T, ScenarioError>;
 
-pub(crate) fn read(reader: &Reader<'_>, topology: &Node) -> Result<(Vec<Document>, Vec<Finding>)> {
-    reader.only(topology, &["manifests", "objects", "namespaces", "nodes", "pods"])?;
+#[derive(Default)]
+pub(crate) struct Topology {
+    pub(crate) objects: Vec<Document>,
+    pub(crate) findings: Vec<Finding>,
+    pub(crate) zones: Zones,
+}
+
+pub(crate) fn read(reader: &Reader<'_>, topology: &Node) -> Result<Topology> {
+    reader.only(topology, &["manifests", "objects", "namespaces", "nodes", "pods", "dns"])?;
     let mut paths = Vec::new();
     for path in reader.items(topology.get("manifests"))? {
         paths.push(reader.folder.join(reader.text(path)?));
@@ -33,7 +42,11 @@ pub(crate) fn read(reader: &Reader<'_>, topology: &Node) -> Result<(Vec<Document
             documents.push(reader.document(&object));
         }
     }
-    Ok((documents, findings))
+    let zones = match topology.get("dns").filter(|node| !node.is_null()) {
+        Some(node) => zones::read(reader, node)?,
+        None => Zones::default(),
+    };
+    Ok(Topology { objects: documents, findings, zones })
 }
 
 type Write = fn(&Reader<'_>, &Entry) -> Result<Node>;

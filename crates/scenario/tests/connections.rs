@@ -217,6 +217,11 @@ fn slips_are_told_with_their_place() {
         expect!["inline:22:16: what became of connections is a map, like {shopping: open}"],
     );
     refused("- settings: {cutEstablished: maybe}", expect!["inline:21:30: `cutEstablished` is true or false"]);
-    refused("- settings: {}", expect!["inline:21:13: `cutEstablished` is missing: true or false"]);
+    refused(
+        "- settings: {}",
+        expect![
+            "inline:21:13: which setting? There are cutEstablished, onLearnTimeout, holdLimit, minimumTtl, grace, upstreams, slowKernel"
+        ],
+    );
     refused("- connect: {x: shop/web -> shop/api:80}", expect!["inline: there is no probe in it, so it tests nothing"]);
 }

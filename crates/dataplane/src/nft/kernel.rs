@@ -182,6 +182,14 @@ impl Nft {
         self.commit(batch)
     }
 
+    /// Our server goes: from now on pods' DNS goes its usual way.
+    pub fn stop_beating(&mut self) -> Result<(), NftError> {
+        let mut batch = Batch::new(&self.settings.table);
+        let elements = Scope::ASKED_OVER.map(|protocol| Element::key(Key::default().protocol(protocol)));
+        batch.destroy_elements(set::ALIVE, elements.iter());
+        self.commit(batch)
+    }
+
     /// The table as it should be now.
     pub fn table(&self) -> Option<&Table> {
         self.known.as_ref().map(|known| &known.rendered.table)

@@ -78,6 +78,8 @@ struct Shared<L: Learn> {
     last_commit: AtomicU64,
     /// Commits that ended when their thread no longer had the engine.
     done: Mutex<Vec<(Vec<Ticket>, Result<(), LearnError>)>>,
+    /// Settings that are to be taken over.
+    changed: Mutex<Option<Settings>>,
     is_stopped: AtomicBool,
     /// Whether the follower sleeps until it is woken.
     sleeps: Mutex<bool>,
@@ -130,6 +132,7 @@ where
             committing: AtomicU64::new(0),
             last_commit: AtomicU64::new(0),
             done: Mutex::default(),
+            changed: Mutex::default(),
             is_stopped: AtomicBool::new(false),
             sleeps: Mutex::new(false),
             awake: Condvar::new(),
@@ -153,6 +156,12 @@ where
     /// How often the engine has gone round: about once a second at least, as long as it lives.
     pub fn turns(&self) -> u64 {
         self.shared.turns.load(Ordering::SeqCst)
+    }
+
+    /// Goes on with other settings; where it listens stays.
+    pub fn set(&self, settings: Settings) {
+        *lock(&self.shared.changed) = Some(settings);
+        let _ = self.shared.wake.write(1);
     }
 
     pub fn counters(&self) -> Counters {
@@ -223,6 +232,9 @@ impl<L: Learn> Shared<L> {
                 std::thread::sleep(Duration::from_millis(10));
             }
             self.turns.fetch_add(1, Ordering::SeqCst);
+            if let Some(settings) = lock(&self.changed).take() {
+                engine.set(settings);
+            }
             for (tickets, result) in lock(&self.done).drain(..) {
                 engine.release(&tickets, &result);
             }

@@ -111,6 +111,12 @@ fn print(out: &mut impl Write, played: &[Played]) -> Result<()> {
             writeln!(out, "          expected  {}", connection.expect)?;
             writeln!(out, "          got       {}", connection.got)?;
         }
+        for lookup in outcome.lookups.iter().filter(|lookup| !lookup.passed) {
+            let (source, text) = (&lookup.source, &lookup.text);
+            writeln!(out, "      {}:{}  {STRONG}{text}{STRONG:#}", source.file, source.line)?;
+            writeln!(out, "          expected  {}", lookup.expected)?;
+            writeln!(out, "          got       {}", lookup.got)?;
+        }
         if let Some(message) = &outcome.broken {
             writeln!(out, "      a step could not be taken: {message}")?;
         }
@@ -130,10 +136,12 @@ fn print(out: &mut impl Write, played: &[Played]) -> Result<()> {
     Ok(())
 }
 
-/// How many probes, those of open connections among them; and how many of them failed.
+/// How many probes, those of open connections and of lookups among them; and how many of them failed.
 fn counts(outcome: &Outcome) -> (usize, usize) {
     let probes = outcome.probes.iter().map(|probe| probe.passed);
-    let passed: Vec<bool> = probes.chain(outcome.connections.iter().map(|connection| connection.passed)).collect();
+    let connections = outcome.connections.iter().map(|connection| connection.passed);
+    let lookups = outcome.lookups.iter().map(|lookup| lookup.passed);
+    let passed: Vec<bool> = probes.chain(connections).chain(lookups).collect();
     (passed.len(), passed.iter().filter(|passed| !**passed).count())
 }
 
@@ -157,6 +165,15 @@ fn as_json(played: &Played) -> Value {
             "passed": connection.passed,
         })
     });
+    let lookups = played.outcome.lookups.iter().map(|lookup| {
+        json!({
+            "lookup": lookup.text,
+            "source": output::source_json(&lookup.source),
+            "expected": lookup.expected,
+            "got": lookup.got,
+            "passed": lookup.passed,
+        })
+    });
     json!({
         "name": played.scenario.name,
         "about": played.scenario.about,
@@ -165,6 +182,7 @@ fn as_json(played: &Played) -> Value {
         "broken": played.outcome.broken,
         "probes": probes.collect::<Vec<_>>(),
         "connections": connections.collect::<Vec<_>>(),
+        "lookups": lookups.collect::<Vec<_>>(),
         "findings": played.outcome.findings.iter().map(output::finding_json).collect::<Vec<_>>(),
     })
 }
@@ -191,6 +209,10 @@ fn print_junit(out: &mut impl Write, played: &[Played]) -> Result<()> {
             let (expected, name) = (connection.expect.to_string(), format!("connection {}", connection.name));
             let case = Case { line: connection.source.line, name: &name, class: &scenario.name };
             case.print(out, (!connection.passed).then_some((&expected, &connection.got)))?;
+        }
+        for lookup in &outcome.lookups {
+            let case = Case { line: lookup.source.line, name: &lookup.text, class: &scenario.name };
+            case.print(out, (!lookup.passed).then_some((&lookup.expected, &lookup.got)))?;
         }
         if let Some(message) = &outcome.broken {
             let message = escape_xml(message);

@@ -8,6 +8,7 @@
 mod wire;
 
 use crate::connection::{Connection, Wish};
+use crate::dns::{self, Ask, Heard, NameServers};
 use crate::error::Error;
 use crate::limits;
 use crate::links::{FIRST_LINK, Wires};
@@ -17,6 +18,7 @@ use crate::probe::{self, Measured, Place, Ports, Probe};
 use crate::topology::Topology;
 use namewall_policy::Snapshot;
 use namewall_policy::port::Protocol;
+use namewall_scenario::zones::Zones;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -76,6 +78,7 @@ pub struct Sandbox {
     pods: BTreeMap<Arc<str>, LivePod>,
     holders: FxHashMap<IpAddr, Arc<Namespace>>,
     listeners: Listeners,
+    name_servers: Option<NameServers>,
     ports: Ports,
     next_link: u32,
 }
@@ -92,6 +95,7 @@ impl Sandbox {
             pods: BTreeMap::new(),
             holders: FxHashMap::default(),
             listeners: Listeners::start()?,
+            name_servers: None,
             ports: Ports::default(),
             next_link: FIRST_LINK,
         };
@@ -137,7 +141,25 @@ impl Sandbox {
 
     /// Makes somebody answer there, until the address goes away.
     pub fn ensure_listening(&mut self, wanted: &[Listen]) -> Result<(), Error> {
-        self.listeners.ensure(wanted, |address| self.holders.get(&address))
+        let is_free = |listen: &&Listen| !self.name_servers.as_ref().is_some_and(|servers| servers.has(listen));
+        let wanted: Vec<Listen> = wanted.iter().filter(is_free).copied().collect();
+        self.listeners.ensure(&wanted, |address| self.holders.get(&address))
+    }
+
+    /// Answers DNS outside, at the servers' addresses, in the place of whoever did before.
+    pub fn serve_names(&mut self, zones: &Zones) -> Result<(), Error> {
+        self.name_servers = None;
+        self.name_servers = Some(NameServers::start(&self.outside.namespace, zones)?);
+        Ok(())
+    }
+
+    pub fn name_servers(&self) -> Option<&NameServers> {
+        self.name_servers.as_ref()
+    }
+
+    /// Looks names up, so many at once; None where there is no answer.
+    pub fn ask(&self, from: &Place, asks: &[Ask], at_once: usize) -> Result<Vec<Option<Heard>>, Error> {
+        dns::ask(from, asks, at_once)
     }
 
     /// What each probe brings, in their order. All run at once.

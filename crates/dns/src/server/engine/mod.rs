@@ -195,17 +195,27 @@ impl<L: Learn> Engine<L> {
         self.wake.clone()
     }
 
+    pub(in crate::server) fn set(&mut self, settings: Settings) {
+        self.routes[0] = self.upstreams_at(&settings.upstreams);
+        self.settings = settings;
+    }
+
     fn add_route(&mut self, servers: &[SocketAddr]) -> usize {
-        let route = servers.iter().map(|server| {
+        let route = self.upstreams_at(servers);
+        self.routes.push(route);
+        self.routes.len() - 1
+    }
+
+    /// The upstreams at these addresses; such as are new are added.
+    fn upstreams_at(&mut self, servers: &[SocketAddr]) -> Vec<usize> {
+        let at = |server: &SocketAddr| {
             let known = self.upstreams.iter().position(|upstream| upstream.address == *server);
             known.unwrap_or_else(|| {
                 self.upstreams.push(Upstream::new(*server));
                 self.upstreams.len() - 1
             })
-        });
-        let route = route.collect();
-        self.routes.push(route);
-        self.routes.len() - 1
+        };
+        servers.iter().map(at).collect()
     }
 
     /// Waits for something to happen and deals with it. What answers open is in the batch then.
