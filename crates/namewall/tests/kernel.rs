@@ -110,7 +110,8 @@ fn a_change_is_the_smallest() {
 fn s7_4_a_pod_of_another_node_is_a_few_elements() {
     isolated(|| {
         let scope = Scope { node: Some(NodeId(7)), ..Scope::default() };
-        let mut kernel = Nft::open(Settings { scope: scope.clone(), ..Settings::default() }).expect("nftables can be used");
+        let mut kernel =
+            Nft::open(Settings { scope: scope.clone(), ..Settings::default() }).expect("nftables can be used");
         kernel.replace(&program("examples/shop"), NOW).expect("the kernel takes the Program");
         let remote = || nft(&["list", "map", "inet", "namewall", "remote4"]);
         assert!(remote().contains("10.244.1.12"), "the gate of a pod elsewhere: {}", remote());

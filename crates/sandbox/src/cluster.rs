@@ -4,20 +4,23 @@
 use crate::error::Error;
 use crate::sandbox::{Progress, Sandbox};
 use crate::services;
+use crate::topology::Topology;
+use namewall_agent::{DnsSettings, Learning, Node, NodeError, NodeSettings};
 use namewall_dataplane::nflog::{DenialLog, Denied};
-use namewall_dataplane::nft::{Count, Nft, NftError, Settings, put_table};
+use namewall_dataplane::nft::{Count, NftError, Settings, put_table};
 use namewall_dataplane::render::Scope;
 use namewall_dataplane::{CutEstablished, Dataplane};
+use namewall_policy::model::NodeId;
 use namewall_policy::{Instant, Lease, Program, Snapshot};
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 const SERVICES: &str = "kube-proxy";
 
 #[derive(Debug)]
 struct Plane {
-    nft: Nft,
+    node: Node,
     log: DenialLog,
 }
 
@@ -25,9 +28,19 @@ struct Plane {
 pub struct Cluster {
     pub sandbox: Sandbox,
     planes: BTreeMap<Arc<str>, Plane>,
-    /// The time that was told last, and when.
-    told: (Instant, std::time::Instant),
 }
+
+/// How every node serves DNS to its pods.
+#[derive(Clone, Debug)]
+pub struct Dns {
+    pub server: namewall_dns::Settings,
+    pub learning: Learning,
+    /// Servers that pods may mean.
+    pub trusted: Vec<SocketAddr>,
+}
+
+/// Pods' questions are taken to this port of their node, and those after it.
+const DNS_PORT: u16 = 1053;
 
 /// What the cluster is to be.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +49,8 @@ pub struct Wanted<'a> {
     pub program: &'a Program,
     pub outside: &'a [IpAddr],
     pub cut: CutEstablished,
+    /// How nodes serve DNS, if they do.
+    pub dns: Option<&'a Dns>,
 }
 
 impl Cluster {
@@ -44,10 +59,32 @@ impl Cluster {
 
     pub fn build(wanted: &Wanted<'_>, progress: &mut dyn FnMut(Progress)) -> Result<Self, Error> {
         let sandbox = Sandbox::build(wanted.snapshot, wanted.outside, progress)?;
-        let mut cluster =
-            Self { sandbox, planes: BTreeMap::new(), told: (Instant::default(), std::time::Instant::now()) };
+        let mut cluster = Self { sandbox, planes: BTreeMap::new() };
         cluster.enforce(wanted)?;
         Ok(cluster)
+    }
+
+    /// Nodes go on with other settings, from their sockets on.
+    pub fn serve_again(&mut self, wanted: &Wanted<'_>) -> Result<(), Error> {
+        for (name, plane) in &mut self.planes {
+            plane.node.stop_serving().map_err(|source| Error::Agent { node: name.to_string(), source })?;
+        }
+        self.enforce(wanted).map(drop)
+    }
+
+    /// What namewall is on a node.
+    pub fn agent(&self, node: &str) -> Option<&Node> {
+        self.planes.get(node).map(|plane| &plane.node)
+    }
+
+    /// The agents go, and what they put into the kernel stays: by themselves, or without the time to do anything.
+    pub fn stop(&mut self, is_orderly: bool) -> Result<(), Error> {
+        for (name, mut plane) in std::mem::take(&mut self.planes) {
+            if is_orderly {
+                plane.node.stop_serving().map_err(|source| Error::Agent { node: name.to_string(), source })?;
+            }
+        }
+        Ok(())
     }
 
     /// Goes on to another state; connections that it forbids are cut.
@@ -68,24 +105,26 @@ impl Cluster {
     /// How many operations each node's table took.
     fn enforce(&mut self, wanted: &Wanted<'_>) -> Result<BTreeMap<Arc<str>, usize>, Error> {
         let mut operations = BTreeMap::new();
-        // Whoever changes the cluster tells no time, and meanwhile leases have grown older.
-        let now = self.told.0 + self.told.1.elapsed();
-        let failed = |node: &Arc<str>, source| Error::Enforce { node: node.to_string(), source };
+        let failed = |node: &Arc<str>, source: NodeError| Error::Agent { node: node.to_string(), source };
         for (name, namespace) in self.sandbox.nodes() {
             let nat = services::table(wanted.snapshot, self.sandbox.topology(), name);
-            namespace.enter(|| put_table(SERVICES, &nat))?.map_err(|source| failed(name, source))?;
+            namespace.enter(|| put_table(SERVICES, &nat))?.map_err(|source| failed(name, source.into()))?;
+            let known = wanted.snapshot.node_named(name);
             if !self.planes.contains_key(name) {
-                let node = wanted.snapshot.node_named(name);
-                let plane = namespace.enter(|| open_plane(node))?.map_err(|source| failed(name, source))?;
+                let plane = namespace.enter(|| open_plane(known))?.map_err(|source| failed(name, source))?;
                 self.planes.insert(name.clone(), plane);
             }
-            let Some(Plane { nft, .. }) = self.planes.get_mut(name) else { continue };
-            nft.settings_mut().cut = wanted.cut;
-            nft.settings_mut().scope.node = wanted.snapshot.node_named(name);
-            let applied = nft.replace(wanted.program, now).map_err(|source| failed(name, source))?;
-            if applied.narrows {
-                nft.cut(wanted.program, now).map_err(|source| failed(name, source))?;
+            let Some(Plane { node, .. }) = self.planes.get_mut(name) else { continue };
+            if let (Some(dns), None) = (wanted.dns, node.dns()) {
+                let settings = dns_settings(dns, self.sandbox.topology(), name);
+                node.learner().set(dns.learning);
+                namespace.enter(|| node.serve(settings))?.map_err(|source| failed(name, source))?;
             }
+            node.with_kernel(|nft| {
+                nft.settings_mut().cut = wanted.cut;
+                nft.settings_mut().scope.node = known;
+            });
+            let (applied, _) = node.enforce(wanted.snapshot, wanted.program).map_err(|source| failed(name, source))?;
             operations.insert(name.clone(), applied.operations);
         }
         Ok(operations)
@@ -93,10 +132,13 @@ impl Cluster {
 
     /// Opens addresses on every node.
     pub fn grant(&mut self, leases: &[Lease], now: Instant) -> Result<(), Error> {
-        self.told = (now, std::time::Instant::now());
         for (name, plane) in &mut self.planes {
-            let failed = |source| Error::Enforce { node: name.to_string(), source };
-            plane.nft.grant(leases, now).map_err(failed)?;
+            let failed = |source: NftError| Error::Agent { node: name.to_string(), source: source.into() };
+            // The node has a clock of its own.
+            let own = plane.node.now();
+            let left = |lease: &Lease| own + lease.expiry.0.saturating_sub(now.0);
+            let leases: Vec<Lease> = leases.iter().map(|one| Lease { expiry: left(one), ..one.clone() }).collect();
+            plane.node.with_kernel(|nft| nft.grant(&leases, own)).map_err(failed)?;
         }
         Ok(())
     }
@@ -114,8 +156,8 @@ impl Cluster {
     pub fn counts(&mut self) -> Result<BTreeMap<String, Count>, Error> {
         let mut all: BTreeMap<String, Count> = BTreeMap::new();
         for (name, plane) in &mut self.planes {
-            let failed = |source| Error::Enforce { node: name.to_string(), source };
-            for (label, count) in plane.nft.counts().map_err(failed)? {
+            let failed = |source| Error::Agent { node: name.to_string(), source };
+            for (label, count) in plane.node.counts().map_err(failed)? {
                 let sum = all.entry(label).or_default();
                 *sum = Count { packets: sum.packets + count.packets, bytes: sum.bytes + count.bytes };
             }
@@ -124,15 +166,32 @@ impl Cluster {
     }
 
     /// The table of a node, as it was made.
-    pub fn table(&self, node: &str) -> Option<&namewall_dataplane::nft::table::Table> {
-        self.planes.get(node)?.nft.table()
+    pub fn table(&self, node: &str) -> Option<namewall_dataplane::nft::table::Table> {
+        self.planes.get(node)?.node.with_kernel(|nft| nft.table().cloned())
     }
 }
 
 /// A node that nobody described judges all pods: they are all on it.
-fn open_plane(node: Option<namewall_policy::model::NodeId>) -> Result<Plane, NftError> {
+fn open_plane(node: Option<NodeId>) -> Result<Plane, NodeError> {
     let scope = Scope { node, log_group: Cluster::LOG_GROUP, dns: None };
-    let nft = Nft::open(Settings { scope, ..Settings::default() })?;
+    let settings = NodeSettings {
+        nft: Settings { scope, ..Settings::default() },
+        learning: Learning::default(),
+        cluster_domain: "cluster.local".parse().expect("it is a name"),
+    };
+    let node = Node::open(settings)?;
     let log = DenialLog::open(Cluster::LOG_GROUP).map_err(NftError::Socket)?;
-    Ok(Plane { nft, log })
+    Ok(Plane { node, log })
+}
+
+/// A node serves at its first address of each family.
+fn dns_settings(dns: &Dns, topology: &Topology, node: &str) -> DnsSettings {
+    let addresses = topology.nodes.get(node).map(|node| node.addresses.as_slice()).unwrap_or_default();
+    let first = |is_v4: bool| addresses.iter().copied().find(move |address| address.is_ipv4() == is_v4);
+    DnsSettings {
+        server: dns.server.clone(),
+        take_to: [true, false].into_iter().filter_map(first).collect(),
+        first_port: DNS_PORT,
+        trusted: dns.trusted.clone(),
+    }
 }

@@ -1,8 +1,8 @@
 //! What can go wrong; the variant names the step.
 
 use crate::listen::Listen;
+use namewall_agent::NodeError;
 use namewall_dataplane::netlink;
-use namewall_dataplane::nft::NftError;
 use namewall_policy::port::Protocol;
 use nix::errno::Errno;
 use std::io;
@@ -37,8 +37,8 @@ pub enum Error {
     Listen { listen: Listen, source: Errno },
     #[error("cannot open a socket from {from} to {to}: {source}")]
     Open { from: IpAddr, to: SocketAddr, source: Errno },
-    #[error("cannot enforce policies on node {node}")]
-    Enforce { node: String, source: NftError },
+    #[error("namewall failed on node {node}")]
+    Agent { node: String, source: NodeError },
     #[error("cannot hear of denials")]
     DenialLog(#[source] netlink::Error),
     #[error("{0} cannot be probed; TCP, UDP, SCTP and ICMP can")]

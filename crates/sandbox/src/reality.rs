@@ -3,22 +3,25 @@
 
 mod resolve;
 
-use crate::cluster::{Cluster, Wanted};
+use crate::cluster::{Cluster, Dns, Wanted};
 use crate::connection::Connection;
 use crate::dns;
 use crate::listen::Listen;
 use crate::probe::Measured;
 use crate::question::{self, Answer, Question};
+use namewall_agent::Learning;
 use namewall_dataplane::CutEstablished;
 use namewall_dataplane::nflog::Denied;
 use namewall_policy::ask::Host;
 use namewall_policy::model::BackendTarget;
 use namewall_policy::{Cause, Flow, Instant, Lease, Program, Reason, Snapshot, Verdict};
 use namewall_scenario::zones::{Name, Owner, Zones};
-use namewall_scenario::{AgentSettings, Fate, Going, Lookup, Now, Predicted, Reality, Resolved, Scenario, Seen, Step};
+use namewall_scenario::{
+    AgentSettings, Fate, Going, Lookup, Now, OnLearnTimeout, Predicted, Reality, Resolved, Scenario, Seen, Step,
+};
 use resolve::Asked;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::thread;
 use std::time::Duration;
 
@@ -33,8 +36,10 @@ pub struct Packets {
     /// Every address a scenario speaks of; those nobody has are hosts outside.
     spoken_of: BTreeSet<IpAddr>,
     connections: BTreeMap<String, Connection>,
-    /// Who clients ask, in this order, until one answers.
-    upstreams: Vec<IpAddr>,
+    /// Who pods ask.
+    server: Option<IpAddr>,
+    /// How nodes serve DNS, where a scenario has any.
+    dns: Option<Dns>,
 }
 
 impl Packets {
@@ -65,7 +70,14 @@ impl Packets {
         }
         spoken_of.extend(dns::addresses(&scenario.zones));
         spoken_of.extend(scenario.zones.addresses());
-        Self { spoken_of, upstreams: scenario.zones.default_server().into_iter().collect(), ..Self::default() }
+        let server = scenario.zones.default_server();
+        let port = |address: IpAddr| SocketAddr::new(address, dns::PORT);
+        let dns = server.map(|server| Dns {
+            server: namewall_dns::Settings { upstreams: vec![port(server)], ..namewall_dns::Settings::default() },
+            learning: Learning::default(),
+            trusted: scenario.zones.servers().map(|(address, _)| port(address)).collect(),
+        });
+        Self { spoken_of, server, dns, ..Self::default() }
     }
 
     fn cluster(&mut self) -> Result<&mut Cluster, String> {
@@ -73,9 +85,9 @@ impl Packets {
     }
 }
 
-fn wanted<'a>(now: &Now<'a>, outside: &'a [IpAddr]) -> Wanted<'a> {
+fn wanted<'a>(now: &Now<'a>, outside: &'a [IpAddr], dns: Option<&'a Dns>) -> Wanted<'a> {
     let cut = if now.cut_established { CutEstablished::Always } else { CutEstablished::V1Beta1 };
-    Wanted { snapshot: now.snapshot, program: now.program, outside, cut }
+    Wanted { snapshot: now.snapshot, program: now.program, outside, cut, dns }
 }
 
 fn outside_of(spoken_of: &BTreeSet<IpAddr>, snapshot: &Snapshot) -> Vec<IpAddr> {
@@ -91,7 +103,7 @@ fn outside_of(spoken_of: &BTreeSet<IpAddr>, snapshot: &Snapshot) -> Vec<IpAddr> 
 impl Reality for Packets {
     fn change(&mut self, now: &Now<'_>) -> Result<(), String> {
         let outside = outside_of(&self.spoken_of, now.snapshot);
-        let wanted = wanted(now, &outside);
+        let wanted = wanted(now, &outside, self.dns.as_ref());
         match &mut self.cluster {
             Some(cluster) => cluster.update(&wanted),
             None => Cluster::build(&wanted, &mut |_| {}).map(|cluster| self.cluster = Some(cluster)),
@@ -175,35 +187,52 @@ impl Reality for Packets {
     }
 
     fn resolve(&mut self, _now: &Now<'_>, lookup: &Lookup, names: &[Name]) -> Result<Vec<Resolved>, String> {
-        let servers = lookup.server.map_or_else(|| self.upstreams.clone(), |server| vec![server]);
+        let server = lookup.server.or(self.server).ok_or("there is no DNS outside")?;
         let sandbox = &self.cluster()?.sandbox;
-        resolve::resolve(sandbox, &Asked { lookup, names, servers: &servers })
+        resolve::resolve(sandbox, &Asked { lookup, names, servers: &[server] })
     }
 
     fn queries(&mut self, server: IpAddr) -> Result<u64, String> {
         Ok(self.cluster()?.sandbox.name_servers().map_or(0, |servers| servers.queries(server)))
     }
 
-    /// Nobody forwards answers here, so nobody holds them either.
-    fn set(&mut self, settings: &AgentSettings) -> Result<(), String> {
-        let holds = settings.hold_limit.is_some() || settings.on_learn_timeout.is_some();
-        if holds || settings.slow_kernel.is_some() {
-            return Err("holding answers cannot be played here".to_owned());
-        }
-        if let Some(upstreams) = &settings.upstreams {
-            self.upstreams.clone_from(upstreams);
-        }
-        Ok(())
+    fn learns(&self) -> bool {
+        self.dns.is_some()
     }
 
-    /// What an agent does when it goes is nothing, however it goes.
-    fn stop(&mut self, _how: Going) -> Result<(), String> {
-        Ok(())
+    fn set(&mut self, now: &Now<'_>, settings: &AgentSettings) -> Result<(), String> {
+        let dns = self.dns.as_mut().ok_or("there is no DNS outside")?;
+        let AgentSettings { upstreams, hold_limit, minimum_ttl, grace, slow_kernel, .. } = settings;
+        if let Some(upstreams) = upstreams {
+            dns.server.upstreams = upstreams.iter().map(|&address| SocketAddr::new(address, dns::PORT)).collect();
+            dns.trusted.clone_from(&dns.server.upstreams);
+        }
+        dns.server.hold_limit = hold_limit.unwrap_or(dns.server.hold_limit);
+        dns.server.on_learn_timeout = match settings.on_learn_timeout {
+            Some(OnLearnTimeout::Servfail) => namewall_dns::OnLearnTimeout::Fail,
+            Some(OnLearnTimeout::Release) => namewall_dns::OnLearnTimeout::Release,
+            None => dns.server.on_learn_timeout,
+        };
+        let Learning { lifetimes, .. } = &mut dns.learning;
+        lifetimes.minimum = minimum_ttl.unwrap_or(lifetimes.minimum);
+        lifetimes.grace = grace.unwrap_or(lifetimes.grace);
+        dns.learning.slow_kernel = slow_kernel.unwrap_or(dns.learning.slow_kernel);
+        let outside = outside_of(&self.spoken_of, now.snapshot);
+        let cluster = self.cluster.as_mut().ok_or(NOT_UP)?;
+        cluster.serve_again(&wanted(now, &outside, self.dns.as_ref())).map_err(words)
+    }
+
+    fn stop(&mut self, how: Going) -> Result<(), String> {
+        match how {
+            Going::Stop | Going::Upgrade => self.cluster()?.stop(true).map_err(words),
+            Going::Kill => self.cluster()?.stop(false).map_err(words),
+        }
     }
 
     fn start(&mut self, now: &Now<'_>) -> Result<(), String> {
         let outside = outside_of(&self.spoken_of, now.snapshot);
-        self.cluster()?.restart(&wanted(now, &outside)).map(drop).map_err(words)
+        let cluster = self.cluster.as_mut().ok_or(NOT_UP)?;
+        cluster.restart(&wanted(now, &outside, self.dns.as_ref())).map(drop).map_err(words)
     }
 }
 

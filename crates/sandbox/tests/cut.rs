@@ -61,8 +61,8 @@ fn s3_4_a_new_connection_between_the_same_ports_is_judged_like_any_other() {
     let (open, closed) = (snapshot(), isolated());
     let (opened, isolating) = (compile(&open).0, compile(&closed).0);
     let (outside, cut) = (&[][..], CutEstablished::Always);
-    let before = Wanted { snapshot: &open, program: &opened, outside, cut };
-    let after = Wanted { snapshot: &closed, program: &isolating, outside, cut };
+    let before = Wanted { snapshot: &open, program: &opened, outside, cut, dns: None };
+    let after = Wanted { snapshot: &closed, program: &isolating, outside, cut, dns: None };
     let mut cluster = Cluster::build(&before, &mut |_| {}).expect("the sandbox is built");
     let listen = Listen { address: address("10.0.2.2"), protocol: Protocol::Tcp, port: PORT };
     cluster.sandbox.ensure_listening(&[listen]).expect("the server listens");

@@ -89,7 +89,7 @@ pub trait Reality {
     }
 
     /// Settings that are about names.
-    fn set(&mut self, _settings: &AgentSettings) -> Result<(), String> {
+    fn set(&mut self, _now: &Now<'_>, _settings: &AgentSettings) -> Result<(), String> {
         cannot("`settings` of names")
     }
 

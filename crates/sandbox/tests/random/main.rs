@@ -116,8 +116,13 @@ impl Series {
                 Some((last, program)) => compile_next((last, program), &snapshot).0,
                 None => judge.clone(),
             };
-            let wanted =
-                Wanted { snapshot: &snapshot, program: &program, outside: &outside, cut: CutEstablished::Always };
+            let wanted = Wanted {
+                snapshot: &snapshot,
+                program: &program,
+                outside: &outside,
+                cut: CutEstablished::Always,
+                dns: None,
+            };
             let cluster = match &mut cluster {
                 Some(cluster) => {
                     self.go_on(cluster, &wanted)?;
@@ -181,7 +186,7 @@ impl Series {
             let Some(table) = cluster.table(name) else { continue };
             let scope = Scope { node: wanted.snapshot.node_named(name), log_group: Cluster::LOG_GROUP, dns: None };
             let fresh = render(wanted.program, &scope, &Ids::default()).table;
-            if let Some(difference) = differences(table, &fresh).first() {
+            if let Some(difference) = differences(&table, &fresh).first() {
                 return Err(self.told(&format!("{name} is not as a fresh one: {difference}"), wanted.snapshot));
             }
         }

@@ -65,8 +65,9 @@ impl Player<'_> {
         agent.on_learn_timeout = settings.on_learn_timeout.unwrap_or(agent.on_learn_timeout);
         agent.slow_kernel = settings.slow_kernel.unwrap_or(agent.slow_kernel);
         agent.upstreams = settings.upstreams.clone().or(agent.upstreams.take());
-        match &mut self.reality {
-            Some(reality) if settings.is_about_names() => reality.set(settings),
+        self.state();
+        match (now(&self.state, &self.connections), &mut self.reality) {
+            (Some(now), Some(reality)) if settings.is_about_names() => reality.set(&now, settings),
             _ => Ok(()),
         }
     }

@@ -39,8 +39,13 @@ pub(crate) fn run(args: &SandboxUp) -> Result<ExitCode> {
     loaded.report_errors();
     loaded.learn(&args.dns);
     let outside = outside(&loaded, args);
-    let wanted =
-        Wanted { snapshot: &loaded.snapshot, program: &loaded.program, outside: &outside, cut: CutEstablished::Always };
+    let wanted = Wanted {
+        snapshot: &loaded.snapshot,
+        program: &loaded.program,
+        outside: &outside,
+        cut: CutEstablished::Always,
+        dns: None,
+    };
     let mut cluster = Cluster::build(&wanted, &mut |progress: Progress| {
         say(&json!({"done": progress.done, "total": progress.total}));
     })
