@@ -100,6 +100,9 @@ impl Node {
         // Learned for only when it is enforced: a lease before its rule would open nothing.
         self.learner.take(Law::new(snapshot, program, &self.cluster_domain));
         self.program = program.clone();
+        if self.server.is_some() && kernel.takes_dns() {
+            kernel.beat(BEAT_LASTS)?;
+        }
         let cut = if applied.narrows { kernel.cut(program, self.learner.now())? } else { Cut::default() };
         Ok((applied, cut))
     }

@@ -296,6 +296,13 @@ impl Expression {
                 group: u16::from_be_bytes(of.get(1)?.try_into().ok()?),
                 prefix: of.text(2).unwrap_or_default().to_owned(),
             },
+            // To one address and port; the kernel repeats each as the other end of its range.
+            "nat" if of.u32(1) == Some(1) && register(4).is_none_or(|end| Some(end) == register(3)) => {
+                let port = register(5)?;
+                let is_one = register(6).is_none_or(|end| end == port);
+                let family = u8::try_from(of.u32(2)?).ok()?;
+                is_one.then_some(Self::TranslateDestination { family, address: register(3)?, port })?
+            }
             "limit" if of.u64(2) == Some(1) => Self::Limit { a_second: of.u64(1)?, burst: of.u32(3)? },
             _ => return None,
         })

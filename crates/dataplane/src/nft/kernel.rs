@@ -175,7 +175,7 @@ impl Nft {
 
     /// Pods' DNS is taken to our server for so long from now; not any longer unless this is done again.
     pub fn beat(&mut self, life: Duration) -> Result<(), NftError> {
-        let element = |protocol| Element::key(Key::default().protocol(protocol));
+        let element = |protocol| Element::key(Key::only_protocol(protocol));
         let alive = |protocol| Transient { element: element(protocol), lifetime: Lifetime(life), name: None };
         let mut batch = Batch::new(&self.settings.table);
         batch.add_transient(set::ALIVE, Scope::ASKED_OVER.map(alive).iter());
@@ -185,7 +185,7 @@ impl Nft {
     /// Our server goes: from now on pods' DNS goes its usual way.
     pub fn stop_beating(&mut self) -> Result<(), NftError> {
         let mut batch = Batch::new(&self.settings.table);
-        let elements = Scope::ASKED_OVER.map(|protocol| Element::key(Key::default().protocol(protocol)));
+        let elements = Scope::ASKED_OVER.map(|protocol| Element::key(Key::only_protocol(protocol)));
         batch.destroy_elements(set::ALIVE, elements.iter());
         self.commit(batch)
     }

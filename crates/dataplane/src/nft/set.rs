@@ -307,6 +307,11 @@ impl Key {
         self.with(&[protocol, 0, 0, 0])
     }
 
+    /// A protocol and nothing else: what stands alone is not padded.
+    pub fn only_protocol(protocol: u8) -> Self {
+        Self::default().with(&[protocol])
+    }
+
     pub fn port(self, port: u16) -> Self {
         let [high, low] = port.to_be_bytes();
         self.with(&[high, low, 0, 0])
