@@ -3,6 +3,7 @@
 
 use crate::nft::set::{self, Element, Key, Lifetime, Passing, Transient, Version};
 use namewall_policy::domain::{DomainName, DomainPattern};
+use namewall_policy::lease::Before;
 use namewall_policy::{Instant, Lease, LeaseTable};
 use rustc_hash::FxHashMap;
 use std::net::IpAddr;
@@ -34,8 +35,8 @@ pub(crate) struct Leases {
     pub(crate) table: LeaseTable,
     /// There were leases before us that the table does not know by their names.
     is_incomplete: bool,
-    /// What is being written, and when it ended before, should the kernel not take it.
-    journal: Vec<(Lease, Option<Instant>)>,
+    /// What is being written, and what there was before it, should the kernel not take it.
+    journal: Vec<(Lease, Before)>,
 }
 
 impl Leases {
@@ -47,12 +48,13 @@ impl Leases {
         self.is_incomplete
     }
 
-    /// Takes over what the kernel has from an earlier process, and gives what it has not.
-    pub(crate) fn adopt(&mut self, found: Vec<Found>, groups: &LeaseGroups, now: Instant) -> Writes {
+    /// Takes over what the kernel has from an earlier process, if there was one, and gives what it has not.
+    pub(crate) fn adopt(&mut self, found: Option<Vec<Found>>, groups: &LeaseGroups, now: Instant) -> Writes {
         let mut patterns: FxHashMap<u64, Vec<&DomainPattern>> = FxHashMap::default();
         for (pattern, groups) in groups {
             groups.iter().for_each(|group| patterns.entry(*group).or_default().push(pattern));
         }
+        let (is_old, found) = (found.is_some(), found.unwrap_or_default());
         let there: FxHashMap<(u64, IpAddr), Instant> =
             found.iter().map(|one| ((one.group, one.address), now + one.left)).collect();
         let mut writes = Writes::default();
@@ -61,11 +63,12 @@ impl Leases {
                 writes.open(key, (expiry, &name), now);
             }
         }
+        // What it opened and has ended since nobody knows, and connections may outlive it.
+        self.is_incomplete |= is_old;
         for Found { group, address, left, name } in found {
             let Some(patterns) = patterns.get(&group) else { continue };
             let matching = |name: &DomainName| patterns.iter().find(|pattern| pattern.matches(name));
             let known = name.and_then(|name| Some((*matching(&name)?, name)));
-            self.is_incomplete |= known.is_none();
             // Of one whose name is not known, the group is: it stays open as long as it was to.
             let (pattern, name) = known.unwrap_or_else(|| (patterns[0], patterns[0].domain().clone()));
             let pattern = pattern.clone();
@@ -114,7 +117,7 @@ impl Leases {
                     writes.open((group, lease.address), (lease.expiry, &lease.name), now);
                 }
             }
-            self.journal.push((lease.clone(), self.table.expiry(lease)));
+            self.journal.push((lease.clone(), self.table.before(lease)));
             evicted.extend(self.table.grant(lease.clone()));
         }
         for lease in evicted.into_iter().filter(|lease| lease.expiry > now) {
@@ -131,7 +134,7 @@ impl Leases {
     /// Until when the group has the address open.
     fn until(&self, (group, address): (u64, IpAddr), groups: &LeaseGroups) -> Option<Instant> {
         let opens = |lease: &&Lease| groups.get(&lease.pattern).is_some_and(|groups| groups.contains(&group));
-        self.table.at(address).iter().filter(opens).map(|lease| lease.expiry).max()
+        self.table.at(address).filter(opens).map(|lease| lease.expiry).max()
     }
 
     /// The kernel took what was written last.
@@ -245,13 +248,12 @@ mod tests {
             name: name.map(|name| name.parse().unwrap()),
         };
         let mut leases = Leases::default();
-        let writes = leases.adopt(vec![found(1, 7, Some("example.com"))], &groups(&[1, 2]), NOW);
+        let writes = leases.adopt(Some(vec![found(1, 7, Some("example.com"))]), &groups(&[1, 2]), NOW);
         assert!(writes.new[0].is_empty());
         assert_eq!(leases.table.expiry(&lease(1, NOW)), Some(at(107)));
-        assert!(!leases.is_incomplete());
-        leases.adopt(vec![found(2, 7, Some("of.no.rule"))], &groups(&[1]), NOW);
+        leases.adopt(Some(vec![found(2, 7, Some("of.no.rule"))]), &groups(&[1]), NOW);
         assert!(leases.is_incomplete());
         // Of what we knew only what the kernel has lost is written.
-        assert_eq!(leases.adopt(vec![found(1, 7, None)], &groups(&[1]), NOW).new[0].len(), 1);
+        assert_eq!(leases.adopt(Some(vec![found(1, 7, None)]), &groups(&[1]), NOW).new[0].len(), 1);
     }
 }

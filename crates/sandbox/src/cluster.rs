@@ -19,15 +19,11 @@ use std::sync::Arc;
 const SERVICES: &str = "kube-proxy";
 
 #[derive(Debug)]
-struct Plane {
-    node: Node,
-    log: DenialLog,
-}
-
-#[derive(Debug)]
 pub struct Cluster {
     pub sandbox: Sandbox,
-    planes: BTreeMap<Arc<str>, Plane>,
+    agents: BTreeMap<Arc<str>, Node>,
+    /// Whoever hears of denials is not the agent.
+    logs: BTreeMap<Arc<str>, DenialLog>,
 }
 
 /// How every node serves DNS to its pods.
@@ -59,29 +55,29 @@ impl Cluster {
 
     pub fn build(wanted: &Wanted<'_>, progress: &mut dyn FnMut(Progress)) -> Result<Self, Error> {
         let sandbox = Sandbox::build(wanted.snapshot, wanted.outside, progress)?;
-        let mut cluster = Self { sandbox, planes: BTreeMap::new() };
+        let mut cluster = Self { sandbox, agents: BTreeMap::new(), logs: BTreeMap::new() };
         cluster.enforce(wanted)?;
         Ok(cluster)
     }
 
     /// Nodes go on with other settings, from their sockets on.
     pub fn serve_again(&mut self, wanted: &Wanted<'_>) -> Result<(), Error> {
-        for (name, plane) in &mut self.planes {
-            plane.node.stop_serving().map_err(|source| Error::Agent { node: name.to_string(), source })?;
+        for (name, node) in &mut self.agents {
+            node.stop_serving().map_err(|source| Error::Agent { node: name.to_string(), source })?;
         }
         self.enforce(wanted).map(drop)
     }
 
     /// What namewall is on a node.
     pub fn agent(&self, node: &str) -> Option<&Node> {
-        self.planes.get(node).map(|plane| &plane.node)
+        self.agents.get(node)
     }
 
     /// The agents go, and what they put into the kernel stays: by themselves, or without the time to do anything.
     pub fn stop(&mut self, is_orderly: bool) -> Result<(), Error> {
-        for (name, mut plane) in std::mem::take(&mut self.planes) {
+        for (name, mut node) in std::mem::take(&mut self.agents) {
             if is_orderly {
-                plane.node.stop_serving().map_err(|source| Error::Agent { node: name.to_string(), source })?;
+                node.stop_serving().map_err(|source| Error::Agent { node: name.to_string(), source })?;
             }
         }
         Ok(())
@@ -90,14 +86,15 @@ impl Cluster {
     /// Goes on to another state; connections that it forbids are cut.
     pub fn update(&mut self, wanted: &Wanted<'_>) -> Result<(), Error> {
         self.sandbox.update(wanted.snapshot, wanted.outside)?;
-        self.planes.retain(|name, _| self.sandbox.node(name).is_some());
+        self.agents.retain(|name, _| self.sandbox.node(name).is_some());
+        self.logs.retain(|name, _| self.sandbox.node(name).is_some());
         self.enforce(wanted).map(drop)
     }
 
     /// Goes on to another state, or stays, with new agents: each finds the table
     /// the last one left. How many operations each took to make it right.
     pub fn restart(&mut self, wanted: &Wanted<'_>) -> Result<BTreeMap<Arc<str>, usize>, Error> {
-        self.planes.clear();
+        self.agents.clear();
         self.sandbox.update(wanted.snapshot, wanted.outside)?;
         self.enforce(wanted)
     }
@@ -110,11 +107,15 @@ impl Cluster {
             let nat = services::table(wanted.snapshot, self.sandbox.topology(), name);
             namespace.enter(|| put_table(SERVICES, &nat))?.map_err(|source| failed(name, source.into()))?;
             let known = wanted.snapshot.node_named(name);
-            if !self.planes.contains_key(name) {
-                let plane = namespace.enter(|| open_plane(known))?.map_err(|source| failed(name, source))?;
-                self.planes.insert(name.clone(), plane);
+            if !self.logs.contains_key(name) {
+                let log = namespace.enter(|| DenialLog::open(Self::LOG_GROUP))?.map_err(Error::DenialLog)?;
+                self.logs.insert(name.clone(), log);
             }
-            let Some(Plane { node, .. }) = self.planes.get_mut(name) else { continue };
+            if !self.agents.contains_key(name) {
+                let node = namespace.enter(|| open_node(known))?.map_err(|source| failed(name, source))?;
+                self.agents.insert(name.clone(), node);
+            }
+            let Some(node) = self.agents.get_mut(name) else { continue };
             if let (Some(dns), None) = (wanted.dns, node.dns()) {
                 let settings = dns_settings(dns, self.sandbox.topology(), name);
                 node.learner().set(dns.learning);
@@ -132,13 +133,13 @@ impl Cluster {
 
     /// Opens addresses on every node.
     pub fn grant(&mut self, leases: &[Lease], now: Instant) -> Result<(), Error> {
-        for (name, plane) in &mut self.planes {
+        for (name, node) in &mut self.agents {
             let failed = |source: NftError| Error::Agent { node: name.to_string(), source: source.into() };
             // The node has a clock of its own.
-            let own = plane.node.now();
+            let own = node.now();
             let left = |lease: &Lease| own + lease.expiry.0.saturating_sub(now.0);
             let leases: Vec<Lease> = leases.iter().map(|one| Lease { expiry: left(one), ..one.clone() }).collect();
-            plane.node.with_kernel(|nft| nft.grant(&leases, own)).map_err(failed)?;
+            node.with_kernel(|nft| nft.grant(&leases, own)).map_err(failed)?;
         }
         Ok(())
     }
@@ -146,8 +147,8 @@ impl Cluster {
     /// What has been denied since this was last asked.
     pub fn denials(&mut self) -> Result<Vec<Denied>, Error> {
         let mut denials = Vec::new();
-        for plane in self.planes.values_mut() {
-            denials.extend(plane.log.drain().map_err(Error::DenialLog)?);
+        for log in self.logs.values_mut() {
+            denials.extend(log.drain().map_err(Error::DenialLog)?);
         }
         Ok(denials)
     }
@@ -155,9 +156,9 @@ impl Cluster {
     /// How often each rule of a policy has matched, on all nodes.
     pub fn counts(&mut self) -> Result<BTreeMap<String, Count>, Error> {
         let mut all: BTreeMap<String, Count> = BTreeMap::new();
-        for (name, plane) in &mut self.planes {
+        for (name, node) in &mut self.agents {
             let failed = |source| Error::Agent { node: name.to_string(), source };
-            for (label, count) in plane.node.counts().map_err(failed)? {
+            for (label, count) in node.counts().map_err(failed)? {
                 let sum = all.entry(label).or_default();
                 *sum = Count { packets: sum.packets + count.packets, bytes: sum.bytes + count.bytes };
             }
@@ -167,21 +168,19 @@ impl Cluster {
 
     /// The table of a node, as it was made.
     pub fn table(&self, node: &str) -> Option<namewall_dataplane::nft::table::Table> {
-        self.planes.get(node)?.node.with_kernel(|nft| nft.table().cloned())
+        self.agents.get(node)?.with_kernel(|nft| nft.table().cloned())
     }
 }
 
 /// A node that nobody described judges all pods: they are all on it.
-fn open_plane(node: Option<NodeId>) -> Result<Plane, NodeError> {
+fn open_node(node: Option<NodeId>) -> Result<Node, NodeError> {
     let scope = Scope { node, log_group: Cluster::LOG_GROUP, dns: None };
     let settings = NodeSettings {
         nft: Settings { scope, ..Settings::default() },
         learning: Learning::default(),
         cluster_domain: "cluster.local".parse().expect("it is a name"),
     };
-    let node = Node::open(settings)?;
-    let log = DenialLog::open(Cluster::LOG_GROUP).map_err(NftError::Socket)?;
-    Ok(Plane { node, log })
+    Node::open(settings)
 }
 
 /// A node serves at its first address of each family.

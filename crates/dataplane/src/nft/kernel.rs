@@ -249,12 +249,12 @@ impl Nft {
             let cut = [set::CUT.0, set::CUT.1].into_iter().map(|set| read::count_elements((&name, set), MOST));
             let cut = cut.sum::<Result<usize, _>>().map_err(unread)?;
             self.remembered.adopt(cut, std::time::Instant::now());
-            read::read_leases(&name).map_err(unread)?
+            Some(read::read_leases(&name).map_err(unread)?)
         } else {
             // Owned, so that nobody flushes it by accident; persistent, or it would go when we do: wide open.
             batch.add_table(OWNER | PERSIST, NOTE);
             self.remembered.were_lost();
-            Vec::new()
+            None
         };
         change.write(&mut batch);
         write_leases(&mut batch, &self.leases.adopt(found, &rendered.lease_groups, now));

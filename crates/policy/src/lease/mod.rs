@@ -3,7 +3,7 @@
 
 mod table;
 
-pub use table::{Bounds, Evictions, LeaseTable};
+pub use table::{Before, Bounds, Evictions, LeaseTable};
 
 use crate::addr::AddrSet;
 use crate::domain::{DomainName, DomainPattern};

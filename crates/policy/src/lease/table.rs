@@ -40,18 +40,33 @@ pub struct Evictions {
     pub leases: u64,
 }
 
+/// What there was before a grant.
+#[derive(Clone, Debug)]
+pub struct Before {
+    expiry: Option<Instant>,
+    longest: Option<Lease>,
+}
+
 /// Who asked; none if nobody in particular did.
 type Client = Option<IpAddr>;
 
 #[derive(Clone, Default, Debug)]
 pub struct LeaseTable {
     bounds: Bounds,
-    by_address: FxHashMap<IpAddr, Vec<Lease>>,
+    by_address: FxHashMap<IpAddr, Vec<Opened>>,
     patterns: FxHashMap<DomainPattern, Names>,
     count: usize,
     evictions: Evictions,
     /// The account with the most names when it was last looked for, and how many.
     heaviest: Option<(DomainPattern, Client, usize)>,
+}
+
+/// What a pattern opens at an address, by however many names: thousands may share one.
+#[derive(Clone, Debug)]
+struct Opened {
+    names: usize,
+    /// By the name that keeps it open longest.
+    longest: Lease,
 }
 
 /// The names of a pattern.
@@ -65,7 +80,7 @@ struct Names {
 struct Named {
     /// Whose name it is: of those who asked for it, who had the fewest.
     client: Client,
-    addresses: Vec<IpAddr>,
+    addresses: Vec<(IpAddr, Instant)>,
     /// When the last of them ends.
     expiry: Instant,
 }
@@ -89,20 +104,23 @@ impl LeaseTable {
     pub fn grant(&mut self, lease: Lease) -> Vec<Lease> {
         let mut evicted = Vec::new();
         let is_new_name = self.count_name(&lease);
-        let known = self.by_address.get_mut(&lease.address).into_iter().flatten();
-        let same = known.into_iter().find(|known| known.pattern == lease.pattern && known.name == lease.name);
-        if let Some(known) = same {
-            known.expiry = known.expiry.max(lease.expiry);
-            return evicted;
-        }
-        self.make_room_at(&lease, &mut evicted);
+        let Some(named) = self.named(&lease.pattern, &lease.name) else { return evicted };
+        let known = named.addresses.iter_mut().find(|(address, _)| *address == lease.address);
+        let is_new = match known {
+            Some((_, expiry)) => {
+                *expiry = lease.expiry.max(*expiry);
+                false
+            }
+            None => {
+                self.make_room_at(&lease, &mut evicted);
+                if let Some(named) = self.named(&lease.pattern, &lease.name) {
+                    named.addresses.push((lease.address, lease.expiry));
+                }
+                true
+            }
+        };
         let (pattern, name) = (lease.pattern.clone(), lease.name.clone());
-        if let Some(named) = self.named(&pattern, &name) {
-            named.addresses.push(lease.address);
-        }
-        // Most addresses have one name.
-        self.by_address.entry(lease.address).or_insert_with(|| Vec::with_capacity(1)).push(lease);
-        self.count += 1;
+        self.open(lease, is_new);
         if is_new_name && self.patterns[&pattern].names.len() > self.bounds.names_a_pattern {
             let heaviest = self.patterns[&pattern].accounts.iter().max_by_key(|(_, account)| account.names);
             let client = heaviest.map(|(client, _)| *client);
@@ -119,6 +137,22 @@ impl LeaseTable {
             self.evictions.leases += (evicted.len() - before) as u64;
         }
         evicted
+    }
+
+    /// Notes it where it is found by its address.
+    fn open(&mut self, lease: Lease, is_new: bool) {
+        self.count += usize::from(is_new);
+        // Most addresses have one name.
+        let opened = self.by_address.entry(lease.address).or_insert_with(|| Vec::with_capacity(1));
+        match opened.iter_mut().find(|one| one.longest.pattern == lease.pattern) {
+            Some(one) => {
+                one.names += usize::from(is_new);
+                if lease.expiry > one.longest.expiry {
+                    one.longest = lease;
+                }
+            }
+            None => opened.push(Opened { names: 1, longest: lease }),
+        }
     }
 
     /// Notes who asked for the name, and until when it is open. True if it is new.
@@ -163,34 +197,30 @@ impl LeaseTable {
         if named.addresses.len() < most {
             return;
         }
-        let addresses = std::mem::take(&mut named.addresses);
-        let ends = |address: &IpAddr| self.find(*address, &lease.pattern, &lease.name).map(|one| one.expiry);
-        let soonest = addresses.iter().enumerate().min_by_key(|(_, address)| ends(address)).map(|(at, _)| at);
-        let mut addresses = addresses;
-        if let Some(at) = soonest {
-            let address = addresses.swap_remove(at);
-            evicted.extend(self.take(address, &lease.pattern, &lease.name));
+        let ends = |(_, (_, expiry)): &(usize, &(IpAddr, Instant))| *expiry;
+        if let Some((at, _)) = named.addresses.iter().enumerate().min_by_key(ends) {
+            let gone = named.addresses.swap_remove(at);
+            evicted.push(self.close((&lease.pattern, &lease.name), gone));
             self.evictions.addresses_a_name += 1;
         }
-        if let Some(named) = self.named(&lease.pattern, &lease.name) {
-            named.addresses = addresses;
-        }
     }
 
-    fn find(&self, address: IpAddr, pattern: &DomainPattern, name: &DomainName) -> Option<&Lease> {
-        self.by_address.get(&address)?.iter().find(|lease| lease.pattern == *pattern && lease.name == *name)
-    }
-
-    /// Takes a lease out of the index by address.
-    fn take(&mut self, address: IpAddr, pattern: &DomainPattern, name: &DomainName) -> Option<Lease> {
-        let leases = self.by_address.get_mut(&address)?;
-        let at = leases.iter().position(|lease| lease.pattern == *pattern && lease.name == *name)?;
-        let lease = leases.swap_remove(at);
-        if leases.is_empty() {
-            self.by_address.remove(&address);
+    /// A name no longer has the address.
+    fn close(&mut self, of: (&DomainPattern, &DomainName), (address, expiry): (IpAddr, Instant)) -> Lease {
+        let (pattern, name) = of;
+        if let Some(opened) = self.by_address.get_mut(&address)
+            && let Some(at) = opened.iter().position(|one| one.longest.pattern == *pattern)
+        {
+            opened[at].names -= 1;
+            if opened[at].names == 0 {
+                opened.swap_remove(at);
+            }
+            if opened.is_empty() {
+                self.by_address.remove(&address);
+            }
         }
         self.count -= 1;
-        Some(lease)
+        Lease { pattern: pattern.clone(), name: name.clone(), address, expiry, asked_by: None }
     }
 
     /// The account with the most names; looked for again only when it has clearly fewer.
@@ -245,35 +275,50 @@ impl LeaseTable {
         if names.is_empty() {
             self.patterns.remove(pattern);
         }
-        for address in named.addresses {
-            into.extend(self.take(address, pattern, name));
+        for gone in named.addresses {
+            into.push(self.close((pattern, name), gone));
         }
     }
 
-    /// What was granted did not come into force: it ends when it did before.
-    pub fn take_back(&mut self, lease: &Lease, before: Option<Instant>) {
-        match before {
-            Some(before) => {
-                let leases = self.by_address.get_mut(&lease.address).into_iter().flatten();
-                let mut same = leases.into_iter().filter(|one| one.pattern == lease.pattern && one.name == lease.name);
-                if let Some(known) = same.next() {
-                    known.expiry = before;
+    /// What a grant changes, as it is before it.
+    pub fn before(&self, lease: &Lease) -> Before {
+        let opened = self.by_address.get(&lease.address).into_iter().flatten();
+        let longest = opened.map(|one| &one.longest).find(|longest| longest.pattern == lease.pattern);
+        Before { expiry: self.expiry(lease), longest: longest.cloned() }
+    }
+
+    /// What was granted did not come into force: all is as it was before, but for what had to make room.
+    pub fn take_back(&mut self, lease: &Lease, before: Before) {
+        let Some(named) = self.named(&lease.pattern, &lease.name) else { return };
+        match before.expiry {
+            Some(expiry) => {
+                let mut known = named.addresses.iter_mut().filter(|(address, _)| *address == lease.address);
+                if let Some(known) = known.next() {
+                    known.1 = expiry;
                 }
             }
             None => {
-                self.take(lease.address, &lease.pattern, &lease.name);
-                let Some(named) = self.named(&lease.pattern, &lease.name) else { return };
-                named.addresses.retain(|address| *address != lease.address);
-                if named.addresses.is_empty() {
+                let Some(at) = named.addresses.iter().position(|(address, _)| *address == lease.address) else {
+                    return;
+                };
+                let gone = named.addresses.swap_remove(at);
+                let is_empty = named.addresses.is_empty();
+                self.close((&lease.pattern, &lease.name), gone);
+                if is_empty {
                     self.remove(&lease.pattern, &lease.name, &mut Vec::new());
                 }
             }
+        }
+        let mut opened = self.by_address.get_mut(&lease.address).into_iter().flatten();
+        if let (Some(one), Some(longest)) = (opened.find(|one| one.longest.pattern == lease.pattern), before.longest) {
+            one.longest = longest;
         }
     }
 
     /// When the lease of this name at this address ends.
     pub fn expiry(&self, lease: &Lease) -> Option<Instant> {
-        self.find(lease.address, &lease.pattern, &lease.name).map(|known| known.expiry)
+        let named = self.patterns.get(&lease.pattern)?.names.get(&lease.name)?;
+        named.addresses.iter().find(|(address, _)| *address == lease.address).map(|(_, expiry)| *expiry)
     }
 
     /// The live lease by which a pattern that is `wanted` opens the address.
@@ -281,12 +326,12 @@ impl LeaseTable {
         if self.by_address.is_empty() {
             return None;
         }
-        self.at(address).iter().find(|lease| now < lease.expiry && wanted(&lease.pattern))
+        self.at(address).find(|lease| now < lease.expiry && wanted(&lease.pattern))
     }
 
-    /// All leases of an address, such as have ended among them.
-    pub fn at(&self, address: IpAddr) -> &[Lease] {
-        self.by_address.get(&address).map_or(&[], Vec::as_slice)
+    /// For each pattern that opens the address, the lease that lasts longest; it may have ended.
+    pub fn at(&self, address: IpAddr) -> impl Iterator<Item = &Lease> {
+        self.by_address.get(&address).into_iter().flatten().map(|one| &one.longest)
     }
 
     /// Drops names that have ended, at most so many, but for such as lead to an address that is `kept`.
@@ -304,7 +349,9 @@ impl LeaseTable {
                     match names.get(&name).filter(|named| named.client == *client) {
                         None => {}
                         Some(named) if named.expiry > now => account.order.push(Reverse((named.expiry, name))),
-                        Some(named) if named.addresses.iter().any(|address| kept(*address)) => later.push((now, name)),
+                        Some(named) if named.addresses.iter().any(|(address, _)| kept(*address)) => {
+                            later.push((now, name))
+                        }
                         Some(_) => ended.push((pattern.clone(), name)),
                     }
                 }
@@ -318,8 +365,21 @@ impl LeaseTable {
         ended.len()
     }
 
+    /// For each address and pattern that opens it, the lease that lasts longest.
     pub fn iter(&self) -> impl Iterator<Item = &Lease> {
-        self.by_address.values().flatten()
+        self.by_address.values().flatten().map(|one| &one.longest)
+    }
+
+    /// Every lease, of every name.
+    pub fn all(&self) -> impl Iterator<Item = Lease> {
+        self.patterns.iter().flat_map(|(pattern, Names { names, .. })| {
+            names.iter().flat_map(move |(name, named)| {
+                named.addresses.iter().map(move |&(address, expiry)| {
+                    let (pattern, name, asked_by) = (pattern.clone(), name.clone(), named.client);
+                    Lease { pattern, name, address, expiry, asked_by }
+                })
+            })
+        })
     }
 
     pub fn len(&self) -> usize {

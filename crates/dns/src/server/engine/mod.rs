@@ -67,7 +67,7 @@ struct Listener {
     udp: UdpSocket,
     tcp: TcpListener,
     is_v4: bool,
-    route: usize,
+    meant: Option<SocketAddr>,
     outbox: Outbox,
 }
 
@@ -78,7 +78,7 @@ pub(in crate::server) struct Engine<L: Learn> {
     wake: Arc<EventFd>,
     listeners: Vec<Listener>,
     upstreams: Vec<Upstream>,
-    /// Which upstreams a listener's queries may go to, in order.
+    /// Which upstreams each listener's queries may go to, in order.
     routes: Vec<Vec<usize>>,
     /// Which upstream a socket is of.
     sockets: FxHashMap<u32, usize>,
@@ -171,13 +171,7 @@ impl<L: Learn> Engine<L> {
             settings,
         };
         engine.epoll.add(&*engine.wake, event(EpollFlags::EPOLLIN, Token::Wake))?;
-        let route = engine.settings.upstreams.clone();
-        engine.add_route(&route);
         for (sockets, listen) in sockets {
-            let route = match listen.meant {
-                Some(server) => engine.add_route(&[server]),
-                None => 0,
-            };
             let Sockets { udp, tcp } = sockets;
             udp.set_nonblocking(true)?;
             tcp.set_nonblocking(true)?;
@@ -186,8 +180,9 @@ impl<L: Learn> Engine<L> {
             engine.epoll.add(&udp, event(EpollFlags::EPOLLIN, Token::Listener(at)))?;
             engine.epoll.add(&tcp, event(EpollFlags::EPOLLIN, Token::Accept(at)))?;
             let is_v4 = udp.local_addr()?.is_ipv4();
-            engine.listeners.push(Listener { udp, tcp, is_v4, route, outbox: Outbox::new() });
+            engine.listeners.push(Listener { udp, tcp, is_v4, meant: listen.meant, outbox: Outbox::new() });
         }
+        engine.set(engine.settings.clone());
         Ok(engine)
     }
 
@@ -196,14 +191,9 @@ impl<L: Learn> Engine<L> {
     }
 
     pub(in crate::server) fn set(&mut self, settings: Settings) {
-        self.routes[0] = self.upstreams_at(&settings.upstreams);
+        let meant: Vec<Option<SocketAddr>> = self.listeners.iter().map(|listener| listener.meant).collect();
+        self.routes = meant.into_iter().map(|meant| self.upstreams_at(&route(meant, &settings.upstreams))).collect();
         self.settings = settings;
-    }
-
-    fn add_route(&mut self, servers: &[SocketAddr]) -> usize {
-        let route = self.upstreams_at(servers);
-        self.routes.push(route);
-        self.routes.len() - 1
     }
 
     /// The upstreams at these addresses; such as are new are added.
@@ -279,6 +269,13 @@ impl<L: Learn> Engine<L> {
             }
         }
     }
+}
+
+/// Who is asked what is meant for a server: that one; and if it is one of the upstreams, the others after it.
+fn route(meant: Option<SocketAddr>, upstreams: &[SocketAddr]) -> Vec<SocketAddr> {
+    let Some(server) = meant else { return upstreams.to_vec() };
+    let others = upstreams.iter().copied().filter(|&other| other != server && upstreams.contains(&server));
+    std::iter::once(server).chain(others).collect()
 }
 
 fn event(flags: EpollFlags, token: Token) -> EpollEvent {

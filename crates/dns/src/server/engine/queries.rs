@@ -55,9 +55,9 @@ impl<L: Learn> Engine<L> {
         }
         let ticket = self.pending.insert(client, query, self.now);
         let route = match client {
-            Client::Udp { listener, .. } => self.listeners[listener].route,
+            Client::Udp { listener, .. } => listener,
             Client::Tcp { connection, .. } => match self.connections.get(connection).map(|one| one.end) {
-                Some(End::Client { listener, .. }) => self.listeners[listener].route,
+                Some(End::Client { listener, .. }) => listener,
                 _ => 0,
             },
             Client::Probe => 0,
