@@ -157,3 +157,13 @@ impl Client {
 pub(crate) fn plain() -> Arc<namewall_dns::LearnNothing> {
     Arc::default()
 }
+
+/// Waits until it is so: counts are told at the end of a turn.
+pub(crate) fn soon(holds: impl Fn() -> bool) -> bool {
+    (0..200).any(|_| {
+        holds() || {
+            std::thread::sleep(Duration::from_millis(10));
+            false
+        }
+    })
+}
