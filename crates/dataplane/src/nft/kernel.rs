@@ -2,6 +2,7 @@
 
 use super::batch::Batch;
 use super::change::{Change, Known as _};
+use super::features::{self, Lacking};
 use super::read::{self, Count, Live};
 use super::set::{self, Element, Version};
 use super::table::{Chain, Table};
@@ -46,6 +47,8 @@ pub enum NftError {
         "this kernel has no nftables, or not enough of it: load nf_tables and nf_conntrack, on Linux 6.12 or newer"
     )]
     NoNftables(#[source] netlink::Error),
+    #[error("this kernel ({release}) is too old: it cannot {lacking}; nothing was changed. Use Linux 6.12 or newer")]
+    TooOld { lacking: Lacking, release: String },
     #[error("there is a table inet {0} that namewall did not make; name another with --table, or remove it")]
     Foreign(String),
     #[error("the table inet {0} belongs to a namewall that is running; stop that one first")]
@@ -136,7 +139,7 @@ impl Known {
 }
 
 impl Nft {
-    /// Opens the sockets in the thread's network namespace. Changes nothing.
+    /// Opens the sockets in the thread's network namespace, of a kernel that can do what we need. Changes nothing.
     pub fn open(settings: Settings) -> Result<Self, NftError> {
         let mut socket = open_socket()?;
         match read::table_note(&mut socket, &settings.table) {
@@ -144,6 +147,7 @@ impl Nft {
             Ok(_) => {}
             Err(error) => return Err(refused_at_all(error)),
         }
+        features::check()?;
         let conntrack = Conntrack::open().map_err(NftError::Socket)?;
         let (leases, remembered) = Default::default();
         Ok(Self { socket, conntrack, settings, known: None, leases, remembered })
@@ -431,7 +435,7 @@ fn open_socket() -> Result<Socket, NftError> {
     Socket::open(Family::NetlinkNetFilter).map_err(NftError::Socket)
 }
 
-fn refused_at_all(error: netlink::Error) -> NftError {
+pub(super) fn refused_at_all(error: netlink::Error) -> NftError {
     match error.errno() {
         Some(Errno::EPERM | Errno::EACCES) => NftError::Rights,
         Some(Errno::EINVAL | Errno::EOPNOTSUPP | Errno::EPROTONOSUPPORT) => NftError::NoNftables(error),
