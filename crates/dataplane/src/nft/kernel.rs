@@ -309,6 +309,25 @@ impl Nft {
         })
     }
 
+    /// One that cannot be cut does not save the others; the first failure is told when all have been tried.
+    fn cut_all(&mut self, connections: &[&Connection]) -> Result<Cut, NftError> {
+        let (mut cut, mut failed) = (Cut::default(), None);
+        for some in connections.chunks(CUT_AT_ONCE) {
+            // Before they go: no packet may come between.
+            match self.remember(some) {
+                Ok(without) => cut.not_remembered += without,
+                Err(error) => failed = failed.or(Some(error)),
+            }
+            for connection in some {
+                match self.conntrack.delete(connection) {
+                    Ok(was_there) => cut.connections += usize::from(was_there),
+                    Err(error) => failed = failed.or(Some(NftError::Connections(error))),
+                }
+            }
+        }
+        failed.map_or(Ok(cut), Err)
+    }
+
     /// Makes the kernel drop what is still sent through these connections; how many there was no room for.
     fn remember(&mut self, connections: &[&Connection]) -> Result<usize, NftError> {
         let (packets, without) = self.remembered.packets(connections.iter().copied(), std::time::Instant::now());
@@ -387,23 +406,10 @@ impl Dataplane for Nft {
             .with_incomplete_history(self.leases.were_adopted())
             .on(self.settings.scope.node);
         let forbidden: Vec<&Connection> = connections.iter().filter(|connection| judge.forbids(connection)).collect();
-        let (mut cut, mut failed) = (Cut::default(), None);
-        for some in forbidden.chunks(CUT_AT_ONCE) {
-            // Before they go: no packet may come between. One that cannot be cut must not save the others.
-            match self.remember(some) {
-                Ok(without) => cut.not_remembered += without,
-                Err(error) => failed = failed.or(Some(error)),
-            }
-            for connection in some {
-                match self.conntrack.delete(connection) {
-                    Ok(was_there) => cut.connections += usize::from(was_there),
-                    Err(error) => failed = failed.or(Some(NftError::Connections(error))),
-                }
-            }
-        }
+        let cut = self.cut_all(&forbidden);
         let connected: FxHashSet<IpAddr> = connections.iter().map(|connection| connection.destination.0).collect();
         self.leases.forget(|address| connected.contains(&address));
-        failed.map_or(Ok(cut), Err)
+        cut
     }
 }
 
@@ -478,3 +484,6 @@ pub fn put_table(name: &str, table: &Table) -> Result<(), NftError> {
     let rejected = |source| NftError::Rejected { table: name.to_owned(), source };
     socket.commit(&batch.finish()).map_err(rejected)
 }
+
+#[cfg(test)]
+mod tests;
