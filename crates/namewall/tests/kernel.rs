@@ -85,6 +85,16 @@ fn the_kernel_lists_what_was_rendered() {
 }
 
 #[test]
+fn to_open_changes_nothing() {
+    isolated(|| {
+        let kernel = open();
+        assert_eq!(nft(&["list", "ruleset"]), "", "what was tried is gone");
+        drop(kernel);
+        assert_eq!(nft(&["list", "ruleset"]), "");
+    });
+}
+
+#[test]
 fn a_change_is_the_smallest() {
     isolated(|| {
         let (shop, pod, policy) = (program("examples/shop"), shop_and(POD), shop_and(POLICY));

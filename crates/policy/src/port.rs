@@ -55,11 +55,17 @@ impl fmt::Display for Protocol {
     }
 }
 
-/// A set of ports, within 1–65535.
+/// A set of ports.
 pub type PortSet = IntervalSet<u16>;
 
-/// Every port there is. Port 0 is none.
+/// Every port a packet can have. Nobody listens at port 0 and no rule can name it, but one that asks for no port does
+/// not stop it.
 pub fn all_ports() -> PortSet {
+    PortSet::range(0, u16::MAX)
+}
+
+/// Every port that can be listened at, and have a name.
+pub fn usable_ports() -> PortSet {
     PortSet::range(1, u16::MAX)
 }
 
@@ -152,10 +158,14 @@ impl Traffic {
             && (!self.portless || other.portless)
     }
 
-    /// The port ranges of a protocol as text: `80`, `8000-8090`.
+    /// The port ranges of a protocol as text: `80`, `8000-8090`. Port 0 beside others is of no interest to anybody.
     pub fn port_texts(&self, protocol: Protocol) -> Vec<String> {
         let ranges = self.ports(protocol).map(PortSet::ranges).unwrap_or_default();
-        ranges.iter().map(|&(low, high)| if low == high { low.to_string() } else { format!("{low}-{high}") }).collect()
+        let text = |&(low, high): &(u16, u16)| match low.max(1) {
+            low if low >= high => high.to_string(),
+            low => format!("{low}-{high}"),
+        };
+        ranges.iter().map(text).collect()
     }
 }
 
@@ -180,5 +190,33 @@ impl fmt::Display for Traffic {
             parts.push("ICMP and other protocols".to_owned());
         }
         f.write_str(&parts.join("; "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_has_port_0_in_it_and_does_not_say_so() {
+        for protocol in Protocol::WITH_PORTS {
+            assert!(Traffic::all().contains(protocol, 0), "{protocol}");
+            assert_eq!(Traffic::all().port_texts(protocol), ["1-65535"]);
+        }
+        let mut named = Traffic::none();
+        named.insert(Protocol::Tcp, 1, u16::MAX);
+        let rest = Traffic::all().subtract(&named);
+        assert_eq!(rest.port_texts(Protocol::Tcp), ["0"]);
+        named.insert(Protocol::Tcp, 0, 1);
+        assert_eq!(named.to_string(), "TCP all");
+    }
+
+    #[test]
+    fn ranges_are_told_as_they_are_written() {
+        let mut traffic = Traffic::none();
+        for (low, high) in [(0, 1), (80, 80), (8000, 8090)] {
+            traffic.insert(Protocol::Udp, low, high);
+        }
+        assert_eq!(traffic.port_texts(Protocol::Udp), ["1", "80", "8000-8090"]);
     }
 }

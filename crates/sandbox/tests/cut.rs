@@ -2,9 +2,8 @@
 
 mod common;
 
-use common::{PORT, address, has_rights, run_in};
+use common::{PORT, address, has_rights, isolating, run_in};
 use namewall_dataplane::CutEstablished;
-use namewall_policy::model::{Enforcement, Placement, PodSet, Policy, PolicyKind, PolicyRef, Subject};
 use namewall_policy::port::Protocol;
 use namewall_policy::{Snapshot, compile};
 use namewall_sandbox::{Cluster, Listen, Namespace, Wanted};
@@ -16,28 +15,12 @@ use nix::sys::time::TimeVal;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::Command;
-use std::sync::Arc;
 
 const CLIENT: &str = "10.0.1.2:40000";
 
 fn snapshot() -> Snapshot {
     let cluster = common::Cluster::default().node("n1", &["192.0.2.1"]).node("n2", &["192.0.2.2"]);
     cluster.pod("shop/web", "n1", &["10.0.1.2"]).pod("shop/db", "n2", &["10.0.2.2"]).0
-}
-
-/// Nobody may open anything to anybody.
-fn isolated() -> Snapshot {
-    let mut snapshot = snapshot();
-    Arc::make_mut(&mut snapshot.policies).push(Policy {
-        id: PolicyRef { kind: PolicyKind::NetworkPolicy, namespace: Some("shop".into()), name: "closed".into() },
-        placement: Placement::Network { isolates_ingress: true, isolates_egress: false },
-        enforcement: Enforcement::Enforce,
-        subject: Subject { pods: PodSet::all(), nodes: None },
-        egress: Vec::new(),
-        ingress: Vec::new(),
-        source: None,
-    });
-    snapshot
 }
 
 fn connect_from_the_same_port(namespace: &Namespace) -> Result<OwnedFd, Errno> {
@@ -58,7 +41,7 @@ fn s3_4_a_new_connection_between_the_same_ports_is_judged_like_any_other() {
     if !has_rights() {
         return;
     }
-    let (open, closed) = (snapshot(), isolated());
+    let (open, closed) = (snapshot(), isolating(snapshot(), (true, false)));
     let (opened, isolating) = (compile(&open).0, compile(&closed).0);
     let (outside, cut) = (&[][..], CutEstablished::Always);
     let before = Wanted { snapshot: &open, program: &opened, outside, cut, dns: None };

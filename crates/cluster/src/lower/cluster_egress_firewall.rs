@@ -93,7 +93,7 @@ fn ports(scope: &mut Scope<'_>, ports: Option<&[Port]>, path: &str) -> Option<Po
         let path = format!("{path}[{at}]");
         let protocol = parts::protocol(scope, port.protocol.as_deref(), &format!("{path}.protocol"))?;
         match (port.port, port.end_port) {
-            (None, None) => Some(PortMatch::Range { protocol, low: 1, high: u16::MAX }),
+            (None, None) => Some(PortMatch::every(protocol)),
             (Some(start), end) => {
                 parts::port_range(scope, protocol, (start, end.unwrap_or(start)), &format!("{path}.port"))
             }

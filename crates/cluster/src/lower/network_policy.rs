@@ -189,7 +189,7 @@ fn ports(scope: &mut Scope<'_>, ports: &[Port], path: &str) -> Option<Ports> {
 pub(super) fn port(scope: &mut Scope<'_>, port: &Port, path: &str) -> Option<PortMatch> {
     let protocol = parts::protocol(scope, port.protocol.as_deref(), &format!("{path}.protocol"))?;
     match (&port.port, port.end_port) {
-        (None, None) => Some(PortMatch::Range { protocol, low: 1, high: u16::MAX }),
+        (None, None) => Some(PortMatch::every(protocol)),
         (Some(IntOrString::Int(number)), None) => {
             parts::port_range(scope, protocol, (*number, *number), &format!("{path}.port"))
         }

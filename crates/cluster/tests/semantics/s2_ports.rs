@@ -54,6 +54,23 @@ fn s2_5_a_protocol_without_port_is_all_its_ports() {
     );
 }
 
+/// Nobody listens there, but the kernel lets it through where no port is asked for.
+#[test]
+fn s2_5_a_rule_without_ports_speaks_of_port_0_too() {
+    let everything = np("db", "{podSelector: {matchLabels: {app: db}}, ingress: [{}]}");
+    for policy in [everything, ingress("{protocol: TCP}")] {
+        check(world() + &policy, &["shop/web -> shop/db:0/TCP: allow by NetworkPolicy/shop/db"]);
+    }
+    check(world(), &["shop/web -> shop/db:0/UDP: allow by default"]);
+    check(
+        world() + &ingress("{port: 1, endPort: 65535}"),
+        &[
+            "shop/web -> shop/db:0/TCP: deny by NetworkPolicy/shop/db",
+            "shop/web -> shop/db:1/TCP: allow by NetworkPolicy/shop/db",
+        ],
+    );
+}
+
 #[test]
 fn s2_5_named_ports_resolve_on_the_destination_pod_for_ingress() {
     check(

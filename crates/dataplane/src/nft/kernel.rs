@@ -2,6 +2,7 @@
 
 use super::batch::Batch;
 use super::change::{Change, Known as _};
+use super::features::{self, Lacking};
 use super::read::{self, Count, Live};
 use super::set::{self, Element, Key, Lifetime, Transient, Version};
 use super::table::{Chain, Table};
@@ -55,6 +56,8 @@ pub enum NftError {
         "this kernel has no nftables, or not enough of it: load nf_tables and nf_conntrack, on Linux 6.12 or newer"
     )]
     NoNftables(#[source] netlink::Error),
+    #[error("this kernel ({release}) is too old: it cannot {lacking}; nothing was changed. Use Linux 6.12 or newer")]
+    TooOld { lacking: Lacking, release: String },
     #[error("there is a table inet {0} that namewall did not make; name another with --table, or remove it")]
     Foreign(String),
     #[error("the table inet {0} belongs to a namewall that is running; stop that one first")]
@@ -145,7 +148,7 @@ impl Known {
 }
 
 impl Nft {
-    /// Opens the sockets in the thread's network namespace. Changes nothing.
+    /// Opens the sockets in the thread's network namespace, of a kernel that can do what we need. Changes nothing.
     pub fn open(settings: Settings) -> Result<Self, NftError> {
         let mut socket = open_socket()?;
         match read::table_note(&mut socket, &settings.table) {
@@ -153,6 +156,7 @@ impl Nft {
             Ok(_) => {}
             Err(error) => return Err(refused_at_all(error)),
         }
+        features::check()?;
         let conntrack = Conntrack::open().map_err(NftError::Socket)?;
         let leases = Leases::new(LeaseTable::with_bounds(settings.bounds));
         Ok(Self { socket, conntrack, settings, known: None, leases, remembered: Remembered::default() })
@@ -346,6 +350,25 @@ impl Nft {
         })
     }
 
+    /// One that cannot be cut does not save the others; the first failure is told when all have been tried.
+    fn cut_all(&mut self, connections: &[&Connection]) -> Result<Cut, NftError> {
+        let (mut cut, mut failed) = (Cut::default(), None);
+        for some in connections.chunks(CUT_AT_ONCE) {
+            // Before they go: no packet may come between.
+            match self.remember(some) {
+                Ok(without) => cut.not_remembered += without,
+                Err(error) => failed = failed.or(Some(error)),
+            }
+            for connection in some {
+                match self.conntrack.delete(connection) {
+                    Ok(was_there) => cut.connections += usize::from(was_there),
+                    Err(error) => failed = failed.or(Some(NftError::Connections(error))),
+                }
+            }
+        }
+        failed.map_or(Ok(cut), Err)
+    }
+
     /// Makes the kernel drop what is still sent through these connections; how many there was no room for.
     fn remember(&mut self, connections: &[&Connection]) -> Result<usize, NftError> {
         let (packets, without) = self.remembered.packets(connections.iter().copied(), std::time::Instant::now());
@@ -426,23 +449,10 @@ impl Dataplane for Nft {
             .with_incomplete_history(self.leases.is_incomplete())
             .on(&self.settings.scope);
         let forbidden: Vec<&Connection> = connections.iter().filter(|connection| judge.forbids(connection)).collect();
-        let (mut cut, mut failed) = (Cut::default(), None);
-        for some in forbidden.chunks(CUT_AT_ONCE) {
-            // Before they go: no packet may come between. One that cannot be cut must not save the others.
-            match self.remember(some) {
-                Ok(without) => cut.not_remembered += without,
-                Err(error) => failed = failed.or(Some(error)),
-            }
-            for connection in some {
-                match self.conntrack.delete(connection) {
-                    Ok(was_there) => cut.connections += usize::from(was_there),
-                    Err(error) => failed = failed.or(Some(NftError::Connections(error))),
-                }
-            }
-        }
+        let cut = self.cut_all(&forbidden);
         let connected: FxHashSet<IpAddr> = connections.iter().map(|connection| connection.destination.0).collect();
         self.forget(now, &connected);
-        failed.map_or(Ok(cut), Err)
+        cut
     }
 }
 
@@ -481,7 +491,7 @@ fn open_socket() -> Result<Socket, NftError> {
     Socket::open(Family::NetlinkNetFilter).map_err(NftError::Socket)
 }
 
-fn refused_at_all(error: netlink::Error) -> NftError {
+pub(super) fn refused_at_all(error: netlink::Error) -> NftError {
     match error.errno() {
         Some(Errno::EPERM | Errno::EACCES) => NftError::Rights,
         Some(Errno::EINVAL | Errno::EOPNOTSUPP | Errno::EPROTONOSUPPORT) => NftError::NoNftables(error),
@@ -524,3 +534,6 @@ pub fn put_table(name: &str, table: &Table) -> Result<(), NftError> {
     let rejected = |source| NftError::Rejected { table: name.to_owned(), source };
     socket.commit(&batch.finish()).map_err(rejected)
 }
+
+#[cfg(test)]
+mod tests;

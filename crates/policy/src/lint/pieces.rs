@@ -4,7 +4,7 @@
 use crate::addr::AddrSet;
 use crate::bits::BitSet;
 use crate::interval::{IntervalSet, Point};
-use crate::port::{Protocol, Traffic, all_ports};
+use crate::port::{Protocol, Traffic, usable_ports};
 use crate::program::PortSpec;
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ impl Matched {
 
     /// Which number a name has is the destination's affair: only the same name, or every number, is sure.
     fn holds_name(&self, (protocol, name): &(Option<Protocol>, Arc<str>)) -> bool {
-        let whole = |protocol| self.numbered.ports(protocol).is_some_and(|ports| *ports == all_ports());
+        let whole = |protocol| self.numbered.ports(protocol).is_some_and(|ports| usable_ports().is_subset(ports));
         let by_number = match protocol {
             Some(protocol) => whole(*protocol),
             None => Protocol::WITH_PORTS.into_iter().all(whole),

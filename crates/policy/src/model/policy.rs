@@ -283,10 +283,17 @@ pub enum PortMatch {
     Named { protocol: Option<Protocol>, name: Arc<str> },
 }
 
+impl PortMatch {
+    /// Every port of a protocol.
+    pub fn every(protocol: Protocol) -> Self {
+        Self::Range { protocol, low: 0, high: u16::MAX }
+    }
+}
+
 impl fmt::Display for PortMatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Range { protocol, low: 1, high: u16::MAX } => write!(f, "{protocol}"),
+            Self::Range { protocol, low: 0, high: u16::MAX } => write!(f, "{protocol}"),
             Self::Range { protocol, low, high } if low == high => write!(f, "{protocol} {low}"),
             Self::Range { protocol, low, high } => write!(f, "{protocol} {low}-{high}"),
             Self::Named { protocol: Some(protocol), name } => write!(f, "{protocol} port named {name}"),

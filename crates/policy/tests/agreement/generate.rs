@@ -23,7 +23,7 @@ use std::time::Duration;
 
 pub(crate) const NAMESPACES: [&str; 3] = ["n0", "n1", "n2"];
 /// The edges of every range that rules are made of, and their neighbours.
-pub(crate) const PORTS: [u16; 10] = [80, 1, 79, 81, 442, 443, 444, 8080, 65534, 65535];
+pub(crate) const PORTS: [u16; 11] = [80, 0, 1, 79, 81, 442, 443, 444, 8080, 65534, 65535];
 
 /// Addresses that are nobody's: outside, at the edges of blocks, and some
 /// where pods might be.

@@ -3,7 +3,9 @@
 
 use namewall_policy::Snapshot;
 use namewall_policy::labels::Labels;
-use namewall_policy::model::{Node, Role, Workload, WorkloadKind};
+use namewall_policy::model::{
+    Enforcement, Node, Placement, PodSet, Policy, PolicyKind, PolicyRef, Role, Subject, Workload, WorkloadKind,
+};
 use namewall_policy::port::Protocol;
 use namewall_sandbox::{Listen, Measured, Namespace, Probe, Progress, Sandbox};
 use std::net::{IpAddr, SocketAddr};
@@ -72,6 +74,21 @@ impl Cluster {
     pub(crate) fn build_watched(&self, outside: &[&str], progress: &mut dyn FnMut(Progress)) -> Sandbox {
         Sandbox::build(&self.0, &addresses(outside), progress).unwrap_or_else(|error| panic!("{error}"))
     }
+}
+
+/// The same with a policy that isolates every pod, for ingress, for egress or both, and allows nothing.
+pub(crate) fn isolating(mut snapshot: Snapshot, (isolates_ingress, isolates_egress): (bool, bool)) -> Snapshot {
+    let id = PolicyRef { kind: PolicyKind::NetworkPolicy, namespace: Some("shop".into()), name: "closed".into() };
+    Arc::make_mut(&mut snapshot.policies).push(Policy {
+        id,
+        placement: Placement::Network { isolates_ingress, isolates_egress },
+        enforcement: Enforcement::Enforce,
+        subject: Subject { pods: PodSet::all(), nodes: None },
+        egress: Vec::new(),
+        ingress: Vec::new(),
+        source: None,
+    });
+    snapshot
 }
 
 pub(crate) fn listen_everywhere(sandbox: &mut Sandbox, port: u16) {

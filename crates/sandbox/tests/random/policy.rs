@@ -273,7 +273,7 @@ fn port(dice: &mut Dice) -> PortMatch {
             name: dice.pick(&["web", "web", "dns", "nobody-has-it"]).into(),
         },
         3..6 => PortMatch::Range { protocol, low: one.min(other), high: one.max(other) },
-        6 => PortMatch::Range { protocol, low: 1, high: u16::MAX },
+        6 => PortMatch::every(protocol),
         _ => PortMatch::Range { protocol, low: one, high: one },
     }
 }
