@@ -7,6 +7,7 @@
 mod denials;
 mod domain_patterns;
 mod manifests;
+mod messages;
 mod questions;
 mod scenarios;
 mod selectors;
@@ -14,6 +15,7 @@ mod selectors;
 pub use denials::denials;
 pub use domain_patterns::domain_patterns;
 pub use manifests::manifests;
+pub use messages::messages;
 pub use questions::questions;
 pub use scenarios::scenarios;
 pub use selectors::selectors;
@@ -21,10 +23,11 @@ pub use selectors::selectors;
 pub type Target = fn(&[u8]);
 
 /// Every target by name: the name of its binary and of its corpus.
-pub const TARGETS: [(&str, Target); 6] = [
+pub const TARGETS: [(&str, Target); 7] = [
     ("denials", denials),
     ("domain_patterns", domain_patterns),
     ("manifests", manifests),
+    ("messages", messages),
     ("questions", questions),
     ("scenarios", scenarios),
     ("selectors", selectors),

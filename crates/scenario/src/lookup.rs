@@ -21,7 +21,7 @@ type Result<T> = std::result::Result<T, ScenarioError>;
 pub const PATIENCE: Duration = Duration::from_secs(2);
 const EDNS_SIZE: u16 = 1232;
 /// Enough for any flood that a machine can be asked to make.
-const MOST: usize = 100_000;
+const MOST: usize = 20_000;
 
 /// Lookups of one name, by one client.
 #[derive(Clone, Debug)]

@@ -1,23 +1,24 @@
 //! Playing a scenario through the policy core. Time is the scenario's own.
 
+mod judge;
 mod names;
 
 use crate::connections::{Connection, ConnectionResult, Connections, Law};
-use crate::expectation::{By, Expectation};
+use crate::expectation::Expectation;
 use crate::file::{Change, ObjectRef, Probe, Scenario, Step};
 use crate::lookup::LookupResult;
 use crate::reality::{Now, Predicted, Reality, Seen};
+use crate::settings::Going;
 use crate::zones::{ReadsAnswers, Witness, Zones};
+use judge::Judge;
 use namewall_cluster::yaml::Node;
 use namewall_cluster::{Document, Settings, lower};
 use namewall_policy::ask::{Host, Names, Route, Target, World};
 use namewall_policy::domain::DomainName;
 use namewall_policy::explain::describe_reason;
 use namewall_policy::lease::{Learned, NeverLeased};
-use namewall_policy::model::PolicyId;
 use namewall_policy::{
-    Cause, Decision, Finding, Flow, Instant, Lease, LeaseTable, Program, Reason, Snapshot, Verdict, compile,
-    compile_next, evaluate,
+    Decision, Finding, Flow, Instant, Lease, LeaseTable, Program, Snapshot, Verdict, compile, compile_next, evaluate,
 };
 use std::net::IpAddr;
 use std::time::Duration;
@@ -201,11 +202,14 @@ impl Player<'_> {
                 outcome.lookups.push(self.count_queries(*server, *expect, source)?);
             }
             Step::Stop(how) => {
+                // One that takes over learns from the beginning.
+                self.agent.is_gone = *how != Going::Upgrade;
                 if let Some(reality) = &mut self.reality {
                     reality.stop(*how)?;
                 }
             }
             Step::Start => {
+                self.agent.is_gone = false;
                 self.state();
                 if let (Some(now), Some(reality)) = (now(&self.state, &self.connections), &mut self.reality) {
                     reality.start(&now)?;
@@ -449,52 +453,4 @@ fn decisive(world: &World<'_>, routes: &[Route], verdict: Verdict) -> Option<(Fl
     let decide = |flow: &Flow| (flow.clone(), evaluate(world.program, world.leases, flow, world.now));
     let decided: Vec<_> = routes.iter().flat_map(|route| &route.flows).map(decide).collect();
     decided.iter().find(|(_, decision)| decision.verdict == verdict).or(decided.first()).cloned()
-}
-
-struct Judge<'a> {
-    program: &'a Program,
-    flow: &'a Flow,
-}
-
-impl Judge<'_> {
-    fn agrees(&self, expect: &Expectation, verdict: Verdict, decision: &Decision) -> bool {
-        let would_deny = match (&expect.would_deny, &decision.would_deny) {
-            (None, None) => true,
-            (Some(by), Some(reason)) => by.as_ref().is_none_or(|by| self.is_by(by, reason)),
-            _ => false,
-        };
-        expect.verdict == verdict && would_deny && expect.by.as_ref().is_none_or(|by| self.is_by(by, &decision.reason))
-    }
-
-    /// An allow is by either direction's rule; a denial by isolation by any policy that isolates.
-    fn is_by(&self, by: &By, reason: &Reason) -> bool {
-        match reason {
-            Reason::Allowed { egress, ingress } if by.policy == "default" => {
-                let silent = |cause: &Cause| matches!(cause, Cause::Default | Cause::NoSubject);
-                silent(egress) && silent(ingress)
-            }
-            Reason::Allowed { egress, ingress } => [egress, ingress].into_iter().any(|cause| self.is_rule(by, cause)),
-            Reason::Denied { stage, cause: Cause::Isolated } => {
-                let subject = match stage.direction() {
-                    namewall_policy::model::Direction::Egress => &self.flow.from,
-                    namewall_policy::model::Direction::Ingress => &self.flow.to,
-                };
-                let class = subject.workload.map(|id| self.program.class(self.program.member(id).class));
-                let plans = class.into_iter().flat_map(|class| class.audited.iter().chain([&class.enforced]));
-                by.rule.is_none()
-                    && plans.flat_map(|plan| &plan.tiers(stage.direction()).network).any(|&id| self.is_policy(by, id))
-            }
-            Reason::Denied { cause, .. } => self.is_rule(by, cause),
-        }
-    }
-
-    fn is_rule(&self, by: &By, cause: &Cause) -> bool {
-        let Cause::Rule(id) = cause else { return false };
-        let rule = self.program.rule(*id);
-        self.is_policy(by, rule.policy) && by.rule.is_none_or(|index| index == rule.index)
-    }
-
-    fn is_policy(&self, by: &By, id: PolicyId) -> bool {
-        self.program.policy(id).id.to_string() == by.policy
-    }
 }

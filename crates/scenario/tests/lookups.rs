@@ -86,6 +86,11 @@ fn settings_time_and_changes_of_zones_are_played() {
     check(
         "- settings: {slowKernel: 300ms}\n- resolve: {from: a/one, name: api.example, expect: {rcode: SERVFAIL}}\n- settings: {onLearnTimeout: release}\n- resolve: a/one api.example\n- settings: {holdLimit: 1s, onLearnTimeout: servfail}\n- resolve: a/one api.example",
     );
+    // Nobody learns while there is no agent.
+    check(
+        "- restart: {how: stop, meanwhile: [{resolve: {from: a/one, name: api.example, expect: {leased: []}, then: 443/TCP deny}}]}\n- resolve: {from: a/one, name: api.example, then: 443/TCP allow}",
+    );
+    check("- restart: {how: upgrade, meanwhile: [{resolve: {from: a/one, name: api.example, then: 443/TCP allow}}]}");
     check(
         "- resolve: a/one www.example\n- restart: {how: kill, for: 2s, meanwhile: [{probe: [a/one -> 198.51.100.7:1/TCP: allow]}]}\n- probe: [a/one -> 198.51.100.7:1/TCP: allow]",
     );
@@ -157,7 +162,7 @@ fn slips_are_told_with_their_place() {
     );
     fails(
         "- resolve: {from: a/one, name: api.example, times: 0}",
-        expect!["f:30:12: `times` and `parallel` are 1 to 100000"],
+        expect!["f:30:12: `times` and `parallel` are 1 to 20000"],
     );
     fails(
         "- resolve: {from: a/one, name: api.example, type: B}",
@@ -171,7 +176,7 @@ fn slips_are_told_with_their_place() {
     );
     fails(
         "- zone: {api.example: {A: [198.51.0.0/15]}}",
-        expect!["f:30:27: `198.51.0.0/15`: more than 65536 addresses"],
+        expect!["f:30:27: `198.51.0.0/15`: more than 16384 addresses"],
     );
     fails(
         "- zone: {api.example: {CNAME: b.example, A: 198.51.100.7}}",

@@ -24,6 +24,8 @@ pub(super) struct Agent {
     slow_kernel: Duration,
     /// None: every server outside is one, and the first is asked.
     upstreams: Option<Vec<IpAddr>>,
+    /// There is none, and names go on without it.
+    pub(super) is_gone: bool,
 }
 
 impl Default for Agent {
@@ -34,6 +36,7 @@ impl Default for Agent {
             on_learn_timeout: OnLearnTimeout::default(),
             slow_kernel: Duration::ZERO,
             upstreams: None,
+            is_gone: false,
         }
     }
 }
@@ -171,7 +174,8 @@ impl Player<'_> {
         let Some(came) = came else {
             return Ok((Resolved { leased: Some(Vec::new()), refused: Some(Vec::new()), ..Resolved::default() }, true));
         };
-        let (leased, refused) = if came.trusted { self.learn(&came.leasable) } else { Default::default() };
+        let learns = came.trusted && !self.agent.is_gone;
+        let (leased, refused) = if learns { self.learn(&came.leasable) } else { Default::default() };
         let too_late = !leased.is_empty() && self.agent.slow_kernel > self.agent.hold_limit;
         if too_late && self.agent.on_learn_timeout == OnLearnTimeout::Servfail {
             let rcode = Some(Rcode::SERVFAIL);

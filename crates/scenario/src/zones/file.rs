@@ -14,8 +14,8 @@ use std::str::FromStr;
 type Result<T> = std::result::Result<T, ScenarioError>;
 
 const DEFAULT_TTL: u32 = 30;
-/// Of one owner. All of them in one message would be too many already.
-const MOST_ADDRESSES: usize = 65_536;
+/// Of one owner and family. All of them in one message would be too many already.
+const MOST_ADDRESSES: usize = 16_384;
 
 const SERVER_KEYS: &[&str] =
     &["slow", "silent", "rcode", "truncate", "tcpOnly", "udpOnly", "drop", "spoof", "garbage", "wrongCase", "compress"];
@@ -119,14 +119,15 @@ fn owner(reader: &Reader<'_>, node: &Node) -> Result<Owner> {
         reader.only(node, EXACT)?;
         return exact(reader, node).map(Owner::Exact);
     }
-    let mut set = RecordSet { ttl: DEFAULT_TTL, ..RecordSet::default() };
+    let mut set = RecordSet::of_addresses(Vec::new(), DEFAULT_TTL);
     let mut chase = true;
     for entry in node.entries() {
         match &*entry.key {
             "ttl" => set.ttl = ttl(reader, &entry.node)?,
             "rotate" => set.rotate = reader.count(node, "rotate")?,
             "chase" => chase = reader.flag(node, "chase")?.unwrap_or(true),
-            "A" | "AAAA" => addresses(reader, entry, &mut set.addresses)?,
+            "A" => addresses(reader, entry, &mut set.addresses[0])?,
+            "AAAA" => addresses(reader, entry, &mut set.addresses[1])?,
             "CNAME" => {
                 let target = parse(reader, &entry.node, reader.text(&entry.node)?)?;
                 set.alias = Some(Alias { target, chase });
@@ -143,7 +144,7 @@ fn owner(reader: &Reader<'_>, node: &Node) -> Result<Owner> {
             }
         }
     }
-    let has_more = !set.addresses.is_empty() || !set.others.is_empty();
+    let has_more = !set.addresses.concat().is_empty() || !set.others.is_empty();
     match &mut set.alias {
         Some(_) if has_more => return reader.wrong(node, "an owner with a CNAME has no other records"),
         Some(alias) => alias.chase = chase,
@@ -176,7 +177,7 @@ fn addresses(reader: &Reader<'_>, entry: &Entry, all: &mut Vec<IpAddr>) -> Resul
             return reader.wrong(&entry.node, format!("`{text}` is no address for {}", entry.key));
         }
         let host_bits = (if v4 { 32 } else { 128 }) - block.prefix();
-        if host_bits > 16 || all.len() + (1 << host_bits) > MOST_ADDRESSES {
+        if host_bits > 14 || all.len() + (1 << host_bits) > MOST_ADDRESSES {
             return reader.wrong(&entry.node, format!("`{text}`: more than {MOST_ADDRESSES} addresses"));
         }
         let mut next = Some(block.address());
