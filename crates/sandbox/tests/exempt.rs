@@ -28,7 +28,7 @@ fn snapshot() -> Snapshot {
 
 fn build(snapshot: &Snapshot) -> Cluster {
     let (program, outside) = (compile(snapshot).0, addresses(&[OUTSIDE]));
-    let wanted = Wanted { snapshot, program: &program, outside: &outside, cut: CutEstablished::Always };
+    let wanted = Wanted { snapshot, program: &program, outside: &outside, cut: CutEstablished::Always, dns: None };
     Cluster::build(&wanted, &mut |_| {}).expect("the sandbox is built")
 }
 

@@ -6,7 +6,7 @@
 use super::batch::Batch;
 use super::kernel::{NftError, refused_at_all};
 use super::read;
-use super::set::{self, Element, Field, Holds, Key, Lifetime, Passing, SetSpec, Version};
+use super::set::{self, Element, Field, Holds, Key, Lifetime, Passing, SetSpec, Transient, Version};
 use super::wire::table::{OWNER, PERSIST};
 use crate::netlink::{self, Family, Socket};
 use nix::errno::Errno;
@@ -88,7 +88,8 @@ fn try_table(socket: &mut Socket, name: &str, flags: u32) -> Result<Result<(), E
 fn try_renewal(socket: &mut Socket, name: &str) -> Result<Option<Duration>, netlink::Error> {
     let fields = [Field::Number, Field::Number, Field::Address(Version::V4)];
     let key = Key::default().number(0).number(0).address(Ipv4Addr::UNSPECIFIED.into());
-    let lease = |life| -> Passing { [vec![(Element::key(key), Lifetime(life))], Vec::new()] };
+    let element = |life| Transient { element: Element::key(key), lifetime: Lifetime(life), name: None };
+    let lease = |life| -> Passing { [vec![element(life)], Vec::new()] };
     let mut first = Batch::new(name);
     first.add_table(OWNER, ABOUT);
     first.add_set(&SetSpec::new(set::LEASE[Version::V4], &fields, Holds::Keys).timeout());
@@ -101,7 +102,7 @@ fn try_renewal(socket: &mut Socket, name: &str) -> Result<Option<Duration>, netl
     let mut last = Batch::new(name);
     last.delete_table();
     socket.commit(&last.finish())?;
-    Ok(left.first().map(|(_, left)| *left))
+    Ok(left.first().map(|found| found.left))
 }
 
 fn release() -> String {
