@@ -1,6 +1,6 @@
 # `make` lists what can be done. Longer recipes live in scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help test quick lint fuzz bench bench-packets deny advisories build install clean
+.PHONY: help test quick lint fuzz bench bench-packets bench-dns deny advisories build install clean
 
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 20
@@ -26,6 +26,9 @@ bench: ## Run the benchmarks
 
 bench-packets: ## Run those of the packet path alone
 	@scripts/bench packets
+
+bench-dns: ## Run those of the forwarder alone, beside other forwarders
+	@scripts/bench dns
 
 deny: ## Check licences, sources and versions of the dependencies
 	@scripts/deny bans licenses sources

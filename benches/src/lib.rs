@@ -14,7 +14,7 @@ pub mod flows;
 mod layout;
 mod objects;
 mod policies;
-mod random;
+pub mod random;
 
 use layout::Layout;
 use namewall_cluster::{Document, Lowered, Settings, lower};

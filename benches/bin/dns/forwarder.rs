@@ -1,0 +1,167 @@
+//! Who is measured: how each is started, as a plain forwarder without a cache.
+//! Whether it is ready, it says by a right answer.
+
+use anyhow::{Context, Result};
+use clap::Args;
+use std::fmt;
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Everyone has a network namespace of their own, so ports are free.
+pub(crate) const LISTEN: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 5300);
+pub(crate) const UPSTREAM: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 5301);
+
+/// What follows `namewall` in a command line, and what more when it is to learn.
+const NAMEWALL: [&str; 5] = ["dns", "--listen", "127.0.0.1:5300", "--upstream", "127.0.0.1:5301"];
+const LEARNING: [&str; 2] = ["--learn", "*.load.example"];
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Forwarder {
+    /// Nobody: the upstream is asked directly. What the harness can do, and how far its own noise goes.
+    Nobody,
+    Namewall {
+        learning: bool,
+    },
+    Dnsdist,
+    Unbound,
+    CoreDns {
+        /// With the other plugins that it has in Kubernetes, but for its cache and the cluster's names.
+        kubernetes: bool,
+    },
+}
+
+/// Where programs are, if not where they usually are.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Programs {
+    /// The namewall to be measured; beside this program by default
+    #[arg(long)]
+    namewall: Option<PathBuf>,
+    /// A CoreDNS, as built from benches/coredns; without it there is none to compare with
+    #[arg(long)]
+    coredns: Option<PathBuf>,
+}
+
+impl fmt::Display for Forwarder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Nobody => "nobody",
+            Self::Namewall { learning: true } => "namewall, learning",
+            Self::Namewall { learning: false } => "namewall",
+            Self::Dnsdist => "dnsdist",
+            Self::Unbound => "unbound",
+            Self::CoreDns { kubernetes: false } => "CoreDNS",
+            Self::CoreDns { kubernetes: true } => "CoreDNS, as in Kubernetes",
+        })
+    }
+}
+
+impl Forwarder {
+    /// Configuration goes into the folder. None where there is nothing to start.
+    pub(crate) fn command(self, programs: &Programs, folder: &Path) -> Result<Option<Command>> {
+        let write = |name: &str, text: &str| -> Result<PathBuf> {
+            let path = folder.join(name);
+            fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+            Ok(path)
+        };
+        let command = match self {
+            Self::Nobody => return Ok(None),
+            Self::Namewall { learning } => {
+                let mut command = Command::new(programs.namewall()?);
+                command.args(NAMEWALL).args(if learning { &LEARNING[..] } else { &[] });
+                command
+            }
+            Self::Dnsdist => {
+                let mut command = Command::new(installed("dnsdist")?);
+                command.args(["--supervised", "--disable-syslog", "--config"]).arg(write("dnsdist.conf", &dnsdist())?);
+                command
+            }
+            Self::Unbound => {
+                let mut command = Command::new(installed("unbound")?);
+                command.args(["-d", "-c"]).arg(write("unbound.conf", &unbound(folder))?);
+                command
+            }
+            Self::CoreDns { kubernetes } => {
+                let program = programs.coredns.as_ref().context("none was built (scripts/bench builds it)")?;
+                let mut command = Command::new(program);
+                command.args(["-quiet", "-conf"]).arg(write("Corefile", &corefile(kubernetes))?);
+                command.env("GOMAXPROCS", "1");
+                command
+            }
+        };
+        Ok(Some(command))
+    }
+}
+
+impl Programs {
+    fn namewall(&self) -> Result<PathBuf> {
+        let beside = || Some(std::env::current_exe().ok()?.with_file_name("namewall"));
+        let path = self.namewall.clone().or_else(beside).filter(|path| path.is_file());
+        path.context("it is not built: cargo build --release --package namewall")
+    }
+}
+
+/// Not everybody has the folders of servers in the PATH.
+fn installed(name: &str) -> Result<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from));
+    folders.map(|folder| folder.join(name)).find(|path| path.is_file()).context("it is not installed")
+}
+
+/// One thread that takes questions. The upstream is taken to be up: its health is nobody's load.
+fn dnsdist() -> String {
+    format!(
+        "setSecurityPollSuffix('')\n\
+         setUDPSocketBufferSizes(4194304, 4194304)\n\
+         addLocal('{LISTEN}')\n\
+         newServer({{address='{UPSTREAM}'}}):setUp()\n"
+    )
+}
+
+/// It has no way to run without a cache at all: one of no bytes that forgets at once comes nearest.
+fn unbound(folder: &Path) -> String {
+    let (listen, port) = (LISTEN.ip(), LISTEN.port());
+    format!(
+        "server:\n  \
+           interface: {listen}@{port}\n  \
+           access-control: 127.0.0.0/8 allow\n  \
+           num-threads: 1\n  \
+           module-config: \"iterator\"\n  \
+           msg-cache-size: 0\n  \
+           rrset-cache-size: 0\n  \
+           cache-max-ttl: 0\n  \
+           cache-max-negative-ttl: 0\n  \
+           so-rcvbuf: 4m\n  \
+           num-queries-per-thread: 4096\n  \
+           qname-minimisation: no\n  \
+           do-not-query-localhost: no\n  \
+           do-ip6: no\n  \
+           do-daemonize: no\n  \
+           use-syslog: no\n  \
+           username: \"\"\n  \
+           chroot: \"\"\n  \
+           directory: \"{}\"\n  \
+           pidfile: \"\"\n\
+         remote-control:\n  \
+           control-enable: no\n\
+         forward-zone:\n  \
+           name: \".\"\n  \
+           forward-addr: {}@{}\n",
+        folder.display(),
+        UPSTREAM.ip(),
+        UPSTREAM.port()
+    )
+}
+
+/// In Kubernetes as its installer writes it, without `cache` and `kubernetes`.
+fn corefile(kubernetes: bool) -> String {
+    let (others, limit) = if kubernetes {
+        let others = "  errors\n  health {\n    lameduck 5s\n  }\n  ready\n  prometheus :9153\n  loop\n  reload\n  loadbalance\n";
+        (others, " {\n    max_concurrent 1000\n  }")
+    } else {
+        ("", "")
+    };
+    // It listens at every address: its namespace has but one.
+    format!(".:{} {{\n{others}  forward . {UPSTREAM}{limit}\n}}\n", LISTEN.port())
+}

@@ -1,0 +1,219 @@
+//! What is measured of every forwarder.
+//!
+//! All take turns, and a figure is a median over rounds; a ratio is taken
+//! within a round, since what disturbs the machine disturbs neighbours alike.
+
+use crate::cases::{Seat, in_turn};
+use crate::load::{Load, Names};
+use crate::rig::Measured;
+use crate::wire::Answers;
+use anyhow::Result;
+use namewall_bench::figures::{figure, median};
+use std::time::Duration;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    cpu: Rounds,
+    latency: Rounds,
+    /// Each round is a search.
+    rate: Rounds,
+    /// Halvings of a search.
+    halvings: usize,
+    endurance: Duration,
+    steady: Duration,
+    flood: Duration,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Rounds {
+    count: usize,
+    rate: u32,
+    lasts: Duration,
+}
+
+pub(crate) const FULL: Sizes = Sizes {
+    cpu: Rounds { count: 3, rate: 10_000, lasts: Duration::from_secs(10) },
+    latency: Rounds { count: 12, rate: 5_000, lasts: Duration::from_secs(2) },
+    rate: Rounds { count: 3, rate: 4_000, lasts: Duration::from_millis(1_500) },
+    halvings: 4,
+    endurance: Duration::from_secs(60),
+    steady: Duration::from_secs(30),
+    flood: Duration::from_secs(50),
+};
+
+/// At rates that a busy machine bears, too.
+pub(crate) const QUICK: Sizes = Sizes {
+    cpu: Rounds { count: 1, rate: 2_000, lasts: Duration::from_millis(500) },
+    latency: Rounds { count: 2, rate: 1_000, lasts: Duration::from_millis(200) },
+    rate: Rounds { count: 1, rate: 8_000, lasts: Duration::from_millis(100) },
+    halvings: 1,
+    endurance: Duration::from_secs(1),
+    steady: Duration::from_secs(1),
+    flood: Duration::from_secs(1),
+};
+
+/// Peers that ratios are taken to.
+const PEERS: [&str; 4] = ["dnsdist", "unbound", "coredns", "coredns_kubernetes"];
+const LATENCIES: [(&str, f64); 4] = [("p50", 0.5), ("p99", 0.99), ("p999", 0.999), ("longest", 1.0)];
+/// Of all questions.
+const BEARABLE_LOSS: f64 = 0.0001;
+/// More than anybody's.
+const HIGHEST_RATE: u32 = 1 << 20;
+const HEAVY: u32 = 20_000;
+const LIGHT: u32 = 5_000;
+/// More than are asked of a node, and as many as the kernel's own clean-up was seen to stumble over.
+const MANY: u32 = 280_000;
+
+pub(crate) fn cpu(seats: &mut [Seat], sizes: &Sizes) -> Result<()> {
+    let Rounds { count, rate, lasts } = sizes.cpu;
+    let one = |seat: &mut Seat| -> Result<f64> {
+        let Measured { outcome, cpu, .. } = seat.bear(rate, lasts)?;
+        Ok(cpu.as_secs_f64() * 1e6 / outcome.answered as f64)
+    };
+    let measured = in_turn(seats, count, one)?;
+    tell(seats, "cpu", &measured);
+    ratios(seats, "cpu", &measured);
+    Ok(())
+}
+
+pub(crate) fn latency(seats: &mut [Seat], sizes: &Sizes) -> Result<()> {
+    let Rounds { count, rate, lasts } = sizes.latency;
+    let one = |seat: &mut Seat| -> Result<[f64; 4]> {
+        let outcome = seat.bear(rate, lasts)?.outcome;
+        Ok(LATENCIES.map(|(_, share)| outcome.quantile(share)))
+    };
+    let measured = in_turn(seats, count, one)?;
+    for (at, (name, _)) in LATENCIES.iter().enumerate() {
+        let values: Vec<Vec<f64>> =
+            measured.iter().map(|rounds| rounds.iter().map(|latencies| latencies[at]).collect()).collect();
+        tell(seats, name, &values);
+        ratios(seats, name, &values);
+        if let (Some(without), Some(with)) = (of(seats, &values, "namewall_off"), of(seats, &values, "namewall_fresh"))
+        {
+            let added: Vec<f64> = with.iter().zip(without).map(|(with, without)| with - without).collect();
+            figure(&format!("dns_learning_adds_{name}"), median(&added));
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn rate(seats: &mut [Seat], sizes: &Sizes) -> Result<()> {
+    let one = |seat: &mut Seat| -> Result<f64> {
+        // Those tell of single answers; so many more names would only tell of memory.
+        if seat.case.is_aliased() || seat.case.is_fresh() { Ok(f64::NAN) } else { highest_rate(seat, sizes) }
+    };
+    let measured = in_turn(seats, sizes.rate.count, one)?;
+    tell(seats, "rate", &measured);
+    ratios(seats, "rate", &measured);
+    Ok(())
+}
+
+/// Doubled until it is too much, then halved between.
+fn highest_rate(seat: &mut Seat, sizes: &Sizes) -> Result<f64> {
+    let (mut low, mut high) = (0, sizes.rate.rate);
+    while high <= HIGHEST_RATE && bears(seat, high, sizes.rate.lasts)? {
+        low = high;
+        high *= 2;
+    }
+    for _ in 0..sizes.halvings {
+        // The same ratio on both sides, as far as there is one.
+        let middle = if low == 0 { high / 2 } else { (f64::from(low) * f64::from(high)).sqrt() as u32 };
+        if bears(seat, middle, sizes.rate.lasts)? { low = middle } else { high = middle }
+    }
+    Ok(f64::from(low))
+}
+
+/// A second try is for what the machine did meanwhile.
+fn bears(seat: &mut Seat, rate: u32, lasts: Duration) -> Result<bool> {
+    for _ in 0..2 {
+        let outcome = seat.try_load(rate, lasts)?.outcome;
+        let is_sent_in_time = outcome.took < lasts.mul_f64(1.03);
+        if is_sent_in_time && (outcome.lost() as f64) < outcome.sent as f64 * BEARABLE_LOSS {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// What came together over all loads that everyone should bear.
+pub(crate) fn totals(seats: &[Seat]) -> Result<()> {
+    for seat in seats {
+        let name = seat.case.name;
+        figure(&format!("dns_sent_{name}"), seat.sent as f64);
+        figure(&format!("dns_lost_{name}"), seat.lost as f64);
+        figure(&format!("dns_wrong_{name}"), seat.wrong as f64);
+        figure(&format!("dns_drops_{name}"), seat.drops as f64);
+        figure(&format!("dns_away_{name}"), seat.away.as_secs_f64() / seat.took.as_secs_f64());
+        figure(&format!("dns_memory_{name}"), seat.rig.peak_memory()?);
+    }
+    Ok(())
+}
+
+/// Many names at a high rate, then at a rate at which nobody should ever have to wait.
+/// A peer with the same light load shows how long the machine itself makes wait.
+pub(crate) fn endurance(mut seat: impl FnMut(&str) -> Option<Seat>, sizes: &Sizes) -> Result<()> {
+    let answers = Answers { ttl: 600, aliased: false };
+    let fill = Load { rate: HEAVY, lasts: sizes.endurance, names: Names::Known(MANY), answers };
+    let light = Load { rate: LIGHT, lasts: sizes.steady, names: Names::Random(MANY), answers };
+    if let Some(mut seat) = seat("namewall") {
+        let Measured { outcome, drops, .. } = seat.rig.run(fill)?;
+        figure("dns_endurance_names", outcome.sent.min(u64::from(MANY)) as f64);
+        figure("dns_endurance_lost", outcome.lost() as f64);
+        figure("dns_endurance_wrong", outcome.wrong as f64);
+        figure("dns_endurance_drops", drops as f64);
+        figure("dns_endurance_longest_ms", outcome.quantile(1.0) / 1e3);
+        steady("namewall", &mut seat, light)?;
+    }
+    if let Some(mut seat) = seat("dnsdist") {
+        steady("dnsdist", &mut seat, light)?;
+    }
+    Ok(())
+}
+
+fn steady(name: &str, seat: &mut Seat, load: Load) -> Result<()> {
+    let outcome = seat.rig.run(load)?.outcome;
+    figure(&format!("dns_steady_p999_{name}_ms"), outcome.quantile(0.999) / 1e3);
+    figure(&format!("dns_steady_longest_{name}_ms"), outcome.quantile(1.0) / 1e3);
+    Ok(())
+}
+
+/// A million names, or as many as there is time for, that are worth nothing any more soon after.
+pub(crate) fn flood(mut seat: impl FnMut(&str) -> Option<Seat>, sizes: &Sizes) -> Result<()> {
+    let Some(mut seat) = seat("namewall_fresh") else { return Ok(()) };
+    let half =
+        Load { rate: HEAVY, lasts: sizes.flood / 2, names: Names::Fresh, answers: Answers { ttl: 5, aliased: false } };
+    seat.rig.run(half)?;
+    let middle = seat.rig.peak_memory()?;
+    let outcome = seat.rig.run(half)?.outcome;
+    figure("dns_flood_names", outcome.sent as f64 * 2.0);
+    figure("dns_flood_peak", seat.rig.peak_memory()?);
+    figure("dns_flood_growth", seat.rig.peak_memory()? / middle);
+    figure("dns_flood_left", seat.rig.memory()?);
+    Ok(())
+}
+
+fn of<'a>(seats: &[Seat], measured: &'a [Vec<f64>], name: &str) -> Option<&'a [f64]> {
+    seats.iter().zip(measured).find(|(seat, _)| seat.case.name == name).map(|(_, rounds)| &rounds[..])
+}
+
+fn tell(seats: &[Seat], what: &str, measured: &[Vec<f64>]) {
+    for (seat, rounds) in seats.iter().zip(measured) {
+        if rounds.iter().all(|value| value.is_finite()) {
+            figure(&format!("dns_{what}_{}", seat.case.name), median(rounds));
+        }
+    }
+}
+
+/// To every peer's.
+fn ratios(seats: &[Seat], what: &str, measured: &[Vec<f64>]) {
+    for (seat, ours) in seats.iter().zip(measured).filter(|(seat, _)| seat.case.is_compared()) {
+        for peer in PEERS {
+            let peer = if seat.case.is_aliased() { format!("{peer}_aliased") } else { peer.to_owned() };
+            let Some(theirs) = of(seats, measured, &peer) else { continue };
+            let ratios: Vec<f64> = ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect();
+            if ratios.iter().all(|ratio| ratio.is_finite()) {
+                figure(&format!("dns_{what}_{}_of_{peer}", seat.case.name), median(&ratios));
+            }
+        }
+    }
+}

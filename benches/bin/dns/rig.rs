@@ -1,0 +1,213 @@
+//! A network namespace with a forwarder, its upstream, and whoever asks it.
+//!
+//! Forwarders run on one core, all that asks and answers them on another. All
+//! rigs are up at once, and those that are not asked sleep: so they can be
+//! measured in turn.
+
+use crate::datagrams;
+use crate::forwarder::{Forwarder, LISTEN, Programs, UPSTREAM};
+use crate::load::{Load, Outcome};
+use crate::process::{Process, own_drops};
+use crate::upstream::Upstream;
+use crate::wire::{Asked, Kind, LONGEST};
+use anyhow::{Context, Result, bail, ensure};
+use namewall_dataplane::netlink::{Family, Messages, Socket};
+use namewall_sandbox::Namespace;
+use nix::sched::{CloneFlags, CpuSet, sched_getaffinity, sched_setaffinity, setns};
+use nix::unistd::Pid;
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How long a forwarder may take until it answers.
+const PATIENCE: Duration = Duration::from_secs(10);
+const REPEAT: Duration = Duration::from_millis(100);
+
+#[derive(Debug)]
+pub(crate) struct Rig {
+    process: Option<Process>,
+    upstream: Upstream,
+    namespace: Namespace,
+    /// Questions so far.
+    asked: u64,
+    _folder: Folder,
+}
+
+/// What a load did to a forwarder.
+#[derive(Debug)]
+pub(crate) struct Measured {
+    pub(crate) outcome: Outcome,
+    /// Of the process.
+    pub(crate) cpu: Duration,
+    /// Datagrams that its sockets had no room for.
+    pub(crate) drops: u64,
+    /// Those the harness's own sockets had no room for: nobody's fault but its own.
+    pub(crate) own_drops: u64,
+}
+
+impl Rig {
+    pub(crate) fn start(forwarder: Forwarder, programs: &Programs, cores: &Cores) -> Result<Self> {
+        let namespace = Namespace::create()?;
+        enter(&namespace)?;
+        bring_up_loopback()?;
+        let upstream = Upstream::listen(UPSTREAM)?;
+        let folder = Folder::create()?;
+        let log = folder.0.join("log");
+        let process = match forwarder.command(programs, &folder.0)? {
+            // A process runs where its parent did.
+            Some(command) => Some(cores.on_the_forwarders(|| Process::start(&command, &log))??),
+            None => None,
+        };
+        let mut rig = Self { process, upstream, namespace, asked: 0, _folder: folder };
+        rig.wait_until_ready().with_context(|| last_words(&log))?;
+        Ok(rig)
+    }
+
+    fn address(&self) -> SocketAddrV4 {
+        if self.process.is_some() { LISTEN } else { UPSTREAM }
+    }
+
+    /// It is when it has answered a question of each kind, rightly.
+    fn wait_until_ready(&mut self) -> Result<()> {
+        let start = Instant::now();
+        for (id, kind) in [(1, Kind::A), (2, Kind::Aaaa)] {
+            let asked = Asked { number: 0, kind };
+            let mut query = Vec::new();
+            asked.write(id, &mut query);
+            while !self.answers(&query, asked)? {
+                if let Some(status) = self.process.as_mut().map(Process::ended).transpose()?.flatten() {
+                    bail!("it ended before it answered, with {status}");
+                }
+                ensure!(start.elapsed() < PATIENCE, "it did not answer within {} s", PATIENCE.as_secs());
+            }
+        }
+        Ok(())
+    }
+
+    fn answers(&mut self, query: &[u8], asked: Asked) -> Result<bool> {
+        // A new socket each time: that nobody listened yet is told to the next who uses it.
+        let socket = datagrams::open(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
+        socket.send_to(query, self.address())?;
+        let start = Instant::now();
+        while start.elapsed() < REPEAT {
+            self.upstream.serve()?;
+            let mut answer = [0; LONGEST];
+            if let Ok(length) = socket.recv(&mut answer) {
+                return Ok(answer[..2] == query[..2] && asked.is_answered_by(&answer[..length]));
+            }
+            sleep(Duration::from_micros(200));
+        }
+        Ok(false)
+    }
+
+    pub(crate) fn run(&mut self, load: Load) -> Result<Measured> {
+        enter(&self.namespace)?;
+        let before = (self.cpu_time()?, self.drops()?, own_drops()?);
+        let outcome = load.run(self.address(), &mut self.upstream, &mut self.asked)?;
+        let after = (self.cpu_time()?, self.drops()?, own_drops()?);
+        Ok(Measured {
+            outcome,
+            cpu: after.0.saturating_sub(before.0),
+            // A socket that was closed meanwhile took its count along.
+            drops: after.1.saturating_sub(before.1),
+            own_drops: after.2.saturating_sub(before.2),
+        })
+    }
+
+    fn cpu_time(&self) -> Result<Duration> {
+        self.process.as_ref().map_or(Ok(Duration::ZERO), Process::cpu_time)
+    }
+
+    fn drops(&self) -> Result<u64> {
+        self.process.as_ref().map_or(Ok(0), Process::drops)
+    }
+
+    pub(crate) fn memory(&self) -> Result<f64> {
+        self.process.as_ref().map_or(Ok(0.0), Process::memory)
+    }
+
+    pub(crate) fn peak_memory(&self) -> Result<f64> {
+        self.process.as_ref().map_or(Ok(0.0), Process::peak_memory)
+    }
+}
+
+/// This thread itself, not one aside: what it starts ends with it.
+fn enter(namespace: &Namespace) -> Result<()> {
+    setns(namespace, CloneFlags::CLONE_NEWNET).context("cannot enter a network namespace")
+}
+
+fn bring_up_loopback() -> Result<()> {
+    const NEW_LINK: u16 = 16;
+    const LOOPBACK: u32 = 1;
+    const UP: u32 = 1;
+    let fixed: Vec<u8> = [0, LOOPBACK, UP, UP].iter().flat_map(|word| word.to_ne_bytes()).collect();
+    let mut request = Messages::new();
+    request.begin(NEW_LINK, 0, &fixed);
+    request.acknowledge();
+    Ok(Socket::open(Family::NetlinkRoute)?.commit(&request)?)
+}
+
+/// The end of a log, where there is one.
+fn last_words(log: &Path) -> String {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let last = text.lines().rfind(|line| !line.trim().is_empty());
+    last.map_or_else(|| "it said nothing".to_owned(), |line| format!("it said: {}", line.trim()))
+}
+
+/// Where configuration is; some look at it again from time to time.
+#[derive(Debug)]
+struct Folder(PathBuf);
+
+impl Folder {
+    fn create() -> Result<Self> {
+        static FOLDERS: AtomicUsize = AtomicUsize::new(0);
+        let (process, number) = (std::process::id(), FOLDERS.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(format!("namewall-bench-dns-{process}-{number}"));
+        fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // At worst a small file stays.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// One for forwarders, one for everything else here.
+#[derive(Debug)]
+pub(crate) struct Cores {
+    own: CpuSet,
+    forwarders: CpuSet,
+}
+
+impl Cores {
+    pub(crate) fn choose() -> Result<Self> {
+        let allowed = sched_getaffinity(Pid::this())?;
+        let all: Vec<usize> = (0..CpuSet::count()).filter(|&core| allowed.is_set(core) == Ok(true)).collect();
+        let [own, .., forwarders] = all[..] else {
+            bail!("two cores are needed: one for forwarders, one for the load")
+        };
+        let only = |core| -> Result<CpuSet> {
+            let mut set = CpuSet::new();
+            set.set(core)?;
+            Ok(set)
+        };
+        let cores = Self { own: only(own)?, forwarders: only(forwarders)? };
+        sched_setaffinity(Pid::this(), &cores.own)?;
+        Ok(cores)
+    }
+
+    fn on_the_forwarders<T>(&self, work: impl FnOnce() -> T) -> Result<T> {
+        // The calling thread, not the process.
+        let this = Pid::from_raw(0);
+        sched_setaffinity(this, &self.forwarders)?;
+        let done = work();
+        sched_setaffinity(this, &self.own)?;
+        Ok(done)
+    }
+}
