@@ -27,7 +27,7 @@ fn program(pods: &[&str]) -> Program {
 
 fn open(first: &Program) -> Nft {
     let mut nft = Nft::open(Settings::default()).unwrap();
-    nft.replace(first).unwrap();
+    nft.replace(first, Instant::default()).unwrap();
     nft
 }
 
@@ -54,9 +54,9 @@ fn what_is_missing_makes_the_next_change_read_the_table() {
         let mut nft = open(&program(&["10.0.0.1", "10.0.0.2"]));
         let gone = Element::key(address("10.0.0.2"));
         nft.behind_our_back(|batch| batch.delete_elements(set::PODS.0, [&gone].into_iter()));
-        let refused = nft.replace(&program(&["10.0.0.1"])).unwrap_err();
+        let refused = nft.replace(&program(&["10.0.0.1"]), Instant::default()).unwrap_err();
         assert!(matches!(&refused, NftError::Rejected { source, .. } if source.errno() == Some(Errno::ENOENT)));
-        nft.replace(&program(&["10.0.0.1"])).expect("it is made right from what is there");
+        nft.replace(&program(&["10.0.0.1"]), Instant::default()).expect("it is made right from what is there");
         assert!(nft.has(set::PODS.0, &Element::key(address("10.0.0.1"))));
         assert!(!nft.has(set::PODS.0, &gone));
     });
@@ -68,9 +68,9 @@ fn what_is_there_already_makes_the_next_change_read_the_table() {
         let mut nft = open(&program(&["10.0.0.1"]));
         let wrong = Element::mapped(address("10.0.0.2"), Value::Number(99));
         nft.behind_our_back(|batch| batch.add_elements(set::WHO.0, [&wrong].into_iter()));
-        let refused = nft.replace(&program(&["10.0.0.1", "10.0.0.2"])).unwrap_err();
+        let refused = nft.replace(&program(&["10.0.0.1", "10.0.0.2"]), Instant::default()).unwrap_err();
         assert!(matches!(&refused, NftError::Rejected { source, .. } if source.errno() == Some(Errno::EEXIST)));
-        nft.replace(&program(&["10.0.0.1", "10.0.0.2"])).expect("it is made right from what is there");
+        nft.replace(&program(&["10.0.0.1", "10.0.0.2"]), Instant::default()).expect("it is made right from what is there");
         assert!(!nft.has(set::WHO.0, &wrong));
         assert!(nft.has(set::PODS.0, &Element::key(address("10.0.0.2"))));
     });
@@ -144,7 +144,7 @@ fn s3_4_connections_are_cut_where_they_cannot_be_remembered() {
         let error = nft.cut_all(&connections.iter().collect::<Vec<_>>()).unwrap_err();
         assert!(matches!(error, NftError::Rejected { .. }), "{error}");
         assert_eq!(nft.conntrack.list().unwrap(), []);
-        nft.replace(&program(&["10.0.0.1"])).expect("the table is made again");
+        nft.replace(&program(&["10.0.0.1"]), Instant::default()).expect("the table is made again");
         assert!(nft.has(set::PODS.0, &Element::key(address("10.0.0.1"))));
     });
 }
