@@ -24,6 +24,7 @@ mod upstream;
 pub use counters::Counters;
 pub use engine::Sockets;
 pub use settings::{Listen, OnLearnTimeout, Settings};
+pub use upstream::UpstreamState;
 
 use crate::learn::{Learn, LearnError};
 use engine::Engine;
@@ -85,6 +86,7 @@ struct Shared<L: Learn> {
     sleeps: Mutex<bool>,
     awake: Condvar,
     counters: Mutex<Counters>,
+    upstreams: Mutex<Vec<UpstreamState>>,
     turns: AtomicU64,
 }
 
@@ -137,6 +139,7 @@ where
             sleeps: Mutex::new(false),
             awake: Condvar::new(),
             counters: Mutex::default(),
+            upstreams: Mutex::default(),
             turns: AtomicU64::new(0),
         });
         let mut server = Self { shared, addresses, threads: Vec::new() };
@@ -162,6 +165,11 @@ where
     pub fn set(&self, settings: Settings) {
         *lock(&self.shared.changed) = Some(settings);
         let _ = self.shared.wake.write(1);
+    }
+
+    /// How upstreams were doing a moment ago.
+    pub fn upstreams(&self) -> Vec<UpstreamState> {
+        lock(&self.shared.upstreams).clone()
     }
 
     pub fn counters(&self) -> Counters {
@@ -239,6 +247,9 @@ impl<L: Learn> Shared<L> {
                 engine.release(&tickets, &result);
             }
             *lock(&self.counters) = engine.counters;
+            if engine.take_swept() {
+                *lock(&self.upstreams) = engine.upstream_states();
+            }
             // One thread at most commits, so that the other can always go on.
             let is_busy = || self.committing.load(Ordering::SeqCst) != 0 || self.learner.is_busy();
             if engine.noted.is_empty() || is_busy() {

@@ -13,7 +13,7 @@ use crate::server::pending::{Link, Table, Ticket};
 use crate::server::random::Random;
 use crate::server::settings::{Listen, Settings};
 use crate::server::tcp::Connections;
-use crate::server::upstream::Upstream;
+use crate::server::upstream::{Upstream, UpstreamState};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::EventFd;
 use rustc_hash::FxHashMap;
@@ -93,6 +93,7 @@ pub(in crate::server) struct Engine<L: Learn> {
     /// When each held answer is out of time; in order too.
     holds: VecDeque<(Instant, Ticket)>,
     next_sweep: Instant,
+    has_swept: bool,
     inbox: Option<Inbox>,
     scratch: Vec<u8>,
     /// Clients' connections that may be read again.
@@ -158,6 +159,7 @@ impl<L: Learn> Engine<L> {
             tries: VecDeque::new(),
             holds: VecDeque::new(),
             next_sweep: now,
+            has_swept: true,
             inbox: Some(Inbox::new()),
             scratch: Vec::new(),
             resumed: Vec::new(),
@@ -238,6 +240,15 @@ impl<L: Learn> Engine<L> {
         self.resume()?;
         self.flush();
         Ok(())
+    }
+
+    /// Whether a second has gone by since this was last asked.
+    pub(in crate::server) fn take_swept(&mut self) -> bool {
+        std::mem::take(&mut self.has_swept)
+    }
+
+    pub(in crate::server) fn upstream_states(&self) -> Vec<UpstreamState> {
+        self.upstreams.iter().map(Upstream::state).collect()
     }
 
     fn timeout(&self) -> EpollTimeout {
