@@ -97,8 +97,12 @@ fn leases(firewall: &Firewall, asked: &Value) -> Result<Value> {
         None => None,
     };
     let (program, now) = (firewall.node.program(), firewall.node.now());
+    // What no rule speaks of any more opens nothing.
+    let patterns: std::collections::HashSet<_> = program.patterns.iter().map(|(_, pattern)| pattern).collect();
     let is_wanted = |lease: &Lease| {
-        lease.expiry > now && wanted.as_ref().is_none_or(|name| lease.name == *name || lease.name.is_under(name))
+        lease.expiry > now
+            && patterns.contains(&lease.pattern)
+            && wanted.as_ref().is_none_or(|name| lease.name == *name || lease.name.is_under(name))
     };
     let mut open: Vec<Lease> = firewall.node.with_kernel(|nft| nft.leases().all().filter(is_wanted).collect());
     open.sort_by(|a, b| (&a.name, a.address, &a.pattern).cmp(&(&b.name, b.address, &b.pattern)));
