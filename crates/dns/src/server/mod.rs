@@ -67,6 +67,9 @@ pub struct Server<L: Learn> {
     threads: Vec<JoinHandle<()>>,
 }
 
+/// Whose answers a commit was for, and how it ended.
+type Done = (Vec<Ticket>, Result<(), LearnError>);
+
 struct Shared<L: Learn> {
     engine: Mutex<Engine<L>>,
     learner: Arc<L>,
@@ -77,7 +80,7 @@ struct Shared<L: Learn> {
     /// When the last one began.
     last_commit: AtomicU64,
     /// Commits that ended when their thread no longer had the engine.
-    done: Mutex<Vec<(Vec<Ticket>, Result<(), LearnError>)>>,
+    done: Mutex<Vec<Done>>,
     is_stopped: AtomicBool,
     /// Whether the follower sleeps until it is woken.
     sleeps: Mutex<bool>,
