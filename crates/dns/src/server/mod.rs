@@ -68,6 +68,9 @@ pub struct Server<L: Learn> {
     threads: Vec<JoinHandle<()>>,
 }
 
+/// Whose answers a commit was for, and how it ended.
+type Done = (Vec<Ticket>, Result<(), LearnError>);
+
 struct Shared<L: Learn> {
     engine: Mutex<Engine<L>>,
     learner: Arc<L>,
@@ -78,7 +81,7 @@ struct Shared<L: Learn> {
     /// When the last one began.
     last_commit: AtomicU64,
     /// Commits that ended when their thread no longer had the engine.
-    done: Mutex<Vec<(Vec<Ticket>, Result<(), LearnError>)>>,
+    done: Mutex<Vec<Done>>,
     /// Settings that are to be taken over.
     changed: Mutex<Option<Settings>>,
     is_stopped: AtomicBool,
