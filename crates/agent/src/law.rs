@@ -3,7 +3,6 @@
 use namewall_policy::bits::BitSet;
 use namewall_policy::domain::{DomainName, DomainPattern, PatternId};
 use namewall_policy::lease::{NeverLeased, Refusal};
-use namewall_policy::program::Holder;
 use namewall_policy::{Program, Snapshot};
 use std::net::IpAddr;
 use std::sync::OnceLock;
@@ -25,8 +24,7 @@ impl Law {
 
     /// The patterns that rules of this pod speak of; none if it is no pod, or has no such rule (S6.10).
     pub(crate) fn names_of(&self, client: IpAddr) -> Option<&BitSet> {
-        let Holder::Pod(id) = self.program.by_address.get(&client)? else { return None };
-        let class = self.program.member(*id).class;
+        let class = self.program.class_at(client)?;
         let names = self.names.get(class.index())?.get_or_init(|| self.program.names_of(class));
         (!names.is_empty()).then_some(names)
     }

@@ -76,7 +76,8 @@ impl Loaded {
         for answer in answers {
             let known = self.names.entry(answer.name.clone()).or_default();
             known.extend(answer.addresses.iter().filter(|address| !known.contains(address)).collect::<Vec<_>>());
-            let learned = Learned { name: answer.name.clone(), addresses: answer.addresses.clone(), expiry: FOREVER };
+            let (name, addresses) = (answer.name.clone(), answer.addresses.clone());
+            let learned = Learned { name, addresses, expiry: FOREVER, asked_by: None };
             for (address, refusal) in self.never_leased.learn(&self.program, &learned, &mut self.leases) {
                 output::note(&format!("{} = {address}: {refusal}", answer.name));
             }

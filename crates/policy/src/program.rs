@@ -314,6 +314,14 @@ impl Program {
         }
     }
 
+    /// The Class of the pod at this address, if there is one.
+    pub fn class_at(&self, address: IpAddr) -> Option<ClassId> {
+        match self.by_address.get(&address)? {
+            Holder::Pod(id) => Some(self.member(*id).class),
+            Holder::Node(_) => None,
+        }
+    }
+
     /// The patterns that some egress rule of the Class speaks of, audited ones among them: what its
     /// workloads may learn (S6.10).
     pub fn names_of(&self, id: ClassId) -> BitSet {

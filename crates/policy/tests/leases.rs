@@ -59,6 +59,36 @@ fn s6_5_a_name_with_more_addresses_gives_up_those_that_end_soonest() {
     assert!(table.grant(by(1, lease("*.b", "c.b", 500, 10))).is_empty());
 }
 
+/// Times are in whole seconds, so that much ends at once: then what was answered last stays.
+#[test]
+fn s6_5_of_those_that_end_at_once_the_newest_answer_stays() {
+    let mut table = LeaseTable::with_bounds(Bounds { addresses_a_name: 100, ..SMALL });
+    for number in 0..100 {
+        table.grant(lease("a.b", "a.b", number, 60));
+    }
+    // An answer with one address that is known, and seven that are not.
+    let answer = [0, 200, 201, 202, 203, 204, 205, 206];
+    for number in answer {
+        table.grant(lease("a.b", "a.b", number, 60));
+    }
+    let all: Vec<Lease> = table.all().collect();
+    for number in answer {
+        assert!(all.contains(&lease("a.b", "a.b", number, 60)), "{number}");
+    }
+    assert_eq!(all.len(), 100);
+
+    let mut table = LeaseTable::with_bounds(Bounds { names_a_pattern: 10, ..SMALL });
+    for number in 0..10 {
+        table.grant(by(1, lease("*.b", &format!("x{number}.b"), number, 60)));
+    }
+    let newest = ["x5.b", "a.b", "b.b", "c.b"];
+    for (name, address) in newest.into_iter().zip(20..) {
+        table.grant(by(1, lease("*.b", name, address, 60)));
+    }
+    let known = names(&table);
+    newest.iter().for_each(|name| assert!(known.contains(&name.parse().unwrap()), "{name} of {known:?}"));
+}
+
 #[test]
 fn s6_5_a_flood_of_names_evicts_its_own_and_never_the_newest() {
     let mut table = LeaseTable::with_bounds(SMALL);

@@ -43,7 +43,7 @@ mod topology;
 
 pub use cluster::{Cluster, Wanted};
 pub use connection::Connection;
-pub use dns::{Ask, Heard, NameServers};
+pub use dns::{Ask, Heard, NameServers, Opening, Questions};
 pub use error::Error;
 pub use listen::Listen;
 pub use netns::Namespace;

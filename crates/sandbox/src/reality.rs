@@ -188,8 +188,11 @@ impl Reality for Packets {
 
     fn resolve(&mut self, _now: &Now<'_>, lookup: &Lookup, names: &[Name]) -> Result<Vec<Resolved>, String> {
         let server = lookup.server.or(self.server).ok_or("there is no DNS outside")?;
-        let sandbox = &self.cluster()?.sandbox;
-        resolve::resolve(sandbox, &Asked { lookup, names, servers: &[server] })
+        let sandbox = &mut self.cluster()?.sandbox;
+        if let Some(then) = &lookup.then {
+            resolve::listen(sandbox, then)?;
+        }
+        resolve::resolve(sandbox, &Asked { lookup, names, server })
     }
 
     fn queries(&mut self, server: IpAddr) -> Result<u64, String> {

@@ -1,5 +1,6 @@
 //! Playing a scenario through the policy core. Time is the scenario's own.
 
+mod ask;
 mod judge;
 mod names;
 
@@ -202,17 +203,18 @@ impl Player<'_> {
                 outcome.lookups.push(self.count_queries(*server, *expect, source)?);
             }
             Step::Stop(how) => {
-                // One that takes over learns from the beginning.
-                self.agent.is_gone = *how != Going::Upgrade;
                 if let Some(reality) = &mut self.reality {
                     reality.stop(*how)?;
                 }
+                match how {
+                    // Another takes over at once.
+                    Going::Upgrade => self.start()?,
+                    Going::Stop | Going::Kill => self.agent.gone = Some((*how, self.now)),
+                }
             }
             Step::Start => {
-                self.agent.is_gone = false;
-                self.state();
-                if let (Some(now), Some(reality)) = (now(&self.state, &self.connections), &mut self.reality) {
-                    reality.start(&now)?;
+                if self.agent.gone.take().is_some() {
+                    self.start()?;
                 }
             }
         }
@@ -223,6 +225,14 @@ impl Player<'_> {
         self.show()?;
         match &mut self.reality {
             Some(reality) if self.zones.default_server().is_some() => reality.serve(&self.zones),
+            _ => Ok(()),
+        }
+    }
+
+    fn start(&mut self) -> Result<(), String> {
+        self.state();
+        match (now(&self.state, &self.connections), &mut self.reality) {
+            (Some(now), Some(reality)) => reality.start(&now),
             _ => Ok(()),
         }
     }
@@ -360,7 +370,7 @@ impl Player<'_> {
         self.state();
         let Some(state) = &self.state else { return };
         let expiry = self.agent.lifetimes.expiry(ttl, self.now);
-        let learned = Learned { name: name.clone(), addresses: addresses.to_vec(), expiry };
+        let learned = Learned { name: name.clone(), addresses: addresses.to_vec(), expiry, asked_by: None };
         for leases in [&mut self.leases, &mut self.given] {
             state.never_leased.learn(&state.program, &learned, leases);
         }

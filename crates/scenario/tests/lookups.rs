@@ -68,9 +68,16 @@ fn what_is_resolved_is_open_to_whom_a_rule_names() {
     );
     check("- resolve: {from: a/one, name: '*.wild.example', times: 50, parallel: 8, then: 443/TCP allow}");
     check(
+        "- zone: {many.example: {A: [198.18.0.0/20], rotate: 16}}\n- resolve: {from: a/one, name: many.example, times: 256, then: 443/TCP allow}\n- probe: [a/one -> 198.18.0.0:443/TCP: deny]",
+    );
+    check(
         "- resolve: {from: a/one, name: many.example, times: 4, expect: {addresses: 4}, then: 443/TCP allow}\n- probe: [a/one -> 198.51.100.15:443/TCP: allow]",
     );
     check("- resolve: {from: a/one, name: api, search: [nowhere.example, example], then: 443/TCP allow}");
+    // Whoever has no rule learns nothing, for itself or anybody else.
+    check(
+        "- resolve: {from: a/two, name: api.example, expect: {leased: []}}\n- probe: [a/one -> 198.51.100.7:443/TCP: deny]",
+    );
     check("- resolve: {from: a/one, name: nobody.example, expect: {rcode: NXDOMAIN}}");
     check("- resolve: {from: a/one, name: api.example, type: AAAA, expect: {addresses: []}}");
 }
@@ -90,6 +97,11 @@ fn settings_time_and_changes_of_zones_are_played() {
     check(
         "- restart: {how: stop, meanwhile: [{resolve: {from: a/one, name: api.example, expect: {leased: []}, then: 443/TCP deny}}]}\n- resolve: {from: a/one, name: api.example, then: 443/TCP allow}",
     );
+    fails(
+        "- restart: {how: kill, meanwhile: [{advance: 2999ms}, {resolve: a/one api.example}]}",
+        expect!["f: line 30: nobody can tell who answers: the kernel may take 3 s to notice a killed agent"],
+    );
+    check("- restart: {how: kill, meanwhile: [{advance: 3s}, {resolve: a/one api.example}]}");
     check("- restart: {how: upgrade, meanwhile: [{resolve: {from: a/one, name: api.example, then: 443/TCP allow}}]}");
     check(
         "- resolve: a/one www.example\n- restart: {how: kill, for: 2s, meanwhile: [{probe: [a/one -> 198.51.100.7:1/TCP: allow]}]}\n- probe: [a/one -> 198.51.100.7:1/TCP: allow]",
@@ -105,10 +117,14 @@ fn servers_that_misbehave_are_seen_through() {
         "- resolve: {from: a/one, name: api.example, server: 203.0.113.55, expect: {addresses: [198.51.100.7]}}\n- probe: [a/one -> 203.0.113.66:443/TCP: deny]",
     );
     check(
-        "- settings: {upstreams: [203.0.113.54, 203.0.113.53]}\n- resolve: a/one api.example\n- queries: {203.0.113.54: some, 203.0.113.53: some}",
+        "- settings: {upstreams: [203.0.113.54, 203.0.113.53]}\n- resolve: {from: a/one, name: api.example, server: 203.0.113.54}\n- queries: {203.0.113.54: some, 203.0.113.53: some}",
+    );
+    // One that is meant and may be is asked alone, unless it is an upstream; one that may not be is not asked.
+    check(
+        "- resolve: {from: a/one, name: api.example, server: 203.0.113.54, expect: {timeout: true}}\n- queries: {203.0.113.53: none}",
     );
     check(
-        "- settings: {upstreams: [203.0.113.53]}\n- resolve: {from: a/one, name: api.example, server: 203.0.113.55, expect: {leased: []}}",
+        "- settings: {upstreams: [203.0.113.53]}\n- resolve: {from: a/one, name: api.example, server: 203.0.113.54, expect: {leased: [198.51.100.7]}}\n- queries: {203.0.113.54: none, 203.0.113.53: 1}",
     );
     // No rule opens this server.
     check(

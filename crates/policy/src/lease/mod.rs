@@ -6,7 +6,7 @@ mod table;
 pub use table::{Before, Bounds, Evictions, LeaseTable};
 
 use crate::addr::AddrSet;
-use crate::domain::{DomainName, DomainPattern};
+use crate::domain::{DomainName, DomainPattern, PatternId};
 use crate::model::NodeId;
 use crate::program::{Holder, Program};
 use crate::snapshot::Snapshot;
@@ -66,6 +66,22 @@ pub struct Learned {
     pub name: DomainName,
     pub addresses: Vec<IpAddr>,
     pub expiry: Instant,
+    /// Who asked: it is leased for what this pod's rules speak of, and for nobody else (S6.10).
+    /// None: it was told, not asked for, and every rule counts.
+    pub asked_by: Option<IpAddr>,
+}
+
+impl Learned {
+    /// The patterns it is leased for.
+    pub fn patterns<'p>(&self, program: &'p Program) -> Vec<&'p DomainPattern> {
+        let own = self.asked_by.map(|client| program.class_at(client).map(|class| program.names_of(class)));
+        let is_own = |PatternId(id): &PatternId| match &own {
+            None => true,
+            Some(names) => names.as_ref().is_some_and(|names| names.contains(*id as usize)),
+        };
+        let matching = program.patterns.matching(&self.name).into_iter();
+        matching.filter(is_own).map(|id| program.patterns.get(id)).collect()
+    }
 }
 
 /// Why an address is never leased, whatever the answer says (S6.8).
@@ -133,22 +149,23 @@ impl NeverLeased {
         }
     }
 
-    /// Learns an answer: a lease for every pattern that matches the name, at
-    /// every address that may be leased. Gives back those that may not.
+    /// Learns an answer: a lease for every pattern it is for, at every address
+    /// that may be leased. Gives back those that may not.
     pub fn learn(&self, program: &Program, answer: &Learned, leases: &mut LeaseTable) -> Vec<(IpAddr, Refusal)> {
         let mut refused = Vec::new();
+        let patterns = answer.patterns(program);
         for &address in &answer.addresses {
             if let Some(refusal) = self.refusal(program, &answer.name, address) {
                 refused.push((address, refusal));
                 continue;
             }
-            for pattern in program.patterns.matching(&answer.name) {
+            for &pattern in &patterns {
                 leases.grant(Lease {
-                    pattern: program.patterns.get(pattern).clone(),
+                    pattern: pattern.clone(),
                     name: answer.name.clone(),
                     address,
                     expiry: answer.expiry,
-                    asked_by: None,
+                    asked_by: answer.asked_by,
                 });
             }
         }

@@ -50,12 +50,17 @@ pub struct Before {
 /// Who asked; none if nobody in particular did.
 type Client = Option<IpAddr>;
 
+/// When something ends, and of what ends at once, which was answered first.
+type End = (Instant, u64);
+
 #[derive(Clone, Default, Debug)]
 pub struct LeaseTable {
     bounds: Bounds,
     by_address: FxHashMap<IpAddr, Vec<Opened>>,
     patterns: FxHashMap<DomainPattern, Names>,
     count: usize,
+    /// How many grants there have been.
+    grants: u64,
     evictions: Evictions,
     /// The account with the most names when it was last looked for, and how many.
     heaviest: Option<(DomainPattern, Client, usize)>,
@@ -80,9 +85,9 @@ struct Names {
 struct Named {
     /// Whose name it is: of those who asked for it, who had the fewest.
     client: Client,
-    addresses: Vec<(IpAddr, Instant)>,
+    addresses: Vec<(IpAddr, End)>,
     /// When the last of them ends.
-    expiry: Instant,
+    end: End,
 }
 
 /// The names of a pattern that a client has asked for.
@@ -90,7 +95,7 @@ struct Named {
 struct Account {
     names: usize,
     /// Its names by when they ended when that was last looked at; some are gone.
-    order: BinaryHeap<Reverse<(Instant, DomainName)>>,
+    order: BinaryHeap<Reverse<(End, DomainName)>>,
 }
 
 impl LeaseTable {
@@ -103,18 +108,20 @@ impl LeaseTable {
     /// those that had to make room.
     pub fn grant(&mut self, lease: Lease) -> Vec<Lease> {
         let mut evicted = Vec::new();
+        self.grants += 1;
+        let grant = self.grants;
         let is_new_name = self.count_name(&lease);
         let Some(named) = self.named(&lease.pattern, &lease.name) else { return evicted };
         let known = named.addresses.iter_mut().find(|(address, _)| *address == lease.address);
         let is_new = match known {
-            Some((_, expiry)) => {
-                *expiry = lease.expiry.max(*expiry);
+            Some((_, end)) => {
+                *end = (lease.expiry.max(end.0), grant);
                 false
             }
             None => {
                 self.make_room_at(&lease, &mut evicted);
                 if let Some(named) = self.named(&lease.pattern, &lease.name) {
-                    named.addresses.push((lease.address, lease.expiry));
+                    named.addresses.push((lease.address, (lease.expiry, grant)));
                 }
                 true
             }
@@ -157,7 +164,7 @@ impl LeaseTable {
 
     /// Notes who asked for the name, and until when it is open. True if it is new.
     fn count_name(&mut self, lease: &Lease) -> bool {
-        let client = lease.asked_by;
+        let (client, grant) = (lease.asked_by, self.grants);
         if !self.patterns.contains_key(&lease.pattern) {
             self.patterns.insert(lease.pattern.clone(), Names::default());
         }
@@ -165,7 +172,7 @@ impl LeaseTable {
         let count = |accounts: &FxHashMap<Client, Account>, client| accounts.get(&client).map_or(0, |one| one.names);
         let is_new = match names.get_mut(&lease.name) {
             Some(named) => {
-                named.expiry = named.expiry.max(lease.expiry);
+                named.end = (named.end.0.max(lease.expiry), grant);
                 if named.client == client || count(accounts, named.client) <= count(accounts, client) + 1 {
                     return false;
                 }
@@ -176,13 +183,14 @@ impl LeaseTable {
                 false
             }
             None => {
-                names.insert(lease.name.clone(), Named { client, addresses: Vec::new(), expiry: lease.expiry });
+                let end = (lease.expiry, grant);
+                names.insert(lease.name.clone(), Named { client, addresses: Vec::new(), end });
                 true
             }
         };
         let account = accounts.entry(client).or_default();
         account.names += 1;
-        account.order.push(Reverse((lease.expiry, lease.name.clone())));
+        account.order.push(Reverse(((lease.expiry, grant), lease.name.clone())));
         is_new
     }
 
@@ -197,8 +205,8 @@ impl LeaseTable {
         if named.addresses.len() < most {
             return;
         }
-        let ends = |(_, (_, expiry)): &(usize, &(IpAddr, Instant))| *expiry;
-        if let Some((at, _)) = named.addresses.iter().enumerate().min_by_key(ends) {
+        let end = |(_, (_, end)): &(usize, &(IpAddr, End))| *end;
+        if let Some((at, _)) = named.addresses.iter().enumerate().min_by_key(end) {
             let gone = named.addresses.swap_remove(at);
             evicted.push(self.close((&lease.pattern, &lease.name), gone));
             self.evictions.addresses_a_name += 1;
@@ -206,7 +214,7 @@ impl LeaseTable {
     }
 
     /// A name no longer has the address.
-    fn close(&mut self, of: (&DomainPattern, &DomainName), (address, expiry): (IpAddr, Instant)) -> Lease {
+    fn close(&mut self, of: (&DomainPattern, &DomainName), (address, (expiry, _)): (IpAddr, End)) -> Lease {
         let (pattern, name) = of;
         if let Some(opened) = self.by_address.get_mut(&address)
             && let Some(at) = opened.iter().position(|one| one.longest.pattern == *pattern)
@@ -249,8 +257,8 @@ impl LeaseTable {
         let (mut aside, mut victim) = (None, None);
         while let Some(Reverse((at, name))) = order.pop() {
             let Some(named) = names.get(&name).filter(|named| named.client == client) else { continue };
-            if named.expiry > at {
-                order.push(Reverse((named.expiry, name)));
+            if named.end > at {
+                order.push(Reverse((named.end, name)));
             } else if name == *kept {
                 aside = Some(Reverse((at, name)));
             } else {
@@ -294,7 +302,7 @@ impl LeaseTable {
             Some(expiry) => {
                 let mut known = named.addresses.iter_mut().filter(|(address, _)| *address == lease.address);
                 if let Some(known) = known.next() {
-                    known.1 = expiry;
+                    known.1.0 = expiry;
                 }
             }
             None => {
@@ -318,7 +326,7 @@ impl LeaseTable {
     /// When the lease of this name at this address ends.
     pub fn expiry(&self, lease: &Lease) -> Option<Instant> {
         let named = self.patterns.get(&lease.pattern)?.names.get(&lease.name)?;
-        named.addresses.iter().find(|(address, _)| *address == lease.address).map(|(_, expiry)| *expiry)
+        named.addresses.iter().find(|(address, _)| *address == lease.address).map(|(_, (expiry, _))| *expiry)
     }
 
     /// The live lease by which a pattern that is `wanted` opens the address.
@@ -341,16 +349,16 @@ impl LeaseTable {
         for (pattern, Names { names, accounts }) in &mut self.patterns {
             for (client, account) in accounts {
                 let mut later = Vec::new();
-                while let Some(Reverse((at, _))) = account.order.peek()
+                while let Some(Reverse(((at, _), _))) = account.order.peek()
                     && *at <= now
                     && ended.len() < most
                     && let Some(Reverse((_, name))) = account.order.pop()
                 {
                     match names.get(&name).filter(|named| named.client == *client) {
                         None => {}
-                        Some(named) if named.expiry > now => account.order.push(Reverse((named.expiry, name))),
+                        Some(named) if named.end.0 > now => account.order.push(Reverse((named.end, name))),
                         Some(named) if named.addresses.iter().any(|(address, _)| kept(*address)) => {
-                            later.push((now, name))
+                            later.push(((now, 0), name))
                         }
                         Some(_) => ended.push((pattern.clone(), name)),
                     }
@@ -380,7 +388,7 @@ impl LeaseTable {
     pub fn all(&self) -> impl Iterator<Item = Lease> {
         self.patterns.iter().flat_map(|(pattern, Names { names, .. })| {
             names.iter().flat_map(move |(name, named)| {
-                named.addresses.iter().map(move |&(address, expiry)| {
+                named.addresses.iter().map(move |&(address, (expiry, _))| {
                     let (pattern, name, asked_by) = (pattern.clone(), name.clone(), named.client);
                     Lease { pattern, name, address, expiry, asked_by }
                 })

@@ -1,10 +1,11 @@
 //! A client in a pod: many questions at once, each with a socket of its own,
-//! in one thread.
+//! in one thread, and what it opens with the answers.
 
+use super::opening::{Opening, Openings, Reached};
 use super::stream::{framed, take_message};
 use crate::error::Error;
 use crate::limits;
-use crate::probe::{Place, nonce};
+use crate::probe::{Measured, Place, Ports, nonce};
 use crate::socket::{self, Kind};
 use namewall_scenario::PATIENCE;
 use namewall_scenario::zones::{Message, Name, Rcode, RecordType, Transport};
@@ -46,13 +47,24 @@ pub struct Heard {
     /// What it came by in the end.
     pub via: Transport,
     pub took: Duration,
+    /// What came of the connections that were opened at once.
+    pub reached: Vec<(IpAddr, Measured)>,
 }
 
-/// Asks from there, so many at once. None: there was no answer in time, or the server cannot be reached.
-pub(crate) fn ask(from: &Place, asks: &[Ask], at_once: usize) -> Result<Vec<Option<Heard>>, Error> {
-    let at_once = at_once.clamp(1, limits::probes_at_once());
+/// What a client asks.
+#[derive(Clone, Copy, Debug)]
+pub struct Questions<'a> {
+    pub asks: &'a [Ask],
+    pub at_once: usize,
+    /// Opened with each answer in hand, before the next is looked at.
+    pub then: Option<&'a Opening>,
+}
+
+/// Asks from there. None: there was no answer in time, or the server cannot be reached.
+pub(crate) fn ask(from: &Place, questions: &Questions<'_>, ports: &Ports) -> Result<Vec<Option<Heard>>, Error> {
+    let at_once = questions.at_once.clamp(1, limits::probes_at_once());
     let source = from.source;
-    from.namespace.enter(|| Client::new(source, asks)?.run(at_once))?
+    from.namespace.enter(|| Client::new(source, questions, ports)?.run(at_once))?
 }
 
 /// What a socket waits for.
@@ -77,6 +89,7 @@ struct Client<'a> {
     epoll: Epoll,
     under_way: FxHashMap<usize, Asking>,
     heard: Vec<Option<Heard>>,
+    openings: Option<Openings<'a>>,
     buffer: Vec<u8>,
 }
 
@@ -89,37 +102,60 @@ enum News {
 }
 
 impl<'a> Client<'a> {
-    fn new(source: IpAddr, asks: &'a [Ask]) -> Result<Self, Error> {
+    fn new(source: IpAddr, questions: &Questions<'a>, ports: &'a Ports) -> Result<Self, Error> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(Error::Watch)?;
+        let asks = questions.asks;
         let (under_way, heard, buffer) = (FxHashMap::default(), vec![None; asks.len()], vec![0; BUFFER]);
-        Ok(Self { source, asks, epoll, under_way, heard, buffer })
+        let openings = questions.then.map(|opening| Openings::new(opening, ports, asks.len() as u64));
+        Ok(Self { source, asks, epoll, under_way, heard, openings, buffer })
     }
 
     fn run(mut self, at_once: usize) -> Result<Vec<Option<Heard>>, Error> {
         let mut events = vec![EpollEvent::empty(); 256];
         let mut next = 0;
         loop {
-            while next < self.asks.len() && self.under_way.len() < at_once {
+            while next < self.asks.len() && self.busy() < at_once {
                 let via = self.asks[next].via.unwrap_or(Transport::Udp);
                 self.start(next, via)?;
                 next += 1;
             }
-            if self.under_way.is_empty() {
+            if self.busy() == 0 {
                 return Ok(self.heard);
             }
-            let soonest = self.under_way.values().map(|asking| asking.started).min().unwrap_or_else(Instant::now);
-            let left = (soonest + PATIENCE).saturating_duration_since(Instant::now()) + Duration::from_millis(1);
-            let left = EpollTimeout::try_from(left).unwrap_or(EpollTimeout::MAX);
-            let count = match self.epoll.wait(&mut events, left) {
+            let count = match self.epoll.wait(&mut events, self.patience()) {
                 Err(Errno::EINTR) => 0,
                 result => result.map_err(Error::Watch)?,
             };
             for event in &events[..count] {
-                self.attend(event.data() as usize)?;
+                match &mut self.openings {
+                    Some(openings) if event.data() >= self.asks.len() as u64 => openings.attend(event.data()),
+                    _ => self.attend(event.data() as usize)?,
+                }
             }
             let now = Instant::now();
             self.under_way.retain(|_, asking| now < asking.started + PATIENCE);
+            if let Some(openings) = &mut self.openings {
+                openings.expire(now);
+                for Reached { ask, to, measured } in openings.reached.drain(..) {
+                    self.heard[ask].iter_mut().for_each(|heard| heard.reached.push((to, measured)));
+                }
+            }
         }
+    }
+
+    /// Questions that are not done with.
+    fn busy(&self) -> usize {
+        self.under_way.len() + self.openings.as_ref().map_or(0, Openings::asks)
+    }
+
+    /// Until the first that is under way has waited for long enough.
+    fn patience(&self) -> EpollTimeout {
+        let answers = self.under_way.values().map(|asking| asking.started + PATIENCE).min();
+        let connections = self.openings.as_ref().and_then(Openings::soonest);
+        let soonest = answers.into_iter().chain(connections).min().unwrap_or_else(Instant::now);
+        // Rounded up, so that the last part of a millisecond is not spent spinning.
+        let left = soonest.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
+        EpollTimeout::try_from(left).unwrap_or(EpollTimeout::MAX)
     }
 
     fn start(&mut self, at: usize, via: Transport) -> Result<(), Error> {
@@ -161,6 +197,9 @@ impl<'a> Client<'a> {
                     self.under_way.remove(&at);
                     if heard.truncated && self.asks[at].via.is_none() && heard.via == Transport::Udp {
                         return self.start(at, Transport::Tcp);
+                    }
+                    if let Some(openings) = &mut self.openings {
+                        openings.start(&self.epoll, at, &heard.addresses)?;
                     }
                     self.heard[at] = Some(heard);
                     return Ok(());
@@ -228,7 +267,8 @@ impl Asking {
         let via = if matches!(self.stage, Stage::Datagram) { Transport::Udp } else { Transport::Tcp };
         let (rcode, truncated, is_empty) = (message.rcode, message.truncated, message.answer.is_empty());
         let addresses = message.addresses().collect();
-        Some(Heard { rcode, truncated, is_empty, addresses, bytes, via, took: self.started.elapsed() })
+        let took = self.started.elapsed();
+        Some(Heard { rcode, truncated, is_empty, addresses, bytes, via, took, reached: Vec::new() })
     }
 }
 

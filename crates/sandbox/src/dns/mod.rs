@@ -1,14 +1,16 @@
 //! Names on the wire: servers outside that answer from a scenario's zones, and
 //! a client that asks them from a pod. What a server says is decided by
 //! [`Zones`]; here it travels. `serve` is the servers' thread, `stream` one of
-//! its TCP connections, `client` asks.
+//! its TCP connections, `client` asks, and `opening` is what it does with answers.
 
 mod client;
+mod opening;
 mod serve;
 mod stream;
 
 pub(crate) use client::ask;
-pub use client::{Ask, Heard};
+pub use client::{Ask, Heard, Questions};
+pub use opening::Opening;
 
 use crate::error::Error;
 use crate::listen::Listen;
@@ -69,6 +71,11 @@ impl NameServers {
     /// How many queries a server got.
     pub fn queries(&self, server: IpAddr) -> u64 {
         self.zones().queries(server)
+    }
+
+    /// Every address they speak of now.
+    pub fn addresses(&self) -> Vec<IpAddr> {
+        self.zones().addresses().collect()
     }
 
     /// Whether nobody else may listen there.

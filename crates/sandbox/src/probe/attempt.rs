@@ -1,27 +1,29 @@
 //! One probe under way.
 
-use super::Measured;
+use super::{Measured, Ports, nonce, open_socket};
+use crate::error::Error;
 use crate::packet::echo::Echo;
 use crate::packet::sctp::{Chunk, Packet};
 use crate::packet::without_ipv4_header;
 use crate::socket::{self, Kind};
+use namewall_policy::port::Protocol;
 use nix::errno::Errno;
 use nix::sys::epoll::EpollFlags;
 use nix::sys::socket::{MsgFlags, recv, send};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// The largest answer is a few dozen bytes.
 const BUFFER: usize = 2048;
 
 #[derive(Debug)]
-pub(super) struct Attempt {
-    pub kind: Kind,
-    pub fd: OwnedFd,
+pub(crate) struct Attempt {
+    kind: Kind,
+    fd: OwnedFd,
     /// Our port, or what stands for it.
-    pub port: u16,
-    pub to: SocketAddr,
-    pub nonce: u64,
+    port: u16,
+    to: SocketAddr,
+    nonce: u64,
 }
 
 impl AsFd for Attempt {
@@ -31,11 +33,18 @@ impl AsFd for Attempt {
 }
 
 impl Attempt {
-    pub(super) fn interest(&self) -> EpollFlags {
+    /// In the thread's network namespace. Nothing is sent yet.
+    pub(crate) fn open(protocol: Protocol, (from, to): (IpAddr, SocketAddr), ports: &Ports) -> Result<Self, Error> {
+        let kind = Kind::try_from(protocol)?;
+        let (fd, port) = open_socket(kind, (from, to), ports)?;
+        Ok(Self { kind, fd, port, to, nonce: nonce() })
+    }
+
+    pub(crate) fn interest(&self) -> EpollFlags {
         if self.kind == Kind::Tcp { EpollFlags::EPOLLOUT } else { EpollFlags::EPOLLIN }
     }
 
-    pub(super) fn start(&self) -> Result<(), Errno> {
+    pub(crate) fn start(&self) -> Result<(), Errno> {
         socket::start(&self.fd, self.kind, self.to)?;
         let packet = match self.kind {
             Kind::Tcp => return Ok(()),
@@ -50,7 +59,7 @@ impl Attempt {
     }
 
     /// What is known after something has happened; nothing yet, if it was not for us.
-    pub(super) fn look(&self) -> Option<Measured> {
+    pub(crate) fn look(&self) -> Option<Measured> {
         if self.kind == Kind::Tcp {
             let connected = socket::connected(&self.fd)?;
             return Some(connected.map_or_else(Measured::from_error, |()| Measured::Open));

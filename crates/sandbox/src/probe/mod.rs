@@ -4,13 +4,13 @@
 mod attempt;
 mod ports;
 
+pub(crate) use attempt::Attempt;
 pub(crate) use ports::{Ports, nonce};
 
 use crate::error::Error;
 use crate::limits;
 use crate::netns::Namespace;
 use crate::socket::{self, Kind};
-use attempt::Attempt;
 use namewall_policy::port::Protocol;
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
@@ -123,24 +123,19 @@ fn open_all(probes: &[Probe], ports: &Ports) -> Result<Vec<Attempt>, Error> {
     for (at, probe) in probes.iter().enumerate() {
         by_namespace.entry(Arc::as_ptr(&probe.from.namespace)).or_default().push(at);
     }
+    let open = |probe: &Probe| Attempt::open(probe.protocol, (probe.from.source, probe.to), ports);
     let mut attempts: Vec<Option<Attempt>> = Vec::new();
     attempts.resize_with(probes.len(), || None);
     for here in by_namespace.into_values() {
         let opened = probes[here[0]]
             .from
             .namespace
-            .enter(|| here.iter().map(|&at| open(&probes[at], ports)).collect::<Result<Vec<_>, Error>>())??;
+            .enter(|| here.iter().map(|&at| open(&probes[at])).collect::<Result<Vec<_>, Error>>())??;
         for (at, attempt) in here.into_iter().zip(opened) {
             attempts[at] = Some(attempt);
         }
     }
     Ok(attempts.into_iter().flatten().collect())
-}
-
-fn open(probe: &Probe, ports: &Ports) -> Result<Attempt, Error> {
-    let kind = Kind::try_from(probe.protocol)?;
-    let (fd, port) = open_socket(kind, (probe.from.source, probe.to), ports)?;
-    Ok(Attempt { kind, fd, port, to: probe.to, nonce: nonce() })
 }
 
 /// A socket at a port that was not used towards that host for long: a firewall

@@ -8,7 +8,7 @@
 mod wire;
 
 use crate::connection::{Connection, Wish};
-use crate::dns::{self, Ask, Heard, NameServers};
+use crate::dns::{self, Ask, Heard, NameServers, Questions};
 use crate::error::Error;
 use crate::limits;
 use crate::links::{FIRST_LINK, Wires};
@@ -159,7 +159,12 @@ impl Sandbox {
 
     /// Looks names up, so many at once; None where there is no answer.
     pub fn ask(&self, from: &Place, asks: &[Ask], at_once: usize) -> Result<Vec<Option<Heard>>, Error> {
-        dns::ask(from, asks, at_once)
+        dns::ask(from, &Questions { asks, at_once, then: None }, &self.ports)
+    }
+
+    /// The same, and opens connections with each answer in hand.
+    pub fn ask_and_open(&self, from: &Place, questions: &Questions<'_>) -> Result<Vec<Option<Heard>>, Error> {
+        dns::ask(from, questions, &self.ports)
     }
 
     /// What each probe brings, in their order. All run at once.
