@@ -121,6 +121,7 @@ Examples:
   namewall test examples/shop/scenario.yaml
   namewall test -o junit tests/*.yaml > report.xml
   namewall test --real tests/scenarios/packets
+  namewall test --real --tell examples/names
 
 With --real every step is also taken in network namespaces, and every probe is
 tried with packets: what is denied must go unanswered, and the kernel must tell of
@@ -435,6 +436,9 @@ pub(crate) struct Test {
     /// Try everything with real packets too
     #[arg(long)]
     pub(crate) real: bool,
+    /// Tell what happens step by step, and why, not only what failed
+    #[arg(long)]
+    pub(crate) tell: bool,
     /// How to print
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(crate) output: TestFormat,

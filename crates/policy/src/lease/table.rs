@@ -381,7 +381,7 @@ impl LeaseTable {
     /// The addresses that a name has opened, by whichever pattern, and until when.
     pub fn addresses_of(&self, name: &DomainName) -> impl Iterator<Item = (IpAddr, Instant)> {
         let named = self.patterns.values().filter_map(|names| names.names.get(name));
-        named.flat_map(|named| named.addresses.iter().copied())
+        named.flat_map(|named| named.addresses.iter().map(|&(address, (expiry, _))| (address, expiry)))
     }
 
     /// Every lease, of every name.
