@@ -12,6 +12,9 @@ use crate::upstream::Upstream;
 use crate::wire::{Asked, Kind, LONGEST};
 use anyhow::{Context, Result, bail, ensure};
 use namewall_dataplane::netlink::{Family, Messages, Socket};
+use namewall_dataplane::nft::put_table;
+use namewall_dataplane::nft::rule::{Action, Rule, Test};
+use namewall_dataplane::nft::table::{Hook, HookKind, Point, Table};
 use namewall_sandbox::Namespace;
 use nix::sched::{CloneFlags, CpuSet, sched_getaffinity, sched_setaffinity, setns};
 use nix::unistd::Pid;
@@ -21,6 +24,17 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+
+/// Every node of a cluster tracks connections, whoever forwards its DNS.
+fn stateful() -> Table {
+    let mut table = Table::default();
+    for (name, point) in [("input", Point::Input), ("output", Point::Output)] {
+        let chain = table.chains.entry(name.to_owned()).or_default();
+        chain.hook = Some(Hook { point, priority: 0, kind: HookKind::Filter });
+        chain.rules = vec![Rule::new([Test::Established], Action::Accept)];
+    }
+    table
+}
 
 /// How long a forwarder may take until it answers.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -53,6 +67,7 @@ impl Rig {
         let namespace = Namespace::create()?;
         enter(&namespace)?;
         bring_up_loopback()?;
+        put_table("stateful", &stateful())?;
         let upstream = Upstream::listen(UPSTREAM)?;
         let folder = Folder::create()?;
         let log = folder.0.join("log");

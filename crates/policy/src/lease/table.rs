@@ -28,7 +28,7 @@ impl Bounds {
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { addresses_a_name: 1_000, names_a_pattern: 100_000, leases: 262_144 }
+        Self { addresses_a_name: 1_000, names_a_pattern: 100_000, leases: 200_000 }
     }
 }
 
@@ -46,6 +46,9 @@ pub struct Before {
     expiry: Option<Instant>,
     longest: Option<Lease>,
 }
+
+/// A table that has become so large becomes larger.
+const LARGE: usize = 4_096;
 
 /// Who asked; none if nobody in particular did.
 type Client = Option<IpAddr>;
@@ -149,6 +152,9 @@ impl LeaseTable {
     /// Notes it where it is found by its address.
     fn open(&mut self, lease: Lease, is_new: bool) {
         self.count += usize::from(is_new);
+        if self.by_address.len() == LARGE {
+            self.by_address.reserve(self.bounds.leases.saturating_sub(LARGE));
+        }
         // Most addresses have one name.
         let opened = self.by_address.entry(lease.address).or_insert_with(|| Vec::with_capacity(1));
         match opened.iter_mut().find(|one| one.longest.pattern == lease.pattern) {
@@ -184,11 +190,20 @@ impl LeaseTable {
             }
             None => {
                 let end = (lease.expiry, grant);
-                names.insert(lease.name.clone(), Named { client, addresses: Vec::new(), end });
+                // Most names have one address.
+                names.insert(lease.name.clone(), Named { client, addresses: Vec::with_capacity(1), end });
                 true
             }
         };
+        // To grow a large table takes milliseconds, in which nobody is answered: it is made large at once.
+        let most = self.bounds.names_a_pattern.min(self.bounds.leases);
+        if names.len() == LARGE && is_new {
+            names.reserve(most.saturating_sub(LARGE));
+        }
         let account = accounts.entry(client).or_default();
+        if account.order.len() == LARGE {
+            account.order.reserve(most.saturating_sub(LARGE));
+        }
         account.names += 1;
         account.order.push(Reverse(((lease.expiry, grant), lease.name.clone())));
         is_new

@@ -64,7 +64,7 @@ pub(crate) struct Options {
     /// Names kept a pattern [default: 100000]
     #[arg(long, value_name = "COUNT")]
     pub(crate) names_a_pattern: Option<usize>,
-    /// Leases kept in all [default: 262144]
+    /// Leases kept in all [default: 200000]
     #[arg(long, value_name = "COUNT")]
     pub(crate) most_leases: Option<usize>,
     /// Which connections a change of policies cuts [default: always]
