@@ -4,18 +4,22 @@
 //!
 //! Every function panics where a promise is broken, and returns otherwise.
 
+mod answer;
 mod denials;
 mod domain_patterns;
 mod manifests;
 mod messages;
+mod query;
 mod questions;
 mod scenarios;
 mod selectors;
 
+pub use answer::answer;
 pub use denials::denials;
 pub use domain_patterns::domain_patterns;
 pub use manifests::manifests;
 pub use messages::messages;
+pub use query::query;
 pub use questions::questions;
 pub use scenarios::scenarios;
 pub use selectors::selectors;
@@ -23,11 +27,13 @@ pub use selectors::selectors;
 pub type Target = fn(&[u8]);
 
 /// Every target by name: the name of its binary and of its corpus.
-pub const TARGETS: [(&str, Target); 7] = [
+pub const TARGETS: [(&str, Target); 9] = [
+    ("answer", answer),
     ("denials", denials),
     ("domain_patterns", domain_patterns),
     ("manifests", manifests),
     ("messages", messages),
+    ("query", query),
     ("questions", questions),
     ("scenarios", scenarios),
     ("selectors", selectors),

@@ -1,6 +1,6 @@
 //! Names on the wire: labels with their lengths, perhaps ending in a pointer.
 
-use super::{WireError, u16_at};
+use super::{HEADER, WireError, u16_at};
 use namewall_policy::domain::DomainName;
 use std::fmt;
 
@@ -130,7 +130,8 @@ impl<'a> Walk<'a> {
                 }
                 0xc0.. => {
                     let target = usize::from(u16_at(self.message, self.at)? & 0x3fff);
-                    if target >= self.before || self.pointers == MOST_POINTERS {
+                    // No name begins in the header: the id in it is another for the client than it was for us.
+                    if !(HEADER..self.before).contains(&target) || self.pointers == MOST_POINTERS {
                         return Err(WireError::Pointer);
                     }
                     self.pointers += 1;

@@ -4,6 +4,7 @@
 
 mod agreement;
 mod check;
+mod corpus;
 mod rfc1034;
 mod rfc1035;
 mod rfc2181;

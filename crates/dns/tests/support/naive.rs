@@ -160,7 +160,7 @@ fn name_at(message: &[u8], start: usize) -> Option<(Option<Labels>, usize)> {
     }
 }
 
-/// All labels in lower case, over pointers that lead before the place the last one led to.
+/// All labels in lower case, over pointers that lead before the place the last one led to, and behind the header.
 fn follow(message: &[u8], start: usize) -> Option<Labels> {
     let mut labels = Labels::new();
     let (mut at, mut before, mut pointers) = (start, start, 0);
@@ -176,7 +176,7 @@ fn follow(message: &[u8], start: usize) -> Option<Labels> {
             192..=255 => {
                 let target = usize::from(number(message, at)? % 0x4000);
                 pointers += 1;
-                if target >= before || pointers > MOST_POINTERS {
+                if target < 12 || target >= before || pointers > MOST_POINTERS {
                     return None;
                 }
                 (at, before) = (target, target);

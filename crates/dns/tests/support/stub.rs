@@ -9,8 +9,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// What an upstream sends back for a query: any number of datagrams.
-pub(crate) type Behaviour = dyn FnMut(&[u8]) -> Vec<Vec<u8>> + Send;
+/// The way a query came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Over {
+    Udp,
+    Tcp,
+}
+
+/// What an upstream sends back for a query: any number of messages.
+pub(crate) type Behaviour = dyn FnMut(&[u8], Over) -> Vec<Vec<u8>> + Send;
 
 /// An upstream at a port of its own, over UDP and TCP.
 pub(crate) struct Upstream {
@@ -20,7 +27,12 @@ pub(crate) struct Upstream {
 }
 
 impl Upstream {
-    pub(crate) fn new(behaviour: impl FnMut(&[u8]) -> Vec<Vec<u8>> + Send + 'static) -> Self {
+    /// One that answers alike over both.
+    pub(crate) fn new(mut behaviour: impl FnMut(&[u8]) -> Vec<Vec<u8>> + Send + 'static) -> Self {
+        Self::with(move |query, _| behaviour(query))
+    }
+
+    pub(crate) fn with(behaviour: impl FnMut(&[u8], Over) -> Vec<Vec<u8>> + Send + 'static) -> Self {
         let Sockets { udp, tcp } = Sockets::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = udp.local_addr().unwrap();
         let behaviour: Arc<Mutex<Box<Behaviour>>> = Arc::new(Mutex::new(Box::new(behaviour)));
@@ -31,7 +43,7 @@ impl Upstream {
             while let Ok((length, from)) = udp.recv_from(&mut buffer) {
                 count.fetch_add(1, Ordering::SeqCst);
                 seen.lock().unwrap().push((from.port(), id(&buffer)));
-                for answer in own.lock().unwrap()(&buffer[..length]) {
+                for answer in own.lock().unwrap()(&buffer[..length], Over::Udp) {
                     udp.send_to(&answer, from).unwrap();
                 }
             }
@@ -43,7 +55,7 @@ impl Upstream {
                 std::thread::spawn(move || {
                     while let Some(query) = read_message(&mut stream) {
                         count.fetch_add(1, Ordering::SeqCst);
-                        for answer in own.lock().unwrap()(&query) {
+                        for answer in own.lock().unwrap()(&query, Over::Tcp) {
                             if write_message(&mut stream, &answer).is_err() {
                                 return;
                             }

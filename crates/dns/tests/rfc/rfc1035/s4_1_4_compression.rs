@@ -5,7 +5,7 @@ use crate::message::{Packing, written};
 use namewall_dns::wire::{Name, Question, Rcode, WireError, reply};
 use std::time::{Duration, Instant};
 
-const POINTER: &str = "refused: it is malformed: a pointer does not lead backwards, or only to more of them";
+const POINTER: &str = "refused: it is malformed: a pointer does not lead back to a name";
 /// An A record of a minute, without its owner and its address.
 const A: &[u8] = b"\0\x01\0\x01\0\0\0\x3c\0\x04";
 
@@ -63,6 +63,17 @@ fn s6_1_pointers_to_themselves_forwards_and_in_circles_are_refused() {
     assert_eq!(reply::failure(asked, Rcode::FORM_ERR).len(), 12);
 }
 
+/// The id is another for the client than it was for us: a name that begins in the header would be, too.
+#[test]
+fn s6_1_no_name_begins_in_the_header() {
+    for target in 0..12 {
+        let mut message = with_count(answer(&[&[0xc0, target], A, &[192, 0, 2, 1]]), 1);
+        // An id that would be a good label.
+        message[..2].copy_from_slice(&[1, b'a']);
+        assert_eq!(says(&message), POINTER, "at {target}");
+    }
+}
+
 #[test]
 fn a_pointer_cut_in_two() {
     let mut message = answer(&[&[0xc0]]);
@@ -76,8 +87,9 @@ fn a_pointer_cut_in_two() {
 #[test]
 fn pointers_are_counted() {
     for (pointers, is_read) in [(1, true), (127, true), (128, false), (8_000, false)] {
-        let mut bytes = vec![1, b'a', 0];
-        let mut target = 0_u16;
+        let mut bytes = vec![0; 12];
+        let mut target = bytes.len() as u16;
+        bytes.extend_from_slice(b"\x01a\0");
         for _ in 0..pointers {
             let at = bytes.len() as u16;
             bytes.extend_from_slice(&(0xc000 | target).to_be_bytes());
