@@ -70,7 +70,8 @@ fn what_is_there_already_makes_the_next_change_read_the_table() {
         nft.behind_our_back(|batch| batch.add_elements(set::WHO.0, [&wrong].into_iter()));
         let refused = nft.replace(&program(&["10.0.0.1", "10.0.0.2"]), Instant::default()).unwrap_err();
         assert!(matches!(&refused, NftError::Rejected { source, .. } if source.errno() == Some(Errno::EEXIST)));
-        nft.replace(&program(&["10.0.0.1", "10.0.0.2"]), Instant::default()).expect("it is made right from what is there");
+        nft.replace(&program(&["10.0.0.1", "10.0.0.2"]), Instant::default())
+            .expect("it is made right from what is there");
         assert!(!nft.has(set::WHO.0, &wrong));
         assert!(nft.has(set::PODS.0, &Element::key(address("10.0.0.2"))));
     });
