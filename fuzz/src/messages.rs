@@ -16,7 +16,11 @@ probes: ['10.0.0.1 -> 10.0.0.2/ICMP: allow']
 
 pub fn messages(bytes: &[u8]) {
     if let Ok(read) = Message::read(bytes) {
-        assert_eq!(Message::read(&read.write()).as_ref(), Ok(&read));
+        let again = Message::read(&read.write()).expect("what is written can be read");
+        // Written out, names that pointed into each other may be too long for a message.
+        if again.truncated == read.truncated {
+            assert_eq!(again, read);
+        }
         if let Some(leasable) = Witness.leasable(bytes, bytes) {
             assert!(read.is_response() && leasable.addresses.len() <= read.answer.len());
         }

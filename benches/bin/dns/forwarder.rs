@@ -13,9 +13,8 @@ use std::process::Command;
 pub(crate) const LISTEN: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 5300);
 pub(crate) const UPSTREAM: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 5301);
 
-/// What follows `namewall` in a command line, and what more when it is to learn.
-const NAMEWALL: [&str; 5] = ["dns", "--listen", "127.0.0.1:5300", "--upstream", "127.0.0.1:5301"];
-const LEARNING: [&str; 2] = ["--learn", "*.load.example"];
+/// What follows `namewall` in a command line; the manifests are added.
+const NAMEWALL: [&str; 6] = ["run", "--no-intercept", "--listen", "127.0.0.1:5300", "--upstream", "127.0.0.1:5301"];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Forwarder {
@@ -69,7 +68,11 @@ impl Forwarder {
             Self::Nobody => return Ok(None),
             Self::Namewall { learning } => {
                 let mut command = Command::new(programs.namewall()?);
-                command.args(NAMEWALL).args(if learning { &LEARNING[..] } else { &[] });
+                let manifests = write("manifests.yaml", &manifests(learning))?;
+                command.args(NAMEWALL).arg("--manifests").arg(manifests);
+                // As many as are asked for, and room besides.
+                command.args(["--most-leases", "400000", "--names-a-pattern", "400000"]);
+                command.env("NAMEWALL_RUNTIME_DIR", folder.join("run"));
                 command
             }
             Self::Dnsdist => {
@@ -107,6 +110,27 @@ fn installed(name: &str) -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from));
     folders.map(|folder| folder.join(name)).find(|path| path.is_file()).context("it is not installed")
+}
+
+/// Whoever asks is a pod, and learns the names it asks for or has no rule by name.
+fn manifests(learning: bool) -> String {
+    let to = if learning { "domainNames: [\"*.load.example\"]" } else { "networks: [198.18.0.0/15]" };
+    format!(
+        "apiVersion: v1\n\
+         kind: Pod\n\
+         metadata: {{name: load, namespace: default, labels: {{app: load}}}}\n\
+         spec: {{containers: [{{name: load, image: load}}]}}\n\
+         status: {{phase: Running, podIP: 127.0.0.1, podIPs: [{{ip: 127.0.0.1}}]}}\n\
+         ---\n\
+         apiVersion: policy.networking.k8s.io/v1alpha2\n\
+         kind: ClusterNetworkPolicy\n\
+         metadata: {{name: names}}\n\
+         spec:\n  \
+           tier: Admin\n  \
+           priority: 10\n  \
+           subject: {{pods: {{namespaceSelector: {{}}, podSelector: {{matchLabels: {{app: load}}}}}}}}\n  \
+           egress: [{{action: Accept, to: [{{{to}}}]}}]\n"
+    )
 }
 
 /// One thread that takes questions. The upstream is taken to be up: its health is nobody's load.

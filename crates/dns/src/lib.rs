@@ -7,4 +7,4 @@ mod server;
 pub mod wire;
 
 pub use learn::{Answer, Learn, LearnError, LearnNothing};
-pub use server::{Counters, Listen, OnLearnTimeout, Server, ServerError, Settings, Sockets};
+pub use server::{Counters, Listen, OnLearnTimeout, Server, ServerError, Settings, Sockets, UpstreamState};

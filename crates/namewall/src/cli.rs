@@ -43,6 +43,15 @@ pub(crate) enum Command {
     /// Build a cluster in network namespaces on this machine, and try it with real packets
     #[command(after_help = SANDBOX_HELP)]
     Sandbox(Sandbox),
+    /// Be the firewall of this machine: enforce manifests in the kernel, serve DNS, learn names
+    #[command(after_help = RUN_HELP)]
+    Run(Run),
+    /// How the namewall that runs here is doing
+    #[command(after_help = STATUS_HELP)]
+    Status(Live),
+    /// Which addresses are open by name now: through which name and rule, and until when
+    #[command(after_help = LEASES_HELP)]
+    Leases(Leases),
     /// Remove what namewall has put into this machine's kernel
     #[command(after_help = UNINSTALL_HELP)]
     Uninstall(Uninstall),
@@ -73,6 +82,7 @@ Examples:
       --dns api.payments.example=198.51.100.7 examples/shop
   namewall explain --from 203.0.113.9 --to shop/web:22/TCP \\
       --expect deny examples/shop
+  namewall explain --live --from shop/api --to api.payments.example:443
 
 An end is NAMESPACE/NAME (NAMESPACE/KIND/NAME where two kinds share a name), an
 address, or, as a destination, a DNS name. IPv6 addresses with a port stand in
@@ -111,6 +121,7 @@ Examples:
   namewall test examples/shop/scenario.yaml
   namewall test -o junit tests/*.yaml > report.xml
   namewall test --real tests/scenarios/packets
+  namewall test --real --tell examples/names
 
 With --real every step is also taken in network namespaces, and every probe is
 tried with packets: what is denied must go unanswered, and the kernel must tell of
@@ -132,6 +143,45 @@ Sets are shown without their elements. Nothing is changed, and no rights are nee
 Exit codes:
   0  done
   2  the input could not be read";
+
+const RUN_HELP: &str = "\
+Examples:
+  namewall run --manifests /etc/namewall
+  namewall run --manifests policies.yaml --node node-1 --upstream 10.96.0.10 --upstream 9.9.9.9
+  namewall run --manifests . --config namewall.yaml
+
+Pods' questions to any DNS server are taken to namewall's own and go on to the server
+they were meant for, if that is an upstream or trusted, else to the upstreams; whose
+answers are what names open. Without --upstream those of /etc/resolv.conf are asked.
+What a name opens is in the kernel before the pod has its answer.
+
+Files are watched: a change is enforced within a second, and a file that cannot be read
+keeps its last good version. SIGHUP reads the configuration again, SIGTERM ends it. The
+kernel's rules stay, whatever becomes of the process; `namewall uninstall` removes them.
+A namewall that is started while another runs takes over from it.
+
+Exit codes:
+  0  it was told to end
+  2  it could not start";
+
+const STATUS_HELP: &str = "\
+Examples:
+  namewall status
+  namewall status -o json
+
+Exit codes:
+  0  it runs
+  2  none runs, or it does not answer";
+
+const LEASES_HELP: &str = "\
+Examples:
+  namewall leases
+  namewall leases api.example.com
+  namewall leases -o json
+
+Exit codes:
+  0  done
+  2  none runs, or it does not answer";
 
 const SANDBOX_HELP: &str = "\
 Examples:
@@ -204,7 +254,7 @@ pub(crate) struct Settings {
 #[derive(Args, Debug)]
 pub(crate) struct Input {
     /// Files, folders (read recursively), or - for standard input
-    #[arg(required = true, value_name = "PATH")]
+    #[arg(required_unless_present = "live", value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) settings: Settings,
@@ -236,6 +286,9 @@ pub(crate) struct Explain {
     /// What a name resolves to, so that rules by name can open it
     #[arg(long, value_name = "NAME=IP[,IP...]", value_parser = parse_dns)]
     pub(crate) dns: Vec<DnsAnswer>,
+    /// Ask the namewall that runs here: by its policies, and what it has learned
+    #[arg(long, conflicts_with_all = ["paths", "dns"])]
+    pub(crate) live: bool,
     /// Fail with exit code 1 if the verdict is another
     #[arg(long, value_name = "VERDICT")]
     pub(crate) expect: Option<Expect>,
@@ -244,6 +297,36 @@ pub(crate) struct Explain {
     pub(crate) output: Format,
     #[command(flatten)]
     pub(crate) input: Input,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Run {
+    /// Files and folders (read recursively) to enforce
+    #[arg(long, required = true, num_args = 1.., value_name = "PATH")]
+    pub(crate) manifests: Vec<PathBuf>,
+    /// A file of settings; what is said here on the command line counts more
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) options: crate::commands::RunOptions,
+    #[command(flatten)]
+    pub(crate) settings: Settings,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Live {
+    /// How to print
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub(crate) output: Format,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Leases {
+    /// Only of this name, and names under it
+    #[arg(value_name = "NAME")]
+    pub(crate) name: Option<namewall_policy::domain::DomainName>,
+    #[command(flatten)]
+    pub(crate) live: Live,
 }
 
 #[derive(Clone, Copy, ValueEnum, Debug, PartialEq, Eq)]
@@ -353,6 +436,9 @@ pub(crate) struct Test {
     /// Try everything with real packets too
     #[arg(long)]
     pub(crate) real: bool,
+    /// Tell what happens step by step, and why, not only what failed
+    #[arg(long)]
+    pub(crate) tell: bool,
     /// How to print
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(crate) output: TestFormat,

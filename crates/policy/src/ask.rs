@@ -95,6 +95,17 @@ impl FromStr for Host {
     }
 }
 
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.host, self.port) {
+            (Host::Address(IpAddr::V6(v6)), Some(port)) => write!(f, "[{v6}]:{port}/{}", self.protocol),
+            (host, Some(port)) => write!(f, "{host}:{port}/{}", self.protocol),
+            (host, None) if self.protocol.has_ports() => write!(f, "{host}"),
+            (host, None) => write!(f, "{host}/{}", self.protocol),
+        }
+    }
+}
+
 impl FromStr for Target {
     type Err = AskError;
 

@@ -65,6 +65,11 @@ pub enum Step {
         expect: Queries,
         source: Source,
     },
+    /// A word to whoever follows along.
+    Say {
+        text: String,
+        source: Source,
+    },
     /// The agent goes.
     Stop(Going),
     /// It is back.
@@ -289,6 +294,7 @@ impl Reader<'_> {
             "zone",
             "resolve",
             "queries",
+            "say",
             "restart",
         ];
         self.only(node, STEPS)?;
@@ -325,6 +331,10 @@ impl Reader<'_> {
             "zone" => Step::Zone(zones::read_changes(self, body)?),
             "resolve" => Step::Resolve(Box::new(lookup::read(self, body)?)),
             "queries" => return self.queries(body, steps),
+            "say" => match body.as_str() {
+                Some(text) => Step::Say { text: text.to_owned(), source: self.place(body) },
+                None => return self.wrong(body, "`say` is followed by a text"),
+            },
             _ => {
                 for probe in self.items(Some(body))? {
                     steps.push(Step::Probe(self.probe(probe)?));

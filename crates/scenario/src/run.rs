@@ -32,6 +32,8 @@ pub struct Outcome {
     pub connections: Vec<ConnectionResult>,
     /// What clients looked up, and what servers were asked.
     pub lookups: Vec<LookupResult>,
+    /// What is said to whoever follows along, and where.
+    pub said: Vec<(namewall_policy::Source, String)>,
     /// What is wrong with its objects, at any step.
     pub findings: Vec<Finding>,
     /// A step that could not be taken.
@@ -119,9 +121,9 @@ pub fn play(scenario: &Scenario, means: Means<'_>) -> Outcome {
         reads: means.reads.unwrap_or(&Witness),
         reality: means.reality,
     };
-    let (probes, connections, lookups, findings) = Default::default();
+    let (probes, connections, lookups, said, findings) = Default::default();
     let broken = player.begin().err();
-    let mut outcome = Outcome { probes, connections, lookups, findings, broken };
+    let mut outcome = Outcome { probes, connections, lookups, said, findings, broken };
     // Probes in a row are made at once: those that nobody answers share one timeout.
     let is_probe = |step: &Step| matches!(step, Step::Probe(_));
     for steps in scenario.steps.chunk_by(|a, b| is_probe(a) && is_probe(b)) {
@@ -196,6 +198,7 @@ impl Player<'_> {
                 let (name, source) = (name.clone(), source.clone());
                 outcome.connections.push(ConnectionResult { name, expect: *expect, passed, got, source });
             }
+            Step::Say { text, source } => outcome.said.push((source.clone(), text.clone())),
             Step::Settings(settings) => self.set(settings)?,
             Step::Zone(changes) => self.rezone(changes)?,
             Step::Resolve(lookup) => self.resolve(lookup, outcome)?,

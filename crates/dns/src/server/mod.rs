@@ -24,6 +24,7 @@ mod upstream;
 pub use counters::Counters;
 pub use engine::Sockets;
 pub use settings::{Listen, OnLearnTimeout, Settings};
+pub use upstream::UpstreamState;
 
 use crate::learn::{Learn, LearnError};
 use engine::Engine;
@@ -67,6 +68,9 @@ pub struct Server<L: Learn> {
     threads: Vec<JoinHandle<()>>,
 }
 
+/// Whose answers a commit was for, and how it ended.
+type Done = (Vec<Ticket>, Result<(), LearnError>);
+
 struct Shared<L: Learn> {
     engine: Mutex<Engine<L>>,
     learner: Arc<L>,
@@ -77,7 +81,7 @@ struct Shared<L: Learn> {
     /// When the last one began.
     last_commit: AtomicU64,
     /// Commits that ended when their thread no longer had the engine.
-    done: Mutex<Vec<(Vec<Ticket>, Result<(), LearnError>)>>,
+    done: Mutex<Vec<Done>>,
     /// Settings that are to be taken over.
     changed: Mutex<Option<Settings>>,
     is_stopped: AtomicBool,
@@ -85,6 +89,7 @@ struct Shared<L: Learn> {
     sleeps: Mutex<bool>,
     awake: Condvar,
     counters: Mutex<Counters>,
+    upstreams: Mutex<Vec<UpstreamState>>,
     turns: AtomicU64,
 }
 
@@ -137,6 +142,7 @@ where
             sleeps: Mutex::new(false),
             awake: Condvar::new(),
             counters: Mutex::default(),
+            upstreams: Mutex::default(),
             turns: AtomicU64::new(0),
         });
         let mut server = Self { shared, addresses, threads: Vec::new() };
@@ -162,6 +168,11 @@ where
     pub fn set(&self, settings: Settings) {
         *lock(&self.shared.changed) = Some(settings);
         let _ = self.shared.wake.write(1);
+    }
+
+    /// How upstreams were doing a moment ago.
+    pub fn upstreams(&self) -> Vec<UpstreamState> {
+        lock(&self.shared.upstreams).clone()
     }
 
     pub fn counters(&self) -> Counters {
@@ -239,6 +250,9 @@ impl<L: Learn> Shared<L> {
                 engine.release(&tickets, &result);
             }
             *lock(&self.counters) = engine.counters;
+            if engine.take_swept() {
+                *lock(&self.upstreams) = engine.upstream_states();
+            }
             // One thread at most commits, so that the other can always go on.
             let is_busy = || self.committing.load(Ordering::SeqCst) != 0 || self.learner.is_busy();
             if engine.noted.is_empty() || is_busy() {

@@ -30,6 +30,6 @@ impl Random {
 
     /// One below `bound`, which is small.
     pub(super) fn below(&mut self, bound: usize) -> io::Result<usize> {
-        Ok(usize::from(self.number()?) * bound >> 16)
+        Ok((usize::from(self.number()?) * bound) >> 16)
     }
 }

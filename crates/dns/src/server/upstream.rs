@@ -18,6 +18,15 @@ const PATIENCE: u32 = 3;
 /// How often one that is down is asked whether it is back.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 
+/// How an upstream is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UpstreamState {
+    pub address: SocketAddr,
+    pub is_up: bool,
+    pub answered: u64,
+    pub failed: u64,
+}
+
 #[derive(Debug)]
 pub(super) struct Upstream {
     pub(super) address: SocketAddr,
@@ -59,6 +68,11 @@ impl Upstream {
             answered: 0,
             failed: 0,
         }
+    }
+
+    pub(super) fn state(&self) -> UpstreamState {
+        let Self { address, answered, failed, .. } = *self;
+        UpstreamState { address, is_up: self.is_up(), answered, failed }
     }
 
     pub(super) fn is_up(&self) -> bool {

@@ -23,7 +23,7 @@ pub enum WireError {
     Label,
     #[error("a name is longer than 255 bytes")]
     LongName,
-    #[error("a pointer does not lead backwards")]
+    #[error("a pointer does not lead backwards, or only to more of them")]
     Pointer,
     #[error("it has {0} questions; one is asked at a time")]
     Questions(u16),

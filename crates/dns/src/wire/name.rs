@@ -6,6 +6,8 @@ use std::fmt;
 
 /// The longest name, its last empty label included (RFC 1035 §3.1).
 const LONGEST: usize = 255;
+/// As many labels as such a name has at most: who sends more pointers to it means to keep us busy.
+const MOST_POINTERS: u8 = 127;
 
 /// A whole name in lower case, as labels with their lengths: two names are
 /// the same if their bytes are.
@@ -104,11 +106,12 @@ struct Walk<'a> {
     /// Where the bytes after the name begin, once a pointer has been followed.
     end: Option<usize>,
     length: usize,
+    pointers: u8,
 }
 
 impl<'a> Walk<'a> {
     fn new(message: &'a [u8], at: usize) -> Self {
-        Self { message, at, before: at, end: None, length: 1 }
+        Self { message, at, before: at, end: None, length: 1, pointers: 0 }
     }
 
     fn next(&mut self) -> Result<Option<&'a [u8]>, WireError> {
@@ -127,9 +130,10 @@ impl<'a> Walk<'a> {
                 }
                 0xc0.. => {
                     let target = usize::from(u16_at(self.message, self.at)? & 0x3fff);
-                    if target >= self.before {
+                    if target >= self.before || self.pointers == MOST_POINTERS {
                         return Err(WireError::Pointer);
                     }
+                    self.pointers += 1;
                     self.end = self.end.or(Some(self.at + 2));
                     (self.at, self.before) = (target, target);
                 }

@@ -1,6 +1,6 @@
 //! Queries to upstreams and answers back, over UDP.
 
-use crate::stub::{Client, Upstream, answer, id, plain, query, serve, settings, soon};
+use crate::stub::{Client, Upstream, answer, eventually, id, plain, query, serve, settings};
 use namewall_dns::wire::{Header, Rcode};
 use namewall_dns::{Listen, Settings};
 use std::collections::HashSet;
@@ -59,7 +59,7 @@ fn s6_1_a_reply_with_a_wrong_id_or_question_is_not_passed_on() {
     let server = serve(settings(&[&upstream]), plain());
     let asked = query(7, "www.example.com");
     assert_eq!(Client::of(&server).ask(&asked).unwrap(), answer(&asked, &[[192, 0, 2, 1]], 30));
-    assert!(soon(|| server.counters().unasked == 5), "{:?}", server.counters());
+    eventually(|| server.counters().unasked == 5);
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn one_clients_flood_leaves_room_for_others() {
     socket.connect(server.addresses()[0]).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
     assert!(Client(socket).ask(&query(1, "example.com")).is_some());
-    assert!(soon(|| server.counters().over_limit == 400), "{:?}", server.counters());
+    eventually(|| server.counters().over_limit == 400);
 }
 
 #[test]
@@ -188,5 +188,5 @@ fn ten_thousand_queries_in_bursts_are_all_answered() {
         let ids: HashSet<u16> = (0..100).map(|_| id(&client.receive().unwrap())).collect();
         assert_eq!(ids, (burst * 100..burst * 100 + 100).collect());
     }
-    assert!(soon(|| server.counters().answers == 10_000), "{:?}", server.counters());
+    eventually(|| server.counters().answers == 10_000);
 }

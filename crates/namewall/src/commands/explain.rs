@@ -1,44 +1,64 @@
 //! `namewall explain`.
 
+use super::run::Running;
 use crate::cli::{Expect, Explain, Format};
-use crate::input::{Loaded, NOW};
+use crate::input::Loaded;
 use crate::output::{self, SOFT, STRONG, style_of};
 use anyhow::Result;
-use namewall_policy::ask::{Host, Route};
+use namewall_policy::ask::{Host, Route, Target, World};
 use namewall_policy::explain::{self, Explanation, RuleStep, Step, StepAt, StepResult};
 use namewall_policy::model::Direction;
 use namewall_policy::port::{Protocol, Traffic};
+use namewall_policy::reach::Reach;
 use namewall_policy::{Cause, Flow, Reason, Verdict};
 use serde_json::{Value, json};
 use std::io::Write;
-use std::net::IpAddr;
 use std::process::ExitCode;
 
 pub(crate) fn run(args: &Explain) -> Result<ExitCode> {
+    let verdict = if args.live { explain_live(args)? } else { explain_files(args)? };
+    let expected = match args.expect {
+        None => return Ok(ExitCode::SUCCESS),
+        Some(Expect::Allow) => Verdict::Allow,
+        Some(Expect::Deny) => Verdict::Deny,
+    };
+    Ok(if verdict == expected { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn explain_files(args: &Explain) -> Result<Verdict> {
     let mut loaded = Loaded::read(&args.input)?;
     loaded.report_errors();
     loaded.learn(&args.dns);
-    let world = loaded.world();
-    let routes = world.routes(&args.from, &args.to)?;
-    let answer = Answer::new(&loaded, args, routes);
+    let answer = Answer::new(loaded.world(), &Asked { from: &args.from, to: &args.to })?;
     let mut out = output::stdout();
     let printed = match args.output {
         Format::Text => answer.print(&mut out).and_then(|()| Ok(out.flush()?)),
         Format::Json => output::print_json(&mut out, &answer.json()),
     };
     output::unless_closed(printed)?;
-    let expected = match args.expect {
-        None => return Ok(ExitCode::SUCCESS),
-        Some(Expect::Allow) => Verdict::Allow,
-        Some(Expect::Deny) => Verdict::Deny,
-    };
-    Ok(if answer.verdict == expected { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    Ok(answer.verdict)
 }
 
-struct Answer<'a> {
-    loaded: &'a Loaded,
+/// The namewall that runs here explains itself: by its policies, and what it has learned.
+fn explain_live(args: &Explain) -> Result<Verdict> {
+    let asked = json!({"from": args.from.to_string(), "to": args.to.to_string(), "json": args.output == Format::Json});
+    let told = Running::find()?.ask(&json!({ "explain": asked }))?;
+    let mut out = output::stdout();
+    let text = told["text"].as_str().unwrap_or_default();
+    output::unless_closed(out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Into::into))?;
+    Ok(if told["verdict"].as_str() == Some("allow") { Verdict::Allow } else { Verdict::Deny })
+}
+
+/// What is asked.
+pub(crate) struct Asked<'a> {
+    pub(crate) from: &'a Host,
+    pub(crate) to: &'a Target,
+}
+
+pub(crate) struct Answer<'a> {
+    world: World<'a>,
     question: String,
-    verdict: Verdict,
+    pub(crate) verdict: Verdict,
     /// What is open, where no port was asked for.
     open: Option<Traffic>,
     routes: Vec<Told>,
@@ -52,20 +72,13 @@ struct Told {
 }
 
 impl<'a> Answer<'a> {
-    fn new(loaded: &'a Loaded, args: &Explain, mut routes: Vec<Route>) -> Self {
-        let any_port = args.to.port.is_none() && args.to.protocol.has_ports();
-        let open = any_port.then(|| settle_ports(loaded, &mut routes));
-        let to = match args.to.port {
-            Some(port) => match &args.to.host {
-                Host::Address(IpAddr::V6(v6)) => format!("[{v6}]:{port}/{}", args.to.protocol),
-                host => format!("{host}:{port}/{}", args.to.protocol),
-            },
-            None if any_port => args.to.host.to_string(),
-            None => format!("{}/{}", args.to.host, args.to.protocol),
-        };
-        let verdict = loaded.world().verdict(&routes);
-        let routes = routes.into_iter().filter_map(|route| tell(loaded, route)).collect();
-        Self { loaded, question: format!("{} -> {to}", args.from), verdict, open, routes }
+    pub(crate) fn new(world: World<'a>, asked: &Asked<'_>) -> Result<Self> {
+        let mut routes = world.routes(asked.from, asked.to)?;
+        let any_port = asked.to.port.is_none() && asked.to.protocol.has_ports();
+        let open = any_port.then(|| settle_ports(&world, &mut routes));
+        let verdict = world.verdict(&routes);
+        let routes = routes.into_iter().filter_map(|route| tell(&world, route)).collect();
+        Ok(Self { world, question: format!("{} -> {}", asked.from, asked.to), verdict, open, routes })
     }
 
     fn reason(&self) -> String {
@@ -77,7 +90,7 @@ impl<'a> Answer<'a> {
     }
 
     fn reason_of(&self, reason: &Reason, flow: &Flow) -> String {
-        explain::describe_reason((&self.loaded.snapshot, &self.loaded.program), reason, flow)
+        explain::describe_reason((self.world.snapshot, self.world.program), reason, flow)
     }
 
     fn would_deny(&self) -> Option<String> {
@@ -85,7 +98,7 @@ impl<'a> Answer<'a> {
         Some(self.reason_of(&reason, &told.flow))
     }
 
-    fn print(&self, out: &mut impl Write) -> Result<()> {
+    pub(crate) fn print(&self, out: &mut impl Write) -> Result<()> {
         let style = style_of(self.verdict);
         writeln!(
             out,
@@ -149,7 +162,7 @@ impl<'a> Answer<'a> {
                 (true, _) => ("✓", output::GOOD),
             };
             let place = self.rule_source(rule).map(|source| format!("  {source}")).unwrap_or_default();
-            let name = explain::describe_rule(&self.loaded.snapshot, &self.loaded.program, rule.rule);
+            let name = explain::describe_rule(self.world.snapshot, self.world.program, rule.rule);
             writeln!(out, "    {style}{mark} {}{style:#} {name}{SOFT}{place}{SOFT:#}", rule.action)?;
             writeln!(out, "        {}", rule.why)?;
         }
@@ -186,16 +199,16 @@ impl<'a> Answer<'a> {
     }
 
     fn policy_place(&self, id: namewall_policy::model::PolicyId) -> String {
-        let policy = self.loaded.snapshot.policy(id);
+        let policy = self.world.snapshot.policy(id);
         policy.source.as_ref().map_or_else(|| policy.id.to_string(), |source| format!("{} ({source})", policy.id))
     }
 
     fn rule_source(&self, step: &RuleStep) -> Option<&namewall_policy::Source> {
-        let rule = self.loaded.program.rule(step.rule);
-        self.loaded.snapshot.policy(rule.policy).rules(rule.direction)[rule.index as usize].source.as_ref()
+        let rule = self.world.program.rule(step.rule);
+        self.world.snapshot.policy(rule.policy).rules(rule.direction)[rule.index as usize].source.as_ref()
     }
 
-    fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         let mut value = json!({
             "question": self.question,
             "verdict": self.verdict.to_string(),
@@ -225,8 +238,8 @@ impl<'a> Answer<'a> {
     fn steps_json(&self, steps: &[Step]) -> Vec<Value> {
         let step_json = |step: &Step| {
             let rules = step.rules.iter().map(|rule| {
-                let compiled = self.loaded.program.rule(rule.rule);
-                let policy = &self.loaded.snapshot.policy(compiled.policy).id;
+                let compiled = self.world.program.rule(rule.rule);
+                let policy = &self.world.snapshot.policy(compiled.policy).id;
                 let mut value = json!({
                     "policy": policy.to_string(),
                     "kind": policy.kind.name(),
@@ -270,8 +283,8 @@ fn step_name(step: &Step) -> String {
 }
 
 /// Without a port: which are open, and one of them to tell the story of.
-fn settle_ports(loaded: &Loaded, routes: &mut [Route]) -> Traffic {
-    let reach = loaded.reach();
+fn settle_ports(world: &World<'_>, routes: &mut [Route]) -> Traffic {
+    let reach = Reach { program: world.program, leases: world.leases, now: world.now };
     let (mut everywhere, mut backends): (Option<Traffic>, Traffic) = (None, Traffic::none());
     for route in routes.iter() {
         let mut here = Traffic::none();
@@ -300,9 +313,9 @@ fn only(traffic: &Traffic, protocol: Protocol, port: u16) -> Traffic {
 }
 
 /// The story of the connection that opens the route, or of the first if none does.
-fn tell(loaded: &Loaded, route: Route) -> Option<Told> {
+fn tell(world: &World<'_>, route: Route) -> Option<Told> {
     let stories = route.flows.into_iter().map(|flow| {
-        let story = explain::explain((&loaded.snapshot, &loaded.program), &loaded.leases, &flow, NOW);
+        let story = explain::explain((world.snapshot, world.program), world.leases, &flow, world.now);
         (flow, story)
     });
     let mut stories: Vec<_> = stories.collect();

@@ -6,9 +6,12 @@ pub(crate) mod explain;
 pub(crate) mod matrix;
 mod policies;
 mod rules;
+mod run;
 mod sandbox;
 mod test;
 mod uninstall;
+
+pub(crate) use run::Options as RunOptions;
 
 use crate::cli::{Cli, Command};
 use crate::output;
@@ -27,6 +30,9 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Policies(args) => policies::run(&args),
         Command::Rules(args) => rules::run(&args),
         Command::Sandbox(args) => sandbox::run(&args),
+        Command::Run(args) => run::run(&args),
+        Command::Status(args) => run::status(&args),
+        Command::Leases(args) => run::leases(&args),
         Command::Uninstall(args) => uninstall::run(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();

@@ -39,6 +39,7 @@ pub(crate) fn execute(args: &Test) -> Result<ExitCode> {
         if args.real { play_real(scenarios)? } else { scenarios.into_iter().map(|one| timed(one, run)).collect() };
     let mut out = output::stdout();
     let printed = match args.output {
+        TestFormat::Text if args.tell => tell(&mut out, &played).and_then(|()| print(&mut out, &played)),
         TestFormat::Text => print(&mut out, &played),
         TestFormat::Json => output::print_json(&mut out, &played.iter().map(as_json).collect()),
         TestFormat::Junit => print_junit(&mut out, &played),
@@ -78,6 +79,32 @@ fn play_real(scenarios: Vec<Scenario>) -> Result<Vec<Played>> {
         }
     });
     Ok(played.into_iter().filter_map(|one| one.into_inner().unwrap_or_else(PoisonError::into_inner)).collect())
+}
+
+/// Each step, in the order of the file.
+fn tell(out: &mut impl Write, played: &[Played]) -> Result<()> {
+    for Played { scenario, outcome, .. } in played {
+        writeln!(out, "{STRONG}{}{STRONG:#}", scenario.name)?;
+        let mut told: Vec<(u32, String)> = Vec::new();
+        for (source, text) in &outcome.said {
+            told.push((source.line, format!("\n{STRONG}{text}{STRONG:#}")));
+        }
+        let mark = |passed: bool| if passed { format!("{GOOD}✓{GOOD:#}") } else { format!("{BAD}✗{BAD:#}") };
+        let line = |passed, text: &str, got: &str| format!("  {} {text}\n      {SOFT}{got}{SOFT:#}", mark(passed));
+        for one in &outcome.lookups {
+            told.push((one.source.line, line(one.passed, &one.text, &one.got)));
+        }
+        for one in &outcome.probes {
+            told.push((one.probe.source.line, line(one.passed, &one.probe.text, &one.got)));
+        }
+        for one in &outcome.connections {
+            told.push((one.source.line, line(one.passed, &format!("connection {}", one.name), &one.got)));
+        }
+        told.sort_by_key(|(line, _)| *line);
+        told.iter().try_for_each(|(_, text)| writeln!(out, "{text}"))?;
+        writeln!(out)?;
+    }
+    Ok(())
 }
 
 fn print(out: &mut impl Write, played: &[Played]) -> Result<()> {

@@ -378,6 +378,12 @@ impl LeaseTable {
         self.by_address.values().flatten().map(|one| &one.longest)
     }
 
+    /// The addresses that a name has opened, by whichever pattern, and until when.
+    pub fn addresses_of(&self, name: &DomainName) -> impl Iterator<Item = (IpAddr, Instant)> {
+        let named = self.patterns.values().filter_map(|names| names.names.get(name));
+        named.flat_map(|named| named.addresses.iter().map(|&(address, (expiry, _))| (address, expiry)))
+    }
+
     /// Every lease, of every name.
     pub fn all(&self) -> impl Iterator<Item = Lease> {
         self.patterns.iter().flat_map(|(pattern, Names { names, .. })| {

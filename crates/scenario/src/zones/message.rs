@@ -82,6 +82,7 @@ impl Message {
         write(self, Style::default())
     }
 
+    /// Reads one question at most, and records of the class IN alone.
     pub fn read(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader { bytes, at: 0 };
         let [id, flags, questions, answers, authorities, additionals] = {
@@ -189,6 +190,10 @@ impl<'a> Reader<'a> {
         if kind == RecordType::OPT {
             self.at = end;
             return Ok(Found::Opt(class));
+        }
+        // An address of another class is none of the Internet's.
+        if class != CLASS_IN {
+            return Err(Malformed(self.at));
         }
         let data = self.data(kind, length)?;
         if self.at != end { Err(Malformed(self.at)) } else { Ok(Found::Record(Record { owner, ttl, data })) }

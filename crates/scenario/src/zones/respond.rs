@@ -72,6 +72,9 @@ impl Zones {
         }
         if server.truncate && transport == Transport::Udp {
             answer.truncated = true;
+            answer.answer.clear();
+            answer.authority.clear();
+            answer.additional.clear();
         }
         if let Some(question) = answer.question.as_mut().filter(|_| server.wrong_case) {
             question.name = question.name.lower();

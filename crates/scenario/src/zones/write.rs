@@ -40,18 +40,19 @@ pub(crate) fn write(message: &Message, style: Style) -> Vec<u8> {
         writer.question(question);
     }
     let room = style.limit.saturating_sub(message.edns.map_or(0, |_| OPT));
-    let mut truncated = message.truncated;
     let mut counts = [0u16; 3];
-    for (at, section) in [&message.answer, &message.authority, &message.additional].into_iter().enumerate() {
-        for record in section {
-            if truncated || !writer.fits(record, room) {
-                // What is additional may be missing without a word (RFC 2181, section 9).
-                truncated |= at < 2;
-                break;
-            }
-            counts[at] += 1;
+    let sections = [&message.answer, &message.authority, &message.additional];
+    let all = sections.into_iter().enumerate().flat_map(|(at, section)| section.iter().map(move |record| (at, record)));
+    let mut left_out = None;
+    for (at, record) in all {
+        if !writer.fits(record, room) {
+            left_out = Some(at);
+            break;
         }
+        counts[at] += 1;
     }
+    // What is additional may be missing without a word (RFC 2181, section 9).
+    let truncated = message.truncated || left_out.is_some_and(|section| section < 2);
     if let Some(size) = message.edns {
         writer.bytes.push(0);
         writer.number(RecordType::OPT.0);

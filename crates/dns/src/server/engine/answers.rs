@@ -166,6 +166,7 @@ impl<L: Learn> Engine<L> {
         }
         if self.next_sweep <= self.now {
             self.next_sweep = self.now + super::SWEEP_EVERY;
+            self.has_swept = true;
             self.probe()?;
             self.end_idle();
         }

@@ -58,7 +58,8 @@ impl<L: Learn> Engine<L> {
     /// Writes what is to be written, as far as it goes.
     pub(super) fn write(&mut self, slot: u32) {
         let Some(connection) = self.connections.at(slot) else { return };
-        if connection.write().is_err() {
+        let is_over = |one: &Connection| one.is_half_closed && one.open == 0 && !one.has_output();
+        if connection.write().is_err() || is_over(connection) {
             self.end(slot);
             return;
         }
@@ -72,7 +73,13 @@ impl<L: Learn> Engine<L> {
         if flags.contains(EpollFlags::EPOLLOUT) {
             self.write(slot);
         }
-        if !flags.intersects(EpollFlags::EPOLLIN | EpollFlags::EPOLLHUP | EpollFlags::EPOLLERR) {
+        let gone = EpollFlags::EPOLLHUP | EpollFlags::EPOLLERR;
+        if !flags.intersects(EpollFlags::EPOLLIN | gone) {
+            return Ok(());
+        }
+        if flags.intersects(gone) && self.connections.at(slot).is_some_and(|one| one.is_half_closed) {
+            // It is gone altogether. Its end has been read: reading would tell no more, and epoll tell it for ever.
+            self.end(slot);
             return Ok(());
         }
         let mut buffer = std::mem::take(&mut self.scratch);
@@ -109,12 +116,7 @@ impl<L: Learn> Engine<L> {
             match end {
                 End::Client { from, .. } => {
                     connection.open += 1;
-                    let before = self.pending.len();
                     self.take_query(Client::Tcp { connection: ticket, from }, message)?;
-                    if self.pending.len() == before {
-                        // It was answered at once, or left out.
-                        self.settle(ticket);
-                    }
                 }
                 End::Upstream(upstream) => {
                     self.take_answer(upstream, |id| Link::Tcp { connection: slot, id }, message)?;

@@ -13,7 +13,7 @@ use crate::server::pending::{Link, Table, Ticket};
 use crate::server::random::Random;
 use crate::server::settings::{Listen, Settings};
 use crate::server::tcp::Connections;
-use crate::server::upstream::Upstream;
+use crate::server::upstream::{Upstream, UpstreamState};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::EventFd;
 use rustc_hash::FxHashMap;
@@ -93,6 +93,7 @@ pub(in crate::server) struct Engine<L: Learn> {
     /// When each held answer is out of time; in order too.
     holds: VecDeque<(Instant, Ticket)>,
     next_sweep: Instant,
+    has_swept: bool,
     inbox: Option<Inbox>,
     scratch: Vec<u8>,
     /// Clients' connections that may be read again.
@@ -123,10 +124,16 @@ pub struct Sockets {
 
 impl Sockets {
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
-        let udp = UdpSocket::bind(address)?;
-        // Of a port the kernel chose, the same for both.
-        let tcp = TcpListener::bind(udp.local_addr()?)?;
-        Ok(Self { udp, tcp })
+        let mut chances = if address.port() == 0 { 16 } else { 0 };
+        loop {
+            let udp = UdpSocket::bind(address)?;
+            // Of a port the kernel chose, the same for both; it may be taken for TCP, and another not.
+            match TcpListener::bind(udp.local_addr()?) {
+                Ok(tcp) => return Ok(Self { udp, tcp }),
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse && chances > 0 => chances -= 1,
+                Err(error) => return Err(error),
+            }
+        }
     }
 }
 
@@ -158,6 +165,7 @@ impl<L: Learn> Engine<L> {
             tries: VecDeque::new(),
             holds: VecDeque::new(),
             next_sweep: now,
+            has_swept: true,
             inbox: Some(Inbox::new()),
             scratch: Vec::new(),
             resumed: Vec::new(),
@@ -211,25 +219,30 @@ impl<L: Learn> Engine<L> {
     /// Waits for something to happen and deals with it. What answers open is in the batch then.
     pub(in crate::server) fn turn(&mut self) -> io::Result<()> {
         let timeout = self.timeout();
-        let mut events = std::mem::take(&mut self.events);
-        let count = match self.epoll.wait(&mut events, timeout) {
+        let count = match self.epoll.wait(&mut self.events, timeout) {
             Ok(count) => count,
             Err(nix::errno::Errno::EINTR) => 0,
             Err(error) => return Err(error.into()),
         };
         self.now = Instant::now();
-        for event in &events[..count] {
-            match Token::unpack(event.data()) {
-                Token::Wake => _ = self.wake.read(),
-                Token::Listener(at) => self.take_queries(at as usize)?,
-                Token::Accept(at) => self.accept(at as usize),
-                Token::Upstream(number) => self.take_answers(number)?,
-                Token::Connection(slot) => self.serve(slot, event.events())?,
-            }
-        }
+        // Put back whatever happens: without room for events epoll would give none ever after.
+        let events = std::mem::take(&mut self.events);
+        let dealt = events[..count].iter().try_for_each(|event| self.deal_with(event));
         self.events = events;
+        dealt?;
         self.out_of_time()?;
         self.finish()
+    }
+
+    fn deal_with(&mut self, event: &EpollEvent) -> io::Result<()> {
+        match Token::unpack(event.data()) {
+            Token::Wake => _ = self.wake.read(),
+            Token::Listener(at) => self.take_queries(at as usize)?,
+            Token::Accept(at) => self.accept(at as usize),
+            Token::Upstream(number) => self.take_answers(number)?,
+            Token::Connection(slot) => self.serve(slot, event.events())?,
+        }
+        Ok(())
     }
 
     /// What a turn leaves to be done at its end, once for all of it.
@@ -238,6 +251,15 @@ impl<L: Learn> Engine<L> {
         self.resume()?;
         self.flush();
         Ok(())
+    }
+
+    /// Whether a second has gone by since this was last asked.
+    pub(in crate::server) fn take_swept(&mut self) -> bool {
+        std::mem::take(&mut self.has_swept)
+    }
+
+    pub(in crate::server) fn upstream_states(&self) -> Vec<UpstreamState> {
+        self.upstreams.iter().map(Upstream::state).collect()
     }
 
     fn timeout(&self) -> EpollTimeout {

@@ -37,6 +37,7 @@ impl<L: Learn> Engine<L> {
             // What is an answer, or no message at all, gets none: answers to answers never end.
             (Err(WireError::NotAQuery), _) | (_, Err(_)) => {
                 self.counters.malformed += 1;
+                self.leave(client);
                 return Ok(());
             }
             (_, Ok(header)) if header.opcode != 0 => Some(Rcode::NOT_IMP),
@@ -46,11 +47,13 @@ impl<L: Learn> Engine<L> {
         if let Some(rcode) = refusal {
             self.counters.malformed += 1;
             self.send(client, &reply::failure(query, rcode));
+            self.leave(client);
             return Ok(());
         }
         if !self.count_in(client) {
             // Silence, as of a server that has too much to do: the client asks again later.
             self.counters.over_limit += 1;
+            self.leave(client);
             return Ok(());
         }
         let ticket = self.pending.insert(client, query, self.now);
@@ -93,6 +96,11 @@ impl<L: Learn> Engine<L> {
                 self.pending_of.remove(&address);
             }
         }
+        self.leave(client);
+    }
+
+    /// The client waits for one answer less.
+    fn leave(&mut self, client: Client) {
         if let Client::Tcp { connection, .. } = client {
             self.settle(connection);
         }

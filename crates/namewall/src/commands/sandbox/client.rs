@@ -21,8 +21,13 @@ pub(crate) struct Keeper {
 const PATIENCE: Duration = Duration::from_secs(1);
 const END: Duration = Duration::from_secs(10);
 
-/// Where the keeper's socket is: in a folder that is this user's alone.
+/// Where the keeper's socket is.
 pub(crate) fn socket_path() -> Result<PathBuf> {
+    Ok(runtime_folder()?.join("sandbox.sock"))
+}
+
+/// Where sockets are: in a folder that is this user's alone.
+pub(crate) fn runtime_folder() -> Result<PathBuf> {
     let user = geteuid();
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let folder = match (set("NAMEWALL_RUNTIME_DIR"), set("XDG_RUNTIME_DIR")) {
@@ -40,7 +45,7 @@ pub(crate) fn socket_path() -> Result<PathBuf> {
     if found.uid() != user.as_raw() || !found.is_dir() || found.mode() & 0o022 != 0 {
         bail!("{} is not this user's alone; remove it, or set NAMEWALL_RUNTIME_DIR", folder.display());
     }
-    Ok(folder.join("sandbox.sock"))
+    Ok(folder)
 }
 
 impl Keeper {

@@ -9,6 +9,8 @@ mod client;
 mod keeper;
 mod probe;
 
+pub(crate) use client::runtime_folder;
+
 use crate::cli::{Sandbox, SandboxCommand, SandboxExec};
 use crate::output::{self, STRONG};
 use anyhow::{Context, Result, bail};

@@ -1,12 +1,13 @@
 //! Upstreams, clients and learners for tests.
+#![allow(dead_code, reason = "each test binary uses a part of it")]
 
-use namewall_dns::wire::Header;
-use namewall_dns::{Learn, Server, Settings};
+use namewall_dns::wire::{Addresses, Header};
+use namewall_dns::{Answer, Learn, LearnError, Server, Settings, Sockets};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What an upstream sends back for a query: any number of datagrams.
 pub(crate) type Behaviour = dyn FnMut(&[u8]) -> Vec<Vec<u8>> + Send;
@@ -20,9 +21,8 @@ pub(crate) struct Upstream {
 
 impl Upstream {
     pub(crate) fn new(behaviour: impl FnMut(&[u8]) -> Vec<Vec<u8>> + Send + 'static) -> Self {
-        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let Sockets { udp, tcp } = Sockets::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = udp.local_addr().unwrap();
-        let tcp = TcpListener::bind(address).unwrap();
         let behaviour: Arc<Mutex<Box<Behaviour>>> = Arc::new(Mutex::new(Box::new(behaviour)));
         let (queries, ports) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));
         let (own, count, seen) = (behaviour.clone(), queries.clone(), ports.clone());
@@ -158,12 +158,51 @@ pub(crate) fn plain() -> Arc<namewall_dns::LearnNothing> {
     Arc::default()
 }
 
-/// Waits until it is so: counts are told at the end of a turn.
-pub(crate) fn soon(holds: impl Fn() -> bool) -> bool {
-    (0..200).any(|_| {
-        holds() || {
-            std::thread::sleep(Duration::from_millis(10));
-            false
-        }
-    })
+/// Takes every answer, opens at once what it says, and remembers it.
+#[derive(Default)]
+pub(crate) struct Recorder(Mutex<Vec<Addresses>>);
+
+impl Recorder {
+    /// The addresses that were learned, in order.
+    pub(crate) fn addresses(&self) -> Vec<IpAddr> {
+        self.0.lock().unwrap().iter().flat_map(|says| says.addresses.iter().map(|one| one.address)).collect()
+    }
+}
+
+impl Learn for Recorder {
+    type Batch = Vec<Addresses>;
+
+    fn cares_about(&self, _: IpAddr) -> bool {
+        true
+    }
+
+    fn note(&self, answer: &Answer<'_>, batch: &mut Vec<Addresses>) -> bool {
+        batch.push(answer.says.clone());
+        true
+    }
+
+    fn commit(&self, batch: &mut Vec<Addresses>) -> Result<(), LearnError> {
+        self.0.lock().unwrap().append(batch);
+        Ok(())
+    }
+}
+
+/// Waits until something counted is what it should be: an answer is there a moment before it is counted.
+pub(crate) fn eventually(is_so: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < Duration::from_secs(3), "it is not so");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A connection of a client. It gives up waiting rather than hang a test.
+pub(crate) fn connect<L: Learn + 'static>(server: &Server<L>) -> TcpStream
+where
+    L::Batch: 'static,
+{
+    let stream = TcpStream::connect(server.addresses()[0]).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    stream.set_nodelay(true).unwrap();
+    stream
 }

@@ -1,0 +1,4 @@
+//! Case insensitivity.
+
+mod s3_comparison;
+mod s4_preservation;

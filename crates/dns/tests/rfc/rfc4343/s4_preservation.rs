@@ -1,0 +1,36 @@
+//! RFC 4343 §4: the case of a name is kept on output, so that clients that hide a nonce in it
+//! ("0x20") find it again.
+
+use crate::stub::{Client, Recorder, Upstream, answer, id, query, serve, settings};
+use std::sync::Arc;
+
+#[test]
+fn the_case_of_a_question_passes_both_ways() {
+    let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let asked_for = seen.clone();
+    let upstream = Upstream::new(move |asked| {
+        asked_for.lock().unwrap().push(asked[12..].to_vec());
+        vec![answer(asked, &[[192, 0, 2, 1]], 30)]
+    });
+    let server = serve(settings(&[&upstream]), Arc::new(Recorder::default()));
+    let client = Client::of(&server);
+    for name in ["www.example", "WWW.EXAMPLE", "wWw.eXaMpLe"] {
+        let asked = query(7, name);
+        assert_eq!(client.ask(&asked).unwrap(), answer(&asked, &[[192, 0, 2, 1]], 30));
+        assert_eq!(seen.lock().unwrap().last().unwrap(), &asked[12..]);
+    }
+}
+
+/// An upstream that answers in another case is believed by us; the client may think otherwise.
+#[test]
+fn s6_1_an_answer_in_another_case_is_the_same_questions() {
+    let upstream = Upstream::new(|asked| {
+        let lower = query(id(asked), "www.example");
+        vec![answer(&lower, &[[192, 0, 2, 1]], 30)]
+    });
+    let recorder = Arc::new(Recorder::default());
+    let server = serve(settings(&[&upstream]), recorder.clone());
+    let reply = Client::of(&server).ask(&query(7, "wWw.ExAmPlE")).unwrap();
+    assert_eq!(reply, answer(&query(7, "www.example"), &[[192, 0, 2, 1]], 30));
+    assert_eq!(recorder.addresses().len(), 1);
+}

@@ -1,0 +1,3 @@
+//! Minimal-sized responses to queries of the type ANY.
+
+mod s4_any;

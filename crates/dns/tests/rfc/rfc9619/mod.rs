@@ -1,0 +1,3 @@
+//! In the DNS, QDCOUNT is (usually) one.
+
+mod s4_qdcount;

@@ -1,0 +1,278 @@
+//! `namewall run`: the firewall of one machine. Reads manifests, enforces them
+//! in the kernel, serves DNS and learns what names open; goes on until it is
+//! told to end. `options` is what can be set, `manifests` what is enforced,
+//! `control` answers those who ask, `client` asks, `report` prints.
+
+mod client;
+mod control;
+mod manifests;
+mod options;
+mod report;
+
+pub(crate) use client::Running;
+pub(crate) use options::Options;
+pub(crate) use report::{leases, status};
+
+use crate::cli::Run;
+use crate::output;
+use anyhow::{Context, Result, bail};
+use manifests::{Manifests, Read};
+use namewall_agent::{DnsSettings, Node, NodeSettings};
+use namewall_cluster as cluster;
+use namewall_dataplane::nflog::DenialLog;
+use namewall_dataplane::nft::Settings as NftSettings;
+use namewall_dataplane::render::Scope;
+use namewall_policy::domain::DomainName;
+use namewall_policy::{Finding, Severity, Snapshot, compile, compile_next};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use std::net::IpAddr;
+use std::os::unix::net::UnixListener;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How often files are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+const LOG_GROUP: u16 = 53;
+
+/// All there is to know of a namewall that runs.
+pub(super) struct Firewall {
+    node: Node,
+    node_name: Option<String>,
+    snapshot: Snapshot,
+    dns: DnsSettings,
+    cluster_domain: DomainName,
+    findings: Vec<Finding>,
+    /// Files that are wrong and whose last good version counts.
+    kept: Vec<Arc<str>>,
+    last_error: Option<String>,
+    started: Instant,
+    changes: u64,
+    denials: Arc<AtomicU64>,
+}
+
+pub(crate) fn run(args: &Run) -> Result<ExitCode> {
+    // Before the first thread, so that every thread leaves them to us.
+    let signals = take_signals()?;
+    let options = match &args.config {
+        Some(path) => args.options.with_file(path)?,
+        None => args.options.clone(),
+    };
+    let cluster_settings = cluster::Settings {
+        api_server: args.settings.api_server.clone(),
+        pod_networks: args.settings.pod_network.clone(),
+    };
+    let mut manifests = Manifests::new(&args.manifests, cluster_settings);
+    let read = manifests.read()?;
+    let firewall = start(args, &options, read)?;
+    let socket = client::socket_path()?;
+    std::fs::remove_file(&socket).ok();
+    let listener = UnixListener::bind(&socket).with_context(|| format!("cannot listen at {}", socket.display()))?;
+    say_what_runs(&firewall);
+    tell_denials(&options, &firewall.denials)?;
+    let firewall = Arc::new(Mutex::new(firewall));
+    let shared = firewall.clone();
+    std::thread::Builder::new().name("control".to_owned()).spawn(move || control::serve(&listener, &shared))?;
+    loop {
+        match next_signal(&signals) {
+            Some(Signal::SIGHUP) => reread_options(args, &firewall),
+            Some(_) => break,
+            None => {}
+        }
+        if manifests.have_changed() {
+            reload(&mut manifests, &firewall);
+        }
+    }
+    std::fs::remove_file(&socket).ok();
+    lock(&firewall).node.stop_serving().context("cannot let DNS go its usual way")?;
+    output::note("ended; what is in the kernel stays in force (`namewall uninstall` removes it)");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn lock(firewall: &Mutex<Firewall>) -> MutexGuard<'_, Firewall> {
+    firewall.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn take_signals() -> Result<SignalFd> {
+    let mut signals = SigSet::empty();
+    [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP].into_iter().for_each(|signal| signals.add(signal));
+    signals.thread_block().context("cannot take signals")?;
+    SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).context("cannot take signals")
+}
+
+/// Waits a moment for one.
+fn next_signal(signals: &SignalFd) -> Option<Signal> {
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+    use std::os::fd::AsFd;
+    let timeout = PollTimeout::try_from(LOOK_EVERY).unwrap_or(PollTimeout::ZERO);
+    poll(&mut [PollFd::new(signals.as_fd(), PollFlags::POLLIN)], timeout).ok()?;
+    let told = signals.read_signal().ok()??;
+    Signal::try_from(told.ssi_signo as i32).ok()
+}
+
+/// Which Node this machine is, and its addresses.
+fn find_node(snapshot: &Snapshot, options: &Options) -> Result<Option<(String, Vec<IpAddr>)>> {
+    let known = || snapshot.nodes.iter().map(|node| node.name.to_string()).collect::<Vec<_>>();
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").ok().map(|name| name.trim().to_owned());
+    let name = match (&options.node, &host) {
+        (Some(name), _) => {
+            if snapshot.node_named(name).is_none() {
+                bail!("the manifests have no Node {name}; they have {}", known().join(", "));
+            }
+            name.clone()
+        }
+        (None, Some(host)) if snapshot.node_named(host).is_some() => host.clone(),
+        (None, _) => match known().as_slice() {
+            [only] => only.clone(),
+            [] => return Ok(None),
+            several => bail!("which Node is this machine? Say --node, one of {}", several.join(", ")),
+        },
+    };
+    let node = snapshot.nodes.iter().find(|node| *node.name == name);
+    Ok(node.map(|node| (name, node.addresses.clone())))
+}
+
+fn start(args: &Run, options: &Options, read: Read) -> Result<Firewall> {
+    let Read { lowered, mut findings, kept } = read;
+    let snapshot = lowered.snapshot;
+    let (program, more) = compile(&snapshot);
+    findings.extend(more);
+    let found = find_node(&snapshot, options)?;
+    let (node_name, addresses) = match found {
+        Some((name, addresses)) => (Some(name), addresses),
+        None => (None, Vec::new()),
+    };
+    let dns = options.dns(&addresses)?;
+    let scope = Scope {
+        node: node_name.as_deref().and_then(|name| snapshot.node_named(name)),
+        log_group: options.log_group.unwrap_or(LOG_GROUP),
+        dns: None,
+    };
+    let usual = NftSettings::default();
+    let table = options.table.clone().unwrap_or(usual.table);
+    let mut node = Node::open(NodeSettings {
+        nft: NftSettings { table, scope, cut: options.cut(), bounds: options.bounds() },
+        learning: options.learning(),
+        cluster_domain: args.settings.cluster_domain.clone(),
+    })?;
+    node.serve(dns.clone())?;
+    node.enforce(&snapshot, &program)?;
+    Ok(Firewall {
+        node,
+        node_name,
+        snapshot,
+        dns,
+        cluster_domain: args.settings.cluster_domain.clone(),
+        findings,
+        kept,
+        last_error: None,
+        started: Instant::now(),
+        changes: 0,
+        denials: Arc::default(),
+    })
+}
+
+fn say_what_runs(firewall: &Firewall) {
+    say_findings(&firewall.findings, &firewall.kept);
+    let on = firewall.node_name.as_deref().unwrap_or("this machine");
+    let (policies, pods) = (firewall.snapshot.policies.len(), firewall.snapshot.workloads.len());
+    let listens = firewall.node.dns().map_or(&[][..], |server| server.addresses());
+    let listens: Vec<String> = listens.iter().map(ToString::to_string).collect();
+    output::note(&format!("running on {on}: {policies} policies for {pods} pods; DNS at {}", listens.join(", ")));
+}
+
+fn say_findings(findings: &[Finding], kept: &[Arc<str>]) {
+    for finding in findings.iter().filter(|finding| finding.severity == Severity::Error) {
+        output::print_finding(&mut anstream::stderr(), finding).ok();
+    }
+    for file in kept {
+        output::note(&format!("{file} is wrong; its last good version counts"));
+    }
+}
+
+/// Enforces what the manifests say now. What cannot be done is said, and what was in force stays so.
+fn reload(manifests: &mut Manifests, firewall: &Mutex<Firewall>) {
+    let read = manifests.read();
+    let mut firewall = lock(firewall);
+    let done = read.and_then(|read| enforce(&mut firewall, read));
+    match done {
+        Ok(said) => {
+            firewall.last_error = None;
+            firewall.changes += 1;
+            output::note(&said);
+        }
+        Err(error) => {
+            let text = format!("{error:#}; what was in force stays so");
+            output::note(&text);
+            firewall.last_error = Some(text);
+        }
+    }
+}
+
+fn enforce(firewall: &mut Firewall, read: Read) -> Result<String> {
+    let Read { lowered, mut findings, kept } = read;
+    let began = Instant::now();
+    let snapshot = lowered.snapshot;
+    let (program, more) = compile_next((&firewall.snapshot, firewall.node.program()), &snapshot);
+    findings.extend(more);
+    say_findings(&findings, &kept);
+    let known = firewall.node_name.as_deref();
+    let node = known.and_then(|name| snapshot.node_named(name));
+    if let (Some(name), None) = (known, node) {
+        bail!("the manifests no longer have this machine's Node {name}");
+    }
+    firewall.node.with_kernel(|nft| nft.settings_mut().scope.node = node);
+    let (applied, cut) = firewall.node.enforce(&snapshot, &program)?;
+    let (policies, pods) = (snapshot.policies.len(), snapshot.workloads.len());
+    (firewall.snapshot, firewall.findings, firewall.kept) = (snapshot, findings, kept);
+    let took = began.elapsed().as_secs_f64() * 1e3;
+    let operations = applied.operations;
+    let cut = if cut.connections == 0 { String::new() } else { format!(", {} connections cut", cut.connections) };
+    Ok(format!("changed: {policies} policies for {pods} pods, {operations} operations in {took:.1} ms{cut}"))
+}
+
+/// Settings that can change while it runs.
+fn reread_options(args: &Run, firewall: &Mutex<Firewall>) {
+    let options = match &args.config {
+        Some(path) => args.options.with_file(path),
+        None => Ok(args.options.clone()),
+    };
+    let mut firewall = lock(firewall);
+    let addresses: Vec<IpAddr> = firewall.dns.take_to.clone();
+    match options.and_then(|options| Ok((options.dns(&addresses)?, options))) {
+        Ok((dns, options)) => {
+            firewall.node.learner().set(options.learning());
+            firewall.node.with_kernel(|nft| nft.settings_mut().cut = options.cut());
+            if let Some(server) = firewall.node.dns() {
+                server.set(dns.server.clone());
+            }
+            if (&dns.trusted, &dns.server.listen) != (&firewall.dns.trusted, &firewall.dns.server.listen) {
+                output::note("which servers are trusted, and where DNS is served, changes with the next start");
+            }
+            firewall.dns.server = dns.server;
+            output::note("settings were read again");
+        }
+        Err(error) => output::note(&format!("{error:#}; the settings stay as they were")),
+    }
+}
+
+/// Says what was denied, as far as the kernel tells of it.
+fn tell_denials(options: &Options, count: &Arc<AtomicU64>) -> Result<()> {
+    let mut log = DenialLog::open(options.log_group.unwrap_or(LOG_GROUP)).context("cannot hear of denials")?;
+    let count = count.clone();
+    let tell = move || {
+        while let Ok(denials) = log.wait() {
+            for denied in denials {
+                count.fetch_add(1, Ordering::Relaxed);
+                let what = if denied.enforced { "denied" } else { "would deny" };
+                let port = if denied.port == 0 { String::new() } else { format!(":{}", denied.port) };
+                let (from, to) = (denied.source, denied.destination);
+                output::note(&format!("{what} {from} -> {to}{port}/{} by {}", denied.protocol, denied.rule));
+            }
+        }
+    };
+    std::thread::Builder::new().name("denials".to_owned()).spawn(tell)?;
+    Ok(())
+}

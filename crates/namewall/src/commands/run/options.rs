@@ -1,0 +1,264 @@
+//! What can be set, on the command line and in a file.
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
+use namewall_agent::{DnsSettings, Learning};
+use namewall_cluster::Document;
+use namewall_dataplane::CutEstablished;
+use namewall_dns::{OnLearnTimeout, Settings as ServerSettings};
+use namewall_policy::addr::parse_address;
+use namewall_policy::lease::{Bounds, Lifetimes};
+use serde::Deserialize;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+const DNS: u16 = 53;
+/// Above the ports that need rights, and nobody's.
+const FIRST_PORT: u16 = 1053;
+
+#[derive(Args, Deserialize, Clone, Default, Debug)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Options {
+    /// Which Node of the manifests this machine is; by default the one of its host name, or the only one
+    #[arg(long, value_name = "NAME")]
+    pub(crate) node: Option<String>,
+    /// A DNS server to ask, in this order
+    #[arg(long, value_name = "IP[:PORT]")]
+    pub(crate) upstream: Vec<Server>,
+    /// A DNS server that pods may mean, besides the upstreams
+    #[arg(long, value_name = "IP[:PORT]")]
+    pub(crate) trust: Vec<Server>,
+    /// An address where DNS is served openly, too
+    #[arg(long, value_name = "IP[:PORT]")]
+    pub(crate) listen: Vec<Server>,
+    /// An address of this machine that pods' DNS is taken to; by default the Node's first of each family
+    #[arg(long, value_name = "IP")]
+    pub(crate) address: Vec<IpAddr>,
+    /// The first port that pods' DNS is taken to; each server that pods may mean has one after it
+    #[arg(long, value_name = "PORT")]
+    pub(crate) dns_port: Option<u16>,
+    /// Leave pods' DNS alone; they must ask where --listen says
+    #[arg(long)]
+    pub(crate) no_intercept: bool,
+    /// What a client gets if what its answer opens could not be opened in time
+    #[arg(long, value_name = "WHAT")]
+    pub(crate) on_learn_timeout: Option<OnTimeout>,
+    /// How long an answer waits for the kernel [default: 100ms]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) hold_limit: Option<Time>,
+    /// What a TTL of 0 counts as [default: 5s]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) minimum_ttl: Option<Time>,
+    /// How long a lease outlives its TTL [default: 5s]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) grace: Option<Time>,
+    /// Let rules speak of names that an answer only leads over, by a CNAME
+    #[arg(long)]
+    pub(crate) match_aliases: bool,
+    /// Addresses kept a name [default: 1000; at least 100]
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) addresses_a_name: Option<usize>,
+    /// Names kept a pattern [default: 100000]
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) names_a_pattern: Option<usize>,
+    /// Leases kept in all [default: 262144]
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) most_leases: Option<usize>,
+    /// Which connections a change of policies cuts [default: always]
+    #[arg(long, value_name = "WHICH")]
+    pub(crate) cut_established: Option<Cuts>,
+    /// The kernel's table [default: namewall]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) table: Option<String>,
+    /// The NFLOG group that denials are told to [default: 53]
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) log_group: Option<u16>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum OnTimeout {
+    /// SERVFAIL: it will ask again
+    Servfail,
+    /// The answer, though its first connection may fail
+    Release,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Cuts {
+    /// Whatever it now forbids
+    Always,
+    /// Only what extensions/v1beta1 forbids
+    V1beta1,
+}
+
+/// A server by its address, and its port if that is another than DNS's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct Server(pub(crate) SocketAddr);
+
+impl FromStr for Server {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(address) = parse_address(text) {
+            return Ok(Self((address, DNS).into()));
+        }
+        let wrong = || format!("`{text}` is no address like 10.96.0.10, 10.96.0.10:5353 or [2001:db8::1]:53");
+        text.parse().map(Self).map_err(|_| wrong())
+    }
+}
+
+impl TryFrom<String> for Server {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+/// A time like `100ms` or `5s`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct Time(pub(crate) Duration);
+
+impl FromStr for Time {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}` is no time like 100ms, 5s or 2m");
+        let digits = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
+        let number: u32 = text[..digits].parse().map_err(|_| wrong())?;
+        let unit = match &text[digits..] {
+            "ms" => Duration::from_millis(1),
+            "s" => Duration::from_secs(1),
+            "m" => Duration::from_secs(60),
+            _ => return Err(wrong()),
+        };
+        Ok(Self(unit * number))
+    }
+}
+
+impl TryFrom<String> for Time {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl Options {
+    /// What the file says, where the command line says nothing.
+    pub(crate) fn with_file(&self, path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let file: Arc<str> = path.display().to_string().into();
+        let (documents, findings) = Document::read_all(&file, &text);
+        if let Some(finding) = findings.first() {
+            bail!("{file}: {}", finding.message);
+        }
+        let Some(document) = documents.first() else { return Ok(self.clone()) };
+        let (said, unknown) = namewall_cluster::yaml::read::<Options>(&document.node, "")
+            .map_err(|error| anyhow::anyhow!("{file}: {}: {}", error.path, error.message))?;
+        if let Some(unknown) = unknown.first() {
+            bail!("{file}: there is no setting `{}`; `namewall run --help` lists them", unknown.path);
+        }
+        let or = |own: &Vec<Server>, other: Vec<Server>| if own.is_empty() { other } else { own.clone() };
+        Ok(Self {
+            node: self.node.clone().or(said.node),
+            upstream: or(&self.upstream, said.upstream),
+            trust: or(&self.trust, said.trust),
+            listen: or(&self.listen, said.listen),
+            address: if self.address.is_empty() { said.address } else { self.address.clone() },
+            dns_port: self.dns_port.or(said.dns_port),
+            no_intercept: self.no_intercept || said.no_intercept,
+            on_learn_timeout: self.on_learn_timeout.or(said.on_learn_timeout),
+            hold_limit: self.hold_limit.or(said.hold_limit),
+            minimum_ttl: self.minimum_ttl.or(said.minimum_ttl),
+            grace: self.grace.or(said.grace),
+            match_aliases: self.match_aliases || said.match_aliases,
+            addresses_a_name: self.addresses_a_name.or(said.addresses_a_name),
+            names_a_pattern: self.names_a_pattern.or(said.names_a_pattern),
+            most_leases: self.most_leases.or(said.most_leases),
+            cut_established: self.cut_established.or(said.cut_established),
+            table: self.table.clone().or(said.table),
+            log_group: self.log_group.or(said.log_group),
+        })
+    }
+
+    pub(crate) fn bounds(&self) -> Bounds {
+        let usual = Bounds::default();
+        Bounds {
+            addresses_a_name: self.addresses_a_name.unwrap_or(usual.addresses_a_name),
+            names_a_pattern: self.names_a_pattern.unwrap_or(usual.names_a_pattern),
+            leases: self.most_leases.unwrap_or(usual.leases),
+        }
+    }
+
+    pub(crate) fn learning(&self) -> Learning {
+        let usual = Lifetimes::default();
+        let lifetimes = Lifetimes {
+            minimum: self.minimum_ttl.map_or(usual.minimum, |time| time.0),
+            grace: self.grace.map_or(usual.grace, |time| time.0),
+        };
+        Learning { lifetimes, aliases: self.match_aliases, ..Learning::default() }
+    }
+
+    pub(crate) fn cut(&self) -> CutEstablished {
+        match self.cut_established {
+            Some(Cuts::V1beta1) => CutEstablished::V1Beta1,
+            Some(Cuts::Always) | None => CutEstablished::Always,
+        }
+    }
+
+    /// How DNS is served on a machine with these addresses.
+    pub(crate) fn dns(&self, addresses: &[IpAddr]) -> Result<DnsSettings> {
+        let mut upstreams: Vec<SocketAddr> = self.upstream.iter().map(|server| server.0).collect();
+        if upstreams.is_empty() {
+            upstreams = system_resolvers();
+        }
+        if upstreams.is_empty() {
+            bail!("there is no DNS server to ask; name one with --upstream, like --upstream 9.9.9.9");
+        }
+        let first = |is_v4: bool| addresses.iter().copied().find(move |address| address.is_ipv4() == is_v4);
+        let take_to: Vec<IpAddr> = match (self.no_intercept, self.address.is_empty()) {
+            (true, _) => Vec::new(),
+            (false, false) => self.address.clone(),
+            (false, true) => [true, false].into_iter().filter_map(first).collect(),
+        };
+        if take_to.is_empty() && self.listen.is_empty() {
+            bail!(
+                "nobody could ask namewall for a name: no Node of the manifests says which addresses this machine \
+                 has; say it with --address, or where to serve DNS openly with --listen"
+            );
+        }
+        let usual = ServerSettings::default();
+        let mut trusted = upstreams.clone();
+        trusted.extend(self.trust.iter().map(|server| server.0));
+        Ok(DnsSettings {
+            server: ServerSettings {
+                listen: self.listen.iter().map(|server| server.0.into()).collect(),
+                upstreams,
+                hold_limit: self.hold_limit.map_or(usual.hold_limit, |time| time.0),
+                on_learn_timeout: match self.on_learn_timeout {
+                    Some(OnTimeout::Release) => OnLearnTimeout::Release,
+                    Some(OnTimeout::Servfail) | None => OnLearnTimeout::Fail,
+                },
+                ..usual
+            },
+            take_to,
+            first_port: self.dns_port.unwrap_or(FIRST_PORT),
+            trusted,
+        })
+    }
+}
+
+/// Who this machine asks itself.
+fn system_resolvers() -> Vec<SocketAddr> {
+    let text = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+    let servers = text.lines().filter_map(|line| line.trim().strip_prefix("nameserver"));
+    servers.filter_map(|server| Some((parse_address(server.trim())?, DNS).into())).collect()
+}

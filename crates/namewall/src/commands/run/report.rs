@@ -1,0 +1,127 @@
+//! `namewall status` and `namewall leases`.
+
+use super::client::Running;
+use crate::cli::{Format, Leases, Live};
+use crate::output::{self, BAD, SOFT, STRONG, WARN};
+use anyhow::Result;
+use serde_json::{Value, json};
+use std::io::Write;
+use std::process::ExitCode;
+
+pub(crate) fn status(args: &Live) -> Result<ExitCode> {
+    let told = Running::find()?.ask(&json!({"status": {}}))?;
+    let mut out = output::stdout();
+    let printed = match args.output {
+        Format::Json => output::print_json(&mut out, &told),
+        Format::Text => print_status(&mut out, &told).and_then(|()| Ok(out.flush()?)),
+    };
+    output::unless_closed(printed)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_status(out: &mut impl Write, told: &Value) -> Result<()> {
+    let count = |value: &Value| value.as_u64().unwrap_or(0);
+    let node = told["node"].as_str().unwrap_or("this machine");
+    writeln!(
+        out,
+        "{STRONG}running{STRONG:#} on {node} for {}, as process {}",
+        time(count(&told["seconds"])),
+        told["pid"]
+    )?;
+    let kept = texts(&told["keptFiles"]);
+    writeln!(out, "policies  {} for {} pods, changed {} times", told["policies"], told["pods"], told["changes"])?;
+    for file in &kept {
+        writeln!(out, "          {WARN}{file} is wrong; its last good version counts{WARN:#}")?;
+    }
+    if let Some(error) = told["lastError"].as_str() {
+        writeln!(out, "          {BAD}{error}{BAD:#}")?;
+    }
+    let dns = &told["dns"];
+    let counts = &dns["counts"];
+    let how = if dns["intercepts"].as_bool() == Some(true) { "pods' questions are taken" } else { "only asked openly" };
+    writeln!(out, "DNS       {how}; {} questions, {} answers held", counts["queries"], counts["held"])?;
+    for upstream in dns["upstreams"].as_array().into_iter().flatten() {
+        let address = upstream["address"].as_str().unwrap_or_default();
+        match upstream["up"].as_bool() {
+            Some(true) => writeln!(out, "          {address} answers")?,
+            _ => writeln!(out, "          {BAD}{address} does not answer{BAD:#}")?,
+        }
+    }
+    for (key, words) in [
+        ("unanswered", "questions nobody answered (SERVFAIL)"),
+        ("hold_failed", "answers the kernel was too slow for (SERVFAIL)"),
+        ("hold_released", "answers released before the kernel was ready"),
+        ("over_limit", "questions over a limit"),
+        ("unasked", "forged or late replies, dropped"),
+    ] {
+        if count(&counts[key]) > 0 {
+            writeln!(out, "          {WARN}{} {words}{WARN:#}", counts[key])?;
+        }
+    }
+    let names = &told["names"];
+    writeln!(out, "names     {} addresses open, {} answers learned", names["leases"], names["answersLearned"])?;
+    for (key, words) in [
+        ("addressesRefused", "addresses refused: they point inside"),
+        ("addressesForeign", "addresses of other owners, not opened"),
+        ("evicted", "leases given up for want of room"),
+        ("failures", "times the kernel did not take a lease"),
+    ] {
+        if count(&names[key]) > 0 {
+            writeln!(out, "          {WARN}{} {words}{WARN:#}", names[key])?;
+        }
+    }
+    writeln!(out, "denied    {} connections were told of", told["denials"])?;
+    Ok(())
+}
+
+pub(crate) fn leases(args: &Leases) -> Result<ExitCode> {
+    let asked = json!({"leases": {"name": args.name.as_ref().map(ToString::to_string)}});
+    let told = Running::find()?.ask(&asked)?;
+    let mut out = output::stdout();
+    let printed = match args.live.output {
+        Format::Json => output::print_json(&mut out, &told["leases"]),
+        Format::Text => print_leases(&mut out, &told["leases"]).and_then(|()| Ok(out.flush()?)),
+    };
+    output::unless_closed(printed)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_leases(out: &mut impl Write, leases: &Value) -> Result<()> {
+    let leases = leases.as_array().map(Vec::as_slice).unwrap_or_default();
+    if leases.is_empty() {
+        writeln!(out, "nothing is open by name")?;
+        return Ok(());
+    }
+    let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+    let mut rows = vec![["NAME", "ADDRESS", "LEFT", "ASKED BY", "RULE"].map(str::to_owned)];
+    for lease in leases {
+        let rules = texts(&lease["rules"]).join(", ");
+        rows.push([
+            text(&lease["name"]),
+            text(&lease["address"]),
+            time(lease["secondsLeft"].as_u64().unwrap_or(0)),
+            text(&lease["askedBy"]),
+            format!("{} {SOFT}{}{SOFT:#}", rules, text(&lease["pattern"])),
+        ]);
+    }
+    let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..4).map(width).collect();
+    for (at, [name, address, left, by, rule]) in rows.iter().enumerate() {
+        let line =
+            format!("{name:0$}  {address:1$}  {left:2$}  {by:3$}  {rule}", widths[0], widths[1], widths[2], widths[3]);
+        if at == 0 { writeln!(out, "{STRONG}{line}{STRONG:#}")? } else { writeln!(out, "{line}")? }
+    }
+    Ok(())
+}
+
+fn texts(list: &Value) -> Vec<&str> {
+    list.as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+fn time(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds / 60),
+        _ => format!("{} h", seconds / 3600),
+    }
+}
