@@ -128,8 +128,10 @@ impl Node {
                 listeners.push(Listener { address, port: bound.port(), server: meant.map(SocketAddr::ip) });
             }
         }
+        let servers = settings.server.upstreams.iter().chain(&settings.trusted).map(SocketAddr::ip).collect();
         let server = Arc::new(Server::start_with(settings.server, sockets, self.learner.clone())?);
-        self.learner.kernel().settings_mut().scope.dns = (!listeners.is_empty()).then_some(Intercept { listeners });
+        self.learner.kernel().settings_mut().scope.dns =
+            (!listeners.is_empty()).then_some(Intercept { listeners, servers });
         self.beat(server.clone())?;
         self.server = Some(server);
         Ok(())

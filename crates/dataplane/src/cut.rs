@@ -68,6 +68,10 @@ impl<'a> Judge<'a> {
         if asked_port == DNS && self.dns.is_some_and(|dns| dns.is_at(destination, port)) {
             return self.cut == CutEstablished::Always && !self.may_ask(connection);
         }
+        let answering = (destination, connection.protocol, port);
+        if self.dns.is_some_and(|dns| dns.asks(self.program, connection.source, answering)) {
+            return false;
+        }
         let via = self.services.get(&(asked, connection.protocol, asked_port)).copied();
         if !is_ours(&connection.source) && !is_ours(&destination) && via.is_none() {
             return false;

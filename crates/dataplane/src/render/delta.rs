@@ -46,7 +46,9 @@ impl Delta {
             }
             // Who may ask it changes with it, whoever that is.
             let answers = |program: &Program| program.resolvers.iter().any(|one| one.is_answered_by(address));
-            if scope.dns.is_some() && (answers(before) || answers(next)) {
+            if let Some(dns) = &scope.dns
+                && (dns.servers.contains(&address) || answers(before) || answers(next))
+            {
                 return None;
             }
             if let Some(was) = was {

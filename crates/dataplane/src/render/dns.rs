@@ -11,7 +11,14 @@
 //! that may not, and one for which only some backends are open, goes the usual
 //! way: to a backend, and is judged there.
 //!
-//! All of it holds only while the set `alive` has its elements, which go by
+//! Who answers for a server that we ask is not sent back to us; and since we
+//! ask in pods' stead, having judged them, a node's question is let in there
+//! whoever else may ask:
+//!
+//! ```text
+//! forward  ingress  from a node, to who answers for a server that we ask, at its port: accept
+//! ```
+//! All of it but this holds only while the set `alive` has its elements, which go by
 //! themselves if nobody renews them: then questions go to the servers they
 //! were meant for, and nothing new opens.
 
@@ -22,8 +29,10 @@ use super::{Render, Scope};
 use crate::nft::rule::{Action as Do, End, Rule, TCP, Test, UDP};
 use crate::nft::set::{self, Element, Field, Holds, Key, SetSpec, Version};
 use crate::nft::table::{Hook, HookKind, Point, Table};
-use namewall_policy::program::{Member, Resolver};
+use namewall_policy::port::Protocol;
+use namewall_policy::program::{Holder, Member, Resolver};
 use namewall_policy::{Flow, Instant, LeaseTable, Program, Verdict, evaluate};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 /// Before anybody else's destination NAT, and what judges before that.
@@ -41,6 +50,8 @@ const TAKEN: &str = "dns/taken";
 pub struct Intercept {
     /// At least one that is meant for no server in particular, for each version of IP that pods ask over.
     pub listeners: Vec<Listener>,
+    /// Whom our server asks, in pods' stead.
+    pub servers: Vec<IpAddr>,
 }
 
 /// An address of the node where our server listens.
@@ -63,8 +74,19 @@ impl Intercept {
         ports().min().zip(ports().max())
     }
 
-    fn is_trusted(&self, server: IpAddr) -> bool {
-        self.listeners.iter().any(|listener| listener.server == Some(server))
+    /// Who answers for the servers that we ask: the backends of a Service, or a pod itself.
+    fn answering<'a>(&'a self, program: &'a Program) -> impl Iterator<Item = (IpAddr, Protocol, u16)> + 'a {
+        let asked = program.resolvers.iter().filter(|resolver| self.servers.contains(&resolver.address));
+        let backends = asked
+            .flat_map(|resolver| resolver.backends.iter().map(|&(address, port)| (address, resolver.protocol, port)));
+        let pods = self.servers.iter().copied().filter(|&server| program.class_at(server).is_some());
+        let pods = pods.flat_map(|server| [Protocol::Udp, Protocol::Tcp].map(|protocol| (server, protocol, DNS)));
+        backends.chain(pods)
+    }
+
+    /// Whether a node asks a server there in a pod's stead.
+    pub(crate) fn asks(&self, program: &Program, from: IpAddr, to: (IpAddr, Protocol, u16)) -> bool {
+        matches!(program.by_address.get(&from), Some(Holder::Node(_))) && self.answering(program).any(|one| one == to)
     }
 }
 
@@ -101,23 +123,24 @@ impl Render<'_> {
             if let Some(set) = table.sets.get_mut(set::RESOLVERS[version]) {
                 set.insert(Element::key(key));
             }
-            if !intercept.is_trusted(resolver.address) {
-                continue;
+        }
+        for (address, ..) in intercept.answering(self.program) {
+            if let Some(set) = table.sets.get_mut(set::SERVERS[Version::of(address)]) {
+                set.insert(Element::key(Key::default().address(address)));
             }
-            // Whoever answers for a server that we ask must not be sent back to us.
-            for (address, _) in &resolver.backends {
-                if let Some(set) = table.sets.get_mut(set::SERVERS[Version::of(*address)]) {
-                    set.insert(Element::key(Key::default().address(*address)));
-                }
+        }
+        for version in Version::BOTH {
+            let nodes = table.set(SetSpec::new(set::NODES[version], &[Field::Address(version)], Holds::Keys));
+            for (address, _) in self.program.node_addresses.iter().filter(|(at, _)| Version::of(*at) == version) {
+                nodes.insert(Element::key(Key::default().address(*address)));
             }
         }
     }
 
     /// Judges questions before they are taken.
     pub(super) fn dns_policy(&self, table: &mut Table, mode: Mode) {
-        if self.scope.dns.is_none() {
-            return;
-        }
+        let Some(intercept) = &self.scope.dns else { return };
+        self.let_nodes_ask(table, intercept, mode);
         let (egress, _) = mode.walks();
         let (base, chain) = (format!("{}dns-policy", mode.prefix()), format!("{}dns-policy/new", mode.prefix()));
         let policy = table.chains.entry(base).or_default();
@@ -133,11 +156,28 @@ impl Render<'_> {
         }
         table.chains.entry(chain).or_default().rules = rules;
         let Some(input) = table.chains.get_mut(&format!("{}egress-input", mode.prefix())) else { return };
-        let Some((low, high)) = self.scope.dns.as_ref().and_then(Intercept::ports) else { return };
+        let Some((low, high)) = intercept.ports() else { return };
         // After the rules about connections that exist; before the node is judged as a destination.
         let at = input.rules.iter().position(|rule| rule.tests.contains(&Test::Translated)).unwrap_or(0);
         let taken = Rule::new([Test::Translated, Test::Port { low, high }], Do::Jump(TAKEN.to_owned()));
         input.rules.insert(at, taken);
+    }
+
+    /// Before the policies of whoever answers are asked, which know pods and not who asks in their stead.
+    fn let_nodes_ask(&self, table: &mut Table, intercept: &Intercept, mode: Mode) {
+        let Some(chain) = table.chains.get_mut(&format!("{}ingress-forward", mode.prefix())) else { return };
+        let answering = intercept.answering(self.program);
+        let ports: BTreeSet<(u8, u16)> =
+            answering.map(|(_, protocol, port)| (protocol_number(protocol), port)).collect();
+        let at = chain.rules.iter().position(|rule| rule.tests.contains(&Test::Translated)).unwrap_or(0);
+        for (protocol, port) in ports {
+            for version in Version::BOTH {
+                let within = |end, set: set::Twins| Test::Within { end, version, set: set[version].to_owned() };
+                let (from, to) = (within(End::Source, set::NODES), within(End::Destination, set::SERVERS));
+                let asks = [Test::Protocol(protocol), Test::Port { low: port, high: port }, from, to];
+                chain.rules.insert(at, Rule::new(asks, Do::Accept).about("asks in a pod's stead"));
+            }
+        }
     }
 
     /// Whose questions go their own way.

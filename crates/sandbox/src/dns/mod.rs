@@ -1,4 +1,4 @@
-//! Names on the wire: servers outside that answer from a scenario's zones, and
+//! Names on the wire: servers, outside or in pods, that answer from a scenario's zones, and
 //! a client that asks them from a pod. What a server says is decided by
 //! [`Zones`]; here it travels. `serve` is the servers' thread, `stream` one of
 //! its TCP connections, `client` asks, and `opening` is what it does with answers.
@@ -36,7 +36,7 @@ const IDLE: Duration = Duration::from_secs(10);
 
 type Shared = Arc<Mutex<Zones>>;
 
-/// The servers outside. Dropped, they are silent.
+/// The servers. Dropped, they are silent.
 #[derive(Debug)]
 pub struct NameServers {
     zones: Shared,
@@ -45,15 +45,13 @@ pub struct NameServers {
 }
 
 impl NameServers {
-    /// Answers at every server's address, which the namespace must have.
-    pub(crate) fn start(namespace: &Namespace, zones: &Zones) -> Result<Self, Error> {
+    /// Answers at every server's address, in the namespace that has it.
+    pub(crate) fn start<'a>(zones: &Zones, find: impl Fn(IpAddr) -> Option<&'a Arc<Namespace>>) -> Result<Self, Error> {
         let mut served = Vec::new();
-        namespace.enter(|| {
-            for (address, server) in zones.servers() {
-                open(address, server, &mut served)?;
-            }
-            Ok::<_, Error>(())
-        })??;
+        for (address, server) in zones.servers() {
+            let namespace = find(address).ok_or(Error::NoSuchAddress(address))?;
+            namespace.enter(|| open(address, server, &mut served))??;
+        }
         let zones: Shared = Arc::new(Mutex::new(zones.clone()));
         let stop = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK).map_err(Error::Watch)?;
         let stop = Arc::new(stop);

@@ -146,10 +146,10 @@ impl Sandbox {
         self.listeners.ensure(&wanted, |address| self.holders.get(&address))
     }
 
-    /// Answers DNS outside, at the servers' addresses, in the place of whoever did before.
+    /// Answers DNS at the servers' addresses, outside or in pods, in the place of whoever did before.
     pub fn serve_names(&mut self, zones: &Zones) -> Result<(), Error> {
         self.name_servers = None;
-        self.name_servers = Some(NameServers::start(&self.outside.namespace, zones)?);
+        self.name_servers = Some(NameServers::start(zones, |address| self.holders.get(&address))?);
         Ok(())
     }
 
