@@ -109,10 +109,19 @@ impl Node {
 
     /// Serves DNS, at sockets of its own. Questions are taken to it from the next change on.
     pub fn serve(&mut self, settings: DnsSettings) -> Result<(), NodeError> {
+        self.serve_at(settings, Vec::new())
+    }
+
+    /// Serves DNS; where an earlier server has left its sockets, at those.
+    pub fn serve_at(&mut self, settings: DnsSettings, mut left: Vec<(Sockets, Listen)>) -> Result<(), NodeError> {
         let (mut sockets, mut listeners) = (Vec::new(), Vec::new());
         let mut bind = |listen: Listen| -> Result<SocketAddr, ServerError> {
             let failed = |source| ServerError::Listen { address: listen.address, source };
-            let bound = Sockets::bind(listen.address).map_err(failed)?;
+            let same = left.iter().position(|(_, known)| *known == listen);
+            let bound = match same {
+                Some(at) => left.swap_remove(at).0,
+                None => Sockets::bind(listen.address).map_err(failed)?,
+            };
             let address = bound.udp.local_addr().map_err(failed)?;
             sockets.push((bound, listen));
             Ok(address)
@@ -147,6 +156,13 @@ impl Node {
         drop(kernel);
         self.server = None;
         Ok(())
+    }
+
+    /// Stops serving for another that takes over: DNS goes on being taken to these sockets.
+    pub fn retire(&mut self) -> Vec<(Sockets, Listen)> {
+        self.beating = None;
+        let server = self.server.take().and_then(Arc::into_inner);
+        server.map(Server::retire).unwrap_or_default()
     }
 
     fn beat(&mut self, server: Arc<Server<Learner>>) -> Result<(), NodeError> {

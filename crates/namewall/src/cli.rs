@@ -149,6 +149,7 @@ Examples:
   namewall run --manifests /etc/namewall
   namewall run --manifests policies.yaml --node node-1 --upstream 10.96.0.10 --upstream 9.9.9.9
   namewall run --manifests . --config namewall.yaml
+  namewall run --manifests . --take-over
 
 Pods' questions to any DNS server are taken to namewall's own and go on to the server
 they were meant for, if that is an upstream or trusted, else to the upstreams; whose
@@ -158,7 +159,7 @@ What a name opens is in the kernel before the pod has its answer.
 Files are watched: a change is enforced within a second, and a file that cannot be read
 keeps its last good version. SIGHUP reads the configuration again, SIGTERM ends it. The
 kernel's rules stay, whatever becomes of the process; `namewall uninstall` removes them.
-A namewall that is started while another runs takes over from it.
+With --take-over it takes over from one that runs, without losing a question.
 
 Exit codes:
   0  it was told to end
@@ -304,6 +305,9 @@ pub(crate) struct Run {
     /// Files and folders (read recursively) to enforce
     #[arg(long, required = true, num_args = 1.., value_name = "PATH")]
     pub(crate) manifests: Vec<PathBuf>,
+    /// Take over from the namewall that runs here: its sockets, its rules, its leases; no question is lost
+    #[arg(long)]
+    pub(crate) take_over: bool,
     /// A file of settings; what is said here on the command line counts more
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,

@@ -42,4 +42,6 @@ counters! {
     unsent,
     /// TCP connections taken.
     connections,
+    /// Questions that are not answered yet; this is no sum.
+    under_way,
 }

@@ -41,6 +41,8 @@ use std::time::{Duration, Instant};
 const LONG_COMMIT: Duration = Duration::from_millis(2);
 /// How often the follower looks, while there are commits.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// How long what is under way has when a server retires.
+const RETIREMENT: Duration = Duration::from_secs(1);
 /// After so long without a commit it sleeps until there is one.
 const QUIET: Duration = Duration::from_secs(1);
 
@@ -85,6 +87,8 @@ struct Shared<L: Learn> {
     /// Settings that are to be taken over.
     changed: Mutex<Option<Settings>>,
     is_stopped: AtomicBool,
+    /// No more questions are taken; what is under way is finished.
+    retires: AtomicBool,
     /// Whether the follower sleeps until it is woken.
     sleeps: Mutex<bool>,
     awake: Condvar,
@@ -139,6 +143,7 @@ where
             done: Mutex::default(),
             changed: Mutex::default(),
             is_stopped: AtomicBool::new(false),
+            retires: AtomicBool::new(false),
             sleeps: Mutex::new(false),
             awake: Condvar::new(),
             counters: Mutex::default(),
@@ -164,6 +169,19 @@ where
         self.shared.turns.load(Ordering::SeqCst)
     }
 
+    /// Stops taking questions, finishes what is under way, for a second at most, and gives the sockets
+    /// back. What comes meanwhile waits in them for whoever serves next.
+    pub fn retire(mut self) -> Vec<(Sockets, Listen)> {
+        self.shared.retires.store(true, Ordering::SeqCst);
+        let _ = self.shared.wake.write(1);
+        let until = Instant::now() + RETIREMENT;
+        while lock(&self.shared.counters).under_way > 0 && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.stop();
+        lock(&self.shared.engine).take_sockets()
+    }
+
     /// Goes on with other settings; where it listens stays.
     pub fn set(&self, settings: Settings) {
         *lock(&self.shared.changed) = Some(settings);
@@ -180,8 +198,8 @@ where
     }
 }
 
-impl<L: Learn> Drop for Server<L> {
-    fn drop(&mut self) {
+impl<L: Learn> Server<L> {
+    fn stop(&mut self) {
         self.shared.is_stopped.store(true, Ordering::SeqCst);
         let _ = self.shared.wake.write(1);
         *lock(&self.shared.sleeps) = false;
@@ -189,6 +207,12 @@ impl<L: Learn> Drop for Server<L> {
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
+    }
+}
+
+impl<L: Learn> Drop for Server<L> {
+    fn drop(&mut self) {
+        self.stop();
     }
 }
 
@@ -243,13 +267,16 @@ impl<L: Learn> Shared<L> {
                 std::thread::sleep(Duration::from_millis(10));
             }
             self.turns.fetch_add(1, Ordering::SeqCst);
+            if self.retires.load(Ordering::SeqCst) {
+                engine.retire();
+            }
             if let Some(settings) = lock(&self.changed).take() {
                 engine.set(settings);
             }
             for (tickets, result) in lock(&self.done).drain(..) {
                 engine.release(&tickets, &result);
             }
-            *lock(&self.counters) = engine.counters;
+            *lock(&self.counters) = engine.counters();
             if engine.take_swept() {
                 *lock(&self.upstreams) = engine.upstream_states();
             }
@@ -272,7 +299,7 @@ impl<L: Learn> Shared<L> {
             }
             engine.release(&tickets, &done);
             let _ = engine.finish();
-            *lock(&self.counters) = engine.counters;
+            *lock(&self.counters) = engine.counters();
         }
     }
 

@@ -67,6 +67,7 @@ struct Listener {
     udp: UdpSocket,
     tcp: TcpListener,
     is_v4: bool,
+    is_deaf: bool,
     meant: Option<SocketAddr>,
     outbox: Outbox,
 }
@@ -105,7 +106,7 @@ pub(in crate::server) struct Engine<L: Learn> {
     pub(in crate::server) batch: L::Batch,
     /// Whose answers the batch lets go.
     pub(in crate::server) noted: Vec<Ticket>,
-    pub(in crate::server) counters: Counters,
+    counters: Counters,
     now: Instant,
 }
 
@@ -188,7 +189,14 @@ impl<L: Learn> Engine<L> {
             engine.epoll.add(&udp, event(EpollFlags::EPOLLIN, Token::Listener(at)))?;
             engine.epoll.add(&tcp, event(EpollFlags::EPOLLIN, Token::Accept(at)))?;
             let is_v4 = udp.local_addr()?.is_ipv4();
-            engine.listeners.push(Listener { udp, tcp, is_v4, meant: listen.meant, outbox: Outbox::new() });
+            engine.listeners.push(Listener {
+                udp,
+                tcp,
+                is_v4,
+                is_deaf: false,
+                meant: listen.meant,
+                outbox: Outbox::new(),
+            });
         }
         engine.set(engine.settings.clone());
         Ok(engine)
@@ -196,6 +204,28 @@ impl<L: Learn> Engine<L> {
 
     pub(in crate::server) fn waker(&self) -> Arc<EventFd> {
         self.wake.clone()
+    }
+
+    /// Takes no more questions.
+    pub(in crate::server) fn retire(&mut self) {
+        for listener in &mut self.listeners {
+            if !std::mem::replace(&mut listener.is_deaf, true) {
+                let _ = self.epoll.delete(&listener.udp);
+                let _ = self.epoll.delete(&listener.tcp);
+            }
+        }
+    }
+
+    pub(in crate::server) fn take_sockets(&mut self) -> Vec<(Sockets, Listen)> {
+        let sockets = self.listeners.drain(..).filter_map(|Listener { udp, tcp, meant, .. }| {
+            let address = udp.local_addr().ok()?;
+            Some((Sockets { udp, tcp }, Listen { address, meant }))
+        });
+        sockets.collect()
+    }
+
+    pub(in crate::server) fn counters(&self) -> Counters {
+        Counters { under_way: self.pending.len() as u64, ..self.counters }
     }
 
     pub(in crate::server) fn set(&mut self, settings: Settings) {

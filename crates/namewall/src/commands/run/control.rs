@@ -20,22 +20,28 @@ const LONGEST: u64 = 64 << 10;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Answers until the process ends.
-pub(super) fn serve(listener: &UnixListener, firewall: &Arc<Mutex<Firewall>>) {
+pub(super) fn serve(listener: &UnixListener, firewall: &Arc<Mutex<Firewall>>, successor: &Mutex<Option<UnixStream>>) {
     for stream in listener.incoming().flatten() {
         // Whoever asks and does not read must not keep the others waiting for ever.
         let _ = stream.set_read_timeout(Some(PATIENCE)).and_then(|()| stream.set_write_timeout(Some(PATIENCE)));
-        let _ = answer(stream, firewall);
+        if let Ok(Some(asks)) = answer(stream, firewall) {
+            *successor.lock().unwrap_or_else(PoisonError::into_inner) = Some(asks);
+        }
     }
 }
 
-fn answer(stream: UnixStream, firewall: &Mutex<Firewall>) -> std::io::Result<()> {
+/// Answers a question; gives the stream back if somebody wants to take over.
+fn answer(stream: UnixStream, firewall: &Mutex<Firewall>) -> std::io::Result<Option<UnixStream>> {
     let mut question = String::new();
     let mut reader = BufReader::new(stream);
     if (&mut reader).take(LONGEST).read_line(&mut question)? == 0 {
         // Somebody only looks whether we are here.
-        return Ok(());
+        return Ok(None);
     }
     let question: Value = serde_json::from_str(&question).unwrap_or_default();
+    if question["handOver"].as_bool() == Some(true) {
+        return Ok(Some(reader.into_inner()));
+    }
     let firewall = firewall.lock().unwrap_or_else(PoisonError::into_inner);
     let told = if !question["status"].is_null() {
         Ok(status(&firewall))
@@ -48,7 +54,8 @@ fn answer(stream: UnixStream, firewall: &Mutex<Firewall>) -> std::io::Result<()>
     };
     drop(firewall);
     let told = told.unwrap_or_else(|error| json!({"error": format!("{error:#}")}));
-    writeln!(reader.get_mut(), "{told}")
+    writeln!(reader.get_mut(), "{told}")?;
+    Ok(None)
 }
 
 fn status(firewall: &Firewall) -> Value {

@@ -5,6 +5,7 @@
 
 mod client;
 mod control;
+mod handover;
 mod manifests;
 mod options;
 mod report;
@@ -22,12 +23,13 @@ use namewall_cluster as cluster;
 use namewall_dataplane::nflog::DenialLog;
 use namewall_dataplane::nft::Settings as NftSettings;
 use namewall_dataplane::render::Scope;
+use namewall_dns::{Listen, Sockets};
 use namewall_policy::domain::DomainName;
 use namewall_policy::{Finding, Severity, Snapshot, compile, compile_next};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use std::net::IpAddr;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -66,20 +68,34 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode> {
     };
     let mut manifests = Manifests::new(&args.manifests, cluster_settings);
     let read = manifests.read()?;
-    let firewall = start(args, &options, read)?;
+    let left = match (Running::find(), args.take_over) {
+        (Ok(_), true) => handover::take_over()?,
+        (Ok(_), false) => bail!("a namewall runs here already; end it first, or start this one with --take-over"),
+        (Err(_), _) => Vec::new(),
+    };
+    let firewall = start(args, &options, (read, left))?;
     let socket = client::socket_path()?;
     std::fs::remove_file(&socket).ok();
     let listener = UnixListener::bind(&socket).with_context(|| format!("cannot listen at {}", socket.display()))?;
     say_what_runs(&firewall);
     tell_denials(&options, &firewall.denials)?;
     let firewall = Arc::new(Mutex::new(firewall));
-    let shared = firewall.clone();
-    std::thread::Builder::new().name("control".to_owned()).spawn(move || control::serve(&listener, &shared))?;
+    let successor: Arc<Mutex<Option<UnixStream>>> = Arc::default();
+    let (shared, asks) = (firewall.clone(), successor.clone());
+    let control = move || control::serve(&listener, &shared, &asks);
+    std::thread::Builder::new().name("control".to_owned()).spawn(control)?;
     loop {
         match next_signal(&signals) {
             Some(Signal::SIGHUP) => reread_options(args, &firewall),
             Some(_) => break,
             None => {}
+        }
+        if let Some(stream) = successor.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            std::fs::remove_file(&socket).ok();
+            let sockets = lock(&firewall).node.retire();
+            handover::hand_over(&stream, &sockets).context("cannot hand over")?;
+            output::note("another namewall has taken over");
+            return Ok(ExitCode::SUCCESS);
         }
         if manifests.have_changed() {
             reload(&mut manifests, &firewall);
@@ -134,7 +150,7 @@ fn find_node(snapshot: &Snapshot, options: &Options) -> Result<Option<(String, V
     Ok(node.map(|node| (name, node.addresses.clone())))
 }
 
-fn start(args: &Run, options: &Options, read: Read) -> Result<Firewall> {
+fn start(args: &Run, options: &Options, (read, left): (Read, Vec<(Sockets, Listen)>)) -> Result<Firewall> {
     let Read { lowered, mut findings, kept } = read;
     let snapshot = lowered.snapshot;
     let (program, more) = compile(&snapshot);
@@ -157,7 +173,7 @@ fn start(args: &Run, options: &Options, read: Read) -> Result<Firewall> {
         learning: options.learning(),
         cluster_domain: args.settings.cluster_domain.clone(),
     })?;
-    node.serve(dns.clone())?;
+    node.serve_at(dns.clone(), left)?;
     node.enforce(&snapshot, &program)?;
     Ok(Firewall {
         node,
