@@ -19,7 +19,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("agent", ROOMS),
     ("controller", ROOMS),
     ("sandbox", ROOMS),
-    ("bench", &["policy", "cluster", "scenario", "dataplane", "sandbox"]),
+    ("bench", &["policy", "cluster", "scenario", "dns", "dataplane", "sandbox"]),
 ];
 
 /// The core is plain types and functions: nobody's runtime, nobody's format.

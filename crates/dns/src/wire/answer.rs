@@ -1,5 +1,6 @@
 //! Which addresses an answer gives the name that was asked for (S6.1).
 
+use super::name::Place;
 use super::question::IN;
 use super::{Header, Name, Question, Rcode, RecordType, WireError, u16_at, u32_at};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -52,7 +53,7 @@ pub fn addresses(answer: &[u8]) -> Result<Addresses, Unreadable> {
     if !header.is_answer {
         return Err(WireError::NotAnAnswer.into());
     }
-    let (question, at) = Question::read(answer, &header)?;
+    let (question, asked) = Question::read(answer, &header)?;
     let wants = |kind| {
         let asked = question.record_type;
         matches!(kind, RecordType::A | RecordType::AAAA) && (asked == kind || asked == RecordType::ANY)
@@ -61,14 +62,14 @@ pub fn addresses(answer: &[u8]) -> Result<Addresses, Unreadable> {
     if header.rcode != Rcode::NO_ERROR || question.class != IN || !has_addresses {
         return Ok(Addresses { question, addresses: Vec::new(), aliases: Vec::new(), foreign: 0 });
     }
-    let records = records(answer, at, header.answers)?;
-    let mut found = Vec::new();
-    let (mut aliases, mut lowest) = (Vec::new(), u32::MAX);
+    let records = records(answer, asked.end + Question::AFTER_NAME, header.answers)?;
+    let mut found = Vec::with_capacity(records.len());
+    let (mut aliases, mut place, mut lowest) = (Vec::new(), asked, u32::MAX);
     loop {
         let owner = aliases.last().unwrap_or(&question.name);
-        let mut next: Option<(Name, u32)> = None;
+        let mut next: Option<(Name, Place, u32)> = None;
         for record in &records {
-            if !(record.kind == RecordType::CNAME || wants(record.kind)) || !owner.is_at(answer, record.owner)? {
+            if !(record.kind == RecordType::CNAME || wants(record.kind)) || !owner.is_at(answer, record.owner, place)? {
                 continue;
             }
             let ttl = lowest.min(record.ttl);
@@ -77,21 +78,21 @@ pub fn addresses(answer: &[u8]) -> Result<Addresses, Unreadable> {
                 found.push(Address { address, ttl: Duration::from_secs(ttl.into()) });
                 continue;
             }
-            let (target, end) = Name::read(answer, record.data.0)?;
-            if end != record.data.1 {
+            let (target, at) = Name::read_with_place(answer, record.data.0)?;
+            if at.end != record.data.1 {
                 return Err(WireError::Data.into());
             }
-            next = match next {
-                Some((known, other)) if known == target => Some((known, other.min(ttl))),
+            match &mut next {
+                Some((known, _, lower)) if *known == target => *lower = ttl.min(*lower),
                 Some(_) => return Err(Unreadable::TwoAliases),
-                None => Some((target, ttl)),
-            };
+                None => next = Some((target, at, ttl)),
+            }
         }
-        let Some((target, ttl)) = next else { break };
+        let Some((target, at, ttl)) = next else { break };
         if aliases.len() == MOST_LINKS || target == question.name || aliases.contains(&target) {
             return Err(Unreadable::LongChain);
         }
-        lowest = ttl;
+        (lowest, place) = (ttl, at);
         aliases.push(target);
     }
     let foreign = records.iter().filter(|record| wants(record.kind)).count().saturating_sub(found.len());

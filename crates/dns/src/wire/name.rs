@@ -26,13 +26,20 @@ impl Name {
 
     /// Reads the name at `at`; gives it and where the bytes after it begin.
     pub fn read(message: &[u8], at: usize) -> Result<(Self, usize), WireError> {
+        Self::read_with_place(message, at).map(|(name, place)| (name, place.end))
+    }
+
+    /// The same, and all that is to be known of where it stands.
+    pub(super) fn read_with_place(message: &[u8], at: usize) -> Result<(Self, Place), WireError> {
         let mut name = Self::empty();
         let mut walk = Walk::new(message, at);
         while let Some(label) = walk.next()? {
             name.push(label)?;
         }
         name.push(&[])?;
-        Ok((name, walk.end()))
+        // All at once: lengths are no letters, since 63 is before A.
+        name.bytes[..usize::from(name.length)].make_ascii_lowercase();
+        Ok((name, Place { start: at, end: walk.end(), pointers: walk.pointers }))
     }
 
     /// Where the bytes after the name at `at` begin.
@@ -51,8 +58,14 @@ impl Name {
         }
     }
 
-    /// Whether the name at `at` is this one. Of another name only as much is read as tells them apart.
-    pub(super) fn is_at(&self, message: &[u8], at: usize) -> Result<bool, WireError> {
+    /// Whether the name at `at` is this one, which was read at `place`. Of another name only as much is
+    /// read as tells them apart.
+    pub(super) fn is_at(&self, message: &[u8], at: usize, place: Place) -> Result<bool, WireError> {
+        // Most owners are but a pointer to where the name stood first.
+        let is_pointer = |field: u16| field >= 0xc000 && usize::from(field & 0x3fff) == place.start;
+        if place.start < at && place.pointers < MOST_POINTERS && u16_at(message, at).is_ok_and(is_pointer) {
+            return Ok(true);
+        }
         let mut rest = self.as_bytes();
         let mut walk = Walk::new(message, at);
         while let Some(label) = walk.next()? {
@@ -66,12 +79,12 @@ impl Name {
         Ok(rest == [0])
     }
 
+    /// Adds a label as it is written.
     fn push(&mut self, label: &[u8]) -> Result<(), WireError> {
         let start = usize::from(self.length);
         let into = self.bytes.get_mut(start..start + 1 + label.len()).ok_or(WireError::LongName)?;
         into[0] = label.len() as u8;
         into[1..].copy_from_slice(label);
-        into[1..].make_ascii_lowercase();
         self.length += 1 + label.len() as u8;
         Ok(())
     }
@@ -95,6 +108,16 @@ impl Name {
     pub fn to_domain(&self) -> Option<DomainName> {
         DomainName::from_labels(self.labels())
     }
+}
+
+/// Where a name was read.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub(super) start: usize,
+    /// Where the bytes after it begin.
+    pub(super) end: usize,
+    /// How many it led over.
+    pointers: u8,
 }
 
 /// Goes over the labels of a name.

@@ -1,5 +1,6 @@
 //! What a message asks.
 
+use super::name::Place;
 use super::{HEADER, Header, Name, WireError, u16_at};
 use std::fmt;
 
@@ -47,14 +48,18 @@ pub struct Question {
 }
 
 impl Question {
-    /// Reads the one question of a message; gives it and where the records begin.
-    pub(super) fn read(message: &[u8], header: &Header) -> Result<(Self, usize), WireError> {
+    /// Bytes of a question behind its name: type and class.
+    pub(super) const AFTER_NAME: usize = 4;
+
+    /// Reads the one question of a message; gives it and where its name stands: the records begin
+    /// [`Self::AFTER_NAME`] bytes behind that.
+    pub(super) fn read(message: &[u8], header: &Header) -> Result<(Self, Place), WireError> {
         if header.questions != 1 {
             return Err(WireError::Questions(header.questions));
         }
-        let (name, at) = Name::read(message, HEADER)?;
-        let question = Self { name, record_type: RecordType(u16_at(message, at)?), class: u16_at(message, at + 2)? };
-        Ok((question, at + 4))
+        let (name, place) = Name::read_with_place(message, HEADER)?;
+        let (record_type, class) = (RecordType(u16_at(message, place.end)?), u16_at(message, place.end + 2)?);
+        Ok((Self { name, record_type, class }, place))
     }
 
     /// Where the question of a query ends (RFC 9619: there is exactly one). Its name has no pointers:
