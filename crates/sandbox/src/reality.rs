@@ -80,7 +80,12 @@ impl Packets {
         Self { spoken_of, server, dns, ..Self::default() }
     }
 
-    fn cluster(&mut self) -> Result<&mut Cluster, String> {
+    /// The cluster, once something was played in it.
+    pub fn cluster(&self) -> Option<&Cluster> {
+        self.cluster.as_ref()
+    }
+
+    fn up(&mut self) -> Result<&mut Cluster, String> {
         self.cluster.as_mut().ok_or_else(|| NOT_UP.to_owned())
     }
 }
@@ -112,7 +117,7 @@ impl Reality for Packets {
     }
 
     fn learn(&mut self, leases: &[Lease], now: Instant) -> Result<(), String> {
-        self.cluster()?.grant(leases, now).map_err(words)
+        self.up()?.grant(leases, now).map_err(words)
     }
 
     fn advance(&mut self, time: Duration) {
@@ -120,7 +125,7 @@ impl Reality for Packets {
     }
 
     fn probe(&mut self, now: &Now<'_>, probes: &[&Predicted]) -> Result<Vec<Seen>, String> {
-        let cluster = self.cluster()?;
+        let cluster = self.up()?;
         cluster.denials().map_err(words)?;
         let questions: Vec<Question<'_>> = probes
             .iter()
@@ -146,7 +151,7 @@ impl Reality for Packets {
         let (Some(from), Some(to)) = (flow.from.address, flow.to.address) else {
             return Err("an end of it has no address".to_owned());
         };
-        let cluster = self.cluster()?;
+        let cluster = self.up()?;
         let listen = Listen { address: to, protocol: flow.protocol, port: flow.port };
         cluster.sandbox.ensure_listening(&[listen]).map_err(words)?;
         let place = cluster.sandbox.place(from).map_err(words)?;
@@ -177,18 +182,18 @@ impl Reality for Packets {
     }
 
     fn serve(&mut self, zones: &Zones) -> Result<(), String> {
-        self.cluster()?.sandbox.serve_names(zones).map_err(words)
+        self.up()?.sandbox.serve_names(zones).map_err(words)
     }
 
     fn rezone(&mut self, changes: &[(Name, Option<Owner>)]) -> Result<(), String> {
-        let servers = self.cluster()?.sandbox.name_servers().ok_or("there is no DNS outside")?;
+        let servers = self.up()?.sandbox.name_servers().ok_or("there is no DNS outside")?;
         changes.iter().for_each(|(name, owner)| servers.replace(name.clone(), owner.clone()));
         Ok(())
     }
 
     fn resolve(&mut self, _now: &Now<'_>, lookup: &Lookup, names: &[Name]) -> Result<Vec<Resolved>, String> {
         let server = lookup.server.or(self.server).ok_or("there is no DNS outside")?;
-        let sandbox = &mut self.cluster()?.sandbox;
+        let sandbox = &mut self.up()?.sandbox;
         if let Some(then) = &lookup.then {
             resolve::listen(sandbox, then)?;
         }
@@ -196,7 +201,7 @@ impl Reality for Packets {
     }
 
     fn queries(&mut self, server: IpAddr) -> Result<u64, String> {
-        Ok(self.cluster()?.sandbox.name_servers().map_or(0, |servers| servers.queries(server)))
+        Ok(self.up()?.sandbox.name_servers().map_or(0, |servers| servers.queries(server)))
     }
 
     fn learns(&self) -> bool {
@@ -227,8 +232,8 @@ impl Reality for Packets {
 
     fn stop(&mut self, how: Going) -> Result<(), String> {
         match how {
-            Going::Stop | Going::Upgrade => self.cluster()?.stop(true).map_err(words),
-            Going::Kill => self.cluster()?.stop(false).map_err(words),
+            Going::Stop | Going::Upgrade => self.up()?.stop(true).map_err(words),
+            Going::Kill => self.up()?.stop(false).map_err(words),
         }
     }
 
