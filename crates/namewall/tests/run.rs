@@ -1,6 +1,9 @@
 //! `namewall run` as a process, in a node of a sandbox: real pods ask it, real
 //! signals end it, and another takes over from it.
 
+// All of it is a test, which cannot be seen where there is no harness.
+#![allow(clippy::unwrap_used)]
+
 use namewall_cluster as cluster;
 use namewall_policy::port::Protocol;
 use namewall_sandbox::{Ask, Listen, Measured, Place, Probe, Sandbox, ensure_rights};

@@ -14,12 +14,18 @@ fn at(seconds: u64) -> Instant {
 }
 
 fn pattern(text: &str) -> DomainPattern {
-    DomainPattern::parse(text, Wildcard::Subdomains).unwrap()
+    DomainPattern::parse(text, Wildcard::Subdomains).expect("it is a pattern")
 }
 
 fn lease(pattern_text: &str, name: &str, address: u32, seconds: u64) -> Lease {
     let address = Ipv4Addr::from(0xc633_0000 + address).into();
-    Lease { pattern: pattern(pattern_text), name: name.parse().unwrap(), address, expiry: at(seconds), asked_by: None }
+    Lease {
+        pattern: pattern(pattern_text),
+        name: name.parse().expect("it is a name"),
+        address,
+        expiry: at(seconds),
+        asked_by: None,
+    }
 }
 
 /// The same, asked for by a client.
