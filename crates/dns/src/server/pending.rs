@@ -53,6 +53,7 @@ pub(super) struct Pending {
     pub(super) upstream: usize,
     pub(super) link: Option<Link>,
     pub(super) tries: u8,
+    pub(super) begun: Instant,
     pub(super) last_asked: Instant,
     generation: u32,
     live: bool,
@@ -82,6 +83,7 @@ impl Table {
                 upstream: 0,
                 link: None,
                 tries: 0,
+                begun: now,
                 last_asked: now,
                 generation: 0,
                 live: false,
@@ -94,7 +96,8 @@ impl Table {
         pending.query.clear();
         pending.query.extend_from_slice(query);
         pending.answer.clear();
-        (pending.link, pending.tries, pending.last_asked, pending.live) = (None, 0, now, true);
+        (pending.link, pending.tries, pending.live) = (None, 0, true);
+        (pending.begun, pending.last_asked) = (now, now);
         Ticket { slot, generation: pending.generation }
     }
 

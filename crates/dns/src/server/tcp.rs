@@ -29,6 +29,8 @@ pub(super) struct Connection {
     pub(super) last_used: Instant,
     /// Queries under way over it.
     pub(super) open: u32,
+    /// An answer has come over it.
+    pub(super) has_answered: bool,
     /// The other end sends no more.
     pub(super) is_half_closed: bool,
     /// So much is under way that no more is read.
@@ -49,6 +51,7 @@ impl Connection {
             written: 0,
             last_used: now,
             open: 0,
+            has_answered: false,
             is_half_closed: false,
             is_paused: false,
             waits_to_write: false,

@@ -76,6 +76,12 @@ fn an_upstream_that_closes_its_connections_is_asked_again() {
         write_message(&mut stream, &query(number, "example.com")).unwrap();
         assert_eq!(id(&read_message(&mut stream).unwrap()), number);
     }
+    // However many are asked at once, each is answered in the end.
+    for number in 0..20 {
+        write_message(&mut stream, &query(number, "example.com")).unwrap();
+    }
+    let answers: Vec<Vec<u8>> = (0..20).map(|_| read_message(&mut stream).unwrap()).collect();
+    assert!(answers.iter().all(|answer| answer[3] & 0x0f == 0), "none of them is SERVFAIL");
 }
 
 #[test]

@@ -36,11 +36,15 @@ impl<L: Learn> Engine<L> {
 
     /// No answer will come by these links.
     pub(super) fn lost(&mut self, upstream: usize, is_lost: impl Fn(&Link) -> bool) -> io::Result<()> {
-        let lost: Vec<Ticket> = self.by_link.iter().filter(|(link, _)| is_lost(link)).map(|(_, &one)| one).collect();
+        let lost = self.tickets(is_lost);
         if !lost.is_empty() {
             self.upstreams[upstream].has_failed(self.now);
         }
         lost.into_iter().try_for_each(|ticket| self.try_again(ticket))
+    }
+
+    pub(super) fn tickets(&self, is_meant: impl Fn(&Link) -> bool) -> Vec<Ticket> {
+        self.by_link.iter().filter(|(link, _)| is_meant(link)).map(|(_, &one)| one).collect()
     }
 
     /// A reply came from an upstream, by the link its id says.

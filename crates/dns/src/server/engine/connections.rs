@@ -8,6 +8,15 @@ use crate::server::tcp::{Connection, End};
 use nix::sys::epoll::EpollFlags;
 use std::io;
 
+/// A connection to an upstream that has ended.
+#[derive(Debug)]
+pub(super) struct Broken {
+    upstream: usize,
+    slot: u32,
+    /// It was good for something.
+    has_answered: bool,
+}
+
 /// Queries a client may have under way over one connection; more wait unread.
 const MOST_PIPELINED: u32 = 128;
 
@@ -119,6 +128,7 @@ impl<L: Learn> Engine<L> {
                     self.take_query(Client::Tcp { connection: ticket, from }, message)?;
                 }
                 End::Upstream(upstream) => {
+                    connection.has_answered = true;
                     self.take_answer(upstream, |id| Link::Tcp { connection: slot, id }, message)?;
                 }
             }
@@ -173,15 +183,27 @@ impl<L: Learn> Engine<L> {
             }
             End::Upstream(upstream) => {
                 self.upstreams[upstream].connection = None;
-                self.broken.push((upstream, slot));
+                self.broken.push(Broken { upstream, slot, has_answered: connection.has_answered });
             }
         }
     }
 
     /// Asks again what was under way over connections to upstreams that have ended.
     pub(super) fn mend(&mut self) -> io::Result<()> {
-        while let Some((upstream, slot)) = self.broken.pop() {
-            self.lost(upstream, |link| matches!(link, Link::Tcp { connection, .. } if *connection == slot))?;
+        while let Some(Broken { upstream, slot, has_answered }) = self.broken.pop() {
+            let was_here = |link: &Link| matches!(link, Link::Tcp { connection, .. } if *connection == slot);
+            if !has_answered {
+                self.lost(upstream, was_here)?;
+                continue;
+            }
+            // A server may close after a few answers, whatever it was asked besides: no try is lost by that.
+            let (now, time) = (self.now, self.settings.try_timeout * u32::from(self.settings.tries));
+            for ticket in self.tickets(was_here) {
+                if let Some(pending) = self.pending.get(ticket).filter(|one| now < one.begun + time) {
+                    pending.tries = pending.tries.saturating_sub(1);
+                }
+                self.try_again(ticket)?;
+            }
         }
         Ok(())
     }

@@ -100,7 +100,7 @@ pub(in crate::server) struct Engine<L: Learn> {
     /// Clients' connections that may be read again.
     resumed: Vec<Ticket>,
     /// Connections to upstreams that have ended.
-    broken: Vec<(usize, u32)>,
+    broken: Vec<connections::Broken>,
     random: Random,
     events: Vec<EpollEvent>,
     pub(in crate::server) batch: L::Batch,

@@ -145,7 +145,12 @@ impl<L: Learn> Engine<L> {
                 Ok(())
             }
             // The way there is closed just now: as good as no answer.
-            Err(_) => self.try_again(ticket),
+            Err(_) => {
+                if let Some(upstream) = upstream {
+                    self.upstreams[upstream].has_failed(now);
+                }
+                self.try_again(ticket)
+            }
         }
     }
 
