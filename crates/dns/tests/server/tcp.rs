@@ -65,11 +65,15 @@ fn an_upstream_that_closes_its_connections_is_asked_again() {
         while let Ok((mut stream, _)) = listener.accept() {
             if let Some(query) = read_message(&mut stream) {
                 write_message(&mut stream, &answer(&query, &[[192, 0, 2, 1]], 30)).unwrap();
+                // In peace: what it was asked besides is read, and left.
+                stream.shutdown(std::net::Shutdown::Write).unwrap();
+                while read_message(&mut stream).is_some() {}
             }
         }
     });
     let mut settings = settings(&[]);
     settings.upstreams = vec![address];
+    settings.try_timeout = Duration::from_secs(1);
     let server = serve(settings, plain());
     let mut stream = TcpStream::connect(server.addresses()[0]).unwrap();
     for number in 0..4 {
