@@ -27,6 +27,12 @@ use std::time::{Duration, Instant};
 const AGAIN: Duration = Duration::from_millis(1);
 /// How often connections are looked through, and the learner is told that we live.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
+/// So many queries in so much time are many.
+const WINDOW: Duration = Duration::from_millis(50);
+const BUSY: u64 = 100;
+/// How long to wait for more; the kernel adds some fifty microseconds.
+const MOMENT: Duration = Duration::from_micros(20);
+
 /// What an event is about, as epoll carries it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Token {
@@ -95,6 +101,9 @@ pub(in crate::server) struct Engine<L: Learn> {
     holds: VecDeque<(Instant, Ticket)>,
     next_sweep: Instant,
     has_swept: bool,
+    /// When it was last looked at how many queries come, and how many there had been.
+    window: (Instant, u64),
+    is_busy: bool,
     inbox: Option<Inbox>,
     scratch: Vec<u8>,
     /// Clients' connections that may be read again.
@@ -167,6 +176,8 @@ impl<L: Learn> Engine<L> {
             holds: VecDeque::new(),
             next_sweep: now,
             has_swept: true,
+            window: (now, 0),
+            is_busy: false,
             inbox: Some(Inbox::new()),
             scratch: Vec::new(),
             resumed: Vec::new(),
@@ -248,6 +259,7 @@ impl<L: Learn> Engine<L> {
 
     /// Waits for something to happen and deals with it. What answers open is in the batch then.
     pub(in crate::server) fn turn(&mut self) -> io::Result<()> {
+        self.gather();
         let timeout = self.timeout();
         let count = match self.epoll.wait(&mut self.events, timeout) {
             Ok(count) => count,
@@ -281,6 +293,19 @@ impl<L: Learn> Engine<L> {
         self.resume()?;
         self.flush();
         Ok(())
+    }
+
+    /// To sleep and be woken costs more than all else that is done for a question. Where many come, waiting
+    /// a moment for the next ones and for answers lets one turn serve several: a tenth of a millisecond at
+    /// most for a third of the time. Where few come, nobody waits.
+    fn gather(&mut self) {
+        if self.now >= self.window.0 + WINDOW {
+            self.is_busy = self.counters.queries - self.window.1 >= BUSY;
+            self.window = (self.now, self.counters.queries);
+        }
+        if self.is_busy && self.pending.len() > 0 && self.noted.is_empty() {
+            std::thread::sleep(MOMENT);
+        }
     }
 
     /// Whether a second has gone by since this was last asked.
