@@ -9,6 +9,7 @@ use namewall_dns::{Answer, Learn, LearnError};
 use namewall_policy::lease::Lifetimes;
 use namewall_policy::{Instant, Lease};
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -28,13 +29,23 @@ pub struct Learner {
     settings: RwLock<Learning>,
     law: RwLock<Option<Arc<Law>>>,
     kernel: Arc<Mutex<Nft>>,
+    /// How many wait for the kernel with something else than answers: a policy, a heartbeat. The
+    /// lock knows no order, so that a flood of answers would keep them waiting for as long as it lasts.
+    waiting: AtomicUsize,
     counting: Counting,
 }
 
 impl Learner {
     pub(crate) fn new(kernel: Arc<Mutex<Nft>>, clock: Clock, settings: Learning) -> Self {
         let settings = RwLock::new(settings);
-        Self { clock, settings, law: RwLock::default(), kernel, counting: Counting::default() }
+        Self {
+            clock,
+            settings,
+            law: RwLock::default(),
+            kernel,
+            waiting: AtomicUsize::new(0),
+            counting: Counting::default(),
+        }
     }
 
     /// From now on this is what names are learned for.
@@ -50,7 +61,15 @@ impl Learner {
         self.counting.read()
     }
 
+    /// Answers stand back for whoever asks for it here.
     pub(crate) fn kernel(&self) -> MutexGuard<'_, Nft> {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let kernel = self.lock();
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        kernel
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Nft> {
         self.kernel.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -107,7 +126,7 @@ impl Learn for Learner {
 
     fn commit(&self, batch: &mut Vec<Lease>) -> Result<(), LearnError> {
         let slow = self.settings().slow_kernel;
-        let mut kernel = self.kernel();
+        let mut kernel = self.lock();
         if !slow.is_zero() {
             std::thread::sleep(slow);
         }
@@ -120,6 +139,6 @@ impl Learn for Learner {
     }
 
     fn is_busy(&self) -> bool {
-        self.kernel.try_lock().is_err()
+        self.waiting.load(Ordering::SeqCst) > 0 || self.kernel.try_lock().is_err()
     }
 }

@@ -12,7 +12,7 @@ use namewall_scenario::{Scenario, run_in};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Two tenants on one node, and names that have ten thousand addresses between them.
 const TOPOLOGY: &str = "
@@ -91,14 +91,32 @@ fn question(name: &str, via: Option<Transport>) -> Ask {
     Ask { server: SocketAddr::new(address("203.0.113.53"), 53), name, kind, via, edns: Some(1232), mixed_case: false }
 }
 
-/// Looks them up, and opens a connection with each answer in hand.
+/// How often a client asks for what was not answered. On a busy machine an answer may come too late.
+const TRIES: usize = 5;
+
+/// Looks them up, and opens a connection with each answer in hand. Whether it had to wait is not what is asked here:
+/// that nothing was dropped is told by the kernel.
 fn look_up(cluster: &Cluster, from: &str, (asks, at_once): (&[Ask], usize)) -> Vec<Option<Heard>> {
     let source: IpAddr = address(from);
-    let timeout = Duration::from_millis(900);
+    let timeout = Duration::from_secs(10);
     let then = Opening { protocol: Protocol::Tcp, port: PORT, sources: vec![source], timeout };
     let place = cluster.sandbox.place(source).expect("a place");
-    let questions = Questions { asks, at_once, then: Some(&then) };
-    cluster.sandbox.ask_and_open(&place, &questions).unwrap_or_else(|error| panic!("{error}"))
+    let mut all: Vec<Option<Heard>> = vec![None; asks.len()];
+    for _ in 0..TRIES {
+        let left: Vec<usize> = (0..asks.len()).filter(|&at| all[at].is_none()).collect();
+        let again: Vec<Ask> = left.iter().map(|&at| asks[at].clone()).collect();
+        let questions = Questions { asks: &again, at_once, then: Some(&then) };
+        let heard = cluster.sandbox.ask_and_open(&place, &questions).unwrap_or_else(|error| panic!("{error}"));
+        left.into_iter().zip(heard).for_each(|(at, heard)| all[at] = heard);
+    }
+    all
+}
+
+/// Packets that the last policy has dropped on the node.
+fn dropped(cluster: &Cluster) -> u64 {
+    let counts = cluster.agent("n2").expect("a node").counts().unwrap_or_else(|error| panic!("{error}"));
+    let last = counts.iter().filter(|(label, _)| label.contains("ClusterNetworkPolicy/rest egress"));
+    last.map(|(_, count)| count.packets).reduce(|a, b| a + b).expect("the policy has a count")
 }
 
 /// What did not go as it should, in words.
@@ -123,6 +141,11 @@ fn counters(cluster: &Cluster) -> String {
     format!("{:?} {:?}", node.counters(), node.dns().map(|server| server.counters()))
 }
 
+/// Questions that came to the node's server. Others went past it, and nothing was learned from their answers.
+fn taken(cluster: &Cluster) -> u64 {
+    cluster.agent("n2").and_then(|node| node.dns()).expect("it serves").counters().queries
+}
+
 #[track_caller]
 fn all_right(cluster: &Cluster, asks: &[Ask], heard: &[Option<Heard>]) {
     let wrong = wrong(asks, heard);
@@ -144,13 +167,17 @@ fn ten_thousand_first_connections_straight_after_their_lookups() {
             question(&name, if at % 10 == 0 { Some(Transport::Tcp) } else { None })
         })
         .collect();
+    let before = dropped(cluster);
+    assert!(before > 0, "the probe was");
     answering(cluster, || {
         let heard = look_up(cluster, API, (&asks, 50));
         all_right(cluster, &asks, &heard);
+        assert!(taken(cluster) >= 10_000, "some went past: {}", counters(cluster));
+        assert_eq!(dropped(cluster), before, "no connection came before its lease");
         let mut addresses: Vec<IpAddr> = heard.iter().flatten().flat_map(|heard| heard.addresses.clone()).collect();
         addresses.sort_unstable();
         addresses.dedup();
-        assert_eq!(addresses.len(), 10_000, "no address was known before");
+        assert_eq!(addresses.len(), 10_000, "no address came twice");
     });
 }
 
@@ -166,25 +193,26 @@ fn a_flood_of_random_names_is_nobody_elses() {
     let first = [question("first.other.example.com", None)];
     answering(cluster, || {
         all_right(cluster, &first, &look_up(cluster, CLIENT, (&first, 1)));
-        let is_over = AtomicBool::new(false);
+        let (before, is_over) = (dropped(cluster), AtomicBool::new(false));
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let _over = Over(&is_over);
                 let place = cluster.sandbox.place(address(API)).expect("a place");
                 let heard = cluster.sandbox.ask(&place, &flood, 200).unwrap_or_else(|error| panic!("{error}"));
+                // Some may be too late, on a busy machine; most are a flood.
                 let answered = heard.iter().flatten().filter(|heard| heard.rcode == Rcode::NOERROR).count();
-                assert_eq!(answered, flood.len(), "{}", counters(cluster));
+                assert!(answered > flood.len() / 2, "{answered}; {}", counters(cluster));
+                assert!(taken(cluster) >= answered as u64, "{answered}; {}", counters(cluster));
             });
-            let (mut rounds, mut slowest) = (0, Duration::ZERO);
+            let mut rounds = 0;
             while !is_over.load(Ordering::Relaxed) {
-                let begun = Instant::now();
                 let asks = [question(&format!("y{rounds}.other.example.com"), None)];
                 all_right(cluster, &asks, &look_up(cluster, CLIENT, (&asks, 1)));
-                slowest = slowest.max(begun.elapsed());
                 rounds += 1;
             }
-            assert!(rounds > 20, "only {rounds}, of which the slowest took {slowest:?}; {}", counters(cluster));
+            assert!(rounds > 20, "only {rounds}; {}", counters(cluster));
         });
+        assert_eq!(dropped(cluster), before);
         all_right(cluster, &first, &look_up(cluster, CLIENT, (&first, 1)));
     });
 }
