@@ -227,6 +227,10 @@ impl<L: Learn> Engine<L> {
         }
     }
 
+    pub(in crate::server) fn is_deaf(&self) -> bool {
+        self.listeners.iter().all(|listener| listener.is_deaf)
+    }
+
     pub(in crate::server) fn take_sockets(&mut self) -> Vec<(Sockets, Listen)> {
         let sockets = self.listeners.drain(..).filter_map(|Listener { udp, tcp, meant, .. }| {
             let address = udp.local_addr().ok()?;
