@@ -117,6 +117,10 @@ impl Learner {
 impl Learn for Learner {
     type Batch = Vec<Lease>;
 
+    fn knows(&self, client: IpAddr) -> bool {
+        self.law().is_some_and(|law| law.is_own(client))
+    }
+
     fn cares_about(&self, client: IpAddr) -> bool {
         self.law().is_some_and(|law| law.names_of(client).is_some())
     }

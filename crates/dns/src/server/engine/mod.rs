@@ -75,6 +75,7 @@ struct Listener {
     is_v4: bool,
     is_deaf: bool,
     meant: Option<SocketAddr>,
+    is_open: bool,
     outbox: Outbox,
 }
 
@@ -193,6 +194,7 @@ impl<L: Learn> Engine<L> {
         engine.epoll.add(&*engine.wake, event(EpollFlags::EPOLLIN, Token::Wake))?;
         for (sockets, listen) in sockets {
             let Sockets { udp, tcp } = sockets;
+            let Listen { meant, is_open, .. } = listen;
             udp.set_nonblocking(true)?;
             tcp.set_nonblocking(true)?;
             datagrams::enlarge(&udp);
@@ -200,14 +202,7 @@ impl<L: Learn> Engine<L> {
             engine.epoll.add(&udp, event(EpollFlags::EPOLLIN, Token::Listener(at)))?;
             engine.epoll.add(&tcp, event(EpollFlags::EPOLLIN, Token::Accept(at)))?;
             let is_v4 = udp.local_addr()?.is_ipv4();
-            engine.listeners.push(Listener {
-                udp,
-                tcp,
-                is_v4,
-                is_deaf: false,
-                meant: listen.meant,
-                outbox: Outbox::new(),
-            });
+            engine.listeners.push(Listener { udp, tcp, is_v4, is_deaf: false, meant, is_open, outbox: Outbox::new() });
         }
         engine.set(engine.settings.clone());
         Ok(engine)
@@ -232,9 +227,9 @@ impl<L: Learn> Engine<L> {
     }
 
     pub(in crate::server) fn take_sockets(&mut self) -> Vec<(Sockets, Listen)> {
-        let sockets = self.listeners.drain(..).filter_map(|Listener { udp, tcp, meant, .. }| {
+        let sockets = self.listeners.drain(..).filter_map(|Listener { udp, tcp, meant, is_open, .. }| {
             let address = udp.local_addr().ok()?;
-            Some((Sockets { udp, tcp }, Listen { address, meant }))
+            Some((Sockets { udp, tcp }, Listen { address, meant, is_open }))
         });
         sockets.collect()
     }
