@@ -3,6 +3,8 @@
 use namewall_policy::bits::BitSet;
 use namewall_policy::domain::{DomainName, DomainPattern, PatternId};
 use namewall_policy::lease::{NeverLeased, Refusal};
+use namewall_policy::model::NodeId;
+use namewall_policy::program::Holder;
 use namewall_policy::{Program, Snapshot};
 use std::net::IpAddr;
 use std::sync::OnceLock;
@@ -10,16 +12,29 @@ use std::sync::OnceLock;
 #[derive(Debug)]
 pub(crate) struct Law {
     program: Program,
+    /// Whose pods ask us.
+    node: Option<NodeId>,
     never: NeverLeased,
     /// The patterns each Class has rules for, as far as somebody has asked.
     names: Vec<OnceLock<BitSet>>,
 }
 
 impl Law {
-    pub(crate) fn new(snapshot: &Snapshot, program: &Program, cluster_domain: &DomainName) -> Self {
+    pub(crate) fn new(
+        (snapshot, node): (&Snapshot, Option<NodeId>),
+        program: &Program,
+        cluster_domain: &DomainName,
+    ) -> Self {
         let never = NeverLeased::new(snapshot, cluster_domain.clone());
         let names = program.classes.iter().map(|_| OnceLock::new()).collect();
-        Self { program: program.clone(), never, names }
+        Self { program: program.clone(), node, never, names }
+    }
+
+    /// Whether it is a pod of this node.
+    pub(crate) fn is_own(&self, client: IpAddr) -> bool {
+        let Some(Holder::Pod(id)) = self.program.by_address.get(&client) else { return false };
+        let node = self.program.member(*id).node;
+        self.node.is_none() || node.is_none() || node == self.node
     }
 
     /// The patterns that rules of this pod speak of; none if it is no pod, or has no such rule (S6.10).

@@ -6,7 +6,8 @@ use crate::law::Law;
 use namewall_dataplane::Dataplane;
 use namewall_dataplane::nft::Nft;
 use namewall_dns::{Answer, Learn, LearnError};
-use namewall_policy::lease::Lifetimes;
+use namewall_policy::domain::DomainName;
+use namewall_policy::lease::{Lifetimes, Refusal};
 use namewall_policy::{Instant, Lease};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -33,7 +34,20 @@ pub struct Learner {
     /// lock knows no order, so that a flood of answers would keep them waiting for as long as it lasts.
     waiting: AtomicUsize,
     counting: Counting,
+    refused: Mutex<Vec<Refused>>,
 }
+
+/// An address that an answer gave, and that is never leased (S6.8).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refused {
+    pub client: IpAddr,
+    pub name: DomainName,
+    pub address: IpAddr,
+    pub why: Refusal,
+}
+
+/// So many are remembered until somebody asks; all are counted.
+const MOST_REFUSED: usize = 64;
 
 impl Learner {
     pub(crate) fn new(kernel: Arc<Mutex<Nft>>, clock: Clock, settings: Learning) -> Self {
@@ -45,6 +59,7 @@ impl Learner {
             kernel,
             waiting: AtomicUsize::new(0),
             counting: Counting::default(),
+            refused: Mutex::default(),
         }
     }
 
@@ -55,6 +70,19 @@ impl Learner {
 
     pub fn set(&self, settings: Learning) {
         *self.settings.write().unwrap_or_else(PoisonError::into_inner) = settings;
+    }
+
+    /// What was refused since this was last asked, each once.
+    pub fn take_refused(&self) -> Vec<Refused> {
+        std::mem::take(&mut *self.refused.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn refuse(&self, refused: Refused) {
+        self.counting.add(|all| &all.refused, 1);
+        let mut all = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() < MOST_REFUSED && !all.contains(&refused) {
+            all.push(refused);
+        }
     }
 
     pub fn counters(&self) -> Counters {
@@ -89,6 +117,10 @@ impl Learner {
 impl Learn for Learner {
     type Batch = Vec<Lease>;
 
+    fn knows(&self, client: IpAddr) -> bool {
+        self.law().is_some_and(|law| law.is_own(client))
+    }
+
     fn cares_about(&self, client: IpAddr) -> bool {
         self.law().is_some_and(|law| law.names_of(client).is_some())
     }
@@ -106,8 +138,9 @@ impl Learn for Learner {
                 continue;
             }
             for one in &answer.says.addresses {
-                if law.refusal(&name, one.address).is_some() {
-                    self.counting.add(|all| &all.refused, 1);
+                if let Some(why) = law.refusal(&name, one.address) {
+                    let (client, name) = (answer.client, name.clone());
+                    self.refuse(Refused { client, name, address: one.address, why });
                     continue;
                 }
                 batch.extend(patterns.iter().map(|pattern| Lease {

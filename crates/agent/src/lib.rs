@@ -10,5 +10,5 @@ mod node;
 
 pub use clock::Clock;
 pub use counters::Counters;
-pub use learner::{Learner, Learning};
+pub use learner::{Learner, Learning, Refused};
 pub use node::{DnsSettings, Node, NodeError, NodeSettings};

@@ -98,7 +98,8 @@ impl Node {
         let mut kernel = self.learner.kernel();
         let applied = kernel.replace(program, self.learner.now())?;
         // Learned for only when it is enforced: a lease before its rule would open nothing.
-        self.learner.take(Law::new(snapshot, program, &self.cluster_domain));
+        let node = kernel.settings_mut().scope.node;
+        self.learner.take(Law::new((snapshot, node), program, &self.cluster_domain));
         self.program = program.clone();
         if self.server.is_some() && kernel.takes_dns() {
             kernel.beat(BEAT_LASTS)?;
@@ -132,7 +133,7 @@ impl Node {
         for &address in &settings.take_to {
             let servers = settings.trusted.iter().filter(|server| server.is_ipv4() == address.is_ipv4());
             for (port, meant) in (settings.first_port..).zip(std::iter::once(None).chain(servers.map(Some))) {
-                let listen = Listen { address: (address, port).into(), meant: meant.copied() };
+                let listen = Listen { address: (address, port).into(), meant: meant.copied(), is_open: false };
                 let bound = bind(listen)?;
                 listeners.push(Listener { address, port: bound.port(), server: meant.map(SocketAddr::ip) });
             }

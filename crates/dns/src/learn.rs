@@ -22,6 +22,11 @@ pub trait Learn: Send + Sync {
     /// What is to be done for a few answers.
     type Batch: Default + Send;
 
+    /// Whether the client may ask where not everybody may.
+    fn knows(&self, _client: IpAddr) -> bool {
+        true
+    }
+
     /// Whether answers to this client are worth reading.
     fn cares_about(&self, client: IpAddr) -> bool;
 

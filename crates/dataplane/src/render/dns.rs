@@ -18,9 +18,9 @@
 //! ```text
 //! forward  ingress  from a node, to who answers for a server that we ask, at its port: accept
 //! ```
-//! All of it but this holds only while the set `alive` has its elements, which go by
+//! Questions are taken only while the set `alive` has its elements, which go by
 //! themselves if nobody renews them: then questions go to the servers they
-//! were meant for, and nothing new opens.
+//! were meant for, and nothing new opens. They are judged all the same.
 
 use super::elements::{Placed, Pods};
 use super::rules::protocol_number;
@@ -146,7 +146,10 @@ impl Render<'_> {
         let policy = table.chains.entry(base).or_default();
         let priority = JUDGED_AT + i32::from(mode == Mode::Audit);
         policy.hook = Some(Hook { point: Point::Prerouting, priority, kind: HookKind::Filter });
-        policy.rules = vec![Rule::new([Test::AsksDns, Test::New], Do::Jump(chain.clone()))];
+        // Whether our server lives or not: if it came to life between this hook and the next, the question would be
+        // taken, and nobody would have judged it.
+        let asks = |protocol| [Test::Port { low: DNS, high: DNS }, Test::Protocol(protocol), Test::New];
+        policy.rules = Scope::ASKED_OVER.map(|one| Rule::new(asks(one), Do::Jump(chain.clone()))).to_vec();
         let mut rules = Vec::new();
         for version in Version::BOTH {
             rules.extend(self.not_taken(version));

@@ -24,6 +24,8 @@ counters! {
     held,
     /// Queries that were no queries.
     malformed,
+    /// Queries and connections of strangers, where only those who are known may ask.
+    strangers,
     /// Queries left out since there were too many, in all or of one client.
     over_limit,
     /// Times a query was asked again, elsewhere or there.

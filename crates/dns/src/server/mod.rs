@@ -89,6 +89,8 @@ struct Shared<L: Learn> {
     is_stopped: AtomicBool,
     /// No more questions are taken; what is under way is finished.
     retires: AtomicBool,
+    /// None is taken any more, and what is counted as under way is all there will be.
+    is_deaf: AtomicBool,
     /// Whether the follower sleeps until it is woken.
     sleeps: Mutex<bool>,
     awake: Condvar,
@@ -144,6 +146,7 @@ where
             changed: Mutex::default(),
             is_stopped: AtomicBool::new(false),
             retires: AtomicBool::new(false),
+            is_deaf: AtomicBool::new(false),
             sleeps: Mutex::new(false),
             awake: Condvar::new(),
             counters: Mutex::default(),
@@ -175,7 +178,8 @@ where
         self.shared.retires.store(true, Ordering::SeqCst);
         let _ = self.shared.wake.write(1);
         let until = Instant::now() + RETIREMENT;
-        while lock(&self.shared.counters).under_way > 0 && Instant::now() < until {
+        let is_done = || self.shared.is_deaf.load(Ordering::SeqCst) && lock(&self.shared.counters).under_way == 0;
+        while !is_done() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));
         }
         self.stop();
@@ -277,6 +281,9 @@ impl<L: Learn> Shared<L> {
                 engine.release(&tickets, &result);
             }
             *lock(&self.counters) = engine.counters();
+            if self.retires.load(Ordering::SeqCst) && engine.is_deaf() {
+                self.is_deaf.store(true, Ordering::SeqCst);
+            }
             if engine.take_swept() {
                 *lock(&self.upstreams) = engine.upstream_states();
             }

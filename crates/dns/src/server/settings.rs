@@ -60,11 +60,13 @@ pub struct Listen {
     pub address: SocketAddr,
     /// The one server that queries from here are meant for; the upstreams if there is none.
     pub meant: Option<SocketAddr>,
+    /// Whether anybody may ask here, or only whom the learner knows.
+    pub is_open: bool,
 }
 
 impl From<SocketAddr> for Listen {
     fn from(address: SocketAddr) -> Self {
-        Self { address, meant: None }
+        Self { address, meant: None, is_open: true }
     }
 }
 

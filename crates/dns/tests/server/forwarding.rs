@@ -149,7 +149,7 @@ fn a_query_goes_to_the_server_it_was_meant_for() {
     let (usual, meant) = (Upstream::giving([192, 0, 2, 1]), Upstream::giving([192, 0, 2, 2]));
     let mut settings = settings(&[&usual]);
     let address = settings.listen[0].address;
-    settings.listen.insert(0, Listen { address, meant: Some(meant.address) });
+    settings.listen.insert(0, Listen { address, meant: Some(meant.address), is_open: true });
     let server = serve(settings, plain());
     let asked = query(9, "example.com");
     assert_eq!(Client::of(&server).ask(&asked).unwrap(), answer(&asked, &[[192, 0, 2, 2]], 30));
@@ -189,4 +189,47 @@ fn ten_thousand_queries_in_bursts_are_all_answered() {
         assert_eq!(ids, (burst * 100..burst * 100 + 100).collect());
     }
     eventually(|| server.counters().answers == 10_000);
+}
+
+/// Knows nobody.
+struct Shy;
+
+impl namewall_dns::Learn for Shy {
+    type Batch = ();
+
+    fn knows(&self, _: std::net::IpAddr) -> bool {
+        false
+    }
+
+    fn cares_about(&self, _: std::net::IpAddr) -> bool {
+        false
+    }
+
+    fn note(&self, _: &namewall_dns::Answer<'_>, (): &mut ()) -> bool {
+        false
+    }
+
+    fn commit(&self, (): &mut ()) -> Result<(), namewall_dns::LearnError> {
+        Ok(())
+    }
+}
+
+#[test]
+fn strangers_get_no_answer_where_only_pods_may_ask() {
+    let upstream = Upstream::giving([192, 0, 2, 1]);
+    let mut settings = settings(&[&upstream]);
+    let open = settings.listen[0];
+    settings.listen.push(Listen { is_open: false, ..open });
+    let server = serve(settings, std::sync::Arc::new(Shy));
+    let shut = server.addresses()[1];
+    let stranger = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    stranger.connect(shut).unwrap();
+    stranger.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    assert!(Client(stranger).ask(&query(1, "example.com")).is_none());
+    let mut stream = std::net::TcpStream::connect(shut).unwrap();
+    crate::stub::write_message(&mut stream, &query(2, "example.com")).ok();
+    assert!(crate::stub::read_message(&mut stream).is_none());
+    assert!(Client::of(&server).ask(&query(3, "example.com")).is_some(), "but anybody where everybody may");
+    assert_eq!(upstream.asked(), 1);
+    eventually(|| server.counters().strangers == 2);
 }

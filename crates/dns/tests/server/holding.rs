@@ -94,7 +94,7 @@ fn s6_6_beyond_the_hold_limit_the_client_gets_servfail_and_others_do_not_wait() 
     let (client, other) = (Client::of(&server), Client::of(&server));
     // A first one, so that the follower looks.
     client.ask(&query(1, "learned.example.com")).unwrap();
-    slow.takes.store(400, Ordering::SeqCst);
+    slow.takes.store(3_000, Ordering::SeqCst);
     let began = Instant::now();
     client.0.send(&query(2, "learned.example.com")).unwrap();
     std::thread::sleep(Duration::from_millis(10));
@@ -102,17 +102,17 @@ fn s6_6_beyond_the_hold_limit_the_client_gets_servfail_and_others_do_not_wait() 
         let reply = other.ask(&query(number, "any.example.com")).unwrap();
         assert_eq!(id(&reply), number);
     }
-    assert!(began.elapsed() < Duration::from_millis(90), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_millis(1_500), "{:?}", began.elapsed());
     client.0.send(&query(3, "learned.example.com")).unwrap();
     for expected in [2, 3] {
         let reply = client.receive().unwrap();
         assert_eq!((id(&reply), Header::read(&reply).unwrap().rcode), (expected, Rcode::SERV_FAIL));
     }
-    assert!(began.elapsed() < Duration::from_millis(300), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_millis(2_500), "{:?}", began.elapsed());
     eventually(|| server.counters().hold_failed == 2);
     // And all is well again when the kernel is.
-    std::thread::sleep(Duration::from_millis(800));
     slow.takes.store(0, Ordering::SeqCst);
+    std::thread::sleep(Duration::from_millis(3_200));
     let reply = client.ask(&query(4, "learned.example.com")).unwrap();
     assert_eq!(Header::read(&reply).unwrap().rcode, Rcode::NO_ERROR);
 }

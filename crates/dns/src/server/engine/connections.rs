@@ -23,6 +23,9 @@ const MOST_PIPELINED: u32 = 128;
 impl<L: Learn> Engine<L> {
     pub(super) fn accept(&mut self, listener: usize) {
         while let Ok((stream, from)) = self.listeners[listener].tcp.accept() {
+            if !self.is_welcome(listener, from) {
+                continue;
+            }
             let own = self.connections_of.entry(plain(from)).or_insert(0);
             let is_too_much = *own >= self.settings.most_connections_of_client
                 || self.connections.len() >= self.settings.most_connections;

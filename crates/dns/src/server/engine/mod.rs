@@ -27,6 +27,12 @@ use std::time::{Duration, Instant};
 const AGAIN: Duration = Duration::from_millis(1);
 /// How often connections are looked through, and the learner is told that we live.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
+/// So many queries in so much time are many.
+const WINDOW: Duration = Duration::from_millis(50);
+const BUSY: u64 = 100;
+/// How long to wait for more; the kernel adds some fifty microseconds.
+const MOMENT: Duration = Duration::from_micros(20);
+
 /// What an event is about, as epoll carries it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Token {
@@ -69,6 +75,7 @@ struct Listener {
     is_v4: bool,
     is_deaf: bool,
     meant: Option<SocketAddr>,
+    is_open: bool,
     outbox: Outbox,
 }
 
@@ -95,6 +102,9 @@ pub(in crate::server) struct Engine<L: Learn> {
     holds: VecDeque<(Instant, Ticket)>,
     next_sweep: Instant,
     has_swept: bool,
+    /// When it was last looked at how many queries come, and how many there had been.
+    window: (Instant, u64),
+    is_busy: bool,
     inbox: Option<Inbox>,
     scratch: Vec<u8>,
     /// Clients' connections that may be read again.
@@ -167,6 +177,8 @@ impl<L: Learn> Engine<L> {
             holds: VecDeque::new(),
             next_sweep: now,
             has_swept: true,
+            window: (now, 0),
+            is_busy: false,
             inbox: Some(Inbox::new()),
             scratch: Vec::new(),
             resumed: Vec::new(),
@@ -182,6 +194,7 @@ impl<L: Learn> Engine<L> {
         engine.epoll.add(&*engine.wake, event(EpollFlags::EPOLLIN, Token::Wake))?;
         for (sockets, listen) in sockets {
             let Sockets { udp, tcp } = sockets;
+            let Listen { meant, is_open, .. } = listen;
             udp.set_nonblocking(true)?;
             tcp.set_nonblocking(true)?;
             datagrams::enlarge(&udp);
@@ -189,14 +202,7 @@ impl<L: Learn> Engine<L> {
             engine.epoll.add(&udp, event(EpollFlags::EPOLLIN, Token::Listener(at)))?;
             engine.epoll.add(&tcp, event(EpollFlags::EPOLLIN, Token::Accept(at)))?;
             let is_v4 = udp.local_addr()?.is_ipv4();
-            engine.listeners.push(Listener {
-                udp,
-                tcp,
-                is_v4,
-                is_deaf: false,
-                meant: listen.meant,
-                outbox: Outbox::new(),
-            });
+            engine.listeners.push(Listener { udp, tcp, is_v4, is_deaf: false, meant, is_open, outbox: Outbox::new() });
         }
         engine.set(engine.settings.clone());
         Ok(engine)
@@ -216,10 +222,14 @@ impl<L: Learn> Engine<L> {
         }
     }
 
+    pub(in crate::server) fn is_deaf(&self) -> bool {
+        self.listeners.iter().all(|listener| listener.is_deaf)
+    }
+
     pub(in crate::server) fn take_sockets(&mut self) -> Vec<(Sockets, Listen)> {
-        let sockets = self.listeners.drain(..).filter_map(|Listener { udp, tcp, meant, .. }| {
+        let sockets = self.listeners.drain(..).filter_map(|Listener { udp, tcp, meant, is_open, .. }| {
             let address = udp.local_addr().ok()?;
-            Some((Sockets { udp, tcp }, Listen { address, meant }))
+            Some((Sockets { udp, tcp }, Listen { address, meant, is_open }))
         });
         sockets.collect()
     }
@@ -248,6 +258,7 @@ impl<L: Learn> Engine<L> {
 
     /// Waits for something to happen and deals with it. What answers open is in the batch then.
     pub(in crate::server) fn turn(&mut self) -> io::Result<()> {
+        self.gather();
         let timeout = self.timeout();
         let count = match self.epoll.wait(&mut self.events, timeout) {
             Ok(count) => count,
@@ -281,6 +292,19 @@ impl<L: Learn> Engine<L> {
         self.resume()?;
         self.flush();
         Ok(())
+    }
+
+    /// To sleep and be woken costs more than all else that is done for a question. Where many come, waiting
+    /// a moment for the next ones and for answers lets one turn serve several: a tenth of a millisecond at
+    /// most for a third of the time. Where few come, nobody waits.
+    fn gather(&mut self) {
+        if self.now >= self.window.0 + WINDOW {
+            self.is_busy = self.counters.queries - self.window.1 >= BUSY;
+            self.window = (self.now, self.counters.queries);
+        }
+        if self.is_busy && self.pending.len() > 0 && self.noted.is_empty() {
+            std::thread::sleep(MOMENT);
+        }
     }
 
     /// Whether a second has gone by since this was last asked.

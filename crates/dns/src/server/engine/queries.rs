@@ -4,10 +4,12 @@ use super::{Engine, Listener};
 use crate::learn::Learn;
 use crate::server::datagrams::Inbox;
 use crate::server::pending::{Client, Link, Ticket};
+use crate::server::settings::plain;
 use crate::server::tcp::{Connection, End, begin_connect};
 use crate::wire::{Header, Question, Rcode, WireError, reply};
 use nix::sys::epoll::EpollFlags;
 use std::io;
+use std::net::SocketAddr;
 
 /// A query for the root's servers, which every resolver answers.
 const PROBE: [u8; 17] = [0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1];
@@ -21,6 +23,9 @@ impl<L: Learn> Engine<L> {
         for at in 0..count {
             let datagram = inbox.message(at);
             if let (Some(from), true) = (datagram.from, datagram.is_whole) {
+                if !self.is_welcome(listener, from) {
+                    continue;
+                }
                 self.take_query(Client::Udp { listener, from }, datagram.bytes)?;
             } else {
                 self.counters.malformed += 1;
@@ -28,6 +33,13 @@ impl<L: Learn> Engine<L> {
         }
         self.inbox = Some(inbox);
         Ok(())
+    }
+
+    /// Whether somebody may ask at a listener.
+    pub(super) fn is_welcome(&mut self, listener: usize, from: SocketAddr) -> bool {
+        let welcome = self.listeners[listener].is_open || self.learner.knows(plain(from));
+        self.counters.strangers += u64::from(!welcome);
+        welcome
     }
 
     /// A query came in: asks an upstream, or says at once why not.

@@ -55,7 +55,8 @@ pub(super) fn take_over() -> Result<Vec<(Sockets, Listen)>> {
         let address = |key: &str| listen[key].as_str().and_then(|text| text.parse().ok());
         let (Some(udp), Some(tcp), Some(at)) = (handed.next(), handed.next(), address("address")) else { break };
         let own = Sockets { udp: UdpSocket::from(udp), tcp: TcpListener::from(tcp) };
-        sockets.push((own, Listen { address: at, meant: address("meant") }));
+        let is_open = listen["open"].as_bool() == Some(true);
+        sockets.push((own, Listen { address: at, meant: address("meant"), is_open }));
     }
     // The table is ours to change when the other is gone.
     let mut rest = Vec::new();
@@ -67,7 +68,7 @@ pub(super) fn take_over() -> Result<Vec<(Sockets, Listen)>> {
 pub(super) fn hand_over(stream: &UnixStream, sockets: &[(Sockets, Listen)]) -> Result<()> {
     ensure!(2 * sockets.len() <= MOST, "it has too many sockets to hand over");
     let told = json!({"sockets": sockets.iter().map(|(_, listen)| json!({
-        "address": listen.address.to_string(), "meant": listen.meant.map(|server| server.to_string()),
+        "address": listen.address.to_string(), "meant": listen.meant.map(|server| server.to_string()), "open": listen.is_open,
     })).collect::<Vec<_>>()});
     let descriptors: Vec<BorrowedFd<'_>> =
         sockets.iter().flat_map(|(own, _)| [own.udp.as_fd(), own.tcp.as_fd()]).collect();

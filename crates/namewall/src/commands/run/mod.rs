@@ -18,7 +18,7 @@ use crate::cli::Run;
 use crate::output;
 use anyhow::{Context, Result, bail};
 use manifests::{Manifests, Read};
-use namewall_agent::{DnsSettings, Node, NodeSettings};
+use namewall_agent::{DnsSettings, Node, NodeSettings, Refused};
 use namewall_cluster as cluster;
 use namewall_dataplane::nflog::DenialLog;
 use namewall_dataplane::nft::Settings as NftSettings;
@@ -96,6 +96,10 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode> {
             handover::hand_over(&stream, &sockets).context("cannot hand over")?;
             output::note("another namewall has taken over");
             return Ok(ExitCode::SUCCESS);
+        }
+        for refused in lock(&firewall).node.learner().take_refused() {
+            let Refused { client, name, address, why } = refused;
+            output::note(&format!("{client} asked for {name}, which points at {address}: {why}"));
         }
         if manifests.have_changed() {
             reload(&mut manifests, &firewall);
