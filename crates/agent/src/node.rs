@@ -63,6 +63,8 @@ pub struct Node {
     learner: Arc<Learner>,
     cluster_domain: DomainName,
     program: Program,
+    /// How to serve, and where, from the next change on.
+    prepared: Option<(ServerSettings, Vec<(Sockets, Listen)>)>,
     server: Option<Arc<Server<Learner>>>,
     beating: Option<Beating>,
 }
@@ -90,17 +92,27 @@ impl Node {
         let kernel = Arc::new(Mutex::new(Nft::open(settings.nft)?));
         let learner = Arc::new(Learner::new(kernel, Clock::start(), settings.learning));
         let program = Program::default();
-        Ok(Self { learner, cluster_domain: settings.cluster_domain, program, server: None, beating: None })
+        Ok(Self {
+            learner,
+            cluster_domain: settings.cluster_domain,
+            program,
+            prepared: None,
+            server: None,
+            beating: None,
+        })
     }
 
-    /// Enforces what is meant now, and cuts what it forbids (S3.4).
+    /// Enforces what is meant now, and cuts what it forbids (S3.4). DNS that is prepared begins to be served.
     pub fn enforce(&mut self, snapshot: &Snapshot, program: &Program) -> Result<(Applied, Cut), NodeError> {
         let mut kernel = self.learner.kernel();
         let applied = kernel.replace(program, self.learner.now())?;
         // Learned for only when it is enforced: a lease before its rule would open nothing.
         let node = kernel.settings_mut().scope.node;
         self.learner.take(Law::new((snapshot, node), program, &self.cluster_domain));
+        drop(kernel);
         self.program = program.clone();
+        self.begin()?;
+        let mut kernel = self.learner.kernel();
         if self.server.is_some() && kernel.takes_dns() {
             kernel.beat(BEAT_LASTS)?;
         }
@@ -108,12 +120,12 @@ impl Node {
         Ok((applied, cut))
     }
 
-    /// Serves DNS, at sockets of its own. Questions are taken to it from the next change on.
+    /// Serves DNS from the next change on, at sockets of its own, and takes pods' questions to it.
     pub fn serve(&mut self, settings: DnsSettings) -> Result<(), NodeError> {
         self.serve_at(settings, Vec::new())
     }
 
-    /// Serves DNS; where an earlier server has left its sockets, at those.
+    /// Serves DNS from the next change on; where an earlier server has left its sockets, at those.
     pub fn serve_at(&mut self, settings: DnsSettings, mut left: Vec<(Sockets, Listen)>) -> Result<(), NodeError> {
         let (mut sockets, mut listeners) = (Vec::new(), Vec::new());
         let mut bind = |listen: Listen| -> Result<SocketAddr, ServerError> {
@@ -139,9 +151,17 @@ impl Node {
             }
         }
         let servers = settings.server.upstreams.iter().chain(&settings.trusted).map(SocketAddr::ip).collect();
-        let server = Arc::new(Server::start_with(settings.server, sockets, self.learner.clone())?);
         self.learner.kernel().settings_mut().scope.dns =
             (!listeners.is_empty()).then_some(Intercept { listeners, servers });
+        self.prepared = Some((settings.server, sockets));
+        Ok(())
+    }
+
+    /// Begins to serve what was prepared. What waits in the sockets already must find the law in force: before
+    /// it, nobody would be known, and nothing learned.
+    fn begin(&mut self) -> Result<(), NodeError> {
+        let Some((settings, sockets)) = self.prepared.take() else { return Ok(()) };
+        let server = Arc::new(Server::start_with(settings, sockets, self.learner.clone())?);
         self.beat(server.clone())?;
         self.server = Some(server);
         Ok(())
@@ -149,6 +169,7 @@ impl Node {
 
     /// Stops serving. Without a server of ours pods' DNS goes its usual way, at once.
     pub fn stop_serving(&mut self) -> Result<(), NodeError> {
+        self.prepared = None;
         self.beating = None;
         let mut kernel = self.learner.kernel();
         if kernel.takes_dns() {
