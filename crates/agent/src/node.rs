@@ -23,6 +23,8 @@ use std::time::Duration;
 /// noticed within three seconds.
 const BEAT_EVERY: Duration = Duration::from_millis(500);
 const BEAT_LASTS: Duration = Duration::from_millis(2_500);
+/// Connections that are judged before answers get their turn.
+const CUT_AT_ONCE: usize = 256;
 /// How often leases that have ended are looked through.
 const TIDY_EVERY: u32 = 60;
 
@@ -116,8 +118,26 @@ impl Node {
         if self.server.is_some() && kernel.takes_dns() {
             kernel.beat(BEAT_LASTS)?;
         }
-        let cut = if applied.narrows { kernel.cut(program, self.learner.now())? } else { Cut::default() };
+        drop(kernel);
+        let cut = if applied.narrows { self.cut(program)? } else { Cut::default() };
         Ok((applied, cut))
+    }
+
+    /// A few connections at a time: answers wait for the kernel too.
+    fn cut(&self, program: &Program) -> Result<Cut, NodeError> {
+        let listed = Conntrack::open().and_then(|mut conntrack| conntrack.list());
+        let connections = listed.map_err(NftError::Connections)?;
+        let (mut cut, mut failed) = (Cut::default(), None);
+        for some in connections.chunks(CUT_AT_ONCE) {
+            // One that cannot be cut must not save the others.
+            match self.learner.kernel().cut_among(program, some) {
+                Ok(more) => cut += more,
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        let connected: FxHashSet<IpAddr> = connections.iter().map(|connection| connection.destination.0).collect();
+        self.learner.kernel().forget(self.learner.now(), &connected);
+        failed.map_or(Ok(cut), |error| Err(error.into()))
     }
 
     /// Serves DNS from the next change on, at sockets of its own, and takes pods' questions to it.

@@ -37,6 +37,13 @@ pub struct Cut {
     pub not_remembered: usize,
 }
 
+impl std::ops::AddAssign for Cut {
+    fn add_assign(&mut self, more: Self) {
+        self.connections += more.connections;
+        self.not_remembered += more.not_remembered;
+    }
+}
+
 /// What a change took.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Applied {

@@ -82,7 +82,7 @@ impl World {
         let mut command = self.command();
         command.arg("run").arg("--manifests").arg(self.folder.join("manifests")).args(["--upstream", "203.0.113.53"]);
         // The machine may be busy; what is learned must outlast the test.
-        command.args(["--grace", "60s"]);
+        command.args(["--grace", "60s", "--hold-limit", "1500ms"]);
         command.args(more).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         let node = self.sandbox.node("node-1").unwrap();
         let process = Process(node.enter(|| command.spawn()).unwrap().unwrap());
@@ -220,7 +220,7 @@ fn s6_6_a_planned_restart_loses_no_question() {
         (asking.join().unwrap(), third)
     });
     drop(first);
-    assert_eq!(answered.0, answered.1, "asked and answered");
+    assert_eq!(answered.0, answered.1, "asked and answered; {} {}", world.says(&["status", "-o", "json"]), world.log());
     assert!(answered.0 > 300, "{answered:?}");
     assert!(world.reaches_provider());
     assert!(world.says(&["leases"]).contains("api.payments.example"));

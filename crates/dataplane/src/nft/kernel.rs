@@ -167,6 +167,15 @@ impl Nft {
         &self.leases.table
     }
 
+    /// Cuts those of these connections that `program` forbids.
+    pub fn cut_among(&mut self, program: &Program, connections: &[Connection]) -> Result<Cut, NftError> {
+        let judge = Judge::new(program, &self.leases.table, self.settings.cut)
+            .with_incomplete_history(self.leases.is_incomplete())
+            .on(&self.settings.scope);
+        let forbidden: Vec<&Connection> = connections.iter().filter(|connection| judge.forbids(connection)).collect();
+        self.cut_all(&forbidden)
+    }
+
     /// Forgets leases that have ended, a few at a time, but for addresses that connections lead to.
     pub fn forget(&mut self, now: Instant, connected: &FxHashSet<IpAddr>) {
         self.leases.table.forget(now, FORGOTTEN_AT_ONCE, |address| connected.contains(&address));
@@ -445,11 +454,7 @@ impl Dataplane for Nft {
 
     fn cut(&mut self, program: &Program, now: Instant) -> Result<Cut, NftError> {
         let connections = self.conntrack.list().map_err(NftError::Connections)?;
-        let judge = Judge::new(program, &self.leases.table, self.settings.cut)
-            .with_incomplete_history(self.leases.is_incomplete())
-            .on(&self.settings.scope);
-        let forbidden: Vec<&Connection> = connections.iter().filter(|connection| judge.forbids(connection)).collect();
-        let cut = self.cut_all(&forbidden);
+        let cut = self.cut_among(program, &connections);
         let connected: FxHashSet<IpAddr> = connections.iter().map(|connection| connection.destination.0).collect();
         self.forget(now, &connected);
         cut
