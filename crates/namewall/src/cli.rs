@@ -255,7 +255,7 @@ pub(crate) struct Settings {
 #[derive(Args, Debug)]
 pub(crate) struct Input {
     /// Files, folders (read recursively), or - for standard input
-    #[arg(required_unless_present = "live", value_name = "PATH")]
+    #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) settings: Settings,
@@ -296,8 +296,11 @@ pub(crate) struct Explain {
     /// How to print
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(crate) output: Format,
+    /// Files, folders (read recursively), or - for standard input
+    #[arg(required_unless_present = "live", value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
     #[command(flatten)]
-    pub(crate) input: Input,
+    pub(crate) settings: Settings,
 }
 
 #[derive(Args, Debug)]

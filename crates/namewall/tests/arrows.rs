@@ -18,7 +18,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("console", &["policy"]),
     ("agent", ROOMS),
     ("controller", ROOMS),
-    ("sandbox", ROOMS),
+    // Its nodes are what nodes are: agents.
+    ("sandbox", &["policy", "cluster", "scenario", "dns", "dataplane", "agent"]),
     ("bench", &["policy", "cluster", "scenario", "dns", "dataplane", "sandbox"]),
 ];
 

@@ -27,6 +27,9 @@ use std::time::Duration;
 
 /// How often a connection is tried that should be there: the machine may be busy.
 const TRIES: usize = 4;
+/// Unless a scenario sets it: the machine may be busy, and what is not about the limit must not hit it. Clients wait for
+/// two seconds.
+const HOLD_LIMIT: Duration = Duration::from_millis(1_500);
 const NOT_UP: &str = "the sandbox is not up";
 
 /// Network namespaces as the reality of a scenario.
@@ -73,7 +76,11 @@ impl Packets {
         let server = scenario.zones.default_server();
         let port = |address: IpAddr| SocketAddr::new(address, dns::PORT);
         let dns = server.map(|server| Dns {
-            server: namewall_dns::Settings { upstreams: vec![port(server)], ..namewall_dns::Settings::default() },
+            server: namewall_dns::Settings {
+                upstreams: vec![port(server)],
+                hold_limit: HOLD_LIMIT,
+                ..namewall_dns::Settings::default()
+            },
             learning: Learning::default(),
             trusted: scenario.zones.servers().map(|(address, _)| port(address)).collect(),
         });

@@ -26,7 +26,7 @@ pub(crate) fn run(args: &Explain) -> Result<ExitCode> {
 }
 
 fn explain_files(args: &Explain) -> Result<Verdict> {
-    let mut loaded = Loaded::read(&args.input)?;
+    let mut loaded = Loaded::from_paths(&args.paths, &args.settings)?;
     loaded.report_errors();
     loaded.learn(&args.dns);
     let answer = Answer::new(loaded.world(), &Asked { from: &args.from, to: &args.to })?;

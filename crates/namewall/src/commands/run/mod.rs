@@ -18,10 +18,10 @@ use crate::cli::Run;
 use crate::output;
 use anyhow::{Context, Result, bail};
 use manifests::{Manifests, Read};
-use namewall_agent::{DnsSettings, Node, NodeSettings, Refused};
+use namewall_agent::{DnsSettings, Node, NodeError, NodeSettings, Refused};
 use namewall_cluster as cluster;
 use namewall_dataplane::nflog::DenialLog;
-use namewall_dataplane::nft::Settings as NftSettings;
+use namewall_dataplane::nft::{NftError, Settings as NftSettings};
 use namewall_dataplane::render::Scope;
 use namewall_dns::{Listen, Sockets};
 use namewall_policy::domain::DomainName;
@@ -38,6 +38,8 @@ use std::time::{Duration, Instant};
 /// How often files are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 const LOG_GROUP: u16 = 53;
+/// How long one that hands over may take to end.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// All there is to know of a namewall that runs.
 pub(super) struct Firewall {
@@ -177,8 +179,17 @@ fn start(args: &Run, options: &Options, (read, left): (Read, Vec<(Sockets, Liste
         learning: options.learning(),
         cluster_domain: args.settings.cluster_domain.clone(),
     })?;
+    let took_over = !left.is_empty();
     node.serve_at(dns.clone(), left)?;
-    node.enforce(&snapshot, &program)?;
+    let until = Instant::now() + LAST_WORDS;
+    while let Err(error) = node.enforce(&snapshot, &program) {
+        // Whoever handed over may not be quite gone.
+        let is_owned = matches!(error, NodeError::Kernel(NftError::Owned(_)));
+        if !(is_owned && took_over && Instant::now() < until) {
+            return Err(error.into());
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
     Ok(Firewall {
         node,
         node_name,
