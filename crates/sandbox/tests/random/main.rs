@@ -199,6 +199,8 @@ impl Series {
         cluster.sandbox.ensure_listening(&asking.listens()).map_err(|error| failed(self, &error))?;
         let questions = asking.questions(&mut Dice::new(self.seed << 32 | self.step as u64));
         let decisions: Vec<Decision> = questions.iter().map(|question| now.decide(question)).collect();
+        // What the last cluster's kernel told late is of no meaning for this one.
+        cluster.denials().map_err(|error| failed(self, &error))?;
         self.listen_for(cluster, now, &questions)?;
         let probes: Vec<Probe> = questions.iter().map(probe).collect();
         let mut measured = cluster.sandbox.probe(&probes).map_err(|error| failed(self, &error))?;
