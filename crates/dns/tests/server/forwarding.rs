@@ -136,6 +136,17 @@ fn an_upstream_that_comes_back_is_asked_again() {
 }
 
 #[test]
+fn an_answer_that_takes_longer_than_a_try_is_still_one() {
+    let slow = Upstream::new(|query| {
+        std::thread::sleep(Duration::from_millis(400));
+        vec![answer(query, &[[192, 0, 2, 1]], 30)]
+    });
+    let server = serve(settings(&[&slow]), plain());
+    let asked = query(9, "example.com");
+    assert_eq!(Client::of(&server).ask(&asked).unwrap(), answer(&asked, &[[192, 0, 2, 1]], 30));
+}
+
+#[test]
 fn nobody_answers() {
     let silent = Upstream::new(|_| Vec::new());
     let server = serve(Settings { tries: 2, ..settings(&[&silent]) }, plain());

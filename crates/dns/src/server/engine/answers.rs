@@ -40,7 +40,7 @@ impl<L: Learn> Engine<L> {
         if !lost.is_empty() {
             self.upstreams[upstream].has_failed(self.now);
         }
-        lost.into_iter().try_for_each(|ticket| self.try_again(ticket))
+        lost.into_iter().try_for_each(|ticket| self.try_elsewhere(ticket))
     }
 
     pub(super) fn tickets(&self, is_meant: impl Fn(&Link) -> bool) -> Vec<Ticket> {
@@ -74,7 +74,7 @@ impl<L: Learn> Engine<L> {
         // Another may know better; the last one's word is passed on.
         let others = self.routes[route].len();
         if gave_up && (is_bare || tries < others) {
-            return if tries < others { self.try_again(ticket) } else { self.give_up(ticket) };
+            return if tries < others { self.try_elsewhere(ticket) } else { self.give_up(ticket) };
         }
         if self.must_hold(client, answer) {
             let Some(pending) = self.pending.get(ticket) else { return Ok(()) };

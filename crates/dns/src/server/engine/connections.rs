@@ -205,7 +205,7 @@ impl<L: Learn> Engine<L> {
                 if let Some(pending) = self.pending.get(ticket).filter(|one| now < one.begun + time) {
                     pending.tries = pending.tries.saturating_sub(1);
                 }
-                self.try_again(ticket)?;
+                self.try_elsewhere(ticket)?;
             }
         }
         Ok(())

@@ -138,8 +138,12 @@ impl<L: Learn> Engine<L> {
         let (route, tries, before) = (pending.route, usize::from(pending.tries), pending.upstream);
         let (link, is_probe) = (pending.link.take(), pending.client == Client::Probe);
         let over_tcp = matches!(pending.client, Client::Tcp { .. });
-        self.unlink(link, before);
         let upstream = if is_probe { Some(before) } else { self.pick(route, tries) };
+        if let Some(link) = link.filter(|_| upstream == Some(before)) {
+            self.ask_once_more(ticket, link);
+            return Ok(());
+        }
+        self.unlink(link, before);
         let asked = match upstream {
             Some(upstream) if over_tcp => self.ask_by_tcp(ticket, upstream),
             Some(upstream) => self.ask_by_udp(ticket, upstream),
@@ -164,6 +168,26 @@ impl<L: Learn> Engine<L> {
                 self.try_again(ticket)
             }
         }
+    }
+
+    /// The same upstream is asked again, under the same id: an answer to the first question is one to this.
+    fn ask_once_more(&mut self, ticket: Ticket, link: Link) {
+        let (now, timeout) = (self.now, self.settings.try_timeout);
+        let Some(pending) = self.pending.get(ticket) else { return };
+        // A stream loses nothing.
+        if let Link::Udp { socket, id } = link {
+            let sockets = &self.upstreams[pending.upstream].sockets;
+            if let Some(socket) = sockets.iter().find(|one| one.number == socket) {
+                let mut query = pending.query.clone();
+                Header::set_id(&mut query, id);
+                // What cannot be sent is asked again when its time is up.
+                let _ = socket.udp.send(&query);
+            }
+        }
+        pending.link = Some(link);
+        pending.tries += 1;
+        pending.last_asked = now;
+        self.tries.push_back((now + timeout, ticket));
     }
 
     /// Those that are up in their order, one after the other; all in turn if none is.
@@ -226,6 +250,15 @@ impl<L: Learn> Engine<L> {
         }
         self.write(connection);
         Ok(Link::Tcp { connection, id })
+    }
+
+    /// Asks again by another way, since no answer can come by this one; or gives up.
+    pub(super) fn try_elsewhere(&mut self, ticket: Ticket) -> io::Result<()> {
+        if let Some(pending) = self.pending.get(ticket) {
+            let (link, upstream) = (pending.link.take(), pending.upstream);
+            self.unlink(link, upstream);
+        }
+        self.try_again(ticket)
     }
 
     /// Asks again, or gives up.
