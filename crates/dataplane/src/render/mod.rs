@@ -147,10 +147,8 @@ fn policy_names(program: &Program) -> Vec<String> {
 /// A connection that was cut is unknown to the kernel, which takes the next packet of it, from either end, for the
 /// first of a new one. A real beginning is judged like any other: for TCP a bare SYN, which costs no look-up here. UDP
 /// has none that could be told.
-fn cut_rules() -> impl Iterator<Item = Rule> {
-    let stream = Rule::new([Test::MidStream], Do::Jump(CUT.to_owned()));
-    let datagram = |version| Rule::new([Test::Protocol(UDP), Test::WasCut(version)], Do::Drop);
-    std::iter::once(stream).chain(Version::BOTH.map(datagram))
+fn cut_rules() -> [Rule; 2] {
+    [Test::MidStream, Test::Protocol(UDP)].map(|test| Rule::new([test], Do::Jump(CUT.to_owned())))
 }
 
 const DIRECTIONS: [Direction; 2] = [Direction::Egress, Direction::Ingress];
