@@ -84,7 +84,7 @@ fn pattern_of_one_group(program: &Program, judged: Judged) -> Result<DomainPatte
     patterns.first().copied().cloned().context("some name is in one rule only")
 }
 
-/// Leases of one name, each for another address.
+/// Leases, each of another name for another address.
 struct Leases {
     pattern: DomainPattern,
     next: usize,
@@ -92,12 +92,12 @@ struct Leases {
 
 impl Leases {
     fn take(&mut self, count: usize) -> Vec<Lease> {
-        let name = self.pattern.example();
+        let example = self.pattern.example();
         let first = Ipv4Addr::new(11, 0, 0, 0).to_bits() + self.next as u32;
         self.next += count;
         let lease = |at: u32| Lease {
             pattern: self.pattern.clone(),
-            name: name.clone(),
+            name: format!("n{}.{example}", first + at).parse().unwrap_or_else(|_| example.clone()),
             address: IpAddr::V4(Ipv4Addr::from_bits(first + at)),
             expiry: EXPIRY,
             asked_by: None,

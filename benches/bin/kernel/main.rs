@@ -11,6 +11,7 @@ use namewall_bench::Cluster;
 use namewall_dataplane::nft::{Nft, Settings};
 use namewall_dataplane::render::Scope;
 use namewall_policy::Snapshot;
+use namewall_policy::lease::Bounds;
 use namewall_policy::model::NodeId;
 use namewall_sandbox::Namespace;
 
@@ -66,7 +67,10 @@ impl Judged {
     }
 
     pub(crate) fn open(self, namespace: &Namespace) -> Result<Nft> {
-        let settings = Settings { scope: self.scope(), ..Settings::default() };
+        // Nothing has to make room for what is measured.
+        let all = 2_000_000;
+        let bounds = Bounds { addresses_a_name: all, names_a_pattern: all, leases: all };
+        let settings = Settings { scope: self.scope(), bounds, ..Settings::default() };
         Ok(namespace.enter(|| Nft::open(settings))??)
     }
 }
