@@ -5,7 +5,7 @@ use crate::render::{DNS, Intercept, Scope, may_ask};
 use namewall_policy::lease::LeaseTable;
 use namewall_policy::model::{Direction, NodeId, PolicyKind, ServiceId};
 use namewall_policy::port::Protocol;
-use namewall_policy::program::{Holder, Resolver};
+use namewall_policy::program::Holder;
 use namewall_policy::{Cause, Flow, Instant, Lease, Program, Reason, Stage, Verdict, evaluate};
 use rustc_hash::FxHashMap;
 use std::net::IpAddr;
@@ -96,9 +96,8 @@ impl<'a> Judge<'a> {
 
     fn may_ask(&self, connection: &Connection) -> bool {
         let (server, port) = connection.asked;
-        let is_asked = |one: &&Resolver| (one.address, one.protocol) == (server, connection.protocol);
-        if let Some(resolver) = self.program.resolvers.iter().find(is_asked) {
-            return may_ask(self.program, connection.source, resolver);
+        if let Some(may) = may_ask(self.program, connection.source, (server, connection.protocol)) {
+            return may;
         }
         let flow = Flow {
             from: self.program.endpoint_at(connection.source),

@@ -90,10 +90,11 @@ impl Intercept {
     }
 }
 
-/// Whether a pod may ask a Service, whichever of its backends would answer.
-pub(crate) fn may_ask(program: &Program, from: IpAddr, resolver: &Resolver) -> bool {
+/// Whether a pod may ask the Service at an address, whichever of its backends would answer; None if there is no such
+/// Service. Where two claim the same, nobody can tell which is meant, and a tenant must not open what the other's closes.
+pub(crate) fn may_ask(program: &Program, from: IpAddr, server: (IpAddr, Protocol)) -> Option<bool> {
     let nothing = LeaseTable::default();
-    let open = |&(address, port): &(IpAddr, u16)| {
+    let open = |resolver: &Resolver, (address, port): (IpAddr, u16)| {
         let flow = Flow {
             from: program.endpoint_at(from),
             hop: None,
@@ -104,7 +105,10 @@ pub(crate) fn may_ask(program: &Program, from: IpAddr, resolver: &Resolver) -> b
         };
         evaluate(program, &nothing, &flow, Instant::default()).verdict == Verdict::Allow
     };
-    !resolver.backends.is_empty() && resolver.backends.iter().all(open)
+    let all_open = |one: &Resolver| !one.backends.is_empty() && one.backends.iter().all(|&backend| open(one, backend));
+    let mut claims = program.resolvers.iter().filter(|one| (one.address, one.protocol) == server).peekable();
+    claims.peek()?;
+    Some(claims.all(all_open))
 }
 
 impl Render<'_> {
@@ -243,7 +247,7 @@ impl Pods<'_> {
         }
         let version = Version::of(address);
         for resolver in self.program.resolvers.iter().filter(|one| Version::of(one.address) == version) {
-            if may_ask(self.program, address, resolver) {
+            if may_ask(self.program, address, (resolver.address, resolver.protocol)) == Some(true) {
                 let key = Key::default().address(address).address(resolver.address);
                 let key = key.protocol(protocol_number(resolver.protocol));
                 out.push((set::ASKERS[version], Element::key(key)));
@@ -255,4 +259,23 @@ impl Pods<'_> {
 impl Scope {
     /// The protocols DNS is asked over, which are alive or not.
     pub(crate) const ASKED_OVER: [u8; 2] = [TCP, UDP];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use namewall_policy::model::ServiceId;
+
+    #[test]
+    fn s10_1_a_second_claim_on_a_servers_address_opens_nothing() {
+        let address = |last| IpAddr::from([10, 0, 0, last]);
+        let server = (address(53), Protocol::Udp);
+        let claim = |backends| Resolver { service: ServiceId(0), address: server.0, protocol: server.1, backends };
+        let mut program = Program::default();
+        assert_eq!(may_ask(&program, address(1), server), None);
+        program.resolvers.push(claim(vec![(address(2), 53)]));
+        assert_eq!(may_ask(&program, address(1), server), Some(true));
+        program.resolvers.push(claim(Vec::new()));
+        assert_eq!(may_ask(&program, address(1), server), Some(false), "whichever of the two is meant");
+    }
 }
