@@ -14,6 +14,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("cluster", &["policy"]),
     ("scenario", &["policy", "cluster"]),
     ("dns", &["policy"]),
+    ("firewall", &["policy", "dns"]),
     ("dataplane", &["policy"]),
     ("console", &["policy"]),
     ("agent", ROOMS),

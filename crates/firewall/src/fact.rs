@@ -1,0 +1,153 @@
+//! What rules can look at.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Something that is known of a question, its client or its answer, by a name. It is looked up once,
+/// where a rule is read; rules that are asked carry the result.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Fact {
+    /// `name`, `request/qname`, `qname`: in lower case, with the dot at the end, as CoreDNS has it.
+    Name,
+    /// `type`, `request/qtype`: `A`, or `TYPE65280`.
+    Type,
+    /// `class`: `IN`.
+    Class,
+    /// `proto`, `protocol`: `udp` or `tcp`.
+    Protocol,
+    ClientIp,
+    ClientPort,
+    ServerIp,
+    ServerPort,
+    /// Bytes of the question.
+    Size,
+    /// `>id`
+    Id,
+    /// `>opcode`
+    Opcode,
+    /// `>bufsize`
+    BufferSize,
+    /// `>do`
+    Do,
+    /// `rcode`: `NOERROR`.
+    Rcode,
+    /// Bytes of the answer.
+    ResponseSize,
+    /// `>rflags`: `qr,rd,ra`.
+    ResponseFlags,
+    /// `response_ip`, `response/ip`, `request/returned_ip`: the address of the answer that is being
+    /// judged; each of them is, one after the other (S9.3).
+    ResponseIp,
+    /// `response/ips`: all of them.
+    ResponseIps,
+    /// Any other name: of a piece of EDNS0, of the client's pod, of what an engine said.
+    Label(Arc<str>),
+}
+
+impl Fact {
+    /// The fact of this name. What nobody knows is a label that is never set, and so the empty text
+    /// (S9.4).
+    pub fn named(name: &str) -> Self {
+        let short = name.strip_prefix("request/").or_else(|| name.strip_prefix("response/")).unwrap_or(name);
+        match short {
+            "name" | "qname" => Self::Name,
+            "type" | "qtype" => Self::Type,
+            "class" | "qclass" => Self::Class,
+            "proto" | "protocol" => Self::Protocol,
+            "client_ip" => Self::ClientIp,
+            "port" | "client_port" => Self::ClientPort,
+            "server_ip" => Self::ServerIp,
+            "server_port" => Self::ServerPort,
+            "size" => Self::Size,
+            ">id" => Self::Id,
+            ">opcode" => Self::Opcode,
+            ">bufsize" => Self::BufferSize,
+            ">do" => Self::Do,
+            "rcode" => Self::Rcode,
+            "rsize" => Self::ResponseSize,
+            ">rflags" => Self::ResponseFlags,
+            "response_ip" | "returned_ip" => Self::ResponseIp,
+            "ip" if name == "response/ip" => Self::ResponseIp,
+            "ips" if name == "response/ips" => Self::ResponseIps,
+            // `k8s/clientpod.KEY` is the first design's name for a pod's label.
+            _ => match name.strip_prefix("k8s/clientpod.") {
+                Some(key) => Self::Label(format!("kubernetes/client-label/{key}").into()),
+                None => Self::Label(name.strip_prefix("request/").unwrap_or(name).into()),
+            },
+        }
+    }
+
+    /// Whether only an answer has it.
+    pub fn is_of_response(&self) -> bool {
+        use Fact::{ResponseFlags, ResponseIp, ResponseIps, ResponseSize};
+        matches!(self, Self::Rcode | ResponseSize | ResponseFlags | ResponseIp | ResponseIps)
+    }
+}
+
+impl fmt::Display for Fact {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Name => "name",
+            Self::Type => "type",
+            Self::Class => "class",
+            Self::Protocol => "proto",
+            Self::ClientIp => "client_ip",
+            Self::ClientPort => "port",
+            Self::ServerIp => "server_ip",
+            Self::ServerPort => "server_port",
+            Self::Size => "size",
+            Self::Id => ">id",
+            Self::Opcode => ">opcode",
+            Self::BufferSize => ">bufsize",
+            Self::Do => ">do",
+            Self::Rcode => "rcode",
+            Self::ResponseSize => "rsize",
+            Self::ResponseFlags => ">rflags",
+            Self::ResponseIp => "response_ip",
+            Self::ResponseIps => "response/ips",
+            Self::Label(label) => label,
+        })
+    }
+}
+
+/// The value of a fact. It borrows from the message where it can.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Value<'a> {
+    /// The empty text is also what is not set.
+    Text(Cow<'a, str>),
+    Number(u64),
+    Bool(bool),
+    Address(IpAddr),
+    Addresses(Cow<'a, [IpAddr]>),
+}
+
+impl Value<'_> {
+    /// What is not set.
+    pub const UNSET: Value<'static> = Value::Text(Cow::Borrowed(""));
+}
+
+/// As engines are told it that know only text.
+impl fmt::Display for Value<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(text),
+            Self::Number(number) => write!(f, "{number}"),
+            Self::Bool(is) => write!(f, "{is}"),
+            Self::Address(address) => write!(f, "{address}"),
+            Self::Addresses(addresses) => {
+                for (at, address) in addresses.iter().enumerate() {
+                    write!(f, "{}{address}", if at > 0 { "," } else { "" })?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// What is known at one moment of one question.
+pub trait Facts {
+    /// [`Value::UNSET`] where it is not known (S9.4).
+    fn get(&self, fact: &Fact) -> Value<'_>;
+}

@@ -1,0 +1,10 @@
+//! The DNS firewall (S9): which questions and which answers pass, by rules in a
+//! Corefile. It judges; the sockets are the DNS server's.
+
+mod engine;
+mod fact;
+mod outcome;
+
+pub use engine::{Engine, EngineError, Judged, Judgement};
+pub use fact::{Fact, Facts, Value};
+pub use outcome::Outcome;
