@@ -4,6 +4,7 @@ use crate::wire::LONGEST;
 use anyhow::Result;
 use nix::errno::Errno;
 use nix::sys::socket::{ControlMessage, MsgFlags, MultiHeaders, SockaddrIn, recvmmsg, sendmsg, setsockopt, sockopt};
+use std::cmp::Reverse;
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{SocketAddrV4, UdpSocket};
 use std::os::fd::AsRawFd;
@@ -56,7 +57,7 @@ impl Inbox {
 
 /// Where datagrams wait to be sent.
 ///
-/// Neighbours of one length for one receiver go down to it as a single one, and
+/// Those of one length for one receiver, and one shorter, go down to it as a single one, and
 /// are cut apart there: a seventh of the work, so that whoever asks and answers
 /// is not what limits a forwarder. To its sockets nothing looks different.
 #[derive(Debug)]
@@ -80,8 +81,13 @@ impl Outbox {
     }
 
     pub(crate) fn send(&mut self, socket: &UdpSocket) -> Result<(), Errno> {
-        let waiting: Vec<_> = self.messages.iter().zip(self.to.drain(..)).collect();
-        for alike in waiting.chunk_by(|(one, to), (other, too)| one.len() == other.len() && to == too) {
+        let mut waiting: Vec<_> = self.messages.iter().zip(self.to.drain(..)).collect();
+        waiting.sort_by_key(|(message, to)| (to.map(|to| to.port()), Reverse(message.len())));
+        let mut rest = &waiting[..];
+        while let Some(((first, to), _)) = rest.split_first() {
+            let is_alike = |at: &usize| rest[*at].1 == *to && rest[*at - 1].0.len() == first.len();
+            let (alike, others) = rest.split_at(1 + (1..rest.len()).take_while(is_alike).count());
+            rest = others;
             let slices: Vec<_> = alike.iter().map(|(message, _)| IoSlice::new(message)).collect();
             let (message, to) = alike[0];
             let length = message.len() as u16;

@@ -1,9 +1,10 @@
 //! As much of DNS as a load needs: a question about a numbered name, the answer
 //! that belongs to it, and whether an answer is that one.
 //!
-//! A name is `n00123456.load.example`, and its address follows from its number:
+//! A name is `n00123456xxx.load.example`, and its address follows from its number:
 //! every name has an address of its own, and a wrong answer cannot look right.
-//! All names are of one length.
+//! Names are of many lengths, as everybody's are: who sends messages of one
+//! length together must not gain by ours.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -80,7 +81,8 @@ impl Asked {
     }
 
     fn write_question(self, out: &mut Vec<u8>) {
-        write_label(out, format!("n{:08}", self.number).as_bytes());
+        let tail = "x".repeat(tail(self.number));
+        write_label(out, format!("n{:08}{tail}", self.number).as_bytes());
         for label in ZONE {
             write_label(out, label.as_bytes());
         }
@@ -228,10 +230,15 @@ fn opt_flags(query: &[u8], end: usize) -> Option<u16> {
     if is_opt { Some(u16_at(query, end + 7)? & 0x8000) } else { None }
 }
 
+/// How much longer a name is than the shortest: any of 32 lengths, each as often.
+fn tail(number: u32) -> usize {
+    (number.wrapping_mul(0x9e37_79b1) >> 27) as usize
+}
+
 /// Other names, such as those of health checks, all have the same.
 fn number_of(label: &[u8]) -> u32 {
-    let digits = label.split_first().filter(|(first, _)| first.eq_ignore_ascii_case(&b'n')).map(|(_, digits)| digits);
-    digits.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok()).unwrap_or(u32::MAX)
+    let text = std::str::from_utf8(label).unwrap_or_default().trim_end_matches(['x', 'X']);
+    text.strip_prefix(['n', 'N']).and_then(|digits| digits.parse().ok()).unwrap_or(u32::MAX)
 }
 
 fn label(message: &[u8], at: usize) -> Option<&[u8]> {
@@ -277,7 +284,7 @@ mod tests {
 
     #[test]
     fn an_answer_to_the_byte() {
-        let question = b"\x09n00000258\x04load\x07example\x00\x00\x01\x00\x01";
+        let question = b"\x17n00000258xxxxxxxxxxxxxx\x04load\x07example\x00\x00\x01\x00\x01";
         let opt = b"\x00\x00\x29\x04\xd0\x00\x00\x00\x00\x00\x00";
         let asked = [b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x01", &question[..], opt].concat();
         assert_eq!(query(ASKED), asked);

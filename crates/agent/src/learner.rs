@@ -3,6 +3,7 @@
 use crate::clock::Clock;
 use crate::counters::{Counters, Counting};
 use crate::law::Law;
+use crate::memo::{Memo, State};
 use namewall_dataplane::Dataplane;
 use namewall_dataplane::nft::Nft;
 use namewall_dns::{Answer, Learn, LearnError};
@@ -10,7 +11,7 @@ use namewall_policy::domain::DomainName;
 use namewall_policy::lease::{Lifetimes, Refusal};
 use namewall_policy::{Instant, Lease};
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -29,6 +30,9 @@ pub struct Learner {
     clock: Clock,
     settings: RwLock<Learning>,
     law: RwLock<Option<Arc<Law>>>,
+    /// How often the law, or how names are learned, has changed.
+    laws: AtomicU64,
+    memo: Mutex<Memo>,
     kernel: Arc<Mutex<Nft>>,
     /// How many wait for the kernel with something else than answers: a policy, a heartbeat. The
     /// lock knows no order, so that a flood of answers would keep them waiting for as long as it lasts.
@@ -56,6 +60,8 @@ impl Learner {
             clock,
             settings,
             law: RwLock::default(),
+            laws: AtomicU64::new(0),
+            memo: Mutex::new(Memo::new()),
             kernel,
             waiting: AtomicUsize::new(0),
             counting: Counting::default(),
@@ -66,6 +72,7 @@ impl Learner {
     /// From now on this is what names are learned for.
     pub(crate) fn take(&self, law: Law) {
         *self.law.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(law));
+        self.laws.fetch_add(1, Ordering::SeqCst);
     }
 
     pub fn set(&self, settings: Learning) {
@@ -125,11 +132,24 @@ impl Learn for Learner {
         self.law().is_some_and(|law| law.names_of(client).is_some())
     }
 
+    fn is_known(&self, client: IpAddr, answer: &[u8]) -> bool {
+        let (Ok(kernel), Ok(memo)) = (self.kernel.try_lock(), self.memo.try_lock()) else { return false };
+        let state = State { laws: self.laws.load(Ordering::SeqCst), losses: kernel.leases().losses() };
+        memo.has(memo.key(client, answer), state, self.clock.now())
+    }
+
     fn note(&self, answer: &Answer<'_>, batch: &mut Vec<Lease>) -> bool {
+        // Read first: what changes meanwhile is none of what will be remembered.
+        let laws = self.laws.load(Ordering::SeqCst);
         let Some(law) = self.law() else { return false };
         let Some(names) = law.names_of(answer.client) else { return false };
         let (settings, now, before) = (self.settings(), self.clock.now(), batch.len());
         self.counting.add(|all| &all.foreign, answer.says.foreign);
+        // What is open long enough costs nothing more, and holds nobody up.
+        let kernel = self.kernel.try_lock().ok();
+        let is_open = |lease: &Lease| kernel.as_ref().is_some_and(|kernel| kernel.leases().has(lease));
+        // Until when the same answer would change nothing.
+        let mut until = (answer.says.foreign == 0).then_some(Instant(Duration::MAX));
         let question = std::iter::once(&answer.says.question.name);
         let aliases = answer.says.aliases.iter().filter(|_| settings.aliases);
         for name in question.chain(aliases).filter_map(|name| name.to_domain()) {
@@ -141,18 +161,27 @@ impl Learn for Learner {
                 if let Some(why) = law.refusal(&name, one.address) {
                     let (client, name) = (answer.client, name.clone());
                     self.refuse(Refused { client, name, address: one.address, why });
+                    // Each time is counted.
+                    until = None;
                     continue;
                 }
-                batch.extend(patterns.iter().map(|pattern| Lease {
+                let expiry = settings.lifetimes.expiry(one.ttl, now);
+                until = until.map(|until| until.min(settings.lifetimes.last_with(one.ttl, expiry)));
+                let leases = patterns.iter().map(|pattern| Lease {
                     pattern: (*pattern).clone(),
                     name: name.clone(),
                     address: one.address,
-                    expiry: settings.lifetimes.expiry(one.ttl, now),
+                    expiry,
                     asked_by: Some(answer.client),
-                }));
+                });
+                batch.extend(leases.filter(|lease| !is_open(lease)));
             }
         }
         let opens = batch.len() > before;
+        if let (false, Some(until), Some(kernel), Ok(mut memo)) = (opens, until, &kernel, self.memo.lock()) {
+            let key = memo.key(answer.client, answer.bytes);
+            memo.put(key, State { laws, losses: kernel.leases().losses() }, until);
+        }
         self.counting.add(|all| &all.learned, usize::from(opens));
         opens
     }

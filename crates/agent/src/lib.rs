@@ -6,6 +6,7 @@ mod clock;
 mod counters;
 mod law;
 mod learner;
+mod memo;
 mod node;
 
 pub use clock::Clock;

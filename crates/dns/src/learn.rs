@@ -10,6 +10,7 @@ pub struct Answer<'a> {
     /// Who asked.
     pub client: IpAddr,
     pub says: &'a Addresses,
+    pub bytes: &'a [u8],
 }
 
 /// Learns what answers open. It is asked by one thread at a time.
@@ -29,6 +30,11 @@ pub trait Learn: Send + Sync {
 
     /// Whether answers to this client are worth reading.
     fn cares_about(&self, client: IpAddr) -> bool;
+
+    /// Whether an answer of these bytes is known to open nothing that is not open already. It need not be read.
+    fn is_known(&self, _client: IpAddr, _answer: &[u8]) -> bool {
+        false
+    }
 
     /// Puts what the answer opens into the batch. False if it opens nothing: it need not be held.
     fn note(&self, answer: &Answer<'_>, batch: &mut Self::Batch) -> bool;

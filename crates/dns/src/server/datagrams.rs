@@ -1,16 +1,13 @@
-//! Datagrams in batches: one system call takes or sends many.
+//! Datagrams that come in, in batches: one system call takes many.
 
-use nix::errno::Errno;
-use nix::sys::socket::{
-    self, MsgFlags, MultiHeaders, SockaddrIn, SockaddrIn6, SockaddrLike, SockaddrStorage, recvmmsg, sendmmsg, sockopt,
-};
+use nix::sys::socket::{self, MsgFlags, MultiHeaders, SockaddrIn, SockaddrIn6, SockaddrLike, recvmmsg, sockopt};
 use std::cell::RefCell;
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{self, IoSliceMut};
 use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
 use std::os::fd::AsRawFd;
 
 /// Messages in one call at most.
-pub(super) const BATCH: usize = 64;
+pub(super) const BATCH: usize = 128;
 /// Room for one. What is longer is asked for again over TCP.
 const ROOM: usize = 4_096;
 /// With the kernel's default a burst is lost.
@@ -18,11 +15,9 @@ const SOCKET_BUFFER: usize = 4 << 20;
 
 thread_local! {
     // They hold pointers, so they stay with their thread while the engine changes hands. Each kind of
-    // address has its own, for the kernel takes the length of the last one as the room for the next; and
-    // those to send by are apart, since they keep pointing at addresses that are gone.
+    // address has its own, for the kernel takes the length of the last one as the room for the next.
     static RECEIVE4: RefCell<MultiHeaders<SockaddrIn>> = RefCell::new(MultiHeaders::preallocate(BATCH, None));
     static RECEIVE6: RefCell<MultiHeaders<SockaddrIn6>> = RefCell::new(MultiHeaders::preallocate(BATCH, None));
-    static SEND: RefCell<MultiHeaders<SockaddrStorage>> = RefCell::new(MultiHeaders::preallocate(BATCH, None));
 }
 
 /// Room for what comes in.
@@ -90,70 +85,6 @@ impl Inbox {
     pub(super) fn message(&self, at: usize) -> Datagram<'_> {
         let Received { length, from, is_whole } = self.received[at];
         Datagram { bytes: &self.buffers[at * ROOM..at * ROOM + length], from, is_whole }
-    }
-}
-
-/// What goes out over one socket.
-#[derive(Debug)]
-pub(super) struct Outbox {
-    bytes: Vec<u8>,
-    messages: Vec<(std::ops::Range<usize>, Option<SockaddrStorage>)>,
-}
-
-impl Outbox {
-    pub(super) fn new() -> Self {
-        Self { bytes: Vec::new(), messages: Vec::new() }
-    }
-
-    /// Puts a message in, under this id.
-    pub(super) fn push(&mut self, message: &[u8], id: u16, to: Option<SocketAddr>) {
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(message);
-        crate::wire::Header::set_id(&mut self.bytes[start..], id);
-        self.messages.push((start..self.bytes.len(), to.map(SockaddrStorage::from)));
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.messages.is_empty()
-    }
-
-    /// Sends all of it; gives how many the kernel would not take.
-    pub(super) fn flush(&mut self, socket: &UdpSocket) -> usize {
-        let mut unsent = 0;
-        let mut from = 0;
-        while from < self.messages.len() {
-            let some = &self.messages[from..self.messages.len().min(from + BATCH)];
-            let sent = match some {
-                [(range, to)] => send_one(socket, &self.bytes[range.clone()], to.as_ref()).map(|_| 1),
-                _ => {
-                    let slices: Vec<[IoSlice<'_>; 1]> =
-                        some.iter().map(|(range, _)| [IoSlice::new(&self.bytes[range.clone()])]).collect();
-                    let addresses: Vec<Option<SockaddrStorage>> = some.iter().map(|(_, to)| *to).collect();
-                    let fd = socket.as_raw_fd();
-                    SEND.with_borrow_mut(|headers| {
-                        sendmmsg(fd, headers, &slices, &addresses, [], MsgFlags::MSG_DONTWAIT).map(|sent| sent.count())
-                    })
-                }
-            };
-            from += match sent {
-                Ok(count) if count > 0 => count,
-                // The first of them cannot be sent: its client is gone, or the buffer is full. The others may be.
-                _ => {
-                    unsent += 1;
-                    1
-                }
-            };
-        }
-        self.bytes.clear();
-        self.messages.clear();
-        unsent
-    }
-}
-
-fn send_one(socket: &UdpSocket, bytes: &[u8], to: Option<&SockaddrStorage>) -> Result<usize, Errno> {
-    match to {
-        Some(to) => socket::sendto(socket.as_raw_fd(), bytes, to, MsgFlags::MSG_DONTWAIT),
-        None => socket::send(socket.as_raw_fd(), bytes, MsgFlags::MSG_DONTWAIT),
     }
 }
 

@@ -15,6 +15,7 @@
 mod counters;
 mod datagrams;
 mod engine;
+mod outbox;
 mod pending;
 mod random;
 mod settings;

@@ -1,7 +1,8 @@
 //! Upstreams over UDP: a few connected sockets each, under ports the kernel
 //! chose at random, and whether they answer.
 
-use super::datagrams::{self, Outbox};
+use super::datagrams;
+use super::outbox::Outbox;
 use super::random::Random;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};

@@ -52,11 +52,20 @@ impl Default for Lifetimes {
 
 impl Lifetimes {
     pub fn expiry(&self, ttl: Duration, now: Instant) -> Instant {
-        let ttl = if ttl.is_zero() { self.minimum } else { ttl };
-        let end = now + ttl.saturating_add(self.grace);
+        let end = now + self.length(ttl);
         // In whole seconds, as TTLs are: an answer that comes again at once renews nothing.
         let seconds = end.0.as_secs().saturating_add(u64::from(end.0.subsec_nanos() > 0));
         Instant(Duration::from_secs(seconds))
+    }
+
+    /// The last moment at which an answer of this TTL ends no later than that.
+    pub fn last_with(&self, ttl: Duration, expiry: Instant) -> Instant {
+        Instant(expiry.0.saturating_sub(self.length(ttl)))
+    }
+
+    fn length(&self, ttl: Duration) -> Duration {
+        let ttl = if ttl.is_zero() { self.minimum } else { ttl };
+        ttl.saturating_add(self.grace)
     }
 }
 
@@ -191,6 +200,9 @@ mod tests {
         let lifetimes = Lifetimes::default();
         assert_eq!(lifetimes.expiry(Duration::from_secs(30), at(100)), at(135));
         assert_eq!(lifetimes.expiry(Duration::ZERO, at(100)), at(110));
+        let last = lifetimes.last_with(Duration::from_secs(30), at(135));
+        assert_eq!(last, at(100));
+        assert!(lifetimes.expiry(Duration::from_secs(30), last + Duration::from_nanos(1)) > at(135));
 
         let pattern = DomainPattern::parse("api.example.com", Wildcard::Subdomains).unwrap();
         let address = IpAddr::from([192, 0, 2, 1]);

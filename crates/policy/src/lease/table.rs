@@ -65,6 +65,8 @@ pub struct LeaseTable {
     /// How many grants there have been.
     grants: u64,
     evictions: Evictions,
+    /// How often one has ended, or was taken back.
+    losses: u64,
     /// The account with the most names when it was last looked for, and how many.
     heaviest: Option<(DomainPattern, Client, usize)>,
 }
@@ -231,6 +233,7 @@ impl LeaseTable {
     /// A name no longer has the address.
     fn close(&mut self, of: (&DomainPattern, &DomainName), (address, (expiry, _)): (IpAddr, End)) -> Lease {
         let (pattern, name) = of;
+        self.losses += 1;
         if let Some(opened) = self.by_address.get_mut(&address)
             && let Some(at) = opened.iter().position(|one| one.longest.pattern == *pattern)
         {
@@ -312,6 +315,7 @@ impl LeaseTable {
 
     /// What was granted did not come into force: all is as it was before, but for what had to make room.
     pub fn take_back(&mut self, lease: &Lease, before: Before) {
+        self.losses += 1;
         let Some(named) = self.named(&lease.pattern, &lease.name) else { return };
         match before.expiry {
             Some(expiry) => {
@@ -336,6 +340,15 @@ impl LeaseTable {
         if let (Some(one), Some(longest)) = (opened.find(|one| one.longest.pattern == lease.pattern), before.longest) {
             one.longest = longest;
         }
+    }
+
+    /// Whether to grant the lease would change nothing: it is there, as long and as the client's own.
+    pub fn has(&self, lease: &Lease) -> bool {
+        let named = self.patterns.get(&lease.pattern).and_then(|names| names.names.get(&lease.name));
+        named.is_some_and(|named| {
+            let lasts = |(address, (expiry, _)): &(IpAddr, End)| *address == lease.address && *expiry >= lease.expiry;
+            named.client == lease.asked_by && named.addresses.iter().any(lasts)
+        })
     }
 
     /// When the lease of this name at this address ends.
@@ -417,6 +430,11 @@ impl LeaseTable {
 
     pub fn is_empty(&self) -> bool {
         self.count == 0
+    }
+
+    /// Another number whenever a lease there was has gone, or has become shorter.
+    pub fn losses(&self) -> u64 {
+        self.losses
     }
 
     pub fn evictions(&self) -> Evictions {

@@ -103,9 +103,13 @@ impl<L: Learn> Engine<L> {
     /// Whether the answer opens something that is not open yet, as far as can be told at once.
     fn must_hold(&mut self, client: Client, answer: &[u8]) -> bool {
         let Some(client) = client.address().filter(|&client| self.learner.cares_about(client)) else { return false };
+        if self.learner.is_known(client, answer) {
+            return false;
+        }
         match addresses(answer) {
             Ok(says) => {
-                !says.addresses.is_empty() && self.learner.note(&Answer { client, says: &says }, &mut self.batch)
+                let answer = Answer { client, says: &says, bytes: answer };
+                !says.addresses.is_empty() && self.learner.note(&answer, &mut self.batch)
             }
             Err(_) => {
                 self.counters.unreadable += 1;

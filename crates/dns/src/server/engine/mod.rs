@@ -8,7 +8,8 @@ mod queries;
 
 use crate::learn::Learn;
 use crate::server::counters::Counters;
-use crate::server::datagrams::{self, Inbox, Outbox};
+use crate::server::datagrams::{self, Inbox};
+use crate::server::outbox::Outbox;
 use crate::server::pending::{Link, Table, Ticket};
 use crate::server::random::Random;
 use crate::server::settings::{Listen, Settings};
