@@ -5,6 +5,7 @@
 //! Every function panics where a promise is broken, and returns otherwise.
 
 mod answer;
+mod corefile;
 mod denials;
 mod domain_patterns;
 mod manifests;
@@ -15,6 +16,7 @@ mod scenarios;
 mod selectors;
 
 pub use answer::answer;
+pub use corefile::corefile;
 pub use denials::denials;
 pub use domain_patterns::domain_patterns;
 pub use manifests::manifests;
@@ -27,8 +29,9 @@ pub use selectors::selectors;
 pub type Target = fn(&[u8]);
 
 /// Every target by name: the name of its binary and of its corpus.
-pub const TARGETS: [(&str, Target); 9] = [
+pub const TARGETS: [(&str, Target); 10] = [
     ("answer", answer),
+    ("corefile", corefile),
     ("denials", denials),
     ("domain_patterns", domain_patterns),
     ("manifests", manifests),

@@ -1,6 +1,7 @@
 //! The DNS firewall (S9): which questions and which answers pass, by rules in a
 //! Corefile. It judges; the sockets are the DNS server's.
 
+pub mod corefile;
 mod engine;
 mod fact;
 mod outcome;

@@ -1,0 +1,760 @@
+//! What is wrong, where, and what would be accepted.
+
+use super::{check, read_alone};
+use expect_test::{Expect, expect};
+use namewall_firewall::corefile::Problem;
+use namewall_policy::Finding;
+
+/// A server block with these lines, from line 2 on.
+fn within(lines: &str, expected: Expect) {
+    check(&format!(". {{\n{lines}\n}}\n"), expected);
+}
+
+#[test]
+fn a_slip_of_the_finger() {
+    check(
+        ". {\n   metadata\n\n\n\n\n   firewal . query {\n   }\n}\n",
+        expect![[r#"
+            Corefile:7:4: error: unknown directive `firewal`
+              7 |    firewal . query {
+                |    ^^^^^^^ did you mean `firewall`?
+        "#]],
+    );
+}
+
+#[test]
+fn all_errors_are_told_at_once() {
+    within(
+        "\tforwad . 8.8.8.8\n\tcache x.y.\n\tcache 0\n\tacl {\n\t\tallow net 10.0.0.0/8\n\t}\n\trewrite name a b\n\tzzzz\n\tlog {\n\t\tclas all\n\t}",
+        expect![[r#"
+            Corefile:2:2: error: unknown directive `forwad`
+              2 | 	forwad . 8.8.8.8
+                | 	^^^^^^ did you mean `forward`?
+            Corefile:4:2: error: `cache` stands once in a server block
+              4 | 	cache 0
+                | 	^^^^^ it is on line 3 already
+            Corefile:4:8: error: `0` is not accepted here
+              4 | 	cache 0
+                | 	      ^ write a whole number of at least 1
+            Corefile:5:2: error: `acl` is CoreDNS', and not served here
+              5 | 	acl {
+                | 	^^^ write a list of rules: `firewall query { refuse incidr(client_ip, '192.0.2.0/24') }`
+            Corefile:8:2: error: `rewrite` is CoreDNS', and not served here
+              8 | 	rewrite name a b
+                | 	^^^^^^^ forward to a server that rewrites
+            Corefile:9:2: error: unknown directive `zzzz`
+              9 | 	zzzz
+                | 	^^^^ there are `bind`, `cache`, `debug`, `dnstap`, `dnsnameresolver`, `errors`, `expression`, `file`, `firewall`, `forward`, `health`, `hosts`, `kubernetes`, `load-balancer`, `loadbalance`, `log`, `loop`, `metadata`, `metadata_edns0`, `ocp_dnsnameresolver`, `opa`, `policy`, `prometheus`, `ready`, `reload`, `request`, `template`, `themis` and `whoami`
+            Corefile:11:3: error: `log` has no option `clas`
+             11 | 		clas all
+                | 		^^^^ did you mean `class`?
+        "#]],
+    );
+}
+
+#[test]
+fn lists_of_rules() {
+    within(
+        r"firewall
+firewall . anwser {
+}
+firewall query
+firewall bad..zone query {
+ default maybe
+ default block
+ default drop
+ permti true
+ allow
+ redirect
+ redirect nowhere true
+ redirect 10.0.0.1
+ passthrough
+ debug_query_suffix
+}",
+        expect![[r#"
+            Corefile:2:1: error: `firewall` needs more arguments
+              2 | firewall
+                | ^^^^^^^^ write `firewall [ZONE…] query|response { … }`
+            Corefile:3:12: error: `anwser` is not accepted here
+              3 | firewall . anwser {
+                |            ^^^^^^ write `query` or `response`
+            Corefile:5:1: error: a list of rules has a block
+              5 | firewall query
+                | ^^^^^^^^ add `{`, its rules and `}`
+            Corefile:5:1: warning: it is not said what counts at the end of this list
+              5 | firewall query
+                | ^^^^^^^^ in a list without a zone it is `block`: write `default block`
+            Corefile:6:10: error: `bad..zone` has an empty label; labels are separated by single dots
+              6 | firewall bad..zone query {
+                |          ^^^^^^^^^ write a name, like `example.org`, or a network, like `10.0.0.0/24`
+            Corefile:7:10: error: `maybe` is not accepted here
+              7 |  default maybe
+                |          ^^^^^ write `allow`, `block`, `refuse`, `drop`, `permit` or `deny`
+            Corefile:9:2: error: a list has one default
+              9 |  default drop
+                |  ^^^^^^^ remove one of them
+            Corefile:10:2: error: `permti` begins no rule
+             10 |  permti true
+                |  ^^^^^^ did you mean `permit`?
+            Corefile:11:2: error: `allow` needs an expression
+             11 |  allow
+                |  ^^^^^ write `allow true` for always
+            Corefile:12:2: error: `redirect` needs an address and an expression
+             12 |  redirect
+                |  ^^^^^^^^ write `redirect ADDRESS[:PORT] EXPRESSION`
+            Corefile:13:11: error: `nowhere` is not an address
+             13 |  redirect nowhere true
+                |           ^^^^^^^ write `192.0.2.1`, `192.0.2.1:53` or `[2001:db8::1]:53`
+            Corefile:14:2: error: `redirect` needs an expression
+             14 |  redirect 10.0.0.1
+                |  ^^^^^^^^ write `redirect 10.0.0.1:53 true` for always
+            Corefile:15:2: error: `passthrough` is not complete
+             15 |  passthrough
+                |  ^^^^^^^^^^^ write `passthrough SUFFIX…`
+            Corefile:16:2: error: `debug_query_suffix` is not complete
+             16 |  debug_query_suffix
+                |  ^^^^^^^^^^^^^^^^^^ write `debug_query_suffix SUFFIX.`
+        "#]],
+    );
+}
+
+#[test]
+fn engines_that_are_not_there() {
+    within(
+        r"opa one {
+ endpoint http://opa/v1/data/dns/action
+}
+firewall query {
+ opa on
+ opa two
+ themis one
+ opa
+ one
+ kubernetes rbac
+ expression x deny true
+ default block
+}",
+        expect![[r#"
+            Corefile:2:5: warning: no rule asks the engine `one`
+              2 | opa one {
+                |     ^^^ write `opa one` in a list
+            Corefile:6:6: error: there is no opa engine `on` in this server block
+              6 |  opa on
+                |      ^^ did you mean `one`?
+            Corefile:7:6: error: there is no opa engine `two` in this server block
+              7 |  opa two
+                |      ^^^ add `opa two { … }`
+            Corefile:8:9: error: there is no themis engine `one` in this server block
+              8 |  themis one
+                |         ^^^ add `themis one { … }`
+            Corefile:9:2: error: `opa` needs the name of an engine
+              9 |  opa
+                |  ^^^ write `opa NAME`
+            Corefile:10:2: error: `one` begins no rule
+             10 |  one
+                |  ^^^ write `opa one`
+            Corefile:11:13: error: there is no kubernetes engine `rbac` in this server block
+             11 |  kubernetes rbac
+                |             ^^^^ add the directive `kubernetes`
+            Corefile:12:13: error: there is no expression engine `x`
+             12 |  expression x deny true
+                |             ^ add `expression x` to the server block
+        "#]],
+    );
+    within(
+        r"kubernetes
+expression rule
+expression rule
+expression allow
+firewall query {
+ kubernetes rbca
+ rule
+ rule x
+ rule deny
+ default block
+}",
+        expect![[r#"
+            Corefile:3:12: warning: no rule asks the engine `rule`
+              3 | expression rule
+                |            ^^^^ write `rule permit …` in a list
+            Corefile:4:12: warning: no rule asks the engine `rule`
+              4 | expression rule
+                |            ^^^^ write `rule permit …` in a list
+            Corefile:4:12: error: the engine `rule` is there already
+              4 | expression rule
+                |            ^^^^ call one of them otherwise
+            Corefile:5:12: error: a rule that begins with `allow` is another
+              5 | expression allow
+                |            ^^^^^ call the engine otherwise
+            Corefile:5:12: warning: no rule asks the engine `allow`
+              5 | expression allow
+                |            ^^^^^ write `allow permit …` in a list
+            Corefile:7:13: error: there is no kubernetes engine `rbca` in this server block
+              7 |  kubernetes rbca
+                |             ^^^^ write `kubernetes rbac`
+            Corefile:8:2: error: an expression needs an action before it
+              8 |  rule
+                |  ^^^^ write `permit`, `deny`, `allow`, `block`, `refuse`, `drop`, `log` or `redirect`
+            Corefile:9:7: error: `x` is not accepted here
+              9 |  rule x
+                |       ^ write `permit`, `deny`, `allow`, `block`, `refuse`, `drop`, `log` or `redirect`
+            Corefile:10:7: error: `deny` needs an expression
+             10 |  rule deny
+                |       ^^^^ write `deny true` for always
+        "#]],
+    );
+}
+
+#[test]
+fn quotes_in_expressions() {
+    // One word in quotes is what is in them, as with CoreDNS; where CoreDNS would see another expression
+    // than the one that is written, it is refused.
+    within(
+        r#"firewall query {
+ allow "type == 'A'"
+ allow "type == 'A'" && "name =~ 'x'"
+ allow ""
+ allow name == "x y"
+ allow true && "false"
+ allow type == "A" || "yes" && name == 'x'
+ default block
+}"#,
+        expect![[r#"
+            Corefile:4:8: error: a part of an expression is in quotes, and would be a text
+              4 |  allow "type == 'A'" && "name =~ 'x'"
+                |        ^^^^^^^^^^^^^ remove the quotes
+            Corefile:5:2: error: `allow` needs an expression
+              5 |  allow ""
+                |  ^^^^^ write `allow true` for always
+            Corefile:7:16: error: a part of an expression is in quotes, and would be a text
+              7 |  allow true && "false"
+                |                ^^^^^^^ remove the quotes
+            Corefile:8:23: error: a part of an expression is in quotes, and would be a text
+              8 |  allow type == "A" || "yes" && name == 'x'
+                |                       ^^^^^ remove the quotes
+        "#]],
+    );
+    let read = read_alone(". {\nfirewall query {\n allow \"type == 'A'\"\n default block\n}\n}").unwrap();
+    let rule = format!("{:?}", read.servers[0].firewalls[0].rules[0]);
+    assert!(rule.contains(r#""type == 'A'" at Corefile:3:9"#), "{rule}");
+}
+
+#[test]
+fn lists_that_are_probably_not_meant() {
+    within(
+        r"expression unused
+firewall . query {
+ permit type == 'A'
+}
+firewall response {
+ log true
+}
+firewall query {
+ deny true
+ allow true
+ log true
+}
+firewall . response {
+}",
+        expect![[r#"
+            Corefile:2:12: warning: no rule asks the engine `unused`
+              2 | expression unused
+                |            ^^^^^^ write `unused permit …` in a list
+            Corefile:3:1: warning: it is not said what counts at the end of this list
+              3 | firewall . query {
+                | ^^^^^^^^ in a list with a zone it is `block`: write `default block`
+            Corefile:6:1: warning: it is not said what counts at the end of this list
+              6 | firewall response {
+                | ^^^^^^^^ in a list without a zone it is `allow`: write `default allow`
+            Corefile:11:2: warning: this rule is never asked
+             11 |  allow true
+                |  ^^^^^ the one on line 10 always holds
+            Corefile:12:2: warning: this rule is never asked
+             12 |  log true
+                |  ^^^ the one on line 10 always holds
+            Corefile:14:1: warning: it is not said what counts at the end of this list
+             14 | firewall . response {
+                | ^^^^^^^^ in a list with a zone it is `block`: write `default block`
+        "#]],
+    );
+}
+
+#[test]
+fn pieces_of_edns0() {
+    within(
+        r"request {
+ edns0
+ edns0 0xffed
+ edns0 0x1ffff a
+ edns0 0xffed client_ip
+ edns0 0xffed a/b
+ edns0 1 a hx
+ edns0 1 b hex 16 0
+ edns0 1 c hex 16 8 8
+ edns0 1 d hex 16 0 17
+ edns0 1 e hex 16 16 0
+ edns0 1 f bytes 16 0 16
+ g 0177755
+ g edns0 2 ip
+}",
+        expect![[r#"
+            Corefile:3:2: error: a field needs a label and a code
+              3 |  edns0
+                |  ^^^^^ write `edns0 CODE LABEL [hex|bytes|ip [LENGTH START END]]`, like `edns0 0xffed client_id`
+            Corefile:4:2: error: a field needs a label and a code
+              4 |  edns0 0xffed
+                |  ^^^^^ write `edns0 CODE LABEL [hex|bytes|ip [LENGTH START END]]`, like `edns0 0xffed client_id`
+            Corefile:5:8: error: `0x1ffff` is not the code of an EDNS0 option
+              5 |  edns0 0x1ffff a
+                |        ^^^^^^^ write a number up to 0xffff, like `0xffed`
+            Corefile:6:15: error: `client_ip` is a fact of every query: client_ip
+              6 |  edns0 0xffed client_ip
+                |               ^^^^^^^^^ choose another label
+            Corefile:7:15: error: `a/b` is not a label
+              7 |  edns0 0xffed a/b
+                |               ^^^ letters, digits, `_`, `-` and `.` are accepted
+            Corefile:8:12: error: `hx` is not accepted here
+              8 |  edns0 1 a hx
+                |            ^^ did you mean `hex`?
+            Corefile:9:2: error: a piece of an option has a length, a start and an end
+              9 |  edns0 1 b hex 16 0
+                |  ^^^^^ write `hex LENGTH START END`, like `hex 16 0 16`
+            Corefile:10:21: error: the end 8 is not after the start 8
+             10 |  edns0 1 c hex 16 8 8
+                |                     ^ the end is the last byte's number and one; 0 is the end of the option
+            Corefile:11:21: error: the end 17 is past the length 16
+             11 |  edns0 1 d hex 16 0 17
+                |                     ^^ the end is the last byte's number and one; 0 is the end of the option
+            Corefile:12:19: error: the start 16 is past the length 16
+             12 |  edns0 1 e hex 16 16 0
+                |                   ^^ the end is the last byte's number and one; 0 is the end of the option
+            Corefile:13:12: error: `bytes` takes the whole option
+             13 |  edns0 1 f bytes 16 0 16
+                |            ^^^^^ only `hex` has a length, a start and an end
+            Corefile:15:2: error: the label `g` is there already
+             15 |  g edns0 2 ip
+                |  ^ call one of them otherwise
+        "#]],
+    );
+}
+
+#[test]
+fn options_of_opa() {
+    within(
+        r"opa a {
+ endpoint localhost:8181
+ endpoint http://localhost:8181/v1/data/dns/action
+ tls CERT
+ fields
+ query dns.action
+ timeout 5
+ concurrency 0
+ default_decision perhaps
+ feilds name
+}
+opa b {
+ endpoint https://opa/
+ policy x.rego
+}
+opa a {
+ policy x.rego
+ tls a b c
+ v0 x
+}
+firewall query {
+ opa a
+ opa b
+ default block
+}",
+        expect![[r#"
+            Corefile:3:11: error: `localhost:8181` is not a URL
+              3 |  endpoint localhost:8181
+                |           ^^^^^^^^^^^^^^ write all of it, like `http://127.0.0.1:8181/v1/data/dns/action`
+            Corefile:4:2: warning: `endpoint` is set twice
+              4 |  endpoint http://localhost:8181/v1/data/dns/action
+                |  ^^^^^^^^ the later one counts
+            Corefile:5:2: error: `tls` needs more arguments
+              5 |  tls CERT
+                |  ^^^ write `tls CERT KEY CA`
+            Corefile:6:2: error: `fields` needs more arguments
+              6 |  fields
+                |  ^^^^^^ write `fields FIELD…`
+            Corefile:7:8: error: `data`, `query` and `v0` are for policies that are evaluated here
+              7 |  query dns.action
+                |        ^^^^^^^^^^ add `policy FILE…`
+            Corefile:8:10: error: `5` is not a duration
+              8 |  timeout 5
+                |          ^ write its unit, like `5s`
+            Corefile:9:14: error: `0` is not accepted here
+              9 |  concurrency 0
+                |              ^ write a whole number from 1 to 65535
+            Corefile:10:2: error: it is not said what is done
+             10 |  default_decision perhaps
+                |  ^^^^^^^^^^^^^^^^ write `default_decision allow`, `block`, `refuse` or `drop`
+            Corefile:10:19: error: `perhaps` is not accepted here
+             10 |  default_decision perhaps
+                |                   ^^^^^^^ write `allow`, `block`, `refuse`, `drop`, `permit` or `deny`
+            Corefile:11:2: error: `opa` has no option `feilds`
+             11 |  feilds name
+                |  ^^^^^^ did you mean `fields`?
+            Corefile:14:2: error: an OPA is asked over HTTP or evaluated here, not both
+             14 |  endpoint https://opa/
+                |  ^^^^^^^^ remove `endpoint` or `policy`
+            Corefile:17:5: error: the engine `a` is there already
+             17 | opa a {
+                |     ^ call one of them otherwise
+            Corefile:19:2: error: `tls` is for an OPA that is asked over HTTP
+             19 |  tls a b c
+                |  ^^^ remove it
+            Corefile:20:5: error: `v0` takes no arguments
+             20 |  v0 x
+                |     ^ write `v0`
+        "#]],
+    );
+}
+
+#[test]
+fn options_of_themis() {
+    within(
+        r"themis a {
+ endpoint 10.0.0.1:x, 10.0.0.2
+ pdp policy.yaml
+ attr a
+ attr a b c
+ streams 0 hot-spt
+ connection_timeout soon
+ max_request_size auto x
+ max_request_size 1 2
+ max_response_attributes many
+ cache 0s 0
+ debug_query_suffix .
+ passthrough a..b
+ default_decision policy_action=4
+ default_decision policy_action=9
+ dnstap 1 x
+ log yes
+}
+firewall query {
+ themis a
+ default block
+}",
+        expect![[r#"
+            Corefile:3:11: error: `10.0.0.1:x` is neither an address nor a name
+              3 |  endpoint 10.0.0.1:x, 10.0.0.2
+                |           ^^^^^^^^^^^ write `HOST:PORT`, like `10.0.0.7:5555` or `[2001:db8::7]:5555`
+            Corefile:4:2: error: a Themis is asked over gRPC or evaluated here, from one policy
+              4 |  pdp policy.yaml
+                |  ^^^ remove `endpoint` or `pdp`
+            Corefile:5:2: error: `attr` needs more arguments
+              5 |  attr a
+                |  ^^^^ write `attr NAME LABEL [string|domain|address]`
+            Corefile:6:11: error: `c` is not accepted here
+              6 |  attr a b c
+                |           ^ write `string`, `domain` or `address`
+            Corefile:7:10: error: `0` is not accepted here
+              7 |  streams 0 hot-spt
+                |          ^ write a whole number from 1 to 65535
+            Corefile:7:12: error: `hot-spt` is not accepted here
+              7 |  streams 0 hot-spt
+                |            ^^^^^^^ did you mean `hot-spot`?
+            Corefile:8:21: error: `soon` is not a duration
+              8 |  connection_timeout soon
+                |                     ^^^^ write a number and a unit, like `500ms`, `30s` or `1h30m`
+            Corefile:9:24: error: `x` is not accepted here
+              9 |  max_request_size auto x
+                |                        ^ write a whole number from 0 to 2147483647
+            Corefile:10:2: warning: `max_request_size` is set twice
+             10 |  max_request_size 1 2
+                |  ^^^^^^^^^^^^^^^^ the later one counts
+            Corefile:10:19: error: two sizes
+             10 |  max_request_size 1 2
+                |                   ^ write `max_request_size [auto] BYTES`
+            Corefile:11:26: error: `many` is not accepted here
+             11 |  max_response_attributes many
+                |                          ^^^^ write a whole number from 0 to 2147483647
+            Corefile:12:8: error: nothing can be kept for no time
+             12 |  cache 0s 0
+                |        ^^ write `cache`: it is 10m
+            Corefile:12:11: error: `0` is not accepted here
+             12 |  cache 0s 0
+                |           ^ write a whole number from 1 to 2147483647
+            Corefile:13:21: error: a name must not be empty
+             13 |  debug_query_suffix .
+                |                     ^ write a name, like `www.example.org`
+            Corefile:14:14: error: `a..b` has an empty label; labels are separated by single dots
+             14 |  passthrough a..b
+                |              ^^^^ write a name, like `example.org`, or a network, like `10.0.0.0/24`
+            Corefile:15:2: error: a redirect needs an address
+             15 |  default_decision policy_action=4
+                |  ^^^^^^^^^^^^^^^^ add `redirect_to=ADDRESS`
+            Corefile:16:2: warning: `default_decision` is set twice
+             16 |  default_decision policy_action=9
+                |  ^^^^^^^^^^^^^^^^ the later one counts
+            Corefile:16:2: error: it is not said what is done
+             16 |  default_decision policy_action=9
+                |  ^^^^^^^^^^^^^^^^ write `default_decision allow`, `block`, `refuse` or `drop`
+            Corefile:16:19: error: `9` is not an action
+             16 |  default_decision policy_action=9
+                |                   ^^^^^^^^^^^^^^^ 1 is drop, 2 allow, 3 block, 4 redirect, 5 refuse
+            Corefile:17:2: error: `dnstap` is not served here
+             17 |  dnstap 1 x
+                |  ^^^^^^ use the directive `dnstap`: what Themis says is in its extra field
+            Corefile:18:6: error: `log` takes no arguments
+             18 |  log yes
+                |      ^^^ write `log`
+        "#]],
+    );
+}
+
+#[test]
+fn options_of_the_rest() {
+    within(
+        r"forward .
+forward . dns.example tls://1.1.1.1 https://x
+forward . 8.8.8.8 {
+ policy rond_robin
+ health_check 1s no_rec domian x
+ max_fails -1
+ expire 10
+ next NXDOMIAN
+ tls a b c d
+ spray
+}
+cache 30 {
+ success
+ success x
+ denial 1 0
+ prefetch 1 1m 5%
+ servfail 10m
+ disable all
+ serve_stale 1h later
+}",
+        expect![[r#"
+            Corefile:2:1: error: `forward` needs more arguments
+              2 | forward .
+                | ^^^^^^^ write `forward FROM TO… { … }`
+            Corefile:3:11: error: `dns.example` is not an address
+              3 | forward . dns.example tls://1.1.1.1 https://x
+                |           ^^^^^^^^^^^ write `192.0.2.1`, `192.0.2.1:53` or `[2001:db8::1]:53`
+            Corefile:3:37: error: `https://` is not asked
+              3 | forward . dns.example tls://1.1.1.1 https://x
+                |                                     ^^^^^^^^^ write an address, `tls://ADDRESS` or a file like /etc/resolv.conf
+            Corefile:5:9: error: `rond_robin` is not accepted here
+              5 |  policy rond_robin
+                |         ^^^^^^^^^^ did you mean `round_robin`?
+            Corefile:6:25: error: `domian` is not accepted here
+              6 |  health_check 1s no_rec domian x
+                |                         ^^^^^^ write `health_check DURATION [no_rec] [domain NAME]`
+            Corefile:6:32: error: `x` is not accepted here
+              6 |  health_check 1s no_rec domian x
+                |                                ^ write `health_check DURATION [no_rec] [domain NAME]`
+            Corefile:7:12: error: `-1` is not accepted here
+              7 |  max_fails -1
+                |            ^^ write a whole number of at least 0
+            Corefile:8:9: error: `10` is not a duration
+              8 |  expire 10
+                |         ^^ write its unit, like `10s`
+            Corefile:9:7: error: `NXDOMIAN` is not accepted here
+              9 |  next NXDOMIAN
+                |       ^^^^^^^^ did you mean `NXDOMAIN`?
+            Corefile:10:12: error: `tls` takes no more than 3 arguments
+             10 |  tls a b c d
+                |            ^ write `tls [CERT KEY] [CA]`
+            Corefile:11:2: error: `forward` has no option `spray`
+             11 |  spray
+                |  ^^^^^ it has `except`, `force_tcp`, `prefer_udp`, `expire`, `max_age`, `max_fails`, `max_connect_attempts`, `max_idle_conns`, `max_concurrent`, `tls`, `tls_servername`, `policy`, `health_check`, `next`, `failover` and `failfast_all_unhealthy_upstreams`
+            Corefile:14:2: error: `success` needs more arguments
+             14 |  success
+                |  ^^^^^^^ write `success CAPACITY [TTL] [MINTTL]`
+            Corefile:15:10: error: `x` is not accepted here
+             15 |  success x
+                |          ^ write a whole number of at least 0
+            Corefile:16:11: error: `0` is not accepted here
+             16 |  denial 1 0
+                |           ^ write a whole number of at least 1
+            Corefile:17:16: error: `5%` is not accepted here
+             17 |  prefetch 1 1m 5%
+                |                ^^ write 10% to 90%
+            Corefile:18:11: error: a failure is kept for 5 minutes at most
+             18 |  servfail 10m
+                |           ^^^ RFC 2308 has it so
+            Corefile:19:10: error: `all` is not accepted here
+             19 |  disable all
+                |          ^^^ write `success` or `denial`
+            Corefile:20:17: error: `later` is not accepted here
+             20 |  serve_stale 1h later
+                |                 ^^^^^ write `immediate` or `verify`
+        "#]],
+    );
+    within(
+        r"hosts x {
+ 10.0.0.1
+ 10.0.0.2 bad..name
+ ttl 0
+ 10.0.0 x
+}
+log {
+ class some
+}
+errors {
+ consolidate 5m
+ consolidate 5m x loud
+}
+health 8080
+ready :0x
+prometheus localhost
+dnstap udp://x
+dnstap /x part
+bind 10.0.0.1:53
+reload 1s
+template IN AX {
+}
+template IN A {
+ match x
+}
+loadbalance weighted file
+loop x {
+}
+whoami {
+ a
+}",
+        expect![[r#"
+            Corefile:3:2: error: an address needs a name
+              3 |  10.0.0.1
+                |  ^^^^^^^^ write `ADDRESS NAME…`
+            Corefile:4:11: error: `bad..name` has an empty label; labels are separated by single dots
+              4 |  10.0.0.2 bad..name
+                |           ^^^^^^^^^ write a name, like `www.example.org`
+            Corefile:5:6: error: `0` is not accepted here
+              5 |  ttl 0
+                |      ^ write a whole number from 1 to 65535
+            Corefile:6:2: error: `hosts` has no option `10.0.0`
+              6 |  10.0.0 x
+                |  ^^^^^^ it has `ttl`, `no_reverse`, `reload` and `fallthrough`
+            Corefile:9:8: error: `some` is not accepted here
+              9 |  class some
+                |        ^^^^ write `all`, `success`, `denial` or `error`
+            Corefile:12:2: error: `consolidate` needs more arguments
+             12 |  consolidate 5m
+                |  ^^^^^^^^^^^ write `consolidate DURATION REGEXP [LEVEL] [show_first]`
+            Corefile:13:19: error: `loud` is not accepted here
+             13 |  consolidate 5m x loud
+                |                   ^^^^ write `error`, `warning`, `info` or `debug`
+            Corefile:15:8: error: `8080` is not where something can be served
+             15 | health 8080
+                |        ^^^^ write `:PORT` or `HOST:PORT`, like `:8080` or `localhost:9153`
+            Corefile:16:7: error: `:0x` is not where something can be served
+             16 | ready :0x
+                |       ^^^ write `:PORT` or `HOST:PORT`, like `:8080` or `localhost:9153`
+            Corefile:17:12: error: `localhost` is not where something can be served
+             17 | prometheus localhost
+                |            ^^^^^^^^^ write `:PORT` or `HOST:PORT`, like `:8080` or `localhost:9153`
+            Corefile:18:8: error: nothing is told over `udp://`
+             18 | dnstap udp://x
+                |        ^^^^^^^ write the path of a socket, `tcp://HOST:PORT` or `tls://HOST:PORT`
+            Corefile:19:11: error: `part` is not accepted here
+             19 | dnstap /x part
+                |           ^^^^ write `full`
+            Corefile:20:6: error: `10.0.0.1:53` is neither an address nor an interface
+             20 | bind 10.0.0.1:53
+                |      ^^^^^^^^^^^ the port stands in the key of the server block, like `.:1053`
+            Corefile:21:8: error: the interval is less than 2s
+             21 | reload 1s
+                |        ^^ or write `reload off`
+            Corefile:22:13: error: `AX` is not accepted here
+             22 | template IN AX {
+                |             ^^ did you mean `A`?
+            Corefile:24:1: error: this template says nothing
+             24 | template IN A {
+                | ^^^^^^^^ add `answer RECORD` or `rcode RCODE`, like `rcode NXDOMAIN`
+            Corefile:27:13: error: addresses have no weights here
+             27 | loadbalance weighted file
+                |             ^^^^^^^^ write `loadbalance`
+            Corefile:28:6: error: `loop` takes no arguments
+             28 | loop x {
+                |      ^ write `loop`
+            Corefile:31:2: error: `whoami` has no option `a`
+             31 |  a
+                |  ^ it has no options
+        "#]],
+    );
+    within(
+        r"kubernetes {
+ pods maybe
+ ttl 9999
+ endpoint 10.0.0.1
+ upstream
+ namespaces a
+ namespace_labels b
+}
+ocp_dnsnameresolver {
+ minTTL 0
+ failurethreshold 3
+}
+kubernetes
+policy {
+ streams 1
+}",
+        expect![[r#"
+            Corefile:2:1: error: namespaces are chosen by name or by label, not both
+              2 | kubernetes {
+                | ^^^^^^^^^^ remove `namespaces` or `namespace_labels`
+            Corefile:3:7: error: `maybe` is not accepted here
+              3 |  pods maybe
+                |       ^^^^^ write `disabled`, `insecure` or `verified`
+            Corefile:4:6: error: `9999` is not accepted here
+              4 |  ttl 9999
+                |      ^^^^ write a whole number from 0 to 3600
+            Corefile:5:11: error: `10.0.0.1` is not a URL
+              5 |  endpoint 10.0.0.1
+                |           ^^^^^^^^ write all of it, like `http://127.0.0.1:8181/v1/data/dns/action`
+            Corefile:6:2: error: `upstream` is not served here
+              6 |  upstream
+                |  ^^^^^^^^ CoreDNS has removed it: external names are always looked up
+            Corefile:11:9: error: `0` is not accepted here
+             11 |  minTTL 0
+                |         ^ write a whole number from 1 to 2147483647
+            Corefile:12:2: error: `ocp_dnsnameresolver` has no option `failurethreshold`
+             12 |  failurethreshold 3
+                |  ^^^^^^^^^^^^^^^^ did you mean `failureThreshold`?
+            Corefile:14:1: error: `kubernetes` stands once in a server block
+             14 | kubernetes
+                | ^^^^^^^^^^ it is on line 2 already
+            Corefile:15:1: error: `policy` asks nobody
+             15 | policy {
+                | ^^^^^^ add `endpoint HOST:PORT…`
+        "#]],
+    );
+}
+
+#[test]
+fn long_lines_and_odd_characters_are_shown_in_part() {
+    let long = format!(". {{\n{} foo\u{7}x bar\n}}\n", "log . ".repeat(60));
+    check(
+        &long,
+        expect![[r#"
+            Corefile:2:362: error: `foo·x` has `·` in it; letters, digits, `-` and `_` are accepted
+              2 |  . log . log . log . log . log . log .  foo·x bar
+                |                                         ^^^^^ write a name, like `example.org`, or a network, like `10.0.0.0/24`
+        "#]],
+    );
+}
+
+#[test]
+fn many_errors_are_counted() {
+    let many = format!(". {{\n{}}}\n", (0..250).map(|at| format!("zz{at}\n")).collect::<String>());
+    let errors = read_alone(&many).unwrap_err();
+    assert_eq!((errors.problems.len(), errors.left_out), (100, 150));
+    assert!(errors.to_string().ends_with("\nand 150 more"));
+}
+
+#[test]
+fn a_problem_is_a_finding() {
+    let errors = read_alone(". {\n lgo\n}").unwrap_err();
+    let findings: Vec<String> =
+        errors.problems.iter().map(|problem: &Problem| Finding::from(problem).to_string()).collect();
+    assert_eq!(
+        findings,
+        ["Corefile:2:2: error[unknown-directive] Corefile: unknown directive `lgo`; did you mean `log`?"]
+    );
+}

@@ -1,0 +1,347 @@
+//! The samples of the first design, as printed.
+
+use super::{check, check_rules, only_server, shown};
+use expect_test::expect;
+
+const BY_TYPE: &str = "\
+.:53 {
+   metadata
+   request
+   expression rule
+   firewall . query {
+      rule permit in-cidr([request/client_ip], 172.23.0.0/16) and ([request/qtype] == 'A')
+      rule permit request/qtype == 'TXT'
+      rule deny true
+   }
+} 
+";
+
+#[test]
+fn seed_a_named_expression_engine() {
+    check(BY_TYPE, expect![""]);
+    check_rules(
+        BY_TYPE,
+        expect![[r#"
+            Query [.], at its end block
+              allow by rule if in-cidr([request/client_ip], 172.23.0.0/16) and ([request/qtype] == 'A') (Corefile:6:19)
+              allow by rule if request/qtype == 'TXT' (Corefile:7:19)
+              block by rule if true (Corefile:8:17)
+        "#]],
+    );
+}
+
+const BY_TYPE_SHORT: &str = "\
+.:53 {
+   metadata
+   request
+   firewall . query {
+      permit in-cidr([request/client_ip], 172.23.0.0/16) and (request/qtype == 'A')
+      permit request/qtype == 'TXT'
+      deny true
+   }
+} 
+";
+
+#[test]
+fn seed_expressions_without_an_engine() {
+    check(BY_TYPE_SHORT, expect![""]);
+    check_rules(
+        BY_TYPE_SHORT,
+        expect![[r#"
+            Query [.], at its end block
+              allow if in-cidr([request/client_ip], 172.23.0.0/16) and (request/qtype == 'A') (Corefile:5:14)
+              allow if request/qtype == 'TXT' (Corefile:6:14)
+              block if true (Corefile:7:12)
+        "#]],
+    );
+}
+
+const BY_EDNS0: &str = "\
+.:53 {
+   metadata
+   request {
+      edns0 0xffed client_id      
+      edns0 0xffee group_id hex 16 0 16      
+   }
+   firewall . query {
+      permit request/client_id ~= 'infoblox'
+      deny true
+   }
+   firewall . response {
+      permit inc-cidr(request/returned_ip, 10.0.0.0/8)
+      deny true
+   }
+} 
+";
+
+#[test]
+fn seed_edns0_and_answers() {
+    check(BY_EDNS0, expect![""]);
+    check_rules(
+        BY_EDNS0,
+        expect![[r#"
+            Query [.], at its end block
+              allow if request/client_id ~= 'infoblox' (Corefile:8:14)
+              block if true (Corefile:9:12)
+            Response [.], at its end block
+              allow if inc-cidr(request/returned_ip, 10.0.0.0/8) (Corefile:12:14)
+              block if true (Corefile:13:12)
+        "#]],
+    );
+    expect![[r#"
+        [
+          Edns0 {label: "client_id", code: 65517, encoding: Hex {start: 0}, place: Corefile:4:7},
+          Edns0 {
+            label: "group_id",
+            code: 65518,
+            encoding: Hex {length: Some(16), start: 0, end: Some(16)},
+            place: Corefile:5:7,
+          },
+        ]
+    "#]]
+    .assert_eq(&shown(&only_server(BY_EDNS0).edns0));
+}
+
+const ENGINES: &str = "\
+.:53 {
+   request {
+      edns0 0xffed client_id      
+      edns0 0xffee group_id      
+   }
+   themis permission-client {
+      endpoint 10.0.0.7:1234, 10.0.0.8:1234
+      attr client-id string request/client_id
+      streams 100
+   }
+   themis permission-domain {
+      file /home/root/policy-file-domain 
+      attr domain string request/qname
+   }
+   themis permission-ip {
+      file /home/root/policy-file-ip 
+      attr ip string request/returned_ip
+      transfer gid uid
+   }
+   kubernetes { ... 
+   }
+   opa opa-permission-ip {
+   }
+   firewall . query {
+      themis permission-client
+      themis permission-domain
+      permit request/client_id ~= 'infoblox'      
+      deny true
+
+      # sample for kubernetes label related rules      
+      permit k8s/clientpod.security > level4
+      
+      # k8s could be an Polcy Engine that filter based on RBAC
+      kubernetes rbac
+   }
+   firewall . response {
+      themis permission-domain
+      deny true
+   }
+   load-balancer {
+       
+   }
+} 
+";
+
+#[test]
+fn seed_external_engines() {
+    check(
+        ENGINES,
+        expect![[r#"
+            Corefile:15:11: warning: no rule asks the engine `permission-ip`
+             15 |    themis permission-ip {
+                |           ^^^^^^^^^^^^^ write `themis permission-ip` in a list
+            Corefile:20:17: warning: `...` stands for nothing
+             20 |    kubernetes { ... 
+                |                 ^^^ write the options, or remove it
+            Corefile:22:4: warning: `opa-permission-ip` has no endpoint
+             22 |    opa opa-permission-ip {
+                |    ^^^ OPA's own port is asked: http://localhost:8181/v1/data/dns/action
+            Corefile:22:8: warning: no rule asks the engine `opa-permission-ip`
+             22 |    opa opa-permission-ip {
+                |        ^^^^^^^^^^^^^^^^^ write `opa opa-permission-ip` in a list
+            Corefile:31:7: warning: this rule is never asked
+             31 |       permit k8s/clientpod.security > level4
+                |       ^^^^^^ the one on line 28 always holds
+            Corefile:34:7: warning: this rule is never asked
+             34 |       kubernetes rbac
+                |       ^^^^^^^^^^ the one on line 28 always holds
+            Corefile:40:4: hint: `load-balancer` is read as CoreDNS' `loadbalance`
+             40 |    load-balancer {
+                |    ^^^^^^^^^^^^^
+        "#]],
+    );
+    check_rules(
+        ENGINES,
+        expect![[r#"
+        Query [.], at its end block
+          themis permission-client []
+          themis permission-domain []
+          allow if request/client_id ~= 'infoblox' (Corefile:27:14)
+          block if true (Corefile:28:12)
+          allow if k8s/clientpod.security > level4 (Corefile:31:14)
+          kubernetes rbac []
+        Response [.], at its end block
+          themis permission-domain []
+          block if true (Corefile:38:12)
+    "#]],
+    );
+    let server = only_server(ENGINES);
+    expect![[r#"
+        [
+          EngineSettings {
+            name: "permission-client",
+            engine: Themis(
+              Themis {
+                at: Remote([10.0.0.7:1234, 10.0.0.8:1234]),
+                attributes: [Attribute {name: "client-id", fact: Label("client_id"), kind: String}],
+                streams: Some(100),
+                balance: RoundRobin,
+                connection_timeout: Forever,
+                debug: Debugging {},
+              },
+            ),
+            place: Corefile:6:11,
+          },
+          EngineSettings {
+            name: "permission-domain",
+            engine: Themis(
+              Themis {
+                at: Here {policy: "/home/root/policy-file-domain"},
+                attributes: [Attribute {name: "domain", fact: Name, kind: String}],
+                balance: RoundRobin,
+                connection_timeout: Forever,
+                debug: Debugging {},
+              },
+            ),
+            place: Corefile:11:11,
+          },
+          EngineSettings {
+            name: "permission-ip",
+            engine: Themis(
+              Themis {
+                at: Here {policy: "/home/root/policy-file-ip"},
+                attributes: [Attribute {name: "ip", fact: ResponseIp, kind: String}],
+                balance: RoundRobin,
+                transfer: ["gid", "uid"],
+                connection_timeout: Forever,
+                debug: Debugging {},
+              },
+            ),
+            place: Corefile:15:11,
+          },
+          EngineSettings {
+            name: "opa-permission-ip",
+            engine: Opa(
+              Opa {
+                at: Remote {url: HttpUrl {at: 127.0.0.1:8181, path: "/v1/data/dns/action"}},
+                fields: [
+                  OpaField {name: "client_ip", fact: ClientIp},
+                  OpaField {name: "name", fact: Name},
+                  OpaField {name: "rcode", fact: Rcode},
+                  OpaField {name: "response_ip", fact: ResponseIp},
+                ],
+              },
+            ),
+            place: Corefile:22:8,
+          },
+        ]
+    "#]]
+    .assert_eq(&shown(&server.engines));
+    assert!(server.loadbalance && server.kubernetes.is_some());
+}
+
+const POLICY: &str = "\
+.:53 {
+policy {
+    endpoint 10.0.0.7:1234, 10.0.0.8:1234
+    edns0 0xffee client_id hex string 32 0 32
+    edns0 0xffee group_id hex string 32 16 32
+    edns0 0xffef uid // equal edns0 0xffef uid hex string
+    edns0 0xffea source_ip ip address
+    edns0 0xffeb client_name bytes string
+    debug_query_suffix debug.
+    debug_id instance_1
+    streams 100
+    transfer gid uid
+    passthrough mycompanyname.com. mycompanyname.org.
+    log
+}
+}
+";
+
+#[test]
+fn seed_the_older_plugin() {
+    check(
+        POLICY,
+        expect![[r#"
+        Corefile:6:22: warning: the rest of the line is taken for a comment
+          6 |     edns0 0xffef uid // equal edns0 0xffef uid hex string
+            |                      ^^ write `#`: in a Corefile `//` is a word like others
+    "#]],
+    );
+    check_rules(
+        POLICY,
+        expect![[r#"
+        Query shipped, at its end block
+          themis policy []
+        Response shipped, at its end allow
+          themis policy []
+    "#]],
+    );
+    let server = only_server(POLICY);
+    expect![[r#"
+        [
+          EngineSettings {
+            name: "policy",
+            engine: Themis(
+              Themis {
+                at: Remote([10.0.0.7:1234, 10.0.0.8:1234]),
+                attributes: [
+                  Attribute {name: "client_id", fact: Label("policy/client_id"), kind: String},
+                  Attribute {name: "group_id", fact: Label("policy/group_id"), kind: String},
+                  Attribute {name: "uid", fact: Label("policy/uid"), kind: String},
+                  Attribute {name: "source_ip", fact: Label("policy/source_ip"), kind: Address},
+                  Attribute {name: "client_name", fact: Label("policy/client_name"), kind: String},
+                ],
+                streams: Some(100),
+                balance: RoundRobin,
+                transfer: ["gid", "uid"],
+                connection_timeout: Forever,
+                log: true,
+                debug: Debugging {suffix: Some(debug), id: Some("instance_1")},
+                passthrough: [mycompanyname.com., mycompanyname.org.],
+              },
+            ),
+            place: Corefile:2:1,
+          },
+        ]
+    "#]]
+    .assert_eq(&shown(&server.engines));
+    expect![[r#"
+        [
+          Edns0 {
+            label: "policy/client_id",
+            code: 65518,
+            encoding: Hex {length: Some(32), start: 0, end: Some(32)},
+            place: Corefile:4:5,
+          },
+          Edns0 {
+            label: "policy/group_id",
+            code: 65518,
+            encoding: Hex {length: Some(32), start: 16, end: Some(32)},
+            place: Corefile:5:5,
+          },
+          Edns0 {label: "policy/uid", code: 65519, encoding: Hex {start: 0}, place: Corefile:6:5},
+          Edns0 {label: "policy/source_ip", code: 65514, encoding: Address, place: Corefile:7:5},
+          Edns0 {label: "policy/client_name", code: 65515, encoding: Bytes, place: Corefile:8:5},
+        ]
+    "#]]
+    .assert_eq(&shown(&server.edns0));
+    assert_eq!(format!("{:?}", server.firewalls[0].passthrough), "[mycompanyname.com., mycompanyname.org.]");
+}
