@@ -141,7 +141,8 @@ impl Run {
     /// Sends what is due, up to a batch.
     fn send(&mut self, total: u64) -> Result<()> {
         let now = self.clock.now();
-        let due = ((now.as_secs_f64() * f64::from(self.book.load.rate)) as u64 + 2).min(total);
+        let pairs_due = (now.as_secs_f64() * f64::from(self.book.load.rate) / 2.0) as u64 + 1;
+        let due = (pairs_due * 2).min(total);
         let end = due.min(self.sent + BATCH as u64);
         while self.sent < end {
             // The two of a look-up at once, by one socket.

@@ -1,10 +1,15 @@
 //! The DNS server: sockets, forwarding, and reading what answers say. It knows
 //! nothing of Kubernetes or nftables: what an answer opens is told to a
-//! [`Learn`], and the answer held until that has been done.
+//! [`Learn`], and the answer held until that has been done; what passes at all is
+//! decided by a [`Chain`], where there is one.
 
+mod chain;
 mod learn;
 mod server;
 pub mod wire;
 
+pub use chain::{Asked, Chain, Notes, Passing, Step, To};
 pub use learn::{Answer, Learn, LearnError, LearnNothing};
-pub use server::{Counters, Listen, OnLearnTimeout, Server, ServerError, Settings, Sockets, UpstreamState};
+pub use server::{
+    Counters, Listen, OnLearnTimeout, Order, Route, Server, ServerError, Settings, Sockets, UpstreamState, Way,
+};

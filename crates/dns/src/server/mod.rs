@@ -18,15 +18,18 @@ mod engine;
 mod outbox;
 mod pending;
 mod random;
+mod route;
 mod settings;
 mod tcp;
 mod upstream;
+mod workers;
 
 pub use counters::Counters;
 pub use engine::Sockets;
-pub use settings::{Listen, OnLearnTimeout, Settings};
+pub use settings::{Listen, OnLearnTimeout, Order, Route, Settings, Way};
 pub use upstream::UpstreamState;
 
+use crate::chain::Chain;
 use crate::learn::{Learn, LearnError};
 use engine::Engine;
 use nix::sys::eventfd::EventFd;
@@ -87,6 +90,8 @@ struct Shared<L: Learn> {
     done: Mutex<Vec<Done>>,
     /// Settings that are to be taken over.
     changed: Mutex<Option<Settings>>,
+    /// A chain that is to be taken over, together with settings.
+    chain: Mutex<Option<Option<Arc<dyn Chain>>>>,
     is_stopped: AtomicBool,
     /// No more questions are taken; what is under way is finished.
     retires: AtomicBool,
@@ -145,6 +150,7 @@ where
             last_commit: AtomicU64::new(0),
             done: Mutex::default(),
             changed: Mutex::default(),
+            chain: Mutex::default(),
             is_stopped: AtomicBool::new(false),
             retires: AtomicBool::new(false),
             is_deaf: AtomicBool::new(false),
@@ -185,6 +191,16 @@ where
         }
         self.stop();
         lock(&self.shared.engine).take_sockets()
+    }
+
+    /// Goes on with other settings and by another chain; where it listens stays.
+    pub fn set_with(&self, settings: Settings, chain: Arc<dyn Chain>) {
+        // Both or none: routes are numbered by the settings.
+        let mut changed = lock(&self.shared.changed);
+        *lock(&self.shared.chain) = Some(Some(chain));
+        *changed = Some(settings);
+        drop(changed);
+        let _ = self.shared.wake.write(1);
     }
 
     /// Goes on with other settings; where it listens stays.
@@ -277,6 +293,9 @@ impl<L: Learn> Shared<L> {
             }
             if let Some(settings) = lock(&self.changed).take() {
                 engine.set(settings);
+            }
+            if let Some(chain) = lock(&self.chain).take() {
+                engine.set_chain(chain);
             }
             for (tickets, result) in lock(&self.done).drain(..) {
                 engine.release(&tickets, &result);

@@ -1,6 +1,9 @@
 //! Queries under way: asked, or answered and held.
 
+use super::route::Route;
+use crate::chain::Notes;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// A place in the table; `generation` tells whether it is still the same query there.
@@ -41,7 +44,6 @@ pub(super) enum Link {
     Tcp { connection: u32, id: u16 },
 }
 
-#[derive(Debug)]
 pub(super) struct Pending {
     pub(super) client: Client,
     /// The id the client gave it.
@@ -49,7 +51,14 @@ pub(super) struct Pending {
     pub(super) query: Vec<u8>,
     /// What is held, once there is an answer.
     pub(super) answer: Vec<u8>,
-    pub(super) route: usize,
+    /// None for a probe.
+    pub(super) route: Option<Arc<Route>>,
+    /// Which of the route's upstreams was asked first.
+    pub(super) first: usize,
+    /// What a chain left for when the answer comes.
+    pub(super) notes: Option<Notes>,
+    /// An answer over UDP was too long.
+    pub(super) wants_tcp: bool,
     pub(super) upstream: usize,
     pub(super) link: Option<Link>,
     pub(super) tries: u8,
@@ -57,6 +66,12 @@ pub(super) struct Pending {
     pub(super) last_asked: Instant,
     generation: u32,
     live: bool,
+}
+
+impl std::fmt::Debug for Pending {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pending").field("client", &self.client).field("link", &self.link).finish_non_exhaustive()
+    }
 }
 
 /// All of them. A query's buffers serve the next one in its place.
@@ -79,7 +94,10 @@ impl Table {
                 id,
                 query: Vec::new(),
                 answer: Vec::new(),
-                route: 0,
+                route: None,
+                first: 0,
+                notes: None,
+                wants_tcp: false,
                 upstream: 0,
                 link: None,
                 tries: 0,
@@ -97,6 +115,7 @@ impl Table {
         pending.query.extend_from_slice(query);
         pending.answer.clear();
         (pending.link, pending.tries, pending.live) = (None, 0, true);
+        (pending.route, pending.first, pending.notes, pending.wants_tcp) = (None, 0, None, false);
         (pending.begun, pending.last_asked) = (now, now);
         Ticket { slot, generation: pending.generation }
     }

@@ -9,6 +9,8 @@ pub struct Settings {
     pub listen: Vec<Listen>,
     /// Who is asked, in this order: the next if one does not answer.
     pub upstreams: Vec<SocketAddr>,
+    /// Ways to others of them, by number, for whom a chain sends there.
+    pub routes: Vec<Route>,
     /// How long an upstream has to answer before the next is asked.
     pub try_timeout: Duration,
     /// How often a query is asked at most.
@@ -31,6 +33,7 @@ impl Default for Settings {
         Self {
             listen: Vec::new(),
             upstreams: Vec::new(),
+            routes: Vec::new(),
             try_timeout: Duration::from_secs(1),
             tries: 4,
             hold_limit: Duration::from_millis(100),
@@ -42,6 +45,34 @@ impl Default for Settings {
             idle_timeout: Duration::from_secs(10),
         }
     }
+}
+
+/// Upstreams, and how they are asked.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Route {
+    pub upstreams: Vec<SocketAddr>,
+    pub order: Order,
+    pub way: Way,
+}
+
+/// Which of several upstreams is asked first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Order {
+    #[default]
+    Sequential,
+    RoundRobin,
+    Random,
+}
+
+/// How an upstream is asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Way {
+    /// As the client asked us: who came by TCP may want more than a datagram holds.
+    #[default]
+    AsAsked,
+    Tcp,
+    /// By UDP first, and by TCP what was truncated for a client that came by it.
+    UdpFirst,
 }
 
 /// What a client gets if what its answer opens could not be opened in time.

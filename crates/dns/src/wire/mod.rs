@@ -4,12 +4,14 @@
 //! hostile: every length is checked, and pointers lead only backwards.
 
 mod answer;
+mod edns;
 mod header;
 mod name;
 mod question;
 pub mod reply;
 
 pub use answer::{Address, Addresses, MOST_LINKS, Unreadable, addresses};
+pub use edns::Edns;
 pub use header::{HEADER, Header, Rcode};
 pub use name::Name;
 pub use question::{Question, RecordType};

@@ -1,9 +1,8 @@
 //! The answers we give ourselves: only where there is none to pass on.
 
-use super::{HEADER, Name, Question, Rcode, u16_at};
+use super::edns::{Edns, OPT};
+use super::{HEADER, Name, Question, Rcode};
 
-/// EDNS0's own record (RFC 6891 §6.1.1).
-const OPT: u16 = 41;
 /// What we say we take: as much as passes everywhere in one piece.
 const PAYLOAD: u16 = 1_232;
 
@@ -19,34 +18,27 @@ pub fn failure(query: &[u8], rcode: Rcode) -> Vec<u8> {
     let Ok(end) = Question::end(query) else { return reply };
     reply[5] = 1;
     reply.extend_from_slice(&query[HEADER..end]);
-    if let Some(flags) = edns_flags(query, end) {
-        reply[11] = 1;
-        reply.push(0);
-        for field in [OPT, PAYLOAD, 0, flags & 0x8000, 0] {
-            reply.extend_from_slice(&field.to_be_bytes());
-        }
-    }
+    push_opt(query, &mut reply);
     reply
 }
 
-/// The flags of the query's OPT record, which stands somewhere behind its question, if there is one.
-fn edns_flags(query: &[u8], mut at: usize) -> Option<u16> {
-    let counts = [6, 8, 10].map(|count| u16_at(query, count).map_or(0, usize::from));
-    let before = counts[0] + counts[1];
-    for number in 0..before + counts[2] {
-        let owner = at;
-        at = Name::skip(query, at).ok()?;
-        let kind = u16_at(query, at).ok()?;
-        let end = at + 10 + usize::from(u16_at(query, at + 8).ok()?);
-        if end > query.len() {
-            return None;
-        }
-        if number >= before && kind == OPT && query[owner] == 0 {
-            return u16_at(query, at + 6).ok();
-        }
-        at = end;
+/// Adds our OPT record to an answer without one, if the query has one.
+pub fn push_opt(query: &[u8], reply: &mut Vec<u8>) {
+    let Some(edns) = Edns::read(query) else { return };
+    let Some(count) = reply.get(10..12).map(|count| u16::from_be_bytes([count[0], count[1]]).saturating_add(1)) else {
+        return;
+    };
+    reply[10..12].copy_from_slice(&count.to_be_bytes());
+    reply.push(0);
+    for field in [OPT, PAYLOAD, 0, edns.flags & 0x8000, 0] {
+        reply.extend_from_slice(&field.to_be_bytes());
     }
-    None
+}
+
+/// An answer as far as it fits the datagram of who asked: if it does not, its client asks again over TCP.
+pub fn fit(query: &[u8], answer: Vec<u8>) -> Vec<u8> {
+    let room = Edns::read(query).map_or(512, |edns| usize::from(edns.payload).max(512));
+    if answer.len() > room { truncated(&answer) } else { answer }
 }
 
 /// The beginning of an answer that was too long for its datagram: header and question, marked as

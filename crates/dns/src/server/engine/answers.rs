@@ -4,7 +4,7 @@ use super::Engine;
 use crate::learn::{Answer, Learn, LearnError};
 use crate::server::datagrams::Inbox;
 use crate::server::pending::{Client, Link, Ticket};
-use crate::server::settings::OnLearnTimeout;
+use crate::server::settings::{OnLearnTimeout, Way};
 use crate::wire::{Header, Question, Rcode, addresses, reply};
 use std::io;
 
@@ -66,18 +66,32 @@ impl<L: Learn> Engine<L> {
             return Ok(());
         }
         self.upstreams[upstream].has_answered();
-        let (client, tries, route) = (pending.client, usize::from(pending.tries), pending.route);
-        if client == Client::Probe {
+        let (client, tries) = (pending.client, usize::from(pending.tries));
+        let Some(route) = pending.route.clone().filter(|_| client != Client::Probe) else {
             self.forget(ticket);
             return Ok(());
+        };
+        let came_by_tcp = matches!(client, Client::Tcp { .. });
+        if header.is_truncated && route.way == Way::UdpFirst && came_by_tcp && !pending.wants_tcp {
+            pending.wants_tcp = true;
+            return self.try_elsewhere(ticket);
         }
         // Another may know better; the last one's word is passed on.
-        let others = self.routes[route].len();
+        let others = route.upstreams.len();
         if gave_up && (is_bare || tries < others) {
             return if tries < others { self.try_elsewhere(ticket) } else { self.give_up(ticket) };
         }
+        if self.passes(ticket, answer) {
+            self.give(ticket, answer);
+        }
+        Ok(())
+    }
+
+    /// Learns from an answer that passes, and gives it to the client, at once or when what it opens is open.
+    pub(super) fn give(&mut self, ticket: Ticket, answer: &[u8]) {
+        let Some(client) = self.pending.get(ticket).map(|pending| pending.client) else { return };
         if self.must_hold(client, answer) {
-            let Some(pending) = self.pending.get(ticket) else { return Ok(()) };
+            let Some(pending) = self.pending.get(ticket) else { return };
             pending.answer.clear();
             pending.answer.extend_from_slice(answer);
             let (link, upstream) = (pending.link.take(), pending.upstream);
@@ -85,13 +99,12 @@ impl<L: Learn> Engine<L> {
             self.noted.push(ticket);
             self.holds.push_back((self.now + self.settings.hold_limit, ticket));
             self.counters.held += 1;
-            return Ok(());
+            return;
         }
         self.counters.answers += 1;
         let id = self.pending.get(ticket).map_or(0, |pending| pending.id);
         self.send_as(client, answer, id);
         self.forget(ticket);
-        Ok(())
     }
 
     fn give_up(&mut self, ticket: Ticket) -> io::Result<()> {
@@ -188,7 +201,7 @@ impl<L: Learn> Engine<L> {
     }
 
     /// Sends a reply under the client's own id.
-    fn send_as(&mut self, client: Client, reply: &[u8], id: u16) {
+    pub(super) fn send_as(&mut self, client: Client, reply: &[u8], id: u16) {
         match client {
             Client::Udp { listener, from } => self.listeners[listener].outbox.push(reply, id, Some(from)),
             Client::Tcp { connection, .. } => {

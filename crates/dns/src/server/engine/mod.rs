@@ -1,27 +1,31 @@
 //! The one loop: queries in, to an upstream, answers out. One thread at a time
 //! runs it, and nothing in it waits but for the next event. `queries` takes them,
-//! `answers` passes on what comes back, `connections` is TCP.
+//! `answers` passes on what comes back, `judged` asks a chain, `connections` is TCP.
 
 mod answers;
 mod connections;
+mod judged;
 mod queries;
 
+use crate::chain::Chain;
 use crate::learn::Learn;
 use crate::server::counters::Counters;
 use crate::server::datagrams::{self, Inbox};
 use crate::server::outbox::Outbox;
 use crate::server::pending::{Link, Table, Ticket};
 use crate::server::random::Random;
+use crate::server::route::Route;
 use crate::server::settings::{Listen, Settings};
 use crate::server::tcp::Connections;
 use crate::server::upstream::{Upstream, UpstreamState};
+use crate::server::workers::Workers;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::EventFd;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How soon to look again whether the learner is free.
@@ -71,6 +75,7 @@ impl Token {
 
 #[derive(Debug)]
 struct Listener {
+    address: SocketAddr,
     udp: UdpSocket,
     tcp: TcpListener,
     is_v4: bool,
@@ -87,8 +92,16 @@ pub(in crate::server) struct Engine<L: Learn> {
     wake: Arc<EventFd>,
     listeners: Vec<Listener>,
     upstreams: Vec<Upstream>,
-    /// Which upstreams each listener's queries may go to, in order.
-    routes: Vec<Vec<usize>>,
+    chain: Option<Arc<dyn Chain>>,
+    workers: Workers,
+    /// What was judged elsewhere, to go on with.
+    judged: Arc<Mutex<Vec<(Ticket, judged::Judged)>>>,
+    /// Where each listener's queries go if no chain says otherwise.
+    routes: Vec<Arc<Route>>,
+    /// Those of the settings, by number.
+    named_routes: Vec<Arc<Route>>,
+    /// To servers that rules name.
+    servers: FxHashMap<SocketAddr, Arc<Route>>,
     /// Which upstream a socket is of.
     sockets: FxHashMap<u32, usize>,
     next_socket: u32,
@@ -166,7 +179,12 @@ impl<L: Learn> Engine<L> {
             wake,
             listeners: Vec::new(),
             upstreams: Vec::new(),
+            chain: None,
+            workers: Workers::new(),
+            judged: Arc::default(),
             routes: Vec::new(),
+            named_routes: Vec::new(),
+            servers: FxHashMap::default(),
             sockets: FxHashMap::default(),
             next_socket: 0,
             connections: Connections::default(),
@@ -202,8 +220,9 @@ impl<L: Learn> Engine<L> {
             let at = engine.listeners.len() as u32;
             engine.epoll.add(&udp, event(EpollFlags::EPOLLIN, Token::Listener(at)))?;
             engine.epoll.add(&tcp, event(EpollFlags::EPOLLIN, Token::Accept(at)))?;
-            let is_v4 = udp.local_addr()?.is_ipv4();
-            engine.listeners.push(Listener { udp, tcp, is_v4, is_deaf: false, meant, is_open, outbox: Outbox::new() });
+            let (address, outbox) = (udp.local_addr()?, Outbox::new());
+            let is_v4 = address.is_ipv4();
+            engine.listeners.push(Listener { address, udp, tcp, is_v4, is_deaf: false, meant, is_open, outbox });
         }
         engine.set(engine.settings.clone());
         Ok(engine)
@@ -228,9 +247,8 @@ impl<L: Learn> Engine<L> {
     }
 
     pub(in crate::server) fn take_sockets(&mut self) -> Vec<(Sockets, Listen)> {
-        let sockets = self.listeners.drain(..).filter_map(|Listener { udp, tcp, meant, is_open, .. }| {
-            let address = udp.local_addr().ok()?;
-            Some((Sockets { udp, tcp }, Listen { address, meant, is_open }))
+        let sockets = self.listeners.drain(..).map(|Listener { address, udp, tcp, meant, is_open, .. }| {
+            (Sockets { udp, tcp }, Listen { address, meant, is_open })
         });
         sockets.collect()
     }
@@ -241,7 +259,10 @@ impl<L: Learn> Engine<L> {
 
     pub(in crate::server) fn set(&mut self, settings: Settings) {
         let meant: Vec<Option<SocketAddr>> = self.listeners.iter().map(|listener| listener.meant).collect();
-        self.routes = meant.into_iter().map(|meant| self.upstreams_at(&route(meant, &settings.upstreams))).collect();
+        let to = |engine: &mut Self, servers: Vec<SocketAddr>| Arc::new(Route::to(engine.upstreams_at(&servers)));
+        self.routes = meant.into_iter().map(|meant| to(self, route(meant, &settings.upstreams))).collect();
+        let named = settings.routes.iter().map(|one| Arc::new(Route::new(one, self.upstreams_at(&one.upstreams))));
+        self.named_routes = named.collect();
         self.settings = settings;
     }
 
@@ -278,7 +299,10 @@ impl<L: Learn> Engine<L> {
 
     fn deal_with(&mut self, event: &EpollEvent) -> io::Result<()> {
         match Token::unpack(event.data()) {
-            Token::Wake => _ = self.wake.read(),
+            Token::Wake => {
+                let _ = self.wake.read();
+                self.take_judged()?;
+            }
             Token::Listener(at) => self.take_queries(at as usize)?,
             Token::Accept(at) => self.accept(at as usize),
             Token::Upstream(number) => self.take_answers(number)?,

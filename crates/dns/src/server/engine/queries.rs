@@ -4,12 +4,14 @@ use super::{Engine, Listener};
 use crate::learn::Learn;
 use crate::server::datagrams::Inbox;
 use crate::server::pending::{Client, Link, Ticket};
-use crate::server::settings::plain;
+use crate::server::route::Route;
+use crate::server::settings::{Way, plain};
 use crate::server::tcp::{Connection, End, begin_connect};
 use crate::wire::{Header, Question, Rcode, WireError, reply};
 use nix::sys::epoll::EpollFlags;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 /// A query for the root's servers, which every resolver answers.
 const PROBE: [u8; 17] = [0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1];
@@ -69,16 +71,15 @@ impl<L: Learn> Engine<L> {
             return Ok(());
         }
         let ticket = self.pending.insert(client, query, self.now);
-        let route = match client {
-            Client::Udp { listener, .. } => listener,
-            Client::Tcp { connection, .. } => match self.connections.get(connection).map(|one| one.end) {
-                Some(End::Client { listener, .. }) => listener,
-                _ => 0,
-            },
-            Client::Probe => 0,
-        };
+        self.judge_query(ticket)
+    }
+
+    /// Asks the upstreams of a route.
+    pub(super) fn ask_by(&mut self, ticket: Ticket, route: Arc<Route>) -> io::Result<()> {
+        let random = self.random.number()?;
         if let Some(pending) = self.pending.get(ticket) {
-            pending.route = route;
+            pending.first = route.first(|| usize::from(random));
+            pending.route = Some(route);
         }
         self.ask(ticket)
     }
@@ -135,10 +136,15 @@ impl<L: Learn> Engine<L> {
     /// Asks the next upstream that is worth asking.
     pub(super) fn ask(&mut self, ticket: Ticket) -> io::Result<()> {
         let Some(pending) = self.pending.get(ticket) else { return Ok(()) };
-        let (route, tries, before) = (pending.route, usize::from(pending.tries), pending.upstream);
-        let (link, is_probe) = (pending.link.take(), pending.client == Client::Probe);
-        let over_tcp = matches!(pending.client, Client::Tcp { .. });
-        let upstream = if is_probe { Some(before) } else { self.pick(route, tries) };
+        let (before, link, route) = (pending.upstream, pending.link.take(), pending.route.clone());
+        let from = pending.first.wrapping_add(usize::from(pending.tries));
+        let over_tcp = match route.as_ref().map(|route| route.way) {
+            None | Some(Way::AsAsked) => matches!(pending.client, Client::Tcp { .. }),
+            Some(Way::Tcp) => true,
+            Some(Way::UdpFirst) => pending.wants_tcp,
+        };
+        // A probe has no route: it asks whom it is for.
+        let upstream = route.map_or(Some(before), |route| self.pick(&route, from));
         if let Some(link) = link.filter(|_| upstream == Some(before)) {
             self.ask_once_more(ticket, link);
             return Ok(());
@@ -191,11 +197,11 @@ impl<L: Learn> Engine<L> {
     }
 
     /// Those that are up in their order, one after the other; all in turn if none is.
-    fn pick(&self, route: usize, tries: usize) -> Option<usize> {
-        let route = &self.routes[route];
-        let up = || route.iter().copied().filter(|&at| self.upstreams[at].is_up());
+    fn pick(&self, route: &Route, from: usize) -> Option<usize> {
+        let all = &route.upstreams;
+        let up = || all.iter().copied().filter(|&at| self.upstreams[at].is_up());
         let count = up().count();
-        if count > 0 { up().nth(tries % count) } else { route.get(tries % route.len().max(1)).copied() }
+        if count > 0 { up().nth(from % count) } else { all.get(from % all.len().max(1)).copied() }
     }
 
     fn ask_by_udp(&mut self, ticket: Ticket, at: usize) -> io::Result<Link> {

@@ -1,0 +1,89 @@
+//! The seam to whoever judges questions and answers.
+//!
+//! ```text
+//!   client ──► query ──► Forward ──► upstream ──► answer ──► Pass ──► learn ──► client
+//!                  └─► Reply, Silence                 └─► Instead, Silence
+//!                  └─► Later: on a thread that may wait, then one of the others
+//! ```
+
+use std::any::Any;
+use std::fmt;
+use std::net::SocketAddr;
+
+/// A question that came in.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// The whole message. It has one question that can be read.
+    pub query: &'a [u8],
+    pub client: SocketAddr,
+    /// Where it came in.
+    pub server: SocketAddr,
+    pub over_tcp: bool,
+}
+
+/// What a chain wants to know again when the answer comes.
+pub type Notes = Box<dyn Any + Send>;
+
+/// Judges questions and answers. It is asked by one thread at a time, which never waits.
+pub trait Chain: Send + Sync + fmt::Debug {
+    fn query(&self, asked: &Asked<'_>) -> Step;
+
+    /// Of an answer that came from an upstream, with what the query left.
+    fn answer(&self, asked: &Asked<'_>, answer: &[u8], notes: Option<Notes>) -> Passing;
+}
+
+/// What becomes of a question.
+pub enum Step {
+    /// Upstreams are asked.
+    Forward(To, Option<Notes>),
+    /// The client gets this, which is no answer of anybody else's.
+    Reply(Vec<u8>),
+    /// The client gets this, which somebody answered once: it is learned from.
+    Answer(Vec<u8>),
+    Silence,
+    /// It will be known later.
+    Later(Box<dyn FnOnce() -> Step + Send>),
+}
+
+/// Who is asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum To {
+    /// The route of this number in the settings.
+    Route(usize),
+    /// This server and no other.
+    Server(SocketAddr),
+}
+
+/// What becomes of an answer.
+pub enum Passing {
+    /// It is learned from, and passed on as it is.
+    Pass,
+    /// The client gets this instead.
+    Instead(Vec<u8>),
+    Silence,
+    /// It will be known later.
+    Later(Box<dyn FnOnce() -> Passing + Send>),
+}
+
+impl fmt::Debug for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Forward(to, _) => f.debug_tuple("Forward").field(to).finish(),
+            Self::Reply(bytes) => f.debug_tuple("Reply").field(bytes).finish(),
+            Self::Answer(bytes) => f.debug_tuple("Answer").field(bytes).finish(),
+            Self::Silence => f.write_str("Silence"),
+            Self::Later(_) => f.write_str("Later"),
+        }
+    }
+}
+
+impl fmt::Debug for Passing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pass => f.write_str("Pass"),
+            Self::Instead(bytes) => f.debug_tuple("Instead").field(bytes).finish(),
+            Self::Silence => f.write_str("Silence"),
+            Self::Later(_) => f.write_str("Later"),
+        }
+    }
+}

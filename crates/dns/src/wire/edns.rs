@@ -1,0 +1,95 @@
+//! EDNS0 (RFC 6891): what a message says of itself in its OPT record.
+
+use super::{HEADER, Name, Question, WireError, u16_at};
+
+/// The type of an OPT record.
+pub(super) const OPT: u16 = 41;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Edns<'a> {
+    /// What its sender takes over UDP.
+    pub payload: u16,
+    pub version: u8,
+    pub flags: u16,
+    options: &'a [u8],
+}
+
+impl<'a> Edns<'a> {
+    const DO: u16 = 0x8000;
+
+    /// The OPT record of a message, which stands somewhere behind its question, if there is one. What
+    /// cannot be read as far as that has none.
+    pub fn read(message: &'a [u8]) -> Option<Self> {
+        let mut at = question_end(message)?;
+        let counts = [6, 8, 10].map(|count| u16_at(message, count).map_or(0, usize::from));
+        let before = counts[0] + counts[1];
+        for number in 0..before + counts[2] {
+            let owner = at;
+            at = Name::skip(message, at).ok()?;
+            let kind = u16_at(message, at).ok()?;
+            let end = at + 10 + usize::from(u16_at(message, at + 8).ok()?);
+            let options = message.get(at + 10..end)?;
+            if number >= before && kind == OPT && message[owner] == 0 {
+                let payload = u16_at(message, at + 2).ok()?;
+                let flags = u16_at(message, at + 6).ok()?;
+                return Some(Self { payload, version: message[at + 5], flags, options });
+            }
+            at = end;
+        }
+        None
+    }
+
+    /// Whether signatures are wanted.
+    pub fn is_dnssec_ok(&self) -> bool {
+        self.flags & Self::DO != 0
+    }
+
+    /// Its options by code. What is cut short ends them.
+    pub fn options(&self) -> impl Iterator<Item = (u16, &'a [u8])> {
+        let mut rest = self.options;
+        std::iter::from_fn(move || {
+            let (code, length) = (u16_at(rest, 0).ok()?, usize::from(u16_at(rest, 2).ok()?));
+            let data = rest.get(4..4 + length)?;
+            rest = &rest[4 + length..];
+            Some((code, data))
+        })
+    }
+}
+
+fn question_end(message: &[u8]) -> Option<usize> {
+    match Question::end(message) {
+        Ok(end) => Some(end),
+        Err(WireError::NotAQuery) => Some(Name::skip(message, HEADER).ok()? + 4),
+        Err(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn query(options: &[u8]) -> Vec<u8> {
+        let mut query = vec![0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 1, 1, b'a', 0, 0, 1, 0, 1];
+        query.extend([0, 0, 41, 4, 208, 0, 0, 0x80, 0]);
+        query.extend((options.len() as u16).to_be_bytes());
+        query.extend(options);
+        query
+    }
+
+    #[test]
+    fn options_are_found_by_their_codes() {
+        let query = query(&[0xff, 0xed, 0, 3, b'a', b'b', b'c', 0, 10, 0, 0]);
+        let edns = Edns::read(&query).unwrap();
+        assert_eq!((edns.payload, edns.version, edns.is_dnssec_ok()), (1_232, 0, true));
+        let options: Vec<(u16, &[u8])> = edns.options().collect();
+        assert_eq!(options, [(0xffed, &b"abc"[..]), (10, &b""[..])]);
+    }
+
+    #[test]
+    fn an_option_that_is_cut_short_ends_them() {
+        let query = query(&[0, 1, 0, 1, 7, 0, 2, 0, 9, 1]);
+        assert_eq!(Edns::read(&query).unwrap().options().collect::<Vec<_>>(), [(1, &[7][..])]);
+        assert!(Edns::read(&query[..query.len() - 1]).is_none(), "the record itself is");
+        assert!(Edns::read(&query[..12]).is_none());
+    }
+}
