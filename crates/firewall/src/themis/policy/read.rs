@@ -265,7 +265,9 @@ impl Reader<'_> {
             (Type::String | Type::SetOfStrings | Type::ListOfStrings, Some(parts)) => Choices::named(parts),
             (Type::String | Type::SetOfStrings | Type::ListOfStrings, None) => Choices::Chosen,
             _ => {
-                return Err(map.wrong(format_args!("strings, sets and lists of them, and flags are mapped, not {kind}")));
+                return Err(
+                    map.wrong(format_args!("strings, sets and lists of them, and flags are mapped, not {kind}"))
+                );
             }
         };
         let part = |word: &str| {
