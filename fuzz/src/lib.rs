@@ -13,6 +13,7 @@ mod query;
 mod questions;
 mod scenarios;
 mod selectors;
+mod themis;
 
 pub use answer::answer;
 pub use denials::denials;
@@ -23,11 +24,12 @@ pub use query::query;
 pub use questions::questions;
 pub use scenarios::scenarios;
 pub use selectors::selectors;
+pub use themis::themis;
 
 pub type Target = fn(&[u8]);
 
 /// Every target by name: the name of its binary and of its corpus.
-pub const TARGETS: [(&str, Target); 9] = [
+pub const TARGETS: [(&str, Target); 10] = [
     ("answer", answer),
     ("denials", denials),
     ("domain_patterns", domain_patterns),
@@ -37,4 +39,5 @@ pub const TARGETS: [(&str, Target); 9] = [
     ("questions", questions),
     ("scenarios", scenarios),
     ("selectors", selectors),
+    ("themis", themis),
 ];

@@ -2,9 +2,9 @@
 // version is the one CoreDNS' policy plugin was last built with.
 module namewall.dev/pdpserver
 
-go 1.24
+go 1.21
 
-tool github.com/infobloxopen/themis/pdpserver
+require github.com/infobloxopen/themis v0.0.5
 
 require (
 	github.com/allegro/bigcache/v2 v2.2.4 // indirect
@@ -19,7 +19,6 @@ require (
 	github.com/grpc-ecosystem/grpc-opentracing v0.0.0-20180507213350-8e809c8a8645 // indirect
 	github.com/hashicorp/golang-lru v0.5.4 // indirect
 	github.com/infobloxopen/go-trees v0.0.0-20190313150506-2af4e13f9062 // indirect
-	github.com/infobloxopen/themis v0.0.5 // indirect
 	github.com/json-iterator/go v1.1.10 // indirect
 	github.com/modern-go/concurrent v0.0.0-20180306012644-bacd9c7ef1dd // indirect
 	github.com/modern-go/reflect2 v1.0.1 // indirect

@@ -3,6 +3,8 @@
 //! are; whatever comes, it is a value or an error.
 
 mod read;
+#[cfg(test)]
+mod tests;
 mod write;
 
 use super::name::NameError;

@@ -66,10 +66,11 @@ impl Exchange {
     pub(super) async fn ask(&mut self, body: &Bytes) -> Result<Bytes, ExchangeError> {
         self.send.send_data(frame(body), self.is_call)?;
         let answer = self.message().await?;
+        if !self.buffer.is_empty() {
+            return Err(ExchangeError::Nonsense);
+        }
         if self.is_call {
             self.end().await?;
-        } else if !self.buffer.is_empty() {
-            return Err(ExchangeError::Nonsense);
         }
         unwrap(answer)
     }

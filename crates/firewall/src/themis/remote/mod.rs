@@ -86,6 +86,14 @@ struct Ask {
     _place: Place,
 }
 
+impl Ask {
+    /// Takes all of it, so that its place is kept until now.
+    fn answer(self, answer: Result<Bytes, RemoteError>) {
+        // Whoever has stopped waiting needs none.
+        let _ = self.reply.try_send(answer);
+    }
+}
+
 /// A place in the queue, given back when it is dropped.
 struct Place(Arc<AtomicUsize>);
 
@@ -156,8 +164,7 @@ async fn serve(settings: RemoteSettings, mut asks: UnboundedReceiver<Ask>) {
         let pool = pool.clone();
         spawn_local(async move {
             let answer = pool.ask(&ask.body, ask.deadline.into()).await;
-            // Whoever has stopped waiting needs none.
-            let _ = ask.reply.try_send(answer);
+            ask.answer(answer);
         });
     }
 }
