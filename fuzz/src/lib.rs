@@ -14,6 +14,7 @@ mod query;
 mod questions;
 mod scenarios;
 mod selectors;
+mod themis;
 
 pub use answer::answer;
 pub use corefile::corefile;
@@ -25,6 +26,7 @@ pub use query::query;
 pub use questions::questions;
 pub use scenarios::scenarios;
 pub use selectors::selectors;
+pub use themis::themis;
 
 pub type Target = fn(&[u8]);
 
@@ -40,4 +42,5 @@ pub const TARGETS: [(&str, Target); 10] = [
     ("questions", questions),
     ("scenarios", scenarios),
     ("selectors", selectors),
+    ("themis", themis),
 ];

@@ -146,8 +146,20 @@ impl fmt::Display for Value<'_> {
     }
 }
 
+/// Which of the two is being judged.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Phase {
+    Query,
+    Response,
+}
+
 /// What is known at one moment of one question.
 pub trait Facts {
     /// [`Value::UNSET`] where it is not known (S9.4).
     fn get(&self, fact: &Fact) -> Value<'_>;
+
+    /// Every answer has an rcode, and no question; whoever knows better says so.
+    fn phase(&self) -> Phase {
+        if self.get(&Fact::Rcode) == Value::UNSET { Phase::Query } else { Phase::Response }
+    }
 }

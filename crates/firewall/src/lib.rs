@@ -6,6 +6,8 @@ mod engine;
 mod fact;
 mod outcome;
 
+pub mod themis;
+
 pub use engine::{Engine, EngineError, Judged, Judgement};
-pub use fact::{Fact, Facts, Value};
+pub use fact::{Fact, Facts, Phase, Value};
 pub use outcome::Outcome;

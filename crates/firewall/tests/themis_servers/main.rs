@@ -1,0 +1,7 @@
+//! The client and the engine with servers that do as they like: that hang, lie
+//! or go away (`hostile`), and that do what they should (`engine`). `fake` is
+//! those servers. Themis' own is asked in `themis_real`.
+
+mod engine;
+mod fake;
+mod hostile;
