@@ -2,9 +2,11 @@
 //! Corefile. It judges; the sockets are the DNS server's.
 
 mod engine;
+mod expression;
 mod fact;
 mod outcome;
 
 pub use engine::{Engine, EngineError, Judged, Judgement};
-pub use fact::{Fact, Facts, Value};
+pub use expression::{Computed, EvaluationError, Expression, ExpressionError};
+pub use fact::{Fact, Facts, Kind, Value};
 pub use outcome::Outcome;
