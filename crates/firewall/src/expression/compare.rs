@@ -28,7 +28,10 @@ pub(super) fn equal(a: &Computed<'_>, b: &Computed<'_>, fold: Fold) -> bool {
         (Text(text), Bool(is)) | (Bool(is), Text(text)) => {
             text.eq_ignore_ascii_case(if *is { "true" } else { "false" })
         }
-        (Text(text), Address(address)) | (Address(address), Text(text)) => parse_address(text) == Some(*address),
+        (Text(text), Address(address)) | (Address(address), Text(text)) => match parse_address(text) {
+            Some(one) => one == *address,
+            None => text.parse().is_ok_and(|network: Cidr| network.contains(*address)),
+        },
         (Computed::List(a), Computed::List(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| equal(a, b, fold)),
         (Computed::Addresses(a), Computed::Addresses(b)) => a == b,
         _ => false,
@@ -39,10 +42,9 @@ pub(super) fn equal(a: &Computed<'_>, b: &Computed<'_>, fold: Fold) -> bool {
 pub(super) fn contains(item: &Computed<'_>, value: &Computed<'_>, fold: Fold) -> bool {
     match item {
         Computed::List(items) => items.iter().any(|item| contains(item, value, fold)),
-        Computed::Addresses(addresses) => match value.as_address() {
-            Some(address) => addresses.iter().any(|one| one.to_canonical() == address),
-            None => false,
-        },
+        Computed::Addresses(addresses) => {
+            addresses.iter().any(|one| equal(&Computed::Address(one.to_canonical()), value, fold))
+        }
         item => equal(item, value, fold),
     }
 }

@@ -362,7 +362,8 @@ impl Parser {
         let span = start.to(end);
         let (fewest, most, written) = function.arguments();
         if !(fewest..=most).contains(&arguments.len()) {
-            let message = format!("`{}` does not take {} arguments", function.name(), arguments.len());
+            let wrong = if arguments.len() < fewest { "few" } else { "many" };
+            let message = format!("`{}` has too {wrong} arguments", function.name());
             return Err(Problem::new(span, message).suggest(format!("write {written}")));
         }
         self.tree(Form::Call(function, arguments), span)

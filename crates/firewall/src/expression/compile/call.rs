@@ -10,7 +10,7 @@ use crate::expression::function::Function;
 use crate::expression::names::{Fold, Words};
 use crate::expression::node::{Networks, Node, Within};
 use crate::expression::tree::{Form, Tree};
-use namewall_policy::addr::{AddrSet, Cidr};
+use namewall_policy::addr::{AddrSet, Cidr, parse_address};
 
 const TEXTS: [Kind; 3] = [Kind::Text, Kind::Word, Kind::Name];
 
@@ -79,15 +79,19 @@ impl Compiler<'_> {
         }
         self.wants(&first, &[Kind::Address, Kind::Text], Function::InCidr)?;
         let first = match first.text() {
-            Some(_) => self.fit(first, Some(Kind::Address), span)?,
-            None => first,
+            Some(text) if !text.is_empty() => {
+                let none = || Problem::new(first.span, format!("`{text}` is not an address"));
+                let address = parse_address(text).ok_or_else(none)?;
+                Built { node: Node::Constant(Computed::Address(address)), ..first }
+            }
+            _ => first,
         };
         let mut networks = Vec::new();
         for other in self.spread(others)? {
             let other = match other.text() {
                 Some(text) => match text.parse::<Cidr>() {
                     Ok(network) => Built { node: Node::Constant(Computed::Network(network)), ..other },
-                    Err(error) => match namewall_policy::addr::parse_address(text) {
+                    Err(error) => match parse_address(text) {
                         Some(address) => Built { node: Node::Constant(Computed::Address(address)), ..other },
                         None => return Err(Problem::new(other.span, error.to_string())),
                     },

@@ -15,7 +15,7 @@ const PATTERN_SIZE: usize = 1 << 20;
 
 impl Compiler<'_> {
     pub(super) fn equality(&self, sides: [Built; 2], negated: bool, span: Span) -> Result<Built, Problem> {
-        let [left, right] = self.fit_each_other(sides)?;
+        let [left, right] = self.fit_each_other(sides, |_| true)?;
         let fold = left.fold().max(right.fold());
         self.comparable(&left, &right)?;
         let network = |side: &Built| side.kind == Some(Kind::Network);
@@ -27,7 +27,8 @@ impl Compiler<'_> {
     }
 
     pub(super) fn order(&self, sides: [Built; 2], order: Order, span: Span) -> Result<Built, Problem> {
-        let [left, right] = self.fit_each_other(sides)?;
+        // Names are ordered as texts are: nothing is folded.
+        let [left, right] = self.fit_each_other(sides, |kind| kind != Kind::Name)?;
         self.comparable(&left, &right)?;
         for side in [&left, &right] {
             if let Some(kind @ (Kind::Bool | Kind::Network)) = side.kind {
@@ -36,16 +37,20 @@ impl Compiler<'_> {
             }
         }
         for (one, other) in [(&left, &right), (&right, &left)] {
-            if one.text() == Some("") && !other.kind.is_none_or(Kind::is_text) {
-                return Err(Problem::new(one.span, "nothing is less or more than the empty text, but text"));
+            if one.text() == Some("")
+                && let Some(kind) = other.kind.filter(|kind| !kind.is_text())
+            {
+                return Err(Problem::new(one.span, format!("{kind} is neither less nor more than the empty text")));
             }
         }
         let node = Node::Order(Box::new(Ordered { sides: [left.node, right.node], order, span }));
         Ok(Built { node, kind: Some(Kind::Bool), span })
     }
 
-    fn fit_each_other(&self, [left, right]: [Built; 2]) -> Result<[Built; 2], Problem> {
-        let (left_kind, right_kind) = (left.kind, right.kind);
+    /// Literals of the one side as the other side's kind, if it is one of these.
+    fn fit_each_other(&self, [left, right]: [Built; 2], kinds: fn(Kind) -> bool) -> Result<[Built; 2], Problem> {
+        let fitting = |side: &Built| side.kind.filter(|kind| kinds(*kind));
+        let (left_kind, right_kind) = (fitting(&left), fitting(&right));
         let (left_span, right_span) = (left.span, right.span);
         Ok([self.fit(left, right_kind, right_span)?, self.fit(right, left_kind, left_span)?])
     }

@@ -17,23 +17,14 @@ impl Compiler<'_> {
         let Some(text) = literal.text().filter(|text| !text.is_empty()) else { return Ok(literal) };
         let span = literal.span;
         let never = |kind: Kind| {
-            let message = format!("`{text}` is not {kind}, and `{}` is {kind} if it is set", self.quote(other));
-            Problem::new(span, message)
+            Problem::new(span, format!("`{text}` is not {kind}: it can never match `{}`", self.quote(other)))
         };
         let (value, kind) = match kind {
             Some(kind @ Kind::Number) => (Computed::Number(read_number(text).ok_or_else(|| never(kind))?), kind),
             Some(kind @ Kind::Bool) => match text.to_ascii_lowercase().as_str() {
                 "true" => (Computed::Bool(true), kind),
                 "false" => (Computed::Bool(false), kind),
-                _ => {
-                    return Err(Problem {
-                        message: format!(
-                            "`{text}` is neither true nor false, and `{}` is one of these",
-                            self.quote(other)
-                        ),
-                        ..never(kind)
-                    });
-                }
+                _ => return Err(never(kind)),
             },
             Some(kind @ Kind::Address) => match (parse_address(text), text.parse::<Cidr>()) {
                 (Some(address), _) => (Computed::Address(address), kind),
