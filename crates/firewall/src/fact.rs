@@ -79,6 +79,20 @@ impl Fact {
         }
     }
 
+    /// What its value is made of, where it is set.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Name => Kind::Name,
+            Self::Type | Self::Class | Self::Protocol | Self::Rcode | Self::ResponseFlags => Kind::Word,
+            Self::ClientIp | Self::ServerIp | Self::ResponseIp => Kind::Address,
+            Self::ResponseIps => Kind::List,
+            Self::ClientPort | Self::ServerPort | Self::Size | Self::ResponseSize => Kind::Number,
+            Self::Id | Self::Opcode | Self::BufferSize => Kind::Number,
+            Self::Do => Kind::Bool,
+            Self::Label(_) => Kind::Text,
+        }
+    }
+
     /// Whether only an answer has it.
     pub fn is_of_response(&self) -> bool {
         use Fact::{ResponseFlags, ResponseIp, ResponseIps, ResponseSize};
@@ -108,6 +122,43 @@ impl fmt::Display for Fact {
             Self::ResponseIp => "response_ip",
             Self::ResponseIps => "response/ips",
             Self::Label(label) => label,
+        })
+    }
+}
+
+/// What a value is made of.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Kind {
+    /// Text in which case matters. A label's value is text, and may spell anything else.
+    Text,
+    /// Text in which case does not matter: `A`, `udp`, `NOERROR`.
+    Word,
+    /// A DNS name: neither case nor the dot at the end matters.
+    Name,
+    Number,
+    Bool,
+    Address,
+    /// No fact is one: expressions have them.
+    Network,
+    List,
+}
+
+impl Kind {
+    pub fn is_text(self) -> bool {
+        matches!(self, Self::Text | Self::Word | Self::Name)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Text | Self::Word => "text",
+            Self::Name => "a name",
+            Self::Number => "a number",
+            Self::Bool => "true or false",
+            Self::Address => "an address",
+            Self::Network => "a network",
+            Self::List => "a list",
         })
     }
 }

@@ -3,11 +3,12 @@
 
 pub mod corefile;
 mod engine;
+mod expression;
 mod fact;
 mod outcome;
-
 pub mod themis;
 
 pub use engine::{Engine, EngineError, Judged, Judgement};
-pub use fact::{Fact, Facts, Phase, Value};
+pub use expression::{Computed, EvaluationError, Expression, ExpressionError};
+pub use fact::{Fact, Facts, Kind, Phase, Value};
 pub use outcome::Outcome;
