@@ -6,6 +6,7 @@ mod engine;
 mod expression;
 mod fact;
 mod outcome;
+pub mod serve;
 pub mod themis;
 
 pub use engine::{Engine, EngineError, Judged, Judgement};

@@ -46,6 +46,9 @@ pub(crate) enum Command {
     /// Be the firewall of this machine: enforce manifests in the kernel, serve DNS, learn names
     #[command(after_help = RUN_HELP)]
     Run(Run),
+    /// Serve a Corefile: a DNS firewall with rules for queries and responses
+    #[command(after_help = DNS_HELP)]
+    Dns(Dns),
     /// How the namewall that runs here is doing
     #[command(after_help = STATUS_HELP)]
     Status(Live),
@@ -163,6 +166,25 @@ With --take-over it takes over from one that runs, without losing a question.
 
 Exit codes:
   0  it was told to end
+  2  it could not start";
+
+const DNS_HELP: &str = "\
+Examples:
+  namewall dns --conf Corefile
+  namewall dns --conf Corefile --check
+  namewall dns --conf Corefile --explain 'A www.example.com from 10.1.2.3 edns0:0xffed=abc'
+  namewall dns --conf Corefile --manifests cluster.yaml
+
+Directives and rules are those of CoreDNS and its policy plugins: see docs/corefile.md and
+docs/expressions.md. A mistake is told with its place before any socket opens. The file is
+watched (`reload`), and SIGHUP reads it again; one that is wrong changes nothing.
+
+--explain prints what becomes of a question, rule by rule, and asks nobody but engines:
+  TYPE NAME [from ADDRESS[:PORT]] [at ADDRESS[:PORT]] [over udp|tcp] [edns0:CODE=TEXT|0xHEX]...
+
+Exit codes:
+  0  it was told to end; with --check, the Corefile can be served
+  1  with --check, it cannot; with --explain, the question does not pass
   2  it could not start";
 
 const STATUS_HELP: &str = "\
@@ -318,6 +340,22 @@ pub(crate) struct Run {
     pub(crate) options: crate::commands::RunOptions,
     #[command(flatten)]
     pub(crate) settings: Settings,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Dns {
+    /// The Corefile
+    #[arg(long, default_value = "Corefile", value_name = "FILE")]
+    pub(crate) conf: PathBuf,
+    /// Only check it
+    #[arg(long, conflicts_with = "explain")]
+    pub(crate) check: bool,
+    /// Print what becomes of a question, and why
+    #[arg(long, value_name = "QUESTION")]
+    pub(crate) explain: Option<String>,
+    /// Files and folders that say which pod has which address, for rules by namespace and label
+    #[arg(long, num_args = 1.., value_name = "PATH")]
+    pub(crate) manifests: Vec<PathBuf>,
 }
 
 #[derive(Args, Debug)]

@@ -134,13 +134,24 @@ where
         if settings.upstreams.is_empty() && sockets.iter().any(|(_, listen)| listen.meant.is_none()) {
             return Err(ServerError::NoUpstream);
         }
+        Self::start_judged((settings, None), sockets, learner)
+    }
+
+    /// The same by a chain, which says who is asked.
+    pub fn start_judged(
+        (settings, chain): (Settings, Option<Arc<dyn Chain>>),
+        sockets: Vec<(Sockets, Listen)>,
+        learner: Arc<L>,
+    ) -> Result<Self, ServerError> {
         let addresses: Vec<SocketAddr> =
             sockets.iter().filter_map(|(sockets, _)| sockets.udp.local_addr().ok()).collect();
-        let asked = settings.upstreams.iter().chain(sockets.iter().filter_map(|(_, listen)| listen.meant.as_ref()));
+        let asked = settings.upstreams.iter().chain(settings.routes.iter().flat_map(|route| &route.upstreams));
+        let asked = asked.chain(sockets.iter().filter_map(|(_, listen)| listen.meant.as_ref()));
         if let Some(own) = asked.copied().find(|upstream| addresses.contains(upstream)) {
             return Err(ServerError::AsksItself(own));
         }
-        let engine = Engine::new(settings, sockets, learner.clone()).map_err(ServerError::Start)?;
+        let mut engine = Engine::new(settings, sockets, learner.clone()).map_err(ServerError::Start)?;
+        engine.set_chain(chain);
         let shared = Arc::new(Shared {
             wake: engine.waker(),
             engine: Mutex::new(engine),

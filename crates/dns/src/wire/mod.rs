@@ -8,6 +8,7 @@ mod edns;
 mod header;
 mod name;
 mod question;
+mod records;
 pub mod reply;
 
 pub use answer::{Address, Addresses, MOST_LINKS, Unreadable, addresses};
@@ -15,6 +16,7 @@ pub use edns::Edns;
 pub use header::{HEADER, Header, Rcode};
 pub use name::Name;
 pub use question::{Question, RecordType};
+pub use records::{Record, Section, records};
 
 /// Why bytes are no message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]

@@ -87,6 +87,15 @@ impl Question {
         if end > query.len() { Err(WireError::Short) } else { Ok(end) }
     }
 
+    /// What a query asks.
+    pub fn of_query(query: &[u8]) -> Result<Self, WireError> {
+        let header = Header::read(query)?;
+        if header.is_answer {
+            return Err(WireError::NotAQuery);
+        }
+        Ok(Self::read(query, &header)?.0)
+    }
+
     /// The question an answer repeats.
     pub fn of_answer(answer: &[u8]) -> Result<Self, WireError> {
         let header = Header::read(answer)?;

@@ -96,6 +96,13 @@ impl Expression {
     }
 }
 
+/// The same text is the same expression.
+impl PartialEq for Expression {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
 impl FromStr for Expression {
     type Err = ExpressionError;
 

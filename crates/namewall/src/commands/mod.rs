@@ -2,12 +2,14 @@
 
 mod check;
 mod diff;
+mod dns;
 pub(crate) mod explain;
 pub(crate) mod matrix;
 mod policies;
 mod rules;
 mod run;
 mod sandbox;
+mod signals;
 mod test;
 mod uninstall;
 
@@ -31,6 +33,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Rules(args) => rules::run(&args),
         Command::Sandbox(args) => sandbox::run(&args),
         Command::Run(args) => run::run(&args),
+        Command::Dns(args) => dns::run(&args),
         Command::Status(args) => run::status(&args),
         Command::Leases(args) => run::leases(&args),
         Command::Uninstall(args) => uninstall::run(&args),

@@ -1,14 +1,14 @@
-//! `firewall [ZONE…] query|response { RULES }`: the lists of rules. Expressions are carried as they were
-//! written, to be read by their own language.
+//! `firewall [ZONE…] query|response { RULES }`: the lists of rules. What stands after an action is read by the
+//! language of expressions.
 
 use super::decision::OUTCOMES;
-use crate::Outcome;
 use crate::corefile::form::{ANY, Form, many, one_of};
 use crate::corefile::lexer::Token;
 use crate::corefile::parse::Line;
 use crate::corefile::problem::Report;
 use crate::corefile::suggest::nearest;
 use crate::corefile::{Place, Text, Zone};
+use crate::{Expression, ExpressionError, Outcome};
 use namewall_policy::domain::DomainName;
 use std::sync::Arc;
 
@@ -84,6 +84,7 @@ pub enum RuleKind {
         /// The `expression` directive it names, if it names one.
         engine: Option<Arc<str>>,
         text: Text,
+        expression: Arc<Expression>,
     },
     /// What an engine says.
     Engine { kind: EngineKind, name: Arc<str>, params: Vec<Arc<str>> },
@@ -214,7 +215,24 @@ fn expression(action: &Token, line: &Line, at: usize, report: &mut Report) -> Op
             .help("remove the quotes");
         return None;
     }
-    Some(RuleKind::Expression { outcome, engine: None, text })
+    match Expression::parse(&text.text) {
+        Ok(expression) => Some(RuleKind::Expression { outcome, engine: None, text, expression: Arc::new(expression) }),
+        Err(error) => {
+            let place = place_of(&error, &text);
+            let help = error.suggestion().unwrap_or("see docs/expressions.md").to_owned();
+            report.error("bad-expression", &place, error.message()).help(help);
+            None
+        }
+    }
+}
+
+/// Where in the file an expression is wrong.
+fn place_of(error: &ExpressionError, text: &Text) -> Place {
+    let (span, count) = (error.span(), |range: std::ops::Range<usize>| {
+        text.text.get(range).map_or(0, |piece| piece.chars().count() as u32)
+    });
+    let column = text.place.column + count(0..span.start);
+    Place { column, length: count(span).max(1), ..text.place.clone() }
 }
 
 /// A part of an expression in quotes. CoreDNS takes all quotes away before it reads an expression; here
@@ -252,7 +270,9 @@ fn action_after(line: &Line, at: usize, report: &mut Report) -> Option<RuleKind>
 
 fn with_engine(kind: RuleKind, name: Arc<str>) -> RuleKind {
     match kind {
-        RuleKind::Expression { outcome, text, .. } => RuleKind::Expression { outcome, engine: Some(name), text },
+        RuleKind::Expression { outcome, text, expression, .. } => {
+            RuleKind::Expression { outcome, engine: Some(name), text, expression }
+        }
         other => other,
     }
 }

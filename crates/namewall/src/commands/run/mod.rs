@@ -14,6 +14,7 @@ pub(crate) use client::Running;
 pub(crate) use options::Options;
 pub(crate) use report::{leases, status};
 
+use super::signals::{next_signal, take_signals};
 use crate::cli::Run;
 use crate::output;
 use anyhow::{Context, Result, bail};
@@ -26,8 +27,7 @@ use namewall_dataplane::render::Scope;
 use namewall_dns::{Listen, Sockets};
 use namewall_policy::domain::DomainName;
 use namewall_policy::{Finding, Severity, Snapshot, compile, compile_next};
-use nix::sys::signal::{SigSet, Signal};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::signal::Signal;
 use std::net::IpAddr;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::ExitCode;
@@ -87,7 +87,7 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode> {
     let control = move || control::serve(&listener, &shared, &asks);
     std::thread::Builder::new().name("control".to_owned()).spawn(control)?;
     loop {
-        match next_signal(&signals) {
+        match next_signal(&signals, LOOK_EVERY) {
             Some(Signal::SIGHUP) => reread_options(args, &firewall),
             Some(_) => break,
             None => {}
@@ -115,23 +115,6 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode> {
 
 fn lock(firewall: &Mutex<Firewall>) -> MutexGuard<'_, Firewall> {
     firewall.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn take_signals() -> Result<SignalFd> {
-    let mut signals = SigSet::empty();
-    [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP].into_iter().for_each(|signal| signals.add(signal));
-    signals.thread_block().context("cannot take signals")?;
-    SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).context("cannot take signals")
-}
-
-/// Waits a moment for one.
-fn next_signal(signals: &SignalFd) -> Option<Signal> {
-    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-    use std::os::fd::AsFd;
-    let timeout = PollTimeout::try_from(LOOK_EVERY).unwrap_or(PollTimeout::ZERO);
-    poll(&mut [PollFd::new(signals.as_fd(), PollFlags::POLLIN)], timeout).ok()?;
-    let told = signals.read_signal().ok()??;
-    Signal::try_from(told.ssi_signo as i32).ok()
 }
 
 /// Which Node this machine is, and its addresses.

@@ -1,0 +1,58 @@
+//! The records of a message, whatever they are.
+
+use super::{HEADER, Header, Name, RecordType, WireError, u16_at, u32_at};
+use std::net::IpAddr;
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Section {
+    Answer,
+    Authority,
+    Additional,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Record<'a> {
+    pub section: Section,
+    /// Where its owner's name stands.
+    pub owner: usize,
+    pub kind: RecordType,
+    pub class: u16,
+    pub ttl: u32,
+    /// Where its TTL stands.
+    pub ttl_at: usize,
+    pub data: &'a [u8],
+}
+
+impl Record<'_> {
+    /// The address it gives.
+    pub fn address(&self) -> Option<IpAddr> {
+        match self.kind {
+            RecordType::A => <[u8; 4]>::try_from(self.data).ok().map(IpAddr::from),
+            RecordType::AAAA => <[u8; 16]>::try_from(self.data).ok().map(IpAddr::from),
+            _ => None,
+        }
+    }
+}
+
+/// All of them, in their order. What is left behind the last is not looked at.
+pub fn records(message: &[u8]) -> Result<Vec<Record<'_>>, WireError> {
+    let header = Header::read(message)?;
+    let mut at = HEADER;
+    for _ in 0..header.questions {
+        at = Name::skip(message, at)? + 4;
+    }
+    let mut records = Vec::new();
+    let sections = [(Section::Answer, 6), (Section::Authority, 8), (Section::Additional, 10)];
+    for (section, count) in sections {
+        for _ in 0..u16_at(message, count)? {
+            let owner = at;
+            let end = Name::skip(message, at)?;
+            let (kind, class, ttl) =
+                (RecordType(u16_at(message, end)?), u16_at(message, end + 2)?, u32_at(message, end + 4)?);
+            at = end + 10 + usize::from(u16_at(message, end + 8)?);
+            let data = message.get(end + 10..at).ok_or(WireError::Short)?;
+            records.push(Record { section, owner, kind, class, ttl, ttl_at: end + 4, data });
+        }
+    }
+    Ok(records)
+}

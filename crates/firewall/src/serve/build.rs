@@ -1,0 +1,292 @@
+//! From a Corefile to what serves it. What it asks for and is not served is an
+//! error: nothing is passed over.
+
+use super::cache::Cache;
+use super::hosts::Hosts;
+use super::log::Log;
+use super::message::Identities;
+use super::rules::{Judge, List, Rule};
+use super::tell::Teller;
+use super::{Block, Forwarding, Inside, Service};
+use crate::corefile::{
+    self, BindAt, ConfiguredEngine, Corefile, EngineKind, EngineSettings, Forward, Place, Point, RuleKind, ServerBlock,
+    Upstream, Written, Zone,
+};
+use crate::{Engine, Outcome};
+use namewall_dns::{Order, Route, Way};
+use rustc_hash::FxHashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Why a Corefile cannot be served.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{place}: error: {message}")]
+pub struct BuildError {
+    pub place: Place,
+    pub message: String,
+}
+
+/// What serves a Corefile, and what the DNS server has to be told.
+#[derive(Debug)]
+pub struct Built {
+    pub service: Service,
+    /// By the numbers it forwards to.
+    pub routes: Vec<Route>,
+    /// Where it is to listen.
+    pub listen: Vec<SocketAddr>,
+    /// What is probably not meant.
+    pub warnings: Vec<String>,
+}
+
+/// What a service needs that no Corefile says.
+#[derive(Clone, Debug)]
+pub struct Surroundings {
+    pub teller: Arc<Teller>,
+    pub identities: Arc<dyn Identities>,
+    /// The addresses of this machine, by the names of its interfaces.
+    pub addresses: Vec<(String, IpAddr)>,
+}
+
+pub fn build(corefile: &Corefile, around: &Surroundings) -> Result<Built, Vec<BuildError>> {
+    let mut builder =
+        Builder { around, routes: Vec::new(), listen: Vec::new(), errors: Vec::new(), warnings: Vec::new() };
+    let blocks: Vec<Block> = corefile.servers.iter().map(|server| builder.block(server)).collect();
+    builder.look_for_twins(corefile, &blocks);
+    let Builder { routes, listen, errors, warnings, .. } = builder;
+    if !errors.is_empty() {
+        return Err(errors);
+    }
+    let inside = Inside { blocks, teller: around.teller.clone(), identities: around.identities.clone() };
+    Ok(Built { service: Service(Arc::new(inside)), routes, listen, warnings })
+}
+
+struct Builder<'a> {
+    around: &'a Surroundings,
+    routes: Vec<Route>,
+    listen: Vec<SocketAddr>,
+    errors: Vec<BuildError>,
+    warnings: Vec<String>,
+}
+
+type Engines = FxHashMap<(EngineKind, Arc<str>), Arc<dyn Engine>>;
+
+impl Builder<'_> {
+    fn error(&mut self, place: &Place, message: impl Into<String>) {
+        self.errors.push(BuildError { place: place.clone(), message: message.into() });
+    }
+
+    fn block(&mut self, server: &ServerBlock) -> Block {
+        self.refuse_what_is_not_served(server);
+        let addresses = self.bound(server);
+        let ports = server.keys.iter().map(|key| key.port);
+        let everywhere: Vec<IpAddr> = self.around.addresses.iter().map(|(_, address)| *address).collect();
+        for port in ports {
+            for &address in if addresses.is_empty() { &everywhere } else { &addresses } {
+                let at = SocketAddr::new(address, port);
+                if !self.listen.contains(&at) {
+                    self.listen.push(at);
+                }
+            }
+        }
+        let mut engines = Engines::default();
+        for settings in &server.engines {
+            if let Some((kind, engine)) = self.engine(settings) {
+                engines.insert((kind, settings.name.clone()), engine);
+            }
+        }
+        let debug_suffixes = server.firewalls.iter().filter_map(|list| list.debug_query_suffix.clone());
+        let of_engines = server.engines.iter().filter_map(|settings| match &settings.engine {
+            ConfiguredEngine::Themis(themis) => themis.debug.suffix.clone(),
+            _ => None,
+        });
+        let hosts = server.hosts.as_ref().and_then(|settings| match Hosts::read(settings) {
+            Ok(hosts) => Some(hosts),
+            Err(error) => {
+                self.error(&server.place, format!("hosts: {}: {error}", settings.file.display()));
+                None
+            }
+        });
+        Block {
+            keys: server.keys.iter().map(|key| (key.zone.clone(), key.port)).collect(),
+            addresses,
+            fields: server.edns0.clone(),
+            debug_suffixes: debug_suffixes.chain(of_engines).collect(),
+            lists: server.firewalls.iter().map(|list| self.list(list, &engines)).collect(),
+            hosts,
+            cache: server.cache.clone().map(Cache::new),
+            forwards: server.forwards.iter().filter_map(|forward| self.forward(forward)).collect(),
+            logs: server.logs.iter().map(Log::new).collect(),
+            tells_errors: server.errors.is_some(),
+        }
+    }
+
+    /// One question must not have two blocks.
+    fn look_for_twins(&mut self, corefile: &Corefile, blocks: &[Block]) {
+        let mut seen: FxHashMap<(SocketAddr, Zone), Place> = FxHashMap::default();
+        for (server, block) in corefile.servers.iter().zip(blocks) {
+            let everywhere: Vec<IpAddr> = self.around.addresses.iter().map(|(_, address)| *address).collect();
+            let addresses = if block.addresses.is_empty() { &everywhere } else { &block.addresses };
+            for (zone, port) in &block.keys {
+                for &address in addresses {
+                    let key = (SocketAddr::new(address, *port), zone.clone());
+                    if let Some(first) = seen.insert(key, server.place.clone()) {
+                        self.error(&server.place, format!("{zone} is served at {address}:{port} by {first} already"));
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    fn bound(&mut self, server: &ServerBlock) -> Vec<IpAddr> {
+        let mut all = Vec::new();
+        let on = |at: &BindAt| -> Vec<IpAddr> {
+            let is_meant = |(name, one): &&(String, IpAddr)| match at {
+                BindAt::Address(address) => one.is_ipv4() == address.is_ipv4(),
+                BindAt::Interface(interface) => *name == **interface,
+            };
+            match at {
+                BindAt::Address(address) if !address.is_unspecified() => vec![*address],
+                _ => self.around.addresses.iter().filter(is_meant).map(|(_, one)| *one).collect(),
+            }
+        };
+        let mut empty = Vec::new();
+        for bind in &server.bind {
+            let except: Vec<IpAddr> = bind.except.iter().flat_map(on).collect();
+            for at in &bind.at {
+                let found = on(at);
+                if found.is_empty() {
+                    empty.push(format!("{at:?} has no address on this machine"));
+                }
+                all.extend(found.into_iter().filter(|address| !except.contains(address)));
+            }
+        }
+        for message in empty {
+            self.error(&server.place, message);
+        }
+        all
+    }
+
+    fn list(&mut self, list: &corefile::Firewall, engines: &Engines) -> List {
+        let mut rules = Vec::new();
+        for rule in &list.rules {
+            let (judge, text) = match &rule.kind {
+                RuleKind::Expression { outcome, text, expression, .. } => {
+                    if let (Outcome::Redirect(_), Point::Response) = (outcome, list.point) {
+                        self.error(&rule.place, "an answer cannot be redirected; `redirect` is for queries");
+                    }
+                    let of_response = expression.facts().iter().find(|fact| fact.is_of_response());
+                    if let (Some(fact), Point::Query) = (of_response, list.point) {
+                        self.warnings
+                            .push(format!("{}: a query has no `{fact}` yet: it is never set here", rule.place));
+                    }
+                    (Judge::Expression(expression.clone(), *outcome), format!("{} {}", outcome.word(), text.text))
+                }
+                RuleKind::Engine { kind, name, .. } => {
+                    let Some(engine) = engines.get(&(*kind, name.clone())) else {
+                        // Why it could not start has been said, unless it is of a kind that never starts.
+                        if *kind == EngineKind::Kubernetes {
+                            self.error(&rule.place, "`kubernetes rbac` is not served yet");
+                        }
+                        continue;
+                    };
+                    (Judge::Engine(engine.clone()), format!("{} {name}", kind.word()))
+                }
+            };
+            rules.push(Rule { judge, text, place: rule.place.clone() });
+        }
+        List {
+            point: list.point,
+            zones: match &list.written {
+                Written::Seed(zones) => zones.clone(),
+                Written::Shipped => Vec::new(),
+            },
+            passthrough: list.passthrough.clone(),
+            looks_at_addresses: rules.iter().any(Rule::looks_at_addresses),
+            rules,
+            at_end: list.at_end(),
+            drops_silently: list.drops_silently(),
+            log: list.log,
+            place: list.place.clone(),
+        }
+    }
+
+    fn engine(&mut self, settings: &EngineSettings) -> Option<(EngineKind, Arc<dyn Engine>)> {
+        match &settings.engine {
+            ConfiguredEngine::Expression => None,
+            ConfiguredEngine::Themis(themis) => match super::engines::themis(&settings.name, themis) {
+                Ok(engine) => Some((EngineKind::Themis, engine)),
+                Err(error) => {
+                    self.error(&settings.place, format!("themis {}: {error}", settings.name));
+                    None
+                }
+            },
+            ConfiguredEngine::Opa(_) => {
+                self.error(&settings.place, "`opa` is not served yet");
+                None
+            }
+        }
+    }
+
+    fn forward(&mut self, forward: &Forward) -> Option<Forwarding> {
+        let mut upstreams = Vec::new();
+        for upstream in &forward.to {
+            match upstream {
+                Upstream::Plain(address) => upstreams.push(*address),
+                Upstream::Tls(..) => self.error(&forward.place, "upstreams over TLS are not served yet"),
+                Upstream::File(path) => match name_servers(path) {
+                    Ok(found) if found.is_empty() => {
+                        self.error(&forward.place, format!("{} names no server", path.display()));
+                    }
+                    Ok(found) => upstreams.extend(found),
+                    Err(error) => self.error(&forward.place, format!("{}: {error}", path.display())),
+                },
+            }
+        }
+        let order = match forward.order {
+            corefile::Order::Random => Order::Random,
+            corefile::Order::RoundRobin => Order::RoundRobin,
+            corefile::Order::Sequential => Order::Sequential,
+        };
+        let way = match (forward.force_tcp, forward.prefer_udp) {
+            (true, _) => Way::Tcp,
+            (_, true) => Way::UdpFirst,
+            _ => Way::AsAsked,
+        };
+        self.routes.push(Route { upstreams, order, way });
+        Some(Forwarding { from: forward.from.clone(), except: forward.except.clone(), route: self.routes.len() - 1 })
+    }
+
+    fn refuse_what_is_not_served(&mut self, server: &ServerBlock) {
+        let not_served = [
+            (!server.files.is_empty(), "file"),
+            (!server.templates.is_empty(), "template"),
+            (!server.dnstaps.is_empty(), "dnstap"),
+            (server.whoami, "whoami"),
+            (server.health.is_some(), "health"),
+            (server.ready.is_some(), "ready"),
+            (server.prometheus.is_some(), "prometheus"),
+        ];
+        for (_, name) in not_served.into_iter().filter(|(is_there, _)| *is_there) {
+            self.error(&server.place, format!("`{name}` is not served yet; remove it"));
+        }
+        if let Some(kubernetes) = server.kubernetes.as_ref().filter(|one| !one.zones.is_empty()) {
+            self.warnings.push(format!(
+                "{}: names of the cluster are not answered here, they are forwarded; it says who clients are",
+                kubernetes.place
+            ));
+        }
+    }
+}
+
+/// The servers of a file like `/etc/resolv.conf`.
+fn name_servers(path: &Path) -> std::io::Result<Vec<SocketAddr>> {
+    let text = std::fs::read_to_string(path)?;
+    let server = |line: &str| {
+        let mut words = line.split_whitespace();
+        let address = words.next().filter(|word| *word == "nameserver").and(words.next())?;
+        Some(SocketAddr::new(address.parse::<IpAddr>().ok()?, 53))
+    };
+    Ok(text.lines().filter_map(server).collect())
+}

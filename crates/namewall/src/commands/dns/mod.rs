@@ -1,0 +1,197 @@
+//! `namewall dns`: serves a Corefile, and goes on until it is told to end.
+//! `question` is what --explain asks, `identities` who clients are.
+
+mod identities;
+mod question;
+
+use super::signals::{next_signal, take_signals};
+use crate::cli::Dns;
+use crate::output;
+use anyhow::{Context, Result, bail};
+use namewall_dns::{LearnNothing, Listen, Server, Settings, Sockets};
+use namewall_firewall::corefile::{self, Corefile, Disk, Reload};
+use namewall_firewall::serve::{Built, Surroundings, Teller, build};
+use nix::ifaddrs::getifaddrs;
+use nix::sys::signal::Signal;
+use question::Question;
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How often the file is looked at unless it says otherwise, as CoreDNS has it.
+const LOOK_EVERY: Duration = Duration::from_secs(30);
+const TICK: Duration = Duration::from_millis(250);
+
+pub(crate) fn run(args: &Dns) -> Result<ExitCode> {
+    // Before the first thread, so that every thread leaves them to us.
+    let signals = take_signals()?;
+    let around = Surroundings {
+        teller: Arc::new(Teller::start(std::io::stdout())?),
+        identities: identities::read(&args.manifests)?,
+        addresses: addresses()?,
+    };
+    let (text, read) = match read(&args.conf) {
+        Ok(read) => read,
+        Err(error) if args.check => {
+            writeln!(anstream::stderr(), "{error:#}")?;
+            return Ok(ExitCode::FAILURE);
+        }
+        Err(error) => return Err(error),
+    };
+    let built = match build_all(&read, &around) {
+        Ok(built) => built,
+        Err(error) if args.check => {
+            writeln!(anstream::stderr(), "{error:#}")?;
+            return Ok(ExitCode::FAILURE);
+        }
+        Err(error) => return Err(error),
+    };
+    for warning in read.warnings.iter().map(ToString::to_string).chain(built.warnings.iter().cloned()) {
+        writeln!(anstream::stderr(), "{warning}")?;
+    }
+    if args.check {
+        output::note(&format!("{} can be served", args.conf.display()));
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(asked) = &args.explain {
+        return explain(&built, &asked.parse()?);
+    }
+    let mut running = Running::start(built, &around)?;
+    let mut seen = (text, Instant::now());
+    let mut reload = interval(&read);
+    loop {
+        let is_told = match next_signal(&signals, TICK) {
+            Some(Signal::SIGHUP) => true,
+            Some(_) => break,
+            None => false,
+        };
+        let is_time = reload.is_some_and(|every| seen.1.elapsed() >= every);
+        if !is_told && !is_time {
+            continue;
+        }
+        seen.1 = Instant::now();
+        let text = std::fs::read_to_string(&args.conf).unwrap_or_default();
+        if !is_told && text == seen.0 {
+            continue;
+        }
+        seen.0 = text;
+        match running.reload(&args.conf, &around) {
+            Ok(read) => {
+                reload = interval(&read);
+                output::note(&format!("{} was read again", args.conf.display()));
+            }
+            Err(error) => output::note(&format!("{error:#}\nit is served as it was before")),
+        }
+    }
+    running.server.retire();
+    output::note("ended");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// How often the file is looked at.
+fn interval(corefile: &Corefile) -> Option<Duration> {
+    let said = corefile.servers.iter().find_map(|server| server.reload);
+    match said {
+        Some(Reload::Off) => None,
+        Some(Reload::Every { interval, .. }) => Some(interval),
+        None => Some(LOOK_EVERY),
+    }
+}
+
+fn read(path: &Path) -> Result<(String, Corefile)> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let name = path.display().to_string();
+    let read = corefile::read(&name, &text, &Disk, &|name| std::env::var(name).ok());
+    let corefile = read.map_err(|errors| anyhow::anyhow!("{} cannot be served\n{errors}", path.display()))?;
+    Ok((text, corefile))
+}
+
+fn build_all(corefile: &Corefile, around: &Surroundings) -> Result<Built> {
+    build(corefile, around).map_err(|errors| {
+        let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        anyhow::anyhow!("the Corefile cannot be served\n{}", lines.join("\n"))
+    })
+}
+
+/// This machine's addresses, by interface. Link-local ones are nobody's to ask at.
+fn addresses() -> Result<Vec<(String, IpAddr)>> {
+    let mut all = Vec::new();
+    for interface in getifaddrs().context("cannot list this machine's addresses")? {
+        let Some(address) = interface.address else { continue };
+        let v4 = address.as_sockaddr_in().map(|v4| IpAddr::V4(v4.ip()));
+        let v6 = address.as_sockaddr_in6().map(|v6| v6.ip()).filter(|v6| !v6.is_unicast_link_local());
+        if let Some(ip) = v4.or(v6.map(IpAddr::V6)) {
+            all.push((interface.interface_name, ip));
+        }
+    }
+    Ok(all)
+}
+
+fn explain(built: &Built, question: &Question) -> Result<ExitCode> {
+    let query = question.message();
+    let server = question.server.unwrap_or_else(|| {
+        let first = built.listen.first().copied();
+        first.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 53)))
+    });
+    let asked = namewall_dns::Asked { query: &query, client: question.client, server, over_tcp: question.over_tcp };
+    let mut out = output::stdout();
+    let (lines, passes) = built.service.explain(&asked);
+    for line in lines {
+        writeln!(out, "{line}")?;
+    }
+    out.flush()?;
+    Ok(if passes { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// A server that serves a Corefile.
+struct Running {
+    server: Server<LearnNothing>,
+    listen: Vec<SocketAddr>,
+}
+
+impl Running {
+    fn start(built: Built, around: &Surroundings) -> Result<Self> {
+        let sockets = bind(&built.listen)?;
+        Self::start_at(built, sockets, around)
+    }
+
+    fn start_at(built: Built, sockets: Vec<(Sockets, Listen)>, _: &Surroundings) -> Result<Self> {
+        let Built { service, routes, listen, .. } = built;
+        let settings =
+            Settings { listen: listen.iter().copied().map(Listen::from).collect(), routes, ..Settings::default() };
+        let server = Server::start_judged((settings, Some(Arc::new(service))), sockets, Arc::new(LearnNothing))?;
+        for address in &listen {
+            output::note(&format!("DNS at {address}"));
+        }
+        Ok(Self { server, listen })
+    }
+
+    /// Goes on with what the file says now; if it cannot be served nothing has changed.
+    fn reload(&mut self, path: &Path, around: &Surroundings) -> Result<Corefile> {
+        let (_, read) = read(path)?;
+        let around = Surroundings { addresses: addresses()?, ..around.clone() };
+        let built = build_all(&read, &around)?;
+        if built.listen == self.listen {
+            let listen = self.listen.iter().copied().map(Listen::from).collect();
+            let settings = Settings { listen, routes: built.routes, ..Settings::default() };
+            self.server.set_with(settings, Arc::new(built.service));
+            return Ok(read);
+        }
+        bail!("it listens elsewhere now, which needs a restart");
+    }
+}
+
+fn bind(listen: &[SocketAddr]) -> Result<Vec<(Sockets, Listen)>> {
+    if listen.is_empty() {
+        bail!("there is no address to listen at");
+    }
+    let bind = |address: &SocketAddr| {
+        let sockets = Sockets::bind(*address)
+            .with_context(|| format!("cannot listen at {address}; is another DNS server running there?"))?;
+        Ok((sockets, Listen::from(*address)))
+    };
+    listen.iter().map(bind).collect()
+}

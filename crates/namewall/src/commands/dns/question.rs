@@ -1,0 +1,162 @@
+//! A question as it is typed.
+
+use anyhow::{Context, Error, Result, bail};
+use namewall_policy::domain::DomainName;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Question {
+    kind: u16,
+    /// None is the root.
+    name: Option<DomainName>,
+    pub(super) client: SocketAddr,
+    pub(super) server: Option<SocketAddr>,
+    pub(super) over_tcp: bool,
+    options: Vec<(u16, Vec<u8>)>,
+}
+
+const KINDS: [(&str, u16); 12] = [
+    ("A", 1),
+    ("NS", 2),
+    ("CNAME", 5),
+    ("SOA", 6),
+    ("PTR", 12),
+    ("MX", 15),
+    ("TXT", 16),
+    ("AAAA", 28),
+    ("SRV", 33),
+    ("SVCB", 64),
+    ("HTTPS", 65),
+    ("ANY", 255),
+];
+
+impl FromStr for Question {
+    type Err = Error;
+
+    /// `A www.example.com from 10.1.2.3 over tcp edns0:0xffed=abc`
+    fn from_str(text: &str) -> Result<Self> {
+        let mut words = text.split_whitespace();
+        let (Some(kind), Some(name)) = (words.next(), words.next()) else {
+            bail!("`{text}` is no question; write one like 'A www.example.com from 10.1.2.3'");
+        };
+        let name = match name {
+            "." => None,
+            name => Some(name.parse().with_context(|| format!("`{name}` is no name"))?),
+        };
+        let client = SocketAddr::from(([127, 0, 0, 1], 40_000));
+        let mut question =
+            Self { kind: kind_of(kind)?, name, client, server: None, over_tcp: false, options: Vec::new() };
+        while let Some(word) = words.next() {
+            let mut value = || words.next().with_context(|| format!("`{word}` needs a value"));
+            match word {
+                "from" => question.client = address(value()?, 40_000)?,
+                "at" => question.server = Some(address(value()?, 53)?),
+                "over" => {
+                    question.over_tcp = match value()? {
+                        "tcp" => true,
+                        "udp" => false,
+                        other => bail!("`{other}` is neither tcp nor udp"),
+                    }
+                }
+                word => {
+                    let option = word.strip_prefix("edns0:").and_then(|rest| rest.split_once('='));
+                    let Some((code, value)) = option else {
+                        bail!("`{word}` is not understood; there are from, at, over and edns0:CODE=VALUE");
+                    };
+                    question.options.push((number(code)?, bytes(value)?));
+                }
+            }
+        }
+        Ok(question)
+    }
+}
+
+impl Question {
+    /// As it would come in.
+    pub(super) fn message(&self) -> Vec<u8> {
+        let mut message = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 1];
+        for label in self.name.iter().flat_map(DomainName::labels) {
+            message.push(label.len() as u8);
+            message.extend(label.as_bytes());
+        }
+        message.push(0);
+        message.extend(self.kind.to_be_bytes());
+        message.extend([0, 1]);
+        message.extend([0, 0, 41, 4, 208, 0, 0, 0, 0]);
+        let length: usize = self.options.iter().map(|(_, data)| 4 + data.len()).sum();
+        message.extend((length as u16).to_be_bytes());
+        for (code, data) in &self.options {
+            message.extend(code.to_be_bytes());
+            message.extend((data.len() as u16).to_be_bytes());
+            message.extend(data);
+        }
+        message
+    }
+}
+
+fn kind_of(text: &str) -> Result<u16> {
+    let upper = text.to_ascii_uppercase();
+    if let Some((_, kind)) = KINDS.iter().find(|(name, _)| *name == upper) {
+        return Ok(*kind);
+    }
+    let number = upper.strip_prefix("TYPE").and_then(|number| number.parse().ok());
+    number.with_context(|| format!("`{text}` is no type of records; write A, AAAA, TXT …, or TYPE65"))
+}
+
+fn address(text: &str, port: u16) -> Result<SocketAddr> {
+    let whole = text.parse::<SocketAddr>().ok();
+    let bare = || text.parse::<IpAddr>().ok().map(|address| SocketAddr::new(address, port));
+    whole.or_else(bare).with_context(|| format!("`{text}` is no address"))
+}
+
+fn number(text: &str) -> Result<u16> {
+    let number = match text.strip_prefix("0x") {
+        Some(hex) => u16::from_str_radix(hex, 16),
+        None => text.parse(),
+    };
+    number.with_context(|| format!("`{text}` is not the code of an EDNS0 option; write 0xffed"))
+}
+
+fn bytes(text: &str) -> Result<Vec<u8>> {
+    let Some(hex) = text.strip_prefix("0x") else { return Ok(text.as_bytes().to_vec()) };
+    let digit = |at: usize| hex.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
+    let all: Option<Vec<u8>> = (0..hex.len()).step_by(2).map(digit).collect();
+    all.with_context(|| format!("`{text}` is not hexadecimal"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_is_read_with_all_that_can_be_said() {
+        let question: Question =
+            "aaaa www.Example.com. from 10.1.2.3 at 127.0.0.1:5300 over tcp edns0:0xffed=abc edns0:65=0x0aff"
+                .parse()
+                .unwrap();
+        assert_eq!((question.kind, question.over_tcp), (28, true));
+        assert_eq!(question.client.to_string(), "10.1.2.3:40000");
+        assert_eq!(question.server.map(|at| at.to_string()).as_deref(), Some("127.0.0.1:5300"));
+        assert_eq!(question.options, [(0xffed, b"abc".to_vec()), (65, vec![0x0a, 0xff])]);
+        let message = question.message();
+        assert!(message.ends_with(&[0xff, 0xed, 0, 3, b'a', b'b', b'c', 0, 65, 0, 2, 0x0a, 0xff]));
+    }
+
+    #[test]
+    fn what_is_no_question_says_so() {
+        for text in [
+            "",
+            "A",
+            "B x.example",
+            "A x.example from",
+            "A x.example from y",
+            "A x.example edns0:0xfffff=a",
+            "A x.example edns0:1=0xa",
+            "A x.example please",
+        ] {
+            assert!(text.parse::<Question>().is_err(), "{text}");
+        }
+        assert!("NS .".parse::<Question>().is_ok());
+    }
+}
