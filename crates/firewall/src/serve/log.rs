@@ -2,7 +2,8 @@
 
 use super::message::{Message, is_under};
 use crate::corefile::{self, Class, Zone};
-use crate::{Fact, Facts};
+use crate::{Fact, Facts, Value};
+use std::net::IpAddr;
 use std::time::Duration;
 
 const COMMON: &str = "{remote}:{port} - {>id} \"{type} {class} {name} {proto} {size} {>do} {>bufsize}\" {rcode} {>rflags} {rsize} {duration}";
@@ -18,6 +19,8 @@ pub(super) struct Log {
 enum Piece {
     Text(String),
     Fact(Fact),
+    /// An address, in brackets if it has colons.
+    Address(Fact),
     Duration,
 }
 
@@ -34,8 +37,9 @@ impl Log {
         let rcode = message.get(&Fact::Rcode).to_string();
         let of_class = |class: &Class| match class {
             Class::All => true,
-            Class::Success => rcode == "NOERROR",
-            Class::Denial => rcode == "NXDOMAIN",
+            Class::Success => rcode == "NOERROR" && !message.is_without_data(),
+            // That there is nothing of the kind is one, too.
+            Class::Denial => rcode == "NXDOMAIN" || rcode == "NOERROR" && message.is_without_data(),
             Class::Error => !matches!(&*rcode, "NOERROR" | "NXDOMAIN"),
         };
         if !is_meant || !(self.classes.is_empty() || self.classes.iter().any(of_class)) {
@@ -46,6 +50,10 @@ impl Log {
             match piece {
                 Piece::Text(text) => line.push_str(text),
                 Piece::Duration => line.push_str(&format!("{:.9}s", took.as_secs_f64())),
+                Piece::Address(fact) => match message.get(fact) {
+                    Value::Address(IpAddr::V6(address)) => line.push_str(&format!("[{address}]")),
+                    other => line.push_str(&other.to_string()),
+                },
                 Piece::Fact(fact) => {
                     let value = message.get(fact).to_string();
                     line.push_str(if value.is_empty() { "-" } else { &value });
@@ -64,8 +72,8 @@ fn pieces(format: &str) -> Vec<Piece> {
         pieces.push(Piece::Text(before.to_owned()));
         pieces.push(match name {
             "duration" => Piece::Duration,
-            "remote" => Piece::Fact(Fact::ClientIp),
-            "local" => Piece::Fact(Fact::ServerIp),
+            "remote" => Piece::Address(Fact::ClientIp),
+            "local" => Piece::Address(Fact::ServerIp),
             // `{/label}` is a label.
             name => Piece::Fact(Fact::named(name.strip_prefix('/').unwrap_or(name))),
         });

@@ -16,7 +16,7 @@ mod reply;
 mod rules;
 mod tell;
 
-pub use build::{BuildError, Built, Surroundings, build};
+pub use build::{BuildError, Built, Surroundings, build, build_with};
 pub use message::{Identities, Strangers};
 pub use tell::Teller;
 
@@ -26,7 +26,7 @@ use cache::Cache;
 use hosts::Hosts;
 use log::Log;
 use message::{Kept, Message, is_under, text_of};
-use namewall_dns::wire::{Question, Rcode, RecordType, reply as plain};
+use namewall_dns::wire::{HEADER, Question, Rcode, RecordType, reply as plain};
 use namewall_dns::{Asked, Chain, Notes, Passing, Step, To};
 use namewall_policy::domain::DomainName;
 use rules::{Decision, List, MustWait, Waiting, Walk};
@@ -58,7 +58,6 @@ struct Block {
     cache: Option<Cache>,
     forwards: Vec<Forwarding>,
     logs: Vec<Log>,
-    tells_errors: bool,
 }
 
 /// Names that are asked of a route.
@@ -73,6 +72,8 @@ struct Forwarding {
 struct Carried {
     labels: Vec<(String, String)>,
     begun: Instant,
+    /// Somebody else is asked than others are: what they say is for this client alone.
+    is_redirected: bool,
 }
 
 impl Chain for Service {
@@ -91,8 +92,10 @@ impl Chain for Service {
 
     fn answer(&self, asked: &Asked<'_>, answer: &[u8], notes: Option<Notes>) -> Passing {
         let carried = notes.and_then(|notes| notes.downcast::<Carried>().ok());
+        if !carried.as_ref().is_some_and(|one| one.is_redirected) {
+            self.0.keep(asked, answer);
+        }
         let (labels, begun) = carried.map_or_else(|| (Vec::new(), None), |one| (one.labels, Some(one.begun)));
-        self.0.keep(asked, answer);
         match self.0.passing((asked, answer), (&labels, begun), Waiting::Forbidden) {
             Ok(passing) => passing,
             Err(MustWait) => {
@@ -138,7 +141,7 @@ impl Inside {
         }
         let decision = Walk { waiting, trace: None }.decide(&block.lists, Point::Query, &mut message)?;
         let Ok(Outcome::Allow | Outcome::Redirect(_)) = decision.outcome else {
-            self.tell(block, &decision);
+            self.tell(&decision);
             return Ok(match reply::denied(&message, &decision, zone) {
                 Some(denial) => {
                     self.log(block, (message, begun), &denial);
@@ -152,18 +155,22 @@ impl Inside {
         let local = local.or_else(|| block.cache.as_ref()?.get(asked.query, &question, begun));
         if let Some(answer) = local.filter(|_| !is_redirected) {
             let passing = self.passing((asked, &answer), (&message.labels, Some(begun)), waiting)?;
-            self.tell(block, &decision);
+            self.tell(&decision);
             return Ok(match passing {
                 Passing::Pass => Step::Answer(answer),
                 Passing::Instead(denial) => Step::Reply(denial),
                 Passing::Silence | Passing::Later(_) => Step::Silence,
             });
         }
-        self.tell(block, &decision);
-        let Some(to) = self.to(block, &question, &decision) else { return Ok(failure(Rcode::REFUSED)) };
-        let carries = !message.labels.is_empty() || !block.logs.is_empty();
+        self.tell(&decision);
+        let Some(to) = self.to(block, &question, &decision) else {
+            let refusal = plain::failure(asked.query, Rcode::REFUSED);
+            self.log(block, (message, begun), &refusal);
+            return Ok(Step::Reply(refusal));
+        };
+        let carries = is_redirected || !message.labels.is_empty() || !block.logs.is_empty();
         let labels = std::mem::take(&mut message.labels);
-        let notes = carries.then(|| Box::new(Carried { labels, begun }) as Notes);
+        let notes = carries.then(|| Box::new(Carried { labels, begun, is_redirected }) as Notes);
         Ok(Step::Forward(to, notes))
     }
 
@@ -194,7 +201,9 @@ impl Inside {
             Err(error) => format!("result: SERVFAIL, {error}"),
         });
         let Ok(Outcome::Allow | Outcome::Redirect(_)) = decision.outcome else { return None };
+        let is_redirected = matches!(decision.outcome, Ok(Outcome::Redirect(_)));
         let is_local = block.hosts.as_ref().is_some_and(|hosts| hosts.answer(asked.query, &question).is_some());
+        let is_local = is_local && !is_redirected;
         let to = self.to(block, &question, &decision);
         trace.push(match (is_local, to) {
             (true, _) => "hosts answers it".to_owned(),
@@ -242,7 +251,7 @@ impl Inside {
             decision.log.extend(decision.place.iter().map(|place| format!("{place}: {error}")));
             decision.outcome = Err(error);
         }
-        self.tell(block, &decision);
+        self.tell(&decision);
         let begun = begun.unwrap_or_else(Instant::now);
         if decision.outcome == Ok(Outcome::Allow) {
             self.log(block, (message, begun), answer);
@@ -268,7 +277,7 @@ impl Inside {
         };
         let labels: Vec<&[u8]> = question.name.labels().collect();
         let rest = &labels[..labels.len() - suffix.labels().count()];
-        let inner = a_question_for(rest);
+        let inner = a_question_for(rest, asked.query);
         let inner = Asked { query: &inner, ..*asked };
         let Ok(mut message) = Message::new(inner, &block.fields, &*self.identities) else { return Ok(None) };
         let mut trace = Vec::new();
@@ -283,10 +292,9 @@ impl Inside {
         Ok(Some(trace))
     }
 
-    fn tell(&self, block: &Block, decision: &Decision) {
-        if decision.outcome.is_ok() || block.tells_errors {
-            decision.log.iter().for_each(|line| self.teller.tell(line.clone()));
-        }
+    /// Errors are among it, whether `errors` is there or not (S9.4).
+    fn tell(&self, decision: &Decision) {
+        decision.log.iter().for_each(|line| self.teller.tell(line.clone()));
     }
 
     fn log(&self, block: &Block, (message, begun): (Message<'_>, Instant), answer: &[u8]) {
@@ -299,13 +307,15 @@ impl Inside {
     }
 }
 
-/// A question for the addresses of a name.
-fn a_question_for(labels: &[&[u8]]) -> Vec<u8> {
-    let mut query = vec![0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+/// A question for the addresses of a name, with what follows the question of another: its EDNS0.
+fn a_question_for(labels: &[&[u8]], like: &[u8]) -> Vec<u8> {
+    let mut query = vec![0, 0, 1, 0, 0, 1];
+    query.extend(like.get(6..HEADER).unwrap_or(&[0; 6]));
     for label in labels {
         query.push(label.len() as u8);
         query.extend(*label);
     }
     query.extend([0, 0, 1, 0, 1]);
+    query.extend(Question::end(like).ok().and_then(|end| like.get(end..)).unwrap_or_default());
     query
 }

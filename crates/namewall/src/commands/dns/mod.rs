@@ -8,7 +8,7 @@ use super::signals::{next_signal, take_signals};
 use crate::cli::Dns;
 use crate::output;
 use anyhow::{Context, Result, bail};
-use namewall_dns::{LearnNothing, Listen, Server, Settings, Sockets};
+use namewall_dns::{Chain, LearnNothing, Listen, Route, Server, Settings, Sockets};
 use namewall_firewall::corefile::{self, Corefile, Disk, Reload};
 use namewall_firewall::serve::{Built, Surroundings, Teller, build};
 use nix::ifaddrs::getifaddrs;
@@ -24,6 +24,8 @@ use std::time::{Duration, Instant};
 /// How often the file is looked at unless it says otherwise, as CoreDNS has it.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 const TICK: Duration = Duration::from_millis(250);
+/// How long an address is waited for that was left a moment ago.
+const LEAVING: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(args: &Dns) -> Result<ExitCode> {
     // Before the first thread, so that every thread leaves them to us.
@@ -49,9 +51,7 @@ pub(crate) fn run(args: &Dns) -> Result<ExitCode> {
         }
         Err(error) => return Err(error),
     };
-    for warning in read.warnings.iter().map(ToString::to_string).chain(built.warnings.iter().cloned()) {
-        writeln!(anstream::stderr(), "{warning}")?;
-    }
+    warn(&read, &built)?;
     if args.check {
         output::note(&format!("{} can be served", args.conf.display()));
         return Ok(ExitCode::SUCCESS);
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &Dns) -> Result<ExitCode> {
     if let Some(asked) = &args.explain {
         return explain(&built, &asked.parse()?);
     }
-    let mut running = Running::start(built, &around)?;
+    let mut running = Running::start(built)?;
     let mut seen = (text, Instant::now());
     let mut reload = interval(&read);
     loop {
@@ -89,6 +89,14 @@ pub(crate) fn run(args: &Dns) -> Result<ExitCode> {
     running.server.retire();
     output::note("ended");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Tells what is probably not meant.
+fn warn(corefile: &Corefile, built: &Built) -> Result<()> {
+    for warning in corefile.warnings.iter().map(ToString::to_string).chain(built.warnings.iter().cloned()) {
+        writeln!(anstream::stderr(), "{warning}")?;
+    }
+    Ok(())
 }
 
 /// How often the file is looked at.
@@ -150,23 +158,19 @@ fn explain(built: &Built, question: &Question) -> Result<ExitCode> {
 struct Running {
     server: Server<LearnNothing>,
     listen: Vec<SocketAddr>,
+    /// Addresses it has left: the last answers may still go out there.
+    left: Vec<SocketAddr>,
 }
 
 impl Running {
-    fn start(built: Built, around: &Surroundings) -> Result<Self> {
-        let sockets = bind(&built.listen)?;
-        Self::start_at(built, sockets, around)
-    }
-
-    fn start_at(built: Built, sockets: Vec<(Sockets, Listen)>, _: &Surroundings) -> Result<Self> {
+    fn start(built: Built) -> Result<Self> {
         let Built { service, routes, listen, .. } = built;
-        let settings =
-            Settings { listen: listen.iter().copied().map(Listen::from).collect(), routes, ..Settings::default() };
-        let server = Server::start_judged((settings, Some(Arc::new(service))), sockets, Arc::new(LearnNothing))?;
-        for address in &listen {
-            output::note(&format!("DNS at {address}"));
-        }
-        Ok(Self { server, listen })
+        let sockets = bind(&listen, &[])?;
+        let chain: Arc<dyn Chain> = Arc::new(service);
+        let server =
+            Server::start_judged((settings(&listen, routes), Some(chain)), sockets, Arc::new(LearnNothing))?;
+        listen.iter().for_each(|address| output::note(&format!("DNS at {address}")));
+        Ok(Self { server, listen, left: Vec::new() })
     }
 
     /// Goes on with what the file says now; if it cannot be served nothing has changed.
@@ -174,23 +178,44 @@ impl Running {
         let (_, read) = read(path)?;
         let around = Surroundings { addresses: addresses()?, ..around.clone() };
         let built = build_all(&read, &around)?;
-        if built.listen == self.listen {
-            let listen = self.listen.iter().copied().map(Listen::from).collect();
-            let settings = Settings { listen, routes: built.routes, ..Settings::default() };
-            self.server.set_with(settings, Arc::new(built.service));
-            return Ok(read);
+        warn(&read, &built)?;
+        let Built { service, routes, listen, .. } = built;
+        let without = |all: &[SocketAddr], some: &[SocketAddr]| -> Vec<SocketAddr> {
+            all.iter().copied().filter(|address| !some.contains(address)).collect()
+        };
+        let (new, left) = (without(&listen, &self.listen), without(&self.listen, &listen));
+        if listen.is_empty() {
+            bail!("there is no address to listen at");
         }
-        bail!("it listens elsewhere now, which needs a restart");
+        // First what can fail: sockets that are not needed in the end are gone with the error.
+        let sockets = if new.is_empty() { Vec::new() } else { bind(&new, &self.left)? };
+        self.server.move_to((settings(&listen, routes), Arc::new(service)), sockets)?;
+        left.iter().for_each(|address| output::note(&format!("no longer at {address}")));
+        new.iter().for_each(|address| output::note(&format!("DNS at {address}")));
+        (self.listen, self.left) = (listen, left);
+        Ok(read)
     }
 }
 
-fn bind(listen: &[SocketAddr]) -> Result<Vec<(Sockets, Listen)>> {
+fn settings(listen: &[SocketAddr], routes: Vec<Route>) -> Settings {
+    Settings { listen: listen.iter().copied().map(Listen::from).collect(), routes, ..Settings::default() }
+}
+
+/// Sockets at all these addresses, or at none. Those that were left a moment ago are waited for.
+fn bind(listen: &[SocketAddr], left: &[SocketAddr]) -> Result<Vec<(Sockets, Listen)>> {
     if listen.is_empty() {
         bail!("there is no address to listen at");
     }
+    let until = Instant::now() + LEAVING;
     let bind = |address: &SocketAddr| {
-        let sockets = Sockets::bind(*address)
-            .with_context(|| format!("cannot listen at {address}; is another DNS server running there?"))?;
+        let sockets = loop {
+            match Sockets::bind(*address) {
+                Err(_) if left.contains(address) && Instant::now() < until => std::thread::sleep(TICK / 50),
+                bound => break bound,
+            }
+        };
+        let sockets =
+            sockets.with_context(|| format!("cannot listen at {address}; is another DNS server running there?"))?;
         Ok((sockets, Listen::from(*address)))
     };
     listen.iter().map(bind).collect()
