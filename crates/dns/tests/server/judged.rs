@@ -140,8 +140,7 @@ fn an_answer_is_judged_by_the_chain_its_question_met() {
         vec![answer(query, &[[192, 0, 2, 1]], 30)]
     });
     let says = |rcode: Rcode| {
-        Fake::new(|_| forward())
-            .answering(move |asked, _, _| Passing::Instead(reply::failure(asked.query, rcode)))
+        Fake::new(|_| forward()).answering(move |asked, _, _| Passing::Instead(reply::failure(asked.query, rcode)))
     };
     let server = judged(to(&upstream), says(Rcode::REFUSED));
     let held = gate.lock().unwrap();

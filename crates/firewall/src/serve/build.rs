@@ -89,6 +89,7 @@ impl Builder<'_> {
 
     fn block(&mut self, server: &ServerBlock) -> Block {
         self.refuse_what_is_not_served(server);
+        self.warnings.extend(super::unserved::warnings(server));
         let addresses = self.bound(server);
         let ports = server.keys.iter().map(|key| key.port);
         let everywhere: Vec<IpAddr> = self.around.addresses.iter().map(|(_, address)| *address).collect();

@@ -15,6 +15,7 @@ mod message;
 mod reply;
 mod rules;
 mod tell;
+mod unserved;
 
 pub use build::{BuildError, Built, Surroundings, build, build_with};
 pub use message::{Identities, Strangers};
@@ -211,10 +212,12 @@ impl Inside {
             (_, Some(To::Route(_))) => "it is forwarded".to_owned(),
             (_, None) => "nobody is there to answer it: REFUSED".to_owned(),
         });
-        if block.lists.iter().any(|list| list.point == Point::Response) {
+        let is_answered = is_local || to.is_some();
+        let mut lists = block.lists.iter().filter(|list| list.point == Point::Response);
+        if is_answered && lists.any(|list| list.is_for(&question.name)) {
             trace.push("response rules are asked when the answer is there".to_owned());
         }
-        (is_local || to.is_some()).then_some(())
+        is_answered.then_some(())
     }
 
     /// Remembers an upstream's answer.

@@ -4,7 +4,6 @@ use super::message::{Message, is_under};
 use crate::corefile::{Place, Point, Zone};
 use crate::{Engine, EngineError, Expression, Fact, Judged, Judgement, Outcome};
 use namewall_dns::wire::Name;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// A list of rules with all it needs.
@@ -221,7 +220,7 @@ impl Walk<'_> {
 }
 
 impl List {
-    fn is_for(&self, name: &Name) -> bool {
+    pub(super) fn is_for(&self, name: &Name) -> bool {
         self.zones.is_empty() || self.zones.iter().any(|zone| is_under(name, zone))
     }
 }
@@ -238,7 +237,7 @@ impl Rule {
 
 /// A bug in an engine is an error of that engine, and no more.
 fn caught<T>(judge: impl FnOnce() -> T) -> Result<T, EngineError> {
-    catch_unwind(AssertUnwindSafe(judge)).map_err(|_| EngineError("it panicked, which is a bug".to_owned()))
+    namewall_dns::caught(judge).ok_or_else(|| EngineError("it panicked, which is a bug".to_owned()))
 }
 
 /// A line for the log: who asked what, and which rule says what of it.

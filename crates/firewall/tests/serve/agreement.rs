@@ -276,38 +276,36 @@ fn the_service_and_a_naive_reading_of_s9_agree() {
         rng_seed: RngSeed::Fixed(9),
         ..Config::default()
     };
-    let blocks = prop::collection::btree_map(
-        prop::sample::select(&ZONES[..]),
-        prop::collection::vec(list(), 0..4),
-        1..4,
-    );
+    let blocks =
+        prop::collection::btree_map(prop::sample::select(&ZONES[..]), prop::collection::vec(list(), 0..4), 1..4);
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     let counted = std::cell::RefCell::new(&mut seen);
-    let outcome = TestRunner::new(config).run(&(blocks, prop::collection::vec(question(), 12)), |(blocks, questions)| {
-        let text = written(&blocks);
-        let firewall = Firewall::new(&text);
-        for question in questions {
-            let name: Vec<String> = question.name.iter().map(|label| label.replace('.', "\\.")).collect();
-            let over = if question.is_tcp { "tcp" } else { "" };
-            let asked = format!("{} {} from {} {over}", question.kind, name.join("."), question.client);
-            let mut lines: Vec<String> = Vec::new();
-            for address in &question.addresses {
-                lines.push(format!("@ 30 {} {address}", if address.contains(':') { "AAAA" } else { "A" }));
+    let outcome =
+        TestRunner::new(config).run(&(blocks, prop::collection::vec(question(), 12)), |(blocks, questions)| {
+            let text = written(&blocks);
+            let firewall = Firewall::new(&text);
+            for question in questions {
+                let name: Vec<String> = question.name.iter().map(|label| label.replace('.', "\\.")).collect();
+                let over = if question.is_tcp { "tcp" } else { "" };
+                let asked = format!("{} {} from {} {over}", question.kind, name.join("."), question.client);
+                let mut lines: Vec<String> = Vec::new();
+                for address in &question.addresses {
+                    lines.push(format!("@ 30 {} {address}", if address.contains(':') { "AAAA" } else { "A" }));
+                }
+                if question.is_nx_domain {
+                    lines.push("NXDOMAIN".to_owned());
+                }
+                let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+                let (to, passing) = judged(&blocks, &question);
+                prop_assert_eq!(firewall.ask(&asked), to.clone(), "{}\n{}", asked, text);
+                prop_assert_eq!(firewall.exchange(&asked, &lines), passing.clone(), "{} {:?}\n{}", asked, lines, text);
+                for said in [to, passing] {
+                    let word = said.split([' ', ';']).next().unwrap_or_default().to_owned();
+                    *counted.borrow_mut().entry(word).or_default() += 1;
+                }
             }
-            if question.is_nx_domain {
-                lines.push("NXDOMAIN".to_owned());
-            }
-            let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-            let (to, passing) = judged(&blocks, &question);
-            prop_assert_eq!(firewall.ask(&asked), to.clone(), "{}\n{}", asked, text);
-            prop_assert_eq!(firewall.exchange(&asked, &lines), passing.clone(), "{} {:?}\n{}", asked, lines, text);
-            for said in [to, passing] {
-                let word = said.split([' ', ';']).next().unwrap_or_default().to_owned();
-                *counted.borrow_mut().entry(word).or_default() += 1;
-            }
-        }
-        Ok(())
-    });
+            Ok(())
+        });
     outcome.unwrap_or_else(|error| panic!("{error}"));
     for word in ["route", "asked", "pass", "REFUSED", "NXDOMAIN", "NOERROR", "SERVFAIL", "silence"] {
         assert!(seen.get(word).is_some_and(|count| *count > 50), "there was enough of each: {seen:?}");

@@ -8,7 +8,9 @@ fn listens(text: &str) -> Vec<String> {
 
 #[test]
 fn the_longest_zone_wins_wherever_it_stands() {
-    let block = |zone: &str, rule: &str| format!("{zone} {{\n firewall query {{\n {rule} true\n }}\n forward . 192.0.2.53\n}}\n");
+    let block = |zone: &str, rule: &str| {
+        format!("{zone} {{\n firewall query {{\n {rule} true\n }}\n forward . 192.0.2.53\n}}\n")
+    };
     let blocks = [
         block("example.com:53", "refuse"),
         block(".:53", "allow"),

@@ -181,7 +181,8 @@ fn what_is_no_answer_is_not_kept() {
 
 #[test]
 fn zones_say_what_is_kept() {
-    let firewall = caching("60 example.com {\n disable success no.example.com\n disable denial nothing.example.com\n }");
+    let firewall =
+        caching("60 example.com {\n disable success no.example.com\n disable denial nothing.example.com\n }");
     let keeps = |question: &str, lines: &[&str]| {
         assert_eq!(firewall.exchange(question, lines), "pass");
         firewall.ask(question) != "route 0"

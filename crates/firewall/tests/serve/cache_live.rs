@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex};
 fn an_upstream_is_asked_once() {
     let upstream = upstream(&["@ 300 A 192.0.2.1"]);
     let live = Live::start(&format!(".:PORT0 {{\n cache\n forward . {}\n}}", upstream.address));
-    for question in ["A a.example", "A A.Example id 9", "A a.example tcp", "A a.example from ::1", "A a.example from ::1 tcp"] {
+    for question in
+        ["A a.example", "A A.Example id 9", "A a.example tcp", "A a.example from ::1", "A a.example from ::1 tcp"]
+    {
         assert_eq!(live.ask(question), "NOERROR; a.example. 300 A 192.0.2.1", "{question}");
     }
     assert_eq!(upstream.asked(), 1);
@@ -18,7 +20,8 @@ fn an_upstream_is_asked_once() {
 #[test]
 fn what_was_long_is_cut_for_clients_whose_datagrams_are_short() {
     let lines: Vec<String> = (0..60).map(|at| format!("@ 300 A 192.0.2.{at}")).collect();
-    let upstream = Upstream::new(move |query| vec![answer(query, &lines.iter().map(String::as_str).collect::<Vec<_>>())]);
+    let upstream =
+        Upstream::new(move |query| vec![answer(query, &lines.iter().map(String::as_str).collect::<Vec<_>>())]);
     let live = Live::start(&format!(".:PORT0 {{\n cache\n forward . {}\n}}", upstream.address));
     assert_eq!(live.ask("A a.example tcp").matches(" A ").count(), 60);
     assert_eq!(live.ask("A b.example size 4096").matches(" A ").count(), 60);

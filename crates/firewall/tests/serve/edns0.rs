@@ -105,10 +105,7 @@ fn the_present_plugins_fields_have_their_own_prefix() {
         }",
         &[
             ("A a.example 0xffed=abc 0xffee=x:01020304", "route 0"),
-            (
-                "A a.example 0xffed=abc 0xffee=x:010203",
-                "NXDOMAIN; authority . 60 SOA 60; edns ede 15",
-            ),
+            ("A a.example 0xffed=abc 0xffee=x:010203", "NXDOMAIN; authority . 60 SOA 60; edns ede 15"),
         ],
     );
 }
@@ -178,7 +175,8 @@ fn a_pods_labels_are_its_clients() {
 
 #[test]
 fn a_label_no_pod_has_is_not_set() {
-    for expression in ["k8s/clientpod.none > 2", "[kubernetes/client-label/none]", "[other/client-namespace] == 'shop'"] {
+    for expression in ["k8s/clientpod.none > 2", "[kubernetes/client-label/none]", "[other/client-namespace] == 'shop'"]
+    {
         assert_eq!(of_pods(expression).ask("A a.example from 10.244.1.2"), "REFUSED", "{expression}");
     }
 }

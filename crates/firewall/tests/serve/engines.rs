@@ -88,8 +88,7 @@ fn an_engine_is_told_both_phases() {
     let engine = Fake::new(move |facts: &dyn Facts| {
         let get = |name: &str| facts.get(&Fact::named(name)).to_string();
         let phase = if facts.phase() == Phase::Query { "query" } else { "response" };
-        let line =
-            ["name", "type", "client_ip", "rcode", "response_ip", "rsize"].map(get).join(" ");
+        let line = ["name", "type", "client_ip", "rcode", "response_ip", "rsize"].map(get).join(" ");
         told.lock().unwrap().push(format!("{phase} {line}"));
         Judged::Now(Ok(Outcome::Allow.into()))
     });
@@ -117,11 +116,8 @@ fn an_engine_is_told_both_phases() {
 
 #[test]
 fn what_an_engine_says_besides_is_there_for_later_rules_and_for_the_answer() {
-    let said = Judgement {
-        outcome: Outcome::Undefined,
-        trace: Vec::new(),
-        labels: vec![("gid".to_owned(), "42".to_owned())],
-    };
+    let said =
+        Judgement { outcome: Outcome::Undefined, trace: Vec::new(), labels: vec![("gid".to_owned(), "42".to_owned())] };
     for engine in [Fake::now(said.clone()), Fake::later(move || Ok(said.clone()))] {
         let firewall = Firewall::with_engines(
             ".:53 {

@@ -173,10 +173,8 @@ fn the_next_is_asked_if_one_does_not_answer_or_gives_up() {
     let lost = upstream(&["SERVFAIL"]);
     let closed = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for bad in [mute.address, lost.address, closed] {
-        let live = Live::start(&format!(
-            ".:PORT0 {{\n forward . {bad} {} {{\n policy sequential\n }}\n}}",
-            good.address
-        ));
+        let live =
+            Live::start(&format!(".:PORT0 {{\n forward . {bad} {} {{\n policy sequential\n }}\n}}", good.address));
         for over in ["", "tcp"] {
             assert_eq!(live.ask(&format!("A a.example {over}")), "NOERROR; a.example. 30 A 192.0.2.1", "{bad} {over}");
         }

@@ -41,7 +41,10 @@ fn addresses_of_either_version_are_answered() {
                 "A www.example.com",
                 "answer NOERROR aa; www.example.com. 77 A 192.0.2.10; www.example.com. 77 A 192.0.2.11",
             ),
-            ("A WWW.example.COM", "answer NOERROR aa; www.example.com. 77 A 192.0.2.10; www.example.com. 77 A 192.0.2.11"),
+            (
+                "A WWW.example.COM",
+                "answer NOERROR aa; www.example.com. 77 A 192.0.2.10; www.example.com. 77 A 192.0.2.11",
+            ),
             ("AAAA www.example.com", "answer NOERROR aa; www.example.com. 77 AAAA 2001:db8::10"),
             ("A web.example.com edns", "answer NOERROR aa; web.example.com. 77 A 192.0.2.10; edns"),
             // The name is there, and has nothing of the kind.
@@ -62,10 +65,7 @@ fn addresses_have_their_names_too() {
                 "PTR 10.2.0.192.in-addr.arpa",
                 "answer NOERROR aa; 10.2.0.192.in-addr.arpa. 77 PTR www.example.com.; 10.2.0.192.in-addr.arpa. 77 PTR web.example.com.",
             ),
-            (
-                &format!("PTR {reverse}"),
-                &format!("answer NOERROR aa; {reverse}. 77 PTR www.example.com."),
-            ),
+            (&format!("PTR {reverse}"), &format!("answer NOERROR aa; {reverse}. 77 PTR www.example.com.")),
             ("PTR 99.2.0.192.in-addr.arpa", "route 0"),
         ],
     );
@@ -79,7 +79,10 @@ fn without_fallthrough_nobody_else_is_asked() {
     check(
         &text,
         &[
-            ("A www.example.com", "answer NOERROR aa; www.example.com. 77 A 192.0.2.10; www.example.com. 77 A 192.0.2.11"),
+            (
+                "A www.example.com",
+                "answer NOERROR aa; www.example.com. 77 A 192.0.2.10; www.example.com. 77 A 192.0.2.11",
+            ),
             ("A other.example.com", "answer NXDOMAIN; authority . 60 SOA 60"),
             // A name no file can hold is known as little.
             (r"A a\.b.example.com", "answer NXDOMAIN; authority . 60 SOA 60"),
@@ -114,10 +117,7 @@ fn zones_say_which_names_are_looked_for() {
             ("A a.example.net", "route 0"),
             ("A notexample.com", "route 0"),
             // Names of addresses need no zone, as with CoreDNS.
-            (
-                "PTR 11.2.0.192.in-addr.arpa",
-                "answer NOERROR aa; 11.2.0.192.in-addr.arpa. 77 PTR www.example.com.",
-            ),
+            ("PTR 11.2.0.192.in-addr.arpa", "answer NOERROR aa; 11.2.0.192.in-addr.arpa. 77 PTR www.example.com."),
         ],
     );
 }
@@ -145,10 +145,7 @@ fn a_file_is_read_as_hosts_files_are() {
         &[
             ("A localhost", "answer NOERROR aa; localhost. 3600 A 127.0.0.1"),
             ("AAAA ip6-localhost", "answer NOERROR aa; ip6-localhost. 3600 AAAA ::1"),
-            (
-                "A seven.example",
-                "answer NOERROR aa; seven.example. 3600 A 192.0.2.70; seven.example. 3600 A 192.0.2.7",
-            ),
+            ("A seven.example", "answer NOERROR aa; seven.example. 3600 A 192.0.2.70; seven.example. 3600 A 192.0.2.7"),
             ("A seven", "answer NOERROR aa; seven. 3600 A 192.0.2.7"),
             ("A nine.example", "answer NOERROR aa; nine.example. 3600 A 192.0.2.9"),
             ("A here", "answer NXDOMAIN; authority . 60 SOA 60"),

@@ -16,12 +16,7 @@ fn s9_1_rules_are_asked_in_order_and_the_first_defined_result_ends_the_list() {
                 block true
             }
         }",
-        &[
-            ("A a.example", "REFUSED"),
-            ("TXT b.example", "route 0"),
-            ("TXT b.test", "REFUSED"),
-            ("A b.test", NO),
-        ],
+        &[("A a.example", "REFUSED"), ("TXT b.example", "route 0"), ("TXT b.test", "REFUSED"), ("A b.test", NO)],
     );
     // The same rules the other way round.
     check(
@@ -214,7 +209,8 @@ fn s9_1_names_that_pass_through_meet_no_rule_of_the_list() {
 #[test]
 fn s9_1_a_list_without_a_default_is_linted() {
     let read = |text: &str| {
-        let read = namewall_firewall::corefile::read("Corefile", text, &namewall_firewall::corefile::NoFiles, &|_| None);
+        let read =
+            namewall_firewall::corefile::read("Corefile", text, &namewall_firewall::corefile::NoFiles, &|_| None);
         read.unwrap().warnings.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
     };
     let warned = read(".:53 {\n firewall . query {\n allow type == 'A'\n }\n}");

@@ -50,7 +50,8 @@ fn s9_5_servers_and_ports_are_facts_of_either_version() {
 
 #[test]
 fn s9_5_over_sockets_both_versions_are_served() {
-    let upstream = Upstream::at("[::1]:0", |query, _| vec![answer(query, &["@ 30 AAAA 2001:db8::1", "@ 30 A 192.0.2.1"])]);
+    let upstream =
+        Upstream::at("[::1]:0", |query, _| vec![answer(query, &["@ 30 AAAA 2001:db8::1", "@ 30 A 192.0.2.1"])]);
     let live = Live::start(&format!(
         ".:PORT0 {{
             forward . {}
@@ -78,9 +79,12 @@ fn s9_5_over_sockets_both_versions_are_served() {
 fn s9_5_a_malformed_rule_stops_the_start_and_names_its_line() {
     let rule = |rule: &str| refused(&format!(".:53 {{\n firewall . query {{\n  {rule}\n }}\n}}"));
     expect![[r#"
-        Corefile:3:9: error: `=` is no operator
+        Corefile:2:2: warning: it is not said what counts at the end of this list
+          2 |  firewall . query {
+            |  ^^^^^^^^ in a list with a zone it is `block`: write `default block`
+        Corefile:3:14: error: `=` means nothing here
           3 |   allow name = 'a'
-            |              ^ write `==`
+            |              ^ write `==` to compare
     "#]]
     .assert_eq(&(rule("allow name = 'a'") + "\n"));
     for (wrong, place) in [

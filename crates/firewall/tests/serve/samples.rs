@@ -223,7 +223,8 @@ forward . 192.0.2.53
 fn seed_the_older_plugin() {
     let engine = Fake::new(|facts: &dyn Facts| {
         let get = |name: &str| facts.get(&Fact::Label(name.into())).to_string();
-        let is_known = get("policy/uid") == "0a0b" && get("policy/source_ip") == "192.0.2.9" && get("policy/client_name") == "me";
+        let is_known =
+            get("policy/uid") == "0a0b" && get("policy/source_ip") == "192.0.2.9" && get("policy/client_name") == "me";
         Judged::Now(Ok(if is_known { Outcome::Allow } else { Outcome::Undefined }.into()))
     });
     let firewall = Firewall::with_engines(POLICY, &Engines::of([("policy", &engine)]));
@@ -327,8 +328,9 @@ fn readmes_by_edns0() {
 }
 ",
     );
-    let becomes =
-        |record: &str| first.exchange("A www.example.org 0xffed=123456789 0xffee=ABCDEF", &["@ 30 A 192.0.2.1", record]);
+    let becomes = |record: &str| {
+        first.exchange("A www.example.org 0xffed=123456789 0xffee=ABCDEF", &["@ 30 A 192.0.2.1", record])
+    };
     assert_eq!(becomes("@ 30 A 192.0.2.2"), "pass");
     assert_eq!(becomes("@ 30 A 172.217.1.1"), "REFUSED; edns ede 18");
 }
@@ -395,4 +397,42 @@ fn readmes_by_engine() {
         let firewall = Firewall::with_engines(text, &Engines::of([("myengine", &engine)]));
         assert_eq!(firewall.ask("A a.example"), "route 0");
     }
+}
+
+/// The Corefile of every cluster, without what is asked of its process.
+#[test]
+fn a_clusters_own_is_served_with_warnings() {
+    let text = ".:53 {
+    errors
+    kubernetes cluster.local in-addr.arpa ip6.arpa {
+       pods insecure
+       fallthrough in-addr.arpa ip6.arpa
+       ttl 30
+    }
+    forward . 192.0.2.53 {
+       max_concurrent 1000
+    }
+    cache 30 {
+       disable success cluster.local
+       disable denial cluster.local
+    }
+    loop
+    reload
+    loadbalance
+}
+";
+    let firewall = Firewall::new(text);
+    assert_eq!(
+        firewall.warnings,
+        [
+            "Corefile:3:5: names of the cluster are not answered here, they are forwarded; it says who clients are",
+            "Corefile:1:1: `loadbalance` has no effect yet",
+            "Corefile:1:1: `loop` has no effect yet",
+            "Corefile:8:5: `max_concurrent` has no effect yet",
+        ]
+    );
+    assert_eq!(firewall.exchange("A www.example", &["@ 300 A 192.0.2.1"]), "pass");
+    assert_eq!(firewall.ask("A www.example"), "answer NOERROR; www.example. 30 A 192.0.2.1");
+    assert_eq!(firewall.exchange("A web.shop.svc.cluster.local", &["@ 300 A 192.0.2.1"]), "pass");
+    assert_eq!(firewall.ask("A web.shop.svc.cluster.local"), "route 0");
 }

@@ -9,10 +9,7 @@ use std::time::{Duration, Instant};
 /// One that gives every question an address, at these ports.
 fn giving(ports: &[u16], last: u8, bind: &str) -> String {
     let keys: Vec<String> = ports.iter().map(|port| format!(".:{port}")).collect();
-    format!(
-        "{} {{\n bind {bind}\n hosts /no/such/file {{\n  192.0.2.{last} www.example\n }}\n}}\n",
-        keys.join(" ")
-    )
+    format!("{} {{\n bind {bind}\n hosts /no/such/file {{\n  192.0.2.{last} www.example\n }}\n}}\n", keys.join(" "))
 }
 
 fn at(port: u16) -> SocketAddr {

@@ -42,12 +42,17 @@ impl Folder {
         command
     }
 
-    /// Runs it to its end, and compares what it prints, standard error after standard output.
-    pub(crate) fn check(&self, args: &[&str], code: i32, expected: Expect) {
+    /// Runs it to its end; gives its code and what it prints, standard error after standard output.
+    pub(crate) fn run(&self, args: &[&str]) -> (Option<i32>, String) {
         let output = self.command(args).output().unwrap();
         let printed = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
+        (output.status.code(), printed)
+    }
+
+    pub(crate) fn check(&self, args: &[&str], code: i32, expected: Expect) {
+        let (ended, printed) = self.run(args);
         expected.assert_eq(&printed);
-        assert_eq!(output.status.code(), Some(code), "{printed}");
+        assert_eq!(ended, Some(code), "{printed}");
     }
 }
 

@@ -93,8 +93,8 @@ impl<L: Learn> Engine<L> {
         let client = pending.client;
         // What was asked by TCP may be more than a client's datagrams hold.
         let is_by_tcp = pending.route.as_ref().is_some_and(|route| route.way == Way::Tcp);
-        let fitted = (is_by_tcp && matches!(client, Client::Udp { .. }))
-            .then(|| reply::fit(&pending.query, answer.to_vec()));
+        let fitted =
+            (is_by_tcp && matches!(client, Client::Udp { .. })).then(|| reply::fit(&pending.query, answer.to_vec()));
         let answer = fitted.as_deref().unwrap_or(answer);
         if self.must_hold(client, answer) {
             let Some(pending) = self.pending.get(ticket) else { return };

@@ -1,6 +1,7 @@
 //! What a chain says of questions and answers.
 
 use super::Engine;
+use crate::caught::caught;
 use crate::chain::{Asked, Chain, Passing, Step, To};
 use crate::learn::Learn;
 use crate::server::lock;
@@ -9,7 +10,6 @@ use crate::server::route::Route;
 use crate::wire::reply;
 use std::io;
 use std::net::SocketAddr;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// Servers that rules name, at most.
@@ -28,11 +28,6 @@ pub(super) enum Judged {
 pub(in crate::server) struct Law {
     pub(super) chain: Arc<dyn Chain>,
     routes: Vec<Arc<Route>>,
-}
-
-/// None if it panics: a bug in whoever judges one question must not end all others.
-fn caught<T>(judge: impl FnOnce() -> T) -> Option<T> {
-    catch_unwind(AssertUnwindSafe(judge)).ok()
 }
 
 impl<L: Learn> Engine<L> {

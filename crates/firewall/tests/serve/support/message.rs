@@ -189,7 +189,11 @@ fn push(message: &mut Vec<u8>, line: &str) {
     let [owner, ttl, kind, rest @ ..] = &words[..] else { panic!("what is `{line}`?") };
     let kind = type_of(kind);
     // `@` is the question's name, by a pointer to it.
-    if *owner == "@" { message.extend([0xc0, 12]) } else { message.extend(name(owner)) }
+    if *owner == "@" {
+        message.extend([0xc0, 12])
+    } else {
+        message.extend(name(owner))
+    }
     message.extend(kind.to_be_bytes());
     message.extend([0, 1]);
     message.extend(ttl.parse::<u32>().unwrap().to_be_bytes());
@@ -236,7 +240,11 @@ pub(crate) fn shown(message: &[u8]) -> String {
         let owner = owner.to_string();
         let dot = if owner == "." { "" } else { "." };
         let kind = type_name(record.kind.0);
-        text.push_str(&format!("; {section}{owner}{dot} {} {kind} {}", record.ttl, data(message, record.data, record.kind.0)));
+        text.push_str(&format!(
+            "; {section}{owner}{dot} {} {kind} {}",
+            record.ttl,
+            data(message, record.data, record.kind.0)
+        ));
     }
     if let Some(edns) = Edns::read(message) {
         text.push_str(if edns.is_dnssec_ok() { "; edns do" } else { "; edns" });

@@ -167,8 +167,7 @@ impl Running {
         let Built { service, routes, listen, .. } = built;
         let sockets = bind(&listen, &[])?;
         let chain: Arc<dyn Chain> = Arc::new(service);
-        let server =
-            Server::start_judged((settings(&listen, routes), Some(chain)), sockets, Arc::new(LearnNothing))?;
+        let server = Server::start_judged((settings(&listen, routes), Some(chain)), sockets, Arc::new(LearnNothing))?;
         listen.iter().for_each(|address| output::note(&format!("DNS at {address}")));
         Ok(Self { server, listen, left: Vec::new() })
     }
