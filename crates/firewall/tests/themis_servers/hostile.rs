@@ -231,7 +231,7 @@ fn a_server_that_goes_away_after_each_answer_is_connected_to_again() {
 
 #[test]
 fn many_threads_share_few_streams() {
-    let server = grpc(|asked| Reply::body(asked));
+    let server = grpc(Reply::body);
     let mut settings = settings(&[&server]);
     (settings.streams, settings.request_timeout) = (2, Duration::from_secs(20));
     let client = Client::start(settings).unwrap();
