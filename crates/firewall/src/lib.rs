@@ -4,7 +4,10 @@
 pub mod corefile;
 mod engine;
 mod fact;
+mod http;
+pub mod opa;
 mod outcome;
+pub mod rbac;
 
 pub use engine::{Engine, EngineError, Judged, Judgement};
 pub use fact::{Fact, Facts, Value};
