@@ -9,7 +9,7 @@ mod server;
 pub mod wire;
 
 pub use chain::{Asked, Chain, Notes, Passing, Step, To};
-pub use learn::{Answer, Learn, LearnError, LearnNothing};
+pub use learn::{Answer, Learn, LearnError, LearnNothing, Noted};
 pub use server::{
     Counters, Listen, OnLearnTimeout, Order, Route, Server, ServerError, Settings, Sockets, UpstreamState, Way,
 };

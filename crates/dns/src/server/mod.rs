@@ -320,11 +320,11 @@ impl<L: Learn> Shared<L> {
             }
             // One thread at most commits, so that the other can always go on.
             let is_busy = || self.committing.load(Ordering::SeqCst) != 0 || self.learner.is_busy();
-            if engine.noted.is_empty() || is_busy() {
+            if !engine.must_commit() || is_busy() {
                 let _ = engine.finish();
                 continue;
             }
-            let (mut batch, tickets) = (std::mem::take(&mut engine.batch), std::mem::take(&mut engine.noted));
+            let (mut batch, tickets) = engine.take_batch();
             drop(engine);
             let done = self.commit(&mut batch);
             match self.engine.try_lock() {

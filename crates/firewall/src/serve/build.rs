@@ -2,6 +2,7 @@
 //! error: nothing is passed over.
 
 use super::cache::Cache;
+use super::engines::{or_else, themis};
 use super::hosts::Hosts;
 use super::log::Log;
 use super::message::Identities;
@@ -12,6 +13,8 @@ use crate::corefile::{
     self, BindAt, ConfiguredEngine, Corefile, EngineKind, EngineSettings, Forward, Place, Point, RuleKind, ServerBlock,
     Upstream, Written, Zone,
 };
+use crate::opa::OpaEngine;
+use crate::rbac::{Rbac, RbacSettings};
 use crate::{Engine, Outcome};
 use namewall_dns::{Order, Route, Way};
 use rustc_hash::FxHashMap;
@@ -94,6 +97,9 @@ impl Builder<'_> {
             if let Some((kind, engine)) = self.engine(settings) {
                 engines.insert((kind, settings.name.clone()), engine);
             }
+        }
+        if let Some(rbac) = self.rbac(server) {
+            engines.insert((EngineKind::Kubernetes, "rbac".into()), rbac);
         }
         let debug_suffixes = server.firewalls.iter().filter_map(|list| list.debug_query_suffix.clone());
         let of_engines = server.engines.iter().filter_map(|settings| match &settings.engine {
@@ -184,13 +190,8 @@ impl Builder<'_> {
                     (Judge::Expression(expression.clone(), *outcome), format!("{} {}", outcome.word(), text.text))
                 }
                 RuleKind::Engine { kind, name, .. } => {
-                    let Some(engine) = engines.get(&(*kind, name.clone())) else {
-                        // Why it could not start has been said, unless it is of a kind that never starts.
-                        if *kind == EngineKind::Kubernetes {
-                            self.error(&rule.place, "`kubernetes rbac` is not served yet");
-                        }
-                        continue;
-                    };
+                    // Why it could not start has been said.
+                    let Some(engine) = engines.get(&(*kind, name.clone())) else { continue };
                     (Judge::Engine(engine.clone()), format!("{} {name}", kind.word()))
                 }
             };
@@ -215,15 +216,36 @@ impl Builder<'_> {
     fn engine(&mut self, settings: &EngineSettings) -> Option<(EngineKind, Arc<dyn Engine>)> {
         match &settings.engine {
             ConfiguredEngine::Expression => None,
-            ConfiguredEngine::Themis(themis) => match super::engines::themis(&settings.name, themis) {
+            ConfiguredEngine::Themis(settings_of) => match themis(&settings.name, settings_of) {
                 Ok(engine) => Some((EngineKind::Themis, engine)),
                 Err(error) => {
                     self.error(&settings.place, format!("themis {}: {error}", settings.name));
                     None
                 }
             },
-            ConfiguredEngine::Opa(_) => {
-                self.error(&settings.place, "`opa` is not served yet");
+            ConfiguredEngine::Opa(opa) => match OpaEngine::start(opa) {
+                Ok(engine) => Some((EngineKind::Opa, or_else(engine, opa.default_decision.as_ref()))),
+                Err(error) => {
+                    self.error(&settings.place, format!("opa {}: {error}", settings.name));
+                    None
+                }
+            },
+        }
+    }
+
+    /// `kubernetes rbac`, if a rule names it.
+    fn rbac(&mut self, server: &ServerBlock) -> Option<Arc<dyn Engine>> {
+        let is_kubernetes = |rule: &&corefile::Rule| match &rule.kind {
+            RuleKind::Engine { kind, .. } => *kind == EngineKind::Kubernetes,
+            RuleKind::Expression { .. } => false,
+        };
+        let rule = server.firewalls.iter().flat_map(|list| &list.rules).find(is_kubernetes)?;
+        let kubernetes = server.kubernetes.as_ref()?;
+        let settings = RbacSettings::of(kubernetes, &|name| std::env::var(name).ok());
+        match settings.and_then(|settings| Rbac::start(&settings)) {
+            Ok(engine) => Some(Arc::new(engine)),
+            Err(error) => {
+                self.error(&rule.place, format!("kubernetes rbac: {error}"));
                 None
             }
         }

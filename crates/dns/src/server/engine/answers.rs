@@ -1,7 +1,7 @@
 //! From an upstream to the client, perhaps after a while (S6.6).
 
 use super::Engine;
-use crate::learn::{Answer, Learn, LearnError};
+use crate::learn::{Answer, Learn, LearnError, Noted};
 use crate::server::datagrams::Inbox;
 use crate::server::pending::{Client, Link, Ticket};
 use crate::server::settings::{OnLearnTimeout, Way};
@@ -122,7 +122,12 @@ impl<L: Learn> Engine<L> {
         match addresses(answer) {
             Ok(says) => {
                 let answer = Answer { client, says: &says, bytes: answer };
-                !says.addresses.is_empty() && self.learner.note(&answer, &mut self.batch)
+                if says.addresses.is_empty() {
+                    return false;
+                }
+                let noted = self.learner.note(&answer, &mut self.batch);
+                self.has_more |= noted == Noted::Soon;
+                noted == Noted::First
             }
             Err(_) => {
                 self.counters.unreadable += 1;
