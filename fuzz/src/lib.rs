@@ -7,6 +7,7 @@
 mod answer;
 mod denials;
 mod domain_patterns;
+mod expression;
 mod manifests;
 mod messages;
 mod query;
@@ -17,6 +18,7 @@ mod selectors;
 pub use answer::answer;
 pub use denials::denials;
 pub use domain_patterns::domain_patterns;
+pub use expression::expression;
 pub use manifests::manifests;
 pub use messages::messages;
 pub use query::query;
@@ -27,10 +29,11 @@ pub use selectors::selectors;
 pub type Target = fn(&[u8]);
 
 /// Every target by name: the name of its binary and of its corpus.
-pub const TARGETS: [(&str, Target); 9] = [
+pub const TARGETS: [(&str, Target); 10] = [
     ("answer", answer),
     ("denials", denials),
     ("domain_patterns", domain_patterns),
+    ("expression", expression),
     ("manifests", manifests),
     ("messages", messages),
     ("query", query),
