@@ -8,6 +8,7 @@ mod answer;
 mod corefile;
 mod denials;
 mod domain_patterns;
+mod expression;
 mod manifests;
 mod messages;
 mod query;
@@ -20,6 +21,7 @@ pub use answer::answer;
 pub use corefile::corefile;
 pub use denials::denials;
 pub use domain_patterns::domain_patterns;
+pub use expression::expression;
 pub use manifests::manifests;
 pub use messages::messages;
 pub use query::query;
@@ -36,6 +38,7 @@ pub const TARGETS: [(&str, Target); 10] = [
     ("corefile", corefile),
     ("denials", denials),
     ("domain_patterns", domain_patterns),
+    ("expression", expression),
     ("manifests", manifests),
     ("messages", messages),
     ("query", query),

@@ -2,7 +2,7 @@
 
 use crate::stub::{Client, Upstream, answer, eventually, id, query, serve, settings};
 use namewall_dns::wire::{Header, Rcode};
-use namewall_dns::{Answer, Learn, LearnError, OnLearnTimeout, Settings};
+use namewall_dns::{Answer, Learn, LearnError, Noted, OnLearnTimeout, Settings};
 use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -25,12 +25,12 @@ impl Learn for Slow {
         true
     }
 
-    fn note(&self, answer: &Answer<'_>, batch: &mut Vec<IpAddr>) -> bool {
+    fn note(&self, answer: &Answer<'_>, batch: &mut Vec<IpAddr>) -> Noted {
         let is_named = answer.says.question.name.to_string().starts_with('l');
         if is_named {
             batch.extend(answer.says.addresses.iter().map(|one| one.address));
         }
-        is_named
+        if is_named { Noted::First } else { Noted::Nothing }
     }
 
     fn commit(&self, batch: &mut Vec<IpAddr>) -> Result<(), LearnError> {

@@ -42,7 +42,7 @@ fn facts_go_by_several_names() {
         (vec![">do", "[>do]"], Fact::Do),
     ] {
         for name in names {
-            assert_eq!(read(name).facts(), [fact.clone()], "{name}");
+            assert_eq!(read(name).facts(), std::slice::from_ref(&fact), "{name}");
         }
     }
 }
