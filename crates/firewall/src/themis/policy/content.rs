@@ -111,9 +111,8 @@ fn declared(at: &At<'_>, types: &mut Types) -> Result<Type, PolicyError> {
     at.only("a type", &["meta", "name", "flags"])?;
     let name = at.get("name").map(|name| name.text("the name of the type").map(str::to_owned)).transpose()?;
     let kind = flags_type(at, name.as_deref().unwrap_or("flags"))?;
-    match name {
-        Some(_) => types.declare(at, kind.clone())?,
-        None => {}
+    if name.is_some() {
+        types.declare(at, kind.clone())?;
     }
     Ok(Type::Flags(kind))
 }
