@@ -2,6 +2,8 @@
 //! or go away (`hostile`), and that do what they should (`engine`). `fake` is
 //! those servers. Themis' own is asked in `themis_real`.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 mod engine;
 mod fake;
 mod hostile;
