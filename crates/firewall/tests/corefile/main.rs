@@ -95,7 +95,7 @@ fn rules(lists: &[Firewall]) -> String {
         out += &format!("{:?} {form}, at its end {}\n", list.point, list.at_end());
         for rule in &list.rules {
             out += &match &rule.kind {
-                RuleKind::Expression { outcome, engine, text } => {
+                RuleKind::Expression { outcome, engine, text, .. } => {
                     let engine = engine.as_ref().map_or_else(String::new, |engine| format!(" by {engine}"));
                     format!("  {outcome}{engine} if {} ({})\n", text.text, text.place)
                 }
