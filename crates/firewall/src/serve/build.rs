@@ -2,10 +2,15 @@
 //! error: nothing is passed over.
 
 use super::cache::Cache;
+use super::dnstap::Tapping;
+use super::endpoints::{self, Endpoint};
 use super::engines::{or_else, themis};
+use super::errors::Errors;
 use super::hosts::Hosts;
 use super::log::Log;
 use super::message::Identities;
+use super::metrics::Meters;
+use super::report::Observers;
 use super::rules::{Judge, List, Rule};
 use super::tell::Teller;
 use super::{Block, Forwarding, Inside, Service};
@@ -38,6 +43,8 @@ pub struct Built {
     pub routes: Vec<Route>,
     /// Where it is to listen.
     pub listen: Vec<SocketAddr>,
+    /// What is to be served beside DNS.
+    pub endpoints: Vec<Endpoint>,
     /// What is probably not meant.
     pub warnings: Vec<String>,
 }
@@ -61,7 +68,8 @@ pub fn build(corefile: &Corefile, around: &Surroundings) -> Result<Built, Vec<Bu
         return Err(errors);
     }
     let inside = Inside { blocks, teller: around.teller.clone(), identities: around.identities.clone() };
-    Ok(Built { service: Service(Arc::new(inside)), routes, listen, warnings })
+    let endpoints = corefile.servers.iter().flat_map(endpoints::of_block).collect();
+    Ok(Built { service: Service(Arc::new(inside)), routes, listen, endpoints, warnings })
 }
 
 struct Builder<'a> {
@@ -113,17 +121,39 @@ impl Builder<'_> {
                 None
             }
         });
-        Block {
+        let mut block = Block {
             keys: server.keys.iter().map(|key| (key.zone.clone(), key.port)).collect(),
             addresses,
             fields: server.edns0.clone(),
             debug_suffixes: debug_suffixes.chain(of_engines).collect(),
             lists: server.firewalls.iter().map(|list| self.list(list, &engines)).collect(),
             hosts,
-            cache: server.cache.clone().map(Cache::new),
+            cache: server.cache.clone().map(|settings| Arc::new(Cache::new(settings))),
             forwards: server.forwards.iter().filter_map(|forward| self.forward(forward)).collect(),
-            logs: server.logs.iter().map(Log::new).collect(),
-            tells_errors: server.errors.is_some(),
+            observers: Observers::default(),
+        };
+        self.observe(server, &mut block);
+        block
+    }
+
+    /// Who is told of a block's questions.
+    fn observe(&mut self, server: &ServerBlock, block: &mut Block) {
+        let around = self.around;
+        block.observers.logs = server.logs.iter().map(Log::new).collect();
+        if let Some(settings) = &server.errors {
+            match Errors::new(settings, server.debug) {
+                Ok(errors) => block.observers.errors = Some(errors),
+                Err((place, message)) => self.error(&place, message),
+            }
+        }
+        for settings in &server.dnstaps {
+            match Tapping::new(settings, around.teller.taps()) {
+                Ok(tapping) => block.observers.taps.push(tapping),
+                Err(message) => self.error(&server.place, message),
+            }
+        }
+        if server.prometheus.is_some() {
+            block.observers.meters = Some(Meters::new(around.teller.metrics(), block));
         }
     }
 
@@ -195,7 +225,7 @@ impl Builder<'_> {
                     (Judge::Engine(engine.clone()), format!("{} {name}", kind.word()))
                 }
             };
-            rules.push(Rule { judge, text, place: rule.place.clone() });
+            rules.push(Rule { judge, text, place: rule.place.clone(), meter: None });
         }
         List {
             point: list.point,
@@ -281,15 +311,8 @@ impl Builder<'_> {
     }
 
     fn refuse_what_is_not_served(&mut self, server: &ServerBlock) {
-        let not_served = [
-            (!server.files.is_empty(), "file"),
-            (!server.templates.is_empty(), "template"),
-            (!server.dnstaps.is_empty(), "dnstap"),
-            (server.whoami, "whoami"),
-            (server.health.is_some(), "health"),
-            (server.ready.is_some(), "ready"),
-            (server.prometheus.is_some(), "prometheus"),
-        ];
+        let not_served =
+            [(!server.files.is_empty(), "file"), (!server.templates.is_empty(), "template"), (server.whoami, "whoami")];
         for (_, name) in not_served.into_iter().filter(|(is_there, _)| *is_there) {
             self.error(&server.place, format!("`{name}` is not served yet; remove it"));
         }

@@ -165,7 +165,8 @@ impl<L: Learn> Engine<L> {
         match self.settings.on_learn_timeout {
             OnLearnTimeout::Fail => {
                 self.counters.hold_failed += 1;
-                self.fail(ticket);
+                // The chain has let it pass: it is told nothing more.
+                self.serv_fail(ticket);
             }
             OnLearnTimeout::Release => {
                 self.counters.hold_released += 1;

@@ -1,10 +1,10 @@
 //! What a chain says of questions and answers.
 
 use super::Engine;
-use crate::chain::{Asked, Chain, Passing, Step, To};
+use crate::chain::{Asked, Chain, Heard, Passing, Step, To};
 use crate::learn::Learn;
 use crate::server::lock;
-use crate::server::pending::{Client, Ticket};
+use crate::server::pending::{Client, Link, Ticket};
 use crate::server::route::Route;
 use crate::server::tcp::End;
 use crate::wire::reply;
@@ -116,9 +116,14 @@ impl<L: Learn> Engine<L> {
         let Some(chain) = self.chain.clone() else { return true };
         let Some(pending) = self.pending.get(ticket) else { return false };
         let (client, notes) = (pending.client, pending.notes.take());
+        let over_tcp = matches!(pending.link, Some(Link::Tcp { .. }));
+        let (upstream, since) = (self.upstreams[pending.upstream].address, pending.last_asked);
         let listener = self.listener_of(client);
         let server = self.listeners[listener].address;
-        let passing = self.asked(ticket, server).map_or(Passing::Silence, |asked| chain.answer(&asked, answer, notes));
+        let passing = self.asked(ticket, server).map_or(Passing::Silence, |asked| {
+            chain.heard(&asked, &Heard { upstream, since, over_tcp, answer });
+            chain.answer(&asked, answer, notes)
+        });
         match passing {
             Passing::Pass => return true,
             Passing::Later(judge) => {
@@ -146,6 +151,19 @@ impl<L: Learn> Engine<L> {
             Passing::Silence => self.forget(ticket),
             Passing::Later(judge) => self.submit(ticket, move || Judged::Passing(judge())),
         }
+    }
+
+    /// Tells the chain that there is no answer: SERVFAIL.
+    pub(super) fn fail(&mut self, ticket: Ticket) {
+        if let (Some(chain), Some(pending)) = (self.chain.clone(), self.pending.get(ticket)) {
+            let (client, notes) = (pending.client, pending.notes.take());
+            let listener = self.listener_of(client);
+            let server = self.listeners[listener].address;
+            if let Some(asked) = self.asked(ticket, server) {
+                chain.failed(&asked, notes);
+            }
+        }
+        self.serv_fail(ticket);
     }
 
     /// Sends what is nobody else's word.
