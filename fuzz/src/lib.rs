@@ -33,7 +33,7 @@ pub use themis::themis;
 pub type Target = fn(&[u8]);
 
 /// Every target by name: the name of its binary and of its corpus.
-pub const TARGETS: [(&str, Target); 10] = [
+pub const TARGETS: [(&str, Target); 12] = [
     ("answer", answer),
     ("corefile", corefile),
     ("denials", denials),
