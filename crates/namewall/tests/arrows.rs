@@ -21,7 +21,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("controller", ROOMS),
     // Its nodes are what nodes are: agents.
     ("sandbox", &["policy", "cluster", "scenario", "dns", "dataplane", "agent"]),
-    ("bench", &["policy", "cluster", "scenario", "dns", "dataplane", "sandbox"]),
+    ("bench", &["policy", "cluster", "scenario", "dns", "firewall", "dataplane", "sandbox"]),
 ];
 
 /// The core is plain types and functions: nobody's runtime, nobody's format.

@@ -56,9 +56,7 @@ pub(super) fn read(tls: &Tls) -> Result<Trust, TlsError> {
             // The client panics at its first connection over a pair that does not fit: it is tried here.
             ClientConfig::builder_with_provider(provider.clone())
                 .with_safe_default_protocol_versions()
-                .and_then(|builder| {
-                    builder.with_root_certificates(roots).with_client_auth_cert(chain.clone(), secret)
-                })
+                .and_then(|builder| builder.with_root_certificates(roots).with_client_auth_cert(chain.clone(), secret))
                 .map_err(|error| TlsError::Pair {
                     certificate: certificate.clone(),
                     key: key.clone(),

@@ -67,7 +67,8 @@ impl Engine for Remote {
 }
 
 fn judgement(answer: &[u8]) -> Result<Judgement, EngineError> {
-    let not_json = |problem: &dyn std::fmt::Display| EngineError(format!("it answers with what is not JSON: {problem}"));
+    let not_json =
+        |problem: &dyn std::fmt::Display| EngineError(format!("it answers with what is not JSON: {problem}"));
     let text = str::from_utf8(answer).map_err(|error| not_json(&error))?;
     let document = Value::from_json_str(text).map_err(|error| not_json(&error))?;
     let members = document.as_object().map_err(|_| EngineError("it answers with what is not an object".into()))?;

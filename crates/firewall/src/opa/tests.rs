@@ -131,9 +131,14 @@ fn what_cannot_be_evaluated_is_not_loaded() {
     check("package dns\naction := ", &[], "policy.rego is not Rego");
     check("package dns\nverdict := 1", &[], "no policy has the rule data.dns.action");
     check("package other\naction := \"allow\"", &[], "no policy has the rule data.dns.action");
-    check("package dns\naction := unknown(1)", &[], "unknown");
-    check("package dns\naction := http.send({}).body", &[], "http.send");
-    check("package dns\naction := x", &[], "x");
+    check("package dns\naction := unknown(1)", &[], "no function unknown here");
+    check("package dns\naction := http.send({}).body", &[], "no function http.send here");
+    check(
+        "package dns\naction := \"allow\" if { input.name == \"x\"; time.now_ns() > 1 }",
+        &[],
+        "no function time.now_ns here",
+    );
+    check("package dns\naction := \"allow\" if x == 1", &[], "undefined variable");
     check(POLICY, &["{"], "0.json is not a JSON object");
     check(POLICY, &["[]"], "0.json is not a JSON object");
     check(POLICY, &[BLOCKED, r#"{"blocked": 1}"#], "1.json is not a JSON object");

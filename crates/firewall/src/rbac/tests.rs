@@ -134,7 +134,9 @@ fn an_api_server_that_does_not_answer_is_an_error_in_time() {
 #[test]
 fn settings_are_the_corefiles_or_the_pods_own() {
     let read_kubernetes = |options: &str| {
-        let text = format!(". {{\n kubernetes {{\n{options}\n}}\n firewall query {{\n kubernetes rbac\n default block\n}}\n}}");
+        let text = format!(
+            ". {{\n kubernetes {{\n{options}\n}}\n firewall query {{\n kubernetes rbac\n default block\n}}\n}}"
+        );
         let corefile = read("Corefile", &text, &NoFiles, &|_| None).unwrap();
         corefile.servers[0].kubernetes.clone().unwrap()
     };
