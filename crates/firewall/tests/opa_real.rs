@@ -4,6 +4,8 @@
 //!
 //! `scripts/peers/opa` builds the server once; it needs Go.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use namewall_firewall::corefile::{Host, HostPort, HttpUrl, Opa, OpaAt, OpaField, Tls};
 use namewall_firewall::opa::OpaEngine;
 use namewall_firewall::{Engine, Fact, Facts, Value};
@@ -274,7 +276,8 @@ fn before(server: &Server) -> (u16, Arc<AtomicUsize>) {
             counted.fetch_add(1, Ordering::SeqCst);
             let (client, server) = (client.unwrap(), TcpStream::connect(("127.0.0.1", to)).unwrap());
             // Or the two wait for each other.
-            (client.set_nodelay(true).unwrap(), server.set_nodelay(true).unwrap());
+            client.set_nodelay(true).unwrap();
+            server.set_nodelay(true).unwrap();
             for (mut from, mut to) in [(client.try_clone().unwrap(), server.try_clone().unwrap()), (server, client)] {
                 spawn(move || {
                     let mut bytes = [0; 4096];

@@ -20,7 +20,7 @@ use crate::{Engine, Facts, Judged};
 /// list's to say.
 #[derive(Debug)]
 pub enum OpaEngine {
-    Here(Rego),
+    Here(Box<Rego>),
     Remote(Remote),
 }
 
@@ -36,7 +36,7 @@ impl OpaEngine {
     /// Reads policies, data and certificates. Nobody is asked yet.
     pub fn start(settings: &Opa) -> Result<Self, OpaError> {
         Ok(match &settings.at {
-            OpaAt::Here { .. } => Self::Here(Rego::load(settings)?),
+            OpaAt::Here { .. } => Self::Here(Box::new(Rego::load(settings)?)),
             OpaAt::Remote { url, tls } => Self::Remote(Remote::new(settings, url, tls.as_ref())?),
         })
     }
