@@ -33,12 +33,14 @@ pub(super) fn greet(stream: &mut (impl Read + Write)) -> io::Result<()> {
     if kind != ACCEPT || !(contents.is_empty() || contents.iter().any(|one| one == CONTENT)) {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "the other side does not take dnstap"));
     }
-    stream.write_all(&control(START, Some(CONTENT)))
+    stream.write_all(&control(START, Some(CONTENT)))?;
+    stream.flush()
 }
 
 /// Says that no more comes, and waits until that is understood: then everything before is, too.
 pub(super) fn part(stream: &mut (impl Read + Write)) -> io::Result<()> {
     stream.write_all(&control(STOP, None))?;
+    stream.flush()?;
     while read_control(stream)?.0 != FINISH {}
     Ok(())
 }

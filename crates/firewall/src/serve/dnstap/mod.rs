@@ -4,10 +4,12 @@
 //!  DNS loop ── encode ──► queue ──► a thread ── frames ──► socket
 //!                  full: counted, and left out     gone: again, after a while
 //! ```
-//! `encode` has dnstap's protobuf, `frames` the protocol it is carried by, `tap` the queue and its thread.
+//! `encode` has dnstap's protobuf, `frames` the protocol it is carried by, `stream` the sockets, `tap` the
+//! queue and its thread.
 
 mod encode;
 mod frames;
+mod stream;
 mod tap;
 
 pub(super) use tap::Taps;
@@ -15,12 +17,13 @@ pub(super) use tap::Taps;
 use super::log::Format;
 use super::message::Message;
 use super::report::Report;
-use crate::corefile::{self, TapAt};
+use crate::corefile;
 use encode::{Event, Kind};
 use namewall_dns::{Asked, Heard};
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
+use stream::Target;
 use tap::Tap;
 
 /// More than this is not put beside a message: readers take 96 KiB for a frame, of which a message may be 64.
@@ -40,15 +43,11 @@ pub(super) struct Tapping {
 impl Tapping {
     /// Nothing is opened before there is something to tell.
     pub(super) fn new(settings: &corefile::Dnstap, taps: &Taps) -> Result<Self, String> {
-        if let TapAt::Tls(at) = &settings.to {
-            return Err(format!(
-                "dnstap over TLS is not served: write `tcp://{at}` or a path, and have a TLS tunnel carry it"
-            ));
-        }
+        let to = Target::new(settings).map_err(|error| format!("dnstap: {error}"))?;
         let identity = settings.identity.as_deref().map_or_else(host_name, str::to_owned);
         let own = concat!("namewall-", env!("CARGO_PKG_VERSION"));
         Ok(Self {
-            tap: taps.open(&settings.to),
+            tap: taps.open(to),
             full: settings.full,
             identity: identity.into_bytes(),
             version: settings.version.as_deref().unwrap_or(own).as_bytes().to_vec(),

@@ -2,10 +2,8 @@
 //! takes them out. Where nobody is there to read, it tries again after a while.
 
 use super::frames;
-use crate::corefile::{HostPort, TapAt};
-use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
-use std::os::unix::net::UnixStream;
+use super::stream::{Stream, Target};
+use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -19,8 +17,6 @@ const BATCH: usize = 64 << 10;
 /// How long to wait before trying again: at first, and at most.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// How long the other side may take for anything.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// All of a process. They outlive the Corefile that names them: the next one goes on with them.
 #[derive(Debug, Default)]
@@ -34,7 +30,7 @@ type Threads = Arc<Mutex<Vec<JoinHandle<()>>>>;
 /// Who reads at one socket.
 #[derive(Debug)]
 pub(super) struct Tap {
-    to: TapAt,
+    to: Target,
     queue: SyncSender<Vec<u8>>,
     /// For the thread, until it starts.
     waiting: Mutex<Option<Receiver<Vec<u8>>>>,
@@ -50,15 +46,15 @@ struct Shared {
 }
 
 impl Taps {
-    pub(super) fn open(&self, to: &TapAt) -> Arc<Tap> {
+    pub(super) fn open(&self, to: Target) -> Arc<Tap> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|tap| tap.strong_count() > 0);
-        if let Some(tap) = open.iter().filter_map(Weak::upgrade).find(|tap| tap.to == *to) {
+        if let Some(tap) = open.iter().filter_map(Weak::upgrade).find(|tap| tap.to == to) {
             return tap;
         }
         let (queue, waiting) = sync_channel(MOST);
         let tap = Arc::new(Tap {
-            to: to.clone(),
+            to,
             queue,
             waiting: Mutex::new(Some(waiting)),
             thread: OnceLock::new(),
@@ -73,7 +69,7 @@ impl Taps {
     pub(in crate::serve) fn lost(&self) -> Vec<(String, u64)> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let taps = open.iter().filter_map(Weak::upgrade);
-        taps.map(|tap| (text_of(&tap.to), tap.shared.lost.load(Ordering::Relaxed))).collect()
+        taps.map(|tap| (tap.to.to_string(), tap.shared.lost.load(Ordering::Relaxed))).collect()
     }
 
     /// Waits for those nobody tells anything any more to send what they have; but not longer than this.
@@ -91,14 +87,6 @@ impl Taps {
             drop(threads);
             std::thread::sleep(Duration::from_millis(5));
         }
-    }
-}
-
-fn text_of(to: &TapAt) -> String {
-    match to {
-        TapAt::Unix(path) => path.display().to_string(),
-        TapAt::Tcp(at) => format!("tcp://{at}"),
-        TapAt::Tls(at) => format!("tls://{at}"),
     }
 }
 
@@ -142,7 +130,7 @@ struct Batch {
 }
 
 struct Pump {
-    to: TapAt,
+    to: Target,
     queue: Receiver<Vec<u8>>,
     shared: Arc<Shared>,
     batch: Batch,
@@ -176,11 +164,8 @@ impl Pump {
         }
     }
 
-    fn connect(&self) -> io::Result<Stream> {
-        let mut stream = match &self.to {
-            TapAt::Unix(path) => Stream::unix(UnixStream::connect(path)?)?,
-            TapAt::Tcp(at) | TapAt::Tls(at) => Stream::tcp(connect(at)?)?,
-        };
+    fn connect(&self) -> std::io::Result<Stream> {
+        let mut stream = self.to.connect()?;
         frames::greet(&mut stream)?;
         Ok(stream)
     }
@@ -199,7 +184,7 @@ impl Pump {
             if stream.is_closed() {
                 return Stopped::Gone;
             }
-            let sent = stream.write_all(&self.batch.bytes);
+            let sent = stream.write_all(&self.batch.bytes).and_then(|()| stream.flush());
             let Batch { messages, .. } = std::mem::take(&mut self.batch);
             if sent.is_err() {
                 self.shared.lost.fetch_add(messages, Ordering::Relaxed);
@@ -213,76 +198,5 @@ impl Batch {
     fn push(&mut self, message: &[u8]) {
         frames::push_data(&mut self.bytes, message);
         self.messages += 1;
-    }
-}
-
-fn connect(at: &HostPort) -> io::Result<TcpStream> {
-    let mut last = io::Error::from(io::ErrorKind::NotFound);
-    let host = at.host.to_string();
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    for address in (host, at.port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, PATIENCE) {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
-}
-
-/// A connection of either kind.
-enum Stream {
-    Unix(UnixStream),
-    Tcp(TcpStream),
-}
-
-impl Stream {
-    fn unix(stream: UnixStream) -> io::Result<Self> {
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        Ok(Self::Unix(stream))
-    }
-
-    fn tcp(stream: TcpStream) -> io::Result<Self> {
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        stream.set_nodelay(true)?;
-        Ok(Self::Tcp(stream))
-    }
-
-    fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
-        match self {
-            Self::Unix(stream) => stream.set_nonblocking(nonblocking),
-            Self::Tcp(stream) => stream.set_nonblocking(nonblocking),
-        }
-    }
-
-    fn is_closed(&mut self) -> bool {
-        if self.set_nonblocking(true).is_err() {
-            return true;
-        }
-        let is_open = matches!(self.read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock);
-        self.set_nonblocking(false).is_err() || !is_open
-    }
-}
-
-impl Read for Stream {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Unix(stream) => stream.read(bytes),
-            Self::Tcp(stream) => stream.read(bytes),
-        }
-    }
-}
-
-impl Write for Stream {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Unix(stream) => stream.write(bytes),
-            Self::Tcp(stream) => stream.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }

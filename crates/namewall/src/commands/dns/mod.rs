@@ -10,9 +10,10 @@ use crate::output;
 use anyhow::{Context, Result, bail};
 use namewall_dns::{LearnNothing, Listen, Server, Settings, Sockets};
 use namewall_firewall::corefile::{self, Corefile, Disk, Reload};
-use namewall_firewall::serve::{Built, Surroundings, Teller, build};
+use namewall_firewall::serve::{Built, Endpoints, Surroundings, Teller, build, lameduck};
 use nix::ifaddrs::getifaddrs;
 use nix::sys::signal::Signal;
+use nix::sys::signalfd::SignalFd;
 use question::Question;
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
@@ -24,6 +25,8 @@ use std::time::{Duration, Instant};
 /// How often the file is looked at unless it says otherwise, as CoreDNS has it.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 const TICK: Duration = Duration::from_millis(250);
+/// How long who is told things has to take them in the end.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(args: &Dns) -> Result<ExitCode> {
     // Before the first thread, so that every thread leaves them to us.
@@ -86,7 +89,8 @@ pub(crate) fn run(args: &Dns) -> Result<ExitCode> {
             Err(error) => output::note(&format!("{error:#}\nit is served as it was before")),
         }
     }
-    running.server.retire();
+    running.end(&signals);
+    around.teller.finish(LAST_WORDS);
     output::note("ended");
     Ok(ExitCode::SUCCESS)
 }
@@ -150,23 +154,29 @@ fn explain(built: &Built, question: &Question) -> Result<ExitCode> {
 struct Running {
     server: Server<LearnNothing>,
     listen: Vec<SocketAddr>,
+    endpoints: Endpoints,
+    /// How long it is served on after we are told to end.
+    lameduck: Duration,
 }
 
 impl Running {
     fn start(built: Built, around: &Surroundings) -> Result<Self> {
         let sockets = bind(&built.listen)?;
-        Self::start_at(built, sockets, around)
+        let mut served = Endpoints::new(around.teller.clone())?;
+        served.set(&built.endpoints)?;
+        Self::start_at(built, sockets, served)
     }
 
-    fn start_at(built: Built, sockets: Vec<(Sockets, Listen)>, _: &Surroundings) -> Result<Self> {
-        let Built { service, routes, listen, .. } = built;
+    fn start_at(built: Built, sockets: Vec<(Sockets, Listen)>, served: Endpoints) -> Result<Self> {
+        let Built { service, routes, listen, endpoints, .. } = built;
         let settings =
             Settings { listen: listen.iter().copied().map(Listen::from).collect(), routes, ..Settings::default() };
         let server = Server::start_judged((settings, Some(Arc::new(service))), sockets, Arc::new(LearnNothing))?;
         for address in &listen {
             output::note(&format!("DNS at {address}"));
         }
-        Ok(Self { server, listen })
+        served.set_ready(true);
+        Ok(Self { server, listen, endpoints: served, lameduck: lameduck(&endpoints) })
     }
 
     /// Goes on with what the file says now; if it cannot be served nothing has changed.
@@ -175,12 +185,28 @@ impl Running {
         let around = Surroundings { addresses: addresses()?, ..around.clone() };
         let built = build_all(&read, &around)?;
         if built.listen == self.listen {
+            // All that can fail comes first.
+            self.endpoints.set(&built.endpoints)?;
+            self.lameduck = lameduck(&built.endpoints);
             let listen = self.listen.iter().copied().map(Listen::from).collect();
             let settings = Settings { listen, routes: built.routes, ..Settings::default() };
             self.server.set_with(settings, Arc::new(built.service));
             return Ok(read);
         }
         bail!("it listens elsewhere now, which needs a restart");
+    }
+
+    /// Serves on for a while if it is to, so that who sends clients here can send them elsewhere; then
+    /// finishes what is under way. To be told again to end cuts the while short.
+    fn end(self, signals: &SignalFd) {
+        self.endpoints.set_ready(false);
+        let until = Instant::now() + self.lameduck;
+        while let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+            if next_signal(signals, left.min(TICK)).is_some_and(|signal| signal != Signal::SIGHUP) {
+                break;
+            }
+        }
+        self.server.retire();
     }
 }
 
