@@ -8,6 +8,7 @@ mod answer;
 mod corefile;
 mod denials;
 mod domain_patterns;
+mod expression;
 mod manifests;
 mod messages;
 mod query;
@@ -20,6 +21,7 @@ pub use answer::answer;
 pub use corefile::corefile;
 pub use denials::denials;
 pub use domain_patterns::domain_patterns;
+pub use expression::expression;
 pub use manifests::manifests;
 pub use messages::messages;
 pub use query::query;
@@ -31,11 +33,12 @@ pub use themis::themis;
 pub type Target = fn(&[u8]);
 
 /// Every target by name: the name of its binary and of its corpus.
-pub const TARGETS: [(&str, Target); 10] = [
+pub const TARGETS: [(&str, Target); 12] = [
     ("answer", answer),
     ("corefile", corefile),
     ("denials", denials),
     ("domain_patterns", domain_patterns),
+    ("expression", expression),
     ("manifests", manifests),
     ("messages", messages),
     ("query", query),

@@ -20,7 +20,7 @@ pub(crate) struct Case {
     aliased: bool,
 }
 
-const LEARNING: Forwarder = Forwarder::Namewall { learning: true };
+const LEARNING: Forwarder = Forwarder::Namewall { learning: true, is_large: true };
 
 const fn case(name: &'static str, forwarder: Forwarder) -> Case {
     Case { name, forwarder, names: KNOWN, aliased: false }
@@ -29,7 +29,7 @@ const fn case(name: &'static str, forwarder: Forwarder) -> Case {
 pub(crate) const CASES: [Case; 11] = [
     case("upstream", Forwarder::Nobody),
     case("dnsdist", Forwarder::Dnsdist),
-    case("namewall_off", Forwarder::Namewall { learning: false }),
+    case("namewall_off", Forwarder::Namewall { learning: false, is_large: true }),
     case("namewall", LEARNING),
     Case { names: Names::Fresh, ..case("namewall_fresh", LEARNING) },
     // How far two of the same are apart on this machine today.
@@ -44,6 +44,16 @@ pub(crate) const CASES: [Case; 11] = [
 impl Case {
     pub(crate) fn is_ours(&self) -> bool {
         matches!(self.forwarder, Forwarder::Namewall { .. })
+    }
+
+    /// The same with no more room than it has unless it is told.
+    pub(crate) fn as_it_is(self) -> Self {
+        match self.forwarder {
+            Forwarder::Namewall { learning, .. } => {
+                Self { forwarder: Forwarder::Namewall { learning, is_large: false }, ..self }
+            }
+            _ => self,
+        }
     }
 
     /// Whether it is held against others.

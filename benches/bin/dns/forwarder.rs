@@ -22,6 +22,8 @@ pub(crate) enum Forwarder {
     Nobody,
     Namewall {
         learning: bool,
+        /// Room for more leases than it has unless it is told.
+        is_large: bool,
     },
     Dnsdist,
     Unbound,
@@ -46,8 +48,8 @@ impl fmt::Display for Forwarder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Nobody => "nobody",
-            Self::Namewall { learning: true } => "namewall, learning",
-            Self::Namewall { learning: false } => "namewall",
+            Self::Namewall { learning: true, .. } => "namewall, learning",
+            Self::Namewall { learning: false, .. } => "namewall",
             Self::Dnsdist => "dnsdist",
             Self::Unbound => "unbound",
             Self::CoreDns { kubernetes: false } => "CoreDNS",
@@ -66,12 +68,14 @@ impl Forwarder {
         };
         let command = match self {
             Self::Nobody => return Ok(None),
-            Self::Namewall { learning } => {
+            Self::Namewall { learning, is_large } => {
                 let mut command = Command::new(programs.namewall()?);
                 let manifests = write("manifests.yaml", &manifests(learning))?;
                 command.args(NAMEWALL).arg("--manifests").arg(manifests);
-                // As many as are asked for, and room besides.
-                command.args(["--most-leases", "400000", "--names-a-pattern", "400000"]);
+                if is_large {
+                    // As many as are asked for, and room besides.
+                    command.args(["--most-leases", "400000", "--names-a-pattern", "400000"]);
+                }
                 command.env("NAMEWALL_RUNTIME_DIR", folder.join("run"));
                 command
             }

@@ -44,7 +44,7 @@ pub(crate) enum Names {
 
 impl Names {
     fn asked(self, question: u64) -> Asked {
-        let (pair, kind) = (question / 2, if question % 2 == 0 { Kind::A } else { Kind::Aaaa });
+        let (pair, kind) = (question / 2, if question.is_multiple_of(2) { Kind::A } else { Kind::Aaaa });
         let number = match self {
             Self::Known(count) => (pair % u64::from(count.max(1))) as u32,
             Self::Random(count) => (mix(pair) % u64::from(count.max(1))) as u32,

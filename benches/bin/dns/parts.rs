@@ -96,10 +96,11 @@ pub(crate) fn latency(seats: &mut [Seat], sizes: &Sizes) -> Result<()> {
             measured.iter().map(|rounds| rounds.iter().map(|latencies| latencies[at]).collect()).collect();
         tell(seats, name, &values);
         ratios(seats, name, &values);
-        if let (Some(without), Some(with)) = (of(seats, &values, "namewall_off"), of(seats, &values, "namewall_fresh"))
-        {
+        let Some(without) = of(seats, &values, "namewall_off") else { continue };
+        for (case, figure_of) in [("namewall", "adds"), ("namewall_fresh", "adds_fresh")] {
+            let Some(with) = of(seats, &values, case) else { continue };
             let added: Vec<f64> = with.iter().zip(without).map(|(with, without)| with - without).collect();
-            figure(&format!("dns_learning_adds_{name}"), median(&added));
+            figure(&format!("dns_learning_{figure_of}_{name}"), median(&added));
         }
     }
     Ok(())

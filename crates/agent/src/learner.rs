@@ -6,7 +6,7 @@ use crate::law::Law;
 use crate::memo::{Memo, State};
 use namewall_dataplane::Dataplane;
 use namewall_dataplane::nft::Nft;
-use namewall_dns::{Answer, Learn, LearnError};
+use namewall_dns::{Answer, Learn, LearnError, Noted};
 use namewall_policy::domain::DomainName;
 use namewall_policy::lease::{Lifetimes, Refusal};
 use namewall_policy::{Instant, Lease};
@@ -138,16 +138,19 @@ impl Learn for Learner {
         memo.has(memo.key(client, answer), state, self.clock.now())
     }
 
-    fn note(&self, answer: &Answer<'_>, batch: &mut Vec<Lease>) -> bool {
+    fn note(&self, answer: &Answer<'_>, batch: &mut Vec<Lease>) -> Noted {
         // Read first: what changes meanwhile is none of what will be remembered.
         let laws = self.laws.load(Ordering::SeqCst);
-        let Some(law) = self.law() else { return false };
-        let Some(names) = law.names_of(answer.client) else { return false };
-        let (settings, now, before) = (self.settings(), self.clock.now(), batch.len());
+        let Some(law) = self.law() else { return Noted::Nothing };
+        let Some(names) = law.names_of(answer.client) else { return Noted::Nothing };
+        let (settings, now) = (self.settings(), self.clock.now());
         self.counting.add(|all| &all.foreign, answer.says.foreign);
-        // What is open long enough costs nothing more, and holds nobody up.
+        // What is open long enough costs nothing more, and what is open as long as the answer is good holds
+        // nobody up.
         let kernel = self.kernel.try_lock().ok();
-        let is_open = |lease: &Lease| kernel.as_ref().is_some_and(|kernel| kernel.leases().has(lease));
+        let is_open =
+            |lease: &Lease, until: Instant| kernel.as_ref().is_some_and(|kernel| kernel.leases().has(lease, until));
+        let mut noted = Noted::Nothing;
         // Until when the same answer would change nothing.
         let mut until = (answer.says.foreign == 0).then_some(Instant(Duration::MAX));
         let question = std::iter::once(&answer.says.question.name);
@@ -174,16 +177,20 @@ impl Learn for Learner {
                     expiry,
                     asked_by: Some(answer.client),
                 });
-                batch.extend(leases.filter(|lease| !is_open(lease)));
+                let use_by = settings.lifetimes.use_by(one.ttl, now);
+                for lease in leases.filter(|lease| !is_open(lease, expiry)) {
+                    noted = if noted == Noted::First || !is_open(&lease, use_by) { Noted::First } else { Noted::Soon };
+                    batch.push(lease);
+                }
             }
         }
-        let opens = batch.len() > before;
-        if let (false, Some(until), Some(kernel), Ok(mut memo)) = (opens, until, &kernel, self.memo.lock()) {
+        let changes = noted != Noted::Nothing;
+        if let (false, Some(until), Some(kernel), Ok(mut memo)) = (changes, until, &kernel, self.memo.lock()) {
             let key = memo.key(answer.client, answer.bytes);
             memo.put(key, State { laws, losses: kernel.leases().losses() }, until);
         }
-        self.counting.add(|all| &all.learned, usize::from(opens));
-        opens
+        self.counting.add(|all| &all.learned, usize::from(changes));
+        noted
     }
 
     fn commit(&self, batch: &mut Vec<Lease>) -> Result<(), LearnError> {

@@ -9,6 +9,7 @@
 use std::any::Any;
 use std::fmt;
 use std::net::SocketAddr;
+use std::time::Instant;
 
 /// A question that came in.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +31,28 @@ pub trait Chain: Send + Sync + fmt::Debug {
 
     /// Of an answer that came from an upstream, with what the query left.
     fn answer(&self, asked: &Asked<'_>, answer: &[u8], notes: Option<Notes>) -> Passing;
+
+    /// An upstream's answer is there; what becomes of it is asked next. For who keeps account.
+    fn heard(&self, asked: &Asked<'_>, heard: &Heard<'_>) {
+        let _ = (asked, heard);
+    }
+
+    /// Nobody answered, or nobody could be asked: the client gets SERVFAIL. With what the query left, if
+    /// it came as far as that. For who keeps account.
+    fn failed(&self, asked: &Asked<'_>, notes: Option<Notes>) {
+        let _ = (asked, notes);
+    }
+}
+
+/// What an upstream answered.
+#[derive(Clone, Copy, Debug)]
+pub struct Heard<'a> {
+    pub upstream: SocketAddr,
+    /// When it was asked.
+    pub since: Instant,
+    /// How it was asked.
+    pub over_tcp: bool,
+    pub answer: &'a [u8],
 }
 
 /// What becomes of a question.

@@ -36,8 +36,8 @@ pub trait Learn: Send + Sync {
         false
     }
 
-    /// Puts what the answer opens into the batch. False if it opens nothing: it need not be held.
-    fn note(&self, answer: &Answer<'_>, batch: &mut Self::Batch) -> bool;
+    /// Puts what is to be done for the answer into the batch.
+    fn note(&self, answer: &Answer<'_>, batch: &mut Self::Batch) -> Noted;
 
     /// Does it, and returns when it is done. May take long; the others wait meanwhile, nobody else does.
     fn commit(&self, batch: &mut Self::Batch) -> Result<(), LearnError>;
@@ -46,6 +46,18 @@ pub trait Learn: Send + Sync {
     fn is_busy(&self) -> bool {
         false
     }
+}
+
+/// What there is to do for an answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Noted {
+    /// It opens nothing, or nothing that is not open already.
+    Nothing,
+    /// What it opens is open as long as it may be used, and is to be kept open somewhat longer: it need not
+    /// be held for that.
+    Soon,
+    /// It is held until it is done.
+    First,
 }
 
 #[derive(Clone, Debug, thiserror::Error)]
@@ -63,8 +75,8 @@ impl Learn for LearnNothing {
         false
     }
 
-    fn note(&self, _: &Answer<'_>, (): &mut ()) -> bool {
-        false
+    fn note(&self, _: &Answer<'_>, (): &mut ()) -> Noted {
+        Noted::Nothing
     }
 
     fn commit(&self, (): &mut ()) -> Result<(), LearnError> {

@@ -10,8 +10,8 @@ mod server;
 pub mod wire;
 
 pub use caught::{caught, is_caught};
-pub use chain::{Asked, Chain, Notes, Passing, Step, To};
-pub use learn::{Answer, Learn, LearnError, LearnNothing};
+pub use chain::{Asked, Chain, Heard, Notes, Passing, Step, To};
+pub use learn::{Answer, Learn, LearnError, LearnNothing, Noted};
 pub use server::{
     Counters, Listen, OnLearnTimeout, Order, Route, Server, ServerError, Settings, Sockets, UpstreamState, Way,
 };

@@ -5,7 +5,10 @@ pub mod corefile;
 mod engine;
 mod expression;
 mod fact;
+mod http;
+pub mod opa;
 mod outcome;
+pub mod rbac;
 pub mod serve;
 pub mod themis;
 

@@ -2,7 +2,8 @@
 //! must say the same: effect, whether anything went wrong, and every obligation,
 //! byte for byte. Our client asks the server, so it is held to it too.
 //!
-//! `scripts/pdpserver` builds the server once; it needs Go.
+//! `scripts/peers/pdpserver` builds the server once; it needs Go.
+
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use namewall_firewall::themis::codec::{
@@ -15,13 +16,24 @@ use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/themis")
 }
+
+/// Where the server is; it is built if it is not there yet.
+static BINARY: LazyLock<String> = LazyLock::new(|| {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/peers/pdpserver");
+    let built = Command::new(script).stderr(Stdio::inherit()).output().expect("scripts/peers/pdpserver runs");
+    assert!(
+        built.status.success(),
+        "scripts/peers/pdpserver cannot build Themis' server; install Go: it says why above"
+    );
+    String::from_utf8(built.stdout).expect("a path is text").trim().to_owned()
+});
 
 /// Themis' server on ports of this machine.
 struct Server {
@@ -38,17 +50,13 @@ impl Drop for Server {
 
 impl Server {
     fn start(policy: &str) -> Self {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/pdpserver");
-        let built = Command::new(script).stderr(Stdio::inherit()).output().expect("scripts/pdpserver runs");
-        assert!(built.status.success(), "scripts/pdpserver cannot build Themis' server; install Go: it says why above");
-        let binary = String::from_utf8(built.stdout).expect("a path is text");
         // Ports that were free a moment ago; somebody else may take one, and then others are tried.
         for _ in 0..5 {
             let ports: Vec<TcpListener> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
             let at = |number: usize| ports[number].local_addr().unwrap().to_string();
             let (service, control, storage) = (at(0), at(1), at(2));
             drop(ports);
-            let mut process = Command::new(binary.trim())
+            let mut process = Command::new(&*BINARY)
                 .args(["-v", "0", "-pfmt", if policy.ends_with(".json") { "json" } else { "yaml" }])
                 .args(["-l", &service, "-c", &control, "-storage", &storage])
                 .args(["-max-response", "65535"])

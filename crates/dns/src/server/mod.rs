@@ -152,7 +152,7 @@ where
     ) -> Result<Self, ServerError> {
         let addresses: Vec<SocketAddr> =
             sockets.iter().filter_map(|(sockets, _)| sockets.udp.local_addr().ok()).collect();
-        asks_itself(&settings, &addresses)?;
+        settings.check(&addresses)?;
         if let Some(own) = sockets.iter().filter_map(|(_, listen)| listen.meant).find(|to| addresses.contains(to)) {
             return Err(ServerError::AsksItself(own));
         }
@@ -212,7 +212,7 @@ where
     /// Goes on with other settings and by another chain; where it listens stays. What is asked from now on
     /// meets them; what is under way goes on as it began.
     pub fn set_with(&self, settings: Settings, chain: Arc<dyn Chain>) -> Result<(), ServerError> {
-        asks_itself(&settings, &self.addresses)?;
+        settings.check(&self.addresses)?;
         self.change(Change { settings, chain: Some(chain), sockets: None });
         Ok(())
     }
@@ -225,7 +225,7 @@ where
         sockets: Vec<(Sockets, Listen)>,
     ) -> Result<(), ServerError> {
         let addresses: Vec<SocketAddr> = settings.listen.iter().map(|listen| listen.address).collect();
-        asks_itself(&settings, &addresses)?;
+        settings.check(&addresses)?;
         self.change(Change { settings, chain: Some(chain), sockets: Some(sockets) });
         self.addresses = addresses;
         Ok(())
@@ -273,13 +273,6 @@ impl<L: Learn> Drop for Server<L> {
     fn drop(&mut self) {
         self.stop();
     }
-}
-
-/// An error if a server that listens at these addresses would ask itself.
-fn asks_itself(settings: &Settings, addresses: &[SocketAddr]) -> Result<(), ServerError> {
-    let mut asked = settings.upstreams.iter().chain(settings.routes.iter().flat_map(|route| &route.upstreams));
-    let own = asked.find(|upstream| addresses.contains(upstream));
-    own.map_or(Ok(()), |own| Err(ServerError::AsksItself(*own)))
 }
 
 /// A thread that panicked has left nothing half done that matters here.
@@ -349,11 +342,11 @@ impl<L: Learn> Shared<L> {
             }
             // One thread at most commits, so that the other can always go on.
             let is_busy = || self.committing.load(Ordering::SeqCst) != 0 || self.learner.is_busy();
-            if engine.noted.is_empty() || is_busy() {
+            if !engine.must_commit() || is_busy() {
                 let _ = engine.finish();
                 continue;
             }
-            let (mut batch, tickets) = (std::mem::take(&mut engine.batch), std::mem::take(&mut engine.noted));
+            let (mut batch, tickets) = engine.take_batch();
             drop(engine);
             let done = self.commit(&mut batch);
             match self.engine.try_lock() {

@@ -216,8 +216,8 @@ impl namewall_dns::Learn for Shy {
         false
     }
 
-    fn note(&self, _: &namewall_dns::Answer<'_>, (): &mut ()) -> bool {
-        false
+    fn note(&self, _: &namewall_dns::Answer<'_>, (): &mut ()) -> namewall_dns::Noted {
+        namewall_dns::Noted::Nothing
     }
 
     fn commit(&self, (): &mut ()) -> Result<(), namewall_dns::LearnError> {

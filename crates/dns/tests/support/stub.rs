@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use namewall_dns::wire::{Addresses, Header};
-use namewall_dns::{Answer, Learn, LearnError, Server, Settings, Sockets};
+use namewall_dns::{Answer, Learn, LearnError, Noted, Server, Settings, Sockets};
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -192,9 +192,9 @@ impl Learn for Recorder {
         true
     }
 
-    fn note(&self, answer: &Answer<'_>, batch: &mut Vec<Addresses>) -> bool {
+    fn note(&self, answer: &Answer<'_>, batch: &mut Vec<Addresses>) -> Noted {
         batch.push(answer.says.clone());
-        true
+        Noted::First
     }
 
     fn commit(&self, batch: &mut Vec<Addresses>) -> Result<(), LearnError> {

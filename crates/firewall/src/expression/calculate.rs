@@ -21,7 +21,8 @@ pub(super) fn calculate(calculation: Calculation, a: f64, b: f64) -> Result<f64,
         Calculation::ShiftRight => (x as u64).checked_shr(shift()?).unwrap_or(0) as f64,
     };
     match result.is_finite() {
-        true => Ok(result),
+        // No zero is negative: it would be written so.
+        true => Ok(result + 0.0),
         false if result.is_nan() => Err("the result is no number".to_owned()),
         false => Err("the result is too large".to_owned()),
     }

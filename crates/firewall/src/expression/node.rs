@@ -116,7 +116,7 @@ impl Node {
                 Computed::Number(calculate(*calculation, a, b).map_err(fault)?)
             }
             Self::Negative(inner, span) => {
-                Computed::Number(-number(&inner.value(facts)?).map_err(|message| Fault::new(*span, message))?)
+                Computed::Number(0.0 - number(&inner.value(facts)?).map_err(|message| Fault::new(*span, message))?)
             }
             Self::Flipped(inner, span) => {
                 let number = number(&inner.value(facts)?).map_err(|message| Fault::new(*span, message))?;
@@ -125,6 +125,15 @@ impl Node {
             Self::Call(call) => return call.value(facts),
             _ => Computed::Bool(self.holds(facts)?),
         })
+    }
+
+    /// The value as it is known, if it is a fact. Most tests look at one, and judge the usual kind at once;
+    /// whatever else it is goes the long way.
+    fn fact<'a>(&self, facts: &'a dyn Facts) -> Option<Value<'a>> {
+        match self {
+            Self::Fact(fact, _) => Some(facts.get(fact)),
+            _ => None,
+        }
     }
 
     /// Whether its value counts as true. What can only be true or false never becomes a value in between.
@@ -147,19 +156,15 @@ impl Node {
                 Ok(false)
             }
             Self::Not(inner) => Ok(!inner.holds(facts)?),
-            Self::Equal(test) => {
-                let (a, b) = (test.sides[0].value(facts)?, test.sides[1].value(facts)?);
-                Ok(equal(&a, &b, test.fold) != test.negated)
-            }
-            Self::Order(test) => {
-                let (a, b) = (test.sides[0].value(facts)?, test.sides[1].value(facts)?);
-                let order = order(&a, &b).map_err(|message| Fault::new(test.span, message))?;
-                Ok(order.is_some_and(|order| test.order.is(order)))
-            }
+            Self::Equal(test) => Ok(test.holds(facts)? != test.negated),
+            Self::Order(test) => test.holds(facts),
             Self::In(test) => Ok(test.holds(facts)? != test.negated),
             Self::Matches(test) => Ok(test.holds(facts)? != test.negated),
             Self::Within(test) => test.holds(facts),
-            Self::Under(test) => Ok(test.1.is_over(&test.0.value(facts)?.into_text())),
+            Self::Under(test) => match test.0.fact(facts) {
+                Some(Value::Text(name)) => Ok(test.1.is_over(&name)),
+                _ => Ok(test.1.is_over(&test.0.value(facts)?.into_text())),
+            },
             _ => Ok(self.value(facts)?.is_true()),
         }
     }
@@ -206,8 +211,36 @@ impl Order {
     }
 }
 
+impl Equal {
+    fn holds(&self, facts: &dyn Facts) -> Evaluated<bool> {
+        let [left, right] = &self.sides;
+        if let Self { sides: [_, Node::Constant(Computed::Text(right))], .. } = self
+            && let Some(Value::Text(left)) = left.fact(facts)
+        {
+            return Ok(self.fold.same(&left, right));
+        }
+        Ok(equal(&left.value(facts)?, &right.value(facts)?, self.fold))
+    }
+}
+
+impl Ordered {
+    fn holds(&self, facts: &dyn Facts) -> Evaluated<bool> {
+        let (a, b) = (self.sides[0].value(facts)?, self.sides[1].value(facts)?);
+        let order = order(&a, &b).map_err(|message| Fault::new(self.span, message))?;
+        Ok(order.is_some_and(|order| self.order.is(order)))
+    }
+}
+
 impl Membership {
     fn holds(&self, facts: &dyn Facts) -> Evaluated<bool> {
+        match (&self.among, self.of.fact(facts)) {
+            (Among::Words(words), Some(Value::Text(text))) => Ok(words.contains(&text)),
+            (Among::Addresses(set), Some(Value::Address(address))) => Ok(set.contains(address.to_canonical())),
+            _ => self.long_way(facts),
+        }
+    }
+
+    fn long_way(&self, facts: &dyn Facts) -> Evaluated<bool> {
         let value = self.of.value(facts)?;
         match (&self.among, &value) {
             (Among::Words(words), Computed::Text(text)) => Ok(words.contains(text)),
@@ -239,7 +272,13 @@ impl Matches {
 
 impl Within {
     fn holds(&self, facts: &dyn Facts) -> Evaluated<bool> {
-        let Some(address) = looked_up(&self.of.value(facts)?, self.span)? else { return Ok(false) };
+        let address = match self.of.fact(facts) {
+            Some(Value::Address(address)) => address.to_canonical(),
+            _ => match looked_up(&self.of.value(facts)?, self.span)? {
+                Some(address) => address,
+                None => return Ok(false),
+            },
+        };
         Ok(match &self.networks {
             Networks::One(network) => network.contains(address),
             Networks::Many(set) => set.contains(address),

@@ -252,7 +252,7 @@ impl Parser {
         let span = start.to(inner.span);
         let form = match (prefix, inner.form) {
             // A literal again, so that `label(name, -1)` can be checked.
-            (Mark::Minus, Form::Number(number)) => Form::Number(-number),
+            (Mark::Minus, Form::Number(number)) => Form::Number(0.0 - number),
             (Mark::Minus, form) => Form::Negative(Box::new(Tree { form, ..inner })),
             (Mark::Tilde, form) => Form::Flipped(Box::new(Tree { form, ..inner })),
             (_, form) => Form::Not(Box::new(Tree { form, ..inner })),
@@ -373,7 +373,8 @@ impl Parser {
 /// The operator that was probably meant in a name such as `size/2` or `port-1024`: what stands before it
 /// is a fact of its own.
 fn hidden_operator(name: &str) -> Option<char> {
-    let joints = name.match_indices(['/', '-']);
+    // Their names are short; beyond that there is none to be found.
+    let mut joints = name.match_indices(['/', '-']).take_while(|(at, _)| *at <= 32);
     let of_a_fact = |&(at, _): &(usize, &str)| !matches!(Fact::named(&name[..at]), Fact::Label(_));
-    joints.into_iter().find(of_a_fact).and_then(|(_, joint)| joint.chars().next())
+    joints.find(of_a_fact).and_then(|(_, joint)| joint.chars().next())
 }

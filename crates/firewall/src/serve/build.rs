@@ -2,9 +2,15 @@
 //! error: nothing is passed over.
 
 use super::cache::Cache;
+use super::dnstap::Tapping;
+use super::endpoints::{self, Endpoint};
+use super::engines::{or_else, themis};
+use super::errors::Errors;
 use super::hosts::Hosts;
 use super::log::Log;
 use super::message::Identities;
+use super::metrics::Meters;
+use super::report::Observers;
 use super::rules::{Judge, List, Rule};
 use super::tell::Teller;
 use super::{Block, Forwarding, Inside, Service};
@@ -12,6 +18,8 @@ use crate::corefile::{
     self, BindAt, ConfiguredEngine, Corefile, EngineKind, EngineSettings, Forward, Place, Point, RuleKind, ServerBlock,
     Upstream, Written, Zone,
 };
+use crate::opa::OpaEngine;
+use crate::rbac::{Rbac, RbacSettings};
 use crate::{Engine, Outcome};
 use namewall_dns::{Order, Route, Way};
 use rustc_hash::FxHashMap;
@@ -35,6 +43,8 @@ pub struct Built {
     pub routes: Vec<Route>,
     /// Where it is to listen.
     pub listen: Vec<SocketAddr>,
+    /// What is to be served beside DNS.
+    pub endpoints: Vec<Endpoint>,
     /// What is probably not meant.
     pub warnings: Vec<String>,
 }
@@ -67,7 +77,8 @@ pub fn build_with(
         return Err(errors);
     }
     let inside = Inside { blocks, teller: around.teller.clone(), identities: around.identities.clone() };
-    Ok(Built { service: Service(Arc::new(inside)), routes, listen, warnings })
+    let endpoints = corefile.servers.iter().flat_map(endpoints::of_block).collect();
+    Ok(Built { service: Service(Arc::new(inside)), routes, listen, endpoints, warnings })
 }
 
 struct Builder<'a> {
@@ -80,7 +91,7 @@ struct Builder<'a> {
 }
 
 /// Engines by what rules call them, with how they are set.
-type Engines<'a> = FxHashMap<(EngineKind, Arc<str>), (Arc<dyn Engine>, &'a EngineSettings)>;
+type Engines<'a> = FxHashMap<(EngineKind, Arc<str>), (Arc<dyn Engine>, Option<&'a EngineSettings>)>;
 
 impl Builder<'_> {
     fn error(&mut self, place: &Place, message: impl Into<String>) {
@@ -104,8 +115,11 @@ impl Builder<'_> {
         let mut engines = Engines::default();
         for settings in &server.engines {
             if let Some((kind, engine)) = self.engine(settings) {
-                engines.insert((kind, settings.name.clone()), (engine, settings));
+                engines.insert((kind, settings.name.clone()), (engine, Some(settings)));
             }
+        }
+        if let Some(rbac) = self.rbac(server) {
+            engines.insert((EngineKind::Kubernetes, "rbac".into()), (rbac, None));
         }
         let debug_suffixes = server.firewalls.iter().filter_map(|list| list.debug_query_suffix.clone());
         let of_engines = server.engines.iter().filter_map(|settings| match &settings.engine {
@@ -120,16 +134,39 @@ impl Builder<'_> {
                 None
             }
         });
-        Block {
+        let mut block = Block {
             keys: server.keys.iter().map(|key| (key.zone.clone(), key.port)).collect(),
             addresses,
             fields: server.edns0.clone(),
             debug_suffixes: debug_suffixes.chain(of_engines).collect(),
             lists: server.firewalls.iter().map(|list| self.list(list, &engines)).collect(),
             hosts,
-            cache: server.cache.clone().map(Cache::new),
+            cache: server.cache.clone().map(|settings| Arc::new(Cache::new(settings))),
             forwards: server.forwards.iter().filter_map(|forward| self.forward(forward)).collect(),
-            logs: server.logs.iter().map(Log::new).collect(),
+            observers: Observers::default(),
+        };
+        self.observe(server, &mut block);
+        block
+    }
+
+    /// Who is told of a block's questions.
+    fn observe(&mut self, server: &ServerBlock, block: &mut Block) {
+        let around = self.around;
+        block.observers.logs = server.logs.iter().map(Log::new).collect();
+        if let Some(settings) = &server.errors {
+            match Errors::new(settings, server.debug) {
+                Ok(errors) => block.observers.errors = Some(errors),
+                Err((place, message)) => self.error(&place, message),
+            }
+        }
+        for settings in &server.dnstaps {
+            match Tapping::new(settings, around.teller.taps()) {
+                Ok(tapping) => block.observers.taps.push(tapping),
+                Err(message) => self.error(&server.place, message),
+            }
+        }
+        if server.prometheus.is_some() {
+            block.observers.meters = Some(Meters::new(around.teller.metrics(), block));
         }
     }
 
@@ -202,22 +239,17 @@ impl Builder<'_> {
                     (Judge::Expression(expression.clone(), *outcome), format!("{} {}", outcome.word(), text.text))
                 }
                 RuleKind::Engine { kind, name, .. } => {
-                    let Some((engine, settings)) = engines.get(&(*kind, name.clone())) else {
-                        // Why it could not start has been said, unless it is of a kind that never starts.
-                        if *kind == EngineKind::Kubernetes {
-                            self.error(&rule.place, "`kubernetes rbac` is not served yet");
-                        }
-                        continue;
-                    };
+                    // Why it could not start has been said.
+                    let Some((engine, settings)) = engines.get(&(*kind, name.clone())) else { continue };
                     let mut passing = Vec::new();
-                    if let ConfiguredEngine::Themis(themis) = &settings.engine {
+                    if let Some(ConfiguredEngine::Themis(themis)) = settings.map(|settings| &settings.engine) {
                         passing.clone_from(&themis.passthrough);
                         log |= themis.log;
                     }
                     (Judge::Engine(engine.clone(), passing), format!("{} {name}", kind.word()))
                 }
             };
-            rules.push(Rule { judge, text, place: rule.place.clone() });
+            rules.push(Rule { judge, text, place: rule.place.clone(), meter: None });
         }
         List {
             point: list.point,
@@ -242,15 +274,36 @@ impl Builder<'_> {
         }
         match &settings.engine {
             ConfiguredEngine::Expression => None,
-            ConfiguredEngine::Themis(themis) => match super::engines::themis(&settings.name, themis) {
+            ConfiguredEngine::Themis(settings_of) => match themis(&settings.name, settings_of) {
                 Ok(engine) => Some((EngineKind::Themis, engine)),
                 Err(error) => {
                     self.error(&settings.place, format!("themis {}: {error}", settings.name));
                     None
                 }
             },
-            ConfiguredEngine::Opa(_) => {
-                self.error(&settings.place, "`opa` is not served yet");
+            ConfiguredEngine::Opa(opa) => match OpaEngine::start(opa) {
+                Ok(engine) => Some((EngineKind::Opa, or_else(engine, opa.default_decision.as_ref()))),
+                Err(error) => {
+                    self.error(&settings.place, format!("opa {}: {error}", settings.name));
+                    None
+                }
+            },
+        }
+    }
+
+    /// `kubernetes rbac`, if a rule names it.
+    fn rbac(&mut self, server: &ServerBlock) -> Option<Arc<dyn Engine>> {
+        let is_kubernetes = |rule: &&corefile::Rule| match &rule.kind {
+            RuleKind::Engine { kind, .. } => *kind == EngineKind::Kubernetes,
+            RuleKind::Expression { .. } => false,
+        };
+        let rule = server.firewalls.iter().flat_map(|list| &list.rules).find(is_kubernetes)?;
+        let kubernetes = server.kubernetes.as_ref()?;
+        let settings = RbacSettings::of(kubernetes, &|name| std::env::var(name).ok());
+        match settings.and_then(|settings| Rbac::start(&settings)) {
+            Ok(engine) => Some(Arc::new(engine)),
+            Err(error) => {
+                self.error(&rule.place, format!("kubernetes rbac: {error}"));
                 None
             }
         }
@@ -286,15 +339,8 @@ impl Builder<'_> {
     }
 
     fn refuse_what_is_not_served(&mut self, server: &ServerBlock) {
-        let not_served = [
-            (!server.files.is_empty(), "file"),
-            (!server.templates.is_empty(), "template"),
-            (!server.dnstaps.is_empty(), "dnstap"),
-            (server.whoami, "whoami"),
-            (server.health.is_some(), "health"),
-            (server.ready.is_some(), "ready"),
-            (server.prometheus.is_some(), "prometheus"),
-        ];
+        let not_served =
+            [(!server.files.is_empty(), "file"), (!server.templates.is_empty(), "template"), (server.whoami, "whoami")];
         for (_, name) in not_served.into_iter().filter(|(is_there, _)| *is_there) {
             self.error(&server.place, format!("`{name}` is not served yet; remove it"));
         }

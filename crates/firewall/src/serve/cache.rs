@@ -46,7 +46,12 @@ impl Cache {
         Self { settings, success: Mutex::default(), denial: Mutex::default() }
     }
 
-    fn is_for(&self, name: &Name) -> bool {
+    /// How many answers there are, and how many that there is nothing.
+    pub(super) fn entries(&self) -> [usize; 2] {
+        [&self.success, &self.denial].map(|shelf| shelf.lock().unwrap_or_else(PoisonError::into_inner).len())
+    }
+
+    pub(super) fn is_for(&self, name: &Name) -> bool {
         self.settings.zones.is_empty() || self.settings.zones.iter().any(|zone| is_under(name, zone))
     }
 

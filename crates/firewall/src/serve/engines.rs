@@ -1,9 +1,9 @@
 //! Engines as a Corefile configures them.
 
-use crate::Engine;
-use crate::corefile::{AttributeKind, Balance, Patience, Themis, ThemisAt};
+use crate::corefile::{AttributeKind, Balance, Decision, Patience, Themis, ThemisAt};
 use crate::themis::remote::{self, RemoteSettings};
 use crate::themis::{self, AttributeSetting, CacheSettings, Settings, Source, StartError, ThemisEngine};
+use crate::{Engine, EngineError, Facts, Judged, Judgement};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,7 +45,6 @@ pub(super) fn themis(name: &str, themis: &Themis) -> Result<Arc<dyn Engine>, Sta
         })
         .collect();
     settings.transfer = themis.transfer.iter().map(ToString::to_string).collect();
-    settings.on_error = themis.default_decision.as_ref().map(|decision| decision.outcome);
     settings.debug_id = themis.debug.id.as_ref().map(ToString::to_string);
     settings.cache = themis.cache.map(|cache| CacheSettings {
         ttl: cache.ttl,
@@ -53,5 +52,40 @@ pub(super) fn themis(name: &str, themis: &Themis) -> Result<Arc<dyn Engine>, Sta
     });
     settings.max_request_size = themis.max_request_size.map_or(settings.max_request_size, |size| size as usize);
     settings.max_response_attributes = themis.max_response_attributes.map_or(usize::MAX, |most| most as usize);
-    Ok(Arc::new(ThemisEngine::start(settings)?))
+    Ok(or_else(ThemisEngine::start(settings)?, themis.default_decision.as_ref()))
+}
+
+/// What counts where an engine fails, if that is said.
+pub(super) fn or_else(engine: impl Engine + 'static, decision: Option<&Decision>) -> Arc<dyn Engine> {
+    match decision {
+        Some(decision) => Arc::new(OrElse { engine: Arc::new(engine), decision: decision.clone() }),
+        None => Arc::new(engine),
+    }
+}
+
+/// An engine whose failures are decided.
+#[derive(Debug)]
+struct OrElse {
+    engine: Arc<dyn Engine>,
+    decision: Decision,
+}
+
+impl Engine for OrElse {
+    fn judge(&self, facts: &dyn Facts) -> Judged {
+        match self.engine.judge(facts) {
+            Judged::Now(judgement) => Judged::Now(Ok(decided(judgement, &self.decision))),
+            Judged::Later(judge) => {
+                let decision = self.decision.clone();
+                Judged::Later(Box::new(move || Ok(decided(judge(), &decision))))
+            }
+        }
+    }
+}
+
+fn decided(judgement: Result<Judgement, EngineError>, decision: &Decision) -> Judgement {
+    judgement.unwrap_or_else(|error| Judgement {
+        outcome: decision.outcome,
+        trace: vec![format!("it failed ({error}): the default decision counts")],
+        labels: decision.attributes.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect(),
+    })
 }

@@ -1,10 +1,10 @@
-//! `log`: a line a question, as CoreDNS writes it.
+//! `log`: a line a question, as CoreDNS writes it. Its formats are dnstap's, too.
 
 use super::message::{Message, is_under};
+use super::report::Report;
 use crate::corefile::{self, Class, Zone};
 use crate::{Fact, Facts, Value};
 use std::net::IpAddr;
-use std::time::Duration;
 
 const COMMON: &str = "{remote}:{port} - {>id} \"{type} {class} {name} {proto} {size} {>do} {>bufsize}\" {rcode} {>rflags} {rsize} {duration}";
 
@@ -12,8 +12,12 @@ const COMMON: &str = "{remote}:{port} - {>id} \"{type} {class} {name} {proto} {s
 pub(super) struct Log {
     zones: Vec<Zone>,
     classes: Vec<Class>,
-    pieces: Vec<Piece>,
+    format: Format,
 }
+
+/// Text with `{type}` and the like in it.
+#[derive(Debug)]
+pub(super) struct Format(Vec<Piece>);
 
 #[derive(Debug)]
 enum Piece {
@@ -22,17 +26,20 @@ enum Piece {
     /// An address, in brackets if it has colons.
     Address(Fact),
     Duration,
+    /// What the rules said.
+    Decision,
+    /// The rule that said so.
+    Rule,
 }
 
 impl Log {
     pub(super) fn new(settings: &corefile::Log) -> Self {
         let format = settings.format.as_ref().map_or("{common}", |format| &*format.text);
-        let format = format.replace("{common}", COMMON).replace("{combined}", &format!("{COMMON} \"-\""));
-        Self { zones: settings.zones.clone(), classes: settings.classes.clone(), pieces: pieces(&format) }
+        Self { zones: settings.zones.clone(), classes: settings.classes.clone(), format: Format::new(format) }
     }
 
     /// The line, if it is to be written.
-    pub(super) fn line(&self, message: &Message<'_>, took: Duration) -> Option<String> {
+    pub(super) fn line(&self, report: &Report<'_>, message: &Message<'_>) -> Option<String> {
         let is_meant = self.zones.is_empty() || self.zones.iter().any(|zone| is_under(&message.question.name, zone));
         let rcode = message.get(&Fact::Rcode).to_string();
         let of_class = |class: &Class| match class {
@@ -46,21 +53,33 @@ impl Log {
             return None;
         }
         let mut line = String::from("[INFO] ");
-        for piece in &self.pieces {
+        self.format.write(&mut line, report, message);
+        Some(line)
+    }
+}
+
+impl Format {
+    pub(super) fn new(text: &str) -> Self {
+        let text = text.replace("{common}", COMMON).replace("{combined}", &format!("{COMMON} \"-\""));
+        Self(pieces(&text))
+    }
+
+    pub(super) fn write(&self, to: &mut String, report: &Report<'_>, message: &Message<'_>) {
+        let mut push = |value: &str| to.push_str(if value.is_empty() { "-" } else { value });
+        for piece in &self.0 {
             match piece {
-                Piece::Text(text) => line.push_str(text),
-                Piece::Duration => line.push_str(&format!("{:.9}s", took.as_secs_f64())),
+                Piece::Text(text) if text.is_empty() => {}
+                Piece::Text(text) => push(text),
+                Piece::Duration => push(&format!("{:.9}s", report.begun.elapsed().as_secs_f64())),
+                Piece::Fact(fact) => push(&message.get(fact).to_string()),
                 Piece::Address(fact) => match message.get(fact) {
-                    Value::Address(IpAddr::V6(address)) => line.push_str(&format!("[{address}]")),
-                    other => line.push_str(&other.to_string()),
+                    Value::Address(IpAddr::V6(address)) => push(&format!("[{address}]")),
+                    other => push(&other.to_string()),
                 },
-                Piece::Fact(fact) => {
-                    let value = message.get(fact).to_string();
-                    line.push_str(if value.is_empty() { "-" } else { &value });
-                }
+                Piece::Decision => push(report.ruling().map_or("", |ruling| ruling.outcome)),
+                Piece::Rule => push(&report.ruling().map_or_else(String::new, |ruling| ruling.place.to_string())),
             }
         }
-        Some(line)
     }
 }
 
@@ -74,6 +93,8 @@ fn pieces(format: &str) -> Vec<Piece> {
             "duration" => Piece::Duration,
             "remote" => Piece::Address(Fact::ClientIp),
             "local" => Piece::Address(Fact::ServerIp),
+            "/firewall/decision" => Piece::Decision,
+            "/firewall/rule" => Piece::Rule,
             // `{/label}` is a label.
             name => Piece::Fact(Fact::named(name.strip_prefix('/').unwrap_or(name))),
         });

@@ -5,19 +5,27 @@
 //!                                            │           └────────┴──────────────┬──────┘
 //!                                            └─► reply                  response rules ─► client
 //! ```
+//!
+//! What became of a question is a [`Report`]: `log`, `dnstap`, `metrics` and `errors` tell it.
 
 mod build;
 mod cache;
+mod dnstap;
+mod endpoints;
 mod engines;
+mod errors;
 mod hosts;
 mod log;
 mod message;
+mod metrics;
 mod reply;
+mod report;
 mod rules;
 mod tell;
 mod unserved;
 
 pub use build::{BuildError, Built, Surroundings, build, build_with};
+pub use endpoints::{Endpoint, Endpoints, What, lameduck};
 pub use message::{Identities, Strangers};
 pub use tell::Teller;
 
@@ -25,11 +33,11 @@ use crate::Outcome;
 use crate::corefile::{Edns0, Point, Zone};
 use cache::Cache;
 use hosts::Hosts;
-use log::Log;
 use message::{Kept, Message, is_under, text_of};
 use namewall_dns::wire::{HEADER, Question, Rcode, RecordType, reply as plain};
-use namewall_dns::{Asked, Chain, Notes, Passing, Step, To};
+use namewall_dns::{Asked, Chain, Heard, Notes, Passing, Step, To};
 use namewall_policy::domain::DomainName;
+use report::{Observers, Report, Ruling, Source};
 use rules::{Decision, List, MustWait, Waiting, Walk};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -56,9 +64,9 @@ struct Block {
     lists: Vec<List>,
     debug_suffixes: Vec<DomainName>,
     hosts: Option<Hosts>,
-    cache: Option<Cache>,
+    cache: Option<Arc<Cache>>,
     forwards: Vec<Forwarding>,
-    logs: Vec<Log>,
+    observers: Observers,
 }
 
 /// Names that are asked of a route.
@@ -73,8 +81,23 @@ struct Forwarding {
 struct Carried {
     labels: Vec<(String, String)>,
     begun: Instant,
-    /// Somebody else is asked than others are: what they say is for this client alone.
-    is_redirected: bool,
+    /// What query rules said.
+    ruling: Option<Ruling>,
+    /// Where the answer comes from.
+    source: Source,
+}
+
+impl Carried {
+    /// Nothing, if nothing was left.
+    fn of(notes: Option<Notes>) -> Self {
+        let carried = notes.and_then(|notes| notes.downcast::<Self>().ok()).map(|carried| *carried);
+        carried.unwrap_or_else(|| Self {
+            labels: Vec::new(),
+            begun: Instant::now(),
+            ruling: None,
+            source: Source::Upstream,
+        })
+    }
 }
 
 impl Chain for Service {
@@ -92,22 +115,31 @@ impl Chain for Service {
     }
 
     fn answer(&self, asked: &Asked<'_>, answer: &[u8], notes: Option<Notes>) -> Passing {
-        let carried = notes.and_then(|notes| notes.downcast::<Carried>().ok());
-        if !carried.as_ref().is_some_and(|one| one.is_redirected) {
+        let carried = Carried::of(notes);
+        if carried.source != Source::Redirected {
             self.0.keep(asked, answer);
         }
-        let (labels, begun) = carried.map_or_else(|| (Vec::new(), None), |one| (one.labels, Some(one.begun)));
-        match self.0.passing((asked, answer), (&labels, begun), Waiting::Forbidden) {
+        match self.0.passing((asked, answer), &carried, Waiting::Forbidden) {
             Ok(passing) => passing,
             Err(MustWait) => {
                 let (inside, kept) = (self.0.clone(), Kept::new(asked, Some(answer)));
                 Passing::Later(Box::new(move || {
                     let answer = kept.answer().unwrap_or_default();
-                    let passing = inside.passing((&kept.asked(), answer), (&labels, begun), Waiting::Allowed);
+                    let passing = inside.passing((&kept.asked(), answer), &carried, Waiting::Allowed);
                     passing.unwrap_or(Passing::Silence)
                 }))
             }
         }
+    }
+
+    fn heard(&self, asked: &Asked<'_>, heard: &Heard<'_>) {
+        if self.0.blocks.iter().any(|block| !block.observers.are_none()) {
+            self.0.tell_heard(asked, heard);
+        }
+    }
+
+    fn failed(&self, asked: &Asked<'_>, notes: Option<Notes>) {
+        self.0.failed(asked, &Carried::of(notes));
     }
 }
 
@@ -131,48 +163,67 @@ impl Inside {
     }
 
     fn step(&self, asked: &Asked<'_>, (waiting, begun): (Waiting, Instant)) -> Result<Step, MustWait> {
-        let failure = |rcode| Step::Reply(plain::failure(asked.query, rcode));
-        let Ok(question) = Question::of_query(asked.query) else { return Ok(failure(Rcode::FORM_ERR)) };
-        let Some((block, zone)) = self.block(asked, &question) else { return Ok(failure(Rcode::REFUSED)) };
+        let failure = |rcode| plain::failure(asked.query, rcode);
+        let Ok(question) = Question::of_query(asked.query) else { return Ok(Step::Reply(failure(Rcode::FORM_ERR))) };
+        let Some((block, zone)) = self.block(asked, &question) else {
+            return Ok(Step::Reply(failure(Rcode::REFUSED)));
+        };
         let Ok(mut message) = Message::new(*asked, &block.fields, &*self.identities) else {
-            return Ok(failure(Rcode::FORM_ERR));
+            return Ok(Step::Reply(failure(Rcode::FORM_ERR)));
         };
         if let Some(lines) = self.debugged(block, asked, waiting)? {
             return Ok(Step::Reply(reply::texts(asked.query, &lines)));
         }
         let decision = Walk { waiting, trace: None }.decide(&block.lists, Point::Query, &mut message)?;
+        let ruling = Ruling::of(&decision, Point::Query);
+        let labels = std::mem::take(&mut message.labels);
+        let mut carried = Carried { labels, begun, ruling, source: Source::Own };
+        let report = carried.report((asked, &question), zone);
         let Ok(Outcome::Allow | Outcome::Redirect(_)) = decision.outcome else {
-            self.tell(&decision);
-            return Ok(match reply::denied(&message, &decision, zone) {
-                Some(denial) => {
-                    self.log(block, (message, begun), &denial);
-                    Step::Reply(denial)
-                }
-                None => Step::Silence,
-            });
+            self.tell(block, &decision, &report);
+            self.tell_asked(block, &report);
+            let denial = reply::denied(&message, &decision, zone);
+            self.tell_ended(block, &Report { reply: denial.as_deref(), ..report });
+            return Ok(denial.map_or(Step::Silence, Step::Reply));
         };
         let is_redirected = matches!(decision.outcome, Ok(Outcome::Redirect(_)));
-        let local = block.hosts.as_ref().and_then(|hosts| hosts.answer(asked.query, &question));
-        let local = local.or_else(|| block.cache.as_ref()?.get(asked.query, &question, begun));
-        if let Some(answer) = local.filter(|_| !is_redirected) {
-            let passing = self.passing((asked, &answer), (&message.labels, Some(begun)), waiting)?;
-            self.tell(&decision);
+        if !is_redirected && let Some((answer, source)) = self.local(block, asked, (&question, begun)) {
+            carried.source = source;
+            let passing = self.passing((asked, &answer), &carried, waiting)?;
+            self.tell(block, &decision, &carried.report((asked, &question), zone));
             return Ok(match passing {
                 Passing::Pass => Step::Answer(answer),
                 Passing::Instead(denial) => Step::Reply(denial),
                 Passing::Silence | Passing::Later(_) => Step::Silence,
             });
         }
-        self.tell(&decision);
+        self.tell(block, &decision, &report);
+        self.tell_asked(block, &report);
         let Some(to) = self.to(block, &question, &decision) else {
-            let refusal = plain::failure(asked.query, Rcode::REFUSED);
-            self.log(block, (message, begun), &refusal);
+            let refusal = failure(Rcode::REFUSED);
+            self.tell_ended(block, &Report { reply: Some(&refusal), ..report });
             return Ok(Step::Reply(refusal));
         };
-        let carries = is_redirected || !message.labels.is_empty() || !block.logs.is_empty();
-        let labels = std::mem::take(&mut message.labels);
-        let notes = carries.then(|| Box::new(Carried { labels, begun, is_redirected }) as Notes);
-        Ok(Step::Forward(to, notes))
+        if let (Some(meters), Some(cache)) = (&block.observers.meters, &block.cache)
+            && cache.is_for(&question.name)
+        {
+            meters.missed(&report);
+        }
+        let carries = is_redirected || !carried.labels.is_empty() || !block.observers.are_none();
+        carried.source = if is_redirected { Source::Redirected } else { Source::Upstream };
+        Ok(Step::Forward(to, carries.then(|| Box::new(carried) as Notes)))
+    }
+
+    /// What can be answered without asking anybody.
+    fn local(
+        &self,
+        block: &Block,
+        asked: &Asked<'_>,
+        (question, now): (&Question, Instant),
+    ) -> Option<(Vec<u8>, Source)> {
+        let of_hosts = block.hosts.as_ref().and_then(|hosts| hosts.answer(asked.query, question));
+        let of_cache = || block.cache.as_ref()?.get(asked.query, question, now);
+        of_hosts.map(|answer| (answer, Source::Own)).or_else(|| Some((of_cache()?, Source::Cache)))
     }
 
     fn to(&self, block: &Block, question: &Question, decision: &Decision) -> Option<To> {
@@ -232,41 +283,60 @@ impl Inside {
     fn passing(
         &self,
         (asked, answer): (&Asked<'_>, &[u8]),
-        (labels, begun): (&[(String, String)], Option<Instant>),
+        carried: &Carried,
         waiting: Waiting,
     ) -> Result<Passing, MustWait> {
         let broken = || Passing::Instead(plain::failure(asked.query, Rcode::SERV_FAIL));
         let Ok(question) = Question::of_query(asked.query) else { return Ok(broken()) };
         let Some((block, zone)) = self.block(asked, &question) else { return Ok(broken()) };
-        let has_rules = block.lists.iter().any(|list| list.point == Point::Response);
-        if !has_rules && block.logs.is_empty() {
+        let report = carried.report((asked, &question), zone);
+        let ended = |reply: Option<&[u8]>, end: &Report<'_>| {
+            // Of what is answered here, nothing has been told yet: to judge it may have to begin again.
+            if !matches!(report.source, Source::Upstream | Source::Redirected) {
+                self.tell_asked(block, &report);
+            }
+            self.tell_ended(block, &Report { reply, ..*end });
+        };
+        if !block.lists.iter().any(|list| list.point == Point::Response) {
+            ended(Some(answer), &report);
             return Ok(Passing::Pass);
         }
-        let Ok(message) = Message::new(*asked, &block.fields, &*self.identities) else { return Ok(broken()) };
-        let Ok(mut message) = message.with_answer(answer) else {
+        let message = Message::new(*asked, &block.fields, &*self.identities);
+        let Ok(mut message) = message.and_then(|message| message.with_answer(answer)) else {
             // What cannot be read cannot be judged.
-            return Ok(if has_rules { broken() } else { Passing::Pass });
+            let failure = plain::failure(asked.query, Rcode::SERV_FAIL);
+            self.tell_error(block, "the answer cannot be read", &report);
+            ended(Some(&failure), &report);
+            return Ok(Passing::Instead(failure));
         };
-        message.labels = labels.to_vec();
+        message.labels = carried.labels.clone();
         let mut decision = Walk { waiting, trace: None }.decide(&block.lists, Point::Response, &mut message)?;
         if let Ok(Outcome::Redirect(to)) = decision.outcome {
             let error = format!("an answer cannot be redirected to {to}");
-            decision.log.extend(decision.place.iter().map(|place| format!("{place}: {error}")));
+            decision.failure = decision.place.as_ref().map(|place| format!("{place}: {error}"));
             decision.outcome = Err(error);
         }
-        self.tell(&decision);
-        let begun = begun.unwrap_or_else(Instant::now);
+        let ruling = Ruling::of(&decision, Point::Response);
+        let end = Report { of_response: ruling.as_ref(), labels: &message.labels, ..report };
+        self.tell(block, &decision, &end);
         if decision.outcome == Ok(Outcome::Allow) {
-            self.log(block, (message, begun), answer);
+            ended(Some(answer), &end);
             return Ok(Passing::Pass);
         }
-        Ok(match reply::denied(&message, &decision, zone) {
-            Some(denial) => {
-                self.log(block, (message, begun), &denial);
-                Passing::Instead(denial)
-            }
-            None => Passing::Silence,
-        })
+        let denial = reply::denied(&message, &decision, zone);
+        ended(denial.as_deref(), &end);
+        Ok(denial.map_or(Passing::Silence, Passing::Instead))
+    }
+
+    /// Nobody answered: the client gets SERVFAIL.
+    fn failed(&self, asked: &Asked<'_>, carried: &Carried) {
+        let Ok(question) = Question::of_query(asked.query) else { return };
+        let Some((block, zone)) = self.block(asked, &question) else { return };
+        let failure = plain::failure(asked.query, Rcode::SERV_FAIL);
+        let report = Report { source: Source::Own, ..carried.report((asked, &question), zone) };
+        // Its end as CoreDNS writes it, whose regular expressions look for that.
+        self.tell_error(block, "no upstream answered: i/o timeout", &report);
+        self.tell_ended(block, &Report { reply: Some(&failure), ..report });
     }
 
     /// What a question under a debug suffix is told: how the rest of its name is judged.
@@ -295,18 +365,32 @@ impl Inside {
         Ok(Some(trace))
     }
 
-    /// Errors are among it, whether `errors` is there or not (S9.4).
-    fn tell(&self, decision: &Decision) {
+    fn tell(&self, block: &Block, decision: &Decision, report: &Report<'_>) {
         decision.log.iter().for_each(|line| self.teller.tell(line.clone()));
-    }
-
-    fn log(&self, block: &Block, (message, begun): (Message<'_>, Instant), answer: &[u8]) {
-        if block.logs.is_empty() {
-            return;
+        match &decision.failure {
+            Some(failure) if block.observers.errors.is_some() => self.tell_error(block, failure, report),
+            // A rule that fails is always told (S9.4).
+            Some(failure) => self.teller.tell(format!("[ERROR] {failure}")),
+            None => {}
         }
-        let Ok(message) = message.with_own(answer) else { return };
-        let lines = block.logs.iter().filter_map(|log| log.line(&message, begun.elapsed()));
-        lines.for_each(|line| self.teller.tell(line));
+    }
+}
+
+impl Carried {
+    /// What is known of a question before its answer is judged.
+    fn report<'r>(&'r self, (asked, question): (&'r Asked<'r>, &'r Question), zone: &'r Zone) -> Report<'r> {
+        let Self { labels, begun, ruling, source } = self;
+        Report {
+            asked,
+            question,
+            zone,
+            begun: *begun,
+            labels,
+            of_query: ruling.as_ref(),
+            of_response: None,
+            source: *source,
+            reply: None,
+        }
     }
 }
 

@@ -1,10 +1,12 @@
 //! Lists of rules, and the walk through them.
 
 use super::message::{Message, is_under};
+use super::metrics::EngineMeter;
 use crate::corefile::{Place, Point, Zone};
 use crate::{Engine, EngineError, Expression, Fact, Judged, Judgement, Outcome};
 use namewall_dns::wire::Name;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// A list of rules with all it needs.
 #[derive(Debug)]
@@ -28,6 +30,8 @@ pub(super) struct Rule {
     /// As it is written.
     pub(super) text: String,
     pub(super) place: Place,
+    /// Where it is counted how its engine does.
+    pub(super) meter: Option<Arc<EngineMeter>>,
 }
 
 #[derive(Debug)]
@@ -47,11 +51,13 @@ pub(super) struct Decision {
     pub(super) place: Option<Place>,
     /// Lines to be logged.
     pub(super) log: Vec<String>,
+    /// Which rule failed, and why, where one did.
+    pub(super) failure: Option<String>,
 }
 
 impl Decision {
     fn allow() -> Self {
-        Self { outcome: Ok(Outcome::Allow), drops_silently: false, place: None, log: Vec::new() }
+        Self { outcome: Ok(Outcome::Allow), drops_silently: false, place: None, log: Vec::new(), failure: None }
     }
 
     fn lets_pass(&self) -> bool {
@@ -148,6 +154,7 @@ impl Walk<'_> {
             drops_silently: list.drops_silently,
             place: Some(place.clone()),
             log,
+            failure: None,
         };
         for rule in &list.rules {
             let judgement = self.rule(rule, message)?;
@@ -157,8 +164,8 @@ impl Walk<'_> {
                     outcome
                 }
                 Err(error) => {
-                    log.push(format!("{}: {error}: {}", rule.place, rule.text));
-                    return Ok(end(Err(error), &rule.place, log));
+                    let failure = Some(format!("{}: {error}: {}", rule.place, rule.text));
+                    return Ok(Decision { failure, ..end(Err(error), &rule.place, log) });
                 }
             };
             if outcome == Outcome::Log {
@@ -188,11 +195,18 @@ impl Walk<'_> {
             Judge::Engine(_, passing) if passing.iter().any(|zone| is_under(&message.question.name, zone)) => {
                 Ok(Judgement::from(Outcome::Allow))
             }
-            Judge::Engine(engine, _) => match (caught(|| engine.judge(message)), self.waiting) {
-                (Ok(Judged::Later(_)), Waiting::Forbidden) => return Err(MustWait),
-                (Ok(judged), _) => caught(|| judged.wait()).flatten().map_err(|error| error.to_string()),
-                (Err(error), _) => Err(error.to_string()),
-            },
+            Judge::Engine(engine, _) => {
+                let begun = rule.meter.as_ref().map(|_| Instant::now());
+                let judgement = match (caught(|| engine.judge(message)), self.waiting) {
+                    (Ok(Judged::Later(_)), Waiting::Forbidden) => return Err(MustWait),
+                    (Ok(judged), _) => caught(|| judged.wait()).flatten().map_err(|error| error.to_string()),
+                    (Err(error), _) => Err(error.to_string()),
+                };
+                if let (Some(meter), Some(begun)) = (&rule.meter, begun) {
+                    meter.add(begun.elapsed(), judgement.is_err());
+                }
+                judgement
+            }
         };
         if self.trace.is_some() {
             self.tell_rule(rule, message, &judgement);

@@ -12,7 +12,6 @@ pub(super) fn warnings(server: &ServerBlock) -> Vec<String> {
         (server.loadbalance, "loadbalance"),
         (server.detects_loops, "loop"),
         (server.dns_name_resolver.is_some(), "dnsnameresolver"),
-        (server.errors.as_ref().is_some_and(|errors| !errors.consolidate.is_empty()), "consolidate"),
     ];
     let mut warn = |place, options: &[(bool, &str)]| {
         for (_, name) in options.iter().filter(|(is_there, _)| *is_there) {

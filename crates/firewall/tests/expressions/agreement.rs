@@ -205,7 +205,7 @@ fn runner(cases: u32) -> TestRunner {
 #[test]
 fn both_evaluators_agree() {
     let (read, valued, wrong) = (Cell::new(0u32), Cell::new(0u32), Cell::new(0u32));
-    let cases = 20_000;
+    let cases = 6_000;
     let outcome = runner(cases).run(&(expression(), known()), |(exp, known)| {
         let text = write(&exp, 0);
         // What is seen to be wrong at once is not evaluated.
@@ -227,7 +227,8 @@ fn both_evaluators_agree() {
     });
     outcome.unwrap_or_else(|error| panic!("{error}"));
     let (read, valued, wrong) = (read.get(), valued.get(), wrong.get());
-    assert!(read > 4_000 && valued > 3_000 && wrong > 300, "{read} were read, {valued} had a value, {wrong} none");
+    let told = format!("of {cases}, {read} were read, {valued} had a value, {wrong} had none");
+    assert!(read > cases / 5 && valued > cases / 6 && wrong > cases / 60, "{told}");
 }
 
 #[test]
@@ -239,7 +240,7 @@ fn whatever_is_written_is_read_or_refused() {
     ];
     let words = prop::collection::vec(prop::sample::select(pieces.to_vec()), 0..14).prop_map(|words| words.concat());
     let text = prop_oneof![words, "\\PC{0,40}", "[ -~]{0,30}"];
-    runner(20_000)
+    runner(10_000)
         .run(&(text, known()), |(text, known)| {
             match Expression::parse(&text) {
                 Ok(expression) => {

@@ -351,6 +351,9 @@ fn what_is_too_large_is_refused_and_what_is_empty() {
     assert_eq!(told(&format!("1{}", "==1".repeat(20_000))), too_high);
     assert_eq!(told(&format!("a{}", " ?? a".repeat(10_000))), too_high);
     assert_eq!(told(&" ".repeat(100_000)), Err("the expression is 100000 bytes long; 65536 is the most".to_owned()));
+    let patterns = |count: usize| format!("name =~ ({})", vec!["'a'"; count].join(","));
+    assert_eq!(told(&patterns(101)), Err("this is one pattern more than 100, which is the most".to_owned()));
+    assert_eq!(told(&patterns(100)), Ok(()));
     assert_eq!(told(&format!("1{}", " and 1".repeat(10_000))), Ok(()));
     assert_eq!(told(&format!("{}1{}", "(".repeat(90), ")".repeat(90))), Ok(()));
 }

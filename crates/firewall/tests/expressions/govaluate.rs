@@ -25,6 +25,7 @@ fn values_are_govaluates() {
             ("1 << 4", "16"),
             ("256 >> 4", "16"),
             ("~0", "-1"),
+            ("-0 * 1 + ''", "'0'"),
             ("~5 & 0xff", "250"),
             ("3.9 | 0", "3"),
             // What binds stronger, and from where.

@@ -1,6 +1,7 @@
 //! A second evaluator, written to be seen through: a tree with nothing prepared, values that own what they
 //! have, and every rule of the language spelt out as the documentation has it.
 
+use namewall_policy::addr::{Cidr, parse_address};
 use std::net::IpAddr;
 
 #[derive(Clone, PartialEq, Debug)]
@@ -24,12 +25,14 @@ pub(crate) enum Exp {
     Call(&'static str, Vec<Exp>),
 }
 
-/// What is known of a piece before it is evaluated, as far as it changes what `==` means.
+/// What is known of a piece before it is evaluated, as far as it changes what comparisons mean.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Sort {
     Text,
     Word,
     Name,
+    Number,
+    Address,
     Other,
     /// Text or something else.
     Mixed,
@@ -59,8 +62,8 @@ pub(crate) fn evaluate(exp: &Exp, facts: Facts<'_>) -> Result<Val, Wrong> {
         Exp::Prefix(sign, inner) => {
             let value = evaluate(inner, facts)?;
             match *sign {
-                "-" => Val::Number(-number(&value)?),
-                "~" => Val::Number(-(number(&value)?.trunc()) - 1.0),
+                "-" => Val::Number(0.0 - number(&value)?),
+                "~" => Val::Number((-1 - i128::from(number(&value)? as i64)) as f64),
                 _ => Val::Bool(!is_true(&value)),
             }
         }
@@ -115,7 +118,13 @@ fn pair(sign: &str, (left, right): (&Exp, &Exp), facts: Facts<'_>) -> Result<Val
             Val::Bool(is == (sign == "=~"))
         }
         "<" | "<=" | ">" | ">=" => {
-            let order = compare(&a, &b)?;
+            // Text in quotes is a number beside what is one if it is set at all, and the same for addresses.
+            let meant = |exp: &Exp, value: &Val, other: &Exp| match (exp, sort(other)) {
+                (Exp::Value(Val::Text(_)), Sort::Number) => number(value).map(Val::Number),
+                (Exp::Value(Val::Text(_)), Sort::Address) => address(value).map(Val::Address),
+                _ => Ok(value.clone()),
+            };
+            let order = compare(&meant(left, &a, right)?, &meant(right, &b, left)?)?;
             Val::Bool(order.is_some_and(|order| match sign {
                 "<" => order < 0,
                 "<=" => order <= 0,
@@ -244,7 +253,7 @@ fn dotless(name: &str) -> String {
 }
 
 fn finite(number: f64) -> Result<Val, Wrong> {
-    if number.is_finite() { Ok(Val::Number(number)) } else { Err(Wrong) }
+    if number.is_finite() { Ok(Val::Number(number + 0.0)) } else { Err(Wrong) }
 }
 
 pub(crate) fn show(value: &Val) -> String {
@@ -269,7 +278,7 @@ fn number(value: &Val) -> Result<f64, Wrong> {
 fn address(value: &Val) -> Result<IpAddr, Wrong> {
     match value {
         Val::Address(address) => Ok(*address),
-        Val::Text(text) => text.parse().map_err(|_| Wrong),
+        Val::Text(text) => parse_address(text).ok_or(Wrong),
         _ => Err(Wrong),
     }
 }
@@ -288,8 +297,8 @@ fn is_in(address: IpAddr, (network, prefix): (IpAddr, u8)) -> bool {
 }
 
 fn network(text: &str) -> Result<(IpAddr, u8), Wrong> {
-    let (address, prefix) = text.split_once('/').ok_or(Wrong)?;
-    Ok((address.parse().map_err(|_| Wrong)?, prefix.parse().map_err(|_| Wrong)?))
+    let network: Cidr = text.parse().map_err(|_| Wrong)?;
+    Ok((network.address(), network.prefix()))
 }
 
 fn is_within(one: IpAddr, value: &Val) -> Result<bool, Wrong> {
@@ -297,9 +306,9 @@ fn is_within(one: IpAddr, value: &Val) -> Result<bool, Wrong> {
         Val::Network(address, prefix) => Ok(is_in(one, (*address, *prefix))),
         Val::Address(address) => Ok(one == *address),
         Val::Text(text) if text.is_empty() => Ok(false),
-        Val::Text(text) => match text.parse::<IpAddr>() {
-            Ok(address) => Ok(one == address),
-            Err(_) => network(text).map(|network| is_in(one, network)),
+        Val::Text(text) => match parse_address(text) {
+            Some(address) => Ok(one == address),
+            None => network(text).map(|network| is_in(one, network)),
         },
         Val::List(items) => {
             for item in items {
@@ -332,9 +341,9 @@ fn is_equal(a: &Val, b: &Val, fold: u8) -> bool {
         (Val::Text(text), Val::Address(b)) => {
             address(a) == Ok(*b) || network(text).is_ok_and(|network| is_in(*b, network))
         }
-        (Val::Text(text), Val::Network(address, prefix)) => match text.parse() {
-            Ok(one) => is_in(one, (*address, *prefix)),
-            Err(_) => network(text) == Ok((*address, *prefix)),
+        (Val::Text(text), Val::Network(address, prefix)) => match parse_address(text) {
+            Some(one) => is_in(one, (*address, *prefix)),
+            None => network(text) == Ok((*address, *prefix)),
         },
         (Val::Address(a), Val::Network(address, prefix)) => is_in(*a, (*address, *prefix)),
         (_, Val::Text(_)) | (Val::Network(..), Val::Address(_)) => is_equal(b, a, fold),
@@ -370,19 +379,27 @@ fn sort(exp: &Exp) -> Sort {
         (one, _) if is_empty(b) => one,
         (_, one) if is_empty(a) => one,
         (one, other) if one == other => one,
-        (Sort::Other, _) | (_, Sort::Other) => Sort::Mixed,
-        _ => Sort::Text,
+        (Sort::Text | Sort::Word | Sort::Name, Sort::Text | Sort::Word | Sort::Name) => Sort::Text,
+        _ => Sort::Mixed,
     };
     match exp {
         Exp::Value(Val::Text(_)) => Sort::Text,
         Exp::Fact("name") => Sort::Name,
         Exp::Fact("type") => Sort::Word,
+        Exp::Value(Val::Number(_)) | Exp::Fact("port" | "rsize") => Sort::Number,
+        Exp::Value(Val::Address(_)) | Exp::Fact("client_ip" | "response_ip") => Sort::Address,
+        Exp::Prefix("-" | "~", _) | Exp::Call("atoi" | "count" | "len", _) => Sort::Number,
+        Exp::Pair("-" | "*" | "/" | "%" | "&" | "|" | "^" | "<<" | ">>", ..) => Sort::Number,
         Exp::Fact(name) if name.starts_with("label") => Sort::Text,
         Exp::Choice(_, then, otherwise) => either(then, otherwise),
         Exp::Pair("??", a, b) => either(a, b),
         Exp::Pair("+", a, b) => {
             let is_text = |exp: &Exp| matches!(sort(exp), Sort::Text | Sort::Word | Sort::Name);
-            if is_text(a) || is_text(b) { Sort::Text } else { Sort::Other }
+            match (sort(a), sort(b)) {
+                (Sort::Mixed, _) | (_, Sort::Mixed) => Sort::Mixed,
+                _ if is_text(a) || is_text(b) => Sort::Text,
+                _ => Sort::Number,
+            }
         }
         Exp::Call("lower", arguments) => sort(&arguments[0]),
         Exp::Call("label", arguments) if sort(&arguments[0]) == Sort::Name => Sort::Word,

@@ -68,7 +68,10 @@ fn s9_4_an_error_of_evaluation_is_servfail_and_logged_with_its_rule() {
     );
     assert_eq!(firewall.ask("A a.example from 10.0.0.1"), "SERVFAIL");
     let told = firewall.told.lines(1);
-    assert!(told[0].starts_with("Corefile:4:17: ") && told[0].ends_with("allow atoi([no/such]) > 1"), "{told:?}");
+    assert!(
+        told[0].starts_with("[ERROR] Corefile:4:17: ") && told[0].ends_with("allow atoi([no/such]) > 1"),
+        "{told:?}"
+    );
 }
 
 #[test]
@@ -98,5 +101,5 @@ fn s9_4_an_error_about_an_answer_is_servfail_too() {
     );
     assert_eq!(firewall.exchange("A a.example", &["@ 30 A 192.0.2.1"]), "pass");
     assert_eq!(firewall.exchange("A a.example", &["@ 30 A 192.0.2.1", "@ 30 A 192.0.2.2"]), "SERVFAIL");
-    assert!(firewall.told.lines(1)[0].starts_with("Corefile:6:17: "));
+    assert!(firewall.told.lines(1)[0].starts_with("[ERROR] 2 a.example. A: Corefile:6:17: "));
 }

@@ -68,15 +68,15 @@ impl Reply {
     }
 }
 
-/// What a server says to the body of a request.
-type Answers = dyn Fn(&[u8]) -> Reply + Send + Sync;
+/// What is said to the body of a request.
+type Says = Arc<dyn Fn(&[u8]) -> Reply + Send + Sync>;
 
 /// A gRPC server: `reply` is given the body of each request.
 pub(crate) fn grpc(reply: impl Fn(&[u8]) -> Reply + Send + Sync + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     listener.set_nonblocking(true).unwrap();
-    let reply: Arc<Answers> = Arc::new(reply);
+    let reply: Says = Arc::new(reply);
     thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async move {
@@ -89,7 +89,7 @@ pub(crate) fn grpc(reply: impl Fn(&[u8]) -> Reply + Send + Sync + 'static) -> St
     address
 }
 
-async fn connection(stream: tokio::net::TcpStream, reply: Arc<Answers>) {
+async fn connection(stream: tokio::net::TcpStream, reply: Says) {
     let Ok(mut connection) = h2::server::handshake(stream).await else { return };
     let (close, closed) = tokio::sync::watch::channel(Fate::Goes);
     let mut told = closed.clone();
@@ -113,7 +113,7 @@ async fn connection(stream: tokio::net::TcpStream, reply: Arc<Answers>) {
     }
 }
 
-type Means = (Arc<Answers>, tokio::sync::watch::Sender<Fate>);
+type Means = (Says, tokio::sync::watch::Sender<Fate>);
 
 async fn stream_of(
     request: http::Request<h2::RecvStream>,

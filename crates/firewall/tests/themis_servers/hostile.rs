@@ -19,6 +19,12 @@ fn settings(endpoints: &[&str]) -> RemoteSettings {
     settings
 }
 
+/// For servers that do answer, on a machine that has other things to do.
+fn patient(endpoints: &[&str]) -> RemoteSettings {
+    let patience = Duration::from_secs(6);
+    RemoteSettings { connection_timeout: patience, request_timeout: patience, ..settings(endpoints) }
+}
+
 fn ask(client: &Client) -> Result<Bytes, RemoteError> {
     let start = Instant::now();
     let answer = client.ask(b"asked".to_vec());
@@ -109,9 +115,9 @@ fn answers_in_pieces_are_answers() {
     let pieces = || Reply::Frames([&b"\0\0"[..], b"\0\0\x05", b"\x0a", b"\x03yes"].map(<[u8]>::to_vec).to_vec());
     for streams in [1, 0] {
         let server = grpc(move |asked| if asked == b"asked" { pieces() } else { Reply::Hang });
-        let client = Client::start(RemoteSettings { streams, ..settings(&[&server]) }).unwrap();
+        let client = Client::start(RemoteSettings { streams, ..patient(&[&server]) }).unwrap();
         for _ in 0..5 {
-            assert_eq!(ask(&client).unwrap(), "yes");
+            assert_eq!(client.ask(b"asked".to_vec()).unwrap(), "yes");
         }
     }
 }
@@ -122,9 +128,7 @@ fn another_server_answers_where_one_hangs() {
         let hangs = raw(|stream| swallow(&stream));
         let lies = says(&[0xff; 100]);
         let good = grpc(|_| Reply::body(b"good"));
-        let mut settings = settings(&[&hangs, &lies, &good]);
-        (settings.balance, settings.request_timeout) = (balance, Duration::from_secs(3));
-        let client = Client::start(settings).unwrap();
+        let client = Client::start(RemoteSettings { balance, ..patient(&[&hangs, &lies, &good]) }).unwrap();
         for _ in 0..20 {
             assert_eq!(client.ask(b"asked".to_vec()).unwrap(), "good", "{balance:?}");
         }
@@ -146,13 +150,13 @@ fn each_server_has_its_turn() {
         .collect();
     let endpoints: Vec<&str> = servers.iter().map(|(_, server)| &**server).collect();
     let count = |balance| {
-        let mut settings = settings(&endpoints);
-        (settings.balance, settings.request_timeout) = (balance, Duration::from_secs(5));
-        let client = Client::start(settings).unwrap();
-        // All are connected when each was asked, or a while has passed.
+        let client = Client::start(RemoteSettings { balance, ..patient(&endpoints) }).unwrap();
+        // In turn all are asked as soon as all are connected.
         let start = Instant::now();
-        while start.elapsed() < Duration::from_millis(300) {
+        let is_idle = |(asked, _): &(Arc<AtomicUsize>, String)| asked.load(Ordering::Relaxed) == 0;
+        while balance == Balance::RoundRobin && servers.iter().any(is_idle) {
             client.ask(b"asked".to_vec()).unwrap();
+            assert!(start.elapsed() < Duration::from_secs(20));
         }
         servers.iter().for_each(|(asked, _)| asked.store(0, Ordering::Relaxed));
         for _ in 0..30 {
@@ -169,9 +173,7 @@ fn each_server_has_its_turn() {
 #[test]
 fn beyond_the_queue_the_error_comes_at_once() {
     let server = grpc(|_| Reply::Hang);
-    let mut settings = settings(&[&server]);
-    (settings.streams, settings.queue, settings.request_timeout) = (2, 4, Duration::from_secs(3));
-    let client = Client::start(settings).unwrap();
+    let client = Client::start(RemoteSettings { streams: 2, queue: 4, ..patient(&[&server]) }).unwrap();
     let barrier = Barrier::new(12);
     let busy = AtomicUsize::new(0);
     thread::scope(|scope| {
@@ -194,7 +196,7 @@ fn beyond_the_queue_the_error_comes_at_once() {
     // And places are given back.
     let start = Instant::now();
     while matches!(client.ask(b"asked".to_vec()), Err(RemoteError::Busy(_))) {
-        assert!(start.elapsed() < Duration::from_secs(5));
+        assert!(start.elapsed() < Duration::from_secs(20));
     }
 }
 
@@ -203,9 +205,7 @@ fn a_server_that_comes_back_is_asked_again() {
     let broken = Arc::new(AtomicBool::new(false));
     let told = broken.clone();
     let server = grpc(move |_| if told.load(Ordering::Relaxed) { Reply::Close } else { Reply::body(b"good") });
-    let mut settings = settings(&[&server]);
-    (settings.connection_timeout, settings.request_timeout) = (Duration::from_secs(4), Duration::from_secs(4));
-    let client = Client::start(settings).unwrap();
+    let client = Client::start(patient(&[&server])).unwrap();
     assert_eq!(client.ask(b"asked".to_vec()).unwrap(), "good");
     broken.store(true, Ordering::Relaxed);
     assert!(client.ask(b"asked".to_vec()).is_err());
@@ -220,9 +220,7 @@ fn a_server_that_goes_away_after_each_answer_is_connected_to_again() {
             let Reply::Frames(frames) = Reply::body(b"good") else { return Reply::Hang };
             Reply::GoAway(frames)
         });
-        let mut settings = RemoteSettings { streams, ..settings(&[&server]) };
-        (settings.connection_timeout, settings.request_timeout) = (Duration::from_secs(4), Duration::from_secs(4));
-        let client = Client::start(settings).unwrap();
+        let client = Client::start(RemoteSettings { streams, ..patient(&[&server]) }).unwrap();
         for _ in 0..6 {
             assert_eq!(client.ask(b"asked".to_vec()).unwrap(), "good", "{streams} streams");
         }
@@ -232,9 +230,7 @@ fn a_server_that_goes_away_after_each_answer_is_connected_to_again() {
 #[test]
 fn many_threads_share_few_streams() {
     let server = grpc(Reply::body);
-    let mut settings = settings(&[&server]);
-    (settings.streams, settings.request_timeout) = (2, Duration::from_secs(20));
-    let client = Client::start(settings).unwrap();
+    let client = Client::start(RemoteSettings { streams: 2, ..patient(&[&server]) }).unwrap();
     thread::scope(|scope| {
         for number in 0..16_u8 {
             let client = &client;

@@ -58,6 +58,11 @@ impl Lifetimes {
         Instant(Duration::from_secs(seconds))
     }
 
+    /// Until when an answer may be used by who has it: without the grace.
+    pub fn use_by(&self, ttl: Duration, now: Instant) -> Instant {
+        now + if ttl.is_zero() { self.minimum } else { ttl }
+    }
+
     /// The last moment at which an answer of this TTL ends no later than that.
     pub fn last_with(&self, ttl: Duration, expiry: Instant) -> Instant {
         Instant(expiry.0.saturating_sub(self.length(ttl)))

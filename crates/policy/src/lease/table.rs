@@ -342,11 +342,11 @@ impl LeaseTable {
         }
     }
 
-    /// Whether to grant the lease would change nothing: it is there, as long and as the client's own.
-    pub fn has(&self, lease: &Lease) -> bool {
+    /// Whether the lease is there until then at least, and counted to who asks now.
+    pub fn has(&self, lease: &Lease, until: Instant) -> bool {
         let named = self.patterns.get(&lease.pattern).and_then(|names| names.names.get(&lease.name));
         named.is_some_and(|named| {
-            let lasts = |(address, (expiry, _)): &(IpAddr, End)| *address == lease.address && *expiry >= lease.expiry;
+            let lasts = |(address, (expiry, _)): &(IpAddr, End)| *address == lease.address && *expiry >= until;
             named.client == lease.asked_by && named.addresses.iter().any(lasts)
         })
     }

@@ -1,7 +1,7 @@
 //! From an upstream to the client, perhaps after a while (S6.6).
 
 use super::Engine;
-use crate::learn::{Answer, Learn, LearnError};
+use crate::learn::{Answer, Learn, LearnError, Noted};
 use crate::server::datagrams::Inbox;
 use crate::server::pending::{Client, Link, Ticket};
 use crate::server::settings::{OnLearnTimeout, Way};
@@ -128,7 +128,12 @@ impl<L: Learn> Engine<L> {
         match addresses(answer) {
             Ok(says) => {
                 let answer = Answer { client, says: &says, bytes: answer };
-                !says.addresses.is_empty() && self.learner.note(&answer, &mut self.batch)
+                if says.addresses.is_empty() {
+                    return false;
+                }
+                let noted = self.learner.note(&answer, &mut self.batch);
+                self.has_more |= noted == Noted::Soon;
+                noted == Noted::First
             }
             Err(_) => {
                 self.counters.unreadable += 1;
@@ -166,7 +171,8 @@ impl<L: Learn> Engine<L> {
         match self.settings.on_learn_timeout {
             OnLearnTimeout::Fail => {
                 self.counters.hold_failed += 1;
-                self.fail(ticket);
+                // The chain has let it pass: it is told nothing more.
+                self.serv_fail(ticket);
             }
             OnLearnTimeout::Release => {
                 self.counters.hold_released += 1;

@@ -2,10 +2,10 @@
 
 use super::Engine;
 use crate::caught::caught;
-use crate::chain::{Asked, Chain, Passing, Step, To};
+use crate::chain::{Asked, Chain, Heard, Passing, Step, To};
 use crate::learn::Learn;
 use crate::server::lock;
-use crate::server::pending::{Client, Ticket};
+use crate::server::pending::{Client, Link, Ticket};
 use crate::server::route::Route;
 use crate::wire::reply;
 use std::io;
@@ -122,9 +122,15 @@ impl<L: Learn> Engine<L> {
         let Some(pending) = self.pending.get(ticket) else { return false };
         let Some(chain) = pending.law.as_ref().map(|law| law.chain.clone()) else { return true };
         let (client, notes) = (pending.client, pending.notes.take());
+        let over_tcp = matches!(pending.link, Some(Link::Tcp { .. }));
+        let (upstream, since) = (self.upstreams[pending.upstream].address, pending.last_asked);
         let server = self.listeners[client.listener().unwrap_or(0)].address;
-        let judge = || self.asked(ticket, server).map_or(Passing::Silence, |asked| chain.answer(&asked, answer, notes));
-        let Some(passing) = caught(judge) else {
+        let passing = caught(|| {
+            let Some(asked) = self.asked(ticket, server) else { return Passing::Silence };
+            chain.heard(&asked, &Heard { upstream, since, over_tcp, answer });
+            chain.answer(&asked, answer, notes)
+        });
+        let Some(passing) = passing else {
             self.fail(ticket);
             return false;
         };
@@ -155,6 +161,18 @@ impl<L: Learn> Engine<L> {
             Passing::Silence => self.forget(ticket),
             Passing::Later(judge) => self.submit(ticket, move || Judged::Passing(judge())),
         }
+    }
+
+    /// Tells the chain that there is no answer: SERVFAIL.
+    pub(super) fn fail(&mut self, ticket: Ticket) {
+        if let Some(pending) = self.pending.get(ticket)
+            && let Some(chain) = pending.law.as_ref().map(|law| law.chain.clone())
+        {
+            let (client, notes) = (pending.client, pending.notes.take());
+            let server = self.listeners[client.listener().unwrap_or(0)].address;
+            caught(|| self.asked(ticket, server).map(|asked| chain.failed(&asked, notes)));
+        }
+        self.serv_fail(ticket);
     }
 
     /// Sends what is nobody else's word.

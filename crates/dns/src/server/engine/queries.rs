@@ -289,7 +289,7 @@ impl<L: Learn> Engine<L> {
     }
 
     /// SERVFAIL.
-    pub(super) fn fail(&mut self, ticket: Ticket) {
+    pub(super) fn serv_fail(&mut self, ticket: Ticket) {
         let Some(pending) = self.pending.get(ticket) else { return };
         let (client, failure) = (pending.client, reply::failure(&pending.query, Rcode::SERV_FAIL));
         self.send(client, &failure);

@@ -12,6 +12,8 @@ use regex::{Regex, RegexBuilder};
 
 /// What a pattern may cost, in bytes: a list of some thousand words, and no trap.
 const PATTERN_SIZE: usize = 1 << 20;
+/// How many an expression may have, all of which may cost that much. Words need no pattern each: `(a|b|c)`.
+const PATTERNS: usize = 100;
 
 impl Compiler<'_> {
     pub(super) fn equality(&self, sides: [Built; 2], negated: bool, span: Span) -> Result<Built, Problem> {
@@ -110,9 +112,17 @@ impl Compiler<'_> {
         let is_of_addresses = |item: &Built| {
             item.kind == Some(Kind::Network) || matches!(item.node, Node::Fact(..) if item.kind == Some(Kind::List))
         };
-        let left = match items.iter().any(is_of_addresses) {
-            true => self.fit(left, Some(Kind::Address), items[0].span)?,
-            false => left,
+        let left = match (items.len(), items.iter().find(|item| is_of_addresses(item))) {
+            (1, Some(item)) => self.fit(left, Some(Kind::Address), item.span)?,
+            // Beside texts it stays one, but must be an address all the same.
+            (_, Some(item)) => {
+                if let Some(text) = left.text() {
+                    let node = Node::Constant(Computed::Text(text.to_owned().into()));
+                    self.fit(Built { node, ..left }, Some(Kind::Address), item.span)?;
+                }
+                left
+            }
+            (_, None) => left,
         };
         let fold = items.iter().map(Built::fold).fold(left.fold(), Fold::max);
         let among = among(items, &left, fold);
@@ -136,6 +146,13 @@ impl Compiler<'_> {
             let Form::Text(pattern) = tree.form else {
                 return Err(Problem::new(tree.span, "a pattern is text in quotes, so that it can be checked now"));
             };
+            self.patterns += 1;
+            if self.patterns > PATTERNS {
+                return Err(Problem::new(
+                    tree.span,
+                    format!("this is one pattern more than {PATTERNS}, which is the most"),
+                ));
+            }
             patterns.push(regex(&pattern, is_caseless).map_err(|message| Problem::new(tree.span, message))?);
         }
         let has_end = |regex: &Regex| regex.as_str().contains('$') || regex.as_str().contains(r"\z");

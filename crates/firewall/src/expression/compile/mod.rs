@@ -17,7 +17,7 @@ use std::collections::HashSet;
 
 /// The expression, and the facts it looks at, in the order of the text.
 pub(super) fn compile(text: &str, tree: Tree) -> Result<(Node, Vec<Fact>), Problem> {
-    let mut compiler = Compiler { text, facts: Vec::new(), known: HashSet::new() };
+    let mut compiler = Compiler { text, facts: Vec::new(), known: HashSet::new(), patterns: 0 };
     let built = compiler.build(tree)?;
     Ok((built.node, compiler.facts))
 }
@@ -26,6 +26,8 @@ struct Compiler<'t> {
     text: &'t str,
     facts: Vec<Fact>,
     known: HashSet<Fact>,
+    /// How many patterns there are already.
+    patterns: usize,
 }
 
 /// A piece that is done. Without a kind, it depends on the question what it is; with one, it may still not

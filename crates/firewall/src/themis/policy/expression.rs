@@ -7,7 +7,7 @@ use super::selector::Selector;
 use super::symbols::{Declared, Symbols};
 use crate::themis::codec::Attribute;
 use crate::themis::value::{Type, Value};
-use rustc_hash::FxHashSet;
+use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
@@ -44,7 +44,21 @@ impl Expression {
         }
     }
 
+    /// A value that has not to be computed, if there is one.
+    pub(super) fn at_hand<'a>(&'a self, context: &Context<'a>) -> Option<&'a Value> {
+        match self {
+            Self::Value(_, value) => Some(value),
+            Self::Attribute(declared) => *context.slots.get(declared.slot)?,
+            _ => None,
+        }
+    }
+
     pub(super) fn is_true<'a>(&'a self, context: &'a Context<'a>) -> Result<bool, Failure> {
+        if let Self::Call(function, arguments) = self
+            && function.is_test()
+        {
+            return function.test(arguments, context);
+        }
         match *self.evaluate(context)? {
             Value::Boolean(is) => Ok(is),
             _ => Err(Failure::Type),
@@ -91,20 +105,20 @@ impl<'a> Context<'a> {
     /// the same type is an error. Flags of a request have no names, and so are of no declared type.
     pub(super) fn new(symbols: &Symbols, attributes: &'a [Attribute]) -> Result<Self, String> {
         let mut slots = vec![None; symbols.len()];
-        let mut known = FxHashSet::default();
+        let mut known = FxHashMap::default();
         for (at, Attribute { name, value }) in attributes.iter().enumerate() {
-            let earlier = &attributes[..at];
-            let is_first = if attributes.len() <= FEW {
-                earlier.iter().all(|earlier| earlier.name != *name)
+            let first = if attributes.len() <= FEW {
+                attributes[..at].iter().find(|earlier| earlier.name == *name).map(|earlier| &earlier.value)
             } else {
-                known.insert(name)
+                let first = *known.entry(name).or_insert(value);
+                (!std::ptr::eq(first, value)).then_some(first)
             };
-            if !is_first {
-                let first = earlier.iter().find(|earlier| earlier.name == *name);
-                if first.is_some_and(|first| same_type(&first.value, value)) {
+            match first {
+                None => {}
+                Some(first) if same_type(first, value) => {
                     return Err(format!("the attribute `{name}` is in the request twice"));
                 }
-                continue;
+                Some(_) => continue,
             }
             let declared = symbols.get(name).filter(|declared| value.kind().as_ref() == Some(&declared.kind));
             if let Some(declared) = declared {

@@ -197,12 +197,18 @@ impl Function {
                 _ => return Err(Failure::Type),
             },
             Self::Concat => arguments.concat()?,
-            _ => Value::Boolean(self.test(&arguments)?),
+            _ => Value::Boolean(self.test(arguments.all, context)?),
         };
         Ok(Cow::Owned(value))
     }
 
-    fn test(self, arguments: &Arguments<'_>) -> Result<bool, Failure> {
+    /// Whether it is true or not, whatever its arguments are.
+    pub(super) fn is_test(self) -> bool {
+        self != Self::Try && self.result(&[]) == Type::Boolean
+    }
+
+    pub(super) fn test<'a>(self, arguments: &'a [Expression], context: &'a Context<'a>) -> Result<bool, Failure> {
+        let arguments = Arguments { all: arguments, context };
         Ok(match self {
             Self::Not => !arguments.all[0].is_true(arguments.context)?,
             Self::And | Self::Or => {
@@ -229,21 +235,29 @@ impl Function {
                 let [first, second] = arguments.floats()?;
                 first > second
             }
-            _ => {
-                let (first, second) = (arguments.get(0)?, arguments.get(1)?);
-                match (self, &*first, &*second) {
-                    (Self::EqualStrings, Value::String(first), Value::String(second)) => first == second,
-                    (Self::EqualLists, Value::ListOfStrings(first), Value::ListOfStrings(second)) => first == second,
-                    (Self::EqualSets, Value::SetOfStrings(first), Value::SetOfStrings(second)) => first.is_same(second),
-                    (_, Value::String(text), Value::String(part)) => text.contains(&**part),
-                    (_, Value::ListOfStrings(list), Value::String(text)) => list.contains(text),
-                    (_, Value::Network(network), Value::Address(address)) => network.contains(*address),
-                    (_, Value::SetOfStrings(set), Value::String(text)) => set.contains(text),
-                    (_, Value::SetOfNetworks(set), Value::Address(address)) => set.contains(*address),
-                    (_, Value::SetOfDomains(set), Value::Domain(name)) => set.contains(name),
-                    _ => return Err(Failure::Type),
-                }
-            }
+            // Most tests are of an attribute and a value that stands there.
+            _ => match arguments.all {
+                [first, second] => match (first.at_hand(context), second.at_hand(context)) {
+                    (Some(first), Some(second)) => self.compare(first, second)?,
+                    _ => self.compare(&*arguments.get(0)?, &*arguments.get(1)?)?,
+                },
+                _ => return Err(Failure::Type),
+            },
+        })
+    }
+
+    fn compare(self, first: &Value, second: &Value) -> Result<bool, Failure> {
+        Ok(match (self, first, second) {
+            (Self::EqualStrings, Value::String(first), Value::String(second)) => first == second,
+            (Self::EqualLists, Value::ListOfStrings(first), Value::ListOfStrings(second)) => first == second,
+            (Self::EqualSets, Value::SetOfStrings(first), Value::SetOfStrings(second)) => first.is_same(second),
+            (_, Value::String(text), Value::String(part)) => text.contains(&**part),
+            (_, Value::ListOfStrings(list), Value::String(text)) => list.contains(text),
+            (_, Value::Network(network), Value::Address(address)) => network.contains(*address),
+            (_, Value::SetOfStrings(set), Value::String(text)) => set.contains(text),
+            (_, Value::SetOfNetworks(set), Value::Address(address)) => set.contains(*address),
+            (_, Value::SetOfDomains(set), Value::Domain(name)) => set.contains(name),
+            _ => return Err(Failure::Type),
         })
     }
 }

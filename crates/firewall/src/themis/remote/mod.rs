@@ -43,7 +43,7 @@ pub struct RemoteSettings {
 }
 
 impl RemoteSettings {
-    /// Of these servers, with Themis' port where none is given, and the defaults.
+    /// These servers, with the defaults.
     pub fn of(endpoints: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self {
             endpoints: endpoints.into_iter().map(Into::into).collect(),

@@ -54,7 +54,7 @@ impl Firewall {
     pub(crate) fn with(text: &str, engines: &Engines, identities: Arc<dyn Identities>) -> Self {
         let told = Told::default();
         let around = Surroundings { identities, ..around(&told) };
-        let Built { service, routes, listen, warnings } =
+        let Built { service, routes, listen, warnings, .. } =
             built(text, &around, engines).unwrap_or_else(|why| panic!("{why}"));
         Self { service, routes, listen, warnings, told }
     }

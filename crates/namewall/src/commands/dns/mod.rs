@@ -10,9 +10,10 @@ use crate::output;
 use anyhow::{Context, Result, bail};
 use namewall_dns::{Chain, LearnNothing, Listen, Route, Server, Settings, Sockets};
 use namewall_firewall::corefile::{self, Corefile, Disk, Reload};
-use namewall_firewall::serve::{Built, Surroundings, Teller, build};
+use namewall_firewall::serve::{Built, Endpoints, Surroundings, Teller, build, lameduck};
 use nix::ifaddrs::getifaddrs;
 use nix::sys::signal::Signal;
+use nix::sys::signalfd::SignalFd;
 use question::Question;
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
@@ -26,6 +27,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(30);
 const TICK: Duration = Duration::from_millis(250);
 /// How long an address is waited for that was left a moment ago.
 const LEAVING: Duration = Duration::from_secs(2);
+/// How long who is told things has to take them in the end.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(args: &Dns) -> Result<ExitCode> {
     // Before the first thread, so that every thread leaves them to us.
@@ -59,7 +62,7 @@ pub(crate) fn run(args: &Dns) -> Result<ExitCode> {
     if let Some(asked) = &args.explain {
         return explain(&built, &asked.parse()?);
     }
-    let mut running = Running::start(built)?;
+    let mut running = Running::start(built, &around)?;
     let mut seen = (text, Instant::now());
     let mut reload = interval(&read);
     loop {
@@ -86,7 +89,8 @@ pub(crate) fn run(args: &Dns) -> Result<ExitCode> {
             Err(error) => output::note(&format!("{error:#}\nit is served as it was before")),
         }
     }
-    running.server.retire();
+    running.end(&signals);
+    around.teller.finish(LAST_WORDS);
     output::note("ended");
     Ok(ExitCode::SUCCESS)
 }
@@ -160,16 +164,28 @@ struct Running {
     listen: Vec<SocketAddr>,
     /// Addresses it has left: the last answers may still go out there.
     left: Vec<SocketAddr>,
+    endpoints: Endpoints,
+    /// How long it is served on after we are told to end.
+    lameduck: Duration,
 }
 
 impl Running {
-    fn start(built: Built) -> Result<Self> {
-        let Built { service, routes, listen, .. } = built;
-        let sockets = bind(&listen, &[])?;
+    fn start(built: Built, around: &Surroundings) -> Result<Self> {
+        let sockets = bind(&built.listen, &[])?;
+        let mut served = Endpoints::new(around.teller.clone())?;
+        served.set(&built.endpoints)?;
+        Self::start_at(built, sockets, served)
+    }
+
+    fn start_at(built: Built, sockets: Vec<(Sockets, Listen)>, served: Endpoints) -> Result<Self> {
+        let Built { service, routes, listen, endpoints, .. } = built;
         let chain: Arc<dyn Chain> = Arc::new(service);
         let server = Server::start_judged((settings(&listen, routes), Some(chain)), sockets, Arc::new(LearnNothing))?;
-        listen.iter().for_each(|address| output::note(&format!("DNS at {address}")));
-        Ok(Self { server, listen, left: Vec::new() })
+        for address in &listen {
+            output::note(&format!("DNS at {address}"));
+        }
+        served.set_ready(true);
+        Ok(Self { server, listen, left: Vec::new(), endpoints: served, lameduck: lameduck(&endpoints) })
     }
 
     /// Goes on with what the file says now; if it cannot be served nothing has changed.
@@ -178,7 +194,7 @@ impl Running {
         let around = Surroundings { addresses: addresses()?, ..around.clone() };
         let built = build_all(&read, &around)?;
         warn(&read, &built)?;
-        let Built { service, routes, listen, .. } = built;
+        let Built { service, routes, listen, endpoints, .. } = built;
         let without = |all: &[SocketAddr], some: &[SocketAddr]| -> Vec<SocketAddr> {
             all.iter().copied().filter(|address| !some.contains(address)).collect()
         };
@@ -188,11 +204,28 @@ impl Running {
         }
         // First what can fail: sockets that are not needed in the end are gone with the error.
         let sockets = if new.is_empty() { Vec::new() } else { bind(&new, &self.left)? };
-        self.server.move_to((settings(&listen, routes), Arc::new(service)), sockets)?;
+        let settings = settings(&listen, routes);
+        settings.check(&listen)?;
+        self.endpoints.set(&endpoints)?;
+        self.lameduck = lameduck(&endpoints);
+        self.server.move_to((settings, Arc::new(service)), sockets)?;
         left.iter().for_each(|address| output::note(&format!("no longer at {address}")));
         new.iter().for_each(|address| output::note(&format!("DNS at {address}")));
         (self.listen, self.left) = (listen, left);
         Ok(read)
+    }
+
+    /// Serves on for a while if it is to, so that who sends clients here can send them elsewhere; then
+    /// finishes what is under way. To be told again to end cuts the while short.
+    fn end(self, signals: &SignalFd) {
+        self.endpoints.set_ready(false);
+        let until = Instant::now() + self.lameduck;
+        while let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+            if next_signal(signals, left.min(TICK)).is_some_and(|signal| signal != Signal::SIGHUP) {
+                break;
+            }
+        }
+        self.server.retire();
     }
 }
 
