@@ -90,12 +90,12 @@ fn s6_7_answers_that_come_together_are_opened_together() {
     slow.takes.store(1, Ordering::SeqCst);
     let server = serve(settings(&[&upstream]), slow.clone());
     let client = Client::of(&server);
-    for burst in 0..4 {
+    for burst in 0..5 {
         // More at once would not fit the sockets of a busy machine.
-        for number in 0..250 {
-            client.0.send(&query(burst * 250 + number, "learned.example.com")).unwrap();
+        for number in 0..200 {
+            client.0.send(&query(burst * 200 + number, "learned.example.com")).unwrap();
         }
-        for _ in 0..250 {
+        for _ in 0..200 {
             let reply = client.receive().unwrap();
             assert!(slow.open.lock().unwrap().contains(&address(&reply)));
         }
