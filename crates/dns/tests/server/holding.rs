@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Opens addresses of names that begin with `l`, in as much time as it is told.
+/// Opens addresses of names that begin with `l`, in as much time as it is told; those of names with `r` are
+/// open already, and are kept open longer.
 #[derive(Default)]
 struct Slow {
     takes: AtomicU64,
@@ -26,11 +27,13 @@ impl Learn for Slow {
     }
 
     fn note(&self, answer: &Answer<'_>, batch: &mut Vec<IpAddr>) -> Noted {
-        let is_named = answer.says.question.name.to_string().starts_with('l');
-        if is_named {
-            batch.extend(answer.says.addresses.iter().map(|one| one.address));
-        }
-        if is_named { Noted::First } else { Noted::Nothing }
+        let noted = match answer.says.question.name.to_string().as_bytes()[0] {
+            b'l' => Noted::First,
+            b'r' => Noted::Soon,
+            _ => return Noted::Nothing,
+        };
+        batch.extend(answer.says.addresses.iter().map(|one| one.address));
+        noted
     }
 
     fn commit(&self, batch: &mut Vec<IpAddr>) -> Result<(), LearnError> {
@@ -66,6 +69,19 @@ fn s6_6_an_answer_is_there_only_when_its_address_is_open() {
         let reply = client.ask(&query(number, "learned.example.com")).unwrap();
         assert!(slow.open.lock().unwrap().contains(&address(&reply)), "query {number}");
     }
+}
+
+#[test]
+fn s6_6_what_is_only_kept_open_longer_holds_nobody_up() {
+    let (upstream, slow) = (upstream(), Arc::new(Slow::default()));
+    slow.takes.store(300, Ordering::SeqCst);
+    let server = serve(settings(&[&upstream]), slow.clone());
+    let client = Client::of(&server);
+    let began = Instant::now();
+    let reply = client.ask(&query(1, "renewed.example.com")).unwrap();
+    assert_eq!(Header::read(&reply).unwrap().rcode, Rcode::NO_ERROR);
+    assert!(began.elapsed() < Duration::from_millis(250), "{:?}", began.elapsed());
+    eventually(|| slow.open.lock().unwrap().contains(&address(&reply)));
 }
 
 #[test]

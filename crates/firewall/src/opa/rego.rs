@@ -4,8 +4,9 @@ use super::input::text;
 use super::result::outcome;
 use crate::corefile::{Opa, OpaAt};
 use crate::{Engine, EngineError, Facts, Judged, Judgement};
+use regorus::languages::rego::compiler::{Compiler, CompilerError};
 use regorus::utils::limits::ExecutionTimerConfig;
-use regorus::{Engine as Interpreter, Value};
+use regorus::{CompiledPolicy, Engine as Interpreter, Value};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
@@ -48,6 +49,8 @@ pub enum LoadError {
     Together { problem: String },
     #[error("no policy has the rule {query}")]
     NoRule { query: String },
+    #[error("there is no function {name} here (docs/opa.md says which of OPA's are)")]
+    NoFunction { name: String },
 }
 
 /// It is asked on the thread that serves: an evaluation that takes a thousand times as long as others do
@@ -145,15 +148,28 @@ impl Loaded {
             fresh.add_data(document).map_err(|error| problem(&error))?;
         }
         // Whatever can be said of them without a question is said now.
-        if let Err(error) = fresh.compile_with_entrypoint(query) {
-            return Err(match error.to_string() {
-                problem if problem.contains("not a valid rule path") => LoadError::NoRule { query: query.to_string() },
-                problem => LoadError::Together { problem },
-            });
-        }
+        let compiled = fresh.compile_with_entrypoint(query).map_err(|error| match error.to_string() {
+            problem if problem.contains("not a valid rule path") => LoadError::NoRule { query: query.to_string() },
+            problem => LoadError::Together { problem },
+        })?;
+        check_functions(&compiled, query)?;
         let limit = settings.timeout.unwrap_or(DEFAULT_LIMIT);
         fresh.set_execution_timer_config(ExecutionTimerConfig { limit, check_interval: STEPS });
         Ok(Self { used: fresh.clone(), fresh, digest: digest.finish() })
+    }
+}
+
+/// The interpreter looks for a function when it calls it. The compiler of the virtual machine looks for all
+/// of them. It does not know all of Rego yet, so what else it says does not count.
+fn check_functions(compiled: &CompiledPolicy, query: &str) -> Result<(), LoadError> {
+    use CompilerError::{NotBuiltinFunction, UnknownBuiltinFunction, UnknownFunction};
+    match Compiler::compile_from_policy(compiled, &[query]).map_err(|error| error.error) {
+        Err(NotBuiltinFunction { name } | UnknownBuiltinFunction { name } | UnknownFunction { name })
+            if name != "print" =>
+        {
+            Err(LoadError::NoFunction { name })
+        }
+        _ => Ok(()),
     }
 }
 

@@ -131,9 +131,14 @@ fn what_cannot_be_evaluated_is_not_loaded() {
     check("package dns\naction := ", &[], "policy.rego is not Rego");
     check("package dns\nverdict := 1", &[], "no policy has the rule data.dns.action");
     check("package other\naction := \"allow\"", &[], "no policy has the rule data.dns.action");
-    check("package dns\naction := unknown(1)", &[], "unknown");
-    check("package dns\naction := http.send({}).body", &[], "http.send");
-    check("package dns\naction := x", &[], "x");
+    check("package dns\naction := unknown(1)", &[], "no function unknown here");
+    check("package dns\naction := http.send({}).body", &[], "no function http.send here");
+    check(
+        "package dns\naction := \"allow\" if { input.name == \"x\"; time.now_ns() > 1 }",
+        &[],
+        "no function time.now_ns here",
+    );
+    check("package dns\naction := \"allow\" if x == 1", &[], "undefined variable");
     check(POLICY, &["{"], "0.json is not a JSON object");
     check(POLICY, &["[]"], "0.json is not a JSON object");
     check(POLICY, &[BLOCKED, r#"{"blocked": 1}"#], "1.json is not a JSON object");
@@ -217,8 +222,8 @@ fn fails(reply: impl Fn() -> Reply + Send + Sync + 'static, expected: &str) {
     let took = start.elapsed();
     let at = format!("error: OPA at {}: ", server.url("/").at);
     assert!(failed.starts_with(&at) && failed.contains(expected), "{expected}: {failed}");
-    // What is more is this machine's own delay.
-    assert!(took < Duration::from_millis(900), "{expected}: {took:?}");
+    // What is more than 400 ms is this machine's own delay; a drip takes longer than this.
+    assert!(took < Duration::from_millis(2_000), "{expected}: {took:?}");
 }
 
 #[test]
@@ -289,7 +294,7 @@ fn a_kept_connection_that_dies_is_no_error() {
 #[test]
 fn questions_beyond_the_bound_are_refused_at_once() {
     let server = Server::start(|_| Reply::Hang);
-    let mut settings = remote(server.url("/"), 500);
+    let mut settings = remote(server.url("/"), 1_000);
     settings.concurrency = Some(2);
     let engine = Arc::new(OpaEngine::start(&settings).unwrap());
     let start = Instant::now();
@@ -305,7 +310,7 @@ fn questions_beyond_the_bound_are_refused_at_once() {
         assert!(thread.join().unwrap().unwrap_err().0.contains("in time"));
     }
     // Those that waited have not waited twice.
-    assert!(start.elapsed() < Duration::from_millis(1_200), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_millis(1_900), "{:?}", start.elapsed());
     assert_eq!(server.connections(), 2);
     assert!(matches!(engine.judge(&ASKED), Judged::Later(_)));
 }

@@ -127,7 +127,7 @@ fn an_api_server_that_does_not_answer_is_an_error_in_time() {
         let start = Instant::now();
         let failed = said(&rbac, &WEB);
         assert!(failed.starts_with("error: Kubernetes' API: ") && failed.contains(expected), "{failed}");
-        assert!(start.elapsed() < Duration::from_millis(900), "{:?}", start.elapsed());
+        assert!(start.elapsed() < Duration::from_millis(2_000), "{:?}", start.elapsed());
     }
 }
 

@@ -1,6 +1,6 @@
 //go:build tools
 
-// Package tools names what scripts/pdpserver builds, so that go.mod and go.sum
+// Package tools names what scripts/peers/pdpserver builds, so that go.mod and go.sum
 // have all of it.
 package tools
 
