@@ -41,7 +41,7 @@ use report::{Observers, Report, Ruling, Source};
 use rules::{Decision, List, MustWait, Waiting, Walk};
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 /// What serves a Corefile. It is a [`Chain`] for the DNS server.
 #[derive(Clone, Debug)]
@@ -81,6 +81,8 @@ struct Forwarding {
 struct Carried {
     labels: Vec<(String, String)>,
     begun: Instant,
+    /// The same by the clock, if anybody is told it.
+    asked_at: Option<SystemTime>,
     /// What query rules said.
     ruling: Option<Ruling>,
     /// Where the answer comes from.
@@ -94,6 +96,7 @@ impl Carried {
         carried.unwrap_or_else(|| Self {
             labels: Vec::new(),
             begun: Instant::now(),
+            asked_at: None,
             ruling: None,
             source: Source::Upstream,
         })
@@ -177,7 +180,8 @@ impl Inside {
         let decision = Walk { waiting, trace: None }.decide(&block.lists, Point::Query, &mut message)?;
         let ruling = Ruling::of(&decision, Point::Query);
         let labels = std::mem::take(&mut message.labels);
-        let mut carried = Carried { labels, begun, ruling, source: Source::Own };
+        let asked_at = block.observers.clock(begun);
+        let mut carried = Carried { labels, begun, asked_at, ruling, source: Source::Own };
         let report = carried.report((asked, &question), zone);
         let Ok(Outcome::Allow | Outcome::Redirect(_)) = decision.outcome else {
             self.tell(block, &decision, &report);
@@ -379,12 +383,13 @@ impl Inside {
 impl Carried {
     /// What is known of a question before its answer is judged.
     fn report<'r>(&'r self, (asked, question): (&'r Asked<'r>, &'r Question), zone: &'r Zone) -> Report<'r> {
-        let Self { labels, begun, ruling, source } = self;
+        let Self { labels, begun, asked_at, ruling, source } = self;
         Report {
             asked,
             question,
             zone,
             begun: *begun,
+            asked_at: *asked_at,
             labels,
             of_query: ruling.as_ref(),
             of_response: None,

@@ -10,7 +10,7 @@ use super::{Block, Inside};
 use crate::corefile::{Place, Point, Zone};
 use namewall_dns::wire::{Question, WireError};
 use namewall_dns::{Asked, Heard};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 /// What rules said, and which of them.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -51,6 +51,8 @@ pub(super) struct Report<'r> {
     /// The one it was asked of.
     pub(super) zone: &'r Zone,
     pub(super) begun: Instant,
+    /// The same by the clock, where anybody wants to know: one question has one time.
+    pub(super) asked_at: Option<SystemTime>,
     /// What engines said besides.
     pub(super) labels: &'r [(String, String)],
     pub(super) of_query: Option<&'r Ruling>,
@@ -77,6 +79,11 @@ pub(super) struct Observers {
 }
 
 impl Observers {
+    /// The clock's time of a moment that was, if anybody is told it.
+    pub(super) fn clock(&self, moment: Instant) -> Option<SystemTime> {
+        (!self.taps.is_empty()).then(|| super::dnstap::clock(moment))
+    }
+
     /// Whether nobody wants to know how questions end.
     pub(super) fn are_none(&self) -> bool {
         self.logs.is_empty() && self.taps.is_empty() && self.meters.is_none()

@@ -59,7 +59,7 @@ impl Tapping {
     pub(super) fn asked(&self, report: &Report<'_>, message: &Message<'_>) {
         let event = Event {
             query_message: self.whole(report.asked.query),
-            ..Event::of_client(Kind::ClientQuery, report.asked, at(report.begun))
+            ..Event::of_client(Kind::ClientQuery, report.asked, asked_at(report))
         };
         self.send(&event, &self.extra(report, message));
     }
@@ -69,18 +69,19 @@ impl Tapping {
         let event = Event {
             response_time: Some(SystemTime::now()),
             response_message: self.whole(reply),
-            ..Event::of_client(Kind::ClientResponse, report.asked, at(report.begun))
+            ..Event::of_client(Kind::ClientResponse, report.asked, asked_at(report))
         };
         self.send(&event, &self.extra(report, message));
     }
 
     /// An upstream was asked and has answered. Both are told now, as CoreDNS does.
     pub(super) fn forwarded(&self, asked: &Asked<'_>, heard: &Heard<'_>) {
+        let since = clock(heard.since);
         let event = |kind| Event {
             server: heard.upstream,
             over_tcp: heard.over_tcp,
             is_v6: heard.upstream.is_ipv6(),
-            ..Event::of_client(kind, asked, at(heard.since))
+            ..Event::of_client(kind, asked, since)
         };
         self.send(&Event { query_message: self.whole(asked.query), ..event(Kind::ForwarderQuery) }, "");
         let response = Event {
@@ -123,8 +124,12 @@ impl Tapping {
     }
 }
 
+fn asked_at(report: &Report<'_>) -> SystemTime {
+    report.asked_at.unwrap_or_else(|| clock(report.begun))
+}
+
 /// The clock's time of a moment that was.
-fn at(moment: Instant) -> SystemTime {
+pub(super) fn clock(moment: Instant) -> SystemTime {
     let now = SystemTime::now();
     now.checked_sub(moment.elapsed()).unwrap_or(now)
 }
