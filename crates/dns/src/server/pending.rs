@@ -143,6 +143,8 @@ impl Table {
         if let Some(pending) = self.get(ticket) {
             pending.live = false;
             pending.generation = pending.generation.wrapping_add(1);
+            // A chain that is gone must not be kept by questions that are.
+            (pending.law, pending.notes) = (None, None);
             // One large message must not keep its memory for ever.
             for buffer in [&mut pending.query, &mut pending.answer] {
                 if buffer.capacity() > 4096 {

@@ -217,3 +217,15 @@ fn an_answer_for_a_client_that_is_gone_is_of_the_listener_it_came_by() {
     eventually(|| server.counters().under_way == 0);
     assert_eq!(*seen.lock().unwrap(), [second, second]);
 }
+
+#[test]
+fn a_chain_that_is_gone_is_not_kept() {
+    let upstream = Upstream::giving([192, 0, 2, 1]);
+    let server = judged(to(&upstream), Fake::new(|_| forward()));
+    let client = Client::of(&server);
+    let old = Arc::new(Fake::new(|_| forward()));
+    server.set_with(to(&upstream), old.clone()).unwrap();
+    assert!(client.ask(&query(7, "a.example")).is_some());
+    server.set_with(to(&upstream), Arc::new(Fake::new(|_| forward()))).unwrap();
+    eventually(|| Arc::strong_count(&old) == 1);
+}

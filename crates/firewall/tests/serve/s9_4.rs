@@ -59,6 +59,7 @@ fn s9_4_empty_zero_and_false_are_false() {
 fn s9_4_an_error_of_evaluation_is_servfail_and_logged_with_its_rule() {
     let firewall = Firewall::new(
         ".:53 {
+            errors
             forward . 192.0.2.53
             firewall query {
                 allow atoi([no/such]) > 1
@@ -68,10 +69,8 @@ fn s9_4_an_error_of_evaluation_is_servfail_and_logged_with_its_rule() {
     );
     assert_eq!(firewall.ask("A a.example from 10.0.0.1"), "SERVFAIL");
     let told = firewall.told.lines(1);
-    assert!(
-        told[0].starts_with("[ERROR] Corefile:4:17: ") && told[0].ends_with("allow atoi([no/such]) > 1"),
-        "{told:?}"
-    );
+    assert!(told[0].starts_with("[ERROR] 2 a.example. A: Corefile:5:17: "), "{told:?}");
+    assert!(told[0].ends_with(": allow atoi([no/such]) > 1"), "{told:?}");
 }
 
 #[test]
