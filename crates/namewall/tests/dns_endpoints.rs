@@ -1,5 +1,7 @@
 //! `namewall dns` as a process, seen from beside DNS: healthy, ready, and how it ends.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::PathBuf;

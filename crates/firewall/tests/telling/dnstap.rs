@@ -122,9 +122,12 @@ fn messages_are_told_whole_with_the_decision_and_its_rule() {
     assert!(message["response_message"].as_str().unwrap().contains("status: NXDOMAIN"), "{message}");
     assert!(message["query_message"].is_null(), "{message}");
     // It is one question: asked when it was asked, answered later.
-    assert_eq!(time(&query, "query_time"), time(&response, "query_time").inspect(|asked| {
-        assert!(time(&response, "response_time").is_some_and(|answered| answered[..19] >= asked[..19]));
-    }));
+    assert_eq!(
+        time(&query, "query_time"),
+        time(&response, "query_time").inspect(|asked| {
+            assert!(time(&response, "response_time").is_some_and(|answered| answered[..19] >= asked[..19]));
+        })
+    );
 
     assert_eq!(ask_by_tcp(serving.at, "www.example", 1), 0);
     let [query, forwarded, heard, response] = reader.next();

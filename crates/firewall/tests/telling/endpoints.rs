@@ -39,7 +39,10 @@ fn it_is_healthy_as_long_as_it_lives_and_ready_while_it_serves() {
     assert_eq!(get(at(ready), "/ready").0, UNAVAILABLE);
     endpoints.set_ready(true);
     assert_eq!(get(at(ready), "/ready"), (OK.to_owned(), "OK".to_owned()));
-    assert_eq!((get(at(health), "/ready").0, get(at(ready), "/health").0), (NOT_FOUND.to_owned(), NOT_FOUND.to_owned()));
+    assert_eq!(
+        (get(at(health), "/ready").0, get(at(ready), "/health").0),
+        (NOT_FOUND.to_owned(), NOT_FOUND.to_owned())
+    );
     endpoints.set_ready(false);
     assert_eq!((&*get(at(ready), "/ready").0, &*get(at(health), "/health").0), (UNAVAILABLE, OK));
     drop(endpoints);
@@ -70,7 +73,8 @@ fn a_port_that_is_taken_is_an_error_with_its_place() {
     let port = taken.local_addr().unwrap().port();
     let built = telling.build(&format!("\n.:53 {{\n prometheus 127.0.0.1:{port}\n}}")).unwrap();
     let error = Endpoints::new(telling.teller.clone()).unwrap().set(&built.endpoints).unwrap_err();
-    let expected = format!("Corefile:2:1: error: prometheus: cannot listen at 127.0.0.1:{port}: Address already in use");
+    let expected =
+        format!("Corefile:2:1: error: prometheus: cannot listen at 127.0.0.1:{port}: Address already in use");
     assert!(error.to_string().starts_with(&expected), "{error}");
 }
 
@@ -79,7 +83,11 @@ fn addresses_come_and_go_and_where_one_cannot_be_had_all_stay() {
     let telling = Telling::new();
     let [first, second, third] = free();
     let corefile = |ports: &[u16]| {
-        let lines: Vec<String> = ports.iter().zip(["health", "ready", "prometheus"]).map(|(port, what)| format!("{what} 127.0.0.1:{port}\n")).collect();
+        let lines: Vec<String> = ports
+            .iter()
+            .zip(["health", "ready", "prometheus"])
+            .map(|(port, what)| format!("{what} 127.0.0.1:{port}\n"))
+            .collect();
         telling.build(&format!(".:53 {{\n{}}}", lines.concat())).unwrap().endpoints
     };
     let mut endpoints = Endpoints::new(telling.teller.clone()).unwrap();

@@ -49,7 +49,8 @@ fn such_as_are_alike_are_counted_and_told_when_it_is_time() {
     }
     assert_eq!(serving.ask("dead.example", 1), SERV_FAIL);
     let is_summary = |line: &&String| line.contains("i/o timeout");
-    let lines = eventually("they are told", || Some(telling.lines.all()).filter(|all| all.iter().any(|one| is_summary(&one))));
+    let lines =
+        eventually("they are told", || Some(telling.lines.all()).filter(|all| all.iter().any(|one| is_summary(&one))));
     assert_eq!(lines.iter().filter(|line| line.starts_with("[ERROR] 2 broken.example. A: ")).count(), 3);
     assert_eq!(lines.len(), 4);
     assert_eq!(lines[3], "[WARNING] 1 errors like '.* i/o timeout$' occurred in last 1s");
@@ -75,7 +76,10 @@ fn the_first_is_told_at_once_where_that_is_asked_for_and_the_rest_in_the_end() {
     let lines = telling.lines.all();
     assert_eq!(lines.len(), 3, "{lines:?}");
     assert!(lines[0].starts_with("[INFO] 2 broken.example. A: Corefile:"), "{}", lines[0]);
-    assert_eq!(lines[1], "[ERROR] 2 dead.example. A: no upstream answered: i/o timeout", "and no more: it was the only one");
+    assert_eq!(
+        lines[1], "[ERROR] 2 dead.example. A: no upstream answered: i/o timeout",
+        "and no more: it was the only one"
+    );
     assert_eq!(lines[2], "[INFO] 3 errors like 'broken' occurred in last 3600s");
 }
 

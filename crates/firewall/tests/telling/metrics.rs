@@ -32,7 +32,9 @@ fn samples(text: &str) -> BTreeMap<String, f64> {
                     assert!(words.len() > 2 && families.insert(words[1].to_owned()), "{line}");
                     family = words[1].to_owned();
                 }
-                "TYPE" => assert!(words[1] == family && ["counter", "gauge", "histogram"].contains(&words[2]), "{line}"),
+                "TYPE" => {
+                    assert!(words[1] == family && ["counter", "gauge", "histogram"].contains(&words[2]), "{line}")
+                }
                 other => panic!("{other}"),
             }
             continue;
@@ -73,12 +75,14 @@ fn questions_answers_and_decisions_are_counted() {
     assert_eq!(serving.ask("silent.example", 1), None);
     assert_eq!(serving.ask("dead.example", 1), Some(2));
     let requests = |kind: &str, proto: &str| {
-        value(&serving, &format!("coredns_dns_requests_total{{SERVER,zone=\".\",proto=\"{proto}\",family=\"1\",type=\"{kind}\"}}"))
+        value(
+            &serving,
+            &format!("coredns_dns_requests_total{{SERVER,zone=\".\",proto=\"{proto}\",family=\"1\",type=\"{kind}\"}}"),
+        )
     };
     assert_eq!((requests("A", "udp"), requests("AAAA", "udp"), requests("other", "tcp")), (7.0, 2.0, 1.0));
-    let responses = |rcode: &str| {
-        value(&serving, &format!("coredns_dns_responses_total{{SERVER,zone=\".\",rcode=\"{rcode}\"}}"))
-    };
+    let responses =
+        |rcode: &str| value(&serving, &format!("coredns_dns_responses_total{{SERVER,zone=\".\",rcode=\"{rcode}\"}}"));
     // Who is met with silence has no answer.
     assert_eq!((responses("NOERROR"), responses("NXDOMAIN")), (3.0, 3.0));
     assert_eq!((responses("REFUSED"), responses("SERVFAIL")), (1.0, 2.0));
@@ -109,10 +113,10 @@ fn the_cache_and_upstreams_are_counted() {
     let entries = |kind: &str| value(&serving, &format!("coredns_cache_entries{{SERVER,type=\"{kind}\",zones=\".\"}}"));
     assert_eq!((entries("success"), entries("denial")), (1.0, 1.0));
     let of_upstreams = samples(&serving.metrics());
-    let counts = of_upstreams.iter().filter(|(name, _)| name.starts_with("coredns_proxy_request_duration_seconds_count{"));
-    let counts: Vec<(&str, f64)> = counts
-        .map(|(name, value)| (name.rsplit_once("rcode=").unwrap().1, *value))
-        .collect();
+    let counts =
+        of_upstreams.iter().filter(|(name, _)| name.starts_with("coredns_proxy_request_duration_seconds_count{"));
+    let counts: Vec<(&str, f64)> =
+        counts.map(|(name, value)| (name.rsplit_once("rcode=").unwrap().1, *value)).collect();
     assert_eq!(counts, [("\"NOERROR\"}", 1.0), ("\"NXDOMAIN\"}", 1.0)]);
 }
 
