@@ -11,6 +11,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    end_at_bugs();
     let cli = cli::Cli::parse();
     match commands::run(cli.command) {
         Ok(code) => code,
@@ -21,4 +22,16 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+/// A panic of any thread ends the process, and whoever watches over it starts another; but not where somebody
+/// answers for it: then the others are served on.
+fn end_at_bugs() {
+    let tell = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        tell(panic);
+        if !namewall_dns::is_caught() {
+            std::process::abort();
+        }
+    }));
 }

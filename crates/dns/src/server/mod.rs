@@ -77,6 +77,15 @@ pub struct Server<L: Learn> {
 /// Whose answers a commit was for, and how it ended.
 type Done = (Vec<Ticket>, Result<(), LearnError>);
 
+/// What changes, all of it at once: routes are known to a chain by their numbers in the settings.
+struct Change {
+    settings: Settings,
+    /// None stays what it is.
+    chain: Option<Arc<dyn Chain>>,
+    /// Where else it listens from now on; if there is nothing it stays where it is.
+    sockets: Option<Vec<(Sockets, Listen)>>,
+}
+
 struct Shared<L: Learn> {
     engine: Mutex<Engine<L>>,
     learner: Arc<L>,
@@ -88,10 +97,8 @@ struct Shared<L: Learn> {
     last_commit: AtomicU64,
     /// Commits that ended when their thread no longer had the engine.
     done: Mutex<Vec<Done>>,
-    /// Settings that are to be taken over.
-    changed: Mutex<Option<Settings>>,
-    /// A chain that is to be taken over, together with settings.
-    chain: Mutex<Option<Option<Arc<dyn Chain>>>>,
+    /// What is to be taken over.
+    changed: Mutex<Option<Change>>,
     is_stopped: AtomicBool,
     /// No more questions are taken; what is under way is finished.
     retires: AtomicBool,
@@ -145,9 +152,8 @@ where
     ) -> Result<Self, ServerError> {
         let addresses: Vec<SocketAddr> =
             sockets.iter().filter_map(|(sockets, _)| sockets.udp.local_addr().ok()).collect();
-        let asked = settings.upstreams.iter().chain(settings.routes.iter().flat_map(|route| &route.upstreams));
-        let asked = asked.chain(sockets.iter().filter_map(|(_, listen)| listen.meant.as_ref()));
-        if let Some(own) = asked.copied().find(|upstream| addresses.contains(upstream)) {
+        settings.check(&addresses)?;
+        if let Some(own) = sockets.iter().filter_map(|(_, listen)| listen.meant).find(|to| addresses.contains(to)) {
             return Err(ServerError::AsksItself(own));
         }
         let mut engine = Engine::new(settings, sockets, learner.clone()).map_err(ServerError::Start)?;
@@ -161,7 +167,6 @@ where
             last_commit: AtomicU64::new(0),
             done: Mutex::default(),
             changed: Mutex::default(),
-            chain: Mutex::default(),
             is_stopped: AtomicBool::new(false),
             retires: AtomicBool::new(false),
             is_deaf: AtomicBool::new(false),
@@ -204,20 +209,42 @@ where
         lock(&self.shared.engine).take_sockets()
     }
 
-    /// Goes on with other settings and by another chain; where it listens stays.
-    pub fn set_with(&self, settings: Settings, chain: Arc<dyn Chain>) {
-        // Both or none: routes are numbered by the settings.
-        let mut changed = lock(&self.shared.changed);
-        *lock(&self.shared.chain) = Some(Some(chain));
-        *changed = Some(settings);
-        drop(changed);
-        let _ = self.shared.wake.write(1);
+    /// Goes on with other settings and by another chain; where it listens stays. What is asked from now on
+    /// meets them; what is under way goes on as it began.
+    pub fn set_with(&self, settings: Settings, chain: Arc<dyn Chain>) -> Result<(), ServerError> {
+        settings.check(&self.addresses)?;
+        self.change(Change { settings, chain: Some(chain), sockets: None });
+        Ok(())
+    }
+
+    /// The same at the addresses of the settings: sockets are given for those that are new. At those that stay
+    /// nobody notices, and at those that are left whoever asked before gets an answer.
+    pub fn move_to(
+        &mut self,
+        (settings, chain): (Settings, Arc<dyn Chain>),
+        sockets: Vec<(Sockets, Listen)>,
+    ) -> Result<(), ServerError> {
+        let addresses: Vec<SocketAddr> = settings.listen.iter().map(|listen| listen.address).collect();
+        settings.check(&addresses)?;
+        self.change(Change { settings, chain: Some(chain), sockets: Some(sockets) });
+        self.addresses = addresses;
+        Ok(())
     }
 
     /// Goes on with other settings; where it listens stays.
     pub fn set(&self, settings: Settings) {
-        *lock(&self.shared.changed) = Some(settings);
+        *lock(&self.shared.changed) = Some(Change { settings, chain: None, sockets: None });
         let _ = self.shared.wake.write(1);
+    }
+
+    /// Has a change made, and waits for it: a moment, unless the server is stuck.
+    fn change(&self, change: Change) {
+        *lock(&self.shared.changed) = Some(change);
+        let _ = self.shared.wake.write(1);
+        let until = Instant::now() + RETIREMENT;
+        while lock(&self.shared.changed).is_some() && Instant::now() < until {
+            std::thread::sleep(Duration::from_micros(100));
+        }
     }
 
     /// How upstreams were doing a moment ago.
@@ -302,12 +329,7 @@ impl<L: Learn> Shared<L> {
             if self.retires.load(Ordering::SeqCst) {
                 engine.retire();
             }
-            if let Some(settings) = lock(&self.changed).take() {
-                engine.set(settings);
-            }
-            if let Some(chain) = lock(&self.chain).take() {
-                engine.set_chain(chain);
-            }
+            self.take_change(&mut engine);
             for (tickets, result) in lock(&self.done).drain(..) {
                 engine.release(&tickets, &result);
             }
@@ -338,6 +360,18 @@ impl<L: Learn> Shared<L> {
             engine.release(&tickets, &done);
             let _ = engine.finish();
             *lock(&self.counters) = engine.counters();
+        }
+    }
+
+    fn take_change(&self, engine: &mut Engine<L>) {
+        let mut changed = lock(&self.changed);
+        let Some(Change { settings, chain, sockets }) = changed.take() else { return };
+        if let Some(sockets) = sockets {
+            engine.move_to(&settings, sockets);
+        }
+        engine.set(settings);
+        if chain.is_some() {
+            engine.set_chain(chain);
         }
     }
 

@@ -1,5 +1,6 @@
 //! Queries under way: asked, or answered and held.
 
+use super::engine::Law;
 use super::route::Route;
 use crate::chain::Notes;
 use std::net::{IpAddr, SocketAddr};
@@ -22,6 +23,8 @@ pub(super) enum Client {
     },
     Tcp {
         connection: Ticket,
+        /// By which it came: the connection may be gone before the answer is there.
+        listener: usize,
         from: SocketAddr,
     },
     /// Nobody: we ask whether an upstream is back.
@@ -32,6 +35,13 @@ impl Client {
     pub(super) fn address(&self) -> Option<IpAddr> {
         match self {
             Self::Udp { from, .. } | Self::Tcp { from, .. } => Some(super::settings::plain(*from)),
+            Self::Probe => None,
+        }
+    }
+
+    pub(super) fn listener(&self) -> Option<usize> {
+        match *self {
+            Self::Udp { listener, .. } | Self::Tcp { listener, .. } => Some(listener),
             Self::Probe => None,
         }
     }
@@ -51,6 +61,8 @@ pub(super) struct Pending {
     pub(super) query: Vec<u8>,
     /// What is held, once there is an answer.
     pub(super) answer: Vec<u8>,
+    /// By what it is judged, whatever changes meanwhile.
+    pub(super) law: Option<Arc<Law>>,
     /// None for a probe.
     pub(super) route: Option<Arc<Route>>,
     /// Which of the route's upstreams was asked first.
@@ -94,6 +106,7 @@ impl Table {
                 id,
                 query: Vec::new(),
                 answer: Vec::new(),
+                law: None,
                 route: None,
                 first: 0,
                 notes: None,
@@ -116,6 +129,7 @@ impl Table {
         pending.answer.clear();
         (pending.link, pending.tries, pending.live) = (None, 0, true);
         (pending.route, pending.first, pending.notes, pending.wants_tcp) = (None, 0, None, false);
+        pending.law = None;
         (pending.begun, pending.last_asked) = (now, now);
         Ticket { slot, generation: pending.generation }
     }

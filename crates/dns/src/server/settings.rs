@@ -1,5 +1,6 @@
 //! What can be set.
 
+use super::ServerError;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -44,6 +45,15 @@ impl Default for Settings {
             most_connections_of_client: 256,
             idle_timeout: Duration::from_secs(10),
         }
+    }
+}
+
+impl Settings {
+    /// An error if a server that listens at these addresses would ask itself.
+    pub fn check(&self, addresses: &[SocketAddr]) -> Result<(), ServerError> {
+        let mut asked = self.upstreams.iter().chain(self.routes.iter().flat_map(|route| &route.upstreams));
+        let own = asked.find(|upstream| addresses.contains(upstream));
+        own.map_or(Ok(()), |own| Err(ServerError::AsksItself(*own)))
     }
 }
 

@@ -51,6 +51,10 @@ impl Workers {
             let shared = self.shared.clone();
             let thread = std::thread::Builder::new().name("judge".to_owned()).spawn(move || shared.work());
             state.threads += usize::from(thread.is_ok());
+            if state.threads == 0 {
+                state.jobs.clear();
+                return false;
+            }
         }
         self.shared.more.notify_one();
         true

@@ -3,6 +3,8 @@
 
 mod forwarding;
 mod holding;
+mod judged;
+mod moving;
 #[path = "../support/stub.rs"]
 mod stub;
 mod tcp;

@@ -47,7 +47,6 @@ use std::fmt;
 use std::str::FromStr;
 
 /// An expression of a rule, checked and ready.
-#[derive(Debug)]
 pub struct Expression {
     text: Box<str>,
     node: Node,
@@ -108,6 +107,12 @@ impl FromStr for Expression {
 
     fn from_str(text: &str) -> Result<Self, ExpressionError> {
         Self::parse(text)
+    }
+}
+
+impl fmt::Debug for Expression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.text)
     }
 }
 

@@ -59,8 +59,17 @@ pub struct Surroundings {
 }
 
 pub fn build(corefile: &Corefile, around: &Surroundings) -> Result<Built, Vec<BuildError>> {
+    build_with(corefile, around, &|_| None)
+}
+
+/// The same with engines of one's own instead of those that a Corefile configures.
+pub fn build_with(
+    corefile: &Corefile,
+    around: &Surroundings,
+    own: &dyn Fn(&EngineSettings) -> Option<Arc<dyn Engine>>,
+) -> Result<Built, Vec<BuildError>> {
     let mut builder =
-        Builder { around, routes: Vec::new(), listen: Vec::new(), errors: Vec::new(), warnings: Vec::new() };
+        Builder { around, own, routes: Vec::new(), listen: Vec::new(), errors: Vec::new(), warnings: Vec::new() };
     let blocks: Vec<Block> = corefile.servers.iter().map(|server| builder.block(server)).collect();
     builder.look_for_twins(corefile, &blocks);
     let Builder { routes, listen, errors, warnings, .. } = builder;
@@ -74,13 +83,15 @@ pub fn build(corefile: &Corefile, around: &Surroundings) -> Result<Built, Vec<Bu
 
 struct Builder<'a> {
     around: &'a Surroundings,
+    own: &'a dyn Fn(&EngineSettings) -> Option<Arc<dyn Engine>>,
     routes: Vec<Route>,
     listen: Vec<SocketAddr>,
     errors: Vec<BuildError>,
     warnings: Vec<String>,
 }
 
-type Engines = FxHashMap<(EngineKind, Arc<str>), Arc<dyn Engine>>;
+/// Engines by what rules call them, with how they are set.
+type Engines<'a> = FxHashMap<(EngineKind, Arc<str>), (Arc<dyn Engine>, Option<&'a EngineSettings>)>;
 
 impl Builder<'_> {
     fn error(&mut self, place: &Place, message: impl Into<String>) {
@@ -89,6 +100,7 @@ impl Builder<'_> {
 
     fn block(&mut self, server: &ServerBlock) -> Block {
         self.refuse_what_is_not_served(server);
+        self.warnings.extend(super::unserved::warnings(server));
         let addresses = self.bound(server);
         let ports = server.keys.iter().map(|key| key.port);
         let everywhere: Vec<IpAddr> = self.around.addresses.iter().map(|(_, address)| *address).collect();
@@ -103,19 +115,20 @@ impl Builder<'_> {
         let mut engines = Engines::default();
         for settings in &server.engines {
             if let Some((kind, engine)) = self.engine(settings) {
-                engines.insert((kind, settings.name.clone()), engine);
+                engines.insert((kind, settings.name.clone()), (engine, Some(settings)));
             }
         }
         if let Some(rbac) = self.rbac(server) {
-            engines.insert((EngineKind::Kubernetes, "rbac".into()), rbac);
+            engines.insert((EngineKind::Kubernetes, "rbac".into()), (rbac, None));
         }
         let debug_suffixes = server.firewalls.iter().filter_map(|list| list.debug_query_suffix.clone());
         let of_engines = server.engines.iter().filter_map(|settings| match &settings.engine {
             ConfiguredEngine::Themis(themis) => themis.debug.suffix.clone(),
             _ => None,
         });
+        let zones = || server.keys.iter().map(|key| key.zone.clone()).collect();
         let hosts = server.hosts.as_ref().and_then(|settings| match Hosts::read(settings) {
-            Ok(hosts) => Some(hosts),
+            Ok(hosts) => Some(hosts.for_zones(zones)),
             Err(error) => {
                 self.error(&server.place, format!("hosts: {}: {error}", settings.file.display()));
                 None
@@ -165,9 +178,9 @@ impl Builder<'_> {
             let addresses = if block.addresses.is_empty() { &everywhere } else { &block.addresses };
             for (zone, port) in &block.keys {
                 for &address in addresses {
-                    let key = (SocketAddr::new(address, *port), zone.clone());
-                    if let Some(first) = seen.insert(key, server.place.clone()) {
-                        self.error(&server.place, format!("{zone} is served at {address}:{port} by {first} already"));
+                    let at = SocketAddr::new(address, *port);
+                    if let Some(first) = seen.insert((at, zone.clone()), server.place.clone()) {
+                        self.error(&server.place, format!("{zone} is served at {at} by {first} already"));
                         break;
                     }
                 }
@@ -192,8 +205,14 @@ impl Builder<'_> {
             let except: Vec<IpAddr> = bind.except.iter().flat_map(on).collect();
             for at in &bind.at {
                 let found = on(at);
-                if found.is_empty() {
-                    empty.push(format!("{at:?} has no address on this machine"));
+                match at {
+                    BindAt::Interface(name) if found.is_empty() => {
+                        empty.push(format!("the interface {name} has no address on this machine"));
+                    }
+                    BindAt::Address(address) if found.is_empty() => {
+                        empty.push(format!("there is no address like {address} on this machine"));
+                    }
+                    _ => {}
                 }
                 all.extend(found.into_iter().filter(|address| !except.contains(address)));
             }
@@ -204,8 +223,8 @@ impl Builder<'_> {
         all
     }
 
-    fn list(&mut self, list: &corefile::Firewall, engines: &Engines) -> List {
-        let mut rules = Vec::new();
+    fn list(&mut self, list: &corefile::Firewall, engines: &Engines<'_>) -> List {
+        let (mut rules, mut log) = (Vec::new(), list.log);
         for rule in &list.rules {
             let (judge, text) = match &rule.kind {
                 RuleKind::Expression { outcome, text, expression, .. } => {
@@ -221,8 +240,13 @@ impl Builder<'_> {
                 }
                 RuleKind::Engine { kind, name, .. } => {
                     // Why it could not start has been said.
-                    let Some(engine) = engines.get(&(*kind, name.clone())) else { continue };
-                    (Judge::Engine(engine.clone()), format!("{} {name}", kind.word()))
+                    let Some((engine, settings)) = engines.get(&(*kind, name.clone())) else { continue };
+                    let mut passing = Vec::new();
+                    if let Some(ConfiguredEngine::Themis(themis)) = settings.map(|settings| &settings.engine) {
+                        passing.clone_from(&themis.passthrough);
+                        log |= themis.log;
+                    }
+                    (Judge::Engine(engine.clone(), passing), format!("{} {name}", kind.word()))
                 }
             };
             rules.push(Rule { judge, text, place: rule.place.clone(), meter: None });
@@ -238,12 +262,16 @@ impl Builder<'_> {
             rules,
             at_end: list.at_end(),
             drops_silently: list.drops_silently(),
-            log: list.log,
+            log,
             place: list.place.clone(),
         }
     }
 
     fn engine(&mut self, settings: &EngineSettings) -> Option<(EngineKind, Arc<dyn Engine>)> {
+        if let Some(own) = (self.own)(settings) {
+            let is_opa = matches!(settings.engine, ConfiguredEngine::Opa(_));
+            return Some((if is_opa { EngineKind::Opa } else { EngineKind::Themis }, own));
+        }
         match &settings.engine {
             ConfiguredEngine::Expression => None,
             ConfiguredEngine::Themis(settings_of) => match themis(&settings.name, settings_of) {

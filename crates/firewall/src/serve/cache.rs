@@ -3,7 +3,7 @@
 
 use super::message::is_under;
 use crate::corefile::{self, Zone};
-use namewall_dns::wire::{Edns, HEADER, Header, Name, Question, Rcode, RecordType, Section, records};
+use namewall_dns::wire::{Edns, HEADER, Header, Name, Question, Rcode, Record, RecordType, Section, records};
 use rustc_hash::FxHashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -101,23 +101,25 @@ impl Cache {
         }
         let all = records(answer).ok()?;
         let has_answer = all.iter().any(|record| record.section == Section::Answer);
-        let has_soa = all.iter().any(|record| record.section == Section::Authority && record.kind == SOA);
+        let is_soa = |record: &&Record<'_>| record.section == Section::Authority && record.kind == SOA;
         let is_off = |zones: &[Zone]| zones.iter().any(|zone| is_under(&question.name, zone));
-        let (shelf, share) = match header.rcode {
-            Rcode::NO_ERROR if has_answer && !is_off(&self.settings.no_success) => {
-                (&self.success, self.settings.success)
-            }
-            Rcode::NO_ERROR | Rcode::NX_DOMAIN if has_soa && !is_off(&self.settings.no_denial) => {
-                (&self.denial, self.settings.denial)
+        let (shelf, share, zones) = match header.rcode {
+            Rcode::NO_ERROR if has_answer => (&self.success, self.settings.success, &self.settings.no_success),
+            Rcode::NO_ERROR | Rcode::NX_DOMAIN if all.iter().any(|record| is_soa(&record)) => {
+                (&self.denial, self.settings.denial, &self.settings.no_denial)
             }
             _ => return None,
         };
+        if is_off(zones) || share.capacity == 0 {
+            return None;
+        }
         let timed = all.iter().filter(|record| record.kind != OPT);
-        let ttls: Vec<(usize, u32)> = timed.clone().map(|record| (record.ttl_at, record.ttl)).collect();
-        // Of a denial, what its SOA says (RFC 2308 §5).
-        let minimum = |data: &[u8]| data.last_chunk().map(|last| u32::from_be_bytes(*last));
-        let of_soa = timed.clone().filter(|record| record.kind == SOA && !has_answer);
-        let least = timed.map(|record| record.ttl).chain(of_soa.filter_map(|record| minimum(record.data))).min()?;
+        let ttls: Vec<(usize, u32)> = timed.clone().map(|record| (record.ttl_at, lasting(record.ttl))).collect();
+        // Of a denial, what its SOA says (RFC 2308 §5), also behind an alias: an answer with what was asked for
+        // has none.
+        let minimum = |data: &[u8]| data.last_chunk().map(|last| lasting(u32::from_be_bytes(*last)));
+        let of_soa = all.iter().filter(is_soa).filter_map(|record| minimum(record.data));
+        let least = ttls.iter().map(|(_, ttl)| *ttl).chain(of_soa).min()?;
         let lasts = Duration::from_secs(least.into()).clamp(share.min_ttl.min(share.ttl), share.ttl);
         if lasts.is_zero() {
             return None;
@@ -133,6 +135,11 @@ impl Cache {
         shelf.insert(key, entry);
         Some(())
     }
+}
+
+/// A TTL with the highest bit set is none (RFC 2181 §8).
+fn lasting(ttl: u32) -> u32 {
+    if ttl > i32::MAX as u32 { 0 } else { ttl }
 }
 
 impl Key {

@@ -11,6 +11,7 @@ use std::io;
 use std::net::IpAddr;
 
 const PTR: RecordType = RecordType(12);
+const IN: u16 = 1;
 
 #[derive(Debug)]
 pub(super) struct Hosts {
@@ -60,17 +61,28 @@ impl Hosts {
         }
     }
 
+    /// The same for the zones of its server, if it has none of its own.
+    pub(super) fn for_zones(mut self, zones: impl FnOnce() -> Vec<Zone>) -> Self {
+        if self.zones.is_empty() {
+            self.zones = zones();
+        }
+        self
+    }
+
     /// The answer, if it is to be found here.
     pub(super) fn answer(&self, query: &[u8], question: &Question) -> Option<Vec<u8>> {
-        if !self.zones.is_empty() && !self.zones.iter().any(|zone| is_under(&question.name, zone)) {
+        if question.class != IN {
             return None;
         }
-        let name = question.name.to_domain()?;
+        // Names of addresses need no zone, and what is not known of them is anybody's, as with CoreDNS.
+        if question.record_type != PTR && !self.zones.iter().any(|zone| is_under(&question.name, zone)) {
+            return None;
+        }
+        let Some(name) = question.name.to_domain() else {
+            return if question.record_type == PTR { None } else { self.unknown(query, question) };
+        };
         let data: Vec<Vec<u8>> = match question.record_type {
-            PTR => match self.names.get(&name) {
-                Some(names) => names.iter().map(wire_name).collect(),
-                None => return self.unknown(query, question),
-            },
+            PTR => self.names.get(&name)?.iter().map(wire_name).collect(),
             kind => match self.addresses.get(&name) {
                 Some(addresses) => {
                     addresses.iter().filter(|address| is_of(kind, **address)).map(|address| octets(*address)).collect()

@@ -3,7 +3,8 @@
 use super::message::{Message, is_under};
 use super::report::Report;
 use crate::corefile::{self, Class, Zone};
-use crate::{Fact, Facts};
+use crate::{Fact, Facts, Value};
+use std::net::IpAddr;
 
 const COMMON: &str = "{remote}:{port} - {>id} \"{type} {class} {name} {proto} {size} {>do} {>bufsize}\" {rcode} {>rflags} {rsize} {duration}";
 
@@ -22,6 +23,8 @@ pub(super) struct Format(Vec<Piece>);
 enum Piece {
     Text(String),
     Fact(Fact),
+    /// An address, in brackets if it has colons.
+    Address(Fact),
     Duration,
     /// What the rules said.
     Decision,
@@ -41,8 +44,9 @@ impl Log {
         let rcode = message.get(&Fact::Rcode).to_string();
         let of_class = |class: &Class| match class {
             Class::All => true,
-            Class::Success => rcode == "NOERROR",
-            Class::Denial => rcode == "NXDOMAIN",
+            Class::Success => rcode == "NOERROR" && !message.is_without_data(),
+            // That there is nothing of the kind is one, too.
+            Class::Denial => rcode == "NXDOMAIN" || rcode == "NOERROR" && message.is_without_data(),
             Class::Error => !matches!(&*rcode, "NOERROR" | "NXDOMAIN"),
         };
         if !is_meant || !(self.classes.is_empty() || self.classes.iter().any(of_class)) {
@@ -68,6 +72,10 @@ impl Format {
                 Piece::Text(text) => push(text),
                 Piece::Duration => push(&format!("{:.9}s", report.begun.elapsed().as_secs_f64())),
                 Piece::Fact(fact) => push(&message.get(fact).to_string()),
+                Piece::Address(fact) => match message.get(fact) {
+                    Value::Address(IpAddr::V6(address)) => push(&format!("[{address}]")),
+                    other => push(&other.to_string()),
+                },
                 Piece::Decision => push(report.ruling().map_or("", |ruling| ruling.outcome)),
                 Piece::Rule => push(&report.ruling().map_or_else(String::new, |ruling| ruling.place.to_string())),
             }
@@ -83,8 +91,8 @@ fn pieces(format: &str) -> Vec<Piece> {
         pieces.push(Piece::Text(before.to_owned()));
         pieces.push(match name {
             "duration" => Piece::Duration,
-            "remote" => Piece::Fact(Fact::ClientIp),
-            "local" => Piece::Fact(Fact::ServerIp),
+            "remote" => Piece::Address(Fact::ClientIp),
+            "local" => Piece::Address(Fact::ServerIp),
             "/firewall/decision" => Piece::Decision,
             "/firewall/rule" => Piece::Rule,
             // `{/label}` is a label.

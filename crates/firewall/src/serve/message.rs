@@ -3,10 +3,12 @@
 use crate::corefile::{Edns0, Encoding};
 use crate::{Fact, Facts, Phase, Value};
 use namewall_dns::Asked;
-use namewall_dns::wire::{Edns, Header, Name, Question, Section, WireError, records};
+use namewall_dns::wire::{Edns, Header, Name, Question, RecordType, Section, WireError, records};
 use std::borrow::Cow;
 use std::fmt::{Debug, Write};
 use std::net::{IpAddr, SocketAddr};
+
+const SOA: RecordType = RecordType(6);
 
 /// Who clients are, where that is known: the labels of `kubernetes/…`.
 pub trait Identities: Send + Sync + Debug {
@@ -72,6 +74,8 @@ struct Told<'a> {
     bytes: &'a [u8],
     header: Header,
     addresses: Vec<IpAddr>,
+    /// Among what it says of authority.
+    has_soa: bool,
 }
 
 impl<'a> Message<'a> {
@@ -92,7 +96,9 @@ impl<'a> Message<'a> {
     pub(super) fn with_answer(mut self, bytes: &'a [u8]) -> Result<Self, WireError> {
         let header = Header::read(bytes)?;
         let mut addresses = Vec::new();
-        for record in records(bytes)?.iter().filter(|record| record.section == Section::Answer) {
+        let all = records(bytes)?;
+        let has_soa = all.iter().any(|record| record.section == Section::Authority && record.kind == SOA);
+        for record in all.iter().filter(|record| record.section == Section::Answer) {
             // What is no address though it says so might be one to somebody.
             let is_one = matches!(record.kind.0, 1 | 28);
             match record.address() {
@@ -101,7 +107,7 @@ impl<'a> Message<'a> {
                 None => {}
             }
         }
-        self.answer = Some(Told { bytes, header, addresses });
+        self.answer = Some(Told { bytes, header, addresses, has_soa });
         Ok(self)
     }
 
@@ -115,6 +121,11 @@ impl<'a> Message<'a> {
 
     pub(super) fn addresses(&self) -> &[IpAddr] {
         self.answer.as_ref().map_or(&[], |told| &told.addresses)
+    }
+
+    /// Whether its answer says that there is nothing of the kind (RFC 2308 §2.2).
+    pub(super) fn is_without_data(&self) -> bool {
+        self.answer.as_ref().is_some_and(|told| told.header.answers == 0 && told.has_soa)
     }
 
     pub(super) fn client(&self) -> SocketAddr {

@@ -22,8 +22,9 @@ mod reply;
 mod report;
 mod rules;
 mod tell;
+mod unserved;
 
-pub use build::{BuildError, Built, Surroundings, build};
+pub use build::{BuildError, Built, Surroundings, build, build_with};
 pub use endpoints::{Endpoint, Endpoints, What, lameduck};
 pub use message::{Identities, Strangers};
 pub use tell::Teller;
@@ -33,7 +34,7 @@ use crate::corefile::{Edns0, Point, Zone};
 use cache::Cache;
 use hosts::Hosts;
 use message::{Kept, Message, is_under, text_of};
-use namewall_dns::wire::{Question, Rcode, RecordType, reply as plain};
+use namewall_dns::wire::{HEADER, Question, Rcode, RecordType, reply as plain};
 use namewall_dns::{Asked, Chain, Heard, Notes, Passing, Step, To};
 use namewall_policy::domain::DomainName;
 use report::{Observers, Report, Ruling, Source};
@@ -118,7 +119,9 @@ impl Chain for Service {
 
     fn answer(&self, asked: &Asked<'_>, answer: &[u8], notes: Option<Notes>) -> Passing {
         let carried = Carried::of(notes);
-        self.0.keep(asked, answer);
+        if carried.source != Source::Redirected {
+            self.0.keep(asked, answer);
+        }
         match self.0.passing((asked, answer), &carried, Waiting::Forbidden) {
             Ok(passing) => passing,
             Err(MustWait) => {
@@ -187,9 +190,8 @@ impl Inside {
             self.tell_ended(block, &Report { reply: denial.as_deref(), ..report });
             return Ok(denial.map_or(Step::Silence, Step::Reply));
         };
-        if !matches!(decision.outcome, Ok(Outcome::Redirect(_)))
-            && let Some((answer, source)) = self.local(block, asked, (&question, begun))
-        {
+        let is_redirected = matches!(decision.outcome, Ok(Outcome::Redirect(_)));
+        if !is_redirected && let Some((answer, source)) = self.local(block, asked, (&question, begun)) {
             carried.source = source;
             let passing = self.passing((asked, &answer), &carried, waiting)?;
             self.tell(block, &decision, &carried.report((asked, &question), zone));
@@ -211,8 +213,8 @@ impl Inside {
         {
             meters.missed(&report);
         }
-        let carries = !carried.labels.is_empty() || !block.observers.are_none();
-        carried.source = Source::Upstream;
+        let carries = is_redirected || !carried.labels.is_empty() || !block.observers.are_none();
+        carried.source = if is_redirected { Source::Redirected } else { Source::Upstream };
         Ok(Step::Forward(to, carries.then(|| Box::new(carried) as Notes)))
     }
 
@@ -255,7 +257,9 @@ impl Inside {
             Err(error) => format!("result: SERVFAIL, {error}"),
         });
         let Ok(Outcome::Allow | Outcome::Redirect(_)) = decision.outcome else { return None };
+        let is_redirected = matches!(decision.outcome, Ok(Outcome::Redirect(_)));
         let is_local = block.hosts.as_ref().is_some_and(|hosts| hosts.answer(asked.query, &question).is_some());
+        let is_local = is_local && !is_redirected;
         let to = self.to(block, &question, &decision);
         trace.push(match (is_local, to) {
             (true, _) => "hosts answers it".to_owned(),
@@ -263,10 +267,12 @@ impl Inside {
             (_, Some(To::Route(_))) => "it is forwarded".to_owned(),
             (_, None) => "nobody is there to answer it: REFUSED".to_owned(),
         });
-        if block.lists.iter().any(|list| list.point == Point::Response) {
+        let is_answered = is_local || to.is_some();
+        let mut lists = block.lists.iter().filter(|list| list.point == Point::Response);
+        if is_answered && lists.any(|list| list.is_for(&question.name)) {
             trace.push("response rules are asked when the answer is there".to_owned());
         }
-        (is_local || to.is_some()).then_some(())
+        is_answered.then_some(())
     }
 
     /// Remembers an upstream's answer.
@@ -290,7 +296,7 @@ impl Inside {
         let report = carried.report((asked, &question), zone);
         let ended = |reply: Option<&[u8]>, end: &Report<'_>| {
             // Of what is answered here, nothing has been told yet: to judge it may have to begin again.
-            if report.source != Source::Upstream {
+            if !matches!(report.source, Source::Upstream | Source::Redirected) {
                 self.tell_asked(block, &report);
             }
             self.tell_ended(block, &Report { reply, ..*end });
@@ -348,7 +354,7 @@ impl Inside {
         };
         let labels: Vec<&[u8]> = question.name.labels().collect();
         let rest = &labels[..labels.len() - suffix.labels().count()];
-        let inner = a_question_for(rest);
+        let inner = a_question_for(rest, asked.query);
         let inner = Asked { query: &inner, ..*asked };
         let Ok(mut message) = Message::new(inner, &block.fields, &*self.identities) else { return Ok(None) };
         let mut trace = Vec::new();
@@ -365,8 +371,11 @@ impl Inside {
 
     fn tell(&self, block: &Block, decision: &Decision, report: &Report<'_>) {
         decision.log.iter().for_each(|line| self.teller.tell(line.clone()));
-        if let Some(failure) = &decision.failure {
-            self.tell_error(block, failure, report);
+        match &decision.failure {
+            Some(failure) if block.observers.errors.is_some() => self.tell_error(block, failure, report),
+            // A rule that fails is always told (S9.4).
+            Some(failure) => self.teller.tell(format!("[ERROR] {failure}")),
+            None => {}
         }
     }
 }
@@ -390,13 +399,15 @@ impl Carried {
     }
 }
 
-/// A question for the addresses of a name.
-fn a_question_for(labels: &[&[u8]]) -> Vec<u8> {
-    let mut query = vec![0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+/// A question for the addresses of a name, with what follows the question of another: its EDNS0.
+fn a_question_for(labels: &[&[u8]], like: &[u8]) -> Vec<u8> {
+    let mut query = vec![0, 0, 1, 0, 0, 1];
+    query.extend(like.get(6..HEADER).unwrap_or(&[0; 6]));
     for label in labels {
         query.push(label.len() as u8);
         query.extend(*label);
     }
     query.extend([0, 0, 1, 0, 1]);
+    query.extend(Question::end(like).ok().and_then(|end| like.get(end..)).unwrap_or_default());
     query
 }

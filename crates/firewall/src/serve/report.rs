@@ -39,6 +39,8 @@ pub(super) enum Source {
     Own,
     Cache,
     Upstream,
+    /// Somebody else was asked than others are: what they say is for this client alone.
+    Redirected,
 }
 
 /// A question and what is known of it.

@@ -3,7 +3,7 @@
 use super::message::{Message, is_under};
 use super::metrics::EngineMeter;
 use crate::corefile::{Place, Point, Zone};
-use crate::{Engine, Expression, Fact, Judged, Judgement, Outcome};
+use crate::{Engine, EngineError, Expression, Fact, Judged, Judgement, Outcome};
 use namewall_dns::wire::Name;
 use std::sync::Arc;
 use std::time::Instant;
@@ -37,7 +37,8 @@ pub(super) struct Rule {
 #[derive(Debug)]
 pub(super) enum Judge {
     Expression(Arc<Expression>, Outcome),
-    Engine(Arc<dyn Engine>),
+    /// With the names that it is not asked about, and allows.
+    Engine(Arc<dyn Engine>, Vec<Zone>),
 }
 
 /// What all lists for a message said.
@@ -191,11 +192,15 @@ impl Walk<'_> {
                 Ok(false) => Ok(Judgement::from(Outcome::Undefined)),
                 Err(error) => Err(error.to_string()),
             },
-            Judge::Engine(engine) => {
+            Judge::Engine(_, passing) if passing.iter().any(|zone| is_under(&message.question.name, zone)) => {
+                Ok(Judgement::from(Outcome::Allow))
+            }
+            Judge::Engine(engine, _) => {
                 let begun = rule.meter.as_ref().map(|_| Instant::now());
-                let judgement = match (engine.judge(message), self.waiting) {
-                    (Judged::Later(_), Waiting::Forbidden) => return Err(MustWait),
-                    (judged, _) => judged.wait().map_err(|error| error.to_string()),
+                let judgement = match (caught(|| engine.judge(message)), self.waiting) {
+                    (Ok(Judged::Later(_)), Waiting::Forbidden) => return Err(MustWait),
+                    (Ok(judged), _) => caught(|| judged.wait()).flatten().map_err(|error| error.to_string()),
+                    (Err(error), _) => Err(error.to_string()),
                 };
                 if let (Some(meter), Some(begun)) = (&rule.meter, begun) {
                     meter.add(begun.elapsed(), judgement.is_err());
@@ -212,7 +217,7 @@ impl Walk<'_> {
     fn tell_rule(&mut self, rule: &Rule, message: &Message<'_>, judgement: &Result<Judgement, String>) {
         let seen = match &rule.judge {
             Judge::Expression(expression, _) => expression.shown(message),
-            Judge::Engine(_) => Vec::new(),
+            Judge::Engine(..) => Vec::new(),
         };
         let seen: Vec<String> = seen.iter().map(|(fact, value)| format!("{fact} = {value:?}")).collect();
         let seen = if seen.is_empty() { String::new() } else { format!("  ({})", seen.join(", ")) };
@@ -229,7 +234,7 @@ impl Walk<'_> {
 }
 
 impl List {
-    fn is_for(&self, name: &Name) -> bool {
+    pub(super) fn is_for(&self, name: &Name) -> bool {
         self.zones.is_empty() || self.zones.iter().any(|zone| is_under(name, zone))
     }
 }
@@ -239,9 +244,14 @@ impl Rule {
     pub(super) fn looks_at_addresses(&self) -> bool {
         match &self.judge {
             Judge::Expression(expression, _) => expression.facts().contains(&Fact::ResponseIp),
-            Judge::Engine(_) => true,
+            Judge::Engine(..) => true,
         }
     }
+}
+
+/// A bug in an engine is an error of that engine, and no more.
+fn caught<T>(judge: impl FnOnce() -> T) -> Result<T, EngineError> {
+    namewall_dns::caught(judge).ok_or_else(|| EngineError("it panicked, which is a bug".to_owned()))
 }
 
 /// A line for the log: who asked what, and which rule says what of it.

@@ -214,7 +214,7 @@ fn quotes_in_expressions() {
  allow "type == 'A'"
  allow "type == 'A'" && "name =~ 'x'"
  allow ""
- allow name == "x y"
+ allow request/team == "x y"
  allow true && "false"
  allow type == "A" || "yes" && name == 'x'
  default block

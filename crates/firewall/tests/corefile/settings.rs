@@ -30,15 +30,27 @@ fn firewalls() {
                   written: Seed([example.org., 0.0.10.in-addr.arpa.]),
                   rules: [
                     Rule {
-                      kind: Expression {outcome: Log, text: "name == 'x'" at Corefile:6:7},
+                      kind: Expression {
+                        outcome: Log,
+                        text: "name == 'x'" at Corefile:6:7,
+                        expression: "name == 'x'",
+                      },
                       place: Corefile:6:3,
                     },
                     Rule {
-                      kind: Expression {outcome: Redirect(192.0.2.1:53), text: "type == 'A'" at Corefile:7:22},
+                      kind: Expression {
+                        outcome: Redirect(192.0.2.1:53),
+                        text: "type == 'A'" at Corefile:7:22,
+                        expression: "type == 'A'",
+                      },
                       place: Corefile:7:3,
                     },
                     Rule {
-                      kind: Expression {outcome: Redirect([2001:db8::1]:54), text: "true" at Corefile:8:29},
+                      kind: Expression {
+                        outcome: Redirect([2001:db8::1]:54),
+                        text: "true" at Corefile:8:29,
+                        expression: "true",
+                      },
                       place: Corefile:8:3,
                     },
                   ],

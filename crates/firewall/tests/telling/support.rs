@@ -98,7 +98,7 @@ impl Serving {
     pub(crate) fn reload(&mut self, telling: &Telling, text: &str) {
         let built = telling.build(&text.replace("PORT", &self.at.port().to_string())).unwrap();
         self.endpoints.set(&built.endpoints).unwrap();
-        self.server.set_with(settings(&built), Arc::new(built.service));
+        self.server.set_with(settings(&built), Arc::new(built.service)).unwrap();
     }
 
     /// Asks for a record of a name, and gives the code of the answer.

@@ -89,7 +89,13 @@ impl<L: Learn> Engine<L> {
 
     /// Learns from an answer that passes, and gives it to the client, at once or when what it opens is open.
     pub(super) fn give(&mut self, ticket: Ticket, answer: &[u8]) {
-        let Some(client) = self.pending.get(ticket).map(|pending| pending.client) else { return };
+        let Some(pending) = self.pending.get(ticket) else { return };
+        let client = pending.client;
+        // What was asked by TCP may be more than a client's datagrams hold.
+        let is_by_tcp = pending.route.as_ref().is_some_and(|route| route.way == Way::Tcp);
+        let fitted =
+            (is_by_tcp && matches!(client, Client::Udp { .. })).then(|| reply::fit(&pending.query, answer.to_vec()));
+        let answer = fitted.as_deref().unwrap_or(answer);
         if self.must_hold(client, answer) {
             let Some(pending) = self.pending.get(ticket) else { return };
             pending.answer.clear();

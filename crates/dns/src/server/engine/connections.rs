@@ -22,7 +22,7 @@ const MOST_PIPELINED: u32 = 128;
 
 impl<L: Learn> Engine<L> {
     pub(super) fn accept(&mut self, listener: usize) {
-        while let Ok((stream, from)) = self.listeners[listener].tcp.accept() {
+        while let Some((stream, from)) = self.listeners[listener].accept() {
             if !self.is_welcome(listener, from) {
                 continue;
             }
@@ -126,9 +126,9 @@ impl<L: Learn> Engine<L> {
             }
             connection.last_used = self.now;
             match end {
-                End::Client { from, .. } => {
+                End::Client { listener, from } => {
                     connection.open += 1;
-                    self.take_query(Client::Tcp { connection: ticket, from }, message)?;
+                    self.take_query(Client::Tcp { connection: ticket, listener, from }, message)?;
                 }
                 End::Upstream(upstream) => {
                     connection.has_answered = true;

@@ -1,12 +1,12 @@
 //! What a chain says of questions and answers.
 
 use super::Engine;
+use crate::caught::caught;
 use crate::chain::{Asked, Chain, Heard, Passing, Step, To};
 use crate::learn::Learn;
 use crate::server::lock;
 use crate::server::pending::{Client, Link, Ticket};
 use crate::server::route::Route;
-use crate::server::tcp::End;
 use crate::wire::reply;
 use std::io;
 use std::net::SocketAddr;
@@ -19,32 +19,36 @@ const MOST_SERVERS: usize = 1_024;
 pub(super) enum Judged {
     Step(Step),
     Passing(Passing),
+    /// To nothing: it panicked.
+    Failed,
+}
+
+/// A chain, and the routes it knows by their numbers: they change together.
+#[derive(Debug)]
+pub(in crate::server) struct Law {
+    pub(super) chain: Arc<dyn Chain>,
+    routes: Vec<Arc<Route>>,
 }
 
 impl<L: Learn> Engine<L> {
-    /// The listener a client came by.
-    pub(super) fn listener_of(&mut self, client: Client) -> usize {
-        match client {
-            Client::Udp { listener, .. } => listener,
-            Client::Tcp { connection, .. } => match self.connections.get(connection).map(|one| one.end) {
-                Some(End::Client { listener, .. }) => listener,
-                _ => 0,
-            },
-            Client::Probe => 0,
-        }
-    }
-
     /// Asks the chain what becomes of a query, or asks an upstream if there is none.
     pub(super) fn judge_query(&mut self, ticket: Ticket) -> io::Result<()> {
-        let Some(client) = self.pending.get(ticket).map(|pending| pending.client) else { return Ok(()) };
-        let listener = self.listener_of(client);
-        let Some(chain) = self.chain.clone() else {
+        let Some(pending) = self.pending.get(ticket) else { return Ok(()) };
+        pending.law = self.law.clone();
+        let listener = pending.client.listener().unwrap_or(0);
+        let Some(law) = &self.law else {
             let route = self.routes[listener].clone();
             return self.ask_by(ticket, route);
         };
-        let server = self.listeners[listener].address;
-        let step = self.asked(ticket, server).map_or(Step::Silence, |asked| chain.query(&asked));
-        self.take_step(ticket, step)
+        let (chain, server) = (law.chain.clone(), self.listeners[listener].address);
+        let step = caught(|| self.asked(ticket, server).map_or(Step::Silence, |asked| chain.query(&asked)));
+        match step {
+            Some(step) => self.take_step(ticket, step),
+            None => {
+                self.fail(ticket);
+                Ok(())
+            }
+        }
     }
 
     /// The question as a chain sees it.
@@ -61,10 +65,10 @@ impl<L: Learn> Engine<L> {
     fn take_step(&mut self, ticket: Ticket, step: Step) -> io::Result<()> {
         match step {
             Step::Forward(to, notes) => {
-                if let Some(pending) = self.pending.get(ticket) {
-                    pending.notes = notes;
-                }
-                match self.route_to(to) {
+                let Some(pending) = self.pending.get(ticket) else { return Ok(()) };
+                pending.notes = notes;
+                let law = pending.law.clone();
+                match self.route_to(to, law.as_deref()) {
                     Some(route) => self.ask_by(ticket, route),
                     None => {
                         self.fail(ticket);
@@ -94,9 +98,11 @@ impl<L: Learn> Engine<L> {
         }
     }
 
-    fn route_to(&mut self, to: To) -> Option<Arc<Route>> {
+    fn route_to(&mut self, to: To, law: Option<&Law>) -> Option<Arc<Route>> {
         match to {
-            To::Route(number) => self.named_routes.get(number).cloned(),
+            To::Route(number) => law?.routes.get(number).cloned(),
+            // A question that came back to us would be sent to us again.
+            To::Server(server) if self.listeners.iter().any(|listener| listener.address == server) => None,
             To::Server(server) => {
                 if let Some(route) = self.servers.get(&server) {
                     return Some(route.clone());
@@ -113,17 +119,21 @@ impl<L: Learn> Engine<L> {
 
     /// Whether an answer passes at once. What does not is dealt with, or will be.
     pub(super) fn passes(&mut self, ticket: Ticket, answer: &[u8]) -> bool {
-        let Some(chain) = self.chain.clone() else { return true };
         let Some(pending) = self.pending.get(ticket) else { return false };
+        let Some(chain) = pending.law.as_ref().map(|law| law.chain.clone()) else { return true };
         let (client, notes) = (pending.client, pending.notes.take());
         let over_tcp = matches!(pending.link, Some(Link::Tcp { .. }));
         let (upstream, since) = (self.upstreams[pending.upstream].address, pending.last_asked);
-        let listener = self.listener_of(client);
-        let server = self.listeners[listener].address;
-        let passing = self.asked(ticket, server).map_or(Passing::Silence, |asked| {
+        let server = self.listeners[client.listener().unwrap_or(0)].address;
+        let passing = caught(|| {
+            let Some(asked) = self.asked(ticket, server) else { return Passing::Silence };
             chain.heard(&asked, &Heard { upstream, since, over_tcp, answer });
             chain.answer(&asked, answer, notes)
         });
+        let Some(passing) = passing else {
+            self.fail(ticket);
+            return false;
+        };
         match passing {
             Passing::Pass => return true,
             Passing::Later(judge) => {
@@ -155,13 +165,12 @@ impl<L: Learn> Engine<L> {
 
     /// Tells the chain that there is no answer: SERVFAIL.
     pub(super) fn fail(&mut self, ticket: Ticket) {
-        if let (Some(chain), Some(pending)) = (self.chain.clone(), self.pending.get(ticket)) {
+        if let Some(pending) = self.pending.get(ticket)
+            && let Some(chain) = pending.law.as_ref().map(|law| law.chain.clone())
+        {
             let (client, notes) = (pending.client, pending.notes.take());
-            let listener = self.listener_of(client);
-            let server = self.listeners[listener].address;
-            if let Some(asked) = self.asked(ticket, server) {
-                chain.failed(&asked, notes);
-            }
+            let server = self.listeners[client.listener().unwrap_or(0)].address;
+            caught(|| self.asked(ticket, server).map(|asked| chain.failed(&asked, notes)));
         }
         self.serv_fail(ticket);
     }
@@ -179,7 +188,7 @@ impl<L: Learn> Engine<L> {
     fn submit(&mut self, ticket: Ticket, judge: impl FnOnce() -> Judged + Send + 'static) {
         let judged = self.judged.clone();
         let is_taken = self.workers.submit(self.wake.clone(), move || {
-            let one = judge();
+            let one = caught(judge).unwrap_or(Judged::Failed);
             lock(&judged).push((ticket, one));
         });
         if !is_taken {
@@ -197,11 +206,16 @@ impl<L: Learn> Engine<L> {
                 self.take_passing(ticket, passing);
                 Ok(())
             }
+            Judged::Failed => {
+                self.fail(ticket);
+                Ok(())
+            }
         })
     }
 
     /// Goes on by another chain; what is under way is judged by the one it met.
     pub(in crate::server) fn set_chain(&mut self, chain: Option<Arc<dyn Chain>>) {
-        self.chain = chain;
+        let routes = self.named_routes.clone();
+        self.law = chain.map(|chain| Arc::new(Law { chain, routes }));
     }
 }

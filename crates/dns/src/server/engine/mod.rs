@@ -1,17 +1,21 @@
 //! The one loop: queries in, to an upstream, answers out. One thread at a time
 //! runs it, and nothing in it waits but for the next event. `queries` takes them,
-//! `answers` passes on what comes back, `judged` asks a chain, `connections` is TCP.
+//! `answers` passes on what comes back, `judged` asks a chain, `connections` is TCP,
+//! `listeners` is where they come in.
 
 mod answers;
 mod connections;
 mod judged;
+mod listeners;
 mod queries;
 
-use crate::chain::Chain;
+pub use listeners::Sockets;
+
+pub(in crate::server) use judged::Law;
+
 use crate::learn::Learn;
 use crate::server::counters::Counters;
-use crate::server::datagrams::{self, Inbox};
-use crate::server::outbox::Outbox;
+use crate::server::datagrams::Inbox;
 use crate::server::pending::{Link, Table, Ticket};
 use crate::server::random::Random;
 use crate::server::route::Route;
@@ -24,7 +28,7 @@ use nix::sys::eventfd::EventFd;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -73,26 +77,15 @@ impl Token {
     }
 }
 
-#[derive(Debug)]
-struct Listener {
-    address: SocketAddr,
-    udp: UdpSocket,
-    tcp: TcpListener,
-    is_v4: bool,
-    is_deaf: bool,
-    meant: Option<SocketAddr>,
-    is_open: bool,
-    outbox: Outbox,
-}
-
 pub(in crate::server) struct Engine<L: Learn> {
     settings: Settings,
     learner: Arc<L>,
     epoll: Epoll,
     wake: Arc<EventFd>,
-    listeners: Vec<Listener>,
+    listeners: Vec<listeners::Listener>,
     upstreams: Vec<Upstream>,
-    chain: Option<Arc<dyn Chain>>,
+    /// By what questions are judged that come from now on.
+    law: Option<Arc<Law>>,
     workers: Workers,
     /// What was judged elsewhere, to go on with.
     judged: Arc<Mutex<Vec<(Ticket, judged::Judged)>>>,
@@ -142,28 +135,6 @@ impl<L: Learn> std::fmt::Debug for Engine<L> {
     }
 }
 
-/// The sockets of one listening address.
-#[derive(Debug)]
-pub struct Sockets {
-    pub udp: UdpSocket,
-    pub tcp: TcpListener,
-}
-
-impl Sockets {
-    pub fn bind(address: SocketAddr) -> io::Result<Self> {
-        let mut chances = if address.port() == 0 { 16 } else { 0 };
-        loop {
-            let udp = UdpSocket::bind(address)?;
-            // Of a port the kernel chose, the same for both; it may be taken for TCP, and another not.
-            match TcpListener::bind(udp.local_addr()?) {
-                Ok(tcp) => return Ok(Self { udp, tcp }),
-                Err(error) if error.kind() == io::ErrorKind::AddrInUse && chances > 0 => chances -= 1,
-                Err(error) => return Err(error),
-            }
-        }
-    }
-}
-
 impl<L: Learn> Engine<L> {
     pub(in crate::server) fn new(
         settings: Settings,
@@ -181,7 +152,7 @@ impl<L: Learn> Engine<L> {
             wake,
             listeners: Vec::new(),
             upstreams: Vec::new(),
-            chain: None,
+            law: None,
             workers: Workers::new(),
             judged: Arc::default(),
             routes: Vec::new(),
@@ -215,17 +186,7 @@ impl<L: Learn> Engine<L> {
         };
         engine.epoll.add(&*engine.wake, event(EpollFlags::EPOLLIN, Token::Wake))?;
         for (sockets, listen) in sockets {
-            let Sockets { udp, tcp } = sockets;
-            let Listen { meant, is_open, .. } = listen;
-            udp.set_nonblocking(true)?;
-            tcp.set_nonblocking(true)?;
-            datagrams::enlarge(&udp);
-            let at = engine.listeners.len() as u32;
-            engine.epoll.add(&udp, event(EpollFlags::EPOLLIN, Token::Listener(at)))?;
-            engine.epoll.add(&tcp, event(EpollFlags::EPOLLIN, Token::Accept(at)))?;
-            let (address, outbox) = (udp.local_addr()?, Outbox::new());
-            let is_v4 = address.is_ipv4();
-            engine.listeners.push(Listener { address, udp, tcp, is_v4, is_deaf: false, meant, is_open, outbox });
+            engine.add_listener(sockets, listen)?;
         }
         engine.set(engine.settings.clone());
         Ok(engine)
@@ -233,27 +194,6 @@ impl<L: Learn> Engine<L> {
 
     pub(in crate::server) fn waker(&self) -> Arc<EventFd> {
         self.wake.clone()
-    }
-
-    /// Takes no more questions.
-    pub(in crate::server) fn retire(&mut self) {
-        for listener in &mut self.listeners {
-            if !std::mem::replace(&mut listener.is_deaf, true) {
-                let _ = self.epoll.delete(&listener.udp);
-                let _ = self.epoll.delete(&listener.tcp);
-            }
-        }
-    }
-
-    pub(in crate::server) fn is_deaf(&self) -> bool {
-        self.listeners.iter().all(|listener| listener.is_deaf)
-    }
-
-    pub(in crate::server) fn take_sockets(&mut self) -> Vec<(Sockets, Listen)> {
-        let sockets = self.listeners.drain(..).map(|Listener { address, udp, tcp, meant, is_open, .. }| {
-            (Sockets { udp, tcp }, Listen { address, meant, is_open })
-        });
-        sockets.collect()
     }
 
     pub(in crate::server) fn counters(&self) -> Counters {
@@ -267,6 +207,18 @@ impl<L: Learn> Engine<L> {
         let named = settings.routes.iter().map(|one| Arc::new(Route::new(one, self.upstreams_at(&one.upstreams))));
         self.named_routes = named.collect();
         self.settings = settings;
+        // Routes are known by their numbers: a chain has those it came with, or these from now on.
+        let chain = self.law.as_ref().map(|law| law.chain.clone());
+        self.set_chain(chain);
+    }
+
+    /// Goes on at other addresses: at these sockets, and of those there are at those of the settings.
+    pub(in crate::server) fn move_to(&mut self, settings: &Settings, sockets: Vec<(Sockets, Listen)>) {
+        self.leave_all_but(&settings.listen);
+        for (sockets, listen) in sockets {
+            // What can go wrong with a socket has gone wrong where it was bound.
+            let _ = self.add_listener(sockets, listen);
+        }
     }
 
     /// The upstreams at these addresses; such as are new are added.
@@ -379,9 +331,7 @@ impl<L: Learn> Engine<L> {
             }
         }
         for listener in &mut self.listeners {
-            if !listener.outbox.is_empty() {
-                self.counters.unsent += listener.outbox.flush(&listener.udp) as u64;
-            }
+            self.counters.unsent += listener.flush() as u64;
         }
     }
 }

@@ -1,6 +1,6 @@
 //! From a client to an upstream.
 
-use super::{Engine, Listener};
+use super::Engine;
 use crate::learn::Learn;
 use crate::server::datagrams::Inbox;
 use crate::server::pending::{Client, Link, Ticket};
@@ -19,9 +19,7 @@ const PROBE: [u8; 17] = [0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1];
 impl<L: Learn> Engine<L> {
     pub(super) fn take_queries(&mut self, listener: usize) -> io::Result<()> {
         let mut inbox = self.inbox.take().unwrap_or_else(Inbox::new);
-        let Listener { udp, is_v4, .. } = &self.listeners[listener];
-        // An error is of an earlier answer, told late: its client is gone.
-        let count = inbox.receive(udp, *is_v4).unwrap_or(0);
+        let count = self.listeners[listener].receive(&mut inbox);
         for at in 0..count {
             let datagram = inbox.message(at);
             if let (Some(from), true) = (datagram.from, datagram.is_whole) {
@@ -70,6 +68,9 @@ impl<L: Learn> Engine<L> {
             self.leave(client);
             return Ok(());
         }
+        if let Some(listener) = client.listener() {
+            self.listeners[listener].under_way += 1;
+        }
         let ticket = self.pending.insert(client, query, self.now);
         self.judge_query(ticket)
     }
@@ -101,6 +102,9 @@ impl<L: Learn> Engine<L> {
         let (client, link, upstream) = (pending.client, pending.link.take(), pending.upstream);
         self.pending.remove(ticket);
         self.unlink(link, upstream);
+        if let Some(listener) = client.listener() {
+            self.listeners[listener].under_way -= 1;
+        }
         if let Some(address) = client.address()
             && let Some(own) = self.pending_of.get_mut(&address)
         {

@@ -115,7 +115,7 @@ impl Meters {
         let first = block.keys.first().map(|(zone, port)| (server_label(bound[0], *port), zone.to_string()));
         if let Some((server, zone)) = first {
             for rule in block.lists.iter_mut().flat_map(|list| &mut list.rules) {
-                if let Judge::Engine(_) = rule.judge {
+                if let Judge::Engine(..) = rule.judge {
                     rule.meter = Some(metrics.engine(&server, &rule.text));
                 }
             }

@@ -8,7 +8,7 @@ use super::signals::{next_signal, take_signals};
 use crate::cli::Dns;
 use crate::output;
 use anyhow::{Context, Result, bail};
-use namewall_dns::{LearnNothing, Listen, Server, Settings, Sockets};
+use namewall_dns::{Chain, LearnNothing, Listen, Route, Server, Settings, Sockets};
 use namewall_firewall::corefile::{self, Corefile, Disk, Reload};
 use namewall_firewall::serve::{Built, Endpoints, Surroundings, Teller, build, lameduck};
 use nix::ifaddrs::getifaddrs;
@@ -25,6 +25,8 @@ use std::time::{Duration, Instant};
 /// How often the file is looked at unless it says otherwise, as CoreDNS has it.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 const TICK: Duration = Duration::from_millis(250);
+/// How long an address is waited for that was left a moment ago.
+const LEAVING: Duration = Duration::from_secs(2);
 /// How long who is told things has to take them in the end.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
@@ -52,9 +54,7 @@ pub(crate) fn run(args: &Dns) -> Result<ExitCode> {
         }
         Err(error) => return Err(error),
     };
-    for warning in read.warnings.iter().map(ToString::to_string).chain(built.warnings.iter().cloned()) {
-        writeln!(anstream::stderr(), "{warning}")?;
-    }
+    warn(&read, &built)?;
     if args.check {
         output::note(&format!("{} can be served", args.conf.display()));
         return Ok(ExitCode::SUCCESS);
@@ -93,6 +93,14 @@ pub(crate) fn run(args: &Dns) -> Result<ExitCode> {
     around.teller.finish(LAST_WORDS);
     output::note("ended");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Tells what is probably not meant.
+fn warn(corefile: &Corefile, built: &Built) -> Result<()> {
+    for warning in corefile.warnings.iter().map(ToString::to_string).chain(built.warnings.iter().cloned()) {
+        writeln!(anstream::stderr(), "{warning}")?;
+    }
+    Ok(())
 }
 
 /// How often the file is looked at.
@@ -154,6 +162,8 @@ fn explain(built: &Built, question: &Question) -> Result<ExitCode> {
 struct Running {
     server: Server<LearnNothing>,
     listen: Vec<SocketAddr>,
+    /// Addresses it has left: the last answers may still go out there.
+    left: Vec<SocketAddr>,
     endpoints: Endpoints,
     /// How long it is served on after we are told to end.
     lameduck: Duration,
@@ -161,7 +171,7 @@ struct Running {
 
 impl Running {
     fn start(built: Built, around: &Surroundings) -> Result<Self> {
-        let sockets = bind(&built.listen)?;
+        let sockets = bind(&built.listen, &[])?;
         let mut served = Endpoints::new(around.teller.clone())?;
         served.set(&built.endpoints)?;
         Self::start_at(built, sockets, served)
@@ -169,14 +179,13 @@ impl Running {
 
     fn start_at(built: Built, sockets: Vec<(Sockets, Listen)>, served: Endpoints) -> Result<Self> {
         let Built { service, routes, listen, endpoints, .. } = built;
-        let settings =
-            Settings { listen: listen.iter().copied().map(Listen::from).collect(), routes, ..Settings::default() };
-        let server = Server::start_judged((settings, Some(Arc::new(service))), sockets, Arc::new(LearnNothing))?;
+        let chain: Arc<dyn Chain> = Arc::new(service);
+        let server = Server::start_judged((settings(&listen, routes), Some(chain)), sockets, Arc::new(LearnNothing))?;
         for address in &listen {
             output::note(&format!("DNS at {address}"));
         }
         served.set_ready(true);
-        Ok(Self { server, listen, endpoints: served, lameduck: lameduck(&endpoints) })
+        Ok(Self { server, listen, left: Vec::new(), endpoints: served, lameduck: lameduck(&endpoints) })
     }
 
     /// Goes on with what the file says now; if it cannot be served nothing has changed.
@@ -184,16 +193,26 @@ impl Running {
         let (_, read) = read(path)?;
         let around = Surroundings { addresses: addresses()?, ..around.clone() };
         let built = build_all(&read, &around)?;
-        if built.listen == self.listen {
-            // All that can fail comes first.
-            self.endpoints.set(&built.endpoints)?;
-            self.lameduck = lameduck(&built.endpoints);
-            let listen = self.listen.iter().copied().map(Listen::from).collect();
-            let settings = Settings { listen, routes: built.routes, ..Settings::default() };
-            self.server.set_with(settings, Arc::new(built.service));
-            return Ok(read);
+        warn(&read, &built)?;
+        let Built { service, routes, listen, endpoints, .. } = built;
+        let without = |all: &[SocketAddr], some: &[SocketAddr]| -> Vec<SocketAddr> {
+            all.iter().copied().filter(|address| !some.contains(address)).collect()
+        };
+        let (new, left) = (without(&listen, &self.listen), without(&self.listen, &listen));
+        if listen.is_empty() {
+            bail!("there is no address to listen at");
         }
-        bail!("it listens elsewhere now, which needs a restart");
+        // First what can fail: sockets that are not needed in the end are gone with the error.
+        let sockets = if new.is_empty() { Vec::new() } else { bind(&new, &self.left)? };
+        let settings = settings(&listen, routes);
+        settings.check(&listen)?;
+        self.endpoints.set(&endpoints)?;
+        self.lameduck = lameduck(&endpoints);
+        self.server.move_to((settings, Arc::new(service)), sockets)?;
+        left.iter().for_each(|address| output::note(&format!("no longer at {address}")));
+        new.iter().for_each(|address| output::note(&format!("DNS at {address}")));
+        (self.listen, self.left) = (listen, left);
+        Ok(read)
     }
 
     /// Serves on for a while if it is to, so that who sends clients here can send them elsewhere; then
@@ -210,13 +229,25 @@ impl Running {
     }
 }
 
-fn bind(listen: &[SocketAddr]) -> Result<Vec<(Sockets, Listen)>> {
+fn settings(listen: &[SocketAddr], routes: Vec<Route>) -> Settings {
+    Settings { listen: listen.iter().copied().map(Listen::from).collect(), routes, ..Settings::default() }
+}
+
+/// Sockets at all these addresses, or at none. Those that were left a moment ago are waited for.
+fn bind(listen: &[SocketAddr], left: &[SocketAddr]) -> Result<Vec<(Sockets, Listen)>> {
     if listen.is_empty() {
         bail!("there is no address to listen at");
     }
+    let until = Instant::now() + LEAVING;
     let bind = |address: &SocketAddr| {
-        let sockets = Sockets::bind(*address)
-            .with_context(|| format!("cannot listen at {address}; is another DNS server running there?"))?;
+        let sockets = loop {
+            match Sockets::bind(*address) {
+                Err(_) if left.contains(address) && Instant::now() < until => std::thread::sleep(TICK / 50),
+                bound => break bound,
+            }
+        };
+        let sockets =
+            sockets.with_context(|| format!("cannot listen at {address}; is another DNS server running there?"))?;
         Ok((sockets, Listen::from(*address)))
     };
     listen.iter().map(bind).collect()

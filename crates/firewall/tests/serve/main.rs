@@ -1,0 +1,24 @@
+//! A Corefile at work (S9): the service asked directly, as the DNS server asks it, and over real sockets on
+//! loopback, with upstreams and engines that do what a test says.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod agreement;
+mod blocks;
+mod cache;
+mod cache_live;
+mod debug;
+mod edns0;
+mod engines;
+mod engines_live;
+mod forward;
+mod hosts;
+mod log;
+mod s9_1;
+mod s9_2;
+mod s9_3;
+mod s9_4;
+mod s9_5;
+mod samples;
+#[path = "../../../dns/tests/support/stub.rs"]
+mod stub;
+mod support;

@@ -1,0 +1,13 @@
+//! What tests of a Corefile at work share: `message` writes and reads messages as text, `direct` asks a
+//! service as the DNS server does, `live` over sockets, `fake` has engines, `told` what is logged.
+
+mod direct;
+mod fake;
+mod live;
+mod message;
+mod told;
+
+pub(crate) use direct::{Firewall, check, refused};
+pub(crate) use fake::{Engines, Fake};
+pub(crate) use live::{Live, receive, upstream};
+pub(crate) use message::{Ask, answer, shown};

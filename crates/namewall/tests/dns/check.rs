@@ -1,0 +1,114 @@
+//! `--check`: what is wrong with a Corefile, and what is not.
+
+use crate::process::Folder;
+use expect_test::expect;
+
+#[test]
+fn a_good_one_can_be_served() {
+    Folder::new(".:5300 {\n bind 127.0.0.1\n firewall query {\n  default allow\n }\n forward . 192.0.2.53\n}\n").check(
+        &["--check"],
+        0,
+        expect![[r#"
+            note: Corefile can be served
+        "#]],
+    );
+}
+
+#[test]
+fn what_is_probably_not_meant_is_told_and_served() {
+    Folder::new(".:5300 {\n bind 127.0.0.1\n firewall query {\n  allow response_ip == '192.0.2.1'\n }\n}\n").check(
+        &["--check"],
+        0,
+        expect![[r#"
+            Corefile:3:2: warning: it is not said what counts at the end of this list
+              3 |  firewall query {
+                |  ^^^^^^^^ in a list without a zone it is `block`: write `default block`
+            Corefile:4:3: a query has no `response_ip` yet: it is never set here
+            note: Corefile can be served
+        "#]],
+    );
+}
+
+#[test]
+fn all_that_is_wrong_is_told_with_its_place() {
+    Folder::new(".:5300 {\n firewal query {\n }\n firewall query {\n  allow name ==\n  default maybe\n }\n}\n").check(
+        &["--check"],
+        1,
+        expect![[r#"
+            Corefile cannot be served
+            Corefile:2:2: error: unknown directive `firewal`
+              2 |  firewal query {
+                |  ^^^^^^^ did you mean `firewall`?
+            Corefile:4:2: warning: it is not said what counts at the end of this list
+              4 |  firewall query {
+                |  ^^^^^^^^ in a list without a zone it is `block`: write `default block`
+            Corefile:5:16: error: a value is missing at the end
+              5 |   allow name ==
+                |                ^ see docs/expressions.md
+            Corefile:6:11: error: `maybe` is not accepted here
+              6 |   default maybe
+                |           ^^^^^ write `allow`, `block`, `refuse`, `drop`, `permit` or `deny`
+        "#]],
+    );
+}
+
+#[test]
+fn what_is_not_served_is_wrong_too() {
+    Folder::new(".:5300 {\n bind 127.0.0.1\n whoami\n forward . tls://192.0.2.53\n}\n").check(
+        &["--check"],
+        1,
+        expect![[r#"
+            the Corefile cannot be served
+            Corefile:1:1: error: `whoami` is not served yet; remove it
+            Corefile:4:2: error: upstreams over TLS are not served yet
+        "#]],
+    );
+}
+
+#[test]
+fn twins_by_this_machines_addresses_are_wrong() {
+    Folder::new(".:5300 {\n bind lo\n}\n.:5300 {\n bind 127.0.0.1\n}\n").check(
+        &["--check"],
+        1,
+        expect![[r#"
+        the Corefile cannot be served
+        Corefile:4:1: error: . is served at 127.0.0.1:5300 by Corefile:1:1 already
+    "#]],
+    );
+}
+
+#[test]
+fn a_file_that_is_not_there_is_told() {
+    let folder = Folder::new("");
+    folder.check(
+        &["--check", "--conf", "Nofile"],
+        1,
+        expect![[r#"
+        cannot read Nofile: No such file or directory (os error 2)
+    "#]],
+    );
+    folder.check(
+        &["--conf", "Nofile"],
+        2,
+        expect![[r#"
+        error: cannot read Nofile: No such file or directory (os error 2)
+    "#]],
+    );
+}
+
+#[test]
+fn a_bad_one_is_not_served() {
+    Folder::new(".:5300 {\n firewall query {\n  allow name ==\n }\n}\n").check(
+        &[],
+        2,
+        expect![[r#"
+        error: Corefile cannot be served
+        Corefile:2:2: warning: it is not said what counts at the end of this list
+          2 |  firewall query {
+            |  ^^^^^^^^ in a list without a zone it is `block`: write `default block`
+        Corefile:3:16: error: a value is missing at the end
+          3 |   allow name ==
+            |                ^ see docs/expressions.md
+    "#]],
+    );
+}
