@@ -93,6 +93,7 @@ fn read_control(stream: &mut impl Read) -> io::Result<(u32, Vec<Vec<u8>>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     /// What the other side says, and what it has heard.
     struct Other<'a>(&'a [u8], Vec<u8>);
@@ -119,6 +120,19 @@ mod tests {
             let mut other = Other(&accept, Vec::new());
             greet(&mut other).unwrap();
             assert_eq!(other.1, [control(READY, Some(CONTENT)), control(START, Some(CONTENT))].concat());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_said_it_is_read_or_refused(fields in prop::collection::vec(any::<u8>(), 0..600), kind in 0..7u32) {
+            let mut frame = vec![0; 4];
+            push_data(&mut frame, &[&kind.to_be_bytes()[..], &fields].concat());
+            if let Ok((read, contents)) = read_control(&mut &frame[..]) {
+                prop_assert_eq!(read, kind);
+                prop_assert!(contents.iter().map(|one| one.len() + 8).sum::<usize>() <= fields.len());
+            }
+            let _ = read_control(&mut &fields[..]);
         }
     }
 

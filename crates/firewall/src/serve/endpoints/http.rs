@@ -174,6 +174,7 @@ fn bad() -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn said(head: &str) -> String {
         let reply = answer(head.as_bytes(), |path| match path {
@@ -192,6 +193,15 @@ mod tests {
         let head = said("HEAD /health HTTP/1.1\r\n\r\n");
         assert!(head.contains("\r\nContent-Length: 2\r\n") && head.ends_with("\r\n\r\n"), "{head}");
         assert!(said("GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404 "));
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_said_there_is_a_reply(head: Vec<u8>, is_whole: bool) {
+            let end: &[u8] = if is_whole { b"\r\n\r\n" } else { b"" };
+            let reply = answer(&[&head, end].concat(), |_| Reply::plain("200 OK", ""));
+            prop_assert!(reply.starts_with(b"HTTP/1.1 ") && reply.windows(4).any(|four| four == b"\r\n\r\n"));
+        }
     }
 
     #[test]
