@@ -371,8 +371,11 @@ impl Inside {
 
     fn tell(&self, block: &Block, decision: &Decision, report: &Report<'_>) {
         decision.log.iter().for_each(|line| self.teller.tell(line.clone()));
-        if let Some(failure) = &decision.failure {
-            self.tell_error(block, failure, report);
+        match &decision.failure {
+            Some(failure) if block.observers.errors.is_some() => self.tell_error(block, failure, report),
+            // A rule that fails is always told of (S9.4).
+            Some(failure) => self.teller.tell(format!("[ERROR] {failure}")),
+            None => {}
         }
     }
 }
