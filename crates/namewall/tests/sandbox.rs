@@ -68,9 +68,12 @@ fn what_is_left_of_a_killed_one_is_cleaned_up() {
     let keeper = keeper_of(&place.0);
     let killed = Command::new("kill").args(["-9", &keeper.to_string()]).status().expect("kill runs");
     assert!(killed.success());
-    while Path::new(&format!("/proc/{keeper}/fd/0")).exists() {
+    // Until its last socket is closed: as long as one is open, somebody may be let in and thrown out.
+    let has_open = || fs::read_dir(format!("/proc/{keeper}/fd")).is_ok_and(|mut all| all.next().is_some());
+    while has_open() {
         std::thread::yield_now();
     }
+    std::thread::sleep(std::time::Duration::from_millis(200));
     place.expect(&["sandbox", "probe"], (2, "no sandbox is up"));
     place.expect(&["sandbox", "up", "examples/shop"], (0, "4 pods"));
     place.expect(&["sandbox", "probe"], (0, "every one as predicted"));
