@@ -51,6 +51,10 @@ impl Error {
 pub struct Socket {
     fd: OwnedFd,
     buffer: Vec<u8>,
+    /// Hears what nobody asked for.
+    is_told: bool,
+    /// An answer was not read to its end.
+    has_rest: bool,
 }
 
 impl Socket {
@@ -69,7 +73,7 @@ impl Socket {
         if setsockopt(&fd, sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
             setsockopt(&fd, sockopt::RcvBuf, &RECEIVE_BUFFER).map_err(Error::Open)?;
         }
-        Ok(Self { fd, buffer: vec![0; DATAGRAM] })
+        Ok(Self { fd, buffer: vec![0; DATAGRAM], is_told: groups != 0, has_rest: false })
     }
 
     pub fn send(&mut self, messages: &Messages) -> Result<(), Error> {
@@ -97,6 +101,9 @@ impl Socket {
 
     /// Throws away what is left of an earlier answer, so that it is not taken for the next.
     fn drain(&mut self) {
+        if !self.is_told && !std::mem::replace(&mut self.has_rest, false) {
+            return;
+        }
         let nothing = MsgFlags::MSG_DONTWAIT;
         while recv(self.fd.as_raw_fd(), &mut self.buffer, nothing).is_ok() {}
     }
@@ -108,7 +115,13 @@ impl Socket {
     }
 
     /// The same, for messages that are echoed as the kernel took them.
-    pub fn commit_echoed(&mut self, messages: &Messages, mut echoed: impl FnMut(Received<'_>)) -> Result<(), Error> {
+    pub fn commit_echoed(&mut self, messages: &Messages, echoed: impl FnMut(Received<'_>)) -> Result<(), Error> {
+        let done = self.exchange(messages, echoed);
+        self.has_rest |= done.is_err();
+        done
+    }
+
+    fn exchange(&mut self, messages: &Messages, mut echoed: impl FnMut(Received<'_>)) -> Result<(), Error> {
         let mut wanted = None;
         for message in Received::all(messages.as_bytes()) {
             if message.flags & ACK != 0 {
@@ -151,6 +164,8 @@ impl Socket {
     /// The same, as long as more is wanted. A socket whose dump was broken off is of no more use.
     pub fn dump_while(&mut self, request: &Messages, mut each: impl FnMut(Received<'_>) -> bool) -> Result<(), Error> {
         self.drain();
+        // Dumps are rare: what follows one looks whether all of it was read.
+        self.has_rest = true;
         self.send(request)?;
         let mut interrupted = false;
         loop {
