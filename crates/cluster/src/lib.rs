@@ -2,14 +2,21 @@
 //! What an object says is read here; what follows from it is decided there.
 //!
 //! `manifests` reads files into [`Document`]s (trees that know their lines),
-//! `api` has the kinds, and [`lower()`] makes a Snapshot of them.
+//! `api` has the kinds, and [`lower()`] makes a Snapshot of them. Of a cluster
+//! that lives, [`Store`] has the objects, as little of each as anybody looks at.
 
 pub mod api;
 mod document;
+mod kept;
+pub mod kinds;
+mod lean;
 mod lower;
 mod manifests;
+mod store;
 pub mod yaml;
 
 pub use document::Document;
+pub use kept::{LastGood, Read};
 pub use lower::{ENFORCEMENT_ANNOTATION, Lowered, Resolved, Settings, lower};
 pub use manifests::{LoadError, Manifests, load};
+pub use store::{Key, Listed, Store};

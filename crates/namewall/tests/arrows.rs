@@ -17,6 +17,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("firewall", &["policy", "dns"]),
     ("dataplane", &["policy"]),
     ("console", &["policy"]),
+    ("kubernetes", &["policy", "cluster"]),
+    ("testbed", &[]),
     ("agent", ROOMS),
     ("controller", ROOMS),
     // Its nodes are what nodes are: agents.

@@ -342,7 +342,7 @@ impl Player<'_> {
     fn state(&mut self) -> &State {
         let Self { documents, leases, given, findings, names, cluster_domain: domain, state, before, .. } = self;
         state.get_or_insert_with(|| {
-            let lowered = lower(documents, &Settings::default());
+            let lowered = lower(&*documents, &Settings::default());
             let (program, more) = match before {
                 Some(State { snapshot, program, .. }) => compile_next((snapshot, program), &lowered.snapshot),
                 None => compile(&lowered.snapshot),

@@ -52,12 +52,16 @@ pub struct Lowered {
     pub passed_over: BTreeMap<String, usize>,
 }
 
+/// The annotations that anything here looks at.
+pub(crate) const ANNOTATIONS: [&str; 3] =
+    [ENFORCEMENT_ANNOTATION, v1beta1::ISOLATION_ANNOTATION, workloads::NETWORK_STATUS];
+
 /// The annotation of S11.
 pub const ENFORCEMENT_ANNOTATION: &str = "namewall.dev/enforcement";
 
 /// Lowers all documents, in any order. Of two objects of one kind and name the
 /// later counts, as with `kubectl apply`.
-pub fn lower(documents: &[Document], settings: &Settings) -> Lowered {
+pub fn lower<'d>(documents: impl IntoIterator<Item = &'d Document>, settings: &Settings) -> Lowered {
     let mut lowering = Lowering { settings, out: Lowered::default(), pods: workloads::Pods::default() };
     let sorted = lowering.sort(documents);
     lowering.nodes(&sorted);
@@ -188,7 +192,7 @@ fn is_known_version(document: &Document) -> bool {
 }
 
 impl Lowering<'_> {
-    fn sort<'d>(&mut self, documents: &'d [Document]) -> Sorted<'d> {
+    fn sort<'d>(&mut self, documents: impl IntoIterator<Item = &'d Document>) -> Sorted<'d> {
         let mut sorted = Sorted::default();
         let mut seen: FxHashMap<ObjectKey<'_>, usize> = FxHashMap::default();
         for document in documents {
@@ -358,7 +362,7 @@ const CLUSTER_WIDE: [&str; 7] = [
 ];
 
 /// `Kind namespace/name`, as findings name objects.
-fn object_name(document: &Document, kind: &str) -> String {
+pub(crate) fn object_name(document: &Document, kind: &str) -> String {
     let name = document.name().unwrap_or_default();
     if CLUSTER_WIDE.contains(&kind) {
         return format!("{kind} {name}");

@@ -25,7 +25,7 @@ pub(super) struct Pods {
 }
 
 /// What a second interface says of itself: the network attachment annotation.
-const NETWORK_STATUS: &str = "k8s.v1.cni.cncf.io/network-status";
+pub(super) const NETWORK_STATUS: &str = "k8s.v1.cni.cncf.io/network-status";
 
 #[derive(Deserialize)]
 struct NetworkStatus {

@@ -1,0 +1,85 @@
+//! How the API server is reached.
+
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Runtime;
+
+/// How long a connection may take to come about.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// Which API server, as whom.
+#[derive(Clone, Debug, Default)]
+pub struct Target {
+    /// A kubeconfig file; without one `KUBECONFIG`, `~/.kube/config`, or the service account of a pod.
+    pub kubeconfig: Option<PathBuf>,
+    /// A context of it; without one the current.
+    pub context: Option<String>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    #[error("cannot start the thread that speaks to the API server: {0}")]
+    Runtime(#[source] std::io::Error),
+    #[error("cannot read {file}: {source}")]
+    Kubeconfig { file: String, source: kube::config::KubeconfigError },
+    #[error("it is not known which API server to ask: {0}; say it with --kubeconfig")]
+    Unknown(#[source] kube::config::InferConfigError),
+    #[error("cannot make a client: {0}")]
+    Client(#[source] kube::Error),
+}
+
+/// A client and the runtime it needs.
+#[derive(Clone)]
+pub struct Connection {
+    pub(crate) runtime: Arc<Runtime>,
+    pub(crate) client: Client,
+    server: String,
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection").field("server", &self.server).finish_non_exhaustive()
+    }
+}
+
+impl Connection {
+    /// Says nothing to the server yet.
+    pub fn open(target: &Target) -> Result<Self, ConnectError> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("kubernetes")
+            .enable_all()
+            .build()
+            .map_err(ConnectError::Runtime)?;
+        let mut config = runtime.block_on(configure(target))?;
+        config.connect_timeout = Some(CONNECT);
+        let server = config.cluster_url.to_string();
+        let client = {
+            let _inside = runtime.enter();
+            Client::try_from(config).map_err(ConnectError::Client)?
+        };
+        Ok(Self { runtime: Arc::new(runtime), client, server })
+    }
+
+    /// The server's address, as users know it.
+    pub fn server(&self) -> &str {
+        &self.server
+    }
+}
+
+async fn configure(target: &Target) -> Result<Config, ConnectError> {
+    let options = KubeConfigOptions { context: target.context.clone(), ..KubeConfigOptions::default() };
+    let Some(file) = &target.kubeconfig else {
+        if target.context.is_none() {
+            return Config::infer().await.map_err(ConnectError::Unknown);
+        }
+        let unreadable = |source| ConnectError::Kubeconfig { file: "the kubeconfig".to_owned(), source };
+        return Config::from_kubeconfig(&options).await.map_err(unreadable);
+    };
+    let unreadable = |source| ConnectError::Kubeconfig { file: file.display().to_string(), source };
+    let read = Kubeconfig::read_from(file).map_err(unreadable)?;
+    Config::from_custom_kubeconfig(read, &options).await.map_err(unreadable)
+}

@@ -1,0 +1,10 @@
+//! The API server's side: what a cluster is watched for, and what it is told.
+//! What the objects say is read in `cluster`; what follows is decided in `policy`.
+//!
+//! The rest of namewall knows threads and no runtime; here one thread has one.
+
+mod client;
+mod watch;
+
+pub use client::{ConnectError, Connection, Target};
+pub use watch::{Trouble, Watch};

@@ -1,0 +1,275 @@
+//! What a cluster has, kept up with.
+//!
+//! Every kind is listed and then watched for itself. Nothing counts before all
+//! kinds are known, each as a list of objects or as one the cluster does not
+//! have: a cluster whose policies are not known yet would look like one without.
+//! When the server is away, what was known stays known.
+
+use crate::client::Connection;
+use futures_util::{StreamExt, TryStreamExt};
+use kube::Client;
+use kube::api::{Api, ApiResource, DynamicObject};
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event, watcher};
+use namewall_cluster::kinds::{Kind, WATCHED};
+use namewall_cluster::{Key, Listed, Read, Settings, Store};
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::task::JoinHandle;
+
+/// How often a kind that a cluster does not have is looked for.
+const LOOK_FOR_KINDS: Duration = Duration::from_secs(5);
+/// How long a burst of changes is waited for, and how long at most.
+const QUIET: Duration = Duration::from_millis(3);
+const LONGEST_BURST: Duration = Duration::from_millis(25);
+const NOT_FOUND: u16 = 404;
+
+/// What stands between us and the objects of a kind.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Trouble {
+    pub kind: &'static str,
+    pub what: String,
+}
+
+/// The cluster as it is known now.
+#[derive(Debug, Default)]
+struct Known {
+    store: Store,
+    /// Kinds that are listed, or that the cluster does not have.
+    kinds: BTreeSet<&'static str>,
+    /// Kinds that the cluster does not have.
+    absent: BTreeSet<&'static str>,
+    trouble: BTreeMap<&'static str, String>,
+    changes: u64,
+    last_change: Option<Instant>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    known: Mutex<Known>,
+    changed: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes what is known, and says so if it is to be seen.
+    fn change(&self, kind: &'static str, change: impl FnOnce(&mut Known) -> bool) {
+        let mut known = self.lock();
+        known.trouble.remove(kind);
+        if change(&mut known) {
+            known.changes += 1;
+            known.last_change = Some(Instant::now());
+            self.changed.notify_all();
+        }
+    }
+
+    fn say(&self, kind: &'static str, what: String) {
+        self.lock().trouble.insert(kind, what);
+        self.changed.notify_all();
+    }
+}
+
+/// Watches a cluster until it is dropped.
+#[derive(Debug)]
+pub struct Watch {
+    /// Its runtime has the tasks.
+    _connection: Connection,
+    shared: Arc<Shared>,
+    tasks: Vec<JoinHandle<()>>,
+    seen: u64,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+impl Watch {
+    pub fn start(connection: &Connection) -> Self {
+        let shared = Arc::new(Shared::default());
+        let mut kinds: BTreeMap<&'static str, Vec<Kind>> = BTreeMap::new();
+        WATCHED.iter().for_each(|kind| kinds.entry(kind.name).or_default().push(*kind));
+        let follow = |versions: Vec<Kind>| {
+            let follow = follow(connection.client.clone(), versions, shared.clone());
+            connection.runtime.spawn(follow)
+        };
+        let tasks = kinds.into_values().map(follow).collect();
+        Self { _connection: connection.clone(), shared, tasks, seen: 0 }
+    }
+
+    /// Waits until the cluster is known as a whole; what is in the way if it is not known in time.
+    pub fn wait_until_known(&self, patience: Duration) -> Result<(), Vec<Trouble>> {
+        let known = self.shared.lock();
+        let (known, _) = self
+            .shared
+            .changed
+            .wait_timeout_while(known, patience, |known| !known.is_whole())
+            .unwrap_or_else(PoisonError::into_inner);
+        if known.is_whole() { Ok(()) } else { Err(known.trouble()) }
+    }
+
+    /// Waits for a change, and until a burst of them is over.
+    pub fn wait(&self, patience: Duration) -> bool {
+        let is_old = |known: &mut Known| known.changes == self.seen || !known.is_whole();
+        let wait = self.shared.changed.wait_timeout_while(self.shared.lock(), patience, is_old);
+        let (mut known, _) = wait.unwrap_or_else(PoisonError::into_inner);
+        if is_old(&mut known) {
+            return false;
+        }
+        let until = Instant::now() + LONGEST_BURST;
+        while known.last_change.is_some_and(|last| last.elapsed() < QUIET) && Instant::now() < until {
+            drop(known);
+            std::thread::sleep(QUIET);
+            known = self.shared.lock();
+        }
+        true
+    }
+
+    pub fn has_changed(&self) -> bool {
+        let known = self.shared.lock();
+        known.changes != self.seen && known.is_whole()
+    }
+
+    /// What the objects say now.
+    pub fn read(&mut self, settings: &Settings) -> Read {
+        let mut known = self.shared.lock();
+        self.seen = known.changes;
+        known.store.read(settings)
+    }
+
+    /// What is in the way now.
+    pub fn trouble(&self) -> Vec<Trouble> {
+        self.shared.lock().trouble()
+    }
+
+    /// Kinds that the cluster does not have.
+    pub fn absent(&self) -> Vec<&'static str> {
+        self.shared.lock().absent.iter().copied().collect()
+    }
+}
+
+impl Known {
+    fn is_whole(&self) -> bool {
+        WATCHED.iter().all(|kind| self.kinds.contains(kind.name))
+    }
+
+    fn trouble(&self) -> Vec<Trouble> {
+        self.trouble.iter().map(|(kind, what)| Trouble { kind, what: what.clone() }).collect()
+    }
+}
+
+/// Follows one kind, in the first of these versions that the cluster has, for as long as it has it.
+async fn follow(client: Client, versions: Vec<Kind>, shared: Arc<Shared>) {
+    let name = versions[0].name;
+    loop {
+        match find(&client, &versions).await {
+            Ok(Some(kind)) => follow_version(&client, kind, &shared).await,
+            Ok(None) => shared.change(name, |known| {
+                // Objects go with their definition.
+                let has_gone = known.store.replace(&versions[0], Vec::new());
+                let is_news = known.kinds.insert(name) | known.absent.insert(name);
+                has_gone | is_news
+            }),
+            Err(error) => shared.say(name, error.to_string()),
+        }
+        tokio::time::sleep(LOOK_FOR_KINDS).await;
+    }
+}
+
+async fn find(client: &Client, versions: &[Kind]) -> Result<Option<Kind>, kube::Error> {
+    for kind in versions {
+        if kind.is_builtin {
+            return Ok(Some(*kind));
+        }
+        match client.list_api_group_resources(&kind.api_version()).await {
+            Ok(list) if list.resources.iter().any(|one| one.name == kind.plural) => return Ok(Some(*kind)),
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.code == NOT_FOUND => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+/// Ends when the cluster no longer has the kind.
+async fn follow_version(client: &Client, kind: Kind, shared: &Shared) {
+    let resource = ApiResource {
+        group: kind.group.to_owned(),
+        version: kind.version.to_owned(),
+        api_version: kind.api_version(),
+        kind: kind.name.to_owned(),
+        plural: kind.plural.to_owned(),
+    };
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    let mut events = pin!(watcher(api, watcher::Config::default()).default_backoff().into_stream());
+    let mut listed = Vec::new();
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(Event::Init) => listed.clear(),
+            Ok(Event::InitApply(object)) => listed.push(Listed::new(&kind, &whole(object))),
+            Ok(Event::InitDone) => {
+                let objects = std::mem::take(&mut listed);
+                shared.change(kind.name, |known| {
+                    known.absent.remove(kind.name);
+                    known.kinds.insert(kind.name) | known.store.replace(&kind, objects)
+                });
+            }
+            Ok(Event::Apply(object)) => {
+                let object = whole(object);
+                shared.change(kind.name, |known| known.store.apply(&kind, &object));
+            }
+            Ok(Event::Delete(object)) => {
+                let key = Key::of(&whole(object));
+                shared.change(kind.name, |known| known.store.remove(&kind, &key));
+            }
+            Err(error) => {
+                shared.say(kind.name, words(&error));
+                if !kind.is_builtin && is_gone(&error) {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+fn whole(object: DynamicObject) -> serde_json::Value {
+    serde_json::to_value(object).unwrap_or_default()
+}
+
+fn is_gone(error: &watcher::Error) -> bool {
+    match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status))
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status)) => status.code == NOT_FOUND,
+        watcher::Error::WatchError(status) => status.code == NOT_FOUND,
+        _ => false,
+    }
+}
+
+/// What a reader can do something about, without how it came to us.
+fn words(error: &watcher::Error) -> String {
+    match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status))
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
+        | watcher::Error::WatchFailed(kube::Error::Api(status))
+        | watcher::Error::WatchError(status) => status.message.clone(),
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => causes(error),
+        watcher::Error::NoResourceVersion => error.to_string(),
+    }
+}
+
+/// The last cause says most: that a connection was refused, say.
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut last = error;
+    while let Some(cause) = last.source() {
+        last = cause;
+    }
+    last.to_string()
+}

@@ -1,0 +1,218 @@
+//! A real control plane of Kubernetes on loopback, for tests: etcd and an API
+//! server as they are, with certificates, users and a folder of their own.
+//! Nothing of it is left when it is dropped.
+//!
+//! `scripts/peers/kubernetes` builds the programs once; it needs Go.
+
+mod certificates;
+mod process;
+
+use anyhow::{Context, Result, ensure};
+use process::Process;
+use serde_json::Value;
+use std::io::Write;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long an API server may take to be ready on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(90);
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Where the Service `kubernetes` leads. The API server refuses to name a loopback address there.
+const ADVERTISED: &str = "192.0.2.1";
+const ADMIN: &str = "admin-of-the-testbed";
+
+/// etcd and an API server.
+#[derive(Debug)]
+pub struct ControlPlane {
+    programs: PathBuf,
+    folder: PathBuf,
+    etcd_port: u16,
+    port: u16,
+    etcd: Option<Process>,
+    server: Option<Process>,
+    manager: Option<Process>,
+}
+
+impl Drop for ControlPlane {
+    fn drop(&mut self) {
+        // The server first: it complains at length about an etcd that is gone.
+        (self.manager, self.server, self.etcd) = (None, None, None);
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl ControlPlane {
+    /// Starts both, and waits until the server is ready.
+    pub fn start() -> Result<Self> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("namewall-testbed-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder)?;
+        certificates::write(&folder)?;
+        std::fs::write(folder.join("tokens"), format!("{ADMIN},admin,1,system:masters\n"))?;
+        let mut plane = Self {
+            programs: programs(&["etcd", "kube-apiserver", "kubectl"])?,
+            etcd_port: free_port()?,
+            port: free_port()?,
+            folder,
+            etcd: None,
+            server: None,
+            manager: None,
+        };
+        plane.write_kubeconfig("kubeconfig", ADMIN)?;
+        plane.start_etcd()?;
+        plane.start_server()?;
+        Ok(plane)
+    }
+
+    fn start_etcd(&mut self) -> Result<()> {
+        let at = format!("http://127.0.0.1:{}", self.etcd_port);
+        let mut etcd = Command::new(self.programs.join("etcd"));
+        etcd.arg("--data-dir").arg(self.folder.join("etcd")).args(["--log-level", "error", "--unsafe-no-fsync"]);
+        etcd.args(["--listen-client-urls", &at, "--advertise-client-urls", &at]);
+        etcd.args(["--listen-peer-urls", "http://127.0.0.1:0"]);
+        self.etcd = Some(Process::start(etcd, &self.folder.join("etcd.log"))?);
+        Ok(())
+    }
+
+    /// Starts the API server, and waits until it is ready.
+    pub fn start_server(&mut self) -> Result<()> {
+        let file = |name: &str| self.folder.join(name).display().to_string();
+        let mut server = Command::new(self.programs.join("kube-apiserver"));
+        server
+            .arg(format!("--etcd-servers=http://127.0.0.1:{}", self.etcd_port))
+            .args(["--bind-address=127.0.0.1", "--service-cluster-ip-range=10.96.0.0/16"])
+            .arg(format!("--advertise-address={ADVERTISED}"))
+            .arg(format!("--secure-port={}", self.port))
+            .arg(format!("--tls-cert-file={}", file("server.crt")))
+            .arg(format!("--tls-private-key-file={}", file("server.key")))
+            .arg(format!("--token-auth-file={}", file("tokens")))
+            .args(["--authorization-mode=RBAC", "--service-account-issuer=https://kubernetes.default.svc"])
+            .arg(format!("--service-account-key-file={}", file("accounts.pub")))
+            .arg(format!("--service-account-signing-key-file={}", file("accounts.key")))
+            // Pods are made here without the accounts that a controller would make.
+            .args(["--disable-admission-plugins=ServiceAccount", "--allow-privileged=true"]);
+        self.server = Some(Process::start(server, &self.folder.join("server.log"))?);
+        let began = Instant::now();
+        while !self.kubectl(&["get", "--raw", "/readyz"]).is_ok_and(|said| said.trim() == "ok") {
+            let process = self.server.as_mut().context("it was started")?;
+            ensure!(process.is_alive(), "the API server has ended:\n{}", self.log("server.log"));
+            ensure!(began.elapsed() < PATIENCE, "the API server is never ready:\n{}", self.log("server.log"));
+            std::thread::sleep(LOOK_EVERY);
+        }
+        Ok(())
+    }
+
+    /// The API server is gone, from one moment to the next.
+    pub fn kill_server(&mut self) {
+        self.server = None;
+    }
+
+    /// Starts the controllers that a cluster has: endpoints, garbage, accounts.
+    pub fn start_manager(&mut self) -> Result<()> {
+        let kubeconfig = self.kubeconfig().display().to_string();
+        let mut manager = Command::new(programs(&["kube-controller-manager"])?.join("kube-controller-manager"));
+        manager
+            .arg(format!("--kubeconfig={kubeconfig}"))
+            .arg(format!("--service-account-private-key-file={}", self.folder.join("accounts.key").display()))
+            .args(["--secure-port=0", "--leader-elect=false", "--use-service-account-credentials=false"]);
+        self.manager = Some(Process::start(manager, &self.folder.join("manager.log"))?);
+        Ok(())
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The administrator's.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.folder.join("kubeconfig")
+    }
+
+    /// One for whoever has this token.
+    pub fn kubeconfig_for(&self, name: &str, token: &str) -> Result<PathBuf> {
+        self.write_kubeconfig(name, token)?;
+        Ok(self.folder.join(name))
+    }
+
+    fn write_kubeconfig(&self, name: &str, token: &str) -> Result<()> {
+        let authority = self.folder.join("authority.crt");
+        let text = format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: testbed\n\
+             clusters: [{{name: testbed, cluster: {{server: \"https://127.0.0.1:{}\", certificate-authority: {}}}}}]\n\
+             users: [{{name: testbed, user: {{token: \"{token}\"}}}}]\n\
+             contexts: [{{name: testbed, context: {{cluster: testbed, user: testbed}}}}]\n",
+            self.port,
+            authority.display(),
+        );
+        Ok(std::fs::write(self.folder.join(name), text)?)
+    }
+
+    /// Runs kubectl as the administrator.
+    pub fn kubectl(&self, arguments: &[&str]) -> Result<String> {
+        self.kubectl_with(arguments, "")
+    }
+
+    /// The same, with something on its standard input.
+    pub fn kubectl_with(&self, arguments: &[&str], input: &str) -> Result<String> {
+        let mut child = Command::new(self.programs.join("kubectl"))
+            .arg(format!("--kubeconfig={}", self.kubeconfig().display()))
+            .args(arguments)
+            .env("HOME", &self.folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        // Whoever reads nothing does not hear it.
+        let _ = child.stdin.take().context("it has an input")?.write_all(input.as_bytes());
+        let output = child.wait_with_output()?;
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "kubectl {}: {complaint}", arguments.join(" "));
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// Makes or changes objects, as they are written.
+    pub fn apply(&self, manifests: &str) -> Result<()> {
+        self.kubectl_with(&["apply", "--server-side", "--force-conflicts", "-f", "-"], manifests).map(drop)
+    }
+
+    /// An object as JSON.
+    pub fn get(&self, arguments: &[&str]) -> Result<Value> {
+        let told = self.kubectl(&[&["get", "-o", "json"], arguments].concat())?;
+        Ok(serde_json::from_str(&told)?)
+    }
+
+    /// A pod that runs on a node, as a kubelet would tell of it.
+    pub fn run_pod(&self, manifest: &str, address: &str) -> Result<()> {
+        let made = self.kubectl_with(&["create", "-o", "json", "-f", "-"], manifest)?;
+        let pod: Value = serde_json::from_str(&made)?;
+        let text = |key: &str| pod["metadata"][key].as_str().unwrap_or_default().to_owned();
+        let status = serde_json::json!({"status": {
+            "phase": "Running", "podIP": address, "podIPs": [{"ip": address}],
+        }});
+        let (name, namespace) = (text("name"), text("namespace"));
+        let patch = status.to_string();
+        let patched = ["patch", "pod", &name, "-n", &namespace, "--subresource=status", "--type=merge", "-p", &patch];
+        self.kubectl(&patched).map(drop)
+    }
+
+    fn log(&self, name: &str) -> String {
+        std::fs::read_to_string(self.folder.join(name)).unwrap_or_default()
+    }
+}
+
+/// The folder of these programs, which are built if they are not there.
+fn programs(wanted: &[&str]) -> Result<PathBuf> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/peers/kubernetes");
+    let built = Command::new(&script).args(wanted).stderr(Stdio::inherit()).output()?;
+    ensure!(built.status.success(), "{} fails: it says why above", script.display());
+    Ok(PathBuf::from(String::from_utf8(built.stdout)?.trim()))
+}
+
+/// A port that was free a moment ago.
+fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}
