@@ -46,6 +46,9 @@ pub(crate) enum Command {
     /// Be the firewall of this machine: enforce manifests in the kernel, serve DNS, learn names
     #[command(after_help = RUN_HELP)]
     Run(Run),
+    /// Be the firewall of a node: as `run`, with what the API server says
+    #[command(after_help = AGENT_HELP)]
+    Agent(Agent),
     /// Serve a Corefile: a DNS firewall with rules for queries and responses
     #[command(after_help = DNS_HELP)]
     Dns(Dns),
@@ -163,6 +166,23 @@ Files are watched: a change is enforced within a second, and a file that cannot 
 keeps its last good version. SIGHUP reads the configuration again, SIGTERM ends it. The
 kernel's rules stay, whatever becomes of the process; `namewall uninstall` removes them.
 With --take-over it takes over from one that runs, without losing a question.
+
+Exit codes:
+  0  it was told to end
+  2  it could not start";
+
+const AGENT_HELP: &str = "\
+Examples:
+  namewall agent --node node-1
+  namewall agent --node node-1 --kubeconfig ~/.kube/config --upstream 10.96.0.10
+
+The cluster's objects are watched, and what they say is enforced in this node's kernel as
+they change. Nothing is enforced anew before all of them are known; while the API server
+is away, what was known stays in force and names are learned as before. In a pod the
+service account's token is used.
+
+DNS is served as by `namewall run`, and so are `namewall status`, `leases`, `explain
+--live` and `uninstall`.
 
 Exit codes:
   0  it was told to end
@@ -330,6 +350,33 @@ pub(crate) struct Run {
     /// Files and folders (read recursively) to enforce
     #[arg(long, required = true, num_args = 1.., value_name = "PATH")]
     pub(crate) manifests: Vec<PathBuf>,
+    /// Take over from the namewall that runs here: its sockets, its rules, its leases; no question is lost
+    #[arg(long)]
+    pub(crate) take_over: bool,
+    /// A file of settings; what is said here on the command line counts more
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) options: crate::commands::RunOptions,
+    #[command(flatten)]
+    pub(crate) settings: Settings,
+}
+
+/// Which API server, and as whom.
+#[derive(Args, Debug)]
+pub(crate) struct ApiServer {
+    /// A kubeconfig file; by default $KUBECONFIG, ~/.kube/config, or a pod's service account
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// A context of it
+    #[arg(long, value_name = "NAME")]
+    pub(crate) context: Option<String>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Agent {
+    #[command(flatten)]
+    pub(crate) server: ApiServer,
     /// Take over from the namewall that runs here: its sockets, its rules, its leases; no question is lost
     #[arg(long)]
     pub(crate) take_over: bool,

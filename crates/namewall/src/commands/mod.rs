@@ -33,6 +33,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Rules(args) => rules::run(&args),
         Command::Sandbox(args) => sandbox::run(&args),
         Command::Run(args) => run::run(&args),
+        Command::Agent(args) => run::agent(&args),
         Command::Dns(args) => dns::run(&args),
         Command::Status(args) => run::status(&args),
         Command::Leases(args) => run::leases(&args),

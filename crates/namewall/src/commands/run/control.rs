@@ -76,6 +76,7 @@ fn status(firewall: &Firewall) -> Value {
         "findings": findings.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "keptFiles": kept.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "lastError": firewall.last_error,
+        "trouble": firewall.trouble.iter().map(|one| json!({"kind": one.kind, "what": one.what})).collect::<Vec<_>>(),
         "dns": {
             "listens": server.map_or(&[][..], |server| server.addresses()).iter().map(ToString::to_string).collect::<Vec<_>>(),
             "intercepts": node.with_kernel(|nft| nft.takes_dns()),

@@ -1,7 +1,8 @@
-//! `namewall run`: the firewall of one machine. Reads manifests, enforces them
-//! in the kernel, serves DNS and learns what names open; goes on until it is
-//! told to end. `options` is what can be set, `manifests` what is enforced,
-//! `control` answers those who ask, `client` asks, `report` prints.
+//! `namewall run` and `namewall agent`: the firewall of one machine, by itself or
+//! as a node of a cluster. Reads manifests, or watches the API server; enforces
+//! what they say in the kernel, serves DNS and learns what names open; goes on
+//! until it is told to end. `options` is what can be set, `source` where what is
+//! enforced comes from, `control` answers those who ask, `client` asks, `report` prints.
 
 mod client;
 mod control;
@@ -9,13 +10,14 @@ mod handover;
 mod manifests;
 mod options;
 mod report;
+mod source;
 
 pub(crate) use client::Running;
 pub(crate) use options::Options;
 pub(crate) use report::{leases, status};
 
-use super::signals::{next_signal, take_signals};
-use crate::cli::Run;
+use super::signals::take_signals;
+use crate::cli::{Agent, Run, Settings};
 use crate::output;
 use anyhow::{Context, Result, bail};
 use manifests::Manifests;
@@ -25,18 +27,20 @@ use namewall_dataplane::nflog::DenialLog;
 use namewall_dataplane::nft::{NftError, Settings as NftSettings};
 use namewall_dataplane::render::Scope;
 use namewall_dns::{Listen, Sockets};
+use namewall_kubernetes::{Connection, Target, Trouble, Watch};
 use namewall_policy::domain::DomainName;
 use namewall_policy::{Finding, Severity, Snapshot, compile, compile_next};
 use nix::sys::signal::Signal;
+use nix::sys::signalfd::SignalFd;
+use source::{Cluster, Next, Source};
 use std::net::IpAddr;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often files are looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
 const LOG_GROUP: u16 = 53;
 /// How long one that hands over may take to end.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -52,30 +56,74 @@ pub(super) struct Firewall {
     /// Files that are wrong and whose last good version counts.
     kept: Vec<Arc<str>>,
     last_error: Option<String>,
+    /// What stands between it and the API server.
+    trouble: Vec<Trouble>,
     started: Instant,
     changes: u64,
     denials: Arc<AtomicU64>,
 }
 
+/// What both commands are told.
+struct Told<'a> {
+    options: &'a Options,
+    config: Option<&'a Path>,
+    settings: &'a Settings,
+    take_over: bool,
+}
+
+impl Told<'_> {
+    /// The options, with what the file says where the command line says nothing.
+    fn options(&self) -> Result<Options> {
+        match self.config {
+            Some(path) => self.options.with_file(path),
+            None => Ok(self.options.clone()),
+        }
+    }
+
+    fn cluster(&self) -> cluster::Settings {
+        cluster::Settings {
+            api_server: self.settings.api_server.clone(),
+            pod_networks: self.settings.pod_network.clone(),
+        }
+    }
+}
+
+/// The firewall of a machine by itself.
 pub(crate) fn run(args: &Run) -> Result<ExitCode> {
     // Before the first thread, so that every thread leaves them to us.
     let signals = take_signals()?;
-    let options = match &args.config {
-        Some(path) => args.options.with_file(path)?,
-        None => args.options.clone(),
-    };
-    let cluster_settings = cluster::Settings {
-        api_server: args.settings.api_server.clone(),
-        pod_networks: args.settings.pod_network.clone(),
-    };
-    let mut manifests = Manifests::new(&args.manifests, cluster_settings);
-    let read = manifests.read()?;
-    let left = match (Running::find(), args.take_over) {
+    let Run { options, config, settings, take_over, manifests } = args;
+    let told = Told { options, config: config.as_deref(), settings, take_over: *take_over };
+    let source = Source::Files(Manifests::new(manifests, told.cluster()));
+    go_on(&told, source, &signals)
+}
+
+/// The firewall of a node.
+pub(crate) fn agent(args: &Agent) -> Result<ExitCode> {
+    let signals = take_signals()?;
+    let Agent { options, config, settings, take_over, server } = args;
+    let told = Told { options, config: config.as_deref(), settings, take_over: *take_over };
+    told.options()?;
+    let target = Target { kubeconfig: server.kubeconfig.clone(), context: server.context.clone() };
+    let connection = Connection::open(&target)?;
+    output::note(&format!("watching {}", connection.server()));
+    let mut cluster = Cluster::new(Watch::start(&connection), told.cluster());
+    if cluster.wait_until_known(&signals).is_some() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    go_on(&told, Source::Cluster(cluster), &signals)
+}
+
+/// Until it is told to end, or another takes over.
+fn go_on(told: &Told<'_>, mut source: Source, signals: &SignalFd) -> Result<ExitCode> {
+    let options = told.options()?;
+    let read = source.read()?;
+    let left = match (Running::find(), told.take_over) {
         (Ok(_), true) => handover::take_over()?,
         (Ok(_), false) => bail!("a namewall runs here already; end it first, or start this one with --take-over"),
         (Err(_), _) => Vec::new(),
     };
-    let firewall = start(args, &options, (read, left))?;
+    let firewall = start(told, &options, (read, left))?;
     let socket = client::socket_path()?;
     std::fs::remove_file(&socket).ok();
     let listener = UnixListener::bind(&socket).with_context(|| format!("cannot listen at {}", socket.display()))?;
@@ -87,10 +135,11 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode> {
     let control = move || control::serve(&listener, &shared, &asks);
     std::thread::Builder::new().name("control".to_owned()).spawn(control)?;
     loop {
-        match next_signal(&signals, LOOK_EVERY) {
-            Some(Signal::SIGHUP) => reread_options(args, &firewall),
-            Some(_) => break,
-            None => {}
+        match source.next(signals) {
+            Next::Signal(Signal::SIGHUP) => reread_options(told, &firewall),
+            Next::Signal(_) => break,
+            Next::Changed => reload(&mut source, &firewall),
+            Next::Nothing => lock(&firewall).trouble = source.trouble(),
         }
         if let Some(stream) = successor.lock().unwrap_or_else(PoisonError::into_inner).take() {
             std::fs::remove_file(&socket).ok();
@@ -102,9 +151,6 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode> {
         for refused in lock(&firewall).node.learner().take_refused() {
             let Refused { client, name, address, why } = refused;
             output::note(&format!("{client} asked for {name}, which points at {address}: {why}"));
-        }
-        if manifests.have_changed() {
-            reload(&mut manifests, &firewall);
         }
     }
     std::fs::remove_file(&socket).ok();
@@ -124,7 +170,7 @@ fn find_node(snapshot: &Snapshot, options: &Options) -> Result<Option<(String, V
     let name = match (&options.node, &host) {
         (Some(name), _) => {
             if snapshot.node_named(name).is_none() {
-                bail!("the manifests have no Node {name}; they have {}", known().join(", "));
+                bail!("there is no Node {name}; there are {}", known().join(", "));
             }
             name.clone()
         }
@@ -139,7 +185,7 @@ fn find_node(snapshot: &Snapshot, options: &Options) -> Result<Option<(String, V
     Ok(node.map(|node| (name, node.addresses.clone())))
 }
 
-fn start(args: &Run, options: &Options, (read, left): (Read, Vec<(Sockets, Listen)>)) -> Result<Firewall> {
+fn start(told: &Told<'_>, options: &Options, (read, left): (Read, Vec<(Sockets, Listen)>)) -> Result<Firewall> {
     let Read { lowered, mut findings, kept } = read;
     let snapshot = lowered.snapshot;
     let (program, more) = compile(&snapshot);
@@ -160,7 +206,7 @@ fn start(args: &Run, options: &Options, (read, left): (Read, Vec<(Sockets, Liste
     let mut node = Node::open(NodeSettings {
         nft: NftSettings { table, scope, cut: options.cut(), bounds: options.bounds() },
         learning: options.learning(),
-        cluster_domain: args.settings.cluster_domain.clone(),
+        cluster_domain: told.settings.cluster_domain.clone(),
     })?;
     let took_over = !left.is_empty();
     node.serve_at(dns.clone(), left)?;
@@ -178,10 +224,11 @@ fn start(args: &Run, options: &Options, (read, left): (Read, Vec<(Sockets, Liste
         node_name,
         snapshot,
         dns,
-        cluster_domain: args.settings.cluster_domain.clone(),
+        cluster_domain: told.settings.cluster_domain.clone(),
         findings,
         kept,
         last_error: None,
+        trouble: Vec::new(),
         started: Instant::now(),
         changes: 0,
         denials: Arc::default(),
@@ -206,9 +253,9 @@ fn say_findings(findings: &[Finding], kept: &[Arc<str>]) {
     }
 }
 
-/// Enforces what the manifests say now. What cannot be done is said, and what was in force stays so.
-fn reload(manifests: &mut Manifests, firewall: &Mutex<Firewall>) {
-    let read = manifests.read();
+/// Enforces what is meant now. What cannot be done is said, and what was in force stays so.
+fn reload(source: &mut Source, firewall: &Mutex<Firewall>) {
+    let read = source.read();
     let mut firewall = lock(firewall);
     let done = read.and_then(|read| enforce(&mut firewall, read));
     match done {
@@ -235,7 +282,7 @@ fn enforce(firewall: &mut Firewall, read: Read) -> Result<String> {
     let known = firewall.node_name.as_deref();
     let node = known.and_then(|name| snapshot.node_named(name));
     if let (Some(name), None) = (known, node) {
-        bail!("the manifests no longer have this machine's Node {name}");
+        bail!("there is no Node {name} any more, which this machine is");
     }
     firewall.node.with_kernel(|nft| nft.settings_mut().scope.node = node);
     let (applied, cut) = firewall.node.enforce(&snapshot, &program)?;
@@ -248,11 +295,8 @@ fn enforce(firewall: &mut Firewall, read: Read) -> Result<String> {
 }
 
 /// Settings that can change while it runs.
-fn reread_options(args: &Run, firewall: &Mutex<Firewall>) {
-    let options = match &args.config {
-        Some(path) => args.options.with_file(path),
-        None => Ok(args.options.clone()),
-    };
+fn reread_options(told: &Told<'_>, firewall: &Mutex<Firewall>) {
+    let options = told.options();
     let mut firewall = lock(firewall);
     let addresses: Vec<IpAddr> = firewall.dns.take_to.clone();
     match options.and_then(|options| Ok((options.dns(&addresses)?, options))) {

@@ -1,0 +1,118 @@
+//! Where what is enforced comes from: files that are looked at, or a cluster
+//! that is watched.
+
+use super::manifests::Manifests;
+use crate::commands::signals::next_signal;
+use crate::output;
+use anyhow::Result;
+use namewall_cluster::{Read, Settings};
+use namewall_kubernetes::{Trouble, Watch};
+use nix::sys::signal::Signal;
+use nix::sys::signalfd::SignalFd;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// How often files are looked at, and how long a change of a cluster is waited for.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How often it is said again that the API server cannot be reached.
+const SAY_AGAIN: Duration = Duration::from_secs(60);
+
+#[derive(Debug)]
+pub(super) enum Source {
+    Files(Manifests),
+    Cluster(Cluster),
+}
+
+/// What is next.
+#[derive(Debug)]
+pub(super) enum Next {
+    Signal(Signal),
+    Changed,
+    Nothing,
+}
+
+impl Source {
+    /// Waits a while for something to do.
+    pub(super) fn next(&mut self, signals: &SignalFd) -> Next {
+        match self {
+            Self::Files(files) => match next_signal(signals, LOOK_EVERY) {
+                Some(signal) => Next::Signal(signal),
+                None if files.have_changed() => Next::Changed,
+                None => Next::Nothing,
+            },
+            Self::Cluster(cluster) => {
+                let has_changed = cluster.watch.wait(LOOK_EVERY);
+                cluster.say_trouble();
+                match next_signal(signals, Duration::ZERO) {
+                    Some(signal) => Next::Signal(signal),
+                    None if has_changed => Next::Changed,
+                    None => Next::Nothing,
+                }
+            }
+        }
+    }
+
+    pub(super) fn read(&mut self) -> Result<Read> {
+        match self {
+            Self::Files(files) => files.read(),
+            Self::Cluster(cluster) => Ok(cluster.watch.read(&cluster.settings)),
+        }
+    }
+
+    /// What stands between it and the API server.
+    pub(super) fn trouble(&self) -> Vec<Trouble> {
+        match self {
+            Self::Files(_) => Vec::new(),
+            Self::Cluster(cluster) => cluster.watch.trouble(),
+        }
+    }
+}
+
+/// A cluster, and what of its trouble was said already.
+#[derive(Debug)]
+pub(super) struct Cluster {
+    watch: Watch,
+    settings: Settings,
+    said: BTreeMap<&'static str, (String, Instant)>,
+}
+
+impl Cluster {
+    pub(super) fn new(watch: Watch, settings: Settings) -> Self {
+        Self { watch, settings, said: BTreeMap::new() }
+    }
+
+    /// Waits until all of the cluster is known, or a signal ends it. Until then nothing is enforced that was not
+    /// before: policies that are not known yet would be missing.
+    pub(super) fn wait_until_known(&mut self, signals: &SignalFd) -> Option<Signal> {
+        while self.watch.wait_until_known(LOOK_EVERY).is_err() {
+            self.say_trouble();
+            if let Some(signal) = next_signal(signals, Duration::ZERO).filter(|signal| *signal != Signal::SIGHUP) {
+                return Some(signal);
+            }
+        }
+        None
+    }
+
+    /// Each once, and again after a while; and that it is over.
+    fn say_trouble(&mut self) {
+        let now: BTreeMap<&'static str, String> =
+            self.watch.trouble().into_iter().map(|trouble| (trouble.kind, trouble.what)).collect();
+        let over: Vec<&str> = self.said.keys().copied().filter(|kind| !now.contains_key(kind)).collect();
+        if !over.is_empty() && now.is_empty() {
+            output::note("the API server is heard again");
+        }
+        self.said.retain(|kind, _| now.contains_key(kind));
+        let is_news = |kind: &&str, what: &String| match self.said.get(kind) {
+            Some((said, at)) => said != what && at.elapsed() > SAY_AGAIN,
+            None => true,
+        };
+        let news: Vec<(&'static str, String)> = now.into_iter().filter(|(kind, what)| is_news(kind, what)).collect();
+        for (kind, what) in news {
+            // One server that is gone is one piece of news, however many kinds it has.
+            if !self.said.values().any(|(said, _)| *said == what) {
+                output::note(&format!("cannot watch {kind}: {what}; what was known stays in force"));
+            }
+            self.said.insert(kind, (what, Instant::now()));
+        }
+    }
+}

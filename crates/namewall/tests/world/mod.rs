@@ -1,0 +1,137 @@
+//! A sandbox with the node, pods and world outside of examples/names, and a
+//! namewall that runs on its node as a process.
+
+use namewall_cluster as cluster;
+use namewall_policy::port::Protocol;
+use namewall_sandbox::{Ask, Listen, Measured, Place, Probe, Sandbox};
+use namewall_scenario::Scenario;
+use namewall_scenario::zones::RecordType;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const SERVER: &str = "203.0.113.53:53";
+pub(crate) const PROVIDER: &str = "198.51.100.7";
+const API: &str = "10.244.1.10";
+
+pub(crate) fn example() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/names")
+}
+
+/// The example's pods, node and world outside; and a folder for what the firewall is told.
+pub(crate) struct World {
+    pub(crate) sandbox: Sandbox,
+    pub(crate) folder: PathBuf,
+}
+
+/// A process that ends with the test.
+pub(crate) struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Process {
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.0.id() as i32), signal).unwrap();
+    }
+}
+
+impl World {
+    pub(crate) fn build(name: &str) -> Self {
+        let manifests = cluster::load(&[example()]).unwrap();
+        let snapshot = cluster::lower(&manifests.documents, &cluster::Settings::default()).snapshot;
+        let scenario = Scenario::load(&example().join("scenario.yaml")).unwrap();
+        let mut outside: Vec<IpAddr> = scenario.zones.addresses().collect();
+        outside.extend(scenario.zones.servers().map(|(address, _)| address));
+        outside.retain(|address| !address.to_string().starts_with("169."));
+        let mut sandbox = Sandbox::build(&snapshot, &outside, &mut |_| {}).unwrap();
+        sandbox.serve_names(&scenario.zones).unwrap();
+        let listen = Listen { address: address(PROVIDER), protocol: Protocol::Tcp, port: 443 };
+        sandbox.ensure_listening(&[listen]).unwrap();
+        let folder = std::env::temp_dir().join(format!("namewall-run-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join("manifests")).unwrap();
+        for file in ["cluster.yaml", "policies.yaml"] {
+            std::fs::copy(example().join(file), folder.join("manifests").join(file)).unwrap();
+        }
+        Self { sandbox, folder }
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_namewall"));
+        command.env("NAMEWALL_RUNTIME_DIR", self.folder.join("runtime"));
+        command
+    }
+
+    /// Starts it on the node, and waits until it answers.
+    pub(crate) fn spawn(&self, arguments: &[&str]) -> Process {
+        let log = std::fs::File::options().create(true).append(true).open(self.folder.join("log")).unwrap();
+        let mut command = self.command();
+        command.args(arguments).args(["--upstream", "203.0.113.53"]);
+        // The machine may be busy; what is learned must outlast the test.
+        command.args(["--grace", "60s", "--hold-limit", "1500ms"]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        let node = self.sandbox.node("node-1").unwrap();
+        let process = Process(node.enter(|| command.spawn()).unwrap().unwrap());
+        let id = format!("\"pid\": {}", process.0.id());
+        self.wait_for(|| String::from_utf8_lossy(&self.ask(&["status", "-o", "json"]).stdout).contains(&id));
+        process
+    }
+
+    pub(crate) fn ask(&self, args: &[&str]) -> Output {
+        self.command().args(args).output().unwrap()
+    }
+
+    pub(crate) fn says(&self, args: &[&str]) -> String {
+        let output = self.ask(args);
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    pub(crate) fn wait_for(&self, holds: impl Fn() -> bool) {
+        let began = Instant::now();
+        while !holds() {
+            assert!(began.elapsed() < Duration::from_secs(10), "it never comes true; the log says:\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.join("log")).unwrap_or_default()
+    }
+
+    fn api(&self) -> Place {
+        self.sandbox.place(address(API)).unwrap()
+    }
+
+    /// How many of so many lookups are answered with an address.
+    pub(crate) fn resolves(&self, name: &str, times: usize) -> usize {
+        let server: SocketAddr = SERVER.parse().unwrap();
+        let name = name.parse().unwrap();
+        let ask = Ask { server, name, kind: RecordType::A, via: None, edns: Some(1232), mixed_case: false };
+        let heard = self.sandbox.ask(&self.api(), &vec![ask; times], 20).unwrap();
+        heard.iter().flatten().filter(|heard| !heard.addresses.is_empty()).count()
+    }
+
+    pub(crate) fn reaches_provider(&self) -> bool {
+        let to = SocketAddr::new(address(PROVIDER), 443);
+        let probe = Probe { from: self.api(), to, protocol: Protocol::Tcp };
+        self.sandbox.probe(&[probe]).unwrap()[0] == Measured::Open
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+pub(crate) fn address(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
