@@ -12,6 +12,7 @@ pub mod kinds;
 mod lean;
 mod lower;
 mod manifests;
+pub mod resolver;
 mod store;
 pub mod yaml;
 

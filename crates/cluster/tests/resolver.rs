@@ -1,0 +1,202 @@
+//! S8.3 and S8.4: every branch of the document's pseudo-code, as a table of what is done and what the status says
+//! after it. Time is in seconds; an address is written `ip@lookup+ttl`.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use jiff::{SignedDuration, Timestamp};
+use namewall_cluster::api::dns_name_resolver::Status;
+use namewall_cluster::resolver::{Lookup, Resolver, Settings, matches, object_name};
+
+/// When nothing has happened yet.
+const START: i64 = 1_700_000_000;
+
+enum Step {
+    /// At this second this name has these addresses: `1.1.1.1/30 1.1.1.2/0`.
+    Found(i64, &'static str, &'static str),
+    Failed(i64, &'static str),
+    Prune(i64),
+}
+use Step::{Failed, Found, Prune};
+
+fn time(second: i64) -> Timestamp {
+    Timestamp::from_second(START + second).unwrap()
+}
+
+fn play(pattern: &str, steps: &[Step]) -> (String, Vec<bool>) {
+    let mut status = Status::default();
+    let mut changes = Vec::new();
+    for step in steps {
+        let mut resolver = Resolver { pattern, status: &mut status };
+        let lookup = |now: i64, name| Lookup { name, now: time(now), settings: Settings::default() };
+        changes.push(match step {
+            Found(now, name, addresses) => {
+                let split = |one: &str| {
+                    let (ip, ttl) = one.split_once('/').unwrap();
+                    (ip.parse().unwrap(), ttl.parse().unwrap())
+                };
+                let addresses: Vec<_> = addresses.split_whitespace().map(split).collect();
+                resolver.found(lookup(*now, name), &addresses)
+            }
+            Failed(now, name) => resolver.failed(lookup(*now, name), "NXDOMAIN"),
+            Prune(now) => resolver.prune(time(*now), SignedDuration::from_secs(5)),
+        });
+    }
+    (tell(&status), changes)
+}
+
+fn tell(status: &Status) -> String {
+    let items = status.resolved_names.iter().map(|item| {
+        let mut addresses: Vec<String> = Vec::new();
+        for address in &item.resolved_addresses {
+            let at = address.last_lookup_time.unwrap().as_second() - START;
+            addresses.push(format!("{}@{at}+{}", address.ip, address.ttl_seconds));
+        }
+        let degraded = item.conditions.iter().any(|one| one.kind == "Degraded" && one.status == "True");
+        let degraded = if degraded { format!(" degraded {}", item.resolution_failures) } else { String::new() };
+        format!("{} {}{degraded}", item.dns_name, addresses.join(" "))
+    });
+    items.collect::<Vec<_>>().join("; ")
+}
+
+fn check(pattern: &str, steps: &[Step], expected: &str) {
+    assert_eq!(play(pattern, steps).0, expected);
+}
+
+const NAME: &str = "www.example.com.";
+const STAR: &str = "*.example.com.";
+
+#[test]
+fn s8_3_a_first_answer_is_written_down() {
+    check(NAME, &[Found(0, NAME, "192.0.2.1/30 2001:db8::1/60")], "www.example.com. 192.0.2.1@0+30 2001:db8::1@0+60");
+}
+
+#[test]
+fn s8_4_a_ttl_of_0_counts_as_5_seconds() {
+    check(NAME, &[Found(0, NAME, "192.0.2.1/0")], "www.example.com. 192.0.2.1@0+5");
+}
+
+#[test]
+fn an_answer_without_addresses_changes_nothing() {
+    let (told, changes) = play(NAME, &[Found(0, NAME, "192.0.2.1/30"), Found(9, NAME, "")]);
+    assert_eq!((told.as_str(), &changes[..]), ("www.example.com. 192.0.2.1@0+30", &[true, false][..]));
+}
+
+#[test]
+fn s8_3_an_address_with_the_same_next_lookup_is_left_alone() {
+    let steps = [Found(0, NAME, "192.0.2.1/30"), Found(10, NAME, "192.0.2.1/20"), Found(10, NAME, "192.0.2.1/25")];
+    let (told, changes) = play(NAME, &steps);
+    assert_eq!((told.as_str(), &changes[..]), ("www.example.com. 192.0.2.1@0+30", &[true, false, false][..]));
+}
+
+#[test]
+fn s8_3_an_address_with_another_next_lookup_is_renewed() {
+    check(NAME, &[Found(0, NAME, "192.0.2.1/30"), Found(10, NAME, "192.0.2.1/26")], "www.example.com. 192.0.2.1@10+26");
+    check(NAME, &[Found(0, NAME, "192.0.2.1/30"), Found(10, NAME, "192.0.2.1/5")], "www.example.com. 192.0.2.1@10+5");
+}
+
+#[test]
+fn s8_3_new_addresses_are_added_to_those_that_are_known() {
+    let steps = [Found(0, NAME, "192.0.2.1/30"), Found(3, NAME, "192.0.2.2/30")];
+    check(NAME, &steps, "www.example.com. 192.0.2.1@0+30 192.0.2.2@3+30");
+}
+
+#[test]
+fn a_success_ends_a_row_of_failures() {
+    let steps = [Found(0, NAME, "192.0.2.1/30"), Failed(30, NAME), Found(35, NAME, "192.0.2.1/30")];
+    check(NAME, &steps, "www.example.com. 192.0.2.1@35+30");
+}
+
+#[test]
+fn s8_3_a_failure_gives_a_due_address_a_little_more_time() {
+    let steps = [Found(0, NAME, "192.0.2.1/30 192.0.2.2/300"), Failed(30, NAME)];
+    check(NAME, &steps, "www.example.com. 192.0.2.1@30+5 192.0.2.2@0+300 degraded 1");
+}
+
+#[test]
+fn a_failure_of_a_name_that_is_not_known_changes_nothing() {
+    assert_eq!(play(NAME, &[Failed(0, NAME)]), (String::new(), vec![false]));
+}
+
+#[test]
+fn s8_4_a_name_goes_after_5_failures_when_all_its_ttls_are_over() {
+    let mut steps = vec![Found(0, NAME, "192.0.2.1/5")];
+    steps.extend((1..=5).map(|n| Failed(n * 5, NAME)));
+    check(NAME, &steps, "www.example.com. 192.0.2.1@25+5 degraded 5");
+    steps.push(Failed(30, NAME));
+    check(NAME, &steps, "");
+}
+
+#[test]
+fn s8_4_a_name_whose_ttl_is_not_over_stays_however_often_it_fails() {
+    let mut steps = vec![Found(0, NAME, "192.0.2.1/3600")];
+    steps.extend((1..=9).map(|n| Failed(n * 5, NAME)));
+    check(NAME, &steps, "www.example.com. 192.0.2.1@0+3600 degraded 9");
+}
+
+#[test]
+fn s8_3_a_name_under_a_wildcard_is_written_down_by_itself() {
+    check(STAR, &[Found(0, NAME, "192.0.2.1/30")], "www.example.com. 192.0.2.1@0+30");
+}
+
+#[test]
+fn s8_3_what_the_wildcard_says_already_is_not_said_for_a_name() {
+    let steps = [Found(0, STAR, "192.0.2.1/30 192.0.2.2/30"), Found(1, NAME, "192.0.2.2/29")];
+    let (told, changes) = play(STAR, &steps);
+    assert_eq!((told.as_str(), &changes[..]), ("*.example.com. 192.0.2.1@0+30 192.0.2.2@0+30", &[true, false][..]));
+}
+
+#[test]
+fn s8_3_a_name_with_more_than_the_wildcard_is_written_down() {
+    let more = [Found(0, STAR, "192.0.2.1/30"), Found(1, NAME, "192.0.2.1/29 192.0.2.9/29")];
+    check(STAR, &more, "*.example.com. 192.0.2.1@0+30; www.example.com. 192.0.2.1@1+29 192.0.2.9@1+29");
+    let longer = [Found(0, STAR, "192.0.2.1/30"), Found(1, NAME, "192.0.2.1/600")];
+    check(STAR, &longer, "*.example.com. 192.0.2.1@0+30; www.example.com. 192.0.2.1@1+600");
+}
+
+#[test]
+fn s8_3_the_wildcards_own_answer_takes_out_names_that_say_no_more() {
+    let steps =
+        [Found(0, NAME, "192.0.2.1/30"), Found(0, "b.example.com.", "192.0.2.7/30"), Found(2, STAR, "192.0.2.1/28")];
+    check(STAR, &steps, "b.example.com. 192.0.2.7@0+30; *.example.com. 192.0.2.1@2+28");
+}
+
+#[test]
+fn s8_4_an_address_goes_when_its_ttl_and_grace_are_over() {
+    let found = Found(0, NAME, "192.0.2.1/10 192.0.2.2/20");
+    let (told, changes) = play(NAME, &[found, Prune(14)]);
+    assert_eq!((told.as_str(), changes[1]), ("www.example.com. 192.0.2.1@0+10 192.0.2.2@0+20", false));
+    let found = Found(0, NAME, "192.0.2.1/10 192.0.2.2/20");
+    let (told, changes) = play(NAME, &[found, Prune(15)]);
+    assert_eq!((told.as_str(), changes[1]), ("www.example.com. 192.0.2.2@0+20", true));
+}
+
+#[test]
+fn s8_3_pruning_takes_out_the_name_that_is_resolved_and_not_the_one_that_is_meant() {
+    let steps = [Found(0, STAR, "192.0.2.1/60"), Found(0, NAME, "192.0.2.9/5"), Prune(10)];
+    check(STAR, &steps, "*.example.com. 192.0.2.1@0+60");
+}
+
+#[test]
+fn s8_2_a_wildcard_stands_for_one_label() {
+    for (pattern, name, expected) in [
+        (NAME, NAME, true),
+        (NAME, "example.com.", false),
+        (STAR, NAME, true),
+        (STAR, STAR, true),
+        (STAR, "example.com.", false),
+        (STAR, "a.b.example.com.", false),
+        (STAR, ".example.com.", false),
+        (STAR, "wwwexample.com.", false),
+    ] {
+        assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
+    }
+}
+
+#[test]
+fn s8_2_objects_are_named_by_a_hash_and_told_apart_when_it_collides() {
+    let first = object_name(NAME, 0);
+    assert!(first.starts_with("dns-") && first.len() > 8, "{first}");
+    assert!(first.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-'), "{first}");
+    assert_ne!(first, object_name(NAME, 1));
+    assert_ne!(first, object_name(STAR, 0));
+}
