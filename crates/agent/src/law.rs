@@ -50,6 +50,11 @@ impl Law {
         all.filter(|PatternId(id)| names.contains(*id as usize)).map(|id| self.program.patterns.get(id)).collect()
     }
 
+    /// All that match the name, whoever's rules speak of them.
+    pub(crate) fn all_matching(&self, name: &DomainName) -> impl Iterator<Item = &DomainPattern> {
+        self.program.patterns.matching(name).into_iter().map(|id| self.program.patterns.get(id))
+    }
+
     pub(crate) fn refusal(&self, name: &DomainName, address: IpAddr) -> Option<Refusal> {
         self.never.refusal(&self.program, name, address)
     }

@@ -4,6 +4,7 @@ use crate::clock::Clock;
 use crate::counters::{Counters, Counting};
 use crate::law::Law;
 use crate::memo::{Memo, State};
+use crate::share::{Heard, Share};
 use namewall_dataplane::Dataplane;
 use namewall_dataplane::nft::Nft;
 use namewall_dns::{Answer, Learn, LearnError, Noted};
@@ -12,7 +13,7 @@ use namewall_policy::lease::{Lifetimes, Refusal};
 use namewall_policy::{Instant, Lease};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 /// How names are learned.
@@ -39,6 +40,7 @@ pub struct Learner {
     waiting: AtomicUsize,
     counting: Counting,
     refused: Mutex<Vec<Refused>>,
+    share: OnceLock<Arc<dyn Share>>,
 }
 
 /// An address that an answer gave, and that is never leased (S6.8).
@@ -66,7 +68,43 @@ impl Learner {
             waiting: AtomicUsize::new(0),
             counting: Counting::default(),
             refused: Mutex::default(),
+            share: OnceLock::new(),
         }
+    }
+
+    /// From now on what is learned is told. Only the first counts.
+    pub fn share_with(&self, share: Arc<dyn Share>) {
+        let _ = self.share.set(share);
+    }
+
+    /// Opens what others have learned, as if a pod had asked here: for the patterns that rules speak of, and
+    /// never what is never leased. Gives how much was not open yet.
+    pub fn hear(&self, heard: &[Heard]) -> Result<usize, LearnError> {
+        let Some(law) = self.law() else { return Ok(0) };
+        let (lifetimes, now) = (self.settings().lifetimes, self.clock.now());
+        let mut kernel = self.kernel();
+        let mut batch = Vec::new();
+        for Heard { name, address, left } in heard {
+            let expiry = lifetimes.expiry(*left, now);
+            for pattern in law.all_matching(name).filter(|_| law.refusal(name, *address).is_none()) {
+                let lease =
+                    Lease { pattern: pattern.clone(), name: name.clone(), address: *address, expiry, asked_by: None };
+                if !kernel.leases().has(&lease, expiry) {
+                    batch.push(lease);
+                }
+            }
+        }
+        if batch.is_empty() {
+            return Ok(0);
+        }
+        let count = batch.len();
+        kernel.grant(&batch, now).map_err(|error| self.fails(&error))?;
+        Ok(count)
+    }
+
+    fn fails(&self, error: &dyn std::fmt::Display) -> LearnError {
+        self.counting.add(|all| &all.failed, 1);
+        LearnError(error.to_string())
     }
 
     /// From now on this is what names are learned for.
@@ -160,6 +198,7 @@ impl Learn for Learner {
             if patterns.is_empty() {
                 continue;
             }
+            let mut opened = Vec::new();
             for one in &answer.says.addresses {
                 if let Some(why) = law.refusal(&name, one.address) {
                     let (client, name) = (answer.client, name.clone());
@@ -168,6 +207,7 @@ impl Learn for Learner {
                     until = None;
                     continue;
                 }
+                opened.push((one.address, one.ttl));
                 let expiry = settings.lifetimes.expiry(one.ttl, now);
                 until = until.map(|until| until.min(settings.lifetimes.last_with(one.ttl, expiry)));
                 let leases = patterns.iter().map(|pattern| Lease {
@@ -182,6 +222,9 @@ impl Learn for Learner {
                     noted = if noted == Noted::First || !is_open(&lease, use_by) { Noted::First } else { Noted::Soon };
                     batch.push(lease);
                 }
+            }
+            if let (Some(share), true) = (self.share.get(), noted != Noted::Nothing) {
+                share.note(&name, &opened);
             }
         }
         let changes = noted != Noted::Nothing;
@@ -200,11 +243,12 @@ impl Learn for Learner {
             std::thread::sleep(slow);
         }
         let done = kernel.grant(batch, self.clock.now());
+        drop(kernel);
         batch.clear();
-        done.map_err(|error| {
-            self.counting.add(|all| &all.failed, 1);
-            LearnError(error.to_string())
-        })
+        if let (Some(share), Ok(_)) = (self.share.get(), &done) {
+            share.finish();
+        }
+        done.map_err(|error| self.fails(&error))
     }
 
     fn is_busy(&self) -> bool {

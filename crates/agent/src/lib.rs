@@ -8,8 +8,10 @@ mod law;
 mod learner;
 mod memo;
 mod node;
+mod share;
 
 pub use clock::Clock;
 pub use counters::Counters;
 pub use learner::{Learner, Learning, Refused};
 pub use node::{DnsSettings, Node, NodeError, NodeSettings};
+pub use share::{Heard, Share};

@@ -26,6 +26,9 @@ const fn defined(group: &'static str, version: &'static str, name: &'static str,
     Kind { group, version, name, plural, is_builtin: false }
 }
 
+/// The kind that nodes share by what they have learned.
+pub const DNS_NAME_RESOLVER: Kind = defined("network.openshift.io", "v1alpha1", "DNSNameResolver", "dnsnameresolvers");
+
 /// Of several versions of a kind that are listed here, a cluster is watched for the first it has.
 pub const WATCHED: [Kind; 14] = [
     builtin("", "Namespace", "namespaces"),
@@ -41,5 +44,5 @@ pub const WATCHED: [Kind; 14] = [
     defined("k8s.ovn.org", "v1", "EgressFirewall", "egressfirewalls"),
     defined("namewall.dev", "v1alpha1", "ClusterEgressFirewall", "clusteregressfirewalls"),
     defined("namewall.dev", "v1alpha1", "NodeAddresses", "nodeaddresses"),
-    defined("network.openshift.io", "v1alpha1", "DNSNameResolver", "dnsnameresolvers"),
+    DNS_NAME_RESOLVER,
 ];

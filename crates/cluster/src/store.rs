@@ -2,7 +2,7 @@
 
 use crate::document::Document;
 use crate::kept::{LastGood, Read};
-use crate::kinds::Kind;
+use crate::kinds::{DNS_NAME_RESOLVER, Kind};
 use crate::lean::lean;
 use crate::lower::{Settings, object_name};
 use serde_json::Value as Json;
@@ -75,6 +75,10 @@ impl Store {
         changed
     }
 
+    pub fn get(&self, kind: &str, key: &Key) -> Option<&Document> {
+        self.kinds.get(kind)?.get(key).map(|document| &**document)
+    }
+
     pub fn of(&self, kind: &str) -> impl Iterator<Item = (&Key, &Document)> {
         self.kinds.get(kind).into_iter().flatten().map(|(key, document)| (key, &**document))
     }
@@ -85,7 +89,9 @@ impl Store {
 
     /// What the objects say. One with an error keeps its last good version.
     pub fn read(&mut self, settings: &Settings) -> Read {
-        let documents = self.kinds.values().flat_map(BTreeMap::values).cloned();
+        // What names are known is no policy: it is shared by other ways.
+        let kinds = self.kinds.iter().filter(|(kind, _)| **kind != DNS_NAME_RESOLVER.name);
+        let documents = kinds.flat_map(|(_, objects)| objects.values()).cloned();
         self.last_good.lower(documents, Vec::new(), settings)
     }
 }

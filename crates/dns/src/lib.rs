@@ -3,12 +3,14 @@
 //! [`Learn`], and the answer held until that has been done; what passes at all is
 //! decided by a [`Chain`], where there is one.
 
+mod ask;
 mod caught;
 mod chain;
 mod learn;
 mod server;
 pub mod wire;
 
+pub use ask::{AskError, Told, ask};
 pub use caught::{caught, is_caught};
 pub use chain::{Asked, Chain, Heard, Notes, Passing, Step, To};
 pub use learn::{Answer, Learn, LearnError, LearnNothing, Noted};

@@ -4,7 +4,14 @@
 //! The rest of namewall knows threads and no runtime; here one thread has one.
 
 mod client;
+mod leadership;
+mod names;
+mod objects;
+mod publish;
 mod watch;
 
 pub use client::{ConnectError, Connection, Target};
+pub use leadership::{Candidate, Leadership};
+pub use names::{MANAGED_BY, NameObject, SharedAddress};
+pub use publish::{Outcome, Published, Publisher};
 pub use watch::{Trouble, Watch};

@@ -6,12 +6,15 @@
 //! When the server is away, what was known stays known.
 
 use crate::client::Connection;
+use crate::names::{NameObject, Names};
+use crate::publish::Publisher;
 use futures_util::{StreamExt, TryStreamExt};
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
-use namewall_cluster::kinds::{Kind, WATCHED};
+use namewall_cluster::kinds::{DNS_NAME_RESOLVER, Kind, WATCHED};
+use namewall_cluster::resolver::Settings as ResolverSettings;
 use namewall_cluster::{Key, Listed, Read, Settings, Store};
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
@@ -35,8 +38,13 @@ pub struct Trouble {
 
 /// The cluster as it is known now.
 #[derive(Debug, Default)]
-struct Known {
+pub(crate) struct Known {
     store: Store,
+    /// What the DNSNameResolvers say. Their statuses change all the time, and no policy with them: they count
+    /// for themselves.
+    pub(crate) names: Names,
+    /// Objects of theirs that nobody has asked for since they changed.
+    new_names: BTreeSet<Key>,
     /// Kinds that are listed, or that the cluster does not have.
     kinds: BTreeSet<&'static str>,
     /// Kinds that the cluster does not have.
@@ -47,13 +55,13 @@ struct Known {
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+pub(crate) struct Shared {
     known: Mutex<Known>,
     changed: Condvar,
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -61,9 +69,12 @@ impl Shared {
     fn change(&self, kind: &'static str, change: impl FnOnce(&mut Known) -> bool) {
         let mut known = self.lock();
         known.trouble.remove(kind);
+        let was_whole = known.is_whole();
         if change(&mut known) {
-            known.changes += 1;
-            known.last_change = Some(Instant::now());
+            if kind != DNS_NAME_RESOLVER.name || !was_whole {
+                known.changes += 1;
+                known.last_change = Some(Instant::now());
+            }
             self.changed.notify_all();
         }
     }
@@ -78,7 +89,7 @@ impl Shared {
 #[derive(Debug)]
 pub struct Watch {
     /// Its runtime has the tasks.
-    _connection: Connection,
+    connection: Connection,
     shared: Arc<Shared>,
     tasks: Vec<JoinHandle<()>>,
     seen: u64,
@@ -100,7 +111,7 @@ impl Watch {
             connection.runtime.spawn(follow)
         };
         let tasks = kinds.into_values().map(follow).collect();
-        Self { _connection: connection.clone(), shared, tasks, seen: 0 }
+        Self { connection: connection.clone(), shared, tasks, seen: 0 }
     }
 
     /// Waits until the cluster is known as a whole; what is in the way if it is not known in time.
@@ -116,7 +127,8 @@ impl Watch {
 
     /// Waits for a change, and until a burst of them is over.
     pub fn wait(&self, patience: Duration) -> bool {
-        let is_old = |known: &mut Known| known.changes == self.seen || !known.is_whole();
+        let is_old =
+            |known: &mut Known| (known.changes == self.seen && known.new_names.is_empty()) || !known.is_whole();
         let wait = self.shared.changed.wait_timeout_while(self.shared.lock(), patience, is_old);
         let (mut known, _) = wait.unwrap_or_else(PoisonError::into_inner);
         if is_old(&mut known) {
@@ -143,6 +155,33 @@ impl Watch {
         known.store.read(settings)
     }
 
+    /// The DNSNameResolvers that have changed since this was last asked, and what they say now.
+    pub fn new_names(&mut self) -> Vec<(Key, Option<NameObject>)> {
+        let mut known = self.shared.lock();
+        if !known.is_whole() {
+            return Vec::new();
+        }
+        let changed = std::mem::take(&mut known.new_names);
+        changed.into_iter().map(|key| (key.clone(), known.names.get(&key).cloned())).collect()
+    }
+
+    /// Whether anything but DNSNameResolvers has changed since this was last asked.
+    pub fn take_change(&mut self) -> bool {
+        let has_changed = self.has_changed();
+        self.seen = self.shared.lock().changes;
+        has_changed
+    }
+
+    /// Does something with the objects as they are now.
+    pub fn with_store<T>(&self, with: impl FnOnce(&Store) -> T) -> T {
+        with(&self.shared.lock().store)
+    }
+
+    /// Who writes the statuses of the DNSNameResolvers that are seen here.
+    pub fn publisher(&self, settings: ResolverSettings) -> Publisher {
+        Publisher::new(self.connection.clone(), self.shared.clone(), settings)
+    }
+
     /// What is in the way now.
     pub fn trouble(&self) -> Vec<Trouble> {
         self.shared.lock().trouble()
@@ -155,6 +194,29 @@ impl Watch {
 }
 
 impl Known {
+    fn apply(&mut self, kind: &Kind, object: &serde_json::Value) -> bool {
+        let is_new = self.store.apply(kind, object);
+        if is_new && *kind == DNS_NAME_RESOLVER {
+            let key = Key::of(object);
+            let read = self.store.get(kind.name, &key).and_then(|document| NameObject::read(&key, document));
+            // One that cannot be read says nothing.
+            match read {
+                Some(object) => self.names.put(object),
+                None => self.names.remove(&key),
+            }
+            self.new_names.insert(key);
+        }
+        is_new
+    }
+
+    /// All DNSNameResolvers anew.
+    fn take_names(&mut self) {
+        let next = Names::of(self.store.of(DNS_NAME_RESOLVER.name));
+        let both = self.names.all().chain(next.all()).map(|object| object.key.clone());
+        self.new_names.extend(both);
+        self.names = next;
+    }
+
     fn is_whole(&self) -> bool {
         WATCHED.iter().all(|kind| self.kinds.contains(kind.name))
     }
@@ -173,6 +235,9 @@ async fn follow(client: Client, versions: Vec<Kind>, shared: Arc<Shared>) {
             Ok(None) => shared.change(name, |known| {
                 // Objects go with their definition.
                 let has_gone = known.store.replace(&versions[0], Vec::new());
+                if versions[0] == DNS_NAME_RESOLVER {
+                    known.take_names();
+                }
                 let is_news = known.kinds.insert(name) | known.absent.insert(name);
                 has_gone | is_news
             }),
@@ -199,14 +264,7 @@ async fn find(client: &Client, versions: &[Kind]) -> Result<Option<Kind>, kube::
 
 /// Ends when the cluster no longer has the kind.
 async fn follow_version(client: &Client, kind: Kind, shared: &Shared) {
-    let resource = ApiResource {
-        group: kind.group.to_owned(),
-        version: kind.version.to_owned(),
-        api_version: kind.api_version(),
-        kind: kind.name.to_owned(),
-        plural: kind.plural.to_owned(),
-    };
-    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource_of(&kind));
     let mut events = pin!(watcher(api, watcher::Config::default()).default_backoff().into_stream());
     let mut listed = Vec::new();
     while let Some(event) = events.next().await {
@@ -217,16 +275,26 @@ async fn follow_version(client: &Client, kind: Kind, shared: &Shared) {
                 let objects = std::mem::take(&mut listed);
                 shared.change(kind.name, |known| {
                     known.absent.remove(kind.name);
-                    known.kinds.insert(kind.name) | known.store.replace(&kind, objects)
+                    let is_new = known.kinds.insert(kind.name) | known.store.replace(&kind, objects);
+                    if kind == DNS_NAME_RESOLVER {
+                        known.take_names();
+                    }
+                    is_new
                 });
             }
             Ok(Event::Apply(object)) => {
                 let object = whole(object);
-                shared.change(kind.name, |known| known.store.apply(&kind, &object));
+                shared.change(kind.name, |known| known.apply(&kind, &object));
             }
             Ok(Event::Delete(object)) => {
                 let key = Key::of(&whole(object));
-                shared.change(kind.name, |known| known.store.remove(&kind, &key));
+                shared.change(kind.name, |known| {
+                    if kind == DNS_NAME_RESOLVER {
+                        known.names.remove(&key);
+                        known.new_names.insert(key.clone());
+                    }
+                    known.store.remove(&kind, &key)
+                });
             }
             Err(error) => {
                 shared.say(kind.name, words(&error));
@@ -235,6 +303,16 @@ async fn follow_version(client: &Client, kind: Kind, shared: &Shared) {
                 }
             }
         }
+    }
+}
+
+pub(crate) fn resource_of(kind: &Kind) -> ApiResource {
+    ApiResource {
+        group: kind.group.to_owned(),
+        version: kind.version.to_owned(),
+        api_version: kind.api_version(),
+        kind: kind.name.to_owned(),
+        plural: kind.plural.to_owned(),
     }
 }
 

@@ -52,7 +52,7 @@ impl Package {
     fn ours(&self) -> impl Iterator<Item = &str> {
         // Any test may use the testbed.
         let is_of_tests = |(name, kind): &&(String, String)| name == "namewall-testbed" && kind == "dev";
-        let names = self.dependencies.iter().filter(|one| !is_of_tests(one)).map(|(name, _)| name.as_str());
+        let names = self.dependencies.iter().filter(move |one| !is_of_tests(one)).map(|(name, _)| name.as_str());
         names.filter(|name| name.starts_with("namewall")).map(room)
     }
 }

@@ -26,6 +26,7 @@ mod workers;
 
 pub use counters::Counters;
 pub use engine::Sockets;
+pub(crate) use random::Random;
 pub use settings::{Listen, OnLearnTimeout, Order, Route, Settings, Way};
 pub use upstream::UpstreamState;
 

@@ -5,20 +5,20 @@ use std::io::{self, Read};
 
 /// Takes them from the kernel, many at a time.
 #[derive(Debug)]
-pub(super) struct Random {
+pub(crate) struct Random {
     source: File,
     buffer: Box<[u8; 4096]>,
     at: usize,
 }
 
 impl Random {
-    pub(super) fn open() -> io::Result<Self> {
+    pub(crate) fn open() -> io::Result<Self> {
         let mut random = Self { source: File::open("/dev/urandom")?, buffer: Box::new([0; 4096]), at: 0 };
         random.source.read_exact(&mut *random.buffer)?;
         Ok(random)
     }
 
-    pub(super) fn number(&mut self) -> io::Result<u16> {
+    pub(crate) fn number(&mut self) -> io::Result<u16> {
         if self.at + 2 > self.buffer.len() {
             self.source.read_exact(&mut *self.buffer)?;
             self.at = 0;
@@ -29,7 +29,7 @@ impl Random {
     }
 
     /// One below `bound`, which is small.
-    pub(super) fn below(&mut self, bound: usize) -> io::Result<usize> {
+    pub(crate) fn below(&mut self, bound: usize) -> io::Result<usize> {
         Ok((usize::from(self.number()?) * bound) >> 16)
     }
 }

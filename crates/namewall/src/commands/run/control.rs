@@ -3,6 +3,7 @@
 use super::Firewall;
 use crate::commands::explain::{Answer, Asked};
 use anyhow::{Context, Result, bail};
+use namewall_kubernetes::Published;
 use namewall_policy::ask::{Host, Names, Target, World};
 use namewall_policy::domain::DomainName;
 use namewall_policy::explain::describe_rule;
@@ -94,6 +95,10 @@ fn status(firewall: &Firewall) -> Value {
             "failures": learned.failed,
             "evicted": evictions.addresses_a_name + evictions.names_a_pattern + evictions.leases,
         },
+        "shared": firewall.publisher.as_ref().map(|publisher| {
+            let Published { written, conflicts, failed, left_out, late } = publisher.counts();
+            json!({"written": written, "conflicts": conflicts, "failed": failed, "leftOut": left_out, "late": late})
+        }),
         "denials": firewall.denials.load(std::sync::atomic::Ordering::Relaxed),
     })
 }

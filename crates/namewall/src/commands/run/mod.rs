@@ -10,6 +10,7 @@ mod handover;
 mod manifests;
 mod options;
 mod report;
+mod sharing;
 mod source;
 
 pub(crate) use client::Running;
@@ -21,17 +22,18 @@ use crate::cli::{Agent, Run, Settings};
 use crate::output;
 use anyhow::{Context, Result, bail};
 use manifests::Manifests;
-use namewall_agent::{DnsSettings, Node, NodeError, NodeSettings, Refused};
+use namewall_agent::{DnsSettings, Heard, Node, NodeError, NodeSettings, Refused};
 use namewall_cluster::{self as cluster, Read};
 use namewall_dataplane::nflog::DenialLog;
 use namewall_dataplane::nft::{NftError, Settings as NftSettings};
 use namewall_dataplane::render::Scope;
 use namewall_dns::{Listen, Sockets};
-use namewall_kubernetes::{Connection, Target, Trouble, Watch};
+use namewall_kubernetes::{Connection, Publisher, Target, Trouble, Watch};
 use namewall_policy::domain::DomainName;
 use namewall_policy::{Finding, Severity, Snapshot, compile, compile_next};
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
+use sharing::{Others, Telling};
 use source::{Cluster, Next, Source};
 use std::net::IpAddr;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -58,6 +60,8 @@ pub(super) struct Firewall {
     last_error: Option<String>,
     /// What stands between it and the API server.
     trouble: Vec<Trouble>,
+    /// Who tells other nodes what is learned here.
+    publisher: Option<Arc<Publisher>>,
     started: Instant,
     changes: u64,
     denials: Arc<AtomicU64>,
@@ -134,11 +138,23 @@ fn go_on(told: &Told<'_>, mut source: Source, signals: &SignalFd) -> Result<Exit
     let (shared, asks) = (firewall.clone(), successor.clone());
     let control = move || control::serve(&listener, &shared, &asks);
     std::thread::Builder::new().name("control".to_owned()).spawn(control)?;
+    let publisher = source.publisher().map(Arc::new);
+    if let Some(publisher) = &publisher {
+        let telling = Telling::new(publisher.clone());
+        let mut firewall = lock(&firewall);
+        firewall.publisher = Some(publisher.clone());
+        firewall.node.learner().share_with(Arc::new(telling));
+    }
+    let mut others = Others::default();
     loop {
         match source.next(signals) {
             Next::Signal(Signal::SIGHUP) => reread_options(told, &firewall),
             Next::Signal(_) => break,
-            Next::Changed => reload(&mut source, &firewall),
+            Next::Changed => {
+                reload(&mut source, &firewall);
+                hear(&others.heard(), &firewall);
+            }
+            Next::Names(changed) => hear(&others.take(changed), &firewall),
             Next::Nothing => lock(&firewall).trouble = source.trouble(),
         }
         if let Some(stream) = successor.lock().unwrap_or_else(PoisonError::into_inner).take() {
@@ -157,6 +173,13 @@ fn go_on(told: &Told<'_>, mut source: Source, signals: &SignalFd) -> Result<Exit
     lock(&firewall).node.stop_serving().context("cannot let DNS go its usual way")?;
     output::note("ended; what is in the kernel stays in force (`namewall uninstall` removes it)");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Opens what others have learned.
+fn hear(heard: &[Heard], firewall: &Mutex<Firewall>) {
+    if let Err(error) = lock(firewall).node.learner().hear(heard) {
+        output::note(&format!("cannot open what other nodes have learned: {}", error.0));
+    }
 }
 
 fn lock(firewall: &Mutex<Firewall>) -> MutexGuard<'_, Firewall> {
@@ -229,6 +252,7 @@ fn start(told: &Told<'_>, options: &Options, (read, left): (Read, Vec<(Sockets, 
         kept,
         last_error: None,
         trouble: Vec::new(),
+        publisher: None,
         started: Instant::now(),
         changes: 0,
         denials: Arc::default(),

@@ -5,8 +5,9 @@ use super::manifests::Manifests;
 use crate::commands::signals::next_signal;
 use crate::output;
 use anyhow::Result;
-use namewall_cluster::{Read, Settings};
-use namewall_kubernetes::{Trouble, Watch};
+use namewall_cluster::resolver::Settings as ResolverSettings;
+use namewall_cluster::{Key, Read, Settings};
+use namewall_kubernetes::{NameObject, Publisher, Trouble, Watch};
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
 use std::collections::BTreeMap;
@@ -27,7 +28,10 @@ pub(super) enum Source {
 #[derive(Debug)]
 pub(super) enum Next {
     Signal(Signal),
+    /// What is enforced.
     Changed,
+    /// Only what other nodes have learned.
+    Names(Vec<(Key, Option<NameObject>)>),
     Nothing,
 }
 
@@ -41,13 +45,17 @@ impl Source {
                 None => Next::Nothing,
             },
             Self::Cluster(cluster) => {
-                let has_changed = cluster.watch.wait(LOOK_EVERY);
+                cluster.watch.wait(LOOK_EVERY);
                 cluster.say_trouble();
-                match next_signal(signals, Duration::ZERO) {
-                    Some(signal) => Next::Signal(signal),
-                    None if has_changed => Next::Changed,
-                    None => Next::Nothing,
+                if let Some(signal) = next_signal(signals, Duration::ZERO) {
+                    return Next::Signal(signal);
                 }
+                // First: what it opens must be meant.
+                if cluster.watch.has_changed() {
+                    return Next::Changed;
+                }
+                let names = cluster.watch.new_names();
+                if names.is_empty() { Next::Nothing } else { Next::Names(names) }
             }
         }
     }
@@ -56,6 +64,14 @@ impl Source {
         match self {
             Self::Files(files) => files.read(),
             Self::Cluster(cluster) => Ok(cluster.watch.read(&cluster.settings)),
+        }
+    }
+
+    /// Who tells others what is learned, where there are others.
+    pub(super) fn publisher(&self) -> Option<Publisher> {
+        match self {
+            Self::Files(_) => None,
+            Self::Cluster(cluster) => Some(cluster.watch.publisher(ResolverSettings::default())),
         }
     }
 

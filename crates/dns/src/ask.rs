@@ -1,0 +1,119 @@
+//! Asks a server for a name's addresses, for who has nobody to ask for it: one
+//! question at a time, and the caller waits.
+
+use crate::server::Random;
+use crate::wire::{Address, Header, Question, Rcode, RecordType, addresses};
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
+use std::time::{Duration, Instant};
+
+/// How often it is asked again over UDP within the time there is.
+const TRIES: u32 = 3;
+/// As much of an answer as is asked for over UDP.
+const PAYLOAD: u16 = 1232;
+const LONGEST: usize = 65_535;
+
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    #[error("{0} is no name that can be asked for")]
+    Name(String),
+    #[error("{0} does not answer in time")]
+    Silence(SocketAddr),
+    #[error("cannot ask {0}: {1}")]
+    Broken(SocketAddr, #[source] io::Error),
+    #[error("{0} answers what cannot be read")]
+    Unreadable(SocketAddr),
+}
+
+/// What a server said.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Told {
+    pub rcode: Rcode,
+    pub addresses: Vec<Address>,
+}
+
+/// Asks a server, over UDP and, if that does not hold the answer, over TCP. A question is known by its id, its
+/// port and its name; whatever else comes in is not heard.
+pub fn ask(server: SocketAddr, (name, kind): (&str, RecordType), patience: Duration) -> Result<Told, AskError> {
+    let broken = |error| AskError::Broken(server, error);
+    let id = Random::open().and_then(|mut random| random.number()).map_err(broken)?;
+    let query = query(id, name, kind).ok_or_else(|| AskError::Name(name.to_owned()))?;
+    let until = Instant::now() + patience;
+    let mut answer = over_udp(server, &query, until).map_err(|error| silence(server, error))?;
+    if Header::read(&answer).is_ok_and(|header| header.is_truncated) {
+        answer = over_tcp(server, &query, until).map_err(|error| silence(server, error))?;
+    }
+    let header = Header::read(&answer).map_err(|_| AskError::Unreadable(server))?;
+    let says = addresses(&answer).map_err(|_| AskError::Unreadable(server))?;
+    Ok(Told { rcode: header.rcode, addresses: says.addresses })
+}
+
+fn silence(server: SocketAddr, error: io::Error) -> AskError {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => AskError::Silence(server),
+        _ => AskError::Broken(server, error),
+    }
+}
+
+fn query(id: u16, name: &str, kind: RecordType) -> Option<Vec<u8>> {
+    let mut query = id.to_be_bytes().to_vec();
+    // Recursion is asked for; one question, and EDNS0.
+    query.extend([1, 0, 0, 1, 0, 0, 0, 0, 0, 1]);
+    for label in name.strip_suffix('.').unwrap_or(name).split('.') {
+        let length = u8::try_from(label.len()).ok().filter(|length| (1..=63).contains(length))?;
+        query.push(length);
+        query.extend(label.bytes());
+    }
+    query.push(0);
+    query.extend(kind.0.to_be_bytes());
+    query.extend([0, 1]);
+    query.extend([0, 0, 41]);
+    query.extend(PAYLOAD.to_be_bytes());
+    query.extend([0; 6]);
+    (Question::of_query(&query).is_ok()).then_some(query)
+}
+
+fn is_answer(query: &[u8], answer: &[u8]) -> bool {
+    answer.get(..2) == query.get(..2) && Question::is_repeated(query, answer)
+}
+
+fn over_udp(server: SocketAddr, query: &[u8], until: Instant) -> io::Result<Vec<u8>> {
+    let any = if server.is_ipv4() { IpAddr::from(Ipv4Addr::UNSPECIFIED) } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.connect(server)?;
+    let try_lasts = until.saturating_duration_since(Instant::now()) / TRIES;
+    let mut buffer = vec![0; LONGEST];
+    for _ in 0..TRIES {
+        socket.send(query)?;
+        let try_until = Instant::now() + try_lasts;
+        while let Some(left) = left_until(try_until) {
+            socket.set_read_timeout(Some(left))?;
+            match socket.recv(&mut buffer) {
+                Ok(length) if is_answer(query, &buffer[..length]) => return Ok(buffer[..length].to_vec()),
+                // Somebody else's, or a guess.
+                Ok(_) => {}
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => break,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Err(io::ErrorKind::TimedOut.into())
+}
+
+fn over_tcp(server: SocketAddr, query: &[u8], until: Instant) -> io::Result<Vec<u8>> {
+    let left = || left_until(until).ok_or(io::ErrorKind::TimedOut);
+    let mut stream = TcpStream::connect_timeout(&server, left()?)?;
+    stream.set_write_timeout(Some(left()?))?;
+    let length = u16::try_from(query.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    stream.write_all(&[&length.to_be_bytes(), query].concat())?;
+    stream.set_read_timeout(Some(left()?))?;
+    let mut length = [0; 2];
+    stream.read_exact(&mut length)?;
+    let mut answer = vec![0; u16::from_be_bytes(length).into()];
+    stream.read_exact(&mut answer)?;
+    if is_answer(query, &answer) { Ok(answer) } else { Err(io::ErrorKind::InvalidData.into()) }
+}
+
+fn left_until(until: Instant) -> Option<Duration> {
+    Some(until.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero())
+}

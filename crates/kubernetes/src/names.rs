@@ -1,0 +1,113 @@
+//! DNSNameResolver objects: which there are, for which names, and what their
+//! status says of it (S8).
+
+use namewall_cluster::api::dns_name_resolver::{DnsNameResolver, Status};
+use namewall_cluster::resolver::next_lookup;
+use namewall_cluster::{Document, Key, yaml};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+/// What one object says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NameObject {
+    pub key: Key,
+    /// A name or wildcard, lower case, with its last dot.
+    pub pattern: String,
+    pub status: Status,
+    /// Whether it is ours to delete.
+    pub is_ours: bool,
+}
+
+/// An address that a status has for a name.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SharedAddress {
+    pub pattern: String,
+    pub name: String,
+    pub address: IpAddr,
+    pub ttl_seconds: i32,
+    /// When it was looked up, by the clock of whoever did, in seconds since 1970.
+    pub looked_up: i64,
+}
+
+/// Whoever makes an object says so by this label.
+pub const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "namewall");
+
+impl NameObject {
+    pub(crate) fn read(key: &Key, document: &Document) -> Option<Self> {
+        let (object, _) = yaml::read::<DnsNameResolver>(&document.node, "").ok()?;
+        let labels = document.node.get("metadata").and_then(|metadata| metadata.get("labels"));
+        let manager = labels.and_then(|labels| labels.get(MANAGED_BY.0)).and_then(yaml::Node::as_str);
+        Some(Self {
+            key: key.clone(),
+            pattern: object.spec.name.to_ascii_lowercase(),
+            status: object.status,
+            is_ours: manager == Some(MANAGED_BY.1),
+        })
+    }
+
+    /// The addresses of its names. A wildcard's own are nobody's whom a client asks for.
+    pub fn addresses(&self) -> impl Iterator<Item = SharedAddress> + '_ {
+        let names = self.status.resolved_names.iter().filter(|item| !item.dns_name.starts_with("*."));
+        names.flat_map(|item| {
+            item.resolved_addresses.iter().filter_map(|one| {
+                let due = next_lookup(one).as_second();
+                Some(SharedAddress {
+                    pattern: self.pattern.clone(),
+                    name: item.dns_name.clone(),
+                    address: one.ip.parse().ok()?,
+                    ttl_seconds: one.ttl_seconds,
+                    looked_up: due - i64::from(one.ttl_seconds),
+                })
+            })
+        })
+    }
+}
+
+/// The objects, by what they are for.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Names {
+    objects: BTreeMap<Key, NameObject>,
+    by_pattern: BTreeMap<String, Vec<Key>>,
+}
+
+impl Names {
+    pub(crate) fn of<'d>(documents: impl Iterator<Item = (&'d Key, &'d Document)>) -> Self {
+        let mut names = Self::default();
+        for object in documents.filter_map(|(key, document)| NameObject::read(key, document)) {
+            names.put(object);
+        }
+        names
+    }
+
+    pub(crate) fn put(&mut self, object: NameObject) {
+        self.remove(&object.key.clone());
+        self.by_pattern.entry(object.pattern.clone()).or_default().push(object.key.clone());
+        self.objects.insert(object.key.clone(), object);
+    }
+
+    pub(crate) fn remove(&mut self, key: &Key) {
+        let Some(object) = self.objects.remove(key) else { return };
+        if let Some(keys) = self.by_pattern.get_mut(&object.pattern) {
+            keys.retain(|known| known != key);
+            if keys.is_empty() {
+                self.by_pattern.remove(&object.pattern);
+            }
+        }
+    }
+
+    pub(crate) fn get(&self, key: &Key) -> Option<&NameObject> {
+        self.objects.get(key)
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &NameObject> {
+        self.objects.values()
+    }
+
+    /// Those for a name: its own, and the wildcard's over it.
+    pub(crate) fn matching(&self, name: &str) -> impl Iterator<Item = &NameObject> {
+        let wildcard = name.split_once('.').map(|(_, parent)| format!("*.{parent}"));
+        let own = self.by_pattern.get(name).into_iter();
+        let wider = wildcard.filter(|wildcard| wildcard != name).and_then(|wildcard| self.by_pattern.get(&wildcard));
+        own.chain(wider).flatten().filter_map(|key| self.objects.get(key))
+    }
+}

@@ -1,0 +1,163 @@
+//! A node shares what it learns: it tells the API server, by the status of
+//! DNSNameResolvers, and opens what other nodes have told it (S8).
+
+use namewall_agent::{Heard, Share};
+use namewall_cluster::Key;
+use namewall_kubernetes::{NameObject, Outcome, Publisher, SharedAddress};
+use namewall_policy::domain::DomainName;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+/// How long an answer waits for the API server to know of it (S8.5). What it opens here is open already.
+const HOLD: Duration = Duration::from_millis(50);
+
+/// Tells the API server.
+#[derive(Debug)]
+pub(super) struct Telling {
+    publisher: Arc<Publisher>,
+    is_slow: AtomicBool,
+}
+
+impl Telling {
+    pub(super) fn new(publisher: Arc<Publisher>) -> Self {
+        Self { publisher, is_slow: AtomicBool::new(false) }
+    }
+}
+
+impl Share for Telling {
+    fn note(&self, name: &DomainName, addresses: &[(IpAddr, Duration)]) {
+        let seconds = |ttl: &Duration| u32::try_from(ttl.as_secs()).unwrap_or(u32::MAX);
+        let found = addresses.iter().map(|(address, ttl)| (*address, seconds(ttl))).collect();
+        self.publisher.note(&format!("{name}."), &Outcome::Found(found));
+    }
+
+    fn finish(&self) {
+        // A server that was too slow once is not waited for until it has caught up: nobody's names shall be slow
+        // for as long as it is away.
+        let patience = if self.is_slow.load(Ordering::Relaxed) { Duration::ZERO } else { HOLD };
+        self.is_slow.store(!self.publisher.finish(patience), Ordering::Relaxed);
+    }
+}
+
+/// What other nodes have told, by object.
+#[derive(Debug, Default)]
+pub(super) struct Others {
+    objects: HashMap<Key, HashMap<(String, IpAddr), Known>>,
+    has_begun: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    /// As the object has them: another pair is another lookup.
+    said: (i64, i32),
+    until: Instant,
+}
+
+impl Others {
+    /// Objects that have changed, and what they say now; gives what is to be opened. An address that was looked
+    /// up while we watch is good for its TTL from when we hear of it, so that another node's clock is not needed;
+    /// at the start the clocks must do, and no address is good for longer than its TTL.
+    pub(super) fn take(&mut self, changed: Vec<(Key, Option<NameObject>)>) -> Vec<Heard> {
+        let (now, clock) = (Instant::now(), seconds_since_1970());
+        let mut heard = Vec::new();
+        for (key, object) in changed {
+            let before = self.objects.remove(&key).unwrap_or_default();
+            let Some(object) = object else { continue };
+            let mut addresses = HashMap::new();
+            for told in object.addresses() {
+                let SharedAddress { name, address, ttl_seconds, looked_up, .. } = told;
+                let ttl = i64::from(ttl_seconds.max(0));
+                let said = (looked_up, ttl_seconds);
+                let left = if self.has_begun { ttl } else { (looked_up + ttl - clock).clamp(0, ttl) };
+                let place = (name, address);
+                let same = before.get(&place).filter(|known| known.said == said).copied();
+                let fresh = Known { said, until: now + Duration::from_secs(left.unsigned_abs()) };
+                addresses.insert(place, same.unwrap_or(fresh));
+            }
+            heard.extend(good(&addresses, now));
+            self.objects.insert(key, addresses);
+        }
+        self.has_begun = true;
+        heard
+    }
+
+    /// All that is good still.
+    pub(super) fn heard(&self) -> Vec<Heard> {
+        let now = Instant::now();
+        self.objects.values().flat_map(|addresses| good(addresses, now)).collect()
+    }
+}
+
+fn good(addresses: &HashMap<(String, IpAddr), Known>, now: Instant) -> impl Iterator<Item = Heard> {
+    let good = addresses.iter().filter(move |(_, known)| known.until > now);
+    good.filter_map(move |((name, address), known)| {
+        Some(Heard { name: name.parse().ok()?, address: *address, left: known.until - now })
+    })
+}
+
+fn seconds_since_1970() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use namewall_cluster::api::dns_name_resolver::Status;
+    use serde_json::json;
+
+    /// Times are on the first day of 1970.
+    fn object(looked_up: i64, ttl: i32) -> NameObject {
+        let (hour, minute, second) = (looked_up / 3600, looked_up % 3600 / 60, looked_up % 60);
+        let status = json!({"resolvedNames": [{
+            "dnsName": "www.example.com.",
+            "resolvedAddresses": [{
+                "ip": "192.0.2.1",
+                "ttlSeconds": ttl,
+                "lastLookupTime": format!("1970-01-01T{hour:02}:{minute:02}:{second:02}Z"),
+            }],
+        }]});
+        let status: Status = serde_json::from_value(status).expect("a status");
+        let key = Key { namespace: "namewall".into(), name: "dns-1".into() };
+        NameObject { key, pattern: "www.example.com.".to_owned(), status, is_ours: true }
+    }
+
+    fn left(others: &Others) -> Option<u64> {
+        others.heard().first().map(|heard| heard.left.as_secs() + 1)
+    }
+
+    fn tell(others: &mut Others, looked_up: i64, ttl: i32) -> Vec<Heard> {
+        let object = object(looked_up, ttl);
+        others.take(vec![(object.key.clone(), Some(object))])
+    }
+
+    #[test]
+    fn a_clock_that_is_behind_closes_nothing_that_is_heard_of_now() {
+        let mut others = Others::default();
+        others.take(Vec::new());
+        tell(&mut others, 1_000, 30);
+        assert_eq!(left(&others), Some(30));
+    }
+
+    #[test]
+    fn what_is_old_at_the_start_opens_nothing() {
+        let mut others = Others::default();
+        assert_eq!(tell(&mut others, 1_000, 30), Vec::new());
+        assert_eq!(left(&others), None);
+    }
+
+    #[test]
+    fn the_same_lookup_again_is_no_longer_good_for_it() {
+        let mut others = Others::default();
+        tell(&mut others, 1_000, 30);
+        tell(&mut others, 1_000, 30);
+        assert_eq!(left(&others), None);
+        assert_eq!(tell(&mut others, 1_031, 30).len(), 1);
+        assert_eq!(left(&others), Some(30));
+        others.take(vec![(object(0, 0).key, None)]);
+        assert_eq!(left(&others), None);
+    }
+}
