@@ -49,6 +49,9 @@ pub(crate) enum Command {
     /// Be the firewall of a node: as `run`, with what the API server says
     #[command(after_help = AGENT_HELP)]
     Agent(Agent),
+    /// Keep the names of policies resolved for all nodes; one for a cluster
+    #[command(after_help = CONTROLLER_HELP)]
+    Controller(Controller),
     /// Serve a Corefile: a DNS firewall with rules for queries and responses
     #[command(after_help = DNS_HELP)]
     Dns(Dns),
@@ -183,6 +186,21 @@ service account's token is used.
 
 DNS is served as by `namewall run`, and so are `namewall status`, `leases`, `explain
 --live` and `uninstall`.
+
+Exit codes:
+  0  it was told to end
+  2  it could not start";
+
+const CONTROLLER_HELP: &str = "\
+Examples:
+  namewall controller
+  namewall controller --kubeconfig ~/.kube/config --namespace namewall --resolver 10.96.0.10
+  namewall controller --all-names
+
+There is one DNSNameResolver for every name in EgressFirewalls, made when the first rule
+with it comes and deleted when the last one goes. Its addresses are looked up again when
+their TTL is over, at up to five resolvers; agents open on their nodes what it says. Of
+several replicas one leads; another takes over within 15 seconds.
 
 Exit codes:
   0  it was told to end
@@ -387,6 +405,32 @@ pub(crate) struct Agent {
     pub(crate) options: crate::commands::RunOptions,
     #[command(flatten)]
     pub(crate) settings: Settings,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Controller {
+    #[command(flatten)]
+    pub(crate) server: ApiServer,
+    /// Where its objects are; by default the namespace of its pod, or namewall
+    #[arg(long, value_name = "NAME")]
+    pub(crate) namespace: Option<String>,
+    /// A DNS server to ask; by default the pods of --dns-service
+    #[arg(long, value_name = "IP[:PORT]")]
+    pub(crate) resolver: Vec<crate::commands::DnsServer>,
+    /// The Service whose pods are asked for names
+    #[arg(long, value_name = "NS/NAME", default_value = "kube-system/kube-dns", value_parser = parse_object)]
+    pub(crate) dns_service: (String, String),
+    /// Keep the names of all kinds of policies, not only of EgressFirewalls
+    #[arg(long)]
+    pub(crate) all_names: bool,
+    /// What this replica is called; by default by its host
+    #[arg(long, value_name = "NAME")]
+    pub(crate) identity: Option<String>,
+}
+
+fn parse_object(text: &str) -> Result<(String, String), String> {
+    let (namespace, name) = text.split_once('/').ok_or_else(|| format!("`{text}` is no NAMESPACE/NAME"))?;
+    Ok((namespace.to_owned(), name.to_owned()))
 }
 
 #[derive(Args, Debug)]

@@ -20,7 +20,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("kubernetes", &["policy", "cluster"]),
     ("testbed", &[]),
     ("agent", ROOMS),
-    ("controller", ROOMS),
+    ("controller", &["policy", "cluster", "dns", "kubernetes"]),
     // Its nodes are what nodes are: agents.
     ("sandbox", &["policy", "cluster", "scenario", "dns", "dataplane", "agent"]),
     ("bench", &["policy", "cluster", "scenario", "dns", "firewall", "dataplane", "sandbox"]),

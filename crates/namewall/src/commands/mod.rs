@@ -1,6 +1,7 @@
 //! One file a command.
 
 mod check;
+mod controller;
 mod diff;
 mod dns;
 pub(crate) mod explain;
@@ -13,7 +14,7 @@ mod signals;
 mod test;
 mod uninstall;
 
-pub(crate) use run::Options as RunOptions;
+pub(crate) use run::{DnsServer, Options as RunOptions};
 
 use crate::cli::{Cli, Command};
 use crate::output;
@@ -34,6 +35,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Sandbox(args) => sandbox::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Agent(args) => run::agent(&args),
+        Command::Controller(args) => controller::run(&args),
         Command::Dns(args) => dns::run(&args),
         Command::Status(args) => run::status(&args),
         Command::Leases(args) => run::leases(&args),

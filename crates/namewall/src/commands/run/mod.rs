@@ -14,7 +14,7 @@ mod sharing;
 mod source;
 
 pub(crate) use client::Running;
-pub(crate) use options::Options;
+pub(crate) use options::{Options, Server as DnsServer};
 pub(crate) use report::{leases, status};
 
 use super::signals::take_signals;

@@ -1,0 +1,193 @@
+//! What the controller does in turn.
+
+use crate::lookup::{Done, Lookups, Order};
+use crate::schedule::Schedule;
+use crate::wanted::{Whose, resolvers, wanted};
+use jiff::Timestamp;
+use namewall_cluster::Key;
+use namewall_cluster::resolver::Settings as ResolverSettings;
+use namewall_kubernetes::{Connection, Leadership, NameObject, Outcome, Published, Publisher, Watch};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+/// How long a turn waits for something to do.
+const TURN: Duration = Duration::from_millis(100);
+/// How soon what failed is tried again.
+const AGAIN: Duration = Duration::from_secs(10);
+/// So many resolvers are asked for a name that has several addresses (S8.4).
+const MOST_RESOLVERS: usize = 5;
+
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where its objects are.
+    pub namespace: String,
+    pub whose: Whose,
+    /// Who is asked; without any the pods of `service`.
+    pub resolvers: Vec<SocketAddr>,
+    /// Namespace and name.
+    pub service: (String, String),
+    pub resolver: ResolverSettings,
+}
+
+/// What was done since the start.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Counts {
+    pub created: u64,
+    pub deleted: u64,
+    pub lookups: u64,
+    pub failures: u64,
+    /// How late the latest of the last lookups was.
+    pub lag: Duration,
+    pub names: usize,
+    pub statuses: Published,
+}
+
+#[derive(Debug)]
+pub struct Controller {
+    connection: Connection,
+    watch: Watch,
+    publisher: Publisher,
+    settings: Settings,
+    lookups: Lookups,
+    schedule: Schedule,
+    objects: BTreeMap<Key, NameObject>,
+    wanted: BTreeSet<String>,
+    counts: Counts,
+    /// Whether what there is may not be what is wanted; when to look again where it could not be made so.
+    is_dirty: bool,
+    again: Option<Instant>,
+    led: bool,
+    turned: usize,
+}
+
+impl Controller {
+    /// Of a cluster that is known as a whole.
+    pub fn new(connection: &Connection, watch: Watch, settings: Settings) -> io::Result<Self> {
+        Ok(Self {
+            connection: connection.clone(),
+            publisher: watch.publisher(settings.resolver),
+            watch,
+            lookups: Lookups::start()?,
+            schedule: Schedule::new(settings.resolver.grace),
+            objects: BTreeMap::new(),
+            wanted: BTreeSet::new(),
+            counts: Counts::default(),
+            is_dirty: true,
+            again: None,
+            led: false,
+            turned: 0,
+            settings,
+        })
+    }
+
+    pub fn counts(&self) -> Counts {
+        Counts { names: self.schedule.len(), statuses: self.publisher.counts(), ..self.counts }
+    }
+
+    pub fn watch(&self) -> &Watch {
+        &self.watch
+    }
+
+    /// Does what there is to do; gives what a user should hear of.
+    pub fn turn(&mut self, leadership: &Leadership) -> Vec<String> {
+        self.watch.wait(TURN);
+        let now = Timestamp::now();
+        for (key, object) in self.watch.new_names() {
+            self.schedule.put(&key, object.as_ref(), now);
+            match object {
+                Some(object) => _ = self.objects.insert(key, object),
+                None => _ = self.objects.remove(&key),
+            }
+            self.is_dirty = true;
+        }
+        if self.watch.take_change() {
+            let wanted = self.watch.with_store(|store| wanted(store, self.settings.whose));
+            self.is_dirty |= wanted != self.wanted;
+            self.wanted = wanted;
+        }
+        let leads = leadership.is_held();
+        let mut said = Vec::new();
+        if leads != self.led {
+            self.led = leads;
+            self.is_dirty = true;
+            said.push(if leads { "leading" } else { "another leads" }.to_owned());
+        }
+        if !leads {
+            return said;
+        }
+        if self.is_dirty || self.again.is_some_and(|at| Instant::now() >= at) {
+            said.extend(self.reconcile());
+        }
+        self.look_up(now);
+        for key in self.schedule.take_prunes(now) {
+            self.publisher.prune(&key);
+        }
+        said
+    }
+
+    /// One object a name, and none that nobody wants (S8.2).
+    fn reconcile(&mut self) -> Vec<String> {
+        (self.is_dirty, self.again) = (false, None);
+        let there: BTreeSet<&String> = self.objects.values().map(|object| &object.pattern).collect();
+        let missing: Vec<String> = self.wanted.iter().filter(|name| !there.contains(name)).cloned().collect();
+        let ours = self.objects.values().filter(|object| object.is_ours);
+        let unwanted = ours.filter(|object| !self.wanted.contains(&object.pattern));
+        let unwanted: Vec<Key> = unwanted.map(|object| object.key.clone()).collect();
+        let (created, deleted) = (missing.len(), unwanted.len());
+        let not_made = self.connection.create_names(&self.settings.namespace, missing);
+        let not_gone = self.connection.delete_names(unwanted);
+        self.counts.created += (created - not_made.len()) as u64;
+        self.counts.deleted += (deleted - not_gone.len()) as u64;
+        let mut said = Vec::new();
+        if let Some((name, why)) = not_made.first() {
+            said.push(format!("cannot make the DNSNameResolver of {name}: {why} ({} such)", not_made.len()));
+        }
+        if let Some((key, why)) = not_gone.first() {
+            said.push(format!("cannot delete DNSNameResolver {}: {why} ({} such)", key.name, not_gone.len()));
+        }
+        if !said.is_empty() {
+            self.again = Some(Instant::now() + AGAIN);
+        }
+        said
+    }
+
+    fn look_up(&mut self, now: Timestamp) {
+        for Done { name, outcome } in self.lookups.done() {
+            self.counts.lookups += 1;
+            self.counts.failures += u64::from(matches!(outcome, Some(Outcome::Failed(_))));
+            self.schedule.tried(&name, matches!(outcome, Some(Outcome::Found(_))), now);
+            if let Some(outcome) = outcome {
+                self.publisher.note(&name, &outcome);
+            }
+        }
+        let due = self.schedule.take_due(now);
+        if due.is_empty() {
+            return;
+        }
+        let servers = match self.settings.resolvers.is_empty() {
+            false => self.settings.resolvers.clone(),
+            true => {
+                let (namespace, name) = &self.settings.service;
+                self.watch.with_store(|store| resolvers(store, (namespace, name)))
+            }
+        };
+        self.counts.lag = Duration::ZERO;
+        for one in due {
+            // Late is what was due and known before.
+            let late = if one.addresses == 0 { Duration::ZERO } else { until(one.since, now) };
+            self.counts.lag = self.counts.lag.max(late);
+            let count = if one.addresses > 1 { MOST_RESOLVERS.min(servers.len()) } else { 1 };
+            // Another begins each time, so that none is asked for all.
+            self.turned = self.turned.wrapping_add(1);
+            let first = self.turned.checked_rem(servers.len()).unwrap_or(0);
+            let turned = servers.iter().cycle().skip(first).take(count.min(servers.len()));
+            self.lookups.order(Order { name: one.name, servers: turned.copied().collect() });
+        }
+    }
+}
+
+fn until(since: Timestamp, now: Timestamp) -> Duration {
+    now.duration_since(since).try_into().unwrap_or(Duration::ZERO)
+}
