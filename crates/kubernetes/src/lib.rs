@@ -4,6 +4,7 @@
 //! The rest of namewall knows threads and no runtime; here one thread has one.
 
 mod client;
+pub mod crds;
 mod leadership;
 mod names;
 mod objects;
