@@ -6,51 +6,45 @@
 
 mod world;
 
+use namewall_kubernetes::crds::{definitions, to_yaml};
 use namewall_sandbox::ensure_rights;
 use namewall_testbed::ControlPlane;
 use nix::sys::signal::Signal;
+use serde_json::json;
 use std::io::copy;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::Path;
 use std::thread::spawn;
-use world::{Process, World, example};
+use world::{PROVIDER, Process, World, example};
 
-/// A definition that takes anything: what is refused is another test's matter.
-const DEFINITION: &str = "apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata:
-  name: clusternetworkpolicies.policy.networking.k8s.io
-  annotations: {api-approved.kubernetes.io: unapproved}
-spec:
-  group: policy.networking.k8s.io
-  scope: Cluster
-  names: {kind: ClusterNetworkPolicy, plural: clusternetworkpolicies}
-  versions:
-    - name: v1alpha2
-      served: true
-      storage: true
-      schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-";
-
-const NODE_STATUS: &str = r#"{"status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.11"}]}}"#;
-
-/// The node, namespace and pods of the example, as a kubelet would tell of them.
-fn populate(plane: &ControlPlane) {
-    let cluster = std::fs::read_to_string(example().join("cluster.yaml")).unwrap();
+/// The nodes, namespaces and pods of a folder's cluster.yaml, as kubelets would tell of them.
+fn populate(plane: &ControlPlane, folder: &Path) {
+    let cluster = std::fs::read_to_string(folder.join("cluster.yaml")).unwrap();
     for document in cluster.split("---\n") {
-        let is_pod = document.contains("kind: Pod");
-        let address = document.split("podIP: ").nth(1).and_then(|rest| rest.split(',').next());
-        match (is_pod, address) {
-            (true, Some(address)) => plane.run_pod(document, address).unwrap(),
-            _ => plane.apply(document).unwrap(),
+        let after = |key: &str| document.split(key).nth(1).and_then(|rest| rest.split([',', '}']).next());
+        match (after("podIP: "), after("{type: InternalIP, address: ")) {
+            (Some(address), _) => plane.run_pod(document, address).unwrap(),
+            (None, Some(address)) => {
+                plane.apply(document).unwrap();
+                let status = json!({"status": {"addresses": [{"type": "InternalIP", "address": address}]}});
+                let (node, status) = (after("{name: ").unwrap(), status.to_string());
+                plane.kubectl(&["patch", "node", node, "--subresource=status", "--type=merge", "-p", &status]).unwrap();
+            }
+            (None, None) => plane.apply(document).unwrap(),
         }
     }
-    plane.kubectl(&["patch", "node", "node-1", "--subresource=status", "--type=merge", "-p", NODE_STATUS]).unwrap();
+}
+
+/// Definitions of all kinds that a cluster may lack.
+fn define(plane: &ControlPlane) {
+    plane.apply(&to_yaml(&definitions()).unwrap()).unwrap();
+    plane.kubectl(&["wait", "--for=condition=Established", "crd", "--all"]).unwrap();
 }
 
 /// The API server as the node can reach it: at a loopback of its own.
-fn lead_to_server(world: &World, plane: &ControlPlane) {
+fn lead_to_server(world: &World, node: &str, plane: &ControlPlane) {
     let at = (Ipv4Addr::LOCALHOST, plane.port());
-    let node = world.sandbox.node("node-1").unwrap();
+    let node = world.sandbox.node(node).unwrap();
     let listener = node.enter(|| TcpListener::bind(at)).unwrap().unwrap();
     spawn(move || {
         for inside in listener.incoming().flatten() {
@@ -70,29 +64,34 @@ fn both((from, to): (&TcpStream, &TcpStream)) -> (TcpStream, TcpStream) {
     (from.try_clone().unwrap(), to.try_clone().unwrap())
 }
 
-fn start(world: &World, plane: &ControlPlane) -> Process {
-    lead_to_server(world, plane);
+const API: &str = "10.244.1.10";
+const WEB: &str = "10.244.2.11";
+const ELSEWHERE: &str = "198.51.100.8";
+const CDN: &str = "198.51.100.9";
+
+fn start(world: &World, node: &str, plane: &ControlPlane) -> Process {
+    lead_to_server(world, node, plane);
     let kubeconfig = plane.kubeconfig();
-    world.spawn(&["agent", "--node", "node-1", "--kubeconfig", kubeconfig.to_str().unwrap()])
+    world.spawn_on(node, &["agent", "--node", node, "--kubeconfig", kubeconfig.to_str().unwrap()])
 }
 
 fn main() {
     // Before the first thread: without root it takes a user namespace.
     ensure_rights().expect("network namespaces can be made");
     what_kubectl_changes_packets_find_changed();
-    println!("test agent: 1 passed");
+    s8_a_name_in_an_egress_firewall_is_open_on_all_nodes_until_it_goes();
+    println!("test agent: 2 passed");
 }
 
 fn what_kubectl_changes_packets_find_changed() {
     let mut plane = ControlPlane::start().unwrap();
-    populate(&plane);
+    populate(&plane, &example());
     let world = World::build("agent");
-    let agent = start(&world, &plane);
+    let agent = start(&world, "node-1", &plane);
     assert!(world.reaches_provider(), "there is no policy yet");
 
-    // A kind the cluster did not have, and policies of it.
-    plane.apply(DEFINITION).unwrap();
-    plane.kubectl(&["wait", "--for=condition=Established", "crd", "--all"]).unwrap();
+    // Kinds the cluster did not have, and policies of them.
+    define(&plane);
     let policies = std::fs::read_to_string(example().join("policies.yaml")).unwrap();
     plane.apply(&policies).unwrap();
     world.wait_for(|| !world.reaches_provider());
@@ -111,4 +110,38 @@ fn what_kubectl_changes_packets_find_changed() {
     world.wait_for(|| world.reaches_provider());
     agent.signal(Signal::SIGTERM);
     world.wait_for(|| !world.ask(&["status"]).status.success());
+}
+
+/// EgressFirewall → DNSNameResolver → lookup → lease on two nodes → packets; and all of it gone again.
+fn s8_a_name_in_an_egress_firewall_is_open_on_all_nodes_until_it_goes() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/two_nodes");
+    let plane = ControlPlane::start().unwrap();
+    define(&plane);
+    populate(&plane, &folder);
+    plane.kubectl(&["create", "namespace", "namewall"]).unwrap();
+    let world = World::of("two-nodes", &folder);
+    let _agents = ["node-1", "node-2"].map(|node| start(&world, node, &plane));
+    let kubeconfig = plane.kubeconfig();
+    let controller = ["controller", "--kubeconfig", kubeconfig.to_str().unwrap(), "--namespace", "namewall"];
+    let _controller = world.start_on("node-1", &[&controller[..], &["--resolver", "203.0.113.53"]].concat());
+    assert!(world.reaches(API, PROVIDER) && world.reaches(WEB, ELSEWHERE), "there is no policy yet");
+
+    plane.apply(&std::fs::read_to_string(folder.join("policies.yaml")).unwrap()).unwrap();
+    world.wait_for(|| !world.reaches(API, ELSEWHERE) && !world.reaches(WEB, ELSEWHERE));
+    // Nobody has asked for it but the controller.
+    world.wait_for(|| world.reaches(API, PROVIDER) && world.reaches(WEB, PROVIDER));
+    let resolvers = || plane.get(&["dnsnameresolvers", "-n", "namewall"]).unwrap();
+    let told = resolvers();
+    assert_eq!(told["items"].as_array().unwrap().len(), 2, "{told}");
+
+    // A name under the wildcard, which one node's pod asks for, is open on the other.
+    assert!(!world.reaches(WEB, CDN));
+    assert_eq!(world.resolves("one.cdn.example", 1), 1);
+    assert!(world.reaches(API, CDN));
+    world.wait_for(|| world.reaches(WEB, CDN));
+    assert!(resolvers().to_string().contains("one.cdn.example."));
+
+    plane.kubectl(&["delete", "egressfirewall", "default", "-n", "shop"]).unwrap();
+    world.wait_for(|| world.reaches(API, ELSEWHERE) && world.reaches(WEB, ELSEWHERE));
+    world.wait_for(|| resolvers()["items"].as_array().unwrap().is_empty());
 }

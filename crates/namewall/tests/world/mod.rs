@@ -1,5 +1,7 @@
-//! A sandbox with the node, pods and world outside of examples/names, and a
-//! namewall that runs on its node as a process.
+//! A sandbox with the nodes, pods and world outside of a folder like
+//! examples/names, and namewalls that run on its nodes as processes.
+
+#![allow(dead_code, reason = "not every test uses all of it")]
 
 use namewall_cluster as cluster;
 use namewall_policy::port::Protocol;
@@ -13,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+const NODE: &str = "node-1";
 const SERVER: &str = "203.0.113.53:53";
 pub(crate) const PROVIDER: &str = "198.51.100.7";
 const API: &str = "10.244.1.10";
@@ -45,47 +48,63 @@ impl Process {
 
 impl World {
     pub(crate) fn build(name: &str) -> Self {
-        let manifests = cluster::load(&[example()]).unwrap();
+        Self::of(name, &example())
+    }
+
+    /// Of the cluster.yaml, policies.yaml and scenario.yaml in a folder.
+    pub(crate) fn of(name: &str, example: &Path) -> Self {
+        let manifests = cluster::load(&[example.to_owned()]).unwrap();
         let snapshot = cluster::lower(&manifests.documents, &cluster::Settings::default()).snapshot;
-        let scenario = Scenario::load(&example().join("scenario.yaml")).unwrap();
+        let scenario = Scenario::load(&example.join("scenario.yaml")).unwrap();
         let mut outside: Vec<IpAddr> = scenario.zones.addresses().collect();
         outside.extend(scenario.zones.servers().map(|(address, _)| address));
         outside.retain(|address| !address.to_string().starts_with("169."));
         let mut sandbox = Sandbox::build(&snapshot, &outside, &mut |_| {}).unwrap();
         sandbox.serve_names(&scenario.zones).unwrap();
-        let listen = Listen { address: address(PROVIDER), protocol: Protocol::Tcp, port: 443 };
-        sandbox.ensure_listening(&[listen]).unwrap();
+        let listens = |address: &IpAddr| Listen { address: *address, protocol: Protocol::Tcp, port: 443 };
+        let servers: Vec<Listen> =
+            scenario.zones.addresses().filter(|one| outside.contains(one)).map(|one| listens(&one)).collect();
+        sandbox.ensure_listening(&servers).unwrap();
         let folder = std::env::temp_dir().join(format!("namewall-run-{name}-{}", std::process::id()));
         std::fs::create_dir_all(folder.join("manifests")).unwrap();
         for file in ["cluster.yaml", "policies.yaml"] {
-            std::fs::copy(example().join(file), folder.join("manifests").join(file)).unwrap();
+            std::fs::copy(example.join(file), folder.join("manifests").join(file)).unwrap();
         }
         Self { sandbox, folder }
     }
 
-    fn command(&self) -> Command {
+    fn command(&self, node: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_namewall"));
-        command.env("NAMEWALL_RUNTIME_DIR", self.folder.join("runtime"));
+        command.env("NAMEWALL_RUNTIME_DIR", self.folder.join(format!("runtime-{node}")));
         command
     }
 
-    /// Starts it on the node, and waits until it answers.
+    /// Starts it on the first node, and waits until it answers.
     pub(crate) fn spawn(&self, arguments: &[&str]) -> Process {
-        let log = std::fs::File::options().create(true).append(true).open(self.folder.join("log")).unwrap();
-        let mut command = self.command();
-        command.args(arguments).args(["--upstream", "203.0.113.53"]);
+        self.spawn_on(NODE, arguments)
+    }
+
+    pub(crate) fn spawn_on(&self, node: &str, arguments: &[&str]) -> Process {
         // The machine may be busy; what is learned must outlast the test.
-        command.args(["--grace", "60s", "--hold-limit", "1500ms"]);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        let node = self.sandbox.node("node-1").unwrap();
-        let process = Process(node.enter(|| command.spawn()).unwrap().unwrap());
+        let more = ["--upstream", "203.0.113.53", "--grace", "60s", "--hold-limit", "1500ms"];
+        let process = self.start_on(node, &[arguments, &more].concat());
         let id = format!("\"pid\": {}", process.0.id());
-        self.wait_for(|| String::from_utf8_lossy(&self.ask(&["status", "-o", "json"]).stdout).contains(&id));
+        let status = || self.command(node).args(["status", "-o", "json"]).output().unwrap();
+        self.wait_for(|| String::from_utf8_lossy(&status().stdout).contains(&id));
         process
     }
 
+    /// Starts anything of it on a node.
+    pub(crate) fn start_on(&self, node: &str, arguments: &[&str]) -> Process {
+        let log = std::fs::File::options().create(true).append(true).open(self.folder.join("log")).unwrap();
+        let mut command = self.command(node);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        let node = self.sandbox.node(node).unwrap();
+        Process(node.enter(|| command.spawn()).unwrap().unwrap())
+    }
+
     pub(crate) fn ask(&self, args: &[&str]) -> Output {
-        self.command().args(args).output().unwrap()
+        self.command(NODE).args(args).output().unwrap()
     }
 
     pub(crate) fn says(&self, args: &[&str]) -> String {
@@ -120,8 +139,13 @@ impl World {
     }
 
     pub(crate) fn reaches_provider(&self) -> bool {
-        let to = SocketAddr::new(address(PROVIDER), 443);
-        let probe = Probe { from: self.api(), to, protocol: Protocol::Tcp };
+        self.reaches(API, PROVIDER)
+    }
+
+    /// Whether a pod reaches an address outside, at the port that is listened at.
+    pub(crate) fn reaches(&self, from: &str, to: &str) -> bool {
+        let from = self.sandbox.place(address(from)).unwrap();
+        let probe = Probe { from, to: SocketAddr::new(address(to), 443), protocol: Protocol::Tcp };
         self.sandbox.probe(&[probe]).unwrap()[0] == Measured::Open
     }
 }
