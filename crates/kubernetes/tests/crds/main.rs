@@ -1,0 +1,99 @@
+//! The definitions that `namewall crds` prints, before a real API server: it takes them, it takes what is meant to be
+//! taken, and refuses the rest with a reason; and what it takes can be read. There is one control plane for all.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod bad;
+mod found;
+mod good;
+mod server;
+mod statuses;
+
+use namewall_cluster::Settings;
+use namewall_kubernetes::{Connection, Target, Watch, crds};
+use namewall_policy::Severity;
+use server::Server;
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[test]
+fn definitions_are_taken_and_what_they_let_in_can_be_read() {
+    let server = Server::start();
+    definitions_are_established(&server);
+    fields_are_explained(&server);
+    bad::objects_are_refused_with_a_reason(&server);
+    good::objects_are_taken_and_read(&server);
+    found::objects_of_examples_and_scenarios_are_taken_if_they_can_be_read(&server);
+    statuses::are_written_and_read_back(&server);
+    everything_is_read_through_the_watch(&server);
+    definitions_are_taken_again(&server);
+}
+
+fn definitions_are_established(server: &Server) {
+    let definitions = crds::definitions();
+    server.plane.apply(&crds::to_yaml(&definitions).unwrap()).unwrap();
+    for definition in definitions {
+        let name = definition.object["metadata"]["name"].as_str().unwrap();
+        let crd = format!("crd/{name}");
+        server.plane.kubectl(&["wait", "--for=condition=Established", "--timeout=60s", &crd]).unwrap();
+        let known = server.plane.get(&[&crd]).unwrap();
+        let conditions = known["status"]["conditions"].as_array().unwrap().clone();
+        let is = |kind: &str| conditions.iter().any(|one| one["type"] == kind && one["status"] == "True");
+        assert!(is("NamesAccepted") && !is("NonStructuralSchema"), "{name}: {conditions:?}");
+        // A group under k8s.io is somebody's, who has to have approved.
+        assert!(
+            !conditions
+                .iter()
+                .any(|one| one["type"] == "KubernetesAPIApprovalPolicyConformant" && one["status"] != "True")
+        );
+        if definition.is_own {
+            assert_eq!(known["spec"]["names"]["categories"], serde_json::json!(["namewall"]));
+        }
+    }
+    // What `kubectl get` shows, and by which words.
+    for words in ["cef", "nodeaddr", "anp", "banp", "cnp", "namewall", "egressfirewalls", "dnsnameresolvers"] {
+        server.plane.kubectl(&["get", words]).unwrap();
+    }
+}
+
+fn fields_are_explained(server: &Server) {
+    for (field, said) in [
+        ("clusteregressfirewalls.spec.rules.to.apiServer", "every way to reach it"),
+        ("clusteregressfirewalls.status.offendingServices", "lead to a denied destination"),
+        ("nodeaddresses.addresses", "without a zone"),
+        ("egressfirewalls.spec.egress.to.dnsName", "exactly one label before"),
+        ("dnsnameresolvers.spec.name", "with a dot at its end"),
+        ("adminnetworkpolicies.spec.egress.ports.portRange.end", "The last port"),
+        ("clusternetworkpolicies.spec.tier", "asked before NetworkPolicies"),
+    ] {
+        let told = server.plane.kubectl(&["explain", field]).unwrap();
+        let told = told.split_whitespace().collect::<Vec<&str>>().join(" ");
+        assert!(told.contains(said), "{field}: {told}");
+    }
+}
+
+/// What is applied twice is the same, so that installing again is no change.
+fn definitions_are_taken_again(server: &Server) {
+    let definitions = crds::definitions();
+    let generation = |name: &str| {
+        let crd = server.plane.get(&["crd", name]).unwrap();
+        crd["metadata"]["generation"].as_i64().unwrap()
+    };
+    let names: Vec<&str> = definitions.iter().map(|one| one.object["metadata"]["name"].as_str().unwrap()).collect();
+    let before: Vec<i64> = names.iter().map(|name| generation(name)).collect();
+    server.plane.apply(&crds::to_list(&definitions).to_string()).unwrap();
+    let after: Vec<i64> = names.iter().map(|name| generation(name)).collect();
+    assert_eq!(before, after);
+}
+
+fn everything_is_read_through_the_watch(server: &Server) {
+    let target = Target { kubeconfig: Some(server.plane.kubeconfig()), context: None };
+    let mut watch = Watch::start(&Connection::open(&target).unwrap());
+    watch.wait_until_known(PATIENCE).unwrap();
+    assert_eq!(watch.absent(), Vec::<&str>::new());
+    let read = watch.read(&Settings::default());
+    let errors: Vec<_> = read.findings.iter().filter(|one| one.severity == Severity::Error).collect();
+    assert!(errors.is_empty(), "{errors:#?}");
+    assert_eq!(read.lowered.snapshot.policies.len(), good::policies());
+}
