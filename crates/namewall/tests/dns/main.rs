@@ -5,6 +5,7 @@
 mod check;
 mod explain;
 mod moving;
+mod ports;
 mod process;
 mod reload;
 mod serving;
