@@ -176,8 +176,9 @@ Examples:
   namewall dns --conf Corefile --manifests cluster.yaml
 
 Directives and rules are those of CoreDNS and its policy plugins: see docs/corefile.md and
-docs/expressions.md. A mistake is told with its place before any socket opens. The file is
-watched (`reload`), and SIGHUP reads it again; one that is wrong changes nothing.
+docs/expressions.md. A mistake is told with its place before any socket opens. The file, what
+it imports and what its engines read are watched (`reload`), and SIGHUP has all of it read
+again; what is wrong changes nothing.
 
 --explain prints what becomes of a question, rule by rule, and asks nobody but engines:
   TYPE NAME [from ADDRESS[:PORT]] [at ADDRESS[:PORT]] [over udp|tcp] [edns0:CODE=TEXT|0xHEX]...

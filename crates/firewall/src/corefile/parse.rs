@@ -1,7 +1,7 @@
 //! Words as server blocks and lines, with imports in their place. It knows the form of a Corefile, and
 //! no directive.
 
-use super::files::{Files, beside, matches};
+use super::files::{Files, beside};
 use super::lexer::{Environment, MOST_TOKENS, Origin, Token, tokens};
 use super::problem::Report;
 use super::{Place, Text};
@@ -319,9 +319,7 @@ impl Parser<'_, '_> {
             return;
         }
         // An empty list is no error, as with CoreDNS: the folder may be there for later.
-        let mut names = self.world.files.names(folder).unwrap_or_default();
-        names.retain(|name| matches(&pattern, name));
-        names.sort();
+        let names = self.world.files.like(folder, &pattern).unwrap_or_default();
         if names.is_empty() {
             self.report.warning("empty-import", &target.place, format!("no file is like `{}`", target.text));
         }

@@ -12,6 +12,7 @@ mod sandbox;
 mod signals;
 mod test;
 mod uninstall;
+mod watch;
 
 pub(crate) use run::Options as RunOptions;
 

@@ -9,3 +9,4 @@ mod ports;
 mod process;
 mod reload;
 mod serving;
+mod sources;
