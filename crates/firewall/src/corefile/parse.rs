@@ -45,6 +45,12 @@ impl Line {
         self.block.as_ref().map_or(&[], |block| &block.lines)
     }
 
+    /// All of its words, as written.
+    pub(super) fn written(&self) -> Arc<str> {
+        let words = [std::slice::from_ref(&self.name), &self.args].concat();
+        Token::as_written(&words).map_or_else(|| self.name.text.clone(), |written| written.text)
+    }
+
     /// Its words from one of them to the end of the line, as written. Where it is one word in quotes, the
     /// quotes were there to keep it together, and are no part of it.
     pub(super) fn text_from(&self, at: usize) -> Option<Text> {

@@ -1,12 +1,13 @@
 //! `namewall dns`: serves a Corefile, and goes on until it is told to end.
-//! `question` is what --explain asks, `identities` who clients are, `sources` what the Corefile was read from.
+//! `question` is what --explain asks, `explained` what it prints, `identities` who clients are, `sources` what the Corefile was read from.
 
+mod explained;
 mod identities;
 mod question;
 mod sources;
 
 use super::signals::{next_signal, take_signals};
-use crate::cli::Dns;
+use crate::cli::{Dns, Format};
 use crate::output;
 use anyhow::{Context, Result, bail};
 use namewall_dns::{Chain, LearnNothing, Listen, Route, Server, Settings, Sockets};
@@ -61,7 +62,7 @@ pub(crate) fn run(args: &Dns) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(asked) = &args.explain {
-        return explain(&built, &asked.parse()?);
+        return explain(&built, &asked.parse()?, args.output);
     }
     let mut running = Running::start(built, &around)?;
     loop {
@@ -135,20 +136,16 @@ fn addresses() -> Result<Vec<(String, IpAddr)>> {
     Ok(all)
 }
 
-fn explain(built: &Built, question: &Question) -> Result<ExitCode> {
-    let query = question.message();
+fn explain(built: &Built, question: &Question, format: Format) -> Result<ExitCode> {
+    let (query, answer) = (question.message(), question.answer());
     let server = question.server.unwrap_or_else(|| {
         let first = built.listen.first().copied();
         first.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 53)))
     });
     let asked = namewall_dns::Asked { query: &query, client: question.client, server, over_tcp: question.over_tcp };
-    let mut out = output::stdout();
-    let (lines, passes) = built.service.explain(&asked);
-    for line in lines {
-        writeln!(out, "{line}")?;
-    }
-    out.flush()?;
-    Ok(if passes { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let explanation = built.service.explain(&asked, answer.as_deref());
+    output::unless_closed(explained::print(&explanation, format))?;
+    Ok(if explanation.passes() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// A server that serves a Corefile.
