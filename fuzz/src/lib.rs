@@ -8,6 +8,7 @@ mod answer;
 mod corefile;
 mod denials;
 mod domain_patterns;
+mod edns0;
 mod expression;
 mod manifests;
 mod messages;
@@ -21,6 +22,7 @@ pub use answer::answer;
 pub use corefile::corefile;
 pub use denials::denials;
 pub use domain_patterns::domain_patterns;
+pub use edns0::edns0;
 pub use expression::expression;
 pub use manifests::manifests;
 pub use messages::messages;
@@ -33,11 +35,12 @@ pub use themis::themis;
 pub type Target = fn(&[u8]);
 
 /// Every target by name: the name of its binary and of its corpus.
-pub const TARGETS: [(&str, Target); 12] = [
+pub const TARGETS: [(&str, Target); 13] = [
     ("answer", answer),
     ("corefile", corefile),
     ("denials", denials),
     ("domain_patterns", domain_patterns),
+    ("edns0", edns0),
     ("expression", expression),
     ("manifests", manifests),
     ("messages", messages),

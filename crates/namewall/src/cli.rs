@@ -211,14 +211,18 @@ Examples:
   namewall dns --conf Corefile
   namewall dns --conf Corefile --check
   namewall dns --conf Corefile --explain 'A www.example.com from 10.1.2.3 edns0:0xffed=abc'
+  namewall dns --conf Corefile -o json --explain 'A www.example.com answer 192.0.2.1,192.0.2.2'
   namewall dns --conf Corefile --manifests cluster.yaml
 
 Directives and rules are those of CoreDNS and its policy plugins: see docs/corefile.md and
-docs/expressions.md. A mistake is told with its place before any socket opens. The file is
-watched (`reload`), and SIGHUP reads it again; one that is wrong changes nothing.
+docs/expressions.md. A mistake is told with its place before any socket opens. The file, what
+it imports and what its engines read are watched (`reload`), and SIGHUP has all of it read
+again; what is wrong changes nothing.
 
 --explain prints what becomes of a question, rule by rule, and asks nobody but engines:
   TYPE NAME [from ADDRESS[:PORT]] [at ADDRESS[:PORT]] [over udp|tcp] [edns0:CODE=TEXT|0xHEX]...
+      [answer ADDRESS,...|NODATA|NXDOMAIN|SERVFAIL|REFUSED]
+With an answer, or where `hosts` has one, response rules are explained too.
 
 Exit codes:
   0  it was told to end; with --check, the Corefile can be served
@@ -444,6 +448,9 @@ pub(crate) struct Dns {
     /// Print what becomes of a question, and why
     #[arg(long, value_name = "QUESTION")]
     pub(crate) explain: Option<String>,
+    /// How to print that
+    #[arg(short, long, value_name = "FORMAT", default_value = "text", requires = "explain")]
+    pub(crate) output: Format,
     /// Files and folders that say which pod has which address, for rules by namespace and label
     #[arg(long, num_args = 1.., value_name = "PATH")]
     pub(crate) manifests: Vec<PathBuf>,

@@ -2,6 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "dns/ports.rs"]
+mod ports;
+
+use ports::free_port;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::PathBuf;
@@ -26,10 +30,8 @@ impl Drop for Process {
     }
 }
 
-/// Ports that were free a moment ago.
 fn free<const N: usize>() -> [u16; N] {
-    let listeners = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    listeners.map(|listener| listener.local_addr().unwrap().port())
+    [(); N].map(|()| free_port())
 }
 
 fn start(name: &str, corefile: &str) -> Process {
@@ -117,11 +119,17 @@ fn it_serves_on_as_a_lame_duck_and_then_ends() {
 
 #[test]
 fn to_be_told_twice_to_end_is_to_end() {
-    let [dns, health] = free();
-    let mut process = start("twice", &corefile(dns, &format!("health 127.0.0.1:{health} {{ lameduck 1h }}")));
+    let [dns, health, ready] = free();
+    let lines = format!("health 127.0.0.1:{health} {{ lameduck 1h }}\n   ready 127.0.0.1:{ready}");
+    let mut process = start("twice", &corefile(dns, &lines));
     process.says("DNS at 127.0.0.1");
     process.signal("-TERM");
-    sleep(Duration::from_millis(500));
+    // Two signals that come before the first is taken are one.
+    let begun = Instant::now();
+    while get(ready, "/ready") != Some(503) {
+        assert!(begun.elapsed() < PATIENCE, "it has heard it");
+        sleep(Duration::from_millis(5));
+    }
     assert_eq!(ask(dns), Some(5));
     process.signal("-TERM");
     assert!(process.child.wait().unwrap().success());

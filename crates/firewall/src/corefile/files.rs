@@ -10,6 +10,14 @@ pub trait Files {
 
     /// The names of the files in a folder.
     fn names(&self, folder: &Path) -> io::Result<Vec<String>>;
+
+    /// Of those the ones that are like a pattern, in order.
+    fn like(&self, folder: &Path, pattern: &str) -> io::Result<Vec<String>> {
+        let mut names = self.names(folder)?;
+        names.retain(|name| matches(pattern, name));
+        names.sort();
+        Ok(names)
+    }
 }
 
 /// The machine's own files.
@@ -25,7 +33,9 @@ impl Files for Disk {
     }
 
     fn names(&self, folder: &Path) -> io::Result<Vec<String>> {
-        let entries = std::fs::read_dir(folder)?;
+        // Beside a Corefile without a folder is here.
+        let here = folder.as_os_str().is_empty();
+        let entries = std::fs::read_dir(if here { Path::new(".") } else { folder })?;
         entries.map(|entry| entry.map(|entry| entry.file_name().to_string_lossy().into_owned())).collect()
     }
 }
@@ -61,7 +71,7 @@ pub(super) fn beside(file: &str, path: &str) -> PathBuf {
 }
 
 /// Whether a name is one of a pattern with `*` (any characters) and `?` (one).
-pub(super) fn matches(pattern: &str, name: &str) -> bool {
+fn matches(pattern: &str, name: &str) -> bool {
     let mut chars = pattern.chars();
     match chars.next() {
         None => name.is_empty(),
@@ -96,7 +106,10 @@ mod tests {
     fn the_disk_has_this_crate() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
         assert!(Disk.read(&folder.join("Cargo.toml")).unwrap().contains("namewall-firewall"));
-        assert!(Disk.names(folder).unwrap().iter().any(|name| name == "Cargo.toml"));
+        for folder in [folder, Path::new("")] {
+            assert!(Disk.names(folder).unwrap().iter().any(|name| name == "Cargo.toml"));
+        }
+        assert_eq!(Disk.like(Path::new(""), "*.toml").unwrap(), ["Cargo.toml"]);
         assert!(Disk.read(folder).is_err() && Disk.read(&folder.join("none")).is_err());
     }
 

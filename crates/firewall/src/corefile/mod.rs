@@ -19,6 +19,7 @@ mod parse;
 mod place;
 mod problem;
 mod server;
+mod sources;
 mod suggest;
 mod values;
 mod zone;
@@ -29,6 +30,7 @@ pub use key::Key;
 pub use place::{Place, Text};
 pub use problem::{CorefileErrors, Problem};
 pub use server::{ConfiguredEngine, EngineSettings, ServerBlock};
+pub use sources::NamedFile;
 pub use values::{Host, HostPort, HttpUrl, ListenAt, Rcode, Tls};
 pub use zone::Zone;
 

@@ -1,7 +1,7 @@
 //! Words as server blocks and lines, with imports in their place. It knows the form of a Corefile, and
 //! no directive.
 
-use super::files::{Files, beside, matches};
+use super::files::{Files, beside};
 use super::lexer::{Environment, MOST_TOKENS, Origin, Token, tokens};
 use super::problem::Report;
 use super::{Place, Text};
@@ -43,6 +43,12 @@ impl Line {
 
     pub(super) fn lines(&self) -> &[Line] {
         self.block.as_ref().map_or(&[], |block| &block.lines)
+    }
+
+    /// All of its words, as written.
+    pub(super) fn written(&self) -> Arc<str> {
+        let words = [std::slice::from_ref(&self.name), &self.args].concat();
+        Token::as_written(&words).map_or_else(|| self.name.text.clone(), |written| written.text)
     }
 
     /// Its words from one of them to the end of the line, as written. Where it is one word in quotes, the
@@ -319,9 +325,7 @@ impl Parser<'_, '_> {
             return;
         }
         // An empty list is no error, as with CoreDNS: the folder may be there for later.
-        let mut names = self.world.files.names(folder).unwrap_or_default();
-        names.retain(|name| matches(&pattern, name));
-        names.sort();
+        let names = self.world.files.like(folder, &pattern).unwrap_or_default();
         if names.is_empty() {
             self.report.warning("empty-import", &target.place, format!("no file is like `{}`", target.text));
         }

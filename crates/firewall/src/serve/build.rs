@@ -226,8 +226,8 @@ impl Builder<'_> {
     fn list(&mut self, list: &corefile::Firewall, engines: &Engines<'_>) -> List {
         let (mut rules, mut log) = (Vec::new(), list.log);
         for rule in &list.rules {
-            let (judge, text) = match &rule.kind {
-                RuleKind::Expression { outcome, text, expression, .. } => {
+            let (judge, action) = match &rule.kind {
+                RuleKind::Expression { outcome, action, expression, .. } => {
                     if let (Outcome::Redirect(_), Point::Response) = (outcome, list.point) {
                         self.error(&rule.place, "an answer cannot be redirected; `redirect` is for queries");
                     }
@@ -236,7 +236,7 @@ impl Builder<'_> {
                         self.warnings
                             .push(format!("{}: a query has no `{fact}` yet: it is never set here", rule.place));
                     }
-                    (Judge::Expression(expression.clone(), *outcome), format!("{} {}", outcome.word(), text.text))
+                    (Judge::Expression(expression.clone(), *outcome), Some(action.clone()))
                 }
                 RuleKind::Engine { kind, name, .. } => {
                     // Why it could not start has been said.
@@ -246,10 +246,10 @@ impl Builder<'_> {
                         passing.clone_from(&themis.passthrough);
                         log |= themis.log;
                     }
-                    (Judge::Engine(engine.clone(), passing), format!("{} {name}", kind.word()))
+                    (Judge::Engine(engine.clone(), passing), None)
                 }
             };
-            rules.push(Rule { judge, text, place: rule.place.clone(), meter: None });
+            rules.push(Rule { judge, action, text: rule.text.clone(), place: rule.place.clone(), meter: None });
         }
         List {
             point: list.point,
@@ -263,6 +263,8 @@ impl Builder<'_> {
             at_end: list.at_end(),
             drops_silently: list.drops_silently(),
             log,
+            text: list.text.clone(),
+            default_text: list.default_text.clone(),
             place: list.place.clone(),
         }
     }

@@ -14,6 +14,7 @@ mod dnstap;
 mod endpoints;
 mod engines;
 mod errors;
+mod explain;
 mod hosts;
 mod log;
 mod message;
@@ -26,6 +27,7 @@ mod unserved;
 
 pub use build::{BuildError, Built, Surroundings, build, build_with};
 pub use endpoints::{Endpoint, Endpoints, What, lameduck};
+pub use explain::{End, Explanation, ListTold, RuleTold, Walked, Way};
 pub use message::{Identities, Strangers};
 pub use tell::Teller;
 
@@ -146,15 +148,6 @@ impl Chain for Service {
     }
 }
 
-impl Service {
-    /// The walk of a question, without asking anybody but engines: a line each step; and whether it passes.
-    pub fn explain(&self, asked: &Asked<'_>) -> (Vec<String>, bool) {
-        let mut trace = Vec::new();
-        let passes = self.0.explain(asked, &mut trace).is_some();
-        (trace, passes)
-    }
-}
-
 impl Inside {
     /// The block that is for a question: of those whose zones have its name, the one with the longest.
     fn block(&self, asked: &Asked<'_>, question: &Question) -> Option<(&Block, &Zone)> {
@@ -242,39 +235,6 @@ impl Inside {
         Some(To::Route(longest.1.route))
     }
 
-    fn explain(&self, asked: &Asked<'_>, trace: &mut Vec<String>) -> Option<()> {
-        let question = Question::of_query(asked.query).ok()?;
-        let Some((block, zone)) = self.block(asked, &question) else {
-            trace.push(format!("no server block is for {} at {}: REFUSED", text_of(&question.name), asked.server));
-            return None;
-        };
-        trace.push(format!("server block for {zone}"));
-        let mut message = Message::new(*asked, &block.fields, &*self.identities).ok()?;
-        let mut walk = Walk { waiting: Waiting::Allowed, trace: Some(trace) };
-        let decision = walk.decide(&block.lists, Point::Query, &mut message).ok()?;
-        trace.push(match &decision.outcome {
-            Ok(outcome) => format!("result: {outcome}"),
-            Err(error) => format!("result: SERVFAIL, {error}"),
-        });
-        let Ok(Outcome::Allow | Outcome::Redirect(_)) = decision.outcome else { return None };
-        let is_redirected = matches!(decision.outcome, Ok(Outcome::Redirect(_)));
-        let is_local = block.hosts.as_ref().is_some_and(|hosts| hosts.answer(asked.query, &question).is_some());
-        let is_local = is_local && !is_redirected;
-        let to = self.to(block, &question, &decision);
-        trace.push(match (is_local, to) {
-            (true, _) => "hosts answers it".to_owned(),
-            (_, Some(To::Server(server))) => format!("it is asked of {server}"),
-            (_, Some(To::Route(_))) => "it is forwarded".to_owned(),
-            (_, None) => "nobody is there to answer it: REFUSED".to_owned(),
-        });
-        let is_answered = is_local || to.is_some();
-        let mut lists = block.lists.iter().filter(|list| list.point == Point::Response);
-        if is_answered && lists.any(|list| list.is_for(&question.name)) {
-            trace.push("response rules are asked when the answer is there".to_owned());
-        }
-        is_answered.then_some(())
-    }
-
     /// Remembers an upstream's answer.
     fn keep(&self, asked: &Asked<'_>, answer: &[u8]) {
         let Ok(question) = Question::of_query(asked.query) else { return };
@@ -315,11 +275,7 @@ impl Inside {
         };
         message.labels = carried.labels.clone();
         let mut decision = Walk { waiting, trace: None }.decide(&block.lists, Point::Response, &mut message)?;
-        if let Ok(Outcome::Redirect(to)) = decision.outcome {
-            let error = format!("an answer cannot be redirected to {to}");
-            decision.failure = decision.place.as_ref().map(|place| format!("{place}: {error}"));
-            decision.outcome = Err(error);
-        }
+        refuse_redirect(&mut decision);
         let ruling = Ruling::of(&decision, Point::Response);
         let end = Report { of_response: ruling.as_ref(), labels: &message.labels, ..report };
         self.tell(block, &decision, &end);
@@ -357,16 +313,17 @@ impl Inside {
         let inner = a_question_for(rest, asked.query);
         let inner = Asked { query: &inner, ..*asked };
         let Ok(mut message) = Message::new(inner, &block.fields, &*self.identities) else { return Ok(None) };
-        let mut trace = Vec::new();
-        let mut walk = Walk { waiting, trace: Some(&mut trace) };
+        let mut told = Vec::new();
+        let mut walk = Walk { waiting, trace: Some(&mut told) };
         let decision = walk.decide(&block.lists, Point::Query, &mut message)?;
         let result = match &decision.outcome {
             Ok(outcome) => outcome.to_string(),
             Err(error) => format!("error: {error}"),
         };
         let place = decision.place.map_or_else(String::new, |place| format!(" by {place}"));
-        trace.insert(0, format!("{}: {result}{place}", message.name));
-        Ok(Some(trace))
+        let mut lines = vec![format!("{}: {result}{place}", message.name)];
+        lines.extend(told.iter().flat_map(ListTold::lines));
+        Ok(Some(lines))
     }
 
     fn tell(&self, block: &Block, decision: &Decision, report: &Report<'_>) {
@@ -396,6 +353,15 @@ impl Carried {
             source: *source,
             reply: None,
         }
+    }
+}
+
+/// An answer is there already: there is nobody to send it to.
+fn refuse_redirect(decision: &mut Decision) {
+    if let Ok(Outcome::Redirect(to)) = decision.outcome {
+        let error = format!("an answer cannot be redirected to {to}");
+        decision.failure = decision.place.as_ref().map(|place| format!("{place}: {error}"));
+        decision.outcome = Err(error);
     }
 }
 

@@ -27,6 +27,18 @@ pub(super) fn denied(message: &Message<'_>, decision: &Decision, zone: &Zone) ->
     })
 }
 
+/// The same in words; none is that it passes.
+pub(super) fn denial_words(decision: &Decision) -> Option<&'static str> {
+    Some(match decision.outcome {
+        Ok(Outcome::Allow | Outcome::Redirect(_)) => return None,
+        Ok(Outcome::Refuse) => "REFUSED",
+        Ok(Outcome::Block) => "NXDOMAIN",
+        Ok(Outcome::Drop) if decision.drops_silently => "nothing",
+        Ok(Outcome::Drop) => "NOERROR without data",
+        _ => "SERVFAIL",
+    })
+}
+
 /// Without records but an SOA, so that it is cached for a sane while (RFC 2308 §3).
 pub(super) fn with_soa(query: &[u8], rcode: Rcode, zone: &Zone) -> Vec<u8> {
     let bare = reply::failure(query, rcode);

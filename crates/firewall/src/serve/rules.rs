@@ -1,10 +1,12 @@
 //! Lists of rules, and the walk through them.
 
+use super::explain::{End, ListTold, RuleTold};
 use super::message::{Message, is_under};
 use super::metrics::EngineMeter;
-use crate::corefile::{Place, Point, Zone};
+use crate::corefile::{Place, Point, Text, Zone};
 use crate::{Engine, EngineError, Expression, Fact, Judged, Judgement, Outcome};
 use namewall_dns::wire::Name;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -21,14 +23,20 @@ pub(super) struct List {
     pub(super) log: bool,
     /// Whether a rule looks at the answer's addresses, so that each is judged (S9.3).
     pub(super) looks_at_addresses: bool,
+    /// Its first line, as written.
+    pub(super) text: Arc<str>,
+    /// The line that says what counts at its end, if one does.
+    pub(super) default_text: Option<Text>,
     pub(super) place: Place,
 }
 
 #[derive(Debug)]
 pub(super) struct Rule {
     pub(super) judge: Judge,
+    /// What the file calls its outcome, where it does.
+    pub(super) action: Option<Arc<str>>,
     /// As it is written.
-    pub(super) text: String,
+    pub(super) text: Arc<str>,
     pub(super) place: Place,
     /// Where it is counted how its engine does.
     pub(super) meter: Option<Arc<EngineMeter>>,
@@ -77,16 +85,23 @@ pub(super) enum Waiting {
 pub(super) struct Walk<'w> {
     pub(super) waiting: Waiting,
     /// Is told every step.
-    pub(super) trace: Option<&'w mut Vec<String>>,
+    pub(super) trace: Option<&'w mut Vec<ListTold>>,
 }
 
 /// Somebody has to be waited for.
 pub(super) struct MustWait;
 
 impl Walk<'_> {
-    fn tell(&mut self, line: impl FnOnce() -> String) {
+    fn begin(&mut self, list: &List, address: Option<IpAddr>) {
         if let Some(trace) = &mut self.trace {
-            trace.push(line());
+            trace.push(ListTold::new(list, address));
+        }
+    }
+
+    /// Tells how the list that was begun last ends.
+    fn end(&mut self, end: impl FnOnce() -> End) {
+        if let Some(told) = self.trace.as_mut().and_then(|trace| trace.last_mut()) {
+            told.end = end();
         }
     }
 
@@ -103,7 +118,8 @@ impl Walk<'_> {
                 continue;
             }
             if let Some(zone) = list.passthrough.iter().find(|zone| is_under(&message.question.name, zone)) {
-                self.tell(|| format!("{}: {} passes through ({zone})", list.place, message.name));
+                self.begin(list, None);
+                self.end(|| End::PassesThrough(zone.clone()));
                 continue;
             }
             let next = self.each_address(list, message)?;
@@ -127,13 +143,14 @@ impl Walk<'_> {
         let addresses = message.addresses().to_vec();
         if !list.looks_at_addresses || addresses.len() < 2 {
             message.address = addresses.first().copied();
+            self.begin(list, message.address.filter(|_| list.looks_at_addresses));
             return self.list(list, message);
         }
         let mut log = Vec::new();
         let mut last = None;
         for address in addresses {
             message.address = Some(address);
-            self.tell(|| format!("{}: for {address}", list.place));
+            self.begin(list, message.address);
             let mut decision = self.list(list, message)?;
             log.append(&mut decision.log);
             let stops = !decision.lets_pass();
@@ -165,6 +182,7 @@ impl Walk<'_> {
                 }
                 Err(error) => {
                     let failure = Some(format!("{}: {error}: {}", rule.place, rule.text));
+                    self.end(|| End::Failed(error.clone()));
                     return Ok(Decision { failure, ..end(Err(error), &rule.place, log) });
                 }
             };
@@ -172,13 +190,14 @@ impl Walk<'_> {
                 log.push(line(message, &rule.place, outcome));
             }
             if outcome.is_defined() {
+                self.end(|| End::Rule(outcome));
                 if list.log {
                     log.push(line(message, &rule.place, outcome));
                 }
                 return Ok(end(Ok(outcome), &rule.place, log));
             }
         }
-        self.tell(|| format!("{}: no rule says anything: {}", list.place, list.at_end));
+        self.end(|| End::Default(list.at_end));
         if list.log {
             log.push(line(message, &list.place, list.at_end));
         }
@@ -208,28 +227,10 @@ impl Walk<'_> {
                 judgement
             }
         };
-        if self.trace.is_some() {
-            self.tell_rule(rule, message, &judgement);
+        if let Some(told) = self.trace.as_mut().and_then(|trace| trace.last_mut()) {
+            told.rules.push(RuleTold::new(rule, message, &judgement));
         }
         Ok(judgement)
-    }
-
-    fn tell_rule(&mut self, rule: &Rule, message: &Message<'_>, judgement: &Result<Judgement, String>) {
-        let seen = match &rule.judge {
-            Judge::Expression(expression, _) => expression.shown(message),
-            Judge::Engine(..) => Vec::new(),
-        };
-        let seen: Vec<String> = seen.iter().map(|(fact, value)| format!("{fact} = {value:?}")).collect();
-        let seen = if seen.is_empty() { String::new() } else { format!("  ({})", seen.join(", ")) };
-        match judgement {
-            Ok(Judgement { outcome, trace, labels }) => {
-                let said = if *outcome == Outcome::Undefined { "no".to_owned() } else { outcome.to_string() };
-                self.tell(|| format!("{}: {} → {said}{seen}", rule.place, rule.text));
-                trace.iter().for_each(|line| self.tell(|| format!("    {line}")));
-                labels.iter().for_each(|(name, value)| self.tell(|| format!("    {name} = {value}")));
-            }
-            Err(error) => self.tell(|| format!("{}: {} → failed: {error}{seen}", rule.place, rule.text)),
-        }
     }
 }
 

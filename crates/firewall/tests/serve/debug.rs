@@ -25,9 +25,11 @@ fn how_a_name_is_judged_is_told_step_by_step() {
     assert_eq!(lines[0], "NOERROR");
     let own = "www.example.com.debug. 0 TXT ";
     assert_eq!(lines[1], format!("{own}www.example.com.: block by Corefile:10:9"));
-    assert!(lines[2].starts_with(&format!("{own}Corefile:8:9: refuse type == 'TXT' → no")), "{told}");
-    assert!(lines[4].starts_with(&format!("{own}Corefile:10:9: block under(name, 'example.com') → block")), "{told}");
-    assert_eq!(lines.len(), 5, "{told}");
+    assert_eq!(lines[2], format!("{own}Corefile:6:5: firewall query"));
+    assert!(lines[3].starts_with(&format!("{own}  Corefile:8:9: refuse type == 'TXT' → no")), "{told}");
+    assert!(lines[5].starts_with(&format!("{own}  Corefile:10:9: block under(name, 'example.com') → block")), "{told}");
+    assert_eq!(lines[6], format!("{own}  it ends there: block"));
+    assert_eq!(lines.len(), 7, "{told}");
 }
 
 #[test]

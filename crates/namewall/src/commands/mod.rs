@@ -13,6 +13,7 @@ mod sandbox;
 mod signals;
 mod test;
 mod uninstall;
+mod watch;
 
 pub(crate) use run::{DnsServer, Options as RunOptions};
 

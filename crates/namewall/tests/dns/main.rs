@@ -5,6 +5,8 @@
 mod check;
 mod explain;
 mod moving;
+mod ports;
 mod process;
 mod reload;
 mod serving;
+mod sources;

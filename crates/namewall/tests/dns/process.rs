@@ -4,7 +4,7 @@ use expect_test::Expect;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -62,20 +62,6 @@ impl Drop for Folder {
     }
 }
 
-/// A port that is free for UDP and TCP at both loopback addresses.
-pub(crate) fn free_port() -> u16 {
-    loop {
-        let udp = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let port = udp.local_addr().unwrap().port();
-        let is_free = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
-            && UdpSocket::bind((Ipv6Addr::LOCALHOST, port)).is_ok()
-            && TcpListener::bind((Ipv6Addr::LOCALHOST, port)).is_ok();
-        if is_free {
-            return port;
-        }
-    }
-}
-
 /// A process that serves, and ends with the test.
 pub(crate) struct Serving {
     pub(crate) folder: Folder,
@@ -84,9 +70,12 @@ pub(crate) struct Serving {
 }
 
 impl Serving {
-    /// Starts it and waits until it listens.
     pub(crate) fn start(corefile: &str) -> Self {
-        let folder = Folder::new(corefile);
+        Self::start_in(Folder::new(corefile))
+    }
+
+    /// Starts it and waits until it listens.
+    pub(crate) fn start_in(folder: Folder) -> Self {
         let mut child = folder.command(&[]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let told: Arc<Mutex<Vec<String>>> = Arc::default();
         let streams: [Box<dyn std::io::Read + Send>; 2] =

@@ -1,6 +1,7 @@
 //! Served for real: clients that are not ours, and the end.
 
-use crate::process::{Folder, Serving, dig, free_port};
+use crate::ports::free_port;
+use crate::process::{Folder, Serving, dig};
 use nix::sys::signal::Signal;
 use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
 

@@ -27,12 +27,16 @@ pub struct Firewall {
     pub rules: Vec<Rule>,
     /// What counts at the end of the list, where it is said; see [`Firewall::at_end`].
     pub default: Option<Outcome>,
+    /// The line that says so.
+    pub default_text: Option<Text>,
     /// Names that pass without a rule.
     pub passthrough: Vec<Zone>,
     /// Queries for `NAME.SUFFIX CH TXT` say how NAME is judged.
     pub debug_query_suffix: Option<DomainName>,
     /// Whether every result is logged.
     pub log: bool,
+    /// Its first line, as written.
+    pub text: Arc<str>,
     pub place: Place,
 }
 
@@ -72,6 +76,8 @@ impl Firewall {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Rule {
     pub kind: RuleKind,
+    /// All of it, as written.
+    pub text: Arc<str>,
     pub place: Place,
 }
 
@@ -81,6 +87,8 @@ pub enum RuleKind {
     Expression {
         /// Never [`Outcome::Undefined`].
         outcome: Outcome,
+        /// The word for that: `permit`, where the outcome is to allow.
+        action: Arc<str>,
         /// The `expression` directive it names, if it names one.
         engine: Option<Arc<str>>,
         text: Text,
@@ -126,9 +134,11 @@ pub(crate) fn read(line: &Line, known: &Known, report: &mut Report) -> Option<Fi
         written: if zones.is_empty() { Written::Shipped } else { Written::Seed(zones_read) },
         rules: Vec::new(),
         default: None,
+        default_text: None,
         passthrough: Vec::new(),
         debug_query_suffix: None,
         log: false,
+        text: line.written(),
         place: line.place().clone(),
     };
     if line.block.is_none() {
@@ -168,7 +178,7 @@ impl Firewall {
             ("kubernetes", _) => engine(EngineKind::Kubernetes, line, known, report),
             _ => return unknown(line, known, report),
         };
-        self.rules.extend(kind.map(|kind| Rule { kind, place: line.place().clone() }));
+        self.rules.extend(kind.map(|kind| Rule { kind, text: line.written(), place: line.place().clone() }));
     }
 
     fn set_default(&mut self, line: &Line, args: &[Token], report: &mut Report) {
@@ -182,6 +192,7 @@ impl Firewall {
             report.error("set-twice", line.place(), "a list has one default").help("remove one of them");
         }
         self.default = report.word(word, &OUTCOMES);
+        self.default_text = Some(Text { text: line.written(), place: line.place().clone() });
     }
 }
 
@@ -216,7 +227,13 @@ fn expression(action: &Token, line: &Line, at: usize, report: &mut Report) -> Op
         return None;
     }
     match Expression::parse(&text.text) {
-        Ok(expression) => Some(RuleKind::Expression { outcome, engine: None, text, expression: Arc::new(expression) }),
+        Ok(expression) => Some(RuleKind::Expression {
+            outcome,
+            action: action.text.clone(),
+            engine: None,
+            text,
+            expression: Arc::new(expression),
+        }),
         Err(error) => {
             let place = place_of(&error, &text);
             let help = error.suggestion().unwrap_or("see docs/expressions.md").to_owned();
@@ -270,8 +287,8 @@ fn action_after(line: &Line, at: usize, report: &mut Report) -> Option<RuleKind>
 
 fn with_engine(kind: RuleKind, name: Arc<str>) -> RuleKind {
     match kind {
-        RuleKind::Expression { outcome, text, expression, .. } => {
-            RuleKind::Expression { outcome, engine: Some(name), text, expression }
+        RuleKind::Expression { outcome, action, text, expression, .. } => {
+            RuleKind::Expression { outcome, action, engine: Some(name), text, expression }
         }
         other => other,
     }

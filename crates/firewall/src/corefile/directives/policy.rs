@@ -48,11 +48,13 @@ pub(crate) fn read(mut line: Line, report: &mut Report) -> Policy {
         Firewall {
             point,
             written: Written::Shipped,
-            rules: vec![Rule { kind, place: line.place().clone() }],
+            rules: vec![Rule { kind, text: NAME.into(), place: line.place().clone() }],
             default: None,
+            default_text: None,
             passthrough: themis.passthrough.clone(),
             debug_query_suffix: themis.debug.suffix.clone(),
             log: themis.log,
+            text: NAME.into(),
             place: line.place().clone(),
         }
     };

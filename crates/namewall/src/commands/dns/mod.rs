@@ -1,20 +1,23 @@
 //! `namewall dns`: serves a Corefile, and goes on until it is told to end.
-//! `question` is what --explain asks, `identities` who clients are.
+//! `question` is what --explain asks, `explained` what it prints, `identities` who clients are, `sources` what the Corefile was read from.
 
+mod explained;
 mod identities;
 mod question;
+mod sources;
 
 use super::signals::{next_signal, take_signals};
-use crate::cli::Dns;
+use crate::cli::{Dns, Format};
 use crate::output;
 use anyhow::{Context, Result, bail};
 use namewall_dns::{Chain, LearnNothing, Listen, Route, Server, Settings, Sockets};
-use namewall_firewall::corefile::{self, Corefile, Disk, Reload};
+use namewall_firewall::corefile::{self, Corefile, Files};
 use namewall_firewall::serve::{Built, Endpoints, Surroundings, Teller, build, lameduck};
 use nix::ifaddrs::getifaddrs;
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
 use question::Question;
+use sources::{Noting, Sources};
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -22,8 +25,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often the file is looked at unless it says otherwise, as CoreDNS has it.
-const LOOK_EVERY: Duration = Duration::from_secs(30);
 const TICK: Duration = Duration::from_millis(250);
 /// How long an address is waited for that was left a moment ago.
 const LEAVING: Duration = Duration::from_secs(2);
@@ -38,7 +39,8 @@ pub(crate) fn run(args: &Dns) -> Result<ExitCode> {
         identities: identities::read(&args.manifests)?,
         addresses: addresses()?,
     };
-    let (text, read) = match read(&args.conf) {
+    let (read, mut sources) = read_with_sources(&args.conf);
+    let read = match read {
         Ok(read) => read,
         Err(error) if args.check => {
             writeln!(anstream::stderr(), "{error:#}")?;
@@ -60,33 +62,28 @@ pub(crate) fn run(args: &Dns) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(asked) = &args.explain {
-        return explain(&built, &asked.parse()?);
+        return explain(&built, &asked.parse()?, args.output);
     }
     let mut running = Running::start(built, &around)?;
-    let mut seen = (text, Instant::now());
-    let mut reload = interval(&read);
     loop {
         let is_told = match next_signal(&signals, TICK) {
             Some(Signal::SIGHUP) => true,
             Some(_) => break,
             None => false,
         };
-        let is_time = reload.is_some_and(|every| seen.1.elapsed() >= every);
-        if !is_told && !is_time {
+        if !is_told && !sources.have_changed(Instant::now()) {
             continue;
         }
-        seen.1 = Instant::now();
-        let text = std::fs::read_to_string(&args.conf).unwrap_or_default();
-        if !is_told && text == seen.0 {
-            continue;
-        }
-        seen.0 = text;
-        match running.reload(&args.conf, &around) {
-            Ok(read) => {
-                reload = interval(&read);
+        let (read, read_from) = read_with_sources(&args.conf);
+        match read.and_then(|read| running.take(&read, &around)) {
+            Ok(()) => {
+                sources = read_from;
                 output::note(&format!("{} was read again", args.conf.display()));
             }
-            Err(error) => output::note(&format!("{error:#}\nit is served as it was before")),
+            Err(error) => {
+                sources = read_from.or_else(&sources);
+                output::note(&format!("{error:#}\nit is served as it was before"));
+            }
         }
     }
     running.end(&signals);
@@ -103,22 +100,19 @@ fn warn(corefile: &Corefile, built: &Built) -> Result<()> {
     Ok(())
 }
 
-/// How often the file is looked at.
-fn interval(corefile: &Corefile) -> Option<Duration> {
-    let said = corefile.servers.iter().find_map(|server| server.reload);
-    match said {
-        Some(Reload::Off) => None,
-        Some(Reload::Every { interval, .. }) => Some(interval),
-        None => Some(LOOK_EVERY),
-    }
+/// Reads it, and says what it was read from, whether it could be or not.
+fn read_with_sources(path: &Path) -> (Result<Corefile>, Sources) {
+    let noting = Noting::default();
+    let corefile = read(path, &noting);
+    let sources = Sources::of(noting, corefile.as_ref().ok());
+    (corefile, sources)
 }
 
-fn read(path: &Path) -> Result<(String, Corefile)> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+fn read(path: &Path, noting: &Noting) -> Result<Corefile> {
+    let text = noting.read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let name = path.display().to_string();
-    let read = corefile::read(&name, &text, &Disk, &|name| std::env::var(name).ok());
-    let corefile = read.map_err(|errors| anyhow::anyhow!("{} cannot be served\n{errors}", path.display()))?;
-    Ok((text, corefile))
+    let read = corefile::read(&name, &text, noting, &|name| std::env::var(name).ok());
+    read.map_err(|errors| anyhow::anyhow!("{} cannot be served\n{errors}", path.display()))
 }
 
 fn build_all(corefile: &Corefile, around: &Surroundings) -> Result<Built> {
@@ -142,20 +136,16 @@ fn addresses() -> Result<Vec<(String, IpAddr)>> {
     Ok(all)
 }
 
-fn explain(built: &Built, question: &Question) -> Result<ExitCode> {
-    let query = question.message();
+fn explain(built: &Built, question: &Question, format: Format) -> Result<ExitCode> {
+    let (query, answer) = (question.message(), question.answer());
     let server = question.server.unwrap_or_else(|| {
         let first = built.listen.first().copied();
         first.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 53)))
     });
     let asked = namewall_dns::Asked { query: &query, client: question.client, server, over_tcp: question.over_tcp };
-    let mut out = output::stdout();
-    let (lines, passes) = built.service.explain(&asked);
-    for line in lines {
-        writeln!(out, "{line}")?;
-    }
-    out.flush()?;
-    Ok(if passes { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let explanation = built.service.explain(&asked, answer.as_deref());
+    output::unless_closed(explained::print(&explanation, format))?;
+    Ok(if explanation.passes() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// A server that serves a Corefile.
@@ -189,11 +179,10 @@ impl Running {
     }
 
     /// Goes on with what the file says now; if it cannot be served nothing has changed.
-    fn reload(&mut self, path: &Path, around: &Surroundings) -> Result<Corefile> {
-        let (_, read) = read(path)?;
+    fn take(&mut self, corefile: &Corefile, around: &Surroundings) -> Result<()> {
         let around = Surroundings { addresses: addresses()?, ..around.clone() };
-        let built = build_all(&read, &around)?;
-        warn(&read, &built)?;
+        let built = build_all(corefile, &around)?;
+        warn(corefile, &built)?;
         let Built { service, routes, listen, endpoints, .. } = built;
         let without = |all: &[SocketAddr], some: &[SocketAddr]| -> Vec<SocketAddr> {
             all.iter().copied().filter(|address| !some.contains(address)).collect()
@@ -212,7 +201,7 @@ impl Running {
         left.iter().for_each(|address| output::note(&format!("no longer at {address}")));
         new.iter().for_each(|address| output::note(&format!("DNS at {address}")));
         (self.listen, self.left) = (listen, left);
-        Ok(read)
+        Ok(())
     }
 
     /// Serves on for a while if it is to, so that who sends clients here can send them elsewhere; then

@@ -14,7 +14,22 @@ pub(super) struct Question {
     pub(super) server: Option<SocketAddr>,
     pub(super) over_tcp: bool,
     options: Vec<(u16, Vec<u8>)>,
+    /// What is answered, where that is said.
+    answer: Option<Answer>,
 }
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Answer {
+    Addresses(Vec<IpAddr>),
+    /// No records, and a code.
+    Nothing(u8),
+}
+
+/// Answers without records, as people call them.
+const NOTHING: [(&str, u8); 4] = [("NODATA", 0), ("SERVFAIL", 2), ("NXDOMAIN", 3), ("REFUSED", 5)];
+const TTL: u32 = 60;
+/// An OPT record without options.
+const OPT_HEAD: usize = 11;
 
 const KINDS: [(&str, u16); 12] = [
     ("A", 1),
@@ -34,7 +49,7 @@ const KINDS: [(&str, u16); 12] = [
 impl FromStr for Question {
     type Err = Error;
 
-    /// `A www.example.com from 10.1.2.3 over tcp edns0:0xffed=abc`
+    /// `A www.example.com from 10.1.2.3 over tcp edns0:0xffed=abc answer 192.0.2.1,192.0.2.2`
     fn from_str(text: &str) -> Result<Self> {
         let mut words = text.split_whitespace();
         let (Some(kind), Some(name)) = (words.next(), words.next()) else {
@@ -45,8 +60,15 @@ impl FromStr for Question {
             name => Some(name.parse().with_context(|| format!("`{name}` is no name"))?),
         };
         let client = SocketAddr::from(([127, 0, 0, 1], 40_000));
-        let mut question =
-            Self { kind: kind_of(kind)?, name, client, server: None, over_tcp: false, options: Vec::new() };
+        let mut question = Self {
+            kind: kind_of(kind)?,
+            name,
+            client,
+            server: None,
+            over_tcp: false,
+            options: Vec::new(),
+            answer: None,
+        };
         while let Some(word) = words.next() {
             let mut value = || words.next().with_context(|| format!("`{word}` needs a value"));
             match word {
@@ -59,10 +81,11 @@ impl FromStr for Question {
                         other => bail!("`{other}` is neither tcp nor udp"),
                     }
                 }
+                "answer" => question.answer = Some(answer(value()?)?),
                 word => {
                     let option = word.strip_prefix("edns0:").and_then(|rest| rest.split_once('='));
                     let Some((code, value)) = option else {
-                        bail!("`{word}` is not understood; there are from, at, over and edns0:CODE=VALUE");
+                        bail!("`{word}` is not understood; there are from, at, over, edns0:CODE=VALUE and answer");
                     };
                     question.options.push((number(code)?, bytes(value)?));
                 }
@@ -84,8 +107,7 @@ impl Question {
         message.extend(self.kind.to_be_bytes());
         message.extend([0, 1]);
         message.extend([0, 0, 41, 4, 208, 0, 0, 0, 0]);
-        let length: usize = self.options.iter().map(|(_, data)| 4 + data.len()).sum();
-        message.extend((length as u16).to_be_bytes());
+        message.extend((self.options_length() as u16).to_be_bytes());
         for (code, data) in &self.options {
             message.extend(code.to_be_bytes());
             message.extend((data.len() as u16).to_be_bytes());
@@ -93,6 +115,48 @@ impl Question {
         }
         message
     }
+
+    /// What is answered, as an upstream would say it.
+    pub(super) fn answer(&self) -> Option<Vec<u8>> {
+        let (code, addresses) = match self.answer.as_ref()? {
+            Answer::Addresses(addresses) => (0, &addresses[..]),
+            Answer::Nothing(code) => (*code, &[][..]),
+        };
+        let query = self.message();
+        let end = query.len() - OPT_HEAD - self.options_length();
+        let mut message = query[..end].to_vec();
+        message[2..4].copy_from_slice(&[0x81, 0x80 | code]);
+        message[6..8].copy_from_slice(&(addresses.len() as u16).to_be_bytes());
+        message[10..12].fill(0);
+        for address in addresses {
+            let (kind, data): (u16, Vec<u8>) = match address {
+                IpAddr::V4(v4) => (1, v4.octets().to_vec()),
+                IpAddr::V6(v6) => (28, v6.octets().to_vec()),
+            };
+            // Of the name that was asked for.
+            [0xc00c, kind, 1].iter().for_each(|field| message.extend(u16::to_be_bytes(*field)));
+            message.extend(TTL.to_be_bytes());
+            message.extend((data.len() as u16).to_be_bytes());
+            message.extend(data);
+        }
+        Some(message)
+    }
+
+    fn options_length(&self) -> usize {
+        self.options.iter().map(|(_, data)| 4 + data.len()).sum()
+    }
+}
+
+fn answer(text: &str) -> Result<Answer> {
+    let upper = text.to_ascii_uppercase();
+    if let Some((_, code)) = NOTHING.iter().find(|(name, _)| *name == upper) {
+        return Ok(Answer::Nothing(*code));
+    }
+    let addresses: Option<Vec<IpAddr>> = text.split(',').map(|one| one.parse().ok()).collect();
+    let addresses = addresses.with_context(|| {
+        format!("`{text}` is no answer; write 192.0.2.1,192.0.2.2, or NODATA, NXDOMAIN, SERVFAIL or REFUSED")
+    })?;
+    Ok(Answer::Addresses(addresses))
 }
 
 fn kind_of(text: &str) -> Result<u16> {
@@ -144,6 +208,20 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_is_the_question_and_what_is_said_to_it() {
+        let asked = "A www.example from 10.1.2.3 edns0:1=abc answer ";
+        let answer = |said: &str| format!("{asked}{said}").parse::<Question>().unwrap().answer().unwrap();
+        let two = answer("192.0.2.1,2001:db8::1");
+        assert_eq!(two[..12], [0x12, 0x34, 0x81, 0x80, 0, 1, 0, 2, 0, 0, 0, 0]);
+        assert_eq!(two[12..29], *b"\x03www\x07example\0\0\x01\0\x01");
+        assert_eq!(two[29..45], [0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 1]);
+        assert_eq!(two.len(), 45 + 28);
+        let none = answer("nxdomain");
+        assert_eq!((none[3], none.len()), (0x83, 29));
+        assert!("A www.example".parse::<Question>().unwrap().answer().is_none());
+    }
+
+    #[test]
     fn what_is_no_question_says_so() {
         for text in [
             "",
@@ -154,6 +232,9 @@ mod tests {
             "A x.example edns0:0xfffff=a",
             "A x.example edns0:1=0xa",
             "A x.example please",
+            "A x.example answer",
+            "A x.example answer 192.0.2",
+            "A x.example answer 192.0.2.1,",
         ] {
             assert!(text.parse::<Question>().is_err(), "{text}");
         }

@@ -1,0 +1,129 @@
+//! What a Corefile was read from, and whether any of it has changed since: the file itself, what it imports,
+//! and the files its settings name.
+//!
+//! Everything is looked at before it is read: what changes in between is read once more, never missed.
+
+use crate::commands::watch::{Seen, look};
+use namewall_firewall::corefile::{Corefile, Disk, Files, Reload};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How often files are looked at unless the Corefile says otherwise, as CoreDNS has it.
+const LOOK_EVERY: Duration = Duration::from_secs(30);
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Source {
+    Path(PathBuf),
+    /// Which files of a folder are like a pattern.
+    Pattern(PathBuf, String),
+}
+
+impl Source {
+    fn look(&self) -> BTreeSet<Seen> {
+        match self {
+            Self::Path(path) => look(path),
+            // Only which they are: each that was read is a source of its own.
+            Self::Pattern(folder, pattern) => {
+                let names = Disk.like(folder, pattern).unwrap_or_default();
+                names.iter().map(|name| (folder.join(name), 0, 0, 0, 0)).collect()
+            }
+        }
+    }
+}
+
+/// The machine's files, noting what is read.
+#[derive(Debug, Default)]
+pub(super) struct Noting(RefCell<BTreeMap<Source, BTreeSet<Seen>>>);
+
+impl Noting {
+    fn note(&self, source: Source) {
+        let seen = source.look();
+        self.0.borrow_mut().entry(source).or_insert(seen);
+    }
+}
+
+impl Files for Noting {
+    /// What cannot be read is noted, too: it may come.
+    fn read(&self, path: &Path) -> io::Result<String> {
+        self.note(Source::Path(path.to_owned()));
+        Disk.read(path)
+    }
+
+    fn names(&self, folder: &Path) -> io::Result<Vec<String>> {
+        Disk.names(folder)
+    }
+
+    fn like(&self, folder: &Path, pattern: &str) -> io::Result<Vec<String>> {
+        self.note(Source::Pattern(folder.to_owned(), pattern.to_owned()));
+        Disk.like(folder, pattern)
+    }
+}
+
+/// All that is looked at.
+#[derive(Debug, Default)]
+pub(super) struct Sources {
+    watched: BTreeMap<Source, Watched>,
+    /// How often, unless a file has a time of its own; none is that nothing is looked at.
+    every: Option<Duration>,
+}
+
+#[derive(Clone, Debug)]
+struct Watched {
+    seen: BTreeSet<Seen>,
+    every: Option<Duration>,
+    looked: Instant,
+}
+
+impl Sources {
+    /// What was read, and what is going to be: to be asked for before anything that the Corefile names is read.
+    /// A Corefile with errors names nothing.
+    pub(super) fn of(noting: Noting, corefile: Option<&Corefile>) -> Self {
+        let looked = Instant::now();
+        let read = noting.0.into_inner().into_iter();
+        let mut watched: BTreeMap<Source, Watched> =
+            read.map(|(source, seen)| (source, Watched { seen, every: None, looked })).collect();
+        for named in corefile.map(Corefile::named_files).unwrap_or_default() {
+            let source = Source::Path(named.path);
+            let now = || Watched { seen: source.look(), every: named.every, looked };
+            watched.entry(source.clone()).or_insert_with(now);
+        }
+        Self { watched, every: corefile.map_or(Some(LOOK_EVERY), interval) }
+    }
+
+    /// Whether any of it has changed; a change is told once.
+    pub(super) fn have_changed(&mut self, now: Instant) -> bool {
+        let Some(usual) = self.every else { return false };
+        let mut have_changed = false;
+        for (source, watched) in &mut self.watched {
+            if now.duration_since(watched.looked) < watched.every.unwrap_or(usual) {
+                continue;
+            }
+            watched.looked = now;
+            let seen = source.look();
+            have_changed |= seen != watched.seen;
+            watched.seen = seen;
+        }
+        have_changed
+    }
+
+    /// What is read now could not be served: what is served was read from these, and goes on to be looked at,
+    /// as often as before.
+    pub(super) fn or_else(mut self, before: &Self) -> Self {
+        for (source, watched) in &before.watched {
+            self.watched.entry(source.clone()).or_insert_with(|| watched.clone());
+        }
+        self.every = before.every;
+        self
+    }
+}
+
+fn interval(corefile: &Corefile) -> Option<Duration> {
+    match corefile.servers.iter().find_map(|server| server.reload) {
+        Some(Reload::Off) => None,
+        Some(Reload::Every { interval, .. }) => Some(interval),
+        None => Some(LOOK_EVERY),
+    }
+}

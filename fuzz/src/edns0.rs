@@ -1,0 +1,89 @@
+//! Any bytes as the options of a query, read as a Corefile's `request` says: every field has the value that
+//! a second, plainer reading gives it. Then as a whole query, which is judged or refused, the same way twice.
+
+use namewall_dns::Asked;
+use namewall_firewall::corefile::{NoFiles, read};
+use namewall_firewall::serve::{Explanation, Service, Strangers, Surroundings, Teller, build};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::{Arc, LazyLock};
+
+const COREFILE: &str = ". {
+    bind 127.0.0.1
+    request {
+        edns0 0xffed whole
+        edns0 0xffed exact hex 16 4 8
+        edns0 0xffed head hex 0 0 4
+        edns0 0xffed tail hex 0 2 0
+        edns0 0xffed text bytes
+        other edns0 8 ip
+    }
+    firewall query {
+        log request/whole == '-'
+        log request/exact == '-'
+        log request/head == '-'
+        log request/tail == '-'
+        log request/text == '-'
+        log request/other == '-'
+        default allow
+    }
+}";
+
+static SERVICE: LazyLock<Service> = LazyLock::new(|| {
+    let corefile = read("Corefile", COREFILE, &NoFiles, &|_| None).expect("it is a Corefile");
+    let teller = Arc::new(Teller::start(std::io::sink()).expect("a thread can start"));
+    let around = Surroundings { teller, identities: Arc::new(Strangers), addresses: Vec::new() };
+    build(&corefile, &around).expect("it can be served").service
+});
+
+fn explain(query: &[u8]) -> Explanation {
+    let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    SERVICE.explain(&Asked { query, client: at(40_000), server: at(53), over_tcp: false }, None)
+}
+
+pub fn edns0(bytes: &[u8]) {
+    assert_eq!(explain(bytes), explain(bytes), "it is judged the same way twice");
+    let bytes = &bytes[..bytes.len().min(usize::from(u16::MAX))];
+    let mut query = b"\0\0\x01\0\0\x01\0\0\0\0\0\x01\x01a\0\0\x01\0\x01\0\0\x29\x04\xd0\0\0\0\0".to_vec();
+    query.extend((bytes.len() as u16).to_be_bytes());
+    query.extend(bytes);
+    let explanation = explain(&query);
+    let lists = &explanation.query.as_ref().expect("there is a list").lists;
+    let facts: Vec<(&str, &str)> =
+        lists[0].rules.iter().flat_map(|rule| &rule.facts).map(|(name, value)| (&**name, &**value)).collect();
+    let (client, other) = (option(bytes, 0xffed), option(bytes, 8));
+    let expected = [
+        ("whole", client.map(hex)),
+        ("exact", client.filter(|data| data.len() == 16).map(|data| hex(&data[4..8]))),
+        ("head", client.and_then(|data| data.get(..4)).map(hex)),
+        ("tail", client.and_then(|data| data.get(2..)).map(hex)),
+        ("text", client.map(|data| String::from_utf8_lossy(data).into_owned())),
+        ("other", other.and_then(address).map(|address| address.to_string())),
+    ];
+    let expected: Vec<(&str, String)> = expected.map(|(name, value)| (name, value.unwrap_or_default())).to_vec();
+    let read: Vec<(&str, String)> = facts.into_iter().map(|(name, value)| (name, value.to_owned())).collect();
+    assert_eq!(read, expected);
+}
+
+/// The first option of a code. What is cut short ends them.
+fn option(mut rest: &[u8], wanted: u16) -> Option<&[u8]> {
+    while let [code_high, code_low, high, low, after @ ..] = rest {
+        let data = after.get(..usize::from(u16::from_be_bytes([*high, *low])))?;
+        if u16::from_be_bytes([*code_high, *code_low]) == wanted {
+            return Some(data);
+        }
+        rest = &after[data.len()..];
+    }
+    None
+}
+
+fn hex(data: &[u8]) -> String {
+    data.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn address(data: &[u8]) -> Option<IpAddr> {
+    match data.len() {
+        4 => <[u8; 4]>::try_from(data).ok().map(IpAddr::from),
+        16 => <[u8; 16]>::try_from(data).ok().map(IpAddr::from),
+        _ => None,
+    }
+}
