@@ -6,6 +6,7 @@ use super::dnstap::Tapping;
 use super::endpoints::{self, Endpoint};
 use super::engines::{or_else, themis};
 use super::errors::Errors;
+use super::forward::{self, Findings, Forwarding};
 use super::hosts::Hosts;
 use super::log::Log;
 use super::message::Identities;
@@ -13,18 +14,17 @@ use super::metrics::Meters;
 use super::report::Observers;
 use super::rules::{Judge, List, Rule};
 use super::tell::Teller;
-use super::{Block, Forwarding, Inside, Service};
+use super::{Block, Inside, Service};
 use crate::corefile::{
     self, BindAt, ConfiguredEngine, Corefile, EngineKind, EngineSettings, Forward, Place, Point, RuleKind, ServerBlock,
-    Upstream, Written, Zone,
+    Written, Zone,
 };
 use crate::opa::OpaEngine;
 use crate::rbac::{Rbac, RbacSettings};
 use crate::{Engine, Outcome};
-use namewall_dns::{Order, Route, Way};
+use namewall_dns::Route;
 use rustc_hash::FxHashMap;
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
 use std::sync::Arc;
 
 /// Why a Corefile cannot be served.
@@ -142,7 +142,7 @@ impl Builder<'_> {
             lists: server.firewalls.iter().map(|list| self.list(list, &engines)).collect(),
             hosts,
             cache: server.cache.clone().map(|settings| Arc::new(Cache::new(settings))),
-            forwards: server.forwards.iter().filter_map(|forward| self.forward(forward)).collect(),
+            forwards: server.forwards.iter().map(|forward| self.forward(forward)).collect(),
             observers: Observers::default(),
         };
         self.observe(server, &mut block);
@@ -309,33 +309,12 @@ impl Builder<'_> {
         }
     }
 
-    fn forward(&mut self, forward: &Forward) -> Option<Forwarding> {
-        let mut upstreams = Vec::new();
-        for upstream in &forward.to {
-            match upstream {
-                Upstream::Plain(address) => upstreams.push(*address),
-                Upstream::Tls(..) => self.error(&forward.place, "upstreams over TLS are not served yet"),
-                Upstream::File(path) => match name_servers(path) {
-                    Ok(found) if found.is_empty() => {
-                        self.error(&forward.place, format!("{} names no server", path.display()));
-                    }
-                    Ok(found) => upstreams.extend(found),
-                    Err(error) => self.error(&forward.place, format!("{}: {error}", path.display())),
-                },
-            }
-        }
-        let order = match forward.order {
-            corefile::Order::Random => Order::Random,
-            corefile::Order::RoundRobin => Order::RoundRobin,
-            corefile::Order::Sequential => Order::Sequential,
-        };
-        let way = match (forward.force_tcp, forward.prefer_udp) {
-            (true, _) => Way::Tcp,
-            (_, true) => Way::UdpFirst,
-            _ => Way::AsAsked,
-        };
-        self.routes.push(Route { upstreams, order, way });
-        Some(Forwarding { from: forward.from.clone(), except: forward.except.clone(), route: self.routes.len() - 1 })
+    fn forward(&mut self, forward: &Forward) -> Forwarding {
+        let mut findings = Findings::default();
+        self.routes.push(forward::route(forward, &mut findings));
+        findings.errors.into_iter().for_each(|error| self.error(&forward.place, error));
+        self.warnings.extend(findings.warnings.into_iter().map(|warning| format!("{}: {warning}", forward.place)));
+        Forwarding::new(forward, self.routes.len() - 1)
     }
 
     fn refuse_what_is_not_served(&mut self, server: &ServerBlock) {
@@ -351,15 +330,4 @@ impl Builder<'_> {
             ));
         }
     }
-}
-
-/// The servers of a file like `/etc/resolv.conf`.
-fn name_servers(path: &Path) -> std::io::Result<Vec<SocketAddr>> {
-    let text = std::fs::read_to_string(path)?;
-    let server = |line: &str| {
-        let mut words = line.split_whitespace();
-        let address = words.next().filter(|word| *word == "nameserver").and(words.next())?;
-        Some(SocketAddr::new(address.parse::<IpAddr>().ok()?, 53))
-    };
-    Ok(text.lines().filter_map(server).collect())
 }

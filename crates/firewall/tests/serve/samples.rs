@@ -426,7 +426,6 @@ fn a_clusters_own_is_served_with_warnings() {
             "Corefile:3:5: names of the cluster are not answered here, they are forwarded; it says who clients are",
             "Corefile:1:1: `loadbalance` has no effect yet",
             "Corefile:1:1: `loop` has no effect yet",
-            "Corefile:8:5: `max_concurrent` has no effect yet",
         ]
     );
     assert_eq!(firewall.exchange("A www.example", &["@ 300 A 192.0.2.1"]), "pass");
