@@ -1,7 +1,7 @@
 //! A Corefile at work: what its server blocks make of questions and answers.
 //!
 //! ```text
-//! question ─► block by zone and port ─► query rules ─► hosts ─► cache ─► forward ─► upstream
+//! question ─► block by zone and port ─► query rules ─► local ─► cache ─► forward ─► upstream
 //!                                            │           └────────┴──────────────┬──────┘
 //!                                            └─► reply                  response rules ─► client
 //! ```
@@ -16,6 +16,7 @@ mod engines;
 mod errors;
 mod forward;
 mod hosts;
+mod local;
 mod log;
 mod message;
 mod metrics;
@@ -23,7 +24,9 @@ mod reply;
 mod report;
 mod rules;
 mod tell;
+mod template;
 mod unserved;
+mod watch;
 
 pub use build::{BuildError, Built, Surroundings, build, build_with};
 pub use endpoints::{Endpoint, Endpoints, What, lameduck};
@@ -34,7 +37,7 @@ use crate::Outcome;
 use crate::corefile::{Edns0, Point, Zone};
 use cache::Cache;
 use forward::Forwarding;
-use hosts::Hosts;
+use local::Local;
 use message::{Kept, Message, is_under, text_of};
 use namewall_dns::wire::{HEADER, Header, Question, Rcode, RecordType, reply as plain};
 use namewall_dns::{Asked, Chain, Failure, Heard, Notes, Passing, Step, To};
@@ -65,7 +68,7 @@ struct Block {
     fields: Vec<Edns0>,
     lists: Vec<List>,
     debug_suffixes: Vec<DomainName>,
-    hosts: Option<Hosts>,
+    local: Local,
     cache: Option<Arc<Cache>>,
     forwards: Vec<Forwarding>,
     observers: Observers,
@@ -262,9 +265,16 @@ impl Inside {
         asked: &Asked<'_>,
         (question, now): (&Question, Instant),
     ) -> Option<(Vec<u8>, Source)> {
-        let of_hosts = block.hosts.as_ref().and_then(|hosts| hosts.answer(asked.query, question));
-        let of_cache = || block.cache.as_ref()?.get(asked.query, question, now);
-        of_hosts.map(|answer| (answer, Source::Own)).or_else(|| Some((of_cache()?, Source::Cache)))
+        if let Some((answer, _)) = block.local.answer(asked, question) {
+            return Some((answer, Source::Own));
+        }
+        if let Some(answer) = block.cache.as_ref().and_then(|cache| cache.get(asked.query, question, now)) {
+            return Some((answer, Source::Cache));
+        }
+        // Where somebody can be asked, they are.
+        let is_forwarded = forward::first(&block.forwards, &question.name).is_some();
+        let answer = if is_forwarded { None } else { block.local.who_asks(asked, question) };
+        answer.map(|answer| (answer, Source::Own))
     }
 
     /// Gives an answer of our own that passes; and if it is from the cache and it is time, has it asked for again.
@@ -328,11 +338,14 @@ impl Inside {
         });
         let Ok(Outcome::Allow | Outcome::Redirect(_)) = decision.outcome else { return None };
         let is_redirected = matches!(decision.outcome, Ok(Outcome::Redirect(_)));
-        let is_local = block.hosts.as_ref().is_some_and(|hosts| hosts.answer(asked.query, &question).is_some());
-        let is_local = is_local && !is_redirected;
         let to = self.to(block, &question, &decision);
-        trace.push(match (is_local, to) {
-            (true, _) => "hosts answers it".to_owned(),
+        let of_local = block.local.answer(asked, &question).map(|(_, whose)| whose);
+        let of_local =
+            of_local.or_else(|| block.local.who_asks(asked, &question).filter(|_| to.is_none()).map(|_| "whoami"));
+        let of_local = of_local.filter(|_| !is_redirected);
+        let is_local = of_local.is_some();
+        trace.push(match (of_local, to) {
+            (Some(whose), _) => format!("{whose} answers it"),
             (_, Some(To::Server(server))) => format!("it is asked of {server}"),
             (_, Some(To::Route(_))) => "it is forwarded".to_owned(),
             (_, None) => "nobody is there to answer it: REFUSED".to_owned(),

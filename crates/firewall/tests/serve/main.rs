@@ -11,6 +11,7 @@ mod debug;
 mod edns0;
 mod engines;
 mod engines_live;
+mod file;
 mod forward;
 mod forward_health;
 mod forward_tls;
@@ -25,3 +26,5 @@ mod samples;
 #[path = "../../../dns/tests/support/stub.rs"]
 mod stub;
 mod support;
+mod template;
+mod whoami;
