@@ -2,10 +2,13 @@
 //!
 //! ```text
 //!   client ──► query ──► Forward ──► upstream ──► answer ──► Pass ──► learn ──► client
-//!                  └─► Reply, Silence                 └─► Instead, Silence
+//!                  │         ▲                        ├─► Instead, Silence
+//!                  │         └────────────────────────┴─► Forward
+//!                  └─► Reply, Silence
 //!                  └─► Later: on a thread that may wait, then one of the others
 //! ```
 
+use crate::wire::{Rcode, reply};
 use std::any::Any;
 use std::fmt;
 use std::net::SocketAddr;
@@ -37,10 +40,37 @@ pub trait Chain: Send + Sync + fmt::Debug {
         let _ = (asked, heard);
     }
 
-    /// Nobody answered, or nobody could be asked: the client gets SERVFAIL. With what the query left, if
-    /// it came as far as that. For who keeps account.
-    fn failed(&self, asked: &Asked<'_>, notes: Option<Notes>) {
-        let _ = (asked, notes);
+    /// Nobody answered, or nobody could be asked: what the client gets then. With what the query left, if it
+    /// came as far as that. There is nothing to pass and nobody to forward to: either is SERVFAIL.
+    fn failed(&self, asked: &Asked<'_>, failure: Failure<'_>, notes: Option<Notes>) -> Passing {
+        let _ = notes;
+        Passing::Instead(reply::failure(asked.query, failure.rcode()))
+    }
+
+    /// The answer to what was asked behind a client's back, by [`Step::Renew`].
+    fn renewed(&self, asked: &Asked<'_>, answer: &[u8]) {
+        let _ = (asked, answer);
+    }
+}
+
+/// Why there is no answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Failure<'a> {
+    /// No upstream gave one; and what was wrong with the last, if it is known to be more than silence.
+    NoAnswer(Option<&'a str>),
+    /// So many queries are under way by the route that this one was not asked.
+    TooMany,
+    /// The chain itself failed, or it may not wait for what it would have to: what it says must be said at once.
+    NotJudged,
+}
+
+impl Failure<'_> {
+    /// What clients are told.
+    pub fn rcode(&self) -> Rcode {
+        match self {
+            Self::TooMany => Rcode::REFUSED,
+            Self::NoAnswer(_) | Self::NotJudged => Rcode::SERV_FAIL,
+        }
     }
 }
 
@@ -63,6 +93,8 @@ pub enum Step {
     Reply(Vec<u8>),
     /// The client gets this, which somebody answered once: it is learned from.
     Answer(Vec<u8>),
+    /// The same; and upstreams are asked behind its back, for the chain alone.
+    Renew(Vec<u8>, To),
     Silence,
     /// It will be known later.
     Later(Box<dyn FnOnce() -> Step + Send>),
@@ -83,6 +115,10 @@ pub enum Passing {
     Pass,
     /// The client gets this instead.
     Instead(Vec<u8>),
+    /// The client gets this instead, which somebody answered once: it is learned from.
+    Answer(Vec<u8>),
+    /// Others are asked, and it is theirs that counts.
+    Forward(To, Option<Notes>),
     Silence,
     /// It will be known later.
     Later(Box<dyn FnOnce() -> Passing + Send>),
@@ -94,6 +130,7 @@ impl fmt::Debug for Step {
             Self::Forward(to, _) => f.debug_tuple("Forward").field(to).finish(),
             Self::Reply(bytes) => f.debug_tuple("Reply").field(bytes).finish(),
             Self::Answer(bytes) => f.debug_tuple("Answer").field(bytes).finish(),
+            Self::Renew(bytes, to) => f.debug_tuple("Renew").field(bytes).field(to).finish(),
             Self::Silence => f.write_str("Silence"),
             Self::Later(_) => f.write_str("Later"),
         }
@@ -105,6 +142,8 @@ impl fmt::Debug for Passing {
         match self {
             Self::Pass => f.write_str("Pass"),
             Self::Instead(bytes) => f.debug_tuple("Instead").field(bytes).finish(),
+            Self::Answer(bytes) => f.debug_tuple("Answer").field(bytes).finish(),
+            Self::Forward(to, _) => f.debug_tuple("Forward").field(to).finish(),
             Self::Silence => f.write_str("Silence"),
             Self::Later(_) => f.write_str("Later"),
         }

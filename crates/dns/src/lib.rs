@@ -12,8 +12,9 @@ pub mod wire;
 
 pub use ask::{AskError, Told, ask};
 pub use caught::{caught, is_caught};
-pub use chain::{Asked, Chain, Heard, Notes, Passing, Step, To};
+pub use chain::{Asked, Chain, Failure, Heard, Notes, Passing, Step, To};
 pub use learn::{Answer, Learn, LearnError, LearnNothing, Noted};
 pub use server::{
-    Counters, Listen, OnLearnTimeout, Order, Route, Server, ServerError, Settings, Sockets, UpstreamState, Way,
+    Counters, Health, Listen, OnLearnTimeout, Order, Route, Server, ServerError, Settings, Sockets, Tls, Upstream,
+    UpstreamState, Way,
 };

@@ -11,6 +11,7 @@ mod outcome;
 pub mod rbac;
 pub mod serve;
 pub mod themis;
+pub mod zone;
 
 pub use engine::{Engine, EngineError, Judged, Judgement};
 pub use expression::{Computed, EvaluationError, Expression, ExpressionError};

@@ -20,6 +20,7 @@ mod pending;
 mod random;
 mod route;
 mod settings;
+mod stream;
 mod tcp;
 mod upstream;
 mod workers;
@@ -27,7 +28,7 @@ mod workers;
 pub use counters::Counters;
 pub use engine::Sockets;
 pub(crate) use random::Random;
-pub use settings::{Listen, OnLearnTimeout, Order, Route, Settings, Way};
+pub use settings::{Health, Listen, OnLearnTimeout, Order, Route, Settings, Tls, Upstream, Way};
 pub use upstream::UpstreamState;
 
 use crate::chain::Chain;

@@ -1,7 +1,7 @@
 //! Queries under way: asked, or answered and held.
 
 use super::engine::Law;
-use super::route::Route;
+use super::route::{Place, Route};
 use crate::chain::Notes;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -29,21 +29,37 @@ pub(super) enum Client {
     },
     /// Nobody: we ask whether an upstream is back.
     Probe,
+    /// Nobody but the chain, which answered this client from what it had.
+    Renewal {
+        server: SocketAddr,
+        from: SocketAddr,
+        over_tcp: bool,
+    },
 }
 
 impl Client {
     pub(super) fn address(&self) -> Option<IpAddr> {
         match self {
             Self::Udp { from, .. } | Self::Tcp { from, .. } => Some(super::settings::plain(*from)),
-            Self::Probe => None,
+            Self::Probe | Self::Renewal { .. } => None,
         }
     }
 
     pub(super) fn listener(&self) -> Option<usize> {
         match *self {
             Self::Udp { listener, .. } | Self::Tcp { listener, .. } => Some(listener),
-            Self::Probe => None,
+            Self::Probe | Self::Renewal { .. } => None,
         }
+    }
+
+    /// Whether somebody waits for the answer.
+    pub(super) fn waits(&self) -> bool {
+        self.listener().is_some()
+    }
+
+    /// Whether the question came by TCP, as far as it came from anybody.
+    pub(super) fn is_by_tcp(&self) -> bool {
+        matches!(self, Self::Tcp { .. } | Self::Renewal { over_tcp: true, .. })
     }
 }
 
@@ -65,12 +81,16 @@ pub(super) struct Pending {
     pub(super) law: Option<Arc<Law>>,
     /// None for a probe.
     pub(super) route: Option<Arc<Route>>,
+    /// Its place among the route's queries.
+    pub(super) place: Option<Place>,
     /// Which of the route's upstreams was asked first.
     pub(super) first: usize,
     /// What a chain left for when the answer comes.
     pub(super) notes: Option<Notes>,
     /// An answer over UDP was too long.
     pub(super) wants_tcp: bool,
+    /// It was last asked over a connection, which has room for any answer.
+    pub(super) is_by_stream: bool,
     pub(super) upstream: usize,
     pub(super) link: Option<Link>,
     pub(super) tries: u8,
@@ -108,9 +128,11 @@ impl Table {
                 answer: Vec::new(),
                 law: None,
                 route: None,
+                place: None,
                 first: 0,
                 notes: None,
                 wants_tcp: false,
+                is_by_stream: false,
                 upstream: 0,
                 link: None,
                 tries: 0,
@@ -129,7 +151,7 @@ impl Table {
         pending.answer.clear();
         (pending.link, pending.tries, pending.live) = (None, 0, true);
         (pending.route, pending.first, pending.notes, pending.wants_tcp) = (None, 0, None, false);
-        pending.law = None;
+        (pending.law, pending.place, pending.is_by_stream) = (None, None, false);
         (pending.begun, pending.last_asked) = (now, now);
         Ticket { slot, generation: pending.generation }
     }
@@ -144,7 +166,7 @@ impl Table {
             pending.live = false;
             pending.generation = pending.generation.wrapping_add(1);
             // A chain that is gone must not be kept by questions that are.
-            (pending.law, pending.notes) = (None, None);
+            (pending.law, pending.notes, pending.place) = (None, None, None);
             // One large message must not keep its memory for ever.
             for buffer in [&mut pending.query, &mut pending.answer] {
                 if buffer.capacity() > 4096 {

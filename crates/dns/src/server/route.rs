@@ -1,7 +1,9 @@
 //! Ways to upstreams.
 
 use super::settings::{self, Order, Way};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use crate::wire::Rcode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 /// A route of the settings, with its upstreams by their numbers. Queries under way keep theirs when the
 /// settings change.
@@ -10,6 +12,11 @@ pub(super) struct Route {
     pub(super) upstreams: Vec<usize>,
     pub(super) order: Order,
     pub(super) way: Way,
+    pub(super) failover: Vec<Rcode>,
+    pub(super) tries: Option<u8>,
+    pub(super) fails_fast: bool,
+    most_queries: Option<u32>,
+    under_way: AtomicU32,
     next: AtomicUsize,
 }
 
@@ -20,7 +27,23 @@ impl Route {
     }
 
     pub(super) fn new(settings: &settings::Route, upstreams: Vec<usize>) -> Self {
-        Self { upstreams, order: settings.order, way: settings.way, next: AtomicUsize::new(0) }
+        Self {
+            upstreams,
+            order: settings.order,
+            way: settings.way,
+            failover: settings.failover.clone(),
+            tries: settings.tries,
+            fails_fast: settings.fails_fast,
+            most_queries: settings.most_queries,
+            ..Self::default()
+        }
+    }
+
+    /// Room for one more query, unless there are too many.
+    pub(super) fn enter(self: &Arc<Self>) -> Option<Place> {
+        let before = self.under_way.fetch_add(1, Ordering::Relaxed);
+        let place = Place(self.clone());
+        self.most_queries.is_none_or(|most| before < most).then_some(place)
     }
 
     /// Where the next query begins; `random` is any number.
@@ -30,5 +53,15 @@ impl Route {
             Order::RoundRobin => self.next.fetch_add(1, Ordering::Relaxed),
             Order::Random => random(),
         }
+    }
+}
+
+/// A query's place among those under way by a route, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Place(Arc<Route>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -1,7 +1,11 @@
 //! What can be set.
 
 use super::ServerError;
+use crate::wire::Rcode;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 #[derive(Clone, Debug)]
@@ -51,18 +55,75 @@ impl Default for Settings {
 impl Settings {
     /// An error if a server that listens at these addresses would ask itself.
     pub fn check(&self, addresses: &[SocketAddr]) -> Result<(), ServerError> {
-        let mut asked = self.upstreams.iter().chain(self.routes.iter().flat_map(|route| &route.upstreams));
+        let of_routes = self.routes.iter().flat_map(|route| route.upstreams.iter().map(|upstream| &upstream.address));
+        let mut asked = self.upstreams.iter().chain(of_routes);
         let own = asked.find(|upstream| addresses.contains(upstream));
         own.map_or(Ok(()), |own| Err(ServerError::AsksItself(*own)))
     }
 }
 
 /// Upstreams, and how they are asked.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Route {
-    pub upstreams: Vec<SocketAddr>,
+    pub upstreams: Vec<Upstream>,
     pub order: Order,
     pub way: Way,
+    /// Codes of answers after which the next upstream is asked, besides those that say that one gave up.
+    pub failover: Vec<Rcode>,
+    /// Queries that may be under way by it; none is any number.
+    pub most_queries: Option<u32>,
+    /// How often a query is asked at most, if that is less than is set for all.
+    pub tries: Option<u8>,
+    /// Whether nobody is asked if all are down.
+    pub fails_fast: bool,
+}
+
+/// A server that is asked, and how it is treated.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Upstream {
+    pub address: SocketAddr,
+    /// It is asked over TLS, and no other way.
+    pub tls: Option<Tls>,
+    pub health: Health,
+    /// How long a connection may be idle and still be used, if it is not what is set for all.
+    pub idle_timeout: Option<Duration>,
+    /// How long a connection is used.
+    pub most_age: Option<Duration>,
+}
+
+impl From<SocketAddr> for Upstream {
+    fn from(address: SocketAddr) -> Self {
+        Self { address, tls: None, health: Health::default(), idle_timeout: None, most_age: None }
+    }
+}
+
+/// Whom to trust over TLS (RFC 7858), and to be.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    pub config: Arc<ClientConfig>,
+    /// Whose certificate it must be.
+    pub name: ServerName<'static>,
+    /// Of what the configuration was made from: what cannot be compared is the same if that is.
+    pub digest: u64,
+}
+
+impl PartialEq for Tls {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.name, self.digest) == (&other.name, other.digest)
+    }
+}
+
+/// When an upstream counts as down: others are asked then.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Health {
+    /// After a few queries in a row without an answer; then it is asked every second whether it is back.
+    #[default]
+    ByQueries,
+    /// A query without an answer has it asked this, at once and every so often until there is an answer.
+    /// It is down after so many failures in a row.
+    ByChecks { query: Vec<u8>, every: Duration, failures: u32 },
+    /// Never.
+    Assumed,
 }
 
 /// Which of several upstreams is asked first.

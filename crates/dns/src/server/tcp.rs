@@ -1,10 +1,11 @@
-//! Connections over TCP, of clients and to upstreams: messages with their
+//! Connections, of clients and to upstreams: messages with their
 //! lengths before them (RFC 1035 §4.2.2), many under way at once (RFC 7766 §6.2).
 
 use super::pending::Ticket;
+use super::stream::Stream;
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, connect, socket};
-use std::io::{self, Read as _, Write as _};
+use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsRawFd as _;
 use std::time::Instant;
@@ -21,12 +22,15 @@ pub(super) enum End {
 
 #[derive(Debug)]
 pub(super) struct Connection {
-    pub(super) stream: TcpStream,
+    pub(super) stream: Stream,
     pub(super) end: End,
     input: Vec<u8>,
     output: Vec<u8>,
     written: usize,
+    pub(super) since: Instant,
     pub(super) last_used: Instant,
+    /// When anything last came over it.
+    pub(super) last_heard: Instant,
     /// Queries under way over it.
     pub(super) open: u32,
     /// An answer has come over it.
@@ -40,16 +44,18 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(stream: TcpStream, end: End, now: Instant) -> io::Result<Self> {
-        stream.set_nonblocking(true)?;
-        stream.set_nodelay(true)?;
+    pub(super) fn new(stream: Stream, end: End, now: Instant) -> io::Result<Self> {
+        stream.tcp.set_nonblocking(true)?;
+        stream.tcp.set_nodelay(true)?;
         Ok(Self {
             stream,
             end,
             input: Vec::new(),
             output: Vec::new(),
             written: 0,
+            since: now,
             last_used: now,
+            last_heard: now,
             open: 0,
             has_answered: false,
             is_half_closed: false,
@@ -73,12 +79,14 @@ impl Connection {
             match self.stream.write(&self.output[self.written..]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(count) => self.written += count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // A connection to an upstream that is not there yet.
-                Err(error) if error.kind() == io::ErrorKind::NotConnected => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if is_later(&error) => break,
                 Err(error) => return Err(error),
             }
+        }
+        match self.stream.flush() {
+            Err(error) if !is_later(&error) => return Err(error),
+            _ => {}
         }
         if self.written == self.output.len() {
             self.output.clear();
@@ -91,18 +99,17 @@ impl Connection {
     }
 
     pub(super) fn has_output(&self) -> bool {
-        !self.output.is_empty()
+        !self.output.is_empty() || self.stream.must_flush()
     }
 
     /// Reads what is there. False at the end of the stream.
-    pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<bool> {
+    pub(super) fn read(&mut self, buffer: &mut [u8], now: Instant) -> io::Result<bool> {
         loop {
-            match self.stream.read(buffer) {
-                Ok(0) => return Ok(false),
-                Ok(count) => {
-                    self.input.extend_from_slice(&buffer[..count]);
-                    // The rest the next time round, so that one connection does not keep the others waiting.
-                    return Ok(true);
+            // Once: the rest the next time round, so that one connection does not keep the others waiting.
+            match self.stream.read(buffer, &mut self.input) {
+                Ok(goes_on) => {
+                    self.last_heard = now;
+                    return Ok(goes_on);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -124,6 +131,11 @@ impl Connection {
         self.input.drain(..2 + length);
         true
     }
+}
+
+/// Whether it is only too early: the other end has no room, or the connection to it is not there yet.
+fn is_later(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::NotConnected | io::ErrorKind::Interrupted)
 }
 
 /// Begins to connect; it is connected when it can be written to.

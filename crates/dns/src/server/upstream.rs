@@ -4,6 +4,7 @@
 use super::datagrams;
 use super::outbox::Outbox;
 use super::random::Random;
+use super::settings::{self, Health};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -31,14 +32,17 @@ pub struct UpstreamState {
 #[derive(Debug)]
 pub(super) struct Upstream {
     pub(super) address: SocketAddr,
+    pub(super) settings: settings::Upstream,
     pub(super) sockets: Vec<Socket>,
     /// The socket that queries of this turn go out by.
     pub(super) chosen: Option<usize>,
     pub(super) outbox: Outbox,
     failures: u32,
     next_probe: Option<Instant>,
-    /// The connection over TCP, if there is one.
+    /// The connection queries go by, if there is one.
     pub(super) connection: Option<u32>,
+    /// Why its last connection ended before its time.
+    pub(super) trouble: Option<String>,
     pub(super) answered: u64,
     pub(super) failed: u64,
 }
@@ -57,15 +61,17 @@ pub(super) struct Socket {
 }
 
 impl Upstream {
-    pub(super) fn new(address: SocketAddr) -> Self {
+    pub(super) fn new(settings: settings::Upstream) -> Self {
         Self {
-            address,
+            address: settings.address,
+            settings,
             sockets: Vec::new(),
             chosen: None,
             outbox: Outbox::new(),
             failures: 0,
             next_probe: None,
             connection: None,
+            trouble: None,
             answered: 0,
             failed: 0,
         }
@@ -77,28 +83,52 @@ impl Upstream {
     }
 
     pub(super) fn is_up(&self) -> bool {
-        self.failures < PATIENCE
+        match self.settings.health {
+            Health::ByQueries => self.failures < PATIENCE,
+            Health::ByChecks { failures, .. } => self.failures < failures,
+            Health::Assumed => true,
+        }
     }
 
     pub(super) fn has_answered(&mut self) {
         self.failures = 0;
         self.next_probe = None;
+        self.trouble = None;
         self.answered += 1;
     }
 
+    /// A query was not answered.
     pub(super) fn has_failed(&mut self, now: Instant) {
-        self.failures = self.failures.saturating_add(1);
         self.failed += 1;
-        if !self.is_up() && self.next_probe.is_none() {
-            self.next_probe = Some(now + PROBE_EVERY);
+        match self.settings.health {
+            Health::ByQueries => {
+                self.failures = self.failures.saturating_add(1);
+                if !self.is_up() && self.next_probe.is_none() {
+                    self.next_probe = Some(now + PROBE_EVERY);
+                }
+            }
+            Health::ByChecks { .. } => _ = self.next_probe.get_or_insert(now),
+            Health::Assumed => {}
         }
+    }
+
+    /// Nor was the question whether it is back. One that was asked before another was answered says nothing.
+    pub(super) fn has_failed_probe(&mut self) {
+        self.failures = self.failures.saturating_add(u32::from(self.next_probe.is_some()));
+        self.failed += 1;
+    }
+
+    /// When it is to be asked whether it is back.
+    pub(super) fn next_probe(&self) -> Option<Instant> {
+        self.next_probe
     }
 
     /// Whether it is time to ask whether it is back.
     pub(super) fn must_be_probed(&mut self, now: Instant) -> bool {
         let due = self.next_probe.is_some_and(|at| at <= now);
         if due {
-            self.next_probe = Some(now + PROBE_EVERY);
+            let every = if let Health::ByChecks { every, .. } = self.settings.health { every } else { PROBE_EVERY };
+            self.next_probe = Some(now + every);
         }
         due
     }

@@ -50,7 +50,7 @@ pub(crate) fn forward() -> Step {
 
 /// Settings with one route.
 pub(crate) fn to(upstream: &Upstream) -> Settings {
-    Settings { routes: vec![Route { upstreams: vec![upstream.address], ..Route::default() }], ..settings(&[]) }
+    Settings { routes: vec![Route { upstreams: vec![upstream.address.into()], ..Route::default() }], ..settings(&[]) }
 }
 
 fn judged_at(count: usize, settings: Settings, chain: Fake) -> Server<namewall_dns::LearnNothing> {

@@ -97,7 +97,7 @@ fn it_never_goes_where_it_would_ask_itself() {
     let own = server.addresses()[0];
     let mut settings = to(&upstream);
     settings.listen = vec![own.into()];
-    settings.routes[0].upstreams = vec![own];
+    settings.routes[0].upstreams = vec![own.into()];
     let chain = || Arc::new(Fake::new(|_| forward()));
     let why = server.set_with(settings.clone(), chain());
     assert!(matches!(why, Err(ServerError::AsksItself(at)) if at == own), "{why:?}");

@@ -14,3 +14,4 @@ mod tls;
 pub(crate) use client::{Client, Question};
 pub(crate) use places::Places;
 pub use tls::TlsError;
+pub(crate) use tls::client_config;

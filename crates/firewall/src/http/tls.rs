@@ -33,11 +33,59 @@ pub(super) struct Trust {
 
 pub(super) fn read(tls: &Tls) -> Result<Trust, TlsError> {
     let mut digest = DefaultHasher::new();
-    let authorities = match &tls.authority {
-        Some(path) => certificates(path, &mut digest)?,
-        None => rustls_native_certs::load_native_certs().certs,
+    let authorities = authorities(tls, &mut digest)?;
+    // The client panics at its first connection over a pair that does not fit: it is tried here.
+    let client = match client(tls, &mut digest)? {
+        None => None,
+        Some((chain, text)) => {
+            configured(tls, &authorities, Some((&chain, &text)))?;
+            let chain: Vec<_> = chain.iter().map(owned).collect();
+            let key = tls.client.as_ref().map_or(Path::new(""), |(_, key)| key);
+            let secret = PrivateKey::from_pem(&text).map_err(|error| not_there(key, "private key", &error))?;
+            Some(ClientCert::new_with_certs(&chain, secret))
+        }
     };
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    if client.is_none() {
+        configured(tls, &authorities, None)?;
+    }
+    let config = TlsConfig::builder()
+        .root_certs(RootCerts::from(authorities.iter().map(owned)))
+        .client_cert(client)
+        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .build();
+    Ok(Trust { config, digest: digest.finish() })
+}
+
+/// The same for connections without HTTP, with the digest.
+pub(crate) fn client_config(tls: &Tls) -> Result<(Arc<ClientConfig>, u64), TlsError> {
+    let mut digest = DefaultHasher::new();
+    let authorities = authorities(tls, &mut digest)?;
+    let client = client(tls, &mut digest)?;
+    let client = client.as_ref().map(|(chain, text)| (&chain[..], &text[..]));
+    let config = configured(tls, &authorities, client)?;
+    Ok((Arc::new(config), digest.finish()))
+}
+
+fn authorities(tls: &Tls, digest: &mut DefaultHasher) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    match &tls.authority {
+        Some(path) => certificates(path, digest),
+        None => Ok(rustls_native_certs::load_native_certs().certs),
+    }
+}
+
+/// Our certificates, and the text of the file with their key.
+type Client = (Vec<CertificateDer<'static>>, Vec<u8>);
+
+fn client(tls: &Tls, digest: &mut DefaultHasher) -> Result<Option<Client>, TlsError> {
+    let Some((certificate, key)) = &tls.client else { return Ok(None) };
+    Ok(Some((certificates(certificate, digest)?, content(key, digest)?)))
+}
+
+fn configured(
+    tls: &Tls,
+    authorities: &[CertificateDer<'static>],
+    client: Option<(&[CertificateDer<'static>], &[u8])>,
+) -> Result<ClientConfig, TlsError> {
     let mut roots = RootCertStore::empty();
     if roots.add_parsable_certificates(authorities.iter().cloned()).0 == 0 {
         return Err(match &tls.authority {
@@ -47,32 +95,17 @@ pub(super) fn read(tls: &Tls) -> Result<Trust, TlsError> {
             None => TlsError::NoAuthority,
         });
     }
-    let client = match &tls.client {
-        None => None,
-        Some((certificate, key)) => {
-            let chain = certificates(certificate, &mut digest)?;
-            let text = content(key, &mut digest)?;
-            let secret = PrivateKeyDer::from_pem_slice(&text).map_err(|error| not_there(key, "private key", &error))?;
-            // The client panics at its first connection over a pair that does not fit: it is tried here.
-            ClientConfig::builder_with_provider(provider.clone())
-                .with_safe_default_protocol_versions()
-                .and_then(|builder| builder.with_root_certificates(roots).with_client_auth_cert(chain.clone(), secret))
-                .map_err(|error| TlsError::Pair {
-                    certificate: certificate.clone(),
-                    key: key.clone(),
-                    problem: error.to_string(),
-                })?;
-            let chain: Vec<_> = chain.iter().map(owned).collect();
-            let secret = PrivateKey::from_pem(&text).map_err(|error| not_there(key, "private key", &error))?;
-            Some(ClientCert::new_with_certs(&chain, secret))
-        }
+    let (certificate, key) = tls.client.clone().unwrap_or_default();
+    let unfit = |error: rustls::Error| TlsError::Pair { certificate, key: key.clone(), problem: error.to_string() };
+    let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions();
+    let builder = match builder {
+        Ok(builder) => builder.with_root_certificates(roots),
+        Err(error) => return Err(unfit(error)),
     };
-    let config = TlsConfig::builder()
-        .root_certs(RootCerts::from(authorities.iter().map(owned)))
-        .client_cert(client)
-        .unversioned_rustls_crypto_provider(provider)
-        .build();
-    Ok(Trust { config, digest: digest.finish() })
+    let Some((chain, text)) = client else { return Ok(builder.with_no_client_auth()) };
+    let secret = PrivateKeyDer::from_pem_slice(text).map_err(|error| not_there(&key, "private key", &error))?;
+    builder.with_client_auth_cert(chain.to_vec(), secret).map_err(unfit)
 }
 
 fn owned(certificate: &CertificateDer<'_>) -> Certificate<'static> {

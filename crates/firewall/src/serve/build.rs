@@ -6,22 +6,28 @@ use super::dnstap::Tapping;
 use super::endpoints::{self, Endpoint};
 use super::engines::{or_else, themis};
 use super::errors::Errors;
+use super::forward::{self, Findings, Forwarding};
 use super::hosts::Hosts;
+use super::local::{Local, ZoneFile};
 use super::log::Log;
 use super::message::Identities;
 use super::metrics::Meters;
 use super::report::Observers;
 use super::rules::{Judge, List, Rule};
 use super::tell::Teller;
-use super::{Block, Forwarding, Inside, Service};
+use super::template::Template;
+use super::watch::Watched;
+use super::{Block, Inside, Service};
 use crate::corefile::{
     self, BindAt, ConfiguredEngine, Corefile, EngineKind, EngineSettings, Forward, Place, Point, RuleKind, ServerBlock,
-    Upstream, Written, Zone,
+    Text, Written, Zone,
 };
 use crate::opa::OpaEngine;
 use crate::rbac::{Rbac, RbacSettings};
+use crate::zone::{self, ZoneError};
 use crate::{Engine, Outcome};
-use namewall_dns::{Order, Route, Way};
+use namewall_dns::Route;
+use namewall_dns::wire::RecordType;
 use rustc_hash::FxHashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -99,7 +105,7 @@ impl Builder<'_> {
     }
 
     fn block(&mut self, server: &ServerBlock) -> Block {
-        self.refuse_what_is_not_served(server);
+        self.tell_of_kubernetes(server);
         self.warnings.extend(super::unserved::warnings(server));
         let addresses = self.bound(server);
         let ports = server.keys.iter().map(|key| key.port);
@@ -126,27 +132,64 @@ impl Builder<'_> {
             ConfiguredEngine::Themis(themis) => themis.debug.suffix.clone(),
             _ => None,
         });
-        let zones = || server.keys.iter().map(|key| key.zone.clone()).collect();
-        let hosts = server.hosts.as_ref().and_then(|settings| match Hosts::read(settings) {
-            Ok(hosts) => Some(hosts.for_zones(zones)),
-            Err(error) => {
-                self.error(&server.place, format!("hosts: {}: {error}", settings.file.display()));
-                None
-            }
-        });
+        let local = self.local(server);
         let mut block = Block {
             keys: server.keys.iter().map(|key| (key.zone.clone(), key.port)).collect(),
             addresses,
             fields: server.edns0.clone(),
             debug_suffixes: debug_suffixes.chain(of_engines).collect(),
             lists: server.firewalls.iter().map(|list| self.list(list, &engines)).collect(),
-            hosts,
+            local,
             cache: server.cache.clone().map(|settings| Arc::new(Cache::new(settings))),
-            forwards: server.forwards.iter().filter_map(|forward| self.forward(forward)).collect(),
+            forwards: server.forwards.iter().map(|forward| self.forward(forward)).collect(),
             observers: Observers::default(),
         };
         self.observe(server, &mut block);
         block
+    }
+
+    /// Who answers without asking anybody.
+    fn local(&mut self, server: &ServerBlock) -> Local {
+        let zones = || -> Vec<Zone> { server.keys.iter().map(|key| key.zone.clone()).collect() };
+        let teller = &self.around.teller;
+        let mut local = Local { says_who_asks: server.whoami, ..Local::default() };
+        let mut wrong = Vec::new();
+        for settings in &server.templates {
+            let is_alias = |text: &Text| text.text.split_whitespace().any(|word| word.eq_ignore_ascii_case("CNAME"));
+            let are_aliases = !settings.answer.is_empty() && settings.answer.iter().all(is_alias);
+            if are_aliases && settings.kind != Some(RecordType::CNAME.0) {
+                let why = "an alias is not followed here; clients that do not follow it either want its records too";
+                self.warnings.push(format!("{}: {why}", settings.place));
+            }
+            match Template::new(settings, zones) {
+                Ok(template) => local.templates.push(template),
+                Err(error) => wrong.push(error),
+            }
+        }
+        if let Some(settings) = server.hosts.clone() {
+            let (file, every, zones) = (settings.file.clone(), settings.reload, zones());
+            let read = move || {
+                let hosts = Hosts::read(&settings).map_err(|error| error.to_string())?;
+                Ok(hosts.for_zones(|| zones.clone()))
+            };
+            match Watched::start((&file, every), read, teller) {
+                Ok(hosts) => local.hosts = Some(hosts),
+                Err(error) => wrong.push((server.place.clone(), format!("hosts: {}: {error}", file.display()))),
+            }
+        }
+        for settings in &server.files {
+            let zones = if settings.zones.is_empty() { zones() } else { settings.zones.clone() };
+            let file = settings.file.clone();
+            let read = move || zone_file(&file, &zones);
+            match Watched::start((&settings.file, settings.reload), read, teller) {
+                Ok(zones) => local.files.push(ZoneFile { zones, fallthrough: settings.fallthrough.clone() }),
+                Err(error) => {
+                    wrong.push((settings.place.clone(), format!("file: {}: {error}", settings.file.display())));
+                }
+            }
+        }
+        wrong.into_iter().for_each(|(place, message)| self.error(&place, message));
+        local
     }
 
     /// Who is told of a block's questions.
@@ -311,41 +354,15 @@ impl Builder<'_> {
         }
     }
 
-    fn forward(&mut self, forward: &Forward) -> Option<Forwarding> {
-        let mut upstreams = Vec::new();
-        for upstream in &forward.to {
-            match upstream {
-                Upstream::Plain(address) => upstreams.push(*address),
-                Upstream::Tls(..) => self.error(&forward.place, "upstreams over TLS are not served yet"),
-                Upstream::File(path) => match name_servers(path) {
-                    Ok(found) if found.is_empty() => {
-                        self.error(&forward.place, format!("{} names no server", path.display()));
-                    }
-                    Ok(found) => upstreams.extend(found),
-                    Err(error) => self.error(&forward.place, format!("{}: {error}", path.display())),
-                },
-            }
-        }
-        let order = match forward.order {
-            corefile::Order::Random => Order::Random,
-            corefile::Order::RoundRobin => Order::RoundRobin,
-            corefile::Order::Sequential => Order::Sequential,
-        };
-        let way = match (forward.force_tcp, forward.prefer_udp) {
-            (true, _) => Way::Tcp,
-            (_, true) => Way::UdpFirst,
-            _ => Way::AsAsked,
-        };
-        self.routes.push(Route { upstreams, order, way });
-        Some(Forwarding { from: forward.from.clone(), except: forward.except.clone(), route: self.routes.len() - 1 })
+    fn forward(&mut self, forward: &Forward) -> Forwarding {
+        let mut findings = Findings::default();
+        self.routes.push(forward::route(forward, &mut findings));
+        findings.errors.into_iter().for_each(|error| self.error(&forward.place, error));
+        self.warnings.extend(findings.warnings.into_iter().map(|warning| format!("{}: {warning}", forward.place)));
+        Forwarding::new(forward, self.routes.len() - 1)
     }
 
-    fn refuse_what_is_not_served(&mut self, server: &ServerBlock) {
-        let not_served =
-            [(!server.files.is_empty(), "file"), (!server.templates.is_empty(), "template"), (server.whoami, "whoami")];
-        for (_, name) in not_served.into_iter().filter(|(is_there, _)| *is_there) {
-            self.error(&server.place, format!("`{name}` is not served yet; remove it"));
-        }
+    fn tell_of_kubernetes(&mut self, server: &ServerBlock) {
         if let Some(kubernetes) = server.kubernetes.as_ref().filter(|one| !one.zones.is_empty()) {
             self.warnings.push(format!(
                 "{}: names of the cluster are not answered here, they are forwarded; it says who clients are",
@@ -355,13 +372,9 @@ impl Builder<'_> {
     }
 }
 
-/// The servers of a file like `/etc/resolv.conf`.
-fn name_servers(path: &Path) -> std::io::Result<Vec<SocketAddr>> {
-    let text = std::fs::read_to_string(path)?;
-    let server = |line: &str| {
-        let mut words = line.split_whitespace();
-        let address = words.next().filter(|word| *word == "nameserver").and(words.next())?;
-        Some(SocketAddr::new(address.parse::<IpAddr>().ok()?, 53))
-    };
-    Ok(text.lines().filter_map(server).collect())
+/// A file, read as each of the zones.
+fn zone_file(path: &Path, zones: &[Zone]) -> Result<Vec<(Zone, zone::Zone)>, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let read = |one: &Zone| Ok((one.clone(), zone::Zone::read(&one.to_string(), &text)?));
+    zones.iter().map(read).collect::<Result<_, ZoneError>>().map_err(|error| error.to_string())
 }

@@ -87,7 +87,8 @@ pub struct RuleTold {
 /// Who answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
-    Hosts,
+    /// A directive of the block itself: hosts, template, file or whoami.
+    Local(&'static str),
     Forward,
     /// As a rule says.
     Server(SocketAddr),
@@ -129,10 +130,12 @@ impl Inside {
             return told;
         }
         let is_redirected = matches!(decision.outcome, Ok(Outcome::Redirect(_)));
-        let of_hosts = block.hosts.as_ref().filter(|_| !is_redirected);
-        let of_hosts = of_hosts.and_then(|hosts| hosts.answer(asked.query, &question));
-        let way = match (&of_hosts, self.to(block, &question, &decision)) {
-            (Some(_), _) => Way::Hosts,
+        let to = self.to(block, &question, &decision);
+        let who_asks =
+            || block.local.who_asks(asked, &question).filter(|_| to.is_none()).map(|bytes| (bytes, "whoami"));
+        let of_local = block.local.answer(asked, &question).or_else(who_asks).filter(|_| !is_redirected);
+        let way = match (&of_local, to) {
+            (Some((_, whose)), _) => Way::Local(whose),
             (None, Some(To::Server(server))) => Way::Server(server),
             (None, Some(To::Route(_))) => Way::Forward,
             (None, None) => Way::Nobody,
@@ -144,8 +147,8 @@ impl Inside {
         }
         let mut lists = block.lists.iter().filter(|list| list.point == Point::Response);
         told.has_response_rules = lists.any(|list| list.is_for(&question.name));
-        // What hosts say is known; what others will say is not.
-        let Some(answer) = answer.or(of_hosts.as_deref()) else { return told };
+        // What the block itself says is known; what others will say is not.
+        let Some(answer) = answer.or(of_local.as_ref().map(|(bytes, _)| &bytes[..])) else { return told };
         let Ok(mut message) = message.with_own(answer) else {
             told.denial = Some("SERVFAIL");
             return told;
@@ -200,7 +203,7 @@ impl Explanation {
 impl fmt::Display for Way {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Hosts => f.write_str("hosts answers it"),
+            Self::Local(whose) => write!(f, "{whose} answers it"),
             Self::Forward => f.write_str("it is forwarded"),
             Self::Server(server) => write!(f, "it is asked of {server}"),
             Self::Nobody => f.write_str("nobody is there to answer it"),

@@ -1,7 +1,7 @@
 //! A Corefile at work: what its server blocks make of questions and answers.
 //!
 //! ```text
-//! question ─► block by zone and port ─► query rules ─► hosts ─► cache ─► forward ─► upstream
+//! question ─► block by zone and port ─► query rules ─► local ─► cache ─► forward ─► upstream
 //!                                            │           └────────┴──────────────┬──────┘
 //!                                            └─► reply                  response rules ─► client
 //! ```
@@ -15,7 +15,9 @@ mod endpoints;
 mod engines;
 mod errors;
 mod explain;
+mod forward;
 mod hosts;
+mod local;
 mod log;
 mod message;
 mod metrics;
@@ -23,7 +25,9 @@ mod reply;
 mod report;
 mod rules;
 mod tell;
+mod template;
 mod unserved;
+mod watch;
 
 pub use build::{BuildError, Built, Surroundings, build, build_with};
 pub use endpoints::{Endpoint, Endpoints, What, lameduck};
@@ -34,10 +38,11 @@ pub use tell::Teller;
 use crate::Outcome;
 use crate::corefile::{Edns0, Point, Zone};
 use cache::Cache;
-use hosts::Hosts;
+use forward::Forwarding;
+use local::Local;
 use message::{Kept, Message, is_under, text_of};
-use namewall_dns::wire::{HEADER, Question, Rcode, RecordType, reply as plain};
-use namewall_dns::{Asked, Chain, Heard, Notes, Passing, Step, To};
+use namewall_dns::wire::{HEADER, Header, Question, Rcode, RecordType, reply as plain};
+use namewall_dns::{Asked, Chain, Failure, Heard, Notes, Passing, Step, To};
 use namewall_policy::domain::DomainName;
 use report::{Observers, Report, Ruling, Source};
 use rules::{Decision, List, MustWait, Waiting, Walk};
@@ -65,18 +70,10 @@ struct Block {
     fields: Vec<Edns0>,
     lists: Vec<List>,
     debug_suffixes: Vec<DomainName>,
-    hosts: Option<Hosts>,
+    local: Local,
     cache: Option<Arc<Cache>>,
     forwards: Vec<Forwarding>,
     observers: Observers,
-}
-
-/// Names that are asked of a route.
-#[derive(Debug)]
-struct Forwarding {
-    from: Vec<Zone>,
-    except: Vec<Zone>,
-    route: usize,
 }
 
 /// What is remembered of a question until its answer comes.
@@ -89,6 +86,8 @@ struct Carried {
     ruling: Option<Ruling>,
     /// Where the answer comes from.
     source: Source,
+    /// Which `forward` was asked, unless it was the first that is for the name.
+    forward: Option<usize>,
 }
 
 impl Carried {
@@ -101,6 +100,7 @@ impl Carried {
             asked_at: None,
             ruling: None,
             source: Source::Upstream,
+            forward: None,
         })
     }
 }
@@ -120,8 +120,16 @@ impl Chain for Service {
     }
 
     fn answer(&self, asked: &Asked<'_>, answer: &[u8], notes: Option<Notes>) -> Passing {
-        let carried = Carried::of(notes);
+        let mut carried = Carried::of(notes);
         if carried.source != Source::Redirected {
+            if let Some(at) = self.0.next(asked, answer, &carried) {
+                let to = To::Route(at.1);
+                carried.forward = Some(at.0);
+                return Passing::Forward(to, Some(Box::new(carried)));
+            }
+            if let Some(stale) = self.0.better(asked, answer) {
+                return self.give_stale(asked, stale, carried);
+            }
             self.0.keep(asked, answer);
         }
         match self.0.passing((asked, answer), &carried, Waiting::Forbidden) {
@@ -143,8 +151,42 @@ impl Chain for Service {
         }
     }
 
-    fn failed(&self, asked: &Asked<'_>, notes: Option<Notes>) {
-        self.0.failed(asked, &Carried::of(notes));
+    fn failed(&self, asked: &Asked<'_>, failure: Failure<'_>, notes: Option<Notes>) -> Passing {
+        let carried = Carried::of(notes);
+        if carried.source != Source::Redirected
+            && failure != Failure::NotJudged
+            && let Some(stale) = self.0.stale(asked)
+        {
+            return self.give_stale(asked, stale, carried);
+        }
+        self.0.failed(asked, failure, &carried)
+    }
+
+    fn renewed(&self, asked: &Asked<'_>, answer: &[u8]) {
+        // What a client would be told by somebody else is not what is to be kept.
+        if self.0.next(asked, answer, &Carried::of(None)).is_none() {
+            self.0.keep(asked, answer);
+        }
+    }
+}
+
+impl Service {
+    /// Gives what was answered once, since there is nothing better, to whom the rules let have it.
+    fn give_stale(&self, asked: &Asked<'_>, stale: Vec<u8>, carried: Carried) -> Passing {
+        let given = |passing, stale| match passing {
+            Passing::Pass => Passing::Answer(stale),
+            other => other,
+        };
+        match self.0.passing((asked, &stale), &carried, Waiting::Forbidden) {
+            Ok(passing) => given(passing, stale),
+            Err(MustWait) => {
+                let (inside, kept) = (self.0.clone(), Kept::new(asked, None));
+                Passing::Later(Box::new(move || {
+                    let passing = inside.passing((&kept.asked(), &stale), &carried, Waiting::Allowed);
+                    given(passing.unwrap_or(Passing::Silence), stale)
+                }))
+            }
+        }
     }
 }
 
@@ -174,7 +216,7 @@ impl Inside {
         let ruling = Ruling::of(&decision, Point::Query);
         let labels = std::mem::take(&mut message.labels);
         let asked_at = block.observers.clock(begun);
-        let mut carried = Carried { labels, begun, asked_at, ruling, source: Source::Own };
+        let mut carried = Carried { labels, begun, asked_at, ruling, source: Source::Own, forward: None };
         let report = carried.report((asked, &question), zone);
         let Ok(Outcome::Allow | Outcome::Redirect(_)) = decision.outcome else {
             self.tell(block, &decision, &report);
@@ -189,9 +231,9 @@ impl Inside {
             let passing = self.passing((asked, &answer), &carried, waiting)?;
             self.tell(block, &decision, &carried.report((asked, &question), zone));
             return Ok(match passing {
-                Passing::Pass => Step::Answer(answer),
+                Passing::Pass => self.given(block, answer, (asked, &question, &carried)),
                 Passing::Instead(denial) => Step::Reply(denial),
-                Passing::Silence | Passing::Later(_) => Step::Silence,
+                Passing::Answer(_) | Passing::Forward(..) | Passing::Silence | Passing::Later(_) => Step::Silence,
             });
         }
         self.tell(block, &decision, &report);
@@ -218,21 +260,61 @@ impl Inside {
         asked: &Asked<'_>,
         (question, now): (&Question, Instant),
     ) -> Option<(Vec<u8>, Source)> {
-        let of_hosts = block.hosts.as_ref().and_then(|hosts| hosts.answer(asked.query, question));
-        let of_cache = || block.cache.as_ref()?.get(asked.query, question, now);
-        of_hosts.map(|answer| (answer, Source::Own)).or_else(|| Some((of_cache()?, Source::Cache)))
+        if let Some((answer, _)) = block.local.answer(asked, question) {
+            return Some((answer, Source::Own));
+        }
+        if let Some(answer) = block.cache.as_ref().and_then(|cache| cache.get(asked.query, question, now)) {
+            return Some((answer, Source::Cache));
+        }
+        // Where somebody can be asked, they are.
+        let is_forwarded = forward::first(&block.forwards, &question.name).is_some();
+        let answer = if is_forwarded { None } else { block.local.who_asks(asked, question) };
+        answer.map(|answer| (answer, Source::Own))
+    }
+
+    /// Gives an answer of our own that passes; and if it is from the cache and it is time, has it asked for again.
+    fn given(
+        &self,
+        block: &Block,
+        answer: Vec<u8>,
+        (asked, question, carried): (&Asked<'_>, &Question, &Carried),
+    ) -> Step {
+        let cache = block.cache.as_ref().filter(|_| carried.source == Source::Cache);
+        let is_due = cache.is_some_and(|cache| cache.use_once(asked.query, question, carried.begun));
+        match forward::first(&block.forwards, &question.name) {
+            Some(at) if is_due => Step::Renew(answer, To::Route(block.forwards[at].route)),
+            _ => Step::Answer(answer),
+        }
     }
 
     fn to(&self, block: &Block, question: &Question, decision: &Decision) -> Option<To> {
         if let Ok(Outcome::Redirect(server)) = decision.outcome {
             return Some(To::Server(server));
         }
-        let has = |zones: &[Zone]| zones.iter().filter(|zone| is_under(&question.name, zone)).map(Zone::depth).max();
-        let fitting = block.forwards.iter().filter(|one| has(&one.except).is_none());
-        let fitting = fitting.filter_map(|one| Some((has(&one.from)?, one)));
-        // Of two as long the first.
-        let longest = fitting.rev().max_by_key(|(depth, _)| *depth)?;
-        Some(To::Route(longest.1.route))
+        let at = forward::first(&block.forwards, &question.name)?;
+        Some(To::Route(block.forwards[at].route))
+    }
+
+    /// Who is asked next, if an upstream's answer is not the last word: the number of the `forward`, and its route's.
+    fn next(&self, asked: &Asked<'_>, answer: &[u8], carried: &Carried) -> Option<(usize, usize)> {
+        let question = Question::of_query(asked.query).ok()?;
+        let forwards = &self.block(asked, &question)?.0.forwards;
+        let at = carried.forward.or_else(|| forward::first(forwards, &question.name))?;
+        let next = forward::next(forwards, (at, Header::read(answer).ok()?.rcode), &question.name)?;
+        Some((next, forwards[next].route))
+    }
+
+    /// What was answered once, where an upstream's answer says only that it has none.
+    fn better(&self, asked: &Asked<'_>, answer: &[u8]) -> Option<Vec<u8>> {
+        let is_none = !matches!(Header::read(answer).ok()?.rcode, Rcode::NO_ERROR | Rcode::NX_DOMAIN);
+        if is_none { self.stale(asked) } else { None }
+    }
+
+    /// What was answered once and may still be given though it is over.
+    fn stale(&self, asked: &Asked<'_>) -> Option<Vec<u8>> {
+        let question = Question::of_query(asked.query).ok()?;
+        let cache = self.block(asked, &question)?.0.cache.as_ref()?;
+        cache.stale(asked.query, &question, Instant::now())
     }
 
     /// Remembers an upstream's answer.
@@ -288,15 +370,22 @@ impl Inside {
         Ok(denial.map_or(Passing::Silence, Passing::Instead))
     }
 
-    /// Nobody answered: the client gets SERVFAIL.
-    fn failed(&self, asked: &Asked<'_>, carried: &Carried) {
-        let Ok(question) = Question::of_query(asked.query) else { return };
-        let Some((block, zone)) = self.block(asked, &question) else { return };
-        let failure = plain::failure(asked.query, Rcode::SERV_FAIL);
+    /// There is no answer: what the client gets.
+    fn failed(&self, asked: &Asked<'_>, failure: Failure<'_>, carried: &Carried) -> Passing {
+        let reply = plain::failure(asked.query, failure.rcode());
+        let Ok(question) = Question::of_query(asked.query) else { return Passing::Instead(reply) };
+        let Some((block, zone)) = self.block(asked, &question) else { return Passing::Instead(reply) };
         let report = Report { source: Source::Own, ..carried.report((asked, &question), zone) };
-        // Its end as CoreDNS writes it, whose regular expressions look for that.
-        self.tell_error(block, "no upstream answered: i/o timeout", &report);
-        self.tell_ended(block, &Report { reply: Some(&failure), ..report });
+        // Their ends as CoreDNS writes them, whose regular expressions look for that.
+        let why = match failure {
+            Failure::NoAnswer(Some(trouble)) => format!("no upstream answered: {trouble}"),
+            Failure::NoAnswer(None) => "no upstream answered: i/o timeout".to_owned(),
+            Failure::TooMany => "concurrent queries exceeded maximum".to_owned(),
+            Failure::NotJudged => "the rules could not be asked".to_owned(),
+        };
+        self.tell_error(block, &why, &report);
+        self.tell_ended(block, &Report { reply: Some(&reply), ..report });
+        Passing::Instead(reply)
     }
 
     /// What a question under a debug suffix is told: how the rest of its name is judged.
@@ -340,7 +429,7 @@ impl Inside {
 impl Carried {
     /// What is known of a question before its answer is judged.
     fn report<'r>(&'r self, (asked, question): (&'r Asked<'r>, &'r Question), zone: &'r Zone) -> Report<'r> {
-        let Self { labels, begun, asked_at, ruling, source } = self;
+        let Self { labels, begun, asked_at, ruling, source, .. } = self;
         Report {
             asked,
             question,

@@ -4,6 +4,7 @@ use super::message::Message;
 use super::rules::Decision;
 use crate::Outcome;
 use crate::corefile::Zone;
+use crate::zone::Record;
 use namewall_dns::wire::{Edns, HEADER, Question, Rcode, reply};
 
 /// How long what is blocked may be remembered to be.
@@ -14,15 +15,20 @@ const PROHIBITED: u16 = 18;
 const SOA: u16 = 6;
 const TXT: u16 = 16;
 const CHAOS: u16 = 3;
+/// Bits of the header's third byte.
+const AUTHORITATIVE: u8 = 0x04;
+const TRUNCATED: u8 = 0x02;
+/// What a message of ours holds, with room for what comes last.
+const MOST_BYTES: usize = 65_000;
 
 /// The reply to a question that does not pass; none is silence. The zone is the one it was asked of.
 pub(super) fn denied(message: &Message<'_>, decision: &Decision, zone: &Zone) -> Option<Vec<u8>> {
     let query = message.query();
     Some(match decision.outcome {
-        Ok(Outcome::Refuse) => explained(reply::failure(query, Rcode::REFUSED), PROHIBITED),
-        Ok(Outcome::Block) => explained(with_soa(query, Rcode::NX_DOMAIN, zone), BLOCKED),
+        Ok(Outcome::Refuse) => explained(reply::failure(query, Rcode::REFUSED), PROHIBITED, ""),
+        Ok(Outcome::Block) => explained(with_soa(query, Rcode::NX_DOMAIN, zone), BLOCKED, ""),
         Ok(Outcome::Drop) if decision.drops_silently => return None,
-        Ok(Outcome::Drop) => explained(with_soa(query, Rcode::NO_ERROR, zone), BLOCKED),
+        Ok(Outcome::Drop) => explained(with_soa(query, Rcode::NO_ERROR, zone), BLOCKED, ""),
         _ => reply::failure(query, Rcode::SERV_FAIL),
     })
 }
@@ -80,12 +86,59 @@ fn push_all(message: &mut Vec<u8>, fields: &[u16]) {
 }
 
 /// Says why in its OPT record, if it has one; which is the last.
-fn explained(mut message: Vec<u8>, code: u16) -> Vec<u8> {
+pub(super) fn explained(mut message: Vec<u8>, code: u16, reason: &str) -> Vec<u8> {
     if Edns::read(&message).is_some() {
-        let length = message.len() - 2;
-        message[length..].copy_from_slice(&6u16.to_be_bytes());
-        push_all(&mut message, &[15, 2, code]);
+        let (length, reason) = (message.len() - 2, &reason.as_bytes()[..reason.len().min(200)]);
+        message[length..].copy_from_slice(&(6 + reason.len() as u16).to_be_bytes());
+        push_all(&mut message, &[15, 2 + reason.len() as u16, code]);
+        message.extend(reason);
     }
+    message
+}
+
+/// The records of an answer of our own.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sections<'a> {
+    pub(super) answer: &'a [Record],
+    pub(super) authority: &'a [Record],
+    pub(super) additional: &'a [Record],
+    /// It only says who knows.
+    pub(super) is_elsewhere: bool,
+}
+
+/// An answer with these records, as far as a message holds them.
+pub(super) fn with_records(query: &[u8], rcode: Rcode, sections: Sections<'_>) -> Vec<u8> {
+    let bare = reply::failure(query, rcode);
+    let end = Question::end(query).unwrap_or(HEADER).min(bare.len());
+    let mut message = bare[..end].to_vec();
+    message[6..HEADER].fill(0);
+    if !sections.is_elsewhere {
+        message[2] |= AUTHORITATIVE;
+    }
+    let asked = query.get(HEADER..end.saturating_sub(4)).unwrap_or_default();
+    let all = [(6, sections.answer), (8, sections.authority), (10, sections.additional)];
+    for (count_at, records) in all {
+        let mut count: u16 = 0;
+        for record in records {
+            if message.len() + record.owner.len() + record.data.len() + 10 > MOST_BYTES {
+                message[2] |= TRUNCATED;
+                break;
+            }
+            if record.owner.eq_ignore_ascii_case(asked) {
+                // By a pointer, and so in the letters it was asked in.
+                message.extend([0xc0, HEADER as u8]);
+            } else {
+                message.extend(&record.owner);
+            }
+            push_all(&mut message, &[record.kind.0, record.class]);
+            message.extend(record.ttl.to_be_bytes());
+            message.extend((record.data.len() as u16).to_be_bytes());
+            message.extend(&record.data);
+            count += 1;
+        }
+        message[count_at..count_at + 2].copy_from_slice(&count.to_be_bytes());
+    }
+    reply::push_opt(query, &mut message);
     message
 }
 

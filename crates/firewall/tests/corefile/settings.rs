@@ -310,7 +310,9 @@ template IN A example.org {
                   fallthrough: [.],
                 },
               ),
-              files: [ZoneFile {file: "db.example", zones: [example.org.], reload: Some(60s)}],
+              files: [
+                ZoneFile {file: "db.example", zones: [example.org.], reload: Some(60s), place: Corefile:19:1},
+              ],
               templates: [
                 Template {
                   class: Some(1),

@@ -1,7 +1,7 @@
 //! Who is asked, and how.
 
-use crate::stub::{Over, Upstream};
-use crate::support::{Firewall, Live, answer, check, refused, upstream};
+use crate::stub::{Over, Upstream, eventually};
+use crate::support::{Ask, Firewall, Live, answer, check, receive, refused, upstream};
 use std::sync::{Arc, Mutex};
 
 #[test]
@@ -53,7 +53,7 @@ fn the_servers_of_a_file_are_asked() {
     let text = "# ours\nsearch example.com\nnameserver 192.0.2.53\n nameserver 2001:db8::53 # the other\nnameserver\noptions ndots:5\n";
     std::fs::write(&path, text).unwrap();
     let firewall = Firewall::new(&format!(".:53 {{\n forward . {}\n}}", path.display()));
-    let upstreams: Vec<String> = firewall.routes[0].upstreams.iter().map(ToString::to_string).collect();
+    let upstreams: Vec<String> = firewall.routes[0].upstreams.iter().map(|one| one.address.to_string()).collect();
     assert_eq!(upstreams, ["192.0.2.53:53", "[2001:db8::53]:53"]);
     std::fs::write(&path, "search example.com\n").unwrap();
     let why = refused(&format!(".:53 {{\n forward . {}\n}}", path.display()));
@@ -184,9 +184,101 @@ fn the_next_is_asked_if_one_does_not_answer_or_gives_up() {
 }
 
 #[test]
-fn upstreams_that_are_not_asked_yet_are_said_to_be() {
+fn with_some_codes_the_next_upstream_is_asked_and_the_last_one_counts() {
+    let none = upstream(&["NXDOMAIN"]);
+    let good = upstream(&["@ 30 A 192.0.2.1"]);
+    let serve = |to: &str, options: &str| {
+        Live::start(&format!(".:PORT0 {{\n forward . {to} {{\n policy sequential\n {options}\n }}\n}}"))
+    };
+    let both = format!("{} {}", none.address, good.address);
+    assert_eq!(serve(&both, "").ask("A a.example"), "NXDOMAIN");
+    assert_eq!(serve(&both, "failover SERVFAIL").ask("A a.example"), "NXDOMAIN");
+    let live = serve(&both, "failover REFUSED NXDOMAIN");
+    assert_eq!(live.ask("A a.example"), "NOERROR; a.example. 30 A 192.0.2.1");
+    let other = upstream(&["NXDOMAIN"]);
+    let live = serve(&format!("{} {}", none.address, other.address), "failover NXDOMAIN");
+    assert_eq!(live.ask("A a.example"), "NXDOMAIN", "the last one's word");
+    assert_eq!(other.asked(), 1);
+}
+
+#[test]
+fn with_some_codes_the_next_forward_is_asked() {
+    let (first, second) = (upstream(&["NXDOMAIN"]), upstream(&["REFUSED"]));
+    let (other, last) = (upstream(&["@ 30 A 192.0.2.9"]), upstream(&["@ 30 A 192.0.2.1"]));
+    let live = Live::start(&format!(
+        ".:PORT0 {{
+            cache
+            forward . {} {{
+                next NXDOMAIN
+            }}
+            forward other.example {}
+            forward . {} {{
+                next NXDOMAIN SERVFAIL REFUSED
+            }}
+            forward . {} {{
+                except a.example
+                next NOERROR
+            }}
+        }}",
+        first.address, other.address, second.address, last.address
+    ));
+    assert_eq!(live.ask("A b.example"), "NOERROR; b.example. 30 A 192.0.2.1");
+    assert_eq!([first.asked(), second.asked(), other.asked(), last.asked()], [1, 1, 0, 1]);
+    assert_eq!(live.ask("A b.example"), "NOERROR; b.example. 30 A 192.0.2.1");
+    assert_eq!(last.asked(), 1, "what counted is what is kept");
+    // Where there is no next one for a name, the word stands.
+    assert_eq!(live.ask("A a.example"), "REFUSED");
+    assert_eq!([first.asked(), second.asked(), last.asked()], [2, 2, 1]);
+    assert_eq!(live.ask("A x.other.example"), "NOERROR; x.other.example. 30 A 192.0.2.9", "the longest zone is first");
+}
+
+#[test]
+fn no_more_than_so_many_are_asked_at_once() {
+    let gate: Arc<Mutex<()>> = Arc::default();
+    let held = gate.lock().unwrap();
+    let own = gate.clone();
+    let upstream = Upstream::new(move |query| {
+        drop(own.lock().unwrap());
+        vec![answer(query, &["@ 30 A 192.0.2.1"])]
+    });
+    let live = Live::start(&format!(
+        ".:PORT0 {{\n errors\n forward . {} {{\n max_concurrent 2\n max_fails 0\n }}\n}}",
+        upstream.address
+    ));
+    let waiting: Vec<_> = ["A a.example", "A b.example"]
+        .map(|question| {
+            let ask = Ask::from(question);
+            let socket = live.socket(&ask, 0);
+            socket.send(&ask.query).unwrap();
+            socket
+        })
+        .into();
+    eventually(|| live.server.counters().under_way == 2);
+    assert_eq!(live.ask("A c.example"), "REFUSED");
+    assert_eq!(live.told.lines(1), ["[ERROR] 2 c.example. A: concurrent queries exceeded maximum"]);
+    drop(held);
+    for socket in waiting {
+        assert!(receive(&socket).is_some());
+    }
+    assert_eq!(live.ask("A c.example"), "NOERROR; c.example. 30 A 192.0.2.1", "there is room again");
+}
+
+#[test]
+fn a_query_is_asked_no_more_often_than_is_set() {
+    let mute = Upstream::new(|_| Vec::new());
+    for (options, tries) in [("max_connect_attempts 1", 1), ("max_connect_attempts 2", 2), ("", 4)] {
+        let before = mute.asked();
+        let live =
+            Live::start(&format!(".:PORT0 {{\n forward . {} {{\n max_fails 0\n {options}\n }}\n}}", mute.address));
+        assert_eq!(live.ask("A a.example"), "SERVFAIL");
+        assert_eq!(mute.asked() - before, tries, "{options}");
+    }
+}
+
+#[test]
+fn codes_no_answer_has_are_refused() {
     assert_eq!(
-        refused(".:53 {\n forward . tls://192.0.2.53\n}"),
-        "Corefile:2:2: error: upstreams over TLS are not served yet"
+        refused(".:53 {\n forward . 192.0.2.53 {\n failover BADVERS\n }\n}"),
+        "Corefile:2:2: error: code 16 is not looked at; `next` and `failover` take those up to 15"
     );
 }

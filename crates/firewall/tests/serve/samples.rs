@@ -134,22 +134,14 @@ const ENGINES: &str = ".:53 {
 /// What is not served, here or not yet, with what is said of it. When it is, this is where it goes from.
 #[test]
 fn what_is_not_served_says_so() {
-    for (text, why) in [
-        (
-            ENGINES.replace("KUBERNETES", "kubernetes rbac"),
-            vec![
-                "Corefile:11:11: error: themis permission-domain: /home/root/policy-file-domain: ",
-                "Corefile:15:11: error: themis permission-ip: /home/root/policy-file-ip: ",
-                "Corefile:34:7: error: kubernetes rbac: ",
-            ],
-        ),
-        (".:53 {\n whoami\n}".to_owned(), vec!["Corefile:1:1: error: `whoami` is not served yet; remove it"]),
-        (".:53 {\n file db.example\n}".to_owned(), vec!["Corefile:1:1: error: `file` is not served yet; remove it"]),
-        (
-            ".:53 {\n template IN A {\n  rcode NXDOMAIN\n }\n}".to_owned(),
-            vec!["Corefile:1:1: error: `template` is not served yet; remove it"],
-        ),
-    ] {
+    for (text, why) in [(
+        ENGINES.replace("KUBERNETES", "kubernetes rbac"),
+        vec![
+            "Corefile:11:11: error: themis permission-domain: /home/root/policy-file-domain: ",
+            "Corefile:15:11: error: themis permission-ip: /home/root/policy-file-ip: ",
+            "Corefile:34:7: error: kubernetes rbac: ",
+        ],
+    )] {
         let told = refused(&text);
         let lines: Vec<&str> = told.lines().collect();
         assert_eq!(lines.len(), why.len(), "{told}");
@@ -426,7 +418,6 @@ fn a_clusters_own_is_served_with_warnings() {
             "Corefile:3:5: names of the cluster are not answered here, they are forwarded; it says who clients are",
             "Corefile:1:1: `loadbalance` has no effect yet",
             "Corefile:1:1: `loop` has no effect yet",
-            "Corefile:8:5: `max_concurrent` has no effect yet",
         ]
     );
     assert_eq!(firewall.exchange("A www.example", &["@ 300 A 192.0.2.1"]), "pass");

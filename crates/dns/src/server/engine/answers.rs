@@ -1,6 +1,8 @@
 //! From an upstream to the client, perhaps after a while (S6.6).
 
 use super::Engine;
+use super::queries::most_tries;
+use crate::chain::Failure;
 use crate::learn::{Answer, Learn, LearnError, Noted};
 use crate::server::datagrams::Inbox;
 use crate::server::pending::{Client, Link, Ticket};
@@ -28,18 +30,21 @@ impl<L: Learn> Engine<L> {
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             // Nobody is there (an ICMP error came back): whoever waits need not wait longer.
-            Err(_) => self.lost(upstream, |link| matches!(link, Link::Udp { socket, .. } if *socket == number))?,
+            Err(_) => {
+                let lost = self.tickets(|link| matches!(link, Link::Udp { socket, .. } if *socket == number));
+                self.lost(lost)?;
+            }
         }
         self.inbox = Some(inbox);
         Ok(())
     }
 
-    /// No answer will come by these links.
-    pub(super) fn lost(&mut self, upstream: usize, is_lost: impl Fn(&Link) -> bool) -> io::Result<()> {
-        let lost = self.tickets(is_lost);
-        if !lost.is_empty() {
-            self.upstreams[upstream].has_failed(self.now);
-        }
+    /// No answer will come to these, which were asked of one upstream by one way: it has failed once by that.
+    pub(super) fn lost(&mut self, lost: Vec<Ticket>) -> io::Result<()> {
+        let is_probe =
+            |engine: &mut Self, one: Ticket| engine.pending.get(one).is_some_and(|one| one.client == Client::Probe);
+        let (probes, queries): (Vec<_>, Vec<_>) = lost.iter().copied().partition(|&one| is_probe(self, one));
+        probes.into_iter().chain(queries.into_iter().take(1)).for_each(|one| self.count_failure(one));
         lost.into_iter().try_for_each(|ticket| self.try_elsewhere(ticket))
     }
 
@@ -71,17 +76,24 @@ impl<L: Learn> Engine<L> {
             self.forget(ticket);
             return Ok(());
         };
-        let came_by_tcp = matches!(client, Client::Tcp { .. });
-        if header.is_truncated && route.way == Way::UdpFirst && came_by_tcp && !pending.wants_tcp {
+        if header.is_truncated && route.way == Way::UdpFirst && client.is_by_tcp() && !pending.is_by_stream {
             pending.wants_tcp = true;
             return self.try_elsewhere(ticket);
         }
         // Another may know better; the last one's word is passed on.
-        let others = route.upstreams.len();
-        if gave_up && (is_bare || tries < others) {
-            return if tries < others { self.try_elsewhere(ticket) } else { self.give_up(ticket) };
+        let others = route.upstreams.len().min(most_tries(self.settings.tries, Some(&route)).into());
+        let is_another = (gave_up || route.failover.contains(&header.rcode)) && tries < others;
+        if is_another {
+            return self.try_elsewhere(ticket);
         }
-        if self.passes(ticket, answer) {
+        if is_bare {
+            self.give_up(ticket);
+            return Ok(());
+        }
+        pending.place = None;
+        if !client.waits() {
+            self.renewed(ticket, answer);
+        } else if self.passes(ticket, answer)? {
             self.give(ticket, answer);
         }
         Ok(())
@@ -92,9 +104,8 @@ impl<L: Learn> Engine<L> {
         let Some(pending) = self.pending.get(ticket) else { return };
         let client = pending.client;
         // What was asked by TCP may be more than a client's datagrams hold.
-        let is_by_tcp = pending.route.as_ref().is_some_and(|route| route.way == Way::Tcp);
-        let fitted =
-            (is_by_tcp && matches!(client, Client::Udp { .. })).then(|| reply::fit(&pending.query, answer.to_vec()));
+        let must_fit = pending.is_by_stream && matches!(client, Client::Udp { .. });
+        let fitted = must_fit.then(|| reply::fit(&pending.query, answer.to_vec()));
         let answer = fitted.as_deref().unwrap_or(answer);
         if self.must_hold(client, answer) {
             let Some(pending) = self.pending.get(ticket) else { return };
@@ -113,10 +124,12 @@ impl<L: Learn> Engine<L> {
         self.forget(ticket);
     }
 
-    fn give_up(&mut self, ticket: Ticket) -> io::Result<()> {
+    /// Nobody answers, or what they say is none.
+    pub(super) fn give_up(&mut self, ticket: Ticket) {
         self.counters.unanswered += 1;
-        self.fail(ticket);
-        Ok(())
+        let Some(pending) = self.pending.get(ticket) else { return };
+        let trouble = self.upstreams.get(pending.upstream).and_then(|upstream| upstream.trouble.clone());
+        self.fail(ticket, Failure::NoAnswer(trouble.as_deref()));
     }
 
     /// Whether the answer opens something that is not open yet, as far as can be told at once.
@@ -189,8 +202,15 @@ impl<L: Learn> Engine<L> {
             let Some(pending) = self.pending.get(ticket) else { continue };
             // It was asked again since, or is answered and held.
             let Some(_) = pending.link.filter(|_| pending.last_asked + timeout <= now) else { continue };
-            let upstream = pending.upstream;
-            self.upstreams[upstream].has_failed(now);
+            if let Some(Link::Tcp { connection, .. }) = pending.link
+                && now >= pending.begun + timeout * 2
+                && self.connections.at(connection).is_some_and(|one| one.last_heard <= pending.begun)
+            {
+                // A stream loses nothing, but there may be nobody at its end: others are asked, or by another.
+                self.end_dead(connection);
+                continue;
+            }
+            self.count_failure(ticket);
             self.try_again(ticket)?;
         }
         while let Some(&(_, ticket)) = self.holds.front().filter(|(at, _)| *at <= self.now) {
@@ -200,10 +220,9 @@ impl<L: Learn> Engine<L> {
         if self.next_sweep <= self.now {
             self.next_sweep = self.now + super::SWEEP_EVERY;
             self.has_swept = true;
-            self.probe()?;
             self.end_idle();
         }
-        Ok(())
+        self.probe()
     }
 
     /// Sends a reply under the id it has.
@@ -223,7 +242,7 @@ impl<L: Learn> Engine<L> {
                     self.write(connection.slot);
                 }
             }
-            Client::Probe => {}
+            Client::Probe | Client::Renewal { .. } => {}
         }
     }
 }

@@ -4,6 +4,7 @@ use super::{Engine, Token, event};
 use crate::learn::Learn;
 use crate::server::pending::{Client, Link, Ticket};
 use crate::server::settings::plain;
+use crate::server::stream::Stream;
 use crate::server::tcp::{Connection, End};
 use nix::sys::epoll::EpollFlags;
 use std::io;
@@ -11,8 +12,8 @@ use std::io;
 /// A connection to an upstream that has ended.
 #[derive(Debug)]
 pub(super) struct Broken {
-    upstream: usize,
-    slot: u32,
+    /// What was under way over it.
+    tickets: Vec<Ticket>,
     /// It was good for something.
     has_answered: bool,
 }
@@ -33,7 +34,8 @@ impl<L: Learn> Engine<L> {
                 self.counters.over_limit += 1;
                 continue;
             }
-            let Ok(connection) = Connection::new(stream, End::Client { listener, from }, self.now) else { continue };
+            let end = End::Client { listener, from };
+            let Ok(connection) = Connection::new(Stream::plain(stream), end, self.now) else { continue };
             *own += 1;
             self.counters.connections += 1;
             let slot = self.connections.insert(connection).slot;
@@ -50,7 +52,7 @@ impl<L: Learn> Engine<L> {
         connection.waits_to_write = matches!(connection.end, End::Upstream(_));
         let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT;
         let flags = if connection.waits_to_write { flags } else { EpollFlags::EPOLLIN };
-        Ok(self.epoll.add(&connection.stream, event(flags, Token::Connection(slot)))?)
+        Ok(self.epoll.add(&connection.stream.tcp, event(flags, Token::Connection(slot)))?)
     }
 
     /// Tells epoll what is waited for now.
@@ -64,16 +66,17 @@ impl<L: Learn> Engine<L> {
         if connection.has_output() {
             flags |= EpollFlags::EPOLLOUT;
         }
-        let _ = self.epoll.modify(&connection.stream, &mut event(flags, Token::Connection(slot)));
+        let _ = self.epoll.modify(&connection.stream.tcp, &mut event(flags, Token::Connection(slot)));
     }
 
     /// Writes what is to be written, as far as it goes.
     pub(super) fn write(&mut self, slot: u32) {
         let Some(connection) = self.connections.at(slot) else { return };
         let is_over = |one: &Connection| one.is_half_closed && one.open == 0 && !one.has_output();
-        if connection.write().is_err() || is_over(connection) {
-            self.end(slot);
-            return;
+        match connection.write() {
+            Err(error) => return self.break_off(slot, &error),
+            Ok(()) if is_over(connection) => return self.end(slot),
+            Ok(()) => {}
         }
         if connection.has_output() != connection.waits_to_write {
             connection.waits_to_write = connection.has_output();
@@ -97,15 +100,17 @@ impl<L: Learn> Engine<L> {
         let mut buffer = std::mem::take(&mut self.scratch);
         buffer.resize(16 << 10, 0);
         let goes_on = match self.connections.at(slot) {
-            Some(connection) => connection.read(&mut buffer),
+            Some(connection) => connection.read(&mut buffer, self.now),
             None => Ok(false),
         };
         self.take_messages(slot, &mut buffer)?;
         self.scratch = buffer;
         match goes_on {
+            // A handshake answers what it reads.
+            Ok(true) if self.connections.at(slot).is_some_and(|one| one.stream.must_flush()) => self.write(slot),
             Ok(true) => {}
             Ok(false) => self.half_close(slot),
-            Err(_) => self.end(slot),
+            Err(error) => self.break_off(slot, &error),
         }
         Ok(())
     }
@@ -175,9 +180,48 @@ impl<L: Learn> Engine<L> {
         }
     }
 
+    /// Ends a connection that something is wrong with.
+    fn break_off(&mut self, slot: u32, error: &io::Error) {
+        if let Some(&End::Upstream(upstream)) = self.connections.at(slot).map(|one| &one.end) {
+            self.upstreams[upstream].trouble = Some(format!("{}: {error}", self.upstreams[upstream].address));
+        }
+        self.end(slot);
+    }
+
+    /// Ends a connection to an upstream that does not say anything any more.
+    pub(super) fn end_dead(&mut self, slot: u32) {
+        if let Some(connection) = self.connections.at(slot) {
+            // Whatever it was good for, it no longer is.
+            connection.has_answered = false;
+        }
+        self.end(slot);
+    }
+
+    /// The connection that queries to an upstream go by, unless there is none, or it is time for another.
+    pub(super) fn usable_connection(&mut self, upstream: usize) -> Option<u32> {
+        let slot = self.upstreams[upstream].connection?;
+        let settings = &self.upstreams[upstream].settings;
+        let idle = settings.idle_timeout.unwrap_or(self.settings.idle_timeout);
+        let (now, most_age) = (self.now, settings.most_age);
+        let connection = self.connections.at(slot)?;
+        let is_idle = connection.open == 0 && now.saturating_duration_since(connection.last_used) >= idle;
+        let is_old = most_age.is_some_and(|age| now.saturating_duration_since(connection.since) >= age);
+        if !is_idle && !is_old {
+            return Some(slot);
+        }
+        if connection.open == 0 {
+            self.end(slot);
+        } else {
+            // What was asked by it may still be answered; then it is idle, and ends.
+            self.upstreams[upstream].connection = None;
+        }
+        None
+    }
+
     pub(super) fn end(&mut self, slot: u32) {
-        let Some(connection) = self.connections.remove(slot) else { return };
-        let _ = self.epoll.delete(&connection.stream);
+        let Some(mut connection) = self.connections.remove(slot) else { return };
+        let _ = self.epoll.delete(&connection.stream.tcp);
+        connection.stream.close();
         match connection.end {
             End::Client { from, .. } => {
                 if let Some(own) = self.connections_of.get_mut(&plain(from)) {
@@ -185,23 +229,30 @@ impl<L: Learn> Engine<L> {
                 }
             }
             End::Upstream(upstream) => {
-                self.upstreams[upstream].connection = None;
-                self.broken.push(Broken { upstream, slot, has_answered: connection.has_answered });
+                if self.upstreams[upstream].connection == Some(slot) {
+                    self.upstreams[upstream].connection = None;
+                }
+                // At once: the next connection may have its place before anybody is asked again.
+                let tickets = self.tickets(|link| matches!(link, Link::Tcp { connection, .. } if *connection == slot));
+                for &ticket in &tickets {
+                    let link = self.pending.get(ticket).and_then(|pending| pending.link.take());
+                    self.unlink(link, upstream);
+                }
+                self.broken.push(Broken { tickets, has_answered: connection.has_answered });
             }
         }
     }
 
     /// Asks again what was under way over connections to upstreams that have ended.
     pub(super) fn mend(&mut self) -> io::Result<()> {
-        while let Some(Broken { upstream, slot, has_answered }) = self.broken.pop() {
-            let was_here = |link: &Link| matches!(link, Link::Tcp { connection, .. } if *connection == slot);
+        while let Some(Broken { tickets, has_answered }) = self.broken.pop() {
             if !has_answered {
-                self.lost(upstream, was_here)?;
+                self.lost(tickets)?;
                 continue;
             }
             // A server may close after a few answers, whatever it was asked besides: no try is lost by that.
             let (now, time) = (self.now, self.settings.try_timeout * u32::from(self.settings.tries));
-            for ticket in self.tickets(was_here) {
+            for ticket in tickets {
                 if let Some(pending) = self.pending.get(ticket).filter(|one| now < one.begun + time) {
                     pending.tries = pending.tries.saturating_sub(1);
                 }
@@ -213,7 +264,11 @@ impl<L: Learn> Engine<L> {
 
     pub(super) fn end_idle(&mut self) {
         let (now, limit) = (self.now, self.settings.idle_timeout);
-        let is_idle = |one: &Connection| one.open == 0 && now.saturating_duration_since(one.last_used) >= limit;
+        let limit_of = |one: &Connection| match one.end {
+            End::Upstream(at) => self.upstreams[at].settings.idle_timeout.unwrap_or(limit),
+            End::Client { .. } => limit,
+        };
+        let is_idle = |one: &Connection| one.open == 0 && now.saturating_duration_since(one.last_used) >= limit_of(one);
         // One whose answers nobody reads is not idle, but stuck.
         let is_stuck = |one: &Connection| now.saturating_duration_since(one.last_used) >= limit * 6;
         let idle: Vec<u32> =

@@ -2,7 +2,7 @@
 
 use super::Engine;
 use crate::caught::caught;
-use crate::chain::{Asked, Chain, Heard, Passing, Step, To};
+use crate::chain::{Asked, Chain, Failure, Heard, Passing, Step, To};
 use crate::learn::Learn;
 use crate::server::lock;
 use crate::server::pending::{Client, Link, Ticket};
@@ -45,7 +45,7 @@ impl<L: Learn> Engine<L> {
         match step {
             Some(step) => self.take_step(ticket, step),
             None => {
-                self.fail(ticket);
+                self.fail(ticket, Failure::NotJudged);
                 Ok(())
             }
         }
@@ -54,38 +54,43 @@ impl<L: Learn> Engine<L> {
     /// The question as a chain sees it.
     fn asked(&mut self, ticket: Ticket, server: SocketAddr) -> Option<Asked<'_>> {
         let pending = self.pending.get(ticket)?;
-        let (client, over_tcp) = match pending.client {
-            Client::Udp { from, .. } => (from, false),
-            Client::Tcp { from, .. } => (from, true),
+        let over_tcp = pending.client.is_by_tcp();
+        let client = match pending.client {
+            Client::Udp { from, .. } | Client::Tcp { from, .. } | Client::Renewal { from, .. } => from,
             Client::Probe => return None,
         };
         Some(Asked { query: &pending.query, client, server, over_tcp })
     }
 
+    /// Where a question came in.
+    fn server_of(&self, client: Client) -> SocketAddr {
+        match client {
+            Client::Renewal { server, .. } => server,
+            Client::Udp { listener, .. } | Client::Tcp { listener, .. } => self.listeners[listener].address,
+            Client::Probe => self.listeners[0].address,
+        }
+    }
+
     fn take_step(&mut self, ticket: Ticket, step: Step) -> io::Result<()> {
         match step {
             Step::Forward(to, notes) => {
-                let Some(pending) = self.pending.get(ticket) else { return Ok(()) };
-                pending.notes = notes;
-                let law = pending.law.clone();
-                match self.route_to(to, law.as_deref()) {
-                    Some(route) => self.ask_by(ticket, route),
-                    None => {
-                        self.fail(ticket);
-                        Ok(())
-                    }
+                if let Some(pending) = self.pending.get(ticket) {
+                    pending.notes = notes;
                 }
+                self.forward(ticket, to)
             }
             Step::Reply(reply) => {
                 self.reply(ticket, reply);
                 Ok(())
             }
             Step::Answer(answer) => {
-                let Some(pending) = self.pending.get(ticket) else { return Ok(()) };
-                let is_udp = matches!(pending.client, Client::Udp { .. });
-                let answer = if is_udp { reply::fit(&pending.query, answer) } else { answer };
-                self.give(ticket, &answer);
+                self.give_own(ticket, answer);
                 Ok(())
+            }
+            Step::Renew(answer, to) => {
+                let renewal = self.begin_renewal(ticket);
+                self.give_own(ticket, answer);
+                renewal.map_or(Ok(()), |renewal| self.forward(renewal, to))
             }
             Step::Silence => {
                 self.forget(ticket);
@@ -96,6 +101,62 @@ impl<L: Learn> Engine<L> {
                 Ok(())
             }
         }
+    }
+
+    /// Asks whom the chain says.
+    fn forward(&mut self, ticket: Ticket, to: To) -> io::Result<()> {
+        let Some(pending) = self.pending.get(ticket) else { return Ok(()) };
+        let law = pending.law.clone();
+        match self.route_to(to, law.as_deref()) {
+            Some(route) => self.ask_by(ticket, route),
+            None => {
+                self.fail(ticket, Failure::NoAnswer(None));
+                Ok(())
+            }
+        }
+    }
+
+    /// The same question once more, which nobody waits for; unless there is too much to do already.
+    fn begin_renewal(&mut self, ticket: Ticket) -> Option<Ticket> {
+        if self.pending.len() >= self.settings.most_queries {
+            return None;
+        }
+        let client = self.pending.get(ticket)?.client;
+        let server = self.server_of(client);
+        let pending = self.pending.get(ticket)?;
+        let (Client::Udp { from, .. } | Client::Tcp { from, .. }) = client else { return None };
+        let renewal = Client::Renewal { server, from, over_tcp: client.is_by_tcp() };
+        let (query, law) = (pending.query.clone(), pending.law.clone());
+        let renewal = self.pending.insert(renewal, &query, self.now);
+        self.pending.get(renewal)?.law = law;
+        Some(renewal)
+    }
+
+    /// The answer to a question that nobody waits for.
+    pub(super) fn renewed(&mut self, ticket: Ticket, answer: &[u8]) {
+        if let Some(pending) = self.pending.get(ticket)
+            && let Some(chain) = pending.law.as_ref().map(|law| law.chain.clone())
+        {
+            let over_tcp = matches!(pending.link, Some(Link::Tcp { .. }));
+            let (client, since, upstream) = (pending.client, pending.last_asked, pending.upstream);
+            let heard = Heard { upstream: self.upstreams[upstream].address, since, over_tcp, answer };
+            let server = self.server_of(client);
+            caught(|| {
+                if let Some(asked) = self.asked(ticket, server) {
+                    chain.heard(&asked, &heard);
+                    chain.renewed(&asked, answer);
+                }
+            });
+        }
+        self.forget(ticket);
+    }
+
+    /// Gives an answer that came from no upstream just now.
+    fn give_own(&mut self, ticket: Ticket, answer: Vec<u8>) {
+        let Some(pending) = self.pending.get(ticket) else { return };
+        let is_udp = matches!(pending.client, Client::Udp { .. });
+        let answer = if is_udp { reply::fit(&pending.query, answer) } else { answer };
+        self.give(ticket, &answer);
     }
 
     fn route_to(&mut self, to: To, law: Option<&Law>) -> Option<Arc<Route>> {
@@ -110,7 +171,7 @@ impl<L: Learn> Engine<L> {
                 if self.servers.len() >= MOST_SERVERS {
                     return None;
                 }
-                let route = Arc::new(Route::to(self.upstreams_at(&[server])));
+                let route = Arc::new(Route::to(self.upstreams_at(&[server.into()])));
                 self.servers.insert(server, route.clone());
                 Some(route)
             }
@@ -118,24 +179,24 @@ impl<L: Learn> Engine<L> {
     }
 
     /// Whether an answer passes at once. What does not is dealt with, or will be.
-    pub(super) fn passes(&mut self, ticket: Ticket, answer: &[u8]) -> bool {
-        let Some(pending) = self.pending.get(ticket) else { return false };
-        let Some(chain) = pending.law.as_ref().map(|law| law.chain.clone()) else { return true };
+    pub(super) fn passes(&mut self, ticket: Ticket, answer: &[u8]) -> io::Result<bool> {
+        let Some(pending) = self.pending.get(ticket) else { return Ok(false) };
+        let Some(chain) = pending.law.as_ref().map(|law| law.chain.clone()) else { return Ok(true) };
         let (client, notes) = (pending.client, pending.notes.take());
         let over_tcp = matches!(pending.link, Some(Link::Tcp { .. }));
         let (upstream, since) = (self.upstreams[pending.upstream].address, pending.last_asked);
-        let server = self.listeners[client.listener().unwrap_or(0)].address;
+        let server = self.server_of(client);
         let passing = caught(|| {
             let Some(asked) = self.asked(ticket, server) else { return Passing::Silence };
             chain.heard(&asked, &Heard { upstream, since, over_tcp, answer });
             chain.answer(&asked, answer, notes)
         });
         let Some(passing) = passing else {
-            self.fail(ticket);
-            return false;
+            self.fail(ticket, Failure::NotJudged);
+            return Ok(false);
         };
         match passing {
-            Passing::Pass => return true,
+            Passing::Pass => return Ok(true),
             Passing::Later(judge) => {
                 if let Some(pending) = self.pending.get(ticket) {
                     pending.answer.clear();
@@ -145,34 +206,65 @@ impl<L: Learn> Engine<L> {
                 }
                 self.submit(ticket, move || Judged::Passing(judge()));
             }
-            other => self.take_passing(ticket, other),
+            other => self.take_passing(ticket, other)?,
         }
-        false
+        Ok(false)
     }
 
-    fn take_passing(&mut self, ticket: Ticket, passing: Passing) {
+    fn take_passing(&mut self, ticket: Ticket, passing: Passing) -> io::Result<()> {
         match passing {
             Passing::Pass => {
-                let Some(pending) = self.pending.get(ticket) else { return };
+                let Some(pending) = self.pending.get(ticket) else { return Ok(()) };
                 let answer = std::mem::take(&mut pending.answer);
-                self.give(ticket, &answer);
+                // Without an upstream's answer there is none to pass.
+                if answer.is_empty() {
+                    self.serv_fail(ticket);
+                } else {
+                    self.give(ticket, &answer);
+                }
             }
             Passing::Instead(reply) => self.reply(ticket, reply),
+            Passing::Answer(answer) => self.give_own(ticket, answer),
+            Passing::Forward(to, notes) => {
+                if let Some(pending) = self.pending.get(ticket) {
+                    pending.notes = notes;
+                    pending.answer.clear();
+                }
+                return self.forward(ticket, to);
+            }
             Passing::Silence => self.forget(ticket),
             Passing::Later(judge) => self.submit(ticket, move || Judged::Passing(judge())),
         }
+        Ok(())
     }
 
-    /// Tells the chain that there is no answer: SERVFAIL.
-    pub(super) fn fail(&mut self, ticket: Ticket) {
-        if let Some(pending) = self.pending.get(ticket)
-            && let Some(chain) = pending.law.as_ref().map(|law| law.chain.clone())
-        {
-            let (client, notes) = (pending.client, pending.notes.take());
-            let server = self.listeners[client.listener().unwrap_or(0)].address;
-            caught(|| self.asked(ticket, server).map(|asked| chain.failed(&asked, notes)));
+    /// There is no answer: the chain says what its client gets.
+    pub(super) fn fail(&mut self, ticket: Ticket, failure: Failure<'_>) {
+        let Some(pending) = self.pending.get(ticket) else { return };
+        let (client, notes) = (pending.client, pending.notes.take());
+        // No answer is under way any more; what is said later must not be taken for one that passes.
+        pending.answer.clear();
+        let (link, upstream) = (pending.link.take(), pending.upstream);
+        let chain = pending.law.as_ref().map(|law| law.chain.clone());
+        pending.place = None;
+        self.unlink(link, upstream);
+        if !client.waits() {
+            self.forget(ticket);
+            return;
         }
-        self.serv_fail(ticket);
+        let server = self.server_of(client);
+        let said = chain.and_then(|chain| {
+            caught(|| self.asked(ticket, server).map(|asked| chain.failed(&asked, failure, notes))).flatten()
+        });
+        match said {
+            Some(Passing::Instead(reply)) => self.reply(ticket, reply),
+            Some(Passing::Answer(answer)) => self.give_own(ticket, answer),
+            Some(Passing::Silence) => self.forget(ticket),
+            Some(Passing::Later(judge)) if failure != Failure::NotJudged => {
+                self.submit(ticket, move || Judged::Passing(judge()));
+            }
+            Some(Passing::Pass | Passing::Forward(..) | Passing::Later(_)) | None => self.serv_fail(ticket),
+        }
     }
 
     /// Sends what is nobody else's word.
@@ -193,7 +285,7 @@ impl<L: Learn> Engine<L> {
         });
         if !is_taken {
             self.counters.over_limit += 1;
-            self.fail(ticket);
+            self.fail(ticket, Failure::NotJudged);
         }
     }
 
@@ -202,12 +294,9 @@ impl<L: Learn> Engine<L> {
         let judged = std::mem::take(&mut *lock(&self.judged));
         judged.into_iter().try_for_each(|(ticket, judged)| match judged {
             Judged::Step(step) => self.take_step(ticket, step),
-            Judged::Passing(passing) => {
-                self.take_passing(ticket, passing);
-                Ok(())
-            }
+            Judged::Passing(passing) => self.take_passing(ticket, passing),
             Judged::Failed => {
-                self.fail(ticket);
+                self.fail(ticket, Failure::NotJudged);
                 Ok(())
             }
         })

@@ -19,7 +19,7 @@ use crate::server::datagrams::Inbox;
 use crate::server::pending::{Link, Table, Ticket};
 use crate::server::random::Random;
 use crate::server::route::Route;
-use crate::server::settings::{Listen, Settings};
+use crate::server::settings::{self, Listen, Settings};
 use crate::server::tcp::Connections;
 use crate::server::upstream::{Upstream, UpstreamState};
 use crate::server::workers::Workers;
@@ -202,7 +202,10 @@ impl<L: Learn> Engine<L> {
 
     pub(in crate::server) fn set(&mut self, settings: Settings) {
         let meant: Vec<Option<SocketAddr>> = self.listeners.iter().map(|listener| listener.meant).collect();
-        let to = |engine: &mut Self, servers: Vec<SocketAddr>| Arc::new(Route::to(engine.upstreams_at(&servers)));
+        let to = |engine: &mut Self, servers: Vec<SocketAddr>| {
+            let servers: Vec<settings::Upstream> = servers.into_iter().map(Into::into).collect();
+            Arc::new(Route::to(engine.upstreams_at(&servers)))
+        };
         self.routes = meant.into_iter().map(|meant| to(self, route(meant, &settings.upstreams))).collect();
         let named = settings.routes.iter().map(|one| Arc::new(Route::new(one, self.upstreams_at(&one.upstreams))));
         self.named_routes = named.collect();
@@ -221,12 +224,12 @@ impl<L: Learn> Engine<L> {
         }
     }
 
-    /// The upstreams at these addresses; such as are new are added.
-    fn upstreams_at(&mut self, servers: &[SocketAddr]) -> Vec<usize> {
-        let at = |server: &SocketAddr| {
-            let known = self.upstreams.iter().position(|upstream| upstream.address == *server);
+    /// Their numbers; such as are new are added.
+    fn upstreams_at(&mut self, servers: &[settings::Upstream]) -> Vec<usize> {
+        let at = |server: &settings::Upstream| {
+            let known = self.upstreams.iter().position(|upstream| upstream.settings == *server);
             known.unwrap_or_else(|| {
-                self.upstreams.push(Upstream::new(*server));
+                self.upstreams.push(Upstream::new(server.clone()));
                 self.upstreams.len() - 1
             })
         };
@@ -310,7 +313,8 @@ impl<L: Learn> Engine<L> {
     fn timeout(&self) -> EpollTimeout {
         let first = |queue: &VecDeque<(Instant, Ticket)>| queue.front().map(|(at, _)| *at);
         let mut until = self.next_sweep;
-        for at in [first(&self.tries), first(&self.holds)].into_iter().flatten() {
+        let probe = self.upstreams.iter().filter_map(Upstream::next_probe).min();
+        for at in [first(&self.tries), first(&self.holds), probe].into_iter().flatten() {
             until = until.min(at);
         }
         if self.must_commit() {

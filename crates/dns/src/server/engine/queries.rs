@@ -1,11 +1,13 @@
 //! From a client to an upstream.
 
 use super::Engine;
+use crate::chain::Failure;
 use crate::learn::Learn;
 use crate::server::datagrams::Inbox;
 use crate::server::pending::{Client, Link, Ticket};
 use crate::server::route::Route;
-use crate::server::settings::{Way, plain};
+use crate::server::settings::{Health, Way, plain};
+use crate::server::stream::Stream;
 use crate::server::tcp::{Connection, End, begin_connect};
 use crate::wire::{Header, Question, Rcode, WireError, reply};
 use nix::sys::epoll::EpollFlags;
@@ -79,8 +81,18 @@ impl<L: Learn> Engine<L> {
     pub(super) fn ask_by(&mut self, ticket: Ticket, route: Arc<Route>) -> io::Result<()> {
         let random = self.random.number()?;
         if let Some(pending) = self.pending.get(ticket) {
+            // Whoever was asked before is asked no longer.
+            pending.place = None;
+            let Some(place) = route.enter() else {
+                self.counters.over_limit += 1;
+                self.fail(ticket, Failure::TooMany);
+                return Ok(());
+            };
+            let (link, before) = (pending.link.take(), pending.upstream);
             pending.first = route.first(|| usize::from(random));
-            pending.route = Some(route);
+            (pending.route, pending.place) = (Some(route), Some(place));
+            (pending.tries, pending.wants_tcp) = (0, false);
+            self.unlink(link, before);
         }
         self.ask(ticket)
     }
@@ -143,26 +155,28 @@ impl<L: Learn> Engine<L> {
         let (before, link, route) = (pending.upstream, pending.link.take(), pending.route.clone());
         let from = pending.first.wrapping_add(usize::from(pending.tries));
         let over_tcp = match route.as_ref().map(|route| route.way) {
-            None | Some(Way::AsAsked) => matches!(pending.client, Client::Tcp { .. }),
+            None | Some(Way::AsAsked) => pending.client.is_by_tcp(),
             Some(Way::Tcp) => true,
             Some(Way::UdpFirst) => pending.wants_tcp,
         };
         // A probe has no route: it asks whom it is for.
-        let upstream = route.map_or(Some(before), |route| self.pick(&route, from));
-        if let Some(link) = link.filter(|_| upstream == Some(before)) {
+        let Some(upstream) = route.map_or(Some(before), |route| self.pick(&route, from)) else {
+            self.unlink(link, before);
+            self.give_up(ticket);
+            return Ok(());
+        };
+        if let Some(link) = link.filter(|_| upstream == before) {
             self.ask_once_more(ticket, link);
             return Ok(());
         }
         self.unlink(link, before);
-        let asked = match upstream {
-            Some(upstream) if over_tcp => self.ask_by_tcp(ticket, upstream),
-            Some(upstream) => self.ask_by_udp(ticket, upstream),
-            None => Err(io::ErrorKind::NotFound.into()),
-        };
+        let is_by_stream = over_tcp || self.upstreams[upstream].settings.tls.is_some();
+        let asked = if is_by_stream { self.ask_by_stream(ticket, upstream) } else { self.ask_by_udp(ticket, upstream) };
         let (now, timeout) = (self.now, self.settings.try_timeout);
         let Some(pending) = self.pending.get(ticket) else { return Ok(()) };
         pending.tries += 1;
         pending.last_asked = now;
+        (pending.upstream, pending.is_by_stream) = (upstream, is_by_stream);
         match asked {
             Ok(link) => {
                 pending.link = Some(link);
@@ -172,9 +186,7 @@ impl<L: Learn> Engine<L> {
             }
             // The way there is closed just now: as good as no answer.
             Err(_) => {
-                if let Some(upstream) = upstream {
-                    self.upstreams[upstream].has_failed(now);
-                }
+                self.count_failure(ticket);
                 self.try_again(ticket)
             }
         }
@@ -200,12 +212,25 @@ impl<L: Learn> Engine<L> {
         self.tries.push_back((now + timeout, ticket));
     }
 
-    /// Those that are up in their order, one after the other; all in turn if none is.
+    /// Those that are up in their order, one after the other; all in turn if none is, or nobody.
     fn pick(&self, route: &Route, from: usize) -> Option<usize> {
         let all = &route.upstreams;
         let up = || all.iter().copied().filter(|&at| self.upstreams[at].is_up());
-        let count = up().count();
-        if count > 0 { up().nth(from % count) } else { all.get(from % all.len().max(1)).copied() }
+        match up().count() {
+            0 if route.fails_fast => None,
+            0 => all.get(from % all.len().max(1)).copied(),
+            count => up().nth(from % count),
+        }
+    }
+
+    /// The upstream of a query that is not answered has failed.
+    pub(super) fn count_failure(&mut self, ticket: Ticket) {
+        let Some(pending) = self.pending.get(ticket) else { return };
+        let upstream = &mut self.upstreams[pending.upstream];
+        match pending.client {
+            Client::Probe => upstream.has_failed_probe(),
+            _ => upstream.has_failed(self.now),
+        }
     }
 
     fn ask_by_udp(&mut self, ticket: Ticket, at: usize) -> io::Result<Link> {
@@ -234,11 +259,15 @@ impl<L: Learn> Engine<L> {
     }
 
     /// A client that came by TCP may want more than a datagram holds: its query goes by TCP too.
-    fn ask_by_tcp(&mut self, ticket: Ticket, at: usize) -> io::Result<Link> {
-        let connection = match self.upstreams[at].connection {
+    fn ask_by_stream(&mut self, ticket: Ticket, at: usize) -> io::Result<Link> {
+        let connection = match self.usable_connection(at) {
             Some(connection) => connection,
             None => {
-                let stream = begin_connect(self.upstreams[at].address)?;
+                let tcp = begin_connect(self.upstreams[at].address)?;
+                let stream = match &self.upstreams[at].settings.tls {
+                    Some(tls) => Stream::within(tcp, tls)?,
+                    None => Stream::plain(tcp),
+                };
                 let connection = Connection::new(stream, End::Upstream(at), self.now)?;
                 let connection = self.connections.insert(connection).slot;
                 self.register(connection)?;
@@ -279,12 +308,11 @@ impl<L: Learn> Engine<L> {
             self.forget(ticket);
             return Ok(());
         }
-        if pending.tries < most {
+        if pending.tries < most_tries(most, pending.route.as_deref()) {
             self.counters.retries += 1;
             return self.ask(ticket);
         }
-        self.counters.unanswered += 1;
-        self.fail(ticket);
+        self.give_up(ticket);
         Ok(())
     }
 
@@ -300,7 +328,11 @@ impl<L: Learn> Engine<L> {
     pub(super) fn probe(&mut self) -> io::Result<()> {
         for at in 0..self.upstreams.len() {
             if self.upstreams[at].must_be_probed(self.now) {
-                let ticket = self.pending.insert(Client::Probe, &PROBE, self.now);
+                let query = match &self.upstreams[at].settings.health {
+                    Health::ByChecks { query, .. } => &query[..],
+                    Health::ByQueries | Health::Assumed => &PROBE,
+                };
+                let ticket = self.pending.insert(Client::Probe, query, self.now);
                 if let Some(pending) = self.pending.get(ticket) {
                     pending.upstream = at;
                 }
@@ -309,4 +341,9 @@ impl<L: Learn> Engine<L> {
         }
         Ok(())
     }
+}
+
+/// How often a query may be asked by a route.
+pub(super) fn most_tries(most: u8, route: Option<&Route>) -> u8 {
+    route.and_then(|route| route.tries).map_or(most, |own| own.min(most))
 }

@@ -1,10 +1,10 @@
 //! `hosts [FILE [ZONE…]] { … }` and `file DBFILE [ZONE…]`: names from files, and written here.
 
-use crate::corefile::Zone;
 use crate::corefile::form::{ANY, Form, many, once};
 use crate::corefile::parse::{Block, Line};
 use crate::corefile::problem::Report;
 use crate::corefile::values::path;
+use crate::corefile::{Place, Zone};
 use namewall_policy::addr::parse_address;
 use namewall_policy::domain::DomainName;
 use std::net::IpAddr;
@@ -53,6 +53,7 @@ pub struct ZoneFile {
     /// How often the file is looked at; none is never.
     pub reload: Option<Duration>,
     pub fallthrough: Vec<Zone>,
+    pub place: Place,
 }
 
 pub(crate) fn hosts(mut line: Line, report: &mut Report) -> Hosts {
@@ -98,6 +99,7 @@ pub(crate) fn file(line: &Line, report: &mut Report) -> ZoneFile {
         zones: report.zones(&line.args[1..]),
         reload: Some(Duration::from_secs(60)),
         fallthrough: Vec::new(),
+        place: line.place().clone(),
     };
     for option in report.options(line, FILE_OPTIONS) {
         match &*option.name.text {

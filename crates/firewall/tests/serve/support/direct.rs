@@ -74,6 +74,7 @@ impl Firewall {
             Step::Forward(To::Server(server), _) => format!("asked of {server}"),
             Step::Reply(reply) => shown(&reply),
             Step::Answer(answer) => format!("answer {}", shown(&answer)),
+            Step::Renew(answer, _) => format!("renewed answer {}", shown(&answer)),
             Step::Silence => "silence".to_owned(),
             Step::Later(_) => "later".to_owned(),
         }
@@ -90,6 +91,7 @@ impl Firewall {
             Step::Forward(_, notes) => self.passing(ask, answer, notes),
             Step::Reply(reply) => shown(&reply),
             Step::Answer(answer) => format!("answer {}", shown(&answer)),
+            Step::Renew(answer, _) => format!("renewed answer {}", shown(&answer)),
             Step::Silence => "silence".to_owned(),
             Step::Later(_) => "later".to_owned(),
         }
@@ -103,6 +105,9 @@ impl Firewall {
         match passing {
             Passing::Pass => "pass".to_owned(),
             Passing::Instead(reply) => shown(&reply),
+            Passing::Answer(answer) => format!("answer {}", shown(&answer)),
+            Passing::Forward(To::Route(route), _) => format!("route {route}"),
+            Passing::Forward(To::Server(server), _) => format!("asked of {server}"),
             Passing::Silence => "silence".to_owned(),
             Passing::Later(_) => "later".to_owned(),
         }

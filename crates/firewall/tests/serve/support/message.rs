@@ -4,7 +4,7 @@ use namewall_dns::Asked;
 use namewall_dns::wire::{Edns, Header, Name, Section, records};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-const TYPES: [(&str, u16); 13] = [
+const TYPES: [(&str, u16); 14] = [
     ("A", 1),
     ("NS", 2),
     ("CNAME", 5),
@@ -13,6 +13,7 @@ const TYPES: [(&str, u16); 13] = [
     ("MX", 15),
     ("TXT", 16),
     ("AAAA", 28),
+    ("SRV", 33),
     ("OPT", 41),
     ("RRSIG", 46),
     ("HTTPS", 65),
@@ -264,6 +265,14 @@ fn data(message: &[u8], data: &[u8], kind: u16) -> String {
         1 => IpAddr::from(<[u8; 4]>::try_from(data).unwrap()).to_string(),
         28 => IpAddr::from(<[u8; 16]>::try_from(data).unwrap()).to_string(),
         2 | 5 | 12 => format!("{}.", Name::read(message, at).unwrap().0),
+        15 => format!("{} {}.", u16::from_be_bytes([data[0], data[1]]), Name::read(message, at + 2).unwrap().0),
+        33 => {
+            let numbers: Vec<String> =
+                data[..6].chunks(2).map(|two| u16::from_be_bytes([two[0], two[1]]).to_string()).collect();
+            let (target, end) = Name::read(message, at + 6).unwrap();
+            assert_eq!(end, at + data.len(), "nothing is behind it");
+            format!("{} {target}", numbers.join(" "))
+        }
         // Both of its names can be read, and five numbers follow: the last is how long denials last.
         6 => {
             let (_, second) = Name::read(message, at).unwrap();

@@ -1,13 +1,16 @@
 //! What tests of a Corefile at work share: `message` writes and reads messages as text, `direct` asks a
-//! service as the DNS server does, `live` over sockets, `fake` has engines, `told` what is logged.
+//! service as the DNS server does, `live` over sockets, `fake` has engines, `told` what is logged, `tls` upstreams with
+//! certificates.
 
 mod direct;
 mod fake;
 mod live;
 mod message;
+mod tls;
 mod told;
 
 pub(crate) use direct::{Firewall, check, refused};
 pub(crate) use fake::{Engines, Fake};
 pub(crate) use live::{Live, receive, upstream};
 pub(crate) use message::{Ask, answer, shown};
+pub(crate) use tls::{Authority, TlsUpstream};
