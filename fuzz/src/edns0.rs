@@ -31,7 +31,7 @@ const COREFILE: &str = ". {
 static SERVICE: LazyLock<Service> = LazyLock::new(|| {
     let corefile = read("Corefile", COREFILE, &NoFiles, &|_| None).expect("it is a Corefile");
     let teller = Arc::new(Teller::start(std::io::sink()).expect("a thread can start"));
-    let around = Surroundings { teller, identities: Arc::new(Strangers), addresses: Vec::new() };
+    let around = Surroundings { teller, identities: Arc::new(Strangers), addresses: Vec::new(), names: None };
     build(&corefile, &around).expect("it can be served").service
 });
 

@@ -64,6 +64,8 @@ pub struct Publisher {
     connection: Connection,
     shared: Arc<Shared>,
     settings: Settings,
+    /// Whose objects are written; all, if there are none.
+    namespaces: Vec<String>,
     room: Arc<Semaphore>,
     waiting: Arc<(Mutex<u64>, Condvar)>,
     counts: Arc<Counts>,
@@ -72,7 +74,14 @@ pub struct Publisher {
 impl Publisher {
     pub(crate) fn new(connection: Connection, shared: Arc<Shared>, settings: Settings) -> Self {
         let room = Arc::new(Semaphore::new(AT_ONCE));
-        Self { connection, shared, settings, room, waiting: Arc::default(), counts: Arc::default() }
+        let namespaces = Vec::new();
+        Self { connection, shared, settings, namespaces, room, waiting: Arc::default(), counts: Arc::default() }
+    }
+
+    /// Only objects of these namespaces.
+    pub fn within(mut self, namespaces: Vec<String>) -> Self {
+        self.namespaces = namespaces;
+        self
     }
 
     /// Notes what became of a lookup of a name, which is lower case and has its last dot; whether any object
@@ -84,7 +93,10 @@ impl Publisher {
                 let mut status = status.clone();
                 apply(Resolver { pattern, status: &mut status }, (name, self.settings), outcome)
             };
-            let objects = known.names.matching(name);
+            let is_ours = |key: &Key| {
+                self.namespaces.is_empty() || self.namespaces.iter().any(|namespace| **namespace == *key.namespace)
+            };
+            let objects = known.names.matching(name).filter(|one| is_ours(&one.key));
             objects.filter(|one| would_change(&one.pattern, &one.status)).map(|one| one.key.clone()).collect()
         };
         concerned.into_iter().filter(|key| self.write(key.clone(), name.to_owned(), outcome.clone())).count() > 0

@@ -45,6 +45,8 @@ pub(crate) struct Known {
     pub(crate) names: Names,
     /// Objects of theirs that nobody has asked for since they changed.
     new_names: BTreeSet<Key>,
+    /// Kinds that are watched for.
+    wanted: BTreeSet<&'static str>,
     /// Kinds that are listed, or that the cluster does not have.
     kinds: BTreeSet<&'static str>,
     /// Kinds that the cluster does not have.
@@ -102,10 +104,18 @@ impl Drop for Watch {
 }
 
 impl Watch {
+    /// For all that policies can see.
     pub fn start(connection: &Connection) -> Self {
+        Self::start_for(connection, |_| true)
+    }
+
+    /// For some kinds.
+    pub fn start_for(connection: &Connection, is_wanted: impl Fn(&str) -> bool) -> Self {
         let shared = Arc::new(Shared::default());
         let mut kinds: BTreeMap<&'static str, Vec<Kind>> = BTreeMap::new();
-        WATCHED.iter().for_each(|kind| kinds.entry(kind.name).or_default().push(*kind));
+        let wanted = WATCHED.iter().filter(|kind| is_wanted(kind.name));
+        wanted.for_each(|kind| kinds.entry(kind.name).or_default().push(*kind));
+        shared.lock().wanted = kinds.keys().copied().collect();
         let follow = |versions: Vec<Kind>| {
             let follow = follow(connection.client.clone(), versions, shared.clone());
             connection.runtime.spawn(follow)
@@ -218,7 +228,7 @@ impl Known {
     }
 
     fn is_whole(&self) -> bool {
-        WATCHED.iter().all(|kind| self.kinds.contains(kind.name))
+        self.wanted.iter().all(|kind| self.kinds.contains(kind))
     }
 
     fn trouble(&self) -> Vec<Trouble> {

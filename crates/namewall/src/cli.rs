@@ -213,11 +213,13 @@ Examples:
   namewall dns --conf Corefile --explain 'A www.example.com from 10.1.2.3 edns0:0xffed=abc'
   namewall dns --conf Corefile -o json --explain 'A www.example.com answer 192.0.2.1,192.0.2.2'
   namewall dns --conf Corefile --manifests cluster.yaml
+  namewall dns --conf Corefile --kubeconfig ~/.kube/config
 
 Directives and rules are those of CoreDNS and its policy plugins: see docs/corefile.md and
 docs/expressions.md. A mistake is told with its place before any socket opens. The file, what
 it imports and what its engines read are watched (`reload`), and SIGHUP has all of it read
-again; what is wrong changes nothing.
+again; what is wrong changes nothing. `dnsnameresolver` writes to the API server that
+--kubeconfig names, or that of the pod it runs in; rules then know clients as its pods.
 
 --explain prints what becomes of a question, rule by rule, and asks nobody but engines:
   TYPE NAME [from ADDRESS[:PORT]] [at ADDRESS[:PORT]] [over udp|tcp] [edns0:CODE=TEXT|0xHEX]...
@@ -451,6 +453,8 @@ pub(crate) struct Dns {
     /// How to print that
     #[arg(short, long, value_name = "FORMAT", default_value = "text", requires = "explain")]
     pub(crate) output: Format,
+    #[command(flatten)]
+    pub(crate) server: ApiServer,
     /// Files and folders that say which pod has which address, for rules by namespace and label
     #[arg(long, num_args = 1.., value_name = "PATH")]
     pub(crate) manifests: Vec<PathBuf>,

@@ -12,6 +12,7 @@ use super::local::{Local, ZoneFile};
 use super::log::Log;
 use super::message::Identities;
 use super::metrics::Meters;
+use super::names::Names;
 use super::report::Observers;
 use super::rules::{Judge, List, Rule};
 use super::tell::Teller;
@@ -62,6 +63,8 @@ pub struct Surroundings {
     pub identities: Arc<dyn Identities>,
     /// The addresses of this machine, by the names of its interfaces.
     pub addresses: Vec<(String, IpAddr)>,
+    /// Who keeps what names were found at, for `dnsnameresolver`.
+    pub names: Option<Arc<dyn Names>>,
 }
 
 pub fn build(corefile: &Corefile, around: &Surroundings) -> Result<Built, Vec<BuildError>> {
@@ -143,6 +146,7 @@ impl Builder<'_> {
             cache: server.cache.clone().map(|settings| Arc::new(Cache::new(settings))),
             forwards: server.forwards.iter().map(|forward| self.forward(forward)).collect(),
             observers: Observers::default(),
+            names: server.dns_name_resolver.clone().zip(self.around.names.clone()),
         };
         self.observe(server, &mut block);
         block

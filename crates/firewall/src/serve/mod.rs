@@ -21,6 +21,7 @@ mod local;
 mod log;
 mod message;
 mod metrics;
+mod names;
 mod reply;
 mod report;
 mod rules;
@@ -33,10 +34,11 @@ pub use build::{BuildError, Built, Surroundings, build, build_with};
 pub use endpoints::{Endpoint, Endpoints, What, lameduck};
 pub use explain::{End, Explanation, ListTold, RuleTold, Walked, Way};
 pub use message::{Identities, Strangers};
+pub use names::{LookedUp, Names};
 pub use tell::Teller;
 
 use crate::Outcome;
-use crate::corefile::{Edns0, Point, Zone};
+use crate::corefile::{DnsNameResolver, Edns0, Point, Zone};
 use cache::Cache;
 use forward::Forwarding;
 use local::Local;
@@ -74,6 +76,8 @@ struct Block {
     cache: Option<Arc<Cache>>,
     forwards: Vec<Forwarding>,
     observers: Observers,
+    /// Who keeps what names were found at.
+    names: Option<(DnsNameResolver, Arc<dyn Names>)>,
 }
 
 /// What is remembered of a question until its answer comes.
@@ -133,12 +137,22 @@ impl Chain for Service {
             self.0.keep(asked, answer);
         }
         match self.0.passing((asked, answer), &carried, Waiting::Forbidden) {
+            Ok(Passing::Pass) => match self.0.note(asked, answer) {
+                Some(names) => Passing::Later(Box::new(move || {
+                    names.finish();
+                    Passing::Pass
+                })),
+                None => Passing::Pass,
+            },
             Ok(passing) => passing,
             Err(MustWait) => {
                 let (inside, kept) = (self.0.clone(), Kept::new(asked, Some(answer)));
                 Passing::Later(Box::new(move || {
                     let answer = kept.answer().unwrap_or_default();
                     let passing = inside.passing((&kept.asked(), answer), &carried, Waiting::Allowed);
+                    if let (Ok(Passing::Pass), Some(names)) = (&passing, inside.note(&kept.asked(), answer)) {
+                        names.finish();
+                    }
                     passing.unwrap_or(Passing::Silence)
                 }))
             }
@@ -315,6 +329,14 @@ impl Inside {
         let question = Question::of_query(asked.query).ok()?;
         let cache = self.block(asked, &question)?.0.cache.as_ref()?;
         cache.stale(asked.query, &question, Instant::now())
+    }
+
+    /// Has it noted what an upstream's answer says of a name; who is to be waited for, if anybody is.
+    fn note(&self, asked: &Asked<'_>, answer: &[u8]) -> Option<Arc<dyn Names>> {
+        let question = Question::of_query(asked.query).ok()?;
+        let (directive, names) = self.block(asked, &question)?.0.names.as_ref()?;
+        let looked_up = LookedUp::read(directive, &question, answer)?;
+        names.note(&looked_up).then(|| names.clone())
     }
 
     /// Remembers an upstream's answer.

@@ -4,11 +4,7 @@
 use crate::corefile::ServerBlock;
 
 pub(super) fn warnings(server: &ServerBlock) -> Vec<String> {
-    let options = [
-        (server.loadbalance, "loadbalance"),
-        (server.detects_loops, "loop"),
-        (server.dns_name_resolver.is_some(), "dnsnameresolver"),
-    ];
+    let options = [(server.loadbalance, "loadbalance"), (server.detects_loops, "loop")];
     let unserved = options.iter().filter(|(is_there, _)| *is_there);
     unserved.map(|(_, name)| format!("{}: `{name}` has no effect yet", server.place)).collect()
 }

@@ -61,7 +61,8 @@ impl Telling {
     pub(crate) fn build(&self, text: &str) -> Result<Built, Vec<BuildError>> {
         let read = corefile::read("Corefile", text, &NoFiles, &|_| None).unwrap_or_else(|errors| panic!("{errors}"));
         let addresses = vec![("lo".to_owned(), IpAddr::V4(Ipv4Addr::LOCALHOST))];
-        build(&read, &Surroundings { teller: self.teller.clone(), identities: Arc::new(Strangers), addresses })
+        let teller = self.teller.clone();
+        build(&read, &Surroundings { teller, identities: Arc::new(Strangers), addresses, names: None })
     }
 }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod check;
+mod cluster;
 mod explain;
 mod moving;
 mod ports;

@@ -74,9 +74,13 @@ impl Serving {
         Self::start_in(Folder::new(corefile))
     }
 
-    /// Starts it and waits until it listens.
     pub(crate) fn start_in(folder: Folder) -> Self {
-        let mut child = folder.command(&[]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        Self::start_with(folder, &[])
+    }
+
+    /// Starts it and waits until it listens.
+    pub(crate) fn start_with(folder: Folder, args: &[&str]) -> Self {
+        let mut child = folder.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let told: Arc<Mutex<Vec<String>>> = Arc::default();
         let streams: [Box<dyn std::io::Read + Send>; 2] =
             [Box::new(child.stdout.take().unwrap()), Box::new(child.stderr.take().unwrap())];

@@ -16,6 +16,7 @@ pub(crate) fn around(told: &Told) -> Surroundings {
         teller: told.teller(),
         identities: Arc::new(Strangers),
         addresses: vec![address("lo", "127.0.0.1"), address("lo", "::1"), address("eth0", "192.0.2.1")],
+        names: None,
     }
 }
 

@@ -1,6 +1,7 @@
 //! `namewall dns`: serves a Corefile, and goes on until it is told to end.
-//! `question` is what --explain asks, `explained` what it prints, `identities` who clients are, `sources` what the Corefile was read from.
+//! `question` is what --explain asks, `explained` what it prints, `identities` who clients are, `cluster` what the API server says and is told, `sources` what the Corefile was read from.
 
+mod cluster;
 mod explained;
 mod identities;
 mod question;
@@ -34,10 +35,12 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 pub(crate) fn run(args: &Dns) -> Result<ExitCode> {
     // Before the first thread, so that every thread leaves them to us.
     let signals = take_signals()?;
-    let around = Surroundings {
+    let pods = identities::read(&args.manifests)?;
+    let mut around = Surroundings {
         teller: Arc::new(Teller::start(std::io::stdout())?),
-        identities: identities::read(&args.manifests)?,
+        identities: pods.clone(),
         addresses: addresses()?,
+        names: None,
     };
     let (read, mut sources) = read_with_sources(&args.conf);
     let read = match read {
@@ -48,6 +51,10 @@ pub(crate) fn run(args: &Dns) -> Result<ExitCode> {
         }
         Err(error) => return Err(error),
     };
+    if !args.check && args.explain.is_none() && cluster::is_wanted(&read, &args.server) {
+        // What manifests say of pods counts more.
+        around.names = Some(cluster::follow(&args.server, args.manifests.is_empty().then_some(pods))?);
+    }
     let built = match build_all(&read, &around) {
         Ok(built) => built,
         Err(error) if args.check => {
@@ -75,7 +82,14 @@ pub(crate) fn run(args: &Dns) -> Result<ExitCode> {
             continue;
         }
         let (read, read_from) = read_with_sources(&args.conf);
-        match read.and_then(|read| running.take(&read, &around)) {
+        let taken = read.and_then(|read| {
+            let needs_server = read.servers.iter().any(|server| server.dns_name_resolver.is_some());
+            if needs_server && around.names.is_none() {
+                bail!("`dnsnameresolver` counts from the next start on");
+            }
+            running.take(&read, &around)
+        });
+        match taken {
             Ok(()) => {
                 sources = read_from;
                 output::note(&format!("{} was read again", args.conf.display()));
