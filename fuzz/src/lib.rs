@@ -16,6 +16,7 @@ mod questions;
 mod scenarios;
 mod selectors;
 mod themis;
+mod zone;
 
 pub use answer::answer;
 pub use corefile::corefile;
@@ -29,11 +30,12 @@ pub use questions::questions;
 pub use scenarios::scenarios;
 pub use selectors::selectors;
 pub use themis::themis;
+pub use zone::zone;
 
 pub type Target = fn(&[u8]);
 
 /// Every target by name: the name of its binary and of its corpus.
-pub const TARGETS: [(&str, Target); 12] = [
+pub const TARGETS: [(&str, Target); 13] = [
     ("answer", answer),
     ("corefile", corefile),
     ("denials", denials),
@@ -46,4 +48,5 @@ pub const TARGETS: [(&str, Target); 12] = [
     ("scenarios", scenarios),
     ("selectors", selectors),
     ("themis", themis),
+    ("zone", zone),
 ];
