@@ -17,6 +17,7 @@ mod questions;
 mod scenarios;
 mod selectors;
 mod themis;
+mod zone;
 
 pub use answer::answer;
 pub use corefile::corefile;
@@ -31,6 +32,7 @@ pub use questions::questions;
 pub use scenarios::scenarios;
 pub use selectors::selectors;
 pub use themis::themis;
+pub use zone::zone;
 
 pub type Target = fn(&[u8]);
 
@@ -49,4 +51,5 @@ pub const TARGETS: [(&str, Target); 13] = [
     ("scenarios", scenarios),
     ("selectors", selectors),
     ("themis", themis),
+    ("zone", zone),
 ];

@@ -47,9 +47,11 @@ pub trait Chain: Send + Sync + fmt::Debug {
         Passing::Instead(reply::failure(asked.query, failure.rcode()))
     }
 
-    /// The answer to what was asked behind a client's back, by [`Step::Renew`].
-    fn renewed(&self, asked: &Asked<'_>, answer: &[u8]) {
-        let _ = (asked, answer);
+    /// The answer to what was asked behind a client's back, by [`Step::Renew`]; and who else is to be asked, if it
+    /// is not the last word.
+    fn renewed(&self, asked: &Asked<'_>, answer: &[u8], notes: Option<Notes>) -> Option<(To, Option<Notes>)> {
+        let _ = (asked, answer, notes);
+        None
     }
 }
 

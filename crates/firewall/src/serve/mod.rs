@@ -126,10 +126,9 @@ impl Chain for Service {
     fn answer(&self, asked: &Asked<'_>, answer: &[u8], notes: Option<Notes>) -> Passing {
         let mut carried = Carried::of(notes);
         if carried.source != Source::Redirected {
-            if let Some(at) = self.0.next(asked, answer, &carried) {
-                let to = To::Route(at.1);
-                carried.forward = Some(at.0);
-                return Passing::Forward(to, Some(Box::new(carried)));
+            if let Some((forward, route)) = self.0.next(asked, answer, &carried) {
+                carried.forward = Some(forward);
+                return Passing::Forward(To::Route(route), Some(Box::new(carried)));
             }
             if let Some(stale) = self.0.better(asked, answer) {
                 return self.give_stale(asked, stale, carried);
@@ -176,10 +175,17 @@ impl Chain for Service {
         self.0.failed(asked, failure, &carried)
     }
 
-    fn renewed(&self, asked: &Asked<'_>, answer: &[u8]) {
-        // What a client would be told by somebody else is not what is to be kept.
-        if self.0.next(asked, answer, &Carried::of(None)).is_none() {
-            self.0.keep(asked, answer);
+    fn renewed(&self, asked: &Asked<'_>, answer: &[u8], notes: Option<Notes>) -> Option<(To, Option<Notes>)> {
+        let mut carried = Carried::of(notes);
+        match self.0.next(asked, answer, &carried) {
+            Some((forward, route)) => {
+                carried.forward = Some(forward);
+                Some((To::Route(route), Some(Box::new(carried))))
+            }
+            None => {
+                self.0.keep(asked, answer);
+                None
+            }
         }
     }
 }

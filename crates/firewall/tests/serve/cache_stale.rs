@@ -219,6 +219,31 @@ fn what_is_asked_with_pauses_is_not_asked_often() {
 }
 
 #[test]
+fn what_is_asked_for_again_goes_to_the_next_forward_as_before() {
+    let (_, first) = Says::start(NOBODY);
+    let (says, second) = Says::start(1);
+    let live = Live::start(&format!(
+        ".:PORT0 {{
+            cache {{
+                success 100 3600 0
+                serve_stale
+            }}
+            forward . {} {{
+                next NXDOMAIN
+            }}
+            forward . {}
+        }}",
+        first.address, second.address
+    ));
+    assert_eq!(live.ask("A a.example"), is(1, 1));
+    sleep(OVER);
+    says.set(7);
+    assert_eq!(live.ask("A a.example"), is(1, 0));
+    eventually(|| live.ask("A a.example") == is(7, 1));
+    assert_eq!((first.asked(), second.asked()), (2, 2));
+}
+
+#[test]
 fn failures_are_kept_for_as_long_as_is_set() {
     let (says, upstream) = Says::start(FAILURE);
     let live = serve(&upstream, "servfail 1s");

@@ -149,7 +149,7 @@ fn a_certificate_is_for_the_name_of_all_or_of_one_or_for_the_address() {
 fn who_wants_to_know_us_is_shown_our_certificate() {
     let authority = Authority::new("client");
     let upstream = authority.server("dns.example", true).answers(good);
-    let files = authority.client("namewall.example");
+    let files = authority.files("namewall.example");
     let to = format!("tls://127.0.0.1%dns.example:{}", upstream.address.port());
     let live = serve(&to, &format!("tls {files} {}", authority.ca()));
     assert_eq!(live.ask("A a.example"), GOOD);
@@ -162,8 +162,8 @@ fn who_wants_to_know_us_is_shown_our_certificate() {
 fn what_is_wrong_with_certificates_is_said_at_the_start() {
     let authority = Authority::new("files");
     let ca = authority.ca();
-    let mine = authority.client("mine.example");
-    let other = authority.client("other.example");
+    let mine = authority.files("mine.example");
+    let other = authority.files("other.example");
     let (certificate, key) = (mine.split(' ').next().unwrap(), other.split(' ').nth(1).unwrap());
     for (tls, why) in [
         ("/no/such/ca.pem".to_owned(), "cannot read /no/such/ca.pem: No such file".to_owned()),
@@ -202,4 +202,46 @@ fn a_connection_with_nobody_at_its_end_is_given_up() {
     let upstream = upstream.answers(good);
     assert!(receive(&socket).is_some());
     assert_eq!(upstream.connections(), 2);
+}
+
+#[test]
+fn a_server_that_hangs_up_all_the_time_loses_nobody_an_answer() {
+    let authority = Authority::new("hangs-up");
+    let upstream = authority.server("dns.example", false).answers(good);
+    let live = trusting(&authority, &upstream, "max_fails 0");
+    std::thread::scope(|scope| {
+        let asking: Vec<_> = (0..4)
+            .map(|client| {
+                let live = &live;
+                scope.spawn(move || {
+                    (0..100).filter(|id| live.ask(&format!("A a.example id {}", client * 100 + id)) != GOOD).count()
+                })
+            })
+            .collect();
+        let mut before = 0;
+        while asking.iter().any(|one| !one.is_finished()) {
+            std::thread::sleep(Duration::from_millis(1));
+            // Every connection is good for something, and then ends amid what else was asked.
+            if upstream.asked() >= before + 10 {
+                before = upstream.asked();
+                upstream.hang_up();
+            }
+        }
+        assert_eq!(asking.into_iter().map(|one| one.join().unwrap()).sum::<usize>(), 0);
+    });
+    assert!(upstream.connections() > 3, "{}", upstream.connections());
+}
+
+#[test]
+fn who_is_asked_over_tls_is_checked_over_tls() {
+    let authority = Authority::new("checked");
+    let upstream = authority.server("dns.example", false).answers(|_| Vec::new());
+    let live = trusting(&authority, &upstream, "health_check 50ms\n max_fails 2");
+    let is_up = || live.server.upstreams().first().is_none_or(|one| one.is_up);
+    assert_eq!(live.ask("A a.example"), "SERVFAIL");
+    eventually(|| !is_up());
+    let upstream = upstream.answers(good);
+    eventually(is_up);
+    assert_eq!(live.ask("A a.example"), GOOD);
+    assert!(upstream.connections() >= 1);
 }

@@ -1,6 +1,7 @@
 //! Names of a file, and of the Corefile itself.
 
-use crate::support::{Firewall, check, refused};
+use crate::stub::eventually;
+use crate::support::{Firewall, Live, check, refused};
 use std::path::PathBuf;
 
 /// A file that is there as long as the test.
@@ -183,4 +184,17 @@ fn rules_count_for_names_of_hosts_as_well() {
     assert_eq!(firewall.ask("A www.example.com"), "answer NOERROR aa; www.example.com. 3600 A 192.0.2.10");
     assert_eq!(firewall.ask("A secret.example.com"), "REFUSED");
     assert_eq!(firewall.ask("A inside.example.com"), "NXDOMAIN; authority . 60 SOA 60");
+}
+
+#[test]
+fn a_file_that_changes_is_read_again() {
+    let file = File::new("changes", "192.0.2.1 www.example.com\n");
+    let live = Live::start(&format!(".:PORT0 {{\n hosts {} {{\n reload 50ms\n }}\n}}", file.0.display()));
+    assert_eq!(live.ask("A www.example.com"), "NOERROR aa; www.example.com. 3600 A 192.0.2.1");
+    std::fs::write(&file.0, "192.0.2.22 www.example.com\n").unwrap();
+    eventually(|| live.ask("A www.example.com") == "NOERROR aa; www.example.com. 3600 A 192.0.2.22");
+    std::fs::remove_file(&file.0).unwrap();
+    let told = live.told.lines(1);
+    assert!(told[0].starts_with(&format!("[ERROR] {}: No such file", file.0.display())), "{told:?}");
+    assert_eq!(live.ask("A www.example.com"), "NOERROR aa; www.example.com. 3600 A 192.0.2.22", "it stays as it was");
 }

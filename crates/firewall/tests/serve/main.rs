@@ -15,6 +15,7 @@ mod file;
 mod forward;
 mod forward_health;
 mod forward_tls;
+mod forward_unbound;
 mod hosts;
 mod log;
 mod s9_1;

@@ -53,14 +53,16 @@ fn all_that_is_wrong_is_told_with_its_place() {
 }
 
 #[test]
-fn what_is_not_served_is_wrong_too() {
-    Folder::new(".:5300 {\n bind 127.0.0.1\n whoami\n forward . tls://192.0.2.53\n}\n").check(
+fn what_cannot_be_served_is_wrong_too() {
+    let text =
+        ".:5300 {\n bind 127.0.0.1\n file /no/such/zone\n forward . tls://192.0.2.53 {\n tls /no/such/ca\n }\n}\n";
+    Folder::new(text).check(
         &["--check"],
         1,
         expect![[r#"
             the Corefile cannot be served
-            Corefile:1:1: error: `whoami` is not served yet; remove it
-            Corefile:4:2: error: upstreams over TLS are not served yet
+            Corefile:3:2: error: file: /no/such/zone: No such file or directory (os error 2)
+            Corefile:4:2: error: cannot read /no/such/ca: No such file or directory (os error 2)
         "#]],
     );
 }

@@ -46,7 +46,7 @@ fn a_bad_one_changes_nothing_and_is_told() {
     let serving = Serving::start(&giving(port, 1, ""));
     for (bad, why) in [
         (format!(".:{port} {{\n bind 127.0.0.1\n firewall query {{\n  allow name ==\n }}\n}}\n"), "Corefile:4:"),
-        (giving(port, 2, "whoami"), "`whoami` is not served yet"),
+        (giving(port, 2, "file /no/such/zone"), "file: /no/such/zone: No such file"),
         (giving(port, 2, &format!("forward . 127.0.0.1:{port}")), "is this server itself"),
         ("{".to_owned(), "Corefile:1:"),
     ] {

@@ -92,8 +92,9 @@ impl<L: Learn> Engine<L> {
         }
         pending.place = None;
         if !client.waits() {
-            self.renewed(ticket, answer);
-        } else if self.passes(ticket, answer)? {
+            return self.renewed(ticket, answer);
+        }
+        if self.passes(ticket, answer)? {
             self.give(ticket, answer);
         }
         Ok(())

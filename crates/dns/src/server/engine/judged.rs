@@ -133,22 +133,33 @@ impl<L: Learn> Engine<L> {
     }
 
     /// The answer to a question that nobody waits for.
-    pub(super) fn renewed(&mut self, ticket: Ticket, answer: &[u8]) {
-        if let Some(pending) = self.pending.get(ticket)
-            && let Some(chain) = pending.law.as_ref().map(|law| law.chain.clone())
-        {
-            let over_tcp = matches!(pending.link, Some(Link::Tcp { .. }));
-            let (client, since, upstream) = (pending.client, pending.last_asked, pending.upstream);
-            let heard = Heard { upstream: self.upstreams[upstream].address, since, over_tcp, answer };
-            let server = self.server_of(client);
-            caught(|| {
-                if let Some(asked) = self.asked(ticket, server) {
-                    chain.heard(&asked, &heard);
-                    chain.renewed(&asked, answer);
+    pub(super) fn renewed(&mut self, ticket: Ticket, answer: &[u8]) -> io::Result<()> {
+        let Some(pending) = self.pending.get(ticket) else { return Ok(()) };
+        let Some(chain) = pending.law.as_ref().map(|law| law.chain.clone()) else {
+            self.forget(ticket);
+            return Ok(());
+        };
+        let (client, notes) = (pending.client, pending.notes.take());
+        let over_tcp = matches!(pending.link, Some(Link::Tcp { .. }));
+        let (upstream, since) = (self.upstreams[pending.upstream].address, pending.last_asked);
+        let server = self.server_of(client);
+        let next = caught(|| {
+            let asked = self.asked(ticket, server)?;
+            chain.heard(&asked, &Heard { upstream, since, over_tcp, answer });
+            chain.renewed(&asked, answer, notes)
+        });
+        match next.flatten() {
+            Some((to, notes)) => {
+                if let Some(pending) = self.pending.get(ticket) {
+                    pending.notes = notes;
                 }
-            });
+                self.forward(ticket, to)
+            }
+            None => {
+                self.forget(ticket);
+                Ok(())
+            }
         }
-        self.forget(ticket);
     }
 
     /// Gives an answer that came from no upstream just now.

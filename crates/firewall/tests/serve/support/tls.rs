@@ -43,8 +43,8 @@ impl Authority {
         (CertificateParams::new([name.to_owned()]).unwrap().signed_by(&key, &self.issuer).unwrap(), key)
     }
 
-    /// The files of a client's certificate and key.
-    pub(crate) fn client(&self, name: &str) -> String {
+    /// The files of a certificate for this name and of its key.
+    pub(crate) fn files(&self, name: &str) -> String {
         let (certificate, key) = self.signed(name);
         let files = [self.path(&format!("{name}.pem")), self.path(&format!("{name}.key"))];
         fs::write(&files[0], certificate.pem()).unwrap();
