@@ -3,6 +3,7 @@
 //!
 //! The rest of namewall knows threads and no runtime; here one thread has one.
 
+mod addresses;
 mod client;
 pub mod crds;
 mod leadership;

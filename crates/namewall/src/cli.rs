@@ -401,6 +401,9 @@ pub(crate) struct ApiServer {
 pub(crate) struct Agent {
     #[command(flatten)]
     pub(crate) server: ApiServer,
+    /// Let a pod talk before it is known; by default an address of the node's podCIDRs is closed until then
+    #[arg(long)]
+    pub(crate) open_until_known: bool,
     /// Take over from the namewall that runs here: its sockets, its rules, its leases; no question is lost
     #[arg(long)]
     pub(crate) take_over: bool,

@@ -80,7 +80,8 @@ fn main() {
     ensure_rights().expect("network namespaces can be made");
     what_kubectl_changes_packets_find_changed();
     s8_a_name_in_an_egress_firewall_is_open_on_all_nodes_until_it_goes();
-    println!("test agent: 2 passed");
+    a_pod_is_closed_until_it_is_known();
+    println!("test agent: 3 passed");
 }
 
 fn what_kubectl_changes_packets_find_changed() {
@@ -144,4 +145,27 @@ fn s8_a_name_in_an_egress_firewall_is_open_on_all_nodes_until_it_goes() {
     plane.kubectl(&["delete", "egressfirewall", "default", "-n", "shop"]).unwrap();
     world.wait_for(|| world.reaches(API, ELSEWHERE) && world.reaches(WEB, ELSEWHERE));
     world.wait_for(|| resolvers()["items"].as_array().unwrap().is_empty());
+}
+
+/// Its address is somebody's before the API server has it.
+fn a_pod_is_closed_until_it_is_known() {
+    let plane = ControlPlane::start().unwrap();
+    define(&plane);
+    populate(&plane, &example());
+    plane.kubectl(&["delete", "pod", "api", "-n", "shop", "--force", "--grace-period=0"]).unwrap();
+    let world = World::build("unknown");
+    let _agent = start(&world, "node-1", &plane);
+    assert!(!world.reaches(API, PROVIDER), "nobody knows who that is");
+    assert!(world.log().is_empty() || !world.log().contains("cannot"), "{}", world.log());
+    let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: api, namespace: shop}\n\
+               spec: {nodeName: node-1, containers: [{name: c, image: none}]}\n";
+    plane.run_pod(pod, API).unwrap();
+    world.wait_for(|| world.reaches(API, PROVIDER));
+    world.wait_for(|| world.log().contains("by no pod that is known yet"));
+
+    // S7.2: what the node has, everybody may know.
+    world
+        .wait_for(|| plane.get(&["nodeaddresses", "node-1"]).is_ok_and(|told| told.to_string().contains("192.0.2.11")));
+    let told = plane.get(&["nodeaddresses", "node-1"]).unwrap();
+    assert_eq!(told["metadata"]["ownerReferences"][0]["kind"], "Node", "{told}");
 }

@@ -175,7 +175,7 @@ impl Cluster {
 
 /// A node that nobody described judges all pods: they are all on it.
 fn open_node(node: Option<NodeId>) -> Result<Node, NodeError> {
-    let scope = Scope { node, log_group: Cluster::LOG_GROUP, dns: None };
+    let scope = Scope { node, log_group: Cluster::LOG_GROUP, ..Scope::default() };
     let settings = NodeSettings {
         nft: Settings { scope, ..Settings::default() },
         learning: Learning::default(),

@@ -53,6 +53,8 @@ pub const NAMED: Twins = Twins("named4", "named6");
 pub const OWN: Twins = Twins("own4", "own6");
 /// Addresses in the pod network that are no node's.
 pub const POD_NETWORK: Twins = Twins("podnet4", "podnet6");
+/// Addresses that this node's pods get, and that are no node's.
+pub const CLOSED: Twins = Twins("closed4", "closed6");
 /// Every pod of the cluster.
 pub const PODS: Twins = Twins("pod4", "pod6");
 pub const NODES: Twins = Twins("node4", "node6");

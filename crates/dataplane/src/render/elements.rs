@@ -4,7 +4,7 @@
 use super::ids::{Group, pods};
 use super::rules::{fill_networks, protocol_number};
 use super::{Numbers, Render, Scope};
-use crate::nft::set::{self, Element, Key, Twins, Value, Version};
+use crate::nft::set::{self, Element, Field, Holds, Key, SetSpec, Twins, Value, Version};
 use crate::nft::table::{Set, Table};
 use namewall_policy::Program;
 use namewall_policy::addr::{AddrRange, AddrSet};
@@ -110,16 +110,20 @@ impl Scope {
 
 impl Render<'_> {
     pub(super) fn fill_networks(&self, table: &mut Table) {
+        self.fill_blocks(table, set::POD_NETWORK, &self.program.pod_networks);
+    }
+
+    /// What of some blocks is no node's.
+    pub(super) fn fill_blocks(&self, table: &mut Table, twins: set::Twins, blocks: &AddrSet) {
         let mut nodes = AddrSet::default();
         for &(address, _) in self.program.node_addresses.iter() {
             nodes.insert_address(address);
         }
-        let networks = self.program.pod_networks.subtract(&nodes);
+        let networks = blocks.subtract(&nodes);
         for version in Version::BOTH {
             let of_version = |range: &AddrRange| Version::of(range.first) == version;
             let ranges: Vec<AddrRange> = networks.ranges().filter(of_version).collect();
-            let spec = named(table, set::POD_NETWORK[version]).spec.clone();
-            fill_networks(table, spec, &ranges);
+            fill_networks(table, SetSpec::new(twins[version], &[Field::Address(version)], Holds::Keys), &ranges);
         }
     }
 }

@@ -16,6 +16,7 @@
 //! and one that names a number does not: a pod that comes or goes is a few
 //! plain elements, whatever its policies are.
 
+mod closed;
 mod delta;
 mod dns;
 mod elements;
@@ -39,6 +40,7 @@ use crate::nft::table::{Hook, HookKind, Point, Table};
 use elements::Pods;
 use ids::{Group, Groups, Numbered, number_classes, pods};
 use namewall_policy::Program;
+use namewall_policy::addr::Cidr;
 use namewall_policy::model::{Direction, Enforcement, NodeId, PolicyId};
 use namewall_policy::program::{ClassId, Plan, PortSpecId};
 use remote::RemoteGates;
@@ -68,6 +70,9 @@ pub struct Scope {
     pub log_group: u16,
     /// Where pods' DNS is taken to; without it, nowhere.
     pub dns: Option<Intercept>,
+    /// Blocks that only pods of this node get addresses from: who has one and is not known yet is closed, so that
+    /// no pod is open before its policies are in place.
+    pub closed: Vec<Cidr>,
 }
 
 /// A table and the numbers used in it.
@@ -118,6 +123,7 @@ pub fn render(program: &Program, scope: &Scope, before: &Ids) -> Rendered {
         render.dns_policy(&mut table, mode);
     }
     render.fill_networks(&mut table);
+    render.fill_closed(&mut table);
     let ids = Ids {
         classes: local.iter().map(|(address, class)| (*address, classes[class])).collect(),
         groups: groups.by_rule,
@@ -299,7 +305,11 @@ impl Render<'_> {
                 Rule::new([Test::NeighbourDiscovery], Do::Accept),
                 dispatch(Version::V6),
             ]);
+            if mode == Mode::Enforce {
+                chain.rules.extend(self.closed_rules(end));
+            }
         }
+        self.closed_chains(table);
         let own = Version::BOTH.map(|version| Rule::new([Test::OwnAddress(version)], Do::Accept));
         table.chains.entry(OWN_ADDRESS.to_owned()).or_default().rules = own.to_vec();
         let errors = ICMP.map(|protocol| Rule::new([Test::Protocol(protocol)], Do::Accept));

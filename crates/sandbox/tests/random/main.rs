@@ -184,7 +184,8 @@ impl Series {
     fn compare(&self, cluster: &Cluster, wanted: &Wanted<'_>) -> Result<(), String> {
         for (name, _) in cluster.sandbox.nodes() {
             let Some(table) = cluster.table(name) else { continue };
-            let scope = Scope { node: wanted.snapshot.node_named(name), log_group: Cluster::LOG_GROUP, dns: None };
+            let scope =
+                Scope { node: wanted.snapshot.node_named(name), log_group: Cluster::LOG_GROUP, ..Scope::default() };
             let fresh = render(wanted.program, &scope, &Ids::default()).table;
             if let Some(difference) = differences(&table, &fresh).first() {
                 return Err(self.told(&format!("{name} is not as a fresh one: {difference}"), wanted.snapshot));

@@ -4,6 +4,7 @@
 //! until it is told to end. `options` is what can be set, `source` where what is
 //! enforced comes from, `control` answers those who ask, `client` asks, `report` prints.
 
+mod addresses;
 mod client;
 mod control;
 mod handover;
@@ -28,7 +29,8 @@ use namewall_dataplane::nflog::DenialLog;
 use namewall_dataplane::nft::{NftError, Settings as NftSettings};
 use namewall_dataplane::render::Scope;
 use namewall_dns::{Listen, Sockets};
-use namewall_kubernetes::{Connection, Publisher, Target, Trouble, Watch};
+use namewall_kubernetes::{Connection, Publisher, Target, Trouble};
+use namewall_policy::addr::Cidr;
 use namewall_policy::domain::DomainName;
 use namewall_policy::{Finding, Severity, Snapshot, compile, compile_next};
 use nix::sys::signal::Signal;
@@ -105,17 +107,18 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode> {
 /// The firewall of a node.
 pub(crate) fn agent(args: &Agent) -> Result<ExitCode> {
     let signals = take_signals()?;
-    let Agent { options, config, settings, take_over, server } = args;
+    let Agent { options, config, settings, take_over, server, .. } = args;
     let told = Told { options, config: config.as_deref(), settings, take_over: *take_over };
     told.options()?;
     let target = Target { kubeconfig: server.kubeconfig.clone(), context: server.context.clone() };
     let connection = Connection::open(&target)?;
     output::note(&format!("watching {}", connection.server()));
-    let mut cluster = Cluster::new(Watch::start(&connection), told.cluster());
+    let mut cluster = Cluster::new(&connection, told.cluster());
+    cluster.opens_unknown = args.open_until_known;
     if cluster.wait_until_known(&signals).is_some() {
         return Ok(ExitCode::SUCCESS);
     }
-    go_on(&told, Source::Cluster(cluster), &signals)
+    go_on(&told, Source::Cluster(Box::new(cluster)), &signals)
 }
 
 /// Until it is told to end, or another takes over.
@@ -127,7 +130,8 @@ fn go_on(told: &Told<'_>, mut source: Source, signals: &SignalFd) -> Result<Exit
         (Ok(_), false) => bail!("a namewall runs here already; end it first, or start this one with --take-over"),
         (Err(_), _) => Vec::new(),
     };
-    let firewall = start(told, &options, (read, left))?;
+    let closed = closed_blocks(&source, &options, &read);
+    let firewall = start(told, &options, (read, left, &closed))?;
     let socket = client::socket_path()?;
     std::fs::remove_file(&socket).ok();
     let listener = UnixListener::bind(&socket).with_context(|| format!("cannot listen at {}", socket.display()))?;
@@ -155,7 +159,13 @@ fn go_on(told: &Told<'_>, mut source: Source, signals: &SignalFd) -> Result<Exit
                 hear(&others.heard(), &firewall);
             }
             Next::Names(changed) => hear(&others.take(changed), &firewall),
-            Next::Nothing => lock(&firewall).trouble = source.trouble(),
+            Next::Nothing => {
+                let mut firewall = lock(&firewall);
+                firewall.trouble = source.trouble();
+                let node = firewall.node_name.clone();
+                drop(firewall);
+                source.publish(node.as_deref());
+            }
         }
         if let Some(stream) = successor.lock().unwrap_or_else(PoisonError::into_inner).take() {
             std::fs::remove_file(&socket).ok();
@@ -173,6 +183,14 @@ fn go_on(told: &Told<'_>, mut source: Source, signals: &SignalFd) -> Result<Exit
     lock(&firewall).node.stop_serving().context("cannot let DNS go its usual way")?;
     output::note("ended; what is in the kernel stays in force (`namewall uninstall` removes it)");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Blocks of this node whose addresses are closed while nobody is known to have them.
+fn closed_blocks(source: &Source, options: &Options, read: &Read) -> Vec<Cidr> {
+    match find_node(&read.lowered.snapshot, options) {
+        Ok(Some((node, _))) => source.blocks_of(&node),
+        _ => Vec::new(),
+    }
 }
 
 /// Opens what others have learned.
@@ -208,7 +226,9 @@ fn find_node(snapshot: &Snapshot, options: &Options) -> Result<Option<(String, V
     Ok(node.map(|node| (name, node.addresses.clone())))
 }
 
-fn start(told: &Told<'_>, options: &Options, (read, left): (Read, Vec<(Sockets, Listen)>)) -> Result<Firewall> {
+type Begin<'a> = (Read, Vec<(Sockets, Listen)>, &'a [Cidr]);
+
+fn start(told: &Told<'_>, options: &Options, (read, left, closed): Begin<'_>) -> Result<Firewall> {
     let Read { lowered, mut findings, kept } = read;
     let snapshot = lowered.snapshot;
     let (program, more) = compile(&snapshot);
@@ -223,6 +243,7 @@ fn start(told: &Told<'_>, options: &Options, (read, left): (Read, Vec<(Sockets, 
         node: node_name.as_deref().and_then(|name| snapshot.node_named(name)),
         log_group: options.log_group.unwrap_or(LOG_GROUP),
         dns: None,
+        closed: closed.to_vec(),
     };
     let usual = NftSettings::default();
     let table = options.table.clone().unwrap_or(usual.table);
@@ -281,6 +302,8 @@ fn say_findings(findings: &[Finding], kept: &[Arc<str>]) {
 fn reload(source: &mut Source, firewall: &Mutex<Firewall>) {
     let read = source.read();
     let mut firewall = lock(firewall);
+    let closed = firewall.node_name.as_deref().map(|node| source.blocks_of(node)).unwrap_or_default();
+    firewall.node.with_kernel(|nft| nft.settings_mut().scope.closed = closed);
     let done = read.and_then(|read| enforce(&mut firewall, read));
     match done {
         Ok(said) => {

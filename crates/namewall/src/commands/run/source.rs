@@ -1,27 +1,33 @@
 //! Where what is enforced comes from: files that are looked at, or a cluster
 //! that is watched.
 
+use super::addresses::own_addresses;
 use super::manifests::Manifests;
 use crate::commands::signals::next_signal;
 use crate::output;
 use anyhow::Result;
 use namewall_cluster::resolver::Settings as ResolverSettings;
-use namewall_cluster::{Key, Read, Settings};
-use namewall_kubernetes::{NameObject, Publisher, Trouble, Watch};
+use namewall_cluster::yaml::{Node, Value};
+use namewall_cluster::{Key, Read, Settings, Store};
+use namewall_kubernetes::{Connection, NameObject, Publisher, Trouble, Watch};
+use namewall_policy::addr::Cidr;
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 /// How often files are looked at, and how long a change of a cluster is waited for.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How often this node's addresses are looked at.
+const PUBLISH_EVERY: Duration = Duration::from_secs(5);
 /// How often it is said again that the API server cannot be reached.
 const SAY_AGAIN: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(super) enum Source {
     Files(Manifests),
-    Cluster(Cluster),
+    Cluster(Box<Cluster>),
 }
 
 /// What is next.
@@ -67,6 +73,21 @@ impl Source {
         }
     }
 
+    /// The blocks that only pods of a node get addresses from, if such a pod is to be closed until it is known.
+    pub(super) fn blocks_of(&self, node: &str) -> Vec<Cidr> {
+        match self {
+            Self::Cluster(cluster) if !cluster.opens_unknown => cluster.watch.with_store(|store| blocks(store, node)),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Tells others what they should know of this node.
+    pub(super) fn publish(&mut self, node: Option<&str>) {
+        if let (Self::Cluster(cluster), Some(node)) = (self, node) {
+            cluster.publish(node);
+        }
+    }
+
     /// Who tells others what is learned, where there are others.
     pub(super) fn publisher(&self) -> Option<Publisher> {
         match self {
@@ -89,12 +110,42 @@ impl Source {
 pub(super) struct Cluster {
     watch: Watch,
     settings: Settings,
+    /// Whether pods may talk before they are known.
+    pub(super) opens_unknown: bool,
+    connection: Connection,
+    /// What the API server was last told, and when to look again.
+    published: (BTreeSet<IpAddr>, Option<Instant>),
     said: BTreeMap<&'static str, (String, Instant)>,
 }
 
 impl Cluster {
-    pub(super) fn new(watch: Watch, settings: Settings) -> Self {
-        Self { watch, settings, said: BTreeMap::new() }
+    pub(super) fn new(connection: &Connection, settings: Settings) -> Self {
+        Self {
+            watch: Watch::start(connection),
+            settings,
+            opens_unknown: false,
+            connection: connection.clone(),
+            published: Default::default(),
+            said: BTreeMap::new(),
+        }
+    }
+
+    /// Tells the API server every address of this node, if it is time to look and they are others.
+    fn publish(&mut self, node: &str) {
+        let (known, again) = &mut self.published;
+        if again.is_some_and(|again| Instant::now() < again) || self.watch.absent().contains(&"NodeAddresses") {
+            return;
+        }
+        *again = Some(Instant::now() + PUBLISH_EVERY);
+        let own = own_addresses();
+        if own == *known {
+            return;
+        }
+        let addresses: Vec<IpAddr> = own.iter().copied().collect();
+        match self.connection.publish_addresses(node, &addresses) {
+            Ok(()) => *known = own,
+            Err(error) => output::note(&format!("cannot publish this node's addresses: {error}")),
+        }
     }
 
     /// Waits until all of the cluster is known, or a signal ends it. Until then nothing is enforced that was not
@@ -131,4 +182,15 @@ impl Cluster {
             self.said.insert(kind, (what, Instant::now()));
         }
     }
+}
+
+fn blocks(store: &Store, node: &str) -> Vec<Cidr> {
+    let key = Key { namespace: "".into(), name: node.into() };
+    let spec = store.get("Node", &key).and_then(|document| document.node.get("spec"));
+    let listed = spec.and_then(|spec| spec.get("podCIDRs")).map(|list| &list.value);
+    let listed = if let Some(Value::Seq(items)) = listed { &items[..] } else { &[] };
+    let texts = listed.iter().chain(spec.and_then(|spec| spec.get("podCIDR"))).filter_map(Node::as_str);
+    let mut blocks: Vec<Cidr> = texts.filter_map(|text| text.parse().ok()).collect();
+    blocks.dedup();
+    blocks
 }

@@ -1,0 +1,39 @@
+//! An agent publishes every address of its node (S7.2): a policy that speaks of
+//! nodes means all of them, and Node objects name only some.
+
+use crate::client::Connection;
+use crate::names::MANAGED_BY;
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
+use namewall_cluster::kinds::WATCHED;
+use serde_json::json;
+use std::net::IpAddr;
+
+impl Connection {
+    /// Says that a node has these addresses. The object goes with its Node.
+    pub fn publish_addresses(&self, node: &str, addresses: &[IpAddr]) -> Result<(), kube::Error> {
+        let kind = WATCHED.iter().find(|kind| kind.name == "NodeAddresses");
+        let Some(resource) = kind.map(crate::watch::resource_of) else { return Ok(()) };
+        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
+        let nodes: Api<DynamicObject> = Api::all_with(self.client.clone(), &ApiResource::erase::<Node>(&()));
+        let texts: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
+        self.runtime.block_on(async {
+            let owner = nodes.get(node).await?;
+            let object = json!({
+                "apiVersion": resource.api_version,
+                "kind": resource.kind,
+                "metadata": {
+                    "name": node,
+                    "labels": {MANAGED_BY.0: MANAGED_BY.1},
+                    "ownerReferences": [{
+                        "apiVersion": "v1", "kind": "Node", "name": node, "uid": owner.metadata.uid,
+                    }],
+                },
+                "addresses": texts,
+            });
+            let apply = PatchParams::apply("namewall-agent").force();
+            api.patch(node, &apply, &Patch::Apply(&object)).await.map(drop)
+        })
+    }
+}
+
+type Node = k8s_openapi::api::core::v1::Node;
