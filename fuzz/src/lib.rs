@@ -37,7 +37,7 @@ pub use zone::zone;
 pub type Target = fn(&[u8]);
 
 /// Every target by name: the name of its binary and of its corpus.
-pub const TARGETS: [(&str, Target); 13] = [
+pub const TARGETS: [(&str, Target); 14] = [
     ("answer", answer),
     ("corefile", corefile),
     ("denials", denials),
