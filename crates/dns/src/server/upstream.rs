@@ -19,6 +19,8 @@ const TIME_A_PORT: Duration = Duration::from_secs(60);
 const PATIENCE: u32 = 3;
 /// How often one that is down is asked whether it is back.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
+/// However often it is to be asked, there is so much time between.
+const PROBE_LEAST: Duration = Duration::from_millis(10);
 
 /// How an upstream is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -127,7 +129,10 @@ impl Upstream {
     pub(super) fn must_be_probed(&mut self, now: Instant) -> bool {
         let due = self.next_probe.is_some_and(|at| at <= now);
         if due {
-            let every = if let Health::ByChecks { every, .. } = self.settings.health { every } else { PROBE_EVERY };
+            let every = match self.settings.health {
+                Health::ByChecks { every, .. } => every.max(PROBE_LEAST),
+                Health::ByQueries | Health::Assumed => PROBE_EVERY,
+            };
             self.next_probe = Some(now + every);
         }
         due

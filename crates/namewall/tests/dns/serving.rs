@@ -74,7 +74,7 @@ _sip._tcp SRV 1 2 5060 mail
         folder.path("db.example").display()
     );
     let _serving = Serving::start(&text);
-    let ask = |words: &str| dig(Ipv4Addr::LOCALHOST.into(), port, words);
+    let ask = |words: &str| dig(Ipv4Addr::LOCALHOST, port, words);
     let soa = "example.org. 60 IN SOA ns.example.org. hostmaster.example.org. 1 7200 3600 1209600 60";
     for over in ["+notcp", "+tcp", "+noedns"] {
         for (question, answer) in [

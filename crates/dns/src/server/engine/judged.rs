@@ -40,8 +40,8 @@ impl<L: Learn> Engine<L> {
             let route = self.routes[listener].clone();
             return self.ask_by(ticket, route);
         };
-        let (chain, server) = (law.chain.clone(), self.listeners[listener].address);
-        let step = caught(|| self.asked(ticket, server).map_or(Step::Silence, |asked| chain.query(&asked)));
+        let chain = law.chain.clone();
+        let step = caught(|| self.asked(ticket).map_or(Step::Silence, |asked| chain.query(&asked)));
         match step {
             Some(step) => self.take_step(ticket, step),
             None => {
@@ -52,7 +52,9 @@ impl<L: Learn> Engine<L> {
     }
 
     /// The question as a chain sees it.
-    fn asked(&mut self, ticket: Ticket, server: SocketAddr) -> Option<Asked<'_>> {
+    fn asked(&mut self, ticket: Ticket) -> Option<Asked<'_>> {
+        let server =
+            self.pending.get(ticket).map(|pending| pending.client).and_then(|client| self.server_of(client))?;
         let pending = self.pending.get(ticket)?;
         let over_tcp = pending.client.is_by_tcp();
         let client = match pending.client {
@@ -62,12 +64,14 @@ impl<L: Learn> Engine<L> {
         Some(Asked { query: &pending.query, client, server, over_tcp })
     }
 
-    /// Where a question came in.
-    fn server_of(&self, client: Client) -> SocketAddr {
+    /// Where a question came in, if it came in at all.
+    fn server_of(&self, client: Client) -> Option<SocketAddr> {
         match client {
-            Client::Renewal { server, .. } => server,
-            Client::Udp { listener, .. } | Client::Tcp { listener, .. } => self.listeners[listener].address,
-            Client::Probe => self.listeners[0].address,
+            Client::Renewal { server, .. } => Some(server),
+            Client::Udp { listener, .. } | Client::Tcp { listener, .. } => {
+                self.listeners.get(listener).map(|listener| listener.address)
+            }
+            Client::Probe => None,
         }
     }
 
@@ -122,7 +126,7 @@ impl<L: Learn> Engine<L> {
             return None;
         }
         let client = self.pending.get(ticket)?.client;
-        let server = self.server_of(client);
+        let server = self.server_of(client)?;
         let pending = self.pending.get(ticket)?;
         let (Client::Udp { from, .. } | Client::Tcp { from, .. }) = client else { return None };
         let renewal = Client::Renewal { server, from, over_tcp: client.is_by_tcp() };
@@ -139,12 +143,11 @@ impl<L: Learn> Engine<L> {
             self.forget(ticket);
             return Ok(());
         };
-        let (client, notes) = (pending.client, pending.notes.take());
+        let notes = pending.notes.take();
         let over_tcp = matches!(pending.link, Some(Link::Tcp { .. }));
         let (upstream, since) = (self.upstreams[pending.upstream].address, pending.last_asked);
-        let server = self.server_of(client);
         let next = caught(|| {
-            let asked = self.asked(ticket, server)?;
+            let asked = self.asked(ticket)?;
             chain.heard(&asked, &Heard { upstream, since, over_tcp, answer });
             chain.renewed(&asked, answer, notes)
         });
@@ -193,12 +196,11 @@ impl<L: Learn> Engine<L> {
     pub(super) fn passes(&mut self, ticket: Ticket, answer: &[u8]) -> io::Result<bool> {
         let Some(pending) = self.pending.get(ticket) else { return Ok(false) };
         let Some(chain) = pending.law.as_ref().map(|law| law.chain.clone()) else { return Ok(true) };
-        let (client, notes) = (pending.client, pending.notes.take());
+        let notes = pending.notes.take();
         let over_tcp = matches!(pending.link, Some(Link::Tcp { .. }));
         let (upstream, since) = (self.upstreams[pending.upstream].address, pending.last_asked);
-        let server = self.server_of(client);
         let passing = caught(|| {
-            let Some(asked) = self.asked(ticket, server) else { return Passing::Silence };
+            let Some(asked) = self.asked(ticket) else { return Passing::Silence };
             chain.heard(&asked, &Heard { upstream, since, over_tcp, answer });
             chain.answer(&asked, answer, notes)
         });
@@ -263,9 +265,8 @@ impl<L: Learn> Engine<L> {
             self.forget(ticket);
             return;
         }
-        let server = self.server_of(client);
         let said = chain.and_then(|chain| {
-            caught(|| self.asked(ticket, server).map(|asked| chain.failed(&asked, failure, notes))).flatten()
+            caught(|| self.asked(ticket).map(|asked| chain.failed(&asked, failure, notes))).flatten()
         });
         match said {
             Some(Passing::Instead(reply)) => self.reply(ticket, reply),
