@@ -64,6 +64,9 @@ pub(crate) enum Command {
     /// Remove what namewall has put into this machine's kernel
     #[command(after_help = UNINSTALL_HELP)]
     Uninstall(Uninstall),
+    /// Print the definitions of the kinds that a cluster may lack, for kubectl to apply
+    #[command(after_help = CRDS_HELP)]
+    Crds(Crds),
     /// Print a completion script for a shell
     #[command(after_help = "Example:\n  namewall completions bash > /etc/bash_completion.d/namewall")]
     Completions { shell: clap_complete::Shell },
@@ -295,6 +298,19 @@ Only namewall's own table is removed. It takes root, or the capability NET_ADMIN
 Exit codes:
   0  nothing of it is left
   2  it could not be removed";
+
+const CRDS_HELP: &str = "\
+Examples:
+  namewall crds | kubectl apply --server-side -f -
+  namewall crds --only ClusterEgressFirewall NodeAddresses
+  namewall crds -o json > crds.json
+
+ClusterEgressFirewall and NodeAddresses are namewall's own. The others are in the
+form their projects publish; leave them out where the cluster has them already.
+
+Exit codes:
+  0  done
+  2  there is no such kind";
 
 const POLICIES_HELP: &str = "\
 Examples:
@@ -604,6 +620,23 @@ pub(crate) struct Policies {
     /// How to print
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(crate) output: Format,
+}
+
+#[derive(Clone, Copy, ValueEnum, Debug, PartialEq, Eq)]
+pub(crate) enum CrdsFormat {
+    Yaml,
+    Json,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Crds {
+    /// Only these kinds
+    #[arg(long, num_args = 1.., value_name = "KIND", ignore_case = true,
+          value_parser = clap::builder::PossibleValuesParser::new(namewall_kubernetes::crds::KINDS))]
+    pub(crate) only: Vec<String>,
+    /// How to print
+    #[arg(short, long, value_name = "FORMAT", default_value = "yaml")]
+    pub(crate) output: CrdsFormat,
 }
 
 #[derive(Args, Debug)]

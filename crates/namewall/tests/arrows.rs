@@ -17,7 +17,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("firewall", &["policy", "dns"]),
     ("dataplane", &["policy"]),
     ("console", &["policy"]),
-    ("kubernetes", &["policy", "cluster"]),
+    ("kubernetes", &["policy", "cluster", "testbed"]),
     ("testbed", &[]),
     ("agent", ROOMS),
     ("controller", &["policy", "cluster", "dns", "kubernetes"]),

@@ -253,7 +253,7 @@ fn misuse_says_what_to_do() {
 
 #[test]
 fn every_command_shows_an_example() {
-    for command in ["check", "explain", "matrix", "diff", "test", "policies", "completions", "man"] {
+    for command in ["check", "explain", "matrix", "diff", "test", "policies", "crds", "completions", "man"] {
         let help = text(&namewall(&[command, "--help"]).stdout);
         assert!(help.contains("Example"), "{command}");
         assert!(help.contains("Exit codes") || ["completions", "man"].contains(&command), "{command}");
@@ -360,4 +360,31 @@ fn diff_tells_a_wildcard_of_one_label_from_one_of_many() {
     std::fs::remove_dir_all(&folder).ok();
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stdout).contains("*.b.example (any subdomain)"), "{}", text(&output.stdout));
+}
+
+#[test]
+fn the_definitions_of_kinds_are_printed() {
+    let kinds = |arguments: &[&str]| -> Vec<String> {
+        let output = namewall(arguments);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let printed = text(&output.stdout);
+        // Of a definition; fields and names stand further to the right.
+        let names = printed.lines().filter_map(|line| line.strip_prefix("  name: "));
+        names.map(str::to_owned).collect()
+    };
+    let all = [
+        "clusteregressfirewalls.namewall.dev",
+        "nodeaddresses.namewall.dev",
+        "egressfirewalls.k8s.ovn.org",
+        "dnsnameresolvers.network.openshift.io",
+        "adminnetworkpolicies.policy.networking.k8s.io",
+        "baselineadminnetworkpolicies.policy.networking.k8s.io",
+        "clusternetworkpolicies.policy.networking.k8s.io",
+    ];
+    assert_eq!(kinds(&["crds"]), all);
+    assert_eq!(kinds(&["crds", "--only", "nodeaddresses", "ClusterEgressFirewall"]), all[..2]);
+    let json = namewall(&["crds", "-o", "json", "--only", "DNSNameResolver"]).stdout;
+    let json: serde_json::Value = serde_json::from_slice(&json).expect("it is JSON");
+    assert_eq!(json["items"][0]["metadata"]["name"], all[3]);
+    assert_eq!(namewall(&["crds", "--only", "NetworkPolicy"]).status.code(), Some(2));
 }

@@ -43,7 +43,18 @@ pub struct Definition {
     pub object: Value,
 }
 
-/// All of them, our own first.
+/// The kinds that are defined here, our own first.
+pub const KINDS: [&str; 7] = [
+    "ClusterEgressFirewall",
+    "NodeAddresses",
+    "EgressFirewall",
+    "DNSNameResolver",
+    "AdminNetworkPolicy",
+    "BaselineAdminNetworkPolicy",
+    "ClusterNetworkPolicy",
+];
+
+/// All of them, in that order.
 pub fn definitions() -> Vec<Definition> {
     let forms = [
         cluster_egress_firewall::form(),
@@ -166,6 +177,7 @@ mod tests {
             .map(|kind| (kind.group.to_owned(), kind.version.to_owned(), kind.plural.to_owned()))
             .collect();
         assert_eq!(defined, watched);
+        assert!(definitions().iter().map(|definition| definition.kind).eq(KINDS));
     }
 
     #[test]

@@ -63,9 +63,10 @@ fn structural(schema: &mut Schema) {
     if fields.get("default").is_some_and(Value::is_null) {
         fields.remove("default");
     }
-    // Where a comment's lines end means nothing.
-    if let Some(Value::String(text)) = fields.get_mut("description") {
-        *text = text.split_whitespace().collect::<Vec<&str>>().join(" ");
+    // Where a comment's lines end means nothing. What is read first stands first.
+    if let Some(Value::String(text)) = fields.shift_remove("description") {
+        let text = text.split_whitespace().collect::<Vec<&str>>().join(" ");
+        fields.shift_insert(0, "description".to_owned(), Value::String(text));
     }
 }
 

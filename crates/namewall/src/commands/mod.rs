@@ -2,6 +2,7 @@
 
 mod check;
 mod controller;
+mod crds;
 mod diff;
 mod dns;
 pub(crate) mod explain;
@@ -41,6 +42,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Status(args) => run::status(&args),
         Command::Leases(args) => run::leases(&args),
         Command::Uninstall(args) => uninstall::run(&args),
+        Command::Crds(args) => crds::run(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "namewall", &mut script);
