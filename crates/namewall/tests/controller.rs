@@ -1,0 +1,204 @@
+//! `namewall controller` as processes, against a real API server and a real resolver: names are kept, addresses
+//! followed and let go, and another replica takes over.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use namewall_kubernetes::crds::{definitions, to_yaml};
+use namewall_testbed::ControlPlane;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use std::net::UdpSocket;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A process that ends with the test.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Process {
+    fn start(arguments: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_namewall"));
+        Self(command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap())
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.0.id() as i32), signal).unwrap();
+    }
+}
+
+/// A resolver whose answers can change: our own, with a hosts file.
+struct Resolver {
+    _process: Process,
+    folder: PathBuf,
+    at: String,
+}
+
+impl Drop for Resolver {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Resolver {
+    fn start(hosts: &str) -> Self {
+        let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let folder = std::env::temp_dir().join(format!("namewall-controller-{}-{port}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("hosts"), hosts).unwrap();
+        let hosts = folder.join("hosts").display().to_string();
+        let corefile =
+            format!(".:{port} {{\n bind 127.0.0.1\n hosts {hosts} {{\n ttl 2\n reload 200ms\n }}\n reload 2s 1s\n}}\n");
+        std::fs::write(folder.join("Corefile"), corefile).unwrap();
+        let process = Process::start(&["dns", "--conf", folder.join("Corefile").to_str().unwrap()]);
+        Self { _process: process, folder, at: format!("127.0.0.1:{port}") }
+    }
+
+    fn set(&self, hosts: &str) {
+        let draft = self.folder.join("draft");
+        std::fs::write(&draft, hosts).unwrap();
+        std::fs::rename(draft, self.folder.join("hosts")).unwrap();
+    }
+}
+
+struct World {
+    plane: ControlPlane,
+    resolver: Resolver,
+}
+
+impl World {
+    fn build(hosts: &str) -> Self {
+        let plane = ControlPlane::start().unwrap();
+        plane.apply(&to_yaml(&definitions()).unwrap()).unwrap();
+        plane.kubectl(&["wait", "--for=condition=Established", "crd", "--all"]).unwrap();
+        for namespace in ["namewall", "shop", "office"] {
+            plane.kubectl(&["create", "namespace", namespace]).unwrap();
+        }
+        Self { plane, resolver: Resolver::start(hosts) }
+    }
+
+    fn controller(&self, identity: &str) -> Process {
+        let kubeconfig = self.plane.kubeconfig().display().to_string();
+        let options = ["--namespace", "namewall", "--resolver", &self.resolver.at, "--identity", identity];
+        Process::start(&[&["controller", "--kubeconfig", &kubeconfig], &options[..]].concat())
+    }
+
+    /// An EgressFirewall of a namespace with rules for these names.
+    fn firewall(&self, namespace: &str, names: &[&str]) {
+        let rules: String =
+            names.iter().map(|name| format!("\n    - {{type: Allow, to: {{dnsName: {name}}}}}")).collect();
+        let manifest = format!(
+            "apiVersion: k8s.ovn.org/v1\nkind: EgressFirewall\nmetadata: {{name: default, namespace: {namespace}}}\n\
+             spec:\n  egress:{rules}\n"
+        );
+        self.plane.apply(&manifest).unwrap();
+    }
+
+    /// The objects that there are, as `NAME ADDRESS,…`.
+    fn names(&self) -> Vec<String> {
+        let told = self.plane.get(&["dnsnameresolvers", "-n", "namewall"]).unwrap();
+        let mut names: Vec<String> = told["items"].as_array().unwrap().iter().map(tell).collect();
+        names.sort();
+        names
+    }
+
+    fn leader(&self) -> String {
+        let told = self.plane.get(&["lease", "namewall-controller", "-n", "namewall"]).unwrap_or_default();
+        told["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned()
+    }
+
+    fn wait_for(&self, what: &str, patience: Duration, holds: impl Fn() -> bool) -> Duration {
+        let began = Instant::now();
+        while !holds() {
+            assert!(began.elapsed() < patience, "{what}: {:?}, led by {}", self.names(), self.leader());
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        began.elapsed()
+    }
+}
+
+fn tell(object: &Value) -> String {
+    let items = object["status"]["resolvedNames"].as_array().into_iter().flatten();
+    let addresses = items.flat_map(|item| item["resolvedAddresses"].as_array().into_iter().flatten());
+    let mut addresses: Vec<&str> = addresses.filter_map(|one| one["ip"].as_str()).collect();
+    addresses.sort_unstable();
+    format!("{} {}", object["spec"]["name"].as_str().unwrap_or_default(), addresses.join(","))
+}
+
+const SOON: Duration = Duration::from_secs(20);
+
+#[test]
+fn s8_2_names_come_and_go_with_the_rules_that_use_them_and_s8_4_addresses_are_followed() {
+    let world = World::build("192.0.2.1 www.example.com\n192.0.2.5 mail.example.com\n");
+    let _controller = world.controller("one");
+    world.firewall("shop", &["WWW.example.com", "mail.example.com"]);
+    world.firewall("office", &["www.example.com."]);
+    let both = ["mail.example.com. 192.0.2.5", "www.example.com. 192.0.2.1"];
+    world.wait_for("both names are resolved", SOON, || world.names() == both);
+
+    // One object a name; it goes with the last rule that uses it.
+    world.plane.kubectl(&["delete", "egressfirewall", "default", "-n", "shop"]).unwrap();
+    world.wait_for("the unused name goes", SOON, || world.names() == ["www.example.com. 192.0.2.1"]);
+
+    // The name moves: the new address is there a TTL later, the old one gone when its grace is over.
+    world.resolver.set("192.0.2.2 www.example.com\n");
+    world.wait_for("the new address is found", SOON, || world.names()[0].ends_with("192.0.2.1,192.0.2.2"));
+    world.wait_for("the old address goes", SOON, || world.names() == ["www.example.com. 192.0.2.2"]);
+
+    // It no longer resolves: after five failures it has no address any more, and the object stays.
+    world.resolver.set("192.0.2.9 other.example.com\n");
+    world.wait_for("the name goes", Duration::from_secs(90), || world.names() == ["www.example.com. "]);
+}
+
+#[test]
+fn a_name_that_somebody_else_made_an_object_for_is_kept_and_not_deleted() {
+    let world = World::build("192.0.2.1 www.example.com\n");
+    let object = "apiVersion: network.openshift.io/v1alpha1\nkind: DNSNameResolver\n\
+                  metadata: {name: by-hand, namespace: namewall}\nspec: {name: www.example.com.}\n";
+    world.plane.apply(object).unwrap();
+    let _controller = world.controller("one");
+    world.firewall("shop", &["www.example.com"]);
+    world.wait_for("the object at hand is used", SOON, || world.names() == ["www.example.com. 192.0.2.1"]);
+    world.plane.kubectl(&["delete", "egressfirewall", "default", "-n", "shop"]).unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(world.names().len(), 1, "it is not ours");
+}
+
+#[test]
+fn another_replica_takes_over_and_a_restarted_api_server_is_caught_up_with() {
+    let mut world = World::build("192.0.2.1 www.example.com\n192.0.2.5 mail.example.com\n192.0.2.6 ftp.example.com\n");
+    let first = world.controller("first");
+    world.wait_for("somebody leads", SOON, || world.leader() == "first");
+    let second = world.controller("second");
+    world.firewall("shop", &["www.example.com"]);
+    world.wait_for("the name is resolved", SOON, || world.names() == ["www.example.com. 192.0.2.1"]);
+
+    first.signal(Signal::SIGKILL);
+    let took = world.wait_for("the other leads", SOON, || world.leader() == "second");
+    assert!(took <= Duration::from_secs(15), "{took:?}");
+    world.firewall("shop", &["www.example.com", "mail.example.com"]);
+    let both = ["mail.example.com. 192.0.2.5", "www.example.com. 192.0.2.1"];
+    world.wait_for("it does the work", SOON, || world.names() == both);
+
+    // One that is told to end lets go at once.
+    let third = world.controller("third");
+    std::thread::sleep(Duration::from_secs(3));
+    second.signal(Signal::SIGTERM);
+    let took = world.wait_for("it lets go", SOON, || world.leader() == "third");
+    assert!(took <= Duration::from_secs(6), "{took:?}");
+
+    world.plane.kill_server();
+    std::thread::sleep(Duration::from_secs(3));
+    world.plane.start_server().unwrap();
+    world.firewall("shop", &["www.example.com", "ftp.example.com"]);
+    let others = ["ftp.example.com. 192.0.2.6", "www.example.com. 192.0.2.1"];
+    world.wait_for("it catches up", Duration::from_secs(60), || world.names() == others);
+    drop(third);
+}
