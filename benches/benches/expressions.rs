@@ -1,11 +1,16 @@
 //! What a question pays for the expressions of a DNS firewall: lists of typical rules, none of which speaks,
-//! so that all are evaluated; and single expressions. Allocations are counted beside the time: usual
+//! so that all are evaluated; single expressions; and a question as the DNS server asks it of a Corefile with
+//! such a list, from its bytes to whom it is forwarded, against one of a Corefile without. Allocations are counted beside the time: usual
 //! expressions have none. After divan's table come `figure NAME VALUE` lines, each the best of several tries.
 
 use divan::{AllocProfiler, Bencher, black_box};
+use namewall_dns::{Asked, Chain, Step};
+use namewall_firewall::corefile::{NoFiles, read};
+use namewall_firewall::serve::{Service, Strangers, Surroundings, Teller, build};
 use namewall_firewall::{Expression, Fact, Facts, Value};
 use std::borrow::Cow;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Instant;
 
 #[global_allocator]
@@ -70,6 +75,27 @@ fn all(rules: &[Expression]) {
     }
 }
 
+/// A Corefile with so many of them; without a list at all where there are none.
+fn service(count: usize) -> Service {
+    let rules: String = (0..count).map(|number| format!("refuse {}\n", rule(number))).collect();
+    let list = if count == 0 { String::new() } else { format!("firewall query {{\n{rules}default allow\n}}\n") };
+    let text = format!(". {{\nbind 127.0.0.1\n{list}forward . 192.0.2.53\n}}\n");
+    let corefile = read("Corefile", &text, &NoFiles, &|_| None).expect("it is a Corefile");
+    let teller = Arc::new(Teller::start(std::io::sink()).expect("a thread can start"));
+    let around = Surroundings { teller, identities: Arc::new(Strangers), addresses: Vec::new() };
+    build(&corefile, &around).expect("it can be served").service
+}
+
+/// A hundred questions.
+fn judge(service: &Service) {
+    const QUERY: &[u8] = b"\0\0\x01\0\0\x01\0\0\0\0\0\0\x03www\x04shop\x07example\x03com\0\0\x01\0\x01";
+    let server = SocketAddr::from(([127, 0, 0, 1], 53));
+    for port in 0..100 {
+        let asked = Asked { query: QUERY, client: (QUESTION.client, 40_000 + port).into(), server, over_tcp: false };
+        assert!(matches!(black_box(service.query(black_box(&asked))), Step::Forward(..)));
+    }
+}
+
 fn main() {
     // Patterns make room for themselves when they are first used.
     divan::main();
@@ -77,6 +103,10 @@ fn main() {
         for count in [1, 10, 100, 1000] {
             let rules = rules(count);
             println!("figure expressions_{count}_ns {:.1}", best(|| all(&rules)) * 1e9);
+        }
+        for count in [0, 1, 10, 100, 1000] {
+            let service = service(count);
+            println!("figure judged_{count}_us {:.3}", best(|| judge(&service)) * 1e6 / 100.0);
         }
         for (name, text) in SINGLE {
             let expression = Expression::parse(text).expect("it is an expression");
@@ -97,6 +127,12 @@ fn rules_to_the_end(bencher: Bencher<'_, '_>, count: usize) {
     let rules = rules(count);
     all(&rules);
     bencher.bench(|| all(&rules));
+}
+
+#[divan::bench(args = [0, 1, 10, 100, 1000])]
+fn a_hundred_questions(bencher: Bencher<'_, '_>, count: usize) {
+    let service = service(count);
+    bencher.bench(|| judge(&service));
 }
 
 #[divan::bench(args = SINGLE.map(|(_, text)| text))]

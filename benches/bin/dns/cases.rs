@@ -26,7 +26,7 @@ const fn case(name: &'static str, forwarder: Forwarder) -> Case {
     Case { name, forwarder, names: KNOWN, aliased: false }
 }
 
-pub(crate) const CASES: [Case; 11] = [
+pub(crate) const CASES: [Case; 15] = [
     case("upstream", Forwarder::Nobody),
     case("dnsdist", Forwarder::Dnsdist),
     case("namewall_off", Forwarder::Namewall { learning: false, is_large: true }),
@@ -39,11 +39,18 @@ pub(crate) const CASES: [Case; 11] = [
     case("coredns_kubernetes", Forwarder::CoreDns { kubernetes: true }),
     Case { aliased: true, ..case("dnsdist_aliased", Forwarder::Dnsdist) },
     Case { aliased: true, ..case("namewall_aliased", LEARNING) },
+    case("namewall_rules_10", Forwarder::Firewall { rules: 10 }),
+    case("coredns_rules_10", Forwarder::CoreDnsView { rules: 10 }),
+    case("namewall_rules_100", Forwarder::Firewall { rules: 100 }),
+    case("coredns_rules_100", Forwarder::CoreDnsView { rules: 100 }),
 ];
+
+/// Plain forwarders that ratios are taken to.
+const PEERS: [&str; 4] = ["dnsdist", "unbound", "coredns", "coredns_kubernetes"];
 
 impl Case {
     pub(crate) fn is_ours(&self) -> bool {
-        matches!(self.forwarder, Forwarder::Namewall { .. })
+        matches!(self.forwarder, Forwarder::Namewall { .. } | Forwarder::Firewall { .. })
     }
 
     /// The same with no more room than it has unless it is told.
@@ -59,6 +66,15 @@ impl Case {
     /// Whether it is held against others.
     pub(crate) fn is_compared(&self) -> bool {
         self.is_ours() || self.name == "dnsdist_again"
+    }
+
+    /// Whom its figures are held against: those who do the same.
+    pub(crate) fn peers(&self) -> Vec<String> {
+        match self.forwarder {
+            Forwarder::Firewall { rules } => vec![format!("coredns_rules_{rules}")],
+            _ if self.aliased => PEERS.map(|peer| format!("{peer}_aliased")).to_vec(),
+            _ => PEERS.map(str::to_owned).to_vec(),
+        }
     }
 
     /// Whether it tells only what aliases cost.

@@ -1,6 +1,7 @@
 //! Who is measured: how each is started, as a plain forwarder without a cache.
 //! Whether it is ready, it says by a right answer.
 
+use crate::rules;
 use anyhow::{Context, Result};
 use clap::Args;
 use std::fmt;
@@ -25,11 +26,19 @@ pub(crate) enum Forwarder {
         /// Room for more leases than it has unless it is told.
         is_large: bool,
     },
+    /// A Corefile with so many rules of a DNS firewall, none of which speaks.
+    Firewall {
+        rules: u32,
+    },
     Dnsdist,
     Unbound,
     CoreDns {
         /// With the other plugins that it has in Kubernetes, but for its cache and the cluster's names.
         kubernetes: bool,
+    },
+    /// With the same rules, as conditions of its plugin `view`: the expressions that CoreDNS itself has.
+    CoreDnsView {
+        rules: u32,
     },
 }
 
@@ -54,6 +63,8 @@ impl fmt::Display for Forwarder {
             Self::Unbound => "unbound",
             Self::CoreDns { kubernetes: false } => "CoreDNS",
             Self::CoreDns { kubernetes: true } => "CoreDNS, as in Kubernetes",
+            Self::Firewall { .. } => "namewall, rules",
+            Self::CoreDnsView { .. } => "CoreDNS, rules",
         })
     }
 }
@@ -89,16 +100,23 @@ impl Forwarder {
                 command.args(["-d", "-c"]).arg(write("unbound.conf", &unbound(folder))?);
                 command
             }
-            Self::CoreDns { kubernetes } => {
-                let program = programs.coredns.as_ref().context("none was built (scripts/bench builds it)")?;
-                let mut command = Command::new(program);
-                command.args(["-quiet", "-conf"]).arg(write("Corefile", &corefile(kubernetes))?);
-                command.env("GOMAXPROCS", "1");
+            Self::Firewall { rules } => {
+                let mut command = Command::new(programs.namewall()?);
+                command.args(["dns", "--conf"]).arg(write("Corefile", &rules::firewall(rules))?);
                 command
             }
+            Self::CoreDns { kubernetes } => coredns(programs, &write("Corefile", &corefile(kubernetes))?)?,
+            Self::CoreDnsView { rules } => coredns(programs, &write("Corefile", &rules::view(rules))?)?,
         };
         Ok(Some(command))
     }
+}
+
+fn coredns(programs: &Programs, corefile: &Path) -> Result<Command> {
+    let program = programs.coredns.as_ref().context("none was built (scripts/bench builds it)")?;
+    let mut command = Command::new(program);
+    command.args(["-quiet", "-conf"]).arg(corefile).env("GOMAXPROCS", "1");
+    Ok(command)
 }
 
 impl Programs {

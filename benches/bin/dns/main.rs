@@ -3,7 +3,7 @@
 //! memory.
 //!
 //! `wire` is the little DNS it takes, `upstream` answers and `load` asks;
-//! `forwarder` says how each is started, `process` what it used, `rig` puts them
+//! `forwarder` says how each is started, `rules` what judges questions where something does, `process` what it used, `rig` puts them
 //! together in a namespace, `cases` are those measured, and `parts` what is
 //! measured of them. Figures are held against goals by `scripts/bench`.
 
@@ -14,6 +14,7 @@ mod load;
 mod parts;
 mod process;
 mod rig;
+mod rules;
 mod upstream;
 mod wire;
 

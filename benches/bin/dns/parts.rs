@@ -56,8 +56,6 @@ pub(crate) const QUICK: Sizes = Sizes {
     flood: Duration::from_secs(1),
 };
 
-/// Peers that ratios are taken to.
-const PEERS: [&str; 4] = ["dnsdist", "unbound", "coredns", "coredns_kubernetes"];
 const LATENCIES: [(&str, f64); 4] = [("p50", 0.5), ("p99", 0.99), ("p999", 0.999), ("longest", 1.0)];
 /// Of all questions.
 const BEARABLE_LOSS: f64 = 0.0001;
@@ -221,8 +219,7 @@ fn tell(seats: &[Seat], what: &str, measured: &[Vec<f64>]) {
 /// To every peer's.
 fn ratios(seats: &[Seat], what: &str, measured: &[Vec<f64>]) {
     for (seat, ours) in seats.iter().zip(measured).filter(|(seat, _)| seat.case.is_compared()) {
-        for peer in PEERS {
-            let peer = if seat.case.is_aliased() { format!("{peer}_aliased") } else { peer.to_owned() };
+        for peer in seat.case.peers() {
             let Some(theirs) = of(seats, measured, &peer) else { continue };
             let ratios: Vec<f64> = ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect();
             if ratios.iter().all(|ratio| ratio.is_finite()) {
