@@ -1,13 +1,14 @@
 //! What the controller does in turn.
 
 use crate::lookup::{Done, Lookups, Order};
+use crate::report::verdicts;
 use crate::schedule::Schedule;
 use crate::wanted::{Whose, resolvers, wanted};
 use jiff::Timestamp;
 use namewall_cluster::Key;
 use namewall_cluster::resolver::Settings as ResolverSettings;
-use namewall_kubernetes::{Connection, Leadership, NameObject, Outcome, Published, Publisher, Watch};
-use std::collections::{BTreeMap, BTreeSet};
+use namewall_kubernetes::{Connection, Leadership, NameObject, Outcome, Published, Publisher, Verdict, Watch};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -60,6 +61,9 @@ pub struct Controller {
     again: Option<Instant>,
     led: bool,
     turned: usize,
+    /// What was said of policies, and whether they have changed since.
+    said: HashMap<(&'static str, Key), Verdict>,
+    has_new_policies: bool,
 }
 
 impl Controller {
@@ -78,6 +82,8 @@ impl Controller {
             again: None,
             led: false,
             turned: 0,
+            said: HashMap::new(),
+            has_new_policies: true,
             settings,
         })
     }
@@ -103,6 +109,7 @@ impl Controller {
             self.is_dirty = true;
         }
         if self.watch.take_change() {
+            self.has_new_policies |= self.watch.take_policy_change();
             let wanted = self.watch.with_store(|store| wanted(store, self.settings.whose));
             self.is_dirty |= wanted != self.wanted;
             self.wanted = wanted;
@@ -112,6 +119,9 @@ impl Controller {
         if leads != self.led {
             self.led = leads;
             self.is_dirty = true;
+            // Whoever led before may have ended in the midst of it.
+            self.said.clear();
+            self.has_new_policies = true;
             said.push(if leads { "leading" } else { "another leads" }.to_owned());
         }
         if !leads {
@@ -119,6 +129,9 @@ impl Controller {
         }
         if self.is_dirty || self.again.is_some_and(|at| Instant::now() >= at) {
             said.extend(self.reconcile());
+        }
+        if std::mem::take(&mut self.has_new_policies) {
+            said.extend(self.report());
         }
         self.look_up(now);
         for key in self.schedule.take_prunes(now) {
@@ -151,6 +164,21 @@ impl Controller {
             self.again = Some(Instant::now() + AGAIN);
         }
         said
+    }
+
+    /// Says of each policy whether it counts, if that was not said yet.
+    fn report(&mut self) -> Vec<String> {
+        let mut verdicts = self.watch.with_store(verdicts);
+        let is_news = |(policy, verdict): &(&(&'static str, Key), &Verdict)| self.said.get(policy) != Some(verdict);
+        let news = verdicts.iter().filter(is_news).map(|((_, key), verdict)| (key.clone(), verdict.clone())).collect();
+        let not_said = self.connection.report(news);
+        for (key, _) in &not_said {
+            verdicts.retain(|(_, known), _| known != key);
+        }
+        self.said = verdicts;
+        let Some((key, why)) = not_said.first() else { return Vec::new() };
+        self.has_new_policies = true;
+        vec![format!("cannot say whether {} counts: {why} ({} such)", key.name, not_said.len())]
     }
 
     fn look_up(&mut self, now: Timestamp) {

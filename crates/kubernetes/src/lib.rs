@@ -10,10 +10,12 @@ mod leadership;
 mod names;
 mod objects;
 mod publish;
+mod report;
 mod watch;
 
 pub use client::{ConnectError, Connection, Target};
 pub use leadership::{Candidate, Leadership};
 pub use names::{MANAGED_BY, NameObject, SharedAddress};
 pub use publish::{Outcome, Published, Publisher};
+pub use report::Verdict;
 pub use watch::{Trouble, Watch};

@@ -28,6 +28,8 @@ const LOOK_FOR_KINDS: Duration = Duration::from_secs(5);
 const QUIET: Duration = Duration::from_millis(3);
 const LONGEST_BURST: Duration = Duration::from_millis(25);
 const NOT_FOUND: u16 = 404;
+/// Kinds that change all the time, and are no policies.
+const BUSY: [&str; 6] = ["Pod", "EndpointSlice", "Node", "Service", "NodeAddresses", "Namespace"];
 
 /// What stands between us and the objects of a kind.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -53,6 +55,8 @@ pub(crate) struct Known {
     absent: BTreeSet<&'static str>,
     trouble: BTreeMap<&'static str, String>,
     changes: u64,
+    /// Those of kinds that change seldom: no pods, endpoints, nodes.
+    policy_changes: bool,
     last_change: Option<Instant>,
 }
 
@@ -75,6 +79,7 @@ impl Shared {
         if change(&mut known) {
             if kind != DNS_NAME_RESOLVER.name || !was_whole {
                 known.changes += 1;
+                known.policy_changes |= !BUSY.contains(&kind);
                 known.last_change = Some(Instant::now());
             }
             self.changed.notify_all();
@@ -190,6 +195,11 @@ impl Watch {
     /// Who writes the statuses of the DNSNameResolvers that are seen here.
     pub fn publisher(&self, settings: ResolverSettings) -> Publisher {
         Publisher::new(self.connection.clone(), self.shared.clone(), settings)
+    }
+
+    /// Whether a policy has changed since this was last asked.
+    pub fn take_policy_change(&mut self) -> bool {
+        std::mem::take(&mut self.shared.lock().policy_changes)
     }
 
     /// What is in the way now.

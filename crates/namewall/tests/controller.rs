@@ -202,3 +202,37 @@ fn another_replica_takes_over_and_a_restarted_api_server_is_caught_up_with() {
     world.wait_for("it catches up", Duration::from_secs(60), || world.names() == others);
     drop(third);
 }
+
+#[test]
+fn who_wrote_a_policy_is_told_whether_it_counts() {
+    let world = World::build("192.0.2.1 www.example.com\n");
+    let _controller = world.controller("one");
+    world.firewall("shop", &["www.example.com"]);
+    // The API server takes it, and nobody can enforce it: a name is no more than its labels.
+    let policies = "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: odd, namespace: shop}\n\
+                    spec: {podSelector: {}, policyTypes: [Ingress], ingress: [{ports: [{port: 80, endPort: 90}]}]}\n---\n\
+                    apiVersion: namewall.dev/v1alpha1\nkind: ClusterEgressFirewall\nmetadata: {name: good}\n\
+                    spec: {priority: 5, rules: [{name: r, action: Deny, to: [{networks: [192.0.2.0/24]}]}]}\n";
+    world.plane.apply(policies).unwrap();
+    let firewall = || world.plane.get(&["egressfirewall", "default", "-n", "shop"]).unwrap();
+    world.wait_for("the EgressFirewall is accepted", SOON, || firewall()["status"]["status"] == "accepted");
+    let good = || world.plane.get(&["clusteregressfirewall", "good"]).unwrap();
+    let accepted = |object: &Value| object["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    world.wait_for("the ClusterEgressFirewall is accepted", SOON, || {
+        accepted(&good()).iter().any(|one| {
+            one["type"] == "Accepted"
+                && one["status"] == "True"
+                && one["observedGeneration"] == good()["metadata"]["generation"]
+        })
+    });
+
+    // An annotation is checked by nobody but us.
+    let audit = ["annotate", "egressfirewall", "default", "-n", "shop", "namewall.dev/enforcement=perhaps"];
+    world.plane.kubectl(&audit).unwrap();
+    world.wait_for("it is told of", SOON, || firewall()["status"]["messages"].to_string().contains("perhaps"));
+    let events =
+        || world.plane.kubectl(&["events", "--for", "egressfirewall/default", "-n", "shop"]).unwrap_or_default();
+    world.wait_for("an event says so", SOON, || events().contains("use audit or enforce"));
+    let described = world.plane.kubectl(&["describe", "egressfirewall", "default", "-n", "shop"]).unwrap();
+    assert!(described.contains("use audit or enforce"), "{described}");
+}

@@ -1,0 +1,171 @@
+//! Tells users, in the objects they wrote, whether these count: a condition in
+//! the status where a kind has one, and an Event where something is wrong.
+
+use crate::client::Connection;
+use crate::watch::resource_of;
+use futures_util::future::ready;
+use futures_util::{StreamExt, stream};
+use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use kube::Client;
+use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
+use namewall_cluster::Key;
+use namewall_cluster::kinds::Kind;
+use serde_json::{Value, json};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// Requests that are under way at the same time.
+const AT_ONCE: usize = 16;
+const MANAGER: &str = "namewall-controller";
+const ACCEPTED: &str = "Accepted";
+const NOT_FOUND: u16 = 404;
+const ALREADY_THERE: u16 = 409;
+/// The most an Event takes.
+const LONGEST: usize = 1000;
+
+/// What is said of a policy.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Verdict {
+    pub kind: Kind,
+    /// Of which it is said.
+    pub generation: i64,
+    /// What cannot be read, and fails closed; none if all of it counts.
+    pub errors: Vec<String>,
+}
+
+impl Verdict {
+    fn message(&self) -> String {
+        match self.errors.is_empty() {
+            true => "all of it counts".to_owned(),
+            false => self.errors.join("; "),
+        }
+    }
+
+    /// The status that says it; none where the kind has none.
+    fn status(&self, now: &str, before: &Value) -> Option<Value> {
+        let is_good = self.errors.is_empty();
+        match self.kind.name {
+            "NetworkPolicy" => None,
+            "EgressFirewall" => {
+                let words =
+                    if is_good { "accepted" } else { "not accepted as a whole: what cannot be read fails closed" };
+                Some(json!({"status": words, "messages": self.errors}))
+            }
+            _ => {
+                let status = if is_good { "True" } else { "False" };
+                let known = before["conditions"].as_array().into_iter().flatten();
+                let same = known.filter(|one| one["type"] == ACCEPTED && one["status"] == status);
+                let since = same.filter_map(|one| one["lastTransitionTime"].as_str()).next().unwrap_or(now);
+                Some(json!({"conditions": [{
+                    "type": ACCEPTED,
+                    "status": status,
+                    "reason": if is_good { "Accepted" } else { "Invalid" },
+                    "message": self.message(),
+                    "observedGeneration": self.generation,
+                    "lastTransitionTime": since,
+                }]}))
+            }
+        }
+    }
+}
+
+impl Connection {
+    /// Says what there is to say of policies; gives those of which it could not be said, and why.
+    pub fn report(&self, verdicts: Vec<(Key, Verdict)>) -> Vec<(Key, String)> {
+        let report = |(key, verdict): (Key, Verdict)| {
+            let client = self.client.clone();
+            async move {
+                match report(client, &key, &verdict).await {
+                    Ok(()) => None,
+                    Err(error) => Some((key, error.to_string())),
+                }
+            }
+        };
+        let all = stream::iter(verdicts).map(report).buffer_unordered(AT_ONCE).filter_map(ready);
+        self.runtime.block_on(all.collect())
+    }
+}
+
+async fn report(client: Client, key: &Key, verdict: &Verdict) -> Result<(), kube::Error> {
+    let resource = resource_of(&verdict.kind);
+    let api: Api<DynamicObject> = match key.namespace.is_empty() {
+        true => Api::all_with(client.clone(), &resource),
+        false => Api::namespaced_with(client.clone(), &key.namespace, &resource),
+    };
+    let object = match api.get(&key.name).await {
+        Ok(object) => object,
+        Err(kube::Error::Api(status)) if status.code == NOT_FOUND => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    // It has changed since: what is said of it then is on its way.
+    if object.metadata.generation.is_some_and(|generation| generation != verdict.generation) {
+        return Ok(());
+    }
+    let now = jiff::Timestamp::from_second(jiff::Timestamp::now().as_second()).unwrap_or_default();
+    let before = &object.data["status"];
+    if let Some(status) = verdict.status(&now.to_string(), before)
+        && !says(before, &status)
+    {
+        let patch = json!({"apiVersion": resource.api_version, "kind": resource.kind, "status": status});
+        let apply = PatchParams::apply(MANAGER).force();
+        api.patch_status(&key.name, &apply, &Patch::Apply(&patch)).await?;
+    }
+    if verdict.errors.is_empty() { Ok(()) } else { warn(client, &object, verdict).await }
+}
+
+/// Whether a status says that already.
+fn says(before: &Value, wanted: &Value) -> bool {
+    match (before, wanted) {
+        (Value::Object(_), Value::Object(fields)) => fields.iter().all(|(key, value)| says(&before[key], value)),
+        (Value::Array(items), Value::Array(wanted)) => {
+            wanted.iter().all(|one| items.iter().any(|item| says(item, one)))
+        }
+        // An empty list need not be written.
+        (Value::Null, Value::Array(items)) => items.is_empty(),
+        _ => before == wanted,
+    }
+}
+
+/// One Event for each thing that is said of one version of an object.
+async fn warn(client: Client, object: &DynamicObject, verdict: &Verdict) -> Result<(), kube::Error> {
+    let mut message = format!("What cannot be read fails closed: {}", verdict.message());
+    if let Some((end, _)) = message.char_indices().nth(LONGEST) {
+        message.truncate(end);
+    }
+    let metadata = &object.metadata;
+    let name = metadata.name.clone().unwrap_or_default();
+    let mut hasher = DefaultHasher::new();
+    (&metadata.uid, verdict.generation, &message).hash(&mut hasher);
+    // Events of what has no namespace are kept in this one.
+    let namespace = metadata.namespace.clone().unwrap_or_else(|| "default".to_owned());
+    let now = Time(jiff::Timestamp::now());
+    let event = Event {
+        metadata: ObjectMeta {
+            name: Some(format!("{name}.{:016x}", hasher.finish())),
+            namespace: Some(namespace.clone()),
+            ..ObjectMeta::default()
+        },
+        involved_object: ObjectReference {
+            api_version: Some(verdict.kind.api_version()),
+            kind: Some(verdict.kind.name.to_owned()),
+            name: Some(name),
+            namespace: metadata.namespace.clone(),
+            uid: metadata.uid.clone(),
+            ..ObjectReference::default()
+        },
+        type_: Some("Warning".to_owned()),
+        reason: Some("Invalid".to_owned()),
+        message: Some(message),
+        source: Some(EventSource { component: Some(MANAGER.to_owned()), host: None }),
+        count: Some(1),
+        first_timestamp: Some(now.clone()),
+        last_timestamp: Some(now),
+        ..Event::default()
+    };
+    let events: Api<Event> = Api::namespaced(client, &namespace);
+    match events.create(&PostParams::default(), &event).await {
+        // It was said before, by us or by who led before us.
+        Err(kube::Error::Api(status)) if status.code == ALREADY_THERE => Ok(()),
+        other => other.map(drop),
+    }
+}
