@@ -4,7 +4,7 @@
 use super::scope::Scope;
 use crate::api::meta::LabelSelector;
 use namewall_policy::addr::{Cidr, parse_address};
-use namewall_policy::domain::{DomainName, DomainPattern, Wildcard};
+use namewall_policy::domain::{DomainPattern, Wildcard};
 use namewall_policy::labels::{Requirement, Selector};
 use namewall_policy::model::{Action, PortMatch};
 use namewall_policy::port::Protocol;
@@ -57,17 +57,24 @@ pub(super) fn selector(scope: &mut Scope<'_>, selector: &LabelSelector, path: &s
     Some(Selector { requirements })
 }
 
-/// `[prefix/]name`. No object can carry another, so a selector by it cannot mean what it says.
+/// No object can carry another, so a selector by it cannot mean what it says.
 fn check_label_key(scope: &mut Scope<'_>, key: &str, path: &str) -> Option<()> {
-    let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
-    let good_prefix =
-        prefix.is_none_or(|prefix| prefix.parse::<DomainName>().is_ok_and(|read| read.as_str() == prefix));
-    if !name.is_empty() && is_label_text(name) && good_prefix {
+    if is_label_key(key) {
         return Some(());
     }
     let message = format!("`{key}` cannot be a label's key; write name or prefix/name, like app or example.com/app");
     scope.error("bad-selector", path, message);
     None
+}
+
+/// `[prefix/]name`. A prefix looks like a domain and is none: it may look like an address too.
+fn is_label_key(key: &str) -> bool {
+    let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
+    let edge = |b: Option<&u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    let part = |part: &str| part.bytes().all(inner) && edge(part.as_bytes().first()) && edge(part.as_bytes().last());
+    let good_prefix = prefix.is_none_or(|prefix| prefix.len() <= 253 && prefix.split('.').all(part));
+    !name.is_empty() && is_label_text(name) && good_prefix
 }
 
 fn is_label_text(text: &str) -> bool {
@@ -194,4 +201,21 @@ pub(super) fn count(scope: &mut Scope<'_>, items: usize, most: usize, path: &str
     }
     scope.error("bad-count", path, format!("{items} entries; 1 to {most} are accepted"));
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_labels_key_is_what_the_api_server_lets_objects_carry() {
+        for good in ["app", "A.b_c-d", "example.com/app", "10.0.0.1/app", "a/b", &format!("{}/x", "a".repeat(253))] {
+            assert!(is_label_key(good), "{good}");
+        }
+        let long = ["a".repeat(64), format!("{}/x", "a".repeat(254))];
+        let bad = ["", "/", "a/", "/a", "a/b/c", "-a", "a b", "Example.com/app", "a_b/c", "a..b/c", "-a/b", "a./b"];
+        for bad in bad.into_iter().chain(long.iter().map(String::as_str)) {
+            assert!(!is_label_key(bad), "{bad}");
+        }
+    }
 }

@@ -103,7 +103,9 @@ struct DomainName(
         length(max = 257),
         regex(
             pattern = r"^(\*\*?\.)?([0-9A-Z_a-z\x{80}-\x{10FFFF}]([-0-9A-Z_a-z\x{80}-\x{10FFFF}]{0,61}[0-9A-Z_a-z\x{80}-\x{10FFFF}])?\.)*[0-9A-Z_a-z\x{80}-\x{10FFFF}]([-0-9A-Z_a-z\x{80}-\x{10FFFF}]{0,61}[0-9A-Z_a-z\x{80}-\x{10FFFF}])?\.?$"
-        )
+        ),
+        // An address is no name.
+        extend("not" = {"pattern": r"^(\*\*?\.)?([0-9]+\.){3}[0-9]+\.?$"})
     )]
     String,
 );

@@ -37,7 +37,13 @@ struct DnsNameResolverSpec {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, PartialEq, Eq, Debug)]
 #[serde(transparent)]
 struct Fqdn(
-    #[schemars(length(max = 254), regex(pattern = r"^(\*\.)?([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\.){2,}$"))] String,
+    #[schemars(
+        length(max = 254),
+        regex(pattern = r"^(\*\.)?([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\.){2,}$"),
+        // An address is no name.
+        extend("not" = {"pattern": r"^(\*\.)?([0-9]+\.){4}$"})
+    )]
+    String,
 );
 
 /// What a name was seen at.

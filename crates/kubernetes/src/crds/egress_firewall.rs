@@ -78,7 +78,9 @@ struct DnsName(
         length(max = 255),
         regex(
             pattern = r"^(\*\.)?([A-Za-z0-9]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?\.)*[A-Za-z0-9]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?\.?$"
-        )
+        ),
+        // An address is no name.
+        extend("not" = {"pattern": r"^(\*\*?\.)?([0-9]+\.){3}[0-9]+\.?$"})
     )]
     String,
 );

@@ -30,13 +30,25 @@ struct LabelValue(
 ]))]
 struct LabelSelectorRequirement {
     /// The label's key.
-    key: String,
+    key: LabelKey,
     /// In, NotIn, Exists or DoesNotExist.
     operator: Operator,
     /// At least one with In and NotIn, none with Exists and DoesNotExist.
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     values: Option<Vec<LabelValue>>,
 }
+
+/// A label's key: name, or prefix/name.
+#[derive(JsonSchema)]
+struct LabelKey(
+    #[schemars(
+        length(max = 317),
+        regex(
+            pattern = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
+        )
+    )]
+    String,
+);
 
 #[derive(JsonSchema)]
 enum Operator {
@@ -118,7 +130,9 @@ struct PublishedDomainName(
         length(max = 255),
         regex(
             pattern = r"^(\*\.)?([a-zA-Z0-9]([-a-zA-Z0-9_]{0,61}[a-zA-Z0-9])?\.)+[a-zA-Z0-9]([-a-zA-Z0-9_]{0,61}[a-zA-Z0-9])?\.?$"
-        )
+        ),
+        // An address is no name.
+        extend("not" = {"pattern": r"^(\*\*?\.)?([0-9]+\.){3}[0-9]+\.?$"})
     )]
     String,
 );

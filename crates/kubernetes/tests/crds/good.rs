@@ -16,7 +16,7 @@ const NAMES_AND_DENY: &str = "spec:
 ";
 
 /// Kind, name, the rest.
-const GOOD: &[(&str, &str, &str)] = &[
+pub(crate) const GOOD: &[(&str, &str, &str)] = &[
     ("ClusterEgressFirewall", "names-and-deny", NAMES_AND_DENY),
     ("ClusterEgressFirewall", "empty", "spec: {priority: 0}"),
     ("ClusterEgressFirewall", "last", "spec: {priority: 1000, rules: []}"),

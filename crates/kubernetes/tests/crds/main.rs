@@ -6,6 +6,7 @@
 mod bad;
 mod found;
 mod good;
+mod mutations;
 mod server;
 mod statuses;
 
@@ -25,6 +26,7 @@ fn definitions_are_taken_and_what_they_let_in_can_be_read() {
     bad::objects_are_refused_with_a_reason(&server);
     good::objects_are_taken_and_read(&server);
     found::objects_of_examples_and_scenarios_are_taken_if_they_can_be_read(&server);
+    mutations::are_readable_if_they_are_taken(&server);
     statuses::are_written_and_read_back(&server);
     everything_is_read_through_the_watch(&server);
     definitions_are_taken_again(&server);
@@ -95,5 +97,10 @@ fn everything_is_read_through_the_watch(server: &Server) {
     let read = watch.read(&Settings::default());
     let errors: Vec<_> = read.findings.iter().filter(|one| one.severity == Severity::Error).collect();
     assert!(errors.is_empty(), "{errors:#?}");
-    assert_eq!(read.lowered.snapshot.policies.len(), good::policies());
+    let snapshot = &read.lowered.snapshot;
+    assert_eq!(snapshot.policies.len(), good::policies());
+    let node = snapshot.nodes.iter().find(|node| &*node.name == "node-1").unwrap();
+    assert_eq!(node.addresses.len(), 4, "{:?}", node.addresses);
+    // The one whose status was written.
+    assert_eq!(read.lowered.resolved.len(), 2);
 }
