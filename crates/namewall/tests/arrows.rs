@@ -17,7 +17,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("firewall", &["policy", "dns"]),
     ("dataplane", &["policy"]),
     ("console", &["policy"]),
-    ("kubernetes", &["policy", "cluster", "testbed"]),
+    ("kubernetes", &["policy", "cluster"]),
     ("testbed", &[]),
     ("agent", ROOMS),
     ("controller", &["policy", "cluster", "dns", "kubernetes"]),

@@ -3,7 +3,6 @@
 use super::parts::Condition;
 use super::{Form, Scope, schema};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 pub(super) fn form() -> Form {
     Form {
@@ -34,8 +33,7 @@ struct DnsNameResolverSpec {
 }
 
 /// A name in lower case, with a dot at its end; with a `*` as its first label, the names with another label there.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, PartialEq, Eq, Debug)]
-#[serde(transparent)]
+#[derive(JsonSchema)]
 struct Fqdn(
     #[schemars(
         length(max = 254),
@@ -47,47 +45,39 @@ struct Fqdn(
 );
 
 /// What a name was seen at.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, PartialEq, Default, Debug)]
-#[serde(rename_all = "camelCase")]
-pub struct DnsNameResolverStatus {
+#[derive(JsonSchema)]
+#[schemars(rename_all = "camelCase")]
+struct DnsNameResolverStatus {
     /// The name, or the names that match it, with their addresses.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["dnsName"]))]
-    pub resolved_names: Vec<ResolvedName>,
+    resolved_names: Option<Vec<ResolvedName>>,
 }
 
 /// A name that was looked up.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, PartialEq, Debug)]
-#[serde(rename_all = "camelCase")]
-pub struct ResolvedName {
+#[derive(JsonSchema)]
+#[schemars(rename_all = "camelCase")]
+struct ResolvedName {
     /// Degraded: whether the last look-up failed.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
-    pub conditions: Vec<Condition>,
+    conditions: Option<Vec<Condition>>,
     /// The name, or the wildcard itself if that could be looked up.
-    #[schemars(with = "Fqdn")]
-    pub dns_name: String,
+    dns_name: Fqdn,
     /// Its addresses.
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["ip"]))]
-    pub resolved_addresses: Vec<ResolvedAddress>,
+    resolved_addresses: Vec<ResolvedAddress>,
     /// How many look-ups have failed since the last that did not.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub resolution_failures: i32,
-}
-
-fn is_zero(number: &i32) -> bool {
-    *number == 0
+    resolution_failures: Option<i32>,
 }
 
 /// An address, which counts until its last look-up and its time to live are over.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, PartialEq, Eq, Debug)]
-#[serde(rename_all = "camelCase")]
-pub struct ResolvedAddress {
+#[derive(JsonSchema)]
+#[schemars(rename_all = "camelCase")]
+struct ResolvedAddress {
     #[schemars(extend("anyOf" = [{"format": "ipv4"}, {"format": "ipv6"}]))]
-    pub ip: String,
+    ip: String,
     /// How long the answer was said to hold.
-    pub ttl_seconds: i32,
+    ttl_seconds: i32,
     /// When it was last seen, in RFC 3339.
     #[schemars(extend("format" = "date-time"))]
-    pub last_lookup_time: String,
+    last_lookup_time: String,
 }

@@ -26,7 +26,6 @@ mod schema;
 pub use cluster_egress_firewall::{
     ClusterEgressFirewallStatus, ConcreteRule, OffendingService, Port as ConcretePort, Protocol, Verb,
 };
-pub use dns_name_resolver::{DnsNameResolverStatus, ResolvedAddress, ResolvedName};
 pub use egress_firewall::EgressFirewallStatus;
 pub use parts::{Condition, ConditionStatus, PolicyStatus};
 

@@ -2,8 +2,8 @@
 
 use super::server::{Server, Stay, errors, object, versions};
 use namewall_kubernetes::crds::{
-    ClusterEgressFirewallStatus, ConcretePort, ConcreteRule, Condition, ConditionStatus, DnsNameResolverStatus,
-    EgressFirewallStatus, OffendingService, PolicyStatus, Protocol, ResolvedAddress, ResolvedName, Verb,
+    ClusterEgressFirewallStatus, ConcretePort, ConcreteRule, Condition, ConditionStatus, EgressFirewallStatus,
+    OffendingService, PolicyStatus, Protocol, Verb,
 };
 use serde_json::{Value, json};
 
@@ -104,19 +104,18 @@ fn resolvers(server: &Server) {
     let kind = versions("DNSNameResolver")[0];
     let namespace = namespace_of(server, "dnsnameresolvers");
     let place = (namespace.as_str(), "dns-a");
-    let status = DnsNameResolverStatus {
-        resolved_names: vec![ResolvedName {
-            conditions: vec![condition("Degraded", ConditionStatus::False)],
-            dns_name: "www.example.com.".to_owned(),
-            resolved_addresses: vec![address("203.0.113.80"), address("2001:db8::80")],
-            resolution_failures: 2,
-        }],
-    };
-    let written = write(server, "DNSNameResolver", place, json!(status)).unwrap();
-    assert_eq!(serde_json::from_value::<DnsNameResolverStatus>(written["status"].clone()).unwrap(), status);
+    let address = |ip: &str| json!({"ip": ip, "ttlSeconds": 30, "lastLookupTime": TIME});
+    let status = json!({"resolvedNames": [{
+        "conditions": [condition("Degraded", ConditionStatus::False)],
+        "dnsName": "www.example.com.",
+        "resolvedAddresses": [address("203.0.113.80"), address("2001:db8::80")],
+        "resolutionFailures": 2,
+    }]});
+    let written = write(server, "DNSNameResolver", place, status.clone()).unwrap();
+    assert_eq!(written["status"], status);
     assert_eq!(errors(kind, &written), Vec::<String>::new());
 
-    let mut odd = json!(status);
+    let mut odd = status;
     odd["resolvedNames"][0]["resolvedAddresses"][0]["ip"] = json!("somewhere");
     let refusal = write(server, "DNSNameResolver", place, odd).unwrap_err();
     assert!(refusal.contains("somewhere"), "{refusal}");
@@ -124,8 +123,4 @@ fn resolvers(server: &Server) {
     let another = object(kind, place, "spec: {name: other.example.com.}");
     let refusal = server.apply(kind, &another, Stay::Tried).unwrap_err();
     assert!(refusal.contains("spec.name is immutable"), "{refusal}");
-}
-
-fn address(ip: &str) -> ResolvedAddress {
-    ResolvedAddress { ip: ip.to_owned(), ttl_seconds: 30, last_lookup_time: TIME.to_owned() }
 }
