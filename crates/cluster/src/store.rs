@@ -5,6 +5,7 @@ use crate::kept::{LastGood, Read};
 use crate::kinds::{DNS_NAME_RESOLVER, Kind};
 use crate::lean::lean;
 use crate::lower::{Settings, object_name};
+use crate::yaml::{Node, Value};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -83,6 +84,25 @@ impl Store {
         self.kinds.get(kind).into_iter().flatten().map(|(key, document)| (key, &**document))
     }
 
+    /// A digest of all objects of a kind, each as it was last changed: two who have the same have the same objects.
+    pub fn digest(&self, kind: &str) -> String {
+        let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
+        let mut add = |bytes: &[u8]| {
+            for byte in bytes.iter().chain(b"/") {
+                hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+            }
+        };
+        for (key, document) in self.of(kind) {
+            add(key.namespace.as_bytes());
+            add(key.name.as_bytes());
+            let generation = document.node.get("metadata").and_then(|metadata| metadata.get("generation"));
+            if let Some(Node { value: Value::Int(number), .. }) = generation {
+                add(&number.to_be_bytes());
+            }
+        }
+        format!("{hash:016x}")
+    }
+
     pub fn count(&self) -> usize {
         self.kinds.values().map(BTreeMap::len).sum()
     }
@@ -101,7 +121,7 @@ fn document(kind: &Kind, object: &Json) -> Document {
     let mut node = lean(kind.name, object);
     for (key, text) in [("apiVersion", kind.api_version().as_str()), ("kind", kind.name)] {
         if let Some(field) = node.entry(key).filter(|field| field.is_null()) {
-            *field = crate::yaml::Node::string(text);
+            *field = Node::string(text);
         }
     }
     let mut document = Document { file: Arc::from(""), node };

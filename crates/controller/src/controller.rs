@@ -1,13 +1,16 @@
 //! What the controller does in turn.
 
+use crate::firewalls::World;
 use crate::lookup::{Done, Lookups, Order};
 use crate::report::verdicts;
 use crate::schedule::Schedule;
 use crate::wanted::{Whose, resolvers, wanted};
 use jiff::Timestamp;
-use namewall_cluster::Key;
 use namewall_cluster::resolver::Settings as ResolverSettings;
+use namewall_cluster::{Key, Settings as ClusterSettings};
+use namewall_kubernetes::crds::ClusterEgressFirewallStatus;
 use namewall_kubernetes::{Connection, Leadership, NameObject, Outcome, Published, Publisher, Verdict, Watch};
+use namewall_policy::compile;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::net::SocketAddr;
@@ -17,6 +20,9 @@ use std::time::{Duration, Instant};
 const TURN: Duration = Duration::from_millis(100);
 /// How soon what failed is tried again.
 const AGAIN: Duration = Duration::from_secs(10);
+/// How often it is looked at what became of ClusterEgressFirewalls.
+const WRITE_EVERY: Duration = Duration::from_secs(3);
+const FIREWALL: &str = "ClusterEgressFirewall";
 /// So many resolvers are asked for a name that has several addresses (S8.4).
 const MOST_RESOLVERS: usize = 5;
 
@@ -64,6 +70,11 @@ pub struct Controller {
     /// What was said of policies, and whether they have changed since.
     said: HashMap<(&'static str, Key), Verdict>,
     has_new_policies: bool,
+    /// What was written of ClusterEgressFirewalls, whether the cluster has changed since, and when it may be
+    /// looked at again: that costs as much as to enforce it.
+    written: HashMap<Key, ClusterEgressFirewallStatus>,
+    has_changed: bool,
+    write_again: Instant,
 }
 
 impl Controller {
@@ -84,6 +95,9 @@ impl Controller {
             turned: 0,
             said: HashMap::new(),
             has_new_policies: true,
+            written: HashMap::new(),
+            has_changed: true,
+            write_again: Instant::now(),
             settings,
         })
     }
@@ -110,6 +124,7 @@ impl Controller {
         }
         if self.watch.take_change() {
             self.has_new_policies |= self.watch.take_policy_change();
+            self.has_changed = true;
             let wanted = self.watch.with_store(|store| wanted(store, self.settings.whose));
             self.is_dirty |= wanted != self.wanted;
             self.wanted = wanted;
@@ -121,7 +136,8 @@ impl Controller {
             self.is_dirty = true;
             // Whoever led before may have ended in the midst of it.
             self.said.clear();
-            self.has_new_policies = true;
+            self.written.clear();
+            (self.has_new_policies, self.has_changed) = (true, true);
             said.push(if leads { "leading" } else { "another leads" }.to_owned());
         }
         if !leads {
@@ -133,6 +149,7 @@ impl Controller {
         if std::mem::take(&mut self.has_new_policies) {
             said.extend(self.report());
         }
+        said.extend(self.write_firewalls());
         self.look_up(now);
         for key in self.schedule.take_prunes(now) {
             self.publisher.prune(&key);
@@ -179,6 +196,40 @@ impl Controller {
         let Some((key, why)) = not_said.first() else { return Vec::new() };
         self.has_new_policies = true;
         vec![format!("cannot say whether {} counts: {why} ({} such)", key.name, not_said.len())]
+    }
+
+    /// Writes what became of ClusterEgressFirewalls (S7.5), where it is something else than before.
+    fn write_firewalls(&mut self) -> Vec<String> {
+        let has_any = self.watch.with_store(|store| store.of(FIREWALL).next().is_some());
+        if !has_any || Instant::now() < self.write_again {
+            return Vec::new();
+        }
+        self.write_again = Instant::now() + WRITE_EVERY;
+        let mut statuses = match std::mem::take(&mut self.has_changed) {
+            true => self.statuses(),
+            false => self.written.clone(),
+        };
+        let digest = self.watch.with_store(|store| store.digest(FIREWALL));
+        let (enforcing, _) = self.watch.enforcing(&digest);
+        for status in statuses.values_mut() {
+            status.enforcing_nodes = i32::try_from(enforcing).ok();
+        }
+        let is_news = |(key, status): &(&Key, &ClusterEgressFirewallStatus)| self.written.get(*key) != Some(status);
+        let news = statuses.iter().filter(is_news).map(|(key, status)| (key.clone(), status.clone())).collect();
+        let not_written = self.connection.write_statuses(news);
+        not_written.iter().for_each(|(key, _)| _ = statuses.remove(key));
+        self.written = statuses;
+        let Some((key, why)) = not_written.first() else { return Vec::new() };
+        self.has_changed = true;
+        vec![format!("cannot write the status of {}: {why} ({} such)", key.name, not_written.len())]
+    }
+
+    fn statuses(&mut self) -> HashMap<Key, ClusterEgressFirewallStatus> {
+        let snapshot = self.watch.read(&ClusterSettings::default()).lowered.snapshot;
+        let (program, _) = compile(&snapshot);
+        let names: Vec<NameObject> = self.objects.values().cloned().collect();
+        let world = World { snapshot: &snapshot, program: &program, names: &names };
+        self.watch.with_store(|store| world.statuses(store.of(FIREWALL))).into_iter().collect()
     }
 
     fn look_up(&mut self, now: Timestamp) {

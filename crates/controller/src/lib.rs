@@ -3,16 +3,19 @@
 //! is over goes (S8). Of several replicas one does it, the others are ready.
 //!
 //! `wanted` says which names there are to be, `schedule` which are due: both are
-//! pure, and so is `report`, which says of policies whether they can be read.
+//! pure, and so are `report`, which says of policies whether they can be read,
+//! and `firewalls`, which says what became of ClusterEgressFirewalls.
 //! `lookup` asks; `controller` does it all in turn.
 
 mod controller;
+mod firewalls;
 mod lookup;
 mod report;
 mod schedule;
 mod wanted;
 
 pub use controller::{Controller, Counts, Settings};
+pub use firewalls::World;
 pub use report::verdicts;
 pub use schedule::Schedule;
 pub use wanted::{Whose, resolvers, wanted};

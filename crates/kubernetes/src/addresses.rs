@@ -9,8 +9,9 @@ use serde_json::json;
 use std::net::IpAddr;
 
 impl Connection {
-    /// Says that a node has these addresses. The object goes with its Node.
-    pub fn publish_addresses(&self, node: &str, addresses: &[IpAddr]) -> Result<(), kube::Error> {
+    /// Says that a node has these addresses, and enforces the ClusterEgressFirewalls with this digest. The object
+    /// goes with its Node.
+    pub fn publish_node(&self, node: &str, (addresses, enforces): (&[IpAddr], &str)) -> Result<(), kube::Error> {
         let kind = WATCHED.iter().find(|kind| kind.name == "NodeAddresses");
         let Some(resource) = kind.map(crate::watch::resource_of) else { return Ok(()) };
         let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
@@ -31,7 +32,10 @@ impl Connection {
                 "addresses": texts,
             });
             let apply = PatchParams::apply("namewall-agent").force();
-            api.patch(node, &apply, &Patch::Apply(&object)).await.map(drop)
+            api.patch(node, &apply, &Patch::Apply(&object)).await?;
+            let (version, kind) = (&resource.api_version, &resource.kind);
+            let status = json!({"apiVersion": version, "kind": kind, "status": {"enforces": enforces}});
+            api.patch_status(node, &apply, &Patch::Apply(&status)).await.map(drop)
         })
     }
 }

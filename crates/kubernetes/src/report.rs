@@ -2,6 +2,7 @@
 //! the status where a kind has one, and an Event where something is wrong.
 
 use crate::client::Connection;
+use crate::crds::ClusterEgressFirewallStatus;
 use crate::watch::resource_of;
 use futures_util::future::ready;
 use futures_util::{StreamExt, stream};
@@ -10,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use namewall_cluster::Key;
-use namewall_cluster::kinds::Kind;
+use namewall_cluster::kinds::{Kind, WATCHED};
 use serde_json::{Value, json};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -82,6 +83,31 @@ impl Connection {
             }
         };
         let all = stream::iter(verdicts).map(report).buffer_unordered(AT_ONCE).filter_map(ready);
+        self.runtime.block_on(all.collect())
+    }
+}
+
+impl Connection {
+    /// Writes what became of ClusterEgressFirewalls, besides whether they count; gives those of which it could not
+    /// be written, and why.
+    pub fn write_statuses(&self, statuses: Vec<(Key, ClusterEgressFirewallStatus)>) -> Vec<(Key, String)> {
+        let Some(kind) = WATCHED.iter().find(|kind| kind.name == "ClusterEgressFirewall") else { return Vec::new() };
+        let resource = resource_of(kind);
+        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
+        let write = |(key, status): (Key, ClusterEgressFirewallStatus)| {
+            let (api, resource) = (api.clone(), &resource);
+            async move {
+                let patch = json!({"apiVersion": resource.api_version, "kind": resource.kind, "status": status});
+                // Another manager than who says that they count, or each would take back what the other says.
+                let apply = PatchParams::apply("namewall-controller-firewalls").force();
+                match api.patch_status(&key.name, &apply, &Patch::Apply(&patch)).await {
+                    Ok(_) => None,
+                    Err(kube::Error::Api(status)) if status.code == NOT_FOUND => None,
+                    Err(error) => Some((key, error.to_string())),
+                }
+            }
+        };
+        let all = stream::iter(statuses).map(write).buffer_unordered(AT_ONCE).filter_map(ready);
         self.runtime.block_on(all.collect())
     }
 }

@@ -28,6 +28,7 @@ const LOOK_FOR_KINDS: Duration = Duration::from_secs(5);
 const QUIET: Duration = Duration::from_millis(3);
 const LONGEST_BURST: Duration = Duration::from_millis(25);
 const NOT_FOUND: u16 = 404;
+const NODE_ADDRESSES: &str = "NodeAddresses";
 /// Kinds that change all the time, and are no policies.
 const BUSY: [&str; 6] = ["Pod", "EndpointSlice", "Node", "Service", "NodeAddresses", "Namespace"];
 
@@ -54,6 +55,8 @@ pub(crate) struct Known {
     /// Kinds that the cluster does not have.
     absent: BTreeSet<&'static str>,
     trouble: BTreeMap<&'static str, String>,
+    /// What each node says it enforces: no policy changes with it.
+    enforced: BTreeMap<Box<str>, String>,
     changes: u64,
     /// Those of kinds that change seldom: no pods, endpoints, nodes.
     policy_changes: bool,
@@ -197,6 +200,12 @@ impl Watch {
         Publisher::new(self.connection.clone(), self.shared.clone(), settings)
     }
 
+    /// How many nodes say that they enforce what has this digest, and how many say anything.
+    pub fn enforcing(&self, digest: &str) -> (usize, usize) {
+        let known = self.shared.lock();
+        (known.enforced.values().filter(|one| **one == digest).count(), known.enforced.len())
+    }
+
     /// Whether a policy has changed since this was last asked.
     pub fn take_policy_change(&mut self) -> bool {
         std::mem::take(&mut self.shared.lock().policy_changes)
@@ -215,6 +224,7 @@ impl Watch {
 
 impl Known {
     fn apply(&mut self, kind: &Kind, object: &serde_json::Value) -> bool {
+        self.hear(kind, object);
         let is_new = self.store.apply(kind, object);
         if is_new && *kind == DNS_NAME_RESOLVER {
             let key = Key::of(object);
@@ -227,6 +237,13 @@ impl Known {
             self.new_names.insert(key);
         }
         is_new
+    }
+
+    fn hear(&mut self, kind: &Kind, object: &serde_json::Value) {
+        if kind.name == NODE_ADDRESSES {
+            let digest = object["status"]["enforces"].as_str().unwrap_or_default().to_owned();
+            self.enforced.insert(Key::of(object).name, digest);
+        }
     }
 
     /// All DNSNameResolvers anew.
@@ -289,8 +306,17 @@ async fn follow_version(client: &Client, kind: Kind, shared: &Shared) {
     let mut listed = Vec::new();
     while let Some(event) = events.next().await {
         match event {
-            Ok(Event::Init) => listed.clear(),
-            Ok(Event::InitApply(object)) => listed.push(Listed::new(&kind, &whole(object))),
+            Ok(Event::Init) => {
+                listed.clear();
+                if kind.name == NODE_ADDRESSES {
+                    shared.lock().enforced.clear();
+                }
+            }
+            Ok(Event::InitApply(object)) => {
+                let object = whole(object);
+                shared.lock().hear(&kind, &object);
+                listed.push(Listed::new(&kind, &object));
+            }
             Ok(Event::InitDone) => {
                 let objects = std::mem::take(&mut listed);
                 shared.change(kind.name, |known| {
@@ -312,6 +338,9 @@ async fn follow_version(client: &Client, kind: Kind, shared: &Shared) {
                     if kind == DNS_NAME_RESOLVER {
                         known.names.remove(&key);
                         known.new_names.insert(key.clone());
+                    }
+                    if kind.name == NODE_ADDRESSES {
+                        known.enforced.remove(&key.name);
                     }
                     known.store.remove(&kind, &key)
                 });

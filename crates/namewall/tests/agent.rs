@@ -142,6 +142,13 @@ fn s8_a_name_in_an_egress_firewall_is_open_on_all_nodes_until_it_goes() {
     world.wait_for(|| world.reaches(WEB, CDN));
     assert!(resolvers().to_string().contains("one.cdn.example."));
 
+    // S7.5: how many nodes enforce a firewall of the whole cluster.
+    let firewall = "apiVersion: namewall.dev/v1alpha1\nkind: ClusterEgressFirewall\nmetadata: {name: none}\n\
+                    spec: {priority: 5, rules: [{name: r, action: Deny, to: [{networks: [198.18.0.0/15]}]}]}\n";
+    plane.apply(firewall).unwrap();
+    let enforcing = || plane.get(&["clusteregressfirewall", "none"]).unwrap()["status"]["enforcingNodes"].take();
+    world.wait_for(|| enforcing() == 2);
+
     plane.kubectl(&["delete", "egressfirewall", "default", "-n", "shop"]).unwrap();
     world.wait_for(|| world.reaches(API, ELSEWHERE) && world.reaches(WEB, ELSEWHERE));
     world.wait_for(|| resolvers()["items"].as_array().unwrap().is_empty());

@@ -11,6 +11,7 @@ use serde_json::Value;
 use std::net::UdpSocket;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A process that ends with the test.
@@ -69,19 +70,23 @@ impl Resolver {
 }
 
 struct World {
+    _turn: MutexGuard<'static, ()>,
     plane: ControlPlane,
     resolver: Resolver,
 }
 
 impl World {
     fn build(hosts: &str) -> Self {
+        // A control plane at a time is as much as a small machine bears.
+        static TURN: Mutex<()> = Mutex::new(());
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let plane = ControlPlane::start().unwrap();
         plane.apply(&to_yaml(&definitions()).unwrap()).unwrap();
         plane.kubectl(&["wait", "--for=condition=Established", "crd", "--all"]).unwrap();
         for namespace in ["namewall", "shop", "office"] {
             plane.kubectl(&["create", "namespace", namespace]).unwrap();
         }
-        Self { plane, resolver: Resolver::start(hosts) }
+        Self { _turn: turn, plane, resolver: Resolver::start(hosts) }
     }
 
     fn controller(&self, identity: &str) -> Process {
@@ -132,7 +137,7 @@ fn tell(object: &Value) -> String {
     format!("{} {}", object["spec"]["name"].as_str().unwrap_or_default(), addresses.join(","))
 }
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 
 #[test]
 fn s8_2_names_come_and_go_with_the_rules_that_use_them_and_s8_4_addresses_are_followed() {
@@ -235,4 +240,38 @@ fn who_wrote_a_policy_is_told_whether_it_counts() {
     world.wait_for("an event says so", SOON, || events().contains("use audit or enforce"));
     let described = world.plane.kubectl(&["describe", "egressfirewall", "default", "-n", "shop"]).unwrap();
     assert!(described.contains("use audit or enforce"), "{described}");
+}
+
+#[test]
+fn s7_5_a_cluster_egress_firewall_says_what_became_of_it() {
+    let world = World::build("192.0.2.1 www.example.com\n");
+    let _controller = world.controller("one");
+    let objects = "apiVersion: v1\nkind: Node\nmetadata: {name: node-1, labels: {zone: a}}\n---\n\
+         apiVersion: v1\nkind: Service\nmetadata: {name: way-round, namespace: shop}\n\
+         spec: {ports: [{port: 80, targetPort: 8080}]}\n---\n\
+         apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\n\
+         metadata: {name: way-round-1, namespace: shop, labels: {kubernetes.io/service-name: way-round}}\n\
+         addressType: IPv4\nendpoints: [{addresses: [203.0.113.66]}]\nports: [{port: 8080, protocol: TCP}]\n---\n\
+         apiVersion: namewall.dev/v1alpha1\nkind: NodeAddresses\nmetadata: {name: node-1}\n\
+         addresses: [192.0.2.11, 192.0.2.12]\n---\n\
+         apiVersion: namewall.dev/v1alpha1\nkind: ClusterEgressFirewall\nmetadata: {name: inside}\n\
+         spec:\n  priority: 5\n  rules:\n\
+           \x20   - {name: outside, action: Deny, to: [{networks: [203.0.113.0/24]}]}\n\
+           \x20   - {name: nodes, action: Deny, to: [{nodes: {matchLabels: {zone: a}}}], ports: [{protocol: TCP, port: 22}]}\n";
+    world.plane.apply(objects).unwrap();
+    let status = || world.plane.get(&["clusteregressfirewall", "inside"]).unwrap()["status"].take();
+    world.wait_for("its rules are told", SOON, || status()["concreteRules"][1]["networksCount"] == 2);
+    let told = status();
+    assert_eq!(told["concreteRules"][0]["networks"][0], "203.0.113.0/24", "{told}");
+    assert_eq!(told["concreteRules"][1]["networks"].to_string(), r#"["192.0.2.11/32","192.0.2.12/32"]"#);
+    assert_eq!(told["concreteRules"][1]["ports"][0]["port"], 22);
+    let offending = &told["offendingServices"][0];
+    let wanted = serde_json::json!({"namespace": "shop", "name": "way-round", "rule": 0, "address": "203.0.113.66"});
+    assert_eq!((offending, &told["offendingServicesCount"]), (&wanted, &1.into()), "{told}");
+    assert_eq!(told["enforcingNodes"], 0, "no agent has said that it enforces it");
+    assert!(told["conditions"].to_string().contains("Accepted"), "{told}");
+
+    // The Service is mended.
+    world.plane.kubectl(&["delete", "endpointslice", "way-round-1", "-n", "shop"]).unwrap();
+    world.wait_for("it offends no more", SOON, || status()["offendingServicesCount"] == 0);
 }

@@ -167,6 +167,32 @@ pub struct AddrRange {
     pub last: IpAddr,
 }
 
+impl AddrRange {
+    /// The fewest blocks that are the range, in order.
+    pub fn cidrs(&self) -> impl Iterator<Item = Cidr> + use<> {
+        let (width, first, last) = match (self.first, self.last) {
+            (IpAddr::V4(first), IpAddr::V4(last)) => (32, u128::from(first.to_bits()), u128::from(last.to_bits())),
+            (IpAddr::V6(first), IpAddr::V6(last)) => (128, first.to_bits(), last.to_bits()),
+            // No range has ends of two families.
+            _ => (0, 1, 0),
+        };
+        let mut next = Some(first).filter(|first| *first <= last);
+        std::iter::from_fn(move || {
+            let from = next?;
+            // As large as its first address allows, and as what is left does.
+            let left = last - from;
+            let fits = if left == u128::MAX { 128 } else { (left + 1).ilog2() };
+            let bits = from.trailing_zeros().min(width).min(fits);
+            next = from.checked_add(1_u128.checked_shl(bits).unwrap_or(0)).filter(|at| *at <= last && bits < 128);
+            let address = match width {
+                32 => IpAddr::V4(Ipv4Addr::from_bits(from as u32)),
+                _ => IpAddr::V6(Ipv6Addr::from_bits(from)),
+            };
+            Some(Cidr::new(address, (width - bits) as u8))
+        })
+    }
+}
+
 impl AddrSet {
     pub fn full() -> Self {
         Self { v4: IntervalSet::full(), v6: IntervalSet::full() }
@@ -275,6 +301,24 @@ impl fmt::Debug for AddrRange {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_range_is_its_blocks() {
+        let told = |first: &str, last: &str| {
+            let range =
+                AddrRange { first: first.parse().expect("an address"), last: last.parse().expect("an address") };
+            let blocks: Vec<Cidr> = range.cidrs().collect();
+            assert_eq!(blocks.iter().copied().collect::<AddrSet>(), AddrSet::from(range));
+            blocks.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(told("0.0.0.0", "255.255.255.255"), "0.0.0.0/0");
+        assert_eq!(told("192.0.2.7", "192.0.2.7"), "192.0.2.7/32");
+        assert_eq!(told("10.0.0.1", "10.0.0.8"), "10.0.0.1/32 10.0.0.2/31 10.0.0.4/30 10.0.0.8/32");
+        assert_eq!(told("10.0.0.0", "10.0.2.255"), "10.0.0.0/23 10.0.2.0/24");
+        assert_eq!(told("255.255.255.254", "255.255.255.255"), "255.255.255.254/31");
+        assert_eq!(told("::", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"), "::/0");
+        assert_eq!(told("2001:db8::", "2001:db8::ffff"), "2001:db8::/112");
+    }
 
     #[test]
     fn s2_4_host_bits_are_masked() {

@@ -42,6 +42,9 @@ struct NodeAddressesStatus {
     /// The generation of which this is said.
     #[schemars(range(min = 0))]
     observed_generation: Option<i64>,
+    /// Which ClusterEgressFirewalls the node enforces, each as it was last changed: a digest of all of them.
+    #[schemars(length(max = 64))]
+    enforces: Option<String>,
     /// What is true of it now.
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     conditions: Option<Vec<Condition>>,

@@ -132,6 +132,7 @@ fn go_on(told: &Told<'_>, mut source: Source, signals: &SignalFd) -> Result<Exit
     };
     let closed = closed_blocks(&source, &options, &read);
     let firewall = start(told, &options, (read, left, &closed))?;
+    source.is_enforced();
     let socket = client::socket_path()?;
     std::fs::remove_file(&socket).ok();
     let listener = UnixListener::bind(&socket).with_context(|| format!("cannot listen at {}", socket.display()))?;
@@ -307,6 +308,7 @@ fn reload(source: &mut Source, firewall: &Mutex<Firewall>) {
     let done = read.and_then(|read| enforce(&mut firewall, read));
     match done {
         Ok(said) => {
+            source.is_enforced();
             firewall.last_error = None;
             firewall.changes += 1;
             output::note(&said);

@@ -69,7 +69,10 @@ impl Source {
     pub(super) fn read(&mut self) -> Result<Read> {
         match self {
             Self::Files(files) => files.read(),
-            Self::Cluster(cluster) => Ok(cluster.watch.read(&cluster.settings)),
+            Self::Cluster(cluster) => {
+                cluster.read = cluster.watch.with_store(|store| store.digest("ClusterEgressFirewall"));
+                Ok(cluster.watch.read(&cluster.settings))
+            }
         }
     }
 
@@ -78,6 +81,13 @@ impl Source {
         match self {
             Self::Cluster(cluster) if !cluster.opens_unknown => cluster.watch.with_store(|store| blocks(store, node)),
             _ => Vec::new(),
+        }
+    }
+
+    /// What was last read is in force.
+    pub(super) fn is_enforced(&mut self) {
+        if let Self::Cluster(cluster) = self {
+            cluster.enforced.clone_from(&cluster.read);
         }
     }
 
@@ -114,7 +124,10 @@ pub(super) struct Cluster {
     pub(super) opens_unknown: bool,
     connection: Connection,
     /// What the API server was last told, and when to look again.
-    published: (BTreeSet<IpAddr>, Option<Instant>),
+    published: ((BTreeSet<IpAddr>, String), Option<Instant>),
+    /// The digest of the ClusterEgressFirewalls that were last read, and of those that are enforced.
+    read: String,
+    enforced: String,
     said: BTreeMap<&'static str, (String, Instant)>,
 }
 
@@ -126,6 +139,8 @@ impl Cluster {
             opens_unknown: false,
             connection: connection.clone(),
             published: Default::default(),
+            read: String::new(),
+            enforced: String::new(),
             said: BTreeMap::new(),
         }
     }
@@ -133,16 +148,17 @@ impl Cluster {
     /// Tells the API server every address of this node, if it is time to look and they are others.
     fn publish(&mut self, node: &str) {
         let (known, again) = &mut self.published;
-        if again.is_some_and(|again| Instant::now() < again) || self.watch.absent().contains(&"NodeAddresses") {
+        let is_time = again.is_none_or(|again| Instant::now() >= again) || known.1 != self.enforced;
+        if !is_time || self.watch.absent().contains(&"NodeAddresses") {
             return;
         }
         *again = Some(Instant::now() + PUBLISH_EVERY);
-        let own = own_addresses();
+        let own = (own_addresses(), self.enforced.clone());
         if own == *known {
             return;
         }
-        let addresses: Vec<IpAddr> = own.iter().copied().collect();
-        match self.connection.publish_addresses(node, &addresses) {
+        let addresses: Vec<IpAddr> = own.0.iter().copied().collect();
+        match self.connection.publish_node(node, (&addresses, &own.1)) {
             Ok(()) => *known = own,
             Err(error) => output::note(&format!("cannot publish this node's addresses: {error}")),
         }

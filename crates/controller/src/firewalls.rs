@@ -1,0 +1,147 @@
+//! What became of ClusterEgressFirewalls (S7.5): their rules with addresses in
+//! place of selectors and names, and the Services that lead to what they deny.
+//! Pure.
+
+use namewall_cluster::{Document, Key, yaml};
+use namewall_kubernetes::NameObject;
+use namewall_kubernetes::crds::{ClusterEgressFirewallStatus, ConcretePort, ConcreteRule, OffendingService, Verb};
+use namewall_policy::addr::AddrSet;
+use namewall_policy::domain::DomainName;
+use namewall_policy::model::{Action, BackendTarget, Direction, PolicyKind};
+use namewall_policy::program::{CompiledRule, Matcher};
+use namewall_policy::{Program, Snapshot};
+use std::net::IpAddr;
+
+/// What fits into a status: lists say how much more there is.
+const MOST: usize = 100;
+
+/// What a cluster is.
+#[derive(Clone, Copy, Debug)]
+pub struct World<'w> {
+    pub snapshot: &'w Snapshot,
+    pub program: &'w Program,
+    /// Where names lead now.
+    pub names: &'w [NameObject],
+}
+
+/// A rule and the addresses it speaks of now.
+struct Concrete<'p> {
+    rule: &'p CompiledRule,
+    addresses: AddrSet,
+}
+
+impl World<'_> {
+    /// The status of each firewall, without what nodes say.
+    pub fn statuses<'d>(
+        &self,
+        documents: impl Iterator<Item = (&'d Key, &'d Document)>,
+    ) -> Vec<(Key, ClusterEgressFirewallStatus)> {
+        documents.filter_map(|(key, document)| Some((key.clone(), self.status(key, document)?))).collect()
+    }
+
+    fn status(&self, key: &Key, document: &Document) -> Option<ClusterEgressFirewallStatus> {
+        let is_it = |id: &namewall_policy::model::PolicyRef| {
+            id.kind == PolicyKind::ClusterEgressFirewall && *id.name == *key.name
+        };
+        let policy = self.program.policies.iter().find(|policy| is_it(&policy.id))?;
+        let rules: Vec<Concrete<'_>> = policy
+            .rules(Direction::Egress)
+            .map(|id| self.program.rule(id))
+            .map(|rule| Concrete { rule, addresses: self.addresses(rule) })
+            .collect();
+        let (offending_services, count) = self.offending(&rules);
+        Some(ClusterEgressFirewallStatus {
+            concrete_rules: rules.iter().take(MOST).map(|rule| concrete(rule, document)).collect(),
+            offending_services,
+            offending_services_count: Some(number(count)),
+            ..ClusterEgressFirewallStatus::default()
+        })
+    }
+
+    fn addresses(&self, rule: &CompiledRule) -> AddrSet {
+        let Matcher::Clauses { peers, .. } = rule.matcher else {
+            return if rule.matcher == Matcher::Everything { AddrSet::full() } else { AddrSet::default() };
+        };
+        let set = self.program.peer_set(peers);
+        let mut addresses = if set.anyone { AddrSet::full() } else { set.addresses.clone() };
+        let patterns: Vec<_> = set.domains.iter().map(|id| self.program.patterns.get(*id)).collect();
+        if patterns.is_empty() {
+            return addresses;
+        }
+        for told in self.names.iter().flat_map(NameObject::addresses) {
+            let Ok(name) = told.name.parse::<DomainName>() else { continue };
+            if patterns.iter().any(|pattern| pattern.matches(&name)) {
+                addresses.insert_address(told.address);
+            }
+        }
+        addresses
+    }
+
+    /// Services with a backend that is no pod and that a rule denies.
+    fn offending(&self, rules: &[Concrete<'_>]) -> (Vec<OffendingService>, usize) {
+        let (mut found, mut count) = (Vec::new(), 0);
+        for service in &self.snapshot.services {
+            let backends = service.ports.iter().flat_map(|port| port.backends.iter().map(move |one| (port, one)));
+            let denied = backends.filter_map(|(port, backend)| match backend.target {
+                BackendTarget::Address(address) => {
+                    Some((self.denies(rules, address, (port.protocol, backend.port))?, address))
+                }
+                BackendTarget::Workload(..) => None,
+            });
+            let Some((rule, address)) = denied.min() else { continue };
+            count += 1;
+            if found.len() < MOST {
+                found.push(OffendingService {
+                    namespace: self.snapshot.namespace(service.namespace).name.to_string(),
+                    name: service.name.to_string(),
+                    rule,
+                    address: address.to_string(),
+                });
+            }
+        }
+        (found, count)
+    }
+
+    /// The rule that denies it; none if one before it allows it, or none speaks of it.
+    fn denies(
+        &self,
+        rules: &[Concrete<'_>],
+        address: IpAddr,
+        (protocol, port): (namewall_policy::port::Protocol, u16),
+    ) -> Option<i32> {
+        let speaks = |one: &&Concrete<'_>| {
+            let ports = match one.rule.matcher {
+                Matcher::Clauses { ports, .. } => self.program.port_spec(ports).numbered.contains(protocol, port),
+                _ => true,
+            };
+            ports && one.addresses.contains(address)
+        };
+        let first = rules.iter().find(speaks)?;
+        (first.rule.action == Action::Deny).then_some(number(first.rule.index as usize))
+    }
+}
+
+fn concrete(one: &Concrete<'_>, document: &Document) -> ConcreteRule {
+    let index = one.rule.index as usize;
+    let written = document.node.get("spec").and_then(|spec| spec.get("rules")).and_then(|rules| match &rules.value {
+        yaml::Value::Seq(items) => items.get(index),
+        _ => None,
+    });
+    let ports = written.and_then(|rule| rule.get("ports"));
+    let ports = ports.and_then(|ports| yaml::read::<Vec<ConcretePort>>(ports, "").ok()).map(|(ports, _)| ports);
+    let mut blocks = one.addresses.ranges().flat_map(|range| range.cidrs());
+    let networks: Vec<String> = blocks.by_ref().take(MOST).map(|block| block.to_string()).collect();
+    let count = networks.len() + blocks.count();
+    ConcreteRule {
+        rule: number(index),
+        name: written.and_then(|rule| rule.get("name")).and_then(yaml::Node::as_str).map(str::to_owned),
+        action: if one.rule.action == Action::Deny { Verb::Deny } else { Verb::Allow },
+        networks,
+        networks_count: number(count),
+        ports: ports.unwrap_or_default().into_iter().take(MOST).collect(),
+    }
+}
+
+fn number(count: usize) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
+}
