@@ -2,7 +2,9 @@
 //! (S8.3), so that a name looked up on one node is open on all.
 //!
 //! Writers meet: each reads the object, changes its status by what it knows, and
-//! writes it back if nobody else has meanwhile; otherwise once more.
+//! writes it back if nobody else has meanwhile; otherwise once more. What one
+//! writer learns of an object while it writes it goes into the next write, all
+//! of it at once.
 
 use crate::client::Connection;
 use crate::watch::Shared;
@@ -11,18 +13,21 @@ use namewall_cluster::Key;
 use namewall_cluster::api::dns_name_resolver::Status;
 use namewall_cluster::kinds::DNS_NAME_RESOLVER;
 use namewall_cluster::resolver::{Lookup, Resolver, Settings};
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
 /// Objects that are written at the same time.
 const AT_ONCE: usize = 16;
 /// More that wait than this, and the API server is not asked for more: names are learned as before.
 const MOST_WAITING: u64 = 10_000;
-const TRIES: u32 = 6;
-const TRY_AGAIN: Duration = Duration::from_millis(20);
+/// How soon it is tried again, how late at the latest, and for how long.
+const TRY_AGAIN: Duration = Duration::from_millis(5);
+const TRY_SLOWLY: Duration = Duration::from_secs(1);
+const GIVE_UP: Duration = Duration::from_secs(30);
 const CONFLICT: u16 = 409;
 const NOT_FOUND: u16 = 404;
 
@@ -66,16 +71,31 @@ pub struct Publisher {
     settings: Settings,
     /// Whose objects are written; all, if there are none.
     namespaces: Vec<String>,
-    room: Arc<Semaphore>,
-    waiting: Arc<(Mutex<u64>, Condvar)>,
-    counts: Arc<Counts>,
+    queue: Arc<Queue>,
 }
+
+/// What is to be written.
+#[derive(Debug)]
+struct Queue {
+    /// What was noted of each object that somebody writes now.
+    noted: Mutex<HashMap<Key, Vec<Noted>>>,
+    waiting: (Mutex<u64>, Condvar),
+    room: Semaphore,
+    counts: Counts,
+}
+
+/// A name, and what became of its lookup.
+type Noted = (String, Outcome);
 
 impl Publisher {
     pub(crate) fn new(connection: Connection, shared: Arc<Shared>, settings: Settings) -> Self {
-        let room = Arc::new(Semaphore::new(AT_ONCE));
-        let namespaces = Vec::new();
-        Self { connection, shared, settings, namespaces, room, waiting: Arc::default(), counts: Arc::default() }
+        let queue = Arc::new(Queue {
+            noted: Mutex::default(),
+            waiting: Default::default(),
+            room: Semaphore::new(AT_ONCE),
+            counts: Counts::default(),
+        });
+        Self { connection, shared, settings, namespaces: Vec::new(), queue }
     }
 
     /// Only objects of these namespaces.
@@ -108,48 +128,40 @@ impl Publisher {
     }
 
     fn write(&self, key: Key, name: String, outcome: Outcome) -> bool {
-        let (count, _) = &*self.waiting;
-        let mut count = count.lock().unwrap_or_else(PoisonError::into_inner);
+        let queue = &self.queue;
+        let mut count = queue.waiting.0.lock().unwrap_or_else(PoisonError::into_inner);
         if *count >= MOST_WAITING {
-            self.counts.left_out.fetch_add(1, Ordering::Relaxed);
+            queue.counts.left_out.fetch_add(1, Ordering::Relaxed);
             return false;
         }
         *count += 1;
         drop(count);
-        let (room, waiting, counts) = (self.room.clone(), self.waiting.clone(), self.counts.clone());
-        let (client, settings) = (self.connection.client.clone(), self.settings);
-        self.connection.runtime.spawn(async move {
-            let turn = room.acquire().await;
-            let api = Api::namespaced_with(client, &key.namespace, &resource());
-            match update(&api, &key, |resolver| apply(resolver, (&name, settings), &outcome)).await {
-                Ok(conflicts) => {
-                    counts.written.fetch_add(1, Ordering::Relaxed);
-                    counts.conflicts.fetch_add(conflicts.into(), Ordering::Relaxed);
-                }
-                Err(_) => _ = counts.failed.fetch_add(1, Ordering::Relaxed),
-            }
-            drop(turn);
-            let (count, changed) = &*waiting;
-            *count.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
-            changed.notify_all();
-        });
+        let mut noted = queue.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(more) = noted.get_mut(&key) {
+            more.push((name, outcome));
+            return true;
+        }
+        noted.insert(key.clone(), vec![(name, outcome)]);
+        drop(noted);
+        let api = Api::namespaced_with(self.connection.client.clone(), &key.namespace, &resource());
+        self.connection.runtime.spawn(write_all(api, key, (queue.clone(), self.settings)));
         true
     }
 
     /// Waits until all that was noted is written, but no longer than this.
     pub fn finish(&self, patience: Duration) -> bool {
-        let (count, changed) = &*self.waiting;
+        let (count, changed) = &self.queue.waiting;
         let waits =
             changed
                 .wait_timeout_while(count.lock().unwrap_or_else(PoisonError::into_inner), patience, |count| *count > 0);
         let is_done = !waits.unwrap_or_else(PoisonError::into_inner).1.timed_out();
-        self.counts.late.fetch_add(u64::from(!is_done), Ordering::Relaxed);
+        self.queue.counts.late.fetch_add(u64::from(!is_done), Ordering::Relaxed);
         is_done
     }
 
     pub fn counts(&self) -> Published {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let Counts { written, conflicts, failed, left_out, late } = &*self.counts;
+        let Counts { written, conflicts, failed, left_out, late } = &self.queue.counts;
         Published {
             written: read(written),
             conflicts: read(conflicts),
@@ -176,38 +188,84 @@ fn apply(mut resolver: Resolver<'_>, (name, settings): (&str, Settings), outcome
     }
 }
 
+/// Writes what was noted of an object, until nothing more is.
+async fn write_all(api: Api<DynamicObject>, key: Key, (queue, settings): (Arc<Queue>, Settings)) {
+    loop {
+        let turn = queue.room.acquire().await;
+        let batch = {
+            let mut noted = queue.noted.lock().unwrap_or_else(PoisonError::into_inner);
+            let batch = noted.get_mut(&key).map(std::mem::take).unwrap_or_default();
+            if batch.is_empty() {
+                noted.remove(&key);
+                return;
+            }
+            batch
+        };
+        let change = |status: &mut Status, pattern: &str| {
+            let apply =
+                |(name, outcome): &Noted| apply(Resolver { pattern, status: &mut *status }, (name, settings), outcome);
+            batch.iter().map(apply).filter(|changed| *changed).count() > 0
+        };
+        let written = update(&api, &key, change).await;
+        drop(turn);
+        let (count, counts) = (batch.len() as u64, &queue.counts);
+        match written {
+            Ok(conflicts) => {
+                counts.written.fetch_add(count, Ordering::Relaxed);
+                counts.conflicts.fetch_add(conflicts, Ordering::Relaxed);
+            }
+            Err(_) => _ = counts.failed.fetch_add(count, Ordering::Relaxed),
+        }
+        let (waiting, changed) = &queue.waiting;
+        *waiting.lock().unwrap_or_else(PoisonError::into_inner) -= count;
+        changed.notify_all();
+    }
+}
+
 /// Changes the status of an object, as it is when it is written. Gives how often somebody else came first.
 async fn update(
     api: &Api<DynamicObject>,
     key: &Key,
-    change: impl Fn(Resolver<'_>) -> bool,
-) -> Result<u32, kube::Error> {
-    let mut tries = 0;
+    mut change: impl FnMut(&mut Status, &str) -> bool,
+) -> Result<u64, kube::Error> {
+    let until = Instant::now() + GIVE_UP;
+    let (mut conflicts, mut pause) = (0, TRY_AGAIN);
     loop {
-        let done = try_update(api, key, &change).await;
-        tries += 1;
-        match done {
-            Ok(()) => return Ok(tries - 1),
+        let error = match try_update(api, key, &mut change).await {
+            Ok(()) => return Ok(conflicts),
+            Err(error) => error,
+        };
+        match &error {
             // Nobody wants it any more.
-            Err(kube::Error::Api(status)) if status.code == NOT_FOUND => return Ok(tries - 1),
-            Err(kube::Error::Api(status)) if status.code == CONFLICT && tries < TRIES => {}
-            Err(error) if tries >= TRIES => return Err(error),
-            Err(_) => tokio::time::sleep(TRY_AGAIN * 2_u32.pow(tries)).await,
+            kube::Error::Api(status) if status.code == NOT_FOUND => return Ok(conflicts),
+            kube::Error::Api(status) if status.code == CONFLICT => conflicts += 1,
+            _ => {}
         }
+        if Instant::now() > until {
+            return Err(error);
+        }
+        tokio::time::sleep(pause + some_of(pause)).await;
+        pause = (pause * 2).min(TRY_SLOWLY);
     }
 }
 
 async fn try_update(
     api: &Api<DynamicObject>,
     key: &Key,
-    change: impl Fn(Resolver<'_>) -> bool,
+    change: &mut impl FnMut(&mut Status, &str) -> bool,
 ) -> Result<(), kube::Error> {
     let mut object = api.get(&key.name).await?;
     let pattern = object.data["spec"]["name"].as_str().unwrap_or_default().to_ascii_lowercase();
     let mut status: Status = serde_json::from_value(object.data["status"].take()).unwrap_or_default();
-    if !change(Resolver { pattern: &pattern, status: &mut status }) {
+    if !change(&mut status, &pattern) {
         return Ok(());
     }
     object.data["status"] = serde_json::to_value(&status).unwrap_or_default();
     api.replace_status(&key.name, &PostParams::default(), &object).await.map(drop)
+}
+
+/// A part of a pause that is another each time, so that writers who have met do not meet again at once.
+fn some_of(pause: Duration) -> Duration {
+    let nanos = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().subsec_nanos();
+    pause.mul_f64(f64::from(nanos % 1_000) / 1_000.0)
 }
