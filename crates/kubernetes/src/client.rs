@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 
-/// How long a connection may take to come about.
+/// How long a connection may take to come about, and the answer to a request that is no watch.
 const CONNECT: Duration = Duration::from_secs(5);
+const ANSWER: Duration = Duration::from_secs(5);
 
 /// Which API server, as whom.
 #[derive(Clone, Debug, Default)]
@@ -35,6 +36,9 @@ pub enum ConnectError {
 #[derive(Clone)]
 pub struct Connection {
     pub(crate) runtime: Arc<Runtime>,
+    /// For watches, where nothing may be said for minutes.
+    pub(crate) watching: Client,
+    /// For all else: who asks waits, and a server that hangs must not keep it.
     pub(crate) client: Client,
     server: String,
 }
@@ -57,11 +61,12 @@ impl Connection {
         let mut config = runtime.block_on(configure(target))?;
         config.connect_timeout = Some(CONNECT);
         let server = config.cluster_url.to_string();
-        let client = {
-            let _inside = runtime.enter();
-            Client::try_from(config).map_err(ConnectError::Client)?
-        };
-        Ok(Self { runtime: Arc::new(runtime), client, server })
+        let inside = runtime.enter();
+        let watching = Client::try_from(config.clone()).map_err(ConnectError::Client)?;
+        (config.read_timeout, config.write_timeout) = (Some(ANSWER), Some(ANSWER));
+        let client = Client::try_from(config).map_err(ConnectError::Client)?;
+        drop(inside);
+        Ok(Self { runtime: Arc::new(runtime), watching, client, server })
     }
 
     /// The server's address, as users know it.

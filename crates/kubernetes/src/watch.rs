@@ -125,7 +125,7 @@ impl Watch {
         wanted.for_each(|kind| kinds.entry(kind.name).or_default().push(*kind));
         shared.lock().wanted = kinds.keys().copied().collect();
         let follow = |versions: Vec<Kind>| {
-            let follow = follow(connection.client.clone(), versions, shared.clone());
+            let follow = follow(connection.watching.clone(), versions, shared.clone());
             connection.runtime.spawn(follow)
         };
         let tasks = kinds.into_values().map(follow).collect();

@@ -417,6 +417,9 @@ pub(crate) struct ApiServer {
 pub(crate) struct Agent {
     #[command(flatten)]
     pub(crate) server: ApiServer,
+    /// The Service that pods ask for names, which is asked in their stead unless --upstream names others
+    #[arg(long, value_name = "NS/NAME", default_value = "kube-system/kube-dns", value_parser = parse_object)]
+    pub(crate) dns_service: (String, String),
     /// Let a pod talk before it is known; by default an address of the node's podCIDRs is closed until then
     #[arg(long)]
     pub(crate) open_until_known: bool,

@@ -37,7 +37,7 @@ use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
 use sharing::{Others, Telling};
 use source::{Cluster, Next, Source};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::ExitCode;
@@ -72,6 +72,8 @@ pub(super) struct Firewall {
 /// What both commands are told.
 struct Told<'a> {
     options: &'a Options,
+    /// Who is asked for names if nobody says who.
+    upstreams: Vec<SocketAddr>,
     config: Option<&'a Path>,
     settings: &'a Settings,
     take_over: bool,
@@ -80,10 +82,14 @@ struct Told<'a> {
 impl Told<'_> {
     /// The options, with what the file says where the command line says nothing.
     fn options(&self) -> Result<Options> {
-        match self.config {
-            Some(path) => self.options.with_file(path),
-            None => Ok(self.options.clone()),
+        let mut options = match self.config {
+            Some(path) => self.options.with_file(path)?,
+            None => self.options.clone(),
+        };
+        if options.upstream.is_empty() {
+            options.upstream = self.upstreams.iter().copied().map(DnsServer).collect();
         }
+        Ok(options)
     }
 
     fn cluster(&self) -> cluster::Settings {
@@ -99,7 +105,8 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode> {
     // Before the first thread, so that every thread leaves them to us.
     let signals = take_signals()?;
     let Run { options, config, settings, take_over, manifests } = args;
-    let told = Told { options, config: config.as_deref(), settings, take_over: *take_over };
+    let (config, take_over) = (config.as_deref(), *take_over);
+    let told = Told { options, upstreams: Vec::new(), config, settings, take_over };
     let source = Source::Files(Manifests::new(manifests, told.cluster()));
     go_on(&told, source, &signals)
 }
@@ -108,7 +115,8 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode> {
 pub(crate) fn agent(args: &Agent) -> Result<ExitCode> {
     let signals = take_signals()?;
     let Agent { options, config, settings, take_over, server, .. } = args;
-    let told = Told { options, config: config.as_deref(), settings, take_over: *take_over };
+    let (config, take_over) = (config.as_deref(), *take_over);
+    let mut told = Told { options, upstreams: Vec::new(), config, settings, take_over };
     told.options()?;
     let target = Target { kubeconfig: server.kubeconfig.clone(), context: server.context.clone() };
     let connection = Connection::open(&target)?;
@@ -118,6 +126,7 @@ pub(crate) fn agent(args: &Agent) -> Result<ExitCode> {
     if cluster.wait_until_known(&signals).is_some() {
         return Ok(ExitCode::SUCCESS);
     }
+    told.upstreams = cluster.dns_servers(&args.dns_service);
     go_on(&told, Source::Cluster(Box::new(cluster)), &signals)
 }
 
@@ -160,14 +169,14 @@ fn go_on(told: &Told<'_>, mut source: Source, signals: &SignalFd) -> Result<Exit
                 hear(&others.heard(), &firewall);
             }
             Next::Names(changed) => hear(&others.take(changed), &firewall),
-            Next::Nothing => {
-                let mut firewall = lock(&firewall);
-                firewall.trouble = source.trouble();
-                let node = firewall.node_name.clone();
-                drop(firewall);
-                source.publish(node.as_deref());
-            }
+            Next::Nothing => {}
         }
+        let node = {
+            let mut firewall = lock(&firewall);
+            firewall.trouble = source.trouble();
+            firewall.node_name.clone()
+        };
+        source.publish(node.as_deref());
         if let Some(stream) = successor.lock().unwrap_or_else(PoisonError::into_inner).take() {
             std::fs::remove_file(&socket).ok();
             let sockets = lock(&firewall).node.retire();

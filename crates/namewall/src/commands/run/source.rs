@@ -14,11 +14,12 @@ use namewall_policy::addr::Cidr;
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 /// How often files are looked at, and how long a change of a cluster is waited for.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+const DNS_PORT: u16 = 53;
 /// How often this node's addresses are looked at.
 const PUBLISH_EVERY: Duration = Duration::from_secs(5);
 /// How often it is said again that the API server cannot be reached.
@@ -162,6 +163,18 @@ impl Cluster {
             Ok(()) => *known = own,
             Err(error) => output::note(&format!("cannot publish this node's addresses: {error}")),
         }
+    }
+
+    /// Where a Service answers DNS: whom pods mean, and whose answers count.
+    pub(super) fn dns_servers(&self, (namespace, name): &(String, String)) -> Vec<SocketAddr> {
+        let key = Key { namespace: namespace.as_str().into(), name: name.as_str().into() };
+        self.watch.with_store(|store| {
+            let spec = store.get("Service", &key).and_then(|document| document.node.get("spec"));
+            let listed = spec.and_then(|spec| spec.get("clusterIPs")).map(|list| &list.value);
+            let listed = if let Some(Value::Seq(items)) = listed { &items[..] } else { &[] };
+            let texts = listed.iter().filter_map(Node::as_str);
+            texts.filter_map(|text| Some((text.parse::<IpAddr>().ok()?, DNS_PORT).into())).collect()
+        })
     }
 
     /// Waits until all of the cluster is known, or a signal ends it. Until then nothing is enforced that was not
