@@ -39,7 +39,7 @@ advisories: ## Check the dependencies against the advisory database (needs the n
 build: ## Build the release binary
 	cargo build --release --locked --package namewall
 
-install: build ## Install the binary, man pages and completions under PREFIX (/usr/local)
+install: build ## Install the binary, kubectl plugin, man pages and completions under PREFIX
 	@DESTDIR=$(DESTDIR) scripts/install $(PREFIX)
 
 clean: ## Remove what was built; inputs that fuzzing found stay

@@ -61,6 +61,9 @@ pub(crate) enum Command {
     /// Which addresses are open by name now: through which name and rule, and until when
     #[command(after_help = LEASES_HELP)]
     Leases(Leases),
+    /// What is missing on this node or in a cluster, and what to do about it
+    #[command(after_help = crate::commands::DOCTOR_HELP)]
+    Doctor(crate::commands::Doctor),
     /// Remove what namewall has put into this machine's kernel
     #[command(after_help = UNINSTALL_HELP)]
     Uninstall(Uninstall),
@@ -349,17 +352,19 @@ pub(crate) enum Format {
     Json,
 }
 
+/// The same for manifests and for a cluster that lives.
 #[derive(Args, Debug)]
-pub(crate) struct Check {
+pub(crate) struct Check<I: Args = Input> {
     #[command(flatten)]
-    pub(crate) input: Input,
+    pub(crate) input: I,
     /// How to print
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(crate) output: Format,
 }
 
+/// What is asked, and how the answer is printed.
 #[derive(Args, Debug)]
-pub(crate) struct Explain {
+pub(crate) struct Question {
     /// Who opens the connection: NAMESPACE/POD or an address
     #[arg(long, value_name = "NS/POD|IP")]
     pub(crate) from: Host,
@@ -369,15 +374,21 @@ pub(crate) struct Explain {
     /// What a name resolves to, so that rules by name can open it
     #[arg(long, value_name = "NAME=IP[,IP...]", value_parser = parse_dns)]
     pub(crate) dns: Vec<DnsAnswer>,
-    /// Ask the namewall that runs here: by its policies, and what it has learned
-    #[arg(long, conflicts_with_all = ["paths", "dns"])]
-    pub(crate) live: bool,
     /// Fail with exit code 1 if the verdict is another
     #[arg(long, value_name = "VERDICT")]
     pub(crate) expect: Option<Expect>,
     /// How to print
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(crate) output: Format,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Explain {
+    #[command(flatten)]
+    pub(crate) question: Question,
+    /// Ask the namewall that runs here: by its policies, and what it has learned
+    #[arg(long, conflicts_with_all = ["paths", "dns"])]
+    pub(crate) live: bool,
     /// Files, folders (read recursively), or - for standard input
     #[arg(required_unless_present = "live", value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
@@ -411,6 +422,12 @@ pub(crate) struct ApiServer {
     /// A context of it
     #[arg(long, value_name = "NAME")]
     pub(crate) context: Option<String>,
+}
+
+impl ApiServer {
+    pub(crate) fn target(&self) -> namewall_kubernetes::Target {
+        namewall_kubernetes::Target { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() }
+    }
 }
 
 #[derive(Args, Debug)]
@@ -454,6 +471,9 @@ pub(crate) struct Controller {
     /// What this replica is called; by default by its host
     #[arg(long, value_name = "NAME")]
     pub(crate) identity: Option<String>,
+    /// Answer probes at this port: /healthz and /readyz
+    #[arg(long, value_name = "PORT")]
+    pub(crate) health_port: Option<u16>,
 }
 
 fn parse_object(text: &str) -> Result<(String, String), String> {
@@ -534,9 +554,9 @@ pub(crate) enum MatrixFormat {
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct Matrix {
+pub(crate) struct Matrix<I: Args = Input> {
     #[command(flatten)]
-    pub(crate) input: Input,
+    pub(crate) input: I,
     /// How to print
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(crate) output: MatrixFormat,
@@ -614,12 +634,12 @@ pub(crate) struct Test {
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct Policies {
+pub(crate) struct Policies<I: Args = Input> {
     /// The workload: NAMESPACE/POD, or a pod's address
     #[arg(value_name = "NS/POD|IP")]
     pub(crate) workload: Host,
     #[command(flatten)]
-    pub(crate) input: Input,
+    pub(crate) input: I,
     /// How to print
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(crate) output: Format,

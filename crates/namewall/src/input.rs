@@ -1,4 +1,4 @@
-//! Paths → a compiled cluster, with what there is to say about the input.
+//! Paths, or a cluster that lives → a compiled cluster, with what there is to say about the input.
 
 use crate::cli::{DnsAnswer, Input, Settings};
 use crate::output;
@@ -13,7 +13,18 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-/// A cluster as files describe it.
+/// Where a cluster is read from, as it is typed.
+pub(crate) trait Origin: clap::Args {
+    fn load(&self) -> Result<Loaded>;
+}
+
+impl Origin for Input {
+    fn load(&self) -> Result<Loaded> {
+        Loaded::read(self)
+    }
+}
+
+/// A cluster as files describe it, or its API server.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub(crate) snapshot: Snapshot,
@@ -30,6 +41,12 @@ pub(crate) struct Loaded {
 pub(crate) const NOW: Instant = Instant(Duration::ZERO);
 const FOREVER: Instant = Instant(Duration::MAX);
 
+impl Settings {
+    pub(crate) fn cluster(&self) -> cluster::Settings {
+        cluster::Settings { api_server: self.api_server.clone(), pod_networks: self.pod_network.clone() }
+    }
+}
+
 impl Loaded {
     pub(crate) fn read(input: &Input) -> Result<Self> {
         Self::from_paths(&input.paths, &input.settings)
@@ -37,9 +54,12 @@ impl Loaded {
 
     pub(crate) fn from_paths<P: AsRef<Path>>(paths: &[P], settings: &Settings) -> Result<Self> {
         let manifests = cluster::load(paths)?;
-        let cluster_settings =
-            cluster::Settings { api_server: settings.api_server.clone(), pod_networks: settings.pod_network.clone() };
-        let lowered = cluster::lower(&manifests.documents, &cluster_settings);
+        let lowered = cluster::lower(&manifests.documents, &settings.cluster());
+        Ok(Self::compile(lowered, manifests.findings, settings))
+    }
+
+    /// `findings` are those of reading what was lowered.
+    pub(crate) fn compile(lowered: cluster::Lowered, findings: Vec<Finding>, settings: &Settings) -> Self {
         let (program, compile_findings) = compile(&lowered.snapshot);
         let never_leased = NeverLeased::new(&lowered.snapshot, settings.cluster_domain.clone());
         let mut loaded = Self {
@@ -47,13 +67,13 @@ impl Loaded {
             program,
             leases: LeaseTable::default(),
             names: Names::new(),
-            findings: [manifests.findings, lowered.findings, compile_findings].concat(),
+            findings: [findings, lowered.findings, compile_findings].concat(),
             passed_over: lowered.passed_over,
             never_leased,
             cluster_domain: settings.cluster_domain.clone(),
         };
         loaded.take_resolved(lowered.resolved);
-        Ok(loaded)
+        loaded
     }
 
     /// What DNSNameResolver objects have seen opens addresses as it would in a cluster.

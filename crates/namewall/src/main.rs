@@ -5,6 +5,7 @@ mod commands;
 mod input;
 mod output;
 mod picture;
+mod plugin;
 
 use clap::Parser;
 use std::io::Write;
@@ -12,8 +13,11 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     end_at_bugs();
-    let cli = cli::Cli::parse();
-    match commands::run(cli.command) {
+    let done = match plugin::is_called(std::env::args_os().next().as_deref()) {
+        true => plugin::run(plugin::Plugin::parse()),
+        false => commands::run(cli::Cli::parse().command),
+    };
+    match done {
         Ok(code) => code,
         // Whoever reads our output may stop reading: `namewall matrix … | head`.
         Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,

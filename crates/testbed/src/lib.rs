@@ -151,6 +151,11 @@ impl ControlPlane {
         Ok(std::fs::write(self.folder.join(name), text)?)
     }
 
+    /// kubectl, for whoever needs it in another way than as below.
+    pub fn kubectl_program(&self) -> PathBuf {
+        self.programs.join("kubectl")
+    }
+
     /// Runs kubectl as the administrator.
     pub fn kubectl(&self, arguments: &[&str]) -> Result<String> {
         self.kubectl_with(arguments, "")

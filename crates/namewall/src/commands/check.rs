@@ -1,7 +1,7 @@
 //! `namewall check`.
 
 use crate::cli::{Check, Format};
-use crate::input::Loaded;
+use crate::input::{Loaded, Origin};
 use crate::output::{self, BAD, GOOD, SOFT, WARN};
 use anyhow::Result;
 use namewall_policy::lint::lint;
@@ -10,8 +10,8 @@ use serde_json::json;
 use std::io::Write;
 use std::process::ExitCode;
 
-pub(crate) fn run(args: &Check) -> Result<ExitCode> {
-    let loaded = Loaded::read(&args.input)?;
+pub(crate) fn run<I: Origin>(args: &Check<I>) -> Result<ExitCode> {
+    let loaded = args.input.load()?;
     let mut findings = loaded.findings.clone();
     findings.extend(lint(&loaded.snapshot, &loaded.program));
     findings.sort_by(|a, b| (&a.source, &a.path, b.severity).cmp(&(&b.source, &b.path, a.severity)));

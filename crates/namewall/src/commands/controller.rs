@@ -1,13 +1,14 @@
 //! `namewall controller`: one for a cluster. Keeps the names of policies
 //! resolved for all nodes.
 
+use super::health::Health;
 use super::signals::{next_signal, take_signals};
 use crate::cli::Controller as Args;
 use crate::output;
 use anyhow::{Context, Result};
 use namewall_cluster::resolver::Settings as ResolverSettings;
 use namewall_controller::{Controller, Settings, Whose};
-use namewall_kubernetes::{Candidate, Connection, Leadership, Target, Watch};
+use namewall_kubernetes::{Candidate, Connection, Leadership, Watch};
 use nix::sys::signal::Signal;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -22,13 +23,17 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     // Before the first thread, so that every thread leaves them to us.
     let signals = take_signals()?;
     let namespace = args.namespace.clone().or_else(own_namespace).unwrap_or_else(|| NAMESPACE.to_owned());
-    let target = Target { kubeconfig: args.server.kubeconfig.clone(), context: args.server.context.clone() };
-    let connection = Connection::open(&target)?;
+    let connection = Connection::open(&args.server.target())?;
     let identity = args.identity.clone().unwrap_or_else(own_identity);
     output::note(&format!("watching {} as {identity}", connection.server()));
+    let health = Health::new();
+    if let Some(port) = args.health_port {
+        health.serve(port)?;
+    }
     let watch = Watch::start(&connection);
     let mut said = Vec::new();
     while let Err(trouble) = watch.wait_until_known(LOOK_EVERY) {
+        health.turn();
         if next_signal(&signals, Duration::ZERO).is_some() {
             return Ok(ExitCode::SUCCESS);
         }
@@ -51,7 +56,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let leadership = Leadership::seek(&connection, candidate);
     let mut controller = Controller::new(&connection, watch, settings).context("cannot start threads")?;
     output::note("ready");
+    health.set_ready();
     loop {
+        health.turn();
         for line in controller.turn(&leadership) {
             output::note(&line);
         }

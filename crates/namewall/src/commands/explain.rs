@@ -1,7 +1,7 @@
 //! `namewall explain`.
 
 use super::run::Running;
-use crate::cli::{Expect, Explain, Format};
+use crate::cli::{Expect, Explain, Format, Question};
 use crate::input::Loaded;
 use crate::output::{self, SOFT, STRONG, style_of};
 use anyhow::Result;
@@ -16,33 +16,41 @@ use std::io::Write;
 use std::process::ExitCode;
 
 pub(crate) fn run(args: &Explain) -> Result<ExitCode> {
-    let verdict = if args.live { explain_live(args)? } else { explain_files(args)? };
-    let expected = match args.expect {
-        None => return Ok(ExitCode::SUCCESS),
-        Some(Expect::Allow) => Verdict::Allow,
-        Some(Expect::Deny) => Verdict::Deny,
-    };
-    Ok(if verdict == expected { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    if !args.live {
+        return answer(&args.question, Loaded::from_paths(&args.paths, &args.settings)?);
+    }
+    let verdict = explain_live(&args.question)?;
+    Ok(exit_code(&args.question, verdict))
 }
 
-fn explain_files(args: &Explain) -> Result<Verdict> {
-    let mut loaded = Loaded::from_paths(&args.paths, &args.settings)?;
+/// Answers by what was loaded.
+pub(crate) fn answer(asked: &Question, mut loaded: Loaded) -> Result<ExitCode> {
     loaded.report_errors();
-    loaded.learn(&args.dns);
-    let answer = Answer::new(loaded.world(), &Asked { from: &args.from, to: &args.to })?;
+    loaded.learn(&asked.dns);
+    let answer = Answer::new(loaded.world(), &Asked { from: &asked.from, to: &asked.to })?;
     let mut out = output::stdout();
-    let printed = match args.output {
+    let printed = match asked.output {
         Format::Text => answer.print(&mut out).and_then(|()| Ok(out.flush()?)),
         Format::Json => output::print_json(&mut out, &answer.json()),
     };
     output::unless_closed(printed)?;
-    Ok(answer.verdict)
+    Ok(exit_code(asked, answer.verdict))
+}
+
+fn exit_code(asked: &Question, verdict: Verdict) -> ExitCode {
+    let expected = match asked.expect {
+        None => return ExitCode::SUCCESS,
+        Some(Expect::Allow) => Verdict::Allow,
+        Some(Expect::Deny) => Verdict::Deny,
+    };
+    if verdict == expected { ExitCode::SUCCESS } else { ExitCode::from(1) }
 }
 
 /// The namewall that runs here explains itself: by its policies, and what it has learned.
-fn explain_live(args: &Explain) -> Result<Verdict> {
-    let asked = json!({"from": args.from.to_string(), "to": args.to.to_string(), "json": args.output == Format::Json});
-    let told = Running::find()?.ask(&json!({ "explain": asked }))?;
+fn explain_live(asked: &Question) -> Result<Verdict> {
+    let is_json = asked.output == Format::Json;
+    let told = json!({"from": asked.from.to_string(), "to": asked.to.to_string(), "json": is_json});
+    let told = Running::find()?.ask(&json!({ "explain": told }))?;
     let mut out = output::stdout();
     let text = told["text"].as_str().unwrap_or_default();
     output::unless_closed(out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Into::into))?;

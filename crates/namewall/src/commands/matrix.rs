@@ -1,7 +1,7 @@
 //! `namewall matrix`.
 
 use crate::cli::{Matrix as Args, MatrixFormat};
-use crate::input::Loaded;
+use crate::input::{Loaded, Origin};
 use crate::output;
 use crate::picture::{self, Picture};
 use anyhow::Result;
@@ -15,8 +15,8 @@ mod exposure;
 mod rows;
 mod text;
 
-pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let loaded = Loaded::read(&args.input)?;
+pub(crate) fn run<I: Origin>(args: &Args<I>) -> Result<ExitCode> {
+    let loaded = args.input.load()?;
     loaded.report_errors();
     if args.exposure {
         return exposure::run(args, &loaded);

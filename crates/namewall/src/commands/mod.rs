@@ -1,13 +1,15 @@
 //! One file a command.
 
-mod check;
+pub(crate) mod check;
 mod controller;
 mod crds;
 mod diff;
 mod dns;
+mod doctor;
 pub(crate) mod explain;
+mod health;
 pub(crate) mod matrix;
-mod policies;
+pub(crate) mod policies;
 mod rules;
 mod run;
 mod sandbox;
@@ -16,7 +18,8 @@ mod test;
 mod uninstall;
 mod watch;
 
-pub(crate) use run::{DnsServer, Options as RunOptions};
+pub(crate) use doctor::{Doctor, HELP as DOCTOR_HELP};
+pub(crate) use run::{DnsServer, Options as RunOptions, print_leases, rules_of};
 
 use crate::cli::{Cli, Command};
 use crate::output;
@@ -41,6 +44,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Dns(args) => dns::run(&args),
         Command::Status(args) => run::status(&args),
         Command::Leases(args) => run::leases(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Uninstall(args) => uninstall::run(&args),
         Command::Crds(args) => crds::run(&args),
         Command::Completions { shell } => {

@@ -1,7 +1,7 @@
 //! `namewall policies`.
 
 use crate::cli::{Format, Policies};
-use crate::input::Loaded;
+use crate::input::{Loaded, Origin};
 use crate::output::{self, GOOD, SOFT, STRONG, WARN};
 use anyhow::Result;
 use namewall_policy::model::{Direction, Enforcement, Placement, PolicyId};
@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use std::io::Write;
 use std::process::ExitCode;
 
-pub(crate) fn run(args: &Policies) -> Result<ExitCode> {
-    let loaded = Loaded::read(&args.input)?;
+pub(crate) fn run<I: Origin>(args: &Policies<I>) -> Result<ExitCode> {
+    let loaded = args.input.load()?;
     loaded.report_errors();
     let id = loaded.world().workload(&args.workload)?;
     let class = loaded.program.class(loaded.program.member(id).class);

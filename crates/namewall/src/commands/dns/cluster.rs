@@ -10,7 +10,7 @@ use namewall_cluster::kinds::DNS_NAME_RESOLVER;
 use namewall_cluster::resolver::Settings;
 use namewall_firewall::corefile::{Corefile, DnsNameResolver};
 use namewall_firewall::serve::{LookedUp, Names};
-use namewall_kubernetes::{Connection, Outcome, Publisher, Target, Watch};
+use namewall_kubernetes::{Connection, Outcome, Publisher, Watch};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,8 +31,7 @@ pub(super) fn is_wanted(corefile: &Corefile, server: &ApiServer) -> bool {
 /// Watches a cluster: pods are told of from now on, and names are kept. Waits for nothing: what is not known yet
 /// is no pod, and no object of a name.
 pub(super) fn follow(server: &ApiServer, pods: Option<Arc<Pods>>) -> Result<Arc<dyn Names>> {
-    let target = Target { kubeconfig: server.kubeconfig.clone(), context: server.context.clone() };
-    let connection = Connection::open(&target).context("`dnsnameresolver` needs the API server")?;
+    let connection = Connection::open(&server.target()).context("`dnsnameresolver` needs the API server")?;
     output::note(&format!("watching {}", connection.server()));
     let names = Watch::start_for(&connection, |kind| kind == DNS_NAME_RESOLVER.name);
     if let Some(pods) = pods {

@@ -2,7 +2,7 @@
 
 use crate::cli::{Matrix as Args, MatrixFormat};
 use crate::commands::explain::allowed_json;
-use crate::input::Loaded;
+use crate::input::{Loaded, Origin};
 use crate::output::{self, GOOD, STRONG};
 use anyhow::{Result, bail};
 use namewall_policy::model::{Direction, WorkloadId};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::io::Write;
 use std::process::ExitCode;
 
-pub(super) fn run(args: &Args, loaded: &Loaded) -> Result<ExitCode> {
+pub(super) fn run<I: Origin>(args: &Args<I>, loaded: &Loaded) -> Result<ExitCode> {
     let focus = args.focus.iter().map(|host| loaded.world().workload(host)).collect::<Result<Vec<_>, _>>()?;
     let mut found = exposure(&loaded.snapshot);
     found.retain(|item| focus.is_empty() || focus.contains(&item.workload));

@@ -5,11 +5,11 @@ use crate::commands::explain::{Answer, Asked};
 use anyhow::{Context, Result, bail};
 use namewall_kubernetes::Published;
 use namewall_policy::ask::{Host, Names, Target, World};
-use namewall_policy::domain::DomainName;
+use namewall_policy::domain::{DomainName, DomainPattern};
 use namewall_policy::explain::describe_rule;
 use namewall_policy::model::Direction;
 use namewall_policy::program::Matcher;
-use namewall_policy::{Instant, Lease, Program};
+use namewall_policy::{Instant, Lease, Program, Snapshot};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -132,23 +132,23 @@ fn tell_lease(firewall: &Firewall, program: &Program, lease: &Lease, now: Instan
         "name": lease.name.as_str(),
         "address": lease.address.to_string(),
         "pattern": lease.pattern.to_string(),
-        "rules": rules_of(firewall, program, lease),
+        "rules": rules_of((&firewall.snapshot, program), &lease.pattern),
         "askedBy": by,
         "secondsLeft": lease.expiry.0.saturating_sub(now.0).as_secs(),
     })
 }
 
 /// The rules that speak of the pattern.
-fn rules_of(firewall: &Firewall, program: &Program, lease: &Lease) -> Vec<String> {
+pub(crate) fn rules_of((snapshot, program): (&Snapshot, &Program), pattern: &DomainPattern) -> Vec<String> {
     let speaks = |matcher: &Matcher| match matcher {
         Matcher::Clauses { peers, .. } => {
-            program.peer_set(*peers).domains.iter().any(|id| *program.patterns.get(*id) == lease.pattern)
+            program.peer_set(*peers).domains.iter().any(|id| program.patterns.get(*id) == pattern)
         }
         _ => false,
     };
     let rules = program.rules.iter().enumerate();
     let own = rules.filter(|(_, rule)| rule.direction == Direction::Egress && speaks(&rule.matcher));
-    own.map(|(at, _)| describe_rule(&firewall.snapshot, program, namewall_policy::program::RuleId(at as u32))).collect()
+    own.map(|(at, _)| describe_rule(snapshot, program, namewall_policy::program::RuleId(at as u32))).collect()
 }
 
 fn explain(firewall: &Firewall, asked: &Value) -> Result<Value> {

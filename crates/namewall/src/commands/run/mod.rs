@@ -15,8 +15,9 @@ mod sharing;
 mod source;
 
 pub(crate) use client::Running;
+pub(crate) use control::rules_of;
 pub(crate) use options::{Options, Server as DnsServer};
-pub(crate) use report::{leases, status};
+pub(crate) use report::{leases, print_leases, status};
 
 use super::signals::take_signals;
 use crate::cli::{Agent, Run, Settings};
@@ -29,7 +30,7 @@ use namewall_dataplane::nflog::DenialLog;
 use namewall_dataplane::nft::{NftError, Settings as NftSettings};
 use namewall_dataplane::render::Scope;
 use namewall_dns::{Listen, Sockets};
-use namewall_kubernetes::{Connection, Publisher, Target, Trouble};
+use namewall_kubernetes::{Connection, Publisher, Trouble};
 use namewall_policy::addr::Cidr;
 use namewall_policy::domain::DomainName;
 use namewall_policy::{Finding, Severity, Snapshot, compile, compile_next};
@@ -93,10 +94,7 @@ impl Told<'_> {
     }
 
     fn cluster(&self) -> cluster::Settings {
-        cluster::Settings {
-            api_server: self.settings.api_server.clone(),
-            pod_networks: self.settings.pod_network.clone(),
-        }
+        self.settings.cluster()
     }
 }
 
@@ -118,8 +116,7 @@ pub(crate) fn agent(args: &Agent) -> Result<ExitCode> {
     let (config, take_over) = (config.as_deref(), *take_over);
     let mut told = Told { options, upstreams: Vec::new(), config, settings, take_over };
     told.options()?;
-    let target = Target { kubeconfig: server.kubeconfig.clone(), context: server.context.clone() };
-    let connection = Connection::open(&target)?;
+    let connection = Connection::open(&server.target())?;
     output::note(&format!("watching {}", connection.server()));
     let mut cluster = Cluster::new(&connection, told.cluster());
     cluster.opens_unknown = args.open_until_known;

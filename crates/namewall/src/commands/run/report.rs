@@ -77,16 +77,20 @@ fn print_status(out: &mut impl Write, told: &Value) -> Result<()> {
 pub(crate) fn leases(args: &Leases) -> Result<ExitCode> {
     let asked = json!({"leases": {"name": args.name.as_ref().map(ToString::to_string)}});
     let told = Running::find()?.ask(&asked)?;
-    let mut out = output::stdout();
-    let printed = match args.live.output {
-        Format::Json => output::print_json(&mut out, &told["leases"]),
-        Format::Text => print_leases(&mut out, &told["leases"]).and_then(|()| Ok(out.flush()?)),
-    };
-    output::unless_closed(printed)?;
+    print_leases(&told["leases"], args.live.output)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn print_leases(out: &mut impl Write, leases: &Value) -> Result<()> {
+/// Leases, as whoever has them tells of them.
+pub(crate) fn print_leases(leases: &Value, format: Format) -> Result<()> {
+    let mut out = output::stdout();
+    output::unless_closed(match format {
+        Format::Json => output::print_json(&mut out, leases),
+        Format::Text => write_leases(&mut out, leases).and_then(|()| Ok(out.flush()?)),
+    })
+}
+
+fn write_leases(out: &mut impl Write, leases: &Value) -> Result<()> {
     let leases = leases.as_array().map(Vec::as_slice).unwrap_or_default();
     if leases.is_empty() {
         writeln!(out, "nothing is open by name")?;

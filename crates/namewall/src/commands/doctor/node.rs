@@ -1,0 +1,149 @@
+//! What this machine lacks to be a node.
+
+use super::Check;
+use crate::commands::run::Running;
+use namewall_dataplane::conntrack::Conntrack;
+use namewall_dataplane::nflog::DenialLog;
+use namewall_dataplane::nft::{Nft, NftError, Settings};
+use std::path::Path;
+
+/// A group of the log that nobody listens to, to try whether there is a log.
+const UNUSED_GROUP: u16 = u16::MAX;
+/// How bridges begin that pods are at. Another's may have containers that are no pods.
+const POD_BRIDGES: [&str; 3] = ["cni", "cbr", "kube-bridge"];
+
+pub(super) fn look() -> Vec<Check> {
+    let mut checks = vec![nftables()];
+    // Without rights everything else fails too, and says nothing.
+    if checks[0].what != RIGHTS {
+        checks.extend([connections(), denials()]);
+    }
+    checks.push(forwarding(&setting("net/ipv4/ip_forward")));
+    let bridges = bridges(Path::new("/sys/class/net"));
+    checks.push(bridged(
+        &bridges,
+        &["net/bridge/bridge-nf-call-iptables", "net/bridge/bridge-nf-call-ip6tables"].map(setting),
+    ));
+    checks.push(match Running::find() {
+        Ok(_) => Check::good("namewall", "runs here"),
+        Err(_) => {
+            Check::hint("namewall", "none runs here, or not as this user", "start `namewall agent` or `namewall run`")
+        }
+    });
+    checks
+}
+
+const RIGHTS: &str = "rights";
+
+fn nftables() -> Check {
+    let release = setting("kernel/osrelease").unwrap_or_else(|| "of unknown version".to_owned());
+    match Nft::open(Settings::default()) {
+        Ok(_) => Check::good("kernel", format!("Linux {release} can do all that is needed")),
+        Err(NftError::Rights) => Check::missing(
+            RIGHTS,
+            "none to change nftables, so the kernel could not be tried",
+            "run it as root, or with the capability NET_ADMIN",
+        ),
+        Err(error @ NftError::TooOld { .. }) => {
+            Check::missing("kernel", error.to_string(), "use Linux 6.12 or newer on this node")
+        }
+        Err(error) => {
+            let advice = "load nf_tables and nf_conntrack: modprobe nf_tables nf_conntrack";
+            Check::missing("kernel", format!("Linux {release}: {:#}", anyhow::Error::from(error)), advice)
+        }
+    }
+}
+
+fn connections() -> Check {
+    let listed = Conntrack::open().and_then(|mut conntrack| conntrack.list());
+    match listed {
+        Ok(known) => Check::good("connections", format!("{} are tracked", known.len())),
+        Err(error) => Check::missing(
+            "connections",
+            format!("cannot be listed, so that none could be cut: {:#}", anyhow::Error::from(error)),
+            "load nf_conntrack_netlink: modprobe nf_conntrack_netlink",
+        ),
+    }
+}
+
+fn denials() -> Check {
+    match DenialLog::open(UNUSED_GROUP) {
+        Ok(_) => Check::good("denials", "are told by the kernel"),
+        Err(error) => Check::missing(
+            "denials",
+            format!("cannot be heard of: {:#}", anyhow::Error::from(error)),
+            "load nfnetlink_log: modprobe nfnetlink_log",
+        ),
+    }
+}
+
+/// A setting of the kernel; none where what it sets is not loaded.
+fn setting(path: &str) -> Option<String> {
+    std::fs::read_to_string(Path::new("/proc/sys").join(path)).ok().map(|text| text.trim().to_owned())
+}
+
+fn forwarding(set: &Option<String>) -> Check {
+    match set.as_deref() {
+        Some("0") | None => Check::hint(
+            "forwarding",
+            "is off: pods' packets go no further than this machine",
+            "sysctl -w net.ipv4.ip_forward=1, unless no pods run here",
+        ),
+        Some(_) => Check::good("forwarding", "is on"),
+    }
+}
+
+fn bridges(interfaces: &Path) -> Vec<String> {
+    let found = std::fs::read_dir(interfaces).into_iter().flatten().flatten();
+    let mut names: Vec<String> = found
+        .filter(|entry| entry.path().join("bridge").is_dir())
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+/// Packets between two ports of a bridge do not meet the firewall by themselves.
+fn bridged(bridges: &[String], set: &[Option<String>]) -> Check {
+    if bridges.is_empty() {
+        return Check::good("bridges", "there are none");
+    }
+    let all = bridges.join(", ");
+    if set.iter().all(|value| value.as_deref() == Some("1")) {
+        return Check::good("bridges", format!("packets within {all} are seen"));
+    }
+    let found = format!("packets within {all} are not seen: pods there reach each other, whatever policies say");
+    let advice = "modprobe br_netfilter, then sysctl -w net.bridge.bridge-nf-call-iptables=1 \
+                  net.bridge.bridge-nf-call-ip6tables=1";
+    if bridges.iter().any(|name| POD_BRIDGES.iter().any(|known| name.starts_with(known))) {
+        Check::missing("bridges", found, advice)
+    } else {
+        Check::hint("bridges", found, format!("if pods are there: {advice}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::State;
+    use super::*;
+
+    fn state(bridges: &[&str], set: [Option<&str>; 2]) -> State {
+        let bridges: Vec<String> = bridges.iter().map(|&name| name.to_owned()).collect();
+        bridged(&bridges, &set.map(|value| value.map(str::to_owned))).state
+    }
+
+    #[test]
+    fn a_bridge_of_pods_must_be_seen() {
+        assert_eq!(state(&[], [None, None]), State::Good);
+        assert_eq!(state(&["cni0"], [Some("1"), Some("1")]), State::Good);
+        assert_eq!(state(&["cni0"], [Some("1"), Some("0")]), State::Missing, "IPv6 would be open");
+        assert_eq!(state(&["cni0"], [None, None]), State::Missing, "br_netfilter is not loaded");
+        assert_eq!(state(&["docker0"], [None, None]), State::Hint, "its containers need not be pods");
+    }
+
+    #[test]
+    fn forwarding_that_is_off_is_told_of() {
+        assert_eq!(forwarding(&Some("1".to_owned())).state, State::Good);
+        assert_eq!(forwarding(&Some("0".to_owned())).state, State::Hint);
+    }
+}
