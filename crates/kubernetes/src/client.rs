@@ -20,16 +20,17 @@ pub struct Target {
     pub context: Option<String>,
 }
 
+/// Their causes are part of the words, not behind them: who prints a chain would print each twice.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     #[error("cannot start the thread that speaks to the API server: {0}")]
-    Runtime(#[source] std::io::Error),
-    #[error("cannot read {file}: {source}")]
-    Kubeconfig { file: String, source: kube::config::KubeconfigError },
-    #[error("it is not known which API server to ask: {0}; say it with --kubeconfig")]
-    Unknown(#[source] kube::config::InferConfigError),
+    Runtime(std::io::Error),
+    #[error("cannot read {file}: {why}")]
+    Kubeconfig { file: String, why: kube::config::KubeconfigError },
+    #[error("it is not known which API server to ask; say it with --kubeconfig ({0})")]
+    Unknown(kube::config::InferConfigError),
     #[error("cannot make a client: {0}")]
-    Client(#[source] kube::Error),
+    Client(kube::Error),
 }
 
 /// A client and the runtime it needs.
@@ -81,10 +82,10 @@ async fn configure(target: &Target) -> Result<Config, ConnectError> {
         if target.context.is_none() {
             return Config::infer().await.map_err(ConnectError::Unknown);
         }
-        let unreadable = |source| ConnectError::Kubeconfig { file: "the kubeconfig".to_owned(), source };
+        let unreadable = |why| ConnectError::Kubeconfig { file: "the kubeconfig".to_owned(), why };
         return Config::from_kubeconfig(&options).await.map_err(unreadable);
     };
-    let unreadable = |source| ConnectError::Kubeconfig { file: file.display().to_string(), source };
+    let unreadable = |why| ConnectError::Kubeconfig { file: file.display().to_string(), why };
     let read = Kubeconfig::read_from(file).map_err(unreadable)?;
     Config::from_custom_kubeconfig(read, &options).await.map_err(unreadable)
 }
