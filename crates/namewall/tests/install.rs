@@ -11,13 +11,14 @@ use namewall_kubernetes::crds::{definitions, to_yaml};
 use namewall_kubernetes::{Connection, Outcome, Target, Watch};
 use namewall_testbed::ControlPlane;
 use serde_json::{Value, json};
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 const HEADER: &str = "\
 # All that namewall needs in a cluster: kubectl apply --server-side -f deploy/namewall.yaml
 #
@@ -298,15 +299,21 @@ const FIREWALL: &str = "apiVersion: k8s.ovn.org/v1
 kind: EgressFirewall
 metadata: {name: default, namespace: default}
 spec: {egress: [{type: Allow, to: {dnsName: www.example.com}}, {type: Deny, to: {cidrSelector: 0.0.0.0/0}}]}
+---
+apiVersion: namewall.dev/v1alpha1
+kind: ClusterEgressFirewall
+metadata: {name: outside}
+spec: {priority: 5, rules: [{name: r, action: Deny, to: [{networks: [192.0.2.0/24]}]}]}
 ";
 
 fn the_controller_does_its_work_with_its_own_token(plane: &ControlPlane) {
     let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+    let log = std::env::temp_dir().join(format!("namewall-install-{}.log", std::process::id()));
     let controller = Command::new(env!("CARGO_BIN_EXE_namewall"))
         .args(["controller", "--namespace", "namewall", "--identity", "one", "--kubeconfig"])
         .arg(kubeconfig_of(plane, "controller"))
         .args(["--resolver", &resolver().to_string(), "--health-port", &port.to_string()])
-        .stderr(Stdio::null())
+        .stderr(File::create(&log).unwrap())
         .spawn();
     let _controller = Process(controller.unwrap());
     wait_for("it is ready", || probe(port, "/readyz").is_some_and(|answer| answer.starts_with("HTTP/1.1 200 ")));
@@ -316,8 +323,17 @@ fn the_controller_does_its_work_with_its_own_token(plane: &ControlPlane) {
     plane.apply(FIREWALL).unwrap();
     let names = || plane.get(&["dnsnameresolvers", "-n", "namewall"]).unwrap()["items"].to_string();
     wait_for("a name is looked up", || names().contains("192.0.2.7"));
+    let status = |kind: &str, name: &str| plane.get(&[kind, name]).unwrap()["status"].take();
+    wait_for("it is said that it counts", || status("egressfirewall", "default")["status"] == "accepted");
+    wait_for("what became of it", || !status("clusteregressfirewall", "outside")["concreteRules"].is_null());
+    plane.kubectl(&["annotate", "egressfirewall", "default", "namewall.dev/enforcement=perhaps"]).unwrap();
+    let events = || plane.kubectl(&["events", "--for", "egressfirewall/default"]).unwrap_or_default();
+    wait_for("an Event says what is wrong", || events().contains("use audit or enforce"));
     plane.kubectl(&["delete", "egressfirewall", "default"]).unwrap();
     wait_for("what nobody wants goes", || names() == "[]");
+    let said = std::fs::read_to_string(&log).unwrap();
+    std::fs::remove_file(&log).unwrap();
+    assert!(said.contains("leading") && !said.contains("cannot"), "{said}");
 }
 
 /// What a probe is answered.
@@ -348,11 +364,12 @@ fn the_agent_does_its_work_with_its_own_token(plane: &ControlPlane) {
     assert!(publisher.finish(PATIENCE));
     assert_eq!((publisher.counts().written, publisher.counts().failed), (1, 0));
     assert!(plane.get(&["dnsnameresolver", "dns-1"]).unwrap().to_string().contains("192.0.2.9"));
-    // The addresses of its node.
-    let addresses =
-        "{apiVersion: namewall.dev/v1alpha1, kind: NodeAddresses, metadata: {name: one}, addresses: [192.0.2.1]}";
+    // The addresses of its node, and what it enforces.
+    plane.apply("{apiVersion: v1, kind: Node, metadata: {name: one}}").unwrap();
+    connection.publish_node("one", (&["192.0.2.1".parse().unwrap()], "digest")).unwrap();
+    let told = plane.get(&["nodeaddresses", "one"]).unwrap();
+    assert_eq!((&told["addresses"][0], &told["status"]["enforces"]), (&json!("192.0.2.1"), &json!("digest")));
     let of = format!("--kubeconfig={}", kubeconfig.display());
-    plane.kubectl_with(&[&of, "apply", "--server-side", "-f", "-"], addresses).unwrap();
     let refusal = plane.kubectl(&[&of, "delete", "nodeaddresses", "one"]).unwrap_err().to_string();
     assert!(refusal.contains("Forbidden"), "{refusal}");
 }

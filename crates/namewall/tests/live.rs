@@ -217,16 +217,24 @@ fn the_doctor_sees_what_is_installed(plane: &ControlPlane) {
                  apiVersion: namewall.dev/v1alpha1\nkind: NodeAddresses\nmetadata: {name: node-1}\naddresses: [192.0.2.1]\n";
     plane.apply(nodes).unwrap();
     assert!(doctor(&plane.kubeconfig()).1.to_string().contains("1 of 2 nodes have none, and enforce nothing: node-2"));
-    for (name, component) in [("agent", "agent"), ("first", "controller"), ("second", "controller")] {
-        let labels = format!("{{app.kubernetes.io/name: namewall, app.kubernetes.io/component: {component}}}");
-        let pod = format!(
-            "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: default, labels: {labels}}}\n\
-             spec: {{nodeName: node-2, hostNetwork: true, containers: [{{name: c, image: none}}]}}\n"
-        );
-        plane.run_pod(&pod, "192.0.2.2").unwrap();
-    }
+    run(plane, ("agent-2", "agent"), "node-2");
+    run(plane, ("controller-1", "controller"), "node-1");
+    run(plane, ("controller-2", "controller"), "node-2");
+    // Where agents are pods, one that is gone has left its addresses.
+    assert!(doctor(&plane.kubeconfig()).1.to_string().contains("1 of 2 nodes have none, and enforce nothing: node-1"));
+    run(plane, ("agent-1", "agent"), "node-1");
     let (code, told) = doctor(&plane.kubeconfig());
     assert_eq!(code, Some(0), "{told}");
+}
+
+/// A pod of a component.
+fn run(plane: &ControlPlane, (name, component): (&str, &str), node: &str) {
+    let labels = format!("{{app.kubernetes.io/name: namewall, app.kubernetes.io/component: {component}}}");
+    let pod = format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: default, labels: {labels}}}\n\
+         spec: {{nodeName: {node}, hostNetwork: true, containers: [{{name: c, image: none}}]}}\n"
+    );
+    plane.run_pod(&pod, "192.0.2.2").unwrap();
 }
 
 /// What it says of this machine, run by something that changes what it is or may do.

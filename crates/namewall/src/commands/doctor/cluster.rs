@@ -77,7 +77,7 @@ fn definitions_of(absent: &[&'static str]) -> Check {
         let own = definitions().into_iter().find(|definition| definition.kind == kind);
         kind == "DNSNameResolver" || own.is_some_and(|definition| definition.is_own)
     };
-    let advice = "apply deploy/namewall.yaml, or the chart: both have the definitions";
+    let advice = "namewall crds | kubectl apply --server-side -f -";
     let found = format!("the cluster does not have {}", absent.join(", "));
     match (absent.is_empty(), absent.iter().any(|kind| is_needed(kind))) {
         (true, _) => Check::good("kinds", "all are defined"),
@@ -102,12 +102,15 @@ fn running<'s>(store: &'s Store, component: &'s str) -> impl Iterator<Item = &'s
     pods.map(|document| text(document, &["spec", "nodeName"]).unwrap_or_default())
 }
 
-/// A node has an agent if one has told its addresses, or if its pod runs there.
+/// A node has an agent if its pod runs there; where agents are no pods, if one has told the node's addresses. These
+/// stay when an agent goes, so that they say less.
 fn agents(store: &Store) -> Check {
     let name = |(key, _): (&Key, &Document)| key.name.to_string();
     let nodes: BTreeSet<String> = store.of("Node").map(name).collect();
-    let mut served: BTreeSet<String> = store.of("NodeAddresses").map(name).collect();
-    served.extend(running(store, "agent").map(str::to_owned));
+    let mut served: BTreeSet<String> = running(store, "agent").map(str::to_owned).collect();
+    if served.is_empty() {
+        served = store.of("NodeAddresses").map(name).collect();
+    }
     let without: Vec<&String> = nodes.difference(&served).collect();
     if without.is_empty() {
         return Check::good("agents", format!("on all {} nodes", nodes.len()));
