@@ -70,6 +70,7 @@ pub struct Controller {
     /// What was said of policies, and whether they have changed since.
     said: HashMap<(&'static str, Key), Verdict>,
     has_new_policies: bool,
+    report_again: Instant,
     /// What was written of ClusterEgressFirewalls, whether the cluster has changed since, and when it may be
     /// looked at again: that costs as much as to enforce it.
     written: HashMap<Key, ClusterEgressFirewallStatus>,
@@ -95,6 +96,7 @@ impl Controller {
             turned: 0,
             said: HashMap::new(),
             has_new_policies: true,
+            report_again: Instant::now(),
             written: HashMap::new(),
             has_changed: true,
             write_again: Instant::now(),
@@ -123,12 +125,12 @@ impl Controller {
             self.is_dirty = true;
         }
         if self.watch.take_change() {
-            self.has_new_policies |= self.watch.take_policy_change();
             self.has_changed = true;
             let wanted = self.watch.with_store(|store| wanted(store, self.settings.whose));
             self.is_dirty |= wanted != self.wanted;
             self.wanted = wanted;
         }
+        self.has_new_policies |= self.watch.take_policy_change();
         let leads = leadership.is_held();
         let mut said = Vec::new();
         if leads != self.led {
@@ -146,7 +148,8 @@ impl Controller {
         if self.is_dirty || self.again.is_some_and(|at| Instant::now() >= at) {
             said.extend(self.reconcile());
         }
-        if std::mem::take(&mut self.has_new_policies) {
+        if self.has_new_policies && Instant::now() >= self.report_again {
+            self.has_new_policies = false;
             said.extend(self.report());
         }
         said.extend(self.write_firewalls());
@@ -195,6 +198,7 @@ impl Controller {
         self.said = verdicts;
         let Some((key, why)) = not_said.first() else { return Vec::new() };
         self.has_new_policies = true;
+        self.report_again = Instant::now() + AGAIN;
         vec![format!("cannot say whether {} counts: {why} ({} such)", key.name, not_said.len())]
     }
 
@@ -221,11 +225,12 @@ impl Controller {
         self.written = statuses;
         let Some((key, why)) = not_written.first() else { return Vec::new() };
         self.has_changed = true;
+        self.write_again = Instant::now() + AGAIN;
         vec![format!("cannot write the status of {}: {why} ({} such)", key.name, not_written.len())]
     }
 
     fn statuses(&mut self) -> HashMap<Key, ClusterEgressFirewallStatus> {
-        let snapshot = self.watch.read(&ClusterSettings::default()).lowered.snapshot;
+        let snapshot = self.watch.look(&ClusterSettings::default()).lowered.snapshot;
         let (program, _) = compile(&snapshot);
         let names: Vec<NameObject> = self.objects.values().cloned().collect();
         let world = World { snapshot: &snapshot, program: &program, names: &names };

@@ -166,11 +166,16 @@ impl Watch {
         known.changes != self.seen && known.is_whole()
     }
 
-    /// What the objects say now.
+    /// What the objects say now; what has changed until now is known with it.
     pub fn read(&mut self, settings: &Settings) -> Read {
         let mut known = self.shared.lock();
         self.seen = known.changes;
         known.store.read(settings)
+    }
+
+    /// What the objects say now, for who is told of changes by other ways.
+    pub fn look(&self, settings: &Settings) -> Read {
+        self.shared.lock().store.read(settings)
     }
 
     /// The DNSNameResolvers that have changed since this was last asked, and what they say now.
@@ -185,8 +190,11 @@ impl Watch {
 
     /// Whether anything but DNSNameResolvers has changed since this was last asked.
     pub fn take_change(&mut self) -> bool {
-        let has_changed = self.has_changed();
-        self.seen = self.shared.lock().changes;
+        let known = self.shared.lock();
+        let has_changed = known.changes != self.seen && known.is_whole();
+        if has_changed {
+            self.seen = known.changes;
+        }
         has_changed
     }
 

@@ -3,12 +3,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "dns/ports.rs"]
+mod ports;
+
 use namewall_kubernetes::crds::{definitions, to_yaml};
 use namewall_testbed::ControlPlane;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use ports::free_port;
 use serde_json::Value;
-use std::net::UdpSocket;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -50,7 +53,7 @@ impl Drop for Resolver {
 
 impl Resolver {
     fn start(hosts: &str) -> Self {
-        let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let folder = std::env::temp_dir().join(format!("namewall-controller-{}-{port}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("hosts"), hosts).unwrap();

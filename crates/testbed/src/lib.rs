@@ -7,7 +7,7 @@
 mod certificates;
 mod process;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use process::Process;
 use serde_json::Value;
 use std::io::Write;
@@ -217,7 +217,18 @@ fn programs(wanted: &[&str]) -> Result<PathBuf> {
     Ok(PathBuf::from(String::from_utf8(built.stdout)?.trim()))
 }
 
-/// A port that was free a moment ago.
+/// A free port below those the kernel gives to who asks for any: none is taken in the moment before it is used.
 fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+    const FIRST: u32 = 5_000;
+    const COUNT: u32 = 4_900;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    for _ in 0..COUNT {
+        // Processes that run at the same time begin far from each other.
+        let next = std::process::id().wrapping_mul(7_919).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = (FIRST + next % COUNT) as u16;
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    bail!("no port is free")
 }
