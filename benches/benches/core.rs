@@ -132,7 +132,7 @@ fn find_patterns_among_10k(bencher: Bencher<'_, '_>) {
 }
 
 fn lower_all() -> Lowered {
-    lower(black_box(&DOCUMENTS), &Settings::default())
+    lower(black_box(&**DOCUMENTS), &Settings::default())
 }
 
 /// Of every three patterns one is exact and two are wildcards; of every two names one matches.
