@@ -83,7 +83,7 @@ impl Controller {
     pub fn new(connection: &Connection, watch: Watch, settings: Settings) -> io::Result<Self> {
         Ok(Self {
             connection: connection.clone(),
-            publisher: watch.publisher(settings.resolver),
+            publisher: watch.publisher(settings.resolver).within(vec![settings.namespace.clone()]),
             watch,
             lookups: Lookups::start()?,
             schedule: Schedule::new(settings.resolver.grace),
@@ -116,7 +116,10 @@ impl Controller {
     pub fn turn(&mut self, leadership: &Leadership) -> Vec<String> {
         self.watch.wait(TURN);
         let now = Timestamp::now();
-        for (key, object) in self.watch.new_names() {
+        // Another's objects are nobody's to believe here, nor ours to keep.
+        let mut changed = self.watch.new_names();
+        changed.retain(|(key, _)| *key.namespace == *self.settings.namespace);
+        for (key, object) in changed {
             self.schedule.put(&key, object.as_ref(), now);
             match object {
                 Some(object) => _ = self.objects.insert(key, object),

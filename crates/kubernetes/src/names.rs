@@ -2,7 +2,7 @@
 //! status says of it (S8).
 
 use namewall_cluster::api::dns_name_resolver::{DnsNameResolver, Status};
-use namewall_cluster::resolver::next_lookup;
+use namewall_cluster::resolver::{is_wildcard, matches, next_lookup};
 use namewall_cluster::{Document, Key, yaml};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -45,9 +45,11 @@ impl NameObject {
         })
     }
 
-    /// The addresses of its names. A wildcard's own are nobody's whom a client asks for.
+    /// The addresses of its names. A wildcard's own are nobody's whom a client asks for, and of names that it is
+    /// not for it has nothing to say.
     pub fn addresses(&self) -> impl Iterator<Item = SharedAddress> + '_ {
-        let names = self.status.resolved_names.iter().filter(|item| !item.dns_name.starts_with("*."));
+        let is_for = |name: &str| !is_wildcard(name) && matches(&self.pattern, name);
+        let names = self.status.resolved_names.iter().filter(move |item| is_for(&item.dns_name));
         names.flat_map(|item| {
             item.resolved_addresses.iter().filter_map(|one| {
                 let due = next_lookup(one).as_second();
@@ -109,5 +111,32 @@ impl Names {
         let own = self.by_pattern.get(name).into_iter();
         let wider = wildcard.filter(|wildcard| wildcard != name).and_then(|wildcard| self.by_pattern.get(&wildcard));
         own.chain(wider).flatten().filter_map(|key| self.objects.get(key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_object_says_nothing_of_names_it_is_not_for() {
+        let item = |name: &str, last: u8| {
+            json!({
+                "dnsName": name,
+                "resolvedAddresses": [{"ip": format!("192.0.2.{last}"), "ttlSeconds": 30, "lastLookupTime": "2026-01-01T00:00:00Z"}],
+            })
+        };
+        let names = [
+            item("a.example.com.", 1),
+            item("b.other.com.", 2),
+            item("a.b.example.com.", 3),
+            item("*.example.com.", 4),
+        ];
+        let status: Status = serde_json::from_value(json!({"resolvedNames": names})).expect("a status");
+        let key = Key { namespace: "namewall".into(), name: "dns-1".into() };
+        let object = NameObject { key, pattern: "*.example.com.".to_owned(), status, is_ours: true };
+        let told: Vec<String> = object.addresses().map(|one| format!("{} {}", one.name, one.address)).collect();
+        assert_eq!(told, ["a.example.com. 192.0.2.1"]);
     }
 }

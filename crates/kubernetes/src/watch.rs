@@ -24,6 +24,8 @@ use tokio::task::JoinHandle;
 
 /// How often a kind that a cluster does not have is looked for.
 const LOOK_FOR_KINDS: Duration = Duration::from_secs(5);
+/// So often in a row a kind must be missing before objects that are known are let go.
+const BELIEVED: u32 = 4;
 /// How long a burst of changes is waited for, and how long at most.
 const QUIET: Duration = Duration::from_millis(3);
 const LONGEST_BURST: Duration = Duration::from_millis(25);
@@ -274,9 +276,17 @@ impl Known {
 /// Follows one kind, in the first of these versions that the cluster has, for as long as it has it.
 async fn follow(client: Client, versions: Vec<Kind>, shared: Arc<Shared>) {
     let name = versions[0].name;
+    let mut looks = 0;
     loop {
-        match find(&client, &versions).await {
+        let found = find(&client, &versions).await;
+        looks = if matches!(found, Ok(None)) { looks + 1 } else { 0 };
+        match found {
             Ok(Some(kind)) => follow_version(&client, kind, &shared).await,
+            // A server that has only just started may not know its definitions yet. To believe it would let go of
+            // policies that are in force.
+            Ok(None) if looks < BELIEVED && shared.lock().store.of(name).next().is_some() => {
+                shared.say(name, format!("the API server says that there is no {name} any more"));
+            }
             Ok(None) => shared.change(name, |known| {
                 // Objects go with their definition.
                 let has_gone = known.store.replace(&versions[0], Vec::new());

@@ -437,6 +437,9 @@ pub(crate) struct Agent {
     /// The Service that pods ask for names, which is asked in their stead unless --upstream names others
     #[arg(long, value_name = "NS/NAME", default_value = "kube-system/kube-dns", value_parser = parse_object)]
     pub(crate) dns_service: (String, String),
+    /// Whose DNSNameResolvers are believed and written; by default those of the agent's own namespace, or of namewall
+    #[arg(long, value_name = "NAME")]
+    pub(crate) names_namespace: Vec<String>,
     /// Let a pod talk before it is known; by default an address of the node's podCIDRs is closed until then
     #[arg(long)]
     pub(crate) open_until_known: bool,

@@ -2,6 +2,7 @@
 //! resolved for all nodes.
 
 use super::health::Health;
+use super::own_namespace;
 use super::signals::{next_signal, take_signals};
 use crate::cli::Controller as Args;
 use crate::output;
@@ -16,13 +17,11 @@ use std::time::Duration;
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// What replicas lead by.
 const LEADERSHIP: &str = "namewall-controller";
-/// Where objects are if nobody says where.
-const NAMESPACE: &str = "namewall";
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     // Before the first thread, so that every thread leaves them to us.
     let signals = take_signals()?;
-    let namespace = args.namespace.clone().or_else(own_namespace).unwrap_or_else(|| NAMESPACE.to_owned());
+    let namespace = args.namespace.clone().unwrap_or_else(own_namespace);
     let connection = Connection::open(&args.server.target())?;
     let identity = args.identity.clone().unwrap_or_else(own_identity);
     output::note(&format!("watching {} as {identity}", connection.server()));
@@ -70,12 +69,6 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     leadership.give_up();
     output::note("ended; the names stay as they are");
     Ok(ExitCode::SUCCESS)
-}
-
-/// The namespace of the pod this is.
-fn own_namespace() -> Option<String> {
-    let text = std::fs::read_to_string("/var/run/secrets/kubernetes.io/serviceaccount/namespace").ok()?;
-    Some(text.trim().to_owned()).filter(|name| !name.is_empty())
 }
 
 fn own_identity() -> String {

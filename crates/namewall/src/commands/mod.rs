@@ -78,3 +78,9 @@ fn print_bytes(bytes: &[u8]) -> Result<ExitCode> {
     out.flush()?;
     Ok(ExitCode::SUCCESS)
 }
+
+/// The namespace of the pod this is; elsewhere the one that everything of namewall's is in.
+fn own_namespace() -> String {
+    let text = std::fs::read_to_string("/var/run/secrets/kubernetes.io/serviceaccount/namespace").unwrap_or_default();
+    Some(text.trim()).filter(|name| !name.is_empty()).unwrap_or("namewall").to_owned()
+}

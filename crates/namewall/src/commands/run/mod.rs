@@ -19,6 +19,7 @@ pub(crate) use control::rules_of;
 pub(crate) use options::{Options, Server as DnsServer};
 pub(crate) use report::{leases, print_leases, status};
 
+use super::own_namespace;
 use super::signals::take_signals;
 use crate::cli::{Agent, Run, Settings};
 use crate::output;
@@ -120,6 +121,10 @@ pub(crate) fn agent(args: &Agent) -> Result<ExitCode> {
     output::note(&format!("watching {}", connection.server()));
     let mut cluster = Cluster::new(&connection, told.cluster());
     cluster.opens_unknown = args.open_until_known;
+    cluster.namespaces = match args.names_namespace.is_empty() {
+        true => vec![own_namespace()],
+        false => args.names_namespace.clone(),
+    };
     if cluster.wait_until_known(&signals).is_some() {
         return Ok(ExitCode::SUCCESS);
     }

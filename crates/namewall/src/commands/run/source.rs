@@ -61,7 +61,8 @@ impl Source {
                 if cluster.watch.has_changed() {
                     return Next::Changed;
                 }
-                let names = cluster.watch.new_names();
+                let mut names = cluster.watch.new_names();
+                names.retain(|(key, _)| cluster.namespaces.iter().any(|believed| **believed == *key.namespace));
                 if names.is_empty() { Next::Nothing } else { Next::Names(names) }
             }
         }
@@ -103,7 +104,9 @@ impl Source {
     pub(super) fn publisher(&self) -> Option<Publisher> {
         match self {
             Self::Files(_) => None,
-            Self::Cluster(cluster) => Some(cluster.watch.publisher(ResolverSettings::default())),
+            Self::Cluster(cluster) => {
+                Some(cluster.watch.publisher(ResolverSettings::default()).within(cluster.namespaces.clone()))
+            }
         }
     }
 
@@ -123,6 +126,8 @@ pub(super) struct Cluster {
     settings: Settings,
     /// Whether pods may talk before they are known.
     pub(super) opens_unknown: bool,
+    /// Whose DNSNameResolvers are believed and written: who may write one may open an address.
+    pub(super) namespaces: Vec<String>,
     connection: Connection,
     /// What the API server was last told, and when to look again.
     published: ((BTreeSet<IpAddr>, String), Option<Instant>),
@@ -138,6 +143,7 @@ impl Cluster {
             watch: Watch::start(connection),
             settings,
             opens_unknown: false,
+            namespaces: Vec::new(),
             connection: connection.clone(),
             published: Default::default(),
             read: String::new(),
