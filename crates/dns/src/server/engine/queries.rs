@@ -182,6 +182,10 @@ impl<L: Learn> Engine<L> {
                 pending.link = Some(link);
                 self.by_link.insert(link, ticket);
                 self.tries.push_back((now + timeout, ticket));
+                if let Link::Tcp { connection, .. } = link {
+                    // Only now: if it breaks by that, this question is one of those that were under way.
+                    self.write(connection);
+                }
                 Ok(())
             }
             // The way there is closed just now: as good as no answer.
@@ -258,6 +262,7 @@ impl<L: Learn> Engine<L> {
         Ok(Link::Udp { socket, id })
     }
 
+    /// Puts a query in line on the connection to an upstream.
     /// A client that came by TCP may want more than a datagram holds: its query goes by TCP too.
     fn ask_by_stream(&mut self, ticket: Ticket, at: usize) -> io::Result<Link> {
         let connection = match self.usable_connection(at) {
@@ -270,8 +275,11 @@ impl<L: Learn> Engine<L> {
                 };
                 let connection = Connection::new(stream, End::Upstream(at), self.now)?;
                 let connection = self.connections.insert(connection).slot;
-                self.register(connection)?;
                 self.upstreams[at].connection = Some(connection);
+                if let Err(error) = self.register(connection) {
+                    self.end(connection);
+                    return Err(error);
+                }
                 connection
             }
         };
@@ -287,7 +295,6 @@ impl<L: Learn> Engine<L> {
             link.open += 1;
             link.last_used = self.now;
         }
-        self.write(connection);
         Ok(Link::Tcp { connection, id })
     }
 

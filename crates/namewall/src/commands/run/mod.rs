@@ -21,7 +21,7 @@ pub(crate) use report::{leases, print_leases, status};
 
 use super::own_namespace;
 use super::signals::take_signals;
-use crate::cli::{Agent, Run, Settings};
+use crate::cli::{self, Agent, Run};
 use crate::output;
 use anyhow::{Context, Result, bail};
 use manifests::Manifests;
@@ -41,7 +41,6 @@ use sharing::{Others, Telling};
 use source::{Cluster, Next, Source};
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -73,20 +72,22 @@ pub(super) struct Firewall {
 
 /// What both commands are told.
 struct Told<'a> {
-    options: &'a Options,
+    firewall: &'a cli::Firewall,
     /// Who is asked for names if nobody says who.
     upstreams: Vec<SocketAddr>,
-    config: Option<&'a Path>,
-    settings: &'a Settings,
-    take_over: bool,
 }
 
-impl Told<'_> {
+impl<'a> Told<'a> {
+    fn new(firewall: &'a cli::Firewall) -> Self {
+        Self { firewall, upstreams: Vec::new() }
+    }
+
     /// The options, with what the file says where the command line says nothing.
     fn options(&self) -> Result<Options> {
-        let mut options = match self.config {
-            Some(path) => self.options.with_file(path)?,
-            None => self.options.clone(),
+        let cli::Firewall { options, config, .. } = self.firewall;
+        let mut options = match config {
+            Some(path) => options.with_file(path)?,
+            None => options.clone(),
         };
         if options.upstream.is_empty() {
             options.upstream = self.upstreams.iter().copied().map(DnsServer).collect();
@@ -95,7 +96,7 @@ impl Told<'_> {
     }
 
     fn cluster(&self) -> cluster::Settings {
-        self.settings.cluster()
+        self.firewall.settings.cluster()
     }
 }
 
@@ -103,21 +104,17 @@ impl Told<'_> {
 pub(crate) fn run(args: &Run) -> Result<ExitCode> {
     // Before the first thread, so that every thread leaves them to us.
     let signals = take_signals()?;
-    let Run { options, config, settings, take_over, manifests } = args;
-    let (config, take_over) = (config.as_deref(), *take_over);
-    let told = Told { options, upstreams: Vec::new(), config, settings, take_over };
-    let source = Source::Files(Manifests::new(manifests, told.cluster()));
+    let told = Told::new(&args.firewall);
+    let source = Source::Files(Manifests::new(&args.manifests, told.cluster()));
     go_on(&told, source, &signals)
 }
 
 /// The firewall of a node.
 pub(crate) fn agent(args: &Agent) -> Result<ExitCode> {
     let signals = take_signals()?;
-    let Agent { options, config, settings, take_over, server, .. } = args;
-    let (config, take_over) = (config.as_deref(), *take_over);
-    let mut told = Told { options, upstreams: Vec::new(), config, settings, take_over };
+    let mut told = Told::new(&args.firewall);
     told.options()?;
-    let connection = Connection::open(&server.target())?;
+    let connection = Connection::open(&args.server.target())?;
     output::note(&format!("watching {}", connection.server()));
     let mut cluster = Cluster::new(&connection, told.cluster());
     cluster.opens_unknown = args.open_until_known;
@@ -136,7 +133,7 @@ pub(crate) fn agent(args: &Agent) -> Result<ExitCode> {
 fn go_on(told: &Told<'_>, mut source: Source, signals: &SignalFd) -> Result<ExitCode> {
     let options = told.options()?;
     let read = source.read()?;
-    let left = match (Running::find(), told.take_over) {
+    let left = match (Running::find(), told.firewall.take_over) {
         (Ok(_), true) => handover::take_over()?,
         (Ok(_), false) => bail!("a namewall runs here already; end it first, or start this one with --take-over"),
         (Err(_), _) => Vec::new(),
@@ -262,7 +259,7 @@ fn start(told: &Told<'_>, options: &Options, (read, left, closed): Begin<'_>) ->
     let mut node = Node::open(NodeSettings {
         nft: NftSettings { table, scope, cut: options.cut(), bounds: options.bounds() },
         learning: options.learning(),
-        cluster_domain: told.settings.cluster_domain.clone(),
+        cluster_domain: told.firewall.settings.cluster_domain.clone(),
     })?;
     let took_over = !left.is_empty();
     node.serve_at(dns.clone(), left)?;
@@ -280,7 +277,7 @@ fn start(told: &Told<'_>, options: &Options, (read, left, closed): Begin<'_>) ->
         node_name,
         snapshot,
         dns,
-        cluster_domain: told.settings.cluster_domain.clone(),
+        cluster_domain: told.firewall.settings.cluster_domain.clone(),
         findings,
         kept,
         last_error: None,

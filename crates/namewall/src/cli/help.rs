@@ -1,0 +1,245 @@
+//! What `--help` says behind the options: examples first, then what one has to
+//! know, then exit codes.
+
+pub(super) const CHECK_HELP: &str = "\
+Examples:
+  namewall check examples/shop
+  kubectl get netpol,ns,pods -A -o yaml | namewall check -
+
+Exit codes:
+  0  no error was found (there may be warnings and hints)
+  1  at least one finding of severity error
+  2  the input could not be read";
+
+pub(super) const EXPLAIN_HELP: &str = "\
+Examples:
+  namewall explain --from shop/web --to shop/db:5432 examples/shop
+  namewall explain --from shop/api --to api.payments.example:443 \\
+      --dns api.payments.example=198.51.100.7 examples/shop
+  namewall explain --from 203.0.113.9 --to shop/web:22/TCP \\
+      --expect deny examples/shop
+  namewall explain --live --from shop/api --to api.payments.example:443
+
+An end is NAMESPACE/NAME (NAMESPACE/KIND/NAME where two kinds share a name), an
+address, or, as a destination, a DNS name. IPv6 addresses with a port stand in
+brackets. Without a port the answer says which ports are open.
+
+Exit codes:
+  0  the question could be answered, whatever the verdict
+  1  --expect was given and the verdict is the other one
+  2  the question or the input could not be read";
+
+pub(super) const MATRIX_HELP: &str = "\
+Examples:
+  namewall matrix examples/shop
+  namewall matrix --focus shop/web -o json examples/shop
+  namewall matrix -o svg examples/shop > shop.svg
+  namewall matrix --port 443/TCP examples/shop
+
+Ranges of addresses speak of what is outside: addresses that no workload has.
+
+Exit codes:
+  0  done
+  2  the input could not be read";
+
+pub(super) const DIFF_HELP: &str = "\
+Examples:
+  namewall diff main/manifests manifests
+  namewall diff -o md old.yaml new.yaml >> comment.md
+
+Exit codes:
+  0  the same connections are open
+  1  some connection was added, removed or changed
+  2  the input could not be read";
+
+pub(super) const TEST_HELP: &str = "\
+Examples:
+  namewall test examples/shop/scenario.yaml
+  namewall test -o junit tests/*.yaml > report.xml
+  namewall test --real tests/scenarios/packets
+  namewall test --real --tell examples/names
+
+With --real every step is also taken in network namespaces, and every probe is
+tried with packets: what is denied must go unanswered, and the kernel must tell of
+it by the rule the core names. It takes root, or user namespaces; `advance` really
+waits.
+
+Exit codes:
+  0  every probe was answered as expected
+  1  at least one was not
+  2  a scenario could not be read";
+
+pub(super) const RULES_HELP: &str = "\
+Examples:
+  namewall rules examples/shop
+  namewall rules --node node-1 examples/shop | less
+
+Sets are shown without their elements. Nothing is changed, and no rights are needed.
+
+Exit codes:
+  0  done
+  2  the input could not be read";
+
+pub(super) const RUN_HELP: &str = "\
+Examples:
+  namewall run --manifests /etc/namewall
+  namewall run --manifests policies.yaml --node node-1 --upstream 10.96.0.10 --upstream 9.9.9.9
+  namewall run --manifests . --config namewall.yaml
+  namewall run --manifests . --take-over
+
+Pods' questions to any DNS server are taken to namewall's own and go on to the server
+they were meant for, if that is an upstream or trusted, else to the upstreams; whose
+answers are what names open. Without --upstream those of /etc/resolv.conf are asked.
+What a name opens is in the kernel before the pod has its answer.
+
+Files are watched: a change is enforced within a second, and a file that cannot be read
+keeps its last good version. SIGHUP reads the configuration again, SIGTERM ends it. The
+kernel's rules stay, whatever becomes of the process; `namewall uninstall` removes them.
+With --take-over it takes over from one that runs, without losing a question.
+
+Exit codes:
+  0  it was told to end
+  2  it could not start";
+
+pub(super) const AGENT_HELP: &str = "\
+Examples:
+  namewall agent --node node-1
+  namewall agent --node node-1 --kubeconfig ~/.kube/config --upstream 10.96.0.10
+
+The cluster's objects are watched, and what they say is enforced in this node's kernel as
+they change. Nothing is enforced anew before all of them are known; while the API server
+is away, what was known stays in force and names are learned as before. In a pod the
+service account's token is used.
+
+DNS is served as by `namewall run`, and so are `namewall status`, `leases`, `explain
+--live` and `uninstall`.
+
+Exit codes:
+  0  it was told to end
+  2  it could not start";
+
+pub(super) const CONTROLLER_HELP: &str = "\
+Examples:
+  namewall controller
+  namewall controller --kubeconfig ~/.kube/config --namespace namewall --resolver 10.96.0.10
+  namewall controller --all-names
+
+There is one DNSNameResolver for every name in EgressFirewalls, made when the first rule
+with it comes and deleted when the last one goes. Its addresses are looked up again when
+their TTL is over, at up to five resolvers; agents open on their nodes what it says. Of
+several replicas one leads; another takes over within 15 seconds.
+
+Exit codes:
+  0  it was told to end
+  2  it could not start";
+
+pub(super) const DNS_HELP: &str = "\
+Examples:
+  namewall dns --conf Corefile
+  namewall dns --conf Corefile --check
+  namewall dns --conf Corefile --explain 'A www.example.com from 10.1.2.3 edns0:0xffed=abc'
+  namewall dns --conf Corefile -o json --explain 'A www.example.com answer 192.0.2.1,192.0.2.2'
+  namewall dns --conf Corefile --manifests cluster.yaml
+  namewall dns --conf Corefile --kubeconfig ~/.kube/config
+
+Directives and rules are those of CoreDNS and its policy plugins: see docs/corefile.md and
+docs/expressions.md. A mistake is told with its place before any socket opens. The file, what
+it imports and what its engines read are watched (`reload`), and SIGHUP has all of it read
+again; what is wrong changes nothing. `dnsnameresolver` writes to the API server that
+--kubeconfig names, or that of the pod it runs in; rules then know clients as its pods.
+
+--explain prints what becomes of a question, rule by rule, and asks nobody but engines:
+  TYPE NAME [from ADDRESS[:PORT]] [at ADDRESS[:PORT]] [over udp|tcp] [edns0:CODE=TEXT|0xHEX]...
+      [answer ADDRESS,...|NODATA|NXDOMAIN|SERVFAIL|REFUSED]
+With an answer, or where `hosts` has one, response rules are explained too.
+
+Exit codes:
+  0  it was told to end; with --check, the Corefile can be served
+  1  with --check, it cannot; with --explain, the question does not pass
+  2  it could not start";
+
+pub(super) const STATUS_HELP: &str = "\
+Examples:
+  namewall status
+  namewall status -o json
+
+Exit codes:
+  0  it runs
+  2  none runs, or it does not answer";
+
+pub(super) const LEASES_HELP: &str = "\
+Examples:
+  namewall leases
+  namewall leases api.example.com
+  namewall leases -o json
+
+Exit codes:
+  0  done
+  2  none runs, or it does not answer";
+
+pub(super) const SANDBOX_HELP: &str = "\
+Examples:
+  namewall sandbox up examples/shop
+  namewall sandbox probe
+  namewall sandbox exec shop/web -- ping -c1 10.244.1.12
+  namewall sandbox down
+
+Every node and every pod is a network namespace, Services are translated as
+kube-proxy does it, and the policies are enforced in the nodes by this machine's
+own kernel. The machine's own network is not touched. It takes root, or user
+namespaces. There is one sandbox a user; a second `up` replaces the first. To have
+more, set NAMEWALL_RUNTIME_DIR to a folder for each.";
+
+pub(super) const SANDBOX_PROBE_HELP: &str = "\
+Examples:
+  namewall sandbox probe
+  namewall sandbox probe --port 443/TCP --port 53/UDP -o json
+
+Every pod and every host outside tries every pod's ports, every node and every
+Service. `+` is open, `·` is denied (the packets are dropped, nobody answers), `!`
+is not what was predicted.
+
+Exit codes:
+  0  everything is as predicted
+  1  something is not
+  2  no sandbox is up, or it could not be asked";
+
+pub(super) const SANDBOX_EXEC_HELP: &str = "\
+Examples:
+  namewall sandbox exec shop/web -- ip address
+  namewall sandbox exec --node node-1 -- nft list ruleset
+  namewall sandbox exec --outside -- nc -vz 10.244.1.10 8080
+
+The command's exit code is passed on.";
+
+pub(super) const UNINSTALL_HELP: &str = "\
+Examples:
+  namewall uninstall
+  namewall uninstall --table other
+
+Only namewall's own table is removed. It takes root, or the capability NET_ADMIN.
+
+Exit codes:
+  0  nothing of it is left
+  2  it could not be removed";
+
+pub(super) const CRDS_HELP: &str = "\
+Examples:
+  namewall crds | kubectl apply --server-side -f -
+  namewall crds --only ClusterEgressFirewall NodeAddresses
+  namewall crds -o json > crds.json
+
+ClusterEgressFirewall and NodeAddresses are namewall's own. The others are in the
+form their projects publish; leave them out where the cluster has them already.
+
+Exit codes:
+  0  done
+  2  there is no such kind";
+
+pub(super) const POLICIES_HELP: &str = "\
+Examples:
+  namewall policies shop/web examples/shop
+
+Exit codes:
+  0  done
+  2  the workload or the input could not be read";
