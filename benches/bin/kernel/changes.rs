@@ -66,7 +66,8 @@ impl Live {
 
 /// Pods of one node that a policy of their own is for, in turn.
 fn nth_pod(snapshot: &Snapshot, number: usize) -> usize {
-    let here = |workload: &Workload| workload.node == Some(Judged::NODE) && !workload.host_network;
+    let here =
+        |workload: &Workload| workload.node == Some(Judged::NODE) && !workload.host_network && !workload.is_vacant();
     let chosen = |at: &usize| {
         let workload = &snapshot.workloads[*at];
         here(workload) && own_policy(snapshot, snapshot.role(workload.role)).is_some()
@@ -101,7 +102,8 @@ fn add_pod(snapshot: &mut Snapshot, number: usize) {
 
 fn remove_pod(snapshot: &mut Snapshot, number: usize) {
     let at = nth_pod(snapshot, number);
-    snapshot.workloads.remove(at);
+    let vacated = snapshot.workloads[at].vacated();
+    snapshot.workloads.set(at, vacated);
 }
 
 /// It becomes a pod of another application.
@@ -111,7 +113,8 @@ fn relabel_pod(snapshot: &mut Snapshot, number: usize) {
     let changed = role.labels.iter().map(|(key, value)| (key, if key == "app" { "canary" } else { value }));
     let labels: Labels = changed.collect();
     let role = snapshot.role_of(Role { labels, ..role });
-    snapshot.workloads[at].role = role;
+    let changed = Workload { role, ..snapshot.workloads[at].clone() };
+    snapshot.workloads.set(at, changed);
 }
 
 /// A rule more in a policy of a pod, one that another policy has.

@@ -1,13 +1,13 @@
 //! What is in force, as far as learning needs to know it.
 
+use namewall_policy::Program;
 use namewall_policy::bits::BitSet;
 use namewall_policy::domain::{DomainName, DomainPattern, PatternId};
 use namewall_policy::lease::{NeverLeased, Refusal};
 use namewall_policy::model::NodeId;
 use namewall_policy::program::Holder;
-use namewall_policy::{Program, Snapshot};
 use std::net::IpAddr;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 #[derive(Debug)]
 pub(crate) struct Law {
@@ -16,17 +16,25 @@ pub(crate) struct Law {
     node: Option<NodeId>,
     never: NeverLeased,
     /// The patterns each Class has rules for, as far as somebody has asked.
-    names: Vec<OnceLock<BitSet>>,
+    names: Arc<Vec<OnceLock<BitSet>>>,
 }
 
 impl Law {
     pub(crate) fn new(
-        (snapshot, node): (&Snapshot, Option<NodeId>),
+        before: Option<&Self>,
+        node: Option<NodeId>,
         program: &Program,
         cluster_domain: &DomainName,
     ) -> Self {
-        let never = NeverLeased::new(snapshot, cluster_domain.clone());
-        let names = program.classes.iter().map(|_| OnceLock::new()).collect();
+        let never = NeverLeased::new(cluster_domain.clone());
+        // As long as only pods come and go, what was found out stays found out.
+        let is_same = |law: &&Self| {
+            Arc::ptr_eq(&law.program.classes, &program.classes) && Arc::ptr_eq(&law.program.rules, &program.rules)
+        };
+        let names = match before.filter(is_same) {
+            Some(law) => law.names.clone(),
+            None => Arc::new(program.classes.iter().map(|_| OnceLock::new()).collect()),
+        };
         Self { program: program.clone(), node, never, names }
     }
 

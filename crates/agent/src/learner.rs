@@ -150,7 +150,7 @@ impl Learner {
         self.clock.now()
     }
 
-    fn law(&self) -> Option<Arc<Law>> {
+    pub(crate) fn law(&self) -> Option<Arc<Law>> {
         self.law.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

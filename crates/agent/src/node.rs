@@ -10,7 +10,7 @@ use namewall_dataplane::render::{Intercept, Listener};
 use namewall_dataplane::{Applied, Cut, Dataplane};
 use namewall_dns::{Listen, Server, ServerError, Settings as ServerSettings, Sockets};
 use namewall_policy::domain::DomainName;
-use namewall_policy::{Instant, LeaseTable, Program, Snapshot};
+use namewall_policy::{Instant, LeaseTable, Program};
 use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -105,12 +105,13 @@ impl Node {
     }
 
     /// Enforces what is meant now, and cuts what it forbids (S3.4). DNS that is prepared begins to be served.
-    pub fn enforce(&mut self, snapshot: &Snapshot, program: &Program) -> Result<(Applied, Cut), NodeError> {
+    pub fn enforce(&mut self, program: &Program) -> Result<(Applied, Cut), NodeError> {
         let mut kernel = self.learner.kernel();
         let applied = kernel.replace(program, self.learner.now())?;
         // Learned for only when it is enforced: a lease before its rule would open nothing.
         let node = kernel.settings_mut().scope.node;
-        self.learner.take(Law::new((snapshot, node), program, &self.cluster_domain));
+        let law = Law::new(self.learner.law().as_deref(), node, program, &self.cluster_domain);
+        self.learner.take(law);
         drop(kernel);
         self.program = program.clone();
         self.begin()?;

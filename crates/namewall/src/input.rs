@@ -61,7 +61,7 @@ impl Loaded {
     /// `findings` are those of reading what was lowered.
     pub(crate) fn compile(lowered: cluster::Lowered, findings: Vec<Finding>, settings: &Settings) -> Self {
         let (program, compile_findings) = compile(&lowered.snapshot);
-        let never_leased = NeverLeased::new(&lowered.snapshot, settings.cluster_domain.clone());
+        let never_leased = NeverLeased::new(settings.cluster_domain.clone());
         let mut loaded = Self {
             snapshot: lowered.snapshot,
             program,

@@ -20,9 +20,11 @@ pub mod labels;
 pub mod lease;
 pub mod lint;
 pub mod model;
+pub mod pieces;
 pub mod port;
 pub mod program;
 pub mod reach;
+pub mod shards;
 pub mod snapshot;
 
 pub use compile::{compile, compile_next};

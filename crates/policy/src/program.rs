@@ -5,13 +5,16 @@
 use crate::addr::AddrSet;
 use crate::bits::BitSet;
 use crate::domain::{PatternId, PatternTable};
+use crate::finding::Finding;
 use crate::model::{
     Action, Direction, NamedPort, NamespaceId, NodeId, Placement, PolicyId, PolicyRef, RoleId, ServiceId, WorkloadId,
 };
 use crate::model::{Enforcement, Subject};
+use crate::pieces::Pieces;
 use crate::port::{Protocol, Traffic};
+use crate::shards::Shards;
 use crate::snapshot::Revision;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
@@ -32,20 +35,35 @@ pub struct Program {
     pub peer_sets: Arc<Vec<PeerSet>>,
     pub port_specs: Arc<Vec<PortSpec>>,
     pub patterns: Arc<PatternTable>,
-    pub workloads: Members,
-    pub by_address: Arc<FxHashMap<IpAddr, Holder>>,
+    pub workloads: Pieces<Member>,
+    pub by_address: Shards<IpAddr, Holder>,
     /// The addresses of nodes among them.
     pub node_addresses: Arc<Vec<(IpAddr, NodeId)>>,
-    /// Whether some address is claimed by two.
-    pub(crate) has_shared_addresses: bool,
+    /// Addresses that are claimed by two.
+    pub(crate) shared: Arc<SharedAddresses>,
+    /// The Class of each Role, on each node where nodes matter.
+    pub(crate) class_of: Shards<(RoleId, Option<NodeId>), ClassId>,
+    /// Every Role that somebody plays is below this.
+    pub roles_bound: usize,
     /// The blocks pods get their addresses from, as far as they are known.
-    pub pod_networks: AddrSet,
+    pub pod_networks: Arc<AddrSet>,
     /// Which cluster gates stand before a Service's backends outside, by the Service's namespace (S7.4).
-    pub service_gates: FxHashMap<NamespaceId, Vec<ServiceGate>>,
+    pub service_gates: Arc<FxHashMap<NamespaceId, Vec<ServiceGate>>>,
     /// The Services, as far as a gate stands before them.
-    pub services: Vec<ServiceEntry>,
+    pub services: Arc<Vec<ServiceEntry>>,
+    /// All their addresses.
+    pub service_addresses: Arc<AddrSet>,
     /// The Services that answer DNS.
     pub resolvers: Vec<Resolver>,
+    /// Which those are.
+    pub(crate) dns_services: Arc<Vec<ServiceId>>,
+}
+
+/// Addresses that are claimed by two, and what is told of it.
+#[derive(Default, Debug)]
+pub(crate) struct SharedAddresses {
+    pub(crate) addresses: FxHashSet<IpAddr>,
+    pub(crate) findings: Vec<Finding>,
 }
 
 /// What the walk needs to know of a Service.
@@ -77,57 +95,6 @@ impl Resolver {
 pub enum Holder {
     Pod(WorkloadId),
     Node(NodeId),
-}
-
-/// The workloads, in pieces that one Program shares with the next: most pods
-/// are the same in both.
-#[derive(Clone, Default, Debug)]
-pub struct Members {
-    pieces: Vec<Arc<[Member]>>,
-    length: usize,
-}
-
-impl Members {
-    /// All pieces but the last are of this size.
-    pub(crate) const PIECE: usize = 128;
-
-    /// So many of the first ones, which must be whole pieces, and others after them.
-    pub(crate) fn first(&self, count: usize) -> Self {
-        Self { pieces: self.pieces[..count / Self::PIECE].to_vec(), length: count }
-    }
-
-    pub(crate) fn extend(&mut self, members: Vec<Member>) {
-        self.length += members.len();
-        let mut members = members.into_iter();
-        while members.len() > 0 {
-            self.pieces.push(members.by_ref().take(Self::PIECE).collect());
-        }
-    }
-
-    pub fn len(&self) -> usize {
-        self.length
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.length == 0
-    }
-
-    pub fn get(&self, id: WorkloadId) -> &Member {
-        &self.pieces[id.index() / Self::PIECE][id.index() % Self::PIECE]
-    }
-
-    pub fn iter(&self) -> impl Iterator<Item = &Member> {
-        self.pieces.iter().flat_map(|piece| piece.iter())
-    }
-
-    /// Those that are not certainly in `other` too, at the same place.
-    pub fn not_shared_with<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = &'a Member> {
-        let is_shared = |(at, piece): &(usize, &Arc<[Member]>)| {
-            other.pieces.get(*at).is_some_and(|theirs| Arc::ptr_eq(piece, theirs))
-        };
-        let own = self.pieces.iter().enumerate().filter(move |entry| !is_shared(entry));
-        own.flat_map(|(_, piece)| piece.iter())
-    }
 }
 
 /// What the walk needs to know of a workload.
@@ -292,11 +259,6 @@ impl Program {
         &self.policies[id.index()]
     }
 
-    /// Every Role that somebody plays is below this.
-    pub fn roles_bound(&self) -> usize {
-        self.workloads.iter().map(|member| member.role.index() + 1).max().unwrap_or(0)
-    }
-
     /// The gates before the backends of a Service.
     pub fn gates_before(&self, service: ServiceId) -> Option<&[ServiceGate]> {
         let namespace = self.services.get(service.index())?.namespace;
@@ -346,7 +308,7 @@ impl Program {
     }
 
     pub fn member(&self, id: WorkloadId) -> &Member {
-        self.workloads.get(id)
+        &self.workloads[id.index()]
     }
 
     pub fn class(&self, id: ClassId) -> &Class {

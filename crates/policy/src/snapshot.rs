@@ -5,6 +5,7 @@ use crate::labels::Labels;
 use crate::model::{
     Namespace, NamespaceId, Node, NodeId, Policy, PolicyId, Role, RoleId, Service, Workload, WorkloadId,
 };
+use crate::pieces::Pieces;
 use rustc_hash::FxHashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,24 +13,25 @@ use std::sync::Arc;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Debug)]
 pub struct Revision(pub u64);
 
-/// Built with the `add_…` methods, then only read.
+/// Built with the `add_…` methods, then only read. The next one is a clone that
+/// is changed: it shares what stays the same, which is how a compiler that has
+/// seen the one before knows what to leave alone.
 #[derive(Clone, Default, Debug)]
 pub struct Snapshot {
     pub revision: Revision,
-    pub namespaces: Vec<Namespace>,
-    pub roles: Vec<Role>,
-    pub workloads: Vec<Workload>,
-    pub nodes: Vec<Node>,
-    pub services: Vec<Service>,
-    /// Shared with the next Snapshot as long as none changes.
+    pub namespaces: Arc<Vec<Namespace>>,
+    pub roles: Arc<Vec<Role>>,
+    pub workloads: Pieces<Workload>,
+    pub nodes: Arc<Vec<Node>>,
+    pub services: Pieces<Service>,
     pub policies: Arc<Vec<Policy>>,
     /// The blocks pods get their addresses from, where known.
-    pub pod_networks: Vec<Cidr>,
+    pub pod_networks: Arc<Vec<Cidr>>,
     /// Every address of the API server (S7.3).
     pub api_server: Vec<IpAddr>,
-    by_role: FxHashMap<Role, RoleId>,
-    by_namespace: FxHashMap<Arc<str>, NamespaceId>,
-    by_node: FxHashMap<Arc<str>, NodeId>,
+    by_role: Arc<FxHashMap<Role, RoleId>>,
+    by_namespace: Arc<FxHashMap<Arc<str>, NamespaceId>>,
+    by_node: Arc<FxHashMap<Arc<str>, NodeId>>,
 }
 
 /// The label every namespace has, whatever its manifest says.
@@ -47,8 +49,8 @@ impl Snapshot {
             namespace.labels = named.chain(others).collect();
         }
         let id = NamespaceId(self.namespaces.len() as u32);
-        self.by_namespace.insert(namespace.name.clone(), id);
-        self.namespaces.push(namespace);
+        Arc::make_mut(&mut self.by_namespace).insert(namespace.name.clone(), id);
+        Arc::make_mut(&mut self.namespaces).push(namespace);
         id
     }
 
@@ -70,11 +72,12 @@ impl Snapshot {
     }
 
     pub fn role_of(&mut self, role: Role) -> RoleId {
-        let next = RoleId(self.roles.len() as u32);
-        let id = *self.by_role.entry(role.clone()).or_insert(next);
-        if id == next {
-            self.roles.push(role);
+        if let Some(&id) = self.by_role.get(&role) {
+            return id;
         }
+        let id = RoleId(self.roles.len() as u32);
+        Arc::make_mut(&mut self.by_role).insert(role.clone(), id);
+        Arc::make_mut(&mut self.roles).push(role);
         id
     }
 
@@ -85,8 +88,8 @@ impl Snapshot {
 
     pub fn add_node(&mut self, node: Node) -> NodeId {
         let id = NodeId(self.nodes.len() as u32);
-        self.by_node.insert(node.name.clone(), id);
-        self.nodes.push(node);
+        Arc::make_mut(&mut self.by_node).insert(node.name.clone(), id);
+        Arc::make_mut(&mut self.nodes).push(node);
         id
     }
 

@@ -256,10 +256,12 @@ proptest! {
         pods in 0..4usize, nodes in any::<bool>(),
     ) {
         let mut snapshot = cluster();
-        snapshot.workloads.truncate(pods);
-        snapshot.workloads.iter_mut().for_each(|workload| workload.node = None);
+        snapshot.workloads.edit(|all| {
+            all.truncate(pods);
+            all.iter_mut().for_each(|workload| workload.node = None);
+        });
         if !nodes {
-            snapshot.nodes.clear();
+            Arc::make_mut(&mut snapshot.nodes).clear();
         }
         for (policy, kind, on_nodes) in policies {
             let (kind, placement) = [

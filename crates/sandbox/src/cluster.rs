@@ -125,7 +125,7 @@ impl Cluster {
                 nft.settings_mut().cut = wanted.cut;
                 nft.settings_mut().scope.node = known;
             });
-            let enforced = namespace.enter(|| node.enforce(wanted.snapshot, wanted.program))?;
+            let enforced = namespace.enter(|| node.enforce(wanted.program))?;
             let (applied, _) = enforced.map_err(|source| failed(name, source))?;
             operations.insert(name.clone(), applied.operations);
         }

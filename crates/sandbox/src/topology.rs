@@ -73,7 +73,7 @@ impl Topology {
     /// Every node, every pod that has an address or its node's network, and the hosts outside.
     pub fn new(snapshot: &Snapshot, outside: &[IpAddr]) -> Self {
         let mut planner = Planner::default();
-        for node in &snapshot.nodes {
+        for node in snapshot.nodes.iter() {
             let addresses = planner.take(&node.addresses, &format!("node {}", node.name));
             planner.topology.nodes.insert(node.name.clone(), NodePlan { addresses });
         }

@@ -352,7 +352,7 @@ impl Player<'_> {
                     findings.push(finding);
                 }
             }
-            let never_leased = NeverLeased::new(&lowered.snapshot, domain.clone());
+            let never_leased = NeverLeased::new(domain.clone());
             for resolved in lowered.resolved {
                 let (pattern, name, address) = (resolved.pattern, resolved.name, resolved.address);
                 if never_leased.refusal(&program, &name, address).is_none() {

@@ -7,6 +7,7 @@ use namewall_policy::addr::Cidr;
 use namewall_policy::model::{Namespace, Node};
 use std::collections::HashSet;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 impl Lowering<'_> {
     pub(super) fn nodes(&mut self, sorted: &Sorted<'_>) {
@@ -21,7 +22,8 @@ impl Lowering<'_> {
             };
             self.out.snapshot.add_namespace(namespace);
         }
-        self.out.snapshot.pod_networks = self.settings.pod_networks.clone();
+        let mut pod_networks = self.settings.pod_networks.clone();
+        let mut seen: HashSet<Cidr> = pod_networks.iter().copied().collect();
         for document in sorted.of(Reader::Node) {
             let mut scope = Scope::new(document, &mut self.out.findings);
             // A node is there even if a part of it cannot be read: rules may deny it.
@@ -31,8 +33,8 @@ impl Lowering<'_> {
             let blocks = pod_cidrs.iter().chain(&pod_cidr);
             let blocks: Vec<Cidr> = blocks.filter_map(|text| parts::cidr(&mut scope, text, "spec.podCIDRs")).collect();
             for block in blocks {
-                if !self.out.snapshot.pod_networks.contains(&block) {
-                    self.out.snapshot.pod_networks.push(block);
+                if seen.insert(block) {
+                    pod_networks.push(block);
                 }
             }
             let mut addresses = Vec::new();
@@ -53,13 +55,14 @@ impl Lowering<'_> {
                 source: scope.place(""),
             });
         }
+        self.out.snapshot.pod_networks = Arc::new(pod_networks);
         for document in sorted.of(Reader::NodeAddresses) {
             let mut scope = Scope::new(document, &mut self.out.findings);
             let published: Vec<String> = scope.read_items(document.node.get("addresses"), "addresses");
             let read: Vec<_> =
                 published.iter().filter_map(|text| parts::address(&mut scope, text, "addresses")).collect();
             let node = self.out.snapshot.ensure_node(&scope.meta.name.clone());
-            let known = &mut self.out.snapshot.nodes[node.index()].addresses;
+            let known = &mut Arc::make_mut(&mut self.out.snapshot.nodes)[node.index()].addresses;
             let mut seen: HashSet<IpAddr> = known.iter().copied().collect();
             known.extend(read.into_iter().filter(|address| seen.insert(*address)));
         }

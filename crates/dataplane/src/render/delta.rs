@@ -8,6 +8,7 @@ use super::{Numbers, Rendered, Scope};
 use crate::nft::set::Version;
 use namewall_policy::Program;
 use namewall_policy::bits::BitSet;
+use namewall_policy::pieces::differing;
 use namewall_policy::program::{Holder, Matcher, Member};
 use rustc_hash::FxHashSet;
 use std::net::IpAddr;
@@ -87,9 +88,9 @@ impl Delta {
 
 /// The addresses that may have changed hands.
 fn touched(before: &Program, next: &Program) -> FxHashSet<IpAddr> {
-    let gone = before.workloads.not_shared_with(&next.workloads);
-    let come = next.workloads.not_shared_with(&before.workloads);
-    gone.chain(come).flat_map(|member| member.addresses.iter().copied()).collect()
+    let changed = differing(&before.workloads, &next.workloads);
+    let members = changed.flat_map(|at| [before.workloads.get(at), next.workloads.get(at)]).flatten();
+    members.flat_map(|member| member.addresses.iter().copied()).collect()
 }
 
 /// The pod that has an address; None for a node.
@@ -126,9 +127,9 @@ fn policies_are_the_same(before: &Program, next: &Program) -> bool {
         && (Arc::ptr_eq(&before.patterns, &next.patterns) || before.patterns.iter().eq(next.patterns.iter()))
         && (Arc::ptr_eq(&before.classes, &next.classes) || next.classes.starts_with(&before.classes))
         && same(&before.node_addresses, &next.node_addresses)
-        && before.pod_networks == next.pod_networks
-        && before.services == next.services
-        && before.service_gates == next.service_gates
+        && same(&before.pod_networks, &next.pod_networks)
+        && same(&before.services, &next.services)
+        && same(&before.service_gates, &next.service_gates)
         && before.resolvers == next.resolvers
         && same_rules
 }
@@ -138,7 +139,7 @@ fn groups_with_new_roles(before: &Program, next: &Program, numbers: &Numbers) ->
     if Arc::ptr_eq(&before.rules, &next.rules) && Arc::ptr_eq(&before.peer_sets, &next.peer_sets) {
         return Some(None);
     }
-    let (roles_before, whole) = (before.roles_bound(), next.roles_bound());
+    let (roles_before, whole) = (before.roles_bound, next.roles_bound);
     let roles_of = |run: &std::ops::Range<u32>| {
         let mut roles = BitSet::default();
         for rule in &next.rules[run.start as usize..run.end as usize] {

@@ -31,7 +31,7 @@ impl Render<'_> {
     /// and a tenant must not take another's gates away: those of both deny, and none allows.
     fn frontends(&self, mode: Mode) -> BTreeMap<(IpAddr, u8, u16), Vec<(PolicyId, bool)>> {
         let mut frontends: BTreeMap<_, Vec<(PolicyId, bool)>> = BTreeMap::new();
-        for service in &self.program.services {
+        for service in self.program.services.iter() {
             let Some(gates) = self.gates(service.namespace, mode) else { continue };
             for &(address, protocol, port) in &service.frontends {
                 let known = frontends.entry((address, protocol_number(protocol), port)).or_default();

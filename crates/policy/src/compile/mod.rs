@@ -12,15 +12,18 @@ mod roles;
 
 pub use next::compile_next;
 
-use crate::addr::AddrSet;
+use crate::addr::{AddrSet, Cidr};
 use crate::finding::Finding;
 use crate::model::{
-    Action, Backend, BackendTarget, Clauses, Direction, NodeId, PolicyId, RoleId, Rule, Service, ServiceId, WorkloadId,
+    Action, Backend, BackendTarget, Clauses, Direction, NodeId, PolicyId, Rule, Service, ServiceId, ServicePort,
+    Workload, WorkloadId,
 };
 use crate::port::Protocol;
 use crate::program::{
     Class, ClassId, CompiledRule, Holder, Matcher, Member, Program, ProgramPolicy, Resolver, ServiceEntry,
+    SharedAddresses,
 };
+use crate::shards::Shards;
 use crate::snapshot::Snapshot;
 use peers::PeerCompiler;
 use plans::PlanBuilder;
@@ -54,36 +57,76 @@ pub fn compile(snapshot: &Snapshot) -> (Program, Vec<Finding>) {
         });
     }
     let (peer_sets, port_specs, patterns) = peers.finish();
+    let mut plans = PlanBuilder::new(snapshot, &mut index);
     let mut program = Program {
         revision: snapshot.revision,
-        pod_networks: snapshot.pod_networks.iter().copied().collect::<AddrSet>(),
+        pod_networks: Arc::new(snapshot.pod_networks.iter().copied().collect()),
         policies: Arc::new(policies),
         rules: Arc::new(rules),
         peer_sets: Arc::new(peer_sets),
         port_specs: Arc::new(port_specs),
         patterns: Arc::new(patterns),
+        roles_bound: snapshot.roles.len(),
+        service_gates: Arc::new(plans.service_gates()),
+        service_addresses: Arc::new(service_addresses(snapshot)),
+        dns_services: Arc::new(dns_services(snapshot)),
         ..Program::default()
     };
-    let mut plans = PlanBuilder::new(snapshot, &mut index);
-    program.service_gates = plans.service_gates();
-    program.services = snapshot.services.iter().map(|service| service_entry(snapshot, &program, service)).collect();
-    program.resolvers = resolvers(snapshot);
+    let services = snapshot.services.iter().map(|service| service_entry(snapshot, &program, service));
+    program.services = Arc::new(services.collect());
+    program.resolvers = resolvers(snapshot, &program.dns_services);
     let mut classes = Interned::default();
     let mut placing = Placing::default();
     placing.nodes(snapshot);
-    placing.workloads(snapshot, 0, |role, node| plans.class_of(role, node, |class| classes.intern(class)));
-    program.node_addresses = node_addresses(&placing.by_address);
-    let findings = placing.finish(&mut program);
+    let members = snapshot.workloads.iter().enumerate().map(|(at, workload)| {
+        placing.place(snapshot, WorkloadId(at as u32));
+        let class = plans.class_of(workload.role, workload.node, |class| classes.intern(class));
+        member(workload, class)
+    });
+    program.workloads = members.collect();
+    program.class_of = plans.finish();
     program.classes = Arc::new(classes.finish());
+    program.node_addresses = node_addresses(&placing.by_address);
+    program.by_address = placing.by_address;
+    let findings = placing.shared.findings.clone();
+    program.shared = Arc::new(placing.shared);
     (program, findings)
 }
 
-/// The Services that are asked at DNS's port. A node's port counts too: it takes the question somewhere else.
-fn resolvers(snapshot: &Snapshot) -> Vec<Resolver> {
-    const DNS: u16 = 53;
+fn member(workload: &Workload, class: ClassId) -> Member {
+    Member {
+        class,
+        role: workload.role,
+        node: workload.node,
+        host_network: workload.host_network,
+        template: workload.is_template(),
+        ports: workload.ports.clone(),
+        addresses: workload.addresses.clone(),
+    }
+}
+
+fn service_addresses(snapshot: &Snapshot) -> AddrSet {
+    snapshot.services.iter().flat_map(|service| &service.addresses).map(|&address| Cidr::host(address)).collect()
+}
+
+const DNS: u16 = 53;
+
+/// A port at which DNS is asked. A node's port counts too: it takes the question somewhere else.
+fn is_of_dns(port: &ServicePort) -> bool {
+    matches!(port.protocol, Protocol::Tcp | Protocol::Udp) && (port.port == DNS || port.node_port == Some(DNS))
+}
+
+fn dns_services(snapshot: &Snapshot) -> Vec<ServiceId> {
+    let with_dns = snapshot.services.iter().enumerate().filter(|(_, service)| service.ports.iter().any(is_of_dns));
+    with_dns.map(|(at, _)| ServiceId(at as u32)).collect()
+}
+
+/// How the Services that answer DNS are asked.
+fn resolvers(snapshot: &Snapshot, dns_services: &[ServiceId]) -> Vec<Resolver> {
     let mut resolvers = Vec::new();
-    for (at, service) in snapshot.services.iter().enumerate() {
-        for port in service.ports.iter().filter(|port| matches!(port.protocol, Protocol::Tcp | Protocol::Udp)) {
+    for &id in dns_services {
+        let service = &snapshot.services[id.index()];
+        for port in service.ports.iter().filter(|port| is_of_dns(port)) {
             let own = service.addresses.iter().copied().filter(|_| port.port == DNS);
             let nodes = snapshot.nodes.iter().flat_map(|node| node.addresses.iter().copied());
             for address in own.chain(nodes.filter(|_| port.node_port == Some(DNS))) {
@@ -93,7 +136,7 @@ fn resolvers(snapshot: &Snapshot) -> Vec<Resolver> {
                 };
                 let all = port.backends.iter().flat_map(|one| of(one).into_iter().map(|to| (to, one.port)));
                 let backends = all.filter(|(to, _)| to.is_ipv4() == address.is_ipv4()).collect();
-                resolvers.push(Resolver { service: ServiceId(at as u32), address, protocol: port.protocol, backends });
+                resolvers.push(Resolver { service: id, address, protocol: port.protocol, backends });
             }
         }
     }
@@ -154,11 +197,8 @@ fn service_entry(snapshot: &Snapshot, program: &Program, service: &Service) -> S
 /// Who has which address, so far.
 #[derive(Default)]
 struct Placing {
-    by_address: FxHashMap<IpAddr, Holder>,
-    members: Vec<Member>,
-    /// Whether some address is claimed by two.
-    shared: bool,
-    findings: Vec<Finding>,
+    by_address: Shards<IpAddr, Holder>,
+    shared: SharedAddresses,
 }
 
 impl Placing {
@@ -170,66 +210,41 @@ impl Placing {
         }
     }
 
-    /// Places the workloads from this one on.
-    fn workloads(
-        &mut self,
-        snapshot: &Snapshot,
-        from: usize,
-        mut class_of: impl FnMut(RoleId, Option<NodeId>) -> ClassId,
-    ) {
-        self.by_address.reserve(snapshot.workloads.len() - from);
-        self.members.reserve(snapshot.workloads.len() - from);
-        for (at, workload) in snapshot.workloads.iter().enumerate().skip(from) {
-            self.members.push(Member {
-                class: class_of(workload.role, workload.node),
-                role: workload.role,
-                node: workload.node,
-                host_network: workload.host_network,
-                template: workload.is_template(),
-                ports: workload.ports.clone(),
-                addresses: workload.addresses.clone(),
-            });
-            self.addresses(snapshot, WorkloadId(at as u32));
-        }
-    }
-
-    fn addresses(&mut self, snapshot: &Snapshot, id: WorkloadId) {
+    fn place(&mut self, snapshot: &Snapshot, id: WorkloadId) {
         let workload = snapshot.workload(id);
         if workload.host_network {
             // Its address is the node's: only "node" and "network" peers see it.
-            if let Some(node) = workload.node {
-                for &address in workload.addresses.iter() {
-                    let holder = self.by_address.entry(address).or_insert(Holder::Node(node));
-                    self.shared |= *holder != Holder::Node(node);
+            let Some(node) = workload.node else { return };
+            for &address in workload.addresses.iter() {
+                match self.by_address.get(&address) {
+                    Some(Holder::Node(known)) if *known == node => {}
+                    Some(_) => _ = self.shared.addresses.insert(address),
+                    None => _ = self.by_address.insert(address, Holder::Node(node)),
                 }
             }
             return;
         }
         for &address in workload.addresses.iter() {
-            match self.by_address.insert(address, Holder::Pod(id)) {
-                Some(Holder::Pod(first)) => {
-                    self.by_address.insert(address, Holder::Pod(first));
-                    self.findings.push(shared_address(snapshot, id, &snapshot.workload_name(first), address));
-                }
-                // Judged as the pod's: a pod's policies must not be lost.
+            let other = match self.by_address.get(&address) {
+                Some(Holder::Pod(first)) => snapshot.workload_name(*first),
                 Some(Holder::Node(node)) => {
-                    let node = format!("node {}", snapshot.node(node).name);
-                    self.findings.push(shared_address(snapshot, id, &node, address));
+                    // Judged as the pod's: a pod's policies must not be lost.
+                    let node = format!("node {}", snapshot.node(*node).name);
+                    self.by_address.insert(address, Holder::Pod(id));
+                    node
                 }
-                None => {}
-            }
+                None => {
+                    self.by_address.insert(address, Holder::Pod(id));
+                    continue;
+                }
+            };
+            self.shared.addresses.insert(address);
+            self.shared.findings.push(shared_address(snapshot, id, &other, address));
         }
-    }
-
-    fn finish(self, program: &mut Program) -> Vec<Finding> {
-        program.has_shared_addresses = self.shared || !self.findings.is_empty();
-        program.workloads.extend(self.members);
-        program.by_address = Arc::new(self.by_address);
-        self.findings
     }
 }
 
-fn node_addresses(by_address: &FxHashMap<IpAddr, Holder>) -> Arc<Vec<(IpAddr, NodeId)>> {
+fn node_addresses(by_address: &Shards<IpAddr, Holder>) -> Arc<Vec<(IpAddr, NodeId)>> {
     let node = |(&address, &holder): (&IpAddr, &Holder)| match holder {
         Holder::Node(node) => Some((address, node)),
         Holder::Pod(_) => None,

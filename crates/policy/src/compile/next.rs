@@ -2,10 +2,12 @@
 //! changed: what the policies say is kept, and only what is new is matched.
 
 use super::plans::PlanBuilder;
-use super::{Interned, Placing, compile, resolvers, service_entry};
+use super::{Interned, compile, member, resolvers};
 use crate::finding::Finding;
-use crate::model::{Clauses, Peer, Peers, Service};
-use crate::program::{CompiledRule, Holder, Matcher, Members, PeerSet, PeerSetId, Program};
+use crate::model::{Clauses, Peer, Peers, Service, Workload, WorkloadId};
+use crate::pieces::differing;
+use crate::program::{CompiledRule, Holder, Matcher, PeerSet, PeerSetId, Program};
+use crate::shards::Shards;
 use crate::snapshot::Snapshot;
 use rustc_hash::FxHashMap;
 use std::net::IpAddr;
@@ -18,85 +20,99 @@ pub fn compile_next((before, program): (&Snapshot, &Program), next: &Snapshot) -
     if !only_pods_differ(before, next) {
         return compile(next);
     }
-    let mut compiled = Program {
-        revision: next.revision,
-        classes: program.classes.clone(),
-        policies: program.policies.clone(),
-        rules: program.rules.clone(),
-        peer_sets: program.peer_sets.clone(),
-        port_specs: program.port_specs.clone(),
-        patterns: program.patterns.clone(),
-        pod_networks: program.pod_networks.clone(),
-        service_gates: program.service_gates.clone(),
-        node_addresses: program.node_addresses.clone(),
-        ..Program::default()
-    };
+    let changed: Vec<usize> = differing(&before.workloads, &next.workloads).collect();
+    let Some(by_address) = with_changed(before, program, (next, &changed)) else { return compile(next) };
+    let mut compiled = Program { revision: next.revision, by_address, ..program.clone() };
     let new_roles = before.roles.len()..next.roles.len();
     if !new_roles.is_empty() {
         (compiled.rules, compiled.peer_sets) = with_roles(program, next, new_roles);
+        compiled.roles_bound = next.roles.len();
     }
-    compiled.resolvers = resolvers(next);
-    compiled.services = next.services.iter().map(|service| service_entry(next, &compiled, service)).collect();
-    let same = same_workloads(before, next);
-    let mut placing = Placing::default();
-    match without_others(before, program, same) {
-        Some(by_address) => placing.by_address = by_address,
-        None => return compile(next),
-    }
-    compiled.workloads = program.workloads.first(same);
-    let mut plans = PlanBuilder::knowing(next, program, same);
+    compiled.resolvers = resolvers(next, &compiled.dns_services);
+    let mut plans = PlanBuilder::knowing(next, program);
     let mut classes = None;
-    let known = &program.classes;
-    placing.workloads(next, same, |role, node| {
-        plans.class_of(role, node, |class| classes.get_or_insert_with(|| Interned::of(known)).intern(class))
-    });
-    let findings = placing.finish(&mut compiled);
+    for at in changed {
+        let workload = &next.workloads[at];
+        let class = plans.class_of(workload.role, workload.node, |class| {
+            classes.get_or_insert_with(|| Interned::of(&program.classes)).intern(class)
+        });
+        let member = member(workload, class);
+        match at < compiled.workloads.len() {
+            true => compiled.workloads.set(at, member),
+            false => compiled.workloads.push(member),
+        }
+    }
+    compiled.class_of = plans.finish();
     if let Some(classes) = classes {
         compiled.classes = Arc::new(classes.finish());
     }
-    (compiled, findings)
+    (compiled, program.shared.findings.clone())
 }
 
-/// How many of the first workloads are the same, in whole pieces.
-fn same_workloads(before: &Snapshot, next: &Snapshot) -> usize {
-    let pairs = before.workloads.iter().zip(&next.workloads);
-    let same = pairs.take_while(|(one, other)| one == other).count();
-    same / Members::PIECE * Members::PIECE
-}
-
-/// The addresses of nodes and of the first workloads; none where one may have hidden another's.
-fn without_others(before: &Snapshot, program: &Program, first: usize) -> Option<FxHashMap<IpAddr, Holder>> {
-    if program.has_shared_addresses {
-        return None;
+/// Who has which address now; none where one may hide another's, or have hidden it.
+fn with_changed(
+    before: &Snapshot,
+    program: &Program,
+    (next, changed): (&Snapshot, &[usize]),
+) -> Option<Shards<IpAddr, Holder>> {
+    let mut by_address = program.by_address.clone();
+    let is_shared = |workload: &Workload| workload.addresses.iter().any(|one| program.shared.addresses.contains(one));
+    // All that go first: one may take what another had.
+    for workload in changed.iter().filter_map(|&at| before.workloads.get(at)) {
+        if is_shared(workload) || !tells_nothing_of_its_node(before, workload) {
+            return None;
+        }
+        if !workload.host_network {
+            workload.addresses.iter().for_each(|address| _ = by_address.remove(address));
+        }
     }
-    let mut by_address = FxHashMap::clone(&program.by_address);
-    let others = before.workloads.iter().skip(first).filter(|workload| !workload.host_network);
-    for address in others.flat_map(|workload| workload.addresses.iter()) {
-        by_address.remove(address);
+    for &at in changed {
+        let workload = next.workloads.get(at)?;
+        if is_shared(workload) || !tells_nothing_of_its_node(next, workload) {
+            return None;
+        }
+        let own = workload.addresses.iter().filter(|_| !workload.host_network);
+        for &address in own {
+            if by_address.insert(address, Holder::Pod(WorkloadId(at as u32))).is_some() {
+                return None;
+            }
+        }
     }
     Some(by_address)
 }
 
+/// A node has the addresses its `hostNetwork` pods tell of: whether this one tells of none that is not known anyhow.
+fn tells_nothing_of_its_node(snapshot: &Snapshot, workload: &Workload) -> bool {
+    let known = |node: crate::model::NodeId| &snapshot.node(node).addresses;
+    let is_known = |address: &IpAddr| workload.node.is_some_and(|node| known(node).contains(address));
+    !workload.host_network || workload.addresses.iter().all(is_known)
+}
+
 /// Roles are only ever added, and everything else but pods is as it was.
 fn only_pods_differ(before: &Snapshot, next: &Snapshot) -> bool {
-    let frontend = |service: &Service| {
-        let ports = service.ports.iter().map(|port| (port.protocol, port.port, port.node_port)).collect::<Vec<_>>();
-        (service.namespace, service.addresses.clone(), ports)
-    };
-    // A node has the addresses its hostNetwork pods tell of.
-    let on_nodes = |snapshot: &'_ Snapshot| {
-        let host = snapshot.workloads.iter().filter(|workload| workload.host_network);
-        host.map(|workload| (workload.node, workload.addresses.clone())).collect::<Vec<_>>()
-    };
-    (Arc::ptr_eq(&before.policies, &next.policies) || before.policies == next.policies)
-        && on_nodes(before) == on_nodes(next)
-        && before.namespaces == next.namespaces
-        && before.nodes == next.nodes
-        && before.pod_networks == next.pod_networks
+    same(&before.policies, &next.policies)
+        && same(&before.namespaces, &next.namespaces)
+        && same(&before.nodes, &next.nodes)
+        && same(&before.pod_networks, &next.pod_networks)
         && before.api_server == next.api_server
-        && next.roles.starts_with(&before.roles)
+        && (Arc::ptr_eq(&before.roles, &next.roles) || next.roles.starts_with(&before.roles))
+        && before.workloads.len() <= next.workloads.len()
         && before.services.len() == next.services.len()
-        && before.services.iter().zip(&next.services).all(|(a, b)| frontend(a) == frontend(b))
+        && differing(&before.services, &next.services)
+            .all(|at| is_asked_the_same(&before.services[at], &next.services[at]))
+}
+
+fn same<T: PartialEq>(one: &Arc<T>, other: &Arc<T>) -> bool {
+    Arc::ptr_eq(one, other) || one == other
+}
+
+/// Whether only its backends are others.
+fn is_asked_the_same(one: &Service, other: &Service) -> bool {
+    let asked = |service: &Service| {
+        let ports = service.ports.iter().map(|port| (port.protocol, port.port, port.node_port));
+        ports.collect::<Vec<_>>()
+    };
+    one.namespace == other.namespace && one.addresses == other.addresses && asked(one) == asked(other)
 }
 
 /// The rules with the new Roles among their peers, where they are.
@@ -197,29 +213,44 @@ mod tests {
         }
         let new = short.workloads.not_shared_with(&program.workloads).count();
         assert_eq!(short.workloads.len() - new, shared);
+        assert_eq!(short.roles_bound, long.roles_bound);
     }
 
     #[test]
     fn what_stays_is_shared_and_the_rest_is_the_same_as_compiled_anew() {
-        check(|_| {}, 256);
-        check(|next| drop(next.workloads.pop()), 256);
-        check(|next| drop(next.workloads.remove(130)), 128);
-        check(|next| drop(next.workloads.remove(0)), 0);
+        check(|_| {}, 300);
+        let goes = |at: usize| move |next: &mut Snapshot| next.workloads.set(at, next.workloads[at].vacated());
+        check(goes(299), 256);
+        check(goes(130), 172);
+        check(goes(0), 172);
         let come = |next: &mut Snapshot| {
             let pod = pod(next, 300);
             next.add_workload(pod);
         };
         check(come, 256);
-        let changed = |next: &mut Snapshot| next.workloads[140].role = next.workloads[141].role;
-        check(changed, 128);
+        let takes = |next: &mut Snapshot| {
+            let pod = pod(next, 7);
+            next.workloads.set(7, next.workloads[7].vacated());
+            next.workloads.set(200, pod);
+        };
+        check(takes, 44);
+        let changed = |next: &mut Snapshot| next.workloads.get_mut(140).unwrap().role = next.workloads[141].role;
+        check(changed, 172);
+        // Numbers are others: nothing is taken for granted.
+        check(|next| next.workloads.edit(|all| drop(all.pop())), 0);
+        check(|next| next.workloads.edit(|all| drop(all.remove(0))), 0);
         // Two pods claim one address: nothing is taken for granted.
-        check(|next| next.workloads[299].addresses = next.workloads[0].addresses.clone(), 256);
+        let claim = |next: &mut Snapshot| {
+            next.workloads.get_mut(299).unwrap().addresses = next.workloads[0].addresses.clone();
+        };
+        check(claim, 0);
         let new_role = |next: &mut Snapshot| {
             let mut role = next.role(next.workloads[0].role).clone();
             role.labels = [("app", "web"), ("tier", "front")].into_iter().collect();
-            next.workloads[200].role = next.role_of(role);
+            let role = next.role_of(role);
+            next.workloads.get_mut(200).unwrap().role = role;
         };
-        check(new_role, 128);
+        check(new_role, 172);
     }
 
     #[test]

@@ -4,52 +4,24 @@ use super::roles::RoleIndex;
 use crate::labels::Selector;
 use crate::model::{Enforcement, NamespaceId, NamespaceScope, Node, NodeId, Placement, PolicyId, PolicyKind, RoleId};
 use crate::program::{Class, ClassId, Overlap, Plan, Program, ServiceGate};
+use crate::shards::Shards;
 use crate::snapshot::Snapshot;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 pub(super) struct PlanBuilder<'s> {
     snapshot: &'s Snapshot,
-    /// The policies that select a Role, in the order of S1.
+    /// The policies that select a Role, in the order of S1, where that is known.
     by_role: Vec<Vec<PolicyId>>,
-    classes: FxHashMap<(RoleId, Option<NodeId>), ClassId>,
+    classes: Shards<(RoleId, Option<NodeId>), ClassId>,
     /// Whether any policy looks at the node; if none does, Roles alone decide.
     nodes_matter: bool,
     has_audit: bool,
 }
 
 impl<'s> PlanBuilder<'s> {
-    /// With the classes of a Program of the same policies: selectors are matched only for Roles nobody played in
-    /// it. Only workloads from `from` on will be asked for.
-    pub(super) fn knowing(snapshot: &'s Snapshot, program: &Program, from: usize) -> Self {
-        let mut builder = Self::with(snapshot, vec![Vec::new(); snapshot.roles.len()]);
-        let asked = snapshot.workloads[from..].iter().map(|workload| builder.key(workload.role, workload.node));
-        let mut asked: FxHashSet<(RoleId, Option<NodeId>)> = asked.collect();
-        for member in program.workloads.iter() {
-            let key = builder.key(member.role, member.node);
-            if asked.remove(&key) {
-                builder.classes.insert(key, member.class);
-            }
-            if asked.is_empty() {
-                break;
-            }
-        }
-        let roles: FxHashSet<RoleId> = asked.into_iter().map(|(role, _)| role).collect();
-        if roles.is_empty() {
-            return builder;
-        }
-        for id in in_order(snapshot) {
-            for &role_id in &roles {
-                let role = snapshot.role(role_id);
-                if snapshot.policy(id).subject.pods.selects(role, snapshot.namespace(role.namespace)) {
-                    builder.by_role[role_id.index()].push(id);
-                }
-            }
-        }
-        builder
-    }
-
-    fn key(&self, role: RoleId, node: Option<NodeId>) -> (RoleId, Option<NodeId>) {
-        (role, node.filter(|_| self.nodes_matter))
+    /// With the classes of a Program of the same policies: selectors are matched only for Roles nobody played in it.
+    pub(super) fn knowing(snapshot: &'s Snapshot, program: &Program) -> Self {
+        Self { classes: program.class_of.clone(), ..Self::with(snapshot, Vec::new()) }
     }
 
     pub(super) fn new(snapshot: &'s Snapshot, index: &mut RoleIndex<'s>) -> Self {
@@ -66,10 +38,29 @@ impl<'s> PlanBuilder<'s> {
         Self {
             snapshot,
             by_role,
-            classes: FxHashMap::default(),
+            classes: Shards::default(),
             nodes_matter: snapshot.policies.iter().any(|policy| policy.subject.nodes.is_some()),
             has_audit: snapshot.policies.iter().any(|policy| policy.enforcement == Enforcement::Audit),
         }
+    }
+
+    /// The classes that are known now.
+    pub(super) fn finish(self) -> Shards<(RoleId, Option<NodeId>), ClassId> {
+        self.classes
+    }
+
+    /// The policies that select a Role, in order.
+    fn selecting(&self, role: RoleId) -> Vec<PolicyId> {
+        if let Some(known) = self.by_role.get(role.index()) {
+            return known.clone();
+        }
+        let role = self.snapshot.role(role);
+        let namespace = self.snapshot.namespace(role.namespace);
+        let ids = (0..self.snapshot.policies.len() as u32).map(PolicyId);
+        let mut selecting: Vec<PolicyId> =
+            ids.filter(|&id| self.snapshot.policy(id).subject.pods.selects(role, namespace)).collect();
+        selecting.sort_by_cached_key(|&id| precedence(self.snapshot, id));
+        selecting
     }
 
     pub(super) fn class_of(
@@ -78,7 +69,7 @@ impl<'s> PlanBuilder<'s> {
         node: Option<NodeId>,
         intern: impl FnOnce(Class) -> ClassId,
     ) -> ClassId {
-        let key = self.key(role, node);
+        let key = (role, node.filter(|_| self.nodes_matter));
         if let Some(&class) = self.classes.get(&key) {
             return class;
         }
@@ -88,7 +79,7 @@ impl<'s> PlanBuilder<'s> {
     }
 
     fn build(&self, role: RoleId, node: Option<NodeId>) -> Class {
-        let by_node = self.by_role[role.index()].iter().map(|&id| (id, self.on_node(id, node)));
+        let by_node = self.selecting(role).into_iter().map(|id| (id, self.on_node(id, node)));
         let by_node: Vec<(PolicyId, Overlap)> = by_node.filter(|(_, placed)| *placed != Overlap::None).collect();
         let in_doubt: Vec<PolicyId> =
             by_node.iter().filter(|(_, placed)| *placed == Overlap::Some).map(|(id, _)| *id).collect();

@@ -5,11 +5,9 @@ mod table;
 
 pub use table::{Before, Bounds, Evictions, LeaseTable};
 
-use crate::addr::AddrSet;
 use crate::domain::{DomainName, DomainPattern, PatternId};
 use crate::model::NodeId;
 use crate::program::{Holder, Program};
-use crate::snapshot::Snapshot;
 use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -127,17 +125,12 @@ impl fmt::Display for Refusal {
 /// Which addresses no outside name may open: the inside of the cluster.
 #[derive(Clone, Debug)]
 pub struct NeverLeased {
-    services: AddrSet,
     cluster_domain: DomainName,
 }
 
 impl NeverLeased {
-    pub fn new(snapshot: &Snapshot, cluster_domain: DomainName) -> Self {
-        let mut services = AddrSet::default();
-        for &address in snapshot.services.iter().flat_map(|service| &service.addresses) {
-            services.insert_address(address);
-        }
-        Self { services, cluster_domain }
+    pub fn new(cluster_domain: DomainName) -> Self {
+        Self { cluster_domain }
     }
 
     pub fn refusal(&self, program: &Program, name: &DomainName, address: IpAddr) -> Option<Refusal> {
@@ -150,7 +143,7 @@ impl NeverLeased {
             (address.is_loopback(), Refusal::Loopback),
             (link_local, Refusal::LinkLocal),
             (address.is_multicast(), Refusal::Multicast),
-            (self.services.contains(address), Refusal::Service),
+            (program.service_addresses.contains(address), Refusal::Service),
         ];
         if let Some((_, refusal)) = checks.into_iter().find(|(hit, _)| *hit) {
             return Some(refusal);

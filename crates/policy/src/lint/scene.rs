@@ -84,7 +84,7 @@ impl<'a> Scene<'a> {
             roles,
             pod_addresses,
             pod_space,
-            unassigned: if program.pod_networks.is_empty() { any_v4 } else { program.pod_networks.clone() },
+            unassigned: if program.pod_networks.is_empty() { any_v4 } else { AddrSet::clone(&program.pod_networks) },
             nodes_known: snapshot.nodes.iter().any(|node| node.source.is_some() || !node.labels.is_empty()),
             inside,
             dns_port_names,

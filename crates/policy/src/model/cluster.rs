@@ -108,6 +108,16 @@ impl Workload {
     pub fn is_template(&self) -> bool {
         self.kind != WorkloadKind::Pod
     }
+
+    /// A place that nobody has any more: numbers of others stay as they are when one goes.
+    #[must_use]
+    pub fn vacated(&self) -> Self {
+        Self { name: "".into(), addresses: Arc::default(), ports: Arc::default(), source: None, ..self.clone() }
+    }
+
+    pub fn is_vacant(&self) -> bool {
+        self.name.is_empty()
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -119,7 +129,7 @@ pub struct Node {
     pub source: Option<Source>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Service {
     pub namespace: NamespaceId,
     pub name: Arc<str>,
@@ -129,7 +139,7 @@ pub struct Service {
     pub source: Option<Source>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ServicePort {
     pub name: Option<Arc<str>>,
     pub protocol: Protocol,

@@ -6,11 +6,11 @@ use std::fmt::Write;
 
 pub(crate) fn cluster(snapshot: &Snapshot, leases: &[Lease]) -> String {
     let mut text = format!("pod networks {:?}, API server {:?}\n", snapshot.pod_networks, snapshot.api_server);
-    for namespace in &snapshot.namespaces {
+    for namespace in snapshot.namespaces.iter() {
         let isolated = if namespace.default_deny_ingress { ", DefaultDeny" } else { "" };
         let _ = writeln!(text, "namespace {}: {}{isolated}", namespace.name, namespace.labels);
     }
-    for node in &snapshot.nodes {
+    for node in snapshot.nodes.iter() {
         let _ = writeln!(text, "node {}: {}, {:?}", node.name, node.labels, node.addresses);
     }
     for id in snapshot.workload_ids() {

@@ -190,7 +190,8 @@ impl World {
 
     pub(crate) fn snapshot(&self) -> Snapshot {
         let mut snapshot = Snapshot::default();
-        snapshot.pod_networks = self.pod_networks.iter().map(|text| text.parse().expect("a block")).collect();
+        let blocks = self.pod_networks.iter().map(|text| text.parse().expect("a block"));
+        snapshot.pod_networks = Arc::new(blocks.collect());
         snapshot.api_server = reads(&["192.0.2.10", "172.16.0.1", "fd01::2"]);
         for (name, (labels, default_deny_ingress)) in NAMESPACES.into_iter().zip(self.namespaces.clone()) {
             snapshot.add_namespace(Namespace { name: name.into(), labels, default_deny_ingress, source: None });

@@ -264,7 +264,7 @@ fn start(told: &Told<'_>, options: &Options, (read, left, closed): Begin<'_>) ->
     let took_over = !left.is_empty();
     node.serve_at(dns.clone(), left)?;
     let until = Instant::now() + LAST_WORDS;
-    while let Err(error) = node.enforce(&snapshot, &program) {
+    while let Err(error) = node.enforce(&program) {
         // Whoever handed over may not be quite gone.
         let is_owned = matches!(error, NodeError::Kernel(NftError::Owned(_)));
         if !(is_owned && took_over && Instant::now() < until) {
@@ -342,7 +342,7 @@ fn enforce(firewall: &mut Firewall, read: Read) -> Result<String> {
         bail!("there is no Node {name} any more, which this machine is");
     }
     firewall.node.with_kernel(|nft| nft.settings_mut().scope.node = node);
-    let (applied, cut) = firewall.node.enforce(&snapshot, &program)?;
+    let (applied, cut) = firewall.node.enforce(&program)?;
     let (policies, pods) = (snapshot.policies.len(), snapshot.workloads.len());
     (firewall.snapshot, firewall.findings, firewall.kept) = (snapshot, findings, kept);
     let took = began.elapsed().as_secs_f64() * 1e3;

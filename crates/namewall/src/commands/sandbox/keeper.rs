@@ -96,7 +96,7 @@ fn outside(loaded: &Loaded, args: &SandboxUp) -> Vec<IpAddr> {
     let mut outside: BTreeSet<IpAddr> = args.outside.iter().copied().collect();
     if outside.is_empty() {
         // Of the families that are spoken in the cluster.
-        let known: Vec<&IpAddr> = loaded.program.by_address.keys().collect();
+        let known: Vec<&IpAddr> = loaded.program.by_address.iter().map(|(address, _)| address).collect();
         let spoken = |host: &IpAddr| known.iter().any(|address| address.is_ipv4() == host.is_ipv4());
         outside.extend(OUTSIDE.iter().filter_map(|text| text.parse().ok()).filter(spoken));
     }

@@ -10,6 +10,7 @@ use namewall_policy::port::Protocol;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// Of each node: one address apart from the pods, one of IPv6, one among the pods' (a bridge's).
 const NODE_ADDRESSES: [[&str; 3]; 2] =
@@ -107,7 +108,7 @@ fn named_ports() -> impl Strategy<Value = NamedPort> {
 impl Cluster {
     pub(super) fn build(self) -> Snapshot {
         let mut snapshot = Snapshot::default();
-        snapshot.pod_networks = self.pod_networks.iter().map(|text| read(text)).collect();
+        snapshot.pod_networks = Arc::new(self.pod_networks.iter().map(|text| read(text)).collect());
         snapshot.api_server = ips(&self.api_server);
         for (name, (labels, default_deny_ingress)) in NAMESPACES.into_iter().zip(self.namespaces) {
             snapshot.add_namespace(Namespace { name: name.into(), labels, default_deny_ingress, source: None });

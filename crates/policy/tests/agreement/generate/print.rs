@@ -10,11 +10,11 @@ impl fmt::Debug for Case {
         let Snapshot { namespaces, nodes, workloads, services, policies, pod_networks, api_server, .. } =
             &self.snapshot;
         writeln!(f, "pod networks {pod_networks:?}, API server {api_server:?}, now {:?}", self.now.0)?;
-        for namespace in namespaces {
+        for namespace in namespaces.iter() {
             let isolated = if namespace.default_deny_ingress { ", DefaultDeny" } else { "" };
             writeln!(f, "namespace {}: {}{isolated}", namespace.name, namespace.labels)?;
         }
-        for node in nodes {
+        for node in nodes.iter() {
             writeln!(f, "{}: {}, {:?}", node.name, node.labels, node.addresses)?;
         }
         for workload in workloads {
