@@ -16,6 +16,13 @@ pub struct Read {
     pub kept: Vec<Arc<str>>,
 }
 
+/// What there is to say about objects, besides what they say.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Told {
+    pub(crate) findings: Vec<Finding>,
+    pub(crate) kept: Vec<Arc<str>>,
+}
+
 type Files = BTreeMap<Arc<str>, Vec<Arc<Document>>>;
 
 /// Remembers the documents of every file, or object, as they last were without an error.

@@ -7,9 +7,11 @@
 
 pub mod api;
 mod document;
+mod facts;
 mod kept;
 pub mod kinds;
 mod lean;
+mod live;
 mod lower;
 mod manifests;
 pub mod resolver;
@@ -18,6 +20,8 @@ pub mod yaml;
 
 pub use document::Document;
 pub use kept::{LastGood, Read};
-pub use lower::{ENFORCEMENT_ANNOTATION, Lowered, Resolved, Settings, lower};
+pub use lower::{
+    Described, DescribedService, ENFORCEMENT_ANNOTATION, Endpoints, Lowered, Resolved, Settings, lower, pods,
+};
 pub use manifests::{LoadError, Manifests, load};
-pub use store::{Key, Listed, Store};
+pub use store::{Key, Listing, Store};

@@ -1,13 +1,17 @@
 //! The objects of a cluster that lives, as they are now.
 
 use crate::document::Document;
-use crate::kept::{LastGood, Read};
+use crate::facts::{Fact, Facts};
+use crate::kept::{LastGood, Read, Told};
 use crate::kinds::{DNS_NAME_RESOLVER, Kind};
 use crate::lean::lean;
-use crate::lower::{Settings, object_name};
+use crate::live::Live;
+use crate::lower::{
+    Described, DescribedService, Endpoints, Lowered, Pool, Settings, object_name, read_pod, read_service, read_slice,
+};
 use crate::yaml::{Node, Value};
 use serde_json::Value as Json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// An object within its kind.
@@ -25,63 +29,196 @@ impl Key {
     }
 }
 
-/// An object as far as it is kept, on its way into a [`Store`].
+/// An object as far as it is kept.
 #[derive(Debug)]
-pub struct Listed {
-    key: Key,
-    document: Document,
+enum Object {
+    Document(Document),
+    Pod(Fact<Described>),
+    Service(Fact<DescribedService>),
+    Slice(Fact<Endpoints>),
 }
 
-impl Listed {
-    pub fn new(kind: &Kind, object: &Json) -> Self {
-        Self { key: Key::of(object), document: document(kind, object) }
+impl Object {
+    fn read(kind: &Kind, object: &Json, pool: &mut Pool) -> Self {
+        let document = document(kind, object);
+        let mut findings = Vec::new();
+        // Where it stands in a file is not said of what is in none.
+        match kind.name {
+            "Pod" => {
+                let mut now = read_pod(&document, &mut findings, pool);
+                now.iter_mut().for_each(|pod| pod.source = None);
+                Self::Pod(Fact::new(now, findings))
+            }
+            "Service" => {
+                let mut now = read_service(&document, &mut findings);
+                now.source = None;
+                Self::Service(Fact::new(Some(now), findings))
+            }
+            "EndpointSlice" => {
+                let now = read_slice(&document, &mut findings);
+                Self::Slice(Fact::new(now, findings))
+            }
+            _ => Self::Document(document),
+        }
+    }
+}
+
+/// All objects of a kind, on their way into a [`Store`].
+#[derive(Debug)]
+pub struct Listing {
+    kind: Kind,
+    pool: Pool,
+    objects: Vec<(Key, Object)>,
+}
+
+impl Listing {
+    pub fn new(kind: Kind) -> Self {
+        Self { kind, pool: Pool::default(), objects: Vec::new() }
+    }
+
+    pub fn push(&mut self, object: &Json) {
+        self.objects.push((Key::of(object), Object::read(&self.kind, object, &mut self.pool)));
     }
 }
 
 /// What a cluster has, by kind. Fed by watches; says whether a change is one that anybody could notice.
 #[derive(Debug, Default)]
 pub struct Store {
-    kinds: BTreeMap<&'static str, BTreeMap<Key, Arc<Document>>>,
+    documents: BTreeMap<&'static str, BTreeMap<Key, Arc<Document>>>,
+    facts: Facts,
+    pool: Pool,
     last_good: LastGood,
+    /// What was read last, and what was told with it; none if it must be read anew.
+    live: Option<(Live, Told)>,
+    /// Services whose endpoints have changed since.
+    touched: BTreeSet<Key>,
 }
 
 impl Store {
     /// An object that is new, or as it is now.
     pub fn apply(&mut self, kind: &Kind, object: &Json) -> bool {
-        let Listed { key, document } = Listed::new(kind, object);
-        let objects = self.kinds.entry(kind.name).or_default();
-        if objects.get(&key).is_some_and(|known| known.node == document.node) {
-            return false;
+        let key = Key::of(object);
+        let object = Object::read(kind, object, &mut self.pool);
+        self.put(kind, key, object)
+    }
+
+    fn put(&mut self, kind: &Kind, key: Key, object: Object) -> bool {
+        match object {
+            Object::Pod(fact) => self.facts.pods.put(key, fact),
+            Object::Service(fact) => {
+                let is_new = self.facts.services.put(key, fact);
+                self.live.take_if(|_| is_new);
+                is_new
+            }
+            Object::Slice(fact) => {
+                let now = fact.now.iter().chain(self.facts.slices.objects.get(&key).and_then(|one| one.now.as_ref()));
+                let of: Vec<Key> = now.map(service_key).collect();
+                let is_new = self.facts.slices.put(key, fact);
+                if is_new {
+                    of.into_iter().for_each(|service| self.touch(service));
+                }
+                is_new
+            }
+            Object::Document(document) => {
+                let objects = self.documents.entry(kind.name).or_default();
+                if objects.get(&key).is_some_and(|known| known.node == document.node) {
+                    return false;
+                }
+                objects.insert(key, Arc::new(document));
+                self.live.take_if(|_| is_read(kind));
+                true
+            }
         }
-        objects.insert(key, Arc::new(document));
-        true
+    }
+
+    fn touch(&mut self, service: Key) {
+        // What the API server's addresses are, policies may ask (S7.3).
+        self.live.take_if(|_| (&*service.namespace, &*service.name) == ("default", "kubernetes"));
+        self.touched.insert(service);
     }
 
     pub fn remove(&mut self, kind: &Kind, key: &Key) -> bool {
-        self.kinds.get_mut(kind.name).is_some_and(|objects| objects.remove(key).is_some())
+        match kind.name {
+            "Pod" => {
+                self.facts.pods.objects.contains_key(key) && {
+                    self.facts.pods.remove(key);
+                    true
+                }
+            }
+            "Service" => {
+                self.facts.services.objects.contains_key(key) && {
+                    self.facts.services.remove(key);
+                    self.live = None;
+                    true
+                }
+            }
+            "EndpointSlice" => {
+                self.facts.slices.objects.contains_key(key) && {
+                    let was = self.facts.slices.remove(key);
+                    was.iter().map(service_key).for_each(|service| self.touch(service));
+                    true
+                }
+            }
+            name => {
+                let has_gone = self.documents.get_mut(name).is_some_and(|objects| objects.remove(key).is_some());
+                self.live.take_if(|_| has_gone && is_read(kind));
+                has_gone
+            }
+        }
     }
 
     /// All objects of a kind, as they are now: what is not among them is gone.
-    pub fn replace(&mut self, kind: &Kind, objects: Vec<Listed>) -> bool {
-        let mut before = self.kinds.remove(kind.name).unwrap_or_default();
-        let mut now = BTreeMap::new();
-        let mut changed = false;
-        for Listed { key, document } in objects {
-            let same = before.remove(&key).filter(|known| known.node == document.node);
-            changed |= same.is_none();
-            now.insert(key, same.unwrap_or_else(|| Arc::new(document)));
+    pub fn replace(&mut self, listing: Listing) -> bool {
+        let Listing { kind, pool, objects } = listing;
+        let now: BTreeSet<&Key> = objects.iter().map(|(key, _)| key).collect();
+        let gone: Vec<Key> = self.keys(kind.name).filter(|key| !now.contains(key)).cloned().collect();
+        let mut changed = !gone.is_empty();
+        gone.iter().for_each(|key| _ = self.remove(&kind, key));
+        if kind.name == "Pod" {
+            self.pool = pool;
         }
-        changed |= !before.is_empty();
-        self.kinds.insert(kind.name, now);
+        for (key, object) in objects {
+            changed |= self.put(&kind, key, object);
+        }
         changed
     }
 
-    pub fn get(&self, kind: &str, key: &Key) -> Option<&Document> {
-        self.kinds.get(kind)?.get(key).map(|document| &**document)
+    fn keys(&self, kind: &str) -> Box<dyn Iterator<Item = &Key> + '_> {
+        match kind {
+            "Pod" => Box::new(self.facts.pods.objects.keys()),
+            "Service" => Box::new(self.facts.services.objects.keys()),
+            "EndpointSlice" => Box::new(self.facts.slices.objects.keys()),
+            kind => Box::new(self.documents.get(kind).into_iter().flat_map(BTreeMap::keys)),
+        }
     }
 
+    /// The pods that have not ended.
+    pub fn pods(&self) -> impl Iterator<Item = &Described> {
+        self.facts.pods.objects.values().filter_map(|fact| fact.now.as_ref())
+    }
+
+    pub fn service(&self, key: &Key) -> Option<&DescribedService> {
+        self.facts.services.objects.get(key)?.now.as_ref()
+    }
+
+    /// What objects list for a Service.
+    pub fn endpoints_of<'a>(&'a self, namespace: &'a str, service: &'a str) -> Vec<&'a Endpoints> {
+        self.facts.endpoints_of(namespace, service)
+    }
+
+    /// Whether there is any object of a kind.
+    pub fn has(&self, kind: &str) -> bool {
+        self.keys(kind).next().is_some()
+    }
+
+    /// One of those that are kept as documents: no pod, Service or EndpointSlice.
+    pub fn get(&self, kind: &str, key: &Key) -> Option<&Document> {
+        self.documents.get(kind)?.get(key).map(|document| &**document)
+    }
+
+    /// All of a kind that is kept as documents.
     pub fn of(&self, kind: &str) -> impl Iterator<Item = (&Key, &Document)> {
-        self.kinds.get(kind).into_iter().flatten().map(|(key, document)| (key, &**document))
+        self.documents.get(kind).into_iter().flatten().map(|(key, document)| (key, &**document))
     }
 
     /// A digest of all objects of a kind, each as it was last changed: two who have the same have the same objects.
@@ -104,16 +241,43 @@ impl Store {
     }
 
     pub fn count(&self) -> usize {
-        self.kinds.values().map(BTreeMap::len).sum()
+        self.documents.values().map(BTreeMap::len).sum::<usize>() + self.facts.count()
     }
 
     /// What the objects say. One with an error keeps its last good version.
     pub fn read(&mut self, settings: &Settings) -> Read {
-        // What names are known is no policy: it is shared by other ways.
-        let kinds = self.kinds.iter().filter(|(kind, _)| **kind != DNS_NAME_RESOLVER.name);
-        let documents = kinds.flat_map(|(_, objects)| objects.values()).cloned();
-        self.last_good.lower(documents, Vec::new(), settings)
+        let touched = std::mem::take(&mut self.touched);
+        let mut known = self.live.take().filter(|(live, _)| live.settings == *settings);
+        if let Some((live, _)) = &mut known
+            && !live.follow(&mut self.facts, touched)
+        {
+            known = None;
+        }
+        let (live, told) = known.unwrap_or_else(|| self.read_anew(settings));
+        let mut now = told.clone();
+        self.facts.tell(&mut now);
+        let lowered = Lowered { snapshot: live.snapshot.clone(), ..Lowered::default() };
+        self.live = Some((live, told));
+        Read { lowered, findings: now.findings, kept: now.kept }
     }
+
+    fn read_anew(&mut self, settings: &Settings) -> (Live, Told) {
+        // What names are known is no policy: it is shared by other ways.
+        let kinds = self.documents.iter().filter(|(kind, _)| **kind != DNS_NAME_RESOLVER.name);
+        let documents = kinds.flat_map(|(_, objects)| objects.values()).cloned();
+        let Read { lowered, findings, kept } = self.last_good.lower(documents, Vec::new(), settings);
+        let live = Live::new(settings.clone(), lowered.snapshot, (&mut self.facts, &mut self.pool));
+        (live, Told { findings, kept })
+    }
+}
+
+/// Whether what is enforced is read from it.
+fn is_read(kind: &Kind) -> bool {
+    kind.name != DNS_NAME_RESOLVER.name
+}
+
+fn service_key(endpoints: &Endpoints) -> Key {
+    Key { namespace: (&*endpoints.namespace).into(), name: (&*endpoints.service).into() }
 }
 
 /// The objects of a list need not say what they are.

@@ -83,10 +83,10 @@ impl World<'_> {
         for service in &self.snapshot.services {
             let backends = service.ports.iter().flat_map(|port| port.backends.iter().map(move |one| (port, one)));
             let denied = backends.filter_map(|(port, backend)| match backend.target {
-                BackendTarget::Address(address) => {
+                BackendTarget::Address(address) if self.program.pod_at(address).is_none() => {
                     Some((self.denies(rules, address, (port.protocol, backend.port))?, address))
                 }
-                BackendTarget::Workload(..) => None,
+                BackendTarget::Address(_) | BackendTarget::Workload(_) => None,
             });
             let Some((rule, address)) = denied.min() else { continue };
             count += 1;

@@ -3,6 +3,7 @@
 use namewall_cluster::yaml::{Node, Value};
 use namewall_cluster::{Document, Store};
 use namewall_policy::domain::{DomainPattern, Wildcard};
+use namewall_policy::port::Protocol;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
@@ -71,37 +72,14 @@ fn take(node: &Node, names: &mut BTreeSet<String>) {
 /// The addresses of a Service's pods, where it listens for DNS.
 pub fn resolvers(store: &Store, (namespace, service): (&str, &str)) -> Vec<SocketAddr> {
     let mut found = Vec::new();
-    for (key, document) in store.of("EndpointSlice").filter(|(key, _)| *key.namespace == *namespace) {
-        let labels = document.node.get("metadata").and_then(|metadata| metadata.get("labels"));
-        let of = labels.and_then(|labels| labels.get("kubernetes.io/service-name")).and_then(Node::as_str);
-        if of != Some(service) || key.name.is_empty() {
-            continue;
-        }
-        let port = document.node.get("ports").and_then(port).unwrap_or(DNS_PORT);
-        for endpoint in document.node.get("endpoints").map(items).unwrap_or_default() {
-            let addresses = endpoint.get("addresses").map(items).unwrap_or_default().iter().filter_map(Node::as_str);
-            found.extend(addresses.filter_map(|text| Some(SocketAddr::new(text.parse().ok()?, port))));
-        }
+    for endpoints in store.endpoints_of(namespace, service) {
+        let port = endpoints.ports.iter().find(|(_, protocol, _)| *protocol == Protocol::Udp);
+        let port = port.map_or(DNS_PORT, |(_, _, number)| *number);
+        found.extend(endpoints.addresses.iter().map(|&address| SocketAddr::new(address, port)));
     }
     found.sort();
     found.dedup();
     found
-}
-
-fn items(node: &Node) -> &[Node] {
-    match &node.value {
-        Value::Seq(items) => items,
-        _ => &[],
-    }
-}
-
-/// The port for UDP.
-fn port(ports: &Node) -> Option<u16> {
-    let is_udp = |port: &&Node| port.get("protocol").and_then(Node::as_str) == Some("UDP");
-    match items(ports).iter().find(is_udp)?.get("port")?.value {
-        Value::Int(number) => u16::try_from(number).ok(),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

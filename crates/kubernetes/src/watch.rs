@@ -15,7 +15,7 @@ use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use namewall_cluster::kinds::{DNS_NAME_RESOLVER, Kind, WATCHED};
 use namewall_cluster::resolver::Settings as ResolverSettings;
-use namewall_cluster::{Key, Listed, Read, Settings, Store};
+use namewall_cluster::{Key, Listing, Read, Settings, Store};
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -284,12 +284,12 @@ async fn follow(client: Client, versions: Vec<Kind>, shared: Arc<Shared>) {
             Ok(Some(kind)) => follow_version(&client, kind, &shared).await,
             // A server that has only just started may not know its definitions yet. To believe it would let go of
             // policies that are in force.
-            Ok(None) if looks < BELIEVED && shared.lock().store.of(name).next().is_some() => {
+            Ok(None) if looks < BELIEVED && shared.lock().store.has(name) => {
                 shared.say(name, format!("the API server says that there is no {name} any more"));
             }
             Ok(None) => shared.change(name, |known| {
                 // Objects go with their definition.
-                let has_gone = known.store.replace(&versions[0], Vec::new());
+                let has_gone = known.store.replace(Listing::new(versions[0]));
                 if versions[0] == DNS_NAME_RESOLVER {
                     known.take_names();
                 }
@@ -321,11 +321,11 @@ async fn find(client: &Client, versions: &[Kind]) -> Result<Option<Kind>, kube::
 async fn follow_version(client: &Client, kind: Kind, shared: &Shared) {
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource_of(&kind));
     let mut events = pin!(watcher(api, watcher::Config::default()).default_backoff().into_stream());
-    let mut listed = Vec::new();
+    let mut listing = Listing::new(kind);
     while let Some(event) = events.next().await {
         match event {
             Ok(Event::Init) => {
-                listed.clear();
+                listing = Listing::new(kind);
                 if kind.name == NODE_ADDRESSES {
                     shared.lock().enforced.clear();
                 }
@@ -333,13 +333,13 @@ async fn follow_version(client: &Client, kind: Kind, shared: &Shared) {
             Ok(Event::InitApply(object)) => {
                 let object = whole(object);
                 shared.lock().hear(&kind, &object);
-                listed.push(Listed::new(&kind, &object));
+                listing.push(&object);
             }
             Ok(Event::InitDone) => {
-                let objects = std::mem::take(&mut listed);
+                let objects = std::mem::replace(&mut listing, Listing::new(kind));
                 shared.change(kind.name, |known| {
                     known.absent.remove(kind.name);
-                    let is_new = known.kinds.insert(kind.name) | known.store.replace(&kind, objects);
+                    let is_new = known.kinds.insert(kind.name) | known.store.replace(objects);
                     if kind == DNS_NAME_RESOLVER {
                         known.take_names();
                     }

@@ -334,7 +334,8 @@ impl World<'_> {
         let wanted = format!("{namespace}/{name}");
         // A Deployment whose pods are here is played by them, under their names.
         let begins = format!("{wanted}-");
-        let names = || self.snapshot.workload_ids().map(|id| self.snapshot.workload_name(id));
+        let is_there = |id: &WorkloadId| !self.snapshot.workload(*id).is_vacant();
+        let names = || self.snapshot.workload_ids().filter(is_there).map(|id| self.snapshot.workload_name(id));
         let pods: Vec<String> = names().filter(|known| known.starts_with(&begins)).take(3).collect();
         if !pods.is_empty() {
             return format!("; there are pods of such names: {}", pods.join(", "));
@@ -392,11 +393,11 @@ impl World<'_> {
 
     fn backend(&self, target: BackendTarget) -> (Vec<Endpoint>, String) {
         match target {
-            BackendTarget::Workload(workload, address) => {
-                let by_address = address.map(|address| vec![self.program.endpoint_of(workload, Some(address))]);
-                (by_address.unwrap_or_else(|| self.ends(workload)), self.snapshot.workload_name(workload))
+            BackendTarget::Workload(workload) => (self.ends(workload), self.snapshot.workload_name(workload)),
+            BackendTarget::Address(address) => {
+                let pod = self.program.pod_at(address).map(|pod| self.snapshot.workload_name(pod));
+                (vec![self.program.endpoint_at(address)], pod.unwrap_or_else(|| address.to_string()))
             }
-            BackendTarget::Address(address) => (vec![self.program.endpoint_at(address)], address.to_string()),
         }
     }
 

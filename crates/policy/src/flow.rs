@@ -68,6 +68,14 @@ impl Program {
         Endpoint { workload, node, address: Some(address), name: None }
     }
 
+    /// The pod that has the address.
+    pub fn pod_at(&self, address: IpAddr) -> Option<WorkloadId> {
+        match self.by_address.get(&address)? {
+            Holder::Pod(pod) => Some(*pod),
+            Holder::Node(_) => None,
+        }
+    }
+
     /// The workload, by one of its addresses where it has any.
     pub fn endpoint_of(&self, workload: WorkloadId, address: Option<IpAddr>) -> Endpoint {
         let member = self.member(workload);

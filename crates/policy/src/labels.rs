@@ -17,8 +17,22 @@ impl Labels {
         self.0.iter().map(|(k, v)| (&**k, &**v))
     }
 
+    /// As they are kept, to be shared.
+    pub fn texts(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>)> {
+        self.0.iter().map(|(key, value)| (key, value))
+    }
+
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Those of them whose keys are wanted.
+    #[must_use]
+    pub fn only(&self, is_wanted: impl Fn(&str) -> bool) -> Self {
+        if self.0.iter().all(|(key, _)| is_wanted(key)) {
+            return self.clone();
+        }
+        Self(self.0.iter().filter(|(key, _)| is_wanted(key)).cloned().collect())
     }
 }
 

@@ -27,7 +27,7 @@ pub mod reach;
 pub mod shards;
 pub mod snapshot;
 
-pub use compile::{compile, compile_next};
+pub use compile::{asked_labels, compile, compile_next};
 pub use evaluate::evaluate;
 pub use explain::{Explanation, explain};
 pub use finding::{Finding, Severity, Source};

@@ -130,6 +130,11 @@ impl Snapshot {
         &self.nodes[id.index()]
     }
 
+    /// How many workloads there are.
+    pub fn pod_count(&self) -> usize {
+        self.workloads.iter().filter(|workload| !workload.is_vacant()).count()
+    }
+
     pub fn workload_ids(&self) -> impl Iterator<Item = WorkloadId> + use<> {
         (0..self.workloads.len() as u32).map(WorkloadId)
     }

@@ -14,7 +14,7 @@ use namewall_dataplane::CutEstablished;
 use namewall_dataplane::nflog::Denied;
 use namewall_policy::ask::Host;
 use namewall_policy::model::BackendTarget;
-use namewall_policy::{Cause, Flow, Instant, Lease, Program, Reason, Snapshot, Verdict};
+use namewall_policy::{Cause, Flow, Instant, Lease, Program, Reason, Verdict};
 use namewall_scenario::zones::{Name, Owner, Zones};
 use namewall_scenario::{
     AgentSettings, Fate, Going, Lookup, Now, OnLearnTimeout, Predicted, Reality, Resolved, Scenario, Seen, Step,
@@ -102,19 +102,19 @@ fn wanted<'a>(now: &Now<'a>, outside: &'a [IpAddr], dns: Option<&'a Dns>) -> Wan
     Wanted { snapshot: now.snapshot, program: now.program, outside, cut, dns }
 }
 
-fn outside_of(spoken_of: &BTreeSet<IpAddr>, snapshot: &Snapshot) -> Vec<IpAddr> {
+fn outside_of(spoken_of: &BTreeSet<IpAddr>, now: &Now<'_>) -> Vec<IpAddr> {
     let mut outside = spoken_of.clone();
-    let backends = snapshot.services.iter().flat_map(|service| &service.ports).flat_map(|port| &port.backends);
+    let backends = now.snapshot.services.iter().flat_map(|service| &service.ports).flat_map(|port| &port.backends);
     outside.extend(backends.filter_map(|backend| match backend.target {
-        BackendTarget::Address(address) => Some(address),
-        BackendTarget::Workload(..) => None,
+        BackendTarget::Address(address) => Some(address).filter(|&at| now.program.pod_at(at).is_none()),
+        BackendTarget::Workload(_) => None,
     }));
     outside.into_iter().collect()
 }
 
 impl Reality for Packets {
     fn change(&mut self, now: &Now<'_>) -> Result<(), String> {
-        let outside = outside_of(&self.spoken_of, now.snapshot);
+        let outside = outside_of(&self.spoken_of, now);
         let wanted = wanted(now, &outside, self.dns.as_ref());
         match &mut self.cluster {
             Some(cluster) => cluster.update(&wanted),
@@ -232,7 +232,7 @@ impl Reality for Packets {
         lifetimes.minimum = minimum_ttl.unwrap_or(lifetimes.minimum);
         lifetimes.grace = grace.unwrap_or(lifetimes.grace);
         dns.learning.slow_kernel = slow_kernel.unwrap_or(dns.learning.slow_kernel);
-        let outside = outside_of(&self.spoken_of, now.snapshot);
+        let outside = outside_of(&self.spoken_of, now);
         let cluster = self.cluster.as_mut().ok_or(NOT_UP)?;
         cluster.serve_again(&wanted(now, &outside, self.dns.as_ref())).map_err(words)
     }
@@ -245,7 +245,7 @@ impl Reality for Packets {
     }
 
     fn start(&mut self, now: &Now<'_>) -> Result<(), String> {
-        let outside = outside_of(&self.spoken_of, now.snapshot);
+        let outside = outside_of(&self.spoken_of, now);
         let cluster = self.cluster.as_mut().ok_or(NOT_UP)?;
         cluster.restart(&wanted(now, &outside, self.dns.as_ref())).map(drop).map_err(words)
     }

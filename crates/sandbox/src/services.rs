@@ -48,8 +48,8 @@ fn backends(snapshot: &Snapshot, port: &ServicePort, v4: bool) -> Vec<(IpAddr, u
     let mut found = Vec::new();
     for backend in &port.backends {
         let addresses = match backend.target {
-            BackendTarget::Address(address) | BackendTarget::Workload(_, Some(address)) => vec![address],
-            BackendTarget::Workload(id, None) => snapshot.workload(id).addresses.to_vec(),
+            BackendTarget::Address(address) => vec![address],
+            BackendTarget::Workload(id) => snapshot.workload(id).addresses.to_vec(),
         };
         let of_family = addresses.into_iter().find(|address| address.is_ipv4() == v4);
         found.extend(of_family.map(|address| (address, backend.port)));

@@ -5,7 +5,7 @@
 //! same, since links need none, only nobody can speak to the node itself.
 
 use namewall_policy::Snapshot;
-use namewall_policy::model::{Backend, BackendTarget, Workload, WorkloadKind};
+use namewall_policy::model::{Backend, BackendTarget, NodeId, Workload, WorkloadKind};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -147,12 +147,16 @@ impl Planner {
 
     /// A Service is sent to a node that has one of its pods, as a load balancer that knows would.
     fn services(&mut self, snapshot: &Snapshot) {
+        let pods = snapshot.workloads.iter().filter(|workload| !workload.host_network);
+        let placed = pods.filter_map(|pod| Some((pod, pod.node?)));
+        let nodes: BTreeMap<IpAddr, NodeId> =
+            placed.flat_map(|(pod, node)| pod.addresses.iter().map(move |&address| (address, node))).collect();
         for service in &snapshot.services {
             let of = format!("Service {}/{}", snapshot.namespace(service.namespace).name, service.name);
             let backends = service.ports.iter().flat_map(|port| &port.backends);
             let node_of = |backend: &Backend| match backend.target {
-                BackendTarget::Workload(id, _) => snapshot.workload(id).node,
-                BackendTarget::Address(_) => None,
+                BackendTarget::Workload(id) => snapshot.workload(id).node,
+                BackendTarget::Address(address) => nodes.get(&address).copied(),
             };
             let node = backends.filter_map(node_of).next().map(|id| snapshot.node(id).name.clone());
             let Some(node) = node.or_else(|| self.topology.nodes.keys().next().cloned()) else { continue };

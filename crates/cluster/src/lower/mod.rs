@@ -16,6 +16,11 @@ mod services;
 mod v1beta1;
 mod workloads;
 
+pub(crate) use services::{Behind, add_api_server, read_service, read_slice, service_of};
+pub use services::{DescribedService, Endpoints};
+pub use workloads::{Described, pods};
+pub(crate) use workloads::{Pool, read_pod, workload_of};
+
 use crate::document::Document;
 use namewall_policy::addr::Cidr;
 use namewall_policy::domain::{DomainName, DomainPattern, Wildcard};
@@ -27,7 +32,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 /// What manifests do not say.
-#[derive(Clone, Default, Debug)]
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Settings {
     /// Further addresses of the API server (S7.3).
     pub api_server: Vec<IpAddr>,
@@ -62,7 +67,7 @@ pub const ENFORCEMENT_ANNOTATION: &str = "namewall.dev/enforcement";
 /// Lowers all documents, in any order. Of two objects of one kind and name the
 /// later counts, as with `kubectl apply`.
 pub fn lower<'d>(documents: impl IntoIterator<Item = &'d Document>, settings: &Settings) -> Lowered {
-    let mut lowering = Lowering { settings, out: Lowered::default(), pods: workloads::Pods::default() };
+    let mut lowering = Lowering::new(settings);
     let sorted = lowering.sort(documents);
     lowering.nodes(&sorted);
     lowering.workloads(&sorted);
@@ -75,7 +80,13 @@ pub fn lower<'d>(documents: impl IntoIterator<Item = &'d Document>, settings: &S
 struct Lowering<'s> {
     settings: &'s Settings,
     out: Lowered,
-    pods: workloads::Pods,
+    by_namespace: workloads::ByNamespace,
+}
+
+impl<'s> Lowering<'s> {
+    fn new(settings: &'s Settings) -> Self {
+        Self { settings, out: Lowered::default(), by_namespace: workloads::ByNamespace::default() }
+    }
 }
 
 /// Documents by what reads them.

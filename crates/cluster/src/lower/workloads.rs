@@ -2,26 +2,51 @@
 
 use super::scope::Scope;
 use super::{Lowering, Reader, Sorted, parts};
-use crate::api::meta::{IntOrString, ObjectMeta};
+use crate::api::meta::IntOrString;
 use crate::api::pod::{Container, PodSpec, PodStatus};
 use crate::document::Document;
 use crate::yaml::{Node, Value};
 use namewall_policy::labels::Labels;
 use namewall_policy::model::{NamedPort, Role, Workload, WorkloadId, WorkloadKind};
 use namewall_policy::port::Protocol;
+use namewall_policy::{Finding, Snapshot, Source};
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// What services need to know of the workloads.
-#[derive(Default)]
-pub(super) struct Pods {
-    pub(super) by_address: FxHashMap<IpAddr, WorkloadId>,
-    pub(super) by_namespace: FxHashMap<String, Vec<WorkloadId>>,
-    /// One copy of each list of ports and each set of labels.
-    ports: FxHashSet<Arc<[NamedPort]>>,
+/// One copy of each text, set of labels and list of ports: a Deployment has many pods.
+#[derive(Default, Debug)]
+pub(crate) struct Pool {
+    texts: FxHashSet<Arc<str>>,
     labels: FxHashSet<Labels>,
+    ports: FxHashSet<Arc<[NamedPort]>>,
+}
+
+impl Pool {
+    fn text(&mut self, text: &str) -> Arc<str> {
+        match self.texts.get(text) {
+            Some(known) => known.clone(),
+            None => shared(&mut self.texts, text.into()),
+        }
+    }
+
+    fn labels(&mut self, labels: &BTreeMap<String, String>) -> Labels {
+        let labels: Labels = labels.iter().map(|(key, value)| (self.text(key), self.text(value))).collect();
+        shared(&mut self.labels, labels)
+    }
+
+    /// What somebody has still.
+    pub(crate) fn keep(&mut self, described: &Described) {
+        let Described { namespace, labels, node, ports, owner, account, .. } = described;
+        let owner = owner.iter().flat_map(|(kind, name)| [kind, name]);
+        let pairs = labels.texts().flat_map(|(key, value)| [key, value]);
+        let texts = [namespace].into_iter().chain(node).chain(account).chain(owner).chain(pairs);
+        self.texts.extend(texts.cloned());
+        self.labels.insert(labels.clone());
+        self.ports.insert(ports.clone());
+    }
 }
 
 /// What a second interface says of itself: the network attachment annotation.
@@ -33,119 +58,155 @@ struct NetworkStatus {
     ips: Vec<String>,
 }
 
-type OwnerKey = (String, String, String);
+type OwnerKey = (Arc<str>, Arc<str>, Arc<str>);
 
-/// A pod or a template, as read.
-struct Described<'d> {
-    kind: WorkloadKind,
-    document: &'d Document,
-    meta: ObjectMeta,
+/// A pod or a template, as read: all that anybody here looks at.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Described {
+    pub(crate) kind: WorkloadKind,
+    pub namespace: Arc<str>,
+    pub name: Arc<str>,
     /// The labels pods get: a template gives them apart from its own.
-    pod_labels: Labels,
-    spec: PodSpec,
-    addresses: Vec<IpAddr>,
-    ports: Vec<NamedPort>,
+    pub labels: Labels,
+    pub node: Option<Arc<str>>,
+    pub host_network: bool,
+    pub addresses: Arc<[IpAddr]>,
+    ports: Arc<[NamedPort]>,
+    /// Who made it, by kind and name.
+    owner: Option<(Arc<str>, Arc<str>)>,
+    pub account: Option<Arc<str>>,
+    pub is_running: bool,
+    pub(crate) source: Option<Source>,
+}
+
+/// The pods among documents. What is wrong with them is told elsewhere.
+pub fn pods<'d>(documents: impl Iterator<Item = &'d Document>) -> Vec<Described> {
+    let mut pool = Pool::default();
+    let pods = documents.filter(|document| document.kind() == Some("Pod"));
+    pods.filter_map(|document| read_pod(document, &mut Vec::new(), &mut pool)).collect()
+}
+
+/// What of a pod can be read; with a part that cannot, it is still there.
+pub(crate) fn read_pod(document: &Document, findings: &mut Vec<Finding>, pool: &mut Pool) -> Option<Described> {
+    let mut scope = Scope::new(document, findings);
+    let status: PodStatus = scope.read_part(document.node.get("status"), "status");
+    // S2.7: a pod that has ended has no address any more; it is no workload.
+    if matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")) {
+        return None;
+    }
+    let spec = pod_spec(&mut scope, document.node.get("spec"), "spec");
+    let addresses = addresses(&mut scope, &status);
+    let account = scope.node(&["spec", "serviceAccountName"]).and_then(Node::as_str).map(|name| pool.text(name));
+    let labels = pool.labels(&scope.meta.labels);
+    let described = describe(&mut scope, (WorkloadKind::Pod, spec, labels), pool);
+    let is_running = status.phase.as_deref() == Some("Running");
+    Some(Described { addresses: addresses.into(), account, is_running, ..described })
+}
+
+fn read_template(document: &Document, findings: &mut Vec<Finding>, pool: &mut Pool) -> Option<Described> {
+    let mut scope = Scope::new(document, findings);
+    let (kind, path): (WorkloadKind, &[&str]) = match document.kind()? {
+        "Deployment" => (WorkloadKind::Deployment, &["spec", "template"]),
+        "ReplicaSet" => (WorkloadKind::ReplicaSet, &["spec", "template"]),
+        "StatefulSet" => (WorkloadKind::StatefulSet, &["spec", "template"]),
+        "DaemonSet" => (WorkloadKind::DaemonSet, &["spec", "template"]),
+        "Job" => (WorkloadKind::Job, &["spec", "template"]),
+        "CronJob" => (WorkloadKind::CronJob, &["spec", "jobTemplate", "spec", "template"]),
+        _ => (WorkloadKind::ReplicationController, &["spec", "template"]),
+    };
+    // None are wanted: there is nobody to speak of.
+    if matches!(scope.node(&["spec", "replicas"]), Some(Node { value: Value::Int(0), .. })) {
+        return None;
+    }
+    let Some(template) = scope.node(path) else {
+        scope.error("missing-template", "spec", format!("`{}` is missing; it describes the pods", path.join(".")));
+        return None;
+    };
+    let path = path.join(".");
+    let labels = scope.metadata(template.get("metadata"), &format!("{path}.metadata")).labels;
+    let spec = pod_spec(&mut scope, template.get("spec"), &format!("{path}.spec"));
+    let labels = pool.labels(&labels);
+    Some(describe(&mut scope, (kind, spec, labels), pool))
+}
+
+fn describe(
+    scope: &mut Scope<'_>,
+    (kind, spec, labels): (WorkloadKind, PodSpec, Labels),
+    pool: &mut Pool,
+) -> Described {
+    let ports = named_ports(scope, &spec);
+    let meta = &scope.meta;
+    let owner = meta.owner_references.iter().find(|owner| owner.controller == Some(true));
+    Described {
+        kind,
+        namespace: pool.text(scope.namespace()),
+        name: meta.name.as_str().into(),
+        labels,
+        node: spec.node_name.filter(|name| !name.is_empty()).map(|name| pool.text(&name)),
+        host_network: spec.host_network,
+        addresses: Arc::default(),
+        ports: shared(&mut pool.ports, ports.into()),
+        owner: owner.map(|owner| (pool.text(&owner.kind), pool.text(&owner.name))),
+        account: None,
+        is_running: false,
+        source: scope.place(""),
+    }
 }
 
 impl Lowering<'_> {
     pub(super) fn workloads(&mut self, sorted: &Sorted<'_>) {
+        let (findings, mut pool) = (&mut self.out.findings, Pool::default());
         let mut pods = Vec::new();
         for &document in sorted.of(Reader::Pod) {
-            pods.extend(self.read_pod(document));
+            pods.extend(read_pod(document, findings, &mut pool));
         }
         let mut templates = Vec::new();
         for &document in sorted.of(Reader::Template).iter().chain(sorted.of(Reader::CronJob)) {
-            templates.extend(self.read_template(document));
+            templates.extend(read_template(document, findings, &mut pool));
         }
         // A template whose pods are here is played by them; a ReplicaSet with
         // pods makes its Deployment one with pods.
-        let mut played: FxHashSet<OwnerKey> = pods.iter().filter_map(|pod| owner(&pod.meta)).collect();
+        let mut played: FxHashSet<OwnerKey> = pods.iter().filter_map(Described::owner).collect();
         let inherited: Vec<OwnerKey> =
-            templates.iter().filter(|t| played.contains(&t.key())).filter_map(|t| owner(&t.meta)).collect();
+            templates.iter().filter(|t| played.contains(&t.key())).filter_map(Described::owner).collect();
         played.extend(inherited);
         let present: FxHashSet<OwnerKey> = templates.iter().map(Described::key).collect();
-
-        for pod in pods {
-            self.add(pod);
+        let stands_for_itself = |one: &Described| one.owner().is_none_or(|owner| !present.contains(&owner));
+        templates.retain(|one| !played.contains(&one.key()) && stands_for_itself(one));
+        for described in pods.iter().chain(&templates) {
+            let workload = workload_of(&mut self.out.snapshot, described, None);
+            let id = self.out.snapshot.add_workload(workload);
+            self.by_namespace.entry(described.namespace.clone()).or_default().push(id);
         }
-        for template in templates {
-            let stands_for_itself = owner(&template.meta).is_none_or(|owner| !present.contains(&owner));
-            if !played.contains(&template.key()) && stands_for_itself {
-                self.add(template);
-            }
-        }
-    }
-
-    /// What of a pod can be read; with a part that cannot, it is still there.
-    fn read_pod<'d>(&mut self, document: &'d Document) -> Option<Described<'d>> {
-        let mut scope = Scope::new(document, &mut self.out.findings);
-        let status: PodStatus = scope.read_part(document.node.get("status"), "status");
-        // S2.7: a pod that has ended has no address any more; it is no workload.
-        if matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")) {
-            return None;
-        }
-        let spec = pod_spec(&mut scope, document.node.get("spec"), "spec");
-        let addresses = addresses(&mut scope, &status);
-        let ports = named_ports(&mut scope, &spec);
-        let meta = std::mem::take(&mut scope.meta);
-        let pod_labels = labels(&meta);
-        Some(Described { kind: WorkloadKind::Pod, document, meta, pod_labels, spec, addresses, ports })
-    }
-
-    fn read_template<'d>(&mut self, document: &'d Document) -> Option<Described<'d>> {
-        let mut scope = Scope::new(document, &mut self.out.findings);
-        let (kind, path): (WorkloadKind, &[&str]) = match document.kind()? {
-            "Deployment" => (WorkloadKind::Deployment, &["spec", "template"]),
-            "ReplicaSet" => (WorkloadKind::ReplicaSet, &["spec", "template"]),
-            "StatefulSet" => (WorkloadKind::StatefulSet, &["spec", "template"]),
-            "DaemonSet" => (WorkloadKind::DaemonSet, &["spec", "template"]),
-            "Job" => (WorkloadKind::Job, &["spec", "template"]),
-            "CronJob" => (WorkloadKind::CronJob, &["spec", "jobTemplate", "spec", "template"]),
-            _ => (WorkloadKind::ReplicationController, &["spec", "template"]),
-        };
-        // None are wanted: there is nobody to speak of.
-        if matches!(scope.node(&["spec", "replicas"]), Some(Node { value: Value::Int(0), .. })) {
-            return None;
-        }
-        let Some(template) = scope.node(path) else {
-            scope.error("missing-template", "spec", format!("`{}` is missing; it describes the pods", path.join(".")));
-            return None;
-        };
-        let path = path.join(".");
-        let pod_labels = labels(&scope.metadata(template.get("metadata"), &format!("{path}.metadata")));
-        let spec = pod_spec(&mut scope, template.get("spec"), &format!("{path}.spec"));
-        let ports = named_ports(&mut scope, &spec);
-        let meta = std::mem::take(&mut scope.meta);
-        Some(Described { kind, document, meta, pod_labels, spec, addresses: Vec::new(), ports })
-    }
-
-    fn add(&mut self, described: Described<'_>) {
-        let Described { kind, document, meta, pod_labels, spec, addresses, ports } = described;
-        let snapshot = &mut self.out.snapshot;
-        let namespace_name = namespace_of(&meta);
-        let namespace = snapshot.ensure_namespace(&namespace_name);
-        let labels = shared(&mut self.pods.labels, pod_labels);
-        let role = snapshot.role_of(Role { namespace, labels, host_network: spec.host_network });
-        let node = spec.node_name.as_deref().filter(|name| !name.is_empty()).map(|name| snapshot.ensure_node(name));
-        let id = snapshot.add_workload(Workload {
-            kind,
-            namespace,
-            name: meta.name.as_str().into(),
-            role,
-            addresses: addresses.clone().into(),
-            node,
-            host_network: spec.host_network,
-            ports: shared(&mut self.pods.ports, ports.into()),
-            source: Some(document.place("")),
-        });
-        if !spec.host_network {
-            for address in addresses {
-                self.pods.by_address.entry(address).or_insert(id);
-            }
-        }
-        self.pods.by_namespace.entry(namespace_name).or_default().push(id);
     }
 }
+
+/// Which labels are looked at by anybody; all if nobody says.
+pub(crate) type Asked<'a> = Option<&'a FxHashSet<Arc<str>>>;
+
+/// The workload that was described, in its namespace, its Role and on its node.
+pub(crate) fn workload_of(snapshot: &mut Snapshot, described: &Described, asked: Asked<'_>) -> Workload {
+    let Described { kind, name, host_network, addresses, ports, source, .. } = described;
+    let namespace = snapshot.ensure_namespace(&described.namespace);
+    let labels = match asked {
+        Some(asked) => described.labels.only(|key| asked.contains(key)),
+        None => described.labels.clone(),
+    };
+    Workload {
+        kind: *kind,
+        namespace,
+        name: name.clone(),
+        role: snapshot.role_of(Role { namespace, labels, host_network: *host_network }),
+        addresses: addresses.clone(),
+        node: described.node.as_ref().map(|name| snapshot.ensure_node(name)),
+        host_network: *host_network,
+        ports: ports.clone(),
+        source: source.clone(),
+    }
+}
+
+/// The workloads of each namespace.
+pub(super) type ByNamespace = FxHashMap<Arc<str>, Vec<WorkloadId>>;
 
 /// Piece by piece: a bad port must not lose the node, nor a bad node the ports.
 fn pod_spec<'d>(scope: &mut Scope<'d>, node: Option<&'d Node>, path: &str) -> PodSpec {
@@ -159,10 +220,6 @@ fn pod_spec<'d>(scope: &mut Scope<'d>, node: Option<&'d Node>, path: &str) -> Po
     }
 }
 
-fn labels(meta: &ObjectMeta) -> Labels {
-    meta.labels.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect()
-}
-
 fn shared<T: Clone + Eq + std::hash::Hash>(pool: &mut FxHashSet<T>, value: T) -> T {
     match pool.get(&value) {
         Some(known) => known.clone(),
@@ -173,19 +230,15 @@ fn shared<T: Clone + Eq + std::hash::Hash>(pool: &mut FxHashSet<T>, value: T) ->
     }
 }
 
-impl Described<'_> {
+impl Described {
     fn key(&self) -> OwnerKey {
-        (namespace_of(&self.meta), self.kind.name().to_owned(), self.meta.name.clone())
+        (self.namespace.clone(), self.kind.name().into(), self.name.clone())
     }
-}
 
-fn namespace_of(metadata: &ObjectMeta) -> String {
-    metadata.namespace.clone().filter(|name| !name.is_empty()).unwrap_or_else(|| "default".to_owned())
-}
-
-fn owner(metadata: &ObjectMeta) -> Option<OwnerKey> {
-    let owner = metadata.owner_references.iter().find(|owner| owner.controller == Some(true))?;
-    Some((namespace_of(metadata), owner.kind.clone(), owner.name.clone()))
+    fn owner(&self) -> Option<OwnerKey> {
+        let (kind, name) = self.owner.clone()?;
+        Some((self.namespace.clone(), kind, name))
+    }
 }
 
 fn addresses(scope: &mut Scope<'_>, status: &PodStatus) -> Vec<IpAddr> {

@@ -214,7 +214,7 @@ impl Cluster {
         let ports = self.snapshot.services[at].ports.iter();
         let port = ports.into_iter().find(|known| known.protocol == protocol && known.port == port).unwrap();
         let backends = port.backends.iter().map(|backend| match backend.target {
-            BackendTarget::Workload(id, address) => (self.program.endpoint_of(id, address), backend.port),
+            BackendTarget::Workload(id) => (self.program.endpoint_of(id, None), backend.port),
             BackendTarget::Address(address) => (self.program.endpoint_at(address), backend.port),
         });
         let backends: Vec<_> = backends.collect();

@@ -11,6 +11,7 @@ mod plans;
 mod roles;
 
 pub use next::compile_next;
+pub use roles::asked_labels;
 
 use crate::addr::{AddrSet, Cidr};
 use crate::finding::Finding;
@@ -131,8 +132,8 @@ fn resolvers(snapshot: &Snapshot, dns_services: &[ServiceId]) -> Vec<Resolver> {
             let nodes = snapshot.nodes.iter().flat_map(|node| node.addresses.iter().copied());
             for address in own.chain(nodes.filter(|_| port.node_port == Some(DNS))) {
                 let of = |backend: &Backend| match backend.target {
-                    BackendTarget::Address(address) | BackendTarget::Workload(_, Some(address)) => vec![address],
-                    BackendTarget::Workload(id, None) => snapshot.workload(id).addresses.to_vec(),
+                    BackendTarget::Address(address) => vec![address],
+                    BackendTarget::Workload(id) => snapshot.workload(id).addresses.to_vec(),
                 };
                 let all = port.backends.iter().flat_map(|one| of(one).into_iter().map(|to| (to, one.port)));
                 let backends = all.filter(|(to, _)| to.is_ipv4() == address.is_ipv4()).collect();

@@ -18,7 +18,7 @@ pub(super) struct RoleIndex<'s> {
 
 impl<'s> RoleIndex<'s> {
     pub(super) fn new(snapshot: &'s Snapshot) -> Self {
-        let asked: FxHashSet<&str> = snapshot.policies.iter().flat_map(pod_sets).flat_map(keys).collect();
+        let asked = asked_labels(&snapshot.policies);
         let mut pods = BitSet::with_capacity(snapshot.roles.len());
         let mut by_namespace = vec![Vec::new(); snapshot.namespaces.len()];
         let mut by_key: FxHashMap<&str, FxHashMap<&str, Vec<u32>>> = FxHashMap::default();
@@ -99,6 +99,11 @@ impl<'s> RoleIndex<'s> {
         }
         roles
     }
+}
+
+/// The keys of the labels that some policy asks pods for: by no other label can it tell two of them apart.
+pub fn asked_labels(policies: &[Policy]) -> FxHashSet<&str> {
+    policies.iter().flat_map(pod_sets).flat_map(keys).collect()
 }
 
 /// Every set of pods a policy speaks of.

@@ -145,7 +145,8 @@ fn narrow_gates(scene: &Scene<'_>) -> BitSet {
     let mut namespaces = BitSet::default();
     for service in &scene.snapshot.services {
         let backends = service.ports.iter().flat_map(|port| &port.backends);
-        if backends.into_iter().any(|backend| matches!(backend.target, BackendTarget::Address(_))) {
+        let is_outside = |target| matches!(target, BackendTarget::Address(at) if scene.program.pod_at(at).is_none());
+        if backends.into_iter().any(|backend| is_outside(backend.target)) {
             namespaces.insert(service.namespace.index());
         }
     }

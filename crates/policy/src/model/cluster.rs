@@ -157,7 +157,8 @@ pub struct Backend {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BackendTarget {
-    /// A pod by one address, or by whichever suits.
-    Workload(WorkloadId, Option<IpAddr>),
+    /// A pod, by whichever of its addresses suits.
+    Workload(WorkloadId),
+    /// Whoever has the address.
     Address(IpAddr),
 }

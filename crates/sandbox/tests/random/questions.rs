@@ -103,8 +103,8 @@ impl<'a> Asking<'a> {
 
     fn address_of(&self, target: BackendTarget, is_ipv4: bool) -> Option<IpAddr> {
         let addresses = match target {
-            BackendTarget::Address(address) | BackendTarget::Workload(_, Some(address)) => vec![address],
-            BackendTarget::Workload(id, None) => self.snapshot.workload(id).addresses.to_vec(),
+            BackendTarget::Address(address) => vec![address],
+            BackendTarget::Workload(id) => self.snapshot.workload(id).addresses.to_vec(),
         };
         addresses.into_iter().find(|address| address.is_ipv4() == is_ipv4)
     }

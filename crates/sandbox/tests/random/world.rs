@@ -265,7 +265,7 @@ fn add_pod(snapshot: &mut Snapshot, at: usize, pod: &Pod) -> WorkloadId {
 /// One backend a family; none, if its pod is not there.
 fn service(at: usize, target: Target, port: u16, pods: &[Option<WorkloadId>]) -> Service {
     let targets = match target {
-        Target::Pod(pod) => pods[pod].iter().map(|&id| BackendTarget::Workload(id, None)).collect(),
+        Target::Pod(pod) => pods[pod].iter().map(|&id| BackendTarget::Workload(id)).collect(),
         Target::Outside => vec![BackendTarget::Address(read(OUTSIDE[0])), BackendTarget::Address(read(OUTSIDE[2]))],
     };
     let backends: Vec<Backend> = targets.into_iter().map(|target| Backend { target, port }).collect();

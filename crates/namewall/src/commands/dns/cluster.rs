@@ -40,7 +40,7 @@ pub(super) fn follow(server: &ApiServer, pods: Option<Arc<Pods>>) -> Result<Arc<
             loop {
                 if watch.wait(PATIENCE) {
                     watch.take_change();
-                    watch.with_store(|store| pods.set(store.of("Pod").map(|(_, document)| document)));
+                    watch.with_store(|store| pods.set(store.pods()));
                     std::thread::sleep(LOOK_EVERY);
                 }
             }

@@ -2,8 +2,7 @@
 
 use super::Check;
 use crate::cli::ApiServer;
-use namewall_cluster::yaml::Node;
-use namewall_cluster::{Document, Key, Store};
+use namewall_cluster::{Described, Document, Key, Store};
 use namewall_kubernetes::crds::definitions;
 use namewall_kubernetes::{ConnectError, Connection, Trouble, Watch};
 use std::collections::BTreeSet;
@@ -86,20 +85,14 @@ fn definitions_of(absent: &[&'static str]) -> Check {
     }
 }
 
-fn text<'d>(document: &'d Document, path: &[&str]) -> Option<&'d str> {
-    let found = path.iter().try_fold(&document.node, |node, step| node.get(step));
-    found.and_then(Node::as_str)
-}
-
 /// The running pods of a component, and the nodes they are on.
 fn running<'s>(store: &'s Store, component: &'s str) -> impl Iterator<Item = &'s str> {
-    let is_ours = move |document: &Document| {
-        text(document, &["metadata", "labels", "app.kubernetes.io/name"]) == Some("namewall")
-            && text(document, &["metadata", "labels", "app.kubernetes.io/component"]) == Some(component)
-            && text(document, &["status", "phase"]) == Some("Running")
+    let is_ours = move |pod: &&Described| {
+        pod.labels.get("app.kubernetes.io/name") == Some("namewall")
+            && pod.labels.get("app.kubernetes.io/component") == Some(component)
+            && pod.is_running
     };
-    let pods = store.of("Pod").map(|(_, document)| document).filter(move |document| is_ours(document));
-    pods.map(|document| text(document, &["spec", "nodeName"]).unwrap_or_default())
+    store.pods().filter(is_ours).map(|pod| pod.node.as_deref().unwrap_or_default())
 }
 
 /// A node has an agent if its pod runs there; where agents are no pods, if one has told the node's addresses. These

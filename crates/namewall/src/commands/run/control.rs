@@ -71,7 +71,7 @@ fn status(firewall: &Firewall) -> Value {
         "pid": std::process::id(),
         "seconds": firewall.started.elapsed().as_secs(),
         "node": firewall.node_name,
-        "pods": snapshot.workloads.len(),
+        "pods": snapshot.pod_count(),
         "policies": snapshot.policies.len(),
         "changes": firewall.changes,
         "findings": findings.iter().map(ToString::to_string).collect::<Vec<_>>(),

@@ -164,8 +164,9 @@ fn go_on(told: &Told<'_>, mut source: Source, signals: &SignalFd) -> Result<Exit
             Next::Signal(Signal::SIGHUP) => reread_options(told, &firewall),
             Next::Signal(_) => break,
             Next::Changed => {
-                reload(&mut source, &firewall);
-                hear(&others.heard(), &firewall);
+                if reload(&mut source, &firewall) == Some(Changed::Rules) {
+                    hear(&others.heard(), &firewall);
+                }
             }
             Next::Names(changed) => hear(&others.take(changed), &firewall),
             Next::Nothing => {}
@@ -292,7 +293,7 @@ fn start(told: &Told<'_>, options: &Options, (read, left, closed): Begin<'_>) ->
 fn say_what_runs(firewall: &Firewall) {
     say_findings(&firewall.findings, &firewall.kept);
     let on = firewall.node_name.as_deref().unwrap_or("this machine");
-    let (policies, pods) = (firewall.snapshot.policies.len(), firewall.snapshot.workloads.len());
+    let (policies, pods) = (firewall.snapshot.policies.len(), firewall.snapshot.pod_count());
     let listens = firewall.node.dns().map_or(&[][..], |server| server.addresses());
     let listens: Vec<String> = listens.iter().map(ToString::to_string).collect();
     output::note(&format!("running on {on}: {policies} policies for {pods} pods; DNS at {}", listens.join(", ")));
@@ -307,48 +308,72 @@ fn say_findings(findings: &[Finding], kept: &[Arc<str>]) {
     }
 }
 
+/// What was another than before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Changed {
+    /// What is allowed, or to whom by name.
+    Rules,
+    /// Only who is there: that happens all the time in a cluster, and is counted, but not told.
+    Pods,
+}
+
 /// Enforces what is meant now. What cannot be done is said, and what was in force stays so.
-fn reload(source: &mut Source, firewall: &Mutex<Firewall>) {
+fn reload(source: &mut Source, firewall: &Mutex<Firewall>) -> Option<Changed> {
     let read = source.read();
     let mut firewall = lock(firewall);
     let closed = firewall.node_name.as_deref().map(|node| source.blocks_of(node)).unwrap_or_default();
     firewall.node.with_kernel(|nft| nft.settings_mut().scope.closed = closed);
     let done = read.and_then(|read| enforce(&mut firewall, read));
     match done {
-        Ok(said) => {
+        Ok((changed, said)) => {
             source.is_enforced();
             firewall.last_error = None;
             firewall.changes += 1;
-            output::note(&said);
+            if changed == Changed::Rules || !source.is_cluster() {
+                output::note(&said);
+            }
+            Some(changed)
         }
         Err(error) => {
             let text = format!("{error:#}; what was in force stays so");
-            output::note(&text);
+            if firewall.last_error.as_ref() != Some(&text) {
+                output::note(&text);
+            }
             firewall.last_error = Some(text);
+            None
         }
     }
 }
 
-fn enforce(firewall: &mut Firewall, read: Read) -> Result<String> {
+fn enforce(firewall: &mut Firewall, read: Read) -> Result<(Changed, String)> {
     let Read { lowered, mut findings, kept } = read;
     let began = Instant::now();
     let snapshot = lowered.snapshot;
     let (program, more) = compile_next((&firewall.snapshot, firewall.node.program()), &snapshot);
     findings.extend(more);
-    say_findings(&findings, &kept);
+    // Each once, for as long as it stays wrong.
+    if findings != firewall.findings {
+        let is_new = |finding: &&Finding| !firewall.findings.contains(finding);
+        let news: Vec<Finding> = findings.iter().filter(is_new).cloned().collect();
+        let newly_kept: Vec<Arc<str>> = kept.iter().filter(|file| !firewall.kept.contains(file)).cloned().collect();
+        say_findings(&news, &newly_kept);
+    }
     let known = firewall.node_name.as_deref();
     let node = known.and_then(|name| snapshot.node_named(name));
     if let (Some(name), None) = (known, node) {
         bail!("there is no Node {name} any more, which this machine is");
     }
     firewall.node.with_kernel(|nft| nft.settings_mut().scope.node = node);
+    let is_same = Arc::ptr_eq(&program.policies, &firewall.node.program().policies);
+    let changed = if is_same { Changed::Pods } else { Changed::Rules };
     let (applied, cut) = firewall.node.enforce(&program)?;
-    let (policies, pods) = (snapshot.policies.len(), snapshot.workloads.len());
+    let (policies, pods) = (snapshot.policies.len(), snapshot.pod_count());
     (firewall.snapshot, firewall.findings, firewall.kept) = (snapshot, findings, kept);
     let took = began.elapsed().as_secs_f64() * 1e3;
     let operations = applied.operations;
     let cut = if cut.connections == 0 { String::new() } else { format!(", {} connections cut", cut.connections) };
-    Ok(format!("changed: {policies} policies for {pods} pods, {operations} operations in {took:.1} ms{cut}"))
+    let said = format!("changed: {policies} policies for {pods} pods, {operations} operations in {took:.1} ms{cut}");
+    Ok((changed, said))
 }
 
 /// Settings that can change while it runs.

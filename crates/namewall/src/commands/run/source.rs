@@ -8,7 +8,7 @@ use crate::output;
 use anyhow::Result;
 use namewall_cluster::resolver::Settings as ResolverSettings;
 use namewall_cluster::yaml::{Node, Value};
-use namewall_cluster::{Key, Read, Settings, Store};
+use namewall_cluster::{DescribedService, Key, Read, Settings, Store};
 use namewall_kubernetes::{Connection, NameObject, Publisher, Trouble, Watch};
 use namewall_policy::addr::Cidr;
 use nix::sys::signal::Signal;
@@ -84,6 +84,10 @@ impl Source {
             Self::Cluster(cluster) if !cluster.opens_unknown => cluster.watch.with_store(|store| blocks(store, node)),
             _ => Vec::new(),
         }
+    }
+
+    pub(super) fn is_cluster(&self) -> bool {
+        matches!(self, Self::Cluster(_))
     }
 
     /// What was last read is in force.
@@ -175,11 +179,8 @@ impl Cluster {
     pub(super) fn dns_servers(&self, (namespace, name): &(String, String)) -> Vec<SocketAddr> {
         let key = Key { namespace: namespace.as_str().into(), name: name.as_str().into() };
         self.watch.with_store(|store| {
-            let spec = store.get("Service", &key).and_then(|document| document.node.get("spec"));
-            let listed = spec.and_then(|spec| spec.get("clusterIPs")).map(|list| &list.value);
-            let listed = if let Some(Value::Seq(items)) = listed { &items[..] } else { &[] };
-            let texts = listed.iter().filter_map(Node::as_str);
-            texts.filter_map(|text| Some((text.parse::<IpAddr>().ok()?, DNS_PORT).into())).collect()
+            let addresses = store.service(&key).map(DescribedService::cluster_addresses).unwrap_or_default();
+            addresses.iter().map(|&address| (address, DNS_PORT).into()).collect()
         })
     }
 

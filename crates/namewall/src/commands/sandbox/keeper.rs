@@ -103,8 +103,8 @@ fn outside(loaded: &Loaded, args: &SandboxUp) -> Vec<IpAddr> {
     outside.extend(loaded.names.values().flatten());
     let backends = loaded.snapshot.services.iter().flat_map(|service| &service.ports).flat_map(|port| &port.backends);
     outside.extend(backends.filter_map(|backend| match backend.target {
-        BackendTarget::Address(address) => Some(address),
-        BackendTarget::Workload(..) => None,
+        BackendTarget::Address(address) => Some(address).filter(|&at| loaded.program.pod_at(at).is_none()),
+        BackendTarget::Workload(_) => None,
     }));
     outside.into_iter().collect()
 }

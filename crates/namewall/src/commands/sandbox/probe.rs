@@ -206,7 +206,10 @@ fn ports_of(kept: &Kept, id: WorkloadId, more: &[(Protocol, u16)]) -> BTreeSet<(
     let mut ports: BTreeSet<(Protocol, u16)> = more.iter().copied().collect();
     ports.extend(snapshot.workload(id).ports.iter().map(|port| (port.protocol, port.port)));
     for port in snapshot.services.iter().flat_map(|service| &service.ports) {
-        let is_it = |target: BackendTarget| matches!(target, BackendTarget::Workload(to, _) if to == id);
+        let is_it = |target: BackendTarget| match target {
+            BackendTarget::Workload(to) => to == id,
+            BackendTarget::Address(address) => kept.loaded.program.pod_at(address) == Some(id),
+        };
         let here = port.backends.iter().filter(|backend| is_it(backend.target));
         ports.extend(here.map(|backend| (port.protocol, backend.port)));
     }
