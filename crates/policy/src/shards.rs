@@ -67,9 +67,8 @@ fn shard_of<K: Hash>(key: &K) -> usize {
 
 impl<K: Hash + Eq, V: PartialEq> PartialEq for Shards<K, V> {
     fn eq(&self, other: &Self) -> bool {
-        let alike =
-            |(one, other): (&Arc<FxHashMap<K, V>>, &Arc<FxHashMap<K, V>>)| Arc::ptr_eq(one, other) || one == other;
-        self.length == other.length && self.shards.iter().zip(other.shards.iter()).all(alike)
+        let mut both = self.shards.iter().zip(other.shards.iter());
+        self.length == other.length && both.all(|(one, other)| Arc::ptr_eq(one, other) || one == other)
     }
 }
 
