@@ -134,7 +134,7 @@ fn list(options: &Options, file: &Path) -> Result<(Store, Vec<Json>)> {
 /// A pod goes, and another comes for it: what the API server tells of it, in the order in which it does.
 fn replaced(pod: &mut Json, number: usize) -> Vec<Json> {
     let gone = pod["status"]["podIP"].clone();
-    let address = json!(Ipv4Addr::from_bits(Ipv4Addr::new(10, 200, 0, 1).to_bits() + number as u32).to_string());
+    let address = json!(Ipv4Addr::from_bits(Ipv4Addr::new(100, 64, 0, 1).to_bits() + number as u32).to_string());
     let mut events = vec![json!({"type": "DELETED", "object": *pod})];
     let name = format!("{}-{number}", pod["metadata"]["name"].as_str().unwrap_or_default());
     pod["metadata"]["name"] = json!(name);
