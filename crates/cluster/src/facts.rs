@@ -12,7 +12,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Fact<T> {
     /// None if there is nothing to say of it, as of a pod that has ended.
-    pub(crate) now: Option<T>,
+    pub(crate) now: Option<Box<T>>,
     pub(crate) place: Option<u32>,
     findings: Box<[Finding]>,
     /// Nothing was wrong with it, now or when it was read that way.
@@ -22,7 +22,7 @@ pub(crate) struct Fact<T> {
 impl<T> Fact<T> {
     pub(crate) fn new(now: Option<T>, findings: Vec<Finding>) -> Self {
         let is_good = !findings.iter().any(|finding| finding.severity == Severity::Error);
-        Self { now, place: None, findings: findings.into(), is_good }
+        Self { now: now.map(Box::new), place: None, findings: findings.into(), is_good }
     }
 
     fn is_wrong(&self) -> bool {
@@ -71,7 +71,7 @@ impl<T: PartialEq> Table<T> {
     }
 
     /// What it was.
-    pub(crate) fn remove(&mut self, key: &Key) -> Option<T> {
+    pub(crate) fn remove(&mut self, key: &Key) -> Option<Box<T>> {
         let fact = self.objects.remove(key)?;
         self.changed.remove(key);
         self.told.remove(key);
@@ -119,7 +119,7 @@ impl Facts {
 
     /// What objects list for a Service; nothing if none does.
     pub(crate) fn endpoints_of<'a>(&'a self, namespace: &'a str, service: &'a str) -> Vec<&'a Endpoints> {
-        let all = self.slices.within(namespace).filter_map(|fact| fact.now.as_ref());
+        let all = self.slices.within(namespace).filter_map(|fact| fact.now.as_deref());
         all.filter(|endpoints| *endpoints.service == *service).collect()
     }
 

@@ -29,7 +29,7 @@ pub(crate) struct Live {
 impl Live {
     /// All anew, on a Snapshot that has everything else.
     pub(crate) fn new(settings: Settings, mut snapshot: Snapshot, (facts, pool): (&mut Facts, &mut Pool)) -> Self {
-        let services = facts.services.objects.values().filter_map(|fact| fact.now.as_ref());
+        let services = facts.services.objects.values().filter_map(|fact| fact.now.as_deref());
         let by_services = services.flat_map(|service| &service.selector.requirements).map(|one| one.key());
         let asked: FxHashSet<Arc<str>> =
             asked_labels(&snapshot.policies).into_iter().chain(by_services).map(Arc::from).collect();
@@ -42,7 +42,7 @@ impl Live {
                 fact.place = Some(snapshot.add_workload(workload).0);
             }
         }
-        let slices = facts.slices.objects.values().filter_map(|fact| fact.now.as_ref());
+        let slices = facts.slices.objects.values().filter_map(|fact| fact.now.as_deref());
         for endpoints in slices.filter(|endpoints| endpoints.is_api_server()) {
             add_api_server(&mut snapshot, &endpoints.addresses);
         }
@@ -76,7 +76,7 @@ impl Live {
         }
         for key in std::mem::take(&mut facts.pods.changed) {
             let Some(fact) = facts.pods.objects.get_mut(&key) else { continue };
-            namespaces.insert(Arc::from(&*key.namespace));
+            namespaces.insert(key.namespace.clone());
             let Some(described) = &fact.now else {
                 fact.place.take().into_iter().for_each(|place| self.vacate(WorkloadId(place)));
                 continue;
@@ -114,7 +114,7 @@ impl Live {
 
 /// A Service as it is now.
 fn lowered(snapshot: &mut Snapshot, facts: &Facts, key: &Key) -> Option<Service> {
-    let described = facts.services.objects.get(key)?.now.as_ref()?;
+    let described = facts.services.objects.get(key)?.now.as_deref()?;
     let listed = facts.endpoints_of(&described.namespace, &described.name);
     let behind = match listed.is_empty() {
         false => Behind::Listed(listed),
@@ -128,9 +128,9 @@ fn lowered(snapshot: &mut Snapshot, facts: &Facts, key: &Key) -> Option<Service>
 
 /// The Services of a namespace that select pods themselves, since no object lists their endpoints (yet).
 fn selecting(facts: &Facts, namespace: &str) -> Vec<Key> {
-    let listed = facts.slices.within(namespace).filter_map(|fact| fact.now.as_ref());
+    let listed = facts.slices.within(namespace).filter_map(|fact| fact.now.as_deref());
     let listed: FxHashSet<&str> = listed.map(|endpoints| &*endpoints.service).collect();
-    let services = facts.services.within(namespace).filter_map(|fact| fact.now.as_ref());
+    let services = facts.services.within(namespace).filter_map(|fact| fact.now.as_deref());
     let selecting = services.filter(|one| !one.selector.is_everything() && !listed.contains(&*one.name));
-    selecting.map(|one| Key { namespace: (&*one.namespace).into(), name: (&*one.name).into() }).collect()
+    selecting.map(|one| Key { namespace: one.namespace.clone(), name: one.name.clone() }).collect()
 }

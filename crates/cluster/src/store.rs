@@ -18,8 +18,8 @@ use std::sync::Arc;
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Key {
     /// Empty where the kind has none.
-    pub namespace: Box<str>,
-    pub name: Box<str>,
+    pub namespace: Arc<str>,
+    pub name: Arc<str>,
 }
 
 impl Key {
@@ -61,6 +61,16 @@ impl Object {
             _ => Self::Document(document),
         }
     }
+
+    /// Of texts that are kept anyhow, where it is so.
+    fn key(&self) -> Option<Key> {
+        let of = |(namespace, name): (&Arc<str>, &Arc<str>)| Key { namespace: namespace.clone(), name: name.clone() };
+        match self {
+            Self::Pod(fact) => fact.now.as_ref().map(|pod| of((&pod.namespace, &pod.name))),
+            Self::Service(fact) => fact.now.as_ref().map(|service| of((&service.namespace, &service.name))),
+            Self::Slice(_) | Self::Document(_) => None,
+        }
+    }
 }
 
 /// All objects of a kind, on their way into a [`Store`].
@@ -77,7 +87,8 @@ impl Listing {
     }
 
     pub fn push(&mut self, object: &Json) {
-        self.objects.push((Key::of(object), Object::read(&self.kind, object, &mut self.pool)));
+        let read = Object::read(&self.kind, object, &mut self.pool);
+        self.objects.push((read.key().unwrap_or_else(|| Key::of(object)), read));
     }
 }
 
@@ -97,9 +108,8 @@ pub struct Store {
 impl Store {
     /// An object that is new, or as it is now.
     pub fn apply(&mut self, kind: &Kind, object: &Json) -> bool {
-        let key = Key::of(object);
-        let object = Object::read(kind, object, &mut self.pool);
-        self.put(kind, key, object)
+        let read = Object::read(kind, object, &mut self.pool);
+        self.put(kind, read.key().unwrap_or_else(|| Key::of(object)), read)
     }
 
     fn put(&mut self, kind: &Kind, key: Key, object: Object) -> bool {
@@ -111,7 +121,11 @@ impl Store {
                 is_new
             }
             Object::Slice(fact) => {
-                let now = fact.now.iter().chain(self.facts.slices.objects.get(&key).and_then(|one| one.now.as_ref()));
+                let now = fact
+                    .now
+                    .as_deref()
+                    .into_iter()
+                    .chain(self.facts.slices.objects.get(&key).and_then(|one| one.now.as_deref()));
                 let of: Vec<Key> = now.map(service_key).collect();
                 let is_new = self.facts.slices.put(key, fact);
                 if is_new {
@@ -155,7 +169,7 @@ impl Store {
             "EndpointSlice" => {
                 self.facts.slices.objects.contains_key(key) && {
                     let was = self.facts.slices.remove(key);
-                    was.iter().map(service_key).for_each(|service| self.touch(service));
+                    was.as_deref().into_iter().map(service_key).for_each(|service| self.touch(service));
                     true
                 }
             }
@@ -194,11 +208,11 @@ impl Store {
 
     /// The pods that have not ended.
     pub fn pods(&self) -> impl Iterator<Item = &Described> {
-        self.facts.pods.objects.values().filter_map(|fact| fact.now.as_ref())
+        self.facts.pods.objects.values().filter_map(|fact| fact.now.as_deref())
     }
 
     pub fn service(&self, key: &Key) -> Option<&DescribedService> {
-        self.facts.services.objects.get(key)?.now.as_ref()
+        self.facts.services.objects.get(key)?.now.as_deref()
     }
 
     /// What objects list for a Service.
@@ -277,7 +291,7 @@ fn is_read(kind: &Kind) -> bool {
 }
 
 fn service_key(endpoints: &Endpoints) -> Key {
-    Key { namespace: (&*endpoints.namespace).into(), name: (&*endpoints.service).into() }
+    Key { namespace: endpoints.namespace.clone(), name: endpoints.service.clone() }
 }
 
 /// The objects of a list need not say what they are.

@@ -58,7 +58,7 @@ pub(crate) struct Known {
     absent: BTreeSet<&'static str>,
     trouble: BTreeMap<&'static str, String>,
     /// What each node says it enforces: no policy changes with it.
-    enforced: BTreeMap<Box<str>, String>,
+    enforced: BTreeMap<Arc<str>, String>,
     changes: u64,
     /// Those of kinds that change seldom: no pods, endpoints, nodes.
     policy_changes: bool,

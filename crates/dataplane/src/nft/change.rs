@@ -2,9 +2,9 @@
 //! kernel accepts, as one transaction.
 
 use super::batch::Batch;
-use super::set::{self, Element, Index, Key, SetSpec};
+use super::set::{self, Element, Elements, Key, SetSpec};
 use super::table::{Chain, Table};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 use std::collections::BTreeSet;
 
 /// A table as far as it is known: one that was meant, or one that was read back.
@@ -16,7 +16,7 @@ pub(crate) trait Known {
     fn has_other_hook(&self, name: &str, chain: &Chain) -> bool;
     fn sets(&self) -> BTreeSet<&str>;
     fn spec(&self, name: &str) -> Option<&SetSpec>;
-    fn elements(&self, name: &str) -> Option<&FxHashMap<Index, Element>>;
+    fn elements(&self, name: &str) -> Option<&Elements>;
 }
 
 impl Known for Table {
@@ -40,7 +40,7 @@ impl Known for Table {
         self.sets.get(name).map(|set| &set.spec)
     }
 
-    fn elements(&self, name: &str) -> Option<&FxHashMap<Index, Element>> {
+    fn elements(&self, name: &str) -> Option<&Elements> {
         self.sets.get(name).map(|set| &set.elements)
     }
 }
@@ -80,15 +80,13 @@ impl<'a> Change<'a> {
             match old.elements(name) {
                 None => {
                     change.new_sets.push(&set.spec);
-                    change.add(name, set.elements.values().collect(), Vec::new());
+                    change.add(name, set.elements.iter().collect(), Vec::new());
                 }
                 // Leases are the kernel's own: they come by grants and go by time.
                 Some(_) if set.spec.timeout => {}
                 Some(known) => {
-                    let added =
-                        set.elements.iter().filter(|(key, element)| known.get(*key) != Some(element)).map(|(_, e)| e);
-                    let gone =
-                        known.iter().filter(|(key, element)| set.elements.get(*key) != Some(element)).map(|(_, e)| e);
+                    let added = set.elements.iter().filter(|element| !known.has(element));
+                    let gone = known.iter().filter(|element| !set.elements.has(element));
                     change.add(name, added.collect(), gone.collect());
                 }
             }

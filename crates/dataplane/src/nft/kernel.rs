@@ -127,11 +127,12 @@ impl Known {
         let chain = whole.table.chains.iter().find(|(name, chain)| ours.chains.get(*name) != Some(chain));
         let groups: FxHashSet<u32> = whole.numbers.groups.iter().map(|group| group.number).collect();
         let ports: FxHashSet<u32> = whole.numbers.named.values().copied().collect();
-        let is_used = |name: &str, key: &set::Index| {
-            let number =
-                || key.0.as_bytes().get(..4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_ne_bytes);
+        let is_used = |name: &str, element: &Element| {
+            let number = || {
+                element.key.as_bytes().get(..4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_ne_bytes)
+            };
             match name {
-                set::CLASSES => whole.table.sets[name].elements.contains_key(key),
+                set::CLASSES => whole.table.sets[name].elements.get(element.index()).is_some(),
                 _ if name == set::PEERS.0 || name == set::PEERS.1 => groups.contains(&number()),
                 _ if name == set::NAMED.0 || name == set::NAMED.1 => ports.contains(&number()),
                 _ => true,
@@ -139,8 +140,8 @@ impl Known {
         };
         let is_other = |(name, meant): &(&String, &super::table::Set)| {
             let Some(own) = ours.sets.get(*name) else { return true };
-            let used = own.elements.iter().filter(|(key, _)| is_used(name, key)).count();
-            used != meant.elements.len() || meant.elements.iter().any(|(key, one)| own.elements.get(key) != Some(one))
+            let used = own.elements.iter().filter(|element| is_used(name, element)).count();
+            used != meant.elements.len() || meant.elements.iter().any(|one| !own.elements.has(one))
         };
         let set = whole.table.sets.iter().find(is_other);
         chain.map(|(name, _)| format!("chain {name}")).or(set.map(|(name, _)| format!("set {name}")))
@@ -318,7 +319,7 @@ impl Nft {
         let rendered = &mut known.rendered;
         for (set, element) in gone {
             if let Some(set) = rendered.table.sets.get_mut(set) {
-                set.elements.remove(&element.index());
+                set.elements.remove(element.index());
             }
         }
         for (set, element) in come {
@@ -477,7 +478,7 @@ fn ids_of(live: &Live) -> Ids {
     let mut ids = Ids::default();
     for version in Version::BOTH {
         let Some(set) = live.sets.get(set::WHO[version]) else { continue };
-        for element in set.elements.values() {
+        for element in set.elements.iter() {
             if let (Some(address), set::Value::Number(number)) = (element.address(), &element.value) {
                 ids.classes.insert(address, *number);
             }

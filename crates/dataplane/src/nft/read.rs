@@ -4,13 +4,12 @@ use super::batch::{cut_comment, fixed, read_comment};
 use super::change::Known;
 use super::expression::Expression;
 use super::rule::Rule;
-use super::set::{Element, Field, Holds, Index, Key, LEASE, SetSpec, Value, Version, read_address};
+use super::set::{Element, Elements, Field, Holds, Key, LEASE, SetSpec, Value, Version, read_address};
 use super::table::{Chain, Hook, HookKind, Point};
 use super::wire::{self, INET, SUBSYSTEM, chain, data, element, message, rule, set, table};
 use crate::leases::Found;
 use crate::netlink::{Attributes, DUMP, Error, Family, Messages, Socket};
 use nix::errno::Errno;
-use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -48,7 +47,7 @@ pub struct Count {
 pub(crate) struct LiveSet {
     /// None if it is of no form of ours.
     pub(crate) spec: Option<SetSpec>,
-    pub(crate) elements: FxHashMap<Index, Element>,
+    pub(crate) elements: Elements,
 }
 
 impl Known for Live {
@@ -72,7 +71,7 @@ impl Known for Live {
         self.sets.get(name)?.spec.as_ref()
     }
 
-    fn elements(&self, name: &str) -> Option<&FxHashMap<Index, Element>> {
+    fn elements(&self, name: &str) -> Option<&Elements> {
         self.sets.get(name).map(|set| &set.elements)
     }
 }
@@ -314,7 +313,7 @@ fn read_sets(socket: &mut Socket, name: &str, live: &mut Live) -> Result<(), Err
         }
         if let Some(set_name) = attributes.text(set::NAME) {
             let spec = read_spec(set_name, attributes);
-            live.sets.insert(set_name.to_owned(), LiveSet { spec, elements: FxHashMap::default() });
+            live.sets.insert(set_name.to_owned(), LiveSet { spec, elements: Elements::default() });
         }
     })
 }
@@ -347,15 +346,15 @@ fn read_spec(name: &str, of: Attributes<'_>) -> Option<SetSpec> {
     Some(SetSpec { name: name.to_owned(), key, holds, interval, timeout })
 }
 
-pub(crate) fn read_elements(socket: &mut Socket, table: &str, set: &str) -> Result<FxHashMap<Index, Element>, Error> {
+pub(crate) fn read_elements(socket: &mut Socket, table: &str, set: &str) -> Result<Elements, Error> {
     let mut asked = request(message::GET_ELEMENT, DUMP);
     asked.text(element::TABLE, table);
     asked.text(element::SET, set);
-    let mut elements = FxHashMap::default();
+    let mut elements = Elements::default();
     socket.dump(&asked, |answer| {
         for (_, one) in answer.attributes(FIXED).nested(element::ELEMENTS) {
             if let Some(element) = read_element(Attributes(one)) {
-                elements.insert(element.index(), element);
+                elements.insert(element);
             }
         }
     })?;
@@ -367,13 +366,13 @@ fn read_element(of: Attributes<'_>) -> Option<Element> {
     let value = match (value_of(element::DATA), of.nested(element::DATA).get(data::VERDICT)) {
         (Some(bytes), _) => Value::Number(u32::from_ne_bytes(bytes.try_into().ok()?)),
         (None, Some(verdict)) => {
-            Value::Goto(Attributes(verdict).text(data::VERDICT_CHAIN).unwrap_or_default().to_owned())
+            Value::goto(Attributes(verdict).text(data::VERDICT_CHAIN).unwrap_or_default().to_owned())
         }
         (None, None) => Value::None,
     };
     Some(Element {
         key: Key::from_bytes(value_of(element::KEY)?)?,
-        key_end: value_of(element::KEY_END).and_then(Key::from_bytes),
+        key_end: value_of(element::KEY_END).and_then(Key::from_bytes).map(Box::new),
         ends_interval: of.u32(element::FLAGS).unwrap_or(0) & wire::element::INTERVAL_END != 0,
         value,
     })

@@ -2,8 +2,7 @@
 //! is a plain value; `apply` makes the kernel's table equal to it.
 
 use super::rule::Rule;
-use super::set::{Element, Holds, Index, SetSpec};
-use rustc_hash::FxHashMap;
+use super::set::{Element, Elements, Holds, SetSpec};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -55,16 +54,16 @@ impl HookKind {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Set {
     pub spec: SetSpec,
-    pub elements: FxHashMap<Index, Element>,
+    pub elements: Elements,
 }
 
 impl Set {
     pub fn new(spec: SetSpec) -> Self {
-        Self { spec, elements: FxHashMap::default() }
+        Self { spec, elements: Elements::default() }
     }
 
     pub fn insert(&mut self, element: Element) {
-        self.elements.insert(element.index(), element);
+        self.elements.insert(element);
     }
 }
 

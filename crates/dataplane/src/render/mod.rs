@@ -346,7 +346,7 @@ impl Render<'_> {
                 if let Some(chain) = stages.plan(plan, direction) {
                     let key = Key::default().number(walk as u32).number(number);
                     let spec = SetSpec::new(set::CLASSES, &[Field::Number, Field::Number], Holds::Verdicts);
-                    table.set(spec).insert(Element::mapped(key, Value::Goto(chain)));
+                    table.set(spec).insert(Element::mapped(key, Value::goto(chain)));
                 }
             }
         }

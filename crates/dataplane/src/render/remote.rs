@@ -137,7 +137,7 @@ impl Render<'_> {
             let Some(chain) = stages.cluster_gate(&gate.policies, &gate.in_doubt) else { continue };
             let key = Key::default().number(walk as u32).number(number);
             let spec = SetSpec::new(set::CLASSES, &[Field::Number, Field::Number], Holds::Verdicts);
-            table.set(spec).insert(Element::mapped(key, Value::Goto(chain)));
+            table.set(spec).insert(Element::mapped(key, Value::goto(chain)));
             any = true;
         }
         if !any {

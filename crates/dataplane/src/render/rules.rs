@@ -306,7 +306,7 @@ fn port_set(table: &mut Table, ranges: &[(u8, u16, u16)]) -> String {
     let set = table.set(spec);
     let key = |protocol, port| Key::default().protocol(protocol).port(port);
     for &(protocol, low, high) in ranges {
-        let end = interval.then(|| key(protocol, high));
+        let end = interval.then(|| Box::new(key(protocol, high)));
         set.insert(Element { key_end: end, ..Element::key(key(protocol, low)) });
     }
     name

@@ -19,7 +19,7 @@ impl Render<'_> {
             let chain = Stages { render: self, writer, table, mode }.service_gate(gates);
             let key = Key::default().address(address).protocol(protocol).port(port);
             let map = table.set(services_spec(Version::of(address), mode));
-            map.insert(Element::mapped(key, Value::Goto(chain)));
+            map.insert(Element::mapped(key, Value::goto(chain)));
         }
         if !frontends.is_empty() {
             self.declare(table, mode);

@@ -33,16 +33,13 @@ fn number(bytes: &[u8]) -> u32 {
 }
 
 fn elements(table: &Table, twins: Twins) -> impl Iterator<Item = &Element> {
-    Version::BOTH
-        .into_iter()
-        .filter_map(move |version| table.sets.get(twins[version]))
-        .flat_map(|s| s.elements.values())
+    Version::BOTH.into_iter().filter_map(move |version| table.sets.get(twins[version])).flat_map(|s| s.elements.iter())
 }
 
 fn rewrite(table: &mut Table, set: &str, change: impl Fn(&mut Element)) {
     let Some(old) = table.sets.get_mut(set) else { return };
     let mut new = Set::new(old.spec.clone());
-    for mut element in std::mem::take(&mut old.elements).into_values() {
+    for mut element in old.elements.iter().cloned() {
         change(&mut element);
         new.insert(element);
     }
