@@ -1,0 +1,27 @@
+//! The way out.
+
+use crate::report::{Seen, eventually, now, step};
+use crate::stage::Stage;
+use anyhow::Result;
+
+pub(crate) fn leaves_nothing(stage: &Stage) -> Result<()> {
+    step("helm uninstall takes everything out of the cluster; rules stay in force", || {
+        stage.helm(&["uninstall", "namewall", "--wait"])?;
+        eventually("no namespace, no roles", || {
+            let kinds = "namespaces,clusterroles,clusterrolebindings";
+            let said = stage.plane.kubectl(&["get", kinds, "-o", "name"])?;
+            Ok(Seen::new(!said.contains("namewall"), said))
+        })?;
+        now("it does not connect", stage.goes("shop/web", "10.96.0.80:5432", false))?;
+        now("it connects", stage.goes("shop/api", "10.96.0.80:5432", true))
+    })?;
+    step("namewall uninstall leaves nothing in the nodes' kernels", || {
+        for (nth, node) in stage.nodes.iter().enumerate() {
+            now("our table is there", stage.tables(nth).map(|said| Seen::new(said.contains("namewall"), said)))?;
+            let program = stage.programs.namewall.display().to_string();
+            node.machine.run(&program, &["uninstall"])?;
+            now("our table is gone", stage.tables(nth).map(|said| Seen::new(!said.contains("namewall"), said)))?;
+        }
+        now("it connects", stage.goes("shop/web", "10.96.0.80:5432", true))
+    })
+}
