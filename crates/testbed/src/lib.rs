@@ -144,7 +144,7 @@ impl ControlPlane {
             }
             Clients::Nodes => {
                 server.args(["--bind-address=0.0.0.0", "--authorization-mode=Node,RBAC"]);
-                server.arg("--enable-admission-plugins=NodeRestriction");
+                server.args(["--enable-admission-plugins=NodeRestriction", "--kubelet-preferred-address-types=InternalIP"]);
             }
         }
         self.server = Some(Process::start(server, &self.folder.join("server.log"))?);
