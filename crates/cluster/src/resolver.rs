@@ -70,7 +70,8 @@ impl Resolver<'_> {
         match self.position(lookup.name) {
             Some(at) => renew(&mut self.status.resolved_names[at], &found, lookup),
             // What the wildcard says already need not be said again for each of its names.
-            None if !is_wildcard(lookup.name) && self.wildcard().is_some_and(|whole| covers(whole, &found, lookup.now)) => {}
+            None if !is_wildcard(lookup.name)
+                && self.wildcard().is_some_and(|whole| covers(whole, &found, lookup.now)) => {}
             None => self.status.resolved_names.push(ResolvedName {
                 conditions: vec![lookup.condition("False", "NOERROR")],
                 dns_name: lookup.name.to_owned(),

@@ -2,8 +2,9 @@
 //! Service; and pods that are new.
 
 use crate::report::{Seen, eventually, now, step, within};
-use crate::stage::{Stage, pod};
+use crate::stage::{Stage, pod, process_of};
 use anyhow::Result;
+use nix::sys::signal::{Signal, kill};
 use std::time::Duration;
 
 const SHOP: &str = include_str!("../manifests/shop.yaml");
@@ -68,6 +69,36 @@ fn says(stage: &Stage, from: &str, to: &str, is_allowed: bool) -> Result<()> {
     now(&format!("{verdict}, from {from} to {to}"), Ok(Seen::new(output.status.success(), said)))
 }
 
+/// A pod that tries one thing from its first moment on.
+struct Hammer {
+    name: String,
+    node: &'static str,
+    place: String,
+    /// Whether it may; and whether it is found out that it may.
+    may: bool,
+    opens: bool,
+}
+
+impl Hammer {
+    fn start(&self, stage: &Stage) -> Result<()> {
+        let labels = if self.may { "" } else { ", may: nothing" };
+        let arguments = ["hammer", &self.name, &self.place, HAMMER_SECONDS];
+        stage.plane.apply(&pod(("shop", &self.name), self.node, labels, &arguments))
+    }
+
+    /// What came of it.
+    fn end(&self, stage: &Stage) -> Result<()> {
+        let file = stage.folder.join("pods").join(&self.name);
+        within(Duration::from_secs(90), "the pod has tried", || Ok(Seen::new(file.exists(), "nothing yet")))?;
+        let said = std::fs::read_to_string(&file)?;
+        let what = format!("{} to {}: {}", self.name, self.place, said.trim());
+        println!("             {what}");
+        stage.plane.kubectl(&["delete", "pod", "-n", "shop", &self.name, "--wait=false"])?;
+        let expected = if self.opens { "open" } else { "closed" };
+        now(expected, Ok(Seen::new(said.starts_with(expected), what)))
+    }
+}
+
 pub(crate) fn new_pods_are_closed(stage: &Stage) -> Result<()> {
     stage.plane.apply(CLOSED)?;
     let places = [
@@ -75,35 +106,28 @@ pub(crate) fn new_pods_are_closed(stage: &Stage) -> Result<()> {
         format!("{}:80", stage.pod_address("shop", "web")?),
         format!("{}:80", stage.pod_address("shop", "report")?),
     ];
-    let pods: Vec<(String, &str, &str, bool)> = (0..8)
-        .map(|nth| {
-            let is_free = nth >= 6;
-            let node = if nth % 2 == 0 { "node-1" } else { "node-2" };
-            (format!("hammer-{nth}"), node, places[nth / 2 % 3].as_str(), is_free)
-        })
-        .collect();
-    let told = step("a new pod is closed from its first moment, and open when it is known and may", || {
-        for (name, node, place, is_free) in &pods {
-            let labels = if *is_free { "" } else { ", may: nothing" };
-            let arguments = ["hammer", name, place, HAMMER_SECONDS];
-            stage.plane.apply(&pod(("shop", name), node, labels, &arguments))?;
-        }
-        let mut told = Vec::new();
-        for (name, _, place, is_free) in &pods {
-            let file = stage.folder.join("pods").join(name);
-            within(Duration::from_secs(90), "the pod has tried", || Ok(Seen::new(file.exists(), "nothing yet")))?;
-            let said = std::fs::read_to_string(&file)?;
-            let what = format!("{name} to {place}: {}", said.trim());
-            let expected = if *is_free { "open" } else { "closed" };
-            now(expected, Ok(Seen::new(said.starts_with(expected), what.clone())))?;
-            told.push(what);
-        }
-        Ok(told)
+    let hammer = |nth: usize| {
+        let node = if nth.is_multiple_of(2) { "node-1" } else { "node-2" };
+        let place = places[nth / 2 % 3].clone();
+        Hammer { name: format!("new-{nth}"), node, place, may: nth >= 6, opens: nth >= 6 }
+    };
+    step("a new pod is closed from its first moment, and open when it is known and may", || {
+        let hammers: Vec<Hammer> = (0..8).map(hammer).collect();
+        hammers.iter().try_for_each(|hammer| hammer.start(stage))?;
+        hammers.iter().try_for_each(|hammer| hammer.end(stage))
     })?;
-    for line in told {
-        println!("             {line}");
-    }
-    let names: Vec<&str> = pods.iter().map(|(name, ..)| name.as_str()).collect();
-    stage.plane.kubectl(&[&["delete", "pod", "-n", "shop", "--wait=false"], &names[..]].concat())?;
-    Ok(())
+    step("a new pod stays closed for as long as its agent does not know it, whatever it may", || {
+        let agent = process_of("agent", "--node=node-1")?;
+        kill(agent, Signal::SIGSTOP)?;
+        let hammers = [false, true].map(|may| Hammer {
+            name: format!("unknown-{may}"),
+            node: "node-1",
+            place: places[0].clone(),
+            may,
+            opens: false,
+        });
+        hammers.iter().try_for_each(|hammer| hammer.start(stage))?;
+        hammers.iter().try_for_each(|hammer| hammer.end(stage))?;
+        Ok(kill(agent, Signal::SIGCONT)?)
+    })
 }

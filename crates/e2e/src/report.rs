@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 /// How long something may take to come true on a busy machine, unless somebody says otherwise.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// What is worth a line.
+const LONG: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// One step of the run.
@@ -27,6 +29,10 @@ pub(crate) fn within(patience: Duration, expected: &str, see: impl Fn() -> Resul
     loop {
         let seen = see();
         if matches!(&seen, Ok(seen) if seen.is_good) {
+            let took = began.elapsed();
+            if took > LONG {
+                println!("             {expected}: after {:.1} s", took.as_secs_f64());
+            }
             return Ok(());
         }
         if began.elapsed() > patience {

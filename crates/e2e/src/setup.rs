@@ -42,14 +42,15 @@ pub(crate) fn build(settings: &Settings) -> Result<Stage> {
         lan.route(pods, address)?;
         let cgroup = format!("/{}/{name}", settings.cgroup);
         let dns = [DNS_INSIDE, DNS_OUTSIDE];
-        Node::start(machine, &plane, &NodeSettings { address, pods, dns, images: &images, shared: &shared, cgroup: &cgroup })
+        Node::start(
+            machine,
+            &plane,
+            &NodeSettings { address, pods, dns, images: &images, shared: &shared, cgroup: &cgroup },
+        )
     };
     let nodes = step("two nodes have started", || Ok([node(0)?, node(1)?]))?;
-    let programs = Programs {
-        namewall: settings.namewall.clone(),
-        helm: settings.helm.clone(),
-        chart: settings.chart.clone(),
-    };
+    let programs =
+        Programs { namewall: settings.namewall.clone(), helm: settings.helm.clone(), chart: settings.chart.clone() };
     let folder = settings.folder.clone();
     let stage = Stage { plane, nodes, _internet: internet, names, is_short: settings.short, folder, programs };
     let ready = step("both nodes are Ready, and the cluster has DNS", || {

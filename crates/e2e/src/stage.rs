@@ -150,7 +150,8 @@ impl Stage {
     /// For who looks afterwards: what the cluster was like, and what the control plane has said.
     pub(crate) fn write_down(&self) {
         let logs = self.folder.join("logs");
-        let kinds = "pods,services,endpointslices,networkpolicies,egressfirewalls,clusternetworkpolicies,dnsnameresolvers";
+        let kinds =
+            "pods,services,endpointslices,networkpolicies,egressfirewalls,clusternetworkpolicies,dnsnameresolvers";
         for (file, arguments) in [
             ("objects.yaml", &["get", kinds, "-A", "-o", "yaml"][..]),
             ("pods.txt", &["get", "pods", "-A", "-o", "wide"]),
@@ -181,4 +182,15 @@ pub(crate) fn pod((namespace, name): (&str, &str), node: &str, labels: &str, arg
          volumeMounts: [{{name: e2e, mountPath: /e2e}}]}}]\n  \
          volumes: [{{name: e2e, hostPath: {{path: /run/e2e/pods}}}}]\n"
     )
+}
+
+/// The process of namewall in a pod, with this argument. All that can be seen from here are of this run.
+pub(crate) fn process_of(command: &str, argument: &str) -> Result<Pid> {
+    let start = format!("/namewall\0{command}\0");
+    let is_it = |line: &str| line.starts_with(&start) && line.contains(&format!("\0{argument}\0"));
+    let entries = std::fs::read_dir("/proc")?.flatten();
+    let mut numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let found =
+        numbers.find(|id| std::fs::read_to_string(format!("/proc/{id}/cmdline")).is_ok_and(|line| is_it(&line)));
+    found.map(Pid::from_raw).with_context(|| format!("no {command} runs with {argument}"))
 }

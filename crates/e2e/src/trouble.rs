@@ -1,30 +1,38 @@
-//! What holds while something is broken.
+//! What holds while something is broken, or is changed for another.
 
-use crate::names::{ASKS, FIRST, NOBODY, put_firewall};
+use crate::names::{ASKS, FIRST, NOBODY, SILENT, put_firewall, remove_firewall};
 use crate::report::{Seen, eventually, now, step};
-use crate::stage::{Stage, pod};
-use anyhow::{Context, Result};
+use crate::stage::{Stage, pod, process_of};
+use anyhow::Result;
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use std::time::Duration;
 
 /// How long the API server is away: longer than a lease lasts.
 const AWAY: Duration = Duration::from_secs(15);
 
+pub(crate) fn the_leading_controller_is_killed(stage: &Stage) -> Result<()> {
+    let leader = || {
+        let lease = stage.plane.get(&["lease", "namewall-controller", "-n", "namewall"])?;
+        Ok(lease["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned())
+    };
+    step("the leading controller is killed for good; another takes over, and looks names up", || {
+        let before: String = leader()?;
+        stage.plane.kubectl(&["delete", "pod", "-n", "namewall", &before, "--grace-period=0", "--force"])?;
+        put_firewall(stage)?;
+        eventually("another leads", || leader().map(|now| Seen::new(now != before, now)))?;
+        eventually("it connects", || stage.goes(SILENT, FIRST, true))
+    })
+}
+
 pub(crate) fn an_agent_is_killed(stage: &Stage) -> Result<()> {
-    put_firewall(stage)?;
     now("it connects", stage.goes(ASKS, "api.payments.example:443", true))?;
     stage.tell(ASKS, &format!("hold {FIRST} 1500"))?.map_err(anyhow::Error::msg)?;
     step("an agent is killed: what is closed stays closed, what is open stays open", || {
-        // It tries what it may not while nobody is there, and while the next agent takes the table over.
-        let hammer = ["hammer", "kill", NOBODY, "20"];
-        stage.plane.apply(&pod(("shop", "kill"), "node-1", "", &hammer))?;
-        stage.plane.kubectl(&["wait", "--for=condition=Ready", "pod/kill", "-n", "shop", "--timeout=60s"])?;
-        kill(agent_process("node-1")?, Signal::SIGKILL)?;
+        start_hammer(stage, "kill", "node-1")?;
+        kill(process_of("agent", "--node=node-1")?, Signal::SIGKILL)?;
         now("it connects", stage.goes(ASKS, FIRST, true))?;
         now("it does not connect", stage.goes(ASKS, NOBODY, false))?;
-        let held = stage.tell(ASKS, "still 1500")?;
-        now("the connection goes on", Ok(Seen::new(held == Ok("still".to_owned()), format!("{held:?}"))))
+        goes_on(stage)
     })?;
     step("it comes back and adopts what is there", || {
         let name = stage.agent(0)?;
@@ -33,22 +41,45 @@ pub(crate) fn an_agent_is_killed(stage: &Stage) -> Result<()> {
             let status = &pod["status"]["containerStatuses"][0];
             Ok(Seen::new(status["restartCount"] == 1 && status["ready"] == true, status.to_string()))
         })?;
-        eventually("it connects", || stage.goes(ASKS, "api.payments.example:443", true))?;
-        let file = stage.folder.join("pods/kill");
-        eventually("the pod has tried", || Ok(Seen::new(file.exists(), "nothing yet")))?;
-        let said = std::fs::read_to_string(&file)?;
-        now("closed", Ok(Seen::new(said.starts_with("closed"), said)))?;
-        stage.plane.kubectl(&["delete", "pod", "-n", "shop", "kill", "--wait=false"]).map(drop)
+        now("it connects", stage.goes(ASKS, "api.payments.example:443", true))?;
+        goes_on(stage)?;
+        was_closed(stage, "kill")
     })
 }
 
-/// The process of a node's agent. All processes that can be seen from here are of this run.
-fn agent_process(node: &str) -> Result<Pid> {
-    let is_it = |line: &str| line.starts_with("/namewall\0agent\0") && line.contains(&format!("--node={node}\0"));
-    let entries = std::fs::read_dir("/proc")?.flatten();
-    let mut numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let found = numbers.find(|id| std::fs::read_to_string(format!("/proc/{id}/cmdline")).is_ok_and(|line| is_it(&line)));
-    found.map(Pid::from_raw).with_context(|| format!("no agent runs on {node}"))
+pub(crate) fn agents_are_updated(stage: &Stage) -> Result<()> {
+    step("agents are restarted as by an update: nothing opens, and nothing is cut", || {
+        start_hammer(stage, "update-1", "node-1")?;
+        start_hammer(stage, "update-2", "node-2")?;
+        stage.plane.kubectl(&["rollout", "restart", "-n", "namewall", "daemonset/namewall-agent"])?;
+        let rollout = ["rollout", "status", "-n", "namewall", "daemonset/namewall-agent", "--timeout=120s"];
+        stage.plane.kubectl(&rollout)?;
+        goes_on(stage)?;
+        now("it connects", stage.goes(ASKS, "api.payments.example:443", true))?;
+        was_closed(stage, "update-1")?;
+        was_closed(stage, "update-2")
+    })
+}
+
+/// A pod that tries what it may not, while nobody is there and while the next agent takes the table over.
+fn start_hammer(stage: &Stage, name: &str, node: &str) -> Result<()> {
+    stage.plane.apply(&pod(("shop", name), node, "", &["hammer", name, NOBODY, "20"]))?;
+    let (pod, ready) = (format!("pod/{name}"), "--for=condition=Ready");
+    stage.plane.kubectl(&["wait", ready, &pod, "-n", "shop", "--timeout=60s"]).map(drop)
+}
+
+fn was_closed(stage: &Stage, name: &str) -> Result<()> {
+    let file = stage.folder.join("pods").join(name);
+    eventually("the pod has tried", || Ok(Seen::new(file.exists(), "nothing yet")))?;
+    let said = std::fs::read_to_string(&file)?;
+    now("closed", Ok(Seen::new(said.starts_with("closed"), said)))?;
+    stage.plane.kubectl(&["delete", "pod", "-n", "shop", name, "--wait=false"]).map(drop)
+}
+
+/// The connection that was there before.
+fn goes_on(stage: &Stage) -> Result<()> {
+    let held = stage.tell(ASKS, "still 1500")?;
+    now("the connection goes on", Ok(Seen::new(held == Ok("still".to_owned()), format!("{held:?}"))))
 }
 
 pub(crate) fn the_api_server_is_away(stage: &mut Stage) -> Result<()> {
@@ -61,8 +92,6 @@ pub(crate) fn the_api_server_is_away(stage: &mut Stage) -> Result<()> {
         now("it connects", stage.goes(ASKS, "api.payments.example:443", true))?;
         now("it connects", stage.goes(ASKS, "one.cdn.example:443", true))
     })?;
-    step("it comes back, and changes count again", || {
-        stage.plane.start_server()?;
-        crate::names::remove_firewall(stage)
-    })
+    step("the API server comes back", || stage.plane.start_server())?;
+    step("changes count again", || remove_firewall(stage))
 }

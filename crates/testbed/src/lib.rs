@@ -144,7 +144,10 @@ impl ControlPlane {
             }
             Clients::Nodes => {
                 server.args(["--bind-address=0.0.0.0", "--authorization-mode=Node,RBAC"]);
-                server.args(["--enable-admission-plugins=NodeRestriction", "--kubelet-preferred-address-types=InternalIP"]);
+                server.args([
+                    "--enable-admission-plugins=NodeRestriction",
+                    "--kubelet-preferred-address-types=InternalIP",
+                ]);
             }
         }
         self.server = Some(Process::start(server, &self.folder.join("server.log"))?);

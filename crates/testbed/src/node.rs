@@ -148,7 +148,8 @@ impl Node {
         ] {
             std::fs::write(folder.join(file), text)?;
         }
-        self.machine.shell(&format!("cp {}/* /run/conf; cp /run/conf/cni.conflist /etc/cni/net.d", folder.display()))?;
+        self.machine
+            .shell(&format!("cp {}/* /run/conf; cp /run/conf/cni.conflist /etc/cni/net.d", folder.display()))?;
         Ok(())
     }
 

@@ -9,6 +9,7 @@
 //! probe hammer NAME ADDRESS SECONDS    tries from its first moment on; counts in /e2e/NAME
 //! ```
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Error, Read, Result, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -17,6 +18,8 @@ use std::time::{Duration, Instant};
 const FOLDER: &str = "/e2e";
 /// How long one try of many may take.
 const SHORT: Duration = Duration::from_millis(250);
+/// How many try at once.
+const HAMMERS: u32 = 4;
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -123,27 +126,27 @@ fn connect(place: &str, patience: Duration) -> Result<(SocketAddr, String, BufRe
 /// Tries one after another, and several at once: none may pass in the moment between.
 fn hammer(address: SocketAddr, duration: Duration) -> String {
     let began = Instant::now();
-    let hammers: Vec<_> = (0..4)
-        .map(|nth| {
-            std::thread::spawn(move || {
-                std::thread::sleep(SHORT / 4 * nth);
-                let (mut tries, mut first) = (0_u32, None);
-                while began.elapsed() < duration {
-                    tries += 1;
-                    let tried = began.elapsed();
-                    if TcpStream::connect_timeout(&address, SHORT).is_ok() {
-                        first.get_or_insert(tried);
-                        std::thread::sleep(SHORT);
-                    }
-                }
-                (tries, first)
-            })
-        })
-        .collect();
-    let heard: Vec<_> = hammers.into_iter().filter_map(|hammer| hammer.join().ok()).collect();
-    let tries: u32 = heard.iter().map(|(tries, _)| tries).sum();
-    match heard.iter().filter_map(|(_, first)| *first).min() {
-        Some(first) => format!("open after {} ms, of {tries} tries\n", first.as_millis()),
-        None => format!("closed for all of {tries} tries\n"),
+    let strike = move |nth| {
+        std::thread::sleep(SHORT / HAMMERS * nth);
+        let mut tries = Vec::new();
+        while began.elapsed() < duration {
+            let tried = began.elapsed();
+            let heard = TcpStream::connect_timeout(&address, SHORT).map(drop).map_err(|error| error.kind());
+            if heard.is_ok() {
+                std::thread::sleep(SHORT);
+            }
+            tries.push((tried, heard));
+        }
+        tries
+    };
+    let hammers: Vec<_> = (0..HAMMERS).map(|nth| std::thread::spawn(move || strike(nth))).collect();
+    let tries: Vec<_> = hammers.into_iter().filter_map(|hammer| hammer.join().ok()).flatten().collect();
+    let mut why: BTreeMap<String, u32> = BTreeMap::new();
+    for error in tries.iter().filter_map(|(_, heard)| heard.err()) {
+        *why.entry(error.to_string()).or_default() += 1;
+    }
+    match tries.iter().filter(|(_, heard)| heard.is_ok()).map(|(tried, _)| *tried).min() {
+        Some(first) => format!("open after {} ms, of {} tries; before {why:?}\n", first.as_millis(), tries.len()),
+        None => format!("closed for all of {} tries: {why:?}\n", tries.len()),
     }
 }
