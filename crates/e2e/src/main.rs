@@ -87,7 +87,7 @@ fn act(stage: &mut Stage) -> Result<()> {
     }
     policies::new_pods_are_closed(stage)?;
     names::of_a_cluster_network_policy(stage)?;
-    trouble::the_leading_controller_is_killed(stage)?;
+    trouble::the_leading_controller_hangs(stage)?;
     trouble::an_agent_is_killed(stage)?;
     trouble::agents_are_updated(stage)?;
     trouble::the_api_server_is_away(stage)?;
