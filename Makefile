@@ -1,6 +1,6 @@
 # `make` lists what can be done. Longer recipes live in scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help test quick lint fuzz bench bench-packets bench-dns deny advisories build install clean
+.PHONY: help test quick lint fuzz e2e e2e-short bench bench-packets bench-dns deny advisories build install clean
 
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 20
@@ -20,6 +20,12 @@ lint: ## Check formatting and lints
 
 fuzz: ## Fuzz each target for FUZZ_SECONDS (20), on stable Rust
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz
+
+e2e: ## Install it on two real nodes of this machine, try everything, remove it (root, about 4 minutes)
+	@scripts/e2e
+
+e2e-short: ## The same with one policy and one name (under a minute)
+	@scripts/e2e --short
 
 bench: ## Run the benchmarks
 	@scripts/bench

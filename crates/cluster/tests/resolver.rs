@@ -160,6 +160,17 @@ fn s8_3_the_wildcards_own_answer_takes_out_names_that_say_no_more() {
     check(STAR, &steps, "b.example.com. 192.0.2.7@0+30; *.example.com. 192.0.2.1@2+28");
 }
 
+/// Or a short one would be over before it is ever renewed.
+#[test]
+fn s8_4_an_address_that_is_due_and_found_again_is_renewed_however_short_its_ttl() {
+    check(NAME, &[Found(0, NAME, "192.0.2.1/5"), Found(5, NAME, "192.0.2.1/5")], "www.example.com. 192.0.2.1@5+5");
+    check(NAME, &[Found(0, NAME, "192.0.2.1/0"), Found(6, NAME, "192.0.2.1/0")], "www.example.com. 192.0.2.1@6+5");
+    check(NAME, &[Found(0, NAME, "192.0.2.1/3"), Found(3, NAME, "192.0.2.1/1")], "www.example.com. 192.0.2.1@3+1");
+    // Nor is it enough that a wildcard which is due had it.
+    let steps = [Found(0, STAR, "192.0.2.1/5"), Found(5, NAME, "192.0.2.1/5")];
+    check(STAR, &steps, "*.example.com. 192.0.2.1@0+5; www.example.com. 192.0.2.1@5+5");
+}
+
 #[test]
 fn s8_4_an_address_goes_when_its_ttl_and_grace_are_over() {
     let found = Found(0, NAME, "192.0.2.1/10 192.0.2.2/20");

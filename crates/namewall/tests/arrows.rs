@@ -19,6 +19,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("console", &["policy"]),
     ("kubernetes", &["policy", "cluster"]),
     ("testbed", &[]),
+    ("e2e", &["testbed"]),
     ("agent", ROOMS),
     ("controller", &["policy", "cluster", "dns", "kubernetes"]),
     // Its nodes are what nodes are: agents.

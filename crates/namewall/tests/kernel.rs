@@ -84,6 +84,31 @@ fn the_kernel_lists_what_was_rendered() {
     });
 }
 
+/// What every bridge CNI does with its bridge.
+#[test]
+fn an_address_of_the_node_may_come_and_go_within_its_pods_block() {
+    let addresses = |list: &str| {
+        format!(
+            "{{apiVersion: namewall.dev/v1alpha1, kind: NodeAddresses, metadata: {{name: node-1}}, \
+              addresses: [{list}]}}"
+        )
+    };
+    let of_pods = || nft(&["list", "set", "inet", "namewall", "podnet4"]);
+    isolated(move || {
+        let mut kernel = open();
+        kernel.replace(&program("examples/shop"), NOW).expect("the kernel takes the Program");
+        let before = of_pods();
+        assert!(before.contains("10.244.1.0/24"), "{before}");
+        kernel.replace(&shop_and(&addresses("10.244.1.1")), NOW).expect("an address comes");
+        assert!(of_pods().contains("10.244.1.0, 10.244.1.2-10.244.1.255"), "{}", of_pods());
+        kernel.replace(&shop_and(&addresses("10.244.1.1, 10.244.1.7")), NOW).expect("another comes");
+        assert!(of_pods().contains("10.244.1.2-10.244.1.6"), "{}", of_pods());
+        kernel.replace(&shop_and(&addresses("10.244.1.7")), NOW).expect("the first goes");
+        kernel.replace(&program("examples/shop"), NOW).expect("the other goes");
+        assert_eq!(of_pods(), before);
+    });
+}
+
 #[test]
 fn to_open_changes_nothing() {
     isolated(|| {

@@ -1,5 +1,6 @@
 //! The certificates and keys of a control plane.
 
+use crate::ADVERTISED;
 use anyhow::Result;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use std::path::Path;
@@ -11,7 +12,7 @@ pub(crate) fn write(folder: &Path) -> Result<()> {
     params.distinguished_name.push(DnType::CommonName, "testbed");
     let authority = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
     let key = KeyPair::generate()?;
-    let names = ["127.0.0.1", "10.96.0.1", "localhost", "kubernetes.default.svc"].map(str::to_owned);
+    let names = ["127.0.0.1", ADVERTISED, "10.96.0.1", "localhost", "kubernetes.default.svc"].map(str::to_owned);
     let mut params = CertificateParams::new(names)?;
     params.distinguished_name.push(DnType::CommonName, "kube-apiserver");
     let server = params.signed_by(&key, &authority)?;

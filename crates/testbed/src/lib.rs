@@ -1,11 +1,17 @@
 //! A real control plane of Kubernetes on loopback, for tests: etcd and an API
 //! server as they are, with certificates, users and a folder of their own.
-//! Nothing of it is left when it is dropped.
+//! Nothing of it is left when it is dropped. Where a test has namespaces of its
+//! own, there are `machine`s on a network beside it, and a `node` can be one.
 //!
 //! `scripts/peers/kubernetes` builds the programs once; it needs Go.
 
 mod certificates;
+mod machine;
+mod node;
 mod process;
+
+pub use machine::{Lan, Machine};
+pub use node::{Node, NodeSettings};
 
 use anyhow::{Context, Result, bail, ensure};
 use process::Process;
@@ -21,25 +27,37 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(90);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Where the Service `kubernetes` leads. The API server refuses to name a loopback address there.
-const ADVERTISED: &str = "192.0.2.1";
+pub(crate) const ADVERTISED: &str = "192.0.2.1";
 const ADMIN: &str = "admin-of-the-testbed";
+const SCHEDULER: &str = "scheduler-of-the-testbed";
+
+/// Whom the API server serves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Clients {
+    /// Tests on this machine, which are kubelet and scheduler themselves.
+    Loopback,
+    /// Nodes that are there, each with its own rights.
+    Nodes,
+}
 
 /// etcd and an API server.
 #[derive(Debug)]
 pub struct ControlPlane {
     programs: PathBuf,
     folder: PathBuf,
+    clients: Clients,
     etcd_port: u16,
     port: u16,
     etcd: Option<Process>,
     server: Option<Process>,
     manager: Option<Process>,
+    scheduler: Option<Process>,
 }
 
 impl Drop for ControlPlane {
     fn drop(&mut self) {
         // The server first: it complains at length about an etcd that is gone.
-        (self.manager, self.server, self.etcd) = (None, None, None);
+        (self.scheduler, self.manager, self.server, self.etcd) = (None, None, None, None);
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
@@ -47,20 +65,44 @@ impl Drop for ControlPlane {
 impl ControlPlane {
     /// Starts both, and waits until the server is ready.
     pub fn start() -> Result<Self> {
+        Self::start_for(Clients::Loopback)
+    }
+
+    /// The same with controllers and a scheduler, at all addresses of a network that is the test's own: for nodes.
+    pub fn start_for_nodes() -> Result<Self> {
+        let mut plane = Self::start_for(Clients::Nodes)?;
+        plane.start_manager()?;
+        let kubeconfig = plane.kubeconfig_for("scheduler", SCHEDULER)?;
+        let mut scheduler = Command::new(programs(&["kube-scheduler"])?.join("kube-scheduler"));
+        scheduler.arg(format!("--kubeconfig={}", kubeconfig.display()));
+        scheduler.args(["--secure-port=0", "--leader-elect=false"]);
+        plane.scheduler = Some(Process::start(scheduler, &plane.folder.join("scheduler.log"))?);
+        Ok(plane)
+    }
+
+    fn start_for(clients: Clients) -> Result<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!("namewall-testbed-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&folder)?;
         certificates::write(&folder)?;
-        std::fs::write(folder.join("tokens"), format!("{ADMIN},admin,1,system:masters\n"))?;
+        let mut tokens = format!("{ADMIN},admin,1,system:masters\n{SCHEDULER},system:kube-scheduler,2\n");
+        for name in node::NAMES {
+            let [kubelet, proxy] = node::tokens(name);
+            tokens += &format!("{kubelet},system:node:{name},kubelet-{name},system:nodes\n");
+            tokens += &format!("{proxy},system:kube-proxy,proxy-{name}\n");
+        }
+        std::fs::write(folder.join("tokens"), tokens)?;
         let mut plane = Self {
             programs: programs(&["etcd", "kube-apiserver", "kubectl"])?,
             etcd_port: free_port()?,
             port: free_port()?,
             folder,
+            clients,
             etcd: None,
             server: None,
             manager: None,
+            scheduler: None,
         };
         plane.write_kubeconfig("kubeconfig", ADMIN)?;
         plane.start_etcd()?;
@@ -84,17 +126,30 @@ impl ControlPlane {
         let mut server = Command::new(self.programs.join("kube-apiserver"));
         server
             .arg(format!("--etcd-servers=http://127.0.0.1:{}", self.etcd_port))
-            .args(["--bind-address=127.0.0.1", "--service-cluster-ip-range=10.96.0.0/16"])
+            .arg("--service-cluster-ip-range=10.96.0.0/16")
             .arg(format!("--advertise-address={ADVERTISED}"))
             .arg(format!("--secure-port={}", self.port))
             .arg(format!("--tls-cert-file={}", file("server.crt")))
             .arg(format!("--tls-private-key-file={}", file("server.key")))
             .arg(format!("--token-auth-file={}", file("tokens")))
-            .args(["--authorization-mode=RBAC", "--service-account-issuer=https://kubernetes.default.svc"])
+            .arg("--service-account-issuer=https://kubernetes.default.svc")
             .arg(format!("--service-account-key-file={}", file("accounts.pub")))
             .arg(format!("--service-account-signing-key-file={}", file("accounts.key")))
+            .arg("--allow-privileged=true");
+        match self.clients {
             // Pods are made here without the accounts that a controller would make.
-            .args(["--disable-admission-plugins=ServiceAccount", "--allow-privileged=true"]);
+            Clients::Loopback => {
+                server.args(["--bind-address=127.0.0.1", "--authorization-mode=RBAC"]);
+                server.arg("--disable-admission-plugins=ServiceAccount");
+            }
+            Clients::Nodes => {
+                server.args(["--bind-address=0.0.0.0", "--authorization-mode=Node,RBAC"]);
+                server.args([
+                    "--enable-admission-plugins=NodeRestriction",
+                    "--kubelet-preferred-address-types=InternalIP",
+                ]);
+            }
+        }
         self.server = Some(Process::start(server, &self.folder.join("server.log"))?);
         let began = Instant::now();
         while !self.kubectl(&["get", "--raw", "/readyz"]).is_ok_and(|said| said.trim() == "ok") {
@@ -119,6 +174,10 @@ impl ControlPlane {
             .arg(format!("--kubeconfig={kubeconfig}"))
             .arg(format!("--service-account-private-key-file={}", self.folder.join("accounts.key").display()))
             .args(["--secure-port=0", "--leader-elect=false", "--use-service-account-credentials=false"]);
+        if self.clients == Clients::Nodes {
+            // Pods check the API server by it.
+            manager.arg(format!("--root-ca-file={}", self.folder.join("authority.crt").display()));
+        }
         self.manager = Some(Process::start(manager, &self.folder.join("manager.log"))?);
         Ok(())
     }
@@ -139,10 +198,14 @@ impl ControlPlane {
     }
 
     fn write_kubeconfig(&self, name: &str, token: &str) -> Result<()> {
+        let server = match self.clients {
+            Clients::Loopback => "127.0.0.1",
+            Clients::Nodes => ADVERTISED,
+        };
         let authority = self.folder.join("authority.crt");
         let text = format!(
             "apiVersion: v1\nkind: Config\ncurrent-context: testbed\n\
-             clusters: [{{name: testbed, cluster: {{server: \"https://127.0.0.1:{}\", certificate-authority: {}}}}}]\n\
+             clusters: [{{name: testbed, cluster: {{server: \"https://{server}:{}\", certificate-authority: {}}}}}]\n\
              users: [{{name: testbed, user: {{token: \"{token}\"}}}}]\n\
              contexts: [{{name: testbed, context: {{cluster: testbed, user: testbed}}}}]\n",
             self.port,
@@ -204,13 +267,18 @@ impl ControlPlane {
         self.kubectl(&patched).map(drop)
     }
 
+    /// Where everything of it is, also what its programs say: `server.log`, `manager.log`, `scheduler.log`.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     fn log(&self, name: &str) -> String {
         std::fs::read_to_string(self.folder.join(name)).unwrap_or_default()
     }
 }
 
 /// The folder of these programs, which are built if they are not there.
-fn programs(wanted: &[&str]) -> Result<PathBuf> {
+pub(crate) fn programs(wanted: &[&str]) -> Result<PathBuf> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/peers/kubernetes");
     let built = Command::new(&script).args(wanted).stderr(Stdio::inherit()).output()?;
     ensure!(built.status.success(), "{} fails: it says why above", script.display());

@@ -24,6 +24,10 @@ impl Process {
         Ok(Self(command.spawn().with_context(|| format!("cannot start {program}"))?))
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.0.id()
+    }
+
     pub(crate) fn is_alive(&mut self) -> bool {
         matches!(self.0.try_wait(), Ok(None))
     }

@@ -45,6 +45,17 @@ impl Known for Table {
     }
 }
 
+/// Where one begins, and where it ends unless it goes to the end of all keys.
+type Interval<'a> = Vec<&'a Element>;
+
+/// Intervals go and come as a whole: the kernel refuses one end within another interval, though that goes with it.
+fn intervals(elements: &FxHashMap<Index, Element>) -> FxHashSet<Interval<'_>> {
+    let mut sorted: Vec<&Element> = elements.values().collect();
+    // One may begin where another ends.
+    sorted.sort_unstable_by_key(|element| (element.key, !element.ends_interval));
+    sorted.chunk_by(|_, next| next.ends_interval).map(<[&Element]>::to_vec).collect()
+}
+
 /// What must be done to a table.
 #[derive(Default, Debug)]
 pub(crate) struct Change<'a> {
@@ -84,6 +95,13 @@ impl<'a> Change<'a> {
                 }
                 // Leases are the kernel's own: they come by grants and go by time.
                 Some(_) if set.spec.timeout => {}
+                Some(known) if set.spec.interval && known != &set.elements => {
+                    let (was, is) = (intervals(known), intervals(&set.elements));
+                    let only = |these: &FxHashSet<Interval<'a>>, others: &FxHashSet<Interval<'a>>| {
+                        these.difference(others).flat_map(|interval| interval.iter().copied()).collect()
+                    };
+                    change.add(name, only(&is, &was), only(&was, &is));
+                }
                 Some(known) => {
                     let added = set.elements.iter().filter(|element| !known.has(element));
                     let gone = known.iter().filter(|element| !set.elements.has(element));

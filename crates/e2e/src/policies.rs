@@ -1,0 +1,133 @@
+//! NetworkPolicies between pods of one node and of two, directly and through a
+//! Service; and pods that are new.
+
+use crate::report::{Seen, eventually, now, step, within};
+use crate::stage::{Stage, pod, process_of};
+use anyhow::Result;
+use nix::sys::signal::{Signal, kill};
+use std::time::Duration;
+
+const SHOP: &str = include_str!("../manifests/shop.yaml");
+const DB_POLICY: &str = include_str!("../manifests/db-policy.yaml");
+const CLOSED: &str = include_str!("../manifests/closed.yaml");
+/// The Service's address.
+const DB: &str = "10.96.0.80:5432";
+/// Who asks the database, which is on node 2; where they are, and whether they may.
+const ASKERS: [(&str, &str, bool); 4] =
+    [("api", "node-1", true), ("web", "node-1", false), ("job", "node-2", true), ("report", "node-2", false)];
+/// How long a pod tries what it may not do, from its first moment.
+const HAMMER_SECONDS: &str = "4";
+
+pub(crate) fn between_pods(stage: &Stage) -> Result<()> {
+    step("pods run on both nodes", || {
+        stage.plane.apply(SHOP)?;
+        eventually("the namespace has its account", || {
+            let got = stage.plane.get(&["serviceaccount", "default", "-n", "shop"]);
+            Ok(Seen::new(got.is_ok(), "none yet"))
+        })?;
+        stage.run_pod(("shop", "db"), "node-2", "")?;
+        for (name, node, may) in ASKERS {
+            stage.run_pod(("shop", name), node, if may { ", role: client" } else { "" })?;
+        }
+        stage.pods_are_ready("shop")
+    })?;
+    let db = format!("{}:80", stage.pod_address("shop", "db")?);
+    step("without a policy all reach each other, and the world", || {
+        for (name, _, _) in ASKERS {
+            let from = format!("shop/{name}");
+            for place in [&db, DB, "198.51.100.7:443"] {
+                eventually("it connects", || stage.goes(&from, place, true))?;
+            }
+        }
+        Ok(())
+    })?;
+    step("a NetworkPolicy holds on the same node, across nodes and through a Service", || {
+        stage.plane.apply(DB_POLICY)?;
+        for (name, _, may) in ASKERS {
+            let from = format!("shop/{name}");
+            let expected = if may { "it connects" } else { "it does not connect" };
+            eventually(expected, || stage.goes(&from, &db, may))?;
+            now(expected, stage.goes(&from, DB, may))?;
+        }
+        Ok(())
+    })?;
+    step("kubectl namewall explain says the same", || {
+        for (name, _, may) in ASKERS {
+            for to in ["shop/db:80", DB] {
+                says(stage, &format!("shop/{name}"), to, may)?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// What the plugin says of a connection.
+fn says(stage: &Stage, from: &str, to: &str, is_allowed: bool) -> Result<()> {
+    let verdict = if is_allowed { "allow" } else { "deny" };
+    let output = stage.kubectl_namewall(&["explain", "--from", from, "--to", to, "--expect", verdict])?;
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    now(&format!("{verdict}, from {from} to {to}"), Ok(Seen::new(output.status.success(), said)))
+}
+
+/// A pod that tries one thing from its first moment on.
+struct Hammer {
+    name: String,
+    node: &'static str,
+    place: String,
+    /// Whether it may; and whether it is found out that it may.
+    may: bool,
+    opens: bool,
+}
+
+impl Hammer {
+    fn start(&self, stage: &Stage) -> Result<()> {
+        let labels = if self.may { "" } else { ", may: nothing" };
+        let arguments = ["hammer", &self.name, &self.place, HAMMER_SECONDS];
+        stage.plane.apply(&pod(("shop", &self.name), self.node, labels, &arguments))
+    }
+
+    /// What came of it.
+    fn end(&self, stage: &Stage) -> Result<()> {
+        let file = stage.folder.join("pods").join(&self.name);
+        within(Duration::from_secs(90), "the pod has tried", || Ok(Seen::new(file.exists(), "nothing yet")))?;
+        let said = std::fs::read_to_string(&file)?;
+        let what = format!("{} to {}: {}", self.name, self.place, said.trim());
+        println!("             {what}");
+        stage.plane.kubectl(&["delete", "pod", "-n", "shop", &self.name, "--wait=false"])?;
+        let expected = if self.opens { "open" } else { "closed" };
+        now(expected, Ok(Seen::new(said.starts_with(expected), what)))
+    }
+}
+
+pub(crate) fn new_pods_are_closed(stage: &Stage) -> Result<()> {
+    stage.plane.apply(CLOSED)?;
+    let places = [
+        "198.51.100.7:443".to_owned(),
+        format!("{}:80", stage.pod_address("shop", "web")?),
+        format!("{}:80", stage.pod_address("shop", "report")?),
+    ];
+    let hammer = |nth: usize| {
+        let node = if nth.is_multiple_of(2) { "node-1" } else { "node-2" };
+        let place = places[nth / 2 % 3].clone();
+        Hammer { name: format!("new-{nth}"), node, place, may: nth >= 6, opens: nth >= 6 }
+    };
+    step("a new pod is closed from its first moment, and open when it is known and may", || {
+        let hammers: Vec<Hammer> = (0..8).map(hammer).collect();
+        hammers.iter().try_for_each(|hammer| hammer.start(stage))?;
+        hammers.iter().try_for_each(|hammer| hammer.end(stage))
+    })?;
+    step("a new pod stays closed for as long as its agent does not know it, whatever it may", || {
+        let agent = process_of("agent", "--node=node-1")?;
+        kill(agent, Signal::SIGSTOP)?;
+        let hammers = [false, true].map(|may| Hammer {
+            name: format!("unknown-{may}"),
+            node: "node-1",
+            place: places[0].clone(),
+            may,
+            opens: false,
+        });
+        hammers.iter().try_for_each(|hammer| hammer.start(stage))?;
+        hammers.iter().try_for_each(|hammer| hammer.end(stage))?;
+        Ok(kill(agent, Signal::SIGCONT)?)
+    })
+}

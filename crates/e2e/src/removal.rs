@@ -1,0 +1,40 @@
+//! The way out.
+
+use crate::report::{Seen, eventually, now, step};
+use crate::stage::Stage;
+use anyhow::Result;
+
+pub(crate) fn leaves_nothing(stage: &Stage) -> Result<()> {
+    step("helm uninstall takes everything out of the cluster; rules stay in force", || {
+        stage.helm(&["uninstall", "namewall", "--wait"])?;
+        eventually("no namespace, no roles", || {
+            let kinds = "namespaces,clusterroles,clusterrolebindings";
+            let said = stage.plane.kubectl(&["get", kinds, "-o", "name"])?;
+            Ok(Seen::new(!said.contains("namewall"), said))
+        })?;
+        now("it does not connect", stage.goes("shop/web", "10.96.0.80:5432", false))?;
+        now("it connects", stage.goes("shop/api", "10.96.0.80:5432", true))
+    })?;
+    step("namewall uninstall leaves nothing in the nodes' kernels", || {
+        for (nth, node) in stage.nodes.iter().enumerate() {
+            now("our table is there", stage.tables(nth).map(|said| Seen::new(said.contains("namewall"), said)))?;
+            uninstall(stage, node.machine.name())?;
+            eventually("our table is gone", || {
+                stage.tables(nth).map(|said| Seen::new(!said.contains("namewall"), said))
+            })?;
+        }
+        now("it connects", stage.goes("shop/web", "10.96.0.80:5432", true))
+    })
+}
+
+/// As docs/install.md says, where a node has no binary but that of the image.
+fn uninstall(stage: &Stage, node: &str) -> Result<()> {
+    let root = stage.folder.join("root.yaml");
+    std::fs::write(&root, "securityContext: {runAsUser: 0}\n")?;
+    let (node, root) = (format!("node/{node}"), format!("--custom={}", root.display()));
+    let chart = std::fs::read_to_string(stage.programs.chart.join("Chart.yaml"))?;
+    let version = chart.lines().find_map(|line| line.strip_prefix("appVersion: ")).unwrap_or_default();
+    let image = format!("--image=namewall:{version}");
+    let debug = ["debug", &node, &image, "--profile=netadmin", &root, "--", "/namewall", "uninstall"];
+    stage.plane.kubectl(&debug).map(drop)
+}

@@ -1,0 +1,114 @@
+//! The cluster and the world are built, and namewall is installed.
+
+use crate::Settings;
+use crate::report::{Seen, eventually, now, step};
+use crate::stage::{Programs, Stage};
+use anyhow::{Context, Result};
+use namewall_testbed::{ControlPlane, Lan, Machine, Node, NodeSettings};
+use std::path::{Path, PathBuf};
+
+const US: &str = "192.0.2.1/24";
+const INTERNET: &str = "192.0.2.254";
+const NODES: [(&str, &str, &str); 2] =
+    [("node-1", "192.0.2.11", "10.244.1.0/24"), ("node-2", "192.0.2.12", "10.244.2.0/24")];
+/// Who knows names outside, and what pods ask.
+const DNS_OUTSIDE: &str = "203.0.113.53";
+const DNS_INSIDE: &str = "10.96.0.10";
+const SERVERS: [&str; 4] = ["198.51.100.7", "198.51.100.8", "198.51.100.9", "198.51.100.10"];
+/// How long an answer from outside counts, in seconds.
+pub(crate) const TTL: u32 = 5;
+const DNS: &str = include_str!("../manifests/dns.yaml");
+
+pub(crate) fn build(settings: &Settings) -> Result<Stage> {
+    let logs = settings.folder.join("logs");
+    let shared = settings.folder.join("shared");
+    std::fs::create_dir_all(shared.join("pods"))?;
+    std::fs::create_dir_all(settings.folder.join("bin"))?;
+    std::os::unix::fs::symlink(shared.join("pods"), settings.folder.join("pods"))?;
+    std::os::unix::fs::symlink(&settings.namewall, settings.folder.join("bin/kubectl-namewall"))?;
+    let images = images(&settings.images)?;
+    let lan = Lan::new(US)?;
+    let plane = step("etcd, an API server, controllers and a scheduler are there", ControlPlane::start_for_nodes)?;
+    let mut internet = lan.machine("internet", &format!("{INTERNET}/24"), &logs)?;
+    let names = step("the world outside is there", || world(&mut internet, settings))?;
+    let node = |nth: usize| {
+        let (name, address, pods) = NODES[nth];
+        let (_, other, other_pods) = NODES[1 - nth];
+        let machine = lan.machine(name, &format!("{address}/24"), &logs)?;
+        machine.run("ip", &["route", "add", other_pods, "via", other])?;
+        machine.run("ip", &["route", "add", "default", "via", INTERNET])?;
+        // Nobody translates pods' addresses on their way out: who is asked knows the way back.
+        internet.run("ip", &["route", "add", pods, "via", address])?;
+        lan.route(pods, address)?;
+        let cgroup = format!("/{}/{name}", settings.cgroup);
+        let dns = [DNS_INSIDE, DNS_OUTSIDE];
+        Node::start(
+            machine,
+            &plane,
+            &NodeSettings { address, pods, dns, images: &images, shared: &shared, cgroup: &cgroup },
+        )
+    };
+    let nodes = step("two nodes have started", || Ok([node(0)?, node(1)?]))?;
+    let programs =
+        Programs { namewall: settings.namewall.clone(), helm: settings.helm.clone(), chart: settings.chart.clone() };
+    let folder = settings.folder.clone();
+    let stage = Stage { plane, nodes, _internet: internet, names, is_short: settings.short, folder, programs };
+    let ready = step("both nodes are Ready, and the cluster has DNS", || {
+        stage.plane.kubectl(&["wait", "--for=condition=Ready", "node", "--all", "--timeout=90s"])?;
+        stage.plane.apply(DNS)?;
+        let rollout = ["rollout", "status", "-n", "kube-system", "deployment/coredns", "--timeout=90s"];
+        stage.plane.kubectl(&rollout).map(drop)
+    });
+    if ready.is_err() {
+        stage.write_down();
+    }
+    ready.map(|()| stage)
+}
+
+fn images(folder: &Path) -> Result<Vec<PathBuf>> {
+    let found = std::fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?;
+    Ok(found.collect::<Result<Vec<_>, _>>()?.into_iter().map(|entry| entry.path()).collect())
+}
+
+/// Servers outside, and who knows their names.
+fn world(internet: &mut Machine, settings: &Settings) -> Result<(u32, PathBuf)> {
+    for address in SERVERS.iter().chain([&DNS_OUTSIDE]) {
+        internet.run("ip", &["address", "add", &format!("{address}/32"), "dev", "lo"])?;
+    }
+    let mut server = internet.command(&settings.probe);
+    server.args(["serve", "443"]);
+    internet.start("server", server)?;
+    let file = settings.folder.join("names");
+    std::fs::write(&file, "")?;
+    let mut dns = internet.command("dnsmasq");
+    dns.args(["--keep-in-foreground", "--no-resolv", "--no-hosts", "--bind-interfaces", "--user=root", "--pid-file="])
+        .args(["--local=/#/", "--conf-file=/dev/null", "--log-facility=-", "--log-queries"])
+        .arg(format!("--addn-hosts={}", file.display()))
+        .arg(format!("--local-ttl={TTL}"))
+        .arg(format!("--listen-address={DNS_OUTSIDE}"));
+    Ok((internet.start("dns", dns)?, file))
+}
+
+pub(crate) fn install(stage: &Stage) -> Result<()> {
+    step("helm installs the chart", || {
+        let chart = stage.programs.chart.display().to_string();
+        stage.helm(&["install", "namewall", &chart]).map(drop)
+    })?;
+    step("an agent on both nodes and two controllers are Ready", || {
+        for workload in ["daemonset/namewall-agent", "deployment/namewall-controller"] {
+            stage.plane.kubectl(&["rollout", "status", "-n", "namewall", workload, "--timeout=120s"])?;
+        }
+        Ok(())
+    })?;
+    step("the doctor is content, with both nodes and the cluster", || {
+        for node in 0..2 {
+            let said = stage.ask_agent(node, &["doctor", "--only", "node"])?;
+            now("all is good", Ok(Seen::new(!said.contains('✗') && !said.contains('·'), said)))?;
+        }
+        eventually("all is good", || {
+            let output = stage.namewall(&["doctor", "--only", "cluster"])?;
+            let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+            Ok(Seen::new(output.status.success() && !said.contains('·'), said))
+        })
+    })
+}

@@ -1,0 +1,116 @@
+//! Machines: each a network namespace and a mount namespace of its own, at one
+//! bridge. Whoever makes them has a network, mounts and processes of its own
+//! already (`unshare --net --mount --pid`), so that all of it ends with it.
+
+use crate::process::Process;
+use anyhow::{Context, Result, ensure};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+const BRIDGE: &str = "lan";
+
+/// A network of machines, whose first is this process's own.
+#[derive(Debug)]
+pub struct Lan(());
+
+impl Lan {
+    /// Makes it, with this address (and prefix) for us.
+    pub fn new(address: &str) -> Result<Self> {
+        for arguments in [
+            "link set lo up".to_owned(),
+            format!("link add {BRIDGE} type bridge"),
+            format!("address add {address} dev {BRIDGE}"),
+            format!("link set {BRIDGE} up"),
+        ] {
+            say(Command::new("ip").args(arguments.split(' ')))?;
+        }
+        Ok(Self(()))
+    }
+
+    /// Where addresses of ours that are no machine's own are found: pods'.
+    pub fn route(&self, network: &str, via: &str) -> Result<()> {
+        say(Command::new("ip").args(["route", "add", network, "via", via])).map(drop)
+    }
+
+    /// A machine with this address and prefix. What its programs say goes into this folder.
+    pub fn machine(&self, name: &str, address: &str, logs: &Path) -> Result<Machine> {
+        let machine = Machine::new(name, logs)?;
+        let link = format!("link add {name} type veth peer name eth0 netns {}", machine.keeper.id());
+        say(Command::new("ip").args(link.split(' ')))?;
+        say(Command::new("ip").args(["link", "set", name, "master", BRIDGE, "up"]))?;
+        machine.run("ip", &["link", "set", "lo", "up"])?;
+        machine.run("ip", &["address", "add", address, "dev", "eth0"])?;
+        machine.run("ip", &["link", "set", "eth0", "up"])?;
+        Ok(machine)
+    }
+}
+
+/// Namespaces with processes in them, which end with it.
+#[derive(Debug)]
+pub struct Machine {
+    name: String,
+    logs: std::path::PathBuf,
+    processes: Vec<Process>,
+    /// Whom the others enter by.
+    keeper: Process,
+}
+
+impl Machine {
+    fn new(name: &str, logs: &Path) -> Result<Self> {
+        let log = logs.join(format!("{name}.keeper.log"));
+        let mut keeper = Command::new("unshare");
+        keeper.args(["--net", "--mount", "--", "sh", "-c", "echo here; exec sleep infinity"]);
+        let keeper = Process::start(keeper, &log)?;
+        let began = Instant::now();
+        while std::fs::read_to_string(&log)? != "here\n" {
+            ensure!(began.elapsed() < PATIENCE, "no namespaces for {name}: {}", std::fs::read_to_string(&log)?);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        std::fs::remove_file(&log)?;
+        Ok(Self { name: name.to_owned(), logs: logs.to_owned(), processes: Vec::new(), keeper })
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where its programs' logs are.
+    pub fn logs(&self) -> &Path {
+        &self.logs
+    }
+
+    /// A program in it, which is not started yet.
+    pub fn command(&self, program: impl AsRef<Path>) -> Command {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--target={}", self.keeper.id())).args(["--net", "--mount", "--"]).arg(program.as_ref());
+        command
+    }
+
+    /// What a program says there that comes to a good end.
+    pub fn run(&self, program: &str, arguments: &[&str]) -> Result<String> {
+        say(self.command(program).args(arguments)).with_context(|| format!("on {}", self.name))
+    }
+
+    /// The same with lines of a shell.
+    pub fn shell(&self, script: &str) -> Result<String> {
+        self.run("sh", &["-euc", script])
+    }
+
+    /// Starts what goes on, and says by which number. What it says is in a log of the machine and this name.
+    pub fn start(&mut self, name: &str, command: Command) -> Result<u32> {
+        let process = Process::start(command, &self.logs.join(format!("{}.{name}.log", self.name)))?;
+        let id = process.id();
+        self.processes.push(process);
+        Ok(id)
+    }
+}
+
+/// What a program says.
+fn say(command: &mut Command) -> Result<String> {
+    let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {command:?}"))?;
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{command:?}: {}", complaint.trim());
+    Ok(String::from_utf8(output.stdout)?)
+}

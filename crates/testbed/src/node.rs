@@ -1,0 +1,185 @@
+//! A node: a machine with containerd, runc, the CNI's `bridge`, a kubelet and a
+//! kube-proxy, all of them as they are. What they write is in memory, and gone
+//! with the machine.
+
+use crate::machine::Machine;
+use crate::{ControlPlane, programs};
+use anyhow::{Context, Result};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Nodes there can be: each has a user of its own at the API server.
+pub(crate) const NAMES: [&str; 2] = ["node-1", "node-2"];
+const PATIENCE: Duration = Duration::from_secs(30);
+const SOCKET: &str = "/run/containerd/containerd.sock";
+/// What every pod's first container is: it does nothing, and holds the pod's network.
+const PAUSE: &str = "pause:e2e";
+
+/// What a node has of its own.
+#[derive(Clone, Debug)]
+pub struct NodeSettings<'a> {
+    /// Its address, without a prefix.
+    pub address: &'a str,
+    /// Its pods', like 10.244.1.0/24.
+    pub pods: &'a str,
+    /// Whom pods are told to ask for names, and whom their DNS server asks.
+    pub dns: [&'a str; 2],
+    /// Archives of all images there will ever be.
+    pub images: &'a [PathBuf],
+    /// A folder that the node has as /run/e2e.
+    pub shared: &'a Path,
+    /// A cgroup that is there, in every hierarchy, for all of it.
+    pub cgroup: &'a str,
+}
+
+/// The tokens of a node's kubelet and kube-proxy.
+pub(crate) fn tokens(name: &str) -> [String; 2] {
+    ["kubelet", "proxy"].map(|program| format!("{program}-of-{name}"))
+}
+
+/// A machine that is a node.
+#[derive(Debug)]
+pub struct Node {
+    pub machine: Machine,
+}
+
+impl Node {
+    /// Starts everything; whether it is ready, the API server knows.
+    pub fn start(machine: Machine, plane: &ControlPlane, settings: &NodeSettings<'_>) -> Result<Self> {
+        let mut node = Self { machine };
+        node.make_folders(plane, settings).context("cannot make a node of a machine")?;
+        node.write(plane, settings)?;
+        plane.apply(&format!(
+            "apiVersion: v1\nkind: Node\nmetadata: {{name: {}}}\nspec: {{podCIDR: {pods}, podCIDRs: [{pods}]}}\n",
+            node.machine.name(),
+            pods = settings.pods,
+        ))?;
+        node.start_programs(settings)?;
+        Ok(node)
+    }
+
+    /// Of what programs write by default, nothing is the machine's own; what the kernel has only once is not changed.
+    fn make_folders(&self, plane: &ControlPlane, settings: &NodeSettings<'_>) -> Result<()> {
+        let logs = self.machine.logs().join(format!("{}.pods", self.machine.name()));
+        std::fs::create_dir_all(&logs)?;
+        let script = format!(
+            "mount -t tmpfs tmpfs /run
+             mkdir -p /run/e2e /run/node /run/fixed /run/conf
+             mount --bind {shared} /run/e2e
+             for folder in /var/lib/kubelet /var/lib/containerd /var/lib/cni /etc/cni /var/log/containers /etc/containerd; do
+               mkdir -p $folder; mount -t tmpfs tmpfs $folder
+             done
+             # What is mounted for a pod is seen where its containers are made.
+             mount --make-shared /var/lib/kubelet
+             mkdir -p /var/log/pods /etc/cni/net.d; mount --bind {logs} /var/log/pods
+             cp {certificate} /run/node/authority.crt
+             # A kubelet sets these, for all of the machine: it finds them set.
+             for setting in vm/overcommit_memory=1 vm/panic_on_oom=0 kernel/panic=10 kernel/panic_on_oops=1 \\
+                 kernel/keys/root_maxkeys=1000000 kernel/keys/root_maxbytes=25000000; do
+               file=/run/fixed/$(basename ${{setting%=*}}); echo ${{setting#*=}} > $file
+               mount --bind $file /proc/sys/${{setting%=*}}
+             done
+             sysctl -qw net.ipv4.ip_forward=1 net.bridge.bridge-nf-call-iptables=1 net.bridge.bridge-nf-call-ip6tables=1",
+            shared = settings.shared.display(),
+            logs = logs.display(),
+            certificate = plane.folder().join("authority.crt").display(),
+        );
+        self.machine.shell(&script).map(drop)
+    }
+
+    /// Their configuration.
+    fn write(&self, plane: &ControlPlane, settings: &NodeSettings<'_>) -> Result<()> {
+        let name = self.machine.name();
+        let [kubelet, proxy] = tokens(name);
+        let folder = settings.shared.join(format!("conf-{name}"));
+        std::fs::create_dir_all(&folder)?;
+        std::fs::copy(plane.kubeconfig_for(&kubelet, &kubelet)?, folder.join("kubelet"))?;
+        std::fs::copy(plane.kubeconfig_for(&proxy, &proxy)?, folder.join("proxy"))?;
+        let NodeSettings { address, pods, dns: [asked, above], .. } = *settings;
+        let cgroup = settings.cgroup;
+        for (file, text) in [
+            ("resolv.conf", format!("nameserver {above}\n")),
+            (
+                "containerd.toml",
+                format!(
+                    "version = 2\n\
+                     [plugins.\"io.containerd.grpc.v1.cri\"]\n\
+                     sandbox_image = \"{PAUSE}\"\n\
+                     # root here may be without CAP_SYS_RESOURCE.\n\
+                     restrict_oom_score_adj = true\n\
+                     disable_hugetlb_controller = true\n\
+                     [plugins.\"io.containerd.grpc.v1.cri\".cni]\n\
+                     bin_dir = \"/usr/lib/cni\"\n\
+                     conf_dir = \"/etc/cni/net.d\"\n"
+                ),
+            ),
+            (
+                "cni.conflist",
+                format!(
+                    r#"{{"cniVersion": "0.4.0", "name": "pods", "plugins": [{{"type": "bridge", "bridge": "cni0",
+                    "isGateway": true, "hairpinMode": true, "ipMasq": false, "ipam": {{"type": "host-local",
+                    "ranges": [[{{"subnet": "{pods}"}}]], "routes": [{{"dst": "0.0.0.0/0"}}]}}}}]}}"#
+                ),
+            ),
+            (
+                "kubelet.yaml",
+                format!(
+                    "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n\
+                     containerRuntimeEndpoint: unix://{SOCKET}\naddress: {address}\n\
+                     authentication: {{anonymous: {{enabled: true}}, webhook: {{enabled: false}}}}\n\
+                     authorization: {{mode: AlwaysAllow}}\n\
+                     cgroupDriver: cgroupfs\nfailCgroupV1: false\ncgroupRoot: {cgroup}\n\
+                     clusterDNS: [{asked}]\nclusterDomain: cluster.local\nresolvConf: /run/conf/resolv.conf\n\
+                     failSwapOn: false\nlocalStorageCapacityIsolation: false\nevictionHard: {{memory.available: 1Mi}}\n\
+                     healthzPort: 0\nserializeImagePulls: false\nregistryPullQPS: 0\n\
+                     nodeStatusReportFrequency: 10s\n"
+                ),
+            ),
+            (
+                "proxy.yaml",
+                format!(
+                    "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n\
+                     clientConnection: {{kubeconfig: /run/conf/proxy}}\nmode: nftables\nhostnameOverride: {name}\n\
+                     clusterCIDR: 10.244.0.0/16\noomScoreAdj: 0\nbindAddress: {address}\n\
+                     nftables: {{minSyncPeriod: 100ms}}\n\
+                     conntrack: {{maxPerCore: 0, min: 0, tcpCloseWaitTimeout: 0s, tcpEstablishedTimeout: 0s}}\n"
+                ),
+            ),
+        ] {
+            std::fs::write(folder.join(file), text)?;
+        }
+        self.machine
+            .shell(&format!("cp {}/* /run/conf; cp /run/conf/cni.conflist /etc/cni/net.d", folder.display()))?;
+        Ok(())
+    }
+
+    fn start_programs(&mut self, settings: &NodeSettings<'_>) -> Result<()> {
+        let machine = &mut self.machine;
+        let mut containerd = machine.command("containerd");
+        containerd.args(["--config", "/run/conf/containerd.toml"]);
+        machine.start("containerd", containerd)?;
+        let began = Instant::now();
+        let ctr = ["-a", SOCKET, "-n", "k8s.io"];
+        while let Err(error) = machine.run("ctr", &[&ctr[..], &["version"]].concat()) {
+            if began.elapsed() > PATIENCE {
+                return Err(error.context("containerd is never ready"));
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        for image in settings.images {
+            let image = image.display().to_string();
+            machine.run("ctr", &[&ctr[..], &["images", "import", &image]].concat())?;
+        }
+        let built = programs(&["kubelet", "kube-proxy"])?;
+        let mut kubelet = machine.command(built.join("kubelet"));
+        kubelet
+            .args(["--config=/run/conf/kubelet.yaml", "--kubeconfig=/run/conf/kubelet"])
+            .arg(format!("--node-ip={}", settings.address))
+            .arg(format!("--hostname-override={}", machine.name()));
+        machine.start("kubelet", kubelet)?;
+        let mut proxy = machine.command(built.join("kube-proxy"));
+        proxy.arg("--config=/run/conf/proxy.yaml");
+        machine.start("kube-proxy", proxy)?;
+        Ok(())
+    }
+}
