@@ -70,7 +70,8 @@ impl Resolver<'_> {
         match self.position(lookup.name) {
             Some(at) => renew(&mut self.status.resolved_names[at], &found, lookup),
             // What the wildcard says already need not be said again for each of its names.
-            None if !is_wildcard(lookup.name) && self.wildcard().is_some_and(|whole| covers(whole, &found)) => {}
+            None if !is_wildcard(lookup.name)
+                && self.wildcard().is_some_and(|whole| covers(whole, &found, lookup.now)) => {}
             None => self.status.resolved_names.push(ResolvedName {
                 conditions: vec![lookup.condition("False", "NOERROR")],
                 dns_name: lookup.name.to_owned(),
@@ -79,7 +80,7 @@ impl Resolver<'_> {
             }),
         }
         if is_wildcard(lookup.name) {
-            self.fold();
+            self.fold(lookup.now);
         }
         *self.status != before
     }
@@ -125,9 +126,10 @@ impl Resolver<'_> {
     }
 
     /// Takes out the names of which the wildcard says all there is to say.
-    fn fold(&mut self) {
+    fn fold(&mut self, now: Timestamp) {
         let Some(whole) = self.wildcard().cloned() else { return };
-        let is_said = |item: &ResolvedName| item.dns_name != whole.dns_name && covers(&whole, &item.resolved_addresses);
+        let is_said =
+            |item: &ResolvedName| item.dns_name != whole.dns_name && covers(&whole, &item.resolved_addresses, now);
         self.status.resolved_names.retain(|item| !is_said(item));
     }
 }
@@ -162,7 +164,8 @@ impl Lookup<'_> {
 fn renew(item: &mut ResolvedName, found: &[ResolvedAddress], lookup: Lookup<'_>) {
     for new in found {
         match item.resolved_addresses.iter_mut().find(|known| known.ip == new.ip) {
-            Some(known) if is_same(next_lookup(known), next_lookup(new)) => {}
+            // One that is due is renewed by however little: it would be over before the next lookup.
+            Some(known) if next_lookup(known) > lookup.now && is_same(next_lookup(known), next_lookup(new)) => {}
             Some(known) => *known = new.clone(),
             None => item.resolved_addresses.push(new.clone()),
         }
@@ -194,10 +197,11 @@ fn is_same(one: Timestamp, other: Timestamp) -> bool {
     one.duration_since(other).abs() <= SAME
 }
 
-/// Whether it has all of these addresses, each until the same time.
-fn covers(item: &ResolvedName, addresses: &[ResolvedAddress]) -> bool {
+/// Whether it has all of these addresses, each until the same time, and not until now.
+fn covers(item: &ResolvedName, addresses: &[ResolvedAddress], now: Timestamp) -> bool {
     let has = |wanted: &ResolvedAddress| {
-        let mut same = item.resolved_addresses.iter().filter(|known| known.ip == wanted.ip);
+        let same = item.resolved_addresses.iter().filter(|known| known.ip == wanted.ip);
+        let mut same = same.filter(|known| next_lookup(known) > now);
         same.any(|known| is_same(next_lookup(known), next_lookup(wanted)))
     };
     addresses.iter().all(has)

@@ -28,7 +28,7 @@ const BELIEVED: u32 = 4;
 const PART: u32 = 500;
 /// How soon what failed is tried again, and how late at the latest.
 const AGAIN: Duration = Duration::from_millis(500);
-const AGAIN_AT_LATEST: Duration = Duration::from_secs(15);
+const AGAIN_AT_LATEST: Duration = Duration::from_secs(10);
 /// A watch that ends sooner is not started anew at once.
 const SHORT: Duration = Duration::from_secs(1);
 const NOT_FOUND: u16 = 404;
@@ -172,7 +172,7 @@ async fn follow_version(server: &Server, kind: Kind, shared: &Shared) {
                 if !kind.is_builtin && error.code() == Some(NOT_FOUND) {
                     return;
                 }
-                sleep(pause + some_of(pause)).await;
+                sleep(pause / 2 + some_of(pause / 2)).await;
                 pause = (pause * 2).min(AGAIN_AT_LATEST);
             }
         }
