@@ -86,6 +86,10 @@ impl Listing {
         Self { kind, pool: Pool::default(), objects: Vec::new() }
     }
 
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
     pub fn push(&mut self, object: &Json) {
         let read = Object::read(&self.kind, object, &mut self.pool);
         self.objects.push((read.key().unwrap_or_else(|| Key::of(object)), read));

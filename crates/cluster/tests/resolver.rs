@@ -95,6 +95,12 @@ fn s8_3_an_address_with_another_next_lookup_is_renewed() {
 }
 
 #[test]
+fn an_address_that_is_due_is_renewed_however_short_its_ttl_is() {
+    let steps = [Found(0, NAME, "192.0.2.1/2"), Found(1, NAME, "192.0.2.1/2"), Found(2, NAME, "192.0.2.1/2"), Prune(8)];
+    check(NAME, &steps, "www.example.com. 192.0.2.1@2+2");
+}
+
+#[test]
 fn s8_3_new_addresses_are_added_to_those_that_are_known() {
     let steps = [Found(0, NAME, "192.0.2.1/30"), Found(3, NAME, "192.0.2.2/30")];
     check(NAME, &steps, "www.example.com. 192.0.2.1@0+30 192.0.2.2@3+30");

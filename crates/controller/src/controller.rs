@@ -121,11 +121,14 @@ impl Controller {
         changed.retain(|(key, _)| *key.namespace == *self.settings.namespace);
         for (key, object) in changed {
             self.schedule.put(&key, object.as_ref(), now);
-            match object {
-                Some(object) => _ = self.objects.insert(key, object),
-                None => _ = self.objects.remove(&key),
-            }
-            self.is_dirty = true;
+            // What there is does not change with what is known of it, which it does all the time.
+            let what = |object: &NameObject| (object.pattern.clone(), object.is_ours);
+            let is = object.as_ref().map(what);
+            let was = match object {
+                Some(object) => self.objects.insert(key, object),
+                None => self.objects.remove(&key),
+            };
+            self.is_dirty |= was.as_ref().map(what) != is;
         }
         if self.watch.take_change() {
             self.has_changed = true;

@@ -13,7 +13,7 @@ impl Connection {
     /// goes with its Node.
     pub fn publish_node(&self, node: &str, (addresses, enforces): (&[IpAddr], &str)) -> Result<(), kube::Error> {
         let kind = WATCHED.iter().find(|kind| kind.name == "NodeAddresses");
-        let Some(resource) = kind.map(crate::watch::resource_of) else { return Ok(()) };
+        let Some(resource) = kind.map(crate::follow::resource_of) else { return Ok(()) };
         let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
         let nodes: Api<DynamicObject> = Api::all_with(self.client.clone(), &ApiResource::erase::<Node>(&()));
         let texts: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();

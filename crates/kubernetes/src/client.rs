@@ -1,5 +1,6 @@
 //! How the API server is reached.
 
+use crate::follow::{Patience, Server};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use std::path::PathBuf;
@@ -10,6 +11,8 @@ use tokio::runtime::Runtime;
 /// How long a connection may take to come about, and the answer to a request that is no watch.
 const CONNECT: Duration = Duration::from_secs(5);
 const ANSWER: Duration = Duration::from_secs(5);
+/// The same for watches, which nobody waits for.
+const CONNECT_SLOWLY: Duration = Duration::from_secs(15);
 
 /// Which API server, as whom.
 #[derive(Clone, Debug, Default)]
@@ -38,7 +41,7 @@ pub enum ConnectError {
 pub struct Connection {
     pub(crate) runtime: Arc<Runtime>,
     /// For watches, where nothing may be said for minutes.
-    pub(crate) watching: Client,
+    pub(crate) watching: Server,
     /// For all else: who asks waits, and a server that hangs must not keep it.
     pub(crate) client: Client,
     server: String,
@@ -60,14 +63,22 @@ impl Connection {
             .build()
             .map_err(ConnectError::Runtime)?;
         let mut config = runtime.block_on(configure(target))?;
-        config.connect_timeout = Some(CONNECT);
+        config.connect_timeout = Some(CONNECT_SLOWLY);
         let server = config.cluster_url.to_string();
         let inside = runtime.enter();
         let watching = Client::try_from(config.clone()).map_err(ConnectError::Client)?;
+        let watching = Server { client: watching, patience: Patience::default() };
+        config.connect_timeout = Some(CONNECT);
         (config.read_timeout, config.write_timeout) = (Some(ANSWER), Some(ANSWER));
         let client = Client::try_from(config).map_err(ConnectError::Client)?;
         drop(inside);
         Ok(Self { runtime: Arc::new(runtime), watching, client, server })
+    }
+
+    /// For tests: watches that say nothing for so long are given up, and answers that take three times as long.
+    pub fn impatient(mut self, silence: Duration) -> Self {
+        self.watching.patience = Patience { answer: silence * 3, silence };
+        self
     }
 
     /// The server's address, as users know it.

@@ -5,7 +5,9 @@
 
 mod addresses;
 mod client;
+mod clocks;
 pub mod crds;
+mod follow;
 mod leadership;
 mod names;
 mod objects;

@@ -1,10 +1,11 @@
 //! DNSNameResolver objects: which there are, for which names, and what their
 //! status says of it (S8).
 
+use crate::clocks::{Before, Came, Clocks, now};
 use namewall_cluster::api::dns_name_resolver::{DnsNameResolver, Status};
 use namewall_cluster::resolver::{is_wildcard, matches, next_lookup};
 use namewall_cluster::{Document, Key, yaml};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
 /// What one object says.
@@ -13,6 +14,7 @@ pub struct NameObject {
     pub key: Key,
     /// A name or wildcard, lower case, with its last dot.
     pub pattern: String,
+    /// Its times are by our own clock.
     pub status: Status,
     /// Whether it is ours to delete.
     pub is_ours: bool,
@@ -25,7 +27,7 @@ pub struct SharedAddress {
     pub name: String,
     pub address: IpAddr,
     pub ttl_seconds: i32,
-    /// When it was looked up, by the clock of whoever did, in seconds since 1970.
+    /// When it was looked up, by our own clock, in seconds since 1970.
     pub looked_up: i64,
 }
 
@@ -70,24 +72,46 @@ impl NameObject {
 pub(crate) struct Names {
     objects: BTreeMap<Key, NameObject>,
     by_pattern: BTreeMap<String, Vec<Key>>,
+    /// Of objects whose times are others by our clock.
+    clocks: HashMap<Key, Clocks>,
 }
 
 impl Names {
-    pub(crate) fn of<'d>(documents: impl Iterator<Item = (&'d Key, &'d Document)>) -> Self {
-        let mut names = Self::default();
-        for object in documents.filter_map(|(key, document)| NameObject::read(key, document)) {
-            names.put(object);
+    /// All objects anew. What was known of them before says how old their addresses are.
+    pub(crate) fn replace<'d>(&mut self, documents: impl Iterator<Item = (&'d Key, &'d Document)>) {
+        let before = std::mem::take(self);
+        for mut object in documents.filter_map(|(key, document)| NameObject::read(key, document)) {
+            let clocks = before.translate(&object.key, &mut object.status, Came::Listed);
+            self.insert(object, clocks);
         }
-        names
     }
 
-    pub(crate) fn put(&mut self, object: NameObject) {
-        self.remove(&object.key.clone());
-        self.by_pattern.entry(object.pattern.clone()).or_default().push(object.key.clone());
-        self.objects.insert(object.key.clone(), object);
+    /// An object as it says it is, in place of what it said before.
+    pub(crate) fn put(&mut self, mut object: NameObject) {
+        let clocks = self.translate(&object.key, &mut object.status, Came::Now);
+        self.insert(object, clocks);
+    }
+
+    fn insert(&mut self, object: NameObject, clocks: Clocks) {
+        let key = object.key.clone();
+        self.remove(&key);
+        if !clocks.is_empty() {
+            self.clocks.insert(key.clone(), clocks);
+        }
+        self.by_pattern.entry(object.pattern.clone()).or_default().push(key.clone());
+        self.objects.insert(key, object);
+    }
+
+    /// Sets the times of what an object says to those of our clock.
+    pub(crate) fn translate(&self, key: &Key, status: &mut Status, came: Came) -> Clocks {
+        let (nothing, same) = (Status::default(), Clocks::default());
+        let known = self.objects.get(key).map_or(&nothing, |object| &object.status);
+        let clocks = self.clocks.get(key).unwrap_or(&same);
+        Before { status: known, clocks }.translate(status, (came, now()))
     }
 
     pub(crate) fn remove(&mut self, key: &Key) {
+        self.clocks.remove(key);
         let Some(object) = self.objects.remove(key) else { return };
         if let Some(keys) = self.by_pattern.get_mut(&object.pattern) {
             keys.retain(|known| known != key);

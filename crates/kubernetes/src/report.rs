@@ -3,7 +3,7 @@
 
 use crate::client::Connection;
 use crate::crds::ClusterEgressFirewallStatus;
-use crate::watch::resource_of;
+use crate::follow::resource_of;
 use futures_util::future::ready;
 use futures_util::{StreamExt, stream};
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};

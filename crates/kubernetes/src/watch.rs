@@ -1,35 +1,25 @@
 //! What a cluster has, kept up with.
 //!
-//! Every kind is listed and then watched for itself. Nothing counts before all
+//! Every kind is listed and then watched for itself (`follow`). Nothing counts before all
 //! kinds are known, each as a list of objects or as one the cluster does not
 //! have: a cluster whose policies are not known yet would look like one without.
 //! When the server is away, what was known stays known.
 
 use crate::client::Connection;
+use crate::follow::follow;
 use crate::names::{NameObject, Names};
 use crate::publish::Publisher;
-use futures_util::{StreamExt, TryStreamExt};
-use kube::Client;
-use kube::api::{Api, ApiResource, DynamicObject};
-use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{self, Event, watcher};
 use namewall_cluster::kinds::{DNS_NAME_RESOLVER, Kind, WATCHED};
 use namewall_cluster::resolver::Settings as ResolverSettings;
 use namewall_cluster::{Key, Listing, Read, Settings, Store};
 use std::collections::{BTreeMap, BTreeSet};
-use std::pin::pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
-/// How often a kind that a cluster does not have is looked for.
-const LOOK_FOR_KINDS: Duration = Duration::from_secs(5);
-/// So often in a row a kind must be missing before objects that are known are let go.
-const BELIEVED: u32 = 4;
 /// How long a burst of changes is waited for, and how long at most.
 const QUIET: Duration = Duration::from_millis(3);
 const LONGEST_BURST: Duration = Duration::from_millis(25);
-const NOT_FOUND: u16 = 404;
 const NODE_ADDRESSES: &str = "NodeAddresses";
 /// Kinds that change all the time, and are no policies.
 const BUSY: [&str; 6] = ["Pod", "EndpointSlice", "Node", "Service", "NodeAddresses", "Namespace"];
@@ -77,7 +67,7 @@ impl Shared {
     }
 
     /// Changes what is known, and says so if it is to be seen.
-    fn change(&self, kind: &'static str, change: impl FnOnce(&mut Known) -> bool) {
+    pub(crate) fn change(&self, kind: &'static str, change: impl FnOnce(&mut Known) -> bool) {
         let mut known = self.lock();
         known.trouble.remove(kind);
         let was_whole = known.is_whole();
@@ -91,9 +81,18 @@ impl Shared {
         }
     }
 
-    fn say(&self, kind: &'static str, what: String) {
+    pub(crate) fn say(&self, kind: &'static str, what: String) {
         self.lock().trouble.insert(kind, what);
         self.changed.notify_all();
+    }
+
+    /// Nothing is in the way of a kind, whether or not anything of it has changed.
+    pub(crate) fn hear(&self, kind: &'static str) {
+        self.lock().trouble.remove(kind);
+    }
+
+    pub(crate) fn has_any(&self, kind: &str) -> bool {
+        self.lock().store.has(kind)
     }
 }
 
@@ -127,8 +126,7 @@ impl Watch {
         wanted.for_each(|kind| kinds.entry(kind.name).or_default().push(*kind));
         shared.lock().wanted = kinds.keys().copied().collect();
         let follow = |versions: Vec<Kind>| {
-            let follow = follow(connection.watching.clone(), versions, shared.clone());
-            connection.runtime.spawn(follow)
+            connection.runtime.spawn(follow(connection.watching.clone(), versions, shared.clone()))
         };
         let tasks = kinds.into_values().map(follow).collect();
         Self { connection: connection.clone(), shared, tasks, seen: 0 }
@@ -233,8 +231,8 @@ impl Watch {
 }
 
 impl Known {
-    fn apply(&mut self, kind: &Kind, object: &serde_json::Value) -> bool {
-        self.hear(kind, object);
+    pub(crate) fn apply(&mut self, kind: &Kind, object: &serde_json::Value) -> bool {
+        self.enforced.extend(enforces(kind, object));
         let is_new = self.store.apply(kind, object);
         if is_new && *kind == DNS_NAME_RESOLVER {
             let key = Key::of(object);
@@ -249,19 +247,47 @@ impl Known {
         is_new
     }
 
-    fn hear(&mut self, kind: &Kind, object: &serde_json::Value) {
-        if kind.name == NODE_ADDRESSES {
-            let digest = object["status"]["enforces"].as_str().unwrap_or_default().to_owned();
-            self.enforced.insert(Key::of(object).name, digest);
+    pub(crate) fn remove(&mut self, kind: &Kind, key: &Key) -> bool {
+        if *kind == DNS_NAME_RESOLVER {
+            self.names.remove(key);
+            self.new_names.insert(key.clone());
         }
+        if kind.name == NODE_ADDRESSES {
+            self.enforced.remove(&key.name);
+        }
+        self.store.remove(kind, key)
+    }
+
+    /// All objects of a kind anew, and what nodes say in them.
+    pub(crate) fn replace(&mut self, listing: Listing, enforced: BTreeMap<Arc<str>, String>) -> bool {
+        let kind = listing.kind();
+        if kind.name == NODE_ADDRESSES {
+            self.enforced = enforced;
+        }
+        self.absent.remove(kind.name);
+        let is_new = self.kinds.insert(kind.name) | self.store.replace(listing);
+        if kind == DNS_NAME_RESOLVER {
+            self.take_names();
+        }
+        is_new
+    }
+
+    /// The cluster does not have the kind, nor any object of it.
+    pub(crate) fn lose(&mut self, kind: &Kind) -> bool {
+        let has_gone = self.store.replace(Listing::new(*kind));
+        if *kind == DNS_NAME_RESOLVER {
+            self.take_names();
+        }
+        let is_news = self.kinds.insert(kind.name) | self.absent.insert(kind.name);
+        has_gone | is_news
     }
 
     /// All DNSNameResolvers anew.
     fn take_names(&mut self) {
-        let next = Names::of(self.store.of(DNS_NAME_RESOLVER.name));
-        let both = self.names.all().chain(next.all()).map(|object| object.key.clone());
-        self.new_names.extend(both);
-        self.names = next;
+        let Self { store, names, new_names, .. } = self;
+        new_names.extend(names.all().map(|object| object.key.clone()));
+        names.replace(store.of(DNS_NAME_RESOLVER.name));
+        new_names.extend(names.all().map(|object| object.key.clone()));
     }
 
     fn is_whole(&self) -> bool {
@@ -273,148 +299,8 @@ impl Known {
     }
 }
 
-/// Follows one kind, in the first of these versions that the cluster has, for as long as it has it.
-async fn follow(client: Client, versions: Vec<Kind>, shared: Arc<Shared>) {
-    let name = versions[0].name;
-    let mut looks = 0;
-    loop {
-        let found = find(&client, &versions).await;
-        looks = if matches!(found, Ok(None)) { looks + 1 } else { 0 };
-        match found {
-            Ok(Some(kind)) => follow_version(&client, kind, &shared).await,
-            // A server that has only just started may not know its definitions yet. To believe it would let go of
-            // policies that are in force.
-            Ok(None) if looks < BELIEVED && shared.lock().store.has(name) => {
-                shared.say(name, format!("the API server says that there is no {name} any more"));
-            }
-            Ok(None) => shared.change(name, |known| {
-                // Objects go with their definition.
-                let has_gone = known.store.replace(Listing::new(versions[0]));
-                if versions[0] == DNS_NAME_RESOLVER {
-                    known.take_names();
-                }
-                let is_news = known.kinds.insert(name) | known.absent.insert(name);
-                has_gone | is_news
-            }),
-            Err(error) => shared.say(name, error.to_string()),
-        }
-        tokio::time::sleep(LOOK_FOR_KINDS).await;
-    }
-}
-
-async fn find(client: &Client, versions: &[Kind]) -> Result<Option<Kind>, kube::Error> {
-    for kind in versions {
-        if kind.is_builtin {
-            return Ok(Some(*kind));
-        }
-        match client.list_api_group_resources(&kind.api_version()).await {
-            Ok(list) if list.resources.iter().any(|one| one.name == kind.plural) => return Ok(Some(*kind)),
-            Ok(_) => {}
-            Err(kube::Error::Api(status)) if status.code == NOT_FOUND => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(None)
-}
-
-/// Ends when the cluster no longer has the kind.
-async fn follow_version(client: &Client, kind: Kind, shared: &Shared) {
-    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource_of(&kind));
-    let mut events = pin!(watcher(api, watcher::Config::default()).default_backoff().into_stream());
-    let mut listing = Listing::new(kind);
-    while let Some(event) = events.next().await {
-        match event {
-            Ok(Event::Init) => {
-                listing = Listing::new(kind);
-                if kind.name == NODE_ADDRESSES {
-                    shared.lock().enforced.clear();
-                }
-            }
-            Ok(Event::InitApply(object)) => {
-                let object = whole(object);
-                shared.lock().hear(&kind, &object);
-                listing.push(&object);
-            }
-            Ok(Event::InitDone) => {
-                let objects = std::mem::replace(&mut listing, Listing::new(kind));
-                shared.change(kind.name, |known| {
-                    known.absent.remove(kind.name);
-                    let is_new = known.kinds.insert(kind.name) | known.store.replace(objects);
-                    if kind == DNS_NAME_RESOLVER {
-                        known.take_names();
-                    }
-                    is_new
-                });
-            }
-            Ok(Event::Apply(object)) => {
-                let object = whole(object);
-                shared.change(kind.name, |known| known.apply(&kind, &object));
-            }
-            Ok(Event::Delete(object)) => {
-                let key = Key::of(&whole(object));
-                shared.change(kind.name, |known| {
-                    if kind == DNS_NAME_RESOLVER {
-                        known.names.remove(&key);
-                        known.new_names.insert(key.clone());
-                    }
-                    if kind.name == NODE_ADDRESSES {
-                        known.enforced.remove(&key.name);
-                    }
-                    known.store.remove(&kind, &key)
-                });
-            }
-            Err(error) => {
-                shared.say(kind.name, words(&error));
-                if !kind.is_builtin && is_gone(&error) {
-                    return;
-                }
-            }
-        }
-    }
-}
-
-pub(crate) fn resource_of(kind: &Kind) -> ApiResource {
-    ApiResource {
-        group: kind.group.to_owned(),
-        version: kind.version.to_owned(),
-        api_version: kind.api_version(),
-        kind: kind.name.to_owned(),
-        plural: kind.plural.to_owned(),
-    }
-}
-
-fn whole(object: DynamicObject) -> serde_json::Value {
-    serde_json::to_value(object).unwrap_or_default()
-}
-
-fn is_gone(error: &watcher::Error) -> bool {
-    match error {
-        watcher::Error::InitialListFailed(kube::Error::Api(status))
-        | watcher::Error::WatchStartFailed(kube::Error::Api(status)) => status.code == NOT_FOUND,
-        watcher::Error::WatchError(status) => status.code == NOT_FOUND,
-        _ => false,
-    }
-}
-
-/// What a reader can do something about, without how it came to us.
-fn words(error: &watcher::Error) -> String {
-    match error {
-        watcher::Error::InitialListFailed(kube::Error::Api(status))
-        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
-        | watcher::Error::WatchFailed(kube::Error::Api(status))
-        | watcher::Error::WatchError(status) => status.message.clone(),
-        watcher::Error::InitialListFailed(error)
-        | watcher::Error::WatchStartFailed(error)
-        | watcher::Error::WatchFailed(error) => causes(error),
-        watcher::Error::NoResourceVersion => error.to_string(),
-    }
-}
-
-/// The last cause says most: that a connection was refused, say.
-fn causes(error: &dyn std::error::Error) -> String {
-    let mut last = error;
-    while let Some(cause) = last.source() {
-        last = cause;
-    }
-    last.to_string()
+/// What a node says it enforces, if that is what the object is for.
+pub(crate) fn enforces(kind: &Kind, object: &serde_json::Value) -> Option<(Arc<str>, String)> {
+    let digest = || object["status"]["enforces"].as_str().unwrap_or_default().to_owned();
+    (kind.name == NODE_ADDRESSES).then(|| (Key::of(object).name, digest()))
 }

@@ -81,6 +81,12 @@ fn a_cluster_is_followed_through_changes_and_a_restart_of_its_server() {
     plane.start_server().unwrap();
     plane.kubectl(&["delete", "networkpolicy", "closed", "-n", "shop"]).unwrap();
     wait_for(&mut watch, (1, 0));
+    // Also where nothing has changed.
+    let began = Instant::now();
+    while !watch.trouble().is_empty() {
+        assert!(began.elapsed() < PATIENCE, "nobody notices that the server is back: {:?}", watch.trouble());
+        std::thread::sleep(Duration::from_millis(50));
+    }
     plane.kubectl(&["delete", "pod", "web", "-n", "shop", "--force", "--grace-period=0"]).unwrap();
     wait_for(&mut watch, (0, 0));
 }

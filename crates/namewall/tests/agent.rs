@@ -8,13 +8,12 @@ mod world;
 
 use namewall_kubernetes::crds::{definitions, to_yaml};
 use namewall_sandbox::ensure_rights;
-use namewall_testbed::ControlPlane;
+use namewall_testbed::{ControlPlane, Proxy, Way};
 use nix::sys::signal::Signal;
-use serde_json::json;
-use std::io::copy;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::path::Path;
-use std::thread::spawn;
+use serde_json::{Value, json};
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 use world::{PROVIDER, Process, World, example};
 
 /// The nodes, namespaces and pods of a folder's cluster.yaml, as kubelets would tell of them.
@@ -42,53 +41,53 @@ fn define(plane: &ControlPlane) {
 }
 
 /// The API server as the node can reach it: at a loopback of its own.
-fn lead_to_server(world: &World, node: &str, plane: &ControlPlane) {
+fn lead_to_server(world: &World, node: &str, plane: &ControlPlane) -> Proxy {
     let at = (Ipv4Addr::LOCALHOST, plane.port());
     let node = world.sandbox.node(node).unwrap();
-    let listener = node.enter(|| TcpListener::bind(at)).unwrap().unwrap();
-    spawn(move || {
-        for inside in listener.incoming().flatten() {
-            let Ok(outside) = TcpStream::connect(at) else { continue };
-            for (mut from, mut to) in [(&inside, &outside), (&outside, &inside)].map(both) {
-                spawn(move || {
-                    let _ = copy(&mut from, &mut to);
-                    // Whoever has nothing more to say is heard to the end.
-                    let _ = to.shutdown(std::net::Shutdown::Write);
-                });
-            }
-        }
-    });
-}
-
-fn both((from, to): (&TcpStream, &TcpStream)) -> (TcpStream, TcpStream) {
-    (from.try_clone().unwrap(), to.try_clone().unwrap())
+    Proxy::at(node.enter(|| TcpListener::bind(at)).unwrap().unwrap(), plane).unwrap()
 }
 
 const API: &str = "10.244.1.10";
 const WEB: &str = "10.244.2.11";
 const ELSEWHERE: &str = "198.51.100.8";
 const CDN: &str = "198.51.100.9";
+const TWO: &str = "198.51.100.10";
+const THREE: &str = "198.51.100.11";
+const SHUT: &str = "198.51.100.12";
+const DNS_SERVICE: &str = "apiVersion: v1
+kind: Service
+metadata: {name: kube-dns, namespace: kube-system}
+spec: {clusterIP: 10.96.0.10, ports: [{name: dns, port: 53, protocol: UDP}]}
+";
+/// Longer than a write is tried of what is not worth more.
+const CUT_OFF: Duration = Duration::from_secs(32);
+const LONG: Duration = Duration::from_secs(60);
 
-fn start(world: &World, node: &str, plane: &ControlPlane) -> Process {
-    lead_to_server(world, node, plane);
+fn start(world: &World, node: &str, plane: &ControlPlane) -> (Process, Proxy) {
+    let proxy = lead_to_server(world, node, plane);
     let kubeconfig = plane.kubeconfig();
-    world.spawn_on(node, &["agent", "--node", node, "--kubeconfig", kubeconfig.to_str().unwrap()])
+    (world.spawn_on(node, &["agent", "--node", node, "--kubeconfig", kubeconfig.to_str().unwrap()]), proxy)
 }
 
 fn main() {
     // Before the first thread: without root it takes a user namespace.
     ensure_rights().expect("network namespaces can be made");
     what_kubectl_changes_packets_find_changed();
-    s8_a_name_in_an_egress_firewall_is_open_on_all_nodes_until_it_goes();
+    let nodes = TwoNodes::build();
+    s8_a_name_in_an_egress_firewall_is_open_on_all_nodes(&nodes);
+    an_agent_that_is_told_no_upstream_asks_the_clusters_dns_service(&nodes);
+    an_agent_that_is_cut_off_goes_on_and_catches_up(&nodes);
+    s8_all_is_gone_with_the_firewall(&nodes);
+    drop(nodes);
     a_pod_is_closed_until_it_is_known();
-    println!("test agent: 3 passed");
+    println!("test agent: 6 passed");
 }
 
 fn what_kubectl_changes_packets_find_changed() {
     let mut plane = ControlPlane::start().unwrap();
     populate(&plane, &example());
     let world = World::build("agent");
-    let agent = start(&world, "node-1", &plane);
+    let (agent, _proxy) = start(&world, "node-1", &plane);
     assert!(world.reaches_provider(), "there is no policy yet");
 
     // Kinds the cluster did not have, and policies of them.
@@ -113,26 +112,56 @@ fn what_kubectl_changes_packets_find_changed() {
     world.wait_for(|| !world.ask(&["status"]).status.success());
 }
 
-/// EgressFirewall → DNSNameResolver → lookup → lease on two nodes → packets; and all of it gone again.
-fn s8_a_name_in_an_egress_firewall_is_open_on_all_nodes_until_it_goes() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/two_nodes");
-    let plane = ControlPlane::start().unwrap();
-    define(&plane);
-    populate(&plane, &folder);
-    plane.kubectl(&["create", "namespace", "namewall"]).unwrap();
-    let world = World::of("two-nodes", &folder);
-    let _agents = ["node-1", "node-2"].map(|node| start(&world, node, &plane));
-    let kubeconfig = plane.kubeconfig();
-    let controller = ["controller", "--kubeconfig", kubeconfig.to_str().unwrap(), "--namespace", "namewall"];
-    let _controller = world.start_on("node-1", &[&controller[..], &["--resolver", "203.0.113.53"]].concat());
-    assert!(world.reaches(API, PROVIDER) && world.reaches(WEB, ELSEWHERE), "there is no policy yet");
+/// Two nodes with a pod, an agent and a way to the API server each, and a controller beside the second.
+struct TwoNodes {
+    // Dropped in this order: whoever watches goes before what is watched.
+    _processes: Vec<Process>,
+    ways: [Proxy; 2],
+    world: World,
+    plane: ControlPlane,
+}
 
-    plane.apply(&std::fs::read_to_string(folder.join("policies.yaml")).unwrap()).unwrap();
+impl TwoNodes {
+    fn build() -> Self {
+        let folder = folder();
+        let plane = ControlPlane::start().unwrap();
+        define(&plane);
+        populate(&plane, &folder);
+        plane.kubectl(&["create", "namespace", "namewall"]).unwrap();
+        plane.apply(DNS_SERVICE).unwrap();
+        let world = World::of("two-nodes", &folder);
+        let ways = ["node-1", "node-2"].map(|node| lead_to_server(&world, node, &plane));
+        let kubeconfig = plane.kubeconfig();
+        let server = ["--kubeconfig", kubeconfig.to_str().unwrap()];
+        let agent = |node| world.spawn_alone(node, &[&["agent", "--node", node], &server[..]].concat());
+        let mut processes: Vec<Process> = ["node-1", "node-2"].map(agent).into();
+        let controller = ["controller", "--namespace", "namewall", "--resolver", "203.0.113.53"];
+        processes.push(world.start_on("node-2", &[&controller[..], &server].concat()));
+        Self { _processes: processes, ways, world, plane }
+    }
+
+    fn resolvers(&self) -> String {
+        self.plane.get(&["dnsnameresolvers", "-n", "namewall"]).unwrap().to_string()
+    }
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/two_nodes")
+}
+
+fn firewall() -> String {
+    std::fs::read_to_string(folder().join("policies.yaml")).unwrap()
+}
+
+/// EgressFirewall → DNSNameResolver → lookup → lease on two nodes → packets.
+fn s8_a_name_in_an_egress_firewall_is_open_on_all_nodes(nodes: &TwoNodes) {
+    let TwoNodes { world, plane, .. } = nodes;
+    assert!(world.reaches(API, PROVIDER) && world.reaches(WEB, ELSEWHERE), "there is no policy yet");
+    plane.apply(&firewall()).unwrap();
     world.wait_for(|| !world.reaches(API, ELSEWHERE) && !world.reaches(WEB, ELSEWHERE));
     // Nobody has asked for it but the controller.
     world.wait_for(|| world.reaches(API, PROVIDER) && world.reaches(WEB, PROVIDER));
-    let resolvers = || plane.get(&["dnsnameresolvers", "-n", "namewall"]).unwrap();
-    let told = resolvers();
+    let told = plane.get(&["dnsnameresolvers", "-n", "namewall"]).unwrap();
     assert_eq!(told["items"].as_array().unwrap().len(), 2, "{told}");
 
     // A name under the wildcard, which one node's pod asks for, is open on the other.
@@ -140,17 +169,73 @@ fn s8_a_name_in_an_egress_firewall_is_open_on_all_nodes_until_it_goes() {
     assert_eq!(world.resolves("one.cdn.example", 1), 1);
     assert!(world.reaches(API, CDN));
     world.wait_for(|| world.reaches(WEB, CDN));
-    assert!(resolvers().to_string().contains("one.cdn.example."));
+    assert!(nodes.resolvers().contains("one.cdn.example."));
 
     // S7.5: how many nodes enforce a firewall of the whole cluster.
-    let firewall = "apiVersion: namewall.dev/v1alpha1\nkind: ClusterEgressFirewall\nmetadata: {name: none}\n\
-                    spec: {priority: 5, rules: [{name: r, action: Deny, to: [{networks: [198.18.0.0/15]}]}]}\n";
+    let firewall = "apiVersion: namewall.dev/v1alpha1\nkind: ClusterEgressFirewall\nmetadata: {name: shut}\n\
+                    spec: {priority: 5, rules: [{name: r, action: Deny, to: [{networks: [198.51.100.12/32]}]}]}\n";
     plane.apply(firewall).unwrap();
-    let enforcing = || plane.get(&["clusteregressfirewall", "none"]).unwrap()["status"]["enforcingNodes"].take();
+    let enforcing = || plane.get(&["clusteregressfirewall", "shut"]).unwrap()["status"]["enforcingNodes"].take();
     world.wait_for(|| enforcing() == 2);
+}
 
+/// Whoever has the address of the kube-dns Service answers: here, where there is no kube-proxy, a server outside.
+fn an_agent_that_is_told_no_upstream_asks_the_clusters_dns_service(nodes: &TwoNodes) {
+    let world = &nodes.world;
+    let upstreams = || -> Value {
+        let status: Value = serde_json::from_str(&world.says(&["status", "-o", "json"])).unwrap();
+        status["dns"]["upstreams"].clone()
+    };
+    let answered = || upstreams()[0]["answered"].as_u64().unwrap();
+    let before = answered();
+    assert_eq!(world.resolves("one.cdn.example", 1), 1);
+    world.wait_for(|| answered() > before);
+    let told = upstreams();
+    assert_eq!(told[0]["address"], "10.96.0.10:53", "{told}");
+    assert_eq!(told.as_array().unwrap().len(), 1, "{told}");
+}
+
+/// The first node's way to the server is silent, then gone, for longer than a single write is tried. Meanwhile the
+/// second loses a kind and gets it back, and learns a name.
+fn an_agent_that_is_cut_off_goes_on_and_catches_up(nodes: &TwoNodes) {
+    let TwoNodes { world, plane, ways, .. } = nodes;
+    ways[0].set(Way::Stalled);
+    let began = Instant::now();
+    assert_eq!(world.resolves("two.cdn.example", 1), 1, "an answer does not wait for a server that is silent");
+    assert!(world.reaches(API, TWO) && !world.reaches(API, ELSEWHERE));
+    ways[0].set(Way::Cut);
+    world.wait_for(|| world.says(&["status", "-o", "json"]).contains("\"what\""));
+    assert_eq!(world.resolves("api.payments.example", 1), 1);
+    assert!(world.reaches(API, PROVIDER) && world.reaches(API, TWO) && !world.reaches(API, ELSEWHERE));
+
+    // A kind is taken away with its objects: only what those said changes, and only for who hears of it.
+    plane.kubectl(&["delete", "crd", "egressfirewalls.k8s.ovn.org"]).unwrap();
+    world.wait_for(|| world.reaches(WEB, ELSEWHERE));
+    assert!(!world.reaches(WEB, SHUT), "the firewall of the whole cluster is of another kind");
+    assert!(!world.reaches(API, ELSEWHERE), "it has heard nothing");
+    define(plane);
+    plane.apply(&firewall()).unwrap();
+    world.wait_up_to(LONG, || !world.reaches(WEB, ELSEWHERE) && world.reaches(WEB, PROVIDER));
+    assert!(!world.reaches(WEB, SHUT) && !world.reaches(WEB, TWO) && !world.reaches(WEB, THREE));
+
+    world.wait_up_to(LONG, || nodes.resolvers().contains("*.cdn.example."));
+    assert_eq!(world.resolves_from((WEB, "203.0.113.53:53"), "three.cdn.example", 1), 1);
+    world.wait_for(|| world.reaches(WEB, THREE) && nodes.resolvers().contains("three.cdn.example."));
+    assert!(!world.reaches(API, THREE) && !nodes.resolvers().contains("two.cdn.example."));
+
+    world.wait_up_to(LONG, || began.elapsed() > CUT_OFF);
+    ways[0].set(Way::Open);
+    world.wait_up_to(LONG, || world.reaches(WEB, TWO) && world.reaches(API, THREE));
+    assert!(nodes.resolvers().contains("two.cdn.example."));
+    world.wait_up_to(LONG, || !world.says(&["status", "-o", "json"]).contains("\"what\""));
+    assert!(!world.reaches(API, ELSEWHERE) && world.reaches(API, PROVIDER));
+}
+
+fn s8_all_is_gone_with_the_firewall(nodes: &TwoNodes) {
+    let TwoNodes { world, plane, .. } = nodes;
     plane.kubectl(&["delete", "egressfirewall", "default", "-n", "shop"]).unwrap();
     world.wait_for(|| world.reaches(API, ELSEWHERE) && world.reaches(WEB, ELSEWHERE));
+    let resolvers = || plane.get(&["dnsnameresolvers", "-n", "namewall"]).unwrap();
     world.wait_for(|| resolvers()["items"].as_array().unwrap().is_empty());
 }
 

@@ -24,7 +24,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("controller", &["policy", "cluster", "dns", "kubernetes"]),
     // Its nodes are what nodes are: agents.
     ("sandbox", &["policy", "cluster", "scenario", "dns", "dataplane", "agent"]),
-    ("bench", &["policy", "cluster", "scenario", "dns", "firewall", "dataplane", "sandbox"]),
+    ("bench", &["policy", "cluster", "scenario", "dns", "firewall", "dataplane", "sandbox", "kubernetes", "testbed"]),
 ];
 
 /// The core is plain types and functions: nobody's runtime, nobody's format.

@@ -6,12 +6,16 @@
 #[path = "dns/ports.rs"]
 mod ports;
 
+use jiff::{SignedDuration, Timestamp};
+use namewall_cluster::resolver::object_name;
 use namewall_kubernetes::crds::{definitions, to_yaml};
+use namewall_kubernetes::{Connection, Target, Watch};
 use namewall_testbed::ControlPlane;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use ports::free_port;
-use serde_json::Value;
+use serde_json::{Value, json};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -52,14 +56,15 @@ impl Drop for Resolver {
 }
 
 impl Resolver {
-    fn start(hosts: &str) -> Self {
+    fn start(hosts: &str, ttl: u32) -> Self {
         let port = free_port();
         let folder = std::env::temp_dir().join(format!("namewall-controller-{}-{port}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("hosts"), hosts).unwrap();
         let hosts = folder.join("hosts").display().to_string();
-        let corefile =
-            format!(".:{port} {{\n bind 127.0.0.1\n hosts {hosts} {{\n ttl 2\n reload 200ms\n }}\n reload 2s 1s\n}}\n");
+        let corefile = format!(
+            ".:{port} {{\n bind 127.0.0.1\n hosts {hosts} {{\n ttl {ttl}\n reload 200ms\n }}\n reload 2s 1s\n}}\n"
+        );
         std::fs::write(folder.join("Corefile"), corefile).unwrap();
         let process = Process::start(&["dns", "--conf", folder.join("Corefile").to_str().unwrap()]);
         Self { _process: process, folder, at: format!("127.0.0.1:{port}") }
@@ -80,6 +85,11 @@ struct World {
 
 impl World {
     fn build(hosts: &str) -> Self {
+        Self::build_with(hosts, 2)
+    }
+
+    /// With the TTL that all names have.
+    fn build_with(hosts: &str, ttl: u32) -> Self {
         // A control plane at a time is as much as a small machine bears.
         static TURN: Mutex<()> = Mutex::new(());
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -89,7 +99,7 @@ impl World {
         for namespace in ["namewall", "shop", "office"] {
             plane.kubectl(&["create", "namespace", namespace]).unwrap();
         }
-        Self { _turn: turn, plane, resolver: Resolver::start(hosts) }
+        Self { _turn: turn, plane, resolver: Resolver::start(hosts, ttl) }
     }
 
     fn controller(&self, identity: &str) -> Process {
@@ -277,4 +287,105 @@ fn s7_5_a_cluster_egress_firewall_says_what_became_of_it() {
     // The Service is mended.
     world.plane.kubectl(&["delete", "endpointslice", "way-round-1", "-n", "shop"]).unwrap();
     world.wait_for("it offends no more", SOON, || status()["offendingServicesCount"] == 0);
+}
+
+const MANY: usize = 1_000;
+
+/// Of the name with a number, as it is at first.
+fn first_address(number: usize) -> String {
+    format!("192.0.{}.{}", 100 + number / 250, 1 + number % 250)
+}
+
+fn hosts(changed: Option<(usize, &str)>) -> String {
+    let line = |number: usize| match changed {
+        Some((at, address)) if at == number => format!("{address} n{number}.example.com\n"),
+        _ => format!("{} n{number}.example.com\n", first_address(number)),
+    };
+    (0..MANY).map(line).collect()
+}
+
+#[test]
+fn a_thousand_names_are_kept_and_other_peoples_clocks_do_not_count() {
+    let world = World::build_with(&hosts(None), 15);
+    let _controller = world.controller("one");
+    let names: Vec<String> = (0..MANY).map(|number| format!("n{number}.example.com")).collect();
+    world.firewall("shop", &names.iter().map(String::as_str).collect::<Vec<_>>());
+    let target = Target { kubeconfig: Some(world.plane.kubeconfig()), context: None };
+    let watch = Watch::start_for(&Connection::open(&target).unwrap(), |kind| kind == "DNSNameResolver");
+    watch.wait_until_known(SOON).unwrap();
+    let mut seen = Seen { watch, addresses: HashMap::new() };
+    seen.wait_for("all are looked up", |addresses| addresses.values().filter(|one| !one.is_empty()).count() == MANY);
+    seen.wait_for("each to its own", |addresses| {
+        (0..MANY).all(|number| addresses.get(&format!("n{number}.example.com.")) == Some(&vec![first_address(number)]))
+    });
+
+    // One of them moves.
+    world.resolver.set(&hosts(Some((17, "192.0.2.17"))));
+    seen.wait_for("its new address is found", |addresses| {
+        addresses["n17.example.com."].contains(&"192.0.2.17".to_owned())
+    });
+
+    // A node whose clock is ahead by minutes has looked a name up. It is looked up again when its TTL is over.
+    let ahead = world.looked_up("n18.example.com.", ("192.0.2.18", 2), SignedDuration::from_mins(10));
+    world.wait_for("the name that was looked up in the future is looked up now", SOON, || {
+        world.last_lookup("n18.example.com.", &first_address(18)).is_some_and(|at| at > ahead)
+    });
+    world.wait_for("its other address goes", SOON, || world.last_lookup("n18.example.com.", "192.0.2.18").is_none());
+
+    // One whose clock is behind: the address is there for its TTL and its grace, though both are over by its words.
+    let began = Instant::now();
+    world.looked_up("n19.example.com.", ("192.0.2.19", 6), SignedDuration::from_mins(-10));
+    world.wait_for("the address goes", SOON, || world.last_lookup("n19.example.com.", "192.0.2.19").is_none());
+    assert!(began.elapsed() > Duration::from_secs(6 + 5 - 1), "it went after {:?}", began.elapsed());
+}
+
+/// What a node would see.
+struct Seen {
+    watch: Watch,
+    addresses: HashMap<String, Vec<String>>,
+}
+
+impl Seen {
+    fn wait_for(&mut self, what: &str, holds: impl Fn(&HashMap<String, Vec<String>>) -> bool) {
+        let began = Instant::now();
+        while !holds(&self.addresses) {
+            assert!(began.elapsed() < SOON, "{what}: of {} names", self.addresses.len());
+            self.watch.wait(Duration::from_millis(100));
+            for (_, object) in self.watch.new_names() {
+                let Some(object) = object else { continue };
+                let mut addresses: Vec<String> = object.addresses().map(|one| one.address.to_string()).collect();
+                addresses.sort();
+                self.addresses.insert(object.pattern, addresses);
+            }
+        }
+        println!("{what}: {:?}", began.elapsed());
+    }
+}
+
+impl World {
+    /// The address of a name is looked up by somebody whose clock is off by so much. Gives when, by ours.
+    fn looked_up(&self, name: &str, (address, ttl): (&str, i32), off: SignedDuration) -> Timestamp {
+        let now = Timestamp::now();
+        let at = Timestamp::from_second((now + off).as_second()).unwrap().to_string();
+        let status = json!({"status": {"resolvedNames": [{
+            "dnsName": name,
+            "conditions": [],
+            "resolvedAddresses": [{"ip": address, "ttlSeconds": ttl, "lastLookupTime": at}],
+            "resolutionFailures": 0,
+        }]}});
+        let (object, status) = (object_name(name, 0), status.to_string());
+        let patch =
+            ["patch", "dnsnameresolver", &object, "-n", "namewall", "--subresource=status", "--type=merge", "-p"];
+        self.plane.kubectl(&[&patch[..], &[&status]].concat()).unwrap();
+        now
+    }
+
+    /// When an address of a name was last looked up, if it has it.
+    fn last_lookup(&self, name: &str, address: &str) -> Option<Timestamp> {
+        let told = self.plane.get(&["dnsnameresolver", &object_name(name, 0), "-n", "namewall"]).unwrap();
+        let items = told["status"]["resolvedNames"].as_array().into_iter().flatten();
+        let mut addresses = items.flat_map(|item| item["resolvedAddresses"].as_array().into_iter().flatten());
+        let found = addresses.find(|one| one["ip"] == address)?;
+        found["lastLookupTime"].as_str().unwrap().parse().ok()
+    }
 }

@@ -9,6 +9,9 @@ mod certificates;
 mod machine;
 mod node;
 mod process;
+mod proxy;
+
+pub use proxy::{Proxy, Way};
 
 pub use machine::{Lan, Machine};
 pub use node::{Node, NodeSettings};
@@ -16,8 +19,8 @@ pub use node::{Node, NodeSettings};
 use anyhow::{Context, Result, bail, ensure};
 use process::Process;
 use serde_json::Value;
-use std::io::Write;
-use std::net::{Ipv4Addr, TcpListener};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -104,7 +107,7 @@ impl ControlPlane {
             manager: None,
             scheduler: None,
         };
-        plane.write_kubeconfig("kubeconfig", ADMIN)?;
+        plane.write_kubeconfig("kubeconfig", (ADMIN, plane.port))?;
         plane.start_etcd()?;
         plane.start_server()?;
         Ok(plane)
@@ -166,6 +169,24 @@ impl ControlPlane {
         self.server = None;
     }
 
+    /// etcd forgets all that was before now, and an API server that starts after this with it.
+    pub fn compact(&self) -> Result<()> {
+        let at = |path: &str, body: &str| -> Result<Value> {
+            let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.etcd_port))?;
+            let length = body.len();
+            write!(stream, "POST {path} HTTP/1.0\r\nContent-Length: {length}\r\n\r\n{body}")?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer)?;
+            let (_, body) = answer.split_once("\r\n\r\n").context("etcd answers without a body")?;
+            serde_json::from_str(body.trim()).with_context(|| format!("etcd answers {answer}"))
+        };
+        let last = at("/v3/kv/range", r#"{"key": "AA=="}"#)?;
+        let revision = last["header"]["revision"].as_str().context("etcd says no revision")?;
+        let done = at("/v3/kv/compaction", &format!(r#"{{"revision": "{revision}", "physical": true}}"#))?;
+        ensure!(done["header"].is_object(), "etcd does not compact: {done}");
+        Ok(())
+    }
+
     /// Starts the controllers that a cluster has: endpoints, garbage, accounts.
     pub fn start_manager(&mut self) -> Result<()> {
         let kubeconfig = self.kubeconfig().display().to_string();
@@ -193,11 +214,18 @@ impl ControlPlane {
 
     /// One for whoever has this token.
     pub fn kubeconfig_for(&self, name: &str, token: &str) -> Result<PathBuf> {
-        self.write_kubeconfig(name, token)?;
+        self.write_kubeconfig(name, (token, self.port))?;
         Ok(self.folder.join(name))
     }
 
-    fn write_kubeconfig(&self, name: &str, token: &str) -> Result<()> {
+    /// The administrator's, for a server that is reached at another port.
+    pub(crate) fn kubeconfig_at(&self, port: u16) -> Result<PathBuf> {
+        let name = format!("kubeconfig-{port}");
+        self.write_kubeconfig(&name, (ADMIN, port))?;
+        Ok(self.folder.join(name))
+    }
+
+    fn write_kubeconfig(&self, name: &str, (token, port): (&str, u16)) -> Result<()> {
         let server = match self.clients {
             Clients::Loopback => "127.0.0.1",
             Clients::Nodes => ADVERTISED,
@@ -208,7 +236,7 @@ impl ControlPlane {
              clusters: [{{name: testbed, cluster: {{server: \"https://{server}:{}\", certificate-authority: {}}}}}]\n\
              users: [{{name: testbed, user: {{token: \"{token}\"}}}}]\n\
              contexts: [{{name: testbed, context: {{cluster: testbed, user: testbed}}}}]\n",
-            self.port,
+            port,
             authority.display(),
         );
         Ok(std::fs::write(self.folder.join(name), text)?)

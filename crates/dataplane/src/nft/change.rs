@@ -49,8 +49,8 @@ impl Known for Table {
 type Interval<'a> = Vec<&'a Element>;
 
 /// Intervals go and come as a whole: the kernel refuses one end within another interval, though that goes with it.
-fn intervals(elements: &FxHashMap<Index, Element>) -> FxHashSet<Interval<'_>> {
-    let mut sorted: Vec<&Element> = elements.values().collect();
+fn intervals(elements: &Elements) -> FxHashSet<Interval<'_>> {
+    let mut sorted: Vec<&Element> = elements.iter().collect();
     // One may begin where another ends.
     sorted.sort_unstable_by_key(|element| (element.key, !element.ends_interval));
     sorted.chunk_by(|_, next| next.ends_interval).map(<[&Element]>::to_vec).collect()

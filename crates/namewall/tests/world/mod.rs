@@ -85,8 +85,13 @@ impl World {
     }
 
     pub(crate) fn spawn_on(&self, node: &str, arguments: &[&str]) -> Process {
+        self.spawn_alone(node, &[arguments, &["--upstream", "203.0.113.53"]].concat())
+    }
+
+    /// The same, for one that is not told whom to ask.
+    pub(crate) fn spawn_alone(&self, node: &str, arguments: &[&str]) -> Process {
         // The machine may be busy; what is learned must outlast the test.
-        let more = ["--upstream", "203.0.113.53", "--grace", "60s", "--hold-limit", "1500ms"];
+        let more = ["--grace", "60s", "--hold-limit", "1500ms"];
         let process = self.start_on(node, &[arguments, &more].concat());
         let id = format!("\"pid\": {}", process.0.id());
         let status = || self.command(node).args(["status", "-o", "json"]).output().unwrap();
@@ -114,9 +119,13 @@ impl World {
     }
 
     pub(crate) fn wait_for(&self, holds: impl Fn() -> bool) {
+        self.wait_up_to(Duration::from_secs(10), holds);
+    }
+
+    pub(crate) fn wait_up_to(&self, patience: Duration, holds: impl Fn() -> bool) {
         let began = Instant::now();
         while !holds() {
-            assert!(began.elapsed() < Duration::from_secs(10), "it never comes true; the log says:\n{}", self.log());
+            assert!(began.elapsed() < patience, "it never comes true; the log says:\n{}", self.log());
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -125,16 +134,18 @@ impl World {
         std::fs::read_to_string(self.folder.join("log")).unwrap_or_default()
     }
 
-    fn api(&self) -> Place {
-        self.sandbox.place(address(API)).unwrap()
-    }
-
     /// How many of so many lookups are answered with an address.
     pub(crate) fn resolves(&self, name: &str, times: usize) -> usize {
-        let server: SocketAddr = SERVER.parse().unwrap();
+        self.resolves_from((API, SERVER), name, times)
+    }
+
+    /// The same, of a pod and the server that it means.
+    pub(crate) fn resolves_from(&self, (pod, server): (&str, &str), name: &str, times: usize) -> usize {
+        let pod: Place = self.sandbox.place(address(pod)).unwrap();
+        let server: SocketAddr = server.parse().unwrap();
         let name = name.parse().unwrap();
         let ask = Ask { server, name, kind: RecordType::A, via: None, edns: Some(1232), mixed_case: false };
-        let heard = self.sandbox.ask(&self.api(), &vec![ask; times], 20).unwrap();
+        let heard = self.sandbox.ask(&pod, &vec![ask; times], 20).unwrap();
         heard.iter().flatten().filter(|heard| !heard.addresses.is_empty()).count()
     }
 

@@ -1,0 +1,161 @@
+//! Stands between a client and the API server, and makes trouble as it is told.
+
+use crate::ControlPlane;
+use anyhow::Result;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::spawn;
+use std::time::{Duration, Instant};
+
+const CHUNK: usize = 16 << 10;
+const MOMENT: Duration = Duration::from_millis(20);
+
+/// What becomes of bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    Open,
+    /// Each arrives so much later.
+    Slow(Duration),
+    /// Who connects is let in, and nothing arrives until the way is another: then all of it does.
+    Stalled,
+    /// Connections end, and new ones end at once.
+    Cut,
+}
+
+/// A way to the API server.
+#[derive(Debug)]
+pub struct Proxy {
+    port: u16,
+    state: Arc<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    way: Mutex<Way>,
+    changed: Condvar,
+    /// Both ends of every connection, and whether it leads nowhere for ever.
+    connections: Mutex<Vec<Arc<Connection>>>,
+}
+
+#[derive(Debug)]
+struct Connection {
+    ends: [TcpStream; 2],
+    is_lost: Mutex<bool>,
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.set(Way::Cut);
+    }
+}
+
+impl Proxy {
+    /// At a loopback port of its own.
+    pub fn start(plane: &ControlPlane) -> Result<Self> {
+        Self::at(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?, plane)
+    }
+
+    /// Where somebody listens already: in another network namespace, say.
+    pub fn at(listener: TcpListener, plane: &ControlPlane) -> Result<Self> {
+        let (port, server) = (listener.local_addr()?.port(), plane.port());
+        let state =
+            Arc::new(State { way: Mutex::new(Way::Open), changed: Condvar::new(), connections: Mutex::default() });
+        let accepting = state.clone();
+        spawn(move || {
+            for inside in listener.incoming().flatten() {
+                if accepting.way() == Way::Cut {
+                    continue;
+                }
+                let Ok(outside) = TcpStream::connect((Ipv4Addr::LOCALHOST, server)) else { continue };
+                accepting.join(inside, outside);
+            }
+        });
+        Ok(Self { port, state })
+    }
+
+    /// The administrator's, by this way.
+    pub fn kubeconfig(&self, plane: &ControlPlane) -> Result<PathBuf> {
+        plane.kubeconfig_at(self.port)
+    }
+
+    pub fn set(&self, way: Way) {
+        *lock(&self.state.way) = way;
+        self.state.changed.notify_all();
+        if way == Way::Cut {
+            for connection in lock(&self.state.connections).drain(..) {
+                connection.ends.iter().for_each(|end| _ = end.shutdown(Shutdown::Both));
+            }
+        }
+    }
+
+    /// The connections there are lead nowhere from now on, and nobody is told: as when a device between has
+    /// forgotten them. New ones are as they always are.
+    pub fn lose_connections(&self) {
+        for connection in lock(&self.state.connections).iter() {
+            *lock(&connection.is_lost) = true;
+        }
+    }
+}
+
+impl State {
+    fn way(&self) -> Way {
+        *lock(&self.way)
+    }
+
+    fn join(self: &Arc<Self>, inside: TcpStream, outside: TcpStream) {
+        let pair = |from: &TcpStream, to: &TcpStream| Ok::<_, std::io::Error>((from.try_clone()?, to.try_clone()?));
+        let (Ok(there), Ok(back)) = (pair(&inside, &outside), pair(&outside, &inside)) else { return };
+        let connection = Arc::new(Connection { ends: [inside, outside], is_lost: Mutex::default() });
+        lock(&self.connections).push(connection.clone());
+        for (from, to) in [there, back] {
+            let (arrive, leave) = channel();
+            spawn(move || read(from, &arrive));
+            let (state, connection) = (self.clone(), connection.clone());
+            spawn(move || state.write(to, &leave, &connection));
+        }
+    }
+
+    fn write(&self, mut to: TcpStream, chunks: &Receiver<(Instant, Vec<u8>)>, connection: &Connection) {
+        while let Ok((at, bytes)) = chunks.recv() {
+            self.wait(at);
+            if *lock(&connection.is_lost) {
+                continue;
+            }
+            if to.write_all(&bytes).is_err() {
+                break;
+            }
+        }
+        // Whoever has nothing more to say is heard to the end.
+        let _ = to.shutdown(Shutdown::Write);
+    }
+
+    /// Until what came then may go on.
+    fn wait(&self, came: Instant) {
+        let mut way = lock(&self.way);
+        loop {
+            let pause = match *way {
+                Way::Open | Way::Cut => return,
+                Way::Slow(late) if came.elapsed() >= late => return,
+                Way::Slow(late) => late.saturating_sub(came.elapsed()),
+                Way::Stalled => MOMENT,
+            };
+            way = self.changed.wait_timeout(way, pause).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+fn read(mut from: TcpStream, arrive: &Sender<(Instant, Vec<u8>)>) {
+    let mut buffer = vec![0; CHUNK];
+    while let Ok(length @ 1..) = from.read(&mut buffer) {
+        if arrive.send((Instant::now(), buffer[..length].to_vec())).is_err() {
+            return;
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
