@@ -45,7 +45,8 @@ fn wait_for(watch: &mut Watch, (pods, policies): (usize, usize)) {
     loop {
         let snapshot = watch.read(&Settings::default()).lowered.snapshot;
         let ours = |name: &str| name == "shop";
-        let in_shop = snapshot.workloads.iter().filter(|one| ours(&snapshot.namespace(one.namespace).name)).count();
+        let there = snapshot.workloads.iter().filter(|one| !one.is_vacant());
+        let in_shop = there.filter(|one| ours(&snapshot.namespace(one.namespace).name)).count();
         if (in_shop, snapshot.policies.len()) == (pods, policies) {
             return;
         }
