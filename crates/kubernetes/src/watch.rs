@@ -12,6 +12,7 @@ use futures_util::{StreamExt, TryStreamExt};
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject};
 use kube::runtime::WatchStreamExt;
+use kube::runtime::utils::Backoff;
 use kube::runtime::watcher::{self, Event, watcher};
 use namewall_cluster::kinds::{DNS_NAME_RESOLVER, Kind, WATCHED};
 use namewall_cluster::resolver::Settings as ResolverSettings;
@@ -29,7 +30,11 @@ const BELIEVED: u32 = 4;
 /// How long a burst of changes is waited for, and how long at most.
 const QUIET: Duration = Duration::from_millis(3);
 const LONGEST_BURST: Duration = Duration::from_millis(25);
+/// How long after a failure a kind is watched again, at most. When the server is back, what was changed meanwhile
+/// waits as long, and as long again if so much has changed that all must be listed.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 const NOT_FOUND: u16 = 404;
+const GONE: u16 = 410;
 const NODE_ADDRESSES: &str = "NodeAddresses";
 /// Kinds that change all the time, and are no policies.
 const BUSY: [&str; 6] = ["Pod", "EndpointSlice", "Node", "Service", "NodeAddresses", "Namespace"];
@@ -317,10 +322,28 @@ async fn find(client: &Client, versions: &[Kind]) -> Result<Option<Kind>, kube::
     Ok(None)
 }
 
+/// Between tries: longer and longer, as usual; but half a minute, which is usual too, is long for a policy to wait.
+#[derive(Default)]
+struct Pauses(watcher::DefaultBackoff);
+
+impl Iterator for Pauses {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        self.0.next().map(|pause| pause.min(LONGEST_PAUSE))
+    }
+}
+
+impl Backoff for Pauses {
+    fn reset(&mut self) {
+        self.0.reset();
+    }
+}
+
 /// Ends when the cluster no longer has the kind.
 async fn follow_version(client: &Client, kind: Kind, shared: &Shared) {
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource_of(&kind));
-    let mut events = pin!(watcher(api, watcher::Config::default()).default_backoff().into_stream());
+    let mut events = pin!(watcher(api, watcher::Config::default()).backoff(Pauses::default()).into_stream());
     let mut listed = Vec::new();
     while let Some(event) = events.next().await {
         match event {
@@ -363,6 +386,8 @@ async fn follow_version(client: &Client, kind: Kind, shared: &Shared) {
                     known.store.remove(&kind, &key)
                 });
             }
+            // The server has forgotten what we have seen last, and all is listed anew.
+            Err(watcher::Error::WatchError(status)) if status.code == GONE => {}
             Err(error) => {
                 shared.say(kind.name, words(&error));
                 if !kind.is_builtin && is_gone(&error) {
