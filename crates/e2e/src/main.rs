@@ -82,6 +82,7 @@ fn act(stage: &mut Stage) -> Result<()> {
     setup::install(stage)?;
     policies::between_pods(stage)?;
     names::of_an_egress_firewall(stage)?;
+    setup::nothing_is_complained_of(stage)?;
     if stage.is_short {
         return Ok(());
     }
@@ -91,5 +92,6 @@ fn act(stage: &mut Stage) -> Result<()> {
     trouble::an_agent_is_killed(stage)?;
     trouble::agents_are_updated(stage)?;
     trouble::the_api_server_is_away(stage)?;
+    setup::nothing_is_complained_of(stage)?;
     removal::leaves_nothing(stage)
 }

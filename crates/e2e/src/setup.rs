@@ -52,7 +52,8 @@ pub(crate) fn build(settings: &Settings) -> Result<Stage> {
     let programs =
         Programs { namewall: settings.namewall.clone(), helm: settings.helm.clone(), chart: settings.chart.clone() };
     let folder = settings.folder.clone();
-    let stage = Stage { plane, nodes, _internet: internet, names, is_short: settings.short, folder, programs };
+    let stage =
+        Stage { plane, nodes, _internet: internet, names, is_short: settings.short, was_away: false, folder, programs };
     let ready = step("both nodes are Ready, and the cluster has DNS", || {
         stage.plane.kubectl(&["wait", "--for=condition=Ready", "node", "--all", "--timeout=90s"])?;
         stage.plane.apply(DNS)?;
@@ -110,5 +111,20 @@ pub(crate) fn install(stage: &Stage) -> Result<()> {
             let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
             Ok(Seen::new(output.status.success() && !said.contains('·'), said))
         })
+    })
+}
+
+/// What agents and controllers have said so far, but for the API server that was away.
+pub(crate) fn nothing_is_complained_of(stage: &Stage) -> Result<()> {
+    step("neither agents nor controllers complain of anything", || {
+        let selector = "--selector=app.kubernetes.io/name=namewall";
+        let said = stage.plane.kubectl(&["logs", "-n", "namewall", selector, "--prefix", "--tail=-1"])?;
+        let is_complaint = |line: &&str| {
+            let away = ["cannot watch", "cannot write", "cannot make", "cannot delete", "cannot say"];
+            let complains = ["cannot", "did not", "error", "panicked"].iter().any(|word| line.contains(word));
+            complains && !(stage.was_away && away.iter().any(|word| line.contains(word)))
+        };
+        let complaints: Vec<&str> = said.lines().filter(is_complaint).collect();
+        now("nothing", Ok(Seen::new(complaints.is_empty(), complaints.join("\n"))))
     })
 }

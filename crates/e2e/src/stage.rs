@@ -25,6 +25,8 @@ pub(crate) struct Stage {
     /// The process that answers for names outside, and the file it answers from.
     pub(crate) names: (u32, PathBuf),
     pub(crate) is_short: bool,
+    /// Whether the API server was away in between.
+    pub(crate) was_away: bool,
     pub(crate) folder: PathBuf,
     pub(crate) programs: Programs,
 }

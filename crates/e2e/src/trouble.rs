@@ -89,6 +89,7 @@ fn goes_on(stage: &Stage) -> Result<()> {
 
 pub(crate) fn the_api_server_is_away(stage: &mut Stage) -> Result<()> {
     step("the API server is away: policies hold, and names are learned", || {
+        stage.was_away = true;
         stage.plane.kill_server();
         std::thread::sleep(AWAY);
         now("it does not connect", stage.goes(ASKS, NOBODY, false))?;

@@ -28,7 +28,7 @@ const BELIEVED: u32 = 4;
 const PART: u32 = 500;
 /// How soon what failed is tried again, and how late at the latest.
 const AGAIN: Duration = Duration::from_millis(500);
-const AGAIN_AT_LATEST: Duration = Duration::from_secs(10);
+const AGAIN_AT_LATEST: Duration = Duration::from_secs(5);
 /// A watch that ends sooner is not started anew at once.
 const SHORT: Duration = Duration::from_secs(1);
 const NOT_FOUND: u16 = 404;
