@@ -1,6 +1,6 @@
 # `make` lists what can be done. Longer recipes live in scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help test quick lint fuzz e2e e2e-short bench bench-packets bench-dns deny advisories build install clean
+.PHONY: help test quick lint fuzz e2e e2e-short bench bench-packets bench-dns bench-cluster deny advisories build install clean
 
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 20
@@ -35,6 +35,9 @@ bench-packets: ## Run those of the packet path alone
 
 bench-dns: ## Run those of the forwarder alone, beside other forwarders
 	@scripts/bench dns
+
+bench-cluster: ## Run those of a cluster alone, against a real API server
+	@scripts/bench cluster
 
 deny: ## Check licences, sources and versions of the dependencies
 	@scripts/deny bans licenses sources

@@ -53,7 +53,8 @@ impl Memory {
     }
 }
 
-fn kilobytes(path: &str, name: &str) -> f64 {
+/// What a file of `/proc` says of it; not a number if it does not.
+pub fn kilobytes(path: &str, name: &str) -> f64 {
     let text = fs::read_to_string(path).unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix(name));
     line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(f64::NAN)

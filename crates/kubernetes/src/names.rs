@@ -74,6 +74,18 @@ pub(crate) struct Names {
     by_pattern: BTreeMap<String, Vec<Key>>,
     /// Of objects whose times are others by our clock.
     clocks: HashMap<Key, Clocks>,
+    /// Of objects that have changed since they were listed.
+    versions: HashMap<Key, String>,
+}
+
+/// An object as it was in a version of it, to be changed.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) version: Option<String>,
+    pub(crate) pattern: String,
+    /// By our own clock.
+    pub(crate) status: Status,
+    pub(crate) clocks: Clocks,
 }
 
 impl Names {
@@ -90,6 +102,22 @@ impl Names {
     pub(crate) fn put(&mut self, mut object: NameObject) {
         let clocks = self.translate(&object.key, &mut object.status, Came::Now);
         self.insert(object, clocks);
+    }
+
+    /// Which version of an object is the one that is known.
+    pub(crate) fn set_version(&mut self, key: &Key, version: &str) {
+        self.versions.insert(key.clone(), version.to_owned());
+    }
+
+    /// What can be written without asking for it first.
+    pub(crate) fn held(&self, key: &Key) -> Option<Held> {
+        let (version, object) = (self.versions.get(key)?, self.objects.get(key)?);
+        Some(Held {
+            version: Some(version.clone()),
+            pattern: object.pattern.clone(),
+            status: object.status.clone(),
+            clocks: self.clocks.get(key).cloned().unwrap_or_default(),
+        })
     }
 
     fn insert(&mut self, object: NameObject, clocks: Clocks) {
@@ -112,6 +140,7 @@ impl Names {
 
     pub(crate) fn remove(&mut self, key: &Key) {
         self.clocks.remove(key);
+        self.versions.remove(key);
         let Some(object) = self.objects.remove(key) else { return };
         if let Some(keys) = self.by_pattern.get_mut(&object.pattern) {
             keys.retain(|known| known != key);

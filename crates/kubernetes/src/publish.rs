@@ -1,8 +1,9 @@
 //! What was looked up goes into the status of the DNSNameResolvers it concerns
 //! (S8.3), so that a name looked up on one node is open on all.
 //!
-//! Writers meet: each reads the object, changes its status by what it knows, and
-//! writes it back if nobody else has meanwhile; otherwise once more. What one
+//! Writers meet: each takes the object as it was last seen, changes its status by
+//! what it knows, and writes it back if nobody else has meanwhile; otherwise it
+//! asks for the object and tries once more. What one
 //! writer learns of an object while it writes it goes into the next write, all
 //! of it at once.
 //!
@@ -11,12 +12,14 @@
 
 use crate::client::Connection;
 use crate::clocks::{Came, now};
+use crate::names::Held;
 use crate::watch::Shared;
 use kube::api::{Api, ApiResource, DynamicObject, PostParams};
 use namewall_cluster::Key;
 use namewall_cluster::api::dns_name_resolver::Status;
 use namewall_cluster::kinds::DNS_NAME_RESOLVER;
 use namewall_cluster::resolver::{Lookup, Resolver, Settings};
+use serde_json::json;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -251,6 +254,8 @@ struct Writer {
 impl Writer {
     /// Writes what was noted of the object, until nothing more is.
     async fn write_all(self, queue: Arc<Queue>) {
+        // As it was last written, which may not have been heard of yet.
+        let mut held = None;
         loop {
             let turn = queue.room.acquire().await;
             let batch = {
@@ -262,7 +267,8 @@ impl Writer {
                 }
                 batch
             };
-            let written = self.update(&batch).await;
+            held = held.or_else(|| self.shared.lock().names.held(&self.key));
+            let written = self.update(&batch, &mut held).await;
             drop(turn);
             let (count, counts) = (batch.values().map(Vec::len).sum::<usize>() as u64, &queue.counts);
             match written {
@@ -279,12 +285,15 @@ impl Writer {
     }
 
     /// Changes the status of the object, as it is when it is written. Gives how often somebody else came first.
-    async fn update(&self, batch: &Batch) -> Result<u64, kube::Error> {
+    async fn update(&self, batch: &Batch, held: &mut Option<Held>) -> Result<u64, kube::Error> {
         let until = batch.values().flatten().map(|noted| noted.until(self.settings)).max();
         let (mut conflicts, mut pause) = (0, TRY_AGAIN);
         loop {
-            let error = match self.try_update(batch).await {
-                Ok(()) => return Ok(conflicts),
+            let error = match self.try_update(batch, held.take()).await {
+                Ok(next) => {
+                    *held = Some(next);
+                    return Ok(conflicts);
+                }
                 Err(error) => error,
             };
             match &error {
@@ -301,21 +310,35 @@ impl Writer {
         }
     }
 
-    async fn try_update(&self, batch: &Batch) -> Result<(), kube::Error> {
-        let mut object = self.api.get(&self.key.name).await?;
+    /// Gives the object as it is then.
+    async fn try_update(&self, batch: &Batch, held: Option<Held>) -> Result<Held, kube::Error> {
+        let held = match held {
+            Some(held) => held,
+            None => self.hold(self.api.get(&self.key.name).await?),
+        };
+        let mut status = held.status.clone();
+        let mut has_changed = false;
+        for (name, noted) in batch.iter().flat_map(|(name, all)| all.iter().map(move |noted| (name, noted))) {
+            let resolver = Resolver { pattern: &held.pattern, status: &mut status };
+            has_changed |= noted.apply(name, self.settings, resolver);
+        }
+        if !has_changed {
+            return Ok(held);
+        }
+        held.clocks.restore(&mut status);
+        let mut object = DynamicObject::new(&self.key.name, &resource()).within(&self.key.namespace);
+        // Only this version is replaced, and of it only the status.
+        object.metadata.resource_version = held.version;
+        object.data = json!({"spec": {"name": held.pattern}, "status": status});
+        let written = self.api.replace_status(&self.key.name, &PostParams::default(), &object).await?;
+        Ok(self.hold(written))
+    }
+
+    fn hold(&self, mut object: DynamicObject) -> Held {
         let pattern = object.data["spec"]["name"].as_str().unwrap_or_default().to_ascii_lowercase();
         let mut status: Status = serde_json::from_value(object.data["status"].take()).unwrap_or_default();
         let clocks = self.shared.lock().names.translate(&self.key, &mut status, Came::Now);
-        let mut has_changed = false;
-        for (name, noted) in batch.iter().flat_map(|(name, all)| all.iter().map(move |noted| (name, noted))) {
-            has_changed |= noted.apply(name, self.settings, Resolver { pattern: &pattern, status: &mut status });
-        }
-        if !has_changed {
-            return Ok(());
-        }
-        clocks.restore(&mut status);
-        object.data["status"] = serde_json::to_value(&status).unwrap_or_default();
-        self.api.replace_status(&self.key.name, &PostParams::default(), &object).await.map(drop)
+        Held { version: object.metadata.resource_version, pattern, status, clocks }
     }
 }
 

@@ -244,6 +244,10 @@ impl Known {
             }
             self.new_names.insert(key);
         }
+        // Also of what has changed in nothing that is kept.
+        if let (true, Some(version)) = (*kind == DNS_NAME_RESOLVER, object["metadata"]["resourceVersion"].as_str()) {
+            self.names.set_version(&Key::of(object), version);
+        }
         is_new
     }
 

@@ -1,0 +1,89 @@
+//! What a cluster asks of namewall, against a real API server: how soon a name
+//! that was looked up on one node is open on another (`nodes`), and what a
+//! controller with many names takes, and how late it is (`names`). `stub` answers
+//! for the world's DNS, `process` is a namewall that is measured.
+
+mod names;
+mod nodes;
+mod process;
+mod stub;
+
+use anyhow::{Context, Result};
+use clap::{Parser, ValueEnum};
+use namewall_bench::figures::figure;
+use namewall_kubernetes::crds::{definitions, to_yaml};
+use namewall_testbed::ControlPlane;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Measures namewall in a cluster; says `figure NAME VALUE` lines
+#[derive(Parser)]
+struct Args {
+    /// Only these parts
+    #[arg(long, value_delimiter = ',')]
+    parts: Vec<Part>,
+    /// Names that are looked up on one node, one after the other
+    #[arg(long, default_value_t = 200)]
+    lookups: usize,
+    /// Names that the controller keeps
+    #[arg(long, default_value_t = 10_000)]
+    names: usize,
+    /// How long it is measured once all of them are known
+    #[arg(long, default_value_t = 120)]
+    seconds: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
+enum Part {
+    /// From an answer on one node to a lease on another
+    Nodes,
+    /// A controller with many names
+    Names,
+}
+
+fn main() -> Result<()> {
+    let args = Args::parse();
+    // Before the first thread: without root it takes a user namespace.
+    namewall_sandbox::ensure_rights()?;
+    let does = |part| args.parts.is_empty() || args.parts.contains(&part);
+    if does(Part::Nodes) {
+        nodes::measure(args.lookups)?;
+    }
+    if does(Part::Names) {
+        names::measure(args.names, Duration::from_secs(args.seconds))?;
+    }
+    figure("cluster_done", 1.0);
+    Ok(())
+}
+
+/// A control plane that has all kinds, and the namespace of our own.
+fn control_plane() -> Result<ControlPlane> {
+    let plane = ControlPlane::start()?;
+    plane.apply(&to_yaml(&definitions())?)?;
+    plane.kubectl(&["wait", "--for=condition=Established", "crd", "--all"])?;
+    plane.kubectl(&["create", "namespace", "namewall"])?;
+    Ok(plane)
+}
+
+/// The namewall that was built with this.
+fn namewall() -> Result<PathBuf> {
+    Ok(std::env::current_exe()?.parent().context("it is in a folder")?.join("namewall"))
+}
+
+/// A folder that goes with whoever holds it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn create(name: &str) -> Result<Self> {
+        let path = std::env::temp_dir().join(format!("namewall-bench-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // At worst a small file stays.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
