@@ -79,6 +79,11 @@ impl<T: PartialEq> Table<T> {
         fact.now
     }
 
+    /// All there is something to say of.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &T> {
+        self.objects.values().filter_map(|fact| fact.now.as_deref())
+    }
+
     /// Those of a namespace.
     pub(crate) fn within<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a Fact<T>> {
         let first = Key { namespace: namespace.into(), name: "".into() };

@@ -33,11 +33,9 @@ impl Live {
         let by_services = services.flat_map(|service| &service.selector.requirements).map(|one| one.key());
         let asked: FxHashSet<Arc<str>> =
             asked_labels(&snapshot.policies).into_iter().chain(by_services).map(Arc::from).collect();
-        *pool = Pool::default();
         for fact in facts.pods.objects.values_mut() {
             fact.place = None;
             if let Some(described) = &fact.now {
-                pool.keep(described);
                 let workload = workload_of(&mut snapshot, described, Some(&asked));
                 fact.place = Some(snapshot.add_workload(workload).0);
             }
@@ -59,6 +57,7 @@ impl Live {
             }
             snapshot.services.push(service);
         }
+        *pool = Pool::of(facts.pods.all());
         facts.pods.settle();
         facts.services.settle();
         facts.slices.settle();

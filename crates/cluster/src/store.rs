@@ -112,6 +112,9 @@ pub struct Store {
 impl Store {
     /// An object that is new, or as it is now.
     pub fn apply(&mut self, kind: &Kind, object: &Json) -> bool {
+        if self.pool.is_overgrown() {
+            self.pool = Pool::of(self.facts.pods.all());
+        }
         let read = Object::read(kind, object, &mut self.pool);
         self.put(kind, read.key().unwrap_or_else(|| Key::of(object)), read)
     }
@@ -212,7 +215,7 @@ impl Store {
 
     /// The pods that have not ended.
     pub fn pods(&self) -> impl Iterator<Item = &Described> {
-        self.facts.pods.objects.values().filter_map(|fact| fact.now.as_deref())
+        self.facts.pods.all()
     }
 
     pub fn service(&self, key: &Key) -> Option<&DescribedService> {
@@ -309,4 +312,24 @@ fn document(kind: &Kind, object: &Json) -> Document {
     let mut document = Document { file: Arc::from(""), node };
     document.file = object_name(&document, kind.name).into();
     document
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::WATCHED;
+    use serde_json::json;
+
+    #[test]
+    fn what_nobody_has_any_more_is_let_go() {
+        let kind = WATCHED.iter().find(|kind| kind.name == "Pod").copied().expect("pods are watched");
+        let mut store = Store::default();
+        store.read(&Settings::default());
+        for number in 0..60_000 {
+            let metadata = json!({"namespace": "jobs", "name": "job", "labels": {"job": number.to_string()}});
+            store.apply(&kind, &json!({"metadata": metadata}));
+        }
+        assert!(!store.pool.is_overgrown());
+        assert_eq!((store.count(), store.pods().count()), (1, 1));
+    }
 }

@@ -22,9 +22,31 @@ pub(crate) struct Pool {
     texts: FxHashSet<Arc<str>>,
     labels: FxHashSet<Labels>,
     ports: FxHashSet<Arc<[NamedPort]>>,
+    /// How much there was when all of it was somebody's.
+    used: usize,
 }
 
+/// What nobody has any more is put up with to this number: every Job's pods have labels of their own.
+const SPARE: usize = 20_000;
+
 impl Pool {
+    /// Of these, and of nothing else.
+    pub(crate) fn of<'d>(all: impl Iterator<Item = &'d Described>) -> Self {
+        let mut pool = Self::default();
+        all.for_each(|described| pool.keep(described));
+        pool.used = pool.len();
+        pool
+    }
+
+    fn len(&self) -> usize {
+        self.texts.len() + self.labels.len() + self.ports.len()
+    }
+
+    /// Whether most of it may be nobody's.
+    pub(crate) fn is_overgrown(&self) -> bool {
+        self.len() > 2 * self.used + SPARE
+    }
+
     fn text(&mut self, text: &str) -> Arc<str> {
         match self.texts.get(text) {
             Some(known) => known.clone(),
@@ -37,8 +59,7 @@ impl Pool {
         shared(&mut self.labels, labels)
     }
 
-    /// What somebody has still.
-    pub(crate) fn keep(&mut self, described: &Described) {
+    fn keep(&mut self, described: &Described) {
         let Described { namespace, labels, node, ports, owner, account, .. } = described;
         let owner = owner.iter().flat_map(|(kind, name)| [kind, name]);
         let pairs = labels.texts().flat_map(|(key, value)| [key, value]);
