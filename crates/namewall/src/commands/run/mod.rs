@@ -349,7 +349,11 @@ fn enforce(firewall: &mut Firewall, read: Read) -> Result<(Changed, String)> {
     let Read { lowered, mut findings, kept } = read;
     let began = Instant::now();
     let snapshot = lowered.snapshot;
-    let (program, more) = compile_next((&firewall.snapshot, firewall.node.program()), &snapshot);
+    let (program, more) = match &firewall.last_error {
+        None => compile_next((&firewall.snapshot, firewall.node.program()), &snapshot),
+        // What failed may be in force in part: then the Program there is not the Snapshot's.
+        Some(_) => compile(&snapshot),
+    };
     findings.extend(more);
     // Each once, for as long as it stays wrong.
     if findings != firewall.findings {
