@@ -351,6 +351,7 @@ impl Seen {
         while !holds(&self.addresses) {
             assert!(began.elapsed() < SOON, "{what}: of {} names", self.addresses.len());
             self.watch.wait(Duration::from_millis(100));
+            self.watch.take_change();
             for (_, object) in self.watch.new_names() {
                 let Some(object) = object else { continue };
                 let mut addresses: Vec<String> = object.addresses().map(|one| one.address.to_string()).collect();
