@@ -108,6 +108,7 @@ impl Known {
 impl Seen {
     fn look(&mut self) {
         self.watch.wait(LOOK_EVERY);
+        self.watch.take_change();
         let now = SystemTime::now();
         let objects = self.watch.new_names().into_iter().filter_map(|(_, object)| object);
         for item in objects.flat_map(|object| object.status.resolved_names) {
