@@ -1,12 +1,14 @@
 //! Objects that there are many of, kept as what was read of them: a cluster has
 //! a hundred thousand pods, and a tree of each would fill a node's memory.
+//!
+//! They are no policies. One with an error counts as far as it can be read, and
+//! not as it was: a pod that could stay what it was would be one without an
+//! address, and without the policies for it, as soon as its owner spoils it.
 
-use crate::kept::Told;
 use crate::lower::{Described, DescribedService, Endpoints};
 use crate::store::Key;
-use namewall_policy::{Finding, Severity};
+use namewall_policy::Finding;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 /// What was read of one object, and where it stands in the Snapshot.
 #[derive(Debug)]
@@ -15,18 +17,11 @@ pub(crate) struct Fact<T> {
     pub(crate) now: Option<Box<T>>,
     pub(crate) place: Option<u32>,
     findings: Box<[Finding]>,
-    /// Nothing was wrong with it, now or when it was read that way.
-    is_good: bool,
 }
 
 impl<T> Fact<T> {
     pub(crate) fn new(now: Option<T>, findings: Vec<Finding>) -> Self {
-        let is_good = !findings.iter().any(|finding| finding.severity == Severity::Error);
-        Self { now: now.map(Box::new), place: None, findings: findings.into(), is_good }
-    }
-
-    fn is_wrong(&self) -> bool {
-        self.findings.iter().any(|finding| finding.severity == Severity::Error)
+        Self { now: now.map(Box::new), place: None, findings: findings.into() }
     }
 }
 
@@ -48,18 +43,13 @@ impl<T> Default for Table<T> {
 }
 
 impl<T: PartialEq> Table<T> {
-    /// An object that is new, or as it is now: whether anybody could notice. One with an error keeps its last good
-    /// version; one that never had one counts as far as it can be read.
+    /// An object that is new, or as it is now: whether anybody could notice.
     pub(crate) fn put(&mut self, key: Key, mut fact: Fact<T>) -> bool {
-        if let Some(known) = self.objects.get_mut(&key) {
-            let is_kept = known.is_good && !fact.is_good;
-            if (is_kept || known.now == fact.now) && known.findings == fact.findings {
+        if let Some(known) = self.objects.get(&key) {
+            if known.now == fact.now && known.findings == fact.findings {
                 return false;
             }
             fact.place = known.place;
-            if is_kept {
-                (fact.now, fact.is_good) = (known.now.take(), true);
-            }
         }
         match fact.findings.is_empty() {
             true => _ = self.told.remove(&key),
@@ -97,13 +87,9 @@ impl<T: PartialEq> Table<T> {
     }
 
     /// Adds what there is to tell.
-    fn tell(&self, kind: &str, told: &mut Told) {
-        for (key, fact) in self.told.iter().filter_map(|key| Some((key, self.objects.get(key)?))) {
-            told.findings.extend_from_slice(&fact.findings);
-            if fact.is_good && fact.is_wrong() {
-                told.kept.push(Arc::from(format!("{kind} {}/{}", key.namespace, key.name)));
-            }
-        }
+    fn tell(&self, findings: &mut Vec<Finding>) {
+        let told = self.told.iter().filter_map(|key| self.objects.get(key));
+        told.for_each(|fact| findings.extend_from_slice(&fact.findings));
     }
 }
 
@@ -116,10 +102,10 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    pub(crate) fn tell(&self, told: &mut Told) {
-        self.pods.tell("Pod", told);
-        self.services.tell("Service", told);
-        self.slices.tell("EndpointSlice", told);
+    pub(crate) fn tell(&self, findings: &mut Vec<Finding>) {
+        self.pods.tell(findings);
+        self.services.tell(findings);
+        self.slices.tell(findings);
     }
 
     /// What objects list for a Service; nothing if none does.

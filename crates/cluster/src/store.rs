@@ -265,7 +265,7 @@ impl Store {
         self.documents.values().map(BTreeMap::len).sum::<usize>() + self.facts.count()
     }
 
-    /// What the objects say. One with an error keeps its last good version.
+    /// What the objects say. A policy with an error keeps its last good version.
     pub fn read(&mut self, settings: &Settings) -> Read {
         let touched = std::mem::take(&mut self.touched);
         let mut known = self.live.take().filter(|(live, _)| live.settings == *settings);
@@ -276,7 +276,7 @@ impl Store {
         }
         let (live, told) = known.unwrap_or_else(|| self.read_anew(settings));
         let mut now = told.clone();
-        self.facts.tell(&mut now);
+        self.facts.tell(&mut now.findings);
         let lowered = Lowered { snapshot: live.snapshot.clone(), ..Lowered::default() };
         self.live = Some((live, told));
         Read { lowered, findings: now.findings, kept: now.kept }
@@ -319,6 +319,22 @@ mod tests {
     use super::*;
     use crate::kinds::WATCHED;
     use serde_json::json;
+
+    /// S10.1: who spoils his pod does not take it out of its policies.
+    #[test]
+    fn s10_1_a_pod_with_an_error_counts_as_far_as_it_can_be_read() {
+        let kind = WATCHED.iter().find(|kind| kind.name == "Pod").copied().expect("pods are watched");
+        let mut store = Store::default();
+        let mut pod = json!({"metadata": {"namespace": "shop", "name": "web"}, "status": {"phase": "Pending"}});
+        store.apply(&kind, &pod);
+        store.read(&Settings::default());
+        pod["metadata"]["annotations"] = json!({"k8s.v1.cni.cncf.io/network-status": "{"});
+        pod["status"] = json!({"phase": "Running", "podIP": "10.0.0.7"});
+        assert!(store.apply(&kind, &pod));
+        let read = store.read(&Settings::default());
+        assert_eq!(read.lowered.snapshot.workloads[0].addresses.len(), 1);
+        assert_eq!((read.findings.len(), read.kept.len()), (1, 0));
+    }
 
     #[test]
     fn what_nobody_has_any_more_is_let_go() {

@@ -154,8 +154,6 @@ fn policy(number: usize, app: usize, peer: usize) -> Json {
 #[derive(Default)]
 struct Cluster {
     objects: BTreeMap<&'static str, BTreeMap<Key, Json>>,
-    /// Objects as they last were without an error: what a Store keeps.
-    good: BTreeMap<Key, Json>,
     store: Store,
 }
 
@@ -169,21 +167,12 @@ impl Cluster {
         let key = Key::of(&json!({"metadata": metadata(number, prefix)}));
         let was_there = self.objects.entry(name).or_default().remove(&key).is_some();
         assert_eq!(self.store.remove(kind(name), &key), was_there);
-        self.good.remove(&key);
     }
 
     fn happen(&mut self, what: &Happening) {
         match what {
             &Happening::Pod { number, app, address, state } => {
-                let pod = pod((number, app), address, state);
-                let key = Key::of(&pod);
-                self.put("Pod", pod.clone());
-                if !matches!(state, State::Wrong) {
-                    self.good.insert(key, pod);
-                } else if let Some(good) = self.good.get(&key) {
-                    // The last good version counts.
-                    self.objects.get_mut("Pod").unwrap().insert(key, good.clone());
-                }
+                self.put("Pod", pod((number, app), address, state));
             }
             &Happening::PodGoes(number) => self.drop("Pod", number, "pod"),
             Happening::Slice { service, addresses } => self.put("EndpointSlice", slice(*service, addresses)),
