@@ -21,7 +21,7 @@ pub enum Way {
     Slow(Duration),
     /// Who connects is let in, and nothing arrives until the way is another: then all of it does.
     Stalled,
-    /// Connections end, and new ones end at once.
+    /// Connections end with all that was on its way, and new ones end at once.
     Cut,
 }
 
@@ -122,7 +122,9 @@ impl State {
 
     fn write(&self, mut to: TcpStream, chunks: &Receiver<(Instant, Vec<u8>)>, connection: &Connection) {
         while let Ok((at, bytes)) = chunks.recv() {
-            self.wait(at);
+            if !self.lets_pass(at) {
+                break;
+            }
             if *lock(&connection.is_lost) {
                 continue;
             }
@@ -134,13 +136,15 @@ impl State {
         let _ = to.shutdown(Shutdown::Write);
     }
 
-    /// Until what came then may go on.
-    fn wait(&self, came: Instant) {
+    /// Waits until what came then may go on, if it may at all: what was held up must not slip through as the way is
+    /// cut.
+    fn lets_pass(&self, came: Instant) -> bool {
         let mut way = lock(&self.way);
         loop {
             let pause = match *way {
-                Way::Open | Way::Cut => return,
-                Way::Slow(late) if came.elapsed() >= late => return,
+                Way::Open => return true,
+                Way::Cut => return false,
+                Way::Slow(late) if came.elapsed() >= late => return true,
                 Way::Slow(late) => late.saturating_sub(came.elapsed()),
                 Way::Stalled => MOMENT,
             };
@@ -160,4 +164,34 @@ fn read(mut from: TcpStream, arrive: &Sender<(Instant, Vec<u8>)>) {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(way: Way) -> Arc<State> {
+        Arc::new(State { way: Mutex::new(way), changed: Condvar::new(), connections: Mutex::default() })
+    }
+
+    fn connection() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (near, listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn what_is_held_up_is_gone_with_a_way_that_is_cut() {
+        let state = state(Way::Stalled);
+        let (mut client, inside) = connection();
+        let (outside, mut server) = connection();
+        state.join(inside, outside);
+        client.write_all(b"late").unwrap();
+        std::thread::sleep(3 * MOMENT);
+        // As `set` begins: the connections are not shut yet.
+        *lock(&state.way) = Way::Cut;
+        state.changed.notify_all();
+        server.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        assert_eq!(server.read(&mut [0; 4]).unwrap(), 0, "it ends, and nothing has arrived");
+    }
 }

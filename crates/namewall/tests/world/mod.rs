@@ -119,7 +119,7 @@ impl World {
     }
 
     pub(crate) fn wait_for(&self, holds: impl Fn() -> bool) {
-        self.wait_up_to(Duration::from_secs(10), holds);
+        self.wait_up_to(Duration::from_secs(30), holds);
     }
 
     pub(crate) fn wait_up_to(&self, patience: Duration, holds: impl Fn() -> bool) {
