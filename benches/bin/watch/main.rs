@@ -7,7 +7,6 @@ use clap::Parser;
 use namewall_bench::Cluster;
 use namewall_bench::figures::{Memory, figure, median, milliseconds, quantile, timed};
 use namewall_cluster::kinds::{Kind, WATCHED};
-use namewall_cluster::yaml::{Node, Value};
 use namewall_cluster::{Key, Listing, Settings, Store};
 use namewall_dataplane::Dataplane;
 use namewall_dataplane::nft::{Nft, Settings as NftSettings};
@@ -65,7 +64,7 @@ fn generate(options: &Options, path: &Path) -> Result<()> {
     let mut file = BufWriter::new(File::create(path)?);
     let mut applications: BTreeMap<(String, String), Vec<Json>> = BTreeMap::new();
     for document in cluster.documents() {
-        let object = json_of(&document.node);
+        let object = serde_json::to_value(&document.node)?;
         writeln!(file, "{object}")?;
         if let (Some("Pod"), Some(application)) = (object["kind"].as_str(), application(&object)) {
             applications.entry(application).or_default().push(object["status"]["podIP"].clone());
@@ -108,10 +107,18 @@ fn kind_of(object: &Json) -> Option<&'static Kind> {
     WATCHED.iter().find(|kind| Some(kind.name) == object["kind"].as_str())
 }
 
-/// Lists everything, as at a start; gives back the pods that will be replaced, every second one of the node.
-fn list(options: &Options, file: &Path) -> Result<(Store, Vec<Json>)> {
+/// A cluster, and what will change in it.
+struct Listed {
+    store: Store,
+    /// Every second one is of the agent's node.
+    pods: Vec<Json>,
+    policy: Json,
+}
+
+/// Lists everything, as at a start.
+fn list(options: &Options, file: &Path) -> Result<Listed> {
     let mut listings: BTreeMap<&str, Listing> = BTreeMap::new();
-    let (mut own, mut others) = (Vec::new(), Vec::new());
+    let (mut own, mut others, mut policy) = (Vec::new(), Vec::new(), Json::Null);
     for line in BufReader::new(File::open(file)?).lines() {
         let object: Json = serde_json::from_str(&line?)?;
         let Some(kind) = kind_of(&object) else { continue };
@@ -122,13 +129,15 @@ fn list(options: &Options, file: &Path) -> Result<(Store, Vec<Json>)> {
             if some.len() <= options.changes / 2 {
                 some.push(object);
             }
+        } else if kind.name == "NetworkPolicy" {
+            policy = object;
         }
     }
     let mut store = Store::default();
     listings.into_values().for_each(|listing| _ = store.replace(listing));
     let own = own.iter().cycle().take(options.changes / 2).cloned();
     let pods = others.into_iter().zip(own).flat_map(|(other, own)| [other, own]);
-    Ok((store, pods.collect()))
+    Ok(Listed { store, pods: pods.collect(), policy })
 }
 
 /// A pod goes, and another comes for it: what the API server tells of it, in the order in which it does.
@@ -157,10 +166,8 @@ fn processor_time() -> f64 {
 
 fn measure(options: &Options, file: &Path) -> Result<()> {
     let before = Memory::now();
-    let ((mut store, mut pods), took) = {
-        let (listed, took) = timed(|| list(options, file));
-        (listed?, took)
-    };
+    let (listed, took) = timed(|| list(options, file));
+    let Listed { mut store, mut pods, mut policy } = listed?;
     figure("watch_list_ms", milliseconds(took));
     figure("watch_store_mb", Memory::since(before).process);
     let settings = Settings::default();
@@ -209,6 +216,22 @@ fn measure(options: &Options, file: &Path) -> Result<()> {
     // Milliseconds a second for a hundred changes, as a share of a core.
     figure("watch_core_percent", used / f64::from(events) * 100.0 / 10.0);
     figure("watch_end_mb", Memory::since(before).process);
+
+    // A policy has all compiled anew, and for a moment there are two of everything.
+    policy["spec"]["policyTypes"] = json!(["Ingress", "Egress"]);
+    policy["spec"]["egress"] = json!([]);
+    let text = json!({"type": "MODIFIED", "object": policy}).to_string();
+    let (done, took) = timed(|| {
+        ensure!(apply(&mut store, &text)?, "the policy has changed");
+        let next = store.read(&settings).lowered.snapshot;
+        let (compiled, _) = compile_next((&snapshot, &program), &next);
+        nft.replace(&compiled, Instant::default())?;
+        Ok((next, compiled))
+    });
+    (snapshot, program) = done?;
+    figure("watch_policy_ms", milliseconds(took));
+    figure("watch_after_policy_mb", Memory::since(before).process);
+    drop((snapshot, program));
     Ok(())
 }
 
@@ -221,20 +244,4 @@ fn apply(store: &mut Store, text: &str) -> Result<bool> {
         Some("DELETED") => store.remove(kind, &Key::of(object)),
         _ => store.apply(kind, object),
     })
-}
-
-fn json_of(node: &Node) -> Json {
-    match &node.value {
-        Value::Null => Json::Null,
-        Value::Bool(value) => json!(value),
-        Value::Int(value) => json!(value),
-        Value::Float(value) => json!(value),
-        Value::String(text) => json!(text),
-        Value::Seq(items) => items.iter().map(json_of).collect(),
-        Value::Map(entries) => entries
-            .iter()
-            .map(|entry| (entry.key.to_string(), json_of(&entry.node)))
-            .collect::<serde_json::Map<_, _>>()
-            .into(),
-    }
 }

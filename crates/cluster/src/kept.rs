@@ -1,8 +1,9 @@
 //! The last good version of what can be wrong for a while (S10.1).
 
-use crate::document::Document;
 use crate::lower::{Lowered, Settings, lower};
+use crate::record::Record;
 use namewall_policy::{Finding, Severity};
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -23,28 +24,37 @@ pub(crate) struct Told {
     pub(crate) kept: Vec<Arc<str>>,
 }
 
-type Files = BTreeMap<Arc<str>, Vec<Arc<Document>>>;
+type Files<R> = BTreeMap<Arc<str>, Vec<R>>;
 
 /// Remembers the documents of every file, or object, as they last were without an error.
-#[derive(Debug, Default)]
-pub struct LastGood {
-    good: Files,
+#[derive(Debug)]
+pub struct LastGood<R> {
+    good: Files<R>,
 }
 
-impl LastGood {
+impl<R> Default for LastGood<R> {
+    fn default() -> Self {
+        Self { good: Files::new() }
+    }
+}
+
+impl<R: Record> LastGood<R> {
     /// Lowers documents. A file with an error in it keeps its last good version; one that never had one counts
     /// as far as it can be read, and closed. `findings` are those of reading the files.
     pub fn lower(
         &mut self,
-        documents: impl IntoIterator<Item = Arc<Document>>,
+        records: impl IntoIterator<Item = R>,
         mut findings: Vec<Finding>,
         settings: &Settings,
     ) -> Read {
         let mut files = Files::new();
-        for document in documents {
-            files.entry(document.file.clone()).or_default().push(document);
+        for record in records {
+            files.entry(record.file().clone()).or_default().push(record);
         }
-        let all = |files: &Files| lower(files.values().flatten().map(|document| &**document), settings);
+        let all = |files: &Files<R>| {
+            let documents: Vec<_> = files.values().flatten().map(Record::document).collect();
+            lower(documents.iter().map(Borrow::borrow), settings)
+        };
         let mut lowered = all(&files);
         let errors = findings.iter().chain(&lowered.findings).filter(|one| one.severity == Severity::Error);
         let bad: BTreeSet<Arc<str>> = errors.filter_map(|one| one.source.as_ref()).map(|at| at.file.clone()).collect();
@@ -65,6 +75,6 @@ impl LastGood {
     }
 }
 
-fn copy((file, documents): (&Arc<str>, &Vec<Arc<Document>>)) -> (Arc<str>, Vec<Arc<Document>>) {
-    (file.clone(), documents.clone())
+fn copy<R: Clone>((file, records): (&Arc<str>, &Vec<R>)) -> (Arc<str>, Vec<R>) {
+    (file.clone(), records.clone())
 }

@@ -92,7 +92,7 @@ fn entry(key: &str, node: Node) -> Entry {
     Entry { key: key.into(), mark: Mark::default(), node }
 }
 
-fn whole(tree: &Json) -> Node {
+pub(crate) fn whole(tree: &Json) -> Node {
     let value = match tree {
         Json::Null => Value::Null,
         Json::Bool(value) => Value::Bool(*value),

@@ -14,6 +14,7 @@ mod lean;
 mod live;
 mod lower;
 mod manifests;
+mod record;
 pub mod resolver;
 mod store;
 pub mod yaml;
@@ -24,4 +25,5 @@ pub use lower::{
     Described, DescribedService, ENFORCEMENT_ANNOTATION, Endpoints, Lowered, Resolved, Settings, lower, pods,
 };
 pub use manifests::{LoadError, Manifests, load};
+pub use record::Record;
 pub use store::{Key, Listing, Store};

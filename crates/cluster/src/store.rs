@@ -9,6 +9,7 @@ use crate::live::Live;
 use crate::lower::{
     Described, DescribedService, Endpoints, Lowered, Pool, Settings, object_name, read_pod, read_service, read_slice,
 };
+use crate::record::Text;
 use crate::yaml::{Node, Value};
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,7 +33,7 @@ impl Key {
 /// An object as far as it is kept.
 #[derive(Debug)]
 enum Object {
-    Document(Document),
+    Text(Text),
     Pod(Fact<Described>),
     Service(Fact<DescribedService>),
     Slice(Fact<Endpoints>),
@@ -58,7 +59,7 @@ impl Object {
                 let now = read_slice(&document, &mut findings);
                 Self::Slice(Fact::new(now, findings))
             }
-            _ => Self::Document(document),
+            _ => Self::Text(Text::of(&document)),
         }
     }
 
@@ -68,7 +69,7 @@ impl Object {
         match self {
             Self::Pod(fact) => fact.now.as_ref().map(|pod| of((&pod.namespace, &pod.name))),
             Self::Service(fact) => fact.now.as_ref().map(|service| of((&service.namespace, &service.name))),
-            Self::Slice(_) | Self::Document(_) => None,
+            Self::Slice(_) | Self::Text(_) => None,
         }
     }
 }
@@ -99,10 +100,10 @@ impl Listing {
 /// What a cluster has, by kind. Fed by watches; says whether a change is one that anybody could notice.
 #[derive(Debug, Default)]
 pub struct Store {
-    documents: BTreeMap<&'static str, BTreeMap<Key, Arc<Document>>>,
+    texts: BTreeMap<&'static str, BTreeMap<Key, Text>>,
     facts: Facts,
     pool: Pool,
-    last_good: LastGood,
+    last_good: LastGood<Text>,
     /// What was read last, and what was told with it; none if it must be read anew.
     live: Option<(Live, Told)>,
     /// Services whose endpoints have changed since.
@@ -140,12 +141,12 @@ impl Store {
                 }
                 is_new
             }
-            Object::Document(document) => {
-                let objects = self.documents.entry(kind.name).or_default();
-                if objects.get(&key).is_some_and(|known| known.node == document.node) {
+            Object::Text(text) => {
+                let objects = self.texts.entry(kind.name).or_default();
+                if objects.get(&key) == Some(&text) {
                     return false;
                 }
-                objects.insert(key, Arc::new(document));
+                objects.insert(key, text);
                 self.live.take_if(|_| is_read(kind));
                 true
             }
@@ -181,7 +182,7 @@ impl Store {
                 }
             }
             name => {
-                let has_gone = self.documents.get_mut(name).is_some_and(|objects| objects.remove(key).is_some());
+                let has_gone = self.texts.get_mut(name).is_some_and(|objects| objects.remove(key).is_some());
                 self.live.take_if(|_| has_gone && is_read(kind));
                 has_gone
             }
@@ -204,12 +205,13 @@ impl Store {
         changed
     }
 
-    fn keys(&self, kind: &str) -> Box<dyn Iterator<Item = &Key> + '_> {
+    /// All of a kind.
+    pub fn keys(&self, kind: &str) -> Box<dyn Iterator<Item = &Key> + '_> {
         match kind {
             "Pod" => Box::new(self.facts.pods.objects.keys()),
             "Service" => Box::new(self.facts.services.objects.keys()),
             "EndpointSlice" => Box::new(self.facts.slices.objects.keys()),
-            kind => Box::new(self.documents.get(kind).into_iter().flat_map(BTreeMap::keys)),
+            kind => Box::new(self.texts.get(kind).into_iter().flat_map(BTreeMap::keys)),
         }
     }
 
@@ -232,14 +234,14 @@ impl Store {
         self.keys(kind).next().is_some()
     }
 
-    /// One of those that are kept as documents: no pod, Service or EndpointSlice.
-    pub fn get(&self, kind: &str, key: &Key) -> Option<&Document> {
-        self.documents.get(kind)?.get(key).map(|document| &**document)
+    /// One of those that are kept as text, read anew: no pod, Service or EndpointSlice.
+    pub fn get(&self, kind: &str, key: &Key) -> Option<Document> {
+        self.texts.get(kind)?.get(key).map(Text::read)
     }
 
-    /// All of a kind that is kept as documents.
-    pub fn of(&self, kind: &str) -> impl Iterator<Item = (&Key, &Document)> {
-        self.documents.get(kind).into_iter().flatten().map(|(key, document)| (key, &**document))
+    /// All of a kind that is kept as text, each read as it is come to.
+    pub fn of(&self, kind: &str) -> impl Iterator<Item = (&Key, Document)> {
+        self.texts.get(kind).into_iter().flatten().map(|(key, text)| (key, text.read()))
     }
 
     /// A digest of all objects of a kind, each as it was last changed: two who have the same have the same objects.
@@ -262,7 +264,7 @@ impl Store {
     }
 
     pub fn count(&self) -> usize {
-        self.documents.values().map(BTreeMap::len).sum::<usize>() + self.facts.count()
+        self.texts.values().map(BTreeMap::len).sum::<usize>() + self.facts.count()
     }
 
     /// What the objects say. A policy with an error keeps its last good version.
@@ -284,9 +286,9 @@ impl Store {
 
     fn read_anew(&mut self, settings: &Settings) -> (Live, Told) {
         // What names are known is no policy: it is shared by other ways.
-        let kinds = self.documents.iter().filter(|(kind, _)| **kind != DNS_NAME_RESOLVER.name);
-        let documents = kinds.flat_map(|(_, objects)| objects.values()).cloned();
-        let Read { lowered, findings, kept } = self.last_good.lower(documents, Vec::new(), settings);
+        let kinds = self.texts.iter().filter(|(kind, _)| **kind != DNS_NAME_RESOLVER.name);
+        let texts = kinds.flat_map(|(_, objects)| objects.values()).cloned();
+        let Read { lowered, findings, kept } = self.last_good.lower(texts, Vec::new(), settings);
         let live = Live::new(settings.clone(), lowered.snapshot, (&mut self.facts, &mut self.pool));
         (live, Told { findings, kept })
     }

@@ -210,7 +210,7 @@ impl Controller {
 
     /// Writes what became of ClusterEgressFirewalls (S7.5), where it is something else than before.
     fn write_firewalls(&mut self) -> Vec<String> {
-        let has_any = self.watch.with_store(|store| store.of(FIREWALL).next().is_some());
+        let has_any = self.watch.with_store(|store| store.has(FIREWALL));
         if !has_any || Instant::now() < self.write_again {
             return Vec::new();
         }

@@ -34,9 +34,9 @@ impl World<'_> {
     /// The status of each firewall, without what nodes say.
     pub fn statuses<'d>(
         &self,
-        documents: impl Iterator<Item = (&'d Key, &'d Document)>,
+        documents: impl Iterator<Item = (&'d Key, Document)>,
     ) -> Vec<(Key, ClusterEgressFirewallStatus)> {
-        documents.filter_map(|(key, document)| Some((key.clone(), self.status(key, document)?))).collect()
+        documents.filter_map(|(key, document)| Some((key.clone(), self.status(key, &document)?))).collect()
     }
 
     fn status(&self, key: &Key, document: &Document) -> Option<ClusterEgressFirewallStatus> {

@@ -21,9 +21,9 @@ const MOST_WORDS: usize = 5;
 
 /// A verdict on every policy.
 pub fn verdicts(store: &Store) -> HashMap<(&'static str, Key), Verdict> {
-    let policies =
-        || POLICIES.iter().flat_map(|kind| store.of(kind).map(move |(key, document)| (*kind, key, document)));
-    let findings = lower(policies().map(|(_, _, document)| document), &Settings::default()).findings;
+    let of = |kind: &'static str| store.of(kind).map(move |(key, document)| (kind, key, document));
+    let policies: Vec<(&'static str, &Key, Document)> = POLICIES.into_iter().flat_map(of).collect();
+    let findings = lower(policies.iter().map(|(_, _, document)| document), &Settings::default()).findings;
     let mut by_object: HashMap<&str, (Vec<String>, usize)> = HashMap::new();
     for finding in findings.iter().filter(|finding| finding.severity == Severity::Error) {
         let Some(source) = &finding.source else { continue };
@@ -34,15 +34,15 @@ pub fn verdicts(store: &Store) -> HashMap<(&'static str, Key), Verdict> {
             words.push(format!("{path}{}", finding.message));
         }
     }
-    let verdict = |(name, key, document): (&'static str, &Key, &Document)| {
+    let verdict = |(name, key, document): &(&'static str, &Key, Document)| {
         let (mut errors, count) = by_object.get(&*document.file).cloned().unwrap_or_default();
         if count > errors.len() {
             errors.push(format!("and {} more", count - errors.len()));
         }
         let verdict = Verdict { kind: kind_of(name, document), generation: generation(document), errors };
-        ((name, key.clone()), verdict)
+        ((*name, Key::clone(key)), verdict)
     };
-    policies().map(verdict).collect()
+    policies.iter().map(verdict).collect()
 }
 
 /// In the version it is watched in.

@@ -25,11 +25,11 @@ const DNS_PORT: u16 = 53;
 pub fn wanted(store: &Store, whose: Whose) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for (_, document) in store.of("EgressFirewall") {
-        texts(document, "dnsName", &mut names);
+        texts(&document, "dnsName", &mut names);
     }
     if whose == Whose::All {
         for (_, document) in OTHER_KINDS.iter().flat_map(|kind| store.of(kind)) {
-            texts(document, "domainNames", &mut names);
+            texts(&document, "domainNames", &mut names);
         }
     }
     names

@@ -90,9 +90,9 @@ pub(crate) struct Held {
 
 impl Names {
     /// All objects anew. What was known of them before says how old their addresses are.
-    pub(crate) fn replace<'d>(&mut self, documents: impl Iterator<Item = (&'d Key, &'d Document)>) {
+    pub(crate) fn replace<'d>(&mut self, documents: impl Iterator<Item = (&'d Key, Document)>) {
         let before = std::mem::take(self);
-        for mut object in documents.filter_map(|(key, document)| NameObject::read(key, document)) {
+        for mut object in documents.filter_map(|(key, document)| NameObject::read(key, &document)) {
             let clocks = before.translate(&object.key, &mut object.status, Came::Listed);
             self.insert(object, clocks);
         }

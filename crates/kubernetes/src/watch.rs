@@ -236,7 +236,7 @@ impl Known {
         let is_new = self.store.apply(kind, object);
         if is_new && *kind == DNS_NAME_RESOLVER {
             let key = Key::of(object);
-            let read = self.store.get(kind.name, &key).and_then(|document| NameObject::read(&key, document));
+            let read = self.store.get(kind.name, &key).and_then(|document| NameObject::read(&key, &document));
             // One that cannot be read says nothing.
             match read {
                 Some(object) => self.names.put(object),

@@ -3,6 +3,7 @@
 
 mod de;
 mod parse;
+mod ser;
 
 pub use de::{ReadError, Unknown, read};
 pub use parse::{ParseError, parse, split_documents};

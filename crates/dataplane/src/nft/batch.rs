@@ -6,6 +6,7 @@ use super::set::{Element, Holds, Passing, SWEEP, SetSpec, Transient, Twins, Vers
 use super::table::{Chain, Hook};
 use super::wire::{self, INET, LIST_ELEMENT, SUBSYSTEM, chain, element, message, rule, set, table};
 use crate::netlink::{APPEND, CREATE, Messages};
+use std::borrow::Borrow;
 
 /// A nested attribute's length has sixteen bits; an element takes some 100 bytes.
 const ELEMENTS_BYTES: usize = 48 << 10;
@@ -170,7 +171,7 @@ impl Batch {
         self.messages.text(set::NAME, name);
     }
 
-    pub(crate) fn add_elements<'e>(&mut self, set: &str, elements: impl Iterator<Item = &'e Element>) {
+    pub(crate) fn add_elements(&mut self, set: &str, elements: impl Iterator<Item = impl Borrow<Element>>) {
         self.elements(message::NEW_ELEMENT, set, elements.map(|element| (element, None)));
     }
 
@@ -186,11 +187,11 @@ impl Batch {
     }
 
     /// Such as may have gone by themselves meanwhile.
-    pub(crate) fn destroy_elements<'e>(&mut self, set: &str, elements: impl Iterator<Item = &'e Element>) {
+    pub(crate) fn destroy_elements(&mut self, set: &str, elements: impl Iterator<Item = impl Borrow<Element>>) {
         self.elements(message::DESTROY_ELEMENT, set, elements.map(|element| (element, None)));
     }
 
-    pub(crate) fn delete_elements<'e>(&mut self, set: &str, elements: impl Iterator<Item = &'e Element>) {
+    pub(crate) fn delete_elements(&mut self, set: &str, elements: impl Iterator<Item = impl Borrow<Element>>) {
         self.elements(message::DELETE_ELEMENT, set, elements.map(|element| (element, None)));
     }
 
@@ -198,7 +199,7 @@ impl Batch {
         &mut self,
         message: u16,
         set: &str,
-        elements: impl Iterator<Item = (&'e Element, Option<&'e Transient>)>,
+        elements: impl Iterator<Item = (impl Borrow<Element>, Option<&'e Transient>)>,
     ) {
         let mut elements = elements.peekable();
         while elements.peek().is_some() {
@@ -210,7 +211,7 @@ impl Batch {
                 while out.len() - start < ELEMENTS_BYTES
                     && let Some((element, passing)) = elements.next()
                 {
-                    element.write(out, passing);
+                    element.borrow().write(out, passing);
                 }
             });
         }

@@ -2,7 +2,8 @@
 //! kernel accepts, as one transaction.
 
 use super::batch::Batch;
-use super::set::{self, Element, Elements, Key, SetSpec};
+use super::elements::{Elements, Moved};
+use super::set::{self, Element, Key, SetSpec};
 use super::table::{Chain, Table};
 use rustc_hash::FxHashSet;
 use std::collections::BTreeSet;
@@ -46,14 +47,14 @@ impl Known for Table {
 }
 
 /// Where one begins, and where it ends unless it goes to the end of all keys.
-type Interval<'a> = Vec<&'a Element>;
+type Interval = Vec<Element>;
 
 /// Intervals go and come as a whole: the kernel refuses one end within another interval, though that goes with it.
-fn intervals(elements: &Elements) -> FxHashSet<Interval<'_>> {
-    let mut sorted: Vec<&Element> = elements.iter().collect();
+fn intervals(elements: &Elements) -> FxHashSet<Interval> {
+    let mut sorted: Vec<Element> = elements.iter().collect();
     // One may begin where another ends.
     sorted.sort_unstable_by_key(|element| (element.key, !element.ends_interval));
-    sorted.chunk_by(|_, next| next.ends_interval).map(<[&Element]>::to_vec).collect()
+    sorted.chunk_by(|_, next| next.ends_interval).map(<[Element]>::to_vec).collect()
 }
 
 /// What must be done to a table.
@@ -64,8 +65,8 @@ pub(crate) struct Change<'a> {
     pub(crate) rewritten: Vec<(&'a str, &'a Chain)>,
     pub(crate) gone_chains: Vec<&'a str>,
     pub(crate) gone_sets: Vec<&'a str>,
-    pub(crate) new_elements: Vec<(&'a str, Vec<&'a Element>)>,
-    pub(crate) gone_elements: Vec<(&'a str, Vec<&'a Element>)>,
+    pub(crate) new_elements: Vec<(&'a str, Moved<'a>)>,
+    pub(crate) gone_elements: Vec<(&'a str, Moved<'a>)>,
 }
 
 impl<'a> Change<'a> {
@@ -91,14 +92,19 @@ impl<'a> Change<'a> {
             match old.elements(name) {
                 None => {
                     change.new_sets.push(&set.spec);
-                    change.add(name, set.elements.iter().collect(), Vec::new());
+                    // Intervals must come in order, and there are not many.
+                    match set.spec.interval {
+                        true => change.add(name, set.elements.iter().collect(), Vec::new()),
+                        false if set.elements.is_empty() => {}
+                        false => change.new_elements.push((name, Moved::All(&set.elements))),
+                    }
                 }
                 // Leases are the kernel's own: they come by grants and go by time.
                 Some(_) if set.spec.timeout => {}
                 Some(known) if set.spec.interval && known != &set.elements => {
                     let (was, is) = (intervals(known), intervals(&set.elements));
-                    let only = |these: &FxHashSet<Interval<'a>>, others: &FxHashSet<Interval<'a>>| {
-                        these.difference(others).flat_map(|interval| interval.iter().copied()).collect()
+                    let only = |these: &FxHashSet<Interval>, others: &FxHashSet<Interval>| {
+                        these.difference(others).flatten().cloned().collect()
                     };
                     change.add(name, only(&is, &was), only(&was, &is));
                 }
@@ -122,7 +128,7 @@ impl<'a> Change<'a> {
         };
         // A pod that was not there has no connections that its gates could forbid.
         let new_pods: FxHashSet<Key> = self.keys_of(set::PODS).collect();
-        let closes_for = |set: &str, elements: &[&Element]| {
+        let closes_for = |set: &str, elements: &Moved<'_>| {
             let remote = set == set::REMOTE.0 || set == set::REMOTE.1;
             !remote || elements.iter().any(|element| !new_pods.contains(&element.key))
         };
@@ -135,17 +141,17 @@ impl<'a> Change<'a> {
         new.flat_map(|(_, elements)| elements.iter().map(|element| element.key))
     }
 
-    fn add(&mut self, set: &'a str, mut added: Vec<&'a Element>, mut gone: Vec<&'a Element>) {
+    fn add(&mut self, set: &'a str, mut added: Vec<Element>, mut gone: Vec<Element>) {
         // Intervals must come in order.
         if added.iter().chain(&gone).any(|element| element.ends_interval) {
             added.sort_unstable_by_key(|element| (element.key, !element.ends_interval));
             gone.sort_unstable_by_key(|element| element.index());
         }
         if !added.is_empty() {
-            self.new_elements.push((set, added));
+            self.new_elements.push((set, Moved::These(added)));
         }
         if !gone.is_empty() {
-            self.gone_elements.push((set, gone));
+            self.gone_elements.push((set, Moved::These(gone)));
         }
     }
 
@@ -161,20 +167,20 @@ impl<'a> Change<'a> {
             batch.clear_chain(name);
         }
         for (set, elements) in &self.gone_elements {
-            batch.delete_elements(set, elements.iter().copied());
+            batch.delete_elements(set, elements.iter());
         }
         let (verdicts, plain): (Vec<_>, Vec<_>) = self
             .new_elements
             .iter()
             .partition(|(_, elements)| elements.iter().any(|element| matches!(element.value, set::Value::Goto(_))));
         for (set, elements) in plain {
-            batch.add_elements(set, elements.iter().copied());
+            batch.add_elements(set, elements.iter());
         }
         for (name, chain) in self.new_chains.iter().chain(&self.rewritten) {
             batch.add_rules(name, chain);
         }
         for (set, elements) in verdicts {
-            batch.add_elements(set, elements.iter().copied());
+            batch.add_elements(set, elements.iter());
         }
         for name in &self.gone_chains {
             batch.clear_chain(name);

@@ -2,6 +2,7 @@
 
 use super::batch::Batch;
 use super::change::{Change, Known as _};
+use super::elements::Moved;
 use super::features::{self, Lacking};
 use super::read::{self, Count, Live};
 use super::set::{self, Element, Key, Lifetime, Transient, Version};
@@ -141,7 +142,7 @@ impl Known {
         let is_other = |(name, meant): &(&String, &super::table::Set)| {
             let Some(own) = ours.sets.get(*name) else { return true };
             let used = own.elements.iter().filter(|element| is_used(name, element)).count();
-            used != meant.elements.len() || meant.elements.iter().any(|one| !own.elements.has(one))
+            used != meant.elements.len() || meant.elements.iter().any(|one| !own.elements.has(&one))
         };
         let set = whole.table.sets.iter().find(is_other);
         chain.map(|(name, _)| format!("chain {name}")).or(set.map(|(name, _)| format!("set {name}")))
@@ -305,9 +306,9 @@ impl Nft {
         let Delta { gone, come, classes, groups } = delta;
         let mut change = Change::default();
         for (into, placed) in [(&mut change.gone_elements, &gone), (&mut change.new_elements, &come)] {
-            let mut by_set: BTreeMap<&str, Vec<&Element>> = BTreeMap::new();
-            placed.iter().for_each(|(set, element)| by_set.entry(set).or_default().push(element));
-            into.extend(by_set);
+            let mut by_set: BTreeMap<&str, Vec<Element>> = BTreeMap::new();
+            placed.iter().for_each(|(set, element)| by_set.entry(set).or_default().push(element.clone()));
+            into.extend(by_set.into_iter().map(|(set, elements)| (set, Moved::These(elements))));
         }
         let mut batch = Batch::new(&self.settings.table);
         change.write(&mut batch);
@@ -412,7 +413,7 @@ impl Nft {
             }
         }
         for (set, elements) in &change.new_elements {
-            let some: Vec<&Element> = elements.iter().copied().take(SPOT_CHECKS).collect();
+            let some: Vec<Element> = elements.iter().take(SPOT_CHECKS).collect();
             if !read::has_elements(&mut self.socket, (&name, set), &some).map_err(unread)? {
                 return Err(NftError::Differs { table: name, what: format!("set {set}") });
             }

@@ -5,6 +5,7 @@
 
 mod batch;
 mod change;
+mod elements;
 mod expression;
 mod features;
 mod kernel;
@@ -14,6 +15,7 @@ pub mod set;
 pub mod table;
 mod wire;
 
+pub use elements::Elements;
 pub use features::Lacking;
 pub use kernel::{Nft, NftError, Settings, put_table, uninstall};
 pub use read::Count;

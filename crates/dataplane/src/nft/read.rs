@@ -2,9 +2,10 @@
 
 use super::batch::{cut_comment, fixed, read_comment};
 use super::change::Known;
+use super::elements::Elements;
 use super::expression::Expression;
 use super::rule::Rule;
-use super::set::{Element, Elements, Field, Holds, Key, LEASE, SetSpec, Value, Version, read_address};
+use super::set::{Element, Field, Holds, Key, LEASE, SetSpec, Value, Version, read_address};
 use super::table::{Chain, Hook, HookKind, Point};
 use super::wire::{self, INET, SUBSYSTEM, chain, data, element, message, rule, set, table};
 use crate::leases::Found;
@@ -201,7 +202,7 @@ fn read_lease(of: Attributes<'_>) -> Option<Found> {
 pub(crate) fn has_elements(
     socket: &mut Socket,
     (table, set): (&str, &str),
-    elements: &[&Element],
+    elements: &[Element],
 ) -> Result<bool, Error> {
     let mut asked = request(message::GET_ELEMENT, 0);
     asked.text(element::TABLE, table);

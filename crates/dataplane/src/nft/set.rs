@@ -4,9 +4,7 @@ use super::expression::{verdict, write_verdict};
 use super::wire::{LIST_ELEMENT, data, element};
 use crate::netlink::Messages;
 use namewall_policy::domain::DomainName;
-use rustc_hash::FxHashSet;
 use std::fmt;
-use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
 
 use std::time::Duration;
@@ -180,69 +178,6 @@ impl Value {
     }
 }
 
-/// The elements of a set, each once: a node of a large cluster has hundreds of thousands.
-#[derive(Clone, Default, Debug)]
-pub struct Elements(FxHashSet<Held>);
-
-/// An element, found by its index.
-#[derive(Clone, Debug)]
-struct Held(Element);
-
-impl PartialEq for Held {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.index() == other.0.index()
-    }
-}
-
-impl Eq for Held {}
-
-impl Hash for Held {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.key.as_bytes().hash(state);
-        self.0.ends_interval.hash(state);
-    }
-}
-
-impl Elements {
-    /// In place of one that was there by the same index.
-    pub fn insert(&mut self, element: Element) {
-        self.0.replace(Held(element));
-    }
-
-    pub fn remove(&mut self, index: Index) {
-        self.0.remove(&Held(Element::at(index)));
-    }
-
-    pub fn get(&self, index: Index) -> Option<&Element> {
-        self.0.get(&Held(Element::at(index))).map(|held| &held.0)
-    }
-
-    /// Whether it has this very element.
-    pub fn has(&self, element: &Element) -> bool {
-        self.get(element.index()) == Some(element)
-    }
-
-    pub fn iter(&self) -> impl Iterator<Item = &Element> {
-        self.0.iter().map(|held| &held.0)
-    }
-
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
-impl PartialEq for Elements {
-    fn eq(&self, other: &Self) -> bool {
-        self.len() == other.len() && self.iter().all(|element| other.has(element))
-    }
-}
-
-impl Eq for Elements {}
-
 /// A key, and whether an interval ends there.
 pub type Index = (Key, bool);
 
@@ -263,7 +198,7 @@ impl Element {
         Self { key, key_end: None, ends_interval: false, value: Value::None }
     }
 
-    fn at((key, ends_interval): Index) -> Self {
+    pub(super) fn at((key, ends_interval): Index) -> Self {
         Self { ends_interval, ..Self::key(key) }
     }
 

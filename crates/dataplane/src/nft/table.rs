@@ -1,8 +1,9 @@
 //! A whole table as it should be: chains of rules, sets and their elements. It
 //! is a plain value; `apply` makes the kernel's table equal to it.
 
+use super::elements::Elements;
 use super::rule::Rule;
-use super::set::{Element, Elements, Holds, SetSpec};
+use super::set::{Element, Holds, SetSpec};
 use std::collections::BTreeMap;
 use std::fmt;
 

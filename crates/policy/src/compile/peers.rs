@@ -86,7 +86,7 @@ impl<'s> PeerCompiler<'s> {
                 set.addresses = set.addresses.union(&block.subtract(&holes));
             }
             Peer::Nodes(selector) => {
-                let mut nodes = BitSet::with_capacity(self.snapshot.nodes.len());
+                let mut nodes = BitSet::default();
                 for (at, node) in self.snapshot.nodes.iter().enumerate() {
                     if selector.matches(&node.labels) {
                         nodes.insert(at);

@@ -19,7 +19,7 @@ pub(super) struct RoleIndex<'s> {
 impl<'s> RoleIndex<'s> {
     pub(super) fn new(snapshot: &'s Snapshot) -> Self {
         let asked = asked_labels(&snapshot.policies);
-        let mut pods = BitSet::with_capacity(snapshot.roles.len());
+        let mut pods = BitSet::default();
         let mut by_namespace = vec![Vec::new(); snapshot.namespaces.len()];
         let mut by_key: FxHashMap<&str, FxHashMap<&str, Vec<u32>>> = FxHashMap::default();
         for (at, role) in snapshot.roles.iter().enumerate().filter(|(_, role)| !role.host_network) {
@@ -60,7 +60,7 @@ impl<'s> RoleIndex<'s> {
     }
 
     fn in_namespaces(&self, selector: &Selector) -> BitSet {
-        let mut roles = BitSet::with_capacity(self.snapshot.roles.len());
+        let mut roles = BitSet::default();
         for (at, namespace) in self.snapshot.namespaces.iter().enumerate() {
             if selector.matches(&namespace.labels) {
                 self.by_namespace[at].iter().for_each(|&role| roles.insert(role as usize));
@@ -83,7 +83,7 @@ impl<'s> RoleIndex<'s> {
     }
 
     fn with_values(&self, key: &str, values: &[std::sync::Arc<str>]) -> BitSet {
-        let mut roles = BitSet::with_capacity(self.snapshot.roles.len());
+        let mut roles = BitSet::default();
         if let Some(by_value) = self.by_key.get(key) {
             for posting in values.iter().filter_map(|value| by_value.get(&**value)) {
                 posting.iter().for_each(|&role| roles.insert(role as usize));
@@ -93,7 +93,7 @@ impl<'s> RoleIndex<'s> {
     }
 
     fn with_key(&self, key: &str) -> BitSet {
-        let mut roles = BitSet::with_capacity(self.snapshot.roles.len());
+        let mut roles = BitSet::default();
         for posting in self.by_key.get(key).into_iter().flat_map(FxHashMap::values) {
             posting.iter().for_each(|&role| roles.insert(role as usize));
         }

@@ -7,7 +7,7 @@ use crate::model::{Direction, Placement, PolicyId};
 
 pub(super) fn lint(scene: &Scene<'_>, report: &mut Report<'_>) {
     // Told once a policy, whomever else it meets: a hundred equals are no five thousand findings.
-    let mut told = BitSet::with_capacity(scene.snapshot.policies.len());
+    let mut told = BitSet::default();
     for exit in &scene.exits {
         for list in [&exit.plan.cluster_gate, &exit.plan.egress.admin, &exit.plan.egress.baseline] {
             equals(scene, report, (exit, list), &mut told);

@@ -56,7 +56,7 @@ pub(super) struct RuleView<'a> {
 
 impl<'a> Scene<'a> {
     pub(super) fn new(snapshot: &'a Snapshot, program: &'a Program) -> Self {
-        let (mut roles, mut pods) = (BitSet::with_capacity(snapshot.roles.len()), Vec::new());
+        let (mut roles, mut pods) = (BitSet::default(), Vec::new());
         let mut dns_port_names: FxHashSet<Arc<str>> = FxHashSet::default();
         let mut examples: Vec<Option<WorkloadId>> = vec![None; program.classes.len()];
         for (id, workload) in snapshot.workload_ids().zip(&snapshot.workloads) {

@@ -124,7 +124,7 @@ fn predecessors(scene: &Scene<'_>) -> Vec<Vec<PolicyId>> {
             if !known.insert((exit.audited, list)) {
                 continue;
             }
-            let mut prefix = BitSet::with_capacity(scene.snapshot.policies.len());
+            let mut prefix = BitSet::default();
             for (place, &id) in list.iter().enumerate() {
                 if scene.exits_of[id.index()].contains(at) {
                     match &mut before[id.index()] {

@@ -32,14 +32,14 @@ fn number(bytes: &[u8]) -> u32 {
     bytes.try_into().map(u32::from_ne_bytes).unwrap_or_default()
 }
 
-fn elements(table: &Table, twins: Twins) -> impl Iterator<Item = &Element> {
+fn elements(table: &Table, twins: Twins) -> impl Iterator<Item = Element> {
     Version::BOTH.into_iter().filter_map(move |version| table.sets.get(twins[version])).flat_map(|s| s.elements.iter())
 }
 
 fn rewrite(table: &mut Table, set: &str, change: impl Fn(&mut Element)) {
     let Some(old) = table.sets.get_mut(set) else { return };
     let mut new = Set::new(old.spec.clone());
-    for mut element in old.elements.iter().cloned() {
+    for mut element in old.elements.iter() {
         change(&mut element);
         new.insert(element);
     }

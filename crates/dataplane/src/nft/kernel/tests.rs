@@ -40,7 +40,7 @@ impl Nft {
     }
 
     fn has(&mut self, set: &str, element: &Element) -> bool {
-        read::has_elements(&mut self.socket, (&self.settings.table, set), &[element]).unwrap()
+        read::has_elements(&mut self.socket, (&self.settings.table, set), std::slice::from_ref(element)).unwrap()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::Check;
 use crate::cli::ApiServer;
-use namewall_cluster::{Described, Document, Key, Store};
+use namewall_cluster::{Described, Store};
 use namewall_kubernetes::crds::definitions;
 use namewall_kubernetes::{ConnectError, Connection, Trouble, Watch};
 use std::collections::BTreeSet;
@@ -98,11 +98,11 @@ fn running<'s>(store: &'s Store, component: &'s str) -> impl Iterator<Item = &'s
 /// A node has an agent if its pod runs there; where agents are no pods, if one has told the node's addresses. These
 /// stay when an agent goes, so that they say less.
 fn agents(store: &Store) -> Check {
-    let name = |(key, _): (&Key, &Document)| key.name.to_string();
-    let nodes: BTreeSet<String> = store.of("Node").map(name).collect();
+    let names = |kind| store.keys(kind).map(|key| key.name.to_string()).collect();
+    let nodes: BTreeSet<String> = names("Node");
     let mut served: BTreeSet<String> = running(store, "agent").map(str::to_owned).collect();
     if served.is_empty() {
-        served = store.of("NodeAddresses").map(name).collect();
+        served = names("NodeAddresses");
     }
     let without: Vec<&String> = nodes.difference(&served).collect();
     if without.is_empty() {

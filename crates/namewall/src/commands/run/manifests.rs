@@ -2,7 +2,7 @@
 
 use crate::commands::watch::{Seen, look};
 use anyhow::Result;
-use namewall_cluster::{self as cluster, LastGood, Read};
+use namewall_cluster::{self as cluster, Document, LastGood, Read};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 pub(crate) struct Manifests {
     paths: Vec<PathBuf>,
     settings: cluster::Settings,
-    last_good: LastGood,
+    last_good: LastGood<Arc<Document>>,
     seen: BTreeSet<Seen>,
 }
 

@@ -222,7 +222,8 @@ impl Cluster {
 
 fn blocks(store: &Store, node: &str) -> Vec<Cidr> {
     let key = Key { namespace: "".into(), name: node.into() };
-    let spec = store.get("Node", &key).and_then(|document| document.node.get("spec"));
+    let document = store.get("Node", &key);
+    let spec = document.as_ref().and_then(|document| document.node.get("spec"));
     let listed = spec.and_then(|spec| spec.get("podCIDRs")).map(|list| &list.value);
     let listed = if let Some(Value::Seq(items)) = listed { &items[..] } else { &[] };
     let texts = listed.iter().chain(spec.and_then(|spec| spec.get("podCIDR"))).filter_map(Node::as_str);
