@@ -67,6 +67,10 @@ pub struct Node {
     program: Program,
     /// How to serve, and where, from the next change on.
     prepared: Option<(ServerSettings, Vec<(Sockets, Listen)>)>,
+    /// How the server that runs goes on, from the next change on.
+    changed: Option<ServerSettings>,
+    /// A change forbids more than the one before it, and what it forbids is not all cut yet.
+    owes_cut: bool,
     server: Option<Arc<Server<Learner>>>,
     beating: Option<Beating>,
 }
@@ -99,6 +103,8 @@ impl Node {
             cluster_domain: settings.cluster_domain,
             program,
             prepared: None,
+            changed: None,
+            owes_cut: false,
             server: None,
             beating: None,
         })
@@ -108,6 +114,8 @@ impl Node {
     pub fn enforce(&mut self, program: &Program) -> Result<(Applied, Cut), NodeError> {
         let mut kernel = self.learner.kernel();
         let applied = kernel.replace(program, self.learner.now())?;
+        // The kernel has it: who tries again finds nothing that narrows.
+        self.owes_cut |= applied.narrows;
         // Learned for only when it is enforced: a lease before its rule would open nothing.
         let node = kernel.settings_mut().scope.node;
         let law = Law::new(self.learner.law().as_deref(), node, program, &self.cluster_domain);
@@ -120,7 +128,8 @@ impl Node {
             kernel.beat(BEAT_LASTS)?;
         }
         drop(kernel);
-        let cut = if applied.narrows { self.cut(program)? } else { Cut::default() };
+        let cut = if self.owes_cut { self.cut(program)? } else { Cut::default() };
+        self.owes_cut = false;
         Ok((applied, cut))
     }
 
@@ -171,16 +180,28 @@ impl Node {
                 listeners.push(Listener { address, port: bound.port(), server: meant.map(SocketAddr::ip) });
             }
         }
-        let servers = settings.server.upstreams.iter().chain(&settings.trusted).map(SocketAddr::ip).collect();
+        let servers = asked(&settings.server, &settings.trusted);
         self.learner.kernel().settings_mut().scope.dns =
             (!listeners.is_empty()).then_some(Intercept { listeners, servers });
         self.prepared = Some((settings.server, sockets));
         Ok(())
     }
 
+    /// Asks other servers from the next change on: until then the kernel does not know who answers for them, and
+    /// would take their own questions to us. Where it listens stays.
+    pub fn ask(&mut self, settings: ServerSettings, trusted: &[SocketAddr]) {
+        if let Some(intercept) = &mut self.learner.kernel().settings_mut().scope.dns {
+            intercept.servers = asked(&settings, trusted);
+        }
+        self.changed = Some(settings);
+    }
+
     /// Begins to serve what was prepared. What waits in the sockets already must find the law in force: before
     /// it, nobody would be known, and nothing learned.
     fn begin(&mut self) -> Result<(), NodeError> {
+        if let (Some(settings), Some(server)) = (self.changed.take(), &self.server) {
+            server.set(settings);
+        }
         let Some((settings, sockets)) = self.prepared.take() else { return Ok(()) };
         let server = Arc::new(Server::start_with(settings, sockets, self.learner.clone())?);
         self.beat(server.clone())?;
@@ -269,6 +290,11 @@ impl Node {
     pub fn with_kernel<T>(&self, with: impl FnOnce(&mut Nft) -> T) -> T {
         with(&mut self.learner.kernel())
     }
+}
+
+/// Whom the server asks.
+fn asked(settings: &ServerSettings, trusted: &[SocketAddr]) -> Vec<IpAddr> {
+    settings.upstreams.iter().chain(trusted).map(SocketAddr::ip).collect()
 }
 
 /// Forgets leases that have ended, but for addresses some connection still leads to.

@@ -7,6 +7,7 @@ mod addresses;
 mod client;
 mod clocks;
 pub mod crds;
+mod events;
 mod follow;
 mod leadership;
 mod names;

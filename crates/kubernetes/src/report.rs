@@ -3,26 +3,22 @@
 
 use crate::client::Connection;
 use crate::crds::ClusterEgressFirewallStatus;
+use crate::events::{Said, say};
 use crate::follow::resource_of;
 use futures_util::future::ready;
 use futures_util::{StreamExt, stream};
-use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
-use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use namewall_cluster::Key;
 use namewall_cluster::kinds::{Kind, WATCHED};
 use serde_json::{Value, json};
-use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Requests that are under way at the same time.
 const AT_ONCE: usize = 16;
 const MANAGER: &str = "namewall-controller";
 const ACCEPTED: &str = "Accepted";
 const NOT_FOUND: u16 = 404;
-const ALREADY_THERE: u16 = 409;
-/// The most an Event takes.
-const LONGEST: usize = 1000;
 
 /// What is said of a policy.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -152,46 +148,17 @@ fn says(before: &Value, wanted: &Value) -> bool {
     }
 }
 
-/// One Event for each thing that is said of one version of an object.
 async fn warn(client: Client, object: &DynamicObject, verdict: &Verdict) -> Result<(), kube::Error> {
-    let mut message = format!("What cannot be read fails closed: {}", verdict.message());
-    if let Some((end, _)) = message.char_indices().nth(LONGEST) {
-        message.truncate(end);
-    }
-    let metadata = &object.metadata;
-    let name = metadata.name.clone().unwrap_or_default();
-    let mut hasher = DefaultHasher::new();
-    (&metadata.uid, verdict.generation, &message).hash(&mut hasher);
-    // Events of what has no namespace are kept in this one.
-    let namespace = metadata.namespace.clone().unwrap_or_else(|| "default".to_owned());
-    let now = Time(jiff::Timestamp::now());
-    let event = Event {
-        metadata: ObjectMeta {
-            name: Some(format!("{name}.{:016x}", hasher.finish())),
-            namespace: Some(namespace.clone()),
-            ..ObjectMeta::default()
-        },
-        involved_object: ObjectReference {
-            api_version: Some(verdict.kind.api_version()),
-            kind: Some(verdict.kind.name.to_owned()),
-            name: Some(name),
-            namespace: metadata.namespace.clone(),
-            uid: metadata.uid.clone(),
-            ..ObjectReference::default()
-        },
-        type_: Some("Warning".to_owned()),
-        reason: Some("Invalid".to_owned()),
-        message: Some(message),
-        source: Some(EventSource { component: Some(MANAGER.to_owned()), host: None }),
-        count: Some(1),
-        first_timestamp: Some(now.clone()),
-        last_timestamp: Some(now),
-        ..Event::default()
+    let metadata = object.metadata.clone();
+    let of = ObjectReference {
+        api_version: Some(verdict.kind.api_version()),
+        kind: Some(verdict.kind.name.to_owned()),
+        name: metadata.name,
+        namespace: metadata.namespace,
+        uid: metadata.uid,
+        ..ObjectReference::default()
     };
-    let events: Api<Event> = Api::namespaced(client, &namespace);
-    match events.create(&PostParams::default(), &event).await {
-        // It was said before, by us or by who led before us.
-        Err(kube::Error::Api(status)) if status.code == ALREADY_THERE => Ok(()),
-        other => other.map(drop),
-    }
+    let message = format!("What cannot be read fails closed: {}", verdict.message());
+    let version = verdict.generation;
+    say(client, Said { of, is_warning: true, reason: "Invalid", message, by: MANAGER, version }).await
 }

@@ -11,10 +11,10 @@ use namewall_sandbox::ensure_rights;
 use namewall_testbed::{ControlPlane, Proxy, Way};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use world::{PROVIDER, Process, World, example};
+use world::{PROVIDER, Process, World, address, example};
 
 /// The nodes, namespaces and pods of a folder's cluster.yaml, as kubelets would tell of them.
 fn populate(plane: &ControlPlane, folder: &Path) {
@@ -80,7 +80,7 @@ fn main() {
     s8_all_is_gone_with_the_firewall(&nodes);
     drop(nodes);
     a_pod_is_closed_until_it_is_known();
-    println!("test agent: 6 passed");
+    println!("test agent: 8 passed");
 }
 
 fn what_kubectl_changes_packets_find_changed() {
@@ -108,8 +108,42 @@ fn what_kubectl_changes_packets_find_changed() {
     world.wait_for(|| !world.reaches_provider());
     plane.kubectl(&["delete", "clusternetworkpolicy", "outside"]).unwrap();
     world.wait_for(|| world.reaches_provider());
+    what_could_not_be_cut_is_cut_later(&world, (&plane, &agent));
+    users_are_told_that_a_node_does_not_enforce(&world, &plane);
     agent.signal(Signal::SIGTERM);
     world.wait_for(|| !world.ask(&["status"]).status.success());
+}
+
+/// A policy is in the kernel, but for a while connections cannot be listed: there is no handle left for it.
+fn what_could_not_be_cut_is_cut_later(world: &World, (plane, agent): (&ControlPlane, &Process)) {
+    let pod = world.sandbox.place(address(API)).unwrap();
+    let connected = pod.namespace.enter(|| TcpStream::connect((PROVIDER, 443))).unwrap().unwrap();
+    let cuts = || world.log().matches("connections cut").count();
+    let before = cuts();
+    agent.allow_handles("3:");
+    let policies = std::fs::read_to_string(example().join("policies.yaml")).unwrap();
+    plane.apply(policies.split("---").next().unwrap()).unwrap();
+    world.wait_for(|| world.log().contains("cannot read or cut connections"));
+    assert!(!world.reaches_provider(), "nothing new is let through");
+    agent.allow_handles("1024:");
+    world.wait_for(|| cuts() > before);
+    drop(connected);
+}
+
+/// An audited policy needs hooks of its own, and for a while there is no room for them.
+fn users_are_told_that_a_node_does_not_enforce(world: &World, plane: &ControlPlane) {
+    let describe = || plane.kubectl(&["describe", "node", "node-1"]).unwrap();
+    let other = world.occupy_hooks();
+    plane.kubectl(&["annotate", "clusternetworkpolicy", "outside", "namewall.dev/enforcement=audit"]).unwrap();
+    world.wait_for(|| describe().contains("NamewallNotEnforcing"));
+    let told = describe();
+    assert!(told.contains("the kernel did not take the change") && !told.contains("NamewallEnforcing"), "{told}");
+    // Long enough to be refused again.
+    std::thread::sleep(Duration::from_secs(6));
+    assert_eq!(describe().matches("NamewallNotEnforcing").count(), 1, "each trouble once");
+    world.free_hooks(other);
+    world.wait_for(|| describe().contains("NamewallEnforcing"));
+    assert!(world.reaches_provider(), "what is meant is in force: nothing is denied any more");
 }
 
 /// Two nodes with a pod, an agent and a way to the API server each, and a controller beside the second.
@@ -181,7 +215,7 @@ fn s8_a_name_in_an_egress_firewall_is_open_on_all_nodes(nodes: &TwoNodes) {
 
 /// Whoever has the address of the kube-dns Service answers: here, where there is no kube-proxy, a server outside.
 fn an_agent_that_is_told_no_upstream_asks_the_clusters_dns_service(nodes: &TwoNodes) {
-    let world = &nodes.world;
+    let TwoNodes { world, plane, .. } = nodes;
     let upstreams = || -> Value {
         let status: Value = serde_json::from_str(&world.says(&["status", "-o", "json"])).unwrap();
         status["dns"]["upstreams"].clone()
@@ -193,6 +227,18 @@ fn an_agent_that_is_told_no_upstream_asks_the_clusters_dns_service(nodes: &TwoNo
     let told = upstreams();
     assert_eq!(told[0]["address"], "10.96.0.10:53", "{told}");
     assert_eq!(told.as_array().unwrap().len(), 1, "{told}");
+
+    // It goes, and comes back at another address.
+    plane.kubectl(&["delete", "service", "kube-dns", "-n", "kube-system"]).unwrap();
+    assert_eq!(world.resolves("one.cdn.example", 1), 1, "meanwhile who was asked is asked");
+    plane.apply(&DNS_SERVICE.replace("10.96.0.10", "10.96.0.11")).unwrap();
+    let by_new = || {
+        let all = upstreams().as_array().cloned().unwrap_or_default();
+        all.iter().find(|one| one["address"] == "10.96.0.11:53").and_then(|one| one["answered"].as_u64())
+    };
+    world.wait_for(|| by_new().is_some());
+    assert_eq!(world.resolves("one.cdn.example", 1), 1);
+    world.wait_for(|| by_new() > Some(0));
 }
 
 /// The first node's way to the server is silent, then gone, for longer than a single write is tried. Meanwhile the

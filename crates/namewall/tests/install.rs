@@ -196,7 +196,10 @@ fn rights_are_these(plane: &ControlPlane) {
         no  agent      get    leases.coordination.k8s.io=namewall-controller namewall
         no  agent      create leases.coordination.k8s.io namewall
         no  agent      patch  clusteregressfirewalls.namewall.dev/status
+        yes agent      create events default
         no  agent      create events
+        no  agent      create events namewall
+        no  agent      patch  events default
 
         yes controller update dnsnameresolvers.network.openshift.io/status
         yes controller create dnsnameresolvers.network.openshift.io namewall
@@ -369,6 +372,10 @@ fn the_agent_does_its_work_with_its_own_token(plane: &ControlPlane) {
     connection.publish_node("one", (&["192.0.2.1".parse().unwrap()], "digest")).unwrap();
     let told = plane.get(&["nodeaddresses", "one"]).unwrap();
     assert_eq!((&told["addresses"][0], &told["status"]["enforces"]), (&json!("192.0.2.1"), &json!("digest")));
+    // What it could not put in force there.
+    connection.tell_of_node("one", Some("the kernel is full")).unwrap();
+    let events = plane.kubectl(&["events", "--for", "node/one"]).unwrap();
+    assert!(events.contains("NamewallNotEnforcing") && events.contains("the kernel is full"), "{events}");
     let of = format!("--kubeconfig={}", kubeconfig.display());
     let refusal = plane.kubectl(&[&of, "delete", "nodeaddresses", "one"]).unwrap_err().to_string();
     assert!(refusal.contains("Forbidden"), "{refusal}");

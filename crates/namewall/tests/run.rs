@@ -29,8 +29,9 @@ fn main() {
     manifests_are_followed_and_a_bad_one_keeps_its_last_good_version();
     s6_6_a_planned_restart_loses_no_question();
     leases_outlive_a_kill_and_are_adopted_with_their_names();
+    a_change_that_the_kernel_refuses_is_tried_again();
     it_says_what_is_wrong();
-    println!("test run: 5 passed");
+    println!("test run: 6 passed");
 }
 
 fn a_name_opens_and_is_told_of() {
@@ -120,6 +121,28 @@ fn leases_outlive_a_kill_and_are_adopted_with_their_names() {
     let leases = world.says(&["leases"]);
     assert!(leases.contains("api.payments.example") && leases.contains(PROVIDER), "{leases}");
     world.wait_for(|| world.resolves("ads.example", 1) == 1 && world.says(&["status"]).contains(" 1 questions"));
+}
+
+/// An audited policy needs hooks of its own, and for a while there is no room for them.
+fn a_change_that_the_kernel_refuses_is_tried_again() {
+    let world = World::build("refused");
+    let _process = run(&world, &[]);
+    let other = world.occupy_hooks();
+    let policies = manifest(&world, "policies.yaml");
+    let text = std::fs::read_to_string(&policies).unwrap();
+    let audited = "metadata: {name: outside, annotations: {namewall.dev/enforcement: audit}}";
+    std::fs::write(&policies, text.replace("metadata: {name: outside}", audited)).unwrap();
+    let refused = "the kernel did not take the change";
+    world.wait_for(|| world.says(&["status"]).contains(refused));
+    // Long enough to be tried again, in vain.
+    std::thread::sleep(Duration::from_secs(4));
+    assert!(world.says(&["status"]).contains(refused), "as long as it is so");
+    assert_eq!(world.log().matches(refused).count(), 1, "said once: {}", world.log());
+    assert!(!world.reaches_provider(), "what was in force stays so");
+    world.free_hooks(other);
+    world.wait_for(|| !world.says(&["status"]).contains(refused));
+    assert!(world.says(&["status"]).contains("changed 1 times"));
+    assert!(world.reaches_provider(), "it is in force, and only audits");
 }
 
 fn it_says_what_is_wrong() {

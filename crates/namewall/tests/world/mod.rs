@@ -30,6 +30,12 @@ pub(crate) struct World {
     pub(crate) folder: PathBuf,
 }
 
+/// The most that a kernel calls at one place on a packet's way.
+const MOST_HOOKS: usize = 1024;
+
+/// That there is no room for another hook.
+pub(crate) struct Occupied;
+
 /// A process that ends with the test.
 pub(crate) struct Process(Child);
 
@@ -41,6 +47,12 @@ impl Drop for Process {
 }
 
 impl Process {
+    /// How many files and sockets it may have open, as `prlimit` has it. Those that are open stay so.
+    pub(crate) fn allow_handles(&self, limit: &str) {
+        let (id, limit) = (self.0.id().to_string(), format!("--nofile={limit}"));
+        assert!(Command::new("prlimit").args(["--pid", &id, &limit]).status().expect("prlimit runs").success());
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.0.id() as i32), signal).unwrap();
     }
@@ -116,6 +128,31 @@ impl World {
         let output = self.ask(args);
         assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Another program takes all of the kernel's hooks for what the first node forwards: one more is refused.
+    pub(crate) fn occupy_hooks(&self) -> Occupied {
+        let chain = |at: usize| {
+            format!("add chain ip occupied c{at} {{ type filter hook forward priority 300; policy accept; }}")
+        };
+        let many: Vec<String> = (0..MOST_HOOKS - 100).map(chain).collect();
+        assert!(self.nft(&format!("add table ip occupied\n{}\n", many.join("\n"))));
+        let refused = (MOST_HOOKS - 100..=MOST_HOOKS).find(|at| !self.nft(&chain(*at)));
+        assert!(refused.is_some(), "the kernel takes more hooks than it should");
+        Occupied
+    }
+
+    pub(crate) fn free_hooks(&self, _: Occupied) {
+        assert!(self.nft("delete table ip occupied"));
+    }
+
+    /// Whether the first node's kernel does what `nft` tells it.
+    fn nft(&self, commands: &str) -> bool {
+        let file = self.folder.join("commands.nft");
+        std::fs::write(&file, commands).unwrap();
+        let mut command = Command::new("nft");
+        command.arg("-f").arg(&file).stderr(Stdio::null());
+        self.sandbox.node(NODE).unwrap().enter(|| command.status()).unwrap().expect("nft runs").success()
     }
 
     pub(crate) fn wait_for(&self, holds: impl Fn() -> bool) {

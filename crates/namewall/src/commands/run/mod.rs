@@ -2,10 +2,14 @@
 //! as a node of a cluster. Reads manifests, or watches the API server; enforces
 //! what they say in the kernel, serves DNS and learns what names open; goes on
 //! until it is told to end. `options` is what can be set, `source` where what is
-//! enforced comes from, `control` answers those who ask, `client` asks, `report` prints.
+//! enforced comes from, `attempts` when what failed is tried again, and `complaint`
+//! when users are told of it; `control` answers those who ask, `client` asks,
+//! `report` prints.
 
 mod addresses;
+mod attempts;
 mod client;
+mod complaint;
 mod control;
 mod handover;
 mod manifests;
@@ -24,6 +28,7 @@ use super::signals::take_signals;
 use crate::cli::{self, Agent, Run};
 use crate::output;
 use anyhow::{Context, Result, bail};
+use attempts::Attempts;
 use manifests::Manifests;
 use namewall_agent::{DnsSettings, Heard, Node, NodeError, NodeSettings, Refused};
 use namewall_cluster::{self as cluster, Read};
@@ -49,6 +54,8 @@ use std::time::{Duration, Instant};
 const LOG_GROUP: u16 = 53;
 /// How long one that hands over may take to end.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+/// What is not in force for so long is told to users: before, it may be in force with the next attempt.
+const TELL_AFTER: Duration = Duration::from_secs(3);
 
 /// All there is to know of a namewall that runs.
 pub(super) struct Firewall {
@@ -98,6 +105,25 @@ impl<'a> Told<'a> {
     fn cluster(&self) -> cluster::Settings {
         self.firewall.settings.cluster()
     }
+
+    /// Asks the cluster's DNS Service where it is now. While there is none, where it was: it may come back, and
+    /// who else would be asked knows less.
+    fn follow_dns(&mut self, source: &Source, firewall: &Mutex<Firewall>) {
+        let servers = source.dns_servers();
+        if servers.is_empty() || servers == self.upstreams {
+            return;
+        }
+        self.upstreams = servers;
+        let mut firewall = lock(firewall);
+        match take_options(self, &mut firewall) {
+            Ok(taken) if taken.asks_others => {
+                let servers: Vec<String> = firewall.dns.server.upstreams.iter().map(ToString::to_string).collect();
+                output::note(&format!("the cluster's DNS Service is at {} now", servers.join(", ")));
+            }
+            Ok(_) => {}
+            Err(error) => output::note(&format!("{error:#}; the settings stay as they were")),
+        }
+    }
 }
 
 /// The firewall of a machine by itself.
@@ -106,7 +132,7 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode> {
     let signals = take_signals()?;
     let told = Told::new(&args.firewall);
     let source = Source::Files(Manifests::new(&args.manifests, told.cluster()));
-    go_on(&told, source, &signals)
+    go_on(told, source, &signals)
 }
 
 /// The firewall of a node.
@@ -125,12 +151,14 @@ pub(crate) fn agent(args: &Agent) -> Result<ExitCode> {
     if cluster.wait_until_known(&signals).is_some() {
         return Ok(ExitCode::SUCCESS);
     }
-    told.upstreams = cluster.dns_servers(&args.dns_service);
-    go_on(&told, Source::Cluster(Box::new(cluster)), &signals)
+    cluster.dns_service = args.dns_service.clone();
+    let source = Source::Cluster(Box::new(cluster));
+    told.upstreams = source.dns_servers();
+    go_on(told, source, &signals)
 }
 
 /// Until it is told to end, or another takes over.
-fn go_on(told: &Told<'_>, mut source: Source, signals: &SignalFd) -> Result<ExitCode> {
+fn go_on(mut told: Told<'_>, mut source: Source, signals: &SignalFd) -> Result<ExitCode> {
     let options = told.options()?;
     let read = source.read()?;
     let left = match (Running::find(), told.firewall.take_over) {
@@ -139,7 +167,8 @@ fn go_on(told: &Told<'_>, mut source: Source, signals: &SignalFd) -> Result<Exit
         (Err(_), _) => Vec::new(),
     };
     let closed = closed_blocks(&source, &options, &read);
-    let firewall = start(told, &options, (read, left, &closed))?;
+    let firewall = start(&told, &options, (read, left, &closed))
+        .inspect_err(|error| source.tell(options.node.as_deref(), Some(&format!("{error:#}"))))?;
     source.is_enforced();
     let socket = client::socket_path()?;
     std::fs::remove_file(&socket).ok();
@@ -158,25 +187,36 @@ fn go_on(told: &Told<'_>, mut source: Source, signals: &SignalFd) -> Result<Exit
         firewall.publisher = Some(publisher.clone());
         firewall.node.learner().share_with(Arc::new(telling));
     }
-    let mut others = Others::default();
+    let (mut others, mut attempts) = (Others::default(), Attempts::default());
     loop {
-        match source.next(signals) {
-            Next::Signal(Signal::SIGHUP) => reread_options(told, &firewall),
+        let is_new = match source.next(signals) {
+            Next::Signal(Signal::SIGHUP) => reread_options(&told, &firewall),
             Next::Signal(_) => break,
             Next::Changed => {
-                if reload(&mut source, &firewall) == Some(Changed::Rules) {
-                    hear(&others.heard(), &firewall);
-                }
+                told.follow_dns(&source, &firewall);
+                true
             }
-            Next::Names(changed) => hear(&others.take(changed), &firewall),
-            Next::Nothing => {}
+            Next::Names(changed) => {
+                hear(&others.take(changed), &firewall);
+                false
+            }
+            Next::Nothing => false,
+        };
+        if is_new || attempts.are_due(Instant::now()) {
+            let changed = reload(&mut source, &firewall);
+            attempts.ended(changed.is_some(), Instant::now());
+            if changed == Some(Changed::Rules) {
+                hear(&others.heard(), &firewall);
+            }
         }
-        let node = {
+        let lasts = attempts.undone_for(Instant::now()).is_some_and(|time| time >= TELL_AFTER);
+        let (node, error) = {
             let mut firewall = lock(&firewall);
             firewall.trouble = source.trouble();
-            firewall.node_name.clone()
+            (firewall.node_name.clone(), firewall.last_error.clone().filter(|_| lasts))
         };
         source.publish(node.as_deref());
+        source.tell(node.as_deref(), error.as_deref());
         if let Some(stream) = successor.lock().unwrap_or_else(PoisonError::into_inner).take() {
             std::fs::remove_file(&socket).ok();
             let sockets = lock(&firewall).node.retire();
@@ -380,25 +420,45 @@ fn enforce(firewall: &mut Firewall, read: Read) -> Result<(Changed, String)> {
     Ok((changed, said))
 }
 
-/// Settings that can change while it runs.
-fn reread_options(told: &Told<'_>, firewall: &Mutex<Firewall>) {
-    let options = told.options();
-    let mut firewall = lock(firewall);
-    let addresses: Vec<IpAddr> = firewall.dns.take_to.clone();
-    match options.and_then(|options| Ok((options.dns(&addresses)?, options))) {
-        Ok((dns, options)) => {
-            firewall.node.learner().set(options.learning());
-            firewall.node.with_kernel(|nft| nft.settings_mut().cut = options.cut());
-            if let Some(server) = firewall.node.dns() {
-                server.set(dns.server.clone());
-            }
-            if (&dns.trusted, &dns.server.listen) != (&firewall.dns.trusted, &firewall.dns.server.listen) {
+/// What settings that were read again lead to.
+struct Taken {
+    /// The next change has to tell the kernel who is asked.
+    asks_others: bool,
+    /// Some are others, and cannot change while it runs.
+    some_stay: bool,
+}
+
+/// Takes the settings that can change while it runs.
+fn take_options(told: &Told<'_>, firewall: &mut Firewall) -> Result<Taken> {
+    let options = told.options()?;
+    let dns = options.dns(&firewall.dns.take_to)?;
+    firewall.node.learner().set(options.learning());
+    firewall.node.with_kernel(|nft| nft.settings_mut().cut = options.cut());
+    let asks_others = dns.server.upstreams != firewall.dns.server.upstreams;
+    let some_stay = (&dns.trusted, &dns.server.listen) != (&firewall.dns.trusted, &firewall.dns.server.listen);
+    if asks_others {
+        firewall.node.ask(dns.server.clone(), &firewall.dns.trusted);
+    } else if let Some(server) = firewall.node.dns() {
+        server.set(dns.server.clone());
+    }
+    firewall.dns.server = dns.server;
+    Ok(Taken { asks_others, some_stay })
+}
+
+/// Whether the kernel has to be told.
+fn reread_options(told: &Told<'_>, firewall: &Mutex<Firewall>) -> bool {
+    match take_options(told, &mut lock(firewall)) {
+        Ok(taken) => {
+            if taken.some_stay {
                 output::note("which servers are trusted, and where DNS is served, changes with the next start");
             }
-            firewall.dns.server = dns.server;
             output::note("settings were read again");
+            taken.asks_others
         }
-        Err(error) => output::note(&format!("{error:#}; the settings stay as they were")),
+        Err(error) => {
+            output::note(&format!("{error:#}; the settings stay as they were"));
+            false
+        }
     }
 }
 

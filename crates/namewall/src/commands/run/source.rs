@@ -2,6 +2,7 @@
 //! that is watched.
 
 use super::addresses::own_addresses;
+use super::complaint::Complaint;
 use super::manifests::Manifests;
 use crate::commands::signals::next_signal;
 use crate::output;
@@ -104,6 +105,21 @@ impl Source {
         }
     }
 
+    /// Tells users what keeps what is meant from being in force on a node; without an error, that nothing does.
+    pub(super) fn tell(&mut self, node: Option<&str>, error: Option<&str>) {
+        if let (Self::Cluster(cluster), Some(node)) = (self, node) {
+            cluster.tell(node, error);
+        }
+    }
+
+    /// Where the cluster's DNS Service answers, if it has one: whom pods mean, and whose answers count.
+    pub(super) fn dns_servers(&self) -> Vec<SocketAddr> {
+        match self {
+            Self::Files(_) => Vec::new(),
+            Self::Cluster(cluster) => cluster.dns_servers(),
+        }
+    }
+
     /// Who tells others what is learned, where there are others.
     pub(super) fn publisher(&self) -> Option<Publisher> {
         match self {
@@ -132,6 +148,8 @@ pub(super) struct Cluster {
     pub(super) opens_unknown: bool,
     /// Whose DNSNameResolvers are believed and written: who may write one may open an address.
     pub(super) namespaces: Vec<String>,
+    /// The namespace and name of the Service that answers DNS.
+    pub(super) dns_service: (String, String),
     connection: Connection,
     /// What the API server was last told, and when to look again.
     published: ((BTreeSet<IpAddr>, String), Option<Instant>),
@@ -139,6 +157,7 @@ pub(super) struct Cluster {
     read: String,
     enforced: String,
     said: BTreeMap<&'static str, (String, Instant)>,
+    complaint: Complaint,
 }
 
 impl Cluster {
@@ -148,11 +167,13 @@ impl Cluster {
             settings,
             opens_unknown: false,
             namespaces: Vec::new(),
+            dns_service: Default::default(),
             connection: connection.clone(),
             published: Default::default(),
             read: String::new(),
             enforced: String::new(),
             said: BTreeMap::new(),
+            complaint: Complaint::default(),
         }
     }
 
@@ -175,8 +196,21 @@ impl Cluster {
         }
     }
 
-    /// Where a Service answers DNS: whom pods mean, and whose answers count.
-    pub(super) fn dns_servers(&self, (namespace, name): &(String, String)) -> Vec<SocketAddr> {
+    fn tell(&mut self, node: &str, error: Option<&str>) {
+        let now = Instant::now();
+        // While the server is away nobody can be told.
+        if !self.complaint.is_due(error, now) || !self.watch.trouble().is_empty() {
+            return;
+        }
+        let told = self.connection.tell_of_node(node, error);
+        self.complaint.ended(error, told.is_ok(), now);
+        if let Err(error) = told {
+            output::note(&format!("cannot write an Event: {error}"));
+        }
+    }
+
+    fn dns_servers(&self) -> Vec<SocketAddr> {
+        let (namespace, name) = &self.dns_service;
         let key = Key { namespace: namespace.as_str().into(), name: name.as_str().into() };
         self.watch.with_store(|store| {
             let addresses = store.service(&key).map(DescribedService::cluster_addresses).unwrap_or_default();
