@@ -1,11 +1,14 @@
 //! What a cluster asks of namewall, against a real API server: how soon a name
-//! that was looked up on one node is open on another (`nodes`), and what a
-//! controller with many names takes, and how late it is (`names`). `stub` answers
+//! that was looked up on one node is open on another (`nodes`), how soon what is
+//! written is in a node's kernel (`events`), and what a controller with many names
+//! takes, and how late it is (`names`). `rig` is nodes with agents, `stub` answers
 //! for the world's DNS, `process` is a namewall that is measured.
 
+mod events;
 mod names;
 mod nodes;
 mod process;
+mod rig;
 mod stub;
 
 use anyhow::{Context, Result};
@@ -25,6 +28,9 @@ struct Args {
     /// Names that are looked up on one node, one after the other
     #[arg(long, default_value_t = 200)]
     lookups: usize,
+    /// Changes of pods, at most 480: half of them new addresses, half other labels
+    #[arg(long, default_value_t = 300)]
+    events: usize,
     /// Names that the controller keeps
     #[arg(long, default_value_t = 10_000)]
     names: usize,
@@ -37,6 +43,8 @@ struct Args {
 enum Part {
     /// From an answer on one node to a lease on another
     Nodes,
+    /// From what the API server was told of a pod to the kernel of its node
+    Events,
     /// A controller with many names
     Names,
 }
@@ -48,6 +56,9 @@ fn main() -> Result<()> {
     let does = |part| args.parts.is_empty() || args.parts.contains(&part);
     if does(Part::Nodes) {
         nodes::measure(args.lookups)?;
+    }
+    if does(Part::Events) {
+        events::measure(args.events)?;
     }
     if does(Part::Names) {
         names::measure(args.names, Duration::from_secs(args.seconds))?;

@@ -1,42 +1,20 @@
-//! Two nodes of a sandbox with an agent each. A pod of the first looks names up;
-//! how long after its answer the second has each of them open.
+//! Two nodes with an agent each. A pod of the first looks names up; how long after
+//! its answer the second has each of them open.
 
-use crate::process::Process;
-use crate::{Folder, control_plane, namewall};
-use anyhow::{Context, Result, ensure};
+use crate::rig::{Rig, SERVER, ask, wait_until};
+use anyhow::{Result, ensure};
 use namewall_bench::figures::{figure, quantile};
-use namewall_cluster as cluster;
-use namewall_sandbox::{Ask, Sandbox};
-use namewall_scenario::Scenario;
+use namewall_sandbox::Ask;
 use namewall_scenario::zones::RecordType;
-use namewall_testbed::{ControlPlane, Proxy};
-use serde_json::{Value, json};
-use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::{Duration, Instant};
+use serde_json::json;
+use std::net::SocketAddr;
+use std::time::Instant;
 
-const SERVER: &str = "203.0.113.53";
-const NODES: [&str; 2] = ["node-1", "node-2"];
 const POD: &str = "10.244.1.10";
-const PATIENCE: Duration = Duration::from_secs(30);
-const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 pub(crate) fn measure(lookups: usize) -> Result<()> {
-    let (plane, folder) = (control_plane()?, Folder::create("nodes")?);
-    populate(&plane)?;
-    std::fs::write(folder.0.join("cluster.yaml"), manifests())?;
-    std::fs::write(folder.0.join("scenario.yaml"), scenario(lookups)?)?;
-    let sandbox = build(&folder.0)?;
-    let _ways = NODES.map(|node| way(&sandbox, node, &plane));
-    let _agents = NODES.map(|node| start(&sandbox, (node, &folder.0), &plane));
-    let sockets = NODES.map(|node| folder.0.join(node).join("run.sock"));
-    for socket in &sockets {
-        wait_until(|| ask(socket, &json!({"status": true})).is_ok_and(|told| told["policies"] == 1))?;
-    }
+    let rig = Rig::build("nodes", lookups)?;
+    let Rig { sandbox, sockets, .. } = &rig;
     let (server, pod) = (SocketAddr::new(SERVER.parse()?, 53), sandbox.place(POD.parse()?)?);
     let (mut answers, mut leases) = (Vec::new(), Vec::new());
     for number in 0..lookups {
@@ -56,109 +34,6 @@ pub(crate) fn measure(lookups: usize) -> Result<()> {
         for (name, share) in [("p50", 0.5), ("p99", 0.99), ("most", 1.0)] {
             figure(&format!("cluster_nodes_{what}_{name}_ms"), quantile(times, share));
         }
-    }
-    Ok(())
-}
-
-/// Nodes and pods, for the sandbox; the API server has their statuses told apart.
-fn manifests() -> String {
-    let mut text = "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n".to_owned();
-    for number in [1, 2] {
-        text += &format!(
-            "---\n{}status: {{addresses: [{{type: InternalIP, address: 192.0.2.1{number}}}]}}\n",
-            node(number)
-        );
-        let address = format!("10.244.{number}.10");
-        text +=
-            &format!("---\n{}status: {{phase: Running, podIP: {address}, podIPs: [{{ip: {address}}}]}}\n", pod(number));
-    }
-    text
-}
-
-fn node(number: usize) -> String {
-    format!(
-        "apiVersion: v1\nkind: Node\nmetadata: {{name: node-{number}}}\nspec: {{podCIDRs: [10.244.{number}.0/24]}}\n"
-    )
-}
-
-fn pod(number: usize) -> String {
-    format!(
-        "apiVersion: v1\nkind: Pod\nmetadata: {{name: pod-{number}, namespace: shop}}\n\
-         spec: {{nodeName: node-{number}, containers: [{{name: c, image: none}}]}}\n"
-    )
-}
-
-fn populate(plane: &ControlPlane) -> Result<()> {
-    plane.kubectl(&["create", "namespace", "shop"])?;
-    for number in [1, 2] {
-        plane.apply(&node(number))?;
-        let addresses = json!([{"type": "InternalIP", "address": format!("192.0.2.1{number}")}]);
-        let (name, status) = (format!("node-{number}"), json!({"status": {"addresses": addresses}}).to_string());
-        plane.kubectl(&["patch", "node", &name, "--subresource=status", "--type=merge", "-p", &status])?;
-        plane.run_pod(&pod(number), &format!("10.244.{number}.10"))?;
-    }
-    plane.apply(&format!(
-        "apiVersion: k8s.ovn.org/v1\nkind: EgressFirewall\nmetadata: {{name: default, namespace: shop}}\nspec:\n  egress:\n    \
-         - {{type: Allow, to: {{dnsName: \"*.load.example\"}}}}\n    - {{type: Allow, to: {{cidrSelector: {SERVER}/32}}}}\n    \
-         - {{type: Deny, to: {{cidrSelector: 0.0.0.0/0}}}}\n---\n\
-         apiVersion: network.openshift.io/v1alpha1\nkind: DNSNameResolver\n\
-         metadata: {{name: dns-load, namespace: namewall}}\nspec: {{name: \"*.load.example.\"}}\n"
-    ))
-}
-
-fn scenario(lookups: usize) -> Result<String> {
-    let mut text = format!(
-        "name: Names for two nodes\ntopology:\n  manifests: [cluster.yaml]\n  dns:\n    servers: {{{SERVER}: {{}}}}\n    zones:\n"
-    );
-    for number in 0..lookups {
-        let (high, low) = (number / 250, 1 + number % 250);
-        writeln!(text, "      n{number}.load.example: {{A: [198.51.{}.{low}], ttl: 300}}", 100 + high)?;
-    }
-    text += "steps:\n  - probe:\n      - shop/pod-1 -> 198.51.100.1:443/TCP: allow\n";
-    Ok(text)
-}
-
-fn build(folder: &Path) -> Result<Sandbox> {
-    let manifests = cluster::load(&[folder.join("cluster.yaml")])?;
-    let snapshot = cluster::lower(&manifests.documents, &cluster::Settings::default()).snapshot;
-    let scenario = Scenario::load(&folder.join("scenario.yaml"))?;
-    let mut sandbox = Sandbox::build(&snapshot, &[SERVER.parse()?], &mut |_| {})?;
-    sandbox.serve_names(&scenario.zones)?;
-    Ok(sandbox)
-}
-
-/// The API server as the node can reach it: at a loopback of its own.
-fn way(sandbox: &Sandbox, node: &str, plane: &ControlPlane) -> Result<Proxy> {
-    let node = sandbox.node(node).context("there is the node")?;
-    Proxy::at(node.enter(|| TcpListener::bind((Ipv4Addr::LOCALHOST, plane.port())))??, plane)
-}
-
-fn start(sandbox: &Sandbox, (node, folder): (&str, &Path), plane: &ControlPlane) -> Result<Process> {
-    let runtime: PathBuf = folder.join(node);
-    std::fs::create_dir_all(&runtime)?;
-    let mut command = Command::new(namewall()?);
-    command.env("NAMEWALL_RUNTIME_DIR", &runtime).args(["agent", "--node", node, "--upstream", SERVER, "--kubeconfig"]);
-    command.arg(plane.kubeconfig());
-    sandbox
-        .node(node)
-        .context("there is the node")?
-        .enter(|| Process::start(command, &folder.join(format!("{node}.log"))))?
-}
-
-/// What an agent says.
-fn ask(socket: &Path, question: &Value) -> Result<Value> {
-    let mut stream = UnixStream::connect(socket)?;
-    writeln!(stream, "{question}")?;
-    let mut answer = String::new();
-    BufReader::new(stream).read_line(&mut answer)?;
-    Ok(serde_json::from_str(&answer)?)
-}
-
-fn wait_until(holds: impl Fn() -> bool) -> Result<()> {
-    let began = Instant::now();
-    while !holds() {
-        ensure!(began.elapsed() < PATIENCE, "it never comes true");
-        std::thread::sleep(LOOK_EVERY);
     }
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! A process that ends with whoever holds it, and what it used.
 
 use anyhow::{Context, Result};
-use namewall_bench::figures::kilobytes;
-use std::fs::{self, File};
+use namewall_bench::figures::{cpu_time, kilobytes};
+use std::fs::File;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -29,13 +29,7 @@ impl Process {
 
     /// CPU time of all its threads.
     pub(crate) fn cpu_time(&self) -> Result<Duration> {
-        let mut nanoseconds = 0;
-        for task in fs::read_dir(self.path("task"))? {
-            // A thread may have ended meanwhile.
-            let text = fs::read_to_string(task?.path().join("schedstat")).unwrap_or_default();
-            nanoseconds += text.split_whitespace().next().and_then(|time| time.parse().ok()).unwrap_or(0);
-        }
-        Ok(Duration::from_nanos(nanoseconds))
+        Ok(cpu_time(self.0.id())?)
     }
 }
 

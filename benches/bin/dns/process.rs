@@ -2,6 +2,7 @@
 //! whoever holds it.
 
 use anyhow::{Context, Result};
+use namewall_bench::figures::cpu_time;
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::path::Path;
@@ -34,15 +35,9 @@ impl Process {
         format!("/proc/{}/{file}", self.child.id())
     }
 
-    /// CPU time of all its threads. To the nanosecond, unlike `stat`'s; softirqs that its sends caused are in it.
+    /// CPU time of all its threads.
     pub(crate) fn cpu_time(&self) -> Result<Duration> {
-        let mut nanoseconds = 0;
-        for task in fs::read_dir(self.path("task"))? {
-            // A thread may have ended meanwhile.
-            let text = fs::read_to_string(task?.path().join("schedstat")).unwrap_or_default();
-            nanoseconds += text.split_whitespace().next().and_then(|time| time.parse().ok()).unwrap_or(0);
-        }
-        Ok(Duration::from_nanos(nanoseconds))
+        Ok(cpu_time(self.child.id())?)
     }
 
     /// The most that was resident so far, in MB.

@@ -389,6 +389,12 @@ fn enforce(firewall: &mut Firewall, read: Read) -> Result<(Changed, String)> {
     let Read { lowered, mut findings, kept } = read;
     let began = Instant::now();
     let snapshot = lowered.snapshot;
+    // First: it is tried again and again, and to compile all of a cluster takes long.
+    let known = firewall.node_name.as_deref();
+    let node = known.and_then(|name| snapshot.node_named(name));
+    if let (Some(name), None) = (known, node) {
+        bail!("there is no Node {name} any more, which this machine is");
+    }
     let (program, more) = match &firewall.last_error {
         None => compile_next((&firewall.snapshot, firewall.node.program()), &snapshot),
         // What failed may be in force in part: then the Program there is not the Snapshot's.
@@ -401,11 +407,6 @@ fn enforce(firewall: &mut Firewall, read: Read) -> Result<(Changed, String)> {
         let news: Vec<Finding> = findings.iter().filter(is_new).cloned().collect();
         let newly_kept: Vec<Arc<str>> = kept.iter().filter(|file| !firewall.kept.contains(file)).cloned().collect();
         say_findings(&news, &newly_kept);
-    }
-    let known = firewall.node_name.as_deref();
-    let node = known.and_then(|name| snapshot.node_named(name));
-    if let (Some(name), None) = (known, node) {
-        bail!("there is no Node {name} any more, which this machine is");
     }
     firewall.node.with_kernel(|nft| nft.settings_mut().scope.node = node);
     let is_same = Arc::ptr_eq(&program.policies, &firewall.node.program().policies);
