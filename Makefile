@@ -8,7 +8,7 @@ FUZZ_SECONDS ?= 20
 help: ## List the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
 
-test: ## Run everything CI runs: tests, lints, dependency rules, a little fuzzing
+test: ## Run everything CI runs: tests, lints, dependency rules, a little fuzzing and, as root, two real nodes
 	@scripts/test
 
 quick: lint ## Formatting, lints and unit tests, while you work
@@ -21,7 +21,7 @@ lint: ## Check formatting and lints
 fuzz: ## Fuzz each target for FUZZ_SECONDS (20), on stable Rust
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz
 
-e2e: ## Install it on two real nodes of this machine, try everything, remove it (root, about 4 minutes)
+e2e: ## Install it on two real nodes of this machine, try everything, remove it (root, about 5 minutes)
 	@scripts/e2e
 
 e2e-short: ## The same with one policy and one name (under a minute)
