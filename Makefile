@@ -21,7 +21,7 @@ lint: ## Check formatting and lints
 fuzz: ## Fuzz each target for FUZZ_SECONDS (20), on stable Rust
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz
 
-e2e: ## Install it on two real nodes of this machine, try everything, remove it (root, about 5 minutes)
+e2e: ## Install it on two real nodes of this machine, try everything, remove it (root, about 4 minutes)
 	@scripts/e2e
 
 e2e-short: ## The same with one policy and one name (under a minute)
