@@ -8,7 +8,7 @@ FUZZ_SECONDS ?= 20
 help: ## List the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
 
-test: ## Run everything CI runs: tests, lints, dependency rules, a little fuzzing
+test: ## Run everything CI runs: tests, lints, dependency rules, a little fuzzing and, as root, two real nodes
 	@scripts/test
 
 quick: lint ## Formatting, lints and unit tests, while you work

@@ -7,6 +7,7 @@
 //! namespaces of its own, so that nothing of it can be left behind. `stage` is
 //! the cluster and the world, `report` what is said; the others are the story.
 
+mod families;
 mod init;
 mod names;
 mod policies;
@@ -81,6 +82,9 @@ fn play(settings: &Settings) -> Result<()> {
 fn act(stage: &mut Stage) -> Result<()> {
     setup::install(stage)?;
     policies::between_pods(stage)?;
+    if !stage.is_short {
+        families::policies_hold(stage)?;
+    }
     names::of_an_egress_firewall(stage)?;
     setup::nothing_is_complained_of(stage)?;
     if stage.is_short {
@@ -92,6 +96,9 @@ fn act(stage: &mut Stage) -> Result<()> {
     trouble::an_agent_is_killed(stage)?;
     trouble::agents_are_updated(stage)?;
     trouble::the_api_server_is_away(stage)?;
+    // Kubelets and controllers of Kubernetes look for a server that was away ever more seldom, and are deaf for up to
+    // a minute after. What needs none of them comes first; a removal that needs them takes seconds otherwise.
+    families::names_open(stage)?;
     setup::nothing_is_complained_of(stage)?;
     removal::leaves_nothing(stage)
 }

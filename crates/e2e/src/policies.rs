@@ -1,11 +1,10 @@
 //! NetworkPolicies between pods of one node and of two, directly and through a
 //! Service; and pods that are new.
 
-use crate::report::{Seen, eventually, now, step, within};
+use crate::report::{Seen, eventually, now, step};
 use crate::stage::{Stage, pod, process_of};
 use anyhow::Result;
 use nix::sys::signal::{Signal, kill};
-use std::time::Duration;
 
 const SHOP: &str = include_str!("../manifests/shop.yaml");
 const DB_POLICY: &str = include_str!("../manifests/db-policy.yaml");
@@ -13,8 +12,10 @@ const CLOSED: &str = include_str!("../manifests/closed.yaml");
 /// The Service's address.
 const DB: &str = "10.96.0.80:5432";
 /// Who asks the database, which is on node 2; where they are, and whether they may.
-const ASKERS: [(&str, &str, bool); 4] =
+pub(crate) const ASKERS: [(&str, &str, bool); 4] =
     [("api", "node-1", true), ("web", "node-1", false), ("job", "node-2", true), ("report", "node-2", false)];
+/// Somewhere outside.
+const WORLD_SIX: &str = "[2001:db8:64::7]:443";
 /// How long a pod tries what it may not do, from its first moment.
 const HAMMER_SECONDS: &str = "4";
 
@@ -89,7 +90,7 @@ impl Hammer {
     /// What came of it.
     fn end(&self, stage: &Stage) -> Result<()> {
         let file = stage.folder.join("pods").join(&self.name);
-        within(Duration::from_secs(90), "the pod has tried", || Ok(Seen::new(file.exists(), "nothing yet")))?;
+        eventually("the pod has tried", || Ok(Seen::new(file.exists(), "nothing yet")))?;
         let said = std::fs::read_to_string(&file)?;
         let what = format!("{} to {}: {}", self.name, self.place, said.trim());
         println!("             {what}");
@@ -102,29 +103,29 @@ impl Hammer {
 pub(crate) fn new_pods_are_closed(stage: &Stage) -> Result<()> {
     stage.plane.apply(CLOSED)?;
     let places = [
-        "198.51.100.7:443".to_owned(),
-        format!("{}:80", stage.pod_address("shop", "web")?),
-        format!("{}:80", stage.pod_address("shop", "report")?),
+        ("198.51.100.7:443".to_owned(), false),
+        (format!("{}:80", stage.pod_address("shop", "web")?), false),
+        (format!("{}:80", stage.pod_address("shop", "report")?), false),
+        (WORLD_SIX.to_owned(), false),
+        ("198.51.100.7:443".to_owned(), true),
+        (WORLD_SIX.to_owned(), true),
     ];
     let hammer = |nth: usize| {
         let node = if nth.is_multiple_of(2) { "node-1" } else { "node-2" };
-        let place = places[nth / 2 % 3].clone();
-        Hammer { name: format!("new-{nth}"), node, place, may: nth >= 6, opens: nth >= 6 }
+        let (place, may) = places[nth / 2].clone();
+        Hammer { name: format!("new-{nth}"), node, place, may, opens: may }
     };
     step("a new pod is closed from its first moment, and open when it is known and may", || {
-        let hammers: Vec<Hammer> = (0..8).map(hammer).collect();
+        let hammers: Vec<Hammer> = (0..2 * places.len()).map(hammer).collect();
         hammers.iter().try_for_each(|hammer| hammer.start(stage))?;
         hammers.iter().try_for_each(|hammer| hammer.end(stage))
     })?;
     step("a new pod stays closed for as long as its agent does not know it, whatever it may", || {
         let agent = process_of("agent", "--node=node-1")?;
         kill(agent, Signal::SIGSTOP)?;
-        let hammers = [false, true].map(|may| Hammer {
-            name: format!("unknown-{may}"),
-            node: "node-1",
-            place: places[0].clone(),
-            may,
-            opens: false,
+        let hammers = [0, 3, 4, 5].map(|nth| {
+            let (place, may) = places[nth].clone();
+            Hammer { name: format!("unknown-{nth}"), node: "node-1", place, may, opens: false }
         });
         hammers.iter().try_for_each(|hammer| hammer.start(stage))?;
         hammers.iter().try_for_each(|hammer| hammer.end(stage))?;

@@ -5,7 +5,9 @@ use anyhow::{Context, Result, bail};
 use std::time::{Duration, Instant};
 
 /// How long something may take to come true on a busy machine, unless somebody says otherwise.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+/// The same, for who waits with kubectl.
+pub(crate) const TIMEOUT: &str = "--timeout=300s";
 /// What is worth a line.
 const LONG: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(100);

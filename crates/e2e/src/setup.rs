@@ -1,20 +1,27 @@
 //! The cluster and the world are built, and namewall is installed.
 
 use crate::Settings;
-use crate::report::{Seen, eventually, now, step};
+use crate::report::{Seen, TIMEOUT, eventually, now, step};
 use crate::stage::{Programs, Stage};
 use anyhow::{Context, Result};
 use namewall_testbed::{ControlPlane, Lan, Machine, Node, NodeSettings};
 use std::path::{Path, PathBuf};
 
-const US: &str = "192.0.2.1/24";
-const INTERNET: &str = "192.0.2.254";
-const NODES: [(&str, &str, &str); 2] =
-    [("node-1", "192.0.2.11", "10.244.1.0/24"), ("node-2", "192.0.2.12", "10.244.2.0/24")];
+/// Of each two, the second is of IPv6, which the short form is without.
+const US: [&str; 2] = ["192.0.2.1/24", "2001:db8:2::1/64"];
+const INTERNET: [&str; 2] = ["192.0.2.254", "2001:db8:2::254"];
+const EVERYTHING: [&str; 2] = ["0.0.0.0/0", "::/0"];
+const PREFIXES: [u8; 2] = [24, 64];
+/// Names, addresses, and those of their pods.
+const NODES: [(&str, [&str; 2], [&str; 2]); 2] = [
+    ("node-1", ["192.0.2.11", "2001:db8:2::11"], ["10.244.1.0/24", "fd00:10:244:1::/64"]),
+    ("node-2", ["192.0.2.12", "2001:db8:2::12"], ["10.244.2.0/24", "fd00:10:244:2::/64"]),
+];
 /// Who knows names outside, and what pods ask.
 const DNS_OUTSIDE: &str = "203.0.113.53";
 const DNS_INSIDE: &str = "10.96.0.10";
 const SERVERS: [&str; 4] = ["198.51.100.7", "198.51.100.8", "198.51.100.9", "198.51.100.10"];
+const SERVERS_SIX: [&str; 3] = ["2001:db8:64::7", "2001:db8:64::8", "2001:db8:64::10"];
 /// How long an answer from outside counts, in seconds.
 pub(crate) const TTL: u32 = 5;
 const DNS: &str = include_str!("../manifests/dns.yaml");
@@ -27,26 +34,33 @@ pub(crate) fn build(settings: &Settings) -> Result<Stage> {
     std::os::unix::fs::symlink(shared.join("pods"), settings.folder.join("pods"))?;
     std::os::unix::fs::symlink(&settings.namewall, settings.folder.join("bin/kubectl-namewall"))?;
     let images = images(&settings.images)?;
-    let lan = Lan::new(US)?;
+    let families = if settings.short { 1 } else { 2 };
+    let lan = Lan::new(&US.map(str::to_owned)[..families])?;
     let plane = step("etcd, an API server, controllers and a scheduler are there", ControlPlane::start_for_nodes)?;
-    let mut internet = lan.machine("internet", &format!("{INTERNET}/24"), &logs)?;
+    let mut internet = lan.machine("internet", &with_prefixes(INTERNET)[..families], &logs)?;
     let names = step("the world outside is there", || world(&mut internet, settings))?;
     let node = |nth: usize| {
-        let (name, address, pods) = NODES[nth];
+        let (name, addresses, pods) = NODES[nth];
         let (_, other, other_pods) = NODES[1 - nth];
-        let machine = lan.machine(name, &format!("{address}/24"), &logs)?;
-        machine.run("ip", &["route", "add", other_pods, "via", other])?;
-        machine.run("ip", &["route", "add", "default", "via", INTERNET])?;
-        // Nobody translates pods' addresses on their way out: who is asked knows the way back.
-        internet.run("ip", &["route", "add", pods, "via", address])?;
-        lan.route(pods, address)?;
+        let machine = lan.machine(name, &with_prefixes(addresses)[..families], &logs)?;
+        for family in 0..families {
+            machine.run("ip", &["route", "add", other_pods[family], "via", other[family]])?;
+            machine.run("ip", &["route", "add", EVERYTHING[family], "via", INTERNET[family]])?;
+            // Nobody translates pods' addresses on their way out: who is asked knows the way back.
+            internet.run("ip", &["route", "add", pods[family], "via", addresses[family]])?;
+            lan.route(pods[family], addresses[family])?;
+        }
         let cgroup = format!("/{}/{name}", settings.cgroup);
-        let dns = [DNS_INSIDE, DNS_OUTSIDE];
-        Node::start(
-            machine,
-            &plane,
-            &NodeSettings { address, pods, dns, images: &images, shared: &shared, cgroup: &cgroup },
-        )
+        let node = NodeSettings {
+            address: addresses[0],
+            pods: pods[0],
+            six: (!settings.short).then_some([addresses[1], pods[1]]),
+            dns: [DNS_INSIDE, DNS_OUTSIDE],
+            images: &images,
+            shared: &shared,
+            cgroup: &cgroup,
+        };
+        Node::start(machine, &plane, &node)
     };
     let nodes = step("two nodes have started", || Ok([node(0)?, node(1)?]))?;
     let programs =
@@ -55,15 +69,19 @@ pub(crate) fn build(settings: &Settings) -> Result<Stage> {
     let stage =
         Stage { plane, nodes, _internet: internet, names, is_short: settings.short, was_away: false, folder, programs };
     let ready = step("both nodes are Ready, and the cluster has DNS", || {
-        stage.plane.kubectl(&["wait", "--for=condition=Ready", "node", "--all", "--timeout=90s"])?;
+        stage.plane.kubectl(&["wait", "--for=condition=Ready", "node", "--all", TIMEOUT])?;
         stage.plane.apply(DNS)?;
-        let rollout = ["rollout", "status", "-n", "kube-system", "deployment/coredns", "--timeout=90s"];
+        let rollout = ["rollout", "status", "-n", "kube-system", "deployment/coredns", TIMEOUT];
         stage.plane.kubectl(&rollout).map(drop)
     });
     if ready.is_err() {
         stage.write_down();
     }
     ready.map(|()| stage)
+}
+
+fn with_prefixes(addresses: [&str; 2]) -> [String; 2] {
+    [0, 1].map(|family| format!("{}/{}", addresses[family], PREFIXES[family]))
 }
 
 fn images(folder: &Path) -> Result<Vec<PathBuf>> {
@@ -75,6 +93,11 @@ fn images(folder: &Path) -> Result<Vec<PathBuf>> {
 fn world(internet: &mut Machine, settings: &Settings) -> Result<(u32, PathBuf)> {
     for address in SERVERS.iter().chain([&DNS_OUTSIDE]) {
         internet.run("ip", &["address", "add", &format!("{address}/32"), "dev", "lo"])?;
+    }
+    if !settings.short {
+        for address in SERVERS_SIX {
+            internet.run("ip", &["address", "add", &format!("{address}/128"), "dev", "lo", "nodad"])?;
+        }
     }
     let mut server = internet.command(&settings.probe);
     server.args(["serve", "443"]);
@@ -97,7 +120,7 @@ pub(crate) fn install(stage: &Stage) -> Result<()> {
     })?;
     step("an agent on both nodes and two controllers are Ready", || {
         for workload in ["daemonset/namewall-agent", "deployment/namewall-controller"] {
-            stage.plane.kubectl(&["rollout", "status", "-n", "namewall", workload, "--timeout=120s"])?;
+            stage.plane.kubectl(&["rollout", "status", "-n", "namewall", workload, TIMEOUT])?;
         }
         Ok(())
     })?;

@@ -1,6 +1,6 @@
 //! The cluster and the world: what can be done there, and what can be seen.
 
-use crate::report::Seen;
+use crate::report::{Seen, TIMEOUT};
 use anyhow::{Context, Result, bail, ensure};
 use namewall_testbed::{ControlPlane, Machine, Node};
 use nix::sys::signal::{Signal, kill};
@@ -14,7 +14,8 @@ use std::time::Duration;
 
 /// How long a connection may take; one that is denied takes as long.
 const CONNECT_MILLISECONDS: u32 = 1_500;
-const ANSWER: Duration = Duration::from_secs(15);
+/// A pod may have to look a name up, and whom it reaches may be slow to say who they are.
+const ANSWER: Duration = Duration::from_secs(90);
 
 #[derive(Debug)]
 pub(crate) struct Stage {
@@ -49,9 +50,17 @@ impl Stage {
         pod["status"]["podIP"].as_str().map(str::to_owned).context("the pod has no address yet")
     }
 
+    /// Its other one.
+    pub(crate) fn pod_address_six(&self, namespace: &str, name: &str) -> Result<String> {
+        let pod = self.plane.get(&["pod", "-n", namespace, name])?;
+        let addresses = pod["status"]["podIPs"].as_array().into_iter().flatten();
+        let mut addresses = addresses.filter_map(|one| one["ip"].as_str());
+        addresses.find(|address| address.contains(':')).map(str::to_owned).context("the pod has no IPv6 address")
+    }
+
     /// Waits until pods are ready.
     pub(crate) fn pods_are_ready(&self, namespace: &str) -> Result<()> {
-        self.plane.kubectl(&["wait", "--for=condition=Ready", "pod", "--all", "-n", namespace, "--timeout=90s"])?;
+        self.plane.kubectl(&["wait", "--for=condition=Ready", "pod", "--all", "-n", namespace, TIMEOUT])?;
         Ok(())
     }
 

@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long an API server may take to be ready on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_secs(180);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Where the Service `kubernetes` leads. The API server refuses to name a loopback address there.
 pub(crate) const ADVERTISED: &str = "192.0.2.1";
@@ -129,7 +129,6 @@ impl ControlPlane {
         let mut server = Command::new(self.programs.join("kube-apiserver"));
         server
             .arg(format!("--etcd-servers=http://127.0.0.1:{}", self.etcd_port))
-            .arg("--service-cluster-ip-range=10.96.0.0/16")
             .arg(format!("--advertise-address={ADVERTISED}"))
             .arg(format!("--secure-port={}", self.port))
             .arg(format!("--tls-cert-file={}", file("server.crt")))
@@ -142,10 +141,12 @@ impl ControlPlane {
         match self.clients {
             // Pods are made here without the accounts that a controller would make.
             Clients::Loopback => {
+                server.arg("--service-cluster-ip-range=10.96.0.0/16");
                 server.args(["--bind-address=127.0.0.1", "--authorization-mode=RBAC"]);
                 server.arg("--disable-admission-plugins=ServiceAccount");
             }
             Clients::Nodes => {
+                server.arg("--service-cluster-ip-range=10.96.0.0/16,fd00:10:96::/112");
                 server.args(["--bind-address=0.0.0.0", "--authorization-mode=Node,RBAC"]);
                 server.args([
                     "--enable-admission-plugins=NodeRestriction",

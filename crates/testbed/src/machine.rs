@@ -8,7 +8,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long namespaces may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
 const BRIDGE: &str = "lan";
 
 /// A network of machines, whose first is this process's own.
@@ -16,14 +17,11 @@ const BRIDGE: &str = "lan";
 pub struct Lan(());
 
 impl Lan {
-    /// Makes it, with this address (and prefix) for us.
-    pub fn new(address: &str) -> Result<Self> {
-        for arguments in [
-            "link set lo up".to_owned(),
-            format!("link add {BRIDGE} type bridge"),
-            format!("address add {address} dev {BRIDGE}"),
-            format!("link set {BRIDGE} up"),
-        ] {
+    /// Makes it, with these addresses (and prefixes) for us, of one family or both.
+    pub fn new(addresses: &[String]) -> Result<Self> {
+        let begin = ["link set lo up".to_owned(), format!("link add {BRIDGE} type bridge")];
+        let add = addresses.iter().map(|address| add(address, BRIDGE));
+        for arguments in begin.into_iter().chain(add).chain([format!("link set {BRIDGE} up")]) {
             say(Command::new("ip").args(arguments.split(' ')))?;
         }
         Ok(Self(()))
@@ -34,14 +32,16 @@ impl Lan {
         say(Command::new("ip").args(["route", "add", network, "via", via])).map(drop)
     }
 
-    /// A machine with this address and prefix. What its programs say goes into this folder.
-    pub fn machine(&self, name: &str, address: &str, logs: &Path) -> Result<Machine> {
+    /// A machine with these addresses and prefixes. What its programs say goes into this folder.
+    pub fn machine(&self, name: &str, addresses: &[String], logs: &Path) -> Result<Machine> {
         let machine = Machine::new(name, logs)?;
         let link = format!("link add {name} type veth peer name eth0 netns {}", machine.keeper.id());
         say(Command::new("ip").args(link.split(' ')))?;
         say(Command::new("ip").args(["link", "set", name, "master", BRIDGE, "up"]))?;
         machine.run("ip", &["link", "set", "lo", "up"])?;
-        machine.run("ip", &["address", "add", address, "dev", "eth0"])?;
+        for address in addresses {
+            machine.run("ip", &add(address, "eth0").split(' ').collect::<Vec<_>>())?;
+        }
         machine.run("ip", &["link", "set", "eth0", "up"])?;
         Ok(machine)
     }
@@ -105,6 +105,12 @@ impl Machine {
         self.processes.push(process);
         Ok(id)
     }
+}
+
+/// What `ip` is told. Nobody else has an address of ours: it need not be found out first.
+fn add(address: &str, link: &str) -> String {
+    let at_once = if address.contains(':') { " nodad" } else { "" };
+    format!("address add {address} dev {link}{at_once}")
 }
 
 /// What a program says.

@@ -5,12 +5,16 @@
 use crate::machine::Machine;
 use crate::{ControlPlane, programs};
 use anyhow::{Context, Result};
+use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Nodes there can be: each has a user of its own at the API server.
 pub(crate) const NAMES: [&str; 2] = ["node-1", "node-2"];
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long containerd may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// All nodes' pods.
+const PODS: &str = "10.244.0.0/16,fd00:10:244::/48";
 const SOCKET: &str = "/run/containerd/containerd.sock";
 /// What every pod's first container is: it does nothing, and holds the pod's network.
 const PAUSE: &str = "pause:e2e";
@@ -18,10 +22,11 @@ const PAUSE: &str = "pause:e2e";
 /// What a node has of its own.
 #[derive(Clone, Debug)]
 pub struct NodeSettings<'a> {
-    /// Its address, without a prefix.
+    /// Its address, without a prefix, and its pods', like 10.244.1.0/24.
     pub address: &'a str,
-    /// Its pods', like 10.244.1.0/24.
     pub pods: &'a str,
+    /// The same in IPv6, where there is both.
+    pub six: Option<[&'a str; 2]>,
     /// Whom pods are told to ask for names, and whom their DNS server asks.
     pub dns: [&'a str; 2],
     /// Archives of all images there will ever be.
@@ -30,6 +35,24 @@ pub struct NodeSettings<'a> {
     pub shared: &'a Path,
     /// A cgroup that is there, in every hierarchy, for all of it.
     pub cgroup: &'a str,
+}
+
+impl NodeSettings<'_> {
+    fn all_pods(&self) -> Vec<&str> {
+        [self.pods].into_iter().chain(self.six.map(|[_, pods]| pods)).collect()
+    }
+
+    fn all_addresses(&self) -> String {
+        [self.address].into_iter().chain(self.six.map(|[address, _]| address)).collect::<Vec<_>>().join(",")
+    }
+
+    /// How pods get their addresses, and what they reach by them.
+    fn address_management(&self) -> serde_json::Value {
+        let ranges: Vec<_> = self.all_pods().iter().map(|pods| json!([{"subnet": pods}])).collect();
+        let everything = [Some("0.0.0.0/0"), self.six.map(|_| "::/0")];
+        let routes: Vec<_> = everything.iter().flatten().map(|all| json!({"dst": all})).collect();
+        json!({"type": "host-local", "ranges": ranges, "routes": routes})
+    }
 }
 
 /// The tokens of a node's kubelet and kube-proxy.
@@ -50,9 +73,10 @@ impl Node {
         node.make_folders(plane, settings).context("cannot make a node of a machine")?;
         node.write(plane, settings)?;
         plane.apply(&format!(
-            "apiVersion: v1\nkind: Node\nmetadata: {{name: {}}}\nspec: {{podCIDR: {pods}, podCIDRs: [{pods}]}}\n",
+            "apiVersion: v1\nkind: Node\nmetadata: {{name: {}}}\nspec: {{podCIDR: {}, podCIDRs: {:?}}}\n",
             node.machine.name(),
-            pods = settings.pods,
+            settings.pods,
+            settings.all_pods(),
         ))?;
         node.start_programs(settings)?;
         Ok(node)
@@ -79,6 +103,8 @@ impl Node {
                file=/run/fixed/$(basename ${{setting%=*}}); echo ${{setting#*=}} > $file
                mount --bind $file /proc/sys/${{setting%=*}}
              done
+             # A kernel without IPv6 has nothing of it to forward.
+             [ ! -d /proc/sys/net/ipv6 ] || sysctl -qw net.ipv6.conf.all.forwarding=1
              sysctl -qw net.ipv4.ip_forward=1 net.bridge.bridge-nf-call-iptables=1 net.bridge.bridge-nf-call-ip6tables=1",
             shared = settings.shared.display(),
             logs = logs.display(),
@@ -95,7 +121,7 @@ impl Node {
         std::fs::create_dir_all(&folder)?;
         std::fs::copy(plane.kubeconfig_for(&kubelet, &kubelet)?, folder.join("kubelet"))?;
         std::fs::copy(plane.kubeconfig_for(&proxy, &proxy)?, folder.join("proxy"))?;
-        let NodeSettings { address, pods, dns: [asked, above], .. } = *settings;
+        let NodeSettings { address, dns: [asked, above], .. } = *settings;
         let cgroup = settings.cgroup;
         for (file, text) in [
             ("resolv.conf", format!("nameserver {above}\n")),
@@ -117,8 +143,8 @@ impl Node {
                 "cni.conflist",
                 format!(
                     r#"{{"cniVersion": "0.4.0", "name": "pods", "plugins": [{{"type": "bridge", "bridge": "cni0",
-                    "isGateway": true, "hairpinMode": true, "ipMasq": false, "ipam": {{"type": "host-local",
-                    "ranges": [[{{"subnet": "{pods}"}}]], "routes": [{{"dst": "0.0.0.0/0"}}]}}}}]}}"#
+                    "isGateway": true, "hairpinMode": true, "ipMasq": false, "ipam": {}}}]}}"#,
+                    settings.address_management()
                 ),
             ),
             (
@@ -140,7 +166,7 @@ impl Node {
                 format!(
                     "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n\
                      clientConnection: {{kubeconfig: /run/conf/proxy}}\nmode: nftables\nhostnameOverride: {name}\n\
-                     clusterCIDR: 10.244.0.0/16\noomScoreAdj: 0\nbindAddress: {address}\n\
+                     clusterCIDR: \"{PODS}\"\noomScoreAdj: 0\nbindAddress: {address}\n\
                      nftables: {{minSyncPeriod: 100ms}}\n\
                      conntrack: {{maxPerCore: 0, min: 0, tcpCloseWaitTimeout: 0s, tcpEstablishedTimeout: 0s}}\n"
                 ),
@@ -174,7 +200,7 @@ impl Node {
         let mut kubelet = machine.command(built.join("kubelet"));
         kubelet
             .args(["--config=/run/conf/kubelet.yaml", "--kubeconfig=/run/conf/kubelet"])
-            .arg(format!("--node-ip={}", settings.address))
+            .arg(format!("--node-ip={}", settings.all_addresses()))
             .arg(format!("--hostname-override={}", machine.name()));
         machine.start("kubelet", kubelet)?;
         let mut proxy = machine.command(built.join("kube-proxy"));

@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 const FOLDER: &str = "/e2e";
 /// How long one try of many may take.
 const SHORT: Duration = Duration::from_millis(250);
+/// How long whom we reach may take to speak: the kernel lets us in, and nobody may have run since.
+const SLOW: Duration = Duration::from_secs(30);
 /// How many try at once.
 const HAMMERS: u32 = 4;
 
@@ -52,7 +54,10 @@ fn parse<T: std::str::FromStr>(text: &str) -> Result<T> {
 
 fn serve(port: &str) -> Result<()> {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname")?;
-    for stream in TcpListener::bind(("0.0.0.0", parse(port)?))?.incoming() {
+    // Both families at once, where there are both.
+    let port = parse(port)?;
+    let listener = TcpListener::bind(("::", port)).or_else(|_| TcpListener::bind(("0.0.0.0", port)))?;
+    for stream in listener.incoming() {
         let (Ok(mut stream), name) = (stream, name.clone()) else { continue };
         std::thread::spawn(move || {
             let _ = stream.write_all(name.as_bytes());
@@ -95,9 +100,8 @@ fn obey_one(stream: &UnixStream, held: &mut Option<BufReader<TcpStream>>) -> Res
             Ok(format!("{address} {who}"))
         }
         // Whether what is held goes on.
-        ["still", patience] => {
+        ["still"] => {
             let stream = held.as_mut().ok_or_else(|| Error::other("nothing is held"))?;
-            stream.get_ref().set_read_timeout(Some(Duration::from_millis(parse(patience)?)))?;
             stream.get_ref().write_all(b"still\n")?;
             let mut said = String::new();
             stream.read_line(&mut said)?;
@@ -116,7 +120,7 @@ fn obey_one(stream: &UnixStream, held: &mut Option<BufReader<TcpStream>>) -> Res
 fn connect(place: &str, patience: Duration) -> Result<(SocketAddr, String, BufReader<TcpStream>)> {
     let address = place.to_socket_addrs()?.next().ok_or_else(|| Error::other("has no address"))?;
     let stream = TcpStream::connect_timeout(&address, patience)?;
-    stream.set_read_timeout(Some(patience))?;
+    stream.set_read_timeout(Some(SLOW))?;
     let mut stream = BufReader::new(stream);
     let mut who = String::new();
     stream.read_line(&mut who)?;
