@@ -1,6 +1,7 @@
 //! Events: what `kubectl describe` shows under an object, beside what the object
 //! says itself.
 
+use crate::answers::{ALREADY_THERE, NOT_FOUND};
 use crate::client::Connection;
 use k8s_openapi::api::core::v1::{Event, EventSource, Node, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -8,8 +9,6 @@ use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, PostParams};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-const NOT_FOUND: u16 = 404;
-const ALREADY_THERE: u16 = 409;
 /// The most an Event takes.
 const LONGEST: usize = 1000;
 

@@ -6,6 +6,7 @@
 //! nowhere without anybody being told. A history that the server no longer has
 //! is made up for by a list.
 
+use crate::answers::{GONE, NOT_FOUND};
 use crate::publish::some_of;
 use crate::watch::{Shared, enforces};
 use futures_util::StreamExt;
@@ -31,8 +32,6 @@ const AGAIN: Duration = Duration::from_millis(500);
 const AGAIN_AT_LATEST: Duration = Duration::from_secs(5);
 /// A watch that ends sooner is not started anew at once.
 const SHORT: Duration = Duration::from_secs(1);
-const NOT_FOUND: u16 = 404;
-const GONE: u16 = 410;
 
 /// Whom to ask.
 #[derive(Clone)]

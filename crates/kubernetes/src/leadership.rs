@@ -4,6 +4,7 @@
 //! Clocks are not compared: whoever wants to take over watches for how long the
 //! object stays as it is, by its own clock.
 
+use crate::answers::NOT_FOUND;
 use crate::client::Connection;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
@@ -17,7 +18,6 @@ use tokio::task::JoinHandle;
 const LASTS: Duration = Duration::from_secs(8);
 const RENEW_EVERY: Duration = Duration::from_secs(2);
 const MARGIN: Duration = Duration::from_secs(2);
-const NOT_FOUND: u16 = 404;
 
 /// One of those who want to lead.
 #[derive(Debug)]

@@ -4,6 +4,7 @@
 //! The rest of namewall knows threads and no runtime; here one thread has one.
 
 mod addresses;
+mod answers;
 mod client;
 mod clocks;
 pub mod crds;

@@ -1,5 +1,6 @@
 //! Objects that namewall makes and takes away.
 
+use crate::answers::{ALREADY_THERE, NOT_FOUND};
 use crate::client::Connection;
 use crate::names::MANAGED_BY;
 use crate::publish::resource;
@@ -10,8 +11,6 @@ use namewall_cluster::Key;
 use namewall_cluster::resolver::object_name;
 use serde_json::json;
 
-const ALREADY_THERE: u16 = 409;
-const NOT_FOUND: u16 = 404;
 /// Names whose hash is the same: more than two are none of chance.
 const MOST_COLLISIONS: u32 = 8;
 

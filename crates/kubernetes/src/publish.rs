@@ -10,6 +10,7 @@
 //! While the server is away it waits, and what was found grows old meanwhile: it
 //! is written with the time it has left, or not at all.
 
+use crate::answers::{CONFLICT, NOT_FOUND};
 use crate::client::Connection;
 use crate::clocks::{Came, now};
 use crate::names::Held;
@@ -36,8 +37,6 @@ const MOST_WAITING: u64 = 10_000;
 const TRY_AGAIN: Duration = Duration::from_millis(5);
 const TRY_SLOWLY: Duration = Duration::from_secs(1);
 const GIVE_UP: Duration = Duration::from_secs(30);
-const CONFLICT: u16 = 409;
-const NOT_FOUND: u16 = 404;
 
 /// What became of a lookup.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,6 +1,7 @@
 //! Tells users, in the objects they wrote, whether these count: a condition in
 //! the status where a kind has one, and an Event where something is wrong.
 
+use crate::answers::NOT_FOUND;
 use crate::client::Connection;
 use crate::crds::ClusterEgressFirewallStatus;
 use crate::events::{Said, say};
@@ -18,7 +19,6 @@ use serde_json::{Value, json};
 const AT_ONCE: usize = 16;
 const MANAGER: &str = "namewall-controller";
 const ACCEPTED: &str = "Accepted";
-const NOT_FOUND: u16 = 404;
 
 /// What is said of a policy.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,6 +1,7 @@
 //! Corefiles: what other people's samples say, what is wrong with wrong ones, and how it is told.
 
 mod errors;
+mod options;
 mod readmes;
 mod seed;
 mod settings;
@@ -47,6 +48,11 @@ pub fn told(read: &Result<Corefile, CorefileErrors>) -> String {
         Ok(corefile) => corefile.warnings.iter().map(|warning| format!("{warning}\n")).collect(),
         Err(errors) => format!("{errors}\n"),
     }
+}
+
+/// A server block with these lines, from line 2 on.
+fn within(lines: &str, expected: Expect) {
+    check(&format!(". {{\n{lines}\n}}\n"), expected);
 }
 
 /// Compares what is told of a Corefile.
