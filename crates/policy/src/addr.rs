@@ -246,6 +246,19 @@ impl AddrSet {
         self.v4.intersects(&other.v4) || self.v6.intersects(&other.v6)
     }
 
+    /// The lowest address of the range that is in the set.
+    pub fn first_within(&self, range: AddrRange) -> Option<IpAddr> {
+        match (range.first, range.last) {
+            (IpAddr::V4(a), IpAddr::V4(b)) => {
+                self.v4.first_within(a.to_bits(), b.to_bits()).map(|bits| Ipv4Addr::from_bits(bits).into())
+            }
+            (IpAddr::V6(a), IpAddr::V6(b)) => {
+                self.v6.first_within(a.to_bits(), b.to_bits()).map(|bits| Ipv6Addr::from_bits(bits).into())
+            }
+            _ => None,
+        }
+    }
+
     /// The ranges in order, IPv4 before IPv6.
     pub fn ranges(&self) -> impl Iterator<Item = AddrRange> + '_ {
         let v4 = self

@@ -13,7 +13,6 @@ use crate::lease::{Instant, LeaseTable};
 use crate::model::{BackendTarget, ServiceId, ServicePort, WorkloadId};
 use crate::port::Protocol;
 use crate::program::{Holder, Program};
-use crate::reach::address_pairs;
 use crate::snapshot::Snapshot;
 use std::fmt;
 use std::net::IpAddr;
@@ -179,7 +178,7 @@ impl World<'_> {
         let destinations = match &target.host {
             Host::Object { .. } => match self.find(&target.host)? {
                 Found::Workload(id) => {
-                    return Ok(vec![route(None, &sources, &self.ends(id), (target.protocol, port))]);
+                    return Ok(vec![self.route(None, (&sources, &self.ends(id)), (target.protocol, port))]);
                 }
                 Found::Service(id) => return self.through(id, &sources, target),
             },
@@ -191,7 +190,7 @@ impl World<'_> {
                 let known = self.addresses_of(name);
                 if known.is_empty() {
                     let end = [Endpoint::name(name.clone())];
-                    return Ok(vec![route(None, &sources, &end, (target.protocol, port))]);
+                    return Ok(vec![self.route(None, (&sources, &end), (target.protocol, port))]);
                 }
                 known
             }
@@ -216,7 +215,7 @@ impl World<'_> {
             }
             let label = (several || matches!(target.host, Host::Name(_))).then(|| address.to_string());
             let end = [self.program.endpoint_at(address)];
-            routes.push(route(label, &sources, &end, (target.protocol, port)));
+            routes.push(self.route(label, (&sources, &end), (target.protocol, port)));
         }
         Ok(routes)
     }
@@ -234,7 +233,7 @@ impl World<'_> {
         let any = (target.protocol, 0);
         let addresses = match &target.host {
             Host::Object { .. } => match self.find(&target.host)? {
-                Found::Workload(id) => return Ok(vec![route(None, sources, &self.ends(id), any)]),
+                Found::Workload(id) => return Ok(vec![self.route(None, (sources, &self.ends(id)), any)]),
                 Found::Service(id) => return Ok(every_port(id)),
             },
             Host::Address(address) => vec![*address],
@@ -244,7 +243,7 @@ impl World<'_> {
                 }
                 let known = self.addresses_of(name);
                 if known.is_empty() {
-                    return Ok(vec![route(None, sources, &[Endpoint::name(name.clone())], any)]);
+                    return Ok(vec![self.route(None, (sources, &[Endpoint::name(name.clone())]), any)]);
                 }
                 known
             }
@@ -256,7 +255,7 @@ impl World<'_> {
                 Some(at) => routes.extend::<Vec<Route>>(every_port(ServiceId(at as u32))),
                 None => {
                     let label = matches!(target.host, Host::Name(_)).then(|| address.to_string());
-                    routes.push(route(label, sources, &[self.program.endpoint_at(address)], any));
+                    routes.push(self.route(label, (sources, &[self.program.endpoint_at(address)]), any));
                 }
             }
         }
@@ -386,7 +385,7 @@ impl World<'_> {
         }
         let routes = targets.into_iter().map(|target| {
             let (ends, text) = self.backend(target);
-            route(Some(text), sources, &ends, at)
+            self.route(Some(text), (sources, &ends), at)
         });
         routes.collect()
     }
@@ -408,7 +407,7 @@ impl World<'_> {
         for backend in &port.backends {
             let (ends, text) = self.backend(backend.target);
             let label = format!("Service {namespace}/{} to {text}:{}/{}", service.name, backend.port, port.protocol);
-            let mut route = route(Some(label), sources, &ends, (port.protocol, backend.port));
+            let mut route = self.route(Some(label), (sources, &ends), (port.protocol, backend.port));
             route.flows.iter_mut().for_each(|flow| flow.via = Some(id));
             routes.push(route);
         }
@@ -428,16 +427,22 @@ impl World<'_> {
         Some(ServiceId(at as u32))
     }
 
+    fn route(
+        &self,
+        label: Option<String>,
+        (from, to): (&[Endpoint], &[Endpoint]),
+        (protocol, port): (Protocol, u16),
+    ) -> Route {
+        let pairs = self.program.address_pairs(from, to).into_iter();
+        let flows = pairs.map(|(from, to)| Flow { from, to, protocol, port, via: None, hop: None }).collect();
+        Route { label, flows }
+    }
+
     fn addresses_of(&self, name: &DomainName) -> Vec<IpAddr> {
         self.names.get(name).cloned().unwrap_or_default()
     }
 }
 
-fn route(label: Option<String>, from: &[Endpoint], to: &[Endpoint], (protocol, port): (Protocol, u16)) -> Route {
-    let pairs = address_pairs(from, to).into_iter();
-    let flows = pairs.map(|(from, to)| Flow { from, to, protocol, port, via: None, hop: None }).collect();
-    Route { label, flows }
-}
 
 enum Found {
     Workload(WorkloadId),

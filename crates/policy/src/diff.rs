@@ -4,8 +4,7 @@
 use crate::addr::{AddrRange, AddrSet, next_address, previous_address};
 use crate::domain::DomainPattern;
 use crate::model::{WorkloadId, WorkloadKind};
-use crate::port::Traffic;
-use crate::reach::{Matrix, OutsideRange, TrafficId};
+use crate::reach::{CellId, Matrix, OutsideRange, Reachable};
 use crate::snapshot::Snapshot;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,8 +45,8 @@ impl fmt::Display for End {
 pub struct Difference {
     pub from: End,
     pub to: End,
-    pub before: Traffic,
-    pub after: Traffic,
+    pub before: Reachable,
+    pub after: Reachable,
 }
 
 impl Difference {
@@ -96,7 +95,7 @@ pub fn diff(old: Side<'_>, new: Side<'_>) -> Vec<Difference> {
 struct Compare<'a> {
     sides: [Side<'a>; 2],
     /// Sets met before, by their ids on both sides.
-    equal: FxHashMap<[Option<TrafficId>; 2], bool>,
+    equal: FxHashMap<[Option<CellId>; 2], bool>,
     found: Vec<Difference>,
 }
 
@@ -109,7 +108,7 @@ impl Compare<'_> {
         let open = |at: usize| Some(self.sides[at].matrix.between(from_ids[at]?, to_ids[at]?));
         let ids = [open(0), open(1)];
         let sides = self.sides;
-        let traffic = |at: usize| ids[at].map_or_else(Traffic::none, |id| (*sides[at].matrix.traffic(id)).clone());
+        let traffic = |at: usize| ids[at].map_or_else(Reachable::default, |id| (*sides[at].matrix.cell(id)).clone());
         let equal = *self.equal.entry(ids).or_insert_with(|| traffic(0) == traffic(1));
         if !equal {
             self.found.push(Difference { from: end(from), to: end(to), before: traffic(0), after: traffic(1) });
@@ -129,7 +128,7 @@ impl Compare<'_> {
     }
 
     fn names(&mut self, key: &Key, ids: [Option<WorkloadId>; 2]) {
-        let mut names: BTreeMap<DomainPattern, [Traffic; 2]> = BTreeMap::new();
+        let mut names: BTreeMap<DomainPattern, [Reachable; 2]> = BTreeMap::new();
         for at in [0, 1] {
             let Some(id) = ids[at] else { continue };
             for (pattern, traffic) in self.sides[at].matrix.names_to(id).iter() {
@@ -149,11 +148,11 @@ fn end((name, kind): &Key) -> End {
 }
 
 /// Where two accounts of the outside differ, in as few ranges as can be.
-fn compare_ranges(old: &[OutsideRange], new: &[OutsideRange]) -> Vec<(AddrRange, Traffic, Traffic)> {
+fn compare_ranges(old: &[OutsideRange], new: &[OutsideRange]) -> Vec<(AddrRange, Reachable, Reachable)> {
     if old == new {
         return Vec::new();
     }
-    let mut by_change: FxHashMap<(Traffic, Traffic), Pieces> = FxHashMap::default();
+    let mut by_change: FxHashMap<(Reachable, Reachable), Pieces> = FxHashMap::default();
     let mut cuts: BTreeSet<(bool, IpAddr)> = BTreeSet::new();
     for outside in old.iter().chain(new) {
         cuts.insert((outside.range.first.is_ipv6(), outside.range.first));
@@ -173,7 +172,7 @@ fn compare_ranges(old: &[OutsideRange], new: &[OutsideRange]) -> Vec<(AddrRange,
             by_change.entry((was, is)).or_default().0.push(AddrRange { first, last });
         }
     }
-    let mut found: Vec<(AddrRange, Traffic, Traffic)> = Vec::new();
+    let mut found: Vec<(AddrRange, Reachable, Reachable)> = Vec::new();
     for ((before, after), ranges) in by_change {
         found.extend(ranges.joined().into_iter().map(|range| (range, before.clone(), after.clone())));
     }
@@ -209,7 +208,7 @@ impl<'r> Cursor<'r> {
     }
 
     /// What is open at an address not before any asked for earlier; nothing where no range has it.
-    fn traffic(&mut self, address: IpAddr) -> Traffic {
+    fn traffic(&mut self, address: IpAddr) -> Reachable {
         let ends_before = |range: &AddrRange| (range.last.is_ipv6(), range.last) < (address.is_ipv6(), address);
         while let [first, rest @ ..] = self.ranges
             && ends_before(&first.range)
@@ -218,7 +217,7 @@ impl<'r> Cursor<'r> {
         }
         match self.ranges.first() {
             Some(outside) if AddrSet::from(outside.range).contains(address) => outside.traffic.clone(),
-            _ => Traffic::none(),
+            _ => Reachable::default(),
         }
     }
 }
@@ -226,6 +225,7 @@ impl<'r> Cursor<'r> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::port::Traffic;
     use proptest::prelude::*;
 
     /// Ranges over a few addresses at the start and the end of IPv4, in order and apart.
@@ -240,14 +240,14 @@ mod tests {
                 traffic.insert(crate::port::Protocol::Tcp, 1, port);
                 let range =
                     AddrRange { first: Ipv4Addr::from_bits(first).into(), last: Ipv4Addr::from_bits(last).into() };
-                ranges.push(OutsideRange { range, traffic });
+                ranges.push(OutsideRange { range, traffic: Reachable::exactly(traffic) });
                 next = last.saturating_add(1);
             }
             ranges
         })
     }
 
-    fn at(ranges: &[OutsideRange], address: IpAddr) -> Traffic {
+    fn at(ranges: &[OutsideRange], address: IpAddr) -> Reachable {
         let found = ranges.iter().find(|outside| AddrSet::from(outside.range).contains(address));
         found.map(|outside| outside.traffic.clone()).unwrap_or_default()
     }

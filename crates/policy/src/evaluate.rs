@@ -6,14 +6,39 @@ use crate::domain::DomainPattern;
 use crate::flow::{Cause, Decision, Endpoint, Flow, Hop, Reason, Stage, Verdict};
 use crate::lease::{Instant, Lease, LeaseTable};
 use crate::model::{Action, Direction, Enforcement, PolicyId};
-use crate::program::{Class, CompiledRule, Matcher, Overlap, PeerSet, Plan, Program, RuleId, ServiceGate, Tiers};
+use crate::program::{Class, CompiledRule, Matcher, PeerSet, Plan, Program, RuleId, ServiceGate, Tiers};
+use crate::reach::Reach;
+use crate::unknown::{Assumption, Case, SourceNode};
+use std::borrow::Cow;
 
-/// May this connection be opened, and why?
+/// May this connection be opened, and why? Where the input leaves something
+/// open, the answer is yes only if it is so in every case (S10.5);
+/// [`Reach::predict`] tells the cases apart.
 pub fn evaluate(program: &Program, leases: &LeaseTable, flow: &Flow, now: Instant) -> Decision {
-    let walk = Walk { program, leases, flow, now };
+    let case = settled(&Reach { program, leases, now }, flow);
+    let (flow, assumption) = (&case.flow, case.assumption);
+    let walk = Walk { program, leases, flow, now, assumption };
     let reason = walk.run(Counting::Enforced, &mut Unwatched);
     let would_deny = walk.audit(reason);
     Decision { verdict: reason.verdict(), reason, would_deny }
+}
+
+/// A flow, and what is assumed about its nodes.
+pub(crate) struct SettledFlow<'a> {
+    pub(crate) flow: Cow<'a, Flow>,
+    pub(crate) assumption: Assumption,
+}
+
+/// The flow itself if both addresses are known, else the case that closes it, if there is one.
+pub(crate) fn settled<'a>(reach: &Reach<'_>, flow: &'a Flow) -> SettledFlow<'a> {
+    let unchanged = || SettledFlow { flow: Cow::Borrowed(flow), assumption: Assumption::default() };
+    if flow.from.address.is_some() && flow.to.address.is_some() {
+        return unchanged();
+    }
+    match reach.predict(flow).closed_case() {
+        Some(Case { flow, assumption }) => SettledFlow { flow: Cow::Owned(flow), assumption },
+        None => unchanged(),
+    }
 }
 
 /// Listens to a walk.
@@ -26,7 +51,7 @@ pub(crate) trait Watch {
     fn exempt(&mut self, _direction: Direction, _cause: Cause) {}
 }
 
-struct Unwatched;
+pub(crate) struct Unwatched;
 impl Watch for Unwatched {}
 
 /// How a rule met a connection.
@@ -37,7 +62,7 @@ pub(crate) enum Seen<'l> {
     OtherPort,
     /// An unreadable Allow: never matches.
     Unreadable,
-    /// It matches and allows, but may be for others, so it does not count.
+    /// It matches, but its policy may be for other pods, so it does not count.
     InDoubt,
 }
 
@@ -72,8 +97,17 @@ impl Counting {
 /// A policy at a gate.
 struct Gate {
     policy: PolicyId,
-    /// Whether its Allow rules count.
-    allows: bool,
+    counts: Counts,
+}
+
+/// How a policy at a gate counts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Counts {
+    Fully,
+    /// Its Deny rules count, its Allow rules do not.
+    Denying,
+    /// Only if its first matching rule has this action.
+    IfFirst(Action),
 }
 
 pub(crate) struct Walk<'a> {
@@ -81,49 +115,49 @@ pub(crate) struct Walk<'a> {
     pub(crate) leases: &'a LeaseTable,
     pub(crate) flow: &'a Flow,
     pub(crate) now: Instant,
+    pub(crate) assumption: Assumption,
 }
 
 impl<'a> Walk<'a> {
     /// The whole walk, over the policies that count.
     pub(crate) fn run(&self, counting: Counting, watch: &mut impl Watch) -> Reason {
-        let pick = |class: &'a Class| counting.plan(class);
-        let Flow { from, to, .. } = self.flow;
         if self.own_address() {
             watch.exempt(Direction::Egress, Cause::OwnAddress);
             return Reason::Allowed { egress: Cause::OwnAddress, ingress: Cause::OwnAddress };
         }
-        let egress = match self.program.pod(from) {
-            Some(member) => {
-                let plan = pick(self.program.class(member.class));
-                match self.flow.hop {
-                    None => self.egress(plan, watch),
-                    Some(hop) => self.passed_on(plan, hop, watch),
-                }
-            }
-            None => self.service_gate(counting, watch),
-        };
-        let egress = match egress {
+        let egress = match self.egress_side(counting, watch) {
             Ok(cause) => cause,
             Err((stage, cause)) => return Reason::Denied { stage, cause },
         };
-        let ingress = match self.program.pod(to) {
-            Some(member) if from.node.is_some() && member.node == from.node => {
-                watch.exempt(Direction::Ingress, Cause::OwnNode);
-                Ok(Cause::OwnNode)
-            }
-            Some(member) => {
-                let plan = pick(self.program.class(member.class));
-                self.tiers(&plan.ingress, Direction::Ingress, watch)
-            }
-            None => {
-                watch.exempt(Direction::Ingress, Cause::NoSubject);
-                Ok(Cause::NoSubject)
-            }
-        };
-        match ingress {
+        match self.ingress_side(counting, watch) {
             Ok(ingress) => Reason::Allowed { egress, ingress },
             Err((stage, cause)) => Reason::Denied { stage, cause },
         }
+    }
+
+    /// The gates and the source's tiers.
+    pub(crate) fn egress_side(&self, counting: Counting, watch: &mut impl Watch) -> Result<Cause, (Stage, Cause)> {
+        let Some(member) = self.program.pod(&self.flow.from) else { return self.service_gate(counting, watch) };
+        let plan = counting.plan(self.program.class(member.class));
+        match self.flow.hop {
+            None => self.egress(plan, watch),
+            Some(hop) => self.passed_on(plan, hop, watch),
+        }
+    }
+
+    /// The destination's tiers.
+    pub(crate) fn ingress_side(&self, counting: Counting, watch: &mut impl Watch) -> Result<Cause, (Stage, Cause)> {
+        let Some(member) = self.program.pod(&self.flow.to) else {
+            watch.exempt(Direction::Ingress, Cause::NoSubject);
+            return Ok(Cause::NoSubject);
+        };
+        let from_node = self.flow.from.node;
+        if from_node.is_some() && (member.node == from_node || self.assumption.same_node) {
+            watch.exempt(Direction::Ingress, Cause::OwnNode);
+            return Ok(Cause::OwnNode);
+        }
+        let plan = counting.plan(self.program.class(member.class));
+        self.tiers(&plan.ingress, Direction::Ingress, watch)
     }
 
     /// What audited policies would have denied of what was allowed (S11).
@@ -146,7 +180,7 @@ impl<'a> Walk<'a> {
         self.program.policy(policy).enforcement == Enforcement::Audit
     }
 
-    fn own_address(&self) -> bool {
+    pub(crate) fn own_address(&self) -> bool {
         let Flow { from, to, .. } = self.flow;
         // Two pods of one template are two pods.
         let itself = from.workload.is_some() && from.workload == to.workload && self.flow.hop.is_none();
@@ -158,15 +192,20 @@ impl<'a> Walk<'a> {
     fn passed_on(&self, plan: &Plan, hop: Hop, watch: &mut impl Watch) -> Result<Cause, (Stage, Cause)> {
         let first = self.flow.before(hop);
         watch.turn(&first);
-        let Self { program, leases, now, .. } = *self;
-        let cause = Walk { program, leases, flow: &first, now }.egress(plan, watch)?;
+        let cause = Walk { flow: &first, ..*self }.egress(plan, watch)?;
         watch.turn(self.flow);
         self.cluster_gate(plan, watch)?;
         Ok(cause)
     }
 
     fn cluster_gate(&self, plan: &Plan, watch: &mut impl Watch) -> Result<(), (Stage, Cause)> {
-        let gates = plan.cluster_gate.iter().map(|&policy| Gate { policy, allows: !plan.in_doubt.contains(&policy) });
+        let in_doubt = match self.assumption.source_node {
+            SourceNode::Closed => Counts::Denying,
+            SourceNode::Unfavourable => Counts::IfFirst(Action::Deny),
+            SourceNode::Favourable => Counts::IfFirst(Action::Allow),
+        };
+        let counts = |policy| if plan.in_doubt.contains(policy) { in_doubt } else { Counts::Fully };
+        let gates = plan.cluster_gate.iter().map(|policy| Gate { policy: *policy, counts: counts(policy) });
         self.gate(Stage::ClusterGate, gates, watch)
     }
 
@@ -177,7 +216,7 @@ impl<'a> Walk<'a> {
                 watch.enter(Stage::NamespaceGate);
                 watch.left(Stage::NamespaceGate, Outcome::OutOfScope);
             } else {
-                let gates = plan.namespace_gate.iter().map(|&policy| Gate { policy, allows: true });
+                let gates = plan.namespace_gate.iter().map(|&policy| Gate { policy, counts: Counts::Fully });
                 self.gate(Stage::NamespaceGate, gates, watch)?;
             }
         }
@@ -189,8 +228,7 @@ impl<'a> Walk<'a> {
             || end.address.is_some_and(|address| end.node.is_none() && self.program.pod_networks.contains(address))
     }
 
-    /// First match wins; Allow only passes the gate, and does not count where
-    /// the policy may be for others.
+    /// First match wins; Allow only passes the gate. A policy that may be for other pods counts as far as `Gate` says.
     fn gate(
         &self,
         stage: Stage,
@@ -205,9 +243,13 @@ impl<'a> Walk<'a> {
         for gate in gates {
             for id in self.program.policy(gate.policy).rules(Direction::Egress) {
                 let rule = self.program.rule(id);
-                let seen = match self.meet(rule, Direction::Egress) {
-                    Seen::Matched(_) if rule.action == Action::Allow && !gate.allows => Seen::InDoubt,
-                    seen => seen,
+                let seen = match (self.meet(rule, Direction::Egress), gate.counts) {
+                    (Seen::Matched(_), Counts::Denying) if rule.action == Action::Allow => Seen::InDoubt,
+                    (Seen::Matched(_), Counts::IfFirst(action)) if rule.action != action => {
+                        watch.looked_at(id, Seen::InDoubt);
+                        break;
+                    }
+                    (seen, _) => seen,
                 };
                 watch.looked_at(id, seen);
                 if let Seen::Matched(_) = seen {
@@ -229,7 +271,10 @@ impl<'a> Walk<'a> {
         let service = via.filter(|_| outside && self.program.pod(to).is_none());
         let gates = service.and_then(|service| self.program.gates_before(service)).unwrap_or_default();
         let counts = |gate: &&ServiceGate| counting == Counting::Audited || !self.is_audited(gate.policy);
-        let gates = gates.iter().filter(counts).map(|gate| Gate { policy: gate.policy, allows: gate.selects_all });
+        let gates = gates.iter().filter(counts).map(|gate| Gate {
+            policy: gate.policy,
+            counts: if gate.selects_all { Counts::Fully } else { Counts::Denying },
+        });
         self.gate(Stage::ServiceGate, gates, watch)?;
         watch.exempt(Direction::Egress, Cause::NoSubject);
         Ok(Cause::NoSubject)
@@ -321,7 +366,7 @@ impl<'a> Walk<'a> {
             Direction::Egress => &self.flow.to,
             Direction::Ingress => &self.flow.from,
         };
-        let Some(lease) = self.meets_peer(self.program.peer_set(peers), peer, rule.action) else {
+        let Some(lease) = self.meets_peer(self.program.peer_set(peers), peer) else {
             return Seen::OtherPeer;
         };
         let named = self.program.pod(&self.flow.to).map_or(&[][..], |member| &member.ports);
@@ -333,8 +378,8 @@ impl<'a> Walk<'a> {
     }
 
     /// `None` if the peer is not in the set; else the lease that put it there, if it was one.
-    fn meets_peer(&self, set: &PeerSet, peer: &Endpoint, action: Action) -> Option<Option<&'a Lease>> {
-        if self.program.in_peer_set(set, peer, action) {
+    fn meets_peer(&self, set: &PeerSet, peer: &Endpoint) -> Option<Option<&'a Lease>> {
+        if self.program.in_peer_set(set, peer) {
             return Some(None);
         }
         if set.domains.is_empty() {
@@ -351,8 +396,9 @@ impl Program {
         set.domains.iter().any(|&id| self.patterns.get(id) == pattern)
     }
 
-    /// Whether the peer is in the set, leases aside.
-    pub(crate) fn in_peer_set(&self, set: &PeerSet, peer: &Endpoint, action: Action) -> bool {
+    /// Whether the peer is in the set, leases aside. A peer without an address is in none of its networks: such peers
+    /// are settled first (see [`crate::unknown`]).
+    pub(crate) fn in_peer_set(&self, set: &PeerSet, peer: &Endpoint) -> bool {
         if set.anyone {
             return true;
         }
@@ -364,27 +410,7 @@ impl Program {
         if peer.node.is_some_and(|node| set.nodes.contains(node.index())) {
             return true;
         }
-        match (peer.address, &peer.name) {
-            (Some(address), _) => set.addresses.contains(address),
-            // A name nobody resolved is somewhere outside; only what covers everything surely covers it.
-            (None, Some(name)) => {
-                set.unresolved == Overlap::All || set.domains.iter().any(|&id| self.patterns.get(id).matches(name))
-            }
-            // An end that has no address yet: what may cover it denies, what surely covers it allows.
-            (None, None) => match self.overlap_with(set, peer) {
-                Overlap::All => true,
-                Overlap::Some => action == Action::Deny,
-                Overlap::None => false,
-            },
-        }
-    }
-
-    fn overlap_with(&self, set: &PeerSet, peer: &Endpoint) -> Overlap {
-        match (self.pod(peer), peer.node) {
-            (Some(_), _) => set.unassigned,
-            // A node whose addresses nobody told.
-            (None, Some(_)) => set.unresolved,
-            (None, None) => set.unplaced,
-        }
+        let named = |name| set.domains.iter().any(|&id| self.patterns.get(id).matches(name));
+        peer.address.is_some_and(|address| set.addresses.contains(address)) || peer.name.as_ref().is_some_and(named)
     }
 }

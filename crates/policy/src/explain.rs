@@ -1,12 +1,14 @@
 //! The whole walk of S1 for one connection, told: each gate and tier, each rule
 //! looked at, and for those that did not match the first clause that failed.
 
-use crate::evaluate::{Counting, Outcome, Seen, Walk, Watch};
+use crate::evaluate::{Counting, Outcome, Seen, Walk, Watch, settled};
 use crate::flow::{Cause, Decision, Endpoint, Flow, Reason, Stage, Verdict};
 use crate::lease::{Instant, Lease, LeaseTable};
 use crate::model::{Action, Clauses, Direction, NamespaceScope, Peer, Peers, PodSet, PolicyId, PortMatch, Ports};
 use crate::program::{Program, RuleId};
+use crate::reach::Reach;
 use crate::snapshot::Snapshot;
+use crate::unknown::Case;
 use std::time::Duration;
 
 /// A decision and the way to it.
@@ -54,14 +56,27 @@ pub struct RuleStep {
     pub lease: Option<Lease>,
 }
 
-/// Explains one connection.
+/// Explains one connection, as [`evaluate`](crate::evaluate()) judges it.
 pub fn explain(
     (snapshot, program): (&Snapshot, &Program),
     leases: &LeaseTable,
     flow: &Flow,
     now: Instant,
 ) -> Explanation {
-    let walk = Walk { program, leases, flow, now };
+    let settled = settled(&Reach { program, leases, now }, flow);
+    let case = Case { flow: settled.flow.into_owned(), assumption: settled.assumption };
+    explain_case((snapshot, program), leases, &case, now)
+}
+
+/// Explains one case of a connection of which the input leaves something open.
+pub fn explain_case(
+    (snapshot, program): (&Snapshot, &Program),
+    leases: &LeaseTable,
+    case: &Case,
+    now: Instant,
+) -> Explanation {
+    let flow = &case.flow;
+    let walk = Walk { program, leases, flow, now, assumption: case.assumption };
     let counting = Counting::Enforced;
     let flow = flow.clone();
     let mut teller = Teller { snapshot, program, flow, now, counting, steps: Vec::new(), pending: Vec::new() };
@@ -100,7 +115,7 @@ impl Watch for Teller<'_> {
             Seen::OtherPort => (false, self.why_other_port(id), None),
             Seen::Unreadable => (false, "it could not be read in full, so it allows nothing".to_owned(), None),
             Seen::InDoubt => {
-                (false, "it matches, but may be for other pods, so it allows nothing here".to_owned(), None)
+                (false, "it matches, but its policy may be for pods on other nodes".to_owned(), None)
             }
         };
         self.pending.push(RuleStep { rule: id, action: self.program.rule(id).action, matched, why, lease });
@@ -159,11 +174,11 @@ impl Teller<'_> {
             return format!("{} is leased to {} by {}{left}; {ports}", lease.address, lease.name, lease.pattern);
         }
         let peer = self.peer_of(id);
-        let unknown = peer.address.is_none() && peer.name.is_none() && matches!(peers, Peers::Listed(_));
-        let by_address = unknown && !self.lists_pods(peers, peer);
-        let doubt =
-            if by_address { " may be where it gets its address (--pod-network says where pods are)" } else { "" };
-        format!("{peers}{doubt}; {ports}")
+        let by_address = peer.assumed && matches!(peers, Peers::Listed(_)) && !self.lists_pods(peers, peer);
+        match peer.address.filter(|_| by_address) {
+            Some(address) => format!("{peers}: if it has an address such as {address}; {ports}"),
+            None => format!("{peers}; {ports}"),
+        }
     }
 
     /// Whether the peer is met as a pod, by its labels.
@@ -204,11 +219,12 @@ impl Teller<'_> {
         match peer {
             Peer::Pods(pods) => self.pods_miss(pods, end),
             Peer::Network { cidr, except } => match end.address {
+                Some(address) if end.assumed => format!("an address such as {address} is not in {cidr}"),
                 Some(address) => match except.iter().find(|hole| hole.contains(address)) {
                     Some(hole) => format!("{address} is in {cidr}, but in its exception {hole}"),
                     None => format!("{address} is not in {cidr}"),
                 },
-                None => format!("the address of {end_text} is not known, and {cidr} does not cover every address"),
+                None => format!("the address of {end_text} is not known"),
             },
             Peer::Nodes(selector) => match end.node {
                 Some(node) => {
@@ -280,10 +296,10 @@ impl Teller<'_> {
 pub fn describe_end(snapshot: &Snapshot, end: &Endpoint) -> String {
     match (end.workload, end.node, end.address, &end.name) {
         (Some(id), ..) => snapshot.workload_name(id),
+        (.., Some(name)) => name.to_string(),
         (_, Some(node), Some(address), _) => format!("node {} ({address})", snapshot.node(node).name),
         (_, Some(node), None, _) => format!("node {}", snapshot.node(node).name),
         (_, _, Some(address), _) => address.to_string(),
-        (_, _, _, Some(name)) => name.to_string(),
         _ => "somewhere".to_owned(),
     }
 }

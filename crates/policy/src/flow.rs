@@ -14,10 +14,12 @@ pub struct Endpoint {
     pub workload: Option<WorkloadId>,
     /// The node, if the end is a node itself or a `hostNetwork` pod on it.
     pub node: Option<NodeId>,
-    /// None for a template's pod, and for a name nobody has resolved.
+    /// None for a template's pod, and for a name that is not resolved.
     pub address: Option<IpAddr>,
     /// The name, where the address behind it is not known.
     pub name: Option<DomainName>,
+    /// Whether the address stands for others that the end may have just as well.
+    pub assumed: bool,
 }
 
 /// A connection as it stands on its first packet, after DNAT (S1).
@@ -65,7 +67,7 @@ impl Program {
             Some(&Holder::Node(node)) => (None, Some(node)),
             None => (None, None),
         };
-        Endpoint { workload, node, address: Some(address), name: None }
+        Endpoint { workload, node, address: Some(address), ..Endpoint::default() }
     }
 
     /// The pod that has the address.
@@ -80,7 +82,7 @@ impl Program {
     pub fn endpoint_of(&self, workload: WorkloadId, address: Option<IpAddr>) -> Endpoint {
         let member = self.member(workload);
         let node = member.node.filter(|_| member.host_network);
-        Endpoint { workload: Some(workload), node, address, name: None }
+        Endpoint { workload: Some(workload), node, address, ..Endpoint::default() }
     }
 
     /// The node port, if a connection that is asked for there is passed on: where the source is a pod of another node.

@@ -69,6 +69,13 @@ impl<P: Point> IntervalSet<P> {
         after > 0 && point <= self.ranges[after - 1].1
     }
 
+    /// The lowest point of the set from `low` to `high`.
+    pub fn first_within(&self, low: P, high: P) -> Option<P> {
+        let at = self.ranges.partition_point(|&(_, last)| last < low);
+        let &(first, _) = self.ranges.get(at)?;
+        Some(first.max(low)).filter(|point| *point <= high)
+    }
+
     pub fn insert(&mut self, low: P, high: P) {
         if low > high {
             return;

@@ -3,7 +3,7 @@
 //! A [`Snapshot`] of a cluster is compiled into a [`Program`]; [`evaluate()`]
 //! answers, for one connection, whether it may be opened and why; `explain`
 //! tells the whole walk; `reach` computes what may be opened at all, exactly.
-//! All of them read the same Program, and so will the kernel's tables.
+//! All of them read the same Program, and so do the kernel's tables.
 
 pub mod addr;
 pub mod ask;
@@ -26,6 +26,7 @@ pub mod program;
 pub mod reach;
 pub mod shards;
 pub mod snapshot;
+pub mod unknown;
 
 pub use compile::{asked_labels, compile, compile_next};
 pub use evaluate::evaluate;
@@ -35,3 +36,4 @@ pub use flow::{Cause, Decision, Endpoint, Flow, Hop, Reason, Stage, Verdict};
 pub use lease::{Instant, Lease, LeaseTable};
 pub use program::Program;
 pub use snapshot::{Revision, Snapshot};
+pub use unknown::{Dependence, Outlook, Prediction};

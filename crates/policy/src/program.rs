@@ -14,6 +14,7 @@ use crate::pieces::Pieces;
 use crate::port::{Protocol, Traffic};
 use crate::shards::Shards;
 use crate::snapshot::Revision;
+use crate::unknown::Whereabouts;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::net::IpAddr;
 use std::ops::Range;
@@ -47,6 +48,8 @@ pub struct Program {
     pub roles_bound: usize,
     /// The blocks pods get their addresses from, as far as they are known.
     pub pod_networks: Arc<AddrSet>,
+    /// Where ends without an address may be.
+    pub whereabouts: Arc<Whereabouts>,
     /// Which cluster gates stand before a Service's backends outside, by the Service's namespace (S7.4).
     pub service_gates: Arc<FxHashMap<NamespaceId, Vec<ServiceGate>>>,
     /// The Services, as far as a gate stands before them.
@@ -200,20 +203,6 @@ pub struct PeerSet {
     /// Nodes, for `hostNetwork` pods there.
     pub nodes: BitSet,
     pub domains: Vec<PatternId>,
-    /// How `addresses` stands to the addresses a pod without one may get.
-    pub unassigned: Overlap,
-    /// The same for a `hostNetwork` pod on a node nobody knows.
-    pub unplaced: Overlap,
-    /// How `addresses` stands to the addresses a name may have.
-    pub unresolved: Overlap,
-}
-
-#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Debug)]
-pub enum Overlap {
-    #[default]
-    None,
-    Some,
-    All,
 }
 
 /// The ports of a rule.

@@ -26,6 +26,7 @@ use crate::program::{
 };
 use crate::shards::Shards;
 use crate::snapshot::Snapshot;
+use crate::unknown::Whereabouts;
 use peers::PeerCompiler;
 use plans::PlanBuilder;
 use roles::RoleIndex;
@@ -62,6 +63,7 @@ pub fn compile(snapshot: &Snapshot) -> (Program, Vec<Finding>) {
     let mut program = Program {
         revision: snapshot.revision,
         pod_networks: Arc::new(snapshot.pod_networks.iter().copied().collect()),
+        whereabouts: Arc::new(Whereabouts::new(snapshot)),
         policies: Arc::new(policies),
         rules: Arc::new(rules),
         peer_sets: Arc::new(peer_sets),

@@ -1,14 +1,14 @@
 //! Peers and ports of rules, resolved and shared between rules that say the same.
 
 use super::roles::RoleIndex;
-use crate::addr::{AddrSet, Cidr};
+use crate::addr::AddrSet;
 use crate::bits::BitSet;
 use crate::domain::PatternTable;
-use crate::interval::IntervalSet;
 use crate::model::{Peer, Peers, PortMatch, Ports};
 use crate::port::Traffic;
-use crate::program::{Overlap, PeerSet, PeerSetId, PortSpec, PortSpecId};
+use crate::program::{PeerSet, PeerSetId, PortSpec, PortSpecId};
 use crate::snapshot::Snapshot;
+use crate::unknown::addresses_by_node;
 use rustc_hash::FxHashMap;
 use std::net::IpAddr;
 
@@ -17,33 +17,18 @@ pub(super) struct PeerCompiler<'s> {
     peer_sets: FxHashMap<PeerSet, PeerSetId>,
     port_specs: FxHashMap<PortSpec, PortSpecId>,
     patterns: PatternTable,
-    /// The addresses a pod without one may get.
-    unassigned: AddrSet,
-    /// The addresses a name may have: any of IPv4's.
-    unresolved: AddrSet,
-    /// The addresses of nodes; any of IPv4's where none is known.
-    on_nodes: AddrSet,
-    /// Those of each node, also those that only a `hostNetwork` pod there tells of.
+    /// The addresses of each node, those that only a `hostNetwork` pod there reports among them.
     by_node: Vec<Vec<IpAddr>>,
 }
 
 impl<'s> PeerCompiler<'s> {
     pub(super) fn new(snapshot: &'s Snapshot) -> Self {
-        let any_v4 = AddrSet { v4: IntervalSet::full(), v6: IntervalSet::empty() };
-        let pod_networks: AddrSet = snapshot.pod_networks.iter().copied().collect();
-        let mut on_nodes = AddrSet::default();
-        for &address in snapshot.nodes.iter().flat_map(|node| &node.addresses) {
-            on_nodes.insert_address(address);
-        }
         Self {
             snapshot,
-            by_node: by_node(snapshot),
-            on_nodes: if on_nodes.is_empty() { any_v4.clone() } else { on_nodes },
+            by_node: addresses_by_node(snapshot),
             peer_sets: FxHashMap::default(),
             port_specs: FxHashMap::default(),
             patterns: PatternTable::default(),
-            unassigned: if pod_networks.is_empty() { somewhere(snapshot, &any_v4) } else { pod_networks },
-            unresolved: any_v4,
         }
     }
 
@@ -57,24 +42,8 @@ impl<'s> PeerCompiler<'s> {
                 }
             }
         }
-        set.unassigned = overlap(&self.unassigned, &set.addresses);
-        set.unplaced = self.unplaced(&set);
-        set.unresolved = overlap(&self.unresolved, &set.addresses);
         let next = PeerSetId(self.peer_sets.len() as u32);
         *self.peer_sets.entry(set).or_insert(next)
-    }
-
-    /// A `hostNetwork` pod will have the addresses of some node.
-    fn unplaced(&self, set: &PeerSet) -> Overlap {
-        let nodes = self.snapshot.nodes.len();
-        let selected = set.nodes.iter().count();
-        if nodes > 0 && selected == nodes {
-            return Overlap::All;
-        }
-        match overlap(&self.on_nodes, &set.addresses) {
-            Overlap::None if selected > 0 => Overlap::Some,
-            by_address => by_address,
-        }
     }
 
     fn add(&mut self, index: &mut RoleIndex<'s>, set: &mut PeerSet, peer: &'s Peer) {
@@ -124,42 +93,8 @@ impl<'s> PeerCompiler<'s> {
     }
 }
 
-fn by_node(snapshot: &Snapshot) -> Vec<Vec<IpAddr>> {
-    let mut addresses: Vec<Vec<IpAddr>> = snapshot.nodes.iter().map(|node| node.addresses.clone()).collect();
-    for workload in snapshot.workloads.iter().filter(|workload| workload.host_network) {
-        if let Some(node) = workload.node {
-            addresses[node.index()].extend(workload.addresses.iter());
-        }
-    }
-    addresses
-}
-
-/// Where pods may be if nobody says: no pod has an address that means something
-/// of its own, nor a node's, the API server's or a Service's.
-fn somewhere(snapshot: &Snapshot, any: &AddrSet) -> AddrSet {
-    const RESERVED: [([u8; 4], u8); 5] =
-        [([0, 0, 0, 0], 8), ([127, 0, 0, 0], 8), ([169, 254, 0, 0], 16), ([224, 0, 0, 0], 4), ([240, 0, 0, 0], 4)];
-    let mut taken: AddrSet = RESERVED.iter().map(|&(address, prefix)| Cidr::new(address.into(), prefix)).collect();
-    let nodes = snapshot.nodes.iter().flat_map(|node| &node.addresses);
-    let services = snapshot.services.iter().flat_map(|service| &service.addresses);
-    for &address in nodes.chain(services).chain(&snapshot.api_server) {
-        taken.insert_address(address);
-    }
-    any.subtract(&taken)
-}
-
 fn in_order<T, I>(map: FxHashMap<T, I>, number: impl Fn(&I) -> u32) -> Vec<T> {
     let mut entries: Vec<(T, I)> = map.into_iter().collect();
     entries.sort_unstable_by_key(|(_, id)| number(id));
     entries.into_iter().map(|(value, _)| value).collect()
-}
-
-fn overlap(possible: &AddrSet, matched: &AddrSet) -> Overlap {
-    if possible.is_subset(matched) {
-        Overlap::All
-    } else if possible.intersects(matched) {
-        Overlap::Some
-    } else {
-        Overlap::None
-    }
 }

@@ -3,7 +3,7 @@
 use super::roles::RoleIndex;
 use crate::labels::Selector;
 use crate::model::{Enforcement, NamespaceId, NamespaceScope, Node, NodeId, Placement, PolicyId, PolicyKind, RoleId};
-use crate::program::{Class, ClassId, Overlap, Plan, Program, ServiceGate};
+use crate::program::{Class, ClassId, Plan, Program, ServiceGate};
 use crate::shards::Shards;
 use crate::snapshot::Snapshot;
 use rustc_hash::FxHashMap;
@@ -185,6 +185,14 @@ impl<'s> PlanBuilder<'s> {
         let subject = &self.snapshot.policy(id).subject;
         subject.pods.pods.is_everything() && subject.nodes.as_ref().is_none_or(Selector::is_everything)
     }
+}
+
+/// For how many of the nodes that a pod may run on a policy is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Overlap {
+    None,
+    Some,
+    All,
 }
 
 fn in_order(snapshot: &Snapshot) -> Vec<PolicyId> {

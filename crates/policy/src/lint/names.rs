@@ -10,6 +10,7 @@ use crate::model::{Action, Clauses, Direction, Peer, Peers, Rule};
 use crate::port::Traffic;
 use crate::program::{Matcher, Plan};
 use crate::reach::Reach;
+use crate::unknown::SourceNode;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 pub(super) fn lint(scene: &Scene<'_>, report: &mut Report<'_>) {
@@ -79,7 +80,10 @@ fn open_outside(scene: &Scene<'_>, plan: &Plan) -> Traffic {
     let leases = LeaseTable::default();
     let reach = Reach { program: scene.program, leases: &leases, now: Instant::default() };
     let special = special(scene, plan);
-    let ask = |address: IpAddr| reach.plan_egress(plan, &Endpoint { address: Some(address), ..Endpoint::default() });
+    let ask = |address: IpAddr| {
+        let end = Endpoint { address: Some(address), ..Endpoint::default() };
+        reach.plan_egress(plan, &end, SourceNode::Closed)
+    };
     let Some(v4) = ordinary(&special, &V4_EXAMPLES) else { return Traffic::none() };
     let open = ask(v4);
     if !scene.has_v6() {

@@ -49,8 +49,8 @@ pub fn exposure(snapshot: &Snapshot) -> Vec<Exposure> {
             for (at, (text, peer)) in peers.iter().enumerate() {
                 let peer = program.endpoint_of(*peer, None);
                 let traffic = match direction {
-                    Direction::Egress => reach.egress(&end, &peer),
-                    Direction::Ingress => reach.ingress(&peer, &end),
+                    Direction::Egress => reach.egress(&end, &peer).open,
+                    Direction::Ingress => reach.ingress(&peer, &end).open,
                 };
                 // The first is the pod no selector asks for; others are told where they differ, be it for less.
                 let told = if at == 0 { !traffic.is_none() } else { traffic != anyone };

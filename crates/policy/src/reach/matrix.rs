@@ -5,15 +5,15 @@
 //! addresses fall into the same networks share a view. Results are interned,
 //! so a pair costs two table look-ups.
 
-use super::Reach;
+use super::{Reach, Reachable};
 use super::outside::{self, OutsideRange};
 use super::views::{APART, Views, peer_sets};
 use crate::domain::{DomainPattern, PatternId};
 use crate::flow::Endpoint;
 use crate::model::{Direction, NamedPort, NodeId, WorkloadId};
-use crate::port::Traffic;
 use crate::program::{ClassId, Matcher, PeerSetId, Program};
 use crate::snapshot::Snapshot;
+use crate::unknown::{Family, speaks};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::RefCell;
 use std::net::IpAddr;
@@ -21,8 +21,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 crate::model::id! {
-    /// An interned [`Traffic`].
-    TrafficId,
+    /// An interned [`Reachable`].
+    CellId,
 }
 
 #[derive(Debug)]
@@ -30,6 +30,8 @@ pub struct Matrix<'a> {
     snapshot: &'a Snapshot,
     reach: Reach<'a>,
     views: Views,
+    /// Whether each workload has or may have an IPv4 address, and an IPv6 one.
+    families: Vec<(bool, bool)>,
     /// What a workload's ingress depends on: its Class and its named ports.
     door_of: Vec<u32>,
     doors: usize,
@@ -43,7 +45,7 @@ pub struct Matrix<'a> {
 }
 
 type Ranges = Rc<[OutsideRange]>;
-type Names = Rc<[(DomainPattern, Traffic)]>;
+type Names = Rc<[(DomainPattern, Reachable)]>;
 
 /// What ingress of a workload depends on.
 type Door = (ClassId, Arc<[NamedPort]>);
@@ -56,11 +58,19 @@ type Door = (ClassId, Arc<[NamedPort]>);
 enum Lane {
     V4,
     V6,
-    /// No family in common, or no address known at all.
+    /// No family in common.
     Any,
 }
 
 impl Lane {
+    fn family(self) -> Option<Family> {
+        match self {
+            Self::V4 => Some(Family::V4),
+            Self::V6 => Some(Family::V6),
+            Self::Any => None,
+        }
+    }
+
     fn has(self, address: IpAddr) -> bool {
         match self {
             Self::V4 => address.is_ipv4(),
@@ -72,9 +82,9 @@ impl Lane {
 
 #[derive(Default, Debug)]
 struct Pool {
-    all: Vec<Rc<Traffic>>,
-    ids: FxHashMap<Rc<Traffic>, TrafficId>,
-    meets: FxHashMap<(TrafficId, TrafficId), TrafficId>,
+    all: Vec<Rc<Reachable>>,
+    ids: FxHashMap<Rc<Reachable>, CellId>,
+    meets: FxHashMap<(CellId, CellId), CellId>,
 }
 
 /// One side's answers to every view.
@@ -99,12 +109,19 @@ impl<'a> Matrix<'a> {
             *door_ids.entry((member.class, member.ports.clone())).or_insert(next)
         });
         let door_of = door_of.collect();
+        let families = snapshot.workload_ids().map(|id| {
+            let ends = reach.program.endpoints(snapshot, id);
+            let any = |family| ends.iter().any(|end| speaks(reach.program, end, family));
+            (any(Family::V4), any(Family::V6))
+        });
+        let families = families.collect();
         let mut pool = Pool::default();
-        pool.intern(Traffic::all());
+        pool.intern(Reachable::all());
         Self {
             snapshot,
             reach,
             views: Views::new(snapshot, &reach),
+            families,
             door_of,
             doors: door_ids.len(),
             egress: RefCell::default(),
@@ -117,12 +134,17 @@ impl<'a> Matrix<'a> {
     }
 
     /// Every connection that `from` may open to `to`.
-    pub fn between(&self, from: WorkloadId, to: WorkloadId) -> TrafficId {
+    pub fn between(&self, from: WorkloadId, to: WorkloadId) -> CellId {
         let (source, target) = (self.reach.program.member(from), self.reach.program.member(to));
-        let own_node =
-            source.host_network && !target.host_network && source.node.is_some() && source.node == target.node;
+        let from_host = source.host_network && !target.host_network;
+        let own_node = from_host && source.node.is_some() && source.node == target.node;
         if own_node || (from == to && !source.template && !source.host_network) {
             return ALL;
+        }
+        if from_host && (source.node.is_none() || target.node.is_none()) {
+            // They may share a node, which rows of the table know nothing about.
+            let open = self.pairwise(from, to);
+            return self.pool.borrow_mut().intern(open);
         }
         let mut lanes = self.lanes(from, to);
         let Some(first) = lanes.next() else { return ALL };
@@ -134,31 +156,32 @@ impl<'a> Matrix<'a> {
         open
     }
 
+    fn pairwise(&self, from: WorkloadId, to: WorkloadId) -> Reachable {
+        let program = self.reach.program;
+        let (from, to) = (program.endpoints(self.snapshot, from), program.endpoints(self.snapshot, to));
+        let pairs = program.address_pairs(&from, &to).into_iter();
+        join(pairs.map(|(from, to)| self.reach.between(&from, &to)))
+    }
+
     fn lanes(&self, from: WorkloadId, to: WorkloadId) -> impl Iterator<Item = Lane> + use<> {
-        let families = |id| {
-            let addresses = &self.snapshot.workload(id).addresses;
-            (addresses.iter().any(IpAddr::is_ipv4), addresses.iter().any(IpAddr::is_ipv6))
-        };
-        let (v4, v6) = match (families(from), families(to)) {
-            ((false, false), known) | (known, (false, false)) => known,
-            ((a, b), (c, d)) => (a && c, b && d),
-        };
+        let (from, to) = (self.families[from.index()], self.families[to.index()]);
+        let (v4, v6) = (from.0 && to.0, from.1 && to.1);
         let lanes = [v4.then_some(Lane::V4), v6.then_some(Lane::V6), (!v4 && !v6).then_some(Lane::Any)];
         lanes.into_iter().flatten()
     }
 
-    fn over(&self, lane: Lane, from: WorkloadId, to: WorkloadId) -> TrafficId {
+    fn over(&self, lane: Lane, from: WorkloadId, to: WorkloadId) -> CellId {
         let program = self.reach.program;
         let sender =
             Row { direction: Direction::Egress, lane, owner: from, number: program.member(from).class.index() };
         let receiver =
             Row { direction: Direction::Ingress, lane, owner: to, number: self.door_of[to.index()] as usize };
-        let out = self.cell(&sender, self.views.of(to));
-        let inward = self.cell(&receiver, self.views.of(from));
+        let out = self.entry(&sender, self.views.of(to));
+        let inward = self.entry(&receiver, self.views.of(from));
         self.pool.borrow_mut().meet(out, inward)
     }
 
-    fn cell(&self, row: &Row, view: u32) -> TrafficId {
+    fn entry(&self, row: &Row, view: u32) -> CellId {
         let (tables, rows) = match row.direction {
             Direction::Egress => (&self.egress, self.reach.program.classes.len()),
             Direction::Ingress => (&self.ingress, self.doors),
@@ -172,7 +195,7 @@ impl<'a> Matrix<'a> {
             }
             let known = table[first + view as usize];
             if known != UNKNOWN {
-                return TrafficId(known);
+                return CellId(known);
             }
         }
         if self.views.is_apart(view) {
@@ -187,16 +210,17 @@ impl<'a> Matrix<'a> {
                 *by_group.entry(*group).or_insert_with(|| self.pool.borrow_mut().intern(self.ask(row, at as u32)).0);
             tables.borrow_mut()[row.lane as usize][first + at] = id;
         }
-        TrafficId(by_group[&groups[view as usize]])
+        CellId(by_group[&groups[view as usize]])
     }
 
     /// What the row's owner lets out to, or in from, the view.
-    fn ask(&self, row: &Row, view: u32) -> Traffic {
+    fn ask(&self, row: &Row, view: u32) -> Reachable {
         let owner = &self.ends(row.owner, Lane::Any)[0];
         let peers = self.ends(self.views.example(view), row.lane);
+        let family = row.lane.family();
         join(peers.iter().map(|peer| match row.direction {
-            Direction::Egress => self.reach.egress(owner, peer),
-            Direction::Ingress => self.reach.ingress(peer, owner),
+            Direction::Egress => self.reach.egress_over(owner, peer, family),
+            Direction::Ingress => self.reach.ingress_over(peer, owner, family),
         }))
     }
 
@@ -217,7 +241,7 @@ impl<'a> Matrix<'a> {
         ends
     }
 
-    pub fn traffic(&self, id: TrafficId) -> Rc<Traffic> {
+    pub fn cell(&self, id: CellId) -> Rc<Reachable> {
         self.pool.borrow().all[id.index()].clone()
     }
 
@@ -244,16 +268,20 @@ impl<'a> Matrix<'a> {
         }
         let target = self.ends(to, Lane::Any)[0].clone();
         let plan = &self.reach.program.class(member.class).enforced;
-        let own_node = member.node.map_or(&[][..], |node| &self.snapshot.node(node).addresses);
+        // The pod's own node may always reach it; where that is not known it may be any of them.
+        let own_nodes = match member.node {
+            Some(node) => self.snapshot.node(node).addresses.clone(),
+            None => self.node_addresses(),
+        };
         let found: Rc<[_]> =
-            outside::ranges(&self.reach, plan, own_node, |end| self.reach.ingress(end, &target)).into();
+            outside::ranges(&self.reach, plan, &own_nodes, |end| self.reach.ingress(end, &target)).into();
         self.outside_from.borrow_mut().insert(key, found.clone());
         found
     }
 
     /// The names the workload's rules speak of, and what may be opened to each
     /// once it is resolved.
-    pub fn names_to(&self, from: WorkloadId) -> Rc<[(DomainPattern, Traffic)]> {
+    pub fn names_to(&self, from: WorkloadId) -> Rc<[(DomainPattern, Reachable)]> {
         let class = self.reach.program.member(from).class;
         if let Some(known) = self.names_to.borrow().get(&class) {
             return known.clone();
@@ -263,7 +291,7 @@ impl<'a> Matrix<'a> {
         found
     }
 
-    fn find_names(&self, from: WorkloadId) -> Vec<(DomainPattern, Traffic)> {
+    fn find_names(&self, from: WorkloadId) -> Vec<(DomainPattern, Reachable)> {
         let program = self.reach.program;
         let source = self.ends(from, Lane::Any)[0].clone();
         let Some(member) = program.pod(&source) else { return Vec::new() };
@@ -299,11 +327,11 @@ impl<'a> Matrix<'a> {
     }
 }
 
-fn join(sets: impl Iterator<Item = Traffic>) -> Traffic {
+fn join(sets: impl Iterator<Item = Reachable>) -> Reachable {
     sets.reduce(|all, more| all.union(&more)).unwrap_or_default()
 }
 
-const ALL: TrafficId = TrafficId(0);
+const ALL: CellId = CellId(0);
 
 impl Program {
     /// The workload by each of its addresses; once without, if it has none.
@@ -314,35 +342,32 @@ impl Program {
         }
         addresses.iter().map(|&address| self.endpoint_of(id, Some(address))).collect()
     }
-}
 
-/// The pairs of ends that can speak to each other: of one family, where both
-/// have an address; all of them if none can.
-pub fn address_pairs(from: &[Endpoint], to: &[Endpoint]) -> Vec<(Endpoint, Endpoint)> {
-    let family = |end: &Endpoint| end.address.map(|address| address.is_ipv4());
-    let pairs = || from.iter().flat_map(|from| to.iter().map(move |to| (from.clone(), to.clone())));
-    let speaking: Vec<_> = pairs()
-        .filter(|(from, to)| match (family(from), family(to)) {
-            (Some(a), Some(b)) => a == b,
-            _ => true,
-        })
-        .collect();
-    if speaking.is_empty() { pairs().collect() } else { speaking }
+    /// The pairs of ends that have, or may have, a family in common; all of them if none has.
+    pub fn address_pairs(&self, from: &[Endpoint], to: &[Endpoint]) -> Vec<(Endpoint, Endpoint)> {
+        let pairs = || from.iter().flat_map(|from| to.iter().map(move |to| (from.clone(), to.clone())));
+        let common = |from: &Endpoint, to: &Endpoint| {
+            let both = |family| speaks(self, from, family) && speaks(self, to, family);
+            both(Family::V4) || both(Family::V6)
+        };
+        let speaking: Vec<_> = pairs().filter(|(from, to)| common(from, to)).collect();
+        if speaking.is_empty() { pairs().collect() } else { speaking }
+    }
 }
 
 impl Pool {
-    fn intern(&mut self, traffic: Traffic) -> TrafficId {
-        if let Some(&id) = self.ids.get(&traffic) {
+    fn intern(&mut self, cell: Reachable) -> CellId {
+        if let Some(&id) = self.ids.get(&cell) {
             return id;
         }
-        let id = TrafficId(self.all.len() as u32);
-        let traffic = Rc::new(traffic);
-        self.all.push(traffic.clone());
-        self.ids.insert(traffic, id);
+        let id = CellId(self.all.len() as u32);
+        let cell = Rc::new(cell);
+        self.all.push(cell.clone());
+        self.ids.insert(cell, id);
         id
     }
 
-    fn meet(&mut self, a: TrafficId, b: TrafficId) -> TrafficId {
+    fn meet(&mut self, a: CellId, b: CellId) -> CellId {
         if a == ALL || a == b {
             return b;
         }
@@ -359,7 +384,7 @@ impl Pool {
         id
     }
 
-    fn join(&mut self, a: TrafficId, b: TrafficId) -> TrafficId {
+    fn join(&mut self, a: CellId, b: CellId) -> CellId {
         if a == b || a == ALL {
             return a;
         }

@@ -1,20 +1,25 @@
 //! What may be opened at all: the same walk as [`evaluate`](crate::evaluate()),
 //! over exact sets of connections instead of one connection.
 
+mod cuts;
 mod exposure;
 mod matrix;
 mod outside;
+mod reachable;
 mod views;
 
+pub(crate) use cuts::Cuts;
 pub use exposure::{Exposure, exposure};
-pub use matrix::{Matrix, TrafficId, address_pairs};
+pub use matrix::{CellId, Matrix};
 pub use outside::OutsideRange;
+pub use reachable::Reachable;
 
 use crate::flow::Endpoint;
 use crate::lease::{Instant, Lease, LeaseTable};
 use crate::model::{Action, Direction, NamedPort, PolicyId};
 use crate::port::Traffic;
 use crate::program::{CompiledRule, Matcher, PeerSet, Plan, Program, Tiers};
+use crate::unknown::{Family, Side, SourceNode, families};
 use std::net::IpAddr;
 
 /// Where reachability is asked about.
@@ -27,24 +32,70 @@ pub struct Reach<'a> {
 
 impl Reach<'_> {
     /// Every connection that may be opened from one end to the other.
-    pub fn between(&self, from: &Endpoint, to: &Endpoint) -> Traffic {
+    pub fn between(&self, from: &Endpoint, to: &Endpoint) -> Reachable {
         let same = from.workload.is_some() && from.workload == to.workload;
         if same && self.program.pod(from).is_some_and(|member| !member.template) {
-            return Traffic::all();
+            return Reachable::all();
         }
-        let egress = self.egress(from, to);
-        if egress.is_none() { egress } else { egress.intersect(&self.ingress(from, to)) }
+        // The ends may choose the family: what is open over one of them is open.
+        let open = families(self.program, from, to).into_iter().map(|family| {
+            let egress = self.egress_over(from, to, family);
+            if egress.is_none() { egress } else { egress.intersect(&self.ingress_over(from, to, family)) }
+        });
+        open.reduce(|all, more| all.union(&more)).unwrap_or_default()
     }
 
     /// What the source's gates and tiers let out.
-    pub fn egress(&self, from: &Endpoint, to: &Endpoint) -> Traffic {
-        let Some(member) = self.program.pod(from) else { return Traffic::all() };
-        self.plan_egress(&self.program.class(member.class).enforced, to)
+    pub fn egress(&self, from: &Endpoint, to: &Endpoint) -> Reachable {
+        self.egress_over(from, to, None)
     }
 
-    pub(crate) fn plan_egress(&self, plan: &Plan, to: &Endpoint) -> Traffic {
-        let side =
-            Side { direction: Direction::Egress, peer: to, ports: self.named_ports(to), in_doubt: &plan.in_doubt };
+    /// What the destination's tiers let in.
+    pub fn ingress(&self, from: &Endpoint, to: &Endpoint) -> Reachable {
+        self.ingress_over(from, to, None)
+    }
+
+    pub(crate) fn egress_over(&self, from: &Endpoint, to: &Endpoint, family: Option<Family>) -> Reachable {
+        let Some(plan) = self.plan_of(from) else { return Reachable::all() };
+        let side = Side { direction: Direction::Egress, family };
+        let nodes = match plan.in_doubt.is_empty() {
+            true => &[SourceNode::Closed][..],
+            false => &[SourceNode::Unfavourable, SourceNode::Favourable],
+        };
+        let cases = self.settle(to, plan, side).into_iter();
+        Reachable::over(cases.flat_map(|settled| {
+            nodes.iter().map(move |&node| self.plan_egress(plan, &settled.end, node))
+        }))
+    }
+
+    pub(crate) fn ingress_over(&self, from: &Endpoint, to: &Endpoint, family: Option<Family>) -> Reachable {
+        let Some(plan) = self.plan_of(to) else { return Reachable::all() };
+        let side = Side { direction: Direction::Ingress, family };
+        let (ports, node) = (self.named_ports(to), self.program.pod(to).and_then(|member| member.node));
+        let cases = self.settle(from, plan, side).into_iter();
+        Reachable::over(cases.flat_map(|settled| {
+            self.same_node_cases(&settled.end, to).map(move |same_node| {
+                let own_node = same_node || (node.is_some() && settled.end.node == node);
+                if own_node { Traffic::all() } else { self.plan_ingress(plan, ports, &settled.end) }
+            })
+        }))
+    }
+
+    /// The policies of the pod at this end.
+    pub(crate) fn plan_of(&self, end: &Endpoint) -> Option<&Plan> {
+        self.program.pod(end).map(|member| &self.program.class(member.class).enforced)
+    }
+
+    /// What may be assumed of whether the pod runs on the source's node: both, where the pod's node is not known.
+    pub(crate) fn same_node_cases(&self, from: &Endpoint, to: &Endpoint) -> impl Iterator<Item = bool> + use<> {
+        let unknown = from.node.is_some() && self.program.pod(to).is_some_and(|member| member.node.is_none());
+        [Some(false), unknown.then_some(true)].into_iter().flatten()
+    }
+
+    /// What a plan lets out to an end with a known address.
+    pub(crate) fn plan_egress(&self, plan: &Plan, to: &Endpoint, source_node: SourceNode) -> Traffic {
+        let doubt = Doubt { policies: &plan.in_doubt, source_node };
+        let side = Peering { direction: Direction::Egress, peer: to, ports: self.named_ports(to), doubt };
         let mut open = self.gate(&plan.cluster_gate, &side, Traffic::all());
         if !self.in_pod_network(to) {
             open = self.gate(&plan.namespace_gate, &side, open);
@@ -52,17 +103,10 @@ impl Reach<'_> {
         if open.is_none() { open } else { self.tiers(&plan.egress, &side, open) }
     }
 
-    /// What the destination's tiers let in.
-    pub fn ingress(&self, from: &Endpoint, to: &Endpoint) -> Traffic {
-        let Some(member) = self.program.pod(to) else { return Traffic::all() };
-        if from.node.is_some() && from.node == member.node {
-            return Traffic::all();
-        }
-        self.plan_ingress(&self.program.class(member.class).enforced, &member.ports, from)
-    }
-
+    /// What a plan lets in from an end with a known address.
     pub(crate) fn plan_ingress(&self, plan: &Plan, ports: &[NamedPort], from: &Endpoint) -> Traffic {
-        let side = Side { direction: Direction::Ingress, peer: from, ports, in_doubt: &[] };
+        let doubt = Doubt { policies: &[], source_node: SourceNode::Closed };
+        let side = Peering { direction: Direction::Ingress, peer: from, ports, doubt };
         self.tiers(&plan.ingress, &side, Traffic::all())
     }
 
@@ -83,7 +127,7 @@ impl Reach<'_> {
     }
 
     /// A gate only takes away: what a Deny matches first is closed.
-    fn gate(&self, policies: &[PolicyId], side: &Side<'_>, open: Traffic) -> Traffic {
+    fn gate(&self, policies: &[PolicyId], side: &Peering<'_>, open: Traffic) -> Traffic {
         if policies.is_empty() {
             return open;
         }
@@ -91,7 +135,7 @@ impl Reach<'_> {
         open.subtract(&denied)
     }
 
-    fn tiers(&self, tiers: &Tiers, side: &Side<'_>, open: Traffic) -> Traffic {
+    fn tiers(&self, tiers: &Tiers, side: &Peering<'_>, open: Traffic) -> Traffic {
         let admin = self.split(&tiers.admin, side, open);
         let left = admin.passed.union(&admin.left);
         if left.is_none() {
@@ -106,36 +150,63 @@ impl Reach<'_> {
     }
 
     /// Shares the open connections out among the rules, first match first.
-    fn split(&self, policies: &[PolicyId], side: &Side<'_>, open: Traffic) -> Split {
+    fn split(&self, policies: &[PolicyId], side: &Peering<'_>, open: Traffic) -> Split {
         let mut split = Split { left: open, ..Split::default() };
         for &policy in policies {
-            for id in self.program.policy(policy).rules(side.direction) {
-                let rule = self.program.rule(id);
-                if rule.action == Action::Allow && side.in_doubt.contains(&policy) {
-                    continue;
-                }
-                let Some(ports) = self.matched(rule, side) else { continue };
-                let hit = split.left.intersect(&ports);
-                if hit.is_none() {
-                    continue;
-                }
-                split.left = split.left.subtract(&hit);
-                let pile = match rule.action {
-                    Action::Allow => &mut split.allowed,
-                    Action::Deny => &mut split.denied,
-                    Action::Pass => &mut split.passed,
-                };
-                *pile = pile.union(&hit);
-                if split.left.is_none() {
-                    return split;
-                }
+            if side.doubt.policies.contains(&policy) {
+                self.share_doubtful(policy, side, &mut split);
+            } else {
+                self.share(policy, side, &mut split);
+            }
+            if split.left.is_none() {
+                break;
             }
         }
         split
     }
 
+    fn share(&self, policy: PolicyId, side: &Peering<'_>, split: &mut Split) {
+        for id in self.program.policy(policy).rules(side.direction) {
+            let rule = self.program.rule(id);
+            let Some(ports) = self.matched(rule, side) else { continue };
+            let hit = split.left.intersect(&ports);
+            if hit.is_none() {
+                continue;
+            }
+            split.left = split.left.subtract(&hit);
+            let pile = match rule.action {
+                Action::Allow => &mut split.allowed,
+                Action::Deny => &mut split.denied,
+                Action::Pass => &mut split.passed,
+            };
+            *pile = pile.union(&hit);
+        }
+    }
+
+    /// A firewall that may be for other nodes takes its share only as far as is assumed.
+    fn share_doubtful(&self, policy: PolicyId, side: &Peering<'_>, split: &mut Split) {
+        if side.doubt.source_node == SourceNode::Closed {
+            let denying = |id: &crate::program::RuleId| self.program.rule(*id).action == Action::Deny;
+            for id in self.program.policy(policy).rules(side.direction).filter(denying) {
+                let Some(ports) = self.matched(self.program.rule(id), side) else { continue };
+                let hit = split.left.intersect(&ports);
+                split.left = split.left.subtract(&hit);
+                split.denied = split.denied.union(&hit);
+            }
+            return;
+        }
+        let mut own = Split { left: split.left.clone(), ..Split::default() };
+        self.share(policy, side, &mut own);
+        let (taken, pile) = match side.doubt.source_node {
+            SourceNode::Favourable => (own.allowed, &mut split.allowed),
+            SourceNode::Closed | SourceNode::Unfavourable => (own.denied, &mut split.denied),
+        };
+        split.left = split.left.subtract(&taken);
+        *pile = pile.union(&taken);
+    }
+
     /// The connections a rule matches with this peer, if any.
-    fn matched(&self, rule: &CompiledRule, side: &Side<'_>) -> Option<Traffic> {
+    fn matched(&self, rule: &CompiledRule, side: &Peering<'_>) -> Option<Traffic> {
         let (peers, ports) = match rule.matcher {
             Matcher::Clauses { peers, ports } => (self.program.peer_set(peers), self.program.port_spec(ports)),
             Matcher::Nothing => return None,
@@ -145,18 +216,23 @@ impl Reach<'_> {
             let address = side.peer.address?;
             self.opening(peers, address)
         };
-        let met = self.program.in_peer_set(peers, side.peer, rule.action) || leased().is_some();
+        let met = self.program.in_peer_set(peers, side.peer) || leased().is_some();
         met.then(|| ports.at(side.ports))
     }
 }
 
 /// One side's question: who the peer is, and which ports the destination names.
-struct Side<'a> {
+struct Peering<'a> {
     direction: Direction,
     peer: &'a Endpoint,
     ports: &'a [NamedPort],
-    /// Policies whose Allow rules do not count.
-    in_doubt: &'a [PolicyId],
+    doubt: Doubt<'a>,
+}
+
+/// Firewalls that may be for other nodes, and what is assumed of them.
+struct Doubt<'a> {
+    policies: &'a [PolicyId],
+    source_node: SourceNode,
 }
 
 /// How an ordered list of rules shared connections out.

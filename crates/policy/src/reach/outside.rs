@@ -1,20 +1,18 @@
 //! The world outside the cluster as address ranges: within a range every
 //! address fares the same.
 
-use super::Reach;
-use crate::addr::{AddrRange, AddrSet, next_address};
+use super::{Cuts, Reach, Reachable};
+use crate::addr::{AddrRange, next_address};
 use crate::flow::Endpoint;
 use crate::model::PolicyId;
-use crate::port::Traffic;
 use crate::program::{Matcher, Plan, Program};
-use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 /// A range outside, and what may be opened to it, or from it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OutsideRange {
     pub range: AddrRange,
-    pub traffic: Traffic,
+    pub traffic: Reachable,
 }
 
 /// Cuts the outside wherever one of the policies may see a difference, asks for
@@ -23,7 +21,7 @@ pub(super) fn ranges(
     reach: &Reach<'_>,
     plan: &Plan,
     more_cuts: &[IpAddr],
-    ask: impl Fn(&Endpoint) -> Traffic,
+    ask: impl Fn(&Endpoint) -> Reachable,
 ) -> Vec<OutsideRange> {
     let mut cuts = Cuts::default();
     let stages = [&plan.cluster_gate, &plan.namespace_gate, &plan.egress.admin, &plan.egress.network];
@@ -69,57 +67,5 @@ fn cut_policy(program: &Program, policy: PolicyId, cuts: &mut Cuts) {
         if let Matcher::Clauses { peers, .. } = program.rules[rule as usize].matcher {
             cuts.set(&program.peer_set(peers).addresses);
         }
-    }
-}
-
-/// Addresses at which a new piece begins.
-#[derive(Default)]
-struct Cuts {
-    v4: BTreeSet<u32>,
-    v6: BTreeSet<u128>,
-}
-
-impl Cuts {
-    fn set(&mut self, set: &AddrSet) {
-        for range in set.ranges() {
-            self.before(range.first);
-            self.after(range.last);
-        }
-    }
-
-    fn address(&mut self, address: IpAddr) {
-        self.before(address);
-        self.after(address);
-    }
-
-    fn before(&mut self, address: IpAddr) {
-        match address {
-            IpAddr::V4(v4) => drop(self.v4.insert(v4.to_bits())),
-            IpAddr::V6(v6) => drop(self.v6.insert(v6.to_bits())),
-        }
-    }
-
-    fn after(&mut self, address: IpAddr) {
-        match address {
-            IpAddr::V4(v4) => self.v4.extend(v4.to_bits().checked_add(1)),
-            IpAddr::V6(v6) => self.v6.extend(v6.to_bits().checked_add(1)),
-        }
-    }
-
-    fn pieces(mut self) -> Vec<AddrRange> {
-        self.v4.insert(0);
-        self.v6.insert(0);
-        let mut pieces = Vec::with_capacity(self.v4.len() + self.v6.len());
-        let v4: Vec<u32> = self.v4.into_iter().collect();
-        for (at, &first) in v4.iter().enumerate() {
-            let last = v4.get(at + 1).map_or(u32::MAX, |next| next - 1);
-            pieces.push(AddrRange { first: Ipv4Addr::from_bits(first).into(), last: Ipv4Addr::from_bits(last).into() });
-        }
-        let v6: Vec<u128> = self.v6.into_iter().collect();
-        for (at, &first) in v6.iter().enumerate() {
-            let last = v6.get(at + 1).map_or(u128::MAX, |next| next - 1);
-            pieces.push(AddrRange { first: Ipv6Addr::from_bits(first).into(), last: Ipv6Addr::from_bits(last).into() });
-        }
-        pieces
     }
 }

@@ -1,4 +1,4 @@
-//! Two evaluators, one answer. [`naive`] takes the walk of SEMANTICS.md over the
+//! Two evaluators, one answer. [`naive`] takes the walk of docs/semantics.md over the
 //! plain model; `evaluate` takes it over a compiled Program. Over random
 //! clusters they must agree on the verdict, on the rule that decided, and on
 //! what audited policies would have denied.
@@ -12,10 +12,12 @@ mod naive;
 mod sets;
 
 use generate::{cases, flow_text};
-use naive::{Because, Judgement, RuleAt, Why, World, judge};
+use naive::{Because, Judgement, RuleAt, Why, World, judge, predict};
 use namewall_policy::program::RuleId;
+use namewall_policy::reach::Reach;
 use namewall_policy::{
-    Cause, Decision, Endpoint, LeaseTable, Program, Reason, Snapshot, compile, compile_next, evaluate,
+    Cause, Decision, Endpoint, Flow, LeaseTable, Prediction, Program, Reason, Snapshot, Verdict, compile, compile_next,
+    evaluate,
 };
 use proptest::test_runner::{Config, RngAlgorithm, RngSeed, TestCaseError, TestRunner};
 use std::cell::RefCell;
@@ -27,7 +29,7 @@ const CASES: u32 = 3000;
 /// Every way a connection can end; each must come up this often, or the
 /// generator has stopped asking about it.
 const AT_LEAST: u32 = 20;
-const ENDINGS: [&str; 30] = [
+const ENDINGS: [&str; 36] = [
     "denied in service gate",
     "denied in cluster gate",
     "denied in namespace gate",
@@ -58,6 +60,12 @@ const ENDINGS: [&str; 30] = [
     "ingress default",
     "a lease makes the difference",
     "a name opens by rule",
+    "a name depends",
+    "a pod without an address: allow",
+    "a pod without an address: deny",
+    "a pod without an address: depends",
+    "an unknown node: allow",
+    "an unknown node: depends",
 ];
 
 /// First half of the pods, some of them away and some with addresses that others will have; then as it is.
@@ -87,13 +95,33 @@ fn the_naive_evaluator_agrees() {
         let mut leases = LeaseTable::default();
         case.leases.iter().for_each(|lease| drop(leases.grant(lease.clone())));
         let world = World { snapshot: &case.snapshot, leases: &case.leases, now: case.now };
+        let reach = Reach { program: &program, leases: &leases, now: case.now };
         for flow in &case.flows {
-            let expected = judge(world, flow);
             let actual = evaluate(&program, &leases, flow, case.now);
+            let (naive, outlook) = (predict(world, flow), reach.predict(flow));
+            if outlook.prediction != naive {
+                let flow = flow_text(&case.snapshot, flow);
+                return Err(TestCaseError::fail(format!("{flow}\n  naive: {naive}\n  predict: {outlook:?}")));
+            }
+            if (naive == Prediction::Depends) == outlook.depends_on.is_empty() {
+                return Err(TestCaseError::fail(format!("{naive}, and it depends on {:?}", outlook.depends_on)));
+            }
+            tally_unknown(&mut endings.borrow_mut(), (&program, flow), naive);
             if evaluate(&next, &leases, flow, case.now) != actual {
                 let flow = flow_text(&case.snapshot, flow);
                 return Err(TestCaseError::fail(format!("{flow}: another answer if half of the pods came later")));
             }
+            if flow.from.address.is_none() || flow.to.address.is_none() {
+                if (actual.verdict == Verdict::Allow) != (naive == Prediction::Allow) {
+                    let flow = flow_text(&case.snapshot, flow);
+                    return Err(TestCaseError::fail(format!("{flow}\n  naive: {naive}\n  evaluate: {actual:?}")));
+                }
+                if flow.to.name.is_some() && matches!(actual.reason, Reason::Allowed { egress: Cause::Rule(_), .. }) {
+                    *endings.borrow_mut().entry("a name opens by rule".to_owned()).or_default() += 1;
+                }
+                continue;
+            }
+            let expected = judge(world, flow);
             if !agree(&program, &expected, &actual) {
                 let flow = flow_text(&case.snapshot, flow);
                 let said = told(&program, &actual);
@@ -103,9 +131,6 @@ fn the_naive_evaluator_agrees() {
             tally(&mut endings, &expected);
             if !case.leases.is_empty() && judge(World { leases: &[], ..world }, flow) != expected {
                 *endings.entry("a lease makes the difference".to_owned()).or_default() += 1;
-            }
-            if flow.to.name.is_some() && matches!(expected.why, Why::Allowed { egress: Because::Rule(_), .. }) {
-                *endings.entry("a name opens by rule".to_owned()).or_default() += 1;
             }
         }
         Ok(())
@@ -209,6 +234,19 @@ fn told(program: &Program, decision: &Decision) -> String {
     };
     let audited = decision.would_deny.map(|denied| format!("; would be {}", reason(denied))).unwrap_or_default();
     reason(decision.reason) + &audited
+}
+
+fn tally_unknown(endings: &mut BTreeMap<String, u32>, (program, flow): (&Program, &Flow), naive: Prediction) {
+    let mut count = |ending: String| *endings.entry(ending).or_default() += 1;
+    let is_pod = |end: &Endpoint| end.workload.is_some_and(|id| !program.member(id).host_network);
+    if flow.to.name.is_some() && naive == Prediction::Depends {
+        count("a name depends".to_owned());
+    }
+    if [&flow.from, &flow.to].into_iter().any(|end| end.address.is_none() && is_pod(end)) {
+        count(format!("a pod without an address: {naive}"));
+    } else if flow.to.name.is_none() && flow.from.workload.is_some_and(|id| program.member(id).node.is_none()) {
+        count(format!("an unknown node: {naive}"));
+    }
 }
 
 fn tally(endings: &mut BTreeMap<String, u32>, judgement: &Judgement) {

@@ -1,13 +1,16 @@
 //! The walk of S1 once more, as slowly and plainly as it can be written: loop
-//! over all policies, sort them, look at every rule. It reads the Snapshot and
-//! SEMANTICS.md, and knows nothing of Programs, Classes or sets.
+//! over all policies, sort them, look at every rule. It follows
+//! docs/semantics.md, reads the Snapshot, and knows nothing of Programs, Classes
+//! or sets.
 
+mod cases;
 mod matching;
 
 use namewall_policy::model::{
     Action, Clauses, Direction, Enforcement, NamespaceId, Placement, Policy, PolicyKind, PolicyRef, Rule, Workload,
 };
-use namewall_policy::{Endpoint, Flow, Instant, Lease, Snapshot, Stage};
+pub(crate) use cases::Case;
+use namewall_policy::{Endpoint, Flow, Instant, Lease, Prediction, Snapshot, Stage};
 
 /// What the verdict rests on.
 #[derive(Clone, Copy, Debug)]
@@ -52,19 +55,52 @@ pub(crate) struct Judgement {
 
 type Step = Result<Because, (Stage, Because)>;
 
+/// The judgement of a flow with known addresses.
 pub(crate) fn judge(world: World<'_>, flow: &Flow) -> Judgement {
-    let why = Walk { world, flow, with_audited: false }.run();
+    judge_case(world, flow, &Doubt::Closed)
+}
+
+fn judge_case(world: World<'_>, flow: &Flow, doubt: &Doubt<'_>) -> Judgement {
+    let why = Walk { world, flow, doubt, with_audited: false }.run();
     let would_deny = match why {
-        Why::Allowed { .. } => Some(Walk { world, flow, with_audited: true }.run()),
+        Why::Allowed { .. } => Some(Walk { world, flow, doubt, with_audited: true }.run()),
         Why::Denied { .. } => None,
     };
     // S11: only a denial is news.
     Judgement { why, would_deny: would_deny.filter(|why| matches!(why, Why::Denied { .. })) }
 }
 
+/// Whether a flow is allowed in all cases, in none, or in some (S10.5).
+pub(crate) fn predict(world: World<'_>, flow: &Flow) -> Prediction {
+    let allowed = |case: &Case| {
+        let why = judge_case(world, &case.flow, &Doubt::Case(case)).why;
+        matches!(why, Why::Allowed { .. })
+    };
+    let of_family = |cases: &Vec<Case>| match (cases.iter().all(allowed), cases.iter().any(allowed)) {
+        (true, _) => Prediction::Allow,
+        (_, false) => Prediction::Deny,
+        _ => Prediction::Depends,
+    };
+    let families: Vec<Prediction> = world.cases(flow).iter().map(of_family).collect();
+    for best in [Prediction::Allow, Prediction::Depends] {
+        if families.contains(&best) {
+            return best;
+        }
+    }
+    Prediction::Deny
+}
+
+/// What counts of firewalls for certain nodes, where the source's node is not known.
+enum Doubt<'a> {
+    /// They deny, and do not allow.
+    Closed,
+    Case(&'a Case),
+}
+
 struct Walk<'a> {
     world: World<'a>,
     flow: &'a Flow,
+    doubt: &'a Doubt<'a>,
     /// Whether audited objects count as if they were enforced.
     with_audited: bool,
 }
@@ -107,7 +143,8 @@ impl<'a> Walk<'a> {
         if self.to_itself(pod) {
             return Ok(Because::OwnAddress);
         }
-        if self.flow.from.node.is_some() && self.flow.from.node == pod.node {
+        let assumed = matches!(self.doubt, Doubt::Case(case) if case.same_node);
+        if self.flow.from.node.is_some() && (self.flow.from.node == pod.node || assumed) {
             return Ok(Because::OwnNode);
         }
         self.tiers(pod, Direction::Ingress)
@@ -123,21 +160,31 @@ impl<'a> Walk<'a> {
         self.world.pod(to).is_some() || (to.node.is_none() && to.address.is_some_and(in_a_block))
     }
 
-    /// A firewall that may be for pods on other nodes denies, and does not allow.
+    /// A firewall that may be for pods on other nodes denies, and does not allow, unless the case says more.
     fn cluster_gate(&self, pod: &Workload) -> Result<(), (Stage, Because)> {
         for firewall in self.placed(pod, |at| matches!(at, Placement::ClusterGate { .. })) {
+            let in_doubt = self.world.in_doubt(&firewall.subject, pod);
+            if in_doubt && !self.is_for_source(firewall) {
+                continue;
+            }
             for (index, rule) in firewall.egress.iter().enumerate() {
                 match self.action(rule, Direction::Egress) {
                     Some(Action::Deny) => {
                         let because = Because::Rule(rule_at(firewall, Direction::Egress, index));
                         return Err((Stage::ClusterGate, because));
                     }
-                    Some(_) if !self.world.in_doubt(&firewall.subject, pod) => return Ok(()),
+                    Some(_) if !in_doubt || matches!(self.doubt, Doubt::Case(_)) => return Ok(()),
                     _ => {}
                 }
             }
         }
         Ok(())
+    }
+
+    fn is_for_source(&self, firewall: &Policy) -> bool {
+        let Doubt::Case(case) = self.doubt else { return true };
+        let at = self.world.snapshot.policies.iter().position(|policy| policy.id == firewall.id);
+        at.is_none_or(|at| case.for_source[at])
     }
 
     fn gate(&self, stage: Stage, policies: &[&Policy]) -> Result<(), (Stage, Because)> {
@@ -245,7 +292,7 @@ impl<'a> Walk<'a> {
             Clauses::Unreadable => Some(Action::Deny),
             Clauses::Match { peers, ports } => {
                 let matches =
-                    self.world.peers_match(peers, peer, rule.action) && self.world.ports_match(ports, self.flow);
+                    self.world.peers_match(peers, peer) && self.world.ports_match(ports, self.flow);
                 matches.then_some(rule.action)
             }
         }

@@ -74,7 +74,7 @@ impl End {
                     workload: Some(id),
                     node: workload.node.filter(|_| workload.host_network),
                     address: (!workload.addresses.is_empty()).then(|| *address.get(&workload.addresses)),
-                    name: None,
+                    ..Endpoint::default()
                 }
             }
             Self::Node(which, address) => {

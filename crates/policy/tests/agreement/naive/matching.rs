@@ -6,10 +6,10 @@ use namewall_policy::addr::Cidr;
 use namewall_policy::domain::{DomainName, DomainPattern};
 use namewall_policy::labels::{Requirement, Selector};
 use namewall_policy::model::{
-    Action, NamespaceId, NamespaceScope, Peer, Peers, PodSet, PortMatch, Ports, Subject, Workload,
+    NamespaceId, NamespaceScope, Peer, Peers, PodSet, PortMatch, Ports, Subject, Workload,
 };
 use namewall_policy::{Endpoint, Flow};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 impl World<'_> {
     pub(super) fn selects(&self, subject: &Subject, pod: &Workload) -> bool {
@@ -50,7 +50,7 @@ impl World<'_> {
         selector_matches(selector, &labels)
     }
 
-    pub(super) fn peers_match(&self, peers: &Peers, end: &Endpoint, action: Action) -> bool {
+    pub(super) fn peers_match(&self, peers: &Peers, end: &Endpoint) -> bool {
         let Peers::Listed(peers) = peers else { return true };
         for peer in peers {
             let matches = match peer {
@@ -63,42 +63,12 @@ impl World<'_> {
                 return true;
             }
         }
-        match (end.address, &end.name) {
-            (Some(address), _) => self.lists_address(peers, address),
-            (None, Some(_)) => self.overlap(peers, &[all_of_ipv4()]).all,
-            (None, None) => self.unknown_address(peers, end).counts_for(action),
-        }
-    }
-
-    /// An end without an address: somewhere among those it may get.
-    fn unknown_address(&self, peers: &[Peer], end: &Endpoint) -> Overlap {
-        if self.pod(end).is_some() && !self.snapshot.pod_networks.is_empty() {
-            return self.overlap(peers, &self.snapshot.pod_networks);
-        }
-        if self.pod(end).is_some() {
-            return self.overlap_but(peers, &[all_of_ipv4()], &self.never_pods());
-        }
-        if end.node.is_some() {
-            return self.overlap(peers, &[all_of_ipv4()]);
-        }
-        // A hostNetwork pod on a node nobody knows: on any of them.
-        let selected = |node: usize| {
-            peers.iter().any(|peer| matches!(peer, Peer::Nodes(selector) if self.node_matches(selector, node)))
-        };
-        let nodes = self.snapshot.nodes.len();
-        if nodes > 0 && (0..nodes).all(selected) {
-            return Overlap { all: true, some: true };
-        }
-        let addresses = self.snapshot.nodes.iter().flat_map(|node| &node.addresses);
-        let blocks: Vec<Cidr> = addresses.map(|&address| Cidr::host(address)).collect();
-        let blocks = if blocks.is_empty() { vec![all_of_ipv4()] } else { blocks };
-        let by_address = self.overlap(peers, &blocks);
-        Overlap { all: by_address.all, some: by_address.some || (0..nodes).any(selected) }
+        end.address.is_some_and(|address| self.lists_address(peers, address))
     }
 
     fn has_name(&self, end: &Endpoint, pattern: &DomainPattern) -> bool {
-        if let Some(name) = &end.name {
-            return pattern_matches(pattern, name);
+        if end.name.as_ref().is_some_and(|name| pattern_matches(pattern, name)) {
+            return true;
         }
         let opens = |address| {
             let mut leases = self.leases.iter();
@@ -121,46 +91,6 @@ impl World<'_> {
         })
     }
 
-    /// How the addresses the peers list stand to these blocks. Whether an address
-    /// is listed can only change where some block begins, or just after one ends,
-    /// so those are all the addresses that need a look.
-    fn overlap(&self, peers: &[Peer], blocks: &[Cidr]) -> Overlap {
-        self.overlap_but(peers, blocks, &[])
-    }
-
-    /// Addresses that no pod has, where the pods' networks are not known.
-    fn never_pods(&self) -> Vec<Cidr> {
-        let reserved = ["0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "240.0.0.0/4"];
-        let reserved = reserved.into_iter().map(|text| text.parse().expect("a block"));
-        let nodes = self.snapshot.nodes.iter().flat_map(|node| &node.addresses);
-        let services = self.snapshot.services.iter().flat_map(|service| &service.addresses);
-        reserved.chain(nodes.chain(services).chain(&self.snapshot.api_server).map(|&ip| Cidr::host(ip))).collect()
-    }
-
-    fn overlap_but(&self, peers: &[Peer], blocks: &[Cidr], holes: &[Cidr]) -> Overlap {
-        let mut edges = blocks.to_vec();
-        edges.extend(holes);
-        edges.extend(self.snapshot.api_server.iter().map(|&ip| Cidr::host(ip)));
-        edges.extend(self.snapshot.nodes.iter().flat_map(|node| &node.addresses).map(|&ip| Cidr::host(ip)));
-        for peer in peers {
-            if let Peer::Network { cidr, except } = peer {
-                edges.push(*cidr);
-                edges.extend(except);
-            }
-        }
-        let looked_at = edges.iter().flat_map(|block| [Some(block.address()), just_after(block)]).flatten();
-        let mut overlap = Overlap { all: true, some: false };
-        for address in looked_at
-            .filter(|&ip| blocks.iter().any(|block| in_block(block, ip)))
-            .filter(|&ip| !holes.iter().any(|hole| in_block(hole, ip)))
-        {
-            let listed = self.lists_address(peers, address);
-            overlap.all &= listed;
-            overlap.some |= listed;
-        }
-        overlap
-    }
-
     pub(super) fn ports_match(&self, ports: &Ports, flow: &Flow) -> bool {
         let Ports::Listed(ports) = ports else { return true };
         let named = self.pod(&flow.to).map_or(&[][..], |pod| &pod.ports);
@@ -174,18 +104,6 @@ impl World<'_> {
                     && (named.protocol, named.port) == (flow.protocol, flow.port)
             }),
         })
-    }
-}
-
-struct Overlap {
-    all: bool,
-    some: bool,
-}
-
-impl Overlap {
-    /// What may cover a pod denies; only what surely covers it does anything else.
-    fn counts_for(&self, action: Action) -> bool {
-        self.all || (self.some && action == Action::Deny)
     }
 }
 
@@ -218,10 +136,6 @@ fn pattern_matches(pattern: &DomainPattern, name: &DomainName) -> bool {
     }
 }
 
-fn all_of_ipv4() -> Cidr {
-    Cidr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0)
-}
-
 pub(super) fn in_block(block: &Cidr, address: IpAddr) -> bool {
     let (block_octets, octets) = (octets(block.address()), octets(address));
     let bit = |octets: &[u8], at: usize| octets[at / 8] >> (7 - at % 8) & 1;
@@ -233,20 +147,5 @@ fn octets(address: IpAddr) -> Vec<u8> {
     match address {
         IpAddr::V4(v4) => v4.octets().to_vec(),
         IpAddr::V6(v6) => v6.octets().to_vec(),
-    }
-}
-
-/// The first address after the block, unless the block is the last of its family.
-fn just_after(block: &Cidr) -> Option<IpAddr> {
-    match block.address() {
-        IpAddr::V4(v4) => {
-            let size = 1u64 << (32 - block.prefix());
-            let next = u64::from(v4.to_bits()) + size;
-            u32::try_from(next).ok().map(|next| Ipv4Addr::from_bits(next).into())
-        }
-        IpAddr::V6(v6) => {
-            let size = 1u128.checked_shl(128 - u32::from(block.prefix()))?;
-            v6.to_bits().checked_add(size).map(|next| Ipv6Addr::from_bits(next).into())
-        }
     }
 }

@@ -1,0 +1,178 @@
+//! The verdict on one connection, as far as the input determines it.
+
+use super::dependence::Sides;
+use super::{Assumption, Dependence, Family, Settled, Side, SourceNode, families};
+use crate::evaluate::{Counting, Unwatched, Walk};
+use crate::flow::{Flow, Verdict};
+use crate::model::Direction;
+use crate::program::Plan;
+use crate::reach::Reach;
+use std::fmt;
+
+/// A verdict, or that it depends on something the input does not say (S10.5).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Prediction {
+    Allow,
+    Deny,
+    Depends,
+}
+
+impl fmt::Display for Prediction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Allow => "allow",
+            Self::Deny => "deny",
+            Self::Depends => "depends",
+        })
+    }
+}
+
+impl From<Verdict> for Prediction {
+    fn from(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Allow => Self::Allow,
+            Verdict::Deny => Self::Deny,
+        }
+    }
+}
+
+/// A connection with nothing left open.
+#[derive(Clone, Debug)]
+pub struct Case {
+    pub flow: Flow,
+    pub assumption: Assumption,
+}
+
+/// What is to be expected of a connection.
+#[derive(Clone, Debug)]
+pub struct Outlook {
+    pub prediction: Prediction,
+    /// A case in which it is allowed, and one in which it is denied, if there are any.
+    pub allowed: Option<Case>,
+    pub denied: Option<Case>,
+    /// What the verdict depends on; empty unless it does.
+    pub depends_on: Vec<Dependence>,
+}
+
+/// How one side of the walk ends in each way its unknowns may turn out.
+pub(super) struct Outcome {
+    pub(super) settled: Settled,
+    pub(super) assumption: Assumption,
+    pub(super) open: bool,
+}
+
+impl Outlook {
+    /// The case that stands for all of them where only two verdicts can be told: open only if it is surely open.
+    pub(crate) fn closed_case(self) -> Option<Case> {
+        match self.prediction {
+            Prediction::Allow => self.allowed,
+            Prediction::Deny | Prediction::Depends => self.denied.or(self.allowed),
+        }
+    }
+}
+
+impl Reach<'_> {
+    /// May this connection be opened, as far as the input says?
+    pub fn predict(&self, flow: &Flow) -> Outlook {
+        let mut outlooks = families(self.program, &flow.from, &flow.to).into_iter().map(|one| self.over(flow, one));
+        let mut best = outlooks.next().unwrap_or_else(|| self.over(flow, None));
+        // The ends may choose the family: one that is open is enough.
+        for other in outlooks {
+            let (better, worse) = if rank(other.prediction) < rank(best.prediction) { (other, best) } else { (best, other) };
+            best = Outlook { denied: better.denied.or(worse.denied), ..better };
+        }
+        best
+    }
+
+    fn over(&self, flow: &Flow, family: Option<Family>) -> Outlook {
+        if self.walk(flow, Assumption::default()).own_address() {
+            let case = Case { flow: flow.clone(), assumption: Assumption::default() };
+            return Outlook { prediction: Prediction::Allow, allowed: Some(case), denied: None, depends_on: Vec::new() };
+        }
+        let (egress, ingress) = (self.egress_outcomes(flow, family), self.ingress_outcomes(flow, family));
+        let find = |outcomes: &[Outcome], open: bool| outcomes.iter().position(|outcome| outcome.open == open);
+        let (out_open, in_open) = (find(&egress, true), find(&ingress, true));
+        let (out_closed, in_closed) = (find(&egress, false), find(&ingress, false));
+        let case = |out: usize, inward: usize| {
+            let (out, inward) = (&egress[out], &ingress[inward]);
+            let source_node = out.assumption.source_node;
+            let assumption = Assumption { source_node, same_node: inward.assumption.same_node };
+            let flow = Flow { to: out.settled.end.clone(), from: inward.settled.end.clone(), ..flow.clone() };
+            Case { flow, assumption }
+        };
+        let allowed = out_open.zip(in_open).map(|(out, inward)| case(out, inward));
+        let denied = match (out_closed, in_closed) {
+            (Some(out), _) => Some(case(out, in_open.unwrap_or(0))),
+            (None, Some(inward)) => Some(case(out_open.unwrap_or(0), inward)),
+            (None, None) => None,
+        };
+        let prediction = match (&allowed, &denied) {
+            (Some(_), Some(_)) => Prediction::Depends,
+            (Some(_), None) => Prediction::Allow,
+            (None, _) => Prediction::Deny,
+        };
+        let depends_on = match prediction {
+            Prediction::Depends => Sides { reach: self, flow }.dependences(&egress, &ingress),
+            _ => Vec::new(),
+        };
+        Outlook { prediction, allowed, denied, depends_on }
+    }
+
+    fn walk<'w>(&'w self, flow: &'w Flow, assumption: Assumption) -> Walk<'w> {
+        Walk { program: self.program, leases: self.leases, flow, now: self.now, assumption }
+    }
+
+    fn egress_outcomes(&self, flow: &Flow, family: Option<Family>) -> Vec<Outcome> {
+        let none = Plan::default();
+        let plan = self.plan_of(&flow.from).unwrap_or(&none);
+        let nodes = match plan.in_doubt.is_empty() {
+            true => &[SourceNode::Closed][..],
+            false => &[SourceNode::Unfavourable, SourceNode::Favourable],
+        };
+        let mut outcomes = Vec::new();
+        for settled in self.settle_destination(flow, family) {
+            for &source_node in nodes {
+                let assumption = Assumption { source_node, ..Assumption::default() };
+                let case = Flow { to: settled.end.clone(), ..flow.clone() };
+                let open = self.walk(&case, assumption).egress_side(Counting::Enforced, &mut Unwatched).is_ok();
+                outcomes.push(Outcome { settled: settled.clone(), assumption, open });
+            }
+        }
+        outcomes
+    }
+
+    fn ingress_outcomes(&self, flow: &Flow, family: Option<Family>) -> Vec<Outcome> {
+        let side = Side { direction: Direction::Ingress, family };
+        let none = Plan::default();
+        let plan = self.plan_of(&flow.to).unwrap_or(&none);
+        let mut outcomes = Vec::new();
+        for settled in self.settle(&flow.from, plan, side) {
+            for same_node in self.same_node_cases(&settled.end, &flow.to) {
+                let assumption = Assumption { same_node, ..Assumption::default() };
+                let case = Flow { from: settled.end.clone(), ..flow.clone() };
+                let open = self.walk(&case, assumption).ingress_side(Counting::Enforced, &mut Unwatched).is_ok();
+                outcomes.push(Outcome { settled: settled.clone(), assumption, open });
+            }
+        }
+        outcomes
+    }
+
+    /// The destination by what the source's own policies see of it or, from outside, the gates before a Service.
+    fn settle_destination(&self, flow: &Flow, family: Option<Family>) -> Vec<Settled> {
+        let side = Side { direction: Direction::Egress, family };
+        if let Some(plan) = self.plan_of(&flow.from) {
+            return self.settle(&flow.to, plan, side);
+        }
+        let gates = flow.via.and_then(|service| self.program.gates_before(service)).unwrap_or_default();
+        let cluster_gate = gates.iter().map(|gate| gate.policy).collect();
+        self.settle(&flow.to, &Plan { cluster_gate, ..Plan::default() }, side)
+    }
+}
+
+fn rank(prediction: Prediction) -> u8 {
+    match prediction {
+        Prediction::Allow => 0,
+        Prediction::Depends => 1,
+        Prediction::Deny => 2,
+    }
+}

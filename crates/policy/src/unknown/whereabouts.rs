@@ -1,0 +1,101 @@
+//! Where ends without a known address may be.
+
+use super::Family;
+use crate::addr::{AddrSet, Cidr};
+use crate::flow::Endpoint;
+use crate::interval::IntervalSet;
+use crate::model::NodeId;
+use crate::program::Program;
+use crate::snapshot::Snapshot;
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+/// The addresses that unknown ends may have, worked out once for a cluster.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Whereabouts {
+    /// A pod without an address: the pod networks. Where none is known, any IPv4 address that is not reserved, a
+    /// node's, a Service's or the API server's.
+    pub pods: AddrSet,
+    /// A name that is not resolved: any IPv4 address outside that is not reserved.
+    pub names: AddrSet,
+    /// The addresses of each node, those that only a `hostNetwork` pod there reports among them.
+    pub nodes: Vec<Vec<IpAddr>>,
+}
+
+/// One group of addresses that an end may have.
+pub(super) struct Place<'a> {
+    pub(super) addresses: Cow<'a, AddrSet>,
+    /// The node of a `hostNetwork` pod, where it was unknown.
+    pub(super) node: Option<NodeId>,
+}
+
+/// Addresses that neither a pod nor a server outside has.
+const RESERVED: [([u8; 4], u8); 5] =
+    [([0, 0, 0, 0], 8), ([127, 0, 0, 0], 8), ([169, 254, 0, 0], 16), ([224, 0, 0, 0], 4), ([240, 0, 0, 0], 4)];
+
+impl Whereabouts {
+    pub(crate) fn new(snapshot: &Snapshot) -> Self {
+        let reserved = RESERVED.iter().map(|&(address, prefix)| Cidr::new(address.into(), prefix)).collect();
+        let unreserved = any_v4().subtract(&reserved);
+        let pod_networks: AddrSet = snapshot.pod_networks.iter().copied().collect();
+        Self {
+            names: unreserved.subtract(&pod_networks),
+            pods: if pod_networks.is_empty() { unreserved.subtract(&taken(snapshot)) } else { pod_networks },
+            nodes: addresses_by_node(snapshot),
+        }
+    }
+
+    pub(super) fn has(&self, program: &Program, end: &Endpoint, family: Family) -> bool {
+        self.places(program, end).iter().any(|place| match family {
+            Family::V4 => !place.addresses.v4.is_empty(),
+            Family::V6 => !place.addresses.v6.is_empty(),
+        })
+    }
+
+    /// The addresses that the end may have.
+    pub(super) fn places(&self, program: &Program, end: &Endpoint) -> Vec<Place<'_>> {
+        if program.pod(end).is_some() {
+            return vec![Place { addresses: Cow::Borrowed(&self.pods), node: None }];
+        }
+        if let Some(node) = end.node {
+            return vec![Place { addresses: Cow::Owned(self.of_node(node)), node: None }];
+        }
+        if end.workload.is_none() {
+            return vec![Place { addresses: Cow::Borrowed(&self.names), node: None }];
+        }
+        if self.nodes.is_empty() {
+            return vec![Place { addresses: Cow::Owned(any_v4()), node: None }];
+        }
+        let nodes = (0..self.nodes.len() as u32).map(NodeId);
+        nodes.map(|node| Place { addresses: Cow::Owned(self.of_node(node)), node: Some(node) }).collect()
+    }
+
+    /// A node whose addresses are not known may have any.
+    fn of_node(&self, node: NodeId) -> AddrSet {
+        match self.nodes.get(node.index()).filter(|addresses| !addresses.is_empty()) {
+            Some(addresses) => addresses.iter().map(|&address| Cidr::host(address)).collect(),
+            None => any_v4(),
+        }
+    }
+}
+
+fn any_v4() -> AddrSet {
+    AddrSet { v4: IntervalSet::full(), v6: IntervalSet::empty() }
+}
+
+/// Addresses that belong to something else than a pod.
+fn taken(snapshot: &Snapshot) -> AddrSet {
+    let nodes = snapshot.nodes.iter().flat_map(|node| &node.addresses);
+    let services = snapshot.services.iter().flat_map(|service| &service.addresses);
+    nodes.chain(services).chain(&snapshot.api_server).map(|&address| Cidr::host(address)).collect()
+}
+
+pub(crate) fn addresses_by_node(snapshot: &Snapshot) -> Vec<Vec<IpAddr>> {
+    let mut addresses: Vec<Vec<IpAddr>> = snapshot.nodes.iter().map(|node| node.addresses.clone()).collect();
+    for workload in snapshot.workloads.iter().filter(|workload| workload.host_network) {
+        if let Some(node) = workload.node {
+            addresses[node.index()].extend(workload.addresses.iter());
+        }
+    }
+    addresses
+}
