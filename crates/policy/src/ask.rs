@@ -7,13 +7,14 @@
 
 use crate::addr::parse_address;
 use crate::domain::{DomainName, NameError};
-use crate::evaluate::evaluate;
-use crate::flow::{Endpoint, Flow, Verdict};
+use crate::flow::{Endpoint, Flow};
 use crate::lease::{Instant, LeaseTable};
 use crate::model::{BackendTarget, ServiceId, ServicePort, WorkloadId};
 use crate::port::Protocol;
 use crate::program::{Holder, Program};
+use crate::reach::Reach;
 use crate::snapshot::Snapshot;
+use crate::unknown::{Prediction, describe_dependence};
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -262,11 +263,36 @@ impl World<'_> {
         Ok(routes)
     }
 
-    /// Whether every route is open.
-    pub fn verdict(&self, routes: &[Route]) -> Verdict {
-        let open = |flow: &Flow| evaluate(self.program, self.leases, flow, self.now).verdict == Verdict::Allow;
-        let allowed = !routes.is_empty() && routes.iter().all(|route| route.flows.iter().any(open));
-        if allowed { Verdict::Allow } else { Verdict::Deny }
+    pub fn reach(&self) -> Reach<'_> {
+        Reach { program: self.program, leases: self.leases, now: self.now }
+    }
+
+    /// Whether every route is open. It depends on something if none is surely closed and one is not surely open.
+    pub fn predict(&self, routes: &[Route]) -> Prediction {
+        let worst = routes.iter().map(|route| self.predict_route(route)).max_by_key(|one| one.rank());
+        worst.unwrap_or(Prediction::Deny)
+    }
+
+    /// What the prediction depends on, in words, each once.
+    pub fn dependences(&self, routes: &[Route]) -> Vec<String> {
+        let reach = self.reach();
+        let mut found: Vec<String> = Vec::new();
+        for route in routes.iter().filter(|route| self.predict_route(route) == Prediction::Depends) {
+            for dependence in route.flows.iter().flat_map(|flow| reach.predict(flow).depends_on) {
+                let text = describe_dependence((self.snapshot, self.program), &dependence);
+                if !found.contains(&text) {
+                    found.push(text);
+                }
+            }
+        }
+        found
+    }
+
+    /// Whether one connection of the route is open.
+    pub fn predict_route(&self, route: &Route) -> Prediction {
+        let reach = self.reach();
+        let best = route.flows.iter().map(|flow| reach.predict(flow).prediction).min_by_key(|one| one.rank());
+        best.unwrap_or(Prediction::Deny)
     }
 
     fn ends(&self, id: WorkloadId) -> Vec<Endpoint> {

@@ -200,7 +200,6 @@ impl<'a> Walk<'a> {
 
     fn cluster_gate(&self, plan: &Plan, watch: &mut impl Watch) -> Result<(), (Stage, Cause)> {
         let in_doubt = match self.assumption.source_node {
-            SourceNode::Closed => Counts::Denying,
             SourceNode::Unfavourable => Counts::IfFirst(Action::Deny),
             SourceNode::Favourable => Counts::IfFirst(Action::Allow),
         };

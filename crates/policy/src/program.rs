@@ -123,8 +123,8 @@ pub struct Class {
 #[derive(Clone, Default, PartialEq, Eq, Hash, Debug)]
 pub struct Plan {
     pub cluster_gate: Vec<PolicyId>,
-    /// Those of the cluster gate that may be for these pods or not, since nobody
-    /// knows their node: they deny, and do not allow.
+    /// Those of the cluster gate that may be for these pods or not, since their
+    /// node is not known: each counts only if its first match denies.
     pub in_doubt: Vec<PolicyId>,
     pub namespace_gate: Vec<PolicyId>,
     pub egress: Tiers,

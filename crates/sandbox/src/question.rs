@@ -8,7 +8,7 @@ use crate::probe::{Measured, Probe};
 use namewall_policy::ask::{Host, Route, Target};
 use namewall_policy::model::ServiceId;
 use namewall_policy::port::Protocol;
-use namewall_policy::{Flow, Snapshot, Verdict};
+use namewall_policy::{Flow, Prediction, Snapshot};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
@@ -23,7 +23,7 @@ pub struct Question<'a> {
     pub target: &'a Target,
     /// Every route must be open, by one of its connections.
     pub routes: &'a [Route],
-    pub predicted: Verdict,
+    pub predicted: Prediction,
 }
 
 /// What packets say.
@@ -80,7 +80,7 @@ impl Cluster {
         for _ in 0..REPEATS {
             let silent = (0..attempts.len()).filter(|&at| measured[at] == Measured::Silent);
             let again: Vec<usize> =
-                silent.filter(|&at| questions[attempts[at].question].predicted == Verdict::Allow).collect();
+                silent.filter(|&at| questions[attempts[at].question].predicted == Prediction::Allow).collect();
             if again.is_empty() {
                 break;
             }

@@ -14,7 +14,7 @@ use namewall_dataplane::CutEstablished;
 use namewall_dataplane::nflog::Denied;
 use namewall_policy::ask::Host;
 use namewall_policy::model::BackendTarget;
-use namewall_policy::{Cause, Flow, Instant, Lease, Program, Reason, Verdict};
+use namewall_policy::{Cause, Flow, Instant, Lease, Prediction, Program, Reason};
 use namewall_scenario::zones::{Name, Owner, Zones};
 use namewall_scenario::{
     AgentSettings, Fate, Going, Lookup, Now, OnLearnTimeout, Predicted, Reality, Resolved, Scenario, Seen, Step,
@@ -252,11 +252,12 @@ impl Reality for Packets {
 }
 
 /// Whether the answer is what was predicted.
-fn judge(predicted: Verdict, answer: &Answer) -> Result<(), String> {
+fn judge(predicted: Prediction, answer: &Answer) -> Result<(), String> {
     match (predicted, answer) {
-        (Verdict::Allow, Answer::Open) | (Verdict::Deny, Answer::Silent) | (_, Answer::NoWay) => Ok(()),
-        (Verdict::Allow, Answer::Silent) => Err("silence, where the core allows".to_owned()),
-        (Verdict::Deny, Answer::Open) => Err("open, where the core denies".to_owned()),
+        (Prediction::Allow, Answer::Open) | (Prediction::Deny, Answer::Silent) | (_, Answer::NoWay) => Ok(()),
+        (Prediction::Depends, Answer::Open | Answer::Silent) => Ok(()),
+        (Prediction::Allow, Answer::Silent) => Err("silence, where the core allows".to_owned()),
+        (Prediction::Deny, Answer::Open) => Err("open, where the core denies".to_owned()),
         (_, Answer::Odd { at, measured }) => Err(format!("{measured} at {at}")),
     }
 }

@@ -1,13 +1,13 @@
-//! What a probe expects: `allow`, `deny by NetworkPolicy/shop/db`,
+//! What a probe expects: `allow`, `deny by NetworkPolicy/shop/db`, `depends`,
 //! `allow by AdminNetworkPolicy/egress rule 0, would deny`.
 
-use namewall_policy::Verdict;
+use namewall_policy::Prediction;
 use std::fmt;
 use std::str::FromStr;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Expectation {
-    pub verdict: Verdict,
+    pub verdict: Prediction,
     pub by: Option<By>,
     /// That audited policies would have denied it (S11).
     pub would_deny: Option<Option<By>>,
@@ -40,9 +40,10 @@ impl FromStr for Expectation {
         };
         let (word, rest) = verdict.split_once(' ').unwrap_or((verdict, ""));
         let verdict = match word {
-            "allow" => Verdict::Allow,
-            "deny" => Verdict::Deny,
-            other => return Err(format!("`{other}` is no verdict; use allow or deny")),
+            "allow" => Prediction::Allow,
+            "deny" => Prediction::Deny,
+            "depends" => Prediction::Depends,
+            other => return Err(format!("`{other}` is no verdict; use allow, deny or depends")),
         };
         Ok(Self { verdict, by: parse_by(rest.trim())?, would_deny })
     }
@@ -94,6 +95,7 @@ mod tests {
     fn expectations_read_as_they_are_written() {
         for text in [
             "allow",
+            "depends",
             "deny by NetworkPolicy/shop/db",
             "allow by AdminNetworkPolicy/egress rule 0",
             "allow by default, would deny",

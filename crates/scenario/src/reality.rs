@@ -7,7 +7,7 @@ use crate::lookup::{Lookup, Resolved};
 use crate::settings::{AgentSettings, Going};
 use crate::zones::{Name, Owner, Zones};
 use namewall_policy::ask::Route;
-use namewall_policy::{Decision, Flow, Instant, Lease, Program, Snapshot, Verdict};
+use namewall_policy::{Decision, Flow, Instant, Lease, Prediction, Program, Snapshot};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub struct Predicted {
     pub probe: Probe,
     /// Every route must be open, by one of its connections.
     pub routes: Vec<Route>,
-    pub verdict: Verdict,
+    pub verdict: Prediction,
     /// The connection that settles the verdict, and its decision.
     pub flow: Flow,
     pub decision: Decision,

@@ -19,7 +19,7 @@ use namewall_policy::domain::DomainName;
 use namewall_policy::explain::describe_reason;
 use namewall_policy::lease::{Learned, NeverLeased};
 use namewall_policy::{
-    Decision, Finding, Flow, Instant, Lease, LeaseTable, Program, Snapshot, Verdict, compile, compile_next, evaluate,
+    Decision, Finding, Flow, Instant, Lease, LeaseTable, Prediction, Program, Snapshot, compile, compile_next, evaluate,
 };
 use std::net::IpAddr;
 use std::time::Duration;
@@ -426,7 +426,7 @@ impl Player<'_> {
             Ok(routes) => routes,
             Err(error) => return failed(error.to_string()),
         };
-        let verdict = world.verdict(&routes);
+        let verdict = world.predict(&routes);
         let Some((flow, decision)) = decisive(&world, &routes, verdict) else {
             let got = format!("{verdict}: the Service has no endpoint to send it to");
             return (
@@ -434,7 +434,10 @@ impl Player<'_> {
                 None,
             );
         };
-        let mut got = format!("{verdict}: {}", describe_reason((snapshot, program), &decision.reason, &flow));
+        let mut got = match verdict {
+            Prediction::Depends => format!("depends: {}", world.dependences(&routes).join("; ")),
+            _ => format!("{verdict}: {}", describe_reason((snapshot, program), &decision.reason, &flow)),
+        };
         if let Some(reason) = &decision.would_deny {
             got += &format!("; would deny: {}", describe_reason((snapshot, program), reason, &flow));
         }
@@ -451,7 +454,7 @@ fn now<'a>(state: &'a Option<State>, connections: &Connections) -> Option<Now<'a
     Some(Now { snapshot, program, cut_established: connections.cut_established })
 }
 
-fn just(verdict: Verdict) -> Expectation {
+fn just(verdict: Prediction) -> Expectation {
     Expectation { verdict, by: None, would_deny: None }
 }
 
@@ -462,8 +465,8 @@ fn same_object(a: &Document, b: &Document) -> bool {
 }
 
 /// The connection that settles the verdict, and its decision.
-fn decisive(world: &World<'_>, routes: &[Route], verdict: Verdict) -> Option<(Flow, Decision)> {
+fn decisive(world: &World<'_>, routes: &[Route], verdict: Prediction) -> Option<(Flow, Decision)> {
     let decide = |flow: &Flow| (flow.clone(), evaluate(world.program, world.leases, flow, world.now));
     let decided: Vec<_> = routes.iter().flat_map(|route| &route.flows).map(decide).collect();
-    decided.iter().find(|(_, decision)| decision.verdict == verdict).or(decided.first()).cloned()
+    decided.iter().find(|(_, decision)| Prediction::from(decision.verdict) == verdict).or(decided.first()).cloned()
 }

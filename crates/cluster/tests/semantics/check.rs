@@ -6,7 +6,7 @@ use namewall_policy::domain::DomainName;
 use namewall_policy::model::{BackendTarget, Direction, ServiceId, WorkloadId};
 use namewall_policy::port::Protocol;
 use namewall_policy::program::Plan;
-use namewall_policy::reach::{Matrix, Reach, address_pairs};
+use namewall_policy::reach::{Matrix, Reach};
 use namewall_policy::{
     Cause, Decision, Endpoint, Finding, Flow, Instant, Lease, LeaseTable, Program, Reason, Snapshot, Verdict, compile,
     evaluate, explain,
@@ -112,13 +112,13 @@ impl Cluster {
         if let Some(service) = to.strip_prefix("service/") {
             let (via, targets) = self.backends(service, protocol, port);
             for (target, port) in targets {
-                for (from, to) in address_pairs(&sources, std::slice::from_ref(&target)) {
+                for (from, to) in self.program.address_pairs(&sources, std::slice::from_ref(&target)) {
                     all.push(self.judge(&Flow { from, to, protocol, port, via: Some(via), hop: None }));
                 }
             }
         } else {
             let targets = self.ends(to);
-            for (from, to) in address_pairs(&sources, &targets) {
+            for (from, to) in self.program.address_pairs(&sources, &targets) {
                 all.push(self.judge(&Flow { from, to, protocol, port, via: None, hop: None }));
             }
             let open = all.iter().any(|found| found.decision.verdict == Verdict::Allow);
@@ -137,7 +137,7 @@ impl Cluster {
         // What may be opened is asked of two ends; the Service between an end outside and another is not known there.
         if flow.via.is_none() || flow.from.workload.is_some() {
             let traffic = self.reach().between(&flow.from, &flow.to);
-            assert_eq!(traffic.contains(flow.protocol, flow.port), open, "reach and evaluate differ on {flow:?}");
+            assert_eq!(traffic.open.contains(flow.protocol, flow.port), open, "reach and evaluate differ on {flow:?}");
         }
         let by = self.cited(flow, decision.reason, |class| &class.enforced);
         let would = decision
@@ -162,18 +162,18 @@ impl Cluster {
             _ => None,
         };
         let traffic = match (whole(from), whole(to)) {
-            (Some(from), Some(to)) => matrix.traffic(matrix.between(from, to)).contains(protocol, port),
+            (Some(from), Some(to)) => matrix.cell(matrix.between(from, to)).open.contains(protocol, port),
             (Some(pod), None) if to.len() == 1 && alone(&to[0]).is_some() => {
                 let address = alone(&to[0]).unwrap();
                 let ranges = matrix.outside_to(pod);
                 let range = ranges.iter().find(|piece| piece.range.first <= address && address <= piece.range.last);
-                range.unwrap().traffic.contains(protocol, port)
+                range.unwrap().traffic.open.contains(protocol, port)
             }
             (None, Some(pod)) if from.len() == 1 && alone(&from[0]).is_some() => {
                 let address = alone(&from[0]).unwrap();
                 let ranges = matrix.outside_from(pod);
                 let range = ranges.iter().find(|piece| piece.range.first <= address && address <= piece.range.last);
-                range.unwrap().traffic.contains(protocol, port)
+                range.unwrap().traffic.open.contains(protocol, port)
             }
             _ => return,
         };

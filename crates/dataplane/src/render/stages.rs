@@ -128,16 +128,28 @@ impl Stages<'_> {
         if policies.is_empty() {
             return None;
         }
-        let allows = |policy: &PolicyId| !in_doubt.contains(policy);
-        let name = self.list_name("gate", policies.iter().map(|policy| (*policy, allows(policy))));
+        let is_sure = |policy: &PolicyId| !in_doubt.contains(policy);
+        let name = self.list_name("gate", policies.iter().map(|policy| (*policy, is_sure(policy))));
         self.chain(&name, |stages| {
             let mut rules = Vec::new();
             for policy in policies {
-                rules.extend(stages.gate_rules(*policy, allows(policy)));
+                match is_sure(policy) {
+                    true => rules.extend(stages.gate_rules(*policy, true)),
+                    false => rules.push(Rule::new([], Do::Jump(stages.doubtful_chain(*policy)))),
+                }
             }
             rules
         });
         Some(name)
+    }
+
+    /// A firewall that may be for other nodes. It counts only if its first match denies: in a chain of its own, an
+    /// Allow returns to the next policy of the gate.
+    fn doubtful_chain(&mut self, policy: PolicyId) -> String {
+        let chain = self.render.chain_of(policy, Direction::Egress);
+        let name = chain_name(&format!("{}doubtful-{chain}", self.mode.prefix()));
+        self.chain(&name, |stages| stages.gate_rules(policy, true));
+        name
     }
 
     /// The gate before the backends of a namespace's Services (S7.4).

@@ -82,7 +82,7 @@ fn open_outside(scene: &Scene<'_>, plan: &Plan) -> Traffic {
     let special = special(scene, plan);
     let ask = |address: IpAddr| {
         let end = Endpoint { address: Some(address), ..Endpoint::default() };
-        reach.plan_egress(plan, &end, SourceNode::Closed)
+        reach.plan_egress(plan, &end, SourceNode::default())
     };
     let Some(v4) = ordinary(&special, &V4_EXAMPLES) else { return Traffic::none() };
     let open = ask(v4);

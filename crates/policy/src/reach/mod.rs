@@ -58,13 +58,9 @@ impl Reach<'_> {
     pub(crate) fn egress_over(&self, from: &Endpoint, to: &Endpoint, family: Option<Family>) -> Reachable {
         let Some(plan) = self.plan_of(from) else { return Reachable::all() };
         let side = Side { direction: Direction::Egress, family };
-        let nodes = match plan.in_doubt.is_empty() {
-            true => &[SourceNode::Closed][..],
-            false => &[SourceNode::Unfavourable, SourceNode::Favourable],
-        };
         let cases = self.settle(to, plan, side).into_iter();
         Reachable::over(cases.flat_map(|settled| {
-            nodes.iter().map(move |&node| self.plan_egress(plan, &settled.end, node))
+            SourceNode::cases(plan).iter().map(move |&node| self.plan_egress(plan, &settled.end, node))
         }))
     }
 
@@ -105,7 +101,7 @@ impl Reach<'_> {
 
     /// What a plan lets in from an end with a known address.
     pub(crate) fn plan_ingress(&self, plan: &Plan, ports: &[NamedPort], from: &Endpoint) -> Traffic {
-        let doubt = Doubt { policies: &[], source_node: SourceNode::Closed };
+        let doubt = Doubt { policies: &[], source_node: SourceNode::default() };
         let side = Peering { direction: Direction::Ingress, peer: from, ports, doubt };
         self.tiers(&plan.ingress, &side, Traffic::all())
     }
@@ -185,21 +181,11 @@ impl Reach<'_> {
 
     /// A firewall that may be for other nodes takes its share only as far as is assumed.
     fn share_doubtful(&self, policy: PolicyId, side: &Peering<'_>, split: &mut Split) {
-        if side.doubt.source_node == SourceNode::Closed {
-            let denying = |id: &crate::program::RuleId| self.program.rule(*id).action == Action::Deny;
-            for id in self.program.policy(policy).rules(side.direction).filter(denying) {
-                let Some(ports) = self.matched(self.program.rule(id), side) else { continue };
-                let hit = split.left.intersect(&ports);
-                split.left = split.left.subtract(&hit);
-                split.denied = split.denied.union(&hit);
-            }
-            return;
-        }
         let mut own = Split { left: split.left.clone(), ..Split::default() };
         self.share(policy, side, &mut own);
         let (taken, pile) = match side.doubt.source_node {
             SourceNode::Favourable => (own.allowed, &mut split.allowed),
-            SourceNode::Closed | SourceNode::Unfavourable => (own.denied, &mut split.denied),
+            SourceNode::Unfavourable => (own.denied, &mut split.denied),
         };
         split.left = split.left.subtract(&taken);
         *pile = pile.union(&taken);

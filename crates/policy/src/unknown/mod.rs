@@ -38,13 +38,21 @@ pub struct Assumption {
 /// Which firewalls for certain nodes count for a source whose node is not known.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum SourceNode {
-    /// Their Deny rules count and their Allow rules do not: what the kernel enforces.
+    /// Those whose first match denies: what the kernel enforces.
     #[default]
-    Closed,
-    /// Those whose first match denies.
     Unfavourable,
     /// Those whose first match allows.
     Favourable,
+}
+
+impl SourceNode {
+    /// What may be assumed of a source with these policies.
+    pub(crate) fn cases(plan: &Plan) -> &'static [Self] {
+        match plan.in_doubt.is_empty() {
+            true => &[Self::Unfavourable],
+            false => &[Self::Unfavourable, Self::Favourable],
+        }
+    }
 }
 
 /// An end with nothing left open.

@@ -27,6 +27,17 @@ impl fmt::Display for Prediction {
     }
 }
 
+impl Prediction {
+    /// Lower is more open.
+    pub(crate) fn rank(self) -> u8 {
+        match self {
+            Self::Allow => 0,
+            Self::Depends => 1,
+            Self::Deny => 2,
+        }
+    }
+}
+
 impl From<Verdict> for Prediction {
     fn from(verdict: Verdict) -> Self {
         match verdict {
@@ -78,7 +89,8 @@ impl Reach<'_> {
         let mut best = outlooks.next().unwrap_or_else(|| self.over(flow, None));
         // The ends may choose the family: one that is open is enough.
         for other in outlooks {
-            let (better, worse) = if rank(other.prediction) < rank(best.prediction) { (other, best) } else { (best, other) };
+            let is_better = other.prediction.rank() < best.prediction.rank();
+            let (better, worse) = if is_better { (other, best) } else { (best, other) };
             best = Outlook { denied: better.denied.or(worse.denied), ..better };
         }
         best
@@ -125,13 +137,9 @@ impl Reach<'_> {
     fn egress_outcomes(&self, flow: &Flow, family: Option<Family>) -> Vec<Outcome> {
         let none = Plan::default();
         let plan = self.plan_of(&flow.from).unwrap_or(&none);
-        let nodes = match plan.in_doubt.is_empty() {
-            true => &[SourceNode::Closed][..],
-            false => &[SourceNode::Unfavourable, SourceNode::Favourable],
-        };
         let mut outcomes = Vec::new();
         for settled in self.settle_destination(flow, family) {
-            for &source_node in nodes {
+            for &source_node in SourceNode::cases(plan) {
                 let assumption = Assumption { source_node, ..Assumption::default() };
                 let case = Flow { to: settled.end.clone(), ..flow.clone() };
                 let open = self.walk(&case, assumption).egress_side(Counting::Enforced, &mut Unwatched).is_ok();
@@ -166,13 +174,5 @@ impl Reach<'_> {
         let gates = flow.via.and_then(|service| self.program.gates_before(service)).unwrap_or_default();
         let cluster_gate = gates.iter().map(|gate| gate.policy).collect();
         self.settle(&flow.to, &Plan { cluster_gate, ..Plan::default() }, side)
-    }
-}
-
-fn rank(prediction: Prediction) -> u8 {
-    match prediction {
-        Prediction::Allow => 0,
-        Prediction::Depends => 1,
-        Prediction::Deny => 2,
     }
 }

@@ -92,7 +92,7 @@ pub(crate) fn predict(world: World<'_>, flow: &Flow) -> Prediction {
 
 /// What counts of firewalls for certain nodes, where the source's node is not known.
 enum Doubt<'a> {
-    /// They deny, and do not allow.
+    /// Each counts only if its first match denies.
     Closed,
     Case(&'a Case),
 }
@@ -160,7 +160,7 @@ impl<'a> Walk<'a> {
         self.world.pod(to).is_some() || (to.node.is_none() && to.address.is_some_and(in_a_block))
     }
 
-    /// A firewall that may be for pods on other nodes denies, and does not allow, unless the case says more.
+    /// A firewall that may be for pods on other nodes counts only if its first match denies, or as the case says.
     fn cluster_gate(&self, pod: &Workload) -> Result<(), (Stage, Because)> {
         for firewall in self.placed(pod, |at| matches!(at, Placement::ClusterGate { .. })) {
             let in_doubt = self.world.in_doubt(&firewall.subject, pod);
@@ -174,7 +174,8 @@ impl<'a> Walk<'a> {
                         return Err((Stage::ClusterGate, because));
                     }
                     Some(_) if !in_doubt || matches!(self.doubt, Doubt::Case(_)) => return Ok(()),
-                    _ => {}
+                    Some(_) => break,
+                    None => {}
                 }
             }
         }

@@ -6,7 +6,7 @@ use crate::dns::{Ask, Heard, Opening, PORT, Questions};
 use crate::listen::Listen;
 use crate::probe::{Measured, Place};
 use crate::sandbox::Sandbox;
-use namewall_policy::Verdict;
+use namewall_policy::Prediction;
 use namewall_policy::ask::Host;
 use namewall_policy::port::Protocol;
 use namewall_scenario::zones::{Name, Rcode};
@@ -44,7 +44,7 @@ pub(super) fn resolve(sandbox: &Sandbox, asked: &Asked<'_>) -> Result<Vec<Resolv
         protocol: then.protocol,
         port: then.port,
         sources: addresses,
-        timeout: if then.expect.verdict == Verdict::Allow { PATIENCE } else { sandbox.timeout },
+        timeout: if then.expect.verdict == Prediction::Allow { PATIENCE } else { sandbox.timeout },
     });
     let mut heard: Vec<Option<Heard>> = vec![None; asked.names.len()];
     let suffixes = asked.lookup.search.iter().map(Some).chain([None]);

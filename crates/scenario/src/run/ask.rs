@@ -5,7 +5,7 @@ use super::Player;
 use crate::lookup::{Lookup, PATIENCE, Resolved};
 use crate::settings::{Going, OnLearnTimeout};
 use crate::zones::{Leasable, Message, Name, Rcode, RecordType, Reply, Sender, Transport};
-use namewall_policy::Verdict;
+use namewall_policy::Prediction;
 use namewall_policy::ask::{Host, Target, World};
 use namewall_policy::lease::Learned;
 use namewall_policy::port::Protocol;
@@ -113,7 +113,7 @@ impl Player<'_> {
     fn way(&self, from: &Host, meant: IpAddr, target: &Target) -> Result<Option<Way>, String> {
         let Some(world) = self.world() else { return Ok(None) };
         let routes = world.routes(from, target).map_err(|error| error.to_string())?;
-        if world.verdict(&routes) == Verdict::Deny {
+        if world.predict(&routes) != Prediction::Allow {
             return Ok(None);
         }
         let sources = routes.iter().flat_map(|route| &route.flows).filter_map(|flow| flow.from.address);

@@ -2,7 +2,7 @@
 
 use crate::expectation::{By, Expectation};
 use namewall_policy::model::{Direction, PolicyId};
-use namewall_policy::{Cause, Decision, Flow, Program, Reason, Verdict};
+use namewall_policy::{Cause, Decision, Flow, Prediction, Program, Reason};
 
 pub(super) struct Judge<'a> {
     pub(super) program: &'a Program,
@@ -10,7 +10,7 @@ pub(super) struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    pub(super) fn agrees(&self, expect: &Expectation, verdict: Verdict, decision: &Decision) -> bool {
+    pub(super) fn agrees(&self, expect: &Expectation, verdict: Prediction, decision: &Decision) -> bool {
         let would_deny = match (&expect.would_deny, &decision.would_deny) {
             (None, None) => true,
             (Some(by), Some(reason)) => by.as_ref().is_none_or(|by| self.is_by(by, reason)),

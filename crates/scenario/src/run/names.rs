@@ -9,7 +9,7 @@ use crate::reality::Predicted;
 use crate::settings::{AgentSettings, Going, OnLearnTimeout};
 use crate::zones::{Name, Owner};
 use namewall_policy::lease::Lifetimes;
-use namewall_policy::{Instant, Source, Verdict};
+use namewall_policy::{Instant, Prediction, Source};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
@@ -170,7 +170,7 @@ impl Player<'_> {
     ) -> Result<Option<ProbeResult>, String> {
         let reached: Vec<(IpAddr, bool)> =
             real.into_iter().flatten().filter_map(|one| one.reached.clone()).flatten().collect();
-        let expected = then.expect.verdict == Verdict::Allow;
+        let expected = then.expect.verdict == Prediction::Allow;
         // Who denied is told of the last answer's connections, which are tried again for it.
         if reached.is_empty() || !expected {
             self.witness(&mut opened.last)?;
