@@ -58,8 +58,8 @@ fn flows_are_allowed_and_denied_and_the_matrix_agrees() {
             Verdict::Deny => denied += 1,
         }
         if let (Some(from), Some(to)) = (flow.from.workload, flow.to.workload) {
-            let open = matrix.traffic(matrix.between(from, to));
-            assert_eq!(open.contains(flow.protocol, flow.port), verdict == Verdict::Allow, "{flow:?}");
+            let open = matrix.cell(matrix.between(from, to));
+            assert_eq!(open.open.contains(flow.protocol, flow.port), verdict == Verdict::Allow, "{flow:?}");
         }
     }
     assert!(allowed > 200 && denied > 200, "{allowed} allowed, {denied} denied");

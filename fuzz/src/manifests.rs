@@ -3,7 +3,7 @@
 
 use namewall_cluster::{Document, Settings, lower};
 use namewall_policy::port::Protocol;
-use namewall_policy::reach::{Matrix, Reach, address_pairs, exposure};
+use namewall_policy::reach::{Matrix, Reach, exposure};
 use namewall_policy::{
     Endpoint, Flow, Instant, Lease, LeaseTable, Program, Snapshot, Verdict, compile, evaluate, explain,
 };
@@ -56,15 +56,15 @@ impl<'a> World<'a> {
             for to in self.snapshot.workload_ids().take(ASKED) {
                 let sources = self.program.endpoints(self.snapshot, from);
                 let targets = self.program.endpoints(self.snapshot, to);
-                let traffic = matrix.traffic(matrix.between(from, to));
-                let pairs = address_pairs(&sources, &targets);
+                let cell = matrix.cell(matrix.between(from, to));
+                let pairs = self.program.address_pairs(&sources, &targets);
                 for (protocol, port) in PORTS {
                     let mut open = false;
                     for (from, to) in &pairs {
                         open |= self.ask(from, to, (protocol, port));
                     }
                     let pair = (self.snapshot.workload_name(from), self.snapshot.workload_name(to));
-                    assert_eq!(traffic.contains(protocol, port), open, "matrix of {pair:?} at {port}/{protocol}");
+                    assert_eq!(cell.open.contains(protocol, port), open, "matrix of {pair:?} at {port}/{protocol}");
                 }
             }
         }
@@ -101,7 +101,7 @@ impl<'a> World<'a> {
         let flow = Flow { from: from.clone(), to: to.clone(), protocol, port, via: None, hop: None };
         let decision = evaluate(self.program, self.leases, &flow, NOW);
         let open = decision.verdict == Verdict::Allow;
-        assert_eq!(self.reach().between(from, to).contains(protocol, port), open, "reach of {flow:?}");
+        assert_eq!(self.reach().between(from, to).open.contains(protocol, port), open, "reach of {flow:?}");
         let told = explain((self.snapshot, self.program), self.leases, &flow, NOW);
         assert_eq!(told.decision, decision, "explain of {flow:?}");
         open

@@ -36,7 +36,8 @@ pub fn questions(bytes: &[u8]) {
         if let Ok(from) = &from
             && let Ok(routes) = world.routes(from, &target)
         {
-            world.verdict(&routes);
+            world.predict(&routes);
+            world.depends_on(&routes);
         }
     }
 }

@@ -288,6 +288,7 @@ pub(crate) struct Leases {
 pub(crate) enum Expect {
     Allow,
     Deny,
+    Depends,
 }
 
 /// `--dns name=ip,ip`.

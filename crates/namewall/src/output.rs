@@ -1,7 +1,7 @@
 //! How things look: colours (only on a terminal), findings, JSON pieces.
 
 use anstyle::{AnsiColor, Style};
-use namewall_policy::{Finding, Severity, Source, Verdict};
+use namewall_policy::{Finding, Prediction, Severity, Source, Verdict};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 
@@ -40,6 +40,14 @@ pub(crate) fn style_of(verdict: Verdict) -> Style {
     match verdict {
         Verdict::Allow => GOOD,
         Verdict::Deny => BAD,
+    }
+}
+
+pub(crate) fn style_of_prediction(prediction: Prediction) -> Style {
+    match prediction {
+        Prediction::Allow => GOOD,
+        Prediction::Deny => BAD,
+        Prediction::Depends => WARN,
     }
 }
 

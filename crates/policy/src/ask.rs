@@ -14,7 +14,7 @@ use crate::port::Protocol;
 use crate::program::{Holder, Program};
 use crate::reach::Reach;
 use crate::snapshot::Snapshot;
-use crate::unknown::{Prediction, describe_dependence};
+use crate::unknown::{Dependence, Prediction, describe_dependence};
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -273,19 +273,32 @@ impl World<'_> {
         worst.unwrap_or(Prediction::Deny)
     }
 
-    /// What the prediction depends on, in words, each once.
-    pub fn dependences(&self, routes: &[Route]) -> Vec<String> {
+    /// Whether it is open whatever the name resolves to, so that no rule by name is needed.
+    pub fn is_open_without_name(&self, from: &Host, target: &Target) -> Result<bool, AskError> {
+        let mut routes = self.routes(from, target)?;
+        let ends = routes.iter_mut().flat_map(|route| &mut route.flows).map(|flow| &mut flow.to);
+        ends.for_each(|end| end.name = None);
+        Ok(self.predict(&routes) == Prediction::Allow)
+    }
+
+    /// What the prediction depends on, each thing once.
+    pub fn depends_on(&self, routes: &[Route]) -> Vec<Dependence> {
         let reach = self.reach();
-        let mut found: Vec<String> = Vec::new();
+        let mut found: Vec<Dependence> = Vec::new();
         for route in routes.iter().filter(|route| self.predict_route(route) == Prediction::Depends) {
             for dependence in route.flows.iter().flat_map(|flow| reach.predict(flow).depends_on) {
-                let text = describe_dependence((self.snapshot, self.program), &dependence);
-                if !found.contains(&text) {
-                    found.push(text);
+                if !found.contains(&dependence) {
+                    found.push(dependence);
                 }
             }
         }
         found
+    }
+
+    /// In words what something depends on.
+    pub fn describe(&self, depends_on: &[Dependence]) -> String {
+        let words = |one| describe_dependence((self.snapshot, self.program), one);
+        depends_on.iter().map(words).collect::<Vec<_>>().join("; ")
     }
 
     /// Whether one connection of the route is open.

@@ -78,9 +78,13 @@ pub fn explain_case(
     let flow = &case.flow;
     let walk = Walk { program, leases, flow, now, assumption: case.assumption };
     let counting = Counting::Enforced;
-    let flow = flow.clone();
-    let mut teller = Teller { snapshot, program, flow, now, counting, steps: Vec::new(), pending: Vec::new() };
+    let mut teller = Teller { snapshot, program, flow: flow.clone(), now, counting, steps: Vec::new(), pending: Vec::new() };
     let reason = walk.run(Counting::Enforced, &mut teller);
+    // The destination's side is told too: a user who opens the one must know about the other.
+    if matches!(reason, Reason::Denied { stage, .. } if stage.direction() == Direction::Egress) {
+        teller.flow = flow.clone();
+        _ = walk.ingress_side(Counting::Enforced, &mut teller);
+    }
     let steps = std::mem::take(&mut teller.steps);
     let would_deny = walk.audit(reason);
     if would_deny.is_some() {

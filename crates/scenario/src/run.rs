@@ -435,7 +435,7 @@ impl Player<'_> {
             );
         };
         let mut got = match verdict {
-            Prediction::Depends => format!("depends: {}", world.dependences(&routes).join("; ")),
+            Prediction::Depends => format!("depends: {}", world.describe(&world.depends_on(&routes))),
             _ => format!("{verdict}: {}", describe_reason((snapshot, program), &decision.reason, &flow)),
         };
         if let Some(reason) = &decision.would_deny {

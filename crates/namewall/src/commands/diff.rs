@@ -37,10 +37,10 @@ fn print(out: &mut impl Write, differences: &[Difference]) -> Result<()> {
     for item in differences {
         let (from, to) = (&item.from, &item.to);
         match item.kind() {
-            DifferenceKind::Added => writeln!(out, "{GOOD}+{GOOD:#} {from} -> {to}: {}", item.after)?,
-            DifferenceKind::Removed => writeln!(out, "{BAD}-{BAD:#} {from} -> {to}: {}", item.before)?,
+            DifferenceKind::Added => writeln!(out, "{GOOD}+{GOOD:#} {from} -> {to}: {}", item.after.open)?,
+            DifferenceKind::Removed => writeln!(out, "{BAD}-{BAD:#} {from} -> {to}: {}", item.before.open)?,
             DifferenceKind::Changed => {
-                writeln!(out, "{WARN}~{WARN:#} {from} -> {to}: {}  (was {})", item.after, item.before)?;
+                writeln!(out, "{WARN}~{WARN:#} {from} -> {to}: {}  (was {})", item.after.open, item.before.open)?;
             }
         }
     }
@@ -76,10 +76,10 @@ fn as_json(item: &Difference) -> Value {
         "change": change,
         "from": end_json(&item.from),
         "to": end_json(&item.to),
-        "before": allowed_json(&item.before),
-        "after": allowed_json(&item.after),
+        "before": allowed_json(&item.before.open),
+        "after": allowed_json(&item.after.open),
         // ICMP and the other protocols without ports, which the form of the matrix has no place for.
-        "other": { "before": item.before.portless, "after": item.after.portless },
+        "other": { "before": item.before.open.portless, "after": item.after.open.portless },
     })
 }
 
@@ -103,7 +103,7 @@ fn print_markdown(out: &mut impl Write, differences: &[Difference]) -> Result<()
             DifferenceKind::Removed => "removed",
             DifferenceKind::Changed => "changed",
         };
-        writeln!(out, "| {mark} | `{}` | `{}` | {} | {} |", item.from, item.to, item.before, item.after)?;
+        writeln!(out, "| {mark} | `{}` | `{}` | {} | {} |", item.from, item.to, item.before.open, item.after.open)?;
     }
     Ok(())
 }

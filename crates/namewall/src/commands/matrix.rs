@@ -7,7 +7,7 @@ use crate::picture::{self, Picture};
 use anyhow::Result;
 use namewall_policy::model::WorkloadId;
 use namewall_policy::port::{Protocol, Traffic};
-use namewall_policy::reach::{Matrix, TrafficId};
+use namewall_policy::reach::{CellId, Matrix};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -71,8 +71,8 @@ impl View<'_> {
         traffic.intersect(&one)
     }
 
-    pub(crate) fn open(&self, id: TrafficId) -> Traffic {
-        self.narrow(&self.matrix.traffic(id))
+    pub(crate) fn open(&self, id: CellId) -> Traffic {
+        self.narrow(&self.matrix.cell(id).open)
     }
 
     pub(crate) fn name(&self, id: WorkloadId) -> String {

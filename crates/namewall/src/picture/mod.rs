@@ -160,7 +160,7 @@ fn between(view: &View<'_>, from: &[WorkloadId], to: &[WorkloadId]) -> Cell {
 fn outside_to(view: &View<'_>, from: WorkloadId) -> Cell {
     let mut cell = any(view, &view.matrix.outside_to(from));
     for (_, traffic) in view.matrix.names_to(from).iter() {
-        let traffic = view.narrow(traffic);
+        let traffic = view.narrow(&traffic.open);
         if !traffic.is_subset(&cell.traffic) {
             cell = Cell { traffic: cell.traffic.union(&traffic), in_part: true };
         }
@@ -170,7 +170,7 @@ fn outside_to(view: &View<'_>, from: WorkloadId) -> Cell {
 
 /// What is open to some address outside.
 fn any(view: &View<'_>, ranges: &[OutsideRange]) -> Cell {
-    let mut open = ranges.iter().map(|outside| view.narrow(&outside.traffic));
+    let mut open = ranges.iter().map(|outside| view.narrow(&outside.traffic.open));
     let first = open.next().unwrap_or_default();
     open.fold(Cell { traffic: first, in_part: false }, |cell, more| Cell {
         in_part: cell.in_part || more != cell.traffic,

@@ -6,7 +6,7 @@ use anyhow::Result;
 use namewall_policy::addr::AddrRange;
 use namewall_policy::model::WorkloadId;
 use namewall_policy::port::{Protocol, Traffic, all_ports};
-use namewall_policy::reach::TrafficId;
+use namewall_policy::reach::CellId;
 use serde_json::{Value, json};
 use std::io::Write;
 
@@ -29,7 +29,7 @@ fn each(view: &View<'_>, mut row: impl FnMut(End, End, &Open<'_>) -> Result<()>)
         }
         if view.shows_outside_of(from) {
             for outside in view.matrix.outside_to(from).iter() {
-                let traffic = view.narrow(&outside.traffic);
+                let traffic = view.narrow(&outside.traffic.open);
                 if !traffic.has_no_ports() {
                     row(End::Workload(from), End::Outside(outside.range), &Open::New(traffic))?;
                 }
@@ -38,7 +38,7 @@ fn each(view: &View<'_>, mut row: impl FnMut(End, End, &Open<'_>) -> Result<()>)
     }
     for to in view.workloads().filter(|&to| view.shows_outside_of(to)) {
         for outside in view.matrix.outside_from(to).iter() {
-            let traffic = view.narrow(&outside.traffic);
+            let traffic = view.narrow(&outside.traffic.open);
             if !traffic.has_no_ports() {
                 row(End::Outside(outside.range), End::Workload(to), &Open::New(traffic))?;
             }
@@ -49,7 +49,7 @@ fn each(view: &View<'_>, mut row: impl FnMut(End, End, &Open<'_>) -> Result<()>)
 
 /// The open connections of a row.
 enum Open<'c> {
-    Known(&'c Cache<'c>, TrafficId),
+    Known(&'c Cache<'c>, CellId),
     New(Traffic),
 }
 
@@ -81,7 +81,7 @@ impl<'v> Cache<'v> {
     }
 
     /// Whether the set has a port of those asked for. Empty JSON stands for no.
-    fn has_ports(&mut self, id: TrafficId) -> bool {
+    fn has_ports(&mut self, id: CellId) -> bool {
         if self.json.len() <= id.index() {
             self.json.resize(id.index() + 1, None);
         }

@@ -23,7 +23,7 @@ pub(super) fn print(out: &mut impl Write, view: &View<'_>) -> Result<()> {
         print_workloads(out, view, from, &shown)?;
         if view.shows_outside_of(from) {
             for (pattern, traffic) in view.matrix.names_to(from).iter() {
-                let traffic = view.narrow(traffic);
+                let traffic = view.narrow(&traffic.open);
                 if !traffic.is_none() {
                     writeln!(out, "  → {GOOD}{}{GOOD:#}  name {}", traffic, pattern)?;
                 }
@@ -45,7 +45,7 @@ fn print_workloads(out: &mut impl Write, view: &View<'_>, from: WorkloadId, show
     }
     let mut any = false;
     for (id, targets) in by_traffic {
-        let traffic = view.open(namewall_policy::reach::TrafficId(id));
+        let traffic = view.open(namewall_policy::reach::CellId(id));
         if traffic.is_none() {
             continue;
         }
@@ -71,7 +71,7 @@ fn listed(view: &View<'_>, ids: &[WorkloadId]) -> String {
 fn print_outside(out: &mut impl Write, view: &View<'_>, form: &str, ranges: &[OutsideRange]) -> Result<()> {
     let mut by_traffic: Vec<(Traffic, Vec<String>)> = Vec::new();
     for outside in ranges {
-        let traffic = view.narrow(&outside.traffic);
+        let traffic = view.narrow(&outside.traffic.open);
         let text = range_text(outside.range);
         match by_traffic.iter_mut().find(|(known, _)| *known == traffic) {
             Some((_, texts)) => texts.push(text),

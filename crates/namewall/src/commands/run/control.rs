@@ -2,7 +2,7 @@
 
 use super::Firewall;
 use crate::commands::explain::{Answer, Asked};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use namewall_kubernetes::Published;
 use namewall_policy::ask::{Host, Names, Target, World};
 use namewall_policy::domain::{DomainName, DomainPattern};
@@ -160,12 +160,10 @@ fn explain(firewall: &Firewall, asked: &Value) -> Result<Value> {
         let leases = nft.leases();
         let mut names = Names::new();
         if let Host::Name(name) = &to.host {
-            let known: Vec<_> = leases.addresses_of(name).filter(|(_, expiry)| *expiry > now).collect();
-            if known.is_empty() {
-                bail!("no answer for {name} is open now; let a pod that has a rule for it look it up first");
-            }
-            names.insert(name.clone(), known.into_iter().map(|(address, _)| address).collect());
+            let leased = leases.addresses_of(name).filter(|(_, expiry)| *expiry > now);
+            names.insert(name.clone(), leased.map(|(address, _)| address).collect());
         }
+        let is_leased = names.values().any(|addresses| !addresses.is_empty());
         let world = World {
             snapshot: &firewall.snapshot,
             program: firewall.node.program(),
@@ -174,7 +172,9 @@ fn explain(firewall: &Firewall, asked: &Value) -> Result<Value> {
             cluster_domain: &firewall.cluster_domain,
             now,
         };
-        let answer = Answer::new(world, &Asked { from: &from, to: &to })?;
+        let asked_about = Asked { from: &from, to: &to };
+        let answer = Answer::new(world, &asked_about)?;
+        let answer = if is_leased { answer } else { answer.without_lease(&asked_about)? };
         let mut told = Vec::new();
         if asked["json"].as_bool() == Some(true) {
             serde_json::to_writer_pretty(&mut told, &answer.json())?;

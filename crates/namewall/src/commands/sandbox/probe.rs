@@ -128,7 +128,7 @@ pub(crate) fn measure(kept: &mut Kept, asked: &Value) -> Result<Value> {
         }
     }
     let questions: Vec<Question<'_>> =
-        asked.iter().map(|(_, target, routes)| Question { target, routes, predicted: world.verdict(routes) }).collect();
+        asked.iter().map(|(_, target, routes)| Question { target, routes, predicted: world.predict(routes) }).collect();
     let answers = kept.cluster.ask(&kept.loaded.snapshot, &questions)?;
     let mut cells = Vec::new();
     for (((from, to, _), question), answer) in asked.iter().zip(&questions).zip(answers) {

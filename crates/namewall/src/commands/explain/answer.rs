@@ -1,0 +1,205 @@
+//! The answer to one question, before it is printed.
+
+use anyhow::Result;
+use namewall_policy::ask::{Host, Route, Target, World};
+use namewall_policy::explain::{Explanation, RuleStep, describe_reason, explain_case};
+use namewall_policy::model::PolicyId;
+use namewall_policy::port::{Protocol, Traffic};
+use namewall_policy::reach::Reachable;
+use namewall_policy::unknown::{Case, Outlook, guessed_pod_network};
+use namewall_policy::{Dependence, Flow, Prediction, Reason, Verdict};
+
+/// What is asked.
+pub(crate) struct Asked<'a> {
+    pub(crate) from: &'a Host,
+    pub(crate) to: &'a Target,
+}
+
+pub(crate) struct Answer<'a> {
+    pub(super) world: World<'a>,
+    pub(super) question: String,
+    pub(crate) verdict: Prediction,
+    /// What the verdict depends on, where the input does not determine it.
+    pub(super) depends_on: Vec<Dependence>,
+    /// What is open, where no port was asked for.
+    pub(super) open: Option<Reachable>,
+    pub(super) routes: Vec<RouteStory>,
+    /// Why it is denied although a rule allows the name.
+    pub(super) not_leased: Option<String>,
+}
+
+/// One way of a question, and how it is judged: of each route, a way for each address family.
+pub(super) struct RouteStory {
+    pub(super) label: Option<String>,
+    /// Told where a route has ways of both families.
+    pub(super) family: Option<&'static str>,
+    pub(super) prediction: Prediction,
+    pub(super) depends_on: Vec<Dependence>,
+    /// The case that settles the prediction; of one that depends on something, an open case and a closed one.
+    pub(super) stories: Vec<Story>,
+}
+
+/// The walk of one connection.
+pub(super) struct Story {
+    pub(super) flow: Flow,
+    pub(super) explanation: Explanation,
+}
+
+impl<'a> Answer<'a> {
+    pub(crate) fn new(world: World<'a>, asked: &Asked<'_>) -> Result<Self> {
+        let mut routes = world.routes(asked.from, asked.to)?;
+        let any_port = asked.to.port.is_none() && asked.to.protocol.has_ports();
+        let open = any_port.then(|| settle_ports(&world, &mut routes));
+        let (verdict, depends_on) = (world.predict(&routes), world.depends_on(&routes));
+        let routes = routes.into_iter().flat_map(|route| route_stories(&world, route)).collect();
+        let question = format!("{} -> {}", asked.from, asked.to);
+        Ok(Self { world, question, verdict, depends_on, open, routes, not_leased: None })
+    }
+
+    /// A live firewall has no lease for the name that is asked for: what only a rule by name allows is denied.
+    pub(crate) fn without_lease(mut self, asked: &Asked<'_>) -> Result<Self> {
+        let Host::Name(name) = &asked.to.host else { return Ok(self) };
+        if self.verdict != Prediction::Deny && !self.world.is_open_without_name(asked.from, asked.to)? {
+            self.verdict = Prediction::Deny;
+            self.depends_on.clear();
+            let from = asked.from;
+            self.not_leased = Some(format!(
+                "no address of {name} is open now: it has not been looked up, or its lease has ended. A rule allows \
+                 the name, so the next lookup by {from} opens it"
+            ));
+        }
+        Ok(self)
+    }
+
+    pub(super) fn reason(&self) -> String {
+        if let Some(reason) = &self.not_leased {
+            return reason.clone();
+        }
+        if self.verdict == Prediction::Depends {
+            return self.world.describe(&self.depends_on);
+        }
+        let decisive = self.routes.iter().find(|route| route.prediction == self.verdict);
+        match decisive.or(self.routes.first()) {
+            Some(route) => self.route_reason(route),
+            None => "the Service has no endpoint to send it to".to_owned(),
+        }
+    }
+
+    pub(super) fn route_reason(&self, route: &RouteStory) -> String {
+        match (route.prediction, route.stories.first()) {
+            (Prediction::Depends, _) => self.world.describe(&route.depends_on),
+            (_, Some(story)) => self.reason_of(&story.explanation.decision.reason, &story.flow),
+            (_, None) => String::new(),
+        }
+    }
+
+    fn reason_of(&self, reason: &Reason, flow: &Flow) -> String {
+        describe_reason((self.world.snapshot, self.world.program), reason, flow)
+    }
+
+    pub(super) fn would_deny(&self) -> Option<String> {
+        let stories = self.routes.iter().flat_map(|route| &route.stories);
+        let audited = |story: &'_ Story| story.explanation.decision.would_deny;
+        stories.into_iter().find_map(|story| Some(self.reason_of(&audited(story)?, &story.flow)))
+    }
+
+    /// What would settle an answer that depends on where pods live. A guess is a hint and decides nothing.
+    pub(super) fn hint(&self) -> Option<String> {
+        let is_pod = |one: &Dependence| matches!(one, Dependence::Address { end, .. } if end.workload.is_some());
+        if self.verdict != Prediction::Depends || !self.depends_on.iter().any(is_pod) {
+            return None;
+        }
+        Some(match guessed_pod_network(self.world.snapshot) {
+            Some(guess) => {
+                format!("pods that have addresses are in {guess}; if all are, say so with --pod-network {guess}")
+            }
+            None => "say where pods get their addresses: --pod-network CIDR, or Nodes with podCIDRs".to_owned(),
+        })
+    }
+
+    pub(super) fn policy_place(&self, id: PolicyId) -> String {
+        let policy = self.world.snapshot.policy(id);
+        policy.source.as_ref().map_or_else(|| policy.id.to_string(), |source| format!("{} ({source})", policy.id))
+    }
+
+    pub(super) fn rule_source(&self, step: &RuleStep) -> Option<&namewall_policy::Source> {
+        let rule = self.world.program.rule(step.rule);
+        self.world.snapshot.policy(rule.policy).rules(rule.direction)[rule.index as usize].source.as_ref()
+    }
+}
+
+/// A way for each family that the route has flows of.
+fn route_stories(world: &World<'_>, route: Route) -> Vec<RouteStory> {
+    let is_v4 = |flow: &Flow| flow.to.address.or(flow.from.address).is_none_or(|address| address.is_ipv4());
+    let (v4, v6): (Vec<Flow>, Vec<Flow>) = route.flows.into_iter().partition(is_v4);
+    let both = !v4.is_empty() && !v6.is_empty();
+    let families = [(v4, "IPv4"), (v6, "IPv6")].into_iter().filter(|(flows, _)| !flows.is_empty());
+    families
+        .map(|(flows, family)| {
+            let best = best_outlook(world, &flows);
+            let story = |case: &Case| Story {
+                flow: case.flow.clone(),
+                explanation: explain_case((world.snapshot, world.program), world.leases, case, world.now),
+            };
+            let cases: &[&Option<Case>] = match best.prediction {
+                Prediction::Allow => &[&best.allowed],
+                Prediction::Deny => &[&best.denied],
+                Prediction::Depends => &[&best.allowed, &best.denied],
+            };
+            RouteStory {
+                label: route.label.clone(),
+                family: both.then_some(family),
+                prediction: best.prediction,
+                stories: cases.iter().copied().flatten().map(story).collect(),
+                depends_on: best.depends_on,
+            }
+        })
+        .collect()
+}
+
+/// Of the flow that opens the way, or of the first.
+fn best_outlook(world: &World<'_>, flows: &[Flow]) -> Outlook {
+    let reach = world.reach();
+    let mut outlooks: Vec<Outlook> = flows.iter().map(|flow| reach.predict(flow)).collect();
+    let find = |wanted: Prediction| outlooks.iter().position(|outlook| outlook.prediction == wanted);
+    let at = find(Prediction::Allow).or(find(Prediction::Depends)).unwrap_or(0);
+    outlooks.swap_remove(at)
+}
+
+/// The verdict of a story.
+pub(super) fn verdict_of(story: &Story) -> Verdict {
+    story.explanation.decision.verdict
+}
+
+/// Without a port: which are open, and one of them to tell the story of.
+fn settle_ports(world: &World<'_>, routes: &mut [Route]) -> Reachable {
+    let reach = world.reach();
+    let (mut everywhere, mut backends): (Option<Reachable>, Reachable) = (None, Reachable::default());
+    for route in routes.iter() {
+        let mut here = Reachable::default();
+        for flow in &route.flows {
+            here = here.union(&reach.between(&flow.from, &flow.to));
+        }
+        // A Service's backend has its port already; a name must be open at each of its addresses.
+        match route.flows.first().filter(|flow| flow.port != 0) {
+            Some(flow) => backends = backends.union(&only(&here, flow.protocol, flow.port)),
+            None => everywhere = Some(everywhere.map_or(here.clone(), |open| open.intersect(&here))),
+        }
+    }
+    let open = everywhere.unwrap_or_default().union(&backends);
+    let example = |traffic: &Traffic| {
+        let first = |protocol: Protocol| Some((protocol, traffic.ports(protocol)?.ranges().first()?.0));
+        Protocol::WITH_PORTS.into_iter().find_map(first)
+    };
+    let (protocol, port) = example(&open.open).or(example(&open.possible)).unwrap_or((Protocol::Tcp, 80));
+    for flow in routes.iter_mut().flat_map(|route| &mut route.flows).filter(|flow| flow.port == 0) {
+        (flow.protocol, flow.port) = (protocol, port);
+    }
+    open
+}
+
+fn only(reachable: &Reachable, protocol: Protocol, port: u16) -> Reachable {
+    let mut one = Traffic::none();
+    one.insert(protocol, port, port);
+    reachable.limit(&one)
+}
