@@ -42,12 +42,8 @@ pub fn questions(bytes: &[u8]) {
     }
 }
 
-/// An end is shown as it may be typed. (A bare word is shown for a name that
-/// was typed with a dot, which is not typed so.)
+/// An end is shown as it may be typed.
 fn reads_back(host: &Host) {
     let shown = host.to_string();
-    if matches!(host, Host::Name(_)) && !shown.contains('.') {
-        return;
-    }
     assert_eq!(shown.parse().as_ref(), Ok(host), "`{shown}` reads back");
 }

@@ -92,11 +92,15 @@ impl Loaded {
     }
 
     /// Takes `--dns` answers; those that may not be leased are told on standard error.
-    pub(crate) fn learn(&mut self, answers: &[DnsAnswer]) {
+    ///
+    /// A pod that goes through an ExternalName Service asks for the Service's name, and rules are matched against that
+    /// (S6.2): `alias` is the name it asks for, and the name whose answer it gets.
+    pub(crate) fn learn(&mut self, answers: &[DnsAnswer], alias: Option<&(DomainName, DomainName)>) {
         for answer in answers {
             let known = self.names.entry(answer.name.clone()).or_default();
             known.extend(answer.addresses.iter().filter(|address| !known.contains(address)).collect::<Vec<_>>());
-            let (name, addresses) = (answer.name.clone(), answer.addresses.clone());
+            let asked = alias.filter(|(_, target)| *target == answer.name).map_or(&answer.name, |(asked, _)| asked);
+            let (name, addresses) = (asked.clone(), answer.addresses.clone());
             let learned = Learned { name, addresses, expiry: FOREVER, asked_by: None };
             for (address, refusal) in self.never_leased.learn(&self.program, &learned, &mut self.leases) {
                 output::note(&format!("{} = {address}: {refusal}", answer.name));

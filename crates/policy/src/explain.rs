@@ -78,7 +78,8 @@ pub fn explain_case(
     let flow = &case.flow;
     let walk = Walk { program, leases, flow, now, assumption: case.assumption };
     let counting = Counting::Enforced;
-    let mut teller = Teller { snapshot, program, flow: flow.clone(), now, counting, steps: Vec::new(), pending: Vec::new() };
+    let mut teller =
+        Teller { snapshot, program, flow: flow.clone(), now, counting, steps: Vec::new(), pending: Vec::new() };
     let reason = walk.run(Counting::Enforced, &mut teller);
     // The destination's side is told too: a user who opens the one must know about the other.
     if matches!(reason, Reason::Denied { stage, .. } if stage.direction() == Direction::Egress) {
@@ -118,9 +119,7 @@ impl Watch for Teller<'_> {
             Seen::OtherPeer => (false, self.why_other_peer(id), None),
             Seen::OtherPort => (false, self.why_other_port(id), None),
             Seen::Unreadable => (false, "it could not be read in full, so it allows nothing".to_owned(), None),
-            Seen::InDoubt => {
-                (false, "it matches, but its policy may be for pods on other nodes".to_owned(), None)
-            }
+            Seen::InDoubt => (false, "it matches, but its policy may be for pods on other nodes".to_owned(), None),
         };
         self.pending.push(RuleStep { rule: id, action: self.program.rule(id).action, matched, why, lease });
     }

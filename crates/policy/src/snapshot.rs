@@ -3,7 +3,7 @@
 use crate::addr::Cidr;
 use crate::labels::Labels;
 use crate::model::{
-    Namespace, NamespaceId, Node, NodeId, Policy, PolicyId, Role, RoleId, Service, Workload, WorkloadId,
+    DnsConfig, Namespace, NamespaceId, Node, NodeId, Policy, PolicyId, Role, RoleId, Service, Workload, WorkloadId,
 };
 use crate::pieces::Pieces;
 use rustc_hash::FxHashMap;
@@ -29,6 +29,8 @@ pub struct Snapshot {
     pub pod_networks: Arc<Vec<Cidr>>,
     /// Every address of the API server (S7.3).
     pub api_server: Vec<IpAddr>,
+    /// How pods look names up, where they do not do it in the default way.
+    dns: Arc<FxHashMap<WorkloadId, DnsConfig>>,
     by_role: Arc<FxHashMap<Role, RoleId>>,
     by_namespace: Arc<FxHashMap<Arc<str>, NamespaceId>>,
     by_node: Arc<FxHashMap<Arc<str>, NodeId>>,
@@ -84,6 +86,17 @@ impl Snapshot {
     pub fn add_workload(&mut self, workload: Workload) -> WorkloadId {
         self.workloads.push(workload);
         WorkloadId(self.workloads.len() as u32 - 1)
+    }
+
+    /// Says how the workload looks names up, if not in the default way.
+    pub fn set_dns(&mut self, workload: WorkloadId, config: DnsConfig) {
+        if config != DnsConfig::default() {
+            Arc::make_mut(&mut self.dns).insert(workload, config);
+        }
+    }
+
+    pub fn dns_of(&self, workload: WorkloadId) -> DnsConfig {
+        self.dns.get(&workload).cloned().unwrap_or_default()
     }
 
     pub fn add_node(&mut self, node: Node) -> NodeId {

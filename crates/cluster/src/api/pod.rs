@@ -12,6 +12,24 @@ pub struct PodSpec {
     pub containers: Vec<Container>,
     #[serde(default)]
     pub init_containers: Vec<Container>,
+    pub dns_policy: Option<String>,
+    #[serde(default)]
+    pub dns_config: PodDnsConfig,
+}
+
+/// `spec.dnsConfig`: its name servers are not looked at.
+#[derive(Deserialize, Default, Debug, Clone)]
+pub struct PodDnsConfig {
+    #[serde(default)]
+    pub searches: Vec<String>,
+    #[serde(default)]
+    pub options: Vec<PodDnsOption>,
+}
+
+#[derive(Deserialize, Debug, Clone)]
+pub struct PodDnsOption {
+    pub name: Option<String>,
+    pub value: Option<String>,
 }
 
 #[derive(Deserialize, Default, Debug, Clone)]

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 /// Read piece by piece: see `lower`.
 #[derive(Default, Debug, Clone)]
 pub struct ServiceSpec {
+    pub kind: Option<String>,
+    pub external_name: Option<String>,
     pub cluster_ip: Option<String>,
     pub cluster_ips: Vec<String>,
     pub external_ips: Vec<String>,

@@ -8,7 +8,7 @@ use crate::api::meta::IntOrString;
 use crate::api::service::{EndpointPort, EndpointSubset, LoadBalancerIngress, ServiceSpec, SliceEndpoint};
 use crate::document::Document;
 use namewall_policy::labels::{Requirement, Selector};
-use namewall_policy::model::{Backend, BackendTarget, Service, ServicePort, WorkloadId};
+use namewall_policy::model::{Backend, BackendTarget, Service, ServiceForm, ServicePort, WorkloadId};
 use namewall_policy::port::Protocol;
 use namewall_policy::{Finding, Snapshot, Source};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -20,6 +20,7 @@ use std::sync::Arc;
 pub struct DescribedService {
     pub(crate) namespace: Arc<str>,
     pub(crate) name: Arc<str>,
+    form: ServiceForm,
     /// Cluster, external and load-balancer addresses.
     pub(crate) addresses: Vec<IpAddr>,
     /// How many of them, the first, are the cluster's.
@@ -98,6 +99,7 @@ pub(crate) fn read_service(document: &Document, findings: &mut Vec<Finding>) -> 
     let own = spec.cluster_ip.iter().chain(&spec.cluster_ips).filter_map(|text| text.parse::<IpAddr>().ok());
     let own: FxHashSet<IpAddr> = own.collect();
     let own = addresses.iter().take_while(|address| own.contains(address)).count();
+    let form = form(&mut scope, &spec);
     let mut ports = Vec::new();
     for (at, port) in spec.ports.iter().enumerate() {
         let path = format!("spec.ports[{at}].protocol");
@@ -119,12 +121,30 @@ pub(crate) fn read_service(document: &Document, findings: &mut Vec<Finding>) -> 
     DescribedService {
         namespace: scope.namespace().into(),
         name: scope.meta.name.as_str().into(),
+        form,
         addresses,
         own,
         ports,
         selector,
         source: scope.place(""),
     }
+}
+
+/// S10.4: a Service without a cluster address is one that is not applied yet, not a headless one.
+fn form(scope: &mut Scope<'_>, spec: &ServiceSpec) -> ServiceForm {
+    if spec.kind.as_deref() == Some("ExternalName") {
+        let written = spec.external_name.as_deref().unwrap_or_default();
+        match written.parse() {
+            Ok(name) => return ServiceForm::ExternalName(name),
+            Err(error) => {
+                scope.error("bad-name", "spec.externalName", format!("`{written}` is not a DNS name: {error}"));
+                // It leads nowhere.
+                return ServiceForm::Headless;
+            }
+        }
+    }
+    let mut addresses = spec.cluster_ip.iter().chain(&spec.cluster_ips);
+    if addresses.any(|text| text == "None") { ServiceForm::Headless } else { ServiceForm::Balanced }
 }
 
 /// None if it is of no Service.
@@ -224,6 +244,7 @@ pub(crate) fn service_of(snapshot: &mut Snapshot, service: &DescribedService, be
     Service {
         namespace,
         name: service.name.clone(),
+        form: service.form.clone(),
         addresses: service.addresses.clone(),
         ports: ports.collect(),
         source: service.source.clone(),
@@ -278,6 +299,8 @@ fn selected_backends(
 /// Piece by piece: a bad port must not lose the Service's addresses.
 fn service_spec(scope: &mut Scope<'_>) -> ServiceSpec {
     ServiceSpec {
+        kind: scope.read_part(scope.node(&["spec", "type"]), "spec.type"),
+        external_name: scope.read_part(scope.node(&["spec", "externalName"]), "spec.externalName"),
         cluster_ip: scope.read_part(scope.node(&["spec", "clusterIP"]), "spec.clusterIP"),
         cluster_ips: scope.read_items(scope.node(&["spec", "clusterIPs"]), "spec.clusterIPs"),
         external_ips: scope.read_items(scope.node(&["spec", "externalIPs"]), "spec.externalIPs"),

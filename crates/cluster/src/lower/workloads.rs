@@ -7,7 +7,7 @@ use crate::api::pod::{Container, PodSpec, PodStatus};
 use crate::document::Document;
 use crate::yaml::{Node, Value};
 use namewall_policy::labels::Labels;
-use namewall_policy::model::{NamedPort, Role, Workload, WorkloadId, WorkloadKind};
+use namewall_policy::model::{DnsConfig, DnsPolicy, NamedPort, Role, Workload, WorkloadId, WorkloadKind};
 use namewall_policy::port::Protocol;
 use namewall_policy::{Finding, Snapshot, Source};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -93,6 +93,8 @@ pub struct Described {
     pub host_network: bool,
     pub addresses: Arc<[IpAddr]>,
     ports: Arc<[NamedPort]>,
+    /// How it looks names up, if not in the default way.
+    pub(crate) dns: Option<Box<DnsConfig>>,
     /// Who made it, by kind and name.
     owner: Option<(Arc<str>, Arc<str>)>,
     pub account: Option<Arc<str>>,
@@ -156,6 +158,7 @@ fn describe(
     pool: &mut Pool,
 ) -> Described {
     let ports = named_ports(scope, &spec);
+    let dns = dns_config(scope, &spec);
     let meta = &scope.meta;
     let owner = meta.owner_references.iter().find(|owner| owner.controller == Some(true));
     Described {
@@ -167,6 +170,7 @@ fn describe(
         host_network: spec.host_network,
         addresses: Arc::default(),
         ports: shared(&mut pool.ports, ports.into()),
+        dns: (dns != DnsConfig::default()).then(|| Box::new(dns)),
         owner: owner.map(|owner| (pool.text(&owner.kind), pool.text(&owner.name))),
         account: None,
         is_running: false,
@@ -197,6 +201,9 @@ impl Lowering<'_> {
         for described in pods.iter().chain(&templates) {
             let workload = workload_of(&mut self.out.snapshot, described, None);
             let id = self.out.snapshot.add_workload(workload);
+            if let Some(dns) = &described.dns {
+                self.out.snapshot.set_dns(id, (**dns).clone());
+            }
             self.by_namespace.entry(described.namespace.clone()).or_default().push(id);
         }
     }
@@ -238,6 +245,8 @@ fn pod_spec<'d>(scope: &mut Scope<'d>, node: Option<&'d Node>, path: &str) -> Po
         host_network: scope.read_part(field("hostNetwork"), &format!("{path}.hostNetwork")),
         containers: scope.read_items(field("containers"), &format!("{path}.containers")),
         init_containers: scope.read_items(field("initContainers"), &format!("{path}.initContainers")),
+        dns_policy: scope.read_part(field("dnsPolicy"), &format!("{path}.dnsPolicy")),
+        dns_config: scope.read_part(field("dnsConfig"), &format!("{path}.dnsConfig")),
     }
 }
 
@@ -304,6 +313,33 @@ fn named_ports(scope: &mut Scope<'_>, spec: &PodSpec) -> Vec<NamedPort> {
     ports.sort();
     ports.dedup();
     ports
+}
+
+/// How the pod looks names up. What cannot be read is a finding, and the default counts in its place: it decides about
+/// which names a question means, not about access.
+fn dns_config(scope: &mut Scope<'_>, spec: &PodSpec) -> DnsConfig {
+    let policy = match spec.dns_policy.as_deref() {
+        None | Some("" | "ClusterFirst") => DnsPolicy::ClusterFirst,
+        Some("ClusterFirstWithHostNet") => DnsPolicy::ClusterFirstWithHostNet,
+        Some("Default") => DnsPolicy::Default,
+        Some("None") => DnsPolicy::None,
+        Some(other) => {
+            let message =
+                format!("`{other}` is not a DNS policy; use ClusterFirst, ClusterFirstWithHostNet, Default or None");
+            scope.error("bad-dns-policy", "spec.dnsPolicy", message);
+            DnsPolicy::ClusterFirst
+        }
+    };
+    let mut searches = Vec::new();
+    for text in &spec.dns_config.searches {
+        match text.parse() {
+            Ok(name) => searches.push(name),
+            Err(error) => scope.error("bad-name", "spec.dnsConfig.searches", format!("`{text}`: {error}")),
+        }
+    }
+    let ndots = spec.dns_config.options.iter().find(|option| option.name.as_deref() == Some("ndots"));
+    let ndots = ndots.and_then(|option| option.value.as_deref()).and_then(|value| value.parse().ok());
+    DnsConfig { policy, searches, ndots }
 }
 
 /// What a service's target port is on a pod.

@@ -10,8 +10,11 @@
 #![allow(clippy::unwrap_used)]
 
 mod check;
+mod question;
 mod s1;
 mod s10;
+mod s10_depends;
+mod s10_names;
 mod s10_pieces;
 mod s10_slips;
 mod s11;

@@ -51,7 +51,7 @@ impl LiveCluster {
         }
         let answers: Vec<DnsAnswer> =
             answers.into_iter().map(|(name, addresses)| DnsAnswer { name, addresses }).collect();
-        loaded.learn(&answers);
+        loaded.learn(&answers, None);
         Ok((loaded, shared))
     }
 }

@@ -1,5 +1,6 @@
 //! Namespaces, workloads, nodes and services, as far as policies can see them.
 
+use crate::domain::DomainName;
 use crate::finding::Source;
 use crate::labels::Labels;
 use crate::port::Protocol;
@@ -133,10 +134,46 @@ pub struct Node {
 pub struct Service {
     pub namespace: NamespaceId,
     pub name: Arc<str>,
-    /// Cluster, external and load-balancer addresses.
+    pub form: ServiceForm,
+    /// Cluster, external and load-balancer addresses, as far as they are known: a manifest that is not applied yet has
+    /// no cluster address.
     pub addresses: Vec<IpAddr>,
     pub ports: Vec<ServicePort>,
     pub source: Option<Source>,
+}
+
+/// How clients come to a Service's backends.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub enum ServiceForm {
+    /// Through addresses of its own, which translate ports.
+    #[default]
+    Balanced,
+    /// `clusterIP: None`: its name stands for its backends, and no port is translated (S10.4).
+    Headless,
+    /// Its name is an alias of this one.
+    ExternalName(DomainName),
+}
+
+/// How a pod looks names up.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct DnsConfig {
+    pub policy: DnsPolicy,
+    /// Searched after those that the policy gives.
+    pub searches: Vec<DomainName>,
+    pub ndots: Option<u8>,
+}
+
+/// `spec.dnsPolicy`.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum DnsPolicy {
+    /// The cluster's DNS server; a `hostNetwork` pod asks its node's instead.
+    #[default]
+    ClusterFirst,
+    ClusterFirstWithHostNet,
+    /// The node's.
+    Default,
+    /// Only what `spec.dnsConfig` says.
+    None,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -10,8 +10,8 @@ mod policy;
 
 pub(crate) use cluster::id;
 pub use cluster::{
-    Backend, BackendTarget, NamedPort, Namespace, NamespaceId, Node, NodeId, Role, RoleId, Service, ServiceId,
-    ServicePort, Workload, WorkloadId, WorkloadKind,
+    Backend, BackendTarget, DnsConfig, DnsPolicy, NamedPort, Namespace, NamespaceId, Node, NodeId, Role, RoleId,
+    Service, ServiceForm, ServiceId, ServicePort, Workload, WorkloadId, WorkloadKind,
 };
 pub use policy::{
     Action, Clauses, Direction, Enforcement, NamespaceScope, Peer, Peers, Placement, PodSet, Policy, PolicyId,

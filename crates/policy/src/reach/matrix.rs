@@ -5,9 +5,9 @@
 //! addresses fall into the same networks share a view. Results are interned,
 //! so a pair costs two table look-ups.
 
-use super::{Reach, Reachable};
 use super::outside::{self, OutsideRange};
 use super::views::{APART, Views, peer_sets};
+use super::{Reach, Reachable};
 use crate::domain::{DomainPattern, PatternId};
 use crate::flow::Endpoint;
 use crate::model::{Direction, NamedPort, NodeId, WorkloadId};

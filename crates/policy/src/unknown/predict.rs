@@ -99,7 +99,12 @@ impl Reach<'_> {
     fn over(&self, flow: &Flow, family: Option<Family>) -> Outlook {
         if self.walk(flow, Assumption::default()).own_address() {
             let case = Case { flow: flow.clone(), assumption: Assumption::default() };
-            return Outlook { prediction: Prediction::Allow, allowed: Some(case), denied: None, depends_on: Vec::new() };
+            return Outlook {
+                prediction: Prediction::Allow,
+                allowed: Some(case),
+                denied: None,
+                depends_on: Vec::new(),
+            };
         }
         let (egress, ingress) = (self.egress_outcomes(flow, family), self.ingress_outcomes(flow, family));
         let find = |outcomes: &[Outcome], open: bool| outcomes.iter().position(|outcome| outcome.open == open);

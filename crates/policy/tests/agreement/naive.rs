@@ -6,10 +6,10 @@
 mod cases;
 mod matching;
 
+pub(crate) use cases::Case;
 use namewall_policy::model::{
     Action, Clauses, Direction, Enforcement, NamespaceId, Placement, Policy, PolicyKind, PolicyRef, Rule, Workload,
 };
-pub(crate) use cases::Case;
 use namewall_policy::{Endpoint, Flow, Instant, Lease, Prediction, Snapshot, Stage};
 
 /// What the verdict rests on.
@@ -292,8 +292,7 @@ impl<'a> Walk<'a> {
             Clauses::Unreadable if rule.action == Action::Allow => None,
             Clauses::Unreadable => Some(Action::Deny),
             Clauses::Match { peers, ports } => {
-                let matches =
-                    self.world.peers_match(peers, peer) && self.world.ports_match(ports, self.flow);
+                let matches = self.world.peers_match(peers, peer) && self.world.ports_match(ports, self.flow);
                 matches.then_some(rule.action)
             }
         }

@@ -38,7 +38,9 @@ fn holds(case: &Case, traffic: &Reachable, ends: (&Endpoint, &Endpoint)) -> Outc
                 (true, true) => Prediction::Allow,
                 (false, true) => Prediction::Depends,
                 (false, false) => Prediction::Deny,
-                (true, false) => return Err(TestCaseError::fail(format!("surely open, but not possible: {traffic:?}"))),
+                (true, false) => {
+                    return Err(TestCaseError::fail(format!("surely open, but not possible: {traffic:?}")));
+                }
             };
             let naive = predict(world, &flow);
             if predicted != naive {

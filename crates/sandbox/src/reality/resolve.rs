@@ -88,7 +88,7 @@ fn addresses(sandbox: &Sandbox, from: &Host) -> Vec<IpAddr> {
             let pod = sandbox.topology().pods.get(format!("{namespace}/{name}").as_str());
             pod.map(|pod| pod.addresses.clone()).unwrap_or_default()
         }
-        Host::Name(_) => Vec::new(),
+        Host::Name(_) | Host::Absolute(_) => Vec::new(),
     }
 }
 

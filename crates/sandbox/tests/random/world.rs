@@ -6,8 +6,8 @@ use super::policy::{PATTERNS, pattern, policy};
 use namewall_policy::domain::{DomainPattern, Wildcard};
 use namewall_policy::labels::{Labels, Requirement, Selector};
 use namewall_policy::model::{
-    Backend, BackendTarget, NamedPort, Namespace, NamespaceId, Node, NodeId, Policy, Role, Service, ServicePort,
-    Workload, WorkloadId, WorkloadKind,
+    Backend, BackendTarget, NamedPort, Namespace, NamespaceId, Node, NodeId, Policy, Role, Service, ServiceForm,
+    ServicePort, Workload, WorkloadId, WorkloadKind,
 };
 use namewall_policy::port::Protocol;
 use namewall_policy::{Instant, Lease, Snapshot};
@@ -226,7 +226,11 @@ impl World {
         }
         for (at, &(namespace, target, port)) in self.services.iter().enumerate() {
             let service = service(at, target, port, &ids);
-            snapshot.services.push(Service { namespace: NamespaceId(namespace as u32), ..service });
+            snapshot.services.push(Service {
+                form: ServiceForm::Balanced,
+                namespace: NamespaceId(namespace as u32),
+                ..service
+            });
         }
         snapshot.policies = self.policies.clone().into();
         snapshot
@@ -279,6 +283,7 @@ fn service(at: usize, target: Target, port: u16, pods: &[Option<WorkloadId>]) ->
     Service {
         namespace: NamespaceId(0),
         name: format!("s{at}").into(),
+        form: ServiceForm::Balanced,
         addresses: reads(&SERVICES[at]),
         ports: ports.into(),
         source: None,

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use namewall_policy::ask::{Host, Route, Target, World};
+use namewall_policy::domain::DomainName;
 use namewall_policy::explain::{Explanation, RuleStep, describe_reason, explain_case};
 use namewall_policy::model::PolicyId;
 use namewall_policy::port::{Protocol, Traffic};
@@ -24,6 +25,8 @@ pub(crate) struct Answer<'a> {
     /// What is open, where no port was asked for.
     pub(super) open: Option<Reachable>,
     pub(super) routes: Vec<RouteStory>,
+    /// The name that is asked for, and the name that an ExternalName Service makes of it.
+    pub(super) alias: Option<(DomainName, DomainName)>,
     /// Why it is denied although a rule allows the name.
     pub(super) not_leased: Option<String>,
 }
@@ -53,7 +56,7 @@ impl<'a> Answer<'a> {
         let (verdict, depends_on) = (world.predict(&routes), world.depends_on(&routes));
         let routes = routes.into_iter().flat_map(|route| route_stories(&world, route)).collect();
         let question = format!("{} -> {}", asked.from, asked.to);
-        Ok(Self { world, question, verdict, depends_on, open, routes, not_leased: None })
+        Ok(Self { world, question, verdict, depends_on, open, routes, alias: None, not_leased: None })
     }
 
     /// A live firewall has no lease for the name that is asked for: what only a rule by name allows is denied.

@@ -18,6 +18,9 @@ impl Answer<'_> {
             "reason": self.reason(),
             "steps": self.first_steps(),
         });
+        if let Some((asked, target)) = &self.alias {
+            value["alias"] = json!({ "asked": asked.to_string(), "name": target.to_string() });
+        }
         if !self.depends_on.is_empty() {
             value["dependsOn"] = self.dependences_json(&self.depends_on);
         }

@@ -28,8 +28,10 @@ pub(crate) fn run(args: &Explain) -> Result<ExitCode> {
 /// Answers by what was loaded.
 pub(crate) fn answer(asked: &Question, mut loaded: Loaded) -> Result<ExitCode> {
     loaded.report_errors();
-    loaded.learn(&asked.dns);
-    let answer = Answer::new(loaded.world(), &Asked { from: &asked.from, to: &asked.to })?;
+    let alias = loaded.world().external_name(&asked.from, &asked.to.host);
+    loaded.learn(&asked.dns, alias.as_ref());
+    let mut answer = Answer::new(loaded.world(), &Asked { from: &asked.from, to: &asked.to })?;
+    answer.alias = alias;
     let mut out = output::stdout();
     let printed = match asked.output {
         Format::Text => answer.print(&mut out).and_then(|()| Ok(out.flush()?)),

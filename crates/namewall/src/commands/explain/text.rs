@@ -14,6 +14,9 @@ impl Answer<'_> {
         let word = self.verdict.to_string().to_uppercase();
         writeln!(out, "{style}{word}{style:#}  {STRONG}{}{STRONG:#}", self.question)?;
         writeln!(out, "  {}", self.reason())?;
+        if let Some((asked, target)) = &self.alias {
+            writeln!(out, "  asks for {asked}, an ExternalName for {target}; rules by name see the name asked for")?;
+        }
         if let Some(hint) = self.hint() {
             writeln!(out, "  {SOFT}hint: {hint}{SOFT:#}")?;
         }

@@ -37,7 +37,7 @@ pub(crate) fn run(args: &SandboxUp) -> Result<ExitCode> {
     let start = std::time::Instant::now();
     let mut loaded = Loaded::read(&args.input)?;
     loaded.report_errors();
-    loaded.learn(&args.dns);
+    loaded.learn(&args.dns, None);
     let outside = outside(&loaded, args);
     let wanted = Wanted {
         snapshot: &loaded.snapshot,

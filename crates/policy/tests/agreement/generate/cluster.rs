@@ -4,7 +4,7 @@ use super::{NAMESPACES, ips, labels, read};
 use namewall_policy::Snapshot;
 use namewall_policy::labels::Labels;
 use namewall_policy::model::{
-    NamedPort, Namespace, NamespaceId, Node, NodeId, Role, Service, Workload, WorkloadId, WorkloadKind,
+    NamedPort, Namespace, NamespaceId, Node, NodeId, Role, Service, ServiceForm, Workload, WorkloadId, WorkloadKind,
 };
 use namewall_policy::port::Protocol;
 use proptest::prelude::*;
@@ -128,6 +128,7 @@ impl Cluster {
             snapshot.services.push(Service {
                 namespace: NamespaceId(namespace),
                 name: format!("s{at}").into(),
+                form: ServiceForm::Balanced,
                 addresses: Vec::new(),
                 ports: Vec::new(),
                 source: None,

@@ -5,9 +5,7 @@ use super::World;
 use namewall_policy::addr::Cidr;
 use namewall_policy::domain::{DomainName, DomainPattern};
 use namewall_policy::labels::{Requirement, Selector};
-use namewall_policy::model::{
-    NamespaceId, NamespaceScope, Peer, Peers, PodSet, PortMatch, Ports, Subject, Workload,
-};
+use namewall_policy::model::{NamespaceId, NamespaceScope, Peer, Peers, PodSet, PortMatch, Ports, Subject, Workload};
 use namewall_policy::{Endpoint, Flow};
 use std::net::IpAddr;
 

@@ -1,200 +1,32 @@
-//! Questions as users write them: `shop/web -> api.github.com:443/TCP`.
-//!
-//! A question may stand for several connections. A Service sends a client to
-//! one of its backends and a name to one of its addresses, so *every* [`Route`]
-//! must be open for the answer to be yes; two pods with several addresses may
-//! choose, so one open connection of a Route is enough.
+//! From a question to the connections that it stands for.
 
-use crate::addr::parse_address;
-use crate::domain::{DomainName, NameError};
+use super::resolve::Meaning;
+use super::{AskError, Host, Route, Target, World};
 use crate::flow::{Endpoint, Flow};
-use crate::lease::{Instant, LeaseTable};
-use crate::model::{BackendTarget, ServiceId, ServicePort, WorkloadId};
+use crate::model::{BackendTarget, ServiceForm, ServiceId, ServicePort, WorkloadId};
 use crate::port::Protocol;
-use crate::program::{Holder, Program};
+use crate::program::Holder;
 use crate::reach::Reach;
-use crate::snapshot::Snapshot;
 use crate::unknown::{Dependence, Prediction, describe_dependence};
-use std::fmt;
 use std::net::IpAddr;
-use std::str::FromStr;
-
-/// One end, as written.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Host {
-    /// `NS/NAME`, or `NS/KIND/NAME` where two kinds share a name.
-    Object {
-        namespace: String,
-        kind: Option<String>,
-        name: String,
-    },
-    Address(IpAddr),
-    Name(DomainName),
-}
-
-/// `HOST[:PORT[/PROTO]]`, `HOST/ICMP`.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Target {
-    pub host: Host,
-    pub protocol: Protocol,
-    /// None: whatever port.
-    pub port: Option<u16>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum AskError {
-    #[error("`{0}` is not an end of a connection; write NAMESPACE/POD, an address, or a name")]
-    Host(String),
-    #[error("`{0}`: {1}")]
-    Name(String, NameError),
-    #[error("`{0}` is no port; use 1 to 65535")]
-    Port(String),
-    #[error("`{0}` is not a protocol; use TCP, UDP, SCTP or ICMP")]
-    Protocol(String),
-    #[error("there is no workload or Service {0} in the input{1}")]
-    NotFound(String, String),
-    #[error("{0} is several things: {1}. Write NAMESPACE/KIND/NAME")]
-    Ambiguous(String, String),
-    #[error("a connection starts at a pod or an address, not at a name ({0})")]
-    FromName(String),
-    #[error("a connection starts at a pod or an address, and {0} is a Service")]
-    FromService(String),
-    #[error("{0} has no port {1}")]
-    NoServicePort(String, String),
-}
-
-impl FromStr for Host {
-    type Err = AskError;
-
-    fn from_str(text: &str) -> Result<Self, AskError> {
-        let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
-        if let Some(address) = parse_address(bare) {
-            return Ok(Self::Address(address));
-        }
-        let parts: Vec<&str> = text.split('/').collect();
-        match parts.as_slice() {
-            [name] => {
-                let looks_like_name = name.contains('.') || *name == "localhost";
-                if !looks_like_name {
-                    return Err(AskError::Host(text.to_owned()));
-                }
-                name.parse().map(Self::Name).map_err(|error| AskError::Name(text.to_owned(), error))
-            }
-            [namespace, name] if !namespace.is_empty() && !name.is_empty() => {
-                Ok(Self::Object { namespace: (*namespace).to_owned(), kind: None, name: (*name).to_owned() })
-            }
-            [namespace, kind, name] if !namespace.is_empty() && !kind.is_empty() && !name.is_empty() => {
-                Ok(Self::Object {
-                    namespace: (*namespace).to_owned(),
-                    kind: Some((*kind).to_owned()),
-                    name: (*name).to_owned(),
-                })
-            }
-            _ => Err(AskError::Host(text.to_owned())),
-        }
-    }
-}
-
-impl fmt::Display for Target {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.host, self.port) {
-            (Host::Address(IpAddr::V6(v6)), Some(port)) => write!(f, "[{v6}]:{port}/{}", self.protocol),
-            (host, Some(port)) => write!(f, "{host}:{port}/{}", self.protocol),
-            (host, None) if self.protocol.has_ports() => write!(f, "{host}"),
-            (host, None) => write!(f, "{host}/{}", self.protocol),
-        }
-    }
-}
-
-impl FromStr for Target {
-    type Err = AskError;
-
-    fn from_str(text: &str) -> Result<Self, AskError> {
-        // A protocol is the last part after a slash, if that is one.
-        let (rest, protocol) = match text.rsplit_once('/') {
-            Some((rest, last)) if last.parse::<Protocol>().is_ok() => (rest, last.parse().ok()),
-            // `host:80/XYZ` can only be a protocol that is none.
-            Some((rest, last)) if rest.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) => {
-                return Err(AskError::Protocol(last.to_owned()));
-            }
-            _ => (text, None),
-        };
-        let protocol = protocol.unwrap_or(Protocol::Tcp);
-        // An IPv6 address has colons of its own: with a port it stands in brackets.
-        let bare = rest.strip_prefix('[').and_then(|inner| inner.strip_suffix(']')).unwrap_or(rest);
-        if parse_address(bare).is_some() {
-            return Ok(Self { host: bare.parse()?, protocol, port: None });
-        }
-        let (host, port) = match rest.rsplit_once(':') {
-            Some((host, port)) => match port.parse::<u16>() {
-                Ok(number @ 1..) => (host, Some(number)),
-                _ => return Err(AskError::Port(port.to_owned())),
-            },
-            None => (rest, None),
-        };
-        Ok(Self { host: host.parse()?, protocol, port: port.filter(|_| protocol.has_ports()) })
-    }
-}
-
-impl fmt::Display for Host {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Object { namespace, kind: Some(kind), name } => write!(f, "{namespace}/{kind}/{name}"),
-            Self::Object { namespace, kind: None, name } => write!(f, "{namespace}/{name}"),
-            Self::Address(address) => write!(f, "{address}"),
-            Self::Name(name) => write!(f, "{name}"),
-        }
-    }
-}
-
-/// Connections that stand for each other: one open is enough.
-#[derive(Clone, Debug)]
-pub struct Route {
-    /// What this route is, where a question has several: a backend, an address.
-    pub label: Option<String>,
-    pub flows: Vec<Flow>,
-}
-
-/// Who asks of what.
-#[derive(Clone, Copy, Debug)]
-pub struct World<'a> {
-    pub snapshot: &'a Snapshot,
-    pub program: &'a Program,
-    pub leases: &'a LeaseTable,
-    /// What names were answered with, leased or not.
-    pub names: &'a Names,
-    pub cluster_domain: &'a DomainName,
-    pub now: Instant,
-}
-
-pub type Names = std::collections::BTreeMap<DomainName, Vec<IpAddr>>;
 
 impl World<'_> {
     /// The routes from one end to the other; none if a Service has no backend.
     pub fn routes(&self, from: &Host, target: &Target) -> Result<Vec<Route>, AskError> {
         let sources = self.sources(from)?;
         let Some(port) = target.port.or((!target.protocol.has_ports()).then_some(0)) else {
-            return self.portless(&sources, target);
+            return self.portless(from, &sources, target);
         };
-        let destinations = match &target.host {
-            Host::Object { .. } => match self.find(&target.host)? {
-                Found::Workload(id) => {
-                    return Ok(vec![self.route(None, (&sources, &self.ends(id)), (target.protocol, port))]);
-                }
-                Found::Service(id) => return self.through(id, &sources, target),
-            },
-            Host::Address(address) => vec![*address],
-            Host::Name(name) => {
-                if let Some(service) = self.service_named(name) {
-                    return self.through(service, &sources, target);
-                }
-                let known = self.addresses_of(name);
-                if known.is_empty() {
-                    let end = [Endpoint::name(name.clone())];
-                    return Ok(vec![self.route(None, (&sources, &end), (target.protocol, port))]);
-                }
-                known
+        let destinations = match self.meaning(from, &target.host)? {
+            Meaning::Service(id) => return self.through(id, &sources, target),
+            Meaning::Pod(id) => {
+                return Ok(vec![self.route(None, (&sources, &self.ends(id)), (target.protocol, port))]);
             }
+            Meaning::Outside(name) => {
+                let end = [Endpoint::name(name)];
+                return Ok(vec![self.route(None, (&sources, &end), (target.protocol, port))]);
+            }
+            Meaning::Addresses(known) => known,
         };
         let several = destinations.len() > 1;
         let mut routes = Vec::new();
@@ -214,40 +46,42 @@ impl World<'_> {
                 routes.extend(backends);
                 continue;
             }
-            let label = (several || matches!(target.host, Host::Name(_))).then(|| address.to_string());
+            let label =
+                (several || matches!(target.host, Host::Name(_) | Host::Absolute(_))).then(|| address.to_string());
             let end = [self.program.endpoint_at(address)];
             routes.push(self.route(label, (&sources, &end), (target.protocol, port)));
         }
         Ok(routes)
     }
 
+    /// What the source reaches at this host.
+    fn meaning(&self, from: &Host, host: &Host) -> Result<Meaning, AskError> {
+        match host {
+            Host::Object { .. } => match self.find(host)? {
+                Found::Workload(id) => Ok(Meaning::Pod(id)),
+                Found::Service(id) => self.behind(id),
+            },
+            Host::Address(address) => Ok(Meaning::Addresses(vec![*address])),
+            Host::Name(_) | Host::Absolute(_) => self.resolve(from, host),
+        }
+    }
+
     /// Without a port: a Service's own ports, else the ends with no port yet,
     /// for whoever asks which ports are open.
-    fn portless(&self, sources: &[Endpoint], target: &Target) -> Result<Vec<Route>, AskError> {
+    fn portless(&self, from: &Host, sources: &[Endpoint], target: &Target) -> Result<Vec<Route>, AskError> {
         let every_port = |id: ServiceId| {
             let service = &self.snapshot.services[id.index()];
-            if service.addresses.is_empty() {
+            if service.form == ServiceForm::Headless {
                 return self.headless(id, sources, (target.protocol, 0));
             }
             service.ports.iter().flat_map(|port| self.backends(id, port, sources)).collect()
         };
         let any = (target.protocol, 0);
-        let addresses = match &target.host {
-            Host::Object { .. } => match self.find(&target.host)? {
-                Found::Workload(id) => return Ok(vec![self.route(None, (sources, &self.ends(id)), any)]),
-                Found::Service(id) => return Ok(every_port(id)),
-            },
-            Host::Address(address) => vec![*address],
-            Host::Name(name) => {
-                if let Some(id) = self.service_named(name) {
-                    return Ok(every_port(id));
-                }
-                let known = self.addresses_of(name);
-                if known.is_empty() {
-                    return Ok(vec![self.route(None, (sources, &[Endpoint::name(name.clone())]), any)]);
-                }
-                known
-            }
+        let addresses = match self.meaning(from, &target.host)? {
+            Meaning::Service(id) => return Ok(every_port(id)),
+            Meaning::Pod(id) => return Ok(vec![self.route(None, (sources, &self.ends(id)), any)]),
+            Meaning::Outside(name) => return Ok(vec![self.route(None, (sources, &[Endpoint::name(name)]), any)]),
+            Meaning::Addresses(known) => known,
         };
         let mut routes = Vec::new();
         for address in addresses {
@@ -255,7 +89,7 @@ impl World<'_> {
             match service {
                 Some(at) => routes.extend::<Vec<Route>>(every_port(ServiceId(at as u32))),
                 None => {
-                    let label = matches!(target.host, Host::Name(_)).then(|| address.to_string());
+                    let label = matches!(target.host, Host::Name(_) | Host::Absolute(_)).then(|| address.to_string());
                     routes.push(self.route(label, (sources, &[self.program.endpoint_at(address)]), any));
                 }
             }
@@ -315,7 +149,7 @@ impl World<'_> {
     fn sources(&self, from: &Host) -> Result<Vec<Endpoint>, AskError> {
         match from {
             Host::Address(address) => Ok(vec![self.program.endpoint_at(*address)]),
-            Host::Name(name) => Err(AskError::FromName(name.to_string())),
+            Host::Name(name) | Host::Absolute(name) => Err(AskError::FromName(name.to_string())),
             Host::Object { .. } => match self.find(from)? {
                 Found::Workload(id) => Ok(self.ends(id)),
                 Found::Service(_) => Err(AskError::FromService(from.to_string())),
@@ -331,7 +165,7 @@ impl World<'_> {
         }
     }
 
-    fn find(&self, host: &Host) -> Result<Found, AskError> {
+    pub(super) fn find(&self, host: &Host) -> Result<Found, AskError> {
         if let Host::Address(address) = host
             && let Some(Holder::Pod(id)) = self.program.by_address.get(address)
         {
@@ -368,7 +202,7 @@ impl World<'_> {
     }
 
     /// The nearest name there is, for a slip of the finger.
-    fn suggestion(&self, namespace: &str, name: &str) -> String {
+    pub(super) fn suggestion(&self, namespace: &str, name: &str) -> String {
         let wanted = format!("{namespace}/{name}");
         // A Deployment whose pods are here is played by them, under their names.
         let begins = format!("{wanted}-");
@@ -401,7 +235,7 @@ impl World<'_> {
     fn through(&self, id: ServiceId, sources: &[Endpoint], target: &Target) -> Result<Vec<Route>, AskError> {
         let service = &self.snapshot.services[id.index()];
         let ports = &service.ports;
-        if let (true, Some(port)) = (service.addresses.is_empty(), target.port) {
+        if let (ServiceForm::Headless, Some(port)) = (&service.form, target.port) {
             return Ok(self.headless(id, sources, (target.protocol, port)));
         }
         let asked = |port: &&ServicePort| port.protocol == target.protocol && Some(port.port) == target.port;
@@ -453,19 +287,6 @@ impl World<'_> {
         routes
     }
 
-    /// `SERVICE.NAMESPACE.svc[.cluster.local]`.
-    fn service_named(&self, name: &DomainName) -> Option<ServiceId> {
-        let inside = match name.as_str().strip_suffix(self.cluster_domain.as_str()) {
-            Some(inside) => inside.strip_suffix('.')?,
-            None => name.as_str(),
-        };
-        let labels: Vec<&str> = inside.split('.').collect();
-        let [service, namespace, "svc"] = labels.as_slice() else { return None };
-        let namespace = self.snapshot.namespace_named(namespace)?;
-        let at = self.snapshot.services.iter().position(|s| s.namespace == namespace && *s.name == **service)?;
-        Some(ServiceId(at as u32))
-    }
-
     fn route(
         &self,
         label: Option<String>,
@@ -476,14 +297,9 @@ impl World<'_> {
         let flows = pairs.map(|(from, to)| Flow { from, to, protocol, port, via: None, hop: None }).collect();
         Route { label, flows }
     }
-
-    fn addresses_of(&self, name: &DomainName) -> Vec<IpAddr> {
-        self.names.get(name).cloned().unwrap_or_default()
-    }
 }
 
-
-enum Found {
+pub(super) enum Found {
     Workload(WorkloadId),
     Service(ServiceId),
 }
@@ -505,37 +321,4 @@ fn distance(a: &str, b: &str) -> usize {
         rows.push(row);
     }
     rows[a.len()][b.len()]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn target(text: &str) -> (String, Protocol, Option<u16>) {
-        let target: Target = text.parse().unwrap();
-        (target.host.to_string(), target.protocol, target.port)
-    }
-
-    #[test]
-    fn targets_are_read_as_written() {
-        use Protocol::{Icmp, Sctp, Tcp, Udp};
-        assert_eq!(target("shop/web:80/TCP"), ("shop/web".into(), Tcp, Some(80)));
-        assert_eq!(target("shop/web"), ("shop/web".into(), Tcp, None));
-        assert_eq!(target("shop/Deployment/web:53/udp"), ("shop/Deployment/web".into(), Udp, Some(53)));
-        assert_eq!(target("10.0.0.1:9/SCTP"), ("10.0.0.1".into(), Sctp, Some(9)));
-        assert_eq!(target("2001:db8::1"), ("2001:db8::1".into(), Tcp, None));
-        assert_eq!(target("[2001:db8::1]/ICMP"), ("2001:db8::1".into(), Icmp, None));
-        assert_eq!(target("[::ffff:10.0.0.1]:443"), ("10.0.0.1".into(), Tcp, Some(443)));
-        assert_eq!(target("[2001:db8::1]:443"), ("2001:db8::1".into(), Tcp, Some(443)));
-        assert_eq!(target("10.0.0.1/ICMP"), ("10.0.0.1".into(), Icmp, None));
-        assert_eq!(target("API.github.com:443"), ("api.github.com".into(), Tcp, Some(443)));
-    }
-
-    #[test]
-    fn bad_targets_say_what_is_wrong() {
-        for bad in ["", "web", "shop/", "/web", "shop/web:0", "shop/web:70000", "shop/web:80/XYZ", "a/b/c/d", "x y.z:1"]
-        {
-            assert!(bad.parse::<Target>().is_err(), "{bad}");
-        }
-    }
 }
