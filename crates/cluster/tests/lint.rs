@@ -585,3 +585,61 @@ fn audited() {
     "#]],
     );
 }
+
+const DUAL_STACK: &str = "
+{apiVersion: v1, kind: Namespace, metadata: {name: both}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: both}
+status: {podIP: 10.244.0.9, podIPs: [{ip: 10.244.0.9}, {ip: 'fd00::9'}]}
+---";
+
+#[test]
+fn a_deny_of_one_family_is_told_where_pods_have_both() {
+    let firewall = |rules: &str| {
+        format!(
+            "{DUAL_STACK}
+apiVersion: k8s.ovn.org/v1
+kind: EgressFirewall
+metadata: {{name: default, namespace: both}}
+spec: {{egress: [{rules}]}}"
+        )
+    };
+    let allow = "{type: Allow, to: {dnsName: api.example.com}}";
+    check_alone(
+        &firewall(&format!("{allow}, {{type: Deny, to: {{cidrSelector: 0.0.0.0/0}}}}")),
+        expect![[r#"
+            warning[one-family] EgressFirewall both/default spec.egress[1]: it denies 0.0.0.0/0, and pods it is for have addresses of both families: they may still open everything to any address in ::/0. Deny ::/0 too
+        "#]],
+    );
+    let both = "{type: Deny, to: {cidrSelector: 0.0.0.0/0}}, {type: Deny, to: {cidrSelector: '::/0'}}";
+    check_alone(&firewall(&format!("{allow}, {both}")), expect![[""]]);
+}
+
+#[test]
+fn an_allow_of_a_gate_that_no_tier_passes_is_told() {
+    let cluster = |egress: &str| {
+        format!(
+            "
+apiVersion: k8s.ovn.org/v1
+kind: EgressFirewall
+metadata: {{name: default, namespace: shop}}
+spec: {{egress: [{{type: Allow, to: {{cidrSelector: 203.0.113.0/24}}}}, {{type: Deny, to: {{cidrSelector: 0.0.0.0/0}}}}]}}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {{name: out, namespace: shop}}
+spec: {{podSelector: {{}}, policyTypes: [Egress], egress: {egress}}}"
+        )
+    };
+    check(&cluster("[]"), expect![[r#"
+        warning[closed-anyway] EgressFirewall shop/default spec.egress[0]: no pod of the namespace can use it: after this gate a NetworkPolicy or an admin or baseline policy denies all of it. Allow it there too, or remove the rule
+        warning[forgets-dns] NetworkPolicy shop/out: shop/web is isolated for egress and may open port 53 nowhere, so it can resolve no name. Allow UDP and TCP 53 to the cluster's DNS
+    "#]]);
+    check(&cluster("[{to: [{ipBlock: {cidr: 203.0.113.7/32}}]}]"), expect![[""]]);
+    check(&cluster("[{to: [{ipBlock: {cidr: 198.51.100.0/24}}]}]"), expect![[r#"
+        warning[closed-anyway] EgressFirewall shop/default spec.egress[0]: no pod of the namespace can use it: after this gate a NetworkPolicy or an admin or baseline policy denies all of it. Allow it there too, or remove the rule
+        warning[forgets-dns] NetworkPolicy shop/out: shop/web is isolated for egress and may open port 53 nowhere, so it can resolve no name. Allow UDP and TCP 53 to the cluster's DNS
+    "#]]);
+}

@@ -5,8 +5,10 @@
 //! once a pod, and claims only what is certain: where the cluster is not known
 //! well enough (no workloads, no nodes), it stays silent.
 
+mod closed;
 mod cover;
 mod dns;
+mod families;
 mod kinds;
 mod names;
 mod networks;
@@ -33,7 +35,9 @@ pub fn lint(snapshot: &Snapshot, program: &Program) -> Vec<Finding> {
     selects::lint(&scene, &mut report);
     priority::lint(&scene, &mut report);
     shadow::lint(&scene, &mut report);
+    closed::lint(&scene, &mut report);
     networks::lint(&scene, &mut report);
+    families::lint(&scene, &mut report);
     ports::lint(&scene, &mut report);
     dns::lint(&scene, &mut report);
     names::lint(&scene, &mut report);

@@ -76,26 +76,41 @@ impl Outside<'_> {
 }
 
 fn open_outside(scene: &Scene<'_>, plan: &Plan) -> Traffic {
-    // Nothing is leased, so no rule about names opens anything here.
-    let leases = LeaseTable::default();
-    let reach = Reach { program: scene.program, leases: &leases, now: Instant::default() };
-    let special = special(scene, plan);
-    let ask = |address: IpAddr| {
-        let end = Endpoint { address: Some(address), ..Endpoint::default() };
-        reach.plan_egress(plan, &end, SourceNode::default())
-    };
-    let Some(v4) = ordinary(&special, &V4_EXAMPLES) else { return Traffic::none() };
-    let open = ask(v4);
+    let probe = Probe::new(scene, plan);
+    let Some(open) = probe.open(&V4_EXAMPLES) else { return Traffic::none() };
     if !scene.has_v6() {
         return open;
     }
-    ordinary(&special, &V6_EXAMPLES).map_or_else(Traffic::none, |v6| open.intersect(&ask(v6)))
+    probe.open(&V6_EXAMPLES).map_or_else(Traffic::none, |v6| open.intersect(&v6))
+}
+
+/// Asks what a plan lets out to addresses that none of its rules singles out.
+pub(super) struct Probe<'a> {
+    scene: &'a Scene<'a>,
+    plan: &'a Plan,
+    special: AddrSet,
+}
+
+impl<'a> Probe<'a> {
+    pub(super) fn new(scene: &'a Scene<'a>, plan: &'a Plan) -> Self {
+        Self { scene, plan, special: special(scene, plan) }
+    }
+
+    /// What may be opened to such an address of these blocks, if there is one.
+    pub(super) fn open(&self, blocks: &[(IpAddr, u8)]) -> Option<Traffic> {
+        let address = ordinary(&self.special, blocks)?;
+        let end = Endpoint { address: Some(address), ..Endpoint::default() };
+        // Nothing is leased, so no rule about names opens anything here.
+        let leases = LeaseTable::default();
+        let reach = Reach { program: self.scene.program, leases: &leases, now: Instant::default() };
+        Some(reach.plan_egress(self.plan, &end, SourceNode::default()))
+    }
 }
 
 /// Addresses for documentation, which nobody has, before all others.
-const V4_EXAMPLES: [(IpAddr, u8); 2] =
+pub(super) const V4_EXAMPLES: [(IpAddr, u8); 2] =
     [(IpAddr::V4(Ipv4Addr::new(203, 0, 113, 0)), 24), (IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0)];
-const V6_EXAMPLES: [(IpAddr, u8); 2] =
+pub(super) const V6_EXAMPLES: [(IpAddr, u8); 2] =
     [(IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0)), 32), (IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0)];
 
 fn ordinary(special: &AddrSet, blocks: &[(IpAddr, u8)]) -> Option<IpAddr> {
