@@ -31,18 +31,21 @@ impl<'s> PeerCompiler<'s> {
     pub(super) fn new(snapshot: &'s Snapshot) -> Self {
         let any_v4 = AddrSet { v4: IntervalSet::full(), v6: IntervalSet::empty() };
         let pod_networks: AddrSet = snapshot.pod_networks.iter().copied().collect();
+        let by_node = by_node(snapshot);
         let mut on_nodes = AddrSet::default();
-        for &address in snapshot.nodes.iter().flat_map(|node| &node.addresses) {
+        for &address in by_node.iter().flatten() {
             on_nodes.insert_address(address);
         }
+        let unassigned =
+            if pod_networks.is_empty() { somewhere(snapshot, &any_v4.subtract(&on_nodes)) } else { pod_networks };
         Self {
             snapshot,
-            by_node: by_node(snapshot),
+            by_node,
             on_nodes: if on_nodes.is_empty() { any_v4.clone() } else { on_nodes },
             peer_sets: FxHashMap::default(),
             port_specs: FxHashMap::default(),
             patterns: PatternTable::default(),
-            unassigned: if pod_networks.is_empty() { somewhere(snapshot, &any_v4) } else { pod_networks },
+            unassigned,
             unresolved: any_v4,
         }
     }
@@ -134,18 +137,17 @@ fn by_node(snapshot: &Snapshot) -> Vec<Vec<IpAddr>> {
     addresses
 }
 
-/// Where pods may be if nobody says: no pod has an address that means something
-/// of its own, nor a node's, the API server's or a Service's.
-fn somewhere(snapshot: &Snapshot, any: &AddrSet) -> AddrSet {
+/// Where pods may be if no pod network is known: of the addresses that no node has, those that are not
+/// reserved, nor the API server's or a Service's.
+fn somewhere(snapshot: &Snapshot, on_no_node: &AddrSet) -> AddrSet {
     const RESERVED: [([u8; 4], u8); 5] =
         [([0, 0, 0, 0], 8), ([127, 0, 0, 0], 8), ([169, 254, 0, 0], 16), ([224, 0, 0, 0], 4), ([240, 0, 0, 0], 4)];
     let mut taken: AddrSet = RESERVED.iter().map(|&(address, prefix)| Cidr::new(address.into(), prefix)).collect();
-    let nodes = snapshot.nodes.iter().flat_map(|node| &node.addresses);
     let services = snapshot.services.iter().flat_map(|service| &service.addresses);
-    for &address in nodes.chain(services).chain(&snapshot.api_server) {
+    for &address in services.chain(&snapshot.api_server) {
         taken.insert_address(address);
     }
-    any.subtract(&taken)
+    on_no_node.subtract(&taken)
 }
 
 fn in_order<T, I>(map: FxHashMap<T, I>, number: impl Fn(&I) -> u32) -> Vec<T> {

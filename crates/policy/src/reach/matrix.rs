@@ -40,6 +40,8 @@ pub struct Matrix<'a> {
     outside_to: RefCell<FxHashMap<ClassId, Ranges>>,
     names_to: RefCell<FxHashMap<ClassId, Names>>,
     outside_from: RefCell<FxHashMap<(Door, Option<NodeId>), Ranges>>,
+    /// The addresses of each node, also those that only a `hostNetwork` pod there tells of.
+    by_node: FxHashMap<NodeId, Vec<IpAddr>>,
 }
 
 type Ranges = Rc<[OutsideRange]>;
@@ -101,6 +103,10 @@ impl<'a> Matrix<'a> {
         let door_of = door_of.collect();
         let mut pool = Pool::default();
         pool.intern(Traffic::all());
+        let mut by_node: FxHashMap<NodeId, Vec<IpAddr>> = FxHashMap::default();
+        for &(address, node) in reach.program.node_addresses.iter() {
+            by_node.entry(node).or_default().push(address);
+        }
         Self {
             snapshot,
             reach,
@@ -113,6 +119,7 @@ impl<'a> Matrix<'a> {
             outside_to: RefCell::default(),
             names_to: RefCell::default(),
             outside_from: RefCell::default(),
+            by_node,
         }
     }
 
@@ -244,7 +251,7 @@ impl<'a> Matrix<'a> {
         }
         let target = self.ends(to, Lane::Any)[0].clone();
         let plan = &self.reach.program.class(member.class).enforced;
-        let own_node = member.node.map_or(&[][..], |node| &self.snapshot.node(node).addresses);
+        let own_node = member.node.and_then(|node| self.by_node.get(&node)).map_or(&[][..], Vec::as_slice);
         let found: Rc<[_]> =
             outside::ranges(&self.reach, plan, own_node, |end| self.reach.ingress(end, &target)).into();
         self.outside_from.borrow_mut().insert(key, found.clone());
@@ -295,7 +302,7 @@ impl<'a> Matrix<'a> {
 
     /// Nodes are outside, but the namespace gate and node peers see them apart from their surroundings.
     fn node_addresses(&self) -> Vec<IpAddr> {
-        self.snapshot.nodes.iter().flat_map(|node| node.addresses.iter().copied()).collect()
+        self.reach.program.node_addresses.iter().map(|(address, _)| *address).collect()
     }
 }
 

@@ -6,7 +6,7 @@ use namewall_policy::addr::Cidr;
 use namewall_policy::domain::{DomainName, DomainPattern};
 use namewall_policy::labels::{Requirement, Selector};
 use namewall_policy::model::{
-    Action, NamespaceId, NamespaceScope, Peer, Peers, PodSet, PortMatch, Ports, Subject, Workload,
+    Action, NamespaceId, NamespaceScope, NodeId, Peer, Peers, PodSet, PortMatch, Ports, Subject, Workload,
 };
 use namewall_policy::{Endpoint, Flow};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -89,8 +89,7 @@ impl World<'_> {
         if nodes > 0 && (0..nodes).all(selected) {
             return Overlap { all: true, some: true };
         }
-        let addresses = self.snapshot.nodes.iter().flat_map(|node| &node.addresses);
-        let blocks: Vec<Cidr> = addresses.map(|&address| Cidr::host(address)).collect();
+        let blocks: Vec<Cidr> = self.all_node_addresses().map(Cidr::host).collect();
         let blocks = if blocks.is_empty() { vec![all_of_ipv4()] } else { blocks };
         let by_address = self.overlap(peers, &blocks);
         Overlap { all: by_address.all, some: by_address.some || (0..nodes).any(selected) }
@@ -113,12 +112,24 @@ impl World<'_> {
                 in_block(cidr, address) && !except.iter().any(|hole| in_block(hole, address))
             }
             Peer::Nodes(selector) => {
-                let mut nodes = self.snapshot.nodes.iter().enumerate();
-                nodes.any(|(at, node)| self.node_matches(selector, at) && node.addresses.contains(&address))
+                let mut nodes = 0..self.snapshot.nodes.len();
+                nodes.any(|at| self.node_matches(selector, at) && self.node_addresses(at).contains(&address))
             }
             Peer::ApiServer => self.snapshot.api_server.contains(&address),
             Peer::Pods(_) | Peer::Domain(_) => false,
         })
+    }
+
+    /// Every address of the node: those it lists, and those of its `hostNetwork` pods.
+    fn node_addresses(&self, at: usize) -> Vec<IpAddr> {
+        let node = NodeId(at as u32);
+        let on_host = self.snapshot.workloads.iter().filter(|pod| pod.host_network && pod.node == Some(node));
+        let told = on_host.flat_map(|pod| pod.addresses.iter().copied());
+        self.snapshot.node(node).addresses.iter().copied().chain(told).collect()
+    }
+
+    fn all_node_addresses(&self) -> impl Iterator<Item = IpAddr> {
+        (0..self.snapshot.nodes.len()).flat_map(|at| self.node_addresses(at))
     }
 
     /// How the addresses the peers list stand to these blocks. Whether an address
@@ -132,16 +143,17 @@ impl World<'_> {
     fn never_pods(&self) -> Vec<Cidr> {
         let reserved = ["0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "240.0.0.0/4"];
         let reserved = reserved.into_iter().map(|text| text.parse().expect("a block"));
-        let nodes = self.snapshot.nodes.iter().flat_map(|node| &node.addresses);
-        let services = self.snapshot.services.iter().flat_map(|service| &service.addresses);
-        reserved.chain(nodes.chain(services).chain(&self.snapshot.api_server).map(|&ip| Cidr::host(ip))).collect()
+        let services = self.snapshot.services.iter().flat_map(|service| service.addresses.iter().copied());
+        let api_server = self.snapshot.api_server.iter().copied();
+        let taken = self.all_node_addresses().chain(services).chain(api_server);
+        reserved.chain(taken.map(Cidr::host)).collect()
     }
 
     fn overlap_but(&self, peers: &[Peer], blocks: &[Cidr], holes: &[Cidr]) -> Overlap {
         let mut edges = blocks.to_vec();
         edges.extend(holes);
         edges.extend(self.snapshot.api_server.iter().map(|&ip| Cidr::host(ip)));
-        edges.extend(self.snapshot.nodes.iter().flat_map(|node| &node.addresses).map(|&ip| Cidr::host(ip)));
+        edges.extend(self.all_node_addresses().map(Cidr::host));
         for peer in peers {
             if let Peer::Network { cidr, except } = peer {
                 edges.push(*cidr);
