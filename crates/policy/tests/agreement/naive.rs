@@ -1,6 +1,6 @@
 //! The walk of S1 once more, as slowly and plainly as it can be written: loop
 //! over all policies, sort them, look at every rule. It reads the Snapshot and
-//! SEMANTICS.md, and knows nothing of Programs, Classes or sets.
+//! docs/semantics.md, and knows nothing of Programs, Classes or sets.
 
 mod matching;
 
