@@ -633,13 +633,19 @@ metadata: {{name: out, namespace: shop}}
 spec: {{podSelector: {{}}, policyTypes: [Egress], egress: {egress}}}"
         )
     };
-    check(&cluster("[]"), expect![[r#"
+    check(
+        &cluster("[]"),
+        expect![[r#"
         warning[closed-anyway] EgressFirewall shop/default spec.egress[0]: no pod of the namespace can use it: after this gate a NetworkPolicy or an admin or baseline policy denies all of it. Allow it there too, or remove the rule
         warning[forgets-dns] NetworkPolicy shop/out: shop/web is isolated for egress and may open port 53 nowhere, so it can resolve no name. Allow UDP and TCP 53 to the cluster's DNS
-    "#]]);
+    "#]],
+    );
     check(&cluster("[{to: [{ipBlock: {cidr: 203.0.113.7/32}}]}]"), expect![[""]]);
-    check(&cluster("[{to: [{ipBlock: {cidr: 198.51.100.0/24}}]}]"), expect![[r#"
+    check(
+        &cluster("[{to: [{ipBlock: {cidr: 198.51.100.0/24}}]}]"),
+        expect![[r#"
         warning[closed-anyway] EgressFirewall shop/default spec.egress[0]: no pod of the namespace can use it: after this gate a NetworkPolicy or an admin or baseline policy denies all of it. Allow it there too, or remove the rule
         warning[forgets-dns] NetworkPolicy shop/out: shop/web is isolated for egress and may open port 53 nowhere, so it can resolve no name. Allow UDP and TCP 53 to the cluster's DNS
-    "#]]);
+    "#]],
+    );
 }

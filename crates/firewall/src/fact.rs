@@ -71,7 +71,7 @@ impl Fact {
             "response_ip" | "returned_ip" => Self::ResponseIp,
             "ip" if name == "response/ip" => Self::ResponseIp,
             "ips" if name == "response/ips" => Self::ResponseIps,
-            // `k8s/clientpod.KEY` is the first design's name for a pod's label.
+            // `k8s/clientpod.KEY` is the name of a pod's label in the original form (docs/semantics.md, S9).
             _ => match name.strip_prefix("k8s/clientpod.") {
                 Some(key) => Self::Label(format!("kubernetes/client-label/{key}").into()),
                 None => Self::Label(name.strip_prefix("request/").unwrap_or(name).into()),

@@ -16,7 +16,7 @@ pub(super) enum Function {
 }
 
 /// The first name of each is the one that messages use. `incidr` is the shipped plugin's, `inc-cidr` is in
-/// a sample of the first design.
+/// a sample of the original form (docs/semantics.md, S9).
 const NAMES: [(&str, Function); 12] = [
     ("in-cidr", Function::InCidr),
     ("incidr", Function::InCidr),

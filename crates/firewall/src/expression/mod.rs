@@ -1,7 +1,7 @@
 //! The expression language of the DNS firewall: `in-cidr(client_ip, 10.0.0.0/8) and type == 'A'`.
 //!
-//! It is govaluate's, which the shipped CoreDNS plugins use, with what the first design adds: names with `/`
-//! and `-` as they are, `and`, `or` and `not`, networks without quotes, and values that need not be text.
+//! It is govaluate's, which the shipped CoreDNS plugins use, with what the original form (docs/semantics.md, S9) adds:
+//! names with `/` and `-` as they are, `and`, `or` and `not`, networks without quotes, and values that need not be text.
 //! `docs/expressions.md` tells users all of it.
 //!
 //! A text goes through three rooms once, when a Corefile is read: `token` and `parse` make a tree of it,

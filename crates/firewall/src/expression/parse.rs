@@ -60,7 +60,7 @@ enum Infix {
     Or,
     And,
     Operator(Operator),
-    /// `IP in-cidr(172.28.0.0/24)`, as the first design writes it.
+    /// `IP in-cidr(172.28.0.0/24)`, as the original form (docs/semantics.md, S9) writes it.
     Call(Function),
 }
 

@@ -2,8 +2,8 @@
 
 mod errors;
 mod options;
+mod original;
 mod readmes;
-mod seed;
 mod settings;
 mod soup;
 mod syntax;

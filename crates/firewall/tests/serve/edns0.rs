@@ -159,7 +159,7 @@ fn a_pods_labels_are_its_clients() {
         "[kubernetes/client-pod-name] =~ '^we'",
         "[kubernetes/client-label/security] == 3",
         "[kubernetes/client-label/app.kubernetes.io/name] == 'web'",
-        // The first design's name for a pod's label.
+        // The name of a pod's label in the original form.
         "k8s/clientpod.security > 2",
         "[k8s/clientpod.app.kubernetes.io/name] == 'web'",
     ] {

@@ -42,7 +42,7 @@ fn s9_2_each_result_is_what_it_should_be() {
 }
 
 #[test]
-fn s9_2_drop_is_an_answer_without_data_in_the_seeds_form_and_silence_in_the_shipped_one() {
+fn s9_2_drop_is_an_answer_without_data_in_the_original_form_and_silence_in_the_shipped_one() {
     check(
         &lists("."),
         &[

@@ -1,4 +1,4 @@
-//! Other people's Corefiles, served: the samples of the first design and of the plugins' READMEs, as printed but
+//! Other people's Corefiles, served: the samples of the original form (docs/semantics.md, S9) and of the plugins' READMEs, as printed but
 //! for where names are asked and engines are.
 
 use crate::support::{Engines, Fake, Firewall, refused};
@@ -36,7 +36,7 @@ const BY_TYPE_SHORT: &str = ".:53 {
 ";
 
 #[test]
-fn seed_by_type_and_client() {
+fn original_by_type_and_client() {
     for text in [BY_TYPE, BY_TYPE_SHORT] {
         crate::support::check(
             text,
@@ -71,9 +71,9 @@ const BY_EDNS0: &str = ".:53 {
 ";
 
 #[test]
-fn seed_by_edns0_and_returned_address() {
+fn original_by_edns0_and_returned_address() {
     let firewall = Firewall::new(BY_EDNS0);
-    // Without an encoding it is hexadecimal, as the seed has it: so `infoblox` is not in it.
+    // Without an encoding it is hexadecimal, as in the original form: so `infoblox` is not in it.
     assert_eq!(firewall.ask("A www.example.com 0xffed=infoblox"), NO_EDNS);
     assert_eq!(firewall.ask("A www.example.com"), NO);
     let text = BY_EDNS0.replace("client_id      \n", "client_id bytes\n");
@@ -152,7 +152,7 @@ fn what_is_not_served_says_so() {
 }
 
 #[test]
-fn seed_external_engines() {
+fn original_external_engines() {
     let by_client = Fake::new(|facts: &dyn Facts| {
         let client = facts.get(&Fact::named("request/client_id")).to_string();
         Judged::Now(Ok(match &*client {
@@ -210,7 +210,7 @@ forward . 192.0.2.53
 ";
 
 #[test]
-fn seed_the_older_plugin() {
+fn original_the_older_plugin() {
     let engine = Fake::new(|facts: &dyn Facts| {
         let get = |name: &str| facts.get(&Fact::Label(name.into())).to_string();
         let is_known =

@@ -1,4 +1,4 @@
-//! The four samples of the first design and its older plugin, then those of the plugins' READMEs.
+//! The four samples of the original form (docs/semantics.md, S9) and its older plugin, then those of the plugins' READMEs.
 
 pub(crate) const BY_TYPE: &str = ".:53 {
    metadata

@@ -270,7 +270,7 @@ impl<'a> Matrix<'a> {
         let plan = &self.reach.program.class(member.class).enforced;
         // The pod's own node may always reach it; where that is not known it may be any of them.
         let own_nodes = match member.node {
-            Some(node) => self.snapshot.node(node).addresses.clone(),
+            Some(node) => self.reach.program.whereabouts.nodes[node.index()].clone(),
             None => self.node_addresses(),
         };
         let found: Rc<[_]> =
@@ -323,7 +323,7 @@ impl<'a> Matrix<'a> {
 
     /// Nodes are outside, but the namespace gate and node peers see them apart from their surroundings.
     fn node_addresses(&self) -> Vec<IpAddr> {
-        self.snapshot.nodes.iter().flat_map(|node| node.addresses.iter().copied()).collect()
+        self.reach.program.node_addresses.iter().map(|(address, _)| *address).collect()
     }
 }
 

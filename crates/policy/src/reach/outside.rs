@@ -5,7 +5,7 @@ use super::{Cuts, Reach, Reachable};
 use crate::addr::{AddrRange, next_address};
 use crate::flow::Endpoint;
 use crate::model::PolicyId;
-use crate::program::{Matcher, Plan, Program};
+use crate::program::{Holder, Matcher, Plan, Program};
 use std::net::IpAddr;
 
 /// A range outside, and what may be opened to it, or from it.
@@ -45,9 +45,12 @@ pub(super) fn ranges(
         if reach.program.pod_networks.contains(range.first) {
             continue;
         }
-        // Not by who has the address: pods are workloads, and have their own rows.
+        // Pods are not looked up by address here: they are workloads and have their own rows.
         let mut end = Endpoint { address: Some(range.first), ..Endpoint::default() };
-        if let Some(crate::program::Holder::Node(node)) = reach.program.by_address.get(&range.first) {
+        // A node's address speaks for itself alone, never for the rest of a longer range.
+        if range.first == range.last
+            && let Some(Holder::Node(node)) = reach.program.by_address.get(&range.first)
+        {
             end.node = Some(*node);
         }
         let traffic = ask(&end);
@@ -67,5 +70,72 @@ fn cut_policy(program: &Program, policy: PolicyId, cuts: &mut Cuts) {
         if let Matcher::Clauses { peers, .. } = program.rules[rule as usize].matcher {
             cuts.set(&program.peer_set(peers).addresses);
         }
+    }
+}
+#[cfg(test)]
+mod tests {
+    use crate::compile;
+    use crate::labels::{Labels, Selector};
+    use crate::lease::{Instant, LeaseTable};
+    use crate::model::{
+        Enforcement, NamespaceScope, Node, Placement, PodSet, Policy, PolicyKind, PolicyRef, Role, Subject, Workload,
+        WorkloadId, WorkloadKind,
+    };
+    use crate::reach::{Matrix, Reach};
+    use crate::snapshot::Snapshot;
+    use std::net::IpAddr;
+
+    fn pod(snapshot: &mut Snapshot, address: &str, host_network: bool) -> WorkloadId {
+        let namespace = snapshot.ensure_namespace("n");
+        let node = Some(snapshot.ensure_node("node-1"));
+        let role = snapshot.role_of(Role { namespace, labels: Labels::default(), host_network });
+        let addresses: Vec<IpAddr> = vec![address.parse().unwrap()];
+        snapshot.add_workload(Workload {
+            kind: WorkloadKind::Pod,
+            namespace,
+            name: address.into(),
+            role,
+            addresses: addresses.into(),
+            node,
+            host_network,
+            ports: [].into(),
+            source: None,
+        })
+    }
+
+    fn isolates_everyone() -> Policy {
+        let pods = PodSet { namespaces: NamespaceScope::Named("n".into()), pods: Selector::everything() };
+        Policy {
+            id: PolicyRef { kind: PolicyKind::NetworkPolicy, namespace: Some("n".into()), name: "deny".into() },
+            placement: Placement::Network { isolates_ingress: true, isolates_egress: false },
+            enforcement: Enforcement::Enforce,
+            subject: Subject { pods, nodes: None },
+            egress: Vec::new(),
+            ingress: Vec::new(),
+            source: None,
+        }
+    }
+
+    /// A node's address may be known only from a `hostNetwork` pod there. The exemption of the own node
+    /// must not spread from it to the addresses behind it.
+    #[test]
+    fn a_node_address_known_from_a_pod_speaks_for_itself_alone() {
+        let mut snapshot = Snapshot::default();
+        let addresses = vec!["192.0.2.11".parse().unwrap()];
+        snapshot.add_node(Node { name: "node-1".into(), labels: Labels::default(), addresses, source: None });
+        let isolated = pod(&mut snapshot, "10.0.0.1", false);
+        pod(&mut snapshot, "192.0.2.12", true);
+        snapshot.policies = vec![isolates_everyone()].into();
+        let (program, _) = compile(&snapshot);
+        let leases = LeaseTable::default();
+        let reach = Reach { program: &program, leases: &leases, now: Instant::default() };
+        let matrix = Matrix::new(&snapshot, reach);
+        let open: Vec<String> = matrix
+            .outside_from(isolated)
+            .iter()
+            .filter(|outside| !outside.traffic.is_none())
+            .map(|outside| outside.range.to_string())
+            .collect();
+        assert_eq!(open, ["192.0.2.11-192.0.2.12"]);
     }
 }

@@ -38,10 +38,11 @@ impl Whereabouts {
         let reserved = RESERVED.iter().map(|&(address, prefix)| Cidr::new(address.into(), prefix)).collect();
         let unreserved = any_v4().subtract(&reserved);
         let pod_networks: AddrSet = snapshot.pod_networks.iter().copied().collect();
+        let nodes = addresses_by_node(snapshot);
         Self {
             names: unreserved.subtract(&pod_networks),
-            pods: if pod_networks.is_empty() { unreserved.subtract(&taken(snapshot)) } else { pod_networks },
-            nodes: addresses_by_node(snapshot),
+            pods: if pod_networks.is_empty() { unreserved.subtract(&taken(snapshot, &nodes)) } else { pod_networks },
+            nodes,
         }
     }
 
@@ -84,10 +85,9 @@ fn any_v4() -> AddrSet {
 }
 
 /// Addresses that belong to something else than a pod.
-fn taken(snapshot: &Snapshot) -> AddrSet {
-    let nodes = snapshot.nodes.iter().flat_map(|node| &node.addresses);
+fn taken(snapshot: &Snapshot, nodes: &[Vec<IpAddr>]) -> AddrSet {
     let services = snapshot.services.iter().flat_map(|service| &service.addresses);
-    nodes.chain(services).chain(&snapshot.api_server).map(|&address| Cidr::host(address)).collect()
+    nodes.iter().flatten().chain(services).chain(&snapshot.api_server).map(|&address| Cidr::host(address)).collect()
 }
 
 pub(crate) fn addresses_by_node(snapshot: &Snapshot) -> Vec<Vec<IpAddr>> {

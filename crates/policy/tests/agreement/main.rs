@@ -1,5 +1,5 @@
-//! Two evaluators, one answer. [`naive`] takes the walk of docs/semantics.md over the
-//! plain model; `evaluate` takes it over a compiled Program. Over random
+//! Two evaluators, one answer. [`naive`] takes the walk of docs/semantics.md over
+//! the plain model; `evaluate` takes it over a compiled Program. Over random
 //! clusters they must agree on the verdict, on the rule that decided, and on
 //! what audited policies would have denied.
 //!

@@ -10,6 +10,7 @@ use namewall_policy::port::Protocol;
 use namewall_policy::reach::{Matrix, OutsideRange, Reach, Reachable};
 use namewall_policy::{Endpoint, Flow, LeaseTable, Prediction, Program, compile, evaluate, explain};
 use proptest::test_runner::{TestCaseError, TestRunner};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 const PROTOCOLS: [Protocol; 4] = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp, Protocol::Icmp];
@@ -97,14 +98,16 @@ fn a_range_speaks_for_every_address_in_it() {
             let (to, from) = (matrix.outside_to(id), matrix.outside_from(id));
             apart(&to)?;
             apart(&from)?;
-            for outside in &asked {
-                let end = program.endpoint_at(*outside);
+            let edges = to.iter().chain(&*from).flat_map(|outside| [outside.range.first, outside.range.last]);
+            let asked: BTreeSet<IpAddr> = asked.iter().copied().chain(edges).collect();
+            for outside in asked {
+                let end = program.endpoint_at(outside);
                 // Pods, and the addresses they may get, are not outside.
-                if end.workload.is_some() || program.pod_networks.contains(*outside) {
+                if end.workload.is_some() || program.pod_networks.contains(outside) {
                     continue;
                 }
-                holds(case, covering(&to, *outside)?, (&pod, &end))?;
-                holds(case, covering(&from, *outside)?, (&end, &pod))?;
+                holds(case, covering(&to, outside)?, (&pod, &end))?;
+                holds(case, covering(&from, outside)?, (&end, &pod))?;
             }
         }
         Ok(())

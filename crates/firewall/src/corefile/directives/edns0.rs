@@ -1,5 +1,6 @@
 //! `request`, `metadata` and `metadata_edns0`: pieces of a query's EDNS0 under names that rules can look
-//! at. The first design, the first release and the present one write them in three ways; all are read.
+//! at. The original form (docs/semantics.md, S9), the first release and the present one write them in three ways; all are
+//! read.
 
 use crate::Fact;
 use crate::corefile::form::{ANY, Form, once};

@@ -222,7 +222,7 @@ fn endpoints(args: &[Token], report: &mut Report) -> Vec<HostPort> {
     endpoints
 }
 
-/// `NAME LABEL [TYPE]`, or `NAME TYPE LABEL` as the first design has it.
+/// `NAME LABEL [TYPE]`, or `NAME TYPE LABEL` in the original form (docs/semantics.md, S9).
 fn attribute(args: &[Token], report: &mut Report) -> Option<Attribute> {
     let is_kind = |word: &Token| KINDS.iter().any(|(kind, _)| word.text.eq_ignore_ascii_case(kind));
     let (name, label, kind) = match args {

@@ -12,9 +12,14 @@ use proptest::sample::{select, subsequence};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Of each node: one address apart from the pods, one of IPv6, one among the pods' (a bridge's).
-const NODE_ADDRESSES: [[&str; 3]; 2] =
-    [["172.16.0.1", "fd01::1", "10.0.0.250"], ["172.16.0.2", "fd01::2", "10.0.1.250"]];
+/// Of each node: one address apart from the pods, one of IPv6, one among the pods' (a bridge's), and
+/// the first or the last of each family.
+const NODE_ADDRESSES: [[&str; 5]; 2] = [
+    ["172.16.0.1", "fd01::1", "10.0.0.250", "0.0.0.0", "::"],
+    ["172.16.0.2", "fd01::2", "10.0.1.250", "255.255.255.255", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"],
+];
+/// Of each node: addresses that only its `hostNetwork` pods tell of, beside some of its own or apart from them.
+const UNLISTED_ADDRESSES: [[&str; 2]; 2] = [["172.16.0.3", "0.0.0.1"], ["172.16.0.5", "fd01::3"]];
 const POD_NETWORKS: [&[&str]; 6] = [
     &["10.0.0.0/24"],
     &[],
@@ -46,6 +51,8 @@ struct Member {
     node: Option<u32>,
     host_network: bool,
     interfaces: Interfaces,
+    /// Which of its node's unlisted addresses a `hostNetwork` pod has.
+    unlisted: Vec<usize>,
     ports: Vec<NamedPort>,
 }
 
@@ -56,12 +63,14 @@ enum Interfaces {
     Dual,
     /// A second one, apart from the pod network.
     Second,
+    /// Near the first and the last address of IPv4, and the last of IPv6.
+    Edge,
     NoneYet,
 }
 
 pub(super) fn clusters() -> impl Strategy<Value = Cluster> {
     let namespaces = prop::collection::vec((labels(), prop::bool::weighted(0.15)), NAMESPACES.len());
-    let nodes = prop::collection::vec((labels(), subsequence(vec![0, 1, 2], 0..=3)), NODE_ADDRESSES.len());
+    let nodes = prop::collection::vec((labels(), subsequence(vec![0, 1, 2, 3, 4], 0..=5)), NODE_ADDRESSES.len());
     let workloads = prop::collection::vec(members(), 1..7);
     let services = prop::collection::vec(0..3u32, 1..3);
     let api_server = subsequence(API_SERVER.to_vec(), 0..=API_SERVER.len());
@@ -80,20 +89,22 @@ pub(super) fn clusters() -> impl Strategy<Value = Cluster> {
 }
 
 fn members() -> impl Strategy<Value = Member> {
-    use Interfaces::{Dual, NoneYet, Second, V4, V6};
+    use Interfaces::{Dual, Edge, NoneYet, Second, V4, V6};
     use WorkloadKind::{DaemonSet, Deployment, Job, Pod};
     let kinds = prop_oneof![4 => Just(Pod), 1 => select(vec![Deployment, DaemonSet, Job])];
-    let interfaces = prop_oneof![4 => select(vec![V4, Dual]), 1 => select(vec![V6, Second, NoneYet])];
+    let interfaces = prop_oneof![4 => select(vec![V4, Dual]), 1 => select(vec![V6, Second, Edge, NoneYet])];
     let node = select(vec![None, Some(0), Some(1)]);
     let ports = prop::collection::vec(named_ports(), 0..4);
-    (0..3u32, labels(), kinds, node, prop::bool::weighted(0.15), interfaces, ports).prop_map(
-        |(namespace, labels, kind, node, host_network, interfaces, ports)| Member {
+    let host_network = (prop::bool::weighted(0.15), subsequence(vec![0, 1], 0..=2));
+    (0..3u32, labels(), kinds, node, host_network, interfaces, ports).prop_map(
+        |(namespace, labels, kind, node, (host_network, unlisted), interfaces, ports)| Member {
             namespace,
             labels,
             kind,
             node,
             host_network,
             interfaces,
+            unlisted,
             ports,
         },
     )
@@ -144,7 +155,7 @@ impl Member {
         let node = self.node.map(NodeId);
         let addresses = match (self.kind, self.host_network) {
             (WorkloadKind::Pod, false) => self.interfaces.addresses(at),
-            (WorkloadKind::Pod, true) => node.map(|node| snapshot.node(node).addresses.clone()).unwrap_or_default(),
+            (WorkloadKind::Pod, true) => node.map(|node| self.on_host(snapshot, node)).unwrap_or_default(),
             _ => Vec::new(),
         };
         let namespace = NamespaceId(self.namespace);
@@ -163,17 +174,26 @@ impl Member {
     }
 }
 
+impl Member {
+    fn on_host(&self, snapshot: &Snapshot, node: NodeId) -> Vec<IpAddr> {
+        let unlisted = self.unlisted.iter().map(|&pick| read(UNLISTED_ADDRESSES[node.index()][pick]));
+        snapshot.node(node).addresses.iter().copied().chain(unlisted).collect()
+    }
+}
+
 impl Interfaces {
     /// Every other pod is in the second block, which may be unknown.
     fn addresses(self, at: usize) -> Vec<IpAddr> {
         let v4 = format!("10.0.{}.{}", at % 2, at + 1);
         let v6 = format!("fd00::{}", at + 1);
+        let last_v6 = format!("ffff:ffff:ffff:ffff:ffff:ffff:ffff:{:x}", 0xfffe - at);
         let second = format!("198.51.100.{}", at + 1);
         match self {
             Self::V4 => ips(&[&v4]),
             Self::V6 => ips(&[&v6]),
             Self::Dual => ips(&[&v4, &v6]),
             Self::Second => ips(&[&v4, &second]),
+            Self::Edge => ips(&[&format!("0.1.0.{at}"), &format!("255.255.255.{}", 254 - at), &last_v6]),
             Self::NoneYet => Vec::new(),
         }
     }

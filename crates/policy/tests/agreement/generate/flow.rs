@@ -83,7 +83,12 @@ impl End {
                 let address = (!addresses.is_empty()).then(|| *address.get(addresses));
                 Endpoint { node: Some(id), address, ..Endpoint::default() }
             }
-            Self::Nobody(address) => Endpoint { address: Some(read(address)), ..Endpoint::default() },
+            // The last address of IPv4 may be a node's.
+            Self::Nobody(address) => {
+                let address = read(address);
+                let node = snapshot.nodes.iter().position(|node| node.addresses.contains(&address));
+                Endpoint { node: node.map(|at| NodeId(at as u32)), address: Some(address), ..Endpoint::default() }
+            }
             Self::Name(name) => Endpoint::name(read(name)),
         }
     }

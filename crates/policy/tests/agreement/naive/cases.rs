@@ -78,9 +78,9 @@ impl World<'_> {
             if !self.snapshot.pod_networks.is_empty() {
                 return self.looked_at(end, &self.snapshot.pod_networks, &[]);
             }
-            let nodes = self.snapshot.nodes.iter().flat_map(|node| &node.addresses);
             let services = self.snapshot.services.iter().flat_map(|service| &service.addresses);
-            holes.extend(nodes.chain(services).chain(&self.snapshot.api_server).map(|&ip| Cidr::host(ip)));
+            holes.extend(services.chain(&self.snapshot.api_server).map(|&ip| Cidr::host(ip)));
+            holes.extend(self.all_node_addresses());
             return self.looked_at(end, &any_v4, &holes);
         }
         if end.node.is_none() && end.workload.is_none() {
@@ -93,17 +93,21 @@ impl World<'_> {
             return self.looked_at(end, &any_v4, &[]);
         }
         let on = |node: NodeId| {
-            let blocks: Vec<Cidr> = self.snapshot.node(node).addresses.iter().map(|&ip| Cidr::host(ip)).collect();
+            let blocks: Vec<Cidr> = self.node_addresses(node.index()).into_iter().map(Cidr::host).collect();
             let end = Endpoint { node: Some(node), ..end.clone() };
             self.looked_at(&end, if blocks.is_empty() { &any_v4 } else { &blocks }, &[])
         };
         nodes.into_iter().flat_map(on).collect()
     }
 
+    fn all_node_addresses(&self) -> impl Iterator<Item = Cidr> {
+        (0..self.snapshot.nodes.len()).flat_map(|at| self.node_addresses(at)).map(Cidr::host)
+    }
+
     fn looked_at(&self, end: &Endpoint, blocks: &[Cidr], holes: &[Cidr]) -> Vec<Endpoint> {
         let mut edges = [blocks, holes].concat();
         edges.extend(self.snapshot.api_server.iter().map(|&ip| Cidr::host(ip)));
-        edges.extend(self.snapshot.nodes.iter().flat_map(|node| &node.addresses).map(|&ip| Cidr::host(ip)));
+        edges.extend(self.all_node_addresses());
         edges.extend(self.leases.iter().map(|lease| Cidr::host(lease.address)));
         for policy in self.snapshot.policies.iter() {
             for rule in policy.egress.iter().chain(&policy.ingress) {

@@ -5,7 +5,9 @@ use super::World;
 use namewall_policy::addr::Cidr;
 use namewall_policy::domain::{DomainName, DomainPattern};
 use namewall_policy::labels::{Requirement, Selector};
-use namewall_policy::model::{NamespaceId, NamespaceScope, Peer, Peers, PodSet, PortMatch, Ports, Subject, Workload};
+use namewall_policy::model::{
+    NamespaceId, NamespaceScope, NodeId, Peer, Peers, PodSet, PortMatch, Ports, Subject, Workload,
+};
 use namewall_policy::{Endpoint, Flow};
 use std::net::IpAddr;
 
@@ -81,12 +83,20 @@ impl World<'_> {
                 in_block(cidr, address) && !except.iter().any(|hole| in_block(hole, address))
             }
             Peer::Nodes(selector) => {
-                let mut nodes = self.snapshot.nodes.iter().enumerate();
-                nodes.any(|(at, node)| self.node_matches(selector, at) && node.addresses.contains(&address))
+                let mut nodes = 0..self.snapshot.nodes.len();
+                nodes.any(|at| self.node_matches(selector, at) && self.node_addresses(at).contains(&address))
             }
             Peer::ApiServer => self.snapshot.api_server.contains(&address),
             Peer::Pods(_) | Peer::Domain(_) => false,
         })
+    }
+
+    /// Every address of the node: those it lists, and those of its `hostNetwork` pods.
+    pub(super) fn node_addresses(&self, at: usize) -> Vec<IpAddr> {
+        let node = NodeId(at as u32);
+        let on_host = self.snapshot.workloads.iter().filter(|pod| pod.host_network && pod.node == Some(node));
+        let told = on_host.flat_map(|pod| pod.addresses.iter().copied());
+        self.snapshot.node(node).addresses.iter().copied().chain(told).collect()
     }
 
     pub(super) fn ports_match(&self, ports: &Ports, flow: &Flow) -> bool {

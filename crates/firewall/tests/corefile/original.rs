@@ -1,4 +1,4 @@
-//! The samples of the first design, as printed.
+//! The samples of the original form (docs/semantics.md, S9), as printed.
 
 use super::{check, check_rules, only_server, shown};
 use expect_test::expect;
@@ -17,7 +17,7 @@ const BY_TYPE: &str = "\
 ";
 
 #[test]
-fn seed_a_named_expression_engine() {
+fn original_a_named_expression_engine() {
     check(BY_TYPE, expect![""]);
     check_rules(
         BY_TYPE,
@@ -43,7 +43,7 @@ const BY_TYPE_SHORT: &str = "\
 ";
 
 #[test]
-fn seed_expressions_without_an_engine() {
+fn original_expressions_without_an_engine() {
     check(BY_TYPE_SHORT, expect![""]);
     check_rules(
         BY_TYPE_SHORT,
@@ -75,7 +75,7 @@ const BY_EDNS0: &str = "\
 ";
 
 #[test]
-fn seed_edns0_and_answers() {
+fn original_edns0_and_answers() {
     check(BY_EDNS0, expect![""]);
     check_rules(
         BY_EDNS0,
@@ -149,7 +149,7 @@ const ENGINES: &str = "\
 ";
 
 #[test]
-fn seed_external_engines() {
+fn original_external_engines() {
     check(
         ENGINES,
         expect![[r#"
@@ -276,7 +276,7 @@ policy {
 ";
 
 #[test]
-fn seed_the_older_plugin() {
+fn original_the_older_plugin() {
     check(
         POLICY,
         expect![[r#"
