@@ -149,22 +149,6 @@ impl Drop for Serving {
     }
 }
 
-/// What dig prints of an answer: its status, then its records.
-pub(crate) fn dig(server: impl Into<IpAddr>, port: u16, words: &str) -> String {
-    let server = server.into();
-    let output = Command::new("dig")
-        .arg(format!("@{server}"))
-        .args(["-p", &port.to_string(), "+time=5", "+tries=1", "+noall", "+comments", "+answer", "+authority"])
-        .args(words.split_whitespace())
-        .output()
-        .expect("dig is there");
-    let text = String::from_utf8(output.stdout).unwrap();
-    let status = text.split("status: ").nth(1).and_then(|rest| rest.split(',').next()).unwrap_or("nothing");
-    let records = text.lines().filter(|line| !line.starts_with(';') && !line.trim().is_empty());
-    let records = records.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
-    [status.to_owned()].into_iter().chain(records).collect::<Vec<_>>().join("\n")
-}
-
 /// A client that asks one question after the other, and must get an answer to each.
 pub(crate) struct Asker(UdpSocket);
 
@@ -175,6 +159,19 @@ impl Asker {
         socket.connect(server).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         Self(socket)
+    }
+
+    /// What becomes of a question: `192.0.2.1`, or `REFUSED` and the like.
+    pub(crate) fn outcome(&self, id: u16, label: &str) -> String {
+        self.0.send(&query(id, label)).unwrap();
+        let mut buffer = [0; 1_232];
+        let length = self.0.recv(&mut buffer).expect("an answer comes");
+        match buffer[3] & 0xf {
+            0 => Ipv4Addr::from(*buffer[..length].last_chunk::<4>().unwrap()).to_string(),
+            3 => "NXDOMAIN".to_owned(),
+            5 => "REFUSED".to_owned(),
+            other => format!("response code {other}"),
+        }
     }
 
     /// The answer's last four bytes, which are the address of a single A record; or none if nothing comes.

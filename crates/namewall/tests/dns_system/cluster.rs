@@ -1,7 +1,8 @@
 //! Served in a cluster with a real API server: clients are its pods, and names are kept in its objects.
 
+use crate::dig::dig;
 use crate::ports::free_port;
-use crate::process::{Folder, Serving, dig};
+use crate::process::{Folder, Serving};
 use namewall_kubernetes::crds::{definitions, to_yaml};
 use namewall_testbed::ControlPlane;
 use serde_json::Value;
