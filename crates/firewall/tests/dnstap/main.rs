@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::spawn;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use support::{PATIENCE, Telling, ask_by_tcp, eventually, serve};
 use taps::{blocked, lost, path, rules};
 
@@ -202,9 +202,7 @@ fn in_the_end_the_reader_has_everything_and_is_told_that_it_is_the_end() {
     for _ in 0..100 {
         serving.ask("www.example", 1);
     }
-    let begun = Instant::now();
     serving.end(&telling);
-    assert!(begun.elapsed() < Duration::from_secs(5), "the reader has said that it is done: {:?}", begun.elapsed());
     reader.next::<200>();
 }
 
