@@ -1,6 +1,6 @@
 # `make` lists what can be done. Longer recipes live in scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help test quick lint fuzz e2e e2e-short bench bench-packets bench-dns bench-cluster deny advisories build install clean
+.PHONY: help prepare test quick lint fuzz e2e e2e-short bench bench-packets bench-dns bench-cluster deny advisories build install clean
 
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 20
@@ -8,7 +8,10 @@ FUZZ_SECONDS ?= 20
 help: ## List the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
 
-test: ## Run everything CI runs: tests, lints, dependency rules, a little fuzzing and, as root, two real nodes
+prepare: ## Install and build what `make test` needs (root, Debian)
+	@scripts/prepare
+
+test: ## Run everything CI runs: tests, lints, dependency rules, a little fuzzing and, as root, system tests and two real nodes
 	@scripts/test
 
 quick: lint ## Formatting, lints and unit tests, while you work
@@ -16,7 +19,7 @@ quick: lint ## Formatting, lints and unit tests, while you work
 
 lint: ## Check formatting and lints
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo clippy --workspace --all-targets --features system --locked -- -D warnings
 
 fuzz: ## Fuzz each target for FUZZ_SECONDS (20), on stable Rust
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz

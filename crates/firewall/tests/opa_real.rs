@@ -2,7 +2,7 @@
 //! the server, so it is held to it too: over TLS with certificates on both sides, and while the server
 //! comes and goes.
 //!
-//! `scripts/peers/opa` builds the server once; it needs Go.
+//! `scripts/peers/opa` builds the server.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -46,10 +46,7 @@ impl Server {
     }
 
     fn try_start(port: u16, arguments: &[&str]) -> Option<Self> {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/peers/opa");
-        let built = Command::new(script).stderr(Stdio::inherit()).output().expect("scripts/peers/opa runs");
-        assert!(built.status.success(), "scripts/peers/opa cannot build OPA; install Go: it says why above");
-        let process = Command::new(String::from_utf8(built.stdout).expect("a path is text").trim())
+        let process = Command::new(namewall_testbed::peer("opa"))
             .args(["run", "--server", "--skip-version-check", "--log-level", "error"])
             .args(["--addr", &format!("127.0.0.1:{port}")])
             .args(arguments)

@@ -2,7 +2,7 @@
 //! must say the same: effect, whether anything went wrong, and every obligation,
 //! byte for byte. Our client asks the server, so it is held to it too.
 //!
-//! `scripts/peers/pdpserver` builds the server once; it needs Go.
+//! `scripts/peers/pdpserver` builds the server.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -24,16 +24,8 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/themis")
 }
 
-/// Where the server is; it is built if it is not there yet.
-static BINARY: LazyLock<String> = LazyLock::new(|| {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/peers/pdpserver");
-    let built = Command::new(script).stderr(Stdio::inherit()).output().expect("scripts/peers/pdpserver runs");
-    assert!(
-        built.status.success(),
-        "scripts/peers/pdpserver cannot build Themis' server; install Go: it says why above"
-    );
-    String::from_utf8(built.stdout).expect("a path is text").trim().to_owned()
-});
+/// Where the server is.
+static BINARY: LazyLock<PathBuf> = LazyLock::new(|| namewall_testbed::peer("pdpserver"));
 
 /// Themis' server on ports of this machine.
 struct Server {

@@ -9,6 +9,7 @@ mod world;
 use namewall_kubernetes::crds::{definitions, to_yaml};
 use namewall_sandbox::ensure_rights;
 use namewall_testbed::{ControlPlane, Proxy, Way};
+use namewall_testbed::{give_up, program};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -71,7 +72,8 @@ fn start(world: &World, node: &str, plane: &ControlPlane) -> (Process, Proxy) {
 
 fn main() {
     // Before the first thread: without root it takes a user namespace.
-    ensure_rights().expect("network namespaces can be made");
+    ensure_rights().unwrap_or_else(|error| give_up(error));
+    program("nft");
     what_kubectl_changes_packets_find_changed();
     let nodes = TwoNodes::build();
     s8_a_name_in_an_egress_firewall_is_open_on_all_nodes(&nodes);

@@ -4,10 +4,11 @@
 use expect_test::expect_file;
 use namewall_cluster::{Document, Settings as ClusterSettings, load, lower};
 use namewall_dataplane::Dataplane;
-use namewall_dataplane::nft::{Nft, Settings, uninstall};
+use namewall_dataplane::nft::{Nft, NftError, PATIENCE, Settings, uninstall};
 use namewall_dataplane::render::Scope;
 use namewall_policy::model::NodeId;
 use namewall_policy::{Instant, Lease, Program, compile};
+use namewall_testbed::give_up;
 use nix::sched::{CloneFlags, unshare};
 use std::path::Path;
 use std::process::Command;
@@ -19,7 +20,9 @@ const NOW: Instant = Instant(Duration::from_secs(100));
 
 fn isolated<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
     let thread = thread::spawn(|| {
-        unshare(CloneFlags::CLONE_NEWNET).expect("a network namespace can be made; run the tests as root");
+        if let Err(errno) = unshare(CloneFlags::CLONE_NEWNET) {
+            give_up(format_args!("no network namespace can be made ({errno}); run it as root"));
+        }
         test()
     });
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -32,7 +35,7 @@ fn program(path: &str) -> Program {
 }
 
 fn nft(arguments: &[&str]) -> String {
-    let output = Command::new("nft").args(arguments).output().expect("nft runs; install nftables");
+    let output = Command::new(namewall_testbed::program("nft")).args(arguments).output().expect("nft runs");
     assert!(output.status.success(), "nft {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
@@ -55,6 +58,10 @@ fn assert_same(now: &str, before: &str) {
 
 fn open() -> Nft {
     Nft::open(Settings::default()).expect("nftables can be used")
+}
+
+fn remove() -> Result<bool, NftError> {
+    uninstall("namewall", PATIENCE, &mut |_| {})
 }
 
 /// The shop with another object in it.
@@ -189,7 +196,7 @@ fn nobody_elses_table_is_touched() {
         nft(&["add", "table", "inet", "namewall"]);
         let error = Nft::open(Settings::default()).expect_err("it is somebody else's");
         assert!(error.to_string().contains("--table"), "{error}");
-        assert!(uninstall("namewall").is_err(), "nor is it removed");
+        assert!(remove().is_err(), "nor is it removed");
         nft(&["list", "table", "inet", "namewall"]);
         let settings = Settings { table: "other".to_owned(), ..Settings::default() };
         Nft::open(settings)
@@ -207,13 +214,18 @@ fn a_table_in_use_is_protected_and_uninstall_removes_all() {
         let before = list();
         nft(&["flush", "ruleset"]);
         assert_same(&list(), &before);
-        let error = open().replace(&shop, NOW).expect_err("one owner at a time");
+        let at_once = Settings { patience: Duration::ZERO, ..Settings::default() };
+        let mut second = Nft::open(at_once).expect("nftables can be used");
+        let error = second.replace(&shop, NOW).expect_err("one owner at a time");
         assert!(error.to_string().contains("stop that one first"), "{error}");
-        assert!(uninstall("namewall").is_err(), "not under a running one");
-        drop(kernel);
-        assert!(uninstall("namewall").expect("it can be removed"));
+        let error = uninstall("namewall", Duration::ZERO, &mut |_| {}).expect_err("not under a running one");
+        assert!(error.to_string().contains(&format!("with PID {}", std::process::id())), "{error}");
+        // The owner goes while its table is being removed, and the kernel may take a while to release it.
+        let mut kernel = Some(kernel);
+        assert!(uninstall("namewall", PATIENCE, &mut |_| drop(kernel.take())).expect("it can be removed"));
+        assert!(kernel.is_none(), "it has waited for the owner");
         assert_eq!(nft(&["list", "ruleset"]), "", "nothing is left");
-        assert!(!uninstall("namewall").expect("there is nothing to do"));
+        assert!(!remove().expect("there is nothing to do"));
     });
 }
 

@@ -7,6 +7,7 @@
 mod world;
 
 use namewall_sandbox::ensure_rights;
+use namewall_testbed::{give_up, program};
 use nix::sys::signal::Signal;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -24,7 +25,8 @@ fn run(world: &World, more: &[&str]) -> Process {
 
 fn main() {
     // Before the first thread: without root it takes a user namespace.
-    ensure_rights().expect("network namespaces can be made");
+    ensure_rights().unwrap_or_else(|error| give_up(error));
+    program("nft");
     a_name_opens_and_is_told_of();
     manifests_are_followed_and_a_bad_one_keeps_its_last_good_version();
     s6_6_a_planned_restart_loses_no_question();

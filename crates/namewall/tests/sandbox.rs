@@ -53,6 +53,7 @@ fn a_sandbox_is_built_probed_entered_and_taken_away() {
     place.expect(&["sandbox", "probe", "--port", "53/UDP", "-o", "json"], (0, "\"measured\": \"silent\""));
     place.expect(&["sandbox", "exec", "shop/web", "--", "cat", "/proc/net/fib_trie"], (0, "10.244.1.10"));
     place.expect(&["sandbox", "exec", "shop/web", "--", "sh", "-c", "exit 7"], (7, ""));
+    namewall_testbed::program("nft");
     place.expect(&["sandbox", "exec", "--node", "node-1", "--", "nft", "list", "tables"], (0, "table inet namewall"));
     place.expect(&["sandbox", "exec", "--outside", "--", "cat", "/proc/net/fib_trie"], (0, "203.0.113.10"));
     // A second one replaces the first.

@@ -160,15 +160,22 @@ fn s6_4_what_has_ended_is_forgotten_but_for_what_connections_lead_to() {
     assert_eq!(table.forget(at(15), usize::MAX, |_| false), 1);
 }
 
+/// What this thread has computed so far. Other than the clock it does not count what else the machine does.
+fn cpu_time() -> Duration {
+    let told = std::fs::read_to_string("/proc/thread-self/schedstat").expect("the kernel counts it");
+    let nanoseconds = told.split_whitespace().next().and_then(|word| word.parse().ok());
+    Duration::from_nanos(nanoseconds.expect("the first of them is a number"))
+}
+
 #[test]
 fn a_hundred_thousand_names_at_one_address_cost_no_more_than_one() {
     let mut table = LeaseTable::default();
-    let begun = std::time::Instant::now();
+    let begun = cpu_time();
     for number in 0..100_000 {
         table.grant(by(1, lease("*.b", &format!("x{number}.b"), 1, 60)));
     }
     assert_eq!((table.len(), table.iter().count()), (100_000, 1));
-    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    assert!(cpu_time() - begun < Duration::from_secs(20), "{:?}", cpu_time() - begun);
 }
 
 proptest! {

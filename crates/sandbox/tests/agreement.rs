@@ -3,6 +3,7 @@
 
 use namewall_sandbox::{Packets, ensure_rights};
 use namewall_scenario::{Scenario, run_in};
+use namewall_testbed::give_up;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,7 +23,7 @@ fn every_scenario_about_names_is_the_same_with_packets() {
 }
 
 fn check(folder: &str) {
-    ensure_rights().expect("network namespaces can be made");
+    ensure_rights().unwrap_or_else(|error| give_up(error));
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/scenarios").join(folder);
     let files = Scenario::find(&root).unwrap_or_else(|error| panic!("{error}"));
     let only = std::env::var("SCENARIO").unwrap_or_default();

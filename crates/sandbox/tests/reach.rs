@@ -218,9 +218,8 @@ fn a_batch_that_nobody_answers_takes_one_timeout() {
         protocols.take(1000).map(|&protocol| probe(&sandbox, "10.0.1.2", "10.0.2.2", protocol)).collect();
     let start = Instant::now();
     expect_all(&sandbox, &probes, Measured::Silent);
-    let took = start.elapsed();
-    println!("{} probes, all silent: {took:?}", probes.len());
-    assert!(took < Duration::from_secs(2), "{took:?}");
+    // One after the other they would take a thousand.
+    assert!(start.elapsed() < sandbox.timeout * 500, "{:?}", start.elapsed());
     let start = Instant::now();
     sandbox.probe_patiently(&probes[..8], 2).unwrap();
     assert!(start.elapsed() >= sandbox.timeout * 3);

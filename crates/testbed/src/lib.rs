@@ -3,15 +3,17 @@
 //! Nothing of it is left when it is dropped. Where a test has namespaces of its
 //! own, there are `machine`s on a network beside it, and a `node` can be one.
 //!
-//! `scripts/peers/kubernetes` builds the programs once; it needs Go.
+//! `scripts/peers/kubernetes` builds the programs; `tools` finds these and others.
 
 mod certificates;
 mod machine;
 mod node;
 mod process;
 mod proxy;
+mod tools;
 
 pub use proxy::{Proxy, Way};
+pub use tools::{give_up, peer, program};
 
 pub use machine::{Lan, Machine};
 pub use node::{Node, NodeSettings};
@@ -76,7 +78,7 @@ impl ControlPlane {
         let mut plane = Self::start_for(Clients::Nodes)?;
         plane.start_manager()?;
         let kubeconfig = plane.kubeconfig_for("scheduler", SCHEDULER)?;
-        let mut scheduler = Command::new(programs(&["kube-scheduler"])?.join("kube-scheduler"));
+        let mut scheduler = Command::new(programs(&["kube-scheduler"]).join("kube-scheduler"));
         scheduler.arg(format!("--kubeconfig={}", kubeconfig.display()));
         scheduler.args(["--secure-port=0", "--leader-elect=false"]);
         plane.scheduler = Some(Process::start(scheduler, &plane.folder.join("scheduler.log"))?);
@@ -97,7 +99,7 @@ impl ControlPlane {
         }
         std::fs::write(folder.join("tokens"), tokens)?;
         let mut plane = Self {
-            programs: programs(&["etcd", "kube-apiserver", "kubectl"])?,
+            programs: programs(&["etcd", "kube-apiserver", "kubectl"]),
             etcd_port: free_port()?,
             port: free_port()?,
             folder,
@@ -191,7 +193,7 @@ impl ControlPlane {
     /// Starts the controllers that a cluster has: endpoints, garbage, accounts.
     pub fn start_manager(&mut self) -> Result<()> {
         let kubeconfig = self.kubeconfig().display().to_string();
-        let mut manager = Command::new(programs(&["kube-controller-manager"])?.join("kube-controller-manager"));
+        let mut manager = Command::new(programs(&["kube-controller-manager"]).join("kube-controller-manager"));
         manager
             .arg(format!("--kubeconfig={kubeconfig}"))
             .arg(format!("--service-account-private-key-file={}", self.folder.join("accounts.key").display()))
@@ -306,12 +308,9 @@ impl ControlPlane {
     }
 }
 
-/// The folder of these programs, which are built if they are not there.
-pub(crate) fn programs(wanted: &[&str]) -> Result<PathBuf> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/peers/kubernetes");
-    let built = Command::new(&script).args(wanted).stderr(Stdio::inherit()).output()?;
-    ensure!(built.status.success(), "{} fails: it says why above", script.display());
-    Ok(PathBuf::from(String::from_utf8(built.stdout)?.trim()))
+/// The folder of these programs.
+pub(crate) fn programs(wanted: &[&str]) -> PathBuf {
+    tools::peer_programs("kubernetes", wanted)
 }
 
 /// A free port below those the kernel gives to who asks for any: none is taken in the moment before it is used.

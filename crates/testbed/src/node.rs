@@ -196,7 +196,7 @@ impl Node {
             let image = image.display().to_string();
             machine.run("ctr", &[&ctr[..], &["images", "import", &image]].concat())?;
         }
-        let built = programs(&["kubelet", "kube-proxy"])?;
+        let built = programs(&["kubelet", "kube-proxy"]);
         let mut kubelet = machine.command(built.join("kubelet"));
         kubelet
             .args(["--config=/run/conf/kubelet.yaml", "--kubeconfig=/run/conf/kubelet"])

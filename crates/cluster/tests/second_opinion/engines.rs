@@ -8,7 +8,7 @@ use namewall_policy::port::Protocol;
 use namewall_policy::{Flow, Instant, LeaseTable, Verdict, compile, evaluate};
 use serde_json::{Value, json};
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,18 +62,8 @@ pub(crate) struct Batch<'c> {
 pub(crate) struct Peer(PathBuf);
 
 impl Peer {
-    /// Builds the program if it is not there yet.
-    pub(crate) fn new() -> Result<Self, Failure> {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/peers/kubenetworkpolicies");
-        let built = Command::new(script).stderr(Stdio::inherit()).output();
-        let built =
-            built.map_err(|error| Failure(format!("scripts/peers/kubenetworkpolicies does not run: {error}")))?;
-        if !built.status.success() {
-            return Err(Failure(
-                "scripts/peers/kubenetworkpolicies cannot build kube-network-policies; its reason is above".to_owned(),
-            ));
-        }
-        Ok(Self(String::from_utf8_lossy(&built.stdout).trim().into()))
+    pub(crate) fn new() -> Self {
+        Self(namewall_testbed::peer("kubenetworkpolicies"))
     }
 
     /// Its verdicts, batch by batch, true for allowed.

@@ -4,6 +4,7 @@ use super::batch::Batch;
 use super::change::{Change, Known as _};
 use super::elements::Moved;
 use super::features::{self, Lacking};
+use super::owner::{self, Owner};
 use super::read::{self, Count, Live};
 use super::set::{self, Element, Key, Lifetime, Transient, Version};
 use super::table::{Chain, Table};
@@ -25,7 +26,9 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 /// What our table says of itself, so that we never take somebody else's.
-const NOTE: &str = "made by namewall";
+pub(super) const NOTE: &str = "made by namewall";
+/// How long the kernel may take to release the table of a process that has ended, on a busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -34,6 +37,8 @@ pub struct Settings {
     pub cut: CutEstablished,
     /// How many leases are kept (S6.5).
     pub bounds: Bounds,
+    /// How long the first change waits until the kernel has released the table of a process that has ended.
+    pub patience: Duration,
 }
 
 impl Default for Settings {
@@ -43,6 +48,7 @@ impl Default for Settings {
             scope: Scope::default(),
             cut: CutEstablished::default(),
             bounds: Bounds::default(),
+            patience: PATIENCE,
         }
     }
 }
@@ -61,8 +67,8 @@ pub enum NftError {
     TooOld { lacking: Lacking, release: String },
     #[error("there is a table inet {0} that namewall did not make; name another with --table, or remove it")]
     Foreign(String),
-    #[error("the table inet {0} belongs to a namewall that is running; stop that one first")]
-    Owned(String),
+    #[error("the table inet {table} belongs to a namewall that is running ({owner}); stop that one first")]
+    Owned { table: String, owner: Owner },
     #[error("cannot read the table inet {table} back")]
     Read {
         table: String,
@@ -93,7 +99,7 @@ impl NftError {
         let drifted = [Errno::ENOENT, Errno::EEXIST, Errno::EBUSY];
         match self {
             Self::Rejected { source, .. } => source.errno().is_none_or(|errno| !drifted.contains(&errno)),
-            Self::Owned(_) | Self::Rights => true,
+            Self::Owned { .. } | Self::Rights => true,
             _ => false,
         }
     }
@@ -242,9 +248,12 @@ impl Nft {
             Some(_) => {
                 // Owned before it is read, so that nobody changes it meanwhile; and by itself, since in one
                 // transaction the kernel lets nobody take a table over and give it new hooks.
-                let mut claim = Batch::new(&name);
-                claim.add_table(OWNER | PERSIST, NOTE);
-                self.commit(claim)?;
+                let patience = self.settings.patience;
+                owner::retry_while_owned(patience, &mut |_| {}, || {
+                    let mut claim = Batch::new(&name);
+                    claim.add_table(OWNER | PERSIST, NOTE);
+                    self.commit(claim)
+                })?;
                 read::read(&mut self.socket, &name).map_err(unread)?
             }
         };
@@ -353,11 +362,9 @@ impl Nft {
             Ok(()) => self.leases.keep(),
             Err(_) => self.leases.take_back(),
         }
-        done.map_err(|source| match source.errno() {
-            Some(Errno::EPERM) if nix::unistd::geteuid().is_root() => NftError::Owned(table),
-            Some(Errno::EPERM) => NftError::Rights,
-            _ if matches!(source, netlink::Error::Receive(_)) => NftError::Unanswered { table, source },
-            _ => NftError::Rejected { table, source },
+        done.map_err(|source| match source {
+            netlink::Error::Receive(_) => NftError::Unanswered { table, source },
+            source => owner::refusal(&mut self.socket, &table, source),
         })
     }
 
@@ -494,7 +501,7 @@ fn ids_of(live: &Live) -> Ids {
     ids
 }
 
-fn open_socket() -> Result<Socket, NftError> {
+pub(super) fn open_socket() -> Result<Socket, NftError> {
     Socket::open(Family::NetlinkNetFilter).map_err(NftError::Socket)
 }
 
@@ -504,24 +511,6 @@ pub(super) fn refused_at_all(error: netlink::Error) -> NftError {
         Some(Errno::EINVAL | Errno::EOPNOTSUPP | Errno::EPROTONOSUPPORT) => NftError::NoNftables(error),
         _ => NftError::Socket(error),
     }
-}
-
-/// Removes the table and all that is in it. False if there was none.
-pub fn uninstall(table: &str) -> Result<bool, NftError> {
-    let mut socket = open_socket()?;
-    match read::table_note(&mut socket, table).map_err(refused_at_all)? {
-        None => return Ok(false),
-        Some(note) if note != NOTE => return Err(NftError::Foreign(table.to_owned())),
-        Some(_) => {}
-    }
-    let mut batch = Batch::new(table);
-    batch.delete_table();
-    socket.commit(&batch.finish()).map_err(|source| match source.errno() {
-        Some(Errno::EPERM) if nix::unistd::geteuid().is_root() => NftError::Owned(table.to_owned()),
-        Some(Errno::EPERM) => NftError::Rights,
-        _ => NftError::Rejected { table: table.to_owned(), source },
-    })?;
-    Ok(true)
 }
 
 /// Puts a whole table in the place of the one of that name, in one transaction.
@@ -542,5 +531,7 @@ pub fn put_table(name: &str, table: &Table) -> Result<(), NftError> {
     socket.commit(&batch.finish()).map_err(rejected)
 }
 
+#[cfg(all(test, feature = "system"))]
+mod system_tests;
 #[cfg(test)]
 mod tests;

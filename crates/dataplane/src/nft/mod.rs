@@ -1,7 +1,8 @@
 //! nftables by netlink. `table` is a whole table as a value, `rule`, `set` and
 //! `expression` its parts; `change` finds what is to be done, `batch` writes it
 //! as a transaction, `read` reads the kernel's table back, and [`Nft`] does all
-//! of it in order, where `features` finds a kernel that can.
+//! of it in order, where `features` finds a kernel that can. `owner` says which
+//! process holds a table, and `removal` removes one.
 
 mod batch;
 mod change;
@@ -9,7 +10,9 @@ mod elements;
 mod expression;
 mod features;
 mod kernel;
+mod owner;
 mod read;
+mod removal;
 pub mod rule;
 pub mod set;
 pub mod table;
@@ -17,17 +20,25 @@ mod wire;
 
 pub use elements::Elements;
 pub use features::Lacking;
-pub use kernel::{Nft, NftError, Settings, put_table, uninstall};
+pub use kernel::{Nft, NftError, PATIENCE, Settings, put_table};
+pub use owner::Owner;
 pub use read::Count;
+pub use removal::uninstall;
 
 pub(crate) use batch::fixed as batch_fixed;
 
 /// Runs in a new network namespace, which goes when it is done.
-#[cfg(test)]
+#[cfg(all(test, feature = "system"))]
 pub(crate) fn isolated<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
     let thread = std::thread::spawn(|| {
-        nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET)
-            .expect("a network namespace can be made; run the tests as root");
+        if let Err(errno) = nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET) {
+            use std::io::Write as _;
+            let _ = writeln!(
+                std::io::stderr(),
+                "\nsystem test: no network namespace can be made ({errno}); run it as root"
+            );
+            std::process::exit(1);
+        }
         test()
     });
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))

@@ -97,18 +97,28 @@ fn request(message: u16, flags: u16) -> Messages {
     messages
 }
 
-/// The note a table carries; `None` if there is no such table.
+/// What the table says of itself. None if there is no such table.
 pub(crate) fn table_note(socket: &mut Socket, name: &str) -> Result<Option<String>, Error> {
+    let note = |attributes: Attributes<'_>| attributes.get(table::USERDATA).and_then(read_comment).map(str::to_owned);
+    Ok(table_about(socket, name, note)?.map(Option::unwrap_or_default))
+}
+
+/// The port of the socket that owns the table. None if it has no owner, or does not exist.
+pub(crate) fn table_owner(socket: &mut Socket, name: &str) -> Result<Option<u32>, Error> {
+    Ok(table_about(socket, name, |attributes| attributes.u32(table::OWNER_PORT))?.flatten())
+}
+
+fn table_about<T>(
+    socket: &mut Socket,
+    name: &str,
+    read: impl Fn(Attributes<'_>) -> Option<T>,
+) -> Result<Option<Option<T>>, Error> {
     let mut asked = request(message::GET_TABLE, 0);
     asked.text(table::NAME, name);
     asked.acknowledge();
-    let mut note = String::new();
-    let found = socket.commit_echoed(&asked, |answer| {
-        let attributes = answer.attributes(FIXED);
-        note = attributes.get(table::USERDATA).and_then(read_comment).unwrap_or_default().to_owned();
-    });
-    match found {
-        Ok(()) => Ok(Some(note)),
+    let mut about = None;
+    match socket.commit_echoed(&asked, |answer| about = read(answer.attributes(FIXED))) {
+        Ok(()) => Ok(Some(about)),
         Err(error) if error.errno() == Some(Errno::ENOENT) => Ok(None),
         Err(error) => Err(error),
     }

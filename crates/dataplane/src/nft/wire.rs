@@ -35,6 +35,7 @@ pub(crate) mod table {
     pub(crate) const NAME: u16 = 1;
     pub(crate) const FLAGS: u16 = 2;
     pub(crate) const USERDATA: u16 = 6;
+    pub(crate) const OWNER_PORT: u16 = 7;
     pub(crate) const OWNER: u32 = 2;
     pub(crate) const PERSIST: u32 = 4;
 }

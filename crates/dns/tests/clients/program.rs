@@ -4,31 +4,14 @@ use crate::stub::{Recorder, Upstream, serve, settings};
 use crate::zone;
 use namewall_dns::{Server, Settings};
 use std::collections::HashSet;
-use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::process::Command;
 use std::sync::Arc;
 
-/// The Debian package of each program.
-const PACKAGES: [(&str, &str); 6] = [
-    ("dig", "bind9-dnsutils"),
-    ("delv", "bind9-dnsutils"),
-    ("kdig", "knot-dnsutils"),
-    ("musl-gcc", "musl-tools"),
-    ("getent", "libc-bin"),
-    ("unshare", "util-linux"),
-];
-
-/// Runs it, and gives what it printed. One that is missing is no reason to pass.
+/// Runs it, and gives what it printed.
 pub(crate) fn run(program: &str, arguments: &[&str]) -> String {
-    let output = match Command::new(program).args(arguments).output() {
-        Ok(output) => output,
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            let package = PACKAGES.iter().find(|(name, _)| *name == program).map_or(program, |(_, package)| package);
-            panic!("this test needs `{program}`: apt-get install {package}");
-        }
-        Err(error) => panic!("{program} does not run: {error}"),
-    };
+    let place = if program.contains('/') { program.into() } else { namewall_testbed::program(program) };
+    let output = Command::new(place).args(arguments).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let complaint = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{program} {arguments:?}: {}\n{said}{complaint}", output.status);

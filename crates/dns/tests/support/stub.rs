@@ -5,6 +5,7 @@ use namewall_dns::wire::{Addresses, Header};
 use namewall_dns::{Answer, Learn, LearnError, Noted, Server, Settings, Sockets};
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -152,7 +153,7 @@ impl Client {
     {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.connect(server.addresses()[0]).unwrap();
-        socket.set_read_timeout(Some(Duration::from_secs(3))).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
         Self(socket)
     }
 
@@ -203,11 +204,29 @@ impl Learn for Recorder {
     }
 }
 
+/// How long a busy machine may take for anything that comes in the end.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Runs a test of something that has its times by the clock. A busy machine may not keep to the schedule of the
+/// test: a failure only counts if all of it took no longer than planned, and else the test is run again.
+pub(crate) fn on_schedule(planned: Duration, test: impl Fn()) {
+    const ATTEMPTS: usize = 100;
+    for _ in 0..ATTEMPTS {
+        let began = Instant::now();
+        match catch_unwind(AssertUnwindSafe(&test)) {
+            Ok(()) => return,
+            Err(panic) if began.elapsed() <= planned => resume_unwind(panic),
+            Err(_) => {}
+        }
+    }
+    panic!("it has failed {ATTEMPTS} times, and each took longer than {planned:?}");
+}
+
 /// Waits until something counted is what it should be: an answer is there a moment before it is counted.
 pub(crate) fn eventually(is_so: impl Fn() -> bool) {
     let began = Instant::now();
     while !is_so() {
-        assert!(began.elapsed() < Duration::from_secs(3), "it is not so");
+        assert!(began.elapsed() < PATIENCE, "it is not so");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -218,7 +237,7 @@ where
     L::Batch: 'static,
 {
     let stream = TcpStream::connect(server.addresses()[0]).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.set_nodelay(true).unwrap();
     stream
 }

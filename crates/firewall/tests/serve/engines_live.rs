@@ -59,16 +59,11 @@ fn two_hundred_questions_wait_for_an_engine_while_others_go_on() {
         let zone = if id % 2 == 0 { "slow" } else { "late" };
         socket.send(&Ask::from(&*format!("A n{id}.{zone} id {id}")).query).unwrap();
     }
-    let began = Instant::now();
-    while engine.asked() < 200 && began.elapsed() < Duration::from_secs(5) {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    eventually(|| engine.asked() == 200);
     // Nobody waits behind them, neither by UDP nor by TCP.
     for at in 0..50 {
         let over = if at % 2 == 0 { "" } else { "tcp" };
-        let began = Instant::now();
         assert_eq!(live.ask(&format!("A n{at}.quick {over}")), format!("NOERROR; n{at}.quick. 30 A 192.0.2.1"));
-        assert!(began.elapsed() < Duration::from_secs(1), "it took {:?}", began.elapsed());
     }
     gate.open();
     let mut answered = [false; 200];

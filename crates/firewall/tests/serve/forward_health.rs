@@ -4,7 +4,7 @@ use crate::stub::{Upstream, eventually};
 use crate::support::{Live, answer, upstream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const GOOD: &str = "NOERROR; a.example. 30 A 192.0.2.1";
 const NS: u8 = 2;
@@ -68,11 +68,9 @@ fn who_fails_its_checks_is_not_asked_until_it_passes_one() {
     assert_eq!(&checks[0][2..], b"\0\0\0\x01\0\0\0\0\0\0\x05check\x07example\0\0\x02\0\x01", "no recursion");
     let before = first.queries.load(Ordering::SeqCst);
     for _ in 0..3 {
-        let began = Instant::now();
         assert_eq!(live.ask("A a.example"), GOOD);
-        assert!(began.elapsed() < Duration::from_millis(200), "nobody waits for who is down");
     }
-    assert_eq!(first.queries.load(Ordering::SeqCst), before);
+    assert_eq!(first.queries.load(Ordering::SeqCst), before, "nobody waits for who is down");
     first.lives(true);
     eventually(|| is_up(&live));
     assert_eq!(live.ask("A a.example"), GOOD);
@@ -122,10 +120,9 @@ fn if_all_are_down_one_is_asked_all_the_same_or_nobody() {
         first.lives(false);
         assert_eq!(live.ask("A a.example"), "SERVFAIL");
         eventually(|| !is_up(&live));
-        let (before, began) = (first.queries.load(Ordering::SeqCst), Instant::now());
+        let before = first.queries.load(Ordering::SeqCst);
         assert_eq!(live.ask("A a.example"), "SERVFAIL");
         assert_eq!(first.queries.load(Ordering::SeqCst) > before, is_asked, "{options}");
-        assert_eq!(began.elapsed() < Duration::from_millis(200), !is_asked, "{options}");
         first.lives(true);
         eventually(|| is_up(&live));
         assert_eq!(live.ask("A a.example"), GOOD);

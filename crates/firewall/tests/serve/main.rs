@@ -15,7 +15,6 @@ mod file;
 mod forward;
 mod forward_health;
 mod forward_tls;
-mod forward_unbound;
 mod hosts;
 mod log;
 mod s9_1;

@@ -8,3 +8,4 @@ mod endpoints;
 mod errors;
 mod metrics;
 mod support;
+mod taps;

@@ -218,6 +218,8 @@ Examples:
   namewall uninstall --table other
 
 Only namewall's own table is removed. It takes root, or the capability NET_ADMIN.
+While a namewall is running, its table is not removed: after 10 s the command
+fails, and says which process still holds the table.
 
 Exit codes:
   0  nothing of it is left

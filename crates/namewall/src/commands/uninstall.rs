@@ -8,7 +8,10 @@ use std::io::Write;
 use std::process::ExitCode;
 
 pub(crate) fn run(args: &Uninstall) -> Result<ExitCode> {
-    let removed = nft::uninstall(&args.table)?;
+    // The kernel may release the table of a process a moment after its end.
+    let removed = nft::uninstall(&args.table, nft::PATIENCE, &mut |reason| {
+        output::note(&format!("{reason}; waiting for its end, at most {} s", nft::PATIENCE.as_secs()));
+    })?;
     let mut out = output::stdout();
     match removed {
         true => writeln!(out, "removed table inet {} and all that was in it", args.table)?,

@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod check;
-mod cluster;
 mod explain;
 mod moving;
 mod ports;

@@ -11,6 +11,7 @@ mod world;
 
 use corefiles::*;
 use namewall_sandbox::{Namespace, ensure_rights};
+use namewall_testbed::{give_up, program};
 use world::{World, opa, pdp};
 
 /// What clients send as their id.
@@ -19,7 +20,8 @@ const FOE: &str = "6f";
 
 fn main() {
     // Before the first thread: without root it takes a user namespace.
-    ensure_rights().expect("network namespaces can be made");
+    ensure_rights().unwrap_or_else(|error| give_up(error));
+    ["ip", "dig"].map(program);
     let namespace = Namespace::create().expect("a network namespace can be made");
     // Addresses and ports are as printed, and nobody else's.
     let count = namespace.enter(|| {

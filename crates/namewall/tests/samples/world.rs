@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::{TcpStream, UdpSocket};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -110,7 +110,7 @@ pub(crate) struct Engine {
 impl Engine {
     fn start(script: &str, at: &str, policy: (&str, &str), words: &[&str]) -> Self {
         let folder = Folder::new(&[policy]);
-        let process = Command::new(peer(script))
+        let process = Command::new(namewall_testbed::peer(script))
             .args(words)
             .arg(folder.0.join(policy.0))
             .stdout(Stdio::null())
@@ -125,14 +125,6 @@ impl Engine {
         }
         Self { _process: process, _folder: folder }
     }
-}
-
-/// Where a peer is; it is built if it is not there yet.
-fn peer(name: &str) -> String {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/peers").join(name);
-    let built = Command::new(script).stderr(Stdio::inherit()).output().expect("scripts/peers can be run");
-    assert!(built.status.success(), "scripts/peers/{name} cannot build it; install Go: it says why above");
-    String::from_utf8(built.stdout).unwrap().trim().to_owned()
 }
 
 /// OPA's own server.

@@ -23,8 +23,9 @@ mod world;
 
 use agent::{Agent, Round};
 use dice::Dice;
-use namewall_dataplane::nft::uninstall;
+use namewall_dataplane::nft::{PATIENCE, uninstall};
 use namewall_sandbox::{Sandbox, ensure_rights};
+use namewall_testbed::give_up;
 use programs::{NODE, Programs};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -43,7 +44,7 @@ fn main() {
     if agent::is_one() {
         return agent::run();
     }
-    ensure_rights().expect("network namespaces can be made");
+    ensure_rights().unwrap_or_else(|error| give_up(error));
     let seconds = std::env::var("SECONDS").map_or(SECONDS, |text| text.parse().expect("SECONDS is a number"));
     let programs = Programs::new();
     let snapshot = &programs.all[0].snapshot;
@@ -75,7 +76,8 @@ fn main() {
     println!("{updates} updates, {kills} kills; {seen}");
     assert!(updates >= UPDATES && kills >= KILLS, "too few of them to tell anything");
     seen.is_worth_its_time();
-    let gone = node.enter(|| (uninstall(programs::TABLE), uninstall(programs::TABLE))).expect("the node is entered");
+    let remove = || uninstall(programs::TABLE, PATIENCE, &mut |_| {});
+    let gone = node.enter(|| (remove(), remove())).expect("the node is entered");
     assert!(matches!(gone, (Ok(true), Ok(false))), "the table is removed, and then it is gone: {gone:?}");
     println!("test killed_agents_leave_no_gap_and_no_hole ... ok");
 }

@@ -3,7 +3,7 @@
 use crate::check::says;
 use crate::message::{Packing, written};
 use namewall_dns::wire::{Name, Question, Rcode, WireError, reply};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const POINTER: &str = "refused: it is malformed: a pointer does not lead back to a name";
 /// An A record of a minute, without its owner and its address.
@@ -100,6 +100,13 @@ fn pointers_are_counted() {
     }
 }
 
+/// What this thread has computed so far. Other than the clock it does not count what else the machine does.
+fn cpu_time() -> Duration {
+    let told = std::fs::read_to_string("/proc/thread-self/schedstat").expect("the kernel counts it");
+    let nanoseconds = told.split_whitespace().next().and_then(|word| word.parse().ok());
+    Duration::from_nanos(nanoseconds.expect("the first of them is a number"))
+}
+
 /// The longest chain of aliases, and every other record at the end of as many pointers as can be followed.
 #[test]
 fn the_slowest_answer_is_read_in_little_time() {
@@ -125,9 +132,9 @@ fn the_slowest_answer_is_read_in_little_time() {
         count += 1;
     }
     message[6..8].copy_from_slice(&count.to_be_bytes());
-    let began = Instant::now();
+    let began = cpu_time();
     let read = namewall_dns::wire::addresses(&message).unwrap();
-    let took = began.elapsed();
+    let took = cpu_time() - began;
     assert_eq!((read.addresses.len(), read.aliases.len()), (0, 16));
     // It takes 4 ms with optimisation, and much more without.
     assert!(took < Duration::from_secs(5), "{took:?}");

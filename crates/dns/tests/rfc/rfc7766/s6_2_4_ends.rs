@@ -9,7 +9,7 @@ use nix::time::{ClockId, clock_gettime};
 use std::io::{ErrorKind, Read};
 use std::net::{Shutdown, SocketAddr, TcpListener};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Answers some queries of each connection and ends it.
 fn ending_after(answers: usize) -> SocketAddr {
@@ -68,7 +68,9 @@ fn nobody_listens_over_tcp() {
 fn a_client_that_sends_no_more_sees_the_end_after_its_last_byte() {
     let many: Vec<[u8; 4]> = (0..4_000_u32).map(|n| (n | 0xc633_0000).to_be_bytes()).collect();
     let upstream = Upstream::new(move |asked| vec![answer(asked, &many, 30)]);
-    let server = serve(Settings { try_timeout: Duration::from_secs(5), ..settings(&[&upstream]) }, plain());
+    // Not for being idle.
+    let hour = Duration::from_secs(3_600);
+    let server = serve(Settings { try_timeout: hour, idle_timeout: hour, ..settings(&[&upstream]) }, plain());
     // How much the buffers hold is the system's matter: a little more each time.
     let mut answered = 0;
     for answers in (8..=120).step_by(8) {
@@ -82,7 +84,6 @@ fn a_client_that_sends_no_more_sees_the_end_after_its_last_byte() {
         while server.counters().answers < answered {
             std::thread::sleep(Duration::from_millis(1));
         }
-        let began = Instant::now();
         let mut all = Vec::new();
         match stream.read_to_end(&mut all) {
             Ok(_) => {}
@@ -90,7 +91,6 @@ fn a_client_that_sends_no_more_sees_the_end_after_its_last_byte() {
             Err(error) if error.kind() == ErrorKind::ConnectionReset && answers > 16 => break,
             Err(error) => panic!("{error} after {} bytes of {answers} answers", all.len()),
         }
-        assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
     }
 }
 

@@ -1,5 +1,6 @@
 //! What is logged, as a test can wait for it.
 
+use crate::stub::PATIENCE;
 use namewall_firewall::serve::Teller;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
@@ -39,7 +40,7 @@ impl Told {
                 assert_eq!(lines.len(), count, "{lines:#?}");
                 return lines;
             }
-            assert!(began.elapsed() < Duration::from_secs(5), "there are only {lines:#?}");
+            assert!(began.elapsed() < PATIENCE, "there are only {lines:#?}");
             std::thread::sleep(Duration::from_millis(1));
         }
     }

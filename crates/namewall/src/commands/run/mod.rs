@@ -30,10 +30,10 @@ use crate::output;
 use anyhow::{Context, Result, bail};
 use attempts::Attempts;
 use manifests::Manifests;
-use namewall_agent::{DnsSettings, Heard, Node, NodeError, NodeSettings, Refused};
+use namewall_agent::{DnsSettings, Heard, Node, NodeSettings, Refused};
 use namewall_cluster::{self as cluster, Read};
 use namewall_dataplane::nflog::DenialLog;
-use namewall_dataplane::nft::{NftError, Settings as NftSettings};
+use namewall_dataplane::nft::Settings as NftSettings;
 use namewall_dataplane::render::Scope;
 use namewall_dns::{Listen, Sockets};
 use namewall_kubernetes::{Connection, Publisher, Trouble};
@@ -52,8 +52,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 const LOG_GROUP: u16 = 53;
-/// How long one that hands over may take to end.
-const LAST_WORDS: Duration = Duration::from_secs(2);
 /// What is not in force for so long is told to users: before, it may be in force with the next attempt.
 const TELL_AFTER: Duration = Duration::from_secs(3);
 
@@ -298,21 +296,12 @@ fn start(told: &Told<'_>, options: &Options, (read, left, closed): Begin<'_>) ->
     let usual = NftSettings::default();
     let table = options.table.clone().unwrap_or(usual.table);
     let mut node = Node::open(NodeSettings {
-        nft: NftSettings { table, scope, cut: options.cut(), bounds: options.bounds() },
+        nft: NftSettings { table, scope, cut: options.cut(), bounds: options.bounds(), patience: usual.patience },
         learning: options.learning(),
         cluster_domain: told.firewall.settings.cluster_domain.clone(),
     })?;
-    let took_over = !left.is_empty();
     node.serve_at(dns.clone(), left)?;
-    let until = Instant::now() + LAST_WORDS;
-    while let Err(error) = node.enforce(&program) {
-        // Whoever handed over may not be quite gone.
-        let is_owned = matches!(error, NodeError::Kernel(NftError::Owned(_)));
-        if !(is_owned && took_over && Instant::now() < until) {
-            return Err(error.into());
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    node.enforce(&program)?;
     Ok(Firewall {
         node,
         node_name,

@@ -1,7 +1,8 @@
 //! Served in a cluster with a real API server: clients are its pods, and names are kept in its objects.
 
+use crate::dig::dig;
 use crate::ports::free_port;
-use crate::process::{Folder, Serving, dig};
+use crate::process::{Folder, Serving};
 use namewall_kubernetes::crds::{definitions, to_yaml};
 use namewall_testbed::ControlPlane;
 use serde_json::Value;
@@ -41,7 +42,7 @@ spec: {serviceAccountName: web, containers: [{name: c, image: none}]}
 fn wait_for(what: &str, holds: impl Fn() -> bool) {
     let began = Instant::now();
     while !holds() {
-        assert!(began.elapsed() < Duration::from_secs(30), "{what}");
+        assert!(began.elapsed() < Duration::from_secs(120), "{what}");
         std::thread::sleep(Duration::from_millis(50));
     }
 }

@@ -1,10 +1,18 @@
-//! Somebody else's server over TLS: unbound.
+//! Another server over TLS: unbound.
 
-use crate::support::{Authority, Live};
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(dead_code, reason = "the support is shared with the tests in `serve`")]
+
+#[path = "../../dns/tests/support/stub.rs"]
+mod stub;
+#[path = "serve/support/mod.rs"]
+mod support;
+
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+use support::{Authority, Live};
 
 struct Unbound {
     process: Child,
@@ -26,7 +34,7 @@ impl Unbound {
         // A port that was free a moment ago; somebody else may take it, and then another is tried.
         let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let started = (0..5).find_map(|_| Self::try_start(authority, free(), (certificate, key)));
-        started.expect("unbound listens; it says above why it does not: apt-get install unbound")
+        started.expect("unbound listens; it says above why it does not")
     }
 
     fn try_start(authority: &Authority, port: u16, (certificate, key): (&str, &str)) -> Option<Self> {
@@ -55,10 +63,9 @@ remote-control:
             "x".repeat(200)
         );
         std::fs::write(&file, text).unwrap();
-        // Not everybody looks there.
-        let program = ["/usr/sbin/unbound", "unbound"].into_iter().find(|path| std::path::Path::new(path).exists());
-        let process = Command::new(program.unwrap_or("unbound")).args(["-d", "-c", &file]).stdin(Stdio::null()).spawn();
-        let mut unbound = Self { process: process.expect("unbound starts: apt-get install unbound"), port };
+        let program = namewall_testbed::program("unbound");
+        let process = Command::new(program).args(["-d", "-c", &file]).stdin(Stdio::null()).spawn();
+        let mut unbound = Self { process: process.expect("unbound starts"), port };
         let began = Instant::now();
         while began.elapsed() < Duration::from_secs(20) && unbound.process.try_wait().unwrap().is_none() {
             if TcpStream::connect(("127.0.0.1", port)).is_ok() {

@@ -1,0 +1,137 @@
+//! What goes wrong between us and the kernel, made to go wrong. Each test has a
+//! network namespace of its own.
+
+use super::*;
+use crate::netlink::{CREATE, EXCLUSIVE, Messages};
+use crate::nft::set::{Key, Value};
+use crate::nft::{batch_fixed, isolated};
+use namewall_policy::labels::Labels;
+use namewall_policy::model::{Role, Workload, WorkloadKind};
+use namewall_policy::port::Protocol;
+use namewall_policy::{Snapshot, compile};
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+/// A Program with pods of these addresses.
+fn program(pods: &[&str]) -> Program {
+    let mut snapshot = Snapshot::default();
+    let namespace = snapshot.ensure_namespace("shop");
+    let (kind, host_network, node) = (WorkloadKind::Pod, false, None);
+    let role = snapshot.role_of(Role { namespace, labels: Labels::default(), host_network });
+    for pod in pods {
+        let (name, addresses, ports, source) = ((*pod).into(), [pod.parse().unwrap()].into(), Arc::default(), None);
+        snapshot.add_workload(Workload { kind, namespace, name, role, addresses, node, host_network, ports, source });
+    }
+    compile(&snapshot).0
+}
+
+fn open(first: &Program) -> Nft {
+    let mut nft = Nft::open(Settings::default()).unwrap();
+    nft.replace(first, Instant::default()).unwrap();
+    nft
+}
+
+impl Nft {
+    /// Changes the kernel's table, and does not tell.
+    fn behind_our_back(&mut self, change: impl FnOnce(&mut Batch)) {
+        let mut batch = Batch::new(&self.settings.table);
+        change(&mut batch);
+        self.socket.commit(&batch.finish()).unwrap();
+    }
+
+    fn has(&mut self, set: &str, element: &Element) -> bool {
+        read::has_elements(&mut self.socket, (&self.settings.table, set), std::slice::from_ref(element)).unwrap()
+    }
+}
+
+fn address(text: &str) -> Key {
+    Key::default().address(text.parse().unwrap())
+}
+
+#[test]
+fn what_is_missing_makes_the_next_change_read_the_table() {
+    isolated(|| {
+        let mut nft = open(&program(&["10.0.0.1", "10.0.0.2"]));
+        let gone = Element::key(address("10.0.0.2"));
+        nft.behind_our_back(|batch| batch.delete_elements(set::PODS.0, [&gone].into_iter()));
+        let refused = nft.replace(&program(&["10.0.0.1"]), Instant::default()).unwrap_err();
+        assert!(matches!(&refused, NftError::Rejected { source, .. } if source.errno() == Some(Errno::ENOENT)));
+        nft.replace(&program(&["10.0.0.1"]), Instant::default()).expect("it is made right from what is there");
+        assert!(nft.has(set::PODS.0, &Element::key(address("10.0.0.1"))));
+        assert!(!nft.has(set::PODS.0, &gone));
+    });
+}
+
+#[test]
+fn what_is_there_already_makes_the_next_change_read_the_table() {
+    isolated(|| {
+        let mut nft = open(&program(&["10.0.0.1"]));
+        let wrong = Element::mapped(address("10.0.0.2"), Value::Number(99));
+        nft.behind_our_back(|batch| batch.add_elements(set::WHO.0, [&wrong].into_iter()));
+        let refused = nft.replace(&program(&["10.0.0.1", "10.0.0.2"]), Instant::default()).unwrap_err();
+        assert!(matches!(&refused, NftError::Rejected { source, .. } if source.errno() == Some(Errno::EEXIST)));
+        nft.replace(&program(&["10.0.0.1", "10.0.0.2"]), Instant::default())
+            .expect("it is made right from what is there");
+        assert!(!nft.has(set::WHO.0, &wrong));
+        assert!(nft.has(set::PODS.0, &Element::key(address("10.0.0.2"))));
+    });
+}
+
+/// Makes a connection, as if packets had.
+fn connect(from_port: u16) {
+    const NEW_CONNECTION: u16 = 1 << 8;
+    let (client, server) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
+    let mut request = Messages::new();
+    request.begin(NEW_CONNECTION, CREATE | EXCLUSIVE, &batch_fixed(2, 0));
+    for (direction, (from, at), (to, port)) in
+        [(1, (client, from_port), (server, 53)), (2, (server, 53), (client, from_port))]
+    {
+        request.nested(direction, |tuple| {
+            tuple.nested(1, |addresses| {
+                addresses.bytes(1, &from.octets());
+                addresses.bytes(2, &to.octets());
+            });
+            tuple.nested(2, |protocol| {
+                protocol.bytes(1, &[17]);
+                protocol.bytes(2, &u16::to_be_bytes(at));
+                protocol.bytes(3, &u16::to_be_bytes(port));
+            });
+        });
+    }
+    const TIMEOUT: u16 = 7;
+    request.u32(TIMEOUT, 60);
+    request.acknowledge();
+    Socket::open(Family::NetlinkNetFilter).unwrap().commit(&request).unwrap();
+}
+
+#[test]
+fn s3_4_one_connection_that_cannot_be_cut_does_not_save_the_others() {
+    isolated(|| {
+        let mut nft = open(&program(&["10.0.0.1"]));
+        connect(1001);
+        connect(1002);
+        let mut connections = nft.conntrack.list().unwrap();
+        assert_eq!(connections.len(), 2);
+        // The kernel cannot read what is not one of its own.
+        let end = |last, port| (Ipv4Addr::new(10, 0, 0, last).into(), port);
+        connections.insert(0, Connection::between(Protocol::Udp, end(1, 1003), end(2, 53)));
+        let error = nft.cut_all(&connections.iter().collect::<Vec<_>>()).unwrap_err();
+        assert!(matches!(error, NftError::Connections(_)), "{error}");
+        assert_eq!(nft.conntrack.list().unwrap(), []);
+    });
+}
+
+#[test]
+fn s3_4_connections_are_cut_where_they_cannot_be_remembered() {
+    isolated(|| {
+        let mut nft = open(&program(&["10.0.0.1"]));
+        connect(1001);
+        nft.behind_our_back(Batch::delete_table);
+        let connections = nft.conntrack.list().unwrap();
+        let error = nft.cut_all(&connections.iter().collect::<Vec<_>>()).unwrap_err();
+        assert!(matches!(error, NftError::Rejected { .. }), "{error}");
+        assert_eq!(nft.conntrack.list().unwrap(), []);
+        nft.replace(&program(&["10.0.0.1"]), Instant::default()).expect("the table is made again");
+        assert!(nft.has(set::PODS.0, &Element::key(address("10.0.0.1"))));
+    });
+}
