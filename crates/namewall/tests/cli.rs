@@ -58,6 +58,13 @@ fn explain_names_each_rule_with_file_and_line() {
                     shop/db does not have app=api
                 · allow NetworkPolicy/shop/web egress rule 1  examples/shop/policies.yaml:20
                     namespace shop does not have kubernetes.io/metadata.name=kube-system
+            ingress
+              admin tier: no rule matches
+                · allow ClusterNetworkPolicy/scrape ingress rule 0 "prometheus"  examples/shop/policies.yaml:86
+                    namespace shop does not have team=ops
+              NetworkPolicy tier: denied: isolated by NetworkPolicy/shop/db (examples/shop/policies.yaml:29), and no rule allows this
+                · allow NetworkPolicy/shop/db ingress rule 0  examples/shop/policies.yaml:39
+                    shop/web does not have app=api
         "#]],
     );
 }
@@ -328,7 +335,9 @@ fn with_and_without_a_port_the_same_rules_are_asked() {
         }
     }
     // A name that only looks like a Service's is judged as a name.
-    assert_eq!(verdict(&["--to", "s.n.svc.evil.example:80"], &input), "allow");
+    let name = "s.n.svc.evil.example:80";
+    assert_eq!(verdict(&["--to", name], &input), "depends");
+    assert_eq!(verdict(&["--to", name, "--dns", "s.n.svc.evil.example=198.51.100.9"], &input), "allow");
 }
 
 #[test]
