@@ -6,7 +6,7 @@ mod matrix;
 mod outside;
 mod views;
 
-pub use exposure::{Exposure, exposure};
+pub use exposure::{Exposure, Exposures, MOST_PARTS, NamedTraffic, NewPods, exposure};
 pub use matrix::{Matrix, TrafficId, address_pairs};
 pub use outside::OutsideRange;
 
