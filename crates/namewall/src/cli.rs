@@ -333,7 +333,8 @@ pub(crate) struct Matrix<I: Args = Input> {
     /// Only this port, like 443/TCP
     #[arg(long, value_name = "PORT[/PROTO]", value_parser = parse_port)]
     pub(crate) port: Option<PortFilter>,
-    /// What workloads that do not exist yet could reach, or be reached by (text or json)
+    /// What each workload could exchange with pods that do not exist yet, by their labels, namespaces and named ports
+    /// (text or json)
     #[arg(long)]
     pub(crate) exposure: bool,
 }

@@ -9,7 +9,7 @@ mod reachable;
 mod views;
 
 pub(crate) use cuts::Cuts;
-pub use exposure::{Exposure, exposure};
+pub use exposure::{Exposure, Exposures, MOST_PARTS, NamedTraffic, NewPods, exposure};
 pub use matrix::{CellId, Matrix};
 pub use outside::OutsideRange;
 pub use reachable::Reachable;

@@ -4,9 +4,11 @@
 
 mod cluster;
 mod flow;
+mod new_pods;
 mod policy;
 mod print;
 
+pub(crate) use new_pods::{NewPod, new_pods};
 pub(crate) use print::flow_text;
 
 use namewall_policy::domain::{DomainPattern, Wildcard};

@@ -7,6 +7,7 @@
 //! `PROPTEST_RNG_SEED=7 PROPTEST_CASES=100000 cargo test -p namewall-policy --test agreement`.
 //! [`sets`] holds `reach` and `explain` to the same answers.
 
+mod exposure;
 mod generate;
 mod naive;
 mod sets;

@@ -1,36 +1,54 @@
 //! `namewall matrix --exposure`.
 
-use crate::cli::{Matrix as Args, MatrixFormat};
+use crate::cli::{Matrix as Args, MatrixFormat, PortFilter};
 use crate::commands::explain::allowed_json;
 use crate::input::{Loaded, Origin};
 use crate::output::{self, GOOD, STRONG};
 use anyhow::{Result, bail};
 use namewall_policy::model::{Direction, WorkloadId};
-use namewall_policy::reach::{Exposure, exposure};
+use namewall_policy::port::{Traffic, usable_ports};
+use namewall_policy::reach::{Exposure, Exposures, MOST_PARTS, NamedTraffic, NewPods, exposure};
 use serde_json::{Value, json};
+use std::collections::HashSet;
 use std::io::Write;
 use std::process::ExitCode;
 
 pub(super) fn run<I: Origin>(args: &Args<I>, loaded: &Loaded) -> Result<ExitCode> {
     let focus = args.focus.iter().map(|host| loaded.world().workload(host)).collect::<Result<Vec<_>, _>>()?;
     let mut found = exposure(&loaded.snapshot);
-    found.retain(|item| focus.is_empty() || focus.contains(&item.workload));
+    found.rows.retain(|item| focus.is_empty() || focus.contains(&item.workload));
     if let Some(filter) = args.port {
-        found.retain(|item| item.traffic.contains(filter.protocol, filter.port));
+        // What differs from all other pods stays where those are shown: without it they would seem to be more.
+        let others = |item: &&Exposure| item.peer == NewPods::Others && opens(item, filter);
+        let shown = found.rows.iter().filter(others).map(|item| (item.workload, item.direction));
+        let shown: HashSet<(WorkloadId, Direction)> = shown.collect();
+        found.rows.retain(|item| opens(item, filter) || shown.contains(&(item.workload, item.direction)));
     }
     let mut out = output::stdout();
     match args.output {
         MatrixFormat::Text => print(&mut out, loaded, &found)?,
-        MatrixFormat::Json => output::print_json(&mut out, &found.iter().map(|item| as_json(loaded, item)).collect())?,
+        MatrixFormat::Json => {
+            let unresolved = found.unresolved.iter().map(|set| json!({ "unresolved": set.to_string() }));
+            let rows = found.rows.iter().map(|item| as_json(loaded, item));
+            output::print_json(&mut out, &rows.chain(unresolved).collect())?;
+        }
         _ => bail!("--exposure is printed as text or json"),
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn print(out: &mut impl Write, loaded: &Loaded, found: &[Exposure]) -> Result<()> {
+/// Whether the port is open, under some name if need be.
+fn opens(item: &Exposure, filter: PortFilter) -> bool {
+    let by_name = |named: &NamedTraffic| named.protocol == filter.protocol && named.ports.contains(filter.port);
+    item.traffic.contains(filter.protocol, filter.port)
+        || item.depends.contains(filter.protocol, filter.port)
+        || item.named.iter().any(by_name)
+}
+
+fn print(out: &mut impl Write, loaded: &Loaded, found: &Exposures) -> Result<()> {
     let mut last: Option<WorkloadId> = None;
-    for item in found {
+    for item in &found.rows {
         if last != Some(item.workload) {
             writeln!(out, "{STRONG}{}{STRONG:#}", loaded.snapshot.workload_name(item.workload))?;
             last = Some(item.workload);
@@ -39,22 +57,65 @@ fn print(out: &mut impl Write, loaded: &Loaded, found: &[Exposure]) -> Result<()
             Direction::Egress => "→",
             Direction::Ingress => "←",
         };
-        writeln!(out, "  {arrow} {GOOD}{}{GOOD:#}  new: {}", item.traffic, item.peer)?;
+        writeln!(out, "  {arrow} {GOOD}{}{GOOD:#}  new: {}", traffic_text(item), item.peer)?;
     }
-    if found.is_empty() {
+    if found.rows.is_empty() && found.unresolved.is_empty() {
         writeln!(out, "No workload could reach, or be reached by, one that does not exist yet.")?;
+    }
+    for set in &found.unresolved {
+        writeln!(out, "Not worked out: {set}. Policies divide these pods in more than {MOST_PARTS} ways.")?;
     }
     Ok(())
 }
 
-/// As the matrix, with the imagined end told in words.
+/// The traffic, and the names of ports that make a difference: `TCP 80; TCP port named http`.
+fn traffic_text(item: &Exposure) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    if !item.traffic.is_none() || (item.named.is_empty() && item.depends.is_none()) {
+        parts.push(item.traffic.to_string());
+    }
+    if !item.depends.is_none() {
+        parts.push(format!("{}, depending on the address it gets", item.depends));
+    }
+    for named in &item.named {
+        let NamedTraffic { name, protocol, ports } = named;
+        let numbers = named_ports(named).join(",");
+        parts.push(if *ports == usable_ports() {
+            format!("{protocol} port named {name}")
+        } else if ports.is_empty() {
+            format!("not {protocol} port named {name}")
+        } else {
+            format!("{protocol} port named {name} if it is {numbers}")
+        });
+    }
+    parts.join("; ")
+}
+
+fn named_ports(named: &NamedTraffic) -> Vec<String> {
+    let mut traffic = Traffic::none();
+    named.ports.ranges().iter().for_each(|&(low, high)| traffic.insert(named.protocol, low, high));
+    traffic.port_texts(named.protocol)
+}
+
+/// As the matrix, with the new pods in words.
 fn as_json(loaded: &Loaded, item: &Exposure) -> Value {
     let workload = loaded.snapshot.workload_name(item.workload);
     let kind = loaded.snapshot.workload(item.workload).kind.name();
+    let peer = item.peer.to_string();
     let (from, to) = match item.direction {
-        Direction::Egress => (workload.as_str(), item.peer.as_str()),
-        Direction::Ingress => (item.peer.as_str(), workload.as_str()),
+        Direction::Egress => (&workload, &peer),
+        Direction::Ingress => (&peer, &workload),
     };
     let end = if item.direction == Direction::Egress { "from" } else { "to" };
-    json!({ "from": from, "to": to, "allowed": allowed_json(&item.traffic), "kind": { end: kind } })
+    let mut entry = json!({ "from": from, "to": to, "allowed": allowed_json(&item.traffic), "kind": { end: kind } });
+    if !item.depends.is_none() {
+        entry["depends"] = allowed_json(&item.depends);
+    }
+    if !item.named.is_empty() {
+        let named = item.named.iter().map(
+            |named| json!({ "name": *named.name, "protocol": named.protocol.to_string(), "ports": named_ports(named) }),
+        );
+        entry["named"] = named.collect();
+    }
+    entry
 }
