@@ -260,11 +260,11 @@ impl Reader<'_> {
     }
 
     pub(crate) fn document(&self, node: &Node) -> Document {
-        Document { file: self.file.clone(), node: node.clone() }
+        Document::new(self.file, node.clone())
     }
 
     pub(crate) fn flag(&self, node: &Node, key: &str) -> Result<Option<bool>> {
-        match node.get(key).map(|node| (&node.value, node)) {
+        match node.get(key).map(|node| (node.plain(), node)) {
             None => Ok(None),
             Some((Value::Bool(flag), _)) => Ok(Some(*flag)),
             Some((_, node)) => self.wrong(node, format!("`{key}` is true or false")),
@@ -272,7 +272,7 @@ impl Reader<'_> {
     }
 
     pub(crate) fn count(&self, node: &Node, key: &str) -> Result<Option<usize>> {
-        match node.get(key).map(|node| (&node.value, node)) {
+        match node.get(key).map(|node| (node.plain(), node)) {
             None => Ok(None),
             Some((Value::Int(count @ 0..), _)) => Ok(Some(usize::try_from(*count).unwrap_or(usize::MAX))),
             Some((_, node)) => self.wrong(node, format!("`{key}` is a number")),
@@ -399,7 +399,7 @@ impl Reader<'_> {
         };
         let addresses = body.get("addresses").map(|node| settings::addresses(self, node)).transpose()?;
         let addresses = addresses.unwrap_or_default();
-        let ttl = match body.get("ttl").map(|node| &node.value) {
+        let ttl = match body.get("ttl").map(Node::plain) {
             None => Duration::from_secs(30),
             Some(Value::Int(seconds @ 0..)) => Duration::from_secs(*seconds as u64),
             Some(_) => return self.wrong(body, "`ttl` is a number of seconds"),
@@ -416,7 +416,7 @@ impl Reader<'_> {
             let Some(server) = parse_address(&entry.key) else {
                 return self.wrong(&entry.node, format!("`{}` is not an IP address", entry.key));
             };
-            let expect = match &entry.node.value {
+            let expect = match entry.node.plain() {
                 Value::Int(count @ 0..) => Queries::Exactly(*count as u64),
                 Value::String(word) if **word == *"none" => Queries::None,
                 Value::String(word) if **word == *"some" => Queries::Some,
@@ -429,7 +429,7 @@ impl Reader<'_> {
 
     /// `30`, `30s`, `5m`, `1h`, `250ms`.
     pub(crate) fn duration(&self, node: &Node) -> Result<Duration> {
-        let text = match &node.value {
+        let text = match node.plain() {
             Value::Int(seconds @ 0..) => return Ok(Duration::from_secs(*seconds as u64)),
             Value::String(text) => text,
             _ => return self.wrong(node, "write a time like 30s, 5m or 1h"),

@@ -11,6 +11,7 @@ mod egress_firewall;
 mod network_policy;
 mod nodes;
 mod parts;
+mod published_names;
 mod scope;
 mod services;
 mod v1beta1;
@@ -223,7 +224,7 @@ impl Lowering<'_> {
                     let finding = Finding::error("unknown-version", object, message).at("apiVersion");
                     self.out.findings.push(finding.from_source(Some(document.place("apiVersion"))));
                     // A policy is not lost: its subject is read as far as it can be, and closed.
-                    if !POLICY_KINDS.iter().any(|(policy, _)| *policy == kind) {
+                    if !is_policy(kind) {
                         continue;
                     }
                     reader
@@ -372,10 +373,19 @@ const CLUSTER_WIDE: [&str; 7] = [
     "ClusterEgressFirewall",
 ];
 
+pub(crate) fn is_cluster_wide(kind: &str) -> bool {
+    CLUSTER_WIDE.contains(&kind)
+}
+
+/// True for the kinds whose loss would widen access.
+pub(crate) fn is_policy(kind: &str) -> bool {
+    POLICY_KINDS.iter().any(|(known, _)| *known == kind)
+}
+
 /// `Kind namespace/name`, as findings name objects.
 pub(crate) fn object_name(document: &Document, kind: &str) -> String {
     let name = document.name().unwrap_or_default();
-    if CLUSTER_WIDE.contains(&kind) {
+    if is_cluster_wide(kind) {
         return format!("{kind} {name}");
     }
     let namespace = document.namespace().filter(|name| !name.is_empty()).unwrap_or("default");

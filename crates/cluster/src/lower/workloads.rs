@@ -136,7 +136,7 @@ fn read_template(document: &Document, findings: &mut Vec<Finding>, pool: &mut Po
         _ => (WorkloadKind::ReplicationController, &["spec", "template"]),
     };
     // None are wanted: there is nobody to speak of.
-    if matches!(scope.node(&["spec", "replicas"]), Some(Node { value: Value::Int(0), .. })) {
+    if scope.node(&["spec", "replicas"]).map(Node::plain) == Some(&Value::Int(0)) {
         return None;
     }
     let Some(template) = scope.node(path) else {

@@ -14,6 +14,7 @@ mod s1;
 mod s10;
 mod s10_pieces;
 mod s10_slips;
+mod s10_text;
 mod s11;
 mod s1_exempt;
 mod s2;
