@@ -21,11 +21,16 @@ pub(super) fn run<I: Origin>(args: &Args<I>, loaded: &Loaded) -> Result<ExitCode
     let mut out = output::stdout();
     match args.output {
         MatrixFormat::Text => print(&mut out, loaded, &found)?,
-        MatrixFormat::Json => output::print_json(&mut out, &found.iter().map(|item| as_json(loaded, item)).collect())?,
-        _ => bail!("--exposure is printed as text or json"),
+        MatrixFormat::Json => print_json(&mut out, loaded, &found)?,
+        MatrixFormat::Json2 => loaded.unread.wrap(&mut out, "exposure", |out| print_json(out, loaded, &found))?,
+        _ => bail!("--exposure is printed as text, json or json2"),
     }
     out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(loaded.unread.exit(ExitCode::SUCCESS))
+}
+
+fn print_json(out: &mut impl Write, loaded: &Loaded, found: &[Exposure]) -> Result<()> {
+    output::print_json(out, &found.iter().map(|item| as_json(loaded, item)).collect())
 }
 
 fn print(out: &mut impl Write, loaded: &Loaded, found: &[Exposure]) -> Result<()> {
