@@ -1,7 +1,8 @@
 //! Documents: the objects of manifests, as trees with their places.
 
 use crate::lower::{is_cluster_wide, is_policy, object_name};
-use crate::yaml::{self, Fault, Mark, Node, Tree, Value};
+use crate::yaml::json::{self, Json};
+use crate::yaml::{self, DocumentText, Fault, Mark, Node, Tree, Value};
 use namewall_policy::{Finding, Source};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -23,33 +24,16 @@ impl Document {
     /// Reads every object in a text: several documents, and lists of objects.
     /// What cannot be read becomes a Finding, and the rest goes on.
     pub fn read_all(file: &Arc<str>, text: &str) -> (Vec<Document>, Vec<Finding>) {
-        Self::read_part(file, &unified_line_ends(text), 0)
-    }
-
-    /// The same for a part of a file that starts after `first_line` lines.
-    pub(crate) fn read_part(file: &Arc<str>, text: &str, first_line: u32) -> (Vec<Document>, Vec<Finding>) {
-        let mut reader = Flattener::new(file);
-        for mut part in yaml::split_documents(text) {
-            part.first_line += first_line;
-            let Tree { node, mut faults } = yaml::read_tree(part);
-            if let Some(broken) = faults.last_mut().filter(|fault| fault.second.is_none())
-                && part.text.contains("{{")
-            {
-                broken.message += "; this looks like a template, render it first (helm template …)";
-            }
-            match node {
-                Some(node) => reader.flatten(node, faults),
-                None => reader.report("", &faults),
-            }
-        }
-        (reader.documents, reader.findings)
+        let (mut documents, mut findings) = (Vec::new(), Vec::new());
+        read_part(Part { file, text: &unified_line_ends(text), first_line: 0 }, &mut documents, &mut findings);
+        (documents, findings)
     }
 
     /// The objects in a tree that is already read: itself, or what a list holds.
     pub fn from_tree(file: &Arc<str>, node: Node) -> (Vec<Document>, Vec<Finding>) {
-        let mut reader = Flattener::new(file);
-        reader.flatten(node, Vec::new());
-        (reader.documents, reader.findings)
+        let (mut documents, mut findings) = (Vec::new(), Vec::new());
+        Flattener { file, documents: &mut documents, findings: &mut findings }.flatten(node, Vec::new());
+        (documents, findings)
     }
 
     pub fn text(&self, key: &str) -> Option<&str> {
@@ -75,6 +59,61 @@ impl Document {
     /// Where the field stands, or what is nearest above it.
     pub fn place(&self, path: &str) -> Source {
         source(&self.file, locate(&self.node, path))
+    }
+}
+
+/// What becomes of documents as they are read.
+pub(crate) trait Gather {
+    fn take(&mut self, document: Document);
+    fn count(&self) -> usize;
+    /// Drops all but the first so many.
+    fn cut(&mut self, count: usize);
+}
+
+impl Gather for Vec<Document> {
+    fn take(&mut self, document: Document) {
+        self.push(document);
+    }
+
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    fn cut(&mut self, count: usize) {
+        self.truncate(count);
+    }
+}
+
+/// A part of a file that starts after so many lines. Its lines end in line feeds.
+#[derive(Clone, Copy)]
+pub(crate) struct Part<'t> {
+    pub(crate) file: &'t Arc<str>,
+    pub(crate) text: &'t str,
+    pub(crate) first_line: u32,
+}
+
+/// Passes every object of a text on as soon as it is read.
+pub(crate) fn read_part<G: Gather>(part: Part<'_>, documents: &mut G, findings: &mut Vec<Finding>) {
+    for mut text in yaml::split_documents(part.text) {
+        text.first_line += part.first_line;
+        let (count, said) = (documents.count(), findings.len());
+        let mut reader = Flattener { file: part.file, documents, findings };
+        if reader.list(text).is_some() {
+            continue;
+        }
+        documents.cut(count);
+        findings.truncate(said);
+        let Tree { node, mut faults } = yaml::read_tree(text);
+        if let Some(broken) = faults.last_mut().filter(|fault| fault.second.is_none())
+            && text.text.contains("{{")
+        {
+            broken.message += "; this looks like a template, render it first (helm template …)";
+        }
+        let mut reader = Flattener { file: part.file, documents, findings };
+        match node {
+            Some(node) => reader.flatten(node, faults),
+            None => reader.report("", &faults),
+        }
     }
 }
 
@@ -105,15 +144,37 @@ pub(crate) fn meant_as_text(value: &Value) -> String {
 }
 
 /// Takes lists of objects apart.
-struct Flattener<'a> {
+struct Flattener<'a, G> {
     file: &'a Arc<str>,
-    documents: Vec<Document>,
-    findings: Vec<Finding>,
+    documents: &'a mut G,
+    findings: &'a mut Vec<Finding>,
 }
 
-impl<'a> Flattener<'a> {
-    fn new(file: &'a Arc<str>) -> Self {
-        Self { file, documents: Vec::new(), findings: Vec::new() }
+impl<G: Gather> Flattener<'_, G> {
+    /// A list whose items can be read one by one, so that its tree need not be held as a whole. After `None` some items
+    /// may have been passed on in vain.
+    fn list(&mut self, text: DocumentText<'_>) -> Option<()> {
+        if yaml::is_json(text.text) {
+            let read = json::read(text, |item| self.flatten(item, Vec::new()))?;
+            return match read {
+                Json::List => Some(()),
+                Json::Tree(node) => {
+                    self.flatten(node, Vec::new());
+                    Some(())
+                }
+            };
+        }
+        for item in yaml::list_items(text)? {
+            let Tree { node, faults } = yaml::read_tree(item);
+            let Value::Seq(items) = node?.value else { return None };
+            // An item that does not say what it is takes that from the list.
+            let is_plain = |item: &Node| item.get("kind").and_then(Node::as_str).is_some();
+            if !faults.is_empty() || !items.iter().all(is_plain) {
+                return None;
+            }
+            items.into_iter().for_each(|item| self.flatten(item, Vec::new()));
+        }
+        Some(())
     }
 
     /// `kind: List` and `kind: …List`. The items of a typed list need not say
@@ -175,9 +236,9 @@ impl<'a> Flattener<'a> {
             let mut copy = document.clone();
             let namespace = copy.node.get_mut("metadata").and_then(|metadata| metadata.entry("namespace"));
             namespace.into_iter().for_each(|field| field.value = Value::String(other.clone()));
-            self.documents.push(copy);
+            self.documents.take(copy);
         }
-        self.documents.push(document);
+        self.documents.take(document);
     }
 
     fn report(&mut self, object: &str, faults: &[Fault]) {

@@ -1,6 +1,7 @@
 //! Files, folders and standard input → Documents.
 
-use crate::document::{Document, unified_line_ends};
+use crate::document::{Document, Gather, Part, read_part, unified_line_ends};
+use crate::lower::{Lowered, Objects, Settings};
 use namewall_policy::{Finding, Source};
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -31,10 +32,46 @@ pub struct Manifests {
 
 /// Reads files, folders (recursively; `.yaml`, `.yml`, `.json`) and `-`.
 pub fn load<P: AsRef<Path>>(paths: &[P]) -> Result<Manifests, LoadError> {
-    let Texts { texts, skipped } = Texts::read(paths)?;
-    let mut manifests = parse_all(&texts);
-    manifests.findings.splice(..0, skipped);
-    Ok(manifests)
+    let (documents, findings) = gather(paths)?;
+    Ok(Manifests { documents, findings })
+}
+
+/// What manifests say, and what there is to say about their texts.
+#[derive(Debug)]
+pub struct Reading {
+    pub lowered: Lowered,
+    pub findings: Vec<Finding>,
+}
+
+/// Loads and lowers at once. The same as [`load`] and [`lower()`](crate::lower()), in a fraction of the memory: a
+/// workload's tree is dropped as soon as the workload is read.
+pub fn read<P: AsRef<Path>>(paths: &[P], settings: &Settings) -> Result<Reading, LoadError> {
+    let (objects, findings) = gather::<Objects>(paths)?;
+    Ok(Reading { lowered: objects.lower(settings), findings })
+}
+
+fn gather<G: Gathered>(paths: &[impl AsRef<Path>]) -> Result<(G, Vec<Finding>), LoadError> {
+    let Texts { texts, skipped: mut findings } = Texts::read(paths)?;
+    let (gathered, more) = parse_all(&texts);
+    findings.extend(more);
+    Ok((gathered, findings))
+}
+
+/// What several threads gather, each its part.
+trait Gathered: Gather + Default + Send {
+    fn append(&mut self, more: Self);
+}
+
+impl Gathered for Vec<Document> {
+    fn append(&mut self, more: Self) {
+        self.extend(more);
+    }
+}
+
+impl Gathered for Objects {
+    fn append(&mut self, more: Self) {
+        self.extend(more);
+    }
 }
 
 /// Files as they are read, before anything is made of them.
@@ -164,16 +201,16 @@ fn has_objects(path: &Path) -> bool {
 }
 
 /// Parses on all cores: large texts are cut between documents.
-fn parse_all(texts: &[(Arc<str>, String)]) -> Manifests {
+fn parse_all<G: Gathered>(texts: &[(Arc<str>, String)]) -> (G, Vec<Finding>) {
     let workers = thread::available_parallelism().map_or(1, usize::from);
     let total: usize = texts.iter().map(|(_, text)| text.len()).sum();
     let share = (total / workers).max(64 * 1024) + 1;
-    let mut chunks: Vec<Vec<Chunk<'_>>> = vec![Vec::new()];
+    let mut chunks: Vec<Vec<Part<'_>>> = vec![Vec::new()];
     let mut room = share;
     for (file, text) in texts {
-        let mut rest = Chunk { file, text, first_line: 0 };
+        let mut rest = Part { file, text, first_line: 0 };
         loop {
-            let (head, tail) = rest.cut(room);
+            let (head, tail) = cut(rest, room);
             room = room.saturating_sub(head.text.len());
             if let Some(chunk) = chunks.last_mut() {
                 chunk.push(head);
@@ -188,44 +225,33 @@ fn parse_all(texts: &[(Arc<str>, String)]) -> Manifests {
             }
         }
     }
-    let mut manifests = Manifests::default();
+    let (mut gathered, mut findings) = (G::default(), Vec::new());
     thread::scope(|scope| {
-        let handles: Vec<_> = chunks.into_iter().map(|chunk| scope.spawn(move || parse_chunk(&chunk))).collect();
+        let handles: Vec<_> = chunks.into_iter().map(|chunk| scope.spawn(move || parse_chunk::<G>(&chunk))).collect();
         for handle in handles {
-            let done = handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            manifests.documents.extend(done.documents);
-            manifests.findings.extend(done.findings);
+            let (part, more) = handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            gathered.append(part);
+            findings.extend(more);
         }
     });
-    manifests
+    (gathered, findings)
 }
 
-#[derive(Clone, Copy)]
-struct Chunk<'t> {
-    file: &'t Arc<str>,
-    text: &'t str,
-    first_line: u32,
+/// Cuts after about `size` bytes, before a `---` line.
+fn cut(part: Part<'_>, size: usize) -> (Part<'_>, Option<Part<'_>>) {
+    let from = (size..part.text.len()).find(|&at| part.text.is_char_boundary(at));
+    let cut = from.and_then(|from| part.text[from..].find("\n---\n").map(|at| from + at + 1));
+    let Some(cut) = cut else { return (part, None) };
+    let (head, tail) = part.text.split_at(cut);
+    let lines = head.bytes().filter(|&byte| byte == b'\n').count() as u32;
+    let tail = Part { text: tail, first_line: part.first_line + lines, ..part };
+    (Part { text: head, ..part }, Some(tail))
 }
 
-impl<'t> Chunk<'t> {
-    /// Cuts after about `size` bytes, before a `---` line.
-    fn cut(self, size: usize) -> (Self, Option<Self>) {
-        let from = (size..self.text.len()).find(|&at| self.text.is_char_boundary(at));
-        let cut = from.and_then(|from| self.text[from..].find("\n---\n").map(|at| from + at + 1));
-        let Some(cut) = cut else { return (self, None) };
-        let (head, tail) = self.text.split_at(cut);
-        let lines = head.bytes().filter(|&byte| byte == b'\n').count() as u32;
-        let tail = Self { text: tail, first_line: self.first_line + lines, ..self };
-        (Self { text: head, ..self }, Some(tail))
-    }
-}
-
-fn parse_chunk(chunk: &[Chunk<'_>]) -> Manifests {
-    let mut manifests = Manifests::default();
+fn parse_chunk<G: Gathered>(chunk: &[Part<'_>]) -> (G, Vec<Finding>) {
+    let (mut gathered, mut findings) = (G::default(), Vec::new());
     for part in chunk {
-        let (documents, findings) = Document::read_part(part.file, part.text, part.first_line);
-        manifests.documents.extend(documents);
-        manifests.findings.extend(findings);
+        read_part(*part, &mut gathered, &mut findings);
     }
-    manifests
+    (gathered, findings)
 }

@@ -55,9 +55,8 @@ impl Loaded {
     }
 
     pub(crate) fn from_paths<P: AsRef<Path>>(paths: &[P], settings: &Settings) -> Result<Self> {
-        let manifests = cluster::load(paths)?;
-        let lowered = cluster::lower(&manifests.documents, &settings.cluster());
-        Ok(Self::compile(lowered, manifests.findings, settings))
+        let cluster::Reading { lowered, findings } = cluster::read(paths, &settings.cluster())?;
+        Ok(Self::compile(lowered, findings, settings))
     }
 
     /// `findings` are those of reading what was lowered.

@@ -1,15 +1,18 @@
 //! YAML and JSON text as a tree that remembers where everything stood, so that
 //! a Finding can name line and column, and `explain` the line of a rule.
 
+mod block;
 mod build;
 mod de;
+pub(crate) mod json;
 mod parse;
 mod scalar;
 mod ser;
 
 pub use build::{Fault, ParseError};
 pub use de::{ReadError, Unknown, read};
-pub use parse::{DocumentText, Tree, parse, read_tree, split_documents};
+pub use parse::{DocumentText, Tree, parse, read_tree, read_tree_by_events, split_documents};
+pub(crate) use parse::{is_json, list_items};
 
 /// A place in a file, counted from 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

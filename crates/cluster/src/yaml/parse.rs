@@ -1,8 +1,9 @@
 //! Text → tree. Events come from `saphyr-parser`; [`super::scalar`] says what
 //! plain scalars are.
 
-use super::Node;
 use super::build::{Builder, Fault, ParseError};
+use super::json::{self, Json};
+use super::{Node, block};
 use saphyr_parser::Parser;
 use std::borrow::Cow;
 
@@ -65,8 +66,55 @@ pub fn parse(document: DocumentText<'_>) -> Result<Option<Node>, ParseError> {
     }
 }
 
-/// Reads one document as far as it can be read.
+/// Reads one document as far as it can be read: the short way if it is that plain.
 pub fn read_tree(document: DocumentText<'_>) -> Tree {
+    let plain = if is_json(document.text) {
+        match json::read(document, |_| ()) {
+            Some(Json::Tree(node)) => Some(node),
+            Some(Json::List) | None => None,
+        }
+    } else {
+        block::read(document)
+    };
+    match plain {
+        Some(node) => Tree { node: Some(node), faults: Vec::new() },
+        None => read_tree_by_events(document),
+    }
+}
+
+pub(crate) fn is_json(text: &str) -> bool {
+    text.trim_start().starts_with('{')
+}
+
+/// The items of a `kind: …List` as `kubectl get -o yaml` writes it, each as a document of its own: a list of one. `None`
+/// if the text is anything else.
+pub(crate) fn list_items(document: DocumentText<'_>) -> Option<Vec<DocumentText<'_>>> {
+    let DocumentText { text, first_line } = document;
+    let start = if text.starts_with("items:\n") { 0 } else { text.find("\nitems:\n")? + 1 };
+    let mut items: Vec<DocumentText<'_>> = Vec::new();
+    let mut offset = start + "items:\n".len();
+    let mut number = text[..offset].bytes().filter(|&byte| byte == b'\n').count() as u32;
+    for line in text[offset..].split_inclusive('\n') {
+        match line.as_bytes()[0] {
+            b'-' => items.push(DocumentText { text: &text[offset..offset], first_line: first_line + number }),
+            b' ' | b'\n' => {}
+            _ => break,
+        }
+        let item = items.last_mut()?;
+        let from = offset - item.text.len();
+        offset += line.len();
+        item.text = &text[from..offset];
+        number += 1;
+    }
+    // What stands around the items says that it is a list, and nothing that needs a further look.
+    let around = [&text[..start], &text[offset..]].concat();
+    let shell = block::read(DocumentText { text: &around, first_line })?;
+    let kind = shell.get("kind")?.as_str()?;
+    (kind.ends_with("List") && shell.get("items").is_none() && !items.is_empty()).then_some(items)
+}
+
+/// The same by the events of a full YAML parser, which reads every document.
+pub fn read_tree_by_events(document: DocumentText<'_>) -> Tree {
     let mut builder = Builder::new(document.first_line);
     let text = join_surrogates(document.text);
     for event in Parser::new_from_str(&text) {
@@ -172,6 +220,18 @@ mod tests {
         let node = one(r#"{"a": "\ud83d\uDE00 \\ud83d \" \/", "b": "\\"}"#);
         assert_eq!(node.get("a").unwrap().as_str(), Some(r#"😀 \ud83d " /"#));
         assert_eq!(node.get("b").unwrap().as_str(), Some("\\"));
+    }
+
+    #[test]
+    fn what_machines_write_takes_the_short_way() {
+        let pod = "---\napiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n  labels:\n    app: \"y\"\n  annotations: {}\nspec:\n  containers:\n  - image: a.example/b:1.0\n    name: c\n    ports:\n    - containerPort: 80\nstatus:\n  podIPs:\n  - ip: 10.0.0.1\n";
+        assert!(block::read(split_documents(pod)[0]).is_some());
+        let list = "apiVersion: v1\nitems:\n- kind: Pod\n  a: 1\n- kind: Pod\n  a: 2\nkind: List\n";
+        assert_eq!(list_items(split_documents(list)[0]).unwrap().len(), 2);
+        let json = "{\"kind\": \"List\", \"items\": [{\"kind\": \"Pod\"}, {\"kind\": \"Pod\"}]}";
+        let mut items = 0;
+        assert!(matches!(json::read(split_documents(json)[0], |_| items += 1), Some(Json::List)));
+        assert_eq!(items, 2);
     }
 
     #[test]
