@@ -81,8 +81,8 @@ fn manifest(labels: &BTreeMap<&str, &str>, match_labels: &BTreeMap<&str, &str>, 
         format!("{{{}}}", pairs.join(", "))
     };
     let mut text = format!(
-        "apiVersion: v1\nkind: Pod\nmetadata: {{name: p, namespace: n, labels: {}}}\nstatus: {{podIP: 10.0.0.1}}\n---\n\
-         apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {{name: x, namespace: n}}\n\
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: p, namespace: demo, labels: {}}}\nstatus: {{podIP: 10.0.0.1}}\n---\n\
+         apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {{name: x, namespace: demo}}\n\
          spec:\n  policyTypes: [Ingress]\n  podSelector:\n    matchLabels: {}\n",
         pairs(labels),
         pairs(match_labels)

@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 /// What of an object is kept besides its metadata. A path leads through lists; what it ends at is kept whole.
 fn kept_paths(kind: &str) -> &'static [&'static str] {
     match kind {
-        "Namespace" => &[],
+        "Namespace" => &["spec.networkPolicy"],
         "Pod" => &[
             "spec.nodeName",
             "spec.hostNetwork",

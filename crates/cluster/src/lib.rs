@@ -24,6 +24,6 @@ pub use kept::{LastGood, Read};
 pub use lower::{
     Described, DescribedService, ENFORCEMENT_ANNOTATION, Endpoints, Lowered, Resolved, Settings, lower, pods,
 };
-pub use manifests::{LoadError, Manifests, load};
+pub use manifests::{LoadError, Manifests, Reading, load, read};
 pub use record::Record;
 pub use store::{Key, Listing, Store};

@@ -43,7 +43,7 @@ impl Text {
 
     pub(crate) fn read(&self) -> Document {
         let tree: Json = serde_json::from_str(&self.json).expect(SOUND);
-        Document { file: self.file.clone(), node: whole(&tree) }
+        Document::new(&self.file, whole(&tree))
     }
 }
 
@@ -69,7 +69,7 @@ mod tests {
             "spec": {"a": [1, -2, 1.5, 1e300, true, null, "", [], {}], "b": {"": "empty", "1": "1"}},
             "large": u64::MAX,
         });
-        let document = Document { file: "Policy one".into(), node: whole(&tree) };
+        let document = Document::new(&"Policy one".into(), whole(&tree));
         let text = Text::of(&document);
         assert_eq!(text.read().node, document.node);
         assert_eq!(Text::of(&text.read()), text);

@@ -311,7 +311,7 @@ fn document(kind: &Kind, object: &Json) -> Document {
             *field = Node::string(text);
         }
     }
-    let mut document = Document { file: Arc::from(""), node };
+    let mut document = Document::new(&Arc::from(""), node);
     document.file = object_name(&document, kind.name).into();
     document
 }

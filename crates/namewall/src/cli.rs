@@ -2,6 +2,7 @@
 
 mod help;
 
+use crate::unread::Lenient;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use help::{
     AGENT_HELP, CHECK_HELP, CONTROLLER_HELP, CRDS_HELP, DIFF_HELP, DNS_HELP, EXPLAIN_HELP, LEASES_HELP, MATRIX_HELP,
@@ -108,6 +109,8 @@ pub(crate) struct Input {
     pub(crate) paths: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) settings: Settings,
+    #[command(flatten)]
+    pub(crate) lenient: Lenient,
 }
 
 #[derive(Clone, Copy, ValueEnum, Debug, PartialEq, Eq)]
@@ -158,6 +161,8 @@ pub(crate) struct Explain {
     pub(crate) paths: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) settings: Settings,
+    #[command(flatten)]
+    pub(crate) lenient: Lenient,
 }
 
 /// What can be said of the firewall of a machine, wherever its policies come from.
@@ -313,6 +318,8 @@ fn parse_dns(text: &str) -> Result<DnsAnswer, String> {
 pub(crate) enum MatrixFormat {
     Text,
     Json,
+    /// The list in an object, beside what could not be read
+    Json2,
     Csv,
     Dot,
     Svg,
@@ -362,6 +369,8 @@ fn parse_port(text: &str) -> Result<PortFilter, String> {
 pub(crate) enum DiffFormat {
     Text,
     Json,
+    /// The list in an object, beside what could not be read
+    Json2,
     Md,
 }
 
@@ -376,12 +385,16 @@ pub(crate) struct Diff {
     pub(crate) output: DiffFormat,
     #[command(flatten)]
     pub(crate) settings: Settings,
+    #[command(flatten)]
+    pub(crate) lenient: Lenient,
 }
 
 #[derive(Clone, Copy, ValueEnum, Debug, PartialEq, Eq)]
 pub(crate) enum TestFormat {
     Text,
     Json,
+    /// The list in an object, beside what could not be read
+    Json2,
     Junit,
 }
 
@@ -396,6 +409,8 @@ pub(crate) struct Test {
     /// Tell what happens step by step, and why, not only what failed
     #[arg(long)]
     pub(crate) tell: bool,
+    #[command(flatten)]
+    pub(crate) lenient: Lenient,
     /// How to print
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(crate) output: TestFormat,

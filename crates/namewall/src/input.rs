@@ -2,6 +2,7 @@
 
 use crate::cli::{DnsAnswer, Input, Settings};
 use crate::output;
+use crate::unread::{Lenient, Unread};
 use anyhow::Result;
 use namewall_cluster as cluster;
 use namewall_policy::ask::{Names, World};
@@ -20,7 +21,7 @@ pub(crate) trait Origin: clap::Args {
 
 impl Origin for Input {
     fn load(&self) -> Result<Loaded> {
-        Loaded::read(self)
+        Ok(Loaded::read(self)?.with(self.lenient))
     }
 }
 
@@ -32,6 +33,7 @@ pub(crate) struct Loaded {
     pub(crate) leases: LeaseTable,
     pub(crate) names: Names,
     pub(crate) findings: Vec<Finding>,
+    pub(crate) unread: Unread,
     pub(crate) passed_over: BTreeMap<String, usize>,
     never_leased: NeverLeased,
     cluster_domain: DomainName,
@@ -53,16 +55,17 @@ impl Loaded {
     }
 
     pub(crate) fn from_paths<P: AsRef<Path>>(paths: &[P], settings: &Settings) -> Result<Self> {
-        let manifests = cluster::load(paths)?;
-        let lowered = cluster::lower(&manifests.documents, &settings.cluster());
-        Ok(Self::compile(lowered, manifests.findings, settings))
+        let cluster::Reading { lowered, findings } = cluster::read(paths, &settings.cluster())?;
+        Ok(Self::compile(lowered, findings, settings))
     }
 
     /// `findings` are those of reading what was lowered.
     pub(crate) fn compile(lowered: cluster::Lowered, findings: Vec<Finding>, settings: &Settings) -> Self {
         let (program, compile_findings) = compile(&lowered.snapshot);
         let never_leased = NeverLeased::new(settings.cluster_domain.clone());
+        let unread = Unread::of(findings.iter().chain(&lowered.findings));
         let mut loaded = Self {
+            unread,
             snapshot: lowered.snapshot,
             program,
             leases: LeaseTable::default(),
@@ -127,15 +130,17 @@ impl Loaded {
         Matrix::new(&self.snapshot, self.reach())
     }
 
-    /// Says on standard error what of the input was refused: nothing is skipped silently.
+    #[must_use]
+    pub(crate) fn with(self, lenient: Lenient) -> Self {
+        Self { unread: self.unread.with(lenient), ..self }
+    }
+
+    /// Prints on standard error what could not be read, and what else is wrong with the input.
     pub(crate) fn report_errors(&self) {
-        const SHOWN: usize = 5;
-        let errors: Vec<&Finding> = self.findings.iter().filter(|f| f.severity == Severity::Error).collect();
-        for finding in errors.iter().take(SHOWN) {
+        self.unread.report();
+        let others = self.findings.iter().filter(|f| f.severity == Severity::Error && !self.unread.has(f));
+        for finding in others.take(5) {
             output::print_finding(&mut anstream::stderr(), finding).ok();
-        }
-        if errors.len() > SHOWN {
-            output::note(&format!("… and {} errors more; `namewall check` lists them all", errors.len() - SHOWN));
         }
     }
 }

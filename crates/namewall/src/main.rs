@@ -6,6 +6,7 @@ mod input;
 mod output;
 mod picture;
 mod plugin;
+mod unread;
 
 use clap::Parser;
 use std::io::Write;

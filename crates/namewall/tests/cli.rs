@@ -215,8 +215,8 @@ fn policies_are_listed_in_the_order_they_are_asked() {
 
 #[test]
 fn s10_2_a_broken_document_is_a_finding_and_the_rest_goes_on() {
-    let input = "apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: n}\nstatus: {podIP: 10.0.0.1}\n---\nkind: [broken\n---\n\
-                 apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: p, namespace: n}\nspec:\n  podSelector: {}\n  ingress:\n  - ports:\n    - port: 99999\n";
+    let input = "apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: 'n'}\nstatus: {podIP: 10.0.0.1}\n---\nkind: [broken\n---\n\
+                 apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: p, namespace: 'n'}\nspec:\n  podSelector: {}\n  ingress:\n  - ports:\n    - port: 99999\n";
     let output = with_input(&["check", "-o", "json", "-"], input);
     assert_eq!(output.status.code(), Some(1));
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
@@ -308,8 +308,8 @@ fn a_failing_probe_is_told_readably() {
     );
 }
 
-const TWO_PODS: &str = "apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: n}\nstatus: {podIP: 10.0.0.1}\n---\n\
-                        apiVersion: v1\nkind: Pod\nmetadata: {name: b, namespace: n}\nstatus: {podIP: 10.0.0.2}\n---\n";
+const TWO_PODS: &str = "apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: 'n'}\nstatus: {podIP: 10.0.0.1}\n---\n\
+                        apiVersion: v1\nkind: Pod\nmetadata: {name: b, namespace: 'n'}\nstatus: {podIP: 10.0.0.2}\n---\n";
 
 fn verdict(args: &[&str], input: &str) -> String {
     let mut all = vec!["explain", "-o", "json", "--from", "n/a"];
@@ -324,8 +324,8 @@ fn verdict(args: &[&str], input: &str) -> String {
 fn with_and_without_a_port_the_same_rules_are_asked() {
     let firewall = "apiVersion: namewall.dev/v1alpha1\nkind: ClusterEgressFirewall\nmetadata: {name: f}\n\
                     spec: {priority: 1, rules: [{action: Deny, to: [{networks: [203.0.113.0/24]}]}]}\n---\n";
-    let service = "apiVersion: v1\nkind: Service\nmetadata: {name: s, namespace: n}\nspec: {clusterIP: 10.96.0.5, ports: [{port: 80}]}\n---\n\
-                   apiVersion: v1\nkind: Endpoints\nmetadata: {name: s, namespace: n}\nsubsets: [{addresses: [{ip: 203.0.113.1}], ports: [{port: 80}]}]\n";
+    let service = "apiVersion: v1\nkind: Service\nmetadata: {name: s, namespace: 'n'}\nspec: {clusterIP: 10.96.0.5, ports: [{port: 80}]}\n---\n\
+                   apiVersion: v1\nkind: Endpoints\nmetadata: {name: s, namespace: 'n'}\nsubsets: [{addresses: [{ip: 203.0.113.1}], ports: [{port: 80}]}]\n";
     let input = format!("{TWO_PODS}{firewall}{service}");
     for to in ["10.96.0.5", "s.n.svc", "s.n.svc.cluster.local", "n/s", "x.example"] {
         let dns = ["--dns", "x.example=203.0.113.1,198.51.100.1"];
@@ -342,9 +342,9 @@ fn with_and_without_a_port_the_same_rules_are_asked() {
 
 #[test]
 fn a_headless_service_translates_no_port() {
-    let service = "apiVersion: v1\nkind: Service\nmetadata: {name: s, namespace: n}\n\
+    let service = "apiVersion: v1\nkind: Service\nmetadata: {name: s, namespace: 'n'}\n\
                    spec: {clusterIP: None, selector: {app: b}, ports: [{port: 80, targetPort: 99}]}\n---\n\
-                   apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: p, namespace: n}\n\
+                   apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: p, namespace: 'n'}\n\
                    spec: {podSelector: {matchLabels: {app: b}}, ingress: [{ports: [{port: 80}]}]}\n";
     let input = format!("{TWO_PODS}{service}").replace("name: b,", "name: b, labels: {app: b},");
     assert_eq!(verdict(&["--to", "n/s:80"], &input), "allow");
@@ -357,7 +357,7 @@ fn diff_tells_a_wildcard_of_one_label_from_one_of_many() {
     std::fs::create_dir_all(&folder).expect("it is writable");
     let rest = "{type: Deny, to: {cidrSelector: 0.0.0.0/0}}";
     let one = format!(
-        "{TWO_PODS}apiVersion: k8s.ovn.org/v1\nkind: EgressFirewall\nmetadata: {{name: default, namespace: n}}\nspec: {{egress: [{{type: Allow, to: {{dnsName: \"*.b.example\"}}}}, {rest}]}}\n"
+        "{TWO_PODS}apiVersion: k8s.ovn.org/v1\nkind: EgressFirewall\nmetadata: {{name: default, namespace: 'n'}}\nspec: {{egress: [{{type: Allow, to: {{dnsName: \"*.b.example\"}}}}, {rest}]}}\n"
     );
     let many = format!(
         "{TWO_PODS}apiVersion: namewall.dev/v1alpha1\nkind: ClusterEgressFirewall\nmetadata: {{name: f}}\nspec: {{priority: 1, rules: [{{action: Allow, to: [{{domainNames: [\"*.b.example\"]}}]}}, {{action: Deny, to: [{{networks: [0.0.0.0/0]}}]}}]}}\n"

@@ -23,6 +23,8 @@ pub struct Scenario {
     /// Where the facts are from, or what is worth knowing.
     pub about: Option<String>,
     pub file: Arc<str>,
+    /// Input that cannot be read is what the scenario is about.
+    pub lenient: bool,
     pub objects: Vec<Document>,
     /// What could not be read of the objects.
     pub findings: Vec<Finding>,
@@ -140,9 +142,12 @@ pub(crate) struct Reader<'a> {
 
 type Result<T> = std::result::Result<T, ScenarioError>;
 
+/// What a scenario has.
+const KEYS: &[&str] = &["name", "about", "lenient", "topology", "steps", "probes"];
+
 impl Scenario {
-    /// The scenario files at a path: the file itself, or what below a folder has
-    /// probes or steps in it. Manifests may lie beside them.
+    /// The scenario files at a path: the file itself, or every YAML file below a folder that is no manifest. One that
+    /// is neither is taken for a scenario, whose reading then says what is wrong with it.
     pub fn find(path: &Path) -> Result<Vec<PathBuf>> {
         let unreadable = |source| ScenarioError::Read { path: path.display().to_string(), source };
         if !path.is_dir() {
@@ -154,9 +159,10 @@ impl Scenario {
         paths.sort();
         let mut found = Vec::new();
         for path in paths {
-            let is_yaml = path.extension().is_some_and(|ext| ext == "yaml" || ext == "yml");
+            let extension = path.extension().map(|ext| ext.to_string_lossy().to_ascii_lowercase());
+            let is_yaml = matches!(extension.as_deref(), Some("yaml" | "yml"));
             // Links may lead round in circles.
-            if (path.is_dir() && !path.is_symlink()) || (is_yaml && has_probes(&path).map_err(unreadable)?) {
+            if (path.is_dir() && !path.is_symlink()) || (is_yaml && !is_manifest(&path).map_err(unreadable)?) {
                 found.extend(Self::find(&path)?);
             }
         }
@@ -186,7 +192,7 @@ impl Scenario {
                 return Err(ScenarioError::Form { place, message: error.message });
             }
         };
-        reader.only(&node, &["name", "about", "topology", "steps", "probes"])?;
+        reader.only(&node, KEYS)?;
         let Topology { objects, findings, zones } = match node.get("topology") {
             Some(topology) => topology::read(&reader, topology)?,
             None => Topology::default(),
@@ -210,7 +216,8 @@ impl Scenario {
             None => file.to_string(),
         };
         let about = node.get("about").map(|about| reader.text(about).map(str::to_owned)).transpose()?;
-        Ok(Self { name, about, file, objects, findings, zones, steps })
+        let lenient = reader.flag(&node, "lenient")?.unwrap_or(false);
+        Ok(Self { name, about, file, lenient, objects, findings, zones, steps })
     }
 }
 
@@ -221,9 +228,15 @@ impl Step {
     }
 }
 
-fn has_probes(path: &Path) -> std::io::Result<bool> {
-    let text = std::fs::read_to_string(path)?;
-    Ok(text.lines().any(|line| line.starts_with("probes:") || line.starts_with("steps:")))
+/// True for a file of Kubernetes objects, or of kustomize, which need not say what it is. It may be broken: the
+/// scenarios that use it say so.
+fn is_manifest(path: &Path) -> std::io::Result<bool> {
+    let text = std::fs::read(path)?;
+    let text = String::from_utf8_lossy(&text);
+    let starts = |key: &str| text.lines().any(|line| line.starts_with(key));
+    let is_kustomization = path.file_stem().is_some_and(|stem| stem == "kustomization");
+    let is_scenario = ["topology:", "steps:", "probes:"].iter().any(|key| starts(key));
+    Ok(!is_scenario && (is_kustomization || starts("kind:") || starts("apiVersion:") || text.starts_with(['{', '['])))
 }
 
 impl Reader<'_> {
@@ -260,11 +273,11 @@ impl Reader<'_> {
     }
 
     pub(crate) fn document(&self, node: &Node) -> Document {
-        Document { file: self.file.clone(), node: node.clone() }
+        Document::new(self.file, node.clone())
     }
 
     pub(crate) fn flag(&self, node: &Node, key: &str) -> Result<Option<bool>> {
-        match node.get(key).map(|node| (&node.value, node)) {
+        match node.get(key).map(|node| (node.plain(), node)) {
             None => Ok(None),
             Some((Value::Bool(flag), _)) => Ok(Some(*flag)),
             Some((_, node)) => self.wrong(node, format!("`{key}` is true or false")),
@@ -272,7 +285,7 @@ impl Reader<'_> {
     }
 
     pub(crate) fn count(&self, node: &Node, key: &str) -> Result<Option<usize>> {
-        match node.get(key).map(|node| (&node.value, node)) {
+        match node.get(key).map(|node| (node.plain(), node)) {
             None => Ok(None),
             Some((Value::Int(count @ 0..), _)) => Ok(Some(usize::try_from(*count).unwrap_or(usize::MAX))),
             Some((_, node)) => self.wrong(node, format!("`{key}` is a number")),
@@ -346,18 +359,25 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Objects, or a path to a manifest.
+    /// An object, a path to manifests, or a list of either.
     fn apply(&self, body: &Node) -> Result<(Vec<Document>, Vec<Finding>)> {
         match &body.value {
             Value::Seq(items) => {
-                let read: Vec<_> = items.iter().map(|item| Document::from_tree(self.file, item.clone())).collect();
-                let (documents, findings): (Vec<_>, Vec<_>) = read.into_iter().unzip();
-                Ok((documents.concat(), findings.concat()))
+                let (mut documents, mut findings) = (Vec::new(), Vec::new());
+                for item in items {
+                    if matches!(item.value, Value::Seq(_)) {
+                        return self.wrong(item, "expected an object or a path");
+                    }
+                    let (more, found) = self.apply(item)?;
+                    documents.extend(more);
+                    findings.extend(found);
+                }
+                Ok((documents, findings))
             }
             Value::Map(_) => Ok(Document::from_tree(self.file, body.clone())),
             Value::String(path) => topology::load(self, &[self.folder.join(&**path)])
                 .map(|manifests| (manifests.documents, manifests.findings)),
-            _ => self.wrong(body, "expected an object, a list of objects, or a path"),
+            _ => self.wrong(body, "expected an object, a path, or a list of either"),
         }
     }
 
@@ -399,7 +419,7 @@ impl Reader<'_> {
         };
         let addresses = body.get("addresses").map(|node| settings::addresses(self, node)).transpose()?;
         let addresses = addresses.unwrap_or_default();
-        let ttl = match body.get("ttl").map(|node| &node.value) {
+        let ttl = match body.get("ttl").map(Node::plain) {
             None => Duration::from_secs(30),
             Some(Value::Int(seconds @ 0..)) => Duration::from_secs(*seconds as u64),
             Some(_) => return self.wrong(body, "`ttl` is a number of seconds"),
@@ -416,7 +436,7 @@ impl Reader<'_> {
             let Some(server) = parse_address(&entry.key) else {
                 return self.wrong(&entry.node, format!("`{}` is not an IP address", entry.key));
             };
-            let expect = match &entry.node.value {
+            let expect = match entry.node.plain() {
                 Value::Int(count @ 0..) => Queries::Exactly(*count as u64),
                 Value::String(word) if **word == *"none" => Queries::None,
                 Value::String(word) if **word == *"some" => Queries::Some,
@@ -429,7 +449,7 @@ impl Reader<'_> {
 
     /// `30`, `30s`, `5m`, `1h`, `250ms`.
     pub(crate) fn duration(&self, node: &Node) -> Result<Duration> {
-        let text = match &node.value {
+        let text = match node.plain() {
             Value::Int(seconds @ 0..) => return Ok(Duration::from_secs(*seconds as u64)),
             Value::String(text) => text,
             _ => return self.wrong(node, "write a time like 30s, 5m or 1h"),

@@ -147,7 +147,7 @@ pub(crate) fn read(reader: &Reader<'_>, body: &Node) -> Result<Lookup> {
         Some("mixed") => true,
         Some(other) => return reader.wrong(body, format!("`case` is mixed, or as the name is written; not `{other}`")),
     };
-    lookup.edns = match body.get("edns").map(|node| (&node.value, node)) {
+    lookup.edns = match body.get("edns").map(|node| (node.plain(), node)) {
         None | Some((Value::Bool(true), _)) => Some(EDNS_SIZE),
         Some((Value::Bool(false), _)) => None,
         Some((Value::Int(size @ 0..=0xffff), _)) => Some(*size as u16),
@@ -197,7 +197,7 @@ fn expected(reader: &Reader<'_>, node: &Node) -> Result<Expected> {
         Ok(found.map(|addresses| addresses.into_iter().collect::<BTreeSet<IpAddr>>()))
     };
     let mut answers = Vec::new();
-    match node.get("addresses").map(|node| &node.value) {
+    match node.get("addresses").map(Node::plain) {
         Some(Value::Int(count @ 0..)) => answers.push(ExpectedAnswer::Count(*count as usize)),
         _ => answers.extend(set("addresses")?.map(ExpectedAnswer::Addresses)),
     }

@@ -19,7 +19,8 @@ use namewall_policy::domain::DomainName;
 use namewall_policy::explain::describe_reason;
 use namewall_policy::lease::{Learned, NeverLeased};
 use namewall_policy::{
-    Decision, Finding, Flow, Instant, Lease, LeaseTable, Prediction, Program, Snapshot, compile, compile_next, evaluate,
+    Decision, Finding, Flow, Instant, Lease, LeaseTable, Prediction, Program, Severity, Snapshot, compile,
+    compile_next, evaluate,
 };
 use std::net::IpAddr;
 use std::time::Duration;
@@ -36,6 +37,8 @@ pub struct Outcome {
     pub said: Vec<(namewall_policy::Source, String)>,
     /// What is wrong with its objects, at any step.
     pub findings: Vec<Finding>,
+    /// Those of them that say what could not be read.
+    pub unread: Vec<Finding>,
     /// A step that could not be taken.
     pub broken: Option<String>,
 }
@@ -115,6 +118,7 @@ pub fn play(scenario: &Scenario, means: Means<'_>) -> Outcome {
         now: Instant::default(),
         connections: Connections::default(),
         findings: scenario.findings.clone(),
+        unread: errors(&scenario.findings).collect(),
         zones: scenario.zones.clone(),
         agent: names::Agent::default(),
         asked: 0,
@@ -123,7 +127,7 @@ pub fn play(scenario: &Scenario, means: Means<'_>) -> Outcome {
     };
     let (probes, connections, lookups, said, findings) = Default::default();
     let broken = player.begin().err();
-    let mut outcome = Outcome { probes, connections, lookups, said, findings, broken };
+    let mut outcome = Outcome { probes, connections, lookups, said, findings, unread: Vec::new(), broken };
     // Probes in a row are made at once: those that nobody answers share one timeout.
     let is_probe = |step: &Step| matches!(step, Step::Probe(_));
     for steps in scenario.steps.chunk_by(|a, b| is_probe(a) && is_probe(b)) {
@@ -133,6 +137,7 @@ pub fn play(scenario: &Scenario, means: Means<'_>) -> Outcome {
         outcome.broken = player.take(steps, &mut outcome).err();
     }
     outcome.findings = player.findings;
+    outcome.unread = player.unread;
     outcome
 }
 
@@ -150,6 +155,7 @@ struct Player<'r> {
     now: Instant,
     connections: Connections,
     findings: Vec<Finding>,
+    unread: Vec<Finding>,
     zones: Zones,
     agent: names::Agent,
     /// Lookups so far.
@@ -302,6 +308,7 @@ impl Player<'_> {
         match change {
             Change::Apply { documents, findings } => {
                 self.findings.extend(findings.iter().cloned());
+                self.unread.extend(errors(findings));
                 for document in documents {
                     self.documents.retain(|known| !same_object(known, document));
                     self.documents.push(document.clone());
@@ -340,13 +347,15 @@ impl Player<'_> {
     }
 
     fn state(&mut self) -> &State {
-        let Self { documents, leases, given, findings, names, cluster_domain: domain, state, before, .. } = self;
+        let Self { documents, leases, given, findings, unread, names, cluster_domain: domain, state, before, .. } =
+            self;
         state.get_or_insert_with(|| {
             let lowered = lower(&*documents, &Settings::default());
             let (program, more) = match before {
                 Some(State { snapshot, program, .. }) => compile_next((snapshot, program), &lowered.snapshot),
                 None => compile(&lowered.snapshot),
             };
+            unread.extend(errors(&lowered.findings).filter(|finding| !unread.contains(finding)).collect::<Vec<_>>());
             for finding in lowered.findings.into_iter().chain(more) {
                 if !findings.contains(&finding) {
                     findings.push(finding);
@@ -452,6 +461,10 @@ impl Player<'_> {
 fn now<'a>(state: &'a Option<State>, connections: &Connections) -> Option<Now<'a>> {
     let State { snapshot, program, .. } = state.as_ref()?;
     Some(Now { snapshot, program, cut_established: connections.cut_established })
+}
+
+fn errors(findings: &[Finding]) -> impl Iterator<Item = Finding> {
+    findings.iter().filter(|finding| finding.severity == Severity::Error).cloned()
 }
 
 fn just(verdict: Prediction) -> Expectation {

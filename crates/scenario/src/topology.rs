@@ -113,7 +113,7 @@ fn pod(reader: &Reader<'_>, entry: &Entry) -> Result<Node> {
 
 /// `http: 80/TCP`, `http: 80`.
 fn container_port(reader: &Reader<'_>, entry: &Entry) -> Result<Node> {
-    let (number, protocol) = match &entry.node.value {
+    let (number, protocol) = match entry.node.plain() {
         Value::Int(number) => (*number, "TCP"),
         Value::String(text) => {
             let (number, protocol) = text.split_once('/').unwrap_or((text, "TCP"));

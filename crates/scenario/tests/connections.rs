@@ -205,8 +205,8 @@ fn slips_are_told_with_their_place() {
     );
     refused("- connections: {x: open}", expect!["inline:21:20: no connection `x` is opened before this (none is)"]);
     refused(
-        "- connect: {x: shop/web -> shop/api:80}\n- connections: {y: open}",
-        expect!["inline:22:20: no connection `y` is opened before this (known: x)"],
+        "- connect: {x: shop/web -> shop/api:80}\n- connections: {z: open}",
+        expect!["inline:22:20: no connection `z` is opened before this (known: x)"],
     );
     refused(
         "- connect: {x: shop/web -> shop/api:80}\n- connections: {x: closed}",

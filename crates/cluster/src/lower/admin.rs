@@ -1,8 +1,8 @@
 //! AdminNetworkPolicy and BaselineAdminNetworkPolicy `v1alpha1`, and
 //! ClusterNetworkPolicy `v1alpha2` (S4), with their published limits.
 
-use super::parts;
 use super::scope::{ReadRule, RuleForm, Scope};
+use super::{parts, published_names};
 use crate::api::admin_network_policy::{self as anp, EgressPeer, IngressPeer, NamespacedPod, Subject as ApiSubject};
 use crate::api::cluster_network_policy as cnp;
 use crate::api::meta::LabelSelector;
@@ -87,7 +87,7 @@ pub(super) fn lower_cluster(scope: &mut Scope<'_>) -> Option<Policy> {
 
 /// `None` if missing or out of range, with a Finding.
 pub(super) fn priority(scope: &mut Scope<'_>) -> Option<i32> {
-    match scope.node(&["spec", "priority"]).map(|node| &node.value) {
+    match scope.node(&["spec", "priority"]).map(Node::plain) {
         Some(Value::Int(priority @ 0..=1000)) => Some(*priority as i32),
         Some(_) => {
             scope.error("bad-priority", "spec.priority", "a priority is a number from 0 to 1000; lower comes first");
@@ -106,6 +106,7 @@ pub(super) fn priority(scope: &mut Scope<'_>) -> Option<i32> {
 
 fn lower_policy(scope: &mut Scope<'_>, dialect: &Dialect, placement: Placement, readable: bool) -> Option<Policy> {
     let subject = match scope.node(&["spec", "subject"]) {
+        _ if scope.is_in_doubt(&["spec", "subject"]) => None,
         Some(node) => {
             let api: Option<ApiSubject> = scope.read(node, "spec.subject");
             api.and_then(|api| subject(scope, &api, "spec.subject"))
@@ -172,9 +173,15 @@ fn in_namespaces(scope: &mut Scope<'_>, namespaces: &LabelSelector, path: &str) 
 }
 
 fn namespaced_pods(scope: &mut Scope<'_>, pods: &NamespacedPod, path: &str) -> Option<PodSet> {
-    // An absent selector here is the empty one: it is no pointer in the published types.
     let namespaces = match &pods.namespace_selector {
         Some(selector) => parts::selector(scope, selector, &format!("{path}.namespaceSelector"))?,
+        // The published schemas of AdminNetworkPolicy and BaselineAdminNetworkPolicy require the field, that of
+        // ClusterNetworkPolicy does not. ClusterEgressFirewall follows the latter.
+        None if matches!(scope.document.kind(), Some("AdminNetworkPolicy" | "BaselineAdminNetworkPolicy")) => {
+            let message = "`namespaceSelector` is missing, and the API server refuses that; write namespaceSelector: {} if all namespaces are meant";
+            scope.error("bad-peer", path, message);
+            return None;
+        }
         None => Selector::everything(),
     };
     let Some(selector) = &pods.pod_selector else {
@@ -303,7 +310,15 @@ pub(super) fn networks(scope: &mut Scope<'_>, networks: &[String], most: usize, 
 pub(super) fn domains(scope: &mut Scope<'_>, names: &[String], most: usize, path: &str) -> Option<Vec<Peer>> {
     parts::count(scope, names.len(), most, path)?;
     parts::all(names, |at, text| {
-        parts::domain_pattern(scope, text, Wildcard::Subdomains, &format!("{path}[{at}]")).map(Peer::Domain)
+        let path = format!("{path}[{at}]");
+        let pattern = parts::domain_pattern(scope, text, Wildcard::Subdomains, &path)?;
+        // ClusterEgressFirewall is our own kind: its schema accepts all that is read here.
+        if scope.document.kind() != Some("ClusterEgressFirewall") {
+            let refusal = published_names::refusal(text, published_names::Schema::PolicyApi);
+            let refusal = refusal.or_else(|| names[..at].contains(text).then_some("it is in the list twice"));
+            published_names::warn(scope, text, refusal, &path);
+        }
+        Some(Peer::Domain(pattern))
     })
 }
 

@@ -41,6 +41,9 @@ pub(super) fn lower(scope: &mut Scope<'_>) -> Option<Policy> {
 
 /// S7.1: all pods unless it says otherwise; on some nodes if it says so.
 fn subject(scope: &mut Scope<'_>) -> Option<Subject> {
+    if scope.is_in_doubt(&["spec", "subject"]) || scope.is_in_doubt(&["spec", "nodeSelector"]) {
+        return None;
+    }
     let mut subject = match scope.node(&["spec", "subject"]) {
         Some(node) => {
             let api: ApiSubject = scope.read(node, "spec.subject")?;

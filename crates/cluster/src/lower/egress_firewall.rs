@@ -1,7 +1,7 @@
 //! EgressFirewall `k8s.ovn.org/v1` (S8.1).
 
-use super::parts;
 use super::scope::{ReadRule, RuleForm, Scope};
+use super::{parts, published_names};
 use crate::api::egress_firewall::{Destination, Rule as ApiRule};
 use crate::yaml::Node;
 use namewall_policy::domain::Wildcard;
@@ -49,7 +49,11 @@ fn destination(scope: &mut Scope<'_>, to: &Destination, path: &str) -> Option<Pe
             Some(Peer::Network { cidr, except: Vec::new() })
         }
         (None, Some(name), None) => {
-            parts::domain_pattern(scope, name, Wildcard::OneLabel, &format!("{path}.dnsName")).map(Peer::Domain)
+            let path = format!("{path}.dnsName");
+            let pattern = parts::domain_pattern(scope, name, Wildcard::OneLabel, &path)?;
+            let refusal = published_names::refusal(name, published_names::Schema::EgressFirewall);
+            published_names::warn(scope, name, refusal, &path);
+            Some(Peer::Domain(pattern))
         }
         (None, None, Some(nodes)) => parts::selector(scope, nodes, &format!("{path}.nodeSelector")).map(Peer::Nodes),
         _ => {

@@ -10,12 +10,15 @@ mod cluster_egress_firewall;
 mod egress_firewall;
 mod network_policy;
 mod nodes;
+mod objects;
 mod parts;
+mod published_names;
 mod scope;
 mod services;
 mod v1beta1;
 mod workloads;
 
+pub(crate) use objects::Objects;
 pub(crate) use services::{Behind, add_api_server, read_service, read_slice, service_of};
 pub use services::{DescribedService, Endpoints};
 pub use workloads::{Described, pods};
@@ -26,6 +29,7 @@ use namewall_policy::addr::Cidr;
 use namewall_policy::domain::{DomainName, DomainPattern, Wildcard};
 use namewall_policy::model::{Enforcement, Policy};
 use namewall_policy::{Finding, Snapshot};
+use objects::{Item, ReadWorkload};
 use rustc_hash::FxHashMap;
 use scope::Scope;
 use std::collections::BTreeMap;
@@ -67,8 +71,12 @@ pub const ENFORCEMENT_ANNOTATION: &str = "namewall.dev/enforcement";
 /// Lowers all documents, in any order. Of two objects of one kind and name the
 /// later counts, as with `kubectl apply`.
 pub fn lower<'d>(documents: impl IntoIterator<Item = &'d Document>, settings: &Settings) -> Lowered {
+    lower_items(documents.into_iter().map(Item::Tree), settings)
+}
+
+fn lower_items<'d>(items: impl Iterator<Item = Item<'d>>, settings: &Settings) -> Lowered {
     let mut lowering = Lowering::new(settings);
-    let sorted = lowering.sort(documents);
+    let sorted = lowering.sort(items);
     lowering.nodes(&sorted);
     lowering.workloads(&sorted);
     lowering.services(&sorted);
@@ -93,11 +101,63 @@ impl<'s> Lowering<'s> {
 #[derive(Default)]
 struct Sorted<'d> {
     by_reader: FxHashMap<Reader, Vec<&'d Document>>,
+    workloads: FxHashMap<Reader, Vec<Sort<'d>>>,
+}
+
+/// A workload, read already or not.
+#[derive(Clone, Copy)]
+enum Sort<'d> {
+    Tree(&'d Document),
+    Read(&'d ReadWorkload),
+}
+
+impl Sort<'_> {
+    fn place(self) -> namewall_policy::Source {
+        match self {
+            Self::Tree(document) => document.place(""),
+            Self::Read(workload) => workload.place.clone(),
+        }
+    }
 }
 
 impl<'d> Sorted<'d> {
+    /// The documents of a reader other than those of workloads.
     fn of(&self, reader: Reader) -> &[&'d Document] {
         self.by_reader.get(&reader).map_or(&[], Vec::as_slice)
+    }
+
+    fn workloads(&self, reader: Reader) -> &[Sort<'d>] {
+        self.workloads.get(&reader).map_or(&[], Vec::as_slice)
+    }
+
+    fn place(&self, reader: Reader, at: usize) -> namewall_policy::Source {
+        match reader.is_workload() {
+            true => self.workloads[&reader][at].place(),
+            false => self.by_reader[&reader][at].place(""),
+        }
+    }
+
+    /// Adds an object, or replaces the one at that place. Returns its place.
+    fn put(&mut self, reader: Reader, at: Option<usize>, one: Sort<'d>) -> usize {
+        fn set<T>(list: &mut Vec<T>, at: Option<usize>, one: T) -> usize {
+            match at {
+                Some(at) => list[at] = one,
+                None => list.push(one),
+            }
+            at.unwrap_or(list.len() - 1)
+        }
+        match one {
+            Sort::Tree(document) if !reader.is_workload() => {
+                set(self.by_reader.entry(reader).or_default(), at, document)
+            }
+            one => set(self.workloads.entry(reader).or_default(), at, one),
+        }
+    }
+}
+
+impl Reader {
+    fn is_workload(self) -> bool {
+        matches!(self, Self::Pod | Self::Template | Self::CronJob)
     }
 }
 
@@ -203,38 +263,30 @@ fn is_known_version(document: &Document) -> bool {
 }
 
 impl Lowering<'_> {
-    fn sort<'d>(&mut self, documents: impl IntoIterator<Item = &'d Document>) -> Sorted<'d> {
+    fn sort<'d>(&mut self, items: impl Iterator<Item = Item<'d>>) -> Sorted<'d> {
         let mut sorted = Sorted::default();
         let mut seen: FxHashMap<ObjectKey<'_>, usize> = FxHashMap::default();
-        for document in documents {
-            let (Some(api_version), Some(kind)) = (document.api_version(), document.kind()) else {
-                self.pass_over_kindless(document);
-                continue;
-            };
-            let reader = match known(api_version, kind) {
-                Known::As(reader) => reader,
-                Known::No => {
-                    self.pass_over(document, api_version, kind);
+        for item in items {
+            let (reader, kind, document) = match item {
+                Item::PassedOver(kind) => {
+                    *self.out.passed_over.entry(kind.to_owned()).or_default() += 1;
                     continue;
                 }
-                Known::OtherVersion { reader, accepted } => {
-                    let object = object_name(document, kind);
-                    let message = format!("version {api_version} of {kind} is not read; {accepted} is");
-                    let finding = Finding::error("unknown-version", object, message).at("apiVersion");
-                    self.out.findings.push(finding.from_source(Some(document.place("apiVersion"))));
-                    // A policy is not lost: its subject is read as far as it can be, and closed.
-                    if !POLICY_KINDS.iter().any(|(policy, _)| *policy == kind) {
-                        continue;
-                    }
-                    reader
+                Item::Workload(workload) => {
+                    let ReadWorkload { reader, kind, namespace, name, .. } = workload;
+                    self.put(&mut sorted, &mut seen, (*reader, kind, namespace, name), Sort::Read(workload));
+                    continue;
                 }
+                Item::Tree(document) => match self.reader_of(document) {
+                    Some((reader, kind)) => (reader, kind, document),
+                    None => continue,
+                },
             };
-            let list = sorted.by_reader.entry(reader).or_default();
             let Some(name) = document.name().filter(|name| !name.is_empty()) else {
                 // It counts all the same: a policy without a name must not be lost.
                 let finding = Finding::error("missing-name", kind, "metadata.name is missing; every object has one");
                 self.out.findings.push(finding.at("metadata.name").from_source(Some(document.place("metadata"))));
-                list.push(document);
+                sorted.put(reader, None, Sort::Tree(document));
                 continue;
             };
             let namespace = document.namespace().filter(|name| !name.is_empty()).unwrap_or("default");
@@ -246,23 +298,53 @@ impl Lowering<'_> {
                     self.out.findings.push(finding.from_source(Some(document.place(path))));
                 }
             }
-            let key = (reader, kind, namespace, name);
-            match seen.get(&key) {
-                Some(&at) => {
-                    let first = list[at].place("");
-                    let object = object_name(document, kind);
-                    let message = format!("it is defined twice, first at {first}; the later one counts");
-                    let finding = Finding::warning("defined-twice", object, message);
-                    self.out.findings.push(finding.from_source(Some(document.place(""))));
-                    list[at] = document;
-                }
-                None => {
-                    seen.insert(key, list.len());
-                    list.push(document);
-                }
-            }
+            self.put(&mut sorted, &mut seen, (reader, kind, namespace, name), Sort::Tree(document));
         }
         sorted
+    }
+
+    /// How a document is read, and its kind; `None` if it is not, which is said.
+    fn reader_of<'d>(&mut self, document: &'d Document) -> Option<(Reader, &'d str)> {
+        let (Some(api_version), Some(kind)) = (document.api_version(), document.kind()) else {
+            self.pass_over_kindless(document);
+            return None;
+        };
+        match known(api_version, kind) {
+            Known::As(reader) => Some((reader, kind)),
+            Known::No => {
+                self.pass_over(document, api_version, kind);
+                None
+            }
+            Known::OtherVersion { reader, accepted } => {
+                let object = object_name(document, kind);
+                let message = format!("version {api_version} of {kind} is not read; {accepted} is");
+                let finding = Finding::error("unknown-version", object, message).at("apiVersion");
+                self.out.findings.push(finding.from_source(Some(document.place("apiVersion"))));
+                // A policy is not lost: its subject is read as far as it can be, and closed.
+                is_policy(kind).then_some((reader, kind))
+            }
+        }
+    }
+
+    /// Of two objects with the same key the later counts, in the place of the first.
+    fn put<'d>(
+        &mut self,
+        sorted: &mut Sorted<'d>,
+        seen: &mut FxHashMap<ObjectKey<'d>, usize>,
+        key: ObjectKey<'d>,
+        one: Sort<'d>,
+    ) {
+        let (reader, kind, namespace, name) = key;
+        let first = seen.get(&key).copied();
+        if let Some(at) = first {
+            let first = sorted.place(reader, at);
+            let message = format!("it is defined twice, first at {first}; the later one counts");
+            let object = named(kind, namespace, name);
+            let finding = Finding::warning("defined-twice", object, message);
+            self.out.findings.push(finding.from_source(Some(one.place())));
+        }
+        let at = sorted.put(reader, first, one);
+        seen.insert(key, at);
     }
 
     fn pass_over(&mut self, document: &Document, api_version: &str, kind: &str) {
@@ -372,14 +454,23 @@ const CLUSTER_WIDE: [&str; 7] = [
     "ClusterEgressFirewall",
 ];
 
+pub(crate) fn is_cluster_wide(kind: &str) -> bool {
+    CLUSTER_WIDE.contains(&kind)
+}
+
+/// True for the kinds whose loss would widen access.
+pub(crate) fn is_policy(kind: &str) -> bool {
+    POLICY_KINDS.iter().any(|(known, _)| *known == kind)
+}
+
 /// `Kind namespace/name`, as findings name objects.
 pub(crate) fn object_name(document: &Document, kind: &str) -> String {
-    let name = document.name().unwrap_or_default();
-    if CLUSTER_WIDE.contains(&kind) {
-        return format!("{kind} {name}");
-    }
     let namespace = document.namespace().filter(|name| !name.is_empty()).unwrap_or("default");
-    format!("{kind} {namespace}/{name}")
+    named(kind, namespace, document.name().unwrap_or_default())
+}
+
+fn named(kind: &str, namespace: &str, name: &str) -> String {
+    if is_cluster_wide(kind) { format!("{kind} {name}") } else { format!("{kind} {namespace}/{name}") }
 }
 
 /// S11: `namewall.dev/enforcement: audit` and nothing else means audit.

@@ -54,6 +54,9 @@ pub(super) fn id(scope: &Scope<'_>, kind: PolicyKind) -> PolicyRef {
 
 /// The pods the policy selects. A missing selector is the empty one.
 pub(super) fn subject(scope: &mut Scope<'_>) -> Option<Subject> {
+    if scope.is_in_doubt(&["spec", "podSelector"]) {
+        return None;
+    }
     let pods = match scope.node(&["spec", "podSelector"]) {
         Some(node) => {
             let read = scope.read::<LabelSelector>(node, "spec.podSelector")?;

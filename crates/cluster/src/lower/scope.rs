@@ -1,7 +1,7 @@
 //! One object while it is lowered: reads its fields and collects what is wrong.
 
 use crate::api::meta::ObjectMeta;
-use crate::document::{Document, source};
+use crate::document::{Document, meant_as_text, source};
 use crate::yaml::{self, Entry, Mark, Node, Value};
 use namewall_policy::model::{Action, Clauses, Rule};
 use namewall_policy::{Finding, Source};
@@ -79,9 +79,10 @@ impl<'d> Scope<'d> {
             let text = match &entry.node.value {
                 Value::String(text) => text.to_string(),
                 // The API server refuses these; what was meant is plain enough to go on with.
-                Value::Bool(value) => self.meant_as_text(entry, value, &path),
-                Value::Int(value) => self.meant_as_text(entry, value, &path),
-                Value::Float(value) => self.meant_as_text(entry, value, &path),
+                value @ (Value::Bool(_) | Value::Int(_) | Value::Float(_) | Value::Written(_)) => {
+                    self.error_at(entry.node.mark, &format!("{path}.{}", entry.key), &meant_as_text(value));
+                    value.scalar_text().unwrap_or_default().into()
+                }
                 Value::Null => String::new(),
                 Value::Seq(_) | Value::Map(_) => {
                     // Kept as an empty text: that it is there may matter.
@@ -92,12 +93,6 @@ impl<'d> Scope<'d> {
             texts.insert(entry.key.to_string(), text);
         }
         texts
-    }
-
-    fn meant_as_text(&mut self, entry: &Entry, value: &dyn std::fmt::Display, path: &str) -> String {
-        let message = format!("expected a text, found {value}; put it in quotes");
-        self.error_at(entry.node.mark, &format!("{path}.{}", entry.key), &message);
-        value.to_string()
     }
 
     fn error_at(&mut self, mark: Mark, path: &str, message: &str) {
@@ -111,6 +106,13 @@ impl<'d> Scope<'d> {
 
     pub(super) fn node(&self, path: &[&str]) -> Option<&'d Node> {
         path.iter().try_fold(&self.document.node, |node, key| node.get(key)).filter(|node| !node.is_null())
+    }
+
+    /// True if a fault in the text leaves open what is meant there.
+    pub(super) fn is_in_doubt(&self, path: &[&str]) -> bool {
+        let is_there = self.node(path).is_some();
+        let path = path.join(".");
+        self.document.faults.iter().any(|fault| fault.puts_in_doubt(&path, is_there))
     }
 
     pub(super) fn place(&self, path: &str) -> Option<Source> {
@@ -219,6 +221,8 @@ impl<'d> Scope<'d> {
     pub(super) fn is_well_formed(&mut self, spec_fields: &[&str]) -> bool {
         let top = ["apiVersion", "kind", "metadata", "spec", "status"];
         let mut good = self.only_fields(&self.document.node, "", &top);
+        // A part of the text cannot be read, which was reported when it was parsed.
+        good &= self.document.faults.is_empty();
         // Another version may mean something else by the same words; that it is one was said already.
         good &= super::is_known_version(self.document);
         match self.document.node.get("spec") {

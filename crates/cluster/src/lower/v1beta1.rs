@@ -1,6 +1,5 @@
 //! NetworkPolicy `extensions/v1beta1`, as in its original proposal (S3): no
-//! egress, isolation only by the Namespace's annotation, and empty lists that
-//! match nothing.
+//! egress, isolation only by the Namespace, and empty lists that match nothing.
 
 use super::network_policy::{fail_closed, id, pod_set, port, rules, subject};
 use super::parts;
@@ -63,21 +62,46 @@ fn peer(scope: &mut Scope<'_>, peer: &ApiPeer, path: &str) -> Option<Peer> {
     }
 }
 
-/// S3.1: whether the annotation isolates the namespace. One that cannot be read does.
+/// S3.1: true if the annotation or `spec.networkPolicy` isolates the namespace. One that cannot be read does.
 pub(super) fn isolates(scope: &mut Scope<'_>) -> bool {
+    let annotated = annotation_isolates(scope);
+    spec_isolates(scope) || annotated
+}
+
+fn annotation_isolates(scope: &mut Scope<'_>) -> bool {
     let Some(text) = scope.meta.annotations.get(ISOLATION_ANNOTATION) else { return false };
     let isolation = match serde_json::from_str::<NamespaceNetworkPolicy>(text) {
         Ok(policy) => policy.ingress.and_then(|ingress| ingress.isolation),
         Err(error) => Some(error.to_string()),
     };
-    match isolation.as_deref() {
+    is_default_deny(scope, isolation.as_deref(), (ISOLATION_ANNOTATION, "metadata.annotations"))
+}
+
+/// As the original proposal writes it, before it became an annotation.
+fn spec_isolates(scope: &mut Scope<'_>) -> bool {
+    const PATH: &str = "spec.networkPolicy";
+    if scope.is_in_doubt(&["spec", "networkPolicy"]) {
+        return true;
+    }
+    let Some(node) = scope.node(&["spec", "networkPolicy"]) else { return false };
+    match scope.read::<NamespaceNetworkPolicy>(node, PATH) {
+        Some(policy) => {
+            let isolation = policy.ingress.and_then(|ingress| ingress.isolation);
+            is_default_deny(scope, isolation.as_deref(), (PATH, PATH))
+        }
+        None => true,
+    }
+}
+
+fn is_default_deny(scope: &mut Scope<'_>, isolation: Option<&str>, (what, path): (&str, &str)) -> bool {
+    match isolation {
         None => false,
         Some("DefaultDeny") => true,
         Some(other) => {
             let message = format!(
-                "{ISOLATION_ANNOTATION} is not {{\"ingress\": {{\"isolation\": \"DefaultDeny\"}}}} ({other}); the namespace is isolated until it is mended"
+                "{what} is not {{\"ingress\": {{\"isolation\": \"DefaultDeny\"}}}} ({other}); the namespace is isolated until it is mended"
             );
-            scope.error("bad-isolation", "metadata.annotations", message);
+            scope.error("bad-isolation", path, message);
             true
         }
     }

@@ -1,7 +1,7 @@
 //! Pods, and the templates that stand for pods that do not exist yet.
 
 use super::scope::Scope;
-use super::{Lowering, Reader, Sorted, parts};
+use super::{Lowering, Reader, Sort, Sorted, parts};
 use crate::api::meta::IntOrString;
 use crate::api::pod::{Container, PodSpec, PodStatus};
 use crate::document::Document;
@@ -47,7 +47,7 @@ impl Pool {
         self.len() > 2 * self.used + SPARE
     }
 
-    fn text(&mut self, text: &str) -> Arc<str> {
+    pub(super) fn text(&mut self, text: &str) -> Arc<str> {
         match self.texts.get(text) {
             Some(known) => known.clone(),
             None => shared(&mut self.texts, text.into()),
@@ -126,7 +126,7 @@ pub(crate) fn read_pod(document: &Document, findings: &mut Vec<Finding>, pool: &
     Some(Described { addresses: addresses.into(), account, is_running, ..described })
 }
 
-fn read_template(document: &Document, findings: &mut Vec<Finding>, pool: &mut Pool) -> Option<Described> {
+pub(super) fn read_template(document: &Document, findings: &mut Vec<Finding>, pool: &mut Pool) -> Option<Described> {
     let mut scope = Scope::new(document, findings);
     let (kind, path): (WorkloadKind, &[&str]) = match document.kind()? {
         "Deployment" => (WorkloadKind::Deployment, &["spec", "template"]),
@@ -138,7 +138,7 @@ fn read_template(document: &Document, findings: &mut Vec<Finding>, pool: &mut Po
         _ => (WorkloadKind::ReplicationController, &["spec", "template"]),
     };
     // None are wanted: there is nobody to speak of.
-    if matches!(scope.node(&["spec", "replicas"]), Some(Node { value: Value::Int(0), .. })) {
+    if scope.node(&["spec", "replicas"]).map(Node::plain) == Some(&Value::Int(0)) {
         return None;
     }
     let Some(template) = scope.node(path) else {
@@ -178,17 +178,22 @@ fn describe(
     }
 }
 
+type ReadOne = fn(&Document, &mut Vec<Finding>, &mut Pool) -> Option<Described>;
+
 impl Lowering<'_> {
     pub(super) fn workloads(&mut self, sorted: &Sorted<'_>) {
         let (findings, mut pool) = (&mut self.out.findings, Pool::default());
-        let mut pods = Vec::new();
-        for &document in sorted.of(Reader::Pod) {
-            pods.extend(read_pod(document, findings, &mut pool));
-        }
-        let mut templates = Vec::new();
-        for &document in sorted.of(Reader::Template).iter().chain(sorted.of(Reader::CronJob)) {
-            templates.extend(read_template(document, findings, &mut pool));
-        }
+        let mut described = |one: &Sort<'_>, read: ReadOne| match one {
+            Sort::Tree(document) => read(document, findings, &mut pool),
+            Sort::Read(workload) => {
+                findings.extend_from_slice(&workload.findings);
+                workload.described.clone()
+            }
+        };
+        let pods = sorted.workloads(Reader::Pod).iter();
+        let pods: Vec<Described> = pods.filter_map(|one| described(one, read_pod)).collect();
+        let templates = sorted.workloads(Reader::Template).iter().chain(sorted.workloads(Reader::CronJob));
+        let mut templates: Vec<Described> = templates.filter_map(|one| described(one, read_template)).collect();
         // A template whose pods are here is played by them; a ReplicaSet with
         // pods makes its Deployment one with pods.
         let mut played: FxHashSet<OwnerKey> = pods.iter().filter_map(Described::owner).collect();

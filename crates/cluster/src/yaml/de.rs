@@ -61,6 +61,14 @@ impl Error {
         self
     }
 
+    /// Says what is written, if the value alone does not show it.
+    fn written(mut self, node: &Node) -> Self {
+        if let (Value::Written(written), None) = (&node.value, &self.place) {
+            self.message += &format!("; it is written `{}`, which Kubernetes does not read as text", written.text);
+        }
+        self
+    }
+
     fn placed(self, node: &Node, path: &Path<'_>) -> ReadError {
         let (path, mark) = self.place.unwrap_or_else(|| (path.to_string(), node.mark));
         ReadError { path, mark, message: self.message }
@@ -137,8 +145,8 @@ struct Reader<'n, 'p> {
 
 impl<'n> Reader<'n, '_> {
     fn wrong<V: Visitor<'n>>(self, visitor: &V) -> Error {
-        let found = match &self.node.value {
-            Value::Null => Unexpected::Unit,
+        let found = match self.node.plain() {
+            Value::Null | Value::Written(_) => Unexpected::Unit,
             Value::Bool(value) => Unexpected::Bool(*value),
             Value::Int(value) => Unexpected::Signed(*value),
             Value::Float(value) => Unexpected::Float(*value),
@@ -186,8 +194,8 @@ impl<'n> Deserializer<'n> for Reader<'n, '_> {
     type Error = Error;
 
     fn deserialize_any<V: Visitor<'n>>(self, visitor: V) -> Result<V::Value, Error> {
-        let value = match &self.node.value {
-            Value::Null => visitor.visit_unit(),
+        let value = match self.node.plain() {
+            Value::Null | Value::Written(_) => visitor.visit_unit(),
             Value::Bool(value) => visitor.visit_bool(*value),
             Value::Int(value) => visitor.visit_i64(*value),
             Value::Float(value) => visitor.visit_f64(*value),
@@ -195,7 +203,7 @@ impl<'n> Deserializer<'n> for Reader<'n, '_> {
             Value::Seq(_) => return self.visit_items(visitor).map_err(|error| error.place(self.node, self.path)),
             Value::Map(_) => return self.visit_entries(visitor).map_err(|error| error.place(self.node, self.path)),
         };
-        value.map_err(|error: Error| error.place(self.node, self.path))
+        value.map_err(|error: Error| error.written(self.node).place(self.node, self.path))
     }
 
     scalars! {

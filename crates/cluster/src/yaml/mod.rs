@@ -1,12 +1,18 @@
 //! YAML and JSON text as a tree that remembers where everything stood, so that
 //! a Finding can name line and column, and `explain` the line of a rule.
 
+mod block;
+mod build;
 mod de;
+pub(crate) mod json;
 mod parse;
+mod scalar;
 mod ser;
 
+pub use build::{Fault, ParseError};
 pub use de::{ReadError, Unknown, read};
-pub use parse::{ParseError, parse, split_documents};
+pub use parse::{DocumentText, Tree, parse, read_tree, read_tree_by_events, split_documents};
+pub(crate) use parse::{is_json, list_items};
 
 /// A place in a file, counted from 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -27,9 +33,45 @@ pub enum Value {
     Bool(bool),
     Int(i64),
     Float(f64),
+    /// A boolean or a number that is not written as usual, like `yes` or `0120`.
+    Written(Box<Written>),
     String(Box<str>),
     Seq(Vec<Node>),
     Map(Vec<Entry>),
+}
+
+/// A plain scalar that Kubernetes does not read as the text it is.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Written {
+    pub text: Box<str>,
+    pub value: Value,
+}
+
+impl Value {
+    /// The value itself, however it is written.
+    pub fn plain(&self) -> &Value {
+        match self {
+            Self::Written(written) => &written.value,
+            other => other,
+        }
+    }
+
+    /// The text of a boolean or number: as it is written, or as it usually is.
+    pub fn scalar_text(&self) -> Option<Box<str>> {
+        match self {
+            Self::Written(written) => Some(written.text.clone()),
+            other => other.usual_text(),
+        }
+    }
+
+    fn usual_text(&self) -> Option<Box<str>> {
+        match self {
+            Self::Bool(value) => Some(value.to_string().into()),
+            Self::Int(value) => Some(value.to_string().into()),
+            Self::Float(value) => Some(value.to_string().into()),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -91,6 +133,11 @@ impl Node {
             Value::String(text) => Some(text),
             _ => None,
         }
+    }
+
+    /// The value, however it is written.
+    pub fn plain(&self) -> &Value {
+        self.value.plain()
     }
 
     pub fn is_null(&self) -> bool {

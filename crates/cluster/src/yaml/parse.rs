@@ -1,25 +1,11 @@
-//! Text → tree. Events come from `saphyr-parser`; plain scalars are read nearly
-//! as YAML 1.2's core schema has them: `yes` and `on` are texts, `010` is ten.
+//! Text → tree. Events come from `saphyr-parser`; [`super::scalar`] says what
+//! plain scalars are.
 
-use super::{Entry, Mark, Node, Value};
-use rustc_hash::FxHashMap;
-use saphyr_parser::{Event, Parser, ScalarStyle, Span};
+use super::build::{Builder, Fault, ParseError};
+use super::json::{self, Json};
+use super::{Node, block};
+use saphyr_parser::Parser;
 use std::borrow::Cow;
-
-/// Deeper than any manifest; a bound for hostile input.
-const MAX_DEPTH: usize = 100;
-/// How much anchors and aliases may add to a document, counted in bytes of
-/// text and a few for each node: a bound for hostile input.
-const MAX_ALIASED: usize = 8 << 20;
-/// What a node weighs besides its text.
-const NODE_WEIGHT: usize = 64;
-
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct ParseError {
-    pub mark: Mark,
-    pub message: String,
-}
 
 /// One document's text and the line it starts on, counted from 0.
 #[derive(Clone, Copy, Debug)]
@@ -63,20 +49,89 @@ fn has_content(text: &str) -> bool {
     })
 }
 
-/// Reads one document; `None` if there is nothing in it.
+/// A document as far as it can be read.
+#[derive(Debug, Default, PartialEq)]
+pub struct Tree {
+    /// `None` if there is nothing in it.
+    pub node: Option<Node>,
+    pub faults: Vec<Fault>,
+}
+
+/// Reads one document; `None` if there is nothing in it. Any fault is an error.
 pub fn parse(document: DocumentText<'_>) -> Result<Option<Node>, ParseError> {
-    let mut builder = Builder { first_line: document.first_line, ..Builder::default() };
+    let Tree { node, faults } = read_tree(document);
+    match faults.into_iter().next() {
+        None => Ok(node),
+        Some(Fault { mark, message, .. }) => Err(ParseError { mark, message }),
+    }
+}
+
+/// Reads one document as far as it can be read: the short way if it is that plain.
+pub fn read_tree(document: DocumentText<'_>) -> Tree {
+    let plain = if is_json(document.text) {
+        match json::read(document, |_| ()) {
+            Some(Json::Tree(node)) => Some(node),
+            Some(Json::List) | None => None,
+        }
+    } else {
+        block::read(document)
+    };
+    match plain {
+        Some(node) => Tree { node: Some(node), faults: Vec::new() },
+        None => read_tree_by_events(document),
+    }
+}
+
+pub(crate) fn is_json(text: &str) -> bool {
+    text.trim_start().starts_with('{')
+}
+
+/// The items of a `kind: …List` as `kubectl get -o yaml` writes it, each as a document of its own: a list of one. `None`
+/// if the text is anything else.
+pub(crate) fn list_items(document: DocumentText<'_>) -> Option<Vec<DocumentText<'_>>> {
+    let DocumentText { text, first_line } = document;
+    let start = if text.starts_with("items:\n") { 0 } else { text.find("\nitems:\n")? + 1 };
+    let mut items: Vec<DocumentText<'_>> = Vec::new();
+    let mut offset = start + "items:\n".len();
+    let mut number = text[..offset].bytes().filter(|&byte| byte == b'\n').count() as u32;
+    for line in text[offset..].split_inclusive('\n') {
+        match line.as_bytes()[0] {
+            b'-' => items.push(DocumentText { text: &text[offset..offset], first_line: first_line + number }),
+            b' ' | b'\n' => {}
+            _ => break,
+        }
+        let item = items.last_mut()?;
+        let from = offset - item.text.len();
+        offset += line.len();
+        item.text = &text[from..offset];
+        number += 1;
+    }
+    // What stands around the items says that it is a list, and nothing that needs a further look.
+    let around = [&text[..start], &text[offset..]].concat();
+    let shell = block::read(DocumentText { text: &around, first_line })?;
+    let kind = shell.get("kind")?.as_str()?;
+    (kind.ends_with("List") && shell.get("items").is_none() && !items.is_empty()).then_some(items)
+}
+
+/// The same by the events of a full YAML parser, which reads every document.
+pub fn read_tree_by_events(document: DocumentText<'_>) -> Tree {
+    let mut builder = Builder::new(document.first_line);
     let text = join_surrogates(document.text);
     for event in Parser::new_from_str(&text) {
-        match event {
-            Ok((event, span)) => builder.take(event, span)?,
+        let taken = match event {
+            Ok((event, span)) => builder.take(event, span),
             Err(error) => {
                 let mark = builder.mark(error.marker().line(), error.marker().col());
-                return Err(ParseError { mark, message: format!("not valid YAML: {}", error.info()) });
+                Err(ParseError { mark, message: format!("not valid YAML: {}", error.info()) })
             }
+        };
+        if let Err(error) = taken {
+            builder.give_up(error);
+            break;
         }
     }
-    Ok(builder.root)
+    let (node, faults) = builder.into_parts();
+    Tree { node, faults }
 }
 
 /// JSON writes what is beyond 16 bits as two escapes, which YAML writes as one.
@@ -112,221 +167,10 @@ fn join_surrogates(text: &str) -> Cow<'_, str> {
     joined.into()
 }
 
-#[derive(Default)]
-struct Builder {
-    first_line: u32,
-    root: Option<Node>,
-    open: Vec<Open>,
-    anchors: FxHashMap<usize, Node>,
-    /// What anchors and aliases have copied so far.
-    copied: usize,
-}
-
-/// A sequence or map that is not closed yet.
-struct Open {
-    node: Node,
-    anchor: usize,
-    /// The key whose value comes next, in a map.
-    key: Option<(Box<str>, Mark)>,
-    /// Where the keys of a large map stand; small ones are searched as they are.
-    known: FxHashMap<Box<str>, usize>,
-}
-
-/// From how many entries on a map is worth an index.
-const LARGE: usize = 32;
-
-impl Open {
-    fn position(&mut self, key: &str) -> Option<usize> {
-        let entries = self.node.entries();
-        if entries.len() < LARGE {
-            return entries.iter().position(|entry| &*entry.key == key);
-        }
-        if self.known.is_empty() {
-            self.known = entries.iter().enumerate().map(|(at, entry)| (entry.key.clone(), at)).collect();
-        }
-        self.known.get(key).copied()
-    }
-
-    fn push(&mut self, entry: Entry) {
-        let Value::Map(entries) = &mut self.node.value else { return };
-        if !self.known.is_empty() {
-            self.known.insert(entry.key.clone(), entries.len());
-        }
-        entries.push(entry);
-    }
-
-    /// What is written out wins over what was merged in, whose entries carry no mark.
-    fn add(&mut self, key: Box<str>, mark: Mark, node: Node) -> Result<(), ParseError> {
-        let Some(at) = self.position(&key) else {
-            self.push(Entry { key, mark, node });
-            return Ok(());
-        };
-        let Value::Map(entries) = &mut self.node.value else { return Ok(()) };
-        let first = entries[at].mark;
-        if first != Mark::default() {
-            let message = format!("the key `{key}` is here twice; first on line {}", first.line);
-            return Err(ParseError { mark, message });
-        }
-        entries[at] = Entry { key, mark, node };
-        Ok(())
-    }
-
-    /// `<<: *base`, or a list of such.
-    fn merge(&mut self, node: Node) -> Result<(), ParseError> {
-        let mark = node.mark;
-        let sources = match node.value {
-            Value::Seq(items) => items,
-            value => vec![Node { mark: node.mark, value }],
-        };
-        for source in sources {
-            let Value::Map(merged) = source.value else {
-                return Err(ParseError { mark, message: "`<<` merges a map, or a list of maps".into() });
-            };
-            for entry in merged {
-                if self.position(&entry.key).is_none() {
-                    self.push(Entry { mark: Mark::default(), ..entry });
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Builder {
-    fn mark(&self, line: usize, column: usize) -> Mark {
-        Mark { line: self.first_line + line as u32, column: column as u32 + 1 }
-    }
-
-    fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), ParseError> {
-        let mark = self.mark(span.start.line(), span.start.col());
-        match event {
-            Event::Scalar(text, style, anchor, tag) => {
-                let tagged_string = tag.is_some_and(|tag| tag.is_yaml_core_schema() && tag.suffix == "str");
-                let value = if style == ScalarStyle::Plain && !tagged_string {
-                    resolve(&text)
-                } else {
-                    Value::String(text.as_ref().into())
-                };
-                self.close(Node { mark, value }, anchor, Some(&text))
-            }
-            Event::SequenceStart(anchor, _) => self.start(mark, anchor, Value::Seq(Vec::new())),
-            Event::MappingStart(anchor, _) => self.start(mark, anchor, Value::Map(Vec::new())),
-            Event::SequenceEnd | Event::MappingEnd => {
-                let Some(done) = self.open.pop() else { return Ok(()) };
-                self.close(done.node, done.anchor, None)
-            }
-            Event::Alias(anchor) => {
-                let Some(anchored) = self.anchors.get(&anchor) else {
-                    return Err(ParseError { mark, message: "the alias refers to itself or to nothing".into() });
-                };
-                if self.open.len() + depth(anchored) > MAX_DEPTH {
-                    return Err(too_deep(mark));
-                }
-                self.copied += weight(anchored);
-                if self.copied > MAX_ALIASED {
-                    return Err(blown_up(mark));
-                }
-                let mut node = anchored.clone();
-                node.mark = mark;
-                self.close(node, 0, None)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn start(&mut self, mark: Mark, anchor: usize, value: Value) -> Result<(), ParseError> {
-        if self.open.len() >= MAX_DEPTH {
-            return Err(too_deep(mark));
-        }
-        self.open.push(Open { node: Node { mark, value }, anchor, key: None, known: FxHashMap::default() });
-        Ok(())
-    }
-
-    /// A node is complete: it becomes a key, a value, an item or the root.
-    fn close(&mut self, node: Node, anchor: usize, text: Option<&str>) -> Result<(), ParseError> {
-        if anchor > 0 {
-            self.copied += weight(&node);
-            if self.copied > MAX_ALIASED {
-                return Err(blown_up(node.mark));
-            }
-            self.anchors.insert(anchor, node.clone());
-        }
-        let Some(parent) = self.open.last_mut() else {
-            self.root.get_or_insert(node);
-            return Ok(());
-        };
-        match (&mut parent.node.value, parent.key.take()) {
-            (Value::Seq(items), _) => items.push(node),
-            (Value::Map(_), None) => {
-                let Some(text) = text else {
-                    return Err(ParseError { mark: node.mark, message: "a key must be a plain word".into() });
-                };
-                parent.key = Some((text.into(), node.mark));
-            }
-            (Value::Map(_), Some((key, _))) if &*key == "<<" => parent.merge(node)?,
-            (Value::Map(_), Some((key, mark))) => parent.add(key, mark, node)?,
-            _ => {}
-        }
-        Ok(())
-    }
-}
-
-fn too_deep(mark: Mark) -> ParseError {
-    ParseError { mark, message: format!("nested deeper than {MAX_DEPTH} levels") }
-}
-
-/// Levels of lists and maps.
-fn depth(node: &Node) -> usize {
-    match &node.value {
-        Value::Seq(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
-        Value::Map(entries) => 1 + entries.iter().map(|entry| depth(&entry.node)).max().unwrap_or(0),
-        _ => 0,
-    }
-}
-
-fn weight(node: &Node) -> usize {
-    NODE_WEIGHT
-        + match &node.value {
-            Value::Seq(items) => items.iter().map(weight).sum(),
-            Value::Map(entries) => entries.iter().map(|entry| entry.key.len() + weight(&entry.node)).sum(),
-            Value::String(text) => text.len(),
-            _ => 0,
-        }
-}
-
-fn blown_up(mark: Mark) -> ParseError {
-    ParseError { mark, message: "aliases blow this document up; write it out".into() }
-}
-
-/// A plain scalar by the core schema.
-fn resolve(text: &str) -> Value {
-    match text {
-        "" | "~" | "null" | "Null" | "NULL" => return Value::Null,
-        "true" | "True" | "TRUE" => return Value::Bool(true),
-        "false" | "False" | "FALSE" => return Value::Bool(false),
-        _ => {}
-    }
-    // Only what begins like a number can be one; this spares most words the attempt.
-    if !text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '+' | '-' | '.')) {
-        return Value::String(text.into());
-    }
-    let integer = match text.strip_prefix("0x") {
-        Some(hex) => i64::from_str_radix(hex, 16).ok(),
-        None => text.parse().ok(),
-    };
-    if let Some(integer) = integer {
-        return Value::Int(integer);
-    }
-    let numeric = text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'+' | b'-' | b'.' | b'e' | b'E'));
-    match text.parse::<f64>() {
-        Ok(float) if numeric => Value::Float(float),
-        _ => Value::String(text.into()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::yaml::Value;
 
     fn one(text: &str) -> Node {
         let documents = split_documents(text);
@@ -346,9 +190,10 @@ mod tests {
     }
 
     #[test]
-    fn scalars_follow_the_core_schema() {
-        let node =
-            one("a: 80\nb: \"80\"\nc: 'true'\nd: true\ne: ~\nf: 10.0.0.1\ng: 1.5\nh: y\ni: !!str 5\nj: -3\nk: 1e3\n");
+    fn scalars_are_texts_only_if_they_are_quoted_or_tagged() {
+        let node = one(
+            "a: 80\nb: \"80\"\nc: 'true'\nd: true\ne: ~\nf: 10.0.0.1\ng: 1.5\ni: !!str 5\nj: -3\nk: !!int \"7\"\nl: !x 5\n",
+        );
         let expected = [
             ("a", Value::Int(80)),
             ("b", Value::String("80".into())),
@@ -357,10 +202,10 @@ mod tests {
             ("e", Value::Null),
             ("f", Value::String("10.0.0.1".into())),
             ("g", Value::Float(1.5)),
-            ("h", Value::String("y".into())),
             ("i", Value::String("5".into())),
             ("j", Value::Int(-3)),
-            ("k", Value::Float(1000.0)),
+            ("k", Value::Int(7)),
+            ("l", Value::String("5".into())),
         ];
         for (key, value) in expected {
             assert_eq!(node.get(key).unwrap().value, value, "{key}");
@@ -378,11 +223,23 @@ mod tests {
     }
 
     #[test]
+    fn what_machines_write_takes_the_short_way() {
+        let pod = "---\napiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n  labels:\n    app: \"y\"\n  annotations: {}\nspec:\n  containers:\n  - image: a.example/b:1.0\n    name: c\n    ports:\n    - containerPort: 80\nstatus:\n  podIPs:\n  - ip: 10.0.0.1\n";
+        assert!(block::read(split_documents(pod)[0]).is_some());
+        let list = "apiVersion: v1\nitems:\n- kind: Pod\n  a: 1\n- kind: Pod\n  a: 2\nkind: List\n";
+        assert_eq!(list_items(split_documents(list)[0]).unwrap().len(), 2);
+        let json = "{\"kind\": \"List\", \"items\": [{\"kind\": \"Pod\"}, {\"kind\": \"Pod\"}]}";
+        let mut items = 0;
+        assert!(matches!(json::read(split_documents(json)[0], |_| items += 1), Some(Json::List)));
+        assert_eq!(items, 2);
+    }
+
+    #[test]
     fn anchors_and_merge_keys() {
-        let node = one("base: &b {x: 1, y: 2}\nmade:\n  <<: *b\n  y: 3\n");
+        let node = one("base: &b {x: 1, z: 2}\nmade:\n  <<: *b\n  z: 3\n");
         let made = node.get("made").unwrap();
         assert_eq!(made.get("x").unwrap().value, Value::Int(1));
-        assert_eq!(made.get("y").unwrap().value, Value::Int(3));
+        assert_eq!(made.get("z").unwrap().value, Value::Int(3));
     }
 
     #[test]
@@ -391,6 +248,31 @@ mod tests {
         assert_eq!(one(&text).entries().len(), 50_000);
         let twice = text + "k7: 1\n";
         assert!(parse(DocumentText { text: &twice, first_line: 0 }).is_err());
+    }
+
+    #[test]
+    fn s10_1_a_key_that_is_there_twice_loses_nothing() {
+        let text = "kind: A\nspec:\n  rules: [a]\n  pods: {x: 1}\nspec:\n  rules: [b]\n  pods: {x: 2, z: 3}\n";
+        let tree = read_tree(split_documents(text)[0]);
+        let spec = tree.node.as_ref().unwrap().get("spec").unwrap();
+        assert!(matches!(&spec.get("rules").unwrap().value, Value::Seq(items) if items.len() == 2));
+        assert_eq!(spec.get("pods").unwrap().get("x").unwrap().value, Value::Int(1));
+        assert_eq!(spec.get("pods").unwrap().get("z").unwrap().value, Value::Int(3));
+        let [fault] = tree.faults.as_slice() else { panic!("{:?}", tree.faults) };
+        assert_eq!((fault.path.as_str(), fault.mark.line), ("spec", 5));
+        assert!(fault.puts_in_doubt("spec.pods", true) && !fault.puts_in_doubt("kind", true));
+        assert!(!fault.puts_in_doubt("special", true));
+    }
+
+    #[test]
+    fn s10_1_what_stands_before_a_fault_is_read() {
+        let tree = read_tree(split_documents("kind: A\nspec:\n  pods: {x: 1}\n  rules:\n  - a: 1\n  - b: {\n")[0]);
+        let spec = tree.node.as_ref().unwrap().get("spec").unwrap();
+        assert_eq!(spec.get("pods").unwrap().get("x").unwrap().value, Value::Int(1));
+        let [fault] = tree.faults.as_slice() else { panic!("{:?}", tree.faults) };
+        assert_eq!((fault.path.as_str(), fault.second.is_none()), ("spec.rules[1].b", true));
+        assert!(!fault.puts_in_doubt("spec.pods", true) && fault.puts_in_doubt("spec.others", false));
+        assert!(fault.puts_in_doubt("spec.rules", true));
     }
 
     #[test]

@@ -5,8 +5,8 @@ use serde::{Serialize, Serializer};
 
 impl Serialize for Node {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match &self.value {
-            Value::Null => serializer.serialize_unit(),
+        match self.plain() {
+            Value::Null | Value::Written(_) => serializer.serialize_unit(),
             Value::Bool(value) => serializer.serialize_bool(*value),
             Value::Int(value) => serializer.serialize_i64(*value),
             Value::Float(value) => serializer.serialize_f64(*value),

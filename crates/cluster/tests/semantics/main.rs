@@ -17,6 +17,7 @@ mod s10_depends;
 mod s10_names;
 mod s10_pieces;
 mod s10_slips;
+mod s10_text;
 mod s11;
 mod s1_exempt;
 mod s2;

@@ -134,7 +134,7 @@ fn s11_1_audit_and_nothing_else_means_audit() {
     let denied = "ops/tool -> shop/db:22/TCP: deny by NetworkPolicy/shop/db";
     check(world() + &annotated(&policy, "enforce"), &[denied]);
     assert_eq!(findings(annotated(&policy, "enforce")), Vec::<String>::new());
-    for value in ["Audit", "AUDIT", "' audit'", "off", "warn", "''", "dryrun"] {
+    for value in ["Audit", "AUDIT", "' audit'", "'off'", "warn", "''", "dryrun"] {
         let yaml = annotated(&policy, value);
         check(world() + &yaml, &[denied]);
         assert_eq!(

@@ -77,6 +77,24 @@ fn s3_1_an_annotation_that_cannot_be_read_isolates_and_is_said() {
 }
 
 #[test]
+fn s3_1_the_spec_of_a_namespace_isolates_like_the_annotation() {
+    let spec = |policy: &str| {
+        world()
+            .replace(&namespace("shop", ""), &(namespace("shop", "") + &format!("spec: {{networkPolicy: {policy}}}\n")))
+    };
+    let deny = "{ingress: {isolation: DefaultDeny}}";
+    check(spec(deny), &["ops/tool -> shop/db:1/TCP: deny by Namespace/shop", "shop/db -> ops/tool:1/TCP: allow"]);
+    check(spec(deny) + &db("{}"), &["ops/tool -> shop/db:1/TCP: allow", "ops/tool -> shop/web:1/TCP: deny"]);
+    for none in ["{}", "null", "{ingress: {}}"] {
+        check(spec(none), &["ops/tool -> shop/db:1/TCP: allow"]);
+    }
+    for bad in ["{ingress: {isolation: Deny}}", "{ingres: {}}", "[]", "DefaultDeny"] {
+        check(spec(bad), &["ops/tool -> shop/db:1/TCP: deny by Namespace/shop"]);
+        assert!(!findings(spec(bad)).is_empty(), "{bad}");
+    }
+}
+
+#[test]
 fn s3_1_other_namespaces_are_not_isolated() {
     check(
         isolated(),

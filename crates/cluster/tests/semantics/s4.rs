@@ -2,7 +2,7 @@
 //! ClusterNetworkPolicy; their forms, their limits, what they do not know, and
 //! what networks and nodes match. Names are in `s4_names.rs`.
 
-use crate::check::{check, findings};
+use crate::check::{check, findings, messages};
 use crate::world::*;
 
 /// A ClusterNetworkPolicy of the Admin tier, for all pods.
@@ -15,12 +15,28 @@ fn old_admin(fields: &str) -> String {
 }
 
 #[test]
+fn s4_1_an_admin_policys_pods_need_both_selectors() {
+    let peer = "pods: {podSelector: {matchLabels: {app: web}}}";
+    let rule = format!("egress: [{{action: Allow, to: [{{{peer}}}]}}, {{action: Deny, to: [{{namespaces: {{}}}}]}}]");
+    check(world() + &old_admin(&rule), &["ops/tool -> shop/web:1/TCP: deny"]);
+    assert!(messages(old_admin(&rule)).contains("namespaceSelector: {}"));
+    check(world() + &admin(&rule.replace("Allow", "Accept")), &["ops/tool -> shop/web:1/TCP: allow"]);
+    let subject =
+        format!("{{priority: 1, subject: {{{peer}}}, egress: [{{action: Deny, to: [{{namespaces: {{}}}}]}}]}}");
+    check(world() + &anp("p", &subject), &["ops/tool -> shop/web:1/TCP: deny by AdminNetworkPolicy/p"]);
+    check(
+        world() + &cnp("p", &subject.replace("{priority", "{tier: Admin, priority")),
+        &["ops/tool -> shop/web:1/TCP: allow"],
+    );
+}
+
+#[test]
 fn s4_1_subjects_are_namespaces_or_pods() {
     let deny = "egress: [{action: Deny, to: [{networks: [203.0.113.0/24]}]}]";
     for subject in [
         "namespaces: {matchLabels: {team: shop}}",
         "pods: {namespaceSelector: {matchLabels: {team: shop}}, podSelector: {matchLabels: {app: web}}}",
-        "pods: {podSelector: {matchLabels: {app: web}}}",
+        "pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: web}}}",
     ] {
         let lines = ["shop/web -> 203.0.113.9:1/TCP: deny", "ops/tool -> 203.0.113.9:1/TCP: allow by default"];
         let spec = format!("priority: 1, subject: {{{subject}}}, {deny}");

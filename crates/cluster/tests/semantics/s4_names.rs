@@ -108,8 +108,10 @@ fn s4_4_one_bad_name_closes_its_rule() {
 
 #[test]
 fn s4_1_at_most_25_names_a_peer() {
-    let policy =
-        |many| admin(&format!("egress: [{{action: Accept, to: [{{domainNames: [{}]}}]}}]", times(many, "a.example")));
+    let policy = |many| {
+        let names: Vec<String> = (0..many).map(|number| format!("a{number}.example")).collect();
+        admin(&format!("egress: [{{action: Accept, to: [{{domainNames: [{}]}}]}}]", names.join(", ")))
+    };
     assert_eq!(findings(policy(25)), Vec::<String>::new());
     assert_eq!(
         findings(policy(26)),

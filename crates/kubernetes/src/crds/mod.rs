@@ -197,8 +197,8 @@ mod tests {
     /// Without the places, in which the two differ.
     fn plain(node: &namewall_cluster::yaml::Node) -> Value {
         use namewall_cluster::yaml::Value as Tree;
-        match &node.value {
-            Tree::Null => Value::Null,
+        match node.plain() {
+            Tree::Null | Tree::Written(_) => Value::Null,
             Tree::Bool(value) => json!(value),
             Tree::Int(value) => json!(value),
             Tree::Float(value) => json!(value),

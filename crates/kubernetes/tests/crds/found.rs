@@ -86,8 +86,8 @@ fn look(file: &Path, tree: &Value, found: &mut Found) {
 }
 
 fn plain(node: &Node) -> Value {
-    match &node.value {
-        Tree::Null => Value::Null,
+    match node.plain() {
+        Tree::Null | Tree::Written(_) => Value::Null,
         Tree::Bool(value) => json!(value),
         Tree::Int(value) => json!(value),
         Tree::Float(value) => json!(value),

@@ -27,7 +27,8 @@ brackets. Without a port the answer says which ports are open.
 Exit codes:
   0  the question could be answered, whatever the verdict
   1  --expect was given and the verdict is the other one
-  2  the question or the input could not be read";
+  2  the question, the input, or a part of it, could not be read
+     (--lenient: only if no answer could be given)";
 
 pub(super) const MATRIX_HELP: &str = "\
 Examples:
@@ -40,7 +41,7 @@ Ranges of addresses speak of what is outside: addresses that no workload has.
 
 Exit codes:
   0  done
-  2  the input could not be read";
+  2  the input, or a part of it, could not be read (--lenient: only if none could)";
 
 pub(super) const DIFF_HELP: &str = "\
 Examples:
@@ -50,7 +51,7 @@ Examples:
 Exit codes:
   0  the same connections are open
   1  some connection was added, removed or changed
-  2  the input could not be read";
+  2  the input, or a part of it, could not be read (--lenient: only if none could)";
 
 pub(super) const TEST_HELP: &str = "\
 Examples:
@@ -67,7 +68,7 @@ waits.
 Exit codes:
   0  every probe was answered as expected
   1  at least one was not
-  2  a scenario could not be read";
+  2  the input, or a part of it, could not be read (--lenient: only if none could)";
 
 pub(super) const RULES_HELP: &str = "\
 Examples:
@@ -78,7 +79,7 @@ Sets are shown without their elements. Nothing is changed, and no rights are nee
 
 Exit codes:
   0  done
-  2  the input could not be read";
+  2  the input, or a part of it, could not be read (--lenient: only if none could)";
 
 pub(super) const RUN_HELP: &str = "\
 Examples:
@@ -244,4 +245,4 @@ Examples:
 
 Exit codes:
   0  done
-  2  the workload or the input could not be read";
+  2  the input, or a part of it, could not be read (--lenient: only if none could)";

@@ -38,6 +38,7 @@ fn print(loaded: &Loaded, findings: &[Finding], format: Format) -> Result<()> {
                 "hints": count(Severity::Hint),
                 "read": { "policies": loaded.snapshot.policies.len(), "workloads": loaded.snapshot.workloads.len() },
                 "passedOver": loaded.passed_over,
+                "unread": loaded.unread.json(),
             });
             output::print_json(&mut out, &value)?;
         }

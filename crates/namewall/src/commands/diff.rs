@@ -4,6 +4,7 @@ use crate::cli::{Diff, DiffFormat};
 use crate::commands::explain::allowed_json;
 use crate::input::Loaded;
 use crate::output::{self, BAD, GOOD, WARN};
+use crate::unread::Unread;
 use anyhow::{Result, bail};
 use namewall_policy::diff::{Difference, DifferenceKind, End, Side, diff};
 use serde_json::{Value, json};
@@ -18,6 +19,7 @@ pub(crate) fn run(args: &Diff) -> Result<ExitCode> {
     let new = Loaded::from_paths(&[&args.new], &args.settings)?;
     old.report_errors();
     new.report_errors();
+    let unread = Unread::default().with(args.lenient).and(&old.unread).and(&new.unread);
     let (old_matrix, new_matrix) = (old.matrix(), new.matrix());
     let differences = diff(
         Side { snapshot: &old.snapshot, matrix: &old_matrix },
@@ -27,10 +29,11 @@ pub(crate) fn run(args: &Diff) -> Result<ExitCode> {
     let printed = match args.output {
         DiffFormat::Text => print(&mut out, &differences),
         DiffFormat::Json => print_json(&mut out, &differences),
+        DiffFormat::Json2 => unread.wrap(&mut out, "differences", |out| print_json(out, &differences)),
         DiffFormat::Md => print_markdown(&mut out, &differences),
     };
     output::unless_closed(printed.and_then(|()| Ok(out.flush()?)))?;
-    Ok(if differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    Ok(unread.exit(if differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) }))
 }
 
 fn print(out: &mut impl Write, differences: &[Difference]) -> Result<()> {

@@ -32,6 +32,7 @@ pub(crate) fn run<I: Origin>(args: &Args<I>) -> Result<ExitCode> {
     match args.output {
         MatrixFormat::Text => text::print(&mut output::stdout(), &view)?,
         MatrixFormat::Json => rows::print_json(&mut out, &view)?,
+        MatrixFormat::Json2 => loaded.unread.wrap(&mut out, "pairs", |out| rows::print_json(out, &view))?,
         MatrixFormat::Csv => rows::print_csv(&mut out, &view)?,
         MatrixFormat::Md => rows::print_markdown(&mut out, &view)?,
         MatrixFormat::Dot => picture::print_dot(&mut out, &Picture::new(&view)?)?,
@@ -39,7 +40,7 @@ pub(crate) fn run<I: Origin>(args: &Args<I>) -> Result<ExitCode> {
         MatrixFormat::Html => picture::print_html(&mut out, &Picture::new(&view)?)?,
     }
     out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(loaded.unread.exit(ExitCode::SUCCESS))
 }
 
 /// A matrix as asked for: with a focus, for a port.

@@ -68,12 +68,13 @@ pub(crate) fn run<I: Origin>(args: &Policies<I>) -> Result<ExitCode> {
                 "hostNetwork": workload.host_network,
                 "isolated": { "egress": class.enforced.egress.isolated, "ingress": class.enforced.ingress.isolated },
                 "stages": stages,
+                "unread": loaded.unread.json(),
             });
             output::print_json(&mut out, &value)?;
         }
     }
     out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(loaded.unread.exit(ExitCode::SUCCESS))
 }
 
 const INGRESS_NETWORK: &str = "ingress, NetworkPolicy tier";

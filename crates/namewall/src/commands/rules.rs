@@ -1,7 +1,7 @@
 //! `namewall rules`: what the kernel would be told.
 
 use crate::cli::Rules;
-use crate::input::Loaded;
+use crate::input::Origin;
 use crate::output;
 use anyhow::{Context, Result};
 use namewall_dataplane::render::{Ids, Scope, render};
@@ -9,7 +9,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 pub(crate) fn run(args: &Rules) -> Result<ExitCode> {
-    let loaded = Loaded::read(&args.input)?;
+    let loaded = args.input.load()?;
     loaded.report_errors();
     let node = match &args.node {
         Some(name) => Some(loaded.snapshot.node_named(name).with_context(|| {
@@ -23,5 +23,5 @@ pub(crate) fn run(args: &Rules) -> Result<ExitCode> {
     let mut out = output::stdout();
     let printed = write!(out, "table inet namewall {{\n{}}}\n", rendered.table).and_then(|()| out.flush());
     output::unless_closed(printed.map_err(Into::into))?;
-    Ok(ExitCode::SUCCESS)
+    Ok(loaded.unread.exit(ExitCode::SUCCESS))
 }

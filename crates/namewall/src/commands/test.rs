@@ -3,12 +3,14 @@
 use crate::cli::{Test, TestFormat};
 use crate::output::{self, BAD, GOOD, SOFT, STRONG};
 use crate::picture::escape_xml;
+use crate::unread::Unread;
 use anyhow::{Context, Result, bail};
-use namewall_policy::Severity;
+use namewall_policy::{Finding, Severity};
 use namewall_sandbox::{Packets, ensure_rights};
 use namewall_scenario::{Outcome, Scenario, run, run_in};
 use serde_json::{Value, json};
 use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -26,27 +28,55 @@ struct Played {
     seconds: f64,
 }
 
+impl Played {
+    /// What could not be read, unless that is what the scenario is about.
+    fn unread(&self) -> &[Finding] {
+        if self.scenario.lenient { &[] } else { &self.outcome.unread }
+    }
+}
+
 pub(crate) fn execute(args: &Test) -> Result<ExitCode> {
     let mut files = Vec::new();
     for path in &args.scenarios {
         files.extend(Scenario::find(path)?);
     }
-    let scenarios: Vec<Scenario> = files.iter().map(|file| Scenario::load(file)).collect::<Result<_, _>>()?;
+    let scenarios = load(&files)?;
     if scenarios.is_empty() {
         bail!("there is no scenario in {}", args.scenarios[0].display());
     }
     let played =
         if args.real { play_real(scenarios)? } else { scenarios.into_iter().map(|one| timed(one, run)).collect() };
+    let unread = played.iter().flat_map(Played::unread);
+    let unread = Unread::of(unread).with(args.lenient);
+    unread.report();
     let mut out = output::stdout();
     let printed = match args.output {
         TestFormat::Text if args.tell => tell(&mut out, &played).and_then(|()| print(&mut out, &played)),
         TestFormat::Text => print(&mut out, &played),
         TestFormat::Json => output::print_json(&mut out, &played.iter().map(as_json).collect()),
+        TestFormat::Json2 => {
+            unread.wrap(&mut out, "scenarios", |out| output::print_json(out, &played.iter().map(as_json).collect()))
+        }
         TestFormat::Junit => print_junit(&mut out, &played),
     };
     output::unless_closed(printed.and_then(|()| Ok(out.flush()?)))?;
     let passed = played.iter().all(|played| played.outcome.passed());
-    Ok(if passed { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    Ok(unread.exit(if passed { ExitCode::SUCCESS } else { ExitCode::from(1) }))
+}
+
+/// All of them, or every reason why not: a scenario that is left out would be taken for one that passes.
+fn load(files: &[PathBuf]) -> Result<Vec<Scenario>> {
+    let (mut scenarios, mut reasons) = (Vec::new(), Vec::new());
+    for file in files {
+        match Scenario::load(file) {
+            Ok(scenario) => scenarios.push(scenario),
+            Err(error) => reasons.push(format!("{:#}", anyhow::Error::from(error))),
+        }
+    }
+    match reasons.is_empty() {
+        true => Ok(scenarios),
+        false => bail!("{}", reasons.join("\n")),
+    }
 }
 
 fn timed(scenario: Scenario, play: impl FnOnce(&Scenario) -> Outcome) -> Played {
@@ -108,7 +138,8 @@ fn tell(out: &mut impl Write, played: &[Played]) -> Result<()> {
 }
 
 fn print(out: &mut impl Write, played: &[Played]) -> Result<()> {
-    for Played { scenario, outcome, .. } in played {
+    for one in played {
+        let Played { scenario, outcome, .. } = one;
         let (total, failed) = counts(outcome);
         if outcome.passed() {
             let plural = if total == 1 { "" } else { "s" };
@@ -116,7 +147,12 @@ fn print(out: &mut impl Write, played: &[Played]) -> Result<()> {
                 0 => String::new(),
                 some => format!(", {some} not tried with packets: their ends have no addresses"),
             };
-            writeln!(out, "{GOOD}ok{GOOD:#}    {} {SOFT}({total} probe{plural}{not_tried}){SOFT:#}", scenario.name)?;
+            let (style, word) = if one.unread().is_empty() { (GOOD, "ok  ") } else { (BAD, "unread") };
+            writeln!(
+                out,
+                "{style}{word}{style:#}  {} {SOFT}({total} probe{plural}{not_tried}){SOFT:#}",
+                scenario.name
+            )?;
             for finding in outcome.findings.iter().filter(|finding| finding.severity == Severity::Error) {
                 writeln!(out, "      {SOFT}{finding}{SOFT:#}")?;
             }
@@ -159,7 +195,12 @@ fn print(out: &mut impl Write, played: &[Played]) -> Result<()> {
         (total, failed) = (total + more, failed + of_them);
     }
     let broken = played.iter().filter(|played| played.outcome.broken.is_some()).count();
-    writeln!(out, "{} passed, {} failed", total - failed, failed + broken)?;
+    let unread = match played.iter().filter(|played| !played.unread().is_empty()).count() {
+        0 => String::new(),
+        1 => ", 1 scenario with input that cannot be read".to_owned(),
+        some => format!(", {some} scenarios with input that cannot be read"),
+    };
+    writeln!(out, "{} passed, {} failed{unread}", total - failed, failed + broken)?;
     Ok(())
 }
 
@@ -211,15 +252,17 @@ fn as_json(played: &Played) -> Value {
         "connections": connections.collect::<Vec<_>>(),
         "lookups": lookups.collect::<Vec<_>>(),
         "findings": played.outcome.findings.iter().map(output::finding_json).collect::<Vec<_>>(),
+        "unread": played.outcome.unread.iter().map(output::finding_json).collect::<Vec<_>>(),
     })
 }
 
 fn print_junit(out: &mut impl Write, played: &[Played]) -> Result<()> {
     writeln!(out, r#"<?xml version="1.0" encoding="UTF-8"?>"#)?;
     writeln!(out, "<testsuites>")?;
-    for Played { scenario, outcome, seconds } in played {
+    for one in played {
+        let Played { scenario, outcome, seconds } = one;
         let (total, failures) = counts(outcome);
-        let errors = usize::from(outcome.broken.is_some());
+        let errors = usize::from(outcome.broken.is_some()) + one.unread().len();
         writeln!(
             out,
             r#"  <testsuite name="{}" file="{}" tests="{}" failures="{failures}" errors="{errors}" time="{seconds:.3}">"#,
@@ -244,6 +287,10 @@ fn print_junit(out: &mut impl Write, played: &[Played]) -> Result<()> {
         if let Some(message) = &outcome.broken {
             let message = escape_xml(message);
             writeln!(out, "    <testcase name=\"steps\"><error message=\"{message}\"/></testcase>")?;
+        }
+        for finding in one.unread() {
+            let message = escape_xml(&finding.to_string());
+            writeln!(out, "    <testcase name=\"input\"><error message=\"{message}\"/></testcase>")?;
         }
         writeln!(out, "  </testsuite>")?;
     }

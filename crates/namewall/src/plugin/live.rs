@@ -3,6 +3,7 @@
 use crate::cli::{ApiServer, DnsAnswer, Settings};
 use crate::input::{Loaded, Origin};
 use crate::output;
+use crate::unread::Lenient;
 use anyhow::{Result, bail};
 use clap::Args;
 use namewall_kubernetes::{Connection, SharedAddress, Watch};
@@ -24,6 +25,8 @@ pub(crate) struct LiveCluster {
     server: ApiServer,
     #[command(flatten)]
     settings: Settings,
+    #[command(flatten)]
+    lenient: Lenient,
 }
 
 impl Origin for LiveCluster {
@@ -39,7 +42,7 @@ impl LiveCluster {
         let mut watch = Watch::start(&connection);
         wait(&watch, connection.server())?;
         let read = watch.read(&self.settings.cluster());
-        let mut loaded = Loaded::compile(read.lowered, read.findings, &self.settings);
+        let mut loaded = Loaded::compile(read.lowered, read.findings, &self.settings).with(self.lenient);
         let objects = watch.new_names().into_iter().filter_map(|(_, object)| object);
         let shared: Vec<SharedAddress> = objects.flat_map(|object| object.addresses().collect::<Vec<_>>()).collect();
         // As agents do: an address is open to every rule that speaks of its name, whoever has looked it up.

@@ -158,9 +158,9 @@ fn owner(reader: &Reader<'_>, node: &Node) -> Result<Owner> {
 }
 
 fn ttl(reader: &Reader<'_>, node: &Node) -> Result<u32> {
-    match node.value {
+    match node.plain() {
         // RFC 2181, section 8: 31 bits.
-        Value::Int(seconds @ 0..0x8000_0000) => Ok(seconds as u32),
+        Value::Int(seconds @ 0..0x8000_0000) => Ok(*seconds as u32),
         _ => reader.wrong(node, "`ttl` is a number of seconds"),
     }
 }

@@ -19,7 +19,7 @@ use std::process::ExitCode;
 
 pub(crate) fn run(args: &Explain) -> Result<ExitCode> {
     if !args.live {
-        return answer(&args.question, Loaded::from_paths(&args.paths, &args.settings)?);
+        return answer(&args.question, Loaded::from_paths(&args.paths, &args.settings)?.with(args.lenient));
     }
     let verdict = explain_live(&args.question)?;
     Ok(exit_code(&args.question, verdict))
@@ -35,10 +35,14 @@ pub(crate) fn answer(asked: &Question, mut loaded: Loaded) -> Result<ExitCode> {
     let mut out = output::stdout();
     let printed = match asked.output {
         Format::Text => answer.print(&mut out).and_then(|()| Ok(out.flush()?)),
-        Format::Json => output::print_json(&mut out, &answer.json()),
+        Format::Json => {
+            let mut value = answer.json();
+            value["unread"] = loaded.unread.json();
+            output::print_json(&mut out, &value)
+        }
     };
     output::unless_closed(printed)?;
-    Ok(exit_code(asked, answer.verdict))
+    Ok(loaded.unread.exit(exit_code(asked, answer.verdict)))
 }
 
 fn exit_code(asked: &Question, verdict: Prediction) -> ExitCode {

@@ -27,15 +27,18 @@ pub(super) fn run<I: Origin>(args: &Args<I>, loaded: &Loaded) -> Result<ExitCode
     let mut out = output::stdout();
     match args.output {
         MatrixFormat::Text => print(&mut out, loaded, &found)?,
-        MatrixFormat::Json => {
-            let unresolved = found.unresolved.iter().map(|set| json!({ "unresolved": set.to_string() }));
-            let rows = found.rows.iter().map(|item| as_json(loaded, item));
-            output::print_json(&mut out, &rows.chain(unresolved).collect())?;
-        }
-        _ => bail!("--exposure is printed as text or json"),
+        MatrixFormat::Json => print_json(&mut out, loaded, &found)?,
+        MatrixFormat::Json2 => loaded.unread.wrap(&mut out, "exposure", |out| print_json(out, loaded, &found))?,
+        _ => bail!("--exposure is printed as text, json or json2"),
     }
     out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(loaded.unread.exit(ExitCode::SUCCESS))
+}
+
+fn print_json(out: &mut impl Write, loaded: &Loaded, found: &Exposures) -> Result<()> {
+    let unresolved = found.unresolved.iter().map(|set| json!({ "unresolved": set.to_string() }));
+    let rows = found.rows.iter().map(|item| as_json(loaded, item));
+    output::print_json(out, &rows.chain(unresolved).collect())
 }
 
 /// Whether the port is open, under some name if need be.
