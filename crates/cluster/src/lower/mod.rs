@@ -10,6 +10,7 @@ mod cluster_egress_firewall;
 mod egress_firewall;
 mod network_policy;
 mod nodes;
+mod owner;
 mod parts;
 mod scope;
 mod services;

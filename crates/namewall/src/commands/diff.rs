@@ -2,6 +2,7 @@
 
 use crate::cli::{Diff, DiffFormat};
 use crate::commands::explain::allowed_json;
+use crate::commands::matrix::{name_json, rows};
 use crate::input::Loaded;
 use crate::output::{self, BAD, GOOD, WARN};
 use anyhow::{Result, bail};
@@ -19,9 +20,10 @@ pub(crate) fn run(args: &Diff) -> Result<ExitCode> {
     old.report_errors();
     new.report_errors();
     let (old_matrix, new_matrix) = (old.matrix(), new.matrix());
+    let (old_rows, new_rows) = (rows(args.by, &old_matrix), rows(args.by, &new_matrix));
     let differences = diff(
-        Side { snapshot: &old.snapshot, matrix: &old_matrix },
-        Side { snapshot: &new.snapshot, matrix: &new_matrix },
+        Side { snapshot: &old.snapshot, matrix: &old_matrix, groups: &old_rows },
+        Side { snapshot: &new.snapshot, matrix: &new_matrix, groups: &new_rows },
     );
     let mut out = output::stdout();
     let printed = match args.output {
@@ -72,7 +74,7 @@ fn as_json(item: &Difference) -> Value {
         DifferenceKind::Removed => "removed",
         DifferenceKind::Changed => "changed",
     };
-    json!({
+    let mut json = json!({
         "change": change,
         "from": end_json(&item.from),
         "to": end_json(&item.to),
@@ -80,7 +82,12 @@ fn as_json(item: &Difference) -> Value {
         "after": allowed_json(&item.after),
         // ICMP and the other protocols without ports, which the form of the matrix has no place for.
         "other": { "before": item.before.portless, "after": item.after.portless },
-    })
+        "kind": { "from": item.from.kind(), "to": item.to.kind() },
+    });
+    if let End::Name(pattern) = &item.to {
+        json["name"] = name_json(pattern);
+    }
+    json
 }
 
 /// Ranges keep the form they have in `matrix -o json`.

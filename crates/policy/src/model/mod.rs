@@ -10,7 +10,7 @@ mod policy;
 
 pub(crate) use cluster::id;
 pub use cluster::{
-    Backend, BackendTarget, NamedPort, Namespace, NamespaceId, Node, NodeId, Role, RoleId, Service, ServiceId,
+    Backend, BackendTarget, NamedPort, Namespace, NamespaceId, Node, NodeId, Owner, Role, RoleId, Service, ServiceId,
     ServicePort, Workload, WorkloadId, WorkloadKind,
 };
 pub use policy::{

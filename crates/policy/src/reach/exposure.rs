@@ -106,6 +106,7 @@ fn imagine(snapshot: &mut Snapshot, set: &PodSet, number: usize) -> Option<Workl
         node: None,
         host_network: false,
         ports: Arc::new([]),
+        owner: None,
         source: None,
     }))
 }

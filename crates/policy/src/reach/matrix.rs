@@ -40,6 +40,7 @@ pub struct Matrix<'a> {
     outside_to: RefCell<FxHashMap<ClassId, Ranges>>,
     names_to: RefCell<FxHashMap<ClassId, Names>>,
     outside_from: RefCell<FxHashMap<(Door, Option<NodeId>), Ranges>>,
+    outside_across: RefCell<FxHashMap<Door, Ranges>>,
 }
 
 type Ranges = Rc<[OutsideRange]>;
@@ -47,6 +48,15 @@ type Names = Rc<[(DomainPattern, Traffic)]>;
 
 /// What ingress of a workload depends on.
 type Door = (ClassId, Arc<[NamedPort]>);
+
+/// What decides how a workload fares: its own policies on either side, and what
+/// the policies of others can see of it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Likeness {
+    class: ClassId,
+    door: u32,
+    sight: u32,
+}
 
 /// Over which addresses two workloads speak. Within one family a connection's
 /// egress depends on the destination's address alone and its ingress on the
@@ -113,17 +123,26 @@ impl<'a> Matrix<'a> {
             outside_to: RefCell::default(),
             names_to: RefCell::default(),
             outside_from: RefCell::default(),
+            outside_across: RefCell::default(),
         }
     }
 
     /// Every connection that `from` may open to `to`.
     pub fn between(&self, from: WorkloadId, to: WorkloadId) -> TrafficId {
+        let source = self.reach.program.member(from);
+        let is_itself = from == to && !source.template && !source.host_network;
+        if is_itself || self.is_own_node(from, to) { ALL } else { self.across(from, to) }
+    }
+
+    /// Whether `from` uses the network of the node that `to` runs on: it may open everything there (S1).
+    pub fn is_own_node(&self, from: WorkloadId, to: WorkloadId) -> bool {
         let (source, target) = (self.reach.program.member(from), self.reach.program.member(to));
-        let own_node =
-            source.host_network && !target.host_network && source.node.is_some() && source.node == target.node;
-        if own_node || (from == to && !source.template && !source.host_network) {
-            return ALL;
-        }
+        source.host_network && !target.host_network && source.node.is_some() && source.node == target.node
+    }
+
+    /// Every connection that a pod like `from` may open to a pod like `to` that
+    /// is another pod and on another node. Policies alone decide this.
+    pub fn across(&self, from: WorkloadId, to: WorkloadId) -> TrafficId {
         let mut lanes = self.lanes(from, to);
         let Some(first) = lanes.next() else { return ALL };
         let mut open = self.over(first, from, to);
@@ -196,7 +215,7 @@ impl<'a> Matrix<'a> {
         let peers = self.ends(self.views.example(view), row.lane);
         join(peers.iter().map(|peer| match row.direction {
             Direction::Egress => self.reach.egress(owner, peer),
-            Direction::Ingress => self.reach.ingress(peer, owner),
+            Direction::Ingress => self.reach.ingress_across(peer, owner),
         }))
     }
 
@@ -251,6 +270,21 @@ impl<'a> Matrix<'a> {
         found
     }
 
+    /// What may be opened to the workload from outside, without what its own node may open besides.
+    pub fn outside_across(&self, to: WorkloadId) -> Rc<[OutsideRange]> {
+        let member = self.reach.program.member(to);
+        let key = (member.class, member.ports.clone());
+        if let Some(known) = self.outside_across.borrow().get(&key) {
+            return known.clone();
+        }
+        let target = self.ends(to, Lane::Any)[0].clone();
+        let plan = &self.reach.program.class(member.class).enforced;
+        let found: Rc<[_]> =
+            outside::ranges(&self.reach, plan, &[], |end| self.reach.ingress_across(end, &target)).into();
+        self.outside_across.borrow_mut().insert(key, found.clone());
+        found
+    }
+
     /// The names the workload's rules speak of, and what may be opened to each
     /// once it is resolved.
     pub fn names_to(&self, from: WorkloadId) -> Rc<[(DomainPattern, Traffic)]> {
@@ -287,10 +321,15 @@ impl<'a> Matrix<'a> {
         found
     }
 
-    /// Workloads with the same value fare the same, on either end.
-    pub fn likeness(&self, id: WorkloadId) -> (ClassId, u32, Option<NodeId>) {
-        let member = self.reach.program.member(id);
-        (member.class, self.views.of(id), member.node)
+    /// Workloads with the same value fare the same on either end, but for
+    /// themselves and their own node.
+    pub(super) fn likeness(&self, id: WorkloadId) -> Likeness {
+        let door = self.door_of[id.index()];
+        Likeness { class: self.reach.program.member(id).class, door, sight: self.views.sight(id) }
+    }
+
+    pub(super) fn snapshot(&self) -> &'a Snapshot {
+        self.snapshot
     }
 
     /// Nodes are outside, but the namespace gate and node peers see them apart from their surroundings.
@@ -303,7 +342,8 @@ fn join(sets: impl Iterator<Item = Traffic>) -> Traffic {
     sets.reduce(|all, more| all.union(&more)).unwrap_or_default()
 }
 
-const ALL: TrafficId = TrafficId(0);
+/// Every connection: the first set in the pool.
+pub(super) const ALL: TrafficId = TrafficId(0);
 
 impl Program {
     /// The workload by each of its addresses; once without, if it has none.

@@ -2,11 +2,14 @@
 //! over exact sets of connections instead of one connection.
 
 mod exposure;
+mod groups;
 mod matrix;
 mod outside;
 mod views;
 
 pub use exposure::{Exposure, exposure};
+pub(crate) use groups::row_name;
+pub use groups::{Cell, Group, GroupId, Groups};
 pub use matrix::{Matrix, TrafficId, address_pairs};
 pub use outside::OutsideRange;
 
@@ -58,6 +61,12 @@ impl Reach<'_> {
         if from.node.is_some() && from.node == member.node {
             return Traffic::all();
         }
+        self.ingress_across(from, to)
+    }
+
+    /// The same as if the source were not the destination's own node.
+    pub(crate) fn ingress_across(&self, from: &Endpoint, to: &Endpoint) -> Traffic {
+        let Some(member) = self.program.pod(to) else { return Traffic::all() };
         self.plan_ingress(&self.program.class(member.class).enforced, &member.ports, from)
     }
 
