@@ -112,6 +112,7 @@ fn four_pods() -> Snapshot {
             node: Some(node),
             host_network: false,
             ports: Arc::default(),
+            owner: None,
             source: None,
         });
     }

@@ -327,6 +327,15 @@ pub(crate) enum MatrixFormat {
     Md,
 }
 
+/// What a row of a matrix is.
+#[derive(Clone, Copy, ValueEnum, Debug, PartialEq, Eq)]
+pub(crate) enum By {
+    /// A Deployment, StatefulSet, … with all its pods
+    Workload,
+    /// Every pod by itself
+    Pod,
+}
+
 #[derive(Args, Debug)]
 pub(crate) struct Matrix<I: Args = Input> {
     #[command(flatten)]
@@ -337,6 +346,9 @@ pub(crate) struct Matrix<I: Args = Input> {
     /// Only what this workload may open, and who may open what to it
     #[arg(long, value_name = "NS/WORKLOAD")]
     pub(crate) focus: Vec<Host>,
+    /// What a row is; workload by default, pod for json
+    #[arg(long, value_name = "ROW")]
+    pub(crate) by: Option<By>,
     /// Only this port, like 443/TCP
     #[arg(long, value_name = "PORT[/PROTO]", value_parser = parse_port)]
     pub(crate) port: Option<PortFilter>,
@@ -383,6 +395,9 @@ pub(crate) struct Diff {
     /// How to print
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(crate) output: DiffFormat,
+    /// What is compared: workloads, whose pods may have other names afterwards, or pods by their names
+    #[arg(long, value_name = "ROW", default_value = "workload")]
+    pub(crate) by: By,
     #[command(flatten)]
     pub(crate) settings: Settings,
     #[command(flatten)]

@@ -93,13 +93,40 @@ fn keeper_of(folder: &Path) -> u32 {
 }
 
 #[test]
+fn workloads_without_addresses_get_some_and_node_ports_are_probed() {
+    let place = Place::new("templates");
+    let deployment = |name: &str| {
+        format!(
+            "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: {name}, namespace: shop}}\nspec: {{template: {{metadata: \
+             {{labels: {{app: {name}}}}}, spec: {{containers: [{{name: c, ports: [{{name: http, containerPort: 8080}}]}}]}}}}}}\n"
+        )
+    };
+    let text = deployment("web")
+        + &deployment("api")
+        + "---\napiVersion: v1\nkind: Node\nmetadata: {name: n1}\nstatus: {addresses: [{type: InternalIP, address: 192.0.2.1}]}\n\
+           ---\napiVersion: v1\nkind: Service\nmetadata: {name: api, namespace: shop}\n\
+           spec: {type: NodePort, clusterIP: 10.96.0.9, selector: {app: api}, ports: [{port: 80, targetPort: 8080, nodePort: 30080}]}\n\
+           ---\napiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: web, namespace: shop}\n\
+           spec: {podSelector: {matchLabels: {app: web}}, ingress: []}\n";
+    fs::create_dir_all(&place.0).expect("it is writable");
+    let file = place.0.join("deployments.yaml");
+    fs::write(&file, text).expect("it is writable");
+    let file = file.to_str().expect("it is text");
+    place.expect(&["sandbox", "up", file], (0, "addresses from 10.244.0.0/16"));
+    place.expect(&["sandbox", "probe"], (0, "192.0.2.1:30080/TCP"));
+    place.expect(&["sandbox", "probe"], (0, "every one as predicted"));
+    place.expect(&["sandbox", "up", "--pod-network", "10.7.0.0/24", file], (0, "addresses from 10.7.0.0/24"));
+    place.expect(&["sandbox", "exec", "shop/web", "--", "cat", "/proc/net/fib_trie"], (0, "10.7.0.2"));
+}
+
+#[test]
 fn misuse_is_told_what_to_do() {
     let place = Place::new("misuse");
     place.expect(&["sandbox", "probe"], (2, "namewall sandbox up PATH"));
     place.expect(&["sandbox", "exec", "shop/web", "--", "true"], (2, "no sandbox is up"));
     place.expect(&["sandbox", "exec", "--", "true"], (2, "say where"));
     place.expect(&["sandbox", "up", "no/such/folder"], (2, "cannot read no/such/folder"));
-    place.expect(&["sandbox", "up", "examples/shop/policies.yaml"], (2, "pods need status.podIP"));
+    place.expect(&["sandbox", "up", "examples/shop/policies.yaml"], (2, "no pod and no workload"));
     place.expect(&["rules", "--node", "nobody", "examples/shop"], (2, "there are node-1"));
     place.expect(&["sandbox", "up", "examples/shop"], (0, "up"));
     place.expect(&["sandbox", "exec", "shop/nobody", "--", "true"], (2, "there are kube-system/dns, shop/api"));

@@ -3,19 +3,26 @@
 
 use crate::addr::{AddrRange, AddrSet, next_address, previous_address};
 use crate::domain::DomainPattern;
-use crate::model::{WorkloadId, WorkloadKind};
-use crate::reach::{CellId, Matrix, OutsideRange, Reachable};
+use crate::model::Direction;
+use crate::reach::{CellId, Group, Groups, Matrix, OutsideRange, Reachable};
 use crate::snapshot::Snapshot;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+mod rows;
+
+use rows::Row;
 
 /// A cluster before or after.
 #[derive(Clone, Copy, Debug)]
 pub struct Side<'a> {
     pub snapshot: &'a Snapshot,
     pub matrix: &'a Matrix<'a>,
+    /// The rows to compare: workloads or pods, the same on both sides.
+    pub groups: &'a Groups,
 }
 
 /// An end of a connection, by what stays the same across the change.
@@ -23,11 +30,22 @@ pub struct Side<'a> {
 pub enum End {
     Workload {
         name: String,
-        kind: WorkloadKind,
+        kind: Arc<str>,
     },
     Outside(AddrRange),
-    /// A pattern of names, told apart from others of the same text.
-    Name(String),
+    /// A pattern of names. Its text tells `*.b` of one label from `*.b` of many.
+    Name(DomainPattern),
+}
+
+impl End {
+    /// The kind of a workload, or `Outside` or `Name`.
+    pub fn kind(&self) -> &str {
+        match self {
+            Self::Workload { kind, .. } => kind,
+            Self::Outside(_) => "Outside",
+            Self::Name(_) => "Name",
+        }
+    }
 }
 
 impl fmt::Display for End {
@@ -36,7 +54,7 @@ impl fmt::Display for End {
             Self::Workload { name, .. } => f.write_str(name),
             Self::Outside(range) if range.first == range.last => write!(f, "{}", range.first),
             Self::Outside(range) => write!(f, "{range}"),
-            Self::Name(pattern) => f.write_str(pattern),
+            Self::Name(pattern) => write!(f, "{pattern}"),
         }
     }
 }
@@ -66,28 +84,18 @@ pub enum DifferenceKind {
     Changed,
 }
 
-/// Workloads are the same if kind, namespace and name are.
-type Key = (String, WorkloadKind);
-
-/// Every connection that differs, workloads in order of their names.
+/// Every connection that differs, rows in order of their names.
 pub fn diff(old: Side<'_>, new: Side<'_>) -> Vec<Difference> {
-    let mut both: BTreeMap<Key, [Option<WorkloadId>; 2]> = BTreeMap::new();
-    for (at, side) in [old, new].into_iter().enumerate() {
-        for id in side.snapshot.workload_ids() {
-            let key = (side.snapshot.workload_name(id), side.snapshot.workload(id).kind);
-            both.entry(key).or_default()[at] = Some(id);
-        }
-    }
-    let keys: Vec<(&Key, [Option<WorkloadId>; 2])> = both.iter().map(|(key, ids)| (key, *ids)).collect();
+    let rows = rows::pair(old, new);
     let mut compare = Compare { sides: [old, new], equal: FxHashMap::default(), found: Vec::new() };
-    for &(from, from_ids) in &keys {
-        for &(to, to_ids) in &keys {
-            if from != to || from.1 != WorkloadKind::Pod {
-                compare.pair((from, from_ids), (to, to_ids));
+    for (at, from) in rows.iter().enumerate() {
+        for (other, to) in rows.iter().enumerate() {
+            if at != other || !compare.is_lone_pod(from) {
+                compare.pair(from, to);
             }
         }
-        compare.outside(from, from_ids);
-        compare.names(from, from_ids);
+        compare.outside(from);
+        compare.names(from);
     }
     compare.found
 }
@@ -100,51 +108,57 @@ struct Compare<'a> {
 }
 
 impl Compare<'_> {
-    fn pair(
-        &mut self,
-        (from, from_ids): (&Key, [Option<WorkloadId>; 2]),
-        (to, to_ids): (&Key, [Option<WorkloadId>; 2]),
-    ) {
-        let open = |at: usize| Some(self.sides[at].matrix.between(from_ids[at]?, to_ids[at]?));
-        let ids = [open(0), open(1)];
+    /// A pod to itself is always open, which says nothing.
+    fn is_lone_pod(&self, row: &Row) -> bool {
+        let mut present = self.sides.iter().zip(row.groups).filter_map(|(side, group)| Some(side.groups.get(group?)));
+        present.all(Group::is_lone_pod)
+    }
+
+    fn pair(&mut self, from: &Row, to: &Row) {
         let sides = self.sides;
+        let open = |at: usize| Some(sides[at].groups.cell(sides[at].matrix, from.groups[at]?, to.groups[at]?).open);
+        let ids = [open(0), open(1)];
         let traffic = |at: usize| ids[at].map_or_else(Reachable::default, |id| (*sides[at].matrix.cell(id)).clone());
         let equal = *self.equal.entry(ids).or_insert_with(|| traffic(0) == traffic(1));
         if !equal {
-            self.found.push(Difference { from: end(from), to: end(to), before: traffic(0), after: traffic(1) });
+            self.found.push(Difference { from: from.end(), to: to.end(), before: traffic(0), after: traffic(1) });
         }
     }
 
-    fn outside(&mut self, key: &Key, ids: [Option<WorkloadId>; 2]) {
+    fn outside(&mut self, row: &Row) {
         let sides = self.sides;
-        let to = |at: usize| ids[at].map_or_else(Vec::new, |id| sides[at].matrix.outside_to(id).to_vec());
-        let from = |at: usize| ids[at].map_or_else(Vec::new, |id| sides[at].matrix.outside_from(id).to_vec());
-        for (range, before, after) in compare_ranges(&to(0), &to(1)) {
-            self.found.push(Difference { from: end(key), to: End::Outside(range), before, after });
+        let ranges = |at: usize, direction: Direction| {
+            let Some(id) = row.groups[at] else { return Vec::new() };
+            let Side { matrix, groups, .. } = sides[at];
+            match direction {
+                Direction::Egress => matrix.outside_to(groups.get(id).example()).to_vec(),
+                Direction::Ingress => groups.outside_anywhere(matrix, id).to_vec(),
+            }
+        };
+        let [to, from] =
+            [Direction::Egress, Direction::Ingress].map(|way| compare_ranges(&ranges(0, way), &ranges(1, way)));
+        for (range, before, after) in to {
+            self.found.push(Difference { from: row.end(), to: End::Outside(range), before, after });
         }
-        for (range, before, after) in compare_ranges(&from(0), &from(1)) {
-            self.found.push(Difference { from: End::Outside(range), to: end(key), before, after });
+        for (range, before, after) in from {
+            self.found.push(Difference { from: End::Outside(range), to: row.end(), before, after });
         }
     }
 
-    fn names(&mut self, key: &Key, ids: [Option<WorkloadId>; 2]) {
+    fn names(&mut self, row: &Row) {
         let mut names: BTreeMap<DomainPattern, [Reachable; 2]> = BTreeMap::new();
         for at in [0, 1] {
-            let Some(id) = ids[at] else { continue };
-            for (pattern, traffic) in self.sides[at].matrix.names_to(id).iter() {
+            let (Some(id), side) = (row.groups[at], self.sides[at]) else { continue };
+            for (pattern, traffic) in side.matrix.names_to(side.groups.get(id).example()).iter() {
                 names.entry(pattern.clone()).or_default()[at] = traffic.clone();
             }
         }
         for (pattern, [before, after]) in names {
             if before != after {
-                self.found.push(Difference { from: end(key), to: End::Name(pattern.to_string()), before, after });
+                self.found.push(Difference { from: row.end(), to: End::Name(pattern), before, after });
             }
         }
     }
-}
-
-fn end((name, kind): &Key) -> End {
-    End::Workload { name: name.clone(), kind: *kind }
 }
 
 /// Where two accounts of the outside differ, in as few ranges as can be.

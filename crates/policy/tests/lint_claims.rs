@@ -41,6 +41,7 @@ fn cluster() -> Snapshot {
             node: Some(node),
             host_network: false,
             ports: [http].into(),
+            owner: None,
             source: None,
         });
     }

@@ -22,6 +22,7 @@
 //! all traffic of its pods passes. [`Packets`] plays scenarios in it.
 //! [`NameServers`] are the DNS outside, and [`Sandbox::ask`] a pod's client of it.
 
+mod assign;
 mod cluster;
 mod connection;
 mod dns;
@@ -41,6 +42,7 @@ mod socket;
 mod sysctl;
 mod topology;
 
+pub use assign::{Assigned, assign_addresses};
 pub use cluster::{Cluster, Wanted};
 pub use connection::Connection;
 pub use dns::{Ask, Heard, NameServers, Opening, Questions};

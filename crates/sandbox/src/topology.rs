@@ -205,7 +205,18 @@ mod tests {
         let kind = WorkloadKind::Pod;
         let ports = Arc::default();
         let (name, node, source) = (name.into(), None, None);
-        snapshot.add_workload(Workload { kind, namespace, name, role, addresses, node, host_network, ports, source });
+        snapshot.add_workload(Workload {
+            kind,
+            namespace,
+            name,
+            role,
+            addresses,
+            node,
+            host_network,
+            ports,
+            owner: None,
+            source,
+        });
     }
 
     fn texts(topology: &Topology) -> String {

@@ -11,6 +11,7 @@ mod egress_firewall;
 mod network_policy;
 mod nodes;
 mod objects;
+mod owner;
 mod parts;
 mod published_names;
 mod scope;

@@ -1,13 +1,13 @@
 //! Pods, and the templates that stand for pods that do not exist yet.
 
 use super::scope::Scope;
-use super::{Lowering, Reader, Sort, Sorted, parts};
+use super::{Lowering, Reader, Sort, Sorted, owner, parts};
 use crate::api::meta::IntOrString;
 use crate::api::pod::{Container, PodSpec, PodStatus};
 use crate::document::Document;
 use crate::yaml::{Node, Value};
 use namewall_policy::labels::Labels;
-use namewall_policy::model::{DnsConfig, DnsPolicy, NamedPort, Role, Workload, WorkloadId, WorkloadKind};
+use namewall_policy::model::{DnsConfig, DnsPolicy, NamedPort, Owner, Role, Workload, WorkloadId, WorkloadKind};
 use namewall_policy::port::Protocol;
 use namewall_policy::{Finding, Snapshot, Source};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -22,6 +22,7 @@ pub(crate) struct Pool {
     texts: FxHashSet<Arc<str>>,
     labels: FxHashSet<Labels>,
     ports: FxHashSet<Arc<[NamedPort]>>,
+    owners: FxHashSet<Arc<Owner>>,
     /// How much there was when all of it was somebody's.
     used: usize,
 }
@@ -39,7 +40,7 @@ impl Pool {
     }
 
     fn len(&self) -> usize {
-        self.texts.len() + self.labels.len() + self.ports.len()
+        self.texts.len() + self.labels.len() + self.ports.len() + self.owners.len()
     }
 
     /// Whether most of it may be nobody's.
@@ -60,11 +61,11 @@ impl Pool {
     }
 
     fn keep(&mut self, described: &Described) {
-        let Described { namespace, labels, node, ports, owner, account, .. } = described;
-        let owner = owner.iter().flat_map(|(kind, name)| [kind, name]);
+        let Described { namespace, labels, node, ports, owner, workload, account, .. } = described;
         let pairs = labels.texts().flat_map(|(key, value)| [key, value]);
-        let texts = [namespace].into_iter().chain(node).chain(account).chain(owner).chain(pairs);
+        let texts = [namespace].into_iter().chain(node).chain(account).chain(pairs);
         self.texts.extend(texts.cloned());
+        self.owners.extend(owner.iter().chain(workload).cloned());
         self.labels.insert(labels.clone());
         self.ports.insert(ports.clone());
     }
@@ -95,8 +96,10 @@ pub struct Described {
     ports: Arc<[NamedPort]>,
     /// How it looks names up, if not in the default way.
     pub(crate) dns: Option<Box<DnsConfig>>,
-    /// Who made it, by kind and name.
-    owner: Option<(Arc<str>, Arc<str>)>,
+    /// The controller in its owner references.
+    pub(super) owner: Option<Arc<Owner>>,
+    /// The workload that it is a replica of: the Deployment above the ReplicaSet.
+    pub(super) workload: Option<Arc<Owner>>,
     pub account: Option<Arc<str>>,
     pub is_running: bool,
     pub(crate) source: Option<Source>,
@@ -161,6 +164,8 @@ fn describe(
     let dns = dns_config(scope, &spec);
     let meta = &scope.meta;
     let owner = meta.owner_references.iter().find(|owner| owner.controller == Some(true));
+    let owner = owner.map(|owner| Owner { kind: owner.kind.as_str().into(), name: owner.name.as_str().into() });
+    let workload = owner.as_ref().and_then(|owner| owner::workload_of_owner(owner, &labels));
     Described {
         kind,
         namespace: pool.text(scope.namespace()),
@@ -171,7 +176,8 @@ fn describe(
         addresses: Arc::default(),
         ports: shared(&mut pool.ports, ports.into()),
         dns: (dns != DnsConfig::default()).then(|| Box::new(dns)),
-        owner: owner.map(|owner| (pool.text(&owner.kind), pool.text(&owner.name))),
+        owner: owner.map(|owner| shared(&mut pool.owners, Arc::new(owner))),
+        workload: workload.map(|owner| shared(&mut pool.owners, Arc::new(owner))),
         account: None,
         is_running: false,
         source: scope.place(""),
@@ -191,9 +197,10 @@ impl Lowering<'_> {
             }
         };
         let pods = sorted.workloads(Reader::Pod).iter();
-        let pods: Vec<Described> = pods.filter_map(|one| described(one, read_pod)).collect();
+        let mut pods: Vec<Described> = pods.filter_map(|one| described(one, read_pod)).collect();
         let templates = sorted.workloads(Reader::Template).iter().chain(sorted.workloads(Reader::CronJob));
         let mut templates: Vec<Described> = templates.filter_map(|one| described(one, read_template)).collect();
+        owner::follow(&mut pods, &templates);
         // A template whose pods are here is played by them; a ReplicaSet with
         // pods makes its Deployment one with pods.
         let mut played: FxHashSet<OwnerKey> = pods.iter().filter_map(Described::owner).collect();
@@ -234,6 +241,7 @@ pub(crate) fn workload_of(snapshot: &mut Snapshot, described: &Described, asked:
         node: described.node.as_ref().map(|name| snapshot.ensure_node(name)),
         host_network: *host_network,
         ports: ports.clone(),
+        owner: described.workload.clone(),
         source: source.clone(),
     }
 }
@@ -266,13 +274,13 @@ fn shared<T: Clone + Eq + std::hash::Hash>(pool: &mut FxHashSet<T>, value: T) ->
 }
 
 impl Described {
-    fn key(&self) -> OwnerKey {
+    pub(super) fn key(&self) -> OwnerKey {
         (self.namespace.clone(), self.kind.name().into(), self.name.clone())
     }
 
-    fn owner(&self) -> Option<OwnerKey> {
-        let (kind, name) = self.owner.clone()?;
-        Some((self.namespace.clone(), kind, name))
+    pub(super) fn owner(&self) -> Option<OwnerKey> {
+        let owner = self.owner.as_ref()?;
+        Some((self.namespace.clone(), owner.kind.clone(), owner.name.clone()))
     }
 }
 

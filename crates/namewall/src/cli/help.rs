@@ -36,8 +36,15 @@ Examples:
   namewall matrix --focus shop/web -o json examples/shop
   namewall matrix -o svg examples/shop > shop.svg
   namewall matrix --port 443/TCP examples/shop
+  namewall matrix -o html examples/shop > shop.html
+
+Pods of one Deployment, StatefulSet, DaemonSet or CronJob share a row, on whatever
+nodes they run; pods without an owner do if they have the same labels. A row is
+split where its pods may not do the same: `db (db-0)`. `--by pod` shows every pod.
+A pod's own node may always reach it; rows of workloads leave that out.
 
 Ranges of addresses speak of what is outside: addresses that no workload has.
+Names and patterns of names are destinations like workloads and ranges.
 
 Exit codes:
   0  done
@@ -47,6 +54,9 @@ pub(super) const DIFF_HELP: &str = "\
 Examples:
   namewall diff main/manifests manifests
   namewall diff -o md old.yaml new.yaml >> comment.md
+
+Pods are compared by the workload they belong to, so that a rollout, which changes
+their names, is no difference. `--by pod` compares them by their names.
 
 Exit codes:
   0  the same connections are open

@@ -2,11 +2,13 @@
 
 use crate::cli::{Diff, DiffFormat};
 use crate::commands::explain::allowed_json;
+use crate::commands::matrix::{name_json, rows};
 use crate::input::Loaded;
 use crate::output::{self, BAD, GOOD, WARN};
 use crate::unread::Unread;
 use anyhow::{Result, bail};
 use namewall_policy::diff::{Difference, DifferenceKind, End, Side, diff};
+use namewall_policy::reach::Reachable;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::process::ExitCode;
@@ -21,9 +23,10 @@ pub(crate) fn run(args: &Diff) -> Result<ExitCode> {
     new.report_errors();
     let unread = Unread::default().with(args.lenient).and(&old.unread).and(&new.unread);
     let (old_matrix, new_matrix) = (old.matrix(), new.matrix());
+    let (old_rows, new_rows) = (rows(args.by, &old_matrix), rows(args.by, &new_matrix));
     let differences = diff(
-        Side { snapshot: &old.snapshot, matrix: &old_matrix },
-        Side { snapshot: &new.snapshot, matrix: &new_matrix },
+        Side { snapshot: &old.snapshot, matrix: &old_matrix, groups: &old_rows },
+        Side { snapshot: &new.snapshot, matrix: &new_matrix, groups: &new_rows },
     );
     let mut out = output::stdout();
     let printed = match args.output {
@@ -40,10 +43,10 @@ fn print(out: &mut impl Write, differences: &[Difference]) -> Result<()> {
     for item in differences {
         let (from, to) = (&item.from, &item.to);
         match item.kind() {
-            DifferenceKind::Added => writeln!(out, "{GOOD}+{GOOD:#} {from} -> {to}: {}", item.after.open)?,
-            DifferenceKind::Removed => writeln!(out, "{BAD}-{BAD:#} {from} -> {to}: {}", item.before.open)?,
+            DifferenceKind::Added => writeln!(out, "{GOOD}+{GOOD:#} {from} -> {to}: {}", item.after)?,
+            DifferenceKind::Removed => writeln!(out, "{BAD}-{BAD:#} {from} -> {to}: {}", item.before)?,
             DifferenceKind::Changed => {
-                writeln!(out, "{WARN}~{WARN:#} {from} -> {to}: {}  (was {})", item.after.open, item.before.open)?;
+                writeln!(out, "{WARN}~{WARN:#} {from} -> {to}: {}  (was {})", item.after, item.before)?;
             }
         }
     }
@@ -75,7 +78,7 @@ fn as_json(item: &Difference) -> Value {
         DifferenceKind::Removed => "removed",
         DifferenceKind::Changed => "changed",
     };
-    json!({
+    let mut json = json!({
         "change": change,
         "from": end_json(&item.from),
         "to": end_json(&item.to),
@@ -83,7 +86,16 @@ fn as_json(item: &Difference) -> Value {
         "after": allowed_json(&item.after.open),
         // ICMP and the other protocols without ports, which the form of the matrix has no place for.
         "other": { "before": item.before.open.portless, "after": item.after.open.portless },
-    })
+        "kind": { "from": item.from.kind(), "to": item.to.kind() },
+    });
+    if !item.before.is_certain() || !item.after.is_certain() {
+        let depends = |side: &Reachable| allowed_json(&side.depends());
+        json["depends"] = json!({ "before": depends(&item.before), "after": depends(&item.after) });
+    }
+    if let End::Name(pattern) = &item.to {
+        json["name"] = name_json(pattern);
+    }
+    json
 }
 
 /// Ranges keep the form they have in `matrix -o json`.
@@ -106,7 +118,7 @@ fn print_markdown(out: &mut impl Write, differences: &[Difference]) -> Result<()
             DifferenceKind::Removed => "removed",
             DifferenceKind::Changed => "changed",
         };
-        writeln!(out, "| {mark} | `{}` | `{}` | {} | {} |", item.from, item.to, item.before.open, item.after.open)?;
+        writeln!(out, "| {mark} | `{}` | `{}` | {} | {} |", item.from, item.to, item.before, item.after)?;
     }
     Ok(())
 }

@@ -1,16 +1,24 @@
 //! `namewall matrix`.
 
-use crate::cli::{Matrix as Args, MatrixFormat};
+use crate::cli::{By, Matrix as Args, MatrixFormat};
 use crate::input::{Loaded, Origin};
 use crate::output;
-use crate::picture::{self, Picture};
+use crate::picture;
 use anyhow::Result;
-use namewall_policy::model::WorkloadId;
+use namewall_policy::Dependence;
+use namewall_policy::addr::AddrRange;
+use namewall_policy::ask::Host;
+use namewall_policy::domain::DomainPattern;
+use namewall_policy::model::Direction;
 use namewall_policy::port::{Protocol, Traffic};
-use namewall_policy::reach::{CellId, Matrix};
+use namewall_policy::reach::{CellId, GroupId, Groups, Matrix, OutsideRange, Reachable};
+use namewall_policy::unknown::describe_dependence;
+use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::rc::Rc;
 
+mod chart;
 mod exposure;
 mod rows;
 mod text;
@@ -21,13 +29,7 @@ pub(crate) fn run<I: Origin>(args: &Args<I>) -> Result<ExitCode> {
     if args.exposure {
         return exposure::run(args, &loaded);
     }
-    let focus = args.focus.iter().map(|host| loaded.world().workload(host)).collect::<Result<Vec<_>, _>>()?;
-    let view = View {
-        loaded: &loaded,
-        matrix: loaded.matrix(),
-        focus,
-        port: args.port.map(|filter| (filter.protocol, filter.port)),
-    };
+    let view = View::new(args, &loaded)?;
     let mut out = io::BufWriter::with_capacity(1 << 20, io::stdout());
     match args.output {
         MatrixFormat::Text => text::print(&mut output::stdout(), &view)?,
@@ -35,54 +37,134 @@ pub(crate) fn run<I: Origin>(args: &Args<I>) -> Result<ExitCode> {
         MatrixFormat::Json2 => loaded.unread.wrap(&mut out, "pairs", |out| rows::print_json(out, &view))?,
         MatrixFormat::Csv => rows::print_csv(&mut out, &view)?,
         MatrixFormat::Md => rows::print_markdown(&mut out, &view)?,
-        MatrixFormat::Dot => picture::print_dot(&mut out, &Picture::new(&view)?)?,
-        MatrixFormat::Svg => picture::print_svg(&mut out, &Picture::new(&view)?)?,
-        MatrixFormat::Html => picture::print_html(&mut out, &Picture::new(&view)?)?,
+        MatrixFormat::Dot => picture::print_dot(&mut out, &chart::chart(&view))?,
+        MatrixFormat::Svg => picture::print_svg(&mut out, &chart::chart(&view))?,
+        MatrixFormat::Html => picture::print_html(&mut out, &chart::chart(&view))?,
     }
     out.flush()?;
     Ok(loaded.unread.exit(ExitCode::SUCCESS))
+}
+
+/// The rows of a matrix.
+pub(crate) fn rows(by: By, matrix: &Matrix<'_>) -> Groups {
+    match by {
+        By::Workload => Groups::by_workload(matrix),
+        By::Pod => Groups::by_pod(matrix),
+    }
 }
 
 /// A matrix as asked for: with a focus, for a port.
 pub(crate) struct View<'a> {
     pub(crate) loaded: &'a Loaded,
     pub(crate) matrix: Matrix<'a>,
-    focus: Vec<WorkloadId>,
+    pub(crate) groups: Groups,
+    focus: Vec<GroupId>,
     port: Option<(Protocol, u16)>,
 }
 
-impl View<'_> {
-    pub(crate) fn workloads(&self) -> impl Iterator<Item = WorkloadId> + use<> {
-        self.loaded.snapshot.workload_ids()
+impl<'a> View<'a> {
+    fn new<I: Origin>(args: &Args<I>, loaded: &'a Loaded) -> Result<Self> {
+        let by = args.by.unwrap_or(match args.output {
+            MatrixFormat::Json => By::Pod,
+            _ => By::Workload,
+        });
+        let matrix = loaded.matrix();
+        let groups = rows(by, &matrix);
+        let port = args.port.map(|filter| (filter.protocol, filter.port));
+        let mut view = View { loaded, matrix, groups, focus: Vec::new(), port };
+        view.focus = args.focus.iter().map(|host| view.rows_of(host)).collect::<Result<Vec<_>>>()?.concat();
+        Ok(view)
     }
 
-    pub(crate) fn shows(&self, from: WorkloadId, to: WorkloadId) -> bool {
+    /// The rows of a workload, by its own name or by that of one of its pods.
+    fn rows_of(&self, host: &Host) -> Result<Vec<GroupId>> {
+        if let Host::Object { namespace, kind: None, name } = host
+            && let Some(namespace) = self.loaded.snapshot.namespace_named(namespace)
+        {
+            let found = self.groups.named(namespace, name);
+            if !found.is_empty() {
+                return Ok(found);
+            }
+        }
+        Ok(vec![self.groups.of(self.loaded.world().workload(host)?)])
+    }
+
+    pub(crate) fn rows(&self) -> impl Iterator<Item = GroupId> + use<> {
+        (0..self.groups.len() as u32).map(GroupId)
+    }
+
+    pub(crate) fn shows(&self, from: GroupId, to: GroupId) -> bool {
         self.focus.is_empty() || self.focus.contains(&from) || self.focus.contains(&to)
     }
 
-    pub(crate) fn shows_outside_of(&self, id: WorkloadId) -> bool {
+    pub(crate) fn shows_outside_of(&self, id: GroupId) -> bool {
         self.focus.is_empty() || self.focus.contains(&id)
     }
 
     /// What of it was asked for.
-    pub(crate) fn narrow(&self, traffic: &Traffic) -> Traffic {
+    pub(crate) fn narrow(&self, traffic: &Reachable) -> Reachable {
         let Some((protocol, port)) = self.port else { return traffic.clone() };
         let mut one = Traffic::none();
         one.insert(protocol, port, port);
-        traffic.intersect(&one)
+        traffic.limit(&one)
     }
 
-    pub(crate) fn open(&self, id: CellId) -> Traffic {
-        self.narrow(&self.matrix.cell(id).open)
+    pub(crate) fn open(&self, id: CellId) -> Reachable {
+        self.narrow(&self.matrix.cell(id))
     }
 
-    pub(crate) fn name(&self, id: WorkloadId) -> String {
-        self.loaded.snapshot.workload_name(id)
+    /// What a cell depends on. Whether both share a node is told by its own mark.
+    pub(crate) fn depends_on(&self, from: GroupId, to: GroupId) -> Vec<Dependence> {
+        let (from, to) = (self.groups.get(from).example(), self.groups.get(to).example());
+        let mut found = self.matrix.depends_on(from, to);
+        found.retain(|one| !matches!(one, Dependence::SameNode { .. }));
+        found
+    }
+
+    pub(crate) fn describe(&self, depends_on: &[Dependence]) -> Vec<String> {
+        let world = (&self.loaded.snapshot, &self.loaded.program);
+        depends_on.iter().map(|one| describe_dependence(world, one)).collect()
+    }
+
+    /// What connections between a row and an address outside depend on.
+    pub(crate) fn outside_depends_on(&self, row: GroupId, range: AddrRange, direction: Direction) -> Vec<Dependence> {
+        self.matrix.outside_depends_on(self.groups.get(row).example(), range.first, direction)
+    }
+
+    pub(crate) fn name_depends_on(&self, from: GroupId, pattern: &DomainPattern) -> Vec<Dependence> {
+        self.matrix.name_depends_on(self.groups.get(from).example(), pattern)
+    }
+
+    pub(crate) fn name(&self, id: GroupId) -> String {
+        self.groups.name(&self.loaded.snapshot, id)
+    }
+
+    pub(crate) fn outside_to(&self, id: GroupId) -> Rc<[OutsideRange]> {
+        self.matrix.outside_to(self.groups.get(id).example())
+    }
+
+    pub(crate) fn outside_from(&self, id: GroupId) -> Rc<[OutsideRange]> {
+        self.groups.outside_from(&self.matrix, id)
+    }
+
+    /// The names that rules of the row speak of and open.
+    pub(crate) fn names_to(&self, id: GroupId) -> Rc<[(DomainPattern, Reachable)]> {
+        self.matrix.names_to(self.groups.get(id).example())
     }
 }
 
+/// A pattern of names for scripts: as it is written, and which names it matches (S5.1).
+pub(crate) fn name_json(pattern: &DomainPattern) -> Value {
+    let matches = match pattern {
+        DomainPattern::Exact(_) => "exact",
+        DomainPattern::Subdomains(_) => "subdomains",
+        DomainPattern::OneLabel(_) => "one-label",
+    };
+    json!({ "pattern": pattern.written(), "matches": matches })
+}
+
 /// The first and last address as `ADDR-ADDR`, or a word where it is everything.
-pub(crate) fn range_text(range: namewall_policy::addr::AddrRange) -> String {
+pub(crate) fn range_text(range: AddrRange) -> String {
     if range.first == range.last {
         return range.first.to_string();
     }

@@ -1,61 +1,125 @@
-//! A graph for Graphviz: `namewall matrix -o dot … | dot -Tpng > map.png`.
+//! A graph for Graphviz: `namewall matrix -o dot … | dot -Tsvg > map.svg`.
 
-use super::{Fill, Picture, Row};
+use super::cell::Fill;
+use super::layout::{Edge, Node, edges};
+use super::{Chart, Row};
 use anyhow::Result;
-use std::collections::BTreeMap;
+use std::borrow::Cow;
 use std::io::Write;
 
-pub(crate) fn print_dot(out: &mut impl Write, picture: &Picture) -> Result<()> {
+/// With more edges dot takes minutes, and namespaces are drawn in place of
+/// workloads. If those have more, a faster engine places them; it knows no
+/// clusters, so it is of no use for workloads.
+const MOST_EDGES: usize = 250;
+
+pub(crate) fn print_dot(out: &mut impl Write, chart: &Chart) -> Result<()> {
+    let mut chart = Cow::Borrowed(chart);
+    let mut edges_of = edges(&chart);
+    if edges_of.len() > MOST_EDGES {
+        chart = Cow::Owned(chart.by_namespace());
+        edges_of = edges(&chart);
+    }
+    let chart = &*chart;
     writeln!(out, "digraph namewall {{")?;
-    writeln!(
-        out,
-        "  rankdir=LR;\n  node [shape=box, style=\"rounded,filled\", fillcolor=white, fontname=\"sans-serif\"];"
-    )?;
+    let engine = match edges_of.len() {
+        0..=MOST_EDGES => "rankdir=LR; compound=true; ranksep=1.2; newrank=true;",
+        _ => "layout=sfdp; overlap=prism; splines=false; K=1.4;",
+    };
+    let what = if chart.by_namespace { " by namespace; -o html shows the workloads" } else { "" };
+    let title = format!("Who may reach whom: {} workloads{what}. Red: everything, blue: some.", chart.workloads);
+    writeln!(out, "  {engine}\n  label={}; labelloc=t; fontname=\"sans-serif\";", quoted(&title))?;
+    writeln!(out, "  node [shape=box, style=\"rounded,filled\", fillcolor=white, fontname=\"sans-serif\"];")?;
     writeln!(out, "  edge [fontname=\"sans-serif\", fontsize=10];")?;
-    let mut by_namespace: BTreeMap<Option<&str>, Vec<usize>> = BTreeMap::new();
-    for (at, row) in picture.rows.iter().enumerate() {
-        by_namespace.entry(row.namespace.as_deref()).or_default().push(at);
-    }
-    for (number, (namespace, rows)) in by_namespace.iter().enumerate() {
-        match namespace {
-            Some(namespace) => {
-                writeln!(
-                    out,
-                    "  subgraph cluster_{number} {{\n    label={}; style=rounded; color=gray;",
-                    quoted(namespace)
-                )?;
-                for &at in rows {
-                    writeln!(out, "    n{at} [label={}];", quoted(&node_label(&picture.rows[at])))?;
-                }
-                writeln!(out, "  }}")?;
-            }
-            None => {
-                for &at in rows {
-                    writeln!(out, "  n{at} [label={}, shape=ellipse];", quoted(&picture.rows[at].name))?;
-                }
-            }
-        }
-    }
-    for (from, cells) in picture.cells.iter().enumerate() {
-        for (to, cell) in cells.iter().enumerate() {
-            // A pod reaches itself; drawing that says nothing.
-            if cell.traffic.is_none() || (from == to && picture.rows[from].is_single_pod()) {
-                continue;
-            }
-            let (label, colour) = match cell.fill() {
-                Fill::Everything => (String::new(), "#c0392b"),
-                _ => (cell.to_string(), "#2471a3"),
-            };
-            writeln!(out, "  n{from} -> n{to} [label={}, color=\"{colour}\"];", quoted(&label))?;
-        }
+    nodes(out, chart, &edges_of)?;
+    for edge in &edges_of {
+        print_edge(out, chart, edge)?;
     }
     writeln!(out, "}}")?;
     Ok(())
 }
 
+fn nodes(out: &mut impl Write, chart: &Chart, edges: &[Edge]) -> Result<()> {
+    for (number, span) in chart.namespaces.iter().enumerate() {
+        let rows = span.first..span.first + span.count;
+        if chart.by_namespace {
+            for at in rows {
+                writeln!(out, "  n{at} [label={}];", quoted(&node_label(&chart.rows[at])))?;
+            }
+            continue;
+        }
+        let label = quoted(&span.name);
+        writeln!(out, "  subgraph cluster_{number} {{\n    label={label}; style=rounded; color=gray;")?;
+        for at in rows {
+            writeln!(out, "    n{at} [label={}];", quoted(&node_label(&chart.rows[at])))?;
+        }
+        writeln!(out, "  }}")?;
+    }
+    let is_used = |node: Node| edges.iter().any(|edge| edge.from == node || edge.to == node);
+    for at in chart.outside()..chart.columns() {
+        let shape = if at == chart.outside() { "ellipse" } else { "note" };
+        if at == chart.outside() || is_used(Node::One(at)) {
+            writeln!(out, "  n{at} [label={}, shape={shape}];", quoted(&chart.column_label(at)))?;
+        }
+    }
+    let every = if chart.by_namespace { "every namespace" } else { "every workload" };
+    for (id, is_used) in [
+        ("every_from", edges.iter().any(|edge| edge.from == Node::Every)),
+        ("every_to", edges.iter().any(|edge| edge.to == Node::Every)),
+    ] {
+        if is_used {
+            writeln!(out, "  {id} [label={}, shape=ellipse, style=\"filled,dashed\"];", quoted(every))?;
+        }
+    }
+    Ok(())
+}
+
+fn print_edge(out: &mut impl Write, chart: &Chart, edge: &Edge) -> Result<()> {
+    let cell = &chart.cells[edge.cell as usize];
+    let (label, colour) = match cell.fill() {
+        Fill::Everything => (String::new(), "#c0392b"),
+        Fill::Depends => (format!("? {cell}"), "#b7791f"),
+        Fill::Some | Fill::Nothing | Fill::Moot => (cell.to_string(), "#2471a3"),
+    };
+    let (from, tail) = end(chart, edge.from, "from");
+    let (to, head) = end(chart, edge.to, "to");
+    let mut more = String::new();
+    if let Some(tail) = tail {
+        more += &format!(", ltail={tail}");
+    }
+    if let Some(head) = head {
+        more += &format!(", lhead={head}");
+    }
+    if cell.fill() == Fill::Depends {
+        more += ", style=dashed";
+    }
+    writeln!(out, "  {from} -> {to} [label={}, color=\"{colour}\"{more}];", quoted(&shortened(&label)))?;
+    Ok(())
+}
+
+/// The node an edge is drawn at, and the cluster that it ends at.
+fn end(chart: &Chart, node: Node, side: &str) -> (String, Option<String>) {
+    match node {
+        Node::One(at) => (format!("n{at}"), None),
+        Node::Space(number) => {
+            let span = &chart.namespaces[number];
+            (format!("n{}", span.first + span.count / 2), Some(format!("cluster_{number}")))
+        }
+        Node::Every => (format!("every_{side}"), None),
+    }
+}
+
+/// Long lists of ports make Graphviz draw nothing but labels.
+fn shortened(label: &str) -> String {
+    const MOST: usize = 48;
+    if label.chars().count() <= MOST {
+        return label.to_owned();
+    }
+    label.chars().take(MOST - 1).chain(['…']).collect()
+}
+
 fn node_label(row: &Row) -> String {
-    let more = if row.count > 1 { format!(" +{}", row.count - 1) } else { String::new() };
-    format!("{}{more}\n{}", row.name, row.kind)
+    let name = if row.name.is_empty() { &row.namespace } else { &row.name };
+    format!("{name}\n{}", row.about())
 }
 
 fn quoted(text: &str) -> String {

@@ -168,6 +168,7 @@ mod tests {
             node: None,
             host_network: false,
             ports: Arc::default(),
+            owner: None,
             source: None,
         }
     }

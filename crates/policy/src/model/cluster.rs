@@ -101,7 +101,18 @@ pub struct Workload {
     pub host_network: bool,
     /// The named container ports.
     pub ports: Arc<[NamedPort]>,
+    /// None for a template, and for a pod that no controller made.
+    pub owner: Option<Arc<Owner>>,
     pub source: Option<Source>,
+}
+
+/// The workload that a pod is a replica of: the Deployment rather than its
+/// ReplicaSet. Policies do not see it; the views show a pod under it. The kind
+/// is text because controllers of any kind make pods.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Owner {
+    pub kind: Arc<str>,
+    pub name: Arc<str>,
 }
 
 impl Workload {
@@ -113,7 +124,14 @@ impl Workload {
     /// A place that nobody has any more: numbers of others stay as they are when one goes.
     #[must_use]
     pub fn vacated(&self) -> Self {
-        Self { name: "".into(), addresses: Arc::default(), ports: Arc::default(), source: None, ..self.clone() }
+        Self {
+            name: "".into(),
+            addresses: Arc::default(),
+            ports: Arc::default(),
+            owner: None,
+            source: None,
+            ..self.clone()
+        }
     }
 
     pub fn is_vacant(&self) -> bool {

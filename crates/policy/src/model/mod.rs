@@ -10,7 +10,7 @@ mod policy;
 
 pub(crate) use cluster::id;
 pub use cluster::{
-    Backend, BackendTarget, DnsConfig, DnsPolicy, NamedPort, Namespace, NamespaceId, Node, NodeId, Role, RoleId,
+    Backend, BackendTarget, DnsConfig, DnsPolicy, NamedPort, Namespace, NamespaceId, Node, NodeId, Owner, Role, RoleId,
     Service, ServiceForm, ServiceId, ServicePort, Workload, WorkloadId, WorkloadKind,
 };
 pub use policy::{

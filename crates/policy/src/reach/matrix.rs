@@ -13,7 +13,7 @@ use crate::flow::Endpoint;
 use crate::model::{Direction, NamedPort, NodeId, WorkloadId};
 use crate::program::{ClassId, Matcher, PeerSetId, Program};
 use crate::snapshot::Snapshot;
-use crate::unknown::{Family, speaks};
+use crate::unknown::{Dependence, Family, speaks};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::RefCell;
 use std::net::IpAddr;
@@ -42,6 +42,7 @@ pub struct Matrix<'a> {
     outside_to: RefCell<FxHashMap<ClassId, Ranges>>,
     names_to: RefCell<FxHashMap<ClassId, Names>>,
     outside_from: RefCell<FxHashMap<(Door, Option<NodeId>), Ranges>>,
+    outside_across: RefCell<FxHashMap<Door, Ranges>>,
 }
 
 type Ranges = Rc<[OutsideRange]>;
@@ -49,6 +50,15 @@ type Names = Rc<[(DomainPattern, Reachable)]>;
 
 /// What ingress of a workload depends on.
 type Door = (ClassId, Arc<[NamedPort]>);
+
+/// What decides how a workload fares: its own policies on either side, and what
+/// the policies of others can see of it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Likeness {
+    class: ClassId,
+    door: u32,
+    sight: u32,
+}
 
 /// Over which addresses two workloads speak. Within one family a connection's
 /// egress depends on the destination's address alone and its ingress on the
@@ -130,22 +140,41 @@ impl<'a> Matrix<'a> {
             outside_to: RefCell::default(),
             names_to: RefCell::default(),
             outside_from: RefCell::default(),
+            outside_across: RefCell::default(),
         }
     }
 
     /// Every connection that `from` may open to `to`.
     pub fn between(&self, from: WorkloadId, to: WorkloadId) -> CellId {
-        let (source, target) = (self.reach.program.member(from), self.reach.program.member(to));
-        let from_host = source.host_network && !target.host_network;
-        let own_node = from_host && source.node.is_some() && source.node == target.node;
-        if own_node || (from == to && !source.template && !source.host_network) {
+        let source = self.reach.program.member(from);
+        let is_itself = from == to && !source.template && !source.host_network;
+        if is_itself || self.is_own_node(from, to) {
             return ALL;
         }
-        if from_host && (source.node.is_none() || target.node.is_none()) {
-            // They may share a node, which rows of the table know nothing about.
+        if self.may_share_node(from, to) {
+            // Rows of the table know nothing about that.
             let open = self.pairwise(from, to);
             return self.pool.borrow_mut().intern(open);
         }
+        self.across(from, to)
+    }
+
+    /// Whether `from` uses the network of the node that `to` runs on: it may open everything there (S1).
+    pub fn is_own_node(&self, from: WorkloadId, to: WorkloadId) -> bool {
+        let (source, target) = (self.reach.program.member(from), self.reach.program.member(to));
+        source.host_network && !target.host_network && source.node.is_some() && source.node == target.node
+    }
+
+    /// Whether that is possible, since one of the nodes is not known.
+    pub fn may_share_node(&self, from: WorkloadId, to: WorkloadId) -> bool {
+        let (source, target) = (self.reach.program.member(from), self.reach.program.member(to));
+        let unknown = source.node.is_none() || target.node.is_none();
+        source.host_network && !target.host_network && unknown
+    }
+
+    /// Every connection that a pod like `from` may open to a pod like `to` that
+    /// is another pod and on another node. Policies alone decide this.
+    pub fn across(&self, from: WorkloadId, to: WorkloadId) -> CellId {
         let mut lanes = self.lanes(from, to);
         let Some(first) = lanes.next() else { return ALL };
         let mut open = self.over(first, from, to);
@@ -154,6 +183,36 @@ impl<'a> Matrix<'a> {
             open = self.pool.borrow_mut().join(open, more);
         }
         open
+    }
+
+    /// What the cell of two workloads depends on (S10.5).
+    pub fn depends_on(&self, from: WorkloadId, to: WorkloadId) -> Vec<Dependence> {
+        let program = self.reach.program;
+        let (from, to) = (program.endpoints(self.snapshot, from), program.endpoints(self.snapshot, to));
+        let mut found: Vec<Dependence> = Vec::new();
+        for (from, to) in program.address_pairs(&from, &to) {
+            for one in self.reach.depends_on(&from, &to) {
+                if !found.contains(&one) {
+                    found.push(one);
+                }
+            }
+        }
+        found
+    }
+
+    /// What connections of a workload with an address outside depend on.
+    pub fn outside_depends_on(&self, id: WorkloadId, address: IpAddr, direction: Direction) -> Vec<Dependence> {
+        let (own, outside) = (&self.ends(id, Lane::Any)[0], self.reach.program.endpoint_at(address));
+        match direction {
+            Direction::Egress => self.reach.depends_on(own, &outside),
+            Direction::Ingress => self.reach.depends_on(&outside, own),
+        }
+    }
+
+    /// What connections of a workload to a pattern of names depend on.
+    pub fn name_depends_on(&self, from: WorkloadId, pattern: &DomainPattern) -> Vec<Dependence> {
+        let source = &self.ends(from, Lane::Any)[0];
+        self.reach.depends_on(source, &Endpoint::name(pattern.example()))
     }
 
     fn pairwise(&self, from: WorkloadId, to: WorkloadId) -> Reachable {
@@ -220,7 +279,7 @@ impl<'a> Matrix<'a> {
         let family = row.lane.family();
         join(peers.iter().map(|peer| match row.direction {
             Direction::Egress => self.reach.egress_over(owner, peer, family),
-            Direction::Ingress => self.reach.ingress_over(peer, owner, family),
+            Direction::Ingress => self.reach.ingress_across(peer, owner, family),
         }))
     }
 
@@ -279,6 +338,21 @@ impl<'a> Matrix<'a> {
         found
     }
 
+    /// What may be opened to the workload from outside, without what its own node may open besides.
+    pub fn outside_across(&self, to: WorkloadId) -> Rc<[OutsideRange]> {
+        let member = self.reach.program.member(to);
+        let key = (member.class, member.ports.clone());
+        if let Some(known) = self.outside_across.borrow().get(&key) {
+            return known.clone();
+        }
+        let target = self.ends(to, Lane::Any)[0].clone();
+        let plan = &self.reach.program.class(member.class).enforced;
+        let found: Rc<[_]> =
+            outside::ranges(&self.reach, plan, &[], |end| self.reach.ingress_across(end, &target, None)).into();
+        self.outside_across.borrow_mut().insert(key, found.clone());
+        found
+    }
+
     /// The names the workload's rules speak of, and what may be opened to each
     /// once it is resolved.
     pub fn names_to(&self, from: WorkloadId) -> Rc<[(DomainPattern, Reachable)]> {
@@ -315,10 +389,15 @@ impl<'a> Matrix<'a> {
         found
     }
 
-    /// Workloads with the same value fare the same, on either end.
-    pub fn likeness(&self, id: WorkloadId) -> (ClassId, u32, Option<NodeId>) {
-        let member = self.reach.program.member(id);
-        (member.class, self.views.of(id), member.node)
+    /// Workloads with the same value fare the same on either end, but for
+    /// themselves and their own node.
+    pub(super) fn likeness(&self, id: WorkloadId) -> Likeness {
+        let door = self.door_of[id.index()];
+        Likeness { class: self.reach.program.member(id).class, door, sight: self.views.sight(id) }
+    }
+
+    pub(super) fn snapshot(&self) -> &'a Snapshot {
+        self.snapshot
     }
 
     /// Nodes are outside, but the namespace gate and node peers see them apart from their surroundings.
@@ -331,7 +410,8 @@ fn join(sets: impl Iterator<Item = Reachable>) -> Reachable {
     sets.reduce(|all, more| all.union(&more)).unwrap_or_default()
 }
 
-const ALL: CellId = CellId(0);
+/// Every connection: the first set in the pool.
+pub(super) const ALL: CellId = CellId(0);
 
 impl Program {
     /// The workload by each of its addresses; once without, if it has none.

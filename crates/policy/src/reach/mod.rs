@@ -3,6 +3,7 @@
 
 mod cuts;
 mod exposure;
+mod groups;
 mod matrix;
 mod outside;
 mod reachable;
@@ -10,6 +11,8 @@ mod views;
 
 pub(crate) use cuts::Cuts;
 pub use exposure::{Exposure, Exposures, MOST_PARTS, NamedTraffic, NewPods, exposure};
+pub(crate) use groups::row_name;
+pub use groups::{Cell, Group, GroupId, Groups};
 pub use matrix::{CellId, Matrix};
 pub use outside::OutsideRange;
 pub use reachable::Reachable;
@@ -19,7 +22,7 @@ use crate::lease::{Instant, Lease, LeaseTable};
 use crate::model::{Action, Direction, NamedPort, PolicyId};
 use crate::port::Traffic;
 use crate::program::{CompiledRule, Matcher, PeerSet, Plan, Program, Tiers};
-use crate::unknown::{Family, Side, SourceNode, families};
+use crate::unknown::{Assumption, Family, Settled, Side, SourceNode, families};
 use std::net::IpAddr;
 
 /// Where reachability is asked about.
@@ -56,25 +59,55 @@ impl Reach<'_> {
     }
 
     pub(crate) fn egress_over(&self, from: &Endpoint, to: &Endpoint, family: Option<Family>) -> Reachable {
-        let Some(plan) = self.plan_of(from) else { return Reachable::all() };
-        let side = Side { direction: Direction::Egress, family };
-        let cases = self.settle(to, plan, side).into_iter();
-        Reachable::over(cases.flat_map(|settled| {
-            SourceNode::cases(plan).iter().map(move |&node| self.plan_egress(plan, &settled.end, node))
-        }))
+        if self.plan_of(from).is_none() {
+            return Reachable::all();
+        }
+        Reachable::over(self.egress_cases(from, to, family).into_iter().map(|case| case.traffic))
+    }
+
+    /// What is let out in each way the unknowns may turn out; none if the source has no policies.
+    pub(crate) fn egress_cases(&self, from: &Endpoint, to: &Endpoint, family: Option<Family>) -> Vec<SideCase> {
+        let Some(plan) = self.plan_of(from) else { return Vec::new() };
+        let mut cases = Vec::new();
+        for settled in self.settle(to, plan, Side { direction: Direction::Egress, family }) {
+            for &source_node in SourceNode::cases(plan) {
+                let traffic = self.plan_egress(plan, &settled.end, source_node);
+                let assumption = Assumption { source_node, ..Assumption::default() };
+                cases.push(SideCase { settled: settled.clone(), assumption, traffic });
+            }
+        }
+        cases
     }
 
     pub(crate) fn ingress_over(&self, from: &Endpoint, to: &Endpoint, family: Option<Family>) -> Reachable {
-        let Some(plan) = self.plan_of(to) else { return Reachable::all() };
-        let side = Side { direction: Direction::Ingress, family };
+        if self.plan_of(to).is_none() {
+            return Reachable::all();
+        }
+        Reachable::over(self.ingress_cases(from, to, family).into_iter().map(|case| case.traffic))
+    }
+
+    /// What is let in in each way the unknowns may turn out; none if the destination has no policies.
+    pub(crate) fn ingress_cases(&self, from: &Endpoint, to: &Endpoint, family: Option<Family>) -> Vec<SideCase> {
+        let Some(plan) = self.plan_of(to) else { return Vec::new() };
         let (ports, node) = (self.named_ports(to), self.program.pod(to).and_then(|member| member.node));
-        let cases = self.settle(from, plan, side).into_iter();
-        Reachable::over(cases.flat_map(|settled| {
-            self.same_node_cases(&settled.end, to).map(move |same_node| {
+        let mut cases = Vec::new();
+        for settled in self.settle(from, plan, Side { direction: Direction::Ingress, family }) {
+            for same_node in self.same_node_cases(&settled.end, to) {
                 let own_node = same_node || (node.is_some() && settled.end.node == node);
-                if own_node { Traffic::all() } else { self.plan_ingress(plan, ports, &settled.end) }
-            })
-        }))
+                let traffic = if own_node { Traffic::all() } else { self.plan_ingress(plan, ports, &settled.end) };
+                let assumption = Assumption { same_node, ..Assumption::default() };
+                cases.push(SideCase { settled: settled.clone(), assumption, traffic });
+            }
+        }
+        cases
+    }
+
+    /// The same as if the source were not the destination's own node.
+    pub(crate) fn ingress_across(&self, from: &Endpoint, to: &Endpoint, family: Option<Family>) -> Reachable {
+        let Some(plan) = self.plan_of(to) else { return Reachable::all() };
+        let ports = self.named_ports(to);
+        let cases = self.settle(from, plan, Side { direction: Direction::Ingress, family }).into_iter();
+        Reachable::over(cases.map(|settled| self.plan_ingress(plan, ports, &settled.end)))
     }
 
     /// The policies of the pod at this end.
@@ -205,6 +238,13 @@ impl Reach<'_> {
         let met = self.program.in_peer_set(peers, side.peer) || leased().is_some();
         met.then(|| ports.at(side.ports))
     }
+}
+
+/// What one side of the walk lets pass in one way its unknowns may turn out.
+pub(crate) struct SideCase {
+    pub(crate) settled: Settled,
+    pub(crate) assumption: Assumption,
+    pub(crate) traffic: Traffic,
 }
 
 /// One side's question: who the peer is, and which ports the destination names.

@@ -99,6 +99,7 @@ mod tests {
             node,
             host_network,
             ports: [].into(),
+            owner: None,
             source: None,
         })
     }

@@ -1,6 +1,7 @@
 //! What may be opened, where the input leaves something open.
 
 use crate::port::Traffic;
+use std::fmt;
 
 /// Connections that are open whatever the unknowns turn out to be, and those
 /// that are open in some case (S10.5). Where all is known the two are equal.
@@ -56,5 +57,18 @@ impl Reachable {
     /// Only this much of it.
     pub fn limit(&self, to: &Traffic) -> Self {
         Self { open: self.open.intersect(to), possible: self.possible.intersect(to) }
+    }
+}
+
+/// `TCP 80; depends: TCP 443`.
+impl fmt::Display for Reachable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_certain() {
+            return write!(f, "{}", self.open);
+        }
+        if !self.open.is_none() {
+            write!(f, "{}; ", self.open)?;
+        }
+        write!(f, "depends: {}", self.depends())
     }
 }

@@ -28,6 +28,8 @@ pub(super) struct Views {
     /// The group of each view before any peer set is looked at.
     start: Vec<u32>,
     starts: u32,
+    /// The group of each view under all peer sets; views that are apart have a number of their own.
+    sights: Vec<u32>,
 }
 
 /// What policies of others can see of a workload.
@@ -63,6 +65,7 @@ impl Views {
             members: vec![Vec::new(); reach.program.peer_sets.len()],
             start: Vec::new(),
             starts: 0,
+            sights: Vec::new(),
         };
         for id in snapshot.workload_ids() {
             let workload = snapshot.workload(id);
@@ -92,7 +95,23 @@ impl Views {
         }
         views.starts = start_ids.len() as u32;
         views.add_roles(reach.program, &of_role);
+        views.sights = views.all_sights();
         views
+    }
+
+    fn all_sights(&self) -> Vec<u32> {
+        let sets: Vec<PeerSetId> = (0..self.members.len() as u32).map(PeerSetId).collect();
+        let mut sights = self.groups(&sets);
+        let next = sights.iter().filter(|sight| **sight != APART).max().map_or(0, |most| most + 1);
+        for (number, sight) in (next..).zip(sights.iter_mut().filter(|sight| **sight == APART)) {
+            *sight = number;
+        }
+        sights
+    }
+
+    /// Workloads of one number are the same to every rule of every policy.
+    pub(super) fn sight(&self, id: WorkloadId) -> u32 {
+        self.sights[self.of(id) as usize]
     }
 
     fn add_roles(&mut self, program: &Program, of_role: &[Vec<u32>]) {

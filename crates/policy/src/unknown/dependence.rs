@@ -1,12 +1,14 @@
 //! On what an answer depends, for users to read.
 
+use super::families;
 use super::predict::Outcome;
 use crate::addr::{AddrRange, AddrSet, Cidr};
 use crate::explain::describe_end;
-use crate::flow::{Endpoint, Flow};
+use crate::flow::Endpoint;
 use crate::model::{NodeId, PolicyId};
+use crate::port::Traffic;
 use crate::program::Program;
-use crate::reach::Reach;
+use crate::reach::{Reach, SideCase};
 use crate::snapshot::Snapshot;
 use std::net::IpAddr;
 
@@ -26,20 +28,48 @@ pub enum Dependence {
 /// Both sides of a connection whose verdict depends on something.
 pub(super) struct Sides<'a> {
     pub(super) reach: &'a Reach<'a>,
-    pub(super) flow: &'a Flow,
+    pub(super) from: &'a Endpoint,
+    pub(super) to: &'a Endpoint,
+}
+
+impl Reach<'_> {
+    /// What the connections between two ends depend on.
+    pub fn depends_on(&self, from: &Endpoint, to: &Endpoint) -> Vec<Dependence> {
+        let mut found: Vec<Dependence> = Vec::new();
+        for family in families(self.program, from, to) {
+            let egress = outcomes(self.egress_cases(from, to, family));
+            let ingress = outcomes(self.ingress_cases(from, to, family));
+            for one in (Sides { reach: self, from, to }).dependences(&egress, &ingress) {
+                if !found.contains(&one) {
+                    found.push(one);
+                }
+            }
+        }
+        found
+    }
+}
+
+/// A case counts as open if everything is that is open in any.
+fn outcomes(cases: Vec<SideCase>) -> Vec<Outcome> {
+    let possible = cases.iter().fold(Traffic::none(), |all, case| all.union(&case.traffic));
+    let outcome = |case: SideCase| {
+        let open = case.traffic == possible;
+        Outcome { settled: case.settled, assumption: case.assumption, open }
+    };
+    cases.into_iter().map(outcome).collect()
 }
 
 impl Sides<'_> {
     pub(super) fn dependences(&self, egress: &[Outcome], ingress: &[Outcome]) -> Vec<Dependence> {
         let mut found = Vec::new();
-        found.extend(by_place(&self.flow.to, egress));
+        found.extend(by_place(self.to, egress));
         if by_assumption(egress) {
-            let policies = self.reach.plan_of(&self.flow.from).map(|plan| plan.in_doubt.clone()).unwrap_or_default();
-            found.push(Dependence::SourceNode { end: self.flow.from.clone(), policies });
+            let policies = self.reach.plan_of(self.from).map(|plan| plan.in_doubt.clone()).unwrap_or_default();
+            found.push(Dependence::SourceNode { end: self.from.clone(), policies });
         }
-        found.extend(by_place(&self.flow.from, ingress));
+        found.extend(by_place(self.from, ingress));
         if by_assumption(ingress) {
-            found.push(Dependence::SameNode { from: self.flow.from.clone(), to: self.flow.to.clone() });
+            found.push(Dependence::SameNode { from: self.from.clone(), to: self.to.clone() });
         }
         found
     }

@@ -129,7 +129,7 @@ impl Reach<'_> {
             (None, _) => Prediction::Deny,
         };
         let depends_on = match prediction {
-            Prediction::Depends => Sides { reach: self, flow }.dependences(&egress, &ingress),
+            Prediction::Depends => Sides { reach: self, from: &flow.from, to: &flow.to }.dependences(&egress, &ingress),
             _ => Vec::new(),
         };
         Outlook { prediction, allowed, denied, depends_on }

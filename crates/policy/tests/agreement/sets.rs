@@ -6,8 +6,9 @@
 use crate::generate::{Case, PORTS, cases, flow_text};
 use crate::naive::{World, predict};
 use namewall_policy::addr::AddrSet;
+use namewall_policy::model::WorkloadId;
 use namewall_policy::port::Protocol;
-use namewall_policy::reach::{Matrix, OutsideRange, Reach, Reachable};
+use namewall_policy::reach::{Groups, Matrix, OutsideRange, Reach, Reachable};
 use namewall_policy::{Endpoint, Flow, LeaseTable, Prediction, Program, compile, evaluate, explain};
 use proptest::test_runner::{TestCaseError, TestRunner};
 use std::collections::BTreeSet;
@@ -80,6 +81,42 @@ fn the_matrix_is_the_union_over_addresses() {
                 if *cell != open {
                     let (from, to) = (case.snapshot.workload_name(from), case.snapshot.workload_name(to));
                     return Err(TestCaseError::fail(format!("{from} -> {to}: the matrix has {cell:?}, not {open:?}")));
+                }
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_row_speaks_for_every_pod_in_it() {
+    each_case(150, |case, program, leases| {
+        let reach = Reach { program, leases, now: case.now };
+        let matrix = Matrix::new(&case.snapshot, reach);
+        let rows = Groups::by_workload(&matrix);
+        let ids = || case.snapshot.workload_ids();
+        // A template whose pods are there is shown by them.
+        let shown = |id: &WorkloadId| rows.get(rows.of(*id)).members.contains(id);
+        for (from, to) in ids().filter(shown).flat_map(|from| ids().filter(shown).map(move |to| (from, to))) {
+            let cell = rows.cell(&matrix, rows.of(from), rows.of(to));
+            let is_pod = !case.snapshot.workload(from).is_template();
+            let own_node = cell.own_node && (matrix.is_own_node(from, to) || matrix.may_share_node(from, to));
+            if (from == to && is_pod) || own_node {
+                continue;
+            }
+            if cell.open != matrix.between(from, to) {
+                let name = |id| case.snapshot.workload_name(id);
+                let (open, row) = (matrix.cell(matrix.between(from, to)), matrix.cell(cell.open));
+                return Err(TestCaseError::fail(format!("{} -> {}: {open}, the row has {row}", name(from), name(to))));
+            }
+        }
+        for (_, row) in rows.iter() {
+            for &id in &row.members {
+                if matrix.outside_to(id) != matrix.outside_to(row.example())
+                    || matrix.outside_across(id) != matrix.outside_across(row.example())
+                    || matrix.names_to(id) != matrix.names_to(row.example())
+                {
+                    return Err(TestCaseError::fail(format!("{} has pods that fare differently outside", row.name)));
                 }
             }
         }

@@ -65,7 +65,18 @@ impl Cluster {
         let node = Some(self.0.ensure_node(node));
         let (kind, name, addresses, ports) = (WorkloadKind::Pod, name.into(), addresses(at).into(), Arc::default());
         let source = None;
-        self.0.add_workload(Workload { kind, namespace, name, role, addresses, node, host_network, ports, source });
+        self.0.add_workload(Workload {
+            kind,
+            namespace,
+            name,
+            role,
+            addresses,
+            node,
+            host_network,
+            ports,
+            owner: None,
+            source,
+        });
         self
     }
 

@@ -221,6 +221,7 @@ impl World {
                 node,
                 host_network,
                 ports,
+                owner: None,
                 source,
             });
         }
@@ -262,6 +263,7 @@ fn add_pod(snapshot: &mut Snapshot, at: usize, pod: &Pod) -> WorkloadId {
         node: Some(NodeId((at % NODES.len()) as u32)),
         host_network: false,
         ports: pod.ports.clone(),
+        owner: None,
         source: None,
     })
 }

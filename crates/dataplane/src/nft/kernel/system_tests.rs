@@ -20,7 +20,18 @@ fn program(pods: &[&str]) -> Program {
     let role = snapshot.role_of(Role { namespace, labels: Labels::default(), host_network });
     for pod in pods {
         let (name, addresses, ports, source) = ((*pod).into(), [pod.parse().unwrap()].into(), Arc::default(), None);
-        snapshot.add_workload(Workload { kind, namespace, name, role, addresses, node, host_network, ports, source });
+        snapshot.add_workload(Workload {
+            kind,
+            namespace,
+            name,
+            role,
+            addresses,
+            node,
+            host_network,
+            ports,
+            owner: None,
+            source,
+        });
     }
     compile(&snapshot).0
 }

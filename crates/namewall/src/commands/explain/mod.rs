@@ -5,7 +5,7 @@ mod json;
 mod text;
 
 pub(crate) use answer::{Answer, Asked};
-pub(crate) use json::allowed_json;
+pub(crate) use json::{allowed_json, dependence_json};
 
 use super::run::Running;
 use crate::cli::{Expect, Explain, Format, Question};

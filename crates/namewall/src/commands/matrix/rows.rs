@@ -2,44 +2,54 @@
 //! equal is rendered once and copied, so millions of pairs cost a copy each.
 
 use super::View;
+use crate::commands::explain::{allowed_json, dependence_json};
 use anyhow::Result;
+use namewall_policy::Dependence;
 use namewall_policy::addr::AddrRange;
-use namewall_policy::model::WorkloadId;
+use namewall_policy::domain::DomainPattern;
+use namewall_policy::model::Direction;
 use namewall_policy::port::{Protocol, Traffic, all_ports};
-use namewall_policy::reach::CellId;
+use namewall_policy::reach::{Cell, CellId, GroupId, Reachable};
 use serde_json::{Value, json};
 use std::io::Write;
 
 /// An end of a row.
 #[derive(Clone, Copy)]
-enum End {
-    Workload(WorkloadId),
+enum End<'e> {
+    Workload(GroupId),
     Outside(AddrRange),
+    Name(&'e DomainPattern),
 }
 
-/// Calls `row` for every pair with an open port.
-fn each(view: &View<'_>, mut row: impl FnMut(End, End, &Open<'_>) -> Result<()>) -> Result<()> {
+/// Calls `row` for every pair with a port that is open or depends on something.
+fn each(view: &View<'_>, mut row: impl FnMut(End<'_>, End<'_>, &Open<'_>) -> Result<()>) -> Result<()> {
     let mut open = Cache::new(view);
-    for from in view.workloads() {
-        for to in view.workloads().filter(|&to| view.shows(from, to)) {
-            let id = view.matrix.between(from, to);
-            if open.has_ports(id) {
-                row(End::Workload(from), End::Workload(to), &Open::Known(&open, id))?;
+    for from in view.rows() {
+        for to in view.rows().filter(|&to| view.shows(from, to)) {
+            let cell = view.groups.cell(&view.matrix, from, to);
+            if open.has_ports(cell.open) || cell.own_node {
+                row(End::Workload(from), End::Workload(to), &Open::Known(&open, cell))?;
             }
         }
         if view.shows_outside_of(from) {
-            for outside in view.matrix.outside_to(from).iter() {
-                let traffic = view.narrow(&outside.traffic.open);
-                if !traffic.has_no_ports() {
+            for outside in view.outside_to(from).iter() {
+                let traffic = view.narrow(&outside.traffic);
+                if !traffic.possible.has_no_ports() {
                     row(End::Workload(from), End::Outside(outside.range), &Open::New(traffic))?;
+                }
+            }
+            for (pattern, traffic) in view.names_to(from).iter() {
+                let traffic = view.narrow(traffic);
+                if !traffic.possible.has_no_ports() {
+                    row(End::Workload(from), End::Name(pattern), &Open::New(traffic))?;
                 }
             }
         }
     }
-    for to in view.workloads().filter(|&to| view.shows_outside_of(to)) {
-        for outside in view.matrix.outside_from(to).iter() {
-            let traffic = view.narrow(&outside.traffic.open);
-            if !traffic.has_no_ports() {
+    for to in view.rows().filter(|&to| view.shows_outside_of(to)) {
+        for outside in view.outside_from(to).iter() {
+            let traffic = view.narrow(&outside.traffic);
+            if !traffic.possible.has_no_ports() {
                 row(End::Outside(outside.range), End::Workload(to), &Open::New(traffic))?;
             }
         }
@@ -49,21 +59,28 @@ fn each(view: &View<'_>, mut row: impl FnMut(End, End, &Open<'_>) -> Result<()>)
 
 /// The open connections of a row.
 enum Open<'c> {
-    Known(&'c Cache<'c>, CellId),
-    New(Traffic),
+    Known(&'c Cache<'c>, Cell),
+    New(Reachable),
 }
 
 impl Open<'_> {
-    fn traffic(&self) -> Traffic {
+    fn traffic(&self) -> Reachable {
         match self {
-            Self::Known(cache, id) => cache.view.open(*id),
+            Self::Known(cache, cell) => cache.view.open(cell.open),
             Self::New(traffic) => traffic.clone(),
         }
     }
 
+    fn own_node(&self) -> bool {
+        matches!(self, Self::Known(_, Cell { own_node: true, .. }))
+    }
+
     fn json(&self) -> std::borrow::Cow<'_, [u8]> {
         match self {
-            Self::Known(cache, id) => cache.json[id.index()].as_deref().unwrap_or_default().into(),
+            Self::Known(cache, cell) => match cache.json[cell.open.index()].as_deref() {
+                Some(json) if !json.is_empty() => json.into(),
+                _ => allowed(&Reachable::default()).into(),
+            },
             Self::New(traffic) => allowed(traffic).into(),
         }
     }
@@ -88,25 +105,24 @@ impl<'v> Cache<'v> {
         let view = self.view;
         let json = self.json[id.index()].get_or_insert_with(|| {
             let traffic = view.open(id);
-            if traffic.has_no_ports() { Vec::new() } else { allowed(&traffic) }
+            if traffic.possible.has_no_ports() { Vec::new() } else { allowed(&traffic) }
         });
         !json.is_empty()
     }
 }
 
-fn allowed(traffic: &Traffic) -> Vec<u8> {
-    crate::commands::explain::allowed_json(traffic).to_string().into_bytes()
+/// `{…}` for what is open and, where something depends on what is not known, `{…},"depends":{…}`.
+fn allowed(traffic: &Reachable) -> Vec<u8> {
+    let json = |traffic: &Traffic| allowed_json(traffic).to_string();
+    match traffic.is_certain() {
+        true => json(&traffic.open).into_bytes(),
+        false => format!("{},\"depends\":{}", json(&traffic.open), json(&traffic.depends())).into_bytes(),
+    }
 }
 
-/// The stable list: `{"from", "to", "allowed", "kind"}`, one a line.
+/// The stable list: `{"from", "to", "allowed", "kind"}`, one a line, and what was added later.
 pub(super) fn print_json(out: &mut impl Write, view: &View<'_>) -> Result<()> {
-    let texts: Vec<(Vec<u8>, Vec<u8>)> = view
-        .workloads()
-        .map(|id| {
-            let kind = view.loaded.snapshot.workload(id).kind.name();
-            (Value::from(view.name(id)).to_string().into_bytes(), Value::from(kind).to_string().into_bytes())
-        })
-        .collect();
+    let texts: Vec<Texts> = view.rows().map(|id| Texts::new(view, id)).collect();
     let mut first = true;
     each(view, |from, to, open| {
         out.write_all(if first { b"[\n" } else { b",\n" })?;
@@ -117,57 +133,137 @@ pub(super) fn print_json(out: &mut impl Write, view: &View<'_>) -> Result<()> {
         write_end(out, &texts, to)?;
         out.write_all(b",\"allowed\":")?;
         out.write_all(&open.json())?;
-        out.write_all(b",\"kind\":{")?;
-        if let End::Workload(id) = from {
-            out.write_all(b"\"from\":")?;
-            out.write_all(&texts[id.index()].1)?;
+        let ends = [from, to].map(|end| end.texts(&texts));
+        write_both(out, "kind", ends.map(|end| end.map(|texts| &texts.kind[..])))?;
+        let workloads = ends.map(|end| end.and_then(|texts| texts.workload.as_deref()));
+        let pods = ends.map(|end| end.and_then(|texts| texts.pods.as_deref()));
+        for (key, values) in [("workload", workloads), ("pods", pods)] {
+            if values.iter().any(Option::is_some) {
+                write_both(out, key, values)?;
+            }
         }
-        if let (End::Workload(_), End::Workload(_)) = (from, to) {
-            out.write_all(b",")?;
+        if let End::Name(pattern) = to {
+            write!(out, ",\"name\":{}", super::name_json(pattern))?;
         }
-        if let End::Workload(id) = to {
-            out.write_all(b"\"to\":")?;
-            out.write_all(&texts[id.index()].1)?;
+        if open.own_node() {
+            out.write_all(b",\"ownNode\":true")?;
         }
-        out.write_all(b"}}")?;
+        if !open.traffic().is_certain() {
+            let world = (&view.loaded.snapshot, &view.loaded.program);
+            let depends_on = depends_on(view, from, to);
+            let list: Value = depends_on.iter().map(|one| dependence_json(world, one)).collect();
+            write!(out, ",\"dependsOn\":{list}")?;
+        }
+        out.write_all(b"}")?;
         Ok(())
     })?;
     out.write_all(if first { b"[]\n" } else { b"\n]\n" })?;
     Ok(())
 }
 
-fn write_end(out: &mut impl Write, texts: &[(Vec<u8>, Vec<u8>)], end: End) -> Result<()> {
+/// What a row depends on.
+fn depends_on(view: &View<'_>, from: End<'_>, to: End<'_>) -> Vec<Dependence> {
+    match (from, to) {
+        (End::Workload(from), End::Workload(to)) => view.depends_on(from, to),
+        (End::Workload(from), End::Name(pattern)) => view.name_depends_on(from, pattern),
+        (End::Workload(from), End::Outside(range)) => view.outside_depends_on(from, range, Direction::Egress),
+        (End::Outside(range), End::Workload(to)) => view.outside_depends_on(to, range, Direction::Ingress),
+        _ => Vec::new(),
+    }
+}
+
+/// A workload's JSON, made once.
+struct Texts {
+    name: Vec<u8>,
+    kind: Vec<u8>,
+    /// Of a pod: the workload that it is a replica of.
+    workload: Option<Vec<u8>>,
+    /// Of a workload: how many pods it has.
+    pods: Option<Vec<u8>>,
+}
+
+impl Texts {
+    fn new(view: &View<'_>, id: GroupId) -> Self {
+        let json = |value: Value| value.to_string().into_bytes();
+        let group = view.groups.get(id);
+        let workload = view.loaded.snapshot.workload(group.example());
+        let namespace = &view.loaded.snapshot.namespace(group.namespace).name;
+        let owner = workload.owner.as_ref().filter(|_| group.owner.is_none());
+        Self {
+            name: json(view.name(id).into()),
+            kind: json((&*group.kind).into()),
+            workload: owner.map(|owner| json(format!("{namespace}/{}", owner.name).into())),
+            pods: (workload.owner.is_some() && group.owner.is_some() || group.members.len() > 1)
+                .then(|| json(group.members.len().into())),
+        }
+    }
+}
+
+/// `,"key":{"from":…,"to":…}`, with the ends that have a value.
+fn write_both(out: &mut impl Write, key: &str, values: [Option<&[u8]>; 2]) -> Result<()> {
+    write!(out, ",\"{key}\":{{")?;
+    let [from, to] = values;
+    if let Some(from) = from {
+        out.write_all(b"\"from\":")?;
+        out.write_all(from)?;
+    }
+    if from.is_some() && to.is_some() {
+        out.write_all(b",")?;
+    }
+    if let Some(to) = to {
+        out.write_all(b"\"to\":")?;
+        out.write_all(to)?;
+    }
+    out.write_all(b"}")?;
+    Ok(())
+}
+
+fn write_end(out: &mut impl Write, texts: &[Texts], end: End<'_>) -> Result<()> {
     match end {
-        End::Workload(id) => out.write_all(&texts[id.index()].0)?,
+        End::Workload(id) => out.write_all(&texts[id.index()].name)?,
         End::Outside(range) => write!(out, "{}", json!(range.to_string()))?,
+        End::Name(pattern) => write!(out, "{}", json!(pattern.to_string()))?,
     }
     Ok(())
 }
 
-impl End {
+impl End<'_> {
+    fn texts(self, texts: &[Texts]) -> Option<&Texts> {
+        match self {
+            Self::Workload(id) => Some(&texts[id.index()]),
+            Self::Outside(_) | Self::Name(_) => None,
+        }
+    }
+
     fn name(self, view: &View<'_>) -> String {
         match self {
             Self::Workload(id) => view.name(id),
             Self::Outside(range) => range.to_string(),
+            Self::Name(pattern) => pattern.to_string(),
         }
     }
 
-    fn kind(self, view: &View<'_>) -> &'static str {
+    fn kind<'v>(self, view: &'v View<'_>) -> &'v str {
         match self {
-            Self::Workload(id) => view.loaded.snapshot.workload(id).kind.name(),
+            Self::Workload(id) => &view.groups.get(id).kind,
             Self::Outside(_) => "Outside",
+            Self::Name(_) => "Name",
         }
     }
 }
 
 pub(super) fn print_csv(out: &mut impl Write, view: &View<'_>) -> Result<()> {
-    writeln!(out, "from,from_kind,to,to_kind,tcp,udp,sctp")?;
+    writeln!(out, "from,from_kind,to,to_kind,tcp,udp,sctp,tcp_depends,udp_depends,sctp_depends")?;
     each(view, |from, to, open| {
         let traffic = open.traffic();
-        let ports = |protocol| traffic.port_texts(protocol).join(" ");
-        let (tcp, udp, sctp) = (ports(Protocol::Tcp), ports(Protocol::Udp), ports(Protocol::Sctp));
+        if traffic.possible.has_no_ports() {
+            return Ok(());
+        }
+        let depends = traffic.depends();
+        let ports = [&traffic.open, &depends]
+            .map(|one| Protocol::WITH_PORTS.map(|protocol| one.port_texts(protocol).join(" ")).join(","));
         let (from_name, to_name) = (quoted(&from.name(view)), quoted(&to.name(view)));
-        writeln!(out, "{from_name},{},{to_name},{},{tcp},{udp},{sctp}", from.kind(view), to.kind(view))?;
+        writeln!(out, "{from_name},{},{to_name},{},{}", from.kind(view), to.kind(view), ports.join(","))?;
         Ok(())
     })
 }
@@ -181,12 +277,21 @@ pub(super) fn print_markdown(out: &mut impl Write, view: &View<'_>) -> Result<()
     writeln!(out, "| from | to | TCP | UDP | SCTP |\n|---|---|---|---|---|")?;
     each(view, |from, to, open| {
         let traffic = open.traffic();
-        let ports = |protocol: Protocol| match traffic.ports(protocol) {
+        if traffic.possible.has_no_ports() {
+            return Ok(());
+        }
+        let depends = traffic.depends();
+        let texts = |traffic: &Traffic, protocol: Protocol| match traffic.ports(protocol) {
             Some(ports) if *ports == all_ports() => "all".to_owned(),
             _ => traffic.port_texts(protocol).join(", "),
         };
+        let ports = |protocol: Protocol| match (texts(&traffic.open, protocol), texts(&depends, protocol)) {
+            (open, depends) if depends.is_empty() => open,
+            (open, depends) if open.is_empty() => format!("? {depends}"),
+            (open, depends) => format!("{open}; ? {depends}"),
+        };
         let (tcp, udp, sctp) = (ports(Protocol::Tcp), ports(Protocol::Udp), ports(Protocol::Sctp));
-        let cell = |end: End| end.name(view).replace('|', "\\|").replace(['\n', '\r'], " ");
+        let cell = |end: End<'_>| end.name(view).replace('|', "\\|").replace(['\n', '\r'], " ");
         writeln!(out, "| {} | {} | {tcp} | {udp} | {sctp} |", cell(from), cell(to))?;
         Ok(())
     })

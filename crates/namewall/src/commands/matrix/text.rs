@@ -1,66 +1,102 @@
-//! For reading: per workload, to whom it may open what.
+//! For reading: what each row may open, and to whom.
 
 use super::{View, range_text};
-use crate::output::{GOOD, SOFT, STRONG};
+use crate::output::{GOOD, SOFT, STRONG, WARN};
 use anyhow::Result;
-use namewall_policy::model::WorkloadId;
-use namewall_policy::port::Traffic;
-use namewall_policy::reach::OutsideRange;
+use namewall_policy::Dependence;
+use namewall_policy::reach::{CellId, GroupId, OutsideRange, Reachable};
 use std::collections::BTreeMap;
 use std::io::Write;
 
 pub(super) fn print(out: &mut impl Write, view: &View<'_>) -> Result<()> {
-    if view.loaded.snapshot.workloads.is_empty() {
-        writeln!(out, "There is no workload in the input, so nobody to reach or be reached.")?;
+    if view.groups.is_empty() {
+        writeln!(out, "The input has no workload, so there is no connection to judge.")?;
     }
-    for from in view.workloads() {
-        let shown: Vec<WorkloadId> = view.workloads().filter(|&to| view.shows(from, to) && to != from).collect();
+    let mut own_node = false;
+    for from in view.rows() {
+        let is_shown = |&to: &GroupId| view.shows(from, to) && (to != from || view.groups.get(from).members.len() > 1);
+        let shown: Vec<GroupId> = view.rows().filter(is_shown).collect();
         if shown.is_empty() && !view.shows_outside_of(from) {
             continue;
         }
-        let kind = view.loaded.snapshot.workload(from).kind;
-        writeln!(out, "{STRONG}{}{STRONG:#} {SOFT}{kind}{SOFT:#}", view.name(from))?;
-        print_workloads(out, view, from, &shown)?;
+        writeln!(out, "{STRONG}{}{STRONG:#} {SOFT}{}{SOFT:#}", view.name(from), kind(view, from))?;
+        own_node |= print_rows(out, view, from, &shown)?;
         if view.shows_outside_of(from) {
-            for (pattern, traffic) in view.matrix.names_to(from).iter() {
-                let traffic = view.narrow(&traffic.open);
+            for (pattern, traffic) in view.names_to(from).iter() {
+                let traffic = view.narrow(traffic);
                 if !traffic.is_none() {
-                    writeln!(out, "  → {GOOD}{}{GOOD:#}  name {}", traffic, pattern)?;
+                    let style = if traffic.is_certain() { GOOD } else { WARN };
+                    writeln!(out, "  → {style}{traffic}{style:#}  name {pattern}")?;
+                    print_conditions(out, view, &view.name_depends_on(from, pattern))?;
                 }
             }
-            print_outside(out, view, "→ {} outside", &view.matrix.outside_to(from))?;
-            print_outside(out, view, "← {} from outside", &view.matrix.outside_from(from))?;
+            print_outside(out, view, "→ {} outside", &view.outside_to(from))?;
+            print_outside(out, view, "← {} from outside", &view.outside_from(from))?;
         }
         writeln!(out)?;
+    }
+    if own_node {
+        writeln!(out, "* Pods on the network of a node open everything to the pods of that node.")?;
     }
     out.flush()?;
     Ok(())
 }
 
-/// Destinations with the same open connections share a line.
-fn print_workloads(out: &mut impl Write, view: &View<'_>, from: WorkloadId, shown: &[WorkloadId]) -> Result<()> {
-    let mut by_traffic: BTreeMap<u32, Vec<WorkloadId>> = BTreeMap::new();
-    for &to in shown {
-        by_traffic.entry(view.matrix.between(from, to).0).or_default().push(to);
+/// `Deployment, 5 pods`.
+fn kind(view: &View<'_>, id: GroupId) -> String {
+    let group = view.groups.get(id);
+    match group.members.len() {
+        1 => group.kind.to_string(),
+        count => format!("{}, {count} pods", group.kind),
     }
-    let mut any = false;
-    for (id, targets) in by_traffic {
-        let traffic = view.open(namewall_policy::reach::CellId(id));
-        if traffic.is_none() {
+}
+
+/// Destinations with the same open connections share a line. True if some have a star.
+fn print_rows(out: &mut impl Write, view: &View<'_>, from: GroupId, shown: &[GroupId]) -> Result<bool> {
+    let mut by_traffic: BTreeMap<(u32, bool), Vec<GroupId>> = BTreeMap::new();
+    for &to in shown {
+        let cell = view.groups.cell(&view.matrix, from, to);
+        by_traffic.entry((cell.open.0, cell.own_node)).or_default().push(to);
+    }
+    let (mut any, mut starred) = (false, false);
+    for ((id, own_node), targets) in by_traffic {
+        let traffic = view.open(CellId(id));
+        if traffic.is_none() && !own_node {
             continue;
         }
-        any = true;
+        (any, starred) = (true, starred || own_node);
         let everyone = targets.len() == shown.len() && targets.len() > 2;
         let names = if everyone { "every workload".to_owned() } else { listed(view, &targets) };
-        writeln!(out, "  → {GOOD}{traffic}{GOOD:#}  {names}")?;
+        let star = if own_node { " *" } else { "" };
+        let style = if traffic.is_certain() { GOOD } else { WARN };
+        writeln!(out, "  → {style}{traffic}{style:#}{star}  {names}")?;
+        if !traffic.is_certain() {
+            let depends_on = targets.iter().flat_map(|&to| view.depends_on(from, to)).collect::<Vec<_>>();
+            print_conditions(out, view, &depends_on)?;
+        }
     }
     if !any && !shown.is_empty() {
         writeln!(out, "  → nothing to any workload")?;
     }
+    Ok(starred)
+}
+
+/// What a line depends on, each thing once.
+fn print_conditions(out: &mut impl Write, view: &View<'_>, depends_on: &[Dependence]) -> Result<()> {
+    const SHOWN: usize = 4;
+    let mut texts = view.describe(depends_on);
+    texts.dedup();
+    let more = texts.len().saturating_sub(SHOWN);
+    for text in texts.iter().take(SHOWN) {
+        writeln!(out, "      {SOFT}{text}{SOFT:#}")?;
+    }
+    if more > 0 {
+        writeln!(out, "      {SOFT}and {more} more{SOFT:#}")?;
+    }
     Ok(())
 }
 
-fn listed(view: &View<'_>, ids: &[WorkloadId]) -> String {
+fn listed(view: &View<'_>, ids: &[GroupId]) -> String {
     const SHOWN: usize = 8;
     let names: Vec<String> = ids.iter().take(SHOWN).map(|&id| view.name(id)).collect();
     let more = ids.len().saturating_sub(SHOWN);
@@ -69,9 +105,9 @@ fn listed(view: &View<'_>, ids: &[WorkloadId]) -> String {
 }
 
 fn print_outside(out: &mut impl Write, view: &View<'_>, form: &str, ranges: &[OutsideRange]) -> Result<()> {
-    let mut by_traffic: Vec<(Traffic, Vec<String>)> = Vec::new();
+    let mut by_traffic: Vec<(Reachable, Vec<String>)> = Vec::new();
     for outside in ranges {
-        let traffic = view.narrow(&outside.traffic.open);
+        let traffic = view.narrow(&outside.traffic);
         let text = range_text(outside.range);
         match by_traffic.iter_mut().find(|(known, _)| *known == traffic) {
             Some((_, texts)) => texts.push(text),
@@ -86,7 +122,8 @@ fn print_outside(out: &mut impl Write, view: &View<'_>, form: &str, ranges: &[Ou
     let uniform = by_traffic.len() == 1;
     for (traffic, texts) in by_traffic.iter().filter(|(traffic, _)| !traffic.is_none()) {
         let texts = if uniform { String::new() } else { format!(": {}", texts.join(", ")) };
-        writeln!(out, "  {mark}{GOOD}{traffic}{GOOD:#} {rest}{texts}", rest = rest.trim_start())?;
+        let style = if traffic.is_certain() { GOOD } else { WARN };
+        writeln!(out, "  {mark}{style}{traffic}{style:#} {rest}{texts}", rest = rest.trim_start())?;
     }
     Ok(())
 }

@@ -6,9 +6,9 @@ use crate::cli::SandboxUp;
 use crate::input::{Loaded, NOW};
 use anyhow::{Context, Result, bail};
 use namewall_dataplane::CutEstablished;
-use namewall_policy::Lease;
-use namewall_policy::model::BackendTarget;
-use namewall_sandbox::{Cluster, Namespace, Progress, Wanted, ensure_rights};
+use namewall_policy::model::{BackendTarget, WorkloadId};
+use namewall_policy::{Lease, compile};
+use namewall_sandbox::{Cluster, Namespace, Progress, Wanted, assign_addresses, ensure_rights};
 use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout, setsid};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -37,6 +37,7 @@ pub(crate) fn run(args: &SandboxUp) -> Result<ExitCode> {
     let start = std::time::Instant::now();
     let mut loaded = Loaded::read(&args.input)?;
     loaded.report_errors();
+    let (made_up, without) = complete(&mut loaded);
     loaded.learn(&args.dns, None);
     let outside = outside(&loaded, args);
     let wanted = Wanted {
@@ -54,7 +55,7 @@ pub(crate) fn run(args: &SandboxUp) -> Result<ExitCode> {
     cluster.grant(&leases, NOW).context("cannot grant leases")?;
     let topology = cluster.sandbox.topology();
     if topology.pods.is_empty() {
-        bail!("no pod in the input has an address, so there is nothing to build; pods need status.podIP");
+        bail!("the input has no pod and no workload to make one of, so there is nothing to build");
     }
     let listener = UnixListener::bind(&path).with_context(|| format!("cannot listen at {}", path.display()))?;
     say(&json!({
@@ -62,7 +63,8 @@ pub(crate) fn run(args: &SandboxUp) -> Result<ExitCode> {
         "pods": topology.pods.len(),
         "nodes": topology.nodes.keys().map(|name| name.to_string()).collect::<Vec<_>>(),
         "outside": topology.outside.iter().map(IpAddr::to_string).collect::<Vec<_>>(),
-        "leftOut": topology.left_out.iter().map(|left_out| left_out.to_string()).collect::<Vec<_>>(),
+        "leftOut": topology.left_out.iter().map(ToString::to_string).chain(without).collect::<Vec<_>>(),
+        "assigned": made_up,
         "seconds": start.elapsed().as_secs_f64(),
     }));
     detach().context("cannot leave the terminal")?;
@@ -75,6 +77,23 @@ pub(crate) fn run(args: &SandboxUp) -> Result<ExitCode> {
     drop(listener);
     std::fs::remove_file(&path).ok();
     Ok(ExitCode::SUCCESS)
+}
+
+/// Where no pod has an address, as in manifests from Git, workloads get one each.
+/// Returns what was made up, and the workloads that stay without.
+fn complete(loaded: &mut Loaded) -> (Value, Vec<String>) {
+    let snapshot = &loaded.snapshot;
+    let is_placed = |id: &WorkloadId| !snapshot.workload(*id).addresses.is_empty();
+    if snapshot.workload_ids().any(|id| is_placed(&id)) {
+        let lost = snapshot.workload_ids().filter(|id| !is_placed(id) && !snapshot.workload(*id).host_network);
+        let lost = lost.map(|id| format!("{} has no address and is left out", snapshot.workload_name(id)));
+        return (Value::Null, lost.collect());
+    }
+    let assigned = assign_addresses(&mut loaded.snapshot);
+    loaded.program = compile(&loaded.snapshot).0;
+    let networks: Vec<String> = assigned.networks.iter().map(ToString::to_string).collect();
+    let lost = assigned.left_out.iter().map(|name| format!("{name} is left out: the pod network is full"));
+    (json!({"workloads": assigned.workloads.len(), "networks": networks}), lost.collect())
 }
 
 /// Whoever reads what `up` says must not wait for us to end.

@@ -36,6 +36,13 @@ pub(crate) fn run(args: &Sandbox) -> Result<ExitCode> {
                 texts(&ready["nodes"]),
                 ready["seconds"].as_f64().unwrap_or(0.0)
             )?;
+            if let Some(count) = ready["assigned"]["workloads"].as_u64().filter(|count| *count > 0) {
+                let networks = texts(&ready["assigned"]["networks"]);
+                writeln!(
+                    out,
+                    "No pod has an address, so {count} workloads have a pod each, with addresses from {networks}; --pod-network chooses another network."
+                )?;
+            }
             for left_out in ready["leftOut"].as_array().into_iter().flatten() {
                 output::note(left_out.as_str().unwrap_or_default());
             }

@@ -170,7 +170,7 @@ fn outside(kept: &Kept) -> impl Iterator<Item = IpAddr> {
     kept.outside.iter().filter(|address| topology.outside.contains(address)).copied()
 }
 
-/// Every pod's ports, every node, every host outside, every Service.
+/// Every pod's ports, every node, every host outside, every Service, at its addresses and its node ports.
 fn targets(kept: &Kept, more: &[(Protocol, u16)]) -> Vec<Target> {
     let snapshot = &kept.loaded.snapshot;
     let topology = kept.cluster.sandbox.topology();
@@ -190,7 +190,13 @@ fn targets(kept: &Kept, more: &[(Protocol, u16)]) -> Vec<Target> {
         let at = |&(protocol, port): &_| Target { host: Host::Address(address), protocol, port: Some(port) };
         targets.extend(usual.iter().map(at));
     }
+    let node_addresses: Vec<IpAddr> = topology.nodes.values().flat_map(|node| &node.addresses).copied().collect();
     for service in &snapshot.services {
+        let node_ports = service.ports.iter().filter_map(|port| Some((port.protocol, port.node_port?)));
+        for (protocol, port) in node_ports {
+            let at = |&address: &IpAddr| Target { host: Host::Address(address), protocol, port: Some(port) };
+            targets.extend(node_addresses.iter().map(at));
+        }
         for &address in &service.addresses {
             let host = Host::Address(address);
             let at = |port: &ServicePort| Target { host: host.clone(), protocol: port.protocol, port: Some(port.port) };

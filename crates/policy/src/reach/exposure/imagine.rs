@@ -8,7 +8,8 @@ use crate::compile;
 use crate::lease::{Instant, LeaseTable};
 use crate::model::{Direction, Namespace, NodeId, Role, Workload, WorkloadId, WorkloadKind};
 use crate::port::{Protocol, Traffic, usable_ports};
-use crate::program::{ClassId, Program};
+use crate::program::Program;
+use crate::reach::matrix::Likeness;
 use crate::reach::{CellId, Matrix, Reach};
 use crate::snapshot::Snapshot;
 use rustc_hash::FxHashMap;
@@ -93,14 +94,14 @@ fn alike(snapshot: &Snapshot) -> (Vec<(WorkloadId, usize)>, Vec<WorkloadId>) {
     let (program, _) = compile(snapshot);
     let leases = LeaseTable::default();
     let matrix = Matrix::new(snapshot, Reach { program: &program, leases: &leases, now: Instant::default() });
-    let mut numbers: FxHashMap<(ClassId, u32, Option<NodeId>), usize> = FxHashMap::default();
+    let mut numbers: FxHashMap<(Likeness, Option<NodeId>), usize> = FxHashMap::default();
     let (mut workloads, mut examples) = (Vec::new(), Vec::new());
     for id in snapshot.workload_ids() {
         let workload = snapshot.workload(id);
         if workload.host_network || workload.is_vacant() {
             continue;
         }
-        let number = *numbers.entry(matrix.likeness(id)).or_insert_with(|| {
+        let number = *numbers.entry((matrix.likeness(id), workload.node)).or_insert_with(|| {
             examples.push(id);
             examples.len() - 1
         });
@@ -147,6 +148,7 @@ fn add(snapshot: &mut Snapshot, number: usize, example: &Example) -> WorkloadId 
         node: None,
         host_network: false,
         ports: Arc::new([]),
+        owner: None,
         source: None,
     })
 }

@@ -29,6 +29,7 @@ fn allowed_from(peers: Vec<Requirement>, ports: Ports) -> Exposures {
         node: None,
         host_network: false,
         ports: [].into(),
+        owner: None,
         source: None,
     });
     snapshot.policies = vec![Policy {

@@ -4,7 +4,8 @@ use super::{NAMESPACES, ips, labels, read};
 use namewall_policy::Snapshot;
 use namewall_policy::labels::Labels;
 use namewall_policy::model::{
-    NamedPort, Namespace, NamespaceId, Node, NodeId, Role, Service, ServiceForm, Workload, WorkloadId, WorkloadKind,
+    NamedPort, Namespace, NamespaceId, Node, NodeId, Owner, Role, Service, ServiceForm, Workload, WorkloadId,
+    WorkloadKind,
 };
 use namewall_policy::port::Protocol;
 use proptest::prelude::*;
@@ -169,6 +170,7 @@ impl Member {
             node,
             host_network: self.host_network,
             ports: self.ports.into(),
+            owner: (at % 3 > 0).then(|| Arc::new(Owner { kind: "Deployment".into(), name: "app".into() })),
             source: None,
         })
     }

@@ -65,6 +65,7 @@ impl NewPod {
             node: None,
             host_network: false,
             ports: self.ports.clone().into(),
+            owner: None,
             source: None,
         })
     }

@@ -1,0 +1,162 @@
+//! A view of a matrix → the chart that pictures draw.
+
+use super::{View, range_text};
+use crate::picture::{Cell, Cells, Chart, Line, Row, spans};
+use namewall_policy::Dependence;
+use namewall_policy::domain::DomainPattern;
+use namewall_policy::reach::{self, GroupId, OutsideRange, Reachable};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeSet;
+
+pub(super) fn chart(view: &View<'_>) -> Chart {
+    let mut ids: Vec<GroupId> = view.rows().filter(|&id| is_shown(view, id)).collect();
+    let namespace = |id| view.loaded.snapshot.namespace(view.groups.get(id).namespace).name.clone();
+    ids.sort_by_cached_key(|&id| (namespace(id), view.groups.get(id).name.clone()));
+    let rows: Vec<Row> = ids.iter().map(|&id| row(view, id)).collect();
+    let opened = ids.iter().filter(|&&id| view.shows_outside_of(id)).map(|&id| view.names_to(id));
+    let names: BTreeSet<DomainPattern> =
+        opened.flat_map(|names| names.iter().map(|(pattern, _)| pattern.clone()).collect::<Vec<_>>()).collect();
+
+    let mut maker =
+        Maker { view, names: names.into_iter().collect(), cells: Cells::default(), known: FxHashMap::default() };
+    let mut lines: Vec<Line> = ids.iter().map(|&from| maker.line(from, &ids)).collect();
+    lines.push(maker.outside_line(&ids));
+    Chart {
+        workloads: rows.len(),
+        namespaces: spans(&rows),
+        rows,
+        names: maker.names.iter().map(ToString::to_string).collect(),
+        cells: maker.cells.into_vec(),
+        lines,
+        by_namespace: false,
+    }
+}
+
+/// With a focus, only the rows that it has to do with.
+fn is_shown(view: &View<'_>, id: GroupId) -> bool {
+    let has_ports = |from, to| {
+        let cell = view.groups.cell(&view.matrix, from, to);
+        view.shows(from, to) && (cell.own_node || !view.open(cell.open).is_none())
+    };
+    view.shows_outside_of(id) || view.focus.iter().any(|&other| has_ports(id, other) || has_ports(other, id))
+}
+
+fn row(view: &View<'_>, id: GroupId) -> Row {
+    let group = view.groups.get(id);
+    Row {
+        namespace: view.loaded.snapshot.namespace(group.namespace).name.to_string(),
+        name: group.name.to_string(),
+        kind: group.kind.to_string(),
+        pods: group.members.len(),
+    }
+}
+
+struct Maker<'v> {
+    view: &'v View<'v>,
+    names: Vec<DomainPattern>,
+    cells: Cells,
+    /// Cells between workloads that were made before.
+    known: FxHashMap<reach::Cell, u32>,
+}
+
+impl Maker<'_> {
+    fn line(&mut self, from: GroupId, columns: &[GroupId]) -> Line {
+        let mut line = Line::default();
+        columns.iter().for_each(|&to| line.push(self.between(from, to)));
+        if !self.view.shows_outside_of(from) {
+            let moot = self.cells.put(Cell::moot());
+            (0..=self.names.len()).for_each(|_| line.push(moot));
+            return line;
+        }
+        let outside = outside(self.view, &self.view.outside_to(from));
+        line.push(self.cells.put(outside.clone()));
+        let own = self.view.names_to(from);
+        for at in 0..self.names.len() {
+            let traffic = own.iter().find(|(pattern, _)| *pattern == self.names[at]);
+            let cell = match traffic {
+                Some((pattern, traffic)) => {
+                    let traffic = self.view.narrow(traffic);
+                    let conditions = self.conditions(&traffic, || self.view.name_depends_on(from, pattern));
+                    Cell { conditions, ..cell(traffic) }
+                }
+                None => by_address(&outside),
+            };
+            line.push(self.cells.put(cell));
+        }
+        line
+    }
+
+    fn outside_line(&mut self, columns: &[GroupId]) -> Line {
+        let mut line = Line::default();
+        for &to in columns {
+            let cell = match self.view.shows_outside_of(to) {
+                true => outside(self.view, &self.view.outside_from(to)),
+                false => Cell::moot(),
+            };
+            line.push(self.cells.put(cell));
+        }
+        let moot = self.cells.put(Cell::moot());
+        (0..=self.names.len()).for_each(|_| line.push(moot));
+        line
+    }
+
+    fn between(&mut self, from: GroupId, to: GroupId) -> u32 {
+        let view = self.view;
+        if !view.shows(from, to) || (from == to && view.groups.get(from).is_lone_pod()) {
+            return self.cells.put(Cell::moot());
+        }
+        let cell = view.groups.cell(&view.matrix, from, to);
+        if let Some(&known) = self.known.get(&cell) {
+            return known;
+        }
+        let traffic = view.open(cell.open);
+        let is_certain = traffic.is_certain();
+        let conditions = self.conditions(&traffic, || view.depends_on(from, to));
+        let made = self.cells.put(Cell { own_node: cell.own_node, conditions, ..self::cell(traffic) });
+        // What a pair depends on is its own.
+        if is_certain {
+            self.known.insert(cell, made);
+        }
+        made
+    }
+
+    fn conditions(&self, traffic: &Reachable, depends_on: impl FnOnce() -> Vec<Dependence>) -> Vec<String> {
+        if traffic.is_certain() { Vec::new() } else { self.view.describe(&depends_on()) }
+    }
+}
+
+fn cell(traffic: Reachable) -> Cell {
+    Cell { maybe: traffic.depends(), ..Cell::of(traffic.open) }
+}
+
+/// What is open to some address outside, and to which.
+fn outside(view: &View<'_>, ranges: &[OutsideRange]) -> Cell {
+    const SHOWN: usize = 12;
+    let mut by_traffic: Vec<(Reachable, Vec<String>)> = Vec::new();
+    for outside in ranges {
+        let traffic = view.narrow(&outside.traffic);
+        let text = range_text(outside.range);
+        match by_traffic.iter_mut().find(|(known, _)| *known == traffic) {
+            Some((_, texts)) => texts.push(text),
+            None => by_traffic.push((traffic, vec![text])),
+        }
+    }
+    let open = by_traffic.iter().fold(Reachable::default(), |all, (traffic, _)| all.union(traffic));
+    if by_traffic.len() <= 1 {
+        return cell(open);
+    }
+    let details = by_traffic.iter().map(|(traffic, texts)| {
+        let more = texts.len().saturating_sub(SHOWN);
+        let more = if more > 0 { format!(" and {more} ranges more") } else { String::new() };
+        format!("{traffic}: {}{more}", texts[..texts.len().min(SHOWN)].join(", "))
+    });
+    Cell { in_part: true, details: details.collect(), ..cell(open) }
+}
+
+/// A name that no rule of the row speaks of is as open as the address that it has.
+fn by_address(outside: &Cell) -> Cell {
+    if !outside.in_part {
+        return Cell::of(outside.open.clone());
+    }
+    Cell { maybe: outside.open.clone(), conditions: vec!["on the address of the name".to_owned()], ..Cell::default() }
+}
