@@ -1,7 +1,7 @@
 //! Another server over TLS: unbound.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-#![allow(dead_code, reason = "the support is shared with the tests in `serve`")]
+#![allow(dead_code, unused_imports, reason = "the support is shared with the tests in `serve`")]
 
 #[path = "../../dns/tests/support/stub.rs"]
 mod stub;

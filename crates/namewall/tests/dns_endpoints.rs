@@ -5,6 +5,8 @@
 #[path = "dns/ports.rs"]
 mod ports;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use ports::free_port;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -64,8 +66,9 @@ impl Process {
     }
 
     fn signal(&self, signal: &str) {
-        let id = self.child.id().to_string();
-        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+        // Not with kill of procps, which not every machine has.
+        let signal: Signal = format!("SIG{}", signal.trim_start_matches('-')).parse().unwrap();
+        kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
     }
 }
 

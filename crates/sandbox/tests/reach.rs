@@ -9,7 +9,7 @@ use namewall_sandbox::{Error, Listen, Measured, Probe, Sandbox};
 use nix::errno::Errno;
 use std::net::{IpAddr, SocketAddr};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 const OUTSIDE: [&str; 3] = ["203.0.113.7", "2001:db8:ffff::7", "169.254.169.254"];
 
@@ -42,8 +42,8 @@ fn pairs(sandbox: &Sandbox, protocols: &[Protocol]) -> Vec<Probe> {
 
 /// Fails with every probe that brought something else.
 fn expect_all(sandbox: &Sandbox, probes: &[Probe], expected: Measured) {
-    // What is open may be lost once on a busy machine; what is dropped is dropped every time.
-    let repeats = if expected == Measured::Open { 2 } else { 0 };
+    // An answer may be late again and again on a busy machine; what is dropped is dropped every time.
+    let repeats = if expected == Measured::Open { 50 } else { 0 };
     let measured = sandbox.probe_patiently(probes, repeats).expect("sockets for all");
     let wrong = probes.iter().zip(&measured).filter(|(_, measured)| **measured != expected);
     let wrong: Vec<String> = wrong

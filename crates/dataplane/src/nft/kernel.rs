@@ -531,7 +531,8 @@ pub fn put_table(name: &str, table: &Table) -> Result<(), NftError> {
     socket.commit(&batch.finish()).map_err(rejected)
 }
 
-#[cfg(all(test, feature = "system"))]
+#[cfg(test)]
+#[cfg(feature = "system")]
 mod system_tests;
 #[cfg(test)]
 mod tests;

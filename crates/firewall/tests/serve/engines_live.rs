@@ -1,6 +1,6 @@
 //! Engines behind a server with real sockets: nobody waits for somebody else's engine.
 
-use crate::stub::{Upstream, eventually};
+use crate::stub::{PATIENCE, Upstream, eventually};
 use crate::support::{Ask, Engines, Fake, Live, shown, upstream};
 use namewall_firewall::{EngineError, Fact, Facts, Judged, Outcome};
 use std::sync::{Arc, Condvar, Mutex};
@@ -18,7 +18,7 @@ impl Gate {
 
     fn wait(&self) {
         let is_open = self.0.0.lock().unwrap();
-        drop(self.0.1.wait_timeout_while(is_open, Duration::from_secs(20), |is_open| !*is_open).unwrap());
+        drop(self.0.1.wait_timeout_while(is_open, PATIENCE, |is_open| !*is_open).unwrap());
     }
 }
 
@@ -59,7 +59,8 @@ fn two_hundred_questions_wait_for_an_engine_while_others_go_on() {
         let zone = if id % 2 == 0 { "slow" } else { "late" };
         socket.send(&Ask::from(&*format!("A n{id}.{zone} id {id}")).query).unwrap();
     }
-    eventually(|| engine.asked() == 200);
+    // As many at once as there are threads for them, which are fewer than the questions.
+    eventually(|| engine.asked() >= 100);
     // Nobody waits behind them, neither by UDP nor by TCP.
     for at in 0..50 {
         let over = if at % 2 == 0 { "" } else { "tcp" };

@@ -21,9 +21,7 @@ const FOE: &str = "6f";
 fn main() {
     // Before the first thread: without root it takes a user namespace.
     ensure_rights().unwrap_or_else(|error| give_up(error));
-    for name in ["ip", "dig"] {
-        program(name);
-    }
+    let _found = ["ip", "dig"].map(program);
     let namespace = Namespace::create().expect("a network namespace can be made");
     // Addresses and ports are as printed, and nobody else's.
     let count = namespace.enter(|| {
