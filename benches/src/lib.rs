@@ -4,10 +4,11 @@
 //! machines, measure the same text.
 //!
 //! `layout` says who is where, `objects` and `policies` write it down as
-//! manifests, and [`flows`] picks connections to be judged. [`crowd`] is another
+//! manifests ([`bulk`] many at once), and [`flows`] picks connections to be judged. [`crowd`] is another
 //! cluster, in which a packet has a long way to its verdict. What is measured on
 //! them is in `benches/core.rs`, `bin/` and `scripts/bench`; [`figures`] is how.
 
+pub mod bulk;
 pub mod crowd;
 pub mod figures;
 pub mod flows;

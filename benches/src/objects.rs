@@ -4,6 +4,7 @@
 use crate::File;
 use crate::layout::{App, Layout, Pod, node_address, pod_network};
 use std::fmt::Write;
+use std::net::Ipv4Addr;
 
 const PODS_A_FILE: usize = 1_000;
 
@@ -19,6 +20,25 @@ pub(crate) fn files(layout: &Layout) -> Vec<File> {
         files.push(File { name: format!("pods-{at:03}.yaml"), text: chunk.concat() });
     }
     files
+}
+
+/// Pods with their Deployments and Services, as a cluster that lives has them.
+pub(crate) fn everything(layout: &Layout) -> Vec<String> {
+    let pods = layout.pods().map(|it| pod(layout, &it));
+    let deployments = layout.apps.iter().map(|app| deployment(layout, app));
+    pods.chain(deployments).chain(layout.apps.iter().map(|app| service(layout, app))).collect()
+}
+
+fn service(layout: &Layout, app: &App) -> String {
+    let (name, namespace) = (&app.name, &layout.namespace(app).name);
+    let address = Ipv4Addr::from_bits(Ipv4Addr::new(10, 96, 0, 1).to_bits() + app.number as u32);
+    let mut text = format!(
+        "---\napiVersion: v1\nkind: Service\nmetadata:\n  name: {name}\n  namespace: {namespace}\nspec:\n  clusterIP: {address}\n  selector:\n    app: {name}\n  ports:\n"
+    );
+    for (port, number) in app.trade.ports {
+        let _ = write!(text, "  - name: {port}\n    port: {number}\n    targetPort: {port}\n");
+    }
+    text
 }
 
 fn namespaces(layout: &Layout) -> File {

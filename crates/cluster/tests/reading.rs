@@ -1,6 +1,8 @@
 //! Two ways through a text give the same: the short way of plain documents and
 //! the events of a full parser; reading at once, and loading before lowering.
 
+#![allow(clippy::unwrap_used)] // In helpers of tests.
+
 use namewall_cluster::yaml::{read_tree, read_tree_by_events, split_documents};
 use namewall_cluster::{Settings, load, lower, read};
 use proptest::prelude::*;

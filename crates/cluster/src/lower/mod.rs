@@ -103,6 +103,8 @@ impl<'s> Lowering<'s> {
 struct Sorted<'d> {
     by_reader: FxHashMap<Reader, Vec<&'d Document>>,
     workloads: FxHashMap<Reader, Vec<Sort<'d>>>,
+    /// Where each object is in the list of its reader.
+    seen: FxHashMap<ObjectKey<'d>, usize>,
 }
 
 /// A workload, read already or not.
@@ -266,7 +268,6 @@ fn is_known_version(document: &Document) -> bool {
 impl Lowering<'_> {
     fn sort<'d>(&mut self, items: impl Iterator<Item = Item<'d>>) -> Sorted<'d> {
         let mut sorted = Sorted::default();
-        let mut seen: FxHashMap<ObjectKey<'_>, usize> = FxHashMap::default();
         for item in items {
             let (reader, kind, document) = match item {
                 Item::PassedOver(kind) => {
@@ -275,7 +276,7 @@ impl Lowering<'_> {
                 }
                 Item::Workload(workload) => {
                     let ReadWorkload { reader, kind, namespace, name, .. } = workload;
-                    self.put(&mut sorted, &mut seen, (*reader, kind, namespace, name), Sort::Read(workload));
+                    self.put(&mut sorted, (*reader, kind, namespace, name), Sort::Read(workload));
                     continue;
                 }
                 Item::Tree(document) => match self.reader_of(document) {
@@ -299,7 +300,7 @@ impl Lowering<'_> {
                     self.out.findings.push(finding.from_source(Some(document.place(path))));
                 }
             }
-            self.put(&mut sorted, &mut seen, (reader, kind, namespace, name), Sort::Tree(document));
+            self.put(&mut sorted, (reader, kind, namespace, name), Sort::Tree(document));
         }
         sorted
     }
@@ -328,15 +329,9 @@ impl Lowering<'_> {
     }
 
     /// Of two objects with the same key the later counts, in the place of the first.
-    fn put<'d>(
-        &mut self,
-        sorted: &mut Sorted<'d>,
-        seen: &mut FxHashMap<ObjectKey<'d>, usize>,
-        key: ObjectKey<'d>,
-        one: Sort<'d>,
-    ) {
+    fn put<'d>(&mut self, sorted: &mut Sorted<'d>, key: ObjectKey<'d>, one: Sort<'d>) {
         let (reader, kind, namespace, name) = key;
-        let first = seen.get(&key).copied();
+        let first = sorted.seen.get(&key).copied();
         if let Some(at) = first {
             let first = sorted.place(reader, at);
             let message = format!("it is defined twice, first at {first}; the later one counts");
@@ -345,7 +340,7 @@ impl Lowering<'_> {
             self.out.findings.push(finding.from_source(Some(one.place())));
         }
         let at = sorted.put(reader, first, one);
-        seen.insert(key, at);
+        sorted.seen.insert(key, at);
     }
 
     fn pass_over(&mut self, document: &Document, api_version: &str, kind: &str) {

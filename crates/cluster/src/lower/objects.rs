@@ -62,7 +62,7 @@ impl Objects {
 
 impl Gather for Objects {
     fn take(&mut self, document: Document) {
-        let object = read(&document, &mut self.pool).unwrap_or_else(|| Object::Tree(document));
+        let object = read(&document, &mut self.pool).unwrap_or(Object::Tree(document));
         self.objects.push(object);
     }
 

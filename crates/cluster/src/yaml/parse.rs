@@ -93,10 +93,10 @@ pub(crate) fn list_items(document: DocumentText<'_>) -> Option<Vec<DocumentText<
     let start = if text.starts_with("items:\n") { 0 } else { text.find("\nitems:\n")? + 1 };
     let mut items: Vec<DocumentText<'_>> = Vec::new();
     let mut offset = start + "items:\n".len();
-    let mut number = text[..offset].bytes().filter(|&byte| byte == b'\n').count() as u32;
-    for line in text[offset..].split_inclusive('\n') {
+    let before = first_line + text[..offset].bytes().filter(|&byte| byte == b'\n').count() as u32;
+    for (number, line) in (before..).zip(text[offset..].split_inclusive('\n')) {
         match line.as_bytes()[0] {
-            b'-' => items.push(DocumentText { text: &text[offset..offset], first_line: first_line + number }),
+            b'-' => items.push(DocumentText { text: &text[offset..offset], first_line: number }),
             b' ' | b'\n' => {}
             _ => break,
         }
@@ -104,7 +104,6 @@ pub(crate) fn list_items(document: DocumentText<'_>) -> Option<Vec<DocumentText<
         let from = offset - item.text.len();
         offset += line.len();
         item.text = &text[from..offset];
-        number += 1;
     }
     // What stands around the items says that it is a list, and nothing that needs a further look.
     let around = [&text[..start], &text[offset..]].concat();
