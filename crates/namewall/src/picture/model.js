@@ -66,5 +66,8 @@ function filtered({text,space,side,only}){const terms=text.toLowerCase().split(/
    at=end[i];}
   if(hit)keep.add(r);}
  const left=new Set();let depth=0;for(let k=0;k<COLS;k++){depth+=seen[k];if(to.has(k)&&(only==='differ'?varied[k]:depth>0))left.add(k);}
- keep.auto=rows&&rows.auto;left.auto=cols&&cols.auto;
- return{rows:keep,cols:left};}
+ // Where rows differ from each other and each is the same throughout, all of them are of interest.
+ const some=(kept,every)=>only==='differ'&&!kept.size&&(keep.size||left.size)?new Set(every):kept;
+ const shown={rows:some(keep,from),cols:some(left,to)};
+ shown.rows.auto=rows&&rows.auto;shown.cols.auto=cols&&cols.auto;
+ return shown;}

@@ -170,7 +170,7 @@ impl Member {
             node,
             host_network: self.host_network,
             ports: self.ports.into(),
-            owner: (at % 3 > 0).then(|| Arc::new(Owner { kind: "Deployment".into(), name: "app".into() })),
+            owner: (!at.is_multiple_of(3)).then(|| Arc::new(Owner { kind: "Deployment".into(), name: "app".into() })),
             source: None,
         })
     }
