@@ -8,7 +8,7 @@ use namewall_policy::model::PolicyId;
 use namewall_policy::port::{Protocol, Traffic};
 use namewall_policy::reach::Reachable;
 use namewall_policy::unknown::{Case, Outlook, guessed_pod_network};
-use namewall_policy::{Dependence, Flow, Prediction, Reason, Verdict};
+use namewall_policy::{Dependence, Flow, Prediction, Reason, Snapshot, Verdict};
 
 /// What is asked.
 pub(crate) struct Asked<'a> {
@@ -108,16 +108,8 @@ impl<'a> Answer<'a> {
 
     /// What would settle an answer that depends on where pods live. A guess is a hint and decides nothing.
     pub(super) fn hint(&self) -> Option<String> {
-        let is_pod = |one: &Dependence| matches!(one, Dependence::Address { end, .. } if end.workload.is_some());
-        if self.verdict != Prediction::Depends || !self.depends_on.iter().any(is_pod) {
-            return None;
-        }
-        Some(match guessed_pod_network(self.world.snapshot) {
-            Some(guess) => {
-                format!("pods that have addresses are in {guess}; if all are, say so with --pod-network {guess}")
-            }
-            None => "say where pods get their addresses: --pod-network CIDR, or Nodes with podCIDRs".to_owned(),
-        })
+        let helps = self.verdict == Prediction::Depends && self.depends_on.iter().any(is_of_pod);
+        helps.then(|| pod_network_hint(self.world.snapshot))
     }
 
     pub(super) fn policy_place(&self, id: PolicyId) -> String {
@@ -128,6 +120,21 @@ impl<'a> Answer<'a> {
     pub(super) fn rule_source(&self, step: &RuleStep) -> Option<&namewall_policy::Source> {
         let rule = self.world.program.rule(step.rule);
         self.world.snapshot.policy(rule.policy).rules(rule.direction)[rule.index as usize].source.as_ref()
+    }
+}
+
+/// Whether it is about the address that a pod gets.
+pub(crate) fn is_of_pod(dependence: &Dependence) -> bool {
+    matches!(dependence, Dependence::Address { end, .. } if end.workload.is_some())
+}
+
+/// What to say so that answers no longer depend on where pods live.
+pub(crate) fn pod_network_hint(snapshot: &Snapshot) -> String {
+    match guessed_pod_network(snapshot) {
+        Some(guess) => {
+            format!("pods that have addresses are in {guess}; if all are, say so with --pod-network {guess}")
+        }
+        None => "say where pods get their addresses: --pod-network CIDR, or Nodes with podCIDRs".to_owned(),
     }
 }
 

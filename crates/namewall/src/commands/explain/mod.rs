@@ -4,7 +4,7 @@ mod answer;
 mod json;
 mod text;
 
-pub(crate) use answer::{Answer, Asked};
+pub(crate) use answer::{Answer, Asked, is_of_pod, pod_network_hint};
 pub(crate) use json::{allowed_json, dependence_json};
 
 use super::run::Running;

@@ -1,6 +1,7 @@
 //! For reading: what each row may open, and to whom.
 
 use super::{View, range_text};
+use crate::commands::explain::{is_of_pod, pod_network_hint};
 use crate::output::{GOOD, SOFT, STRONG, WARN};
 use anyhow::Result;
 use namewall_policy::Dependence;
@@ -12,7 +13,7 @@ pub(super) fn print(out: &mut impl Write, view: &View<'_>) -> Result<()> {
     if view.groups.is_empty() {
         writeln!(out, "The input has no workload, so there is no connection to judge.")?;
     }
-    let mut own_node = false;
+    let mut notes = Notes::default();
     for from in view.rows() {
         let is_shown = |&to: &GroupId| view.shows(from, to) && (to != from || view.groups.get(from).members.len() > 1);
         let shown: Vec<GroupId> = view.rows().filter(is_shown).collect();
@@ -20,7 +21,7 @@ pub(super) fn print(out: &mut impl Write, view: &View<'_>) -> Result<()> {
             continue;
         }
         writeln!(out, "{STRONG}{}{STRONG:#} {SOFT}{}{SOFT:#}", view.name(from), kind(view, from))?;
-        own_node |= print_rows(out, view, from, &shown)?;
+        print_rows(out, view, (from, &shown), &mut notes)?;
         if view.shows_outside_of(from) {
             for (pattern, traffic) in view.names_to(from).iter() {
                 let traffic = view.narrow(traffic);
@@ -35,11 +36,23 @@ pub(super) fn print(out: &mut impl Write, view: &View<'_>) -> Result<()> {
         }
         writeln!(out)?;
     }
-    if own_node {
+    if notes.own_node {
         writeln!(out, "* Pods on the network of a node open everything to the pods of that node.")?;
+    }
+    if notes.pod_network {
+        writeln!(out, "{SOFT}hint: {}{SOFT:#}", pod_network_hint(&view.loaded.snapshot))?;
     }
     out.flush()?;
     Ok(())
+}
+
+/// What is said once, at the end.
+#[derive(Default)]
+struct Notes {
+    /// Some lines have a star.
+    own_node: bool,
+    /// Some lines depend on where pods live.
+    pod_network: bool,
 }
 
 /// `Deployment, 5 pods`.
@@ -51,20 +64,26 @@ fn kind(view: &View<'_>, id: GroupId) -> String {
     }
 }
 
-/// Destinations with the same open connections share a line. True if some have a star.
-fn print_rows(out: &mut impl Write, view: &View<'_>, from: GroupId, shown: &[GroupId]) -> Result<bool> {
+/// Destinations with the same open connections share a line.
+fn print_rows(
+    out: &mut impl Write,
+    view: &View<'_>,
+    (from, shown): (GroupId, &[GroupId]),
+    notes: &mut Notes,
+) -> Result<()> {
     let mut by_traffic: BTreeMap<(u32, bool), Vec<GroupId>> = BTreeMap::new();
     for &to in shown {
         let cell = view.groups.cell(&view.matrix, from, to);
         by_traffic.entry((cell.open.0, cell.own_node)).or_default().push(to);
     }
-    let (mut any, mut starred) = (false, false);
+    let mut any = false;
     for ((id, own_node), targets) in by_traffic {
         let traffic = view.open(CellId(id));
         if traffic.is_none() && !own_node {
             continue;
         }
-        (any, starred) = (true, starred || own_node);
+        any = true;
+        notes.own_node |= own_node;
         let everyone = targets.len() == shown.len() && targets.len() > 2;
         let names = if everyone { "every workload".to_owned() } else { listed(view, &targets) };
         let star = if own_node { " *" } else { "" };
@@ -72,13 +91,14 @@ fn print_rows(out: &mut impl Write, view: &View<'_>, from: GroupId, shown: &[Gro
         writeln!(out, "  → {style}{traffic}{style:#}{star}  {names}")?;
         if !traffic.is_certain() {
             let depends_on = targets.iter().flat_map(|&to| view.depends_on(from, to)).collect::<Vec<_>>();
+            notes.pod_network |= depends_on.iter().any(is_of_pod);
             print_conditions(out, view, &depends_on)?;
         }
     }
     if !any && !shown.is_empty() {
         writeln!(out, "  → nothing to any workload")?;
     }
-    Ok(starred)
+    Ok(())
 }
 
 /// What a line depends on, each thing once.
