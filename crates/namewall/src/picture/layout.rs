@@ -21,6 +21,8 @@ pub(crate) struct Grid {
 }
 
 pub(crate) const MARGIN: usize = 14;
+/// What the legend needs in width.
+const LEGEND: usize = 640;
 /// Below the grid, for the legend.
 const FOOT: usize = 76;
 
@@ -41,7 +43,7 @@ impl Grid {
         let (above, over) =
             if is_roomy { (longest_column * 71 / 100 + font, longest_column * 71 / 100) } else { (longest_column, 0) };
         let (left, top) = (MARGIN + longest_row + 12, MARGIN + 26 + above + 12);
-        let width = (left + columns * cell + over + MARGIN).max(560);
+        let width = (left + columns * cell + over + MARGIN).max(LEGEND);
         Self { rows, columns, cell, font, left, top, width, height: top + rows * cell + FOOT, is_roomy }
     }
 
