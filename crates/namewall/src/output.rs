@@ -1,7 +1,7 @@
 //! How things look: colours (only on a terminal), findings, JSON pieces.
 
 use anstyle::{AnsiColor, Style};
-use namewall_policy::{Finding, Prediction, Severity, Source, Verdict};
+use namewall_policy::{Finding, Prediction, Severity, Source};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 
@@ -36,14 +36,7 @@ pub(crate) fn note(text: &str) {
     writeln!(anstream::stderr(), "{SOFT}note:{SOFT:#} {text}").ok();
 }
 
-pub(crate) fn style_of(verdict: Verdict) -> Style {
-    match verdict {
-        Verdict::Allow => GOOD,
-        Verdict::Deny => BAD,
-    }
-}
-
-pub(crate) fn style_of_prediction(prediction: Prediction) -> Style {
+pub(crate) fn style_of(prediction: Prediction) -> Style {
     match prediction {
         Prediction::Allow => GOOD,
         Prediction::Deny => BAD,

@@ -106,8 +106,7 @@ spec:
   - {{name: no, action: Deny, to: [{{networks: [0.0.0.0/0]}}]}}
 "
     );
-    let depends =
-        "depends: it depends on the node that shop/web runs on: ClusterEgressFirewall/zone-a is for certain nodes";
+    let depends = "depends: the node that shop/web runs on decides: ClusterEgressFirewall/zone-a is for certain nodes";
     assert_eq!(ask(&firewall, "shop/web -> 198.51.100.1:443"), depends);
     assert_eq!(ask(&firewall, "shop/web -> 203.0.113.9:443"), "allow");
 }

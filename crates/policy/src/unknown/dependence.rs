@@ -131,7 +131,7 @@ pub fn describe_dependence((snapshot, program): (&Snapshot, &Program), dependenc
             let names: Vec<String> = policies.iter().map(|&id| program.policy(id).id.to_string()).collect();
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             let end = describe_end(snapshot, end);
-            format!("it depends on the node that {end} runs on: {} is for certain nodes", some_of(&names))
+            format!("the node that {end} runs on decides: {} is for certain nodes", some_of(&names))
         }
         Dependence::SameNode { from, to } => {
             let (from, to) = (describe_end(snapshot, from), describe_end(snapshot, to));

@@ -1,16 +1,16 @@
 //! The answer for people to read.
 
 use super::answer::{Answer, RouteStory, Story, verdict_of};
-use crate::output::{self, SOFT, STRONG, style_of, style_of_prediction};
+use crate::output::{self, SOFT, STRONG, style_of};
 use anyhow::Result;
 use namewall_policy::explain::{self, Step, StepAt, StepResult};
 use namewall_policy::model::Direction;
-use namewall_policy::{Cause, Prediction};
+use namewall_policy::{Cause, Prediction, Verdict};
 use std::io::Write;
 
 impl Answer<'_> {
     pub(crate) fn print(&self, out: &mut impl Write) -> Result<()> {
-        let style = style_of_prediction(self.verdict);
+        let style = style_of(self.verdict);
         let word = self.verdict.to_string().to_uppercase();
         writeln!(out, "{style}{word}{style:#}  {STRONG}{}{STRONG:#}", self.question)?;
         writeln!(out, "  {}", self.reason())?;
@@ -39,14 +39,16 @@ impl Answer<'_> {
         writeln!(out)?;
         let label = [route.label.as_deref(), route.family].into_iter().flatten().collect::<Vec<_>>().join(", ");
         if !label.is_empty() {
-            let style = style_of_prediction(route.prediction);
+            let style = style_of(route.prediction);
             writeln!(out, "{STRONG}{label}{STRONG:#}: {style}{}{style:#}", route.prediction)?;
         }
         for story in &route.stories {
             if route.prediction == Prediction::Depends {
-                let verdict = verdict_of(story);
-                let style = style_of(verdict);
-                writeln!(out, "{STRONG}a case of {style}{verdict}{style:#}{STRONG}:{STRONG:#}")?;
+                let (word, style) = match verdict_of(story) {
+                    Verdict::Allow => ("allowed", output::GOOD),
+                    Verdict::Deny => ("denied", output::BAD),
+                };
+                writeln!(out, "{STRONG}a case in which it is {style}{word}{style:#}{STRONG}:{STRONG:#}")?;
             }
             self.print_story(out, story)?;
         }
