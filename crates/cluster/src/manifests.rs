@@ -78,7 +78,7 @@ impl Gathered for Objects {
 #[derive(Default)]
 struct Texts {
     texts: Vec<(Arc<str>, String)>,
-    /// What is said of files in folders that are not read.
+    /// Findings about files in folders that are not read.
     skipped: Vec<Finding>,
 }
 

@@ -59,7 +59,7 @@ impl Reader {
     }
 }
 
-/// What is said of a message but for its times, ports, and itself.
+/// The fields of a dnstap message, without its times, its ports and the DNS message itself.
 fn told(message: &Value) -> String {
     let of = |name: &str| message["dnstap"]["message"][name].as_str().unwrap_or("-").to_owned();
     let names = ["type", "socket_family", "socket_protocol", "query_address", "response_address"];

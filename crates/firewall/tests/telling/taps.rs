@@ -4,7 +4,7 @@ use crate::support::{Serving, get};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A path nobody else has.
+/// A path that no other test uses.
 pub(crate) fn path(name: &str) -> PathBuf {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);

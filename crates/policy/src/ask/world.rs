@@ -67,7 +67,7 @@ impl World<'_> {
     }
 
     /// Without a port: a Service's own ports, else the ends with no port yet,
-    /// for whoever asks which ports are open.
+    /// for questions about which ports are open.
     fn portless(&self, from: &Host, sources: &[Endpoint], target: &Target) -> Result<Vec<Route>, AskError> {
         let every_port = |id: ServiceId| {
             let service = &self.snapshot.services[id.index()];

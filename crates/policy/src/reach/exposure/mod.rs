@@ -76,7 +76,7 @@ impl fmt::Display for NewPods {
     }
 }
 
-/// The rows of every workload, and the new pods that nothing is said of.
+/// The rows of every workload, and the new pods that no row describes.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Exposures {
     pub rows: Vec<Exposure>,
