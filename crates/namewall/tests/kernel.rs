@@ -40,9 +40,11 @@ fn nft(arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// The table, its parts in order, without elements and without the name of the process that owns it.
+/// The table, its parts in order, without elements, the number of the last change and the process that owns it.
 fn list() -> String {
     let text = nft(&["-s", "-t", "list", "table", "inet", "namewall"]);
+    let numbered = text.lines().find(|line| line.contains("@generation")).unwrap_or_default();
+    let text = text.replace(numbered, "\t\t0x0 [invalid type] @generation accept");
     let mut parts: Vec<&str> = text.trim_end().trim_end_matches('}').split("\n\n").map(str::trim_end).collect();
     parts[0] = "table inet namewall {";
     parts[1..].sort_unstable();
@@ -126,6 +128,9 @@ fn to_open_changes_nothing() {
     });
 }
 
+/// So many operations make a change the next generation: a chain of two rules, and an element for another.
+const STEP: usize = 5;
+
 #[test]
 fn a_change_is_the_smallest() {
     isolated(|| {
@@ -135,13 +140,13 @@ fn a_change_is_the_smallest() {
         let before = list();
         assert_eq!(kernel.replace(&shop, NOW).expect("again").operations, 0, "nothing is to be done");
         let applied = kernel.replace(&pod, NOW).expect("a pod comes");
-        assert!(applied.operations <= 5, "{applied:?}: a pod is a few elements");
+        assert!(applied.operations <= 5 + STEP, "{applied:?}: a pod is a few elements");
         assert_same(&list(), &before);
         assert!(nft(&["list", "map", "inet", "namewall", "who4"]).contains("10.244.1.99"));
         kernel.replace(&shop, NOW).expect("the pod goes");
         assert!(!nft(&["list", "map", "inet", "namewall", "who4"]).contains("10.244.1.99"));
         let applied = kernel.replace(&policy, NOW).expect("a policy comes");
-        assert!(applied.operations <= 20, "{applied:?}: a policy is a few chains");
+        assert!(applied.operations <= 20 + STEP, "{applied:?}: a policy is a few chains");
         assert!(list().contains("chain NetworkPolicy/shop/more/ingress"));
         kernel.replace(&shop, NOW).expect("the policy goes");
         assert_same(&list(), &before);
@@ -159,7 +164,7 @@ fn s7_4_a_pod_of_another_node_is_a_few_elements() {
         assert!(remote().contains("10.244.1.12"), "the gate of a pod elsewhere: {}", remote());
         let before = list();
         let applied = kernel.replace(&shop_and(POD), NOW).expect("a pod comes elsewhere");
-        assert!(applied.operations <= 5, "{applied:?}");
+        assert!(applied.operations <= 5 + STEP, "{applied:?}");
         assert!(remote().contains("10.244.1.99"), "{}", remote());
         assert_same(&list(), &before);
         drop(kernel);

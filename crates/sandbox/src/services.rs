@@ -4,7 +4,7 @@
 use crate::topology::Topology;
 use namewall_dataplane::nft::rule::{Action, End, Rule, Test};
 use namewall_dataplane::nft::set::Version;
-use namewall_dataplane::nft::table::{Hook, HookKind, Point, Table};
+use namewall_dataplane::nft::table::{Fallback, Hook, HookKind, Point, Table};
 use namewall_policy::Snapshot;
 use namewall_policy::model::{BackendTarget, ServicePort};
 use namewall_policy::port::Protocol;
@@ -26,7 +26,8 @@ pub(crate) fn table(snapshot: &Snapshot, topology: &Topology, node: &str) -> Tab
         ("postrouting", Point::Postrouting, SOURCE_NAT, HookKind::Nat),
     ];
     for (name, point, priority, kind) in chains {
-        table.chains.entry(name.to_owned()).or_default().hook = Some(Hook { point, priority, kind });
+        table.chains.entry(name.to_owned()).or_default().hook =
+            Some(Hook { point, priority, kind, fallback: Fallback::Accept });
     }
     let own = topology.nodes.get(node).map(|plan| plan.addresses.as_slice()).unwrap_or_default();
     for service in &snapshot.services {

@@ -75,12 +75,12 @@ impl Batch {
         self.begin(message::NEW_CHAIN, CREATE);
         self.messages.text(chain::TABLE, &self.table);
         self.messages.text(chain::NAME, name);
-        if let Some(Hook { point, priority, kind }) = hook {
+        if let Some(Hook { point, priority, kind, fallback }) = hook {
             self.messages.nested(chain::HOOK, |out| {
                 out.u32(chain::HOOK_NUMBER, point as u32);
                 out.u32(chain::HOOK_PRIORITY, priority as u32);
             });
-            self.messages.u32(chain::POLICY, 1);
+            self.messages.u32(chain::POLICY, fallback as u32);
             self.messages.text(chain::TYPE, kind.name());
         }
     }

@@ -5,6 +5,7 @@ use super::batch::Batch;
 use super::elements::{Elements, Moved};
 use super::set::{self, Element, Key, SetSpec};
 use super::table::{Chain, Table};
+use crate::render::{ALLOWED, Step};
 use rustc_hash::FxHashSet;
 use std::collections::BTreeSet;
 
@@ -67,6 +68,7 @@ pub(crate) struct Change<'a> {
     pub(crate) gone_sets: Vec<&'a str>,
     pub(crate) new_elements: Vec<(&'a str, Moved<'a>)>,
     pub(crate) gone_elements: Vec<(&'a str, Moved<'a>)>,
+    pub(crate) step: Option<Step>,
 }
 
 impl<'a> Change<'a> {
@@ -116,6 +118,22 @@ impl<'a> Change<'a> {
             }
         }
         change
+    }
+
+    /// Makes it the next generation of a table that is of this one. Nothing to do stays nothing.
+    pub(crate) fn step_after(mut self, generation: u16) -> Self {
+        let is_about = |(name, _): &(&str, &Chain)| *name == ALLOWED;
+        // Where the chain is made or mended, the generation stays.
+        let is_mended = self.new_chains.iter().chain(&self.rewritten).any(is_about);
+        self.step = (!self.is_empty() && !is_mended).then(|| Step::after(generation));
+        self
+    }
+
+    fn is_empty(&self) -> bool {
+        let Self { new_sets, new_chains, rewritten, gone_chains, gone_sets, new_elements, gone_elements, step } = self;
+        let chains = new_chains.is_empty() && rewritten.is_empty() && gone_chains.is_empty();
+        let sets = new_sets.is_empty() && gone_sets.is_empty();
+        chains && sets && new_elements.is_empty() && gone_elements.is_empty() && step.is_none()
     }
 
     /// Whether a connection that was allowed may be forbidden now. More peers and
@@ -191,6 +209,12 @@ impl<'a> Change<'a> {
         }
         for name in &self.gone_chains {
             batch.delete_chain(name);
+        }
+        if let Some(step) = &self.step {
+            batch.clear_chain(ALLOWED);
+            batch.add_rules(ALLOWED, &step.allowed);
+            batch.delete_elements(set::GENERATION, std::iter::once(step.gone.clone()));
+            batch.add_elements(set::GENERATION, std::iter::once(step.come.clone()));
         }
     }
 }

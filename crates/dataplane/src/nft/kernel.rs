@@ -14,7 +14,7 @@ use crate::cut::{CutEstablished, Judge};
 use crate::leases::{LeaseGroups, Leases, Writes};
 use crate::netlink::{self, Family, Socket};
 use crate::remembered::{MOST, Remembered};
-use crate::render::{AUDIT, Delta, Ids, Rendered, Scope, render};
+use crate::render::{ALLOWED, AUDIT, Delta, Ids, Rendered, Scope, render};
 use crate::{Applied, Cut, Dataplane};
 use namewall_policy::lease::Bounds;
 use namewall_policy::model::Action;
@@ -257,7 +257,7 @@ impl Nft {
                 read::read(&mut self.socket, &name).map_err(unread)?
             }
         };
-        let rendered = render(next, &self.settings.scope, &ids_of(&live));
+        let mut rendered = render(next, &self.settings.scope, &ids_of(&live));
         let mut batch = Batch::new(&name);
         let live = match Change::is_possible(&live, &rendered.table) {
             true => live,
@@ -268,7 +268,7 @@ impl Nft {
                 Live::default()
             }
         };
-        let change = Change::between(&live, &rendered.table);
+        let change = Change::between(&live, &rendered.table).step_after(rendered.ids.generation);
         let found = if exists {
             let cut = [set::CUT.0, set::CUT.1].into_iter().map(|set| read::count_elements((&name, set), MOST));
             let cut = cut.sum::<Result<usize, _>>().map_err(unread)?;
@@ -286,14 +286,16 @@ impl Nft {
         let applied = Applied { operations: batch.operations(), narrows: true };
         self.commit(batch)?;
         self.verify(&change, &rendered.table)?;
+        let step = change.step;
+        rendered.advance(step);
         self.known = Some(Known { program: next.clone(), scope: self.settings.scope.clone(), rendered });
         Ok(applied)
     }
 
     /// The whole table is made again, and compared.
     fn replace_table(&mut self, known: Known, next: &Program, now: Instant) -> Result<Applied, NftError> {
-        let rendered = render(next, &self.settings.scope, &known.rendered.ids);
-        let change = Change::between(&known.rendered.table, &rendered.table);
+        let mut rendered = render(next, &self.settings.scope, &known.rendered.ids);
+        let change = Change::between(&known.rendered.table, &rendered.table).step_after(rendered.ids.generation);
         let mut batch = Batch::new(&self.settings.table);
         change.write(&mut batch);
         if rendered.lease_groups != known.rendered.lease_groups {
@@ -302,9 +304,12 @@ impl Nft {
         }
         let applied = Applied { operations: batch.operations(), narrows: change.narrows(only_allows(next)) };
         let done = self.commit(batch).and_then(|()| self.verify(&change, &rendered.table));
-        drop(change);
+        let step = change.step;
         match &done {
-            Ok(()) => self.known = Some(Known { program: next.clone(), scope: self.settings.scope.clone(), rendered }),
+            Ok(()) => {
+                rendered.advance(step);
+                self.known = Some(Known { program: next.clone(), scope: self.settings.scope.clone(), rendered });
+            }
             Err(error) => self.known = error.leaves_all_as_it_was().then_some(known),
         }
         done.map(|()| applied)
@@ -319,6 +324,7 @@ impl Nft {
             placed.iter().for_each(|(set, element)| by_set.entry(set).or_default().push(element.clone()));
             into.extend(by_set.into_iter().map(|(set, elements)| (set, Moved::These(elements))));
         }
+        let change = change.step_after(known.rendered.ids.generation);
         let mut batch = Batch::new(&self.settings.table);
         change.write(&mut batch);
         let applied = Applied { operations: batch.operations(), narrows: change.narrows(only_allows(next)) };
@@ -326,7 +332,8 @@ impl Nft {
             self.known = error.leaves_all_as_it_was().then_some(known);
             return Err(error);
         }
-        let rendered = &mut known.rendered;
+        let (rendered, step) = (&mut known.rendered, change.step);
+        rendered.advance(step);
         for (set, element) in gone {
             if let Some(set) = rendered.table.sets.get_mut(set) {
                 set.elements.remove(element.index());
@@ -403,7 +410,9 @@ impl Nft {
     fn verify(&mut self, change: &Change<'_>, table: &Table) -> Result<(), NftError> {
         let name = self.settings.table.clone();
         let unread = |source| NftError::Read { table: name.clone(), source };
-        let chains: Vec<(&str, &Chain)> = change.new_chains.iter().chain(&change.rewritten).copied().collect();
+        let stepped = change.step.iter().map(|step| (ALLOWED, &step.allowed));
+        let chains: Vec<(&str, &Chain)> =
+            change.new_chains.iter().chain(&change.rewritten).copied().chain(stepped).collect();
         let live = if chains.len() > MANY_CHAINS {
             let live = read::read_chains_and_rules(&mut self.socket, &name).map_err(unread)?;
             if let Some(chain) = live.chains().symmetric_difference(&table.chains()).next() {
@@ -424,6 +433,12 @@ impl Nft {
             if !read::has_elements(&mut self.socket, (&name, set), &some).map_err(unread)? {
                 return Err(NftError::Differs { table: name, what: format!("set {set}") });
             }
+        }
+        if let Some(step) = &change.step
+            && !read::has_elements(&mut self.socket, (&name, set::GENERATION), std::slice::from_ref(&step.come))
+                .map_err(unread)?
+        {
+            return Err(NftError::Differs { table: name, what: format!("set {}", set::GENERATION) });
         }
         Ok(())
     }
@@ -491,6 +506,9 @@ fn ids_of(live: &Live) -> Ids {
                 ids.classes.insert(address, *number);
             }
         }
+    }
+    if let Some(set) = live.sets.get(set::GENERATION) {
+        ids.generation = set.elements.iter().next().and_then(|element| element.key.as_port()).unwrap_or_default();
     }
     // A rule that names its group in a comment tells which number it had.
     for rule in live.chains.values().flat_map(|chain| &chain.rules) {

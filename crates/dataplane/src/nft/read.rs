@@ -6,7 +6,7 @@ use super::elements::Elements;
 use super::expression::Expression;
 use super::rule::Rule;
 use super::set::{Element, Field, Holds, Key, LEASE, SetSpec, Value, Version, read_address};
-use super::table::{Chain, Hook, HookKind, Point};
+use super::table::{Chain, Fallback, Hook, HookKind, Point};
 use super::wire::{self, INET, SUBSYSTEM, chain, data, element, message, rule, set, table};
 use crate::leases::Found;
 use crate::netlink::{Attributes, DUMP, Error, Family, Messages, Socket};
@@ -285,7 +285,8 @@ fn read_hook(of: Attributes<'_>) -> Option<Hook> {
         _ => Point::Postrouting,
     };
     let kind = if of.text(chain::TYPE) == Some("nat") { HookKind::Nat } else { HookKind::Filter };
-    Some(Hook { point, priority: hook.u32(chain::HOOK_PRIORITY)? as i32, kind })
+    let fallback = if of.u32(chain::POLICY) == Some(0) { Fallback::Drop } else { Fallback::Accept };
+    Some(Hook { point, priority: hook.u32(chain::HOOK_PRIORITY)? as i32, kind, fallback })
 }
 
 fn read_rules(socket: &mut Socket, name: &str, only: Option<&str>, live: &mut Live) -> Result<(), Error> {

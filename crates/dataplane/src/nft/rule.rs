@@ -132,6 +132,8 @@ pub enum Test {
     Local(Version),
     /// The port that was asked for, before it was changed.
     AskedPort(u16),
+    /// The last change had this number.
+    Generation(u16),
     /// One in so many, in turn.
     EveryNth(u32),
     /// No more often than this; the rest goes on to the next rule.
@@ -370,6 +372,10 @@ impl Test {
                 out.push(Expression::Conntrack { into: FIRST, key: conntrack::PORT, original: true });
                 out.push(Expression::Compare { register: FIRST, equal: true, to: port.to_be_bytes().to_vec() });
             }
+            Self::Generation(number) => {
+                out.push(Expression::Load { into: FIRST, value: number.to_be_bytes().to_vec() });
+                out.push(lookup(set::GENERATION, FIRST));
+            }
             Self::EveryNth(below) => {
                 out.push(Expression::Turn { into: FIRST, below: *below });
                 out.push(Expression::Compare { register: FIRST, equal: true, to: vec![0; 4] });
@@ -557,6 +563,7 @@ impl fmt::Display for Test {
             }
             Self::Local(version) => write!(f, "{} map @{}", Field(End::Source, *version), set::WHO[*version]),
             Self::AskedPort(port) => write!(f, "ct original proto-dst {port}"),
+            Self::Generation(number) => write!(f, "{number} @{}", set::GENERATION),
             Self::EveryNth(below) => write!(f, "numgen inc mod {below} 0"),
             Self::AtMost { a_second, burst } => write!(f, "limit rate {a_second}/second burst {burst} packets"),
         }

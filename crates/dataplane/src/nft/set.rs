@@ -60,6 +60,8 @@ pub const PODS: Twins = Twins("pod4", "pod6");
 pub const NODES: Twins = Twins("node4", "node6");
 /// Source . destination . protocol . their ports, with a timeout: packets of connections that were cut, either way.
 pub const CUT: Twins = Twins("cut4", "cut6");
+/// The number of the last change.
+pub const GENERATION: &str = "generation";
 /// Protocols DNS is taken over, with a timeout: our server lives.
 pub const ALIVE: &str = "alive";
 /// Address . protocol: Services that are asked at DNS's port.
@@ -323,6 +325,16 @@ impl Key {
     /// A protocol and nothing else: what stands alone is not padded.
     pub fn only_protocol(protocol: u8) -> Self {
         Self::default().with(&[protocol])
+    }
+
+    /// As a key by itself, which is not padded.
+    pub fn only_port(port: u16) -> Self {
+        Self::default().with(&port.to_be_bytes())
+    }
+
+    /// What it was made of by [`Key::only_port`].
+    pub(crate) fn as_port(&self) -> Option<u16> {
+        self.as_bytes().try_into().ok().map(u16::from_be_bytes)
     }
 
     pub fn port(self, port: u16) -> Self {

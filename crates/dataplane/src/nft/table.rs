@@ -25,6 +25,23 @@ pub struct Hook {
     pub point: Point,
     pub priority: i32,
     pub kind: HookKind,
+    /// What happens to a packet at the end of the chain.
+    pub fallback: Fallback,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fallback {
+    Drop = 0,
+    Accept = 1,
+}
+
+impl Fallback {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Drop => "drop",
+            Self::Accept => "accept",
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -113,9 +130,9 @@ impl fmt::Display for Table {
                 writeln!(f)?;
             }
             writeln!(f, "\tchain {name} {{")?;
-            if let Some(Hook { point, priority, kind }) = chain.hook {
-                let kind = kind.name();
-                writeln!(f, "\t\ttype {kind} hook {} priority {priority}; policy accept;", point.name())?;
+            if let Some(Hook { point, priority, kind, fallback }) = chain.hook {
+                let (kind, point, fallback) = (kind.name(), point.name(), fallback.name());
+                writeln!(f, "\t\ttype {kind} hook {point} priority {priority}; policy {fallback};")?;
             }
             for rule in &chain.rules {
                 writeln!(f, "\t\t{rule}")?;

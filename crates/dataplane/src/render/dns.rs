@@ -28,7 +28,7 @@ use super::stages::Mode;
 use super::{Render, Scope};
 use crate::nft::rule::{Action as Do, End, Rule, TCP, Test, UDP};
 use crate::nft::set::{self, Element, Field, Holds, Key, SetSpec, Version};
-use crate::nft::table::{Hook, HookKind, Point, Table};
+use crate::nft::table::{Fallback, Hook, HookKind, Point, Table};
 use namewall_policy::port::Protocol;
 use namewall_policy::program::{Holder, Member, Resolver};
 use namewall_policy::{Flow, Instant, LeaseTable, Program, Verdict, evaluate};
@@ -149,18 +149,21 @@ impl Render<'_> {
         let (base, chain) = (format!("{}dns-policy", mode.prefix()), format!("{}dns-policy/new", mode.prefix()));
         let policy = table.chains.entry(base).or_default();
         let priority = JUDGED_AT + i32::from(mode == Mode::Audit);
-        policy.hook = Some(Hook { point: Point::Prerouting, priority, kind: HookKind::Filter });
+        let (point, kind) = (Point::Prerouting, HookKind::Filter);
+        policy.hook = Some(Hook { point, priority, kind, fallback: mode.fallback() });
         // Whether our server lives or not: if it came to life between this hook and the next, the question would be
         // taken, and nobody would have judged it.
         let asks = |protocol| [Test::Port { low: DNS, high: DNS }, Test::Protocol(protocol), Test::New];
-        policy.rules = Scope::ASKED_OVER.map(|one| Rule::new(asks(one), Do::Jump(chain.clone()))).to_vec();
+        policy.rules = Scope::ASKED_OVER.map(|one| Rule::new(asks(one), Do::Goto(chain.clone()))).to_vec();
+        policy.rules.push(Rule::new([], Do::Accept));
         let mut rules = Vec::new();
         for version in Version::BOTH {
-            rules.extend(self.not_taken(version));
-            rules.push(Rule::new([Test::Resolver { version, asked: false }], Do::Accept));
+            rules.extend(self.not_taken(version, &mode.allowance()));
+            rules.push(Rule::new([Test::Resolver { version, asked: false }], mode.allowance()));
             let end = End::Source;
             rules.push(Rule::new([], Do::Dispatch { end, version, walk: egress }));
         }
+        rules.push(Rule::new([], mode.allowance()));
         table.chains.entry(chain).or_default().rules = rules;
         let Some(input) = table.chains.get_mut(&format!("{}egress-input", mode.prefix())) else { return };
         let Some((low, high)) = intercept.ports() else { return };
@@ -182,28 +185,33 @@ impl Render<'_> {
                 let within = |end, set: set::Twins| Test::Within { end, version, set: set[version].to_owned() };
                 let (from, to) = (within(End::Source, set::NODES), within(End::Destination, set::SERVERS));
                 let asks = [Test::Protocol(protocol), Test::Port { low: port, high: port }, from, to];
-                chain.rules.insert(at, Rule::new(asks, Do::Accept).about("asks in a pod's stead"));
+                chain.rules.insert(at, Rule::new(asks, mode.allowance()).about("asks in a pod's stead"));
             }
         }
     }
 
     /// Whose questions go their own way.
-    fn not_taken(&self, version: Version) -> [Rule; 2] {
+    fn not_taken(&self, version: Version, then: &Do) -> [Rule; 2] {
         let within = |end, set: set::Twins| Test::Within { end, version, set: set[version].to_owned() };
         [
-            Rule::new([within(End::Source, set::SERVERS)], Do::Accept).about("answers for a server that we ask"),
+            Rule::new([within(End::Source, set::SERVERS)], then.clone()).about("answers for a server that we ask"),
             // It is judged where it is, by its own policies.
-            Rule::new([within(End::Destination, set::PODS)], Do::Accept),
+            Rule::new([within(End::Destination, set::PODS)], then.clone()),
         ]
     }
 
     pub(super) fn dns_chains(&self, table: &mut Table) {
         let Some(intercept) = &self.scope.dns else { return };
         let base = table.chains.entry("dns".to_owned()).or_default();
-        base.hook = Some(Hook { point: Point::Prerouting, priority: TAKEN_AT, kind: HookKind::Nat });
+        base.hook = Some(Hook {
+            point: Point::Prerouting,
+            priority: TAKEN_AT,
+            kind: HookKind::Nat,
+            fallback: Fallback::Accept,
+        });
         base.rules = vec![Rule::new([Test::AsksDns], Do::Jump(TAKE.to_owned()))];
         let take = Version::BOTH.into_iter().flat_map(|version| {
-            let [servers, pods] = self.not_taken(version);
+            let [servers, pods] = self.not_taken(version, &Do::Accept);
             let to = || Do::Goto(TO.to_owned());
             [
                 servers,

@@ -17,6 +17,8 @@ pub struct Ids {
     pub(crate) classes: FxHashMap<IpAddr, u32>,
     /// By each rule that speaks of the group.
     pub(crate) groups: FxHashMap<String, u32>,
+    /// Of the last change.
+    pub(crate) generation: u16,
 }
 
 /// Every pod that has an address.

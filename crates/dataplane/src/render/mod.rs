@@ -10,6 +10,7 @@
 //! ```
 //! The first of them also drops what belongs to a connection that was cut, and
 //! so does one in the output hook, which does nothing else.
+//! What they allow is accepted in one place, the chain `allowed` (see `moment`).
 //! Where a policy is only audited, two more follow, which tell and do not drop.
 //! An address leads to a class, a class to its chain. Two steps, because an
 //! element that names a chain makes the kernel look through the whole table,
@@ -21,6 +22,7 @@ mod delta;
 mod dns;
 mod elements;
 mod ids;
+mod moment;
 mod names;
 mod remote;
 mod rules;
@@ -31,12 +33,13 @@ pub(crate) use delta::Delta;
 pub(crate) use dns::{DNS, may_ask};
 pub use dns::{Intercept, Listener};
 pub use ids::Ids;
+pub(crate) use moment::{ALLOWED, Step};
 pub(crate) use stages::AUDIT;
 
 use crate::leases::LeaseGroups;
 use crate::nft::rule::{Action as Do, End, Rule, Test, UDP};
 use crate::nft::set::{self, Element, Field, Holds, Key, SetSpec, Value, Version};
-use crate::nft::table::{Hook, HookKind, Point, Table};
+use crate::nft::table::{Fallback, Hook, HookKind, Point, Table};
 use elements::Pods;
 use ids::{Group, Groups, Numbered, number_classes, pods};
 use namewall_policy::Program;
@@ -85,6 +88,16 @@ pub struct Rendered {
     pub(crate) numbers: Numbers,
 }
 
+impl Rendered {
+    /// The table is of the next generation now.
+    pub(crate) fn advance(&mut self, step: Option<Step>) {
+        if let Some(step) = step {
+            self.ids.generation = step.generation;
+            step.note(&mut self.table);
+        }
+    }
+}
+
 /// What is needed to number one pod more.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Numbers {
@@ -122,11 +135,13 @@ pub fn render(program: &Program, scope: &Scope, before: &Ids) -> Rendered {
         render.service_gates(&mut table, &writer, mode);
         render.dns_policy(&mut table, mode);
     }
+    render.end_base_chains(&mut table, before.generation);
     render.fill_networks(&mut table);
     render.fill_closed(&mut table);
     let ids = Ids {
         classes: local.iter().map(|(address, class)| (*address, classes[class])).collect(),
         groups: groups.by_rule,
+        generation: before.generation,
     };
     let numbers = Numbers { classes, groups: groups.groups, named, spoken, remote };
     Pods { program, scope, numbers: &numbers, groups: &numbers.groups }.fill(&mut table);
@@ -156,6 +171,13 @@ fn policy_names(program: &Program) -> Vec<String> {
 fn cut_rules() -> [Rule; 2] {
     [Test::MidStream, Test::Protocol(UDP)].map(|test| Rule::new([test], Do::Jump(CUT.to_owned())))
 }
+
+/// What every connection of a pod passes: where, after how many others, and whose class is asked for.
+const BASE_CHAINS: [(&str, Point, i32, End); 3] = [
+    ("egress-forward", Point::Forward, 0, End::Source),
+    ("egress-input", Point::Input, 0, End::Source),
+    ("ingress-forward", Point::Forward, 1, End::Destination),
+];
 
 const DIRECTIONS: [Direction; 2] = [Direction::Egress, Direction::Ingress];
 
@@ -275,19 +297,14 @@ impl Render<'_> {
     }
 
     fn base_chains(&self, table: &mut Table, mode: Mode) {
-        let hook = |point, priority| Some(Hook { point, priority, kind: HookKind::Filter });
         let (egress, ingress) = mode.walks();
-        let chains = [
-            ("egress-forward", hook(Point::Forward, mode.priority()), End::Source, egress),
-            ("egress-input", hook(Point::Input, mode.priority()), End::Source, egress),
-            ("ingress-forward", hook(Point::Forward, mode.priority() + 1), End::Destination, ingress),
-        ];
-        for (name, hook, end, walk) in chains {
+        for (name, point, later, end) in BASE_CHAINS {
             let chain = table.chains.entry(format!("{}{name}", mode.prefix())).or_default();
-            chain.hook = hook;
-            let about = match end {
-                End::Source => "the class of the source, and its egress chain",
-                End::Destination => "the class of the destination, and its ingress chain",
+            let (priority, kind) = (mode.priority() + later, HookKind::Filter);
+            chain.hook = Some(Hook { point, priority, kind, fallback: mode.fallback() });
+            let (walk, about) = match end {
+                End::Source => (egress, "the class of the source, and its egress chain"),
+                End::Destination => (ingress, "the class of the destination, and its ingress chain"),
             };
             let dispatch = |version| Rule::new([], Do::Dispatch { end, version, walk }).about(about);
             chain.rules = vec![
@@ -316,7 +333,8 @@ impl Render<'_> {
         table.chains.entry(RELATED.to_owned()).or_default().rules = errors.to_vec();
         // What a node says to its own pod passes no other hook. It may say anything, but not go on with what was cut.
         let output = table.chains.entry(CUT_OUTPUT.to_owned()).or_default();
-        output.hook = hook(Point::Output, Mode::Enforce.priority());
+        let (point, priority, kind) = (Point::Output, Mode::Enforce.priority(), HookKind::Filter);
+        output.hook = Some(Hook { point, priority, kind, fallback: Fallback::Accept });
         output.rules = std::iter::once(Rule::new([Test::Established], Do::Accept)).chain(cut_rules()).collect();
         let was_cut = Version::BOTH.map(|version| Rule::new([Test::WasCut(version)], Do::Drop));
         table.chains.entry(CUT.to_owned()).or_default().rules = was_cut.to_vec();

@@ -2,6 +2,7 @@
 //! sorts and ports of several protocols, any of which will do; a kernel rule
 //! is one conjunction. So one becomes several, all with the same end.
 
+use super::ALLOWED;
 use super::ids::Numbered;
 use super::names;
 use super::stages::Mode;
@@ -150,7 +151,7 @@ impl RuleWriter<'_> {
         };
         // What denies is counted where it is told of.
         let actions = match end {
-            Do::Goto(_) => vec![end.clone()],
+            Do::Goto(chain) if chain != ALLOWED => vec![end.clone()],
             _ => vec![Do::Count, end.clone()],
         };
         let rule = |tests| Rule { tests, actions: actions.clone(), comment: Some(comment.clone()) };

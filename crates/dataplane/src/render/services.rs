@@ -86,7 +86,7 @@ impl Render<'_> {
                     within(End::Source, set::NODES),
                     within(End::Destination, set::PODS),
                 ] {
-                    rules.push(Rule::new([Test::Translated, test], Do::Accept));
+                    rules.push(Rule::new([Test::Translated, test], mode.allowance()));
                 }
                 let map = services_spec(version, mode).name;
                 rules.push(Rule::new([Test::Translated], Do::DispatchService { version, map }));

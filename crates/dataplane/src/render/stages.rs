@@ -8,15 +8,16 @@
 //!                            or baseline/…           Allow accepts, the end returns
 //! ```
 //! `accept` ends only the base chain of this direction: the packet goes on to
-//! the base chain of the other. What returns to the end is accepted.
+//! the base chain of the other. What returns to the end is accepted. Accepting
+//! is done in the chain `allowed`, which all of them go to.
 
 use super::names::{by_content, chain_name};
 use super::rules::{RuleWriter, Run, runs};
-use super::{LOG_BURST, LOG_RATE, Render};
+use super::{ALLOWED, LOG_BURST, LOG_RATE, Render};
 use crate::nflog::{DENY, WOULD_DENY};
 use crate::nft::rule::{Action as Do, End, Rule, Test, Walk};
 use crate::nft::set::{POD_NETWORK, PODS, Version};
-use crate::nft::table::Table;
+use crate::nft::table::{Fallback, Table};
 use namewall_policy::model::{Action, Direction, PolicyId};
 use namewall_policy::program::{Plan, Tiers};
 
@@ -68,6 +69,22 @@ impl Mode {
         }
     }
 
+    /// How an allowance ends.
+    pub(crate) fn allowance(self) -> Do {
+        match self {
+            Self::Enforce => Do::Goto(ALLOWED.to_owned()),
+            Self::Audit => Do::Accept,
+        }
+    }
+
+    /// What is at the end of a base chain.
+    pub(crate) fn fallback(self) -> Fallback {
+        match self {
+            Self::Enforce => Fallback::Drop,
+            Self::Audit => Fallback::Accept,
+        }
+    }
+
     /// How a denial ends.
     fn denial(self) -> Do {
         match self {
@@ -104,15 +121,21 @@ impl Stages<'_> {
         stages.extend(self.last(tiers, direction));
         match stages.as_slice() {
             [] => None,
-            [only] => Some(only.clone()),
-            _ => {
-                let kind = format!("{}{direction}", self.mode.prefix());
-                let name = by_content(&kind, &stages);
-                let jump = |stage: &String| Rule::new([], Do::Jump(stage.clone()));
-                self.chain(&name, |_| stages.iter().map(jump).collect());
-                Some(name)
-            }
+            // It decides whatever comes there.
+            [only] if tiers.isolated => Some(only.clone()),
+            _ => Some(self.then_allow(&format!("{direction}"), &stages)),
         }
+    }
+
+    /// One stage after another; what passes all of them is allowed.
+    fn then_allow(&mut self, kind: &str, stages: &[String]) -> String {
+        let name = by_content(&format!("{}{kind}", self.mode.prefix()), stages);
+        let allow = self.mode.allowance();
+        self.chain(&name, |_| {
+            let jump = |stage: &String| Rule::new([], Do::Jump(stage.clone()));
+            stages.iter().map(jump).chain([Rule::new([], allow)]).collect()
+        });
+        name
     }
 
     /// Makes a chain unless it is there.
@@ -158,7 +181,7 @@ impl Stages<'_> {
         self.chain(&name, |stages| {
             gates.iter().flat_map(|&(policy, allows)| stages.gate_rules(policy, allows)).collect()
         });
-        name
+        self.then_allow("to-service", &[name])
     }
 
     fn gate_rules(&mut self, policy: PolicyId, allows: bool) -> Vec<Rule> {
@@ -196,7 +219,7 @@ impl Stages<'_> {
         let kind = format!("admin-{direction}");
         let name = self.list_name(&kind, policies.iter().map(|policy| (*policy, true)));
         self.chain(&name, |stages| {
-            let ends = Ends { allow: Some(Do::Accept), pass: Do::Return };
+            let ends = Ends { allow: Some(stages.mode.allowance()), pass: Do::Return };
             policies.iter().flat_map(|policy| stages.rules(*policy, direction, &ends)).collect()
         });
         Some(name)
@@ -238,7 +261,7 @@ impl Stages<'_> {
     fn policy_chain(&mut self, policy: PolicyId, direction: Direction) -> String {
         let name = chain_name(&format!("{}{}", self.mode.prefix(), self.render.chain_of(policy, direction)));
         // In a last stage, to leave the tier is to come to the default.
-        let ends = Ends { allow: Some(Do::Accept), pass: Do::Accept };
+        let ends = Ends { allow: Some(self.mode.allowance()), pass: self.mode.allowance() };
         self.chain(&name, |stages| stages.rules(policy, direction, &ends));
         name
     }

@@ -113,6 +113,8 @@ impl Lives {
 impl Seen {
     fn is_worth_its_time(&self) {
         assert!(self.batches >= 20 && self.connections >= 4, "too little was watched: {self}");
+        // Seen once in dozens of runs. If it were common, something else would be wrong.
+        assert!(self.in_parts * 1000 <= self.silent, "too many packets met two Programs: {self}");
         let never = self.silent - self.silent_for_now;
         assert!(self.open > 1000 && never > 1000 && self.silent_for_now > 100, "too little was seen: {self}");
     }

@@ -1,7 +1,7 @@
 //! Whoever looks on: probes and connections, all the time.
 
 use super::agent::{Round, Rounds};
-use super::programs::{NODE, Programs};
+use super::programs::{Allowing, NODE, Programs};
 use super::world::PORTS;
 use namewall_policy::Flow;
 use namewall_policy::port::Protocol;
@@ -20,8 +20,7 @@ const CONNECTIONS: usize = 24;
 
 struct Asked {
     probe: Probe,
-    /// Of the Programs, those that allow it.
-    allowing: u8,
+    allowing: Allowing,
 }
 
 pub(crate) struct Watch {
@@ -42,14 +41,16 @@ pub(crate) struct Seen {
     /// That could be either.
     pub(crate) either: usize,
     pub(crate) repeated: usize,
+    /// Single packets that met one Program going out and another coming in; asked again, they were silent.
+    pub(crate) in_parts: usize,
     pub(crate) connections: usize,
 }
 
 impl fmt::Display for Seen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { batches, open, silent, silent_for_now, either, repeated, connections } = self;
+        let Self { batches, open, silent, silent_for_now, either, repeated, in_parts, connections } = self;
         write!(f, "{batches} batches of probes: {open} had to be open ({repeated} asked again), ")?;
-        write!(f, "{silent} silent ({silent_for_now} only for now), {either} either; ")?;
+        write!(f, "{silent} silent ({silent_for_now} only for now), {either} either, {in_parts} met a change; ")?;
         write!(f, "{connections} connections lived through it")
     }
 }
@@ -103,7 +104,7 @@ impl Watch {
     /// Opens some of what all Programs allow, to stay open.
     pub(crate) fn connect(&mut self) {
         let keeps = |asked: &&Asked| {
-            asked.allowing == Round::ALL.0 && matches!(asked.probe.protocol, Protocol::Tcp | Protocol::Udp)
+            asked.allowing.both == Round::ALL.0 && matches!(asked.probe.protocol, Protocol::Tcp | Protocol::Udp)
         };
         let every = (self.asked.iter().filter(keeps).count() / CONNECTIONS).max(1);
         for Asked { probe, .. } in self.asked.iter().filter(keeps).step_by(every) {
@@ -126,6 +127,7 @@ impl Watch {
 
     fn probe_all(&self, rounds: &Rounds, seen: &mut Seen) {
         let mut waiting: Vec<&Asked> = self.asked.iter().collect();
+        let mut last = Measured::Silent;
         for _ in 0..=REPEATS {
             let then = rounds.now();
             let probes: Vec<Probe> = waiting.iter().map(|asked| asked.probe.clone()).collect();
@@ -134,27 +136,35 @@ impl Watch {
             let mut again = Vec::new();
             for (asked, measured) in waiting.into_iter().zip(measured) {
                 let (asked_text, allowing) = (text(&asked.probe), asked.allowing);
-                match (measured, allowing & round) {
+                match (measured, allowing.both & round) {
+                    (Measured::Open, 0) if allowing.in_parts(round) => {
+                        seen.in_parts += 1;
+                        again.push(asked);
+                    }
                     (Measured::Open, 0) => {
-                        panic!("{asked_text} is open; {allowing:03b} allow it, of round {round:03b}")
+                        panic!("{asked_text} is open; {allowing} allow it, of round {round:03b}")
                     }
                     (Measured::Open, all) if all == round => seen.open += 1,
                     (Measured::Silent, 0) => {
                         seen.silent += 1;
-                        seen.silent_for_now += usize::from(allowing != 0);
+                        seen.silent_for_now += usize::from(allowing.both != 0);
                     }
-                    (Measured::Silent, all) if all == round => again.push(asked),
+                    (Measured::Silent, all) if all == round => {
+                        seen.repeated += 1;
+                        again.push(asked);
+                    }
                     (Measured::Open | Measured::Silent, _) => seen.either += 1,
                     (other, _) => panic!("{asked_text} is {other}"),
                 }
+                last = measured;
             }
             waiting = again;
             if waiting.is_empty() {
                 return;
             }
-            seen.repeated += waiting.len();
         }
-        panic!("{} is silent, time after time, and every Program allows it", text(&waiting[0].probe));
+        let Asked { probe, allowing } = waiting[0];
+        panic!("{} is {last}, time after time; {allowing} allow it", text(probe));
     }
 
     /// A packet of a connection may be lost like any other.

@@ -1,9 +1,10 @@
 //! Tables up to numbering. Numbers of classes and groups are kept from one
-//! Program to the next, so a table that was reached by changes has others than
-//! one that was made at once; what they stand for must be the same.
+//! Program to the next, and changes are counted. So a table that was reached by
+//! changes has other numbers than one that was made at once; what they stand
+//! for must be the same.
 
 use namewall_dataplane::nft::rule::Test;
-use namewall_dataplane::nft::set::{CLASSES, Element, Key, PEERS, Twins, Value, Version, WHO};
+use namewall_dataplane::nft::set::{CLASSES, Element, GENERATION, Key, PEERS, Twins, Value, Version, WHO};
 use namewall_dataplane::nft::table::{Set, Table};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,6 +54,7 @@ fn canonical(table: &Table) -> Table {
         Value::Number(class) => Some((class, element.key.as_bytes().to_vec())),
         _ => None,
     }));
+    let generation = table.sets[GENERATION].elements.iter().next().map_or_else(Key::default, |element| element.key);
     let mut table = table.clone();
     let with = |key: &mut Key, at: usize, numbers: &Numbers| {
         let mut bytes = key.as_bytes().to_vec();
@@ -70,10 +72,14 @@ fn canonical(table: &Table) -> Table {
         });
     }
     for test in table.chains.values_mut().flat_map(|chain| &mut chain.rules).flat_map(|rule| &mut rule.tests) {
-        if let Test::Peer { group, .. } = test {
-            *group = groups.of(*group);
+        match test {
+            Test::Peer { group, .. } => *group = groups.of(*group),
+            // Only that rules and set agree is of meaning.
+            Test::Generation(number) if Key::only_port(*number) == generation => *number = 0,
+            _ => {}
         }
     }
+    rewrite(&mut table, GENERATION, |element| element.key = Key::only_port(0));
     table
 }
 
