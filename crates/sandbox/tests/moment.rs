@@ -10,7 +10,7 @@ mod common;
 
 use common::{Cluster, PORT, address, has_rights};
 use namewall_dataplane::Dataplane;
-use namewall_dataplane::nft::{Nft, Settings};
+use namewall_dataplane::nft::{Nft, Settings, uninstall};
 use namewall_policy::labels::Selector;
 use namewall_policy::model::{
     Action, Clauses, Enforcement, NamespaceScope, Peer, Peers, Placement, PodSet, Policy, PolicyKind, PolicyRef, Ports,
@@ -22,9 +22,13 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
+use std::time::Duration;
 
 const CHANGES: usize = 1500;
-const NOW: Instant = Instant(std::time::Duration::ZERO);
+const TABLES: usize = 50;
+/// A busy machine may take long; what is lost never comes.
+const PATIENCE: Duration = Duration::from_secs(10);
+const NOW: Instant = Instant(Duration::ZERO);
 const FROM: &str = "10.0.0.2";
 const TO: &str = "10.0.0.3";
 
@@ -85,6 +89,46 @@ fn nothing_passes_while_a_denial_replaces_an_isolating_policy() {
     nothing_passes(&isolated_by("one"), &denied_by("two", in_namespace("bank")));
 }
 
+/// A base chain drops what comes to its end. It must not do so before its rules are there.
+#[test]
+fn a_connection_loses_nothing_while_the_table_is_made() {
+    if !has_rights() {
+        return;
+    }
+    let sandbox = cluster().build(&[]);
+    let node = sandbox.node("n1").expect("the node is there").clone();
+    let (from, to) = (socket(&sandbox, FROM, 0), socket(&sandbox, TO, PORT));
+    from.connect(SocketAddr::new(address(TO), PORT)).expect("a destination");
+    to.connect(from.local_addr().expect("its address")).expect("a destination");
+    for socket in [&from, &to] {
+        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    }
+    let stop = AtomicBool::new(false);
+    let echoes = thread::scope(|scope| {
+        let asks = scope.spawn(|| {
+            let mut buffer = [0; 1];
+            let mut echoes = 0;
+            while !stop.load(Ordering::Relaxed) {
+                from.send(b"x").and_then(|_| to.recv(&mut buffer)).expect("what was sent arrives");
+                to.send(b"y").and_then(|_| from.recv(&mut buffer)).expect("the answer arrives");
+                echoes += 1;
+            }
+            echoes
+        });
+        let program = denied_by("one", in_namespace("shop"));
+        let make = || {
+            let mut nft = Nft::open(Settings::default()).expect("nftables");
+            nft.replace(&program, NOW).expect("the table is made");
+            drop(nft);
+            uninstall(&Settings::default().table, PATIENCE, &mut |_| {}).expect("it is removed");
+        };
+        node.enter(|| (0..TABLES).for_each(|_| make())).expect("the node is entered");
+        stop.store(true, Ordering::Relaxed);
+        asks.join().expect("nothing is lost")
+    });
+    assert!(echoes > TABLES, "too few to meet a table that is made: {echoes}");
+}
+
 fn nothing_passes(one: &Program, other: &Program) {
     if !has_rights() {
         return;
@@ -94,7 +138,7 @@ fn nothing_passes(one: &Program, other: &Program) {
     let (heard, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
     let sent = AtomicUsize::new(0);
     let (from, to) = (socket(&sandbox, FROM, 0), socket(&sandbox, TO, PORT));
-    to.set_read_timeout(Some(std::time::Duration::from_millis(20))).expect("a timeout");
+    to.set_read_timeout(Some(Duration::from_millis(20))).expect("a timeout");
     from.connect(SocketAddr::new(address(TO), PORT)).expect("a destination");
     let changes = thread::scope(|scope| {
         scope.spawn(|| {
