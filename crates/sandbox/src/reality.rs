@@ -145,7 +145,7 @@ impl Reality for Packets {
             if *answer == Answer::NoWay {
                 return Seen::NotTried("the ends have no addresses of one family".to_owned());
             }
-            match judge(predicted.verdict, answer).and_then(|()| told.check(predicted, probes.len())) {
+            match judge(predicted, answer).and_then(|()| told.check(predicted, probes.len())) {
                 Ok(words) => Seen::AsPredicted(words),
                 Err(words) => Seen::Otherwise(words),
             }
@@ -251,10 +251,13 @@ impl Reality for Packets {
     }
 }
 
-/// Whether the answer is what was predicted.
-fn judge(predicted: Prediction, answer: &Answer) -> Result<(), String> {
-    match (predicted, answer) {
+/// Whether the answer is what was predicted. Where addresses are known, a verdict depends on a node that is not, and
+/// the kernel stays closed (S10.5).
+fn judge(predicted: &Predicted, answer: &Answer) -> Result<(), String> {
+    let is_known = predicted.flow.from.address.is_some() && predicted.flow.to.address.is_some();
+    match (predicted.verdict, answer) {
         (Prediction::Allow, Answer::Open) | (Prediction::Deny, Answer::Silent) | (_, Answer::NoWay) => Ok(()),
+        (Prediction::Depends, Answer::Open) if is_known => Err("open, where it depends on a node".to_owned()),
         (Prediction::Depends, Answer::Open | Answer::Silent) => Ok(()),
         (Prediction::Allow, Answer::Silent) => Err("silence, where the core allows".to_owned()),
         (Prediction::Deny, Answer::Open) => Err("open, where the core denies".to_owned()),
