@@ -1,17 +1,38 @@
-//! One node: what the policies say goes into the kernel, pods' DNS comes to our
-//! server, and what its answers open goes into the kernel before they go out.
-//! Wiring only: what is allowed is decided in `policy`.
+//! One node. An [`Agent`] is its loop: it reads policies from a [`Source`], puts
+//! them into the kernel, serves pods' DNS, and learns which addresses names open.
+//! [`Node`] is the part without a loop, for whoever has one: the kernel, the DNS
+//! server and what is learned. What is allowed is decided in `policy`.
 
+mod addresses;
+mod agent;
 mod clock;
+mod config;
+mod control;
 mod counters;
+mod denials;
+mod error;
 mod law;
 mod learner;
 mod memo;
 mod node;
+mod retry;
 mod share;
+mod sharing;
+mod signals;
+mod source;
+mod state;
+mod takeover;
+mod warning;
 
+pub use agent::{Agent, Ended, ReadConfig, Start};
 pub use clock::Clock;
+pub use config::{Config, ConfigError, DNS_PORT, DnsConfig};
+pub use control::{AskError, Explain, LiveQuestion, Running, rules_of};
 pub use counters::Counters;
+pub use error::AgentError;
 pub use learner::{Learner, Learning, Refused};
 pub use node::{DnsSettings, Node, NodeError, NodeSettings};
 pub use share::{Heard, Share};
+pub use signals::{Signal, Signals};
+pub use source::{ClusterSettings, ClusterSource, Event, Files, Source, look};
+pub use takeover::TakeoverError;

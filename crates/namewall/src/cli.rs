@@ -2,6 +2,7 @@
 
 mod help;
 
+use crate::logging::Logging;
 use crate::unread::Lenient;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use help::{
@@ -175,6 +176,8 @@ pub(crate) struct Firewall {
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
+    pub(crate) logging: Logging,
+    #[command(flatten)]
     pub(crate) options: crate::commands::RunOptions,
     #[command(flatten)]
     pub(crate) settings: Settings,
@@ -226,6 +229,8 @@ pub(crate) struct Agent {
 #[derive(Args, Debug)]
 pub(crate) struct Controller {
     #[command(flatten)]
+    pub(crate) logging: Logging,
+    #[command(flatten)]
     pub(crate) server: ApiServer,
     /// Where its objects are; by default the namespace of its pod, or namewall
     #[arg(long, value_name = "NAME")]
@@ -254,6 +259,8 @@ fn parse_object(text: &str) -> Result<(String, String), String> {
 
 #[derive(Args, Debug)]
 pub(crate) struct Dns {
+    #[command(flatten)]
+    pub(crate) logging: Logging,
     /// The Corefile
     #[arg(long, default_value = "Corefile", value_name = "FILE")]
     pub(crate) conf: PathBuf,

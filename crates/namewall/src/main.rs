@@ -3,6 +3,7 @@
 mod cli;
 mod commands;
 mod input;
+mod logging;
 mod output;
 mod picture;
 mod plugin;

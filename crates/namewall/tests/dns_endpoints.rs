@@ -100,7 +100,7 @@ fn it_serves_on_as_a_lame_duck_and_then_ends() {
     let [dns, health, ready] = free();
     let lines = format!("health 127.0.0.1:{health} {{ lameduck 3s }}\n   ready 127.0.0.1:{ready}");
     let mut process = start("lameduck", &corefile(dns, &lines));
-    process.says("DNS at 127.0.0.1");
+    process.says("serving DNS address=127.0.0.1");
     let begun = Instant::now();
     while get(ready, "/ready") != Some(200) {
         assert!(begun.elapsed() < PATIENCE, "it is ready");
@@ -125,7 +125,7 @@ fn to_be_told_twice_to_end_is_to_end() {
     let [dns, health, ready] = free();
     let lines = format!("health 127.0.0.1:{health} {{ lameduck 1h }}\n   ready 127.0.0.1:{ready}");
     let mut process = start("twice", &corefile(dns, &lines));
-    process.says("DNS at 127.0.0.1");
+    process.says("serving DNS address=127.0.0.1");
     process.signal("-TERM");
     // Two signals that come before the first is taken are one.
     let begun = Instant::now();
@@ -142,7 +142,7 @@ fn to_be_told_twice_to_end_is_to_end() {
 fn endpoints_follow_the_file_and_stay_where_it_cannot_be_served() {
     let [dns, first, second] = free();
     let process = start("reload", &corefile(dns, &format!("health 127.0.0.1:{first}")));
-    process.says("DNS at 127.0.0.1");
+    process.says("serving DNS address=127.0.0.1");
     std::fs::write(&process.conf, corefile(dns, &format!("ready 127.0.0.1:{second}"))).unwrap();
     process.signal("-HUP");
     process.says("was read again");

@@ -3,28 +3,28 @@
 
 use super::health::Health;
 use super::own_namespace;
-use super::signals::{next_signal, take_signals};
+use super::signals::SystemSignals;
 use crate::cli::Controller as Args;
-use crate::output;
 use anyhow::{Context, Result};
+use namewall_agent::{Signal, Signals};
 use namewall_cluster::resolver::Settings as ResolverSettings;
 use namewall_controller::{Controller, Settings, Whose};
 use namewall_kubernetes::{Candidate, Connection, Leadership, Watch};
-use nix::sys::signal::Signal;
 use std::process::ExitCode;
 use std::time::Duration;
+use tracing::{info, warn};
 
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// What replicas lead by.
 const LEADERSHIP: &str = "namewall-controller";
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    // Before the first thread, so that every thread leaves them to us.
-    let signals = take_signals()?;
+    args.logging.start()?;
+    let signals = SystemSignals::take()?;
     let namespace = args.namespace.clone().unwrap_or_else(own_namespace);
     let connection = Connection::open(&args.server.target())?;
     let identity = args.identity.clone().unwrap_or_else(own_identity);
-    output::note(&format!("watching {} as {identity}", connection.server()));
+    info!(server = %connection.server(), identity, "watching");
     let health = Health::new();
     if let Some(port) = args.health_port {
         health.serve(port)?;
@@ -33,13 +33,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut said = Vec::new();
     while let Err(trouble) = watch.wait_until_known(LOOK_EVERY) {
         health.turn();
-        if next_signal(&signals, Duration::ZERO).is_some() {
+        if signals.wait(Duration::ZERO).is_some() {
             return Ok(ExitCode::SUCCESS);
         }
         for one in &trouble {
             let text = format!("cannot watch {}: {}", one.kind, one.what);
             if !said.contains(&text) {
-                output::note(&text);
+                warn!("{text}");
                 said.push(text);
             }
         }
@@ -54,20 +54,19 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let candidate = Candidate { namespace, name: LEADERSHIP.to_owned(), identity };
     let leadership = Leadership::seek(&connection, candidate);
     let mut controller = Controller::new(&connection, watch, settings).context("cannot start threads")?;
-    output::note("ready");
+    info!("ready");
     health.set_ready();
     loop {
         health.turn();
         for line in controller.turn(&leadership) {
-            output::note(&line);
+            info!("{line}");
         }
-        match next_signal(&signals, Duration::ZERO) {
-            Some(Signal::SIGHUP) | None => {}
-            Some(_) => break,
+        if signals.wait(Duration::ZERO) == Some(Signal::Stop) {
+            break;
         }
     }
     leadership.give_up();
-    output::note("ended; the names stay as they are");
+    info!("ended; the names stay as they are");
     Ok(ExitCode::SUCCESS)
 }
 

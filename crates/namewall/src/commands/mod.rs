@@ -16,10 +16,9 @@ mod sandbox;
 mod signals;
 mod test;
 mod uninstall;
-mod watch;
 
 pub(crate) use doctor::{Doctor, HELP as DOCTOR_HELP};
-pub(crate) use run::{DnsServer, Options as RunOptions, print_leases, rules_of};
+pub(crate) use run::{DnsServer, Options as RunOptions, print_leases};
 
 use crate::cli::{Cli, Command};
 use crate::output;

@@ -2,8 +2,9 @@
 
 use super::live::LiveCluster;
 use crate::cli::Leases;
-use crate::commands::{print_leases, rules_of};
+use crate::commands::print_leases;
 use anyhow::Result;
+use namewall_agent::rules_of;
 use namewall_policy::Lease;
 use namewall_policy::domain::DomainName;
 use serde_json::{Value, json};
@@ -30,7 +31,7 @@ pub(super) fn run(asked: &Leases, cluster: &LiveCluster) -> Result<ExitCode> {
             "name": lease.name.as_str(),
             "address": lease.address.to_string(),
             "pattern": lease.pattern.to_string(),
-            "rules": rules_of((&loaded.snapshot, &loaded.program), &lease.pattern),
+            "rules": rules_of(&loaded.snapshot, &loaded.program, &lease.pattern),
             "askedBy": null,
             "secondsLeft": left.get(&(lease.name.clone(), lease.address)).copied().unwrap_or(0),
         })

@@ -39,11 +39,11 @@ fn it_can_listen_elsewhere() {
         assert_eq!(Asker::of(address).ask(1, "www"), Some([192, 0, 2, 2]), "{address}\n{}", serving.told());
         assert_eq!(ask_by(&mut TcpStream::connect(address).unwrap(), 2), 2, "{address}");
     }
-    assert!(serving.told().contains(&format!("note: DNS at [::1]:{other}")), "{}", serving.told());
+    assert!(serving.told().contains(&format!(" serving DNS address=[::1]:{other}")), "{}", serving.told());
     // And one less.
     serving.reload(&giving(&[other], 3, "127.0.0.1"));
     assert_eq!(Asker::of(at(other)).ask(3, "www"), Some([192, 0, 2, 3]));
-    assert!(serving.told().contains(&format!("note: no longer at 127.0.0.1:{one}")), "{}", serving.told());
+    assert!(serving.told().contains(&format!("no longer serving DNS address=127.0.0.1:{one}")), "{}", serving.told());
     assert!(is_free(at(one)) && is_free((Ipv6Addr::LOCALHOST, other).into()), "what is left is left");
     // And back again.
     serving.reload(&giving(&[one], 4, "127.0.0.1"));

@@ -95,7 +95,7 @@ impl Serving {
             });
         }
         let serving = Self { folder, child, told };
-        serving.wait_for("note: DNS at ", 1);
+        serving.wait_for("serving DNS", 1);
         serving
     }
 

@@ -25,7 +25,7 @@ fn a_signal_has_it_read_again() {
     assert_eq!(asker.ask(1, "www"), Some([192, 0, 2, 1]));
     serving.reload(&giving(port, 2, "reload off"));
     assert_eq!(asker.ask(2, "www"), Some([192, 0, 2, 2]));
-    assert!(serving.told().contains("note: Corefile was read again"), "{}", serving.told());
+    assert!(serving.told().contains("the Corefile was read again"), "{}", serving.told());
 }
 
 #[test]

@@ -15,7 +15,7 @@ fn it_ends_when_it_is_told_to() {
         let port = free_port();
         let serving = Serving::start(&corefile(port));
         serving.signal(signal);
-        serving.wait_for("note: ended", 1);
+        serving.wait_for("namewall::commands::dns: ended", 1);
         let (status, told) = serving.end();
         assert!(status.success(), "{told}");
         // Somebody else can have its port.

@@ -171,7 +171,7 @@ impl World {
         }
         let world = Self { _process: Process(process), _folder: folder, told };
         let began = Instant::now();
-        while !world.told().contains("note: DNS at ") {
+        while !world.told().contains("serving DNS") {
             assert!(began.elapsed() < PATIENCE, "it does not serve:\n{corefile}{}", world.told());
             sleep(Duration::from_millis(5));
         }

@@ -3,7 +3,6 @@
 
 use super::identities::Pods;
 use crate::cli::ApiServer;
-use crate::output;
 use anyhow::{Context, Result};
 use jiff::SignedDuration;
 use namewall_cluster::kinds::DNS_NAME_RESOLVER;
@@ -15,6 +14,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tracing::info;
 
 /// How long an answer waits for the API server to know of it (S8.5).
 const HOLD: Duration = Duration::from_millis(200);
@@ -32,7 +32,7 @@ pub(super) fn is_wanted(corefile: &Corefile, server: &ApiServer) -> bool {
 /// is no pod, and no object of a name.
 pub(super) fn follow(server: &ApiServer, pods: Option<Arc<Pods>>) -> Result<Arc<dyn Names>> {
     let connection = Connection::open(&server.target()).context("`dnsnameresolver` needs the API server")?;
-    output::note(&format!("watching {}", connection.server()));
+    info!(server = %connection.server(), "watching");
     let names = Watch::start_for(&connection, |kind| kind == DNS_NAME_RESOLVER.name);
     if let Some(pods) = pods {
         let mut watch = Watch::start_for(&connection, |kind| kind == "Pod");

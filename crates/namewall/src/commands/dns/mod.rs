@@ -7,16 +7,15 @@ mod identities;
 mod question;
 mod sources;
 
-use super::signals::{next_signal, take_signals};
+use super::signals::SystemSignals;
 use crate::cli::{Dns, Format};
 use crate::output;
 use anyhow::{Context, Result, bail};
+use namewall_agent::{Signal, Signals};
 use namewall_dns::{Chain, LearnNothing, Listen, Route, Server, Settings, Sockets};
 use namewall_firewall::corefile::{self, Corefile, Files};
 use namewall_firewall::serve::{Built, Endpoints, Surroundings, Teller, build, lameduck};
 use nix::ifaddrs::getifaddrs;
-use nix::sys::signal::Signal;
-use nix::sys::signalfd::SignalFd;
 use question::Question;
 use sources::{Noting, Sources};
 use std::io::Write;
@@ -25,6 +24,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tracing::{error, info, warn};
 
 const TICK: Duration = Duration::from_millis(250);
 /// How long an address is waited for that was left a moment ago.
@@ -33,8 +33,8 @@ const LEAVING: Duration = Duration::from_secs(2);
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(args: &Dns) -> Result<ExitCode> {
-    // Before the first thread, so that every thread leaves them to us.
-    let signals = take_signals()?;
+    args.logging.start()?;
+    let signals = SystemSignals::take()?;
     let pods = identities::read(&args.manifests)?;
     let mut around = Surroundings {
         teller: Arc::new(Teller::start(std::io::stdout())?),
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &Dns) -> Result<ExitCode> {
         }
         Err(error) => return Err(error),
     };
-    warn(&read, &built)?;
+    print_warnings(&read, &built)?;
     if args.check {
         output::note(&format!("{} can be served", args.conf.display()));
         return Ok(ExitCode::SUCCESS);
@@ -73,12 +73,12 @@ pub(crate) fn run(args: &Dns) -> Result<ExitCode> {
     }
     let mut running = Running::start(built, &around)?;
     loop {
-        let is_told = match next_signal(&signals, TICK) {
-            Some(Signal::SIGHUP) => true,
-            Some(_) => break,
+        let is_asked = match signals.wait(TICK) {
+            Some(Signal::Reload) => true,
+            Some(Signal::Stop) => break,
             None => false,
         };
-        if !is_told && !sources.have_changed(Instant::now()) {
+        if !is_asked && !sources.have_changed(Instant::now()) {
             continue;
         }
         let (read, read_from) = read_with_sources(&args.conf);
@@ -92,22 +92,23 @@ pub(crate) fn run(args: &Dns) -> Result<ExitCode> {
         match taken {
             Ok(()) => {
                 sources = read_from;
-                output::note(&format!("{} was read again", args.conf.display()));
+                info!(file = %args.conf.display(), "the Corefile was read again");
             }
             Err(error) => {
                 sources = read_from.or_else(&sources);
-                output::note(&format!("{error:#}\nit is served as it was before"));
+                error!("{error:#}");
+                warn!("the Corefile cannot be served; it is served as it was before");
             }
         }
     }
     running.end(&signals);
     around.teller.finish(LAST_WORDS);
-    output::note("ended");
+    info!("ended");
     Ok(ExitCode::SUCCESS)
 }
 
 /// Tells what is probably not meant.
-fn warn(corefile: &Corefile, built: &Built) -> Result<()> {
+fn print_warnings(corefile: &Corefile, built: &Built) -> Result<()> {
     for warning in corefile.warnings.iter().map(ToString::to_string).chain(built.warnings.iter().cloned()) {
         writeln!(anstream::stderr(), "{warning}")?;
     }
@@ -186,7 +187,7 @@ impl Running {
         let chain: Arc<dyn Chain> = Arc::new(service);
         let server = Server::start_judged((settings(&listen, routes), Some(chain)), sockets, Arc::new(LearnNothing))?;
         for address in &listen {
-            output::note(&format!("DNS at {address}"));
+            info!(%address, "serving DNS");
         }
         served.set_ready(true);
         Ok(Self { server, listen, left: Vec::new(), endpoints: served, lameduck: lameduck(&endpoints) })
@@ -196,7 +197,7 @@ impl Running {
     fn take(&mut self, corefile: &Corefile, around: &Surroundings) -> Result<()> {
         let around = Surroundings { addresses: addresses()?, ..around.clone() };
         let built = build_all(corefile, &around)?;
-        warn(corefile, &built)?;
+        print_warnings(corefile, &built)?;
         let Built { service, routes, listen, endpoints, .. } = built;
         let without = |all: &[SocketAddr], some: &[SocketAddr]| -> Vec<SocketAddr> {
             all.iter().copied().filter(|address| !some.contains(address)).collect()
@@ -212,19 +213,19 @@ impl Running {
         self.endpoints.set(&endpoints)?;
         self.lameduck = lameduck(&endpoints);
         self.server.move_to((settings, Arc::new(service)), sockets)?;
-        left.iter().for_each(|address| output::note(&format!("no longer at {address}")));
-        new.iter().for_each(|address| output::note(&format!("DNS at {address}")));
+        left.iter().for_each(|address| info!(%address, "no longer serving DNS"));
+        new.iter().for_each(|address| info!(%address, "serving DNS"));
         (self.listen, self.left) = (listen, left);
         Ok(())
     }
 
     /// Serves on for a while if it is to, so that who sends clients here can send them elsewhere; then
     /// finishes what is under way. To be told again to end cuts the while short.
-    fn end(self, signals: &SignalFd) {
+    fn end(self, signals: &SystemSignals) {
         self.endpoints.set_ready(false);
         let until = Instant::now() + self.lameduck;
         while let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
-            if next_signal(signals, left.min(TICK)).is_some_and(|signal| signal != Signal::SIGHUP) {
+            if signals.wait(left.min(TICK)) == Some(Signal::Stop) {
                 break;
             }
         }

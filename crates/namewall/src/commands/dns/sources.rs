@@ -3,7 +3,7 @@
 //!
 //! Everything is looked at before it is read: what changes in between is read once more, never missed.
 
-use crate::commands::watch::{Seen, look};
+use namewall_agent::look::{Seen, look};
 use namewall_firewall::corefile::{Corefile, Disk, Files, Reload};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,7 +1,7 @@
 //! What this machine lacks to be a node.
 
 use super::Check;
-use crate::commands::run::Running;
+use crate::commands::run::running;
 use namewall_dataplane::conntrack::Conntrack;
 use namewall_dataplane::nflog::DenialLog;
 use namewall_dataplane::nft::{Nft, NftError, Settings};
@@ -24,7 +24,7 @@ pub(super) fn look() -> Vec<Check> {
         &bridges,
         &["net/bridge/bridge-nf-call-iptables", "net/bridge/bridge-nf-call-ip6tables"].map(setting),
     ));
-    checks.push(match Running::find() {
+    checks.push(match running() {
         Ok(_) => Check::good("namewall", "runs here"),
         Err(_) => {
             Check::hint("namewall", "none runs here, or not as this user", "start `namewall agent` or `namewall run`")

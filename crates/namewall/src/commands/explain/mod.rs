@@ -7,7 +7,7 @@ mod text;
 pub(crate) use answer::{Answer, Asked, is_of_pod, pod_network_hint};
 pub(crate) use json::{allowed_json, dependence_json};
 
-use super::run::Running;
+use super::run::running;
 use crate::cli::{Expect, Explain, Format, Question};
 use crate::input::Loaded;
 use crate::output;
@@ -59,7 +59,7 @@ fn exit_code(asked: &Question, verdict: Prediction) -> ExitCode {
 fn explain_live(asked: &Question) -> Result<Prediction> {
     let is_json = asked.output == Format::Json;
     let question = json!({"from": asked.from.to_string(), "to": asked.to.to_string(), "json": is_json});
-    let reply = Running::find()?.ask(&json!({ "explain": question }))?;
+    let reply = running()?.ask(&json!({ "explain": question }))?;
     let mut out = output::stdout();
     let text = reply["text"].as_str().unwrap_or_default();
     output::unless_closed(out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Into::into))?;

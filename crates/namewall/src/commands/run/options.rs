@@ -2,9 +2,10 @@
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use namewall_agent::{DnsSettings, Learning};
+use namewall_agent::{Config, DNS_PORT, DnsConfig, Learning};
 use namewall_cluster::Document;
 use namewall_dataplane::CutEstablished;
+use namewall_dataplane::nft::Settings as NftSettings;
 use namewall_dns::{OnLearnTimeout, Settings as ServerSettings};
 use namewall_policy::addr::parse_address;
 use namewall_policy::lease::{Bounds, Lifetimes};
@@ -15,9 +16,9 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-const DNS: u16 = 53;
-/// Above the ports that need rights, and nobody's.
+/// Above the ports that need rights, and not assigned to anything.
 const FIRST_PORT: u16 = 1053;
+const LOG_GROUP: u16 = 53;
 
 #[derive(Args, Deserialize, Clone, Default, Debug)]
 #[serde(rename_all = "camelCase", default)]
@@ -106,7 +107,7 @@ impl FromStr for Server {
 
     fn from_str(text: &str) -> Result<Self, String> {
         if let Some(address) = parse_address(text) {
-            return Ok(Self((address, DNS).into()));
+            return Ok(Self((address, DNS_PORT).into()));
         }
         let wrong = || format!("`{text}` is no address like 10.96.0.10, 10.96.0.10:5353 or [2001:db8::1]:53");
         text.parse().map(Self).map_err(|_| wrong())
@@ -189,7 +190,22 @@ impl Options {
         })
     }
 
-    pub(crate) fn bounds(&self) -> Bounds {
+    pub(crate) fn config(&self) -> Config {
+        Config {
+            node: self.node.clone(),
+            table: self.table.clone().unwrap_or_else(|| NftSettings::default().table),
+            log_group: self.log_group.unwrap_or(LOG_GROUP),
+            cut: match self.cut_established {
+                Some(Cuts::V1beta1) => CutEstablished::V1Beta1,
+                Some(Cuts::Always) | None => CutEstablished::Always,
+            },
+            bounds: self.bounds(),
+            learning: self.learning(),
+            dns: self.dns(),
+        }
+    }
+
+    fn bounds(&self) -> Bounds {
         let usual = Bounds::default();
         Bounds {
             addresses_a_name: self.addresses_a_name.unwrap_or(usual.addresses_a_name),
@@ -198,7 +214,7 @@ impl Options {
         }
     }
 
-    pub(crate) fn learning(&self) -> Learning {
+    fn learning(&self) -> Learning {
         let usual = Lifetimes::default();
         let lifetimes = Lifetimes {
             minimum: self.minimum_ttl.map_or(usual.minimum, |time| time.0),
@@ -207,58 +223,20 @@ impl Options {
         Learning { lifetimes, aliases: self.match_aliases, ..Learning::default() }
     }
 
-    pub(crate) fn cut(&self) -> CutEstablished {
-        match self.cut_established {
-            Some(Cuts::V1beta1) => CutEstablished::V1Beta1,
-            Some(Cuts::Always) | None => CutEstablished::Always,
-        }
-    }
-
-    /// How DNS is served on a machine with these addresses.
-    pub(crate) fn dns(&self, addresses: &[IpAddr]) -> Result<DnsSettings> {
-        let mut upstreams: Vec<SocketAddr> = self.upstream.iter().map(|server| server.0).collect();
-        if upstreams.is_empty() {
-            upstreams = system_resolvers();
-        }
-        if upstreams.is_empty() {
-            bail!("there is no DNS server to ask; name one with --upstream, like --upstream 9.9.9.9");
-        }
-        let first = |is_v4: bool| addresses.iter().copied().find(move |address| address.is_ipv4() == is_v4);
-        let take_to: Vec<IpAddr> = match (self.no_intercept, self.address.is_empty()) {
-            (true, _) => Vec::new(),
-            (false, false) => self.address.clone(),
-            (false, true) => [true, false].into_iter().filter_map(first).collect(),
-        };
-        if take_to.is_empty() && self.listen.is_empty() {
-            bail!(
-                "nobody could ask namewall for a name: no Node of the manifests says which addresses this machine \
-                 has; say it with --address, or where to serve DNS openly with --listen"
-            );
-        }
-        let usual = ServerSettings::default();
-        let mut trusted = upstreams.clone();
-        trusted.extend(self.trust.iter().map(|server| server.0));
-        Ok(DnsSettings {
-            server: ServerSettings {
-                listen: self.listen.iter().map(|server| server.0.into()).collect(),
-                upstreams,
-                hold_limit: self.hold_limit.map_or(usual.hold_limit, |time| time.0),
-                on_learn_timeout: match self.on_learn_timeout {
-                    Some(OnTimeout::Release) => OnLearnTimeout::Release,
-                    Some(OnTimeout::Servfail) | None => OnLearnTimeout::Fail,
-                },
-                ..usual
-            },
-            take_to,
+    fn dns(&self) -> DnsConfig {
+        let addresses = |servers: &[Server]| servers.iter().map(|server| server.0).collect();
+        DnsConfig {
+            upstreams: addresses(&self.upstream),
+            trusted: addresses(&self.trust),
+            listen: addresses(&self.listen),
+            addresses: self.address.clone(),
             first_port: self.dns_port.unwrap_or(FIRST_PORT),
-            trusted,
-        })
+            intercept: !self.no_intercept,
+            hold_limit: self.hold_limit.map_or(ServerSettings::default().hold_limit, |time| time.0),
+            on_learn_timeout: match self.on_learn_timeout {
+                Some(OnTimeout::Release) => OnLearnTimeout::Release,
+                Some(OnTimeout::Servfail) | None => OnLearnTimeout::Fail,
+            },
+        }
     }
-}
-
-/// Who this machine asks itself.
-fn system_resolvers() -> Vec<SocketAddr> {
-    let text = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
-    let servers = text.lines().filter_map(|line| line.trim().strip_prefix("nameserver"));
-    servers.filter_map(|server| Some((parse_address(server.trim())?, DNS).into())).collect()
 }

@@ -1,6 +1,6 @@
 //! `namewall status` and `namewall leases`.
 
-use super::client::Running;
+use super::running;
 use crate::cli::{Format, Leases, Live};
 use crate::output::{self, BAD, SOFT, STRONG, WARN};
 use anyhow::Result;
@@ -9,7 +9,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 pub(crate) fn status(args: &Live) -> Result<ExitCode> {
-    let told = Running::find()?.ask(&json!({"status": {}}))?;
+    let told = running()?.ask(&json!({"status": {}}))?;
     let mut out = output::stdout();
     let printed = match args.output {
         Format::Json => output::print_json(&mut out, &told),
@@ -76,7 +76,7 @@ fn print_status(out: &mut impl Write, told: &Value) -> Result<()> {
 
 pub(crate) fn leases(args: &Leases) -> Result<ExitCode> {
     let asked = json!({"leases": {"name": args.name.as_ref().map(ToString::to_string)}});
-    let told = Running::find()?.ask(&asked)?;
+    let told = running()?.ask(&asked)?;
     print_leases(&told["leases"], args.live.output)?;
     Ok(ExitCode::SUCCESS)
 }

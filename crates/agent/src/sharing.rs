@@ -1,7 +1,7 @@
-//! A node shares what it learns: it tells the API server, by the status of
-//! DNSNameResolvers, and opens what other nodes have told it (S8).
+//! Nodes share what they learn, by the status of DNSNameResolvers (S8): what is
+//! learned here is published, and what other nodes have published is opened.
 
-use namewall_agent::{Heard, Share};
+use crate::share::{Heard, Share};
 use namewall_cluster::Key;
 use namewall_kubernetes::{NameObject, Outcome, Publisher, SharedAddress};
 use namewall_policy::domain::DomainName;
@@ -11,23 +11,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-/// How long an answer waits for the API server to know of it (S8.5). What it opens here is open already.
+/// How long an answer waits until it is published (S8.5). On this node it is open already.
 const HOLD: Duration = Duration::from_millis(50);
 
-/// Tells the API server.
+/// Publishes what is learned here.
 #[derive(Debug)]
-pub(super) struct Telling {
+pub(crate) struct Publishing {
     publisher: Arc<Publisher>,
     is_slow: AtomicBool,
 }
 
-impl Telling {
-    pub(super) fn new(publisher: Arc<Publisher>) -> Self {
+impl Publishing {
+    pub(crate) fn new(publisher: Arc<Publisher>) -> Self {
         Self { publisher, is_slow: AtomicBool::new(false) }
     }
 }
 
-impl Share for Telling {
+impl Share for Publishing {
     fn note(&self, name: &DomainName, addresses: &[(IpAddr, Duration)]) {
         let seconds = |ttl: &Duration| u32::try_from(ttl.as_secs()).unwrap_or(u32::MAX);
         let found = addresses.iter().map(|(address, ttl)| (*address, seconds(ttl))).collect();
@@ -35,65 +35,64 @@ impl Share for Telling {
     }
 
     fn finish(&self) {
-        // A server that was too slow once is not waited for until it has caught up: nobody's names shall be slow
-        // for as long as it is away.
+        // After a timeout nobody waits until the server has caught up: names must not be slow while it is away.
         let patience = if self.is_slow.load(Ordering::Relaxed) { Duration::ZERO } else { HOLD };
         self.is_slow.store(!self.publisher.finish(patience), Ordering::Relaxed);
     }
 }
 
-/// What other nodes have told, by object.
+/// What other nodes have published, by object.
 #[derive(Debug, Default)]
-pub(super) struct Others {
-    objects: HashMap<Key, HashMap<(String, IpAddr), Known>>,
+pub(crate) struct LearnedElsewhere {
+    objects: HashMap<Key, HashMap<(String, IpAddr), PublishedAddress>>,
     has_begun: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Known {
-    /// As the object has them: another pair is another lookup.
-    said: (i64, i32),
+struct PublishedAddress {
+    /// The time of the lookup and its TTL, as the object has them. Another pair is another lookup.
+    lookup: (i64, i32),
     until: Instant,
 }
 
-impl Others {
-    /// Objects that have changed, and what they say now; gives what is to be opened. An address that was looked
-    /// up while we watch is good for its TTL from when we hear of it, so that another node's clock is not needed;
-    /// at the start the clocks must do, and no address is good for longer than its TTL.
-    pub(super) fn take(&mut self, changed: Vec<(Key, Option<NameObject>)>) -> Vec<Heard> {
+impl LearnedElsewhere {
+    /// Takes objects that have changed, and returns what is to be opened. An address that was looked up while we
+    /// watch is good for its TTL from now on, so that the clocks of other nodes do not matter. At the start the
+    /// clocks must do. No address is good for longer than its TTL.
+    pub(crate) fn take(&mut self, changed: Vec<(Key, Option<NameObject>)>) -> Vec<Heard> {
         let (now, clock) = (Instant::now(), seconds_since_1970());
         let mut heard = Vec::new();
         for (key, object) in changed {
             let before = self.objects.remove(&key).unwrap_or_default();
             let Some(object) = object else { continue };
             let mut addresses = HashMap::new();
-            for told in object.addresses() {
-                let SharedAddress { name, address, ttl_seconds, looked_up, .. } = told;
+            for published in object.addresses() {
+                let SharedAddress { name, address, ttl_seconds, looked_up, .. } = published;
                 let ttl = i64::from(ttl_seconds.max(0));
-                let said = (looked_up, ttl_seconds);
+                let lookup = (looked_up, ttl_seconds);
                 let left = if self.has_begun { ttl } else { (looked_up + ttl - clock).clamp(0, ttl) };
-                let place = (name, address);
-                let same = before.get(&place).filter(|known| known.said == said).copied();
-                let fresh = Known { said, until: now + Duration::from_secs(left.unsigned_abs()) };
-                addresses.insert(place, same.unwrap_or(fresh));
+                let key = (name, address);
+                let same = before.get(&key).filter(|known| known.lookup == lookup).copied();
+                let fresh = PublishedAddress { lookup, until: now + Duration::from_secs(left.unsigned_abs()) };
+                addresses.insert(key, same.unwrap_or(fresh));
             }
-            heard.extend(good(&addresses, now));
+            heard.extend(unexpired(&addresses, now));
             self.objects.insert(key, addresses);
         }
         self.has_begun = true;
         heard
     }
 
-    /// All that is good still.
-    pub(super) fn heard(&self) -> Vec<Heard> {
+    /// All that has not expired.
+    pub(crate) fn unexpired(&self) -> Vec<Heard> {
         let now = Instant::now();
-        self.objects.values().flat_map(|addresses| good(addresses, now)).collect()
+        self.objects.values().flat_map(|addresses| unexpired(addresses, now)).collect()
     }
 }
 
-fn good(addresses: &HashMap<(String, IpAddr), Known>, now: Instant) -> impl Iterator<Item = Heard> {
-    let good = addresses.iter().filter(move |(_, known)| known.until > now);
-    good.filter_map(move |((name, address), known)| {
+fn unexpired(addresses: &HashMap<(String, IpAddr), PublishedAddress>, now: Instant) -> impl Iterator<Item = Heard> {
+    let unexpired = addresses.iter().filter(move |(_, known)| known.until > now);
+    unexpired.filter_map(move |((name, address), known)| {
         Some(Heard { name: name.parse().ok()?, address: *address, left: known.until - now })
     })
 }
@@ -125,18 +124,18 @@ mod tests {
         NameObject { key, pattern: "www.example.com.".to_owned(), status, is_ours: true }
     }
 
-    fn left(others: &Others) -> Option<u64> {
-        others.heard().first().map(|heard| heard.left.as_secs() + 1)
+    fn left(others: &LearnedElsewhere) -> Option<u64> {
+        others.unexpired().first().map(|heard| heard.left.as_secs() + 1)
     }
 
-    fn tell(others: &mut Others, looked_up: i64, ttl: i32) -> Vec<Heard> {
+    fn tell(others: &mut LearnedElsewhere, looked_up: i64, ttl: i32) -> Vec<Heard> {
         let object = object(looked_up, ttl);
         others.take(vec![(object.key.clone(), Some(object))])
     }
 
     #[test]
     fn a_clock_that_is_behind_closes_nothing_that_is_heard_of_now() {
-        let mut others = Others::default();
+        let mut others = LearnedElsewhere::default();
         others.take(Vec::new());
         tell(&mut others, 1_000, 30);
         assert_eq!(left(&others), Some(30));
@@ -144,14 +143,14 @@ mod tests {
 
     #[test]
     fn what_is_old_at_the_start_opens_nothing() {
-        let mut others = Others::default();
+        let mut others = LearnedElsewhere::default();
         assert_eq!(tell(&mut others, 1_000, 30), Vec::new());
         assert_eq!(left(&others), None);
     }
 
     #[test]
     fn the_same_lookup_again_is_no_longer_good_for_it() {
-        let mut others = Others::default();
+        let mut others = LearnedElsewhere::default();
         tell(&mut others, 1_000, 30);
         tell(&mut others, 1_000, 30);
         assert_eq!(left(&others), None);

@@ -5,8 +5,8 @@ use nix::net::if_::InterfaceFlags;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-/// All of them, but for those that only this machine itself can reach, or only its neighbours on one link.
-pub(super) fn own_addresses() -> BTreeSet<IpAddr> {
+/// All addresses but loopback and link-local ones.
+pub(crate) fn own_addresses() -> BTreeSet<IpAddr> {
     let mut own = BTreeSet::new();
     for interface in getifaddrs().into_iter().flatten() {
         let Some(address) = interface.address else { continue };

@@ -1,0 +1,269 @@
+//! The loop of a node: waits for changes, enforces them, learns from other
+//! nodes, and hands over to the next agent or ends.
+
+use crate::config::{Config, ThisNode};
+use crate::control::{Control, Explain, Running};
+use crate::denials;
+use crate::error::{AgentError, with_causes};
+use crate::learner::Refused;
+use crate::retry::Retry;
+use crate::share::Heard;
+use crate::sharing::{LearnedElsewhere, Publishing};
+use crate::signals::Signals;
+use crate::source::{Event, Source};
+use crate::state::{Beginning, Change, State, lock};
+use crate::takeover::{hand_over, take_over};
+use namewall_policy::domain::DomainName;
+use std::error::Error;
+use std::net::SocketAddr;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+use tracing::{info, warn};
+
+/// Users are told of a failure that lasts. One that does not is over with the next attempt.
+const WARN_AFTER: Duration = Duration::from_secs(3);
+
+/// Reads the settings, at the start and whenever a signal asks for it.
+pub type ReadConfig<'a> = Box<dyn Fn() -> Result<Config, Box<dyn Error + Send + Sync>> + 'a>;
+
+/// What an agent is started with.
+#[expect(missing_debug_implementations, reason = "it holds functions")]
+pub struct Start<'a, S> {
+    pub source: S,
+    pub read_config: ReadConfig<'a>,
+    pub cluster_domain: DomainName,
+    /// Where the control socket is.
+    pub control: PathBuf,
+    /// Whether to take over from an agent that runs.
+    pub take_over: bool,
+    pub explain: Box<Explain>,
+}
+
+/// Why an agent ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ended {
+    Stopped,
+    /// Another agent has taken over.
+    Replaced,
+}
+
+#[expect(missing_debug_implementations, reason = "it holds functions")]
+pub struct Agent<'a, S> {
+    source: S,
+    read_config: ReadConfig<'a>,
+    control: PathBuf,
+    state: Arc<Mutex<State>>,
+    successor: Arc<Mutex<Option<UnixStream>>>,
+    /// Where the cluster's DNS Service answers.
+    cluster_dns: Vec<SocketAddr>,
+    elsewhere: LearnedElsewhere,
+    retry: Retry,
+}
+
+impl<'a, S: Source> Agent<'a, S> {
+    /// Enforces what the source has, serves DNS and answers at the control socket.
+    pub fn start(start: Start<'a, S>) -> Result<Self, AgentError> {
+        let Start { mut source, read_config, cluster_domain, control, take_over: takes_over, explain } = start;
+        let config = read_config().map_err(AgentError::Settings)?;
+        let read = source.read()?;
+        let sockets = match (Running::find(&control), takes_over) {
+            (Ok(_), true) => take_over(&control)?,
+            (Ok(_), false) => return Err(AgentError::RunsAlready),
+            (Err(_), _) => Vec::new(),
+        };
+        let this = ThisNode::find(&read.lowered.snapshot, config.node.as_deref()).ok().flatten();
+        let closed = this.map(|this| source.pod_blocks(&this.name)).unwrap_or_default();
+        let cluster_dns = source.dns_servers();
+        let beginning = Beginning { read, sockets, closed, cluster_dns: &cluster_dns, cluster_domain };
+        let state = State::start(&config, beginning).inspect_err(|error| {
+            if let Some(node) = &config.node {
+                source.report(node, Some(&with_causes(error)));
+            }
+        })?;
+        source.enforced();
+        let state = Arc::new(Mutex::new(state));
+        let successor = Arc::default();
+        serve_control(&control, Control { state: state.clone(), explain, successor: Arc::clone(&successor) })?;
+        let (elsewhere, retry) = (LearnedElsewhere::default(), Retry::default());
+        let agent = Self { source, read_config, control, state, successor, cluster_dns, elsewhere, retry };
+        agent.log_start();
+        denials::follow(config.log_group, &lock(&agent.state).denials)?;
+        agent.publish_learned();
+        Ok(agent)
+    }
+
+    /// Goes on until a signal ends it, or another agent takes over.
+    pub fn run(mut self, signals: &dyn Signals) -> Result<Ended, AgentError> {
+        loop {
+            let has_changed = match self.source.next(signals) {
+                Event::Stop => break,
+                Event::Reload => self.reread_config(),
+                Event::Changed => {
+                    self.follow_cluster_dns();
+                    true
+                }
+                Event::Names(changed) => {
+                    let heard = self.elsewhere.take(changed);
+                    self.open(&heard);
+                    false
+                }
+                Event::Nothing => false,
+            };
+            if has_changed || self.retry.is_due(Instant::now()) {
+                self.change();
+            }
+            self.report();
+            if self.hand_over()? {
+                return Ok(Ended::Replaced);
+            }
+        }
+        std::fs::remove_file(&self.control).ok();
+        lock(&self.state).node.stop_serving()?;
+        info!("ended; the rules in the kernel stay in force (`namewall uninstall` removes them)");
+        Ok(Ended::Stopped)
+    }
+
+    fn log_start(&self) {
+        let state = lock(&self.state);
+        state.log_findings();
+        let node = state.node_name.as_deref().unwrap_or("this machine");
+        let (policies, pods) = (state.snapshot.policies.len(), state.snapshot.pod_count());
+        let dns = state.node.dns().map_or(&[][..], |server| server.addresses());
+        let dns = dns.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        info!(node, policies, pods, dns, "running");
+    }
+
+    /// From now on what is learned here is published, if the source has somewhere to publish it.
+    fn publish_learned(&self) {
+        if let Some(publisher) = self.source.publisher().map(Arc::new) {
+            let mut state = lock(&self.state);
+            state.publisher = Some(publisher.clone());
+            state.node.learner().share_with(Arc::new(Publishing::new(publisher)));
+        }
+    }
+
+    /// Reads and enforces what is meant now. A failure is logged and tried again; what was in force stays so.
+    fn change(&mut self) {
+        let began = Instant::now();
+        let read = self.source.read();
+        let mut state = lock(&self.state);
+        let closed = state.node_name.as_deref().map(|node| self.source.pod_blocks(node)).unwrap_or_default();
+        state.node.with_kernel(|nft| nft.settings_mut().scope.closed = closed);
+        let done = read.map_err(AgentError::from).and_then(|read| state.enforce(read));
+        self.retry.ended(done.is_ok(), Instant::now());
+        match done {
+            Ok(change) => {
+                self.source.enforced();
+                state.last_error = None;
+                if change.has_new_rules || !self.source.is_busy() {
+                    log_change(&state, change, began.elapsed());
+                }
+                drop(state);
+                if change.has_new_rules {
+                    // A new rule may open what other nodes learned before it came.
+                    let heard = self.elsewhere.unexpired();
+                    self.open(&heard);
+                }
+            }
+            Err(error) => {
+                let text = format!("{}; what was in force stays so", with_causes(&error));
+                if state.last_error.as_ref() != Some(&text) {
+                    warn!("{text}");
+                }
+                state.last_error = Some(text);
+            }
+        }
+    }
+
+    /// Opens what other nodes have learned.
+    fn open(&self, heard: &[Heard]) {
+        if let Err(error) = lock(&self.state).node.learner().hear(heard) {
+            warn!(%error, "cannot open what other nodes have learned");
+        }
+    }
+
+    /// Whether the kernel has to be told.
+    fn reread_config(&self) -> bool {
+        let reconfigured = (self.read_config)()
+            .map_err(AgentError::Settings)
+            .and_then(|config| lock(&self.state).reconfigure(&config, &self.cluster_dns).map_err(AgentError::from));
+        match reconfigured {
+            Ok(done) => {
+                if done.needs_restart {
+                    warn!("the trusted servers, and where DNS is served, change with the next start");
+                }
+                info!("the settings were read again");
+                done.has_new_upstreams
+            }
+            Err(error) => {
+                warn!("{}; the settings stay as they were", with_causes(&error));
+                false
+            }
+        }
+    }
+
+    /// Asks the cluster's DNS Service where it is now. While there is none, it is asked where it was: it may come
+    /// back, and other servers do not know the cluster's names.
+    fn follow_cluster_dns(&mut self) {
+        let servers = self.source.dns_servers();
+        if servers.is_empty() || servers == self.cluster_dns {
+            return;
+        }
+        self.cluster_dns = servers;
+        let reconfigured = (self.read_config)()
+            .map_err(AgentError::Settings)
+            .and_then(|config| lock(&self.state).reconfigure(&config, &self.cluster_dns).map_err(AgentError::from));
+        match reconfigured {
+            Ok(done) if done.has_new_upstreams => info!(servers = ?self.cluster_dns, "the cluster's DNS has moved"),
+            Ok(_) => {}
+            Err(error) => warn!("{}; the settings stay as they were", with_causes(&error)),
+        }
+    }
+
+    /// Tells users and the log what happened since the last event.
+    fn report(&mut self) {
+        let is_lasting = self.retry.failing_for(Instant::now()).is_some_and(|time| time >= WARN_AFTER);
+        let (node, error) = {
+            let mut state = lock(&self.state);
+            state.trouble = self.source.trouble();
+            for Refused { client, name, address, why } in state.node.learner().take_refused() {
+                warn!(%client, %name, %address, "an answer opens nothing: {why}");
+            }
+            (state.node_name.clone(), state.last_error.clone().filter(|_| is_lasting))
+        };
+        if let Some(node) = node {
+            self.source.report(&node, error.as_deref());
+        }
+    }
+
+    /// Whether another agent has taken over.
+    fn hand_over(&self) -> Result<bool, AgentError> {
+        let Some(stream) = self.successor.lock().unwrap_or_else(PoisonError::into_inner).take() else {
+            return Ok(false);
+        };
+        std::fs::remove_file(&self.control).ok();
+        let sockets = lock(&self.state).node.retire();
+        hand_over(&stream, &sockets)?;
+        info!("another agent has taken over");
+        Ok(true)
+    }
+}
+
+/// Answers at the control socket, in a thread of its own.
+fn serve_control(path: &PathBuf, control: Control) -> Result<(), AgentError> {
+    std::fs::remove_file(path).ok();
+    let listener = UnixListener::bind(path).map_err(|source| AgentError::Listen { path: path.clone(), source })?;
+    let serve = move || control.serve(&listener);
+    thread::Builder::new().name("control".to_owned()).spawn(serve).map_err(AgentError::Thread)?;
+    Ok(())
+}
+
+fn log_change(state: &State, change: Change, took: Duration) {
+    let (policies, pods) = (state.snapshot.policies.len(), state.snapshot.pod_count());
+    let (operations, connections_cut) = (change.applied.operations, change.cut.connections);
+    let milliseconds = (took.as_secs_f64() * 1e4).round() / 10.0;
+    info!(policies, pods, operations, connections_cut, milliseconds, "changed");
+}

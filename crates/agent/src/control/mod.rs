@@ -1,0 +1,113 @@
+//! The control socket: `namewall status`, `leases` and `explain --live` ask here,
+//! and an agent that takes over.
+
+mod client;
+mod leases;
+mod status;
+
+pub use client::{AskError, Running};
+pub use leases::rules_of;
+
+use crate::state::{State, lock};
+use namewall_policy::ask::{Host, Names, Target, World};
+use serde_json::{Value, json};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// The longest question.
+const LONGEST: u64 = 64 << 10;
+/// A client that does not read must not keep others waiting.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What `explain --live` asks.
+#[derive(Debug)]
+pub struct LiveQuestion {
+    pub from: Host,
+    pub to: Target,
+    pub as_json: bool,
+    /// Whether `to` is a name with open addresses.
+    pub is_leased: bool,
+}
+
+/// Explains a connection in the world of the agent. The binary has the words for it.
+pub type Explain = dyn Fn(World<'_>, &LiveQuestion) -> Result<Value, String> + Send + Sync;
+
+pub(crate) struct Control {
+    pub(crate) state: Arc<Mutex<State>>,
+    pub(crate) explain: Box<Explain>,
+    /// Where an agent that wants to take over waits for the sockets.
+    pub(crate) successor: Arc<Mutex<Option<UnixStream>>>,
+}
+
+impl Control {
+    /// Answers until the process ends.
+    pub(crate) fn serve(&self, listener: &UnixListener) {
+        for stream in listener.incoming().flatten() {
+            let _ = stream.set_read_timeout(Some(TIMEOUT)).and_then(|()| stream.set_write_timeout(Some(TIMEOUT)));
+            if let Ok(Some(successor)) = self.answer(stream) {
+                *self.successor.lock().unwrap_or_else(PoisonError::into_inner) = Some(successor);
+            }
+        }
+    }
+
+    /// Answers one question. Returns the stream of an agent that wants to take over.
+    fn answer(&self, stream: UnixStream) -> io::Result<Option<UnixStream>> {
+        let mut question = String::new();
+        let mut reader = BufReader::new(stream);
+        if (&mut reader).take(LONGEST).read_line(&mut question)? == 0 {
+            // Somebody only checked that an agent runs.
+            return Ok(None);
+        }
+        let question: Value = serde_json::from_str(&question).unwrap_or_default();
+        if question["handOver"].as_bool() == Some(true) {
+            return Ok(Some(reader.into_inner()));
+        }
+        let answer = self.answer_to(&question).unwrap_or_else(|error| json!({ "error": error }));
+        writeln!(reader.get_mut(), "{answer}")?;
+        Ok(None)
+    }
+
+    fn answer_to(&self, question: &Value) -> Result<Value, String> {
+        let state = lock(&self.state);
+        match question {
+            _ if !question["status"].is_null() => Ok(status::status(&state)),
+            _ if !question["leases"].is_null() => leases::leases(&state, &question["leases"]),
+            _ if !question["explain"].is_null() => self.explain(&state, &question["explain"]),
+            _ => Err("it does not know what to do with this; is it another version of namewall?".to_owned()),
+        }
+    }
+
+    fn explain(&self, state: &State, question: &Value) -> Result<Value, String> {
+        let text = |key: &str| question[key].as_str().ok_or_else(|| format!("`{key}` is missing"));
+        let from: Host = text("from")?.parse().map_err(|error| format!("{error}"))?;
+        let to: Target = text("to")?.parse().map_err(|error| format!("{error}"))?;
+        let now = state.node.now();
+        state.node.with_kernel(|nft| {
+            let leases = nft.leases();
+            let mut names = Names::new();
+            if let Host::Name(name) = &to.host {
+                let open = leases.addresses_of(name).filter(|(_, expiry)| *expiry > now);
+                names.insert(name.clone(), open.map(|(address, _)| address).collect());
+            }
+            let world = World {
+                snapshot: &state.snapshot,
+                program: state.node.program(),
+                leases,
+                names: &names,
+                cluster_domain: &state.cluster_domain,
+                now,
+            };
+            let is_leased = names.values().any(|addresses| !addresses.is_empty());
+            let as_json = question["json"].as_bool() == Some(true);
+            (self.explain)(world, &LiveQuestion { from, to, as_json, is_leased })
+        })
+    }
+}
+
+impl std::fmt::Debug for Control {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Control").field("state", &self.state).finish_non_exhaustive()
+    }
+}

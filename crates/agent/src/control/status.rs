@@ -1,0 +1,63 @@
+//! `namewall status`.
+
+use crate::state::State;
+use namewall_kubernetes::Published;
+use serde_json::{Map, Value, json};
+use std::sync::atomic::Ordering;
+
+pub(super) fn status(state: &State) -> Value {
+    json!({
+        "pid": std::process::id(),
+        "seconds": state.started.elapsed().as_secs(),
+        "node": state.node_name,
+        "pods": state.snapshot.pod_count(),
+        "policies": state.snapshot.policies.len(),
+        "changes": state.changes,
+        "findings": texts(&state.findings),
+        "keptFiles": texts(&state.kept),
+        "lastError": state.last_error,
+        "trouble": state.trouble.iter().map(|one| json!({"kind": one.kind, "what": one.what})).collect::<Vec<_>>(),
+        "dns": dns(state),
+        "names": names(state),
+        "shared": state.publisher.as_ref().map(|publisher| {
+            let Published { written, conflicts, failed, left_out, late } = publisher.counts();
+            json!({"written": written, "conflicts": conflicts, "failed": failed, "leftOut": left_out, "late": late})
+        }),
+        "denials": state.denials.load(Ordering::Relaxed),
+    })
+}
+
+fn dns(state: &State) -> Value {
+    let server = state.node.dns();
+    let upstreams = server.map(|server| server.upstreams()).unwrap_or_default();
+    let upstreams = upstreams.iter().map(|one| {
+        json!({"address": one.address.to_string(), "up": one.is_up, "answered": one.answered, "failed": one.failed})
+    });
+    let counters = server.map(|server| server.counters());
+    let counts: Map<String, Value> =
+        counters.iter().flat_map(|all| all.iter()).map(|(name, count)| (name.to_owned(), count.into())).collect();
+    json!({
+        "listens": texts(server.map_or(&[][..], |server| server.addresses())),
+        "intercepts": state.node.with_kernel(|nft| nft.takes_dns()),
+        "upstreams": upstreams.collect::<Vec<_>>(),
+        "trusted": texts(&state.dns.trusted),
+        "counts": counts,
+    })
+}
+
+fn names(state: &State) -> Value {
+    let learned = state.node.counters();
+    let (leases, evictions) = state.node.with_kernel(|nft| (nft.leases().len(), nft.leases().evictions()));
+    json!({
+        "leases": leases,
+        "answersLearned": learned.learned,
+        "addressesRefused": learned.refused,
+        "addressesForeign": learned.foreign,
+        "failures": learned.failed,
+        "evicted": evictions.addresses_a_name + evictions.names_a_pattern + evictions.leases,
+    })
+}
+
+fn texts<T: ToString>(list: &[T]) -> Vec<String> {
+    list.iter().map(ToString::to_string).collect()
+}

@@ -1,0 +1,220 @@
+//! A cluster that is watched through its API server.
+
+use super::{Event, Source, TICK};
+use crate::addresses::own_addresses;
+use crate::config::DNS_PORT;
+use crate::signals::{Signal, Signals};
+use crate::warning::Warning;
+use namewall_cluster::resolver::Settings as ResolverSettings;
+use namewall_cluster::yaml::{Node, Value};
+use namewall_cluster::{DescribedService, Key, LoadError, Read, Settings, Store};
+use namewall_kubernetes::{Connection, Publisher, Trouble, Watch};
+use namewall_policy::addr::Cidr;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+use tracing::{info, warn};
+
+/// How often this node's addresses are compared with those that were published.
+const PUBLISH_EVERY: Duration = Duration::from_secs(5);
+/// How often the same trouble is logged.
+const LOG_EVERY: Duration = Duration::from_secs(60);
+/// Nodes publish which of these they enforce.
+const PUBLISHED_KIND: &str = "ClusterEgressFirewall";
+
+#[derive(Clone, Debug)]
+pub struct ClusterSettings {
+    pub cluster: Settings,
+    /// Whether pods may talk before they are known.
+    pub opens_unknown: bool,
+    /// The namespaces whose DNSNameResolvers are trusted and written. Who may write one may open an address.
+    pub namespaces: Vec<String>,
+    /// The namespace and name of the Service that answers DNS.
+    pub dns_service: Key,
+}
+
+#[derive(Debug)]
+pub struct ClusterSource {
+    watch: Watch,
+    connection: Connection,
+    settings: ClusterSettings,
+    published: Published,
+    /// The digest of the published kind as it was last read.
+    read: String,
+    logged: LoggedTrouble,
+    warning: Warning,
+}
+
+/// What the API server knows of this node.
+#[derive(Default, Debug)]
+struct Published {
+    addresses: BTreeSet<IpAddr>,
+    /// The digest of what is enforced, and the one that was published.
+    enforced: String,
+    digest: String,
+    compare_at: Option<Instant>,
+}
+
+impl ClusterSource {
+    pub fn new(connection: &Connection, settings: ClusterSettings) -> Self {
+        Self {
+            watch: Watch::start(connection),
+            connection: connection.clone(),
+            settings,
+            published: Published::default(),
+            read: String::new(),
+            logged: LoggedTrouble::default(),
+            warning: Warning::default(),
+        }
+    }
+
+    /// Waits until all of the cluster is known. False if a signal ended it. Until then nothing changes in the kernel:
+    /// policies that are not known yet would be missing.
+    pub fn wait_until_known(&mut self, signals: &dyn Signals) -> bool {
+        while self.watch.wait_until_known(TICK).is_err() {
+            self.logged.log(self.watch.trouble());
+            if signals.wait(Duration::ZERO) == Some(Signal::Stop) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Publishes the addresses of this node and what it enforces, where they have changed.
+    fn publish(&mut self, node: &str) {
+        let published = &mut self.published;
+        let is_time = published.compare_at.is_none_or(|at| Instant::now() >= at);
+        let is_new = published.digest != published.enforced;
+        if !(is_time || is_new) || self.watch.absent().contains(&"NodeAddresses") {
+            return;
+        }
+        published.compare_at = Some(Instant::now() + PUBLISH_EVERY);
+        let addresses = own_addresses();
+        if !is_new && addresses == published.addresses {
+            return;
+        }
+        let listed: Vec<IpAddr> = addresses.iter().copied().collect();
+        match self.connection.publish_node(node, (&listed, &published.enforced)) {
+            Ok(()) => {
+                published.addresses = addresses;
+                published.digest.clone_from(&published.enforced);
+            }
+            Err(error) => warn!(%error, "cannot publish the addresses of this node"),
+        }
+    }
+
+    /// Writes an Event about this node, if users should know.
+    fn warn_users(&mut self, node: &str, error: Option<&str>) {
+        let now = Instant::now();
+        // Nobody can be told while the server is away.
+        if !self.warning.is_due(error, now) || !self.watch.trouble().is_empty() {
+            return;
+        }
+        let written = self.connection.tell_of_node(node, error);
+        self.warning.ended(error, written.is_ok(), now);
+        if let Err(error) = written {
+            warn!(%error, "cannot write an Event");
+        }
+    }
+}
+
+impl Source for ClusterSource {
+    fn next(&mut self, signals: &dyn Signals) -> Event {
+        self.watch.wait(TICK);
+        self.logged.log(self.watch.trouble());
+        if let Some(signal) = signals.wait(Duration::ZERO) {
+            return signal.into();
+        }
+        // Policies first: what names open depends on them.
+        if self.watch.has_changed() {
+            return Event::Changed;
+        }
+        let mut names = self.watch.new_names();
+        names.retain(|(key, _)| self.settings.namespaces.iter().any(|trusted| **trusted == *key.namespace));
+        if names.is_empty() { Event::Nothing } else { Event::Names(names) }
+    }
+
+    fn read(&mut self) -> Result<Read, LoadError> {
+        self.read = self.watch.with_store(|store| store.digest(PUBLISHED_KIND));
+        Ok(self.watch.read(&self.settings.cluster))
+    }
+
+    fn enforced(&mut self) {
+        self.published.enforced.clone_from(&self.read);
+    }
+
+    fn is_busy(&self) -> bool {
+        true
+    }
+
+    fn pod_blocks(&self, node: &str) -> Vec<Cidr> {
+        if self.settings.opens_unknown {
+            return Vec::new();
+        }
+        self.watch.with_store(|store| pod_cidrs(store, node))
+    }
+
+    fn dns_servers(&self) -> Vec<SocketAddr> {
+        self.watch.with_store(|store| {
+            let service = store.service(&self.settings.dns_service);
+            let addresses = service.map(DescribedService::cluster_addresses).unwrap_or_default();
+            addresses.iter().map(|&address| (address, DNS_PORT).into()).collect()
+        })
+    }
+
+    fn publisher(&self) -> Option<Publisher> {
+        let publisher = self.watch.publisher(ResolverSettings::default());
+        Some(publisher.within(self.settings.namespaces.clone()))
+    }
+
+    fn trouble(&self) -> Vec<Trouble> {
+        self.watch.trouble()
+    }
+
+    fn report(&mut self, node: &str, error: Option<&str>) {
+        self.publish(node);
+        self.warn_users(node, error);
+    }
+}
+
+/// What of the watches' trouble is in the log.
+#[derive(Default, Debug)]
+struct LoggedTrouble(BTreeMap<&'static str, (String, Instant)>);
+
+impl LoggedTrouble {
+    /// Logs each trouble once and again after a while, and that all of it is over.
+    fn log(&mut self, trouble: Vec<Trouble>) {
+        let Self(logged) = self;
+        let now: BTreeMap<&'static str, String> = trouble.into_iter().map(|one| (one.kind, one.what)).collect();
+        if now.is_empty() && !logged.is_empty() {
+            info!("the API server answers again");
+        }
+        logged.retain(|kind, _| now.contains_key(kind));
+        for (kind, what) in now {
+            let is_known = match logged.get(kind) {
+                Some((known, at)) => *known == what || at.elapsed() <= LOG_EVERY,
+                None => false,
+            };
+            if is_known {
+                continue;
+            }
+            // A server that is away is one line, however many kinds are watched.
+            if !logged.values().any(|(known, _)| *known == what) {
+                warn!(kind, error = what, "cannot watch; what was known stays in force");
+            }
+            logged.insert(kind, (what, Instant::now()));
+        }
+    }
+}
+
+fn pod_cidrs(store: &Store, node: &str) -> Vec<Cidr> {
+    let key = Key { namespace: "".into(), name: node.into() };
+    let document = store.get("Node", &key);
+    let spec = document.as_ref().and_then(|document| document.node.get("spec"));
+    let listed = spec.and_then(|spec| spec.get("podCIDRs")).map(|list| &list.value);
+    let listed = if let Some(Value::Seq(items)) = listed { &items[..] } else { &[] };
+    let texts = listed.iter().chain(spec.and_then(|spec| spec.get("podCIDR"))).filter_map(Node::as_str);
+    let mut blocks: Vec<Cidr> = texts.filter_map(|text| text.parse().ok()).collect();
+    blocks.dedup();
+    blocks
+}

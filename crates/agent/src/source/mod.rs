@@ -1,0 +1,72 @@
+//! Where policies and pods come from: files that are read again when they
+//! change, or an API server that is watched.
+
+mod cluster;
+mod files;
+pub mod look;
+
+pub use cluster::{ClusterSettings, ClusterSource};
+pub use files::Files;
+
+use crate::signals::Signals;
+use namewall_cluster::{Key, LoadError, Read};
+use namewall_kubernetes::{NameObject, Publisher, Trouble};
+use namewall_policy::addr::Cidr;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// How often files are compared, and how long the loop waits for an event of a cluster.
+const TICK: Duration = Duration::from_millis(250);
+
+/// What the loop does next.
+#[derive(Debug)]
+pub enum Event {
+    /// A signal: end.
+    Stop,
+    /// A signal: read the settings again.
+    Reload,
+    /// Policies, pods or nodes have changed.
+    Changed,
+    /// Other nodes have learned something.
+    Names(Vec<(Key, Option<NameObject>)>),
+    Nothing,
+}
+
+pub trait Source {
+    /// Waits for the next event, for one tick at most.
+    fn next(&mut self, signals: &dyn Signals) -> Event;
+
+    /// Reads all of it.
+    fn read(&mut self) -> Result<Read, LoadError>;
+
+    /// What was read last is in force now.
+    fn enforced(&mut self) {}
+
+    /// Whether pods come and go all the time, so that only changes of policies are worth a line in the log.
+    fn is_busy(&self) -> bool {
+        false
+    }
+
+    /// The blocks that only pods of this node get addresses from, if unknown pods are closed.
+    fn pod_blocks(&self, _node: &str) -> Vec<Cidr> {
+        Vec::new()
+    }
+
+    /// Where the cluster's DNS Service answers.
+    fn dns_servers(&self) -> Vec<SocketAddr> {
+        Vec::new()
+    }
+
+    /// Publishes what this node learns.
+    fn publisher(&self) -> Option<Publisher> {
+        None
+    }
+
+    /// What keeps the API server from being watched.
+    fn trouble(&self) -> Vec<Trouble> {
+        Vec::new()
+    }
+
+    /// Tells the API server about this node: its addresses, and what keeps policies from being enforced.
+    fn report(&mut self, _node: &str, _error: Option<&str>) {}
+}

@@ -1,0 +1,182 @@
+//! The state of a running agent, which the loop changes and the control socket
+//! reads.
+
+use crate::config::{Config, ConfigError, ThisNode};
+use crate::error::AgentError;
+use crate::node::{DnsSettings, Node, NodeSettings};
+use namewall_cluster::Read;
+use namewall_dataplane::nft::Settings as NftSettings;
+use namewall_dataplane::render::Scope;
+use namewall_dataplane::{Applied, Cut};
+use namewall_dns::{Listen, Sockets};
+use namewall_kubernetes::{Publisher, Trouble};
+use namewall_policy::addr::Cidr;
+use namewall_policy::domain::DomainName;
+use namewall_policy::{Finding, Severity, Snapshot, compile, compile_next};
+use std::net::SocketAddr;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+use tracing::{error, warn};
+
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) node: Node,
+    pub(crate) node_name: Option<String>,
+    pub(crate) snapshot: Snapshot,
+    pub(crate) dns: DnsSettings,
+    pub(crate) cluster_domain: DomainName,
+    pub(crate) findings: Vec<Finding>,
+    /// Files and objects that are wrong, and whose last good version is in force.
+    pub(crate) kept: Vec<Arc<str>>,
+    /// Why the last change failed.
+    pub(crate) last_error: Option<String>,
+    /// What keeps the API server from being watched.
+    pub(crate) trouble: Vec<Trouble>,
+    /// Publishes what is learned here.
+    pub(crate) publisher: Option<Arc<Publisher>>,
+    pub(crate) started: Instant,
+    pub(crate) changes: u64,
+    pub(crate) denials: Arc<AtomicU64>,
+}
+
+/// What a change did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Change {
+    /// Whether policies changed, and not only pods.
+    pub(crate) has_new_rules: bool,
+    pub(crate) applied: Applied,
+    pub(crate) cut: Cut,
+}
+
+/// What follows from settings that were read again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Reconfigured {
+    /// The upstreams are others: the kernel has to be told with the next change.
+    pub(crate) has_new_upstreams: bool,
+    /// Settings have changed that need a new start.
+    pub(crate) needs_restart: bool,
+}
+
+pub(crate) fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What an agent starts with.
+#[derive(Debug)]
+pub(crate) struct Beginning<'a> {
+    pub(crate) read: Read,
+    /// Sockets that another agent has handed over.
+    pub(crate) sockets: Vec<(Sockets, Listen)>,
+    pub(crate) closed: Vec<Cidr>,
+    pub(crate) cluster_dns: &'a [SocketAddr],
+    pub(crate) cluster_domain: DomainName,
+}
+
+impl State {
+    /// Puts what was read into the kernel, and serves DNS.
+    pub(crate) fn start(config: &Config, beginning: Beginning<'_>) -> Result<Self, AgentError> {
+        let Beginning { read, sockets, closed, cluster_dns, cluster_domain } = beginning;
+        let Read { lowered, mut findings, kept } = read;
+        let snapshot = lowered.snapshot;
+        let (program, more) = compile(&snapshot);
+        findings.extend(more);
+        let this = ThisNode::find(&snapshot, config.node.as_deref())?;
+        let (node_name, addresses) = this.map(|this| (this.name, this.addresses)).unzip();
+        let dns = config.dns.settings(&addresses.unwrap_or_default(), cluster_dns)?;
+        let scope = Scope {
+            node: node_name.as_deref().and_then(|name| snapshot.node_named(name)),
+            log_group: config.log_group,
+            dns: None,
+            closed,
+        };
+        let Config { table, cut, bounds, learning, .. } = config;
+        let patience = NftSettings::default().patience;
+        let nft = NftSettings { table: table.clone(), scope, cut: *cut, bounds: *bounds, patience };
+        let settings = NodeSettings { nft, learning: *learning, cluster_domain: cluster_domain.clone() };
+        let mut node = Node::open(settings)?;
+        node.serve_at(dns.clone(), sockets)?;
+        node.enforce(&program)?;
+        Ok(Self {
+            node,
+            node_name,
+            snapshot,
+            dns,
+            cluster_domain,
+            findings,
+            kept,
+            last_error: None,
+            trouble: Vec::new(),
+            publisher: None,
+            started: Instant::now(),
+            changes: 0,
+            denials: Arc::default(),
+        })
+    }
+
+    /// Enforces what was read. On an error, what was in force stays in force.
+    pub(crate) fn enforce(&mut self, read: Read) -> Result<Change, AgentError> {
+        let Read { lowered, mut findings, kept } = read;
+        let snapshot = lowered.snapshot;
+        // Checked first, since a failed change is tried again and again, and to compile a cluster takes long.
+        let node = self.node_name.as_deref().and_then(|name| snapshot.node_named(name));
+        if let (Some(name), None) = (&self.node_name, node) {
+            return Err(AgentError::NodeGone(name.clone()));
+        }
+        let (program, more) = match &self.last_error {
+            None => compile_next((&self.snapshot, self.node.program()), &snapshot),
+            // A failed change may be in force in part. Then the Program is not the Snapshot's.
+            Some(_) => compile(&snapshot),
+        };
+        findings.extend(more);
+        self.log_new(&findings, &kept);
+        self.node.with_kernel(|nft| nft.settings_mut().scope.node = node);
+        let has_new_rules = !Arc::ptr_eq(&program.policies, &self.node.program().policies);
+        let (applied, cut) = self.node.enforce(&program)?;
+        (self.snapshot, self.findings, self.kept) = (snapshot, findings, kept);
+        self.changes += 1;
+        Ok(Change { has_new_rules, applied, cut })
+    }
+
+    /// Takes the settings that can change while the agent runs.
+    pub(crate) fn reconfigure(
+        &mut self,
+        config: &Config,
+        cluster_dns: &[SocketAddr],
+    ) -> Result<Reconfigured, ConfigError> {
+        let dns = config.dns.settings(&self.dns.take_to, cluster_dns)?;
+        self.node.learner().set(config.learning);
+        self.node.with_kernel(|nft| nft.settings_mut().cut = config.cut);
+        let has_new_upstreams = dns.server.upstreams != self.dns.server.upstreams;
+        let needs_restart = (&dns.trusted, &dns.server.listen) != (&self.dns.trusted, &self.dns.server.listen);
+        if has_new_upstreams {
+            self.node.ask(dns.server.clone(), &self.dns.trusted);
+        } else if let Some(server) = self.node.dns() {
+            server.set(dns.server.clone());
+        }
+        self.dns.server = dns.server;
+        Ok(Reconfigured { has_new_upstreams, needs_restart })
+    }
+
+    /// Logs all findings.
+    pub(crate) fn log_findings(&self) {
+        log(self.findings.iter(), self.kept.iter());
+    }
+
+    /// Logs the findings that were not there before.
+    fn log_new(&self, findings: &[Finding], kept: &[Arc<str>]) {
+        let new = findings.iter().filter(|finding| !self.findings.contains(finding));
+        log(new, kept.iter().filter(|file| !self.kept.contains(file)));
+    }
+}
+
+fn log<'a>(findings: impl Iterator<Item = &'a Finding>, kept: impl Iterator<Item = &'a Arc<str>>) {
+    for finding in findings.filter(|finding| finding.severity == Severity::Error) {
+        let Finding { code, object, path, message, source, .. } = finding;
+        let at = source.as_ref().map(|source| format!("{}:{}:{}", source.file, source.line, source.column));
+        error!(code, object, path, at, "{message}");
+    }
+    for file in kept {
+        warn!(file = &**file, "it is wrong; its last good version is in force");
+    }
+}
