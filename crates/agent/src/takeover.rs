@@ -115,6 +115,7 @@ pub(crate) fn hand_over(stream: &UnixStream, sockets: &[(Sockets, Listen)]) -> R
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{BufRead, BufReader};
     use std::os::unix::net::UnixListener;
     use std::thread;
 
@@ -132,9 +133,10 @@ mod tests {
         let client = UdpSocket::bind("127.0.0.1:0").expect("a client");
         client.send_to(b"waits", listen.address).expect("it is sent");
         let old = thread::spawn(move || {
-            let (mut stream, _) = listener.accept().expect("somebody asks");
-            let mut question = [0; 64];
-            stream.read(&mut question).expect("a question");
+            let (stream, _) = listener.accept().expect("somebody asks");
+            let mut question = String::new();
+            BufReader::new(&stream).read_line(&mut question).expect("a question");
+            assert_eq!(question, "{\"handOver\":true}\n");
             hand_over(&stream, &[(own, listen)]).expect("it is handed over");
         });
         let taken = take_over(&path);
