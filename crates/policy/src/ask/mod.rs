@@ -8,7 +8,7 @@
 mod resolve;
 mod world;
 
-use crate::addr::parse_address;
+use crate::addr::{Cidr, parse_address};
 use crate::domain::{DomainName, NameError};
 use crate::flow::Flow;
 use crate::lease::{Instant, LeaseTable};
@@ -166,6 +166,9 @@ impl FromStr for Target {
         let bare = rest.strip_prefix('[').and_then(|inner| inner.strip_suffix(']')).unwrap_or(rest);
         if parse_address(bare).is_some() {
             return Ok(Self { host: bare.parse()?, protocol, port: None });
+        }
+        if rest.parse::<Cidr>().is_ok() {
+            return Err(AskError::Network(rest.to_owned()));
         }
         let (host, port) = match rest.rsplit_once(':') {
             Some((host, port)) => match port.parse::<u16>() {
