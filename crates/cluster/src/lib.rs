@@ -22,7 +22,7 @@ pub mod yaml;
 pub use document::Document;
 pub use kept::{LastGood, Read};
 pub use lower::{
-    Described, DescribedService, ENFORCEMENT_ANNOTATION, Endpoints, Lowered, Resolved, Settings, lower, pods,
+    Described, DescribedService, ENFORCEMENT_ANNOTATION, Endpoints, Lowered, NO_KIND, Resolved, Settings, lower, pods,
 };
 pub use manifests::{LoadError, Manifests, Reading, load, read};
 pub use record::Record;

@@ -4,7 +4,7 @@
 use crate::facts::Facts;
 use crate::lower::{Behind, Pool, Settings, add_api_server, service_of, workload_of};
 use crate::store::Key;
-use namewall_policy::model::{Service, WorkloadId};
+use namewall_policy::model::{DnsConfig, Service, WorkloadId};
 use namewall_policy::{Snapshot, asked_labels};
 use rustc_hash::FxHashSet;
 use std::collections::BTreeSet;
@@ -37,7 +37,9 @@ impl Live {
             fact.place = None;
             if let Some(described) = &fact.now {
                 let workload = workload_of(&mut snapshot, described, Some(&asked));
-                fact.place = Some(snapshot.add_workload(workload).0);
+                let place = snapshot.add_workload(workload);
+                snapshot.set_dns(place, described.dns_config());
+                fact.place = Some(place.0);
             }
         }
         let slices = facts.slices.objects.values().filter_map(|fact| fact.now.as_deref());
@@ -89,6 +91,7 @@ impl Live {
             if *self.snapshot.workload(WorkloadId(at)) != workload {
                 self.snapshot.workloads.set(at as usize, workload);
             }
+            self.snapshot.set_dns(WorkloadId(at), described.dns_config());
             fact.place = Some(at);
         }
         for namespace in namespaces {
@@ -107,6 +110,7 @@ impl Live {
     fn vacate(&mut self, place: WorkloadId) {
         let vacated = self.snapshot.workload(place).vacated();
         self.snapshot.workloads.set(place.index(), vacated);
+        self.snapshot.set_dns(place, DnsConfig::default());
         self.vacant.push(place);
     }
 }

@@ -5,7 +5,7 @@
 
 use namewall_cluster::kinds::{Kind, WATCHED};
 use namewall_cluster::{Key, Listing, Settings, Store};
-use namewall_policy::model::BackendTarget;
+use namewall_policy::model::{BackendTarget, DnsConfig, DnsPolicy, ServiceForm, WorkloadId};
 use namewall_policy::port::Protocol;
 use namewall_policy::{Flow, Instant, LeaseTable, Program, Snapshot, compile, compile_next, evaluate};
 use proptest::prelude::*;
@@ -297,4 +297,37 @@ fn a_change_shares_what_it_does_not_touch() {
     // The one that came has the place of the one that went.
     assert_eq!((last.workloads.len(), last.pod_count()), (300, 300));
     assert_eq!(last.workloads.not_shared_with(&next.workloads).count(), 128);
+}
+
+/// How pods look names up, and where ExternalName Services lead, is known of a live cluster as of manifests.
+#[test]
+fn s10_4_a_live_cluster_says_how_names_are_resolved() {
+    let config = |ndots: &str| {
+        json!({
+            "dnsPolicy": "None",
+            "dnsConfig": {"searches": ["corp.example"], "options": [{"name": "ndots", "value": ndots}]},
+        })
+    };
+    let put = |cluster: &mut Cluster, spec: Json| {
+        cluster.put("Pod", json!({"metadata": {"namespace": "shop", "name": "web"}, "spec": spec}));
+        let snapshot = cluster.store.read(&Settings::default()).lowered.snapshot;
+        snapshot.dns_of(WorkloadId(0))
+    };
+    let mut cluster = Cluster::default();
+    let external = json!({"type": "ExternalName", "externalName": "api.example.com"});
+    cluster.put("Service", json!({"metadata": {"namespace": "shop", "name": "out"}, "spec": external}));
+    // The first is read as a whole, the others are changes.
+    for ndots in ["2", "3"] {
+        let dns = put(&mut cluster, config(ndots));
+        assert_eq!((dns.policy, dns.searches.len()), (DnsPolicy::None, 1));
+        assert_eq!(dns.ndots, ndots.parse().ok());
+    }
+    assert_eq!(put(&mut cluster, json!({})), DnsConfig::default());
+    put(&mut cluster, config("2"));
+    let key = Key { namespace: "shop".into(), name: "web".into() };
+    assert!(cluster.store.remove(kind("Pod"), &key));
+    cluster.put("Pod", json!({"metadata": {"namespace": "shop", "name": "another"}}));
+    let snapshot = cluster.store.read(&Settings::default()).lowered.snapshot;
+    assert_eq!(snapshot.dns_of(WorkloadId(0)), DnsConfig::default(), "the place of the pod that went");
+    assert_eq!(snapshot.services[0].form, ServiceForm::ExternalName("api.example.com".parse().unwrap()));
 }

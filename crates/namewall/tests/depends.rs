@@ -47,10 +47,39 @@ fn text(args: &[&str]) -> String {
 }
 
 fn row(args: &[&str]) -> Value {
-    let rows: Value = serde_json::from_slice(&run(args, CLUSTER).stdout).unwrap();
+    row_of(CLUSTER, args)
+}
+
+fn row_of(cluster: &str, args: &[&str]) -> Value {
+    let rows: Value = serde_json::from_slice(&run(args, cluster).stdout).unwrap();
     let of_pair = |row: &&Value| row["from"] == "shop/web" && row["to"] == "shop/db";
     rows.as_array().unwrap().iter().find(of_pair).unwrap().clone()
 }
+
+/// What the row or the answer depends on, in words.
+fn conditions(value: &Value) -> Vec<&str> {
+    let list = value["dependsOn"].as_array().unwrap();
+    list.iter().map(|one| one["text"].as_str().unwrap()).collect()
+}
+
+/// The same workloads with other rules for what leaves them.
+fn with_egress(rules: &str) -> String {
+    let (before, _) = CLUSTER.rsplit_once("  egress:").unwrap();
+    format!("{before}  egress:\n{rules}")
+}
+
+/// Each network opens a port of its own, so no network opens all that any of them does.
+fn different_ports() -> String {
+    with_egress(
+        "  - {name: web, action: Accept, to: [{networks: [10.0.0.0/8]}], protocols: [{tcp: {destinationPort: {number: 80}}}]}
+  - {name: tls, action: Accept, to: [{networks: [192.168.0.0/16]}], protocols: [{tcp: {destinationPort: {number: 443}}}]}
+  - {name: rest, action: Deny, to: [{networks: [0.0.0.0/0]}]}
+",
+    )
+}
+
+const HTTP: &str = "open only if pods of shop/db live in 10.0.0.0/8";
+const TLS: &str = "open only if pods of shop/db live in 192.168.0.0/16";
 
 #[test]
 fn s10_5_explain_says_depends_and_on_what() {
@@ -120,4 +149,139 @@ fn s10_5_a_scenario_fails_on_depends_unless_it_is_expected() {
     let codes = ["allow", "deny", "depends"].map(code);
     std::fs::remove_dir_all(&folder).unwrap();
     assert_eq!(codes, [Some(1), Some(1), Some(0)]);
+}
+
+#[test]
+fn s10_5_each_port_says_what_it_depends_on() {
+    let cluster = different_ports();
+    let row = row_of(&cluster, &["matrix", "-o", "json", "-"]);
+    assert_eq!(row["depends"]["TCP"], serde_json::json!(["80", "443"]));
+    assert_eq!(conditions(&row), [format!("TCP 80: {HTTP}"), format!("TCP 443: {TLS}")]);
+    assert_eq!(row["dependsOn"][0]["ports"]["TCP"], serde_json::json!(["80"]));
+    let plain = String::from_utf8(run(&["matrix", "-"], &cluster).stdout).unwrap();
+    assert!(plain.contains(&format!("TCP 80: {HTTP}")) && plain.contains(&format!("TCP 443: {TLS}")), "{plain}");
+}
+
+#[test]
+fn s10_5_a_filter_by_port_leaves_only_what_that_port_depends_on() {
+    let row = row_of(&different_ports(), &["matrix", "-o", "json", "--port", "443", "-"]);
+    assert_eq!(conditions(&row), [TLS]);
+    assert_eq!(row["dependsOn"][0].get("ports"), None);
+}
+
+#[test]
+fn s10_5_explain_without_a_port_says_what_each_port_depends_on() {
+    let cluster = different_ports();
+    let asked = ["explain", "--from", "shop/web", "--to", "shop/db"];
+    let answer: Value =
+        serde_json::from_slice(&run(&[&asked[..], &["-o", "json", "-"]].concat(), &cluster).stdout).unwrap();
+    assert_eq!(answer["verdict"], "depends");
+    assert_eq!(conditions(&answer), [format!("TCP 80: {HTTP}"), format!("TCP 443: {TLS}")]);
+    let plain = String::from_utf8(run(&[&asked[..], &["-"]].concat(), &cluster).stdout).unwrap();
+    assert!(plain.contains(&format!("TCP 80: {HTTP}; TCP 443: {TLS}")), "{plain}");
+}
+
+#[test]
+fn s10_5_explain_with_an_open_port_says_what_the_others_depend_on() {
+    let cluster = with_egress(
+        "  - {name: no-tls, action: Deny, to: [{networks: [192.168.0.0/16]}], protocols: [{tcp: {destinationPort: {number: 443}}}]}\n",
+    );
+    let condition = "closed only if pods of shop/db live in 192.168.0.0/16";
+    let asked = ["explain", "--from", "shop/web", "--to", "shop/db"];
+    let answer: Value =
+        serde_json::from_slice(&run(&[&asked[..], &["-o", "json", "-"]].concat(), &cluster).stdout).unwrap();
+    assert_eq!(answer["verdict"], "allow");
+    assert_eq!(answer["depends"]["TCP"], serde_json::json!(["443"]));
+    assert_eq!(conditions(&answer), [condition]);
+    let plain = String::from_utf8(run(&[&asked[..], &["-"]].concat(), &cluster).stdout).unwrap();
+    assert!(plain.contains("ports that depend: TCP 443\n    closed only if pods"), "{plain}");
+}
+
+/// A pod on the network of its node, and one whose node is not known.
+const OWN_NODE: &str = "
+apiVersion: v1
+kind: Node
+metadata: {name: n1}
+status: {addresses: [{type: InternalIP, address: 172.16.0.1}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: shop}
+spec: {nodeName: n1, hostNetwork: true, containers: []}
+status: {podIPs: [{ip: 172.16.0.1}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: db, namespace: shop}
+spec: {containers: []}
+status: {podIPs: [{ip: 10.0.0.1}]}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: closed, namespace: shop}
+spec: {podSelector: {}}
+";
+
+#[test]
+fn s10_5_pods_that_may_share_a_node_say_so() {
+    let row = row_of(OWN_NODE, &["matrix", "-o", "json", "-"]);
+    let condition = "open only if shop/db runs on the node of shop/web: a node may always reach its own pods";
+    assert_eq!(conditions(&row), [condition]);
+}
+
+/// Two nodes, and a firewall for one of them.
+fn node_firewall(networks: &str) -> String {
+    let (workloads, _) = CLUSTER.rsplit_once("---").unwrap();
+    format!(
+        "{workloads}---
+apiVersion: v1
+kind: Node
+metadata: {{name: n1, labels: {{zone: a}}}}
+---
+apiVersion: v1
+kind: Node
+metadata: {{name: n2, labels: {{zone: b}}}}
+---
+apiVersion: namewall.dev/v1alpha1
+kind: ClusterEgressFirewall
+metadata: {{name: zone-a}}
+spec:
+  priority: 1
+  nodeSelector: {{matchLabels: {{zone: a}}}}
+  rules: [{{name: rest, action: Deny, to: [{{networks: {networks}}}]}}]
+"
+    )
+}
+
+#[test]
+fn s10_5_what_is_outside_says_what_it_depends_on() {
+    let cluster = node_firewall("[203.0.113.0/24]");
+    let condition = "the node that shop/web runs on decides: ClusterEgressFirewall/zone-a is for certain nodes";
+    for format in ["text", "svg", "html", "dot"] {
+        let output =
+            String::from_utf8(run(&["matrix", "--focus", "shop/web", "-o", format, "-"], &cluster).stdout).unwrap();
+        assert!(output.contains(condition), "{format}: {output}");
+    }
+}
+
+/// A name that no rule of a workload speaks of is as open as the outside.
+#[test]
+fn s10_5_a_name_without_a_rule_depends_as_the_outside_does() {
+    let named = "
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: other, namespace: bank}
+spec: {nodeName: n2, containers: []}
+status: {podIPs: [{ip: 10.9.0.1}]}
+---
+apiVersion: k8s.ovn.org/v1
+kind: EgressFirewall
+metadata: {name: default, namespace: bank}
+spec: {egress: [{type: Allow, to: {dnsName: api.example.com}}]}
+";
+    let cluster = node_firewall("[0.0.0.0/0, '::/0']") + named;
+    let picture = String::from_utf8(run(&["matrix", "-o", "svg", "-"], &cluster).stdout).unwrap();
+    let cell = "shop/web → api.example.com: depends: everything (the node that shop/web runs on decides";
+    assert!(picture.contains(cell), "{picture}");
 }

@@ -126,13 +126,18 @@ fn to_be_told_twice_to_end_is_to_end() {
     let lines = format!("health 127.0.0.1:{health} {{ lameduck 1h }}\n   ready 127.0.0.1:{ready}");
     let mut process = start("twice", &corefile(dns, &lines));
     process.says("serving DNS address=127.0.0.1");
+    let wait_for = |code: u16| {
+        let begun = Instant::now();
+        while get(ready, "/ready") != Some(code) {
+            assert!(begun.elapsed() < PATIENCE, "/ready answers {code}");
+            sleep(Duration::from_millis(5));
+        }
+    };
+    // It also answers 503 before it is ready, so that must be over first.
+    wait_for(200);
     process.signal("-TERM");
     // Two signals that come before the first is taken are one.
-    let begun = Instant::now();
-    while get(ready, "/ready") != Some(503) {
-        assert!(begun.elapsed() < PATIENCE, "it has heard it");
-        sleep(Duration::from_millis(5));
-    }
+    wait_for(503);
     assert_eq!(ask(dns), Some(5));
     process.signal("-TERM");
     assert!(process.child.wait().unwrap().success());

@@ -36,4 +36,4 @@ pub use flow::{Cause, Decision, Endpoint, Flow, Hop, Reason, Stage, Verdict};
 pub use lease::{Instant, Lease, LeaseTable};
 pub use program::Program;
 pub use snapshot::{Revision, Snapshot};
-pub use unknown::{Dependence, Outlook, Prediction};
+pub use unknown::{Condition, Dependence, Outlook, Prediction};

@@ -88,10 +88,13 @@ impl Snapshot {
         WorkloadId(self.workloads.len() as u32 - 1)
     }
 
-    /// Says how the workload looks names up, if not in the default way.
+    /// Says how the workload looks names up.
     pub fn set_dns(&mut self, workload: WorkloadId, config: DnsConfig) {
+        // Only what is not the default has an entry.
         if config != DnsConfig::default() {
             Arc::make_mut(&mut self.dns).insert(workload, config);
+        } else if self.dns.contains_key(&workload) {
+            Arc::make_mut(&mut self.dns).remove(&workload);
         }
     }
 

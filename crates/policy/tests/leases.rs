@@ -1,8 +1,10 @@
-//! How much is kept of what names open, and for whom (S6.5).
+//! How much is kept of what names open, and for whom (S6.5), and what they never open (S6.8).
 
 use namewall_policy::domain::{DomainName, DomainPattern, Wildcard};
-use namewall_policy::lease::Bounds;
-use namewall_policy::{Instant, Lease, LeaseTable};
+use namewall_policy::labels::Labels;
+use namewall_policy::lease::{Bounds, NeverLeased};
+use namewall_policy::model::Node;
+use namewall_policy::{Instant, Lease, LeaseTable, Snapshot, compile};
 use proptest::prelude::*;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -219,4 +221,46 @@ proptest! {
             prop_assert!(table.all().any(|one| one.address == longest.address && one.pattern == longest.pattern));
         }
     }
+}
+
+/// Whether a name outside may open the address, in a cluster with a node at 192.0.2.1 and pods in 10.244.0.0/16.
+fn may_lease(address: &str) -> bool {
+    let mut snapshot = Snapshot::default();
+    let addresses = vec!["192.0.2.1".parse().expect("an address")];
+    snapshot.add_node(Node { name: "n1".into(), labels: Labels::default(), addresses, source: None });
+    snapshot.pod_networks = std::sync::Arc::new(vec!["10.244.0.0/16".parse().expect("a network")]);
+    let (program, _) = compile(&snapshot);
+    let never = NeverLeased::new("cluster.local".parse().expect("a name"));
+    let name = "api.example.com".parse().expect("a name");
+    never.refusal(&program, &name, address.parse().expect("an address")).is_none()
+}
+
+#[test]
+fn s6_8_ipv6_forms_of_an_inner_address_are_never_leased() {
+    for inner in ["127.0.0.1", "169.254.169.254", "224.0.0.1", "0.0.0.0", "192.0.2.1", "10.244.7.7", "100.100.100.200"]
+    {
+        assert!(!may_lease(inner), "{inner}");
+        let v4: Ipv4Addr = inner.parse().expect("an address");
+        let [a, b, c, d] = v4.octets();
+        for form in [
+            format!("::ffff:{inner}"),
+            format!("64:ff9b::{inner}"),
+            format!("64:ff9b:1::{inner}"),
+            format!("2002:{a:02x}{b:02x}:{c:02x}{d:02x}::1"),
+        ] {
+            assert!(!may_lease(&form), "{form}");
+        }
+    }
+    for outer in ["203.0.113.7", "::ffff:203.0.113.7", "64:ff9b::203.0.113.7", "2002:cb00:7107::1", "2001:db8::7f00:1"]
+    {
+        assert!(may_lease(outer), "{outer}");
+    }
+}
+
+#[test]
+fn s6_8_cloud_metadata_is_never_leased() {
+    for metadata in ["169.254.169.254", "100.100.100.200", "fd00:ec2::254"] {
+        assert!(!may_lease(metadata), "{metadata}");
+    }
+    assert!(may_lease("100.100.100.201") && may_lease("fd00:ec2::253"));
 }

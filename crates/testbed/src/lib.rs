@@ -2,16 +2,19 @@
 //! server as they are, with certificates, users and a folder of their own.
 //! Nothing of it is left when it is dropped. Where a test has namespaces of its
 //! own, there are `machine`s on a network beside it, and a `node` can be one.
+//! `dice` makes the random choices of tests that generate their input.
 //!
 //! `scripts/peers/kubernetes` builds the programs; `tools` finds these and others.
 
 mod certificates;
+mod dice;
 mod machine;
 mod node;
 mod process;
 mod proxy;
 mod tools;
 
+pub use dice::Dice;
 pub use proxy::{Proxy, Way};
 pub use tools::{give_up, peer, program};
 

@@ -62,6 +62,9 @@ pub struct Lowered {
     pub passed_over: BTreeMap<String, usize>,
 }
 
+/// What documents are counted as in [`Lowered::passed_over`] that have no kind.
+pub const NO_KIND: &str = "no kind";
+
 /// The annotations that anything here looks at.
 pub(crate) const ANNOTATIONS: [&str; 3] =
     [ENFORCEMENT_ANNOTATION, v1beta1::ISOLATION_ANNOTATION, workloads::NETWORK_STATUS];
@@ -365,7 +368,7 @@ impl Lowering<'_> {
 
     /// What looks like an object but does not say what it is may be a policy.
     fn pass_over_kindless(&mut self, document: &Document) {
-        *self.out.passed_over.entry("no kind".to_owned()).or_default() += 1;
+        *self.out.passed_over.entry(NO_KIND.to_owned()).or_default() += 1;
         let has = |key| document.node.get(key).is_some();
         if has("metadata") && (has("spec") || has("kind") || has("apiVersion")) {
             let missing = if document.kind().is_none() { "kind" } else { "apiVersion" };

@@ -213,9 +213,7 @@ impl Lowering<'_> {
         for described in pods.iter().chain(&templates) {
             let workload = workload_of(&mut self.out.snapshot, described, None);
             let id = self.out.snapshot.add_workload(workload);
-            if let Some(dns) = &described.dns {
-                self.out.snapshot.set_dns(id, (**dns).clone());
-            }
+            self.out.snapshot.set_dns(id, described.dns_config());
             self.by_namespace.entry(described.namespace.clone()).or_default().push(id);
         }
     }
@@ -276,6 +274,11 @@ fn shared<T: Clone + Eq + std::hash::Hash>(pool: &mut FxHashSet<T>, value: T) ->
 impl Described {
     pub(super) fn key(&self) -> OwnerKey {
         (self.namespace.clone(), self.kind.name().into(), self.name.clone())
+    }
+
+    /// How it looks names up.
+    pub(crate) fn dns_config(&self) -> DnsConfig {
+        self.dns.as_deref().cloned().unwrap_or_default()
     }
 
     pub(super) fn owner(&self) -> Option<OwnerKey> {

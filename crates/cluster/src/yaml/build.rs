@@ -106,7 +106,9 @@ impl Open {
             return None;
         }
         join(&mut entries[at].node, &entry.node);
-        let message = format!("the key `{}` is here twice; first on line {}", entry.key, first.line);
+        // Files that were joined without a line between them.
+        let hint = if &*entry.key == "apiVersion" { "; is a line `---` missing before this one?" } else { "" };
+        let message = format!("the key `{}` is here twice; first on line {}{hint}", entry.key, first.line);
         Some(Fault { path: entry.key.into(), mark: entry.mark, message, second: Some(entry.node) })
     }
 

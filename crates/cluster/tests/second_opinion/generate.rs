@@ -1,7 +1,7 @@
 //! Random clusters, as manifests in JSON, and the connections to ask about.
 
-use crate::dice::Dice;
 use crate::policies;
+use namewall_testbed::Dice;
 use serde_json::{Map, Value, json};
 
 pub(crate) struct Cluster {

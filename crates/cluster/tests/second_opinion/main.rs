@@ -11,7 +11,6 @@
 //!
 //! `scripts/peers/kubenetworkpolicies` builds the engine once; it needs Go.
 
-mod dice;
 mod engines;
 mod generate;
 mod known;

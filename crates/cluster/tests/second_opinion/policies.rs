@@ -1,7 +1,7 @@
 //! Random policies: NetworkPolicy, and the admin policies of one of two versions.
 
-use crate::dice::Dice;
 use crate::generate::NAMESPACES;
+use namewall_testbed::Dice;
 use serde_json::{Value, json};
 
 type Labels = [(&'static str, &'static [&'static str]); 2];

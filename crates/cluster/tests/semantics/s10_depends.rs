@@ -103,7 +103,7 @@ spec:
   nodeSelector: {{matchLabels: {{zone: a}}}}
   rules:
   - {{name: ok, action: Allow, to: [{{networks: [203.0.113.0/24]}}]}}
-  - {{name: no, action: Deny, to: [{{networks: [0.0.0.0/0]}}]}}
+  - {{name: rest, action: Deny, to: [{{networks: [0.0.0.0/0]}}]}}
 "
     );
     let depends = "depends: the node that shop/web runs on decides: ClusterEgressFirewall/zone-a is for certain nodes";

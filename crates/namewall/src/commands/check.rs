@@ -4,6 +4,7 @@ use crate::cli::{Check, Format};
 use crate::input::{Loaded, Origin};
 use crate::output::{self, BAD, GOOD, SOFT, WARN};
 use anyhow::Result;
+use namewall_cluster::NO_KIND;
 use namewall_policy::lint::lint;
 use namewall_policy::{Finding, Severity};
 use serde_json::json;
@@ -69,7 +70,11 @@ fn print_summary(out: &mut impl Write, loaded: &Loaded, findings: &[Finding]) ->
     }
     writeln!(out)?;
     if !loaded.passed_over.is_empty() {
-        let kinds: Vec<String> = loaded.passed_over.iter().map(|(kind, n)| format!("{n} {kind}")).collect();
+        let count = |(kind, n): (&String, &usize)| match kind.as_str() {
+            NO_KIND => format!("{n} without a kind"),
+            kind => format!("{n} {kind}"),
+        };
+        let kinds: Vec<String> = loaded.passed_over.iter().map(count).collect();
         writeln!(out, "{SOFT}passed over, since no policy looks at them: {}{SOFT:#}", kinds.join(", "))?;
     }
     Ok(())

@@ -92,6 +92,9 @@ fn print_edge(out: &mut impl Write, chart: &Chart, edge: &Edge) -> Result<()> {
     if cell.fill() == Fill::Depends {
         more += ", style=dashed";
     }
+    if !cell.conditions.is_empty() {
+        more += &format!(", tooltip={}", quoted(&cell.conditions.join("\n")));
+    }
     writeln!(out, "  {from} -> {to} [label={}, color=\"{colour}\"{more}];", quoted(&shortened(&label)))?;
     Ok(())
 }

@@ -8,7 +8,7 @@
 mod resolve;
 mod world;
 
-use crate::addr::parse_address;
+use crate::addr::{Cidr, parse_address};
 use crate::domain::{DomainName, NameError};
 use crate::flow::Flow;
 use crate::lease::{Instant, LeaseTable};
@@ -54,6 +54,16 @@ pub enum AskError {
     Port(String),
     #[error("`{0}` is not a protocol; use TCP, UDP, SCTP or ICMP")]
     Protocol(String),
+    #[error("`{0}` is no IP address")]
+    Address(String),
+    #[error("`{0}` is a network; ask about one of its addresses")]
+    Network(String),
+    #[error("`{0}` is a pattern; ask about one name that it matches")]
+    Pattern(String),
+    #[error("`{0}` is a URL; write only the host and the port, like api.example.com:443")]
+    Url(String),
+    #[error("{1} has no ports; write {0}/{1}")]
+    NoPorts(String, Protocol),
     #[error("there is no workload or Service {0} in the input{1}")]
     NotFound(String, String),
     #[error("{0} resolves to nothing for {1}{2}")]
@@ -62,12 +72,18 @@ pub enum AskError {
     ExternalNameLoop(String),
     #[error("{0} is several things: {1}. Write NAMESPACE/KIND/NAME")]
     Ambiguous(String, String),
-    #[error("a connection starts at a pod or an address, not at a name ({0})")]
-    FromName(String),
+    #[error("a connection starts at a pod or an address, not at a name ({0}): write NAMESPACE/POD{1}")]
+    FromName(String, String),
     #[error("a connection starts at a pod or an address, and {0} is a Service")]
     FromService(String),
-    #[error("{0} has no port {1}")]
-    NoServicePort(String, String),
+    #[error("{0} has no port {1}; it has {2}")]
+    NoServicePort(String, String, String),
+    #[error("{0} is a Service; name a workload")]
+    NotAWorkload(String),
+    #[error("no pod has the address {0}")]
+    NoPodAt(IpAddr),
+    #[error("`{0}` is no workload: write NAMESPACE/WORKLOAD{1}")]
+    WithoutNamespace(String, String),
 }
 
 impl FromStr for Host {
@@ -78,8 +94,15 @@ impl FromStr for Host {
         if let Some(address) = parse_address(bare) {
             return Ok(Self::Address(address));
         }
+        if text.starts_with('[') || is_numeric(text) {
+            return Err(AskError::Address(text.to_owned()));
+        }
+        if text.starts_with("*.") {
+            return Err(AskError::Pattern(text.to_owned()));
+        }
         let parts: Vec<&str> = text.split('/').collect();
         match parts.as_slice() {
+            [address, _] if parse_address(address).is_some() => Err(AskError::Network(text.to_owned())),
             [""] => Err(AskError::Host(text.to_owned())),
             [name] => {
                 let form = if name.ends_with('.') { Self::Absolute } else { Self::Name };
@@ -100,6 +123,11 @@ impl FromStr for Host {
     }
 }
 
+/// Whether somebody meant an IPv4 address: only digits and dots.
+fn is_numeric(text: &str) -> bool {
+    text.contains('.') && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') && text != "."
+}
+
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.host, self.port) {
@@ -115,6 +143,9 @@ impl FromStr for Target {
     type Err = AskError;
 
     fn from_str(text: &str) -> Result<Self, AskError> {
+        if text.contains("://") {
+            return Err(AskError::Url(text.to_owned()));
+        }
         // A protocol is the last part after a slash, if that is one.
         let (rest, protocol) = match text.rsplit_once('/') {
             Some((rest, last)) if last.parse::<Protocol>().is_ok() => (rest, last.parse().ok()),
@@ -124,11 +155,20 @@ impl FromStr for Target {
             }
             _ => (text, None),
         };
+        // A protocol without ports may also stand where a port stands: `host:ICMP`.
+        let portless = |text: &str| text.parse::<Protocol>().ok().filter(|protocol| !protocol.has_ports());
+        let (rest, protocol) = match rest.rsplit_once(':').and_then(|(host, last)| Some((host, portless(last)?))) {
+            Some((host, found)) if protocol.is_none() => (host, Some(found)),
+            _ => (rest, protocol),
+        };
         let protocol = protocol.unwrap_or(Protocol::Tcp);
         // An IPv6 address has colons of its own: with a port it stands in brackets.
         let bare = rest.strip_prefix('[').and_then(|inner| inner.strip_suffix(']')).unwrap_or(rest);
         if parse_address(bare).is_some() {
             return Ok(Self { host: bare.parse()?, protocol, port: None });
+        }
+        if rest.parse::<Cidr>().is_ok() {
+            return Err(AskError::Network(rest.to_owned()));
         }
         let (host, port) = match rest.rsplit_once(':') {
             Some((host, port)) => match port.parse::<u16>() {
@@ -137,7 +177,11 @@ impl FromStr for Target {
             },
             None => (rest, None),
         };
-        Ok(Self { host: host.parse()?, protocol, port: port.filter(|_| protocol.has_ports()) })
+        let host: Host = host.parse()?;
+        match port {
+            Some(_) if !protocol.has_ports() => Err(AskError::NoPorts(host.to_string(), protocol)),
+            _ => Ok(Self { host, protocol, port }),
+        }
     }
 }
 
@@ -158,6 +202,8 @@ impl fmt::Display for Host {
 pub struct Route {
     /// What this route is, where a question has several: a backend, an address.
     pub label: Option<String>,
+    /// The port of the Service that sends clients this way.
+    pub service_port: Option<u16>,
     pub flows: Vec<Flow>,
 }
 
@@ -196,6 +242,9 @@ mod tests {
         assert_eq!(target("[::ffff:10.0.0.1]:443"), ("10.0.0.1".into(), Tcp, Some(443)));
         assert_eq!(target("[2001:db8::1]:443"), ("2001:db8::1".into(), Tcp, Some(443)));
         assert_eq!(target("10.0.0.1/ICMP"), ("10.0.0.1".into(), Icmp, None));
+        assert_eq!(target("shop/web:icmp"), ("shop/web".into(), Icmp, None));
+        assert_eq!(target("[2001:db8::1]:ICMPv6"), ("2001:db8::1".into(), Icmp, None));
+        assert_eq!(target("1.example:80"), ("1.example".into(), Tcp, Some(80)));
         assert_eq!(target("API.github.com:443"), ("api.github.com".into(), Tcp, Some(443)));
         assert_eq!(target("api.github.com.:443"), ("api.github.com.".into(), Tcp, Some(443)));
         assert_eq!(target("cart:7070"), ("cart".into(), Tcp, Some(7070)));
@@ -203,7 +252,18 @@ mod tests {
 
     #[test]
     fn bad_targets_say_what_is_wrong() {
-        for bad in ["", ".", "shop/", "/web", "shop/web:0", "shop/web:70000", "shop/web:80/XYZ", "a/b/c/d", "x y.z:1"] {
+        for bad in [
+            "",
+            ".",
+            "shop/",
+            "/web",
+            "shop/web:0",
+            "shop/web:70000",
+            "shop/web:80/XYZ",
+            "a/b/c/d",
+            "x y.z:1",
+            "10.0.0.256:80",
+        ] {
             assert!(bad.parse::<Target>().is_err(), "{bad}");
         }
     }

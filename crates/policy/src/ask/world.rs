@@ -149,7 +149,9 @@ impl World<'_> {
     fn sources(&self, from: &Host) -> Result<Vec<Endpoint>, AskError> {
         match from {
             Host::Address(address) => Ok(vec![self.program.endpoint_at(*address)]),
-            Host::Name(name) | Host::Absolute(name) => Err(AskError::FromName(name.to_string())),
+            Host::Name(name) | Host::Absolute(name) => {
+                Err(AskError::FromName(name.to_string(), self.suggestion_anywhere(name.as_str())))
+            }
             Host::Object { .. } => match self.find(from)? {
                 Found::Workload(id) => Ok(self.ends(id)),
                 Found::Service(_) => Err(AskError::FromService(from.to_string())),
@@ -159,9 +161,15 @@ impl World<'_> {
 
     /// The workload of that name, for commands that speak of one.
     pub fn workload(&self, host: &Host) -> Result<WorkloadId, AskError> {
-        match (host, self.find(host)?) {
-            (_, Found::Workload(id)) => Ok(id),
-            _ => Err(AskError::NotFound(host.to_string(), String::new())),
+        match host {
+            Host::Object { .. } => match self.find(host)? {
+                Found::Workload(id) => Ok(id),
+                Found::Service(_) => Err(AskError::NotAWorkload(host.to_string())),
+            },
+            Host::Address(address) => self.program.pod_at(*address).ok_or(AskError::NoPodAt(*address)),
+            Host::Name(name) | Host::Absolute(name) => {
+                Err(AskError::WithoutNamespace(name.to_string(), self.suggestion_anywhere(name.as_str())))
+            }
         }
     }
 
@@ -203,7 +211,12 @@ impl World<'_> {
 
     /// The nearest name there is, for a slip of the finger.
     pub(super) fn suggestion(&self, namespace: &str, name: &str) -> String {
-        let wanted = format!("{namespace}/{name}");
+        if self.snapshot.workloads.is_empty() {
+            return "; it has no workloads. Give pods or Deployments too, such as what `kubectl get pods -A -o yaml` prints"
+                .to_owned();
+        }
+        // Kubernetes has no capital letters in names.
+        let (wanted, name) = (format!("{namespace}/{name}").to_ascii_lowercase(), &*name.to_ascii_lowercase());
         // A Deployment whose pods are here is played by them, under their names.
         let begins = format!("{wanted}-");
         let is_there = |id: &WorkloadId| !self.snapshot.workload(*id).is_vacant();
@@ -212,11 +225,19 @@ impl World<'_> {
         if !pods.is_empty() {
             return format!("; there are pods of such names: {}", pods.join(", "));
         }
-        let nearest = names().map(|known| (distance(&known, &wanted), known)).min();
-        match nearest {
-            Some((apart, known)) if apart <= 3.max(wanted.len() / 4) => format!("; did you mean {known}?"),
-            _ => String::new(),
-        }
+        let services = self.snapshot.services.iter();
+        let services = services.map(|one| format!("{}/{}", self.snapshot.namespace(one.namespace).name, one.name));
+        let nearest = names().chain(services).map(|known| (distance(&known, &wanted), known)).min();
+        did_you_mean(nearest, (wanted.len(), name))
+    }
+
+    /// The nearest name in any namespace, for one that is written without.
+    fn suggestion_anywhere(&self, name: &str) -> String {
+        let is_there = |id: &WorkloadId| !self.snapshot.workload(*id).is_vacant();
+        let known = self.snapshot.workload_ids().filter(is_there);
+        let nearest =
+            known.map(|id| (distance(&self.snapshot.workload(id).name, name), self.snapshot.workload_name(id)));
+        did_you_mean(nearest.min(), (name.len(), name))
     }
 
     /// Where kube-proxy would send a connection to this address and port.
@@ -243,7 +264,10 @@ impl World<'_> {
             Some(port) => Ok(self.backends(id, port, sources)),
             None => {
                 let port = target.port.map_or_else(String::new, |port| format!("{port}/"));
-                Err(AskError::NoServicePort(format!("Service {}", target.host), format!("{port}{}", target.protocol)))
+                let has = ports.iter().map(|port| format!("{}/{}", port.port, port.protocol)).collect::<Vec<_>>();
+                let has = if has.is_empty() { "none".to_owned() } else { has.join(", ") };
+                let service = format!("Service {}", target.host);
+                Err(AskError::NoServicePort(service, format!("{port}{}", target.protocol), has))
             }
         }
     }
@@ -282,6 +306,7 @@ impl World<'_> {
             let label = format!("Service {namespace}/{} to {text}:{}/{}", service.name, backend.port, port.protocol);
             let mut route = self.route(Some(label), (sources, &ends), (port.protocol, backend.port));
             route.flows.iter_mut().for_each(|flow| flow.via = Some(id));
+            route.service_port = Some(port.port);
             routes.push(route);
         }
         routes
@@ -295,13 +320,22 @@ impl World<'_> {
     ) -> Route {
         let pairs = self.program.address_pairs(from, to).into_iter();
         let flows = pairs.map(|(from, to)| Flow { from, to, protocol, port, via: None, hop: None }).collect();
-        Route { label, flows }
+        Route { label, service_port: None, flows }
     }
 }
 
 pub(super) enum Found {
     Workload(WorkloadId),
     Service(ServiceId),
+}
+
+/// `; did you mean shop/web?`, unless the nearest is too far from what was written: for its length, or because no
+/// letter of a short name is the same.
+fn did_you_mean(nearest: Option<(usize, String)>, (length, name): (usize, &str)) -> String {
+    let Some((apart, known)) = nearest else { return String::new() };
+    let is_same_name = known.rsplit('/').next() == Some(name);
+    let is_near = apart <= 3.max(length / 4) && (is_same_name || apart < name.len());
+    if is_near { format!("; did you mean {known}?") } else { String::new() }
 }
 
 /// How many slips lie between two words: a character changed, missing, too many, or swapped with its neighbour.

@@ -9,7 +9,7 @@ use crate::domain::{DomainName, DomainPattern, PatternId};
 use crate::model::NodeId;
 use crate::program::{Holder, Program};
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 /// A moment, as time since an epoch of the caller's choosing.
@@ -103,6 +103,8 @@ pub enum Refusal {
     LinkLocal,
     Multicast,
     Unspecified,
+    /// Where a cloud tells its machines their secrets.
+    Metadata,
     Service,
     Node(NodeId),
     Pod,
@@ -115,10 +117,28 @@ impl fmt::Display for Refusal {
             Self::LinkLocal => "a link-local address is never leased",
             Self::Multicast => "a multicast address is never leased",
             Self::Unspecified => "the unspecified address is never leased",
+            Self::Metadata => "the address of a cloud's metadata service is never leased",
             Self::Service => "a Service's address is never leased",
             Self::Node(_) => "a node's address is never leased",
             Self::Pod => "a pod's address is leased only to a name under the cluster domain",
         })
+    }
+}
+
+/// The metadata services of Amazon (IPv6) and Alibaba. That of most clouds, 169.254.169.254, is link-local.
+const METADATA: [IpAddr; 2] =
+    [IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)), IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200))];
+
+/// The IPv4 address that an IPv6 address leads to: mapped (`::ffff:0:0/96`), by NAT64 (the prefixes of RFC 6052 and
+/// RFC 8215), or by 6to4 (`2002::/16`).
+fn carried_v4(address: IpAddr) -> Option<Ipv4Addr> {
+    let IpAddr::V6(v6) = address else { return None };
+    let [first, second, third, .., high, low] = v6.segments();
+    let from = |high: u16, low: u16| Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low));
+    match (first, second, third) {
+        (0x2002, high, low) => Some(from(high, low)),
+        (0x64, 0xff9b, 0 | 1) => Some(from(high, low)),
+        _ => v6.to_ipv4_mapped(),
     }
 }
 
@@ -134,6 +154,11 @@ impl NeverLeased {
     }
 
     pub fn refusal(&self, program: &Program, name: &DomainName, address: IpAddr) -> Option<Refusal> {
+        let carried = carried_v4(address).map(IpAddr::V4);
+        carried.into_iter().chain([address]).find_map(|address| self.refusal_of(program, name, address))
+    }
+
+    fn refusal_of(&self, program: &Program, name: &DomainName, address: IpAddr) -> Option<Refusal> {
         let link_local = match address {
             IpAddr::V4(v4) => v4.is_link_local() || v4.is_broadcast(),
             IpAddr::V6(v6) => v6.is_unicast_link_local(),
@@ -143,6 +168,7 @@ impl NeverLeased {
             (address.is_loopback(), Refusal::Loopback),
             (link_local, Refusal::LinkLocal),
             (address.is_multicast(), Refusal::Multicast),
+            (METADATA.contains(&address), Refusal::Metadata),
             (program.service_addresses.contains(address), Refusal::Service),
         ];
         if let Some((_, refusal)) = checks.into_iter().find(|(hit, _)| *hit) {

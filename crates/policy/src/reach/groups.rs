@@ -8,7 +8,9 @@
 use super::matrix::{ALL, CellId, Likeness, Matrix};
 use super::outside::OutsideRange;
 use crate::model::{NamespaceId, NodeId, Owner, RoleId, WorkloadId, WorkloadKind};
+use crate::port::Traffic;
 use crate::snapshot::Snapshot;
+use crate::unknown::Condition;
 use rustc_hash::FxHashMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -166,6 +168,15 @@ impl Groups {
             OwnNode::Never => Cell { open, own_node: false },
             OwnNode::Sometimes => Cell { open, own_node: true },
             OwnNode::Always => Cell { open: ALL, own_node: false },
+        }
+    }
+
+    /// What these connections of a [`cell`](Self::cell) depend on. That pods may share a node is told by the cell.
+    pub fn depends_on(&self, matrix: &Matrix<'_>, (from, to): (GroupId, GroupId), asked: &Traffic) -> Vec<Condition> {
+        let (from, to) = (self.get(from).example(), self.get(to).example());
+        match self.by_pod {
+            true => matrix.depends_on(from, to, asked),
+            false => matrix.depends_on_across(from, to, asked),
         }
     }
 

@@ -11,9 +11,10 @@ use super::{Reach, Reachable};
 use crate::domain::{DomainPattern, PatternId};
 use crate::flow::Endpoint;
 use crate::model::{Direction, NamedPort, NodeId, WorkloadId};
+use crate::port::Traffic;
 use crate::program::{ClassId, Matcher, PeerSetId, Program};
 use crate::snapshot::Snapshot;
-use crate::unknown::{Dependence, Family, speaks};
+use crate::unknown::{Condition, Conditions, Family, speaks};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::RefCell;
 use std::net::IpAddr;
@@ -185,34 +186,43 @@ impl<'a> Matrix<'a> {
         open
     }
 
-    /// What the cell of two workloads depends on (S10.5).
-    pub fn depends_on(&self, from: WorkloadId, to: WorkloadId) -> Vec<Dependence> {
+    /// What these connections of [`between`](Self::between) depend on (S10.5).
+    pub fn depends_on(&self, from: WorkloadId, to: WorkloadId, asked: &Traffic) -> Vec<Condition> {
+        self.conditions((from, to), Conditions::of(asked))
+    }
+
+    /// What these connections of [`across`](Self::across) depend on.
+    pub fn depends_on_across(&self, from: WorkloadId, to: WorkloadId, asked: &Traffic) -> Vec<Condition> {
+        self.conditions((from, to), Conditions::across(asked))
+    }
+
+    fn conditions(&self, (from, to): (WorkloadId, WorkloadId), mut conditions: Conditions<'_>) -> Vec<Condition> {
         let program = self.reach.program;
         let (from, to) = (program.endpoints(self.snapshot, from), program.endpoints(self.snapshot, to));
-        let mut found: Vec<Dependence> = Vec::new();
         for (from, to) in program.address_pairs(&from, &to) {
-            for one in self.reach.depends_on(&from, &to) {
-                if !found.contains(&one) {
-                    found.push(one);
-                }
-            }
+            self.reach.find_conditions((&from, &to), &mut conditions);
         }
-        found
+        conditions.list()
     }
 
-    /// What connections of a workload with an address outside depend on.
-    pub fn outside_depends_on(&self, id: WorkloadId, address: IpAddr, direction: Direction) -> Vec<Dependence> {
-        let (own, outside) = (&self.ends(id, Lane::Any)[0], self.reach.program.endpoint_at(address));
-        match direction {
-            Direction::Egress => self.reach.depends_on(own, &outside),
-            Direction::Ingress => self.reach.depends_on(&outside, own),
-        }
+    /// What these connections from a workload to a range of [`outside_to`](Self::outside_to) depend on.
+    pub fn outside_to_depends_on(&self, from: WorkloadId, to: &OutsideRange, asked: &Traffic) -> Vec<Condition> {
+        let own = &self.ends(from, Lane::Any)[0];
+        let outside = to.end(&self.reach, |end| self.reach.egress(own, end));
+        self.reach.depends_on(own, &outside, asked)
     }
 
-    /// What connections of a workload to a pattern of names depend on.
-    pub fn name_depends_on(&self, from: WorkloadId, pattern: &DomainPattern) -> Vec<Dependence> {
+    /// What these connections from a range of [`outside_from`](Self::outside_from) to a workload depend on.
+    pub fn outside_from_depends_on(&self, from: &OutsideRange, to: WorkloadId, asked: &Traffic) -> Vec<Condition> {
+        let own = &self.ends(to, Lane::Any)[0];
+        let outside = from.end(&self.reach, |end| self.reach.ingress(end, own));
+        self.reach.depends_on(&outside, own, asked)
+    }
+
+    /// What these connections of a workload to a pattern of names depend on.
+    pub fn name_depends_on(&self, from: WorkloadId, pattern: &DomainPattern, asked: &Traffic) -> Vec<Condition> {
         let source = &self.ends(from, Lane::Any)[0];
-        self.reach.depends_on(source, &Endpoint::name(pattern.example()))
+        self.reach.depends_on(source, &Endpoint::name(pattern.example()), asked)
     }
 
     fn pairwise(&self, from: WorkloadId, to: WorkloadId) -> Reachable {

@@ -83,18 +83,20 @@ impl Reach<'_> {
         if self.plan_of(to).is_none() {
             return Reachable::all();
         }
-        Reachable::over(self.ingress_cases(from, to, family).into_iter().map(|case| case.traffic))
+        let side = Inward { family, across: false };
+        Reachable::over(self.ingress_cases(from, to, side).into_iter().map(|case| case.traffic))
     }
 
     /// What is let in in each way the unknowns may turn out; none if the destination has no policies.
-    pub(crate) fn ingress_cases(&self, from: &Endpoint, to: &Endpoint, family: Option<Family>) -> Vec<SideCase> {
+    pub(crate) fn ingress_cases(&self, from: &Endpoint, to: &Endpoint, side: Inward) -> Vec<SideCase> {
         let Some(plan) = self.plan_of(to) else { return Vec::new() };
         let (ports, node) = (self.named_ports(to), self.program.pod(to).and_then(|member| member.node));
         let mut cases = Vec::new();
-        for settled in self.settle(from, plan, Side { direction: Direction::Ingress, family }) {
-            for same_node in self.same_node_cases(&settled.end, to) {
+        for settled in self.settle(from, plan, Side { direction: Direction::Ingress, family: side.family }) {
+            for same_node in self.same_node_cases(&settled.end, to).filter(|same_node| !(side.across && *same_node)) {
                 let own_node = same_node || (node.is_some() && settled.end.node == node);
-                let traffic = if own_node { Traffic::all() } else { self.plan_ingress(plan, ports, &settled.end) };
+                let is_open = own_node && !side.across;
+                let traffic = if is_open { Traffic::all() } else { self.plan_ingress(plan, ports, &settled.end) };
                 let assumption = Assumption { same_node, ..Assumption::default() };
                 cases.push(SideCase { settled: settled.clone(), assumption, traffic });
             }
@@ -104,10 +106,11 @@ impl Reach<'_> {
 
     /// The same as if the source were not the destination's own node.
     pub(crate) fn ingress_across(&self, from: &Endpoint, to: &Endpoint, family: Option<Family>) -> Reachable {
-        let Some(plan) = self.plan_of(to) else { return Reachable::all() };
-        let ports = self.named_ports(to);
-        let cases = self.settle(from, plan, Side { direction: Direction::Ingress, family }).into_iter();
-        Reachable::over(cases.map(|settled| self.plan_ingress(plan, ports, &settled.end)))
+        if self.plan_of(to).is_none() {
+            return Reachable::all();
+        }
+        let side = Inward { family, across: true };
+        Reachable::over(self.ingress_cases(from, to, side).into_iter().map(|case| case.traffic))
     }
 
     /// The policies of the pod at this end.
@@ -238,6 +241,14 @@ impl Reach<'_> {
         let met = self.program.in_peer_set(peers, side.peer) || leased().is_some();
         met.then(|| ports.at(side.ports))
     }
+}
+
+/// How the destination's side is asked.
+#[derive(Clone, Copy)]
+pub(crate) struct Inward {
+    pub(crate) family: Option<Family>,
+    /// Whether both ends are taken to be on different nodes.
+    pub(crate) across: bool,
 }
 
 /// What one side of the walk lets pass in one way its unknowns may turn out.

@@ -15,6 +15,17 @@ pub struct OutsideRange {
     pub traffic: Reachable,
 }
 
+impl OutsideRange {
+    /// An end in the range. A range may begin with a node's address and go on behind it: the end is a node only if
+    /// the range fares as the node does.
+    pub(super) fn end(&self, reach: &Reach<'_>, ask: impl Fn(&Endpoint) -> Reachable) -> Endpoint {
+        let bare = Endpoint { address: Some(self.range.first), ..Endpoint::default() };
+        let Some(&Holder::Node(node)) = reach.program.by_address.get(&self.range.first) else { return bare };
+        let node = Endpoint { node: Some(node), ..bare.clone() };
+        if ask(&node) == self.traffic { node } else { bare }
+    }
+}
+
 /// Cuts the outside wherever one of the policies may see a difference, asks for
 /// each piece, and joins neighbours that fare the same.
 pub(super) fn ranges(

@@ -8,7 +8,7 @@ use crate::flow::Endpoint;
 use crate::model::{NodeId, PolicyId};
 use crate::port::Traffic;
 use crate::program::Program;
-use crate::reach::{Reach, SideCase};
+use crate::reach::{Inward, Reach, Reachable, SideCase};
 use crate::snapshot::Snapshot;
 use std::net::IpAddr;
 
@@ -32,31 +32,126 @@ pub(super) struct Sides<'a> {
     pub(super) to: &'a Endpoint,
 }
 
-impl Reach<'_> {
-    /// What the connections between two ends depend on.
-    pub fn depends_on(&self, from: &Endpoint, to: &Endpoint) -> Vec<Dependence> {
-        let mut found: Vec<Dependence> = Vec::new();
-        for family in families(self.program, from, to) {
-            let egress = outcomes(self.egress_cases(from, to, family));
-            let ingress = outcomes(self.ingress_cases(from, to, family));
-            for one in (Sides { reach: self, from, to }).dependences(&egress, &ingress) {
-                if !found.contains(&one) {
-                    found.push(one);
-                }
-            }
-        }
-        found
+/// What a part of the connections between two ends depends on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Condition {
+    /// The part; None for all that were asked about.
+    pub part: Option<Traffic>,
+    pub on: Dependence,
+}
+
+impl From<Dependence> for Condition {
+    fn from(on: Dependence) -> Self {
+        Self { part: None, on }
     }
 }
 
-/// A case counts as open if everything is that is open in any.
-fn outcomes(cases: Vec<SideCase>) -> Vec<Outcome> {
-    let possible = cases.iter().fold(Traffic::none(), |all, case| all.union(&case.traffic));
-    let outcome = |case: SideCase| {
-        let open = case.traffic == possible;
-        Outcome { settled: case.settled, assumption: case.assumption, open }
-    };
-    cases.into_iter().map(outcome).collect()
+/// The conditions of the connections that are in doubt, each [`Dependence`] once.
+#[derive(Debug)]
+pub struct Conditions<'t> {
+    asked: &'t Traffic,
+    /// Whether both ends are taken to be on different nodes.
+    across: bool,
+    found: Vec<(Dependence, Traffic)>,
+}
+
+impl<'t> Conditions<'t> {
+    /// For connections that depend on something.
+    pub fn of(asked: &'t Traffic) -> Self {
+        Self { asked, across: false, found: Vec::new() }
+    }
+
+    /// The same between ends on different nodes.
+    pub fn across(asked: &'t Traffic) -> Self {
+        Self { across: true, ..Self::of(asked) }
+    }
+
+    pub fn add(&mut self, on: Dependence, part: &Traffic) {
+        match self.found.iter_mut().find(|(known, _)| *known == on) {
+            Some((_, traffic)) => *traffic = traffic.union(part),
+            None => self.found.push((on, part.clone())),
+        }
+    }
+
+    pub fn list(self) -> Vec<Condition> {
+        let condition = |(on, part): (Dependence, Traffic)| {
+            let part = (part != *self.asked).then_some(part);
+            Condition { part, on }
+        };
+        self.found.into_iter().map(condition).collect()
+    }
+}
+
+impl Reach<'_> {
+    /// What these connections between two ends depend on. Those that depend on nothing have no condition.
+    pub fn depends_on(&self, from: &Endpoint, to: &Endpoint, asked: &Traffic) -> Vec<Condition> {
+        let mut conditions = Conditions::of(asked);
+        self.find_conditions((from, to), &mut conditions);
+        conditions.list()
+    }
+
+    /// Adds what the connections between these two ends depend on.
+    pub fn find_conditions(&self, (from, to): (&Endpoint, &Endpoint), conditions: &mut Conditions<'_>) {
+        for family in families(self.program, from, to) {
+            let mut egress = SideCases::new(self.egress_cases(from, to, family));
+            let inward = Inward { family, across: conditions.across };
+            let mut ingress = SideCases::new(self.ingress_cases(from, to, inward));
+            let in_doubt = egress.reachable().intersect(&ingress.reachable()).limit(conditions.asked).depends();
+            let sides = Sides { reach: self, from, to };
+            for part in parts(in_doubt, egress.traffic.iter().chain(&ingress.traffic)) {
+                egress.judge(&part);
+                ingress.judge(&part);
+                for on in sides.dependences(&egress.outcomes, &ingress.outcomes) {
+                    conditions.add(on, &part);
+                }
+            }
+        }
+    }
+}
+
+/// The cases of one side, with what each of them lets pass.
+struct SideCases {
+    outcomes: Vec<Outcome>,
+    traffic: Vec<Traffic>,
+}
+
+impl SideCases {
+    fn new(cases: Vec<SideCase>) -> Self {
+        let split = |case: SideCase| {
+            let SideCase { settled, assumption, traffic } = case;
+            (Outcome { settled, assumption, open: false }, traffic)
+        };
+        let (outcomes, traffic) = cases.into_iter().map(split).unzip();
+        Self { outcomes, traffic }
+    }
+
+    /// Over all cases; everything if there is none, since then no policy judges this side.
+    fn reachable(&self) -> Reachable {
+        if self.traffic.is_empty() { Reachable::all() } else { Reachable::over(self.traffic.iter().cloned()) }
+    }
+
+    /// Sets the outcomes for connections that fare alike in every case.
+    fn judge(&mut self, part: &Traffic) {
+        for (outcome, traffic) in self.outcomes.iter_mut().zip(&self.traffic) {
+            outcome.open = part.is_subset(traffic);
+        }
+    }
+}
+
+/// Divides connections into parts that are each open as a whole or closed as a whole in every case.
+fn parts<'c>(whole: Traffic, cases: impl Iterator<Item = &'c Traffic>) -> Vec<Traffic> {
+    let mut parts = vec![whole];
+    parts.retain(|part| !part.is_none());
+    let mut seen: Vec<&Traffic> = Vec::new();
+    for case in cases {
+        if parts.is_empty() || seen.contains(&case) {
+            continue;
+        }
+        seen.push(case);
+        let divided = parts.iter().flat_map(|part| [part.intersect(case), part.subtract(case)]);
+        parts = divided.filter(|part| !part.is_none()).collect();
+    }
+    parts
 }
 
 impl Sides<'_> {
@@ -107,7 +202,16 @@ fn by_place(end: &Endpoint, outcomes: &[Outcome]) -> Option<Dependence> {
     Some(Dependence::Address { end: end.clone(), open: spans(true), closed: spans(false) })
 }
 
-/// `closed only if pods of shop/db get an address in 8.8.8.8/32`.
+/// `TCP 80: closed only if pods of shop/db live in 8.8.8.8/32`.
+pub fn describe_condition(world: (&Snapshot, &Program), condition: &Condition) -> String {
+    let text = describe_dependence(world, &condition.on);
+    match &condition.part {
+        Some(part) => format!("{part}: {text}"),
+        None => text,
+    }
+}
+
+/// `closed only if pods of shop/db live in 8.8.8.8/32`.
 pub fn describe_dependence((snapshot, program): (&Snapshot, &Program), dependence: &Dependence) -> String {
     match dependence {
         Dependence::Address { end, open, closed } => {

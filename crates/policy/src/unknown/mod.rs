@@ -15,7 +15,7 @@ mod dependence;
 mod predict;
 mod whereabouts;
 
-pub use dependence::{Dependence, describe_dependence, guessed_pod_network};
+pub use dependence::{Condition, Conditions, Dependence, describe_condition, describe_dependence, guessed_pod_network};
 pub use predict::{Case, Outlook, Prediction};
 pub use whereabouts::Whereabouts;
 pub(crate) use whereabouts::addresses_by_node;

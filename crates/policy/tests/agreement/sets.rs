@@ -7,9 +7,11 @@ use crate::generate::{Case, PORTS, cases, flow_text};
 use crate::naive::{World, predict};
 use namewall_policy::addr::AddrSet;
 use namewall_policy::model::WorkloadId;
-use namewall_policy::port::Protocol;
-use namewall_policy::reach::{Groups, Matrix, OutsideRange, Reach, Reachable};
-use namewall_policy::{Endpoint, Flow, LeaseTable, Prediction, Program, compile, evaluate, explain};
+use namewall_policy::port::{Protocol, Traffic};
+use namewall_policy::reach::{GroupId, Groups, Matrix, OutsideRange, Reach, Reachable};
+use namewall_policy::{
+    Condition, Endpoint, Flow, LeaseTable, Prediction, Program, Snapshot, compile, evaluate, explain,
+};
 use proptest::test_runner::{TestCaseError, TestRunner};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -166,6 +168,81 @@ fn apart(ranges: &[OutsideRange]) -> Outcome {
 fn covering(ranges: &[OutsideRange], address: IpAddr) -> Result<&Reachable, TestCaseError> {
     let found = ranges.iter().find(|outside| AddrSet::from(outside.range).contains(address));
     found.map(|outside| &outside.traffic).ok_or_else(|| TestCaseError::fail(format!("no range has {address}")))
+}
+
+/// Every connection that depends on something has a condition, and no other has one.
+fn has_conditions(traffic: &Reachable, conditions: impl FnOnce(&Traffic) -> Vec<Condition>) -> Outcome {
+    let depends = traffic.depends();
+    let conditions = conditions(&depends);
+    let said = conditions
+        .iter()
+        .fold(Traffic::none(), |all, condition| all.union(condition.part.as_ref().unwrap_or(&depends)));
+    if said != depends || conditions.is_empty() != depends.is_none() {
+        return Err(TestCaseError::fail(format!("{traffic} has conditions for {said}: {conditions:?}")));
+    }
+    Ok(())
+}
+
+/// The cluster as it is, and before any of its pods has an address or a node.
+fn known_and_unknown(snapshot: &Snapshot) -> [Snapshot; 2] {
+    let mut unknown = snapshot.clone();
+    unknown.workloads.edit(|all| {
+        for workload in all {
+            workload.addresses = [].into();
+            workload.node = None;
+        }
+    });
+    [snapshot.clone(), unknown]
+}
+
+#[test]
+fn s10_5_what_depends_says_on_what() {
+    each_case(400, |case, _, leases| {
+        for snapshot in known_and_unknown(&case.snapshot) {
+            let (program, _) = compile(&snapshot);
+            let reach = Reach { program: &program, leases, now: case.now };
+            let ends: Vec<Endpoint> =
+                snapshot.workload_ids().map(|id| program.endpoints(&snapshot, id)[0].clone()).collect();
+            for (from, to) in ends.iter().flat_map(|from| ends.iter().map(move |to| (from, to))) {
+                has_conditions(&reach.between(from, to), |asked| reach.depends_on(from, to, asked))?;
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn s10_5_what_depends_in_a_matrix_says_on_what() {
+    each_case(300, |case, _, leases| {
+        for snapshot in known_and_unknown(&case.snapshot) {
+            let (program, _) = compile(&snapshot);
+            let matrix = Matrix::new(&snapshot, Reach { program: &program, leases, now: case.now });
+            for rows in [Groups::by_pod(&matrix), Groups::by_workload(&matrix)] {
+                for (from, _) in rows.iter() {
+                    row_has_conditions(&matrix, &rows, from)?;
+                }
+            }
+        }
+        Ok(())
+    });
+}
+
+fn row_has_conditions(matrix: &Matrix<'_>, rows: &Groups, from: GroupId) -> Outcome {
+    for (to, _) in rows.iter() {
+        let cell = rows.cell(matrix, from, to);
+        has_conditions(&matrix.cell(cell.open), |asked| rows.depends_on(matrix, (from, to), asked))?;
+    }
+    let id = rows.get(from).example();
+    for range in matrix.outside_to(id).iter() {
+        has_conditions(&range.traffic, |asked| matrix.outside_to_depends_on(id, range, asked))?;
+    }
+    for range in rows.outside_from(matrix, from).iter() {
+        has_conditions(&range.traffic, |asked| matrix.outside_from_depends_on(range, id, asked))?;
+    }
+    for (pattern, traffic) in matrix.names_to(id).iter() {
+        has_conditions(traffic, |asked| matrix.name_depends_on(id, pattern, asked))?;
+    }
+    Ok(())
 }
 
 #[test]

@@ -5,10 +5,11 @@ use namewall_policy::ask::{Host, Route, Target, World};
 use namewall_policy::domain::DomainName;
 use namewall_policy::explain::{Explanation, RuleStep, describe_reason, explain_case};
 use namewall_policy::model::PolicyId;
-use namewall_policy::port::{Protocol, Traffic};
+use namewall_policy::port::{Protocol, Traffic, usable_ports};
 use namewall_policy::reach::Reachable;
-use namewall_policy::unknown::{Case, Outlook, guessed_pod_network};
-use namewall_policy::{Dependence, Flow, Prediction, Reason, Snapshot, Verdict};
+use namewall_policy::unknown::{Case, Conditions, Outlook, describe_condition, guessed_pod_network};
+use namewall_policy::{Condition, Dependence, Flow, Prediction, Reason, Snapshot, Verdict};
+use std::collections::BTreeMap;
 
 /// What is asked.
 pub(crate) struct Asked<'a> {
@@ -20,8 +21,9 @@ pub(crate) struct Answer<'a> {
     pub(super) world: World<'a>,
     pub(super) question: String,
     pub(crate) verdict: Prediction,
-    /// What the verdict depends on, where the input does not determine it.
-    pub(super) depends_on: Vec<Dependence>,
+    /// What the verdict depends on, where the input does not determine it; where no port was asked for, what each
+    /// of the ports that depend on something depends on.
+    pub(super) depends_on: Vec<Condition>,
     /// What is open, where no port was asked for.
     pub(super) open: Option<Reachable>,
     pub(super) routes: Vec<RouteStory>,
@@ -37,7 +39,7 @@ pub(super) struct RouteStory {
     /// Told where a route has ways of both families.
     pub(super) family: Option<&'static str>,
     pub(super) prediction: Prediction,
-    pub(super) depends_on: Vec<Dependence>,
+    pub(super) depends_on: Vec<Condition>,
     /// The case that settles the prediction; of one that depends on something, an open case and a closed one.
     pub(super) stories: Vec<Story>,
 }
@@ -52,8 +54,13 @@ impl<'a> Answer<'a> {
     pub(crate) fn new(world: World<'a>, asked: &Asked<'_>) -> Result<Self> {
         let mut routes = world.routes(asked.from, asked.to)?;
         let any_port = asked.to.port.is_none() && asked.to.protocol.has_ports();
-        let open = any_port.then(|| settle_ports(&world, &mut routes));
-        let (verdict, depends_on) = (world.predict(&routes), world.depends_on(&routes));
+        let settled = any_port.then(|| settle_ports(&world, &mut routes));
+        let verdict = world.predict(&routes);
+        let (open, conditions) = settled.unzip();
+        let depends_on = match conditions {
+            Some(conditions) if verdict != Prediction::Depends || !conditions.is_empty() => conditions,
+            _ => world.depends_on(&routes).into_iter().map(Condition::from).collect(),
+        };
         let routes = routes.into_iter().flat_map(|route| route_stories(&world, route)).collect();
         let question = format!("{} -> {}", asked.from, asked.to);
         Ok(Self { world, question, verdict, depends_on, open, routes, alias: None, not_leased: None })
@@ -79,7 +86,7 @@ impl<'a> Answer<'a> {
             return reason.clone();
         }
         if self.verdict == Prediction::Depends {
-            return self.world.describe(&self.depends_on);
+            return self.conditions(&self.depends_on).join("; ");
         }
         let decisive = self.routes.iter().find(|route| route.prediction == self.verdict);
         match decisive.or(self.routes.first()) {
@@ -90,10 +97,15 @@ impl<'a> Answer<'a> {
 
     pub(super) fn route_reason(&self, route: &RouteStory) -> String {
         match (route.prediction, route.stories.first()) {
-            (Prediction::Depends, _) => self.world.describe(&route.depends_on),
+            (Prediction::Depends, _) => self.conditions(&route.depends_on).join("; "),
             (_, Some(story)) => self.reason_of(&story.explanation.decision.reason, &story.flow),
             (_, None) => String::new(),
         }
+    }
+
+    pub(super) fn conditions(&self, conditions: &[Condition]) -> Vec<String> {
+        let world = (self.world.snapshot, self.world.program);
+        conditions.iter().map(|one| describe_condition(world, one)).collect()
     }
 
     fn reason_of(&self, reason: &Reason, flow: &Flow) -> String {
@@ -108,7 +120,7 @@ impl<'a> Answer<'a> {
 
     /// What would settle an answer that depends on where pods live. A guess is a hint and decides nothing.
     pub(super) fn hint(&self) -> Option<String> {
-        let helps = self.verdict == Prediction::Depends && self.depends_on.iter().any(is_of_pod);
+        let helps = self.depends_on.iter().any(is_of_pod);
         helps.then(|| pod_network_hint(self.world.snapshot))
     }
 
@@ -124,8 +136,8 @@ impl<'a> Answer<'a> {
 }
 
 /// Whether it is about the address that a pod gets.
-pub(crate) fn is_of_pod(dependence: &Dependence) -> bool {
-    matches!(dependence, Dependence::Address { end, .. } if end.workload.is_some())
+pub(crate) fn is_of_pod(condition: &Condition) -> bool {
+    matches!(&condition.on, Dependence::Address { end, .. } if end.workload.is_some())
 }
 
 /// What to say so that answers no longer depend on where pods live.
@@ -161,7 +173,7 @@ fn route_stories(world: &World<'_>, route: Route) -> Vec<RouteStory> {
                 family: both.then_some(family),
                 prediction: best.prediction,
                 stories: cases.iter().copied().flatten().map(story).collect(),
-                depends_on: best.depends_on,
+                depends_on: best.depends_on.into_iter().map(Condition::from).collect(),
             }
         })
         .collect()
@@ -181,35 +193,76 @@ pub(super) fn verdict_of(story: &Story) -> Verdict {
     story.explanation.decision.verdict
 }
 
-/// Without a port: which are open, and one of them to tell the story of.
-fn settle_ports(world: &World<'_>, routes: &mut [Route]) -> Reachable {
+/// Without a port: which are open, what those that depend on something depend on, and one of them to tell the story
+/// of.
+fn settle_ports(world: &World<'_>, routes: &mut [Route]) -> (Reachable, Vec<Condition>) {
     let reach = world.reach();
-    let (mut everywhere, mut backends): (Option<Reachable>, Reachable) = (None, Reachable::default());
+    let mut everywhere: Option<Reachable> = None;
+    // A Service is asked at its own ports; each is open only if every backend behind it is.
+    let mut ports: BTreeMap<(Protocol, u16), Prediction> = BTreeMap::new();
     for route in routes.iter() {
-        let mut here = Reachable::default();
-        for flow in &route.flows {
-            here = here.union(&reach.between(&flow.from, &flow.to));
-        }
-        // A Service's backend has its port already; a name must be open at each of its addresses.
-        match route.flows.first().filter(|flow| flow.port != 0) {
-            Some(flow) => backends = backends.union(&only(&here, flow.protocol, flow.port)),
-            None => everywhere = Some(everywhere.map_or(here.clone(), |open| open.intersect(&here))),
+        if let Some(port) = service_port(route) {
+            let prediction = world.predict_route(route);
+            let worst = ports.entry(port).or_insert(prediction);
+            *worst = worse(*worst, prediction);
+        } else {
+            // A name must be open at each of its addresses.
+            let open = route.flows.iter().map(|flow| reach.between(&flow.from, &flow.to));
+            let here = open.reduce(|all, more| all.union(&more)).unwrap_or_default();
+            everywhere = Some(everywhere.map_or(here.clone(), |open| open.intersect(&here)));
         }
     }
-    let open = everywhere.unwrap_or_default().union(&backends);
-    let example = |traffic: &Traffic| {
-        let first = |protocol: Protocol| Some((protocol, traffic.ports(protocol)?.ranges().first()?.0));
-        Protocol::WITH_PORTS.into_iter().find_map(first)
-    };
+    let open = ports.iter().map(|(port, prediction)| only(*port, *prediction));
+    let open = open.fold(everywhere.unwrap_or_default(), |all, port| all.union(&port));
+    let depends = open.depends();
+    let mut conditions = Conditions::of(&depends);
+    for route in routes.iter() {
+        let port = service_port(route).map(|port| only(port, Prediction::Allow).open.intersect(&depends));
+        for flow in &route.flows {
+            match port.as_ref().filter(|port| !port.is_none()) {
+                Some(port) => reach.predict(flow).depends_on.into_iter().for_each(|on| conditions.add(on, port)),
+                None if flow.port == 0 => reach.find_conditions((&flow.from, &flow.to), &mut conditions),
+                None => {}
+            }
+        }
+    }
+    let conditions = conditions.list();
     let (protocol, port) = example(&open.open).or(example(&open.possible)).unwrap_or((Protocol::Tcp, 80));
     for flow in routes.iter_mut().flat_map(|route| &mut route.flows).filter(|flow| flow.port == 0) {
         (flow.protocol, flow.port) = (protocol, port);
     }
-    open
+    (open, conditions)
 }
 
-fn only(reachable: &Reachable, protocol: Protocol, port: u16) -> Reachable {
+/// The port at which a Service is asked, if the route leads through one.
+fn service_port(route: &Route) -> Option<(Protocol, u16)> {
+    Some((route.flows.first()?.protocol, route.service_port?))
+}
+
+fn worse(one: Prediction, other: Prediction) -> Prediction {
+    match (one, other) {
+        (Prediction::Deny, _) | (_, Prediction::Deny) => Prediction::Deny,
+        (Prediction::Depends, _) | (_, Prediction::Depends) => Prediction::Depends,
+        (Prediction::Allow, Prediction::Allow) => Prediction::Allow,
+    }
+}
+
+/// One port, as it is predicted.
+fn only((protocol, port): (Protocol, u16), prediction: Prediction) -> Reachable {
     let mut one = Traffic::none();
     one.insert(protocol, port, port);
-    reachable.limit(&one)
+    match prediction {
+        Prediction::Allow => Reachable::exactly(one),
+        Prediction::Depends => Reachable { open: Traffic::none(), possible: one },
+        Prediction::Deny => Reachable::default(),
+    }
+}
+
+/// The first port that can be listened at.
+fn example(traffic: &Traffic) -> Option<(Protocol, u16)> {
+    let first = |protocol: Protocol| {
+        let ports = traffic.ports(protocol)?.intersect(&usable_ports());
+        Some((protocol, ports.ranges().first()?.0))
+    };
+    Protocol::WITH_PORTS.into_iter().find_map(first)
 }

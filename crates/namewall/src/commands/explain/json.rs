@@ -6,8 +6,8 @@ use crate::output;
 use namewall_policy::addr::AddrSet;
 use namewall_policy::explain::{Step, describe_end};
 use namewall_policy::port::{Protocol, Traffic};
-use namewall_policy::unknown::describe_dependence;
-use namewall_policy::{Dependence, Program, Snapshot};
+use namewall_policy::unknown::describe_condition;
+use namewall_policy::{Condition, Dependence, Program, Snapshot};
 use serde_json::{Value, json};
 
 impl Answer<'_> {
@@ -22,7 +22,7 @@ impl Answer<'_> {
             value["alias"] = json!({ "asked": asked.to_string(), "name": target.to_string() });
         }
         if !self.depends_on.is_empty() {
-            value["dependsOn"] = self.dependences_json(&self.depends_on);
+            value["dependsOn"] = self.conditions_json(&self.depends_on);
         }
         if let Some(open) = &self.open {
             value["allowed"] = allowed_json(&open.open);
@@ -45,7 +45,7 @@ impl Answer<'_> {
                     value["family"] = family.into();
                 }
                 if !route.depends_on.is_empty() {
-                    value["dependsOn"] = self.dependences_json(&route.depends_on);
+                    value["dependsOn"] = self.conditions_json(&route.depends_on);
                 }
                 value
             });
@@ -59,9 +59,9 @@ impl Answer<'_> {
         story.map(|story| self.steps_json(&story.explanation.steps)).unwrap_or_default()
     }
 
-    fn dependences_json(&self, depends_on: &[Dependence]) -> Value {
+    fn conditions_json(&self, conditions: &[Condition]) -> Value {
         let world = (self.world.snapshot, self.world.program);
-        depends_on.iter().map(|one| dependence_json(world, one)).collect()
+        conditions.iter().map(|one| condition_json(world, one)).collect()
     }
 
     fn steps_json(&self, steps: &[Step]) -> Vec<Value> {
@@ -99,12 +99,15 @@ impl Answer<'_> {
 }
 
 /// What an answer depends on.
-pub(crate) fn dependence_json((snapshot, program): (&Snapshot, &Program), dependence: &Dependence) -> Value {
-    let mut value = json!({ "text": describe_dependence((snapshot, program), dependence) });
+pub(crate) fn condition_json((snapshot, program): (&Snapshot, &Program), condition: &Condition) -> Value {
+    let mut value = json!({ "text": describe_condition((snapshot, program), condition) });
+    if let Some(part) = &condition.part {
+        value["ports"] = allowed_json(part);
+    }
     let cidrs = |set: &AddrSet| -> Value {
         set.ranges().flat_map(|range| range.cidrs().map(|cidr| cidr.to_string())).collect()
     };
-    let (on, end) = match dependence {
+    let (on, end) = match &condition.on {
         Dependence::Address { end, open, closed } => {
             value["open"] = cidrs(open);
             value["closed"] = cidrs(closed);

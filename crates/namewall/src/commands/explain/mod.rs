@@ -5,7 +5,7 @@ mod json;
 mod text;
 
 pub(crate) use answer::{Answer, Asked, is_of_pod, pod_network_hint};
-pub(crate) use json::{allowed_json, dependence_json};
+pub(crate) use json::{allowed_json, condition_json};
 
 use super::run::running;
 use crate::cli::{Expect, Explain, Format, Question};

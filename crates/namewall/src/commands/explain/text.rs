@@ -14,6 +14,7 @@ impl Answer<'_> {
         let word = self.verdict.to_string().to_uppercase();
         writeln!(out, "{style}{word}{style:#}  {STRONG}{}{STRONG:#}", self.question)?;
         writeln!(out, "  {}", self.reason())?;
+        let is_told = self.verdict == Prediction::Depends;
         if let Some((asked, target)) = &self.alias {
             writeln!(out, "  asks for {asked}, an ExternalName for {target}; rules by name see the name asked for")?;
         }
@@ -23,7 +24,11 @@ impl Answer<'_> {
         if let Some(open) = &self.open {
             writeln!(out, "  open ports: {}", open.open)?;
             if !open.is_certain() {
-                writeln!(out, "  ports that depend on it: {}", open.depends())?;
+                writeln!(out, "  ports that depend: {}", open.depends())?;
+                // Of a verdict that depends, the reason says it already.
+                for condition in self.conditions(&self.depends_on).iter().filter(|_| !is_told) {
+                    writeln!(out, "    {condition}")?;
+                }
             }
         }
         if let Some(would) = self.would_deny() {

@@ -2,9 +2,10 @@
 
 use super::{View, range_text};
 use crate::picture::{Cell, Cells, Chart, Line, Row, spans};
-use namewall_policy::Dependence;
+use namewall_policy::Condition;
 use namewall_policy::domain::DomainPattern;
-use namewall_policy::reach::{self, GroupId, OutsideRange, Reachable};
+use namewall_policy::model::Direction;
+use namewall_policy::reach::{self, GroupId, Reachable};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 
@@ -68,16 +69,16 @@ impl Maker<'_> {
             (0..=self.names.len()).for_each(|_| line.push(moot));
             return line;
         }
-        let outside = outside(self.view, &self.view.outside_to(from));
+        let outside = outside(self.view, (from, Direction::Egress));
         line.push(self.cells.put(outside.clone()));
         let own = self.view.names_to(from);
         for at in 0..self.names.len() {
             let traffic = own.iter().find(|(pattern, _)| *pattern == self.names[at]);
             let cell = match traffic {
                 Some((pattern, traffic)) => {
-                    let traffic = self.view.narrow(traffic);
-                    let conditions = self.conditions(&traffic, || self.view.name_depends_on(from, pattern));
-                    Cell { conditions, ..cell(traffic) }
+                    let (narrowed, whole) = (self.view.narrow(traffic), (pattern, traffic));
+                    let conditions = self.conditions(&narrowed, || self.view.name_depends_on(from, whole));
+                    Cell { conditions, ..cell(narrowed) }
                 }
                 None => by_address(&outside),
             };
@@ -90,7 +91,7 @@ impl Maker<'_> {
         let mut line = Line::default();
         for &to in columns {
             let cell = match self.view.shows_outside_of(to) {
-                true => outside(self.view, &self.view.outside_from(to)),
+                true => outside(self.view, (to, Direction::Ingress)),
                 false => Cell::moot(),
             };
             line.push(self.cells.put(cell));
@@ -120,7 +121,7 @@ impl Maker<'_> {
         made
     }
 
-    fn conditions(&self, traffic: &Reachable, depends_on: impl FnOnce() -> Vec<Dependence>) -> Vec<String> {
+    fn conditions(&self, traffic: &Reachable, depends_on: impl FnOnce() -> Vec<Condition>) -> Vec<String> {
         if traffic.is_certain() { Vec::new() } else { self.view.describe(&depends_on()) }
     }
 }
@@ -130,11 +131,20 @@ fn cell(traffic: Reachable) -> Cell {
 }
 
 /// What is open to some address outside, and to which.
-fn outside(view: &View<'_>, ranges: &[OutsideRange]) -> Cell {
+fn outside(view: &View<'_>, (row, direction): (GroupId, Direction)) -> Cell {
     const SHOWN: usize = 12;
+    let ranges = match direction {
+        Direction::Egress => view.outside_to(row),
+        Direction::Ingress => view.outside_from(row),
+    };
     let mut by_traffic: Vec<(Reachable, Vec<String>)> = Vec::new();
-    for outside in ranges {
+    let mut conditions: Vec<String> = Vec::new();
+    for outside in ranges.iter() {
         let traffic = view.narrow(&outside.traffic);
+        if !traffic.is_certain() {
+            let found = view.describe(&view.outside_depends_on(row, outside, direction));
+            conditions.extend(found.into_iter().filter(|text| !conditions.contains(text)).collect::<Vec<_>>());
+        }
         let text = range_text(outside.range);
         match by_traffic.iter_mut().find(|(known, _)| *known == traffic) {
             Some((_, texts)) => texts.push(text),
@@ -143,20 +153,20 @@ fn outside(view: &View<'_>, ranges: &[OutsideRange]) -> Cell {
     }
     let open = by_traffic.iter().fold(Reachable::default(), |all, (traffic, _)| all.union(traffic));
     if by_traffic.len() <= 1 {
-        return cell(open);
+        return Cell { conditions, ..cell(open) };
     }
     let details = by_traffic.iter().map(|(traffic, texts)| {
         let more = texts.len().saturating_sub(SHOWN);
         let more = if more > 0 { format!(" and {more} ranges more") } else { String::new() };
         format!("{traffic}: {}{more}", texts[..texts.len().min(SHOWN)].join(", "))
     });
-    Cell { in_part: true, details: details.collect(), ..cell(open) }
+    Cell { in_part: true, details: details.collect(), conditions, ..cell(open) }
 }
 
 /// A name that no rule of the row speaks of is as open as the address that it has.
 fn by_address(outside: &Cell) -> Cell {
     if !outside.in_part {
-        return Cell::of(outside.open.clone());
+        return outside.clone();
     }
     Cell { maybe: outside.open.clone(), conditions: vec!["on the address of the name".to_owned()], ..Cell::default() }
 }

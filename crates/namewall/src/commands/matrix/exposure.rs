@@ -78,7 +78,7 @@ fn traffic_text(item: &Exposure) -> String {
         parts.push(item.traffic.to_string());
     }
     if !item.depends.is_none() {
-        parts.push(format!("{}, depending on the address it gets", item.depends));
+        parts.push(format!("{}, depending on addresses or nodes that are not known", item.depends));
     }
     for named in &item.named {
         let NamedTraffic { name, protocol, ports } = named;

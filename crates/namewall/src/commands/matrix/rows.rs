@@ -2,14 +2,13 @@
 //! equal is rendered once and copied, so millions of pairs cost a copy each.
 
 use super::View;
-use crate::commands::explain::{allowed_json, dependence_json};
+use crate::commands::explain::{allowed_json, condition_json};
 use anyhow::Result;
-use namewall_policy::Dependence;
-use namewall_policy::addr::AddrRange;
+use namewall_policy::Condition;
 use namewall_policy::domain::DomainPattern;
 use namewall_policy::model::Direction;
 use namewall_policy::port::{Protocol, Traffic, all_ports};
-use namewall_policy::reach::{Cell, CellId, GroupId, Reachable};
+use namewall_policy::reach::{Cell, CellId, GroupId, OutsideRange, Reachable};
 use serde_json::{Value, json};
 use std::io::Write;
 
@@ -17,8 +16,8 @@ use std::io::Write;
 #[derive(Clone, Copy)]
 enum End<'e> {
     Workload(GroupId),
-    Outside(AddrRange),
-    Name(&'e DomainPattern),
+    Outside(&'e OutsideRange),
+    Name(&'e DomainPattern, &'e Reachable),
 }
 
 /// Calls `row` for every pair with a port that is open or depends on something.
@@ -35,13 +34,13 @@ fn each(view: &View<'_>, mut row: impl FnMut(End<'_>, End<'_>, &Open<'_>) -> Res
             for outside in view.outside_to(from).iter() {
                 let traffic = view.narrow(&outside.traffic);
                 if !traffic.possible.has_no_ports() {
-                    row(End::Workload(from), End::Outside(outside.range), &Open::New(traffic))?;
+                    row(End::Workload(from), End::Outside(outside), &Open::New(traffic))?;
                 }
             }
-            for (pattern, traffic) in view.names_to(from).iter() {
-                let traffic = view.narrow(traffic);
+            for (pattern, whole) in view.names_to(from).iter() {
+                let traffic = view.narrow(whole);
                 if !traffic.possible.has_no_ports() {
-                    row(End::Workload(from), End::Name(pattern), &Open::New(traffic))?;
+                    row(End::Workload(from), End::Name(pattern, whole), &Open::New(traffic))?;
                 }
             }
         }
@@ -50,7 +49,7 @@ fn each(view: &View<'_>, mut row: impl FnMut(End<'_>, End<'_>, &Open<'_>) -> Res
         for outside in view.outside_from(to).iter() {
             let traffic = view.narrow(&outside.traffic);
             if !traffic.possible.has_no_ports() {
-                row(End::Outside(outside.range), End::Workload(to), &Open::New(traffic))?;
+                row(End::Outside(outside), End::Workload(to), &Open::New(traffic))?;
             }
         }
     }
@@ -142,7 +141,7 @@ pub(super) fn print_json(out: &mut impl Write, view: &View<'_>) -> Result<()> {
                 write_both(out, key, values)?;
             }
         }
-        if let End::Name(pattern) = to {
+        if let End::Name(pattern, _) = to {
             write!(out, ",\"name\":{}", super::name_json(pattern))?;
         }
         if open.own_node() {
@@ -151,7 +150,7 @@ pub(super) fn print_json(out: &mut impl Write, view: &View<'_>) -> Result<()> {
         if !open.traffic().is_certain() {
             let world = (&view.loaded.snapshot, &view.loaded.program);
             let depends_on = depends_on(view, from, to);
-            let list: Value = depends_on.iter().map(|one| dependence_json(world, one)).collect();
+            let list: Value = depends_on.iter().map(|one| condition_json(world, one)).collect();
             write!(out, ",\"dependsOn\":{list}")?;
         }
         out.write_all(b"}")?;
@@ -162,10 +161,10 @@ pub(super) fn print_json(out: &mut impl Write, view: &View<'_>) -> Result<()> {
 }
 
 /// What a row depends on.
-fn depends_on(view: &View<'_>, from: End<'_>, to: End<'_>) -> Vec<Dependence> {
+fn depends_on(view: &View<'_>, from: End<'_>, to: End<'_>) -> Vec<Condition> {
     match (from, to) {
         (End::Workload(from), End::Workload(to)) => view.depends_on(from, to),
-        (End::Workload(from), End::Name(pattern)) => view.name_depends_on(from, pattern),
+        (End::Workload(from), End::Name(pattern, traffic)) => view.name_depends_on(from, (pattern, traffic)),
         (End::Workload(from), End::Outside(range)) => view.outside_depends_on(from, range, Direction::Egress),
         (End::Outside(range), End::Workload(to)) => view.outside_depends_on(to, range, Direction::Ingress),
         _ => Vec::new(),
@@ -221,8 +220,8 @@ fn write_both(out: &mut impl Write, key: &str, values: [Option<&[u8]>; 2]) -> Re
 fn write_end(out: &mut impl Write, texts: &[Texts], end: End<'_>) -> Result<()> {
     match end {
         End::Workload(id) => out.write_all(&texts[id.index()].name)?,
-        End::Outside(range) => write!(out, "{}", json!(range.to_string()))?,
-        End::Name(pattern) => write!(out, "{}", json!(pattern.to_string()))?,
+        End::Outside(outside) => write!(out, "{}", json!(outside.range.to_string()))?,
+        End::Name(pattern, _) => write!(out, "{}", json!(pattern.to_string()))?,
     }
     Ok(())
 }
@@ -231,15 +230,15 @@ impl End<'_> {
     fn texts(self, texts: &[Texts]) -> Option<&Texts> {
         match self {
             Self::Workload(id) => Some(&texts[id.index()]),
-            Self::Outside(_) | Self::Name(_) => None,
+            Self::Outside(_) | Self::Name(..) => None,
         }
     }
 
     fn name(self, view: &View<'_>) -> String {
         match self {
             Self::Workload(id) => view.name(id),
-            Self::Outside(range) => range.to_string(),
-            Self::Name(pattern) => pattern.to_string(),
+            Self::Outside(outside) => outside.range.to_string(),
+            Self::Name(pattern, _) => pattern.to_string(),
         }
     }
 
@@ -247,7 +246,7 @@ impl End<'_> {
         match self {
             Self::Workload(id) => &view.groups.get(id).kind,
             Self::Outside(_) => "Outside",
-            Self::Name(_) => "Name",
+            Self::Name(..) => "Name",
         }
     }
 }

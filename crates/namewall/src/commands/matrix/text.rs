@@ -4,9 +4,10 @@ use super::{View, range_text};
 use crate::commands::explain::{is_of_pod, pod_network_hint};
 use crate::output::{GOOD, SOFT, STRONG, WARN};
 use anyhow::Result;
-use namewall_policy::Dependence;
+use namewall_policy::Condition;
+use namewall_policy::model::Direction;
 use namewall_policy::reach::{CellId, GroupId, OutsideRange, Reachable};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io::Write;
 
 pub(super) fn print(out: &mut impl Write, view: &View<'_>) -> Result<()> {
@@ -23,16 +24,16 @@ pub(super) fn print(out: &mut impl Write, view: &View<'_>) -> Result<()> {
         writeln!(out, "{STRONG}{}{STRONG:#} {SOFT}{}{SOFT:#}", view.name(from), kind(view, from))?;
         print_rows(out, view, (from, &shown), &mut notes)?;
         if view.shows_outside_of(from) {
-            for (pattern, traffic) in view.names_to(from).iter() {
-                let traffic = view.narrow(traffic);
+            for (pattern, whole) in view.names_to(from).iter() {
+                let traffic = view.narrow(whole);
                 if !traffic.is_none() {
                     let style = if traffic.is_certain() { GOOD } else { WARN };
                     writeln!(out, "  → {style}{traffic}{style:#}  name {pattern}")?;
-                    print_conditions(out, view, &view.name_depends_on(from, pattern))?;
+                    print_conditions(out, view, &view.name_depends_on(from, (pattern, whole)))?;
                 }
             }
-            print_outside(out, view, "→ {} outside", &view.outside_to(from))?;
-            print_outside(out, view, "← {} from outside", &view.outside_from(from))?;
+            print_outside(out, view, (from, Direction::Egress))?;
+            print_outside(out, view, (from, Direction::Ingress))?;
         }
         writeln!(out)?;
     }
@@ -102,10 +103,11 @@ fn print_rows(
 }
 
 /// What a line depends on, each thing once.
-fn print_conditions(out: &mut impl Write, view: &View<'_>, depends_on: &[Dependence]) -> Result<()> {
+fn print_conditions(out: &mut impl Write, view: &View<'_>, conditions: &[Condition]) -> Result<()> {
     const SHOWN: usize = 4;
-    let mut texts = view.describe(depends_on);
-    texts.dedup();
+    let mut texts = view.describe(conditions);
+    let mut seen = HashSet::new();
+    texts.retain(|text| seen.insert(text.clone()));
     let more = texts.len().saturating_sub(SHOWN);
     for text in texts.iter().take(SHOWN) {
         writeln!(out, "      {SOFT}{text}{SOFT:#}")?;
@@ -124,26 +126,34 @@ fn listed(view: &View<'_>, ids: &[GroupId]) -> String {
     format!("{}{more}", names.join(", "))
 }
 
-fn print_outside(out: &mut impl Write, view: &View<'_>, form: &str, ranges: &[OutsideRange]) -> Result<()> {
-    let mut by_traffic: Vec<(Reachable, Vec<String>)> = Vec::new();
-    for outside in ranges {
+/// What is open to the outside, or from there; ranges that fare alike share a line.
+fn print_outside(out: &mut impl Write, view: &View<'_>, (row, direction): (GroupId, Direction)) -> Result<()> {
+    let (mark, rest, ranges) = match direction {
+        Direction::Egress => ("→", "outside", view.outside_to(row)),
+        Direction::Ingress => ("←", "from outside", view.outside_from(row)),
+    };
+    let mut by_traffic: Vec<(Reachable, Vec<&OutsideRange>)> = Vec::new();
+    for outside in ranges.iter() {
         let traffic = view.narrow(&outside.traffic);
-        let text = range_text(outside.range);
         match by_traffic.iter_mut().find(|(known, _)| *known == traffic) {
-            Some((_, texts)) => texts.push(text),
-            None => by_traffic.push((traffic, vec![text])),
+            Some((_, alike)) => alike.push(outside),
+            None => by_traffic.push((traffic, vec![outside])),
         }
     }
-    let (mark, rest) = form.split_once("{}").unwrap_or((form, ""));
     if by_traffic.iter().all(|(traffic, _)| traffic.is_none()) {
-        writeln!(out, "  {mark}nothing{rest}")?;
+        writeln!(out, "  {mark} nothing {rest}")?;
         return Ok(());
     }
     let uniform = by_traffic.len() == 1;
-    for (traffic, texts) in by_traffic.iter().filter(|(traffic, _)| !traffic.is_none()) {
+    for (traffic, alike) in by_traffic.iter().filter(|(traffic, _)| !traffic.is_none()) {
+        let texts: Vec<String> = alike.iter().map(|outside| range_text(outside.range)).collect();
         let texts = if uniform { String::new() } else { format!(": {}", texts.join(", ")) };
         let style = if traffic.is_certain() { GOOD } else { WARN };
-        writeln!(out, "  {mark}{style}{traffic}{style:#} {rest}{texts}", rest = rest.trim_start())?;
+        writeln!(out, "  {mark} {style}{traffic}{style:#} {rest}{texts}")?;
+        if !traffic.is_certain() {
+            let conditions = alike.iter().flat_map(|outside| view.outside_depends_on(row, outside, direction));
+            print_conditions(out, view, &conditions.collect::<Vec<_>>())?;
+        }
     }
     Ok(())
 }
