@@ -12,8 +12,6 @@
 mod agent;
 #[path = "../common/mod.rs"]
 mod common;
-#[path = "../random/dice.rs"]
-mod dice;
 #[path = "../random/policy.rs"]
 mod policy;
 mod programs;
@@ -22,10 +20,9 @@ mod watch;
 mod world;
 
 use agent::{Agent, Round};
-use dice::Dice;
 use namewall_dataplane::nft::{PATIENCE, uninstall};
 use namewall_sandbox::{Sandbox, ensure_rights};
-use namewall_testbed::give_up;
+use namewall_testbed::{Dice, give_up};
 use programs::{NODE, Programs};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

@@ -9,7 +9,6 @@
 mod canonical;
 #[path = "../common/mod.rs"]
 mod common;
-mod dice;
 mod policy;
 mod print;
 mod questions;
@@ -17,7 +16,6 @@ mod tally;
 mod world;
 
 use canonical::differences;
-use dice::Dice;
 use namewall_dataplane::CutEstablished;
 use namewall_dataplane::nflog::Denied;
 use namewall_dataplane::render::{Ids, Scope, render};
@@ -25,6 +23,7 @@ use namewall_policy::{
     Cause, Decision, LeaseTable, Program, Reason, Snapshot, Verdict, compile, compile_next, evaluate,
 };
 use namewall_sandbox::{Cluster, Measured, Probe, Wanted};
+use namewall_testbed::Dice;
 use questions::{Asking, Question};
 use std::net::IpAddr;
 use std::sync::Mutex;

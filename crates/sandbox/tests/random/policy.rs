@@ -1,7 +1,6 @@
 //! Policies of every kind, with what each kind can say. Some are made for the
 //! thresholds of the renderer: many rules alike, many networks, many ports.
 
-use super::dice::Dice;
 use super::world::{NAMESPACES, selector};
 use namewall_policy::domain::{DomainPattern, Wildcard};
 use namewall_policy::labels::Selector;
@@ -11,6 +10,7 @@ use namewall_policy::model::{
 };
 use namewall_policy::port::Protocol;
 use namewall_policy::snapshot::NAMESPACE_NAME_LABEL;
+use namewall_testbed::Dice;
 
 /// Blocks with pods, nodes and strangers in and just beside them.
 const BLOCKS: [&str; 18] = [

@@ -1,12 +1,12 @@
 //! Every connection that can be tried in a cluster, as the core sees it and as
 //! a client asks for it.
 
-use super::dice::Dice;
 use super::world::PORTS;
 use namewall_policy::model::{BackendTarget, ServiceId};
 use namewall_policy::port::Protocol;
 use namewall_policy::{Endpoint, Flow, Program, Snapshot};
 use namewall_sandbox::{Listen, Place, Sandbox};
+use namewall_testbed::Dice;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 

@@ -1,7 +1,6 @@
 //! A cluster that changes by chance, step after step: labels, named ports,
 //! pods that come and go, Services, policies, leases.
 
-use super::dice::Dice;
 use super::policy::{PATTERNS, pattern, policy};
 use namewall_policy::domain::{DomainPattern, Wildcard};
 use namewall_policy::labels::{Labels, Requirement, Selector};
@@ -11,6 +10,7 @@ use namewall_policy::model::{
 };
 use namewall_policy::port::Protocol;
 use namewall_policy::{Instant, Lease, Snapshot};
+use namewall_testbed::Dice;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
