@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 use namewall_dataplane::netlink::{Family, Messages, Socket};
 use namewall_dataplane::nft::put_table;
 use namewall_dataplane::nft::rule::{Action, Rule, Test};
-use namewall_dataplane::nft::table::{Hook, HookKind, Point, Table};
+use namewall_dataplane::nft::table::{Fallback, Hook, HookKind, Point, Table};
 use namewall_sandbox::Namespace;
 use nix::sched::{CloneFlags, CpuSet, sched_getaffinity, sched_setaffinity, setns};
 use nix::unistd::Pid;
@@ -30,7 +30,7 @@ fn stateful() -> Table {
     let mut table = Table::default();
     for (name, point) in [("input", Point::Input), ("output", Point::Output)] {
         let chain = table.chains.entry(name.to_owned()).or_default();
-        chain.hook = Some(Hook { point, priority: 0, kind: HookKind::Filter });
+        chain.hook = Some(Hook { point, priority: 0, kind: HookKind::Filter, fallback: Fallback::Accept });
         chain.rules = vec![Rule::new([Test::Established], Action::Accept)];
     }
     table

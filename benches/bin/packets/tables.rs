@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use namewall_bench::crowd::{self, Crowd, PORT, Pair};
 use namewall_dataplane::Dataplane;
 use namewall_dataplane::nft::rule::{Action, End, Rule, Test};
-use namewall_dataplane::nft::table::{Chain, Hook, HookKind, Point, Table};
+use namewall_dataplane::nft::table::{Chain, Fallback, Hook, HookKind, Point, Table};
 use namewall_dataplane::nft::{Nft, Settings, put_table};
 use namewall_policy::compile;
 use std::fmt;
@@ -59,7 +59,7 @@ impl Filter {
 
 /// One chain: what is established is accepted, the rules, the end.
 fn forward(rules: Vec<Rule>, end: Action) -> Table {
-    let hook = Some(Hook { point: Point::Forward, priority: 0, kind: HookKind::Filter });
+    let hook = Some(Hook { point: Point::Forward, priority: 0, kind: HookKind::Filter, fallback: Fallback::Accept });
     let established = Rule::new([Test::Established], Action::Accept);
     let rules = [vec![established], rules, vec![Rule::new([], end)]].concat();
     let mut table = Table::default();
