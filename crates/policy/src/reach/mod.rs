@@ -1,6 +1,7 @@
 //! What may be opened at all: the same walk as [`evaluate`](crate::evaluate()),
 //! over exact sets of connections instead of one connection.
 
+mod conditions;
 mod cuts;
 mod exposure;
 mod groups;
@@ -9,6 +10,7 @@ mod outside;
 mod reachable;
 mod views;
 
+pub use conditions::Conditions;
 pub(crate) use cuts::Cuts;
 pub use exposure::{Exposure, Exposures, MOST_PARTS, NamedTraffic, NewPods, exposure};
 pub(crate) use groups::row_name;
@@ -104,10 +106,22 @@ impl Reach<'_> {
 
     /// The same as if the source were not the destination's own node.
     pub(crate) fn ingress_across(&self, from: &Endpoint, to: &Endpoint, family: Option<Family>) -> Reachable {
-        let Some(plan) = self.plan_of(to) else { return Reachable::all() };
+        if self.plan_of(to).is_none() {
+            return Reachable::all();
+        }
+        Reachable::over(self.ingress_cases_across(from, to, family).into_iter().map(|case| case.traffic))
+    }
+
+    /// The cases of `ingress_across`; none if the destination has no policies.
+    pub(crate) fn ingress_cases_across(&self, from: &Endpoint, to: &Endpoint, family: Option<Family>) -> Vec<SideCase> {
+        let Some(plan) = self.plan_of(to) else { return Vec::new() };
         let ports = self.named_ports(to);
-        let cases = self.settle(from, plan, Side { direction: Direction::Ingress, family }).into_iter();
-        Reachable::over(cases.map(|settled| self.plan_ingress(plan, ports, &settled.end)))
+        let settled = self.settle(from, plan, Side { direction: Direction::Ingress, family }).into_iter();
+        let case = |settled: Settled| {
+            let traffic = self.plan_ingress(plan, ports, &settled.end);
+            SideCase { settled, assumption: Assumption::default(), traffic }
+        };
+        settled.map(case).collect()
     }
 
     /// The policies of the pod at this end.

@@ -1,7 +1,7 @@
 //! On what an answer depends, for users to read.
 
-use super::families;
 use super::predict::Outcome;
+use super::{Family, families};
 use crate::addr::{AddrRange, AddrSet, Cidr};
 use crate::explain::describe_end;
 use crate::flow::Endpoint;
@@ -47,6 +47,16 @@ impl Reach<'_> {
         }
         found
     }
+
+    /// What the source's policies alone depend on.
+    pub(crate) fn egress_depends_on(&self, from: &Endpoint, to: &Endpoint, family: Option<Family>) -> Vec<Dependence> {
+        Sides { reach: self, from, to }.egress(&outcomes(self.egress_cases(from, to, family)))
+    }
+
+    /// What the destination's policies alone depend on, if the source is not the destination's own node.
+    pub(crate) fn ingress_depends_on(&self, from: &Endpoint, to: &Endpoint, family: Option<Family>) -> Vec<Dependence> {
+        Sides { reach: self, from, to }.ingress(&outcomes(self.ingress_cases_across(from, to, family)))
+    }
 }
 
 /// A case counts as open if everything is that is open in any.
@@ -61,14 +71,23 @@ fn outcomes(cases: Vec<SideCase>) -> Vec<Outcome> {
 
 impl Sides<'_> {
     pub(super) fn dependences(&self, egress: &[Outcome], ingress: &[Outcome]) -> Vec<Dependence> {
-        let mut found = Vec::new();
-        found.extend(by_place(self.to, egress));
-        if by_assumption(egress) {
+        let mut found = self.egress(egress);
+        found.extend(self.ingress(ingress));
+        found
+    }
+
+    fn egress(&self, outcomes: &[Outcome]) -> Vec<Dependence> {
+        let mut found: Vec<Dependence> = by_place(self.to, outcomes).into_iter().collect();
+        if by_assumption(outcomes) {
             let policies = self.reach.plan_of(self.from).map(|plan| plan.in_doubt.clone()).unwrap_or_default();
             found.push(Dependence::SourceNode { end: self.from.clone(), policies });
         }
-        found.extend(by_place(self.from, ingress));
-        if by_assumption(ingress) {
+        found
+    }
+
+    fn ingress(&self, outcomes: &[Outcome]) -> Vec<Dependence> {
+        let mut found: Vec<Dependence> = by_place(self.from, outcomes).into_iter().collect();
+        if by_assumption(outcomes) {
             found.push(Dependence::SameNode { from: self.from.clone(), to: self.to.clone() });
         }
         found
@@ -102,17 +121,26 @@ fn by_place(end: &Endpoint, outcomes: &[Outcome]) -> Option<Dependence> {
     }
     let spans = |open: bool| {
         let of = alike.iter().filter(|outcome| outcome.open == open).filter_map(|outcome| outcome.settled.span);
-        of.fold(AddrSet::default(), |all, span| all.union(&span.into()))
+        of.collect::<AddrSet>()
     };
     Some(Dependence::Address { end: end.clone(), open: spans(true), closed: spans(false) })
 }
 
 /// `closed only if pods of shop/db get an address in 8.8.8.8/32`.
 pub fn describe_dependence((snapshot, program): (&Snapshot, &Program), dependence: &Dependence) -> String {
+    describe_with((snapshot, program), dependence, &|end| describe_end(snapshot, end))
+}
+
+/// The same with other words for the ends.
+pub(crate) fn describe_with(
+    (snapshot, program): (&Snapshot, &Program),
+    dependence: &Dependence,
+    name_of: &dyn Fn(&Endpoint) -> String,
+) -> String {
     match dependence {
         Dependence::Address { end, open, closed } => {
             let (state, addresses) = shorter(open, closed);
-            let name = describe_end(snapshot, end);
+            let name = name_of(end);
             match (&end.name, end.workload) {
                 (Some(_), _) => format!("{state} only if {name} resolves to an address in {addresses}"),
                 (None, Some(_)) => format!("{state} only if pods of {name} live in {addresses}"),
@@ -125,16 +153,16 @@ pub fn describe_dependence((snapshot, program): (&Snapshot, &Program), dependenc
                 some_of(&names)
             };
             let (state, nodes) = if closed.len() <= open.len() { ("closed", closed) } else { ("open", open) };
-            format!("{state} only if {} runs on node {}", describe_end(snapshot, end), names(nodes))
+            format!("{state} only if {} runs on node {}", name_of(end), names(nodes))
         }
         Dependence::SourceNode { end, policies } => {
             let names: Vec<String> = policies.iter().map(|&id| program.policy(id).id.to_string()).collect();
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            let end = describe_end(snapshot, end);
+            let end = name_of(end);
             format!("the node that {end} runs on decides: {} is for certain nodes", some_of(&names))
         }
         Dependence::SameNode { from, to } => {
-            let (from, to) = (describe_end(snapshot, from), describe_end(snapshot, to));
+            let (from, to) = (name_of(from), name_of(to));
             format!("open only if {to} runs on the node of {from}: a node may always reach its own pods")
         }
     }

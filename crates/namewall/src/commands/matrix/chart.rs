@@ -4,7 +4,7 @@ use super::{View, range_text};
 use crate::picture::{Cell, Cells, Chart, Line, Row, spans};
 use namewall_policy::Dependence;
 use namewall_policy::domain::DomainPattern;
-use namewall_policy::reach::{self, GroupId, OutsideRange, Reachable};
+use namewall_policy::reach::{self, Conditions, GroupId, OutsideRange, Reachable};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 
@@ -17,8 +17,7 @@ pub(super) fn chart(view: &View<'_>) -> Chart {
     let names: BTreeSet<DomainPattern> =
         opened.flat_map(|names| names.iter().map(|(pattern, _)| pattern.clone()).collect::<Vec<_>>()).collect();
 
-    let mut maker =
-        Maker { view, names: names.into_iter().collect(), cells: Cells::default(), known: FxHashMap::default() };
+    let mut maker = Maker::new(view, names.into_iter().collect());
     let mut lines: Vec<Line> = ids.iter().map(|&from| maker.line(from, &ids)).collect();
     lines.push(maker.outside_line(&ids));
     Chart {
@@ -55,33 +54,41 @@ struct Maker<'v> {
     view: &'v View<'v>,
     names: Vec<DomainPattern>,
     cells: Cells,
-    /// Cells between workloads that were made before.
-    known: FxHashMap<reach::Cell, u32>,
+    moot: u32,
+    /// Cells between workloads that were made before. None for those that depend on something.
+    certain: FxHashMap<reach::Cell, Option<u32>>,
+    depending: FxHashMap<(reach::Cell, Conditions), u32>,
 }
 
-impl Maker<'_> {
+impl<'v> Maker<'v> {
+    fn new(view: &'v View<'v>, names: Vec<DomainPattern>) -> Self {
+        let mut cells = Cells::default();
+        let moot = cells.put(Cell::moot());
+        Self { view, names, cells, moot, certain: FxHashMap::default(), depending: FxHashMap::default() }
+    }
+
     fn line(&mut self, from: GroupId, columns: &[GroupId]) -> Line {
         let mut line = Line::default();
         columns.iter().for_each(|&to| line.push(self.between(from, to)));
         if !self.view.shows_outside_of(from) {
-            let moot = self.cells.put(Cell::moot());
-            (0..=self.names.len()).for_each(|_| line.push(moot));
+            (0..=self.names.len()).for_each(|_| line.push(self.moot));
             return line;
         }
         let outside = outside(self.view, &self.view.outside_to(from));
         line.push(self.cells.put(outside.clone()));
+        let by_address = self.cells.put(by_address(&outside));
         let own = self.view.names_to(from);
+        let own: FxHashMap<&DomainPattern, &Reachable> = own.iter().map(|(pattern, open)| (pattern, open)).collect();
         for at in 0..self.names.len() {
-            let traffic = own.iter().find(|(pattern, _)| *pattern == self.names[at]);
-            let cell = match traffic {
+            let cell = match own.get_key_value(&self.names[at]) {
                 Some((pattern, traffic)) => {
                     let traffic = self.view.narrow(traffic);
-                    let conditions = self.conditions(&traffic, || self.view.name_depends_on(from, pattern));
-                    Cell { conditions, ..cell(traffic) }
+                    let conditions = self.name_conditions(&traffic, || self.view.name_depends_on(from, pattern));
+                    self.cells.put(Cell { conditions, ..cell(traffic) })
                 }
-                None => by_address(&outside),
+                None => by_address,
             };
-            line.push(self.cells.put(cell));
+            line.push(cell);
         }
         line
     }
@@ -95,32 +102,30 @@ impl Maker<'_> {
             };
             line.push(self.cells.put(cell));
         }
-        let moot = self.cells.put(Cell::moot());
-        (0..=self.names.len()).for_each(|_| line.push(moot));
+        (0..=self.names.len()).for_each(|_| line.push(self.moot));
         line
     }
 
     fn between(&mut self, from: GroupId, to: GroupId) -> u32 {
         let view = self.view;
         if !view.shows(from, to) || (from == to && view.groups.get(from).is_lone_pod()) {
-            return self.cells.put(Cell::moot());
+            return self.moot;
         }
         let cell = view.groups.cell(&view.matrix, from, to);
-        if let Some(&known) = self.known.get(&cell) {
-            return known;
-        }
-        let traffic = view.open(cell.open);
-        let is_certain = traffic.is_certain();
-        let conditions = self.conditions(&traffic, || view.depends_on(from, to));
-        let made = self.cells.put(Cell { own_node: cell.own_node, conditions, ..self::cell(traffic) });
-        // What a pair depends on is its own.
-        if is_certain {
-            self.known.insert(cell, made);
-        }
-        made
+        let certain = *self.certain.entry(cell).or_insert_with(|| {
+            let traffic = view.open(cell.open);
+            traffic.is_certain().then(|| self.cells.put(Cell { own_node: cell.own_node, ..self::cell(traffic) }))
+        });
+        certain.unwrap_or_else(|| {
+            let conditions = view.groups.conditions(&view.matrix, from, to);
+            *self.depending.entry((cell, conditions)).or_insert_with(|| {
+                let (own_node, conditions) = (cell.own_node, conditions.describe(&view.matrix));
+                self.cells.put(Cell { own_node, conditions, ..self::cell(view.open(cell.open)) })
+            })
+        })
     }
 
-    fn conditions(&self, traffic: &Reachable, depends_on: impl FnOnce() -> Vec<Dependence>) -> Vec<String> {
+    fn name_conditions(&self, traffic: &Reachable, depends_on: impl FnOnce() -> Vec<Dependence>) -> Vec<String> {
         if traffic.is_certain() { Vec::new() } else { self.view.describe(&depends_on()) }
     }
 }
