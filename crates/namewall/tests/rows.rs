@@ -260,3 +260,24 @@ fn a_graph_has_one_edge_for_what_every_workload_may_open() {
     let edges = dot.lines().filter(|line| line.contains(" -> ")).count();
     assert!(edges <= 100, "{edges} edges: {dot}");
 }
+
+/// Graphviz cannot draw an edge from a cluster to one of its own nodes.
+#[test]
+fn an_edge_within_a_namespace_begins_at_a_node_for_all_of_it() {
+    let folder = Folder::new("inner");
+    let text: String = ["web", "api", "db"]
+        .map(|name| {
+            let ingress = if name == "web" { "[{ports: [{port: 443}]}]" } else { "[]" };
+            format!(
+                "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: {name}, namespace: shop}}\n\
+                 spec: {{template: {{metadata: {{labels: {{app: {name}}}}}, spec: {{containers: []}}}}}}\n\
+                 ---\napiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {{name: {name}, namespace: shop}}\n\
+                 spec: {{podSelector: {{matchLabels: {{app: {name}}}}}, policyTypes: [Ingress], ingress: {ingress}}}\n"
+            )
+        })
+        .concat();
+    let (code, dot) = namewall(&["matrix", "-o", "dot", &folder.file("a.yaml", &text)]);
+    assert_eq!(code, 0);
+    assert!(dot.contains("all0 [label=\"all of shop\""), "{dot}");
+    assert!(dot.contains("all0 -> n2 [label=\"TCP 443\""), "{dot}");
+}

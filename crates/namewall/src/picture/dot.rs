@@ -55,6 +55,10 @@ fn nodes(out: &mut impl Write, chart: &Chart, edges: &[Edge]) -> Result<()> {
         for at in rows {
             writeln!(out, "    n{at} [label={}];", quoted(&node_label(&chart.rows[at])))?;
         }
+        if edges.iter().any(|edge| inner_space(chart, edge) == Some(number)) {
+            let label = quoted(&format!("all of {}", span.name));
+            writeln!(out, "    all{number} [label={label}, shape=ellipse, style=\"filled,dashed\"];")?;
+        }
         writeln!(out, "  }}")?;
     }
     let is_used = |node: Node| edges.iter().any(|edge| edge.from == node || edge.to == node);
@@ -85,8 +89,9 @@ fn print_edge(out: &mut impl Write, (chart, is_dense): (&Chart, bool), edge: &Ed
         Fill::Some | Fill::Nothing | Fill::Moot => (short_label(cell), "#2471a3"),
     };
     let label = if is_dense { String::new() } else { shortened(&label) };
-    let (from, tail) = end(chart, edge.from, "from");
-    let (to, head) = end(chart, edge.to, "to");
+    let inner = inner_space(chart, edge);
+    let (from, tail) = end(chart, (edge.from, inner), "from");
+    let (to, head) = end(chart, (edge.to, inner), "to");
     let mut more = String::new();
     if let Some(tail) = tail {
         more += &format!(", ltail={tail}");
@@ -113,10 +118,28 @@ fn short_label(cell: &Cell) -> String {
     }
 }
 
+/// The namespace that an edge begins or ends at without leaving it. Graphviz draws no edge between a cluster and its
+/// own nodes: it would seem to come from one of them. A node stands for the namespace there.
+fn inner_space(chart: &Chart, edge: &Edge) -> Option<usize> {
+    let is_inside = |number: usize, node: Node| {
+        let span = &chart.namespaces[number];
+        match node {
+            Node::One(at) => (span.first..span.first + span.count).contains(&at),
+            Node::Space(other) => other == number,
+            Node::Every => false,
+        }
+    };
+    match (edge.from, edge.to) {
+        (Node::Space(number), other) | (other, Node::Space(number)) if is_inside(number, other) => Some(number),
+        _ => None,
+    }
+}
+
 /// The node an edge is drawn at, and the cluster that it ends at.
-fn end(chart: &Chart, node: Node, side: &str) -> (String, Option<String>) {
+fn end(chart: &Chart, (node, inner): (Node, Option<usize>), side: &str) -> (String, Option<String>) {
     match node {
         Node::One(at) => (format!("n{at}"), None),
+        Node::Space(number) if inner == Some(number) => (format!("all{number}"), None),
         Node::Space(number) => {
             let span = &chart.namespaces[number];
             (format!("n{}", span.first + span.count / 2), Some(format!("cluster_{number}")))
