@@ -8,6 +8,10 @@ use namewall_policy::reach::{self, Conditions, GroupId, OutsideRange, Reachable}
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 
+/// How many lines are made together. What the sources of neighbouring rows see of one target is side by side in memory:
+/// line by line, 5,000 workloads took up to twice the time.
+const TILE: usize = 16;
+
 pub(super) fn chart(view: &View<'_>) -> Chart {
     let mut ids: Vec<GroupId> = view.rows().filter(|&id| is_shown(view, id)).collect();
     let namespace = |id| view.loaded.snapshot.namespace(view.groups.get(id).namespace).name.clone();
@@ -18,7 +22,7 @@ pub(super) fn chart(view: &View<'_>) -> Chart {
         opened.flat_map(|names| names.iter().map(|(pattern, _)| pattern.clone()).collect::<Vec<_>>()).collect();
 
     let mut maker = Maker::new(view, names.into_iter().collect());
-    let mut lines: Vec<Line> = ids.iter().map(|&from| maker.line(from, &ids)).collect();
+    let mut lines: Vec<Line> = ids.chunks(TILE).flat_map(|tile| maker.lines(tile, &ids)).collect();
     lines.push(maker.outside_line(&ids));
     Chart {
         workloads: rows.len(),
@@ -67,12 +71,20 @@ impl<'v> Maker<'v> {
         Self { view, names, cells, moot, certain: FxHashMap::default(), depending: FxHashMap::default() }
     }
 
-    fn line(&mut self, from: GroupId, columns: &[GroupId]) -> Line {
-        let mut line = Line::default();
-        columns.iter().for_each(|&to| line.push(self.between(from, to)));
+    fn lines(&mut self, rows: &[GroupId], columns: &[GroupId]) -> Vec<Line> {
+        let mut lines = vec![Line::default(); rows.len()];
+        for &to in columns {
+            lines.iter_mut().zip(rows).for_each(|(line, &from)| line.push(self.between(from, to)));
+        }
+        lines.iter_mut().zip(rows).for_each(|(line, &from)| self.add_world(line, from));
+        lines
+    }
+
+    /// The outside and names.
+    fn add_world(&mut self, line: &mut Line, from: GroupId) {
         if !self.view.shows_outside_of(from) {
             (0..=self.names.len()).for_each(|_| line.push(self.moot));
-            return line;
+            return;
         }
         let outside = outside(self.view, &self.view.outside_to(from));
         line.push(self.cells.put(outside.clone()));
@@ -90,7 +102,6 @@ impl<'v> Maker<'v> {
             };
             line.push(cell);
         }
-        line
     }
 
     fn outside_line(&mut self, columns: &[GroupId]) -> Line {
