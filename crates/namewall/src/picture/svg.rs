@@ -112,9 +112,10 @@ fn cell(
         _ => format!("{} → {to}: {cell}\n{}", chart.row_label(row), cell.details.join("\n")),
     };
     let title = escape_xml(title.trim_end());
-    // What part of the pairs is open or depends, for namespaces.
+    // What part of the pairs is as the colour says, for namespaces.
     let share = match (cell.pairs, fill) {
-        (Some(pairs), Fill::Some | Fill::Depends) => 35 + 65 * (pairs.open + pairs.depends) / pairs.all.max(1),
+        (Some(pairs), Fill::Some) => 35 + 65 * pairs.open / pairs.all.max(1),
+        (Some(pairs), Fill::Depends) => 35 + 65 * pairs.depends / pairs.all.max(1),
         _ => 100,
     };
     let opacity = if share < 100 { format!(r#" fill-opacity=".{share:02}""#) } else { String::new() };
