@@ -204,3 +204,80 @@ fn names_are_destinations_in_every_format() {
     assert_eq!(list[0]["name"]["pattern"], "*.cdn.example");
     assert_eq!(list[0]["kind"], serde_json::json!({"from": "Pod", "to": "Name"}));
 }
+
+/// Deployments without addresses, each with a policy of its own, and a denied network that their pods may or may not
+/// get addresses in.
+fn deployments(count: usize) -> String {
+    let mut text = "apiVersion: policy.networking.k8s.io/v1alpha1\nkind: AdminNetworkPolicy\nmetadata: {name: out}\nspec:\n  priority: 1\n  \
+         subject: {namespaces: {}}\n  egress: [{name: no-dns, action: Deny, to: [{networks: [8.8.8.8/32]}]}]\n"
+        .to_owned();
+    for at in 0..count {
+        write!(
+            text,
+            "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: app{at:03}, namespace: shop}}\n\
+             spec: {{template: {{metadata: {{labels: {{app: app{at:03}}}}}, spec: {{containers: []}}}}}}\n\
+             ---\napiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {{name: p{at}, namespace: shop}}\n\
+             spec: {{podSelector: {{matchLabels: {{app: app{at:03}}}}}, ingress: [{{ports: [{{port: 443}}]}}]}}\n"
+        )
+        .expect("a string takes all");
+    }
+    text
+}
+
+/// What a page shows, as it carries it.
+fn page_data(page: &str) -> Value {
+    let (_, data) = page.split_once("id=\"data\">").expect("it has data");
+    let (data, _) = data.split_once("</script>").expect("it ends");
+    serde_json::from_str(data).expect("it is JSON")
+}
+
+/// Were the name of a workload part of its cell, 5,000 of them would be 25 million different cells.
+#[test]
+fn cells_that_depend_on_the_same_thing_are_one_cell() {
+    let folder = Folder::new("conditions");
+    let sizes = [20, 120].map(|count| {
+        let path = folder.file("a.yaml", &deployments(count));
+        let (code, page) = namewall(&["matrix", "-o", "html", &path]);
+        assert_eq!(code, 0);
+        let data = page_data(&page);
+        let cells = data["cells"].as_array().expect("it has cells");
+        let text = "depends: TCP 443 (closed only if pods of the target live in 8.8.8.8/32)";
+        assert!(cells.iter().any(|cell| cell[1] == text), "{cells:?}");
+        assert_eq!(data["rows"].as_array().map(Vec::len), Some(count));
+        (cells.len(), data["lines"].as_array().map(Vec::len))
+    });
+    assert_eq!(sizes[0], sizes[1], "more workloads of the same kind need no more cells or lines");
+}
+
+/// Each workload accepts one port from everybody: one edge each, whatever the number of workloads.
+#[test]
+fn a_graph_has_one_edge_for_what_every_workload_may_open() {
+    let folder = Folder::new("edges");
+    let path = folder.file("a.yaml", &deployments(40));
+    let (code, dot) = namewall(&["matrix", "-o", "dot", &path]);
+    assert_eq!(code, 0);
+    assert!(dot.contains("every workload"), "{dot}");
+    let edges = dot.lines().filter(|line| line.contains(" -> ")).count();
+    assert!(edges <= 100, "{edges} edges: {dot}");
+}
+
+/// Graphviz cannot draw an edge from a cluster to one of its own nodes.
+#[test]
+fn an_edge_within_a_namespace_begins_at_a_node_for_all_of_it() {
+    let folder = Folder::new("inner");
+    let text: String = ["web", "api", "db"]
+        .map(|name| {
+            let ingress = if name == "web" { "[{ports: [{port: 443}]}]" } else { "[]" };
+            format!(
+                "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: {name}, namespace: shop}}\n\
+                 spec: {{template: {{metadata: {{labels: {{app: {name}}}}}, spec: {{containers: []}}}}}}\n\
+                 ---\napiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {{name: {name}, namespace: shop}}\n\
+                 spec: {{podSelector: {{matchLabels: {{app: {name}}}}}, policyTypes: [Ingress], ingress: {ingress}}}\n"
+            )
+        })
+        .concat();
+    let (code, dot) = namewall(&["matrix", "-o", "dot", &folder.file("a.yaml", &text)]);
+    assert_eq!(code, 0);
+    assert!(dot.contains("all0 [label=\"all of shop\""), "{dot}");
+    assert!(dot.contains("all0 -> n2 [label=\"TCP 443\""), "{dot}");
+}

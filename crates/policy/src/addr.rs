@@ -299,6 +299,21 @@ impl FromIterator<Cidr> for AddrSet {
     }
 }
 
+impl FromIterator<AddrRange> for AddrSet {
+    fn from_iter<I: IntoIterator<Item = AddrRange>>(ranges: I) -> Self {
+        let (mut v4, mut v6) = (Vec::new(), Vec::new());
+        for range in ranges {
+            match (range.first, range.last) {
+                (IpAddr::V4(a), IpAddr::V4(b)) => v4.push((a.to_bits(), b.to_bits())),
+                (IpAddr::V6(a), IpAddr::V6(b)) => v6.push((a.to_bits(), b.to_bits())),
+                // No range has ends of two families.
+                _ => {}
+            }
+        }
+        Self { v4: IntervalSet::from_ranges(v4), v6: IntervalSet::from_ranges(v6) }
+    }
+}
+
 impl fmt::Display for AddrRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}", self.first, self.last)

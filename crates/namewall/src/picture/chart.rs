@@ -73,6 +73,17 @@ impl Line {
         self.0[run].cell
     }
 
+    /// Puts another cell in a column.
+    pub(crate) fn set(&mut self, column: usize, cell: u32) {
+        let at = self.0.partition_point(|run| run.end as usize <= column);
+        let (old, start) = (self.0[at], if at > 0 { self.0[at - 1].end } else { 0 });
+        let column = column as u32;
+        let before = (start < column).then_some(Run { cell: old.cell, end: column });
+        let after = (column + 1 < old.end).then_some(Run { cell: old.cell, end: old.end });
+        let new = [before, Some(Run { cell, end: column + 1 }), after];
+        self.0.splice(at..=at, new.into_iter().flatten());
+    }
+
     /// The cells of these columns, each with how many of them there are.
     pub(crate) fn within(&self, columns: std::ops::Range<usize>) -> impl Iterator<Item = (u32, usize)> {
         let first = self.0.partition_point(|run| run.end as usize <= columns.start);
@@ -270,5 +281,10 @@ mod tests {
         assert_eq!(within, [(3, 1), (1, 3), (0, 1)]);
         assert_eq!(line.within(2..2).count(), 0);
         assert_eq!(line.within(6..7).collect::<Vec<_>>(), [(3, 1)]);
+        for at in [3, 0, 6, 2] {
+            line.set(at, 9);
+        }
+        let all: Vec<u32> = (0..cells.len()).map(|at| line.at(at)).collect();
+        assert_eq!(all, [9, 3, 9, 9, 1, 0, 9]);
     }
 }

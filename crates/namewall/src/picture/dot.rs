@@ -1,38 +1,41 @@
 //! A graph for Graphviz: `namewall matrix -o dot … | dot -Tsvg > map.svg`.
 
 use super::cell::Fill;
-use super::layout::{Edge, Node, edges};
-use super::{Chart, Row};
+use super::layout::{Edge, Graph, Node, graph};
+use super::{Cell, Chart, Row};
 use anyhow::Result;
-use std::borrow::Cow;
 use std::io::Write;
 
-/// With more edges dot takes minutes, and namespaces are drawn in place of
-/// workloads. If those have more, a faster engine places them; it knows no
-/// clusters, so it is of no use for workloads.
-const MOST_EDGES: usize = 250;
+/// With more edges dot takes minutes and nobody can follow them. Namespaces are
+/// then drawn in place of workloads. If those have more, sfdp places them,
+/// without labels; it knows no clusters, so it is of no use for workloads.
+const MOST_EDGES: usize = 120;
+/// With more workloads the edges are not even looked for.
+const MOST_ROWS: usize = 150;
 
 pub(crate) fn print_dot(out: &mut impl Write, chart: &Chart) -> Result<()> {
-    let mut chart = Cow::Borrowed(chart);
-    let mut edges_of = edges(&chart);
-    if edges_of.len() > MOST_EDGES {
-        chart = Cow::Owned(chart.by_namespace());
-        edges_of = edges(&chart);
-    }
-    let chart = &*chart;
+    let by_workload = (chart.rows.len() <= MOST_ROWS).then(|| graph(chart.clone()));
+    let Graph { chart, edges } = match by_workload {
+        Some(graph) if graph.edges.len() <= MOST_EDGES => graph,
+        _ => graph(chart.by_namespace()),
+    };
+    let chart = &chart;
+    let is_dense = edges.len() > MOST_EDGES;
     writeln!(out, "digraph namewall {{")?;
-    let engine = match edges_of.len() {
-        0..=MOST_EDGES => "rankdir=LR; compound=true; ranksep=1.2; newrank=true;",
-        _ => "layout=sfdp; overlap=prism; splines=false; K=1.4;",
+    let engine = match is_dense {
+        false => "rankdir=LR; compound=true; ranksep=1.2; newrank=true;",
+        true => "layout=sfdp; overlap=prism; splines=false; K=1.4;",
     };
     let what = if chart.by_namespace { " by namespace; -o html shows the workloads" } else { "" };
-    let title = format!("Who may reach whom: {} workloads{what}. Red: everything, blue: some.", chart.workloads);
+    let colours = "Red: everything, blue: some, dashed: depends.";
+    let title = format!("Who may reach whom: {} workloads{what}. {colours}", chart.workloads);
     writeln!(out, "  {engine}\n  label={}; labelloc=t; fontname=\"sans-serif\";", quoted(&title))?;
     writeln!(out, "  node [shape=box, style=\"rounded,filled\", fillcolor=white, fontname=\"sans-serif\"];")?;
-    writeln!(out, "  edge [fontname=\"sans-serif\", fontsize=10];")?;
-    nodes(out, chart, &edges_of)?;
-    for edge in &edges_of {
-        print_edge(out, chart, edge)?;
+    let arrows = if is_dense { ", arrowsize=0.6, penwidth=0.7" } else { "" };
+    writeln!(out, "  edge [fontname=\"sans-serif\", fontsize=10{arrows}];")?;
+    nodes(out, chart, &edges)?;
+    for edge in &edges {
+        print_edge(out, (chart, is_dense), edge)?;
     }
     writeln!(out, "}}")?;
     Ok(())
@@ -51,6 +54,10 @@ fn nodes(out: &mut impl Write, chart: &Chart, edges: &[Edge]) -> Result<()> {
         writeln!(out, "  subgraph cluster_{number} {{\n    label={label}; style=rounded; color=gray;")?;
         for at in rows {
             writeln!(out, "    n{at} [label={}];", quoted(&node_label(&chart.rows[at])))?;
+        }
+        if edges.iter().any(|edge| inner_space(chart, edge) == Some(number)) {
+            let label = quoted(&format!("all of {}", span.name));
+            writeln!(out, "    all{number} [label={label}, shape=ellipse, style=\"filled,dashed\"];")?;
         }
         writeln!(out, "  }}")?;
     }
@@ -73,15 +80,18 @@ fn nodes(out: &mut impl Write, chart: &Chart, edges: &[Edge]) -> Result<()> {
     Ok(())
 }
 
-fn print_edge(out: &mut impl Write, chart: &Chart, edge: &Edge) -> Result<()> {
+fn print_edge(out: &mut impl Write, (chart, is_dense): (&Chart, bool), edge: &Edge) -> Result<()> {
     let cell = &chart.cells[edge.cell as usize];
+    // Labels on hundreds of edges cover each other and the nodes.
     let (label, colour) = match cell.fill() {
         Fill::Everything => (String::new(), "#c0392b"),
-        Fill::Depends => (format!("? {cell}"), "#b7791f"),
-        Fill::Some | Fill::Nothing | Fill::Moot => (cell.to_string(), "#2471a3"),
+        Fill::Depends => (format!("? {}", cell.maybe), "#b7791f"),
+        Fill::Some | Fill::Nothing | Fill::Moot => (short_label(cell), "#2471a3"),
     };
-    let (from, tail) = end(chart, edge.from, "from");
-    let (to, head) = end(chart, edge.to, "to");
+    let label = if is_dense { String::new() } else { shortened(&label) };
+    let inner = inner_space(chart, edge);
+    let (from, tail) = end(chart, (edge.from, inner), "from");
+    let (to, head) = end(chart, (edge.to, inner), "to");
     let mut more = String::new();
     if let Some(tail) = tail {
         more += &format!(", ltail={tail}");
@@ -92,17 +102,44 @@ fn print_edge(out: &mut impl Write, chart: &Chart, edge: &Edge) -> Result<()> {
     if cell.fill() == Fill::Depends {
         more += ", style=dashed";
     }
-    if !cell.conditions.is_empty() {
-        more += &format!(", tooltip={}", quoted(&cell.conditions.join("\n")));
-    }
-    writeln!(out, "  {from} -> {to} [label={}, color=\"{colour}\"{more}];", quoted(&shortened(&label)))?;
+    let (label, tooltip) = (quoted(&label), quoted(&cell.to_string()));
+    writeln!(out, "  {from} -> {to} [label={label}, tooltip={tooltip}, color=\"{colour}\"{more}];")?;
     Ok(())
 }
 
+/// The ports alone. What they depend on is in the tooltip.
+fn short_label(cell: &Cell) -> String {
+    let star = if cell.own_node { "*" } else { "" };
+    let some = if cell.maybe.is_none() { "" } else { " ?" };
+    let part = if cell.in_part { ", in part" } else { "" };
+    match cell.open.is_none() {
+        true => star.to_owned(),
+        false => format!("{}{part}{some}{star}", cell.open),
+    }
+}
+
+/// The namespace that an edge begins or ends at without leaving it. Graphviz draws no edge between a cluster and its
+/// own nodes: it would seem to come from one of them. A node stands for the namespace there.
+fn inner_space(chart: &Chart, edge: &Edge) -> Option<usize> {
+    let is_inside = |number: usize, node: Node| {
+        let span = &chart.namespaces[number];
+        match node {
+            Node::One(at) => (span.first..span.first + span.count).contains(&at),
+            Node::Space(other) => other == number,
+            Node::Every => false,
+        }
+    };
+    match (edge.from, edge.to) {
+        (Node::Space(number), other) | (other, Node::Space(number)) if is_inside(number, other) => Some(number),
+        _ => None,
+    }
+}
+
 /// The node an edge is drawn at, and the cluster that it ends at.
-fn end(chart: &Chart, node: Node, side: &str) -> (String, Option<String>) {
+fn end(chart: &Chart, (node, inner): (Node, Option<usize>), side: &str) -> (String, Option<String>) {
     match node {
         Node::One(at) => (format!("n{at}"), None),
+        Node::Space(number) if inner == Some(number) => (format!("all{number}"), None),
         Node::Space(number) => {
             let span = &chart.namespaces[number];
             (format!("n{}", span.first + span.count / 2), Some(format!("cluster_{number}")))

@@ -26,7 +26,7 @@ function draw(){const W=rowhead.offsetWidth,H=colhead.offsetHeight;
  for(let c=c0;c<c1;c++){const i=cols[c],e=el('div','ch'+(i.space?' sp':'')+(now&&now.c===c?' now':''),itemLabel(i));e.style.left=W+c*CELL+'px';e.title=itemName(i)+': '+itemAbout(i);e.dataset.c=c;ch.push(e);}
  for(let r=r0;r<r1;r++){const i=rows[r],e=el('div','rh'+(i.space?' sp':'')+(now&&now.r===r?' now':''),itemLabel(i));e.append(el('small','',i.space?i.count:i.first<R&&D.rows[i.first][2]>1?'×'+D.rows[i.first][2]:''));e.style.top=r*CELL+'px';e.title=itemName(i)+': '+itemAbout(i);e.dataset.r=r;rh.push(e);
   for(let c=c0;c<c1;c++){const cell=between(i,cols[c]),d=el('div','c '+cell.kind,sign(cell));d.style.transform='translate('+c*CELL+'px,'+r*CELL+'px)';d.dataset.r=r;d.dataset.c=c;d.setAttribute('role','gridcell');
-   if(cell.total>1&&cell.kind==='some'&&cell.open<cell.total)d.style.backgroundColor='color-mix(in srgb,var(--some) '+Math.round(35+65*cell.open/cell.total)+'%,var(--none))';
+   const said=cell.kind==='depends'?cell.depends:cell.open;if((cell.kind==='some'||cell.kind==='depends')&&said<cell.total)d.style.backgroundColor='color-mix(in srgb,var(--'+cell.kind+') '+Math.round(35+65*said/cell.total)+'%,var(--none))';
    if(only&&only!=='differ'&&!matches(cell))d.classList.add('dim');
    if(now&&now.r===r&&now.c===c){d.classList.add('now');d.id='active';d.setAttribute('aria-label',sentence(i,cols[c],cell));}
    cells.push(d);}}

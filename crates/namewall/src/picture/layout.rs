@@ -1,6 +1,7 @@
 //! Where things are: the positions of a grid, and the edges of a graph with as
 //! few of them as can be. No I/O, and no format.
 
+use super::cell::Cell;
 use super::chart::{Chart, Span};
 use std::ops::Range;
 
@@ -74,40 +75,104 @@ pub(crate) struct Edge {
     pub(crate) cell: u32,
 }
 
-/// The open connections of a chart as edges. One edge stands for all rows, or
-/// for all of a namespace, where they fare exactly the same.
-pub(crate) fn edges(chart: &Chart) -> Vec<Edge> {
-    let count = chart.rows.len();
-    let mut found = Vec::new();
-    let is_open = |cell: u32| !chart.cells[cell as usize].moot && !is_closed(chart, cell);
-    // A target that everybody reaches the same way, then a source that reaches everybody the same way.
-    let mut done_columns = vec![false; count];
-    let mut done_rows = vec![false; count];
-    if count > FEW {
-        let all = 0..count;
-        for (to, done) in done_columns.iter_mut().enumerate() {
-            if let Some(cell) = uniform(chart, all.clone(), to..to + 1).filter(|&cell| is_open(cell)) {
-                *done = true;
-                found.push(Edge { from: Node::Every, to: Node::One(to), cell });
-            }
+/// A chart as a graph with few edges.
+#[derive(Debug)]
+pub(crate) struct Graph {
+    /// The chart without what edges from and to [`Node::Every`] say. Its cells are those of the edges.
+    pub(crate) chart: Chart,
+    pub(crate) edges: Vec<Edge>,
+}
+
+/// The open connections of a chart as edges. One edge stands for all of a
+/// namespace where its rows fare exactly the same. What every row may open to
+/// a target is one edge, and so is what a source may open to every row; only
+/// pairs that have more open have edges of their own.
+pub(crate) fn graph(mut chart: Chart) -> Graph {
+    let mut edges = Vec::new();
+    let outside: Vec<u32> = chart.lines.iter().map(|line| line.at(chart.outside())).collect();
+    if chart.rows.len() > FEW {
+        let closed = chart.cells.len() as u32;
+        chart.cells.push(Cell::default());
+        let (outside, count) = (chart.outside(), chart.rows.len());
+        for to in 0..=outside {
+            let pairs = (0..count).map(|row| (row, to));
+            edges.extend(fold(&mut chart, closed, pairs).map(|cell| Edge {
+                from: Node::Every,
+                to: Node::One(to),
+                cell,
+            }));
         }
-        for (from, done) in done_rows.iter_mut().enumerate() {
-            if let Some(cell) = uniform(chart, from..from + 1, all.clone()).filter(|&cell| is_open(cell)) {
-                *done = true;
-                found.push(Edge { from: Node::One(from), to: Node::Every, cell });
-            }
+        for from in 0..=outside {
+            let pairs = (0..count).map(|column| (from, column));
+            edges.extend(fold(&mut chart, closed, pairs).map(|cell| Edge {
+                from: Node::One(from),
+                to: Node::Every,
+                cell,
+            }));
         }
     }
-    let done = Done { rows: done_rows, columns: done_columns };
+    edges.extend(pairs(&chart, &outside));
+    Graph { chart, edges }
+}
+
+/// Finds what all of these pairs have open, and closes the pairs that have no more than that. Returns the cell that
+/// says it, if there is something to say.
+fn fold(chart: &mut Chart, closed: u32, pairs: impl Iterator<Item = (usize, usize)>) -> Option<u32> {
+    let pairs: Vec<(usize, usize, u32)> =
+        pairs.map(|(row, column)| (row, column, chart.lines[row].at(column))).collect();
+    // One may be a pod with itself. More were not asked for, and nothing is known of them.
+    if pairs.iter().filter(|&&(.., cell)| chart.cells[cell as usize].moot).count() > 1 {
+        return None;
+    }
+    let mut kinds: Vec<u32> = pairs.iter().map(|&(.., cell)| cell).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    kinds.retain(|&cell| !chart.cells[cell as usize].moot);
+    let mut found = kinds.iter().map(|&cell| &chart.cells[cell as usize]);
+    let first = found.next()?;
+    let mut common = Cell { own_node: false, pairs: None, details: Vec::new(), ..first.clone() };
+    for cell in found {
+        let possible = common.open.union(&common.maybe).intersect(&cell.open.union(&cell.maybe));
+        common.open = common.open.intersect(&cell.open);
+        common.maybe = possible.subtract(&common.open);
+        common.in_part |= cell.in_part;
+        if common.conditions != cell.conditions {
+            common.conditions.clear();
+        }
+    }
+    if common.open.is_none() && common.maybe.is_none() {
+        return None;
+    }
+    let is_covered = |cell: u32| {
+        let cell = &chart.cells[cell as usize];
+        !cell.moot && !cell.own_node && cell.open == common.open && cell.maybe == common.maybe
+    };
+    kinds.retain(|&cell| is_covered(cell));
+    for (row, column, cell) in pairs {
+        if kinds.binary_search(&cell).is_ok() {
+            chart.lines[row].set(column, closed);
+        }
+    }
+    chart.cells.push(common);
+    Some(chart.cells.len() as u32 - 1)
+}
+
+/// Edges between workloads and namespaces, and with the outside and names. `outside` has the cell of each row with the
+/// outside.
+fn pairs(chart: &Chart, outside: &[u32]) -> Vec<Edge> {
+    let mut found = Vec::new();
+    let is_open = |cell: u32| !chart.cells[cell as usize].moot && !is_closed(chart, cell);
     for (a, from) in chart.namespaces.iter().enumerate() {
         for (b, to) in chart.namespaces.iter().enumerate() {
-            block(chart, &done, ((a, from), (b, to)), &mut found);
+            block(chart, ((a, from), (b, to)), &mut found);
         }
     }
     for at in chart.outside()..chart.columns() {
         for (number, span) in chart.namespaces.iter().enumerate() {
             let rows = span.first..span.first + span.count;
-            let says = |row: usize, cell: u32| is_open(cell) && (at == chart.outside() || is_by_name(chart, row, cell));
+            let says = |row: usize, cell: u32| {
+                is_open(cell) && (at == chart.outside() || is_by_name(chart, outside[row], cell))
+            };
             match uniform(chart, rows.clone(), at..at + 1) {
                 Some(cell) if span.count > 1 && rows.clone().all(|row| says(row, cell)) => {
                     found.push(Edge { from: Node::Space(number), to: Node::One(at), cell });
@@ -135,11 +200,6 @@ pub(crate) fn edges(chart: &Chart) -> Vec<Edge> {
 /// Fewer rows than this are drawn one by one.
 const FEW: usize = 6;
 
-struct Done {
-    rows: Vec<bool>,
-    columns: Vec<bool>,
-}
-
 fn is_closed(chart: &Chart, cell: u32) -> bool {
     let cell = &chart.cells[cell as usize];
     cell.open.is_none() && cell.maybe.is_none() && !cell.own_node
@@ -166,12 +226,10 @@ type Numbered<'s> = (usize, &'s Span);
 
 /// The edges from one namespace to another: one, if all fare the same; else one
 /// a row or one a column where that is possible, whichever are fewer.
-fn block(chart: &Chart, done: &Done, ((a, from), (b, to)): (Numbered<'_>, Numbered<'_>), found: &mut Vec<Edge>) {
-    let rows = || (from.first..from.first + from.count).filter(|&row| !done.rows[row]);
-    let columns = || (to.first..to.first + to.count).filter(|&column| !done.columns[column]);
-    let untouched = rows().count() == from.count && columns().count() == to.count;
-    let all = uniform(chart, from.first..from.first + from.count, to.first..to.first + to.count);
-    if let Some(cell) = all.filter(|_| untouched && from.count * to.count > 1) {
+fn block(chart: &Chart, ((a, from), (b, to)): (Numbered<'_>, Numbered<'_>), found: &mut Vec<Edge>) {
+    let rows = || from.first..from.first + from.count;
+    let columns = || to.first..to.first + to.count;
+    if let Some(cell) = uniform(chart, rows(), columns()).filter(|_| from.count * to.count > 1) {
         if !is_closed(chart, cell) {
             let end =
                 |number: usize, span: &Span| if span.count > 1 { Node::Space(number) } else { Node::One(span.first) };
@@ -181,9 +239,7 @@ fn block(chart: &Chart, done: &Done, ((a, from), (b, to)): (Numbered<'_>, Number
     }
     let by_row = || {
         rows().flat_map(|row| {
-            let whole = (columns().count() == to.count && to.count > 1)
-                .then(|| uniform(chart, row..row + 1, to.first..to.first + to.count))
-                .flatten();
+            let whole = (to.count > 1).then(|| uniform(chart, row..row + 1, columns())).flatten();
             match whole {
                 Some(cell) => vec![Edge { from: Node::One(row), to: Node::Space(b), cell }],
                 None => columns().map(|column| single(chart, row, column)).collect(),
@@ -192,9 +248,7 @@ fn block(chart: &Chart, done: &Done, ((a, from), (b, to)): (Numbered<'_>, Number
     };
     let by_column = || {
         columns().flat_map(|column| {
-            let whole = (rows().count() == from.count && from.count > 1)
-                .then(|| uniform(chart, from.first..from.first + from.count, column..column + 1))
-                .flatten();
+            let whole = (from.count > 1).then(|| uniform(chart, rows(), column..column + 1)).flatten();
             match whole {
                 Some(cell) => vec![Edge { from: Node::Space(a), to: Node::One(column), cell }],
                 None => rows().map(|row| single(chart, row, column)).collect(),
@@ -209,13 +263,82 @@ fn block(chart: &Chart, done: &Done, ((a, from), (b, to)): (Numbered<'_>, Number
     found.extend(if down.len() < across.len() { down } else { across });
 }
 
-/// Whether a rule opens this name to the row. A name that is as open as the outside is said by the edge to that.
-fn is_by_name(chart: &Chart, row: usize, cell: u32) -> bool {
-    let outside = chart.cell(row, chart.outside());
+/// Whether a rule opens this name to the row that has this cell with the outside. A name that is as open as the outside is said by the edge to that.
+fn is_by_name(chart: &Chart, outside: u32, cell: u32) -> bool {
+    let outside = &chart.cells[outside as usize];
     let cell = &chart.cells[cell as usize];
     cell.conditions.is_empty() && (outside.in_part || cell.open != outside.open)
 }
 
 fn single(chart: &Chart, row: usize, column: usize) -> Edge {
     Edge { from: Node::One(row), to: Node::One(column), cell: chart.lines[row].at(column) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::chart::{Cells, Line, Row, spans};
+    use super::*;
+    use namewall_policy::port::{Protocol, Traffic};
+
+    fn open(ports: &[u16]) -> Cell {
+        let mut traffic = Traffic::none();
+        ports.iter().for_each(|&port| traffic.insert(Protocol::Tcp, port, port));
+        Cell::of(traffic)
+    }
+
+    /// Rows of one namespace each, with these cells between them and nothing open outside.
+    fn chart(count: usize, cell: impl Fn(usize, usize) -> Cell) -> Chart {
+        let mut cells = Cells::default();
+        let line = |row: usize, cells: &mut Cells| {
+            let mut line = Line::default();
+            (0..count).for_each(|column| line.push(cells.put(cell(row, column))));
+            line.push(cells.put(Cell::default()));
+            line
+        };
+        let lines = (0..=count).map(|row| line(row, &mut cells)).collect();
+        let row = |at: usize| Row { namespace: format!("n{at}"), name: "a".into(), kind: "Pod".into(), pods: 1 };
+        let rows: Vec<Row> = (0..count).map(row).collect();
+        Chart {
+            namespaces: spans(&rows),
+            rows,
+            names: Vec::new(),
+            cells: cells.into_vec(),
+            lines,
+            workloads: count,
+            by_namespace: false,
+        }
+    }
+
+    fn told(graph: &Graph) -> Vec<(Node, Node, String)> {
+        let text = |edge: &Edge| graph.chart.cells[edge.cell as usize].to_string();
+        graph.edges.iter().map(|edge| (edge.from, edge.to, text(edge))).collect()
+    }
+
+    #[test]
+    fn what_every_row_may_open_is_one_edge_and_more_than_that_another() {
+        let graph = graph(chart(8, |row, column| match (row, column) {
+            (row, column) if row == column => Cell::moot(),
+            (8, _) => Cell::default(),
+            (3, 0) => open(&[80, 443]),
+            (_, 0) => open(&[443]),
+            (5, 6) => open(&[22]),
+            _ => Cell::default(),
+        }));
+        let expected = [
+            (Node::Every, Node::One(0), "TCP 443".to_owned()),
+            (Node::One(3), Node::One(0), "TCP 80,443".to_owned()),
+            (Node::One(5), Node::One(6), "TCP 22".to_owned()),
+        ];
+        assert_eq!(told(&graph), expected);
+    }
+
+    #[test]
+    fn pairs_that_were_not_asked_for_are_no_part_of_every() {
+        let graph = graph(chart(8, |row, column| match (row, column) {
+            (2, column) if column != 2 => open(&[443]),
+            _ => Cell::moot(),
+        }));
+        let told = told(&graph);
+        assert_eq!(told, [(Node::One(2), Node::Every, "TCP 443".to_owned())]);
+    }
 }

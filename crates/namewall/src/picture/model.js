@@ -27,9 +27,9 @@ function between(row,col){const key=row.first*COLS*2+col.first*2+(row.space?1:0)
  const sum=new Map();for(let r=row.first;r<row.first+row.count;r++)count(r,col.first,col.first+col.count,sum);
  const parts=[...sum].filter(([c])=>!MOOT.has(c)).sort((a,b)=>b[1]-a[1]);
  const total=parts.reduce((n,p)=>n+p[1],0),open=parts.reduce((n,[c,k])=>n+(isOpen(CLASS[c])?k:0),0);
- const depends=parts.some(([c])=>CLASS[c]==='depends');
+ const depends=parts.reduce((n,[c,k])=>n+(CLASS[c]==='depends'?k:0),0);
  let kind='moot';if(parts.length===1)kind=CLASS[parts[0][0]];else if(open)kind=open===total&&parts.every(([c])=>CLASS[c]==='all')?'all':'some';else if(depends)kind='depends';else if(parts.length)kind='none';
- known={kind,parts,total,open,own:parts.some(([c])=>D.cells[c][2])};sums.set(key,known);return known;}
+ known={kind,parts,total,open,depends,own:parts.some(([c])=>D.cells[c][2])};sums.set(key,known);return known;}
 const sign=c=>({some:'+',all:'+',depends:'?',none:'·',moot:''})[c.kind]+(c.own?'*':'');
 
 // What is shown along one side: namespaces, and the ends of those that are open.

@@ -112,8 +112,12 @@ fn cell(
         _ => format!("{} → {to}: {cell}\n{}", chart.row_label(row), cell.details.join("\n")),
     };
     let title = escape_xml(title.trim_end());
-    // What part of the pairs is open, for namespaces.
-    let share = cell.pairs.filter(|_| fill == Fill::Some).map_or(100, |pairs| 35 + 65 * pairs.open / pairs.all.max(1));
+    // What part of the pairs is as the colour says, for namespaces.
+    let share = match (cell.pairs, fill) {
+        (Some(pairs), Fill::Some) => 35 + 65 * pairs.open / pairs.all.max(1),
+        (Some(pairs), Fill::Depends) => 35 + 65 * pairs.depends / pairs.all.max(1),
+        _ => 100,
+    };
     let opacity = if share < 100 { format!(r#" fill-opacity=".{share:02}""#) } else { String::new() };
     write!(out, r#"<rect class="{class}" x="{x}" y="{y}" width="{width}" height="{height}"{opacity}>"#)?;
     writeln!(out, "{}</rect>", if title.is_empty() { String::new() } else { format!("<title>{title}</title>") })?;

@@ -5,6 +5,7 @@
 //! differently. What a pod's own node may open to it (S1) is no such difference:
 //! a [`Cell`] says it beside the rest.
 
+use super::conditions::CellConditions;
 use super::matrix::{ALL, CellId, Likeness, Matrix};
 use super::outside::OutsideRange;
 use crate::model::{NamespaceId, NodeId, Owner, RoleId, WorkloadId, WorkloadKind};
@@ -178,6 +179,14 @@ impl Groups {
             true => matrix.depends_on(from, to, asked),
             false => matrix.depends_on_across(from, to, asked),
         }
+    }
+
+    /// What a cell depends on. The same for every pair whose unknowns decide in the same way, whatever the pair is called.
+    pub fn conditions(&self, matrix: &Matrix<'_>, from: GroupId, to: GroupId) -> CellConditions {
+        let (from, to) = (self.get(from).example(), self.get(to).example());
+        // A row of several pods says that by `own_node`.
+        let same_node = self.by_pod && matrix.may_share_node(from, to);
+        CellConditions { across: matrix.conditions_across(from, to), same_node }
     }
 
     /// What may be opened to a row from outside. A row on several nodes leaves out

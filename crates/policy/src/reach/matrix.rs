@@ -5,6 +5,7 @@
 //! addresses fall into the same networks share a view. Results are interned,
 //! so a pair costs two table look-ups.
 
+use super::conditions::{self, ConditionPool, ConditionsId};
 use super::outside::{self, OutsideRange};
 use super::views::{APART, Views, peer_sets};
 use super::{Reach, Reachable};
@@ -96,9 +97,24 @@ struct Pool {
     all: Vec<Rc<Reachable>>,
     ids: FxHashMap<Rc<Reachable>, CellId>,
     meets: FxHashMap<(CellId, CellId), CellId>,
+    sides: Vec<SideCell>,
+    /// The sides that depend on nothing, by what they let pass.
+    certain: FxHashMap<CellId, u32>,
+    conditions: ConditionPool,
+}
+
+/// What one side lets pass between a row and a group of views.
+#[derive(Clone, Copy, Debug)]
+struct SideCell {
+    open: CellId,
+    /// A row and a view to ask what it depends on. None where it depends on nothing.
+    asked: Option<(Row, u32)>,
+    /// The answer, once it was asked for.
+    conditions: Option<ConditionsId>,
 }
 
 /// One side's answers to every view.
+#[derive(Clone, Copy, Debug)]
 struct Row {
     direction: Direction,
     lane: Lane,
@@ -107,7 +123,7 @@ struct Row {
     number: usize,
 }
 
-/// Interned results by row and view.
+/// The numbers of sides in the pool, by row and view.
 type Table = Vec<u32>;
 
 const UNKNOWN: u32 = u32::MAX;
@@ -240,17 +256,65 @@ impl<'a> Matrix<'a> {
     }
 
     fn over(&self, lane: Lane, from: WorkloadId, to: WorkloadId) -> CellId {
+        let (out, inward) = self.sides(lane, from, to);
+        let mut pool = self.pool.borrow_mut();
+        let (out, inward) = (pool.sides[out as usize].open, pool.sides[inward as usize].open);
+        pool.meet(out, inward)
+    }
+
+    /// What the cell of `across` depends on, without the names of its ends.
+    pub(super) fn conditions_across(&self, from: WorkloadId, to: WorkloadId) -> ConditionsId {
+        let mut all = ConditionsId::NONE;
+        for lane in self.lanes(from, to) {
+            let (out, inward) = self.sides(lane, from, to);
+            for side in [out, inward] {
+                let more = self.conditions_of(side);
+                all = self.pool.borrow_mut().conditions.join(all, more);
+            }
+        }
+        all
+    }
+
+    fn conditions_of(&self, side: u32) -> ConditionsId {
+        let known = self.pool.borrow().sides[side as usize];
+        let Some((row, view)) = known.asked else { return ConditionsId::NONE };
+        if let Some(conditions) = known.conditions {
+            return conditions;
+        }
+        let texts = self.describe_side(&row, view);
+        let mut pool = self.pool.borrow_mut();
+        let conditions = pool.conditions.intern(texts);
+        pool.sides[side as usize].conditions = Some(conditions);
+        conditions
+    }
+
+    fn describe_side(&self, row: &Row, view: u32) -> Vec<(String, Traffic)> {
+        let owner = &self.ends(row.owner, Lane::Any)[0];
+        let family = row.lane.family();
+        let peers = self.ends(self.views.example(view), row.lane);
+        let found = peers.iter().flat_map(|peer| match row.direction {
+            Direction::Egress => self.reach.egress_depends_on((owner, peer), family),
+            Direction::Ingress => self.reach.ingress_depends_on((peer, owner), family),
+        });
+        let world = (self.snapshot, self.reach.program);
+        found.map(|(on, part)| (conditions::describe(world, row.direction, &on), part)).collect()
+    }
+
+    pub(super) fn conditions_named(&self, id: ConditionsId) -> Rc<[(String, Traffic)]> {
+        self.pool.borrow().conditions.get(id)
+    }
+
+    /// The two sides of a cell: what is let out, and what is let in.
+    fn sides(&self, lane: Lane, from: WorkloadId, to: WorkloadId) -> (u32, u32) {
         let program = self.reach.program;
         let sender =
             Row { direction: Direction::Egress, lane, owner: from, number: program.member(from).class.index() };
         let receiver =
             Row { direction: Direction::Ingress, lane, owner: to, number: self.door_of[to.index()] as usize };
-        let out = self.entry(&sender, self.views.of(to));
-        let inward = self.entry(&receiver, self.views.of(from));
-        self.pool.borrow_mut().meet(out, inward)
+        (self.entry(&sender, self.views.of(to)), self.entry(&receiver, self.views.of(from)))
     }
 
-    fn entry(&self, row: &Row, view: u32) -> CellId {
+    fn entry(&self, row: &Row, view: u32) -> u32 {
         let (tables, rows) = match row.direction {
             Direction::Egress => (&self.egress, self.reach.program.classes.len()),
             Direction::Ingress => (&self.ingress, self.doors),
@@ -264,22 +328,26 @@ impl<'a> Matrix<'a> {
             }
             let known = table[first + view as usize];
             if known != UNKNOWN {
-                return CellId(known);
+                return known;
             }
         }
         if self.views.is_apart(view) {
-            let id = self.pool.borrow_mut().intern(self.ask(row, view));
-            tables.borrow_mut()[row.lane as usize][first + view as usize] = id.0;
-            return id;
+            let side = self.side(row, view);
+            tables.borrow_mut()[row.lane as usize][first + view as usize] = side;
+            return side;
         }
         let groups = self.views.groups(&self.peer_sets(row));
         let mut by_group: FxHashMap<u32, u32> = FxHashMap::default();
         for (at, group) in groups.iter().enumerate().filter(|(_, group)| **group != APART) {
-            let id =
-                *by_group.entry(*group).or_insert_with(|| self.pool.borrow_mut().intern(self.ask(row, at as u32)).0);
-            tables.borrow_mut()[row.lane as usize][first + at] = id;
+            let side = *by_group.entry(*group).or_insert_with(|| self.side(row, at as u32));
+            tables.borrow_mut()[row.lane as usize][first + at] = side;
         }
-        CellId(by_group[&groups[view as usize]])
+        by_group[&groups[view as usize]]
+    }
+
+    fn side(&self, row: &Row, view: u32) -> u32 {
+        let answer = self.ask(row, view);
+        self.pool.borrow_mut().side(answer, (*row, view))
     }
 
     /// What the row's owner lets out to, or in from, the view.
@@ -455,6 +523,21 @@ impl Pool {
         self.all.push(cell.clone());
         self.ids.insert(cell, id);
         id
+    }
+
+    /// The number of a side. All that depend on nothing and let the same pass share one.
+    fn side(&mut self, answer: Reachable, asked: (Row, u32)) -> u32 {
+        let is_certain = answer.is_certain();
+        let open = self.intern(answer);
+        let next = self.sides.len() as u32;
+        if is_certain {
+            let number = *self.certain.entry(open).or_insert(next);
+            if number != next {
+                return number;
+            }
+        }
+        self.sides.push(SideCell { open, asked: (!is_certain).then_some(asked), conditions: None });
+        next
     }
 
     fn meet(&mut self, a: CellId, b: CellId) -> CellId {

@@ -1,6 +1,7 @@
 //! What may be opened at all: the same walk as [`evaluate`](crate::evaluate()),
 //! over exact sets of connections instead of one connection.
 
+mod conditions;
 mod cuts;
 mod exposure;
 mod groups;
@@ -9,6 +10,7 @@ mod outside;
 mod reachable;
 mod views;
 
+pub use conditions::CellConditions;
 pub(crate) use cuts::Cuts;
 pub use exposure::{Exposure, Exposures, MOST_PARTS, NamedTraffic, NewPods, exposure};
 pub(crate) use groups::row_name;

@@ -1,7 +1,7 @@
 //! On what an answer depends, for users to read.
 
-use super::families;
 use super::predict::Outcome;
+use super::{Family, families};
 use crate::addr::{AddrRange, AddrSet, Cidr};
 use crate::explain::describe_end;
 use crate::flow::Endpoint;
@@ -107,6 +107,27 @@ impl Reach<'_> {
             }
         }
     }
+
+    /// What the source's policies alone depend on, and for which connections.
+    pub(crate) fn egress_depends_on(
+        &self,
+        (from, to): (&Endpoint, &Endpoint),
+        family: Option<Family>,
+    ) -> Vec<(Dependence, Traffic)> {
+        let sides = Sides { reach: self, from, to };
+        SideCases::new(self.egress_cases(from, to, family)).by_part(|outcomes| sides.egress(outcomes))
+    }
+
+    /// What the destination's policies alone depend on, if both ends are on different nodes.
+    pub(crate) fn ingress_depends_on(
+        &self,
+        (from, to): (&Endpoint, &Endpoint),
+        family: Option<Family>,
+    ) -> Vec<(Dependence, Traffic)> {
+        let sides = Sides { reach: self, from, to };
+        let inward = Inward { family, across: true };
+        SideCases::new(self.ingress_cases(from, to, inward)).by_part(|outcomes| sides.ingress(outcomes))
+    }
 }
 
 /// The cases of one side, with what each of them lets pass.
@@ -136,6 +157,16 @@ impl SideCases {
             outcome.open = part.is_subset(traffic);
         }
     }
+
+    /// What each part of the connections in doubt depends on.
+    fn by_part(mut self, find: impl Fn(&[Outcome]) -> Vec<Dependence>) -> Vec<(Dependence, Traffic)> {
+        let mut found = Vec::new();
+        for part in parts(self.reachable().depends(), self.traffic.iter()) {
+            self.judge(&part);
+            found.extend(find(&self.outcomes).into_iter().map(|on| (on, part.clone())));
+        }
+        found
+    }
 }
 
 /// Divides connections into parts that are each open as a whole or closed as a whole in every case.
@@ -156,14 +187,23 @@ fn parts<'c>(whole: Traffic, cases: impl Iterator<Item = &'c Traffic>) -> Vec<Tr
 
 impl Sides<'_> {
     pub(super) fn dependences(&self, egress: &[Outcome], ingress: &[Outcome]) -> Vec<Dependence> {
-        let mut found = Vec::new();
-        found.extend(by_place(self.to, egress));
-        if by_assumption(egress) {
+        let mut found = self.egress(egress);
+        found.extend(self.ingress(ingress));
+        found
+    }
+
+    fn egress(&self, outcomes: &[Outcome]) -> Vec<Dependence> {
+        let mut found: Vec<Dependence> = by_place(self.to, outcomes).into_iter().collect();
+        if by_assumption(outcomes) {
             let policies = self.reach.plan_of(self.from).map(|plan| plan.in_doubt.clone()).unwrap_or_default();
             found.push(Dependence::SourceNode { end: self.from.clone(), policies });
         }
-        found.extend(by_place(self.from, ingress));
-        if by_assumption(ingress) {
+        found
+    }
+
+    fn ingress(&self, outcomes: &[Outcome]) -> Vec<Dependence> {
+        let mut found: Vec<Dependence> = by_place(self.from, outcomes).into_iter().collect();
+        if by_assumption(outcomes) {
             found.push(Dependence::SameNode { from: self.from.clone(), to: self.to.clone() });
         }
         found
@@ -197,7 +237,7 @@ fn by_place(end: &Endpoint, outcomes: &[Outcome]) -> Option<Dependence> {
     }
     let spans = |open: bool| {
         let of = alike.iter().filter(|outcome| outcome.open == open).filter_map(|outcome| outcome.settled.span);
-        of.fold(AddrSet::default(), |all, span| all.union(&span.into()))
+        of.collect::<AddrSet>()
     };
     Some(Dependence::Address { end: end.clone(), open: spans(true), closed: spans(false) })
 }
@@ -213,10 +253,19 @@ pub fn describe_condition(world: (&Snapshot, &Program), condition: &Condition) -
 
 /// `closed only if pods of shop/db live in 8.8.8.8/32`.
 pub fn describe_dependence((snapshot, program): (&Snapshot, &Program), dependence: &Dependence) -> String {
+    describe_with((snapshot, program), dependence, &|end| describe_end(snapshot, end))
+}
+
+/// The same with other words for the ends.
+pub(crate) fn describe_with(
+    (snapshot, program): (&Snapshot, &Program),
+    dependence: &Dependence,
+    name_of: &dyn Fn(&Endpoint) -> String,
+) -> String {
     match dependence {
         Dependence::Address { end, open, closed } => {
             let (state, addresses) = shorter(open, closed);
-            let name = describe_end(snapshot, end);
+            let name = name_of(end);
             match (&end.name, end.workload) {
                 (Some(_), _) => format!("{state} only if {name} resolves to an address in {addresses}"),
                 (None, Some(_)) => format!("{state} only if pods of {name} live in {addresses}"),
@@ -229,16 +278,16 @@ pub fn describe_dependence((snapshot, program): (&Snapshot, &Program), dependenc
                 some_of(&names)
             };
             let (state, nodes) = if closed.len() <= open.len() { ("closed", closed) } else { ("open", open) };
-            format!("{state} only if {} runs on node {}", describe_end(snapshot, end), names(nodes))
+            format!("{state} only if {} runs on node {}", name_of(end), names(nodes))
         }
         Dependence::SourceNode { end, policies } => {
             let names: Vec<String> = policies.iter().map(|&id| program.policy(id).id.to_string()).collect();
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            let end = describe_end(snapshot, end);
+            let end = name_of(end);
             format!("the node that {end} runs on decides: {} is for certain nodes", some_of(&names))
         }
         Dependence::SameNode { from, to } => {
-            let (from, to) = (describe_end(snapshot, from), describe_end(snapshot, to));
+            let (from, to) = (name_of(from), name_of(to));
             format!("open only if {to} runs on the node of {from}: a node may always reach its own pods")
         }
     }

@@ -15,6 +15,7 @@ mod dependence;
 mod predict;
 mod whereabouts;
 
+pub(crate) use dependence::describe_with;
 pub use dependence::{Condition, Conditions, Dependence, describe_condition, describe_dependence, guessed_pod_network};
 pub use predict::{Case, Outlook, Prediction};
 pub use whereabouts::Whereabouts;
