@@ -88,6 +88,21 @@ const LINES: [&str; 34] = [
     "- {}",
 ];
 
+#[test]
+fn a_lone_minus_is_no_number() {
+    for text in ["{\"a\":-}", "{\"a\":null,\"b\":-}", "[-]", "[-,1]", "{\"a\":-", "[-1,-.5,--1]"] {
+        same_trees(text);
+    }
+}
+
+#[test]
+fn a_list_without_indentation_begins_at_the_same_place_both_ways() {
+    for text in ["g:\n- h: y\n", "a:\n  g:\n  -  h: y\n", "- e:\n  - h: y\n", "g:\n-\n  h: y\n", "g:\n- # c\n  h: y\n"]
+    {
+        same_trees(text);
+    }
+}
+
 fn lines() -> impl Strategy<Value = String> {
     proptest::collection::vec((0..3usize, 0..LINES.len()), 1..12).prop_map(|lines| {
         lines.into_iter().map(|(indent, at)| format!("{}{}\n", " ".repeat(2 * indent), LINES[at])).collect()

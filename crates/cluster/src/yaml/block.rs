@@ -117,7 +117,10 @@ impl<'t> Reader<'t> {
                     if next.column() > indent {
                         self.block(depth + 1)?
                     } else if next.column() == indent && self.is_item(next) {
-                        self.list(indent, depth + 1)?
+                        // Without indentation the other reader takes the first item for the beginning.
+                        let first = self.rest(next, next.start + 1).map_or(next.end, |content| content.start);
+                        let mark = self.mark(Line { start: first, ..next });
+                        Node { mark, ..self.list(indent, depth + 1)? }
                     } else {
                         return None;
                     }

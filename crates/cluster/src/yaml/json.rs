@@ -111,7 +111,8 @@ impl Reader<'_> {
                 let end = rest.find([',', '}', ']', ' ', '\t', '\r', '\n']).unwrap_or(rest.len());
                 let word = &rest[..end];
                 let number = |b: u8| b.is_ascii_digit() || matches!(b, b'-' | b'+' | b'.' | b'e' | b'E');
-                let starts = word.starts_with(|c: char| c.is_ascii_digit() || c == '-');
+                // A lone `-` is no scalar of YAML.
+                let starts = word.strip_prefix('-').unwrap_or(word).starts_with(|c: char| c.is_ascii_digit());
                 if !(matches!(word, "true" | "false" | "null") || starts && word.bytes().all(number)) {
                     return None;
                 }
