@@ -23,7 +23,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
 
-/// Users are told of a failure that lasts. One that does not is over with the next attempt.
+/// Users get an Event about a failure that lasts this long. A shorter failure ends with the next attempt.
 const WARN_AFTER: Duration = Duration::from_secs(3);
 
 /// Reads the settings, at the start and whenever a signal asks for it.
@@ -80,7 +80,7 @@ impl<'a, S: Source> Agent<'a, S> {
         let beginning = Beginning { read, sockets, closed, cluster_dns: &cluster_dns, cluster_domain };
         let state = State::start(&config, beginning).inspect_err(|error| {
             if let Some(node) = &config.node {
-                source.report(node, Some(&with_causes(error)));
+                source.warn_users(node, Some(&with_causes(error)));
             }
         })?;
         source.enforced();
@@ -235,7 +235,8 @@ impl<'a, S: Source> Agent<'a, S> {
             (state.node_name.clone(), state.last_error.clone().filter(|_| is_lasting))
         };
         if let Some(node) = node {
-            self.source.report(&node, error.as_deref());
+            self.source.publish(&node);
+            self.source.warn_users(&node, error.as_deref());
         }
     }
 

@@ -1,7 +1,8 @@
 //! One node. An [`Agent`] is its loop: it reads policies from a [`Source`], puts
 //! them into the kernel, serves pods' DNS, and learns which addresses names open.
-//! [`Node`] is the part without a loop, for whoever has one: the kernel, the DNS
-//! server and what is learned. What is allowed is decided in `policy`.
+//! [`Node`] is the part without the loop: the kernel, the DNS server and the
+//! leases. The sandbox uses it with a loop of its own. What is allowed is decided
+//! in `policy`.
 
 mod addresses;
 mod agent;

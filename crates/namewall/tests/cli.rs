@@ -2,8 +2,8 @@
 //! takes misuse. Outputs people script against are pinned here.
 
 use expect_test::{Expect, expect};
-use std::io::Write;
-use std::process::{Command, Output, Stdio};
+use namewall_testbed::run_with_input;
+use std::process::{Command, Output};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
@@ -12,15 +12,7 @@ fn namewall(args: &[&str]) -> Output {
 }
 
 fn with_input(args: &[&str], input: &str) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_namewall"))
-        .args(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("it runs");
-    child.stdin.take().expect("it has one").write_all(input.as_bytes()).expect("it reads");
-    child.wait_with_output().expect("it ends")
+    run_with_input(env!("CARGO_BIN_EXE_namewall"), args, input)
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -3,9 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use namewall_testbed::run_with_input;
 use serde_json::Value;
-use std::io::Write;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
 const CLUSTER: &str = "
 apiVersion: apps/v1
@@ -31,15 +31,7 @@ spec:
 const CONDITION: &str = "closed only if pods of shop/db live in 8.8.8.8/32";
 
 fn run(args: &[&str], input: &str) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_namewall"))
-        .args(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-    child.wait_with_output().unwrap()
+    run_with_input(env!("CARGO_BIN_EXE_namewall"), args, input)
 }
 
 fn text(args: &[&str]) -> String {

@@ -1,8 +1,7 @@
 //! What a newcomer may type: a question that is wrong gets an answer that says
 //! what is wrong and what to write instead.
 
-use std::io::Write;
-use std::process::{Command, Stdio};
+use namewall_testbed::run_with_input;
 
 const CLUSTER: &str = "
 apiVersion: v1
@@ -45,16 +44,7 @@ fn run(args: &[&str]) -> (String, Option<i32>) {
 }
 
 fn run_with(input: &str, args: &[&str]) -> (String, Option<i32>) {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_namewall"))
-        .args(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("it runs");
-    // A command that refuses its arguments does not read the input.
-    let _ = child.stdin.take().expect("it has one").write_all(input.as_bytes());
-    let output = child.wait_with_output().expect("it ends");
+    let output = run_with_input(env!("CARGO_BIN_EXE_namewall"), args, input);
     let text = [output.stdout, output.stderr].concat();
     (String::from_utf8(text).expect("it prints text"), output.status.code())
 }

@@ -7,6 +7,7 @@
 //! `scripts/peers/kubernetes` builds the programs; `tools` finds these and others.
 
 mod certificates;
+mod command;
 mod dice;
 mod machine;
 mod node;
@@ -14,6 +15,7 @@ mod process;
 mod proxy;
 mod tools;
 
+pub use command::run_with_input;
 pub use dice::Dice;
 pub use proxy::{Proxy, Way};
 pub use tools::{give_up, peer, program};

@@ -79,43 +79,6 @@ impl ClusterSource {
         }
         true
     }
-
-    /// Publishes the addresses of this node and what it enforces, where they have changed.
-    fn publish(&mut self, node: &str) {
-        let published = &mut self.published;
-        let is_time = published.compare_at.is_none_or(|at| Instant::now() >= at);
-        let is_new = published.digest != published.enforced;
-        if !(is_time || is_new) || self.watch.absent().contains(&"NodeAddresses") {
-            return;
-        }
-        published.compare_at = Some(Instant::now() + PUBLISH_EVERY);
-        let addresses = own_addresses();
-        if !is_new && addresses == published.addresses {
-            return;
-        }
-        let listed: Vec<IpAddr> = addresses.iter().copied().collect();
-        match self.connection.publish_node(node, (&listed, &published.enforced)) {
-            Ok(()) => {
-                published.addresses = addresses;
-                published.digest.clone_from(&published.enforced);
-            }
-            Err(error) => warn!(%error, "cannot publish the addresses of this node"),
-        }
-    }
-
-    /// Writes an Event about this node, if users should know.
-    fn warn_users(&mut self, node: &str, error: Option<&str>) {
-        let now = Instant::now();
-        // Nobody can be told while the server is away.
-        if !self.warning.is_due(error, now) || !self.watch.trouble().is_empty() {
-            return;
-        }
-        let written = self.connection.tell_of_node(node, error);
-        self.warning.ended(error, written.is_ok(), now);
-        if let Err(error) = written {
-            warn!(%error, "cannot write an Event");
-        }
-    }
 }
 
 impl Source for ClusterSource {
@@ -171,9 +134,39 @@ impl Source for ClusterSource {
         self.watch.trouble()
     }
 
-    fn report(&mut self, node: &str, error: Option<&str>) {
-        self.publish(node);
-        self.warn_users(node, error);
+    fn publish(&mut self, node: &str) {
+        let published = &mut self.published;
+        let is_time = published.compare_at.is_none_or(|at| Instant::now() >= at);
+        let is_new = published.digest != published.enforced;
+        if !(is_time || is_new) || self.watch.absent().contains(&"NodeAddresses") {
+            return;
+        }
+        published.compare_at = Some(Instant::now() + PUBLISH_EVERY);
+        let addresses = own_addresses();
+        if !is_new && addresses == published.addresses {
+            return;
+        }
+        let listed: Vec<IpAddr> = addresses.iter().copied().collect();
+        match self.connection.publish_node(node, (&listed, &published.enforced)) {
+            Ok(()) => {
+                published.addresses = addresses;
+                published.digest.clone_from(&published.enforced);
+            }
+            Err(error) => warn!(%error, "cannot publish the addresses of this node"),
+        }
+    }
+
+    fn warn_users(&mut self, node: &str, error: Option<&str>) {
+        let now = Instant::now();
+        // Nobody can be told while the server is away.
+        if !self.warning.is_due(error, now) || !self.watch.trouble().is_empty() {
+            return;
+        }
+        let written = self.connection.tell_of_node(node, error);
+        self.warning.ended(error, written.is_ok(), now);
+        if let Err(error) = written {
+            warn!(%error, "cannot write an Event");
+        }
     }
 }
 

@@ -67,6 +67,9 @@ pub trait Source {
         Vec::new()
     }
 
-    /// Tells the API server about this node: its addresses, and what keeps policies from being enforced.
-    fn report(&mut self, _node: &str, _error: Option<&str>) {}
+    /// Publishes the addresses of this node and what it enforces.
+    fn publish(&mut self, _node: &str) {}
+
+    /// Tells users what keeps policies from being enforced on this node. Without an error: nothing does.
+    fn warn_users(&mut self, _node: &str, _error: Option<&str>) {}
 }
