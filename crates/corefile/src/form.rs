@@ -26,8 +26,29 @@ enum Again {
     Adds,
     /// The later one counts, which is worth a warning.
     Replaces,
-    /// CoreDNS knows it, and it is not served here; `usage` says what to do.
-    NotServed,
+}
+
+/// The directives of a server block, or the options of a directive. Each has a key, which is what is matched once
+/// its name is read: the compiler sees to it that nothing in this table is taken for something else.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Words<'a, K: 'a> {
+    pub(crate) served: &'a [(K, Form)],
+    /// Names that CoreDNS knows and that are not served here, and what to do instead.
+    pub(crate) not_served: &'a [(&'static str, &'static str)],
+}
+
+impl<K: Copy> Words<'_, K> {
+    pub(crate) fn find(&self, name: &str) -> Option<(K, Form)> {
+        self.served.iter().find(|(_, form)| form.name == name).copied()
+    }
+
+    pub(crate) fn instead_of(&self, name: &str) -> Option<&'static str> {
+        self.not_served.iter().find(|(own, _)| *own == name).map(|(_, instead)| *instead)
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.served.iter().map(|(_, form)| form.name)
+    }
 }
 
 /// An option that stands once.
@@ -38,11 +59,6 @@ pub(crate) const fn once(name: &'static str, usage: &'static str, least: usize, 
 /// An option that may stand several times.
 pub(crate) const fn many(name: &'static str, usage: &'static str, least: usize, most: usize) -> Form {
     Form { name, usage, least, most, again: Again::Adds }
-}
-
-/// An option that is there, and not served.
-pub(crate) const fn not_served(name: &'static str, instead: &'static str) -> Form {
-    Form { name, usage: instead, least: 0, most: ANY, again: Again::NotServed }
 }
 
 impl Form {
@@ -57,11 +73,6 @@ impl Form {
     /// Whether a line has as many words as it should; reported if not.
     pub(crate) fn fits(&self, line: &Line, report: &mut Report) -> bool {
         let usage = || format!("write `{}{}{}`", self.name, if self.usage.is_empty() { "" } else { " " }, self.usage);
-        if self.again == Again::NotServed {
-            let name = &line.name.text;
-            report.error("not-served", line.place(), format!("`{name}` is not served here")).help(self.usage);
-            return false;
-        }
         if line.args.len() < self.least {
             let missing = format!("`{}` needs more arguments", self.name);
             report.error("missing-argument", line.place(), missing).help(usage());
@@ -82,14 +93,14 @@ impl Form {
 }
 
 impl Report {
-    /// The options of a directive, those that fit their forms.
-    pub(crate) fn options<'l>(&mut self, directive: &'l Line, forms: &[Form]) -> Vec<&'l Line> {
+    /// The options of a directive with their keys, those that fit their forms.
+    pub(crate) fn options<'l, K: Copy>(&mut self, directive: &'l Line, words: &Words<'_, K>) -> Vec<(K, &'l Line)> {
         let mut seen = HashSet::new();
         let mut fitting = Vec::new();
         for line in directive.lines() {
-            let Some(form) = forms.iter().find(|form| *form.name == *line.name.text) else {
+            let Some((key, form)) = words.find(&line.name.text) else {
                 if !self.is_placeholder(line) {
-                    self.unknown_option(directive, line, forms);
+                    self.unknown_option(directive, line, words);
                 }
                 continue;
             };
@@ -101,19 +112,28 @@ impl Report {
                 self.warning("set-twice", line.place(), format!("`{}` is set twice", form.name))
                     .help("the later one counts");
             }
-            fitting.push(line);
+            fitting.push((key, line));
         }
         fitting
     }
 
-    fn unknown_option(&mut self, directive: &Line, line: &Line, forms: &[Form]) {
+    /// Reports the options of a directive that has none.
+    pub(crate) fn no_options(&mut self, directive: &Line) {
+        let none: Words<'_, ()> = Words { served: &[], not_served: &[] };
+        self.options(directive, &none);
+    }
+
+    fn unknown_option<K: Copy>(&mut self, directive: &Line, line: &Line, words: &Words<'_, K>) {
         let (name, word) = (&directive.name.text, &line.name.text);
+        if let Some(instead) = words.instead_of(word) {
+            self.error("not-served", line.place(), format!("`{word}` is not served here")).help(instead);
+            return;
+        }
         let problem = self.error("unknown-option", line.place(), format!("`{name}` has no option `{word}`"));
-        let known = || forms.iter().filter(|form| form.again != Again::NotServed).map(|form| form.name);
-        if let Some(near) = nearest(word, known()) {
+        if let Some(near) = nearest(word, words.names()) {
             problem.help(format!("did you mean `{near}`?"));
-        } else if known().next().is_some() {
-            problem.help(format!("it has {}", all_of(known())));
+        } else if words.names().next().is_some() {
+            problem.help(format!("it has {}", all_of(words.names())));
         } else {
             problem.help("it has no options");
         }

@@ -4,6 +4,7 @@ use crate::directives::firewall::Known;
 use crate::directives::*;
 use crate::form::all_of;
 use crate::key::{self, Key};
+use crate::lexer::Token;
 use crate::parse::{Line, Server};
 use crate::problem::Report;
 use crate::suggest::nearest;
@@ -80,7 +81,7 @@ pub(crate) fn read(server: Server, report: &mut Report) -> ServerBlock {
     let mut lists = Vec::new();
     let mut seen: HashMap<&'static str, Place> = HashMap::new();
     for line in server.lines {
-        let Some(form) = DIRECTIVES.iter().find(|form| *form.name == *line.name.text) else {
+        let Some((directive, form)) = DIRECTIVES.find(&line.name.text) else {
             if !report.is_placeholder(&line) {
                 unknown(&line, report);
             }
@@ -94,16 +95,10 @@ pub(crate) fn read(server: Server, report: &mut Report) -> ServerBlock {
                 .help(format!("it is on line {} already", first.line));
         }
         seen.insert(form.name, line.place().clone());
-        if !form.fits(&line, report) {
-            continue;
-        }
-        if form.name == firewall::FIREWALL.name {
-            lists.push(line);
-        } else {
-            block.take(line, report);
+        if form.fits(&line, report) {
+            lists.extend(block.take(directive, line, report));
         }
     }
-    // Engines may stand after the lists that name them.
     let known = block.known();
     let read = lists.iter().filter_map(|line| firewall::read(line, &known, report));
     block.firewalls.extend(read.collect::<Vec<_>>());
@@ -112,18 +107,18 @@ pub(crate) fn read(server: Server, report: &mut Report) -> ServerBlock {
 
 fn unknown(line: &Line, report: &mut Report) {
     let word = &*line.name.text;
-    if let Some((_, instead)) = NOT_SERVED.iter().find(|(name, _)| *name == word) {
-        report.error("not-served", line.place(), format!("`{word}` is CoreDNS', and not served here")).help(*instead);
+    if let Some(instead) = DIRECTIVES.instead_of(word) {
+        report.error("not-served", line.place(), format!("`{word}` is CoreDNS', and not served here")).help(instead);
         return;
     }
     let problem = report.error("unknown-directive", line.place(), format!("unknown directive `{word}`"));
-    let names = || DIRECTIVES.iter().map(|form| form.name);
-    if let Some(near) = nearest(word, names().chain(NOT_SERVED.iter().map(|(name, _)| *name))) {
+    let not_served = DIRECTIVES.not_served.iter().map(|(name, _)| *name);
+    if let Some(near) = nearest(word, DIRECTIVES.names().chain(not_served)) {
         problem.help(format!("did you mean `{near}`?"));
     } else if word.contains(['.', ':']) {
         problem.help("a server block without braces goes to the end of the file: write braces");
     } else {
-        problem.help(format!("there are {}", all_of(names())));
+        problem.help(format!("there are {}", all_of(DIRECTIVES.names())));
     }
 }
 
@@ -159,18 +154,18 @@ impl ServerBlock {
         }
     }
 
-    /// Takes any directive but a list of rules.
-    fn take(&mut self, line: Line, report: &mut Report) {
-        match &*line.name.text {
-            "bind" => self.bind.push(process::bind(&line, report)),
-            "cache" => self.cache = Some(cache::read(&line, report)),
-            "dnstap" => self.dnstaps.extend(telling::dnstap(&line, report)),
-            "dnsnameresolver" | "ocp_dnsnameresolver" => {
+    /// Takes a directive. Gives a list of rules back: engines may stand after the lists that name them.
+    fn take(&mut self, directive: Directive, line: Line, report: &mut Report) -> Option<Line> {
+        match directive {
+            Directive::Bind => self.bind.push(process::bind(&line, report)),
+            Directive::Cache => self.cache = Some(cache::read(&line, report)),
+            Directive::Dnstap => self.dnstaps.extend(telling::dnstap(&line, report)),
+            Directive::DnsNameResolver | Directive::OcpDnsNameResolver => {
                 self.dns_name_resolver = Some(resolver::read(&line, report));
             }
-            "errors" => self.errors = Some(telling::errors(&line, report)),
-            "expression" => {
-                report.options(&line, &[]);
+            Directive::Errors => self.errors = Some(telling::errors(&line, report)),
+            Directive::Expression => {
+                report.no_options(&line);
                 let name = &line.args[0];
                 if firewall::is_reserved(&name.text) {
                     report
@@ -179,70 +174,49 @@ impl ServerBlock {
                 }
                 self.add_engine(&line, ConfiguredEngine::Expression);
             }
-            "file" => self.files.push(hosts::file(&line, report)),
-            "forward" => self.forwards.extend(forward::read(&line, report)),
-            "health" => self.health = Some(process::health(&line, report)),
-            "hosts" => self.hosts = Some(hosts::hosts(line, report)),
-            "kubernetes" => self.kubernetes = Some(kubernetes::read(&line, report)),
-            "log" => self.logs.push(telling::log(&line, report)),
-            "metadata" => {
+            Directive::File => self.files.push(hosts::file(&line, report)),
+            Directive::Forward => self.forwards.extend(forward::read(&line, report)),
+            Directive::Health => self.health = Some(process::health(&line, report)),
+            Directive::Hosts => self.hosts = Some(hosts::hosts(line, report)),
+            Directive::Kubernetes => self.kubernetes = Some(kubernetes::read(&line, report)),
+            Directive::Log => self.logs.push(telling::log(&line, report)),
+            Directive::Metadata => {
                 let (metadata, fields) = edns0::metadata(&line, report);
                 self.metadata = Some(metadata);
                 self.edns0.extend(fields);
             }
-            "metadata_edns0" => self.edns0.extend(edns0::read(&line, "metadata_edns0/", report)),
-            "request" => {
+            Directive::MetadataEdns0 => self.edns0.extend(edns0::read(&line, "metadata_edns0/", report)),
+            Directive::Request => {
                 self.has_request = true;
                 self.edns0.extend(edns0::read(&line, "request/", report));
             }
-            "opa" => {
+            Directive::Opa => {
                 let opa = ConfiguredEngine::Opa(Box::new(opa::read(&line, report)));
                 self.add_engine(&line, opa);
             }
-            "themis" => {
+            Directive::Themis => {
                 let themis = ConfiguredEngine::Themis(Box::new(themis::read(&line, report)));
                 self.add_engine(&line, themis);
             }
-            "policy" => self.take_policy(line, report),
-            "prometheus" => self.prometheus = Some(process::prometheus(&line, report)),
-            "ready" => self.ready = Some(process::ready(&line, report)),
-            "reload" => self.reload = Some(process::reload(&line, report)),
-            "template" => self.templates.extend(template::read(&line, report)),
-            _ => self.take_flag(&line, report),
-        }
-    }
-
-    /// Takes a directive without settings.
-    fn take_flag(&mut self, line: &Line, report: &mut Report) {
-        report.options(line, &[]);
-        match &*line.name.text {
-            "debug" => self.debug = true,
-            "loop" => self.detects_loops = true,
-            "whoami" => self.whoami = true,
-            "load-balancer" => {
+            Directive::Policy => self.take_policy(line, report),
+            Directive::Prometheus => self.prometheus = Some(process::prometheus(&line, report)),
+            Directive::Ready => self.ready = Some(process::ready(&line, report)),
+            Directive::Reload => self.reload = Some(process::reload(&line, report)),
+            Directive::Template => self.templates.extend(template::read(&line, report)),
+            Directive::Firewall => return Some(line),
+            Directive::Debug => self.debug = is_flag(&line, report),
+            Directive::Loop => self.detects_loops = is_flag(&line, report),
+            Directive::Whoami => self.whoami = is_flag(&line, report),
+            Directive::LoadBalancer => {
                 report.hint("other-name", line.place(), "`load-balancer` is read as CoreDNS' `loadbalance`");
-                self.loadbalance = true;
+                self.loadbalance = is_flag(&line, report);
             }
-            _ => {
-                self.loadbalance = true;
-                match line.args.first() {
-                    Some(word) if &*word.text == "weighted" => {
-                        report
-                            .error("not-served", &word.place, "addresses have no weights here")
-                            .help("write `loadbalance`");
-                    }
-                    Some(word) => {
-                        report.word(word, &[("round_robin", ())]);
-                        if let Some(extra) = line.args.get(1) {
-                            report
-                                .error("extra-argument", &extra.place, "`round_robin` takes no arguments")
-                                .help("write `loadbalance`");
-                        }
-                    }
-                    None => {}
-                }
+            Directive::Loadbalance => {
+                self.loadbalance = is_flag(&line, report);
+                check_balance(&line.args, report);
             }
         }
+        None
     }
 
     fn take_policy(&mut self, line: Line, report: &mut Report) {
@@ -270,5 +244,29 @@ impl ServerBlock {
             }
         }
         known
+    }
+}
+
+/// Takes a directive without options, which is on where it stands.
+fn is_flag(line: &Line, report: &mut Report) -> bool {
+    report.no_options(line);
+    true
+}
+
+/// The arguments of `loadbalance`.
+fn check_balance(args: &[Token], report: &mut Report) {
+    match args.first() {
+        Some(word) if &*word.text == "weighted" => {
+            report.error("not-served", &word.place, "addresses have no weights here").help("write `loadbalance`");
+        }
+        Some(word) => {
+            report.word(word, &[("round_robin", ())]);
+            if let Some(extra) = args.get(1) {
+                report
+                    .error("extra-argument", &extra.place, "`round_robin` takes no arguments")
+                    .help("write `loadbalance`");
+            }
+        }
+        None => {}
     }
 }

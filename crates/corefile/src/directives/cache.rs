@@ -1,7 +1,7 @@
 //! `cache [TTL] [ZONE…] { … }`: what is kept of answers.
 
 use crate::Zone;
-use crate::form::{ANY, Form, once};
+use crate::form::{ANY, Form, Words, many, once};
 use crate::lexer::Token;
 use crate::parse::Line;
 use crate::problem::Report;
@@ -9,15 +9,30 @@ use std::time::Duration;
 
 pub(crate) const CACHE: Form = once("cache", "[TTL] [ZONE…] { … }", 0, ANY);
 
-const OPTIONS: &[Form] = &[
-    once("success", "CAPACITY [TTL] [MINTTL]", 1, 3),
-    once("denial", "CAPACITY [TTL] [MINTTL]", 1, 3),
-    once("prefetch", "AMOUNT [DURATION [PERCENTAGE%]]", 1, 3),
-    once("serve_stale", "[DURATION] [immediate|verify]", 0, 2),
-    once("servfail", "DURATION", 1, 1),
-    crate::form::many("disable", "success|denial [ZONE…]", 1, ANY),
-    once("keepttl", "", 0, 0),
-];
+/// An option of `cache`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum CacheOption {
+    Success,
+    Denial,
+    Prefetch,
+    ServeStale,
+    ServFail,
+    Disable,
+    KeepTtl,
+}
+
+const OPTIONS: Words<CacheOption> = Words {
+    served: &[
+        (CacheOption::Success, once("success", "CAPACITY [TTL] [MINTTL]", 1, 3)),
+        (CacheOption::Denial, once("denial", "CAPACITY [TTL] [MINTTL]", 1, 3)),
+        (CacheOption::Prefetch, once("prefetch", "AMOUNT [DURATION [PERCENTAGE%]]", 1, 3)),
+        (CacheOption::ServeStale, once("serve_stale", "[DURATION] [immediate|verify]", 0, 2)),
+        (CacheOption::ServFail, once("servfail", "DURATION", 1, 1)),
+        (CacheOption::Disable, many("disable", "success|denial [ZONE…]", 1, ANY)),
+        (CacheOption::KeepTtl, once("keepttl", "", 0, 0)),
+    ],
+    not_served: &[],
+};
 
 /// Answers may fail for no longer (RFC 2308 §7.1).
 const LONGEST_FAILURE: Duration = Duration::from_secs(300);
@@ -98,26 +113,25 @@ pub(crate) fn read(line: &Line, report: &mut Report) -> Cache {
         _ => &line.args[..],
     };
     cache.zones = report.zones(zones);
-    for option in report.options(line, OPTIONS) {
-        cache.set(option, report);
+    for (option, line) in report.options(line, &OPTIONS) {
+        cache.set(option, &line.args, report);
     }
     cache
 }
 
 impl Cache {
-    fn set(&mut self, option: &Line, report: &mut Report) {
-        let args = &option.args;
-        match &*option.name.text {
-            "success" => self.success.set(args, report),
-            "denial" => self.denial.set(args, report),
-            "prefetch" => self.prefetch = prefetch(args, report),
-            "serve_stale" => {
+    fn set(&mut self, option: CacheOption, args: &[Token], report: &mut Report) {
+        match option {
+            CacheOption::Success => self.success.set(args, report),
+            CacheOption::Denial => self.denial.set(args, report),
+            CacheOption::Prefetch => self.prefetch = prefetch(args, report),
+            CacheOption::ServeStale => {
                 let up_to = args.first().map_or(Some(Duration::from_secs(3600)), |word| report.duration(word));
                 let modes = [("immediate", false), ("verify", true)];
                 let verify = args.get(1).and_then(|word| report.word(word, &modes)).unwrap_or(false);
                 self.serve_stale = up_to.map(|up_to| ServeStale { up_to, verify });
             }
-            "servfail" => {
+            CacheOption::ServFail => {
                 if let Some(duration) = report.duration(&args[0]) {
                     if duration > LONGEST_FAILURE {
                         report
@@ -127,7 +141,7 @@ impl Cache {
                     self.servfail = duration;
                 }
             }
-            "disable" => {
+            CacheOption::Disable => {
                 let zones = report.fallthrough(&args[1..]);
                 match report.word(&args[0], &[("success", true), ("denial", false)]) {
                     Some(true) => self.no_success = zones,
@@ -135,7 +149,7 @@ impl Cache {
                     None => {}
                 }
             }
-            _ => self.keep_ttl = true,
+            CacheOption::KeepTtl => self.keep_ttl = true,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `forward FROM TO… { … }`: who is asked.
 
-use crate::form::{ANY, Form, many, once};
+use crate::form::{ANY, Form, Words, many, once};
 use crate::lexer::Token;
 use crate::parse::Line;
 use crate::problem::Report;
@@ -13,24 +13,48 @@ use std::time::Duration;
 
 pub(crate) const FORWARD: Form = many("forward", "FROM TO… { … }", 2, ANY);
 
-const OPTIONS: &[Form] = &[
-    many("except", "ZONE…", 1, ANY),
-    once("force_tcp", "", 0, 0),
-    once("prefer_udp", "", 0, 0),
-    once("expire", "DURATION", 1, 1),
-    once("max_age", "DURATION", 1, 1),
-    once("max_fails", "NUMBER", 1, 1),
-    once("max_connect_attempts", "NUMBER", 1, 1),
-    once("max_idle_conns", "NUMBER", 1, 1),
-    once("max_concurrent", "NUMBER", 1, 1),
-    once("tls", "[CERT KEY] [CA]", 0, 3),
-    once("tls_servername", "NAME", 1, 1),
-    once("policy", "random|round_robin|sequential", 1, 1),
-    once("health_check", "DURATION [no_rec] [domain NAME]", 1, 4),
-    many("next", "RCODE…", 1, ANY),
-    many("failover", "RCODE…", 1, ANY),
-    once("failfast_all_unhealthy_upstreams", "", 0, 0),
-];
+/// An option of `forward`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum ForwardOption {
+    Except,
+    ForceTcp,
+    PreferUdp,
+    Expire,
+    MaxAge,
+    MaxFails,
+    MaxConnectAttempts,
+    MaxIdleConnections,
+    MaxConcurrent,
+    Tls,
+    TlsServerName,
+    Policy,
+    HealthCheck,
+    Next,
+    Failover,
+    FailFast,
+}
+
+const OPTIONS: Words<ForwardOption> = Words {
+    served: &[
+        (ForwardOption::Except, many("except", "ZONE…", 1, ANY)),
+        (ForwardOption::ForceTcp, once("force_tcp", "", 0, 0)),
+        (ForwardOption::PreferUdp, once("prefer_udp", "", 0, 0)),
+        (ForwardOption::Expire, once("expire", "DURATION", 1, 1)),
+        (ForwardOption::MaxAge, once("max_age", "DURATION", 1, 1)),
+        (ForwardOption::MaxFails, once("max_fails", "NUMBER", 1, 1)),
+        (ForwardOption::MaxConnectAttempts, once("max_connect_attempts", "NUMBER", 1, 1)),
+        (ForwardOption::MaxIdleConnections, once("max_idle_conns", "NUMBER", 1, 1)),
+        (ForwardOption::MaxConcurrent, once("max_concurrent", "NUMBER", 1, 1)),
+        (ForwardOption::Tls, once("tls", "[CERT KEY] [CA]", 0, 3)),
+        (ForwardOption::TlsServerName, once("tls_servername", "NAME", 1, 1)),
+        (ForwardOption::Policy, once("policy", "random|round_robin|sequential", 1, 1)),
+        (ForwardOption::HealthCheck, once("health_check", "DURATION [no_rec] [domain NAME]", 1, 4)),
+        (ForwardOption::Next, many("next", "RCODE…", 1, ANY)),
+        (ForwardOption::Failover, many("failover", "RCODE…", 1, ANY)),
+        (ForwardOption::FailFast, once("failfast_all_unhealthy_upstreams", "", 0, 0)),
+    ],
+    not_served: &[],
+};
 
 /// As many as CoreDNS takes.
 const MOST_UPSTREAMS: usize = 15;
@@ -119,38 +143,37 @@ pub(crate) fn read(line: &Line, report: &mut Report) -> Option<Forward> {
         fail_fast: false,
         place: line.place().clone(),
     };
-    for option in report.options(line, OPTIONS) {
-        forward.set(option, report);
+    for (option, line) in report.options(line, &OPTIONS) {
+        forward.set(option, &line.args, report);
     }
     Some(forward)
 }
 
 impl Forward {
-    fn set(&mut self, option: &Line, report: &mut Report) {
-        let args = &option.args;
+    fn set(&mut self, option: ForwardOption, args: &[Token], report: &mut Report) {
         let number = |report: &mut Report| report.number(&args[0], 0..=u32::MAX);
-        match &*option.name.text {
-            "except" => self.except.extend(report.zones(args)),
-            "force_tcp" => self.force_tcp = true,
-            "prefer_udp" => self.prefer_udp = true,
-            "expire" => self.expire = report.duration(&args[0]).unwrap_or(self.expire),
-            "max_age" => self.max_age = report.duration(&args[0]),
-            "max_fails" => self.max_fails = number(report).unwrap_or(self.max_fails),
+        match option {
+            ForwardOption::Except => self.except.extend(report.zones(args)),
+            ForwardOption::ForceTcp => self.force_tcp = true,
+            ForwardOption::PreferUdp => self.prefer_udp = true,
+            ForwardOption::Expire => self.expire = report.duration(&args[0]).unwrap_or(self.expire),
+            ForwardOption::MaxAge => self.max_age = report.duration(&args[0]),
+            ForwardOption::MaxFails => self.max_fails = number(report).unwrap_or(self.max_fails),
             // 0 is no limit, as with CoreDNS.
-            "max_connect_attempts" => self.max_connect_attempts = number(report).filter(|most| *most > 0),
-            "max_idle_conns" => self.max_idle_connections = number(report).filter(|most| *most > 0),
-            "max_concurrent" => self.max_concurrent = number(report).filter(|most| *most > 0),
-            "tls" => self.tls = tls(args),
-            "tls_servername" => self.tls_server_name = report.name(&args[0]),
-            "policy" => {
+            ForwardOption::MaxConnectAttempts => self.max_connect_attempts = number(report).filter(|most| *most > 0),
+            ForwardOption::MaxIdleConnections => self.max_idle_connections = number(report).filter(|most| *most > 0),
+            ForwardOption::MaxConcurrent => self.max_concurrent = number(report).filter(|most| *most > 0),
+            ForwardOption::Tls => self.tls = tls(args),
+            ForwardOption::TlsServerName => self.tls_server_name = report.name(&args[0]),
+            ForwardOption::Policy => {
                 let orders =
                     [("random", Order::Random), ("round_robin", Order::RoundRobin), ("sequential", Order::Sequential)];
                 self.order = report.word(&args[0], &orders).unwrap_or_default();
             }
-            "health_check" => self.set_health_check(args, report),
-            "next" => self.next.extend(args.iter().filter_map(|word| report.rcode(word))),
-            "failover" => self.failover.extend(args.iter().filter_map(|word| report.rcode(word))),
-            _ => self.fail_fast = true,
+            ForwardOption::HealthCheck => self.set_health_check(args, report),
+            ForwardOption::Next => self.next.extend(args.iter().filter_map(|word| report.rcode(word))),
+            ForwardOption::Failover => self.failover.extend(args.iter().filter_map(|word| report.rcode(word))),
+            ForwardOption::FailFast => self.fail_fast = true,
         }
     }
 

@@ -1,6 +1,6 @@
 //! `hosts [FILE [ZONE…]] { … }` and `file DBFILE [ZONE…]`: names from files, and written here.
 
-use crate::form::{ANY, Form, many, once};
+use crate::form::{ANY, Form, Words, many, once};
 use crate::parse::{Block, Line};
 use crate::problem::Report;
 use crate::values::path;
@@ -14,13 +14,38 @@ use std::time::Duration;
 pub(crate) const HOSTS: Form = once("hosts", "[FILE [ZONE…]] { … }", 0, ANY);
 pub(crate) const FILE: Form = many("file", "DBFILE [ZONE…] { … }", 1, ANY);
 
-const HOSTS_OPTIONS: &[Form] = &[
-    once("ttl", "SECONDS", 1, 1),
-    once("no_reverse", "", 0, 0),
-    once("reload", "DURATION", 1, 1),
-    once("fallthrough", "[ZONE…]", 0, ANY),
-];
-const FILE_OPTIONS: &[Form] = &[once("reload", "DURATION", 1, 1), once("fallthrough", "[ZONE…]", 0, ANY)];
+/// An option of `hosts`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum HostsOption {
+    Ttl,
+    NoReverse,
+    Reload,
+    Fallthrough,
+}
+
+const HOSTS_OPTIONS: Words<HostsOption> = Words {
+    served: &[
+        (HostsOption::Ttl, once("ttl", "SECONDS", 1, 1)),
+        (HostsOption::NoReverse, once("no_reverse", "", 0, 0)),
+        (HostsOption::Reload, once("reload", "DURATION", 1, 1)),
+        (HostsOption::Fallthrough, once("fallthrough", "[ZONE…]", 0, ANY)),
+    ],
+    not_served: &[],
+};
+/// An option of `file`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum FileOption {
+    Reload,
+    Fallthrough,
+}
+
+const FILE_OPTIONS: Words<FileOption> = Words {
+    served: &[
+        (FileOption::Reload, once("reload", "DURATION", 1, 1)),
+        (FileOption::Fallthrough, once("fallthrough", "[ZONE…]", 0, ANY)),
+    ],
+    not_served: &[],
+};
 
 #[derive(Clone, PartialEq, Debug)]
 pub struct Hosts {
@@ -72,12 +97,12 @@ pub(crate) fn hosts(mut line: Line, report: &mut Report) -> Hosts {
         hosts.entries = entries.iter().filter_map(|entry| host_entry(entry, report)).collect();
         line.block = Some(Block { lines, open });
     }
-    for option in report.options(&line, HOSTS_OPTIONS) {
-        match &*option.name.text {
-            "ttl" => hosts.ttl = report.seconds(&option.args[0], 1..=65_535).unwrap_or(hosts.ttl),
-            "no_reverse" => hosts.has_reverse = false,
-            "reload" => hosts.reload = report.duration(&option.args[0]).filter(|every| !every.is_zero()),
-            _ => hosts.fallthrough = report.fallthrough(&option.args),
+    for (key, option) in report.options(&line, &HOSTS_OPTIONS) {
+        match key {
+            HostsOption::Ttl => hosts.ttl = report.seconds(&option.args[0], 1..=65_535).unwrap_or(hosts.ttl),
+            HostsOption::NoReverse => hosts.has_reverse = false,
+            HostsOption::Reload => hosts.reload = report.duration(&option.args[0]).filter(|every| !every.is_zero()),
+            HostsOption::Fallthrough => hosts.fallthrough = report.fallthrough(&option.args),
         }
     }
     hosts
@@ -101,10 +126,10 @@ pub(crate) fn file(line: &Line, report: &mut Report) -> ZoneFile {
         fallthrough: Vec::new(),
         place: line.place().clone(),
     };
-    for option in report.options(line, FILE_OPTIONS) {
-        match &*option.name.text {
-            "reload" => file.reload = report.duration(&option.args[0]).filter(|every| !every.is_zero()),
-            _ => file.fallthrough = report.fallthrough(&option.args),
+    for (key, option) in report.options(line, &FILE_OPTIONS) {
+        match key {
+            FileOption::Reload => file.reload = report.duration(&option.args[0]).filter(|every| !every.is_zero()),
+            FileOption::Fallthrough => file.fallthrough = report.fallthrough(&option.args),
         }
     }
     file

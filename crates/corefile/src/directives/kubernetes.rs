@@ -1,6 +1,6 @@
 //! `kubernetes [ZONE…] { … }`: where the facts about pods come from.
 
-use crate::form::{ANY, Form, not_served, once};
+use crate::form::{ANY, Form, Words, once};
 use crate::lexer::Token;
 use crate::parse::Line;
 use crate::problem::Report;
@@ -12,24 +12,46 @@ use std::time::Duration;
 
 pub(crate) const KUBERNETES: Form = once("kubernetes", "[ZONE…] { … }", 0, ANY);
 
-const OPTIONS: &[Form] = &[
-    once("endpoint", "URL", 1, ANY),
-    once("tls", "CERT KEY CA", 3, 3),
-    once("kubeconfig", "FILE [CONTEXT]", 1, 2),
-    once("namespaces", "NAMESPACE…", 1, ANY),
-    once("labels", "SELECTOR", 1, ANY),
-    once("namespace_labels", "SELECTOR", 1, ANY),
-    once("pods", "disabled|insecure|verified", 1, 1),
-    once("endpoint_pod_names", "", 0, 0),
-    once("ttl", "SECONDS", 1, 1),
-    once("noendpoints", "", 0, 0),
-    once("fallthrough", "[ZONE…]", 0, ANY),
-    once("ignore", "empty_service", 1, 1),
-    once("multicluster", "ZONE…", 1, ANY),
-    not_served("upstream", "CoreDNS has removed it: external names are always looked up"),
-    not_served("resyncperiod", "CoreDNS has removed it: changes are watched"),
-    not_served("transfer", "zones are not transferred"),
-];
+/// An option of `kubernetes`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum KubernetesOption {
+    Endpoint,
+    Tls,
+    Kubeconfig,
+    Namespaces,
+    Labels,
+    NamespaceLabels,
+    Pods,
+    EndpointPodNames,
+    Ttl,
+    NoEndpoints,
+    Fallthrough,
+    Ignore,
+    Multicluster,
+}
+
+const OPTIONS: Words<KubernetesOption> = Words {
+    served: &[
+        (KubernetesOption::Endpoint, once("endpoint", "URL", 1, ANY)),
+        (KubernetesOption::Tls, once("tls", "CERT KEY CA", 3, 3)),
+        (KubernetesOption::Kubeconfig, once("kubeconfig", "FILE [CONTEXT]", 1, 2)),
+        (KubernetesOption::Namespaces, once("namespaces", "NAMESPACE…", 1, ANY)),
+        (KubernetesOption::Labels, once("labels", "SELECTOR", 1, ANY)),
+        (KubernetesOption::NamespaceLabels, once("namespace_labels", "SELECTOR", 1, ANY)),
+        (KubernetesOption::Pods, once("pods", "disabled|insecure|verified", 1, 1)),
+        (KubernetesOption::EndpointPodNames, once("endpoint_pod_names", "", 0, 0)),
+        (KubernetesOption::Ttl, once("ttl", "SECONDS", 1, 1)),
+        (KubernetesOption::NoEndpoints, once("noendpoints", "", 0, 0)),
+        (KubernetesOption::Fallthrough, once("fallthrough", "[ZONE…]", 0, ANY)),
+        (KubernetesOption::Ignore, once("ignore", "empty_service", 1, 1)),
+        (KubernetesOption::Multicluster, once("multicluster", "ZONE…", 1, ANY)),
+    ],
+    not_served: &[
+        ("upstream", "CoreDNS has removed it: external names are always looked up"),
+        ("resyncperiod", "CoreDNS has removed it: changes are watched"),
+        ("transfer", "zones are not transferred"),
+    ],
+};
 
 #[derive(Clone, PartialEq, Debug)]
 pub struct Kubernetes {
@@ -88,8 +110,8 @@ pub(crate) fn read(line: &Line, report: &mut Report) -> Kubernetes {
         multicluster: Vec::new(),
         place: line.place().clone(),
     };
-    for option in report.options(line, OPTIONS) {
-        kubernetes.set(option, report);
+    for (option, line) in report.options(line, &OPTIONS) {
+        kubernetes.set(option, &line.args, report);
     }
     if !kubernetes.namespaces.is_empty() && kubernetes.namespace_labels.is_some() {
         report
@@ -100,37 +122,38 @@ pub(crate) fn read(line: &Line, report: &mut Report) -> Kubernetes {
 }
 
 impl Kubernetes {
-    fn set(&mut self, option: &Line, report: &mut Report) {
-        let args = &option.args;
+    fn set(&mut self, option: KubernetesOption, args: &[Token], report: &mut Report) {
         let joined = |args: &[Token]| -> Option<Arc<str>> {
             Some(args.iter().map(|word| &*word.text).collect::<Vec<_>>().join(" ").into())
         };
-        match &*option.name.text {
-            "endpoint" => {
+        match option {
+            KubernetesOption::Endpoint => {
                 if let Some(second) = args.get(1) {
                     report.error("extra-argument", &second.place, "one API server is asked").help("remove the others");
                 }
                 self.endpoint = report.url(&args[0]);
             }
-            "tls" => self.tls = Some(tls(args)),
-            "kubeconfig" => {
+            KubernetesOption::Tls => self.tls = Some(tls(args)),
+            KubernetesOption::Kubeconfig => {
                 let context = args.get(1).map(|context| context.text.clone());
                 self.kubeconfig = Some(Kubeconfig { file: path(&args[0]), context });
             }
-            "namespaces" => self.namespaces = args.iter().map(|name| name.text.clone()).collect(),
-            "labels" => self.labels = joined(args),
-            "namespace_labels" => self.namespace_labels = joined(args),
-            "pods" => {
+            KubernetesOption::Namespaces => self.namespaces = args.iter().map(|name| name.text.clone()).collect(),
+            KubernetesOption::Labels => self.labels = joined(args),
+            KubernetesOption::NamespaceLabels => self.namespace_labels = joined(args),
+            KubernetesOption::Pods => {
                 let modes =
                     [("disabled", PodMode::Disabled), ("insecure", PodMode::Insecure), ("verified", PodMode::Verified)];
                 self.pods = report.word(&args[0], &modes).unwrap_or_default();
             }
-            "endpoint_pod_names" => self.endpoint_pod_names = true,
-            "ttl" => self.ttl = report.seconds(&args[0], 0..=3600).unwrap_or(self.ttl),
-            "noendpoints" => self.has_endpoints = false,
-            "fallthrough" => self.fallthrough = report.fallthrough(args),
-            "ignore" => self.ignore_empty_services = report.word(&args[0], &[("empty_service", ())]).is_some(),
-            _ => self.multicluster = report.zones(args),
+            KubernetesOption::EndpointPodNames => self.endpoint_pod_names = true,
+            KubernetesOption::Ttl => self.ttl = report.seconds(&args[0], 0..=3600).unwrap_or(self.ttl),
+            KubernetesOption::NoEndpoints => self.has_endpoints = false,
+            KubernetesOption::Fallthrough => self.fallthrough = report.fallthrough(args),
+            KubernetesOption::Ignore => {
+                self.ignore_empty_services = report.word(&args[0], &[("empty_service", ())]).is_some()
+            }
+            KubernetesOption::Multicluster => self.multicluster = report.zones(args),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `opa NAME { … }`: an OPA that is asked over HTTP, or Rego policies that are evaluated here.
 
 use super::decision::{self, Decision};
-use crate::form::{ANY, Form, many, once};
+use crate::form::{ANY, Form, Words, many, once};
 use crate::lexer::Token;
 use crate::parse::Line;
 use crate::problem::Report;
@@ -14,18 +14,36 @@ use std::time::Duration;
 
 pub(crate) const OPA: Form = many("opa", "NAME { … }", 1, 1);
 
-const OPTIONS: &[Form] = &[
-    once("endpoint", "URL", 1, 1),
-    once("tls", "CERT KEY CA", 3, 3),
-    once("fields", "FIELD…", 1, ANY),
-    many("policy", "FILE…", 1, ANY),
-    many("data", "FILE…", 1, ANY),
-    once("query", "data.PACKAGE.RULE", 1, 1),
-    once("v0", "", 0, 0),
-    once("timeout", "DURATION", 1, 1),
-    once("concurrency", "NUMBER", 1, 1),
-    decision::FORM,
-];
+/// An option of `opa`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum OpaOption {
+    Endpoint,
+    Tls,
+    Fields,
+    Policy,
+    Data,
+    Query,
+    V0,
+    Timeout,
+    Concurrency,
+    DefaultDecision,
+}
+
+const OPTIONS: Words<OpaOption> = Words {
+    served: &[
+        (OpaOption::Endpoint, once("endpoint", "URL", 1, 1)),
+        (OpaOption::Tls, once("tls", "CERT KEY CA", 3, 3)),
+        (OpaOption::Fields, once("fields", "FIELD…", 1, ANY)),
+        (OpaOption::Policy, many("policy", "FILE…", 1, ANY)),
+        (OpaOption::Data, many("data", "FILE…", 1, ANY)),
+        (OpaOption::Query, once("query", "data.PACKAGE.RULE", 1, 1)),
+        (OpaOption::V0, once("v0", "", 0, 0)),
+        (OpaOption::Timeout, once("timeout", "DURATION", 1, 1)),
+        (OpaOption::Concurrency, once("concurrency", "NUMBER", 1, 1)),
+        (OpaOption::DefaultDecision, decision::FORM),
+    ],
+    not_served: &[],
+};
 
 /// What is asked where a Corefile does not say it: the rule of the plugin's own example.
 const DEFAULT_PATH: &str = "/v1/data/dns/action";
@@ -74,21 +92,21 @@ pub(crate) fn read(line: &Line, report: &mut Report) -> Opa {
     let mut fields: Vec<OpaField> = Vec::new();
     let (mut timeout, mut concurrency, mut default_decision) = (None, None, None);
     let mut is_asked_for = false;
-    for option in report.options(line, OPTIONS) {
-        match &*option.name.text {
-            "endpoint" => {
+    for (key, option) in report.options(line, &OPTIONS) {
+        match key {
+            OpaOption::Endpoint => {
                 is_asked_for = true;
                 url = report.url(&option.args[0]).map(|url| (url, option.place().clone()));
             }
-            "tls" => certificates = Some((tls(&option.args), option.place().clone())),
-            "fields" => fields = option.args.iter().map(|field| named(&field.text)).collect(),
-            "policy" => policies.extend(option.args.iter().map(path)),
-            "data" => data.extend(option.args.iter().map(path)),
-            "query" => query = Some(&option.args[0]),
-            "v0" => v0 = Some(option),
-            "timeout" => timeout = report.duration(&option.args[0]),
-            "concurrency" => concurrency = report.number(&option.args[0], 1..=65_535),
-            _ => default_decision = decision::read(option, report),
+            OpaOption::Tls => certificates = Some((tls(&option.args), option.place().clone())),
+            OpaOption::Fields => fields = option.args.iter().map(|field| named(&field.text)).collect(),
+            OpaOption::Policy => policies.extend(option.args.iter().map(path)),
+            OpaOption::Data => data.extend(option.args.iter().map(path)),
+            OpaOption::Query => query = Some(&option.args[0]),
+            OpaOption::V0 => v0 = Some(option),
+            OpaOption::Timeout => timeout = report.duration(&option.args[0]),
+            OpaOption::Concurrency => concurrency = report.number(&option.args[0], 1..=65_535),
+            OpaOption::DefaultDecision => default_decision = decision::read(option, report),
         }
     }
     if fields.is_empty() {

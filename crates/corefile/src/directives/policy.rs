@@ -3,8 +3,8 @@
 
 use super::edns0::{self, Edns0, Encoding};
 use super::firewall::{EngineKind, Firewall, Point, Rule, RuleKind, Written};
-use super::themis::{Attribute, AttributeKind, KINDS, OPTIONS, Themis};
-use crate::form::{Form, many, once};
+use super::themis::{Attribute, AttributeKind, KINDS, OPTIONS, Themis, ThemisOption};
+use crate::form::{Form, Words, many, once};
 use crate::lexer::Token;
 use crate::parse::Line;
 use crate::problem::Report;
@@ -14,6 +14,14 @@ use std::sync::Arc;
 pub(crate) const POLICY: Form = once("policy", "{ endpoint HOST:PORT… ; … }", 0, 0);
 
 const EDNS0: Form = many("edns0", "CODE NAME [hex|bytes|ip] [string|address] [LENGTH START END]", 2, 7);
+
+/// An option of `policy`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum PolicyOption {
+    /// Any of the engine's own.
+    Themis(ThemisOption),
+    Edns0,
+}
 
 /// What its Themis is called.
 const NAME: &str = "policy";
@@ -27,17 +35,24 @@ pub(crate) struct Policy {
 
 pub(crate) fn read(mut line: Line, report: &mut Report) -> Policy {
     cut_comments(&mut line, report);
-    let forms: Vec<Form> = OPTIONS.iter().copied().chain([EDNS0]).collect();
+    let of_themis = OPTIONS.served.iter().map(|(key, form)| (PolicyOption::Themis(*key), *form));
+    let served: Vec<(PolicyOption, Form)> = of_themis.chain([(PolicyOption::Edns0, EDNS0)]).collect();
+    let words = Words { served: &served, not_served: OPTIONS.not_served };
     let mut themis = Themis::default();
     let mut fields = Vec::new();
     let mut is_somewhere = false;
-    for option in report.options(&line, &forms) {
-        is_somewhere |= super::themis::is_where(option);
-        if &*option.name.text != "edns0" {
-            themis.set(option, report);
-        } else if let Some((field, attribute)) = field(option, report) {
-            fields.push(field);
-            themis.attributes.push(attribute);
+    for (key, option) in report.options(&line, &words) {
+        match key {
+            PolicyOption::Themis(key) => {
+                is_somewhere |= key.is_where();
+                themis.set(key, option, report);
+            }
+            PolicyOption::Edns0 => {
+                if let Some((field, attribute)) = field(option, report) {
+                    fields.push(field);
+                    themis.attributes.push(attribute);
+                }
+            }
         }
     }
     if !is_somewhere {

@@ -1,7 +1,7 @@
 //! What concerns the process more than its answers: `bind`, `health`, `ready`, `prometheus`, `reload`.
 
 use crate::ListenAt;
-use crate::form::{ANY, Form, many, once};
+use crate::form::{ANY, Form, Words, many, once};
 use crate::lexer::Token;
 use crate::parse::Line;
 use crate::problem::Report;
@@ -15,6 +15,24 @@ pub(crate) const HEALTH: Form = once("health", "[ADDRESS] { lameduck DURATION }"
 pub(crate) const READY: Form = once("ready", "[ADDRESS]", 0, 1);
 pub(crate) const PROMETHEUS: Form = once("prometheus", "[ADDRESS]", 0, 1);
 pub(crate) const RELOAD: Form = once("reload", "[INTERVAL [JITTER]]|off", 0, 2);
+
+/// An option of `bind`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum BindOption {
+    Except,
+}
+
+const BIND_OPTIONS: Words<BindOption> =
+    Words { served: &[(BindOption::Except, many("except", "ADDRESS|INTERFACE…", 1, ANY))], not_served: &[] };
+
+/// An option of `health`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum HealthOption {
+    Lameduck,
+}
+
+const HEALTH_OPTIONS: Words<HealthOption> =
+    Words { served: &[(HealthOption::Lameduck, once("lameduck", "DURATION", 1, 1))], not_served: &[] };
 
 /// Where queries come in.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -46,7 +64,7 @@ pub enum Reload {
 
 pub(crate) fn bind(line: &Line, report: &mut Report) -> Bind {
     let mut bind = Bind { at: bind_at(&line.args, report), except: Vec::new() };
-    for option in report.options(line, &[many("except", "ADDRESS|INTERFACE…", 1, ANY)]) {
+    for (BindOption::Except, option) in report.options(line, &BIND_OPTIONS) {
         bind.except.extend(bind_at(&option.args, report));
     }
     bind
@@ -74,19 +92,19 @@ fn bind_at(words: &[Token], report: &mut Report) -> Vec<BindAt> {
 
 pub(crate) fn health(line: &Line, report: &mut Report) -> Health {
     let mut health = Health { at: listen(line, (None, 8080), report), lameduck: Duration::ZERO };
-    for option in report.options(line, &[once("lameduck", "DURATION", 1, 1)]) {
+    for (HealthOption::Lameduck, option) in report.options(line, &HEALTH_OPTIONS) {
         health.lameduck = report.duration(&option.args[0]).unwrap_or_default();
     }
     health
 }
 
 pub(crate) fn ready(line: &Line, report: &mut Report) -> ListenAt {
-    report.options(line, &[]);
+    report.no_options(line);
     listen(line, (None, 8181), report)
 }
 
 pub(crate) fn prometheus(line: &Line, report: &mut Report) -> ListenAt {
-    report.options(line, &[]);
+    report.no_options(line);
     listen(line, (Some("localhost"), 9153), report)
 }
 
@@ -97,7 +115,7 @@ fn listen(line: &Line, (host, port): (Option<&str>, u16), report: &mut Report) -
 }
 
 pub(crate) fn reload(line: &Line, report: &mut Report) -> Reload {
-    report.options(line, &[]);
+    report.no_options(line);
     let second = Duration::from_secs(1);
     if let [off] = &line.args[..]
         && &*off.text == "off"

@@ -1,6 +1,6 @@
 //! What is told of what happens: `log`, `errors`, `dnstap`.
 
-use crate::form::{ANY, Form, many, once};
+use crate::form::{ANY, Form, Words, many, once};
 use crate::lexer::Token;
 use crate::parse::Line;
 use crate::problem::Report;
@@ -14,15 +14,46 @@ pub(crate) const LOG: Form = many("log", "[NAME…] [FORMAT] { class CLASS… }"
 pub(crate) const ERRORS: Form = once("errors", "{ … }", 0, 0);
 pub(crate) const DNSTAP: Form = many("dnstap", "SOCKET [full] { … }", 1, 2);
 
-const LOG_OPTIONS: &[Form] = &[many("class", "all|success|denial|error…", 1, ANY)];
-const ERRORS_OPTIONS: &[Form] =
-    &[once("stacktrace", "", 0, 0), many("consolidate", "DURATION REGEXP [LEVEL] [show_first]", 2, 4)];
-const DNSTAP_OPTIONS: &[Form] = &[
-    once("identity", "IDENTITY", 1, 1),
-    once("version", "VERSION", 1, 1),
-    once("extra", "FORMAT", 1, 1),
-    once("skipverify", "", 0, 0),
-];
+/// An option of `log`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum LogOption {
+    Class,
+}
+
+const LOG_OPTIONS: Words<LogOption> =
+    Words { served: &[(LogOption::Class, many("class", "all|success|denial|error…", 1, ANY))], not_served: &[] };
+/// An option of `errors`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum ErrorsOption {
+    StackTrace,
+    Consolidate,
+}
+
+const ERRORS_OPTIONS: Words<ErrorsOption> = Words {
+    served: &[
+        (ErrorsOption::StackTrace, once("stacktrace", "", 0, 0)),
+        (ErrorsOption::Consolidate, many("consolidate", "DURATION REGEXP [LEVEL] [show_first]", 2, 4)),
+    ],
+    not_served: &[],
+};
+/// An option of `dnstap`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum DnstapOption {
+    Identity,
+    Version,
+    Extra,
+    SkipVerify,
+}
+
+const DNSTAP_OPTIONS: Words<DnstapOption> = Words {
+    served: &[
+        (DnstapOption::Identity, once("identity", "IDENTITY", 1, 1)),
+        (DnstapOption::Version, once("version", "VERSION", 1, 1)),
+        (DnstapOption::Extra, once("extra", "FORMAT", 1, 1)),
+        (DnstapOption::SkipVerify, once("skipverify", "", 0, 0)),
+    ],
+    not_served: &[],
+};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Log {
@@ -93,7 +124,7 @@ pub(crate) fn log(line: &Line, report: &mut Report) -> Log {
     let classes =
         [("all", Class::All), ("success", Class::Success), ("denial", Class::Denial), ("error", Class::Error)];
     let mut log = Log { zones: report.fallthrough(names), format, classes: Vec::new() };
-    for option in report.options(line, LOG_OPTIONS) {
+    for (LogOption::Class, option) in report.options(line, &LOG_OPTIONS) {
         log.classes.extend(option.args.iter().filter_map(|word| report.word(word, &classes)));
     }
     if log.classes.is_empty() {
@@ -104,10 +135,10 @@ pub(crate) fn log(line: &Line, report: &mut Report) -> Log {
 
 pub(crate) fn errors(line: &Line, report: &mut Report) -> Errors {
     let mut errors = Errors::default();
-    for option in report.options(line, ERRORS_OPTIONS) {
-        match &*option.name.text {
-            "stacktrace" => errors.stacktrace = true,
-            _ => errors.consolidate.extend(consolidate(&option.args, report)),
+    for (key, option) in report.options(line, &ERRORS_OPTIONS) {
+        match key {
+            ErrorsOption::StackTrace => errors.stacktrace = true,
+            ErrorsOption::Consolidate => errors.consolidate.extend(consolidate(&option.args, report)),
         }
     }
     errors
@@ -144,13 +175,13 @@ pub(crate) fn dnstap(line: &Line, report: &mut Report) -> Option<Dnstap> {
         None => TapAt::Unix(path(socket)),
     };
     let mut dnstap = Dnstap { to, full, identity: None, version: None, extra: None, skip_verify: false };
-    for option in report.options(line, DNSTAP_OPTIONS) {
+    for (key, option) in report.options(line, &DNSTAP_OPTIONS) {
         let first = option.args.first();
-        match &*option.name.text {
-            "identity" => dnstap.identity = first.map(|word| word.text.clone()),
-            "version" => dnstap.version = first.map(|word| word.text.clone()),
-            "extra" => dnstap.extra = first.map(Token::content),
-            _ => dnstap.skip_verify = true,
+        match key {
+            DnstapOption::Identity => dnstap.identity = first.map(|word| word.text.clone()),
+            DnstapOption::Version => dnstap.version = first.map(|word| word.text.clone()),
+            DnstapOption::Extra => dnstap.extra = first.map(Token::content),
+            DnstapOption::SkipVerify => dnstap.skip_verify = true,
         }
     }
     Some(dnstap)

@@ -1,6 +1,6 @@
 //! `template CLASS TYPE [ZONE…] { … }`: answers that are written by the query.
 
-use crate::form::{ANY, Form, many, once};
+use crate::form::{ANY, Form, Words, many, once};
 use crate::lexer::Token;
 use crate::parse::Line;
 use crate::problem::Report;
@@ -9,15 +9,30 @@ use std::sync::Arc;
 
 pub(crate) const TEMPLATE: Form = many("template", "CLASS TYPE [ZONE…] { … }", 2, ANY);
 
-const OPTIONS: &[Form] = &[
-    many("match", "REGEXP…", 1, ANY),
-    many("answer", "RECORD", 1, ANY),
-    many("additional", "RECORD", 1, ANY),
-    many("authority", "RECORD", 1, ANY),
-    once("rcode", "RCODE", 1, 1),
-    once("ederror", "CODE [REASON]", 1, 2),
-    once("fallthrough", "[ZONE…]", 0, ANY),
-];
+/// An option of `template`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum TemplateOption {
+    Match,
+    Answer,
+    Additional,
+    Authority,
+    Rcode,
+    ExtendedError,
+    Fallthrough,
+}
+
+const OPTIONS: Words<TemplateOption> = Words {
+    served: &[
+        (TemplateOption::Match, many("match", "REGEXP…", 1, ANY)),
+        (TemplateOption::Answer, many("answer", "RECORD", 1, ANY)),
+        (TemplateOption::Additional, many("additional", "RECORD", 1, ANY)),
+        (TemplateOption::Authority, many("authority", "RECORD", 1, ANY)),
+        (TemplateOption::Rcode, once("rcode", "RCODE", 1, 1)),
+        (TemplateOption::ExtendedError, once("ederror", "CODE [REASON]", 1, 2)),
+        (TemplateOption::Fallthrough, once("fallthrough", "[ZONE…]", 0, ANY)),
+    ],
+    not_served: &[],
+};
 
 const CLASSES: [(&str, Option<u16>); 5] =
     [("IN", Some(1)), ("CH", Some(3)), ("HS", Some(4)), ("NONE", Some(254)), ("ANY", None)];
@@ -85,21 +100,20 @@ pub(crate) fn read(line: &Line, report: &mut Report) -> Option<Template> {
         place: line.place().clone(),
     };
     let mut has_reply = false;
-    for option in report.options(line, OPTIONS) {
-        let name = &*option.name.text;
-        has_reply |= matches!(name, "answer" | "rcode");
-        match name {
-            "match" => template.matches.extend(option.args.iter().map(Token::content)),
-            "answer" => template.answer.extend(option.text_from(0)),
-            "additional" => template.additional.extend(option.text_from(0)),
-            "authority" => template.authority.extend(option.text_from(0)),
-            "rcode" => template.rcode = report.rcode(&option.args[0]).unwrap_or(template.rcode),
-            "ederror" => {
+    for (key, option) in report.options(line, &OPTIONS) {
+        has_reply |= matches!(key, TemplateOption::Answer | TemplateOption::Rcode);
+        match key {
+            TemplateOption::Match => template.matches.extend(option.args.iter().map(Token::content)),
+            TemplateOption::Answer => template.answer.extend(option.text_from(0)),
+            TemplateOption::Additional => template.additional.extend(option.text_from(0)),
+            TemplateOption::Authority => template.authority.extend(option.text_from(0)),
+            TemplateOption::Rcode => template.rcode = report.rcode(&option.args[0]).unwrap_or(template.rcode),
+            TemplateOption::ExtendedError => {
                 let reason = option.args.get(1).map_or_else(|| Arc::from(""), |word| word.text.clone());
                 let code = report.number(&option.args[0], 0..=u16::MAX.into());
                 template.extended_error = code.and_then(|code| u16::try_from(code).ok()).map(|code| (code, reason));
             }
-            _ => template.fallthrough = report.fallthrough(&option.args),
+            TemplateOption::Fallthrough => template.fallthrough = report.fallthrough(&option.args),
         }
     }
     if !has_reply {

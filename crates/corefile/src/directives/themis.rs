@@ -1,7 +1,7 @@
 //! `themis NAME { … }`: Infoblox' policy engine, asked over gRPC, or its policies evaluated here.
 
 use super::decision::{self, Decision};
-use crate::form::{ANY, Form, many, not_served, once};
+use crate::form::{ANY, Form, Words, many, once};
 use crate::lexer::Token;
 use crate::parse::Line;
 use crate::problem::Report;
@@ -16,28 +16,54 @@ use std::time::Duration;
 
 pub(crate) const THEMIS: Form = many("themis", "NAME { … }", 1, 1);
 
-pub(super) const OPTIONS: &[Form] = &[
-    once("pdp", "POLICY [CONTENT…]", 1, ANY),
-    once("file", "POLICY [CONTENT…]", 1, ANY),
-    once("endpoint", "HOST:PORT…", 1, ANY),
-    many("attr", "NAME LABEL [string|domain|address]", 2, 3),
-    once("streams", "COUNT [round-robin|hot-spot]", 1, 2),
-    many("transfer", "ATTRIBUTE…", 1, ANY),
-    many("metrics", "ATTRIBUTE…", 1, ANY),
-    once("connection_timeout", "DURATION|no", 1, 1),
-    once("log", "", 0, 0),
-    once("max_request_size", "[auto] BYTES", 1, 2),
-    once("max_response_attributes", "auto|COUNT", 1, 1),
-    once("cache", "[TTL [MEGABYTES]]", 0, 2),
-    once("debug_query_suffix", "SUFFIX.", 1, 1),
-    once("debug_id", "ID", 1, 1),
-    once("passthrough", "SUFFIX…", 1, ANY),
-    once("timeout", "DURATION", 1, 1),
-    decision::FORM,
-    not_served("dnstap", "use the directive `dnstap`: what Themis says is in its extra field"),
-    not_served("validation1", "what a query is told is `attr`, and `domain_name`, `dns_qtype`, `source_ip` always"),
-    not_served("validation2", "what an answer is told is `attr` and `transfer`, and `address` always"),
-];
+/// An option of `themis`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum ThemisOption {
+    Pdp,
+    File,
+    Endpoint,
+    Attribute,
+    Streams,
+    Transfer,
+    Metrics,
+    ConnectionTimeout,
+    Log,
+    MaxRequestSize,
+    MaxResponseAttributes,
+    Cache,
+    DebugQuerySuffix,
+    DebugId,
+    Passthrough,
+    Timeout,
+    DefaultDecision,
+}
+
+pub(super) const OPTIONS: Words<ThemisOption> = Words {
+    served: &[
+        (ThemisOption::Pdp, once("pdp", "POLICY [CONTENT…]", 1, ANY)),
+        (ThemisOption::File, once("file", "POLICY [CONTENT…]", 1, ANY)),
+        (ThemisOption::Endpoint, once("endpoint", "HOST:PORT…", 1, ANY)),
+        (ThemisOption::Attribute, many("attr", "NAME LABEL [string|domain|address]", 2, 3)),
+        (ThemisOption::Streams, once("streams", "COUNT [round-robin|hot-spot]", 1, 2)),
+        (ThemisOption::Transfer, many("transfer", "ATTRIBUTE…", 1, ANY)),
+        (ThemisOption::Metrics, many("metrics", "ATTRIBUTE…", 1, ANY)),
+        (ThemisOption::ConnectionTimeout, once("connection_timeout", "DURATION|no", 1, 1)),
+        (ThemisOption::Log, once("log", "", 0, 0)),
+        (ThemisOption::MaxRequestSize, once("max_request_size", "[auto] BYTES", 1, 2)),
+        (ThemisOption::MaxResponseAttributes, once("max_response_attributes", "auto|COUNT", 1, 1)),
+        (ThemisOption::Cache, once("cache", "[TTL [MEGABYTES]]", 0, 2)),
+        (ThemisOption::DebugQuerySuffix, once("debug_query_suffix", "SUFFIX.", 1, 1)),
+        (ThemisOption::DebugId, once("debug_id", "ID", 1, 1)),
+        (ThemisOption::Passthrough, once("passthrough", "SUFFIX…", 1, ANY)),
+        (ThemisOption::Timeout, once("timeout", "DURATION", 1, 1)),
+        (ThemisOption::DefaultDecision, decision::FORM),
+    ],
+    not_served: &[
+        ("dnstap", "use the directive `dnstap`: what Themis says is in its extra field"),
+        ("validation1", "what a query is told is `attr`, and `domain_name`, `dns_qtype`, `source_ip` always"),
+        ("validation2", "what an answer is told is `attr` and `transfer`, and `address` always"),
+    ],
+};
 
 /// Themis' own port.
 const PORT: u16 = 5555;
@@ -149,8 +175,8 @@ impl Default for Themis {
 
 pub(crate) fn read(line: &Line, report: &mut Report) -> Themis {
     let mut themis = Themis::default();
-    let options = report.options(line, OPTIONS);
-    let mut wheres = options.iter().filter(|option| is_where(option));
+    let options = report.options(line, &OPTIONS);
+    let mut wheres = options.iter().filter(|(key, _)| key.is_where()).map(|(_, option)| option);
     let (first, second) = (wheres.next(), wheres.next());
     if let (Some(first), Some(second)) = (first, second)
         && first.name.text != second.name.text
@@ -164,45 +190,49 @@ pub(crate) fn read(line: &Line, report: &mut Report) -> Themis {
             .warning("no-endpoint", line.place(), format!("`{}` has neither endpoint nor policy", line.args[0].text))
             .help(format!("Themis' own port is asked: 127.0.0.1:{PORT}"));
     }
-    for option in options {
-        themis.set(option, report);
+    for (key, option) in options {
+        themis.set(key, option, report);
     }
     themis
 }
 
-/// Whether an option says where the engine is.
-pub(super) fn is_where(option: &Line) -> bool {
-    matches!(&*option.name.text, "pdp" | "file" | "endpoint")
+impl ThemisOption {
+    /// Whether it says where the engine is.
+    pub(super) fn is_where(self) -> bool {
+        matches!(self, Self::Pdp | Self::File | Self::Endpoint)
+    }
 }
 
 impl Themis {
     /// Takes one of [`OPTIONS`].
-    pub(super) fn set(&mut self, option: &Line, report: &mut Report) {
+    pub(super) fn set(&mut self, key: ThemisOption, option: &Line, report: &mut Report) {
         let args = &option.args;
-        match &*option.name.text {
-            "pdp" | "file" => {
+        match key {
+            ThemisOption::Pdp | ThemisOption::File => {
                 self.at = ThemisAt::Here { policy: path(&args[0]), content: args[1..].iter().map(path).collect() };
             }
-            "endpoint" => self.at = ThemisAt::Remote(endpoints(args, report)),
-            "attr" => self.attributes.extend(attribute(args, report)),
-            "streams" => {
+            ThemisOption::Endpoint => self.at = ThemisAt::Remote(endpoints(args, report)),
+            ThemisOption::Attribute => self.attributes.extend(attribute(args, report)),
+            ThemisOption::Streams => {
                 self.streams = report.number(&args[0], 1..=65_535);
                 let balances = [("round-robin", Balance::RoundRobin), ("hot-spot", Balance::HotSpot)];
                 self.balance = args.get(1).and_then(|word| report.word(word, &balances)).unwrap_or_default();
             }
-            "transfer" => self.transfer.extend(args.iter().map(|word| word.text.clone())),
-            "metrics" => self.metrics.extend(args.iter().map(|word| word.text.clone())),
-            "connection_timeout" => self.connection_timeout = patience(&args[0], report),
-            "log" => self.log = true,
-            "max_request_size" => self.max_request_size = request_size(args, report),
-            "max_response_attributes" if is_auto(&args[0]) => self.max_response_attributes = None,
-            "max_response_attributes" => self.max_response_attributes = report.number(&args[0], 0..=i32::MAX as u32),
-            "cache" => self.cache = cache(args, report),
-            "debug_query_suffix" => self.debug.suffix = report.name(&args[0]),
-            "debug_id" => self.debug.id = Some(args[0].text.clone()),
-            "passthrough" => self.passthrough = report.zones(args),
-            "timeout" => self.timeout = report.duration(&args[0]),
-            _ => self.default_decision = decision::read(option, report),
+            ThemisOption::Transfer => self.transfer.extend(args.iter().map(|word| word.text.clone())),
+            ThemisOption::Metrics => self.metrics.extend(args.iter().map(|word| word.text.clone())),
+            ThemisOption::ConnectionTimeout => self.connection_timeout = patience(&args[0], report),
+            ThemisOption::Log => self.log = true,
+            ThemisOption::MaxRequestSize => self.max_request_size = request_size(args, report),
+            ThemisOption::MaxResponseAttributes if is_auto(&args[0]) => self.max_response_attributes = None,
+            ThemisOption::MaxResponseAttributes => {
+                self.max_response_attributes = report.number(&args[0], 0..=i32::MAX as u32)
+            }
+            ThemisOption::Cache => self.cache = cache(args, report),
+            ThemisOption::DebugQuerySuffix => self.debug.suffix = report.name(&args[0]),
+            ThemisOption::DebugId => self.debug.id = Some(args[0].text.clone()),
+            ThemisOption::Passthrough => self.passthrough = report.zones(args),
+            ThemisOption::Timeout => self.timeout = report.duration(&args[0]),
+            ThemisOption::DefaultDecision => self.default_decision = decision::read(option, report),
         }
     }
 }

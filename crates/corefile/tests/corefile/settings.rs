@@ -1,6 +1,6 @@
 //! What directives set.
 
-use super::{read_alone, shown};
+use super::{only_server, read_alone, shown};
 use expect_test::{Expect, expect};
 
 /// The settings of a server block with these lines, from line 2 on.
@@ -422,4 +422,23 @@ loadbalance round_robin"#,
             }
         "#]],
     );
+}
+
+#[test]
+fn a_directive_without_settings_sets_only_itself() {
+    let set = |line: &str| {
+        let server = only_server(&format!(". {{\n{line}\n}}\n"));
+        [("loadbalance", server.loadbalance), ("loop", server.detects_loops), ("debug", server.debug)]
+            .into_iter()
+            .chain([("whoami", server.whoami)])
+            .filter_map(|(name, is_set)| is_set.then_some(name))
+            .collect::<Vec<_>>()
+    };
+    for name in ["loadbalance", "loop", "debug", "whoami"] {
+        assert_eq!(set(name), [name]);
+    }
+    assert_eq!(set("load-balancer"), ["loadbalance"]);
+    for other in ["bind 127.0.0.1", "cache", "errors", "log", "metadata", "ready", "reload", "request"] {
+        assert!(set(other).is_empty(), "{other}");
+    }
 }
