@@ -4,10 +4,10 @@
 //! expressions have none. After divan's table come `figure NAME VALUE` lines, each the best of several tries.
 
 use divan::{AllocProfiler, Bencher, black_box};
+use namewall_corefile::{NoFiles, read};
 use namewall_dns::{Asked, Chain, Step};
-use namewall_firewall::corefile::{NoFiles, read};
-use namewall_firewall::serve::{Service, Strangers, Surroundings, Teller, build};
-use namewall_firewall::{Expression, Fact, Facts, Value};
+use namewall_dns_firewall::{Service, Strangers, Surroundings, Teller, build};
+use namewall_expression::{Expression, Fact, Facts, Value};
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

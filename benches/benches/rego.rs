@@ -3,9 +3,9 @@
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
-use namewall_firewall::corefile::{Opa, OpaAt, OpaField};
-use namewall_firewall::opa::OpaEngine;
-use namewall_firewall::{Engine, Fact, Facts, Outcome, Value};
+use namewall_engines::Engine;
+use namewall_engines::opa::{InputField, OpaEngine, OpaSettings, OpaSource, RegoFiles};
+use namewall_expression::{Fact, Facts, Outcome, Value};
 use std::fmt::Write;
 use std::sync::LazyLock;
 use std::time::Instant;
@@ -110,15 +110,15 @@ static ENGINE: LazyLock<OpaEngine> = LazyLock::new(|| {
         std::fs::write(folder.join(name), text).expect("there is room for files");
         folder.join(name)
     };
-    let at = OpaAt::Here {
+    let at = OpaSource::Files(RegoFiles {
         policies: vec![write("policy.rego", POLICY)],
         data: vec![write("data.json", &data())],
         query: "data.dns.action".into(),
         is_v0: false,
-    };
+    });
     let names = ["client_ip", "name", "rcode", "response_ip"];
-    let fields = names.map(|name| OpaField { name: name.into(), fact: Fact::named(name) }).to_vec();
-    let settings = Opa { at, fields, timeout: None, concurrency: None, default_decision: None };
+    let fields = names.map(|name| InputField { name: name.into(), fact: Fact::named(name) }).to_vec();
+    let settings = OpaSettings { at, fields, timeout: None, concurrency: None };
     let engine = OpaEngine::start(&settings).expect("it is a policy");
     let _ = std::fs::remove_dir_all(folder);
     engine

@@ -5,10 +5,11 @@
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
-use namewall_firewall::themis::codec::{Attribute, Effect};
-use namewall_firewall::themis::policy::{File, Policies};
-use namewall_firewall::themis::{Name, Settings, Source, ThemisEngine, Value};
-use namewall_firewall::{Engine, Fact, Facts, Judged, Outcome, Value as Known};
+use namewall_engines::themis::codec::{Attribute, Effect};
+use namewall_engines::themis::policy::{File, Policies};
+use namewall_engines::themis::{Name, Settings, Source, ThemisEngine, Value};
+use namewall_engines::{Engine, Judged};
+use namewall_expression::{Fact, Facts, Outcome, Value as Known};
 use std::fmt::Write;
 use std::sync::LazyLock;
 use std::time::Instant;

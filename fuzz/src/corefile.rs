@@ -4,7 +4,7 @@
 //! Parts are separated by lines of `---`: the Corefile first, then the files
 //! `1`, `2` and so on.
 
-use namewall_firewall::corefile::{Files, Place, Problem, RuleKind, read};
+use namewall_corefile::{Files, Place, Problem, RuleKind, read};
 use std::io;
 use std::path::Path;
 

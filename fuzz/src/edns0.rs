@@ -1,9 +1,9 @@
 //! Any bytes as the options of a query, read as a Corefile's `request` says: every field has the value that
 //! a second, plainer reading gives it. Then as a whole query, which is judged or refused, the same way twice.
 
+use namewall_corefile::{NoFiles, read};
 use namewall_dns::Asked;
-use namewall_firewall::corefile::{NoFiles, read};
-use namewall_firewall::serve::{Explanation, Service, Strangers, Surroundings, Teller, build};
+use namewall_dns_firewall::{Explanation, Service, Strangers, Surroundings, Teller, build};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, LazyLock};
 

@@ -1,7 +1,7 @@
 //! Any text as an expression of the DNS firewall: it is refused with a place that is in it, or evaluated for
 //! questions of which much, little and odd things are known.
 
-use namewall_firewall::{Expression, Fact, Facts, Kind, Value};
+use namewall_expression::{Expression, Fact, Facts, Kind, Value};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// How much is known, and how.

@@ -1,9 +1,9 @@
 //! Themis' messages as a server may send them, and its policies as users may
 //! write them: what is read can be written again, and what is a policy decides.
 
-use namewall_firewall::themis::codec::{read_request, read_response, write_request, write_response};
-use namewall_firewall::themis::policy::{File, Policies};
-use namewall_firewall::themis::{Name, Network};
+use namewall_engines::themis::codec::{read_request, read_response, write_request, write_response};
+use namewall_engines::themis::policy::{File, Policies};
+use namewall_engines::themis::{Name, Network};
 
 const CONTENT: File<'static> = File {
     name: "content.json",

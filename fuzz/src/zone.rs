@@ -1,7 +1,7 @@
 //! Zone files: read or refused, and whatever a zone is asked, its answer is one.
 
 use namewall_dns::wire::{Name, RecordType};
-use namewall_firewall::zone::{Found, Zone};
+use namewall_zones::{Found, Zone};
 
 const NAMES: [&[u8]; 7] = [
     b"\x07example\0",

@@ -40,7 +40,7 @@ pub(crate) fn view(count: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use namewall_firewall::corefile::{NoFiles, read};
+    use namewall_corefile::{NoFiles, read};
 
     #[test]
     fn every_rule_is_one_and_nothing_is_warned_of() {

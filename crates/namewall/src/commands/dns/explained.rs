@@ -3,8 +3,8 @@
 use crate::cli::Format;
 use crate::output;
 use anyhow::Result;
-use namewall_firewall::Outcome;
-use namewall_firewall::serve::{Explanation, ListTold, RuleTold, Walked};
+use namewall_dns_firewall::{Explanation, ListTold, RuleTold, Walked};
+use namewall_expression::Outcome;
 use serde_json::{Map, Value, json};
 use std::io::Write;
 

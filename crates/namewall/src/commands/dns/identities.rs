@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use namewall_cluster::{self as cluster, Described};
-use namewall_firewall::serve::Identities;
+use namewall_dns_firewall::Identities;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::PathBuf;

@@ -4,7 +4,8 @@
 //! Everything is looked at before it is read: what changes in between is read once more, never missed.
 
 use namewall_agent::look::{Seen, look};
-use namewall_firewall::corefile::{Corefile, Disk, Files, Reload};
+use namewall_corefile::{Corefile, Files, Reload};
+use namewall_dns_firewall::Disk;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

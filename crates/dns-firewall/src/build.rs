@@ -1,0 +1,382 @@
+//! From a Corefile to what serves it. What it asks for and is not served is an
+//! error: nothing is passed over.
+
+use crate::cache::Cache;
+use crate::dnstap::Tapping;
+use crate::endpoints::{self, Endpoint};
+use crate::engines::{opa, rbac, themis};
+use crate::errors::Errors;
+use crate::forward::{self, Findings, Forwarding};
+use crate::hosts::Hosts;
+use crate::local::{Local, ZoneFile};
+use crate::log::Log;
+use crate::message::Identities;
+use crate::metrics::Meters;
+use crate::names::Names;
+use crate::report::Observers;
+use crate::rules::{Judge, List, Rule};
+use crate::service::{Block, Inside, Service};
+use crate::tell::Teller;
+use crate::template::Template;
+use crate::watch::Watched;
+use namewall_corefile::{
+    self as corefile, BindAt, ConfiguredEngine, Corefile, EngineKind, EngineSettings, Forward, Place, Point, RuleKind,
+    ServerBlock, Text, Written, Zone,
+};
+use namewall_dns::Route;
+use namewall_dns::wire::RecordType;
+use namewall_engines::Engine;
+use namewall_expression::Outcome;
+use namewall_zones::{self as zone, ZoneError};
+use rustc_hash::FxHashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Why a Corefile cannot be served.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{place}: error: {message}")]
+pub struct BuildError {
+    pub place: Place,
+    pub message: String,
+}
+
+/// What serves a Corefile, and what the DNS server has to be told.
+#[derive(Debug)]
+pub struct Built {
+    pub service: Service,
+    /// By the numbers it forwards to.
+    pub routes: Vec<Route>,
+    /// Where it is to listen.
+    pub listen: Vec<SocketAddr>,
+    /// What is to be served beside DNS.
+    pub endpoints: Vec<Endpoint>,
+    /// What is probably not meant.
+    pub warnings: Vec<String>,
+}
+
+/// What a service needs that no Corefile says.
+#[derive(Clone, Debug)]
+pub struct Surroundings {
+    pub teller: Arc<Teller>,
+    pub identities: Arc<dyn Identities>,
+    /// The addresses of this machine, by the names of its interfaces.
+    pub addresses: Vec<(String, IpAddr)>,
+    /// Who keeps what names were found at, for `dnsnameresolver`.
+    pub names: Option<Arc<dyn Names>>,
+}
+
+pub fn build(corefile: &Corefile, around: &Surroundings) -> Result<Built, Vec<BuildError>> {
+    build_with(corefile, around, &|_| None)
+}
+
+/// The same with engines of one's own instead of those that a Corefile configures.
+pub fn build_with(
+    corefile: &Corefile,
+    around: &Surroundings,
+    own: &dyn Fn(&EngineSettings) -> Option<Arc<dyn Engine>>,
+) -> Result<Built, Vec<BuildError>> {
+    let mut builder =
+        Builder { around, own, routes: Vec::new(), listen: Vec::new(), errors: Vec::new(), warnings: Vec::new() };
+    let blocks: Vec<Block> = corefile.servers.iter().map(|server| builder.block(server)).collect();
+    builder.look_for_twins(corefile, &blocks);
+    let Builder { routes, listen, errors, warnings, .. } = builder;
+    if !errors.is_empty() {
+        return Err(errors);
+    }
+    let inside = Inside { blocks, teller: around.teller.clone(), identities: around.identities.clone() };
+    let endpoints = corefile.servers.iter().flat_map(endpoints::of_block).collect();
+    Ok(Built { service: Service(Arc::new(inside)), routes, listen, endpoints, warnings })
+}
+
+struct Builder<'a> {
+    around: &'a Surroundings,
+    own: &'a dyn Fn(&EngineSettings) -> Option<Arc<dyn Engine>>,
+    routes: Vec<Route>,
+    listen: Vec<SocketAddr>,
+    errors: Vec<BuildError>,
+    warnings: Vec<String>,
+}
+
+/// Engines by what rules call them, with how they are set.
+type Engines<'a> = FxHashMap<(EngineKind, Arc<str>), (Arc<dyn Engine>, Option<&'a EngineSettings>)>;
+
+impl Builder<'_> {
+    fn error(&mut self, place: &Place, message: impl Into<String>) {
+        self.errors.push(BuildError { place: place.clone(), message: message.into() });
+    }
+
+    fn block(&mut self, server: &ServerBlock) -> Block {
+        self.tell_of_kubernetes(server);
+        self.warnings.extend(crate::unserved::warnings(server));
+        let addresses = self.bound(server);
+        let ports = server.keys.iter().map(|key| key.port);
+        let everywhere: Vec<IpAddr> = self.around.addresses.iter().map(|(_, address)| *address).collect();
+        for port in ports {
+            for &address in if addresses.is_empty() { &everywhere } else { &addresses } {
+                let at = SocketAddr::new(address, port);
+                if !self.listen.contains(&at) {
+                    self.listen.push(at);
+                }
+            }
+        }
+        let mut engines = Engines::default();
+        for settings in &server.engines {
+            if let Some((kind, engine)) = self.engine(settings) {
+                engines.insert((kind, settings.name.clone()), (engine, Some(settings)));
+            }
+        }
+        if let Some(rbac) = self.rbac(server) {
+            engines.insert((EngineKind::Kubernetes, "rbac".into()), (rbac, None));
+        }
+        let debug_suffixes = server.firewalls.iter().filter_map(|list| list.debug_query_suffix.clone());
+        let of_engines = server.engines.iter().filter_map(|settings| match &settings.engine {
+            ConfiguredEngine::Themis(themis) => themis.debug.suffix.clone(),
+            _ => None,
+        });
+        let local = self.local(server);
+        let mut block = Block {
+            keys: server.keys.iter().map(|key| (key.zone.clone(), key.port)).collect(),
+            addresses,
+            fields: server.edns0.clone(),
+            debug_suffixes: debug_suffixes.chain(of_engines).collect(),
+            lists: server.firewalls.iter().map(|list| self.list(list, &engines)).collect(),
+            local,
+            cache: server.cache.clone().map(|settings| Arc::new(Cache::new(settings))),
+            forwards: server.forwards.iter().map(|forward| self.forward(forward)).collect(),
+            observers: Observers::default(),
+            names: server.dns_name_resolver.clone().zip(self.around.names.clone()),
+        };
+        self.observe(server, &mut block);
+        block
+    }
+
+    /// Who answers without asking anybody.
+    fn local(&mut self, server: &ServerBlock) -> Local {
+        let zones = || -> Vec<Zone> { server.keys.iter().map(|key| key.zone.clone()).collect() };
+        let teller = &self.around.teller;
+        let mut local = Local { says_who_asks: server.whoami, ..Local::default() };
+        let mut wrong = Vec::new();
+        for settings in &server.templates {
+            let is_alias = |text: &Text| text.text.split_whitespace().any(|word| word.eq_ignore_ascii_case("CNAME"));
+            let are_aliases = !settings.answer.is_empty() && settings.answer.iter().all(is_alias);
+            if are_aliases && settings.kind != Some(RecordType::CNAME.0) {
+                let why = "an alias is not followed here; clients that do not follow it either want its records too";
+                self.warnings.push(format!("{}: {why}", settings.place));
+            }
+            match Template::new(settings, zones) {
+                Ok(template) => local.templates.push(template),
+                Err(error) => wrong.push(error),
+            }
+        }
+        if let Some(settings) = server.hosts.clone() {
+            let (file, every, zones) = (settings.file.clone(), settings.reload, zones());
+            let read = move || {
+                let hosts = Hosts::read(&settings).map_err(|error| error.to_string())?;
+                Ok(hosts.for_zones(|| zones.clone()))
+            };
+            match Watched::start((&file, every), read, teller) {
+                Ok(hosts) => local.hosts = Some(hosts),
+                Err(error) => wrong.push((server.place.clone(), format!("hosts: {}: {error}", file.display()))),
+            }
+        }
+        for settings in &server.files {
+            let zones = if settings.zones.is_empty() { zones() } else { settings.zones.clone() };
+            let file = settings.file.clone();
+            let read = move || zone_file(&file, &zones);
+            match Watched::start((&settings.file, settings.reload), read, teller) {
+                Ok(zones) => local.files.push(ZoneFile { zones, fallthrough: settings.fallthrough.clone() }),
+                Err(error) => {
+                    wrong.push((settings.place.clone(), format!("file: {}: {error}", settings.file.display())));
+                }
+            }
+        }
+        wrong.into_iter().for_each(|(place, message)| self.error(&place, message));
+        local
+    }
+
+    /// Who is told of a block's questions.
+    fn observe(&mut self, server: &ServerBlock, block: &mut Block) {
+        let around = self.around;
+        block.observers.logs = server.logs.iter().map(Log::new).collect();
+        if let Some(settings) = &server.errors {
+            match Errors::new(settings, server.debug) {
+                Ok(errors) => block.observers.errors = Some(errors),
+                Err((place, message)) => self.error(&place, message),
+            }
+        }
+        for settings in &server.dnstaps {
+            match Tapping::new(settings, around.teller.taps()) {
+                Ok(tapping) => block.observers.taps.push(tapping),
+                Err(message) => self.error(&server.place, message),
+            }
+        }
+        if server.prometheus.is_some() {
+            block.observers.meters = Some(Meters::new(around.teller.metrics(), block));
+        }
+    }
+
+    /// One question must not have two blocks.
+    fn look_for_twins(&mut self, corefile: &Corefile, blocks: &[Block]) {
+        let mut seen: FxHashMap<(SocketAddr, Zone), Place> = FxHashMap::default();
+        for (server, block) in corefile.servers.iter().zip(blocks) {
+            let everywhere: Vec<IpAddr> = self.around.addresses.iter().map(|(_, address)| *address).collect();
+            let addresses = if block.addresses.is_empty() { &everywhere } else { &block.addresses };
+            for (zone, port) in &block.keys {
+                for &address in addresses {
+                    let at = SocketAddr::new(address, *port);
+                    if let Some(first) = seen.insert((at, zone.clone()), server.place.clone()) {
+                        self.error(&server.place, format!("{zone} is served at {at} by {first} already"));
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    fn bound(&mut self, server: &ServerBlock) -> Vec<IpAddr> {
+        let mut all = Vec::new();
+        let on = |at: &BindAt| -> Vec<IpAddr> {
+            let is_meant = |(name, one): &&(String, IpAddr)| match at {
+                BindAt::Address(address) => one.is_ipv4() == address.is_ipv4(),
+                BindAt::Interface(interface) => *name == **interface,
+            };
+            match at {
+                BindAt::Address(address) if !address.is_unspecified() => vec![*address],
+                _ => self.around.addresses.iter().filter(is_meant).map(|(_, one)| *one).collect(),
+            }
+        };
+        let mut empty = Vec::new();
+        for bind in &server.bind {
+            let except: Vec<IpAddr> = bind.except.iter().flat_map(on).collect();
+            for at in &bind.at {
+                let found = on(at);
+                match at {
+                    BindAt::Interface(name) if found.is_empty() => {
+                        empty.push(format!("the interface {name} has no address on this machine"));
+                    }
+                    BindAt::Address(address) if found.is_empty() => {
+                        empty.push(format!("there is no address like {address} on this machine"));
+                    }
+                    _ => {}
+                }
+                all.extend(found.into_iter().filter(|address| !except.contains(address)));
+            }
+        }
+        for message in empty {
+            self.error(&server.place, message);
+        }
+        all
+    }
+
+    fn list(&mut self, list: &corefile::Firewall, engines: &Engines<'_>) -> List {
+        let (mut rules, mut log) = (Vec::new(), list.log);
+        for rule in &list.rules {
+            let (judge, action) = match &rule.kind {
+                RuleKind::Expression { outcome, action, expression, .. } => {
+                    if let (Outcome::Redirect(_), Point::Response) = (outcome, list.point) {
+                        self.error(&rule.place, "an answer cannot be redirected; `redirect` is for queries");
+                    }
+                    let of_response = expression.facts().iter().find(|fact| fact.is_of_response());
+                    if let (Some(fact), Point::Query) = (of_response, list.point) {
+                        self.warnings
+                            .push(format!("{}: a query has no `{fact}` yet: it is never set here", rule.place));
+                    }
+                    (Judge::Expression(expression.clone(), *outcome), Some(action.clone()))
+                }
+                RuleKind::Engine { kind, name, .. } => {
+                    // Why it could not start has been said.
+                    let Some((engine, settings)) = engines.get(&(*kind, name.clone())) else { continue };
+                    let mut passing = Vec::new();
+                    if let Some(ConfiguredEngine::Themis(themis)) = settings.map(|settings| &settings.engine) {
+                        passing.clone_from(&themis.passthrough);
+                        log |= themis.log;
+                    }
+                    (Judge::Engine(engine.clone(), passing), None)
+                }
+            };
+            rules.push(Rule { judge, action, text: rule.text.clone(), place: rule.place.clone(), meter: None });
+        }
+        List {
+            point: list.point,
+            zones: match &list.written {
+                Written::Seed(zones) => zones.clone(),
+                Written::Shipped => Vec::new(),
+            },
+            passthrough: list.passthrough.clone(),
+            looks_at_addresses: rules.iter().any(Rule::looks_at_addresses),
+            rules,
+            at_end: list.at_end(),
+            drops_silently: list.drops_silently(),
+            log,
+            text: list.text.clone(),
+            default_text: list.default_text.clone(),
+            place: list.place.clone(),
+        }
+    }
+
+    fn engine(&mut self, settings: &EngineSettings) -> Option<(EngineKind, Arc<dyn Engine>)> {
+        if let Some(own) = (self.own)(settings) {
+            let is_opa = matches!(settings.engine, ConfiguredEngine::Opa(_));
+            return Some((if is_opa { EngineKind::Opa } else { EngineKind::Themis }, own));
+        }
+        match &settings.engine {
+            ConfiguredEngine::Expression => None,
+            ConfiguredEngine::Themis(settings_of) => match themis(&settings.name, settings_of) {
+                Ok(engine) => Some((EngineKind::Themis, engine)),
+                Err(error) => {
+                    self.error(&settings.place, format!("themis {}: {error}", settings.name));
+                    None
+                }
+            },
+            ConfiguredEngine::Opa(settings_of) => match opa(settings_of) {
+                Ok(engine) => Some((EngineKind::Opa, engine)),
+                Err(error) => {
+                    self.error(&settings.place, format!("opa {}: {error}", settings.name));
+                    None
+                }
+            },
+        }
+    }
+
+    /// `kubernetes rbac`, if a rule names it.
+    fn rbac(&mut self, server: &ServerBlock) -> Option<Arc<dyn Engine>> {
+        let is_kubernetes = |rule: &&corefile::Rule| match &rule.kind {
+            RuleKind::Engine { kind, .. } => *kind == EngineKind::Kubernetes,
+            RuleKind::Expression { .. } => false,
+        };
+        let rule = server.firewalls.iter().flat_map(|list| &list.rules).find(is_kubernetes)?;
+        let kubernetes = server.kubernetes.as_ref()?;
+        match rbac(kubernetes, &|name| std::env::var(name).ok()) {
+            Ok(engine) => Some(engine),
+            Err(error) => {
+                self.error(&rule.place, format!("kubernetes rbac: {error}"));
+                None
+            }
+        }
+    }
+
+    fn forward(&mut self, forward: &Forward) -> Forwarding {
+        let mut findings = Findings::default();
+        self.routes.push(forward::route(forward, &mut findings));
+        findings.errors.into_iter().for_each(|error| self.error(&forward.place, error));
+        self.warnings.extend(findings.warnings.into_iter().map(|warning| format!("{}: {warning}", forward.place)));
+        Forwarding::new(forward, self.routes.len() - 1)
+    }
+
+    fn tell_of_kubernetes(&mut self, server: &ServerBlock) {
+        if let Some(kubernetes) = server.kubernetes.as_ref().filter(|one| !one.zones.is_empty()) {
+            self.warnings.push(format!(
+                "{}: names of the cluster are not answered here, they are forwarded; it says who clients are",
+                kubernetes.place
+            ));
+        }
+    }
+}
+
+/// A file, read as each of the zones.
+fn zone_file(path: &Path, zones: &[Zone]) -> Result<Vec<(Zone, zone::Zone)>, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let read = |one: &Zone| Ok((one.clone(), zone::Zone::read(&one.to_string(), &text)?));
+    zones.iter().map(read).collect::<Result<_, ZoneError>>().map_err(|error| error.to_string())
+}

@@ -1,0 +1,43 @@
+//! The DNS firewall (S9): a Corefile at work. It decides which questions and answers pass by the rules of the
+//! Corefile, and is a `Chain` of the DNS server, which owns the sockets of clients.
+//!
+//! ```text
+//! question ─► block by zone and port ─► query rules ─► local ─► cache ─► forward ─► upstream
+//!                                            │           └────────┴──────────────┬──────┘
+//!                                            └─► reply                  response rules ─► client
+//! ```
+//!
+//! What became of a question is a [`Report`]: `log`, `dnstap`, `metrics` and `errors` tell it.
+
+mod build;
+mod cache;
+mod disk;
+mod dnstap;
+mod endpoints;
+mod engines;
+mod errors;
+mod explain;
+mod forward;
+mod hosts;
+mod local;
+mod log;
+mod message;
+mod metrics;
+mod names;
+mod reply;
+mod report;
+mod rules;
+mod service;
+mod tell;
+mod template;
+mod unserved;
+mod watch;
+
+pub use build::{BuildError, Built, Surroundings, build, build_with};
+pub use disk::Disk;
+pub use endpoints::{Endpoint, Endpoints, What, lameduck};
+pub use explain::{End, Explanation, ListTold, RuleTold, Walked, Way};
+pub use message::{Identities, Strangers};
+pub use names::{LookedUp, Names};
+pub use service::Service;
+pub use tell::Teller;

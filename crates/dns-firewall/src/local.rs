@@ -1,0 +1,107 @@
+//! Who answers without asking anybody: `template`, `hosts` and `file`, in this order, and `whoami` where nobody
+//! else would. Rules are asked of their answers as of any others.
+
+use crate::hosts::Hosts;
+use crate::message::is_under;
+use crate::reply::{self, Sections};
+use crate::template::Template;
+use crate::watch::Watched;
+use namewall_corefile as corefile;
+use namewall_dns::Asked;
+use namewall_dns::wire::{Question, Rcode, RecordType, reply as plain};
+use namewall_zones::{Found, Record, Zone};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+const IN: u16 = 1;
+/// Whole zones are given to nobody.
+const TRANSFERS: [RecordType; 2] = [RecordType(251), RecordType(252)];
+
+#[derive(Debug, Default)]
+pub(crate) struct Local {
+    pub(crate) templates: Vec<Template>,
+    pub(crate) hosts: Option<Arc<Watched<Hosts>>>,
+    pub(crate) files: Vec<ZoneFile>,
+    pub(crate) says_who_asks: bool,
+}
+
+/// A zone file, read for each zone it is for.
+#[derive(Debug)]
+pub(crate) struct ZoneFile {
+    pub(crate) zones: Arc<Watched<Vec<(corefile::Zone, Zone)>>>,
+    pub(crate) fallthrough: Vec<corefile::Zone>,
+}
+
+impl Local {
+    /// The answer, and whose it is.
+    pub(crate) fn answer(&self, asked: &Asked<'_>, question: &Question) -> Option<(Vec<u8>, &'static str)> {
+        for template in &self.templates {
+            if let Some(answer) = template.answer(asked, question) {
+                return Some((answer, "template"));
+            }
+        }
+        let of_hosts = || self.hosts.as_ref()?.now().answer(asked.query, question);
+        if let Some(answer) = of_hosts() {
+            return Some((answer, "hosts"));
+        }
+        // Of several files the one with the longest zone is asked.
+        let depth = |file: &ZoneFile| {
+            let zones = file.zones.now();
+            zones.iter().filter(|(zone, _)| is_under(&question.name, zone)).map(|(zone, _)| zone.depth()).max()
+        };
+        let fitting = self.files.iter().filter_map(|file| Some((depth(file)?, file)));
+        let (_, file) = fitting.max_by_key(|(depth, _)| *depth)?;
+        Some((file.answer(asked.query, question)?, "file"))
+    }
+
+    /// Who asks: the address, the port, and by what, as CoreDNS tells it.
+    pub(crate) fn who_asks(&self, asked: &Asked<'_>, question: &Question) -> Option<Vec<u8>> {
+        if !self.says_who_asks {
+            return None;
+        }
+        let name = question.name.as_bytes();
+        let (kind, data) = match asked.client.ip().to_canonical() {
+            IpAddr::V4(v4) => (RecordType::A, v4.octets().to_vec()),
+            IpAddr::V6(v6) => (RecordType::AAAA, v6.octets().to_vec()),
+        };
+        let address = Record { owner: name.to_vec(), kind, class: question.class, ttl: 0, data };
+        let protocol: &[u8] = if asked.over_tcp { b"\x04_tcp" } else { b"\x04_udp" };
+        let mut data = vec![0; 4];
+        data.extend(asked.client.port().to_be_bytes());
+        data.push(0);
+        let port = Record { owner: [protocol, name].concat(), kind: RecordType(33), data, ..address.clone() };
+        let additional: Vec<Record> = [address, port].into_iter().filter(|record| record.owner.len() <= 255).collect();
+        Some(reply::with_records(
+            asked.query,
+            Rcode::NO_ERROR,
+            Sections { additional: &additional, ..Sections::default() },
+        ))
+    }
+}
+
+impl ZoneFile {
+    fn answer(&self, query: &[u8], question: &Question) -> Option<Vec<u8>> {
+        if question.class != IN {
+            return None;
+        }
+        if TRANSFERS.contains(&question.record_type) {
+            return Some(plain::failure(query, Rcode::REFUSED));
+        }
+        let zones = self.zones.now();
+        let fitting = zones.iter().filter(|(zone, _)| is_under(&question.name, zone));
+        let (_, zone) = fitting.max_by_key(|(zone, _)| zone.depth())?;
+        let found = zone.answer(&question.name, question.record_type)?;
+        let is_none = found.found == Found::NoName && found.answer.is_empty();
+        if is_none && self.fallthrough.iter().any(|zone| is_under(&question.name, zone)) {
+            return None;
+        }
+        let rcode = if found.found == Found::NoName { Rcode::NX_DOMAIN } else { Rcode::NO_ERROR };
+        let sections = Sections {
+            answer: &found.answer,
+            authority: &found.authority,
+            additional: &found.additional,
+            is_elsewhere: found.found == Found::Elsewhere,
+        };
+        Some(reply::with_records(query, rcode, sections))
+    }
+}

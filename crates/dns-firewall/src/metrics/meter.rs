@@ -1,0 +1,168 @@
+//! What is counted of the questions of a server block.
+
+use super::Metrics;
+use super::histogram::Histogram;
+use crate::report::{Report, Ruling, Source};
+use crate::rules::Judge;
+use crate::service::Block;
+use namewall_corefile::{Place, Point, Zone};
+use namewall_dns::wire::{Header, Rcode, RecordType};
+use rustc_hash::FxHashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// The types CoreDNS tells apart; all others are `other`.
+pub(super) const TYPES: [(u16, &str); 18] = [
+    (1, "A"),
+    (28, "AAAA"),
+    (2, "NS"),
+    (5, "CNAME"),
+    (6, "SOA"),
+    (12, "PTR"),
+    (15, "MX"),
+    (16, "TXT"),
+    (33, "SRV"),
+    (43, "DS"),
+    (46, "RRSIG"),
+    (47, "NSEC"),
+    (48, "DNSKEY"),
+    (50, "NSEC3"),
+    (65, "HTTPS"),
+    (251, "IXFR"),
+    (252, "AXFR"),
+    (255, "ANY"),
+];
+
+/// Of a server and a zone.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    /// By whether it came over TCP, whether over IPv6, and by type.
+    pub(super) requests: [[[AtomicU64; TYPES.len() + 1]; 2]; 2],
+    /// By code.
+    pub(super) responses: [AtomicU64; 16],
+    pub(super) duration: Histogram,
+    /// From the cache: names and addresses, and that there are none.
+    pub(super) hits: [AtomicU64; 2],
+    pub(super) misses: AtomicU64,
+}
+
+/// How often a rule has decided, by [`Ruling::OUTCOMES`].
+#[derive(Debug, Default)]
+pub(super) struct Rulings(pub(super) [AtomicU64; Ruling::OUTCOMES.len()]);
+
+/// How an engine does.
+#[derive(Debug, Default)]
+pub(crate) struct EngineMeter {
+    pub(super) duration: Histogram,
+    pub(super) failures: AtomicU64,
+}
+
+impl EngineMeter {
+    pub(crate) fn add(&self, took: Duration, has_failed: bool) {
+        self.duration.add(took);
+        self.failures.fetch_add(u64::from(has_failed), Ordering::Relaxed);
+    }
+}
+
+/// Those of a block.
+#[derive(Debug)]
+pub(crate) struct Meters(Vec<Meter>);
+
+/// Of one of its zones at one address.
+#[derive(Debug)]
+struct Meter {
+    zone: Zone,
+    port: u16,
+    /// None is every address.
+    address: Option<IpAddr>,
+    counts: Arc<Counts>,
+    rulings: FxHashMap<(Point, Place), Arc<Rulings>>,
+}
+
+/// The label of a server, as CoreDNS has it.
+fn server_label(address: Option<IpAddr>, port: u16) -> String {
+    match address {
+        None => format!("dns://:{port}"),
+        Some(IpAddr::V4(v4)) => format!("dns://{v4}:{port}"),
+        Some(IpAddr::V6(v6)) => format!("dns://[{v6}]:{port}"),
+    }
+}
+
+impl Meters {
+    /// Those of a block, whose engines and cache are counted from now on.
+    pub(crate) fn new(metrics: &Metrics, block: &mut Block) -> Self {
+        let bound: Vec<Option<IpAddr>> = match &block.addresses[..] {
+            [] => vec![None],
+            addresses => addresses.iter().copied().map(Some).collect(),
+        };
+        let mut meters = Vec::new();
+        for ((zone, port), &address) in block.keys.iter().flat_map(|key| bound.iter().map(move |at| (key, at))) {
+            let server = server_label(address, *port);
+            let places = block.lists.iter().flat_map(|list| {
+                let rules = list.rules.iter().map(|rule| &rule.place);
+                rules.chain([&list.place]).map(move |place| (list.point, place))
+            });
+            let rulings = places.map(|(point, place)| {
+                let counts = metrics.rulings(&server, point, &place.to_string());
+                ((point, place.clone()), counts)
+            });
+            let counts = metrics.counts.get((server.clone(), zone.to_string()));
+            meters.push(Meter { zone: zone.clone(), port: *port, address, counts, rulings: rulings.collect() });
+        }
+        // One engine and one cache serve all of a block: its first server stands for it.
+        let first = block.keys.first().map(|(zone, port)| (server_label(bound[0], *port), zone.to_string()));
+        if let Some((server, zone)) = first {
+            for rule in block.lists.iter_mut().flat_map(|list| &mut list.rules) {
+                if let Judge::Engine(..) = rule.judge {
+                    rule.meter = Some(metrics.engine(&server, &rule.text));
+                }
+            }
+            if let Some(cache) = &block.cache {
+                metrics.watch((server, zone), cache);
+            }
+        }
+        Self(meters)
+    }
+
+    fn of(&self, report: &Report<'_>) -> Option<&Meter> {
+        let (port, address) = (report.asked.server.port(), report.asked.server.ip());
+        let is_there = |meter: &&Meter| meter.port == port && meter.address.is_none_or(|own| own == address);
+        self.0.iter().filter(is_there).find(|meter| meter.zone == *report.zone)
+    }
+
+    /// A question has ended.
+    pub(crate) fn ended(&self, report: &Report<'_>) {
+        let Some(meter) = self.of(report) else { return };
+        let one = |counter: &AtomicU64| _ = counter.fetch_add(1, Ordering::Relaxed);
+        let (over_tcp, is_v6) = (report.asked.over_tcp, report.asked.client.ip().to_canonical().is_ipv6());
+        let kind = type_at(report.question.record_type);
+        one(&meter.counts.requests[usize::from(over_tcp)][usize::from(is_v6)][kind]);
+        meter.counts.duration.add(report.begun.elapsed());
+        for ruling in [report.of_query, report.of_response].into_iter().flatten() {
+            let counts = meter.rulings.get(&(ruling.point, ruling.place.clone()));
+            let at = Ruling::OUTCOMES.iter().position(|outcome| *outcome == ruling.outcome);
+            if let (Some(counts), Some(at)) = (counts, at) {
+                one(&counts.0[at]);
+            }
+        }
+        let Some(header) = report.reply.and_then(|reply| Header::read(reply).ok()) else { return };
+        one(&meter.counts.responses[usize::from(header.rcode.0 & 15)]);
+        if report.source == Source::Cache {
+            let is_denial = header.rcode != Rcode::NO_ERROR || header.answers == 0;
+            one(&meter.counts.hits[usize::from(is_denial)]);
+        }
+    }
+
+    /// The cache did not have it.
+    pub(crate) fn missed(&self, report: &Report<'_>) {
+        if let Some(meter) = self.of(report) {
+            meter.counts.misses.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+fn type_at(kind: RecordType) -> usize {
+    TYPES.iter().position(|(number, _)| *number == kind.0).unwrap_or(TYPES.len())
+}

@@ -1,0 +1,102 @@
+//! `prometheus`: what is counted. `meter` counts, with nothing but additions to numbers that were there
+//! before the question; `histogram` is how long things take; `text` is what Prometheus reads.
+//!
+//! Counts outlive the Corefile they were begun under: a service that is built finds those of the one
+//! before by their labels. What no service counts any more is gone.
+
+mod histogram;
+mod meter;
+mod text;
+
+pub(super) use meter::{EngineMeter, Meters};
+
+use super::cache::Cache;
+use histogram::Histogram;
+use meter::{Counts, Rulings};
+use namewall_corefile::Point;
+use namewall_dns::Heard;
+use namewall_dns::wire::{Header, Rcode};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// Upstreams and their codes that are counted, at most: rules can name any server.
+const MOST_UPSTREAMS: usize = 4_096;
+
+/// Everything that is counted.
+#[derive(Debug, Default)]
+pub(super) struct Metrics {
+    /// By server and zone.
+    counts: Kept<(String, String), Counts>,
+    /// By server, point and rule.
+    rulings: Kept<(String, &'static str, String), Rulings>,
+    /// By server and engine.
+    engines: Kept<(String, String), EngineMeter>,
+    /// By server and zones.
+    caches: Mutex<BTreeMap<(String, String), Weak<Cache>>>,
+    upstreams: Mutex<FxHashMap<(SocketAddr, Rcode), Arc<Histogram>>>,
+}
+
+/// Counts by their labels, as long as somebody counts.
+#[derive(Debug)]
+struct Kept<K, V>(Mutex<BTreeMap<K, Weak<V>>>);
+
+impl<K, V> Default for Kept<K, V> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K: Ord + Clone, V: Default> Kept<K, V> {
+    /// Those with these labels, which begin at nothing if there are none.
+    fn get(&self, labels: K) -> Arc<V> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.retain(|_, one| one.strong_count() > 0);
+        let slot = kept.entry(labels).or_default();
+        slot.upgrade().unwrap_or_else(|| {
+            let new = Arc::new(V::default());
+            *slot = Arc::downgrade(&new);
+            new
+        })
+    }
+
+    fn all(&self) -> Vec<(K, Arc<V>)> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.iter().filter_map(|(labels, one)| Some((labels.clone(), one.upgrade()?))).collect()
+    }
+}
+
+impl Metrics {
+    /// An upstream has answered.
+    pub(super) fn heard(&self, heard: &Heard<'_>) {
+        let Ok(header) = Header::read(heard.answer) else { return };
+        let mut upstreams = self.upstreams.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (heard.upstream, header.rcode);
+        if upstreams.len() >= MOST_UPSTREAMS && !upstreams.contains_key(&key) {
+            return;
+        }
+        upstreams.entry(key).or_default().add(heard.since.elapsed());
+    }
+
+    pub(super) fn engine(&self, server: &str, engine: &str) -> Arc<EngineMeter> {
+        self.engines.get((server.to_owned(), engine.to_owned()))
+    }
+
+    fn rulings(&self, server: &str, point: Point, rule: &str) -> Arc<Rulings> {
+        self.rulings.get((server.to_owned(), word(point), rule.to_owned()))
+    }
+
+    /// A cache whose entries are counted.
+    pub(super) fn watch(&self, (server, zones): (String, String), cache: &Arc<Cache>) {
+        let mut caches = self.caches.lock().unwrap_or_else(PoisonError::into_inner);
+        caches.insert((server, zones), Arc::downgrade(cache));
+    }
+}
+
+fn word(point: Point) -> &'static str {
+    match point {
+        Point::Query => "query",
+        Point::Response => "response",
+    }
+}

@@ -1,0 +1,263 @@
+//! Lists of rules, and the walk through them.
+
+use crate::explain::{End, ListTold, RuleTold};
+use crate::message::{Message, is_under};
+use crate::metrics::EngineMeter;
+use namewall_corefile::{Place, Point, Text, Zone};
+use namewall_dns::wire::Name;
+use namewall_engines::{Engine, EngineError, Judged, Judgement};
+use namewall_expression::{Expression, Fact, Outcome};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A list of rules with all it needs.
+#[derive(Debug)]
+pub(crate) struct List {
+    pub(crate) point: Point,
+    /// The zones it is for.
+    pub(crate) zones: Vec<Zone>,
+    pub(crate) passthrough: Vec<Zone>,
+    pub(crate) rules: Vec<Rule>,
+    pub(crate) at_end: Outcome,
+    pub(crate) drops_silently: bool,
+    pub(crate) log: bool,
+    /// Whether a rule looks at the answer's addresses, so that each is judged (S9.3).
+    pub(crate) looks_at_addresses: bool,
+    /// Its first line, as written.
+    pub(crate) text: Arc<str>,
+    /// The line that says what counts at its end, if one does.
+    pub(crate) default_text: Option<Text>,
+    pub(crate) place: Place,
+}
+
+#[derive(Debug)]
+pub(crate) struct Rule {
+    pub(crate) judge: Judge,
+    /// What the file calls its outcome, where it does.
+    pub(crate) action: Option<Arc<str>>,
+    /// As it is written.
+    pub(crate) text: Arc<str>,
+    pub(crate) place: Place,
+    /// Where it is counted how its engine does.
+    pub(crate) meter: Option<Arc<EngineMeter>>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Judge {
+    Expression(Arc<Expression>, Outcome),
+    /// With the names that it is not asked about, and allows.
+    Engine(Arc<dyn Engine>, Vec<Zone>),
+}
+
+/// What all lists for a message said.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Decision {
+    /// Allow, Redirect, Refuse, Block or Drop; or why there is none.
+    pub(crate) outcome: Result<Outcome, String>,
+    pub(crate) drops_silently: bool,
+    /// The rule that said so, or the list at whose end it was.
+    pub(crate) place: Option<Place>,
+    /// Lines to be logged.
+    pub(crate) log: Vec<String>,
+    /// Which rule failed, and why, where one did.
+    pub(crate) failure: Option<String>,
+}
+
+impl Decision {
+    fn allow() -> Self {
+        Self { outcome: Ok(Outcome::Allow), drops_silently: false, place: None, log: Vec::new(), failure: None }
+    }
+
+    fn lets_pass(&self) -> bool {
+        matches!(self.outcome, Ok(Outcome::Allow | Outcome::Redirect(_)))
+    }
+}
+
+/// Whether engines may be waited for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Waiting {
+    Allowed,
+    /// The walk ends with nothing as soon as somebody has to be waited for.
+    Forbidden,
+}
+
+/// A walk that can be followed.
+pub(crate) struct Walk<'w> {
+    pub(crate) waiting: Waiting,
+    /// Is told every step.
+    pub(crate) trace: Option<&'w mut Vec<ListTold>>,
+}
+
+/// Somebody has to be waited for.
+pub(crate) struct MustWait;
+
+impl Walk<'_> {
+    fn begin(&mut self, list: &List, address: Option<IpAddr>) {
+        if let Some(trace) = &mut self.trace {
+            trace.push(ListTold::new(list, address));
+        }
+    }
+
+    /// Tells how the list that was begun last ends.
+    fn end(&mut self, end: impl FnOnce() -> End) {
+        if let Some(told) = self.trace.as_mut().and_then(|trace| trace.last_mut()) {
+            told.end = end();
+        }
+    }
+
+    /// What the lists of a point say: each must let it pass.
+    pub(crate) fn decide(
+        &mut self,
+        lists: &[List],
+        point: Point,
+        message: &mut Message<'_>,
+    ) -> Result<Decision, MustWait> {
+        let mut decision = Decision::allow();
+        for list in lists.iter().filter(|list| list.point == point) {
+            if !list.is_for(&message.question.name) {
+                continue;
+            }
+            if let Some(zone) = list.passthrough.iter().find(|zone| is_under(&message.question.name, zone)) {
+                self.begin(list, None);
+                self.end(|| End::PassesThrough(zone.clone()));
+                continue;
+            }
+            let next = self.each_address(list, message)?;
+            let log = std::mem::take(&mut decision.log);
+            // A redirect stands, unless a later list redirects or stops it.
+            if !(next.outcome == Ok(Outcome::Allow) && decision.place.is_some()) {
+                decision = Decision { log, ..next.clone() };
+            } else {
+                decision.log = log;
+            }
+            decision.log.extend(next.log.iter().cloned());
+            if !next.lets_pass() {
+                break;
+            }
+        }
+        Ok(decision)
+    }
+
+    /// One denied address denies the answer (S9.3).
+    fn each_address(&mut self, list: &List, message: &mut Message<'_>) -> Result<Decision, MustWait> {
+        let addresses = message.addresses().to_vec();
+        if !list.looks_at_addresses || addresses.len() < 2 {
+            message.address = addresses.first().copied();
+            self.begin(list, message.address.filter(|_| list.looks_at_addresses));
+            return self.list(list, message);
+        }
+        let mut log = Vec::new();
+        let mut last = None;
+        for address in addresses {
+            message.address = Some(address);
+            self.begin(list, message.address);
+            let mut decision = self.list(list, message)?;
+            log.append(&mut decision.log);
+            let stops = !decision.lets_pass();
+            last = Some(decision);
+            if stops {
+                break;
+            }
+        }
+        let last = last.unwrap_or_else(Decision::allow);
+        Ok(Decision { log, ..last })
+    }
+
+    /// The first defined result ends the list (S9.1).
+    fn list(&mut self, list: &List, message: &mut Message<'_>) -> Result<Decision, MustWait> {
+        let mut log = Vec::new();
+        let end = |outcome, place: &Place, log| Decision {
+            outcome,
+            drops_silently: list.drops_silently,
+            place: Some(place.clone()),
+            log,
+            failure: None,
+        };
+        for rule in &list.rules {
+            let judgement = self.rule(rule, message)?;
+            let outcome = match judgement {
+                Ok(Judgement { outcome, labels, .. }) => {
+                    message.labels.extend(labels);
+                    outcome
+                }
+                Err(error) => {
+                    let failure = Some(format!("{}: {error}: {}", rule.place, rule.text));
+                    self.end(|| End::Failed(error.clone()));
+                    return Ok(Decision { failure, ..end(Err(error), &rule.place, log) });
+                }
+            };
+            if outcome == Outcome::Log {
+                log.push(line(message, &rule.place, outcome));
+            }
+            if outcome.is_defined() {
+                self.end(|| End::Rule(outcome));
+                if list.log {
+                    log.push(line(message, &rule.place, outcome));
+                }
+                return Ok(end(Ok(outcome), &rule.place, log));
+            }
+        }
+        self.end(|| End::Default(list.at_end));
+        if list.log {
+            log.push(line(message, &list.place, list.at_end));
+        }
+        Ok(end(Ok(list.at_end), &list.place, log))
+    }
+
+    fn rule(&mut self, rule: &Rule, message: &Message<'_>) -> Result<Result<Judgement, String>, MustWait> {
+        let judgement = match &rule.judge {
+            Judge::Expression(expression, outcome) => match expression.is_true(message) {
+                Ok(true) => Ok(Judgement::from(*outcome)),
+                Ok(false) => Ok(Judgement::from(Outcome::Undefined)),
+                Err(error) => Err(error.to_string()),
+            },
+            Judge::Engine(_, passing) if passing.iter().any(|zone| is_under(&message.question.name, zone)) => {
+                Ok(Judgement::from(Outcome::Allow))
+            }
+            Judge::Engine(engine, _) => {
+                let begun = rule.meter.as_ref().map(|_| Instant::now());
+                let judgement = match (caught(|| engine.judge(message)), self.waiting) {
+                    (Ok(Judged::Later(_)), Waiting::Forbidden) => return Err(MustWait),
+                    (Ok(judged), _) => caught(|| judged.wait()).flatten().map_err(|error| error.to_string()),
+                    (Err(error), _) => Err(error.to_string()),
+                };
+                if let (Some(meter), Some(begun)) = (&rule.meter, begun) {
+                    meter.add(begun.elapsed(), judgement.is_err());
+                }
+                judgement
+            }
+        };
+        if let Some(told) = self.trace.as_mut().and_then(|trace| trace.last_mut()) {
+            told.rules.push(RuleTold::new(rule, message, &judgement));
+        }
+        Ok(judgement)
+    }
+}
+
+impl List {
+    pub(crate) fn is_for(&self, name: &Name) -> bool {
+        self.zones.is_empty() || self.zones.iter().any(|zone| is_under(name, zone))
+    }
+}
+
+impl Rule {
+    /// Whether it looks at the answer's addresses, one after the other. Engines do, each by itself.
+    pub(crate) fn looks_at_addresses(&self) -> bool {
+        match &self.judge {
+            Judge::Expression(expression, _) => expression.facts().contains(&Fact::ResponseIp),
+            Judge::Engine(..) => true,
+        }
+    }
+}
+
+/// A bug in an engine is an error of that engine, and no more.
+fn caught<T>(judge: impl FnOnce() -> T) -> Result<T, EngineError> {
+    namewall_dns::caught(judge).ok_or_else(|| EngineError("it panicked, which is a bug".to_owned()))
+}
+
+/// A line for the log: who asked what, and which rule says what of it.
+fn line(message: &Message<'_>, place: &Place, outcome: Outcome) -> String {
+    let address = message.address.map_or_else(String::new, |address| format!(" ({address})"));
+    format!("{place}: {outcome}: {} {}{address} from {}", message.question.record_type, message.name, message.client())
+}

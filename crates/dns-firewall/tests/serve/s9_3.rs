@@ -1,0 +1,206 @@
+//! S9.3: every address of an answer is judged; one denied address denies the answer.
+
+use crate::support::{Ask, Engines, Fake, Firewall, Live, answer, upstream};
+use namewall_engines::{Judged, Judgement};
+use namewall_expression::{Fact, Facts, Outcome, Value};
+use std::sync::{Arc, Mutex};
+
+const DENIED: &str = "NXDOMAIN; authority . 60 SOA 60";
+
+/// Addresses of two networks are denied; all else passes.
+const DENIES: &str = ".:53 {
+    forward . 192.0.2.53
+    firewall response {
+        block in-cidr(response_ip, 10.0.0.0/8, fd00::/8)
+        default allow
+    }
+}";
+
+/// Only addresses of two networks are allowed.
+const PERMITS: &str = ".:53 {
+    forward . 192.0.2.53
+    firewall . response {
+        permit in-cidr(response_ip, 192.0.2.0/24, 2001:db8::/32)
+        deny true
+    }
+}";
+
+fn each(corefile: &str, cases: &[(&str, &[&str], &str)]) {
+    let firewall = Firewall::new(corefile);
+    for (question, records, becomes) in cases {
+        assert_eq!(firewall.exchange(question, records), *becomes, "{question} {records:?}");
+    }
+}
+
+#[test]
+fn s9_3_one_denied_address_denies_the_answer_wherever_it_stands() {
+    let (good, bad) = ("@ 30 A 192.0.2.1", "@ 30 A 10.0.0.1");
+    each(
+        DENIES,
+        &[
+            ("A a.example", &[good], "pass"),
+            ("A a.example", &[good, good, good], "pass"),
+            ("A a.example", &[bad], DENIED),
+            ("A a.example", &[bad, good, good], DENIED),
+            ("A a.example", &[good, bad, good], DENIED),
+            ("A a.example", &[good, good, bad], DENIED),
+            ("A a.example", &[], "pass"),
+            ("AAAA a.example", &["@ 30 AAAA 2001:db8::1", "@ 30 AAAA fd00::1"], DENIED),
+            ("AAAA a.example", &["@ 30 AAAA 2001:db8::1"], "pass"),
+        ],
+    );
+}
+
+#[test]
+fn s9_3_every_address_has_to_be_permitted() {
+    each(
+        PERMITS,
+        &[
+            ("A a.example", &["@ 30 A 192.0.2.1"], "pass"),
+            ("A a.example", &["@ 30 A 192.0.2.1", "@ 30 A 192.0.2.2"], "pass"),
+            ("A a.example", &["@ 30 A 192.0.2.1", "@ 30 A 198.51.100.1"], DENIED),
+            ("AAAA a.example", &["@ 30 AAAA 2001:db8::1"], "pass"),
+            ("AAAA a.example", &["@ 30 AAAA 2001:db9::1"], DENIED),
+            // What has no address has none that is permitted.
+            ("A a.example", &[], DENIED),
+            ("TXT a.example", &["@ 30 TXT hello"], DENIED),
+        ],
+    );
+}
+
+#[test]
+fn s9_3_addresses_are_judged_whatever_leads_to_them() {
+    each(
+        DENIES,
+        &[
+            ("A a.example", &["@ 30 CNAME b.example", "b.example 30 A 10.0.0.1"], DENIED),
+            ("A a.example", &["b.example 30 A 10.0.0.1", "@ 30 CNAME b.example"], DENIED),
+            ("A a.example", &["@ 30 CNAME b.example", "b.example 30 A 192.0.2.1"], "pass"),
+            // A stranger's, to which nothing leads; and of another type than was asked for.
+            ("A a.example", &["@ 30 A 192.0.2.1", "other.example 30 A 10.0.0.1"], DENIED),
+            ("A a.example", &["@ 30 A 192.0.2.1", "@ 30 AAAA fd00::1"], DENIED),
+            ("TXT a.example", &["@ 30 TXT hello", "@ 30 A 10.0.0.1"], DENIED),
+            ("ANY a.example", &["@ 30 TXT hello", "@ 30 A 192.0.2.1", "@ 30 AAAA fd00::1"], DENIED),
+            ("ANY a.example", &["@ 30 TXT hello", "@ 30 A 192.0.2.1", "@ 30 AAAA 2001:db8::1"], "pass"),
+        ],
+    );
+}
+
+#[test]
+fn s9_3_only_the_answer_section_is_judged() {
+    each(
+        DENIES,
+        &[
+            ("A a.example", &["@ 30 A 192.0.2.1", "additional ns.example 30 A 10.0.0.1"], "pass"),
+            ("NS example", &["@ 30 NS ns.example", "additional ns.example 30 AAAA fd00::1"], "pass"),
+            ("A a.example", &["authority example 30 NS ns.example", "authority ns.example 30 A 10.0.0.1"], "pass"),
+        ],
+    );
+}
+
+#[test]
+fn s9_3_a_hundred_addresses_are_judged_to_the_last() {
+    let mut lines: Vec<String> = (1..=100).map(|at| format!("@ 30 A 192.0.2.{at}")).collect();
+    let firewall = Firewall::new(DENIES);
+    let all: Vec<&str> = lines.iter().map(String::as_str).collect();
+    assert_eq!(firewall.exchange("A a.example", &all), "pass");
+    lines[99] = "@ 30 A 10.0.0.1".to_owned();
+    let all: Vec<&str> = lines.iter().map(String::as_str).collect();
+    assert_eq!(firewall.exchange("A a.example", &all), DENIED);
+}
+
+#[test]
+fn s9_3_lists_that_look_at_no_address_are_asked_once() {
+    let firewall = Firewall::new(
+        ".:53 {
+            forward . 192.0.2.53
+            firewall response {
+                log rcode == 'NOERROR'
+                refuse len([response/ips]) > 2
+                default allow
+            }
+        }",
+    );
+    assert_eq!(firewall.exchange("A a.example", &["@ 30 A 192.0.2.1", "@ 30 A 192.0.2.2"]), "pass");
+    firewall.told.lines(1);
+    assert_eq!(
+        firewall.exchange("A a.example", &["@ 30 A 192.0.2.1", "@ 30 A 192.0.2.2", "@ 30 A 192.0.2.3"]),
+        "REFUSED"
+    );
+}
+
+#[test]
+fn s9_3_an_engine_is_told_each_address() {
+    let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+    let told = seen.clone();
+    let engine = Fake::new(move |facts: &dyn Facts| {
+        let address = facts.get(&Fact::ResponseIp);
+        told.lock().unwrap().push(address.to_string());
+        let is_bad = address == Value::Address("2001:db8::bad".parse().unwrap());
+        Judged::Now(Ok(Judgement::from(if is_bad { Outcome::Refuse } else { Outcome::Undefined })))
+    });
+    let firewall = Firewall::with_engines(
+        ".:53 {
+            forward . 192.0.2.53
+            themis fake {
+                endpoint 127.0.0.1:1
+            }
+            firewall response {
+                themis fake
+                default allow
+            }
+        }",
+        &Engines::of([("fake", &engine)]),
+    );
+    assert_eq!(firewall.exchange("A a.example", &["@ 30 A 192.0.2.1", "@ 30 A 192.0.2.2"]), "pass");
+    assert_eq!(
+        firewall.exchange("AAAA a.example", &["@ 30 AAAA ::1", "@ 30 AAAA 2001:db8::bad", "@ 30 AAAA ::2"]),
+        "REFUSED"
+    );
+    assert_eq!(firewall.exchange("A a.example", &[]), "pass");
+    let expected = ["192.0.2.1", "192.0.2.2", "::1", "2001:db8::bad", ""];
+    assert_eq!(*seen.lock().unwrap(), expected, "each is judged, up to the first that is denied");
+}
+
+#[test]
+fn s9_3_what_cannot_be_read_cannot_be_judged() {
+    let firewall = Firewall::new(DENIES);
+    let ask = Ask::from("A a.example");
+    let whole = answer(&ask.query, &["@ 30 A 192.0.2.1", "@ 30 A 192.0.2.2"]);
+    assert_eq!(firewall.exchange_bytes(&ask, &whole), "pass");
+    // Cut short anywhere behind the question, with a wrong count, or with addresses of another length.
+    for length in ask.query.len()..whole.len() {
+        assert_eq!(firewall.exchange_bytes(&ask, &whole[..length]), "SERVFAIL", "{length} bytes");
+    }
+    let mut counted = whole.clone();
+    counted[7] = 3;
+    assert_eq!(firewall.exchange_bytes(&ask, &counted), "SERVFAIL");
+    for record in ["@ 30 A \\# c00002", "@ 30 A \\# c000020101", "@ 30 AAAA \\# c0000201", "@ 30 A \\# "] {
+        let record = if record.ends_with(' ') { "@ 30 AAAA \\# 00" } else { record };
+        assert_eq!(firewall.exchange("A a.example", &[record]), "SERVFAIL", "{record}");
+    }
+    // Where nothing is judged, what comes is passed on as it is.
+    let plain = Firewall::new(".:53 {\n forward . 192.0.2.53\n}");
+    assert_eq!(plain.exchange_bytes(&ask, &counted), "pass");
+}
+
+#[test]
+fn s9_3_over_sockets_an_answer_with_a_denied_address_never_arrives() {
+    let mixed = upstream(&["@ 30 A 192.0.2.1", "@ 30 A 10.0.0.1"]);
+    let broken = upstream(&["@ 30 A \\# c00002"]);
+    let live = Live::start(&format!(
+        ".:PORT0 {{
+            forward good.example {}
+            forward broken.example {}
+            firewall response {{
+                block in-cidr(response_ip, 10.0.0.0/8)
+                default allow
+            }}
+        }}",
+        mixed.address, broken.address
+    ));
+    for question in ["A good.example", "A good.example tcp", "A good.example from ::1", "A good.example from ::1 tcp"] {
+        assert_eq!(live.ask(question), DENIED, "{question}");
+        assert_eq!(live.ask(&question.replace("good", "broken")), "SERVFAIL", "{question}");
+    }
+}

@@ -1,0 +1,18 @@
+//! Asking over HTTP: what engines that are somebody else's server have in common. A question is one POST
+//! of JSON, and is answered before its deadline or failed by then, whatever the other side does: `client`
+//! asks, `tls` says who is trusted and who we are, `addresses` remembers where a name leads, and `places`
+//! bounds how many questions are under way. Everything blocks: it runs on threads that may wait
+//! ([`crate::Judged::Later`]). [`ServerUrl`] and [`TlsFiles`] are the settings.
+
+mod addresses;
+mod client;
+mod places;
+#[cfg(test)]
+pub(crate) mod server;
+mod settings;
+mod tls;
+
+pub(crate) use client::{Client, Question};
+pub(crate) use places::Places;
+pub use settings::{ServerUrl, TlsFiles};
+pub use tls::{TlsError, client_config};

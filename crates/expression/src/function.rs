@@ -1,0 +1,104 @@
+//! The functions, by name.
+
+/// A function of the language. What each does is in `docs/expressions.md`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Function {
+    InCidr,
+    Atoi,
+    Random,
+    Lower,
+    HasPrefix,
+    HasSuffix,
+    Under,
+    Label,
+    Count,
+    Len,
+}
+
+/// The first name of each is the one that messages use. `incidr` is the shipped plugin's, `inc-cidr` is in
+/// a sample of the original form (docs/semantics.md, S9).
+const NAMES: [(&str, Function); 12] = [
+    ("in-cidr", Function::InCidr),
+    ("incidr", Function::InCidr),
+    ("inc-cidr", Function::InCidr),
+    ("atoi", Function::Atoi),
+    ("random", Function::Random),
+    ("lower", Function::Lower),
+    ("has_prefix", Function::HasPrefix),
+    ("has_suffix", Function::HasSuffix),
+    ("under", Function::Under),
+    ("label", Function::Label),
+    ("count", Function::Count),
+    ("len", Function::Len),
+];
+
+impl Function {
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        NAMES.iter().find(|(known, _)| *known == name).map(|&(_, function)| function)
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        NAMES.iter().find(|&&(_, function)| function == self).map_or("", |(name, _)| name)
+    }
+
+    /// How many arguments it takes: the fewest and the most, and how it is written.
+    pub(crate) fn arguments(self) -> (usize, usize, &'static str) {
+        match self {
+            Self::InCidr => (2, usize::MAX, "in-cidr(address, network, …)"),
+            Self::Atoi => (1, 1, "atoi(text)"),
+            Self::Random => (0, 1, "random() or random(below)"),
+            Self::Lower => (1, 1, "lower(text)"),
+            Self::HasPrefix => (2, usize::MAX, "has_prefix(text, prefix, …)"),
+            Self::HasSuffix => (2, usize::MAX, "has_suffix(text, suffix, …)"),
+            Self::Under => (2, usize::MAX, "under(name, domain, …)"),
+            Self::Label => (2, 2, "label(name, number)"),
+            Self::Count => (1, 1, "count(list) or count(name)"),
+            Self::Len => (1, 1, "len(text)"),
+        }
+    }
+
+    /// The name that was probably meant.
+    pub(crate) fn nearest(name: &str) -> Option<&'static str> {
+        let name: String = name.to_lowercase().chars().take(40).collect();
+        let distances = NAMES.iter().map(|&(known, _)| (distance(&name, known), known));
+        let (distance, known) = distances.min_by_key(|&(distance, _)| distance)?;
+        (distance <= known.len().div_ceil(3)).then_some(known)
+    }
+}
+
+/// How many letters must be put in, left out, or changed to make one of the other.
+fn distance(one: &str, other: &str) -> usize {
+    let mut row: Vec<usize> = (0..=other.chars().count()).collect();
+    for (at, a) in one.chars().enumerate() {
+        let mut diagonal = at;
+        row[0] = at + 1;
+        for (column, b) in other.chars().enumerate() {
+            let changed = diagonal + usize::from(a != b);
+            diagonal = row[column + 1];
+            row[column + 1] = changed.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row.last().copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misspelt_function_is_told_its_neighbour() {
+        assert_eq!(Function::nearest("in_cidr"), Some("in-cidr"));
+        assert_eq!(Function::nearest("inCIDR"), Some("incidr"));
+        assert_eq!(Function::nearest("hasSuffix"), Some("has_suffix"));
+        assert_eq!(Function::nearest("length"), None);
+        assert_eq!(Function::nearest(&"x".repeat(100_000)), None);
+    }
+
+    #[test]
+    fn every_function_has_a_name() {
+        for (name, function) in NAMES {
+            assert_eq!(Function::named(name), Some(function));
+            assert_eq!(Function::named(function.name()), Some(function));
+        }
+    }
+}
