@@ -19,10 +19,10 @@ pub(crate) fn run<I: Origin>(args: &Policies<I>) -> Result<ExitCode> {
     let plan = class.audited.as_ref().unwrap_or(&class.enforced);
     let workload = loaded.snapshot.workload(id);
     let labels = &loaded.snapshot.role(workload.role).labels;
+    let name = loaded.snapshot.workload_name(id);
     let mut out = output::stdout();
     match args.output {
         Format::Text => {
-            let name = loaded.snapshot.workload_name(id);
             writeln!(out, "{STRONG}{name}{STRONG:#} {SOFT}{} · {labels}{SOFT:#}", workload.kind)?;
             if workload.host_network {
                 writeln!(out, "  is on its node's network: no policy applies to it")?;
@@ -34,6 +34,9 @@ pub(crate) fn run<I: Origin>(args: &Policies<I>) -> Result<ExitCode> {
                 writeln!(out, "{title}")?;
                 for &id in policies {
                     print_policy(&mut out, &loaded, id, direction)?;
+                    if plan.in_doubt.contains(&id) {
+                        writeln!(out, "    {WARN}depends{WARN:#}: {}", on_node(&name))?;
+                    }
                 }
                 if is_isolation_by_namespace(&loaded, plan, title) {
                     writeln!(out, "  the Namespace isolates its pods (annotation)")?;
@@ -54,15 +57,22 @@ pub(crate) fn run<I: Origin>(args: &Policies<I>) -> Result<ExitCode> {
                 .into_iter()
                 .filter(|(_, policies, _)| !policies.is_empty())
                 .map(|(title, policies, direction)| {
+                    let of_policy = |id: &PolicyId| {
+                        let mut value = policy_json(&loaded, *id, direction);
+                        if plan.in_doubt.contains(id) {
+                            value["dependsOn"] = json!([{ "text": on_node(&name), "on": "node", "of": name }]);
+                        }
+                        value
+                    };
                     json!({
                         "stage": title,
                         "direction": direction.to_string(),
-                        "policies": policies.iter().map(|&id| policy_json(&loaded, id, direction)).collect::<Vec<_>>(),
+                        "policies": policies.iter().map(of_policy).collect::<Vec<_>>(),
                     })
                 })
                 .collect();
             let value = json!({
-                "workload": loaded.snapshot.workload_name(id),
+                "workload": name,
                 "kind": workload.kind.name(),
                 "labels": labels.iter().collect::<std::collections::BTreeMap<_, _>>(),
                 "hostNetwork": workload.host_network,
@@ -75,6 +85,11 @@ pub(crate) fn run<I: Origin>(args: &Policies<I>) -> Result<ExitCode> {
     }
     out.flush()?;
     Ok(loaded.unread.exit(ExitCode::SUCCESS))
+}
+
+/// What a policy for certain nodes depends on, for a workload whose node is not known (S10.5).
+fn on_node(workload: &str) -> String {
+    format!("it applies only if {workload} runs on a node that it is for")
 }
 
 const INGRESS_NETWORK: &str = "ingress, NetworkPolicy tier";

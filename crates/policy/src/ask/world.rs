@@ -7,7 +7,7 @@ use crate::model::{BackendTarget, ServiceForm, ServiceId, ServicePort, WorkloadI
 use crate::port::Protocol;
 use crate::program::Holder;
 use crate::reach::Reach;
-use crate::unknown::{Dependence, Prediction, describe_dependence};
+use crate::unknown::{Condition, Dependence, Described, Prediction};
 use std::net::IpAddr;
 use strsim::osa_distance;
 
@@ -130,10 +130,10 @@ impl World<'_> {
         found
     }
 
-    /// In words what something depends on.
-    pub fn describe(&self, depends_on: &[Dependence]) -> String {
-        let words = |one| describe_dependence((self.snapshot, self.program), one);
-        depends_on.iter().map(words).collect::<Vec<_>>().join("; ")
+    /// What something depends on, in words and as data.
+    pub fn describe(&self, depends_on: Vec<Dependence>) -> Vec<Described> {
+        let world = (self.snapshot, self.program);
+        depends_on.into_iter().map(|on| Condition::from(on).describe(world)).collect()
     }
 
     /// Whether one connection of the route is open.
