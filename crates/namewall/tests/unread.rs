@@ -86,6 +86,22 @@ fn s10_2_every_command_exits_with_2_and_says_why_unless_it_is_lenient() {
     assert_eq!(code(&namewall(&folder, "check @")), 1);
 }
 
+/// `namewall matrix … | head -1`: the reader stops, and the exit code stays what it is.
+#[test]
+fn s10_2_a_reader_that_stops_does_not_hide_it() {
+    let folder = broken("closed-pipe");
+    for line in
+        ["matrix @", "matrix -o json @", "matrix --exposure @", "policies ns/b @", "explain --from ns/a --to ns/b @"]
+    {
+        let args = line.split_whitespace().map(|arg| arg.replace('@', &folder.path().display().to_string()));
+        let (reader, writer) = std::io::pipe().expect("there are pipes");
+        drop(reader);
+        let status =
+            Command::new(env!("CARGO_BIN_EXE_namewall")).args(args).stdout(writer).stderr(Stdio::null()).status();
+        assert_eq!(status.expect("it runs").code(), Some(2), "{line}");
+    }
+}
+
 #[test]
 fn s10_1_a_policy_with_a_key_twice_isolates() {
     let folder = broken("isolates");
