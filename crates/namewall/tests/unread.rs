@@ -216,6 +216,45 @@ fn s10_2_a_broken_scenario_beside_good_ones_is_an_error() {
     }
 }
 
+/// In whatever form a scenario is written, and wherever a link leads.
+#[test]
+fn s10_2_no_scenario_of_a_folder_is_left_out() {
+    let fails = "{\"topology\": {\"manifests\": [\"pods.yml\"]}, \"probes\": [{\"ns/a -> ns/b:80/TCP\": \"deny\"}]}\n";
+    for name in ["flow.yaml", "flow.json"] {
+        let folder = Folder::new(name).with("pods.yml", PODS).with(name, fails);
+        assert_eq!(code(&namewall(&folder, "test @")), 1, "{name}");
+    }
+    let (linked, folder) = (Folder::new("linked").with("pods.yml", PODS).with("s.yaml", fails), Folder::new("links"));
+    std::os::unix::fs::symlink(linked.path(), folder.path().join("there")).expect("it is writable");
+    std::os::unix::fs::symlink(folder.path(), linked.path().join("back")).expect("it is writable");
+    assert_eq!(code(&namewall(&folder, "test @")), 1);
+    // A file that belongs to somebody else.
+    let folder = Folder::new("foreign").with("pods.yml", PODS).with("package.json", "{\"name\": \"x\"}\n");
+    let output = namewall(&folder, "test @");
+    assert!(text(&output.stderr).contains("there is no scenario"), "{}", text(&output.stderr));
+}
+
+/// A hidden folder may hold policies that are meant.
+#[test]
+fn s10_2_objects_in_hidden_folders_are_named() {
+    let folder = Folder::new("hidden-folder").with("pods.yaml", PODS);
+    std::fs::create_dir_all(folder.path().join(".more/policies")).expect("it is writable");
+    let folder = folder.with(".more/policies/a.yaml", TWICE);
+    for line in ["matrix @", "check @"] {
+        let output = namewall(&folder, line);
+        let said = text(&output.stderr) + &text(&output.stdout);
+        assert!(said.contains("skipped-objects") && said.contains(".more/policies/a.yaml"), "{line}: {said}");
+    }
+    // What a mounted ConfigMap looks like: every file is read, through a link.
+    let folder = Folder::new("mounted");
+    std::fs::create_dir_all(folder.path().join("..2026")).expect("it is writable");
+    let folder = folder.with("..2026/pods.yaml", PODS);
+    std::os::unix::fs::symlink("..2026", folder.path().join("..data")).expect("it is writable");
+    std::os::unix::fs::symlink("..data/pods.yaml", folder.path().join("pods.yaml")).expect("it is writable");
+    let output = namewall(&folder, "check @");
+    assert!(!text(&output.stdout).contains("skipped-objects"), "{}", text(&output.stdout));
+}
+
 #[test]
 fn s10_2_paths_in_lists_of_a_step_are_honoured() {
     let policy = TWICE.replace("  ingress: [{}]\n", "");
