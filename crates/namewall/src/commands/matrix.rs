@@ -29,17 +29,17 @@ pub(crate) fn run<I: Origin>(args: &Args<I>) -> Result<ExitCode> {
     }
     let view = View::new(args, &loaded)?;
     let mut out = io::BufWriter::with_capacity(1 << 20, io::stdout());
-    match args.output {
-        MatrixFormat::Text => text::print(&mut output::stdout(), &view)?,
-        MatrixFormat::Json => rows::print_json(&mut out, &view)?,
-        MatrixFormat::Json2 => loaded.unread.wrap(&mut out, "pairs", |out| rows::print_json(out, &view))?,
-        MatrixFormat::Csv => rows::print_csv(&mut out, &view)?,
-        MatrixFormat::Md => rows::print_markdown(&mut out, &view)?,
-        MatrixFormat::Dot => picture::print_dot(&mut out, &chart::chart(&view))?,
-        MatrixFormat::Svg => picture::print_svg(&mut out, &chart::chart(&view))?,
-        MatrixFormat::Html => picture::print_html(&mut out, &chart::chart(&view))?,
-    }
-    out.flush()?;
+    let printed = match args.output {
+        MatrixFormat::Text => text::print(&mut output::stdout(), &view),
+        MatrixFormat::Json => rows::print_json(&mut out, &view),
+        MatrixFormat::Json2 => loaded.unread.wrap(&mut out, "pairs", |out| rows::print_json(out, &view)),
+        MatrixFormat::Csv => rows::print_csv(&mut out, &view),
+        MatrixFormat::Md => rows::print_markdown(&mut out, &view),
+        MatrixFormat::Dot => picture::print_dot(&mut out, &chart::chart(&view)),
+        MatrixFormat::Svg => picture::print_svg(&mut out, &chart::chart(&view)),
+        MatrixFormat::Html => picture::print_html(&mut out, &chart::chart(&view)),
+    };
+    output::unless_closed(printed.and_then(|()| Ok(out.flush()?)))?;
     Ok(loaded.unread.exit(ExitCode::SUCCESS))
 }
 

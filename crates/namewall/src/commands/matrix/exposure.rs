@@ -28,13 +28,13 @@ pub(super) fn run<I: Origin>(args: &Args<I>, loaded: &Loaded) -> Result<ExitCode
         found.rows.retain(|item| opens(item, filter) || shown.contains(&(item.workload, item.direction)));
     }
     let mut out = output::stdout();
-    match args.output {
-        MatrixFormat::Text => print(&mut out, loaded, &found)?,
-        MatrixFormat::Json => print_json(&mut out, loaded, &found)?,
-        MatrixFormat::Json2 => loaded.unread.wrap(&mut out, "exposure", |out| print_json(out, loaded, &found))?,
+    let printed = match args.output {
+        MatrixFormat::Text => print(&mut out, loaded, &found),
+        MatrixFormat::Json => print_json(&mut out, loaded, &found),
+        MatrixFormat::Json2 => loaded.unread.wrap(&mut out, "exposure", |out| print_json(out, loaded, &found)),
         _ => bail!("--exposure is printed as text, json or json2"),
-    }
-    out.flush()?;
+    };
+    output::unless_closed(printed.and_then(|()| Ok(out.flush()?)))?;
     Ok(loaded.unread.exit(ExitCode::SUCCESS))
 }
 
