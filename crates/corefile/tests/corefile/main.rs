@@ -1,5 +1,12 @@
 //! Corefiles: what other people's samples say, what is wrong with wrong ones, and how it is told.
 
+/// A Corefile of the folder tests/corefiles.
+macro_rules! sample {
+    ($name:literal) => {
+        include_str!(concat!("../../../../tests/corefiles/", $name, ".corefile"))
+    };
+}
+
 mod errors;
 mod options;
 mod original;

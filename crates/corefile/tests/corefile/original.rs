@@ -1,20 +1,9 @@
-//! The samples of the original form (docs/semantics.md, S9), as printed.
+//! The samples of the original form (docs/semantics.md, S9), as printed (tests/corefiles).
 
 use super::{check, check_rules, only_server, shown};
 use expect_test::expect;
 
-const BY_TYPE: &str = "\
-.:53 {
-   metadata
-   request
-   expression rule
-   firewall . query {
-      rule permit in-cidr([request/client_ip], 172.23.0.0/16) and ([request/qtype] == 'A')
-      rule permit request/qtype == 'TXT'
-      rule deny true
-   }
-} 
-";
+const BY_TYPE: &str = sample!("original/by-type");
 
 #[test]
 fn original_a_named_expression_engine() {
@@ -30,17 +19,7 @@ fn original_a_named_expression_engine() {
     );
 }
 
-const BY_TYPE_SHORT: &str = "\
-.:53 {
-   metadata
-   request
-   firewall . query {
-      permit in-cidr([request/client_ip], 172.23.0.0/16) and (request/qtype == 'A')
-      permit request/qtype == 'TXT'
-      deny true
-   }
-} 
-";
+const BY_TYPE_SHORT: &str = sample!("original/by-type-short");
 
 #[test]
 fn original_expressions_without_an_engine() {
@@ -56,23 +35,7 @@ fn original_expressions_without_an_engine() {
     );
 }
 
-const BY_EDNS0: &str = "\
-.:53 {
-   metadata
-   request {
-      edns0 0xffed client_id      
-      edns0 0xffee group_id hex 16 0 16      
-   }
-   firewall . query {
-      permit request/client_id ~= 'infoblox'
-      deny true
-   }
-   firewall . response {
-      permit inc-cidr(request/returned_ip, 10.0.0.0/8)
-      deny true
-   }
-} 
-";
+const BY_EDNS0: &str = sample!("original/by-edns0");
 
 #[test]
 fn original_edns0_and_answers() {
@@ -102,51 +65,7 @@ fn original_edns0_and_answers() {
     .assert_eq(&shown(&only_server(BY_EDNS0).edns0));
 }
 
-const ENGINES: &str = "\
-.:53 {
-   request {
-      edns0 0xffed client_id      
-      edns0 0xffee group_id      
-   }
-   themis permission-client {
-      endpoint 10.0.0.7:1234, 10.0.0.8:1234
-      attr client-id string request/client_id
-      streams 100
-   }
-   themis permission-domain {
-      file /home/root/policy-file-domain 
-      attr domain string request/qname
-   }
-   themis permission-ip {
-      file /home/root/policy-file-ip 
-      attr ip string request/returned_ip
-      transfer gid uid
-   }
-   kubernetes { ... 
-   }
-   opa opa-permission-ip {
-   }
-   firewall . query {
-      themis permission-client
-      themis permission-domain
-      permit request/client_id ~= 'infoblox'      
-      deny true
-
-      # sample for kubernetes label related rules      
-      permit k8s/clientpod.security > level4
-      
-      # k8s could be an Polcy Engine that filter based on RBAC
-      kubernetes rbac
-   }
-   firewall . response {
-      themis permission-domain
-      deny true
-   }
-   load-balancer {
-       
-   }
-} 
-";
+const ENGINES: &str = sample!("original/engines");
 
 #[test]
 fn original_external_engines() {
@@ -256,24 +175,7 @@ fn original_external_engines() {
     assert!(server.loadbalance && server.kubernetes.is_some());
 }
 
-const POLICY: &str = "\
-.:53 {
-policy {
-    endpoint 10.0.0.7:1234, 10.0.0.8:1234
-    edns0 0xffee client_id hex string 32 0 32
-    edns0 0xffee group_id hex string 32 16 32
-    edns0 0xffef uid // equal edns0 0xffef uid hex string
-    edns0 0xffea source_ip ip address
-    edns0 0xffeb client_name bytes string
-    debug_query_suffix debug.
-    debug_id instance_1
-    streams 100
-    transfer gid uid
-    passthrough mycompanyname.com. mycompanyname.org.
-    log
-}
-}
-";
+const POLICY: &str = sample!("original/older-plugin");
 
 #[test]
 fn original_the_older_plugin() {
