@@ -152,7 +152,7 @@ fn s8_5_what_is_learned_is_published_before_the_answer_is_released() {
 }
 
 #[test]
-fn s8_7_what_other_nodes_have_learned_opens_here_for_rules_of_that_name() {
+fn what_other_nodes_have_learned_opens_here_for_rules_of_that_name() {
     let bench = bench();
     let heard = |name: &str, address| Heard {
         name: name.parse().unwrap(),
