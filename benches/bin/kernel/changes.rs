@@ -4,7 +4,7 @@
 use crate::{Judged, snapshot};
 use anyhow::Result;
 use namewall_bench::figures::{figure, median, milliseconds, quantile, timed};
-use namewall_dataplane::Dataplane;
+use namewall_dataplane::SingleThreaded;
 use namewall_dataplane::nft::Nft;
 use namewall_policy::labels::Labels;
 use namewall_policy::model::{Placement, Policy, Role, Workload};
@@ -38,7 +38,7 @@ const CHANGES: [(&str, Change); 4] =
 struct Live {
     snapshot: Snapshot,
     program: Program,
-    nft: Nft,
+    nft: SingleThreaded<Nft>,
 }
 
 impl Live {

@@ -3,7 +3,7 @@
 use crate::{Judged, snapshot};
 use anyhow::{Context, Result};
 use namewall_bench::figures::{Memory, figure, quantile};
-use namewall_dataplane::Dataplane;
+use namewall_dataplane::SingleThreaded;
 use namewall_dataplane::nft::Nft;
 use namewall_dataplane::render::{Ids, render};
 use namewall_policy::domain::DomainPattern;
@@ -51,7 +51,7 @@ fn among(program: &Program, judged: Judged, most: usize) -> Result<()> {
     Ok(())
 }
 
-fn grants((nft, leases): (&mut Nft, &mut Leases), addresses: usize, name: &str) -> Result<()> {
+fn grants((nft, leases): (&mut SingleThreaded<Nft>, &mut Leases), addresses: usize, name: &str) -> Result<()> {
     let (mut waited, mut worked) = (Vec::new(), Vec::new());
     for number in 0..WARM_UP + GRANTS {
         let wanted = leases.take(addresses);

@@ -8,6 +8,7 @@ mod starts;
 use anyhow::Result;
 use clap::Parser;
 use namewall_bench::Cluster;
+use namewall_dataplane::SingleThreaded;
 use namewall_dataplane::nft::{Nft, Settings};
 use namewall_dataplane::render::Scope;
 use namewall_policy::Snapshot;
@@ -66,12 +67,12 @@ impl Judged {
         Scope { node: (self == Self::Node).then_some(Self::NODE), ..Scope::default() }
     }
 
-    pub(crate) fn open(self, namespace: &Namespace) -> Result<Nft> {
+    pub(crate) fn open(self, namespace: &Namespace) -> Result<SingleThreaded<Nft>> {
         // Nothing has to make room for what is measured.
         let all = 2_000_000;
         let bounds = Bounds { addresses_a_name: all, names_a_pattern: all, leases: all };
-        let settings = Settings { scope: self.scope(), bounds, ..Settings::default() };
-        Ok(namespace.enter(|| Nft::open(settings))??)
+        let nft = namespace.enter(|| Nft::open(Settings::default()))??;
+        Ok(SingleThreaded::new(nft, self.scope()).with_bounds(bounds))
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::{Judged, snapshot};
 use anyhow::Result;
 use namewall_bench::figures::{Memory, figure, median, milliseconds, timed};
-use namewall_dataplane::Dataplane;
+use namewall_dataplane::SingleThreaded;
 use namewall_dataplane::nft::Nft;
 use namewall_policy::{Instant, Program, Snapshot, compile};
 use namewall_sandbox::Namespace;
@@ -15,7 +15,7 @@ pub(crate) fn measure() -> Result<()> {
     let snapshot = snapshot();
     let held = Judged::BOTH.map(|judged| memory(&snapshot, judged));
     for (judged, held) in Judged::BOTH.into_iter().zip(held) {
-        let table = held?.pop().and_then(|(_, nft)| nft.table().cloned()).unwrap_or_default();
+        let table = held?.pop().and_then(|(_, nft)| nft.dataplane.table().cloned()).unwrap_or_default();
         let (chains, sets) = (table.chains.values(), table.sets.values());
         let count = |what: &str, count: usize| figure(&format!("start_{}_{what}", judged.name()), count as f64);
         count("chains", table.chains.len());
@@ -28,7 +28,7 @@ pub(crate) fn measure() -> Result<()> {
 
 /// What one more of the same takes: the first of them live in what reading the
 /// manifests left behind. They are given back, so that nothing is freed meanwhile.
-fn memory(snapshot: &Snapshot, judged: Judged) -> Result<Vec<(Program, Nft)>> {
+fn memory(snapshot: &Snapshot, judged: Judged) -> Result<Vec<(Program, SingleThreaded<Nft>)>> {
     let mut held = Vec::new();
     let mut used = Memory::now();
     for _ in 0..COPIES {

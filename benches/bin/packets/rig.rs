@@ -12,6 +12,7 @@
 use crate::tables::Filter;
 use anyhow::{Context, Result};
 use namewall_bench::crowd::{self, NODE, PORT, Pair};
+use namewall_dataplane::SingleThreaded;
 use namewall_dataplane::netlink::{Family, Messages, Socket};
 use namewall_dataplane::nft::Nft;
 use namewall_policy::Snapshot;
@@ -39,7 +40,7 @@ pub(crate) struct Rig {
     pub(crate) datagrams: OwnedFd,
     pub(crate) receiver: UdpSocket,
     connections: Socket,
-    _table: Option<Nft>,
+    _table: Option<SingleThreaded<Nft>>,
     _sandbox: Sandbox,
 }
 

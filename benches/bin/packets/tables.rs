@@ -3,10 +3,11 @@
 
 use anyhow::{Context, Result};
 use namewall_bench::crowd::{self, Crowd, PORT, Pair};
-use namewall_dataplane::Dataplane;
+use namewall_dataplane::SingleThreaded;
 use namewall_dataplane::nft::rule::{Action, End, Rule, Test};
 use namewall_dataplane::nft::table::{Chain, Fallback, Hook, HookKind, Point, Table};
 use namewall_dataplane::nft::{Nft, Settings, put_table};
+use namewall_dataplane::render::Scope;
 use namewall_policy::compile;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -40,13 +41,13 @@ impl fmt::Display for Filter {
 
 impl Filter {
     /// To be called in the node's namespace. What it gives must be kept: the table's owner.
-    pub(crate) fn put(self) -> Result<Option<Nft>> {
+    pub(crate) fn put(self) -> Result<Option<SingleThreaded<Nft>>> {
         match self {
             Self::Nothing => {}
             Self::Tracked | Self::TrackedAgain => put_table("tracked", &forward(Vec::new(), Action::Accept))?,
             Self::Linear(rules) => put_table("linear", &forward(linear(rules), Action::Drop))?,
             Self::Namewall(policies) => {
-                let mut nft = Nft::open(Settings::default())?;
+                let mut nft = SingleThreaded::new(Nft::open(Settings::default())?, Scope::default());
                 let (program, _) = compile(&Crowd { policies }.lowered().snapshot);
                 nft.replace(&program, namewall_policy::Instant::default())
                     .with_context(|| format!("{policies} policies"))?;

@@ -8,7 +8,7 @@ use namewall_bench::Cluster;
 use namewall_bench::figures::{Memory, figure, median, milliseconds, quantile, timed};
 use namewall_cluster::kinds::{Kind, WATCHED};
 use namewall_cluster::{Key, Listing, Settings, Store};
-use namewall_dataplane::Dataplane;
+use namewall_dataplane::SingleThreaded;
 use namewall_dataplane::nft::{Nft, Settings as NftSettings};
 use namewall_dataplane::render::Scope;
 use namewall_policy::{Instant, compile, compile_next};
@@ -180,7 +180,7 @@ fn measure(options: &Options, file: &Path) -> Result<()> {
     figure("watch_roles", snapshot.roles.len() as f64);
     let namespace = Namespace::create()?;
     let scope = Scope { node: snapshot.node_named(NODE), ..Scope::default() };
-    let mut nft = namespace.enter(|| Nft::open(NftSettings { scope, ..NftSettings::default() }))??;
+    let mut nft = SingleThreaded::new(namespace.enter(|| Nft::open(NftSettings::default()))??, scope);
     let (done, took) = timed(|| nft.replace(&program, Instant::default()));
     done?;
     figure("watch_start_kernel_ms", milliseconds(took));

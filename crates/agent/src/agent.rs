@@ -1,11 +1,13 @@
 //! The loop of a node: waits for changes, enforces them, learns from other
 //! nodes, and hands over to the next agent or ends.
 
+use crate::clock::Clock;
 use crate::config::{Config, ThisNode};
 use crate::control::{Control, Explain, Running};
 use crate::denials;
 use crate::error::{AgentError, with_causes};
 use crate::learner::Refused;
+use crate::node::NodeError;
 use crate::retry::Retry;
 use crate::share::Heard;
 use crate::sharing::{LearnedElsewhere, Publishing};
@@ -13,6 +15,7 @@ use crate::signals::Signals;
 use crate::source::{Event, Source};
 use crate::state::{Beginning, Change, State, lock};
 use crate::takeover::{hand_over, take_over};
+use namewall_dataplane::Dataplane;
 use namewall_policy::domain::DomainName;
 use std::error::Error;
 use std::net::SocketAddr;
@@ -20,7 +23,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tracing::{info, warn};
 
 /// Users get an Event about a failure that lasts this long. A shorter failure ends with the next attempt.
@@ -29,10 +32,16 @@ const WARN_AFTER: Duration = Duration::from_secs(3);
 /// Reads the settings, at the start and whenever a signal asks for it.
 pub type ReadConfig<'a> = Box<dyn Fn() -> Result<Config, Box<dyn Error + Send + Sync>> + 'a>;
 
+/// Opens a data plane with the settings of an agent.
+pub type OpenDataplane<'a, D> = Box<dyn FnOnce(&Config) -> Result<D, <D as Dataplane>::Error> + 'a>;
+
 /// What an agent is started with.
 #[expect(missing_debug_implementations, reason = "it holds functions")]
-pub struct Start<'a, S> {
+pub struct Start<'a, S, D: Dataplane> {
     pub source: S,
+    /// Opens the data plane, once the settings are read. It changes nothing yet.
+    pub open: OpenDataplane<'a, D>,
+    pub clock: Arc<dyn Clock>,
     pub read_config: ReadConfig<'a>,
     pub cluster_domain: DomainName,
     /// Where the control socket is.
@@ -51,22 +60,24 @@ pub enum Ended {
 }
 
 #[expect(missing_debug_implementations, reason = "it holds functions")]
-pub struct Agent<'a, S> {
+pub struct Agent<'a, S, D: Dataplane> {
     source: S,
     read_config: ReadConfig<'a>,
     control: PathBuf,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<State<D>>>,
     successor: Arc<Mutex<Option<UnixStream>>>,
     /// Where the cluster's DNS Service answers.
     cluster_dns: Vec<SocketAddr>,
     elsewhere: LearnedElsewhere,
     retry: Retry,
+    clock: Arc<dyn Clock>,
 }
 
-impl<'a, S: Source> Agent<'a, S> {
+impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
     /// Enforces what the source has, serves DNS and answers at the control socket.
-    pub fn start(start: Start<'a, S>) -> Result<Self, AgentError> {
-        let Start { mut source, read_config, cluster_domain, control, take_over: takes_over, explain } = start;
+    pub fn start(start: Start<'a, S, D>) -> Result<Self, AgentError> {
+        let Start { mut source, open, clock, read_config, cluster_domain, control, take_over: takes_over, explain } =
+            start;
         let config = read_config().map_err(AgentError::Settings)?;
         let read = source.read()?;
         let sockets = match (Running::find(&control), takes_over) {
@@ -77,8 +88,13 @@ impl<'a, S: Source> Agent<'a, S> {
         let this = ThisNode::find(&read.lowered.snapshot, config.node.as_deref()).ok().flatten();
         let closed = this.map(|this| source.pod_blocks(&this.name)).unwrap_or_default();
         let cluster_dns = source.dns_servers();
-        let beginning = Beginning { read, sockets, closed, cluster_dns: &cluster_dns, cluster_domain };
-        let state = State::start(&config, beginning).inspect_err(|error| {
+        let started = open(&config).map_err(|error| NodeError::dataplane(error).into()).and_then(|dataplane| {
+            let cluster_dns = &cluster_dns;
+            let clock = clock.clone();
+            let beginning = Beginning { dataplane, clock, read, sockets, closed, cluster_dns, cluster_domain };
+            State::start(&config, beginning)
+        });
+        let state = started.inspect_err(|error| {
             if let Some(node) = &config.node {
                 source.warn_users(node, Some(&with_causes(error)));
             }
@@ -88,9 +104,11 @@ impl<'a, S: Source> Agent<'a, S> {
         let successor = Arc::default();
         serve_control(&control, Control { state: state.clone(), explain, successor: Arc::clone(&successor) })?;
         let (elsewhere, retry) = (LearnedElsewhere::default(), Retry::default());
-        let agent = Self { source, read_config, control, state, successor, cluster_dns, elsewhere, retry };
+        let agent = Self { source, read_config, control, state, successor, cluster_dns, elsewhere, retry, clock };
         agent.log_start();
-        denials::follow(config.log_group, &lock(&agent.state).denials)?;
+        let state = lock(&agent.state);
+        denials::follow(state.node.denials(config.log_group)?, &state.denials)?;
+        drop(state);
         agent.publish_learned();
         Ok(agent)
     }
@@ -112,7 +130,7 @@ impl<'a, S: Source> Agent<'a, S> {
                 }
                 Event::Nothing => false,
             };
-            if has_changed || self.retry.is_due(Instant::now()) {
+            if has_changed || self.retry.is_due(self.clock.now()) {
                 self.change();
             }
             self.report();
@@ -147,19 +165,19 @@ impl<'a, S: Source> Agent<'a, S> {
 
     /// Reads and enforces what is meant now. A failure is logged and tried again; what was in force stays so.
     fn change(&mut self) {
-        let began = Instant::now();
+        let began = self.clock.now();
         let read = self.source.read();
         let mut state = lock(&self.state);
         let closed = state.node_name.as_deref().map(|node| self.source.pod_blocks(node)).unwrap_or_default();
-        state.node.with_kernel(|nft| nft.settings_mut().scope.closed = closed);
+        state.node.scope_mut().closed = closed;
         let done = read.map_err(AgentError::from).and_then(|read| state.enforce(read));
-        self.retry.ended(done.is_ok(), Instant::now());
+        self.retry.ended(done.is_ok(), self.clock.now());
         match done {
             Ok(change) => {
                 self.source.enforced();
                 state.last_error = None;
                 if change.has_new_rules || !self.source.is_busy() {
-                    log_change(&state, change, began.elapsed());
+                    log_change(&state, &change, self.clock.now().since(began));
                 }
                 drop(state);
                 if change.has_new_rules {
@@ -225,7 +243,7 @@ impl<'a, S: Source> Agent<'a, S> {
 
     /// Tells users and the log what happened since the last event.
     fn report(&mut self) {
-        let is_lasting = self.retry.failing_for(Instant::now()).is_some_and(|time| time >= WARN_AFTER);
+        let is_lasting = self.retry.failing_for(self.clock.now()).is_some_and(|time| time >= WARN_AFTER);
         let (node, error) = {
             let mut state = lock(&self.state);
             state.trouble = self.source.trouble();
@@ -254,7 +272,7 @@ impl<'a, S: Source> Agent<'a, S> {
 }
 
 /// Answers at the control socket, in a thread of its own.
-fn serve_control(path: &PathBuf, control: Control) -> Result<(), AgentError> {
+fn serve_control<D: Dataplane>(path: &PathBuf, control: Control<D>) -> Result<(), AgentError> {
     std::fs::remove_file(path).ok();
     let listener = UnixListener::bind(path).map_err(|source| AgentError::Listen { path: path.clone(), source })?;
     let serve = move || control.serve(&listener);
@@ -262,9 +280,12 @@ fn serve_control(path: &PathBuf, control: Control) -> Result<(), AgentError> {
     Ok(())
 }
 
-fn log_change(state: &State, change: Change, took: Duration) {
+fn log_change<D: Dataplane>(state: &State<D>, change: &Change, took: Duration) {
     let (policies, pods) = (state.snapshot.policies.len(), state.snapshot.pod_count());
     let (operations, connections_cut) = (change.applied.operations, change.cut.connections);
     let milliseconds = (took.as_secs_f64() * 1e4).round() / 10.0;
     info!(policies, pods, operations, connections_cut, milliseconds, "changed");
 }
+
+#[cfg(test)]
+mod tests;

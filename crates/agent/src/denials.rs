@@ -1,15 +1,14 @@
 //! Denied packets, as far as the kernel logs them.
 
 use crate::error::AgentError;
-use namewall_dataplane::nflog::{DenialLog, Denied};
+use namewall_dataplane::{Denied, FollowDenials};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use tracing::info;
 
 /// Logs and counts denials in a thread of its own.
-pub(crate) fn follow(group: u16, count: &Arc<AtomicU64>) -> Result<(), AgentError> {
-    let mut log = DenialLog::open(group).map_err(AgentError::DenialLog)?;
+pub(crate) fn follow(mut log: impl FollowDenials, count: &Arc<AtomicU64>) -> Result<(), AgentError> {
     let count = count.clone();
     let follow = move || {
         while let Ok(denials) = log.wait() {

@@ -4,7 +4,6 @@ use crate::config::ConfigError;
 use crate::node::NodeError;
 use crate::takeover::TakeoverError;
 use namewall_cluster::LoadError;
-use namewall_dataplane::netlink;
 use std::error::Error;
 use std::io;
 use std::path::PathBuf;
@@ -32,8 +31,6 @@ pub enum AgentError {
         #[source]
         source: io::Error,
     },
-    #[error("cannot receive what the kernel logs")]
-    DenialLog(#[source] netlink::Error),
     #[error("cannot start a thread")]
     Thread(#[source] io::Error),
 }

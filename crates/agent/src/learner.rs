@@ -1,43 +1,42 @@
-//! From answers to leases.
+//! From DNS answers to leases.
 
-use crate::clock::Clock;
 use crate::counters::{Counters, Counting};
-use crate::law::Law;
+use crate::enforcer::Enforcer;
 use crate::memo::{Memo, State};
+use crate::name_rules::NameRules;
 use crate::share::{Heard, Share};
 use namewall_dataplane::Dataplane;
 use namewall_dataplane::nft::Nft;
-use namewall_dns::{Answer, Learn, LearnError, Noted};
+use namewall_dns::wire::Addresses;
+use namewall_dns::{Answer, Learn, LearnError, Opens};
+use namewall_policy::bits::BitSet;
 use namewall_policy::domain::DomainName;
 use namewall_policy::lease::{Lifetimes, Refusal};
 use namewall_policy::{Instant, Lease};
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 /// How names are learned.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Learning {
     pub lifetimes: Lifetimes,
-    /// Whether a rule also speaks of names that are only led over by a CNAME (S6.2).
+    /// True if a rule also opens addresses of a name that a CNAME leads through (S6.2).
     pub aliases: bool,
     /// For tests: how much longer the kernel takes.
     pub slow_kernel: Duration,
 }
 
+/// Learns from DNS answers which addresses the names of rules open, and opens them.
 #[derive(Debug)]
-pub struct Learner {
-    clock: Clock,
+pub struct Learner<D = Nft> {
+    enforcer: Arc<Enforcer<D>>,
     settings: RwLock<Learning>,
-    law: RwLock<Option<Arc<Law>>>,
-    /// How often the law, or how names are learned, has changed.
-    laws: AtomicU64,
+    rules: RwLock<Option<Arc<NameRules>>>,
+    /// How often the rules have changed.
+    rule_changes: AtomicU64,
     memo: Mutex<Memo>,
-    kernel: Arc<Mutex<Nft>>,
-    /// How many wait for the kernel with something else than answers: a policy, a heartbeat. The
-    /// lock knows no order, so that a flood of answers would keep them waiting for as long as it lasts.
-    waiting: AtomicUsize,
     counting: Counting,
     refused: Mutex<Vec<Refused>>,
     share: OnceLock<Arc<dyn Share>>,
@@ -52,72 +51,66 @@ pub struct Refused {
     pub why: Refusal,
 }
 
-/// So many are remembered until somebody asks; all are counted.
+/// Up to this many refusals are kept until they are logged; all are counted.
 const MOST_REFUSED: usize = 64;
 
-impl Learner {
-    pub(crate) fn new(kernel: Arc<Mutex<Nft>>, clock: Clock, settings: Learning) -> Self {
-        let settings = RwLock::new(settings);
+impl<D: Dataplane> Learner<D> {
+    pub(crate) fn new(enforcer: Arc<Enforcer<D>>, settings: Learning) -> Self {
         Self {
-            clock,
-            settings,
-            law: RwLock::default(),
-            laws: AtomicU64::new(0),
+            enforcer,
+            settings: RwLock::new(settings),
+            rules: RwLock::default(),
+            rule_changes: AtomicU64::new(0),
             memo: Mutex::new(Memo::new()),
-            kernel,
-            waiting: AtomicUsize::new(0),
             counting: Counting::default(),
             refused: Mutex::default(),
             share: OnceLock::new(),
         }
     }
 
-    /// From now on what is learned is told. Only the first counts.
+    /// Publishes what is learned from now on. Only the first call counts.
     pub fn share_with(&self, share: Arc<dyn Share>) {
         let _ = self.share.set(share);
     }
 
-    /// Opens what others have learned, as if a pod had asked here: for the patterns that rules speak of, and
-    /// never what is never leased. Gives how much was not open yet.
+    /// Opens what other nodes have learned, for every rule with a pattern of the name, except for addresses that
+    /// are never leased. Returns how many leases were not open yet.
     pub fn hear(&self, heard: &[Heard]) -> Result<usize, LearnError> {
-        let Some(law) = self.law() else { return Ok(0) };
-        let (lifetimes, now) = (self.settings().lifetimes, self.clock.now());
-        let mut kernel = self.kernel();
+        let Some(rules) = self.rules() else { return Ok(0) };
+        let (lifetimes, now) = (self.settings().lifetimes, self.enforcer.now());
         let mut batch = Vec::new();
         for Heard { name, address, left } in heard {
             let expiry = lifetimes.expiry(*left, now);
-            for pattern in law.all_matching(name).filter(|_| law.refusal(name, *address).is_none()) {
-                let lease =
-                    Lease { pattern: pattern.clone(), name: name.clone(), address: *address, expiry, asked_by: None };
-                if !kernel.leases().has(&lease, expiry) {
-                    batch.push(lease);
-                }
+            for pattern in rules.all_matching(name).filter(|_| rules.refusal(name, *address).is_none()) {
+                let (pattern, name) = (pattern.clone(), name.clone());
+                batch.push(Lease { pattern, name, address: *address, expiry, asked_by: None });
             }
         }
-        if batch.is_empty() {
-            return Ok(0);
+        let leases = self.enforcer.leases();
+        batch.retain(|lease| !leases.is_open(lease, lease.expiry));
+        drop(leases);
+        if !batch.is_empty() {
+            self.enforcer.grant_first(&batch).map_err(|error| self.failed(error))?;
         }
-        let count = batch.len();
-        kernel.grant(&batch, now).map_err(|error| self.fails(&error))?;
-        Ok(count)
+        Ok(batch.len())
     }
 
-    fn fails(&self, error: &dyn std::fmt::Display) -> LearnError {
+    fn failed(&self, error: D::Error) -> LearnError {
         self.counting.add(|all| &all.failed, 1);
-        LearnError(error.to_string())
+        LearnError(Box::new(error))
     }
 
-    /// From now on this is what names are learned for.
-    pub(crate) fn take(&self, law: Law) {
-        *self.law.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(law));
-        self.laws.fetch_add(1, Ordering::SeqCst);
+    /// Learns for these rules from now on.
+    pub(crate) fn take(&self, rules: NameRules) {
+        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(rules));
+        self.rule_changes.fetch_add(1, Ordering::SeqCst);
     }
 
     pub fn set(&self, settings: Learning) {
         *self.settings.write().unwrap_or_else(PoisonError::into_inner) = settings;
     }
 
-    /// What was refused since this was last asked, each once.
+    /// Addresses that were refused since the last call, each once.
     pub fn take_refused(&self) -> Vec<Refused> {
         std::mem::take(&mut *self.refused.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -134,124 +127,134 @@ impl Learner {
         self.counting.read()
     }
 
-    /// Answers stand back for whoever asks for it here.
-    pub(crate) fn kernel(&self) -> MutexGuard<'_, Nft> {
-        self.waiting.fetch_add(1, Ordering::SeqCst);
-        let kernel = self.lock();
-        self.waiting.fetch_sub(1, Ordering::SeqCst);
-        kernel
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Nft> {
-        self.kernel.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn now(&self) -> Instant {
-        self.clock.now()
-    }
-
-    pub(crate) fn law(&self) -> Option<Arc<Law>> {
-        self.law.read().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(crate) fn rules(&self) -> Option<Arc<NameRules>> {
+        self.rules.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn settings(&self) -> Learning {
         *self.settings.read().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-impl Learn for Learner {
-    type Batch = Vec<Lease>;
-
-    fn knows(&self, client: IpAddr) -> bool {
-        self.law().is_some_and(|law| law.is_own(client))
+    /// True if these bytes are known to open nothing new, so that they need not be read.
+    fn is_known(&self, answer: &Answer<'_>) -> bool {
+        let Ok(memo) = self.memo.try_lock() else { return false };
+        let rule_changes = self.rule_changes.load(Ordering::SeqCst);
+        let losses = self.enforcer.leases().table().losses();
+        memo.has(memo.key(answer.client, answer.bytes), State { rule_changes, losses }, self.enforcer.now())
     }
 
-    fn cares_about(&self, client: IpAddr) -> bool {
-        self.law().is_some_and(|law| law.names_of(client).is_some())
-    }
-
-    fn is_known(&self, client: IpAddr, answer: &[u8]) -> bool {
-        let (Ok(kernel), Ok(memo)) = (self.kernel.try_lock(), self.memo.try_lock()) else { return false };
-        let state = State { laws: self.laws.load(Ordering::SeqCst), losses: kernel.leases().losses() };
-        memo.has(memo.key(client, answer), state, self.clock.now())
-    }
-
-    fn note(&self, answer: &Answer<'_>, batch: &mut Vec<Lease>) -> Noted {
-        // Read first: what changes meanwhile is none of what will be remembered.
-        let laws = self.laws.load(Ordering::SeqCst);
-        let Some(law) = self.law() else { return Noted::Nothing };
-        let Some(names) = law.names_of(answer.client) else { return Noted::Nothing };
-        let (settings, now) = (self.settings(), self.clock.now());
-        self.counting.add(|all| &all.foreign, answer.says.foreign);
-        // What is open long enough costs nothing more, and what is open as long as the answer is good holds
-        // nobody up.
-        let kernel = self.kernel.try_lock().ok();
-        let is_open =
-            |lease: &Lease, until: Instant| kernel.as_ref().is_some_and(|kernel| kernel.leases().has(lease, until));
-        let mut noted = Noted::Nothing;
-        // Until when the same answer would change nothing.
-        let mut until = (answer.says.foreign == 0).then_some(Instant(Duration::MAX));
-        let question = std::iter::once(&answer.says.question.name);
-        let aliases = answer.says.aliases.iter().filter(|_| settings.aliases);
-        for name in question.chain(aliases).filter_map(|name| name.to_domain()) {
-            let patterns = law.matching(names, &name);
+    /// Puts the leases that the addresses of an answer open into the batch.
+    fn lease(&self, reading: &Reading<'_>, batch: &mut Vec<Lease>) -> Leased {
+        let Reading { client, says, rules, patterns } = *reading;
+        let (settings, now) = (self.settings(), self.enforcer.now());
+        let leases = self.enforcer.leases();
+        let mut leased = Leased { opens: Opens::Nothing, until: Some(Instant(Duration::MAX)) };
+        let aliases = says.aliases.iter().filter(|_| settings.aliases);
+        for name in std::iter::once(&says.question.name).chain(aliases).filter_map(|name| name.to_domain()) {
+            let patterns = rules.matching(patterns, &name);
             if patterns.is_empty() {
                 continue;
             }
             let mut opened = Vec::new();
-            for one in &answer.says.addresses {
-                if let Some(why) = law.refusal(&name, one.address) {
-                    let (client, name) = (answer.client, name.clone());
-                    self.refuse(Refused { client, name, address: one.address, why });
-                    // Each time is counted.
-                    until = None;
+            for one in &says.addresses {
+                if let Some(why) = rules.refusal(&name, one.address) {
+                    self.refuse(Refused { client, name: name.clone(), address: one.address, why });
+                    // Every refusal is counted, so the answer is read each time.
+                    leased.until = None;
                     continue;
                 }
                 opened.push((one.address, one.ttl));
                 let expiry = settings.lifetimes.expiry(one.ttl, now);
-                until = until.map(|until| until.min(settings.lifetimes.last_with(one.ttl, expiry)));
-                let leases = patterns.iter().map(|pattern| Lease {
-                    pattern: (*pattern).clone(),
-                    name: name.clone(),
-                    address: one.address,
-                    expiry,
-                    asked_by: Some(answer.client),
-                });
                 let use_by = settings.lifetimes.use_by(one.ttl, now);
-                for lease in leases.filter(|lease| !is_open(lease, expiry)) {
-                    noted = if noted == Noted::First || !is_open(&lease, use_by) { Noted::First } else { Noted::Soon };
+                leased.until = leased.until.map(|until| until.min(settings.lifetimes.last_with(one.ttl, expiry)));
+                for pattern in &patterns {
+                    let (pattern, name) = ((*pattern).clone(), name.clone());
+                    let lease = Lease { pattern, name, address: one.address, expiry, asked_by: Some(client) };
+                    if leases.is_open(&lease, expiry) {
+                        continue;
+                    }
+                    if !leases.is_open(&lease, use_by) {
+                        leased.opens = Opens::New;
+                    } else if leased.opens == Opens::Nothing {
+                        leased.opens = Opens::Renewal;
+                    }
                     batch.push(lease);
                 }
             }
-            if let (Some(share), true) = (self.share.get(), noted != Noted::Nothing) {
+            if let (Some(share), true) = (self.share.get(), leased.opens != Opens::Nothing) {
                 share.note(&name, &opened);
             }
         }
-        let changes = noted != Noted::Nothing;
-        if let (false, Some(until), Some(kernel), Ok(mut memo)) = (changes, until, &kernel, self.memo.lock()) {
-            let key = memo.key(answer.client, answer.bytes);
-            memo.put(key, State { laws, losses: kernel.leases().losses() }, until);
+        leased
+    }
+}
+
+/// An answer that was read, and the rules of the pod that asked.
+#[derive(Clone, Copy)]
+struct Reading<'a> {
+    client: IpAddr,
+    says: &'a Addresses,
+    rules: &'a NameRules,
+    /// The patterns of the client's rules.
+    patterns: &'a BitSet,
+}
+
+/// What the addresses of an answer open.
+struct Leased {
+    opens: Opens,
+    /// Until when the same answer would open nothing new, if nothing else changes; None if it must be read again.
+    until: Option<Instant>,
+}
+
+impl<D: Dataplane> Learn for Learner<D> {
+    type Batch = Vec<Lease>;
+
+    fn knows(&self, client: IpAddr) -> bool {
+        self.rules().is_some_and(|rules| rules.is_own(client))
+    }
+
+    fn learn(&self, answer: &Answer<'_>, batch: &mut Vec<Lease>) -> Opens {
+        // Loaded before anything is read: if rules or leases change meanwhile, the memo is of an old state.
+        let rule_changes = self.rule_changes.load(Ordering::SeqCst);
+        let Some(rules) = self.rules() else { return Opens::Nothing };
+        let Some(patterns) = rules.names_of(answer.client) else { return Opens::Nothing };
+        if self.is_known(answer) {
+            return Opens::Nothing;
         }
-        self.counting.add(|all| &all.learned, usize::from(changes));
-        noted
+        let losses = self.enforcer.leases().table().losses();
+        let Ok(says) = answer.addresses() else { return Opens::Unreadable };
+        self.counting.add(|all| &all.foreign, says.foreign);
+        let reading = Reading { client: answer.client, says: &says, rules: &rules, patterns };
+        let Leased { opens, until } = self.lease(&reading, batch);
+        match (opens, until, self.memo.lock()) {
+            (Opens::Nothing, Some(until), Ok(mut memo)) if says.foreign == 0 => {
+                let key = memo.key(answer.client, answer.bytes);
+                memo.put(key, State { rule_changes, losses }, until);
+            }
+            _ => {}
+        }
+        self.counting.add(|all| &all.learned, usize::from(opens != Opens::Nothing));
+        opens
     }
 
     fn commit(&self, batch: &mut Vec<Lease>) -> Result<(), LearnError> {
+        let dataplane = self.enforcer.dataplane_for_answers();
         let slow = self.settings().slow_kernel;
-        let mut kernel = self.lock();
         if !slow.is_zero() {
             std::thread::sleep(slow);
         }
-        let done = kernel.grant(batch, self.clock.now());
-        drop(kernel);
+        let done = self.enforcer.grant_with(dataplane, batch);
         batch.clear();
-        if let (Some(share), Ok(_)) = (self.share.get(), &done) {
+        if let (Some(share), Ok(())) = (self.share.get(), &done) {
             share.finish();
         }
-        done.map_err(|error| self.fails(&error))
+        done.map_err(|error| self.failed(error))
     }
 
     fn is_busy(&self) -> bool {
-        self.waiting.load(Ordering::SeqCst) > 0 || self.kernel.try_lock().is_err()
+        self.enforcer.is_busy()
     }
 }
+
+#[cfg(test)]
+mod tests;

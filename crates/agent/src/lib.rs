@@ -11,10 +11,11 @@ mod config;
 mod control;
 mod counters;
 mod denials;
+mod enforcer;
 mod error;
-mod law;
 mod learner;
 mod memo;
+mod name_rules;
 mod node;
 mod retry;
 mod share;
@@ -23,10 +24,12 @@ mod signals;
 mod source;
 mod state;
 mod takeover;
+#[cfg(test)]
+mod testing;
 mod warning;
 
-pub use agent::{Agent, Ended, ReadConfig, Start};
-pub use clock::Clock;
+pub use agent::{Agent, Ended, OpenDataplane, ReadConfig, Start};
+pub use clock::{Clock, ManualClock, SystemClock};
 pub use config::{Config, ConfigError, DNS_PORT, DnsConfig};
 pub use control::{AskError, Explain, LiveQuestion, Running, rules_of};
 pub use counters::Counters;

@@ -1,31 +1,31 @@
-//! Answers that would change nothing: the same bytes to the same client, as long
-//! as what they open is open, and no longer would be.
+//! A cache of answers that open nothing new: the same bytes to the same client,
+//! while everything they open is open for at least as long as they last.
 
 use namewall_policy::Instant;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::IpAddr;
 
-/// So many are remembered; who comes to the same place takes it.
-const PLACES: usize = 4_096;
+/// The size of the cache. An answer takes the slot that its hash leads to.
+const SLOTS: usize = 4_096;
 
-/// What must be the same for an answer to mean the same.
+/// An answer means the same only while this is the same.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct State {
-    /// How often the law has changed.
-    pub(crate) laws: u64,
-    /// How often a lease has ended before its time.
+    /// How often the rules have changed.
+    pub(crate) rule_changes: u64,
+    /// How often a lease was lost before it expired.
     pub(crate) losses: u64,
 }
 
 #[derive(Debug)]
 pub(crate) struct Memo {
-    /// By a seed nobody knows: no two answers can be made to look alike.
+    /// A random seed, so that nobody can make two answers with one hash.
     seed: RandomState,
-    places: Vec<Place>,
+    slots: Vec<Slot>,
 }
 
 #[derive(Clone, Copy, Default, Debug)]
-struct Place {
+struct Slot {
     answer: u64,
     state: State,
     until: Instant,
@@ -33,20 +33,20 @@ struct Place {
 
 impl Memo {
     pub(crate) fn new() -> Self {
-        Self { seed: RandomState::new(), places: vec![Place::default(); PLACES] }
+        Self { seed: RandomState::new(), slots: vec![Slot::default(); SLOTS] }
     }
 
-    /// Whether the answer is known to change nothing.
+    /// True if the answer is known to open nothing new.
     pub(crate) fn has(&self, answer: u64, state: State, now: Instant) -> bool {
-        let place = self.places[at(answer)];
-        place.answer == answer && place.state == state && now <= place.until
+        let slot = self.slots[at(answer)];
+        slot.answer == answer && slot.state == state && now <= slot.until
     }
 
     pub(crate) fn put(&mut self, answer: u64, state: State, until: Instant) {
-        self.places[at(answer)] = Place { answer, state, until };
+        self.slots[at(answer)] = Slot { answer, state, until };
     }
 
-    /// What an answer to a client is known by. Its id is another each time.
+    /// The hash of an answer to a client, without the id, which differs each time.
     pub(crate) fn key(&self, client: IpAddr, answer: &[u8]) -> u64 {
         let mut hasher = self.seed.build_hasher();
         match client {
@@ -59,7 +59,7 @@ impl Memo {
 }
 
 fn at(answer: u64) -> usize {
-    answer as usize % PLACES
+    answer as usize % SLOTS
 }
 
 #[cfg(test)]
@@ -81,14 +81,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_known_past_its_time_or_under_another_law() {
+    fn nothing_is_known_past_its_time_or_under_other_rules() {
         let mut memo = Memo::new();
-        let state = State { laws: 1, losses: 1 };
+        let state = State { rule_changes: 1, losses: 1 };
         assert!(!memo.has(7, state, at(1)));
         memo.put(7, state, at(5));
         assert!(memo.has(7, state, at(5)) && !memo.has(7, state, at(6)));
-        assert!(!memo.has(7, State { laws: 2, ..state }, at(1)));
+        assert!(!memo.has(7, State { rule_changes: 2, ..state }, at(1)));
         assert!(!memo.has(7, State { losses: 2, ..state }, at(1)));
-        assert!(!memo.has(7 + PLACES as u64, state, at(1)), "another in the same place");
+        assert!(!memo.has(7 + SLOTS as u64, state, at(1)), "another answer in the same slot");
     }
 }

@@ -1,21 +1,23 @@
-//! A node of a cluster, or a machine by itself.
+//! The part of an agent without a loop: the data plane, the DNS server, and the
+//! learner between them.
 
-use crate::clock::Clock;
+use crate::clock::{Clock, SystemClock};
 use crate::counters::Counters;
-use crate::law::Law;
+use crate::enforcer::{Enforcer, Recheck};
 use crate::learner::{Learner, Learning};
-use namewall_dataplane::conntrack::Conntrack;
-use namewall_dataplane::nft::{Count, Nft, NftError, Settings as NftSettings};
-use namewall_dataplane::render::{Intercept, Listener};
-use namewall_dataplane::{Applied, Cut, Dataplane};
+use crate::name_rules::NameRules;
+use namewall_dataplane::nft::{Nft, NftError, Settings as NftSettings};
+use namewall_dataplane::render::{Intercept, Listener, Scope};
+use namewall_dataplane::{Applied, Count, Cut, CutEstablished, Dataplane};
 use namewall_dns::{Listen, Server, ServerError, Settings as ServerSettings, Sockets};
 use namewall_policy::domain::DomainName;
-use namewall_policy::{Instant, LeaseTable, Program};
-use rustc_hash::FxHashSet;
+use namewall_policy::lease::Bounds;
+use namewall_policy::{Instant, Lease, LeaseTable, Program};
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -23,14 +25,16 @@ use std::time::Duration;
 /// noticed within three seconds.
 const BEAT_EVERY: Duration = Duration::from_millis(500);
 const BEAT_LASTS: Duration = Duration::from_millis(2_500);
-/// Connections that are judged before answers get their turn.
-const CUT_AT_ONCE: usize = 256;
-/// How often leases that have ended are looked through.
+/// Expired leases are dropped after this many beats.
 const TIDY_EVERY: u32 = 60;
 
 #[derive(Clone, Debug)]
 pub struct NodeSettings {
-    pub nft: NftSettings,
+    /// Which part of a Program this node enforces. `Node::serve` adds where DNS is taken to.
+    pub scope: Scope,
+    pub cut: CutEstablished,
+    /// How many leases are kept (S6.5).
+    pub bounds: Bounds,
     pub learning: Learning,
     /// Only names under it may lead to pods (S6.8).
     pub cluster_domain: DomainName,
@@ -53,17 +57,32 @@ pub struct DnsSettings {
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
     #[error(transparent)]
-    Kernel(#[from] NftError),
+    Dataplane(Box<dyn Error + Send + Sync>),
     #[error(transparent)]
     Dns(#[from] ServerError),
     #[error("cannot start a thread")]
     Thread(#[source] std::io::Error),
 }
 
+impl NodeError {
+    pub(crate) fn dataplane(error: impl Error + Send + Sync + 'static) -> Self {
+        Self::Dataplane(Box::new(error))
+    }
+}
+
+impl From<NftError> for NodeError {
+    fn from(error: NftError) -> Self {
+        Self::dataplane(error)
+    }
+}
+
 #[derive(Debug)]
-pub struct Node {
-    learner: Arc<Learner>,
+pub struct Node<D: Dataplane = Nft> {
+    enforcer: Arc<Enforcer<D>>,
+    learner: Arc<Learner<D>>,
     cluster_domain: DomainName,
+    scope: Scope,
+    cut: CutEstablished,
     program: Program,
     /// How to serve, and where, from the next change on.
     prepared: Option<(ServerSettings, Vec<(Sockets, Listen)>)>,
@@ -71,7 +90,7 @@ pub struct Node {
     changed: Option<ServerSettings>,
     /// A change forbids more than the one before it, and what it forbids is not all cut yet.
     owes_cut: bool,
-    server: Option<Arc<Server<Learner>>>,
+    server: Option<Arc<Server<Learner<D>>>>,
     beating: Option<Beating>,
 }
 
@@ -94,60 +113,67 @@ impl Drop for Beating {
 
 impl Node {
     /// Opens the kernel's side in the thread's network namespace. Changes nothing.
-    pub fn open(settings: NodeSettings) -> Result<Self, NodeError> {
-        let kernel = Arc::new(Mutex::new(Nft::open(settings.nft)?));
-        let learner = Arc::new(Learner::new(kernel, Clock::start(), settings.learning));
-        let program = Program::default();
-        Ok(Self {
-            learner,
-            cluster_domain: settings.cluster_domain,
-            program,
+    pub fn open(nft: NftSettings, settings: NodeSettings) -> Result<Self, NodeError> {
+        Ok(Self::new(Nft::open(nft)?, settings, Arc::new(SystemClock::start())))
+    }
+
+    /// The kernel's table, as it was made.
+    pub fn table(&self) -> Option<namewall_dataplane::nft::table::Table> {
+        self.enforcer.dataplane().table().cloned()
+    }
+}
+
+impl<D: Dataplane> Node<D> {
+    pub fn new(dataplane: D, settings: NodeSettings, clock: Arc<dyn Clock>) -> Self {
+        let NodeSettings { scope, cut, bounds, learning, cluster_domain } = settings;
+        let enforcer = Arc::new(Enforcer::new(dataplane, bounds, clock));
+        Self {
+            learner: Arc::new(Learner::new(enforcer.clone(), learning)),
+            enforcer,
+            cluster_domain,
+            scope,
+            cut,
+            program: Program::default(),
             prepared: None,
             changed: None,
             owes_cut: false,
             server: None,
             beating: None,
-        })
+        }
     }
 
-    /// Enforces what is meant now, and cuts what it forbids (S3.4). DNS that is prepared begins to be served.
+    /// What of a Program is enforced from the next change on.
+    pub fn scope_mut(&mut self) -> &mut Scope {
+        &mut self.scope
+    }
+
+    pub fn set_cut(&mut self, cut: CutEstablished) {
+        self.cut = cut;
+    }
+
+    /// Enforces a Program, and cuts what it forbids (S3.4). DNS that is prepared begins to be served.
     pub fn enforce(&mut self, program: &Program) -> Result<(Applied, Cut), NodeError> {
-        let mut kernel = self.learner.kernel();
-        let applied = kernel.replace(program, self.learner.now())?;
-        // The kernel has it: who tries again finds nothing that narrows.
+        // Names are learned for the rules once those are enforced: a lease before its rule would open nothing.
+        let before = self.learner.rules();
+        let rules = NameRules::new(before.as_deref(), self.scope.node, program, &self.cluster_domain);
+        let applied = self.enforcer.replace(program, &self.scope, || self.learner.take(rules));
+        let applied = applied.map_err(NodeError::dataplane)?;
+        // Remembered, since a second attempt finds nothing that narrows.
         self.owes_cut |= applied.narrows;
-        // Learned for only when it is enforced: a lease before its rule would open nothing.
-        let node = kernel.settings_mut().scope.node;
-        let law = Law::new(self.learner.law().as_deref(), node, program, &self.cluster_domain);
-        self.learner.take(law);
-        drop(kernel);
         self.program = program.clone();
         self.begin()?;
-        let mut kernel = self.learner.kernel();
-        if self.server.is_some() && kernel.takes_dns() {
-            kernel.beat(BEAT_LASTS)?;
+        if self.server.is_some() {
+            beat(&self.enforcer).map_err(NodeError::dataplane)?;
         }
-        drop(kernel);
-        let cut = if self.owes_cut { self.cut(program)? } else { Cut::default() };
+        let cut = match self.owes_cut {
+            true => {
+                let recheck = Recheck { program, scope: &self.scope, cut: self.cut };
+                self.enforcer.recheck(recheck).map_err(NodeError::dataplane)?
+            }
+            false => Cut::default(),
+        };
         self.owes_cut = false;
         Ok((applied, cut))
-    }
-
-    /// A few connections at a time: answers wait for the kernel too.
-    fn cut(&self, program: &Program) -> Result<Cut, NodeError> {
-        let listed = Conntrack::open().and_then(|mut conntrack| conntrack.list());
-        let connections = listed.map_err(NftError::Connections)?;
-        let (mut cut, mut failed) = (Cut::default(), None);
-        for some in connections.chunks(CUT_AT_ONCE) {
-            // One that cannot be cut must not save the others.
-            match self.learner.kernel().cut_among(program, some) {
-                Ok(more) => cut += more,
-                Err(error) => failed = failed.or(Some(error)),
-            }
-        }
-        let connected: FxHashSet<IpAddr> = connections.iter().map(|connection| connection.destination.0).collect();
-        self.learner.kernel().forget(self.learner.now(), &connected);
-        failed.map_or(Ok(cut), |error| Err(error.into()))
     }
 
     /// Serves DNS from the next change on, at sockets of its own, and takes pods' questions to it.
@@ -181,8 +207,7 @@ impl Node {
             }
         }
         let servers = asked(&settings.server, &settings.trusted);
-        self.learner.kernel().settings_mut().scope.dns =
-            (!listeners.is_empty()).then_some(Intercept { listeners, servers });
+        self.scope.dns = (!listeners.is_empty()).then_some(Intercept { listeners, servers });
         self.prepared = Some((settings.server, sockets));
         Ok(())
     }
@@ -190,7 +215,7 @@ impl Node {
     /// Asks other servers from the next change on: until then the kernel does not know who answers for them, and
     /// would take their own questions to us. Where it listens stays.
     pub fn ask(&mut self, settings: ServerSettings, trusted: &[SocketAddr]) {
-        if let Some(intercept) = &mut self.learner.kernel().settings_mut().scope.dns {
+        if let Some(intercept) = &mut self.scope.dns {
             intercept.servers = asked(&settings, trusted);
         }
         self.changed = Some(settings);
@@ -204,7 +229,7 @@ impl Node {
         }
         let Some((settings, sockets)) = self.prepared.take() else { return Ok(()) };
         let server = Arc::new(Server::start_with(settings, sockets, self.learner.clone())?);
-        self.beat(server.clone())?;
+        self.keep_beating(server.clone())?;
         self.server = Some(server);
         Ok(())
     }
@@ -213,11 +238,11 @@ impl Node {
     pub fn stop_serving(&mut self) -> Result<(), NodeError> {
         self.prepared = None;
         self.beating = None;
-        let mut kernel = self.learner.kernel();
-        if kernel.takes_dns() {
-            kernel.stop_beating()?;
+        let mut dataplane = self.enforcer.dataplane();
+        if dataplane.intercepts_dns() {
+            dataplane.stop_beating().map_err(NodeError::dataplane)?;
         }
-        drop(kernel);
+        drop(dataplane);
         self.server = None;
         Ok(())
     }
@@ -229,39 +254,38 @@ impl Node {
         server.map(Server::retire).unwrap_or_default()
     }
 
-    fn beat(&mut self, server: Arc<Server<Learner>>) -> Result<(), NodeError> {
+    /// Starts the thread that tells the kernel that the server is alive.
+    fn keep_beating(&mut self, server: Arc<Server<Learner<D>>>) -> Result<(), NodeError> {
         let is_over = Arc::new(AtomicBool::new(false));
-        let (over, learner) = (is_over.clone(), self.learner.clone());
-        let beat = move || {
+        let (over, enforcer) = (is_over.clone(), self.enforcer.clone());
+        let go_on = move || {
             let (mut seen, mut beats) = (None, 0_u32);
             while !over.load(Ordering::SeqCst) {
                 let turns = server.turns();
-                // A server that does nothing any more must not look alive.
-                if seen.replace(turns) != Some(turns) {
-                    let mut kernel = learner.kernel();
-                    if kernel.takes_dns() && kernel.beat(BEAT_LASTS).is_err() {
-                        // Told again the next time; should it never be, DNS goes its usual way.
-                        seen = None;
-                    }
+                // A server that is stuck must not look alive.
+                if seen.replace(turns) != Some(turns) && beat(&enforcer).is_err() {
+                    // Tried again with the next beat. If it never succeeds, DNS goes its usual way.
+                    seen = None;
                 }
                 beats += 1;
                 if beats % TIDY_EVERY == 0 {
-                    tidy(&learner);
+                    // A failure only means that expired leases stay until the next time.
+                    let _ = enforcer.tidy();
                 }
                 std::thread::park_timeout(BEAT_EVERY);
             }
         };
-        let thread = std::thread::Builder::new().name("heartbeat".to_owned()).spawn(beat);
+        let thread = std::thread::Builder::new().name("heartbeat".to_owned()).spawn(go_on);
         self.beating = Some(Beating { is_over, thread: Some(thread.map_err(NodeError::Thread)?) });
         Ok(())
     }
 
     /// The server that is used openly, and pods' questions are taken to.
-    pub fn dns(&self) -> Option<&Server<Learner>> {
+    pub fn dns(&self) -> Option<&Server<Learner<D>>> {
         self.server.as_deref()
     }
 
-    pub fn learner(&self) -> &Learner {
+    pub fn learner(&self) -> &Learner<D> {
         &self.learner
     }
 
@@ -270,37 +294,45 @@ impl Node {
     }
 
     pub fn now(&self) -> Instant {
-        self.learner.now()
+        self.enforcer.now()
     }
 
     pub fn program(&self) -> &Program {
         &self.program
     }
 
-    /// What is open by name.
-    pub fn leases(&self) -> LeaseTable {
-        self.learner.kernel().leases().clone()
+    /// Does something with the leases. Nothing is learned meanwhile.
+    pub fn with_leases<T>(&self, with: impl FnOnce(&LeaseTable) -> T) -> T {
+        with(self.enforcer.leases().table())
+    }
+
+    /// Opens leases; returns when they are in force.
+    pub fn grant(&self, leases: &[Lease]) -> Result<(), NodeError> {
+        self.enforcer.grant_first(leases).map_err(NodeError::dataplane)
+    }
+
+    /// True if the enforced scope takes pods' DNS to our server.
+    pub fn intercepts_dns(&self) -> bool {
+        self.enforcer.dataplane().intercepts_dns()
+    }
+
+    /// Follows packets that the kernel denies, as far as rules log them.
+    pub fn denials(&self, log_group: u16) -> Result<D::Denials, NodeError> {
+        self.enforcer.dataplane().denials(log_group).map_err(NodeError::dataplane)
     }
 
     pub fn counts(&self) -> Result<BTreeMap<String, Count>, NodeError> {
-        Ok(self.learner.kernel().counts()?)
-    }
-
-    /// Does something with the kernel's side of it.
-    pub fn with_kernel<T>(&self, with: impl FnOnce(&mut Nft) -> T) -> T {
-        with(&mut self.learner.kernel())
+        self.enforcer.dataplane().counts().map_err(NodeError::dataplane)
     }
 }
 
-/// Whom the server asks.
+/// Tells the data plane that our DNS server is alive, if pods' DNS is taken to it.
+fn beat<D: Dataplane>(enforcer: &Enforcer<D>) -> Result<(), D::Error> {
+    let mut dataplane = enforcer.dataplane();
+    if dataplane.intercepts_dns() { dataplane.beat(BEAT_LASTS) } else { Ok(()) }
+}
+
+/// The servers that ours asks.
 fn asked(settings: &ServerSettings, trusted: &[SocketAddr]) -> Vec<IpAddr> {
     settings.upstreams.iter().chain(trusted).map(SocketAddr::ip).collect()
-}
-
-/// Forgets leases that have ended, but for addresses some connection still leads to.
-fn tidy(learner: &Learner) {
-    // Read while nobody waits for the kernel's table.
-    let Ok(connections) = Conntrack::open().and_then(|mut conntrack| conntrack.list()) else { return };
-    let connected: FxHashSet<IpAddr> = connections.iter().map(|connection| connection.destination.0).collect();
-    learner.kernel().forget(learner.now(), &connected);
 }

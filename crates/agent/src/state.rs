@@ -1,13 +1,13 @@
 //! The state of a running agent, which the loop changes and the control socket
 //! reads.
 
+use crate::clock::Clock;
 use crate::config::{Config, ConfigError, ThisNode};
 use crate::error::AgentError;
 use crate::node::{DnsSettings, Node, NodeSettings};
 use namewall_cluster::Read;
-use namewall_dataplane::nft::Settings as NftSettings;
 use namewall_dataplane::render::Scope;
-use namewall_dataplane::{Applied, Cut};
+use namewall_dataplane::{Applied, Cut, Dataplane};
 use namewall_dns::{Listen, Sockets};
 use namewall_kubernetes::{Publisher, Trouble};
 use namewall_policy::addr::Cidr;
@@ -20,8 +20,8 @@ use std::time::Instant;
 use tracing::{error, warn};
 
 #[derive(Debug)]
-pub(crate) struct State {
-    pub(crate) node: Node,
+pub(crate) struct State<D: Dataplane> {
+    pub(crate) node: Node<D>,
     pub(crate) node_name: Option<String>,
     pub(crate) snapshot: Snapshot,
     pub(crate) dns: DnsSettings,
@@ -41,7 +41,7 @@ pub(crate) struct State {
 }
 
 /// What a change did.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Change {
     /// Whether policies changed, and not only pods.
     pub(crate) has_new_rules: bool,
@@ -58,13 +58,15 @@ pub(crate) struct Reconfigured {
     pub(crate) needs_restart: bool,
 }
 
-pub(crate) fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+pub(crate) fn lock<D: Dataplane>(state: &Mutex<State<D>>) -> MutexGuard<'_, State<D>> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What an agent starts with.
 #[derive(Debug)]
-pub(crate) struct Beginning<'a> {
+pub(crate) struct Beginning<'a, D> {
+    pub(crate) dataplane: D,
+    pub(crate) clock: Arc<dyn Clock>,
     pub(crate) read: Read,
     /// Sockets that another agent has handed over.
     pub(crate) sockets: Vec<(Sockets, Listen)>,
@@ -73,10 +75,10 @@ pub(crate) struct Beginning<'a> {
     pub(crate) cluster_domain: DomainName,
 }
 
-impl State {
+impl<D: Dataplane> State<D> {
     /// Puts what was read into the kernel, and serves DNS.
-    pub(crate) fn start(config: &Config, beginning: Beginning<'_>) -> Result<Self, AgentError> {
-        let Beginning { read, sockets, closed, cluster_dns, cluster_domain } = beginning;
+    pub(crate) fn start(config: &Config, beginning: Beginning<'_, D>) -> Result<Self, AgentError> {
+        let Beginning { dataplane, clock, read, sockets, closed, cluster_dns, cluster_domain } = beginning;
         let Read { lowered, mut findings, kept } = read;
         let snapshot = lowered.snapshot;
         let (program, more) = compile(&snapshot);
@@ -90,11 +92,9 @@ impl State {
             dns: None,
             closed,
         };
-        let Config { table, cut, bounds, learning, .. } = config;
-        let patience = NftSettings::default().patience;
-        let nft = NftSettings { table: table.clone(), scope, cut: *cut, bounds: *bounds, patience };
-        let settings = NodeSettings { nft, learning: *learning, cluster_domain: cluster_domain.clone() };
-        let mut node = Node::open(settings)?;
+        let Config { cut, bounds, learning, .. } = *config;
+        let settings = NodeSettings { scope, cut, bounds, learning, cluster_domain: cluster_domain.clone() };
+        let mut node = Node::new(dataplane, settings, clock);
         node.serve_at(dns.clone(), sockets)?;
         node.enforce(&program)?;
         Ok(Self {
@@ -130,7 +130,7 @@ impl State {
         };
         findings.extend(more);
         self.log_new(&findings, &kept);
-        self.node.with_kernel(|nft| nft.settings_mut().scope.node = node);
+        self.node.scope_mut().node = node;
         let has_new_rules = !Arc::ptr_eq(&program.policies, &self.node.program().policies);
         let (applied, cut) = self.node.enforce(&program)?;
         (self.snapshot, self.findings, self.kept) = (snapshot, findings, kept);
@@ -146,7 +146,7 @@ impl State {
     ) -> Result<Reconfigured, ConfigError> {
         let dns = config.dns.settings(&self.dns.take_to, cluster_dns)?;
         self.node.learner().set(config.learning);
-        self.node.with_kernel(|nft| nft.settings_mut().cut = config.cut);
+        self.node.set_cut(config.cut);
         let has_new_upstreams = dns.server.upstreams != self.dns.server.upstreams;
         let needs_restart = (&dns.trusted, &dns.server.listen) != (&self.dns.trusted, &self.dns.server.listen);
         if has_new_upstreams {

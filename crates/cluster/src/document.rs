@@ -222,9 +222,10 @@ impl<G: Gather> Flattener<'_, G> {
             }
             return;
         }
-        self.name(&mut node);
+        let unreadable = self.make_names_texts(&mut node);
         let document = Document { file: self.file.clone(), node, faults };
         let name = document.kind().map(|kind| object_name(&document, kind)).unwrap_or_default();
+        self.findings.extend(unreadable.into_iter().map(|finding| Finding { object: name.clone(), ..finding }));
         self.report(&name, &document.faults);
         // Of a text that breaks off only a policy is kept, which closes what it selects: the rest of a pod or a
         // Service may change what it is.
@@ -252,15 +253,17 @@ impl<G: Gather> Flattener<'_, G> {
     }
 
     /// A name or namespace that is not a text would be lost, and the object with it, or moved elsewhere.
-    fn name(&mut self, node: &mut Node) {
-        let Some(metadata) = node.get_mut("metadata") else { return };
+    fn make_names_texts(&self, node: &mut Node) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        let Some(metadata) = node.get_mut("metadata") else { return findings };
         for key in ["name", "namespace"] {
             let Some(field) = metadata.get_mut(key) else { continue };
             let Some(text) = field.value.scalar_text() else { continue };
-            let finding = Finding::error("unreadable-field", &*text, meant_as_text(&field.value));
-            self.findings.push(finding.at(format!("metadata.{key}")).from_source(Some(source(self.file, field.mark))));
+            let finding = Finding::error("unreadable-field", "", meant_as_text(&field.value));
+            findings.push(finding.at(format!("metadata.{key}")).from_source(Some(source(self.file, field.mark))));
             field.value = Value::String(text);
         }
+        findings
     }
 }
 

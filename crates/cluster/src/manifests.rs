@@ -100,6 +100,7 @@ impl Texts {
             let mut folder = Folder::default();
             if fs::metadata(path).map_err(|source| unreadable(path, source))?.is_dir() {
                 folder.collect(path)?;
+                folder.look_into_hidden();
                 if folder.files.is_empty() {
                     return Err(LoadError::EmptyFolder(path.display().to_string()));
                 }
@@ -144,6 +145,7 @@ struct Folder {
     files: Vec<PathBuf>,
     skipped: Vec<Finding>,
     seen: HashSet<PathBuf>,
+    hidden: Vec<PathBuf>,
 }
 
 impl Folder {
@@ -164,13 +166,25 @@ impl Folder {
             let is_manifest = matches!(extension.as_deref(), Some("yaml" | "yml" | "json"));
             match (path.is_dir(), is_hidden) {
                 (true, false) => self.collect(&path)?,
-                (true, true) => self.skip(&path, "hidden folders are not read"),
+                (true, true) => self.hidden.push(path),
                 (false, false) if is_manifest => self.files.push(path),
                 (false, true) => self.skip(&path, "hidden files are not read"),
                 (false, false) => self.skip(&path, "only .yaml, .yml and .json are read in folders"),
             }
         }
         Ok(())
+    }
+
+    /// Names the first file with objects of each hidden folder. In a mounted ConfigMap these are read through links.
+    fn look_into_hidden(&mut self) {
+        let read: HashSet<PathBuf> = self.files.iter().filter_map(|file| fs::canonicalize(file).ok()).collect();
+        for folder in std::mem::take(&mut self.hidden) {
+            let is_lost = |file: &Path| {
+                has_objects(file) && fs::canonicalize(file).is_ok_and(|canonical| !read.contains(&canonical))
+            };
+            let lost = first_file(&folder, &is_lost, &mut HashSet::new());
+            self.skip(&lost.unwrap_or(folder), "hidden folders are not read");
+        }
     }
 
     /// Objects in a file that is not read may be meant: that is a warning. The rest is a hint, if it could be meant.
@@ -184,6 +198,20 @@ impl Folder {
             self.skipped.push(Finding::hint("skipped-file", "", why).from_source(Some(source)));
         }
     }
+}
+
+/// The first file below a folder for which `wanted` is true. What cannot be read has none.
+fn first_file(folder: &Path, wanted: &dyn Fn(&Path) -> bool, seen: &mut HashSet<PathBuf>) -> Option<PathBuf> {
+    // A repository holds no manifests, and many files.
+    if folder.file_name().is_some_and(|name| name == ".git") || !seen.insert(fs::canonicalize(folder).ok()?) {
+        return None;
+    }
+    let mut paths: Vec<PathBuf> = fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    paths.sort();
+    paths.into_iter().find_map(|path| match path.is_dir() {
+        true => first_file(&path, wanted, seen),
+        false => wanted(&path).then_some(path),
+    })
 }
 
 /// True if the start of a file looks like a manifest.

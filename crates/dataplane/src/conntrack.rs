@@ -82,10 +82,9 @@ impl Conntrack {
     }
 }
 
-#[cfg(test)]
 impl Connection {
-    /// One that no kernel knows.
-    pub(crate) fn between(protocol: Protocol, from: (IpAddr, u16), to: (IpAddr, u16)) -> Self {
+    /// A connection that no kernel knows, for tests and simulations.
+    pub fn between(protocol: Protocol, from: (IpAddr, u16), to: (IpAddr, u16)) -> Self {
         let ((source, source_port), (original, id, zone)) = (from, Default::default());
         Self { protocol, source, source_port, asked: to, destination: to, original, id, zone }
     }

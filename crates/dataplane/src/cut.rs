@@ -6,7 +6,7 @@ use namewall_policy::lease::LeaseTable;
 use namewall_policy::model::{Direction, NodeId, PolicyKind, ServiceId};
 use namewall_policy::port::Protocol;
 use namewall_policy::program::Holder;
-use namewall_policy::{Cause, Flow, Instant, Lease, Program, Reason, Stage, Verdict, evaluate};
+use namewall_policy::{Cause, Flow, Instant, Lease, LeaseStore, Program, Reason, Stage, Verdict, evaluate};
 use rustc_hash::FxHashMap;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -20,8 +20,9 @@ pub enum CutEstablished {
     V1Beta1,
 }
 
-/// Judges connections that exist.
-pub(crate) struct Judge<'a> {
+/// Judges connections that exist by a Program that may not have been in force when they were opened.
+#[derive(Debug)]
+pub struct Judge<'a> {
     program: &'a Program,
     /// Every lease there has been: one that expired does not cut (S6.4).
     history: &'a LeaseTable,
@@ -38,7 +39,7 @@ pub(crate) struct Judge<'a> {
 const EVER: Instant = Instant(Duration::ZERO);
 
 impl<'a> Judge<'a> {
-    pub(crate) fn new(program: &'a Program, history: &'a LeaseTable, cut: CutEstablished) -> Self {
+    pub fn new(program: &'a Program, leases: &'a LeaseStore, cut: CutEstablished) -> Self {
         let mut services = FxHashMap::default();
         for (at, service) in program.services.iter().enumerate() {
             for &frontend in &service.frontends {
@@ -46,21 +47,19 @@ impl<'a> Judge<'a> {
                 services.entry(frontend).or_insert(ServiceId(at as u32));
             }
         }
-        Self { program, history, incomplete: false, services, cut, node: None, dns: None }
+        let (history, incomplete) = (leases.table(), leases.history_is_incomplete());
+        Self { program, history, incomplete, services, cut, node: None, dns: None }
     }
 
-    pub(crate) fn on(mut self, scope: &'a Scope) -> Self {
+    /// The node whose connections these are, and where it takes DNS to.
+    pub fn on(mut self, scope: &'a Scope) -> Self {
         self.node = scope.node;
         self.dns = scope.dns.as_ref();
         self
     }
 
-    pub(crate) fn with_incomplete_history(mut self, incomplete: bool) -> Self {
-        self.incomplete = incomplete;
-        self
-    }
-
-    pub(crate) fn forbids(&self, connection: &Connection) -> bool {
+    /// True if the connection is to be cut.
+    pub fn forbids(&self, connection: &Connection) -> bool {
         let (destination, port) = connection.destination;
         let is_ours = |address| matches!(self.program.by_address.get(address), Some(Holder::Pod(_)));
         let (asked, asked_port) = connection.asked;

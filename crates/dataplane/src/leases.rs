@@ -1,16 +1,21 @@
-//! The leases the kernel has. The table of them is ours, and may lose some for
-//! want of room (S6.5); what the kernel was told of those is taken back.
+//! Leases as elements of the kernel's table. Which leases there are is decided
+//! in a `LeaseStore`; here each becomes an element for every lease group that its
+//! pattern opens. A lease group is a list of peers of rules, so several patterns
+//! may share one, and an element lasts as long as the longest of them.
 
 use crate::nft::set::{self, Element, Key, Lifetime, Passing, Transient, Version};
 use namewall_policy::domain::{DomainName, DomainPattern};
-use namewall_policy::lease::Before;
+use namewall_policy::lease::LeaseChange;
 use namewall_policy::{Instant, Lease, LeaseTable};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
 /// Which lease groups each pattern opens.
 pub type LeaseGroups = FxHashMap<DomainPattern, Vec<u64>>;
+
+/// An address that is open in a lease group.
+type GroupAddress = (u64, IpAddr);
 
 /// A lease as it was found in the kernel.
 #[derive(Debug)]
@@ -22,108 +27,50 @@ pub(crate) struct Found {
     pub(crate) name: Option<DomainName>,
 }
 
-/// What is to be told to the kernel, a list for each version of IP.
+/// Elements to add and to remove, a list for each version of IP.
 #[derive(Default, Debug)]
 pub(crate) struct Writes {
     pub(crate) new: Passing,
     pub(crate) gone: [Vec<Element>; 2],
 }
 
-#[derive(Default, Debug)]
-pub(crate) struct Leases {
-    /// Those that have ended among them, as long as connections may outlive them.
-    pub(crate) table: LeaseTable,
-    /// There were leases before us that the table does not know by their names.
-    is_incomplete: bool,
-    /// What is being written, and what there was before it, should the kernel not take it.
-    journal: Vec<(Lease, Before)>,
+/// Leases with the groups of one table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Grouped<'a> {
+    pub(crate) leases: &'a LeaseTable,
+    pub(crate) groups: &'a LeaseGroups,
 }
 
-impl Leases {
-    pub(crate) fn new(table: LeaseTable) -> Self {
-        Self { table, ..Self::default() }
-    }
-
-    pub(crate) fn is_incomplete(&self) -> bool {
-        self.is_incomplete
-    }
-
-    /// Takes over what the kernel has from an earlier process, if there was one, and gives what it has not.
-    pub(crate) fn adopt(&mut self, found: Option<Vec<Found>>, groups: &LeaseGroups, now: Instant) -> Writes {
-        let mut patterns: FxHashMap<u64, Vec<&DomainPattern>> = FxHashMap::default();
-        for (pattern, groups) in groups {
-            groups.iter().for_each(|group| patterns.entry(*group).or_default().push(pattern));
-        }
-        let (is_old, found) = (found.is_some(), found.unwrap_or_default());
-        let there: FxHashMap<(u64, IpAddr), Instant> =
-            found.iter().map(|one| ((one.group, one.address), now + one.left)).collect();
+impl<'a> Grouped<'a> {
+    /// What must be written after a grant. A renewal never shortens an element (S6.3).
+    pub(crate) fn after(self, change: &LeaseChange, now: Instant) -> Writes {
         let mut writes = Writes::default();
-        for (key, (expiry, name)) in self.wanted(groups, now) {
-            if there.get(&key).is_none_or(|until| *until < expiry) {
-                writes.open(key, (expiry, &name), now);
-            }
+        let mut before: FxHashMap<(&DomainPattern, IpAddr), Option<Instant>> = FxHashMap::default();
+        for opened in &change.opened {
+            // A batch may open an address twice; only the first says what there was before the batch.
+            before.entry((&opened.lease.pattern, opened.lease.address)).or_insert(opened.before);
         }
-        // What it opened and has ended since nobody knows, and connections may outlive it.
-        self.is_incomplete |= is_old;
-        for Found { group, address, left, name } in found {
-            let Some(patterns) = patterns.get(&group) else { continue };
-            let matching = |name: &DomainName| patterns.iter().find(|pattern| pattern.matches(name));
-            let known = name.and_then(|name| Some((*matching(&name)?, name)));
-            // Of one whose name is not known, the group is: it stays open as long as it was to.
-            let (pattern, name) = known.unwrap_or_else(|| (patterns[0], patterns[0].domain().clone()));
-            let pattern = pattern.clone();
-            self.table.grant(Lease { pattern, name, address, expiry: now + left, asked_by: None });
-        }
-        writes
-    }
-
-    /// Until when each group should have each address open, and by which name.
-    fn wanted(&self, groups: &LeaseGroups, now: Instant) -> FxHashMap<(u64, IpAddr), (Instant, DomainName)> {
-        let mut wanted: FxHashMap<(u64, IpAddr), (Instant, DomainName)> = FxHashMap::default();
-        for lease in self.table.iter().filter(|lease| lease.expiry > now) {
-            for &group in groups.get(&lease.pattern).into_iter().flatten() {
-                let one = wanted.entry((group, lease.address)).or_insert((lease.expiry, lease.name.clone()));
-                one.0 = one.0.max(lease.expiry);
-            }
-        }
-        wanted
-    }
-
-    /// What must be written because groups changed: leases that live on in groups that are new to them.
-    pub(crate) fn regroup(&mut self, (before, after): (&LeaseGroups, &LeaseGroups), now: Instant) -> Writes {
-        let mut writes = Writes::default();
-        let is_new = |pattern: &DomainPattern, group: &u64| !before.get(pattern).is_some_and(|old| old.contains(group));
-        let mut fresh: LeaseGroups = LeaseGroups::default();
-        for (pattern, groups) in after {
-            let new: Vec<u64> = groups.iter().copied().filter(|group| is_new(pattern, group)).collect();
-            if !new.is_empty() {
-                fresh.insert(pattern.clone(), new);
-            }
-        }
-        for (key, (expiry, name)) in self.wanted(&fresh, now) {
-            writes.open(key, (expiry, &name), now);
-        }
-        writes
-    }
-
-    /// What must be written for these leases. A renewal never shortens (S6.3).
-    pub(crate) fn grant(&mut self, leases: &[Lease], groups: &LeaseGroups, now: Instant) -> Writes {
-        self.journal.clear();
-        let mut writes = Writes::default();
-        let mut evicted = Vec::new();
-        for lease in leases.iter().filter(|lease| lease.expiry > now) {
-            for &group in groups.get(&lease.pattern).into_iter().flatten() {
-                if self.until((group, lease.address), groups).is_none_or(|until| until < lease.expiry) {
-                    writes.open((group, lease.address), (lease.expiry, &lease.name), now);
+        let mut done: FxHashSet<GroupAddress> = FxHashSet::default();
+        for opened in &change.opened {
+            let address = opened.lease.address;
+            for &group in self.groups.get(&opened.lease.pattern).into_iter().flatten() {
+                let Some(longest) = self.longest((group, address)).filter(|_| done.insert((group, address))) else {
+                    continue;
+                };
+                let expiry_before = |lease: &Lease| match before.get(&(&lease.pattern, address)) {
+                    Some(before) => *before,
+                    None => Some(lease.expiry),
+                };
+                let until = self.opening((group, address)).filter_map(expiry_before).max();
+                if until.is_none_or(|until| until < longest.expiry) {
+                    writes.open((group, address), longest, now);
                 }
             }
-            self.journal.push((lease.clone(), self.table.before(lease)));
-            evicted.extend(self.table.grant(lease.clone()));
         }
-        for lease in evicted.into_iter().filter(|lease| lease.expiry > now) {
-            for &group in groups.get(&lease.pattern).into_iter().flatten() {
+        for lease in &change.evicted {
+            for &group in self.groups.get(&lease.pattern).into_iter().flatten() {
                 // Another name may still open it.
-                if self.until((group, lease.address), groups).is_none_or(|until| until <= now) {
+                if self.longest((group, lease.address)).is_none_or(|longest| longest.expiry <= now) {
                     writes.gone[Version::of(lease.address) as usize].push(element((group, lease.address)));
                 }
             }
@@ -131,35 +78,88 @@ impl Leases {
         writes
     }
 
-    /// Until when the group has the address open.
-    fn until(&self, (group, address): (u64, IpAddr), groups: &LeaseGroups) -> Option<Instant> {
-        let opens = |lease: &&Lease| groups.get(&lease.pattern).is_some_and(|groups| groups.contains(&group));
-        self.table.at(address).filter(opens).map(|lease| lease.expiry).max()
-    }
-
-    /// The kernel took what was written last.
-    pub(crate) fn keep(&mut self) {
-        self.journal.clear();
-    }
-
-    /// The kernel did not take what was to be written last.
-    pub(crate) fn take_back(&mut self) {
-        for (lease, before) in self.journal.drain(..).rev() {
-            self.table.take_back(&lease, before);
+    /// What must be written because the groups changed: leases that live on in groups that are new to their pattern.
+    pub(crate) fn since(self, before: &LeaseGroups, now: Instant) -> Writes {
+        let mut fresh = LeaseGroups::default();
+        for (pattern, groups) in self.groups {
+            let is_new = |group: &u64| !before.get(pattern).is_some_and(|old| old.contains(group));
+            let new: Vec<u64> = groups.iter().copied().filter(is_new).collect();
+            if !new.is_empty() {
+                fresh.insert(pattern.clone(), new);
+            }
         }
+        let mut writes = Writes::default();
+        for (key, lease) in (Grouped { groups: &fresh, ..self }).wanted(now) {
+            writes.open(key, lease, now);
+        }
+        writes
     }
+
+    /// What must be written beside elements of an earlier process: leases that those do not cover.
+    pub(crate) fn beside(self, found: &[Found], now: Instant) -> Writes {
+        let there: FxHashMap<GroupAddress, Instant> =
+            found.iter().map(|one| ((one.group, one.address), now + one.left)).collect();
+        let mut writes = Writes::default();
+        for (key, lease) in self.wanted(now) {
+            if there.get(&key).is_none_or(|until| *until < lease.expiry) {
+                writes.open(key, lease, now);
+            }
+        }
+        writes
+    }
+
+    /// For each group and address, the unexpired lease that lasts longest.
+    fn wanted(self, now: Instant) -> FxHashMap<GroupAddress, &'a Lease> {
+        let mut wanted: FxHashMap<GroupAddress, &Lease> = FxHashMap::default();
+        for lease in self.leases.iter().filter(|lease| lease.expiry > now) {
+            for &group in self.groups.get(&lease.pattern).into_iter().flatten() {
+                let one = wanted.entry((group, lease.address)).or_insert(lease);
+                if one.expiry < lease.expiry {
+                    *one = lease;
+                }
+            }
+        }
+        wanted
+    }
+
+    /// The leases that open the address in the group; some may have expired.
+    fn opening(self, (group, address): GroupAddress) -> impl Iterator<Item = &'a Lease> {
+        let opens = move |lease: &&Lease| self.groups.get(&lease.pattern).is_some_and(|all| all.contains(&group));
+        self.leases.at(address).filter(opens)
+    }
+
+    fn longest(self, key: GroupAddress) -> Option<&'a Lease> {
+        self.opening(key).max_by_key(|lease| lease.expiry)
+    }
+}
+
+/// Leases that an earlier process left in the kernel, as far as a group of the table has their element.
+pub(crate) fn found_leases(found: Vec<Found>, groups: &LeaseGroups, now: Instant) -> Vec<Lease> {
+    let mut patterns: FxHashMap<u64, Vec<&DomainPattern>> = FxHashMap::default();
+    for (pattern, groups) in groups {
+        groups.iter().for_each(|group| patterns.entry(*group).or_default().push(pattern));
+    }
+    let lease = |Found { group, address, left, name }| {
+        let patterns = patterns.get(&group)?;
+        let matching = |name: &DomainName| patterns.iter().find(|pattern| pattern.matches(name));
+        let known = name.and_then(|name| Some((*matching(&name)?, name)));
+        // If the name is not known, the group is: the lease stays open for as long as it was meant to.
+        let (pattern, name) = known.unwrap_or_else(|| (patterns[0], patterns[0].domain().clone()));
+        Some(Lease { pattern: pattern.clone(), name, address, expiry: now + left, asked_by: None })
+    };
+    found.into_iter().filter_map(lease).collect()
 }
 
 impl Writes {
-    fn open(&mut self, key: (u64, IpAddr), (expiry, name): (Instant, &DomainName), now: Instant) {
-        // The kernel keeps nothing for longer.
-        let left = expiry.0.saturating_sub(now.0).min(set::LONGEST);
-        let lease = Transient { element: element(key), lifetime: Lifetime(left), name: Some(name.clone()) };
-        self.new[Version::of(key.1) as usize].push(lease);
+    fn open(&mut self, key: GroupAddress, lease: &Lease, now: Instant) {
+        // The kernel keeps no element for longer.
+        let left = lease.expiry.0.saturating_sub(now.0).min(set::LONGEST);
+        let transient = Transient { element: element(key), lifetime: Lifetime(left), name: Some(lease.name.clone()) };
+        self.new[Version::of(key.1) as usize].push(transient);
     }
 }
 
-fn element((group, address): (u64, IpAddr)) -> Element {
+fn element((group, address): GroupAddress) -> Element {
     let (high, low) = set::halves(group);
     Element::key(Key::default().number(high).number(low).address(address))
 }
@@ -167,6 +167,7 @@ fn element((group, address): (u64, IpAddr)) -> Element {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use namewall_policy::LeaseStore;
     use namewall_policy::lease::Bounds;
 
     const NOW: Instant = Instant(Duration::from_secs(100));
@@ -175,67 +176,94 @@ mod tests {
         Instant(Duration::from_secs(seconds))
     }
 
+    fn exact() -> DomainPattern {
+        DomainPattern::Exact("example.com".parse().unwrap())
+    }
+
     fn groups(numbers: &[u64]) -> LeaseGroups {
-        [(DomainPattern::Exact("example.com".parse().unwrap()), numbers.to_vec())].into_iter().collect()
+        [(exact(), numbers.to_vec())].into_iter().collect()
     }
 
     fn lease(last: u8, expiry: Instant) -> Lease {
         let name: DomainName = "example.com".parse().unwrap();
-        let pattern = DomainPattern::Exact(name.clone());
-        Lease { pattern, name, address: IpAddr::from([192, 0, 2, last]), expiry, asked_by: None }
+        Lease { pattern: exact(), name, address: IpAddr::from([192, 0, 2, last]), expiry, asked_by: None }
     }
 
-    fn granted() -> (Leases, Vec<Lease>) {
-        let mut leases = Leases::default();
+    /// Grants leases, and says what is written for it.
+    fn write(store: &mut LeaseStore, leases: &[Lease], groups: &LeaseGroups, now: Instant) -> Writes {
+        let change = store.grant(leases, now);
+        Grouped { leases: store.table(), groups }.after(&change, now)
+    }
+
+    fn seconds(writes: &Writes) -> Vec<u64> {
+        writes.new[0].iter().map(|one| one.lifetime.0.as_secs()).collect()
+    }
+
+    fn granted() -> (LeaseStore, Vec<Lease>) {
+        let mut store = LeaseStore::default();
         let lease = lease(1, at(110));
-        let writes = leases.grant(std::slice::from_ref(&lease), &groups(&[1]), NOW);
-        assert_eq!(writes.new[0].len(), 1);
-        (leases, vec![lease])
+        assert_eq!(seconds(&write(&mut store, std::slice::from_ref(&lease), &groups(&[1]), NOW)), [10]);
+        store.acknowledge();
+        (store, vec![lease])
     }
 
     #[test]
     fn s6_4_a_new_group_does_not_make_a_lease_longer() {
-        let (mut leases, _) = granted();
-        let writes = leases.regroup((&groups(&[1]), &groups(&[1, 2])), at(104));
-        assert!(matches!(writes.new[0].as_slice(), [one] if one.lifetime == Lifetime(Duration::from_secs(6))));
-        assert!(leases.regroup((&groups(&[1]), &groups(&[3])), at(110)).new[0].is_empty(), "it is over");
+        let (store, _) = granted();
+        let (one, two, other) = (groups(&[1]), groups(&[1, 2]), groups(&[3]));
+        let leases = store.table();
+        assert_eq!(seconds(&Grouped { leases, groups: &two }.since(&one, at(104))), [6]);
+        assert!(Grouped { leases, groups: &other }.since(&one, at(110)).new[0].is_empty(), "it is over");
     }
 
     #[test]
     fn s6_3_what_is_open_long_enough_is_not_written() {
-        let (mut leases, mut again) = granted();
-        assert!(leases.grant(&again, &groups(&[1]), at(101)).new[0].is_empty(), "it is there");
+        let (mut store, mut again) = granted();
+        let one = groups(&[1]);
+        assert!(write(&mut store, &again, &one, at(101)).new[0].is_empty(), "it is there");
         again[0].expiry = at(105);
-        assert!(leases.grant(&again, &groups(&[1]), at(101)).new[0].is_empty(), "and never made shorter");
+        assert!(write(&mut store, &again, &one, at(101)).new[0].is_empty(), "and never made shorter");
         again[0].expiry = at(111);
-        assert_eq!(leases.grant(&again, &groups(&[1]), at(101)).new[0].len(), 1);
+        assert_eq!(seconds(&write(&mut store, &again, &one, at(101))), [10]);
     }
 
     #[test]
     fn s6_6_what_the_kernel_did_not_take_is_written_again() {
-        let (mut leases, mut longer) = granted();
-        leases.keep();
+        let (mut store, mut longer) = granted();
         longer[0].expiry = at(120);
         longer.push(lease(2, at(120)));
         for _ in 0..2 {
-            assert_eq!(leases.grant(&longer, &groups(&[1]), NOW).new[0].len(), 2);
-            leases.take_back();
+            assert_eq!(seconds(&write(&mut store, &longer, &groups(&[1]), NOW)), [20, 20]);
+            store.take_back();
         }
-        assert_eq!(leases.table.expiry(&longer[0]), Some(at(110)));
-        assert_eq!(leases.table.len(), 1);
+    }
+
+    #[test]
+    fn patterns_that_share_a_group_are_one_element_that_lasts_as_long_as_the_longest() {
+        let shared = DomainPattern::Subdomains("com".parse().unwrap());
+        let both: LeaseGroups = [(exact(), vec![1]), (shared.clone(), vec![1])].into_iter().collect();
+        let mut store = LeaseStore::default();
+        let second = Lease { pattern: shared.clone(), ..lease(1, at(130)) };
+        assert_eq!(seconds(&write(&mut store, &[lease(1, at(110)), second.clone()], &both, NOW)), [30]);
+        store.acknowledge();
+        let renewed = [lease(1, at(120))];
+        assert!(write(&mut store, &renewed, &both, NOW).new[0].is_empty(), "the other pattern lasts longer");
+        store.acknowledge();
+        assert_eq!(seconds(&write(&mut store, &[lease(1, at(140))], &both, NOW)), [40]);
     }
 
     #[test]
     fn s6_5_what_makes_room_is_taken_back_from_the_kernel() {
         let bounds = Bounds { leases: 3, ..Bounds::default() };
-        let mut leases = Leases::new(LeaseTable::with_bounds(bounds));
+        let mut store = LeaseStore::new(LeaseTable::with_bounds(bounds));
         let name =
             |text: &str, last: u8| Lease { name: text.parse().unwrap(), ..lease(last, at(110 + u64::from(last))) };
         let all = [name("a.example.com", 1), name("b.example.com", 1), name("c.example.com", 2)];
-        assert_eq!(leases.grant(&all, &groups(&[1]), NOW).new[0].len(), 2);
+        let one = groups(&[1]);
+        assert_eq!(write(&mut store, &all, &one, NOW).new[0].len(), 2);
         // The first goes, but the second has its address too.
-        assert!(leases.grant(&[name("d.example.com", 4)], &groups(&[1]), NOW).gone[0].is_empty());
-        let writes = leases.grant(&[name("e.example.com", 5)], &groups(&[1]), NOW);
+        assert!(write(&mut store, &[name("d.example.com", 4)], &one, NOW).gone[0].is_empty());
+        let writes = write(&mut store, &[name("e.example.com", 5)], &one, NOW);
         assert_eq!(writes.gone[0], [element((1, IpAddr::from([192, 0, 2, 1])))]);
     }
 
@@ -247,13 +275,15 @@ mod tests {
             left: Duration::from_secs(seconds),
             name: name.map(|name| name.parse().unwrap()),
         };
-        let mut leases = Leases::default();
-        let writes = leases.adopt(Some(vec![found(1, 7, Some("example.com"))]), &groups(&[1, 2]), NOW);
-        assert!(writes.new[0].is_empty());
-        assert_eq!(leases.table.expiry(&lease(1, NOW)), Some(at(107)));
-        leases.adopt(Some(vec![found(2, 7, Some("of.no.rule"))]), &groups(&[1]), NOW);
-        assert!(leases.is_incomplete());
-        // Of what we knew only what the kernel has lost is written.
-        assert_eq!(leases.adopt(Some(vec![found(1, 7, None)]), &groups(&[1]), NOW).new[0].len(), 1);
+        let one = groups(&[1, 2]);
+        assert_eq!(found_leases(vec![found(1, 7, Some("example.com"))], &one, NOW), [lease(1, at(107))]);
+        assert_eq!(found_leases(vec![found(2, 7, Some("of.no.rule"))], &one, NOW), [lease(2, at(107))]);
+        let elsewhere = Found { group: 9, ..found(1, 7, None) };
+        assert_eq!(found_leases(vec![elsewhere], &one, NOW), []);
+        // Only what the kernel has lost is written.
+        let (store, _) = granted();
+        let (leases, one) = (store.table(), groups(&[1]));
+        let beside = |left| Grouped { leases, groups: &one }.beside(&[found(1, left, None)], NOW);
+        assert_eq!((beside(7).new[0].len(), beside(10).new[0].len()), (1, 0));
     }
 }

@@ -1,5 +1,8 @@
-//! The kernel's side of a Program: `render` says what the kernel should have,
-//! `nft` makes it so. Nothing is decided here; the Program was.
+//! The kernel's side of a Program. [`Dataplane`] is the seam: the agent enforces a
+//! Program through it and does not know what stands behind it. `nft` is the
+//! kernel's nftables, with `render` deciding what its table should hold;
+//! [`memory::Memory`] has no kernel and serves tests and simulations. No policy is
+//! decided here: the Program was compiled elsewhere.
 
 pub mod conntrack;
 mod cut;
@@ -10,30 +13,102 @@ pub mod nflog;
 pub mod nft;
 mod remembered;
 pub mod render;
+mod single;
 
-pub use cut::CutEstablished;
+pub use conntrack::Connection;
+pub use cut::{CutEstablished, Judge};
 pub use leases::LeaseGroups;
-use namewall_policy::{Instant, Lease, Program};
+pub use nflog::Denied;
+pub use single::SingleThreaded;
 
-/// Something that enforces a Program.
-pub trait Dataplane {
-    type Error: std::error::Error;
+use namewall_policy::lease::LeaseChange;
+use namewall_policy::{Instant, Lease, LeaseTable, Program};
+use render::Scope;
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::fmt::Debug;
+use std::time::Duration;
 
-    /// Goes from what is enforced to `next` by the smallest change, all at once.
-    fn replace(&mut self, next: &Program, now: Instant) -> Result<Applied, Self::Error>;
+/// Something that enforces a Program on one node. Dropping it leaves what it enforces in place.
+pub trait Dataplane: Debug + Send + 'static {
+    type Error: Error + Send + Sync + 'static;
+    type Connections: ListConnections<Error = Self::Error>;
+    type Denials: FollowDenials<Error = Self::Error>;
 
-    /// Cuts the connections `program` forbids that were opened under another, for good (S3.4).
-    fn cut(&mut self, program: &Program, now: Instant) -> Result<Cut, Self::Error>;
+    /// Goes from what is enforced to what is desired by the smallest change, all at once.
+    fn replace(&mut self, desired: &Desired<'_>) -> Result<Applied, Self::Error>;
 
-    /// Opens addresses for as long as their leases last; returns when they are open.
-    fn grant(&mut self, leases: &[Lease], now: Instant) -> Result<(), Self::Error>;
+    /// Opens and closes addresses after a grant; returns when it is in force. `leases` already has the grant.
+    fn open(&mut self, change: &LeaseChange, leases: &LeaseTable, now: Instant) -> Result<(), Self::Error>;
+
+    /// Opens a handle to list connections with, so that a long list keeps nobody else waiting.
+    fn connections(&self) -> Result<Self::Connections, Self::Error>;
+
+    /// Cuts connections for good (S3.4). One that cannot be cut does not save the others.
+    fn cut(&mut self, connections: &[&Connection]) -> Result<Cut, Self::Error>;
+
+    /// True if the enforced scope takes pods' DNS to our server while that is alive.
+    fn intercepts_dns(&self) -> bool;
+
+    /// Takes pods' DNS to our server for this long from now.
+    fn beat(&mut self, life: Duration) -> Result<(), Self::Error>;
+
+    /// Stops taking pods' DNS to our server at once.
+    fn stop_beating(&mut self) -> Result<(), Self::Error>;
+
+    /// How often each rule of a policy has matched, by what `explain` and the log call it. Rules of audited
+    /// policies have `audit: ` before it.
+    fn counts(&mut self) -> Result<BTreeMap<String, Count>, Self::Error>;
+
+    /// Opens a handle to follow denied packets with, as far as rules log them to this group.
+    fn denials(&self, log_group: u16) -> Result<Self::Denials, Self::Error>;
+}
+
+/// Lists the connections that exist.
+pub trait ListConnections {
+    type Error;
+
+    fn list(&mut self) -> Result<Vec<Connection>, Self::Error>;
+}
+
+/// Follows denied packets.
+pub trait FollowDenials: Send + 'static {
+    type Error;
+
+    /// Waits for the next ones.
+    fn wait(&mut self) -> Result<Vec<Denied>, Self::Error>;
+}
+
+/// What a data plane is to enforce.
+#[derive(Clone, Copy, Debug)]
+pub struct Desired<'a> {
+    pub program: &'a Program,
+    pub scope: &'a Scope,
+    /// The leases that are open; a changed rule may be open to them too.
+    pub leases: &'a LeaseTable,
+    pub now: Instant,
+}
+
+/// How often a rule has matched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Count {
+    /// First packets of connections; later packets are accepted before any rule.
+    pub packets: u64,
+    pub bytes: u64,
+}
+
+impl std::ops::AddAssign for Count {
+    fn add_assign(&mut self, more: Self) {
+        self.packets += more.packets;
+        self.bytes += more.bytes;
+    }
 }
 
 /// What was cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Cut {
     pub connections: usize,
-    /// Those among them that there was no room to remember: a word from the other end may open them again.
+    /// Connections among them that there was no room to remember: a packet from the other end may open them again.
     pub not_remembered: usize,
 }
 
@@ -45,10 +120,12 @@ impl std::ops::AddAssign for Cut {
 }
 
 /// What a change took.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Applied {
     /// Messages to the kernel; none if nothing had to be changed.
     pub operations: usize,
-    /// Whether connections that exist may be forbidden now, so that `cut` is worth its while.
+    /// True if existing connections may be forbidden now, so that they have to be judged again.
     pub narrows: bool,
+    /// The leases that an earlier process left open; None if there was no such process, or it was adopted before.
+    pub adopted: Option<Vec<Lease>>,
 }

@@ -1,40 +1,193 @@
-//! A Dataplane without a kernel, for tests and simulations: it judges by the
-//! Program itself.
+//! A data plane without a kernel, for tests and simulations. It judges
+//! connections by the Program itself, and can be told to fail.
 
-use crate::{Applied, Cut, Dataplane};
+use crate::render::Scope;
+use crate::{Applied, Connection, Count, Cut, Dataplane, Denied, Desired, FollowDenials, ListConnections};
+use namewall_policy::domain::DomainPattern;
+use namewall_policy::lease::LeaseChange;
 use namewall_policy::{Decision, Flow, Instant, Lease, LeaseTable, Program, evaluate};
-use std::convert::Infallible;
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+/// A handle to a data plane in memory. Clones share it, as processes share a kernel: a test keeps one to look at what
+/// another enforces.
 #[derive(Clone, Default, Debug)]
-pub struct Memory {
+pub struct Memory(Arc<Mutex<Inner>>);
+
+#[derive(Default, Debug)]
+struct Inner {
     program: Program,
-    leases: LeaseTable,
+    scope: Scope,
+    /// Like the kernel, it knows until when a pattern opens an address, and by which name.
+    leases: FxHashMap<(DomainPattern, IpAddr), Lease>,
+    connections: Vec<Connection>,
+    replaced: usize,
+    is_alive: bool,
+    refuses: bool,
+    followers: Vec<Sender<Denied>>,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the data plane was told to refuse every change")]
+pub struct Refused;
+
 impl Memory {
-    /// What the kernel would do with a connection.
+    /// What the data plane does with a connection.
     pub fn judge(&self, flow: &Flow, now: Instant) -> Decision {
-        evaluate(&self.program, &self.leases, flow, now)
+        let inner = self.lock();
+        let mut leases = LeaseTable::default();
+        inner.leases.values().for_each(|lease| drop(leases.grant(lease.clone())));
+        evaluate(&inner.program, &leases, flow, now)
+    }
+
+    /// The leases that are written, with those that have expired, by address.
+    pub fn leases(&self) -> Vec<Lease> {
+        let mut leases: Vec<Lease> = self.lock().leases.values().cloned().collect();
+        leases.sort_by_key(|lease| lease.address);
+        leases
+    }
+
+    /// Sets the connections that exist.
+    pub fn connect(&self, connections: Vec<Connection>) {
+        self.lock().connections = connections;
+    }
+
+    /// The connections that were not cut.
+    pub fn connected(&self) -> Vec<Connection> {
+        self.lock().connections.clone()
+    }
+
+    /// Refuses every change from now on, or takes changes again.
+    pub fn refuse(&self, refuses: bool) {
+        self.lock().refuses = refuses;
+    }
+
+    /// Reports a denied packet to everybody who follows denials.
+    pub fn deny(&self, denied: &Denied) {
+        self.lock().followers.retain(|follower| follower.send(denied.clone()).is_ok());
+    }
+
+    /// How many changes it has taken.
+    pub fn replaced(&self) -> usize {
+        self.lock().replaced
+    }
+
+    /// True if pods' DNS is taken to our server.
+    pub fn is_alive(&self) -> bool {
+        self.lock().is_alive
+    }
+
+    /// The scope that is enforced.
+    pub fn scope(&self) -> Scope {
+        self.lock().scope.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is there, if it may be changed.
+    fn change(&self) -> Result<MutexGuard<'_, Inner>, Refused> {
+        let inner = self.lock();
+        if inner.refuses { Err(Refused) } else { Ok(inner) }
+    }
+}
+
+impl Inner {
+    fn open(&mut self, lease: &Lease) {
+        let known = self.leases.entry((lease.pattern.clone(), lease.address)).or_insert_with(|| lease.clone());
+        if known.expiry < lease.expiry {
+            *known = lease.clone();
+        }
     }
 }
 
 impl Dataplane for Memory {
-    type Error = Infallible;
+    type Error = Refused;
+    type Connections = Self;
+    type Denials = MemoryDenials;
 
-    fn replace(&mut self, next: &Program, _now: Instant) -> Result<Applied, Infallible> {
-        self.program = next.clone();
-        Ok(Applied { operations: 1, narrows: true })
+    fn replace(&mut self, desired: &Desired<'_>) -> Result<Applied, Refused> {
+        let mut inner = self.change()?;
+        inner.program = desired.program.clone();
+        inner.scope = desired.scope.clone();
+        let adopted =
+            (inner.replaced == 0 && !inner.leases.is_empty()).then(|| inner.leases.values().cloned().collect());
+        let open = desired.leases.iter().filter(|lease| lease.expiry > desired.now);
+        open.for_each(|lease| inner.open(lease));
+        inner.replaced += 1;
+        Ok(Applied { operations: 1, narrows: true, adopted })
     }
 
-    fn grant(&mut self, leases: &[Lease], _now: Instant) -> Result<(), Infallible> {
-        for lease in leases {
-            self.leases.grant(lease.clone());
+    fn open(&mut self, change: &LeaseChange, leases: &LeaseTable, now: Instant) -> Result<(), Refused> {
+        let mut inner = self.change()?;
+        change.opened.iter().for_each(|opened| inner.open(&opened.lease));
+        for Lease { pattern, address, .. } in &change.evicted {
+            if leases.opening(*address, now, |other| other == pattern).is_none() {
+                inner.leases.remove(&(pattern.clone(), *address));
+            }
         }
         Ok(())
     }
 
-    /// It has no connections.
-    fn cut(&mut self, _program: &Program, _now: Instant) -> Result<Cut, Infallible> {
-        Ok(Cut::default())
+    fn connections(&self) -> Result<Self, Refused> {
+        Ok(self.clone())
+    }
+
+    fn cut(&mut self, connections: &[&Connection]) -> Result<Cut, Refused> {
+        let mut inner = self.change()?;
+        let before = inner.connections.len();
+        inner.connections.retain(|connection| !connections.contains(&connection));
+        Ok(Cut { connections: before - inner.connections.len(), not_remembered: 0 })
+    }
+
+    fn intercepts_dns(&self) -> bool {
+        self.lock().scope.dns.is_some()
+    }
+
+    fn beat(&mut self, _life: Duration) -> Result<(), Refused> {
+        self.change()?.is_alive = true;
+        Ok(())
+    }
+
+    fn stop_beating(&mut self) -> Result<(), Refused> {
+        self.change()?.is_alive = false;
+        Ok(())
+    }
+
+    /// It counts nothing.
+    fn counts(&mut self) -> Result<BTreeMap<String, Count>, Refused> {
+        Ok(BTreeMap::new())
+    }
+
+    fn denials(&self, _log_group: u16) -> Result<MemoryDenials, Refused> {
+        let (sender, receiver) = channel();
+        self.lock().followers.push(sender);
+        Ok(MemoryDenials(receiver))
+    }
+}
+
+/// Denied packets that a test reports.
+#[derive(Debug)]
+pub struct MemoryDenials(Receiver<Denied>);
+
+impl FollowDenials for MemoryDenials {
+    type Error = Refused;
+
+    /// Fails when the data plane is gone.
+    fn wait(&mut self) -> Result<Vec<Denied>, Refused> {
+        self.0.recv().map(|denied| vec![denied]).map_err(|_| Refused)
+    }
+}
+
+impl ListConnections for Memory {
+    type Error = Refused;
+
+    fn list(&mut self) -> Result<Vec<Connection>, Refused> {
+        Ok(self.connected())
     }
 }

@@ -1,68 +1,70 @@
-//! The seam to whoever enforces names.
+//! The seam to whoever enforces names. An answer goes through it once, and what
+//! it opens once more, for all answers of a moment together:
+//!
+//! ```text
+//!   upstream ──answer──► learn ──► (more answers of the same moment) ──► commit ──► kernel's ack ──► clients
+//! ```
 
-use crate::wire::Addresses;
+use crate::wire::{Addresses, Unreadable, addresses};
+use std::error::Error;
 use std::net::IpAddr;
 
 /// An answer that came from an upstream, to a query of ours, with the id, the port and the
 /// question it must have (S6.1).
 #[derive(Clone, Copy, Debug)]
 pub struct Answer<'a> {
-    /// Who asked.
+    /// The client that asked.
     pub client: IpAddr,
-    pub says: &'a Addresses,
     pub bytes: &'a [u8],
 }
 
-/// Learns what answers open. It is asked by one thread at a time.
-///
-/// ```text
-///   upstream ──answer──► note ──► (more answers of the same moment) ──► commit ──► kernel's ack ──► clients
-/// ```
-/// One commit serves all answers that came together: a burst costs few messages.
+impl Answer<'_> {
+    /// The addresses that the answer gives to the name of its question.
+    pub fn addresses(&self) -> Result<Addresses, Unreadable> {
+        addresses(self.bytes)
+    }
+}
+
+/// Learns what answers open. One thread at a time calls it.
 pub trait Learn: Send + Sync {
-    /// What is to be done for a few answers.
+    /// What is to be opened for answers that came together: a burst costs few messages to the kernel.
     type Batch: Default + Send;
 
-    /// Whether the client may ask where not everybody may.
+    /// True if the client may ask at a listener that is not open to everybody.
     fn knows(&self, _client: IpAddr) -> bool {
         true
     }
 
-    /// Whether answers to this client are worth reading.
-    fn cares_about(&self, client: IpAddr) -> bool;
+    /// Puts what the answer opens into the batch. Does not block.
+    fn learn(&self, answer: &Answer<'_>, batch: &mut Self::Batch) -> Opens;
 
-    /// Whether an answer of these bytes is known to open nothing that is not open already. It need not be read.
-    fn is_known(&self, _client: IpAddr, _answer: &[u8]) -> bool {
-        false
-    }
-
-    /// Puts what is to be done for the answer into the batch.
-    fn note(&self, answer: &Answer<'_>, batch: &mut Self::Batch) -> Noted;
-
-    /// Does it, and returns when it is done. May take long; the others wait meanwhile, nobody else does.
+    /// Opens what is in the batch, and returns when it is open. It may take long: the answers of the batch wait
+    /// meanwhile, other answers do not.
     fn commit(&self, batch: &mut Self::Batch) -> Result<(), LearnError>;
 
-    /// Whether a commit would have to wait for somebody else: better noted and asked again shortly.
+    /// True if a commit would have to wait for another thread. Then it is better to collect more answers first.
     fn is_busy(&self) -> bool {
         false
     }
 }
 
-/// What there is to do for an answer.
+/// What an answer opens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Noted {
-    /// It opens nothing, or nothing that is not open already.
+pub enum Opens {
+    /// Nothing that is not open already.
     Nothing,
-    /// What it opens is open as long as it may be used, and is to be kept open somewhat longer: it need not
-    /// be held for that.
-    Soon,
-    /// It is held until it is done.
-    First,
+    /// Nothing new for as long as the answer may be used, but it extends a lease. It is not held for that.
+    Renewal,
+    /// Something new: it is held until that is open.
+    New,
+    /// It cannot be read, so it opens nothing.
+    Unreadable,
 }
 
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct LearnError(pub String);
+/// Why a batch was not opened.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot open what answers say")]
+pub struct LearnError(#[source] pub Box<dyn Error + Send + Sync>);
 
 /// Learns nothing: a plain forwarder.
 #[derive(Clone, Copy, Debug, Default)]
@@ -71,12 +73,8 @@ pub struct LearnNothing;
 impl Learn for LearnNothing {
     type Batch = ();
 
-    fn cares_about(&self, _: IpAddr) -> bool {
-        false
-    }
-
-    fn note(&self, _: &Answer<'_>, (): &mut ()) -> Noted {
-        Noted::Nothing
+    fn learn(&self, _: &Answer<'_>, (): &mut ()) -> Opens {
+        Opens::Nothing
     }
 
     fn commit(&self, (): &mut ()) -> Result<(), LearnError> {

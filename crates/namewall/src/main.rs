@@ -2,6 +2,7 @@
 
 mod cli;
 mod commands;
+mod conditions;
 mod input;
 mod logging;
 mod output;

@@ -151,17 +151,17 @@ fn focus_and_port_narrow_the_matrix() {
         "matrix --focus shop/db --port 5432/TCP -o csv examples/shop",
         0,
         expect![[r#"
-            from,from_kind,to,to_kind,tcp,udp,sctp,tcp_depends,udp_depends,sctp_depends
-            shop/api,Pod,shop/db,Pod,5432,,,,,
-            shop/db,Pod,shop/api,Pod,5432,,,,,
-            shop/db,Pod,shop/db,Pod,5432,,,,,
-            shop/db,Pod,kube-system/dns,Pod,5432,,,,,
-            shop/db,Pod,monitoring/prometheus,Deployment,5432,,,,,
-            shop/db,Pod,0.0.0.0-10.244.0.255,Outside,5432,,,,,
-            shop/db,Pod,10.244.2.0-169.254.169.253,Outside,5432,,,,,
-            shop/db,Pod,169.254.169.255-255.255.255.255,Outside,5432,,,,,
-            shop/db,Pod,::-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff,Outside,5432,,,,,
-            192.0.2.11-192.0.2.11,Outside,shop/db,Pod,5432,,,,,
+            from,from_kind,to,to_kind,tcp,udp,sctp,tcp_depends,udp_depends,sctp_depends,depends_on
+            shop/api,Pod,shop/db,Pod,5432,,,,,,
+            shop/db,Pod,shop/api,Pod,5432,,,,,,
+            shop/db,Pod,shop/db,Pod,5432,,,,,,
+            shop/db,Pod,kube-system/dns,Pod,5432,,,,,,
+            shop/db,Pod,monitoring/prometheus,Deployment,5432,,,,,,
+            shop/db,Pod,0.0.0.0-10.244.0.255,Outside,5432,,,,,,
+            shop/db,Pod,10.244.2.0-169.254.169.253,Outside,5432,,,,,,
+            shop/db,Pod,169.254.169.255-255.255.255.255,Outside,5432,,,,,,
+            shop/db,Pod,::-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff,Outside,5432,,,,,,
+            192.0.2.11-192.0.2.11,Outside,shop/db,Pod,5432,,,,,,
         "#]],
     );
 }

@@ -3,7 +3,7 @@
 
 use expect_test::expect_file;
 use namewall_cluster::{Document, Settings as ClusterSettings, load, lower};
-use namewall_dataplane::Dataplane;
+use namewall_dataplane::SingleThreaded;
 use namewall_dataplane::nft::{Nft, NftError, PATIENCE, Settings, uninstall};
 use namewall_dataplane::render::Scope;
 use namewall_policy::model::NodeId;
@@ -15,9 +15,9 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-/// Runs in a new network namespace, which goes when the test does.
 const NOW: Instant = Instant(Duration::from_secs(100));
 
+/// Runs in a new network namespace, which goes when the test does.
 fn isolated<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
     let thread = thread::spawn(|| {
         if let Err(errno) = unshare(CloneFlags::CLONE_NEWNET) {
@@ -58,8 +58,12 @@ fn assert_same(now: &str, before: &str) {
     assert!(now == before, "too many:{}\nmissing:{}", lines(now, before), lines(before, now));
 }
 
-fn open() -> Nft {
-    Nft::open(Settings::default()).expect("nftables can be used")
+fn open() -> SingleThreaded<Nft> {
+    open_with(Settings::default(), Scope::default())
+}
+
+fn open_with(settings: Settings, scope: Scope) -> SingleThreaded<Nft> {
+    SingleThreaded::new(Nft::open(settings).expect("nftables can be used"), scope)
 }
 
 fn remove() -> Result<bool, NftError> {
@@ -89,7 +93,7 @@ fn the_kernel_lists_what_was_rendered() {
         let mut kernel = open();
         kernel.replace(&program("examples/shop"), NOW).expect("the kernel takes the Program");
         expect_file!["kernel/shop.nft"].assert_eq(&list());
-        expect_file!["kernel/shop.namewall"].assert_eq(&kernel.table().expect("it was made").to_string());
+        expect_file!["kernel/shop.namewall"].assert_eq(&kernel.dataplane.table().expect("it was made").to_string());
     });
 }
 
@@ -157,8 +161,7 @@ fn a_change_is_the_smallest() {
 fn s7_4_a_pod_of_another_node_is_a_few_elements() {
     isolated(|| {
         let scope = Scope { node: Some(NodeId(7)), ..Scope::default() };
-        let mut kernel =
-            Nft::open(Settings { scope: scope.clone(), ..Settings::default() }).expect("nftables can be used");
+        let mut kernel = open_with(Settings::default(), scope.clone());
         kernel.replace(&program("examples/shop"), NOW).expect("the kernel takes the Program");
         let remote = || nft(&["list", "map", "inet", "namewall", "remote4"]);
         assert!(remote().contains("10.244.1.12"), "the gate of a pod elsewhere: {}", remote());
@@ -168,7 +171,7 @@ fn s7_4_a_pod_of_another_node_is_a_few_elements() {
         assert!(remote().contains("10.244.1.99"), "{}", remote());
         assert_same(&list(), &before);
         drop(kernel);
-        let mut next = Nft::open(Settings { scope, ..Settings::default() }).expect("nftables can be used");
+        let mut next = open_with(Settings::default(), scope);
         assert_eq!(next.replace(&shop_and(POD), NOW).expect("adopted").operations, 0, "its number is the same");
     });
 }
@@ -204,9 +207,8 @@ fn nobody_elses_table_is_touched() {
         assert!(remove().is_err(), "nor is it removed");
         nft(&["list", "table", "inet", "namewall"]);
         let settings = Settings { table: "other".to_owned(), ..Settings::default() };
-        Nft::open(settings)
-            .and_then(|mut kernel| kernel.replace(&program("examples/shop"), NOW))
-            .expect("another name will do");
+        let mut kernel = open_with(settings, Scope::default());
+        kernel.replace(&program("examples/shop"), NOW).expect("another name will do");
     });
 }
 
@@ -220,7 +222,7 @@ fn a_table_in_use_is_protected_and_uninstall_removes_all() {
         nft(&["flush", "ruleset"]);
         assert_same(&list(), &before);
         let at_once = Settings { patience: Duration::ZERO, ..Settings::default() };
-        let mut second = Nft::open(at_once).expect("nftables can be used");
+        let mut second = open_with(at_once, Scope::default());
         let error = second.replace(&shop, NOW).expect_err("one owner at a time");
         assert!(error.to_string().contains("stop that one first"), "{error}");
         let error = uninstall("namewall", Duration::ZERO, &mut |_| {}).expect_err("not under a running one");

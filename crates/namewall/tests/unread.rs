@@ -86,6 +86,22 @@ fn s10_2_every_command_exits_with_2_and_says_why_unless_it_is_lenient() {
     assert_eq!(code(&namewall(&folder, "check @")), 1);
 }
 
+/// `namewall matrix … | head -1`: the reader stops, and the exit code stays what it is.
+#[test]
+fn s10_2_a_reader_that_stops_does_not_hide_it() {
+    let folder = broken("closed-pipe");
+    for line in
+        ["matrix @", "matrix -o json @", "matrix --exposure @", "policies ns/b @", "explain --from ns/a --to ns/b @"]
+    {
+        let args = line.split_whitespace().map(|arg| arg.replace('@', &folder.path().display().to_string()));
+        let (reader, writer) = std::io::pipe().expect("there are pipes");
+        drop(reader);
+        let status =
+            Command::new(env!("CARGO_BIN_EXE_namewall")).args(args).stdout(writer).stderr(Stdio::null()).status();
+        assert_eq!(status.expect("it runs").code(), Some(2), "{line}");
+    }
+}
+
 #[test]
 fn s10_1_a_policy_with_a_key_twice_isolates() {
     let folder = broken("isolates");
@@ -198,6 +214,45 @@ fn s10_2_a_broken_scenario_beside_good_ones_is_an_error() {
         assert_eq!(code(&output), 2, "{broken}");
         assert!(text(&output.stderr).contains(said), "{broken}: {}", text(&output.stderr));
     }
+}
+
+/// In whatever form a scenario is written, and wherever a link leads.
+#[test]
+fn s10_2_no_scenario_of_a_folder_is_left_out() {
+    let fails = "{\"topology\": {\"manifests\": [\"pods.yml\"]}, \"probes\": [{\"ns/a -> ns/b:80/TCP\": \"deny\"}]}\n";
+    for name in ["flow.yaml", "flow.json"] {
+        let folder = Folder::new(name).with("pods.yml", PODS).with(name, fails);
+        assert_eq!(code(&namewall(&folder, "test @")), 1, "{name}");
+    }
+    let (linked, folder) = (Folder::new("linked").with("pods.yml", PODS).with("s.yaml", fails), Folder::new("links"));
+    std::os::unix::fs::symlink(linked.path(), folder.path().join("there")).expect("it is writable");
+    std::os::unix::fs::symlink(folder.path(), linked.path().join("back")).expect("it is writable");
+    assert_eq!(code(&namewall(&folder, "test @")), 1);
+    // A file that belongs to somebody else.
+    let folder = Folder::new("foreign").with("pods.yml", PODS).with("package.json", "{\"name\": \"x\"}\n");
+    let output = namewall(&folder, "test @");
+    assert!(text(&output.stderr).contains("there is no scenario"), "{}", text(&output.stderr));
+}
+
+/// A hidden folder may hold policies that are meant.
+#[test]
+fn s10_2_objects_in_hidden_folders_are_named() {
+    let folder = Folder::new("hidden-folder").with("pods.yaml", PODS);
+    std::fs::create_dir_all(folder.path().join(".more/policies")).expect("it is writable");
+    let folder = folder.with(".more/policies/a.yaml", TWICE);
+    for line in ["matrix @", "check @"] {
+        let output = namewall(&folder, line);
+        let said = text(&output.stderr) + &text(&output.stdout);
+        assert!(said.contains("skipped-objects") && said.contains(".more/policies/a.yaml"), "{line}: {said}");
+    }
+    // What a mounted ConfigMap looks like: every file is read, through a link.
+    let folder = Folder::new("mounted");
+    std::fs::create_dir_all(folder.path().join("..2026")).expect("it is writable");
+    let folder = folder.with("..2026/pods.yaml", PODS);
+    std::os::unix::fs::symlink("..2026", folder.path().join("..data")).expect("it is writable");
+    std::os::unix::fs::symlink("..data/pods.yaml", folder.path().join("pods.yaml")).expect("it is writable");
+    let output = namewall(&folder, "check @");
+    assert!(!text(&output.stdout).contains("skipped-objects"), "{}", text(&output.stdout));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use crate::addr::{AddrRange, AddrSet, next_address, previous_address};
 use crate::domain::DomainPattern;
 use crate::model::Direction;
-use crate::reach::{CellId, Group, Groups, Matrix, OutsideRange, Reachable};
+use crate::reach::{CellConditions, CellId, Group, Groups, Matrix, OutsideRange, Reachable};
 use crate::snapshot::Snapshot;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,8 +12,10 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
+mod conditions;
 mod rows;
 
+use conditions::{Rows, decide_alike};
 use rows::Row;
 
 /// A cluster before or after.
@@ -65,6 +67,7 @@ pub struct Difference {
     pub to: End,
     pub before: Reachable,
     pub after: Reachable,
+    rows: [Rows; 2],
 }
 
 impl Difference {
@@ -87,7 +90,8 @@ pub enum DifferenceKind {
 /// Every connection that differs, rows in order of their names.
 pub fn diff(old: Side<'_>, new: Side<'_>) -> Vec<Difference> {
     let rows = rows::pair(old, new);
-    let mut compare = Compare { sides: [old, new], equal: FxHashMap::default(), found: Vec::new() };
+    let (equal, alike) = Default::default();
+    let mut compare = Compare { sides: [old, new], equal, alike, found: Vec::new() };
     for (at, from) in rows.iter().enumerate() {
         for (other, to) in rows.iter().enumerate() {
             if at != other || !compare.is_lone_pod(from) {
@@ -104,6 +108,8 @@ struct Compare<'a> {
     sides: [Side<'a>; 2],
     /// Sets met before, by their ids on both sides.
     equal: FxHashMap<[Option<CellId>; 2], bool>,
+    /// Whether the same addresses and nodes decide about a pair in doubt, by what is in doubt on both sides.
+    alike: FxHashMap<[(CellId, CellConditions); 2], bool>,
     found: Vec<Difference>,
 }
 
@@ -120,9 +126,33 @@ impl Compare<'_> {
         let ids = [open(0), open(1)];
         let traffic = |at: usize| ids[at].map_or_else(Reachable::default, |id| (*sides[at].matrix.cell(id)).clone());
         let equal = *self.equal.entry(ids).or_insert_with(|| traffic(0) == traffic(1));
-        if !equal {
-            self.found.push(Difference { from: from.end(), to: to.end(), before: traffic(0), after: traffic(1) });
+        let rows = [0, 1].map(|at| Rows { from: from.groups[at], to: to.groups[at] });
+        if !equal || !self.is_decided_alike(ids, rows) {
+            let (before, after) = (traffic(0), traffic(1));
+            self.found.push(Difference { from: from.end(), to: to.end(), before, after, rows });
         }
+    }
+
+    /// Whether a pair with the same connections in doubt is open for the same addresses and nodes on both sides.
+    fn is_decided_alike(&mut self, ids: [Option<CellId>; 2], rows: [Rows; 2]) -> bool {
+        let [Some(old), Some(new)] = ids else { return true };
+        let in_doubt = self.sides[0].matrix.cell(old).depends();
+        if in_doubt.is_none() {
+            return true;
+        }
+        let sides = self.sides;
+        let conditions = |at: usize| {
+            let Side { matrix, groups, .. } = sides[at];
+            Some(groups.conditions(matrix, rows[at].from?, rows[at].to?))
+        };
+        let (Some(before), Some(after)) = (conditions(0), conditions(1)) else { return true };
+        *self.alike.entry([(old, before), (new, after)]).or_insert_with(|| {
+            let [old, new] = sides;
+            decide_alike(
+                (old.snapshot, &before.list(old.matrix, &in_doubt)),
+                (new.snapshot, &after.list(new.matrix, &in_doubt)),
+            )
+        })
     }
 
     fn outside(&mut self, row: &Row) {
@@ -138,10 +168,12 @@ impl Compare<'_> {
         let [to, from] =
             [Direction::Egress, Direction::Ingress].map(|way| compare_ranges(&ranges(0, way), &ranges(1, way)));
         for (range, before, after) in to {
-            self.found.push(Difference { from: row.end(), to: End::Outside(range), before, after });
+            let rows = row.groups.map(|from| Rows { from, to: None });
+            self.found.push(Difference { from: row.end(), to: End::Outside(range), before, after, rows });
         }
         for (range, before, after) in from {
-            self.found.push(Difference { from: End::Outside(range), to: row.end(), before, after });
+            let rows = row.groups.map(|to| Rows { from: None, to });
+            self.found.push(Difference { from: End::Outside(range), to: row.end(), before, after, rows });
         }
     }
 
@@ -155,7 +187,8 @@ impl Compare<'_> {
         }
         for (pattern, [before, after]) in names {
             if before != after {
-                self.found.push(Difference { from: row.end(), to: End::Name(pattern), before, after });
+                let rows = row.groups.map(|from| Rows { from, to: None });
+                self.found.push(Difference { from: row.end(), to: End::Name(pattern), before, after, rows });
             }
         }
     }

@@ -13,7 +13,6 @@ use crate::model::{Enforcement, Subject};
 use crate::pieces::Pieces;
 use crate::port::{Protocol, Traffic};
 use crate::shards::Shards;
-use crate::snapshot::Revision;
 use crate::unknown::Whereabouts;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::net::IpAddr;
@@ -28,7 +27,6 @@ crate::model::id! {
 
 #[derive(Clone, Default, Debug)]
 pub struct Program {
-    pub revision: Revision,
     // What policies make of it is shared with the next Program as long as they stay the same.
     pub classes: Arc<Vec<Class>>,
     pub policies: Arc<Vec<ProgramPolicy>>,

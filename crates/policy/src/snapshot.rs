@@ -1,4 +1,4 @@
-//! An immutable view of a cluster at a [`Revision`].
+//! An immutable view of a cluster.
 
 use crate::addr::Cidr;
 use crate::labels::Labels;
@@ -10,15 +10,11 @@ use rustc_hash::FxHashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Debug)]
-pub struct Revision(pub u64);
-
 /// Built with the `add_…` methods, then only read. The next one is a clone that
 /// is changed: it shares what stays the same, which is how a compiler that has
 /// seen the one before knows what to leave alone.
 #[derive(Clone, Default, Debug)]
 pub struct Snapshot {
-    pub revision: Revision,
     pub namespaces: Arc<Vec<Namespace>>,
     pub roles: Arc<Vec<Role>>,
     pub workloads: Pieces<Workload>,

@@ -7,9 +7,10 @@ use crate::services;
 use crate::topology::Topology;
 use namewall_agent::{DnsSettings, Learning, Node, NodeError, NodeSettings};
 use namewall_dataplane::nflog::{DenialLog, Denied};
-use namewall_dataplane::nft::{Count, NftError, Settings, put_table};
+use namewall_dataplane::nft::{Settings, put_table};
 use namewall_dataplane::render::Scope;
-use namewall_dataplane::{CutEstablished, Dataplane};
+use namewall_dataplane::{Count, CutEstablished};
+use namewall_policy::lease::Bounds;
 use namewall_policy::model::NodeId;
 use namewall_policy::{Instant, Lease, Program, Snapshot};
 use std::collections::BTreeMap;
@@ -121,10 +122,8 @@ impl Cluster {
                 node.learner().set(dns.learning);
                 namespace.enter(|| node.serve(settings))?.map_err(|source| failed(name, source))?;
             }
-            node.with_kernel(|nft| {
-                nft.settings_mut().cut = wanted.cut;
-                nft.settings_mut().scope.node = known;
-            });
+            node.set_cut(wanted.cut);
+            node.scope_mut().node = known;
             let enforced = namespace.enter(|| node.enforce(wanted.program))?;
             let (applied, _) = enforced.map_err(|source| failed(name, source))?;
             operations.insert(name.clone(), applied.operations);
@@ -135,12 +134,12 @@ impl Cluster {
     /// Opens addresses on every node.
     pub fn grant(&mut self, leases: &[Lease], now: Instant) -> Result<(), Error> {
         for (name, node) in &mut self.agents {
-            let failed = |source: NftError| Error::Agent { node: name.to_string(), source: source.into() };
+            let failed = |source| Error::Agent { node: name.to_string(), source };
             // The node has a clock of its own.
             let own = node.now();
             let left = |lease: &Lease| own + lease.expiry.0.saturating_sub(now.0);
             let leases: Vec<Lease> = leases.iter().map(|one| Lease { expiry: left(one), ..one.clone() }).collect();
-            node.with_kernel(|nft| nft.grant(&leases, own)).map_err(failed)?;
+            node.grant(&leases).map_err(failed)?;
         }
         Ok(())
     }
@@ -160,8 +159,7 @@ impl Cluster {
         for (name, node) in &mut self.agents {
             let failed = |source| Error::Agent { node: name.to_string(), source };
             for (label, count) in node.counts().map_err(failed)? {
-                let sum = all.entry(label).or_default();
-                *sum = Count { packets: sum.packets + count.packets, bytes: sum.bytes + count.bytes };
+                *all.entry(label).or_default() += count;
             }
         }
         Ok(all)
@@ -169,7 +167,7 @@ impl Cluster {
 
     /// The table of a node, as it was made.
     pub fn table(&self, node: &str) -> Option<namewall_dataplane::nft::table::Table> {
-        self.agents.get(node)?.with_kernel(|nft| nft.table().cloned())
+        self.agents.get(node)?.table()
     }
 }
 
@@ -177,11 +175,13 @@ impl Cluster {
 fn open_node(node: Option<NodeId>) -> Result<Node, NodeError> {
     let scope = Scope { node, log_group: Cluster::LOG_GROUP, ..Scope::default() };
     let settings = NodeSettings {
-        nft: Settings { scope, ..Settings::default() },
+        scope,
+        cut: CutEstablished::default(),
+        bounds: Bounds::default(),
         learning: Learning::default(),
         cluster_domain: "cluster.local".parse().expect("it is a name"),
     };
-    Node::open(settings)
+    Node::open(Settings::default(), settings)
 }
 
 /// A node serves at its first address of each family.

@@ -9,8 +9,9 @@
 mod common;
 
 use common::{Cluster, PORT, address, has_rights};
-use namewall_dataplane::Dataplane;
+use namewall_dataplane::SingleThreaded;
 use namewall_dataplane::nft::{Nft, Settings, uninstall};
+use namewall_dataplane::render::Scope;
 use namewall_policy::labels::Selector;
 use namewall_policy::model::{
     Action, Clauses, Enforcement, NamespaceScope, Peer, Peers, Placement, PodSet, Policy, PolicyKind, PolicyRef, Ports,
@@ -117,7 +118,7 @@ fn a_connection_loses_nothing_while_the_table_is_made() {
         });
         let program = denied_by("one", in_namespace("shop"));
         let make = || {
-            let mut nft = Nft::open(Settings::default()).expect("nftables");
+            let mut nft = open();
             nft.replace(&program, NOW).expect("the table is made");
             drop(nft);
             uninstall(&Settings::default().table, PATIENCE, &mut |_| {}).expect("it is removed");
@@ -127,6 +128,11 @@ fn a_connection_loses_nothing_while_the_table_is_made() {
         asks.join().expect("nothing is lost")
     });
     assert!(echoes > TABLES, "too few to meet a table that is made: {echoes}");
+}
+
+/// The table of the node whose namespace the thread is in.
+fn open() -> SingleThreaded<Nft> {
+    SingleThreaded::new(Nft::open(Settings::default()).expect("nftables"), Scope::default())
 }
 
 fn nothing_passes(one: &Program, other: &Program) {
@@ -147,7 +153,7 @@ fn nothing_passes(one: &Program, other: &Program) {
             }
         });
         let changed = node.enter(|| {
-            let mut nft = Nft::open(Settings::default()).expect("nftables");
+            let mut nft = open();
             nft.replace(one, NOW).expect("the table is made");
             thread::scope(|scope| {
                 scope.spawn(|| {

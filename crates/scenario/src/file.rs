@@ -146,29 +146,6 @@ type Result<T> = std::result::Result<T, ScenarioError>;
 const KEYS: &[&str] = &["name", "about", "lenient", "topology", "steps", "probes"];
 
 impl Scenario {
-    /// The scenario files at a path: the file itself, or every YAML file below a folder that is no manifest. One that
-    /// is neither is taken for a scenario, whose reading then says what is wrong with it.
-    pub fn find(path: &Path) -> Result<Vec<PathBuf>> {
-        let unreadable = |source| ScenarioError::Read { path: path.display().to_string(), source };
-        if !path.is_dir() {
-            return Ok(vec![path.to_owned()]);
-        }
-        let entries = std::fs::read_dir(path).map_err(unreadable)?;
-        let paths = entries.map(|entry| entry.map(|entry| entry.path())).collect::<std::io::Result<Vec<_>>>();
-        let mut paths = paths.map_err(unreadable)?;
-        paths.sort();
-        let mut found = Vec::new();
-        for path in paths {
-            let extension = path.extension().map(|ext| ext.to_string_lossy().to_ascii_lowercase());
-            let is_yaml = matches!(extension.as_deref(), Some("yaml" | "yml"));
-            // Links may lead round in circles.
-            if (path.is_dir() && !path.is_symlink()) || (is_yaml && !is_manifest(&path).map_err(unreadable)?) {
-                found.extend(Self::find(&path)?);
-            }
-        }
-        Ok(found)
-    }
-
     pub fn load(path: &Path) -> Result<Self> {
         let display = path.display().to_string();
         let text =
@@ -226,17 +203,6 @@ impl Step {
     fn tests(&self) -> bool {
         matches!(self, Self::Probe(_) | Self::Connections { .. } | Self::Resolve(_) | Self::Queries { .. })
     }
-}
-
-/// True for a file of Kubernetes objects, or of kustomize, which need not say what it is. It may be broken: the
-/// scenarios that use it say so.
-fn is_manifest(path: &Path) -> std::io::Result<bool> {
-    let text = std::fs::read(path)?;
-    let text = String::from_utf8_lossy(&text);
-    let starts = |key: &str| text.lines().any(|line| line.starts_with(key));
-    let is_kustomization = path.file_stem().is_some_and(|stem| stem == "kustomization");
-    let is_scenario = ["topology:", "steps:", "probes:"].iter().any(|key| starts(key));
-    Ok(!is_scenario && (is_kustomization || starts("kind:") || starts("apiVersion:") || text.starts_with(['{', '['])))
 }
 
 impl Reader<'_> {

@@ -2,7 +2,7 @@
 //! must come of it. Policy unit tests, run here through `evaluate`, and where
 //! there is a [`Reality`], there too.
 //!
-//! `file` reads them, `topology` writes the short forms out as objects,
+//! `find` looks for them in folders, `file` reads them, `topology` writes the short forms out as objects,
 //! `zones` is the DNS of the world outside, `lookup` what clients ask of it,
 //! `settings` what the agent is set to; [`run()`] plays it all, `connections`
 //! keeps those that stay open meanwhile. The format is told in docs/scenarios.md.
@@ -10,6 +10,7 @@
 mod connections;
 mod expectation;
 mod file;
+mod find;
 mod lookup;
 mod reality;
 mod run;

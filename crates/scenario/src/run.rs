@@ -18,6 +18,7 @@ use namewall_policy::ask::{Host, Names, Route, Target, World};
 use namewall_policy::domain::DomainName;
 use namewall_policy::explain::describe_reason;
 use namewall_policy::lease::{Learned, NeverLeased};
+use namewall_policy::unknown::Described;
 use namewall_policy::{
     Decision, Finding, Flow, Instant, Lease, LeaseTable, Prediction, Program, Severity, Snapshot, compile,
     compile_next, evaluate,
@@ -51,6 +52,14 @@ pub struct ProbeResult {
     pub got: String,
     /// There was a reality, and it could not be asked.
     pub not_tried: bool,
+    /// What the verdict depends on; empty unless it does (S10.5).
+    pub depends_on: Vec<Described>,
+}
+
+impl ProbeResult {
+    fn new(probe: Probe, passed: bool, got: String) -> Self {
+        Self { probe, passed, got, not_tried: false, depends_on: Vec::new() }
+    }
 }
 
 impl Outcome {
@@ -428,7 +437,7 @@ impl Player<'_> {
     }
 
     fn probe(&self, probe: &Probe) -> (ProbeResult, Option<Predicted>) {
-        let failed = |got: String| (ProbeResult { probe: probe.clone(), passed: false, got, not_tried: false }, None);
+        let failed = |got: String| (ProbeResult::new(probe.clone(), false, got), None);
         let Some(world) = self.world() else { return failed(String::new()) };
         let (snapshot, program) = (world.snapshot, world.program);
         let routes = match world.routes(&probe.from, &probe.to) {
@@ -438,13 +447,14 @@ impl Player<'_> {
         let verdict = world.predict(&routes);
         let Some((flow, decision)) = decisive(&world, &routes, verdict) else {
             let got = format!("{verdict}: the Service has no endpoint to send it to");
-            return (
-                ProbeResult { probe: probe.clone(), passed: probe.expect == just(verdict), got, not_tried: false },
-                None,
-            );
+            return (ProbeResult::new(probe.clone(), probe.expect == just(verdict), got), None);
+        };
+        let depends_on = match verdict {
+            Prediction::Depends => world.describe(world.depends_on(&routes)),
+            _ => Vec::new(),
         };
         let mut got = match verdict {
-            Prediction::Depends => format!("depends: {}", world.describe(&world.depends_on(&routes))),
+            Prediction::Depends => format!("depends: {}", Described::join(&depends_on)),
             _ => format!("{verdict}: {}", describe_reason((snapshot, program), &decision.reason, &flow)),
         };
         if let Some(reason) = &decision.would_deny {
@@ -453,7 +463,7 @@ impl Player<'_> {
         let judge = Judge { program, flow: &flow };
         let passed = judge.agrees(&probe.expect, verdict, &decision);
         let predicted = Predicted { probe: probe.clone(), routes, verdict, flow, decision };
-        (ProbeResult { probe: probe.clone(), passed, got, not_tried: false }, Some(predicted))
+        (ProbeResult { depends_on, ..ProbeResult::new(probe.clone(), passed, got) }, Some(predicted))
     }
 }
 

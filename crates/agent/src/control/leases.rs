@@ -1,6 +1,7 @@
 //! `namewall leases`: what is open by name.
 
 use crate::state::State;
+use namewall_dataplane::Dataplane;
 use namewall_policy::domain::{DomainName, DomainPattern};
 use namewall_policy::explain::describe_rule;
 use namewall_policy::model::Direction;
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 use std::collections::HashSet;
 
 /// Leases that are open now, sorted by name and address.
-pub(super) fn leases(state: &State, question: &Value) -> Result<Value, String> {
+pub(super) fn leases<D: Dataplane>(state: &State<D>, question: &Value) -> Result<Value, String> {
     let wanted: Option<DomainName> =
         question["name"].as_str().map(str::parse).transpose().map_err(|error| format!("{error}"))?;
     let (program, now) = (state.node.program(), state.node.now());
@@ -21,13 +22,13 @@ pub(super) fn leases(state: &State, question: &Value) -> Result<Value, String> {
             && patterns.contains(&lease.pattern)
             && wanted.as_ref().is_none_or(|name| lease.name == *name || lease.name.is_under(name))
     };
-    let mut open: Vec<Lease> = state.node.with_kernel(|nft| nft.leases().all().filter(is_wanted).collect());
+    let mut open: Vec<Lease> = state.node.with_leases(|leases| leases.all().filter(is_wanted).collect());
     open.sort_by(|a, b| (&a.name, a.address, &a.pattern).cmp(&(&b.name, b.address, &b.pattern)));
     let listed: Vec<Value> = open.iter().map(|lease| describe(state, lease, now)).collect();
     Ok(json!({ "leases": listed }))
 }
 
-fn describe(state: &State, lease: &Lease, now: Instant) -> Value {
+fn describe<D: Dataplane>(state: &State<D>, lease: &Lease, now: Instant) -> Value {
     let program = state.node.program();
     let asked_by = lease.asked_by.map(|address| match program.endpoint_at(address).workload {
         Some(id) => state.snapshot.workload_name(id),

@@ -9,6 +9,7 @@ pub use client::{AskError, Running};
 pub use leases::rules_of;
 
 use crate::state::{State, lock};
+use namewall_dataplane::Dataplane;
 use namewall_policy::ask::{Host, Names, Target, World};
 use serde_json::{Value, json};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -34,14 +35,14 @@ pub struct LiveQuestion {
 /// Explains a connection in the world of the agent. The binary has the words for it.
 pub type Explain = dyn Fn(World<'_>, &LiveQuestion) -> Result<Value, String> + Send + Sync;
 
-pub(crate) struct Control {
-    pub(crate) state: Arc<Mutex<State>>,
+pub(crate) struct Control<D: Dataplane> {
+    pub(crate) state: Arc<Mutex<State<D>>>,
     pub(crate) explain: Box<Explain>,
     /// Where an agent that wants to take over waits for the sockets.
     pub(crate) successor: Arc<Mutex<Option<UnixStream>>>,
 }
 
-impl Control {
+impl<D: Dataplane> Control<D> {
     /// Answers until the process ends.
     pub(crate) fn serve(&self, listener: &UnixListener) {
         for stream in listener.incoming().flatten() {
@@ -79,13 +80,12 @@ impl Control {
         }
     }
 
-    fn explain(&self, state: &State, question: &Value) -> Result<Value, String> {
+    fn explain(&self, state: &State<D>, question: &Value) -> Result<Value, String> {
         let text = |key: &str| question[key].as_str().ok_or_else(|| format!("`{key}` is missing"));
         let from: Host = text("from")?.parse().map_err(|error| format!("{error}"))?;
         let to: Target = text("to")?.parse().map_err(|error| format!("{error}"))?;
         let now = state.node.now();
-        state.node.with_kernel(|nft| {
-            let leases = nft.leases();
+        state.node.with_leases(|leases| {
             let mut names = Names::new();
             if let Host::Name(name) = &to.host {
                 let open = leases.addresses_of(name).filter(|(_, expiry)| *expiry > now);
@@ -106,7 +106,7 @@ impl Control {
     }
 }
 
-impl std::fmt::Debug for Control {
+impl<D: Dataplane> std::fmt::Debug for Control<D> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Control").field("state", &self.state).finish_non_exhaustive()
     }

@@ -1,11 +1,12 @@
 //! `namewall status`.
 
 use crate::state::State;
+use namewall_dataplane::Dataplane;
 use namewall_kubernetes::Published;
 use serde_json::{Map, Value, json};
 use std::sync::atomic::Ordering;
 
-pub(super) fn status(state: &State) -> Value {
+pub(super) fn status<D: Dataplane>(state: &State<D>) -> Value {
     json!({
         "pid": std::process::id(),
         "seconds": state.started.elapsed().as_secs(),
@@ -27,7 +28,7 @@ pub(super) fn status(state: &State) -> Value {
     })
 }
 
-fn dns(state: &State) -> Value {
+fn dns<D: Dataplane>(state: &State<D>) -> Value {
     let server = state.node.dns();
     let upstreams = server.map(|server| server.upstreams()).unwrap_or_default();
     let upstreams = upstreams.iter().map(|one| {
@@ -38,16 +39,16 @@ fn dns(state: &State) -> Value {
         counters.iter().flat_map(|all| all.iter()).map(|(name, count)| (name.to_owned(), count.into())).collect();
     json!({
         "listens": texts(server.map_or(&[][..], |server| server.addresses())),
-        "intercepts": state.node.with_kernel(|nft| nft.takes_dns()),
+        "intercepts": state.node.intercepts_dns(),
         "upstreams": upstreams.collect::<Vec<_>>(),
         "trusted": texts(&state.dns.trusted),
         "counts": counts,
     })
 }
 
-fn names(state: &State) -> Value {
+fn names<D: Dataplane>(state: &State<D>) -> Value {
     let learned = state.node.counters();
-    let (leases, evictions) = state.node.with_kernel(|nft| (nft.leases().len(), nft.leases().evictions()));
+    let (leases, evictions) = state.node.with_leases(|leases| (leases.len(), leases.evictions()));
     json!({
         "leases": leases,
         "answersLearned": learned.learned,

@@ -370,7 +370,10 @@ impl Lowering<'_> {
     fn pass_over_kindless(&mut self, document: &Document) {
         *self.out.passed_over.entry(NO_KIND.to_owned()).or_default() += 1;
         let has = |key| document.node.get(key).is_some();
-        if has("metadata") && (has("spec") || has("kind") || has("apiVersion")) {
+        let is_object = has("metadata") && (has("spec") || has("kind") || has("apiVersion"));
+        // Files of settings have a `kind` too; none has that of a policy.
+        let is_policy = document.kind().is_some_and(|kind| POLICY_KINDS.iter().any(|(known, _)| means(kind, known)));
+        if is_object || is_policy || (has("apiVersion") && has("spec")) {
             let missing = if document.kind().is_none() { "kind" } else { "apiVersion" };
             let message = format!("`{missing}` is missing, so nobody can tell what this is; it has no effect");
             let finding = Finding::error("missing-kind", document.name().unwrap_or_default(), message);

@@ -3,6 +3,7 @@
 use namewall_cluster::{Document, Settings, lower};
 use namewall_policy::ask::{Host, Names, Target, World};
 use namewall_policy::lease::{Learned, NeverLeased};
+use namewall_policy::unknown::Described;
 use namewall_policy::{Instant, LeaseTable, Prediction, compile};
 use std::time::Duration;
 
@@ -45,7 +46,7 @@ pub(crate) fn ask_with(yaml: &str, question: &str, settings: &Settings) -> Strin
         Err(error) => return error.to_string(),
     };
     match world.predict(&routes) {
-        Prediction::Depends => format!("depends: {}", world.describe(&world.depends_on(&routes))),
+        Prediction::Depends => format!("depends: {}", Described::join(&world.describe(world.depends_on(&routes)))),
         settled => settled.to_string(),
     }
 }

@@ -89,6 +89,12 @@ fn s10_4_a_pods_search_list_applies() {
 fn s10_4_a_name_with_a_final_dot_is_not_searched() {
     check("", "shop/client -> web.default.:80", "allow");
     check("", "shop/client -> web.example.:80", "allow");
+    check(
+        "",
+        "shop/client -> web.default.svc.:80",
+        "web.default.svc. resolves to nothing for shop/client; a name that ends in a dot is not searched for: write \
+         web.default.svc.cluster.local",
+    );
 }
 
 #[test]
@@ -105,11 +111,26 @@ status: {{podIP: 10.0.0.9}}
         )
     };
     // With the node's DNS server there are no names of the cluster.
-    check(
-        &pod("dnsPolicy: Default"),
-        "shop/odd -> cart:7070",
-        "cart resolves to nothing for shop/odd; there is no Service of that name. Did you mean the workload shop/cart?",
-    );
+    for (spec, name) in [
+        ("dnsPolicy: Default", "cart"),
+        ("dnsPolicy: Default", "cart.shop.svc.cluster.local"),
+        ("hostNetwork: true", "cart"),
+    ] {
+        let expected = format!(
+            "{name} resolves to nothing for shop/odd; it asks the DNS server of its node, which does not know the \
+             Service shop/cart"
+        );
+        check(&pod(spec), &format!("shop/odd -> {name}:7070"), &expected);
+    }
+    let bare = "dnsPolicy: None, dnsConfig: {nameservers: [10.96.0.10]}";
+    for name in ["cart", "cart.shop", "cart.shop.svc"] {
+        let expected = format!(
+            "{name} resolves to nothing for shop/odd; its search list does not lead to the Service shop/cart: write \
+             cart.shop.svc.cluster.local"
+        );
+        check(&pod(bare), &format!("shop/odd -> {name}:7070"), &expected);
+    }
+    check(&pod(bare), "shop/odd -> cart.shop.svc.cluster.local:7070", "allow");
     let searching =
         "dnsPolicy: None, dnsConfig: {searches: [default.svc.cluster.local], options: [{name: ndots, value: '2'}]}";
     check(&pod(searching), "shop/odd -> web:80", "deny");
@@ -163,7 +184,7 @@ spec: {egress: [{type: Deny, to: {cidrSelector: 198.51.100.0/24}}]}
     check(
         firewalled,
         "shop/client -> payments:443",
-        "depends: closed only if api.payments.example resolves to an address in 198.51.100.0/24",
+        "depends: closed only if payments.shop.svc.cluster.local resolves to an address in 198.51.100.0/24",
     );
     check(firewalled, "shop/client -> inner:80", "deny");
     check(
@@ -171,4 +192,30 @@ spec: {egress: [{type: Deny, to: {cidrSelector: 198.51.100.0/24}}]}
         "shop/client -> round:80",
         "Service shop/round leads from one ExternalName to another without end",
     );
+}
+
+/// The question is for the name of the Service, and rules are matched against the question (S6.2), with an answer or
+/// without one.
+#[test]
+fn s10_4_an_external_name_is_judged_by_the_name_that_is_asked_for() {
+    let firewall = |allowed: &str| {
+        format!(
+            "
+apiVersion: v1
+kind: Service
+metadata: {{name: payments, namespace: shop}}
+spec: {{type: ExternalName, externalName: api.payments.example}}
+---
+apiVersion: k8s.ovn.org/v1
+kind: EgressFirewall
+metadata: {{name: default, namespace: shop}}
+spec: {{egress: [{{type: Allow, to: {{dnsName: {allowed}}}}}, {{type: Deny, to: {{cidrSelector: 0.0.0.0/0}}}}]}}
+"
+        )
+    };
+    for question in ["shop/client -> payments:443", "shop/client -> shop/payments:443"] {
+        check(&firewall("api.payments.example"), question, "deny");
+        check(&firewall("payments.shop.svc.cluster.local"), question, "allow");
+    }
+    check(&firewall("api.payments.example"), "shop/client -> api.payments.example:443", "allow");
 }

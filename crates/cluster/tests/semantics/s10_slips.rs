@@ -133,6 +133,14 @@ fn s10_2_an_object_without_kind_is_said() {
     let policy = np("p", "{podSelector: {}}");
     assert_eq!(findings(policy.replace("kind:", "knd:")).len(), 1);
     assert_eq!(findings(policy.replace("apiVersion:", "apiversion:")).len(), 1);
+    // Without its name as well.
+    for object in
+        ["kind: NetworkPolicy\nspec: {podSelector: {}}", "apiVersion: networking.k8s.io/v1\nspec: {podSelector: {}}"]
+    {
+        assert_eq!(findings(object), ["error[missing-kind]   1:1"], "{object}");
+    }
+    // Settings of a chart.
+    assert_eq!(findings("kind: Deployment\nreplicas: 2"), [""; 0]);
 }
 
 #[test]

@@ -174,3 +174,9 @@ fn s5_2_names_that_published_schemas_refuse_are_said_and_count() {
         assert_eq!(said.contains("refused-name"), refused, "{name}: {said}");
     }
 }
+
+#[test]
+fn s10_2_a_name_that_is_no_text_is_said_of_its_object() {
+    let policy = "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: p, namespace: y}\nspec: {podSelector: {}}\n";
+    assert_eq!(findings(policy), ["error[unreadable-field] NetworkPolicy y/p metadata.namespace 3:32"]);
+}

@@ -4,7 +4,7 @@
 //! distribution has put into its kernel, so it is told and not asked.
 
 use super::batch::Batch;
-use super::kernel::{NftError, refused_at_all};
+use super::error::{NftError, refused_at_all};
 use super::read;
 use super::set::{self, Element, Field, Holds, Key, Lifetime, Passing, SetSpec, Transient, Version};
 use super::wire::table::{OWNER, PERSIST};

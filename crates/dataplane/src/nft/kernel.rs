@@ -3,26 +3,25 @@
 use super::batch::Batch;
 use super::change::{Change, Known as _};
 use super::elements::Moved;
-use super::features::{self, Lacking};
-use super::owner::{self, Owner};
-use super::read::{self, Count, Live};
+use super::error::{NftError, refused_at_all};
+use super::features;
+use super::owner;
+use super::read::{self, Live};
 use super::set::{self, Element, Key, Lifetime, Transient, Version};
 use super::table::{Chain, Table};
 use super::wire::table::{OWNER, PERSIST};
 use crate::conntrack::{Connection, Conntrack};
-use crate::cut::{CutEstablished, Judge};
-use crate::leases::{LeaseGroups, Leases, Writes};
+use crate::leases::{Grouped, Writes, found_leases};
 use crate::netlink::{self, Family, Socket};
+use crate::nflog::{DenialLog, Denied};
 use crate::remembered::{MOST, Remembered};
 use crate::render::{ALLOWED, AUDIT, Delta, Ids, Rendered, Scope, render};
-use crate::{Applied, Cut, Dataplane};
-use namewall_policy::lease::Bounds;
+use crate::{Applied, Count, Cut, Dataplane, Desired, FollowDenials, ListConnections};
+use namewall_policy::lease::LeaseChange;
 use namewall_policy::model::Action;
-use namewall_policy::{Instant, Lease, LeaseTable, Program};
-use nix::errno::Errno;
+use namewall_policy::{Instant, LeaseTable, Program};
 use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::time::Duration;
 
 /// What our table says of itself, so that we never take somebody else's.
@@ -33,75 +32,13 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub table: String,
-    pub scope: Scope,
-    pub cut: CutEstablished,
-    /// How many leases are kept (S6.5).
-    pub bounds: Bounds,
     /// How long the first change waits until the kernel has released the table of a process that has ended.
     pub patience: Duration,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self {
-            table: "namewall".to_owned(),
-            scope: Scope::default(),
-            cut: CutEstablished::default(),
-            bounds: Bounds::default(),
-            patience: PATIENCE,
-        }
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum NftError {
-    #[error("cannot talk to nftables")]
-    Socket(#[source] netlink::Error),
-    #[error("no right to change nftables; run as root, or with the capability NET_ADMIN")]
-    Rights,
-    #[error(
-        "this kernel has no nftables, or not enough of it: load nf_tables and nf_conntrack, on Linux 6.12 or newer"
-    )]
-    NoNftables(#[source] netlink::Error),
-    #[error("this kernel ({release}) is too old: it cannot {lacking}; nothing was changed. Use Linux 6.12 or newer")]
-    TooOld { lacking: Lacking, release: String },
-    #[error("there is a table inet {0} that namewall did not make; name another with --table, or remove it")]
-    Foreign(String),
-    #[error("the table inet {table} belongs to a namewall that is running ({owner}); stop that one first")]
-    Owned { table: String, owner: Owner },
-    #[error("cannot read the table inet {table} back")]
-    Read {
-        table: String,
-        #[source]
-        source: netlink::Error,
-    },
-    #[error("cannot read or cut connections")]
-    Connections(#[source] netlink::Error),
-    #[error("the kernel did not say whether it took the change to table inet {table}; the next change reads the table")]
-    Unanswered {
-        table: String,
-        #[source]
-        source: netlink::Error,
-    },
-    #[error("the kernel did not take the change to table inet {table}; nothing was changed")]
-    Rejected {
-        table: String,
-        #[source]
-        source: netlink::Error,
-    },
-    #[error("the kernel took the change to table inet {table}, but has something else: {what}")]
-    Differs { table: String, what: String },
-}
-
-impl NftError {
-    /// Whether the kernel's table is surely what we took it for. What is missing or there already says otherwise.
-    fn leaves_all_as_it_was(&self) -> bool {
-        let drifted = [Errno::ENOENT, Errno::EEXIST, Errno::EBUSY];
-        match self {
-            Self::Rejected { source, .. } => source.errno().is_none_or(|errno| !drifted.contains(&errno)),
-            Self::Owned { .. } | Self::Rights => true,
-            _ => false,
-        }
+        Self { table: "namewall".to_owned(), patience: PATIENCE }
     }
 }
 
@@ -113,7 +50,6 @@ pub struct Nft {
     settings: Settings,
     /// What we made of the kernel's table; none until the first `replace`.
     known: Option<Known>,
-    leases: Leases,
     remembered: Remembered,
 }
 
@@ -126,6 +62,10 @@ struct Known {
 }
 
 impl Known {
+    fn new(desired: &Desired<'_>, rendered: Rendered) -> Self {
+        Self { program: desired.program.clone(), scope: desired.scope.clone(), rendered }
+    }
+
     /// Where the table is not what the whole way would have made of the Program.
     /// What only classes have that nobody is in any more may stay for a while.
     fn difference(&self) -> Option<String> {
@@ -166,49 +106,7 @@ impl Nft {
         }
         features::check()?;
         let conntrack = Conntrack::open().map_err(NftError::Socket)?;
-        let leases = Leases::new(LeaseTable::with_bounds(settings.bounds));
-        Ok(Self { socket, conntrack, settings, known: None, leases, remembered: Remembered::default() })
-    }
-
-    /// What is open by name, and such as has ended but may still have connections.
-    pub fn leases(&self) -> &LeaseTable {
-        &self.leases.table
-    }
-
-    /// Cuts those of these connections that `program` forbids.
-    pub fn cut_among(&mut self, program: &Program, connections: &[Connection]) -> Result<Cut, NftError> {
-        let judge = Judge::new(program, &self.leases.table, self.settings.cut)
-            .with_incomplete_history(self.leases.is_incomplete())
-            .on(&self.settings.scope);
-        let forbidden: Vec<&Connection> = connections.iter().filter(|connection| judge.forbids(connection)).collect();
-        self.cut_all(&forbidden)
-    }
-
-    /// Forgets leases that have ended, a few at a time, but for addresses that connections lead to.
-    pub fn forget(&mut self, now: Instant, connected: &FxHashSet<IpAddr>) {
-        self.leases.table.forget(now, FORGOTTEN_AT_ONCE, |address| connected.contains(&address));
-    }
-
-    /// Whether the kernel's table takes pods' DNS to our server while that lives.
-    pub fn takes_dns(&self) -> bool {
-        self.known.as_ref().is_some_and(|known| known.scope.dns.is_some())
-    }
-
-    /// Pods' DNS is taken to our server for so long from now; not any longer unless this is done again.
-    pub fn beat(&mut self, life: Duration) -> Result<(), NftError> {
-        let element = |protocol| Element::key(Key::only_protocol(protocol));
-        let alive = |protocol| Transient { element: element(protocol), lifetime: Lifetime(life), name: None };
-        let mut batch = Batch::new(&self.settings.table);
-        batch.add_transient(set::ALIVE, Scope::ASKED_OVER.map(alive).iter());
-        self.commit(batch)
-    }
-
-    /// Our server goes: from now on pods' DNS goes its usual way.
-    pub fn stop_beating(&mut self) -> Result<(), NftError> {
-        let mut batch = Batch::new(&self.settings.table);
-        let elements = Scope::ASKED_OVER.map(|protocol| Element::key(Key::only_protocol(protocol)));
-        batch.destroy_elements(set::ALIVE, elements.iter());
-        self.commit(batch)
+        Ok(Self { socket, conntrack, settings, known: None, remembered: Remembered::default() })
     }
 
     /// The table as it should be now.
@@ -216,28 +114,8 @@ impl Nft {
         self.known.as_ref().map(|known| &known.rendered.table)
     }
 
-    /// How often each rule of a policy has matched, by what `explain` and the log call it. Rules of audited
-    /// policies have `audit: ` before it.
-    pub fn counts(&mut self) -> Result<BTreeMap<String, Count>, NftError> {
-        let table = self.settings.table.clone();
-        let live = read::read_chains_and_rules(&mut self.socket, &table);
-        let live = live.map_err(|source| NftError::Read { table, source })?;
-        let mut counts: BTreeMap<String, Count> = BTreeMap::new();
-        for rule in live.chains.into_values().flat_map(|chain| chain.rules) {
-            if let (Some(label), Some(count)) = (rule.comment, rule.count) {
-                let sum = counts.entry(label).or_default();
-                *sum = Count { packets: sum.packets + count.packets, bytes: sum.bytes + count.bytes };
-            }
-        }
-        Ok(counts)
-    }
-
-    pub fn settings_mut(&mut self) -> &mut Settings {
-        &mut self.settings
-    }
-
     /// The first change of this process: whatever the kernel has is made right in one transaction.
-    fn adopt(&mut self, next: &Program, now: Instant) -> Result<Applied, NftError> {
+    fn adopt(&mut self, desired: &Desired<'_>) -> Result<Applied, NftError> {
         let name = self.settings.table.clone();
         let note = read::table_note(&mut self.socket, &name).map_err(refused_at_all)?;
         let unread = |source| NftError::Read { table: name.clone(), source };
@@ -257,7 +135,7 @@ impl Nft {
                 read::read(&mut self.socket, &name).map_err(unread)?
             }
         };
-        let mut rendered = render(next, &self.settings.scope, &ids_of(&live));
+        let mut rendered = render(desired.program, desired.scope, &ids_of(&live));
         let mut batch = Batch::new(&name);
         let live = match Change::is_possible(&live, &rendered.table) {
             true => live,
@@ -281,34 +159,38 @@ impl Nft {
             None
         };
         change.write(&mut batch);
-        write_leases(&mut batch, &self.leases.adopt(found, &rendered.lease_groups, now));
+        let Desired { leases, now, .. } = *desired;
+        let groups = &rendered.lease_groups;
+        write_leases(&mut batch, &Grouped { leases, groups }.beside(found.as_deref().unwrap_or_default(), now));
+        let adopted = found.map(|found| found_leases(found, groups, now));
         // An earlier process may have ended before it cut what it should have.
-        let applied = Applied { operations: batch.operations(), narrows: true };
+        let applied = Applied { operations: batch.operations(), narrows: true, adopted };
         self.commit(batch)?;
         self.verify(&change, &rendered.table)?;
         let step = change.step;
         rendered.advance(step);
-        self.known = Some(Known { program: next.clone(), scope: self.settings.scope.clone(), rendered });
+        self.known = Some(Known::new(desired, rendered));
         Ok(applied)
     }
 
     /// The whole table is made again, and compared.
-    fn replace_table(&mut self, known: Known, next: &Program, now: Instant) -> Result<Applied, NftError> {
-        let mut rendered = render(next, &self.settings.scope, &known.rendered.ids);
+    fn replace_table(&mut self, known: Known, desired: &Desired<'_>) -> Result<Applied, NftError> {
+        let mut rendered = render(desired.program, desired.scope, &known.rendered.ids);
         let change = Change::between(&known.rendered.table, &rendered.table).step_after(rendered.ids.generation);
         let mut batch = Batch::new(&self.settings.table);
         change.write(&mut batch);
         if rendered.lease_groups != known.rendered.lease_groups {
-            let groups = (&known.rendered.lease_groups, &rendered.lease_groups);
-            write_leases(&mut batch, &self.leases.regroup(groups, now));
+            let grouped = Grouped { leases: desired.leases, groups: &rendered.lease_groups };
+            write_leases(&mut batch, &grouped.since(&known.rendered.lease_groups, desired.now));
         }
-        let applied = Applied { operations: batch.operations(), narrows: change.narrows(only_allows(next)) };
+        let narrows = change.narrows(only_allows(desired.program));
+        let applied = Applied { operations: batch.operations(), narrows, adopted: None };
         let done = self.commit(batch).and_then(|()| self.verify(&change, &rendered.table));
         let step = change.step;
         match &done {
             Ok(()) => {
                 rendered.advance(step);
-                self.known = Some(Known { program: next.clone(), scope: self.settings.scope.clone(), rendered });
+                self.known = Some(Known::new(desired, rendered));
             }
             Err(error) => self.known = error.leaves_all_as_it_was().then_some(known),
         }
@@ -327,7 +209,8 @@ impl Nft {
         let change = change.step_after(known.rendered.ids.generation);
         let mut batch = Batch::new(&self.settings.table);
         change.write(&mut batch);
-        let applied = Applied { operations: batch.operations(), narrows: change.narrows(only_allows(next)) };
+        let narrows = change.narrows(only_allows(next));
+        let applied = Applied { operations: batch.operations(), narrows, adopted: None };
         if let Err(error) = self.commit(batch).and_then(|()| self.verify(&change, &known.rendered.table)) {
             self.known = error.leaves_all_as_it_was().then_some(known);
             return Err(error);
@@ -364,12 +247,7 @@ impl Nft {
             return Ok(());
         }
         let table = self.settings.table.clone();
-        let done = self.socket.commit(&batch.finish());
-        match &done {
-            Ok(()) => self.leases.keep(),
-            Err(_) => self.leases.take_back(),
-        }
-        done.map_err(|source| match source {
+        self.socket.commit(&batch.finish()).map_err(|source| match source {
             netlink::Error::Receive(_) => NftError::Unanswered { table, source },
             source => owner::refusal(&mut self.socket, &table, source),
         })
@@ -446,8 +324,6 @@ impl Nft {
 
 /// Up to here chains are read back one by one.
 const MANY_CHAINS: usize = 200;
-/// Leases that have ended go a few at a time: nobody should wait for it.
-const FORGOTTEN_AT_ONCE: usize = 5_000;
 /// A dump of a large set takes long; of each change so many elements are asked for by key.
 const SPOT_CHECKS: usize = 16;
 /// So many connections are cut in a row: a longer transaction would keep others waiting.
@@ -455,33 +331,85 @@ const CUT_AT_ONCE: usize = 1000;
 
 impl Dataplane for Nft {
     type Error = NftError;
+    type Connections = Conntrack;
+    type Denials = DenialLog;
 
-    fn replace(&mut self, next: &Program, now: Instant) -> Result<Applied, NftError> {
-        let Some(known) = self.known.take() else { return self.adopt(next, now) };
-        let scope = &self.settings.scope;
-        let delta = Delta::between((&known.program, next), scope, &known.rendered).filter(|_| known.scope == *scope);
+    fn replace(&mut self, desired: &Desired<'_>) -> Result<Applied, NftError> {
+        let Some(known) = self.known.take() else { return self.adopt(desired) };
+        let Desired { program, scope, .. } = *desired;
+        let delta = Delta::between((&known.program, program), scope, &known.rendered).filter(|_| known.scope == *scope);
         match delta {
-            Some(delta) => self.replace_pods(known, next, delta),
-            None => self.replace_table(known, next, now),
+            Some(delta) => self.replace_pods(known, program, delta),
+            None => self.replace_table(known, desired),
         }
     }
 
-    fn grant(&mut self, leases: &[Lease], now: Instant) -> Result<(), NftError> {
-        // Where nothing is known of the table they are kept for the change that makes it known.
-        let none = LeaseGroups::default();
-        let groups = self.known.as_ref().map_or(&none, |known| &known.rendered.lease_groups);
-        let writes = self.leases.grant(leases, groups, now);
+    fn open(&mut self, change: &LeaseChange, leases: &LeaseTable, now: Instant) -> Result<(), NftError> {
+        let Some(known) = &self.known else { return Err(NftError::Unknown { table: self.settings.table.clone() }) };
+        let groups = &known.rendered.lease_groups;
         let mut batch = Batch::new(&self.settings.table);
-        write_leases(&mut batch, &writes);
+        write_leases(&mut batch, &Grouped { leases, groups }.after(change, now));
         self.commit(batch)
     }
 
-    fn cut(&mut self, program: &Program, now: Instant) -> Result<Cut, NftError> {
-        let connections = self.conntrack.list().map_err(NftError::Connections)?;
-        let cut = self.cut_among(program, &connections);
-        let connected: FxHashSet<IpAddr> = connections.iter().map(|connection| connection.destination.0).collect();
-        self.forget(now, &connected);
-        cut
+    fn connections(&self) -> Result<Conntrack, NftError> {
+        Conntrack::open().map_err(NftError::Connections)
+    }
+
+    fn cut(&mut self, connections: &[&Connection]) -> Result<Cut, NftError> {
+        self.cut_all(connections)
+    }
+
+    fn intercepts_dns(&self) -> bool {
+        self.known.as_ref().is_some_and(|known| known.scope.dns.is_some())
+    }
+
+    fn beat(&mut self, life: Duration) -> Result<(), NftError> {
+        let element = |protocol| Element::key(Key::only_protocol(protocol));
+        let alive = |protocol| Transient { element: element(protocol), lifetime: Lifetime(life), name: None };
+        let mut batch = Batch::new(&self.settings.table);
+        batch.add_transient(set::ALIVE, Scope::ASKED_OVER.map(alive).iter());
+        self.commit(batch)
+    }
+
+    fn stop_beating(&mut self) -> Result<(), NftError> {
+        let mut batch = Batch::new(&self.settings.table);
+        let elements = Scope::ASKED_OVER.map(|protocol| Element::key(Key::only_protocol(protocol)));
+        batch.destroy_elements(set::ALIVE, elements.iter());
+        self.commit(batch)
+    }
+
+    fn counts(&mut self) -> Result<BTreeMap<String, Count>, NftError> {
+        let table = self.settings.table.clone();
+        let live = read::read_chains_and_rules(&mut self.socket, &table);
+        let live = live.map_err(|source| NftError::Read { table, source })?;
+        let mut counts: BTreeMap<String, Count> = BTreeMap::new();
+        for rule in live.chains.into_values().flat_map(|chain| chain.rules) {
+            if let (Some(label), Some(count)) = (rule.comment, rule.count) {
+                *counts.entry(label).or_default() += count;
+            }
+        }
+        Ok(counts)
+    }
+
+    fn denials(&self, log_group: u16) -> Result<DenialLog, NftError> {
+        DenialLog::open(log_group).map_err(NftError::Denials)
+    }
+}
+
+impl FollowDenials for DenialLog {
+    type Error = NftError;
+
+    fn wait(&mut self) -> Result<Vec<Denied>, NftError> {
+        Self::wait(self).map_err(NftError::Denials)
+    }
+}
+
+impl ListConnections for Conntrack {
+    type Error = NftError;
+
+    fn list(&mut self) -> Result<Vec<Connection>, NftError> {
+        Self::list(self).map_err(NftError::Connections)
     }
 }
 
@@ -521,14 +449,6 @@ fn ids_of(live: &Live) -> Ids {
 
 pub(super) fn open_socket() -> Result<Socket, NftError> {
     Socket::open(Family::NetlinkNetFilter).map_err(NftError::Socket)
-}
-
-pub(super) fn refused_at_all(error: netlink::Error) -> NftError {
-    match error.errno() {
-        Some(Errno::EPERM | Errno::EACCES) => NftError::Rights,
-        Some(Errno::EINVAL | Errno::EOPNOTSUPP | Errno::EPROTONOSUPPORT) => NftError::NoNftables(error),
-        _ => NftError::Socket(error),
-    }
 }
 
 /// Puts a whole table in the place of the one of that name, in one transaction.

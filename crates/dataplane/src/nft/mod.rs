@@ -7,6 +7,7 @@
 mod batch;
 mod change;
 mod elements;
+mod error;
 mod expression;
 mod features;
 mod kernel;
@@ -19,10 +20,10 @@ pub mod table;
 mod wire;
 
 pub use elements::Elements;
+pub use error::NftError;
 pub use features::Lacking;
-pub use kernel::{Nft, NftError, PATIENCE, Settings, put_table};
+pub use kernel::{Nft, PATIENCE, Settings, put_table};
 pub use owner::Owner;
-pub use read::Count;
 pub use removal::uninstall;
 
 pub(crate) use batch::fixed as batch_fixed;

@@ -7,7 +7,7 @@
 //! between fork and exec has a copy of each. So a change that meets an owner is
 //! tried again for a while.
 
-use super::kernel::NftError;
+use super::error::NftError;
 use super::read;
 use crate::netlink::{self, Socket};
 use nix::errno::Errno;

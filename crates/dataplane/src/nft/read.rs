@@ -8,6 +8,7 @@ use super::rule::Rule;
 use super::set::{Element, Field, Holds, Key, LEASE, SetSpec, Value, Version, read_address};
 use super::table::{Chain, Fallback, Hook, HookKind, Point};
 use super::wire::{self, INET, SUBSYSTEM, chain, data, element, message, rule, set, table};
+use crate::Count;
 use crate::leases::Found;
 use crate::netlink::{Attributes, DUMP, Error, Family, Messages, Socket};
 use nix::errno::Errno;
@@ -34,14 +35,6 @@ pub(crate) struct LiveRule {
     pub(crate) expressions: Vec<Expression>,
     pub(crate) comment: Option<String>,
     pub(crate) count: Option<Count>,
-}
-
-/// What a rule has seen.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Count {
-    /// First packets of connections: the others are let through before.
-    pub packets: u64,
-    pub bytes: u64,
 }
 
 #[derive(Debug)]

@@ -1,7 +1,8 @@
 //! Taking namewall out of the kernel.
 
 use super::batch::Batch;
-use super::kernel::{NOTE, NftError, open_socket, refused_at_all};
+use super::error::{NftError, refused_at_all};
+use super::kernel::{NOTE, open_socket};
 use super::{owner, read};
 use std::time::Duration;
 

@@ -211,12 +211,8 @@ impl namewall_dns::Learn for Shy {
         false
     }
 
-    fn cares_about(&self, _: std::net::IpAddr) -> bool {
-        false
-    }
-
-    fn note(&self, _: &namewall_dns::Answer<'_>, (): &mut ()) -> namewall_dns::Noted {
-        namewall_dns::Noted::Nothing
+    fn learn(&self, _: &namewall_dns::Answer<'_>, (): &mut ()) -> namewall_dns::Opens {
+        namewall_dns::Opens::Nothing
     }
 
     fn commit(&self, (): &mut ()) -> Result<(), namewall_dns::LearnError> {

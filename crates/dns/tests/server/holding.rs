@@ -2,7 +2,7 @@
 
 use crate::stub::{Client, Upstream, answer, eventually, id, query, serve, settings};
 use namewall_dns::wire::{Header, Rcode};
-use namewall_dns::{Answer, Learn, LearnError, Noted, OnLearnTimeout, Settings};
+use namewall_dns::{Answer, Learn, LearnError, OnLearnTimeout, Opens, Settings};
 use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -23,18 +23,16 @@ struct Slow {
 impl Learn for Slow {
     type Batch = Vec<IpAddr>;
 
-    fn cares_about(&self, _: IpAddr) -> bool {
-        true
-    }
-
-    fn note(&self, answer: &Answer<'_>, batch: &mut Vec<IpAddr>) -> Noted {
-        let noted = match answer.says.question.name.to_string().as_bytes()[0] {
-            b'l' => Noted::First,
-            b'r' => Noted::Soon,
-            _ => return Noted::Nothing,
+    fn learn(&self, answer: &Answer<'_>, batch: &mut Vec<IpAddr>) -> Opens {
+        let Ok(says) = answer.addresses() else { return Opens::Unreadable };
+        let opens = match says.question.name.to_string().as_bytes()[0] {
+            _ if says.addresses.is_empty() => return Opens::Nothing,
+            b'l' => Opens::New,
+            b'r' => Opens::Renewal,
+            _ => return Opens::Nothing,
         };
-        batch.extend(answer.says.addresses.iter().map(|one| one.address));
-        noted
+        batch.extend(says.addresses.iter().map(|one| one.address));
+        opens
     }
 
     fn commit(&self, batch: &mut Vec<IpAddr>) -> Result<(), LearnError> {
@@ -43,7 +41,7 @@ impl Learn for Slow {
             std::thread::sleep(Duration::from_millis(1));
         }
         if self.fails.load(Ordering::SeqCst) {
-            return Err(LearnError("no".to_owned()));
+            return Err(LearnError("no".into()));
         }
         self.commits.fetch_add(1, Ordering::SeqCst);
         self.open.lock().unwrap().extend(batch.drain(..));

@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use namewall_dns::wire::{Addresses, Header};
-use namewall_dns::{Answer, Learn, LearnError, Noted, Server, Settings, Sockets};
+use namewall_dns::{Answer, Learn, LearnError, Opens, Server, Settings, Sockets};
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -189,13 +189,15 @@ impl Recorder {
 impl Learn for Recorder {
     type Batch = Vec<Addresses>;
 
-    fn cares_about(&self, _: IpAddr) -> bool {
-        true
-    }
-
-    fn note(&self, answer: &Answer<'_>, batch: &mut Vec<Addresses>) -> Noted {
-        batch.push(answer.says.clone());
-        Noted::First
+    fn learn(&self, answer: &Answer<'_>, batch: &mut Vec<Addresses>) -> Opens {
+        match answer.addresses() {
+            Ok(says) if says.addresses.is_empty() => Opens::Nothing,
+            Ok(says) => {
+                batch.push(says);
+                Opens::New
+            }
+            Err(_) => Opens::Unreadable,
+        }
     }
 
     fn commit(&self, batch: &mut Vec<Addresses>) -> Result<(), LearnError> {

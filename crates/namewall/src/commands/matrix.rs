@@ -5,14 +5,11 @@ use crate::input::{Loaded, Origin};
 use crate::output;
 use crate::picture;
 use anyhow::Result;
-use namewall_policy::Condition;
 use namewall_policy::addr::AddrRange;
 use namewall_policy::ask::Host;
 use namewall_policy::domain::DomainPattern;
-use namewall_policy::model::Direction;
 use namewall_policy::port::{Protocol, Traffic};
 use namewall_policy::reach::{CellId, GroupId, Groups, Matrix, OutsideRange, Reachable};
-use namewall_policy::unknown::describe_condition;
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -20,6 +17,7 @@ use std::rc::Rc;
 
 mod chart;
 mod exposure;
+mod pair;
 mod rows;
 mod text;
 
@@ -31,17 +29,17 @@ pub(crate) fn run<I: Origin>(args: &Args<I>) -> Result<ExitCode> {
     }
     let view = View::new(args, &loaded)?;
     let mut out = io::BufWriter::with_capacity(1 << 20, io::stdout());
-    match args.output {
-        MatrixFormat::Text => text::print(&mut output::stdout(), &view)?,
-        MatrixFormat::Json => rows::print_json(&mut out, &view)?,
-        MatrixFormat::Json2 => loaded.unread.wrap(&mut out, "pairs", |out| rows::print_json(out, &view))?,
-        MatrixFormat::Csv => rows::print_csv(&mut out, &view)?,
-        MatrixFormat::Md => rows::print_markdown(&mut out, &view)?,
-        MatrixFormat::Dot => picture::print_dot(&mut out, &chart::chart(&view))?,
-        MatrixFormat::Svg => picture::print_svg(&mut out, &chart::chart(&view))?,
-        MatrixFormat::Html => picture::print_html(&mut out, &chart::chart(&view))?,
-    }
-    out.flush()?;
+    let printed = match args.output {
+        MatrixFormat::Text => text::print(&mut output::stdout(), &view),
+        MatrixFormat::Json => rows::print_json(&mut out, &view),
+        MatrixFormat::Json2 => loaded.unread.wrap(&mut out, "pairs", |out| rows::print_json(out, &view)),
+        MatrixFormat::Csv => rows::print_csv(&mut out, &view),
+        MatrixFormat::Md => rows::print_markdown(&mut out, &view),
+        MatrixFormat::Dot => picture::print_dot(&mut out, &chart::chart(&view)),
+        MatrixFormat::Svg => picture::print_svg(&mut out, &chart::chart(&view)),
+        MatrixFormat::Html => picture::print_html(&mut out, &chart::chart(&view)),
+    };
+    output::unless_closed(printed.and_then(|()| Ok(out.flush()?)))?;
     Ok(loaded.unread.exit(ExitCode::SUCCESS))
 }
 
@@ -111,41 +109,6 @@ impl<'a> View<'a> {
 
     pub(crate) fn open(&self, id: CellId) -> Reachable {
         self.narrow(&self.matrix.cell(id))
-    }
-
-    /// What a cell depends on, as far as it was asked for.
-    pub(crate) fn depends_on(&self, from: GroupId, to: GroupId) -> Vec<Condition> {
-        let cell = self.groups.cell(&self.matrix, from, to);
-        self.groups.depends_on(&self.matrix, (from, to), &self.open(cell.open).depends())
-    }
-
-    pub(crate) fn describe(&self, conditions: &[Condition]) -> Vec<String> {
-        let world = (&self.loaded.snapshot, &self.loaded.program);
-        conditions.iter().map(|one| describe_condition(world, one)).collect()
-    }
-
-    /// What connections between a row and a range outside depend on.
-    pub(crate) fn outside_depends_on(
-        &self,
-        row: GroupId,
-        range: &OutsideRange,
-        direction: Direction,
-    ) -> Vec<Condition> {
-        let (row, asked) = (self.groups.get(row).example(), self.narrow(&range.traffic).depends());
-        match direction {
-            Direction::Egress => self.matrix.outside_to_depends_on(row, range, &asked),
-            Direction::Ingress => self.matrix.outside_from_depends_on(range, row, &asked),
-        }
-    }
-
-    /// What connections of a row to names of a pattern depend on.
-    pub(crate) fn name_depends_on(
-        &self,
-        from: GroupId,
-        (pattern, traffic): (&DomainPattern, &Reachable),
-    ) -> Vec<Condition> {
-        let asked = self.narrow(traffic).depends();
-        self.matrix.name_depends_on(self.groups.get(from).example(), pattern, &asked)
     }
 
     pub(crate) fn name(&self, id: GroupId) -> String {

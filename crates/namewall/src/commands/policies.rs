@@ -4,8 +4,9 @@ use crate::cli::{Format, Policies};
 use crate::input::{Loaded, Origin};
 use crate::output::{self, GOOD, SOFT, STRONG, WARN};
 use anyhow::Result;
-use namewall_policy::model::{Direction, Enforcement, Placement, PolicyId};
-use namewall_policy::program::Plan;
+use namewall_policy::labels::Labels;
+use namewall_policy::model::{Direction, Enforcement, Placement, PolicyId, Workload, WorkloadId};
+use namewall_policy::program::{Class, Plan};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::process::ExitCode;
@@ -15,66 +16,102 @@ pub(crate) fn run<I: Origin>(args: &Policies<I>) -> Result<ExitCode> {
     loaded.report_errors();
     let id = loaded.world().workload(&args.workload)?;
     let class = loaded.program.class(loaded.program.member(id).class);
-    // Audited policies are shown where they would stand.
-    let plan = class.audited.as_ref().unwrap_or(&class.enforced);
-    let workload = loaded.snapshot.workload(id);
-    let labels = &loaded.snapshot.role(workload.role).labels;
+    let shown = Shown { loaded: &loaded, id, class, name: loaded.snapshot.workload_name(id) };
     let mut out = output::stdout();
-    match args.output {
-        Format::Text => {
-            let name = loaded.snapshot.workload_name(id);
-            writeln!(out, "{STRONG}{name}{STRONG:#} {SOFT}{} · {labels}{SOFT:#}", workload.kind)?;
-            if workload.host_network {
-                writeln!(out, "  is on its node's network: no policy applies to it")?;
-            }
-            for (title, policies, direction) in stages(plan) {
-                if policies.is_empty() && !is_isolation_by_namespace(&loaded, plan, title) {
-                    continue;
-                }
-                writeln!(out, "{title}")?;
-                for &id in policies {
-                    print_policy(&mut out, &loaded, id, direction)?;
-                }
-                if is_isolation_by_namespace(&loaded, plan, title) {
-                    writeln!(out, "  the Namespace isolates its pods (annotation)")?;
-                }
-            }
-            for direction in [Direction::Egress, Direction::Ingress] {
-                let isolated = class.enforced.tiers(direction).isolated;
-                let (style, text) = if isolated {
-                    (WARN, "isolated: only what a rule allows")
-                } else {
-                    (GOOD, "not isolated by a NetworkPolicy")
-                };
-                writeln!(out, "{direction}: {style}{text}{style:#}")?;
-            }
-        }
-        Format::Json => {
-            let stages: Vec<Value> = stages(plan)
-                .into_iter()
-                .filter(|(_, policies, _)| !policies.is_empty())
-                .map(|(title, policies, direction)| {
-                    json!({
-                        "stage": title,
-                        "direction": direction.to_string(),
-                        "policies": policies.iter().map(|&id| policy_json(&loaded, id, direction)).collect::<Vec<_>>(),
-                    })
-                })
-                .collect();
-            let value = json!({
-                "workload": loaded.snapshot.workload_name(id),
-                "kind": workload.kind.name(),
-                "labels": labels.iter().collect::<std::collections::BTreeMap<_, _>>(),
-                "hostNetwork": workload.host_network,
-                "isolated": { "egress": class.enforced.egress.isolated, "ingress": class.enforced.ingress.isolated },
-                "stages": stages,
-                "unread": loaded.unread.json(),
-            });
-            output::print_json(&mut out, &value)?;
-        }
-    }
-    out.flush()?;
+    let printed = match args.output {
+        Format::Text => shown.print(&mut out).and_then(|()| Ok(out.flush()?)),
+        Format::Json => output::print_json(&mut out, &shown.json()),
+    };
+    output::unless_closed(printed)?;
     Ok(loaded.unread.exit(ExitCode::SUCCESS))
+}
+
+/// A workload and the policies that apply to it.
+struct Shown<'a> {
+    loaded: &'a Loaded,
+    id: WorkloadId,
+    class: &'a Class,
+    name: String,
+}
+
+impl Shown<'_> {
+    /// Audited policies are shown where they would stand.
+    fn plan(&self) -> &Plan {
+        self.class.audited.as_ref().unwrap_or(&self.class.enforced)
+    }
+
+    fn workload(&self) -> &Workload {
+        self.loaded.snapshot.workload(self.id)
+    }
+
+    fn labels(&self) -> &Labels {
+        &self.loaded.snapshot.role(self.workload().role).labels
+    }
+
+    fn print(&self, out: &mut impl Write) -> Result<()> {
+        let Self { loaded, name, .. } = self;
+        writeln!(out, "{STRONG}{name}{STRONG:#} {SOFT}{} · {}{SOFT:#}", self.workload().kind, self.labels())?;
+        if self.workload().host_network {
+            writeln!(out, "  is on its node's network: no policy applies to it")?;
+        }
+        let plan = self.plan();
+        for (title, policies, direction) in stages(plan) {
+            if policies.is_empty() && !is_isolation_by_namespace(loaded, plan, title) {
+                continue;
+            }
+            writeln!(out, "{title}")?;
+            for &id in policies {
+                print_policy(out, loaded, id, direction)?;
+                if plan.in_doubt.contains(&id) {
+                    writeln!(out, "    {WARN}depends{WARN:#}: {}", on_node(name))?;
+                }
+            }
+            if is_isolation_by_namespace(loaded, plan, title) {
+                writeln!(out, "  the Namespace isolates its pods (DefaultDeny)")?;
+            }
+        }
+        for direction in [Direction::Egress, Direction::Ingress] {
+            let isolated = self.class.enforced.tiers(direction).isolated;
+            let (style, text) = if isolated {
+                (WARN, "isolated: only what a rule allows")
+            } else {
+                (GOOD, "not isolated by a NetworkPolicy")
+            };
+            writeln!(out, "{direction}: {style}{text}{style:#}")?;
+        }
+        Ok(())
+    }
+
+    fn json(&self) -> Value {
+        let stages = stages(self.plan()).into_iter().filter(|(_, policies, _)| !policies.is_empty());
+        let stages = stages.map(|(title, policies, direction)| {
+            let policies: Vec<Value> = policies.iter().map(|&id| self.policy_json(id, direction)).collect();
+            json!({ "stage": title, "direction": direction.to_string(), "policies": policies })
+        });
+        let Plan { egress, ingress, .. } = &self.class.enforced;
+        json!({
+            "workload": self.name,
+            "kind": self.workload().kind.name(),
+            "labels": self.labels().iter().collect::<std::collections::BTreeMap<_, _>>(),
+            "hostNetwork": self.workload().host_network,
+            "isolated": { "egress": egress.isolated, "ingress": ingress.isolated },
+            "stages": stages.collect::<Vec<_>>(),
+            "unread": self.loaded.unread.json(),
+        })
+    }
+
+    fn policy_json(&self, id: PolicyId, direction: Direction) -> Value {
+        let mut value = policy_json(self.loaded, id, direction);
+        if self.plan().in_doubt.contains(&id) {
+            value["dependsOn"] = json!([{ "text": on_node(&self.name), "on": "node", "of": self.name }]);
+        }
+        value
+    }
+}
+
+/// What a policy for certain nodes depends on, for a workload whose node is not known (S10.5).
+fn on_node(workload: &str) -> String {
+    format!("it applies only if {workload} runs on a node that it is for")
 }
 
 const INGRESS_NETWORK: &str = "ingress, NetworkPolicy tier";

@@ -1,8 +1,8 @@
 //! `namewall test`.
 
 use crate::cli::{Test, TestFormat};
+use crate::conditions::conditions_json;
 use crate::output::{self, BAD, GOOD, SOFT, STRONG};
-use crate::picture::escape_xml;
 use crate::unread::Unread;
 use anyhow::{Context, Result, bail};
 use namewall_policy::{Finding, Severity};
@@ -16,6 +16,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+
+mod junit;
 
 const AT_ONCE: usize = 4;
 /// What takes longer than this is told of.
@@ -57,7 +59,7 @@ pub(crate) fn execute(args: &Test) -> Result<ExitCode> {
         TestFormat::Json2 => {
             unread.wrap(&mut out, "scenarios", |out| output::print_json(out, &played.iter().map(as_json).collect()))
         }
-        TestFormat::Junit => print_junit(&mut out, &played),
+        TestFormat::Junit => junit::print(&mut out, &played),
     };
     output::unless_closed(printed.and_then(|()| Ok(out.flush()?)))?;
     let passed = played.iter().all(|played| played.outcome.passed());
@@ -153,6 +155,10 @@ fn print(out: &mut impl Write, played: &[Played]) -> Result<()> {
                 "{style}{word}{style:#}  {} {SOFT}({total} probe{plural}{not_tried}){SOFT:#}",
                 scenario.name
             )?;
+            for probe in outcome.probes.iter().filter(|probe| !probe.depends_on.is_empty()) {
+                let (source, text) = (&probe.probe.source, &probe.probe.text);
+                writeln!(out, "      {SOFT}{}:{}  {text}: {}{SOFT:#}", source.file, source.line, probe.got)?;
+            }
             for finding in outcome.findings.iter().filter(|finding| finding.severity == Severity::Error) {
                 writeln!(out, "      {SOFT}{finding}{SOFT:#}")?;
             }
@@ -215,14 +221,18 @@ fn counts(outcome: &Outcome) -> (usize, usize) {
 
 fn as_json(played: &Played) -> Value {
     let probes = played.outcome.probes.iter().map(|probe| {
-        json!({
+        let mut value = json!({
             "probe": probe.probe.text,
             "source": output::source_json(&probe.probe.source),
             "expected": probe.probe.expect.to_string(),
             "got": probe.got,
             "passed": probe.passed,
             "notTried": probe.not_tried,
-        })
+        });
+        if !probe.depends_on.is_empty() {
+            value["dependsOn"] = conditions_json(&probe.depends_on);
+        }
+        value
     });
     let connections = played.outcome.connections.iter().map(|connection| {
         json!({
@@ -254,67 +264,4 @@ fn as_json(played: &Played) -> Value {
         "findings": played.outcome.findings.iter().map(output::finding_json).collect::<Vec<_>>(),
         "unread": played.outcome.unread.iter().map(output::finding_json).collect::<Vec<_>>(),
     })
-}
-
-fn print_junit(out: &mut impl Write, played: &[Played]) -> Result<()> {
-    writeln!(out, r#"<?xml version="1.0" encoding="UTF-8"?>"#)?;
-    writeln!(out, "<testsuites>")?;
-    for one in played {
-        let Played { scenario, outcome, seconds } = one;
-        let (total, failures) = counts(outcome);
-        let errors = usize::from(outcome.broken.is_some()) + one.unread().len();
-        writeln!(
-            out,
-            r#"  <testsuite name="{}" file="{}" tests="{}" failures="{failures}" errors="{errors}" time="{seconds:.3}">"#,
-            escape_xml(&scenario.name),
-            escape_xml(&scenario.file),
-            total + errors,
-        )?;
-        for probe in &outcome.probes {
-            let expected = probe.probe.expect.to_string();
-            let case = Case { line: probe.probe.source.line, name: &probe.probe.text, class: &scenario.name };
-            case.print(out, (!probe.passed).then_some((&expected, &probe.got)))?;
-        }
-        for connection in &outcome.connections {
-            let (expected, name) = (connection.expect.to_string(), format!("connection {}", connection.name));
-            let case = Case { line: connection.source.line, name: &name, class: &scenario.name };
-            case.print(out, (!connection.passed).then_some((&expected, &connection.got)))?;
-        }
-        for lookup in &outcome.lookups {
-            let case = Case { line: lookup.source.line, name: &lookup.text, class: &scenario.name };
-            case.print(out, (!lookup.passed).then_some((&lookup.expected, &lookup.got)))?;
-        }
-        if let Some(message) = &outcome.broken {
-            let message = escape_xml(message);
-            writeln!(out, "    <testcase name=\"steps\"><error message=\"{message}\"/></testcase>")?;
-        }
-        for finding in one.unread() {
-            let message = escape_xml(&finding.to_string());
-            writeln!(out, "    <testcase name=\"input\"><error message=\"{message}\"/></testcase>")?;
-        }
-        writeln!(out, "  </testsuite>")?;
-    }
-    writeln!(out, "</testsuites>")?;
-    Ok(())
-}
-
-/// A test case in JUnit's words.
-struct Case<'a> {
-    name: &'a str,
-    class: &'a str,
-    line: u32,
-}
-
-impl Case<'_> {
-    fn print(&self, out: &mut impl Write, failure: Option<(&String, &String)>) -> Result<()> {
-        let (name, class) = (escape_xml(self.name), escape_xml(self.class));
-        write!(out, r#"    <testcase name="{name}" classname="{class}" line="{}""#, self.line)?;
-        let Some((expected, got)) = failure else {
-            writeln!(out, "/>")?;
-            return Ok(());
-        };
-        let (expected, got) = (escape_xml(expected), escape_xml(got));
-        writeln!(out, ">\n      <failure message=\"expected {expected}\">got {got}</failure>\n    </testcase>")?;
-        Ok(())
-    }
 }

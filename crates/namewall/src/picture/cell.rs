@@ -112,13 +112,19 @@ impl fmt::Display for Cell {
             _ if self.maybe.is_none() => write!(f, "{}", self.open)?,
             _ => write!(f, "{}; depends: {}", self.open, self.maybe)?,
         }
-        if !self.conditions.is_empty() {
-            write!(f, " ({})", self.conditions.join("; "))?;
+        let conditions = self.conditions.join("; ");
+        // What is open to one address may depend on something for another.
+        let is_mixed = self.maybe.is_none();
+        if !conditions.is_empty() && !is_mixed {
+            write!(f, " ({conditions})")?;
         }
         match self.pairs {
             Some(Pairs { open, all, .. }) if self.in_part => write!(f, ", in {open} of {all} pairs")?,
             None if self.in_part => f.write_str(", in part")?,
             _ => {}
+        }
+        if !conditions.is_empty() && is_mixed {
+            write!(f, "; some of it depends ({conditions})")?;
         }
         if self.own_node {
             f.write_str("; everything on its own node")?;

@@ -28,17 +28,53 @@ pub(crate) fn print_dot(out: &mut impl Write, chart: &Chart) -> Result<()> {
     };
     let what = if chart.by_namespace { " by namespace; -o html shows the workloads" } else { "" };
     let colours = "Red: everything, blue: some, dashed: depends.";
-    let title = format!("Who may reach whom: {} workloads{what}. {colours}", chart.workloads);
+    let notes = if is_dense { Notes::default() } else { Notes::new(chart, &edges) };
+    let title = format!("Who may reach whom: {} workloads{what}. {colours}{}", chart.workloads, notes.text());
     writeln!(out, "  {engine}\n  label={}; labelloc=t; fontname=\"sans-serif\";", quoted(&title))?;
     writeln!(out, "  node [shape=box, style=\"rounded,filled\", fillcolor=white, fontname=\"sans-serif\"];")?;
     let arrows = if is_dense { ", arrowsize=0.6, penwidth=0.7" } else { "" };
     writeln!(out, "  edge [fontname=\"sans-serif\", fontsize=10{arrows}];")?;
     nodes(out, chart, &edges)?;
     for edge in &edges {
-        print_edge(out, (chart, is_dense), edge)?;
+        print_edge(out, (chart, &notes), (edge, is_dense))?;
     }
     writeln!(out, "}}")?;
     Ok(())
+}
+
+/// What edges depend on, told in the title: a picture has no tooltips once it is a bitmap.
+#[derive(Default)]
+struct Notes<'c>(Vec<&'c str>);
+
+impl<'c> Notes<'c> {
+    fn new(chart: &'c Chart, edges: &[Edge]) -> Self {
+        let mut texts: Vec<&str> = Vec::new();
+        for text in edges.iter().flat_map(|edge| &chart.cells[edge.cell as usize].conditions) {
+            if !texts.contains(&text.as_str()) {
+                texts.push(text);
+            }
+        }
+        Self(texts)
+    }
+
+    /// Below the title, a line each.
+    fn text(&self) -> String {
+        const SHOWN: usize = 12;
+        let shown = self.0.iter().take(SHOWN).enumerate();
+        let mut text: String = shown.map(|(at, text)| format!("\n[{}] {text}", at + 1)).collect();
+        let more = self.0.len().saturating_sub(SHOWN);
+        if more > 0 {
+            text += &format!("\nand {more} more, in the tooltips of their edges");
+        }
+        text
+    }
+
+    /// What follows the label of an edge: ` [1, 3]`, or nothing.
+    fn mark(&self, cell: &Cell) -> String {
+        let number = |text: &String| self.0.iter().position(|known| known == text).map(|at| (at + 1).to_string());
+        let numbers: Vec<String> = cell.conditions.iter().filter_map(number).collect();
+        if numbers.is_empty() { String::new() } else { format!(" [{}]", numbers.join(", ")) }
+    }
 }
 
 fn nodes(out: &mut impl Write, chart: &Chart, edges: &[Edge]) -> Result<()> {
@@ -80,7 +116,11 @@ fn nodes(out: &mut impl Write, chart: &Chart, edges: &[Edge]) -> Result<()> {
     Ok(())
 }
 
-fn print_edge(out: &mut impl Write, (chart, is_dense): (&Chart, bool), edge: &Edge) -> Result<()> {
+fn print_edge(
+    out: &mut impl Write,
+    (chart, notes): (&Chart, &Notes<'_>),
+    (edge, is_dense): (&Edge, bool),
+) -> Result<()> {
     let cell = &chart.cells[edge.cell as usize];
     // Labels on hundreds of edges cover each other and the nodes.
     let (label, colour) = match cell.fill() {
@@ -88,7 +128,7 @@ fn print_edge(out: &mut impl Write, (chart, is_dense): (&Chart, bool), edge: &Ed
         Fill::Depends => (format!("? {}", cell.maybe), "#b7791f"),
         Fill::Some | Fill::Nothing | Fill::Moot => (short_label(cell), "#2471a3"),
     };
-    let label = if is_dense { String::new() } else { shortened(&label) };
+    let label = if is_dense { String::new() } else { shortened(&label) + &notes.mark(cell) };
     let inner = inner_space(chart, edge);
     let (from, tail) = end(chart, (edge.from, inner), "from");
     let (to, head) = end(chart, (edge.to, inner), "to");
@@ -102,7 +142,8 @@ fn print_edge(out: &mut impl Write, (chart, is_dense): (&Chart, bool), edge: &Ed
     if cell.fill() == Fill::Depends {
         more += ", style=dashed";
     }
-    let (label, tooltip) = (quoted(&label), quoted(&cell.to_string()));
+    let tooltip = [&[cell.to_string()], &cell.details[..]].concat().join("\n");
+    let (label, tooltip) = (quoted(&label), quoted(&tooltip));
     writeln!(out, "  {from} -> {to} [label={label}, tooltip={tooltip}, color=\"{colour}\"{more}];")?;
     Ok(())
 }

@@ -24,6 +24,8 @@ struct Lookup {
     ndots: usize,
     /// Whether it asks the cluster's DNS server.
     in_cluster: bool,
+    /// Whether it is no pod. Nobody knows its search list, so `SERVICE.NAMESPACE.svc` is understood as it is.
+    is_outside: bool,
 }
 
 /// With fewer dots than this the search list comes first, in a pod that asks the cluster's DNS server.
@@ -47,10 +49,22 @@ impl World<'_> {
                 return self.follow(found);
             }
         }
-        if is_absolute && !written.is_under(self.cluster_domain) || !self.is_inside(written) {
+        if !self.is_inside(written, is_absolute) {
             return Ok(Meaning::Outside(written.clone()));
         }
-        let suggestion = self.workload_suggestion(from, written);
+        let suggestion = match self.service_missed(from, written) {
+            Some((namespace, name)) if !lookup.in_cluster => {
+                format!("; it asks the DNS server of its node, which does not know the Service {namespace}/{name}")
+            }
+            Some((namespace, name)) => {
+                let why = match is_absolute {
+                    true => "a name that ends in a dot is not searched for".to_owned(),
+                    false => format!("its search list does not lead to the Service {namespace}/{name}"),
+                };
+                format!("; {why}: write {name}.{namespace}.svc.{}", self.cluster_domain.as_str())
+            }
+            None => self.workload_suggestion(from, written),
+        };
         Err(AskError::NoSuchName(host.to_string(), from.to_string(), suggestion))
     }
 
@@ -96,7 +110,7 @@ impl World<'_> {
         let workload = match self.find(from) {
             Ok(Found::Workload(id)) => id,
             // From outside there is no search list; names in the cluster's form are understood all the same.
-            _ => return Lookup { search: Vec::new(), ndots: NDOTS, in_cluster: true },
+            _ => return Lookup { search: Vec::new(), ndots: NDOTS, in_cluster: true, is_outside: true },
         };
         let member = self.snapshot.workload(workload);
         let namespace = &self.snapshot.namespace(member.namespace).name;
@@ -115,7 +129,7 @@ impl World<'_> {
         let default = if in_cluster { CLUSTER_NDOTS } else { NDOTS };
         // With `None` the pod names its servers itself, and they may be the cluster's.
         let in_cluster = in_cluster || config.policy == DnsPolicy::None;
-        Lookup { search, ndots: config.ndots.map_or(default, usize::from), in_cluster }
+        Lookup { search, ndots: config.ndots.map_or(default, usize::from), in_cluster, is_outside: false }
     }
 
     /// What there is of this very name.
@@ -127,11 +141,21 @@ impl World<'_> {
         if !lookup.in_cluster {
             return None;
         }
+        let whole = || format!("{}.{}", name.as_str(), self.cluster_domain.as_str()).parse().ok();
+        let name = match lookup.is_outside && !name.is_under(self.cluster_domain) {
+            true => &whole()?,
+            false => name,
+        };
         self.service_named(name).map(Meaning::Service).or_else(|| self.pod_named(name))
     }
 
-    /// Where an ExternalName Service leads.
+    /// Where an ExternalName Service leads. A name outside stays the name that is asked for: rules are matched against
+    /// the question (S6.2).
     fn follow(&self, found: Meaning) -> Result<Meaning, AskError> {
+        let asked = match found {
+            Meaning::Service(id) => self.service_name(id),
+            _ => None,
+        };
         let mut at = found;
         for _ in 0..MOST_LINKS {
             let Meaning::Service(id) = at else { return Ok(at) };
@@ -140,7 +164,7 @@ impl World<'_> {
             at = match (self.service_named(target), self.names.get(target).filter(|known| !known.is_empty())) {
                 (Some(next), _) => Meaning::Service(next),
                 (None, Some(addresses)) => Meaning::Addresses(addresses.clone()),
-                (None, None) => Meaning::Outside(target.clone()),
+                (None, None) => Meaning::Outside(asked.clone().unwrap_or_else(|| target.clone())),
             };
         }
         let Meaning::Service(id) = at else { return Ok(at) };
@@ -156,21 +180,22 @@ impl World<'_> {
 
     /// The labels before `svc` or `pod` in a name of the cluster, and which of the two it is.
     fn in_cluster<'n>(&self, name: &'n DomainName) -> Option<(Vec<&'n str>, &'n str)> {
-        let inside = match name.as_str().strip_suffix(self.cluster_domain.as_str()) {
-            Some(inside) => inside.strip_suffix('.')?,
-            None => name.as_str(),
-        };
+        let inside = name.as_str().strip_suffix(self.cluster_domain.as_str())?.strip_suffix('.')?;
         let mut labels: Vec<&str> = inside.split('.').collect();
         let last = labels.pop()?;
         matches!(last, "svc" | "pod").then_some((labels, last))
     }
 
-    /// `SERVICE.NAMESPACE.svc[.cluster.local]`.
+    /// `SERVICE.NAMESPACE.svc.cluster.local`.
     fn service_named(&self, name: &DomainName) -> Option<ServiceId> {
         let (labels, "svc") = self.in_cluster(name)? else { return None };
         let [service, namespace] = labels.as_slice() else { return None };
+        self.service_at(namespace, service)
+    }
+
+    fn service_at(&self, namespace: &str, name: &str) -> Option<ServiceId> {
         let namespace = self.snapshot.namespace_named(namespace)?;
-        let at = self.snapshot.services.iter().position(|s| s.namespace == namespace && *s.name == **service)?;
+        let at = self.snapshot.services.iter().position(|s| s.namespace == namespace && *s.name == *name)?;
         Some(ServiceId(at as u32))
     }
 
@@ -179,7 +204,7 @@ impl World<'_> {
         let (labels, form) = self.in_cluster(name)?;
         match (labels.as_slice(), form) {
             ([pod, service, namespace], "svc") => {
-                let service = self.service_named(&format!("{service}.{namespace}.svc").parse().ok()?)?;
+                let service = self.service_at(namespace, service)?;
                 let service = &self.snapshot.services[service.index()];
                 if service.form != ServiceForm::Headless {
                     return None;
@@ -205,28 +230,42 @@ impl World<'_> {
 
     /// Whether the name can only be meant for something in the cluster: one label, a name under the cluster's domain, or
     /// one that ends in a namespace.
-    fn is_inside(&self, name: &DomainName) -> bool {
+    fn is_inside(&self, name: &DomainName, is_absolute: bool) -> bool {
         if name.is_under(self.cluster_domain) {
             return true;
         }
         let labels: Vec<&str> = name.labels().collect();
         match labels.as_slice() {
+            [.., _, "svc"] => true,
             ["localhost"] => false,
-            [_] | [.., _, "svc"] => true,
+            _ if is_absolute => false,
+            [_] => true,
             [_, namespace] => self.snapshot.namespace_named(namespace).is_some(),
             _ => false,
         }
     }
 
-    /// `; did you mean the workload default/web?`
-    fn workload_suggestion(&self, from: &Host, name: &DomainName) -> String {
+    /// The namespace and the name that are probably meant, in the source's own namespace if none is written.
+    fn meant<'n>(&self, from: &'n Host, name: &'n DomainName) -> (&'n str, &'n str) {
         let inside = name.as_str().strip_suffix(self.cluster_domain.as_str()).unwrap_or(name.as_str());
         let inside = inside.trim_end_matches('.').trim_end_matches(".svc");
         let own = match from {
             Host::Object { namespace, .. } => namespace.as_str(),
             _ => "default",
         };
-        let (workload, namespace) = inside.split_once('.').unwrap_or((inside, own));
+        let (name, namespace) = inside.split_once('.').unwrap_or((inside, own));
+        (namespace, name)
+    }
+
+    /// The Service that is meant, where the source's resolver does not find it.
+    fn service_missed<'n>(&self, from: &'n Host, name: &'n DomainName) -> Option<(&'n str, &'n str)> {
+        let (namespace, name) = self.meant(from, name);
+        self.service_at(namespace, name).map(|_| (namespace, name))
+    }
+
+    /// `; did you mean the workload default/web?`
+    fn workload_suggestion(&self, from: &Host, name: &DomainName) -> String {
+        let (namespace, workload) = self.meant(from, name);
         let host = Host::Object { namespace: namespace.to_owned(), kind: None, name: workload.to_owned() };
         match self.find(&host) {
             Ok(Found::Workload(_)) | Err(AskError::Ambiguous(..)) => {

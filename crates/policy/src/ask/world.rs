@@ -7,8 +7,9 @@ use crate::model::{BackendTarget, ServiceForm, ServiceId, ServicePort, WorkloadI
 use crate::port::Protocol;
 use crate::program::Holder;
 use crate::reach::Reach;
-use crate::unknown::{Dependence, Prediction, describe_dependence};
+use crate::unknown::{Condition, Dependence, Described, Prediction};
 use std::net::IpAddr;
+use strsim::osa_distance;
 
 impl World<'_> {
     /// The routes from one end to the other; none if a Service has no backend.
@@ -129,10 +130,10 @@ impl World<'_> {
         found
     }
 
-    /// In words what something depends on.
-    pub fn describe(&self, depends_on: &[Dependence]) -> String {
-        let words = |one| describe_dependence((self.snapshot, self.program), one);
-        depends_on.iter().map(words).collect::<Vec<_>>().join("; ")
+    /// What something depends on, in words and as data.
+    pub fn describe(&self, depends_on: Vec<Dependence>) -> Vec<Described> {
+        let world = (self.snapshot, self.program);
+        depends_on.into_iter().map(|on| Condition::from(on).describe(world)).collect()
     }
 
     /// Whether one connection of the route is open.
@@ -227,7 +228,7 @@ impl World<'_> {
         }
         let services = self.snapshot.services.iter();
         let services = services.map(|one| format!("{}/{}", self.snapshot.namespace(one.namespace).name, one.name));
-        let nearest = names().chain(services).map(|known| (distance(&known, &wanted), known)).min();
+        let nearest = names().chain(services).map(|known| (osa_distance(&known, &wanted), known)).min();
         did_you_mean(nearest, (wanted.len(), name))
     }
 
@@ -236,7 +237,7 @@ impl World<'_> {
         let is_there = |id: &WorkloadId| !self.snapshot.workload(*id).is_vacant();
         let known = self.snapshot.workload_ids().filter(is_there);
         let nearest =
-            known.map(|id| (distance(&self.snapshot.workload(id).name, name), self.snapshot.workload_name(id)));
+            known.map(|id| (osa_distance(&self.snapshot.workload(id).name, name), self.snapshot.workload_name(id)));
         did_you_mean(nearest.min(), (name.len(), name))
     }
 
@@ -336,23 +337,4 @@ fn did_you_mean(nearest: Option<(usize, String)>, (length, name): (usize, &str))
     let is_same_name = known.rsplit('/').next() == Some(name);
     let is_near = apart <= 3.max(length / 4) && (is_same_name || apart < name.len());
     if is_near { format!("; did you mean {known}?") } else { String::new() }
-}
-
-/// How many slips lie between two words: a character changed, missing, too many, or swapped with its neighbour.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let mut rows = vec![(0..=b.len()).collect::<Vec<usize>>()];
-    for i in 1..=a.len() {
-        let mut row = vec![i];
-        for j in 1..=b.len() {
-            let same = a[i - 1] == b[j - 1];
-            let mut best = (rows[i - 1][j - 1] + usize::from(!same)).min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                best = best.min(rows[i - 2][j - 2] + 1);
-            }
-            row.push(best);
-        }
-        rows.push(row);
-    }
-    rows[a.len()][b.len()]
 }

@@ -61,7 +61,6 @@ pub fn compile(snapshot: &Snapshot) -> (Program, Vec<Finding>) {
     let (peer_sets, port_specs, patterns) = peers.finish();
     let mut plans = PlanBuilder::new(snapshot, &mut index);
     let mut program = Program {
-        revision: snapshot.revision,
         pod_networks: Arc::new(snapshot.pod_networks.iter().copied().collect()),
         whereabouts: Arc::new(Whereabouts::new(snapshot)),
         policies: Arc::new(policies),

@@ -22,7 +22,7 @@ pub fn compile_next((before, program): (&Snapshot, &Program), next: &Snapshot) -
     }
     let changed: Vec<usize> = differing(&before.workloads, &next.workloads).collect();
     let Some(by_address) = with_changed(before, program, (next, &changed)) else { return compile(next) };
-    let mut compiled = Program { revision: next.revision, by_address, ..program.clone() };
+    let mut compiled = Program { by_address, ..program.clone() };
     let new_roles = before.roles.len()..next.roles.len();
     if !new_roles.is_empty() {
         (compiled.rules, compiled.peer_sets) = with_roles(program, next, new_roles);

@@ -1,9 +1,11 @@
 //! Leases: which address a name opens, and until when (S6). Time is an
 //! argument; nothing here reads a clock.
 
+mod store;
 mod table;
 
-pub use table::{Before, Bounds, Evictions, LeaseTable};
+pub use store::{LeaseChange, LeaseStore, Opened};
+pub use table::{Bounds, Evictions, LeaseTable};
 
 use crate::domain::{DomainName, DomainPattern, PatternId};
 use crate::model::NodeId;
@@ -11,10 +13,18 @@ use crate::program::{Holder, Program};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
+use table::Before;
 
 /// A moment, as time since an epoch of the caller's choosing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Debug)]
 pub struct Instant(pub Duration);
+
+impl Instant {
+    /// The time that has passed since an earlier moment; none if that is later.
+    pub fn since(self, earlier: Self) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+}
 
 impl std::ops::Add<Duration> for Instant {
     type Output = Instant;

@@ -42,9 +42,16 @@ pub struct Evictions {
 
 /// What there was before a grant.
 #[derive(Clone, Debug)]
-pub struct Before {
+pub(super) struct Before {
     expiry: Option<Instant>,
     longest: Option<Lease>,
+}
+
+impl Before {
+    /// Until when the pattern opened the address, by whichever name.
+    pub(super) fn longest_expiry(&self) -> Option<Instant> {
+        self.longest.as_ref().map(|lease| lease.expiry)
+    }
 }
 
 /// A table that has become so large becomes larger.
@@ -307,14 +314,14 @@ impl LeaseTable {
     }
 
     /// What a grant changes, as it is before it.
-    pub fn before(&self, lease: &Lease) -> Before {
+    pub(super) fn before(&self, lease: &Lease) -> Before {
         let opened = self.by_address.get(&lease.address).into_iter().flatten();
         let longest = opened.map(|one| &one.longest).find(|longest| longest.pattern == lease.pattern);
         Before { expiry: self.expiry(lease), longest: longest.cloned() }
     }
 
     /// What was granted did not come into force: all is as it was before, but for what had to make room.
-    pub fn take_back(&mut self, lease: &Lease, before: Before) {
+    pub(super) fn take_back(&mut self, lease: &Lease, before: Before) {
         self.losses += 1;
         let Some(named) = self.named(&lease.pattern, &lease.name) else { return };
         match before.expiry {

@@ -1,13 +1,12 @@
-//! What cells depend on (S10.5), in words that do not name their ends: "the
-//! source" and "the target". So thousands of cells that depend on the same
+//! What cells depend on (S10.5), without the names of their ends: those are
+//! "the source" and "the target". So thousands of cells that depend on the same
 //! thing are equal, and a picture keeps and describes them once.
 
 use super::matrix::Matrix;
+use crate::flow::Endpoint;
 use crate::model::Direction;
 use crate::port::Traffic;
-use crate::program::Program;
-use crate::snapshot::Snapshot;
-use crate::unknown::{Dependence, describe_with};
+use crate::unknown::{Condition, Dependence, EndName, Party};
 use rustc_hash::FxHashMap;
 use std::rc::Rc;
 
@@ -33,58 +32,64 @@ pub struct CellConditions {
 }
 
 impl CellConditions {
-    /// In words, for the connections of the cell that are in doubt.
-    pub fn describe(self, matrix: &Matrix<'_>, in_doubt: &Traffic) -> Vec<String> {
-        let mut texts = Vec::new();
-        for (text, part) in matrix.conditions_named(self.across).iter() {
+    /// For the connections of the cell that are in doubt.
+    pub fn list(self, matrix: &Matrix<'_>, in_doubt: &Traffic) -> Vec<Condition<Party>> {
+        let mut found = Vec::new();
+        for (on, part) in matrix.conditions_listed(self.across).iter() {
             let part = part.intersect(in_doubt);
-            match part == *in_doubt {
-                true => texts.push(text.clone()),
-                false if part.is_none() => {}
-                false => texts.push(format!("{part}: {text}")),
+            if !part.is_none() {
+                found.push(Condition { part: (part != *in_doubt).then_some(part), on: on.clone() });
             }
         }
         if self.same_node {
-            texts
-                .push("open if the target runs on the node of the source: a node may always reach its own pods".into());
+            let on = Dependence::SameNode { from: Party::Source, to: Party::Target };
+            found.push(Condition { part: None, on });
         }
-        texts
+        found
+    }
+
+    /// In words, for the connections of the cell that are in doubt.
+    pub fn describe(self, matrix: &Matrix<'_>, in_doubt: &Traffic) -> Vec<String> {
+        let words = |condition: Condition<Party>| {
+            condition.describe_as(matrix.world(), &|party| EndName::Workload(party.to_string())).text
+        };
+        self.list(matrix, in_doubt).into_iter().map(words).collect()
     }
 }
 
-/// A condition in words, and the connections it is about.
-type Worded = (String, Traffic);
+/// What connections depend on, and which.
+pub(super) type Listed = (Dependence<Party>, Traffic);
 
 /// Every different list of conditions, once.
 #[derive(Debug)]
 pub(super) struct ConditionPool {
-    all: Vec<Rc<[Worded]>>,
-    ids: FxHashMap<Rc<[Worded]>, ConditionsId>,
+    all: Vec<Rc<[Listed]>>,
+    ids: FxHashMap<Rc<[Listed]>, ConditionsId>,
     joins: FxHashMap<(ConditionsId, ConditionsId), ConditionsId>,
 }
 
 impl Default for ConditionPool {
     fn default() -> Self {
-        let none: Rc<[Worded]> = Rc::new([]);
+        let none: Rc<[Listed]> = Rc::new([]);
         let ids = [(none.clone(), ConditionsId::NONE)].into_iter().collect();
         Self { all: vec![none], ids, joins: FxHashMap::default() }
     }
 }
 
 impl ConditionPool {
-    pub(super) fn get(&self, id: ConditionsId) -> Rc<[Worded]> {
+    pub(super) fn get(&self, id: ConditionsId) -> Rc<[Listed]> {
         self.all[id.index()].clone()
     }
 
-    pub(super) fn intern(&mut self, conditions: Vec<Worded>) -> ConditionsId {
-        let mut merged: Vec<Worded> = Vec::new();
-        for (text, part) in conditions {
-            match merged.iter_mut().find(|(known, _)| *known == text) {
+    pub(super) fn intern(&mut self, conditions: Vec<Listed>) -> ConditionsId {
+        let mut merged: Vec<Listed> = Vec::new();
+        for (on, part) in conditions {
+            match merged.iter_mut().find(|(known, _)| *known == on) {
                 Some((_, parts)) => *parts = parts.union(&part),
-                None => merged.push((text, part)),
+                None => merged.push((on, part)),
             }
         }
-        let merged: Rc<[Worded]> = merged.into();
+        let merged: Rc<[Listed]> = merged.into();
         let next = ConditionsId(self.all.len() as u32);
         let id = *self.ids.entry(merged.clone()).or_insert(next);
         if id == next {
@@ -110,12 +115,12 @@ impl ConditionPool {
     }
 }
 
-/// What one side depends on. Egress depends on the target's address and the source's node, ingress on the source's
-/// address and node.
-pub(super) fn describe(world: (&Snapshot, &Program), direction: Direction, dependence: &Dependence) -> String {
-    let end = match (direction, dependence) {
-        (Direction::Egress, Dependence::Address { .. } | Dependence::HostNode { .. }) => "the target",
-        _ => "the source",
+/// What one side depends on, for any pair. Egress depends on the target's address and the source's node, ingress on the
+/// source's address and node.
+pub(super) fn relative(direction: Direction, dependence: Dependence) -> Dependence<Party> {
+    let party = match (direction, &dependence) {
+        (Direction::Egress, Dependence::Address { .. } | Dependence::HostNode { .. }) => Party::Target,
+        _ => Party::Source,
     };
-    describe_with(world, dependence, &|_| end.to_owned())
+    dependence.map(|_: Endpoint| party)
 }

@@ -184,9 +184,11 @@ impl Groups {
     /// What a cell depends on. The same for every pair whose unknowns decide in the same way, whatever the pair is called.
     pub fn conditions(&self, matrix: &Matrix<'_>, from: GroupId, to: GroupId) -> CellConditions {
         let (from, to) = (self.get(from).example(), self.get(to).example());
-        // A row of several pods says that by `own_node`.
-        let same_node = self.by_pod && matrix.may_share_node(from, to);
-        CellConditions { across: matrix.conditions_across(from, to), same_node }
+        match self.by_pod {
+            true => matrix.cell_conditions(from, to),
+            // A row of several pods says by `own_node` that they may share a node.
+            false => CellConditions { same_node: false, ..matrix.cell_conditions(from, to) },
+        }
     }
 
     /// What may be opened to a row from outside. A row on several nodes leaves out

@@ -5,7 +5,7 @@
 //! addresses fall into the same networks share a view. Results are interned,
 //! so a pair costs two table look-ups.
 
-use super::conditions::{self, ConditionPool, ConditionsId};
+use super::conditions::{self, CellConditions, ConditionPool, ConditionsId, Listed};
 use super::outside::{self, OutsideRange};
 use super::views::{APART, Views, peer_sets};
 use super::{Reach, Reachable};
@@ -262,8 +262,13 @@ impl<'a> Matrix<'a> {
         pool.meet(out, inward)
     }
 
-    /// What the cell of `across` depends on, without the names of its ends.
-    pub(super) fn conditions_across(&self, from: WorkloadId, to: WorkloadId) -> ConditionsId {
+    /// What the cell of `between` depends on, without the names of its ends.
+    pub(super) fn cell_conditions(&self, from: WorkloadId, to: WorkloadId) -> CellConditions {
+        let (across, same_node) = (self.conditions_across(from, to), self.may_share_node(from, to));
+        CellConditions { across, same_node }
+    }
+
+    fn conditions_across(&self, from: WorkloadId, to: WorkloadId) -> ConditionsId {
         let mut all = ConditionsId::NONE;
         for lane in self.lanes(from, to) {
             let (out, inward) = self.sides(lane, from, to);
@@ -281,14 +286,14 @@ impl<'a> Matrix<'a> {
         if let Some(conditions) = known.conditions {
             return conditions;
         }
-        let texts = self.describe_side(&row, view);
+        let found = self.side_depends_on(&row, view);
         let mut pool = self.pool.borrow_mut();
-        let conditions = pool.conditions.intern(texts);
+        let conditions = pool.conditions.intern(found);
         pool.sides[side as usize].conditions = Some(conditions);
         conditions
     }
 
-    fn describe_side(&self, row: &Row, view: u32) -> Vec<(String, Traffic)> {
+    fn side_depends_on(&self, row: &Row, view: u32) -> Vec<Listed> {
         let owner = &self.ends(row.owner, Lane::Any)[0];
         let family = row.lane.family();
         let peers = self.ends(self.views.example(view), row.lane);
@@ -296,12 +301,15 @@ impl<'a> Matrix<'a> {
             Direction::Egress => self.reach.egress_depends_on((owner, peer), family),
             Direction::Ingress => self.reach.ingress_depends_on((peer, owner), family),
         });
-        let world = (self.snapshot, self.reach.program);
-        found.map(|(on, part)| (conditions::describe(world, row.direction, &on), part)).collect()
+        found.map(|(on, part)| (conditions::relative(row.direction, on), part)).collect()
     }
 
-    pub(super) fn conditions_named(&self, id: ConditionsId) -> Rc<[(String, Traffic)]> {
+    pub(super) fn conditions_listed(&self, id: ConditionsId) -> Rc<[Listed]> {
         self.pool.borrow().conditions.get(id)
+    }
+
+    pub(super) fn world(&self) -> (&'a Snapshot, &'a Program) {
+        (self.snapshot, self.reach.program)
     }
 
     /// The two sides of a cell: what is let out, and what is let in.

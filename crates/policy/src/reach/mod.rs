@@ -144,6 +144,14 @@ impl Reach<'_> {
         self.tiers(&plan.ingress, &side, Traffic::all())
     }
 
+    /// Whether an egress rule of the policy matches some of these connections.
+    pub(crate) fn has_rule(&self, policy: PolicyId, to: &Endpoint, traffic: &Traffic) -> bool {
+        let doubt = Doubt { policies: &[], source_node: SourceNode::default() };
+        let side = Peering { direction: Direction::Egress, peer: to, ports: self.named_ports(to), doubt };
+        let mut rules = self.program.policy(policy).rules(Direction::Egress).map(|id| self.program.rule(id));
+        rules.any(|rule| self.matched(rule, &side).is_some_and(|hit| !hit.intersect(traffic).is_none()))
+    }
+
     fn named_ports(&self, to: &Endpoint) -> &[NamedPort] {
         self.program.pod(to).map_or(&[], |member| &member.ports)
     }

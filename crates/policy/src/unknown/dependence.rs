@@ -1,28 +1,43 @@
-//! On what an answer depends, for users to read.
+//! On what an answer depends.
 
 use super::predict::Outcome;
 use super::{Family, families};
-use crate::addr::{AddrRange, AddrSet, Cidr};
-use crate::explain::describe_end;
+use crate::addr::AddrSet;
 use crate::flow::Endpoint;
 use crate::model::{NodeId, PolicyId};
 use crate::port::Traffic;
-use crate::program::Program;
 use crate::reach::{Inward, Reach, Reachable, SideCase};
-use crate::snapshot::Snapshot;
-use std::net::IpAddr;
 
-/// Something that the input does not say and that decides about a connection.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Dependence {
+/// Something that the input does not say and that decides about a connection. `E` is how its ends are told.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Dependence<E = Endpoint> {
     /// The address that a pod will get, or that a name resolves to.
-    Address { end: Endpoint, open: AddrSet, closed: AddrSet },
+    Address { end: E, open: AddrSet, closed: AddrSet },
     /// The node that a `hostNetwork` pod runs on.
-    HostNode { end: Endpoint, open: Vec<NodeId>, closed: Vec<NodeId> },
+    HostNode { end: E, open: Vec<NodeId>, closed: Vec<NodeId> },
     /// The node that the source runs on: these firewalls are for certain nodes.
-    SourceNode { end: Endpoint, policies: Vec<PolicyId> },
+    SourceNode { end: E, policies: Vec<PolicyId> },
     /// Whether the destination runs on the source's node, which may always reach its own pods.
-    SameNode { from: Endpoint, to: Endpoint },
+    SameNode { from: E, to: E },
+}
+
+impl<E> Dependence<E> {
+    /// The same with its ends told in another way.
+    pub fn map<F>(self, f: impl Fn(E) -> F) -> Dependence<F> {
+        match self {
+            Self::Address { end, open, closed } => Dependence::Address { end: f(end), open, closed },
+            Self::HostNode { end, open, closed } => Dependence::HostNode { end: f(end), open, closed },
+            Self::SourceNode { end, policies } => Dependence::SourceNode { end: f(end), policies },
+            Self::SameNode { from, to } => Dependence::SameNode { from: f(from), to: f(to) },
+        }
+    }
+}
+
+/// An end of a pair, without its name: so thousands of pairs that depend on the same thing have equal conditions.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Party {
+    Source,
+    Target,
 }
 
 /// Both sides of a connection whose verdict depends on something.
@@ -33,11 +48,25 @@ pub(super) struct Sides<'a> {
 }
 
 /// What a part of the connections between two ends depends on.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Condition {
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Condition<E = Endpoint> {
     /// The part; None for all that were asked about.
     pub part: Option<Traffic>,
-    pub on: Dependence,
+    pub on: Dependence<E>,
+}
+
+impl Condition {
+    /// The same without the names of the ends. Where both ends are one workload, its address is the target's.
+    pub fn relative(self, is_target: impl Fn(&Endpoint) -> bool) -> Condition<Party> {
+        let party = |end: &Endpoint| if is_target(end) { Party::Target } else { Party::Source };
+        let on = match self.on {
+            Dependence::Address { end, open, closed } => Dependence::Address { end: party(&end), open, closed },
+            Dependence::HostNode { end, open, closed } => Dependence::HostNode { end: party(&end), open, closed },
+            Dependence::SourceNode { policies, .. } => Dependence::SourceNode { end: Party::Source, policies },
+            Dependence::SameNode { .. } => Dependence::SameNode { from: Party::Source, to: Party::Target },
+        };
+        Condition { part: self.part, on }
+    }
 }
 
 impl From<Dependence> for Condition {
@@ -101,7 +130,7 @@ impl Reach<'_> {
             for part in parts(in_doubt, egress.traffic.iter().chain(&ingress.traffic)) {
                 egress.judge(&part);
                 ingress.judge(&part);
-                for on in sides.dependences(&egress.outcomes, &ingress.outcomes) {
+                for on in sides.dependences(&part, (&egress.outcomes, &ingress.outcomes)) {
                     conditions.add(on, &part);
                 }
             }
@@ -115,7 +144,7 @@ impl Reach<'_> {
         family: Option<Family>,
     ) -> Vec<(Dependence, Traffic)> {
         let sides = Sides { reach: self, from, to };
-        SideCases::new(self.egress_cases(from, to, family)).by_part(|outcomes| sides.egress(outcomes))
+        SideCases::new(self.egress_cases(from, to, family)).by_part(|part, outcomes| sides.egress(part, outcomes))
     }
 
     /// What the destination's policies alone depend on, if both ends are on different nodes.
@@ -126,7 +155,7 @@ impl Reach<'_> {
     ) -> Vec<(Dependence, Traffic)> {
         let sides = Sides { reach: self, from, to };
         let inward = Inward { family, across: true };
-        SideCases::new(self.ingress_cases(from, to, inward)).by_part(|outcomes| sides.ingress(outcomes))
+        SideCases::new(self.ingress_cases(from, to, inward)).by_part(|_, outcomes| sides.ingress(outcomes))
     }
 }
 
@@ -159,11 +188,11 @@ impl SideCases {
     }
 
     /// What each part of the connections in doubt depends on.
-    fn by_part(mut self, find: impl Fn(&[Outcome]) -> Vec<Dependence>) -> Vec<(Dependence, Traffic)> {
+    fn by_part(mut self, find: impl Fn(&Traffic, &[Outcome]) -> Vec<Dependence>) -> Vec<(Dependence, Traffic)> {
         let mut found = Vec::new();
         for part in parts(self.reachable().depends(), self.traffic.iter()) {
             self.judge(&part);
-            found.extend(find(&self.outcomes).into_iter().map(|on| (on, part.clone())));
+            found.extend(find(&part, &self.outcomes).into_iter().map(|on| (on, part.clone())));
         }
         found
     }
@@ -186,19 +215,29 @@ fn parts<'c>(whole: Traffic, cases: impl Iterator<Item = &'c Traffic>) -> Vec<Tr
 }
 
 impl Sides<'_> {
-    pub(super) fn dependences(&self, egress: &[Outcome], ingress: &[Outcome]) -> Vec<Dependence> {
-        let mut found = self.egress(egress);
+    /// What connections depend on that are open or closed together in each outcome of egress and ingress.
+    pub(super) fn dependences(&self, part: &Traffic, (egress, ingress): (&[Outcome], &[Outcome])) -> Vec<Dependence> {
+        let mut found = self.egress(part, egress);
         found.extend(self.ingress(ingress));
         found
     }
 
-    fn egress(&self, outcomes: &[Outcome]) -> Vec<Dependence> {
+    fn egress(&self, part: &Traffic, outcomes: &[Outcome]) -> Vec<Dependence> {
         let mut found: Vec<Dependence> = by_place(self.to, outcomes).into_iter().collect();
         if by_assumption(outcomes) {
-            let policies = self.reach.plan_of(self.from).map(|plan| plan.in_doubt.clone()).unwrap_or_default();
+            let policies = self.for_certain_nodes(part, outcomes);
             found.push(Dependence::SourceNode { end: self.from.clone(), policies });
         }
         found
+    }
+
+    /// The firewalls for certain nodes that have a rule for these connections.
+    fn for_certain_nodes(&self, part: &Traffic, outcomes: &[Outcome]) -> Vec<PolicyId> {
+        let all = self.reach.plan_of(self.from).map(|plan| &plan.in_doubt[..]).unwrap_or_default();
+        let has_rule = |policy| outcomes.iter().any(|outcome| self.reach.has_rule(policy, &outcome.settled.end, part));
+        let policies: Vec<PolicyId> = all.iter().copied().filter(|&policy| has_rule(policy)).collect();
+        // Through a node port, the rule may be about the node that passes the connection on.
+        if policies.is_empty() { all.to_vec() } else { policies }
     }
 
     fn ingress(&self, outcomes: &[Outcome]) -> Vec<Dependence> {
@@ -240,81 +279,4 @@ fn by_place(end: &Endpoint, outcomes: &[Outcome]) -> Option<Dependence> {
         of.collect::<AddrSet>()
     };
     Some(Dependence::Address { end: end.clone(), open: spans(true), closed: spans(false) })
-}
-
-/// `TCP 80: closed only if pods of shop/db live in 8.8.8.8/32`.
-pub fn describe_condition(world: (&Snapshot, &Program), condition: &Condition) -> String {
-    let text = describe_dependence(world, &condition.on);
-    match &condition.part {
-        Some(part) => format!("{part}: {text}"),
-        None => text,
-    }
-}
-
-/// `closed only if pods of shop/db live in 8.8.8.8/32`.
-pub fn describe_dependence((snapshot, program): (&Snapshot, &Program), dependence: &Dependence) -> String {
-    describe_with((snapshot, program), dependence, &|end| describe_end(snapshot, end))
-}
-
-/// The same with other words for the ends.
-pub(crate) fn describe_with(
-    (snapshot, program): (&Snapshot, &Program),
-    dependence: &Dependence,
-    name_of: &dyn Fn(&Endpoint) -> String,
-) -> String {
-    match dependence {
-        Dependence::Address { end, open, closed } => {
-            let (state, addresses) = shorter(open, closed);
-            let name = name_of(end);
-            match (&end.name, end.workload) {
-                (Some(_), _) => format!("{state} only if {name} resolves to an address in {addresses}"),
-                (None, Some(_)) => format!("{state} only if pods of {name} live in {addresses}"),
-                (None, None) => format!("{state} only if {name} has an address in {addresses}"),
-            }
-        }
-        Dependence::HostNode { end, open, closed } => {
-            let names = |nodes: &[NodeId]| {
-                let names: Vec<&str> = nodes.iter().map(|&node| &*snapshot.node(node).name).collect();
-                some_of(&names)
-            };
-            let (state, nodes) = if closed.len() <= open.len() { ("closed", closed) } else { ("open", open) };
-            format!("{state} only if {} runs on node {}", name_of(end), names(nodes))
-        }
-        Dependence::SourceNode { end, policies } => {
-            let names: Vec<String> = policies.iter().map(|&id| program.policy(id).id.to_string()).collect();
-            let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            let end = name_of(end);
-            format!("the node that {end} runs on decides: {} is for certain nodes", some_of(&names))
-        }
-        Dependence::SameNode { from, to } => {
-            let (from, to) = (name_of(from), name_of(to));
-            format!("open only if {to} runs on the node of {from}: a node may always reach its own pods")
-        }
-    }
-}
-
-/// The state that takes fewer words to say where it holds.
-fn shorter(open: &AddrSet, closed: &AddrSet) -> (&'static str, String) {
-    let cidrs = |set: &AddrSet| set.ranges().flat_map(|range: AddrRange| range.cidrs()).collect::<Vec<Cidr>>();
-    let (open, closed) = (cidrs(open), cidrs(closed));
-    let (state, list) = if closed.len() <= open.len() { ("closed", closed) } else { ("open", open) };
-    let texts: Vec<String> = list.iter().map(ToString::to_string).collect();
-    (state, some_of(&texts.iter().map(String::as_str).collect::<Vec<_>>()))
-}
-
-fn some_of(texts: &[&str]) -> String {
-    const SHOWN: usize = 6;
-    let more = texts.len().saturating_sub(SHOWN);
-    let listed = texts[..texts.len() - more].join(", ");
-    if more > 0 { format!("{listed} and {more} more") } else { listed }
-}
-
-/// The network that the pods with addresses seem to be in: a hint, never the base of an answer.
-pub fn guessed_pod_network(snapshot: &Snapshot) -> Option<Cidr> {
-    const PREFIX: u8 = 16;
-    let pods = snapshot.workloads.iter().filter(|workload| !workload.host_network);
-    let v4 = pods.flat_map(|workload| workload.addresses.iter()).filter(|address| address.is_ipv4());
-    let mut networks = v4.map(|&address: &IpAddr| Cidr::new(Cidr::new(address, PREFIX).address(), PREFIX));
-    let first = networks.next()?;
-    networks.all(|other| other == first).then_some(first)
 }

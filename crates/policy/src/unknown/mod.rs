@@ -14,12 +14,13 @@
 mod dependence;
 mod predict;
 mod whereabouts;
+mod words;
 
-pub(crate) use dependence::describe_with;
-pub use dependence::{Condition, Conditions, Dependence, describe_condition, describe_dependence, guessed_pod_network};
+pub use dependence::{Condition, Conditions, Dependence, Party};
 pub use predict::{Case, Outlook, Prediction};
 pub use whereabouts::Whereabouts;
 pub(crate) use whereabouts::addresses_by_node;
+pub use words::{Described, EndName, Unknown, guessed_pod_network};
 
 use crate::addr::AddrRange;
 use crate::flow::Endpoint;

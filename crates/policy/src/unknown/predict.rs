@@ -5,6 +5,7 @@ use super::{Assumption, Dependence, Family, Settled, Side, SourceNode, families}
 use crate::evaluate::{Counting, Unwatched, Walk};
 use crate::flow::{Flow, Verdict};
 use crate::model::Direction;
+use crate::port::Traffic;
 use crate::program::Plan;
 use crate::reach::Reach;
 use std::fmt;
@@ -129,7 +130,11 @@ impl Reach<'_> {
             (None, _) => Prediction::Deny,
         };
         let depends_on = match prediction {
-            Prediction::Depends => Sides { reach: self, from: &flow.from, to: &flow.to }.dependences(&egress, &ingress),
+            Prediction::Depends => {
+                let mut one = Traffic::none();
+                one.insert(flow.protocol, flow.port, flow.port);
+                Sides { reach: self, from: &flow.from, to: &flow.to }.dependences(&one, (&egress, &ingress))
+            }
             _ => Vec::new(),
         };
         Outlook { prediction, allowed, denied, depends_on }

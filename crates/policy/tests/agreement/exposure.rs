@@ -3,7 +3,7 @@
 
 use crate::generate::{NewPod, PORTS, cases, new_pods};
 use namewall_policy::model::{Clauses, Direction, NamedPort, Peer, Peers, WorkloadId};
-use namewall_policy::port::Protocol;
+use namewall_policy::port::{Protocol, Traffic};
 use namewall_policy::reach::{Exposure, NewPods, Reach, exposure};
 use namewall_policy::{Flow, Instant, LeaseTable, Prediction, Snapshot, compile};
 use proptest::prelude::*;
@@ -21,6 +21,7 @@ fn check(count: u32, with_addresses: bool) {
         }
         let found = exposure(&snapshot);
         prop_assert!(found.unresolved.is_empty());
+        found.rows.iter().try_for_each(says_on_what)?;
         pods.iter().try_for_each(|pod| fares_as_listed(&snapshot, &found.rows, pod, with_addresses))
     });
     if let Err(error) = result {
@@ -67,10 +68,8 @@ fn fares_as_listed(
                         })
                         .collect();
                     let open = predicted.contains(&Prediction::Allow);
-                    let listed = row.is_some_and(|row| lists(row, &pod.ports, (protocol, port)));
-                    let is_named = pod.ports.iter().any(|named| (named.protocol, named.port) == (protocol, port));
-                    if !is_named && !open {
-                        let depends = row.is_some_and(|row| row.depends.contains(protocol, port));
+                    let [listed, depends] = row.map(|row| lists(row, &pod.ports, (protocol, port))).unwrap_or_default();
+                    if !open {
                         prop_assert_eq!(depends, predicted.contains(&Prediction::Depends), "{:?}", row);
                     }
                     let name = snapshot.workload_name(id);
@@ -113,12 +112,29 @@ fn row<'r>(
     Ok(selected.pop().or(others))
 }
 
-fn lists(row: &Exposure, ports: &[NamedPort], (protocol, port): (Protocol, u16)) -> bool {
+/// Whether the row lists the port as open, and whether as one that depends on something.
+fn lists(row: &Exposure, ports: &[NamedPort], (protocol, port): (Protocol, u16)) -> [bool; 2] {
     let named = ports.iter().find(|named| named.protocol == protocol && named.port == port);
     match named.filter(|_| row.direction == Direction::Egress).and_then(|named| row.named(protocol, &named.name)) {
-        Some(open) => open.contains(port),
-        None => row.traffic.contains(protocol, port),
+        Some(named) => [named.ports.contains(port), named.depends.contains(port)],
+        None => [row.traffic.contains(protocol, port), row.depends.contains(protocol, port)],
     }
+}
+
+/// Every connection that depends on something has a condition, and no other has one (S10.5).
+fn says_on_what(row: &Exposure) -> Result<(), TestCaseError> {
+    let named = row.named.iter().map(|named| {
+        let mut depends = Traffic::none();
+        named.depends.ranges().iter().for_each(|&(low, high)| depends.insert(named.protocol, low, high));
+        (depends, &named.depends_on)
+    });
+    for (depends, conditions) in named.chain([(row.depends.clone(), &row.depends_on)]) {
+        let said = conditions.iter().map(|one| one.part.as_ref().unwrap_or(&depends));
+        let said = said.fold(Traffic::none(), |all, part| all.union(part));
+        prop_assert_eq!(&said, &depends, "{:?}", conditions);
+        prop_assert_eq!(conditions.is_empty(), depends.is_none(), "{:?}", conditions);
+    }
+    Ok(())
 }
 
 #[test]

@@ -6,6 +6,7 @@
 use crate::generate::{Case, PORTS, cases, flow_text};
 use crate::naive::{World, predict};
 use namewall_policy::addr::AddrSet;
+use namewall_policy::diff::{Side, diff};
 use namewall_policy::model::WorkloadId;
 use namewall_policy::port::{Protocol, Traffic};
 use namewall_policy::reach::{GroupId, Groups, Matrix, OutsideRange, Reach, Reachable};
@@ -14,7 +15,9 @@ use namewall_policy::{
 };
 use proptest::test_runner::{TestCaseError, TestRunner};
 use std::collections::BTreeSet;
+use std::fmt::Debug;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 const PROTOCOLS: [Protocol; 4] = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp, Protocol::Icmp];
 
@@ -171,7 +174,7 @@ fn covering(ranges: &[OutsideRange], address: IpAddr) -> Result<&Reachable, Test
 }
 
 /// Every connection that depends on something has a condition, and no other has one.
-fn has_conditions(traffic: &Reachable, conditions: impl FnOnce(&Traffic) -> Vec<Condition>) -> Outcome {
+fn has_conditions<E: Debug>(traffic: &Reachable, conditions: impl FnOnce(&Traffic) -> Vec<Condition<E>>) -> Outcome {
     let depends = traffic.depends();
     let conditions = conditions(&depends);
     let said = conditions
@@ -221,6 +224,34 @@ fn s10_5_what_depends_in_a_matrix_says_on_what() {
                 for (from, _) in rows.iter() {
                     row_has_conditions(&matrix, &rows, from)?;
                 }
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn s10_5_what_depends_in_a_difference_says_on_what() {
+    each_case(200, |case, _, leases| {
+        let [_, new] = known_and_unknown(&case.snapshot);
+        let mut old = new.clone();
+        let half = old.policies.len() / 2;
+        Arc::make_mut(&mut old.policies).truncate(half);
+        let programs = [&old, &new].map(|snapshot| compile(snapshot).0);
+        let matrix = |snapshot, program| Matrix::new(snapshot, Reach { program, leases, now: case.now });
+        let (before, after) = (matrix(&old, &programs[0]), matrix(&new, &programs[1]));
+        for by in [Groups::by_pod, Groups::by_workload] {
+            let (old_rows, new_rows) = (by(&before), by(&after));
+            let old = Side { snapshot: &old, matrix: &before, groups: &old_rows };
+            let new = Side { snapshot: &new, matrix: &after, groups: &new_rows };
+            for difference in diff(old, new) {
+                let [was, is] = difference.depends_on(old, new);
+                has_conditions(&difference.before, |_| was)?;
+                has_conditions(&difference.after, |_| is)?;
+            }
+            let same = diff(new, new);
+            if !same.is_empty() {
+                return Err(TestCaseError::fail(format!("a cluster differs from itself: {same:?}")));
             }
         }
         Ok(())

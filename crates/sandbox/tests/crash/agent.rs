@@ -3,7 +3,7 @@
 
 use super::programs::{NODE, Programs, TABLE};
 use super::world::NOW;
-use namewall_dataplane::Dataplane;
+use namewall_dataplane::SingleThreaded;
 use namewall_dataplane::nft::{Nft, Settings};
 use namewall_dataplane::render::Scope;
 use namewall_sandbox::Namespace;
@@ -70,14 +70,15 @@ pub(crate) fn run() {
     let programs = Programs::new();
     let node = programs.all[0].snapshot.node_named(NODE);
     let scope = Scope { node, ..Scope::default() };
-    let mut nft = Nft::open(Settings { table: TABLE.to_owned(), scope, ..Settings::default() }).expect("nftables");
+    let nft = Nft::open(Settings { table: TABLE.to_owned(), ..Settings::default() }).expect("nftables");
+    let mut nft = SingleThreaded::new(nft, scope);
     let mut said = io::stdout();
     for turn in 0.. {
         for (_, one) in programs.all.iter().enumerate().filter(|(at, _)| round & 1 << at != 0) {
             let applied = nft.replace(&one.program, NOW).expect("the table is changed");
             // To look at every connection takes longer than a change: not after each, so that there are more of them.
             if applied.narrows && turn % CUT == 0 {
-                nft.cut(&one.program, NOW).expect("connections are cut");
+                nft.cut(&one.program).expect("connections are cut");
             }
             nft.grant(&programs.leases, NOW).expect("leases are granted");
             if writeln!(said, "applied").and_then(|()| said.flush()).is_err() {

@@ -134,7 +134,7 @@ impl Player<'_> {
             let opened = self.compare(then, opened, real.as_deref())?;
             let nothing = || {
                 let probe = then.probe(lookup, Ipv4Addr::UNSPECIFIED.into());
-                ProbeResult { probe, passed: false, got: "no address to connect to".to_owned(), not_tried: false }
+                ProbeResult::new(probe, false, "no address to connect to".to_owned())
             };
             outcome.probes.push(opened.unwrap_or_else(nothing));
         }

@@ -8,7 +8,8 @@ use crate::nft::{batch_fixed, isolated};
 use namewall_policy::labels::Labels;
 use namewall_policy::model::{Role, Workload, WorkloadKind};
 use namewall_policy::port::Protocol;
-use namewall_policy::{Snapshot, compile};
+use namewall_policy::{Lease, LeaseStore, Snapshot, compile};
+use nix::errno::Errno;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
@@ -38,11 +39,16 @@ fn program(pods: &[&str]) -> Program {
 
 fn open(first: &Program) -> Nft {
     let mut nft = Nft::open(Settings::default()).unwrap();
-    nft.replace(first, Instant::default()).unwrap();
+    nft.enforce(first).unwrap();
     nft
 }
 
 impl Nft {
+    fn enforce(&mut self, program: &Program) -> Result<Applied, NftError> {
+        let (scope, leases, now) = (&Scope::default(), &LeaseTable::default(), Instant::default());
+        self.replace(&Desired { program, scope, leases, now })
+    }
+
     /// Changes the kernel's table, and does not tell.
     fn behind_our_back(&mut self, change: impl FnOnce(&mut Batch)) {
         let mut batch = Batch::new(&self.settings.table);
@@ -65,9 +71,9 @@ fn what_is_missing_makes_the_next_change_read_the_table() {
         let mut nft = open(&program(&["10.0.0.1", "10.0.0.2"]));
         let gone = Element::key(address("10.0.0.2"));
         nft.behind_our_back(|batch| batch.delete_elements(set::PODS.0, [&gone].into_iter()));
-        let refused = nft.replace(&program(&["10.0.0.1"]), Instant::default()).unwrap_err();
+        let refused = nft.enforce(&program(&["10.0.0.1"])).unwrap_err();
         assert!(matches!(&refused, NftError::Rejected { source, .. } if source.errno() == Some(Errno::ENOENT)));
-        nft.replace(&program(&["10.0.0.1"]), Instant::default()).expect("it is made right from what is there");
+        nft.enforce(&program(&["10.0.0.1"])).expect("it is made right from what is there");
         assert!(nft.has(set::PODS.0, &Element::key(address("10.0.0.1"))));
         assert!(!nft.has(set::PODS.0, &gone));
     });
@@ -79,10 +85,9 @@ fn what_is_there_already_makes_the_next_change_read_the_table() {
         let mut nft = open(&program(&["10.0.0.1"]));
         let wrong = Element::mapped(address("10.0.0.2"), Value::Number(99));
         nft.behind_our_back(|batch| batch.add_elements(set::WHO.0, [&wrong].into_iter()));
-        let refused = nft.replace(&program(&["10.0.0.1", "10.0.0.2"]), Instant::default()).unwrap_err();
+        let refused = nft.enforce(&program(&["10.0.0.1", "10.0.0.2"])).unwrap_err();
         assert!(matches!(&refused, NftError::Rejected { source, .. } if source.errno() == Some(Errno::EEXIST)));
-        nft.replace(&program(&["10.0.0.1", "10.0.0.2"]), Instant::default())
-            .expect("it is made right from what is there");
+        nft.enforce(&program(&["10.0.0.1", "10.0.0.2"])).expect("it is made right from what is there");
         assert!(!nft.has(set::WHO.0, &wrong));
         assert!(nft.has(set::PODS.0, &Element::key(address("10.0.0.2"))));
     });
@@ -142,7 +147,28 @@ fn s3_4_connections_are_cut_where_they_cannot_be_remembered() {
         let error = nft.cut_all(&connections.iter().collect::<Vec<_>>()).unwrap_err();
         assert!(matches!(error, NftError::Rejected { .. }), "{error}");
         assert_eq!(nft.conntrack.list().unwrap(), []);
-        nft.replace(&program(&["10.0.0.1"]), Instant::default()).expect("the table is made again");
+        nft.enforce(&program(&["10.0.0.1"])).expect("the table is made again");
         assert!(nft.has(set::PODS.0, &Element::key(address("10.0.0.1"))));
+    });
+}
+
+#[test]
+fn s6_6_a_lease_is_refused_while_it_is_not_known_what_the_table_holds() {
+    isolated(|| {
+        let mut nft = open(&program(&["10.0.0.1", "10.0.0.2"]));
+        let name: namewall_policy::domain::DomainName = "example.com".parse().unwrap();
+        let pattern = namewall_policy::domain::DomainPattern::Exact(name.clone());
+        let (address, expiry) = ("192.0.2.1".parse().unwrap(), Instant(Duration::from_secs(60)));
+        let lease = Lease { pattern, name, address, expiry, asked_by: None };
+        let mut leases = LeaseStore::default();
+        let change = leases.grant(&[lease], Instant::default());
+        nft.open(&change, leases.table(), Instant::default()).expect("the table is known");
+        let gone = Element::key(Key::default().address("10.0.0.2".parse().unwrap()));
+        nft.behind_our_back(|batch| batch.delete_elements(set::PODS.0, [&gone].into_iter()));
+        nft.enforce(&program(&["10.0.0.1"])).expect_err("an element that is to go is missing");
+        let refused = nft.open(&change, leases.table(), Instant::default()).unwrap_err();
+        assert!(matches!(refused, NftError::Unknown { .. }), "{refused}");
+        nft.enforce(&program(&["10.0.0.1"])).expect("the table is read");
+        nft.open(&change, leases.table(), Instant::default()).expect("it is known again");
     });
 }

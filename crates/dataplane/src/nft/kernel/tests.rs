@@ -1,6 +1,7 @@
 //! What is known of the kernel's table after a refusal.
 
 use super::*;
+use nix::errno::Errno;
 
 #[test]
 fn only_a_refusal_for_another_reason_leaves_the_table_known() {

@@ -3,11 +3,11 @@
 use super::Engine;
 use super::queries::most_tries;
 use crate::chain::Failure;
-use crate::learn::{Answer, Learn, LearnError, Noted};
+use crate::learn::{Answer, Learn, LearnError, Opens};
 use crate::server::datagrams::Inbox;
 use crate::server::pending::{Client, Link, Ticket};
 use crate::server::settings::{OnLearnTimeout, Way};
-use crate::wire::{Header, Question, Rcode, addresses, reply};
+use crate::wire::{Header, Question, Rcode, reply};
 use std::io;
 
 impl<L: Learn> Engine<L> {
@@ -133,27 +133,13 @@ impl<L: Learn> Engine<L> {
         self.fail(ticket, Failure::NoAnswer(trouble.as_deref()));
     }
 
-    /// Whether the answer opens something that is not open yet, as far as can be told at once.
+    /// True if the answer opens something that is not open yet.
     fn must_hold(&mut self, client: Client, answer: &[u8]) -> bool {
-        let Some(client) = client.address().filter(|&client| self.learner.cares_about(client)) else { return false };
-        if self.learner.is_known(client, answer) {
-            return false;
-        }
-        match addresses(answer) {
-            Ok(says) => {
-                let answer = Answer { client, says: &says, bytes: answer };
-                if says.addresses.is_empty() {
-                    return false;
-                }
-                let noted = self.learner.note(&answer, &mut self.batch);
-                self.has_more |= noted == Noted::Soon;
-                noted == Noted::First
-            }
-            Err(_) => {
-                self.counters.unreadable += 1;
-                false
-            }
-        }
+        let Some(client) = client.address() else { return false };
+        let opens = self.learner.learn(&Answer { client, bytes: answer }, &mut self.batch);
+        self.has_more |= opens == Opens::Renewal;
+        self.counters.unreadable += u64::from(opens == Opens::Unreadable);
+        opens == Opens::New
     }
 
     /// What these answers open is open, or will not be.

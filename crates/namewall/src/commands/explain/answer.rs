@@ -7,7 +7,7 @@ use namewall_policy::explain::{Explanation, RuleStep, describe_reason, explain_c
 use namewall_policy::model::PolicyId;
 use namewall_policy::port::{Protocol, Traffic, usable_ports};
 use namewall_policy::reach::Reachable;
-use namewall_policy::unknown::{Case, Conditions, Outlook, describe_condition, guessed_pod_network};
+use namewall_policy::unknown::{Case, Conditions, Described, Outlook, guessed_pod_network};
 use namewall_policy::{Condition, Dependence, Flow, Prediction, Reason, Snapshot, Verdict};
 use std::collections::BTreeMap;
 
@@ -86,7 +86,7 @@ impl<'a> Answer<'a> {
             return reason.clone();
         }
         if self.verdict == Prediction::Depends {
-            return self.conditions(&self.depends_on).join("; ");
+            return Described::join(&self.describe(&self.depends_on));
         }
         let decisive = self.routes.iter().find(|route| route.prediction == self.verdict);
         match decisive.or(self.routes.first()) {
@@ -97,15 +97,15 @@ impl<'a> Answer<'a> {
 
     pub(super) fn route_reason(&self, route: &RouteStory) -> String {
         match (route.prediction, route.stories.first()) {
-            (Prediction::Depends, _) => self.conditions(&route.depends_on).join("; "),
+            (Prediction::Depends, _) => Described::join(&self.describe(&route.depends_on)),
             (_, Some(story)) => self.reason_of(&story.explanation.decision.reason, &story.flow),
             (_, None) => String::new(),
         }
     }
 
-    pub(super) fn conditions(&self, conditions: &[Condition]) -> Vec<String> {
+    pub(super) fn describe(&self, conditions: &[Condition]) -> Vec<Described> {
         let world = (self.world.snapshot, self.world.program);
-        conditions.iter().map(|one| describe_condition(world, one)).collect()
+        conditions.iter().map(|one| one.describe(world)).collect()
     }
 
     fn reason_of(&self, reason: &Reason, flow: &Flow) -> String {
@@ -136,7 +136,7 @@ impl<'a> Answer<'a> {
 }
 
 /// Whether it is about the address that a pod gets.
-pub(crate) fn is_of_pod(condition: &Condition) -> bool {
+fn is_of_pod(condition: &Condition) -> bool {
     matches!(&condition.on, Dependence::Address { end, .. } if end.workload.is_some())
 }
 

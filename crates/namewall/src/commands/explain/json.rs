@@ -2,12 +2,10 @@
 
 use super::answer::Answer;
 use super::text::step_name;
+use crate::conditions::conditions_json;
 use crate::output;
-use namewall_policy::addr::AddrSet;
-use namewall_policy::explain::{Step, describe_end};
+use namewall_policy::explain::Step;
 use namewall_policy::port::{Protocol, Traffic};
-use namewall_policy::unknown::describe_condition;
-use namewall_policy::{Condition, Dependence, Program, Snapshot};
 use serde_json::{Value, json};
 
 impl Answer<'_> {
@@ -22,7 +20,7 @@ impl Answer<'_> {
             value["alias"] = json!({ "asked": asked.to_string(), "name": target.to_string() });
         }
         if !self.depends_on.is_empty() {
-            value["dependsOn"] = self.conditions_json(&self.depends_on);
+            value["dependsOn"] = conditions_json(&self.describe(&self.depends_on));
         }
         if let Some(open) = &self.open {
             value["allowed"] = allowed_json(&open.open);
@@ -45,7 +43,7 @@ impl Answer<'_> {
                     value["family"] = family.into();
                 }
                 if !route.depends_on.is_empty() {
-                    value["dependsOn"] = self.conditions_json(&route.depends_on);
+                    value["dependsOn"] = conditions_json(&self.describe(&route.depends_on));
                 }
                 value
             });
@@ -57,11 +55,6 @@ impl Answer<'_> {
     fn first_steps(&self) -> Vec<Value> {
         let story = self.routes.iter().flat_map(|route| &route.stories).next();
         story.map(|story| self.steps_json(&story.explanation.steps)).unwrap_or_default()
-    }
-
-    fn conditions_json(&self, conditions: &[Condition]) -> Value {
-        let world = (self.world.snapshot, self.world.program);
-        conditions.iter().map(|one| condition_json(world, one)).collect()
     }
 
     fn steps_json(&self, steps: &[Step]) -> Vec<Value> {
@@ -96,29 +89,6 @@ impl Answer<'_> {
         };
         steps.iter().map(step_json).collect()
     }
-}
-
-/// What an answer depends on.
-pub(crate) fn condition_json((snapshot, program): (&Snapshot, &Program), condition: &Condition) -> Value {
-    let mut value = json!({ "text": describe_condition((snapshot, program), condition) });
-    if let Some(part) = &condition.part {
-        value["ports"] = allowed_json(part);
-    }
-    let cidrs = |set: &AddrSet| -> Value {
-        set.ranges().flat_map(|range| range.cidrs().map(|cidr| cidr.to_string())).collect()
-    };
-    let (on, end) = match &condition.on {
-        Dependence::Address { end, open, closed } => {
-            value["open"] = cidrs(open);
-            value["closed"] = cidrs(closed);
-            ("address", end)
-        }
-        Dependence::HostNode { end, .. } | Dependence::SourceNode { end, .. } => ("node", end),
-        Dependence::SameNode { to, .. } => ("node", to),
-    };
-    value["on"] = on.into();
-    value["of"] = describe_end(snapshot, end).into();
-    value
 }
 
 pub(crate) fn allowed_json(traffic: &Traffic) -> Value {

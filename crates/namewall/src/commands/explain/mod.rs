@@ -4,8 +4,8 @@ mod answer;
 mod json;
 mod text;
 
-pub(crate) use answer::{Answer, Asked, is_of_pod, pod_network_hint};
-pub(crate) use json::{allowed_json, condition_json};
+pub(crate) use answer::{Answer, Asked, pod_network_hint};
+pub(crate) use json::allowed_json;
 
 use super::run::running;
 use crate::cli::{Expect, Explain, Format, Question};

@@ -26,8 +26,8 @@ impl Answer<'_> {
             if !open.is_certain() {
                 writeln!(out, "  ports that depend: {}", open.depends())?;
                 // Of a verdict that depends, the reason says it already.
-                for condition in self.conditions(&self.depends_on).iter().filter(|_| !is_told) {
-                    writeln!(out, "    {condition}")?;
+                for condition in self.describe(&self.depends_on).iter().filter(|_| !is_told) {
+                    writeln!(out, "    {}", condition.text)?;
                 }
             }
         }

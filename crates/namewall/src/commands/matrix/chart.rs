@@ -1,8 +1,8 @@
 //! A view of a matrix → the chart that pictures draw.
 
+use super::pair::{End, Pair};
 use super::{View, range_text};
 use crate::picture::{Cell, Cells, Chart, Line, Row, spans};
-use namewall_policy::Condition;
 use namewall_policy::domain::DomainPattern;
 use namewall_policy::model::Direction;
 use namewall_policy::reach::{self, CellConditions, GroupId, Reachable};
@@ -95,9 +95,9 @@ impl<'v> Maker<'v> {
         for at in 0..self.names.len() {
             let cell = match own.get_key_value(&self.names[at]) {
                 Some((pattern, traffic)) => {
-                    let (narrowed, whole) = (self.view.narrow(traffic), (*pattern, *traffic));
-                    let conditions = self.name_conditions(&narrowed, || self.view.name_depends_on(from, whole));
-                    self.cells.put(Cell { conditions, ..cell(narrowed) })
+                    let pair = Pair { from: End::Workload(from), to: End::Name(pattern, traffic) };
+                    let conditions = pair.describe_relative(self.view).into_iter().map(|one| one.text).collect();
+                    self.cells.put(Cell { conditions, ..cell(self.view.narrow(traffic)) })
                 }
                 None => by_address,
             };
@@ -137,10 +137,6 @@ impl<'v> Maker<'v> {
             })
         })
     }
-
-    fn name_conditions(&self, traffic: &Reachable, depends_on: impl FnOnce() -> Vec<Condition>) -> Vec<String> {
-        if traffic.is_certain() { Vec::new() } else { self.view.describe(&depends_on()) }
-    }
 }
 
 fn cell(traffic: Reachable) -> Cell {
@@ -159,8 +155,13 @@ fn outside(view: &View<'_>, (row, direction): (GroupId, Direction)) -> Cell {
     for outside in ranges.iter() {
         let traffic = view.narrow(&outside.traffic);
         if !traffic.is_certain() {
-            let found = view.describe(&view.outside_depends_on(row, outside, direction));
-            conditions.extend(found.into_iter().filter(|text| !conditions.contains(text)).collect::<Vec<_>>());
+            let (own, other) = (End::Workload(row), End::Outside(outside));
+            let pair = match direction {
+                Direction::Egress => Pair { from: own, to: other },
+                Direction::Ingress => Pair { from: other, to: own },
+            };
+            let found = pair.describe_relative(view).into_iter().map(|one| one.text);
+            conditions.extend(found.filter(|text| !conditions.contains(text)).collect::<Vec<_>>());
         }
         let text = range_text(outside.range);
         match by_traffic.iter_mut().find(|(known, _)| *known == traffic) {

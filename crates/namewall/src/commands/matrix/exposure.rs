@@ -1,13 +1,16 @@
 //! `namewall matrix --exposure`.
 
 use crate::cli::{Matrix as Args, MatrixFormat, PortFilter};
-use crate::commands::explain::allowed_json;
+use crate::commands::explain::{allowed_json, pod_network_hint};
+use crate::conditions::conditions_json;
 use crate::input::{Loaded, Origin};
-use crate::output::{self, GOOD, STRONG};
+use crate::output::{self, GOOD, SOFT, STRONG, WARN};
 use anyhow::{Result, bail};
 use namewall_policy::model::{Direction, WorkloadId};
-use namewall_policy::port::{Traffic, usable_ports};
+use namewall_policy::port::{PortSet, Protocol, Traffic, usable_ports};
 use namewall_policy::reach::{Exposure, Exposures, MOST_PARTS, NamedTraffic, NewPods, exposure};
+use namewall_policy::unknown::{Described, EndName, Party};
+use namewall_policy::{Condition, Dependence};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::io::Write;
@@ -25,13 +28,13 @@ pub(super) fn run<I: Origin>(args: &Args<I>, loaded: &Loaded) -> Result<ExitCode
         found.rows.retain(|item| opens(item, filter) || shown.contains(&(item.workload, item.direction)));
     }
     let mut out = output::stdout();
-    match args.output {
-        MatrixFormat::Text => print(&mut out, loaded, &found)?,
-        MatrixFormat::Json => print_json(&mut out, loaded, &found)?,
-        MatrixFormat::Json2 => loaded.unread.wrap(&mut out, "exposure", |out| print_json(out, loaded, &found))?,
+    let printed = match args.output {
+        MatrixFormat::Text => print(&mut out, loaded, &found),
+        MatrixFormat::Json => print_json(&mut out, loaded, &found),
+        MatrixFormat::Json2 => loaded.unread.wrap(&mut out, "exposure", |out| print_json(out, loaded, &found)),
         _ => bail!("--exposure is printed as text, json or json2"),
-    }
-    out.flush()?;
+    };
+    output::unless_closed(printed.and_then(|()| Ok(out.flush()?)))?;
     Ok(loaded.unread.exit(ExitCode::SUCCESS))
 }
 
@@ -43,14 +46,16 @@ fn print_json(out: &mut impl Write, loaded: &Loaded, found: &Exposures) -> Resul
 
 /// Whether the port is open, under some name if need be.
 fn opens(item: &Exposure, filter: PortFilter) -> bool {
-    let by_name = |named: &NamedTraffic| named.protocol == filter.protocol && named.ports.contains(filter.port);
+    let by_name = |named: &NamedTraffic| {
+        named.protocol == filter.protocol && (named.ports.contains(filter.port) || named.depends.contains(filter.port))
+    };
     item.traffic.contains(filter.protocol, filter.port)
         || item.depends.contains(filter.protocol, filter.port)
         || item.named.iter().any(by_name)
 }
 
 fn print(out: &mut impl Write, loaded: &Loaded, found: &Exposures) -> Result<()> {
-    let mut last: Option<WorkloadId> = None;
+    let (mut last, mut pod_network): (Option<WorkloadId>, bool) = Default::default();
     for item in &found.rows {
         if last != Some(item.workload) {
             writeln!(out, "{STRONG}{}{STRONG:#}", loaded.snapshot.workload_name(item.workload))?;
@@ -60,7 +65,21 @@ fn print(out: &mut impl Write, loaded: &Loaded, found: &Exposures) -> Result<()>
             Direction::Egress => "→",
             Direction::Ingress => "←",
         };
-        writeln!(out, "  {arrow} {GOOD}{}{GOOD:#}  new: {}", traffic_text(item), item.peer)?;
+        let conditions: Vec<&Condition<Party>> = conditions(item).collect();
+        let style = if conditions.is_empty() { GOOD } else { WARN };
+        writeln!(out, "  {arrow} {style}{}{style:#}  new: {}", traffic_text(item), item.peer)?;
+        let mut told: Vec<String> = Vec::new();
+        for condition in conditions {
+            pod_network |= matches!(condition.on, Dependence::Address { .. });
+            let text = describe(loaded, item, condition).text;
+            if !told.contains(&text) {
+                writeln!(out, "      {SOFT}{text}{SOFT:#}")?;
+                told.push(text);
+            }
+        }
+    }
+    if pod_network {
+        writeln!(out, "{SOFT}hint: {}{SOFT:#}", pod_network_hint(&loaded.snapshot))?;
     }
     if found.rows.is_empty() && found.unresolved.is_empty() {
         writeln!(out, "No workload could reach, or be reached by, one that does not exist yet.")?;
@@ -78,26 +97,41 @@ fn traffic_text(item: &Exposure) -> String {
         parts.push(item.traffic.to_string());
     }
     if !item.depends.is_none() {
-        parts.push(format!("{}, depending on addresses or nodes that are not known", item.depends));
+        parts.push(format!("depends: {}", item.depends));
     }
     for named in &item.named {
-        let NamedTraffic { name, protocol, ports } = named;
-        let numbers = named_ports(named).join(",");
-        parts.push(if *ports == usable_ports() {
-            format!("{protocol} port named {name}")
-        } else if ports.is_empty() {
-            format!("not {protocol} port named {name}")
-        } else {
-            format!("{protocol} port named {name} if it is {numbers}")
-        });
+        let NamedTraffic { name, protocol, ports, depends, .. } = named;
+        let text = |ports: &PortSet| match *ports == usable_ports() {
+            true => format!("{protocol} port named {name}"),
+            false => format!("{protocol} port named {name} if it is {}", port_texts(*protocol, ports).join(",")),
+        };
+        match (ports.is_empty(), depends.is_empty()) {
+            (true, true) => parts.push(format!("not {protocol} port named {name}")),
+            (open, certain) => {
+                parts.extend((!open).then(|| text(ports)));
+                parts.extend((!certain).then(|| format!("depends: {}", text(depends))));
+            }
+        }
     }
     parts.join("; ")
 }
 
-fn named_ports(named: &NamedTraffic) -> Vec<String> {
+fn port_texts(protocol: Protocol, ports: &PortSet) -> Vec<String> {
     let mut traffic = Traffic::none();
-    named.ports.ranges().iter().for_each(|&(low, high)| traffic.insert(named.protocol, low, high));
-    traffic.port_texts(named.protocol)
+    ports.ranges().iter().for_each(|&(low, high)| traffic.insert(protocol, low, high));
+    traffic.port_texts(protocol)
+}
+
+/// What the row depends on, for ports with and without names.
+fn conditions(item: &Exposure) -> impl Iterator<Item = &Condition<Party>> {
+    item.depends_on.iter().chain(item.named.iter().flat_map(|named| &named.depends_on))
+}
+
+fn describe(loaded: &Loaded, item: &Exposure, condition: &Condition<Party>) -> Described {
+    condition.describe_as((&loaded.snapshot, &loaded.program), &|party| match *party == item.new_end() {
+        true => EndName::NewPods(item.peer.to_string()),
+        false => EndName::Workload(loaded.snapshot.workload_name(item.workload)),
+    })
 }
 
 /// As the matrix, with the new pods in words.
@@ -111,13 +145,24 @@ fn as_json(loaded: &Loaded, item: &Exposure) -> Value {
     };
     let end = if item.direction == Direction::Egress { "from" } else { "to" };
     let mut entry = json!({ "from": from, "to": to, "allowed": allowed_json(&item.traffic), "kind": { end: kind } });
+    let depends_on = |conditions: &[Condition<Party>]| {
+        conditions_json(&conditions.iter().map(|one| describe(loaded, item, one)).collect::<Vec<_>>())
+    };
     if !item.depends.is_none() {
         entry["depends"] = allowed_json(&item.depends);
+        entry["dependsOn"] = depends_on(&item.depends_on);
     }
     if !item.named.is_empty() {
-        let named = item.named.iter().map(
-            |named| json!({ "name": *named.name, "protocol": named.protocol.to_string(), "ports": named_ports(named) }),
-        );
+        let named = item.named.iter().map(|named| {
+            let NamedTraffic { name, protocol, ports, depends, .. } = named;
+            let ports = port_texts(*protocol, ports);
+            let mut value = json!({ "name": **name, "protocol": protocol.to_string(), "ports": ports });
+            if !depends.is_empty() {
+                value["depends"] = port_texts(*protocol, depends).into();
+                value["dependsOn"] = depends_on(&named.depends_on);
+            }
+            value
+        });
         entry["named"] = named.collect();
     }
     entry

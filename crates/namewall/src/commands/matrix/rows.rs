@@ -2,45 +2,37 @@
 //! equal is rendered once and copied, so millions of pairs cost a copy each.
 
 use super::View;
-use crate::commands::explain::{allowed_json, condition_json};
+use super::pair::{End, Pair};
+use crate::commands::explain::allowed_json;
+use crate::conditions::{Notes, conditions_json};
 use anyhow::Result;
-use namewall_policy::Condition;
-use namewall_policy::domain::DomainPattern;
-use namewall_policy::model::Direction;
 use namewall_policy::port::{Protocol, Traffic, all_ports};
-use namewall_policy::reach::{Cell, CellId, GroupId, OutsideRange, Reachable};
+use namewall_policy::reach::{Cell, CellId, GroupId, Reachable};
+use namewall_policy::unknown::Described;
 use serde_json::{Value, json};
 use std::io::Write;
 
-/// An end of a row.
-#[derive(Clone, Copy)]
-enum End<'e> {
-    Workload(GroupId),
-    Outside(&'e OutsideRange),
-    Name(&'e DomainPattern, &'e Reachable),
-}
-
 /// Calls `row` for every pair with a port that is open or depends on something.
-fn each(view: &View<'_>, mut row: impl FnMut(End<'_>, End<'_>, &Open<'_>) -> Result<()>) -> Result<()> {
+fn each(view: &View<'_>, mut row: impl FnMut(Pair<'_>, &Open<'_>) -> Result<()>) -> Result<()> {
     let mut open = Cache::new(view);
     for from in view.rows() {
         for to in view.rows().filter(|&to| view.shows(from, to)) {
             let cell = view.groups.cell(&view.matrix, from, to);
             if open.has_ports(cell.open) || cell.own_node {
-                row(End::Workload(from), End::Workload(to), &Open::Known(&open, cell))?;
+                row(Pair { from: End::Workload(from), to: End::Workload(to) }, &Open::Known(&open, cell))?;
             }
         }
         if view.shows_outside_of(from) {
             for outside in view.outside_to(from).iter() {
                 let traffic = view.narrow(&outside.traffic);
                 if !traffic.possible.has_no_ports() {
-                    row(End::Workload(from), End::Outside(outside), &Open::New(traffic))?;
+                    row(Pair { from: End::Workload(from), to: End::Outside(outside) }, &Open::New(traffic))?;
                 }
             }
             for (pattern, whole) in view.names_to(from).iter() {
                 let traffic = view.narrow(whole);
                 if !traffic.possible.has_no_ports() {
-                    row(End::Workload(from), End::Name(pattern, whole), &Open::New(traffic))?;
+                    row(Pair { from: End::Workload(from), to: End::Name(pattern, whole) }, &Open::New(traffic))?;
                 }
             }
         }
@@ -49,7 +41,7 @@ fn each(view: &View<'_>, mut row: impl FnMut(End<'_>, End<'_>, &Open<'_>) -> Res
         for outside in view.outside_from(to).iter() {
             let traffic = view.narrow(&outside.traffic);
             if !traffic.possible.has_no_ports() {
-                row(End::Outside(outside), End::Workload(to), &Open::New(traffic))?;
+                row(Pair { from: End::Outside(outside), to: End::Workload(to) }, &Open::New(traffic))?;
             }
         }
     }
@@ -123,7 +115,8 @@ fn allowed(traffic: &Reachable) -> Vec<u8> {
 pub(super) fn print_json(out: &mut impl Write, view: &View<'_>) -> Result<()> {
     let texts: Vec<Texts> = view.rows().map(|id| Texts::new(view, id)).collect();
     let mut first = true;
-    each(view, |from, to, open| {
+    each(view, |pair, open| {
+        let Pair { from, to } = pair;
         out.write_all(if first { b"[\n" } else { b",\n" })?;
         first = false;
         out.write_all(b"{\"from\":")?;
@@ -132,7 +125,7 @@ pub(super) fn print_json(out: &mut impl Write, view: &View<'_>) -> Result<()> {
         write_end(out, &texts, to)?;
         out.write_all(b",\"allowed\":")?;
         out.write_all(&open.json())?;
-        let ends = [from, to].map(|end| end.texts(&texts));
+        let ends = [from, to].map(|end| texts_of(&texts, end));
         write_both(out, "kind", ends.map(|end| end.map(|texts| &texts.kind[..])))?;
         let workloads = ends.map(|end| end.and_then(|texts| texts.workload.as_deref()));
         let pods = ends.map(|end| end.and_then(|texts| texts.pods.as_deref()));
@@ -148,27 +141,13 @@ pub(super) fn print_json(out: &mut impl Write, view: &View<'_>) -> Result<()> {
             out.write_all(b",\"ownNode\":true")?;
         }
         if !open.traffic().is_certain() {
-            let world = (&view.loaded.snapshot, &view.loaded.program);
-            let depends_on = depends_on(view, from, to);
-            let list: Value = depends_on.iter().map(|one| condition_json(world, one)).collect();
-            write!(out, ",\"dependsOn\":{list}")?;
+            write!(out, ",\"dependsOn\":{}", conditions_json(&pair.describe(view)))?;
         }
         out.write_all(b"}")?;
         Ok(())
     })?;
     out.write_all(if first { b"[]\n" } else { b"\n]\n" })?;
     Ok(())
-}
-
-/// What a row depends on.
-fn depends_on(view: &View<'_>, from: End<'_>, to: End<'_>) -> Vec<Condition> {
-    match (from, to) {
-        (End::Workload(from), End::Workload(to)) => view.depends_on(from, to),
-        (End::Workload(from), End::Name(pattern, traffic)) => view.name_depends_on(from, (pattern, traffic)),
-        (End::Workload(from), End::Outside(range)) => view.outside_depends_on(from, range, Direction::Egress),
-        (End::Outside(range), End::Workload(to)) => view.outside_depends_on(to, range, Direction::Ingress),
-        _ => Vec::new(),
-    }
 }
 
 /// A workload's JSON, made once.
@@ -226,34 +205,18 @@ fn write_end(out: &mut impl Write, texts: &[Texts], end: End<'_>) -> Result<()> 
     Ok(())
 }
 
-impl End<'_> {
-    fn texts(self, texts: &[Texts]) -> Option<&Texts> {
-        match self {
-            Self::Workload(id) => Some(&texts[id.index()]),
-            Self::Outside(_) | Self::Name(..) => None,
-        }
-    }
-
-    fn name(self, view: &View<'_>) -> String {
-        match self {
-            Self::Workload(id) => view.name(id),
-            Self::Outside(outside) => outside.range.to_string(),
-            Self::Name(pattern, _) => pattern.to_string(),
-        }
-    }
-
-    fn kind<'v>(self, view: &'v View<'_>) -> &'v str {
-        match self {
-            Self::Workload(id) => &view.groups.get(id).kind,
-            Self::Outside(_) => "Outside",
-            Self::Name(..) => "Name",
-        }
+/// The texts of an end that is a workload.
+fn texts_of<'t>(texts: &'t [Texts], end: End<'_>) -> Option<&'t Texts> {
+    match end {
+        End::Workload(id) => Some(&texts[id.index()]),
+        End::Outside(_) | End::Name(..) => None,
     }
 }
 
 pub(super) fn print_csv(out: &mut impl Write, view: &View<'_>) -> Result<()> {
-    writeln!(out, "from,from_kind,to,to_kind,tcp,udp,sctp,tcp_depends,udp_depends,sctp_depends")?;
-    each(view, |from, to, open| {
+    writeln!(out, "from,from_kind,to,to_kind,tcp,udp,sctp,tcp_depends,udp_depends,sctp_depends,depends_on")?;
+    each(view, |pair, open| {
+        let Pair { from, to } = pair;
         let traffic = open.traffic();
         if traffic.possible.has_no_ports() {
             return Ok(());
@@ -262,7 +225,12 @@ pub(super) fn print_csv(out: &mut impl Write, view: &View<'_>) -> Result<()> {
         let ports = [&traffic.open, &depends]
             .map(|one| Protocol::WITH_PORTS.map(|protocol| one.port_texts(protocol).join(" ")).join(","));
         let (from_name, to_name) = (quoted(&from.name(view)), quoted(&to.name(view)));
-        writeln!(out, "{from_name},{},{to_name},{},{}", from.kind(view), to.kind(view), ports.join(","))?;
+        let depends_on = match traffic.is_certain() {
+            true => String::new(),
+            false => quoted(&Described::join(&pair.describe(view))),
+        };
+        let (from_kind, to_kind, ports) = (from.kind(view), to.kind(view), ports.join(","));
+        writeln!(out, "{from_name},{from_kind},{to_name},{to_kind},{ports},{depends_on}")?;
         Ok(())
     })
 }
@@ -272,9 +240,11 @@ fn quoted(text: &str) -> String {
     if text.contains(['"', ',', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
 }
 
+/// A table, and below it what its rows depend on. The column for that is there only if a row depends on something.
 pub(super) fn print_markdown(out: &mut impl Write, view: &View<'_>) -> Result<()> {
-    writeln!(out, "| from | to | TCP | UDP | SCTP |\n|---|---|---|---|---|")?;
-    each(view, |from, to, open| {
+    let (mut lines, mut notes): (Vec<(String, String)>, Notes) = Default::default();
+    each(view, |pair, open| {
+        let Pair { from, to } = pair;
         let traffic = open.traffic();
         if traffic.possible.has_no_ports() {
             return Ok(());
@@ -291,7 +261,20 @@ pub(super) fn print_markdown(out: &mut impl Write, view: &View<'_>) -> Result<()
         };
         let (tcp, udp, sctp) = (ports(Protocol::Tcp), ports(Protocol::Udp), ports(Protocol::Sctp));
         let cell = |end: End<'_>| end.name(view).replace('|', "\\|").replace(['\n', '\r'], " ");
-        writeln!(out, "| {} | {} | {tcp} | {udp} | {sctp} |", cell(from), cell(to))?;
+        let conditions = match traffic.is_certain() {
+            true => Vec::new(),
+            false => pair.describe_relative(view),
+        };
+        notes.pod_network |= !traffic.is_certain() && pair.depends_on_pod_network(view);
+        let line = format!("| {} | {} | {tcp} | {udp} | {sctp} |", cell(from), cell(to));
+        lines.push((line, notes.numbers(&conditions)));
         Ok(())
-    })
+    })?;
+    let (title, rule) = if notes.is_empty() { ("", "") } else { (" depends on |", "---|") };
+    writeln!(out, "| from | to | TCP | UDP | SCTP |{title}\n|---|---|---|---|---|{rule}")?;
+    for (line, numbers) in lines {
+        let more = if notes.is_empty() { String::new() } else { format!(" {numbers} |") };
+        writeln!(out, "{line}{more}")?;
+    }
+    notes.print_markdown(out, &view.loaded.snapshot)
 }

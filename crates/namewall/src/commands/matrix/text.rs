@@ -1,12 +1,13 @@
 //! For reading: what each row may open, and to whom.
 
+use super::pair::{End, Pair};
 use super::{View, range_text};
-use crate::commands::explain::{is_of_pod, pod_network_hint};
+use crate::commands::explain::pod_network_hint;
 use crate::output::{GOOD, SOFT, STRONG, WARN};
 use anyhow::Result;
-use namewall_policy::Condition;
 use namewall_policy::model::Direction;
 use namewall_policy::reach::{CellId, GroupId, OutsideRange, Reachable};
+use namewall_policy::unknown::Described;
 use std::collections::{BTreeMap, HashSet};
 use std::io::Write;
 
@@ -29,7 +30,8 @@ pub(super) fn print(out: &mut impl Write, view: &View<'_>) -> Result<()> {
                 if !traffic.is_none() {
                     let style = if traffic.is_certain() { GOOD } else { WARN };
                     writeln!(out, "  → {style}{traffic}{style:#}  name {pattern}")?;
-                    print_conditions(out, view, &view.name_depends_on(from, (pattern, whole)))?;
+                    let pair = Pair { from: End::Workload(from), to: End::Name(pattern, whole) };
+                    print_conditions(out, pair.describe(view))?;
                 }
             }
             print_outside(out, view, (from, Direction::Egress))?;
@@ -91,9 +93,9 @@ fn print_rows(
         let style = if traffic.is_certain() { GOOD } else { WARN };
         writeln!(out, "  → {style}{traffic}{style:#}{star}  {names}")?;
         if !traffic.is_certain() {
-            let depends_on = targets.iter().flat_map(|&to| view.depends_on(from, to)).collect::<Vec<_>>();
-            notes.pod_network |= depends_on.iter().any(is_of_pod);
-            print_conditions(out, view, &depends_on)?;
+            let pairs = targets.iter().map(|&to| Pair { from: End::Workload(from), to: End::Workload(to) });
+            notes.pod_network |= pairs.clone().any(|pair| pair.depends_on_pod_network(view));
+            print_conditions(out, pairs.flat_map(|pair| pair.describe(view)))?;
         }
     }
     if !any && !shown.is_empty() {
@@ -103,9 +105,9 @@ fn print_rows(
 }
 
 /// What a line depends on, each thing once.
-fn print_conditions(out: &mut impl Write, view: &View<'_>, conditions: &[Condition]) -> Result<()> {
+fn print_conditions(out: &mut impl Write, conditions: impl IntoIterator<Item = Described>) -> Result<()> {
     const SHOWN: usize = 4;
-    let mut texts = view.describe(conditions);
+    let mut texts: Vec<String> = conditions.into_iter().map(|one| one.text).collect();
     let mut seen = HashSet::new();
     texts.retain(|text| seen.insert(text.clone()));
     let more = texts.len().saturating_sub(SHOWN);
@@ -151,8 +153,11 @@ fn print_outside(out: &mut impl Write, view: &View<'_>, (row, direction): (Group
         let style = if traffic.is_certain() { GOOD } else { WARN };
         writeln!(out, "  {mark} {style}{traffic}{style:#} {rest}{texts}")?;
         if !traffic.is_certain() {
-            let conditions = alike.iter().flat_map(|outside| view.outside_depends_on(row, outside, direction));
-            print_conditions(out, view, &conditions.collect::<Vec<_>>())?;
+            let pair = |outside| match direction {
+                Direction::Egress => Pair { from: End::Workload(row), to: End::Outside(outside) },
+                Direction::Ingress => Pair { from: End::Outside(outside), to: End::Workload(row) },
+            };
+            print_conditions(out, alike.iter().flat_map(|outside| pair(outside).describe(view)))?;
         }
     }
     Ok(())

@@ -14,13 +14,15 @@ use super::sandbox::runtime_folder;
 use super::signals::SystemSignals;
 use crate::cli::{self, Agent as AgentArgs, Run};
 use anyhow::Result;
-use namewall_agent::{Agent, ClusterSettings, ClusterSource, Files, LiveQuestion, Running, Source, Start};
+use namewall_agent::{Agent, ClusterSettings, ClusterSource, Files, LiveQuestion, Running, Source, Start, SystemClock};
 use namewall_cluster::Key;
+use namewall_dataplane::nft::{Nft, Settings as NftSettings};
 use namewall_kubernetes::Connection;
 use namewall_policy::ask::World;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use tracing::info;
 
 /// The firewall of a machine by itself.
@@ -61,6 +63,8 @@ pub(crate) fn agent(args: &AgentArgs) -> Result<ExitCode> {
 fn enforce(args: &cli::Firewall, source: impl Source, signals: &SystemSignals) -> Result<ExitCode> {
     let agent = Agent::start(Start {
         source,
+        open: Box::new(|config| Nft::open(NftSettings { table: config.table.clone(), ..NftSettings::default() })),
+        clock: Arc::new(SystemClock::start()),
         read_config: Box::new(|| Ok(args.options()?.config())),
         cluster_domain: args.settings.cluster_domain.clone(),
         control: control_socket()?,

@@ -4,8 +4,10 @@ use super::NOT_UP;
 use super::client::Keeper;
 use super::keeper::Kept;
 use crate::cli::{Format, PortFilter, SandboxProbe};
-use crate::output::{self, BAD, GOOD, SOFT, STRONG};
+use crate::conditions::conditions_json;
+use crate::output::{self, BAD, GOOD, SOFT, STRONG, WARN};
 use anyhow::{Context, Result};
+use namewall_policy::Prediction;
 use namewall_policy::ask::{Host, Route, Target};
 use namewall_policy::model::{BackendTarget, ServicePort, WorkloadId};
 use namewall_policy::port::Protocol;
@@ -40,19 +42,34 @@ pub(crate) fn run(args: &SandboxProbe) -> Result<ExitCode> {
 struct Cell {
     from: String,
     to: String,
-    predicted: bool,
+    /// `allow`, `deny` or `depends`.
+    predicted: String,
+    /// What it depends on, in a sentence.
+    depends_on: Option<String>,
     measured: String,
 }
 
 impl Cell {
     fn read(value: &Value) -> Option<Self> {
         let text = |key: &str| value[key].as_str().map(str::to_owned);
-        let predicted = value["predicted"].as_str()? == "allow";
-        Some(Self { from: text("from")?, to: text("to")?, predicted, measured: text("measured")? })
+        let conditions = value["dependsOn"].as_array().into_iter().flatten();
+        let conditions: Vec<&str> = conditions.filter_map(|one| one["text"].as_str()).collect();
+        Some(Self {
+            from: text("from")?,
+            to: text("to")?,
+            predicted: text("predicted")?,
+            depends_on: (!conditions.is_empty()).then(|| conditions.join("; ")),
+            measured: text("measured")?,
+        })
     }
 
+    /// In the kernel, what depends on something unknown is closed.
     fn agrees(&self) -> bool {
-        self.measured == if self.predicted { "open" } else { "silent" }
+        self.measured == if self.is_open() { "open" } else { "silent" }
+    }
+
+    fn is_open(&self) -> bool {
+        self.predicted == "allow"
     }
 }
 
@@ -78,7 +95,8 @@ fn print(out: &mut impl Write, cells: &[Cell]) -> Result<()> {
         let cell = |to: &&str| cells.iter().find(|cell| cell.from == *from && cell.to == **to);
         for to in &tos {
             match cell(to) {
-                Some(cell) if cell.predicted => write!(out, "{GOOD}  +{GOOD:#}")?,
+                Some(cell) if cell.is_open() => write!(out, "{GOOD}  +{GOOD:#}")?,
+                Some(cell) if cell.depends_on.is_some() => write!(out, "{WARN}  ?{WARN:#}")?,
                 Some(_) => write!(out, "{SOFT}  ·{SOFT:#}")?,
                 None => write!(out, "   ")?,
             }
@@ -87,7 +105,7 @@ fn print(out: &mut impl Write, cells: &[Cell]) -> Result<()> {
         for to in &tos {
             match cell(to) {
                 Some(cell) if !cell.agrees() => write!(out, "{BAD}  !{BAD:#}")?,
-                Some(cell) if cell.predicted => write!(out, "{GOOD}  +{GOOD:#}")?,
+                Some(cell) if cell.is_open() => write!(out, "{GOOD}  +{GOOD:#}")?,
                 Some(_) => write!(out, "{SOFT}  ·{SOFT:#}")?,
                 None => write!(out, "   ")?,
             }
@@ -100,9 +118,14 @@ fn print(out: &mut impl Write, cells: &[Cell]) -> Result<()> {
     }
     let wrong: Vec<&Cell> = cells.iter().filter(|cell| !cell.agrees()).collect();
     writeln!(out)?;
+    for cell in cells {
+        if let Some(conditions) = &cell.depends_on {
+            writeln!(out, "{WARN}?{WARN:#} {} -> {}: {conditions}", cell.from, cell.to)?;
+        }
+    }
     for cell in &wrong {
-        let predicted = if cell.predicted { "allow" } else { "deny" };
-        writeln!(out, "{BAD}!{BAD:#} {} -> {}: predicted {predicted}, measured {}", cell.from, cell.to, cell.measured)?;
+        let Cell { from, to, predicted, measured, .. } = cell;
+        writeln!(out, "{BAD}!{BAD:#} {from} -> {to}: predicted {predicted}, measured {measured}")?;
     }
     match wrong.len() {
         0 => writeln!(out, "{GOOD}{} connections tried, every one as predicted{GOOD:#}", cells.len())?,
@@ -131,7 +154,7 @@ pub(crate) fn measure(kept: &mut Kept, asked: &Value) -> Result<Value> {
         asked.iter().map(|(_, target, routes)| Question { target, routes, predicted: world.predict(routes) }).collect();
     let answers = kept.cluster.ask(&kept.loaded.snapshot, &questions)?;
     let mut cells = Vec::new();
-    for (((from, to, _), question), answer) in asked.iter().zip(&questions).zip(answers) {
+    for (((from, to, routes), question), answer) in asked.iter().zip(&questions).zip(answers) {
         let measured = match answer {
             Answer::Open => "open".to_owned(),
             Answer::Silent => "silent".to_owned(),
@@ -139,12 +162,17 @@ pub(crate) fn measure(kept: &mut Kept, asked: &Value) -> Result<Value> {
             // One speaks IPv4 only and the other IPv6 only.
             Answer::NoWay => continue,
         };
-        cells.push(json!({
+        let mut cell = json!({
             "from": from.to_string(),
             "to": target_text(to),
             "predicted": question.predicted.to_string(),
             "measured": measured,
-        }));
+        });
+        if question.predicted == Prediction::Depends {
+            let world = kept.loaded.world();
+            cell["dependsOn"] = conditions_json(&world.describe(world.depends_on(routes)));
+        }
+        cells.push(cell);
     }
     Ok(json!({"cells": cells}))
 }

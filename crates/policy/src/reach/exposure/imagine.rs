@@ -10,8 +10,9 @@ use crate::model::{Direction, Namespace, NodeId, Role, Workload, WorkloadId, Wor
 use crate::port::{Protocol, Traffic, usable_ports};
 use crate::program::Program;
 use crate::reach::matrix::Likeness;
-use crate::reach::{CellId, Matrix, Reach};
+use crate::reach::{CellConditions, CellId, Matrix, Reach};
 use crate::snapshot::Snapshot;
+use crate::unknown::{Condition, Party};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,8 +29,9 @@ pub(super) struct Outcomes {
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct Outcome {
     traffic: Traffic,
-    /// What is open or not with the address that the pod gets.
+    /// What is open or closed by what is not known, such as the address that the pod gets.
     depends: Traffic,
+    depends_on: Vec<Condition<Party>>,
     named: Vec<NamedTraffic>,
 }
 
@@ -39,7 +41,8 @@ impl Outcome {
     }
 
     pub(super) fn row(&self, peer: NewPods) -> Row {
-        Row { peer, traffic: self.traffic.clone(), depends: self.depends.clone(), named: self.named.clone() }
+        let Self { traffic, depends, depends_on, named } = self.clone();
+        Row { peer, traffic, depends, depends_on, named }
     }
 }
 
@@ -133,7 +136,7 @@ fn rounds(space: &Space<'_>, parts: &[Cube]) -> Vec<Vec<(usize, Example)>> {
     rounds
 }
 
-/// Adds a pod of the part. Its address is not known: [`between`] says what that means.
+/// Adds a pod of the part. Its address is not known: [`Met::new`] says what that means.
 fn add(snapshot: &mut Snapshot, number: usize, example: &Example) -> WorkloadId {
     let name = example.namespace.clone().unwrap_or_else(|| format!("(new namespace {number})").into());
     let labels = example.namespace_labels.clone();
@@ -176,15 +179,16 @@ impl Ask<'_> {
     fn numbers(&self, program: &Program, found: &mut Outcomes) {
         let leases = LeaseTable::default();
         let matrix = self.matrix(program, &leases);
-        let mut known: FxHashMap<CellId, u32> = FxHashMap::default();
+        let mut known: FxHashMap<Met, u32> = FxHashMap::default();
         for (alike, &workload) in self.examples.iter().enumerate() {
             for direction in [Direction::Egress, Direction::Ingress] {
                 for &(part, pod) in self.pods {
-                    let traffic = between(&matrix, direction, (workload, pod));
-                    let outcome = *known.entry(traffic).or_insert_with(|| {
-                        let cell = matrix.cell(traffic);
+                    let met = Met::new(&matrix, direction, (workload, pod));
+                    let outcome = *known.entry(met).or_insert_with(|| {
+                        let cell = matrix.cell(met.open);
                         let (traffic, depends) = (cell.open.clone(), cell.depends());
-                        found.pool.intern(Outcome { traffic, depends, named: Vec::new() })
+                        let depends_on = met.depends_on(&matrix, &depends);
+                        found.pool.intern(Outcome { traffic, depends, depends_on, named: Vec::new() })
                     });
                     found.rows[alike][direction as usize][part] = outcome;
                 }
@@ -206,18 +210,29 @@ impl Ask<'_> {
         }
         let leases = LeaseTable::default();
         let matrix = self.matrix(&named, &leases);
-        let ports = |traffic: &Traffic| traffic.ports(protocol).map(|ports| ports.intersect(&usable_ports()));
-        let mut known: FxHashMap<(u32, CellId), u32> = FxHashMap::default();
+        let ports = |traffic: &Traffic| {
+            traffic.ports(protocol).map(|ports| ports.intersect(&usable_ports())).unwrap_or_default()
+        };
+        let mut known: FxHashMap<(u32, Met), u32> = FxHashMap::default();
         for (alike, &workload) in self.examples.iter().enumerate() {
             for &(part, pod) in self.pods {
                 let before = found.rows[alike][Direction::Egress as usize][part];
-                let traffic = between(&matrix, Direction::Egress, (workload, pod));
-                let outcome = *known.entry((before, traffic)).or_insert_with(|| {
+                let met = Met::new(&matrix, Direction::Egress, (workload, pod));
+                let outcome = *known.entry((before, met)).or_insert_with(|| {
                     let mut outcome = found.pool.all[before as usize].clone();
-                    if let Some(open) = ports(&matrix.cell(traffic).open)
-                        && ports(&outcome.traffic).is_some_and(|unnamed| unnamed != open)
-                    {
-                        outcome.named.push(NamedTraffic { name: name.clone(), protocol, ports: open });
+                    let cell = matrix.cell(met.open);
+                    let (open, depends) = (ports(&cell.open), ports(&cell.depends()));
+                    if (&open, &depends) != (&ports(&outcome.traffic), &ports(&outcome.depends)) {
+                        let mut in_doubt = Traffic::none();
+                        depends.ranges().iter().for_each(|&(low, high)| in_doubt.insert(protocol, low, high));
+                        let depends_on = met.depends_on(&matrix, &in_doubt);
+                        outcome.named.push(NamedTraffic {
+                            name: name.clone(),
+                            protocol,
+                            ports: open,
+                            depends,
+                            depends_on,
+                        });
                     }
                     found.pool.intern(outcome)
                 });
@@ -231,11 +246,25 @@ impl Ask<'_> {
     }
 }
 
-/// The one place where the unknown address of a new pod matters: the matrix takes it as it takes every workload
-/// without an address.
-fn between(matrix: &Matrix<'_>, direction: Direction, (workload, pod): (WorkloadId, WorkloadId)) -> CellId {
-    match direction {
-        Direction::Egress => matrix.between(workload, pod),
-        Direction::Ingress => matrix.between(pod, workload),
+/// What a workload and a new pod may exchange, and what that depends on.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Met {
+    open: CellId,
+    conditions: CellConditions,
+}
+
+impl Met {
+    /// The one place where the unknown address of a new pod matters: the matrix takes it as it takes every workload
+    /// without an address.
+    fn new(matrix: &Matrix<'_>, direction: Direction, (workload, pod): (WorkloadId, WorkloadId)) -> Self {
+        let (from, to) = match direction {
+            Direction::Egress => (workload, pod),
+            Direction::Ingress => (pod, workload),
+        };
+        Self { open: matrix.between(from, to), conditions: matrix.cell_conditions(from, to) }
+    }
+
+    fn depends_on(&self, matrix: &Matrix<'_>, in_doubt: &Traffic) -> Vec<Condition<Party>> {
+        if in_doubt.is_none() { Vec::new() } else { self.conditions.list(matrix, in_doubt) }
     }
 }

@@ -15,6 +15,7 @@ pub use space::MOST_PARTS;
 use crate::model::{Direction, PodSet, WorkloadId};
 use crate::port::{PortSet, Protocol, Traffic};
 use crate::snapshot::Snapshot;
+use crate::unknown::{Condition, Party};
 use cube::{Cube, describe};
 use imagine::{Outcomes, outcomes};
 use space::{Parts, Space};
@@ -31,25 +32,38 @@ pub struct Exposure {
     pub peer: NewPods,
     /// What is open whatever the pods' ports are called.
     pub traffic: Traffic,
-    /// What is open for some of the addresses that the pods may get (S10.5).
+    /// What is open or closed by what the input does not say (S10.5).
     pub depends: Traffic,
+    /// What `depends` depends on.
+    pub depends_on: Vec<Condition<Party>>,
     /// The names of ports that make a difference.
     pub named: Vec<NamedTraffic>,
 }
 
 impl Exposure {
     /// What is open to a port of this name, if the name makes a difference.
-    pub fn named(&self, protocol: Protocol, name: &str) -> Option<&PortSet> {
-        self.named.iter().find(|named| named.protocol == protocol && &*named.name == name).map(|named| &named.ports)
+    pub fn named(&self, protocol: Protocol, name: &str) -> Option<&NamedTraffic> {
+        self.named.iter().find(|named| named.protocol == protocol && &*named.name == name)
+    }
+
+    /// Which end of the row's connections is the new pods.
+    pub fn new_end(&self) -> Party {
+        match self.direction {
+            Direction::Egress => Party::Target,
+            Direction::Ingress => Party::Source,
+        }
     }
 }
 
 /// The numbers at which a port is open if it has this name.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct NamedTraffic {
     pub name: Arc<str>,
     pub protocol: Protocol,
     pub ports: PortSet,
+    /// The numbers at which it is open or closed by what the input does not say.
+    pub depends: PortSet,
+    pub depends_on: Vec<Condition<Party>>,
 }
 
 /// Which pods that do not exist yet.
@@ -103,6 +117,7 @@ pub fn exposure(snapshot: &Snapshot) -> Exposures {
                 peer: row.peer.clone(),
                 traffic: row.traffic.clone(),
                 depends: row.depends.clone(),
+                depends_on: row.depends_on.clone(),
                 named: row.named.clone(),
             }));
         }
@@ -114,6 +129,7 @@ struct Row {
     peer: NewPods,
     traffic: Traffic,
     depends: Traffic,
+    depends_on: Vec<Condition<Party>>,
     named: Vec<NamedTraffic>,
 }
 

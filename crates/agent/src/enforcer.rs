@@ -1,0 +1,158 @@
+//! The data plane and the leases of a node, each behind a lock of its own.
+//!
+//! ```text
+//!  policy change, heartbeat ──► data plane (lock 1) ──► leases, to read (lock 2)
+//!  answers that open          ──► data plane (lock 1) ──► leases, to write (lock 2)
+//!  "is it open already?"      ───────────────────────────► leases, to read (lock 2)
+//! ```
+//! A thread that writes leases holds the data plane's lock first. So the leases
+//! are never locked for writing while the kernel is busy, and an answer that
+//! opens nothing waits for nothing.
+
+use crate::clock::Clock;
+use namewall_dataplane::render::Scope;
+use namewall_dataplane::{Applied, Connection, Cut, CutEstablished, Dataplane, Desired, Judge, ListConnections};
+use namewall_policy::lease::Bounds;
+use namewall_policy::{Instant, Lease, LeaseStore, LeaseTable, Program};
+use rustc_hash::FxHashSet;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// Connections that are judged before answers get their turn.
+const JUDGED_AT_ONCE: usize = 256;
+/// Expired names are dropped this many at a time, so that answers do not wait for it.
+const FORGOTTEN_AT_ONCE: usize = 5_000;
+
+#[derive(Debug)]
+pub(crate) struct Enforcer<D> {
+    dataplane: Mutex<D>,
+    /// How many threads wait for the data plane with something other than answers: a policy, a heartbeat. The lock
+    /// has no order, so a flood of answers would keep them waiting for as long as it lasts.
+    waiting: AtomicUsize,
+    leases: RwLock<LeaseStore>,
+    clock: Arc<dyn Clock>,
+}
+
+/// What is judged again after a change.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Recheck<'a> {
+    pub(crate) program: &'a Program,
+    pub(crate) scope: &'a Scope,
+    pub(crate) cut: CutEstablished,
+}
+
+impl<D: Dataplane> Enforcer<D> {
+    pub(crate) fn new(dataplane: D, bounds: Bounds, clock: Arc<dyn Clock>) -> Self {
+        let leases = RwLock::new(LeaseStore::new(LeaseTable::with_bounds(bounds)));
+        Self { dataplane: Mutex::new(dataplane), waiting: AtomicUsize::new(0), leases, clock }
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// Locks the data plane ahead of the answers that wait for it: those give way while `is_busy`.
+    pub(crate) fn dataplane(&self) -> MutexGuard<'_, D> {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let dataplane = self.dataplane.lock().unwrap_or_else(PoisonError::into_inner);
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        dataplane
+    }
+
+    /// True if an answer that opens something would have to wait.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.waiting.load(Ordering::SeqCst) > 0 || self.dataplane.try_lock().is_err()
+    }
+
+    /// The leases, to read.
+    pub(crate) fn leases(&self) -> RwLockReadGuard<'_, LeaseStore> {
+        self.leases.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The leases, to write. The guard of the data plane shows that the locks are taken in order.
+    fn leases_mut(&self, _dataplane: &mut MutexGuard<'_, D>) -> RwLockWriteGuard<'_, LeaseStore> {
+        self.leases.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Enforces a Program. Leases of an earlier process that were found on the way count from now on. `enforced`
+    /// runs before anything else can change the data plane.
+    pub(crate) fn replace(
+        &self,
+        program: &Program,
+        scope: &Scope,
+        enforced: impl FnOnce(),
+    ) -> Result<Applied, D::Error> {
+        let mut dataplane = self.dataplane();
+        let leases = self.leases();
+        let applied = dataplane.replace(&Desired { program, scope, leases: leases.table(), now: self.now() })?;
+        drop(leases);
+        if let Some(found) = &applied.adopted {
+            self.leases_mut(&mut dataplane).adopt(found.clone());
+        }
+        enforced();
+        Ok(applied)
+    }
+
+    /// Locks the data plane to open what answers say, after everybody else who waits.
+    pub(crate) fn dataplane_for_answers(&self) -> MutexGuard<'_, D> {
+        self.dataplane.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens leases ahead of the answers that wait.
+    pub(crate) fn grant_first(&self, leases: &[Lease]) -> Result<(), D::Error> {
+        self.grant_with(self.dataplane(), leases)
+    }
+
+    /// Opens leases; returns when they are in force. On an error they are as they were before.
+    pub(crate) fn grant_with(&self, mut dataplane: MutexGuard<'_, D>, leases: &[Lease]) -> Result<(), D::Error> {
+        let now = self.now();
+        let change = self.leases_mut(&mut dataplane).grant(leases, now);
+        let done = dataplane.open(&change, self.leases().table(), now);
+        let mut store = self.leases_mut(&mut dataplane);
+        match &done {
+            Ok(()) => store.acknowledge(),
+            Err(_) => store.take_back(),
+        }
+        done
+    }
+
+    /// Cuts the connections that a Program forbids (S3.4), and forgets expired leases without connections.
+    pub(crate) fn recheck(&self, recheck: Recheck<'_>) -> Result<Cut, D::Error> {
+        let connections = self.list_connections()?;
+        let (mut cut, mut failed) = (Cut::default(), None);
+        for some in connections.chunks(JUDGED_AT_ONCE) {
+            // Judged while no lease can change: what a lease opened is not cut.
+            let mut dataplane = self.dataplane();
+            let leases = self.leases();
+            let judge = Judge::new(recheck.program, &leases, recheck.cut).on(recheck.scope);
+            let forbidden: Vec<&Connection> = some.iter().filter(|connection| judge.forbids(connection)).collect();
+            // One that cannot be cut must not save the others.
+            match dataplane.cut(&forbidden) {
+                Ok(more) => cut += more,
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        self.forget(&connections);
+        failed.map_or(Ok(cut), Err)
+    }
+
+    /// Forgets expired leases, except for addresses that connections lead to.
+    pub(crate) fn tidy(&self) -> Result<(), D::Error> {
+        self.forget(&self.list_connections()?);
+        Ok(())
+    }
+
+    /// The list is read while nobody waits for it.
+    fn list_connections(&self) -> Result<Vec<Connection>, D::Error> {
+        let mut connections = self.dataplane().connections()?;
+        connections.list()
+    }
+
+    fn forget(&self, connections: &[Connection]) {
+        let connected: FxHashSet<IpAddr> = connections.iter().map(|connection| connection.destination.0).collect();
+        let mut dataplane = self.dataplane();
+        let is_connected = |address| connected.contains(&address);
+        self.leases_mut(&mut dataplane).forget(self.now(), FORGOTTEN_AT_ONCE, is_connected);
+    }
+}

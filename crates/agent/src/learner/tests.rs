@@ -1,0 +1,170 @@
+//! Learning on a data plane in memory.
+
+use super::*;
+use crate::share::Share;
+use crate::testing::{Bench, DB, WEB, answer, ip, names_of_web, program};
+use namewall_dataplane::memory::Memory;
+use namewall_policy::port::Protocol;
+use namewall_policy::{Flow, Verdict};
+use std::net::Ipv4Addr;
+
+const OUTSIDE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 7);
+const OTHER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 8);
+
+fn bench() -> Bench {
+    Bench::new(&[names_of_web(&["*.example.com"])])
+}
+
+impl Bench {
+    fn learner(&self) -> &Learner<Memory> {
+        self.node.learner()
+    }
+
+    /// Learns an answer, and opens it.
+    fn hears(&self, client: &str, bytes: &[u8]) -> Opens {
+        let mut batch = Vec::new();
+        let opens = self.learner().learn(&Answer { client: ip(client), bytes }, &mut batch);
+        self.learner().commit(&mut batch).expect("memory takes it");
+        opens
+    }
+
+    fn verdict(&self, client: &str, to: Ipv4Addr) -> Verdict {
+        let (program, protocol) = (self.node.program(), Protocol::Tcp);
+        let (from, to) = (program.endpoint_at(ip(client)), program.endpoint_at(to.into()));
+        let flow = Flow { from, hop: None, to, protocol, port: 443, via: None };
+        self.memory.judge(&flow, self.node.now()).verdict
+    }
+}
+
+#[test]
+fn s6_6_an_answer_opens_once_it_is_committed_and_is_held_until_then() {
+    let bench = bench();
+    let bytes = answer("api.example.com", &[OUTSIDE], 60);
+    let mut batch = Vec::new();
+    assert_eq!(bench.learner().learn(&Answer { client: ip(WEB), bytes: &bytes }, &mut batch), Opens::New);
+    assert_eq!(bench.verdict(WEB, OUTSIDE), Verdict::Deny);
+    bench.learner().commit(&mut batch).expect("memory takes it");
+    assert_eq!(bench.verdict(WEB, OUTSIDE), Verdict::Allow);
+    assert_eq!(bench.verdict(WEB, OTHER), Verdict::Deny);
+}
+
+#[test]
+fn s6_3_a_lease_lasts_for_its_ttl_and_the_grace() {
+    let bench = bench();
+    bench.hears(WEB, &answer("api.example.com", &[OUTSIDE], 60));
+    bench.clock.advance(Duration::from_secs(64));
+    assert_eq!(bench.verdict(WEB, OUTSIDE), Verdict::Allow);
+    bench.clock.advance(Duration::from_secs(1));
+    assert_eq!(bench.verdict(WEB, OUTSIDE), Verdict::Deny);
+}
+
+#[test]
+fn an_answer_that_is_open_already_is_not_held() {
+    let bench = bench();
+    let bytes = answer("api.example.com", &[OUTSIDE], 60);
+    assert_eq!(bench.hears(WEB, &bytes), Opens::New);
+    assert_eq!(bench.hears(WEB, &bytes), Opens::Nothing);
+    bench.clock.advance(Duration::from_secs(10));
+    // Open for as long as the answer may be used, by the grace of the first: it is only made longer.
+    bench.clock.advance(Duration::from_millis(1));
+    assert_eq!(bench.hears(WEB, &answer("api.example.com", &[OUTSIDE], 52)), Opens::Renewal);
+    assert_eq!(bench.hears(WEB, &bytes), Opens::New);
+}
+
+#[test]
+fn s6_10_only_the_subject_of_a_rule_by_name_opens_anything() {
+    let bench = bench();
+    assert_eq!(bench.hears(DB, &answer("api.example.com", &[OUTSIDE], 60)), Opens::Nothing);
+    assert_eq!(bench.hears("203.0.113.1", &answer("api.example.com", &[OUTSIDE], 60)), Opens::Nothing);
+    assert_eq!(bench.hears(WEB, &answer("example.org", &[OUTSIDE], 60)), Opens::Nothing);
+    assert_eq!(bench.memory.leases(), []);
+}
+
+#[test]
+fn s6_6_what_the_data_plane_refuses_is_not_open_and_is_counted() {
+    let bench = bench();
+    let bytes = answer("api.example.com", &[OUTSIDE], 60);
+    let mut batch = Vec::new();
+    bench.memory.refuse(true);
+    for failures in 1..=2 {
+        assert_eq!(bench.learner().learn(&Answer { client: ip(WEB), bytes: &bytes }, &mut batch), Opens::New);
+        bench.learner().commit(&mut batch).expect_err("it refuses");
+        assert_eq!(bench.learner().counters().failed, failures);
+        assert!(batch.is_empty());
+    }
+    bench.memory.refuse(false);
+    assert_eq!(bench.hears(WEB, &bytes), Opens::New, "nothing of it is taken for open");
+    assert_eq!(bench.verdict(WEB, OUTSIDE), Verdict::Allow);
+}
+
+#[test]
+fn s6_8_an_address_of_the_inside_is_refused_and_counted_each_time() {
+    let bench = bench();
+    let inside = Ipv4Addr::new(10, 0, 0, 2);
+    for refused in 1..=2 {
+        assert_eq!(bench.hears(WEB, &answer("api.example.com", &[inside], 60)), Opens::Nothing);
+        assert_eq!(bench.learner().counters().refused, refused);
+    }
+    let logged = bench.learner().take_refused();
+    assert!(matches!(logged.as_slice(), [one] if one.why == Refusal::Pod), "logged once: {logged:?}");
+    assert_eq!(bench.memory.leases(), []);
+}
+
+#[test]
+fn a_changed_rule_is_learned_for_again() {
+    let mut bench = bench();
+    let bytes = answer("api.example.org", &[OUTSIDE], 60);
+    assert_eq!(bench.hears(WEB, &bytes), Opens::Nothing);
+    bench.node.enforce(&program(&[names_of_web(&["*.example.org"])])).expect("memory takes it");
+    assert_eq!(bench.hears(WEB, &bytes), Opens::New, "the answer is not known from before");
+}
+
+#[test]
+fn an_answer_that_cannot_be_read_opens_nothing() {
+    let bench = bench();
+    let mut bytes = answer("api.example.com", &[OUTSIDE], 60);
+    bytes.truncate(bytes.len() - 2);
+    assert_eq!(bench.hears(WEB, &bytes), Opens::Unreadable);
+    assert_eq!(bench.memory.leases(), []);
+}
+
+/// Remembers what was published.
+#[derive(Debug, Default)]
+struct Published(Mutex<Vec<String>>);
+
+impl Share for Published {
+    fn note(&self, name: &DomainName, addresses: &[(IpAddr, Duration)]) {
+        self.0.lock().unwrap().push(format!("{name} {addresses:?}"));
+    }
+
+    fn finish(&self) {
+        self.0.lock().unwrap().push("finished".to_owned());
+    }
+}
+
+#[test]
+fn s8_5_what_is_learned_is_published_before_the_answer_is_released() {
+    let bench = bench();
+    let published = Arc::new(Published::default());
+    bench.learner().share_with(published.clone());
+    bench.hears(WEB, &answer("api.example.com", &[OUTSIDE], 60));
+    assert_eq!(*published.0.lock().unwrap(), ["api.example.com [(198.51.100.7, 60s)]", "finished"]);
+}
+
+#[test]
+fn s8_7_what_other_nodes_have_learned_opens_here_for_rules_of_that_name() {
+    let bench = bench();
+    let heard = |name: &str, address| Heard {
+        name: name.parse().unwrap(),
+        address: IpAddr::V4(address),
+        left: Duration::from_secs(30),
+    };
+    let inside = heard("api.example.com", Ipv4Addr::new(10, 0, 0, 2));
+    let all = [heard("api.example.com", OUTSIDE), heard("example.org", OTHER), inside];
+    assert_eq!(bench.learner().hear(&all).unwrap(), 1);
+    assert_eq!(bench.learner().hear(&all).unwrap(), 0, "it is open");
+    assert_eq!(bench.verdict(WEB, OUTSIDE), Verdict::Allow);
+    assert_eq!(bench.memory.leases().len(), 1);
+    bench.memory.refuse(true);
+    bench.learner().hear(&[heard("b.example.com", OTHER)]).expect_err("the data plane refuses");
+}

@@ -1,0 +1,101 @@
+//! What the unit tests of this crate have in common: a small cluster on a data
+//! plane in memory, and DNS answers.
+
+use crate::clock::ManualClock;
+use crate::learner::Learning;
+use crate::node::{Node, NodeSettings};
+use namewall_cluster::{Document, LastGood, Read, Settings, yaml};
+use namewall_dataplane::CutEstablished;
+use namewall_dataplane::memory::Memory;
+use namewall_dataplane::render::Scope;
+use namewall_policy::lease::Bounds;
+use namewall_policy::{Program, compile};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+/// The pod that policies are for, and another.
+pub(crate) const WEB: &str = "10.0.0.1";
+pub(crate) const DB: &str = "10.0.0.2";
+
+/// Two pods on one node, `shop/web` and `shop/db`.
+const PODS: &str = "
+{apiVersion: v1, kind: Node, metadata: {name: n1}, status: {addresses: [{type: InternalIP, address: 192.0.2.1}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: shop, labels: {app: web}}, spec: {nodeName: n1},
+ status: {phase: Running, podIP: 10.0.0.1}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: db, namespace: shop, labels: {app: db}}, spec: {nodeName: n1},
+ status: {phase: Running, podIP: 10.0.0.2}}
+";
+
+/// Web may open these names, and nothing else.
+pub(crate) fn names_of_web(patterns: &[&str]) -> String {
+    format!(
+        "{{apiVersion: policy.networking.k8s.io/v1alpha2, kind: ClusterNetworkPolicy, metadata: {{name: names}},
+           spec: {{tier: Admin, priority: 1, subject: {{pods: {{podSelector: {{matchLabels: {{app: web}}}}}}}}, egress: [
+             {{action: Accept, to: [{{domainNames: [{}]}}]}},
+             {{action: Deny, to: [{{networks: [0.0.0.0/0]}}]}}]}}}}",
+        patterns.iter().map(|pattern| format!("'{pattern}'")).collect::<Vec<_>>().join(", ")
+    )
+}
+
+/// The pods with these policies, as a source reads them.
+pub(crate) fn read(policies: &[String]) -> Read {
+    let text = format!("{PODS}\n---\n{}", policies.join("\n---\n"));
+    let documents = yaml::split_documents(&text).into_iter().flat_map(|part| {
+        let tree = yaml::parse(part).expect("it is YAML").expect("it is not empty");
+        Document::from_tree(&"test.yaml".into(), tree).0
+    });
+    let read = LastGood::default().lower(documents.map(Arc::new), Vec::new(), &Settings::default());
+    assert_eq!(read.findings, [], "the manifests of a test are right");
+    read
+}
+
+pub(crate) fn program(policies: &[String]) -> Program {
+    compile(&read(policies).lowered.snapshot).0
+}
+
+/// A node in memory, with a handle to look at what is enforced, and a clock to move.
+pub(crate) struct Bench {
+    pub(crate) node: Node<Memory>,
+    pub(crate) memory: Memory,
+    pub(crate) clock: Arc<ManualClock>,
+}
+
+impl Bench {
+    pub(crate) fn new(policies: &[String]) -> Self {
+        let (memory, clock) = (Memory::default(), Arc::new(ManualClock::default()));
+        let settings = NodeSettings {
+            scope: Scope::default(),
+            cut: CutEstablished::default(),
+            bounds: Bounds::default(),
+            learning: Learning::default(),
+            cluster_domain: "cluster.local".parse().expect("a name"),
+        };
+        let mut node = Node::new(memory.clone(), settings, clock.clone());
+        node.enforce(&program(policies)).expect("memory takes it");
+        Self { node, memory, clock }
+    }
+}
+
+/// An answer to a question for the A records of a name.
+pub(crate) fn answer(name: &str, addresses: &[Ipv4Addr], ttl: u32) -> Vec<u8> {
+    let mut bytes = vec![0x12, 0x34, 0x81, 0x80, 0, 1, 0, addresses.len() as u8, 0, 0, 0, 0];
+    for label in name.split('.') {
+        bytes.push(label.len() as u8);
+        bytes.extend(label.as_bytes());
+    }
+    bytes.extend([0, 0, 1, 0, 1]);
+    for address in addresses {
+        // The owner is a pointer to the question.
+        bytes.extend([0xc0, 12, 0, 1, 0, 1]);
+        bytes.extend(ttl.to_be_bytes());
+        bytes.extend([0, 4]);
+        bytes.extend(address.octets());
+    }
+    bytes
+}
+
+pub(crate) fn ip(text: &str) -> IpAddr {
+    text.parse().expect("an address")
+}

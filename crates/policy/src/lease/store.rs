@@ -1,0 +1,174 @@
+//! The leases of one node, and which of them the data plane has acknowledged.
+//!
+//! A grant has two steps. [`LeaseStore::grant`] enters the leases and says what
+//! the data plane has to write. Then [`LeaseStore::acknowledge`] makes them count
+//! as open, or [`LeaseStore::take_back`] undoes the grant. In between,
+//! [`LeaseStore::is_open`] is false for them, so that no DNS answer is released
+//! before its own addresses are open (S6.6, S6.7).
+
+use super::{Before, Instant, Lease, LeaseTable};
+use rustc_hash::FxHashSet;
+use std::net::IpAddr;
+
+/// What a grant changes.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct LeaseChange {
+    pub opened: Vec<Opened>,
+    /// Leases that had to make room (S6.5). Another name or pattern may still open their addresses.
+    pub evicted: Vec<Lease>,
+}
+
+/// A lease that was granted or renewed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Opened {
+    pub lease: Lease,
+    /// Until when its pattern opened its address before the grant, by whichever name.
+    pub before: Option<Instant>,
+}
+
+/// The leases of one node. Expired leases stay in the table while connections may outlive them (S6.4).
+#[derive(Default, Debug)]
+pub struct LeaseStore {
+    table: LeaseTable,
+    history_is_incomplete: bool,
+    /// The grant under way, with what there was before it.
+    journal: Vec<(Lease, Before)>,
+    /// The addresses of the grant under way.
+    unacknowledged: FxHashSet<IpAddr>,
+}
+
+impl LeaseStore {
+    pub fn new(table: LeaseTable) -> Self {
+        Self { table, ..Self::default() }
+    }
+
+    pub fn table(&self) -> &LeaseTable {
+        &self.table
+    }
+
+    /// True if an earlier process had leases that expired before this one started. Connections that they opened may
+    /// still exist.
+    pub fn history_is_incomplete(&self) -> bool {
+        self.history_is_incomplete
+    }
+
+    /// True if the data plane has acknowledged the lease until then at least, and it counts as the asking client's.
+    pub fn is_open(&self, lease: &Lease, until: Instant) -> bool {
+        !self.unacknowledged.contains(&lease.address) && self.table.has(lease, until)
+    }
+
+    /// Enters leases that have not expired. They count as open once they are acknowledged.
+    pub fn grant(&mut self, leases: &[Lease], now: Instant) -> LeaseChange {
+        self.acknowledge();
+        let mut change = LeaseChange::default();
+        for lease in leases.iter().filter(|lease| lease.expiry > now) {
+            let before = self.table.before(lease);
+            change.opened.push(Opened { lease: lease.clone(), before: before.longest_expiry() });
+            self.journal.push((lease.clone(), before));
+            self.unacknowledged.insert(lease.address);
+            change.evicted.extend(self.table.grant(lease.clone()));
+        }
+        change.evicted.retain(|lease| lease.expiry > now);
+        change
+    }
+
+    /// The data plane has taken what was granted last.
+    pub fn acknowledge(&mut self) {
+        self.journal.clear();
+        self.unacknowledged.clear();
+    }
+
+    /// The data plane has not taken what was granted last. Evicted leases stay evicted.
+    pub fn take_back(&mut self) {
+        for (lease, before) in self.journal.drain(..).rev() {
+            self.table.take_back(&lease, before);
+        }
+        self.unacknowledged.clear();
+    }
+
+    /// Takes over the leases that an earlier process left in the data plane.
+    pub fn adopt(&mut self, found: Vec<Lease>) {
+        self.history_is_incomplete = true;
+        for lease in found {
+            self.table.grant(lease);
+        }
+    }
+
+    /// Drops up to `most` expired names, except those with an address that is `in_use`.
+    pub fn forget(&mut self, now: Instant, most: usize, in_use: impl Fn(IpAddr) -> bool) -> usize {
+        self.table.forget(now, most, in_use)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::DomainPattern;
+    use crate::lease::Bounds;
+    use std::time::Duration;
+
+    const NOW: Instant = Instant(Duration::from_secs(100));
+
+    fn at(seconds: u64) -> Instant {
+        Instant(Duration::from_secs(seconds))
+    }
+
+    fn lease(name: &str, last: u8, seconds: u64) -> Lease {
+        let pattern = DomainPattern::Subdomains("example.com".parse().unwrap());
+        let address = IpAddr::from([192, 0, 2, last]);
+        Lease { pattern, name: name.parse().unwrap(), address, expiry: at(seconds), asked_by: None }
+    }
+
+    #[test]
+    fn s6_7_a_lease_is_open_once_it_is_acknowledged() {
+        let mut store = LeaseStore::default();
+        let (first, other) = (lease("a.example.com", 1, 110), lease("b.example.com", 1, 110));
+        store.grant(std::slice::from_ref(&first), NOW);
+        assert!(!store.is_open(&first, NOW), "nothing has acknowledged it");
+        store.acknowledge();
+        assert!(store.is_open(&first, at(110)) && !store.is_open(&first, at(111)));
+        store.grant(std::slice::from_ref(&other), NOW);
+        assert!(!store.is_open(&other, NOW));
+    }
+
+    #[test]
+    fn s6_6_what_is_taken_back_is_as_it_was() {
+        let mut store = LeaseStore::default();
+        let first = lease("a.example.com", 1, 110);
+        store.grant(std::slice::from_ref(&first), NOW);
+        store.acknowledge();
+        for _ in 0..2 {
+            let change = store.grant(&[lease("a.example.com", 1, 120), lease("a.example.com", 2, 120)], NOW);
+            let before: Vec<_> = change.opened.iter().map(|opened| opened.before).collect();
+            assert_eq!(before, [Some(at(110)), None]);
+            store.take_back();
+        }
+        assert!(store.is_open(&first, at(110)) && !store.is_open(&first, at(111)));
+        assert_eq!(store.table().len(), 1);
+    }
+
+    #[test]
+    fn s6_5_evicted_leases_are_part_of_the_change() {
+        let mut store = LeaseStore::new(LeaseTable::with_bounds(Bounds { leases: 1, ..Bounds::default() }));
+        store.grant(&[lease("a.example.com", 1, 110)], NOW);
+        store.acknowledge();
+        let change = store.grant(&[lease("b.example.com", 2, 111)], NOW);
+        assert!(matches!(change.evicted.as_slice(), [one] if one.name.as_str() == "a.example.com"), "{change:?}");
+        let change = store.grant(&[lease("c.example.com", 3, 200)], at(150));
+        assert!(change.evicted.is_empty(), "an expired lease need not be closed: {change:?}");
+    }
+
+    #[test]
+    fn s6_4_an_expired_lease_is_not_granted() {
+        let mut store = LeaseStore::default();
+        assert_eq!(store.grant(&[lease("a.example.com", 1, 100)], NOW), LeaseChange::default());
+    }
+
+    #[test]
+    fn leases_of_an_earlier_process_are_open_and_its_history_is_incomplete() {
+        let mut store = LeaseStore::default();
+        let found = lease("a.example.com", 1, 107);
+        store.adopt(vec![found.clone()]);
+        assert!(store.history_is_incomplete() && store.is_open(&found, at(107)));
+    }
+}
