@@ -1,10 +1,12 @@
 //! A walk, told to who wants to know why: which rules were asked, what they saw and said, and what ended each
 //! list. It is the walk of questions with a listener, and all of its words are the Corefile's own.
 
+use crate::answer::refuse_redirect;
+use crate::exchange::{Exchange, Unserved};
 use crate::message::{Message, text_of};
 use crate::reply::denial_words;
 use crate::rules::{Decision, Judge, List, Rule, Waiting, Walk};
-use crate::service::{Inside, Service, refuse_redirect};
+use crate::service::Service;
 use namewall_corefile::{Place, Point, Text, Zone};
 use namewall_dns::wire::Question;
 use namewall_dns::{Asked, To};
@@ -99,12 +101,6 @@ pub enum Way {
 impl Service {
     /// The walk of a question and, if one is given, of its answer. Nobody is asked but engines.
     pub fn explain(&self, asked: &Asked<'_>, answer: Option<&[u8]>) -> Explanation {
-        self.0.explain(asked, answer)
-    }
-}
-
-impl Inside {
-    fn explain(&self, asked: &Asked<'_>, answer: Option<&[u8]>) -> Explanation {
         let mut told = Explanation {
             question: String::new(),
             block: None,
@@ -114,16 +110,25 @@ impl Inside {
             has_response_rules: false,
             denial: None,
         };
-        let Ok(question) = Question::of_query(asked.query) else {
-            told.denial = Some("FORMERR");
-            return told;
+        let shown = |question: &Question| {
+            let (kind, name) = (question.record_type, text_of(&question.name));
+            format!("{kind} {name} from {} at {}", asked.client.ip(), asked.server)
         };
-        let (kind, name) = (question.record_type, text_of(&question.name));
-        told.question = format!("{kind} {name} from {} at {}", asked.client.ip(), asked.server);
-        told.denial = Some("REFUSED");
-        let Some((block, zone)) = self.block(asked, &question) else { return told };
-        told.block = Some(zone.clone());
-        let Ok(mut message) = Message::new(*asked, &block.fields, &*self.identities) else { return told };
+        let exchange = match Exchange::begin(&self.0, asked) {
+            Ok(exchange) => exchange,
+            Err(Unserved::Unreadable) => {
+                told.denial = Some("FORMERR");
+                return told;
+            }
+            Err(Unserved::NoBlock(question)) => {
+                (told.question, told.denial) = (shown(&question), Some("REFUSED"));
+                return told;
+            }
+        };
+        let (block, question) = (exchange.block(), &exchange.question);
+        (told.question, told.denial) = (shown(question), Some("REFUSED"));
+        told.block = Some(exchange.zone().clone());
+        let mut message = Message::new(&exchange);
         let Some((walked, decision)) = walk(&block.lists, Point::Query, &mut message) else { return told };
         told.query = Some(walked);
         told.denial = denial_words(&decision);
@@ -131,10 +136,9 @@ impl Inside {
             return told;
         }
         let is_redirected = matches!(decision.outcome, Ok(Outcome::Redirect(_)));
-        let to = self.to(block, &question, &decision);
-        let who_asks =
-            || block.local.who_asks(asked, &question).filter(|_| to.is_none()).map(|bytes| (bytes, "whoami"));
-        let of_local = block.local.answer(asked, &question).or_else(who_asks).filter(|_| !is_redirected);
+        let to = exchange.to(&decision);
+        let who_asks = || block.local.who_asks(asked, question).filter(|_| to.is_none()).map(|bytes| (bytes, "whoami"));
+        let of_local = block.local.answer(asked, question).or_else(who_asks).filter(|_| !is_redirected);
         let way = match (&of_local, to) {
             (Some((_, whose)), _) => Way::Local(whose),
             (None, Some(To::Server(server))) => Way::Server(server),
@@ -150,7 +154,7 @@ impl Inside {
         told.has_response_rules = lists.any(|list| list.is_for(&question.name));
         // What the block itself says is known; what others will say is not.
         let Some(answer) = answer.or(of_local.as_ref().map(|(bytes, _)| &bytes[..])) else { return told };
-        let Ok(mut message) = message.with_own(answer) else {
+        let Ok(mut message) = message.with_answer(answer) else {
             told.denial = Some("SERVFAIL");
             return told;
         };

@@ -9,6 +9,7 @@
 //!
 //! What became of a question is a [`Report`]: `log`, `dnstap`, `metrics` and `errors` tell it.
 
+mod answer;
 mod build;
 mod cache;
 mod disk;
@@ -16,6 +17,7 @@ mod dnstap;
 mod endpoints;
 mod engines;
 mod errors;
+mod exchange;
 mod explain;
 mod forward;
 mod hosts;
@@ -24,6 +26,7 @@ mod log;
 mod message;
 mod metrics;
 mod names;
+mod query;
 mod reply;
 mod report;
 mod rules;

@@ -40,7 +40,8 @@ impl Log {
 
     /// The line, if it is to be written.
     pub(crate) fn line(&self, report: &Report<'_>, message: &Message<'_>) -> Option<String> {
-        let is_meant = self.zones.is_empty() || self.zones.iter().any(|zone| is_under(&message.question.name, zone));
+        let is_meant =
+            self.zones.is_empty() || self.zones.iter().any(|zone| is_under(&message.exchange.question.name, zone));
         let rcode = message.get(&Fact::Rcode).to_string();
         let of_class = |class: &Class| match class {
             Class::All => true,
@@ -70,7 +71,7 @@ impl Format {
             match piece {
                 Piece::Text(text) if text.is_empty() => {}
                 Piece::Text(text) => push(text),
-                Piece::Duration => push(&format!("{:.9}s", report.begun.elapsed().as_secs_f64())),
+                Piece::Duration => push(&format!("{:.9}s", report.exchange.begun.elapsed().as_secs_f64())),
                 Piece::Fact(fact) => push(&message.get(fact).to_string()),
                 Piece::Address(fact) => match message.get(fact) {
                     Value::Address(IpAddr::V6(address)) => push(&format!("[{address}]")),

@@ -1,12 +1,12 @@
 //! A question, and perhaps its answer, as rules see it.
 
-use namewall_corefile::{Edns0, Encoding};
-use namewall_dns::Asked;
-use namewall_dns::wire::{Edns, Header, Name, Question, RecordType, Section, WireError, records};
+use crate::exchange::Exchange;
+use namewall_corefile::{Encoding, Zone};
+use namewall_dns::wire::{Edns, Header, Name, RecordType, Section, WireError, records};
 use namewall_expression::{Fact, Facts, Phase, Value};
 use std::borrow::Cow;
 use std::fmt::{Debug, Write};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 const SOA: RecordType = RecordType(6);
 
@@ -25,46 +25,15 @@ impl Identities for Strangers {
     }
 }
 
-/// A question that can outlive its message.
-#[derive(Clone, Debug)]
-pub(crate) struct Kept {
-    query: Vec<u8>,
-    client: SocketAddr,
-    server: SocketAddr,
-    over_tcp: bool,
-    answer: Option<Vec<u8>>,
-}
-
-impl Kept {
-    pub(crate) fn new(asked: &Asked<'_>, answer: Option<&[u8]>) -> Self {
-        let Asked { query, client, server, over_tcp } = *asked;
-        Self { query: query.to_vec(), client, server, over_tcp, answer: answer.map(<[u8]>::to_vec) }
-    }
-
-    pub(crate) fn asked(&self) -> Asked<'_> {
-        Asked { query: &self.query, client: self.client, server: self.server, over_tcp: self.over_tcp }
-    }
-
-    pub(crate) fn answer(&self) -> Option<&[u8]> {
-        self.answer.as_deref()
-    }
-}
-
-/// The facts of one question.
+/// The facts of one exchange.
 #[derive(Debug)]
 pub(crate) struct Message<'a> {
-    asked: Asked<'a>,
-    pub(crate) question: Question,
-    /// In lower case, with the dot at the end.
-    pub(crate) name: String,
-    kind: String,
+    pub(crate) exchange: &'a Exchange,
     edns: Option<Edns<'a>>,
-    fields: &'a [Edns0],
-    identities: &'a dyn Identities,
     answer: Option<Told<'a>>,
-    /// The address that is being judged (S9.3).
+    /// The address of the answer that is being judged (S9.3).
     pub(crate) address: Option<IpAddr>,
-    /// What engines said besides.
+    /// What engines have added to their decisions.
     pub(crate) labels: Vec<(String, String)>,
 }
 
@@ -79,21 +48,16 @@ struct Told<'a> {
 }
 
 impl<'a> Message<'a> {
-    pub(crate) fn new(
-        asked: Asked<'a>,
-        fields: &'a [Edns0],
-        identities: &'a dyn Identities,
-    ) -> Result<Self, WireError> {
-        let question = Question::of_query(asked.query)?;
-        let name = text_of(&question.name);
-        let kind = question.record_type.to_string();
-        let edns = Edns::read(asked.query);
-        let (answer, address, labels) = (None, None, Vec::new());
-        Ok(Self { asked, question, name, kind, edns, fields, identities, answer, address, labels })
+    pub(crate) fn new(exchange: &'a Exchange) -> Self {
+        let edns = Edns::read(exchange.query());
+        Self { exchange, edns, answer: None, address: None, labels: Vec::new() }
     }
 
-    /// The same with its answer.
-    pub(crate) fn with_answer(mut self, bytes: &'a [u8]) -> Result<Self, WireError> {
+    /// The same with an answer, or with the reply that the client gets.
+    pub(crate) fn with_answer<'b>(self, bytes: &'b [u8]) -> Result<Message<'b>, WireError>
+    where
+        'a: 'b,
+    {
         let header = Header::read(bytes)?;
         let mut addresses = Vec::new();
         let all = records(bytes)?;
@@ -107,16 +71,7 @@ impl<'a> Message<'a> {
                 None => {}
             }
         }
-        self.answer = Some(Told { bytes, header, addresses, has_soa });
-        Ok(self)
-    }
-
-    /// The same with what the client gets.
-    pub(crate) fn with_own<'b>(self, bytes: &'b [u8]) -> Result<Message<'b>, WireError>
-    where
-        'a: 'b,
-    {
-        Message::<'b> { ..self }.with_answer(bytes)
+        Ok(Message { answer: Some(Told { bytes, header, addresses, has_soa }), ..self })
     }
 
     pub(crate) fn addresses(&self) -> &[IpAddr] {
@@ -128,24 +83,17 @@ impl<'a> Message<'a> {
         self.answer.as_ref().is_some_and(|told| told.header.answers == 0 && told.has_soa)
     }
 
-    pub(crate) fn client(&self) -> SocketAddr {
-        self.asked.client
-    }
-
-    pub(crate) fn query(&self) -> &'a [u8] {
-        self.asked.query
-    }
-
     fn label(&self, label: &str) -> Value<'_> {
         if let Some((_, value)) = self.labels.iter().rev().find(|(name, _)| name == label) {
             return Value::Text(Cow::Borrowed(value));
         }
-        if let Some(field) = self.fields.iter().find(|field| *field.label == *label) {
+        if let Some(field) = self.exchange.block().fields.iter().find(|field| *field.label == *label) {
             let option = self.edns.iter().flat_map(Edns::options).find(|(code, _)| *code == field.code);
             return option.map_or(Value::UNSET, |(_, data)| decoded(&field.encoding, data));
         }
         if label.starts_with("kubernetes/") {
-            let known = self.identities.label(self.asked.client.ip().to_canonical(), label);
+            let client = self.exchange.client.ip().to_canonical();
+            let known = self.exchange.inside.identities.label(client, label);
             return known.map_or(Value::UNSET, |text| Value::Text(text.into()));
         }
         Value::UNSET
@@ -156,10 +104,14 @@ impl Facts for Message<'_> {
     fn get(&self, fact: &Fact) -> Value<'_> {
         let text = |text: &'static str| Value::Text(Cow::Borrowed(text));
         let number = |number: usize| Value::Number(number as u64);
+        let (exchange, question) = (self.exchange, &self.exchange.question);
         match fact {
-            Fact::Name => Value::Text(Cow::Borrowed(&self.name)),
-            Fact::Type => Value::Text(Cow::Borrowed(&self.kind)),
-            Fact::Class => match self.question.class {
+            Fact::Name => Value::Text(Cow::Borrowed(exchange.name())),
+            Fact::Type => match question.record_type.name() {
+                Some(name) => text(name),
+                None => Value::Text(question.record_type.to_string().into()),
+            },
+            Fact::Class => match question.class {
                 1 => text("IN"),
                 3 => text("CH"),
                 4 => text("HS"),
@@ -167,14 +119,14 @@ impl Facts for Message<'_> {
                 255 => text("ANY"),
                 other => Value::Text(format!("CLASS{other}").into()),
             },
-            Fact::Protocol => text(if self.asked.over_tcp { "tcp" } else { "udp" }),
-            Fact::ClientIp => Value::Address(self.asked.client.ip().to_canonical()),
-            Fact::ClientPort => number(self.asked.client.port().into()),
-            Fact::ServerIp => Value::Address(self.asked.server.ip().to_canonical()),
-            Fact::ServerPort => number(self.asked.server.port().into()),
-            Fact::Size => number(self.asked.query.len()),
-            Fact::Id => number(Header::read(self.asked.query).map_or(0, |header| header.id.into())),
-            Fact::Opcode => number(Header::read(self.asked.query).map_or(0, |header| header.opcode.into())),
+            Fact::Protocol => text(if exchange.over_tcp { "tcp" } else { "udp" }),
+            Fact::ClientIp => Value::Address(exchange.client.ip().to_canonical()),
+            Fact::ClientPort => number(exchange.client.port().into()),
+            Fact::ServerIp => Value::Address(exchange.server.ip().to_canonical()),
+            Fact::ServerPort => number(exchange.server.port().into()),
+            Fact::Size => number(exchange.query().len()),
+            Fact::Id => number(Header::read(exchange.query()).map_or(0, |header| header.id.into())),
+            Fact::Opcode => number(Header::read(exchange.query()).map_or(0, |header| header.opcode.into())),
             Fact::BufferSize => number(self.edns.map_or(512, |edns| edns.payload.into())),
             Fact::Do => Value::Bool(self.edns.is_some_and(|edns| edns.is_dnssec_ok())),
             Fact::Rcode => {
@@ -235,11 +187,9 @@ fn decoded(encoding: &Encoding, data: &[u8]) -> Value<'static> {
     }
 }
 
-/// Whether a zone has a name, by its labels as they are on the wire.
-pub(crate) fn is_under(name: &Name, zone: &namewall_corefile::Zone) -> bool {
-    let namewall_corefile::Zone::Name(zone) = zone else { return true };
-    let labels: Vec<&[u8]> = name.labels().collect();
-    let zone: Vec<&str> = zone.labels().collect();
-    labels.len() >= zone.len()
-        && labels[labels.len() - zone.len()..].iter().zip(zone).all(|(own, of)| own.eq_ignore_ascii_case(of.as_bytes()))
+/// Whether a name is in a zone, by its labels as they are on the wire.
+pub(crate) fn is_under(name: &Name, zone: &Zone) -> bool {
+    let Zone::Name(zone) = zone else { return true };
+    let Some(above) = name.labels().count().checked_sub(zone.labels().count()) else { return false };
+    name.labels().skip(above).zip(zone.labels()).all(|(own, of)| own.eq_ignore_ascii_case(of.as_bytes()))
 }

@@ -1,6 +1,6 @@
 //! What clients get who do not get an answer.
 
-use crate::message::Message;
+use crate::exchange::Exchange;
 use crate::rules::Decision;
 use namewall_corefile::Zone;
 use namewall_dns::wire::{Edns, HEADER, Question, Rcode, reply};
@@ -21,9 +21,9 @@ const TRUNCATED: u8 = 0x02;
 /// What a message of ours holds, with room for what comes last.
 const MOST_BYTES: usize = 65_000;
 
-/// The reply to a question that does not pass; none is silence. The zone is the one it was asked of.
-pub(crate) fn denied(message: &Message<'_>, decision: &Decision, zone: &Zone) -> Option<Vec<u8>> {
-    let query = message.query();
+/// The reply to a question that does not pass; none is silence.
+pub(crate) fn denied(exchange: &Exchange, decision: &Decision) -> Option<Vec<u8>> {
+    let (query, zone) = (exchange.query(), exchange.zone());
     Some(match decision.outcome {
         Ok(Outcome::Refuse) => explained(reply::failure(query, Rcode::REFUSED), PROHIBITED, ""),
         Ok(Outcome::Block) => explained(with_soa(query, Rcode::NX_DOMAIN, zone), BLOCKED, ""),

@@ -2,14 +2,14 @@
 
 use crate::dnstap::Tapping;
 use crate::errors::Errors;
+use crate::exchange::Exchange;
 use crate::log::Log;
 use crate::message::Message;
 use crate::metrics::Meters;
 use crate::rules::Decision;
-use crate::service::{Block, Inside};
-use namewall_corefile::{Place, Point, Zone};
-use namewall_dns::wire::{Question, WireError};
-use namewall_dns::{Asked, Heard};
+use crate::tell::Teller;
+use namewall_corefile::{Place, Point};
+use namewall_dns::Heard;
 use std::time::{Instant, SystemTime};
 
 /// What rules said, and which of them.
@@ -43,30 +43,18 @@ pub(crate) enum Source {
     Redirected,
 }
 
-/// A question and what is known of it.
+/// An exchange, and what is known of its end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Report<'r> {
-    pub(crate) asked: &'r Asked<'r>,
-    pub(crate) question: &'r Question,
-    /// The one it was asked of.
-    pub(crate) zone: &'r Zone,
-    pub(crate) begun: Instant,
-    /// The same by the clock, where anybody wants to know: one question has one time.
-    pub(crate) asked_at: Option<SystemTime>,
-    /// What engines said besides.
+    pub(crate) exchange: &'r Exchange,
+    /// What engines have added to the decisions.
     pub(crate) labels: &'r [(String, String)],
-    pub(crate) of_query: Option<&'r Ruling>,
+    /// What the response rules decided.
     pub(crate) of_response: Option<&'r Ruling>,
+    /// Where the reply comes from.
     pub(crate) source: Source,
     /// What the client gets. None is nothing, or nothing yet.
     pub(crate) reply: Option<&'r [u8]>,
-}
-
-impl Report<'_> {
-    /// The one that counts in the end.
-    pub(crate) fn ruling(&self) -> Option<&Ruling> {
-        self.of_response.or(self.of_query)
-    }
 }
 
 /// Who is told of a block's questions.
@@ -83,60 +71,79 @@ impl Observers {
     pub(crate) fn clock(&self, moment: Instant) -> Option<SystemTime> {
         (!self.taps.is_empty()).then(|| crate::dnstap::clock(moment))
     }
+}
 
-    /// Whether nobody wants to know how questions end.
-    pub(crate) fn are_none(&self) -> bool {
-        self.logs.is_empty() && self.taps.is_empty() && self.meters.is_none()
+impl Exchange {
+    /// Reports the answer of an upstream.
+    pub(crate) fn tell_heard(&self, heard: &Heard<'_>) {
+        let observers = &self.block().observers;
+        if observers.meters.is_some() {
+            self.inside.teller.metrics().heard(heard);
+        }
+        observers.taps.iter().for_each(|tap| tap.forwarded(&self.asked(), heard));
     }
 }
 
-impl Inside {
-    /// A question has been judged; it is answered now or later.
-    pub(crate) fn tell_asked(&self, block: &Block, report: &Report<'_>) {
-        if block.observers.taps.is_empty() {
-            return;
-        }
-        let Ok(message) = self.message(block, report) else { return };
-        block.observers.taps.iter().for_each(|tap| tap.asked(report, &message));
+impl Report<'_> {
+    /// The ruling that counts in the end.
+    pub(crate) fn ruling(&self) -> Option<&Ruling> {
+        self.of_response.or(self.exchange.ruling.as_ref())
     }
 
-    /// A question has ended.
-    pub(crate) fn tell_ended(&self, block: &Block, report: &Report<'_>) {
-        let Observers { logs, taps, meters, .. } = &block.observers;
+    /// Reports a question that has been judged, and is answered now or later.
+    pub(crate) fn tell_asked(&self) {
+        let taps = &self.observers().taps;
+        if !taps.is_empty() {
+            let message = self.message();
+            taps.iter().for_each(|tap| tap.asked(self, &message));
+        }
+    }
+
+    /// Reports a question that has ended.
+    pub(crate) fn tell_ended(&self) {
+        let Observers { logs, taps, meters, .. } = self.observers();
         if let Some(meters) = meters {
-            meters.ended(report);
+            meters.ended(self);
         }
-        // Silence is not told: there is no answer to tell of. The rule that says so has a log of its own.
-        let Some(reply) = report.reply.filter(|_| !logs.is_empty() || !taps.is_empty()) else { return };
-        let Ok(message) = self.message(block, report).and_then(|message| message.with_own(reply)) else { return };
-        for line in logs.iter().filter_map(|log| log.line(report, &message)) {
-            self.teller.tell(line);
+        // Silence is not reported: there is no reply. The rule that decides so has a log of its own.
+        let Some(reply) = self.reply.filter(|_| !logs.is_empty() || !taps.is_empty()) else { return };
+        let Ok(message) = self.message().with_answer(reply) else { return };
+        for line in logs.iter().filter_map(|log| log.line(self, &message)) {
+            self.teller().tell(line);
         }
-        taps.iter().for_each(|tap| tap.answered((report, reply), &message));
+        taps.iter().for_each(|tap| tap.answered((self, reply), &message));
     }
 
-    /// An upstream has answered.
-    pub(crate) fn tell_heard(&self, asked: &Asked<'_>, heard: &Heard<'_>) {
-        let Ok(question) = Question::of_query(asked.query) else { return };
-        let Some((block, _)) = self.block(asked, &question) else { return };
-        if block.observers.meters.is_some() {
-            self.teller.metrics().heard(heard);
+    /// Reports the lines that a decision logs, and the rule that failed, if one did.
+    pub(crate) fn tell_decision(&self, decision: &Decision) {
+        decision.log.iter().for_each(|line| self.teller().tell(line.clone()));
+        match &decision.failure {
+            Some(failure) if self.observers().errors.is_some() => self.tell_error(failure),
+            // A rule that fails is always reported (S9.4).
+            Some(failure) => self.teller().tell(format!("[ERROR] {failure}")),
+            None => {}
         }
-        block.observers.taps.iter().for_each(|tap| tap.forwarded(asked, heard));
     }
 
-    /// Something went wrong with a question.
-    pub(crate) fn tell_error(&self, block: &Block, error: &str, report: &Report<'_>) {
-        let Some(errors) = &block.observers.errors else { return };
+    /// Reports what went wrong with a question.
+    pub(crate) fn tell_error(&self, error: &str) {
+        let Some(errors) = &self.observers().errors else { return };
         // As CoreDNS has it: the code, the question, and why.
-        let line =
-            || format!("2 {} {}: {error}", crate::message::text_of(&report.question.name), report.question.record_type);
-        errors.tell(&self.teller, error, line);
+        let line = || format!("2 {} {}: {error}", self.exchange.name(), self.exchange.question.record_type);
+        errors.tell(self.teller(), error, line);
     }
 
-    fn message<'m>(&'m self, block: &'m Block, report: &Report<'m>) -> Result<Message<'m>, WireError> {
-        let mut message = Message::new(*report.asked, &block.fields, &*self.identities)?;
-        message.labels = report.labels.to_vec();
-        Ok(message)
+    fn observers(&self) -> &Observers {
+        &self.exchange.block().observers
+    }
+
+    fn teller(&self) -> &Teller {
+        &self.exchange.inside.teller
+    }
+
+    fn message(&self) -> Message<'_> {
+        let mut message = Message::new(self.exchange);
+        message.labels = self.labels.to_vec();
+        message
     }
 }

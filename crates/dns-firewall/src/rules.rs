@@ -115,10 +115,10 @@ impl Walk<'_> {
     ) -> Result<Decision, MustWait> {
         let mut decision = Decision::allow();
         for list in lists.iter().filter(|list| list.point == point) {
-            if !list.is_for(&message.question.name) {
+            if !list.is_for(&message.exchange.question.name) {
                 continue;
             }
-            if let Some(zone) = list.passthrough.iter().find(|zone| is_under(&message.question.name, zone)) {
+            if let Some(zone) = list.passthrough.iter().find(|zone| is_under(&message.exchange.question.name, zone)) {
                 self.begin(list, None);
                 self.end(|| End::PassesThrough(zone.clone()));
                 continue;
@@ -212,7 +212,7 @@ impl Walk<'_> {
                 Ok(false) => Ok(Judgement::from(Outcome::Undefined)),
                 Err(error) => Err(error.to_string()),
             },
-            Judge::Engine(_, passing) if passing.iter().any(|zone| is_under(&message.question.name, zone)) => {
+            Judge::Engine(_, passing) if passing.iter().any(|zone| is_under(&message.exchange.question.name, zone)) => {
                 Ok(Judgement::from(Outcome::Allow))
             }
             Judge::Engine(engine, _) => {
@@ -259,5 +259,7 @@ fn caught<T>(judge: impl FnOnce() -> T) -> Result<T, EngineError> {
 /// A line for the log: who asked what, and which rule says what of it.
 fn line(message: &Message<'_>, place: &Place, outcome: Outcome) -> String {
     let address = message.address.map_or_else(String::new, |address| format!(" ({address})"));
-    format!("{place}: {outcome}: {} {}{address} from {}", message.question.record_type, message.name, message.client())
+    let exchange = message.exchange;
+    let (kind, name, client) = (exchange.question.record_type, exchange.name(), exchange.client);
+    format!("{place}: {outcome}: {kind} {name}{address} from {client}")
 }

@@ -1,4 +1,4 @@
-//! The seam to whoever judges questions and answers.
+//! The seam to the rules that questions and answers must pass.
 //!
 //! ```text
 //!   client ──► query ──► Forward ──► upstream ──► answer ──► Pass ──► learn ──► client
@@ -7,9 +7,11 @@
 //!                  └─► Reply, Silence
 //!                  └─► Later: on a thread that may wait, then one of the others
 //! ```
+//!
+//! A [`Chain`] decides about a question when it comes in. What it knows of a question that is forwarded is in a
+//! [`Continuation`], which the server carries until the answer comes: the chain need not read the question again.
 
 use crate::wire::{Rcode, reply};
-use std::any::Any;
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -20,37 +22,36 @@ pub struct Asked<'a> {
     /// The whole message. It has one question that can be read.
     pub query: &'a [u8],
     pub client: SocketAddr,
-    /// Where it came in.
+    /// The address it was sent to.
     pub server: SocketAddr,
     pub over_tcp: bool,
 }
 
-/// What a chain wants to know again when the answer comes.
-pub type Notes = Box<dyn Any + Send>;
-
-/// Judges questions and answers. It is asked by one thread at a time, which never waits.
+/// Decides what becomes of questions. One thread at a time calls it, which must never wait.
 pub trait Chain: Send + Sync + fmt::Debug {
+    /// Decides what becomes of a question.
     fn query(&self, asked: &Asked<'_>) -> Step;
 
-    /// Of an answer that came from an upstream, with what the query left.
-    fn answer(&self, asked: &Asked<'_>, answer: &[u8], notes: Option<Notes>) -> Passing;
-
-    /// An upstream's answer is there; what becomes of it is asked next. For who keeps account.
-    fn heard(&self, asked: &Asked<'_>, heard: &Heard<'_>) {
-        let _ = (asked, heard);
-    }
-
-    /// Nobody answered, or nobody could be asked: what the client gets then. With what the query left, if it
-    /// came as far as that. There is nothing to pass and nobody to forward to: either is SERVFAIL.
-    fn failed(&self, asked: &Asked<'_>, failure: Failure<'_>, notes: Option<Notes>) -> Passing {
-        let _ = notes;
+    /// Decides what the client gets for a question whose continuation is lost: the chain has panicked, or no thread
+    /// was free to wait for it. There is nothing to pass and no upstream to forward to: either is SERVFAIL.
+    fn failed(&self, asked: &Asked<'_>, failure: Failure<'_>) -> Passing {
         Passing::Instead(reply::failure(asked.query, failure.rcode()))
     }
+}
 
-    /// The answer to what was asked behind a client's back, by [`Step::Renew`]; and who else is to be asked, if it
-    /// is not the last word.
-    fn renewed(&self, asked: &Asked<'_>, answer: &[u8], notes: Option<Notes>) -> Option<(To, Option<Notes>)> {
-        let _ = (asked, answer, notes);
+/// What a chain knows of a question that was forwarded. One thread at a time calls it, which must never wait.
+pub trait Continuation: Send {
+    /// Decides what becomes of the answer of an upstream.
+    fn answer(self: Box<Self>, heard: &Heard<'_>) -> Passing;
+
+    /// Decides what the client gets if no upstream answered or none could be asked. There is nothing to pass and no
+    /// upstream to forward to: either is SERVFAIL.
+    fn failed(self: Box<Self>, failure: Failure<'_>) -> Passing;
+
+    /// Takes the answer to a question that was asked again by [`Step::Renew`]. Returns who is asked next if this
+    /// answer is not final.
+    fn renewed(self: Box<Self>, heard: &Heard<'_>) -> Option<(To, Box<dyn Continuation>)> {
+        let _ = heard;
         None
     }
 }
@@ -58,16 +59,16 @@ pub trait Chain: Send + Sync + fmt::Debug {
 /// Why there is no answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Failure<'a> {
-    /// No upstream gave one; and what was wrong with the last, if it is known to be more than silence.
+    /// No upstream gave one; with the error of the last upstream, if it is known to be more than silence.
     NoAnswer(Option<&'a str>),
-    /// So many queries are under way by the route that this one was not asked.
+    /// So many queries are under way by the route that this one was not sent.
     TooMany,
-    /// The chain itself failed, or it may not wait for what it would have to: what it says must be said at once.
+    /// The chain itself failed, or it may not wait for what it would have to. Its decision must come at once.
     NotJudged,
 }
 
 impl Failure<'_> {
-    /// What clients are told.
+    /// The code that clients get.
     pub fn rcode(&self) -> Rcode {
         match self {
             Self::TooMany => Rcode::REFUSED,
@@ -80,9 +81,9 @@ impl Failure<'_> {
 #[derive(Clone, Copy, Debug)]
 pub struct Heard<'a> {
     pub upstream: SocketAddr,
-    /// When it was asked.
+    /// When the query was sent to it.
     pub since: Instant,
-    /// How it was asked.
+    /// How the query was sent to it.
     pub over_tcp: bool,
     pub answer: &'a [u8],
 }
@@ -90,13 +91,13 @@ pub struct Heard<'a> {
 /// What becomes of a question.
 pub enum Step {
     /// Upstreams are asked.
-    Forward(To, Option<Notes>),
-    /// The client gets this, which is no answer of anybody else's.
+    Forward(To, Box<dyn Continuation>),
+    /// The client gets this reply of the chain's own.
     Reply(Vec<u8>),
-    /// The client gets this, which somebody answered once: it is learned from.
+    /// The client gets this answer, which came from an upstream once: it is learned from.
     Answer(Vec<u8>),
-    /// The same; and upstreams are asked behind its back, for the chain alone.
-    Renew(Vec<u8>, To),
+    /// The client gets this answer, as by [`Step::Answer`]. Upstreams are asked again, for the chain alone.
+    Renew(Vec<u8>, To, Box<dyn Continuation>),
     Silence,
     /// It will be known later.
     Later(Box<dyn FnOnce() -> Step + Send>),
@@ -117,10 +118,10 @@ pub enum Passing {
     Pass,
     /// The client gets this instead.
     Instead(Vec<u8>),
-    /// The client gets this instead, which somebody answered once: it is learned from.
+    /// The client gets this answer instead, which came from an upstream once: it is learned from.
     Answer(Vec<u8>),
-    /// Others are asked, and it is theirs that counts.
-    Forward(To, Option<Notes>),
+    /// Other upstreams are asked, and their answer counts.
+    Forward(To, Box<dyn Continuation>),
     Silence,
     /// It will be known later.
     Later(Box<dyn FnOnce() -> Passing + Send>),
@@ -132,7 +133,7 @@ impl fmt::Debug for Step {
             Self::Forward(to, _) => f.debug_tuple("Forward").field(to).finish(),
             Self::Reply(bytes) => f.debug_tuple("Reply").field(bytes).finish(),
             Self::Answer(bytes) => f.debug_tuple("Answer").field(bytes).finish(),
-            Self::Renew(bytes, to) => f.debug_tuple("Renew").field(bytes).field(to).finish(),
+            Self::Renew(bytes, to, _) => f.debug_tuple("Renew").field(bytes).field(to).finish(),
             Self::Silence => f.write_str("Silence"),
             Self::Later(_) => f.write_str("Later"),
         }

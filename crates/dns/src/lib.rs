@@ -12,7 +12,7 @@ pub mod wire;
 
 pub use ask::{AskError, Told, ask};
 pub use caught::{caught, is_caught};
-pub use chain::{Asked, Chain, Failure, Heard, Notes, Passing, Step, To};
+pub use chain::{Asked, Chain, Continuation, Failure, Heard, Passing, Step, To};
 pub use learn::{Answer, Learn, LearnError, LearnNothing, Opens};
 pub use server::{
     Counters, Health, Listen, OnLearnTimeout, Order, Route, Server, ServerError, Settings, Sockets, Tls, Upstream,

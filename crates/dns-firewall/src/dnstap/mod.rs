@@ -57,9 +57,10 @@ impl Tapping {
 
     /// A question came in, and was judged.
     pub(super) fn asked(&self, report: &Report<'_>, message: &Message<'_>) {
+        let asked = report.exchange.asked();
         let event = Event {
-            query_message: self.whole(report.asked.query),
-            ..Event::of_client(Kind::ClientQuery, report.asked, asked_at(report))
+            query_message: self.whole(asked.query),
+            ..Event::of_client(Kind::ClientQuery, &asked, asked_at(report))
         };
         self.send(&event, &self.extra(report, message));
     }
@@ -69,7 +70,7 @@ impl Tapping {
         let event = Event {
             response_time: Some(SystemTime::now()),
             response_message: self.whole(reply),
-            ..Event::of_client(Kind::ClientResponse, report.asked, asked_at(report))
+            ..Event::of_client(Kind::ClientResponse, &report.exchange.asked(), asked_at(report))
         };
         self.send(&event, &self.extra(report, message));
     }
@@ -125,7 +126,7 @@ impl Tapping {
 }
 
 fn asked_at(report: &Report<'_>) -> SystemTime {
-    report.asked_at.unwrap_or_else(|| clock(report.begun))
+    report.exchange.asked_at.unwrap_or_else(|| clock(report.exchange.begun))
 }
 
 /// The clock's time of a moment that was.

@@ -127,20 +127,21 @@ impl Meters {
     }
 
     fn of(&self, report: &Report<'_>) -> Option<&Meter> {
-        let (port, address) = (report.asked.server.port(), report.asked.server.ip());
+        let (port, address) = (report.exchange.server.port(), report.exchange.server.ip());
         let is_there = |meter: &&Meter| meter.port == port && meter.address.is_none_or(|own| own == address);
-        self.0.iter().filter(is_there).find(|meter| meter.zone == *report.zone)
+        self.0.iter().filter(is_there).find(|meter| meter.zone == *report.exchange.zone())
     }
 
     /// A question has ended.
     pub(crate) fn ended(&self, report: &Report<'_>) {
         let Some(meter) = self.of(report) else { return };
         let one = |counter: &AtomicU64| _ = counter.fetch_add(1, Ordering::Relaxed);
-        let (over_tcp, is_v6) = (report.asked.over_tcp, report.asked.client.ip().to_canonical().is_ipv6());
-        let kind = type_at(report.question.record_type);
+        let exchange = report.exchange;
+        let (over_tcp, is_v6) = (exchange.over_tcp, exchange.client.ip().to_canonical().is_ipv6());
+        let kind = type_at(exchange.question.record_type);
         one(&meter.counts.requests[usize::from(over_tcp)][usize::from(is_v6)][kind]);
-        meter.counts.duration.add(report.begun.elapsed());
-        for ruling in [report.of_query, report.of_response].into_iter().flatten() {
+        meter.counts.duration.add(exchange.begun.elapsed());
+        for ruling in [exchange.ruling.as_ref(), report.of_response].into_iter().flatten() {
             let counts = meter.rulings.get(&(ruling.point, ruling.place.clone()));
             let at = Ruling::OUTCOMES.iter().position(|outcome| *outcome == ruling.outcome);
             if let (Some(counts), Some(at)) = (counts, at) {

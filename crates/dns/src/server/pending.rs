@@ -2,7 +2,7 @@
 
 use super::engine::Law;
 use super::route::{Place, Route};
-use crate::chain::Notes;
+use crate::chain::Continuation;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
@@ -85,8 +85,8 @@ pub(super) struct Pending {
     pub(super) place: Option<Place>,
     /// Which of the route's upstreams was asked first.
     pub(super) first: usize,
-    /// What a chain left for when the answer comes.
-    pub(super) notes: Option<Notes>,
+    /// What the chain knows of it, while an upstream is asked.
+    pub(super) continuation: Option<Box<dyn Continuation>>,
     /// An answer over UDP was too long.
     pub(super) wants_tcp: bool,
     /// It was last asked over a connection, which has room for any answer.
@@ -130,7 +130,7 @@ impl Table {
                 route: None,
                 place: None,
                 first: 0,
-                notes: None,
+                continuation: None,
                 wants_tcp: false,
                 is_by_stream: false,
                 upstream: 0,
@@ -150,7 +150,7 @@ impl Table {
         pending.query.extend_from_slice(query);
         pending.answer.clear();
         (pending.link, pending.tries, pending.live) = (None, 0, true);
-        (pending.route, pending.first, pending.notes, pending.wants_tcp) = (None, 0, None, false);
+        (pending.route, pending.first, pending.continuation, pending.wants_tcp) = (None, 0, None, false);
         (pending.law, pending.place, pending.is_by_stream) = (None, None, false);
         (pending.begun, pending.last_asked) = (now, now);
         Ticket { slot, generation: pending.generation }
@@ -166,7 +166,7 @@ impl Table {
             pending.live = false;
             pending.generation = pending.generation.wrapping_add(1);
             // A chain that is gone must not be kept by questions that are.
-            (pending.law, pending.notes, pending.place) = (None, None, None);
+            (pending.law, pending.continuation, pending.place) = (None, None, None);
             // One large message must not keep its memory for ever.
             for buffer in [&mut pending.query, &mut pending.answer] {
                 if buffer.capacity() > 4096 {

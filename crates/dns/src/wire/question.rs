@@ -15,9 +15,10 @@ impl RecordType {
     pub const ANY: Self = Self(255);
 }
 
-impl fmt::Display for RecordType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known = match self.0 {
+impl RecordType {
+    /// The name of a common type: `A`. Others are written `TYPE` and their number (RFC 3597).
+    pub fn name(self) -> Option<&'static str> {
+        Some(match self.0 {
             1 => "A",
             2 => "NS",
             5 => "CNAME",
@@ -30,9 +31,17 @@ impl fmt::Display for RecordType {
             64 => "SVCB",
             65 => "HTTPS",
             255 => "ANY",
-            other => return write!(f, "TYPE{other}"),
-        };
-        f.write_str(known)
+            _ => return None,
+        })
+    }
+}
+
+impl fmt::Display for RecordType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => f.write_str(name),
+            None => write!(f, "TYPE{}", self.0),
+        }
     }
 }
 

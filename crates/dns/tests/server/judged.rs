@@ -3,38 +3,39 @@
 
 use crate::stub::{Client, Upstream, answer, connect, eventually, plain, query, read_message, settings, write_message};
 use namewall_dns::wire::{Header, Rcode, reply};
-use namewall_dns::{Asked, Chain, Listen, Notes, Passing, Route, Server, Settings, Sockets, Step, To};
+use namewall_dns::{
+    Asked, Chain, Continuation, Failure, Heard, Listen, Passing, Route, Server, Settings, Sockets, Step, To,
+};
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 type Query = dyn Fn(&Asked<'_>) -> Step + Send + Sync;
-type Judge = dyn Fn(&Asked<'_>, &[u8], Option<Notes>) -> Passing + Send + Sync;
+type Judge = dyn Fn(&Asked<'_>, &[u8]) -> Passing + Send + Sync;
 
 /// A chain of two functions.
 pub(crate) struct Fake {
     query: Box<Query>,
-    answer: Box<Judge>,
+    answer: Arc<Judge>,
 }
 
 impl Fake {
     pub(crate) fn new(query: impl Fn(&Asked<'_>) -> Step + Send + Sync + 'static) -> Self {
-        Self { query: Box::new(query), answer: Box::new(|_, _, _| Passing::Pass) }
+        Self { query: Box::new(query), answer: Arc::new(|_, _| Passing::Pass) }
     }
 
-    fn answering(self, answer: impl Fn(&Asked<'_>, &[u8], Option<Notes>) -> Passing + Send + Sync + 'static) -> Self {
-        Self { answer: Box::new(answer), ..self }
+    fn answering(self, answer: impl Fn(&Asked<'_>, &[u8]) -> Passing + Send + Sync + 'static) -> Self {
+        Self { answer: Arc::new(answer), ..self }
     }
 }
 
 impl Chain for Fake {
     fn query(&self, asked: &Asked<'_>) -> Step {
-        (self.query)(asked)
-    }
-
-    fn answer(&self, asked: &Asked<'_>, answer: &[u8], notes: Option<Notes>) -> Passing {
-        (self.answer)(asked, answer, notes)
+        let Asked { query, client, server, over_tcp } = *asked;
+        let waits = Waits { query: query.to_vec(), client, server, over_tcp, answer: self.answer.clone() };
+        waits.followed((self.query)(asked))
     }
 }
 
@@ -44,8 +45,52 @@ impl fmt::Debug for Fake {
     }
 }
 
+/// A question that waits for its answer.
+struct Waits {
+    query: Vec<u8>,
+    client: SocketAddr,
+    server: SocketAddr,
+    over_tcp: bool,
+    answer: Arc<Judge>,
+}
+
+impl Waits {
+    /// The step, with this question as what goes on with the answer.
+    fn followed(self, step: Step) -> Step {
+        match step {
+            Step::Forward(to, _) => Step::Forward(to, Box::new(self)),
+            Step::Later(judge) => Step::Later(Box::new(move || self.followed(judge()))),
+            other => other,
+        }
+    }
+}
+
+impl Continuation for Waits {
+    fn answer(self: Box<Self>, heard: &Heard<'_>) -> Passing {
+        let Self { query, client, server, over_tcp, answer } = &*self;
+        answer(&Asked { query, client: *client, server: *server, over_tcp: *over_tcp }, heard.answer)
+    }
+
+    fn failed(self: Box<Self>, failure: Failure<'_>) -> Passing {
+        Passing::Instead(reply::failure(&self.query, failure.rcode()))
+    }
+}
+
+/// Stands for the question, which is known by the chain only.
+struct Unnamed;
+
+impl Continuation for Unnamed {
+    fn answer(self: Box<Self>, _: &Heard<'_>) -> Passing {
+        Passing::Silence
+    }
+
+    fn failed(self: Box<Self>, _: Failure<'_>) -> Passing {
+        Passing::Silence
+    }
+}
+
 pub(crate) fn forward() -> Step {
-    Step::Forward(To::Route(0), None)
+    Step::Forward(To::Route(0), Box::new(Unnamed))
 }
 
 /// Settings with one route.
@@ -81,7 +126,7 @@ fn a_chain_that_panics_is_servfail_and_the_server_goes_on() {
         assert!(!begins_with(asked, b"query"), "a bug");
         if begins_with(asked, b"later") { Step::Later(Box::new(|| panic!("a bug"))) } else { forward() }
     })
-    .answering(|asked, _, _| {
+    .answering(|asked, _| {
         assert!(!begins_with(asked, b"answer"), "a bug");
         if begins_with(asked, b"last") { Passing::Later(Box::new(|| panic!("a bug"))) } else { Passing::Pass }
     });
@@ -140,7 +185,7 @@ fn an_answer_is_judged_by_the_chain_its_question_met() {
         vec![answer(query, &[[192, 0, 2, 1]], 30)]
     });
     let says = |rcode: Rcode| {
-        Fake::new(|_| forward()).answering(move |asked, _, _| Passing::Instead(reply::failure(asked.query, rcode)))
+        Fake::new(|_| forward()).answering(move |asked, _| Passing::Instead(reply::failure(asked.query, rcode)))
     };
     let server = judged(to(&upstream), says(Rcode::REFUSED));
     let held = gate.lock().unwrap();
@@ -160,7 +205,7 @@ fn no_question_meets_a_chain_without_its_routes() {
     let wrong = Arc::new(AtomicUsize::new(0));
     let chain = |at: u8| {
         let wrong = wrong.clone();
-        Fake::new(|_| forward()).answering(move |_, answer, _| {
+        Fake::new(|_| forward()).answering(move |_, answer| {
             wrong.fetch_add(usize::from(!answer.ends_with(&[192, 0, 2, at + 1])), Ordering::SeqCst);
             Passing::Pass
         })
@@ -198,7 +243,7 @@ fn an_answer_for_a_client_that_is_gone_is_of_the_listener_it_came_by() {
     });
     let seen = Arc::new(Mutex::new(Vec::new()));
     let told = seen.clone();
-    let chain = Fake::new(|_| forward()).answering(move |asked, _, _| {
+    let chain = Fake::new(|_| forward()).answering(move |asked, _| {
         told.lock().unwrap().push(asked.server);
         Passing::Pass
     });

@@ -4,10 +4,11 @@ use super::fake::Engines;
 use super::message::{Ask, answer, shown};
 use super::told::Told;
 use namewall_corefile::read;
-use namewall_dns::{Chain, Notes, Passing, Route, Step, To};
+use namewall_dns::{Chain, Continuation, Heard, Passing, Route, Step, To};
 use namewall_dns_firewall::{Built, Disk, Identities, Service, Strangers, Surroundings, build_with};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// A machine with a loopback interface and another.
 pub(crate) fn around(told: &Told) -> Surroundings {
@@ -75,7 +76,7 @@ impl Firewall {
             Step::Forward(To::Server(server), _) => format!("asked of {server}"),
             Step::Reply(reply) => shown(&reply),
             Step::Answer(answer) => format!("answer {}", shown(&answer)),
-            Step::Renew(answer, _) => format!("renewed answer {}", shown(&answer)),
+            Step::Renew(answer, ..) => format!("renewed answer {}", shown(&answer)),
             Step::Silence => "silence".to_owned(),
             Step::Later(_) => "later".to_owned(),
         }
@@ -89,29 +90,31 @@ impl Firewall {
 
     pub(crate) fn exchange_bytes(&self, ask: &Ask, answer: &[u8]) -> String {
         match self.step(ask) {
-            Step::Forward(_, notes) => self.passing(ask, answer, notes),
+            Step::Forward(_, continuation) => passing(continuation, answer),
             Step::Reply(reply) => shown(&reply),
             Step::Answer(answer) => format!("answer {}", shown(&answer)),
-            Step::Renew(answer, _) => format!("renewed answer {}", shown(&answer)),
+            Step::Renew(answer, ..) => format!("renewed answer {}", shown(&answer)),
             Step::Silence => "silence".to_owned(),
             Step::Later(_) => "later".to_owned(),
         }
     }
+}
 
-    fn passing(&self, ask: &Ask, answer: &[u8], notes: Option<Notes>) -> String {
-        let mut passing = self.service.answer(&ask.asked(), answer, notes);
-        while let Passing::Later(judge) = passing {
-            passing = judge();
-        }
-        match passing {
-            Passing::Pass => "pass".to_owned(),
-            Passing::Instead(reply) => shown(&reply),
-            Passing::Answer(answer) => format!("answer {}", shown(&answer)),
-            Passing::Forward(To::Route(route), _) => format!("route {route}"),
-            Passing::Forward(To::Server(server), _) => format!("asked of {server}"),
-            Passing::Silence => "silence".to_owned(),
-            Passing::Later(_) => "later".to_owned(),
-        }
+/// What becomes of an upstream's answer.
+fn passing(continuation: Box<dyn Continuation>, answer: &[u8]) -> String {
+    let upstream = SocketAddr::from(([192, 0, 2, 53], 53));
+    let mut passing = continuation.answer(&Heard { upstream, since: Instant::now(), over_tcp: false, answer });
+    while let Passing::Later(judge) = passing {
+        passing = judge();
+    }
+    match passing {
+        Passing::Pass => "pass".to_owned(),
+        Passing::Instead(reply) => shown(&reply),
+        Passing::Answer(answer) => format!("answer {}", shown(&answer)),
+        Passing::Forward(To::Route(route), _) => format!("route {route}"),
+        Passing::Forward(To::Server(server), _) => format!("asked of {server}"),
+        Passing::Silence => "silence".to_owned(),
+        Passing::Later(_) => "later".to_owned(),
     }
 }
 

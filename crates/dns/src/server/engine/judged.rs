@@ -2,7 +2,7 @@
 
 use super::Engine;
 use crate::caught::caught;
-use crate::chain::{Asked, Chain, Failure, Heard, Passing, Step, To};
+use crate::chain::{Asked, Chain, Continuation, Failure, Heard, Passing, Step, To};
 use crate::learn::Learn;
 use crate::server::lock;
 use crate::server::pending::{Client, Link, Ticket};
@@ -77,9 +77,9 @@ impl<L: Learn> Engine<L> {
 
     fn take_step(&mut self, ticket: Ticket, step: Step) -> io::Result<()> {
         match step {
-            Step::Forward(to, notes) => {
+            Step::Forward(to, continuation) => {
                 if let Some(pending) = self.pending.get(ticket) {
-                    pending.notes = notes;
+                    pending.continuation = Some(continuation);
                 }
                 self.forward(ticket, to)
             }
@@ -91,8 +91,8 @@ impl<L: Learn> Engine<L> {
                 self.give_own(ticket, answer);
                 Ok(())
             }
-            Step::Renew(answer, to) => {
-                let renewal = self.begin_renewal(ticket);
+            Step::Renew(answer, to, continuation) => {
+                let renewal = self.begin_renewal(ticket, continuation);
                 self.give_own(ticket, answer);
                 renewal.map_or(Ok(()), |renewal| self.forward(renewal, to))
             }
@@ -121,7 +121,7 @@ impl<L: Learn> Engine<L> {
     }
 
     /// The same question once more, which nobody waits for; unless there is too much to do already.
-    fn begin_renewal(&mut self, ticket: Ticket) -> Option<Ticket> {
+    fn begin_renewal(&mut self, ticket: Ticket, continuation: Box<dyn Continuation>) -> Option<Ticket> {
         if self.pending.len() >= self.settings.most_queries {
             return None;
         }
@@ -132,29 +132,25 @@ impl<L: Learn> Engine<L> {
         let renewal = Client::Renewal { server, from, over_tcp: client.is_by_tcp() };
         let (query, law) = (pending.query.clone(), pending.law.clone());
         let renewal = self.pending.insert(renewal, &query, self.now);
-        self.pending.get(renewal)?.law = law;
+        let pending = self.pending.get(renewal)?;
+        (pending.law, pending.continuation) = (law, Some(continuation));
         Some(renewal)
     }
 
     /// The answer to a question that nobody waits for.
     pub(super) fn renewed(&mut self, ticket: Ticket, answer: &[u8]) -> io::Result<()> {
         let Some(pending) = self.pending.get(ticket) else { return Ok(()) };
-        let Some(chain) = pending.law.as_ref().map(|law| law.chain.clone()) else {
+        let Some(continuation) = pending.continuation.take() else {
             self.forget(ticket);
             return Ok(());
         };
-        let notes = pending.notes.take();
         let over_tcp = matches!(pending.link, Some(Link::Tcp { .. }));
         let (upstream, since) = (self.upstreams[pending.upstream].address, pending.last_asked);
-        let next = caught(|| {
-            let asked = self.asked(ticket)?;
-            chain.heard(&asked, &Heard { upstream, since, over_tcp, answer });
-            chain.renewed(&asked, answer, notes)
-        });
+        let next = caught(|| continuation.renewed(&Heard { upstream, since, over_tcp, answer }));
         match next.flatten() {
-            Some((to, notes)) => {
+            Some((to, continuation)) => {
                 if let Some(pending) = self.pending.get(ticket) {
-                    pending.notes = notes;
+                    pending.continuation = Some(continuation);
                 }
                 self.forward(ticket, to)
             }
@@ -195,15 +191,15 @@ impl<L: Learn> Engine<L> {
     /// Whether an answer passes at once. What does not is dealt with, or will be.
     pub(super) fn passes(&mut self, ticket: Ticket, answer: &[u8]) -> io::Result<bool> {
         let Some(pending) = self.pending.get(ticket) else { return Ok(false) };
-        let Some(chain) = pending.law.as_ref().map(|law| law.chain.clone()) else { return Ok(true) };
-        let notes = pending.notes.take();
+        if pending.law.is_none() {
+            return Ok(true);
+        }
+        let continuation = pending.continuation.take();
         let over_tcp = matches!(pending.link, Some(Link::Tcp { .. }));
         let (upstream, since) = (self.upstreams[pending.upstream].address, pending.last_asked);
-        let passing = caught(|| {
-            let Some(asked) = self.asked(ticket) else { return Passing::Silence };
-            chain.heard(&asked, &Heard { upstream, since, over_tcp, answer });
-            chain.answer(&asked, answer, notes)
-        });
+        let heard = Heard { upstream, since, over_tcp, answer };
+        // An answer that no chain has decided about does not pass.
+        let passing = continuation.and_then(|continuation| caught(|| continuation.answer(&heard)));
         let Some(passing) = passing else {
             self.fail(ticket, Failure::NotJudged);
             return Ok(false);
@@ -238,9 +234,9 @@ impl<L: Learn> Engine<L> {
             }
             Passing::Instead(reply) => self.reply(ticket, reply),
             Passing::Answer(answer) => self.give_own(ticket, answer),
-            Passing::Forward(to, notes) => {
+            Passing::Forward(to, continuation) => {
                 if let Some(pending) = self.pending.get(ticket) {
-                    pending.notes = notes;
+                    pending.continuation = Some(continuation);
                     pending.answer.clear();
                 }
                 return self.forward(ticket, to);
@@ -254,7 +250,7 @@ impl<L: Learn> Engine<L> {
     /// There is no answer: the chain says what its client gets.
     pub(super) fn fail(&mut self, ticket: Ticket, failure: Failure<'_>) {
         let Some(pending) = self.pending.get(ticket) else { return };
-        let (client, notes) = (pending.client, pending.notes.take());
+        let (client, continuation) = (pending.client, pending.continuation.take());
         // No answer is under way any more; what is said later must not be taken for one that passes.
         pending.answer.clear();
         let (link, upstream) = (pending.link.take(), pending.upstream);
@@ -265,9 +261,11 @@ impl<L: Learn> Engine<L> {
             self.forget(ticket);
             return;
         }
-        let said = chain.and_then(|chain| {
-            caught(|| self.asked(ticket).map(|asked| chain.failed(&asked, failure, notes))).flatten()
-        });
+        let said = match continuation {
+            Some(continuation) => caught(|| continuation.failed(failure)),
+            None => chain
+                .and_then(|chain| caught(|| self.asked(ticket).map(|asked| chain.failed(&asked, failure))).flatten()),
+        };
         match said {
             Some(Passing::Instead(reply)) => self.reply(ticket, reply),
             Some(Passing::Answer(answer)) => self.give_own(ticket, answer),

@@ -1,0 +1,209 @@
+//! What an exchange does with an answer: another upstream may be asked, the cache keeps it, and the response rules
+//! decide whether the client gets it.
+
+use crate::exchange::Exchange;
+use crate::forward;
+use crate::message::Message;
+use crate::names::{LookedUp, Names};
+use crate::reply;
+use crate::report::{Report, Ruling, Source};
+use crate::rules::{Decision, MustWait, Waiting, Walk};
+use namewall_corefile::Point;
+use namewall_dns::wire::{Header, Rcode, reply as plain};
+use namewall_dns::{Continuation, Failure, Heard, Passing, To};
+use namewall_expression::Outcome;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// What the response rules say of an answer.
+pub(crate) enum Checked {
+    Passes,
+    /// The client gets this instead; none is silence.
+    Denied(Option<Vec<u8>>),
+}
+
+impl Checked {
+    /// For an answer that is passed on as it is.
+    fn passing(self) -> Passing {
+        match self {
+            Self::Passes => Passing::Pass,
+            Self::Denied(denial) => denial.map_or(Passing::Silence, Passing::Instead),
+        }
+    }
+
+    /// For an answer from the cache in place of the upstream's.
+    fn passing_with(self, answer: Vec<u8>) -> Passing {
+        match self {
+            Self::Passes => Passing::Answer(answer),
+            Self::Denied(denial) => denial.map_or(Passing::Silence, Passing::Instead),
+        }
+    }
+}
+
+impl Continuation for Exchange {
+    fn answer(mut self: Box<Self>, heard: &Heard<'_>) -> Passing {
+        self.tell_heard(heard);
+        let answer = heard.answer;
+        if self.source != Source::Redirected {
+            if let Some(to) = self.next_forward(answer) {
+                return Passing::Forward(to, self);
+            }
+            if let Some(stale) = self.better(answer) {
+                return self.give_stale(stale);
+            }
+            self.keep(answer);
+        }
+        match self.check(answer, Waiting::Forbidden) {
+            Ok(Checked::Passes) => match self.note(answer) {
+                Some(names) => Passing::Later(Box::new(move || {
+                    names.finish();
+                    Passing::Pass
+                })),
+                None => Passing::Pass,
+            },
+            Ok(denied) => denied.passing(),
+            Err(MustWait) => {
+                let answer = answer.to_vec();
+                Passing::Later(Box::new(move || {
+                    let Ok(checked) = self.check(&answer, Waiting::Allowed) else { return Passing::Silence };
+                    if let Checked::Passes = checked
+                        && let Some(names) = self.note(&answer)
+                    {
+                        names.finish();
+                    }
+                    checked.passing()
+                }))
+            }
+        }
+    }
+
+    fn failed(self: Box<Self>, failure: Failure<'_>) -> Passing {
+        if self.source != Source::Redirected
+            && failure != Failure::NotJudged
+            && let Some(stale) = self.stale()
+        {
+            return self.give_stale(stale);
+        }
+        Passing::Instead(self.fail(failure))
+    }
+
+    fn renewed(mut self: Box<Self>, heard: &Heard<'_>) -> Option<(To, Box<dyn Continuation>)> {
+        self.tell_heard(heard);
+        match self.next_forward(heard.answer) {
+            Some(to) => Some((to, self)),
+            None => {
+                self.keep(heard.answer);
+                None
+            }
+        }
+    }
+}
+
+impl Exchange {
+    /// Who is asked next, if an upstream's answer is not final.
+    fn next_forward(&mut self, answer: &[u8]) -> Option<To> {
+        let forwards = &self.block().forwards;
+        let at = self.forward.or_else(|| forward::first(forwards, &self.question.name))?;
+        let next = forward::next(forwards, (at, Header::read(answer).ok()?.rcode), &self.question.name)?;
+        let to = To::Route(forwards[next].route);
+        self.forward = Some(next);
+        Some(to)
+    }
+
+    /// An expired answer from the cache, where an upstream's answer says only that it has none.
+    fn better(&self, answer: &[u8]) -> Option<Vec<u8>> {
+        let is_none = !matches!(Header::read(answer).ok()?.rcode, Rcode::NO_ERROR | Rcode::NX_DOMAIN);
+        if is_none { self.stale() } else { None }
+    }
+
+    /// An answer from the cache that has expired, and may still be given.
+    fn stale(&self) -> Option<Vec<u8>> {
+        self.block().cache.as_ref()?.stale(self.query(), &self.question, Instant::now())
+    }
+
+    /// Gives an expired answer, if the response rules let it pass.
+    fn give_stale(self: Box<Self>, stale: Vec<u8>) -> Passing {
+        match self.check(&stale, Waiting::Forbidden) {
+            Ok(checked) => checked.passing_with(stale),
+            Err(MustWait) => Passing::Later(Box::new(move || match self.check(&stale, Waiting::Allowed) {
+                Ok(checked) => checked.passing_with(stale),
+                Err(MustWait) => Passing::Silence,
+            })),
+        }
+    }
+
+    /// Passes on what an upstream's answer says of a name. Returns whom the answer has to wait for, if anybody.
+    fn note(&self, answer: &[u8]) -> Option<Arc<dyn Names>> {
+        let (directive, names) = self.block().names.as_ref()?;
+        let looked_up = LookedUp::read(directive, &self.question, answer)?;
+        names.note(&looked_up).then(|| names.clone())
+    }
+
+    /// Keeps an upstream's answer in the cache.
+    fn keep(&self, answer: &[u8]) {
+        if let Some(cache) = &self.block().cache {
+            cache.put((self.query(), &self.question), answer, Instant::now());
+        }
+    }
+
+    /// Asks the response rules whether the client gets an answer, and reports the end of the question.
+    pub(crate) fn check(&self, answer: &[u8], waiting: Waiting) -> Result<Checked, MustWait> {
+        let (block, report) = (self.block(), self.report());
+        let ended = |reply: Option<&[u8]>, end: &Report<'_>| {
+            // Of an answer of our own nothing is reported yet: the walk may have had to begin again.
+            if !matches!(self.source, Source::Upstream | Source::Redirected) {
+                report.tell_asked();
+            }
+            Report { reply, ..*end }.tell_ended();
+        };
+        if !block.lists.iter().any(|list| list.point == Point::Response) {
+            ended(Some(answer), &report);
+            return Ok(Checked::Passes);
+        }
+        let Ok(mut message) = Message::new(self).with_answer(answer) else {
+            // What cannot be read cannot be judged.
+            let failure = plain::failure(self.query(), Rcode::SERV_FAIL);
+            report.tell_error("the answer cannot be read");
+            ended(Some(&failure), &report);
+            return Ok(Checked::Denied(Some(failure)));
+        };
+        message.labels = self.labels.clone();
+        let mut decision = Walk { waiting, trace: None }.decide(&block.lists, Point::Response, &mut message)?;
+        refuse_redirect(&mut decision);
+        let ruling = Ruling::of(&decision, Point::Response);
+        let end = Report { of_response: ruling.as_ref(), labels: &message.labels, ..report };
+        end.tell_decision(&decision);
+        if decision.outcome == Ok(Outcome::Allow) {
+            ended(Some(answer), &end);
+            return Ok(Checked::Passes);
+        }
+        let denial = reply::denied(self, &decision);
+        ended(denial.as_deref(), &end);
+        Ok(Checked::Denied(denial))
+    }
+
+    /// The reply of a question that has no answer.
+    pub(crate) fn fail(&self, failure: Failure<'_>) -> Vec<u8> {
+        let reply = plain::failure(self.query(), failure.rcode());
+        let report = Report { source: Source::Own, ..self.report() };
+        // They end as CoreDNS writes them: people have regular expressions for that.
+        let why = match failure {
+            Failure::NoAnswer(Some(trouble)) => format!("no upstream answered: {trouble}"),
+            Failure::NoAnswer(None) => "no upstream answered: i/o timeout".to_owned(),
+            Failure::TooMany => "concurrent queries exceeded maximum".to_owned(),
+            Failure::NotJudged => "the rules could not be asked".to_owned(),
+        };
+        report.tell_error(&why);
+        Report { reply: Some(&reply), ..report }.tell_ended();
+        reply
+    }
+}
+
+/// There is an answer already, and no other server is asked for it.
+pub(crate) fn refuse_redirect(decision: &mut Decision) {
+    if let Ok(Outcome::Redirect(to)) = decision.outcome {
+        let error = format!("an answer cannot be redirected to {to}");
+        decision.failure = decision.place.as_ref().map(|place| format!("{place}: {error}"));
+        decision.outcome = Err(error);
+    }
+}
