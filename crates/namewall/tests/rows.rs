@@ -205,6 +205,39 @@ fn names_are_destinations_in_every_format() {
     assert_eq!(list[0]["kind"], serde_json::json!({"from": "Pod", "to": "Name"}));
 }
 
+/// A name that no rule speaks of is as open as its address.
+#[test]
+fn a_rule_by_name_adds_only_what_was_closed_before() {
+    let folder = Folder::new("named");
+    let mut pods = nodes();
+    for (number, name) in ["web", "api"].into_iter().enumerate() {
+        pods += &pod(&Pod { name: name.into(), labels: format!("app: {name}"), owner: None, number });
+    }
+    let firewall = |rules: &str| {
+        let object = "apiVersion: namewall.dev/v1alpha1\nkind: ClusterEgressFirewall\nmetadata: {name: f}";
+        format!(
+            "{pods}---\n{object}\nspec: {{priority: 1, subject: {{pods: {{namespaceSelector: {{}}, podSelector: \
+             {{matchLabels: {{app: web}}}}}}}}, rules: [{rules}]}}\n"
+        )
+    };
+    let (open, closed) = (folder.file("open.yaml", &pods), "{action: Deny, to: [{networks: [0.0.0.0/0, '::/0']}]}");
+    let by_name = "{action: Allow, to: [{domainNames: ['*.example.com']}], ports: [{protocol: TCP, port: 443}]}";
+    let named = folder.file("named.yaml", &firewall(&format!("{by_name}, {closed}")));
+    let closed = folder.file("closed.yaml", &firewall(closed));
+    let line = |old: &str, new: &str| {
+        let (_, printed) = namewall(&["diff", old, new]);
+        let found: Vec<String> =
+            printed.lines().filter(|line| line.contains("example.com")).map(str::to_owned).collect();
+        found.join("\n")
+    };
+    assert_eq!(line(&open, &named), "~ shop/web -> *.example.com (any subdomain): TCP 443  (was everything)");
+    assert_eq!(line(&named, &open), "~ shop/web -> *.example.com (any subdomain): everything  (was TCP 443)");
+    assert_eq!(line(&closed, &named), "+ shop/web -> *.example.com (any subdomain): TCP 443");
+    // A rule that allows what is open anyway changes nothing.
+    let idle = folder.file("idle.yaml", &firewall(by_name));
+    assert_eq!(namewall(&["diff", &open, &idle]), (0, "The same connections are open before and after.\n".to_owned()));
+}
+
 /// Deployments without addresses, each with a policy of its own, and a denied network that their pods may or may not
 /// get addresses in.
 fn deployments(count: usize) -> String {

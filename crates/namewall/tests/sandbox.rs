@@ -119,6 +119,26 @@ fn workloads_without_addresses_get_some_and_node_ports_are_probed() {
     place.expect(&["sandbox", "exec", "shop/web", "--", "cat", "/proc/net/fib_trie"], (0, "10.7.0.2"));
 }
 
+/// Manifests from Git have neither nodes nor the addresses of Services.
+#[test]
+fn services_and_nodes_without_addresses_get_some_and_are_probed() {
+    let place = Place::new("services");
+    let text = "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, namespace: shop}\nspec: {template: {metadata: \
+           {labels: {app: web}}, spec: {containers: [{name: c, ports: [{containerPort: 8080}]}]}}}\n\
+           ---\napiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: shop}\n\
+           spec: {type: NodePort, selector: {app: web}, ports: [{port: 80, targetPort: 8080, nodePort: 30080}]}\n";
+    fs::create_dir_all(&place.0).expect("it is writable");
+    let file = place.0.join("deployment.yaml");
+    fs::write(&file, text).expect("it is writable");
+    let file = file.to_str().expect("it is text");
+    let said = "1 Service has an address from 10.96.0.0/16 and the node has 192.0.2.1.";
+    place.expect(&["sandbox", "up", file], (0, said));
+    for target in ["192.0.2.1:30080/TCP", "10.96.0.1:80/TCP", "192.0.2.1:80/TCP"] {
+        place.expect(&["sandbox", "probe"], (0, target));
+    }
+    place.expect(&["sandbox", "probe"], (0, "every one as predicted"));
+}
+
 #[test]
 fn misuse_is_told_what_to_do() {
     let place = Place::new("misuse");

@@ -7,7 +7,7 @@ use crate::model::Direction;
 use crate::reach::{CellConditions, CellId, Group, Groups, Matrix, OutsideRange, Reachable};
 use crate::snapshot::Snapshot;
 use rustc_hash::FxHashMap;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -178,17 +178,21 @@ impl Compare<'_> {
     }
 
     fn names(&mut self, row: &Row) {
-        let mut names: BTreeMap<DomainPattern, [Reachable; 2]> = BTreeMap::new();
-        for at in [0, 1] {
-            let (Some(id), side) = (row.groups[at], self.sides[at]) else { continue };
-            for (pattern, traffic) in side.matrix.names_to(side.groups.get(id).example()).iter() {
-                names.entry(pattern.clone()).or_default()[at] = traffic.clone();
-            }
-        }
-        for (pattern, [before, after]) in names {
+        let sides = self.sides;
+        let example = |at: usize| row.groups[at].map(|id| sides[at].groups.get(id).example());
+        let known = [0, 1].map(|at| example(at).map(|id| sides[at].matrix.names_to(id)));
+        let listed = |at: usize| known[at].iter().flat_map(|known| known.iter());
+        let names: BTreeSet<&DomainPattern> = listed(0).chain(listed(1)).map(|(pattern, _)| pattern).collect();
+        for pattern in names {
+            // A side whose rules do not speak of the name may still let it pass.
+            let open = |at: usize| match listed(at).find(|(known, _)| known == pattern) {
+                Some((_, open)) => open.clone(),
+                None => example(at).map(|id| sides[at].matrix.name_to(id, pattern)).unwrap_or_default(),
+            };
+            let (before, after) = (open(0), open(1));
             if before != after {
                 let rows = row.groups.map(|from| Rows { from, to: None });
-                self.found.push(Difference { from: row.end(), to: End::Name(pattern), before, after, rows });
+                self.found.push(Difference { from: row.end(), to: End::Name(pattern.clone()), before, after, rows });
             }
         }
     }

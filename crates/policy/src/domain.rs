@@ -186,11 +186,13 @@ impl DomainPattern {
         }
     }
 
-    /// A name it matches, that no one is likely to have.
+    /// A name it matches, that no one is likely to have. That of any subdomain has two labels more, so that a pattern
+    /// of one label does not speak for it.
     pub fn example(&self) -> DomainName {
         match self {
             Self::Exact(domain) => domain.clone(),
-            Self::Subdomains(domain) | Self::OneLabel(domain) => DomainName(format!("_any.{domain}").into()),
+            Self::Subdomains(domain) => DomainName(format!("_any._any.{domain}").into()),
+            Self::OneLabel(domain) => DomainName(format!("_any.{domain}").into()),
         }
     }
 

@@ -403,6 +403,9 @@ impl Player<'_> {
         self.state();
         let Some(world) = self.world() else { return Ok(()) };
         let routes = world.routes(from, to).map_err(|error| error.to_string())?;
+        if world.predict(&routes) == Prediction::Depends {
+            return Err(format!("it depends: {}", Described::join(&world.describe(world.depends_on(&routes)))));
+        }
         let connection = Connection::open(&world, &routes)?;
         let flow = connection.flow().clone();
         self.connections.keep(name, connection);

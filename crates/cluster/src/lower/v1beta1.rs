@@ -80,7 +80,7 @@ fn annotation_isolates(scope: &mut Scope<'_>) -> bool {
 /// As the original proposal writes it, before it became an annotation.
 fn spec_isolates(scope: &mut Scope<'_>) -> bool {
     const PATH: &str = "spec.networkPolicy";
-    if scope.is_in_doubt(&["spec", "networkPolicy"]) {
+    if scope.is_in_doubt(&["spec", "networkPolicy"]) || is_misspelt(scope) {
         return true;
     }
     let Some(node) = scope.node(&["spec", "networkPolicy"]) else { return false };
@@ -91,6 +91,17 @@ fn spec_isolates(scope: &mut Scope<'_>) -> bool {
         }
         None => true,
     }
+}
+
+/// Other fields of a Namespace are none of our business, but not one that is meant to be this one.
+fn is_misspelt(scope: &mut Scope<'_>) -> bool {
+    let like = |key: &str| key.to_ascii_lowercase().replace(['-', '_'], "").starts_with("networkpolic");
+    let keys = scope.node(&["spec"]).map(Node::entries).unwrap_or_default().iter().map(|entry| &*entry.key);
+    let Some(key) = keys.into_iter().find(|key| like(key) && *key != "networkPolicy") else { return false };
+    let message =
+        format!("`{key}` is not known here; did you mean networkPolicy? The namespace is isolated until it is mended");
+    scope.error("unknown-field", &format!("spec.{key}"), message);
+    true
 }
 
 fn is_default_deny(scope: &mut Scope<'_>, isolation: Option<&str>, (what, path): (&str, &str)) -> bool {

@@ -126,8 +126,7 @@ metadata: {{name: closed, namespace: shop}}
 spec: {{podSelector: {{}}}}
 "
     );
-    let depends =
-        "depends: open only if shop/db runs on the node of node n1 (172.16.0.1): a node may always reach its own pods";
+    let depends = "depends: open only if shop/db runs on node n1 (172.16.0.1): a node may always reach its own pods";
     assert_eq!(ask(&isolated, "172.16.0.1 -> shop/db:5432"), depends);
     assert_eq!(ask(&isolated, "shop/web -> shop/db:5432"), "deny");
 }

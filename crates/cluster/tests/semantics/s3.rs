@@ -95,6 +95,16 @@ fn s3_1_the_spec_of_a_namespace_isolates_like_the_annotation() {
 }
 
 #[test]
+fn s3_1_a_misspelt_spec_of_a_namespace_isolates_and_is_said() {
+    for key in ["networkpolicy", "networkPolicies", "network-policy"] {
+        let spec = format!("spec: {{{key}: {{ingress: {{isolation: DefaultDeny}}}}}}\n");
+        let cluster = world().replace(&namespace("shop", ""), &(namespace("shop", "") + &spec));
+        check(&cluster, &["ops/tool -> shop/web:1/TCP: deny by Namespace/shop"]);
+        assert_eq!(findings(&cluster).len(), 1, "{key}");
+    }
+}
+
+#[test]
 fn s3_1_other_namespaces_are_not_isolated() {
     check(
         isolated(),

@@ -13,7 +13,7 @@ fn s10_5_the_matrix_says_depends_in_every_format() {
     assert_eq!(json["depends"]["TCP"], serde_json::json!(["1-65535"]));
     assert_eq!(json["dependsOn"][0]["text"], CONDITION);
     let plain = text(&["matrix", "-"]);
-    assert!(plain.contains("depends: everything  shop/db") && plain.contains(CONDITION), "{plain}");
+    assert!(plain.contains("depends: everything  shop/web, shop/db\n") && plain.contains(CONDITION), "{plain}");
     assert!(plain.contains("--pod-network"), "{plain}");
     let csv = text(&["matrix", "-o", "csv", "-"]);
     let line = format!("shop/web,Deployment,shop/db,Deployment,,,,1-65535,1-65535,1-65535,{CONDITION}\n");
@@ -128,6 +128,14 @@ spec: {egress: [{type: Allow, to: {dnsName: api.example.com}}]}
     let picture = String::from_utf8(run(&["matrix", "-o", "svg", "-"], &cluster).stdout).unwrap();
     let cell = "shop/web → api.example.com: depends: everything (the node that the source runs on decides";
     assert!(picture.contains(cell), "{picture}");
+}
+
+/// Pods of one Deployment among themselves are a pair like any other.
+#[test]
+fn s10_5_a_row_to_itself_is_in_every_format() {
+    let plain = text(&["matrix", "--focus", "shop/db", "-"]);
+    let own = "shop/db Deployment\n  → depends: everything  shop/web, shop/db\n";
+    assert!(plain.contains(own) && plain.contains(CONDITION), "{plain}");
 }
 
 /// Nothing depends on anything, so there is nothing to say on what.

@@ -1,6 +1,6 @@
 //! `test`.
 
-use super::{CLUSTER, CONDITION, Folder, conditions, run};
+use super::{CLUSTER, CONDITION, Folder, NODE_CONDITION, conditions, node_firewall, run};
 use serde_json::Value;
 
 fn scenario(folder: &Folder, expected: &str) -> String {
@@ -30,5 +30,22 @@ fn s10_5_a_probe_says_what_it_depends_on_in_every_format() {
         assert_eq!(conditions(&probes[0]), [CONDITION]);
         assert_eq!(probes[0]["dependsOn"][0]["closed"], serde_json::json!(["8.8.8.8/32"]));
         assert_eq!(probes[1].get("dependsOn"), None);
+    }
+}
+
+/// A step that needs to know says what it would have to know, and is not taken as if it were closed.
+#[test]
+fn s10_5_a_step_that_depends_on_something_says_on_what() {
+    let folder = Folder::new("steps");
+    folder.file("cluster.yaml", &node_firewall("[203.0.113.0/24]"));
+    let topology = "topology:\n  manifests: [cluster.yaml]\n  dns: {servers: {203.0.113.53: {}}, zones: {a.example: {A: [198.51.100.7]}}}\n";
+    for step in
+        ["connect: {c: shop/web -> 203.0.113.9:443/TCP}\n- connections: {c: open}", "resolve: shop/web a.example"]
+    {
+        let file = folder.file("scenario.yaml", &format!("name: step\n{topology}steps:\n- {step}\n"));
+        let output = run(&["test", &file], "");
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(said.contains(&format!("it depends: {NODE_CONDITION}")), "{step}: {said}");
+        assert_eq!(output.status.code(), Some(1), "{step}");
     }
 }

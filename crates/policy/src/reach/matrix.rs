@@ -439,6 +439,12 @@ impl<'a> Matrix<'a> {
         found
     }
 
+    /// What the workload may open to names of a pattern once they are resolved. A name that none of its rules speaks of
+    /// is as open as the address it may have.
+    pub fn name_to(&self, from: WorkloadId, pattern: &DomainPattern) -> Reachable {
+        self.reach.egress(&self.ends(from, Lane::Any)[0], &Endpoint::name(pattern.example()))
+    }
+
     /// The names the workload's rules speak of, and what may be opened to each
     /// once it is resolved.
     pub fn names_to(&self, from: WorkloadId) -> Rc<[(DomainPattern, Reachable)]> {
@@ -467,7 +473,7 @@ impl<'a> Matrix<'a> {
         }
         let mut found = Vec::new();
         for pattern in patterns.into_iter().map(|id| program.patterns.get(id)) {
-            let traffic = self.reach.egress(&source, &Endpoint::name(pattern.example()));
+            let traffic = self.name_to(from, pattern);
             if !traffic.is_none() {
                 found.push((pattern.clone(), traffic));
             }

@@ -27,7 +27,9 @@ pub enum EndName {
     Workload(String),
     /// A DNS name.
     Name(String),
-    /// A node, or an address that no workload has.
+    /// A node, with its address.
+    Node(String),
+    /// An address that no workload has.
     Host(String),
     /// Pods that do not exist yet, with a description of them.
     NewPods(String),
@@ -35,22 +37,19 @@ pub enum EndName {
 
 impl EndName {
     /// The end by its own name.
-    pub fn of(snapshot: &Snapshot, end: &Endpoint) -> Self {
-        Self::called(end, describe_end(snapshot, end))
-    }
-
-    /// The end by another name.
-    pub fn called(end: &Endpoint, name: String) -> Self {
-        match (&end.name, end.workload) {
-            (Some(_), _) => Self::Name(name),
-            (None, Some(_)) => Self::Workload(name),
-            (None, None) => Self::Host(name),
+    fn of(snapshot: &Snapshot, end: &Endpoint) -> Self {
+        let name = describe_end(snapshot, end);
+        match (&end.name, end.workload, end.node) {
+            (Some(_), ..) => Self::Name(name),
+            (None, Some(_), _) => Self::Workload(name),
+            (None, None, Some(_)) => Self::Node(name),
+            (None, None, None) => Self::Host(name),
         }
     }
 
     fn text(&self) -> &str {
         match self {
-            Self::Workload(name) | Self::Name(name) | Self::Host(name) => name,
+            Self::Workload(name) | Self::Name(name) | Self::Node(name) | Self::Host(name) => name,
             Self::NewPods(_) => "the new pods",
         }
     }
@@ -59,8 +58,16 @@ impl EndName {
         match self {
             Self::Name(name) => format!("{name} resolves to an address in"),
             Self::Workload(name) => format!("pods of {name} live in"),
-            Self::Host(name) => format!("{name} has an address in"),
+            Self::Node(name) | Self::Host(name) => format!("{name} has an address in"),
             Self::NewPods(_) => "the new pods live in".to_owned(),
+        }
+    }
+
+    /// Where it runs, if it runs on a node.
+    fn node(&self) -> String {
+        match self {
+            Self::Node(name) => name.clone(),
+            _ => format!("the node of {}", self.text()),
         }
     }
 
@@ -126,7 +133,7 @@ impl<E> Condition<E> {
         };
         let of = match name_of(end) {
             EndName::NewPods(pods) => pods,
-            EndName::Workload(name) | EndName::Name(name) | EndName::Host(name) => name,
+            EndName::Workload(name) | EndName::Name(name) | EndName::Node(name) | EndName::Host(name) => name,
         };
         Described { text, part: self.part.clone(), unknown, of }
     }
@@ -162,8 +169,8 @@ impl<E> Dependence<E> {
             }
             Self::SameNode { from, to } => {
                 let (from, to) = (name_of(from), name_of(to));
-                let (source, target, runs) = (from.text(), to.text(), to.runs());
-                format!("open only if {target} {runs} on the node of {source}: a node may always reach its own pods")
+                let (node, target, runs) = (from.node(), to.text(), to.runs());
+                format!("open only if {target} {runs} on {node}: a node may always reach its own pods")
             }
         }
     }

@@ -9,6 +9,7 @@ use namewall_policy::Prediction;
 use namewall_policy::ask::{Host, Target, World};
 use namewall_policy::lease::Learned;
 use namewall_policy::port::Protocol;
+use namewall_policy::unknown::Described;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -113,8 +114,13 @@ impl Player<'_> {
     fn way(&self, from: &Host, meant: IpAddr, target: &Target) -> Result<Option<Way>, String> {
         let Some(world) = self.world() else { return Ok(None) };
         let routes = world.routes(from, target).map_err(|error| error.to_string())?;
-        if world.predict(&routes) != Prediction::Allow {
-            return Ok(None);
+        match world.predict(&routes) {
+            Prediction::Allow => {}
+            Prediction::Deny => return Ok(None),
+            Prediction::Depends => {
+                let conditions = Described::join(&world.describe(world.depends_on(&routes)));
+                return Err(format!("nobody can tell whether {from} may ask {meant}; it depends: {conditions}"));
+            }
         }
         let sources = routes.iter().flat_map(|route| &route.flows).filter_map(|flow| flow.from.address);
         let client = sources.into_iter().find(|source| source.is_ipv4() == meant.is_ipv4());

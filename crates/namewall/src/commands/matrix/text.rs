@@ -17,7 +17,7 @@ pub(super) fn print(out: &mut impl Write, view: &View<'_>) -> Result<()> {
     }
     let mut notes = Notes::default();
     for from in view.rows() {
-        let is_shown = |&to: &GroupId| view.shows(from, to) && (to != from || view.groups.get(from).members.len() > 1);
+        let is_shown = |&to: &GroupId| view.shows(from, to) && (to != from || !view.groups.get(from).is_lone_pod());
         let shown: Vec<GroupId> = view.rows().filter(is_shown).collect();
         if shown.is_empty() && !view.shows_outside_of(from) {
             continue;

@@ -6,6 +6,7 @@ use crate::cli::SandboxUp;
 use crate::input::{Loaded, NOW};
 use anyhow::{Context, Result, bail};
 use namewall_dataplane::CutEstablished;
+use namewall_policy::addr::Cidr;
 use namewall_policy::model::{BackendTarget, WorkloadId};
 use namewall_policy::{Lease, compile};
 use namewall_sandbox::{Cluster, Namespace, Progress, Wanted, assign_addresses, ensure_rights};
@@ -91,9 +92,16 @@ fn complete(loaded: &mut Loaded) -> (Value, Vec<String>) {
     }
     let assigned = assign_addresses(&mut loaded.snapshot);
     loaded.program = compile(&loaded.snapshot).0;
-    let networks: Vec<String> = assigned.networks.iter().map(ToString::to_string).collect();
+    let texts = |networks: &[Cidr]| networks.iter().map(ToString::to_string).collect::<Vec<_>>();
     let lost = assigned.left_out.iter().map(|name| format!("{name} is left out: the pod network is full"));
-    (json!({"workloads": assigned.workloads.len(), "networks": networks}), lost.collect())
+    let made_up = json!({
+        "workloads": assigned.workloads.len(),
+        "networks": texts(&assigned.networks),
+        "services": assigned.services,
+        "serviceNetworks": texts(&assigned.service_networks),
+        "nodes": assigned.nodes.iter().map(IpAddr::to_string).collect::<Vec<_>>(),
+    });
+    (made_up, lost.collect())
 }
 
 /// Whoever reads what `up` says must not wait for us to end.

@@ -43,6 +43,9 @@ pub(crate) fn run(args: &Sandbox) -> Result<ExitCode> {
                     "No pod has an address, so {count} workloads have a pod each, with addresses from {networks}; --pod-network chooses another network."
                 )?;
             }
+            if let Some(text) = made_up(&ready["assigned"]) {
+                writeln!(out, "{text}")?;
+            }
             for left_out in ready["leftOut"].as_array().into_iter().flatten() {
                 output::note(left_out.as_str().unwrap_or_default());
             }
@@ -67,6 +70,21 @@ pub(crate) fn run(args: &Sandbox) -> Result<ExitCode> {
         }
         SandboxCommand::Keep(args) => keeper::run(args),
     }
+}
+
+/// What Services and nodes got, if anything: `1 Service has an address from 10.96.0.0/16 and the node has 192.0.2.1.`
+fn made_up(assigned: &Value) -> Option<String> {
+    let services = match assigned["services"].as_u64()? {
+        0 => None,
+        1 => Some(format!("1 Service has an address from {}", texts(&assigned["serviceNetworks"]))),
+        count => Some(format!("{count} Services have an address each from {}", texts(&assigned["serviceNetworks"]))),
+    };
+    let nodes = assigned["nodes"].as_array().filter(|nodes| !nodes.is_empty()).map(|nodes| match nodes.len() {
+        1 => format!("the node has {}", texts(&assigned["nodes"])),
+        _ => format!("nodes have {}", texts(&assigned["nodes"])),
+    });
+    let parts: Vec<String> = services.into_iter().chain(nodes).collect();
+    (!parts.is_empty()).then(|| format!("{}.", parts.join(" and ")))
 }
 
 fn texts(list: &Value) -> String {
