@@ -193,7 +193,7 @@ const POLICY_KINDS: [(&str, &str); 6] = [
     ("NetworkPolicy", "networking.k8s.io/v1 or extensions/v1beta1"),
     ("AdminNetworkPolicy", "policy.networking.k8s.io/v1alpha1"),
     ("BaselineAdminNetworkPolicy", "policy.networking.k8s.io/v1alpha1"),
-    ("ClusterNetworkPolicy", "policy.networking.k8s.io/v1alpha2"),
+    ("ClusterNetworkPolicy", "policy.networking.k8s.io/v1beta1 or policy.networking.k8s.io/v1alpha2"),
     ("EgressFirewall", "k8s.ovn.org/v1"),
     ("ClusterEgressFirewall", "namewall.dev/v1alpha1"),
 ];
@@ -250,10 +250,10 @@ fn known(api_version: &str, kind: &str) -> Known {
         ("policy.networking.k8s.io", "AdminNetworkPolicy") => (Reader::AdminNetworkPolicy, "v1alpha1"),
         ("policy.networking.k8s.io", "BaselineAdminNetworkPolicy") => (Reader::BaselineAdminNetworkPolicy, "v1alpha1"),
         // v1beta1 has the shape of v1alpha2.
-        ("policy.networking.k8s.io", "ClusterNetworkPolicy") if version == "v1beta1" => {
+        ("policy.networking.k8s.io", "ClusterNetworkPolicy") if matches!(version, "v1beta1" | "v1alpha2") => {
             return Known::As(Reader::ClusterNetworkPolicy);
         }
-        ("policy.networking.k8s.io", "ClusterNetworkPolicy") => (Reader::ClusterNetworkPolicy, "v1alpha2"),
+        ("policy.networking.k8s.io", "ClusterNetworkPolicy") => (Reader::ClusterNetworkPolicy, "v1beta1 or v1alpha2"),
         ("k8s.ovn.org", "EgressFirewall") => (Reader::EgressFirewall, "v1"),
         ("network.openshift.io", "DNSNameResolver") => (Reader::DnsNameResolver, "v1alpha1"),
         ("namewall.dev", "ClusterEgressFirewall") => (Reader::ClusterEgressFirewall, "v1alpha1"),
