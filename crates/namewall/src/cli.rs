@@ -460,7 +460,7 @@ pub(crate) enum CrdsFormat {
 pub(crate) struct Crds {
     /// Only these kinds
     #[arg(long, num_args = 1.., value_name = "KIND", ignore_case = true,
-          value_parser = clap::builder::PossibleValuesParser::new(namewall_kubernetes::crds::KINDS))]
+          value_parser = clap::builder::PossibleValuesParser::new(crate::commands::crds::names()))]
     pub(crate) only: Vec<String>,
     /// How to print
     #[arg(short, long, value_name = "FORMAT", default_value = "yaml")]

@@ -11,6 +11,7 @@ mod server;
 mod statuses;
 
 use namewall_cluster::Settings;
+use namewall_cluster::kinds::{Component, Kind};
 use namewall_kubernetes::{Connection, Target, Watch, crds};
 use namewall_policy::Severity;
 use server::Server;
@@ -20,6 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
 fn definitions_are_taken_and_what_they_let_in_can_be_read() {
+    every_kind_has_objects_to_try();
     let server = Server::start();
     definitions_are_established(&server);
     fields_are_explained(&server);
@@ -30,6 +32,15 @@ fn definitions_are_taken_and_what_they_let_in_can_be_read() {
     statuses::are_written_and_read_back(&server);
     everything_is_read_through_the_watch(&server);
     definitions_are_taken_again(&server);
+}
+
+fn every_kind_has_objects_to_try() {
+    let missing = |has: &dyn Fn(&str) -> bool| -> Vec<&str> {
+        crds::kinds().iter().map(|kind| kind.name).filter(|name| !has(name)).collect()
+    };
+    let good = missing(&|name| good::GOOD.iter().any(|(kind, ..)| *kind == name));
+    let bad = missing(&|name| bad::tables().iter().any(|(kind, ..)| *kind == name));
+    assert!(good.is_empty() && bad.is_empty(), "good.rs has no {good:?}, bad.rs has no {bad:?}");
 }
 
 fn definitions_are_established(server: &Server) {
@@ -49,14 +60,16 @@ fn definitions_are_established(server: &Server) {
                 .iter()
                 .any(|one| one["type"] == "KubernetesAPIApprovalPolicyConformant" && one["status"] != "True")
         );
-        if definition.is_own {
+        if definition.kind.is_own() {
             assert_eq!(known["spec"]["names"]["categories"], serde_json::json!(["namewall"]));
         }
     }
     // What `kubectl get` shows, and by which words.
-    for words in ["cef", "nodeaddr", "anp", "banp", "cnp", "namewall", "egressfirewalls", "dnsnameresolvers"] {
-        server.plane.kubectl(&["get", words]).unwrap();
+    for kind in crds::kinds() {
+        let words = kind.short_names.iter().chain([&kind.plural]);
+        words.for_each(|word| drop(server.plane.kubectl(&["get", word]).unwrap()));
     }
+    server.plane.kubectl(&["get", "namewall"]).unwrap();
 }
 
 fn fields_are_explained(server: &Server) {
@@ -91,9 +104,9 @@ fn definitions_are_taken_again(server: &Server) {
 
 fn everything_is_read_through_the_watch(server: &Server) {
     let target = Target { kubeconfig: Some(server.plane.kubeconfig()), context: None };
-    let mut watch = Watch::start(&Connection::open(&target).unwrap());
+    let mut watch = Watch::start(&Connection::open(&target).unwrap(), Component::Agent);
     watch.wait_until_known(PATIENCE).unwrap();
-    assert_eq!(watch.absent(), Vec::<&str>::new());
+    assert_eq!(watch.absent(), Vec::<&Kind>::new());
     let read = watch.read(&Settings::default());
     let errors: Vec<_> = read.findings.iter().filter(|one| one.severity == Severity::Error).collect();
     assert!(errors.is_empty(), "{errors:#?}");

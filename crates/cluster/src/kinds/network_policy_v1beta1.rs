@@ -1,17 +1,41 @@
 //! NetworkPolicy `extensions/v1beta1`, as in its original proposal (S3): no
 //! egress, isolation only by the Namespace, and empty lists that match nothing.
 
-use super::network_policy::{fail_closed, id, pod_set, port, rules, subject};
-use super::parts;
-use super::scope::Scope;
-use crate::api::network_policy::{IngressRule, NamespaceNetworkPolicy, Peer as ApiPeer};
+use super::meta::LabelSelector;
+use super::network_policy::{EgressRule, IngressRule, Peer, fail_closed, id, pod_set, port, rules, subject};
+use crate::lower::{Scope, enforcement, parts};
 use crate::yaml::Node;
-use namewall_policy::model::{Clauses, Peer, Peers, Placement, Policy, PolicyKind, Ports};
+use namewall_policy::model::{Clauses, Peer as LoweredPeer, Peers, Placement, Policy, PolicyKind, Ports};
+use serde::Deserialize;
 
-pub(super) const ISOLATION_ANNOTATION: &str = "net.beta.kubernetes.io/network-policy";
+pub(crate) const ISOLATION_ANNOTATION: &str = "net.beta.kubernetes.io/network-policy";
+
+// The last two came later, and are told of.
+#[derive(Deserialize, Debug)]
+#[serde(rename_all = "camelCase")]
+#[allow(dead_code, reason = "its fields are read one by one; it says which there are")]
+struct Spec {
+    pod_selector: Option<LabelSelector>,
+    ingress: Option<Vec<IngressRule>>,
+    egress: Option<Vec<EgressRule>>,
+    policy_types: Option<Vec<String>>,
+}
+
+/// The JSON in the Namespace annotation of v1beta1.
+#[derive(Deserialize, Debug, Clone)]
+#[serde(deny_unknown_fields)]
+struct NamespaceNetworkPolicy {
+    ingress: Option<NamespaceIngressPolicy>,
+}
+
+#[derive(Deserialize, Debug, Clone)]
+#[serde(deny_unknown_fields)]
+struct NamespaceIngressPolicy {
+    isolation: Option<String>,
+}
 
 pub(super) fn lower(scope: &mut Scope<'_>) -> Option<Policy> {
-    let well_formed = scope.is_well_formed(&["podSelector", "ingress", "egress", "policyTypes"]);
+    let well_formed = scope.is_well_formed_or_empty::<Spec>();
     for later in ["policyTypes", "egress"] {
         if scope.node(&["spec", later]).is_some() {
             let message = format!("`{later}` came after this version and has no effect here; use networking.k8s.io/v1");
@@ -26,7 +50,7 @@ pub(super) fn lower(scope: &mut Scope<'_>) -> Option<Policy> {
     Some(Policy {
         id: id(scope, PolicyKind::NetworkPolicyV1Beta1),
         placement: Placement::Network { isolates_ingress: false, isolates_egress: false },
-        enforcement: super::enforcement(scope),
+        enforcement: enforcement(scope),
         subject,
         egress: Vec::new(),
         ingress,
@@ -51,10 +75,10 @@ fn clauses<'d>(scope: &mut Scope<'d>, node: &'d Node, path: &str) -> Option<Clau
 }
 
 /// S3.3: exactly one of the two selectors.
-fn peer(scope: &mut Scope<'_>, peer: &ApiPeer, path: &str) -> Option<Peer> {
+fn peer(scope: &mut Scope<'_>, peer: &Peer, path: &str) -> Option<LoweredPeer> {
     match (&peer.pod_selector, &peer.namespace_selector, &peer.ip_block) {
-        (pods @ Some(_), None, None) => pod_set(scope, None, pods.as_ref(), path).map(Peer::Pods),
-        (None, namespaces @ Some(_), None) => pod_set(scope, namespaces.as_ref(), None, path).map(Peer::Pods),
+        (pods @ Some(_), None, None) => pod_set(scope, None, pods.as_ref(), path).map(LoweredPeer::Pods),
+        (None, namespaces @ Some(_), None) => pod_set(scope, namespaces.as_ref(), None, path).map(LoweredPeer::Pods),
         _ => {
             scope.error("bad-peer", path, "exactly one of podSelector and namespaceSelector is accepted in v1beta1");
             None

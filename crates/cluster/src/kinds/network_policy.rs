@@ -1,18 +1,62 @@
-//! NetworkPolicy `networking.k8s.io/v1` (S2).
+//! NetworkPolicy `networking.k8s.io/v1` (S2). Rules are read one by one, so that a broken one cannot hide the others.
 
-use super::parts;
-use super::scope::{RuleList, Scope};
-use crate::api::meta::{IntOrString, LabelSelector};
-use crate::api::network_policy::{EgressRule, IngressRule, IpBlock, Peer as ApiPeer, Port};
+use super::meta::{IntOrString, LabelSelector};
+use crate::lower::{RuleList, Scope, enforcement, parts};
 use crate::yaml::{Node, Value};
 use namewall_policy::labels::Selector;
 use namewall_policy::model::{
-    Action, Clauses, NamespaceScope, Peer, Peers, Placement, PodSet, Policy, PolicyKind, PolicyRef, PortMatch, Ports,
-    Rule, Subject,
+    Action, Clauses, NamespaceScope, Peer as LoweredPeer, Peers, Placement, PodSet, Policy, PolicyKind, PolicyRef,
+    PortMatch, Ports, Rule, Subject,
 };
+use serde::Deserialize;
+
+#[derive(Deserialize, Debug)]
+#[serde(rename_all = "camelCase")]
+#[allow(dead_code, reason = "its fields are read one by one; it says which there are")]
+struct Spec {
+    pod_selector: Option<LabelSelector>,
+    policy_types: Option<Vec<String>>,
+    ingress: Option<Vec<IngressRule>>,
+    egress: Option<Vec<EgressRule>>,
+}
+
+#[derive(Deserialize, Debug, Clone)]
+pub(super) struct IngressRule {
+    pub(super) from: Option<Vec<Peer>>,
+    pub(super) ports: Option<Vec<Port>>,
+}
+
+#[derive(Deserialize, Debug, Clone)]
+pub(super) struct EgressRule {
+    pub(super) to: Option<Vec<Peer>>,
+    pub(super) ports: Option<Vec<Port>>,
+}
+
+#[derive(Deserialize, Debug, Clone)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Peer {
+    pub(super) pod_selector: Option<LabelSelector>,
+    pub(super) namespace_selector: Option<LabelSelector>,
+    pub(super) ip_block: Option<IpBlock>,
+}
+
+#[derive(Deserialize, Debug, Clone)]
+pub(super) struct IpBlock {
+    pub(super) cidr: String,
+    #[serde(default)]
+    pub(super) except: Vec<String>,
+}
+
+#[derive(Deserialize, Debug, Clone)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Port {
+    pub(super) protocol: Option<String>,
+    pub(super) port: Option<IntOrString>,
+    pub(super) end_port: Option<i64>,
+}
 
 pub(super) fn lower(scope: &mut Scope<'_>) -> Option<Policy> {
-    let well_formed = scope.is_well_formed(&["podSelector", "policyTypes", "ingress", "egress"]);
+    let well_formed = scope.is_well_formed_or_empty::<Spec>();
     let subject = subject(scope);
     let (ingress, egress) = (scope.rules("ingress"), scope.rules("egress"));
     // An unreadable list allows nothing, and isolates.
@@ -29,7 +73,7 @@ pub(super) fn lower(scope: &mut Scope<'_>) -> Option<Policy> {
     Some(Policy {
         id: id(scope, PolicyKind::NetworkPolicy),
         placement: Placement::Network { isolates_ingress, isolates_egress },
-        enforcement: super::enforcement(scope),
+        enforcement: enforcement(scope),
         subject: subject.unwrap_or_else(|| whole_namespace(scope)),
         egress,
         ingress,
@@ -124,14 +168,14 @@ fn egress_clauses<'d>(scope: &mut Scope<'d>, node: &'d Node, path: &str) -> Opti
 }
 
 /// S2.2: missing or empty matches everything.
-fn peers(scope: &mut Scope<'_>, peers: &[ApiPeer], path: &str) -> Option<Peers> {
+fn peers(scope: &mut Scope<'_>, peers: &[Peer], path: &str) -> Option<Peers> {
     if peers.is_empty() {
         return Some(Peers::Anyone);
     }
     parts::all(peers, |at, item| peer(scope, item, &format!("{path}[{at}]"))).map(Peers::Listed)
 }
 
-fn peer(scope: &mut Scope<'_>, peer: &ApiPeer, path: &str) -> Option<Peer> {
+fn peer(scope: &mut Scope<'_>, peer: &Peer, path: &str) -> Option<LoweredPeer> {
     match (&peer.ip_block, &peer.namespace_selector, &peer.pod_selector) {
         (Some(block), None, None) => ip_block(scope, block, &format!("{path}.ipBlock")),
         (Some(_), _, _) => {
@@ -142,7 +186,7 @@ fn peer(scope: &mut Scope<'_>, peer: &ApiPeer, path: &str) -> Option<Peer> {
             scope.error("bad-peer", path, "an empty peer; give podSelector, namespaceSelector or ipBlock");
             None
         }
-        (None, namespaces, pods) => pod_set(scope, namespaces.as_ref(), pods.as_ref(), path).map(Peer::Pods),
+        (None, namespaces, pods) => pod_set(scope, namespaces.as_ref(), pods.as_ref(), path).map(LoweredPeer::Pods),
     }
 }
 
@@ -167,7 +211,7 @@ pub(super) fn pod_set(
 }
 
 /// S2.4.
-fn ip_block(scope: &mut Scope<'_>, block: &IpBlock, path: &str) -> Option<Peer> {
+fn ip_block(scope: &mut Scope<'_>, block: &IpBlock, path: &str) -> Option<LoweredPeer> {
     let cidr = parts::cidr(scope, &block.cidr, &format!("{path}.cidr"));
     let except = parts::all(&block.except, |at, text| parts::cidr(scope, text, &format!("{path}.except[{at}]")));
     let (cidr, except) = (cidr?, except?);
@@ -177,7 +221,7 @@ fn ip_block(scope: &mut Scope<'_>, block: &IpBlock, path: &str) -> Option<Peer> 
             return None;
         }
     }
-    Some(Peer::Network { cidr, except })
+    Some(LoweredPeer::Network { cidr, except })
 }
 
 /// S2.2: missing or empty matches everything.
