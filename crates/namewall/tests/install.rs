@@ -1,13 +1,12 @@
-//! What `deploy/` has is what the binary needs: the plain manifest is the chart,
-//! the chart's definitions are the binary's, a real API server takes all of it,
-//! and each component works with its own rights and with no more.
+//! What `deploy/` has is what the binary needs: the plain manifest is the chart, a real API server takes all of it, and
+//! each component works with its own rights and with no more. `kinds` checks that the chart's definitions and roles
+//! are those of the table of kinds.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use expect_test::expect_file;
 use namewall_cluster::kinds::{self, Component, Part, Within, WriteAccess};
 use namewall_cluster::resolver::Settings as ResolverSettings;
-use namewall_kubernetes::crds::{definitions, to_yaml};
 use namewall_kubernetes::{Connection, Outcome, Target, Watch};
 use namewall_testbed::ControlPlane;
 use serde_json::{Value, json};
@@ -25,8 +24,6 @@ const HEADER: &str = "\
 # This is the chart in deploy/chart/namewall as it is, and is not edited: change the chart, then
 #   UPDATE_EXPECT=1 cargo test -p namewall --features system --test install -- as_it_is
 ";
-/// How its definitions begin, so that Helm takes them and a reader knows whence they are.
-const DEFINITIONS: &str = "# What `namewall crds` prints; kept so by crates/namewall/tests/install.rs.\n";
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -54,8 +51,6 @@ fn render(settings: &[&str]) -> String {
 
 #[test]
 fn the_plain_manifest_is_the_chart_as_it_is() {
-    let kinds = format!("{DEFINITIONS}{}", to_yaml(&definitions()).unwrap());
-    expect_file!["../../../deploy/chart/namewall/crds/crds.yaml"].assert_eq(&kinds);
     expect_file!["../../../deploy/namewall.yaml"].assert_eq(&format!("{HEADER}{}", render(&[])));
 }
 

@@ -192,6 +192,11 @@ impl Kind {
         self.policy().is_some()
     }
 
+    /// True for pods, and for the workloads whose templates stand for pods.
+    pub fn is_workload(&self) -> bool {
+        matches!(self.reader, Reader::Pod | Reader::Template(_))
+    }
+
     /// True for namewall's own kinds: no other project brings them along.
     pub fn is_own(&self) -> bool {
         self.group == OWN_GROUP

@@ -2,8 +2,8 @@
 //!
 //! Everything that depends on which kinds there are is made from [`KINDS`]: what manifests may contain, what is
 //! watched, what the store keeps, the CustomResourceDefinitions, the roles in `deploy`, and the tables in the
-//! documentation. A new kind is a file here and a row below; the tests of the table, and `crates/namewall/tests/kinds.rs`
-//! for what lies outside of this crate, say what is missing.
+//! documentation. A new kind is a file here and a row below; the tests of the table, and `crates/namewall/tests/kinds`
+//! for what lies outside of the code, say what is missing.
 //!
 //! `formats` and `meta` are what several kinds are made of, `peers` and `tiers` are what the kinds of the network
 //! policy API have in common.

@@ -6,7 +6,7 @@ use super::pool::Pool;
 use super::workloads::{Described, read_workload};
 use super::{Lowered, Settings, is_object_name};
 use crate::document::{Document, Gather};
-use crate::kinds::{self, Kind, Known, Reader};
+use crate::kinds::{self, Kind, Known};
 use namewall_policy::{Finding, Source};
 use std::sync::Arc;
 
@@ -80,7 +80,7 @@ impl Gather for Objects {
 fn read(document: &Document, pool: &mut Pool) -> Option<Object> {
     let (api_version, written) = (document.api_version()?, document.kind()?);
     let kind = match kinds::known(api_version, written) {
-        Known::Read(kind) if matches!(kind.reader, Reader::Pod | Reader::Template(_)) => kind,
+        Known::Read(kind) if kind.is_workload() => kind,
         Known::No if kinds::meant_policy(written).is_none() => {
             return Some(Object::PassedOver(pool.text(written)));
         }

@@ -11,9 +11,10 @@ mod server;
 mod statuses;
 
 use namewall_cluster::Settings;
-use namewall_cluster::kinds::{Component, Kind};
+use namewall_cluster::kinds::{Component, KINDS, Kind, NETWORK_POLICY_V1BETA1, ObjectScope};
 use namewall_kubernetes::{Connection, Target, Watch, crds};
 use namewall_policy::Severity;
+use serde_json::{Value, json};
 use server::Server;
 use std::time::Duration;
 
@@ -24,6 +25,7 @@ fn definitions_are_taken_and_what_they_let_in_can_be_read() {
     every_kind_has_objects_to_try();
     let server = Server::start();
     definitions_are_established(&server);
+    rows_are_as_the_server_serves_them(&server);
     fields_are_explained(&server);
     bad::objects_are_refused_with_a_reason(&server);
     good::objects_are_taken_and_read(&server);
@@ -70,6 +72,27 @@ fn definitions_are_established(server: &Server) {
         words.for_each(|word| drop(server.plane.kubectl(&["get", word]).unwrap()));
     }
     server.plane.kubectl(&["get", "namewall"]).unwrap();
+}
+
+/// Also the kinds of Kubernetes itself: names, scope and short names in the table are those of the server.
+fn rows_are_as_the_server_serves_them(server: &Server) {
+    // No server has it any more.
+    let served = KINDS.iter().copied().filter(|kind| **kind != NETWORK_POLICY_V1BETA1);
+    for versioned in served.flat_map(Kind::served) {
+        let (kind, version) = (versioned.kind, versioned.version);
+        let path = match kind.group {
+            "" => format!("/api/{version}"),
+            group => format!("/apis/{group}/{version}"),
+        };
+        let list: Value = serde_json::from_str(&server.plane.kubectl(&["get", "--raw", &path]).unwrap()).unwrap();
+        let resources = list["resources"].as_array().unwrap();
+        let found = resources.iter().find(|one| one["name"] == kind.plural);
+        let found = found.unwrap_or_else(|| panic!("{path} has no {}", kind.plural));
+        let short_names = found["shortNames"].as_array().cloned().unwrap_or_default();
+        let served = (found["kind"].clone(), found["namespaced"].clone(), Value::from(short_names));
+        let is_namespaced = kind.scope == ObjectScope::Namespace;
+        assert_eq!(served, (json!(kind.name), json!(is_namespaced), json!(kind.short_names)), "{path}");
+    }
 }
 
 fn fields_are_explained(server: &Server) {
