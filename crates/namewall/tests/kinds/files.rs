@@ -31,6 +31,14 @@ impl<'p> Made<'p> {
         Self { path, text: [&text[..start], lines, &text[end..]].concat() }
     }
 
+    /// The file as it is, with another line in place of the one that begins so.
+    pub(crate) fn line(path: &'p str, beginning: &str, line: &str) -> Self {
+        let text = read(path);
+        let is_it = |one: &&str| one.starts_with(beginning);
+        let old = text.split_inclusive('\n').find(is_it).unwrap_or_else(|| panic!("{path} has no row {beginning}"));
+        Self { path, text: text.replacen(old, line, 1) }
+    }
+
     /// Fails with the lines in which the file differs, or writes it if that is asked for.
     pub(crate) fn check(&self) {
         let Self { path, text } = self;

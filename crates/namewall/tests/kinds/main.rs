@@ -9,9 +9,8 @@ mod files;
 mod roles;
 
 use files::{Made, read};
-use namewall_cluster::kinds::{KINDS, Kind, ObjectScope};
+use namewall_cluster::kinds::{self, KINDS, Kind, ObjectScope};
 use namewall_kubernetes::crds;
-use std::process::Command;
 
 #[test]
 fn the_definitions_of_the_chart_are_those_that_crds_prints() {
@@ -37,68 +36,57 @@ fn definition_row(kind: &'static Kind) -> String {
     format!("| {} | {versions} | {}| {scope} | {publisher} |\n", kind.name, short.concat())
 }
 
-/// Fails with the kinds that a text does not name.
-fn names_kinds(place: &str, text: &str, kinds: &[&Kind]) {
-    let words: Vec<&str> = words(text).collect();
-    let is_missing = |kind: &&&Kind| !words.contains(&singular(kind.name));
-    let missing: Vec<&str> = kinds.iter().filter(is_missing).map(|kind| kind.name).collect();
-    assert!(missing.is_empty(), "{place} does not name {}", missing.join(", "));
+#[test]
+fn the_readme_has_every_kind_that_is_read() {
+    let policies: Vec<String> = by_group(|kind| kind.is_policy()).iter().map(|name| with_versions(name)).collect();
+    let workloads: Vec<&str> = KINDS.iter().filter(|kind| kind.is_workload()).map(|kind| kind.name).collect();
+    let (pod, templates) = workloads.split_first().unwrap();
+    let is_other = |kind: &&&Kind| !kind.is_policy() && !kind.is_workload();
+    let others: Vec<&str> = KINDS.iter().filter(is_other).map(|kind| kind.name).collect();
+    let rows = [
+        format!("| policies | {} |\n", policies.join("; ")),
+        format!(
+            "| workloads | {pod}; {}, whose templates stand for pods that do not exist yet |\n",
+            templates.join(", ")
+        ),
+        format!("| the rest | {} |\n", others.join(", ")),
+    ];
+    Made::section("README.md", "in any mixture and order:\n\n| | |\n|---|---|\n", &rows.concat()).check();
 }
 
-/// Fails also with kinds that a text names and that are others, or in no row of the table.
-fn names_only_kinds(place: &str, text: &str, kinds: &[&Kind]) {
-    names_kinds(place, text, kinds);
-    let is_name = |word: &&str| word.chars().filter(char::is_ascii_uppercase).count() > 1;
-    let is_stale = |word: &&str| !kinds.iter().any(|kind| singular(kind.name) == *word);
-    let stale: Vec<&str> = words(text).filter(is_name).filter(is_stale).collect();
-    assert!(stale.is_empty(), "{place} names {}, which the table of kinds does not have there", stale.join(", "));
+/// The names of kinds: those that are part of Kubernetes first, then by group.
+fn by_group(is_it: impl Fn(&Kind) -> bool) -> Vec<&'static str> {
+    let mut kinds: Vec<&Kind> = KINDS.iter().copied().filter(|kind| is_it(kind)).collect();
+    kinds.sort_by_key(|kind| (kind.definition.is_some(), kind.group, kind.name));
+    let mut names: Vec<&str> = kinds.into_iter().map(|kind| kind.name).collect();
+    names.dedup();
+    names
 }
 
-/// The words of a text. Kinds may be written in the plural, as in "statuses of DNSNameResolvers".
-fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|c: char| !c.is_ascii_alphanumeric()).map(singular)
-}
-
-fn singular(word: &str) -> &str {
-    word.strip_suffix('s').unwrap_or(word)
-}
-
-/// The row of a Markdown table that begins with this cell.
-fn row(path: &str, cell: &str) -> String {
-    let text = read(path);
-    let found = text.lines().find(|line| line.starts_with(&format!("| {cell} |")));
-    found.unwrap_or_else(|| panic!("{path} has no row `{cell}`")).to_owned()
+/// A name with all groups and versions in which it is read.
+fn with_versions(name: &str) -> String {
+    let versions: Vec<String> =
+        kinds::named(name).flat_map(Kind::served).map(|one| format!("`{}`", one.api_version())).collect();
+    format!("{name} {}", versions.join(" and "))
 }
 
 #[test]
-fn the_readme_names_every_kind_that_is_read() {
-    let of =
-        |is_it: &dyn Fn(&Kind) -> bool| -> Vec<&Kind> { KINDS.iter().copied().filter(|kind| is_it(kind)).collect() };
-    let policies = row("README.md", "policies");
-    names_only_kinds("README.md, policies,", &policies, &of(&|kind| kind.is_policy()));
-    for version in KINDS.iter().filter(|kind| kind.is_policy()).flat_map(|kind| kind.served()) {
-        let (name, written) = (version.kind.name, format!("`{}`", version.api_version()));
-        assert!(policies.contains(&written), "README.md, policies, does not have {written} of {name}");
-    }
-    names_only_kinds("README.md, workloads,", &row("README.md", "workloads"), &of(&Kind::is_workload));
-    let rest = of(&|kind| !kind.is_policy() && !kind.is_workload());
-    names_only_kinds("README.md, the rest,", &row("README.md", "the rest"), &rest);
+fn the_installation_guide_has_every_definition() {
+    let (own, others): (Vec<&Kind>, Vec<&Kind>) = crds::kinds().into_iter().partition(|kind| kind.is_own());
+    let names = |kinds: &[&Kind]| kinds.iter().map(|kind| kind.name).collect::<Vec<&str>>().join(", ");
+    let line =
+        format!("| definitions | of our own kinds: {}; in their published form: {} |\n", names(&own), names(&others));
+    Made::line("docs/install.md", "| definitions |", &line).check();
 }
 
 #[test]
-fn the_installation_guide_names_every_definition_and_what_is_written() {
-    names_only_kinds("docs/install.md, definitions,", &row("docs/install.md", "definitions"), &crds::kinds());
-    let written: Vec<&Kind> =
-        KINDS.iter().copied().filter(|kind| !kind.is_policy() && kind.write_access().next().is_some()).collect();
-    let roles = row("docs/install.md", "a ServiceAccount and roles for each");
-    names_kinds("docs/install.md, roles,", &roles, &written);
-}
-
-#[test]
-fn the_help_of_crds_says_which_kinds_are_our_own() {
-    let help = Command::new(env!("CARGO_BIN_EXE_namewall")).args(["crds", "--help"]).output().unwrap();
-    let help = String::from_utf8(help.stdout).unwrap();
-    let own: Vec<&str> = crds::kinds().iter().filter(|kind| kind.is_own()).map(|kind| kind.name).collect();
-    let said = format!("{} are namewall's own", own.join(" and "));
-    assert!(help.contains(&said), "`namewall crds --help` does not say: {said}");
+fn the_installation_guide_says_what_components_write() {
+    let text = read("docs/install.md");
+    let roles = text.lines().find(|line| line.starts_with("| a ServiceAccount and roles for each |")).unwrap();
+    let is_missing = |kind: &&&Kind| {
+        let is_written = !kind.is_policy() && kind.write_access().next().is_some();
+        is_written && !roles.contains(kind.name)
+    };
+    let missing: Vec<&&Kind> = KINDS.iter().filter(is_missing).collect();
+    assert!(missing.is_empty(), "docs/install.md does not say that components write {missing:?}");
 }
