@@ -7,7 +7,8 @@ use crate::stub::Stub;
 use crate::{Folder, control_plane, namewall};
 use anyhow::{Result, ensure};
 use namewall_bench::figures::{figure, quantile};
-use namewall_cluster::api::dns_name_resolver::ResolvedName;
+use namewall_cluster::kinds::DNS_NAME_RESOLVER;
+use namewall_cluster::kinds::dns_name_resolver::ResolvedName;
 use namewall_cluster::resolver::next_lookup;
 use namewall_kubernetes::{Connection, Target, Watch};
 use namewall_testbed::ControlPlane;
@@ -25,7 +26,7 @@ pub(crate) fn measure(count: usize, time: Duration) -> Result<()> {
     let (plane, stub, folder) = (control_plane()?, Stub::start()?, Folder::create("names")?);
     let connection = Connection::open(&Target { kubeconfig: Some(plane.kubeconfig()), context: None })?;
     let mut seen = Seen {
-        watch: Watch::start_for(&connection, |kind| kind == "DNSNameResolver"),
+        watch: Watch::start_for(&connection, [&DNS_NAME_RESOLVER]),
         stub,
         names: HashMap::new(),
         lookups: Vec::new(),

@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use clap::Parser;
 use namewall_bench::Cluster;
 use namewall_bench::figures::{Memory, figure, median, milliseconds, quantile, timed};
-use namewall_cluster::kinds::{Kind, WATCHED};
+use namewall_cluster::kinds::{self, Component, Kind, VersionedKind};
 use namewall_cluster::{Key, Listing, Settings, Store};
 use namewall_dataplane::SingleThreaded;
 use namewall_dataplane::nft::{Nft, Settings as NftSettings};
@@ -103,8 +103,8 @@ fn slice((namespace, name): &(String, String), addresses: &[Json]) -> Json {
     })
 }
 
-fn kind_of(object: &Json) -> Option<&'static Kind> {
-    WATCHED.iter().find(|kind| Some(kind.name) == object["kind"].as_str())
+fn kind_of(object: &Json) -> Option<VersionedKind> {
+    kinds::watched(Component::Agent).find(|kind| Some(kind.name) == object["kind"].as_str()).map(Kind::preferred)
 }
 
 /// A cluster, and what will change in it.
@@ -121,15 +121,15 @@ fn list(options: &Options, file: &Path) -> Result<Listed> {
     let (mut own, mut others, mut policy) = (Vec::new(), Vec::new(), Json::Null);
     for line in BufReader::new(File::open(file)?).lines() {
         let object: Json = serde_json::from_str(&line?)?;
-        let Some(kind) = kind_of(&object) else { continue };
-        listings.entry(kind.name).or_insert_with(|| Listing::new(*kind)).push(&object);
-        if kind.name == "Pod" && object["spec"]["hostNetwork"].is_null() {
+        let Some(versioned) = kind_of(&object) else { continue };
+        listings.entry(versioned.kind.name).or_insert_with(|| Listing::new(versioned)).push(&object);
+        if *versioned.kind == kinds::POD && object["spec"]["hostNetwork"].is_null() {
             let is_own = object["spec"]["nodeName"] == NODE;
             let some = if is_own { &mut own } else { &mut others };
             if some.len() <= options.changes / 2 {
                 some.push(object);
             }
-        } else if kind.name == "NetworkPolicy" {
+        } else if *versioned.kind == kinds::NETWORK_POLICY {
             policy = object;
         }
     }
@@ -239,9 +239,9 @@ fn measure(options: &Options, file: &Path) -> Result<()> {
 fn apply(store: &mut Store, text: &str) -> Result<bool> {
     let event: Json = serde_json::from_str(text)?;
     let object = &event["object"];
-    let Some(kind) = kind_of(object) else { return Ok(false) };
+    let Some(versioned) = kind_of(object) else { return Ok(false) };
     Ok(match event["type"].as_str() {
-        Some("DELETED") => store.remove(kind, &Key::of(object)),
-        _ => store.apply(kind, object),
+        Some("DELETED") => store.remove(versioned.kind, &Key::of(object)),
+        _ => store.apply(versioned, object),
     })
 }

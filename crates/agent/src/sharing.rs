@@ -105,7 +105,7 @@ fn seconds_since_1970() -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use namewall_cluster::api::dns_name_resolver::Status;
+    use namewall_cluster::kinds::dns_name_resolver::Status;
     use serde_json::json;
 
     /// Times are on the first day of 1970.

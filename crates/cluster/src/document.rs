@@ -1,6 +1,7 @@
 //! Documents: the objects of manifests, as trees with their places.
 
-use crate::lower::{is_cluster_wide, is_policy, object_name};
+use crate::kinds::{is_cluster_wide, is_policy};
+use crate::lower::object_name;
 use crate::yaml::json::{self, Json};
 use crate::yaml::{self, DocumentText, Fault, Mark, Node, Tree, Value};
 use namewall_policy::{Finding, Source};

@@ -1,45 +1,11 @@
-//! Objects as the API server sends them, without what nobody here looks at: a
-//! node has a hundred thousand pods in view, and remembers a few words of each.
+//! Objects as the API server sends them, without the fields that nobody looks at:
+//! an agent watches a hundred thousand pods. The table of kinds says which fields
+//! of a kind are kept.
 
+use crate::kinds::Kind;
 use crate::lower::ANNOTATIONS;
 use crate::yaml::{Entry, Mark, Node, Value};
 use serde_json::Value as Json;
-
-/// What of an object is kept besides its metadata. A path leads through lists; what it ends at is kept whole.
-fn kept_paths(kind: &str) -> &'static [&'static str] {
-    match kind {
-        "Namespace" => &["spec.networkPolicy"],
-        "Pod" => &[
-            "spec.nodeName",
-            "spec.hostNetwork",
-            "spec.containers.ports",
-            "spec.initContainers.ports",
-            "spec.initContainers.restartPolicy",
-            "spec.serviceAccountName",
-            "spec.dnsPolicy",
-            "spec.dnsConfig",
-            "status.phase",
-            "status.podIP",
-            "status.podIPs",
-        ],
-        "Node" => &["spec.podCIDR", "spec.podCIDRs", "status.addresses"],
-        "Service" => &[
-            "spec.type",
-            "spec.externalName",
-            "spec.clusterIP",
-            "spec.clusterIPs",
-            "spec.externalIPs",
-            "spec.selector",
-            "spec.ports",
-            "status.loadBalancer",
-        ],
-        "EndpointSlice" => &["addressType", "endpoints.addresses", "ports"],
-        "NodeAddresses" => &["addresses"],
-        "DNSNameResolver" => &["spec", "status"],
-        // A policy is kept whole: a field that is not known here may be a restriction.
-        _ => &["spec"],
-    }
-}
 
 const METADATA: [&str; 7] = [
     "metadata.name",
@@ -52,8 +18,8 @@ const METADATA: [&str; 7] = [
 ];
 
 /// What is kept of an object.
-pub(crate) fn lean(kind: &str, object: &Json) -> Node {
-    let all = ["apiVersion", "kind"].iter().chain(&METADATA).chain(kept_paths(kind));
+pub(crate) fn lean(kind: &Kind, object: &Json) -> Node {
+    let all = ["apiVersion", "kind"].iter().chain(&METADATA).chain(kind.kept);
     let paths: Vec<&str> = all.copied().collect();
     let mut kept = part(object, &paths);
     let annotations = object.pointer("/metadata/annotations").and_then(Json::as_object);
@@ -113,6 +79,7 @@ pub(crate) fn whole(tree: &Json) -> Node {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kinds::POD;
     use serde_json::json;
 
     #[test]
@@ -137,12 +104,12 @@ mod tests {
             "spec": {"nodeName": "one", "containers": [{"ports": [{"containerPort": 80}]}]},
             "status": {"podIP": "10.0.0.1"},
         });
-        assert_eq!(lean("Pod", &pod), whole(&expected));
+        assert_eq!(lean(&POD, &pod), whole(&expected));
     }
 
     #[test]
     fn what_has_an_unexpected_shape_is_kept_to_be_told_of() {
         let pod = json!({"kind": "Pod", "spec": {"containers": "none"}});
-        assert_eq!(lean("Pod", &pod), whole(&pod));
+        assert_eq!(lean(&POD, &pod), whole(&pod));
     }
 }

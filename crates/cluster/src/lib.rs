@@ -1,11 +1,11 @@
 //! Kubernetes' words: manifests and API kinds, lowered to the policy core's.
 //! What an object says is read here; what follows from it is decided there.
 //!
-//! `manifests` reads files into [`Document`]s (trees that know their lines),
-//! `api` has the kinds, and [`lower()`] makes a Snapshot of them. Of a cluster
-//! that lives, [`Store`] has the objects, as little of each as anybody looks at.
+//! [`kinds`] has the table of kinds, and a file for each. `manifests` reads files
+//! into [`Document`]s (trees that know their lines), and [`lower()`] makes a
+//! Snapshot of them. [`Store`] has the objects of a watched cluster, with those
+//! fields only that are looked at.
 
-pub mod api;
 mod document;
 mod facts;
 mod kept;

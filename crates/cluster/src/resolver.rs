@@ -2,7 +2,8 @@
 //! time goes by (S8.3, S8.4): the pseudo-code of the document, with its slips
 //! mended. Pure; time is an argument.
 
-use crate::api::dns_name_resolver::{Condition, ResolvedAddress, ResolvedName, Status};
+use crate::kinds::dns_name_resolver::{ResolvedAddress, ResolvedName, Status};
+use crate::kinds::meta::Condition;
 use jiff::{SignedDuration, Timestamp};
 use std::net::IpAddr;
 
@@ -155,6 +156,7 @@ impl Lookup<'_> {
             status: degraded.to_owned(),
             reason: rcode.to_owned(),
             message,
+            observed_generation: None,
             last_transition_time: self.now,
         }
     }

@@ -1,14 +1,12 @@
-//! The objects of a cluster that lives, as they are now.
+//! The objects of a watched cluster, as they are now.
 
 use crate::document::Document;
 use crate::facts::{Fact, Facts};
 use crate::kept::{LastGood, Read, Told};
-use crate::kinds::{DNS_NAME_RESOLVER, Kind};
+use crate::kinds::{DNS_NAME_RESOLVER, Kind, Reader, VersionedKind, read_pod, read_service, read_slice};
 use crate::lean::lean;
 use crate::live::Live;
-use crate::lower::{
-    Described, DescribedService, Endpoints, Lowered, Pool, Settings, object_name, read_pod, read_service, read_slice,
-};
+use crate::lower::{Described, DescribedService, Endpoints, Lowered, Pool, Settings, object_name};
 use crate::record::Text;
 use crate::yaml::{Node, Value};
 use serde_json::Value as Json;
@@ -40,22 +38,22 @@ enum Object {
 }
 
 impl Object {
-    fn read(kind: &Kind, object: &Json, pool: &mut Pool) -> Self {
-        let document = document(kind, object);
+    fn read(versioned: VersionedKind, object: &Json, pool: &mut Pool) -> Self {
+        let document = document(versioned, object);
         let mut findings = Vec::new();
-        // Where it stands in a file is not said of what is in none.
-        match kind.name {
-            "Pod" => {
+        // Objects from the API server have no source position.
+        match versioned.kind.reader {
+            Reader::Pod => {
                 let mut now = read_pod(&document, &mut findings, pool);
                 now.iter_mut().for_each(|pod| pod.source = None);
                 Self::Pod(Fact::new(now, findings))
             }
-            "Service" => {
+            Reader::Service => {
                 let mut now = read_service(&document, &mut findings);
                 now.source = None;
                 Self::Service(Fact::new(Some(now), findings))
             }
-            "EndpointSlice" => {
+            Reader::EndpointSlice => {
                 let now = read_slice(&document, &mut findings);
                 Self::Slice(Fact::new(now, findings))
             }
@@ -63,7 +61,7 @@ impl Object {
         }
     }
 
-    /// Of texts that are kept anyhow, where it is so.
+    /// The key, of texts that the object holds anyway. None if it does not hold them.
     fn key(&self) -> Option<Key> {
         let of = |(namespace, name): (&Arc<str>, &Arc<str>)| Key { namespace: namespace.clone(), name: name.clone() };
         match self {
@@ -77,30 +75,31 @@ impl Object {
 /// All objects of a kind, on their way into a [`Store`].
 #[derive(Debug)]
 pub struct Listing {
-    kind: Kind,
+    versioned: VersionedKind,
     pool: Pool,
     objects: Vec<(Key, Object)>,
 }
 
 impl Listing {
-    pub fn new(kind: Kind) -> Self {
-        Self { kind, pool: Pool::default(), objects: Vec::new() }
+    pub fn new(versioned: VersionedKind) -> Self {
+        Self { versioned, pool: Pool::default(), objects: Vec::new() }
     }
 
-    pub fn kind(&self) -> Kind {
-        self.kind
+    pub fn kind(&self) -> &'static Kind {
+        self.versioned.kind
     }
 
     pub fn push(&mut self, object: &Json) {
-        let read = Object::read(&self.kind, object, &mut self.pool);
+        let read = Object::read(self.versioned, object, &mut self.pool);
         self.objects.push((read.key().unwrap_or_else(|| Key::of(object)), read));
     }
 }
 
-/// What a cluster has, by kind. Fed by watches; says whether a change is one that anybody could notice.
+/// The objects of a cluster, by kind. Watches feed it. Its methods return whether an object changed in a field that
+/// is looked at.
 #[derive(Debug, Default)]
 pub struct Store {
-    texts: BTreeMap<&'static str, BTreeMap<Key, Text>>,
+    texts: BTreeMap<&'static Kind, BTreeMap<Key, Text>>,
     facts: Facts,
     pool: Pool,
     last_good: LastGood<Text>,
@@ -111,16 +110,16 @@ pub struct Store {
 }
 
 impl Store {
-    /// An object that is new, or as it is now.
-    pub fn apply(&mut self, kind: &Kind, object: &Json) -> bool {
+    /// Adds or replaces an object.
+    pub fn apply(&mut self, versioned: VersionedKind, object: &Json) -> bool {
         if self.pool.is_overgrown() {
             self.pool = Pool::of(self.facts.pods.all());
         }
-        let read = Object::read(kind, object, &mut self.pool);
-        self.put(kind, read.key().unwrap_or_else(|| Key::of(object)), read)
+        let read = Object::read(versioned, object, &mut self.pool);
+        self.put(versioned.kind, read.key().unwrap_or_else(|| Key::of(object)), read)
     }
 
-    fn put(&mut self, kind: &Kind, key: Key, object: Object) -> bool {
+    fn put(&mut self, kind: &'static Kind, key: Key, object: Object) -> bool {
         match object {
             Object::Pod(fact) => self.facts.pods.put(key, fact),
             Object::Service(fact) => {
@@ -142,7 +141,7 @@ impl Store {
                 is_new
             }
             Object::Text(text) => {
-                let objects = self.texts.entry(kind.name).or_default();
+                let objects = self.texts.entry(kind).or_default();
                 if objects.get(&key) == Some(&text) {
                     return false;
                 }
@@ -159,59 +158,60 @@ impl Store {
         self.touched.insert(service);
     }
 
-    pub fn remove(&mut self, kind: &Kind, key: &Key) -> bool {
-        match kind.name {
-            "Pod" => {
+    pub fn remove(&mut self, kind: &'static Kind, key: &Key) -> bool {
+        match kind.reader {
+            Reader::Pod => {
                 self.facts.pods.objects.contains_key(key) && {
                     self.facts.pods.remove(key);
                     true
                 }
             }
-            "Service" => {
+            Reader::Service => {
                 self.facts.services.objects.contains_key(key) && {
                     self.facts.services.remove(key);
                     self.live = None;
                     true
                 }
             }
-            "EndpointSlice" => {
+            Reader::EndpointSlice => {
                 self.facts.slices.objects.contains_key(key) && {
                     let was = self.facts.slices.remove(key);
                     was.as_deref().into_iter().map(service_key).for_each(|service| self.touch(service));
                     true
                 }
             }
-            name => {
-                let has_gone = self.texts.get_mut(name).is_some_and(|objects| objects.remove(key).is_some());
+            _ => {
+                let has_gone = self.texts.get_mut(kind).is_some_and(|objects| objects.remove(key).is_some());
                 self.live.take_if(|_| has_gone && is_read(kind));
                 has_gone
             }
         }
     }
 
-    /// All objects of a kind, as they are now: what is not among them is gone.
+    /// Replaces all objects of a kind. Those that are not in the list are gone.
     pub fn replace(&mut self, listing: Listing) -> bool {
-        let Listing { kind, pool, objects } = listing;
+        let kind = listing.kind();
+        let Listing { pool, objects, .. } = listing;
         let now: BTreeSet<&Key> = objects.iter().map(|(key, _)| key).collect();
-        let gone: Vec<Key> = self.keys(kind.name).filter(|key| !now.contains(key)).cloned().collect();
+        let gone: Vec<Key> = self.keys(kind).filter(|key| !now.contains(key)).cloned().collect();
         let mut changed = !gone.is_empty();
-        gone.iter().for_each(|key| _ = self.remove(&kind, key));
-        if kind.name == "Pod" {
+        gone.iter().for_each(|key| _ = self.remove(kind, key));
+        if matches!(kind.reader, Reader::Pod) {
             self.pool = pool;
         }
         for (key, object) in objects {
-            changed |= self.put(&kind, key, object);
+            changed |= self.put(kind, key, object);
         }
         changed
     }
 
-    /// All of a kind.
-    pub fn keys(&self, kind: &str) -> Box<dyn Iterator<Item = &Key> + '_> {
-        match kind {
-            "Pod" => Box::new(self.facts.pods.objects.keys()),
-            "Service" => Box::new(self.facts.services.objects.keys()),
-            "EndpointSlice" => Box::new(self.facts.slices.objects.keys()),
-            kind => Box::new(self.texts.get(kind).into_iter().flat_map(BTreeMap::keys)),
+    /// The keys of all objects of a kind.
+    pub fn keys(&self, kind: &'static Kind) -> Box<dyn Iterator<Item = &Key> + '_> {
+        match kind.reader {
+            Reader::Pod => Box::new(self.facts.pods.objects.keys()),
+            Reader::Service => Box::new(self.facts.services.objects.keys()),
+            Reader::EndpointSlice => Box::new(self.facts.slices.objects.keys()),
+            _ => Box::new(self.texts.get(kind).into_iter().flat_map(BTreeMap::keys)),
         }
     }
 
@@ -230,22 +230,22 @@ impl Store {
     }
 
     /// Whether there is any object of a kind.
-    pub fn has(&self, kind: &str) -> bool {
+    pub fn has(&self, kind: &'static Kind) -> bool {
         self.keys(kind).next().is_some()
     }
 
-    /// One of those that are kept as text, read anew: no pod, Service or EndpointSlice.
-    pub fn get(&self, kind: &str, key: &Key) -> Option<Document> {
+    /// An object that is kept as text, read again. Pods, Services and EndpointSlices are not kept as text.
+    pub fn get(&self, kind: &'static Kind, key: &Key) -> Option<Document> {
         self.texts.get(kind)?.get(key).map(Text::read)
     }
 
-    /// All of a kind that is kept as text, each read as it is come to.
-    pub fn of(&self, kind: &str) -> impl Iterator<Item = (&Key, Document)> {
+    /// All objects of a kind that is kept as text. Each is read again when the iterator reaches it.
+    pub fn of(&self, kind: &'static Kind) -> impl Iterator<Item = (&Key, Document)> {
         self.texts.get(kind).into_iter().flatten().map(|(key, text)| (key, text.read()))
     }
 
     /// A digest of all objects of a kind, each as it was last changed: two who have the same have the same objects.
-    pub fn digest(&self, kind: &str) -> String {
+    pub fn digest(&self, kind: &'static Kind) -> String {
         let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
         let mut add = |bytes: &[u8]| {
             for byte in bytes.iter().chain(b"/") {
@@ -285,8 +285,7 @@ impl Store {
     }
 
     fn read_anew(&mut self, settings: &Settings) -> (Live, Told) {
-        // What names are known is no policy: it is shared by other ways.
-        let kinds = self.texts.iter().filter(|(kind, _)| **kind != DNS_NAME_RESOLVER.name);
+        let kinds = self.texts.iter().filter(|(kind, _)| is_read(kind));
         let texts = kinds.flat_map(|(_, objects)| objects.values()).cloned();
         let Read { lowered, findings, kept } = self.last_good.lower(texts, Vec::new(), settings);
         let live = Live::new(settings.clone(), lowered.snapshot, (&mut self.facts, &mut self.pool));
@@ -294,19 +293,21 @@ impl Store {
     }
 }
 
-/// Whether what is enforced is read from it.
+/// True if the Snapshot depends on objects of a kind. Names that other nodes have learned become leases, by a way of
+/// their own.
 fn is_read(kind: &Kind) -> bool {
-    kind.name != DNS_NAME_RESOLVER.name
+    *kind != DNS_NAME_RESOLVER
 }
 
 fn service_key(endpoints: &Endpoints) -> Key {
     Key { namespace: endpoints.namespace.clone(), name: endpoints.service.clone() }
 }
 
-/// The objects of a list need not say what they are.
-fn document(kind: &Kind, object: &Json) -> Document {
-    let mut node = lean(kind.name, object);
-    for (key, text) in [("apiVersion", kind.api_version().as_str()), ("kind", kind.name)] {
+/// The document of an object. The items of a list need not have an apiVersion and a kind.
+fn document(versioned: VersionedKind, object: &Json) -> Document {
+    let kind = versioned.kind;
+    let mut node = lean(kind, object);
+    for (key, text) in [("apiVersion", versioned.api_version().as_str()), ("kind", kind.name)] {
         if let Some(field) = node.entry(key).filter(|field| field.is_null()) {
             *field = Node::string(text);
         }
@@ -319,20 +320,19 @@ fn document(kind: &Kind, object: &Json) -> Document {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::WATCHED;
+    use crate::kinds::POD;
     use serde_json::json;
 
     /// S10.1: who spoils his pod does not take it out of its policies.
     #[test]
     fn s10_1_a_pod_with_an_error_counts_as_far_as_it_can_be_read() {
-        let kind = WATCHED.iter().find(|kind| kind.name == "Pod").copied().expect("pods are watched");
         let mut store = Store::default();
         let mut pod = json!({"metadata": {"namespace": "shop", "name": "web"}, "status": {"phase": "Pending"}});
-        store.apply(&kind, &pod);
+        store.apply(POD.preferred(), &pod);
         store.read(&Settings::default());
         pod["metadata"]["annotations"] = json!({"k8s.v1.cni.cncf.io/network-status": "{"});
         pod["status"] = json!({"phase": "Running", "podIP": "10.0.0.7"});
-        assert!(store.apply(&kind, &pod));
+        assert!(store.apply(POD.preferred(), &pod));
         let read = store.read(&Settings::default());
         assert_eq!(read.lowered.snapshot.workloads[0].addresses.len(), 1);
         assert_eq!((read.findings.len(), read.kept.len()), (1, 0));
@@ -340,12 +340,11 @@ mod tests {
 
     #[test]
     fn what_nobody_has_any_more_is_let_go() {
-        let kind = WATCHED.iter().find(|kind| kind.name == "Pod").copied().expect("pods are watched");
         let mut store = Store::default();
         store.read(&Settings::default());
         for number in 0..60_000 {
             let metadata = json!({"namespace": "jobs", "name": "job", "labels": {"job": number.to_string()}});
-            store.apply(&kind, &json!({"metadata": metadata}));
+            store.apply(POD.preferred(), &json!({"metadata": metadata}));
         }
         assert!(!store.pool.is_overgrown());
         assert_eq!((store.count(), store.pods().count()), (1, 1));

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
-use namewall_cluster::kinds::{Kind, WATCHED};
+use namewall_cluster::kinds::{self, Kind};
 use namewall_cluster::{Key, Listing, Settings, Store};
 use namewall_policy::model::{BackendTarget, DnsConfig, DnsPolicy, ServiceForm, WorkloadId};
 use namewall_policy::port::Protocol;
@@ -16,7 +16,7 @@ const NAMESPACES: [&str; 2] = ["shop", "bank"];
 const APPS: [&str; 3] = ["web", "api", "db"];
 
 fn kind(name: &str) -> &'static Kind {
-    WATCHED.iter().find(|kind| kind.name == name).unwrap()
+    kinds::named(name).next().unwrap()
 }
 
 /// What happens to a cluster.
@@ -159,7 +159,7 @@ struct Cluster {
 
 impl Cluster {
     fn put(&mut self, name: &'static str, object: Json) {
-        self.store.apply(kind(name), &object);
+        self.store.apply(kind(name).preferred(), &object);
         self.objects.entry(name).or_default().insert(Key::of(&object), object);
     }
 
@@ -183,7 +183,7 @@ impl Cluster {
             &Happening::PolicyGoes(number) => self.drop("NetworkPolicy", number, "policy"),
             Happening::Relist(which) => {
                 let name = ["Pod", "EndpointSlice", "Service", "NetworkPolicy"][*which];
-                let mut listing = Listing::new(*kind(name));
+                let mut listing = Listing::new(kind(name).preferred());
                 self.objects.get(name).into_iter().flatten().for_each(|(_, object)| listing.push(object));
                 self.store.replace(listing);
             }
@@ -194,7 +194,7 @@ impl Cluster {
     fn filled_at_once(&self) -> Store {
         let mut store = Store::default();
         for (name, objects) in &self.objects {
-            objects.values().for_each(|object| _ = store.apply(kind(name), object));
+            objects.values().for_each(|object| _ = store.apply(kind(name).preferred(), object));
         }
         store
     }

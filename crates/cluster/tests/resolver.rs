@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use jiff::{SignedDuration, Timestamp};
-use namewall_cluster::api::dns_name_resolver::Status;
+use namewall_cluster::kinds::dns_name_resolver::Status;
 use namewall_cluster::resolver::{Lookup, Resolver, Settings, matches, object_name};
 
 /// When nothing has happened yet.

@@ -6,9 +6,10 @@ use crate::report::verdicts;
 use crate::schedule::Schedule;
 use crate::wanted::{Whose, resolvers, wanted};
 use jiff::Timestamp;
+use namewall_cluster::kinds::cluster_egress_firewall::ClusterEgressFirewallStatus;
+use namewall_cluster::kinds::{CLUSTER_EGRESS_FIREWALL, Kind};
 use namewall_cluster::resolver::Settings as ResolverSettings;
 use namewall_cluster::{Key, Settings as ClusterSettings};
-use namewall_kubernetes::crds::ClusterEgressFirewallStatus;
 use namewall_kubernetes::{Connection, Leadership, NameObject, Outcome, Published, Publisher, Verdict, Watch};
 use namewall_policy::compile;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -22,7 +23,6 @@ const TURN: Duration = Duration::from_millis(100);
 const AGAIN: Duration = Duration::from_secs(10);
 /// How often it is looked at what became of ClusterEgressFirewalls.
 const WRITE_EVERY: Duration = Duration::from_secs(3);
-const FIREWALL: &str = "ClusterEgressFirewall";
 /// So many resolvers are asked for a name that has several addresses (S8.4).
 const MOST_RESOLVERS: usize = 5;
 
@@ -68,7 +68,7 @@ pub struct Controller {
     led: bool,
     turned: usize,
     /// What was said of policies, and whether they have changed since.
-    said: HashMap<(&'static str, Key), Verdict>,
+    said: HashMap<(&'static Kind, Key), Verdict>,
     has_new_policies: bool,
     report_again: Instant,
     /// What was written of ClusterEgressFirewalls, whether the cluster has changed since, and when it may be
@@ -195,7 +195,7 @@ impl Controller {
     /// Says of each policy whether it counts, if that was not said yet.
     fn report(&mut self) -> Vec<String> {
         let mut verdicts = self.watch.with_store(verdicts);
-        let is_news = |(policy, verdict): &(&(&'static str, Key), &Verdict)| self.said.get(policy) != Some(verdict);
+        let is_news = |(policy, verdict): &(&(&'static Kind, Key), &Verdict)| self.said.get(policy) != Some(verdict);
         let news = verdicts.iter().filter(is_news).map(|((_, key), verdict)| (key.clone(), verdict.clone())).collect();
         let not_said = self.connection.report(news);
         for (key, _) in &not_said {
@@ -210,7 +210,7 @@ impl Controller {
 
     /// Writes what became of ClusterEgressFirewalls (S7.5), where it is something else than before.
     fn write_firewalls(&mut self) -> Vec<String> {
-        let has_any = self.watch.with_store(|store| store.has(FIREWALL));
+        let has_any = self.watch.with_store(|store| store.has(&CLUSTER_EGRESS_FIREWALL));
         if !has_any || Instant::now() < self.write_again {
             return Vec::new();
         }
@@ -219,7 +219,7 @@ impl Controller {
             true => self.statuses(),
             false => self.written.clone(),
         };
-        let digest = self.watch.with_store(|store| store.digest(FIREWALL));
+        let digest = self.watch.with_store(|store| store.digest(&CLUSTER_EGRESS_FIREWALL));
         let (enforcing, _) = self.watch.enforcing(&digest);
         for status in statuses.values_mut() {
             status.enforcing_nodes = i32::try_from(enforcing).ok();
@@ -240,7 +240,7 @@ impl Controller {
         let (program, _) = compile(&snapshot);
         let names: Vec<NameObject> = self.objects.values().cloned().collect();
         let world = World { snapshot: &snapshot, program: &program, names: &names };
-        self.watch.with_store(|store| world.statuses(store.of(FIREWALL))).into_iter().collect()
+        self.watch.with_store(|store| world.statuses(store.of(&CLUSTER_EGRESS_FIREWALL))).into_iter().collect()
     }
 
     fn look_up(&mut self, now: Timestamp) {

@@ -2,9 +2,12 @@
 //! place of selectors and names, and the Services that lead to what they deny.
 //! Pure.
 
+use namewall_cluster::kinds::Verb;
+use namewall_cluster::kinds::cluster_egress_firewall::{
+    ClusterEgressFirewallStatus, ConcreteRule, OffendingService, Port,
+};
 use namewall_cluster::{Document, Key, yaml};
 use namewall_kubernetes::NameObject;
-use namewall_kubernetes::crds::{ClusterEgressFirewallStatus, ConcretePort, ConcreteRule, OffendingService, Verb};
 use namewall_policy::addr::AddrSet;
 use namewall_policy::domain::DomainName;
 use namewall_policy::model::{Action, BackendTarget, Direction, PolicyKind};
@@ -127,8 +130,7 @@ fn concrete(one: &Concrete<'_>, document: &Document) -> ConcreteRule {
         yaml::Value::Seq(items) => items.get(index),
         _ => None,
     });
-    let ports = written.and_then(|rule| rule.get("ports"));
-    let ports = ports.and_then(|ports| yaml::read::<Vec<ConcretePort>>(ports, "").ok()).map(|(ports, _)| ports);
+    let ports = written.and_then(|rule| rule.get("ports")).and_then(written_ports);
     let mut blocks = one.addresses.ranges().flat_map(|range| range.cidrs());
     let networks: Vec<String> = blocks.by_ref().take(MOST).map(|block| block.to_string()).collect();
     let count = networks.len() + blocks.count();
@@ -140,6 +142,15 @@ fn concrete(one: &Concrete<'_>, document: &Document) -> ConcreteRule {
         networks_count: number(count),
         ports: ports.unwrap_or_default().into_iter().take(MOST).collect(),
     }
+}
+
+/// The ports of a rule, with their protocols. None if a part of them cannot be read: the rule is unreadable then, and
+/// has no ports.
+fn written_ports(list: &yaml::Node) -> Option<Vec<Port>> {
+    let (mut ports, _) = yaml::read::<Vec<Port>>(list, "").ok()?;
+    ports.iter_mut().for_each(|port| _ = port.protocol.get_or_insert_with(|| "TCP".to_owned()));
+    let is_readable = |port: &Port| matches!(port.protocol.as_deref(), Some("TCP" | "UDP" | "SCTP"));
+    ports.iter().all(is_readable).then_some(ports)
 }
 
 fn number(count: usize) -> i32 {

@@ -1,28 +1,19 @@
 //! What is said of policies: whether each can be read as it is written. Pure.
 
-use namewall_cluster::kinds::{Kind, WATCHED};
+use namewall_cluster::kinds::{self, Kind, VersionedKind};
 use namewall_cluster::yaml::{Node, Value};
 use namewall_cluster::{Document, Key, Settings, Store, lower};
 use namewall_kubernetes::Verdict;
 use namewall_policy::Severity;
 use std::collections::HashMap;
 
-/// Kinds of policies.
-const POLICIES: [&str; 6] = [
-    "NetworkPolicy",
-    "AdminNetworkPolicy",
-    "BaselineAdminNetworkPolicy",
-    "ClusterNetworkPolicy",
-    "EgressFirewall",
-    "ClusterEgressFirewall",
-];
 /// More than a reader of `kubectl describe` takes in at once.
 const MOST_WORDS: usize = 5;
 
 /// A verdict on every policy.
-pub fn verdicts(store: &Store) -> HashMap<(&'static str, Key), Verdict> {
-    let of = |kind: &'static str| store.of(kind).map(move |(key, document)| (kind, key, document));
-    let policies: Vec<(&'static str, &Key, Document)> = POLICIES.into_iter().flat_map(of).collect();
+pub fn verdicts(store: &Store) -> HashMap<(&'static Kind, Key), Verdict> {
+    let of = |kind: &'static Kind| store.of(kind).map(move |(key, document)| (kind, key, document));
+    let policies: Vec<(&'static Kind, &Key, Document)> = kinds::policies().flat_map(of).collect();
     let findings = lower(policies.iter().map(|(_, _, document)| document), &Settings::default()).findings;
     let mut by_object: HashMap<&str, (Vec<String>, usize)> = HashMap::new();
     for finding in findings.iter().filter(|finding| finding.severity == Severity::Error) {
@@ -34,22 +25,21 @@ pub fn verdicts(store: &Store) -> HashMap<(&'static str, Key), Verdict> {
             words.push(format!("{path}{}", finding.message));
         }
     }
-    let verdict = |(name, key, document): &(&'static str, &Key, Document)| {
+    let verdict = |(kind, key, document): &(&'static Kind, &Key, Document)| {
         let (mut errors, count) = by_object.get(&*document.file).cloned().unwrap_or_default();
         if count > errors.len() {
             errors.push(format!("and {} more", count - errors.len()));
         }
-        let verdict = Verdict { kind: kind_of(name, document), generation: generation(document), errors };
-        ((*name, Key::clone(key)), verdict)
+        let verdict = Verdict { versioned: version_of(kind, document), generation: generation(document), errors };
+        ((*kind, Key::clone(key)), verdict)
     };
     policies.iter().map(verdict).collect()
 }
 
-/// In the version it is watched in.
-fn kind_of(name: &str, document: &Document) -> Kind {
-    let is_it = |kind: &&Kind| kind.name == name && Some(&*kind.api_version()) == document.api_version();
-    let any = || WATCHED.iter().find(|kind| kind.name == name);
-    *WATCHED.iter().find(is_it).or_else(any).unwrap_or(&WATCHED[0])
+/// The kind in the version that the document is written in.
+fn version_of(kind: &'static Kind, document: &Document) -> VersionedKind {
+    let is_it = |one: &VersionedKind| Some(&*one.api_version()) == document.api_version();
+    kind.served().find(is_it).unwrap_or_else(|| kind.preferred())
 }
 
 fn generation(document: &Document) -> i64 {
@@ -66,7 +56,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_said_with_its_place() {
-        let kind = WATCHED.iter().find(|kind| kind.name == "EgressFirewall").expect("it is watched");
+        let kind = &kinds::EGRESS_FIREWALL;
         let mut store = Store::default();
         let firewall = |name: &str, to: serde_json::Value| {
             json!({
@@ -74,11 +64,10 @@ mod tests {
                 "spec": {"egress": [{"type": "Allow", "to": to}]},
             })
         };
-        store.apply(kind, &firewall("good", json!({"cidrSelector": "192.0.2.0/24"})));
-        store.apply(kind, &firewall("bad", json!({"cidrSelector": "192.0.2.0/240"})));
+        store.apply(kind.preferred(), &firewall("good", json!({"cidrSelector": "192.0.2.0/24"})));
+        store.apply(kind.preferred(), &firewall("bad", json!({"cidrSelector": "192.0.2.0/240"})));
         let all = verdicts(&store);
-        let of =
-            |namespace: &str| &all[&("EgressFirewall", Key { namespace: namespace.into(), name: "default".into() })];
+        let of = |namespace: &str| &all[&(kind, Key { namespace: namespace.into(), name: "default".into() })];
         assert_eq!((of("good").generation, of("good").errors.len()), (7, 0));
         assert!(of("bad").errors[0].starts_with("spec.egress[0].to.cidrSelector: "), "{:?}", of("bad").errors);
     }

@@ -162,7 +162,7 @@ impl Name {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use namewall_cluster::api::dns_name_resolver::{ResolvedAddress, ResolvedName, Status};
+    use namewall_cluster::kinds::dns_name_resolver::{ResolvedAddress, ResolvedName, Status};
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(1_700_000_000 + second).expect("a time")

@@ -1,7 +1,7 @@
 //! Which names policies speak of, and who can be asked for them.
 
 use namewall_cluster::yaml::{Node, Value};
-use namewall_cluster::{Document, Store};
+use namewall_cluster::{Document, Store, kinds};
 use namewall_policy::domain::{DomainPattern, Wildcard};
 use namewall_policy::port::Protocol;
 use std::collections::BTreeSet;
@@ -17,20 +17,15 @@ pub enum Whose {
     All,
 }
 
-const OTHER_KINDS: [&str; 4] =
-    ["AdminNetworkPolicy", "BaselineAdminNetworkPolicy", "ClusterNetworkPolicy", "ClusterEgressFirewall"];
 const DNS_PORT: u16 = 53;
 
 /// The names, lower case and with their last dot, each once. What is no name is told of where it is enforced.
 pub fn wanted(store: &Store, whose: Whose) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
-    for (_, document) in store.of("EgressFirewall") {
-        texts(&document, "dnsName", &mut names);
-    }
-    if whose == Whose::All {
-        for (_, document) in OTHER_KINDS.iter().flat_map(|kind| store.of(kind)) {
-            texts(&document, "domainNames", &mut names);
-        }
+    for kind in kinds::policies() {
+        let field = kind.policy().and_then(|policy| policy.names);
+        let Some(field) = field.filter(|field| field.always_resolved || whose == Whose::All) else { continue };
+        store.of(kind).for_each(|(_, document)| texts(&document, field.key, &mut names));
     }
     names
 }
@@ -85,13 +80,12 @@ pub fn resolvers(store: &Store, (namespace, service): (&str, &str)) -> Vec<Socke
 #[cfg(test)]
 mod tests {
     use super::*;
-    use namewall_cluster::kinds::WATCHED;
+    use namewall_cluster::kinds::{CLUSTER_NETWORK_POLICY, EGRESS_FIREWALL, ENDPOINT_SLICE, Kind};
     use serde_json::json;
 
-    fn store(kind: &str, object: serde_json::Value) -> Store {
-        let kind = WATCHED.iter().find(|known| known.name == kind).expect("a kind that is watched");
+    fn store(kind: &'static Kind, object: serde_json::Value) -> Store {
         let mut store = Store::default();
-        store.apply(kind, &object);
+        store.apply(kind.preferred(), &object);
         store
     }
 
@@ -100,7 +94,7 @@ mod tests {
         let rule = |name: &str| json!({"type": "Allow", "to": {"dnsName": name}});
         let egress = ["WWW.Example.com", "www.example.com.", "*.example.com", "nodots", "-bad-.example"].map(rule);
         let firewall = json!({"metadata": {"name": "default", "namespace": "a"}, "spec": {"egress": egress}});
-        let names = wanted(&store("EgressFirewall", firewall), Whose::EgressFirewalls);
+        let names = wanted(&store(&EGRESS_FIREWALL, firewall), Whose::EgressFirewalls);
         assert_eq!(names.into_iter().collect::<Vec<_>>(), ["*.example.com.", "www.example.com."]);
     }
 
@@ -108,7 +102,7 @@ mod tests {
     fn other_kinds_count_where_that_is_wished() {
         let rule = json!({"action": "Accept", "to": [{"domainNames": ["api.example.com"]}]});
         let policy = json!({"metadata": {"name": "p"}, "spec": {"egress": [rule]}});
-        let store = store("ClusterNetworkPolicy", policy);
+        let store = store(&CLUSTER_NETWORK_POLICY, policy);
         assert!(wanted(&store, Whose::EgressFirewalls).is_empty());
         assert_eq!(wanted(&store, Whose::All).len(), 1);
     }
@@ -120,7 +114,7 @@ mod tests {
             "endpoints": [{"addresses": ["10.0.0.2"]}, {"addresses": ["10.0.0.1"]}],
             "ports": [{"name": "dns-tcp", "port": 53, "protocol": "TCP"}, {"name": "dns", "port": 1053, "protocol": "UDP"}],
         });
-        let store = store("EndpointSlice", slice);
+        let store = store(&ENDPOINT_SLICE, slice);
         let expected: [SocketAddr; 2] = [([10, 0, 0, 1], 1053).into(), ([10, 0, 0, 2], 1053).into()];
         assert_eq!(resolvers(&store, ("kube-system", "kube-dns")), expected);
         assert_eq!(resolvers(&store, ("kube-system", "other")), []);

@@ -4,7 +4,7 @@
 use crate::client::Connection;
 use crate::names::MANAGED_BY;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
-use namewall_cluster::kinds::WATCHED;
+use namewall_cluster::kinds::NODE_ADDRESSES;
 use serde_json::json;
 use std::net::IpAddr;
 
@@ -12,8 +12,7 @@ impl Connection {
     /// Says that a node has these addresses, and enforces the ClusterEgressFirewalls with this digest. The object
     /// goes with its Node.
     pub fn publish_node(&self, node: &str, (addresses, enforces): (&[IpAddr], &str)) -> Result<(), kube::Error> {
-        let kind = WATCHED.iter().find(|kind| kind.name == "NodeAddresses");
-        let Some(resource) = kind.map(crate::follow::resource_of) else { return Ok(()) };
+        let resource = crate::follow::resource_of(NODE_ADDRESSES.preferred());
         let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
         let nodes: Api<DynamicObject> = Api::all_with(self.client.clone(), &ApiResource::erase::<Node>(&()));
         let texts: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();

@@ -8,7 +8,7 @@
 //! must do, but for those that have not come yet.
 
 use jiff::{SignedDuration, Timestamp};
-use namewall_cluster::api::dns_name_resolver::{ResolvedAddress, Status};
+use namewall_cluster::kinds::dns_name_resolver::{ResolvedAddress, Status};
 use std::collections::HashMap;
 
 /// A lookup is written, and seen by all, within this.
@@ -109,7 +109,7 @@ pub(crate) fn now() -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use namewall_cluster::api::dns_name_resolver::ResolvedName;
+    use namewall_cluster::kinds::dns_name_resolver::ResolvedName;
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(1_700_000_000 + second).expect("a time")

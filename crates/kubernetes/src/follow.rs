@@ -12,7 +12,7 @@ use crate::watch::{Shared, enforces};
 use futures_util::StreamExt;
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams, WatchEvent, WatchParams};
-use namewall_cluster::kinds::Kind;
+use namewall_cluster::kinds::{Kind, VersionedKind};
 use namewall_cluster::{Key, Listing};
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -98,35 +98,35 @@ fn last_cause(error: &dyn std::error::Error) -> String {
     last.to_string()
 }
 
-/// Follows one kind, in the first of these versions that the cluster has, for as long as it has it.
-pub(crate) async fn follow(server: Server, versions: Vec<Kind>, shared: Arc<Shared>) {
-    let name = versions[0].name;
+/// Follows a kind, in the first of its versions that the cluster serves, for as long as the cluster serves it.
+pub(crate) async fn follow(server: Server, kind: &'static Kind, shared: Arc<Shared>) {
     let mut looks = 0;
     loop {
-        let found = find(&server, &versions).await;
+        let found = find(&server, kind).await;
         looks = if matches!(found, Ok(None)) { looks + 1 } else { 0 };
         match found {
-            Ok(Some(kind)) => follow_version(&server, kind, &shared).await,
+            Ok(Some(versioned)) => follow_version(&server, versioned, &shared).await,
             // A server that has only just started may not know its definitions yet. To believe it would let go of
             // policies that are in force.
-            Ok(None) if looks < BELIEVED && shared.has_any(name) => {
-                shared.say(name, format!("the API server says that there is no {name} any more"));
+            Ok(None) if looks < BELIEVED && shared.has_any(kind) => {
+                shared.say(kind, format!("the API server says that there is no {} any more", kind.name));
             }
             // Objects go with their definition.
-            Ok(None) => shared.change(name, |known| known.lose(&versions[0])),
-            Err(error) => shared.say(name, error.to_string()),
+            Ok(None) => shared.change(kind, |known| known.lose(kind)),
+            Err(error) => shared.say(kind, error.to_string()),
         }
         sleep(LOOK_FOR_KINDS).await;
     }
 }
 
-async fn find(server: &Server, versions: &[Kind]) -> Result<Option<Kind>, Failure> {
-    for kind in versions {
-        if kind.is_builtin {
-            return Ok(Some(*kind));
-        }
-        match in_time(server.patience.answer, server.client.list_api_group_resources(&kind.api_version())).await {
-            Ok(list) if list.resources.iter().any(|one| one.name == kind.plural) => return Ok(Some(*kind)),
+async fn find(server: &Server, kind: &'static Kind) -> Result<Option<VersionedKind>, Failure> {
+    if is_builtin(kind) {
+        return Ok(Some(kind.preferred()));
+    }
+    for versioned in kind.served() {
+        let api_version = versioned.api_version();
+        match in_time(server.patience.answer, server.client.list_api_group_resources(&api_version)).await {
+            Ok(list) if list.resources.iter().any(|one| one.name == kind.plural) => return Ok(Some(versioned)),
             Ok(_) => {}
             Err(error) if error.code() == Some(NOT_FOUND) => {}
             Err(error) => return Err(error),
@@ -135,17 +135,23 @@ async fn find(server: &Server, versions: &[Kind]) -> Result<Option<Kind>, Failur
     Ok(None)
 }
 
+/// True for kinds of Kubernetes itself: every cluster serves them. Others come and go with their definitions.
+fn is_builtin(kind: &Kind) -> bool {
+    kind.definition.is_none()
+}
+
 async fn in_time<T>(time: Duration, asked: impl Future<Output = Result<T, kube::Error>>) -> Result<T, Failure> {
     timeout(time, asked).await.map_err(|_| Failure::Silence(time))?.map_err(Failure::Server)
 }
 
 /// Ends when the cluster no longer has the kind.
-async fn follow_version(server: &Server, kind: Kind, shared: &Shared) {
-    let api: Api<DynamicObject> = Api::all_with(server.client.clone(), &resource_of(&kind));
+async fn follow_version(server: &Server, versioned: VersionedKind, shared: &Shared) {
+    let kind = versioned.kind;
+    let api: Api<DynamicObject> = Api::all_with(server.client.clone(), &resource_of(versioned));
     // Up to where we have heard all.
     let mut version: Option<String> = None;
     let mut pause = AGAIN;
-    let following = Following { api: &api, kind: &kind, patience: server.patience, shared };
+    let following = Following { api: &api, versioned, patience: server.patience, shared };
     loop {
         let began = Instant::now();
         let done = match &mut version {
@@ -167,8 +173,8 @@ async fn follow_version(server: &Server, kind: Kind, shared: &Shared) {
                 sleep(AGAIN).await;
             }
             Err(error) => {
-                shared.say(kind.name, error.to_string());
-                if !kind.is_builtin && error.code() == Some(NOT_FOUND) {
+                shared.say(kind, error.to_string());
+                if !is_builtin(kind) && error.code() == Some(NOT_FOUND) {
                     return;
                 }
                 sleep(pause / 2 + some_of(pause / 2)).await;
@@ -181,7 +187,7 @@ async fn follow_version(server: &Server, kind: Kind, shared: &Shared) {
 /// A kind on its way into what is known.
 struct Following<'f> {
     api: &'f Api<DynamicObject>,
-    kind: &'f Kind,
+    versioned: VersionedKind,
     patience: Patience,
     shared: &'f Shared,
 }
@@ -189,21 +195,21 @@ struct Following<'f> {
 impl Following<'_> {
     /// Takes all objects there are; gives the version they are of.
     async fn list(&self) -> Result<String, Failure> {
-        let mut listing = Listing::new(*self.kind);
+        let mut listing = Listing::new(self.versioned);
         let mut enforced = BTreeMap::new();
         let mut part = ListParams::default().limit(PART);
         loop {
             let list = in_time(self.patience.answer, self.api.list(&part)).await?;
             for object in list.items {
                 let object = whole(object);
-                enforced.extend(enforces(self.kind, &object));
+                enforced.extend(enforces(self.versioned.kind, &object));
                 listing.push(&object);
             }
             match list.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => part.continue_token = Some(token),
                 None => {
                     let version = list.metadata.resource_version.ok_or(Failure::Versionless)?;
-                    self.shared.change(self.kind.name, |known| known.replace(listing, enforced));
+                    self.shared.change(self.versioned.kind, |known| known.replace(listing, enforced));
                     return Ok(version);
                 }
             }
@@ -212,10 +218,11 @@ impl Following<'_> {
 
     /// Takes what changes after a version, until the server ends it or is silent for too long.
     async fn watch(&self, version: &mut String) -> Result<(), Failure> {
-        let Self { kind, patience, shared, .. } = self;
+        let Self { versioned, patience, shared, .. } = *self;
+        let kind = versioned.kind;
         let events = in_time(patience.answer, self.api.watch(&WatchParams::default(), version)).await?;
         let mut events = pin!(events);
-        shared.hear(kind.name);
+        shared.hear(kind);
         while let Ok(Some(event)) = timeout(patience.silence, events.next()).await {
             let (is_there, object) = match event? {
                 WatchEvent::Added(object) | WatchEvent::Modified(object) => (true, object),
@@ -228,8 +235,8 @@ impl Following<'_> {
             };
             let seen = object.metadata.resource_version.clone();
             let object = whole(object);
-            shared.change(kind.name, |known| match is_there {
-                true => known.apply(kind, &object),
+            shared.change(kind, |known| match is_there {
+                true => known.apply(versioned, &object),
                 false => known.remove(kind, &Key::of(&object)),
             });
             if let Some(seen) = seen {
@@ -244,12 +251,12 @@ fn whole(object: DynamicObject) -> serde_json::Value {
     serde_json::to_value(object).unwrap_or_default()
 }
 
-pub(crate) fn resource_of(kind: &Kind) -> ApiResource {
+pub(crate) fn resource_of(versioned: VersionedKind) -> ApiResource {
     ApiResource {
-        group: kind.group.to_owned(),
-        version: kind.version.to_owned(),
-        api_version: kind.api_version(),
-        kind: kind.name.to_owned(),
-        plural: kind.plural.to_owned(),
+        group: versioned.kind.group.to_owned(),
+        version: versioned.version.to_owned(),
+        api_version: versioned.api_version(),
+        kind: versioned.kind.name.to_owned(),
+        plural: versioned.kind.plural.to_owned(),
     }
 }

@@ -2,7 +2,7 @@
 //! status says of it (S8).
 
 use crate::clocks::{Before, Came, Clocks, now};
-use namewall_cluster::api::dns_name_resolver::{DnsNameResolver, Status};
+use namewall_cluster::kinds::dns_name_resolver::{DnsNameResolver, Status};
 use namewall_cluster::resolver::{is_wildcard, matches, next_lookup};
 use namewall_cluster::{Document, Key, yaml};
 use std::collections::{BTreeMap, HashMap};

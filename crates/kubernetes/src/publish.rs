@@ -17,8 +17,8 @@ use crate::names::Held;
 use crate::watch::Shared;
 use kube::api::{Api, ApiResource, DynamicObject, PostParams};
 use namewall_cluster::Key;
-use namewall_cluster::api::dns_name_resolver::Status;
 use namewall_cluster::kinds::DNS_NAME_RESOLVER;
+use namewall_cluster::kinds::dns_name_resolver::Status;
 use namewall_cluster::resolver::{Lookup, Resolver, Settings};
 use serde_json::json;
 use std::collections::{BTreeMap, HashMap};
@@ -239,7 +239,7 @@ impl Publisher {
 }
 
 pub(crate) fn resource() -> ApiResource {
-    crate::follow::resource_of(&DNS_NAME_RESOLVER)
+    crate::follow::resource_of(DNS_NAME_RESOLVER.preferred())
 }
 
 /// Who writes one object.

@@ -3,7 +3,6 @@
 
 use crate::answers::NOT_FOUND;
 use crate::client::Connection;
-use crate::crds::ClusterEgressFirewallStatus;
 use crate::events::{Said, say};
 use crate::follow::resource_of;
 use futures_util::future::ready;
@@ -12,7 +11,8 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use namewall_cluster::Key;
-use namewall_cluster::kinds::{Kind, WATCHED};
+use namewall_cluster::kinds::cluster_egress_firewall::ClusterEgressFirewallStatus;
+use namewall_cluster::kinds::{CLUSTER_EGRESS_FIREWALL, Report, VersionedKind};
 use serde_json::{Value, json};
 
 /// Requests that are under way at the same time.
@@ -23,7 +23,7 @@ const ACCEPTED: &str = "Accepted";
 /// What is said of a policy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Verdict {
-    pub kind: Kind,
+    pub versioned: VersionedKind,
     /// Of which it is said.
     pub generation: i64,
     /// What cannot be read, and fails closed; none if all of it counts.
@@ -38,17 +38,17 @@ impl Verdict {
         }
     }
 
-    /// The status that says it; none where the kind has none.
+    /// The status that says it. None for kinds without a status.
     fn status(&self, now: &str, before: &Value) -> Option<Value> {
         let is_good = self.errors.is_empty();
-        match self.kind.name {
-            "NetworkPolicy" => None,
-            "EgressFirewall" => {
+        match self.versioned.kind.policy()?.report {
+            Report::EventOnly => None,
+            Report::Text => {
                 let words =
                     if is_good { "accepted" } else { "not accepted as a whole: what cannot be read fails closed" };
                 Some(json!({"status": words, "messages": self.errors}))
             }
-            _ => {
+            Report::Condition => {
                 let status = if is_good { "True" } else { "False" };
                 let known = before["conditions"].as_array().into_iter().flatten();
                 let same = known.filter(|one| one["type"] == ACCEPTED && one["status"] == status);
@@ -87,8 +87,7 @@ impl Connection {
     /// Writes what became of ClusterEgressFirewalls, besides whether they count; gives those of which it could not
     /// be written, and why.
     pub fn write_statuses(&self, statuses: Vec<(Key, ClusterEgressFirewallStatus)>) -> Vec<(Key, String)> {
-        let Some(kind) = WATCHED.iter().find(|kind| kind.name == "ClusterEgressFirewall") else { return Vec::new() };
-        let resource = resource_of(kind);
+        let resource = resource_of(CLUSTER_EGRESS_FIREWALL.preferred());
         let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
         let write = |(key, status): (Key, ClusterEgressFirewallStatus)| {
             let (api, resource) = (api.clone(), &resource);
@@ -109,7 +108,7 @@ impl Connection {
 }
 
 async fn report(client: Client, key: &Key, verdict: &Verdict) -> Result<(), kube::Error> {
-    let resource = resource_of(&verdict.kind);
+    let resource = resource_of(verdict.versioned);
     let api: Api<DynamicObject> = match key.namespace.is_empty() {
         true => Api::all_with(client.clone(), &resource),
         false => Api::namespaced_with(client.clone(), &key.namespace, &resource),
@@ -151,8 +150,8 @@ fn says(before: &Value, wanted: &Value) -> bool {
 async fn warn(client: Client, object: &DynamicObject, verdict: &Verdict) -> Result<(), kube::Error> {
     let metadata = object.metadata.clone();
     let of = ObjectReference {
-        api_version: Some(verdict.kind.api_version()),
-        kind: Some(verdict.kind.name.to_owned()),
+        api_version: Some(verdict.versioned.api_version()),
+        kind: Some(verdict.versioned.kind.name.to_owned()),
         name: metadata.name,
         namespace: metadata.namespace,
         uid: metadata.uid,

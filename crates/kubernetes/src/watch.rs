@@ -9,7 +9,7 @@ use crate::client::Connection;
 use crate::follow::follow;
 use crate::names::{NameObject, Names};
 use crate::publish::Publisher;
-use namewall_cluster::kinds::{DNS_NAME_RESOLVER, Kind, WATCHED};
+use namewall_cluster::kinds::{self, Component, DNS_NAME_RESOLVER, Kind, NODE_ADDRESSES, VersionedKind};
 use namewall_cluster::resolver::Settings as ResolverSettings;
 use namewall_cluster::{Key, Listing, Read, Settings, Store};
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,9 +20,6 @@ use tokio::task::JoinHandle;
 /// How long a burst of changes is waited for, and how long at most.
 const QUIET: Duration = Duration::from_millis(3);
 const LONGEST_BURST: Duration = Duration::from_millis(25);
-const NODE_ADDRESSES: &str = "NodeAddresses";
-/// Kinds that change all the time, and are no policies.
-const BUSY: [&str; 6] = ["Pod", "EndpointSlice", "Node", "Service", "NodeAddresses", "Namespace"];
 
 /// What stands between us and the objects of a kind.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -40,17 +37,17 @@ pub(crate) struct Known {
     pub(crate) names: Names,
     /// Objects of theirs that nobody has asked for since they changed.
     new_names: BTreeSet<Key>,
-    /// Kinds that are watched for.
-    wanted: BTreeSet<&'static str>,
+    /// Kinds that are watched.
+    wanted: BTreeSet<&'static Kind>,
     /// Kinds that are listed, or that the cluster does not have.
-    kinds: BTreeSet<&'static str>,
+    kinds: BTreeSet<&'static Kind>,
     /// Kinds that the cluster does not have.
-    absent: BTreeSet<&'static str>,
-    trouble: BTreeMap<&'static str, String>,
+    absent: BTreeSet<&'static Kind>,
+    trouble: BTreeMap<&'static Kind, String>,
     /// What each node says it enforces: no policy changes with it.
     enforced: BTreeMap<Arc<str>, String>,
     changes: u64,
-    /// Those of kinds that change seldom: no pods, endpoints, nodes.
+    /// Whether a policy has changed.
     policy_changes: bool,
     last_change: Option<Instant>,
 }
@@ -67,31 +64,31 @@ impl Shared {
     }
 
     /// Changes what is known, and says so if it is to be seen.
-    pub(crate) fn change(&self, kind: &'static str, change: impl FnOnce(&mut Known) -> bool) {
+    pub(crate) fn change(&self, kind: &'static Kind, change: impl FnOnce(&mut Known) -> bool) {
         let mut known = self.lock();
         known.trouble.remove(kind);
         let was_whole = known.is_whole();
         if change(&mut known) {
-            if kind != DNS_NAME_RESOLVER.name || !was_whole {
+            if *kind != DNS_NAME_RESOLVER || !was_whole {
                 known.changes += 1;
-                known.policy_changes |= !BUSY.contains(&kind);
+                known.policy_changes |= kind.is_policy();
                 known.last_change = Some(Instant::now());
             }
             self.changed.notify_all();
         }
     }
 
-    pub(crate) fn say(&self, kind: &'static str, what: String) {
+    pub(crate) fn say(&self, kind: &'static Kind, what: String) {
         self.lock().trouble.insert(kind, what);
         self.changed.notify_all();
     }
 
     /// Nothing is in the way of a kind, whether or not anything of it has changed.
-    pub(crate) fn hear(&self, kind: &'static str) {
+    pub(crate) fn hear(&self, kind: &'static Kind) {
         self.lock().trouble.remove(kind);
     }
 
-    pub(crate) fn has_any(&self, kind: &str) -> bool {
+    pub(crate) fn has_any(&self, kind: &'static Kind) -> bool {
         self.lock().store.has(kind)
     }
 }
@@ -113,22 +110,18 @@ impl Drop for Watch {
 }
 
 impl Watch {
-    /// For all that policies can see.
-    pub fn start(connection: &Connection) -> Self {
-        Self::start_for(connection, |_| true)
+    /// Watches the kinds that the table of kinds gives a component.
+    pub fn start(connection: &Connection, component: Component) -> Self {
+        Self::start_for(connection, kinds::watched(component))
     }
 
-    /// For some kinds.
-    pub fn start_for(connection: &Connection, is_wanted: impl Fn(&str) -> bool) -> Self {
+    /// Watches these kinds.
+    pub fn start_for(connection: &Connection, kinds: impl IntoIterator<Item = &'static Kind>) -> Self {
         let shared = Arc::new(Shared::default());
-        let mut kinds: BTreeMap<&'static str, Vec<Kind>> = BTreeMap::new();
-        let wanted = WATCHED.iter().filter(|kind| is_wanted(kind.name));
-        wanted.for_each(|kind| kinds.entry(kind.name).or_default().push(*kind));
-        shared.lock().wanted = kinds.keys().copied().collect();
-        let follow = |versions: Vec<Kind>| {
-            connection.runtime.spawn(follow(connection.watching.clone(), versions, shared.clone()))
-        };
-        let tasks = kinds.into_values().map(follow).collect();
+        let kinds: BTreeSet<&'static Kind> = kinds.into_iter().collect();
+        shared.lock().wanted.clone_from(&kinds);
+        let follow = |kind| connection.runtime.spawn(follow(connection.watching.clone(), kind, shared.clone()));
+        let tasks = kinds.into_iter().map(follow).collect();
         Self { connection: connection.clone(), shared, tasks, seen: 0 }
     }
 
@@ -225,18 +218,19 @@ impl Watch {
     }
 
     /// Kinds that the cluster does not have.
-    pub fn absent(&self) -> Vec<&'static str> {
+    pub fn absent(&self) -> Vec<&'static Kind> {
         self.shared.lock().absent.iter().copied().collect()
     }
 }
 
 impl Known {
-    pub(crate) fn apply(&mut self, kind: &Kind, object: &serde_json::Value) -> bool {
+    pub(crate) fn apply(&mut self, versioned: VersionedKind, object: &serde_json::Value) -> bool {
+        let kind = versioned.kind;
         self.enforced.extend(enforces(kind, object));
-        let is_new = self.store.apply(kind, object);
+        let is_new = self.store.apply(versioned, object);
         if is_new && *kind == DNS_NAME_RESOLVER {
             let key = Key::of(object);
-            let read = self.store.get(kind.name, &key).and_then(|document| NameObject::read(&key, &document));
+            let read = self.store.get(kind, &key).and_then(|document| NameObject::read(&key, &document));
             // One that cannot be read says nothing.
             match read {
                 Some(object) => self.names.put(object),
@@ -251,12 +245,12 @@ impl Known {
         is_new
     }
 
-    pub(crate) fn remove(&mut self, kind: &Kind, key: &Key) -> bool {
+    pub(crate) fn remove(&mut self, kind: &'static Kind, key: &Key) -> bool {
         if *kind == DNS_NAME_RESOLVER {
             self.names.remove(key);
             self.new_names.insert(key.clone());
         }
-        if kind.name == NODE_ADDRESSES {
+        if *kind == NODE_ADDRESSES {
             self.enforced.remove(&key.name);
         }
         self.store.remove(kind, key)
@@ -265,24 +259,24 @@ impl Known {
     /// All objects of a kind anew, and what nodes say in them.
     pub(crate) fn replace(&mut self, listing: Listing, enforced: BTreeMap<Arc<str>, String>) -> bool {
         let kind = listing.kind();
-        if kind.name == NODE_ADDRESSES {
+        if *kind == NODE_ADDRESSES {
             self.enforced = enforced;
         }
-        self.absent.remove(kind.name);
-        let is_new = self.kinds.insert(kind.name) | self.store.replace(listing);
-        if kind == DNS_NAME_RESOLVER {
+        self.absent.remove(kind);
+        let is_new = self.kinds.insert(kind) | self.store.replace(listing);
+        if *kind == DNS_NAME_RESOLVER {
             self.take_names();
         }
         is_new
     }
 
     /// The cluster does not have the kind, nor any object of it.
-    pub(crate) fn lose(&mut self, kind: &Kind) -> bool {
-        let has_gone = self.store.replace(Listing::new(*kind));
+    pub(crate) fn lose(&mut self, kind: &'static Kind) -> bool {
+        let has_gone = self.store.replace(Listing::new(kind.preferred()));
         if *kind == DNS_NAME_RESOLVER {
             self.take_names();
         }
-        let is_news = self.kinds.insert(kind.name) | self.absent.insert(kind.name);
+        let is_news = self.kinds.insert(kind) | self.absent.insert(kind);
         has_gone | is_news
     }
 
@@ -290,7 +284,7 @@ impl Known {
     fn take_names(&mut self) {
         let Self { store, names, new_names, .. } = self;
         new_names.extend(names.all().map(|object| object.key.clone()));
-        names.replace(store.of(DNS_NAME_RESOLVER.name));
+        names.replace(store.of(&DNS_NAME_RESOLVER));
         new_names.extend(names.all().map(|object| object.key.clone()));
     }
 
@@ -299,12 +293,12 @@ impl Known {
     }
 
     fn trouble(&self) -> Vec<Trouble> {
-        self.trouble.iter().map(|(kind, what)| Trouble { kind, what: what.clone() }).collect()
+        self.trouble.iter().map(|(kind, what)| Trouble { kind: kind.name, what: what.clone() }).collect()
     }
 }
 
 /// What a node says it enforces, if that is what the object is for.
 pub(crate) fn enforces(kind: &Kind, object: &serde_json::Value) -> Option<(Arc<str>, String)> {
     let digest = || object["status"]["enforces"].as_str().unwrap_or_default().to_owned();
-    (kind.name == NODE_ADDRESSES).then(|| (Key::of(object).name, digest()))
+    (*kind == NODE_ADDRESSES).then(|| (Key::of(object).name, digest()))
 }

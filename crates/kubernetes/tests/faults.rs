@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use namewall_cluster::Settings;
+use namewall_cluster::kinds::{Component, EGRESS_FIREWALL};
 use namewall_kubernetes::crds::{definitions, to_yaml};
 use namewall_kubernetes::{Connection, Target, Watch};
 use namewall_testbed::{ControlPlane, Proxy, Way};
@@ -30,7 +31,7 @@ fn nothing_is_let_go_and_all_is_caught_up_with() {
     plane.kubectl(&["create", "namespace", "shop"]).unwrap();
     let proxy = Proxy::start(&plane).unwrap();
     let target = Target { kubeconfig: Some(proxy.kubeconfig(&plane).unwrap()), context: None };
-    let watch = Watch::start(&Connection::open(&target).unwrap().impatient(SILENCE));
+    let watch = Watch::start(&Connection::open(&target).unwrap().impatient(SILENCE), Component::Agent);
     watch.wait_until_known(PATIENCE).unwrap();
     let mut world = World { plane, proxy, watch };
     a_slow_server_is_heard_late_and_in_full(&mut world);
@@ -83,7 +84,7 @@ fn a_kind_that_is_taken_away_goes_alone_and_comes_back(world: &mut World) {
     world.make(&["f"]);
     world.wait_for(&["d", "e", "f"]);
     let began = Instant::now();
-    while !world.watch.absent().contains(&"EgressFirewall") {
+    while !world.watch.absent().contains(&&EGRESS_FIREWALL) {
         assert!(began.elapsed() < PATIENCE, "{:?}", world.watch.trouble());
         world.watch.wait(Duration::from_millis(100));
     }

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use namewall_cluster::kinds::Component;
 use namewall_cluster::resolver::Settings;
 use namewall_kubernetes::crds::{definitions, to_yaml};
 use namewall_kubernetes::{Connection, Outcome, Publisher, Target, Watch};
@@ -20,7 +21,7 @@ struct Writer {
 
 fn writer(plane: &ControlPlane) -> Writer {
     let target = Target { kubeconfig: Some(plane.kubeconfig()), context: None };
-    let watch = Watch::start(&Connection::open(&target).unwrap());
+    let watch = Watch::start(&Connection::open(&target).unwrap(), Component::Agent);
     watch.wait_until_known(PATIENCE).unwrap();
     Writer { publisher: watch.publisher(Settings::default()), watch }
 }

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use namewall_cluster::Settings;
+use namewall_cluster::kinds::{Component, EGRESS_FIREWALL};
 use namewall_kubernetes::{Connection, Target, Watch};
 use namewall_testbed::ControlPlane;
 use std::time::{Duration, Instant};
@@ -34,7 +35,7 @@ spec: {podSelector: {}, policyTypes: [Ingress]}
 
 fn watch(plane: &ControlPlane) -> Watch {
     let target = Target { kubeconfig: Some(plane.kubeconfig()), context: None };
-    let watch = Watch::start(&Connection::open(&target).unwrap());
+    let watch = Watch::start(&Connection::open(&target).unwrap(), Component::Agent);
     watch.wait_until_known(PATIENCE).unwrap();
     watch
 }
@@ -60,7 +61,7 @@ fn a_cluster_is_followed_through_changes_and_a_restart_of_its_server() {
     let mut plane = ControlPlane::start().unwrap();
     plane.apply(NODE).unwrap();
     let mut watch = watch(&plane);
-    assert!(watch.absent().contains(&"EgressFirewall"), "{:?}", watch.absent());
+    assert!(watch.absent().contains(&&EGRESS_FIREWALL), "{:?}", watch.absent());
     wait_for(&mut watch, (0, 0));
     plane.run_pod(POD, "10.244.1.5").unwrap();
     plane.apply(POLICY).unwrap();

@@ -6,9 +6,9 @@ use crate::logging::Logging;
 use crate::unread::Lenient;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use help::{
-    AGENT_HELP, CHECK_HELP, CONTROLLER_HELP, CRDS_HELP, DIFF_HELP, DNS_HELP, EXPLAIN_HELP, LEASES_HELP, MATRIX_HELP,
+    AGENT_HELP, CHECK_HELP, CONTROLLER_HELP, DIFF_HELP, DNS_HELP, EXPLAIN_HELP, LEASES_HELP, MATRIX_HELP,
     POLICIES_HELP, RULES_HELP, RUN_HELP, SANDBOX_EXEC_HELP, SANDBOX_HELP, SANDBOX_PROBE_HELP, STATUS_HELP, TEST_HELP,
-    UNINSTALL_HELP,
+    UNINSTALL_HELP, crds_help,
 };
 use namewall_policy::addr::{Cidr, parse_address};
 use namewall_policy::ask::{Host, Target};
@@ -77,7 +77,7 @@ pub(crate) enum Command {
     #[command(after_help = UNINSTALL_HELP)]
     Uninstall(Uninstall),
     /// Print the definitions of the kinds that a cluster may lack, for kubectl to apply
-    #[command(after_help = CRDS_HELP)]
+    #[command(after_help = crds_help())]
     Crds(Crds),
     /// Print a completion script for a shell
     #[command(after_help = "Example:\n  namewall completions bash > /etc/bash_completion.d/namewall")]
@@ -460,7 +460,7 @@ pub(crate) enum CrdsFormat {
 pub(crate) struct Crds {
     /// Only these kinds
     #[arg(long, num_args = 1.., value_name = "KIND", ignore_case = true,
-          value_parser = clap::builder::PossibleValuesParser::new(namewall_kubernetes::crds::KINDS))]
+          value_parser = clap::builder::PossibleValuesParser::new(crate::commands::crds::names()))]
     pub(crate) only: Vec<String>,
     /// How to print
     #[arg(short, long, value_name = "FORMAT", default_value = "yaml")]

@@ -7,6 +7,7 @@
 mod ports;
 
 use jiff::{SignedDuration, Timestamp};
+use namewall_cluster::kinds::DNS_NAME_RESOLVER;
 use namewall_cluster::resolver::object_name;
 use namewall_kubernetes::crds::{definitions, to_yaml};
 use namewall_kubernetes::{Connection, Target, Watch};
@@ -311,7 +312,7 @@ fn a_thousand_names_are_kept_and_other_peoples_clocks_do_not_count() {
     let names: Vec<String> = (0..MANY).map(|number| format!("n{number}.example.com")).collect();
     world.firewall("shop", &names.iter().map(String::as_str).collect::<Vec<_>>());
     let target = Target { kubeconfig: Some(world.plane.kubeconfig()), context: None };
-    let watch = Watch::start_for(&Connection::open(&target).unwrap(), |kind| kind == "DNSNameResolver");
+    let watch = Watch::start_for(&Connection::open(&target).unwrap(), [&DNS_NAME_RESOLVER]);
     watch.wait_until_known(SOON).unwrap();
     let mut seen = Seen { watch, addresses: HashMap::new() };
     seen.wait_for("all are looked up", |addresses| addresses.values().filter(|one| !one.is_empty()).count() == MANY);

@@ -1,13 +1,12 @@
-//! What `deploy/` has is what the binary needs: the plain manifest is the chart,
-//! the chart's definitions are the binary's, a real API server takes all of it,
-//! and each component works with its own rights and with no more.
+//! What `deploy/` has is what the binary needs: the plain manifest is the chart, a real API server takes all of it, and
+//! each component works with its own rights and with no more. `kinds` checks that the chart's definitions and roles
+//! are those of the table of kinds.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use expect_test::expect_file;
-use namewall_cluster::kinds::WATCHED;
+use namewall_cluster::kinds::{self, Component, Part, Within, WriteAccess};
 use namewall_cluster::resolver::Settings as ResolverSettings;
-use namewall_kubernetes::crds::{definitions, to_yaml};
 use namewall_kubernetes::{Connection, Outcome, Target, Watch};
 use namewall_testbed::ControlPlane;
 use serde_json::{Value, json};
@@ -25,8 +24,6 @@ const HEADER: &str = "\
 # This is the chart in deploy/chart/namewall as it is, and is not edited: change the chart, then
 #   UPDATE_EXPECT=1 cargo test -p namewall --features system --test install -- as_it_is
 ";
-/// How its definitions begin, so that Helm takes them and a reader knows whence they are.
-const DEFINITIONS: &str = "# What `namewall crds` prints; kept so by crates/namewall/tests/install.rs.\n";
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -54,8 +51,6 @@ fn render(settings: &[&str]) -> String {
 
 #[test]
 fn the_plain_manifest_is_the_chart_as_it_is() {
-    let kinds = format!("{DEFINITIONS}{}", to_yaml(&definitions()).unwrap());
-    expect_file!["../../../deploy/chart/namewall/crds/crds.yaml"].assert_eq(&kinds);
     expect_file!["../../../deploy/namewall.yaml"].assert_eq(&format!("{HEADER}{}", render(&[])));
 }
 
@@ -67,7 +62,7 @@ fn a_cluster_takes_it_and_each_component_has_the_rights_it_needs_and_no_more() {
     with_everything_set_it_is_taken_too(&plane);
     the_controller_is_restricted_and_the_agent_is_not_privileged(&plane);
     rights_are_these(&plane);
-    of_all_that_is_watched_nothing_can_be_changed(&plane);
+    kinds_are_watched_and_written_as_the_table_says(&plane);
     the_controller_does_its_work_with_its_own_token(&plane);
     the_agent_does_its_work_with_its_own_token(&plane);
 }
@@ -226,16 +221,23 @@ fn rights_are_these(plane: &ControlPlane) {
     check_rights(plane, &own.chain(refused).collect::<Vec<String>>());
 }
 
-fn of_all_that_is_watched_nothing_can_be_changed(plane: &ControlPlane) {
+/// What the table of kinds says, and no more.
+fn kinds_are_watched_and_written_as_the_table_says(plane: &ControlPlane) {
     let mut lines = Vec::new();
-    for kind in WATCHED {
-        let resource = format!("{}.{}", kind.plural, kind.group);
-        for component in ["agent", "controller"] {
-            lines.extend(["get", "list", "watch"].map(|verb| format!("yes {component} {verb} {resource}")));
-            let is_told_by_agents = component == "agent" && kind.name == "NodeAddresses";
-            let verbs = ["create", "update", "patch", "delete", "deletecollection"];
-            let refused = verbs.into_iter().filter(|verb| !(is_told_by_agents && ["create", "patch"].contains(verb)));
-            lines.extend(refused.map(|verb| format!("no {component} {verb} {resource}")));
+    for (component, name) in [(Component::Agent, "agent"), (Component::Controller, "controller")] {
+        for kind in kinds::watched(component) {
+            let resource = format!("{}.{}", kind.plural, kind.group);
+            lines.extend(["get", "list", "watch"].map(|verb| format!("yes {name} {verb} {resource}")));
+            for (part, resource) in [(Part::Object, resource.clone()), (Part::Status, format!("{resource}/status"))] {
+                let is_so =
+                    |write: &&WriteAccess| (write.by, write.part, write.within) == (component, part, Within::Cluster);
+                let writes: Vec<&str> =
+                    kind.write_access().filter(is_so).flat_map(|write| write.verbs).copied().collect();
+                for verb in ["create", "update", "patch", "delete", "deletecollection"] {
+                    let answer = if writes.contains(&verb) { "yes" } else { "no" };
+                    lines.push(format!("{answer} {name} {verb} {resource}"));
+                }
+            }
         }
     }
     check_rights(plane, &lines);
@@ -346,9 +348,9 @@ fn the_agent_does_its_work_with_its_own_token(plane: &ControlPlane) {
     plane.apply(NAME).unwrap();
     let kubeconfig = kubeconfig_of(plane, "agent");
     let connection = Connection::open(&Target { kubeconfig: Some(kubeconfig.clone()), context: None }).unwrap();
-    let watch = Watch::start(&connection);
+    let watch = Watch::start(&connection, Component::Agent);
     watch.wait_until_known(PATIENCE).unwrap();
-    assert_eq!((watch.trouble(), watch.absent()), (vec![], vec![]));
+    assert!(watch.trouble().is_empty() && watch.absent().is_empty(), "{:?} {:?}", watch.trouble(), watch.absent());
     let publisher = watch.publisher(ResolverSettings::default());
     let found = Outcome::Found(vec![("192.0.2.9".parse().unwrap(), 30)]);
     assert!(publisher.note("api.example.com.", &found), "the object is concerned");

@@ -29,7 +29,7 @@ use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -262,17 +262,9 @@ impl ControlPlane {
 
     /// The same, with something on its standard input.
     pub fn kubectl_with(&self, arguments: &[&str], input: &str) -> Result<String> {
-        let mut child = Command::new(self.programs.join("kubectl"))
-            .arg(format!("--kubeconfig={}", self.kubeconfig().display()))
-            .args(arguments)
-            .env("HOME", &self.folder)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()?;
-        // Whoever reads nothing does not hear it.
-        let _ = child.stdin.take().context("it has an input")?.write_all(input.as_bytes());
-        let output = child.wait_with_output()?;
+        let mut kubectl = Command::new(self.programs.join("kubectl"));
+        kubectl.arg(format!("--kubeconfig={}", self.kubeconfig().display())).args(arguments).env("HOME", &self.folder);
+        let output = command::output_with_input(&mut kubectl, input)?;
         let complaint = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "kubectl {}: {complaint}", arguments.join(" "));
         Ok(String::from_utf8(output.stdout)?)

@@ -5,6 +5,7 @@ use crate::addresses::own_addresses;
 use crate::config::DNS_PORT;
 use crate::signals::{Signal, Signals};
 use crate::warning::Warning;
+use namewall_cluster::kinds::{CLUSTER_EGRESS_FIREWALL, Component, NODE, NODE_ADDRESSES};
 use namewall_cluster::resolver::Settings as ResolverSettings;
 use namewall_cluster::yaml::{Node, Value};
 use namewall_cluster::{DescribedService, Key, LoadError, Read, Settings, Store};
@@ -19,8 +20,6 @@ use tracing::{info, warn};
 const PUBLISH_EVERY: Duration = Duration::from_secs(5);
 /// How often the same trouble is logged.
 const LOG_EVERY: Duration = Duration::from_secs(60);
-/// Nodes publish which of these they enforce.
-const PUBLISHED_KIND: &str = "ClusterEgressFirewall";
 
 #[derive(Clone, Debug)]
 pub struct ClusterSettings {
@@ -39,7 +38,7 @@ pub struct ClusterSource {
     connection: Connection,
     settings: ClusterSettings,
     published: Published,
-    /// The digest of the published kind as it was last read.
+    /// The digest of the ClusterEgressFirewalls as they were last read: nodes publish which they enforce.
     read: String,
     logged: LoggedTrouble,
     warning: Warning,
@@ -58,7 +57,7 @@ struct Published {
 impl ClusterSource {
     pub fn new(connection: &Connection, settings: ClusterSettings) -> Self {
         Self {
-            watch: Watch::start(connection),
+            watch: Watch::start(connection, Component::Agent),
             connection: connection.clone(),
             settings,
             published: Published::default(),
@@ -98,7 +97,7 @@ impl Source for ClusterSource {
     }
 
     fn read(&mut self) -> Result<Read, LoadError> {
-        self.read = self.watch.with_store(|store| store.digest(PUBLISHED_KIND));
+        self.read = self.watch.with_store(|store| store.digest(&CLUSTER_EGRESS_FIREWALL));
         Ok(self.watch.read(&self.settings.cluster))
     }
 
@@ -138,7 +137,7 @@ impl Source for ClusterSource {
         let published = &mut self.published;
         let is_time = published.compare_at.is_none_or(|at| Instant::now() >= at);
         let is_new = published.digest != published.enforced;
-        if !(is_time || is_new) || self.watch.absent().contains(&"NodeAddresses") {
+        if !(is_time || is_new) || self.watch.absent().contains(&&NODE_ADDRESSES) {
             return;
         }
         published.compare_at = Some(Instant::now() + PUBLISH_EVERY);
@@ -202,7 +201,7 @@ impl LoggedTrouble {
 
 fn pod_cidrs(store: &Store, node: &str) -> Vec<Cidr> {
     let key = Key { namespace: "".into(), name: node.into() };
-    let document = store.get("Node", &key);
+    let document = store.get(&NODE, &key);
     let spec = document.as_ref().and_then(|document| document.node.get("spec"));
     let listed = spec.and_then(|spec| spec.get("podCIDRs")).map(|list| &list.value);
     let listed = if let Some(Value::Seq(items)) = listed { &items[..] } else { &[] };

@@ -2,17 +2,18 @@
 //! policies: what is a workload is read at once and its tree dropped, and of what
 //! no policy looks at only its kind is kept.
 
-use super::workloads::{Described, Pool, read_pod, read_template};
-use super::{Known, Lowered, POLICY_KINDS, Reader, Settings, is_object_name, known, means};
+use super::pool::Pool;
+use super::workloads::{Described, read_workload};
+use super::{Lowered, Settings, is_object_name};
 use crate::document::{Document, Gather};
+use crate::kinds::{self, Kind, Known};
 use namewall_policy::{Finding, Source};
 use std::sync::Arc;
 
 /// A workload that is read already.
 #[derive(Debug)]
 pub(super) struct ReadWorkload {
-    pub(super) reader: Reader,
-    pub(super) kind: &'static str,
+    pub(super) kind: &'static Kind,
     pub(super) namespace: Arc<str>,
     pub(super) name: Arc<str>,
     pub(super) place: Source,
@@ -77,11 +78,11 @@ impl Gather for Objects {
 
 /// `None` for what is not read at once, or has something to be said about its name or text.
 fn read(document: &Document, pool: &mut Pool) -> Option<Object> {
-    let (api_version, kind) = (document.api_version()?, document.kind()?);
-    let reader = match known(api_version, kind) {
-        Known::As(reader @ (Reader::Pod | Reader::Template | Reader::CronJob)) => reader,
-        Known::No if !POLICY_KINDS.iter().any(|(policy, _)| means(kind, policy)) => {
-            return Some(Object::PassedOver(pool.text(kind)));
+    let (api_version, written) = (document.api_version()?, document.kind()?);
+    let kind = match kinds::known(api_version, written) {
+        Known::Read(kind) if kind.is_workload() => kind,
+        Known::No if kinds::meant_policy(written).is_none() => {
+            return Some(Object::PassedOver(pool.text(written)));
         }
         _ => return None,
     };
@@ -91,13 +92,9 @@ fn read(document: &Document, pool: &mut Pool) -> Option<Object> {
         return None;
     }
     let mut findings = Vec::new();
-    let described = match reader {
-        Reader::Pod => read_pod(document, &mut findings, pool),
-        _ => read_template(document, &mut findings, pool),
-    };
+    let described = read_workload(kind, document, &mut findings, pool);
     Some(Object::Workload(Box::new(ReadWorkload {
-        reader,
-        kind: WORKLOAD_KINDS.iter().find(|known| **known == kind)?,
+        kind,
         namespace: pool.text(namespace),
         name: described.as_ref().map_or_else(|| name.into(), |described| described.name.clone()),
         place: document.place(""),
@@ -105,6 +102,3 @@ fn read(document: &Document, pool: &mut Pool) -> Option<Object> {
         findings,
     })))
 }
-
-const WORKLOAD_KINDS: [&str; 8] =
-    ["Pod", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob", "ReplicationController"];

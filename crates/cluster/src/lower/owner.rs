@@ -19,7 +19,7 @@ const ROLLOUT_HASH: &str = "rollouts-pod-template-hash";
 const MINUTES: std::ops::RangeInclusive<u64> = 25_000_000..=60_000_000;
 
 /// The workload above the owner, as far as a pod alone can say.
-pub(super) fn workload_of_owner(owner: &Owner, labels: &Labels) -> Option<Owner> {
+pub(crate) fn workload_of_owner(owner: &Owner, labels: &Labels) -> Option<Owner> {
     match &*owner.kind {
         // A static pod belongs to its node. That is a place, not a workload.
         "Node" => None,

@@ -2,7 +2,7 @@
 //! `None`, with a Finding, for what cannot be taken as written.
 
 use super::scope::Scope;
-use crate::api::meta::LabelSelector;
+use crate::kinds::meta::LabelSelector;
 use namewall_policy::addr::{Cidr, parse_address};
 use namewall_policy::domain::{DomainPattern, Wildcard};
 use namewall_policy::labels::{Requirement, Selector};
@@ -12,13 +12,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 /// All of them, or none: one bad item spoils the whole.
-pub(super) fn all<T, U>(items: &[T], mut read: impl FnMut(usize, &T) -> Option<U>) -> Option<Vec<U>> {
+pub(crate) fn all<T, U>(items: &[T], mut read: impl FnMut(usize, &T) -> Option<U>) -> Option<Vec<U>> {
     // Every item is read even after a bad one, so that every fault is reported.
     let read: Vec<Option<U>> = items.iter().enumerate().map(|(at, item)| read(at, item)).collect();
     read.into_iter().collect()
 }
 
-pub(super) fn selector(scope: &mut Scope<'_>, selector: &LabelSelector, path: &str) -> Option<Selector> {
+pub(crate) fn selector(scope: &mut Scope<'_>, selector: &LabelSelector, path: &str) -> Option<Selector> {
     let mut requirements: Vec<Requirement> = Vec::new();
     for (key, value) in &selector.match_labels {
         check_label_key(scope, key, &format!("{path}.matchLabels"))?;
@@ -95,7 +95,7 @@ fn check_label_value(scope: &mut Scope<'_>, value: &str, path: &str) -> Option<(
     None
 }
 
-pub(super) fn address(scope: &mut Scope<'_>, text: &str, path: &str) -> Option<IpAddr> {
+pub(crate) fn address(scope: &mut Scope<'_>, text: &str, path: &str) -> Option<IpAddr> {
     let address = parse_address(text);
     if address.is_none() {
         scope.error("bad-address", path, format!("`{text}` is not an IP address"));
@@ -103,7 +103,7 @@ pub(super) fn address(scope: &mut Scope<'_>, text: &str, path: &str) -> Option<I
     address
 }
 
-pub(super) fn cidr(scope: &mut Scope<'_>, text: &str, path: &str) -> Option<Cidr> {
+pub(crate) fn cidr(scope: &mut Scope<'_>, text: &str, path: &str) -> Option<Cidr> {
     match text.parse::<Cidr>() {
         Ok(cidr) => {
             if cidr.had_host_bits() {
@@ -118,7 +118,7 @@ pub(super) fn cidr(scope: &mut Scope<'_>, text: &str, path: &str) -> Option<Cidr
     }
 }
 
-pub(super) fn domain_pattern(
+pub(crate) fn domain_pattern(
     scope: &mut Scope<'_>,
     text: &str,
     wildcard: Wildcard,
@@ -133,7 +133,7 @@ pub(super) fn domain_pattern(
     }
 }
 
-pub(super) fn protocol(scope: &mut Scope<'_>, text: Option<&str>, path: &str) -> Option<Protocol> {
+pub(crate) fn protocol(scope: &mut Scope<'_>, text: Option<&str>, path: &str) -> Option<Protocol> {
     match text.unwrap_or("TCP") {
         "TCP" => Some(Protocol::Tcp),
         "UDP" => Some(Protocol::Udp),
@@ -145,7 +145,7 @@ pub(super) fn protocol(scope: &mut Scope<'_>, text: Option<&str>, path: &str) ->
     }
 }
 
-pub(super) fn port_number(scope: &mut Scope<'_>, number: i64, path: &str) -> Option<u16> {
+pub(crate) fn port_number(scope: &mut Scope<'_>, number: i64, path: &str) -> Option<u16> {
     match u16::try_from(number) {
         Ok(port @ 1..) => Some(port),
         _ => {
@@ -155,7 +155,7 @@ pub(super) fn port_number(scope: &mut Scope<'_>, number: i64, path: &str) -> Opt
     }
 }
 
-pub(super) fn port_range(
+pub(crate) fn port_range(
     scope: &mut Scope<'_>,
     protocol: Protocol,
     (start, end): (i64, i64),
@@ -170,7 +170,7 @@ pub(super) fn port_range(
     Some(PortMatch::Range { protocol, low, high })
 }
 
-pub(super) fn port_name(scope: &mut Scope<'_>, name: &str, path: &str) -> Option<Arc<str>> {
+pub(crate) fn port_name(scope: &mut Scope<'_>, name: &str, path: &str) -> Option<Arc<str>> {
     let charset = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
     let letter = name.bytes().any(|b| b.is_ascii_lowercase());
     let hyphens = name.starts_with('-') || name.ends_with('-') || name.contains("--");
@@ -185,7 +185,7 @@ pub(super) fn port_name(scope: &mut Scope<'_>, name: &str, path: &str) -> Option
 }
 
 /// The action of a rule, by the words its kind uses for Allow, Deny and Pass.
-pub(super) fn action(scope: &mut Scope<'_>, text: &str, words: &[(&str, Action)], path: &str) -> Option<Action> {
+pub(crate) fn action(scope: &mut Scope<'_>, text: &str, words: &[(&str, Action)], path: &str) -> Option<Action> {
     let found = words.iter().find(|(word, _)| *word == text).map(|(_, action)| *action);
     if found.is_none() {
         let accepted: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
@@ -195,7 +195,7 @@ pub(super) fn action(scope: &mut Scope<'_>, text: &str, words: &[(&str, Action)]
 }
 
 /// Between 1 and `most` items, as the published schemas ask.
-pub(super) fn count(scope: &mut Scope<'_>, items: usize, most: usize, path: &str) -> Option<()> {
+pub(crate) fn count(scope: &mut Scope<'_>, items: usize, most: usize, path: &str) -> Option<()> {
     if (1..=most).contains(&items) {
         return Some(());
     }

@@ -5,7 +5,7 @@ use super::scope::Scope;
 
 /// Whose schema.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Schema {
+pub(crate) enum Schema {
     /// `domainNames` of policy.networking.k8s.io.
     PolicyApi,
     /// `dnsName` of an EgressFirewall.
@@ -13,7 +13,7 @@ pub(super) enum Schema {
 }
 
 /// Why the schema refuses a name.
-pub(super) fn refusal(text: &str, schema: Schema) -> Option<&'static str> {
+pub(crate) fn refusal(text: &str, schema: Schema) -> Option<&'static str> {
     let policy_api = schema == Schema::PolicyApi;
     let (wildcard, name) = text.strip_prefix("*.").map_or((false, text), |name| (true, name));
     let labels: Vec<&str> = name.strip_suffix('.').unwrap_or(name).split('.').collect();
@@ -34,7 +34,7 @@ pub(super) fn refusal(text: &str, schema: Schema) -> Option<&'static str> {
     }
 }
 
-pub(super) fn warn(scope: &mut Scope<'_>, text: &str, refusal: Option<&str>, path: &str) {
+pub(crate) fn warn(scope: &mut Scope<'_>, text: &str, refusal: Option<&str>, path: &str) {
     if let Some(why) = refusal {
         scope.warning("refused-name", path, format!("the API server refuses `{text}`: {why}"));
     }

@@ -1,37 +1,44 @@
 //! One object while it is lowered: reads its fields and collects what is wrong.
 
-use crate::api::meta::ObjectMeta;
 use crate::document::{Document, meant_as_text, source};
+use crate::kinds::meta::ObjectMeta;
 use crate::yaml::{self, Entry, Mark, Node, Value};
 use namewall_policy::model::{Action, Clauses, Rule};
 use namewall_policy::{Finding, Source};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-pub(super) struct Scope<'d> {
-    pub(super) document: &'d Document,
-    pub(super) meta: ObjectMeta,
+pub(crate) struct Scope<'d> {
+    pub(crate) document: &'d Document,
+    pub(crate) meta: ObjectMeta,
     object: String,
     findings: &'d mut Vec<Finding>,
 }
 
+/// Whether `spec: null` is the empty spec.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum EmptySpec {
+    Accepted,
+    Refused,
+}
+
 /// A list of rules, one a node.
-pub(super) struct RuleList<'d> {
-    pub(super) path: String,
-    pub(super) items: Vec<&'d Node>,
+pub(crate) struct RuleList<'d> {
+    pub(crate) path: String,
+    pub(crate) items: Vec<&'d Node>,
 }
 
 /// A rule as read: its name, what it does, what it matches.
-pub(super) type ReadRule = (Option<String>, Action, Clauses);
+pub(crate) type ReadRule = (Option<String>, Action, Clauses);
 
 /// How a kind writes its ordered rules.
-pub(super) struct RuleForm<'f> {
+pub(crate) struct RuleForm<'f> {
     /// The list under `spec`.
-    pub(super) key: &'f str,
-    pub(super) most: usize,
+    pub(crate) key: &'f str,
+    pub(crate) most: usize,
     /// The field of a rule that says what it does, and the words for it.
-    pub(super) action: &'f str,
-    pub(super) words: &'f [(&'f str, Action)],
+    pub(crate) action: &'f str,
+    pub(crate) words: &'f [(&'f str, Action)],
 }
 
 impl RuleForm<'_> {
@@ -44,7 +51,7 @@ impl RuleForm<'_> {
 }
 
 impl<'d> Scope<'d> {
-    pub(super) fn new(document: &'d Document, findings: &'d mut Vec<Finding>) -> Self {
+    pub(crate) fn new(document: &'d Document, findings: &'d mut Vec<Finding>) -> Self {
         let kind = document.kind().unwrap_or_default();
         let object = super::object_name(document, kind);
         let mut scope = Self { document, meta: ObjectMeta::default(), object, findings };
@@ -54,7 +61,7 @@ impl<'d> Scope<'d> {
 
     /// Metadata, read piece by piece: one bad label must not lose the others,
     /// and with them the policies that select by them.
-    pub(super) fn metadata(&mut self, node: Option<&'d Node>, path: &str) -> ObjectMeta {
+    pub(crate) fn metadata(&mut self, node: Option<&'d Node>, path: &str) -> ObjectMeta {
         let text = |key: &str| node.and_then(|node| node.get(key)).and_then(Node::as_str).map(str::to_owned);
         let owners = node.and_then(|node| node.get("ownerReferences"));
         ObjectMeta {
@@ -100,38 +107,38 @@ impl<'d> Scope<'d> {
         self.findings.push(Finding::error("unreadable-field", &self.object, message).at(path).from_source(Some(place)));
     }
 
-    pub(super) fn namespace(&self) -> &str {
+    pub(crate) fn namespace(&self) -> &str {
         self.meta.namespace.as_deref().filter(|name| !name.is_empty()).unwrap_or("default")
     }
 
-    pub(super) fn node(&self, path: &[&str]) -> Option<&'d Node> {
+    pub(crate) fn node(&self, path: &[&str]) -> Option<&'d Node> {
         path.iter().try_fold(&self.document.node, |node, key| node.get(key)).filter(|node| !node.is_null())
     }
 
     /// True if a fault in the text leaves open what is meant there.
-    pub(super) fn is_in_doubt(&self, path: &[&str]) -> bool {
+    pub(crate) fn is_in_doubt(&self, path: &[&str]) -> bool {
         let is_there = self.node(path).is_some();
         let path = path.join(".");
         self.document.faults.iter().any(|fault| fault.puts_in_doubt(&path, is_there))
     }
 
-    pub(super) fn place(&self, path: &str) -> Option<Source> {
+    pub(crate) fn place(&self, path: &str) -> Option<Source> {
         Some(self.document.place(path))
     }
 
-    pub(super) fn error(&mut self, code: &'static str, path: &str, message: impl Into<String>) {
+    pub(crate) fn error(&mut self, code: &'static str, path: &str, message: impl Into<String>) {
         let finding = Finding::error(code, &self.object, message).at(path).from_source(self.place(path));
         self.findings.push(finding);
     }
 
-    pub(super) fn warning(&mut self, code: &'static str, path: &str, message: impl Into<String>) {
+    pub(crate) fn warning(&mut self, code: &'static str, path: &str, message: impl Into<String>) {
         let finding = Finding::warning(code, &self.object, message).at(path).from_source(self.place(path));
         self.findings.push(finding);
     }
 
     /// Reads a part strictly: a field it does not know is an error too, since
     /// in a policy it may be a restriction that was misspelt.
-    pub(super) fn read<T: Deserialize<'d>>(&mut self, node: &'d Node, path: &str) -> Option<T> {
+    pub(crate) fn read<T: Deserialize<'d>>(&mut self, node: &'d Node, path: &str) -> Option<T> {
         if node.is_null() {
             return None;
         }
@@ -157,7 +164,7 @@ impl<'d> Scope<'d> {
     }
 
     /// Reads a part, minding only the fields that matter here.
-    pub(super) fn read_loose<T: Deserialize<'d>>(&mut self, node: &'d Node, path: &str) -> Option<T> {
+    pub(crate) fn read_loose<T: Deserialize<'d>>(&mut self, node: &'d Node, path: &str) -> Option<T> {
         match yaml::read::<T>(node, path) {
             Ok((value, _)) => Some(value),
             Err(error) => {
@@ -168,12 +175,12 @@ impl<'d> Scope<'d> {
     }
 
     /// A part that is missing, or cannot be read, is as if nothing stood there.
-    pub(super) fn read_part<T: Deserialize<'d> + Default>(&mut self, node: Option<&'d Node>, path: &str) -> T {
+    pub(crate) fn read_part<T: Deserialize<'d> + Default>(&mut self, node: Option<&'d Node>, path: &str) -> T {
         node.and_then(|node| self.read_loose(node, path)).unwrap_or_default()
     }
 
     /// The items of a list, each on its own: one that cannot be read loses no other.
-    pub(super) fn read_items<T: Deserialize<'d>>(&mut self, node: Option<&'d Node>, path: &str) -> Vec<T> {
+    pub(crate) fn read_items<T: Deserialize<'d>>(&mut self, node: Option<&'d Node>, path: &str) -> Vec<T> {
         match node.map(|node| &node.value) {
             None | Some(Value::Null) => Vec::new(),
             Some(Value::Seq(items)) => {
@@ -187,7 +194,7 @@ impl<'d> Scope<'d> {
         }
     }
 
-    pub(super) fn read_whole<T: Deserialize<'d>>(&mut self) -> Option<T> {
+    pub(crate) fn read_whole<T: Deserialize<'d>>(&mut self) -> Option<T> {
         self.read_loose(&self.document.node, "")
     }
 
@@ -199,7 +206,7 @@ impl<'d> Scope<'d> {
     }
 
     /// The items of a list under `spec`; `Err` if it is there and no list.
-    pub(super) fn rules(&mut self, key: &str) -> Result<RuleList<'d>, ()> {
+    pub(crate) fn rules(&mut self, key: &str) -> Result<RuleList<'d>, ()> {
         let path = format!("spec.{key}");
         match self.node(&["spec", key]).map(|node| &node.value) {
             None => Ok(RuleList { path, items: Vec::new() }),
@@ -216,9 +223,18 @@ impl<'d> Scope<'d> {
         }
     }
 
-    /// Whether the object has the fields of its kind and no others. One that
-    /// does not cannot be read: what is misspelt may be a restriction.
-    pub(super) fn is_well_formed(&mut self, spec_fields: &[&str]) -> bool {
+    /// True if the object has the fields of its kind and no others; those of its spec are the fields of `S`. A policy
+    /// with other fields cannot be read: a misspelt field may be a restriction.
+    pub(crate) fn is_well_formed<S: Deserialize<'d>>(&mut self) -> bool {
+        self.has_known_fields(yaml::field_names::<S>(), EmptySpec::Refused)
+    }
+
+    /// The same for kinds whose spec may be null: the API server reads that as the empty spec.
+    pub(crate) fn is_well_formed_or_empty<S: Deserialize<'d>>(&mut self) -> bool {
+        self.has_known_fields(yaml::field_names::<S>(), EmptySpec::Accepted)
+    }
+
+    fn has_known_fields(&mut self, spec_fields: &[&str], empty: EmptySpec) -> bool {
         let top = ["apiVersion", "kind", "metadata", "spec", "status"];
         let mut good = self.only_fields(&self.document.node, "", &top);
         // A part of the text cannot be read, which was reported when it was parsed.
@@ -227,8 +243,7 @@ impl<'d> Scope<'d> {
         good &= super::is_known_version(self.document);
         match self.document.node.get("spec") {
             Some(spec @ Node { value: Value::Map(_), .. }) => good &= self.only_fields(spec, "spec.", spec_fields),
-            // As the API server reads it: the empty spec.
-            Some(Node { value: Value::Null, .. }) if self.document.kind() == Some("NetworkPolicy") => {}
+            Some(Node { value: Value::Null, .. }) if empty == EmptySpec::Accepted => {}
             Some(_) => {
                 self.error("unreadable-field", "spec", format!("expected a map with {}", spec_fields.join(", ")));
                 good = false;
@@ -251,13 +266,13 @@ impl<'d> Scope<'d> {
     }
 
     /// S10.1: an object that cannot be read isolates what it selects.
-    pub(super) fn isolate(&self, path: &str) -> Vec<Rule> {
+    pub(crate) fn isolate(&self, path: &str) -> Vec<Rule> {
         vec![self.rule(path, None, Action::Deny)]
     }
 
     /// An ordered list of rules, each read on its own; those beyond the most
     /// that are accepted, and those that cannot be read, fail closed.
-    pub(super) fn ordered_rules(
+    pub(crate) fn ordered_rules(
         &mut self,
         form: &RuleForm<'_>,
         mut read: impl FnMut(&mut Self, &'d Node, &str) -> Option<ReadRule>,
@@ -281,7 +296,7 @@ impl<'d> Scope<'d> {
     }
 
     /// A rule of which at least the action may be known.
-    pub(super) fn rule(&self, path: &str, read: Option<ReadRule>, fallback: Action) -> Rule {
+    pub(crate) fn rule(&self, path: &str, read: Option<ReadRule>, fallback: Action) -> Rule {
         let (name, action, clauses) = read.unwrap_or((None, fallback, Clauses::Unreadable));
         Rule { name: name.map(Into::into), action, clauses, source: self.place(path) }
     }

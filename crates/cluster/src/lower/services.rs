@@ -1,16 +1,15 @@
 //! Services and where their connections go after DNAT, and from them the
 //! addresses of the API server.
 
-use super::scope::Scope;
+use super::Lowering;
+use super::sort::Sorted;
 use super::workloads::port_named;
-use super::{Lowering, Reader, Sorted, parts};
-use crate::api::meta::IntOrString;
-use crate::api::service::{EndpointPort, EndpointSubset, LoadBalancerIngress, ServiceSpec, SliceEndpoint};
-use crate::document::Document;
-use namewall_policy::labels::{Requirement, Selector};
+use crate::kinds::meta::IntOrString;
+use crate::kinds::{self, read_endpoints, read_service, read_slice};
+use namewall_policy::labels::Selector;
 use namewall_policy::model::{Backend, BackendTarget, Service, ServiceForm, ServicePort, WorkloadId};
 use namewall_policy::port::Protocol;
-use namewall_policy::{Finding, Snapshot, Source};
+use namewall_policy::{Snapshot, Source};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -20,23 +19,23 @@ use std::sync::Arc;
 pub struct DescribedService {
     pub(crate) namespace: Arc<str>,
     pub(crate) name: Arc<str>,
-    form: ServiceForm,
+    pub(crate) form: ServiceForm,
     /// Cluster, external and load-balancer addresses.
     pub(crate) addresses: Vec<IpAddr>,
     /// How many of them, the first, are the cluster's.
-    own: usize,
-    ports: Vec<DescribedPort>,
+    pub(crate) own: usize,
+    pub(crate) ports: Vec<DescribedPort>,
     pub(crate) selector: Selector,
     pub(crate) source: Option<Source>,
 }
 
 #[derive(Clone, PartialEq, Debug)]
-struct DescribedPort {
-    name: Option<Arc<str>>,
-    protocol: Protocol,
-    port: u16,
-    node_port: Option<u16>,
-    target: Option<IntOrString>,
+pub(crate) struct DescribedPort {
+    pub(crate) name: Option<Arc<str>>,
+    pub(crate) protocol: Protocol,
+    pub(crate) port: u16,
+    pub(crate) node_port: Option<u16>,
+    pub(crate) target: Option<IntOrString>,
 }
 
 impl DescribedService {
@@ -77,103 +76,6 @@ pub(crate) enum Behind<'a> {
     Selected(Vec<WorkloadId>),
 }
 
-pub(crate) fn read_service(document: &Document, findings: &mut Vec<Finding>) -> DescribedService {
-    let mut scope = Scope::new(document, findings);
-    let spec = service_spec(&mut scope);
-    let balanced: Vec<LoadBalancerIngress> =
-        scope.read_items(scope.node(&["status", "loadBalancer", "ingress"]), "status.loadBalancer.ingress");
-    let balanced = balanced.iter().filter_map(|ingress| ingress.ip.as_ref());
-    let mut addresses: Vec<IpAddr> = Vec::new();
-    let mut take = |text: &String| {
-        if text.is_empty() || text == "None" {
-            return;
-        }
-        if let Some(address) = parts::address(&mut scope, text, "spec.clusterIP")
-            && !addresses.contains(&address)
-        {
-            addresses.push(address);
-        }
-    };
-    spec.cluster_ip.iter().chain(&spec.cluster_ips).for_each(&mut take);
-    spec.external_ips.iter().chain(balanced).for_each(&mut take);
-    let own = spec.cluster_ip.iter().chain(&spec.cluster_ips).filter_map(|text| text.parse::<IpAddr>().ok());
-    let own: FxHashSet<IpAddr> = own.collect();
-    let own = addresses.iter().take_while(|address| own.contains(address)).count();
-    let form = form(&mut scope, &spec);
-    let mut ports = Vec::new();
-    for (at, port) in spec.ports.iter().enumerate() {
-        let path = format!("spec.ports[{at}].protocol");
-        let Some(protocol) = parts::protocol(&mut scope, port.protocol.as_deref(), &path) else { continue };
-        ports.push(DescribedPort {
-            name: port.name.as_deref().map(Into::into),
-            protocol,
-            port: port.port,
-            node_port: port.node_port,
-            target: port.target_port.clone(),
-        });
-    }
-    let requirements = spec.selector.iter();
-    let selector = Selector {
-        requirements: requirements
-            .map(|(key, value)| Requirement::In { key: key.as_str().into(), values: vec![value.as_str().into()] })
-            .collect(),
-    };
-    DescribedService {
-        namespace: scope.namespace().into(),
-        name: scope.meta.name.as_str().into(),
-        form,
-        addresses,
-        own,
-        ports,
-        selector,
-        source: scope.place(""),
-    }
-}
-
-/// S10.4: a Service without a cluster address is one that is not applied yet, not a headless one.
-fn form(scope: &mut Scope<'_>, spec: &ServiceSpec) -> ServiceForm {
-    if spec.kind.as_deref() == Some("ExternalName") {
-        let written = spec.external_name.as_deref().unwrap_or_default();
-        match written.parse() {
-            Ok(name) => return ServiceForm::ExternalName(name),
-            Err(error) => {
-                scope.error("bad-name", "spec.externalName", format!("`{written}` is not a DNS name: {error}"));
-                // It leads nowhere.
-                return ServiceForm::Headless;
-            }
-        }
-    }
-    let mut addresses = spec.cluster_ip.iter().chain(&spec.cluster_ips);
-    if addresses.any(|text| text == "None") { ServiceForm::Headless } else { ServiceForm::Balanced }
-}
-
-/// None if it is of no Service.
-pub(crate) fn read_slice(document: &Document, findings: &mut Vec<Finding>) -> Option<Endpoints> {
-    let mut scope = Scope::new(document, findings);
-    let endpoints: Vec<SliceEndpoint> = scope.read_items(document.node.get("endpoints"), "endpoints");
-    let ports: Vec<EndpointPort> = scope.read_items(document.node.get("ports"), "ports");
-    let service = scope.meta.labels.get("kubernetes.io/service-name").cloned()?;
-    let addresses = endpoints.iter().flat_map(|endpoint| &endpoint.addresses).map(String::as_str);
-    Some(endpoints_of(&mut scope, &service, (addresses, &ports)))
-}
-
-fn endpoints_of<'t>(
-    scope: &mut Scope<'_>,
-    service: &str,
-    (addresses, ports): (impl Iterator<Item = &'t str>, &[EndpointPort]),
-) -> Endpoints {
-    let addresses = addresses.filter_map(|text| parts::address(scope, text, "endpoints")).collect();
-    let mut known = Vec::new();
-    for port in ports {
-        let protocol = parts::protocol(scope, port.protocol.as_deref(), "ports");
-        if let (Some(protocol), Some(number)) = (protocol, port.port) {
-            let name = port.name.as_deref().filter(|name| !name.is_empty()).map(Into::into);
-            known.push((name, protocol, number));
-        }
-    }
-    Endpoints { namespace: scope.namespace().into(), service: service.into(), addresses, ports: known }
-}
-
 impl Lowering<'_> {
     pub(super) fn services(&mut self, sorted: &Sorted<'_>) {
         let all = self.endpoints(sorted);
@@ -185,7 +87,7 @@ impl Lowering<'_> {
         for endpoints in listed.get(&API_SERVER).into_iter().flatten() {
             add_api_server(&mut self.out.snapshot, &endpoints.addresses);
         }
-        for document in sorted.of(Reader::Service) {
+        for document in sorted.of(&kinds::SERVICE) {
             let service = read_service(document, &mut self.out.findings);
             let behind = match listed.get(&(&*service.namespace, &*service.name)) {
                 Some(endpoints) => Behind::Listed(endpoints.clone()),
@@ -202,21 +104,9 @@ impl Lowering<'_> {
 
     fn endpoints(&mut self, sorted: &Sorted<'_>) -> Vec<Endpoints> {
         let findings = &mut self.out.findings;
-        let slices = sorted.of(Reader::EndpointSlice).iter();
+        let slices = sorted.of(&kinds::ENDPOINT_SLICE);
         let mut all: Vec<Endpoints> = slices.filter_map(|document| read_slice(document, findings)).collect();
-        for document in sorted.of(Reader::Endpoints) {
-            let mut scope = Scope::new(document, findings);
-            let subsets: Vec<EndpointSubset> = scope.read_items(document.node.get("subsets"), "subsets");
-            let service = scope.meta.name.clone();
-            if subsets.is_empty() {
-                // It lists that there are none.
-                all.push(endpoints_of(&mut scope, &service, (std::iter::empty(), &[])));
-            }
-            for subset in &subsets {
-                let addresses = subset.addresses.iter().map(|address| address.ip.as_str());
-                all.push(endpoints_of(&mut scope, &service, (addresses, &subset.ports)));
-            }
-        }
+        all.extend(sorted.of(&kinds::ENDPOINTS).flat_map(|document| read_endpoints(document, findings)));
         all
     }
 }
@@ -294,17 +184,4 @@ fn selected_backends(
         }
     }
     backends
-}
-
-/// Piece by piece: a bad port must not lose the Service's addresses.
-fn service_spec(scope: &mut Scope<'_>) -> ServiceSpec {
-    ServiceSpec {
-        kind: scope.read_part(scope.node(&["spec", "type"]), "spec.type"),
-        external_name: scope.read_part(scope.node(&["spec", "externalName"]), "spec.externalName"),
-        cluster_ip: scope.read_part(scope.node(&["spec", "clusterIP"]), "spec.clusterIP"),
-        cluster_ips: scope.read_items(scope.node(&["spec", "clusterIPs"]), "spec.clusterIPs"),
-        external_ips: scope.read_items(scope.node(&["spec", "externalIPs"]), "spec.externalIPs"),
-        selector: scope.read_part(scope.node(&["spec", "selector"]), "spec.selector"),
-        ports: scope.read_items(scope.node(&["spec", "ports"]), "spec.ports"),
-    }
 }

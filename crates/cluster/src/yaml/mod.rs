@@ -4,6 +4,7 @@
 mod block;
 mod build;
 mod de;
+mod fields;
 pub(crate) mod json;
 mod parse;
 mod scalar;
@@ -11,6 +12,7 @@ mod ser;
 
 pub use build::{Fault, ParseError};
 pub use de::{ReadError, Unknown, read};
+pub(crate) use fields::field_names;
 pub use parse::{DocumentText, Tree, parse, read_tree, read_tree_by_events, split_documents};
 pub(crate) use parse::{is_json, list_items};
 

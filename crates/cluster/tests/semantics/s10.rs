@@ -269,6 +269,18 @@ fn s10_2_objects_that_are_left_out_are_said() {
     .assert_eq(&messages(yaml));
 }
 
+/// A kind that is read in two versions: a user who writes a third is told of both.
+#[test]
+fn s10_2_a_version_that_is_not_read_is_answered_with_all_that_are() {
+    let policy = cnp("p", "{tier: Admin, priority: 1, subject: {namespaces: {}}}");
+    let yaml = policy.replace("v1alpha2", "v1") + &policy.replace("policy.networking", "networking");
+    expect![[r#"
+        all.yaml:2:1: error[unknown-version] ClusterNetworkPolicy p apiVersion: version policy.networking.k8s.io/v1 of ClusterNetworkPolicy is not read; v1beta1 or v1alpha2 is
+        all.yaml:7:1: error[unknown-version] ClusterNetworkPolicy p apiVersion: ClusterNetworkPolicy of networking.k8s.io/v1alpha2 is not read, and has no effect here; policy.networking.k8s.io/v1beta1 or policy.networking.k8s.io/v1alpha2 is
+    "#]]
+    .assert_eq(&messages(yaml));
+}
+
 #[test]
 fn s10_2_a_rejection_says_what_would_be_accepted() {
     let ports = "ports: [{protocol: icmp}, {port: 0}, {port: 9, endPort: 5}, {port: Web}, {port: web, endPort: 5}]";

@@ -33,7 +33,7 @@ fn different(networks: usize) -> String {
 }
 
 /// What of it is wrong, the rest, and what is said against it.
-type Case = (&'static str, String, &'static str);
+pub(crate) type Case = (&'static str, String, &'static str);
 
 fn cluster_egress_firewalls() -> Vec<Case> {
     vec![
@@ -267,8 +267,9 @@ fn cluster_network_policies() -> Vec<Case> {
     ]
 }
 
-pub(crate) fn objects_are_refused_with_a_reason(server: &Server) {
-    let tables: [(&str, &str, Vec<Case>); 7] = [
+/// Kind, name, and what is wrong with objects.
+pub(crate) fn tables() -> Vec<(&'static str, &'static str, Vec<Case>)> {
+    vec![
         ("ClusterEgressFirewall", "bad", cluster_egress_firewalls()),
         ("NodeAddresses", "bad", node_addresses()),
         ("EgressFirewall", "default", egress_firewalls()),
@@ -276,7 +277,10 @@ pub(crate) fn objects_are_refused_with_a_reason(server: &Server) {
         ("AdminNetworkPolicy", "bad", admin_network_policies()),
         ("BaselineAdminNetworkPolicy", "default", baseline_admin_network_policies()),
         ("ClusterNetworkPolicy", "bad", cluster_network_policies()),
-    ];
+    ]
+}
+
+pub(crate) fn objects_are_refused_with_a_reason(server: &Server) {
     let misnamed = [
         ("EgressFirewall", "mine", vec![("a name", "spec: {egress: []}".to_owned(), "is named default")]),
         (
@@ -286,7 +290,7 @@ pub(crate) fn objects_are_refused_with_a_reason(server: &Server) {
         ),
     ];
     let mut complaints = Vec::new();
-    for (kind, name, cases) in tables.into_iter().chain(misnamed) {
+    for (kind, name, cases) in tables().into_iter().chain(misnamed) {
         for (what, body, reason) in cases {
             for version in versions(kind) {
                 match server.apply(version, &object(version, ("default", name), &body), Stay::Tried) {

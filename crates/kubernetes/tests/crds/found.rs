@@ -1,9 +1,10 @@
 //! Objects that are written in this project's examples and scenarios: the API server takes those that can be read,
 //! and no other.
 
-use super::server::{Server, Stay, errors, is_namespaced};
-use namewall_cluster::kinds::{Kind, WATCHED};
+use super::server::{Server, Stay, errors};
+use namewall_cluster::kinds::{Kind, ObjectScope, VersionedKind};
 use namewall_cluster::yaml::{self, Node, Value as Tree};
+use namewall_kubernetes::crds;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -21,10 +22,10 @@ pub(crate) fn objects_of_examples_and_scenarios_are_taken_if_they_can_be_read(se
     assert!(found.len() > 200, "only {} objects were found", found.len());
     let mut complaints = Vec::new();
     let mut more = BTreeSet::new();
-    for (file, kind, object) in found.values() {
-        let errors = errors(kind, object);
-        let taken = server.apply(kind, object, Stay::Tried);
-        let object = format!("{}: {} {}", file.display(), kind.name, object["metadata"]["name"]);
+    for (file, versioned, object) in found.values() {
+        let errors = errors(*versioned, object);
+        let taken = server.apply(*versioned, object, Stay::Tried);
+        let object = format!("{}: {} {}", file.display(), versioned.kind.name, object["metadata"]["name"]);
         match (errors.is_empty(), taken) {
             (true, Err(refusal)) => match MORE_THAN_PUBLISHED.iter().find(|name| refusal.contains(*name)) {
                 Some(name) => drop(more.insert(name)),
@@ -52,7 +53,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// By what they say, so that each is tried once.
-type Found = BTreeMap<String, (PathBuf, &'static Kind, Value)>;
+type Found = BTreeMap<String, (PathBuf, VersionedKind, Value)>;
 
 fn look_into(file: &Path, found: &mut Found) {
     let text = std::fs::read_to_string(file).unwrap();
@@ -63,19 +64,18 @@ fn look_into(file: &Path, found: &mut Found) {
 }
 
 fn look(file: &Path, tree: &Value, found: &mut Found) {
-    let is_it = |kind: &&Kind| {
-        !kind.is_builtin
-            && tree["kind"] == kind.name
-            && tree["apiVersion"] == kind.api_version()
+    let is_it = |versioned: &VersionedKind| {
+        tree["kind"] == versioned.kind.name
+            && tree["apiVersion"] == versioned.api_version()
             && tree["metadata"]["name"].is_string()
     };
-    if let Some(kind) = WATCHED.iter().find(is_it) {
+    if let Some(versioned) = crds::kinds().into_iter().flat_map(Kind::served).find(is_it) {
         let mut object = tree.clone();
         object["metadata"] = json!({"name": tree["metadata"]["name"]});
-        if is_namespaced(kind.name) {
+        if versioned.kind.scope == ObjectScope::Namespace {
             object["metadata"]["namespace"] = json!("default");
         }
-        found.entry(object.to_string()).or_insert_with(|| (file.to_owned(), kind, object));
+        found.entry(object.to_string()).or_insert_with(|| (file.to_owned(), versioned, object));
         return;
     }
     match tree {

@@ -11,8 +11,10 @@ mod server;
 mod statuses;
 
 use namewall_cluster::Settings;
+use namewall_cluster::kinds::{Component, KINDS, Kind, NETWORK_POLICY_V1BETA1, ObjectScope};
 use namewall_kubernetes::{Connection, Target, Watch, crds};
 use namewall_policy::Severity;
+use serde_json::{Value, json};
 use server::Server;
 use std::time::Duration;
 
@@ -20,8 +22,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
 fn definitions_are_taken_and_what_they_let_in_can_be_read() {
+    every_kind_has_objects_to_try();
     let server = Server::start();
     definitions_are_established(&server);
+    rows_are_as_the_server_serves_them(&server);
     fields_are_explained(&server);
     bad::objects_are_refused_with_a_reason(&server);
     good::objects_are_taken_and_read(&server);
@@ -30,6 +34,15 @@ fn definitions_are_taken_and_what_they_let_in_can_be_read() {
     statuses::are_written_and_read_back(&server);
     everything_is_read_through_the_watch(&server);
     definitions_are_taken_again(&server);
+}
+
+fn every_kind_has_objects_to_try() {
+    let missing = |has: &dyn Fn(&str) -> bool| -> Vec<&str> {
+        crds::kinds().iter().map(|kind| kind.name).filter(|name| !has(name)).collect()
+    };
+    let good = missing(&|name| good::GOOD.iter().any(|(kind, ..)| *kind == name));
+    let bad = missing(&|name| bad::tables().iter().any(|(kind, ..)| *kind == name));
+    assert!(good.is_empty() && bad.is_empty(), "good.rs has no {good:?}, bad.rs has no {bad:?}");
 }
 
 fn definitions_are_established(server: &Server) {
@@ -49,13 +62,36 @@ fn definitions_are_established(server: &Server) {
                 .iter()
                 .any(|one| one["type"] == "KubernetesAPIApprovalPolicyConformant" && one["status"] != "True")
         );
-        if definition.is_own {
+        if definition.kind.is_own() {
             assert_eq!(known["spec"]["names"]["categories"], serde_json::json!(["namewall"]));
         }
     }
     // What `kubectl get` shows, and by which words.
-    for words in ["cef", "nodeaddr", "anp", "banp", "cnp", "namewall", "egressfirewalls", "dnsnameresolvers"] {
-        server.plane.kubectl(&["get", words]).unwrap();
+    for kind in crds::kinds() {
+        let words = kind.short_names.iter().chain([&kind.plural]);
+        words.for_each(|word| drop(server.plane.kubectl(&["get", word]).unwrap()));
+    }
+    server.plane.kubectl(&["get", "namewall"]).unwrap();
+}
+
+/// Also the kinds of Kubernetes itself: names, scope and short names in the table are those of the server.
+fn rows_are_as_the_server_serves_them(server: &Server) {
+    // No server has it any more.
+    let served = KINDS.iter().copied().filter(|kind| **kind != NETWORK_POLICY_V1BETA1);
+    for versioned in served.flat_map(Kind::served) {
+        let (kind, version) = (versioned.kind, versioned.version);
+        let path = match kind.group {
+            "" => format!("/api/{version}"),
+            group => format!("/apis/{group}/{version}"),
+        };
+        let list: Value = serde_json::from_str(&server.plane.kubectl(&["get", "--raw", &path]).unwrap()).unwrap();
+        let resources = list["resources"].as_array().unwrap();
+        let found = resources.iter().find(|one| one["name"] == kind.plural);
+        let found = found.unwrap_or_else(|| panic!("{path} has no {}", kind.plural));
+        let short_names = found["shortNames"].as_array().cloned().unwrap_or_default();
+        let served = (found["kind"].clone(), found["namespaced"].clone(), Value::from(short_names));
+        let is_namespaced = kind.scope == ObjectScope::Namespace;
+        assert_eq!(served, (json!(kind.name), json!(is_namespaced), json!(kind.short_names)), "{path}");
     }
 }
 
@@ -91,9 +127,9 @@ fn definitions_are_taken_again(server: &Server) {
 
 fn everything_is_read_through_the_watch(server: &Server) {
     let target = Target { kubeconfig: Some(server.plane.kubeconfig()), context: None };
-    let mut watch = Watch::start(&Connection::open(&target).unwrap());
+    let mut watch = Watch::start(&Connection::open(&target).unwrap(), Component::Agent);
     watch.wait_until_known(PATIENCE).unwrap();
-    assert_eq!(watch.absent(), Vec::<&str>::new());
+    assert_eq!(watch.absent(), Vec::<&Kind>::new());
     let read = watch.read(&Settings::default());
     let errors: Vec<_> = read.findings.iter().filter(|one| one.severity == Severity::Error).collect();
     assert!(errors.is_empty(), "{errors:#?}");

@@ -3,8 +3,9 @@
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
-use namewall_cluster::kinds::{Kind, WATCHED};
+use namewall_cluster::kinds::{ObjectScope, VersionedKind};
 use namewall_cluster::{Settings, Store};
+use namewall_kubernetes::crds;
 use namewall_policy::Severity;
 use namewall_testbed::ControlPlane;
 use serde_json::{Value, json};
@@ -35,13 +36,13 @@ impl Server {
         Self { plane, runtime, client }
     }
 
-    fn api(&self, kind: &Kind, object: &Value) -> Api<DynamicObject> {
+    fn api(&self, versioned: VersionedKind, object: &Value) -> Api<DynamicObject> {
         let resource = ApiResource {
-            group: kind.group.to_owned(),
-            version: kind.version.to_owned(),
-            api_version: kind.api_version(),
-            kind: kind.name.to_owned(),
-            plural: kind.plural.to_owned(),
+            group: versioned.kind.group.to_owned(),
+            version: versioned.version.to_owned(),
+            api_version: versioned.api_version(),
+            kind: versioned.kind.name.to_owned(),
+            plural: versioned.kind.plural.to_owned(),
         };
         match object["metadata"]["namespace"].as_str() {
             Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
@@ -50,8 +51,8 @@ impl Server {
     }
 
     /// The object as the server has it then, or what it says against it.
-    pub(crate) fn apply(&self, kind: &Kind, object: &Value, stay: Stay) -> Result<Value, String> {
-        let api = self.api(kind, object);
+    pub(crate) fn apply(&self, versioned: VersionedKind, object: &Value, stay: Stay) -> Result<Value, String> {
+        let api = self.api(versioned, object);
         let name = object["metadata"]["name"].as_str().unwrap();
         let mut params = PatchParams::apply("test").force().validation_strict();
         params.dry_run = stay == Stay::Tried;
@@ -59,8 +60,8 @@ impl Server {
         told(applied)
     }
 
-    pub(crate) fn apply_status(&self, kind: &Kind, object: &Value) -> Result<Value, String> {
-        let api = self.api(kind, object);
+    pub(crate) fn apply_status(&self, versioned: VersionedKind, object: &Value) -> Result<Value, String> {
+        let api = self.api(versioned, object);
         let name = object["metadata"]["name"].as_str().unwrap();
         let params = PatchParams::apply("test-status").force().validation_strict();
         let applied = self.runtime.block_on(api.patch_status(name, &params, &Patch::Apply(object)));
@@ -77,32 +78,29 @@ fn told(applied: Result<DynamicObject, kube::Error>) -> Result<Value, String> {
 }
 
 /// The versions of a kind.
-pub(crate) fn versions(kind: &str) -> Vec<&'static Kind> {
-    let versions: Vec<&Kind> = WATCHED.iter().filter(|one| one.name == kind).collect();
-    assert!(!versions.is_empty(), "{kind} is not watched");
+pub(crate) fn versions(kind: &str) -> Vec<VersionedKind> {
+    let kinds = crds::kinds().into_iter().filter(|one| one.name == kind);
+    let versions: Vec<VersionedKind> = kinds.flat_map(|kind| kind.served()).collect();
+    assert!(!versions.is_empty(), "{kind} is not defined");
     versions
 }
 
-pub(crate) fn is_namespaced(kind: &str) -> bool {
-    matches!(kind, "EgressFirewall" | "DNSNameResolver")
-}
-
 /// An object of which all but the metadata is written as YAML.
-pub(crate) fn object(kind: &Kind, (namespace, name): (&str, &str), body: &str) -> Value {
+pub(crate) fn object(versioned: VersionedKind, (namespace, name): (&str, &str), body: &str) -> Value {
     let mut object: Value = serde_saphyr::from_str(body).unwrap_or_else(|error| panic!("{body}: {error}"));
-    object["apiVersion"] = json!(kind.api_version());
-    object["kind"] = json!(kind.name);
+    object["apiVersion"] = json!(versioned.api_version());
+    object["kind"] = json!(versioned.kind.name);
     object["metadata"] = json!({"name": name});
-    if is_namespaced(kind.name) {
+    if versioned.kind.scope == ObjectScope::Namespace {
         object["metadata"]["namespace"] = json!(namespace);
     }
     object
 }
 
 /// What is wrong with an object for those who read it.
-pub(crate) fn errors(kind: &Kind, object: &Value) -> Vec<String> {
+pub(crate) fn errors(versioned: VersionedKind, object: &Value) -> Vec<String> {
     let mut store = Store::default();
-    store.apply(kind, object);
+    store.apply(versioned, object);
     let read = store.read(&Settings::default());
     let errors = read.findings.iter().filter(|one| one.severity == Severity::Error);
     errors.map(|one| format!("{}: {}", one.path, one.message)).collect()

@@ -1,20 +1,22 @@
 //! Statuses as namewall writes them, and what is refused of them.
 
 use super::server::{Server, Stay, errors, object, versions};
-use namewall_kubernetes::crds::{
-    ClusterEgressFirewallStatus, ConcretePort, ConcreteRule, Condition, ConditionStatus, EgressFirewallStatus,
-    OffendingService, PolicyStatus, Protocol, Verb,
+use namewall_cluster::kinds::Verb;
+use namewall_cluster::kinds::cluster_egress_firewall::{
+    ClusterEgressFirewallStatus, ConcreteRule, OffendingService, Port,
 };
+use namewall_cluster::kinds::egress_firewall::EgressFirewallStatus;
+use namewall_cluster::kinds::meta::{Condition, PolicyStatus};
 use serde_json::{Value, json};
 
 const TIME: &str = "2026-01-02T03:04:05Z";
 
-fn condition(kind: &str, status: ConditionStatus) -> Condition {
+fn condition(kind: &str, status: &str) -> Condition {
     Condition {
         kind: kind.to_owned(),
-        status,
+        status: status.to_owned(),
         observed_generation: Some(1),
-        last_transition_time: TIME.to_owned(),
+        last_transition_time: TIME.parse().unwrap(),
         reason: "Read".to_owned(),
         message: "every rule can be read".to_owned(),
     }
@@ -30,14 +32,14 @@ fn write(server: &Server, kind: &str, place: (&str, &str), status: Value) -> Res
 pub(crate) fn are_written_and_read_back(server: &Server) {
     firewalls(server);
     resolvers(server);
-    let status = PolicyStatus { conditions: vec![condition("Accepted", ConditionStatus::Unknown)] };
+    let status = PolicyStatus { conditions: vec![condition("Accepted", "Unknown")] };
     for (kind, name) in
         [("AdminNetworkPolicy", "all"), ("BaselineAdminNetworkPolicy", "default"), ("ClusterNetworkPolicy", "admin")]
     {
         let written = write(server, kind, ("", name), json!(status)).unwrap();
         assert_eq!(serde_json::from_value::<PolicyStatus>(written["status"].clone()).unwrap(), status);
     }
-    let status = json!({"observedGeneration": 1, "conditions": [condition("Current", ConditionStatus::True)]});
+    let status = json!({"observedGeneration": 1, "conditions": [condition("Current", "True")]});
     let written = write(server, "NodeAddresses", ("", "node-1"), status.clone()).unwrap();
     assert_eq!(written["status"], status);
     assert_eq!(written["addresses"][0], "10.0.0.1", "a status changes nothing else");
@@ -46,7 +48,7 @@ pub(crate) fn are_written_and_read_back(server: &Server) {
 fn firewalls(server: &Server) {
     let status = ClusterEgressFirewallStatus {
         observed_generation: Some(1),
-        conditions: vec![condition("Accepted", ConditionStatus::True), condition("Enforced", ConditionStatus::False)],
+        conditions: vec![condition("Accepted", "True"), condition("Enforced", "False")],
         enforcing_nodes: Some(0),
         concrete_rules: vec![ConcreteRule {
             rule: 1,
@@ -54,7 +56,7 @@ fn firewalls(server: &Server) {
             action: Verb::Deny,
             networks: vec!["0.0.0.0/0".to_owned(), "10.0.1.2/32".to_owned()],
             networks_count: 2,
-            ports: vec![ConcretePort { protocol: Protocol::Sctp, port: Some(22), end_port: None }],
+            ports: vec![Port { protocol: Some("SCTP".to_owned()), port: Some(22), end_port: None }],
         }],
         offending_services: vec![OffendingService {
             namespace: "shop".to_owned(),
@@ -77,10 +79,10 @@ fn firewalls(server: &Server) {
     let empty = server.plane.get(&["cef", "empty"]).unwrap();
     assert_eq!(empty["spec"]["subject"], json!({"namespaces": {}}));
 
-    let twice = json!({"conditions": [condition("Accepted", ConditionStatus::True), condition("Accepted", ConditionStatus::False)]});
+    let twice = json!({"conditions": [condition("Accepted", "True"), condition("Accepted", "False")]});
     let refusal = write(server, "ClusterEgressFirewall", place, twice).unwrap_err();
     assert!(refusal.contains("duplicate"), "{refusal}");
-    let mut odd = json!({"conditions": [condition("Accepted", ConditionStatus::True)]});
+    let mut odd = json!({"conditions": [condition("Accepted", "True")]});
     odd["conditions"][0]["status"] = json!("Perhaps");
     let refusal = write(server, "ClusterEgressFirewall", place, odd).unwrap_err();
     assert!(refusal.contains("supported values"), "{refusal}");
@@ -106,7 +108,7 @@ fn resolvers(server: &Server) {
     let place = (namespace.as_str(), "dns-a");
     let address = |ip: &str| json!({"ip": ip, "ttlSeconds": 30, "lastLookupTime": TIME});
     let status = json!({"resolvedNames": [{
-        "conditions": [condition("Degraded", ConditionStatus::False)],
+        "conditions": [condition("Degraded", "False")],
         "dnsName": "www.example.com.",
         "resolvedAddresses": [address("203.0.113.80"), address("2001:db8::80")],
         "resolutionFailures": 2,

@@ -1,6 +1,8 @@
 //! What `--help` says behind the options: examples first, then what one has to
 //! know, then exit codes.
 
+use namewall_kubernetes::crds;
+
 pub(super) const CHECK_HELP: &str = "\
 Examples:
   namewall check examples/shop
@@ -236,18 +238,25 @@ Exit codes:
   0  nothing of it is left
   2  it could not be removed";
 
-pub(super) const CRDS_HELP: &str = "\
+pub(super) fn crds_help() -> String {
+    let own: Vec<&str> = crds::kinds().into_iter().filter(|kind| kind.is_own()).map(|kind| kind.name).collect();
+    format!(
+        "\
 Examples:
   namewall crds | kubectl apply --server-side -f -
-  namewall crds --only ClusterEgressFirewall NodeAddresses
+  namewall crds --only {}
   namewall crds -o json > crds.json
 
-ClusterEgressFirewall and NodeAddresses are namewall's own. The others are in the
+{} are namewall's own. The others are in the
 form their projects publish; leave them out where the cluster has them already.
 
 Exit codes:
   0  done
-  2  there is no such kind";
+  2  there is no such kind",
+        own.join(" "),
+        own.join(" and ")
+    )
+}
 
 pub(super) const POLICIES_HELP: &str = "\
 Examples:

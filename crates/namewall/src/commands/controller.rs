@@ -7,6 +7,7 @@ use super::signals::SystemSignals;
 use crate::cli::Controller as Args;
 use anyhow::{Context, Result};
 use namewall_agent::{Signal, Signals};
+use namewall_cluster::kinds::Component;
 use namewall_cluster::resolver::Settings as ResolverSettings;
 use namewall_controller::{Controller, Settings, Whose};
 use namewall_kubernetes::{Candidate, Connection, Leadership, Watch};
@@ -29,7 +30,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if let Some(port) = args.health_port {
         health.serve(port)?;
     }
-    let watch = Watch::start(&connection);
+    let watch = Watch::start(&connection, Component::Controller);
     let mut said = Vec::new();
     while let Err(trouble) = watch.wait_until_known(LOOK_EVERY) {
         health.turn();

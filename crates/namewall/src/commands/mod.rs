@@ -2,7 +2,7 @@
 
 pub(crate) mod check;
 mod controller;
-mod crds;
+pub(crate) mod crds;
 mod diff;
 mod dns;
 mod doctor;

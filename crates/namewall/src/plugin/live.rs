@@ -6,6 +6,7 @@ use crate::output;
 use crate::unread::Lenient;
 use anyhow::{Result, bail};
 use clap::Args;
+use namewall_cluster::kinds::Component;
 use namewall_kubernetes::{Connection, SharedAddress, Watch};
 use namewall_policy::domain::DomainName;
 use std::collections::BTreeMap;
@@ -39,7 +40,7 @@ impl LiveCluster {
     /// The cluster, and what its DNSNameResolvers say.
     pub(super) fn read(&self) -> Result<(Loaded, Vec<SharedAddress>)> {
         let connection = Connection::open(&self.server.target())?;
-        let mut watch = Watch::start(&connection);
+        let mut watch = Watch::start(&connection, Component::Plugin);
         wait(&watch, connection.server())?;
         let read = watch.read(&self.settings.cluster());
         let mut loaded = Loaded::compile(read.lowered, read.findings, &self.settings).with(self.lenient);

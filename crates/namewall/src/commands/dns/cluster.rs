@@ -5,7 +5,7 @@ use super::identities::Pods;
 use crate::cli::ApiServer;
 use anyhow::{Context, Result};
 use jiff::SignedDuration;
-use namewall_cluster::kinds::DNS_NAME_RESOLVER;
+use namewall_cluster::kinds::{DNS_NAME_RESOLVER, POD};
 use namewall_cluster::resolver::Settings;
 use namewall_corefile::{Corefile, DnsNameResolver};
 use namewall_dns_firewall::{LookedUp, Names};
@@ -33,9 +33,9 @@ pub(super) fn is_wanted(corefile: &Corefile, server: &ApiServer) -> bool {
 pub(super) fn follow(server: &ApiServer, pods: Option<Arc<Pods>>) -> Result<Arc<dyn Names>> {
     let connection = Connection::open(&server.target()).context("`dnsnameresolver` needs the API server")?;
     info!(server = %connection.server(), "watching");
-    let names = Watch::start_for(&connection, |kind| kind == DNS_NAME_RESOLVER.name);
+    let names = Watch::start_for(&connection, [&DNS_NAME_RESOLVER]);
     if let Some(pods) = pods {
-        let mut watch = Watch::start_for(&connection, |kind| kind == "Pod");
+        let mut watch = Watch::start_for(&connection, [&POD]);
         let follow = move || {
             loop {
                 if watch.wait(PATIENCE) {

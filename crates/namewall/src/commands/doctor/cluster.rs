@@ -2,8 +2,8 @@
 
 use super::Check;
 use crate::cli::ApiServer;
+use namewall_cluster::kinds::{Component, DNS_NAME_RESOLVER, Kind, NODE, NODE_ADDRESSES};
 use namewall_cluster::{Described, Store};
-use namewall_kubernetes::crds::definitions;
 use namewall_kubernetes::{ConnectError, Connection, Trouble, Watch};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ pub(super) fn look(server: &ApiServer, is_asked_for: bool) -> Vec<Check> {
         }
         Err(error) => return vec![Check::missing("API server", error.to_string(), "say which with --kubeconfig")],
     };
-    let watch = Watch::start(&connection);
+    let watch = Watch::start(&connection, Component::Plugin);
     let trouble = wait(&watch);
     let mut checks = reached(connection.server(), &trouble);
     if trouble.is_empty() {
@@ -70,14 +70,12 @@ fn reached(server: &str, trouble: &[Trouble]) -> Vec<Check> {
     checks
 }
 
-/// Kinds that the cluster does not have. What is ours, or what nodes share names by, is needed.
-fn definitions_of(absent: &[&'static str]) -> Check {
-    let is_needed = |kind: &str| {
-        let own = definitions().into_iter().find(|definition| definition.kind == kind);
-        kind == "DNSNameResolver" || own.is_some_and(|definition| definition.is_own)
-    };
+/// Kinds that the cluster does not have. Our own, and the one by which nodes share names, are needed.
+fn definitions_of(absent: &[&'static Kind]) -> Check {
+    let is_needed = |kind: &Kind| kind.is_own() || *kind == DNS_NAME_RESOLVER;
     let advice = "namewall crds | kubectl apply --server-side -f -";
-    let found = format!("the cluster does not have {}", absent.join(", "));
+    let names: Vec<&str> = absent.iter().map(|kind| kind.name).collect();
+    let found = format!("the cluster does not have {}", names.join(", "));
     match (absent.is_empty(), absent.iter().any(|kind| is_needed(kind))) {
         (true, _) => Check::good("kinds", "all are defined"),
         (false, true) => Check::missing("kinds", found, advice),
@@ -99,10 +97,10 @@ fn running<'s>(store: &'s Store, component: &'s str) -> impl Iterator<Item = &'s
 /// stay when an agent goes, so that they say less.
 fn agents(store: &Store) -> Check {
     let names = |kind| store.keys(kind).map(|key| key.name.to_string()).collect();
-    let nodes: BTreeSet<String> = names("Node");
+    let nodes: BTreeSet<String> = names(&NODE);
     let mut served: BTreeSet<String> = running(store, "agent").map(str::to_owned).collect();
     if served.is_empty() {
-        served = names("NodeAddresses");
+        served = names(&NODE_ADDRESSES);
     }
     let without: Vec<&String> = nodes.difference(&served).collect();
     if without.is_empty() {

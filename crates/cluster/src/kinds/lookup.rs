@@ -1,0 +1,59 @@
+//! Finds kinds in the table.
+
+use super::{Component, KINDS, Kind, ObjectScope};
+
+/// The kinds of policies, in the order in which they are lowered.
+pub fn policies() -> impl Iterator<Item = &'static Kind> {
+    KINDS.iter().copied().filter(|kind| kind.is_policy())
+}
+
+/// The kinds that a component watches.
+pub fn watched(by: Component) -> impl Iterator<Item = &'static Kind> {
+    KINDS.iter().copied().filter(move |kind| kind.watched_by.contains(&by))
+}
+
+/// The kinds of a name. One name may be a kind of several groups.
+pub fn named(name: &str) -> impl Iterator<Item = &'static Kind> {
+    KINDS.iter().copied().filter(move |kind| kind.name == name)
+}
+
+/// How an object of a manifest is read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Known {
+    Read(&'static Kind),
+    /// The kind is known and this version of it is not.
+    OtherVersion(&'static Kind),
+    No,
+}
+
+pub(crate) fn known(api_version: &str, name: &str) -> Known {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let is_of = |kind: &&Kind| kind.group == group || kind.former_groups.contains(&group);
+    match named(name).find(is_of) {
+        Some(kind) if kind.any_version || kind.versions.contains(&version) => Known::Read(kind),
+        Some(kind) => Known::OtherVersion(kind),
+        None => Known::No,
+    }
+}
+
+/// The policy kind that a user means who writes this, with the plural or with other capitals. None if there is none.
+pub(crate) fn meant_policy(written: &str) -> Option<&'static Kind> {
+    let is_meant = |kind: &&Kind| written.eq_ignore_ascii_case(kind.name) || written.eq_ignore_ascii_case(kind.plural);
+    policies().find(is_meant)
+}
+
+/// All groups and versions in which kinds of this name are read.
+pub(crate) fn api_versions(name: &str) -> String {
+    let versions: Vec<String> = named(name).flat_map(Kind::served).map(|one| one.api_version()).collect();
+    versions.join(" or ")
+}
+
+/// True if objects of kinds with this name have no namespace.
+pub(crate) fn is_cluster_wide(name: &str) -> bool {
+    named(name).any(|kind| kind.scope == ObjectScope::Cluster)
+}
+
+/// True for the names of kinds whose loss would widen access.
+pub(crate) fn is_policy(name: &str) -> bool {
+    named(name).any(Kind::is_policy)
+}
