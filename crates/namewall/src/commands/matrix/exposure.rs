@@ -107,9 +107,9 @@ fn traffic_text(item: &Exposure) -> String {
         };
         match (ports.is_empty(), depends.is_empty()) {
             (true, true) => parts.push(format!("not {protocol} port named {name}")),
-            (open, certain) => {
-                parts.extend((!open).then(|| text(ports)));
-                parts.extend((!certain).then(|| format!("depends: {}", text(depends))));
+            (is_closed, is_certain) => {
+                parts.extend((!is_closed).then(|| text(ports)));
+                parts.extend((!is_certain).then(|| format!("depends: {}", text(depends))));
             }
         }
     }
