@@ -17,8 +17,9 @@ test: ## Run everything CI runs: tests, lints, dependency rules, a little fuzzin
 quick: lint ## Formatting, lints and unit tests, while you work
 	cargo test --workspace --locked --lib --bins
 
-lint: ## Check formatting and lints
+lint: ## Check formatting, lints and lock files
 	cargo fmt --all --check
+	cargo metadata --locked --format-version 1 --manifest-path fuzz/Cargo.toml > /dev/null
 	cargo clippy --workspace --all-targets --features system --locked -- -D warnings
 
 fuzz: ## Fuzz each target for FUZZ_SECONDS (20), on stable Rust
