@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 pub(crate) const ISOLATION_ANNOTATION: &str = "net.beta.kubernetes.io/network-policy";
 
-// The last two came later, and are told of.
+// The last two fields were added to the API later. A finding reports them where they are used.
 #[derive(Deserialize, Debug)]
 #[serde(rename_all = "camelCase")]
 #[allow(dead_code, reason = "its fields are read one by one; it says which there are")]

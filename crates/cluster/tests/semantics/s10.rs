@@ -269,7 +269,7 @@ fn s10_2_objects_that_are_left_out_are_said() {
     .assert_eq(&messages(yaml));
 }
 
-/// A kind that is read in two versions: a user who writes a third is told of both.
+/// A kind that is read in two versions: the finding for any other version names both.
 #[test]
 fn s10_2_a_version_that_is_not_read_is_answered_with_all_that_are() {
     let policy = cnp("p", "{tier: Admin, priority: 1, subject: {namespaces: {}}}");
