@@ -60,25 +60,10 @@ impl Function {
     /// The name that was probably meant.
     pub(crate) fn nearest(name: &str) -> Option<&'static str> {
         let name: String = name.to_lowercase().chars().take(40).collect();
-        let distances = NAMES.iter().map(|&(known, _)| (distance(&name, known), known));
+        let distances = NAMES.iter().map(|&(known, _)| (strsim::osa_distance(&name, known), known));
         let (distance, known) = distances.min_by_key(|&(distance, _)| distance)?;
         (distance <= known.len().div_ceil(3)).then_some(known)
     }
-}
-
-/// How many letters must be put in, left out, or changed to make one of the other.
-fn distance(one: &str, other: &str) -> usize {
-    let mut row: Vec<usize> = (0..=other.chars().count()).collect();
-    for (at, a) in one.chars().enumerate() {
-        let mut diagonal = at;
-        row[0] = at + 1;
-        for (column, b) in other.chars().enumerate() {
-            let changed = diagonal + usize::from(a != b);
-            diagonal = row[column + 1];
-            row[column + 1] = changed.min(diagonal + 1).min(row[column] + 1);
-        }
-    }
-    row.last().copied().unwrap_or(0)
 }
 
 #[cfg(test)]

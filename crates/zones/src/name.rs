@@ -1,78 +1,27 @@
-//! Names and texts as zone files write them: `\.` is a dot in a label, `\007` a byte (RFC 1035 §5.1).
+//! Names as zone files write them (RFC 1035 §5.1), and the few questions that are asked of their bytes.
+
+use domain::base::name::UncertainName;
 
 /// A name on the wire, in the letters it was written in; relative ones are under the origin.
-pub(crate) fn wire(text: &str, origin: Option<&[u8]>) -> Result<Vec<u8>, String> {
+pub(crate) fn wire(text: &str, origin: &[u8]) -> Result<Vec<u8>, String> {
+    if text == "@" {
+        return Ok(origin.to_vec());
+    }
     let wrong = |why: &str| format!("`{text}` is no name: {why}");
-    match text {
-        "@" => return origin.map(<[u8]>::to_vec).ok_or_else(|| wrong("there is no origin")),
-        "." => return Ok(vec![0]),
-        "" => return Err(wrong("it is empty")),
-        _ => {}
-    }
-    let mut wire = Vec::new();
-    let mut label = Vec::new();
-    let mut is_whole = false;
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        is_whole = byte == b'.';
-        match byte {
-            b'.' => end_label(&mut wire, &mut label).map_err(wrong)?,
-            b'\\' => label.push(escaped(&mut rest).ok_or_else(|| wrong("a `\\` stands before a letter or a number"))?),
-            other => label.push(other),
+    match text.parse::<UncertainName<Vec<u8>>>() {
+        Err(error) => Err(wrong(&error.to_string())),
+        Ok(UncertainName::Absolute(name)) => Ok(name.into_octets()),
+        Ok(UncertainName::Relative(name)) if name.is_empty() => Err(wrong("it is empty")),
+        Ok(UncertainName::Relative(name)) => {
+            let whole = [name.as_slice(), origin].concat();
+            if whole.len() > 255 { Err(wrong("it is longer than 255 bytes")) } else { Ok(whole) }
         }
     }
-    if is_whole {
-        wire.push(0);
-    } else {
-        end_label(&mut wire, &mut label).map_err(wrong)?;
-        wire.extend(origin.ok_or_else(|| wrong("it has no dot at its end"))?);
-    }
-    if wire.len() > 255 {
-        return Err(wrong("it is longer than 255 bytes"));
-    }
-    Ok(wire)
-}
-
-fn end_label(wire: &mut Vec<u8>, label: &mut Vec<u8>) -> Result<(), &'static str> {
-    match label.len() {
-        0 => Err("a label is empty"),
-        64.. => Err("a label is longer than 63 bytes"),
-        length => {
-            wire.push(length as u8);
-            wire.append(label);
-            Ok(())
-        }
-    }
-}
-
-/// What follows a `\`.
-fn escaped(rest: &mut impl Iterator<Item = u8>) -> Option<u8> {
-    let first = rest.next()?;
-    if !first.is_ascii_digit() {
-        return Some(first);
-    }
-    let digits = [first, rest.next()?, rest.next()?];
-    std::str::from_utf8(&digits).ok()?.parse().ok()
-}
-
-/// The bytes of a text.
-pub(crate) fn text(written: &str) -> Result<Vec<u8>, String> {
-    let (mut bytes, mut rest) = (Vec::new(), written.bytes());
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'\\' => escaped(&mut rest).ok_or_else(|| format!("`{written}` ends within an escape"))?,
-            other => other,
-        });
-    }
-    if bytes.len() > 255 {
-        return Err(format!("`{written}` is longer than 255 bytes; write several texts"));
-    }
-    Ok(bytes)
 }
 
 /// In lower case, to be compared.
 pub(crate) fn lower(wire: &[u8]) -> Box<[u8]> {
-    // Lengths are no letters, since 63 is before A.
+    // The bytes that are lengths are at most 63, which is before `A`.
     wire.to_ascii_lowercase().into()
 }
 
@@ -86,15 +35,10 @@ pub(crate) fn is_within(wire: &[u8], zone: &[u8]) -> bool {
     std::iter::successors(Some(wire), |name| parent(name)).any(|name| name == zone)
 }
 
-/// A name as text, for who reads it.
+/// A name as a reader sees it.
 pub(crate) fn shown(wire: &[u8]) -> String {
-    let mut text = String::new();
-    let mut rest = wire;
-    while let Some((&length, after)) = rest.split_first().filter(|(length, _)| **length > 0) {
-        let (label, after) = after.split_at(usize::from(length).min(after.len()));
-        text.push_str(&String::from_utf8_lossy(label));
-        text.push('.');
-        rest = after;
+    match domain::base::Name::from_slice(wire) {
+        Ok(name) => name.fmt_with_dot().to_string(),
+        Err(_) => String::from_utf8_lossy(wire).into_owned(),
     }
-    if text.is_empty() { ".".to_owned() } else { text }
 }

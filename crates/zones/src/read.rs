@@ -38,7 +38,7 @@ impl Zone {
     /// Reads the zone of this name, which is whole (`example.org.`), from a file.
     pub fn read(name: &str, text: &str) -> Result<Self, ZoneError> {
         let at = |line| move |message: String| ZoneError { line, message };
-        let origin = wire(name, Some(&[0])).map_err(at(0))?;
+        let origin = wire(name, &[0]).map_err(at(0))?;
         let zone = lower(&origin);
         let mut reader = Reader { origin, owner: None, ttl: None, last_ttl: None };
         let (mut names, mut soa) = (FxHashMap::<Box<[u8]>, Vec<Record>>::default(), None);
@@ -103,14 +103,14 @@ impl Reader {
         if let Some(directive) = words[0].text.strip_prefix('$').filter(|_| !entry.is_indented) {
             match (&*directive.to_ascii_uppercase(), &words[1..]) {
                 ("TTL", [time]) => self.ttl = Some(ttl(&time.text)?),
-                ("ORIGIN", [name]) => self.origin = wire(&name.text, Some(&self.origin))?,
+                ("ORIGIN", [name]) => self.origin = wire(&name.text, &self.origin)?,
                 ("TTL" | "ORIGIN", _) => return Err(format!("`${directive}` has one argument")),
                 _ => return Err(format!("`${directive}` is not read; there are `$ORIGIN NAME` and `$TTL TIME`")),
             }
             return Ok(None);
         }
         let defaults =
-            Defaults { origin: Some(&self.origin), owner: self.owner.as_deref(), ttl: self.ttl.or(self.last_ttl) };
+            Defaults { origin: &self.origin, owner: self.owner.as_deref(), ttl: self.ttl.or(self.last_ttl) };
         // The TTL of an SOA without one is what it says of denials, as everybody has it.
         let is_soa = words.iter().any(|word| !word.is_quoted && word.text.eq_ignore_ascii_case("SOA"));
         let of_soa = words.last().filter(|_| is_soa && defaults.ttl.is_none()).and_then(|word| ttl(&word.text).ok());

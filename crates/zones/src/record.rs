@@ -1,29 +1,17 @@
 //! Records as they are written: `www 300 IN A 192.0.2.1`.
 
-use crate::name::{text, wire};
+use crate::data::data;
+use crate::name::wire;
 use crate::words::{Word, entries};
+use domain::base::iana::Rtype;
 use namewall_dns::wire::RecordType;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
 
 pub(crate) const NS: RecordType = RecordType(2);
 pub(crate) const CNAME: RecordType = RecordType(5);
 pub(crate) const SOA: RecordType = RecordType(6);
 const MX: RecordType = RecordType(15);
 const SRV: RecordType = RecordType(33);
-
-/// Types that can be written by name; others are `TYPE65280 \# 2 00ff` (RFC 3597).
-const TYPES: [(&str, u16); 10] = [
-    ("A", 1),
-    ("AAAA", 28),
-    ("CAA", 257),
-    ("CNAME", 5),
-    ("MX", 15),
-    ("NS", 2),
-    ("PTR", 12),
-    ("SOA", 6),
-    ("SRV", 33),
-    ("TXT", 16),
-];
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Record {
@@ -50,7 +38,7 @@ impl Record {
 /// What a record has that its line does not say.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Defaults<'a> {
-    pub(crate) origin: Option<&'a [u8]>,
+    pub(crate) origin: &'a [u8],
     pub(crate) owner: Option<&'a [u8]>,
     pub(crate) ttl: Option<u32>,
 }
@@ -59,9 +47,9 @@ pub(crate) struct Defaults<'a> {
 pub fn parse_one(text: &str) -> Result<Record, String> {
     let entries = entries(text.trim_start()).map_err(|(_, why)| why)?;
     match &entries[..] {
-        // As CoreDNS has it: a name without a dot at its end is whole all the same.
-        [entry] => parse(&entry.words, false, Defaults { origin: Some(&[0]), owner: None, ttl: Some(3_600) }),
-        _ => Err("there is to be one record".to_owned()),
+        // As in CoreDNS, a name without a dot at its end is whole all the same.
+        [entry] => parse(&entry.words, false, Defaults { origin: &[0], owner: None, ttl: Some(3_600) }),
+        _ => Err("expected one record".to_owned()),
     }
 }
 
@@ -88,7 +76,7 @@ pub(crate) fn parse(words: &[Word], is_indented: bool, defaults: Defaults<'_>) -
     };
     let ttl = own_ttl.or(defaults.ttl).ok_or("it has no TTL, and no `$TTL` stands before it")?;
     let data = data(kind, rest, defaults.origin)?;
-    Ok(Record { owner, kind: RecordType(kind), class: class.unwrap_or(1), ttl, data })
+    Ok(Record { owner, kind: RecordType(kind.to_int()), class: class.unwrap_or(1), ttl, data })
 }
 
 fn class_of(word: &str) -> Option<u16> {
@@ -100,18 +88,20 @@ fn class_of(word: &str) -> Option<u16> {
     }
 }
 
-fn kind_of(word: &str) -> Result<u16, String> {
-    let upper = word.to_ascii_uppercase();
-    let known = TYPES.iter().find(|(name, _)| *name == upper).map(|(_, number)| *number);
-    known.or_else(|| upper.strip_prefix("TYPE")?.parse().ok()).ok_or_else(|| {
-        let names: Vec<&str> = TYPES.iter().map(|(name, _)| *name).collect();
-        format!("`{word}` is no type that is read; there are {}, and `TYPE` with a number and `\\#`", names.join(", "))
-    })
+/// A type that records have. Types of questions and of messages have no place in a zone.
+fn kind_of(word: &str) -> Result<Rtype, String> {
+    let kind = Rtype::from_str(word).map_err(|_| {
+        format!("`{word}` is no type of record; write its name, like `AAAA`, or `TYPE` and its number (RFC 3597)")
+    })?;
+    match kind.to_int() {
+        0 | 41 | 128..=255 => Err(format!("`{word}` is no type that a record in a zone has")),
+        _ => Ok(kind),
+    }
 }
 
 /// Seconds, or `1h30m`.
 pub(crate) fn ttl(text: &str) -> Result<u32, String> {
-    let wrong = || format!("`{text}` is no TTL");
+    let wrong = || format!("`{text}` is no TTL: write seconds, or times like `1h30m`");
     let (mut all, mut number) = (0u32, None::<u32>);
     for letter in text.chars() {
         let unit = match letter.to_ascii_lowercase() {
@@ -134,63 +124,4 @@ pub(crate) fn ttl(text: &str) -> Result<u32, String> {
     let all = all.checked_add(number.unwrap_or(0)).ok_or_else(wrong)?;
     // RFC 2181 §8: the highest bit is not used.
     if text.is_empty() || all > i32::MAX as u32 { Err(wrong()) } else { Ok(all) }
-}
-
-fn data(kind: u16, words: &[Word], origin: Option<&[u8]>) -> Result<Vec<u8>, String> {
-    let texts: Vec<&str> = words.iter().map(|word| &*word.text).collect();
-    let name = |text: &str| wire(text, origin);
-    let number = |text: &str| text.parse::<u16>().map_err(|_| format!("`{text}` is no number up to 65535"));
-    let of = |usage: &str| Err(format!("its data are to be `{usage}`"));
-    Ok(match (kind, &texts[..]) {
-        (_, [mark, length, hex @ ..]) if *mark == "\\#" => generic(length, hex)?,
-        (1, [address]) => {
-            address.parse::<Ipv4Addr>().map_err(|_| format!("`{address}` is no IPv4 address"))?.octets().to_vec()
-        }
-        (28, [address]) => {
-            address.parse::<Ipv6Addr>().map_err(|_| format!("`{address}` is no IPv6 address"))?.octets().to_vec()
-        }
-        (2 | 5 | 12, [target]) => name(target)?,
-        (15, [preference, exchange]) => [number(preference)?.to_be_bytes().to_vec(), name(exchange)?].concat(),
-        (33, [priority, weight, port, target]) => {
-            let numbers = [number(priority)?, number(weight)?, number(port)?];
-            [numbers.iter().flat_map(|number| number.to_be_bytes()).collect(), name(target)?].concat()
-        }
-        (6, [server, mailbox, serial, times @ ..]) if times.len() == 4 => {
-            let serial: u32 = serial.parse().map_err(|_| format!("`{serial}` is no serial number"))?;
-            let mut data = [name(server)?, name(mailbox)?, serial.to_be_bytes().to_vec()].concat();
-            for time in times {
-                data.extend(ttl(time)?.to_be_bytes());
-            }
-            data
-        }
-        (16, [_, ..]) => {
-            let pieces = texts.iter().map(|piece| text(piece)).collect::<Result<Vec<_>, _>>()?;
-            pieces.iter().flat_map(|piece| [&[piece.len() as u8][..], piece].concat()).collect()
-        }
-        (257, [flags, tag, value]) => {
-            let flags: u8 = flags.parse().map_err(|_| format!("`{flags}` is no number up to 255"))?;
-            let (tag, value) = (text(tag)?, text(value)?);
-            [&[flags, tag.len() as u8][..], &tag, &value].concat()
-        }
-        (1, _) => return of("ADDRESS"),
-        (28, _) => return of("IPV6-ADDRESS"),
-        (2 | 5 | 12, _) => return of("NAME"),
-        (15, _) => return of("PREFERENCE NAME"),
-        (33, _) => return of("PRIORITY WEIGHT PORT NAME"),
-        (6, _) => return of("SERVER MAILBOX SERIAL REFRESH RETRY EXPIRE MINIMUM"),
-        (16, _) => return of("TEXT…"),
-        (257, _) => return of("FLAGS TAG VALUE"),
-        _ => return of("\\# LENGTH HEXADECIMAL…"),
-    })
-}
-
-fn generic(length: &str, hex: &[&str]) -> Result<Vec<u8>, String> {
-    let digits: Vec<u8> = hex.concat().into_bytes();
-    let pair = |pair: &[u8]| std::str::from_utf8(pair).ok().and_then(|pair| u8::from_str_radix(pair, 16).ok());
-    let bytes: Option<Vec<u8>> = digits.chunks(2).map(|two| pair(two).filter(|_| two.len() == 2)).collect();
-    let bytes = bytes.ok_or("what follows `\\#` is the length and pairs of hexadecimal digits")?;
-    if length.parse() != Ok(bytes.len()) || bytes.len() > usize::from(u16::MAX) {
-        return Err(format!("`\\# {length}` is followed by {} bytes", bytes.len()));
-    }
-    Ok(bytes)
 }

@@ -19,6 +19,13 @@ pub(crate) struct Word {
     pub(crate) is_quoted: bool,
 }
 
+impl Word {
+    /// Whether data in a form for any type follow (RFC 3597 §5).
+    pub(crate) fn is_generic_mark(&self) -> bool {
+        !self.is_quoted && self.text == "\\#"
+    }
+}
+
 /// All entries that have words.
 pub(crate) fn entries(text: &str) -> Result<Vec<Entry>, Wrong> {
     let mut all = Vec::new();

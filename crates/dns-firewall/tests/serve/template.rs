@@ -167,10 +167,10 @@ fn what_cannot_be_filled_in_is_said_at_the_start() {
             "answer \"{{ index .Match 1 }}. 60 IN A 192.0.2.1\"",
             "Corefile:3:9: error: no `match` has the group of `{{ index .Match 1 }}`".to_owned(),
         ),
-        ("answer \"a.example. 60 IN A 192.0.2\"", "Corefile:3:9: error: `192.0.2` is no IPv4 address".to_owned()),
+        ("answer \"a.example. 60 IN A 192.0.2\"", "Corefile:3:9: error: A takes `IPV4-ADDRESS`, not `192.0.2`".to_owned()),
         (
             "answer \"a.example. 60 IN LOC 1 2 3\"",
-            "Corefile:3:9: error: `LOC` is no type that is read; there are A, AAAA, CAA, ".to_owned(),
+            "Corefile:3:9: error: LOC takes `\\# LENGTH HEXADECIMAL…`, not `1 2 3`".to_owned(),
         ),
         ("rcode BADVERS", "Corefile:2:2: error: code 16 needs EDNS0; codes up to 15 are served".to_owned()),
     ] {

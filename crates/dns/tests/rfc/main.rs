@@ -21,5 +21,7 @@ mod rfc9619;
 mod message;
 #[path = "../support/naive.rs"]
 mod naive;
+#[path = "../support/peer.rs"]
+mod peer;
 #[path = "../support/stub.rs"]
 mod stub;

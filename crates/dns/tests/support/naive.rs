@@ -1,7 +1,9 @@
-//! A second reader of answers, to hold the first against: it decodes every
-//! name into labels of their own, allocates as it likes, and walks the chain
-//! as S6.1 says it. It has nothing in common with `wire` but the promise.
+//! A second reader of answers, to compare `wire` with. It decodes every name
+//! into labels of its own, and follows aliases as S6.1 says. It shares no code
+//! with `wire`, and is as strict: libraries are not, so it is written here.
+//! Where `domain` reads a message too, `peer` compares the records.
 
+use crate::peer;
 use namewall_dns::wire::{Addresses, addresses};
 use std::net::IpAddr;
 
@@ -27,14 +29,16 @@ pub(crate) enum Elsewhere {
     MustBeGood,
 }
 
-struct Record {
-    owner: Option<Labels>,
-    kind: u16,
-    class: u16,
-    ttl: u32,
-    data: Vec<u8>,
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Record {
+    /// None if it is no name.
+    pub(crate) owner: Option<Labels>,
+    pub(crate) kind: u16,
+    pub(crate) class: u16,
+    pub(crate) ttl: u32,
+    pub(crate) data: Vec<u8>,
     /// If it is a CNAME's.
-    target: Option<Labels>,
+    pub(crate) target: Option<Labels>,
 }
 
 /// Fails unless both readers say the same of the message.
@@ -42,6 +46,7 @@ struct Record {
 /// `wire` stops reading a name as soon as it is another, so what is broken
 /// behind that it may find or not. It must never make an address of it.
 pub(crate) fn agree(message: &[u8]) {
+    agree_with_peer(message);
     let fast = addresses(message).ok().map(|fast| plain(&fast));
     match &fast {
         Some(_) => assert_eq!(fast, read(message, Elsewhere::MayBeBroken), "of {message:02x?}"),
@@ -57,6 +62,20 @@ fn plain(fast: &Addresses) -> Reading {
         aliases: fast.aliases.iter().map(labels).collect(),
         foreign: fast.foreign,
     }
+}
+
+/// Fails if `domain` reads other records. Names that only `domain` accepts are left out: we refuse more pointers.
+fn agree_with_peer(message: &[u8]) {
+    let Some(theirs) = peer::records(message) else { return };
+    let Some(end) = name_at(message, 12).map(|(_, after)| after + 4).filter(|_| number(message, 4) == Some(1)) else {
+        return;
+    };
+    let mut ours = records(message, end).unwrap_or_else(|| panic!("only `domain` reads {message:02x?}"));
+    for (our, their) in ours.iter_mut().zip(&theirs) {
+        our.owner = our.owner.take().or_else(|| their.owner.clone());
+        our.target = our.target.take().or_else(|| their.target.clone());
+    }
+    assert_eq!(ours, theirs, "of {message:02x?}");
 }
 
 /// None if nothing is to be learned from it.
