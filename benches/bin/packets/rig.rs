@@ -17,7 +17,7 @@ use namewall_dataplane::netlink::{Family, Messages, Socket};
 use namewall_dataplane::nft::Nft;
 use namewall_policy::Snapshot;
 use namewall_policy::labels::Labels;
-use namewall_policy::model::{Node, Role, Workload, WorkloadKind};
+use namewall_policy::model::{Node, Role, Workload};
 use namewall_sandbox::{Namespace, Sandbox};
 use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, setsockopt, socket, sockopt};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
@@ -102,20 +102,10 @@ fn four_pods() -> Snapshot {
     let addresses = vec![Ipv4Addr::new(172, 20, 0, 10).into()];
     let node = snapshot.add_node(Node { name: NODE.into(), labels: Labels::default(), addresses, source: None });
     let namespace = snapshot.ensure_namespace("team-0");
-    let role = snapshot.role_of(Role { namespace, labels: Labels::default(), host_network: false });
     for address in [crowd::TCP.client, crowd::TCP.server, crowd::UDP.client, crowd::UDP.server] {
-        snapshot.add_workload(Workload {
-            kind: WorkloadKind::Pod,
-            namespace,
-            name: address.to_string().into(),
-            role,
-            addresses: [address.into()].into(),
-            node: Some(node),
-            host_network: false,
-            ports: Arc::default(),
-            owner: None,
-            source: None,
-        });
+        let role = Role { namespace, labels: Labels::default(), host_network: false };
+        let pod = snapshot.new_pod(role, &address.to_string());
+        snapshot.add_workload(Workload { addresses: [address.into()].into(), node: Some(node), ..pod });
     }
     snapshot
 }

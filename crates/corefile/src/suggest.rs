@@ -14,7 +14,9 @@ pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
     let word = word.to_lowercase();
     let most = |known: &str| 1.max(known.len() / 3);
     let near = known.into_iter().filter(|known| known.len().abs_diff(length) <= most(known));
-    let near = near.map(|known| (osa_distance(&word, &known.to_lowercase()), known)).filter(|(apart, known)| *apart <= most(known));
+    let near = near
+        .map(|known| (osa_distance(&word, &known.to_lowercase()), known))
+        .filter(|(apart, known)| *apart <= most(known));
     near.min_by_key(|(apart, _)| *apart).map(|(_, known)| known)
 }
 

@@ -4,6 +4,7 @@ use crate::addr::Cidr;
 use crate::labels::Labels;
 use crate::model::{
     DnsConfig, Namespace, NamespaceId, Node, NodeId, Policy, PolicyId, Role, RoleId, Service, Workload, WorkloadId,
+    WorkloadKind,
 };
 use crate::pieces::Pieces;
 use rustc_hash::FxHashMap;
@@ -77,6 +78,23 @@ impl Snapshot {
         Arc::make_mut(&mut self.by_role).insert(role.clone(), id);
         Arc::make_mut(&mut self.roles).push(role);
         id
+    }
+
+    /// A pod of this role without addresses, node and ports: fill in what it has, and add it.
+    pub fn new_pod(&mut self, role: Role, name: &str) -> Workload {
+        let (namespace, host_network) = (role.namespace, role.host_network);
+        Workload {
+            kind: WorkloadKind::Pod,
+            namespace,
+            name: name.into(),
+            role: self.role_of(role),
+            addresses: Arc::default(),
+            node: None,
+            host_network,
+            ports: Arc::default(),
+            owner: None,
+            source: None,
+        }
     }
 
     pub fn add_workload(&mut self, workload: Workload) -> WorkloadId {

@@ -7,7 +7,7 @@ use namewall_policy::labels::Selector;
 use namewall_policy::lint::lint;
 use namewall_policy::model::{
     Action, Clauses, Enforcement, NamedPort, NamespaceScope, Node, Peer, Peers, Placement, PodSet, Policy, PolicyKind,
-    PolicyRef, PortMatch, Ports, Role, Rule, Subject, Workload, WorkloadKind,
+    PolicyRef, PortMatch, Ports, Role, Rule, Subject, Workload,
 };
 use namewall_policy::port::Protocol;
 use namewall_policy::reach::Reach;
@@ -30,20 +30,10 @@ fn cluster() -> Snapshot {
     });
     for (at, app) in APPS.into_iter().enumerate() {
         let labels = [("app", app)].into_iter().collect();
-        let role = snapshot.role_of(Role { namespace, labels, host_network: false });
+        let pod = snapshot.new_pod(Role { namespace, labels, host_network: false }, app);
         let http = NamedPort { name: "http".into(), protocol: Protocol::Tcp, port: 80 + at as u16 };
-        snapshot.add_workload(Workload {
-            kind: WorkloadKind::Pod,
-            namespace,
-            name: app.into(),
-            role,
-            addresses: [IpAddr::from([10, 0, 0, at as u8])].into(),
-            node: Some(node),
-            host_network: false,
-            ports: [http].into(),
-            owner: None,
-            source: None,
-        });
+        let addresses = [IpAddr::from([10, 0, 0, at as u8])].into();
+        snapshot.add_workload(Workload { addresses, node: Some(node), ports: [http].into(), ..pod });
     }
     snapshot
 }

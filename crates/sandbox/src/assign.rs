@@ -175,19 +175,9 @@ mod tests {
 
     fn workload(snapshot: &mut Snapshot, (kind, name): (WorkloadKind, &str), address: Option<&str>) {
         let namespace = snapshot.ensure_namespace("shop");
-        let role = snapshot.role_of(Role { namespace, labels: Labels::default(), host_network: false });
-        snapshot.add_workload(Workload {
-            kind,
-            namespace,
-            name: name.into(),
-            role,
-            addresses: address.map(|text| text.parse().expect("it is an address")).into_iter().collect(),
-            node: None,
-            host_network: false,
-            ports: Arc::default(),
-            owner: None,
-            source: None,
-        });
+        let pod = snapshot.new_pod(Role { namespace, labels: Labels::default(), host_network: false }, name);
+        let addresses = address.map(|text| text.parse().expect("it is an address")).into_iter().collect();
+        snapshot.add_workload(Workload { kind, addresses, ..pod });
     }
 
     #[test]

@@ -200,23 +200,9 @@ mod tests {
     fn pod(snapshot: &mut Snapshot, name: &str, addresses: &[&str]) {
         let namespace = snapshot.ensure_namespace("shop");
         let host_network = name.starts_with("host");
-        let role = snapshot.role_of(Role { namespace, labels: Labels::default(), host_network });
+        let pod = snapshot.new_pod(Role { namespace, labels: Labels::default(), host_network }, name);
         let addresses = addresses.iter().map(|text| text.parse().unwrap()).collect();
-        let kind = WorkloadKind::Pod;
-        let ports = Arc::default();
-        let (name, node, source) = (name.into(), None, None);
-        snapshot.add_workload(Workload {
-            kind,
-            namespace,
-            name,
-            role,
-            addresses,
-            node,
-            host_network,
-            ports,
-            owner: None,
-            source,
-        });
+        snapshot.add_workload(Workload { addresses, ..pod });
     }
 
     fn texts(topology: &Topology) -> String {

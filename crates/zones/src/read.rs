@@ -109,8 +109,7 @@ impl Reader {
             }
             return Ok(None);
         }
-        let defaults =
-            Defaults { origin: &self.origin, owner: self.owner.as_deref(), ttl: self.ttl.or(self.last_ttl) };
+        let defaults = Defaults { origin: &self.origin, owner: self.owner.as_deref(), ttl: self.ttl.or(self.last_ttl) };
         // The TTL of an SOA without one is what it says of denials, as everybody has it.
         let is_soa = words.iter().any(|word| !word.is_quoted && word.text.eq_ignore_ascii_case("SOA"));
         let of_soa = words.last().filter(|_| is_soa && defaults.ttl.is_none()).and_then(|word| ttl(&word.text).ok());

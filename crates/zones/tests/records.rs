@@ -45,13 +45,15 @@ fn texts_keep_their_bytes() {
 #[test]
 fn an_soa_has_times_with_units() {
     let times = data("SOA ns.example. mail.example. 7 1h 30m 2w1d 90");
-    let numbers: Vec<u32> = times[times.len() - 20..].chunks(4).map(|n| u32::from_be_bytes(n.try_into().unwrap())).collect();
+    let numbers: Vec<u32> =
+        times[times.len() - 20..].chunks(4).map(|n| u32::from_be_bytes(n.try_into().unwrap())).collect();
     assert_eq!(numbers, [7, 3_600, 1_800, 1_296_000, 90]);
 }
 
 #[test]
 fn relative_names_in_data_are_under_the_origin() {
-    let text = "$ORIGIN example.\n@ 60 IN SOA ns mail 1 2 3 4 5\n@ IN MX 10 mail\n$ORIGIN sub.example.\n@ IN MX 20 mail\n";
+    let text =
+        "$ORIGIN example.\n@ 60 IN SOA ns mail 1 2 3 4 5\n@ IN MX 10 mail\n$ORIGIN sub.example.\n@ IN MX 20 mail\n";
     let zone = Zone::read("example.", text).unwrap();
     let ask = |name: &[u8]| {
         let name = namewall_dns::wire::Name::read(name, 0).unwrap().0;

@@ -142,6 +142,19 @@ impl Node {
         self.value.plain()
     }
 
+    /// The same tree without places.
+    pub fn to_json(&self) -> serde_json::Value {
+        match self.plain() {
+            Value::Null | Value::Written(_) => serde_json::Value::Null,
+            Value::Bool(value) => (*value).into(),
+            Value::Int(value) => (*value).into(),
+            Value::Float(value) => (*value).into(),
+            Value::String(text) => (**text).into(),
+            Value::Seq(items) => items.iter().map(Self::to_json).collect(),
+            Value::Map(entries) => entries.iter().map(|entry| (entry.key.to_string(), entry.node.to_json())).collect(),
+        }
+    }
+
     pub fn is_null(&self) -> bool {
         self.value == Value::Null
     }

@@ -224,7 +224,10 @@ fn a_file_that_changes_is_read_again_and_a_bad_one_is_not_served() {
     let told = live.told.lines(1);
     assert_eq!(
         told,
-        [format!("[ERROR] {}: line 2: A takes `IPV4-ADDRESS`, not `nonsense` (expected IPv4 address); it stays as it was", file.0.display())]
+        [format!(
+            "[ERROR] {}: line 2: A takes `IPV4-ADDRESS`, not `nonsense` (expected IPv4 address); it stays as it was",
+            file.0.display()
+        )]
     );
     assert_eq!(live.ask("A www.example.org"), "NOERROR aa; www.example.org. 60 A 192.0.2.22");
 }
@@ -234,7 +237,10 @@ fn what_is_wrong_with_a_file_is_said_at_the_start() {
     let soa = "@ 60 IN SOA ns hostmaster 1 2 3 4 5\n";
     for (rest, why) in [
         ("www 60 IN A 192.0.2.256", "line 2: A takes `IPV4-ADDRESS`, not `192.0.2.256` (expected IPv4 address)"),
-        ("www 60 IN A 192.0.2.1 192.0.2.2", "line 2: A takes `IPV4-ADDRESS`, not `192.0.2.1 192.0.2.2` (trailing tokens)"),
+        (
+            "www 60 IN A 192.0.2.1 192.0.2.2",
+            "line 2: A takes `IPV4-ADDRESS`, not `192.0.2.1 192.0.2.2` (trailing tokens)",
+        ),
         ("www 60 IN MX mail", "line 2: MX takes `PREFERENCE NAME`, not `mail` (expected decimal number)"),
         (
             "www 60 IN HINF a b",
@@ -258,7 +264,10 @@ fn what_is_wrong_with_a_file_is_said_at_the_start() {
         ("$INCLUDE other", "line 2: `$INCLUDE` is not read; there are `$ORIGIN NAME` and `$TTL TIME`"),
         ("a..b 60 IN A 192.0.2.1", "line 2: `a..b` is no name: empty label"),
         ("www 99999999999 IN A 192.0.2.1", "line 2: `99999999999` is no TTL: write seconds, or times like `1h30m`"),
-        ("www 60 IN TYPE1234 \\# 3 00", "line 2: what follows `\\#` is the number of bytes, and as many pairs of hexadecimal digits"),
+        (
+            "www 60 IN TYPE1234 \\# 3 00",
+            "line 2: what follows `\\#` is the number of bytes, and as many pairs of hexadecimal digits",
+        ),
     ] {
         let file = File::new("wrong", &format!("{soa}{rest}\n"));
         let told = refused(&file.served(""));

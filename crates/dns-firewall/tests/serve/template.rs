@@ -167,7 +167,10 @@ fn what_cannot_be_filled_in_is_said_at_the_start() {
             "answer \"{{ index .Match 1 }}. 60 IN A 192.0.2.1\"",
             "Corefile:3:9: error: no `match` has the group of `{{ index .Match 1 }}`".to_owned(),
         ),
-        ("answer \"a.example. 60 IN A 192.0.2\"", "Corefile:3:9: error: A takes `IPV4-ADDRESS`, not `192.0.2`".to_owned()),
+        (
+            "answer \"a.example. 60 IN A 192.0.2\"",
+            "Corefile:3:9: error: A takes `IPV4-ADDRESS`, not `192.0.2`".to_owned(),
+        ),
         (
             "answer \"a.example. 60 IN LOC 1 2 3\"",
             "Corefile:3:9: error: LOC takes `\\# LENGTH HEXADECIMAL…`, not `1 2 3`".to_owned(),

@@ -2,8 +2,8 @@
 //! wire format. It says nothing of messages that it refuses; what is done with those is for `naive` to check.
 
 use crate::naive::{Labels, Record};
-use domain::base::{Message, ParsedName, ParsedRecord};
 use domain::base::rdata::UnknownRecordData;
+use domain::base::{Message, ParsedName, ParsedRecord};
 use domain::rdata::Cname;
 
 /// None if `domain` refuses the message.

@@ -3,7 +3,7 @@
 
 use super::server::{Server, Stay, errors};
 use namewall_cluster::kinds::{Kind, ObjectScope, VersionedKind};
-use namewall_cluster::yaml::{self, Node, Value as Tree};
+use namewall_cluster::yaml;
 use namewall_kubernetes::crds;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,7 +59,7 @@ fn look_into(file: &Path, found: &mut Found) {
     let text = std::fs::read_to_string(file).unwrap();
     for part in yaml::split_documents(&text) {
         let Ok(Some(node)) = yaml::parse(part) else { continue };
-        look(file, &plain(&node), found);
+        look(file, &node.to_json(), found);
     }
 }
 
@@ -82,17 +82,5 @@ fn look(file: &Path, tree: &Value, found: &mut Found) {
         Value::Array(items) => items.iter().for_each(|item| look(file, item, found)),
         Value::Object(fields) => fields.values().for_each(|field| look(file, field, found)),
         _ => {}
-    }
-}
-
-fn plain(node: &Node) -> Value {
-    match node.plain() {
-        Tree::Null | Tree::Written(_) => Value::Null,
-        Tree::Bool(value) => json!(value),
-        Tree::Int(value) => json!(value),
-        Tree::Float(value) => json!(value),
-        Tree::String(text) => json!(&**text),
-        Tree::Seq(items) => items.iter().map(plain).collect(),
-        Tree::Map(entries) => entries.iter().map(|entry| (entry.key.to_string(), plain(&entry.node))).collect(),
     }
 }

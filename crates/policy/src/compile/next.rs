@@ -151,26 +151,15 @@ mod tests {
     use crate::labels::{Labels, Selector};
     use crate::model::{
         Action, Enforcement, NamespaceScope, Placement, PodSet, Policy, PolicyKind, PolicyRef, Ports, Role, Rule,
-        Subject, Workload, WorkloadKind,
+        Subject, Workload,
     };
 
     fn pod(snapshot: &mut Snapshot, at: u16) -> Workload {
         let namespace = snapshot.ensure_namespace("shop");
         let labels: Labels = [("app", ["web", "api", "db"][usize::from(at % 3)])].into_iter().collect();
-        let role = snapshot.role_of(Role { namespace, labels, host_network: false });
         let [high, low] = at.to_be_bytes();
-        Workload {
-            kind: WorkloadKind::Pod,
-            namespace,
-            name: format!("pod-{at}").into(),
-            role,
-            addresses: [IpAddr::from([10, 0, high, low])].into(),
-            node: None,
-            host_network: false,
-            ports: Arc::default(),
-            owner: None,
-            source: None,
-        }
+        let pod = snapshot.new_pod(Role { namespace, labels, host_network: false }, &format!("pod-{at}"));
+        Workload { addresses: [IpAddr::from([10, 0, high, low])].into(), ..pod }
     }
 
     fn app(name: &str) -> PodSet {

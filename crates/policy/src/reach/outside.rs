@@ -90,7 +90,7 @@ mod tests {
     use crate::lease::{Instant, LeaseTable};
     use crate::model::{
         Enforcement, NamespaceScope, Node, Placement, PodSet, Policy, PolicyKind, PolicyRef, Role, Subject, Workload,
-        WorkloadId, WorkloadKind,
+        WorkloadId,
     };
     use crate::reach::{Matrix, Reach};
     use crate::snapshot::Snapshot;
@@ -99,20 +99,9 @@ mod tests {
     fn pod(snapshot: &mut Snapshot, address: &str, host_network: bool) -> WorkloadId {
         let namespace = snapshot.ensure_namespace("n");
         let node = Some(snapshot.ensure_node("node-1"));
-        let role = snapshot.role_of(Role { namespace, labels: Labels::default(), host_network });
+        let pod = snapshot.new_pod(Role { namespace, labels: Labels::default(), host_network }, address);
         let addresses: Vec<IpAddr> = vec![address.parse().unwrap()];
-        snapshot.add_workload(Workload {
-            kind: WorkloadKind::Pod,
-            namespace,
-            name: address.into(),
-            role,
-            addresses: addresses.into(),
-            node,
-            host_network,
-            ports: [].into(),
-            owner: None,
-            source: None,
-        })
+        snapshot.add_workload(Workload { addresses: addresses.into(), node, ..pod })
     }
 
     fn isolates_everyone() -> Policy {

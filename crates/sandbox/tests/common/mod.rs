@@ -4,7 +4,7 @@
 use namewall_policy::Snapshot;
 use namewall_policy::labels::Labels;
 use namewall_policy::model::{
-    Enforcement, Node, Placement, PodSet, Policy, PolicyKind, PolicyRef, Role, Subject, Workload, WorkloadKind,
+    Enforcement, Node, Placement, PodSet, Policy, PolicyKind, PolicyRef, Role, Subject, Workload,
 };
 use namewall_policy::port::Protocol;
 use namewall_sandbox::{Listen, Measured, Namespace, Probe, Progress, Sandbox};
@@ -61,22 +61,9 @@ impl Cluster {
         let host_network = name.starts_with('*');
         let (namespace, name) = name.trim_start_matches('*').split_once('/').expect("NAMESPACE/NAME");
         let namespace = self.0.ensure_namespace(namespace);
-        let role = self.0.role_of(Role { namespace, labels: Labels::default(), host_network });
         let node = Some(self.0.ensure_node(node));
-        let (kind, name, addresses, ports) = (WorkloadKind::Pod, name.into(), addresses(at).into(), Arc::default());
-        let source = None;
-        self.0.add_workload(Workload {
-            kind,
-            namespace,
-            name,
-            role,
-            addresses,
-            node,
-            host_network,
-            ports,
-            owner: None,
-            source,
-        });
+        let pod = self.0.new_pod(Role { namespace, labels: Labels::default(), host_network }, name);
+        self.0.add_workload(Workload { addresses: addresses(at).into(), node, ..pod });
         self
     }
 

@@ -6,7 +6,7 @@ use namewall_policy::domain::{DomainPattern, Wildcard};
 use namewall_policy::labels::{Labels, Requirement, Selector};
 use namewall_policy::model::{
     Backend, BackendTarget, NamedPort, Namespace, NamespaceId, Node, NodeId, Policy, Role, Service, ServiceForm,
-    ServicePort, Workload, WorkloadId, WorkloadKind,
+    ServicePort, Workload, WorkloadId,
 };
 use namewall_policy::port::Protocol;
 use namewall_policy::{Instant, Lease, Snapshot};
@@ -208,22 +208,10 @@ impl World {
         }
         if self.host_pod {
             let namespace = NamespaceId(0);
-            let role = snapshot.role_of(Role { namespace, labels: Labels::default(), host_network: true });
+            let pod = snapshot.new_pod(Role { namespace, labels: Labels::default(), host_network: true }, "host");
+            let (node, addresses) = (Some(NodeId(1)), reads(&HOST_POD).into());
             let ports = named_ports(&[("web", Protocol::Tcp, 80)]);
-            let (kind, node, addresses) = (WorkloadKind::Pod, Some(NodeId(1)), reads(&HOST_POD));
-            let (name, host_network, source) = ("host".into(), true, None);
-            snapshot.add_workload(Workload {
-                kind,
-                namespace,
-                name,
-                role,
-                addresses: addresses.into(),
-                node,
-                host_network,
-                ports,
-                owner: None,
-                source,
-            });
+            snapshot.add_workload(Workload { addresses, node, ports, ..pod });
         }
         for (at, &(namespace, target, port)) in self.services.iter().enumerate() {
             let service = service(at, target, port, &ids);
@@ -253,19 +241,14 @@ fn pod(dice: &mut Dice, addresses: &'static [&'static str]) -> Pod {
 
 fn add_pod(snapshot: &mut Snapshot, at: usize, pod: &Pod) -> WorkloadId {
     let namespace = NamespaceId(pod.namespace as u32);
-    let role = snapshot.role_of(Role { namespace, labels: pod.labels.clone(), host_network: false });
-    snapshot.add_workload(Workload {
-        kind: WorkloadKind::Pod,
-        namespace,
-        name: format!("p{at}").into(),
-        role,
+    let role = Role { namespace, labels: pod.labels.clone(), host_network: false };
+    let workload = Workload {
         addresses: reads(pod.addresses).into(),
         node: Some(NodeId((at % NODES.len()) as u32)),
-        host_network: false,
         ports: pod.ports.clone(),
-        owner: None,
-        source: None,
-    })
+        ..snapshot.new_pod(role, &format!("p{at}"))
+    };
+    snapshot.add_workload(workload)
 }
 
 /// One backend a family; none, if its pod is not there.

@@ -141,19 +141,9 @@ fn add(snapshot: &mut Snapshot, number: usize, example: &Example) -> WorkloadId 
     let name = example.namespace.clone().unwrap_or_else(|| format!("(new namespace {number})").into());
     let labels = example.namespace_labels.clone();
     let namespace = snapshot.add_namespace(Namespace { name, labels, default_deny_ingress: false, source: None });
-    let role = snapshot.role_of(Role { namespace, labels: example.labels.clone(), host_network: false });
-    snapshot.add_workload(Workload {
-        kind: WorkloadKind::Deployment,
-        namespace,
-        name: format!("(new pod {number})").into(),
-        role,
-        addresses: Arc::default(),
-        node: None,
-        host_network: false,
-        ports: Arc::new([]),
-        owner: None,
-        source: None,
-    })
+    let role = Role { namespace, labels: example.labels.clone(), host_network: false };
+    let pod = snapshot.new_pod(role, &format!("(new pod {number})"));
+    snapshot.add_workload(Workload { kind: WorkloadKind::Deployment, ..pod })
 }
 
 /// The names of ports that rules speak of, by protocol.

@@ -4,7 +4,7 @@ use super::{Exposures, exposure};
 use crate::labels::{Requirement, Selector};
 use crate::model::{
     Action, Clauses, Direction, Enforcement, NamespaceScope, Peer, Peers, Placement, PodSet, Policy, PolicyKind,
-    PolicyRef, PortMatch, Ports, Role, Rule, Subject, Workload, WorkloadKind,
+    PolicyRef, PortMatch, Ports, Role, Rule, Subject, Workload,
 };
 use crate::snapshot::Snapshot;
 
@@ -19,19 +19,8 @@ fn allowed_from(peers: Vec<Requirement>, ports: Ports) -> Exposures {
     let mut snapshot = Snapshot::default();
     let namespace = snapshot.ensure_namespace("shop");
     let labels = [("app", "db")].into_iter().collect();
-    let role = snapshot.role_of(Role { namespace, labels, host_network: false });
-    snapshot.add_workload(Workload {
-        kind: WorkloadKind::Pod,
-        namespace,
-        name: "db".into(),
-        role,
-        addresses: vec!["10.0.0.1".parse().unwrap()].into(),
-        node: None,
-        host_network: false,
-        ports: [].into(),
-        owner: None,
-        source: None,
-    });
+    let pod = snapshot.new_pod(Role { namespace, labels, host_network: false }, "db");
+    snapshot.add_workload(Workload { addresses: vec!["10.0.0.1".parse().unwrap()].into(), ..pod });
     snapshot.policies = vec![Policy {
         id: PolicyRef { kind: PolicyKind::NetworkPolicy, namespace: Some("shop".into()), name: "db".into() },
         placement: Placement::Network { isolates_ingress: true, isolates_egress: true },

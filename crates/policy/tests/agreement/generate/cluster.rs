@@ -160,19 +160,16 @@ impl Member {
             _ => Vec::new(),
         };
         let namespace = NamespaceId(self.namespace);
-        let role = snapshot.role_of(Role { namespace, labels: self.labels, host_network: self.host_network });
-        snapshot.add_workload(Workload {
+        let role = Role { namespace, labels: self.labels, host_network: self.host_network };
+        let workload = Workload {
             kind: self.kind,
-            namespace,
-            name: format!("w{at}").into(),
-            role,
             addresses: addresses.into(),
             node,
-            host_network: self.host_network,
             ports: self.ports.into(),
             owner: (!at.is_multiple_of(3)).then(|| Arc::new(Owner { kind: "Deployment".into(), name: "app".into() })),
-            source: None,
-        })
+            ..snapshot.new_pod(role, &format!("w{at}"))
+        };
+        snapshot.add_workload(workload)
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{NAMESPACES, ips};
 use namewall_policy::Snapshot;
 use namewall_policy::labels::Labels;
-use namewall_policy::model::{NamedPort, Namespace, Role, Workload, WorkloadId, WorkloadKind};
+use namewall_policy::model::{NamedPort, Namespace, Role, Workload, WorkloadId};
 use namewall_policy::port::Protocol;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
@@ -54,19 +54,8 @@ impl NewPod {
             default_deny_ingress: false,
             source: None,
         });
-        let role = snapshot.role_of(Role { namespace, labels: self.labels.clone(), host_network: false });
+        let pod = snapshot.new_pod(Role { namespace, labels: self.labels.clone(), host_network: false }, "new-pod");
         let addresses = if with_addresses { ips(&self.addresses) } else { Vec::new() };
-        snapshot.add_workload(Workload {
-            kind: WorkloadKind::Pod,
-            namespace,
-            name: "new-pod".into(),
-            role,
-            addresses: addresses.into(),
-            node: None,
-            host_network: false,
-            ports: self.ports.clone().into(),
-            owner: None,
-            source: None,
-        })
+        snapshot.add_workload(Workload { addresses: addresses.into(), ports: self.ports.clone().into(), ..pod })
     }
 }
