@@ -18,7 +18,7 @@ use tokio::runtime::Runtime;
 
 /// Ten changes a second: each is a change for itself.
 const EVERY: Duration = Duration::from_millis(100);
-const PATIENCE: Duration = Duration::from_secs(10);
+const KERNEL_TIMEOUT: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_micros(100);
 /// Who is told what changes in nftables, as a bit.
 const CHANGES: u32 = 1 << 6;
@@ -141,7 +141,7 @@ impl Kernel {
         };
         loop {
             if !self.0.has_more() {
-                ensure!(began.elapsed() < PATIENCE, "the kernel never hears of {address}");
+                ensure!(began.elapsed() < KERNEL_TIMEOUT, "the kernel never hears of {address}");
                 std::thread::sleep(LOOK_EVERY);
             } else if Received::all(self.0.receive()?).any(is_it) {
                 return Ok(());

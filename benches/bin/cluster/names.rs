@@ -19,7 +19,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// How many rules an EgressFirewall has here: at most 8,000 are allowed.
 const A_FIREWALL: usize = 5_000;
-const PATIENCE: Duration = Duration::from_secs(600);
+const RESOLVE_TIMEOUT: Duration = Duration::from_secs(600);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 pub(crate) fn measure(count: usize, time: Duration) -> Result<()> {
@@ -39,7 +39,7 @@ pub(crate) fn measure(count: usize, time: Duration) -> Result<()> {
     let began = Instant::now();
     make_firewalls(&plane, count)?;
     while seen.names.len() < count {
-        ensure!(began.elapsed() < PATIENCE, "only {} of {count} names are resolved", seen.names.len());
+        ensure!(began.elapsed() < RESOLVE_TIMEOUT, "only {} of {count} names are resolved", seen.names.len());
         seen.look();
     }
     figure("cluster_names_start_s", began.elapsed().as_secs_f64());
@@ -86,19 +86,19 @@ fn make_firewalls(plane: &ControlPlane, count: usize) -> Result<()> {
 struct Seen {
     watch: Watch,
     stub: Stub,
-    names: HashMap<String, Known>,
+    names: HashMap<String, LookupTimes>,
     /// How late each was, in milliseconds.
     lookups: Vec<f64>,
     writes: Vec<f64>,
 }
 
 #[derive(Clone, Copy)]
-struct Known {
+struct LookupTimes {
     looked_up: SystemTime,
     due: SystemTime,
 }
 
-impl Known {
+impl LookupTimes {
     fn of(item: &ResolvedName) -> Option<Self> {
         let looked_up = item.resolved_addresses.iter().filter_map(|address| address.last_lookup_time).max()?;
         let due = item.resolved_addresses.iter().map(next_lookup).min()?;
@@ -113,7 +113,7 @@ impl Seen {
         let now = SystemTime::now();
         let objects = self.watch.new_names().into_iter().filter_map(|(_, object)| object);
         for item in objects.flat_map(|object| object.status.resolved_names) {
-            let Some(new) = Known::of(&item) else { continue };
+            let Some(new) = LookupTimes::of(&item) else { continue };
             let Some(known) = self.names.insert(item.dns_name.clone(), new) else { continue };
             if new.looked_up > known.looked_up {
                 self.lookups.extend(self.stub.last_asked(&item.dns_name).map(|asked| late(asked, known.due)));

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 pub(crate) const SERVER: &str = "203.0.113.53";
 pub(crate) const NODES: [&str; 2] = ["node-1", "node-2"];
-const PATIENCE: Duration = Duration::from_secs(30);
+const CONDITION_TIMEOUT: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 pub(crate) struct Rig {
@@ -148,7 +148,7 @@ pub(crate) fn ask(socket: &Path, question: &Value) -> Result<Value> {
 pub(crate) fn wait_until(holds: impl Fn() -> bool) -> Result<()> {
     let began = Instant::now();
     while !holds() {
-        ensure!(began.elapsed() < PATIENCE, "it never comes true");
+        ensure!(began.elapsed() < CONDITION_TIMEOUT, "it never comes true");
         std::thread::sleep(LOOK_EVERY);
     }
     Ok(())

@@ -37,7 +37,7 @@ fn stateful() -> Table {
 }
 
 /// How long a forwarder may take until it answers.
-const PATIENCE: Duration = Duration::from_secs(10);
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 const REPEAT: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
@@ -96,7 +96,7 @@ impl Rig {
                 if let Some(status) = self.process.as_mut().map(Process::ended).transpose()?.flatten() {
                     bail!("it ended before it answered, with {status}");
                 }
-                ensure!(start.elapsed() < PATIENCE, "it did not answer within {} s", PATIENCE.as_secs());
+                ensure!(start.elapsed() < START_TIMEOUT, "it did not answer within {} s", START_TIMEOUT.as_secs());
             }
         }
         Ok(())

@@ -19,7 +19,7 @@ pub struct Read {
 
 /// What there is to say about objects, besides what they say.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct Remarks {
     pub(crate) findings: Vec<Finding>,
     pub(crate) kept: Vec<Arc<str>>,
 }

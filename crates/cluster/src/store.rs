@@ -2,7 +2,7 @@
 
 use crate::document::Document;
 use crate::facts::{Fact, Facts};
-use crate::kept::{LastGood, Read, Told};
+use crate::kept::{LastGood, Read, Remarks};
 use crate::kinds::{DNS_NAME_RESOLVER, Kind, Reader, VersionedKind, read_pod, read_service, read_slice};
 use crate::lean::lean;
 use crate::live::Live;
@@ -104,7 +104,7 @@ pub struct Store {
     pool: Pool,
     last_good: LastGood<Text>,
     /// What was read last, and what was told with it; none if it must be read anew.
-    live: Option<(Live, Told)>,
+    live: Option<(Live, Remarks)>,
     /// Services whose endpoints have changed since.
     touched: BTreeSet<Key>,
 }
@@ -284,12 +284,12 @@ impl Store {
         Read { lowered, findings: now.findings, kept: now.kept }
     }
 
-    fn read_anew(&mut self, settings: &Settings) -> (Live, Told) {
+    fn read_anew(&mut self, settings: &Settings) -> (Live, Remarks) {
         let kinds = self.texts.iter().filter(|(kind, _)| is_read(kind));
         let texts = kinds.flat_map(|(_, objects)| objects.values()).cloned();
         let Read { lowered, findings, kept } = self.last_good.lower(texts, Vec::new(), settings);
         let live = Live::new(settings.clone(), lowered.snapshot, (&mut self.facts, &mut self.pool));
-        (live, Told { findings, kept })
+        (live, Remarks { findings, kept })
     }
 }
 

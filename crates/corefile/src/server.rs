@@ -1,6 +1,6 @@
 //! A server block: its keys and what its directives say.
 
-use crate::directives::firewall::Known;
+use crate::directives::firewall::NamedEngines;
 use crate::directives::*;
 use crate::form::all_of;
 use crate::key::{self, Key};
@@ -233,9 +233,9 @@ impl ServerBlock {
         self.engines.push(EngineSettings { name: name.text.clone(), engine, place: name.place.clone() });
     }
 
-    fn known(&self) -> Known {
+    fn known(&self) -> NamedEngines {
         let mut known =
-            Known { expressions: Vec::new(), engines: Vec::new(), has_kubernetes: self.kubernetes.is_some() };
+            NamedEngines { expressions: Vec::new(), engines: Vec::new(), has_kubernetes: self.kubernetes.is_some() };
         for settings in &self.engines {
             match settings.engine {
                 ConfiguredEngine::Expression => known.expressions.push(settings.name.clone()),

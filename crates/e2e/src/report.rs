@@ -5,7 +5,7 @@ use anyhow::{Context, Result, bail};
 use std::time::{Duration, Instant};
 
 /// How long something may take to come true on a busy machine, unless somebody says otherwise.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(120);
 /// The same, for who waits with kubectl.
 pub(crate) const TIMEOUT: &str = "--timeout=300s";
 /// What is worth a line.
@@ -23,7 +23,7 @@ pub(crate) fn step<T>(what: &str, act: impl FnOnce() -> Result<T>) -> Result<T> 
 
 /// What is seen comes to be what is expected, or the last that was seen is told.
 pub(crate) fn eventually(expected: &str, see: impl Fn() -> Result<Seen>) -> Result<()> {
-    within(PATIENCE, expected, see)
+    within(DEADLINE, expected, see)
 }
 
 pub(crate) fn within(patience: Duration, expected: &str, see: impl Fn() -> Result<Seen>) -> Result<()> {

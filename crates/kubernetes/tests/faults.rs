@@ -12,7 +12,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// A watch that says nothing for so long is not believed to live.
 const SILENCE: Duration = Duration::from_secs(2);
 const LATE: Duration = Duration::from_secs(1);
@@ -32,7 +32,7 @@ fn nothing_is_let_go_and_all_is_caught_up_with() {
     let proxy = Proxy::start(&plane).unwrap();
     let target = Target { kubeconfig: Some(proxy.kubeconfig(&plane).unwrap()), context: None };
     let watch = Watch::start(&Connection::open(&target).unwrap().impatient(SILENCE), Component::Agent);
-    watch.wait_until_known(PATIENCE).unwrap();
+    watch.wait_until_known(TEST_TIMEOUT).unwrap();
     let mut world = World { plane, proxy, watch };
     a_slow_server_is_heard_late_and_in_full(&mut world);
     a_silent_server_takes_nothing_away(&mut world);
@@ -85,7 +85,7 @@ fn a_kind_that_is_taken_away_goes_alone_and_comes_back(world: &mut World) {
     world.wait_for(&["d", "e", "f"]);
     let began = Instant::now();
     while !world.watch.absent().contains(&&EGRESS_FIREWALL) {
-        assert!(began.elapsed() < PATIENCE, "{:?}", world.watch.trouble());
+        assert!(began.elapsed() < TEST_TIMEOUT, "{:?}", world.watch.trouble());
         world.watch.wait(Duration::from_millis(100));
     }
     world.plane.apply(&to_yaml(&definitions()).unwrap()).unwrap();
@@ -140,7 +140,7 @@ impl World {
         let began = Instant::now();
         while self.policies() != wanted {
             let (policies, trouble) = (self.policies(), self.watch.trouble());
-            assert!(began.elapsed() < PATIENCE, "{policies:?} is not {wanted:?}; {trouble:?}");
+            assert!(began.elapsed() < TEST_TIMEOUT, "{policies:?} is not {wanted:?}; {trouble:?}");
             self.watch.wait(Duration::from_millis(200));
         }
         println!("{wanted:?} after {:?}", began.elapsed());
@@ -149,7 +149,7 @@ impl World {
     fn wait_for_trouble(&self, otherwise: &str) {
         let began = Instant::now();
         while self.watch.trouble().is_empty() {
-            assert!(began.elapsed() < PATIENCE, "{otherwise}");
+            assert!(began.elapsed() < TEST_TIMEOUT, "{otherwise}");
             self.watch.wait(Duration::from_millis(50));
         }
         println!("trouble after {:?}", began.elapsed());
@@ -159,7 +159,7 @@ impl World {
     fn wait_until_heard(&self) {
         let began = Instant::now();
         while !self.watch.trouble().is_empty() {
-            assert!(began.elapsed() < PATIENCE, "{:?}", self.watch.trouble());
+            assert!(began.elapsed() < TEST_TIMEOUT, "{:?}", self.watch.trouble());
             std::thread::sleep(Duration::from_millis(50));
         }
         println!("heard after {:?}", began.elapsed());

@@ -11,7 +11,7 @@ use namewall_testbed::ControlPlane;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 const NAMES: u8 = 40;
 
 struct Writer {
@@ -22,7 +22,7 @@ struct Writer {
 fn writer(plane: &ControlPlane) -> Writer {
     let target = Target { kubeconfig: Some(plane.kubeconfig()), context: None };
     let watch = Watch::start(&Connection::open(&target).unwrap(), Component::Agent);
-    watch.wait_until_known(PATIENCE).unwrap();
+    watch.wait_until_known(TEST_TIMEOUT).unwrap();
     Writer { publisher: watch.publisher(Settings::default()), watch }
 }
 
@@ -48,7 +48,7 @@ fn writers_that_meet_lose_nothing() {
                 for number in 0..NAMES {
                     assert!(writer.publisher.note(&format!("{prefix}{number}.example.com."), &found(number)));
                 }
-                assert!(writer.publisher.finish(PATIENCE), "{:?}", writer.publisher.counts());
+                assert!(writer.publisher.finish(TEST_TIMEOUT), "{:?}", writer.publisher.counts());
             });
         }
     });
@@ -62,7 +62,7 @@ fn writers_that_meet_lose_nothing() {
     // What is known already is not written again, once the writer has heard of it.
     let began = std::time::Instant::now();
     while one.publisher.note("a1.example.com.", &found(1)) {
-        assert!(began.elapsed() < PATIENCE, "it never hears of it");
+        assert!(began.elapsed() < TEST_TIMEOUT, "it never hears of it");
         one.watch.wait(Duration::from_millis(50));
     }
 

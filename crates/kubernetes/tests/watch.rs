@@ -9,7 +9,7 @@ use namewall_kubernetes::{Connection, Target, Watch};
 use namewall_testbed::ControlPlane;
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 const NODE: &str = "apiVersion: v1
 kind: Node
@@ -36,7 +36,7 @@ spec: {podSelector: {}, policyTypes: [Ingress]}
 fn watch(plane: &ControlPlane) -> Watch {
     let target = Target { kubeconfig: Some(plane.kubeconfig()), context: None };
     let watch = Watch::start(&Connection::open(&target).unwrap(), Component::Agent);
-    watch.wait_until_known(PATIENCE).unwrap();
+    watch.wait_until_known(TEST_TIMEOUT).unwrap();
     watch
 }
 
@@ -51,7 +51,7 @@ fn wait_for(watch: &mut Watch, (pods, policies): (usize, usize)) {
         if (in_shop, snapshot.policies.len()) == (pods, policies) {
             return;
         }
-        assert!(began.elapsed() < PATIENCE, "{in_shop} pods and {} policies", snapshot.policies.len());
+        assert!(began.elapsed() < TEST_TIMEOUT, "{in_shop} pods and {} policies", snapshot.policies.len());
         watch.wait(Duration::from_millis(200));
     }
 }
@@ -76,7 +76,7 @@ fn a_cluster_is_followed_through_changes_and_a_restart_of_its_server() {
     plane.kill_server();
     let began = Instant::now();
     while watch.trouble().is_empty() {
-        assert!(began.elapsed() < PATIENCE, "nobody notices that the server is gone");
+        assert!(began.elapsed() < TEST_TIMEOUT, "nobody notices that the server is gone");
         std::thread::sleep(Duration::from_millis(50));
     }
     wait_for(&mut watch, (1, 1));
@@ -86,7 +86,7 @@ fn a_cluster_is_followed_through_changes_and_a_restart_of_its_server() {
     // Also where nothing has changed.
     let began = Instant::now();
     while !watch.trouble().is_empty() {
-        assert!(began.elapsed() < PATIENCE, "nobody notices that the server is back: {:?}", watch.trouble());
+        assert!(began.elapsed() < TEST_TIMEOUT, "nobody notices that the server is back: {:?}", watch.trouble());
         std::thread::sleep(Duration::from_millis(50));
     }
     plane.kubectl(&["delete", "pod", "web", "-n", "shop", "--force", "--grace-period=0"]).unwrap();

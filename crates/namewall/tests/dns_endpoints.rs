@@ -16,7 +16,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 struct Process {
     child: Child,
@@ -57,7 +57,7 @@ impl Process {
     fn says(&self, words: &str) -> String {
         let mut said = Vec::new();
         loop {
-            match self.notes.recv_timeout(PATIENCE) {
+            match self.notes.recv_timeout(TEST_TIMEOUT) {
                 Ok(line) if line.contains(words) => return line,
                 Ok(line) => said.push(line),
                 Err(_) => panic!("it does not say {words:?}, but {said:?}"),
@@ -84,7 +84,7 @@ fn get(port: u16, path: &str) -> Option<u16> {
 /// The code of an answer.
 fn ask(port: u16) -> Option<u8> {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     socket.send_to(b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x07example\0\0\x01\0\x01", (Ipv4Addr::LOCALHOST, port)).ok()?;
     let mut answer = [0; 512];
     socket.recv(&mut answer).ok()?;
@@ -103,14 +103,14 @@ fn it_serves_on_as_a_lame_duck_and_then_ends() {
     process.says("serving DNS address=127.0.0.1");
     let begun = Instant::now();
     while get(ready, "/ready") != Some(200) {
-        assert!(begun.elapsed() < PATIENCE, "it is ready");
+        assert!(begun.elapsed() < TEST_TIMEOUT, "it is ready");
         sleep(Duration::from_millis(5));
     }
     assert_eq!(get(health, "/health"), Some(200));
     let begun = Instant::now();
     process.signal("-TERM");
     while get(ready, "/ready") == Some(200) {
-        assert!(begun.elapsed() < PATIENCE, "it is not ready any more");
+        assert!(begun.elapsed() < TEST_TIMEOUT, "it is not ready any more");
         sleep(Duration::from_millis(5));
     }
     assert_eq!((get(ready, "/ready"), get(health, "/health"), ask(dns)), (Some(503), Some(200), Some(5)));
@@ -129,7 +129,7 @@ fn to_be_told_twice_to_end_is_to_end() {
     let wait_for = |code: u16| {
         let begun = Instant::now();
         while get(ready, "/ready") != Some(code) {
-            assert!(begun.elapsed() < PATIENCE, "/ready answers {code}");
+            assert!(begun.elapsed() < TEST_TIMEOUT, "/ready answers {code}");
             sleep(Duration::from_millis(5));
         }
     };
@@ -153,7 +153,7 @@ fn endpoints_follow_the_file_and_stay_where_it_cannot_be_served() {
     process.says("was read again");
     let begun = Instant::now();
     while get(first, "/health").is_some() {
-        assert!(begun.elapsed() < PATIENCE, "it has gone");
+        assert!(begun.elapsed() < TEST_TIMEOUT, "it has gone");
         sleep(Duration::from_millis(5));
     }
     assert_eq!(get(second, "/ready"), Some(200));

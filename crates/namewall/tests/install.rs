@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const TEST_TIMEOUT: Duration = Duration::from_secs(120);
 const HEADER: &str = "\
 # All that namewall needs in a cluster: kubectl apply --server-side -f deploy/namewall.yaml
 #
@@ -252,7 +252,7 @@ fn kubeconfig_of(plane: &ControlPlane, component: &str) -> PathBuf {
 fn wait_for(what: &str, is_so: impl Fn() -> bool) {
     let began = Instant::now();
     while !is_so() {
-        assert!(began.elapsed() < PATIENCE, "never: {what}");
+        assert!(began.elapsed() < TEST_TIMEOUT, "never: {what}");
         std::thread::sleep(Duration::from_millis(100));
     }
 }
@@ -349,12 +349,12 @@ fn the_agent_does_its_work_with_its_own_token(plane: &ControlPlane) {
     let kubeconfig = kubeconfig_of(plane, "agent");
     let connection = Connection::open(&Target { kubeconfig: Some(kubeconfig.clone()), context: None }).unwrap();
     let watch = Watch::start(&connection, Component::Agent);
-    watch.wait_until_known(PATIENCE).unwrap();
+    watch.wait_until_known(TEST_TIMEOUT).unwrap();
     assert!(watch.trouble().is_empty() && watch.absent().is_empty(), "{:?} {:?}", watch.trouble(), watch.absent());
     let publisher = watch.publisher(ResolverSettings::default());
     let found = Outcome::Found(vec![("192.0.2.9".parse().unwrap(), 30)]);
     assert!(publisher.note("api.example.com.", &found), "the object is concerned");
-    assert!(publisher.finish(PATIENCE));
+    assert!(publisher.finish(TEST_TIMEOUT));
     assert_eq!((publisher.counts().written, publisher.counts().failed), (1, 0));
     assert!(plane.get(&["dnsnameresolver", "dns-1"]).unwrap().to_string().contains("192.0.2.9"));
     // The addresses of its node, and what it enforces.

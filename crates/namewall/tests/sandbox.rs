@@ -8,9 +8,9 @@ use std::{env, fs};
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 /// A folder for a sandbox, which is taken down at the end.
-struct Place(PathBuf);
+struct TempFolder(PathBuf);
 
-impl Place {
+impl TempFolder {
     fn new(name: &str) -> Self {
         let folder = env::temp_dir().join(format!("namewall-test-{name}-{}", std::process::id()));
         fs::remove_dir_all(&folder).ok();
@@ -38,7 +38,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TempFolder {
     fn drop(&mut self) {
         self.run(&["sandbox", "down"]);
         fs::remove_dir_all(&self.0).ok();
@@ -47,7 +47,7 @@ impl Drop for Place {
 
 #[test]
 fn a_sandbox_is_built_probed_entered_and_taken_away() {
-    let place = Place::new("life");
+    let place = TempFolder::new("life");
     place.expect(&["sandbox", "up", "examples/shop"], (0, "4 pods on node-1"));
     place.expect(&["sandbox", "probe"], (0, "every one as predicted"));
     place.expect(&["sandbox", "probe", "--port", "53/UDP", "-o", "json"], (0, "\"measured\": \"silent\""));
@@ -64,7 +64,7 @@ fn a_sandbox_is_built_probed_entered_and_taken_away() {
 
 #[test]
 fn what_is_left_of_a_killed_one_is_cleaned_up() {
-    let place = Place::new("killed");
+    let place = TempFolder::new("killed");
     place.expect(&["sandbox", "up", "examples/shop"], (0, "up"));
     let keeper = keeper_of(&place.0);
     let killed = Command::new("kill").args(["-9", &keeper.to_string()]).status().expect("kill runs");
@@ -94,7 +94,7 @@ fn keeper_of(folder: &Path) -> u32 {
 
 #[test]
 fn workloads_without_addresses_get_some_and_node_ports_are_probed() {
-    let place = Place::new("templates");
+    let place = TempFolder::new("templates");
     let deployment = |name: &str| {
         format!(
             "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: {name}, namespace: shop}}\nspec: {{template: {{metadata: \
@@ -122,7 +122,7 @@ fn workloads_without_addresses_get_some_and_node_ports_are_probed() {
 /// Manifests from Git have neither nodes nor the addresses of Services.
 #[test]
 fn services_and_nodes_without_addresses_get_some_and_are_probed() {
-    let place = Place::new("services");
+    let place = TempFolder::new("services");
     let text = "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, namespace: shop}\nspec: {template: {metadata: \
            {labels: {app: web}}, spec: {containers: [{name: c, ports: [{containerPort: 8080}]}]}}}\n\
            ---\napiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: shop}\n\
@@ -141,7 +141,7 @@ fn services_and_nodes_without_addresses_get_some_and_are_probed() {
 
 #[test]
 fn misuse_is_told_what_to_do() {
-    let place = Place::new("misuse");
+    let place = TempFolder::new("misuse");
     place.expect(&["sandbox", "probe"], (2, "namewall sandbox up PATH"));
     place.expect(&["sandbox", "exec", "shop/web", "--", "true"], (2, "no sandbox is up"));
     place.expect(&["sandbox", "exec", "--", "true"], (2, "say where"));
@@ -155,7 +155,7 @@ fn misuse_is_told_what_to_do() {
 
 #[test]
 fn scenarios_are_played_with_packets() {
-    let place = Place::new("real");
+    let place = TempFolder::new("real");
     let file = place.0.with_extension("yaml");
     fs::write(&file, SCENARIO).expect("it can be written");
     place.expect(&["test", "--real", &file.to_string_lossy()], (0, "1 not tried with packets"));
@@ -179,7 +179,7 @@ probes:
 
 #[test]
 fn the_rules_can_be_read_and_nothing_is_there_to_uninstall() {
-    let place = Place::new("rules");
+    let place = TempFolder::new("rules");
     place.expect(&["rules", "examples/shop"], (0, "chain NetworkPolicy/shop/web/egress {"));
     place.expect(&["uninstall", "--table", "no-such-table"], (0, "nothing to remove"));
 }

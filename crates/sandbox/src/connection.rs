@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::listen::message_of;
-use crate::probe::{Measured, Place, Ports, nonce, open_socket};
+use crate::probe::{Measured, Ports, ProbeSource, nonce, open_socket};
 use crate::socket::{self, Kind};
 use namewall_policy::port::Protocol;
 use nix::errno::Errno;
@@ -28,7 +28,7 @@ pub struct Connection {
 /// Who wants to be connected.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wish<'a> {
-    pub from: &'a Place,
+    pub from: &'a ProbeSource,
     pub to: SocketAddr,
     pub protocol: Protocol,
 }

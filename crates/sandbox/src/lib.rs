@@ -49,7 +49,7 @@ pub use dns::{Ask, Heard, NameServers, Opening, Questions};
 pub use error::Error;
 pub use listen::Listen;
 pub use netns::Namespace;
-pub use probe::{Measured, Place, Probe};
+pub use probe::{Measured, Probe, ProbeSource};
 pub use question::{Answer, Question};
 pub use reality::Packets;
 pub use rights::{RightsError, ensure_rights, enter_user_namespace};

@@ -23,7 +23,7 @@ pub(crate) const FIRST_LINK: u32 = 100;
 /// A user namespace cannot raise the size of a socket's buffer; this much always fits.
 const CHUNK: usize = 32 << 10;
 /// The kernel does at once what is waited for, unless the machine is overloaded.
-const PATIENCE: Duration = Duration::from_secs(5);
+const KERNEL_TIMEOUT: Duration = Duration::from_secs(5);
 
 const NEW_LINK: u16 = 16;
 const DELETE_LINK: u16 = 17;
@@ -237,7 +237,7 @@ impl Wires {
 
     /// Asks again until the answer is as wanted; false if it does not come to be.
     fn wait_until(&mut self, request: &Messages, wanted: impl Fn(&[u8]) -> bool) -> Result<bool, Error> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + KERNEL_TIMEOUT;
         loop {
             let mut is_so = false;
             match self.0.commit_echoed(request, |answer| is_so |= wanted(answer.body)) {

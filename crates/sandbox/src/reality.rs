@@ -140,7 +140,7 @@ impl Reality for Packets {
             .collect();
         let answers = cluster.ask(now.snapshot, &questions).map_err(words)?;
         let denials = cluster.denials().map_err(words)?;
-        let told = Told { program: now.program, denials: &denials };
+        let told = KernelDenials { program: now.program, denials: &denials };
         let judge = |(predicted, answer): (&&Predicted, &Answer)| {
             if *answer == Answer::NoWay {
                 return Seen::NotTried("the ends have no addresses of one family".to_owned());
@@ -266,7 +266,7 @@ fn judge(predicted: &Predicted, answer: &Answer) -> Result<(), String> {
 }
 
 /// What the kernel told of denials.
-struct Told<'a> {
+struct KernelDenials<'a> {
     program: &'a Program,
     denials: &'a [Denied],
 }
@@ -274,7 +274,7 @@ struct Told<'a> {
 /// The kernel tells of so many at once, and of fewer later.
 const TOLD: usize = 12;
 
-impl Told<'_> {
+impl KernelDenials<'_> {
     /// Whether the kernel gave the reason the core gives.
     fn check(&self, predicted: &Predicted, at_once: usize) -> Result<String, String> {
         let (reason, enforced) = match (&predicted.decision.reason, &predicted.decision.would_deny) {

@@ -6,7 +6,7 @@ use common::{EVERY_PROTOCOL, PORT, address, addresses, has_rights, isolating, me
 use namewall_dataplane::CutEstablished;
 use namewall_policy::port::Protocol;
 use namewall_policy::{Snapshot, compile};
-use namewall_sandbox::{Cluster, Measured, Place, Wanted};
+use namewall_sandbox::{Cluster, Measured, ProbeSource, Wanted};
 use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrStorage, bind, recv, sendto, setsockopt, socket,
@@ -33,7 +33,7 @@ fn build(snapshot: &Snapshot) -> Cluster {
 }
 
 /// A socket at a place, which waits for a while when it is read.
-fn at(place: &Place, port: u16, kind: (SockType, SockProtocol)) -> OwnedFd {
+fn at(place: &ProbeSource, port: u16, kind: (SockType, SockProtocol)) -> OwnedFd {
     let at = SocketAddr::new(place.source, port);
     let open = || {
         let family = if at.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };

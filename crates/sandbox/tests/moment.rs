@@ -28,7 +28,7 @@ use std::time::Duration;
 const CHANGES: usize = 1500;
 const TABLES: usize = 50;
 /// A busy machine may take long; what is lost never comes.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TEST_TIMEOUT: Duration = Duration::from_secs(10);
 const NOW: Instant = Instant(Duration::ZERO);
 const FROM: &str = "10.0.0.2";
 const TO: &str = "10.0.0.3";
@@ -102,7 +102,7 @@ fn a_connection_loses_nothing_while_the_table_is_made() {
     from.connect(SocketAddr::new(address(TO), PORT)).expect("a destination");
     to.connect(from.local_addr().expect("its address")).expect("a destination");
     for socket in [&from, &to] {
-        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        socket.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
     }
     let stop = AtomicBool::new(false);
     let echoes = thread::scope(|scope| {
@@ -121,7 +121,7 @@ fn a_connection_loses_nothing_while_the_table_is_made() {
             let mut nft = open();
             nft.replace(&program, NOW).expect("the table is made");
             drop(nft);
-            uninstall(&Settings::default().table, PATIENCE, &mut |_| {}).expect("it is removed");
+            uninstall(&Settings::default().table, TEST_TIMEOUT, &mut |_| {}).expect("it is removed");
         };
         node.enter(|| (0..TABLES).for_each(|_| make())).expect("the node is entered");
         stop.store(true, Ordering::Relaxed);

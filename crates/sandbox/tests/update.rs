@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// How long silence must last.
 const SOON: Duration = Duration::from_millis(300);
 /// How long a busy machine may take to answer.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn base() -> Cluster {
     Cluster::default()
@@ -83,7 +83,7 @@ fn what_stays_keeps_its_connections() {
     let changes = sandbox.update(&base().0, &addresses(&["203.0.113.7"])).unwrap();
     assert_eq!((changes.nodes_removed.len(), changes.pods_removed.len()), (1, 2));
     assert!(Arc::ptr_eq(&web, sandbox.pod("shop/web").unwrap()));
-    assert!(Connection::all_alive(&mut kept, PATIENCE).unwrap().into_iter().all(|alive| alive));
+    assert!(Connection::all_alive(&mut kept, TEST_TIMEOUT).unwrap().into_iter().all(|alive| alive));
     assert!(matches!(measure(&sandbox, "10.0.1.2", "10.0.3.2", Protocol::Tcp), Measured::Unreachable(_)));
     assert!(sandbox.update(&base().0, &addresses(&["203.0.113.7"])).unwrap() == Default::default());
 }
@@ -97,7 +97,7 @@ fn a_connection_that_is_cut_is_dead() {
     listen_everywhere(&mut sandbox, PORT);
     let mut cut: Vec<Connection> =
         [Protocol::Tcp, Protocol::Udp].map(|protocol| connect(&sandbox, "10.0.1.2", "10.0.2.2", protocol)).into();
-    assert_eq!(Connection::all_alive(&mut cut, PATIENCE).unwrap(), [true, true]);
+    assert_eq!(Connection::all_alive(&mut cut, TEST_TIMEOUT).unwrap(), [true, true]);
     let node = sandbox.node("n1").unwrap();
     nft(node, "add table ip wall; add chain ip wall f { type filter hook forward priority 0; policy drop; };");
     assert_eq!(Connection::all_alive(&mut cut, SOON).unwrap(), [false, false]);
@@ -131,7 +131,7 @@ fn a_nodes_addresses_change_under_its_pods() {
         assert_eq!(measure(&sandbox, "2001:db8::11", "fd00:2::2", protocol), Measured::Open, "{protocol}");
     }
     assert!(matches!(measure(&sandbox, "10.0.2.2", "192.0.2.1", Protocol::Tcp), Measured::Unreachable(_)));
-    assert!(kept.alive(PATIENCE).unwrap());
+    assert!(kept.alive(TEST_TIMEOUT).unwrap());
     sandbox.update(&base().0, &[]).unwrap();
     listen_everywhere(&mut sandbox, PORT);
     assert_eq!(measure(&sandbox, "10.0.2.2", "192.0.2.1", Protocol::Tcp), Measured::Open);

@@ -152,7 +152,7 @@ struct End {
 
 /// What a connection is judged by.
 #[derive(Clone, Copy)]
-pub(crate) struct Law<'a> {
+pub(crate) struct PolicyState<'a> {
     pub(crate) snapshot: &'a Snapshot,
     pub(crate) program: &'a Program,
     /// Every lease there ever was: none is dropped while a scenario is played.
@@ -194,10 +194,10 @@ impl Connections {
     }
 
     /// Judges all that are open after a change.
-    pub(crate) fn judge(&mut self, law: Law<'_>) {
+    pub(crate) fn judge(&mut self, state: PolicyState<'_>) {
         for connection in self.by_name.values_mut().filter(|connection| connection.cut.is_none()) {
-            connection.cut = match connection.way.now(law) {
-                Ok(flow) => denial(law, &flow, self.cut_established),
+            connection.cut = match connection.way.now(state) {
+                Ok(flow) => denial(state, &flow, self.cut_established),
                 Err(gone) => Some(gone),
             };
         }
@@ -218,18 +218,18 @@ impl Connections {
 }
 
 /// Why the connection may not go on, if so.
-fn denial(law: Law<'_>, flow: &Flow, cut_established: bool) -> Option<String> {
+fn denial(state: PolicyState<'_>, flow: &Flow, cut_established: bool) -> Option<String> {
     // At the beginning of time every lease there ever was is alive.
-    let decision = evaluate(law.program, law.leases, flow, Instant::default());
-    let cuts = decision.verdict == Verdict::Deny && (cut_established || is_by_v1beta1(law, flow, &decision));
-    cuts.then(|| describe_reason((law.snapshot, law.program), &decision.reason, flow))
+    let decision = evaluate(state.program, state.leases, flow, Instant::default());
+    let cuts = decision.verdict == Verdict::Deny && (cut_established || is_by_v1beta1(state, flow, &decision));
+    cuts.then(|| describe_reason((state.snapshot, state.program), &decision.reason, flow))
 }
 
 /// S3.4: what `extensions/v1beta1` forbids is cut, whatever the setting. There it is the namespace that isolates.
-fn is_by_v1beta1(law: Law<'_>, flow: &Flow, decision: &Decision) -> bool {
+fn is_by_v1beta1(state: PolicyState<'_>, flow: &Flow, decision: &Decision) -> bool {
     let isolated =
         matches!(decision.reason, Reason::Denied { stage: Stage::Network(Direction::Ingress), cause: Cause::Isolated });
-    let namespace = flow.to.workload.map(|id| law.snapshot.namespace(law.snapshot.workload(id).namespace));
+    let namespace = flow.to.workload.map(|id| state.snapshot.namespace(state.snapshot.workload(id).namespace));
     isolated && namespace.is_some_and(|namespace| namespace.default_deny_ingress)
 }
 
@@ -245,18 +245,18 @@ impl Way {
     }
 
     /// The same way as it is now; or which end is gone.
-    fn now(&self, law: Law<'_>) -> Result<Flow, String> {
-        let services = &law.snapshot.services;
+    fn now(&self, state: PolicyState<'_>) -> Result<Flow, String> {
+        let services = &state.snapshot.services;
         let via = self.via.as_ref().and_then(|(namespace, name)| {
-            let namespace = law.snapshot.namespace_named(namespace);
+            let namespace = state.snapshot.namespace_named(namespace);
             services.iter().position(|service| Some(service.namespace) == namespace && service.name == *name)
         });
-        let from = self.from.now(law)?;
-        let hop = self.hop.and_then(|at| law.program.hop_at(&from, at));
+        let from = self.from.now(state)?;
+        let hop = self.hop.and_then(|at| state.program.hop_at(&from, at));
         Ok(Flow {
             from,
             hop,
-            to: self.to.now(law)?,
+            to: self.to.now(state)?,
             protocol: self.protocol,
             port: self.port,
             via: via.map(|at| ServiceId(at as u32)),
@@ -273,16 +273,16 @@ impl End {
         end.address.map(|address| Self { address, pod })
     }
 
-    fn now(&self, law: Law<'_>) -> Result<Endpoint, String> {
-        let Some((namespace, name)) = &self.pod else { return Ok(law.program.endpoint_at(self.address)) };
-        let namespace_id = law.snapshot.namespace_named(namespace);
+    fn now(&self, state: PolicyState<'_>) -> Result<Endpoint, String> {
+        let Some((namespace, name)) = &self.pod else { return Ok(state.program.endpoint_at(self.address)) };
+        let namespace_id = state.snapshot.namespace_named(namespace);
         let is_it = |id: &WorkloadId| {
-            let workload = law.snapshot.workload(*id);
+            let workload = state.snapshot.workload(*id);
             let same_name = Some(workload.namespace) == namespace_id && workload.name == *name;
             same_name && workload.kind == WorkloadKind::Pod && workload.addresses.contains(&self.address)
         };
-        match law.snapshot.workload_ids().find(is_it) {
-            Some(id) => Ok(law.program.endpoint_of(id, Some(self.address))),
+        match state.snapshot.workload_ids().find(is_it) {
+            Some(id) => Ok(state.program.endpoint_of(id, Some(self.address))),
             None => Err(format!("the pod {namespace}/{name} at {} is gone", self.address)),
         }
     }

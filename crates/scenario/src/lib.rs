@@ -21,7 +21,7 @@ pub mod zones;
 pub use connections::{ConnectionResult, Fate};
 pub use expectation::Expectation;
 pub use file::{Change, ObjectRef, Probe, Queries, Scenario, ScenarioError, Step};
-pub use lookup::{Expected, ExpectedAnswer, Lookup, LookupResult, PATIENCE, Resolved, Then};
+pub use lookup::{ANSWER_TIMEOUT, Expected, ExpectedAnswer, Lookup, LookupResult, Resolved, Then};
 pub use reality::{Now, Predicted, Reality, Seen};
 pub use run::{Means, Outcome, ProbeResult, play, run, run_in};
 pub use settings::{AgentSettings, Going, OnLearnTimeout};

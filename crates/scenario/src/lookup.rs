@@ -18,7 +18,7 @@ use std::time::Duration;
 type Result<T> = std::result::Result<T, ScenarioError>;
 
 /// How long a client waits for an answer.
-pub const PATIENCE: Duration = Duration::from_secs(2);
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 const EDNS_SIZE: u16 = 1232;
 /// Enough for any flood that a machine can be asked to make.
 const MOST: usize = 20_000;

@@ -4,7 +4,7 @@ mod ask;
 mod judge;
 mod names;
 
-use crate::connections::{Connection, ConnectionResult, Connections, Law};
+use crate::connections::{Connection, ConnectionResult, Connections, PolicyState};
 use crate::expectation::Expectation;
 use crate::file::{Change, ObjectRef, Probe, Scenario, Step};
 use crate::lookup::LookupResult;
@@ -422,7 +422,7 @@ impl Player<'_> {
         }
         self.state();
         if let Some(State { snapshot, program, .. }) = &self.state {
-            self.connections.judge(Law { snapshot, program, leases: &self.leases });
+            self.connections.judge(PolicyState { snapshot, program, leases: &self.leases });
         }
     }
 

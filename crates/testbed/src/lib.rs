@@ -34,7 +34,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long an API server may take to be ready on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(180);
+const API_SERVER_TIMEOUT: Duration = Duration::from_secs(180);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Where the Service `kubernetes` leads. The API server refuses to name a loopback address there.
 pub(crate) const ADVERTISED: &str = "192.0.2.1";
@@ -166,7 +166,7 @@ impl ControlPlane {
         while !self.kubectl(&["get", "--raw", "/readyz"]).is_ok_and(|said| said.trim() == "ok") {
             let process = self.server.as_mut().context("it was started")?;
             ensure!(process.is_alive(), "the API server has ended:\n{}", self.log("server.log"));
-            ensure!(began.elapsed() < PATIENCE, "the API server is never ready:\n{}", self.log("server.log"));
+            ensure!(began.elapsed() < API_SERVER_TIMEOUT, "the API server is never ready:\n{}", self.log("server.log"));
             std::thread::sleep(LOOK_EVERY);
         }
         Ok(())

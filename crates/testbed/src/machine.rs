@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long namespaces may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const NAMESPACES_TIMEOUT: Duration = Duration::from_secs(60);
 const BRIDGE: &str = "lan";
 
 /// A network of machines, whose first is this process's own.
@@ -65,7 +65,11 @@ impl Machine {
         let keeper = Process::start(keeper, &log)?;
         let began = Instant::now();
         while std::fs::read_to_string(&log)? != "here\n" {
-            ensure!(began.elapsed() < PATIENCE, "no namespaces for {name}: {}", std::fs::read_to_string(&log)?);
+            ensure!(
+                began.elapsed() < NAMESPACES_TIMEOUT,
+                "no namespaces for {name}: {}",
+                std::fs::read_to_string(&log)?
+            );
             std::thread::sleep(Duration::from_millis(5));
         }
         std::fs::remove_file(&log)?;

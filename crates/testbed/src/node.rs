@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// Nodes there can be: each has a user of its own at the API server.
 pub(crate) const NAMES: [&str; 2] = ["node-1", "node-2"];
 /// How long containerd may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+const CONTAINERD_TIMEOUT: Duration = Duration::from_secs(120);
 /// All nodes' pods.
 const PODS: &str = "10.244.0.0/16,fd00:10:244::/48";
 const SOCKET: &str = "/run/containerd/containerd.sock";
@@ -187,7 +187,7 @@ impl Node {
         let began = Instant::now();
         let ctr = ["-a", SOCKET, "-n", "k8s.io"];
         while let Err(error) = machine.run("ctr", &[&ctr[..], &["version"]].concat()) {
-            if began.elapsed() > PATIENCE {
+            if began.elapsed() > CONTAINERD_TIMEOUT {
                 return Err(error.context("containerd is never ready"));
             }
             std::thread::sleep(Duration::from_millis(50));

@@ -19,20 +19,20 @@ pub fn named(name: &str) -> impl Iterator<Item = &'static Kind> {
 
 /// How an object of a manifest is read.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Known {
+pub(crate) enum Recognised {
     Read(&'static Kind),
     /// The kind is known and this version of it is not.
     OtherVersion(&'static Kind),
     No,
 }
 
-pub(crate) fn known(api_version: &str, name: &str) -> Known {
+pub(crate) fn recognise(api_version: &str, name: &str) -> Recognised {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let is_of = |kind: &&Kind| kind.group == group || kind.former_groups.contains(&group);
     match named(name).find(is_of) {
-        Some(kind) if kind.any_version || kind.versions.contains(&version) => Known::Read(kind),
-        Some(kind) => Known::OtherVersion(kind),
-        None => Known::No,
+        Some(kind) if kind.any_version || kind.versions.contains(&version) => Recognised::Read(kind),
+        Some(kind) => Recognised::OtherVersion(kind),
+        None => Recognised::No,
     }
 }
 

@@ -25,7 +25,7 @@ pub(crate) use workloads::workload_of;
 pub use workloads::{Described, pods};
 
 use crate::document::Document;
-use crate::kinds::{self, Known, ReadNode, read_addresses, read_namespace, read_node, read_resolver};
+use crate::kinds::{self, ReadNode, Recognised, read_addresses, read_namespace, read_node, read_resolver};
 use namewall_policy::addr::Cidr;
 use namewall_policy::domain::{DomainName, DomainPattern};
 use namewall_policy::model::Enforcement;
@@ -157,7 +157,7 @@ fn is_object_name(text: &str) -> bool {
 
 fn is_known_version(document: &Document) -> bool {
     let (Some(api_version), Some(kind)) = (document.api_version(), document.kind()) else { return false };
-    matches!(kinds::known(api_version, kind), Known::Read(_))
+    matches!(kinds::recognise(api_version, kind), Recognised::Read(_))
 }
 
 /// `Kind namespace/name`, as findings name objects.

@@ -6,7 +6,7 @@ use super::pool::Pool;
 use super::workloads::{Described, read_workload};
 use super::{Lowered, Settings, is_object_name};
 use crate::document::{Document, Gather};
-use crate::kinds::{self, Kind, Known};
+use crate::kinds::{self, Kind, Recognised};
 use namewall_policy::{Finding, Source};
 use std::sync::Arc;
 
@@ -79,9 +79,9 @@ impl Gather for Objects {
 /// `None` for what is not read at once, or has something to be said about its name or text.
 fn read(document: &Document, pool: &mut Pool) -> Option<Object> {
     let (api_version, written) = (document.api_version()?, document.kind()?);
-    let kind = match kinds::known(api_version, written) {
-        Known::Read(kind) if kind.is_workload() => kind,
-        Known::No if kinds::meant_policy(written).is_none() => {
+    let kind = match kinds::recognise(api_version, written) {
+        Recognised::Read(kind) if kind.is_workload() => kind,
+        Recognised::No if kinds::meant_policy(written).is_none() => {
             return Some(Object::PassedOver(pool.text(written)));
         }
         _ => return None,

@@ -3,7 +3,7 @@
 use super::objects::{Item, ReadWorkload};
 use super::{Lowering, NO_KIND, is_object_name, named, object_name};
 use crate::document::Document;
-use crate::kinds::{self, Kind, Known, Reader};
+use crate::kinds::{self, Kind, Reader, Recognised};
 use namewall_policy::model::WorkloadKind;
 use namewall_policy::{Finding, Source};
 use rustc_hash::FxHashMap;
@@ -142,13 +142,13 @@ impl Lowering<'_> {
             self.pass_over_kindless(document);
             return None;
         };
-        match kinds::known(api_version, name) {
-            Known::Read(kind) => Some(kind),
-            Known::No => {
+        match kinds::recognise(api_version, name) {
+            Recognised::Read(kind) => Some(kind),
+            Recognised::No => {
                 self.pass_over(document, api_version, name);
                 None
             }
-            Known::OtherVersion(kind) => {
+            Recognised::OtherVersion(kind) => {
                 let accepted = kind.versions.join(" or ");
                 let message = format!("version {api_version} of {name} is not read; {accepted} is");
                 let finding = Finding::error("unknown-version", object_name(document, name), message);

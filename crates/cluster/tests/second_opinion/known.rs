@@ -9,7 +9,7 @@
 use crate::generate::{End, node_addresses};
 use serde_json::{Value, json};
 
-pub(crate) struct Known {
+pub(crate) struct KnownDifference {
     pub(crate) name: &'static str,
     /// What the engine does, and where the documentation says otherwise.
     pub(crate) why: &'static str,
@@ -24,41 +24,41 @@ pub(crate) enum Difference {
     Spelling(fn(Vec<Value>) -> Vec<Vec<Value>>),
 }
 
-pub(crate) const KNOWN: [Known; 6] = [
-    Known {
+pub(crate) const KNOWN: [KnownDifference; 6] = [
+    KnownDifference {
         name: "own address",
         why: "The engine denies a pod its own address if a policy isolates the pod. \
               kubernetes.io, Network Policies: \"a pod cannot block access to itself\". \
               On a node no such packet reaches the engine.",
         difference: Difference::Exempt(own_address),
     },
-    Known {
+    KnownDifference {
         name: "own node",
         why: "The engine judges connections from the pod's own node. \
               NetworkPolicySpec.ingress: traffic is allowed \"if the traffic source is the pod's local node\". \
               On a node the rules before the engine accept them.",
         difference: Difference::Exempt(own_node),
     },
-    Known {
+    KnownDifference {
         name: "one direction hides the baseline",
         why: "A NetworkPolicy that selects a pod for ingress only makes the engine accept all egress of the pod without \
               the Baseline tier, and the reverse. NetworkPolicySpec.policyTypes: a policy without a direction does not \
               affect it; BaselineAdminNetworkPolicy decides what no NetworkPolicy does.",
         difference: Difference::Spelling(one_direction_each),
     },
-    Known {
+    KnownDifference {
         name: "ports of sidecars",
         why: "The engine knows the ports of `containers` only. \
               Container.restartPolicy: an init container with `Always` is a sidecar that runs beside the containers.",
         difference: Difference::Spelling(sidecars_as_containers),
     },
-    Known {
+    KnownDifference {
         name: "nodes in v1alpha1",
         why: "The engine matches `nodes` of v1alpha1 with the pods that run on them, and not with the nodes. \
               AdminNetworkPolicyEgressPeer.nodes: \"selects the nodeIPs as the peer type\".",
         difference: Difference::Spelling(nodes_as_networks),
     },
-    Known {
+    KnownDifference {
         name: "named ports in v1alpha1",
         why: "The engine matches `namedPort` of v1alpha1 with every port of a pod that has a port of that name. \
               AdminNetworkPolicyPort.namedPort: \"selects a port on a pod(s) based on name\".",

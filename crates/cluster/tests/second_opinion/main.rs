@@ -19,7 +19,7 @@ mod shrink;
 
 use engines::{Batch, Peer, Question, namewall, questions};
 use generate::Cluster;
-use known::{Difference, KNOWN, Known};
+use known::{Difference, KNOWN, KnownDifference};
 use serde_json::Value;
 use std::fmt;
 
@@ -89,7 +89,7 @@ fn kube_network_policies_agrees_but_for_known_differences() -> Result<(), Failur
     for (known, explained) in KNOWN.iter().zip(explained) {
         println!("  {explained:6}  {}", known.name);
         if explained == 0 {
-            let Known { name, why, .. } = known;
+            let KnownDifference { name, why, .. } = known;
             return Err(Failure(format!("no cluster shows the known difference `{name}`; remove it: {why}")));
         }
     }

@@ -117,7 +117,7 @@ impl EngineKind {
 }
 
 /// The engines of a server block that rules can name.
-pub(crate) struct Known {
+pub(crate) struct NamedEngines {
     /// Of `expression`.
     pub(crate) expressions: Vec<Arc<str>>,
     /// Of `opa` and `themis`.
@@ -125,7 +125,7 @@ pub(crate) struct Known {
     pub(crate) has_kubernetes: bool,
 }
 
-pub(crate) fn read(line: &Line, known: &Known, report: &mut Report) -> Option<Firewall> {
+pub(crate) fn read(line: &Line, known: &NamedEngines, report: &mut Report) -> Option<Firewall> {
     let (last, zones) = line.args.split_last()?;
     let point = report.word(last, &[("query", Point::Query), ("response", Point::Response)])?;
     let zones_read = report.zones(zones);
@@ -154,7 +154,7 @@ pub(crate) fn read(line: &Line, known: &Known, report: &mut Report) -> Option<Fi
 }
 
 impl Firewall {
-    fn take(&mut self, line: &Line, known: &Known, report: &mut Report) {
+    fn take(&mut self, line: &Line, known: &NamedEngines, report: &mut Report) {
         let word = &*line.name.text;
         let kind = match (word, &line.args[..]) {
             ("default", args) => return self.set_default(line, args, report),
@@ -295,7 +295,7 @@ fn with_engine(kind: RuleKind, name: Arc<str>) -> RuleKind {
 }
 
 /// `expression NAME ACTION EXPRESSION`.
-fn named_expression(line: &Line, known: &Known, report: &mut Report) -> Option<RuleKind> {
+fn named_expression(line: &Line, known: &NamedEngines, report: &mut Report) -> Option<RuleKind> {
     let Some(name) = line.args.first() else {
         report
             .error("missing-argument", line.place(), "`expression` needs the name of an engine")
@@ -312,7 +312,7 @@ fn named_expression(line: &Line, known: &Known, report: &mut Report) -> Option<R
 }
 
 /// `KIND NAME [PARAMETER…]`.
-fn engine(kind: EngineKind, line: &Line, known: &Known, report: &mut Report) -> Option<RuleKind> {
+fn engine(kind: EngineKind, line: &Line, known: &NamedEngines, report: &mut Report) -> Option<RuleKind> {
     let word = kind.word();
     let Some((name, params)) = line.args.split_first() else {
         report.error("missing-argument", line.place(), format!("`{word}` needs the name of an engine")).help(
@@ -349,7 +349,7 @@ fn engine(kind: EngineKind, line: &Line, known: &Known, report: &mut Report) -> 
     Some(RuleKind::Engine { kind, name: name.text.clone(), params })
 }
 
-fn unknown(line: &Line, known: &Known, report: &mut Report) {
+fn unknown(line: &Line, known: &NamedEngines, report: &mut Report) {
     let word = &line.name.text;
     let problem = report.error("unknown-rule", line.place(), format!("`{word}` begins no rule"));
     if let Some((kind, name)) = known.engines.iter().find(|(_, name)| name == word) {

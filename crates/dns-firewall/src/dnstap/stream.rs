@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How long the other side may take for anything.
-const PATIENCE: Duration = Duration::from_secs(5);
+const STREAM_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Whom to connect to, and how.
 #[derive(Clone, Debug)]
@@ -53,8 +53,8 @@ impl Target {
         match (&self.at, &self.tls) {
             (TapAt::Unix(path), _) => {
                 let stream = UnixStream::connect(path)?;
-                stream.set_read_timeout(Some(PATIENCE))?;
-                stream.set_write_timeout(Some(PATIENCE))?;
+                stream.set_read_timeout(Some(STREAM_TIMEOUT))?;
+                stream.set_write_timeout(Some(STREAM_TIMEOUT))?;
                 Ok(Stream::Unix(stream))
             }
             (TapAt::Tcp(at), _) | (TapAt::Tls(at), None) => Ok(Stream::Tcp(connect(at)?)),
@@ -75,10 +75,10 @@ fn connect(at: &HostPort) -> io::Result<TcpStream> {
     let host = at.host.to_string();
     let host = host.trim_start_matches('[').trim_end_matches(']');
     for address in (host, at.port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, PATIENCE) {
+        match TcpStream::connect_timeout(&address, STREAM_TIMEOUT) {
             Ok(stream) => {
-                stream.set_read_timeout(Some(PATIENCE))?;
-                stream.set_write_timeout(Some(PATIENCE))?;
+                stream.set_read_timeout(Some(STREAM_TIMEOUT))?;
+                stream.set_write_timeout(Some(STREAM_TIMEOUT))?;
                 stream.set_nodelay(true)?;
                 return Ok(stream);
             }

@@ -15,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::spawn;
 use std::time::Duration;
-use support::{PATIENCE, Telling, ask_by_tcp, eventually, serve};
+use support::{TEST_TIMEOUT, Telling, ask_by_tcp, eventually, serve};
 use taps::{blocked, lost, path, rules};
 
 /// dnstap's own reader.
@@ -41,7 +41,7 @@ impl Reader {
         let (send, lines) = channel();
         let output = BufReader::new(process.stdout.take().unwrap());
         spawn(move || output.lines().map_while(Result::ok).for_each(|line| _ = send.send(line)));
-        let at = lines.recv_timeout(PATIENCE).expect("it says where it listens");
+        let at = lines.recv_timeout(TEST_TIMEOUT).expect("it says where it listens");
         Self { process, at, lines }
     }
 
@@ -53,7 +53,7 @@ impl Reader {
     /// The next messages.
     fn next<const N: usize>(&self) -> [Value; N] {
         [(); N].map(|()| {
-            let line = self.lines.recv_timeout(PATIENCE).expect("a message comes");
+            let line = self.lines.recv_timeout(TEST_TIMEOUT).expect("a message comes");
             serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"))
         })
     }

@@ -1,6 +1,6 @@
 //! Engines behind a server with real sockets: nobody waits for somebody else's engine.
 
-use crate::stub::{PATIENCE, Upstream, eventually};
+use crate::stub::{TEST_TIMEOUT, Upstream, eventually};
 use crate::support::{Ask, Engines, Fake, Live, shown, upstream};
 use namewall_engines::{EngineError, Judged};
 use namewall_expression::{Fact, Facts, Outcome};
@@ -19,7 +19,7 @@ impl Gate {
 
     fn wait(&self) {
         let is_open = self.0.0.lock().unwrap();
-        drop(self.0.1.wait_timeout_while(is_open, PATIENCE, |is_open| !*is_open).unwrap());
+        drop(self.0.1.wait_timeout_while(is_open, TEST_TIMEOUT, |is_open| !*is_open).unwrap());
     }
 }
 

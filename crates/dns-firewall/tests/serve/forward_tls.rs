@@ -1,6 +1,6 @@
 //! Upstreams over TLS (RFC 7858): whom we trust, who we are, and how long a connection serves.
 
-use crate::stub::{PATIENCE, Upstream, eventually, on_schedule};
+use crate::stub::{TEST_TIMEOUT, Upstream, eventually, on_schedule};
 use crate::support::{Ask, Authority, Live, TlsUpstream, answer, receive, refused, shown};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -215,7 +215,7 @@ fn a_server_that_hangs_up_all_the_time_loses_nobody_an_answer() {
     let got = AtomicUsize::new(0);
     // Questions go on until the upstream has hung up often enough: a busy machine may answer many between two looks.
     let start = Instant::now();
-    let is_enough = |asked: usize| asked >= 100 && upstream.connections() > 3 || start.elapsed() > PATIENCE;
+    let is_enough = |asked: usize| asked >= 100 && upstream.connections() > 3 || start.elapsed() > TEST_TIMEOUT;
     let ask = |client: usize| {
         for asked in (0..).take_while(|asked| !is_enough(*asked)) {
             assert_eq!(live.ask(&format!("A a.example id {}", client * 100 + asked % 100)), GOOD);

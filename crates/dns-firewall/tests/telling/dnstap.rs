@@ -1,6 +1,6 @@
 //! `dnstap` to readers that are slow, deaf or not trusted.
 
-use crate::support::{PATIENCE, Telling, serve};
+use crate::support::{TEST_TIMEOUT, Telling, serve};
 use crate::taps::{blocked, lost, path, rules};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use std::io::{Read, Write};
@@ -70,7 +70,7 @@ fn over_tls_only_who_is_trusted_is_told_anything_unless_anybody_is() {
     let tap = format!("tls://localhost:{} {{\n skipverify\n}}", at.port());
     let serving = serve(&telling, &rules(&tap));
     serving.ask("blocked.example", 1);
-    let data = read.recv_timeout(PATIENCE).expect("a message comes");
+    let data = read.recv_timeout(TEST_TIMEOUT).expect("a message comes");
     assert!(has(&data, b"decision=block rule=Corefile:6:7"));
     // The same without `skipverify`: nobody has signed for this reader.
     let serving = serve(&telling, &rules(&format!("tls://localhost:{}", at.port())));

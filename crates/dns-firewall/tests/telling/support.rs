@@ -10,7 +10,7 @@ use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
 
 /// Nothing here takes so long, on however slow a machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Waits until it is so.
 pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
@@ -19,7 +19,7 @@ pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> 
         if let Some(found) = look() {
             return found;
         }
-        assert!(start.elapsed() < PATIENCE, "{what}");
+        assert!(start.elapsed() < TEST_TIMEOUT, "{what}");
         sleep(Duration::from_millis(5));
     }
 }
@@ -117,7 +117,7 @@ impl Serving {
     /// Ends it, as a process does.
     pub(crate) fn end(self, telling: &Telling) {
         self.server.retire();
-        telling.teller.finish(PATIENCE);
+        telling.teller.finish(TEST_TIMEOUT);
     }
 }
 

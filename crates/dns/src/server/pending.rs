@@ -1,7 +1,7 @@
 //! Queries under way: asked, or answered and held.
 
-use super::engine::Law;
-use super::route::{Place, Route};
+use super::engine::ChainVersion;
+use super::route::{Route, RouteSlot};
 use crate::chain::Continuation;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -78,11 +78,11 @@ pub(super) struct Pending {
     /// What is held, once there is an answer.
     pub(super) answer: Vec<u8>,
     /// By what it is judged, whatever changes meanwhile.
-    pub(super) law: Option<Arc<Law>>,
+    pub(super) chain_version: Option<Arc<ChainVersion>>,
     /// None for a probe.
     pub(super) route: Option<Arc<Route>>,
     /// Its place among the route's queries.
-    pub(super) place: Option<Place>,
+    pub(super) place: Option<RouteSlot>,
     /// Which of the route's upstreams was asked first.
     pub(super) first: usize,
     /// What the chain knows of it, while an upstream is asked.
@@ -126,7 +126,7 @@ impl Table {
                 id,
                 query: Vec::new(),
                 answer: Vec::new(),
-                law: None,
+                chain_version: None,
                 route: None,
                 place: None,
                 first: 0,
@@ -151,7 +151,7 @@ impl Table {
         pending.answer.clear();
         (pending.link, pending.tries, pending.live) = (None, 0, true);
         (pending.route, pending.first, pending.continuation, pending.wants_tcp) = (None, 0, None, false);
-        (pending.law, pending.place, pending.is_by_stream) = (None, None, false);
+        (pending.chain_version, pending.place, pending.is_by_stream) = (None, None, false);
         (pending.begun, pending.last_asked) = (now, now);
         Ticket { slot, generation: pending.generation }
     }
@@ -166,7 +166,7 @@ impl Table {
             pending.live = false;
             pending.generation = pending.generation.wrapping_add(1);
             // A chain that is gone must not be kept by questions that are.
-            (pending.law, pending.continuation, pending.place) = (None, None, None);
+            (pending.chain_version, pending.continuation, pending.place) = (None, None, None);
             // One large message must not keep its memory for ever.
             for buffer in [&mut pending.query, &mut pending.answer] {
                 if buffer.capacity() > 4096 {

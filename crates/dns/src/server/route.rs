@@ -40,9 +40,9 @@ impl Route {
     }
 
     /// Room for one more query, unless there are too many.
-    pub(super) fn enter(self: &Arc<Self>) -> Option<Place> {
+    pub(super) fn enter(self: &Arc<Self>) -> Option<RouteSlot> {
         let before = self.under_way.fetch_add(1, Ordering::Relaxed);
-        let place = Place(self.clone());
+        let place = RouteSlot(self.clone());
         self.most_queries.is_none_or(|most| before < most).then_some(place)
     }
 
@@ -58,9 +58,9 @@ impl Route {
 
 /// A query's place among those under way by a route, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Place(Arc<Route>);
+pub(super) struct RouteSlot(Arc<Route>);
 
-impl Drop for Place {
+impl Drop for RouteSlot {
     fn drop(&mut self) {
         self.0.under_way.fetch_sub(1, Ordering::Relaxed);
     }

@@ -16,7 +16,7 @@ pub(super) const SOCKETS: usize = 16;
 const QUERIES_A_PORT: u32 = 20_000;
 const TIME_A_PORT: Duration = Duration::from_secs(60);
 /// After so many queries in a row without an answer an upstream counts as down.
-const PATIENCE: u32 = 3;
+const MAX_FAILURES: u32 = 3;
 /// How often one that is down is asked whether it is back.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 /// However often it is to be asked, there is so much time between.
@@ -86,7 +86,7 @@ impl Upstream {
 
     pub(super) fn is_up(&self) -> bool {
         match self.settings.health {
-            Health::ByQueries => self.failures < PATIENCE,
+            Health::ByQueries => self.failures < MAX_FAILURES,
             Health::ByChecks { failures, .. } => self.failures < failures,
             Health::Assumed => true,
         }

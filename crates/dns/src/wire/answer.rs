@@ -1,6 +1,6 @@
 //! Which addresses an answer gives the name that was asked for (S6.1).
 
-use super::name::Place;
+use super::name::NameSpan;
 use super::question::IN;
 use super::{Header, Name, Question, Rcode, RecordType, WireError, u16_at, u32_at};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -67,7 +67,7 @@ pub fn addresses(answer: &[u8]) -> Result<Addresses, Unreadable> {
     let (mut aliases, mut place, mut lowest) = (Vec::new(), asked, u32::MAX);
     loop {
         let owner = aliases.last().unwrap_or(&question.name);
-        let mut next: Option<(Name, Place, u32)> = None;
+        let mut next: Option<(Name, NameSpan, u32)> = None;
         for record in &records {
             if !(record.kind == RecordType::CNAME || wants(record.kind)) || !owner.is_at(answer, record.owner, place)? {
                 continue;

@@ -30,7 +30,7 @@ impl Name {
     }
 
     /// The same, and all that is to be known of where it stands.
-    pub(super) fn read_with_place(message: &[u8], at: usize) -> Result<(Self, Place), WireError> {
+    pub(super) fn read_with_place(message: &[u8], at: usize) -> Result<(Self, NameSpan), WireError> {
         let mut name = Self::empty();
         let mut walk = Walk::new(message, at);
         while let Some(label) = walk.next()? {
@@ -39,7 +39,7 @@ impl Name {
         name.push(&[])?;
         // All at once: lengths are no letters, since 63 is before A.
         name.bytes[..usize::from(name.length)].make_ascii_lowercase();
-        Ok((name, Place { start: at, end: walk.end(), pointers: walk.pointers }))
+        Ok((name, NameSpan { start: at, end: walk.end(), pointers: walk.pointers }))
     }
 
     /// Where the bytes after the name at `at` begin.
@@ -60,7 +60,7 @@ impl Name {
 
     /// Whether the name at `at` is this one, which was read at `place`. Of another name only as much is
     /// read as tells them apart.
-    pub(super) fn is_at(&self, message: &[u8], at: usize, place: Place) -> Result<bool, WireError> {
+    pub(super) fn is_at(&self, message: &[u8], at: usize, place: NameSpan) -> Result<bool, WireError> {
         // Most owners are but a pointer to where the name stood first.
         let is_pointer = |field: u16| field >= 0xc000 && usize::from(field & 0x3fff) == place.start;
         if place.start < at && place.pointers < MOST_POINTERS && u16_at(message, at).is_ok_and(is_pointer) {
@@ -112,7 +112,7 @@ impl Name {
 
 /// Where a name was read.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct NameSpan {
     pub(super) start: usize,
     /// Where the bytes after it begin.
     pub(super) end: usize,

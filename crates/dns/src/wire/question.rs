@@ -1,6 +1,6 @@
 //! What a message asks.
 
-use super::name::Place;
+use super::name::NameSpan;
 use super::{HEADER, Header, Name, WireError, u16_at};
 use std::fmt;
 
@@ -62,7 +62,7 @@ impl Question {
 
     /// Reads the one question of a message; gives it and where its name stands: the records begin
     /// [`Self::AFTER_NAME`] bytes behind that.
-    pub(super) fn read(message: &[u8], header: &Header) -> Result<(Self, Place), WireError> {
+    pub(super) fn read(message: &[u8], header: &Header) -> Result<(Self, NameSpan), WireError> {
         if header.questions != 1 {
             return Err(WireError::Questions(header.questions));
         }

@@ -1,6 +1,6 @@
 //! Queries to upstreams and answers back, over UDP.
 
-use crate::stub::{Client, PATIENCE, Upstream, answer, eventually, id, plain, query, serve, settings};
+use crate::stub::{Client, TEST_TIMEOUT, Upstream, answer, eventually, id, plain, query, serve, settings};
 use namewall_dns::wire::{Header, Rcode};
 use namewall_dns::{Listen, Settings};
 use std::collections::HashSet;
@@ -181,7 +181,7 @@ fn one_clients_flood_leaves_room_for_others() {
     // Clients are told apart by their addresses: this one has another.
     let socket = std::net::UdpSocket::bind("127.0.0.2:0").unwrap();
     socket.connect(server.addresses()[0]).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     assert!(Client(socket).ask(&query(1, "example.com")).is_some());
     eventually(|| server.counters().over_limit == 400);
 }

@@ -153,7 +153,7 @@ impl Client {
     {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.connect(server.addresses()[0]).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         Self(socket)
     }
 
@@ -207,7 +207,7 @@ impl Learn for Recorder {
 }
 
 /// How long a busy machine may take for anything that comes in the end.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Runs a test of something that has its times by the clock. A busy machine may not keep to the schedule of the
 /// test: a failure only counts if all of it took no longer than planned, and else the test is run again.
@@ -228,7 +228,7 @@ pub(crate) fn on_schedule(planned: Duration, test: impl Fn()) {
 pub(crate) fn eventually(is_so: impl Fn() -> bool) {
     let began = Instant::now();
     while !is_so() {
-        assert!(began.elapsed() < PATIENCE, "it is not so");
+        assert!(began.elapsed() < TEST_TIMEOUT, "it is not so");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -239,7 +239,7 @@ where
     L::Batch: 'static,
 {
     let stream = TcpStream::connect(server.addresses()[0]).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     stream.set_nodelay(true).unwrap();
     stream
 }

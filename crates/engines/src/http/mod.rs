@@ -6,13 +6,13 @@
 
 mod addresses;
 mod client;
-mod places;
 #[cfg(test)]
 pub(crate) mod server;
 mod settings;
+mod slots;
 mod tls;
 
 pub(crate) use client::{Client, Question};
-pub(crate) use places::Places;
 pub use settings::{ServerUrl, TlsFiles};
+pub(crate) use slots::QueueSlots;
 pub use tls::{TlsError, client_config};

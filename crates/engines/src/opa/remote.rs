@@ -3,7 +3,7 @@
 use super::input::text;
 use super::result::outcome;
 use super::{InputField, OpaSettings};
-use crate::http::{Client, Places, Question, ServerUrl, TlsError, TlsFiles};
+use crate::http::{Client, Question, QueueSlots, ServerUrl, TlsError, TlsFiles};
 use crate::{Engine, EngineError, Judged, Judgement};
 use namewall_expression::Facts;
 use regorus::Value;
@@ -19,7 +19,7 @@ pub struct Remote {
     fields: Vec<InputField>,
     timeout: Duration,
     client: Arc<Client>,
-    places: Arc<Places>,
+    slots: Arc<QueueSlots>,
 }
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -33,7 +33,7 @@ impl Remote {
             fields: settings.fields.clone(),
             timeout: settings.timeout.unwrap_or(DEFAULT_TIMEOUT),
             client: Arc::new(Client::new(url, tls, concurrency)?),
-            places: Places::new(concurrency),
+            slots: QueueSlots::new(concurrency),
         })
     }
 
@@ -47,7 +47,7 @@ impl Engine for Remote {
     fn judge(&self, facts: &dyn Facts) -> Judged {
         let at = self.url.host_port.clone();
         let failed = move |problem: &dyn std::fmt::Display| EngineError(format!("OPA at {at}: {problem}"));
-        let Some(mut place) = self.places.take() else {
+        let Some(mut place) = self.slots.take() else {
             return Judged::Now(Err(failed(&"too many questions are under way")));
         };
         let until = Instant::now() + self.timeout;

@@ -12,16 +12,16 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-struct Known<'a>(&'a [(&'a str, &'a str)]);
+struct TestFacts<'a>(&'a [(&'a str, &'a str)]);
 
-impl Facts for Known<'_> {
+impl Facts for TestFacts<'_> {
     fn get(&self, fact: &Fact) -> Value<'_> {
         let found = self.0.iter().find(|(name, _)| Fact::named(name) == *fact);
         found.map_or(Value::UNSET, |(_, value)| Value::Text((*value).into()))
     }
 }
 
-const ASKED: Known<'_> = Known(&[("name", "www.example.com."), ("client_ip", "10.0.0.1")]);
+const ASKED: TestFacts<'_> = TestFacts(&[("name", "www.example.com."), ("client_ip", "10.0.0.1")]);
 
 fn fields(names: &[&str]) -> Vec<InputField> {
     names.iter().map(|name| InputField { name: (*name).into(), fact: Fact::named(name) }).collect()
@@ -85,11 +85,11 @@ fn a_policy_evaluated_here() {
         // A built-in function that fails is undefined, as with OPA.
         ("www.example.com.", "no address", "undefined"),
     ] {
-        let facts = Known(&[("name", name), ("client_ip", client)]);
+        let facts = TestFacts(&[("name", name), ("client_ip", client)]);
         assert!(matches!(engine.judge(&facts), Judged::Now(_)));
         assert_eq!(said(&engine, &facts), expected, "{name} {client}");
     }
-    let failed = said(&engine, &Known(&[("name", "x."), ("client_ip", "192.0.2.2")]));
+    let failed = said(&engine, &TestFacts(&[("name", "x."), ("client_ip", "192.0.2.2")]));
     assert!(failed.starts_with("error: data.dns.action: \"perhaps\" is no result"), "{failed}");
 }
 
@@ -103,8 +103,8 @@ action := "block" if input["kubernetes/client-namespace"] == "shop"
     let mut settings = here(&folder, policy, &[]);
     settings.fields = fields(&["rcode", "kubernetes/client-namespace"]);
     let engine = OpaEngine::start(&settings).unwrap();
-    assert_eq!(said(&engine, &Known(&[])), "allow");
-    assert_eq!(said(&engine, &Known(&[("kubernetes/client-namespace", "shop")])), "block");
+    assert_eq!(said(&engine, &TestFacts(&[])), "allow");
+    assert_eq!(said(&engine, &TestFacts(&[("kubernetes/client-namespace", "shop")])), "block");
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn the_first_version_of_rego_is_read_where_it_is_said() {
     }
     let engine = OpaEngine::start(&settings).unwrap();
     assert_eq!(said(&engine, &ASKED), "refuse");
-    assert_eq!(said(&engine, &Known(&[("name", "x.")])), "allow");
+    assert_eq!(said(&engine, &TestFacts(&[("name", "x.")])), "allow");
 }
 
 #[test]
@@ -175,7 +175,7 @@ n := numbers.range(1, 3000)
     let engine = OpaEngine::start(&here(&folder, policy, &[])).unwrap();
     for _ in 0..2 {
         let start = Instant::now();
-        let failed = said(&engine, &Known(&[("name", "slow.")]));
+        let failed = said(&engine, &TestFacts(&[("name", "slow.")]));
         assert!(failed.contains("time limit"), "{failed}");
         assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
         assert_eq!(said(&engine, &ASKED), "allow");

@@ -10,7 +10,7 @@ mod tests;
 
 pub use settings::{RbacError, RbacSettings};
 
-use crate::http::{Client, Places, Question, TlsError};
+use crate::http::{Client, Question, QueueSlots, TlsError};
 use crate::{Engine, EngineError, Judged, Judgement};
 use cache::Cache;
 use namewall_expression::{Fact, Facts, Outcome};
@@ -26,7 +26,7 @@ pub struct Rbac {
     namespace: Fact,
     service_account: Fact,
     timeout: Duration,
-    places: Arc<Places>,
+    slots: Arc<QueueSlots>,
     asking: Arc<Asking>,
 }
 
@@ -47,7 +47,7 @@ impl Rbac {
             namespace: Fact::named("kubernetes/client-namespace"),
             service_account: Fact::named("kubernetes/client-service-account"),
             timeout: settings.timeout,
-            places: Places::new(concurrency),
+            slots: QueueSlots::new(concurrency),
             asking: Arc::new(Asking { client, token: settings.token.clone(), kept }),
         })
     }
@@ -78,7 +78,7 @@ impl Engine for Rbac {
         if let Some(judgement) = self.asking.kept().get(&access, now) {
             return Judged::Now(Ok(judgement));
         }
-        let Some(mut place) = self.places.take() else {
+        let Some(mut place) = self.slots.take() else {
             return Judged::Now(Err(failed(&"too many questions are under way")));
         };
         let (asking, until) = (self.asking.clone(), now + self.timeout);

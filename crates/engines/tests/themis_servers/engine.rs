@@ -54,15 +54,15 @@ policies:
 "#;
 
 #[derive(Default)]
-struct Known(HashMap<Fact, Value<'static>>);
+struct TestFacts(HashMap<Fact, Value<'static>>);
 
-impl Facts for Known {
+impl Facts for TestFacts {
     fn get(&self, fact: &Fact) -> Value<'_> {
         self.0.get(fact).cloned().unwrap_or(Value::UNSET)
     }
 }
 
-impl Known {
+impl TestFacts {
     fn query(name: &str, kind: &str, client: &str) -> Self {
         Self::default()
             .with(Fact::Name, Value::Text(name.to_owned().into()))
@@ -121,7 +121,7 @@ fn server() -> (Arc<AtomicUsize>, String) {
     (asked, endpoint)
 }
 
-fn judge(engine: &ThemisEngine, facts: &Known) -> Result<Judgement, EngineError> {
+fn judge(engine: &ThemisEngine, facts: &TestFacts) -> Result<Judgement, EngineError> {
     engine.judge(facts).wait()
 }
 
@@ -130,7 +130,8 @@ fn queries_and_responses_have_outcomes() {
     let (_, endpoint) = server();
     for source in [Source::Policies(policies()), remote(&endpoint)] {
         let engine = start(source, |_| {});
-        let said = |name: &str, kind: &str, client: &str| judge(&engine, &Known::query(name, kind, client)).unwrap();
+        let said =
+            |name: &str, kind: &str, client: &str| judge(&engine, &TestFacts::query(name, kind, client)).unwrap();
         assert_eq!(said("www.bad.example.", "A", "10.0.0.1").outcome, Outcome::Block);
         assert_eq!(said("refused.example.", "A", "10.0.0.1").outcome, Outcome::Refuse);
         let walled = Outcome::Redirect("192.0.2.53:53".parse().unwrap());
@@ -141,7 +142,7 @@ fn queries_and_responses_have_outcomes() {
         assert_eq!(good.trace, ["themis test: Permit"]);
 
         // The label goes on to the response, with its type.
-        let answered = |address| Known::query("good.example.", "AAAA", "10.0.0.1").answered(&good, address);
+        let answered = |address| TestFacts::query("good.example.", "AAAA", "10.0.0.1").answered(&good, address);
         assert_eq!(judge(&engine, &answered(Some("2001:db8::1"))).unwrap().outcome, Outcome::Block);
         assert_eq!(judge(&engine, &answered(Some("192.0.2.1"))).unwrap().outcome, Outcome::Allow);
         let nothing = judge(&engine, &answered(None)).unwrap();
@@ -155,7 +156,7 @@ fn queries_and_responses_have_outcomes() {
 #[test]
 fn configured_attributes_are_sent() {
     let engine = start(Source::Policies(policies()), |_| {});
-    let query = || Known::query("good.example.", "A", "192.0.2.1");
+    let query = || TestFacts::query("good.example.", "A", "192.0.2.1");
     let team = |team: &'static str| query().with(Fact::Label("team".into()), Value::Text(team.into()));
     assert_eq!(judge(&engine, &team("red")).unwrap().outcome, Outcome::Allow);
     assert_eq!(judge(&engine, &team("blue")).unwrap().outcome, Outcome::Undefined);
@@ -174,18 +175,18 @@ fn s9_4_a_failure_is_an_error_or_what_is_configured() {
         settings.on_error = Some(Outcome::Refuse);
         settings.debug_id = Some("instance 1".into());
     });
-    let said = judge(&engine, &Known::query("good.example.", "A", "192.0.2.1")).unwrap();
+    let said = judge(&engine, &TestFacts::query("good.example.", "A", "192.0.2.1")).unwrap();
     assert_eq!(said.outcome, Outcome::Refuse);
     assert_eq!(said.trace[0], "ident: instance 1");
     assert!(said.trace[1].starts_with("themis test: failed: Indeterminate{P}"), "{:?}", said.trace);
-    assert!(judge(&engine, &Known::query("a..b.", "A", "10.0.0.1")).unwrap().trace[1].contains("no domain name"));
+    assert!(judge(&engine, &TestFacts::query("a..b.", "A", "10.0.0.1")).unwrap().trace[1].contains("no domain name"));
 }
 
 #[test]
 fn answers_are_cached_by_the_whole_request() {
     let (asked, endpoint) = server();
     let engine = start(remote(&endpoint), |settings| settings.cache = Some(CacheSettings::default()));
-    let query = |name: &str| Known::query(name, "A", "10.0.0.1");
+    let query = |name: &str| TestFacts::query(name, "A", "10.0.0.1");
     for _ in 0..5 {
         assert_eq!(judge(&engine, &query("good.example.")).unwrap().outcome, Outcome::Allow);
         assert_eq!(judge(&engine, &query("bad.example.")).unwrap().outcome, Outcome::Block);
@@ -195,14 +196,14 @@ fn answers_are_cached_by_the_whole_request() {
     assert!(matches!(engine.judge(&query("other.example.")), Judged::Later(_)));
     // What could not be told is asked again.
     for _ in 0..2 {
-        assert!(judge(&engine, &Known::query("good.example.", "A", "192.0.2.1")).is_err());
+        assert!(judge(&engine, &TestFacts::query("good.example.", "A", "192.0.2.1")).is_err());
     }
     assert_eq!(asked.load(Ordering::Relaxed), 4);
 }
 
 #[test]
 fn servers_that_lie_are_errors() {
-    let query = Known::query("good.example.", "A", "10.0.0.1");
+    let query = TestFacts::query("good.example.", "A", "10.0.0.1");
     for (body, words) in [
         (&b""[..], "ends before"),
         (b"\x02\0\x01\0\0\0\0", "version 2"),
@@ -221,7 +222,7 @@ fn servers_that_lie_are_errors() {
 #[test]
 fn requests_are_bounded() {
     let engine = start(remote("127.0.0.1:1"), |settings| settings.max_request_size = 60);
-    let said = engine.judge(&Known::query("long.name.to.ask.for.example.", "A", "10.0.0.1"));
+    let said = engine.judge(&TestFacts::query("long.name.to.ask.for.example.", "A", "10.0.0.1"));
     let Judged::Now(Err(error)) = said else { panic!("{said:?}") };
     assert!(error.0.contains("where 60 are the limit"), "{error}");
 }

@@ -5,7 +5,7 @@
 //! namewall-expression --test expressions`.
 
 use super::naive::{Exp, Val, Wrong, evaluate, is_true, show};
-use super::support::{Known, addresses};
+use super::support::{TestFacts, addresses};
 use namewall_expression::{Computed, Expression, Value};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, RngSeed, TestRunner};
@@ -137,7 +137,7 @@ fn list(items: &[Exp]) -> String {
     items.iter().map(|item| write(item, 0)).collect::<Vec<_>>().join(", ")
 }
 
-fn known() -> impl Strategy<Value = Known> {
+fn known() -> impl Strategy<Value = TestFacts> {
     let text = || prop::sample::select(&TEXTS[..]);
     let set = |values: Vec<Value<'static>>| prop::sample::select(values);
     let address = |text: &str| Value::Address(text.parse().expect("an address"));
@@ -153,7 +153,7 @@ fn known() -> impl Strategy<Value = Known> {
         (text(), text(), text(), text(), set(ips())),
     )
         .prop_map(|((name, kind), (client, response), (port, size), flag, ips, labels)| {
-            Known::default()
+            TestFacts::default()
                 .text("name", name)
                 .text("type", kind)
                 .with("client_ip", client)

@@ -1,11 +1,11 @@
 //! Expressions that govaluate takes too, with the values it gives, and then those where it is not followed.
 
-use super::support::{Known, check};
+use super::support::{TestFacts, check};
 
 #[test]
 fn values_are_govaluates() {
     check(
-        &Known::default().text("greeting", "hello").text("empty", ""),
+        &TestFacts::default().text("greeting", "hello").text("empty", ""),
         &[
             // Numbers.
             ("7 + 8", "15"),
@@ -100,7 +100,7 @@ fn values_are_govaluates() {
 #[test]
 fn where_govaluate_is_not_followed() {
     check(
-        &Known::default().text("edns-class", "5"),
+        &TestFacts::default().text("edns-class", "5"),
         &[
             // Values count as true or false.
             ("1 && 'x'", "true"),

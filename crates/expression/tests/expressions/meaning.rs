@@ -1,6 +1,6 @@
 //! Names, kinds and functions, one table each.
 
-use super::support::{Known, address, check, holds, query, read, response};
+use super::support::{TestFacts, address, check, holds, query, read, response};
 use namewall_expression::{Fact, Value};
 
 #[test]
@@ -84,7 +84,7 @@ fn a_name_is_a_name_in_any_case_and_with_or_without_its_dot() {
         ],
     );
     holds(
-        &Known::default().text("name", "xn--bcher-kva.example."),
+        &TestFacts::default().text("name", "xn--bcher-kva.example."),
         &[("name == 'bücher.example'", true), ("under(name, 'BÜCHER.example')", true)],
     );
 }
@@ -228,7 +228,7 @@ fn functions_of_names_count_labels() {
 
 #[test]
 fn random_numbers_are_below_what_is_asked_for() {
-    let facts = Known::default();
+    let facts = TestFacts::default();
     holds(&facts, &[("random() < 1 and random() >= 0", true), ("random(1) == 0", true)]);
     let expression = read("random(4)");
     let mut seen = [false; 4];
@@ -243,7 +243,7 @@ fn random_numbers_are_below_what_is_asked_for() {
 #[test]
 fn text_is_written_in_either_quote() {
     check(
-        &Known::default(),
+        &TestFacts::default(),
         &[
             ("'a\"b'", "'a\"b'"),
             ("\"a'b\"", "'a'b'"),
@@ -262,7 +262,7 @@ fn a_long_list_is_looked_up_like_a_short_one() {
     let hosts: Vec<String> = (0..2000).map(|at| format!("10.1.{}.{}", at / 256, at % 256)).collect();
     let facts = |at: u32| {
         let ip = format!("10.1.{}.{}", at / 256, at % 256);
-        Known::default().text("name", &format!("www.host{at}.example.")).with("client_ip", address(&ip))
+        TestFacts::default().text("name", &format!("www.host{at}.example.")).with("client_ip", address(&ip))
     };
     let under = read(&format!("under(name, {})", names.join(",")));
     let among = read(&format!("client_ip in ({})", hosts.join(",")));
@@ -278,6 +278,6 @@ fn a_long_list_is_looked_up_like_a_short_one() {
 
 #[test]
 fn kinds_of_labels_depend_on_who_sets_them() {
-    let facts = Known::default().with("n", Value::Number(u64::MAX)).with("b", Value::Bool(false));
+    let facts = TestFacts::default().with("n", Value::Number(u64::MAX)).with("b", Value::Bool(false));
     holds(&facts, &[("n > 1", true), ("b", false), ("b == 'false'", true), ("n == '18446744073709551615'", true)]);
 }

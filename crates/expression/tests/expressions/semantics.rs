@@ -1,6 +1,6 @@
 //! The lines of S9 that expressions keep.
 
-use super::support::{Known, address, addresses, check, holds, query, read, response};
+use super::support::{TestFacts, address, addresses, check, holds, query, read, response};
 use namewall_expression::{Expression, Fact, Value};
 
 #[test]
@@ -166,7 +166,7 @@ fn s9_5_ipv6_works_wherever_ipv4_does() {
 
 #[test]
 fn s9_5_an_ipv4_address_in_ipv6_clothes_is_that_ipv4_address() {
-    let facts = Known::default()
+    let facts = TestFacts::default()
         .with("response_ip", address("::ffff:10.0.0.1"))
         .with("response/ips", addresses(&["::ffff:10.0.0.1"]));
     holds(
@@ -198,8 +198,11 @@ fn what_was_looked_at_is_shown() {
 
 #[test]
 fn facts_that_come_as_text_are_what_they_spell() {
-    let facts =
-        Known::default().text("client_ip", "10.0.0.1").text("port", "53").text(">do", "true").text("name", "A.Example");
+    let facts = TestFacts::default()
+        .text("client_ip", "10.0.0.1")
+        .text("port", "53")
+        .text(">do", "true")
+        .text("name", "A.Example");
     holds(
         &facts,
         &[
@@ -211,7 +214,7 @@ fn facts_that_come_as_text_are_what_they_spell() {
             ("name == 'a.example.'", true),
         ],
     );
-    let labels = Known::default().with("edns/ip", address("10.0.0.1")).with("edns/n", Value::Number(5));
+    let labels = TestFacts::default().with("edns/ip", address("10.0.0.1")).with("edns/n", Value::Number(5));
     holds(
         &labels,
         &[

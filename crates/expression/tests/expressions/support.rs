@@ -4,9 +4,9 @@ use namewall_expression::{Computed, Expression, Fact, Facts, Value};
 use std::net::IpAddr;
 
 #[derive(Clone, Default, Debug)]
-pub(crate) struct Known(Vec<(Fact, Value<'static>)>);
+pub(crate) struct TestFacts(Vec<(Fact, Value<'static>)>);
 
-impl Known {
+impl TestFacts {
     pub(crate) fn with(mut self, name: &str, value: Value<'static>) -> Self {
         let fact = Fact::named(name);
         self.0.retain(|(known, _)| *known != fact);
@@ -19,7 +19,7 @@ impl Known {
     }
 }
 
-impl Facts for Known {
+impl Facts for TestFacts {
     fn get(&self, fact: &Fact) -> Value<'_> {
         self.0.iter().find(|(known, _)| known == fact).map_or(Value::UNSET, |(_, value)| value.clone())
     }
@@ -35,8 +35,8 @@ pub(crate) fn addresses(texts: &[&str]) -> Value<'static> {
 }
 
 /// A question of a pod, at the query point: nothing is known of an answer.
-pub(crate) fn query() -> Known {
-    Known::default()
+pub(crate) fn query() -> TestFacts {
+    TestFacts::default()
         .text("name", "www.example.com.")
         .text("type", "A")
         .text("class", "IN")
@@ -58,7 +58,7 @@ pub(crate) fn query() -> Known {
 }
 
 /// The same with an answer of two addresses, the second of which is being judged.
-pub(crate) fn response() -> Known {
+pub(crate) fn response() -> TestFacts {
     query()
         .text("rcode", "NOERROR")
         .with("rsize", Value::Number(90))
@@ -91,14 +91,14 @@ fn written(value: &Computed<'_>) -> String {
 }
 
 /// Every expression has its value, for the same question.
-pub(crate) fn check(facts: &Known, cases: &[(&str, &str)]) {
+pub(crate) fn check(facts: &TestFacts, cases: &[(&str, &str)]) {
     for (text, expected) in cases {
         assert_eq!(&value(text, facts), expected, "{text}");
     }
 }
 
 /// Every expression holds, or not, for the same question; and evaluates to the same.
-pub(crate) fn holds(facts: &Known, cases: &[(&str, bool)]) {
+pub(crate) fn holds(facts: &TestFacts, cases: &[(&str, bool)]) {
     for (text, expected) in cases {
         let expression = read(text);
         assert_eq!(expression.is_true(facts), Ok(*expected), "{text}");

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use server::Server;
 use std::time::Duration;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[test]
 fn definitions_are_taken_and_what_they_let_in_can_be_read() {
@@ -128,7 +128,7 @@ fn definitions_are_taken_again(server: &Server) {
 fn everything_is_read_through_the_watch(server: &Server) {
     let target = Target { kubeconfig: Some(server.plane.kubeconfig()), context: None };
     let mut watch = Watch::start(&Connection::open(&target).unwrap(), Component::Agent);
-    watch.wait_until_known(PATIENCE).unwrap();
+    watch.wait_until_known(TEST_TIMEOUT).unwrap();
     assert_eq!(watch.absent(), Vec::<&Kind>::new());
     let read = watch.read(&Settings::default());
     let errors: Vec<_> = read.findings.iter().filter(|one| one.severity == Severity::Error).collect();

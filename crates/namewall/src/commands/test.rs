@@ -21,7 +21,7 @@ mod junit;
 
 const AT_ONCE: usize = 4;
 /// What takes longer than this is told of.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PROGRESS_AFTER: Duration = Duration::from_secs(1);
 
 /// A scenario and how it went.
 struct Played {
@@ -102,7 +102,7 @@ fn play_real(scenarios: Vec<Scenario>) -> Result<Vec<Played>> {
                     let result = timed(scenario.clone(), |one| run_in(&mut Packets::for_scenario(one), one));
                     *played[at].lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
                     let done = done.fetch_add(1, Ordering::Relaxed) + 1;
-                    if start.elapsed() > PATIENCE && std::io::stderr().is_terminal() {
+                    if start.elapsed() > PROGRESS_AFTER && std::io::stderr().is_terminal() {
                         let end = if done == total { "\r\x1b[K" } else { "" };
                         eprint!("\r{done} of {total} scenarios{end}");
                     }

@@ -14,7 +14,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 /// How long all objects of a cluster may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
 /// How soon it is said what is in the way. An API server that is not there, and rights that are not given, stay so.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 const TRIES: u32 = 8;
@@ -61,7 +61,7 @@ impl LiveCluster {
 }
 
 fn wait(watch: &Watch, server: &str) -> Result<()> {
-    let most = (PATIENCE.as_millis() / LOOK_EVERY.as_millis()) as u32;
+    let most = (READ_TIMEOUT.as_millis() / LOOK_EVERY.as_millis()) as u32;
     let mut in_the_way = 0;
     for _ in 0..most {
         let Err(trouble) = watch.wait_until_known(LOOK_EVERY) else { return Ok(()) };
@@ -74,5 +74,5 @@ fn wait(watch: &Watch, server: &str) -> Result<()> {
         }
         bail!("the cluster at {server} cannot be read as a whole, and without a part of it any answer could be wrong");
     }
-    bail!("the cluster at {server} cannot be read in {} s", PATIENCE.as_secs())
+    bail!("the cluster at {server} cannot be read in {} s", READ_TIMEOUT.as_secs())
 }

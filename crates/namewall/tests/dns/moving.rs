@@ -1,7 +1,7 @@
 //! A Corefile that is served elsewhere after a change.
 
 use crate::ports::free_port;
-use crate::process::{Asker, PATIENCE, Serving};
+use crate::process::{Asker, Serving, TEST_TIMEOUT};
 use crate::reload::{ask_by, wait_for_more};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -20,7 +20,7 @@ fn at(port: u16) -> SocketAddr {
 /// Whether an address can be had by somebody else, soon.
 fn is_free(address: SocketAddr) -> bool {
     let began = Instant::now();
-    while began.elapsed() < PATIENCE {
+    while began.elapsed() < TEST_TIMEOUT {
         if UdpSocket::bind(address).is_ok() && std::net::TcpListener::bind(address).is_ok() {
             return true;
         }
@@ -82,7 +82,7 @@ fn no_question_is_lost_at_addresses_that_stay() {
         });
         scope.spawn(|| {
             let mut stream = TcpStream::connect(at(one)).unwrap();
-            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
             while !is_over.load(Ordering::SeqCst) {
                 ask_by(&mut stream, 9);
             }

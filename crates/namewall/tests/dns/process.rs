@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How long a busy machine may take for anything that comes in the end.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A folder with a Corefile, which is gone with the test.
 pub(crate) struct Folder(PathBuf);
@@ -107,7 +107,7 @@ impl Serving {
     pub(crate) fn wait_for(&self, text: &str, times: usize) {
         let began = Instant::now();
         while self.told.lock().unwrap().iter().filter(|line| line.contains(text)).count() < times {
-            assert!(began.elapsed() < PATIENCE, "it never says `{text}`:\n{}", self.told());
+            assert!(began.elapsed() < TEST_TIMEOUT, "it never says `{text}`:\n{}", self.told());
             std::thread::sleep(Duration::from_millis(2));
         }
     }
@@ -127,7 +127,7 @@ impl Serving {
         self.signal(Signal::SIGHUP);
         let began = Instant::now();
         while count() == before {
-            assert!(began.elapsed() < PATIENCE, "it does not read it again:\n{}", self.told());
+            assert!(began.elapsed() < TEST_TIMEOUT, "it does not read it again:\n{}", self.told());
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -139,7 +139,7 @@ impl Serving {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return (status, self.told());
             }
-            assert!(began.elapsed() < PATIENCE, "it does not end:\n{}", self.told());
+            assert!(began.elapsed() < TEST_TIMEOUT, "it does not end:\n{}", self.told());
             std::thread::sleep(Duration::from_millis(2));
         }
     }
@@ -160,7 +160,7 @@ impl Asker {
         let any: IpAddr = if server.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
         let socket = UdpSocket::bind((any, 0)).unwrap();
         socket.connect(server).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         Self(socket)
     }
 

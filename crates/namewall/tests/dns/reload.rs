@@ -1,7 +1,7 @@
 //! A Corefile that changes: at a signal, or when it is seen.
 
 use crate::ports::free_port;
-use crate::process::{Asker, PATIENCE, Serving, query};
+use crate::process::{Asker, Serving, TEST_TIMEOUT, query};
 use nix::sys::signal::Signal;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -83,7 +83,7 @@ fn no_question_is_lost_while_it_is_read_again() {
         }
         scope.spawn(|| {
             let mut stream = TcpStream::connect(at(port)).unwrap();
-            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
             while !is_over.load(Ordering::SeqCst) {
                 ask_by(&mut stream, 9);
             }
@@ -102,7 +102,7 @@ fn no_question_is_lost_while_it_is_read_again() {
 pub(crate) fn wait_for_more(asked: &AtomicUsize) {
     let (before, began) = (asked.load(Ordering::SeqCst), Instant::now());
     while asked.load(Ordering::SeqCst) < before + 5 {
-        assert!(began.elapsed() < PATIENCE, "somebody asks");
+        assert!(began.elapsed() < TEST_TIMEOUT, "somebody asks");
         std::thread::sleep(Duration::from_millis(1));
     }
 }

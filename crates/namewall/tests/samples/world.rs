@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// Where questions are sent, and who answers what passes.
 const SERVER: [&str; 2] = ["192.0.2.1", "2001:db8::1"];
 const UPSTREAM: &str = "192.0.2.53:5300";
-const PATIENCE: Duration = Duration::from_secs(30);
+const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Every address there is: the machine's, its engines' and its clients'.
 const ADDRESSES: [&str; 12] = [
@@ -120,7 +120,7 @@ impl Engine {
         let began = Instant::now();
         while TcpStream::connect(at).is_err() {
             assert!(process.0.try_wait().unwrap().is_none(), "{script} has ended; it says above why");
-            assert!(began.elapsed() < PATIENCE, "{script} does not listen at {at}");
+            assert!(began.elapsed() < TEST_TIMEOUT, "{script} does not listen at {at}");
             sleep(Duration::from_millis(20));
         }
         Self { _process: process, _folder: folder }
@@ -172,7 +172,7 @@ impl World {
         let world = Self { _process: Process(process), _folder: folder, told };
         let began = Instant::now();
         while !world.told().contains("serving DNS") {
-            assert!(began.elapsed() < PATIENCE, "it does not serve:\n{corefile}{}", world.told());
+            assert!(began.elapsed() < TEST_TIMEOUT, "it does not serve:\n{corefile}{}", world.told());
             sleep(Duration::from_millis(5));
         }
         world

@@ -2,7 +2,7 @@
 //! deny to every pod of the namespace. A gate's Allow only lets a connection go
 //! on to the tiers (S1).
 
-use super::report::{Place, Report};
+use super::report::{FindingTarget, Report};
 use super::scene::{RuleView, Scene};
 use crate::addr::AddrSet;
 use crate::flow::Endpoint;
@@ -20,7 +20,7 @@ pub(super) fn lint(scene: &Scene<'_>, report: &mut Report<'_>) {
         }
         let message = "no pod of the namespace can use it: after this gate a NetworkPolicy or an admin or baseline \
                        policy denies all of it. Allow it there too, or remove the rule";
-        report.warn(Place::Rule(rule.id), "closed-anyway", message);
+        report.warn(FindingTarget::Rule(rule.id), "closed-anyway", message);
     }
 }
 

@@ -5,7 +5,7 @@
 //! towards "reachable", so that what is reported is certain.
 
 use super::pieces::Region;
-use super::report::{Place, Report};
+use super::report::{FindingTarget, Report};
 use super::scene::{Scene, egress_policies};
 use crate::addr::AddrSet;
 use crate::bits::BitSet;
@@ -28,13 +28,13 @@ pub(super) fn lint(scene: &Scene<'_>, report: &mut Report<'_>) {
             None => {}
             Some(Closed::By(rule)) if told.insert(scene.program.rule(*rule).policy) => {
                 let what = format!("this rule leaves {} no way to port 53 anywhere", who());
-                report.warn(Place::Rule(*rule), "forgets-dns", forgets(&what));
+                report.warn(FindingTarget::Rule(*rule), "forgets-dns", forgets(&what));
             }
             Some(Closed::By(_)) => {}
             Some(Closed::Isolated) => {
                 for &policy in exit.plan.egress.network.iter().filter(|policy| told.insert(**policy)) {
                     let what = format!("{} is isolated for egress and may open port 53 nowhere", who());
-                    report.warn(Place::Policy(policy), "forgets-dns", forgets(&what));
+                    report.warn(FindingTarget::Policy(policy), "forgets-dns", forgets(&what));
                 }
             }
         }
@@ -49,7 +49,7 @@ pub(super) fn lint(scene: &Scene<'_>, report: &mut Report<'_>) {
                 "{} can reach no DNS server, so the name is never resolved and the rule opens nothing. {ADVICE}",
                 scene.snapshot.workload_name(exit.example)
             );
-            report.warn(Place::Rule(rule.id), "name-without-dns", message);
+            report.warn(FindingTarget::Rule(rule.id), "name-without-dns", message);
         }
     }
 }

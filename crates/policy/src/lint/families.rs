@@ -2,7 +2,7 @@
 //! it is for may go out over the other.
 
 use super::names::{Probe, V4_EXAMPLES, V6_EXAMPLES};
-use super::report::{Place, Report};
+use super::report::{FindingTarget, Report};
 use super::scene::{RuleView, Scene};
 use crate::model::{Action, Clauses, Direction, Peer, Peers};
 use crate::port::Traffic;
@@ -20,7 +20,7 @@ pub(super) fn lint(scene: &Scene<'_>, report: &mut Report<'_>) {
             "it denies {denied}, and pods it is for have addresses of both families: they may still open {gap} to any \
              address in {open}. Deny {open} too"
         );
-        report.warn(Place::Rule(rule.id), "one-family", message);
+        report.warn(FindingTarget::Rule(rule.id), "one-family", message);
     }
 }
 

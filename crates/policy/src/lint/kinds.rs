@@ -1,13 +1,13 @@
 //! What there is to say about a policy as a whole: kinds that are outdated, or
 //! have no effect here.
 
-use super::report::{Place, Report};
+use super::report::{FindingTarget, Report};
 use super::scene::Scene;
 use crate::model::{Enforcement, Policy, PolicyKind};
 
 pub(super) fn lint(scene: &Scene<'_>, report: &mut Report<'_>) {
     for (id, policy) in scene.policies() {
-        let place = Place::Policy(id);
+        let place = FindingTarget::Policy(id);
         match policy.id.kind {
             PolicyKind::NetworkPolicyV1Beta1 => {
                 report.hint(

@@ -1,6 +1,6 @@
 //! Rules about names: `name-without-deny`, `name-denied`, `public-suffix`.
 
-use super::report::{Place, Report};
+use super::report::{FindingTarget, Report};
 use super::scene::{RuleView, Scene, egress_policies};
 use crate::addr::{AddrSet, Cidr};
 use crate::domain::DomainPattern;
@@ -16,7 +16,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub(super) fn lint(scene: &Scene<'_>, report: &mut Report<'_>) {
     let mut outside = Outside { scene, known: vec![None; scene.exits.len()] };
     for rule in scene.rules() {
-        let place = Place::Rule(rule.id);
+        let place = FindingTarget::Rule(rule.id);
         for pattern in domains(rule.written).filter(|pattern| pattern.covers_public_suffix()) {
             let domain = pattern.domain();
             let message = format!(

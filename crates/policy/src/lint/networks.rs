@@ -1,7 +1,7 @@
 //! `catches-pods`: "every address" in a rule that allows is every pod, too (S4.3).
 
 use super::cover::Covered;
-use super::report::{Place, Report};
+use super::report::{FindingTarget, Report};
 use super::scene::{RuleView, Scene};
 use crate::addr::{AddrSet, Cidr};
 use crate::interval::IntervalSet;
@@ -27,7 +27,7 @@ pub(super) fn lint(scene: &Scene<'_>, report: &mut Report<'_>) {
             _ => None,
         });
         if let Some((cidr, pods)) = caught.filter(|_| !settled_before(scene, rule)) {
-            report.warn(Place::Rule(rule.id), "catches-pods", message(rule, cidr, &pods));
+            report.warn(FindingTarget::Rule(rule.id), "catches-pods", message(rule, cidr, &pods));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `unknown-port-name`: a port by a name that no possible destination carries (S2.5).
 
-use super::report::{Place, Report};
+use super::report::{FindingTarget, Report};
 use super::scene::{RuleView, Scene};
 use crate::bits::BitSet;
 use crate::model::{Clauses, Direction, NamedPort, PortMatch, Ports};
@@ -36,7 +36,7 @@ pub(super) fn lint(scene: &Scene<'_>, report: &mut Report<'_>) {
                 let message = format!(
                     "{whose} has a {port}, so it matches nothing. Name a container port so, or give the number"
                 );
-                report.warn(Place::Rule(rule.id), "unknown-port-name", message);
+                report.warn(FindingTarget::Rule(rule.id), "unknown-port-name", message);
             }
         }
     }

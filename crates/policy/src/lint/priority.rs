@@ -1,6 +1,6 @@
 //! `equal-priority`: two policies of one tier that stand at the same place.
 
-use super::report::{Place, Report, object};
+use super::report::{FindingTarget, Report, object};
 use super::scene::{Exit, Scene};
 use crate::bits::BitSet;
 use crate::model::{Direction, Placement, PolicyId};
@@ -29,7 +29,7 @@ fn equals(scene: &Scene<'_>, report: &mut Report<'_>, (exit, list): (&Exit<'_>, 
             "{first} has the priority {priority} too, and both select {}; {first} goes before {second}, by kind, then name. Give them different priorities",
             scene.snapshot.workload_name(exit.example)
         );
-        report.warn(Place::Field(later, "spec.priority"), "equal-priority", message);
+        report.warn(FindingTarget::Field(later, "spec.priority"), "equal-priority", message);
     }
 }
 

@@ -7,7 +7,7 @@ use crate::snapshot::Snapshot;
 
 /// What a finding is about.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Place {
+pub(super) enum FindingTarget {
     Policy(PolicyId),
     /// A field of it, by its path.
     Field(PolicyId, &'static str),
@@ -28,19 +28,19 @@ impl<'a> Report<'a> {
         Self { snapshot, program, found: Vec::new() }
     }
 
-    pub(super) fn warn(&mut self, place: Place, code: &'static str, message: impl Into<String>) {
+    pub(super) fn warn(&mut self, place: FindingTarget, code: &'static str, message: impl Into<String>) {
         self.add(place, Finding::warning(code, "", message));
     }
 
-    pub(super) fn hint(&mut self, place: Place, code: &'static str, message: impl Into<String>) {
+    pub(super) fn hint(&mut self, place: FindingTarget, code: &'static str, message: impl Into<String>) {
         self.add(place, Finding::hint(code, "", message));
     }
 
-    fn add(&mut self, place: Place, mut finding: Finding) {
+    fn add(&mut self, place: FindingTarget, mut finding: Finding) {
         let (key, path, source) = match place {
-            Place::Policy(id) => ((id, None), String::new(), None),
-            Place::Field(id, path) => ((id, None), path.to_owned(), None),
-            Place::Rule(id) => {
+            FindingTarget::Policy(id) => ((id, None), String::new(), None),
+            FindingTarget::Field(id, path) => ((id, None), path.to_owned(), None),
+            FindingTarget::Rule(id) => {
                 let rule = self.program.rule(id);
                 let policy = self.snapshot.policy(rule.policy);
                 let written = policy.rules(rule.direction).get(rule.index as usize);

@@ -2,7 +2,7 @@
 //! that match nothing at all, for another reason.
 
 use super::kinds::unannotated;
-use super::report::{Place, Report};
+use super::report::{FindingTarget, Report};
 use super::scene::{RuleView, Scene};
 use crate::addr::AddrSet;
 use crate::labels::Selector;
@@ -34,11 +34,11 @@ fn subject(scene: &Scene<'_>, report: &mut Report<'_>, (id, policy): (PolicyId, 
             _ => "spec.subject",
         };
         let message = format!("it selects no pod now: {}. {CHECK_LABELS}", empty_pods(scene, pods));
-        report.warn(Place::Field(id, path), "selects-nothing", message);
+        report.warn(FindingTarget::Field(id, path), "selects-nothing", message);
         return;
     }
     let Some(nodes) = policy.subject.nodes.as_ref().filter(|_| scene.nodes_known) else { return };
-    let place = Place::Field(id, "spec.nodeSelector");
+    let place = FindingTarget::Field(id, "spec.nodeSelector");
     if !any_node(scene, nodes) {
         let message = format!("it selects no pod now: no node matches {nodes}. {CHECK_LABELS}");
         report.warn(place, "selects-nothing", message);
@@ -84,7 +84,7 @@ struct Empty {
 fn peers(scene: &Scene<'_>, report: &mut Report<'_>, rule: RuleView<'_>) {
     let Clauses::Match { peers: Peers::Listed(peers), .. } = &rule.written.clauses else { return };
     if peers.is_empty() {
-        report.warn(Place::Rule(rule.id), "never-matches", empty_list(rule, "peers"));
+        report.warn(FindingTarget::Rule(rule.id), "never-matches", empty_list(rule, "peers"));
         return;
     }
     let empty: Vec<Option<Empty>> = peers.iter().map(|peer| empty_peer(scene, rule, peer)).collect();
@@ -92,9 +92,9 @@ fn peers(scene: &Scene<'_>, report: &mut Report<'_>, rule: RuleView<'_>) {
     for Empty { selector, why } in empty.into_iter().flatten() {
         let what = if nobody { "the rule matches nobody now" } else { "one of its peers matches nobody now" };
         if selector {
-            report.warn(Place::Rule(rule.id), "selects-nothing", format!("{what}: {why}. {CHECK_LABELS}"));
+            report.warn(FindingTarget::Rule(rule.id), "selects-nothing", format!("{what}: {why}. {CHECK_LABELS}"));
         } else if nobody {
-            report.warn(Place::Rule(rule.id), "never-matches", format!("{what}: {why}"));
+            report.warn(FindingTarget::Rule(rule.id), "never-matches", format!("{what}: {why}"));
         }
     }
 }
@@ -129,7 +129,7 @@ fn no_ports(report: &mut Report<'_>, rule: RuleView<'_>) {
     if let Clauses::Match { ports: Ports::Listed(ports), .. } = &rule.written.clauses
         && ports.is_empty()
     {
-        report.warn(Place::Rule(rule.id), "never-matches", empty_list(rule, "ports"));
+        report.warn(FindingTarget::Rule(rule.id), "never-matches", empty_list(rule, "ports"));
     }
 }
 

@@ -5,7 +5,7 @@
 //! the policies that come first for *every* Class that has this one.
 
 use super::cover::Covered;
-use super::report::{Place, Report, object, rule_path};
+use super::report::{FindingTarget, Report, object, rule_path};
 use super::scene::{RuleView, Scene};
 use crate::bits::BitSet;
 use crate::model::{Action, BackendTarget, Direction, Placement, PolicyId};
@@ -26,7 +26,11 @@ pub(super) fn lint(scene: &Scene<'_>, report: &mut Report<'_>) {
             seen.go_on(&lists, before, direction);
             for rule in scene.rules_of(id, direction) {
                 if seen.covered.holds(rule) {
-                    report.warn(Place::Rule(rule.id), "shadowed-rule", lists.message(rule, seen.covered.same_as(rule)));
+                    report.warn(
+                        FindingTarget::Rule(rule.id),
+                        "shadowed-rule",
+                        lists.message(rule, seen.covered.same_as(rule)),
+                    );
                 }
                 if lists.counts(rule) {
                     seen.covered.add(rule);

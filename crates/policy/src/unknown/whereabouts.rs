@@ -23,7 +23,7 @@ pub struct Whereabouts {
 }
 
 /// One group of addresses that an end may have.
-pub(super) struct Place<'a> {
+pub(super) struct AddressGroup<'a> {
     pub(super) addresses: Cow<'a, AddrSet>,
     /// The node of a `hostNetwork` pod, where it was unknown.
     pub(super) node: Option<NodeId>,
@@ -54,21 +54,21 @@ impl Whereabouts {
     }
 
     /// The addresses that the end may have.
-    pub(super) fn places(&self, program: &Program, end: &Endpoint) -> Vec<Place<'_>> {
+    pub(super) fn places(&self, program: &Program, end: &Endpoint) -> Vec<AddressGroup<'_>> {
         if program.pod(end).is_some() {
-            return vec![Place { addresses: Cow::Borrowed(&self.pods), node: None }];
+            return vec![AddressGroup { addresses: Cow::Borrowed(&self.pods), node: None }];
         }
         if let Some(node) = end.node {
-            return vec![Place { addresses: Cow::Owned(self.of_node(node)), node: None }];
+            return vec![AddressGroup { addresses: Cow::Owned(self.of_node(node)), node: None }];
         }
         if end.workload.is_none() {
-            return vec![Place { addresses: Cow::Borrowed(&self.names), node: None }];
+            return vec![AddressGroup { addresses: Cow::Borrowed(&self.names), node: None }];
         }
         if self.nodes.is_empty() {
-            return vec![Place { addresses: Cow::Owned(any_v4()), node: None }];
+            return vec![AddressGroup { addresses: Cow::Owned(any_v4()), node: None }];
         }
         let nodes = (0..self.nodes.len() as u32).map(NodeId);
-        nodes.map(|node| Place { addresses: Cow::Owned(self.of_node(node)), node: Some(node) }).collect()
+        nodes.map(|node| AddressGroup { addresses: Cow::Owned(self.of_node(node)), node: Some(node) }).collect()
     }
 
     /// A node whose addresses are not known may have any.

@@ -5,9 +5,9 @@ use super::opening::{Opening, Openings, Reached};
 use super::stream::{framed, take_message};
 use crate::error::Error;
 use crate::limits;
-use crate::probe::{Measured, Place, Ports, nonce};
+use crate::probe::{Measured, Ports, ProbeSource, nonce};
 use crate::socket::{self, Kind};
-use namewall_scenario::PATIENCE;
+use namewall_scenario::ANSWER_TIMEOUT;
 use namewall_scenario::zones::{Message, Name, Rcode, RecordType, Transport};
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
@@ -61,7 +61,7 @@ pub struct Questions<'a> {
 }
 
 /// Asks from there. None: there was no answer in time, or the server cannot be reached.
-pub(crate) fn ask(from: &Place, questions: &Questions<'_>, ports: &Ports) -> Result<Vec<Option<Heard>>, Error> {
+pub(crate) fn ask(from: &ProbeSource, questions: &Questions<'_>, ports: &Ports) -> Result<Vec<Option<Heard>>, Error> {
     let at_once = questions.at_once.clamp(1, limits::probes_at_once());
     let source = from.source;
     from.namespace.enter(|| Client::new(source, questions, ports)?.run(at_once))?
@@ -133,7 +133,7 @@ impl<'a> Client<'a> {
                 }
             }
             let now = Instant::now();
-            self.under_way.retain(|_, asking| now < asking.started + PATIENCE);
+            self.under_way.retain(|_, asking| now < asking.started + ANSWER_TIMEOUT);
             if let Some(openings) = &mut self.openings {
                 openings.expire(now);
                 for Reached { ask, to, measured } in openings.reached.drain(..) {
@@ -150,7 +150,7 @@ impl<'a> Client<'a> {
 
     /// Until the first that is under way has waited for long enough.
     fn patience(&self) -> EpollTimeout {
-        let answers = self.under_way.values().map(|asking| asking.started + PATIENCE).min();
+        let answers = self.under_way.values().map(|asking| asking.started + ANSWER_TIMEOUT).min();
         let connections = self.openings.as_ref().and_then(Openings::soonest);
         let soonest = answers.into_iter().chain(connections).min().unwrap_or_else(Instant::now);
         // Rounded up, so that the last part of a millisecond is not spent spinning.

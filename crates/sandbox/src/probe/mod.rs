@@ -23,14 +23,14 @@ use std::time::{Duration, Instant};
 
 /// Where a connection starts.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct ProbeSource {
     pub namespace: Arc<Namespace>,
     pub source: IpAddr,
 }
 
 #[derive(Clone, Debug)]
 pub struct Probe {
-    pub from: Place,
+    pub from: ProbeSource,
     /// Its port is of no meaning for ICMP.
     pub to: SocketAddr,
     pub protocol: Protocol,

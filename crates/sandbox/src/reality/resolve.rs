@@ -4,7 +4,7 @@
 use super::words;
 use crate::dns::{Ask, Heard, Opening, PORT, Questions};
 use crate::listen::Listen;
-use crate::probe::{Measured, Place};
+use crate::probe::{Measured, ProbeSource};
 use crate::sandbox::Sandbox;
 use namewall_policy::Prediction;
 use namewall_policy::ask::Host;
@@ -15,7 +15,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 /// How long a connection has that should open; TCP would ask again after a second.
-const PATIENCE: Duration = Duration::from_millis(900);
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(900);
 
 /// Which names are looked up, and where.
 #[derive(Clone, Copy)]
@@ -44,7 +44,7 @@ pub(super) fn resolve(sandbox: &Sandbox, asked: &Asked<'_>) -> Result<Vec<Resolv
         protocol: then.protocol,
         port: then.port,
         sources: addresses,
-        timeout: if then.expect.verdict == Prediction::Allow { PATIENCE } else { sandbox.timeout },
+        timeout: if then.expect.verdict == Prediction::Allow { CONNECT_TIMEOUT } else { sandbox.timeout },
     });
     let mut heard: Vec<Option<Heard>> = vec![None; asked.names.len()];
     let suffixes = asked.lookup.search.iter().map(Some).chain([None]);
@@ -93,7 +93,7 @@ fn addresses(sandbox: &Sandbox, from: &Host) -> Vec<IpAddr> {
 }
 
 /// Where the client is, by its address of the server's family.
-fn place(sandbox: &Sandbox, asked: &Asked<'_>, addresses: &[IpAddr]) -> Result<Place, String> {
+fn place(sandbox: &Sandbox, asked: &Asked<'_>, addresses: &[IpAddr]) -> Result<ProbeSource, String> {
     let address = addresses.iter().copied().find(|address| address.is_ipv4() == asked.server.is_ipv4());
     let (from, server) = (&asked.lookup.from, asked.server);
     let address = address.ok_or_else(|| format!("{from} has no address to ask {server} from"))?;

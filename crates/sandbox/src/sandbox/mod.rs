@@ -14,7 +14,7 @@ use crate::limits;
 use crate::links::{FIRST_LINK, Wires};
 use crate::listen::{Listen, Listeners};
 use crate::netns::Namespace;
-use crate::probe::{self, Measured, Place, Ports, Probe};
+use crate::probe::{self, Measured, Ports, Probe, ProbeSource};
 use crate::topology::Topology;
 use namewall_policy::Snapshot;
 use namewall_policy::port::Protocol;
@@ -134,9 +134,9 @@ impl Sandbox {
     }
 
     /// The end that has this address, as a place to connect from.
-    pub fn place(&self, source: IpAddr) -> Result<Place, Error> {
+    pub fn place(&self, source: IpAddr) -> Result<ProbeSource, Error> {
         let namespace = self.holders.get(&source).ok_or(Error::NoSuchAddress(source))?.clone();
-        Ok(Place { namespace, source })
+        Ok(ProbeSource { namespace, source })
     }
 
     /// Makes somebody answer there, until the address goes away.
@@ -158,12 +158,12 @@ impl Sandbox {
     }
 
     /// Looks names up, so many at once; None where there is no answer.
-    pub fn ask(&self, from: &Place, asks: &[Ask], at_once: usize) -> Result<Vec<Option<Heard>>, Error> {
+    pub fn ask(&self, from: &ProbeSource, asks: &[Ask], at_once: usize) -> Result<Vec<Option<Heard>>, Error> {
         dns::ask(from, &Questions { asks, at_once, then: None }, &self.ports)
     }
 
     /// The same, and opens connections with each answer in hand.
-    pub fn ask_and_open(&self, from: &Place, questions: &Questions<'_>) -> Result<Vec<Option<Heard>>, Error> {
+    pub fn ask_and_open(&self, from: &ProbeSource, questions: &Questions<'_>) -> Result<Vec<Option<Heard>>, Error> {
         dns::ask(from, questions, &self.ports)
     }
 
@@ -192,7 +192,7 @@ impl Sandbox {
     /// A TCP or UDP connection that stays open, or what was measured instead.
     pub fn connect(
         &self,
-        from: &Place,
+        from: &ProbeSource,
         to: SocketAddr,
         protocol: Protocol,
     ) -> Result<Result<Connection, Measured>, Error> {

@@ -5,7 +5,7 @@ use super::programs::{Allowing, NODE, Programs};
 use super::world::PORTS;
 use namewall_policy::Flow;
 use namewall_policy::port::Protocol;
-use namewall_sandbox::{Connection, Listen, Measured, Place, Probe, Sandbox};
+use namewall_sandbox::{Connection, Listen, Measured, Probe, ProbeSource, Sandbox};
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -66,9 +66,9 @@ impl Watch {
             topology.nodes[NODE].addresses.iter().chain(&topology.outside).copied().collect(),
         );
         let place = |&address: &_| sandbox.place(address).expect("somebody has it");
-        let pods: Vec<Place> = pods.iter().map(place).collect();
-        let others: Vec<Place> = others.iter().map(place).collect();
-        let between = |a: &[Place], b: &[Place]| -> Vec<(Place, Place)> {
+        let pods: Vec<ProbeSource> = pods.iter().map(place).collect();
+        let others: Vec<ProbeSource> = others.iter().map(place).collect();
+        let between = |a: &[ProbeSource], b: &[ProbeSource]| -> Vec<(ProbeSource, ProbeSource)> {
             a.iter().flat_map(|from| b.iter().map(move |to| (from.clone(), to.clone()))).collect()
         };
         let mut pairs = between(&pods, &pods);

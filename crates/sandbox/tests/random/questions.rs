@@ -5,7 +5,7 @@ use super::world::PORTS;
 use namewall_policy::model::{BackendTarget, ServiceId};
 use namewall_policy::port::Protocol;
 use namewall_policy::{Endpoint, Flow, Program, Snapshot};
-use namewall_sandbox::{Listen, Place, Sandbox};
+use namewall_sandbox::{Listen, ProbeSource, Sandbox};
 use namewall_testbed::Dice;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use std::sync::Arc;
 pub(crate) struct Question {
     pub(crate) flow: Flow,
     pub(crate) asked: SocketAddr,
-    pub(crate) from: Place,
+    pub(crate) from: ProbeSource,
 }
 
 /// What the ends of a cluster can ask of each other.
 pub(crate) struct Asking<'a> {
     pub(crate) snapshot: &'a Snapshot,
     pub(crate) program: &'a Program,
-    places: Vec<Place>,
+    places: Vec<ProbeSource>,
 }
 
 impl<'a> Asking<'a> {
@@ -56,8 +56,8 @@ impl<'a> Asking<'a> {
     }
 
     /// Whoever shares a namespace needs no network.
-    fn pairs(&self) -> impl Iterator<Item = (&Place, IpAddr)> {
-        let apart = |from: &Place, to: &Place| {
+    fn pairs(&self) -> impl Iterator<Item = (&ProbeSource, IpAddr)> {
+        let apart = |from: &ProbeSource, to: &ProbeSource| {
             from.source.is_ipv4() == to.source.is_ipv4() && !Arc::ptr_eq(&from.namespace, &to.namespace)
         };
         self.places
@@ -67,7 +67,7 @@ impl<'a> Asking<'a> {
 
     fn question(
         &self,
-        from: &Place,
+        from: &ProbeSource,
         (to, protocol, port): (Endpoint, Protocol, u16),
         via: Option<(ServiceId, SocketAddr)>,
     ) -> Option<Question> {

@@ -2,7 +2,7 @@
 //! as the agent on the client's node does it.
 
 use super::Player;
-use crate::lookup::{Lookup, PATIENCE, Resolved};
+use crate::lookup::{ANSWER_TIMEOUT, Lookup, Resolved};
 use crate::settings::{Going, OnLearnTimeout};
 use crate::zones::{Leasable, Message, Name, Rcode, RecordType, Reply, Sender, Transport};
 use namewall_policy::Prediction;
@@ -92,7 +92,7 @@ impl Player<'_> {
         let query = Message { edns: lookup.edns, ..Message::query(id, name.clone(), lookup.kind) }.write();
         let mut last = None;
         for server in servers {
-            let in_time = |reply: &Reply| reply.sender == Sender::Server && reply.delay < PATIENCE;
+            let in_time = |reply: &Reply| reply.sender == Sender::Server && reply.delay < ANSWER_TIMEOUT;
             for reply in self.zones.respond(server, &query, transport).into_iter().filter(in_time) {
                 let leasable = self.reads.leasable(&query, &reply.bytes);
                 let (Some(leasable), Ok(message)) = (leasable, Message::read(&reply.bytes)) else { continue };

@@ -4,7 +4,7 @@ use super::direct::{around, built};
 use super::fake::Engines;
 use super::message::{Ask, answer, shown};
 use super::told::Told;
-use crate::stub::{Over, PATIENCE, Upstream, read_message, write_message};
+use crate::stub::{Over, TEST_TIMEOUT, Upstream, read_message, write_message};
 use namewall_dns::{LearnNothing, Listen, Server, Settings, Sockets};
 use namewall_dns_firewall::Built;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
@@ -88,7 +88,7 @@ impl Live {
         // Other addresses of 127.0.0.0/8 are ours as well.
         let socket = UdpSocket::bind((ask.client.ip(), 0)).unwrap();
         socket.connect(self.at(ask, port)).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         socket
     }
 
@@ -97,7 +97,7 @@ impl Live {
         let ask = Ask::from(question);
         if ask.over_tcp {
             let mut stream = TcpStream::connect(self.at(&ask, port)).unwrap();
-            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
             write_message(&mut stream, &ask.query).unwrap();
             return read_message(&mut stream);
         }

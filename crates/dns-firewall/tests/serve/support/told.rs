@@ -1,6 +1,6 @@
 //! What is logged, as a test can wait for it.
 
-use crate::stub::PATIENCE;
+use crate::stub::TEST_TIMEOUT;
 use namewall_dns_firewall::Teller;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
@@ -40,7 +40,7 @@ impl Told {
                 assert_eq!(lines.len(), count, "{lines:#?}");
                 return lines;
             }
-            assert!(began.elapsed() < PATIENCE, "there are only {lines:#?}");
+            assert!(began.elapsed() < TEST_TIMEOUT, "there are only {lines:#?}");
             std::thread::sleep(Duration::from_millis(1));
         }
     }

@@ -25,7 +25,7 @@ pub(super) enum Judged {
 
 /// A chain, and the routes it knows by their numbers: they change together.
 #[derive(Debug)]
-pub(in crate::server) struct Law {
+pub(in crate::server) struct ChainVersion {
     pub(super) chain: Arc<dyn Chain>,
     routes: Vec<Arc<Route>>,
 }
@@ -34,13 +34,13 @@ impl<L: Learn> Engine<L> {
     /// Asks the chain what becomes of a query, or asks an upstream if there is none.
     pub(super) fn judge_query(&mut self, ticket: Ticket) -> io::Result<()> {
         let Some(pending) = self.pending.get(ticket) else { return Ok(()) };
-        pending.law = self.law.clone();
+        pending.chain_version = self.chain_version.clone();
         let listener = pending.client.listener().unwrap_or(0);
-        let Some(law) = &self.law else {
+        let Some(chain_version) = &self.chain_version else {
             let route = self.routes[listener].clone();
             return self.ask_by(ticket, route);
         };
-        let chain = law.chain.clone();
+        let chain = chain_version.chain.clone();
         let step = caught(|| self.asked(ticket).map_or(Step::Silence, |asked| chain.query(&asked)));
         match step {
             Some(step) => self.take_step(ticket, step),
@@ -110,8 +110,8 @@ impl<L: Learn> Engine<L> {
     /// Asks whom the chain says.
     fn forward(&mut self, ticket: Ticket, to: To) -> io::Result<()> {
         let Some(pending) = self.pending.get(ticket) else { return Ok(()) };
-        let law = pending.law.clone();
-        match self.route_to(to, law.as_deref()) {
+        let chain_version = pending.chain_version.clone();
+        match self.route_to(to, chain_version.as_deref()) {
             Some(route) => self.ask_by(ticket, route),
             None => {
                 self.fail(ticket, Failure::NoAnswer(None));
@@ -130,10 +130,10 @@ impl<L: Learn> Engine<L> {
         let pending = self.pending.get(ticket)?;
         let (Client::Udp { from, .. } | Client::Tcp { from, .. }) = client else { return None };
         let renewal = Client::Renewal { server, from, over_tcp: client.is_by_tcp() };
-        let (query, law) = (pending.query.clone(), pending.law.clone());
+        let (query, chain_version) = (pending.query.clone(), pending.chain_version.clone());
         let renewal = self.pending.insert(renewal, &query, self.now);
         let pending = self.pending.get(renewal)?;
-        (pending.law, pending.continuation) = (law, Some(continuation));
+        (pending.chain_version, pending.continuation) = (chain_version, Some(continuation));
         Some(renewal)
     }
 
@@ -169,9 +169,9 @@ impl<L: Learn> Engine<L> {
         self.give(ticket, &answer);
     }
 
-    fn route_to(&mut self, to: To, law: Option<&Law>) -> Option<Arc<Route>> {
+    fn route_to(&mut self, to: To, chain_version: Option<&ChainVersion>) -> Option<Arc<Route>> {
         match to {
-            To::Route(number) => law?.routes.get(number).cloned(),
+            To::Route(number) => chain_version?.routes.get(number).cloned(),
             // A question that came back to us would be sent to us again.
             To::Server(server) if self.listeners.iter().any(|listener| listener.address == server) => None,
             To::Server(server) => {
@@ -191,7 +191,7 @@ impl<L: Learn> Engine<L> {
     /// Whether an answer passes at once. What does not is dealt with, or will be.
     pub(super) fn passes(&mut self, ticket: Ticket, answer: &[u8]) -> io::Result<bool> {
         let Some(pending) = self.pending.get(ticket) else { return Ok(false) };
-        if pending.law.is_none() {
+        if pending.chain_version.is_none() {
             return Ok(true);
         }
         let continuation = pending.continuation.take();
@@ -254,7 +254,7 @@ impl<L: Learn> Engine<L> {
         // No answer is under way any more; what is said later must not be taken for one that passes.
         pending.answer.clear();
         let (link, upstream) = (pending.link.take(), pending.upstream);
-        let chain = pending.law.as_ref().map(|law| law.chain.clone());
+        let chain = pending.chain_version.as_ref().map(|chain_version| chain_version.chain.clone());
         pending.place = None;
         self.unlink(link, upstream);
         if !client.waits() {
@@ -315,6 +315,6 @@ impl<L: Learn> Engine<L> {
     /// Goes on by another chain; what is under way is judged by the one it met.
     pub(in crate::server) fn set_chain(&mut self, chain: Option<Arc<dyn Chain>>) {
         let routes = self.named_routes.clone();
-        self.law = chain.map(|chain| Arc::new(Law { chain, routes }));
+        self.chain_version = chain.map(|chain| Arc::new(ChainVersion { chain, routes }));
     }
 }

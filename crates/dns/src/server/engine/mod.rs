@@ -11,7 +11,7 @@ mod queries;
 
 pub use listeners::Sockets;
 
-pub(in crate::server) use judged::Law;
+pub(in crate::server) use judged::ChainVersion;
 
 use crate::learn::Learn;
 use crate::server::counters::Counters;
@@ -85,7 +85,7 @@ pub(in crate::server) struct Engine<L: Learn> {
     listeners: Vec<listeners::Listener>,
     upstreams: Vec<Upstream>,
     /// By what questions are judged that come from now on.
-    law: Option<Arc<Law>>,
+    chain_version: Option<Arc<ChainVersion>>,
     workers: Workers,
     /// What was judged elsewhere, to go on with.
     judged: Arc<Mutex<Vec<(Ticket, judged::Judged)>>>,
@@ -152,7 +152,7 @@ impl<L: Learn> Engine<L> {
             wake,
             listeners: Vec::new(),
             upstreams: Vec::new(),
-            law: None,
+            chain_version: None,
             workers: Workers::new(),
             judged: Arc::default(),
             routes: Vec::new(),
@@ -211,7 +211,7 @@ impl<L: Learn> Engine<L> {
         self.named_routes = named.collect();
         self.settings = settings;
         // Routes are known by their numbers: a chain has those it came with, or these from now on.
-        let chain = self.law.as_ref().map(|law| law.chain.clone());
+        let chain = self.chain_version.as_ref().map(|chain_version| chain_version.chain.clone());
         self.set_chain(chain);
     }
 

@@ -1,7 +1,8 @@
 //! RFC 7766 §6.2.3: idle connections are closed after a while; those that are used are not.
 
 use crate::stub::{
-    PATIENCE, Upstream, answer, connect, id, on_schedule, plain, query, read_message, serve, settings, write_message,
+    TEST_TIMEOUT, Upstream, answer, connect, id, on_schedule, plain, query, read_message, serve, settings,
+    write_message,
 };
 use namewall_dns::Settings;
 use std::io::{Read, Write};
@@ -38,7 +39,7 @@ fn drips_do_not_count_as_use() {
     let began = Instant::now();
     stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
     stream.write_all(&[0xff, 0xff]).unwrap();
-    while began.elapsed() < PATIENCE {
+    while began.elapsed() < TEST_TIMEOUT {
         let is_closed = stream.write_all(&[0]).is_err() || matches!(stream.read(&mut [0]), Ok(0));
         if is_closed {
             return;

@@ -83,7 +83,7 @@ struct Ask {
     body: Bytes,
     deadline: Instant,
     reply: SyncSender<Result<Bytes, RemoteError>>,
-    _place: Place,
+    _place: QueueSlot,
 }
 
 impl Ask {
@@ -95,9 +95,9 @@ impl Ask {
 }
 
 /// A place in the queue, given back when it is dropped.
-struct Place(Arc<AtomicUsize>);
+struct QueueSlot(Arc<AtomicUsize>);
 
-impl Drop for Place {
+impl Drop for QueueSlot {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -143,7 +143,7 @@ impl Client {
     }
 
     fn send(&self, body: Bytes) -> Result<Receiver<Result<Bytes, RemoteError>>, RemoteError> {
-        let place = Place(self.taken.clone());
+        let place = QueueSlot(self.taken.clone());
         if self.taken.fetch_add(1, Ordering::Relaxed) >= self.queue {
             return Err(RemoteError::Busy(self.queue));
         }

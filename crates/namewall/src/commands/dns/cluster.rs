@@ -20,7 +20,7 @@ use tracing::info;
 const HOLD: Duration = Duration::from_millis(200);
 /// How often pods are looked at that have changed.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-const PATIENCE: Duration = Duration::from_secs(60);
+const WATCH_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Whether the API server is needed to serve this, or wished.
 pub(super) fn is_wanted(corefile: &Corefile, server: &ApiServer) -> bool {
@@ -38,7 +38,7 @@ pub(super) fn follow(server: &ApiServer, pods: Option<Arc<Pods>>) -> Result<Arc<
         let mut watch = Watch::start_for(&connection, [&POD]);
         let follow = move || {
             loop {
-                if watch.wait(PATIENCE) {
+                if watch.wait(WATCH_TIMEOUT) {
                     watch.take_change();
                     watch.with_store(|store| pods.set(store.pods()));
                     std::thread::sleep(LOOK_EVERY);

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// How long the cluster may take to tell all; and how long after the first complaint the others are waited for.
-const PATIENCE: Duration = Duration::from_secs(30);
+const REPORT_TIMEOUT: Duration = Duration::from_secs(30);
 const COMPLAINTS: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Nodes that are named in one line.
@@ -44,7 +44,7 @@ fn wait(watch: &Watch) -> Vec<Trouble> {
         }
         let since = *complained.get_or_insert_with(Instant::now);
         let is_long = !trouble.is_empty() && since.elapsed() > COMPLAINTS;
-        if is_long || began.elapsed() > PATIENCE {
+        if is_long || began.elapsed() > REPORT_TIMEOUT {
             let silent = Trouble { kind: "the cluster", what: "it does not tell all of it in time".to_owned() };
             return if trouble.is_empty() { vec![silent] } else { trouble };
         }

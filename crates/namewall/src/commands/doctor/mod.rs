@@ -19,14 +19,14 @@ pub(crate) struct Doctor {
     server: ApiServer,
     /// Look only at this machine, or only at the cluster
     #[arg(long, value_name = "WHERE")]
-    only: Option<Place>,
+    only: Option<CheckScope>,
     /// How to print
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: Format,
 }
 
 #[derive(Clone, Copy, ValueEnum, Debug, PartialEq, Eq)]
-enum Place {
+enum CheckScope {
     Node,
     Cluster,
 }
@@ -88,11 +88,11 @@ impl Check {
 
 pub(crate) fn run(args: &Doctor) -> Result<ExitCode> {
     let mut places: Vec<(&str, Vec<Check>)> = Vec::new();
-    if args.only != Some(Place::Cluster) {
+    if args.only != Some(CheckScope::Cluster) {
         places.push(("node", node::look()));
     }
-    if args.only != Some(Place::Node) {
-        places.push(("cluster", cluster::look(&args.server, args.only == Some(Place::Cluster))));
+    if args.only != Some(CheckScope::Node) {
+        places.push(("cluster", cluster::look(&args.server, args.only == Some(CheckScope::Cluster))));
     }
     let mut out = output::stdout();
     let printed = match args.output {

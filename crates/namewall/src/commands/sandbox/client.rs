@@ -18,7 +18,7 @@ pub(crate) struct Keeper {
 }
 
 /// What takes longer than this is told of.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PROGRESS_AFTER: Duration = Duration::from_secs(1);
 const END: Duration = Duration::from_secs(10);
 
 /// Where the keeper's socket is.
@@ -110,7 +110,7 @@ pub(crate) fn up(args: &SandboxUp) -> Result<Value> {
             clear(shown);
             return Ok(told);
         }
-        if start.elapsed() > PATIENCE && std::io::stderr().is_terminal() {
+        if start.elapsed() > PROGRESS_AFTER && std::io::stderr().is_terminal() {
             shown = true;
             eprint!("\rbuilding: {} of {}", told["done"], told["total"]);
         }

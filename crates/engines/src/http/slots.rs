@@ -6,7 +6,7 @@ use std::time::Instant;
 /// Room for some questions under way, and for as many that wait. Who finds neither is refused at once:
 /// a longer queue would only make answers that nobody waits for any more.
 #[derive(Debug)]
-pub(crate) struct Places {
+pub(crate) struct QueueSlots {
     most: usize,
     taken: Mutex<Taken>,
     freed: Condvar,
@@ -22,23 +22,23 @@ struct Taken {
 
 /// A place in the queue, given back when it is dropped, asked or not.
 #[derive(Debug)]
-pub(crate) struct Place {
-    places: Arc<Places>,
+pub(crate) struct QueueSlot {
+    slots: Arc<QueueSlots>,
     is_working: bool,
 }
 
-impl Places {
+impl QueueSlots {
     pub(crate) fn new(most: usize) -> Arc<Self> {
         Arc::new(Self { most: most.max(1), taken: Mutex::default(), freed: Condvar::new() })
     }
 
     /// A place, unless all are taken. It never waits.
-    pub(crate) fn take(self: &Arc<Self>) -> Option<Place> {
+    pub(crate) fn take(self: &Arc<Self>) -> Option<QueueSlot> {
         let mut taken = self.taken();
         let is_free = taken.all < 2 * self.most;
         is_free.then(|| {
             taken.all += 1;
-            Place { places: self.clone(), is_working: false }
+            QueueSlot { slots: self.clone(), is_working: false }
         })
     }
 
@@ -47,16 +47,16 @@ impl Places {
     }
 }
 
-impl Place {
+impl QueueSlot {
     /// Waits for its turn; whether it came in time.
     pub(crate) fn wait(&mut self, until: Instant) -> bool {
-        let places = self.places.clone();
-        let mut taken = places.taken();
-        while taken.working >= places.most {
+        let slots = self.slots.clone();
+        let mut taken = slots.taken();
+        while taken.working >= slots.most {
             let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) else {
                 return false;
             };
-            taken = places.freed.wait_timeout(taken, left).unwrap_or_else(PoisonError::into_inner).0;
+            taken = slots.freed.wait_timeout(taken, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         taken.working += 1;
         self.is_working = true;
@@ -64,13 +64,13 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for QueueSlot {
     fn drop(&mut self) {
-        let mut taken = self.places.taken();
+        let mut taken = self.slots.taken();
         taken.all -= 1;
         if self.is_working {
             taken.working -= 1;
-            self.places.freed.notify_one();
+            self.slots.freed.notify_one();
         }
     }
 }
@@ -83,25 +83,25 @@ mod tests {
 
     #[test]
     fn as_many_wait_as_work_and_no_more() {
-        let places = Places::new(2);
+        let slots = QueueSlots::new(2);
         let soon = || Instant::now() + Duration::from_millis(20);
-        let mut taken: Vec<Place> = (0..4).map(|_| places.take().unwrap()).collect();
-        assert!(places.take().is_none());
+        let mut taken: Vec<QueueSlot> = (0..4).map(|_| slots.take().unwrap()).collect();
+        assert!(slots.take().is_none());
         assert!(taken[0].wait(soon()) && taken[1].wait(soon()));
         assert!(!taken[2].wait(soon()));
         // One that was never asked is given back, too.
         drop(taken.pop());
-        assert!(places.take().is_some());
+        assert!(slots.take().is_some());
         drop(taken.remove(0));
         assert!(taken[1].wait(soon()));
     }
 
     #[test]
     fn who_waits_is_woken() {
-        let places = Places::new(1);
-        let mut first = places.take().unwrap();
+        let slots = QueueSlots::new(1);
+        let mut first = slots.take().unwrap();
         assert!(first.wait(Instant::now()));
-        let mut second = places.take().unwrap();
+        let mut second = slots.take().unwrap();
         let waiting = thread::spawn(move || second.wait(Instant::now() + Duration::from_secs(600)));
         thread::sleep(Duration::from_millis(20));
         drop(first);
