@@ -288,3 +288,6 @@ impl Controller {
 fn until(since: Timestamp, now: Timestamp) -> Duration {
     now.duration_since(since).try_into().unwrap_or(Duration::ZERO)
 }
+
+#[cfg(test)]
+mod tests;

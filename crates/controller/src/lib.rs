@@ -13,6 +13,8 @@ mod firewalls;
 mod lookup;
 mod report;
 mod schedule;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 mod threads;
 mod wanted;
 
