@@ -28,6 +28,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("controller", &["policy", "runtime", "cluster", "dns", "kubernetes"]),
     // Its nodes are what nodes are: agents.
     ("sandbox", &["policy", "cluster", "scenario", "dns", "dataplane", "agent"]),
+    // Only tests use it.
+    ("simulation", &["policy", "runtime", "cluster", "dns", "dataplane", "kubernetes", "agent", "controller"]),
     (
         "bench",
         &[
