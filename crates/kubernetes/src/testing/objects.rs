@@ -9,6 +9,9 @@ use namewall_cluster::Key;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
+/// The object is not one that the server takes.
+const INVALID: u16 = 422;
+
 #[derive(Debug, Default)]
 pub(super) struct Objects {
     all: BTreeMap<Place, Value>,
@@ -149,7 +152,10 @@ impl Objects {
 
 fn check_version(before: &Value, object: &Value) -> Result<(), ApiError> {
     let (is, wanted) = (&before["metadata"]["resourceVersion"], &object["metadata"]["resourceVersion"]);
-    if wanted.is_null() || wanted == is {
+    if wanted.is_null() {
+        return Err(refused(INVALID, "metadata.resourceVersion: must be specified for an update"));
+    }
+    if wanted == is {
         return Ok(());
     }
     Err(refused(
