@@ -77,7 +77,7 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// Of a cluster that is known as a whole. Lookups are the only thing that `environment` does not have.
+    /// Of a cluster that is known as a whole. DNS is not part of the environment: only the controller asks it.
     pub fn new(environment: Environment, watch: Watch, lookups: Box<dyn Lookups>, settings: Settings) -> Self {
         let now = environment.clock.now();
         Self {
