@@ -5,7 +5,7 @@
 
 use namewall_cluster as cluster;
 use namewall_policy::port::Protocol;
-use namewall_sandbox::{Ask, Listen, Measured, Place, Probe, Sandbox};
+use namewall_sandbox::{Ask, Listen, Measured, Probe, ProbeSource, Sandbox};
 use namewall_scenario::Scenario;
 use namewall_scenario::zones::RecordType;
 use nix::sys::signal::{Signal, kill};
@@ -178,7 +178,7 @@ impl World {
 
     /// The same, of a pod and the server that it means.
     pub(crate) fn resolves_from(&self, (pod, server): (&str, &str), name: &str, times: usize) -> usize {
-        let pod: Place = self.sandbox.place(address(pod)).unwrap();
+        let pod: ProbeSource = self.sandbox.place(address(pod)).unwrap();
         let server: SocketAddr = server.parse().unwrap();
         let name = name.parse().unwrap();
         let ask = Ask { server, name, kind: RecordType::A, via: None, edns: Some(1232), mixed_case: false };
