@@ -1,12 +1,17 @@
 //! How the API server is reached.
 
 use crate::follow::{Patience, Server};
+use crate::metrics::Requests;
+use http::Response;
+use kube::client::{ClientBuilder, DynBody};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Runtime;
+use tower::BoxError;
+use tower::util::MapResultLayer;
 
 /// How long a connection may take to come about, and the answer to a request that is no watch.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -45,6 +50,7 @@ pub struct Connection {
     /// For all else: who asks waits, and a server that hangs must not keep it.
     pub(crate) client: Client,
     server: String,
+    pub(crate) requests: Arc<Requests>,
 }
 
 impl std::fmt::Debug for Connection {
@@ -66,13 +72,14 @@ impl Connection {
         config.connect_timeout = Some(CONNECT_SLOWLY);
         let server = config.cluster_url.to_string();
         let inside = runtime.enter();
-        let watching = Client::try_from(config.clone()).map_err(ConnectError::Client)?;
+        let requests = Arc::default();
+        let watching = counted(config.clone(), &requests)?;
         let watching = Server { client: watching, patience: Patience::default() };
         config.connect_timeout = Some(CONNECT);
         (config.read_timeout, config.write_timeout) = (Some(ANSWER), Some(ANSWER));
-        let client = Client::try_from(config).map_err(ConnectError::Client)?;
+        let client = counted(config, &requests)?;
         drop(inside);
-        Ok(Self { runtime: Arc::new(runtime), watching, client, server })
+        Ok(Self { runtime: Arc::new(runtime), watching, client, server, requests })
     }
 
     /// For tests: watches that say nothing for so long are given up, and answers that take three times as long.
@@ -85,6 +92,17 @@ impl Connection {
     pub fn server(&self) -> &str {
         &self.server
     }
+}
+
+/// A client whose requests are counted.
+fn counted(config: Config, requests: &Arc<Requests>) -> Result<Client, ConnectError> {
+    let requests = requests.clone();
+    let count = move |answer: Result<Response<Box<DynBody>>, BoxError>| {
+        requests.count(answer.as_ref().ok().map(|answer| answer.status().as_u16()));
+        answer
+    };
+    let builder = ClientBuilder::try_from(config).map_err(ConnectError::Client)?;
+    Ok(builder.with_layer(&MapResultLayer::new(count)).build())
 }
 
 async fn configure(target: &Target) -> Result<Config, ConnectError> {

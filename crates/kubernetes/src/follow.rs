@@ -228,6 +228,7 @@ impl Following<'_> {
                 WatchEvent::Added(object) | WatchEvent::Modified(object) => (true, object),
                 WatchEvent::Deleted(object) => (false, object),
                 WatchEvent::Bookmark(bookmark) => {
+                    shared.hear(kind);
                     *version = bookmark.metadata.resource_version;
                     continue;
                 }

@@ -11,6 +11,7 @@ pub mod crds;
 mod events;
 mod follow;
 mod leadership;
+mod metrics;
 mod names;
 mod objects;
 mod publish;
@@ -19,6 +20,7 @@ mod watch;
 
 pub use client::{ConnectError, Connection, Target};
 pub use leadership::{Candidate, Leadership};
+pub use metrics::{SHARED_METRICS, WATCH_METRICS, WatchMetrics};
 pub use names::{MANAGED_BY, NameObject, SharedAddress};
 pub use publish::{Outcome, Published, Publisher};
 pub use report::Verdict;

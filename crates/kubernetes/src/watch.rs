@@ -7,6 +7,7 @@
 
 use crate::client::Connection;
 use crate::follow::follow;
+use crate::metrics::WatchMetrics;
 use crate::names::{NameObject, Names};
 use crate::publish::Publisher;
 use namewall_cluster::kinds::{self, Component, DNS_NAME_RESOLVER, Kind, NODE_ADDRESSES, VersionedKind};
@@ -44,12 +45,27 @@ pub(crate) struct Known {
     /// Kinds that the cluster does not have.
     absent: BTreeSet<&'static Kind>,
     trouble: BTreeMap<&'static Kind, String>,
+    /// How often each kind could not be listed or watched.
+    failures: BTreeMap<&'static Kind, u64>,
+    /// When the server last said anything of each kind.
+    heard: BTreeMap<&'static Kind, Instant>,
     /// What each node says it enforces: no policy changes with it.
     enforced: BTreeMap<Arc<str>, String>,
     changes: u64,
     /// Whether a policy has changed.
     policy_changes: bool,
     last_change: Option<Instant>,
+}
+
+/// How the watch of a kind is doing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WatchedKind {
+    pub(crate) name: &'static str,
+    pub(crate) objects: usize,
+    /// Since when the server has said nothing; None if it never has.
+    pub(crate) age: Option<Duration>,
+    pub(crate) failures: u64,
+    pub(crate) is_failing: bool,
 }
 
 #[derive(Debug, Default)]
@@ -59,6 +75,12 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// Nothing is known of these kinds yet.
+    pub(crate) fn of(kinds: impl IntoIterator<Item = &'static Kind>) -> Self {
+        let known = Known { wanted: kinds.into_iter().collect(), ..Known::default() };
+        Self { known: Mutex::new(known), changed: Condvar::new() }
+    }
+
     pub(crate) fn lock(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -66,7 +88,7 @@ impl Shared {
     /// Changes what is known, and says so if it is to be seen.
     pub(crate) fn change(&self, kind: &'static Kind, change: impl FnOnce(&mut Known) -> bool) {
         let mut known = self.lock();
-        known.trouble.remove(kind);
+        known.hear(kind);
         let was_whole = known.is_whole();
         if change(&mut known) {
             if *kind != DNS_NAME_RESOLVER || !was_whole {
@@ -79,13 +101,16 @@ impl Shared {
     }
 
     pub(crate) fn say(&self, kind: &'static Kind, what: String) {
-        self.lock().trouble.insert(kind, what);
+        let mut known = self.lock();
+        known.trouble.insert(kind, what);
+        *known.failures.entry(kind).or_default() += 1;
+        drop(known);
         self.changed.notify_all();
     }
 
     /// Nothing is in the way of a kind, whether or not anything of it has changed.
     pub(crate) fn hear(&self, kind: &'static Kind) {
-        self.lock().trouble.remove(kind);
+        self.lock().hear(kind);
     }
 
     pub(crate) fn has_any(&self, kind: &'static Kind) -> bool {
@@ -117,9 +142,8 @@ impl Watch {
 
     /// Watches these kinds.
     pub fn start_for(connection: &Connection, kinds: impl IntoIterator<Item = &'static Kind>) -> Self {
-        let shared = Arc::new(Shared::default());
         let kinds: BTreeSet<&'static Kind> = kinds.into_iter().collect();
-        shared.lock().wanted.clone_from(&kinds);
+        let shared = Arc::new(Shared::of(kinds.iter().copied()));
         let follow = |kind| connection.runtime.spawn(follow(connection.watching.clone(), kind, shared.clone()));
         let tasks = kinds.into_iter().map(follow).collect();
         Self { connection: connection.clone(), shared, tasks, seen: 0 }
@@ -201,6 +225,10 @@ impl Watch {
         Publisher::new(self.connection.clone(), self.shared.clone(), settings)
     }
 
+    pub fn metrics(&self) -> WatchMetrics {
+        WatchMetrics { requests: self.connection.requests.clone(), shared: self.shared.clone() }
+    }
+
     /// How many nodes say that they enforce what has this digest, and how many say anything.
     pub fn enforcing(&self, digest: &str) -> (usize, usize) {
         let known = self.shared.lock();
@@ -224,6 +252,24 @@ impl Watch {
 }
 
 impl Known {
+    /// The server has said something of a kind: nothing is in the way.
+    fn hear(&mut self, kind: &'static Kind) {
+        self.trouble.remove(kind);
+        self.heard.insert(kind, Instant::now());
+    }
+
+    /// How each watch is doing.
+    pub(crate) fn watched(&self) -> Vec<WatchedKind> {
+        let watched = self.wanted.iter().map(|kind| WatchedKind {
+            name: kind.name,
+            objects: self.store.count_of(kind),
+            age: self.heard.get(kind).map(Instant::elapsed),
+            failures: self.failures.get(kind).copied().unwrap_or_default(),
+            is_failing: self.trouble.contains_key(kind),
+        });
+        watched.collect()
+    }
+
     pub(crate) fn apply(&mut self, versioned: VersionedKind, object: &serde_json::Value) -> bool {
         let kind = versioned.kind;
         self.enforced.extend(enforces(kind, object));
