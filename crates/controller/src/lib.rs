@@ -5,17 +5,19 @@
 //! `wanted` says which names there are to be, `schedule` which are due: both are
 //! pure, and so are `report`, which says of policies whether they can be read,
 //! and `firewalls`, which says what became of ClusterEgressFirewalls.
-//! `lookup` asks; `controller` does it all in turn.
+//! `lookup` asks; `controller` does it all in turn; `metrics` is what a scraper is told.
 
 mod controller;
 mod firewalls;
 mod lookup;
+mod metrics;
 mod report;
 mod schedule;
 mod wanted;
 
 pub use controller::{Controller, Counts, Settings};
 pub use firewalls::World;
+pub use metrics::{ControllerMetrics, METRICS};
 pub use report::verdicts;
 pub use schedule::Schedule;
 pub use wanted::{Whose, resolvers, wanted};
