@@ -36,9 +36,13 @@ fn main() {
     println!("test run: 6 passed");
 }
 
+/// In the sandbox's node, where nobody else listens.
+const METRICS_PORT: u16 = 9553;
+const METRICS: [&str; 2] = ["--metrics-address", ":9553"];
+
 fn a_name_opens_and_is_told_of() {
     let world = World::build("names");
-    let process = run(&world, &[]);
+    let process = run(&world, &METRICS);
     assert!(!world.reaches_provider());
     assert_eq!(world.says(&["leases"]), "nothing is open by name\n");
     // A name that is not open is denied, and it is said why: by a rule, or since nobody looked it up.
@@ -63,6 +67,20 @@ fn a_name_opens_and_is_told_of() {
     world.wait_for(|| world.says(&["status"]).contains("1 addresses refused"));
     world.wait_for(|| world.log().contains("a link-local address is never leased client=10.244.1.10"));
     assert!(world.says(&["status"]).contains("203.0.113.53:53 answers"));
+    let scraped = world.get(METRICS_PORT, "/metrics").expect("it serves metrics");
+    for sample in [
+        "namewall_leases 1",
+        "namewall_leases_granted_total 1",
+        "namewall_addresses_refused_total{reason=\"link_local\"} 1",
+        "namewall_dns_queries_total 2",
+        "namewall_dns_answers_total{rcode=\"NOERROR\"} 2",
+        "namewall_dns_answers_held_total 1",
+        "namewall_dns_upstreams{state=\"up\"} 1",
+        "namewall_kernel_commit_failures_total{what=\"leases\"} 0",
+    ] {
+        assert!(scraped.lines().any(|line| line == sample), "{sample} is missing:\n{scraped}");
+    }
+    assert!(world.get(METRICS_PORT, "/health").is_some_and(|reply| reply.ends_with("\r\n\r\nOK")));
     process.signal(Signal::SIGTERM);
     world.wait_for(|| !world.ask(&["status"]).status.success());
     // Stopped in order, DNS goes its usual way at once, and what is open stays so.
@@ -90,7 +108,7 @@ fn manifests_are_followed_and_a_bad_one_keeps_its_last_good_version() {
 
 fn s6_6_a_planned_restart_loses_no_question() {
     let world = World::build("upgrade");
-    let first = run(&world, &[]);
+    let first = run(&world, &METRICS);
     let (answered, second) = std::thread::scope(|scope| {
         let asking = scope.spawn(|| {
             let began = Instant::now();
@@ -102,8 +120,8 @@ fn s6_6_a_planned_restart_loses_no_question() {
             (asked, answered)
         });
         std::thread::sleep(Duration::from_millis(500));
-        let second = run(&world, &["--take-over"]);
-        let third = run(&world, &["--take-over"]);
+        let second = run(&world, &[&METRICS[..], &["--take-over"]].concat());
+        let third = run(&world, &[&METRICS[..], &["--take-over"]].concat());
         drop(second);
         (asking.join().unwrap(), third)
     });
@@ -112,6 +130,9 @@ fn s6_6_a_planned_restart_loses_no_question() {
     assert!(answered.0 > 300, "{answered:?}");
     assert!(world.reaches_provider());
     assert!(world.says(&["leases"]).contains("api.payments.example"));
+    // The address of the metrics was taken over as well.
+    world.wait_for(|| world.get(METRICS_PORT, "/ready").is_some_and(|reply| reply.starts_with("HTTP/1.1 200 ")));
+    world.wait_for(|| world.get(METRICS_PORT, "/metrics").is_some_and(|reply| reply.contains("\nnamewall_policies ")));
     drop(second);
 }
 
