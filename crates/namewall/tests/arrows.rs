@@ -17,13 +17,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("corefile", &["policy", "expression"]),
     ("engines", &["policy", "expression"]),
     ("zones", &["dns"]),
-    ("dns-firewall", &["policy", "dns", "expression", "corefile", "zones", "engines"]),
+    ("telemetry", &[]),
+    ("dns-firewall", &["policy", "dns", "expression", "corefile", "zones", "engines", "telemetry"]),
     ("dataplane", &["policy"]),
-    ("kubernetes", &["policy", "cluster"]),
+    ("kubernetes", &["policy", "cluster", "telemetry"]),
     ("testbed", &[]),
     ("e2e", &["testbed"]),
-    ("agent", &["policy", "cluster", "dns", "dataplane", "kubernetes"]),
-    ("controller", &["policy", "cluster", "dns", "kubernetes"]),
+    ("agent", &["policy", "cluster", "dns", "dataplane", "kubernetes", "telemetry"]),
+    ("controller", &["policy", "cluster", "dns", "kubernetes", "telemetry"]),
     // Its nodes are what nodes are: agents.
     ("sandbox", &["policy", "cluster", "scenario", "dns", "dataplane", "agent"]),
     (

@@ -83,6 +83,7 @@ fn with_everything_set_it_is_taken_too(plane: &ControlPlane) {
         "podNetworks={10.244.0.0/16,fd00::/48}",
         "agent.upstreams={10.96.0.10,[2001:db8::1]:53}",
         "agent.trust={9.9.9.9}",
+        "agent.metricsPort=0",
         "agent.extraArgs={--grace=10s}",
         "controller.resolvers={10.96.0.10}",
         "controller.allNames=true",
@@ -95,6 +96,7 @@ fn with_everything_set_it_is_taken_too(plane: &ControlPlane) {
     for text in ["--pod-network=fd00::/48", "--upstream=[2001:db8::1]:53", "--trust=9.9.9.9", "--all-names"] {
         assert!(rendered.contains(text), "{text} is missing");
     }
+    assert!(!rendered.contains("--metrics-address") && rendered.contains("[/namewall, status]"), "no HTTP, other probes");
     let apply = ["apply", "--server-side", "--force-conflicts", "--warnings-as-errors", "--dry-run=server", "-f", "-"];
     plane.kubectl_with(&apply, &rendered).unwrap();
 }
