@@ -96,7 +96,10 @@ fn with_everything_set_it_is_taken_too(plane: &ControlPlane) {
     for text in ["--pod-network=fd00::/48", "--upstream=[2001:db8::1]:53", "--trust=9.9.9.9", "--all-names"] {
         assert!(rendered.contains(text), "{text} is missing");
     }
-    assert!(!rendered.contains("--metrics-address") && rendered.contains("[/namewall, status]"), "no HTTP, other probes");
+    assert!(
+        !rendered.contains("--metrics-address") && rendered.contains("[/namewall, status]"),
+        "no HTTP, other probes"
+    );
     let apply = ["apply", "--server-side", "--force-conflicts", "--warnings-as-errors", "--dry-run=server", "-f", "-"];
     plane.kubectl_with(&apply, &rendered).unwrap();
 }

@@ -14,13 +14,14 @@ prometheus.io/port: {{ . | quote }}
 prometheus.io/path: /metrics
 {{- end }}
 
-{{/* How the agent is probed: over HTTP, or through its socket if it serves no HTTP. */}}
+{{/* How the agent is probed: over HTTP, or through its socket if it serves no HTTP. The port is not declared: on the
+     node's network that would make it a hostPort, which needs a right of its own. */}}
 {{- define "namewall.agent.probe" -}}
 {{- $port := index . 0 -}}
 {{- if $port -}}
 httpGet:
   path: {{ index . 1 }}
-  port: metrics
+  port: {{ $port }}
 {{- else -}}
 exec:
   command: [/namewall, status]
