@@ -96,7 +96,9 @@ impl<D: Dataplane> Enforcer<D> {
         drop(leases);
         self.meter.program.ended(self.now().since(began), replaced.is_ok());
         let applied = replaced?;
-        self.meter.went(applied.way);
+        if applied.operations > 0 {
+            self.meter.went(applied.way);
+        }
         if let Some(found) = &applied.adopted {
             self.leases_mut(&mut dataplane).adopt(found.clone());
         }
