@@ -26,9 +26,11 @@ pub(crate) enum Expression {
         key: u32,
         original: bool,
     },
-    Mask {
+    /// Keeps the bits of `mask`, then turns those of `flip` over.
+    Bitwise {
         register: u32,
         mask: Vec<u8>,
+        flip: Vec<u8>,
     },
     Compare {
         register: u32,
@@ -40,12 +42,10 @@ pub(crate) enum Expression {
         low: Vec<u8>,
         high: Vec<u8>,
     },
-    /// Goes on only if the key is there; with `into`, takes what it maps to.
+    /// Goes on only if the key is there.
     Lookup {
         set: String,
         register: u32,
-        into: Option<u32>,
-        inverted: bool,
     },
     /// Looks the verdict up.
     Dispatch {
@@ -93,6 +93,7 @@ pub(crate) enum Base {
 }
 
 pub(crate) mod meta {
+    pub(crate) const MARK: u32 = 3;
     pub(crate) const FAMILY: u32 = 15;
     pub(crate) const PROTOCOL: u32 = 16;
 }
@@ -130,7 +131,7 @@ impl Expression {
             Self::Payload { .. } => "payload",
             Self::Meta { .. } => "meta",
             Self::Conntrack { .. } => "ct",
-            Self::Mask { .. } => "bitwise",
+            Self::Bitwise { .. } => "bitwise",
             Self::Compare { .. } => "cmp",
             Self::Range { .. } => "range",
             Self::Lookup { .. } | Self::Dispatch { .. } => "lookup",
@@ -164,12 +165,12 @@ impl Expression {
                     out.bytes(3, &[0]);
                 }
             }
-            Self::Mask { register, mask } => {
+            Self::Bitwise { register, mask, flip } => {
                 out.u32(1, *register);
                 out.u32(2, *register);
                 out.u32(3, mask.len() as u32);
                 write_value(out, 4, mask);
-                write_value(out, 5, &vec![0; mask.len()]);
+                write_value(out, 5, flip);
             }
             Self::Compare { register, equal, to } => {
                 out.u32(1, *register);
@@ -182,15 +183,9 @@ impl Expression {
                 write_value(out, 3, low);
                 write_value(out, 4, high);
             }
-            Self::Lookup { set, register, into, inverted } => {
+            Self::Lookup { set, register } => {
                 out.text(1, set);
                 out.u32(2, *register);
-                if let Some(into) = into {
-                    out.u32(3, *into);
-                }
-                if *inverted {
-                    out.u32(5, 1);
-                }
             }
             Self::Dispatch { map, register } => {
                 out.text(1, map);
@@ -263,8 +258,8 @@ impl Expression {
             },
             "bitwise" => {
                 let (mask, flip) = (value(4)?, value(5)?);
-                let in_place = register(1) == register(2) && flip.iter().all(|byte| *byte == 0);
-                in_place.then_some(Self::Mask { register: register(1)?, mask })?
+                let in_place = register(1) == register(2);
+                in_place.then_some(Self::Bitwise { register: register(1)?, mask, flip })?
             }
             "cmp" => Self::Compare {
                 register: register(1)?,
@@ -279,8 +274,10 @@ impl Expression {
             "lookup" => {
                 let (set, register, inverted) = (of.text(1)?.to_owned(), register(2)?, of.u32(5) == Some(1));
                 match of.u32(3).map(normal) {
-                    Some(VERDICT) if !inverted => Self::Dispatch { map: set, register },
-                    into => Self::Lookup { set, register, into, inverted },
+                    _ if inverted => return None,
+                    Some(VERDICT) => Self::Dispatch { map: set, register },
+                    None => Self::Lookup { set, register },
+                    Some(_) => return None,
                 }
             }
             "immediate" if register(1)? == VERDICT => {

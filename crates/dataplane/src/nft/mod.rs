@@ -26,7 +26,7 @@ pub use kernel::{Nft, PATIENCE, Settings, put_table};
 pub use owner::Owner;
 pub use removal::uninstall;
 
-pub(crate) use batch::fixed as batch_fixed;
+pub(crate) use batch::{Batch, fixed as batch_fixed};
 
 /// Runs in a new network namespace, which goes when it is done.
 #[cfg(all(test, feature = "system"))]

@@ -1,6 +1,6 @@
 //! The sets and maps of the table, and their elements.
 
-use super::expression::{verdict, write_verdict};
+use super::expression::{family_number, verdict, write_verdict};
 use super::wire::{LIST_ELEMENT, data, element};
 use crate::netlink::Messages;
 use namewall_policy::domain::DomainName;
@@ -24,7 +24,7 @@ impl Version {
 }
 
 /// Twins, one for each version of IP.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Twins(pub &'static str, pub &'static str);
 
 impl std::ops::Index<Version> for Twins {
@@ -37,12 +37,17 @@ impl std::ops::Index<Version> for Twins {
     }
 }
 
-/// Address → class, of the pods that are judged here.
-pub const WHO: Twins = Twins("who4", "who6");
+/// Address → chain, of the pods that are judged here: by their egress policies, and by their ingress policies.
+pub const EGRESS: Twins = Twins("egress4", "egress6");
+pub const INGRESS: Twins = Twins("ingress4", "ingress6");
 /// Address → cluster gate, of the pods that are judged on other nodes.
-pub const REMOTE: Twins = Twins("remote4", "remote6");
-/// Walk . class → chain.
-pub const CLASSES: &str = "classes";
+pub const GATES: Twins = Twins("gate4", "gate6");
+/// The same for policies that are only audited.
+pub const AUDIT_EGRESS: Twins = Twins("audit-egress4", "audit-egress6");
+pub const AUDIT_INGRESS: Twins = Twins("audit-ingress4", "audit-ingress6");
+pub const AUDIT_GATES: Twins = Twins("audit-gate4", "audit-gate6");
+/// The pods that are judged here, where their DNS is taken to our server.
+pub const LOCAL: Twins = Twins("local4", "local6");
 /// Group . address: which pods a rule speaks of.
 pub const PEERS: Twins = Twins("peer4", "peer6");
 /// Group . address, with a timeout: where the names a rule speaks of lead.
@@ -60,8 +65,8 @@ pub const PODS: Twins = Twins("pod4", "pod6");
 pub const NODES: Twins = Twins("node4", "node6");
 /// Source . destination . protocol . their ports, with a timeout: packets of connections that were cut, either way.
 pub const CUT: Twins = Twins("cut4", "cut6");
-/// The number of the last change.
-pub const GENERATION: &str = "generation";
+/// The set of the last change has the number of the change in its name, and every family in it.
+const GENERATION: &str = "generation/";
 /// Protocols DNS is taken over, with a timeout: our server lives.
 pub const ALIVE: &str = "alive";
 /// Address . protocol: Services that are asked at DNS's port.
@@ -75,6 +80,55 @@ pub const SERVICES: Twins = Twins("service4", "service6");
 
 pub const AUDIT_SERVICES: Twins = Twins("audit-service4", "audit-service6");
 
+/// The name of the set of a change.
+pub fn generation(number: u16) -> String {
+    format!("{GENERATION}{number}")
+}
+
+/// The number of the change that a set is of, if it is one of these.
+pub fn generation_of(set: &str) -> Option<u16> {
+    set.strip_prefix(GENERATION)?.parse().ok()
+}
+
+/// What the sets of this name are there for. Those of networks and ports are named after their content.
+fn purpose(set: &str) -> Option<&'static str> {
+    const PURPOSES: [(Twins, &str); 18] = [
+        (EGRESS, "pods that are judged here, and the chain of their egress policies"),
+        (INGRESS, "pods that are judged here, and the chain of their ingress policies"),
+        (GATES, "pods of other nodes, and the chain of their cluster firewalls"),
+        (AUDIT_EGRESS, "pods that are judged here, and the chain of their audited egress policies"),
+        (AUDIT_INGRESS, "pods that are judged here, and the chain of their audited ingress policies"),
+        (AUDIT_GATES, "pods of other nodes, and the chain of their audited cluster firewalls"),
+        (LOCAL, "pods whose DNS questions are taken to namewall"),
+        (PEERS, "group of a rule . pod that the rule speaks of"),
+        (LEASE, "group of a rule (two numbers) . address that a name of the rule leads to, until it expires"),
+        (NAMED, "group of port names . pod . protocol . port that the pod calls so"),
+        (OWN, "addresses of one pod, in pairs"),
+        (POD_NETWORK, "pod network, without the nodes"),
+        (CLOSED, "blocks of this node's pods: who is not known yet is closed"),
+        (PODS, "all pods of the cluster"),
+        (NODES, "all nodes of the cluster"),
+        (CUT, "packets of connections that were cut: source . destination . protocol . ports"),
+        (RESOLVERS, "Services that answer DNS: address . protocol"),
+        (ASKERS, "pod . Service that it may ask DNS of . protocol"),
+    ];
+    const MORE: [(Twins, &str); 3] = [
+        (SERVERS, "pods that answer for a DNS server that namewall asks"),
+        (SERVICES, "Services and the chain of the cluster firewalls before them"),
+        (AUDIT_SERVICES, "Services and the chain of the audited cluster firewalls before them"),
+    ];
+    match set {
+        ALIVE => Some("protocols over which pods' DNS is taken to namewall, while it is alive"),
+        _ if generation_of(set).is_some() => {
+            Some("the last change of this table; packets that met another are dropped")
+        }
+        _ => {
+            let of = |(twins, _): &&(Twins, &str)| set == twins.0 || set == twins.1;
+            PURPOSES.iter().chain(&MORE).find(of).map(|(_, purpose)| *purpose)
+        }
+    }
+}
+
 /// A lease group's id is too long for one register.
 pub(crate) fn halves(group: u64) -> (u32, u32) {
     ((group >> 32) as u32, group as u32)
@@ -87,6 +141,8 @@ pub enum Field {
     Address(Version),
     Protocol,
     Port,
+    /// IPv4 or IPv6.
+    Family,
 }
 
 impl Field {
@@ -98,6 +154,7 @@ impl Field {
             Self::Address(Version::V6) => (8, "ipv6_addr", 16),
             Self::Protocol => (12, "inet_proto", 1),
             Self::Port => (13, "inet_service", 2),
+            Self::Family => (2, "nf_proto", 1),
         }
     }
 }
@@ -105,7 +162,6 @@ impl Field {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Holds {
     Keys,
-    Numbers,
     Verdicts,
 }
 
@@ -149,6 +205,11 @@ impl SetSpec {
         self.key.iter().map(|field| field.facts().2)
     }
 
+    /// What it is there for, for whoever lists the table.
+    pub fn purpose(&self) -> Option<&'static str> {
+        purpose(&self.name)
+    }
+
     pub(crate) fn type_text(&self) -> String {
         let names: Vec<&str> = self.key.iter().map(|field| field.facts().1).collect();
         names.join(" . ")
@@ -169,7 +230,6 @@ pub struct Element {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Value {
     None,
-    Number(u32),
     // There are few of these, and very many elements.
     Goto(Box<String>),
 }
@@ -213,11 +273,6 @@ impl Element {
         Self { value: Value::None, ..self.clone() }
     }
 
-    /// The key as an address, if it is nothing else.
-    pub(crate) fn address(&self) -> Option<IpAddr> {
-        read_address(self.key.as_bytes())
-    }
-
     /// What it is found by in its set: an interval may begin where another ends, and both are elements.
     pub(crate) fn index(&self) -> Index {
         (self.key, self.ends_interval)
@@ -234,9 +289,6 @@ impl Element {
             }
             match &self.value {
                 Value::None => {}
-                Value::Number(number) => {
-                    out.nested(element::DATA, |out| out.bytes(data::VALUE, &number.to_ne_bytes()));
-                }
                 Value::Goto(chain) => {
                     out.nested(element::DATA, |out| write_verdict(out, verdict::GOTO, Some(chain)));
                 }
@@ -327,14 +379,9 @@ impl Key {
         Self::default().with(&[protocol])
     }
 
-    /// As a key by itself, which is not padded.
-    pub fn only_port(port: u16) -> Self {
-        Self::default().with(&port.to_be_bytes())
-    }
-
-    /// What it was made of by [`Key::only_port`].
-    pub(crate) fn as_port(&self) -> Option<u16> {
-        self.as_bytes().try_into().ok().map(u16::from_be_bytes)
+    /// A family and nothing else.
+    pub fn only_family(version: Version) -> Self {
+        Self::default().with(&[family_number(version == Version::V4)])
     }
 
     pub fn port(self, port: u16) -> Self {

@@ -17,6 +17,8 @@ pub struct Table {
 pub struct Chain {
     pub hook: Option<Hook>,
     pub rules: Vec<Rule>,
+    /// What it is there for. The kernel keeps the comment that a chain was made with.
+    pub comment: Option<String>,
 }
 
 /// Where packets come into the table.
@@ -113,7 +115,6 @@ impl fmt::Display for Table {
         for (name, set) in &self.sets {
             let (word, value) = match set.spec.holds {
                 Holds::Keys => ("set", ""),
-                Holds::Numbers => ("map", " : mark"),
                 Holds::Verdicts => ("map", " : verdict"),
             };
             writeln!(f, "\t{word} {name} {{")?;

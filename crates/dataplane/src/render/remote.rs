@@ -5,19 +5,18 @@
 //! ```text
 //! pod on n1 ─► n1: may it reach n2:30080? ─► n2: DNAT ─► may *that pod* reach 198.51.100.7?
 //! ```
-//! As with the pods of this node an address leads to a number and the number to
-//! a chain, so that a pod more is an element more.
+//! As with the pods of this node an address leads to a chain, so that a pod more
+//! is an element more.
 
 use super::rules::RuleWriter;
 use super::stages::{Mode, Stages};
-use super::{Render, names};
+use super::{Lead, Render, declare_maps};
 use crate::nft::rule::{Action as Do, End, Rule, Test};
-use crate::nft::set::{self, Element, Field, Holds, Key, SetSpec, Value, Version};
+use crate::nft::set::Version;
 use crate::nft::table::Table;
 use namewall_policy::model::{Direction, PolicyId};
 use namewall_policy::program::{Class, ClassId, Plan};
 use rustc_hash::FxHashMap;
-use std::collections::BTreeMap;
 
 /// The cluster gate of a plan.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -58,34 +57,41 @@ impl Gates {
     }
 }
 
-/// A number for every cluster gate that pods of other nodes may have.
+/// The cluster gates that pods of other nodes may have.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RemoteGates {
-    by_class: FxHashMap<ClassId, Option<u32>>,
-    numbered: BTreeMap<u32, Gates>,
+    /// Which of the gates each class has.
+    by_class: FxHashMap<ClassId, Option<usize>>,
+    gates: Vec<Known>,
+}
+
+/// Gates, and where the addresses of pods that have them lead.
+#[derive(Clone, Debug)]
+struct Known {
+    gates: Gates,
+    leads: Vec<Lead>,
 }
 
 impl RemoteGates {
-    /// The number a pod's address leads to, if any does. None at all where its class is new, and has a gate that is.
-    pub(crate) fn number(&self, id: ClassId, class: &Class) -> Option<Option<u32>> {
-        if let Some(&known) = self.by_class.get(&id) {
-            return Some(known);
-        }
-        let Some(gates) = Gates::of(class) else { return Some(None) };
-        self.numbered.iter().find(|(_, known)| **known == gates).map(|(number, _)| Some(*number))
+    /// Where a pod's address leads. None at all where its class is new, and has a gate that is.
+    pub(crate) fn leads(&self, id: ClassId, class: &Class) -> Option<&[Lead]> {
+        let known = match self.by_class.get(&id) {
+            Some(known) => known.and_then(|at| self.gates.get(at)),
+            None => match Gates::of(class) {
+                Some(gates) => Some(self.gates.iter().find(|known| known.gates == gates)?),
+                None => None,
+            },
+        };
+        Some(known.map_or(&[], |known| &known.leads))
     }
 
     pub(super) fn are_audited(&self) -> bool {
-        self.numbered.values().any(|gates| gates.audited.is_some())
+        self.gates.iter().any(|known| known.gates.audited.is_some())
     }
 
     pub(super) fn policies(&self) -> impl Iterator<Item = (PolicyId, Direction)> {
-        let gates = self.numbered.values().flat_map(|gates| gates.audited.iter().chain([&gates.enforced]));
+        let gates = self.gates.iter().flat_map(|known| known.gates.audited.iter().chain([&known.gates.enforced]));
         gates.flat_map(|gate| &gate.policies).map(|policy| (*policy, Direction::Egress))
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.numbered.is_empty()
     }
 }
 
@@ -97,52 +103,39 @@ impl Render<'_> {
             return remote;
         }
         for (at, class) in self.program.classes.iter().enumerate() {
-            let number = Gates::of(class).map(|gates| {
-                let mut number = self.number_of(&gates);
-                while remote.numbered.get(&number).is_some_and(|other| *other != gates) {
-                    number = number.wrapping_add(1);
-                }
-                remote.numbered.entry(number).or_insert(gates);
-                number
+            let place = Gates::of(class).map(|gates| {
+                let known = remote.gates.iter().position(|known| known.gates == gates);
+                known.unwrap_or_else(|| {
+                    remote.gates.push(Known { gates, leads: Vec::new() });
+                    remote.gates.len() - 1
+                })
             });
-            remote.by_class.insert(ClassId(at as u32), number);
+            remote.by_class.insert(ClassId(at as u32), place);
         }
         remote
-    }
-
-    /// Made of the names of policies, so that it stays the same whoever computes it.
-    fn number_of(&self, gates: &Gates) -> u32 {
-        let mut texts = Vec::new();
-        for gate in gates.audited.iter().chain([&gates.enforced]) {
-            texts.push(String::new());
-            let text = |policy: &PolicyId| format!("{} {}", gate.in_doubt.contains(policy), self.policy_name(*policy));
-            texts.extend(gate.policies.iter().map(text));
-        }
-        names::digest(&texts) as u32
     }
 
     /// The gates' chains, and the rule that leads there; for translated connections only.
     pub(super) fn remote_chains(
         &self,
         table: &mut Table,
-        remote: &RemoteGates,
+        remote: &mut RemoteGates,
         (writer, mode): (&RuleWriter<'_>, Mode),
     ) {
         let (walk, _) = mode.walks();
         let walk = walk.of_others();
         let mut any = false;
-        for (&number, gates) in &remote.numbered {
+        for Known { gates, leads } in &mut remote.gates {
             let Some(gate) = gates.in_mode(mode) else { continue };
             let mut stages = Stages { render: self, writer, table, mode };
             let Some(chain) = stages.cluster_gate(&gate.policies, &gate.in_doubt) else { continue };
-            let key = Key::default().number(walk as u32).number(number);
-            let spec = SetSpec::new(set::CLASSES, &[Field::Number, Field::Number], Holds::Verdicts);
-            table.set(spec).insert(Element::mapped(key, Value::goto(chain)));
+            leads.push(Lead { maps: walk.maps(), chain });
             any = true;
         }
         if !any {
             return;
         }
+        declare_maps(table, walk);
         let about = "the cluster gates of a pod of another node";
         let (end, name) = (End::Source, format!("{}translated", mode.prefix()));
         let own = Version::BOTH.map(|version| Rule::new([Test::OwnAddress(version)], Do::Accept));
