@@ -133,7 +133,7 @@ pub enum Test {
     },
     /// The source is a pod that is judged here.
     Local(Version),
-    /// The port that was asked for, before it was changed.
+    /// The port that was asked for, before it was changed. For nft's sake it needs a test of the protocol before it.
     AskedPort(u16),
     /// The last change had this number.
     Generation(u16),
@@ -171,7 +171,8 @@ pub enum Action {
     },
     /// Makes the node the source.
     Masquerade,
-    /// To the chain of the Service the connection was addressed to.
+    /// To the chain of the Service the connection was addressed to. Needs a test of the version before it, and for nft's
+    /// sake one of the protocol.
     DispatchService {
         version: Version,
         map: String,

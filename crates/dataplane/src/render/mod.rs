@@ -139,6 +139,9 @@ pub fn render(program: &Program, scope: &Scope, before: &Ids) -> Rendered {
         render.dns_policy(&mut table, mode);
     }
     render.end_base_chains(&mut table, before.generation);
+    for (name, chain) in &mut table.chains {
+        chain.comment = chain.comment.take().or_else(|| names::purpose(name).map(str::to_owned));
+    }
     render.fill_networks(&mut table);
     render.fill_closed(&mut table);
     let ids = Ids { groups: groups.by_rule, generation: before.generation };

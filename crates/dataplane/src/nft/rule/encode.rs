@@ -267,7 +267,6 @@ impl Action {
             }
             Self::Masquerade => out.push(Expression::Masquerade),
             Self::DispatchService { version, map } => {
-                out.extend(version_is(*version));
                 let key = match version {
                     Version::V4 => conntrack::DESTINATION_V4,
                     Version::V6 => conntrack::DESTINATION_V6,
