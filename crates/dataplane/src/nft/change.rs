@@ -47,7 +47,7 @@ impl Known for Table {
     }
 }
 
-/// True for the sets that say which change was the last. Tables of version 0.1.0 had one for all changes.
+/// True for the sets that say which change was the last. An earlier layout had one for all changes (ADR 23).
 fn is_generation(set: &str) -> bool {
     set == "generation" || set::generation_of(set).is_some()
 }

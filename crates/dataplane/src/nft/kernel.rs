@@ -455,5 +455,8 @@ pub fn put_table(name: &str, table: &Table) -> Result<(), NftError> {
 #[cfg(test)]
 #[cfg(feature = "system")]
 mod system_tests;
+// The transactions are those of a little-endian machine.
+#[cfg(all(test, feature = "system", target_endian = "little"))]
+mod takeover_tests;
 #[cfg(test)]
 mod tests;
