@@ -2,7 +2,8 @@
 //! `expression` its parts; `change` finds what is to be done, `batch` writes it
 //! as a transaction, `read` reads the kernel's table back, and [`Nft`] does all
 //! of it in order, where `features` finds a kernel that can. `owner` says which
-//! process holds a table, and `removal` removes one.
+//! process holds a table, `view` says in words what one does, and `removal`
+//! removes one.
 
 mod batch;
 mod change;
@@ -17,6 +18,7 @@ mod removal;
 pub mod rule;
 pub mod set;
 pub mod table;
+pub mod view;
 mod wire;
 
 pub use elements::Elements;

@@ -8,7 +8,7 @@ use super::expression::Expression;
 use super::set::{self, Version};
 use std::net::IpAddr;
 
-pub(crate) use encode::peer_group;
+pub(crate) use encode::{lease_group, peer_group};
 
 pub(crate) const TCP: u8 = 6;
 pub(crate) const UDP: u8 = 17;

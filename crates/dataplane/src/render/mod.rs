@@ -33,7 +33,7 @@ pub(crate) use dns::{DNS, may_ask};
 pub use dns::{Intercept, Listener};
 pub use ids::Ids;
 pub(crate) use moment::{ALLOWED, Step};
-pub(crate) use stages::AUDIT;
+pub(crate) use stages::{AUDIT, ISOLATED};
 
 use crate::leases::LeaseGroups;
 use crate::nft::rule::{Action as Do, End, Rule, Test, UDP, Walk};

@@ -266,8 +266,8 @@ impl Stages<'_> {
         let program = self.render.program;
         let mut isolating = policies.iter().filter(|policy| program.isolates(**policy, direction));
         match isolating.next() {
-            Some(first) => format!("isolated for {direction} by {}", program.policy(*first).id),
-            None => format!("isolated for {direction}"),
+            Some(first) => format!("{ISOLATED}{direction} by {}", program.policy(*first).id),
+            None => format!("{ISOLATED}{direction}"),
         }
     }
 
@@ -340,6 +340,9 @@ fn described(rules: Vec<Rule>, about: &str) -> Chain {
     let comment = (!about.is_empty()).then(|| shorten(about, COMMENT));
     Chain { hook: None, rules, comment }
 }
+
+/// What a denial is called that no rule makes, but that there is none which allows.
+pub(crate) const ISOLATED: &str = "isolated for ";
 
 /// What the rules of policies that are only audited are called after.
 pub(crate) const AUDIT: &str = "audit: ";

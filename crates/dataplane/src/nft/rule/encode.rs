@@ -223,15 +223,31 @@ fn destination(version: Version, asked: bool, into: u32) -> Expression {
 
 /// The group of peers that a rule asks for: the number in the first register when it asks.
 pub(crate) fn peer_group(expressions: &[Expression]) -> Option<u32> {
-    let is_peers = |set: &str| set == set::PEERS.0 || set == set::PEERS.1;
-    let asks = |expression: &Expression| matches!(expression, Expression::Lookup { set, .. } if is_peers(set));
+    numbers_asked(expressions, set::PEERS)?.first().copied()
+}
+
+/// The group of leases that a rule asks for.
+pub(crate) fn lease_group(expressions: &[Expression]) -> Option<u64> {
+    let [high, low] = numbers_asked(expressions, set::LEASE)?[..] else { return None };
+    Some(u64::from(high) << 32 | u64::from(low))
+}
+
+/// The numbers in the key when a rule looks one of these sets up.
+fn numbers_asked(expressions: &[Expression], twins: set::Twins) -> Option<Vec<u32>> {
+    let asks = |one: &Expression| matches!(one, Expression::Lookup { set, .. } if *set == twins.0 || *set == twins.1);
     let at = expressions.iter().position(asks)?;
-    expressions[..at].iter().rev().find_map(|expression| match expression {
-        Expression::Bitwise { register: FIRST, mask, flip } if mask.iter().all(|byte| *byte == 0) => {
-            flip.as_slice().try_into().ok().map(u32::from_ne_bytes)
-        }
-        _ => None,
-    })
+    let is_lookup = |expression: &&Expression| matches!(expression, Expression::Lookup { .. });
+    let key = expressions[..at].iter().rev().take_while(|expression| !is_lookup(expression));
+    let mut numbers: Vec<u32> = key
+        .filter_map(|expression| match expression {
+            Expression::Bitwise { mask, flip, .. } if mask.iter().all(|byte| *byte == 0) => {
+                flip.as_slice().try_into().ok().map(u32::from_ne_bytes)
+            }
+            _ => None,
+        })
+        .collect();
+    numbers.reverse();
+    Some(numbers)
 }
 
 fn between(low: Vec<u8>, high: Vec<u8>) -> Expression {

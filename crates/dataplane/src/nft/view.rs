@@ -1,0 +1,218 @@
+//! What the kernel's table does, as far as `nft list` does not say it: which
+//! policies and rules judge which addresses, what each rule has counted, and
+//! what is open by name. It is read from the kernel alone, so it is also right
+//! where no namewall runs any more.
+
+mod words;
+
+use super::error::{NftError, refused_at_all};
+use super::expression::{Expression, verdict};
+use super::kernel::{NOTE, open_socket};
+use super::read::{self, Live, LiveRule};
+use super::rule::{Walk, lease_group};
+use super::set::{self, Value, Version, read_address};
+use crate::Count;
+use crate::leases::Found;
+use crate::render::{ALLOWED, AUDIT, ISOLATED};
+use namewall_policy::domain::DomainName;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::time::Duration;
+use words::Groups;
+
+/// A table in the kernel.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct View {
+    /// The number of the last change.
+    pub generation: u16,
+    /// Addresses with the same policies, together.
+    pub classes: Vec<ClassView>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ClassView {
+    pub addresses: Vec<IpAddr>,
+    pub walks: Vec<WalkView>,
+}
+
+/// The rules that a packet meets, in order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WalkView {
+    pub walk: Walk,
+    pub rules: Vec<RuleView>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RuleView {
+    /// The policy and its rule; none for what no rule speaks of.
+    pub label: Option<String>,
+    pub effect: Effect,
+    /// Of all pods that the rule is for, since the rule was last written.
+    pub count: Count,
+    /// What it matches, in words; each is one way to match.
+    pub matches: Vec<String>,
+    /// What is open by the names of the rule.
+    pub leases: Vec<LeaseView>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Effect {
+    Allow,
+    Deny,
+    /// The next policies decide.
+    Continue,
+}
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct LeaseView {
+    pub name: Option<DomainName>,
+    pub address: IpAddr,
+    pub left: Duration,
+}
+
+/// Reads the table of this name. None if there is none, or one of another layout.
+pub fn view(table: &str) -> Result<Option<View>, NftError> {
+    let mut socket = open_socket()?;
+    match read::table_note(&mut socket, table).map_err(refused_at_all)? {
+        None => return Ok(None),
+        Some(note) if note != NOTE => return Err(NftError::Foreign(table.to_owned())),
+        Some(_) => {}
+    }
+    let unread = |source| NftError::Read { table: table.to_owned(), source };
+    let live = read::read(&mut socket, table).map_err(unread)?;
+    let leases = read::read_leases(table).map_err(unread)?;
+    Ok(View::of(&live, &leases))
+}
+
+/// In the order in which they are shown.
+const WALKS: [Walk; 6] =
+    [Walk::Egress, Walk::Ingress, Walk::AuditEgress, Walk::AuditIngress, Walk::Gates, Walk::AuditGates];
+
+impl View {
+    fn of(live: &Live, leases: &[Found]) -> Option<Self> {
+        let generation = live.sets.keys().find_map(|set| set::generation_of(set))?;
+        let mut leads: BTreeMap<IpAddr, BTreeMap<usize, String>> = BTreeMap::new();
+        for (at, walk) in WALKS.into_iter().enumerate() {
+            for set in Version::BOTH.into_iter().filter_map(|version| live.sets.get(walk.maps()[version])) {
+                for element in set.elements.iter() {
+                    if let (Some(address), Value::Goto(chain)) = (read_address(element.key.as_bytes()), element.value) {
+                        leads.entry(address).or_default().insert(at, *chain);
+                    }
+                }
+            }
+        }
+        let mut by_chains: BTreeMap<BTreeMap<usize, String>, Vec<IpAddr>> = BTreeMap::new();
+        for (address, chains) in leads {
+            by_chains.entry(chains).or_default().push(address);
+        }
+        let reader = Reader { live, leases, groups: Groups::of(live) };
+        let class = |(chains, addresses): (BTreeMap<usize, String>, Vec<IpAddr>)| ClassView {
+            addresses,
+            walks: chains.iter().map(|(at, chain)| WalkView { walk: WALKS[*at], rules: reader.rules(chain) }).collect(),
+        };
+        let mut classes: Vec<ClassView> = by_chains.into_iter().map(class).collect();
+        classes.sort_by(|a, b| a.addresses.cmp(&b.addresses));
+        Some(Self { generation, classes })
+    }
+}
+
+struct Reader<'a> {
+    live: &'a Live,
+    leases: &'a [Found],
+    groups: Groups,
+}
+
+impl Reader<'_> {
+    /// The rules of a chain and of those it leads to, in the order in which a packet meets them.
+    fn rules(&self, chain: &str) -> Vec<RuleView> {
+        let mut rules = Vec::new();
+        self.collect(chain, &mut BTreeSet::new(), &mut rules);
+        rules
+    }
+
+    fn collect<'s>(&'s self, chain: &'s str, seen: &mut BTreeSet<&'s str>, out: &mut Vec<RuleView>) {
+        // A table that somebody has changed may have circles.
+        let Some(found) = self.live.chains.get(chain).filter(|_| seen.insert(chain)) else { return };
+        for rule in &found.rules {
+            match (&rule.comment, end_of(rule)) {
+                (Some(label), Some(end)) => self.add(label, rule, (end, out)),
+                (None, Some(End::Jump(next))) => self.collect(next, seen, out),
+                (None, Some(End::Allow)) => out.push(RuleView::default_allow()),
+                _ => {}
+            }
+        }
+    }
+
+    /// One rule of a policy may be several in the kernel.
+    fn add(&self, label: &str, rule: &LiveRule, (end, out): (End<'_>, &mut Vec<RuleView>)) {
+        let label = label.strip_prefix(AUDIT).unwrap_or(label);
+        let (effect, count) = match end {
+            End::Allow | End::Drop if label.starts_with(ISOLATED) => (Effect::Deny, rule.count),
+            End::Allow => (Effect::Allow, rule.count),
+            End::Return => (Effect::Continue, rule.count),
+            End::Drop => (Effect::Deny, rule.count),
+            // What is denied is counted in a chain of its own.
+            End::Jump(chain) => (Effect::Deny, self.count_in(chain)),
+        };
+        let at = match out.iter().position(|known| known.label.as_deref() == Some(label)) {
+            Some(at) => at,
+            None => {
+                let (matches, leases) = (Vec::new(), Vec::new());
+                out.push(RuleView { label: Some(label.to_owned()), effect, count: Count::default(), matches, leases });
+                out.len() - 1
+            }
+        };
+        let view = &mut out[at];
+        match end {
+            End::Jump(_) => view.count = count.unwrap_or_default(),
+            _ => view.count += count.unwrap_or_default(),
+        }
+        let words = self.groups.words(&rule.expressions);
+        if !view.matches.contains(&words) {
+            view.matches.push(words);
+        }
+        if let Some(group) = lease_group(&rule.expressions) {
+            let open = self.leases.iter().filter(|lease| lease.group == group).map(|lease| LeaseView {
+                name: lease.name.clone(),
+                address: lease.address,
+                left: lease.left,
+            });
+            let all: BTreeSet<LeaseView> = view.leases.drain(..).chain(open).collect();
+            view.leases = all.into_iter().collect();
+        }
+    }
+
+    fn count_in(&self, chain: &str) -> Option<Count> {
+        self.live.chains.get(chain)?.rules.iter().find_map(|rule| rule.count)
+    }
+}
+
+impl RuleView {
+    fn default_allow() -> Self {
+        let (matches, leases) = (Vec::new(), Vec::new());
+        Self { label: None, effect: Effect::Allow, count: Count::default(), matches, leases }
+    }
+}
+
+/// How a rule ends.
+#[derive(Clone, Copy)]
+enum End<'a> {
+    Allow,
+    Drop,
+    Return,
+    Jump(&'a str),
+}
+
+fn end_of(rule: &LiveRule) -> Option<End<'_>> {
+    let Some(Expression::Verdict { code, chain }) = rule.expressions.last() else { return None };
+    Some(match (*code, chain.as_deref()) {
+        (verdict::ACCEPT, _) | (verdict::GOTO, Some(ALLOWED)) => End::Allow,
+        (verdict::DROP, _) => End::Drop,
+        (verdict::RETURN, _) => End::Return,
+        (_, Some(chain)) => End::Jump(chain),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests;
