@@ -18,7 +18,7 @@ use namewall_policy::domain::DomainName;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
-use words::Groups;
+use words::Sets;
 
 /// A table in the kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -47,8 +47,8 @@ pub struct RuleView {
     /// The policy and its rule; none for what no rule speaks of.
     pub label: Option<String>,
     pub effect: Effect,
-    /// Of all pods that the rule is for, since the rule was last written.
-    pub count: Count,
+    /// How often it has matched, of all pods that it is for, since it was last written. None if it does not count.
+    pub count: Option<Count>,
     /// What it matches, in words; each is one way to match.
     pub matches: Vec<String>,
     /// What is open by the names of the rule.
@@ -105,7 +105,7 @@ impl View {
         for (address, chains) in leads {
             by_chains.entry(chains).or_default().push(address);
         }
-        let reader = Reader { live, leases, groups: Groups::of(live) };
+        let reader = Reader { live, leases, sets: Sets::of(live) };
         let class = |(chains, addresses): (BTreeMap<usize, String>, Vec<IpAddr>)| ClassView {
             addresses,
             walks: chains.iter().map(|(at, chain)| WalkView { walk: WALKS[*at], rules: reader.rules(chain) }).collect(),
@@ -119,7 +119,7 @@ impl View {
 struct Reader<'a> {
     live: &'a Live,
     leases: &'a [Found],
-    groups: Groups,
+    sets: Sets<'a>,
 }
 
 impl Reader<'_> {
@@ -137,7 +137,9 @@ impl Reader<'_> {
             match (&rule.comment, end_of(rule)) {
                 (Some(label), Some(end)) => self.add(label, rule, (end, out)),
                 (None, Some(End::Jump(next))) => self.collect(next, seen, out),
-                (None, Some(End::Allow)) => out.push(RuleView::default_allow()),
+                (None, Some(End::Allow)) if !out.last().is_some_and(RuleView::denies_all) => {
+                    out.push(RuleView::default_allow());
+                }
                 _ => {}
             }
         }
@@ -158,16 +160,17 @@ impl Reader<'_> {
             Some(at) => at,
             None => {
                 let (matches, leases) = (Vec::new(), Vec::new());
-                out.push(RuleView { label: Some(label.to_owned()), effect, count: Count::default(), matches, leases });
+                out.push(RuleView { label: Some(label.to_owned()), effect, count: None, matches, leases });
                 out.len() - 1
             }
         };
         let view = &mut out[at];
-        match end {
-            End::Jump(_) => view.count = count.unwrap_or_default(),
-            _ => view.count += count.unwrap_or_default(),
+        match (end, count, &mut view.count) {
+            (End::Allow | End::Drop | End::Return, Some(more), Some(known)) => *known += more,
+            (_, Some(first), known) => *known = Some(first),
+            (_, None, _) => {}
         }
-        let words = self.groups.words(&rule.expressions);
+        let words = self.sets.words(&rule.expressions);
         if !view.matches.contains(&words) {
             view.matches.push(words);
         }
@@ -188,9 +191,14 @@ impl Reader<'_> {
 }
 
 impl RuleView {
+    /// Whether nothing comes after it.
+    fn denies_all(&self) -> bool {
+        self.effect == Effect::Deny && self.matches == [words::ANYTHING]
+    }
+
     fn default_allow() -> Self {
         let (matches, leases) = (Vec::new(), Vec::new());
-        Self { label: None, effect: Effect::Allow, count: Count::default(), matches, leases }
+        Self { label: None, effect: Effect::Allow, count: None, matches, leases }
     }
 }
 

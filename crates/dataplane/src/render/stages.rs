@@ -213,7 +213,8 @@ impl Stages<'_> {
             let mut rules: Vec<Rule> = Vec::new();
             for version in Version::BOTH {
                 for set in [POD_NETWORK[version], PODS[version]] {
-                    rules.push(Rule::new([Test::Within { end, version, set: set.to_owned() }], Do::Return));
+                    let within = Test::Within { end, version, set: set.to_owned() };
+                    rules.push(Rule::new([within], Do::Return).about("EgressFirewalls are not for pods"));
                 }
             }
             for policy in policies {

@@ -12,7 +12,7 @@ use namewall_policy::{Instant, Lease, Program, Snapshot, compile};
 use namewall_testbed::give_up;
 use nix::sched::{CloneFlags, unshare};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -74,7 +74,7 @@ fn enforce() -> SingleThreaded<Nft> {
                 pattern: pattern.clone(),
                 name: pattern.example(),
                 address: address.parse().unwrap(),
-                expiry: NOW + Duration::from_secs(3600),
+                expiry: NOW + Duration::from_secs(100 * 3600),
                 asked_by: None,
             };
             [lease("203.0.113.80"), lease("2001:db8::80")]
@@ -158,4 +158,68 @@ fn nft_reads_its_own_listing_back() {
     let (first, second) = (lines(&listing), lines(&again));
     let only = |a: &[String], b: &[String]| a.iter().filter(|line| !b.contains(line)).cloned().collect::<Vec<_>>();
     assert!(first == second, "lost: {:#?}\ncame: {:#?}", only(&first, &second), only(&second, &first));
+}
+
+/// `namewall rules --live` in this network namespace.
+fn rules(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_namewall")).args(["rules", "--live"]).args(arguments).output().unwrap()
+}
+
+fn says(arguments: &[&str]) -> String {
+    let output = rules(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn rules_live_says_in_words_what_the_kernel_has() {
+    isolated(|| {
+        let _kernel = enforce();
+        let all = says(&[]);
+        for part in [
+            "10.244.1.10, fd00:244:1::10",
+            "NetworkPolicy/shop/web egress rule 0: UDP port 5432 2 pod addresses or ports by name 2 pod addresses",
+            "TCP port 22, TCP port 443, TCP ports 8000-8100, SCTP port 9 from 2001:db8::-2001:db8:ffff",
+            "TCP port 443, UDP port 443 5 networks",
+            "go on  EgressFirewalls are not for pods: the pod network or pods\n",
+            "deny   EgressFirewall/shop/default egress rule 2: any IPv4 address (0 times)",
+            "deny   isolated for egress by NetworkPolicy/shop/web: anything (0 times)",
+            "deny   ClusterEgressFirewall/no-metadata egress rule 0: to 169.254.169.254 or to fd00:ec2::254",
+            "allow  ClusterNetworkPolicy/names egress rule 0: names",
+            "www.example.com 203.0.113.80 for 99 h more",
+            "audited",
+            "a pod of another node",
+        ] {
+            assert!(all.contains(part), "it does not say {part:?}:\n{all}");
+        }
+        let one = says(&["--pod", "fd00:244:1::12"]);
+        assert!(one.contains("10.244.1.12") && !one.contains("10.244.1.10"), "{one}");
+        let manifests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/listing/rich.yaml");
+        let manifests = manifests.to_str().unwrap();
+        let named = says(&["--pod", "shop/db", manifests]);
+        assert!(named.starts_with("shop/db 10.244.1.12 fd00:244:1::12\n"), "{named}");
+        let system = says(&["--namespace", "kube-system", manifests]);
+        assert!(system.contains("kube-system/dns") && !system.contains("shop/db"), "{system}");
+    });
+}
+
+#[test]
+fn rules_live_says_what_to_do_where_there_is_nothing_to_read() {
+    isolated(|| {
+        let check = |arguments: &[&str], parts: &[&str]| {
+            let output = rules(arguments);
+            let told = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(2), "{told}");
+            assert!(parts.iter().all(|part| told.contains(part)), "{told}");
+        };
+        check(&[], &["there is no table inet namewall", "namewall run", "--table"]);
+        check(&["--pod", "shop/web"], &["by their addresses only", "PATH"]);
+        nft(&["add", "table", "inet", "namewall"], "");
+        check(&[], &["did not make"]);
+        let nobody = Command::new("setpriv")
+            .args(["--reuid=65534", "--clear-groups", env!("CARGO_BIN_EXE_namewall"), "rules", "--live"])
+            .output();
+        let told = String::from_utf8_lossy(&nobody.unwrap().stderr).into_owned();
+        assert!(told.contains("as root"), "{told}");
+    });
 }
