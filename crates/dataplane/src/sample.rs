@@ -2,7 +2,7 @@
 
 use namewall_policy::labels::{Labels, Selector};
 use namewall_policy::model::{
-    Action, Clauses, Direction, Enforcement, NamedPort, NamespaceScope, Node, Peer, Peers, Placement, PodSet, Policy,
+    Action, Clauses, Direction, Enforcement, NamedPort, NamespaceScope, Peer, Peers, Placement, PodSet, Policy,
     PolicyKind, PolicyRef, Ports, Role, Rule, Subject, Workload, WorkloadKind,
 };
 use namewall_policy::port::Protocol;
@@ -40,9 +40,15 @@ impl Sample {
         self
     }
 
+    #[cfg(feature = "system")]
     pub(crate) fn node(mut self, name: &str, address: &str) -> Self {
         let addresses = vec![address.parse().expect("an address")];
-        self.snapshot.add_node(Node { name: name.into(), labels: Labels::default(), addresses, source: None });
+        self.snapshot.add_node(namewall_policy::model::Node {
+            name: name.into(),
+            labels: Labels::default(),
+            addresses,
+            source: None,
+        });
         self
     }
 

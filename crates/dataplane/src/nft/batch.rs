@@ -266,3 +266,30 @@ fn set_userdata(spec: &SetSpec) -> Vec<u8> {
     }
     bytes
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::set::Field;
+    use super::*;
+
+    #[test]
+    fn a_set_says_its_byte_order_and_what_it_is_there_for() {
+        let plain = SetSpec::new("net4/0123", &[Field::Address(Version::V4)], Holds::Keys);
+        let order = BIG_ENDIAN.to_ne_bytes();
+        assert_eq!(set_userdata(&plain), [&[KEY_BYTE_ORDER, 4][..], &order].concat());
+        let pods = SetSpec::new("pod4", &[Field::Address(Version::V4)], Holds::Keys);
+        let text = b"all pods of the cluster\0";
+        let expected = [&[KEY_BYTE_ORDER, 4][..], &order, &[SET_COMMENT, text.len() as u8], text].concat();
+        assert_eq!(set_userdata(&pods), expected);
+    }
+
+    #[test]
+    fn a_comment_is_read_back_and_cut_between_characters() {
+        assert_eq!(read_comment(&comment("a rule")), Some("a rule"));
+        let long = "ä".repeat(100);
+        let read = comment(&long);
+        assert_eq!(read_comment(&read), Some(&long[..126]));
+        assert!(read.len() <= 2 + COMMENT_MAX + 1);
+        assert_eq!(read_comment(&[1, 2, 3]), None, "something else");
+    }
+}

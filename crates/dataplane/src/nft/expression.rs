@@ -331,3 +331,62 @@ pub(crate) fn write_verdict(out: &mut Messages, code: i32, chain: Option<&str>) 
 pub(crate) fn family_number(v4: bool) -> u8 {
     if v4 { wire::IPV4 } else { wire::IPV6 }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::netlink::Received;
+
+    #[test]
+    fn what_is_written_for_the_kernel_is_read_back() {
+        let (mask, flip) = (vec![0; 4], vec![1, 2, 3, 4]);
+        let all = [
+            Expression::Payload { into: FIRST, base: Base::Network, offset: 12, length: 4 },
+            Expression::Payload { into: FIRST + 1, base: Base::Transport, offset: 2, length: 2 },
+            Expression::Meta { into: FIRST, key: meta::MARK },
+            Expression::Conntrack { into: FIRST, key: conntrack::STATE, original: false },
+            Expression::Conntrack { into: FIRST + 2, key: conntrack::PORT, original: true },
+            Expression::Bitwise { register: FIRST, mask, flip },
+            Expression::Compare { register: FIRST, equal: true, to: vec![6] },
+            Expression::Compare { register: FIRST, equal: false, to: vec![0; 4] },
+            Expression::Range { register: FIRST, low: vec![0, 80], high: vec![0, 90] },
+            Expression::Lookup { set: "peer4".to_owned(), register: FIRST },
+            Expression::Dispatch { map: "egress4".to_owned(), register: FIRST },
+            Expression::Load { into: FIRST, value: vec![10, 0, 0, 1] },
+            Expression::Verdict { code: verdict::ACCEPT, chain: None },
+            Expression::Verdict { code: verdict::GOTO, chain: Some("allowed".to_owned()) },
+            Expression::Counter,
+            Expression::Log { group: 5, prefix: "namewall deny: a rule".to_owned() },
+            Expression::Limit { a_second: 10, burst: 20 },
+            Expression::TranslateDestination { family: wire::IPV4, address: FIRST, port: FIRST + 1 },
+        ];
+        let mut messages = Messages::new();
+        messages.begin(0, 0, &[]);
+        all.iter().for_each(|expression| expression.write(&mut messages));
+        let received = Received::all(messages.as_bytes()).next().expect("it is one message");
+        let read: Vec<Expression> =
+            received.attributes(0).map(|(_, expression)| Expression::read(Attributes(expression))).collect();
+        assert_eq!(read, all);
+    }
+
+    #[test]
+    fn what_is_not_ours_is_read_as_unknown() {
+        let mut messages = Messages::new();
+        messages.begin(0, 0, &[]);
+        // A look-up that must fail, and one that takes a value: we write neither.
+        for attribute in [(5, 1), (3, FIRST)] {
+            messages.nested(LIST_ELEMENT, |out| {
+                out.text(1, "lookup");
+                out.nested(2, |out| {
+                    out.text(1, "who4");
+                    out.u32(2, FIRST);
+                    out.u32(attribute.0, attribute.1);
+                });
+            });
+        }
+        let received = Received::all(messages.as_bytes()).next().expect("it is one message");
+        let read: Vec<Expression> =
+            received.attributes(0).map(|(_, expression)| Expression::read(Attributes(expression))).collect();
+        assert_eq!(read, [Expression::Unknown("lookup".to_owned()), Expression::Unknown("lookup".to_owned())]);
+    }
+}

@@ -8,8 +8,10 @@
 mod batch;
 mod change;
 mod elements;
+#[cfg(test)]
+pub(crate) mod emulate;
 mod error;
-mod expression;
+pub(crate) mod expression;
 mod features;
 mod kernel;
 mod owner;

@@ -200,3 +200,6 @@ impl Rule {
         out
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,9 @@
-//! The sets and maps of the table, and their elements.
+//! The sets and maps of the table, and their elements. `catalog` has the names of
+//! those that every table has.
+
+mod catalog;
+
+pub use catalog::*;
 
 use super::expression::{family_number, verdict, write_verdict};
 use super::wire::{LIST_ELEMENT, data, element};
@@ -6,7 +11,6 @@ use crate::netlink::Messages;
 use namewall_policy::domain::DomainName;
 use std::fmt;
 use std::net::IpAddr;
-
 use std::time::Duration;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -20,112 +24,6 @@ impl Version {
 
     pub fn of(address: IpAddr) -> Self {
         if address.is_ipv4() { Self::V4 } else { Self::V6 }
-    }
-}
-
-/// Twins, one for each version of IP.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Twins(pub &'static str, pub &'static str);
-
-impl std::ops::Index<Version> for Twins {
-    type Output = &'static str;
-    fn index(&self, version: Version) -> &Self::Output {
-        match version {
-            Version::V4 => &self.0,
-            Version::V6 => &self.1,
-        }
-    }
-}
-
-/// Address → chain, of the pods that are judged here: by their egress policies, and by their ingress policies.
-pub const EGRESS: Twins = Twins("egress4", "egress6");
-pub const INGRESS: Twins = Twins("ingress4", "ingress6");
-/// Address → cluster gate, of the pods that are judged on other nodes.
-pub const GATES: Twins = Twins("gate4", "gate6");
-/// The same for policies that are only audited.
-pub const AUDIT_EGRESS: Twins = Twins("audit-egress4", "audit-egress6");
-pub const AUDIT_INGRESS: Twins = Twins("audit-ingress4", "audit-ingress6");
-pub const AUDIT_GATES: Twins = Twins("audit-gate4", "audit-gate6");
-/// The pods that are judged here, where their DNS is taken to our server.
-pub const LOCAL: Twins = Twins("local4", "local6");
-/// Group . address: which pods a rule speaks of.
-pub const PEERS: Twins = Twins("peer4", "peer6");
-/// Group . address, with a timeout: where the names a rule speaks of lead.
-pub const LEASE: Twins = Twins("lease4", "lease6");
-/// Group . address . protocol . port: what pods call a port.
-pub const NAMED: Twins = Twins("named4", "named6");
-/// Pairs of addresses that one pod has.
-pub const OWN: Twins = Twins("own4", "own6");
-/// Addresses in the pod network that are no node's.
-pub const POD_NETWORK: Twins = Twins("podnet4", "podnet6");
-/// Addresses that this node's pods get, and that are no node's.
-pub const CLOSED: Twins = Twins("closed4", "closed6");
-/// Every pod of the cluster.
-pub const PODS: Twins = Twins("pod4", "pod6");
-pub const NODES: Twins = Twins("node4", "node6");
-/// Source . destination . protocol . their ports, with a timeout: packets of connections that were cut, either way.
-pub const CUT: Twins = Twins("cut4", "cut6");
-/// The set of the last change has the number of the change in its name, and every family in it.
-const GENERATION: &str = "generation/";
-/// Protocols DNS is taken over, with a timeout: our server lives.
-pub const ALIVE: &str = "alive";
-/// Address . protocol: Services that are asked at DNS's port.
-pub const RESOLVERS: Twins = Twins("resolver4", "resolver6");
-/// Pod . Service . protocol: who may ask which of them.
-pub const ASKERS: Twins = Twins("asker4", "asker6");
-/// Pods that answer for a server that ours asks.
-pub const SERVERS: Twins = Twins("server4", "server6");
-/// Address . protocol . port of a Service → the gate before it.
-pub const SERVICES: Twins = Twins("service4", "service6");
-
-pub const AUDIT_SERVICES: Twins = Twins("audit-service4", "audit-service6");
-
-/// The name of the set of a change.
-pub fn generation(number: u16) -> String {
-    format!("{GENERATION}{number}")
-}
-
-/// The number of the change that a set is of, if it is one of these.
-pub fn generation_of(set: &str) -> Option<u16> {
-    set.strip_prefix(GENERATION)?.parse().ok()
-}
-
-/// What the sets of this name are there for. Those of networks and ports are named after their content.
-fn purpose(set: &str) -> Option<&'static str> {
-    const PURPOSES: [(Twins, &str); 18] = [
-        (EGRESS, "pods that are judged here, and the chain of their egress policies"),
-        (INGRESS, "pods that are judged here, and the chain of their ingress policies"),
-        (GATES, "pods of other nodes, and the chain of their cluster firewalls"),
-        (AUDIT_EGRESS, "pods that are judged here, and the chain of their audited egress policies"),
-        (AUDIT_INGRESS, "pods that are judged here, and the chain of their audited ingress policies"),
-        (AUDIT_GATES, "pods of other nodes, and the chain of their audited cluster firewalls"),
-        (LOCAL, "pods whose DNS questions are taken to namewall"),
-        (PEERS, "group of a rule . pod that the rule speaks of"),
-        (LEASE, "group of a rule (two numbers) . address that a name of the rule leads to, until it expires"),
-        (NAMED, "group of port names . pod . protocol . port that the pod calls so"),
-        (OWN, "addresses of one pod, in pairs"),
-        (POD_NETWORK, "pod network, without the nodes"),
-        (CLOSED, "blocks of this node's pods: who is not known yet is closed"),
-        (PODS, "all pods of the cluster"),
-        (NODES, "all nodes of the cluster"),
-        (CUT, "packets of connections that were cut: source . destination . protocol . ports"),
-        (RESOLVERS, "Services that answer DNS: address . protocol"),
-        (ASKERS, "pod . Service that it may ask DNS of . protocol"),
-    ];
-    const MORE: [(Twins, &str); 3] = [
-        (SERVERS, "pods that answer for a DNS server that namewall asks"),
-        (SERVICES, "Services and the chain of the cluster firewalls before them"),
-        (AUDIT_SERVICES, "Services and the chain of the audited cluster firewalls before them"),
-    ];
-    match set {
-        ALIVE => Some("protocols over which pods' DNS is taken to namewall, while it is alive"),
-        _ if generation_of(set).is_some() => {
-            Some("the last change of this table; packets that met another are dropped")
-        }
-        _ => {
-            let of = |(twins, _): &&(Twins, &str)| set == twins.0 || set == twins.1;
-            PURPOSES.iter().chain(&MORE).find(of).map(|(_, purpose)| *purpose)
-        }
     }
 }
 
@@ -207,7 +105,7 @@ impl SetSpec {
 
     /// What it is there for, for whoever lists the table.
     pub fn purpose(&self) -> Option<&'static str> {
-        purpose(&self.name)
+        catalog::purpose(&self.name)
     }
 
     pub(crate) fn type_text(&self) -> String {
@@ -393,5 +291,23 @@ impl Key {
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.as_bytes().fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_have_types_that_nft_can_print() {
+        let spec = |key: &[Field]| SetSpec::new("a", key, Holds::Keys);
+        let v6 = Field::Address(Version::V6);
+        let lease = spec(&[Field::Number, Field::Number, v6]);
+        assert_eq!((lease.type_text().as_str(), lease.key_length()), ("mark . mark . ipv6_addr", 24));
+        assert_eq!(lease.key_type(), 19 << 12 | 19 << 6 | 8);
+        let generation = spec(&[Field::Family]);
+        assert_eq!((generation.type_text().as_str(), generation.key_length()), ("nf_proto", 1), "nothing is padded");
+        let ports = spec(&[Field::Protocol, Field::Port]);
+        assert_eq!((ports.type_text().as_str(), ports.key_length()), ("inet_proto . inet_service", 8));
     }
 }

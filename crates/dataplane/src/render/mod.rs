@@ -372,3 +372,6 @@ fn declare_maps(table: &mut Table, walk: Walk) {
         table.set(SetSpec::new(walk.maps()[version], &[Field::Address(version)], Holds::Verdicts));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -88,3 +88,27 @@ pub(crate) fn chain_name(name: &str) -> String {
     let cut: String = name.chars().take(LONGEST / 2).map(|c| if sayable(c) { c } else { '_' }).collect();
     by_content(&cut, [name])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_short_enough_stays_as_it_is() {
+        assert_eq!(shorten("NetworkPolicy/shop/web egress rule 0", LABEL), "NetworkPolicy/shop/web egress rule 0");
+        let longest = "x".repeat(LABEL);
+        assert_eq!(shorten(&longest, LABEL), longest);
+    }
+
+    #[test]
+    fn what_is_too_long_keeps_its_ends_and_differs_from_all_others() {
+        let label =
+            |middle: &str| format!("NetworkPolicy/shop/{}{middle}{} egress rule 12", "a".repeat(90), "b".repeat(90));
+        let (one, other) = (shorten(&label("1"), LABEL), shorten(&label("2"), LABEL));
+        assert_ne!(one, other);
+        assert_eq!(one.len(), LABEL);
+        assert!(one.starts_with("NetworkPolicy/shop/aaa") && one.ends_with("b egress rule 12"), "{one}");
+        let wide = "ä".repeat(100);
+        assert!(shorten(&wide, LABEL).len() <= LABEL, "it is cut between characters");
+    }
+}

@@ -108,11 +108,12 @@ impl Test {
             }
             Self::Translated => out.extend(flags_hold(conntrack::STATUS, conntrack::TRANSLATED)),
             Self::NeighbourDiscovery => {
+                // The protocol first: it tells most packets apart.
+                out.extend(protocol_is(ICMPV6, true));
                 out.extend(version_is(Version::V6));
                 // Only from this very link: what was routed has come down from there.
                 out.push(Expression::Payload { into: FIRST, base: Base::Network, offset: 7, length: 1 });
                 out.push(Expression::Compare { register: FIRST, equal: true, to: vec![255] });
-                out.extend(protocol_is(ICMPV6, true));
                 out.push(Expression::Payload { into: FIRST, base: Base::Transport, offset: 0, length: 1 });
                 out.push(Expression::Range { register: FIRST, low: vec![133], high: vec![137] });
             }
