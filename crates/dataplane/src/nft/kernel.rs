@@ -419,8 +419,8 @@ fn write_leases(batch: &mut Batch, writes: &Writes) {
 
 /// The numbers a table that was read back uses.
 fn ids_of(live: &Live) -> Ids {
-    let mut ids = Ids::default();
-    ids.generation = live.sets.keys().find_map(|set| set::generation_of(set)).unwrap_or_default();
+    let generation = live.sets.keys().find_map(|set| set::generation_of(set)).unwrap_or_default();
+    let mut ids = Ids { generation, ..Ids::default() };
     // A rule that names its group in a comment tells which number it had.
     for rule in live.chains.values().flat_map(|chain| &chain.rules) {
         if let (Some(label), Some(group)) = (&rule.comment, super::rule::peer_group(&rule.expressions)) {
