@@ -168,7 +168,7 @@ fn s7_4_a_pod_of_another_node_is_a_few_elements() {
         let scope = Scope { node: Some(NodeId(7)), ..Scope::default() };
         let mut kernel = open_with(Settings::default(), scope.clone());
         kernel.replace(&program("examples/shop"), NOW).expect("the kernel takes the Program");
-        let remote = || nft(&["list", "map", "inet", "namewall", "gate4"]);
+        let remote = || nft(&["list", "set", "inet", "namewall", "gate4"]);
         assert!(remote().contains("10.244.1.12"), "the gate of a pod elsewhere: {}", remote());
         let before = list();
         let applied = kernel.replace(&shop_and(POD), NOW).expect("a pod comes elsewhere");

@@ -155,8 +155,14 @@ impl<'a> Change<'a> {
         // A pod that was not there has no connections that its gates could forbid.
         let new_pods: FxHashSet<Key> = self.keys_of(set::PODS).collect();
         let closes_for = |set: &str, elements: &Moved<'_>| {
-            let gates = [set::GATES, set::AUDIT_GATES].iter().any(|twins| set == twins.0 || set == twins.1);
-            !gates || elements.iter().any(|element| !new_pods.contains(&element.key))
+            // Either is the address, or ends with it.
+            let is_new = |element: &Element| {
+                let key = element.key.as_bytes();
+                let number = if set == set::GATES.0 || set == set::GATES.1 { 4 } else { 0 };
+                Key::from_bytes(&key[number.min(key.len())..]).is_some_and(|address| new_pods.contains(&address))
+            };
+            let gates = [set::GATES, set::GATED].iter().any(|twins| set == twins.0 || set == twins.1);
+            !gates || elements.iter().any(|element| !is_new(&element))
         };
         let added = self.new_elements.iter().any(|(set, elements)| !opens(set) && closes_for(set, elements));
         added || !(self.gone_elements.is_empty() && self.rewritten.is_empty() && self.new_chains.is_empty())
@@ -198,18 +204,14 @@ impl<'a> Change<'a> {
         for set in &self.emptied {
             batch.clear_set(set);
         }
-        let (verdicts, plain): (Vec<_>, Vec<_>) = self
-            .new_elements
-            .iter()
-            .partition(|(_, elements)| elements.iter().any(|element| matches!(element.value, set::Value::Goto(_))));
-        for (set, elements) in plain {
+        for (set, elements) in &self.new_elements {
             batch.add_elements(set, elements.iter());
         }
-        for (name, chain) in self.new_chains.iter().chain(&self.rewritten) {
+        // The kernel validates what a map leads to when a rule asks the map: base chains first, while that is empty.
+        let (base, others): (Vec<_>, Vec<_>) =
+            self.new_chains.iter().chain(&self.rewritten).partition(|(_, chain)| chain.hook.is_some());
+        for (name, chain) in base.into_iter().chain(others) {
             batch.add_rules(name, chain);
-        }
-        for (set, elements) in verdicts {
-            batch.add_elements(set, elements.iter());
         }
         for name in &self.gone_chains {
             batch.clear_chain(name);

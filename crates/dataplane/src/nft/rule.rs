@@ -8,7 +8,7 @@ use super::expression::Expression;
 use super::set::{self, Version};
 use std::net::IpAddr;
 
-pub(crate) use encode::{lease_group, peer_group};
+pub(crate) use encode::{gate_number, lease_group, peer_group};
 
 pub(crate) const TCP: u8 = 6;
 pub(crate) const UDP: u8 = 17;
@@ -33,32 +33,19 @@ pub enum End {
 pub enum Walk {
     Egress,
     Ingress,
-    /// The cluster gates of pods of other nodes.
-    Gates,
     /// The same for policies that are only audited.
     AuditEgress,
     AuditIngress,
-    AuditGates,
 }
 
 impl Walk {
-    /// The walk of pods of other nodes, in place of that of our own.
-    pub(crate) fn of_others(self) -> Self {
-        match self {
-            Self::Egress | Self::Ingress | Self::Gates => Self::Gates,
-            Self::AuditEgress | Self::AuditIngress | Self::AuditGates => Self::AuditGates,
-        }
-    }
-
     /// The maps from an address to a chain.
     pub fn maps(self) -> set::Twins {
         match self {
             Self::Egress => set::EGRESS,
             Self::Ingress => set::INGRESS,
-            Self::Gates => set::GATES,
             Self::AuditEgress => set::AUDIT_EGRESS,
             Self::AuditIngress => set::AUDIT_INGRESS,
-            Self::AuditGates => set::AUDIT_GATES,
         }
     }
 }
@@ -106,6 +93,11 @@ pub enum Test {
         end: End,
         version: Version,
         group: u32,
+    },
+    /// The source is a pod of another node that has the cluster gates of this number.
+    Gate {
+        version: Version,
+        number: u32,
     },
     /// A name the group knows leads to the destination, for now.
     Leased {

@@ -9,11 +9,11 @@ use super::error::{NftError, refused_at_all};
 use super::expression::{Expression, verdict};
 use super::kernel::{NOTE, open_socket};
 use super::read::{self, Live, LiveRule};
-use super::rule::{Walk, lease_group};
+use super::rule::{Walk, gate_number, lease_group};
 use super::set::{self, Value, Version, read_address};
 use crate::Count;
 use crate::leases::Found;
-use crate::render::{ALLOWED, AUDIT, ISOLATED};
+use crate::render::{ALLOWED, AUDIT, GATES, ISOLATED};
 use namewall_policy::domain::DomainName;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -38,8 +38,18 @@ pub struct ClassView {
 /// The rules that a packet meets, in order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WalkView {
-    pub walk: Walk,
+    pub part: Part,
     pub rules: Vec<RuleView>,
+}
+
+/// Which way a packet goes. The order is that in which they are shown.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Part {
+    Pods(Walk),
+    /// The cluster gates of pods of other nodes.
+    Gates,
+    /// The same with policies that are only audited.
+    AuditGates,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -84,35 +94,62 @@ pub fn view(table: &str) -> Result<Option<View>, NftError> {
     Ok(View::of(&live, &leases))
 }
 
-/// In the order in which they are shown.
-const WALKS: [Walk; 6] =
-    [Walk::Egress, Walk::Ingress, Walk::AuditEgress, Walk::AuditIngress, Walk::Gates, Walk::AuditGates];
+const WALKS: [Walk; 4] = [Walk::Egress, Walk::Ingress, Walk::AuditEgress, Walk::AuditIngress];
+
+/// The chains that an address leads to.
+type Leads = BTreeMap<Part, String>;
 
 impl View {
     fn of(live: &Live, leases: &[Found]) -> Option<Self> {
         let generation = live.sets.keys().find_map(|set| set::generation_of(set))?;
-        let mut leads: BTreeMap<IpAddr, BTreeMap<usize, String>> = BTreeMap::new();
-        for (at, walk) in WALKS.into_iter().enumerate() {
-            for set in Version::BOTH.into_iter().filter_map(|version| live.sets.get(walk.maps()[version])) {
+        let mut leads: BTreeMap<IpAddr, Leads> = BTreeMap::new();
+        for walk in WALKS {
+            for set in live.twins(walk.maps()) {
                 for element in set.elements.iter() {
                     if let (Some(address), Value::Goto(chain)) = (read_address(element.key.as_bytes()), element.value) {
-                        leads.entry(address).or_default().insert(at, *chain);
+                        leads.entry(address).or_default().insert(Part::Pods(walk), *chain);
                     }
                 }
             }
         }
-        let mut by_chains: BTreeMap<BTreeMap<usize, String>, Vec<IpAddr>> = BTreeMap::new();
+        for (part, prefix) in [(Part::Gates, ""), (Part::AuditGates, "audit/")] {
+            let gates = live.gates(&format!("{prefix}{GATES}"));
+            for element in live.twins(set::GATES).flat_map(|set| set.elements.iter()) {
+                let Some((number, address)) = element.key.as_bytes().split_first_chunk::<4>() else { continue };
+                let chain = gates.get(&u32::from_ne_bytes(*number));
+                if let (Some(address), Some(chain)) = (read_address(address), chain) {
+                    leads.entry(address).or_default().insert(part, chain.clone());
+                }
+            }
+        }
+        let mut by_chains: BTreeMap<Leads, Vec<IpAddr>> = BTreeMap::new();
         for (address, chains) in leads {
             by_chains.entry(chains).or_default().push(address);
         }
         let reader = Reader { live, leases, sets: Sets::of(live) };
-        let class = |(chains, addresses): (BTreeMap<usize, String>, Vec<IpAddr>)| ClassView {
+        let class = |(chains, addresses): (Leads, Vec<IpAddr>)| ClassView {
             addresses,
-            walks: chains.iter().map(|(at, chain)| WalkView { walk: WALKS[*at], rules: reader.rules(chain) }).collect(),
+            walks: chains.iter().map(|(part, chain)| WalkView { part: *part, rules: reader.rules(chain) }).collect(),
         };
         let mut classes: Vec<ClassView> = by_chains.into_iter().map(class).collect();
         classes.sort_by(|a, b| a.addresses.cmp(&b.addresses));
         Some(Self { generation, classes })
+    }
+}
+
+impl Live {
+    fn twins(&self, twins: set::Twins) -> impl Iterator<Item = &read::LiveSet> {
+        Version::BOTH.into_iter().filter_map(move |version| self.sets.get(twins[version]))
+    }
+
+    /// The chains that the numbers of cluster gates lead to.
+    fn gates(&self, chain: &str) -> BTreeMap<u32, String> {
+        let rules = self.chains.get(chain).into_iter().flat_map(|chain| &chain.rules);
+        let gate = |rule: &LiveRule| match end_of(rule)? {
+            End::Jump(gate) => Some((gate_number(&rule.expressions)?, gate.to_owned())),
+            _ => None,
+        };
+        rules.filter_map(gate).collect()
     }
 }
 

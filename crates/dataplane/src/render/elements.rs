@@ -70,8 +70,9 @@ impl Pods<'_> {
             }
         }
         if !self.scope.judges(member) {
-            for Lead { maps, chain } in self.remote_gate(member).unwrap_or_default() {
-                place(*maps, Element::mapped(key(), Value::goto(chain.clone())));
+            if let Some(Some(number)) = self.remote_gate(member) {
+                place(set::GATED, Element::key(key()));
+                place(set::GATES, Element::key(Key::default().number(number).address(address)));
             }
         }
         for &group in groups {
@@ -91,9 +92,9 @@ impl Pods<'_> {
         }
     }
 
-    /// Where its address leads on other nodes, as `RemoteGates` has it.
-    pub(super) fn remote_gate(&self, member: &Member) -> Option<&[Lead]> {
-        self.numbers.remote.leads(member.class, self.program.class(member.class))
+    /// The number of its cluster gates, as `RemoteGates` has it.
+    pub(super) fn remote_gate(&self, member: &Member) -> Option<Option<u32>> {
+        self.numbers.remote.number(member.class, self.program.class(member.class))
     }
 
     /// The addresses that are this pod's too, and nobody else's.

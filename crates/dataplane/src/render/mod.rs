@@ -33,6 +33,7 @@ pub(crate) use dns::{DNS, may_ask};
 pub use dns::{Intercept, Listener};
 pub use ids::Ids;
 pub(crate) use moment::{ALLOWED, Step};
+pub(crate) use remote::GATES;
 pub(crate) use stages::{AUDIT, ISOLATED};
 
 use crate::leases::LeaseGroups;
@@ -120,7 +121,7 @@ pub fn render(program: &Program, scope: &Scope, before: &Ids) -> Rendered {
     let render = Render { program, scope, names: policy_names(program) };
     let local = pods(program).filter(|(_, member)| scope.judges(member)).map(|(_, member)| member.class);
     let mut classes: FxHashMap<ClassId, Vec<Lead>> = local.map(|class| (class, Vec::new())).collect();
-    let mut remote = render.remote_gates();
+    let remote = render.remote_gates();
     let used = render.used(&classes, &remote);
     let (groups, lease_groups) = render.groups(&used, before);
     let named = render.named_ports(&used);
@@ -134,7 +135,7 @@ pub fn render(program: &Program, scope: &Scope, before: &Ids) -> Rendered {
     for &mode in render.modes(&classes, &remote) {
         render.base_chains(&mut table, mode);
         render.class_chains(&mut table, &mut classes, (&writer, mode));
-        render.remote_chains(&mut table, &mut remote, (&writer, mode));
+        render.remote_chains(&mut table, &remote, (&writer, mode));
         render.service_gates(&mut table, &writer, mode);
         render.dns_policy(&mut table, mode);
     }

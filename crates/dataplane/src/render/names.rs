@@ -54,6 +54,7 @@ pub(crate) fn purpose(chain: &str) -> Option<&'static str> {
         "cut-output" => "this node must not go on with connections that were cut",
         "own-address" => "what a pod sends to itself through a Service",
         "from-outside" => "what came from outside through a Service, and goes to no pod",
+        "gates" => "finds the cluster firewalls of a pod of another node",
         "translated" => "what came through a Service",
         "closed-source" | "closed-destination" => "addresses of this node's pods that no known pod has",
         "dns-policy" => "policies of pods that ask a DNS server, before the question is taken to namewall",

@@ -5,18 +5,22 @@
 //! ```text
 //! pod on n1 ─► n1: may it reach n2:30080? ─► n2: DNAT ─► may *that pod* reach 198.51.100.7?
 //! ```
-//! As with the pods of this node an address leads to a chain, so that a pod more
-//! is an element more.
+//! A pod more is two elements more: that it has gates, and which. Few packets
+//! come this way, so the lists of gates that there are stand one after another.
 
 use super::rules::RuleWriter;
 use super::stages::{Mode, Stages};
-use super::{Lead, Render, declare_maps};
+use super::{Render, names};
 use crate::nft::rule::{Action as Do, End, Rule, Test};
-use crate::nft::set::Version;
+use crate::nft::set::{self, Field, Holds, SetSpec, Version};
 use crate::nft::table::Table;
 use namewall_policy::model::{Direction, PolicyId};
 use namewall_policy::program::{Class, ClassId, Plan};
 use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+
+/// Finds the gates of a pod of another node.
+pub(crate) const GATES: &str = "gates";
 
 /// The cluster gate of a plan.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -57,40 +61,29 @@ impl Gates {
     }
 }
 
-/// The cluster gates that pods of other nodes may have.
+/// A number for every list of cluster gates that pods of other nodes may have.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RemoteGates {
-    /// Which of the gates each class has.
-    by_class: FxHashMap<ClassId, Option<usize>>,
-    gates: Vec<Known>,
-}
-
-/// Gates, and where the addresses of pods that have them lead.
-#[derive(Clone, Debug)]
-struct Known {
-    gates: Gates,
-    leads: Vec<Lead>,
+    by_class: FxHashMap<ClassId, Option<u32>>,
+    numbered: BTreeMap<u32, Gates>,
 }
 
 impl RemoteGates {
-    /// Where a pod's address leads. None at all where its class is new, and has a gate that is.
-    pub(crate) fn leads(&self, id: ClassId, class: &Class) -> Option<&[Lead]> {
-        let known = match self.by_class.get(&id) {
-            Some(known) => known.and_then(|at| self.gates.get(at)),
-            None => match Gates::of(class) {
-                Some(gates) => Some(self.gates.iter().find(|known| known.gates == gates)?),
-                None => None,
-            },
-        };
-        Some(known.map_or(&[], |known| &known.leads))
+    /// The number of a pod's gates, if it has any. None at all where its class is new, and has gates that are.
+    pub(crate) fn number(&self, id: ClassId, class: &Class) -> Option<Option<u32>> {
+        if let Some(&known) = self.by_class.get(&id) {
+            return Some(known);
+        }
+        let Some(gates) = Gates::of(class) else { return Some(None) };
+        self.numbered.iter().find(|(_, known)| **known == gates).map(|(number, _)| Some(*number))
     }
 
     pub(super) fn are_audited(&self) -> bool {
-        self.gates.iter().any(|known| known.gates.audited.is_some())
+        self.numbered.values().any(|gates| gates.audited.is_some())
     }
 
     pub(super) fn policies(&self) -> impl Iterator<Item = (PolicyId, Direction)> {
-        let gates = self.gates.iter().flat_map(|known| known.gates.audited.iter().chain([&known.gates.enforced]));
+        let gates = self.numbered.values().flat_map(|gates| gates.audited.iter().chain([&gates.enforced]));
         gates.flat_map(|gate| &gate.policies).map(|policy| (*policy, Direction::Egress))
     }
 }
@@ -103,48 +96,66 @@ impl Render<'_> {
             return remote;
         }
         for (at, class) in self.program.classes.iter().enumerate() {
-            let place = Gates::of(class).map(|gates| {
-                let known = remote.gates.iter().position(|known| known.gates == gates);
-                known.unwrap_or_else(|| {
-                    remote.gates.push(Known { gates, leads: Vec::new() });
-                    remote.gates.len() - 1
-                })
+            let number = Gates::of(class).map(|gates| {
+                let mut number = self.number_of(&gates);
+                while remote.numbered.get(&number).is_some_and(|other| *other != gates) {
+                    number = number.wrapping_add(1);
+                }
+                remote.numbered.entry(number).or_insert(gates);
+                number
             });
-            remote.by_class.insert(ClassId(at as u32), place);
+            remote.by_class.insert(ClassId(at as u32), number);
         }
         remote
     }
 
-    /// The gates' chains, and the rule that leads there; for translated connections only.
+    /// Made of the names of policies, so that it stays the same whoever computes it.
+    fn number_of(&self, gates: &Gates) -> u32 {
+        let mut texts = Vec::new();
+        for gate in gates.audited.iter().chain([&gates.enforced]) {
+            texts.push(String::new());
+            let text = |policy: &PolicyId| format!("{} {}", gate.in_doubt.contains(policy), self.policy_name(*policy));
+            texts.extend(gate.policies.iter().map(text));
+        }
+        names::digest(&texts) as u32
+    }
+
+    /// The gates' chains, and the rules that lead there; for translated connections only.
     pub(super) fn remote_chains(
         &self,
         table: &mut Table,
-        remote: &mut RemoteGates,
+        remote: &RemoteGates,
         (writer, mode): (&RuleWriter<'_>, Mode),
     ) {
-        let (walk, _) = mode.walks();
-        let walk = walk.of_others();
-        let mut any = false;
-        for Known { gates, leads } in &mut remote.gates {
+        let mut rules = Vec::new();
+        for (&number, gates) in &remote.numbered {
             let Some(gate) = gates.in_mode(mode) else { continue };
             let mut stages = Stages { render: self, writer, table, mode };
             let Some(chain) = stages.cluster_gate(&gate.policies, &gate.in_doubt) else { continue };
-            leads.push(Lead { maps: walk.maps(), chain });
-            any = true;
+            rules.extend(
+                Version::BOTH.map(|version| Rule::new([Test::Gate { version, number }], Do::Goto(chain.clone()))),
+            );
         }
-        if !any {
+        if rules.is_empty() {
             return;
         }
-        declare_maps(table, walk);
-        let about = "the cluster gates of a pod of another node";
-        let (end, name) = (End::Source, format!("{}translated", mode.prefix()));
+        for version in Version::BOTH {
+            let address = Field::Address(version);
+            table.set(SetSpec::new(set::GATED[version], &[address], Holds::Keys));
+            table.set(SetSpec::new(set::GATES[version], &[Field::Number, address], Holds::Keys));
+        }
+        let (gates, translated) = (format!("{}{GATES}", mode.prefix()), format!("{}translated", mode.prefix()));
+        table.chains.entry(gates.clone()).or_default().rules = rules;
         let own = Version::BOTH.map(|version| Rule::new([Test::OwnAddress(version)], Do::Accept));
-        let dispatch = Version::BOTH.map(|version| Rule::new([], Do::Dispatch { end, version, walk }).about(about));
-        table.chains.entry(name.clone()).or_default().rules = own.into_iter().chain(dispatch).collect();
+        let gated = Version::BOTH.map(|version| {
+            let set = set::GATED[version].to_owned();
+            Rule::new([Test::Within { end: End::Source, version, set }], Do::Jump(gates.clone()))
+        });
+        table.chains.entry(translated.clone()).or_default().rules = own.into_iter().chain(gated).collect();
         for base in ["egress-forward", "egress-input"] {
             let Some(chain) = table.chains.get_mut(&format!("{}{base}", mode.prefix())) else { continue };
             for rule in chain.rules.iter_mut().filter(|rule| rule.tests == [Test::Translated]) {
-                rule.actions = vec![Do::Jump(name.clone())];
+                rule.actions = vec![Do::Jump(translated.clone())];
             }
         }
     }

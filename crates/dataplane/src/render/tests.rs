@@ -194,7 +194,8 @@ fn pods_of_other_nodes_lead_to_their_cluster_gates_only() {
         keys.sort();
         keys
     };
-    assert_eq!(keys(set::GATES.0), [[10, 0, 0, 3]]);
+    assert_eq!(keys(set::GATED.0), [[10, 0, 0, 3]]);
+    assert_eq!(keys(set::GATES.0).iter().map(|key| &key[4..]).collect::<Vec<_>>(), [[10, 0, 0, 3]]);
     assert_eq!(keys(set::EGRESS.0), [[10, 0, 0, 1], [10, 0, 0, 2]]);
     assert_eq!(keys(set::INGRESS.0), [[10, 0, 0, 1], [10, 0, 0, 2]]);
     assert!(!table.sets.contains_key(set::AUDIT_EGRESS.0), "nothing is audited");

@@ -130,7 +130,7 @@ fn nft_can_show_all_of_a_table() {
             assert!(shown.contains("elements = {"), "the table is not as rich as it should be: {shown}");
         }
         for part in
-            ["audit-egress4", "audit-gate4", "service4", "doubtful", "closed-source", "dns/taken", "ports/", "net4/"]
+            ["audit-egress4", "audit/gates", "service4", "doubtful", "closed-source", "dns/taken", "ports/", "net4/"]
         {
             assert!(listing.contains(part), "the table is not as rich as it should be: it has no {part}");
         }

@@ -2,6 +2,8 @@
 //! with the leases that are in it. `earlier-layout.bin` has the transactions that
 //! made one, each with its length before it.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use super::*;
 use crate::netlink::Messages;
 use crate::nft::isolated;

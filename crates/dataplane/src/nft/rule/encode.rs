@@ -146,6 +146,12 @@ impl Test {
                 out.push(address_at(*end, *version, FIRST + 1));
                 out.push(lookup(set::PEERS[*version], FIRST));
             }
+            Self::Gate { version, number: gate } => {
+                out.extend(version_is(*version));
+                out.extend(number(FIRST, *gate));
+                out.push(address_at(End::Source, *version, FIRST + 1));
+                out.push(lookup(set::GATES[*version], FIRST));
+            }
             Self::Leased { version, group } => {
                 out.extend(version_is(*version));
                 let (high, low) = set::halves(*group);
@@ -225,6 +231,11 @@ fn destination(version: Version, asked: bool, into: u32) -> Expression {
 /// The group of peers that a rule asks for: the number in the first register when it asks.
 pub(crate) fn peer_group(expressions: &[Expression]) -> Option<u32> {
     numbers_asked(expressions, set::PEERS)?.first().copied()
+}
+
+/// The number of the cluster gates that a rule asks for.
+pub(crate) fn gate_number(expressions: &[Expression]) -> Option<u32> {
+    numbers_asked(expressions, set::GATES)?.first().copied()
 }
 
 /// The group of leases that a rule asks for.

@@ -90,6 +90,9 @@ impl fmt::Display for Test {
             Self::Peer { end, version, group } => {
                 write!(f, "{} . {} @{}", Number(*group), Field(*end, *version), set::PEERS[*version])
             }
+            Self::Gate { version, number } => {
+                write!(f, "{} . {} @{}", Number(*number), Field(End::Source, *version), set::GATES[*version])
+            }
             Self::Leased { version, group } => {
                 let (high, low) = set::halves(*group);
                 let address = Field(End::Destination, *version);

@@ -20,12 +20,13 @@ impl std::ops::Index<Version> for Twins {
 /// Address → chain, of the pods that are judged here: by their egress policies, and by their ingress policies.
 pub const EGRESS: Twins = Twins("egress4", "egress6");
 pub const INGRESS: Twins = Twins("ingress4", "ingress6");
-/// Address → cluster gate, of the pods that are judged on other nodes.
+/// Pods that are judged on other nodes and have cluster gates, and gate . address: which gates each has. A map to chains
+/// would have as many elements as the cluster has pods, and the kernel looks at all of those at every change.
+pub const GATED: Twins = Twins("gated4", "gated6");
 pub const GATES: Twins = Twins("gate4", "gate6");
 /// The same for policies that are only audited.
 pub const AUDIT_EGRESS: Twins = Twins("audit-egress4", "audit-egress6");
 pub const AUDIT_INGRESS: Twins = Twins("audit-ingress4", "audit-ingress6");
-pub const AUDIT_GATES: Twins = Twins("audit-gate4", "audit-gate6");
 /// The pods that are judged here, where their DNS is taken to our server.
 pub const LOCAL: Twins = Twins("local4", "local6");
 /// Group . address: which pods a rule speaks of.
@@ -75,10 +76,10 @@ pub(super) fn purpose(set: &str) -> Option<&'static str> {
     const PURPOSES: [(Twins, &str); 18] = [
         (EGRESS, "pods that are judged here, and the chain of their egress policies"),
         (INGRESS, "pods that are judged here, and the chain of their ingress policies"),
-        (GATES, "pods of other nodes, and the chain of their cluster firewalls"),
+        (GATED, "pods of other nodes that cluster firewalls are for"),
+        (GATES, "group of cluster firewalls . pod of another node that they are for"),
         (AUDIT_EGRESS, "pods that are judged here, and the chain of their audited egress policies"),
         (AUDIT_INGRESS, "pods that are judged here, and the chain of their audited ingress policies"),
-        (AUDIT_GATES, "pods of other nodes, and the chain of their audited cluster firewalls"),
         (LOCAL, "pods whose DNS questions are taken to namewall"),
         (PEERS, "group of a rule . pod that the rule speaks of"),
         (LEASE, "group of a rule (two numbers) . address that a name of the rule leads to, until it expires"),

@@ -66,10 +66,11 @@ fn pods_are_shown_with_the_rules_that_judge_them() {
     let shown: Vec<String> = web
         .walks
         .iter()
-        .flat_map(|walk| walk.rules.iter().map(move |rule| (walk.walk, rule)))
-        .map(|(walk, rule)| {
+        .flat_map(|walk| walk.rules.iter().map(move |rule| (walk.part, rule)))
+        .map(|(part, rule)| {
             let label = rule.label.as_deref().unwrap_or("anything else");
             let packets = rule.count.unwrap_or_default().packets;
+            let Part::Pods(walk) = part else { panic!("no pod is of another node") };
             format!("{walk:?} {:?} {label}: {} ({packets})", rule.effect, rule.matches.join(" or "))
         })
         .collect();

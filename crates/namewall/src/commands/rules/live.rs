@@ -6,7 +6,7 @@ use crate::commands::run::time;
 use crate::output::{self, BAD, GOOD, SOFT, STRONG, WARN};
 use anyhow::{Context, Result, bail};
 use namewall_dataplane::nft::rule::Walk;
-use namewall_dataplane::nft::view::{ClassView, Effect, RuleView, View, WalkView, view};
+use namewall_dataplane::nft::view::{ClassView, Effect, Part, RuleView, View, WalkView, view};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::IpAddr;
@@ -110,13 +110,13 @@ fn pods(addresses: &[IpAddr], names: &Names) -> String {
 }
 
 fn print_walk(out: &mut impl Write, walk: &WalkView) -> Result<()> {
-    let title = match walk.walk {
-        Walk::Egress => "egress",
-        Walk::Ingress => "ingress",
-        Walk::Gates => "cluster firewalls, for a pod of another node that asks a node port of this one",
-        Walk::AuditEgress => "egress with audited policies: nothing is denied by it",
-        Walk::AuditIngress => "ingress with audited policies: nothing is denied by it",
-        Walk::AuditGates => "the same with audited firewalls: nothing is denied by it",
+    let title = match walk.part {
+        Part::Pods(Walk::Egress) => "egress",
+        Part::Pods(Walk::Ingress) => "ingress",
+        Part::Gates => "cluster firewalls, for a pod of another node that asks a node port of this one",
+        Part::Pods(Walk::AuditEgress) => "egress with audited policies: nothing is denied by it",
+        Part::Pods(Walk::AuditIngress) => "ingress with audited policies: nothing is denied by it",
+        Part::AuditGates => "the same with audited firewalls: nothing is denied by it",
     };
     writeln!(out, "  {title}")?;
     for rule in &walk.rules {
