@@ -1,32 +1,22 @@
 //! Programs in the real kernel, each test in a network namespace of its own.
 //! `nft` is the oracle: what it lists is what the kernel has.
 
+mod isolated;
+
 use expect_test::expect_file;
+use isolated::isolated;
 use namewall_cluster::{Document, Settings as ClusterSettings, load, lower};
 use namewall_dataplane::SingleThreaded;
 use namewall_dataplane::nft::{Nft, NftError, PATIENCE, Settings, uninstall};
 use namewall_dataplane::render::Scope;
 use namewall_policy::model::NodeId;
 use namewall_policy::{Instant, Lease, Program, compile};
-use namewall_testbed::give_up;
-use nix::sched::{CloneFlags, unshare};
 use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
 const NOW: Instant = Instant(Duration::from_secs(100));
-
-/// Runs in a new network namespace, which goes when the test does.
-fn isolated<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
-    let thread = thread::spawn(|| {
-        if let Err(errno) = unshare(CloneFlags::CLONE_NEWNET) {
-            give_up(format_args!("no network namespace can be made ({errno}); run it as root"));
-        }
-        test()
-    });
-    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-}
 
 fn program(path: &str) -> Program {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);

@@ -69,11 +69,11 @@ impl Pods<'_> {
                 place(set::OWN, Element::key(key().address(other)));
             }
         }
-        if !self.scope.judges(member) {
-            if let Some(Some(number)) = self.remote_gate(member) {
-                place(set::GATED, Element::key(key()));
-                place(set::GATES, Element::key(Key::default().number(number).address(address)));
-            }
+        if !self.scope.judges(member)
+            && let Some(Some(number)) = self.remote_gate(member)
+        {
+            place(set::GATED, Element::key(key()));
+            place(set::GATES, Element::key(Key::default().number(number).address(address)));
         }
         for &group in groups {
             place(set::PEERS, Element::key(Key::default().number(group).address(address)));

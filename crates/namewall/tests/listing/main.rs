@@ -3,31 +3,22 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "../isolated/mod.rs"]
+mod isolated;
+
+use isolated::isolated;
 use namewall_cluster::{Settings as ClusterSettings, load, lower};
 use namewall_dataplane::nft::{Nft, Settings};
 use namewall_dataplane::render::{Intercept, Listener, Scope};
 use namewall_dataplane::{Connection, Dataplane as _, SingleThreaded};
 use namewall_policy::port::Protocol;
 use namewall_policy::{Instant, Lease, Program, Snapshot, compile};
-use namewall_testbed::give_up;
-use nix::sched::{CloneFlags, unshare};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
 const NOW: Instant = Instant(Duration::from_secs(100));
-
-/// Runs in a new network namespace, which goes when the test does.
-fn isolated<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
-    let thread = thread::spawn(|| {
-        if let Err(errno) = unshare(CloneFlags::CLONE_NEWNET) {
-            give_up(format_args!("no network namespace can be made ({errno}); run it as root"));
-        }
-        test()
-    });
-    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-}
 
 fn nft(arguments: &[&str], input: &str) -> String {
     let mut command = Command::new(namewall_testbed::program("nft"));
