@@ -7,7 +7,7 @@ use expect_test::expect_file;
 use isolated::isolated;
 use namewall_cluster::{Document, Settings as ClusterSettings, load, lower};
 use namewall_dataplane::SingleThreaded;
-use namewall_dataplane::nft::{Nft, NftError, PATIENCE, Settings, uninstall};
+use namewall_dataplane::nft::{Nft, NftError, RELEASE_TIMEOUT, Settings, uninstall};
 use namewall_dataplane::render::Scope;
 use namewall_policy::model::NodeId;
 use namewall_policy::{Instant, Lease, Program, compile};
@@ -62,7 +62,7 @@ fn open_with(settings: Settings, scope: Scope) -> SingleThreaded<Nft> {
 }
 
 fn remove() -> Result<bool, NftError> {
-    uninstall("namewall", PATIENCE, &mut |_| {})
+    uninstall("namewall", RELEASE_TIMEOUT, &mut |_| {})
 }
 
 /// The shop with another object in it.
@@ -224,7 +224,7 @@ fn a_table_in_use_is_protected_and_uninstall_removes_all() {
         assert!(error.to_string().contains(&format!("with PID {}", std::process::id())), "{error}");
         // The owner goes while its table is being removed, and the kernel may take a while to release it.
         let mut kernel = Some(kernel);
-        assert!(uninstall("namewall", PATIENCE, &mut |_| drop(kernel.take())).expect("it can be removed"));
+        assert!(uninstall("namewall", RELEASE_TIMEOUT, &mut |_| drop(kernel.take())).expect("it can be removed"));
         assert!(kernel.is_none(), "it has waited for the owner");
         assert_eq!(nft(&["list", "ruleset"]), "", "nothing is left");
         assert!(!remove().expect("there is nothing to do"));

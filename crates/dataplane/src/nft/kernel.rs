@@ -27,7 +27,7 @@ use std::time::Duration;
 /// What our table says of itself, so that we never take somebody else's.
 pub(super) const NOTE: &str = "made by namewall";
 /// How long the kernel may take to release the table of a process that has ended, on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub const RELEASE_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -38,7 +38,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { table: "namewall".to_owned(), patience: PATIENCE }
+        Self { table: "namewall".to_owned(), patience: RELEASE_TIMEOUT }
     }
 }
 

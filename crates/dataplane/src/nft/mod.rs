@@ -26,7 +26,7 @@ mod wire;
 pub use elements::Elements;
 pub use error::NftError;
 pub use features::Lacking;
-pub use kernel::{Nft, PATIENCE, Settings, put_table};
+pub use kernel::{Nft, RELEASE_TIMEOUT, Settings, put_table};
 pub use owner::Owner;
 pub use removal::uninstall;
 
