@@ -11,7 +11,7 @@ use namewall_scenario::zones::RecordType;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -142,6 +142,11 @@ impl World {
     }
 
     /// Another program takes all of the kernel's hooks for what the first node forwards: one more is refused.
+    /// Somebody else who listens on the node.
+    pub(crate) fn listener(&self) -> TcpListener {
+        self.sandbox.node(NODE).unwrap().enter(|| TcpListener::bind("127.0.0.1:0")).unwrap().unwrap()
+    }
+
     pub(crate) fn occupy_hooks(&self) -> Occupied {
         let chain = |at: usize| {
             format!("add chain ip occupied c{at} {{ type filter hook forward priority 300; policy accept; }}")

@@ -58,17 +58,24 @@ pub(crate) fn agent(args: &AgentArgs) -> Result<ExitCode> {
         },
     );
     // Probes are answered while the cluster is not known yet, and a scraper learns what is in the way.
-    let http = start_http(&args.firewall, &source)?;
+    // A node is better off with a firewall that nobody can probe than without one.
+    let http = start_http(&args.firewall, &source).or_else(|error| {
+        warn!("{error:#}; it goes on without metrics and probes");
+        Http::new([], NOT_READY)
+    })?;
     if !source.wait_until_known(&signals, http.health()) {
         return Ok(ExitCode::SUCCESS);
     }
     enforce(&args.firewall, source, http, &signals)
 }
 
+/// What readiness probes are told before policies are in the kernel.
+const NOT_READY: &str = "nothing is enforced yet\n";
+
 /// Serves HTTP if that is asked for, with the metrics there are before the agent starts. Whom we take over from has the
 /// address for now.
 fn start_http(args: &cli::Firewall, source: &impl Source) -> Result<Http> {
-    let mut http = Http::new(args.options()?.metrics_address, "nothing is enforced yet\n")?;
+    let mut http = Http::new(args.options()?.metrics_address, NOT_READY)?;
     match http.serve(source.metrics()) {
         Err(error) if !(args.take_over && is_taken(&error)) => Err(error.into()),
         _ => Ok(http),
