@@ -124,7 +124,7 @@ impl<D: Dataplane> State<D> {
             return Err(AgentError::NodeGone(name.clone()));
         }
         let (program, more) = match &self.last_error {
-            None => compile_next((&self.snapshot, self.node.program()), &snapshot),
+            None => compile_next(&self.snapshot, self.node.program(), &snapshot),
             // A failed change may be in force in part. Then the Program is not the Snapshot's.
             Some(_) => compile(&snapshot),
         };

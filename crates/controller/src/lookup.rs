@@ -71,7 +71,7 @@ fn look_up(name: &str, servers: &[SocketAddr]) -> Option<Outcome> {
     let (mut found, mut failure) = (Vec::new(), None);
     for &server in servers {
         for kind in [RecordType::A, RecordType::AAAA] {
-            match ask(server, (name, kind), PATIENCE) {
+            match ask(server, name, kind, PATIENCE) {
                 Ok(told) if told.rcode == Rcode::NO_ERROR => {
                     let seconds = |ttl: Duration| u32::try_from(ttl.as_secs()).unwrap_or(u32::MAX);
                     found.extend(told.addresses.iter().map(|one| (one.address, seconds(one.ttl))));

@@ -34,7 +34,7 @@ pub struct Told {
 
 /// Asks a server, over UDP and, if that does not hold the answer, over TCP. A question is known by its id, its
 /// port and its name; whatever else comes in is not heard.
-pub fn ask(server: SocketAddr, (name, kind): (&str, RecordType), patience: Duration) -> Result<Told, AskError> {
+pub fn ask(server: SocketAddr, name: &str, kind: RecordType, patience: Duration) -> Result<Told, AskError> {
     let broken = |error| AskError::Broken(server, error);
     let id = Random::open().and_then(|mut random| random.number()).map_err(broken)?;
     let query = query(id, name, kind).ok_or_else(|| AskError::Name(name.to_owned()))?;

@@ -2,7 +2,7 @@
 
 use crate::report::{Seen, eventually, now, step, within};
 use crate::setup::TTL;
-use crate::stage::Stage;
+use crate::stage::{ProbePod, Stage};
 use anyhow::{Context, Result};
 use std::time::{Duration, Instant};
 
@@ -122,8 +122,8 @@ pub(crate) fn of_a_cluster_network_policy(stage: &Stage) -> Result<()> {
             let got = stage.plane.get(&["serviceaccount", "default", "-n", "bank"]);
             Ok(Seen::new(got.is_ok(), "none yet"))
         })?;
-        stage.run_pod(("bank", "teller"), "node-1", "")?;
-        stage.run_pod(("bank", "vault"), "node-2", "")?;
+        stage.run_pod(ProbePod { namespace: "bank", name: "teller", node: "node-1", labels: "" })?;
+        stage.run_pod(ProbePod { namespace: "bank", name: "vault", node: "node-2", labels: "" })?;
         stage.pods_are_ready("bank")?;
         for pod in ["bank/teller", "bank/vault"] {
             eventually("it is asked and answers", || {

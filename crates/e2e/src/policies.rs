@@ -2,7 +2,7 @@
 //! Service; and pods that are new.
 
 use crate::report::{Seen, eventually, now, step};
-use crate::stage::{Stage, pod, process_of};
+use crate::stage::{ProbePod, Stage, process_of};
 use anyhow::Result;
 use nix::sys::signal::{Signal, kill};
 
@@ -26,9 +26,10 @@ pub(crate) fn between_pods(stage: &Stage) -> Result<()> {
             let got = stage.plane.get(&["serviceaccount", "default", "-n", "shop"]);
             Ok(Seen::new(got.is_ok(), "none yet"))
         })?;
-        stage.run_pod(("shop", "db"), "node-2", "")?;
+        stage.run_pod(ProbePod { namespace: "shop", name: "db", node: "node-2", labels: "" })?;
         for (name, node, may) in ASKERS {
-            stage.run_pod(("shop", name), node, if may { ", role: client" } else { "" })?;
+            let labels = if may { ", role: client" } else { "" };
+            stage.run_pod(ProbePod { namespace: "shop", name, node, labels })?;
         }
         stage.pods_are_ready("shop")
     })?;
@@ -84,7 +85,8 @@ impl Hammer {
     fn start(&self, stage: &Stage) -> Result<()> {
         let labels = if self.may { "" } else { ", may: nothing" };
         let arguments = ["hammer", &self.name, &self.place, HAMMER_SECONDS];
-        stage.plane.apply(&pod(("shop", &self.name), self.node, labels, &arguments))
+        let pod = ProbePod { namespace: "shop", name: &self.name, node: self.node, labels };
+        stage.plane.apply(&pod.manifest(&arguments))
     }
 
     /// What came of it.

@@ -2,7 +2,7 @@
 
 use crate::names::{ASKS, FIRST, NOBODY, SILENT, put_firewall, remove_firewall};
 use crate::report::{Seen, TIMEOUT, eventually, now, step, within};
-use crate::stage::{Stage, pod, process_of};
+use crate::stage::{ProbePod, Stage, process_of};
 use anyhow::Result;
 use nix::sys::signal::{Signal, kill};
 use std::time::Duration;
@@ -68,7 +68,8 @@ pub(crate) fn agents_are_updated(stage: &Stage) -> Result<()> {
 
 /// A pod that tries what it may not, while nobody is there and while the next agent takes the table over.
 fn start_hammer(stage: &Stage, name: &str, node: &str) -> Result<()> {
-    stage.plane.apply(&pod(("shop", name), node, "", &["hammer", name, NOBODY, "20"]))?;
+    let pod = ProbePod { namespace: "shop", name, node, labels: "" };
+    stage.plane.apply(&pod.manifest(&["hammer", name, NOBODY, "20"]))?;
     let (pod, ready) = (format!("pod/{name}"), "--for=condition=Ready");
     stage.plane.kubectl(&["wait", ready, &pod, "-n", "shop", TIMEOUT]).map(drop)
 }

@@ -151,7 +151,7 @@ impl Parser {
         let operator = match infix {
             Infix::Call(function) => {
                 let span = left.span;
-                return self.call(function, (span, vec![left]));
+                return self.call(function, span, vec![left]);
             }
             Infix::Operator(operator @ Operator::In { .. }) if self.is_at(Mark::Open) => {
                 let start = self.place();
@@ -274,7 +274,7 @@ impl Parser {
             Token::Name { name, bare } => {
                 let (name, bare) = (std::mem::take(name), *bare);
                 self.at += 1;
-                return self.named((name, bare), place);
+                return self.named(name, bare, place);
             }
             Token::Mark(Mark::Open) => {
                 self.at += 1;
@@ -330,7 +330,7 @@ impl Parser {
     }
 
     /// A fact, or a function with its arguments.
-    fn named(&mut self, (name, bare): (String, bool), place: Span) -> Result<Tree, Problem> {
+    fn named(&mut self, name: String, bare: bool, place: Span) -> Result<Tree, Problem> {
         if bare && self.take(Mark::Open) {
             let Some(function) = Function::named(&name) else {
                 let problem = Problem::new(place, format!("there is no function `{name}`"));
@@ -339,7 +339,7 @@ impl Parser {
                     None => problem,
                 });
             };
-            return self.call(function, (place, Vec::new()));
+            return self.call(function, place, Vec::new());
         }
         let fact = Fact::named(&name);
         if bare
@@ -353,7 +353,7 @@ impl Parser {
     }
 
     /// The rest of a call, whose parenthesis is open already.
-    fn call(&mut self, function: Function, (start, given): (Span, Vec<Tree>)) -> Result<Tree, Problem> {
+    fn call(&mut self, function: Function, start: Span, given: Vec<Tree>) -> Result<Tree, Problem> {
         let place = self.place();
         let (arguments, end) = match self.take(Mark::Close) {
             true => (given, place),

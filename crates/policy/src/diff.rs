@@ -15,7 +15,7 @@ use std::sync::Arc;
 mod conditions;
 mod rows;
 
-use conditions::{Rows, decide_alike};
+use conditions::{Rows, deciding};
 use rows::Row;
 
 /// A cluster before or after.
@@ -148,10 +148,8 @@ impl Compare<'_> {
         let (Some(before), Some(after)) = (conditions(0), conditions(1)) else { return true };
         *self.alike.entry([(old, before), (new, after)]).or_insert_with(|| {
             let [old, new] = sides;
-            decide_alike(
-                (old.snapshot, &before.list(old.matrix, &in_doubt)),
-                (new.snapshot, &after.list(new.matrix, &in_doubt)),
-            )
+            let (before, after) = (before.list(old.matrix, &in_doubt), after.list(new.matrix, &in_doubt));
+            deciding(old.snapshot, &before) == deciding(new.snapshot, &after)
         })
     }
 

@@ -3,7 +3,7 @@
 
 use crate::evaluate::{Counting, Outcome, Seen, Walk, Watch, settled};
 use crate::flow::{Cause, Decision, Endpoint, Flow, Reason, Stage, Verdict};
-use crate::lease::{Instant, Lease, LeaseTable};
+use crate::lease::{Instant, Lease};
 use crate::model::{Action, Clauses, Direction, NamespaceScope, Peer, Peers, PodSet, PolicyId, PortMatch, Ports};
 use crate::program::{Program, RuleId};
 use crate::reach::Reach;
@@ -57,24 +57,15 @@ pub struct RuleStep {
 }
 
 /// Explains one connection, as [`evaluate`](crate::evaluate()) judges it.
-pub fn explain(
-    (snapshot, program): (&Snapshot, &Program),
-    leases: &LeaseTable,
-    flow: &Flow,
-    now: Instant,
-) -> Explanation {
-    let settled = settled(&Reach { program, leases, now }, flow);
+pub fn explain(snapshot: &Snapshot, reach: &Reach<'_>, flow: &Flow) -> Explanation {
+    let settled = settled(reach, flow);
     let case = Case { flow: settled.flow.into_owned(), assumption: settled.assumption };
-    explain_case((snapshot, program), leases, &case, now)
+    explain_case(snapshot, reach, &case)
 }
 
 /// Explains one case of a connection of which the input leaves something open.
-pub fn explain_case(
-    (snapshot, program): (&Snapshot, &Program),
-    leases: &LeaseTable,
-    case: &Case,
-    now: Instant,
-) -> Explanation {
+pub fn explain_case(snapshot: &Snapshot, reach: &Reach<'_>, case: &Case) -> Explanation {
+    let Reach { program, leases, now } = *reach;
     let flow = &case.flow;
     let walk = Walk { program, leases, flow, now, assumption: case.assumption };
     let counting = Counting::Enforced;
@@ -317,7 +308,7 @@ pub fn describe_rule(snapshot: &Snapshot, program: &Program, id: RuleId) -> Stri
 }
 
 /// A reason in a sentence.
-pub fn describe_reason((snapshot, program): (&Snapshot, &Program), reason: &Reason, flow: &Flow) -> String {
+pub fn describe_reason(snapshot: &Snapshot, program: &Program, reason: &Reason, flow: &Flow) -> String {
     let rule = |id| describe_rule(snapshot, program, id);
     let cause_text = |cause: &Cause| match cause {
         Cause::OwnAddress => "a pod may always reach its own address".to_owned(),

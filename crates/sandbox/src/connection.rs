@@ -42,7 +42,7 @@ impl Connection {
             other => return Err(Error::NotKept(other)),
         };
         let (from, to) = (wish.from, wish.to);
-        let (fd, _) = from.namespace.enter(|| open_socket(kind, (from.source, to), ports))??;
+        let (fd, _) = from.namespace.enter(|| open_socket(kind, from.source, to, ports))??;
         let mut connection = Self { kind, fd, name: nonce(), tail: Vec::new() };
         let opened = connection.complete(to, timeout).map_err(Measured::from_error);
         Ok(opened.map(|()| connection))

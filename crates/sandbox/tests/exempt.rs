@@ -4,6 +4,7 @@ mod common;
 
 use common::{EVERY_PROTOCOL, PORT, address, addresses, has_rights, isolating, measure, nft};
 use namewall_dataplane::CutEstablished;
+use namewall_policy::model::Direction;
 use namewall_policy::port::Protocol;
 use namewall_policy::{Snapshot, compile};
 use namewall_sandbox::{Cluster, Measured, ProbeSource, Wanted};
@@ -86,7 +87,7 @@ fn s1_of_what_is_related_only_errors_pass() {
         return;
     }
     assert!(hears_what_is_expected(&build(&snapshot())), "nobody forbids it");
-    let closed = build(&isolating(snapshot(), (true, false)));
+    let closed = build(&isolating(snapshot(), Direction::Ingress));
     assert!(!hears_what_is_expected(&closed), "a helper's expectation opens nothing");
     let refused = measure(&closed.sandbox, WEB, OUTSIDE, Protocol::Udp);
     assert_eq!(refused, Measured::Refused, "an error about what was let through");
@@ -110,7 +111,7 @@ fn s1_only_neighbours_may_look_for_each_other() {
         send(&pod, &message, SocketAddr::new(address(NODE6), 0));
         hears(&node, &message[4..])
     };
-    let (open, closed) = (build(&snapshot()), build(&isolating(snapshot(), (false, true))));
+    let (open, closed) = (build(&snapshot()), build(&isolating(snapshot(), Direction::Egress)));
     assert!(hears_with(&open, 64), "nobody forbids it");
     assert!(hears_with(&closed, 255), "a neighbour is found whatever the policies say");
     assert!(!hears_with(&closed, 64), "and nothing else goes under that name");

@@ -361,7 +361,7 @@ impl Player<'_> {
         state.get_or_insert_with(|| {
             let lowered = lower(&*documents, &Settings::default());
             let (program, more) = match before {
-                Some(State { snapshot, program, .. }) => compile_next((snapshot, program), &lowered.snapshot),
+                Some(State { snapshot, program, .. }) => compile_next(snapshot, program, &lowered.snapshot),
                 None => compile(&lowered.snapshot),
             };
             unread.extend(errors(&lowered.findings).filter(|finding| !unread.contains(finding)).collect::<Vec<_>>());
@@ -458,10 +458,10 @@ impl Player<'_> {
         };
         let mut got = match verdict {
             Prediction::Depends => format!("depends: {}", Described::join(&depends_on)),
-            _ => format!("{verdict}: {}", describe_reason((snapshot, program), &decision.reason, &flow)),
+            _ => format!("{verdict}: {}", describe_reason(snapshot, program, &decision.reason, &flow)),
         };
         if let Some(reason) = &decision.would_deny {
-            got += &format!("; would deny: {}", describe_reason((snapshot, program), reason, &flow));
+            got += &format!("; would deny: {}", describe_reason(snapshot, program, reason, &flow));
         }
         let judge = Judge { program, flow: &flow };
         let passed = judge.agrees(&probe.expect, verdict, &decision);

@@ -143,12 +143,13 @@ where
         if settings.upstreams.is_empty() && sockets.iter().any(|(_, listen)| listen.meant.is_none()) {
             return Err(ServerError::NoUpstream);
         }
-        Self::start_judged((settings, None), sockets, learner)
+        Self::start_judged(settings, None, sockets, learner)
     }
 
     /// The same by a chain, which says who is asked.
     pub fn start_judged(
-        (settings, chain): (Settings, Option<Arc<dyn Chain>>),
+        settings: Settings,
+        chain: Option<Arc<dyn Chain>>,
         sockets: Vec<(Sockets, Listen)>,
         learner: Arc<L>,
     ) -> Result<Self, ServerError> {
@@ -223,7 +224,8 @@ where
     /// nobody notices, and at those that are left whoever asked before gets an answer.
     pub fn move_to(
         &mut self,
-        (settings, chain): (Settings, Arc<dyn Chain>),
+        settings: Settings,
+        chain: Arc<dyn Chain>,
         sockets: Vec<(Sockets, Listen)>,
     ) -> Result<(), ServerError> {
         let addresses: Vec<SocketAddr> = settings.listen.iter().map(|listen| listen.address).collect();

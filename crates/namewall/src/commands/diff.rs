@@ -105,7 +105,7 @@ impl Differences<'_> {
     ) -> [Vec<Described>; 2] {
         [0, 1].map(|at| {
             let Loaded { snapshot, program, .. } = self.loaded[at];
-            let words = |one: &Condition<Party>| one.describe_as((snapshot, program), &|party| name_of(*party));
+            let words = |one: &Condition<Party>| one.describe_as(snapshot, program, &|party| name_of(*party));
             conditions[at].iter().map(words).collect()
         })
     }

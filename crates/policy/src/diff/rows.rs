@@ -61,7 +61,7 @@ pub(super) fn pair(old: Side<'_>, new: Side<'_>) -> Vec<Row> {
         let is_split = owner(sides, pair).is_some_and(|key| owners[&key] > 1);
         let here: Vec<&&Unit> = units.iter().filter(|unit| places[**unit][at] == Some(id)).collect();
         let first = here.first()?;
-        let text = row_name(group.owner.as_ref(), is_split, (&first.name, here.len()));
+        let text = row_name(group.owner.as_ref(), is_split, &first.name, here.len());
         Some(Row { name: format!("{}/{text}", first.namespace), kind: group.kind.clone(), groups: pair })
     };
     let mut named: Vec<Row> = rows.iter().filter_map(name).collect();

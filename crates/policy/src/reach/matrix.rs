@@ -204,19 +204,19 @@ impl<'a> Matrix<'a> {
 
     /// What these connections of [`between`](Self::between) depend on (S10.5).
     pub fn depends_on(&self, from: WorkloadId, to: WorkloadId, asked: &Traffic) -> Vec<Condition> {
-        self.conditions((from, to), Conditions::of(asked))
+        self.conditions(from, to, Conditions::of(asked))
     }
 
     /// What these connections of [`across`](Self::across) depend on.
     pub fn depends_on_across(&self, from: WorkloadId, to: WorkloadId, asked: &Traffic) -> Vec<Condition> {
-        self.conditions((from, to), Conditions::across(asked))
+        self.conditions(from, to, Conditions::across(asked))
     }
 
-    fn conditions(&self, (from, to): (WorkloadId, WorkloadId), mut conditions: Conditions<'_>) -> Vec<Condition> {
+    fn conditions(&self, from: WorkloadId, to: WorkloadId, mut conditions: Conditions<'_>) -> Vec<Condition> {
         let program = self.reach.program;
         let (from, to) = (program.endpoints(self.snapshot, from), program.endpoints(self.snapshot, to));
         for (from, to) in program.address_pairs(&from, &to) {
-            self.reach.find_conditions((&from, &to), &mut conditions);
+            self.reach.find_conditions(&from, &to, &mut conditions);
         }
         conditions.list()
     }
@@ -298,8 +298,8 @@ impl<'a> Matrix<'a> {
         let family = row.lane.family();
         let peers = self.ends(self.views.example(view), row.lane);
         let found = peers.iter().flat_map(|peer| match row.direction {
-            Direction::Egress => self.reach.egress_depends_on((owner, peer), family),
-            Direction::Ingress => self.reach.ingress_depends_on((peer, owner), family),
+            Direction::Egress => self.reach.egress_depends_on(owner, peer, family),
+            Direction::Ingress => self.reach.ingress_depends_on(peer, owner, family),
         });
         found.map(|(on, part)| (conditions::relative(row.direction, on), part)).collect()
     }
@@ -308,8 +308,8 @@ impl<'a> Matrix<'a> {
         self.pool.borrow().conditions.get(id)
     }
 
-    pub(super) fn world(&self) -> (&'a Snapshot, &'a Program) {
-        (self.snapshot, self.reach.program)
+    pub(super) fn program(&self) -> &'a Program {
+        self.reach.program
     }
 
     /// The two sides of a cell: what is let out, and what is let in.

@@ -115,12 +115,12 @@ impl Reach<'_> {
     /// What these connections between two ends depend on. Those that depend on nothing have no condition.
     pub fn depends_on(&self, from: &Endpoint, to: &Endpoint, asked: &Traffic) -> Vec<Condition> {
         let mut conditions = Conditions::of(asked);
-        self.find_conditions((from, to), &mut conditions);
+        self.find_conditions(from, to, &mut conditions);
         conditions.list()
     }
 
     /// Adds what the connections between these two ends depend on.
-    pub fn find_conditions(&self, (from, to): (&Endpoint, &Endpoint), conditions: &mut Conditions<'_>) {
+    pub fn find_conditions(&self, from: &Endpoint, to: &Endpoint, conditions: &mut Conditions<'_>) {
         for family in families(self.program, from, to) {
             let mut egress = SideCases::new(self.egress_cases(from, to, family));
             let inward = Inward { family, across: conditions.across };
@@ -130,7 +130,7 @@ impl Reach<'_> {
             for part in parts(in_doubt, egress.traffic.iter().chain(&ingress.traffic)) {
                 egress.judge(&part);
                 ingress.judge(&part);
-                for on in sides.dependences(&part, (&egress.outcomes, &ingress.outcomes)) {
+                for on in sides.dependences(&part, &egress.outcomes, &ingress.outcomes) {
                     conditions.add(on, &part);
                 }
             }
@@ -140,7 +140,8 @@ impl Reach<'_> {
     /// What the source's policies alone depend on, and for which connections.
     pub(crate) fn egress_depends_on(
         &self,
-        (from, to): (&Endpoint, &Endpoint),
+        from: &Endpoint,
+        to: &Endpoint,
         family: Option<Family>,
     ) -> Vec<(Dependence, Traffic)> {
         let sides = Sides { reach: self, from, to };
@@ -150,7 +151,8 @@ impl Reach<'_> {
     /// What the destination's policies alone depend on, if both ends are on different nodes.
     pub(crate) fn ingress_depends_on(
         &self,
-        (from, to): (&Endpoint, &Endpoint),
+        from: &Endpoint,
+        to: &Endpoint,
         family: Option<Family>,
     ) -> Vec<(Dependence, Traffic)> {
         let sides = Sides { reach: self, from, to };
@@ -216,7 +218,7 @@ fn parts<'c>(whole: Traffic, cases: impl Iterator<Item = &'c Traffic>) -> Vec<Tr
 
 impl Sides<'_> {
     /// What connections depend on that are open or closed together in each outcome of egress and ingress.
-    pub(super) fn dependences(&self, part: &Traffic, (egress, ingress): (&[Outcome], &[Outcome])) -> Vec<Dependence> {
+    pub(super) fn dependences(&self, part: &Traffic, egress: &[Outcome], ingress: &[Outcome]) -> Vec<Dependence> {
         let mut found = self.egress(part, egress);
         found.extend(self.ingress(ingress));
         found

@@ -133,7 +133,7 @@ impl Reach<'_> {
             Prediction::Depends => {
                 let mut one = Traffic::none();
                 one.insert(flow.protocol, flow.port, flow.port);
-                Sides { reach: self, from: &flow.from, to: &flow.to }.dependences(&one, (&egress, &ingress))
+                Sides { reach: self, from: &flow.from, to: &flow.to }.dependences(&one, &egress, &ingress)
             }
             _ => Vec::new(),
         };

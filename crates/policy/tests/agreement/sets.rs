@@ -9,7 +9,7 @@ use namewall_policy::addr::AddrSet;
 use namewall_policy::diff::{Side, diff};
 use namewall_policy::model::WorkloadId;
 use namewall_policy::port::{Protocol, Traffic};
-use namewall_policy::reach::{GroupId, Groups, Matrix, OutsideRange, Reach, Reachable};
+use namewall_policy::reach::{GroupId, GroupPair, Groups, Matrix, OutsideRange, Reach, Reachable};
 use namewall_policy::{
     Condition, Endpoint, Flow, LeaseTable, Prediction, Program, Snapshot, compile, evaluate, explain,
 };
@@ -261,7 +261,7 @@ fn s10_5_what_depends_in_a_difference_says_on_what() {
 fn row_has_conditions(matrix: &Matrix<'_>, rows: &Groups, from: GroupId) -> Outcome {
     for (to, _) in rows.iter() {
         let cell = rows.cell(matrix, from, to);
-        has_conditions(&matrix.cell(cell.open), |asked| rows.depends_on(matrix, (from, to), asked))?;
+        has_conditions(&matrix.cell(cell.open), |asked| rows.depends_on(matrix, GroupPair { from, to }, asked))?;
     }
     let id = rows.get(from).example();
     for range in matrix.outside_to(id).iter() {
@@ -280,7 +280,7 @@ fn row_has_conditions(matrix: &Matrix<'_>, rows: &Groups, from: GroupId) -> Outc
 fn explain_decides_as_evaluate_does() {
     each_case(150, |case, program, leases| {
         for flow in &case.flows {
-            let story = explain((&case.snapshot, program), leases, flow, case.now);
+            let story = explain(&case.snapshot, &Reach { program, leases, now: case.now }, flow);
             let decision = evaluate(program, leases, flow, case.now);
             if story.decision != decision {
                 return Err(TestCaseError::fail(format!(

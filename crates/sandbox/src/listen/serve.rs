@@ -156,11 +156,11 @@ impl Server {
                 accepted.into_iter().for_each(|task| self.serve(Served { task, address }));
             }
             Task::EchoStream { fd, client } => {
-                if !echo_stream((fd, client), &mut self.buffer) {
+                if !echo_stream(fd, client, &mut self.buffer) {
                     self.served.remove(&token);
                 }
             }
-            Task::EchoDatagrams { fd, clients } => echo_datagrams((fd, clients), &mut self.buffer),
+            Task::EchoDatagrams { fd, clients } => echo_datagrams(fd, clients, &mut self.buffer),
             Task::AnswerInit(fd) => {
                 let is_open = |port| {
                     let ports = self.sctp_ports.lock().unwrap_or_else(PoisonError::into_inner);
@@ -198,7 +198,7 @@ fn accept(listener: &TcpListener) -> Vec<Task> {
 }
 
 /// Whether the stream goes on.
-fn echo_stream((fd, client): (&OwnedFd, &mut Option<u64>), buffer: &mut [u8]) -> bool {
+fn echo_stream(fd: &OwnedFd, client: &mut Option<u64>, buffer: &mut [u8]) -> bool {
     let fd = fd.as_raw_fd();
     match recv(fd, buffer, MsgFlags::empty()) {
         Ok(0) => false,
@@ -211,7 +211,7 @@ fn echo_stream((fd, client): (&OwnedFd, &mut Option<u64>), buffer: &mut [u8]) ->
     }
 }
 
-fn echo_datagrams((fd, clients): (&OwnedFd, &mut FxHashMap<u64, SockaddrStorage>), buffer: &mut [u8]) {
+fn echo_datagrams(fd: &OwnedFd, clients: &mut FxHashMap<u64, SockaddrStorage>, buffer: &mut [u8]) {
     while let Some((length, from)) = datagram(fd, buffer) {
         clients.extend(name_in(&buffer[..length]).map(|name| (name, from)));
         let _ = sendto(fd.as_raw_fd(), &buffer[..length], &from, MsgFlags::empty());

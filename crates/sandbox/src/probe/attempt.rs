@@ -34,9 +34,9 @@ impl AsFd for Attempt {
 
 impl Attempt {
     /// In the thread's network namespace. Nothing is sent yet.
-    pub(crate) fn open(protocol: Protocol, (from, to): (IpAddr, SocketAddr), ports: &Ports) -> Result<Self, Error> {
+    pub(crate) fn open(protocol: Protocol, from: IpAddr, to: SocketAddr, ports: &Ports) -> Result<Self, Error> {
         let kind = Kind::try_from(protocol)?;
-        let (fd, port) = open_socket(kind, (from, to), ports)?;
+        let (fd, port) = open_socket(kind, from, to, ports)?;
         Ok(Self { kind, fd, port, to, nonce: nonce() })
     }
 

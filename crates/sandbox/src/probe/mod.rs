@@ -123,7 +123,7 @@ fn open_all(probes: &[Probe], ports: &Ports) -> Result<Vec<Attempt>, Error> {
     for (at, probe) in probes.iter().enumerate() {
         by_namespace.entry(Arc::as_ptr(&probe.from.namespace)).or_default().push(at);
     }
-    let open = |probe: &Probe| Attempt::open(probe.protocol, (probe.from.source, probe.to), ports);
+    let open = |probe: &Probe| Attempt::open(probe.protocol, probe.from.source, probe.to, ports);
     let mut attempts: Vec<Option<Attempt>> = Vec::new();
     attempts.resize_with(probes.len(), || None);
     for here in by_namespace.into_values() {
@@ -140,11 +140,7 @@ fn open_all(probes: &[Probe], ports: &Ports) -> Result<Vec<Attempt>, Error> {
 
 /// A socket at a port that was not used towards that host for long: a firewall
 /// that remembers connections must not take a new one for an old one.
-pub(crate) fn open_socket(
-    kind: Kind,
-    (from, to): (IpAddr, SocketAddr),
-    ports: &Ports,
-) -> Result<(OwnedFd, u16), Error> {
+pub(crate) fn open_socket(kind: Kind, from: IpAddr, to: SocketAddr, ports: &Ports) -> Result<(OwnedFd, u16), Error> {
     const ATTEMPTS: usize = 100;
     let mut last = Errno::EADDRINUSE;
     for _ in 0..ATTEMPTS {

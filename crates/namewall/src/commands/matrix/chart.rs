@@ -87,7 +87,7 @@ impl<'v> Maker<'v> {
             (0..=self.names.len()).for_each(|_| line.push(self.moot));
             return;
         }
-        let outside = outside(self.view, (from, Direction::Egress));
+        let outside = outside(self.view, from, Direction::Egress);
         line.push(self.cells.put(outside.clone()));
         let by_address = self.cells.put(by_address(&outside));
         let own = self.view.names_to(from);
@@ -109,7 +109,7 @@ impl<'v> Maker<'v> {
         let mut line = Line::default();
         for &to in columns {
             let cell = match self.view.shows_outside_of(to) {
-                true => outside(self.view, (to, Direction::Ingress)),
+                true => outside(self.view, to, Direction::Ingress),
                 false => Cell::moot(),
             };
             line.push(self.cells.put(cell));
@@ -144,7 +144,7 @@ fn cell(traffic: Reachable) -> Cell {
 }
 
 /// What is open to some address outside, and to which.
-fn outside(view: &View<'_>, (row, direction): (GroupId, Direction)) -> Cell {
+fn outside(view: &View<'_>, row: GroupId, direction: Direction) -> Cell {
     const SHOWN: usize = 12;
     let ranges = match direction {
         Direction::Egress => view.outside_to(row),

@@ -2,7 +2,7 @@
 
 use super::{View, range_text};
 use namewall_policy::domain::DomainPattern;
-use namewall_policy::reach::{GroupId, OutsideRange, Reachable};
+use namewall_policy::reach::{GroupId, GroupPair, OutsideRange, Reachable};
 use namewall_policy::unknown::{Described, EndName, Party};
 use namewall_policy::{Condition, Endpoint};
 
@@ -85,7 +85,7 @@ impl<'e> Pair<'e> {
         match (self.from, self.to) {
             (End::Workload(from), End::Workload(to)) => {
                 let open = view.open(groups.cell(matrix, from, to).open);
-                groups.depends_on(matrix, (from, to), &open.depends())
+                groups.depends_on(matrix, GroupPair { from, to }, &open.depends())
             }
             (End::Workload(from), End::Outside(range)) => {
                 matrix.outside_to_depends_on(example(from), range, &in_doubt(&range.traffic))
@@ -111,8 +111,8 @@ impl<'e> Pair<'e> {
     }
 
     fn describe_as(self, view: &View<'_>, name_of: &dyn Fn(&Party) -> EndName) -> Vec<Described> {
-        let world = (&view.loaded.snapshot, &view.loaded.program);
-        self.depends_on(view).iter().map(|one| one.describe_as(world, name_of)).collect()
+        let (snapshot, program) = (&view.loaded.snapshot, &view.loaded.program);
+        self.depends_on(view).iter().map(|one| one.describe_as(snapshot, program, name_of)).collect()
     }
 
     /// Whether something depends on where pods live.

@@ -23,7 +23,9 @@ pub(super) fn print(out: &mut impl Write, view: &View<'_>) -> Result<()> {
             continue;
         }
         writeln!(out, "{STRONG}{}{STRONG:#} {SOFT}{}{SOFT:#}", view.name(from), kind(view, from))?;
-        print_rows(out, view, (from, &shown), &mut notes)?;
+        let more = print_rows(out, view, from, &shown)?;
+        notes.own_node |= more.own_node;
+        notes.pod_network |= more.pod_network;
         if view.shows_outside_of(from) {
             for (pattern, whole) in view.names_to(from).iter() {
                 let traffic = view.narrow(whole);
@@ -34,8 +36,8 @@ pub(super) fn print(out: &mut impl Write, view: &View<'_>) -> Result<()> {
                     print_conditions(out, pair.describe(view))?;
                 }
             }
-            print_outside(out, view, (from, Direction::Egress))?;
-            print_outside(out, view, (from, Direction::Ingress))?;
+            print_outside(out, view, from, Direction::Egress)?;
+            print_outside(out, view, from, Direction::Ingress)?;
         }
         writeln!(out)?;
     }
@@ -68,12 +70,8 @@ fn kind(view: &View<'_>, id: GroupId) -> String {
 }
 
 /// Destinations with the same open connections share a line.
-fn print_rows(
-    out: &mut impl Write,
-    view: &View<'_>,
-    (from, shown): (GroupId, &[GroupId]),
-    notes: &mut Notes,
-) -> Result<()> {
+fn print_rows(out: &mut impl Write, view: &View<'_>, from: GroupId, shown: &[GroupId]) -> Result<Notes> {
+    let mut notes = Notes::default();
     let mut by_traffic: BTreeMap<(u32, bool), Vec<GroupId>> = BTreeMap::new();
     for &to in shown {
         let cell = view.groups.cell(&view.matrix, from, to);
@@ -101,7 +99,7 @@ fn print_rows(
     if !any && !shown.is_empty() {
         writeln!(out, "  → nothing to any workload")?;
     }
-    Ok(())
+    Ok(notes)
 }
 
 /// What a line depends on, each thing once.
@@ -129,7 +127,7 @@ fn listed(view: &View<'_>, ids: &[GroupId]) -> String {
 }
 
 /// What is open to the outside, or from there; ranges that fare alike share a line.
-fn print_outside(out: &mut impl Write, view: &View<'_>, (row, direction): (GroupId, Direction)) -> Result<()> {
+fn print_outside(out: &mut impl Write, view: &View<'_>, row: GroupId, direction: Direction) -> Result<()> {
     let (mark, rest, ranges) = match direction {
         Direction::Egress => ("→", "outside", view.outside_to(row)),
         Direction::Ingress => ("←", "from outside", view.outside_from(row)),

@@ -83,10 +83,10 @@ pub(super) fn outcomes(snapshot: &Snapshot, space: &Space<'_>, parts: &[Cube]) -
         let pods = round.iter().map(|(part, example)| (*part, add(&mut imagined, *part, example)));
         let pods: Vec<(usize, WorkloadId)> = pods.collect();
         let (program, _) = compile(&imagined);
-        let ask = Ask { imagined: &imagined, pods: &pods, examples: &examples };
-        ask.numbers(&program, &mut found);
+        let ask = Ask { imagined: &imagined, program: &program, pods: &pods, examples: &examples };
+        ask.numbers(&mut found);
         for (protocol, name) in named_ports(&program) {
-            ask.name(&program, (protocol, &name), &mut found);
+            ask.name(protocol, &name, &mut found);
         }
     }
     found
@@ -159,6 +159,7 @@ fn named_ports(program: &Program) -> BTreeSet<(Protocol, Arc<str>)> {
 
 struct Ask<'a> {
     imagined: &'a Snapshot,
+    program: &'a Program,
     /// The pods of this round, with their parts.
     pods: &'a [(usize, WorkloadId)],
     examples: &'a [WorkloadId],
@@ -166,14 +167,14 @@ struct Ask<'a> {
 
 impl Ask<'_> {
     /// What is open if no port of the new pods has a name.
-    fn numbers(&self, program: &Program, found: &mut Outcomes) {
+    fn numbers(&self, found: &mut Outcomes) {
         let leases = LeaseTable::default();
-        let matrix = self.matrix(program, &leases);
+        let matrix = self.matrix(self.program, &leases);
         let mut known: FxHashMap<Met, u32> = FxHashMap::default();
         for (alike, &workload) in self.examples.iter().enumerate() {
             for direction in [Direction::Egress, Direction::Ingress] {
                 for &(part, pod) in self.pods {
-                    let met = Met::new(&matrix, direction, (workload, pod));
+                    let met = Met::new(&matrix, direction, workload, pod);
                     let outcome = *known.entry(met).or_insert_with(|| {
                         let cell = matrix.cell(met.open);
                         let (traffic, depends) = (cell.open.clone(), cell.depends());
@@ -188,8 +189,8 @@ impl Ask<'_> {
 
     /// What is open to the new pods' ports of this name. Whether a rule matches a port depends on that port alone,
     /// so every port is given the name at once: a rule that speaks of the name then speaks of every number.
-    fn name(&self, program: &Program, (protocol, name): (Protocol, &Arc<str>), found: &mut Outcomes) {
-        let mut named = program.clone();
+    fn name(&self, protocol: Protocol, name: &Arc<str>, found: &mut Outcomes) {
+        let mut named = self.program.clone();
         for spec in Arc::make_mut(&mut named.port_specs) {
             let speaks = |(wanted, known): &(Option<Protocol>, Arc<str>)| {
                 known == name && wanted.is_none_or(|wanted| wanted == protocol)
@@ -207,7 +208,7 @@ impl Ask<'_> {
         for (alike, &workload) in self.examples.iter().enumerate() {
             for &(part, pod) in self.pods {
                 let before = found.rows[alike][Direction::Egress as usize][part];
-                let met = Met::new(&matrix, Direction::Egress, (workload, pod));
+                let met = Met::new(&matrix, Direction::Egress, workload, pod);
                 let outcome = *known.entry((before, met)).or_insert_with(|| {
                     let mut outcome = found.pool.all[before as usize].clone();
                     let cell = matrix.cell(met.open);
@@ -246,7 +247,7 @@ struct Met {
 impl Met {
     /// The one place where the unknown address of a new pod matters: the matrix takes it as it takes every workload
     /// without an address.
-    fn new(matrix: &Matrix<'_>, direction: Direction, (workload, pod): (WorkloadId, WorkloadId)) -> Self {
+    fn new(matrix: &Matrix<'_>, direction: Direction, workload: WorkloadId, pod: WorkloadId) -> Self {
         let (from, to) = match direction {
             Direction::Egress => (workload, pod),
             Direction::Ingress => (pod, workload),
