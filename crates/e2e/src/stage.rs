@@ -1,6 +1,6 @@
 //! The cluster and the world: what can be done there, and what can be seen.
 
-use crate::report::{Seen, TIMEOUT};
+use crate::report::{Observation, TIMEOUT};
 use anyhow::{Context, Result, bail, ensure};
 use namewall_testbed::{ControlPlane, Machine, Node};
 use nix::sys::signal::{Signal, kill};
@@ -80,13 +80,13 @@ impl Stage {
     }
 
     /// Whether a connection from a pod comes about as it should, to an address or a name with a port.
-    pub(crate) fn goes(&self, pod: &str, place: &str, is_allowed: bool) -> Result<Seen> {
+    pub(crate) fn goes(&self, pod: &str, place: &str, is_allowed: bool) -> Result<Observation> {
         let heard = self.tell(pod, &format!("connect {place} {CONNECT_MILLISECONDS}"))?;
         let what = match &heard {
             Ok(who) => format!("{pod} reaches {place}: {who}"),
             Err(why) => format!("{pod} does not reach {place}: {why}"),
         };
-        Ok(Seen::new(heard.is_ok() == is_allowed, what))
+        Ok(Observation::new(heard.is_ok() == is_allowed, what))
     }
 
     /// What the world outside answers for names from now on: `ADDRESS NAME` lines.

@@ -1,7 +1,7 @@
 //! What holds while something is broken, or is changed for another.
 
 use crate::names::{ASKS, FIRST, NOBODY, SILENT, put_firewall, remove_firewall};
-use crate::report::{Seen, TIMEOUT, eventually, now, step, within};
+use crate::report::{Observation, TIMEOUT, eventually, now, step, within};
 use crate::stage::{ProbePod, Stage, process_of};
 use anyhow::Result;
 use nix::sys::signal::{Signal, kill};
@@ -22,7 +22,7 @@ pub(crate) fn the_leading_controller_hangs(stage: &Stage) -> Result<()> {
         let process = process_of("controller", &format!("--identity={before}"))?;
         kill(process, Signal::SIGSTOP)?;
         put_firewall(stage)?;
-        within(TAKEN_OVER, "another leads", || leader().map(|now| Seen::new(now != before, now)))?;
+        within(TAKEN_OVER, "another leads", || leader().map(|now| Observation::new(now != before, now)))?;
         eventually("it connects", || stage.goes(SILENT, FIRST, true))?;
         kill(process, Signal::SIGCONT)?;
         eventually("it connects", || stage.goes(SILENT, FIRST, true))
@@ -44,7 +44,7 @@ pub(crate) fn an_agent_is_killed(stage: &Stage) -> Result<()> {
         eventually("restarted, and ready", || {
             let pod = stage.plane.get(&["pod", "-n", "namewall", &name])?;
             let status = &pod["status"]["containerStatuses"][0];
-            Ok(Seen::new(status["restartCount"] == 1 && status["ready"] == true, status.to_string()))
+            Ok(Observation::new(status["restartCount"] == 1 && status["ready"] == true, status.to_string()))
         })?;
         now("it connects", stage.goes(ASKS, "api.payments.example:443", true))?;
         goes_on(stage)?;
@@ -76,16 +76,16 @@ fn start_hammer(stage: &Stage, name: &str, node: &str) -> Result<()> {
 
 fn was_closed(stage: &Stage, name: &str) -> Result<()> {
     let file = stage.folder.join("pods").join(name);
-    eventually("the pod has tried", || Ok(Seen::new(file.exists(), "nothing yet")))?;
+    eventually("the pod has tried", || Ok(Observation::new(file.exists(), "nothing yet")))?;
     let said = std::fs::read_to_string(&file)?;
-    now("closed", Ok(Seen::new(said.starts_with("closed"), said)))?;
+    now("closed", Ok(Observation::new(said.starts_with("closed"), said)))?;
     stage.plane.kubectl(&["delete", "pod", "-n", "shop", name, "--wait=false"]).map(drop)
 }
 
 /// The connection that was there before.
 fn goes_on(stage: &Stage) -> Result<()> {
     let held = stage.tell(ASKS, "still")?;
-    now("the connection goes on", Ok(Seen::new(held == Ok("still".to_owned()), format!("{held:?}"))))
+    now("the connection goes on", Ok(Observation::new(held == Ok("still".to_owned()), format!("{held:?}"))))
 }
 
 pub(crate) fn the_api_server_is_away(stage: &mut Stage) -> Result<()> {

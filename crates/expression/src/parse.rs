@@ -11,7 +11,7 @@ use crate::Fact;
 use crate::error::{Problem, Span};
 use crate::function::Function;
 use crate::token::{Mark, Token, tokens};
-use crate::tree::{Calculation, Form, Operator, Order, Tree};
+use crate::tree::{Calculation, Form, Operator, OrderComparison, Tree};
 
 /// The longest text that is read.
 pub(crate) const LONGEST: usize = 64 * 1024;
@@ -201,10 +201,10 @@ impl Parser {
             Mark::And => Some((Infix::And, AND, 1)),
             Mark::Equal => operator(Operator::Equal { negated: false }, COMPARISON),
             Mark::NotEqual => operator(Operator::Equal { negated: true }, COMPARISON),
-            Mark::Less => operator(Operator::Order(Order::Less), COMPARISON),
-            Mark::LessOrEqual => operator(Operator::Order(Order::LessOrEqual), COMPARISON),
-            Mark::Greater => operator(Operator::Order(Order::Greater), COMPARISON),
-            Mark::GreaterOrEqual => operator(Operator::Order(Order::GreaterOrEqual), COMPARISON),
+            Mark::Less => operator(Operator::Order(OrderComparison::Less), COMPARISON),
+            Mark::LessOrEqual => operator(Operator::Order(OrderComparison::LessOrEqual), COMPARISON),
+            Mark::Greater => operator(Operator::Order(OrderComparison::Greater), COMPARISON),
+            Mark::GreaterOrEqual => operator(Operator::Order(OrderComparison::GreaterOrEqual), COMPARISON),
             Mark::Matches => operator(Operator::Matches { negated: false }, COMPARISON),
             Mark::MatchesNot => operator(Operator::Matches { negated: true }, COMPARISON),
             Mark::In => operator(Operator::In { negated: false }, COMPARISON),

@@ -8,7 +8,7 @@ mod world;
 
 use namewall_kubernetes::crds::{definitions, to_yaml};
 use namewall_sandbox::ensure_rights;
-use namewall_testbed::{ControlPlane, Proxy, Way};
+use namewall_testbed::{ControlPlane, Proxy, ProxyMode};
 use namewall_testbed::{give_up, program};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -247,11 +247,11 @@ fn an_agent_that_is_told_no_upstream_asks_the_clusters_dns_service(nodes: &TwoNo
 /// second loses a kind and gets it back, and learns a name.
 fn an_agent_that_is_cut_off_goes_on_and_catches_up(nodes: &TwoNodes) {
     let TwoNodes { world, plane, ways, .. } = nodes;
-    ways[0].set(Way::Stalled);
+    ways[0].set(ProxyMode::Stalled);
     let began = Instant::now();
     assert_eq!(world.resolves("two.cdn.example", 1), 1, "an answer does not wait for a server that is silent");
     assert!(world.reaches(API, TWO) && !world.reaches(API, ELSEWHERE));
-    ways[0].set(Way::Cut);
+    ways[0].set(ProxyMode::Cut);
     world.wait_for(|| world.says(&["status", "-o", "json"]).contains("\"what\""));
     assert_eq!(world.resolves("api.payments.example", 1), 1);
     assert!(world.reaches(API, PROVIDER) && world.reaches(API, TWO) && !world.reaches(API, ELSEWHERE));
@@ -272,7 +272,7 @@ fn an_agent_that_is_cut_off_goes_on_and_catches_up(nodes: &TwoNodes) {
     assert!(!world.reaches(API, THREE) && !nodes.resolvers().contains("two.cdn.example."));
 
     world.wait_up_to(LONG, || began.elapsed() > CUT_OFF);
-    ways[0].set(Way::Open);
+    ways[0].set(ProxyMode::Open);
     world.wait_up_to(LONG, || world.reaches(WEB, TWO) && world.reaches(API, THREE));
     assert!(nodes.resolvers().contains("two.cdn.example."));
     world.wait_up_to(LONG, || !world.says(&["status", "-o", "json"]).contains("\"what\""));

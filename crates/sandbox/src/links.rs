@@ -66,7 +66,7 @@ const ON_LINK: u32 = 4;
 
 /// One end of a link.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct End<'a> {
+pub(crate) struct LinkEnd<'a> {
     pub index: u32,
     pub name: &'a str,
 }
@@ -115,7 +115,7 @@ impl Batch {
     }
 
     /// A pair of links. The near end is up at once; the kernel wants the far end to be brought up apart.
-    pub(crate) fn link(&mut self, near: End<'_>, far: End<'_>, far_namespace: BorrowedFd<'_>) {
+    pub(crate) fn link(&mut self, near: LinkEnd<'_>, far: LinkEnd<'_>, far_namespace: BorrowedFd<'_>) {
         let fixed = link_header(near.index, UP | NO_ARP, UP | NO_ARP);
         let messages = self.begin(MessageType::create(NEW_LINK), &fixed);
         messages.text(LINK_NAME, near.name);

@@ -125,16 +125,16 @@ impl Default for Connections {
 pub(crate) struct Connection {
     /// As it was opened.
     flow: Flow,
-    way: Way,
+    way: ConnectionPath,
     /// Why it was cut, if it was.
     cut: Option<String>,
 }
 
 /// The way a connection took, by what stays the same when the cluster changes.
 #[derive(Debug)]
-struct Way {
-    from: End,
-    to: End,
+struct ConnectionPath {
+    from: ConnectionEnd,
+    to: ConnectionEnd,
     protocol: Protocol,
     port: u16,
     /// The namespace and name of the Service.
@@ -144,7 +144,7 @@ struct Way {
 }
 
 #[derive(Debug)]
-struct End {
+struct ConnectionEnd {
     address: IpAddr,
     /// The namespace and name of the pod, where it is one.
     pod: Option<(Arc<str>, Arc<str>)>,
@@ -173,7 +173,7 @@ impl Connection {
         for flow in &route.flows {
             let decision = evaluate(world.program, world.leases, flow, world.now);
             if decision.verdict == Verdict::Allow {
-                let way = Way::of(world.snapshot, flow).ok_or("an end of it has no address")?;
+                let way = ConnectionPath::of(world.snapshot, flow).ok_or("an end of it has no address")?;
                 return Ok(Self { flow: flow.clone(), way, cut: None });
             }
             refusal.get_or_insert_with(|| describe_reason(world.snapshot, world.program, &decision.reason, flow));
@@ -233,13 +233,13 @@ fn is_by_v1beta1(state: PolicyState<'_>, flow: &Flow, decision: &Decision) -> bo
     isolated && namespace.is_some_and(|namespace| namespace.default_deny_ingress)
 }
 
-impl Way {
+impl ConnectionPath {
     fn of(snapshot: &Snapshot, flow: &Flow) -> Option<Self> {
         let via = flow.via.map(|id| {
             let service = &snapshot.services[id.index()];
             (snapshot.namespace(service.namespace).name.clone(), service.name.clone())
         });
-        let (from, to) = (End::of(snapshot, &flow.from)?, End::of(snapshot, &flow.to)?);
+        let (from, to) = (ConnectionEnd::of(snapshot, &flow.from)?, ConnectionEnd::of(snapshot, &flow.to)?);
         let hop = flow.hop.map(|hop| SocketAddr::new(hop.address, hop.port));
         Some(Self { from, to, protocol: flow.protocol, port: flow.port, via, hop })
     }
@@ -264,7 +264,7 @@ impl Way {
     }
 }
 
-impl End {
+impl ConnectionEnd {
     fn of(snapshot: &Snapshot, end: &Endpoint) -> Option<Self> {
         let pod = end.workload.map(|id| {
             let workload = snapshot.workload(id);

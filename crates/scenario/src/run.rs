@@ -8,7 +8,7 @@ use crate::connections::{Connection, ConnectionResult, Connections, PolicyState}
 use crate::expectation::Expectation;
 use crate::file::{Change, ObjectRef, Probe, Scenario, Step};
 use crate::lookup::LookupResult;
-use crate::reality::{Now, Predicted, Reality, Seen};
+use crate::reality::{Now, Predicted, ProbeOutcome, Reality};
 use crate::settings::Going;
 use crate::zones::{ReadsAnswers, Witness, Zones};
 use judge::Judge;
@@ -296,12 +296,12 @@ impl Player<'_> {
         let asked = results.iter_mut().filter(|(_, predicted)| predicted.is_some());
         for ((result, _), seen) in asked.zip(seen) {
             match seen {
-                Seen::AsPredicted(words) => result.got += &format!("; with packets: {words}"),
-                Seen::Otherwise(words) => {
+                ProbeOutcome::AsPredicted(words) => result.got += &format!("; with packets: {words}"),
+                ProbeOutcome::Otherwise(words) => {
                     result.passed = false;
                     result.got += &format!("; but with packets: {words}");
                 }
-                Seen::NotTried(why) => {
+                ProbeOutcome::NotTried(why) => {
                     result.not_tried = true;
                     result.got += &format!("; not tried with packets: {why}");
                 }

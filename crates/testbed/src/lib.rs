@@ -17,7 +17,7 @@ mod tools;
 
 pub use command::run_with_input;
 pub use dice::Dice;
-pub use proxy::{Proxy, Way};
+pub use proxy::{Proxy, ProxyMode};
 pub use tools::{give_up, peer, program};
 
 pub use machine::{Lan, Machine};

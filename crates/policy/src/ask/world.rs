@@ -60,8 +60,8 @@ impl World<'_> {
     fn meaning(&self, from: &Host, host: &Host) -> Result<Meaning, AskError> {
         match host {
             Host::Object { .. } => match self.find(host)? {
-                Found::Workload(id) => Ok(Meaning::Pod(id)),
-                Found::Service(id) => self.behind(id),
+                NamedObject::Workload(id) => Ok(Meaning::Pod(id)),
+                NamedObject::Service(id) => self.behind(id),
             },
             Host::Address(address) => Ok(Meaning::Addresses(vec![*address])),
             Host::Name(_) | Host::Absolute(_) => self.resolve(from, host),
@@ -154,8 +154,8 @@ impl World<'_> {
                 Err(AskError::FromName(name.to_string(), self.suggestion_anywhere(name.as_str())))
             }
             Host::Object { .. } => match self.find(from)? {
-                Found::Workload(id) => Ok(self.ends(id)),
-                Found::Service(_) => Err(AskError::FromService(from.to_string())),
+                NamedObject::Workload(id) => Ok(self.ends(id)),
+                NamedObject::Service(_) => Err(AskError::FromService(from.to_string())),
             },
         }
     }
@@ -164,8 +164,8 @@ impl World<'_> {
     pub fn workload(&self, host: &Host) -> Result<WorkloadId, AskError> {
         match host {
             Host::Object { .. } => match self.find(host)? {
-                Found::Workload(id) => Ok(id),
-                Found::Service(_) => Err(AskError::NotAWorkload(host.to_string())),
+                NamedObject::Workload(id) => Ok(id),
+                NamedObject::Service(_) => Err(AskError::NotAWorkload(host.to_string())),
             },
             Host::Address(address) => self.program.pod_at(*address).ok_or(AskError::NoPodAt(*address)),
             Host::Name(name) | Host::Absolute(name) => {
@@ -174,11 +174,11 @@ impl World<'_> {
         }
     }
 
-    pub(super) fn find(&self, host: &Host) -> Result<Found, AskError> {
+    pub(super) fn find(&self, host: &Host) -> Result<NamedObject, AskError> {
         if let Host::Address(address) = host
             && let Some(Holder::Pod(id)) = self.program.by_address.get(address)
         {
-            return Ok(Found::Workload(*id));
+            return Ok(NamedObject::Workload(*id));
         }
         let Host::Object { namespace, kind, name } = host else {
             return Err(AskError::NotFound(host.to_string(), String::new()));
@@ -194,7 +194,7 @@ impl World<'_> {
             })
             .collect();
         match candidates.as_slice() {
-            [only] => return Ok(Found::Workload(*only)),
+            [only] => return Ok(NamedObject::Workload(*only)),
             [] => {}
             several => {
                 let kinds: Vec<&str> = several.iter().map(|&id| self.snapshot.workload(id).kind.name()).collect();
@@ -205,7 +205,7 @@ impl World<'_> {
             Some(service.namespace) == in_namespace && *service.name == **name && same_kind("Service")
         });
         match service {
-            Some(at) => Ok(Found::Service(ServiceId(at as u32))),
+            Some(at) => Ok(NamedObject::Service(ServiceId(at as u32))),
             None => Err(AskError::NotFound(host.to_string(), self.suggestion(namespace, name))),
         }
     }
@@ -322,7 +322,7 @@ impl World<'_> {
     }
 }
 
-pub(super) enum Found {
+pub(super) enum NamedObject {
     Workload(WorkloadId),
     Service(ServiceId),
 }

@@ -1,6 +1,6 @@
 //! What a difference depends on, before and after (S10.5).
 
-use super::{Difference, End, Side};
+use super::{DiffEnd, Difference, Side};
 use crate::addr::{AddrRange, AddrSet};
 use crate::flow::Endpoint;
 use crate::model::NodeId;
@@ -40,13 +40,13 @@ impl Difference {
         let outside = |range: AddrRange| OutsideRange { range, traffic: open.clone() };
         match (rows, &self.from, &self.to) {
             (Rows { from: Some(from), to: Some(to) }, ..) => groups.depends_on(matrix, GroupPair { from, to }, &asked),
-            (Rows { from: Some(from), .. }, _, End::Outside(range)) => {
+            (Rows { from: Some(from), .. }, _, DiffEnd::Outside(range)) => {
                 matrix.outside_to_depends_on(example(from), &outside(*range), &asked)
             }
-            (Rows { from: Some(from), .. }, _, End::Name(pattern)) => {
+            (Rows { from: Some(from), .. }, _, DiffEnd::Name(pattern)) => {
                 matrix.name_depends_on(example(from), pattern, &asked)
             }
-            (Rows { to: Some(to), .. }, End::Outside(range), _) => {
+            (Rows { to: Some(to), .. }, DiffEnd::Outside(range), _) => {
                 matrix.outside_from_depends_on(&outside(*range), example(to), &asked)
             }
             _ => Vec::new(),

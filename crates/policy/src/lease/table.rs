@@ -87,7 +87,7 @@ pub struct LeaseTable {
     /// How often one has ended, or was taken back.
     losses: u64,
     /// The account with the most names when it was last looked for, and how many.
-    heaviest: Option<(DomainPattern, Client, usize)>,
+    heaviest: Option<(AccountKey, usize)>,
 }
 
 /// What a pattern opens at an address, by however many names: thousands may share one.
@@ -112,6 +112,13 @@ struct Named {
     addresses: Vec<OpenAddress>,
     /// When the last of them ends.
     end: LeaseEnd,
+}
+
+/// Whose [`Account`] it is.
+#[derive(Clone, Debug)]
+struct AccountKey {
+    pattern: DomainPattern,
+    client: Client,
 }
 
 /// The names of a pattern that a client has asked for.
@@ -158,13 +165,15 @@ impl LeaseTable {
             let heaviest = self.patterns[&pattern].accounts.iter().max_by_key(|(_, account)| account.names);
             let client = heaviest.map(|(client, _)| *client);
             let before = evicted.len();
-            client.and_then(|client| self.evict((&pattern, client), &name, &mut evicted));
+            if let Some(client) = client {
+                self.evict(&AccountKey { pattern, client }, &name, &mut evicted);
+            }
             self.evictions.names_a_pattern += (evicted.len() - before) as u64;
         }
         while self.count > self.bounds.leases {
             let before = evicted.len();
-            let Some((heavy, client)) = self.heaviest() else { break };
-            if self.evict((&heavy, client), &name, &mut evicted).is_none() {
+            let Some(heavy) = self.heaviest() else { break };
+            if self.evict(&heavy, &name, &mut evicted).is_none() {
                 break;
             }
             self.evictions.leases += (evicted.len() - before) as u64;
@@ -270,10 +279,10 @@ impl LeaseTable {
     }
 
     /// The account with the most names; looked for again only when it has clearly fewer.
-    fn heaviest(&mut self) -> Option<(DomainPattern, Client)> {
-        let now = self.heaviest.as_ref().and_then(|(pattern, client, then)| {
-            let names = self.patterns.get(pattern)?.accounts.get(client)?.names;
-            (names > then - then / 8 && names > 1).then(|| (pattern.clone(), *client))
+    fn heaviest(&mut self) -> Option<AccountKey> {
+        let now = self.heaviest.as_ref().and_then(|(key, then)| {
+            let names = self.patterns.get(&key.pattern)?.accounts.get(&key.client)?.names;
+            (names > then - then / 8 && names > 1).then(|| key.clone())
         });
         if now.is_some() {
             return now;
@@ -282,19 +291,19 @@ impl LeaseTable {
             names.accounts.iter().map(move |(client, account)| (account.names, pattern, *client))
         });
         let (count, pattern, client) = all.max_by_key(|(count, ..)| *count)?;
-        let found = (pattern.clone(), client);
-        self.heaviest = Some((found.0.clone(), client, count));
-        Some(found)
+        let key = AccountKey { pattern: pattern.clone(), client };
+        self.heaviest = Some((key.clone(), count));
+        Some(key)
     }
 
     /// The account's name that ends soonest goes, with all its addresses; but not `kept`, which has just come.
-    fn evict(&mut self, of: (&DomainPattern, Client), kept: &DomainName, into: &mut Vec<Lease>) -> Option<()> {
-        let (pattern, client) = of;
+    fn evict(&mut self, of: &AccountKey, kept: &DomainName, into: &mut Vec<Lease>) -> Option<()> {
+        let AccountKey { pattern, client } = of;
         let Names { names, accounts } = self.patterns.get_mut(pattern)?;
-        let order = &mut accounts.get_mut(&client)?.order;
+        let order = &mut accounts.get_mut(client)?.order;
         let (mut aside, mut victim) = (None, None);
         while let Some(Reverse((at, name))) = order.pop() {
-            let Some(named) = names.get(&name).filter(|named| named.client == client) else { continue };
+            let Some(named) = names.get(&name).filter(|named| named.client == *client) else { continue };
             if named.end > at {
                 order.push(Reverse((named.end, name)));
             } else if name == *kept {

@@ -73,7 +73,7 @@ pub struct Groups {
 
 /// What pods must have in common to share a row.
 #[derive(Clone, PartialEq, Eq, Hash)]
-enum Key {
+enum RowKey {
     Owner(NamespaceId, Owner),
     /// A Role has the namespace and the labels.
     Labels(RoleId),
@@ -96,8 +96,8 @@ impl Groups {
     /// A row for every workload, in the order of their first pods.
     pub fn by_workload(matrix: &Matrix<'_>) -> Self {
         let snapshot = matrix.snapshot();
-        let mut numbers: FxHashMap<Key, usize> = FxHashMap::default();
-        let mut kin: Vec<(Key, Vec<WorkloadId>)> = Vec::new();
+        let mut numbers: FxHashMap<RowKey, usize> = FxHashMap::default();
+        let mut kin: Vec<(RowKey, Vec<WorkloadId>)> = Vec::new();
         for id in snapshot.workload_ids() {
             let key = key(snapshot, id);
             let at = *numbers.entry(key.clone()).or_insert_with(|| {
@@ -213,24 +213,24 @@ impl Groups {
     }
 }
 
-fn key(snapshot: &Snapshot, id: WorkloadId) -> Key {
+fn key(snapshot: &Snapshot, id: WorkloadId) -> RowKey {
     let workload = snapshot.workload(id);
     if let Some(owner) = &workload.owner {
-        return Key::Owner(workload.namespace, (**owner).clone());
+        return RowKey::Owner(workload.namespace, (**owner).clone());
     }
     if workload.is_template() {
         let owner = Owner { kind: workload.kind.name().into(), name: workload.name.clone() };
-        return Key::Owner(workload.namespace, owner);
+        return RowKey::Owner(workload.namespace, owner);
     }
     // Without labels there is nothing to say that two pods are the same.
-    if snapshot.role(workload.role).labels.is_empty() { Key::Alone(id) } else { Key::Labels(workload.role) }
+    if snapshot.role(workload.role).labels.is_empty() { RowKey::Alone(id) } else { RowKey::Labels(workload.role) }
 }
 
-fn group(snapshot: &Snapshot, key: &Key, is_split: bool, members: Vec<WorkloadId>) -> Group {
+fn group(snapshot: &Snapshot, key: &RowKey, is_split: bool, members: Vec<WorkloadId>) -> Group {
     let workload = snapshot.workload(members[0]);
     let owner = match key {
-        Key::Owner(_, owner) => Some(owner.clone()),
-        Key::Labels(_) | Key::Alone(_) => None,
+        RowKey::Owner(_, owner) => Some(owner.clone()),
+        RowKey::Labels(_) | RowKey::Alone(_) => None,
     };
     let kind = owner.as_ref().map_or_else(|| workload.kind.name().into(), |owner| owner.kind.clone());
     let name = row_name(owner.as_ref(), is_split, &workload.name, members.len()).into();

@@ -10,7 +10,7 @@ pub(crate) use ports::{Ports, nonce};
 use crate::error::Error;
 use crate::limits;
 use crate::netns::Namespace;
-use crate::socket::{self, Kind};
+use crate::socket::{self, SocketKind};
 use namewall_policy::port::Protocol;
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
@@ -140,7 +140,12 @@ fn open_all(probes: &[Probe], ports: &Ports) -> Result<Vec<Attempt>, Error> {
 
 /// A socket at a port that was not used towards that host for long: a firewall
 /// that remembers connections must not take a new one for an old one.
-pub(crate) fn open_socket(kind: Kind, from: IpAddr, to: SocketAddr, ports: &Ports) -> Result<(OwnedFd, u16), Error> {
+pub(crate) fn open_socket(
+    kind: SocketKind,
+    from: IpAddr,
+    to: SocketAddr,
+    ports: &Ports,
+) -> Result<(OwnedFd, u16), Error> {
     const ATTEMPTS: usize = 100;
     let mut last = Errno::EADDRINUSE;
     for _ in 0..ATTEMPTS {

@@ -12,7 +12,7 @@ use namewall_policy::{Condition, Dependence, Flow, Prediction, Reason, Snapshot,
 use std::collections::BTreeMap;
 
 /// What is asked.
-pub(crate) struct Asked<'a> {
+pub(crate) struct ConnectionQuestion<'a> {
     pub(crate) from: &'a Host,
     pub(crate) to: &'a Target,
 }
@@ -51,7 +51,7 @@ pub(super) struct Story {
 }
 
 impl<'a> Answer<'a> {
-    pub(crate) fn new(world: World<'a>, asked: &Asked<'_>) -> Result<Self> {
+    pub(crate) fn new(world: World<'a>, asked: &ConnectionQuestion<'_>) -> Result<Self> {
         let mut routes = world.routes(asked.from, asked.to)?;
         let any_port = asked.to.port.is_none() && asked.to.protocol.has_ports();
         let settled = any_port.then(|| settle_ports(&world, &mut routes));
@@ -67,7 +67,7 @@ impl<'a> Answer<'a> {
     }
 
     /// A live firewall has no lease for the name that is asked for: what only a rule by name allows is denied.
-    pub(crate) fn without_lease(mut self, asked: &Asked<'_>) -> Result<Self> {
+    pub(crate) fn without_lease(mut self, asked: &ConnectionQuestion<'_>) -> Result<Self> {
         let Host::Name(name) = &asked.to.host else { return Ok(self) };
         if self.verdict != Prediction::Deny && !self.world.is_open_without_name(asked.from, asked.to)? {
             self.verdict = Prediction::Deny;

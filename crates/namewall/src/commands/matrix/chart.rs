@@ -1,6 +1,6 @@
 //! A view of a matrix → the chart that pictures draw.
 
-use super::pair::{End, Pair};
+use super::pair::{Pair, PairEnd};
 use super::{View, range_text};
 use crate::picture::{Cell, Cells, Chart, Line, Row, spans};
 use namewall_policy::domain::DomainPattern;
@@ -95,7 +95,7 @@ impl<'v> Maker<'v> {
         for at in 0..self.names.len() {
             let cell = match own.get_key_value(&self.names[at]) {
                 Some((pattern, traffic)) => {
-                    let pair = Pair { from: End::Workload(from), to: End::Name(pattern, traffic) };
+                    let pair = Pair { from: PairEnd::Workload(from), to: PairEnd::Name(pattern, traffic) };
                     let conditions = pair.describe_relative(self.view).into_iter().map(|one| one.text).collect();
                     self.cells.put(Cell { conditions, ..cell(self.view.narrow(traffic)) })
                 }
@@ -155,7 +155,7 @@ fn outside(view: &View<'_>, row: GroupId, direction: Direction) -> Cell {
     for outside in ranges.iter() {
         let traffic = view.narrow(&outside.traffic);
         if !traffic.is_certain() {
-            let (own, other) = (End::Workload(row), End::Outside(outside));
+            let (own, other) = (PairEnd::Workload(row), PairEnd::Outside(outside));
             let pair = match direction {
                 Direction::Egress => Pair { from: own, to: other },
                 Direction::Ingress => Pair { from: other, to: own },

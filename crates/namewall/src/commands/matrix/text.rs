@@ -1,6 +1,6 @@
 //! For reading: what each row may open, and to whom.
 
-use super::pair::{End, Pair};
+use super::pair::{Pair, PairEnd};
 use super::{View, range_text};
 use crate::commands::explain::pod_network_hint;
 use crate::output::{GOOD, SOFT, STRONG, WARN};
@@ -32,7 +32,7 @@ pub(super) fn print(out: &mut impl Write, view: &View<'_>) -> Result<()> {
                 if !traffic.is_none() {
                     let style = if traffic.is_certain() { GOOD } else { WARN };
                     writeln!(out, "  → {style}{traffic}{style:#}  name {pattern}")?;
-                    let pair = Pair { from: End::Workload(from), to: End::Name(pattern, whole) };
+                    let pair = Pair { from: PairEnd::Workload(from), to: PairEnd::Name(pattern, whole) };
                     print_conditions(out, pair.describe(view))?;
                 }
             }
@@ -91,7 +91,7 @@ fn print_rows(out: &mut impl Write, view: &View<'_>, from: GroupId, shown: &[Gro
         let style = if traffic.is_certain() { GOOD } else { WARN };
         writeln!(out, "  → {style}{traffic}{style:#}{star}  {names}")?;
         if !traffic.is_certain() {
-            let pairs = targets.iter().map(|&to| Pair { from: End::Workload(from), to: End::Workload(to) });
+            let pairs = targets.iter().map(|&to| Pair { from: PairEnd::Workload(from), to: PairEnd::Workload(to) });
             notes.pod_network |= pairs.clone().any(|pair| pair.depends_on_pod_network(view));
             print_conditions(out, pairs.flat_map(|pair| pair.describe(view)))?;
         }
@@ -152,8 +152,8 @@ fn print_outside(out: &mut impl Write, view: &View<'_>, row: GroupId, direction:
         writeln!(out, "  {mark} {style}{traffic}{style:#} {rest}{texts}")?;
         if !traffic.is_certain() {
             let pair = |outside| match direction {
-                Direction::Egress => Pair { from: End::Workload(row), to: End::Outside(outside) },
-                Direction::Ingress => Pair { from: End::Outside(outside), to: End::Workload(row) },
+                Direction::Egress => Pair { from: PairEnd::Workload(row), to: PairEnd::Outside(outside) },
+                Direction::Ingress => Pair { from: PairEnd::Outside(outside), to: PairEnd::Workload(row) },
             };
             print_conditions(out, alike.iter().flat_map(|outside| pair(outside).describe(view)))?;
         }

@@ -3,7 +3,7 @@
 
 use super::cube::Cube;
 use super::space::{Example, Space};
-use super::{NamedTraffic, NewPods, Row};
+use super::{ExposureRow, NamedTraffic, NewPods};
 use crate::compile;
 use crate::lease::{Instant, LeaseTable};
 use crate::model::{Direction, Namespace, NodeId, Role, Workload, WorkloadId, WorkloadKind};
@@ -23,11 +23,11 @@ pub(super) struct Outcomes {
     pub(super) workloads: Vec<(WorkloadId, usize)>,
     /// By the number, then by part: egress, ingress.
     rows: Vec<[Vec<u32>; 2]>,
-    pool: Pool,
+    pool: OutcomePool,
 }
 
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
-pub(super) struct Outcome {
+pub(super) struct PartOutcome {
     traffic: Traffic,
     /// What is open or closed by what is not known, such as the address that the pod gets.
     depends: Traffic,
@@ -35,14 +35,14 @@ pub(super) struct Outcome {
     named: Vec<NamedTraffic>,
 }
 
-impl Outcome {
+impl PartOutcome {
     pub(super) fn is_nothing(&self) -> bool {
         self.traffic.is_none() && self.depends.is_none() && self.named.is_empty()
     }
 
-    pub(super) fn row(&self, peer: NewPods) -> Row {
+    pub(super) fn row(&self, peer: NewPods) -> ExposureRow {
         let Self { traffic, depends, depends_on, named } = self.clone();
-        Row { peer, traffic, depends, depends_on, named }
+        ExposureRow { peer, traffic, depends, depends_on, named }
     }
 }
 
@@ -51,19 +51,19 @@ impl Outcomes {
         &self.rows[alike][direction as usize]
     }
 
-    pub(super) fn outcome(&self, id: u32) -> &Outcome {
+    pub(super) fn outcome(&self, id: u32) -> &PartOutcome {
         &self.pool.all[id as usize]
     }
 }
 
 #[derive(Default)]
-struct Pool {
-    all: Vec<Outcome>,
-    ids: FxHashMap<Outcome, u32>,
+struct OutcomePool {
+    all: Vec<PartOutcome>,
+    ids: FxHashMap<PartOutcome, u32>,
 }
 
-impl Pool {
-    fn intern(&mut self, outcome: Outcome) -> u32 {
+impl OutcomePool {
+    fn intern(&mut self, outcome: PartOutcome) -> u32 {
         let next = self.all.len() as u32;
         let id = *self.ids.entry(outcome.clone()).or_insert(next);
         if id == next {
@@ -76,8 +76,11 @@ impl Pool {
 pub(super) fn outcomes(snapshot: &Snapshot, space: &Space<'_>, parts: &[Cube]) -> Outcomes {
     let (workloads, examples) = alike(snapshot);
     let blank = || vec![0; parts.len()];
-    let mut found =
-        Outcomes { workloads, rows: examples.iter().map(|_| [blank(), blank()]).collect(), pool: Pool::default() };
+    let mut found = Outcomes {
+        workloads,
+        rows: examples.iter().map(|_| [blank(), blank()]).collect(),
+        pool: OutcomePool::default(),
+    };
     for round in rounds(space, parts) {
         let mut imagined = snapshot.clone();
         let pods = round.iter().map(|(part, example)| (*part, add(&mut imagined, *part, example)));
@@ -179,7 +182,7 @@ impl Ask<'_> {
                         let cell = matrix.cell(met.open);
                         let (traffic, depends) = (cell.open.clone(), cell.depends());
                         let depends_on = met.depends_on(&matrix, &depends);
-                        found.pool.intern(Outcome { traffic, depends, depends_on, named: Vec::new() })
+                        found.pool.intern(PartOutcome { traffic, depends, depends_on, named: Vec::new() })
                     });
                     found.rows[alike][direction as usize][part] = outcome;
                 }
