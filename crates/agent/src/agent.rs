@@ -1,7 +1,6 @@
 //! The loop of a node: waits for changes, enforces them, learns from other
 //! nodes, and hands over to the next agent or ends.
 
-use crate::clock::Clock;
 use crate::config::{Config, ThisNode};
 use crate::control::{Control, Explain, Running};
 use crate::denials;
@@ -17,6 +16,7 @@ use crate::state::{Beginning, Change, State, lock};
 use crate::takeover::{hand_over, take_over};
 use namewall_dataplane::Dataplane;
 use namewall_policy::domain::DomainName;
+use namewall_runtime::Clock;
 use std::error::Error;
 use std::net::SocketAddr;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -103,7 +103,7 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
         let state = Arc::new(Mutex::new(state));
         let successor = Arc::default();
         serve_control(&control, Control { state: state.clone(), explain, successor: Arc::clone(&successor) })?;
-        let (elsewhere, retry) = (LearnedElsewhere::default(), Retry::default());
+        let (elsewhere, retry) = (LearnedElsewhere::new(clock.clone()), Retry::default());
         let agent = Self { source, read_config, control, state, successor, cluster_dns, elsewhere, retry, clock };
         agent.log_start();
         let state = lock(&agent.state);

@@ -9,11 +9,11 @@
 //! are never locked for writing while the kernel is busy, and an answer that
 //! opens nothing waits for nothing.
 
-use crate::clock::Clock;
 use namewall_dataplane::render::Scope;
 use namewall_dataplane::{Applied, Connection, Cut, CutEstablished, Dataplane, Desired, Judge, ListConnections};
 use namewall_policy::lease::Bounds;
 use namewall_policy::{Instant, Lease, LeaseStore, LeaseTable, Program};
+use namewall_runtime::Clock;
 use rustc_hash::FxHashSet;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};

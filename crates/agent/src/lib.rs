@@ -6,7 +6,6 @@
 
 mod addresses;
 mod agent;
-mod clock;
 mod config;
 mod control;
 mod counters;
@@ -29,14 +28,15 @@ mod testing;
 mod warning;
 
 pub use agent::{Agent, Ended, OpenDataplane, ReadConfig, Start};
-pub use clock::{Clock, ManualClock, SystemClock};
 pub use config::{Config, ConfigError, DNS_PORT, DnsConfig};
 pub use control::{AskError, Explain, LiveQuestion, Running, rules_of};
 pub use counters::Counters;
 pub use error::AgentError;
 pub use learner::{Learner, Learning, Refused};
+pub use namewall_runtime::{Clock, ManualClock, SystemClock};
 pub use node::{DnsSettings, Node, NodeError, NodeSettings};
 pub use share::{Heard, Share};
+pub use sharing::{LearnedElsewhere, Publishing};
 pub use signals::{Signal, Signals};
 pub use source::{ClusterSettings, ClusterSource, Event, Files, Source, look};
 pub use takeover::TakeoverError;

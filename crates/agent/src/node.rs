@@ -1,7 +1,6 @@
 //! The part of an agent without a loop: the data plane, the DNS server, and the
 //! learner between them.
 
-use crate::clock::{Clock, SystemClock};
 use crate::counters::Counters;
 use crate::enforcer::{Enforcer, Recheck};
 use crate::learner::{Learner, Learning};
@@ -13,6 +12,7 @@ use namewall_dns::{Listen, Server, ServerError, Settings as ServerSettings, Sock
 use namewall_policy::domain::DomainName;
 use namewall_policy::lease::Bounds;
 use namewall_policy::{Instant, Lease, LeaseTable, Program};
+use namewall_runtime::{Clock, SystemClock};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::net::{IpAddr, SocketAddr};

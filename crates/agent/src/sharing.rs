@@ -4,25 +4,27 @@
 use crate::share::{Heard, Share};
 use namewall_cluster::Key;
 use namewall_kubernetes::{NameObject, Outcome, Publisher, SharedAddress};
+use namewall_policy::Instant;
 use namewall_policy::domain::DomainName;
-use std::collections::HashMap;
+use namewall_runtime::Clock;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
 /// How long an answer waits until it is published (S8.5). On this node it is open already.
 const HOLD: Duration = Duration::from_millis(50);
 
 /// Publishes what is learned here.
 #[derive(Debug)]
-pub(crate) struct Publishing {
+pub struct Publishing {
     publisher: Arc<Publisher>,
     is_slow: AtomicBool,
 }
 
 impl Publishing {
-    pub(crate) fn new(publisher: Arc<Publisher>) -> Self {
+    pub fn new(publisher: Arc<Publisher>) -> Self {
         Self { publisher, is_slow: AtomicBool::new(false) }
     }
 }
@@ -42,10 +44,11 @@ impl Share for Publishing {
 }
 
 /// What other nodes have published, by object.
-#[derive(Debug, Default)]
-pub(crate) struct LearnedElsewhere {
-    objects: HashMap<Key, HashMap<(String, IpAddr), PublishedAddress>>,
+#[derive(Debug)]
+pub struct LearnedElsewhere {
+    objects: BTreeMap<Key, BTreeMap<(String, IpAddr), PublishedAddress>>,
     has_begun: bool,
+    clock: Arc<dyn Clock>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -56,21 +59,25 @@ struct PublishedAddress {
 }
 
 impl LearnedElsewhere {
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { objects: BTreeMap::new(), has_begun: false, clock }
+    }
+
     /// Takes objects that have changed, and returns what is to be opened. An address that was looked up while we
     /// watch is good for its TTL from now on, so that the clocks of other nodes do not matter. At the start the
     /// clocks must do. No address is good for longer than its TTL.
-    pub(crate) fn take(&mut self, changed: Vec<(Key, Option<NameObject>)>) -> Vec<Heard> {
-        let (now, clock) = (Instant::now(), seconds_since_1970());
+    pub fn take(&mut self, changed: Vec<(Key, Option<NameObject>)>) -> Vec<Heard> {
+        let (now, wall) = (self.clock.now(), self.clock.wall().as_second());
         let mut heard = Vec::new();
         for (key, object) in changed {
             let before = self.objects.remove(&key).unwrap_or_default();
             let Some(object) = object else { continue };
-            let mut addresses = HashMap::new();
+            let mut addresses = BTreeMap::new();
             for published in object.addresses() {
                 let SharedAddress { name, address, ttl_seconds, looked_up, .. } = published;
                 let ttl = i64::from(ttl_seconds.max(0));
                 let lookup = (looked_up, ttl_seconds);
-                let left = if self.has_begun { ttl } else { (looked_up + ttl - clock).clamp(0, ttl) };
+                let left = if self.has_begun { ttl } else { (looked_up + ttl - wall).clamp(0, ttl) };
                 let key = (name, address);
                 let same = before.get(&key).filter(|known| known.lookup == lookup).copied();
                 let fresh = PublishedAddress { lookup, until: now + Duration::from_secs(left.unsigned_abs()) };
@@ -84,79 +91,111 @@ impl LearnedElsewhere {
     }
 
     /// All that has not expired.
-    pub(crate) fn unexpired(&self) -> Vec<Heard> {
-        let now = Instant::now();
+    pub fn unexpired(&self) -> Vec<Heard> {
+        let now = self.clock.now();
         self.objects.values().flat_map(|addresses| unexpired(addresses, now)).collect()
     }
 }
 
-fn unexpired(addresses: &HashMap<(String, IpAddr), PublishedAddress>, now: Instant) -> impl Iterator<Item = Heard> {
+fn unexpired(addresses: &BTreeMap<(String, IpAddr), PublishedAddress>, now: Instant) -> impl Iterator<Item = Heard> {
     let unexpired = addresses.iter().filter(move |(_, known)| known.until > now);
     unexpired.filter_map(move |((name, address), known)| {
-        Some(Heard { name: name.parse().ok()?, address: *address, left: known.until - now })
+        Some(Heard { name: name.parse().ok()?, address: *address, left: known.until.since(now) })
     })
-}
-
-fn seconds_since_1970() -> i64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use namewall_cluster::kinds::dns_name_resolver::Status;
+    use namewall_runtime::ManualClock;
     use serde_json::json;
 
-    /// Times are on the first day of 1970.
+    /// Looked up so many seconds after the start of 1970.
     fn object(looked_up: i64, ttl: i32) -> NameObject {
-        let (hour, minute, second) = (looked_up / 3600, looked_up % 3600 / 60, looked_up % 60);
+        let at = jiff::Timestamp::from_second(looked_up).expect("a time");
         let status = json!({"resolvedNames": [{
             "dnsName": "www.example.com.",
-            "resolvedAddresses": [{
-                "ip": "192.0.2.1",
-                "ttlSeconds": ttl,
-                "lastLookupTime": format!("1970-01-01T{hour:02}:{minute:02}:{second:02}Z"),
-            }],
+            "resolvedAddresses": [{"ip": "192.0.2.1", "ttlSeconds": ttl, "lastLookupTime": at.to_string()}],
         }]});
         let status: Status = serde_json::from_value(status).expect("a status");
         let key = Key { namespace: "namewall".into(), name: "dns-1".into() };
         NameObject { key, pattern: "www.example.com.".to_owned(), status, is_ours: true }
     }
 
-    fn left(others: &LearnedElsewhere) -> Option<u64> {
-        others.unexpired().first().map(|heard| heard.left.as_secs() + 1)
+    /// A node that begins to listen, and its clock.
+    struct Listener {
+        clock: ManualClock,
+        others: LearnedElsewhere,
     }
 
-    fn tell(others: &mut LearnedElsewhere, looked_up: i64, ttl: i32) -> Vec<Heard> {
-        let object = object(looked_up, ttl);
-        others.take(vec![(object.key.clone(), Some(object))])
+    impl Listener {
+        fn new() -> Self {
+            let clock = ManualClock::default();
+            let others = LearnedElsewhere::new(Arc::new(clock.clone()));
+            Self { clock, others }
+        }
+
+        /// The seconds that what was heard is good for.
+        fn left(&self) -> Option<u64> {
+            self.others.unexpired().first().map(|heard| heard.left.as_secs())
+        }
+
+        fn tell(&mut self, looked_up: i64, ttl: i32) -> Vec<Heard> {
+            let object = object(looked_up, ttl);
+            self.others.take(vec![(object.key.clone(), Some(object))])
+        }
     }
 
     #[test]
     fn a_clock_that_is_behind_closes_nothing_that_is_heard_of_now() {
-        let mut others = LearnedElsewhere::default();
-        others.take(Vec::new());
-        tell(&mut others, 1_000, 30);
-        assert_eq!(left(&others), Some(30));
+        let mut node = Listener::new();
+        node.others.take(Vec::new());
+        node.tell(1_000, 30);
+        assert_eq!(node.left(), Some(30));
     }
 
     #[test]
     fn what_is_old_at_the_start_opens_nothing() {
-        let mut others = LearnedElsewhere::default();
-        assert_eq!(tell(&mut others, 1_000, 30), Vec::new());
-        assert_eq!(left(&others), None);
+        let mut node = Listener::new();
+        assert_eq!(node.tell(1_000, 30), Vec::new());
+        assert_eq!(node.left(), None);
+    }
+
+    #[test]
+    fn at_the_start_the_time_of_day_says_how_much_is_left() {
+        for (looked_up, left) in [(-20, Some(10)), (-30, None), (500, Some(30))] {
+            let mut node = Listener::new();
+            let wall = node.clock.wall().as_second();
+            node.tell(wall + looked_up, 30);
+            assert_eq!(node.left(), left, "looked up {looked_up} s from now");
+        }
+    }
+
+    #[test]
+    fn what_was_heard_expires_by_our_own_clock() {
+        let mut node = Listener::new();
+        node.others.take(Vec::new());
+        assert_eq!(node.tell(1_000, 30).len(), 1);
+        node.clock.advance(Duration::from_secs(29));
+        assert_eq!(node.left(), Some(1));
+        node.clock.advance(Duration::from_secs(1));
+        assert_eq!(node.left(), None);
     }
 
     #[test]
     fn the_same_lookup_again_is_no_longer_good_for_it() {
-        let mut others = LearnedElsewhere::default();
-        tell(&mut others, 1_000, 30);
-        tell(&mut others, 1_000, 30);
-        assert_eq!(left(&others), None);
-        assert_eq!(tell(&mut others, 1_031, 30).len(), 1);
-        assert_eq!(left(&others), Some(30));
-        others.take(vec![(object(0, 0).key, None)]);
-        assert_eq!(left(&others), None);
+        let mut node = Listener::new();
+        node.others.take(Vec::new());
+        node.tell(1_000, 30);
+        node.clock.advance(Duration::from_secs(20));
+        assert_eq!(node.tell(1_000, 30).len(), 1);
+        assert_eq!(node.left(), Some(10));
+        node.clock.advance(Duration::from_secs(10));
+        assert_eq!(node.tell(1_000, 30), Vec::new());
+        assert_eq!(node.tell(1_031, 30).len(), 1);
+        assert_eq!(node.left(), Some(30));
+        node.others.take(vec![(object(0, 0).key, None)]);
+        assert_eq!(node.left(), None);
     }
 }

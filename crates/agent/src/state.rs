@@ -1,7 +1,6 @@
 //! The state of a running agent, which the loop changes and the control socket
 //! reads.
 
-use crate::clock::Clock;
 use crate::config::{Config, ConfigError, ThisNode};
 use crate::error::AgentError;
 use crate::node::{DnsSettings, Node, NodeSettings};
@@ -12,11 +11,11 @@ use namewall_dns::{Listen, Sockets};
 use namewall_kubernetes::{Publisher, Trouble};
 use namewall_policy::addr::Cidr;
 use namewall_policy::domain::DomainName;
-use namewall_policy::{Finding, Severity, Snapshot, compile, compile_next};
+use namewall_policy::{Finding, Instant, Severity, Snapshot, compile, compile_next};
+use namewall_runtime::Clock;
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 use tracing::{error, warn};
 
 #[derive(Debug)]
@@ -94,6 +93,7 @@ impl<D: Dataplane> State<D> {
         };
         let Config { cut, bounds, learning, .. } = *config;
         let settings = NodeSettings { scope, cut, bounds, learning, cluster_domain: cluster_domain.clone() };
+        let started = clock.now();
         let mut node = Node::new(dataplane, settings, clock);
         node.serve_at(dns.clone(), sockets)?;
         node.enforce(&program)?;
@@ -108,7 +108,7 @@ impl<D: Dataplane> State<D> {
             last_error: None,
             trouble: Vec::new(),
             publisher: None,
-            started: Instant::now(),
+            started,
             changes: 0,
             denials: Arc::default(),
         })

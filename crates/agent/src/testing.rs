@@ -1,7 +1,6 @@
 //! What the unit tests of this crate have in common: a small cluster on a data
 //! plane in memory, and DNS answers.
 
-use crate::clock::ManualClock;
 use crate::learner::Learning;
 use crate::node::{Node, NodeSettings};
 use namewall_cluster::{Document, LastGood, Read, Settings, yaml};
@@ -10,6 +9,7 @@ use namewall_dataplane::memory::Memory;
 use namewall_dataplane::render::Scope;
 use namewall_policy::lease::Bounds;
 use namewall_policy::{Program, compile};
+use namewall_runtime::ManualClock;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 

@@ -10,15 +10,13 @@ use namewall_cluster::kinds::cluster_egress_firewall::ClusterEgressFirewallStatu
 use namewall_cluster::kinds::{CLUSTER_EGRESS_FIREWALL, Kind};
 use namewall_cluster::resolver::Settings as ResolverSettings;
 use namewall_cluster::{Key, Settings as ClusterSettings};
-use namewall_kubernetes::{Connection, Leadership, NameObject, Outcome, Published, Publisher, Verdict, Watch};
-use namewall_policy::compile;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::io;
+use namewall_kubernetes::{Environment, NameObject, Outcome, Published, Publisher, Verdict, Watch};
+use namewall_policy::{Instant, compile};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tracing::{info, warn};
 
-/// How long a turn waits for something to do.
-const TURN: Duration = Duration::from_millis(100);
 /// How soon what failed is tried again.
 const AGAIN: Duration = Duration::from_secs(10);
 /// How often it is looked at what became of ClusterEgressFirewalls.
@@ -53,11 +51,11 @@ pub struct Counts {
 
 #[derive(Debug)]
 pub struct Controller {
-    connection: Connection,
+    environment: Environment,
     watch: Watch,
     publisher: Publisher,
     settings: Settings,
-    lookups: Lookups,
+    lookups: Box<dyn Lookups>,
     schedule: Schedule,
     objects: BTreeMap<Key, NameObject>,
     wanted: BTreeSet<String>,
@@ -68,24 +66,25 @@ pub struct Controller {
     led: bool,
     turned: usize,
     /// What was said of policies, and whether they have changed since.
-    said: HashMap<(&'static Kind, Key), Verdict>,
+    said: BTreeMap<(&'static Kind, Key), Verdict>,
     has_new_policies: bool,
     report_again: Instant,
     /// What was written of ClusterEgressFirewalls, whether the cluster has changed since, and when it may be
     /// looked at again: that costs as much as to enforce it.
-    written: HashMap<Key, ClusterEgressFirewallStatus>,
+    written: BTreeMap<Key, ClusterEgressFirewallStatus>,
     has_changed: bool,
     write_again: Instant,
 }
 
 impl Controller {
-    /// Of a cluster that is known as a whole.
-    pub fn new(connection: &Connection, watch: Watch, settings: Settings) -> io::Result<Self> {
-        Ok(Self {
-            connection: connection.clone(),
+    /// Of a cluster that is known as a whole. DNS is not part of the environment: only the controller asks it.
+    pub fn new(environment: Environment, watch: Watch, lookups: Box<dyn Lookups>, settings: Settings) -> Self {
+        let now = environment.clock.now();
+        Self {
             publisher: watch.publisher(settings.resolver).within(vec![settings.namespace.clone()]),
+            environment,
             watch,
-            lookups: Lookups::start()?,
+            lookups,
             schedule: Schedule::new(settings.resolver.grace),
             objects: BTreeMap::new(),
             wanted: BTreeSet::new(),
@@ -94,14 +93,14 @@ impl Controller {
             again: None,
             led: false,
             turned: 0,
-            said: HashMap::new(),
+            said: BTreeMap::new(),
             has_new_policies: true,
-            report_again: Instant::now(),
-            written: HashMap::new(),
+            report_again: now,
+            written: BTreeMap::new(),
             has_changed: true,
-            write_again: Instant::now(),
+            write_again: now,
             settings,
-        })
+        }
     }
 
     pub fn counts(&self) -> Counts {
@@ -112,10 +111,34 @@ impl Controller {
         &self.watch
     }
 
-    /// Does what there is to do; gives what a user should hear of.
-    pub fn turn(&mut self, leadership: &Leadership) -> Vec<String> {
-        self.watch.wait(TURN);
-        let now = Timestamp::now();
+    /// Does what there is to do. Only a leader changes anything.
+    pub async fn turn(&mut self, leads: bool) {
+        let wall = self.environment.clock.wall();
+        self.take_changes(wall);
+        self.follow_leadership(leads);
+        if !leads {
+            return;
+        }
+        if self.is_dirty || self.again.is_some_and(|at| self.now() >= at) {
+            self.reconcile().await;
+        }
+        if self.has_new_policies && self.now() >= self.report_again {
+            self.has_new_policies = false;
+            self.report().await;
+        }
+        self.write_firewalls().await;
+        self.look_up(wall);
+        for key in self.schedule.take_prunes(wall) {
+            self.publisher.prune(&key);
+        }
+    }
+
+    fn now(&self) -> Instant {
+        self.environment.clock.now()
+    }
+
+    /// Takes what the watch has seen.
+    fn take_changes(&mut self, now: Timestamp) {
         // Another's objects are nobody's to believe here, nor ours to keep.
         let mut changed = self.watch.new_names();
         changed.retain(|(key, _)| *key.namespace == *self.settings.namespace);
@@ -137,37 +160,23 @@ impl Controller {
             self.wanted = wanted;
         }
         self.has_new_policies |= self.watch.take_policy_change();
-        let leads = leadership.is_held();
-        let mut said = Vec::new();
-        if leads != self.led {
-            self.led = leads;
-            self.is_dirty = true;
-            // Whoever led before may have ended in the midst of it.
-            self.said.clear();
-            self.written.clear();
-            (self.has_new_policies, self.has_changed) = (true, true);
-            said.push(if leads { "leading" } else { "another leads" }.to_owned());
+    }
+
+    fn follow_leadership(&mut self, leads: bool) {
+        if leads == self.led {
+            return;
         }
-        if !leads {
-            return said;
-        }
-        if self.is_dirty || self.again.is_some_and(|at| Instant::now() >= at) {
-            said.extend(self.reconcile());
-        }
-        if self.has_new_policies && Instant::now() >= self.report_again {
-            self.has_new_policies = false;
-            said.extend(self.report());
-        }
-        said.extend(self.write_firewalls());
-        self.look_up(now);
-        for key in self.schedule.take_prunes(now) {
-            self.publisher.prune(&key);
-        }
-        said
+        self.led = leads;
+        self.is_dirty = true;
+        // Whoever led before may have ended in the midst of it.
+        self.said.clear();
+        self.written.clear();
+        (self.has_new_policies, self.has_changed) = (true, true);
+        info!("{}", if leads { "leading" } else { "another leads" });
     }
 
     /// One object a name, and none that nobody wants (S8.2).
-    fn reconcile(&mut self) -> Vec<String> {
+    async fn reconcile(&mut self) {
         (self.is_dirty, self.again) = (false, None);
         let there: BTreeSet<&String> = self.objects.values().map(|object| &object.pattern).collect();
         let missing: Vec<String> = self.wanted.iter().filter(|name| !there.contains(name)).cloned().collect();
@@ -175,46 +184,44 @@ impl Controller {
         let unwanted = ours.filter(|object| !self.wanted.contains(&object.pattern));
         let unwanted: Vec<Key> = unwanted.map(|object| object.key.clone()).collect();
         let (created, deleted) = (missing.len(), unwanted.len());
-        let not_made = self.connection.create_names(&self.settings.namespace, missing);
-        let not_gone = self.connection.delete_names(unwanted);
+        let not_made = self.environment.create_names(&self.settings.namespace, missing).await;
+        let not_gone = self.environment.delete_names(unwanted).await;
         self.counts.created += (created - not_made.len()) as u64;
         self.counts.deleted += (deleted - not_gone.len()) as u64;
-        let mut said = Vec::new();
-        if let Some((name, why)) = not_made.first() {
-            said.push(format!("cannot make the DNSNameResolver of {name}: {why} ({} such)", not_made.len()));
+        if let Some((name, error)) = not_made.first() {
+            warn!(name, %error, count = not_made.len(), "cannot make the DNSNameResolver of a name");
         }
-        if let Some((key, why)) = not_gone.first() {
-            said.push(format!("cannot delete DNSNameResolver {}: {why} ({} such)", key.name, not_gone.len()));
+        if let Some((key, error)) = not_gone.first() {
+            warn!(name = &*key.name, %error, count = not_gone.len(), "cannot delete a DNSNameResolver");
         }
-        if !said.is_empty() {
-            self.again = Some(Instant::now() + AGAIN);
+        if !(not_made.is_empty() && not_gone.is_empty()) {
+            self.again = Some(self.now() + AGAIN);
         }
-        said
     }
 
     /// Says of each policy whether it counts, if that was not said yet.
-    fn report(&mut self) -> Vec<String> {
+    async fn report(&mut self) {
         let mut verdicts = self.watch.with_store(verdicts);
         let is_news = |(policy, verdict): &(&(&'static Kind, Key), &Verdict)| self.said.get(policy) != Some(verdict);
         let news = verdicts.iter().filter(is_news).map(|((_, key), verdict)| (key.clone(), verdict.clone())).collect();
-        let not_said = self.connection.report(news);
+        let not_said = self.environment.report(news).await;
         for (key, _) in &not_said {
             verdicts.retain(|(_, known), _| known != key);
         }
         self.said = verdicts;
-        let Some((key, why)) = not_said.first() else { return Vec::new() };
+        let Some((key, error)) = not_said.first() else { return };
         self.has_new_policies = true;
-        self.report_again = Instant::now() + AGAIN;
-        vec![format!("cannot say whether {} counts: {why} ({} such)", key.name, not_said.len())]
+        self.report_again = self.now() + AGAIN;
+        warn!(policy = &*key.name, %error, count = not_said.len(), "cannot say whether a policy counts");
     }
 
     /// Writes what became of ClusterEgressFirewalls (S7.5), where it is something else than before.
-    fn write_firewalls(&mut self) -> Vec<String> {
+    async fn write_firewalls(&mut self) {
         let has_any = self.watch.with_store(|store| store.has(&CLUSTER_EGRESS_FIREWALL));
-        if !has_any || Instant::now() < self.write_again {
-            return Vec::new();
+        if !has_any || self.now() < self.write_again {
+            return;
         }
-        self.write_again = Instant::now() + WRITE_EVERY;
+        self.write_again = self.now() + WRITE_EVERY;
         let mut statuses = match std::mem::take(&mut self.has_changed) {
             true => self.statuses(),
             false => self.written.clone(),
@@ -226,16 +233,16 @@ impl Controller {
         }
         let is_news = |(key, status): &(&Key, &ClusterEgressFirewallStatus)| self.written.get(*key) != Some(status);
         let news = statuses.iter().filter(is_news).map(|(key, status)| (key.clone(), status.clone())).collect();
-        let not_written = self.connection.write_statuses(news);
+        let not_written = self.environment.write_statuses(news).await;
         not_written.iter().for_each(|(key, _)| _ = statuses.remove(key));
         self.written = statuses;
-        let Some((key, why)) = not_written.first() else { return Vec::new() };
+        let Some((key, error)) = not_written.first() else { return };
         self.has_changed = true;
-        self.write_again = Instant::now() + AGAIN;
-        vec![format!("cannot write the status of {}: {why} ({} such)", key.name, not_written.len())]
+        self.write_again = self.now() + AGAIN;
+        warn!(name = &*key.name, %error, count = not_written.len(), "cannot write the status of a ClusterEgressFirewall");
     }
 
-    fn statuses(&mut self) -> HashMap<Key, ClusterEgressFirewallStatus> {
+    fn statuses(&mut self) -> BTreeMap<Key, ClusterEgressFirewallStatus> {
         let snapshot = self.watch.look(&ClusterSettings::default()).lowered.snapshot;
         let (program, _) = compile(&snapshot);
         let names: Vec<NameObject> = self.objects.values().cloned().collect();
@@ -244,7 +251,7 @@ impl Controller {
     }
 
     fn look_up(&mut self, now: Timestamp) {
-        for Done { name, outcome } in self.lookups.done() {
+        for Done { name, outcome } in self.lookups.take_done() {
             self.counts.lookups += 1;
             self.counts.failures += u64::from(matches!(outcome, Some(Outcome::Failed(_))));
             self.schedule.tried(&name, matches!(outcome, Some(Outcome::Found(_))), now);
@@ -281,3 +288,6 @@ impl Controller {
 fn until(since: Timestamp, now: Timestamp) -> Duration {
     now.duration_since(since).try_into().unwrap_or(Duration::ZERO)
 }
+
+#[cfg(test)]
+mod tests;

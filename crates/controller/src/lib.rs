@@ -5,17 +5,23 @@
 //! `wanted` says which names there are to be, `schedule` which are due: both are
 //! pure, and so are `report`, which says of policies whether they can be read,
 //! and `firewalls`, which says what became of ClusterEgressFirewalls.
-//! `lookup` asks; `controller` does it all in turn.
+//! `lookup` is the seam to DNS, and `threads` its edge; `controller` does it all
+//! in turn, in whatever environment it is given.
 
 mod controller;
 mod firewalls;
 mod lookup;
 mod report;
 mod schedule;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+mod threads;
 mod wanted;
 
 pub use controller::{Controller, Counts, Settings};
 pub use firewalls::World;
+pub use lookup::{Done, Lookups, Order, look_up};
 pub use report::verdicts;
 pub use schedule::Schedule;
+pub use threads::LookupThreads;
 pub use wanted::{Whose, resolvers, wanted};

@@ -1,77 +1,46 @@
-//! Asks resolvers for names, many at the same time.
+//! The seam to DNS: names are ordered, and what came of them is fetched later.
+//! `threads` asks real servers; a test has its own.
 
 use namewall_dns::wire::{Rcode, RecordType};
-use namewall_dns::{AskError, ask};
+use namewall_dns::{AskError, LookupAnswer};
 use namewall_kubernetes::Outcome;
-use std::io;
+use std::fmt::Debug;
 use std::net::SocketAddr;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Names that are asked for at the same time; most of it is waiting.
-const AT_ONCE: usize = 32;
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Looks names up, many at the same time.
+pub trait Lookups: Debug + Send {
+    /// Begins to look a name up. Waits for nothing.
+    fn order(&mut self, order: Order);
+
+    /// The lookups that have ended since this was last asked.
+    fn take_done(&mut self) -> Vec<Done>;
+}
 
 /// A name, and whom to ask for it.
-#[derive(Debug)]
-pub(crate) struct Order {
-    pub(crate) name: String,
-    pub(crate) servers: Vec<SocketAddr>,
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Order {
+    pub name: String,
+    pub servers: Vec<SocketAddr>,
 }
 
 /// What came of it.
-#[derive(Debug)]
-pub(crate) struct Done {
-    pub(crate) name: String,
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Done {
+    pub name: String,
     /// None: the name exists and has no address, which changes nothing.
-    pub(crate) outcome: Option<Outcome>,
-}
-
-/// Threads that ask.
-#[derive(Debug)]
-pub(crate) struct Lookups {
-    orders: Sender<Order>,
-    done: Receiver<Done>,
-}
-
-impl Lookups {
-    pub(crate) fn start() -> io::Result<Self> {
-        let ((orders, taken), (finished, done)) = (channel::<Order>(), channel());
-        let taken = Arc::new(Mutex::new(taken));
-        for _ in 0..AT_ONCE {
-            let (taken, finished) = (taken.clone(), finished.clone());
-            let work = move || {
-                loop {
-                    let order = taken.lock().unwrap_or_else(PoisonError::into_inner).recv();
-                    let Ok(Order { name, servers }) = order else { return };
-                    let outcome = look_up(&name, &servers);
-                    if finished.send(Done { name, outcome }).is_err() {
-                        return;
-                    }
-                }
-            };
-            std::thread::Builder::new().name("lookup".to_owned()).spawn(work)?;
-        }
-        Ok(Self { orders, done })
-    }
-
-    pub(crate) fn order(&self, order: Order) {
-        // Nobody to take it means that all of it has ended.
-        let _ = self.orders.send(order);
-    }
-
-    pub(crate) fn done(&self) -> impl Iterator<Item = Done> {
-        self.done.try_iter()
-    }
+    pub outcome: Option<Outcome>,
 }
 
 /// All addresses that any of the servers knows; a failure only if none knows any.
-fn look_up(name: &str, servers: &[SocketAddr]) -> Option<Outcome> {
+pub fn look_up(
+    order: &Order,
+    ask: impl Fn(SocketAddr, RecordType) -> Result<LookupAnswer, AskError>,
+) -> Option<Outcome> {
     let (mut found, mut failure) = (Vec::new(), None);
-    for &server in servers {
+    for &server in &order.servers {
         for kind in [RecordType::A, RecordType::AAAA] {
-            match ask(server, name, kind, PATIENCE) {
+            match ask(server, kind) {
                 Ok(told) if told.rcode == Rcode::NO_ERROR => {
                     let seconds = |ttl: Duration| u32::try_from(ttl.as_secs()).unwrap_or(u32::MAX);
                     found.extend(told.addresses.iter().map(|one| (one.address, seconds(one.ttl))));
@@ -99,5 +68,40 @@ fn reason(error: &AskError) -> &'static str {
         AskError::Silence(_) => "Timeout",
         AskError::Broken(..) => "Unreachable",
         AskError::Unreadable(_) => "BadAnswer",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use namewall_dns::wire::Address;
+    use std::cell::Cell;
+
+    fn order(servers: u16) -> Order {
+        let server = |number: u16| SocketAddr::from(([192, 0, 2, 53], 1000 + number));
+        Order { name: "a.example.com.".to_owned(), servers: (0..servers).map(server).collect() }
+    }
+
+    #[test]
+    fn one_server_that_knows_is_enough() {
+        let outcome = look_up(&order(2), |server, kind| match (server.port(), kind) {
+            (1000, _) => Err(AskError::Silence(server)),
+            (_, RecordType::A) => {
+                let address = Address { address: [192, 0, 2, 1].into(), ttl: Duration::from_secs(30) };
+                Ok(LookupAnswer { rcode: Rcode::NO_ERROR, addresses: vec![address] })
+            }
+            _ => Ok(LookupAnswer { rcode: Rcode::NO_ERROR, addresses: Vec::new() }),
+        });
+        assert_eq!(outcome, Some(Outcome::Found(vec![([192, 0, 2, 1].into(), 30)])));
+    }
+
+    #[test]
+    fn a_silent_server_is_asked_for_one_family_only() {
+        let asked = Cell::new(0);
+        let outcome = look_up(&order(2), |server, _| {
+            asked.set(asked.get() + 1);
+            Err(AskError::Silence(server))
+        });
+        assert_eq!((outcome, asked.get()), (Some(Outcome::Failed("Timeout".to_owned())), 2));
     }
 }

@@ -5,13 +5,13 @@ use namewall_cluster::yaml::{Node, Value};
 use namewall_cluster::{Document, Key, Settings, Store, lower};
 use namewall_kubernetes::Verdict;
 use namewall_policy::Severity;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// More than a reader of `kubectl describe` takes in at once.
 const MOST_WORDS: usize = 5;
 
 /// A verdict on every policy.
-pub fn verdicts(store: &Store) -> HashMap<(&'static Kind, Key), Verdict> {
+pub fn verdicts(store: &Store) -> BTreeMap<(&'static Kind, Key), Verdict> {
     let of = |kind: &'static Kind| store.of(kind).map(move |(key, document)| (kind, key, document));
     let policies: Vec<(&'static Kind, &Key, Document)> = kinds::policies().flat_map(of).collect();
     let findings = lower(policies.iter().map(|(_, _, document)| document), &Settings::default()).findings;

@@ -1,12 +1,14 @@
 //! How the API server is reached.
 
-use crate::follow::{Patience, Server};
+use crate::environment::{Environment, Lifeline, Patience};
+use crate::server::KubeServer;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use namewall_runtime::{BoxFuture, SeededRandom, SystemClock, Tasks};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime};
 
 /// How long a connection may take to come about, and the answer to a request that is no watch.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -36,20 +38,28 @@ pub enum ConnectError {
     Client(kube::Error),
 }
 
-/// A client and the runtime it needs.
-#[derive(Clone)]
+/// An API server, and the runtime that requests to it run on.
+#[derive(Clone, Debug)]
 pub struct Connection {
-    pub(crate) runtime: Arc<Runtime>,
-    /// For watches, where nothing may be said for minutes.
-    pub(crate) watching: Server,
-    /// For all else: who asks waits, and a server that hangs must not keep it.
-    pub(crate) client: Client,
+    runtime: Arc<Runtime>,
+    environment: Environment,
     server: String,
 }
 
-impl std::fmt::Debug for Connection {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Connection").field("server", &self.server).finish_non_exhaustive()
+impl Lifeline for Runtime {}
+
+/// Tasks on a thread with tokio.
+#[derive(Debug)]
+struct TokioTasks(Handle);
+
+impl Tasks for TokioTasks {
+    fn spawn(&self, task: BoxFuture<()>) {
+        self.0.spawn(task);
+    }
+
+    fn sleep(&self, time: Duration) -> BoxFuture<()> {
+        // Tokio's timers are made where they are waited for.
+        Box::pin(async move { tokio::time::sleep(time).await })
     }
 }
 
@@ -67,23 +77,40 @@ impl Connection {
         let server = config.cluster_url.to_string();
         let inside = runtime.enter();
         let watching = Client::try_from(config.clone()).map_err(ConnectError::Client)?;
-        let watching = Server { client: watching, patience: Patience::default() };
         config.connect_timeout = Some(CONNECT);
         (config.read_timeout, config.write_timeout) = (Some(ANSWER), Some(ANSWER));
         let client = Client::try_from(config).map_err(ConnectError::Client)?;
         drop(inside);
-        Ok(Self { runtime: Arc::new(runtime), watching, client, server })
+        let runtime = Arc::new(runtime);
+        let environment = Environment {
+            api: Arc::new(KubeServer { watching, client }),
+            clock: Arc::new(SystemClock::start()),
+            random: Arc::new(SeededRandom::from_system()),
+            tasks: Arc::new(TokioTasks(runtime.handle().clone())),
+            patience: Patience::default(),
+            lifeline: Some(runtime.clone()),
+        };
+        Ok(Self { runtime, environment, server })
     }
 
     /// For tests: watches that say nothing for so long are given up, and answers that take three times as long.
     pub fn impatient(mut self, silence: Duration) -> Self {
-        self.watching.patience = Patience { answer: silence * 3, silence };
+        self.environment.patience = Patience { answer: silence * 3, silence };
         self
     }
 
     /// The server's address, as users know it.
     pub fn server(&self) -> &str {
         &self.server
+    }
+
+    pub fn environment(&self) -> &Environment {
+        &self.environment
+    }
+
+    /// Runs a future in this thread, which waits for it.
+    pub fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        self.runtime.block_on(future)
     }
 }
 

@@ -100,12 +100,6 @@ fn first_seen(said: Option<Timestamp>, came: Came, now: Timestamp) -> Option<Tim
     })
 }
 
-/// Now, as the API keeps times: in whole seconds.
-pub(crate) fn now() -> Timestamp {
-    let now = Timestamp::now();
-    Timestamp::from_second(now.as_second()).unwrap_or(now)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,20 +6,16 @@
 //! nowhere without anybody being told. A history that the server no longer has
 //! is made up for by a list.
 
-use crate::answers::{GONE, NOT_FOUND};
-use crate::publish::some_of;
-use crate::watch::{Shared, enforces};
+use crate::api::{ApiError, GONE, NOT_FOUND, Part, Resource, WatchEvent};
+use crate::environment::Environment;
+use crate::known::ListedKind;
+use crate::watch::Shared;
 use futures_util::StreamExt;
-use kube::Client;
-use kube::api::{Api, ApiResource, DynamicObject, ListParams, WatchEvent, WatchParams};
+use namewall_cluster::Key;
 use namewall_cluster::kinds::{Kind, VersionedKind};
-use namewall_cluster::{Key, Listing};
-use std::collections::BTreeMap;
-use std::fmt::{self, Display};
-use std::pin::pin;
+use namewall_runtime::{TimedOut, in_time};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-use tokio::time::{sleep, timeout};
+use std::time::Duration;
 
 /// How often a kind that a cluster does not have is looked for.
 const LOOK_FOR_KINDS: Duration = Duration::from_secs(5);
@@ -33,103 +29,54 @@ const AGAIN_AT_LATEST: Duration = Duration::from_secs(5);
 /// A watch that ends sooner is not started anew at once.
 const SHORT: Duration = Duration::from_secs(1);
 
-/// Whom to ask.
-#[derive(Clone)]
-pub(crate) struct Server {
-    pub(crate) client: Client,
-    pub(crate) patience: Patience,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
-    /// How long an answer may take to begin, and a part of a list to come.
-    pub(crate) answer: Duration,
-    /// How long a watch may say nothing. The server says at least once a minute how far it is.
-    pub(crate) silence: Duration,
-}
-
-impl Default for Patience {
-    fn default() -> Self {
-        Self { answer: Duration::from_secs(30), silence: Duration::from_secs(90) }
-    }
-}
-
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 enum Failure {
-    Server(kube::Error),
+    #[error(transparent)]
+    Server(#[from] ApiError),
+    #[error("the API server does not answer within {} s", .0.as_secs())]
     Silence(Duration),
-    /// A list that does not say what it is a list of: there is nothing to watch from.
+    /// There is nothing to watch from.
+    #[error("the API server lists objects without their version")]
     Versionless,
-}
-
-impl From<kube::Error> for Failure {
-    fn from(error: kube::Error) -> Self {
-        Self::Server(error)
-    }
 }
 
 impl Failure {
     fn code(&self) -> Option<u16> {
         match self {
-            Self::Server(kube::Error::Api(status)) => Some(status.code),
+            Self::Server(error) => error.code(),
             _ => None,
         }
     }
 }
 
-impl Display for Failure {
-    /// What a reader can do something about, without how it came to us.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Server(kube::Error::Api(status)) => f.write_str(&status.message),
-            Self::Server(error) => f.write_str(&last_cause(error)),
-            Self::Silence(time) => write!(f, "the API server does not answer within {} s", time.as_secs()),
-            Self::Versionless => f.write_str("the API server lists objects without their version"),
-        }
-    }
-}
-
-/// The last cause says most: that a connection was refused, say.
-fn last_cause(error: &dyn std::error::Error) -> String {
-    let mut last = error;
-    while let Some(cause) = last.source() {
-        last = cause;
-    }
-    last.to_string()
-}
-
 /// Follows a kind, in the first of its versions that the cluster serves, for as long as the cluster serves it.
-pub(crate) async fn follow(server: Server, kind: &'static Kind, shared: Arc<Shared>) {
+pub(crate) async fn follow(environment: Environment, kind: &'static Kind, shared: Arc<Shared>) {
     let mut looks = 0;
     loop {
-        let found = find(&server, kind).await;
+        let found = find(&environment, kind).await;
         looks = if matches!(found, Ok(None)) { looks + 1 } else { 0 };
         match found {
-            Ok(Some(versioned)) => follow_version(&server, versioned, &shared).await,
+            Ok(Some(versioned)) => follow_version(&environment, versioned, &shared).await,
             // A server that has only just started may not know its definitions yet. To believe it would let go of
             // policies that are in force.
             Ok(None) if looks < BELIEVED && shared.has_any(kind) => {
                 shared.say(kind, format!("the API server says that there is no {} any more", kind.name));
             }
             // Objects go with their definition.
-            Ok(None) => shared.change(kind, |known| known.lose(kind)),
+            Ok(None) => shared.change(kind, |known, now| known.lose(kind, now)),
             Err(error) => shared.say(kind, error.to_string()),
         }
-        sleep(LOOK_FOR_KINDS).await;
+        environment.tasks.sleep(LOOK_FOR_KINDS).await;
     }
 }
 
-async fn find(server: &Server, kind: &'static Kind) -> Result<Option<VersionedKind>, Failure> {
+async fn find(environment: &Environment, kind: &'static Kind) -> Result<Option<VersionedKind>, Failure> {
     if is_builtin(kind) {
         return Ok(Some(kind.preferred()));
     }
     for versioned in kind.served() {
-        let api_version = versioned.api_version();
-        match in_time(server.patience.answer, server.client.list_api_group_resources(&api_version)).await {
-            Ok(list) if list.resources.iter().any(|one| one.name == kind.plural) => return Ok(Some(versioned)),
-            Ok(_) => {}
-            Err(error) if error.code() == Some(NOT_FOUND) => {}
-            Err(error) => return Err(error),
+        if answered(environment, environment.api.serves(versioned.into())).await? {
+            return Ok(Some(versioned));
         }
     }
     Ok(None)
@@ -140,27 +87,32 @@ fn is_builtin(kind: &Kind) -> bool {
     kind.definition.is_none()
 }
 
-async fn in_time<T>(time: Duration, asked: impl Future<Output = Result<T, kube::Error>>) -> Result<T, Failure> {
-    timeout(time, asked).await.map_err(|_| Failure::Silence(time))?.map_err(Failure::Server)
+/// An answer, if it begins in time.
+async fn answered<T>(
+    environment: &Environment,
+    answer: impl Future<Output = Result<T, ApiError>>,
+) -> Result<T, Failure> {
+    let time = environment.patience.answer;
+    Ok(in_time(&*environment.tasks, time, answer).await.map_err(|TimedOut| Failure::Silence(time))??)
 }
 
 /// Ends when the cluster no longer has the kind.
-async fn follow_version(server: &Server, versioned: VersionedKind, shared: &Shared) {
+async fn follow_version(environment: &Environment, versioned: VersionedKind, shared: &Shared) {
+    let Environment { clock, tasks, random, .. } = environment;
     let kind = versioned.kind;
-    let api: Api<DynamicObject> = Api::all_with(server.client.clone(), &resource_of(versioned));
     // Up to where we have heard all.
     let mut version: Option<String> = None;
     let mut pause = AGAIN;
-    let following = Following { api: &api, versioned, patience: server.patience, shared };
+    let following = Following { environment, versioned, shared };
     loop {
-        let began = Instant::now();
+        let began = clock.now();
         let done = match &mut version {
             None => following.list().await.map(|listed| version = Some(listed)),
             Some(version) => {
                 let done = following.watch(version).await;
                 // Only a server that is in trouble ends a watch as soon as it has begun.
-                if done.is_ok() && began.elapsed() < SHORT {
-                    sleep(AGAIN).await;
+                if done.is_ok() && clock.now().since(began) < SHORT {
+                    tasks.sleep(AGAIN).await;
                 }
                 done
             }
@@ -170,14 +122,14 @@ async fn follow_version(server: &Server, versioned: VersionedKind, shared: &Shar
             // What happened since is no longer told: it is seen in a list.
             Err(error) if error.code() == Some(GONE) => {
                 version = None;
-                sleep(AGAIN).await;
+                tasks.sleep(AGAIN).await;
             }
             Err(error) => {
                 shared.say(kind, error.to_string());
                 if !is_builtin(kind) && error.code() == Some(NOT_FOUND) {
                     return;
                 }
-                sleep(pause / 2 + some_of(pause / 2)).await;
+                tasks.sleep(pause / 2 + random.part_of(pause / 2)).await;
                 pause = (pause * 2).min(AGAIN_AT_LATEST);
             }
         }
@@ -186,30 +138,25 @@ async fn follow_version(server: &Server, versioned: VersionedKind, shared: &Shar
 
 /// A kind on its way into what is known.
 struct Following<'f> {
-    api: &'f Api<DynamicObject>,
+    environment: &'f Environment,
     versioned: VersionedKind,
-    patience: Patience,
     shared: &'f Shared,
 }
 
 impl Following<'_> {
     /// Takes all objects there are; gives the version they are of.
     async fn list(&self) -> Result<String, Failure> {
-        let mut listing = Listing::new(self.versioned);
-        let mut enforced = BTreeMap::new();
-        let mut part = ListParams::default().limit(PART);
+        let resource = Resource::from(self.versioned);
+        let mut all = ListedKind::new(self.versioned);
+        let mut part = Part { limit: PART, token: None };
         loop {
-            let list = in_time(self.patience.answer, self.api.list(&part)).await?;
-            for object in list.items {
-                let object = whole(object);
-                enforced.extend(enforces(self.versioned.kind, &object));
-                listing.push(&object);
-            }
-            match list.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => part.continue_token = Some(token),
+            let listed = answered(self.environment, self.environment.api.list(resource, part)).await?;
+            listed.items.into_iter().for_each(|object| all.push(&object));
+            match listed.token {
+                Some(token) => part = Part { limit: PART, token: Some(token) },
                 None => {
-                    let version = list.metadata.resource_version.ok_or(Failure::Versionless)?;
-                    self.shared.change(self.versioned.kind, |known| known.replace(listing, enforced));
+                    let version = listed.version.ok_or(Failure::Versionless)?;
+                    self.shared.change(self.versioned.kind, |known, now| known.replace(all, now));
                     return Ok(version);
                 }
             }
@@ -218,45 +165,28 @@ impl Following<'_> {
 
     /// Takes what changes after a version, until the server ends it or is silent for too long.
     async fn watch(&self, version: &mut String) -> Result<(), Failure> {
-        let Self { versioned, patience, shared, .. } = *self;
+        let Self { environment, versioned, shared } = *self;
+        let Environment { api, tasks, patience, .. } = environment;
         let kind = versioned.kind;
-        let events = in_time(patience.answer, self.api.watch(&WatchParams::default(), version)).await?;
-        let mut events = pin!(events);
+        let mut events = answered(environment, api.watch(versioned.into(), version.clone())).await?;
         shared.hear(kind);
-        while let Ok(Some(event)) = timeout(patience.silence, events.next()).await {
+        while let Ok(Some(event)) = in_time(&**tasks, patience.silence, events.next()).await {
             let (is_there, object) = match event? {
-                WatchEvent::Added(object) | WatchEvent::Modified(object) => (true, object),
+                WatchEvent::Applied(object) => (true, object),
                 WatchEvent::Deleted(object) => (false, object),
-                WatchEvent::Bookmark(bookmark) => {
-                    *version = bookmark.metadata.resource_version;
+                WatchEvent::Bookmark(seen) => {
+                    *version = seen;
                     continue;
                 }
-                WatchEvent::Error(status) => return Err(kube::Error::Api(status).into()),
             };
-            let seen = object.metadata.resource_version.clone();
-            let object = whole(object);
-            shared.change(kind, |known| match is_there {
-                true => known.apply(versioned, &object),
+            shared.change(kind, |known, now| match is_there {
+                true => known.apply(versioned, &object, now),
                 false => known.remove(kind, &Key::of(&object)),
             });
-            if let Some(seen) = seen {
-                *version = seen;
+            if let Some(seen) = object["metadata"]["resourceVersion"].as_str() {
+                seen.clone_into(version);
             }
         }
         Ok(())
-    }
-}
-
-fn whole(object: DynamicObject) -> serde_json::Value {
-    serde_json::to_value(object).unwrap_or_default()
-}
-
-pub(crate) fn resource_of(versioned: VersionedKind) -> ApiResource {
-    ApiResource {
-        group: versioned.kind.group.to_owned(),
-        version: versioned.version.to_owned(),
-        api_version: versioned.api_version(),
-        kind: versioned.kind.name.to_owned(),
-        plural: versioned.kind.plural.to_owned(),
     }
 }

@@ -1,25 +1,36 @@
 //! The API server's side: what a cluster is watched for, and what it is told.
 //! What the objects say is read in `cluster`; what follows is decided in `policy`.
 //!
-//! The rest of namewall knows threads and no runtime; here one thread has one.
+//! The logic takes its [`Environment`] as an argument: an [`api::ApiServer`], a
+//! clock, randomness and tasks. `client` and `server` are the edge to tokio and
+//! kube, and `waiting` to threads that wait; the rest knows none of them, and
+//! runs in a simulation too (`testing`).
 
 mod addresses;
-mod answers;
+pub mod api;
 mod client;
 mod clocks;
 pub mod crds;
+mod environment;
 mod events;
 mod follow;
+mod known;
 mod leadership;
 mod names;
 mod objects;
 mod publish;
 mod report;
+mod server;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+mod waiting;
 mod watch;
 
 pub use client::{ConnectError, Connection, Target};
+pub use environment::{Environment, Patience};
+pub use known::Trouble;
 pub use leadership::{Candidate, Leadership};
 pub use names::{MANAGED_BY, NameObject, SharedAddress};
 pub use publish::{Outcome, Published, Publisher};
 pub use report::Verdict;
-pub use watch::{Trouble, Watch};
+pub use watch::Watch;

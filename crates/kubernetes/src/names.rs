@@ -1,7 +1,8 @@
 //! DNSNameResolver objects: which there are, for which names, and what their
 //! status says of it (S8).
 
-use crate::clocks::{Before, Came, Clocks, now};
+use crate::clocks::{Before, Came, Clocks};
+use jiff::Timestamp;
 use namewall_cluster::kinds::dns_name_resolver::{DnsNameResolver, Status};
 use namewall_cluster::resolver::{is_wildcard, matches, next_lookup};
 use namewall_cluster::{Document, Key, yaml};
@@ -90,17 +91,17 @@ pub(crate) struct Held {
 
 impl Names {
     /// All objects anew. What was known of them before says how old their addresses are.
-    pub(crate) fn replace<'d>(&mut self, documents: impl Iterator<Item = (&'d Key, Document)>) {
+    pub(crate) fn replace<'d>(&mut self, documents: impl Iterator<Item = (&'d Key, Document)>, now: Timestamp) {
         let before = std::mem::take(self);
         for mut object in documents.filter_map(|(key, document)| NameObject::read(key, &document)) {
-            let clocks = before.translate(&object.key, &mut object.status, Came::Listed);
+            let clocks = before.translate(&object.key, &mut object.status, (Came::Listed, now));
             self.insert(object, clocks);
         }
     }
 
     /// An object as it says it is, in place of what it said before.
-    pub(crate) fn put(&mut self, mut object: NameObject) {
-        let clocks = self.translate(&object.key, &mut object.status, Came::Now);
+    pub(crate) fn put(&mut self, mut object: NameObject, now: Timestamp) {
+        let clocks = self.translate(&object.key, &mut object.status, (Came::Now, now));
         self.insert(object, clocks);
     }
 
@@ -131,11 +132,11 @@ impl Names {
     }
 
     /// Sets the times of what an object says to those of our clock.
-    pub(crate) fn translate(&self, key: &Key, status: &mut Status, came: Came) -> Clocks {
+    pub(crate) fn translate(&self, key: &Key, status: &mut Status, seen: (Came, Timestamp)) -> Clocks {
         let (nothing, same) = (Status::default(), Clocks::default());
         let known = self.objects.get(key).map_or(&nothing, |object| &object.status);
         let clocks = self.clocks.get(key).unwrap_or(&same);
-        Before { status: known, clocks }.translate(status, (came, now()))
+        Before { status: known, clocks }.translate(status, seen)
     }
 
     pub(crate) fn remove(&mut self, key: &Key) {

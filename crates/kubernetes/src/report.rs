@@ -1,15 +1,12 @@
 //! Tells users, in the objects they wrote, whether these count: a condition in
 //! the status where a kind has one, and an Event where something is wrong.
 
-use crate::answers::NOT_FOUND;
-use crate::client::Connection;
-use crate::events::{Said, say};
-use crate::follow::resource_of;
+use crate::api::{ApiError, Applied, NOT_FOUND, Verb};
+use crate::environment::Environment;
+use crate::events::Said;
 use futures_util::future::ready;
 use futures_util::{StreamExt, stream};
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::Client;
-use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use namewall_cluster::Key;
 use namewall_cluster::kinds::cluster_egress_firewall::ClusterEgressFirewallStatus;
 use namewall_cluster::kinds::{CLUSTER_EGRESS_FIREWALL, Report, VersionedKind};
@@ -36,6 +33,21 @@ impl Verdict {
             true => "all of it counts".to_owned(),
             false => self.errors.join("; "),
         }
+    }
+
+    /// The Event that says what is wrong with an object.
+    fn warning(&self, object: &Value) -> Said<'static> {
+        let text = |name: &str| object["metadata"][name].as_str().map(str::to_owned);
+        let of = ObjectReference {
+            api_version: Some(self.versioned.api_version()),
+            kind: Some(self.versioned.kind.name.to_owned()),
+            name: text("name"),
+            namespace: text("namespace"),
+            uid: text("uid"),
+            ..ObjectReference::default()
+        };
+        let message = format!("What cannot be read fails closed: {}", self.message());
+        Said { of, is_warning: true, reason: "Invalid", message, by: MANAGER, version: self.generation }
     }
 
     /// The status that says it. None for kinds without a status.
@@ -66,72 +78,55 @@ impl Verdict {
     }
 }
 
-impl Connection {
+impl Environment {
     /// Says what there is to say of policies; gives those of which it could not be said, and why.
-    pub fn report(&self, verdicts: Vec<(Key, Verdict)>) -> Vec<(Key, String)> {
-        let report = |(key, verdict): (Key, Verdict)| {
-            let client = self.client.clone();
-            async move {
-                match report(client, &key, &verdict).await {
-                    Ok(()) => None,
-                    Err(error) => Some((key, error.to_string())),
-                }
-            }
+    pub async fn report(&self, verdicts: Vec<(Key, Verdict)>) -> Vec<(Key, ApiError)> {
+        let report = |(key, verdict): (Key, Verdict)| async move {
+            let done = self.report_one(&key, &verdict).await;
+            done.err().map(|error| (key, error))
         };
-        let all = stream::iter(verdicts).map(report).buffer_unordered(AT_ONCE).filter_map(ready);
-        self.runtime.block_on(all.collect())
+        stream::iter(verdicts).map(report).buffer_unordered(AT_ONCE).filter_map(ready).collect().await
     }
-}
 
-impl Connection {
     /// Writes what became of ClusterEgressFirewalls, besides whether they count; gives those of which it could not
     /// be written, and why.
-    pub fn write_statuses(&self, statuses: Vec<(Key, ClusterEgressFirewallStatus)>) -> Vec<(Key, String)> {
-        let resource = resource_of(CLUSTER_EGRESS_FIREWALL.preferred());
-        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
-        let write = |(key, status): (Key, ClusterEgressFirewallStatus)| {
-            let (api, resource) = (api.clone(), &resource);
-            async move {
-                let patch = json!({"apiVersion": resource.api_version, "kind": resource.kind, "status": status});
-                // Another manager than who says that they count, or each would take back what the other says.
-                let apply = PatchParams::apply("namewall-controller-firewalls").force();
-                match api.patch_status(&key.name, &apply, &Patch::Apply(&patch)).await {
-                    Ok(_) => None,
-                    Err(kube::Error::Api(status)) if status.code == NOT_FOUND => None,
-                    Err(error) => Some((key, error.to_string())),
-                }
+    pub async fn write_statuses(&self, statuses: Vec<(Key, ClusterEgressFirewallStatus)>) -> Vec<(Key, ApiError)> {
+        let write = |(key, status): (Key, ClusterEgressFirewallStatus)| async move {
+            let remote = self.at(CLUSTER_EGRESS_FIREWALL.preferred(), &key);
+            let (version, kind) = (remote.resource.api_version(), remote.resource.kind);
+            let object = json!({"apiVersion": version, "kind": kind, "status": status});
+            // Another manager than who says that they count, or each would take back what the other says.
+            let applied = Applied { manager: "namewall-controller-firewalls", object };
+            match remote.ask(Verb::ApplyStatus(applied)).await {
+                Ok(_) => None,
+                Err(error) if error.code() == Some(NOT_FOUND) => None,
+                Err(error) => Some((key, error)),
             }
         };
-        let all = stream::iter(statuses).map(write).buffer_unordered(AT_ONCE).filter_map(ready);
-        self.runtime.block_on(all.collect())
+        stream::iter(statuses).map(write).buffer_unordered(AT_ONCE).filter_map(ready).collect().await
     }
-}
 
-async fn report(client: Client, key: &Key, verdict: &Verdict) -> Result<(), kube::Error> {
-    let resource = resource_of(verdict.versioned);
-    let api: Api<DynamicObject> = match key.namespace.is_empty() {
-        true => Api::all_with(client.clone(), &resource),
-        false => Api::namespaced_with(client.clone(), &key.namespace, &resource),
-    };
-    let object = match api.get(&key.name).await {
-        Ok(object) => object,
-        Err(kube::Error::Api(status)) if status.code == NOT_FOUND => return Ok(()),
-        Err(error) => return Err(error),
-    };
-    // It has changed since: what is said of it then is on its way.
-    if object.metadata.generation.is_some_and(|generation| generation != verdict.generation) {
-        return Ok(());
+    async fn report_one(&self, key: &Key, verdict: &Verdict) -> Result<(), ApiError> {
+        let remote = self.at(verdict.versioned, key);
+        let object = match remote.get().await {
+            Ok(object) => object,
+            Err(error) if error.code() == Some(NOT_FOUND) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        // It has changed since: what is said of it then is on its way.
+        if object["metadata"]["generation"].as_i64().is_some_and(|generation| generation != verdict.generation) {
+            return Ok(());
+        }
+        let before = &object["status"];
+        if let Some(status) = verdict.status(&self.wall().to_string(), before)
+            && !says(before, &status)
+        {
+            let (version, kind) = (remote.resource.api_version(), remote.resource.kind);
+            let object = json!({"apiVersion": version, "kind": kind, "status": status});
+            remote.ask(Verb::ApplyStatus(Applied { manager: MANAGER, object })).await?;
+        }
+        if verdict.errors.is_empty() { Ok(()) } else { self.say(verdict.warning(&object)).await }
     }
-    let now = jiff::Timestamp::from_second(jiff::Timestamp::now().as_second()).unwrap_or_default();
-    let before = &object.data["status"];
-    if let Some(status) = verdict.status(&now.to_string(), before)
-        && !says(before, &status)
-    {
-        let patch = json!({"apiVersion": resource.api_version, "kind": resource.kind, "status": status});
-        let apply = PatchParams::apply(MANAGER).force();
-        api.patch_status(&key.name, &apply, &Patch::Apply(&patch)).await?;
-    }
-    if verdict.errors.is_empty() { Ok(()) } else { warn(client, &object, verdict).await }
 }
 
 /// Whether a status says that already.
@@ -145,19 +140,4 @@ fn says(before: &Value, wanted: &Value) -> bool {
         (Value::Null, Value::Array(items)) => items.is_empty(),
         _ => before == wanted,
     }
-}
-
-async fn warn(client: Client, object: &DynamicObject, verdict: &Verdict) -> Result<(), kube::Error> {
-    let metadata = object.metadata.clone();
-    let of = ObjectReference {
-        api_version: Some(verdict.versioned.api_version()),
-        kind: Some(verdict.versioned.kind.name.to_owned()),
-        name: metadata.name,
-        namespace: metadata.namespace,
-        uid: metadata.uid,
-        ..ObjectReference::default()
-    };
-    let message = format!("What cannot be read fails closed: {}", verdict.message());
-    let version = verdict.generation;
-    say(client, Said { of, is_warning: true, reason: "Invalid", message, by: MANAGER, version }).await
 }

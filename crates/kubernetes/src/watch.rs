@@ -6,73 +6,47 @@
 //! When the server is away, what was known stays known.
 
 use crate::client::Connection;
+use crate::environment::{Environment, whole_seconds};
 use crate::follow::follow;
-use crate::names::{NameObject, Names};
+use crate::known::{Known, Trouble};
+use crate::names::NameObject;
 use crate::publish::Publisher;
-use namewall_cluster::kinds::{self, Component, DNS_NAME_RESOLVER, Kind, NODE_ADDRESSES, VersionedKind};
+use futures_util::future::{AbortHandle, abortable};
+use jiff::Timestamp;
+use namewall_cluster::kinds::{self, Component, DNS_NAME_RESOLVER, Kind};
 use namewall_cluster::resolver::Settings as ResolverSettings;
-use namewall_cluster::{Key, Listing, Read, Settings, Store};
-use std::collections::{BTreeMap, BTreeSet};
+use namewall_cluster::{Key, Read, Settings, Store};
+use namewall_runtime::Clock;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
-use tokio::task::JoinHandle;
 
-/// How long a burst of changes is waited for, and how long at most.
-const QUIET: Duration = Duration::from_millis(3);
-const LONGEST_BURST: Duration = Duration::from_millis(25);
-
-/// What stands between us and the objects of a kind.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Trouble {
-    pub kind: &'static str,
-    pub what: String,
-}
-
-/// The cluster as it is known now.
-#[derive(Debug, Default)]
-pub(crate) struct Known {
-    store: Store,
-    /// What the DNSNameResolvers say. Their statuses change all the time, and no policy with them: they count
-    /// for themselves.
-    pub(crate) names: Names,
-    /// Objects of theirs that nobody has asked for since they changed.
-    new_names: BTreeSet<Key>,
-    /// Kinds that are watched.
-    wanted: BTreeSet<&'static Kind>,
-    /// Kinds that are listed, or that the cluster does not have.
-    kinds: BTreeSet<&'static Kind>,
-    /// Kinds that the cluster does not have.
-    absent: BTreeSet<&'static Kind>,
-    trouble: BTreeMap<&'static Kind, String>,
-    /// What each node says it enforces: no policy changes with it.
-    enforced: BTreeMap<Arc<str>, String>,
-    changes: u64,
-    /// Whether a policy has changed.
-    policy_changes: bool,
-    last_change: Option<Instant>,
-}
-
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Shared {
     known: Mutex<Known>,
-    changed: Condvar,
+    pub(crate) changed: Condvar,
+    clock: Arc<dyn Clock>,
 }
 
 impl Shared {
+    fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { known: Mutex::default(), changed: Condvar::new(), clock }
+    }
+
     pub(crate) fn lock(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes what is known, and says so if it is to be seen.
-    pub(crate) fn change(&self, kind: &'static Kind, change: impl FnOnce(&mut Known) -> bool) {
+    pub(crate) fn change(&self, kind: &'static Kind, change: impl FnOnce(&mut Known, Timestamp) -> bool) {
+        let wall = whole_seconds(&*self.clock);
         let mut known = self.lock();
         known.trouble.remove(kind);
         let was_whole = known.is_whole();
-        if change(&mut known) {
+        if change(&mut known, wall) {
             if *kind != DNS_NAME_RESOLVER || !was_whole {
                 known.changes += 1;
                 known.policy_changes |= kind.is_policy();
-                known.last_change = Some(Instant::now());
+                known.last_change = Some(self.clock.now());
             }
             self.changed.notify_all();
         }
@@ -96,16 +70,15 @@ impl Shared {
 /// Watches a cluster until it is dropped.
 #[derive(Debug)]
 pub struct Watch {
-    /// Its runtime has the tasks.
-    connection: Connection,
-    shared: Arc<Shared>,
-    tasks: Vec<JoinHandle<()>>,
-    seen: u64,
+    pub(crate) environment: Environment,
+    pub(crate) shared: Arc<Shared>,
+    tasks: Vec<AbortHandle>,
+    pub(crate) seen: u64,
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.tasks.iter().for_each(JoinHandle::abort);
+        self.tasks.iter().for_each(AbortHandle::abort);
     }
 }
 
@@ -117,41 +90,26 @@ impl Watch {
 
     /// Watches these kinds.
     pub fn start_for(connection: &Connection, kinds: impl IntoIterator<Item = &'static Kind>) -> Self {
-        let shared = Arc::new(Shared::default());
+        Self::start_in(connection.environment(), kinds)
+    }
+
+    /// Watches these kinds in an environment of any sort.
+    pub fn start_in(environment: &Environment, kinds: impl IntoIterator<Item = &'static Kind>) -> Self {
+        let shared = Arc::new(Shared::new(environment.clock.clone()));
         let kinds: BTreeSet<&'static Kind> = kinds.into_iter().collect();
         shared.lock().wanted.clone_from(&kinds);
-        let follow = |kind| connection.runtime.spawn(follow(connection.watching.clone(), kind, shared.clone()));
+        let follow = |kind| {
+            let (task, handle) = abortable(follow(environment.for_task(), kind, shared.clone()));
+            environment.tasks.spawn(Box::pin(async move { _ = task.await }));
+            handle
+        };
         let tasks = kinds.into_iter().map(follow).collect();
-        Self { connection: connection.clone(), shared, tasks, seen: 0 }
+        Self { environment: environment.clone(), shared, tasks, seen: 0 }
     }
 
-    /// Waits until the cluster is known as a whole; what is in the way if it is not known in time.
-    pub fn wait_until_known(&self, patience: Duration) -> Result<(), Vec<Trouble>> {
-        let known = self.shared.lock();
-        let (known, _) = self
-            .shared
-            .changed
-            .wait_timeout_while(known, patience, |known| !known.is_whole())
-            .unwrap_or_else(PoisonError::into_inner);
-        if known.is_whole() { Ok(()) } else { Err(known.trouble()) }
-    }
-
-    /// Waits for a change, and until a burst of them is over.
-    pub fn wait(&self, patience: Duration) -> bool {
-        let is_old =
-            |known: &mut Known| (known.changes == self.seen && known.new_names.is_empty()) || !known.is_whole();
-        let wait = self.shared.changed.wait_timeout_while(self.shared.lock(), patience, is_old);
-        let (mut known, _) = wait.unwrap_or_else(PoisonError::into_inner);
-        if is_old(&mut known) {
-            return false;
-        }
-        let until = Instant::now() + LONGEST_BURST;
-        while known.last_change.is_some_and(|last| last.elapsed() < QUIET) && Instant::now() < until {
-            drop(known);
-            std::thread::sleep(QUIET);
-            known = self.shared.lock();
-        }
-        true
+    /// Whether the cluster is known as a whole.
+    pub fn is_known(&self) -> bool {
+        self.shared.lock().is_whole()
     }
 
     pub fn has_changed(&self) -> bool {
@@ -198,7 +156,7 @@ impl Watch {
 
     /// Who writes the statuses of the DNSNameResolvers that are seen here.
     pub fn publisher(&self, settings: ResolverSettings) -> Publisher {
-        Publisher::new(self.connection.clone(), self.shared.clone(), settings)
+        Publisher::new(self.environment.clone(), self.shared.clone(), settings)
     }
 
     /// How many nodes say that they enforce what has this digest, and how many say anything.
@@ -221,84 +179,4 @@ impl Watch {
     pub fn absent(&self) -> Vec<&'static Kind> {
         self.shared.lock().absent.iter().copied().collect()
     }
-}
-
-impl Known {
-    pub(crate) fn apply(&mut self, versioned: VersionedKind, object: &serde_json::Value) -> bool {
-        let kind = versioned.kind;
-        self.enforced.extend(enforces(kind, object));
-        let is_new = self.store.apply(versioned, object);
-        if is_new && *kind == DNS_NAME_RESOLVER {
-            let key = Key::of(object);
-            let read = self.store.get(kind, &key).and_then(|document| NameObject::read(&key, &document));
-            // One that cannot be read says nothing.
-            match read {
-                Some(object) => self.names.put(object),
-                None => self.names.remove(&key),
-            }
-            self.new_names.insert(key);
-        }
-        // Also of what has changed in nothing that is kept.
-        if let (true, Some(version)) = (*kind == DNS_NAME_RESOLVER, object["metadata"]["resourceVersion"].as_str()) {
-            self.names.set_version(&Key::of(object), version);
-        }
-        is_new
-    }
-
-    pub(crate) fn remove(&mut self, kind: &'static Kind, key: &Key) -> bool {
-        if *kind == DNS_NAME_RESOLVER {
-            self.names.remove(key);
-            self.new_names.insert(key.clone());
-        }
-        if *kind == NODE_ADDRESSES {
-            self.enforced.remove(&key.name);
-        }
-        self.store.remove(kind, key)
-    }
-
-    /// All objects of a kind anew, and what nodes say in them.
-    pub(crate) fn replace(&mut self, listing: Listing, enforced: BTreeMap<Arc<str>, String>) -> bool {
-        let kind = listing.kind();
-        if *kind == NODE_ADDRESSES {
-            self.enforced = enforced;
-        }
-        self.absent.remove(kind);
-        let is_new = self.kinds.insert(kind) | self.store.replace(listing);
-        if *kind == DNS_NAME_RESOLVER {
-            self.take_names();
-        }
-        is_new
-    }
-
-    /// The cluster does not have the kind, nor any object of it.
-    pub(crate) fn lose(&mut self, kind: &'static Kind) -> bool {
-        let has_gone = self.store.replace(Listing::new(kind.preferred()));
-        if *kind == DNS_NAME_RESOLVER {
-            self.take_names();
-        }
-        let is_news = self.kinds.insert(kind) | self.absent.insert(kind);
-        has_gone | is_news
-    }
-
-    /// All DNSNameResolvers anew.
-    fn take_names(&mut self) {
-        let Self { store, names, new_names, .. } = self;
-        new_names.extend(names.all().map(|object| object.key.clone()));
-        names.replace(store.of(&DNS_NAME_RESOLVER));
-        new_names.extend(names.all().map(|object| object.key.clone()));
-    }
-
-    fn is_whole(&self) -> bool {
-        self.wanted.iter().all(|kind| self.kinds.contains(kind))
-    }
-
-    fn trouble(&self) -> Vec<Trouble> {
-        self.trouble.iter().map(|(kind, what)| Trouble { kind: kind.name, what: what.clone() }).collect()
-    }
-}
-
-/// What a node says it enforces, if that is what the object is for.
-pub(crate) fn enforces(kind: &Kind, object: &serde_json::Value) -> Option<(Arc<str>, String)> {
-    let digest = || object["status"]["enforces"].as_str().unwrap_or_default().to_owned();
-    (*kind == NODE_ADDRESSES).then(|| (Key::of(object).name, digest()))
 }

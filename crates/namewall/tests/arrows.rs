@@ -19,13 +19,17 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("zones", &["dns"]),
     ("dns-firewall", &["policy", "dns", "expression", "corefile", "zones", "engines"]),
     ("dataplane", &["policy"]),
-    ("kubernetes", &["policy", "cluster"]),
+    // Time, randomness and tasks, for all that a simulation runs.
+    ("runtime", &["policy"]),
+    ("kubernetes", &["policy", "runtime", "cluster"]),
     ("testbed", &[]),
     ("e2e", &["testbed"]),
-    ("agent", &["policy", "cluster", "dns", "dataplane", "kubernetes"]),
-    ("controller", &["policy", "cluster", "dns", "kubernetes"]),
+    ("agent", &["policy", "runtime", "cluster", "dns", "dataplane", "kubernetes"]),
+    ("controller", &["policy", "runtime", "cluster", "dns", "kubernetes"]),
     // Its nodes are what nodes are: agents.
     ("sandbox", &["policy", "cluster", "scenario", "dns", "dataplane", "agent"]),
+    // Only tests use it.
+    ("simulation", &["policy", "runtime", "cluster", "dns", "dataplane", "kubernetes", "agent", "controller"]),
     (
         "bench",
         &[

@@ -361,11 +361,13 @@ fn the_agent_does_its_work_with_its_own_token(plane: &ControlPlane) {
     assert!(plane.get(&["dnsnameresolver", "dns-1"]).unwrap().to_string().contains("192.0.2.9"));
     // The addresses of its node, and what it enforces.
     plane.apply("{apiVersion: v1, kind: Node, metadata: {name: one}}").unwrap();
-    connection.publish_node("one", (&["192.0.2.1".parse().unwrap()], "digest")).unwrap();
+    let environment = connection.environment();
+    let addresses = ["192.0.2.1".parse().unwrap()];
+    connection.block_on(environment.publish_node("one", (&addresses, "digest"))).unwrap();
     let told = plane.get(&["nodeaddresses", "one"]).unwrap();
     assert_eq!((&told["addresses"][0], &told["status"]["enforces"]), (&json!("192.0.2.1"), &json!("digest")));
     // What it could not put in force there.
-    connection.tell_of_node("one", Some("the kernel is full")).unwrap();
+    connection.block_on(environment.tell_of_node("one", Some("the kernel is full"))).unwrap();
     let events = plane.kubectl(&["events", "--for", "node/one"]).unwrap();
     assert!(events.contains("NamewallNotEnforcing") && events.contains("the kernel is full"), "{events}");
     let of = format!("--kubeconfig={}", kubeconfig.display());

@@ -2,7 +2,6 @@
 //! memory.
 
 use super::*;
-use crate::clock::ManualClock;
 use crate::config::DnsConfig;
 use crate::learner::Learning;
 use crate::signals::tests::NoSignals;
@@ -13,6 +12,7 @@ use namewall_dataplane::{Connection, CutEstablished, Denied};
 use namewall_dns::OnLearnTimeout;
 use namewall_policy::lease::Bounds;
 use namewall_policy::port::Protocol;
+use namewall_runtime::ManualClock;
 use serde_json::Value;
 use std::cell::RefCell;
 use std::collections::VecDeque;

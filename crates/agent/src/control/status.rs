@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 pub(super) fn status<D: Dataplane>(state: &State<D>) -> Value {
     json!({
         "pid": std::process::id(),
-        "seconds": state.started.elapsed().as_secs(),
+        "seconds": state.node.now().since(state.started).as_secs(),
         "node": state.node_name,
         "pods": state.snapshot.pod_count(),
         "policies": state.snapshot.policies.len(),

@@ -10,10 +10,13 @@ use namewall_cluster::resolver::Settings as ResolverSettings;
 use namewall_cluster::yaml::{Node, Value};
 use namewall_cluster::{DescribedService, Key, LoadError, Read, Settings, Store};
 use namewall_kubernetes::{Connection, Publisher, Trouble, Watch};
+use namewall_policy::Instant;
 use namewall_policy::addr::Cidr;
+use namewall_runtime::Clock;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 use tracing::{info, warn};
 
 /// How often this node's addresses are compared with those that were published.
@@ -37,6 +40,7 @@ pub struct ClusterSource {
     watch: Watch,
     connection: Connection,
     settings: ClusterSettings,
+    clock: Arc<dyn Clock>,
     published: Published,
     /// The digest of the ClusterEgressFirewalls as they were last read: nodes publish which they enforce.
     read: String,
@@ -60,6 +64,7 @@ impl ClusterSource {
             watch: Watch::start(connection, Component::Agent),
             connection: connection.clone(),
             settings,
+            clock: connection.environment().clock.clone(),
             published: Published::default(),
             read: String::new(),
             logged: LoggedTrouble::default(),
@@ -71,7 +76,7 @@ impl ClusterSource {
     /// policies that are not known yet would be missing.
     pub fn wait_until_known(&mut self, signals: &dyn Signals) -> bool {
         while self.watch.wait_until_known(TICK).is_err() {
-            self.logged.log(self.watch.trouble());
+            self.logged.log(self.watch.trouble(), self.clock.now());
             if signals.wait(Duration::ZERO) == Some(Signal::Stop) {
                 return false;
             }
@@ -83,7 +88,7 @@ impl ClusterSource {
 impl Source for ClusterSource {
     fn next(&mut self, signals: &dyn Signals) -> Event {
         self.watch.wait(TICK);
-        self.logged.log(self.watch.trouble());
+        self.logged.log(self.watch.trouble(), self.clock.now());
         if let Some(signal) = signals.wait(Duration::ZERO) {
             return signal.into();
         }
@@ -134,19 +139,20 @@ impl Source for ClusterSource {
     }
 
     fn publish(&mut self, node: &str) {
-        let published = &mut self.published;
-        let is_time = published.compare_at.is_none_or(|at| Instant::now() >= at);
+        let (published, now) = (&mut self.published, self.clock.now());
+        let is_time = published.compare_at.is_none_or(|at| now >= at);
         let is_new = published.digest != published.enforced;
         if !(is_time || is_new) || self.watch.absent().contains(&&NODE_ADDRESSES) {
             return;
         }
-        published.compare_at = Some(Instant::now() + PUBLISH_EVERY);
+        published.compare_at = Some(now + PUBLISH_EVERY);
         let addresses = own_addresses();
         if !is_new && addresses == published.addresses {
             return;
         }
         let listed: Vec<IpAddr> = addresses.iter().copied().collect();
-        match self.connection.publish_node(node, (&listed, &published.enforced)) {
+        let publish = self.connection.environment().publish_node(node, (&listed, &published.enforced));
+        match self.connection.block_on(publish) {
             Ok(()) => {
                 published.addresses = addresses;
                 published.digest.clone_from(&published.enforced);
@@ -156,12 +162,12 @@ impl Source for ClusterSource {
     }
 
     fn warn_users(&mut self, node: &str, error: Option<&str>) {
-        let now = Instant::now();
+        let now = self.clock.now();
         // Nobody can be told while the server is away.
         if !self.warning.is_due(error, now) || !self.watch.trouble().is_empty() {
             return;
         }
-        let written = self.connection.tell_of_node(node, error);
+        let written = self.connection.block_on(self.connection.environment().tell_of_node(node, error));
         self.warning.ended(error, written.is_ok(), now);
         if let Err(error) = written {
             warn!(%error, "cannot write an Event");
@@ -175,7 +181,7 @@ struct LoggedTrouble(BTreeMap<&'static str, (String, Instant)>);
 
 impl LoggedTrouble {
     /// Logs each trouble once and again after a while, and that all of it is over.
-    fn log(&mut self, trouble: Vec<Trouble>) {
+    fn log(&mut self, trouble: Vec<Trouble>, at: Instant) {
         let Self(logged) = self;
         let now: BTreeMap<&'static str, String> = trouble.into_iter().map(|one| (one.kind, one.what)).collect();
         if now.is_empty() && !logged.is_empty() {
@@ -184,7 +190,7 @@ impl LoggedTrouble {
         logged.retain(|kind, _| now.contains_key(kind));
         for (kind, what) in now {
             let is_known = match logged.get(kind) {
-                Some((known, at)) => *known == what || at.elapsed() <= LOG_EVERY,
+                Some((known, logged_at)) => *known == what || at.since(*logged_at) <= LOG_EVERY,
                 None => false,
             };
             if is_known {
@@ -194,7 +200,7 @@ impl LoggedTrouble {
             if !logged.values().any(|(known, _)| *known == what) {
                 warn!(kind, error = what, "cannot watch; what was known stays in force");
             }
-            logged.insert(kind, (what, Instant::now()));
+            logged.insert(kind, (what, at));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! One way to ask what is learned from an answer.
 
+use crate::agree;
 use crate::message::{Packing, written};
-use crate::naive;
 use namewall_dns::wire::addresses;
 
 /// What is learned from an answer, whichever way its names are packed; both readers must say so.
@@ -14,7 +14,7 @@ pub(crate) fn check(question: &str, records: &[&str], expected: &str) {
 
 /// `192.0.2.1 60s, 192.0.2.2 60s via cdn.example, 1 foreign`
 pub(crate) fn says(message: &[u8]) -> String {
-    naive::agree(message);
+    agree(message);
     let read = match addresses(message) {
         Ok(read) => read,
         Err(error) => return format!("refused: {error}"),

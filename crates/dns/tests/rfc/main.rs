@@ -25,3 +25,9 @@ mod naive;
 mod peer;
 #[path = "../support/stub.rs"]
 mod stub;
+
+/// Fails unless all readers agree on the message.
+fn agree(message: &[u8]) {
+    naive::agree(message);
+    peer::agree(message);
+}

@@ -1,13 +1,35 @@
 //! What `domain`, which others wrote, reads in the answer section of a message. Nothing here shares our view of the
 //! wire format. It says nothing of messages that it refuses; what is done with those is for `naive` to check.
 
-use crate::naive::{Labels, Record};
+use crate::naive::{self, Labels, Record};
 use domain::base::rdata::UnknownRecordData;
 use domain::base::{Message, ParsedName, ParsedRecord};
 use domain::rdata::Cname;
 
+/// Fails if `domain` reads other records than `naive`. Names that only `domain` accepts are left out: we refuse more
+/// pointers.
+pub(crate) fn agree(message: &[u8]) {
+    let Some(theirs) = records(message) else { return };
+    let Some(mut ours) = answer_section(message) else {
+        let questions = Message::from_octets(message).map(|message| message.header_counts().qdcount());
+        assert_ne!(questions.ok(), Some(1), "only `domain` reads {message:02x?}");
+        return;
+    };
+    for (our, their) in ours.iter_mut().zip(&theirs) {
+        our.owner = our.owner.take().or_else(|| their.owner.clone());
+        our.target = our.target.take().or_else(|| their.target.clone());
+    }
+    assert_eq!(ours, theirs, "of {message:02x?}");
+}
+
+/// What `naive` reads in the answer section of a message with one question.
+fn answer_section(message: &[u8]) -> Option<Vec<Record>> {
+    let (_, after) = naive::name_at(message, 12).filter(|_| naive::number(message, 4) == Some(1))?;
+    naive::records(message, after + 4)
+}
+
 /// None if `domain` refuses the message.
-pub(crate) fn records(message: &[u8]) -> Option<Vec<Record>> {
+fn records(message: &[u8]) -> Option<Vec<Record>> {
     let message = Message::from_octets(message).ok()?;
     message.answer().ok()?.map(|record| record.ok().and_then(|record| plain(&record))).collect()
 }

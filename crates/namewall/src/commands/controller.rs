@@ -9,13 +9,15 @@ use anyhow::{Context, Result};
 use namewall_agent::{Signal, Signals};
 use namewall_cluster::kinds::Component;
 use namewall_cluster::resolver::Settings as ResolverSettings;
-use namewall_controller::{Controller, Settings, Whose};
+use namewall_controller::{Controller, LookupThreads, Settings, Whose};
 use namewall_kubernetes::{Candidate, Connection, Leadership, Watch};
 use std::process::ExitCode;
 use std::time::Duration;
 use tracing::{info, warn};
 
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How long a turn waits for something to do.
+const TURN: Duration = Duration::from_millis(100);
 /// What replicas lead by.
 const LEADERSHIP: &str = "namewall-controller";
 
@@ -53,20 +55,20 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         resolver: ResolverSettings::default(),
     };
     let candidate = Candidate { namespace, name: LEADERSHIP.to_owned(), identity };
-    let leadership = Leadership::seek(&connection, candidate);
-    let mut controller = Controller::new(&connection, watch, settings).context("cannot start threads")?;
+    let leadership = Leadership::seek(connection.environment(), candidate);
+    let lookups = Box::new(LookupThreads::start().context("cannot start threads")?);
+    let mut controller = Controller::new(connection.environment().clone(), watch, lookups, settings);
     info!("ready");
     health.set_ready();
     loop {
         health.turn();
-        for line in controller.turn(&leadership) {
-            info!("{line}");
-        }
+        controller.watch().wait(TURN);
+        connection.block_on(controller.turn(leadership.is_held()));
         if signals.wait(Duration::ZERO) == Some(Signal::Stop) {
             break;
         }
     }
-    leadership.give_up();
+    connection.block_on(leadership.give_up());
     info!("ended; the names stay as they are");
     Ok(ExitCode::SUCCESS)
 }

@@ -1,0 +1,99 @@
+//! DNS in memory, for tests in virtual time.
+
+use crate::lookup::{Done, Lookups, Order};
+use namewall_kubernetes::Outcome;
+use namewall_runtime::{Clock, Instant, ManualClock, Random};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// What names resolve to. Clones are the same.
+#[derive(Clone, Debug)]
+pub struct FakeDns {
+    clock: ManualClock,
+    random: Arc<dyn Random>,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default, Debug)]
+struct State {
+    names: BTreeMap<String, Outcome>,
+    /// The longest that an answer takes.
+    delay: Duration,
+    asked: Vec<Asked>,
+}
+
+/// A name that was asked for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Asked {
+    pub at: Instant,
+    pub name: String,
+}
+
+impl FakeDns {
+    pub fn new(clock: ManualClock, random: Arc<dyn Random>) -> Self {
+        Self { clock, random, state: Arc::default() }
+    }
+
+    pub fn set(&self, name: &str, addresses: &[(IpAddr, u32)]) {
+        self.lock().names.insert(name.to_owned(), Outcome::Found(addresses.to_vec()));
+    }
+
+    pub fn fail(&self, name: &str, why: &str) {
+        self.lock().names.insert(name.to_owned(), Outcome::Failed(why.to_owned()));
+    }
+
+    pub fn set_delay(&self, delay: Duration) {
+        self.lock().delay = delay;
+    }
+
+    /// Which names were asked for since this was last asked.
+    pub fn take_asked(&self) -> Vec<Asked> {
+        std::mem::take(&mut self.lock().asked)
+    }
+
+    /// A client of it.
+    pub fn lookups(&self) -> FakeLookups {
+        FakeLookups { dns: self.clone(), under_way: Vec::new() }
+    }
+
+    /// What a name resolves to now. One that is not known does not exist.
+    pub fn resolve(&self, name: &str) -> Outcome {
+        let missing = || Outcome::Failed("NXDOMAIN".to_owned());
+        self.lock().names.get(name).cloned().unwrap_or_else(missing)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Lookups that take a while.
+#[derive(Debug)]
+pub struct FakeLookups {
+    dns: FakeDns,
+    under_way: Vec<Answer>,
+}
+
+#[derive(Debug)]
+struct Answer {
+    at: Instant,
+    done: Done,
+}
+
+impl Lookups for FakeLookups {
+    fn order(&mut self, order: Order) {
+        let now = self.dns.clock.now();
+        let outcome = Some(self.dns.resolve(&order.name));
+        let mut state = self.dns.lock();
+        state.asked.push(Asked { at: now, name: order.name.clone() });
+        let at = now + self.dns.random.part_of(state.delay);
+        self.under_way.push(Answer { at, done: Done { name: order.name, outcome } });
+    }
+
+    fn take_done(&mut self) -> Vec<Done> {
+        let now = self.dns.clock.now();
+        self.under_way.extract_if(.., |answer| answer.at <= now).map(|answer| answer.done).collect()
+    }
+}

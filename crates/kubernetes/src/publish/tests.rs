@@ -1,0 +1,190 @@
+//! Publishers at an API server in memory, in virtual time.
+
+use super::*;
+use crate::api::{ApiError, Request, Verb};
+use crate::testing::{FakeServer, Faults};
+use crate::watch::Watch;
+use jiff::SignedDuration;
+use namewall_cluster::kinds::DNS_NAME_RESOLVER;
+use namewall_runtime::testing::{Process, Simulation};
+use serde_json::{Value, json};
+use std::net::Ipv4Addr;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A node that publishes.
+struct Writer {
+    process: Arc<Process>,
+    watch: Watch,
+    publisher: Publisher,
+}
+
+struct World {
+    simulation: Simulation,
+    server: FakeServer,
+}
+
+impl World {
+    /// One object, for all names under example.com.
+    fn new(seed: u64) -> Self {
+        let mut simulation = Simulation::new(seed);
+        let server = FakeServer::start(&mut simulation);
+        server.put(
+            &DNS_NAME_RESOLVER,
+            json!({"metadata": {"name": "wildcard", "namespace": "namewall"}, "spec": {"name": "*.example.com."}}),
+        );
+        Self { simulation, server }
+    }
+
+    fn writer(&mut self, skew: i64) -> Writer {
+        let clock = self.simulation.clock().skewed_by(SignedDuration::from_secs(skew));
+        let process = self.simulation.process();
+        let watch = Watch::start_in(&self.server.environment(&process, clock), [&DNS_NAME_RESOLVER]);
+        assert!(self.simulation.run_until(60 * SECOND, || watch.is_known()));
+        Writer { process, publisher: watch.publisher(Settings::default()), watch }
+    }
+
+    fn object(&self) -> Value {
+        self.server.get(&DNS_NAME_RESOLVER, &key()).expect("it is there")
+    }
+
+    /// The names of the object, sorted.
+    fn names(&self) -> Vec<String> {
+        let object = self.object();
+        let names = object["status"]["resolvedNames"].as_array().into_iter().flatten();
+        let mut names: Vec<String> = names.filter_map(|one| one["dnsName"].as_str()).map(str::to_owned).collect();
+        names.sort();
+        names
+    }
+
+    /// The writes that got through.
+    fn writes(&self) -> usize {
+        let requests = self.server.take_requests();
+        requests.iter().filter(|request| matches!(request.verb, Verb::ReplaceStatus(_))).count()
+    }
+}
+
+fn key() -> Key {
+    Key { namespace: "namewall".into(), name: "wildcard".into() }
+}
+
+fn found(last: u8, ttl: u32) -> Outcome {
+    Outcome::Found(vec![(Ipv4Addr::new(192, 0, 2, last).into(), ttl)])
+}
+
+#[test]
+fn what_was_looked_up_is_published_once() {
+    let mut world = World::new(1);
+    let writer = world.writer(0);
+    assert!(!writer.publisher.note("www.example.org.", &found(1, 30)), "no object is for it");
+    assert!(writer.publisher.note("a.example.com.", &found(1, 30)));
+    assert!(world.simulation.run_until(SECOND, || writer.publisher.is_finished()));
+    assert_eq!(world.names(), ["a.example.com."]);
+    let resolved = &world.object()["status"]["resolvedNames"][0]["resolvedAddresses"];
+    let expected = json!([{"ip": "192.0.2.1", "ttlSeconds": 30, "lastLookupTime": "2026-01-01T00:00:01Z"}]);
+    assert_eq!(*resolved, expected);
+    world.simulation.run_for(SECOND);
+    assert!(!writer.publisher.note("a.example.com.", &found(1, 30)), "the object says so already");
+    assert_eq!(writer.publisher.counts(), Published { written: 1, ..Published::default() });
+}
+
+#[test]
+fn writers_that_meet_lose_nothing() {
+    for seed in 0..5 {
+        let mut world = World::new(seed);
+        let (one, other) = (world.writer(0), world.writer(200));
+        world.server.set_faults(Faults { delay: SECOND / 20, lost_answers: 10, ..Faults::default() });
+        for number in 0..10 {
+            one.publisher.note(&format!("a{number}.example.com."), &found(number, 300));
+            other.publisher.note(&format!("b{number}.example.com."), &found(number, 300));
+            world.simulation.run_for(SECOND / 50);
+        }
+        let is_done = || one.publisher.is_finished() && other.publisher.is_finished();
+        assert!(world.simulation.run_until(60 * SECOND, is_done), "seed {seed}");
+        let (ours, theirs) = (one.publisher.counts(), other.publisher.counts());
+        assert_eq!((world.names().len(), ours.failed + theirs.failed), (20, 0), "seed {seed}: {ours:?} {theirs:?}");
+        assert!(ours.conflicts + theirs.conflicts > 0, "seed {seed}: they never met");
+    }
+}
+
+#[test]
+fn it_backs_off_from_a_server_that_refuses_and_gives_up_when_the_addresses_are_over() {
+    let mut world = World::new(1);
+    let writer = world.writer(0);
+    let overloaded = ApiError::Refused { code: 503, message: "overloaded".to_owned() };
+    world
+        .server
+        .refuse(move |request: &Request| matches!(request.verb, Verb::ReplaceStatus(_)).then(|| overloaded.clone()));
+    world.server.take_requests();
+    writer.publisher.note("a.example.com.", &found(1, 60));
+    world.simulation.run_for(SECOND);
+    let first = world.writes();
+    assert!((5..=9).contains(&first), "{first} tries in the first second");
+    world.simulation.run_for(30 * SECOND);
+    let later = world.writes();
+    assert!((15..=31).contains(&later), "{later} tries in half a minute");
+    assert!(world.simulation.run_until(60 * SECOND, || writer.publisher.is_finished()));
+    // What is over needs no write, and counts as done.
+    assert_eq!(writer.publisher.counts(), Published { written: 1, ..Published::default() });
+    assert_eq!(world.names().len(), 0);
+    world.server.take_requests();
+    world.simulation.run_for(60 * SECOND);
+    assert_eq!(world.writes(), 0);
+}
+
+#[test]
+fn what_waited_is_written_with_the_time_it_has_left() {
+    let mut world = World::new(1);
+    let writer = world.writer(0);
+    world.server.set_faults(Faults { is_away: true, ..Faults::default() });
+    writer.publisher.note("a.example.com.", &found(1, 60));
+    writer.publisher.note("b.example.com.", &found(2, 10));
+    world.simulation.run_for(20 * SECOND);
+    world.server.set_faults(Faults::default());
+    assert!(world.simulation.run_until(10 * SECOND, || writer.publisher.is_finished()));
+    assert_eq!(world.names(), ["a.example.com."], "the other is over");
+    let address = &world.object()["status"]["resolvedNames"][0]["resolvedAddresses"][0];
+    let left = address["ttlSeconds"].as_i64().expect("a number");
+    assert!((38..=40).contains(&left), "{left}");
+}
+
+#[test]
+fn an_object_that_is_gone_is_nobodys_failure() {
+    let mut world = World::new(1);
+    let writer = world.writer(0);
+    world.server.refuse(|request: &Request| {
+        let gone = ApiError::Refused { code: 404, message: "not found".to_owned() };
+        matches!(request.verb, Verb::ReplaceStatus(_)).then_some(gone)
+    });
+    writer.publisher.note("a.example.com.", &found(1, 30));
+    assert!(world.simulation.run_until(SECOND, || writer.publisher.is_finished()));
+    assert_eq!(writer.publisher.counts().failed, 0);
+}
+
+#[test]
+fn what_is_over_is_pruned() {
+    let mut world = World::new(1);
+    let writer = world.writer(0);
+    writer.publisher.note("a.example.com.", &found(1, 30));
+    world.simulation.run_for(34 * SECOND);
+    writer.publisher.prune(&key());
+    world.simulation.run_for(SECOND);
+    assert_eq!(world.names().len(), 1, "its grace is not over");
+    world.simulation.run_for(SECOND);
+    writer.publisher.prune(&key());
+    world.simulation.run_for(SECOND);
+    assert_eq!(world.names().len(), 0);
+}
+
+#[test]
+fn a_node_that_ends_while_it_writes_loses_only_its_own() {
+    let mut world = World::new(3);
+    let (one, other) = (world.writer(0), world.writer(0));
+    world.server.set_faults(Faults { delay: SECOND, ..Faults::default() });
+    one.publisher.note("a.example.com.", &found(1, 300));
+    other.publisher.note("b.example.com.", &found(2, 300));
+    world.simulation.kill(&one.process);
+    assert!(world.simulation.run_until(60 * SECOND, || other.publisher.is_finished()));
+    assert!(!one.publisher.is_finished() && one.watch.is_known());
+    assert_eq!(world.names(), ["b.example.com."]);
+}

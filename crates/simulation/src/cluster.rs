@@ -1,0 +1,155 @@
+//! The cluster: two nodes, two replicas of the controller, and policies by name.
+
+use crate::node::SimulatedNode;
+use crate::replica::Replica;
+use jiff::SignedDuration;
+use namewall_cluster::kinds::{CLUSTER_NETWORK_POLICY, DNS_NAME_RESOLVER, EGRESS_FIREWALL, NODE, POD};
+use namewall_controller::testing::FakeDns;
+use namewall_dataplane::memory::Memory;
+use namewall_kubernetes::testing::{FakeServer, Faults};
+use namewall_policy::Instant;
+use namewall_runtime::testing::{Process, Simulation};
+use namewall_runtime::{Clock, Random, Tasks};
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+const NAMES: [&str; 3] = ["a.example.com.", "b.example.com.", "c.example.com."];
+
+#[derive(Debug)]
+pub struct Cluster {
+    pub simulation: Simulation,
+    pub server: FakeServer,
+    pub dns: FakeDns,
+    pub nodes: Vec<(SimulatedNode, Arc<Process>)>,
+    pub replicas: Vec<(Replica, Arc<Process>)>,
+}
+
+impl Cluster {
+    /// All of it, with nothing running yet but the API server and DNS.
+    pub fn new(seed: u64) -> Self {
+        let mut simulation = Simulation::new(seed);
+        let server = FakeServer::start(&mut simulation);
+        let dns = FakeDns::new(simulation.clock(), simulation.random());
+        for (number, name) in (1..).zip(NAMES) {
+            dns.set(name, &[([198, 51, 100, number].into(), 30)]);
+        }
+        let mut cluster = Self { simulation, server, dns, nodes: Vec::new(), replicas: Vec::new() };
+        cluster.write_policies();
+        for number in 1..=2 {
+            cluster.add_node(number);
+            let replica = Replica { identity: format!("replica-{number}"), leads: Arc::default() };
+            let process = cluster.simulation.process();
+            cluster.replicas.push((replica, process));
+            cluster.start_replica(usize::from(number) - 1);
+        }
+        cluster
+    }
+
+    fn write_policies(&self) {
+        let policy = json!({
+            "metadata": {"name": "names"},
+            "spec": {
+                "tier": "Admin", "priority": 1, "subject": {"namespaces": {}},
+                "egress": [
+                    {"action": "Accept", "to": [{"domainNames": ["*.example.com"]}]},
+                    {"action": "Deny", "to": [{"networks": ["0.0.0.0/0"]}]},
+                ],
+            },
+        });
+        self.server.put(&CLUSTER_NETWORK_POLICY, policy);
+        let rule = json!({"type": "Allow", "to": {"dnsName": "*.example.com"}});
+        let metadata = json!({"name": "default", "namespace": "shop"});
+        self.server.put(&EGRESS_FIREWALL, json!({"metadata": metadata, "spec": {"egress": [rule]}}));
+    }
+
+    /// A node with a pod, which asks for names that no other node's pod asks for.
+    fn add_node(&mut self, number: u8) {
+        let name = format!("n{number}");
+        let pod = IpAddr::from([10, 0, number, 1]);
+        let addresses = json!([{"type": "InternalIP", "address": format!("203.0.113.{number}")}]);
+        self.server.put(&NODE, json!({"metadata": {"name": name}, "status": {"addresses": addresses}}));
+        let status = json!({"phase": "Running", "podIP": pod});
+        let metadata = json!({"name": format!("web-{number}"), "namespace": "shop", "labels": {"app": "web"}});
+        self.server.put(&POD, json!({"metadata": metadata, "spec": {"nodeName": name}, "status": status}));
+        let asks_for = NAMES.iter().skip(usize::from(number) - 1).step_by(2).map(ToString::to_string).collect();
+        let node = SimulatedNode { name, pod, asks_for, memory: Memory::default() };
+        let process = self.simulation.process();
+        self.nodes.push((node, process));
+        self.start_node(usize::from(number) - 1);
+    }
+
+    /// Starts a node's agent. Clocks of nodes differ by minutes.
+    fn start_node(&mut self, at: usize) {
+        let skew = SignedDuration::from_secs(self.random_below(400) as i64 - 200);
+        let (node, process) = &self.nodes[at];
+        let environment = self.server.environment(process, self.simulation.clock().skewed_by(skew));
+        process.spawn(Box::pin(node.clone().run(environment, self.dns.clone())));
+    }
+
+    fn start_replica(&mut self, at: usize) {
+        let (replica, process) = &self.replicas[at];
+        let environment = self.server.environment(process, self.simulation.clock());
+        process.spawn(Box::pin(replica.clone().run(environment, self.dns.clone())));
+    }
+
+    /// Kills a node's agent and starts another. What was in the kernel stays there.
+    pub fn restart_node(&mut self, at: usize) {
+        let next = self.simulation.process();
+        let before = std::mem::replace(&mut self.nodes[at].1, next);
+        self.simulation.kill(&before);
+        self.start_node(at);
+    }
+
+    pub fn restart_replica(&mut self, at: usize) {
+        let next = self.simulation.process();
+        let before = std::mem::replace(&mut self.replicas[at].1, next);
+        self.simulation.kill(&before);
+        self.replicas[at].0.leads.store(false, Ordering::Relaxed);
+        self.start_replica(at);
+    }
+
+    pub fn random_below(&self, most: u64) -> u64 {
+        self.simulation.random().number() % most
+    }
+
+    pub fn now(&self) -> Instant {
+        self.simulation.clock().now()
+    }
+
+    /// Everything is slow, and some of it is lost.
+    pub fn disturb(&self) {
+        self.server.set_faults(Faults {
+            delay: Duration::from_millis(400),
+            lost_requests: 5,
+            lost_answers: 5,
+            repeated_events: 10,
+            ended_watches: 5,
+            is_away: false,
+        });
+        self.dns.set_delay(Duration::from_secs(2));
+    }
+
+    pub fn calm(&self) {
+        self.server.set_faults(Faults::default());
+        self.dns.set_delay(Duration::ZERO);
+    }
+
+    pub fn leaders(&self) -> usize {
+        self.replicas.iter().filter(|(replica, _)| replica.leads.load(Ordering::Relaxed)).count()
+    }
+
+    /// What is open on each node.
+    pub fn open(&self) -> Vec<BTreeSet<(String, IpAddr)>> {
+        self.nodes.iter().map(|(node, _)| node.open(self.now())).collect()
+    }
+
+    /// The names that the DNSNameResolvers are for.
+    pub fn resolvers(&self) -> Vec<String> {
+        let objects = self.server.all(&DNS_NAME_RESOLVER).into_iter();
+        objects.filter_map(|object| object["spec"]["name"].as_str().map(str::to_owned)).collect()
+    }
+}
