@@ -6,6 +6,7 @@ use crate::control::{Control, Explain, Running};
 use crate::denials;
 use crate::error::{AgentError, with_causes};
 use crate::learner::Refused;
+use crate::metrics::NodeMetrics;
 use crate::node::NodeError;
 use crate::retry::Retry;
 use crate::share::Heard;
@@ -17,6 +18,7 @@ use crate::takeover::{hand_over, take_over};
 use namewall_dataplane::Dataplane;
 use namewall_policy::domain::DomainName;
 use namewall_runtime::Clock;
+use namewall_telemetry::{Export, Health};
 use std::error::Error;
 use std::net::SocketAddr;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -49,6 +51,8 @@ pub struct Start<'a, S, D: Dataplane> {
     /// Whether to take over from an agent that runs.
     pub take_over: bool,
     pub explain: Box<Explain>,
+    /// Told that the loop turns, and that the agent is ready.
+    pub health: Health,
 }
 
 /// Why an agent ended.
@@ -71,16 +75,16 @@ pub struct Agent<'a, S, D: Dataplane> {
     elsewhere: LearnedElsewhere,
     retry: Retry,
     clock: Arc<dyn Clock>,
+    health: Health,
 }
 
 impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
     /// Enforces what the source has, serves DNS and answers at the control socket.
     pub fn start(start: Start<'a, S, D>) -> Result<Self, AgentError> {
-        let Start { mut source, open, clock, read_config, cluster_domain, control, take_over: takes_over, explain } =
-            start;
+        let Start { mut source, open, clock, read_config, cluster_domain, control, explain, health, .. } = start;
         let config = read_config().map_err(AgentError::Settings)?;
         let read = source.read()?;
-        let sockets = match (Running::find(&control), takes_over) {
+        let sockets = match (Running::find(&control), start.take_over) {
             (Ok(_), true) => take_over(&control)?,
             (Ok(_), false) => return Err(AgentError::RunsAlready),
             (Err(_), _) => Vec::new(),
@@ -104,18 +108,26 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
         let successor = Arc::default();
         serve_control(&control, Control { state: state.clone(), explain, successor: Arc::clone(&successor) })?;
         let (elsewhere, retry) = (LearnedElsewhere::new(clock.clone()), Retry::default());
-        let agent = Self { source, read_config, control, state, successor, cluster_dns, elsewhere, retry, clock };
+        let agent =
+            Self { source, read_config, control, state, successor, cluster_dns, elsewhere, retry, clock, health };
         agent.log_start();
         let state = lock(&agent.state);
         denials::follow(state.node.denials(config.log_group)?, &state.denials)?;
         drop(state);
         agent.publish_learned();
+        agent.health.set_ready(true);
         Ok(agent)
+    }
+
+    /// What this node exports; the source has metrics of its own.
+    pub fn metrics(&self) -> Arc<dyn Export> {
+        Arc::new(NodeMetrics(self.state.clone()))
     }
 
     /// Goes on until a signal ends it, or another agent takes over.
     pub fn run(mut self, signals: &dyn Signals) -> Result<Ended, AgentError> {
         loop {
+            self.health.turn();
             let has_changed = match self.source.next(signals) {
                 Event::Stop => break,
                 Event::Reload => self.reread_config(),
@@ -172,6 +184,7 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
         state.node.scope_mut().closed = closed;
         let done = read.map_err(AgentError::from).and_then(|read| state.enforce(read));
         self.retry.ended(done.is_ok(), self.clock.now());
+        state.node.meter().changed(done.is_ok());
         match done {
             Ok(change) => {
                 self.source.enforced();

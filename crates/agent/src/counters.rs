@@ -1,5 +1,6 @@
 //! What was learned, and what was not.
 
+use namewall_policy::lease::Refusal;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Counts since the start.
@@ -9,16 +10,35 @@ pub struct Counters {
     pub learned: u64,
     /// Addresses that are never leased (S6.8).
     pub refused: u64,
+    /// The same by reason.
+    pub(crate) refused_by: [u64; REASONS.len()],
     /// Addresses in an answer that the question's name does not lead to (S6.1).
     pub foreign: u64,
     /// Times the kernel did not take what was to be opened.
     pub failed: u64,
 }
 
+/// The words for reasons to refuse an address.
+pub(crate) const REASONS: [&str; 8] =
+    ["loopback", "link_local", "multicast", "unspecified", "metadata", "service", "node", "pod"];
+
+fn place(reason: Refusal) -> usize {
+    match reason {
+        Refusal::Loopback => 0,
+        Refusal::LinkLocal => 1,
+        Refusal::Multicast => 2,
+        Refusal::Unspecified => 3,
+        Refusal::Metadata => 4,
+        Refusal::Service => 5,
+        Refusal::Node(_) => 6,
+        Refusal::Pod => 7,
+    }
+}
+
 #[derive(Default, Debug)]
 pub(crate) struct Counting {
     pub(crate) learned: AtomicU64,
-    pub(crate) refused: AtomicU64,
+    refused: [AtomicU64; REASONS.len()],
     pub(crate) foreign: AtomicU64,
     pub(crate) failed: AtomicU64,
 }
@@ -28,10 +48,16 @@ impl Counting {
         counter(self).fetch_add(count as u64, Relaxed);
     }
 
+    pub(crate) fn refuse(&self, reason: Refusal) {
+        self.refused[place(reason)].fetch_add(1, Relaxed);
+    }
+
     pub(crate) fn read(&self) -> Counters {
+        let refused_by = self.refused.each_ref().map(|count| count.load(Relaxed));
         Counters {
             learned: self.learned.load(Relaxed),
-            refused: self.refused.load(Relaxed),
+            refused: refused_by.iter().sum(),
+            refused_by,
             foreign: self.foreign.load(Relaxed),
             failed: self.failed.load(Relaxed),
         }

@@ -7,14 +7,31 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use tracing::info;
 
+/// How many there were.
+#[derive(Debug, Default)]
+pub(crate) struct Denials {
+    pub(crate) enforced: AtomicU64,
+    /// What audited policies would deny.
+    pub(crate) audited: AtomicU64,
+}
+
+impl Denials {
+    pub(crate) fn total(&self) -> u64 {
+        self.enforced.load(Ordering::Relaxed) + self.audited.load(Ordering::Relaxed)
+    }
+}
+
 /// Logs and counts denials in a thread of its own.
-pub(crate) fn follow(mut log: impl FollowDenials, count: &Arc<AtomicU64>) -> Result<(), AgentError> {
+pub(crate) fn follow(mut log: impl FollowDenials, count: &Arc<Denials>) -> Result<(), AgentError> {
     let count = count.clone();
     let follow = move || {
         while let Ok(denials) = log.wait() {
             for Denied { enforced, source, destination, port, protocol, rule, .. } in denials {
-                count.fetch_add(1, Ordering::Relaxed);
-                let what = if enforced { "denied" } else { "would deny" };
+                let (what, counter) = match enforced {
+                    true => ("denied", &count.enforced),
+                    false => ("would deny", &count.audited),
+                };
+                counter.fetch_add(1, Ordering::Relaxed);
                 info!(%source, %destination, port, %protocol, rule, "{what}");
             }
         }

@@ -9,6 +9,7 @@
 //! are never locked for writing while the kernel is busy, and an answer that
 //! opens nothing waits for nothing.
 
+use crate::metrics::{Meter, add};
 use namewall_dataplane::render::Scope;
 use namewall_dataplane::{Applied, Connection, Cut, CutEstablished, Dataplane, Desired, Judge, ListConnections};
 use namewall_policy::lease::Bounds;
@@ -32,6 +33,7 @@ pub(crate) struct Enforcer<D> {
     waiting: AtomicUsize,
     leases: RwLock<LeaseStore>,
     clock: Arc<dyn Clock>,
+    meter: Arc<Meter>,
 }
 
 /// What is judged again after a change.
@@ -45,7 +47,11 @@ pub(crate) struct Recheck<'a> {
 impl<D: Dataplane> Enforcer<D> {
     pub(crate) fn new(dataplane: D, bounds: Bounds, clock: Arc<dyn Clock>) -> Self {
         let leases = RwLock::new(LeaseStore::new(LeaseTable::with_bounds(bounds)));
-        Self { dataplane: Mutex::new(dataplane), waiting: AtomicUsize::new(0), leases, clock }
+        Self { dataplane: Mutex::new(dataplane), waiting: AtomicUsize::new(0), leases, clock, meter: Arc::default() }
+    }
+
+    pub(crate) fn meter(&self) -> &Arc<Meter> {
+        &self.meter
     }
 
     pub(crate) fn now(&self) -> Instant {
@@ -85,8 +91,14 @@ impl<D: Dataplane> Enforcer<D> {
     ) -> Result<Applied, D::Error> {
         let mut dataplane = self.dataplane();
         let leases = self.leases();
-        let applied = dataplane.replace(&Desired { program, scope, leases: leases.table(), now: self.now() })?;
+        let began = self.now();
+        let replaced = dataplane.replace(&Desired { program, scope, leases: leases.table(), now: began });
         drop(leases);
+        self.meter.program.ended(self.now().since(began), replaced.is_ok());
+        let applied = replaced?;
+        if applied.operations > 0 {
+            self.meter.went(applied.way);
+        }
         if let Some(found) = &applied.adopted {
             self.leases_mut(&mut dataplane).adopt(found.clone());
         }
@@ -109,9 +121,13 @@ impl<D: Dataplane> Enforcer<D> {
         let now = self.now();
         let change = self.leases_mut(&mut dataplane).grant(leases, now);
         let done = dataplane.open(&change, self.leases().table(), now);
+        self.meter.leases.ended(self.now().since(now), done.is_ok());
         let mut store = self.leases_mut(&mut dataplane);
         match &done {
-            Ok(()) => store.acknowledge(),
+            Ok(()) => {
+                add(&self.meter.granted, change.opened.len());
+                store.acknowledge();
+            }
             Err(_) => store.take_back(),
         }
         done
@@ -153,6 +169,7 @@ impl<D: Dataplane> Enforcer<D> {
         let connected: FxHashSet<IpAddr> = connections.iter().map(|connection| connection.destination.0).collect();
         let mut dataplane = self.dataplane();
         let is_connected = |address| connected.contains(&address);
-        self.leases_mut(&mut dataplane).forget(self.now(), FORGOTTEN_AT_ONCE, is_connected);
+        let forgotten = self.leases_mut(&mut dataplane).forget(self.now(), FORGOTTEN_AT_ONCE, is_connected);
+        add(&self.meter.names_expired, forgotten);
     }
 }

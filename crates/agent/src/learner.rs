@@ -116,7 +116,7 @@ impl<D: Dataplane> Learner<D> {
     }
 
     fn refuse(&self, refused: Refused) {
-        self.counting.add(|all| &all.refused, 1);
+        self.counting.refuse(refused.why);
         let mut all = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() < MOST_REFUSED && !all.contains(&refused) {
             all.push(refused);

@@ -4,6 +4,7 @@
 use crate::counters::Counters;
 use crate::enforcer::{Enforcer, Recheck};
 use crate::learner::{Learner, Learning};
+use crate::metrics::{Meter, add};
 use crate::name_rules::NameRules;
 use namewall_dataplane::nft::{Nft, NftError, Settings as NftSettings};
 use namewall_dataplane::render::{Intercept, Listener, Scope};
@@ -173,6 +174,7 @@ impl<D: Dataplane> Node<D> {
             false => Cut::default(),
         };
         self.owes_cut = false;
+        add(&self.meter().cut, cut.connections);
         Ok((applied, cut))
     }
 
@@ -291,6 +293,10 @@ impl<D: Dataplane> Node<D> {
 
     pub fn counters(&self) -> Counters {
         self.learner.counters()
+    }
+
+    pub(crate) fn meter(&self) -> &Arc<Meter> {
+        self.enforcer.meter()
     }
 
     pub fn now(&self) -> Instant {

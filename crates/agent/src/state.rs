@@ -2,6 +2,7 @@
 //! reads.
 
 use crate::config::{Config, ConfigError, ThisNode};
+use crate::denials::Denials;
 use crate::error::AgentError;
 use crate::node::{DnsSettings, Node, NodeSettings};
 use namewall_cluster::Read;
@@ -14,7 +15,6 @@ use namewall_policy::domain::DomainName;
 use namewall_policy::{Finding, Instant, Severity, Snapshot, compile, compile_next};
 use namewall_runtime::Clock;
 use std::net::SocketAddr;
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tracing::{error, warn};
 
@@ -36,7 +36,7 @@ pub(crate) struct State<D: Dataplane> {
     pub(crate) publisher: Option<Arc<Publisher>>,
     pub(crate) started: Instant,
     pub(crate) changes: u64,
-    pub(crate) denials: Arc<AtomicU64>,
+    pub(crate) denials: Arc<Denials>,
 }
 
 /// What a change did.
@@ -80,7 +80,9 @@ impl<D: Dataplane> State<D> {
         let Beginning { dataplane, clock, read, sockets, closed, cluster_dns, cluster_domain } = beginning;
         let Read { lowered, mut findings, kept } = read;
         let snapshot = lowered.snapshot;
+        let began = clock.now();
         let (program, more) = compile(&snapshot);
+        let compiled = clock.now().since(began);
         findings.extend(more);
         let this = ThisNode::find(&snapshot, config.node.as_deref())?;
         let (node_name, addresses) = this.map(|this| (this.name, this.addresses)).unzip();
@@ -95,6 +97,7 @@ impl<D: Dataplane> State<D> {
         let settings = NodeSettings { scope, cut, bounds, learning, cluster_domain: cluster_domain.clone() };
         let started = clock.now();
         let mut node = Node::new(dataplane, settings, clock);
+        node.meter().compiled.add(compiled);
         node.serve_at(dns.clone(), sockets)?;
         node.enforce(&program)?;
         Ok(Self {
@@ -123,11 +126,13 @@ impl<D: Dataplane> State<D> {
         if let (Some(name), None) = (&self.node_name, node) {
             return Err(AgentError::NodeGone(name.clone()));
         }
+        let began = self.node.now();
         let (program, more) = match &self.last_error {
             None => compile_next(&self.snapshot, self.node.program(), &snapshot),
             // A failed change may be in force in part. Then the Program is not the Snapshot's.
             Some(_) => compile(&snapshot),
         };
+        self.node.meter().compiled.add(self.node.now().since(began));
         findings.extend(more);
         self.log_new(&findings, &kept);
         self.node.scope_mut().node = node;

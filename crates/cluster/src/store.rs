@@ -234,6 +234,16 @@ impl Store {
         self.keys(kind).next().is_some()
     }
 
+    /// How many objects of a kind there are.
+    pub fn count_of(&self, kind: &'static Kind) -> usize {
+        match kind.reader {
+            Reader::Pod => self.facts.pods.objects.len(),
+            Reader::Service => self.facts.services.objects.len(),
+            Reader::EndpointSlice => self.facts.slices.objects.len(),
+            _ => self.texts.get(kind).map_or(0, BTreeMap::len),
+        }
+    }
+
     /// An object that is kept as text, read again. Pods, Services and EndpointSlices are not kept as text.
     pub fn get(&self, kind: &'static Kind, key: &Key) -> Option<Document> {
         self.texts.get(kind)?.get(key).map(Text::read)

@@ -46,6 +46,9 @@ pub struct Counts {
     /// How late the latest of the last lookups was.
     pub lag: Duration,
     pub names: usize,
+    /// Lookups that are under way or wait for their turn.
+    pub lookups_waiting: u64,
+    pub leads: bool,
     pub statuses: Published,
 }
 
@@ -104,7 +107,8 @@ impl Controller {
     }
 
     pub fn counts(&self) -> Counts {
-        Counts { names: self.schedule.len(), statuses: self.publisher.counts(), ..self.counts }
+        let (names, statuses) = (self.schedule.len(), self.publisher.counts());
+        Counts { names, leads: self.led, statuses, ..self.counts }
     }
 
     pub fn watch(&self) -> &Watch {
@@ -253,6 +257,7 @@ impl Controller {
     fn look_up(&mut self, now: Timestamp) {
         for Done { name, outcome } in self.lookups.take_done() {
             self.counts.lookups += 1;
+            self.counts.lookups_waiting = self.counts.lookups_waiting.saturating_sub(1);
             self.counts.failures += u64::from(matches!(outcome, Some(Outcome::Failed(_))));
             self.schedule.tried(&name, matches!(outcome, Some(Outcome::Found(_))), now);
             if let Some(outcome) = outcome {
@@ -280,6 +285,7 @@ impl Controller {
             self.turned = self.turned.wrapping_add(1);
             let first = self.turned.checked_rem(servers.len()).unwrap_or(0);
             let turned = servers.iter().cycle().skip(first).take(count.min(servers.len()));
+            self.counts.lookups_waiting += 1;
             self.lookups.order(Order { name: one.name, servers: turned.copied().collect() });
         }
     }

@@ -6,11 +6,12 @@
 //! pure, and so are `report`, which says of policies whether they can be read,
 //! and `firewalls`, which says what became of ClusterEgressFirewalls.
 //! `lookup` is the seam to DNS, and `threads` its edge; `controller` does it all
-//! in turn, in whatever environment it is given.
+//! in turn, in whatever environment it is given; `metrics` is what a scraper is told.
 
 mod controller;
 mod firewalls;
 mod lookup;
+mod metrics;
 mod report;
 mod schedule;
 #[cfg(any(test, feature = "testing"))]
@@ -21,6 +22,7 @@ mod wanted;
 pub use controller::{Controller, Counts, Settings};
 pub use firewalls::World;
 pub use lookup::{Done, Lookups, Order, look_up};
+pub use metrics::{ControllerMetrics, METRICS};
 pub use report::verdicts;
 pub use schedule::Schedule;
 pub use threads::LookupThreads;

@@ -119,9 +119,23 @@ impl std::ops::AddAssign for Cut {
     }
 }
 
+/// How a change was worked out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Way {
+    /// The rules in force were read, and made right: at the start, and after a failure that leaves unknown what is in
+    /// force.
+    Rebuild,
+    /// All rules were made anew and compared with those in force.
+    #[default]
+    Whole,
+    /// Only pods changed: a few elements.
+    Pods,
+}
+
 /// What a change took.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Applied {
+    pub way: Way,
     /// Messages to the kernel; none if nothing had to be changed.
     pub operations: usize,
     /// True if existing connections may be forbidden now, so that they have to be judged again.

@@ -2,7 +2,7 @@
 //! connections by the Program itself, and can be told to fail.
 
 use crate::render::Scope;
-use crate::{Applied, Connection, Count, Cut, Dataplane, Denied, Desired, FollowDenials, ListConnections};
+use crate::{Applied, Connection, Count, Cut, Dataplane, Denied, Desired, FollowDenials, ListConnections, Way};
 use namewall_policy::domain::DomainPattern;
 use namewall_policy::lease::LeaseChange;
 use namewall_policy::{Decision, Flow, Instant, Lease, LeaseTable, Program, evaluate};
@@ -119,8 +119,9 @@ impl Dataplane for Memory {
             (inner.replaced == 0 && !inner.leases.is_empty()).then(|| inner.leases.values().cloned().collect());
         let open = desired.leases.iter().filter(|lease| lease.expiry > desired.now);
         open.for_each(|lease| inner.open(lease));
+        let way = if inner.replaced == 0 { Way::Rebuild } else { Way::Whole };
         inner.replaced += 1;
-        Ok(Applied { operations: 1, narrows: true, adopted })
+        Ok(Applied { way, operations: 1, narrows: true, adopted })
     }
 
     fn open(&mut self, change: &LeaseChange, leases: &LeaseTable, now: Instant) -> Result<(), Refused> {

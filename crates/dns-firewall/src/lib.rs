@@ -41,6 +41,7 @@ pub use disk::Disk;
 pub use endpoints::{Endpoint, Endpoints, What, lameduck};
 pub use explain::{End, Explanation, ListTold, RuleTold, Walked, Way};
 pub use message::{Identities, Strangers};
+pub use metrics::METRICS;
 pub use names::{LookedUp, Names};
 pub use service::Service;
 pub use tell::Teller;

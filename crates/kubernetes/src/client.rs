@@ -1,7 +1,10 @@
 //! How the API server is reached.
 
 use crate::environment::{Environment, Lifeline, Patience};
+use crate::metrics::Requests;
 use crate::server::KubeServer;
+use http::Response;
+use kube::client::{ClientBuilder, DynBody};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use namewall_runtime::{BoxFuture, SeededRandom, SystemClock, Tasks};
@@ -9,6 +12,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::{Handle, Runtime};
+use tower::BoxError;
+use tower::util::MapResultLayer;
 
 /// How long a connection may take to come about, and the answer to a request that is no watch.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -76,10 +81,11 @@ impl Connection {
         config.connect_timeout = Some(CONNECT_SLOWLY);
         let server = config.cluster_url.to_string();
         let inside = runtime.enter();
-        let watching = Client::try_from(config.clone()).map_err(ConnectError::Client)?;
+        let requests = Arc::default();
+        let watching = counted(config.clone(), &requests)?;
         config.connect_timeout = Some(CONNECT);
         (config.read_timeout, config.write_timeout) = (Some(ANSWER), Some(ANSWER));
-        let client = Client::try_from(config).map_err(ConnectError::Client)?;
+        let client = counted(config, &requests)?;
         drop(inside);
         let runtime = Arc::new(runtime);
         let environment = Environment {
@@ -88,6 +94,7 @@ impl Connection {
             random: Arc::new(SeededRandom::from_system()),
             tasks: Arc::new(TokioTasks(runtime.handle().clone())),
             patience: Patience::default(),
+            requests,
             lifeline: Some(runtime.clone()),
         };
         Ok(Self { runtime, environment, server })
@@ -112,6 +119,17 @@ impl Connection {
     pub fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
         self.runtime.block_on(future)
     }
+}
+
+/// A client whose requests are counted.
+fn counted(config: Config, requests: &Arc<Requests>) -> Result<Client, ConnectError> {
+    let requests = requests.clone();
+    let count = move |answer: Result<Response<Box<DynBody>>, BoxError>| {
+        requests.count(answer.as_ref().ok().map(|answer| answer.status().as_u16()));
+        answer
+    };
+    let builder = ClientBuilder::try_from(config).map_err(ConnectError::Client)?;
+    Ok(builder.with_layer(&MapResultLayer::new(count)).build())
 }
 
 async fn configure(target: &Target) -> Result<Config, ConnectError> {

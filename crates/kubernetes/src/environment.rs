@@ -1,6 +1,7 @@
 //! All that the logic of this crate asks of the outside world.
 
 use crate::api::{Answer, ApiServer, Request, Resource, Verb};
+use crate::metrics::Requests;
 use jiff::Timestamp;
 use namewall_cluster::Key;
 use namewall_runtime::{Clock, Random, Tasks};
@@ -16,6 +17,8 @@ pub struct Environment {
     pub random: Arc<dyn Random>,
     pub tasks: Arc<dyn Tasks>,
     pub patience: Patience,
+    /// Requests to the API server, where they are counted.
+    pub(crate) requests: Arc<Requests>,
     /// Keeps the runtime of `tasks` alive. Tasks have an environment without it: the last task to end would end its
     /// own runtime.
     #[expect(dead_code, reason = "it is only held")]
@@ -59,7 +62,7 @@ impl Remote<'_> {
 
 impl Environment {
     pub fn new(api: Arc<dyn ApiServer>, tasks: Arc<dyn Tasks>, clock: Arc<dyn Clock>, random: Arc<dyn Random>) -> Self {
-        Self { api, clock, random, tasks, patience: Patience::default(), lifeline: None }
+        Self { api, clock, random, tasks, patience: Patience::default(), requests: Arc::default(), lifeline: None }
     }
 
     pub(crate) fn for_task(&self) -> Self {

@@ -8,7 +8,7 @@
 
 use crate::api::{ApiError, GONE, NOT_FOUND, Part, Resource, WatchEvent};
 use crate::environment::Environment;
-use crate::known::ListedKind;
+use crate::view::ListedKind;
 use crate::watch::Shared;
 use futures_util::StreamExt;
 use namewall_cluster::Key;
@@ -175,6 +175,7 @@ impl Following<'_> {
                 WatchEvent::Applied(object) => (true, object),
                 WatchEvent::Deleted(object) => (false, object),
                 WatchEvent::Bookmark(seen) => {
+                    shared.hear(kind);
                     *version = seen;
                     continue;
                 }

@@ -14,8 +14,8 @@ pub mod crds;
 mod environment;
 mod events;
 mod follow;
-mod known;
 mod leadership;
+mod metrics;
 mod names;
 mod objects;
 mod publish;
@@ -23,14 +23,16 @@ mod report;
 mod server;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod view;
 mod waiting;
 mod watch;
 
 pub use client::{ConnectError, Connection, Target};
 pub use environment::{Environment, Patience};
-pub use known::Trouble;
 pub use leadership::{Candidate, Leadership};
+pub use metrics::{SHARED_METRICS, WATCH_METRICS, WatchMetrics};
 pub use names::{MANAGED_BY, NameObject, SharedAddress};
 pub use publish::{Outcome, Published, Publisher};
 pub use report::Verdict;
+pub use view::Trouble;
 pub use watch::Watch;

@@ -2,7 +2,7 @@
 //! so a simulation has no use for them: it asks `is_known`, `new_names` and
 //! `is_finished` instead.
 
-use crate::known::{Known, Trouble};
+use crate::view::{ClusterView, Trouble};
 use crate::watch::Watch;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ impl Watch {
     /// Waits for a change, and until a burst of them is over.
     pub fn wait(&self, patience: Duration) -> bool {
         let is_old =
-            |known: &mut Known| (known.changes == self.seen && known.new_names.is_empty()) || !known.is_whole();
+            |known: &mut ClusterView| (known.changes == self.seen && known.new_names.is_empty()) || !known.is_whole();
         let wait = self.shared.changed.wait_timeout_while(self.shared.lock(), patience, is_old);
         let (mut known, _) = wait.unwrap_or_else(PoisonError::into_inner);
         if is_old(&mut known) {

@@ -8,9 +8,10 @@
 use crate::client::Connection;
 use crate::environment::{Environment, whole_seconds};
 use crate::follow::follow;
-use crate::known::{Known, Trouble};
+use crate::metrics::WatchMetrics;
 use crate::names::NameObject;
 use crate::publish::Publisher;
+use crate::view::{ClusterView, Trouble, WatchedKind};
 use futures_util::future::{AbortHandle, abortable};
 use jiff::Timestamp;
 use namewall_cluster::kinds::{self, Component, DNS_NAME_RESOLVER, Kind};
@@ -22,44 +23,53 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 #[derive(Debug)]
 pub(crate) struct Shared {
-    known: Mutex<Known>,
+    known: Mutex<ClusterView>,
     pub(crate) changed: Condvar,
     clock: Arc<dyn Clock>,
 }
 
 impl Shared {
-    fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { known: Mutex::default(), changed: Condvar::new(), clock }
+    /// Nothing is known of these kinds yet.
+    pub(crate) fn of(kinds: impl IntoIterator<Item = &'static Kind>, clock: Arc<dyn Clock>) -> Self {
+        Self { known: Mutex::new(ClusterView::of(kinds)), changed: Condvar::new(), clock }
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Known> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, ClusterView> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes what is known, and says so if it is to be seen.
-    pub(crate) fn change(&self, kind: &'static Kind, change: impl FnOnce(&mut Known, Timestamp) -> bool) {
-        let wall = whole_seconds(&*self.clock);
+    pub(crate) fn change(&self, kind: &'static Kind, change: impl FnOnce(&mut ClusterView, Timestamp) -> bool) {
+        let (wall, now) = (whole_seconds(&*self.clock), self.clock.now());
         let mut known = self.lock();
-        known.trouble.remove(kind);
+        known.hear(kind, now);
         let was_whole = known.is_whole();
         if change(&mut known, wall) {
             if *kind != DNS_NAME_RESOLVER || !was_whole {
                 known.changes += 1;
                 known.policy_changes |= kind.is_policy();
-                known.last_change = Some(self.clock.now());
+                known.last_change = Some(now);
             }
             self.changed.notify_all();
         }
     }
 
     pub(crate) fn say(&self, kind: &'static Kind, what: String) {
-        self.lock().trouble.insert(kind, what);
+        let mut known = self.lock();
+        known.trouble.insert(kind, what);
+        *known.failures.entry(kind).or_default() += 1;
+        drop(known);
         self.changed.notify_all();
     }
 
     /// Nothing is in the way of a kind, whether or not anything of it has changed.
     pub(crate) fn hear(&self, kind: &'static Kind) {
-        self.lock().trouble.remove(kind);
+        self.lock().hear(kind, self.clock.now());
+    }
+
+    /// How each watch is doing.
+    pub(crate) fn watched(&self) -> Vec<WatchedKind> {
+        self.lock().watched(self.clock.now())
     }
 
     pub(crate) fn has_any(&self, kind: &'static Kind) -> bool {
@@ -95,9 +105,8 @@ impl Watch {
 
     /// Watches these kinds in an environment of any sort.
     pub fn start_in(environment: &Environment, kinds: impl IntoIterator<Item = &'static Kind>) -> Self {
-        let shared = Arc::new(Shared::new(environment.clock.clone()));
         let kinds: BTreeSet<&'static Kind> = kinds.into_iter().collect();
-        shared.lock().wanted.clone_from(&kinds);
+        let shared = Arc::new(Shared::of(kinds.iter().copied(), environment.clock.clone()));
         let follow = |kind| {
             let (task, handle) = abortable(follow(environment.for_task(), kind, shared.clone()));
             environment.tasks.spawn(Box::pin(async move { _ = task.await }));
@@ -157,6 +166,10 @@ impl Watch {
     /// Who writes the statuses of the DNSNameResolvers that are seen here.
     pub fn publisher(&self, settings: ResolverSettings) -> Publisher {
         Publisher::new(self.environment.clone(), self.shared.clone(), settings)
+    }
+
+    pub fn metrics(&self) -> WatchMetrics {
+        WatchMetrics { requests: self.environment.requests.clone(), shared: self.shared.clone() }
     }
 
     /// How many nodes say that they enforce what has this digest, and how many say anything.

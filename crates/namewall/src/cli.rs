@@ -248,7 +248,10 @@ pub(crate) struct Controller {
     /// What this replica is called; by default by its host
     #[arg(long, value_name = "NAME")]
     pub(crate) identity: Option<String>,
-    /// Answer probes at this port: /healthz and /readyz
+    /// Serve /metrics, /health and /ready there [default: nowhere]
+    #[arg(long, value_name = "[IP]:PORT")]
+    pub(crate) metrics_address: Option<crate::commands::HttpAddress>,
+    /// The same at this port of all addresses
     #[arg(long, value_name = "PORT")]
     pub(crate) health_port: Option<u16>,
 }

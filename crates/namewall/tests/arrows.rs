@@ -17,15 +17,16 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("corefile", &["policy", "expression"]),
     ("engines", &["policy", "expression"]),
     ("zones", &["dns"]),
-    ("dns-firewall", &["policy", "dns", "expression", "corefile", "zones", "engines"]),
+    ("telemetry", &[]),
+    ("dns-firewall", &["policy", "dns", "expression", "corefile", "zones", "engines", "telemetry"]),
     ("dataplane", &["policy"]),
     // Time, randomness and tasks, for all that a simulation runs.
     ("runtime", &["policy"]),
-    ("kubernetes", &["policy", "runtime", "cluster"]),
+    ("kubernetes", &["policy", "runtime", "cluster", "telemetry"]),
     ("testbed", &[]),
     ("e2e", &["testbed"]),
-    ("agent", &["policy", "runtime", "cluster", "dns", "dataplane", "kubernetes"]),
-    ("controller", &["policy", "runtime", "cluster", "dns", "kubernetes"]),
+    ("agent", &["policy", "runtime", "cluster", "dns", "dataplane", "kubernetes", "telemetry"]),
+    ("controller", &["policy", "runtime", "cluster", "dns", "kubernetes", "telemetry"]),
     // Its nodes are what nodes are: agents.
     ("sandbox", &["policy", "cluster", "scenario", "dns", "dataplane", "agent"]),
     // Only tests use it.

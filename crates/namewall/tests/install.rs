@@ -83,6 +83,7 @@ fn with_everything_set_it_is_taken_too(plane: &ControlPlane) {
         "podNetworks={10.244.0.0/16,fd00::/48}",
         "agent.upstreams={10.96.0.10,[2001:db8::1]:53}",
         "agent.trust={9.9.9.9}",
+        "agent.metricsPort=0",
         "agent.extraArgs={--grace=10s}",
         "controller.resolvers={10.96.0.10}",
         "controller.allNames=true",
@@ -95,6 +96,10 @@ fn with_everything_set_it_is_taken_too(plane: &ControlPlane) {
     for text in ["--pod-network=fd00::/48", "--upstream=[2001:db8::1]:53", "--trust=9.9.9.9", "--all-names"] {
         assert!(rendered.contains(text), "{text} is missing");
     }
+    assert!(
+        !rendered.contains("--metrics-address") && rendered.contains("[/namewall, status]"),
+        "no HTTP, other probes"
+    );
     let apply = ["apply", "--server-side", "--force-conflicts", "--warnings-as-errors", "--dry-run=server", "-f", "-"];
     plane.kubectl_with(&apply, &rendered).unwrap();
 }
@@ -312,7 +317,7 @@ fn the_controller_does_its_work_with_its_own_token(plane: &ControlPlane) {
         .spawn();
     let _controller = Process(controller.unwrap());
     wait_for("it is ready", || probe(port, "/readyz").is_some_and(|answer| answer.starts_with("HTTP/1.1 200 ")));
-    assert!(probe(port, "/healthz").unwrap().ends_with("\r\n\r\nok\n"));
+    assert!(probe(port, "/healthz").unwrap().ends_with("\r\n\r\nOK"));
     let holder = ["lease", "namewall-controller", "-n", "namewall"];
     wait_for("it leads", || plane.get(&holder).is_ok_and(|lease| lease["spec"]["holderIdentity"] == "one"));
     plane.apply(FIREWALL).unwrap();
@@ -326,6 +331,16 @@ fn the_controller_does_its_work_with_its_own_token(plane: &ControlPlane) {
     wait_for("an Event says what is wrong", || events().contains("use audit or enforce"));
     plane.kubectl(&["delete", "egressfirewall", "default"]).unwrap();
     wait_for("what nobody wants goes", || names() == "[]");
+    let metrics = probe(port, "/metrics").unwrap();
+    for sample in [
+        "namewall_controller_leader 1",
+        "namewall_controller_objects_total{operation=\"create\"} ",
+        "namewall_watch_objects{kind=\"EgressFirewall\"} 0",
+        "namewall_api_requests_total{code=\"2xx\"} ",
+        "namewall_shared_lookups_total{result=\"written\"} ",
+    ] {
+        assert!(metrics.lines().any(|line| line.starts_with(sample)), "{sample} is missing:\n{metrics}");
+    }
     let said = std::fs::read_to_string(&log).unwrap();
     std::fs::remove_file(&log).unwrap();
     assert!(said.contains("leading") && !said.contains("cannot"), "{said}");

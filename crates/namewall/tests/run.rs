@@ -36,9 +36,13 @@ fn main() {
     println!("test run: 6 passed");
 }
 
+/// In the sandbox's node, where nobody else listens.
+const METRICS_PORT: u16 = 9553;
+const METRICS: [&str; 2] = ["--metrics-address", ":9553"];
+
 fn a_name_opens_and_is_told_of() {
     let world = World::build("names");
-    let process = run(&world, &[]);
+    let process = run(&world, &METRICS);
     assert!(!world.reaches_provider());
     assert_eq!(world.says(&["leases"]), "nothing is open by name\n");
     // A name that is not open is denied, and it is said why: by a rule, or since nobody looked it up.
@@ -63,6 +67,26 @@ fn a_name_opens_and_is_told_of() {
     world.wait_for(|| world.says(&["status"]).contains("1 addresses refused"));
     world.wait_for(|| world.log().contains("a link-local address is never leased client=10.244.1.10"));
     assert!(world.says(&["status"]).contains("203.0.113.53:53 answers"));
+    let scraped = world.get(METRICS_PORT, "/metrics").expect("it serves metrics");
+    let value = |sample: &str| {
+        let line = scraped.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '));
+        line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{sample} is missing:\n{scraped}"))
+    };
+    let (leases, up): (u64, u64) = (value("namewall_leases"), value("namewall_dns_upstreams{state=\"up\"}"));
+    assert_eq!((leases, up), (1, 1));
+    // A client on a busy machine may ask twice.
+    for sample in [
+        "namewall_leases_granted_total",
+        "namewall_addresses_refused_total{reason=\"link_local\"}",
+        "namewall_dns_queries_total",
+        "namewall_dns_answers_total{rcode=\"NOERROR\"}",
+        "namewall_dns_answers_held_total",
+        "namewall_kernel_commit_duration_seconds_count{what=\"leases\"}",
+        "namewall_kernel_rule_changes_total{way=\"rebuild\"}",
+    ] {
+        assert!(value(sample) >= 1, "{sample}:\n{scraped}");
+    }
+    assert!(world.get(METRICS_PORT, "/health").is_some_and(|reply| reply.ends_with("\r\n\r\nOK")));
     process.signal(Signal::SIGTERM);
     world.wait_for(|| !world.ask(&["status"]).status.success());
     // Stopped in order, DNS goes its usual way at once, and what is open stays so.
@@ -90,7 +114,7 @@ fn manifests_are_followed_and_a_bad_one_keeps_its_last_good_version() {
 
 fn s6_6_a_planned_restart_loses_no_question() {
     let world = World::build("upgrade");
-    let first = run(&world, &[]);
+    let first = run(&world, &METRICS);
     let (answered, second) = std::thread::scope(|scope| {
         let asking = scope.spawn(|| {
             let began = Instant::now();
@@ -102,8 +126,8 @@ fn s6_6_a_planned_restart_loses_no_question() {
             (asked, answered)
         });
         std::thread::sleep(Duration::from_millis(500));
-        let second = run(&world, &["--take-over"]);
-        let third = run(&world, &["--take-over"]);
+        let second = run(&world, &[&METRICS[..], &["--take-over"]].concat());
+        let third = run(&world, &[&METRICS[..], &["--take-over"]].concat());
         drop(second);
         (asking.join().unwrap(), third)
     });
@@ -112,6 +136,9 @@ fn s6_6_a_planned_restart_loses_no_question() {
     assert!(answered.0 > 300, "{answered:?}");
     assert!(world.reaches_provider());
     assert!(world.says(&["leases"]).contains("api.payments.example"));
+    // The address of the metrics was taken over as well.
+    world.wait_for(|| world.get(METRICS_PORT, "/ready").is_some_and(|reply| reply.starts_with("HTTP/1.1 200 ")));
+    world.wait_for(|| world.get(METRICS_PORT, "/metrics").is_some_and(|reply| reply.contains("\nnamewall_policies ")));
     drop(second);
 }
 

@@ -4,18 +4,21 @@
 use super::*;
 use crate::config::DnsConfig;
 use crate::learner::Learning;
+use crate::metrics::METRICS;
 use crate::signals::tests::NoSignals;
-use crate::testing::{DB, WEB, ip, names_of_web, read};
+use crate::testing::{DB, WEB, answer, ip, names_of_web, read};
 use namewall_cluster::{LoadError, Read};
 use namewall_dataplane::memory::Memory;
 use namewall_dataplane::{Connection, CutEstablished, Denied};
-use namewall_dns::OnLearnTimeout;
+use namewall_dns::{Answer, Learn, OnLearnTimeout};
 use namewall_policy::lease::Bounds;
 use namewall_policy::port::Protocol;
 use namewall_runtime::ManualClock;
+use namewall_telemetry::{Format, Metrics};
 use serde_json::Value;
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -72,6 +75,7 @@ impl Trial {
             control: self.control.clone(),
             take_over: false,
             explain: Box::new(|_, _| Err("nobody explains".to_owned())),
+            health: Health::new("not yet"),
         })
     }
 
@@ -216,4 +220,101 @@ fn status_counts_denials_and_leases() {
         assert_eq!((&status["node"], &status["policies"], &status["pods"]), (&"n1".into(), &1.into(), &2.into()));
         assert_eq!(status["names"]["leases"], 0);
     })]);
+}
+
+/// What a scraper reads now.
+fn scrape(agent: &Agent<'_, Script, Memory>) -> String {
+    Metrics::new(vec![Box::new(agent.metrics())]).text(Format::Prometheus)
+}
+
+fn assert_samples(text: &str, samples: &[&str]) {
+    for sample in samples {
+        assert!(text.lines().any(|line| line == *sample), "{sample} is missing:\n{text}");
+    }
+}
+
+#[test]
+fn the_table_has_every_metric_with_its_type() {
+    let trial = Trial::new("table");
+    let agent = trial.start(Vec::new()).expect("it starts");
+    let text = scrape(&agent);
+    let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    let exported: BTreeSet<String> = types.map(str::to_owned).filter(|line| !line.contains("build_info")).collect();
+    let declared = METRICS.iter().map(|metric| format!("{} {}", metric.name, metric.kind.word())).collect();
+    assert_eq!(exported, declared);
+    agent.run(&NoSignals).expect("it ends");
+}
+
+#[test]
+fn metrics_tell_of_changes_that_succeed_and_that_fail() {
+    let trial = Trial::new("change-metrics");
+    let mut agent = trial.start(Vec::new()).expect("it starts");
+    assert_samples(
+        &scrape(&agent),
+        &[
+            "namewall_policies 0",
+            "namewall_pods 2",
+            "namewall_kernel_rule_changes_total{way=\"rebuild\"} 1",
+            "namewall_compile_duration_seconds_count 1",
+        ],
+    );
+    *trial.policies.borrow_mut() = vec![isolate_db()];
+    trial.memory.refuse(true);
+    agent.change();
+    assert_samples(
+        &scrape(&agent),
+        &[
+            "namewall_policies 0",
+            "namewall_change_failing 1",
+            "namewall_changes_total{result=\"failed\"} 1",
+            "namewall_kernel_commit_failures_total{what=\"program\"} 1",
+        ],
+    );
+    trial.memory.refuse(false);
+    agent.change();
+    assert_samples(
+        &scrape(&agent),
+        &[
+            "namewall_policies 1",
+            "namewall_change_failing 0",
+            "namewall_changes_total{result=\"ok\"} 1",
+            "namewall_kernel_rule_changes_total{way=\"whole\"} 1",
+            "namewall_kernel_commit_duration_seconds_count{what=\"program\"} 2",
+            "namewall_compile_duration_seconds_count 3",
+        ],
+    );
+    agent.run(&NoSignals).expect("it ends");
+}
+
+#[test]
+fn metrics_tell_of_leases_and_of_what_is_never_leased() {
+    let trial = Trial::new("lease-metrics");
+    *trial.policies.borrow_mut() = vec![names_of_web(&["*.example.com"])];
+    let agent = trial.start(Vec::new()).expect("it starts");
+    let learn = |addresses: &[Ipv4Addr]| {
+        let state = lock(&agent.state);
+        let (learner, bytes) = (state.node.learner(), answer("api.example.com", addresses, 60));
+        let mut batch = Vec::new();
+        learner.learn(&Answer { client: ip(WEB), bytes: &bytes }, &mut batch);
+        learner.commit(&mut batch).is_ok()
+    };
+    let outside = Ipv4Addr::new(198, 51, 100, 7);
+    assert!(learn(&[outside, Ipv4Addr::LOCALHOST, Ipv4Addr::new(10, 0, 0, 2)]));
+    trial.memory.refuse(true);
+    assert!(!learn(&[Ipv4Addr::new(198, 51, 100, 8)]), "the kernel refuses");
+    assert_samples(
+        &scrape(&agent),
+        &[
+            "namewall_leases 1",
+            "namewall_leases_granted_total 1",
+            "namewall_answers_learned_total 2",
+            "namewall_addresses_refused_total{reason=\"loopback\"} 1",
+            "namewall_addresses_refused_total{reason=\"pod\"} 1",
+            "namewall_addresses_refused_total{reason=\"node\"} 0",
+            "namewall_kernel_commit_failures_total{what=\"leases\"} 1",
+            "namewall_kernel_commit_duration_seconds_count{what=\"leases\"} 1",
+        ],
+    );
+    trial.memory.refuse(false);
+    agent.run(&NoSignals).expect("it ends");
 }

@@ -4,7 +4,6 @@ use crate::state::State;
 use namewall_dataplane::Dataplane;
 use namewall_kubernetes::Published;
 use serde_json::{Map, Value, json};
-use std::sync::atomic::Ordering;
 
 pub(super) fn status<D: Dataplane>(state: &State<D>) -> Value {
     json!({
@@ -24,7 +23,7 @@ pub(super) fn status<D: Dataplane>(state: &State<D>) -> Value {
             let Published { written, conflicts, failed, left_out, late } = publisher.counts();
             json!({"written": written, "conflicts": conflicts, "failed": failed, "leftOut": left_out, "late": late})
         }),
-        "denials": state.denials.load(Ordering::Relaxed),
+        "denials": state.denials.total(),
     })
 }
 

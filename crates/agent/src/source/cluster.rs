@@ -13,6 +13,7 @@ use namewall_kubernetes::{Connection, Publisher, Trouble, Watch};
 use namewall_policy::Instant;
 use namewall_policy::addr::Cidr;
 use namewall_runtime::Clock;
+use namewall_telemetry::{Export, Health};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -74,8 +75,9 @@ impl ClusterSource {
 
     /// Waits until all of the cluster is known. False if a signal ended it. Until then nothing changes in the kernel:
     /// policies that are not known yet would be missing.
-    pub fn wait_until_known(&mut self, signals: &dyn Signals) -> bool {
+    pub fn wait_until_known(&mut self, signals: &dyn Signals, health: &Health) -> bool {
         while self.watch.wait_until_known(TICK).is_err() {
+            health.turn();
             self.logged.log(self.watch.trouble(), self.clock.now());
             if signals.wait(Duration::ZERO) == Some(Signal::Stop) {
                 return false;
@@ -132,6 +134,10 @@ impl Source for ClusterSource {
     fn publisher(&self) -> Option<Publisher> {
         let publisher = self.watch.publisher(ResolverSettings::default());
         Some(publisher.within(self.settings.namespaces.clone()))
+    }
+
+    fn metrics(&self) -> Option<Arc<dyn Export>> {
+        Some(Arc::new(self.watch.metrics()))
     }
 
     fn trouble(&self) -> Vec<Trouble> {

@@ -12,7 +12,9 @@ use crate::signals::Signals;
 use namewall_cluster::{Key, LoadError, Read};
 use namewall_kubernetes::{NameObject, Publisher, Trouble};
 use namewall_policy::addr::Cidr;
+use namewall_telemetry::Export;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How often files are compared, and how long the loop waits for an event of a cluster.
@@ -59,6 +61,11 @@ pub trait Source {
 
     /// Publishes what this node learns.
     fn publisher(&self) -> Option<Publisher> {
+        None
+    }
+
+    /// What a scraper is told of the watches.
+    fn metrics(&self) -> Option<Arc<dyn Export>> {
         None
     }
 

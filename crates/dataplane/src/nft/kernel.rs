@@ -16,7 +16,7 @@ use crate::netlink::{self, Family, Socket};
 use crate::nflog::{DenialLog, Denied};
 use crate::remembered::{MOST, Remembered};
 use crate::render::{ALLOWED, AUDIT, Delta, Ids, Rendered, Scope, render};
-use crate::{Applied, Count, Cut, Dataplane, Desired, FollowDenials, ListConnections};
+use crate::{Applied, Count, Cut, Dataplane, Desired, FollowDenials, ListConnections, Way};
 use namewall_policy::lease::LeaseChange;
 use namewall_policy::model::Action;
 use namewall_policy::{Instant, LeaseTable, Program};
@@ -164,7 +164,8 @@ impl Nft {
         write_leases(&mut batch, &Grouped { leases, groups }.beside(found.as_deref().unwrap_or_default(), now));
         let adopted = found.map(|found| found_leases(found, groups, now));
         // An earlier process may have ended before it cut what it should have.
-        let applied = Applied { operations: batch.operations(), narrows: true, adopted };
+        let operations = batch.operations();
+        let applied = Applied { way: Way::Rebuild, operations, narrows: true, adopted };
         self.commit(batch)?;
         self.verify(&change, &rendered.table)?;
         let step = change.step;
@@ -184,7 +185,8 @@ impl Nft {
             write_leases(&mut batch, &grouped.since(&known.rendered.lease_groups, desired.now));
         }
         let narrows = change.narrows(only_allows(desired.program));
-        let applied = Applied { operations: batch.operations(), narrows, adopted: None };
+        let operations = batch.operations();
+        let applied = Applied { way: Way::Whole, operations, narrows, adopted: None };
         let done = self.commit(batch).and_then(|()| self.verify(&change, &rendered.table));
         let step = change.step;
         match &done {
@@ -210,7 +212,8 @@ impl Nft {
         let mut batch = Batch::new(&self.settings.table);
         change.write(&mut batch);
         let narrows = change.narrows(only_allows(next));
-        let applied = Applied { operations: batch.operations(), narrows, adopted: None };
+        let operations = batch.operations();
+        let applied = Applied { way: Way::Pods, operations, narrows, adopted: None };
         if let Err(error) = self.commit(batch).and_then(|()| self.verify(&change, &known.rendered.table)) {
             self.known = error.leaves_all_as_it_was().then_some(known);
             return Err(error);

@@ -1,12 +1,12 @@
 //! What is counted of the questions of a server block.
 
 use super::Metrics;
-use super::histogram::Histogram;
 use crate::report::{Report, Ruling, Source};
 use crate::rules::Judge;
 use crate::service::Block;
 use namewall_corefile::{Place, Point, Zone};
 use namewall_dns::wire::{Header, Rcode, RecordType};
+use namewall_telemetry::Durations;
 use rustc_hash::FxHashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub(super) struct Counts {
     pub(super) requests: [[[AtomicU64; TYPES.len() + 1]; 2]; 2],
     /// By code.
     pub(super) responses: [AtomicU64; 16],
-    pub(super) duration: Histogram,
+    pub(super) duration: Durations,
     /// From the cache: names and addresses, and that there are none.
     pub(super) hits: [AtomicU64; 2],
     pub(super) misses: AtomicU64,
@@ -55,7 +55,7 @@ pub(super) struct Rulings(pub(super) [AtomicU64; Ruling::OUTCOMES.len()]);
 /// How an engine does.
 #[derive(Debug, Default)]
 pub(crate) struct EngineMeter {
-    pub(super) duration: Histogram,
+    pub(super) duration: Durations,
     pub(super) failures: AtomicU64,
 }
 

@@ -1,21 +1,22 @@
 //! `prometheus`: what is counted. `meter` counts, with nothing but additions to numbers that were there
-//! before the question; `histogram` is how long things take; `text` is what Prometheus reads.
+//! before the question; `table` says which metrics there are; `export` reads the numbers at a scrape.
 //!
 //! Counts outlive the Corefile they were begun under: a service that is built finds those of the one
 //! before by their labels. What no service counts any more is gone.
 
-mod histogram;
+mod export;
 mod meter;
-mod text;
+mod table;
 
 pub(super) use meter::{EngineMeter, Meters};
+pub use table::METRICS;
 
 use super::cache::Cache;
-use histogram::Histogram;
 use meter::{Counts, Rulings};
 use namewall_corefile::Point;
 use namewall_dns::Heard;
 use namewall_dns::wire::{Header, Rcode};
+use namewall_telemetry::Durations;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -35,7 +36,7 @@ pub(super) struct Metrics {
     engines: Kept<(String, String), EngineMeter>,
     /// By server and zones.
     caches: Mutex<BTreeMap<(String, String), Weak<Cache>>>,
-    upstreams: Mutex<FxHashMap<(SocketAddr, Rcode), Arc<Histogram>>>,
+    upstreams: Mutex<FxHashMap<(SocketAddr, Rcode), Arc<Durations>>>,
 }
 
 /// Counts by their labels, as long as somebody counts.

@@ -11,7 +11,7 @@ const NOT_FOUND: &str = "HTTP/1.1 404 Not Found";
 const UNAVAILABLE: &str = "HTTP/1.1 503 Service Unavailable";
 
 fn start(telling: &Telling, text: &str) -> Endpoints {
-    let mut endpoints = Endpoints::new(telling.teller.clone()).unwrap();
+    let mut endpoints = Endpoints::new(telling.teller.clone());
     endpoints.set(&telling.build(text).unwrap().endpoints).unwrap();
     endpoints
 }
@@ -72,7 +72,7 @@ fn a_port_that_is_taken_is_an_error_with_its_place() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
     let built = telling.build(&format!("\n.:53 {{\n prometheus 127.0.0.1:{port}\n}}")).unwrap();
-    let error = Endpoints::new(telling.teller.clone()).unwrap().set(&built.endpoints).unwrap_err();
+    let error = Endpoints::new(telling.teller.clone()).set(&built.endpoints).unwrap_err();
     let expected =
         format!("Corefile:2:1: error: prometheus: cannot listen at 127.0.0.1:{port}: Address already in use");
     assert!(error.to_string().starts_with(&expected), "{error}");
@@ -90,7 +90,7 @@ fn addresses_come_and_go_and_where_one_cannot_be_had_all_stay() {
             .collect();
         telling.build(&format!(".:53 {{\n{}}}", lines.concat())).unwrap().endpoints
     };
-    let mut endpoints = Endpoints::new(telling.teller.clone()).unwrap();
+    let mut endpoints = Endpoints::new(telling.teller.clone());
     endpoints.set(&corefile(&[first, second])).unwrap();
     endpoints.set(&corefile(&[first, third])).unwrap();
     eventually("one has gone", || (!is_open(second)).then_some(()));

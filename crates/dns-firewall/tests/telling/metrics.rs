@@ -1,6 +1,7 @@
 //! `prometheus`: what is counted, and that it is told in the format.
 
 use crate::support::{Serving, Telling, ask_by_tcp, eventually, serve};
+use namewall_dns_firewall::METRICS;
 use std::collections::{BTreeMap, BTreeSet};
 
 const CACHED: &str = ".:PORT {
@@ -45,10 +46,11 @@ fn samples(text: &str) -> BTreeMap<String, f64> {
         let of_histogram = ["_bucket", "_sum", "_count"].iter().find_map(|end| bare.strip_suffix(end));
         assert!(bare == family || of_histogram == Some(&family), "{line} is not of {family}");
         assert!(name == bare || name.ends_with("\"}"), "{line}");
-        if let Some((labels, _)) = name.split_once("le=\"") {
+        if let Some((_, rest)) = name.split_once("{le=\"") {
+            let labels = format!("{bare}{}", rest.split_once('"').unwrap().1);
             let last = if buckets.0 == labels { buckets.1 } else { 0.0 };
             assert!(value >= last, "{line}");
-            buckets = (labels.to_owned(), value);
+            buckets = (labels, value);
         }
         assert!(samples.insert(name.to_owned(), value).is_none(), "{line} stands twice");
     }
@@ -157,6 +159,16 @@ fn counts_go_on_when_the_corefile_is_read_again_and_those_of_rules_that_are_gone
     eventually("the rule is gone", || (value(&serving, refused) == 0.0).then_some(()));
     serving.ask("b.example", 1);
     assert_eq!(value(&serving, total), 2.0);
+}
+
+#[test]
+fn the_table_has_every_metric_with_its_type() {
+    let serving = serve(&Telling::new(), CACHED);
+    let text = serving.metrics();
+    let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    let exported: BTreeSet<String> = types.map(str::to_owned).filter(|line| !line.contains("build_info")).collect();
+    let declared = METRICS.iter().map(|metric| format!("{} {}", metric.name, metric.kind.word())).collect();
+    assert_eq!(exported, declared);
 }
 
 #[test]

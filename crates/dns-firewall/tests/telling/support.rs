@@ -84,7 +84,7 @@ pub(crate) fn serve(telling: &Telling, text: &str) -> Serving {
     let at = sockets.udp.local_addr().unwrap();
     let text = text.replace("PORT", &at.port().to_string()).replace("UPSTREAM", &upstream().to_string());
     let built = telling.build(&text).unwrap_or_else(|errors| panic!("{errors:?}"));
-    let mut endpoints = Endpoints::new(telling.teller.clone()).unwrap();
+    let mut endpoints = Endpoints::new(telling.teller.clone());
     endpoints.set(&built.endpoints).unwrap();
     let settings = settings(&built);
     let chain = Some(Arc::new(built.service) as Arc<dyn namewall_dns::Chain>);

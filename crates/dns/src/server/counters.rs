@@ -4,7 +4,11 @@ macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// Counts since the start.
         #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-        pub struct Counters { $($(#[$doc])* pub $name: u64,)* }
+        pub struct Counters {
+            $($(#[$doc])* pub $name: u64,)*
+            /// The answers by response code; there are 16 without extensions.
+            pub answers_by_rcode: [u64; 16],
+        }
 
         impl Counters {
             /// Each with its name.
@@ -46,4 +50,14 @@ counters! {
     connections,
     /// Questions that are not answered yet; this is no sum.
     under_way,
+}
+
+impl Counters {
+    /// An answer is passed on.
+    pub(super) fn answer(&mut self, answer: &[u8]) {
+        self.answers += 1;
+        if let Some(byte) = answer.get(3) {
+            self.answers_by_rcode[usize::from(byte & 15)] += 1;
+        }
+    }
 }

@@ -239,3 +239,22 @@ fn strangers_get_no_answer_where_only_pods_may_ask() {
     assert_eq!(upstream.asked(), 1);
     eventually(|| server.counters().strangers == 2);
 }
+
+#[test]
+fn answers_are_counted_by_their_code() {
+    let upstream = Upstream::new(|query| {
+        let mut answer = answer(query, &[[192, 0, 2, 1]], 30);
+        // The first label says the code.
+        answer[3] |= query[13] - b'0';
+        vec![answer]
+    });
+    let server = serve(settings(&[&upstream]), plain());
+    let client = Client::of(&server);
+    for (number, name) in (0..).zip(["0.example", "0.example", "3.example", "5.example"]) {
+        client.ask(&query(number, name)).unwrap();
+    }
+    eventually(|| server.counters().answers == 4);
+    let mut expected = [0; 16];
+    (expected[0], expected[3], expected[5]) = (2, 1, 1);
+    assert_eq!(server.counters().answers_by_rcode, expected);
+}

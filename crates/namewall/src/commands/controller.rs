@@ -1,7 +1,7 @@
 //! `namewall controller`: one for a cluster. Keeps the names of policies
 //! resolved for all nodes.
 
-use super::health::Health;
+use super::http::{Http, HttpAddress};
 use super::own_namespace;
 use super::signals::SystemSignals;
 use crate::cli::Controller as Args;
@@ -9,9 +9,11 @@ use anyhow::{Context, Result};
 use namewall_agent::{Signal, Signals};
 use namewall_cluster::kinds::Component;
 use namewall_cluster::resolver::Settings as ResolverSettings;
-use namewall_controller::{Controller, LookupThreads, Settings, Whose};
+use namewall_controller::{Controller, ControllerMetrics, LookupThreads, Settings, Whose};
 use namewall_kubernetes::{Candidate, Connection, Leadership, Watch};
+use namewall_telemetry::Export;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 use tracing::{info, warn};
 
@@ -28,11 +30,12 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let connection = Connection::open(&args.server.target())?;
     let identity = args.identity.clone().unwrap_or_else(own_identity);
     info!(server = %connection.server(), identity, "watching");
-    let health = Health::new();
-    if let Some(port) = args.health_port {
-        health.serve(port)?;
-    }
+    let addresses = args.metrics_address.into_iter().chain(args.health_port.map(HttpAddress::everywhere));
+    let mut http = Http::new(addresses, "the cluster is not known yet\n")?;
+    let health = http.health().clone();
     let watch = Watch::start(&connection, Component::Controller);
+    let metrics = ControllerMetrics::default();
+    http.serve([Arc::new(watch.metrics()) as Arc<dyn Export>, Arc::new(metrics.clone())])?;
     let mut said = Vec::new();
     while let Err(trouble) = watch.wait_until_known(LOOK_EVERY) {
         health.turn();
@@ -59,11 +62,12 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let lookups = Box::new(LookupThreads::start().context("cannot start threads")?);
     let mut controller = Controller::new(connection.environment().clone(), watch, lookups, settings);
     info!("ready");
-    health.set_ready();
+    health.set_ready(true);
     loop {
         health.turn();
         controller.watch().wait(TURN);
         connection.block_on(controller.turn(leadership.is_held()));
+        metrics.set(controller.counts());
         if signals.wait(Duration::ZERO) == Some(Signal::Stop) {
             break;
         }

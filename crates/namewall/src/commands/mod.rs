@@ -7,7 +7,7 @@ mod diff;
 mod dns;
 mod doctor;
 pub(crate) mod explain;
-mod health;
+mod http;
 pub(crate) mod matrix;
 pub(crate) mod policies;
 mod rules;
@@ -18,6 +18,7 @@ mod test;
 mod uninstall;
 
 pub(crate) use doctor::{Doctor, HELP as DOCTOR_HELP};
+pub(crate) use http::HttpAddress;
 pub(crate) use run::{DnsServer, Options as RunOptions, print_leases};
 
 use crate::cli::{Cli, Command};

@@ -1,4 +1,4 @@
-//! Files of the repository, and what of them is made from the table.
+//! Files of the repository, and what of them is made from the code.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -55,8 +55,9 @@ impl<'p> Made<'p> {
         let stale = is.lines().filter(|line| !new.contains(line)).map(|line| format!("  has   {line}"));
         let lines: Vec<String> = missing.chain(stale).take(MOST_LINES).collect();
         panic!(
-            "{path} does not agree with the table of kinds:\n{}\nUPDATE_EXPECT=1 cargo test -p namewall --test kinds writes it",
-            lines.join("\n")
+            "{path} does not agree with the code:\n{}\nUPDATE_EXPECT=1 cargo test -p namewall --test {} writes it",
+            lines.join("\n"),
+            env!("CARGO_CRATE_NAME")
         );
     }
 }

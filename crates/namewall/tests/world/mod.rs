@@ -10,7 +10,8 @@ use namewall_scenario::Scenario;
 use namewall_scenario::zones::RecordType;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use std::net::{IpAddr, SocketAddr};
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -118,6 +119,16 @@ impl World {
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         let node = self.sandbox.node(node).unwrap();
         Process(node.enter(|| command.spawn()).unwrap().unwrap())
+    }
+
+    /// The reply of what serves HTTP at a port of the first node.
+    pub(crate) fn get(&self, port: u16, path: &str) -> Option<String> {
+        let connect = || TcpStream::connect((Ipv4Addr::LOCALHOST, port));
+        let mut stream = self.sandbox.node(NODE).unwrap().enter(connect).unwrap().ok()?;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: node\r\n\r\n").ok()?;
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).ok()?;
+        Some(reply)
     }
 
     pub(crate) fn ask(&self, args: &[&str]) -> Output {

@@ -123,7 +123,7 @@ impl<L: Learn> Engine<L> {
             self.counters.held += 1;
             return;
         }
-        self.counters.answers += 1;
+        self.counters.answer(answer);
         let id = self.pending.get(ticket).map_or(0, |pending| pending.id);
         self.send_as(client, answer, id);
         self.forget(ticket);
@@ -159,7 +159,7 @@ impl<L: Learn> Engine<L> {
     fn let_go(&mut self, ticket: Ticket) {
         let Some(pending) = self.pending.get(ticket) else { return };
         let (client, id, answer) = (pending.client, pending.id, std::mem::take(&mut pending.answer));
-        self.counters.answers += 1;
+        self.counters.answer(&answer);
         self.send_as(client, &answer, id);
         if let Some(pending) = self.pending.get(ticket) {
             // The buffer serves the next query in this place.

@@ -177,7 +177,7 @@ struct Running {
 impl Running {
     fn start(built: Built, around: &Surroundings) -> Result<Self> {
         let sockets = bind(&built.listen, &[])?;
-        let mut served = Endpoints::new(around.teller.clone())?;
+        let mut served = Endpoints::new(around.teller.clone());
         served.set(&built.endpoints)?;
         Self::start_at(built, sockets, served)
     }

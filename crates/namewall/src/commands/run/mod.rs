@@ -9,6 +9,7 @@ pub(crate) use options::{Options, Server as DnsServer};
 pub(crate) use report::{leases, print_leases, status};
 
 use super::explain::{Answer, ConnectionQuestion};
+use super::http::{Http, is_taken};
 use super::own_namespace;
 use super::sandbox::runtime_folder;
 use super::signals::SystemSignals;
@@ -19,17 +20,20 @@ use namewall_cluster::Key;
 use namewall_dataplane::nft::{Nft, Settings as NftSettings};
 use namewall_kubernetes::Connection;
 use namewall_policy::ask::World;
+use namewall_telemetry::Export;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use tracing::info;
+use tracing::{info, warn};
 
 /// The firewall of a machine by itself.
 pub(crate) fn run(args: &Run) -> Result<ExitCode> {
     args.firewall.logging.start()?;
     let signals = SystemSignals::take()?;
-    enforce(&args.firewall, Files::new(&args.manifests, args.firewall.settings.cluster()), &signals)
+    let source = Files::new(&args.manifests, args.firewall.settings.cluster());
+    let http = start_http(&args.firewall, &source)?;
+    enforce(&args.firewall, source, http, &signals)
 }
 
 /// The firewall of a node.
@@ -53,14 +57,27 @@ pub(crate) fn agent(args: &AgentArgs) -> Result<ExitCode> {
             dns_service: Key { namespace: namespace.as_str().into(), name: name.as_str().into() },
         },
     );
-    if !source.wait_until_known(&signals) {
+    // Probes are answered while the cluster is not known yet, and a scraper learns what is in the way.
+    let http = start_http(&args.firewall, &source)?;
+    if !source.wait_until_known(&signals, http.health()) {
         return Ok(ExitCode::SUCCESS);
     }
-    enforce(&args.firewall, source, &signals)
+    enforce(&args.firewall, source, http, &signals)
+}
+
+/// Serves HTTP if that is asked for, with the metrics there are before the agent starts. Whom we take over from has the
+/// address for now.
+fn start_http(args: &cli::Firewall, source: &impl Source) -> Result<Http> {
+    let mut http = Http::new(args.options()?.metrics_address, "nothing is enforced yet\n")?;
+    match http.serve(source.metrics()) {
+        Err(error) if !(args.take_over && is_taken(&error)) => Err(error.into()),
+        _ => Ok(http),
+    }
 }
 
 /// Until a signal ends it, or another agent takes over.
-fn enforce(args: &cli::Firewall, source: impl Source, signals: &SystemSignals) -> Result<ExitCode> {
+fn enforce(args: &cli::Firewall, source: impl Source, mut http: Http, signals: &SystemSignals) -> Result<ExitCode> {
+    let watched = source.metrics();
     let agent = Agent::start(Start {
         source,
         open: Box::new(|config| Nft::open(NftSettings { table: config.table.clone(), ..NftSettings::default() })),
@@ -70,7 +87,13 @@ fn enforce(args: &cli::Firewall, source: impl Source, signals: &SystemSignals) -
         control: control_socket()?,
         take_over: args.take_over,
         explain: Box::new(|world, question| explain(world, question).map_err(|error| format!("{error:#}"))),
+        health: http.health().clone(),
     })?;
+    let parts: Vec<Arc<dyn Export>> = watched.into_iter().chain([agent.metrics()]).collect();
+    if let Err(error) = http.serve_after_another(&parts) {
+        // The firewall is more important than its metrics.
+        warn!("{:#}; it goes on without metrics", anyhow::Error::from(error));
+    }
     agent.run(signals)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,5 +1,6 @@
 //! What can be set, on the command line and in a file.
 
+use crate::commands::HttpAddress;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use namewall_agent::{Config, DNS_PORT, DnsConfig, Learning};
@@ -77,6 +78,9 @@ pub(crate) struct Options {
     /// The NFLOG group that denials are told to [default: 53]
     #[arg(long, value_name = "NUMBER")]
     pub(crate) log_group: Option<u16>,
+    /// Serve /metrics, /health and /ready there [default: nowhere]
+    #[arg(long, value_name = "[IP]:PORT")]
+    pub(crate) metrics_address: Option<HttpAddress>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Deserialize)]
@@ -187,6 +191,7 @@ impl Options {
             cut_established: self.cut_established.or(said.cut_established),
             table: self.table.clone().or(said.table),
             log_group: self.log_group.or(said.log_group),
+            metrics_address: self.metrics_address.or(said.metrics_address),
         })
     }
 

@@ -8,36 +8,35 @@ const FIRST: u64 = 250_000;
 /// Buckets with a bound.
 const BOUNDED: usize = 16;
 
+/// A histogram of durations. To add one takes two atomic additions.
 #[derive(Debug, Default)]
-pub(super) struct Histogram {
-    /// How many were in each bucket and in none before; the last is without a bound.
+pub struct Durations {
+    /// The number of durations in each bucket; the last bucket has no bound.
     buckets: [AtomicU64; BOUNDED + 1],
     nanoseconds: AtomicU64,
 }
 
-impl Histogram {
-    pub(super) fn add(&self, took: Duration) {
+impl Durations {
+    pub fn add(&self, took: Duration) {
         let nanoseconds = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.buckets[bucket(nanoseconds)].fetch_add(1, Ordering::Relaxed);
         self.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
     }
 
-    /// Each bound in seconds with how many took no longer; the last is how many there were.
-    pub(super) fn sums(&self) -> impl Iterator<Item = (Option<f64>, u64)> {
-        let mut sum = 0;
-        self.buckets.iter().enumerate().map(move |(at, count)| {
-            sum += count.load(Ordering::Relaxed);
-            let bound = (at < BOUNDED).then(|| (FIRST << at) as f64 / 1e9);
-            (bound, sum)
+    /// Each bucket's bound in seconds and its number of durations.
+    pub(crate) fn buckets(&self) -> [(f64, u64); BOUNDED + 1] {
+        std::array::from_fn(|at| {
+            let bound = if at < BOUNDED { (FIRST << at) as f64 / 1e9 } else { f64::INFINITY };
+            (bound, self.buckets[at].load(Ordering::Relaxed))
         })
     }
 
-    pub(super) fn seconds(&self) -> f64 {
+    pub(crate) fn seconds(&self) -> f64 {
         self.nanoseconds.load(Ordering::Relaxed) as f64 / 1e9
     }
 }
 
-/// The first whose bound is not less.
+/// The first bucket whose bound is not less.
 fn bucket(nanoseconds: u64) -> usize {
     let whole = nanoseconds.saturating_sub(1) / FIRST;
     if whole == 0 { 0 } else { (whole.ilog2() as usize + 1).min(BOUNDED) }
@@ -58,14 +57,13 @@ mod tests {
     }
 
     #[test]
-    fn sums_grow_up_to_all_there_were() {
-        let histogram = Histogram::default();
+    fn every_duration_is_in_one_bucket() {
+        let durations = Durations::default();
         for milliseconds in [0, 1, 3, 10_000] {
-            histogram.add(Duration::from_millis(milliseconds));
+            durations.add(Duration::from_millis(milliseconds));
         }
-        let sums: Vec<(Option<f64>, u64)> = histogram.sums().collect();
-        assert_eq!((sums[0], sums[2]), ((Some(0.00025), 1), (Some(0.001), 2)));
-        assert_eq!((sums[4], sums[15], sums[16]), ((Some(0.004), 3), (Some(8.192), 3), (None, 4)));
-        assert!((histogram.seconds() - 10.004).abs() < 1e-9);
+        let used: Vec<(f64, u64)> = durations.buckets().into_iter().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(used, [(0.00025, 1), (0.001, 1), (0.004, 1), (f64::INFINITY, 1)]);
+        assert!((durations.seconds() - 10.004).abs() < 1e-9);
     }
 }

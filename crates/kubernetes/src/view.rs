@@ -8,6 +8,7 @@ use namewall_cluster::{Key, Listing, Store};
 use namewall_runtime::Instant;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What stands between us and the objects of a kind.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,7 +19,7 @@ pub struct Trouble {
 
 /// The cluster as it is known now.
 #[derive(Debug, Default)]
-pub(crate) struct Known {
+pub(crate) struct ClusterView {
     pub(crate) store: Store,
     /// What the DNSNameResolvers say. Their statuses change all the time, and no policy with them: they count
     /// for themselves.
@@ -32,6 +33,10 @@ pub(crate) struct Known {
     /// Kinds that the cluster does not have.
     pub(crate) absent: BTreeSet<&'static Kind>,
     pub(crate) trouble: BTreeMap<&'static Kind, String>,
+    /// How often each kind could not be listed or watched.
+    pub(crate) failures: BTreeMap<&'static Kind, u64>,
+    /// When the server last said anything of each kind.
+    heard: BTreeMap<&'static Kind, Instant>,
     /// What each node says it enforces: no policy changes with it.
     pub(crate) enforced: BTreeMap<Arc<str>, String>,
     pub(crate) changes: u64,
@@ -40,7 +45,41 @@ pub(crate) struct Known {
     pub(crate) last_change: Option<Instant>,
 }
 
-impl Known {
+/// How the watch of a kind is doing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WatchedKind {
+    pub(crate) name: &'static str,
+    pub(crate) objects: usize,
+    /// Since when the server has said nothing; None if it never has.
+    pub(crate) age: Option<Duration>,
+    pub(crate) failures: u64,
+    pub(crate) is_failing: bool,
+}
+
+impl ClusterView {
+    /// Nothing is known of these kinds yet.
+    pub(crate) fn of(kinds: impl IntoIterator<Item = &'static Kind>) -> Self {
+        Self { wanted: kinds.into_iter().collect(), ..Self::default() }
+    }
+
+    /// The server has said something of a kind: nothing is in the way.
+    pub(crate) fn hear(&mut self, kind: &'static Kind, now: Instant) {
+        self.trouble.remove(kind);
+        self.heard.insert(kind, now);
+    }
+
+    /// How each watch is doing.
+    pub(crate) fn watched(&self, now: Instant) -> Vec<WatchedKind> {
+        let watched = self.wanted.iter().map(|kind| WatchedKind {
+            name: kind.name,
+            objects: self.store.count_of(kind),
+            age: self.heard.get(kind).map(|heard| now.since(*heard)),
+            failures: self.failures.get(kind).copied().unwrap_or_default(),
+            is_failing: self.trouble.contains_key(kind),
+        });
+        watched.collect()
+    }
+
     pub(crate) fn apply(&mut self, versioned: VersionedKind, object: &serde_json::Value, now: Timestamp) -> bool {
         let kind = versioned.kind;
         self.enforced.extend(enforces(kind, object));

@@ -1,0 +1,141 @@
+//! What a scraper gets.
+
+use super::meter::{Meter, WAYS, read};
+use super::table as metric;
+use crate::counters::{Counters as Learned, REASONS};
+use crate::denials::Denials;
+use crate::state::{State, lock};
+use namewall_dataplane::Dataplane;
+use namewall_dns::wire::Rcode;
+use namewall_dns::{Counters as DnsCounters, UpstreamState};
+use namewall_kubernetes::Published;
+use namewall_policy::Severity;
+use namewall_policy::lease::Evictions;
+use namewall_telemetry::{Export, Exposition};
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+/// The metrics of a running agent.
+#[derive(Debug)]
+pub(crate) struct NodeMetrics<D: Dataplane>(pub(crate) Arc<Mutex<State<D>>>);
+
+/// All numbers at one moment, so that nothing is locked while they are written.
+struct Reading {
+    policies: usize,
+    pods: usize,
+    findings: [usize; metric::SEVERITIES.len()],
+    kept: usize,
+    is_failing: bool,
+    meter: Arc<Meter>,
+    leases: usize,
+    evictions: Evictions,
+    learned: Learned,
+    dns: DnsCounters,
+    upstreams: Vec<UpstreamState>,
+    denials: Arc<Denials>,
+    published: Option<Published>,
+}
+
+impl Reading {
+    fn new<D: Dataplane>(state: &State<D>) -> Self {
+        let count = |severity| state.findings.iter().filter(|finding| finding.severity == severity).count();
+        let (leases, evictions) = state.node.with_leases(|leases| (leases.len(), leases.evictions()));
+        let server = state.node.dns();
+        Self {
+            policies: state.snapshot.policies.len(),
+            pods: state.snapshot.pod_count(),
+            findings: [Severity::Hint, Severity::Warning, Severity::Error].map(count),
+            kept: state.kept.len(),
+            is_failing: state.last_error.is_some(),
+            meter: state.node.meter().clone(),
+            leases,
+            evictions,
+            learned: state.node.counters(),
+            dns: server.map(|server| server.counters()).unwrap_or_default(),
+            upstreams: server.map(|server| server.upstreams()).unwrap_or_default(),
+            denials: state.denials.clone(),
+            published: state.publisher.as_ref().map(|publisher| publisher.counts()),
+        }
+    }
+
+    fn changes(&self, to: &mut Exposition<'_>) -> fmt::Result {
+        let Self { meter, .. } = self;
+        to.value(&metric::POLICIES, self.policies)?;
+        to.value(&metric::PODS, self.pods)?;
+        let mut findings = to.family(&metric::FINDINGS)?;
+        let counts = metric::SEVERITIES.iter().zip(self.findings);
+        counts.into_iter().try_for_each(|(severity, count)| findings.sample(&[severity], count))?;
+        to.value(&metric::OBJECTS_KEPT, self.kept)?;
+        let mut changes = to.family(&metric::CHANGES)?;
+        changes.sample(&["ok"], read(&meter.changes))?;
+        changes.sample(&["failed"], read(&meter.failed_changes))?;
+        to.value(&metric::CHANGE_FAILING, self.is_failing)?;
+        to.family(&metric::COMPILE_DURATION)?.durations(&[], &meter.compiled)?;
+        let mut commits = to.family(&metric::COMMIT_DURATION)?;
+        commits.durations(&["program"], &meter.program.took)?;
+        commits.durations(&["leases"], &meter.leases.took)?;
+        let mut failures = to.family(&metric::COMMIT_FAILURES)?;
+        failures.sample(&["program"], read(&meter.program.failed))?;
+        failures.sample(&["leases"], read(&meter.leases.failed))?;
+        let mut ways = to.family(&metric::RULE_CHANGES)?;
+        WAYS.iter().zip(&meter.ways).try_for_each(|(way, count)| ways.sample(&[way], read(count)))?;
+        to.value(&metric::CONNECTIONS_CUT, read(&meter.cut))?;
+        let mut denials = to.family(&metric::DENIALS)?;
+        denials.sample(&["enforced"], read(&self.denials.enforced))?;
+        denials.sample(&["audited"], read(&self.denials.audited))
+    }
+
+    fn leases(&self, to: &mut Exposition<'_>) -> fmt::Result {
+        let Self { meter, evictions, learned, .. } = self;
+        to.value(&metric::LEASES, self.leases)?;
+        to.value(&metric::LEASES_GRANTED, read(&meter.granted))?;
+        let mut evicted = to.family(&metric::LEASES_EVICTED)?;
+        evicted.sample(&["addresses_per_name"], evictions.addresses_a_name)?;
+        evicted.sample(&["names_per_pattern"], evictions.names_a_pattern)?;
+        evicted.sample(&["leases"], evictions.leases)?;
+        to.value(&metric::NAMES_EXPIRED, read(&meter.names_expired))?;
+        let mut refused = to.family(&metric::ADDRESSES_REFUSED)?;
+        let counts = REASONS.iter().zip(learned.refused_by);
+        counts.into_iter().try_for_each(|(reason, count)| refused.sample(&[reason], count))?;
+        to.value(&metric::ADDRESSES_FOREIGN, learned.foreign)?;
+        to.value(&metric::ANSWERS_LEARNED, learned.learned)
+    }
+
+    fn dns(&self, to: &mut Exposition<'_>) -> fmt::Result {
+        let Self { dns, upstreams, .. } = self;
+        to.value(&metric::QUERIES, dns.queries)?;
+        let mut refused = to.family(&metric::QUERIES_REFUSED)?;
+        refused.sample(&["malformed"], dns.malformed)?;
+        refused.sample(&["stranger"], dns.strangers)?;
+        refused.sample(&["over_limit"], dns.over_limit)?;
+        to.value(&metric::QUERIES_IN_PROGRESS, dns.under_way)?;
+        let mut answers = to.family(&metric::ANSWERS)?;
+        for (rcode, count) in (0..).zip(dns.answers_by_rcode).filter(|(_, count)| *count > 0) {
+            answers.sample(&[&Rcode(rcode).to_string()], count)?;
+        }
+        to.value(&metric::UNANSWERED, dns.unanswered)?;
+        to.value(&metric::RETRIES, dns.retries)?;
+        to.value(&metric::UNASKED, dns.unasked)?;
+        to.value(&metric::UNREADABLE, dns.unreadable)?;
+        to.value(&metric::UNSENT, dns.unsent)?;
+        to.value(&metric::TCP_CONNECTIONS, dns.connections)?;
+        to.value(&metric::HELD, dns.held)?;
+        to.value(&metric::HOLD_FAILED, dns.hold_failed)?;
+        to.value(&metric::HOLD_RELEASED, dns.hold_released)?;
+        let up = upstreams.iter().filter(|upstream| upstream.is_up).count();
+        let mut states = to.family(&metric::UPSTREAMS)?;
+        states.sample(&["up"], up)?;
+        states.sample(&["down"], upstreams.len() - up)?;
+        to.value(&metric::UPSTREAM_FAILURES, upstreams.iter().map(|upstream| upstream.failed).sum::<u64>())
+    }
+}
+
+impl<D: Dataplane> Export for NodeMetrics<D> {
+    fn export(&self, to: &mut Exposition<'_>) -> fmt::Result {
+        let reading = Reading::new(&lock(&self.0));
+        reading.changes(to)?;
+        reading.leases(to)?;
+        reading.dns(to)?;
+        reading.published.map_or(Ok(()), |published| published.export(to))
+    }
+}

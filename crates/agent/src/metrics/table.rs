@@ -1,0 +1,154 @@
+//! The metrics of `namewall agent` and `namewall run`.
+
+use super::meter::WAYS;
+use crate::counters::REASONS;
+use namewall_telemetry::{Label, Metric};
+
+const SEVERITY: Label = Label::one_of("severity", &SEVERITIES);
+const RESULT: Label = Label::one_of("result", &["ok", "failed"]);
+const WHAT: Label = Label::one_of("what", &["program", "leases"]);
+const WAY: Label = Label::one_of("way", &WAYS);
+const BOUND: Label = Label::one_of("bound", &["addresses_per_name", "names_per_pattern", "leases"]);
+const REASON: Label = Label::one_of("reason", &REASONS);
+const RCODE: Label = Label::open("rcode", "a response code, like `NXDOMAIN`; there are 16");
+const REFUSED: Label = Label::one_of("reason", &["malformed", "stranger", "over_limit"]);
+const STATE: Label = Label::one_of("state", &["up", "down"]);
+const MODE: Label = Label::one_of("mode", &["enforced", "audited"]);
+
+pub(super) const SEVERITIES: [&str; 3] = ["hint", "warning", "error"];
+
+pub(super) const POLICIES: Metric = Metric::gauge("namewall_policies", "Policies that are enforced.");
+pub(super) const PODS: Metric = Metric::gauge("namewall_pods", "Pods that are known.");
+pub(super) const FINDINGS: Metric =
+    Metric::gauge("namewall_findings", "Findings about the policies and objects that are read.").by(&[SEVERITY]);
+pub(super) const OBJECTS_KEPT: Metric =
+    Metric::gauge("namewall_objects_kept", "Files and objects with an error whose last good version is in force.");
+pub(super) const CHANGES: Metric =
+    Metric::counter("namewall_changes_total", "Changes of policies and pods; a failed one is tried again.")
+        .by(&[RESULT]);
+pub(super) const CHANGE_FAILING: Metric = Metric::gauge(
+    "namewall_change_failing",
+    "1 while the last change could not be enforced and an older state is in force.",
+);
+pub(super) const COMPILE_DURATION: Metric =
+    Metric::histogram("namewall_compile_duration_seconds", "How long policies took to compile.");
+pub(super) const COMMIT_DURATION: Metric = Metric::histogram(
+    "namewall_kernel_commit_duration_seconds",
+    "How long the kernel took for a change of rules or for new leases, with all that is worked out for it.",
+)
+.by(&[WHAT]);
+pub(super) const COMMIT_FAILURES: Metric =
+    Metric::counter("namewall_kernel_commit_failures_total", "Changes and leases that the kernel did not take.")
+        .by(&[WHAT]);
+pub(super) const RULE_CHANGES: Metric = Metric::counter(
+    "namewall_kernel_rule_changes_total",
+    "Changes of rules in the kernel; a rebuild reads what is in force and makes it right.",
+)
+.by(&[WAY]);
+pub(super) const CONNECTIONS_CUT: Metric =
+    Metric::counter("namewall_connections_cut_total", "Connections that were cut since policies forbid them.");
+pub(super) const LEASES: Metric =
+    Metric::gauge("namewall_leases", "Leases that are held, with expired ones until they are dropped.");
+pub(super) const LEASES_GRANTED: Metric =
+    Metric::counter("namewall_leases_granted_total", "Leases that were opened or renewed in the kernel.");
+pub(super) const LEASES_EVICTED: Metric =
+    Metric::counter("namewall_leases_evicted_total", "Leases that ended early, by the bound that was reached.")
+        .by(&[BOUND]);
+pub(super) const NAMES_EXPIRED: Metric = Metric::counter(
+    "namewall_lease_names_expired_total",
+    "Names that were dropped since all of their leases had expired.",
+);
+pub(super) const ADDRESSES_REFUSED: Metric = Metric::counter(
+    "namewall_addresses_refused_total",
+    "Addresses in answers that are never leased, by what they belong to.",
+)
+.by(&[REASON]);
+pub(super) const ADDRESSES_FOREIGN: Metric = Metric::counter(
+    "namewall_addresses_foreign_total",
+    "Addresses in answers that the name of the question does not lead to.",
+);
+pub(super) const ANSWERS_LEARNED: Metric =
+    Metric::counter("namewall_answers_learned_total", "Answers that opened or renewed something.");
+pub(super) const QUERIES: Metric = Metric::counter("namewall_dns_queries_total", "DNS queries that came in.");
+pub(super) const QUERIES_REFUSED: Metric =
+    Metric::counter("namewall_dns_queries_refused_total", "DNS queries and connections that were not served.")
+        .by(&[REFUSED]);
+pub(super) const QUERIES_IN_PROGRESS: Metric =
+    Metric::gauge("namewall_dns_queries_in_progress", "DNS queries that are not answered yet.");
+pub(super) const ANSWERS: Metric =
+    Metric::counter("namewall_dns_answers_total", "Answers of upstreams that were passed on, by response code.")
+        .by(&[RCODE]);
+pub(super) const UNANSWERED: Metric = Metric::counter(
+    "namewall_dns_unanswered_total",
+    "DNS queries that no upstream answered in time; the client got SERVFAIL.",
+);
+pub(super) const RETRIES: Metric =
+    Metric::counter("namewall_dns_retries_total", "Times a query was sent to an upstream again.");
+pub(super) const UNASKED: Metric = Metric::counter(
+    "namewall_dns_unasked_replies_total",
+    "Replies that nobody had asked for, or to another question; they were dropped.",
+);
+pub(super) const UNREADABLE: Metric =
+    Metric::counter("namewall_dns_unreadable_answers_total", "Answers that were passed on without learning from them.");
+pub(super) const UNSENT: Metric =
+    Metric::counter("namewall_dns_unsent_datagrams_total", "Datagrams that the kernel did not send.");
+pub(super) const TCP_CONNECTIONS: Metric =
+    Metric::counter("namewall_dns_tcp_connections_total", "TCP connections that DNS clients opened.");
+pub(super) const HELD: Metric = Metric::counter(
+    "namewall_dns_answers_held_total",
+    "Answers that were held until the kernel had opened their addresses.",
+);
+pub(super) const HOLD_FAILED: Metric = Metric::counter(
+    "namewall_dns_hold_failures_total",
+    "Held answers whose leases were not written in time; the client got SERVFAIL.",
+);
+pub(super) const HOLD_RELEASED: Metric = Metric::counter(
+    "namewall_dns_hold_releases_total",
+    "Held answers whose leases were not written in time, and that were passed on as the settings say.",
+);
+pub(super) const UPSTREAMS: Metric = Metric::gauge("namewall_dns_upstreams", "Upstreams by state.").by(&[STATE]);
+pub(super) const UPSTREAM_FAILURES: Metric =
+    Metric::counter("namewall_dns_upstream_failures_total", "Times an upstream did not answer or broke off.");
+pub(super) const DENIALS: Metric = Metric::counter(
+    "namewall_denials_total",
+    "Denied packets that the kernel logged; audited policies only log what they would deny.",
+)
+.by(&[MODE]);
+
+/// All of them. An agent of a cluster has those of `namewall-kubernetes` as well.
+pub const METRICS: &[&Metric] = &[
+    &POLICIES,
+    &PODS,
+    &FINDINGS,
+    &OBJECTS_KEPT,
+    &CHANGES,
+    &CHANGE_FAILING,
+    &COMPILE_DURATION,
+    &COMMIT_DURATION,
+    &COMMIT_FAILURES,
+    &RULE_CHANGES,
+    &CONNECTIONS_CUT,
+    &LEASES,
+    &LEASES_GRANTED,
+    &LEASES_EVICTED,
+    &NAMES_EXPIRED,
+    &ADDRESSES_REFUSED,
+    &ADDRESSES_FOREIGN,
+    &ANSWERS_LEARNED,
+    &QUERIES,
+    &QUERIES_REFUSED,
+    &QUERIES_IN_PROGRESS,
+    &ANSWERS,
+    &UNANSWERED,
+    &RETRIES,
+    &UNASKED,
+    &UNREADABLE,
+    &UNSENT,
+    &TCP_CONNECTIONS,
+    &HELD,
+    &HOLD_FAILED,
+    &HOLD_RELEASED,
+    &UPSTREAMS,
+    &UPSTREAM_FAILURES,
+    &DENIALS,
+];
