@@ -132,12 +132,12 @@ impl Kernel {
         Ok(())
     }
 
-    /// Until the table has who the address is.
+    /// Until the table has the pod with this address.
     fn wait_for(&mut self, address: Ipv4Addr) -> Result<()> {
         let (began, bytes) = (Instant::now(), address.octets());
         let is_it = |message: Received<'_>| {
             message.kind == NEW_ELEMENT
-                && message.attributes(FIXED).text(SET_NAME) == Some(set::WHO.0)
+                && message.attributes(FIXED).text(SET_NAME) == Some(set::PODS.0)
                 && message.body.windows(bytes.len()).any(|some| some == bytes)
         };
         loop {

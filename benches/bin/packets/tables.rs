@@ -64,7 +64,7 @@ fn forward(rules: Vec<Rule>, end: Action) -> Table {
     let established = Rule::new([Test::Established], Action::Accept);
     let rules = [vec![established], rules, vec![Rule::new([], end)]].concat();
     let mut table = Table::default();
-    table.chains.insert("forward".to_owned(), Chain { hook, rules });
+    table.chains.insert("forward".to_owned(), Chain { hook, rules, ..Chain::default() });
     table
 }
 

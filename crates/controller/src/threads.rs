@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// Names that are asked for at the same time; most of it is waiting.
 const AT_ONCE: usize = 32;
-const PATIENCE: Duration = Duration::from_secs(5);
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Threads that ask.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ impl LookupThreads {
                 loop {
                     let order = taken.lock().unwrap_or_else(PoisonError::into_inner).recv();
                     let Ok(order) = order else { return };
-                    let outcome = look_up(&order, |server, kind| ask(server, &order.name, kind, PATIENCE));
+                    let outcome = look_up(&order, |server, kind| ask(server, &order.name, kind, LOOKUP_TIMEOUT));
                     if finished.send(Done { name: order.name, outcome }).is_err() {
                         return;
                     }

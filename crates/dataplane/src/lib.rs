@@ -13,6 +13,8 @@ pub mod nflog;
 pub mod nft;
 mod remembered;
 pub mod render;
+#[cfg(test)]
+mod sample;
 mod single;
 
 pub use conntrack::Connection;

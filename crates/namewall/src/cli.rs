@@ -467,11 +467,28 @@ pub(crate) struct Crds {
 
 #[derive(Args, Debug)]
 pub(crate) struct Rules {
+    /// Files, folders (read recursively), or - for standard input; with --live they only tell the names of pods
+    #[arg(required_unless_present = "live", value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
     #[command(flatten)]
-    pub(crate) input: Input,
+    pub(crate) settings: Settings,
+    #[command(flatten)]
+    pub(crate) lenient: Lenient,
     /// The rules of this node; without it, of one that has every pod
-    #[arg(long, value_name = "NODE")]
+    #[arg(long, value_name = "NODE", conflicts_with = "live")]
     pub(crate) node: Option<String>,
+    /// Read the table that this machine's kernel has, and say in words what it does
+    #[arg(long)]
+    pub(crate) live: bool,
+    /// Only this pod of the kernel's table: an address, or its name in the manifests
+    #[arg(long, value_name = "NS/POD|IP", requires = "live")]
+    pub(crate) pod: Option<String>,
+    /// Only the pods of this namespace of the manifests
+    #[arg(long, value_name = "NAMESPACE", requires = "live")]
+    pub(crate) namespace: Option<String>,
+    /// The table's name
+    #[arg(long, value_name = "NAME", default_value = "namewall", requires = "live")]
+    pub(crate) table: String,
 }
 
 #[derive(Args, Debug)]

@@ -69,16 +69,16 @@ impl Health {
 mod tests {
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(120);
+    const LONGEST_TURN: Duration = Duration::from_secs(120);
 
     #[test]
     fn a_daemon_is_ready_when_it_says_so_and_alive_while_its_loop_turns() {
-        let health = Health::with_loop("not yet\n", PATIENCE);
+        let health = Health::with_loop("not yet\n", LONGEST_TURN);
         let now = Instant::now();
         assert_eq!((health.check_alive(now), health.check_ready(now)), (Ok(()), Err("not yet\n")));
         health.set_ready(true);
         assert_eq!(health.check_ready(now), Ok(()));
-        let late = now + PATIENCE + Duration::from_secs(1);
+        let late = now + LONGEST_TURN + Duration::from_secs(1);
         assert_eq!(health.check_alive(late), Err("the loop is stuck\n"));
         assert_eq!(health.check_ready(late), Err("the loop is stuck\n"));
         health.set_ready(false);
@@ -88,6 +88,6 @@ mod tests {
     #[test]
     fn a_daemon_without_a_loop_is_alive_as_long_as_it_answers() {
         let health = Health::new("not yet\n");
-        assert_eq!(health.check_alive(Instant::now() + PATIENCE * 100), Ok(()));
+        assert_eq!(health.check_alive(Instant::now() + LONGEST_TURN * 100), Ok(()));
     }
 }

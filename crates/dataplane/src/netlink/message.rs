@@ -36,6 +36,12 @@ impl Messages {
         &self.bytes
     }
 
+    /// Messages that were written before.
+    #[cfg(all(test, feature = "system"))]
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
+        Self { bytes: bytes.to_vec(), ..Self::default() }
+    }
+
     pub fn len(&self) -> usize {
         self.bytes.len()
     }

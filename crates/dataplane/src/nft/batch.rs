@@ -71,17 +71,20 @@ impl Batch {
         self.messages.text(table::NAME, &self.table);
     }
 
-    pub(crate) fn add_chain(&mut self, name: &str, hook: Option<Hook>) {
+    pub(crate) fn add_chain(&mut self, name: &str, Chain { hook, comment: about, .. }: &Chain) {
         self.begin(message::NEW_CHAIN, CREATE);
         self.messages.text(chain::TABLE, &self.table);
         self.messages.text(chain::NAME, name);
-        if let Some(Hook { point, priority, kind, fallback }) = hook {
+        if let Some(Hook { point, priority, kind, fallback }) = *hook {
             self.messages.nested(chain::HOOK, |out| {
                 out.u32(chain::HOOK_NUMBER, point as u32);
                 out.u32(chain::HOOK_PRIORITY, priority as u32);
             });
             self.messages.u32(chain::POLICY, fallback as u32);
             self.messages.text(chain::TYPE, kind.name());
+        }
+        if let Some(about) = about {
+            self.messages.bytes(chain::USERDATA, &comment(about));
         }
     }
 
@@ -143,10 +146,6 @@ impl Batch {
         out.u32(set::KEY_LENGTH, spec.key_length());
         match spec.holds {
             Holds::Keys => {}
-            Holds::Numbers => {
-                out.u32(set::DATA_TYPE, 19);
-                out.u32(set::DATA_LENGTH, 4);
-            }
             Holds::Verdicts => out.u32(set::DATA_TYPE, set::VERDICT),
         }
         out.u32(set::ID, self.sets);
@@ -162,7 +161,14 @@ impl Batch {
         if spec.timeout {
             out.u32(set::GC_INTERVAL, SWEEP.as_millis() as u32);
         }
-        out.bytes(set::USERDATA, &byte_orders(spec));
+        out.bytes(set::USERDATA, &set_userdata(spec));
+    }
+
+    /// Removes every element of a set.
+    pub(crate) fn clear_set(&mut self, name: &str) {
+        self.begin(message::DELETE_ELEMENT, 0);
+        self.messages.text(element::TABLE, &self.table);
+        self.messages.text(element::SET, name);
     }
 
     pub(crate) fn delete_set(&mut self, name: &str) {
@@ -243,16 +249,47 @@ pub(crate) fn read_comment(userdata: &[u8]) -> Option<&str> {
     std::str::from_utf8(text.strip_suffix(&[0]).unwrap_or(text)).ok()
 }
 
-/// So that nft shows numbers as they are: 1 is the machine's byte order, 2 the network's.
-fn byte_orders(spec: &SetSpec) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let native = spec.key == [super::set::Field::Number];
-    let order: u32 = if native { 1 } else { 2 };
-    bytes.extend_from_slice(&[0, 4]);
-    bytes.extend_from_slice(&order.to_ne_bytes());
-    if spec.holds == Holds::Numbers {
-        bytes.extend_from_slice(&[1, 4]);
-        bytes.extend_from_slice(&1u32.to_ne_bytes());
+/// nft's names for what a set's userdata says.
+const KEY_BYTE_ORDER: u8 = 0;
+const SET_COMMENT: u8 = 7;
+/// The network's byte order; that of a concatenation, whose parts have their own.
+const BIG_ENDIAN: u32 = 2;
+
+/// What nft needs to know to show a set: its byte order, and what it is there for.
+fn set_userdata(spec: &SetSpec) -> Vec<u8> {
+    let mut bytes = vec![KEY_BYTE_ORDER, 4];
+    bytes.extend_from_slice(&BIG_ENDIAN.to_ne_bytes());
+    if let Some(purpose) = spec.purpose() {
+        let [_, text @ ..] = &comment(purpose)[..] else { return bytes };
+        bytes.push(SET_COMMENT);
+        bytes.extend_from_slice(text);
     }
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::set::Field;
+    use super::*;
+
+    #[test]
+    fn a_set_says_its_byte_order_and_what_it_is_there_for() {
+        let plain = SetSpec::new("net4/0123", &[Field::Address(Version::V4)], Holds::Keys);
+        let order = BIG_ENDIAN.to_ne_bytes();
+        assert_eq!(set_userdata(&plain), [&[KEY_BYTE_ORDER, 4][..], &order].concat());
+        let pods = SetSpec::new("pod4", &[Field::Address(Version::V4)], Holds::Keys);
+        let text = b"all pods of the cluster\0";
+        let expected = [&[KEY_BYTE_ORDER, 4][..], &order, &[SET_COMMENT, text.len() as u8], text].concat();
+        assert_eq!(set_userdata(&pods), expected);
+    }
+
+    #[test]
+    fn a_comment_is_read_back_and_cut_between_characters() {
+        assert_eq!(read_comment(&comment("a rule")), Some("a rule"));
+        let long = "ä".repeat(100);
+        let read = comment(&long);
+        assert_eq!(read_comment(&read), Some(&long[..126]));
+        assert!(read.len() <= 2 + COMMENT_MAX + 1);
+        assert_eq!(read_comment(&[1, 2, 3]), None, "something else");
+    }
 }

@@ -47,6 +47,11 @@ impl Known for Table {
     }
 }
 
+/// True for the sets that say which change was the last. An earlier layout had one for all changes (ADR 23).
+fn is_generation(set: &str) -> bool {
+    set == "generation" || set::generation_of(set).is_some()
+}
+
 /// Where one begins, and where it ends unless it goes to the end of all keys.
 type Interval = Vec<Element>;
 
@@ -66,6 +71,8 @@ pub(crate) struct Change<'a> {
     pub(crate) rewritten: Vec<(&'a str, &'a Chain)>,
     pub(crate) gone_chains: Vec<&'a str>,
     pub(crate) gone_sets: Vec<&'a str>,
+    /// Sets among those that go, which packets that are under way must find empty.
+    pub(crate) emptied: Vec<&'a str>,
     pub(crate) new_elements: Vec<(&'a str, Moved<'a>)>,
     pub(crate) gone_elements: Vec<(&'a str, Moved<'a>)>,
     pub(crate) step: Option<Step>,
@@ -90,6 +97,7 @@ impl<'a> Change<'a> {
         }
         change.gone_chains.extend(old_chains.iter().filter(|name| !new.chains.contains_key(**name)));
         change.gone_sets.extend(old.sets().iter().filter(|name| !new.sets.contains_key(**name)));
+        change.emptied.extend(change.gone_sets.iter().filter(|name| is_generation(name)));
         for (name, set) in &new.sets {
             match old.elements(name) {
                 None => {
@@ -130,10 +138,10 @@ impl<'a> Change<'a> {
     }
 
     fn is_empty(&self) -> bool {
-        let Self { new_sets, new_chains, rewritten, gone_chains, gone_sets, new_elements, gone_elements, step } = self;
-        let chains = new_chains.is_empty() && rewritten.is_empty() && gone_chains.is_empty();
-        let sets = new_sets.is_empty() && gone_sets.is_empty();
-        chains && sets && new_elements.is_empty() && gone_elements.is_empty() && step.is_none()
+        let chains = self.new_chains.is_empty() && self.rewritten.is_empty() && self.gone_chains.is_empty();
+        let sets = self.new_sets.is_empty() && self.gone_sets.is_empty();
+        let elements = self.new_elements.is_empty() && self.gone_elements.is_empty();
+        chains && sets && elements && self.step.is_none()
     }
 
     /// Whether a connection that was allowed may be forbidden now. More peers and
@@ -142,13 +150,19 @@ impl<'a> Change<'a> {
     pub(crate) fn narrows(&self, only_allows: bool) -> bool {
         let opens = |set: &str| {
             let of = |twins: &set::Twins| set == twins.0 || set == twins.1;
-            [set::OWN, set::PODS].iter().any(of) || (only_allows && [set::PEERS, set::NAMED].iter().any(of))
+            [set::OWN, set::PODS, set::LOCAL].iter().any(of) || (only_allows && [set::PEERS, set::NAMED].iter().any(of))
         };
         // A pod that was not there has no connections that its gates could forbid.
         let new_pods: FxHashSet<Key> = self.keys_of(set::PODS).collect();
         let closes_for = |set: &str, elements: &Moved<'_>| {
-            let remote = set == set::REMOTE.0 || set == set::REMOTE.1;
-            !remote || elements.iter().any(|element| !new_pods.contains(&element.key))
+            // Either is the address, or ends with it.
+            let is_new = |element: &Element| {
+                let key = element.key.as_bytes();
+                let number = if set == set::GATES.0 || set == set::GATES.1 { 4 } else { 0 };
+                Key::from_bytes(&key[number.min(key.len())..]).is_some_and(|address| new_pods.contains(&address))
+            };
+            let gates = [set::GATES, set::GATED].iter().any(|twins| set == twins.0 || set == twins.1);
+            !gates || elements.iter().any(|element| !is_new(&element))
         };
         let added = self.new_elements.iter().any(|(set, elements)| !opens(set) && closes_for(set, elements));
         added || !(self.gone_elements.is_empty() && self.rewritten.is_empty() && self.new_chains.is_empty())
@@ -179,7 +193,7 @@ impl<'a> Change<'a> {
             batch.add_set(spec);
         }
         for (name, chain) in &self.new_chains {
-            batch.add_chain(name, chain.hook);
+            batch.add_chain(name, chain);
         }
         for (name, _) in &self.rewritten {
             batch.clear_chain(name);
@@ -187,18 +201,17 @@ impl<'a> Change<'a> {
         for (set, elements) in &self.gone_elements {
             batch.delete_elements(set, elements.iter());
         }
-        let (verdicts, plain): (Vec<_>, Vec<_>) = self
-            .new_elements
-            .iter()
-            .partition(|(_, elements)| elements.iter().any(|element| matches!(element.value, set::Value::Goto(_))));
-        for (set, elements) in plain {
+        for set in &self.emptied {
+            batch.clear_set(set);
+        }
+        for (set, elements) in &self.new_elements {
             batch.add_elements(set, elements.iter());
         }
-        for (name, chain) in self.new_chains.iter().chain(&self.rewritten) {
+        // The kernel validates what a map leads to when a rule asks the map: base chains first, while that is empty.
+        let (base, others): (Vec<_>, Vec<_>) =
+            self.new_chains.iter().chain(&self.rewritten).partition(|(_, chain)| chain.hook.is_some());
+        for (name, chain) in base.into_iter().chain(others) {
             batch.add_rules(name, chain);
-        }
-        for (set, elements) in verdicts {
-            batch.add_elements(set, elements.iter());
         }
         for name in &self.gone_chains {
             batch.clear_chain(name);
@@ -211,10 +224,7 @@ impl<'a> Change<'a> {
             batch.delete_chain(name);
         }
         if let Some(step) = &self.step {
-            batch.clear_chain(ALLOWED);
-            batch.add_rules(ALLOWED, &step.allowed);
-            batch.delete_elements(set::GENERATION, std::iter::once(step.gone.clone()));
-            batch.add_elements(set::GENERATION, std::iter::once(step.come.clone()));
+            step.write(batch);
         }
     }
 }

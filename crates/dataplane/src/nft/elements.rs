@@ -16,32 +16,26 @@ pub struct Elements {
     others: FxHashSet<Whole>,
 }
 
-/// An element that is a key, or maps one to a number.
+/// An element that is a key and nothing else.
 #[derive(Clone, Copy, Debug)]
 struct Packed<const LONGEST: usize> {
     key: [u8; LONGEST],
     length: u8,
-    /// Unaligned: it would take twice the room.
-    number: Option<[u8; 4]>,
 }
 
 impl<const LONGEST: usize> Packed<LONGEST> {
     fn of(element: &Element) -> Option<Self> {
-        let number = match &element.value {
-            _ if element.key_end.is_some() || element.ends_interval => return None,
-            Value::None => None,
-            Value::Number(number) => Some(number.to_ne_bytes()),
-            Value::Goto(_) => return None,
-        };
+        if element.key_end.is_some() || element.ends_interval || element.value != Value::None {
+            return None;
+        }
         let bytes = element.key.as_bytes();
         let mut key = [0; LONGEST];
         key.get_mut(..bytes.len())?.copy_from_slice(bytes);
-        Some(Self { key, length: bytes.len() as u8, number })
+        Some(Self { key, length: bytes.len() as u8 })
     }
 
     fn whole(&self) -> Element {
-        let key = Key::from_bytes(&self.key[..usize::from(self.length)]).unwrap_or_default();
-        Element::mapped(key, self.number.map_or(Value::None, |number| Value::Number(u32::from_ne_bytes(number))))
+        Element::key(Key::from_bytes(&self.key[..usize::from(self.length)]).unwrap_or_default())
     }
 }
 
@@ -168,8 +162,7 @@ mod tests {
     fn element() -> impl Strategy<Value = Element> {
         let key =
             (0_u8..3, prop_oneof![Just(1_usize), Just(4), Just(8), Just(12), Just(16), Just(20), Just(36), Just(44)]);
-        let value =
-            prop_oneof![Just(Value::None), (0_u32..3).prop_map(Value::Number), Just(Value::goto("chain".to_owned())),];
+        let value = prop_oneof![Just(Value::None), Just(Value::goto("chain".to_owned()))];
         (key, value, any::<bool>(), any::<bool>()).prop_map(|((byte, length), value, has_end, ends_interval)| {
             let key = Key::from_bytes(&vec![byte; length]).expect("it is short enough");
             Element { key, key_end: has_end.then(|| Box::new(key)), ends_interval, value }

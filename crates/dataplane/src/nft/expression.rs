@@ -26,9 +26,11 @@ pub(crate) enum Expression {
         key: u32,
         original: bool,
     },
-    Mask {
+    /// Keeps the bits of `mask`, then turns those of `flip` over.
+    Bitwise {
         register: u32,
         mask: Vec<u8>,
+        flip: Vec<u8>,
     },
     Compare {
         register: u32,
@@ -40,12 +42,10 @@ pub(crate) enum Expression {
         low: Vec<u8>,
         high: Vec<u8>,
     },
-    /// Goes on only if the key is there; with `into`, takes what it maps to.
+    /// Goes on only if the key is there.
     Lookup {
         set: String,
         register: u32,
-        into: Option<u32>,
-        inverted: bool,
     },
     /// Looks the verdict up.
     Dispatch {
@@ -93,6 +93,7 @@ pub(crate) enum Base {
 }
 
 pub(crate) mod meta {
+    pub(crate) const MARK: u32 = 3;
     pub(crate) const FAMILY: u32 = 15;
     pub(crate) const PROTOCOL: u32 = 16;
 }
@@ -130,7 +131,7 @@ impl Expression {
             Self::Payload { .. } => "payload",
             Self::Meta { .. } => "meta",
             Self::Conntrack { .. } => "ct",
-            Self::Mask { .. } => "bitwise",
+            Self::Bitwise { .. } => "bitwise",
             Self::Compare { .. } => "cmp",
             Self::Range { .. } => "range",
             Self::Lookup { .. } | Self::Dispatch { .. } => "lookup",
@@ -164,12 +165,12 @@ impl Expression {
                     out.bytes(3, &[0]);
                 }
             }
-            Self::Mask { register, mask } => {
+            Self::Bitwise { register, mask, flip } => {
                 out.u32(1, *register);
                 out.u32(2, *register);
                 out.u32(3, mask.len() as u32);
                 write_value(out, 4, mask);
-                write_value(out, 5, &vec![0; mask.len()]);
+                write_value(out, 5, flip);
             }
             Self::Compare { register, equal, to } => {
                 out.u32(1, *register);
@@ -182,15 +183,9 @@ impl Expression {
                 write_value(out, 3, low);
                 write_value(out, 4, high);
             }
-            Self::Lookup { set, register, into, inverted } => {
+            Self::Lookup { set, register } => {
                 out.text(1, set);
                 out.u32(2, *register);
-                if let Some(into) = into {
-                    out.u32(3, *into);
-                }
-                if *inverted {
-                    out.u32(5, 1);
-                }
             }
             Self::Dispatch { map, register } => {
                 out.text(1, map);
@@ -263,8 +258,8 @@ impl Expression {
             },
             "bitwise" => {
                 let (mask, flip) = (value(4)?, value(5)?);
-                let in_place = register(1) == register(2) && flip.iter().all(|byte| *byte == 0);
-                in_place.then_some(Self::Mask { register: register(1)?, mask })?
+                let in_place = register(1) == register(2);
+                in_place.then_some(Self::Bitwise { register: register(1)?, mask, flip })?
             }
             "cmp" => Self::Compare {
                 register: register(1)?,
@@ -279,8 +274,10 @@ impl Expression {
             "lookup" => {
                 let (set, register, inverted) = (of.text(1)?.to_owned(), register(2)?, of.u32(5) == Some(1));
                 match of.u32(3).map(normal) {
-                    Some(VERDICT) if !inverted => Self::Dispatch { map: set, register },
-                    into => Self::Lookup { set, register, into, inverted },
+                    _ if inverted => return None,
+                    Some(VERDICT) => Self::Dispatch { map: set, register },
+                    None => Self::Lookup { set, register },
+                    Some(_) => return None,
                 }
             }
             "immediate" if register(1)? == VERDICT => {
@@ -333,4 +330,63 @@ pub(crate) fn write_verdict(out: &mut Messages, code: i32, chain: Option<&str>) 
 /// The family's number in the kernel.
 pub(crate) fn family_number(v4: bool) -> u8 {
     if v4 { wire::IPV4 } else { wire::IPV6 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::netlink::Received;
+
+    #[test]
+    fn what_is_written_for_the_kernel_is_read_back() {
+        let (mask, flip) = (vec![0; 4], vec![1, 2, 3, 4]);
+        let all = [
+            Expression::Payload { into: FIRST, base: Base::Network, offset: 12, length: 4 },
+            Expression::Payload { into: FIRST + 1, base: Base::Transport, offset: 2, length: 2 },
+            Expression::Meta { into: FIRST, key: meta::MARK },
+            Expression::Conntrack { into: FIRST, key: conntrack::STATE, original: false },
+            Expression::Conntrack { into: FIRST + 2, key: conntrack::PORT, original: true },
+            Expression::Bitwise { register: FIRST, mask, flip },
+            Expression::Compare { register: FIRST, equal: true, to: vec![6] },
+            Expression::Compare { register: FIRST, equal: false, to: vec![0; 4] },
+            Expression::Range { register: FIRST, low: vec![0, 80], high: vec![0, 90] },
+            Expression::Lookup { set: "peer4".to_owned(), register: FIRST },
+            Expression::Dispatch { map: "egress4".to_owned(), register: FIRST },
+            Expression::Load { into: FIRST, value: vec![10, 0, 0, 1] },
+            Expression::Verdict { code: verdict::ACCEPT, chain: None },
+            Expression::Verdict { code: verdict::GOTO, chain: Some("allowed".to_owned()) },
+            Expression::Counter,
+            Expression::Log { group: 5, prefix: "namewall deny: a rule".to_owned() },
+            Expression::Limit { a_second: 10, burst: 20 },
+            Expression::TranslateDestination { family: wire::IPV4, address: FIRST, port: FIRST + 1 },
+        ];
+        let mut messages = Messages::new();
+        messages.begin(0, 0, &[]);
+        all.iter().for_each(|expression| expression.write(&mut messages));
+        let received = Received::all(messages.as_bytes()).next().expect("it is one message");
+        let read: Vec<Expression> =
+            received.attributes(0).map(|(_, expression)| Expression::read(Attributes(expression))).collect();
+        assert_eq!(read, all);
+    }
+
+    #[test]
+    fn what_is_not_ours_is_read_as_unknown() {
+        let mut messages = Messages::new();
+        messages.begin(0, 0, &[]);
+        // A look-up that must fail, and one that takes a value: we write neither.
+        for attribute in [(5, 1), (3, FIRST)] {
+            messages.nested(LIST_ELEMENT, |out| {
+                out.text(1, "lookup");
+                out.nested(2, |out| {
+                    out.text(1, "who4");
+                    out.u32(2, FIRST);
+                    out.u32(attribute.0, attribute.1);
+                });
+            });
+        }
+        let received = Received::all(messages.as_bytes()).next().expect("it is one message");
+        let read: Vec<Expression> =
+            received.attributes(0).map(|(_, expression)| Expression::read(Attributes(expression))).collect();
+        assert_eq!(read, [Expression::Unknown("lookup".to_owned()), Expression::Unknown("lookup".to_owned())]);
+    }
 }

@@ -27,7 +27,7 @@ use std::time::Duration;
 /// What our table says of itself, so that we never take somebody else's.
 pub(super) const NOTE: &str = "made by namewall";
 /// How long the kernel may take to release the table of a process that has ended, on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub const RELEASE_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -38,7 +38,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { table: "namewall".to_owned(), patience: PATIENCE }
+        Self { table: "namewall".to_owned(), patience: RELEASE_TIMEOUT }
     }
 }
 
@@ -79,7 +79,6 @@ impl Known {
                 element.key.as_bytes().get(..4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_ne_bytes)
             };
             match name {
-                set::CLASSES => whole.table.sets[name].elements.get(element.index()).is_some(),
                 _ if name == set::PEERS.0 || name == set::PEERS.1 => groups.contains(&number()),
                 _ if name == set::NAMED.0 || name == set::NAMED.1 => ports.contains(&number()),
                 _ => true,
@@ -201,7 +200,7 @@ impl Nft {
 
     /// Only pods came, went or changed: a few elements.
     fn replace_pods(&mut self, mut known: Known, next: &Program, delta: Delta) -> Result<Applied, NftError> {
-        let Delta { gone, come, classes, groups } = delta;
+        let Delta { gone, come, groups } = delta;
         let mut change = Change::default();
         for (into, placed) in [(&mut change.gone_elements, &gone), (&mut change.new_elements, &come)] {
             let mut by_set: BTreeMap<&str, Vec<Element>> = BTreeMap::new();
@@ -229,12 +228,6 @@ impl Nft {
             if let Some(set) = rendered.table.sets.get_mut(set) {
                 set.insert(element);
             }
-        }
-        for (address, number) in classes {
-            match number {
-                Some(number) => rendered.ids.classes.insert(address, number),
-                None => rendered.ids.classes.remove(&address),
-            };
         }
         if let Some(groups) = groups {
             rendered.numbers.groups = groups;
@@ -315,11 +308,11 @@ impl Nft {
                 return Err(NftError::Differs { table: name, what: format!("set {set}") });
             }
         }
-        if let Some(step) = &change.step
-            && !read::has_elements(&mut self.socket, (&name, set::GENERATION), std::slice::from_ref(&step.come))
-                .map_err(unread)?
-        {
-            return Err(NftError::Differs { table: name, what: format!("set {}", set::GENERATION) });
+        if let Some(step) = &change.step {
+            let (set, elements) = step.come();
+            if !read::has_elements(&mut self.socket, (&name, set), &elements).map_err(unread)? {
+                return Err(NftError::Differs { table: name, what: format!("set {set}") });
+            }
         }
         Ok(())
     }
@@ -429,18 +422,8 @@ fn write_leases(batch: &mut Batch, writes: &Writes) {
 
 /// The numbers a table that was read back uses.
 fn ids_of(live: &Live) -> Ids {
-    let mut ids = Ids::default();
-    for version in Version::BOTH {
-        let Some(set) = live.sets.get(set::WHO[version]) else { continue };
-        for element in set.elements.iter() {
-            if let (Some(address), set::Value::Number(number)) = (element.address(), &element.value) {
-                ids.classes.insert(address, *number);
-            }
-        }
-    }
-    if let Some(set) = live.sets.get(set::GENERATION) {
-        ids.generation = set.elements.iter().next().and_then(|element| element.key.as_port()).unwrap_or_default();
-    }
+    let generation = live.sets.keys().find_map(|set| set::generation_of(set)).unwrap_or_default();
+    let mut ids = Ids { generation, ..Ids::default() };
     // A rule that names its group in a comment tells which number it had.
     for rule in live.chains.values().flat_map(|chain| &chain.rules) {
         if let (Some(label), Some(group)) = (&rule.comment, super::rule::peer_group(&rule.expressions)) {
@@ -475,5 +458,8 @@ pub fn put_table(name: &str, table: &Table) -> Result<(), NftError> {
 #[cfg(test)]
 #[cfg(feature = "system")]
 mod system_tests;
+// The transactions are those of a little-endian machine.
+#[cfg(all(test, feature = "system", target_endian = "little"))]
+mod takeover_tests;
 #[cfg(test)]
 mod tests;

@@ -2,13 +2,16 @@
 //! `expression` its parts; `change` finds what is to be done, `batch` writes it
 //! as a transaction, `read` reads the kernel's table back, and [`Nft`] does all
 //! of it in order, where `features` finds a kernel that can. `owner` says which
-//! process holds a table, and `removal` removes one.
+//! process holds a table, `view` says in words what one does, and `removal`
+//! removes one.
 
 mod batch;
 mod change;
 mod elements;
+#[cfg(test)]
+pub(crate) mod emulate;
 mod error;
-mod expression;
+pub(crate) mod expression;
 mod features;
 mod kernel;
 mod owner;
@@ -17,16 +20,17 @@ mod removal;
 pub mod rule;
 pub mod set;
 pub mod table;
+pub mod view;
 mod wire;
 
 pub use elements::Elements;
 pub use error::NftError;
 pub use features::Lacking;
-pub use kernel::{Nft, PATIENCE, Settings, put_table};
+pub use kernel::{Nft, RELEASE_TIMEOUT, Settings, put_table};
 pub use owner::Owner;
 pub use removal::uninstall;
 
-pub(crate) use batch::fixed as batch_fixed;
+pub(crate) use batch::{Batch, fixed as batch_fixed};
 
 /// Runs in a new network namespace, which goes when it is done.
 #[cfg(all(test, feature = "system"))]

@@ -336,6 +336,7 @@ fn read_spec(name: &str, of: Attributes<'_>) -> Option<SetSpec> {
                 8 => Field::Address(Version::V6),
                 12 => Field::Protocol,
                 13 => Field::Port,
+                2 => Field::Family,
                 _ => return None,
             },
         );
@@ -343,7 +344,6 @@ fn read_spec(name: &str, of: Attributes<'_>) -> Option<SetSpec> {
     }
     let holds = match (flags & set::MAP != 0, of.u32(set::DATA_TYPE)) {
         (false, _) => Holds::Keys,
-        (true, Some(19)) => Holds::Numbers,
         (true, Some(set::VERDICT)) => Holds::Verdicts,
         _ => return None,
     };
@@ -369,7 +369,8 @@ pub(crate) fn read_elements(socket: &mut Socket, table: &str, set: &str) -> Resu
 fn read_element(of: Attributes<'_>) -> Option<Element> {
     let value_of = |kind| of.nested(kind).get(data::VALUE);
     let value = match (value_of(element::DATA), of.nested(element::DATA).get(data::VERDICT)) {
-        (Some(bytes), _) => Value::Number(u32::from_ne_bytes(bytes.try_into().ok()?)),
+        // No map of ours has values.
+        (Some(_), _) => return None,
         (None, Some(verdict)) => {
             Value::goto(Attributes(verdict).text(data::VERDICT_CHAIN).unwrap_or_default().to_owned())
         }

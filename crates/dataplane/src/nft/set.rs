@@ -1,12 +1,16 @@
-//! The sets and maps of the table, and their elements.
+//! The sets and maps of the table, and their elements. `catalog` has the names of
+//! those that every table has.
 
-use super::expression::{verdict, write_verdict};
+mod catalog;
+
+pub use catalog::*;
+
+use super::expression::{family_number, verdict, write_verdict};
 use super::wire::{LIST_ELEMENT, data, element};
 use crate::netlink::Messages;
 use namewall_policy::domain::DomainName;
 use std::fmt;
 use std::net::IpAddr;
-
 use std::time::Duration;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -23,58 +27,6 @@ impl Version {
     }
 }
 
-/// Twins, one for each version of IP.
-#[derive(Clone, Copy, Debug)]
-pub struct Twins(pub &'static str, pub &'static str);
-
-impl std::ops::Index<Version> for Twins {
-    type Output = &'static str;
-    fn index(&self, version: Version) -> &Self::Output {
-        match version {
-            Version::V4 => &self.0,
-            Version::V6 => &self.1,
-        }
-    }
-}
-
-/// Address → class, of the pods that are judged here.
-pub const WHO: Twins = Twins("who4", "who6");
-/// Address → cluster gate, of the pods that are judged on other nodes.
-pub const REMOTE: Twins = Twins("remote4", "remote6");
-/// Walk . class → chain.
-pub const CLASSES: &str = "classes";
-/// Group . address: which pods a rule speaks of.
-pub const PEERS: Twins = Twins("peer4", "peer6");
-/// Group . address, with a timeout: where the names a rule speaks of lead.
-pub const LEASE: Twins = Twins("lease4", "lease6");
-/// Group . address . protocol . port: what pods call a port.
-pub const NAMED: Twins = Twins("named4", "named6");
-/// Pairs of addresses that one pod has.
-pub const OWN: Twins = Twins("own4", "own6");
-/// Addresses in the pod network that are no node's.
-pub const POD_NETWORK: Twins = Twins("podnet4", "podnet6");
-/// Addresses that this node's pods get, and that are no node's.
-pub const CLOSED: Twins = Twins("closed4", "closed6");
-/// Every pod of the cluster.
-pub const PODS: Twins = Twins("pod4", "pod6");
-pub const NODES: Twins = Twins("node4", "node6");
-/// Source . destination . protocol . their ports, with a timeout: packets of connections that were cut, either way.
-pub const CUT: Twins = Twins("cut4", "cut6");
-/// The number of the last change.
-pub const GENERATION: &str = "generation";
-/// Protocols DNS is taken over, with a timeout: our server lives.
-pub const ALIVE: &str = "alive";
-/// Address . protocol: Services that are asked at DNS's port.
-pub const RESOLVERS: Twins = Twins("resolver4", "resolver6");
-/// Pod . Service . protocol: who may ask which of them.
-pub const ASKERS: Twins = Twins("asker4", "asker6");
-/// Pods that answer for a server that ours asks.
-pub const SERVERS: Twins = Twins("server4", "server6");
-/// Address . protocol . port of a Service → the gate before it.
-pub const SERVICES: Twins = Twins("service4", "service6");
-
-pub const AUDIT_SERVICES: Twins = Twins("audit-service4", "audit-service6");
-
 /// A lease group's id is too long for one register.
 pub(crate) fn halves(group: u64) -> (u32, u32) {
     ((group >> 32) as u32, group as u32)
@@ -87,6 +39,8 @@ pub enum Field {
     Address(Version),
     Protocol,
     Port,
+    /// IPv4 or IPv6.
+    Family,
 }
 
 impl Field {
@@ -98,6 +52,7 @@ impl Field {
             Self::Address(Version::V6) => (8, "ipv6_addr", 16),
             Self::Protocol => (12, "inet_proto", 1),
             Self::Port => (13, "inet_service", 2),
+            Self::Family => (2, "nf_proto", 1),
         }
     }
 }
@@ -105,7 +60,6 @@ impl Field {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Holds {
     Keys,
-    Numbers,
     Verdicts,
 }
 
@@ -149,6 +103,11 @@ impl SetSpec {
         self.key.iter().map(|field| field.facts().2)
     }
 
+    /// What it is there for, for whoever lists the table.
+    pub fn purpose(&self) -> Option<&'static str> {
+        catalog::purpose(&self.name)
+    }
+
     pub(crate) fn type_text(&self) -> String {
         let names: Vec<&str> = self.key.iter().map(|field| field.facts().1).collect();
         names.join(" . ")
@@ -169,7 +128,6 @@ pub struct Element {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Value {
     None,
-    Number(u32),
     // There are few of these, and very many elements.
     Goto(Box<String>),
 }
@@ -213,11 +171,6 @@ impl Element {
         Self { value: Value::None, ..self.clone() }
     }
 
-    /// The key as an address, if it is nothing else.
-    pub(crate) fn address(&self) -> Option<IpAddr> {
-        read_address(self.key.as_bytes())
-    }
-
     /// What it is found by in its set: an interval may begin where another ends, and both are elements.
     pub(crate) fn index(&self) -> Index {
         (self.key, self.ends_interval)
@@ -234,9 +187,6 @@ impl Element {
             }
             match &self.value {
                 Value::None => {}
-                Value::Number(number) => {
-                    out.nested(element::DATA, |out| out.bytes(data::VALUE, &number.to_ne_bytes()));
-                }
                 Value::Goto(chain) => {
                     out.nested(element::DATA, |out| write_verdict(out, verdict::GOTO, Some(chain)));
                 }
@@ -327,14 +277,9 @@ impl Key {
         Self::default().with(&[protocol])
     }
 
-    /// As a key by itself, which is not padded.
-    pub fn only_port(port: u16) -> Self {
-        Self::default().with(&port.to_be_bytes())
-    }
-
-    /// What it was made of by [`Key::only_port`].
-    pub(crate) fn as_port(&self) -> Option<u16> {
-        self.as_bytes().try_into().ok().map(u16::from_be_bytes)
+    /// A family and nothing else.
+    pub fn only_family(version: Version) -> Self {
+        Self::default().with(&[family_number(version == Version::V4)])
     }
 
     pub fn port(self, port: u16) -> Self {
@@ -346,5 +291,23 @@ impl Key {
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.as_bytes().fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_have_types_that_nft_can_print() {
+        let spec = |key: &[Field]| SetSpec::new("a", key, Holds::Keys);
+        let v6 = Field::Address(Version::V6);
+        let lease = spec(&[Field::Number, Field::Number, v6]);
+        assert_eq!((lease.type_text().as_str(), lease.key_length()), ("mark . mark . ipv6_addr", 24));
+        assert_eq!(lease.key_type(), 19 << 12 | 19 << 6 | 8);
+        let generation = spec(&[Field::Family]);
+        assert_eq!((generation.type_text().as_str(), generation.key_length()), ("nf_proto", 1), "nothing is padded");
+        let ports = spec(&[Field::Protocol, Field::Port]);
+        assert_eq!((ports.type_text().as_str(), ports.key_length()), ("inet_proto . inet_service", 8));
     }
 }

@@ -17,6 +17,8 @@ pub struct Table {
 pub struct Chain {
     pub hook: Option<Hook>,
     pub rules: Vec<Rule>,
+    /// What it is there for. The kernel keeps the comment that a chain was made with.
+    pub comment: Option<String>,
 }
 
 /// Where packets come into the table.
@@ -113,15 +115,17 @@ impl fmt::Display for Table {
         for (name, set) in &self.sets {
             let (word, value) = match set.spec.holds {
                 Holds::Keys => ("set", ""),
-                Holds::Numbers => ("map", " : mark"),
                 Holds::Verdicts => ("map", " : verdict"),
             };
             writeln!(f, "\t{word} {name} {{")?;
             writeln!(f, "\t\ttype {}{value}", set.spec.type_text())?;
             match (set.spec.interval, set.spec.timeout) {
                 (true, _) => writeln!(f, "\t\tflags interval")?,
-                (_, true) => writeln!(f, "\t\tflags timeout")?,
+                (_, true) => writeln!(f, "\t\tflags timeout\n\t\tgc-interval 1h")?,
                 _ => {}
+            }
+            if let Some(purpose) = set.spec.purpose() {
+                writeln!(f, "\t\tcomment \"{purpose}\"")?;
             }
             writeln!(f, "\t}}\n")?;
         }
@@ -130,6 +134,9 @@ impl fmt::Display for Table {
                 writeln!(f)?;
             }
             writeln!(f, "\tchain {name} {{")?;
+            if let Some(comment) = &chain.comment {
+                writeln!(f, "\t\tcomment \"{comment}\"")?;
+            }
             if let Some(Hook { point, priority, kind, fallback }) = chain.hook {
                 let (kind, point, fallback) = (kind.name(), point.name(), fallback.name());
                 writeln!(f, "\t\ttype {kind} hook {point} priority {priority}; policy {fallback};")?;

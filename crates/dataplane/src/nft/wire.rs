@@ -46,6 +46,7 @@ pub(crate) mod chain {
     pub(crate) const HOOK: u16 = 4;
     pub(crate) const POLICY: u16 = 5;
     pub(crate) const TYPE: u16 = 7;
+    pub(crate) const USERDATA: u16 = 12;
     pub(crate) const HOOK_NUMBER: u16 = 1;
     pub(crate) const HOOK_PRIORITY: u16 = 2;
 }
@@ -64,7 +65,6 @@ pub(crate) mod set {
     pub(crate) const KEY_TYPE: u16 = 4;
     pub(crate) const KEY_LENGTH: u16 = 5;
     pub(crate) const DATA_TYPE: u16 = 6;
-    pub(crate) const DATA_LENGTH: u16 = 7;
     pub(crate) const DESCRIPTION: u16 = 9;
     pub(crate) const ID: u16 = 10;
     pub(crate) const GC_INTERVAL: u16 = 12;

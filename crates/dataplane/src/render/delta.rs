@@ -19,8 +19,6 @@ use std::sync::Arc;
 pub(crate) struct Delta {
     pub(crate) gone: Vec<Placed>,
     pub(crate) come: Vec<Placed>,
-    /// The addresses that changed hands, with the number of the class that has each now.
-    pub(crate) classes: Vec<(IpAddr, Option<u32>)>,
     /// The groups, if Roles came to them.
     pub(crate) groups: Option<Vec<Group>>,
 }
@@ -55,11 +53,10 @@ impl Delta {
             if let Some(was) = was {
                 old.elements(address, was, &mut delta.gone);
             }
-            let mut number = None;
             if let Some(is) = is {
                 if scope.judges(is) {
                     // A class that nobody here had so far has no chain yet.
-                    number = Some(*numbers.classes.get(&is.class)?);
+                    numbers.classes.get(&is.class)?;
                 } else {
                     // Nor has a gate that nobody had.
                     new.remote_gate(is)?;
@@ -68,7 +65,6 @@ impl Delta {
                 numbers.spoken.contains(&Version::of(address)).then_some(())?;
                 new.elements(address, is, &mut delta.come);
             }
-            delta.classes.push((address, number));
         }
         delta.cancel();
         delta.groups = groups;

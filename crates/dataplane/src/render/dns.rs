@@ -120,6 +120,7 @@ impl Render<'_> {
             table.set(SetSpec::new(set::RESOLVERS[version], &[address, Field::Protocol], Holds::Keys));
             table.set(SetSpec::new(set::ASKERS[version], &[address, address, Field::Protocol], Holds::Keys));
             table.set(SetSpec::new(set::SERVERS[version], &[address], Holds::Keys));
+            table.set(SetSpec::new(set::LOCAL[version], &[address], Holds::Keys));
         }
         for resolver in &self.program.resolvers {
             let version = Version::of(resolver.address);
@@ -228,13 +229,16 @@ impl Render<'_> {
                 Some(server) => Test::Between { end: End::Destination, low: server, high: server },
                 None => Test::Version(Version::of(address)),
             };
-            Rule::new([test], Do::TranslateTo { address, port })
+            // nft reads a port to translate to only after a test of the protocol.
+            let to =
+                move |protocol| Rule::new([test.clone(), Test::Protocol(protocol)], Do::TranslateTo { address, port });
+            Scope::ASKED_OVER.map(to)
         };
         // A server over the other version of IP cannot be told apart once its question is taken: the usual ones are asked.
         let is_possible = |one: &&Listener| one.server.is_none_or(|server| server.is_ipv4() == one.address.is_ipv4());
         let (meant, usual): (Vec<&Listener>, Vec<&Listener>) =
             intercept.listeners.iter().filter(is_possible).partition(|listener| listener.server.is_some());
-        table.chains.entry(TO.to_owned()).or_default().rules = meant.into_iter().chain(usual).map(rule).collect();
+        table.chains.entry(TO.to_owned()).or_default().rules = meant.into_iter().chain(usual).flat_map(rule).collect();
         let taken = Version::BOTH.into_iter().flat_map(|version| {
             [
                 Rule::new([Test::Asker { version, asked: true }], Do::Accept),
@@ -242,18 +246,19 @@ impl Render<'_> {
                 Rule::new([Test::Resolver { version, asked: true }], Do::Return),
             ]
         });
-        let asked = Rule::new([Test::AskedPort(DNS)], Do::Accept);
-        table.chains.entry(TAKEN.to_owned()).or_default().rules = taken.chain([asked]).collect();
+        let asked = Scope::ASKED_OVER.map(|one| Rule::new([Test::Protocol(one), Test::AskedPort(DNS)], Do::Accept));
+        table.chains.entry(TAKEN.to_owned()).or_default().rules = taken.chain(asked).collect();
     }
 }
 
 impl Pods<'_> {
-    /// Which Services the pod at this address may ask.
+    /// The pod at this address has its questions taken; which Services it may ask.
     pub(super) fn asks(&self, address: IpAddr, member: &Member, out: &mut Vec<Placed>) {
         if self.scope.dns.is_none() || !self.scope.judges(member) {
             return;
         }
         let version = Version::of(address);
+        out.push((set::LOCAL[version], Element::key(Key::default().address(address))));
         for resolver in self.program.resolvers.iter().filter(|one| Version::of(one.address) == version) {
             if may_ask(self.program, address, (resolver.address, resolver.protocol)) == Some(true) {
                 let key = Key::default().address(address).address(resolver.address);
@@ -265,8 +270,8 @@ impl Pods<'_> {
 }
 
 impl Scope {
-    /// The protocols DNS is asked over, which are alive or not.
-    pub(crate) const ASKED_OVER: [u8; 2] = [TCP, UDP];
+    /// The protocols DNS is asked over, which are alive or not; the usual one first.
+    pub(crate) const ASKED_OVER: [u8; 2] = [UDP, TCP];
 }
 
 #[cfg(test)]

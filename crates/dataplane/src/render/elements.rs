@@ -3,7 +3,7 @@
 
 use super::ids::{Group, pods};
 use super::rules::{fill_networks, protocol_number};
-use super::{Numbers, Render, Scope};
+use super::{Lead, Numbers, Render, Scope};
 use crate::nft::set::{self, Element, Field, Holds, Key, SetSpec, Twins, Value, Version};
 use crate::nft::table::{Set, Table};
 use namewall_policy::Program;
@@ -61,8 +61,10 @@ impl Pods<'_> {
         self.asks(address, member, out);
         let mut place = |twins: Twins, element| out.push((twins[version], element));
         place(set::PODS, Element::key(key()));
-        if let (true, Some(&number)) = (self.scope.judges(member), self.numbers.classes.get(&member.class)) {
-            place(set::WHO, Element::mapped(key(), Value::Number(number)));
+        if self.scope.judges(member) {
+            for Lead { maps, chain } in self.numbers.classes.get(&member.class).into_iter().flatten() {
+                place(*maps, Element::mapped(key(), Value::goto(chain.clone())));
+            }
             for other in self.own(address, member).filter(|other| Version::of(*other) == version) {
                 place(set::OWN, Element::key(key().address(other)));
             }
@@ -70,7 +72,8 @@ impl Pods<'_> {
         if !self.scope.judges(member)
             && let Some(Some(number)) = self.remote_gate(member)
         {
-            place(set::REMOTE, Element::mapped(key(), Value::Number(number)));
+            place(set::GATED, Element::key(key()));
+            place(set::GATES, Element::key(Key::default().number(number).address(address)));
         }
         for &group in groups {
             place(set::PEERS, Element::key(Key::default().number(group).address(address)));
@@ -89,7 +92,7 @@ impl Pods<'_> {
         }
     }
 
-    /// The number of its cluster gate, as `RemoteGates` has it.
+    /// The number of its cluster gates, as `RemoteGates` has it.
     pub(super) fn remote_gate(&self, member: &Member) -> Option<Option<u32>> {
         self.numbers.remote.number(member.class, self.program.class(member.class))
     }

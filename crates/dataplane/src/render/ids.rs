@@ -1,12 +1,12 @@
-//! Numbers for what the kernel must tell apart: the **class** of a pod, and the
-//! **group** of pods a rule speaks of.
+//! Numbers for what the kernel must tell apart: the **group** of pods a rule
+//! speaks of.
 //!
 //! Numbers are kept from one Program to the next wherever that is possible, so
 //! that a change in the cluster stays a small change in the kernel.
 
 use namewall_policy::Program;
 use namewall_policy::bits::BitSet;
-use namewall_policy::program::{ClassId, Holder, Member};
+use namewall_policy::program::{Holder, Member};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::net::IpAddr;
 use std::ops::Range;
@@ -14,7 +14,6 @@ use std::ops::Range;
 /// The numbers in use.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Ids {
-    pub(crate) classes: FxHashMap<IpAddr, u32>,
     /// By each rule that speaks of the group.
     pub(crate) groups: FxHashMap<String, u32>,
     /// Of the last change.
@@ -27,27 +26,6 @@ pub(crate) fn pods(program: &Program) -> impl Iterator<Item = (IpAddr, &Member)>
         Holder::Pod(id) => Some((address, program.member(id))),
         Holder::Node(_) => None,
     })
-}
-
-/// A number for each class: the one its first pod had, if nobody else claims it.
-pub(crate) fn number_classes(classes: &FxHashMap<IpAddr, ClassId>, before: &Ids) -> FxHashMap<ClassId, u32> {
-    let mut addresses: Vec<(&IpAddr, &ClassId)> = classes.iter().collect();
-    addresses.sort_unstable();
-    let mut numbered: FxHashMap<ClassId, u32> = FxHashMap::default();
-    let mut taken: FxHashSet<u32> = FxHashSet::default();
-    for (address, class) in &addresses {
-        if let Some(&number) = before.classes.get(address)
-            && !numbered.contains_key(class)
-            && taken.insert(number)
-        {
-            numbered.insert(**class, number);
-        }
-    }
-    let mut fresh = Fresh::after(taken);
-    for (_, class) in addresses {
-        numbered.entry(*class).or_insert_with(|| fresh.next());
-    }
-    numbered
 }
 
 /// Gives numbers nobody has, the lowest first.

@@ -12,10 +12,9 @@
 //! so does one in the output hook, which does nothing else.
 //! What they allow is accepted in one place, the chain `allowed` (see `moment`).
 //! Where a policy is only audited, two more follow, which tell and do not drop.
-//! An address leads to a class, a class to its chain. Two steps, because an
-//! element that names a chain makes the kernel look through the whole table,
-//! and one that names a number does not: a pod that comes or goes is a few
-//! plain elements, whatever its policies are.
+//! An address leads to the chain of its class by one look-up, in a verdict map
+//! for each direction: a pod that comes or goes is a few elements, whatever its
+//! policies are.
 
 mod closed;
 mod delta;
@@ -34,14 +33,15 @@ pub(crate) use dns::{DNS, may_ask};
 pub use dns::{Intercept, Listener};
 pub use ids::Ids;
 pub(crate) use moment::{ALLOWED, Step};
-pub(crate) use stages::AUDIT;
+pub(crate) use remote::GATES;
+pub(crate) use stages::{AUDIT, ISOLATED};
 
 use crate::leases::LeaseGroups;
-use crate::nft::rule::{Action as Do, End, Rule, Test, UDP};
-use crate::nft::set::{self, Element, Field, Holds, Key, SetSpec, Value, Version};
+use crate::nft::rule::{Action as Do, End, Rule, Test, UDP, Walk};
+use crate::nft::set::{self, Field, Holds, SetSpec, Version};
 use crate::nft::table::{Fallback, Hook, HookKind, Point, Table};
 use elements::Pods;
-use ids::{Group, Groups, Numbered, number_classes, pods};
+use ids::{Group, Groups, Numbered, pods};
 use namewall_policy::Program;
 use namewall_policy::addr::Cidr;
 use namewall_policy::model::{Direction, Enforcement, NodeId, PolicyId};
@@ -50,7 +50,6 @@ use remote::RemoteGates;
 use rules::{Match, RuleWriter, Run, lease_group, runs};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stages::{Mode, Stages};
-use std::net::IpAddr;
 
 /// Accepts errors about connections that were let through (S1), and not those that a helper expects.
 const RELATED: &str = "related-errors";
@@ -101,7 +100,8 @@ impl Rendered {
 /// What is needed to number one pod more.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Numbers {
-    pub(crate) classes: FxHashMap<ClassId, u32>,
+    /// Where addresses of each class lead, for the classes of pods that are judged here.
+    pub(crate) classes: FxHashMap<ClassId, Vec<Lead>>,
     pub(crate) groups: Vec<Group>,
     pub(crate) named: FxHashMap<PortSpecId, u32>,
     /// The versions of IP that pods speak, and rules ask for.
@@ -109,20 +109,24 @@ pub(crate) struct Numbers {
     pub(crate) remote: RemoteGates,
 }
 
+/// An address leads to this chain by these maps.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Lead {
+    pub(crate) maps: set::Twins,
+    pub(crate) chain: String,
+}
+
 /// The table for a Program; `before` are the numbers in use now.
 pub fn render(program: &Program, scope: &Scope, before: &Ids) -> Rendered {
     let render = Render { program, scope, names: policy_names(program) };
-    let local: FxHashMap<IpAddr, ClassId> = pods(program)
-        .filter(|(_, member)| scope.judges(member))
-        .map(|(address, member)| (address, member.class))
-        .collect();
-    let classes = number_classes(&local, before);
+    let local = pods(program).filter(|(_, member)| scope.judges(member)).map(|(_, member)| member.class);
+    let mut classes: FxHashMap<ClassId, Vec<Lead>> = local.map(|class| (class, Vec::new())).collect();
     let remote = render.remote_gates();
     let used = render.used(&classes, &remote);
     let (groups, lease_groups) = render.groups(&used, before);
     let named = render.named_ports(&used);
     let mut table = Table::default();
-    render.declare_sets(&mut table, &remote);
+    render.declare_sets(&mut table);
     render.dns_sets(&mut table);
     render.dns_chains(&mut table);
     let spoken: Vec<Version> =
@@ -130,19 +134,18 @@ pub fn render(program: &Program, scope: &Scope, before: &Ids) -> Rendered {
     let writer = RuleWriter { program, groups: &groups, named: &named, spoken: &spoken };
     for &mode in render.modes(&classes, &remote) {
         render.base_chains(&mut table, mode);
-        render.class_chains(&mut table, &classes, (&writer, mode));
+        render.class_chains(&mut table, &mut classes, (&writer, mode));
         render.remote_chains(&mut table, &remote, (&writer, mode));
         render.service_gates(&mut table, &writer, mode);
         render.dns_policy(&mut table, mode);
     }
     render.end_base_chains(&mut table, before.generation);
+    for (name, chain) in &mut table.chains {
+        chain.comment = chain.comment.take().or_else(|| names::purpose(name).map(str::to_owned));
+    }
     render.fill_networks(&mut table);
     render.fill_closed(&mut table);
-    let ids = Ids {
-        classes: local.iter().map(|(address, class)| (*address, classes[class])).collect(),
-        groups: groups.by_rule,
-        generation: before.generation,
-    };
+    let ids = Ids { groups: groups.by_rule, generation: before.generation };
     let numbers = Numbers { classes, groups: groups.groups, named, spoken, remote };
     Pods { program, scope, numbers: &numbers, groups: &numbers.groups }.fill(&mut table);
     Rendered { table, ids, lease_groups, numbers }
@@ -191,7 +194,7 @@ impl Render<'_> {
     }
 
     /// The runs of the policies that judge a pod here, or stand before a Service.
-    fn used(&self, classes: &FxHashMap<ClassId, u32>, remote: &RemoteGates) -> Vec<Run> {
+    fn used(&self, classes: &FxHashMap<ClassId, Vec<Lead>>, remote: &RemoteGates) -> Vec<Run> {
         let mut used: FxHashSet<(PolicyId, Direction)> = FxHashSet::default();
         let mut add = |plan: &Plan| {
             let gates = plan.cluster_gate.iter().chain(&plan.namespace_gate);
@@ -263,9 +266,8 @@ impl Render<'_> {
         numbers
     }
 
-    fn declare_sets(&self, table: &mut Table, remote: &RemoteGates) {
+    fn declare_sets(&self, table: &mut Table) {
         use Field::{Number, Port, Protocol};
-        table.set(SetSpec::new(set::CLASSES, &[Number, Number], Holds::Verdicts));
         for version in Version::BOTH {
             let address = Field::Address(version);
             let mut declare = |twins: set::Twins, key: &[Field]| {
@@ -275,10 +277,6 @@ impl Render<'_> {
             declare(set::NAMED, &[Number, address, Protocol, Port]);
             declare(set::OWN, &[address, address]);
             declare(set::PODS, &[address]);
-            table.set(SetSpec::new(set::WHO[version], &[address], Holds::Numbers));
-            if !remote.is_empty() {
-                table.set(SetSpec::new(set::REMOTE[version], &[address], Holds::Numbers));
-            }
             table.set(SetSpec::new(set::LEASE[version], &[Number, Number, address], Holds::Keys).timeout());
             let either_way = [address, address, Protocol, Port, Port];
             table.set(SetSpec::new(set::CUT[version], &either_way, Holds::Keys).timeout());
@@ -287,7 +285,7 @@ impl Render<'_> {
     }
 
     /// Whether any policy is only audited here, so that a second, shadow walk is worth its price (S11).
-    fn modes(&self, classes: &FxHashMap<ClassId, u32>, remote: &RemoteGates) -> &'static [Mode] {
+    fn modes(&self, classes: &FxHashMap<ClassId, Vec<Lead>>, remote: &RemoteGates) -> &'static [Mode] {
         let is_audited = |policy: PolicyId| self.program.policy(policy).enforcement == Enforcement::Audit;
         let at_services = self.program.service_gates.values().flatten().any(|gate| is_audited(gate.policy));
         let audited = at_services
@@ -303,8 +301,8 @@ impl Render<'_> {
             let (priority, kind) = (mode.priority() + later, HookKind::Filter);
             chain.hook = Some(Hook { point, priority, kind, fallback: mode.fallback() });
             let (walk, about) = match end {
-                End::Source => (egress, "the class of the source, and its egress chain"),
-                End::Destination => (ingress, "the class of the destination, and its ingress chain"),
+                End::Source => (egress, "egress policies of the source"),
+                End::Destination => (ingress, "ingress policies of the destination"),
             };
             let dispatch = |version| Rule::new([], Do::Dispatch { end, version, walk }).about(about);
             chain.rules = vec![
@@ -340,18 +338,19 @@ impl Render<'_> {
         table.chains.entry(CUT.to_owned()).or_default().rules = was_cut.to_vec();
     }
 
-    /// Walk . class → chain.
+    /// The chains of classes, and where the addresses of each class lead.
     fn class_chains(
         &self,
         table: &mut Table,
-        classes: &FxHashMap<ClassId, u32>,
+        classes: &mut FxHashMap<ClassId, Vec<Lead>>,
         (writer, mode): (&RuleWriter<'_>, Mode),
     ) {
-        let mut classes: Vec<(u32, ClassId)> = classes.iter().map(|(class, number)| (*number, *class)).collect();
-        classes.sort_unstable();
         let (egress, ingress) = mode.walks();
-        for (number, class) in classes {
-            let class = self.program.class(class);
+        for walk in [egress, ingress] {
+            declare_maps(table, walk);
+        }
+        for (class, leads) in classes {
+            let class = self.program.class(*class);
             let plan = match mode {
                 Mode::Enforce => &class.enforced,
                 Mode::Audit => match &class.audited {
@@ -361,12 +360,19 @@ impl Render<'_> {
             };
             for (direction, walk) in [(Direction::Egress, egress), (Direction::Ingress, ingress)] {
                 let mut stages = Stages { render: self, writer, table, mode };
-                if let Some(chain) = stages.plan(plan, direction) {
-                    let key = Key::default().number(walk as u32).number(number);
-                    let spec = SetSpec::new(set::CLASSES, &[Field::Number, Field::Number], Holds::Verdicts);
-                    table.set(spec).insert(Element::mapped(key, Value::goto(chain)));
-                }
+                let chain = stages.plan(plan, direction);
+                leads.extend(chain.map(|chain| Lead { maps: walk.maps(), chain }));
             }
         }
     }
 }
+
+/// The maps by which addresses lead to the chains of a walk.
+fn declare_maps(table: &mut Table, walk: Walk) {
+    for version in Version::BOTH {
+        table.set(SetSpec::new(walk.maps()[version], &[Field::Address(version)], Holds::Verdicts));
+    }
+}
+
+#[cfg(test)]
+mod tests;

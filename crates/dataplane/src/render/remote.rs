@@ -5,19 +5,22 @@
 //! ```text
 //! pod on n1 ─► n1: may it reach n2:30080? ─► n2: DNAT ─► may *that pod* reach 198.51.100.7?
 //! ```
-//! As with the pods of this node an address leads to a number and the number to
-//! a chain, so that a pod more is an element more.
+//! A pod more is two elements more: that it has gates, and which. Few packets
+//! come this way, so the lists of gates that there are stand one after another.
 
 use super::rules::RuleWriter;
 use super::stages::{Mode, Stages};
 use super::{Render, names};
 use crate::nft::rule::{Action as Do, End, Rule, Test};
-use crate::nft::set::{self, Element, Field, Holds, Key, SetSpec, Value, Version};
+use crate::nft::set::{self, Field, Holds, SetSpec, Version};
 use crate::nft::table::Table;
 use namewall_policy::model::{Direction, PolicyId};
 use namewall_policy::program::{Class, ClassId, Plan};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
+
+/// Finds the gates of a pod of another node.
+pub(crate) const GATES: &str = "gates";
 
 /// The cluster gate of a plan.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -58,7 +61,7 @@ impl Gates {
     }
 }
 
-/// A number for every cluster gate that pods of other nodes may have.
+/// A number for every list of cluster gates that pods of other nodes may have.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RemoteGates {
     by_class: FxHashMap<ClassId, Option<u32>>,
@@ -66,7 +69,7 @@ pub(crate) struct RemoteGates {
 }
 
 impl RemoteGates {
-    /// The number a pod's address leads to, if any does. None at all where its class is new, and has a gate that is.
+    /// The number of a pod's gates, if it has any. None at all where its class is new, and has gates that are.
     pub(crate) fn number(&self, id: ClassId, class: &Class) -> Option<Option<u32>> {
         if let Some(&known) = self.by_class.get(&id) {
             return Some(known);
@@ -82,10 +85,6 @@ impl RemoteGates {
     pub(super) fn policies(&self) -> impl Iterator<Item = (PolicyId, Direction)> {
         let gates = self.numbered.values().flat_map(|gates| gates.audited.iter().chain([&gates.enforced]));
         gates.flat_map(|gate| &gate.policies).map(|policy| (*policy, Direction::Egress))
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.numbered.is_empty()
     }
 }
 
@@ -121,37 +120,42 @@ impl Render<'_> {
         names::digest(&texts) as u32
     }
 
-    /// The gates' chains, and the rule that leads there; for translated connections only.
+    /// The gates' chains, and the rules that lead there; for translated connections only.
     pub(super) fn remote_chains(
         &self,
         table: &mut Table,
         remote: &RemoteGates,
         (writer, mode): (&RuleWriter<'_>, Mode),
     ) {
-        let (walk, _) = mode.walks();
-        let walk = walk.of_others();
-        let mut any = false;
+        let mut rules = Vec::new();
         for (&number, gates) in &remote.numbered {
             let Some(gate) = gates.in_mode(mode) else { continue };
             let mut stages = Stages { render: self, writer, table, mode };
             let Some(chain) = stages.cluster_gate(&gate.policies, &gate.in_doubt) else { continue };
-            let key = Key::default().number(walk as u32).number(number);
-            let spec = SetSpec::new(set::CLASSES, &[Field::Number, Field::Number], Holds::Verdicts);
-            table.set(spec).insert(Element::mapped(key, Value::goto(chain)));
-            any = true;
+            rules.extend(
+                Version::BOTH.map(|version| Rule::new([Test::Gate { version, number }], Do::Goto(chain.clone()))),
+            );
         }
-        if !any {
+        if rules.is_empty() {
             return;
         }
-        let about = "the cluster gates of a pod of another node";
-        let (end, name) = (End::Source, format!("{}translated", mode.prefix()));
+        for version in Version::BOTH {
+            let address = Field::Address(version);
+            table.set(SetSpec::new(set::GATED[version], &[address], Holds::Keys));
+            table.set(SetSpec::new(set::GATES[version], &[Field::Number, address], Holds::Keys));
+        }
+        let (gates, translated) = (format!("{}{GATES}", mode.prefix()), format!("{}translated", mode.prefix()));
+        table.chains.entry(gates.clone()).or_default().rules = rules;
         let own = Version::BOTH.map(|version| Rule::new([Test::OwnAddress(version)], Do::Accept));
-        let dispatch = Version::BOTH.map(|version| Rule::new([], Do::Dispatch { end, version, walk }).about(about));
-        table.chains.entry(name.clone()).or_default().rules = own.into_iter().chain(dispatch).collect();
+        let gated = Version::BOTH.map(|version| {
+            let set = set::GATED[version].to_owned();
+            Rule::new([Test::Within { end: End::Source, version, set }], Do::Jump(gates.clone()))
+        });
+        table.chains.entry(translated.clone()).or_default().rules = own.into_iter().chain(gated).collect();
         for base in ["egress-forward", "egress-input"] {
             let Some(chain) = table.chains.get_mut(&format!("{}{base}", mode.prefix())) else { continue };
             for rule in chain.rules.iter_mut().filter(|rule| rule.tests == [Test::Translated]) {
-                rule.actions = vec![Do::Jump(name.clone())];
+                rule.actions = vec![Do::Jump(translated.clone())];
             }
         }
     }

@@ -55,16 +55,16 @@ pub(crate) struct Peers {
 }
 
 impl Run {
-    /// `AdminNetworkPolicy/dns egress rule 3`.
+    /// `AdminNetworkPolicy/dns egress rule 3`, shortened if it is too long for a comment.
     pub(crate) fn label(&self, program: &Program) -> String {
         let policy = names::of_policy(&program.policy(self.policy).id);
         let (first, last) = (self.indices.start(), self.indices.end());
         let direction = self.direction;
-        if first == last {
-            format!("{policy} {direction} rule {first}")
-        } else {
-            format!("{policy} {direction} rules {first}-{last}")
-        }
+        let label = match first == last {
+            true => format!("{policy} {direction} rule {first}"),
+            false => format!("{policy} {direction} rules {first}-{last}"),
+        };
+        names::shorten(&label, names::LABEL)
     }
 }
 

@@ -9,8 +9,12 @@ use crate::nft::rule::{Action as Do, End, Rule, Test};
 use crate::nft::set::{self, Element, Field, Holds, Key, SetSpec, Value, Version};
 use crate::nft::table::Table;
 use namewall_policy::model::{Enforcement, NamespaceId, PolicyId};
+use namewall_policy::port::Protocol;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+
+/// Asks the gates before Services.
+const FROM_OUTSIDE: &str = "from-outside";
 
 impl Render<'_> {
     pub(super) fn service_gates(&self, table: &mut Table, writer: &RuleWriter<'_>, mode: Mode) {
@@ -76,22 +80,26 @@ impl Render<'_> {
 
     /// Only what is from outside and goes to no pod.
     fn dispatch(&self, table: &mut Table, mode: Mode) {
+        let name = format!("{}{FROM_OUTSIDE}", mode.prefix());
         for base in ["egress-forward", "egress-input"] {
-            let Some(chain) = table.chains.get_mut(&format!("{}{base}", mode.prefix())) else { continue };
-            let rules = &mut chain.rules;
-            for version in Version::BOTH {
-                let within = |end, set: set::Twins| Test::Within { end, version, set: set[version].to_owned() };
-                for test in [
-                    within(End::Source, set::PODS),
-                    within(End::Source, set::NODES),
-                    within(End::Destination, set::PODS),
-                ] {
-                    rules.push(Rule::new([Test::Translated, test], mode.allowance()));
-                }
-                let map = services_spec(version, mode).name;
-                rules.push(Rule::new([Test::Translated], Do::DispatchService { version, map }));
+            if let Some(chain) = table.chains.get_mut(&format!("{}{base}", mode.prefix())) {
+                chain.rules.push(Rule::new([Test::Translated], Do::Jump(name.clone())));
             }
         }
+        let mut rules = Vec::new();
+        for version in Version::BOTH {
+            let within = |end, set: set::Twins| Test::Within { end, version, set: set[version].to_owned() };
+            let not_judged =
+                [within(End::Source, set::PODS), within(End::Source, set::NODES), within(End::Destination, set::PODS)];
+            rules.extend(not_judged.map(|test| Rule::new([test], mode.allowance())));
+            let map = services_spec(version, mode).name;
+            // nft knows what the port that was asked for is only after a test of the protocol.
+            rules.extend(Protocol::WITH_PORTS.map(|protocol| {
+                let action = Do::DispatchService { version, map: map.clone() };
+                Rule::new([Test::Version(version), Test::Protocol(protocol_number(protocol))], action)
+            }));
+        }
+        table.chains.entry(name).or_default().rules = rules;
     }
 }
 

@@ -11,13 +11,13 @@
 //! the base chain of the other. What returns to the end is accepted. Accepting
 //! is done in the chain `allowed`, which all of them go to.
 
-use super::names::{by_content, chain_name};
+use super::names::{COMMENT, LABEL, by_content, chain_name, shorten};
 use super::rules::{RuleWriter, Run, runs};
 use super::{ALLOWED, LOG_BURST, LOG_RATE, Render};
 use crate::nflog::{DENY, WOULD_DENY};
 use crate::nft::rule::{Action as Do, End, Rule, Test, Walk};
 use crate::nft::set::{POD_NETWORK, PODS, Version};
-use crate::nft::table::{Fallback, Table};
+use crate::nft::table::{Chain, Fallback, Table};
 use namewall_policy::model::{Action, Direction, PolicyId};
 use namewall_policy::program::{Plan, Tiers};
 
@@ -131,20 +131,28 @@ impl Stages<'_> {
     fn then_allow(&mut self, kind: &str, stages: &[String]) -> String {
         let name = by_content(&format!("{}{kind}", self.mode.prefix()), stages);
         let allow = self.mode.allowance();
-        self.chain(&name, |_| {
+        self.chain(&name, |this| {
             let jump = |stage: &String| Rule::new([], Do::Jump(stage.clone()));
-            stages.iter().map(jump).chain([Rule::new([], allow)]).collect()
+            let policies = stages.iter().filter_map(|stage| this.table.chains.get(stage)?.comment.as_deref());
+            let about = policies.collect::<Vec<_>>().join(", ");
+            described(stages.iter().map(jump).chain([Rule::new([], allow)]).collect(), &about)
         });
         name
     }
 
     /// Makes a chain unless it is there.
-    fn chain(&mut self, name: &str, rules: impl FnOnce(&mut Self) -> Vec<Rule>) {
+    fn chain(&mut self, name: &str, chain: impl FnOnce(&mut Self) -> Chain) {
         if self.table.chains.contains_key(name) {
             return;
         }
-        let rules = rules(self);
-        self.table.chains.entry(name.to_owned()).or_default().rules = rules;
+        let chain = chain(self);
+        self.table.chains.insert(name.to_owned(), chain);
+    }
+
+    /// The names of policies, for a comment.
+    fn listed<'p>(&self, policies: impl IntoIterator<Item = &'p PolicyId>) -> String {
+        let names: Vec<&str> = policies.into_iter().map(|policy| self.render.policy_name(*policy)).collect();
+        names.join(", ")
     }
 
     pub(crate) fn cluster_gate(&mut self, policies: &[PolicyId], in_doubt: &[PolicyId]) -> Option<String> {
@@ -161,7 +169,7 @@ impl Stages<'_> {
                     false => rules.push(Rule::new([], Do::Jump(stages.doubtful_chain(*policy)))),
                 }
             }
-            rules
+            described(rules, &stages.listed(policies))
         });
         Some(name)
     }
@@ -171,7 +179,10 @@ impl Stages<'_> {
     fn doubtful_chain(&mut self, policy: PolicyId) -> String {
         let chain = self.render.chain_of(policy, Direction::Egress);
         let name = chain_name(&format!("{}doubtful-{chain}", self.mode.prefix()));
-        self.chain(&name, |stages| stages.gate_rules(policy, true));
+        self.chain(&name, |stages| {
+            let about = format!("{}, which may be for other nodes", stages.render.policy_name(policy));
+            described(stages.gate_rules(policy, true), &about)
+        });
         name
     }
 
@@ -179,7 +190,9 @@ impl Stages<'_> {
     pub(crate) fn service_gate(&mut self, gates: &[(PolicyId, bool)]) -> String {
         let name = self.list_name("service", gates.iter().copied());
         self.chain(&name, |stages| {
-            gates.iter().flat_map(|&(policy, allows)| stages.gate_rules(policy, allows)).collect()
+            let about = stages.listed(gates.iter().map(|(policy, _)| policy));
+            let rules = gates.iter().flat_map(|&(policy, allows)| stages.gate_rules(policy, allows)).collect();
+            described(rules, &about)
         });
         self.then_allow("to-service", &[name])
     }
@@ -200,13 +213,14 @@ impl Stages<'_> {
             let mut rules: Vec<Rule> = Vec::new();
             for version in Version::BOTH {
                 for set in [POD_NETWORK[version], PODS[version]] {
-                    rules.push(Rule::new([Test::Within { end, version, set: set.to_owned() }], Do::Return));
+                    let within = Test::Within { end, version, set: set.to_owned() };
+                    rules.push(Rule::new([within], Do::Return).about("EgressFirewalls are not for pods"));
                 }
             }
             for policy in policies {
                 rules.extend(stages.gate_rules(*policy, true));
             }
-            rules
+            described(rules, &stages.listed(policies))
         });
         Some(name)
     }
@@ -220,7 +234,8 @@ impl Stages<'_> {
         let name = self.list_name(&kind, policies.iter().map(|policy| (*policy, true)));
         self.chain(&name, |stages| {
             let ends = Ends { allow: Some(stages.mode.allowance()), pass: Do::Return };
-            policies.iter().flat_map(|policy| stages.rules(*policy, direction, &ends)).collect()
+            let rules = policies.iter().flat_map(|policy| stages.rules(*policy, direction, &ends)).collect();
+            described(rules, &stages.listed(policies))
         });
         Some(name)
     }
@@ -242,7 +257,7 @@ impl Stages<'_> {
             if tiers.isolated {
                 rules.extend(stages.denial(&stages.isolation(policies, direction)));
             }
-            rules
+            described(rules, &stages.listed(policies))
         });
         Some(name)
     }
@@ -252,8 +267,8 @@ impl Stages<'_> {
         let program = self.render.program;
         let mut isolating = policies.iter().filter(|policy| program.isolates(**policy, direction));
         match isolating.next() {
-            Some(first) => format!("isolated for {direction} by {}", program.policy(*first).id),
-            None => format!("isolated for {direction}"),
+            Some(first) => format!("{ISOLATED}{direction} by {}", program.policy(*first).id),
+            None => format!("{ISOLATED}{direction}"),
         }
     }
 
@@ -262,7 +277,10 @@ impl Stages<'_> {
         let name = chain_name(&format!("{}{}", self.mode.prefix(), self.render.chain_of(policy, direction)));
         // In a last stage, to leave the tier is to come to the default.
         let ends = Ends { allow: Some(self.mode.allowance()), pass: self.mode.allowance() };
-        self.chain(&name, |stages| stages.rules(policy, direction, &ends));
+        self.chain(&name, |stages| {
+            let about = format!("{} {direction}", stages.render.policy_name(policy));
+            described(stages.rules(policy, direction, &ends), &about)
+        });
         name
     }
 
@@ -290,23 +308,23 @@ impl Stages<'_> {
             self.render.chain_of(run.policy, run.direction),
             run.indices.start()
         ));
-        self.chain(&name, |stages| stages.denial(&label));
+        self.chain(&name, |stages| {
+            let (policy, first) = (stages.render.policy_name(run.policy), run.indices.start());
+            let about = format!("denied by {policy} {} rule {first}", run.direction);
+            described(stages.denial(&label), &about)
+        });
         name
     }
 
     fn denial(&self, label: &str) -> Vec<Rule> {
-        let mut prefix = format!("{}{label}", self.mode.log());
-        let mut end = prefix.len().min(LOG_PREFIX);
-        while !prefix.is_char_boundary(end) {
-            end -= 1;
-        }
-        prefix.truncate(end);
+        let begins = self.mode.log();
+        let prefix = format!("{begins}{}", shorten(label, LOG_PREFIX - begins.len()));
         let limit = Test::AtMost { a_second: LOG_RATE, burst: LOG_BURST };
         let log = Rule::new([limit], Do::Log { group: self.render.scope.log_group, prefix });
         let deny = Rule {
             tests: Vec::new(),
             actions: vec![Do::Count, self.mode.denial()],
-            comment: Some(format!("{}{label}", self.mode.comment())),
+            comment: Some(format!("{}{}", self.mode.comment(), shorten(label, LABEL))),
         };
         vec![log, deny]
     }
@@ -317,6 +335,15 @@ impl Stages<'_> {
         by_content(&kind, policies.map(text))
     }
 }
+
+/// A chain with a comment on what it is there for.
+fn described(rules: Vec<Rule>, about: &str) -> Chain {
+    let comment = (!about.is_empty()).then(|| shorten(about, COMMENT));
+    Chain { hook: None, rules, comment }
+}
+
+/// What a denial is called that no rule makes, but that there is none which allows.
+pub(crate) const ISOLATED: &str = "isolated for ";
 
 /// What the rules of policies that are only audited are called after.
 pub(crate) const AUDIT: &str = "audit: ";

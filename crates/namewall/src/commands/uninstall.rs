@@ -9,8 +9,8 @@ use std::process::ExitCode;
 
 pub(crate) fn run(args: &Uninstall) -> Result<ExitCode> {
     // The kernel may release the table of a process a moment after its end.
-    let removed = nft::uninstall(&args.table, nft::PATIENCE, &mut |reason| {
-        output::note(&format!("{reason}; waiting for its end, at most {} s", nft::PATIENCE.as_secs()));
+    let removed = nft::uninstall(&args.table, nft::RELEASE_TIMEOUT, &mut |reason| {
+        output::note(&format!("{reason}; waiting for its end, at most {} s", nft::RELEASE_TIMEOUT.as_secs()));
     })?;
     let mut out = output::stdout();
     match removed {

@@ -110,7 +110,7 @@ pub(crate) fn probe(sandbox: &Sandbox, from: &str, to: &str, protocol: Protocol)
 /// One probe, its ends as text: `10.0.0.1` means port 8080 there.
 pub(crate) fn measure(sandbox: &Sandbox, from: &str, to: &str, protocol: Protocol) -> Measured {
     // An answer may be late on a busy machine; what is dropped is dropped every time.
-    sandbox.probe_patiently(&[probe(sandbox, from, to, protocol)], 3).expect("a probe")[0]
+    sandbox.probe_patiently(&[probe(sandbox, from, to, protocol)], 10).expect("a probe")[0]
 }
 
 /// Runs `nft` in the namespace, as an administrator would.

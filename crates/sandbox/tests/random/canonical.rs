@@ -1,10 +1,10 @@
-//! Tables up to numbering. Numbers of classes and groups are kept from one
-//! Program to the next, and changes are counted. So a table that was reached by
+//! Tables up to numbering. Numbers of groups are kept from one Program to the
+//! next, and changes are counted. So a table that was reached by
 //! changes has other numbers than one that was made at once; what they stand
 //! for must be the same.
 
 use namewall_dataplane::nft::rule::Test;
-use namewall_dataplane::nft::set::{CLASSES, Element, GENERATION, Key, PEERS, Twins, Value, Version, WHO};
+use namewall_dataplane::nft::set::{Element, Key, PEERS, Twins, Version, generation, generation_of};
 use namewall_dataplane::nft::table::{Set, Table};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -50,36 +50,28 @@ fn rewrite(table: &mut Table, set: &str, change: impl Fn(&mut Element)) {
 fn canonical(table: &Table) -> Table {
     let groups =
         Numbers::new(elements(table, PEERS).map(|e| (number(&e.key.as_bytes()[..4]), e.key.as_bytes()[4..].to_vec())));
-    let classes = Numbers::new(elements(table, WHO).filter_map(|element| match element.value {
-        Value::Number(class) => Some((class, element.key.as_bytes().to_vec())),
-        _ => None,
-    }));
-    let generation = table.sets[GENERATION].elements.iter().next().map_or_else(Key::default, |element| element.key);
+    let last = table.sets.keys().find_map(|set| generation_of(set)).expect("a change has a number");
     let mut table = table.clone();
-    let with = |key: &mut Key, at: usize, numbers: &Numbers| {
-        let mut bytes = key.as_bytes().to_vec();
-        let new = numbers.of(number(&bytes[at..at + 4]));
-        bytes[at..at + 4].copy_from_slice(&new.to_ne_bytes());
-        *key = Key::from_bytes(&bytes).expect("it is as long as it was");
+    let renumbered = |key: &mut Key| {
+        let (old, address) = key.as_bytes().split_at(4);
+        let new = groups.of(number(old)).to_ne_bytes();
+        *key = Key::from_bytes(&[&new, address].concat()).expect("it is as long as it was");
     };
-    rewrite(&mut table, CLASSES, |element| with(&mut element.key, 4, &classes));
     for version in Version::BOTH {
-        rewrite(&mut table, PEERS[version], |element| with(&mut element.key, 0, &groups));
-        rewrite(&mut table, WHO[version], |element| {
-            if let Value::Number(class) = &mut element.value {
-                *class = classes.of(*class);
-            }
-        });
+        rewrite(&mut table, PEERS[version], |element| renumbered(&mut element.key));
     }
     for test in table.chains.values_mut().flat_map(|chain| &mut chain.rules).flat_map(|rule| &mut rule.tests) {
         match test {
             Test::Peer { group, .. } => *group = groups.of(*group),
             // Only that rules and set agree is of meaning.
-            Test::Generation(number) if Key::only_port(*number) == generation => *number = 0,
+            Test::Generation(number) if *number == last => *number = 0,
             _ => {}
         }
     }
-    rewrite(&mut table, GENERATION, |element| element.key = Key::only_port(0));
+    if let Some(mut set) = table.sets.remove(&generation(last)) {
+        set.spec.name = generation(0);
+        table.sets.insert(generation(0), set);
+    }
     table
 }
 

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
 
 /// Nothing here takes so long, on however slow a machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 fn serve(pages: Vec<Page>) -> (Server, SocketAddr) {
@@ -25,7 +25,7 @@ fn health() -> Vec<Page> {
 
 fn connect(at: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(at).expect("a connection");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
     stream
 }
 
@@ -94,7 +94,7 @@ fn slow_clients_keep_nobody_waiting_and_are_sent_away() {
     let mut last = slow.pop().expect("a stream");
     let begun = Instant::now();
     // A byte now and then does not lengthen the time for a head.
-    while begun.elapsed() < PATIENCE {
+    while begun.elapsed() < TEST_TIMEOUT {
         if last.write_all(b"x").is_err() {
             return;
         }
@@ -113,7 +113,7 @@ struct Gate {
 impl Export for Gate {
     fn export(&self, _to: &mut Exposition<'_>) -> fmt::Result {
         self.begun.lock().map_err(|_| fmt::Error)?.send(()).map_err(|_| fmt::Error)?;
-        self.open.lock().map_err(|_| fmt::Error)?.recv_timeout(PATIENCE).map_err(|_| fmt::Error)
+        self.open.lock().map_err(|_| fmt::Error)?.recv_timeout(TEST_TIMEOUT).map_err(|_| fmt::Error)
     }
 }
 
@@ -124,7 +124,7 @@ fn a_scrape_that_waits_delays_no_probe() {
     let metrics = Page::Metrics(Arc::new(Metrics::new(vec![Box::new(gate)])));
     let (_server, at) = serve([health(), vec![metrics]].concat());
     let scrape = std::thread::spawn(move || get(at, "/metrics"));
-    has_begun.recv_timeout(PATIENCE).expect("the scrape has begun");
+    has_begun.recv_timeout(TEST_TIMEOUT).expect("the scrape has begun");
     assert!(get(at, "/health").starts_with("HTTP/1.1 200 "));
     open.send(()).expect("the scrape waits");
     assert!(scrape.join().expect("a reply").starts_with("HTTP/1.1 200 "));
@@ -157,7 +157,7 @@ fn an_address_keeps_its_socket_and_one_that_is_taken_changes_nothing() {
     server.set(Vec::new()).expect("nothing is served");
     let begun = Instant::now();
     while TcpStream::connect(at).is_ok() {
-        assert!(begun.elapsed() < PATIENCE, "the address is left");
+        assert!(begun.elapsed() < TEST_TIMEOUT, "the address is left");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -5,36 +5,19 @@ use super::*;
 use crate::netlink::{CREATE, EXCLUSIVE, Messages};
 use crate::nft::set::{Key, Value};
 use crate::nft::{batch_fixed, isolated};
-use namewall_policy::labels::Labels;
-use namewall_policy::model::{Role, Workload, WorkloadKind};
+use crate::render::ALLOWED;
+use crate::sample::{self, Sample};
+use namewall_policy::model::PolicyKind;
 use namewall_policy::port::Protocol;
-use namewall_policy::{Lease, LeaseStore, Snapshot, compile};
+use namewall_policy::{Lease, LeaseStore};
 use nix::errno::Errno;
 use std::net::Ipv4Addr;
-use std::sync::Arc;
 
-/// A Program with pods of these addresses.
+/// A Program with isolated pods of these addresses.
 fn program(pods: &[&str]) -> Program {
-    let mut snapshot = Snapshot::default();
-    let namespace = snapshot.ensure_namespace("shop");
-    let (kind, host_network, node) = (WorkloadKind::Pod, false, None);
-    let role = snapshot.role_of(Role { namespace, labels: Labels::default(), host_network });
-    for pod in pods {
-        let (name, addresses, ports, source) = ((*pod).into(), [pod.parse().unwrap()].into(), Arc::default(), None);
-        snapshot.add_workload(Workload {
-            kind,
-            namespace,
-            name,
-            role,
-            addresses,
-            node,
-            host_network,
-            ports,
-            owner: None,
-            source,
-        });
-    }
-    compile(&snapshot).0
+    let isolates = sample::policy(PolicyKind::NetworkPolicy, "isolates", "web");
+    let pods = pods.iter().fold(Sample::default(), |sample, pod| sample.pod("web", &[pod], "n1"));
+    pods.policy(isolates).program()
 }
 
 fn open(first: &Program) -> Nft {
@@ -83,12 +66,12 @@ fn what_is_missing_makes_the_next_change_read_the_table() {
 fn what_is_there_already_makes_the_next_change_read_the_table() {
     isolated(|| {
         let mut nft = open(&program(&["10.0.0.1"]));
-        let wrong = Element::mapped(address("10.0.0.2"), Value::Number(99));
-        nft.behind_our_back(|batch| batch.add_elements(set::WHO.0, [&wrong].into_iter()));
+        let wrong = Element::mapped(address("10.0.0.2"), Value::goto(ALLOWED.to_owned()));
+        nft.behind_our_back(|batch| batch.add_elements(set::EGRESS.0, [&wrong].into_iter()));
         let refused = nft.enforce(&program(&["10.0.0.1", "10.0.0.2"])).unwrap_err();
         assert!(matches!(&refused, NftError::Rejected { source, .. } if source.errno() == Some(Errno::EEXIST)));
         nft.enforce(&program(&["10.0.0.1", "10.0.0.2"])).expect("it is made right from what is there");
-        assert!(!nft.has(set::WHO.0, &wrong));
+        assert!(!nft.has(set::EGRESS.0, &wrong));
         assert!(nft.has(set::PODS.0, &Element::key(address("10.0.0.2"))));
     });
 }

@@ -33,6 +33,15 @@ impl fmt::Display for Field {
     }
 }
 
+/// A number that is a part of a key, as nft shows what `encode` makes of it: whatever the mark is, it is this number.
+struct Number(u32);
+
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "meta mark & {0:#010x} | {0:#010x}", self.0)
+    }
+}
+
 fn protocol_name(number: u8) -> String {
     match number {
         6 => "tcp".to_owned(),
@@ -65,7 +74,7 @@ impl fmt::Display for Test {
                 write!(f, "{source} . {destination} . {ports} @{}", set::CUT[*version])
             }
             Self::Translated => f.write_str("ct status dnat"),
-            Self::NeighbourDiscovery => f.write_str("icmpv6 type 133-137 ip6 hoplimit 255"),
+            Self::NeighbourDiscovery => f.write_str("ip6 hoplimit 255 icmpv6 type 133-137"),
             Self::Version(Version::V4) => f.write_str("meta nfproto ipv4"),
             Self::Version(Version::V6) => f.write_str("meta nfproto ipv6"),
             Self::Protocol(number) => write!(f, "meta l4proto {}", protocol_name(*number)),
@@ -79,16 +88,19 @@ impl fmt::Display for Test {
             }
             Self::Within { end, version, set } => write!(f, "{} @{set}", Field(*end, *version)),
             Self::Peer { end, version, group } => {
-                write!(f, "{group:#010x} . {} @{}", Field(*end, *version), set::PEERS[*version])
+                write!(f, "{} . {} @{}", Number(*group), Field(*end, *version), set::PEERS[*version])
+            }
+            Self::Gate { version, number } => {
+                write!(f, "{} . {} @{}", Number(*number), Field(End::Source, *version), set::GATES[*version])
             }
             Self::Leased { version, group } => {
                 let (high, low) = set::halves(*group);
                 let address = Field(End::Destination, *version);
-                write!(f, "{high:#010x} . {low:#010x} . {address} @{}", set::LEASE[*version])
+                write!(f, "{} . {} . {address} @{}", Number(high), Number(low), set::LEASE[*version])
             }
             Self::NamedPort { version, group } => {
                 let address = Field(End::Destination, *version);
-                write!(f, "{group:#010x} . {address} . meta l4proto . th dport @{}", set::NAMED[*version])
+                write!(f, "{} . {address} . meta l4proto . th dport @{}", Number(*group), set::NAMED[*version])
             }
             Self::OwnAddress(version) => {
                 let (source, destination) = (Field(End::Source, *version), Field(End::Destination, *version));
@@ -102,9 +114,9 @@ impl fmt::Display for Test {
                 let (source, destination) = (Field(End::Source, *version), Destination(*version, *asked));
                 write!(f, "{source} . {destination} . meta l4proto @{}", set::ASKERS[*version])
             }
-            Self::Local(version) => write!(f, "{} map @{}", Field(End::Source, *version), set::WHO[*version]),
+            Self::Local(version) => write!(f, "{} @{}", Field(End::Source, *version), set::LOCAL[*version]),
             Self::AskedPort(port) => write!(f, "ct original proto-dst {port}"),
-            Self::Generation(number) => write!(f, "{number} @{}", set::GENERATION),
+            Self::Generation(number) => write!(f, "meta nfproto @{}", set::generation(*number)),
             Self::EveryNth(below) => write!(f, "numgen inc mod {below} 0"),
             Self::AtMost { a_second, burst } => write!(f, "limit rate {a_second}/second burst {burst} packets"),
         }
@@ -122,8 +134,7 @@ impl fmt::Display for Action {
             Self::Jump(chain) => write!(f, "jump {chain}"),
             Self::Goto(chain) => write!(f, "goto {chain}"),
             Self::Dispatch { end, version, walk } => {
-                let (who, walk) = (walk.numbers()[*version], *walk as u32);
-                write!(f, "{walk:#010x} . {} map @{who} vmap @{}", Field(*end, *version), set::CLASSES)
+                write!(f, "{} vmap @{}", Field(*end, *version), walk.maps()[*version])
             }
             Self::TranslateTo { address, port } => {
                 let family = if address.is_ipv4() { "ip" } else { "ip6" };

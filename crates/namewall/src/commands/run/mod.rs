@@ -6,7 +6,7 @@ mod options;
 mod report;
 
 pub(crate) use options::{Options, Server as DnsServer};
-pub(crate) use report::{leases, print_leases, status};
+pub(crate) use report::{leases, print_leases, status, time};
 
 use super::explain::{Answer, ConnectionQuestion};
 use super::http::{Http, is_taken};

@@ -1,7 +1,9 @@
-//! `namewall rules`: what the kernel would be told.
+//! `namewall rules`: what the kernel would be told, and with `--live` what it was told.
+
+mod live;
 
 use crate::cli::Rules;
-use crate::input::Origin;
+use crate::input::Loaded;
 use crate::output;
 use anyhow::{Context, Result};
 use namewall_dataplane::render::{Ids, Scope, render};
@@ -9,7 +11,10 @@ use std::io::Write;
 use std::process::ExitCode;
 
 pub(crate) fn run(args: &Rules) -> Result<ExitCode> {
-    let loaded = args.input.load()?;
+    if args.live {
+        return live::run(args);
+    }
+    let loaded = load(args)?;
     loaded.report_errors();
     let node = match &args.node {
         Some(name) => Some(loaded.snapshot.node_named(name).with_context(|| {
@@ -24,4 +29,8 @@ pub(crate) fn run(args: &Rules) -> Result<ExitCode> {
     let printed = write!(out, "table inet namewall {{\n{}}}\n", rendered.table).and_then(|()| out.flush());
     output::unless_closed(printed.map_err(Into::into))?;
     Ok(loaded.unread.exit(ExitCode::SUCCESS))
+}
+
+fn load(args: &Rules) -> Result<Loaded> {
+    Ok(Loaded::from_paths(&args.paths, &args.settings)?.with(args.lenient))
 }
