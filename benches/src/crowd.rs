@@ -73,11 +73,11 @@ impl Crowd {
         }
         for (at, name) in ["monitoring", "quarantine"].into_iter().enumerate() {
             text += &namespace_text(name, "platform");
-            text += &pod_text(name, ("one", 0), address(apps + at, 0));
+            text += &pod_text(name, "one", 0, address(apps + at, 0));
         }
         for app in 0..apps {
             for pod in 0..2 {
-                text += &pod_text(&namespace_of(app), (&format!("app-{app}"), pod), address(app, pod));
+                text += &pod_text(&namespace_of(app), &format!("app-{app}"), pod, address(app, pod));
             }
         }
         File { name: "objects.yaml".into(), text }
@@ -102,7 +102,7 @@ fn namespace_text(name: &str, team: &str) -> String {
     format!("---\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: {name}\n  labels:\n    team: {team}\n")
 }
 
-fn pod_text(namespace: &str, (app, pod): (&str, usize), address: Ipv4Addr) -> String {
+fn pod_text(namespace: &str, app: &str, pod: usize, address: Ipv4Addr) -> String {
     format!(
         "---\napiVersion: v1\nkind: Pod\nmetadata:\n  name: {app}-{pod}\n  namespace: {namespace}\n  labels:\n    app: {app}\nspec:\n  nodeName: {NODE}\nstatus:\n  phase: Running\n  podIP: {address}\n"
     )

@@ -2,7 +2,7 @@
 //! and the answers agree with each other.
 
 use namewall_cluster::{Document, Settings, lower};
-use namewall_policy::port::Protocol;
+use namewall_policy::port::{Protocol, TransportPort};
 use namewall_policy::reach::{Matrix, Reach, exposure};
 use namewall_policy::{
     Endpoint, Flow, Instant, Lease, LeaseTable, Program, Snapshot, Verdict, compile, evaluate, explain,
@@ -13,13 +13,13 @@ use std::time::Duration;
 /// How many workloads are asked about each other.
 const ASKED: usize = 5;
 const NOW: Instant = Instant(Duration::ZERO);
-const PORTS: [(Protocol, u16); 6] = [
-    (Protocol::Tcp, 80),
-    (Protocol::Tcp, 65535),
-    (Protocol::Udp, 53),
-    (Protocol::Sctp, 1),
-    (Protocol::Icmp, 0),
-    (Protocol::Other(47), 0),
+const PORTS: [TransportPort; 6] = [
+    TransportPort { protocol: Protocol::Tcp, port: 80 },
+    TransportPort { protocol: Protocol::Tcp, port: 65535 },
+    TransportPort { protocol: Protocol::Udp, port: 53 },
+    TransportPort { protocol: Protocol::Sctp, port: 1 },
+    TransportPort { protocol: Protocol::Icmp, port: 0 },
+    TransportPort { protocol: Protocol::Other(47), port: 0 },
 ];
 
 pub fn manifests(bytes: &[u8]) {
@@ -58,13 +58,13 @@ impl<'a> World<'a> {
                 let targets = self.program.endpoints(self.snapshot, to);
                 let cell = matrix.cell(matrix.between(from, to));
                 let pairs = self.program.address_pairs(&sources, &targets);
-                for (protocol, port) in PORTS {
+                for port in PORTS {
                     let mut open = false;
                     for (from, to) in &pairs {
-                        open |= self.ask(from, to, (protocol, port));
+                        open |= self.ask(from, to, port);
                     }
                     let pair = (self.snapshot.workload_name(from), self.snapshot.workload_name(to));
-                    assert_eq!(cell.open.contains(protocol, port), open, "matrix of {pair:?} at {port}/{protocol}");
+                    assert_eq!(cell.open.contains(port.protocol, port.port), open, "matrix of {pair:?} at {port:?}");
                 }
             }
         }
@@ -97,12 +97,13 @@ impl<'a> World<'a> {
     }
 
     /// Whether it is open, by all three who can tell.
-    fn ask(&self, from: &Endpoint, to: &Endpoint, (protocol, port): (Protocol, u16)) -> bool {
+    fn ask(&self, from: &Endpoint, to: &Endpoint, port: TransportPort) -> bool {
+        let TransportPort { protocol, port } = port;
         let flow = Flow { from: from.clone(), to: to.clone(), protocol, port, via: None, hop: None };
         let decision = evaluate(self.program, self.leases, &flow, NOW);
         let open = decision.verdict == Verdict::Allow;
         assert_eq!(self.reach().between(from, to).open.contains(protocol, port), open, "reach of {flow:?}");
-        let told = explain((self.snapshot, self.program), self.leases, &flow, NOW);
+        let told = explain(self.snapshot, &self.reach(), &flow);
         assert_eq!(told.decision, decision, "explain of {flow:?}");
         open
     }

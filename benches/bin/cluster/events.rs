@@ -46,10 +46,12 @@ pub(crate) fn measure(events: usize) -> Result<()> {
         server.create(&name)?;
         std::thread::sleep(EVERY);
         let status = json!({"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]});
-        addresses.push(server.timed(&name, &Change::Status(status), (&mut kernel, address))?);
+        kernel.forget()?;
+        addresses.push(server.timed(&name, &Change::Status(status), || kernel.wait_for(address))?);
         std::thread::sleep(EVERY);
         let closed = Change::Labels(json!({"is": "closed"}));
-        labels.push(server.timed(&name, &closed, (&mut kernel, address))?);
+        kernel.forget()?;
+        labels.push(server.timed(&name, &closed, || kernel.wait_for(address))?);
     }
     let all = [&addresses[..], &labels[..]].concat();
     for (what, times) in [("event", &all), ("event_address", &addresses), ("event_labels", &labels)] {
@@ -101,8 +103,7 @@ impl Server {
 
     /// From the answer to a write to the kernel, in milliseconds. What is in the kernel before the answer is here
     /// took no time.
-    fn timed(&self, name: &str, change: &Change, (kernel, address): (&mut Kernel, Ipv4Addr)) -> Result<f64> {
-        kernel.forget()?;
+    fn timed(&self, name: &str, change: &Change, wait_for_kernel: impl FnOnce() -> Result<()>) -> Result<f64> {
         let usual = PatchParams::default();
         self.runtime.block_on(async {
             match change {
@@ -115,7 +116,7 @@ impl Server {
             }
         })?;
         let answered = Instant::now();
-        kernel.wait_for(address)?;
+        wait_for_kernel()?;
         Ok(milliseconds(answered.elapsed()))
     }
 }

@@ -42,7 +42,7 @@ impl Rig {
         std::fs::write(folder.0.join("scenario.yaml"), scenario(names)?)?;
         let sandbox = build(&folder.0)?;
         let ways = NODES.iter().map(|node| way(&sandbox, node, &plane)).collect::<Result<_>>()?;
-        let agents = NODES.iter().map(|node| start(&sandbox, (node, &folder.0), &plane)).collect::<Result<_>>()?;
+        let agents = NODES.iter().map(|node| start(&sandbox, node, &folder.0, &plane)).collect::<Result<_>>()?;
         let sockets = NODES.map(|node| folder.0.join(node).join("run.sock"));
         for socket in &sockets {
             wait_until(|| ask(socket, &json!({"status": true})).is_ok_and(|told| told["policies"] == 1))?;
@@ -124,7 +124,7 @@ fn way(sandbox: &Sandbox, node: &str, plane: &ControlPlane) -> Result<Proxy> {
     Proxy::at(node.enter(|| TcpListener::bind((Ipv4Addr::LOCALHOST, plane.port())))??, plane)
 }
 
-fn start(sandbox: &Sandbox, (node, folder): (&str, &Path), plane: &ControlPlane) -> Result<Process> {
+fn start(sandbox: &Sandbox, node: &str, folder: &Path, plane: &ControlPlane) -> Result<Process> {
     let runtime: PathBuf = folder.join(node);
     std::fs::create_dir_all(&runtime)?;
     let mut command = Command::new(namewall()?);

@@ -48,7 +48,7 @@ fn serve(socket: &UdpSocket, asked: &Asked) {
             lock(asked).insert(name.clone(), SystemTime::now());
         }
         // Whoever does not hear it asks again.
-        let _ = socket.send_to(&answer(question, (&name, kind)), from);
+        let _ = socket.send_to(&answer(question, &name, kind), from);
     }
 }
 
@@ -69,7 +69,7 @@ fn question(query: &[u8]) -> Option<(String, u16, &[u8])> {
     Some((name.to_ascii_lowercase(), kind, query.get(..at + 4)?))
 }
 
-fn answer(question: &[u8], (name, kind): (&str, u16)) -> Vec<u8> {
+fn answer(question: &[u8], name: &str, kind: u16) -> Vec<u8> {
     let number = name.bytes().fold(0_u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
     let answers = u8::from(kind == ADDRESS);
     let mut answer = question.to_vec();

@@ -136,36 +136,44 @@ pub(crate) fn answer(query: &[u8], answers: Answers, out: &mut Vec<u8>) -> Optio
         out.extend(half.to_be_bytes());
     }
     out.extend(&query[HEADER..question.end]);
-    if let Some(kind) = question.kind {
-        write_records(out, (&question, kind), answers.ttl, records - 1);
-    }
+    write_records(out, &question, answers.ttl, records.saturating_sub(1));
     if let Some(flags) = question.opt_flags {
         write_opt(out, flags);
     }
     Some(())
 }
 
-fn write_records(out: &mut Vec<u8>, (question, kind): (&Question, Kind), ttl: u32, aliases: usize) {
+fn write_records(out: &mut Vec<u8>, question: &Question, ttl: u32, aliases: usize) {
+    let Some(kind) = question.kind else { return };
     // The owner of a record, as where it is already written.
     let mut owner = HEADER;
     for link in &LINKS[LINKS.len() - aliases.min(LINKS.len())..] {
-        write_record(out, (owner, CNAME), ttl, 2 + link.len() + 1);
+        write_record(out, &RecordHead { owner, kind: CNAME, ttl, length: 2 + link.len() + 1 });
         owner = out.len();
         write_label(out, link);
         out.extend(pointer(question.bare_name));
     }
     let address = kind.address(question.number);
-    write_record(out, (owner, kind.code()), ttl, address.len());
+    write_record(out, &RecordHead { owner, kind: kind.code(), ttl, length: address.len() });
     out.extend(address);
 }
 
-/// Up to the data.
-fn write_record(out: &mut Vec<u8>, (owner, kind): (usize, u16), ttl: u32, length: usize) {
-    out.extend(pointer(owner));
-    out.extend(kind.to_be_bytes());
+/// A record up to its data.
+struct RecordHead {
+    /// Where its name is already written.
+    owner: usize,
+    kind: u16,
+    ttl: u32,
+    /// The length of the data.
+    length: usize,
+}
+
+fn write_record(out: &mut Vec<u8>, head: &RecordHead) {
+    out.extend(pointer(head.owner));
+    out.extend(head.kind.to_be_bytes());
     out.extend(INTERNET.to_be_bytes());
-    out.extend(ttl.to_be_bytes());
-    out.extend((length as u16).to_be_bytes());
+    out.extend(head.ttl.to_be_bytes());
+    out.extend((head.length as u16).to_be_bytes());
 }
 
 fn pointer(to: usize) -> [u8; 2] {

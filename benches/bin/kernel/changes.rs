@@ -47,7 +47,7 @@ impl Live {
         for number in 0..TIMES {
             let mut next = self.snapshot.clone();
             change(&mut next, number);
-            let ((program, _), compiling) = timed(|| compile_next((&self.snapshot, &self.program), &next));
+            let ((program, _), compiling) = timed(|| compile_next(&self.snapshot, &self.program, &next));
             let (done, applying) = timed(|| self.nft.replace(&program, Instant::default()));
             (self.snapshot, self.program) = (next, program);
             operations.push(done?.operations as f64);

@@ -45,13 +45,13 @@ fn among(program: &Program, judged: Judged, most: usize) -> Result<()> {
         }
         for addresses in [1, 16] {
             let name = format!("grant_{addresses}_of_{present}_{}", judged.name());
-            grants((&mut nft, &mut leases), addresses, &name)?;
+            grants(&mut nft, &mut leases, addresses, &name)?;
         }
     }
     Ok(())
 }
 
-fn grants((nft, leases): (&mut SingleThreaded<Nft>, &mut Leases), addresses: usize, name: &str) -> Result<()> {
+fn grants(nft: &mut SingleThreaded<Nft>, leases: &mut Leases, addresses: usize, name: &str) -> Result<()> {
     let (mut waited, mut worked) = (Vec::new(), Vec::new());
     for number in 0..WARM_UP + GRANTS {
         let wanted = leases.take(addresses);

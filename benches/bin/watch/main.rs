@@ -81,7 +81,7 @@ fn generate(options: &Options, path: &Path) -> Result<()> {
                 "selector": {"app": name}, "ports": [{"name": "http", "protocol": "TCP", "port": 80}],
             },
         });
-        writeln!(file, "{service}\n{}", slice(application, addresses))?;
+        writeln!(file, "{service}\n{}", slice(namespace, name, addresses))?;
     }
     Ok(file.flush()?)
 }
@@ -92,7 +92,7 @@ fn application(pod: &Json) -> Option<(String, String)> {
     Some((text("/metadata/namespace")?, text("/spec/serviceAccountName")?))
 }
 
-fn slice((namespace, name): &(String, String), addresses: &[Json]) -> Json {
+fn slice(namespace: &str, name: &str, addresses: &[Json]) -> Json {
     let endpoints: Vec<Json> = addresses.iter().map(|address| json!({"addresses": [address]})).collect();
     json!({
         "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
@@ -152,8 +152,8 @@ fn replaced(pod: &mut Json, number: usize) -> Vec<Json> {
     events.push(json!({"type": "ADDED", "object": *pod}));
     pod["status"] = json!({"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]});
     events.push(json!({"type": "MODIFIED", "object": *pod}));
-    if let Some(application) = application(pod).filter(|_| gone != address) {
-        events.push(json!({"type": "MODIFIED", "object": slice(&application, &[address])}));
+    if let Some((namespace, name)) = application(pod).filter(|_| gone != address) {
+        events.push(json!({"type": "MODIFIED", "object": slice(&namespace, &name, &[address])}));
     }
     events
 }
@@ -197,7 +197,7 @@ fn measure(options: &Options, file: &Path) -> Result<()> {
             }
             let (read, lower) = timed(|| store.read(&settings));
             let next = read.lowered.snapshot;
-            let ((compiled, _), compile) = timed(|| compile_next((&snapshot, &program), &next));
+            let ((compiled, _), compile) = timed(|| compile_next(&snapshot, &program, &next));
             let (done, replace) = timed(|| nft.replace(&compiled, Instant::default()));
             done?;
             (snapshot, program) = (next, compiled);
@@ -224,7 +224,7 @@ fn measure(options: &Options, file: &Path) -> Result<()> {
     let (done, took) = timed(|| {
         ensure!(apply(&mut store, &text)?, "the policy has changed");
         let next = store.read(&settings).lowered.snapshot;
-        let (compiled, _) = compile_next((&snapshot, &program), &next);
+        let (compiled, _) = compile_next(&snapshot, &program, &next);
         nft.replace(&compiled, Instant::default())?;
         Ok((next, compiled))
     });

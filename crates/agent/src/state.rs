@@ -128,7 +128,7 @@ impl<D: Dataplane> State<D> {
         }
         let began = self.node.now();
         let (program, more) = match &self.last_error {
-            None => compile_next((&self.snapshot, self.node.program()), &snapshot),
+            None => compile_next(&self.snapshot, self.node.program(), &snapshot),
             // A failed change may be in force in part. Then the Program is not the Snapshot's.
             Some(_) => compile(&snapshot),
         };

@@ -26,7 +26,7 @@ impl Document {
     /// What cannot be read becomes a Finding, and the rest goes on.
     pub fn read_all(file: &Arc<str>, text: &str) -> (Vec<Document>, Vec<Finding>) {
         let (mut documents, mut findings) = (Vec::new(), Vec::new());
-        read_part(Part { file, text: &unified_line_ends(text), first_line: 0 }, &mut documents, &mut findings);
+        read_part(FilePart { file, text: &unified_line_ends(text), first_line: 0 }, &mut documents, &mut findings);
         (documents, findings)
     }
 
@@ -87,14 +87,14 @@ impl Gather for Vec<Document> {
 
 /// A part of a file that starts after so many lines. Its lines end in line feeds.
 #[derive(Clone, Copy)]
-pub(crate) struct Part<'t> {
+pub(crate) struct FilePart<'t> {
     pub(crate) file: &'t Arc<str>,
     pub(crate) text: &'t str,
     pub(crate) first_line: u32,
 }
 
 /// Passes every object of a text on as soon as it is read.
-pub(crate) fn read_part<G: Gather>(part: Part<'_>, documents: &mut G, findings: &mut Vec<Finding>) {
+pub(crate) fn read_part<G: Gather>(part: FilePart<'_>, documents: &mut G, findings: &mut Vec<Finding>) {
     for mut text in yaml::split_documents(part.text) {
         text.first_line += part.first_line;
         let (count, said) = (documents.count(), findings.len());

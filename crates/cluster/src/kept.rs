@@ -65,7 +65,9 @@ impl<R: Record> LastGood<R> {
                 kept.push(file.clone());
             }
         }
-        self.good = files.iter().filter(|(file, _)| !bad.contains(*file) || kept.contains(file)).map(copy).collect();
+        let is_good = |file: &Arc<str>| !bad.contains(file) || kept.contains(file);
+        let good = files.iter().filter(|(file, _)| is_good(file));
+        self.good = good.map(|(file, records)| (file.clone(), records.clone())).collect();
         // What was wrong is told of, though it is not what counts.
         findings.append(&mut lowered.findings);
         if !kept.is_empty() {
@@ -73,8 +75,4 @@ impl<R: Record> LastGood<R> {
         }
         Read { lowered, findings, kept }
     }
-}
-
-fn copy<R: Clone>((file, records): (&Arc<str>, &Vec<R>)) -> (Arc<str>, Vec<R>) {
-    (file.clone(), records.clone())
 }

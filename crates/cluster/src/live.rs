@@ -28,7 +28,7 @@ pub(crate) struct Live {
 
 impl Live {
     /// All anew, on a Snapshot that has everything else.
-    pub(crate) fn new(settings: Settings, mut snapshot: Snapshot, (facts, pool): (&mut Facts, &mut Pool)) -> Self {
+    pub(crate) fn new(settings: Settings, mut snapshot: Snapshot, facts: &mut Facts, pool: &mut Pool) -> Self {
         let services = facts.services.objects.values().filter_map(|fact| fact.now.as_deref());
         let by_services = services.flat_map(|service| &service.selector.requirements).map(|one| one.key());
         let asked: FxHashSet<Arc<str>> =

@@ -1,6 +1,6 @@
 //! Files, folders and standard input → Documents.
 
-use crate::document::{Document, Gather, Part, read_part, unified_line_ends};
+use crate::document::{Document, FilePart, Gather, read_part, unified_line_ends};
 use crate::lower::{Lowered, Objects, Settings};
 use namewall_policy::{Finding, Source};
 use std::borrow::Cow;
@@ -233,10 +233,10 @@ fn parse_all<G: Gathered>(texts: &[(Arc<str>, String)]) -> (G, Vec<Finding>) {
     let workers = thread::available_parallelism().map_or(1, usize::from);
     let total: usize = texts.iter().map(|(_, text)| text.len()).sum();
     let share = (total / workers).max(64 * 1024) + 1;
-    let mut chunks: Vec<Vec<Part<'_>>> = vec![Vec::new()];
+    let mut chunks: Vec<Vec<FilePart<'_>>> = vec![Vec::new()];
     let mut room = share;
     for (file, text) in texts {
-        let mut rest = Part { file, text, first_line: 0 };
+        let mut rest = FilePart { file, text, first_line: 0 };
         loop {
             let (head, tail) = cut(rest, room);
             room = room.saturating_sub(head.text.len());
@@ -266,17 +266,17 @@ fn parse_all<G: Gathered>(texts: &[(Arc<str>, String)]) -> (G, Vec<Finding>) {
 }
 
 /// Cuts after about `size` bytes, before a `---` line.
-fn cut(part: Part<'_>, size: usize) -> (Part<'_>, Option<Part<'_>>) {
+fn cut(part: FilePart<'_>, size: usize) -> (FilePart<'_>, Option<FilePart<'_>>) {
     let from = (size..part.text.len()).find(|&at| part.text.is_char_boundary(at));
     let cut = from.and_then(|from| part.text[from..].find("\n---\n").map(|at| from + at + 1));
     let Some(cut) = cut else { return (part, None) };
     let (head, tail) = part.text.split_at(cut);
     let lines = head.bytes().filter(|&byte| byte == b'\n').count() as u32;
-    let tail = Part { text: tail, first_line: part.first_line + lines, ..part };
-    (Part { text: head, ..part }, Some(tail))
+    let tail = FilePart { text: tail, first_line: part.first_line + lines, ..part };
+    (FilePart { text: head, ..part }, Some(tail))
 }
 
-fn parse_chunk<G: Gathered>(chunk: &[Part<'_>]) -> (G, Vec<Finding>) {
+fn parse_chunk<G: Gathered>(chunk: &[FilePart<'_>]) -> (G, Vec<Finding>) {
     let (mut gathered, mut findings) = (G::default(), Vec::new());
     for part in chunk {
         read_part(*part, &mut gathered, &mut findings);

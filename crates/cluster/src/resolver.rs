@@ -66,7 +66,7 @@ impl Resolver<'_> {
         if addresses.is_empty() {
             return false;
         }
-        let found: Vec<ResolvedAddress> = addresses.iter().map(|one| lookup.address(*one)).collect();
+        let found: Vec<ResolvedAddress> = addresses.iter().map(|&(ip, ttl)| lookup.address(ip, ttl)).collect();
         let before = self.status.clone();
         match self.position(lookup.name) {
             Some(at) => renew(&mut self.status.resolved_names[at], &found, lookup),
@@ -136,7 +136,7 @@ impl Resolver<'_> {
 }
 
 impl Lookup<'_> {
-    fn address(&self, (ip, ttl): (IpAddr, u32)) -> ResolvedAddress {
+    fn address(&self, ip: IpAddr, ttl: u32) -> ResolvedAddress {
         let ttl = i32::try_from(ttl).unwrap_or(i32::MAX);
         ResolvedAddress {
             ip: ip.to_string(),

@@ -298,7 +298,7 @@ impl Store {
         let kinds = self.texts.iter().filter(|(kind, _)| is_read(kind));
         let texts = kinds.flat_map(|(_, objects)| objects.values()).cloned();
         let Read { lowered, findings, kept } = self.last_good.lower(texts, Vec::new(), settings);
-        let live = Live::new(settings.clone(), lowered.snapshot, (&mut self.facts, &mut self.pool));
+        let live = Live::new(settings.clone(), lowered.snapshot, &mut self.facts, &mut self.pool);
         (live, Remarks { findings, kept })
     }
 }

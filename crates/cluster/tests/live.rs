@@ -92,7 +92,7 @@ fn metadata(number: usize, name: &str) -> Json {
     json!({"namespace": NAMESPACES[number % 2], "name": format!("{name}-{number}")})
 }
 
-fn pod((number, app): (usize, usize), at: Option<u8>, state: State) -> Json {
+fn pod(number: usize, app: usize, at: Option<u8>, state: State) -> Json {
     let mut pod = json!({
         "metadata": metadata(number, "pod"),
         "spec": {"nodeName": format!("node-{}", number % 2), "containers": [
@@ -172,7 +172,7 @@ impl Cluster {
     fn happen(&mut self, what: &Happening) {
         match what {
             &Happening::Pod { number, app, address, state } => {
-                self.put("Pod", pod((number, app), address, state));
+                self.put("Pod", pod(number, app, address, state));
             }
             &Happening::PodGoes(number) => self.drop("Pod", number, "pod"),
             Happening::Slice { service, addresses } => self.put("EndpointSlice", slice(*service, addresses)),
@@ -253,7 +253,7 @@ proptest! {
             cluster.happen(what);
             let snapshot = cluster.store.read(&settings).lowered.snapshot;
             let (program, _) = match &known {
-                Some((before, program)) => compile_next((before, program), &snapshot),
+                Some((before, program)) => compile_next(before, program, &snapshot),
                 None => compile(&snapshot),
             };
             let anew = cluster.filled_at_once().read(&settings).lowered.snapshot;
@@ -285,14 +285,14 @@ fn a_change_shares_what_it_does_not_touch() {
     }
     let settings = Settings::default();
     let before = cluster.store.read(&settings).lowered.snapshot;
-    let mut other = pod((0, 1), Some(7), State::Good);
+    let mut other = pod(0, 1, Some(7), State::Good);
     other["metadata"]["name"] = json!("pod-007");
     cluster.put("Pod", other);
     let next = cluster.store.read(&settings).lowered.snapshot;
     assert_eq!(next.workloads.not_shared_with(&before.workloads).count(), 128);
     let key = Key { namespace: "shop".into(), name: "pod-150".into() };
     assert!(cluster.store.remove(kind("Pod"), &key));
-    cluster.put("Pod", pod((8, 1), Some(9), State::Good));
+    cluster.put("Pod", pod(8, 1, Some(9), State::Good));
     let last = cluster.store.read(&settings).lowered.snapshot;
     // The one that came has the place of the one that went.
     assert_eq!((last.workloads.len(), last.pod_count()), (300, 300));

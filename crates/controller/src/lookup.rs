@@ -2,7 +2,7 @@
 //! `threads` asks real servers; a test has its own.
 
 use namewall_dns::wire::{Rcode, RecordType};
-use namewall_dns::{AskError, Told};
+use namewall_dns::{AskError, LookupAnswer};
 use namewall_kubernetes::Outcome;
 use std::fmt::Debug;
 use std::net::SocketAddr;
@@ -33,7 +33,10 @@ pub struct Done {
 }
 
 /// All addresses that any of the servers knows; a failure only if none knows any.
-pub fn look_up(order: &Order, ask: impl Fn(SocketAddr, RecordType) -> Result<Told, AskError>) -> Option<Outcome> {
+pub fn look_up(
+    order: &Order,
+    ask: impl Fn(SocketAddr, RecordType) -> Result<LookupAnswer, AskError>,
+) -> Option<Outcome> {
     let (mut found, mut failure) = (Vec::new(), None);
     for &server in &order.servers {
         for kind in [RecordType::A, RecordType::AAAA] {
@@ -85,9 +88,9 @@ mod tests {
             (1000, _) => Err(AskError::Silence(server)),
             (_, RecordType::A) => {
                 let address = Address { address: [192, 0, 2, 1].into(), ttl: Duration::from_secs(30) };
-                Ok(Told { rcode: Rcode::NO_ERROR, addresses: vec![address] })
+                Ok(LookupAnswer { rcode: Rcode::NO_ERROR, addresses: vec![address] })
             }
-            _ => Ok(Told { rcode: Rcode::NO_ERROR, addresses: Vec::new() }),
+            _ => Ok(LookupAnswer { rcode: Rcode::NO_ERROR, addresses: Vec::new() }),
         });
         assert_eq!(outcome, Some(Outcome::Found(vec![([192, 0, 2, 1].into(), 30)])));
     }

@@ -28,7 +28,7 @@ impl LookupThreads {
                 loop {
                     let order = taken.lock().unwrap_or_else(PoisonError::into_inner).recv();
                     let Ok(order) = order else { return };
-                    let outcome = look_up(&order, |server, kind| ask(server, (&order.name, kind), LOOKUP_TIMEOUT));
+                    let outcome = look_up(&order, |server, kind| ask(server, &order.name, kind, LOOKUP_TIMEOUT));
                     if finished.send(Done { name: order.name, outcome }).is_err() {
                         return;
                     }

@@ -78,7 +78,8 @@ impl<'a> Judge<'a> {
         let from = self.program.endpoint_at(connection.source);
         let translated = connection.asked != connection.destination;
         // What was translated elsewhere was judged there.
-        let hop = self.program.hop_at(&from, connection.asked).filter(|hop| translated && Some(hop.node) == self.node);
+        let hop = self.program.hop_at(&from, asked, asked_port);
+        let hop = hop.filter(|hop| translated && Some(hop.node) == self.node);
         let flow = Flow {
             from,
             hop,

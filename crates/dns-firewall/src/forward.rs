@@ -4,7 +4,7 @@ use crate::engines::tls_files;
 use crate::message::is_under;
 use namewall_corefile::{self as corefile, HealthCheck, Upstream, Zone};
 use namewall_dns::wire::{Name, Rcode};
-use namewall_dns::{Health, Order, Route, Tls, Way};
+use namewall_dns::{Health, Route, Tls, UpstreamOrder, UpstreamTransport};
 use namewall_engines::http::client_config;
 use namewall_policy::domain::DomainName;
 use rustls::ClientConfig;
@@ -100,14 +100,14 @@ pub(crate) fn route(forward: &corefile::Forward, findings: &mut Findings) -> Rou
     Route {
         upstreams,
         order: match forward.order {
-            corefile::Order::Random => Order::Random,
-            corefile::Order::RoundRobin => Order::RoundRobin,
-            corefile::Order::Sequential => Order::Sequential,
+            corefile::ForwardOrder::Random => UpstreamOrder::Random,
+            corefile::ForwardOrder::RoundRobin => UpstreamOrder::RoundRobin,
+            corefile::ForwardOrder::Sequential => UpstreamOrder::Sequential,
         },
         way: match (forward.force_tcp, forward.prefer_udp) {
-            (true, _) => Way::Tcp,
-            (_, true) => Way::UdpFirst,
-            _ => Way::AsAsked,
+            (true, _) => UpstreamTransport::Tcp,
+            (_, true) => UpstreamTransport::UdpFirst,
+            _ => UpstreamTransport::AsAsked,
         },
         failover: codes(&forward.failover),
         most_queries: forward.max_concurrent,

@@ -27,14 +27,14 @@ pub enum AskError {
 
 /// What a server said.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Told {
+pub struct LookupAnswer {
     pub rcode: Rcode,
     pub addresses: Vec<Address>,
 }
 
 /// Asks a server, over UDP and, if that does not hold the answer, over TCP. A question is known by its id, its
 /// port and its name; whatever else comes in is not heard.
-pub fn ask(server: SocketAddr, (name, kind): (&str, RecordType), patience: Duration) -> Result<Told, AskError> {
+pub fn ask(server: SocketAddr, name: &str, kind: RecordType, patience: Duration) -> Result<LookupAnswer, AskError> {
     let broken = |error| AskError::Broken(server, error);
     let id = Random::open().and_then(|mut random| random.number()).map_err(broken)?;
     let query = query(id, name, kind).ok_or_else(|| AskError::Name(name.to_owned()))?;
@@ -45,7 +45,7 @@ pub fn ask(server: SocketAddr, (name, kind): (&str, RecordType), patience: Durat
     }
     let header = Header::read(&answer).map_err(|_| AskError::Unreadable(server))?;
     let says = addresses(&answer).map_err(|_| AskError::Unreadable(server))?;
-    Ok(Told { rcode: header.rcode, addresses: says.addresses })
+    Ok(LookupAnswer { rcode: header.rcode, addresses: says.addresses })
 }
 
 fn silence(server: SocketAddr, error: io::Error) -> AskError {

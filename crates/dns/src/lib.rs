@@ -10,11 +10,11 @@ mod learn;
 mod server;
 pub mod wire;
 
-pub use ask::{AskError, Told, ask};
+pub use ask::{AskError, LookupAnswer, ask};
 pub use caught::{caught, is_caught};
 pub use chain::{Asked, Chain, Continuation, Failure, Heard, Passing, Step, To};
 pub use learn::{Answer, Learn, LearnError, LearnNothing, Opens};
 pub use server::{
-    Counters, Health, Listen, OnLearnTimeout, Order, Route, Server, ServerError, Settings, Sockets, Tls, Upstream,
-    UpstreamState, Way,
+    Counters, Health, Listen, OnLearnTimeout, Route, Server, ServerError, Settings, Sockets, Tls, Upstream,
+    UpstreamOrder, UpstreamState, UpstreamTransport,
 };

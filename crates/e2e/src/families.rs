@@ -3,7 +3,7 @@
 
 use crate::names::{ASKS, NOBODY, SILENT, remove_firewall};
 use crate::policies::ASKERS;
-use crate::report::{Seen, eventually, now, step, within};
+use crate::report::{Observation, eventually, now, step, within};
 use crate::setup::TTL;
 use crate::stage::Stage;
 use anyhow::Result;
@@ -77,7 +77,7 @@ pub(crate) fn names_open(stage: &Stage) -> Result<()> {
     step("both agents say what is open in IPv6", || {
         for node in 0..2 {
             let said = stage.ask_agent(node, &["leases"])?;
-            now("the address", Ok(Seen::new(said.contains("2001:db8:64::8"), said)))?;
+            now("the address", Ok(Observation::new(said.contains("2001:db8:64::8"), said)))?;
         }
         Ok(())
     })?;

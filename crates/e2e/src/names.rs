@@ -1,8 +1,8 @@
 //! What a name opens, on both nodes, until when.
 
-use crate::report::{Seen, eventually, now, step, within};
+use crate::report::{Observation, eventually, now, step, within};
 use crate::setup::TTL;
-use crate::stage::Stage;
+use crate::stage::{ProbePod, Stage};
 use anyhow::{Context, Result};
 use std::time::{Duration, Instant};
 
@@ -41,7 +41,7 @@ pub(crate) fn of_an_egress_firewall(stage: &Stage) -> Result<()> {
         eventually("two, one of them with 198.51.100.7", || {
             let all = stage.resolvers()?;
             let text = serde_json::to_string(&all)?;
-            Ok(Seen::new(all.len() == 2 && text.contains("198.51.100.7"), text))
+            Ok(Observation::new(all.len() == 2 && text.contains("198.51.100.7"), text))
         })
     })?;
     step("a pod on node 1 looks the name up, and its first connection works", || {
@@ -62,11 +62,11 @@ pub(crate) fn of_an_egress_firewall(stage: &Stage) -> Result<()> {
         for node in 0..2 {
             let said = stage.ask_agent(node, &["leases"])?;
             let is_good = said.contains("api.payments.example") && said.contains("EgressFirewall");
-            now("the name, and its rule", Ok(Seen::new(is_good, said)))?;
+            now("the name, and its rule", Ok(Observation::new(is_good, said)))?;
         }
         let output = stage.kubectl_namewall(&["leases"])?;
         let said = String::from_utf8(output.stdout).context("it is text")?;
-        now("the name", Ok(Seen::new(said.contains("api.payments.example"), said)))
+        now("the name", Ok(Observation::new(said.contains("api.payments.example"), said)))
     })?;
     step("the name moves: the new address opens at once for who asks, and soon on the other node", || {
         stage.set_names(&ZONE_LATER)?;
@@ -93,7 +93,7 @@ fn old_closes_and_new_stays(stage: &Stage) -> Result<()> {
         }
         std::thread::sleep(Duration::from_millis(250));
     }
-    now("the old one is closed", Ok(Seen::new(open.is_empty(), format!("it is open for {open:?}"))))
+    now("the old one is closed", Ok(Observation::new(open.is_empty(), format!("it is open for {open:?}"))))
 }
 
 pub(crate) fn remove_firewall(stage: &Stage) -> Result<()> {
@@ -103,12 +103,12 @@ pub(crate) fn remove_firewall(stage: &Stage) -> Result<()> {
     }
     eventually("no DNSNameResolver", || {
         let all = stage.resolvers()?;
-        Ok(Seen::new(all.is_empty(), serde_json::to_string(&all)?))
+        Ok(Observation::new(all.is_empty(), serde_json::to_string(&all)?))
     })?;
     for node in 0..2 {
         eventually("no lease", || {
             let said = stage.ask_agent(node, &["leases"])?;
-            Ok(Seen::new(said.contains("nothing is open by name"), said))
+            Ok(Observation::new(said.contains("nothing is open by name"), said))
         })?;
     }
     Ok(())
@@ -120,15 +120,15 @@ pub(crate) fn of_a_cluster_network_policy(stage: &Stage) -> Result<()> {
         stage.plane.apply(BANK)?;
         eventually("the namespace has its account", || {
             let got = stage.plane.get(&["serviceaccount", "default", "-n", "bank"]);
-            Ok(Seen::new(got.is_ok(), "none yet"))
+            Ok(Observation::new(got.is_ok(), "none yet"))
         })?;
-        stage.run_pod(("bank", "teller"), "node-1", "")?;
-        stage.run_pod(("bank", "vault"), "node-2", "")?;
+        stage.run_pod(ProbePod { namespace: "bank", name: "teller", node: "node-1", labels: "" })?;
+        stage.run_pod(ProbePod { namespace: "bank", name: "vault", node: "node-2", labels: "" })?;
         stage.pods_are_ready("bank")?;
         for pod in ["bank/teller", "bank/vault"] {
             eventually("it is asked and answers", || {
                 let heard = stage.tell(pod, "resolve else.example")?;
-                Ok(Seen::new(heard == Ok("198.51.100.8".to_owned()), format!("{heard:?}")))
+                Ok(Observation::new(heard == Ok("198.51.100.8".to_owned()), format!("{heard:?}")))
             })?;
             now("it does not connect", stage.goes(pod, "198.51.100.8:443", false))?;
             now("it does not connect", stage.goes(pod, FIRST, false))?;

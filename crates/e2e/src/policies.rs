@@ -1,8 +1,8 @@
 //! NetworkPolicies between pods of one node and of two, directly and through a
 //! Service; and pods that are new.
 
-use crate::report::{Seen, eventually, now, step};
-use crate::stage::{Stage, pod, process_of};
+use crate::report::{Observation, eventually, now, step};
+use crate::stage::{ProbePod, Stage, process_of};
 use anyhow::Result;
 use nix::sys::signal::{Signal, kill};
 
@@ -24,11 +24,12 @@ pub(crate) fn between_pods(stage: &Stage) -> Result<()> {
         stage.plane.apply(SHOP)?;
         eventually("the namespace has its account", || {
             let got = stage.plane.get(&["serviceaccount", "default", "-n", "shop"]);
-            Ok(Seen::new(got.is_ok(), "none yet"))
+            Ok(Observation::new(got.is_ok(), "none yet"))
         })?;
-        stage.run_pod(("shop", "db"), "node-2", "")?;
+        stage.run_pod(ProbePod { namespace: "shop", name: "db", node: "node-2", labels: "" })?;
         for (name, node, may) in ASKERS {
-            stage.run_pod(("shop", name), node, if may { ", role: client" } else { "" })?;
+            let labels = if may { ", role: client" } else { "" };
+            stage.run_pod(ProbePod { namespace: "shop", name, node, labels })?;
         }
         stage.pods_are_ready("shop")
     })?;
@@ -67,7 +68,7 @@ fn says(stage: &Stage, from: &str, to: &str, is_allowed: bool) -> Result<()> {
     let verdict = if is_allowed { "allow" } else { "deny" };
     let output = stage.kubectl_namewall(&["explain", "--from", from, "--to", to, "--expect", verdict])?;
     let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-    now(&format!("{verdict}, from {from} to {to}"), Ok(Seen::new(output.status.success(), said)))
+    now(&format!("{verdict}, from {from} to {to}"), Ok(Observation::new(output.status.success(), said)))
 }
 
 /// A pod that tries one thing from its first moment on.
@@ -84,19 +85,20 @@ impl Hammer {
     fn start(&self, stage: &Stage) -> Result<()> {
         let labels = if self.may { "" } else { ", may: nothing" };
         let arguments = ["hammer", &self.name, &self.place, HAMMER_SECONDS];
-        stage.plane.apply(&pod(("shop", &self.name), self.node, labels, &arguments))
+        let pod = ProbePod { namespace: "shop", name: &self.name, node: self.node, labels };
+        stage.plane.apply(&pod.manifest(&arguments))
     }
 
     /// What came of it.
     fn end(&self, stage: &Stage) -> Result<()> {
         let file = stage.folder.join("pods").join(&self.name);
-        eventually("the pod has tried", || Ok(Seen::new(file.exists(), "nothing yet")))?;
+        eventually("the pod has tried", || Ok(Observation::new(file.exists(), "nothing yet")))?;
         let said = std::fs::read_to_string(&file)?;
         let what = format!("{} to {}: {}", self.name, self.place, said.trim());
         println!("             {what}");
         stage.plane.kubectl(&["delete", "pod", "-n", "shop", &self.name, "--wait=false"])?;
         let expected = if self.opens { "open" } else { "closed" };
-        now(expected, Ok(Seen::new(said.starts_with(expected), what)))
+        now(expected, Ok(Observation::new(said.starts_with(expected), what)))
     }
 }
 

@@ -22,11 +22,11 @@ pub(crate) fn step<T>(what: &str, act: impl FnOnce() -> Result<T>) -> Result<T> 
 }
 
 /// What is seen comes to be what is expected, or the last that was seen is told.
-pub(crate) fn eventually(expected: &str, see: impl Fn() -> Result<Seen>) -> Result<()> {
+pub(crate) fn eventually(expected: &str, see: impl Fn() -> Result<Observation>) -> Result<()> {
     within(DEADLINE, expected, see)
 }
 
-pub(crate) fn within(patience: Duration, expected: &str, see: impl Fn() -> Result<Seen>) -> Result<()> {
+pub(crate) fn within(patience: Duration, expected: &str, see: impl Fn() -> Result<Observation>) -> Result<()> {
     let began = Instant::now();
     loop {
         let seen = see();
@@ -46,7 +46,7 @@ pub(crate) fn within(patience: Duration, expected: &str, see: impl Fn() -> Resul
 }
 
 /// The same, which must be so at once.
-pub(crate) fn now(expected: &str, seen: Result<Seen>) -> Result<()> {
+pub(crate) fn now(expected: &str, seen: Result<Observation>) -> Result<()> {
     let seen = seen?;
     if !seen.is_good {
         bail!("expected: {expected}\n     seen: {}", seen.what);
@@ -56,12 +56,12 @@ pub(crate) fn now(expected: &str, seen: Result<Seen>) -> Result<()> {
 
 /// What was seen, and whether it is as expected.
 #[derive(Debug)]
-pub(crate) struct Seen {
+pub(crate) struct Observation {
     pub(crate) is_good: bool,
     pub(crate) what: String,
 }
 
-impl Seen {
+impl Observation {
     pub(crate) fn new(is_good: bool, what: impl Into<String>) -> Self {
         Self { is_good, what: what.into() }
     }

@@ -1,7 +1,7 @@
 //! The cluster and the world are built, and namewall is installed.
 
 use crate::Settings;
-use crate::report::{Seen, TIMEOUT, eventually, now, step};
+use crate::report::{Observation, TIMEOUT, eventually, now, step};
 use crate::stage::{Programs, Stage};
 use anyhow::{Context, Result};
 use namewall_testbed::{ControlPlane, Lan, Machine, Node, NodeSettings};
@@ -127,12 +127,12 @@ pub(crate) fn install(stage: &Stage) -> Result<()> {
     step("the doctor is content, with both nodes and the cluster", || {
         for node in 0..2 {
             let said = stage.ask_agent(node, &["doctor", "--only", "node"])?;
-            now("all is good", Ok(Seen::new(!said.contains('✗') && !said.contains('·'), said)))?;
+            now("all is good", Ok(Observation::new(!said.contains('✗') && !said.contains('·'), said)))?;
         }
         eventually("all is good", || {
             let output = stage.namewall(&["doctor", "--only", "cluster"])?;
             let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-            Ok(Seen::new(output.status.success() && !said.contains('·'), said))
+            Ok(Observation::new(output.status.success() && !said.contains('·'), said))
         })
     })
 }
@@ -148,6 +148,6 @@ pub(crate) fn nothing_is_complained_of(stage: &Stage) -> Result<()> {
             complains && !(stage.was_away && away.iter().any(|word| line.contains(word)))
         };
         let complaints: Vec<&str> = said.lines().filter(is_complaint).collect();
-        now("nothing", Ok(Seen::new(complaints.is_empty(), complaints.join("\n"))))
+        now("nothing", Ok(Observation::new(complaints.is_empty(), complaints.join("\n"))))
     })
 }

@@ -1,6 +1,6 @@
 //! The cluster and the world: what can be done there, and what can be seen.
 
-use crate::report::{Seen, TIMEOUT};
+use crate::report::{Observation, TIMEOUT};
 use anyhow::{Context, Result, bail, ensure};
 use namewall_testbed::{ControlPlane, Machine, Node};
 use nix::sys::signal::{Signal, kill};
@@ -40,9 +40,9 @@ pub(crate) struct Programs {
 }
 
 impl Stage {
-    /// A pod that does what it is told: namespace and name, its node, and further fields of its labels.
-    pub(crate) fn run_pod(&self, (namespace, name): (&str, &str), node: &str, labels: &str) -> Result<()> {
-        self.plane.apply(&pod((namespace, name), node, labels, &["pod", &format!("{namespace}.{name}"), "80"]))
+    /// Starts a pod that does what it is told.
+    pub(crate) fn run_pod(&self, pod: ProbePod<'_>) -> Result<()> {
+        self.plane.apply(&pod.manifest(&["pod", &format!("{}.{}", pod.namespace, pod.name), "80"]))
     }
 
     pub(crate) fn pod_address(&self, namespace: &str, name: &str) -> Result<String> {
@@ -80,13 +80,13 @@ impl Stage {
     }
 
     /// Whether a connection from a pod comes about as it should, to an address or a name with a port.
-    pub(crate) fn goes(&self, pod: &str, place: &str, is_allowed: bool) -> Result<Seen> {
+    pub(crate) fn goes(&self, pod: &str, place: &str, is_allowed: bool) -> Result<Observation> {
         let heard = self.tell(pod, &format!("connect {place} {CONNECT_MILLISECONDS}"))?;
         let what = match &heard {
             Ok(who) => format!("{pod} reaches {place}: {who}"),
             Err(why) => format!("{pod} does not reach {place}: {why}"),
         };
-        Ok(Seen::new(heard.is_ok() == is_allowed, what))
+        Ok(Observation::new(heard.is_ok() == is_allowed, what))
     }
 
     /// What the world outside answers for names from now on: `ADDRESS NAME` lines.
@@ -184,15 +184,27 @@ impl Stage {
 }
 
 /// A pod of the probe's image.
-pub(crate) fn pod((namespace, name): (&str, &str), node: &str, labels: &str, arguments: &[&str]) -> String {
-    format!(
-        "apiVersion: v1\nkind: Pod\n\
-         metadata: {{name: {name}, namespace: {namespace}, labels: {{app: {name}{labels}}}}}\n\
-         spec:\n  nodeName: {node}\n  terminationGracePeriodSeconds: 0\n  automountServiceAccountToken: false\n  \
-         containers: [{{name: probe, image: \"probe:e2e\", args: {arguments:?}, \
-         volumeMounts: [{{name: e2e, mountPath: /e2e}}]}}]\n  \
-         volumes: [{{name: e2e, hostPath: {{path: /run/e2e/pods}}}}]\n"
-    )
+#[derive(Clone, Copy)]
+pub(crate) struct ProbePod<'a> {
+    pub(crate) namespace: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) node: &'a str,
+    /// Further labels, each after a comma.
+    pub(crate) labels: &'a str,
+}
+
+impl ProbePod<'_> {
+    pub(crate) fn manifest(self, arguments: &[&str]) -> String {
+        let Self { namespace, name, node, labels } = self;
+        format!(
+            "apiVersion: v1\nkind: Pod\n\
+             metadata: {{name: {name}, namespace: {namespace}, labels: {{app: {name}{labels}}}}}\n\
+             spec:\n  nodeName: {node}\n  terminationGracePeriodSeconds: 0\n  automountServiceAccountToken: false\n  \
+             containers: [{{name: probe, image: \"probe:e2e\", args: {arguments:?}, \
+             volumeMounts: [{{name: e2e, mountPath: /e2e}}]}}]\n  \
+             volumes: [{{name: e2e, hostPath: {{path: /run/e2e/pods}}}}]\n"
+        )
+    }
 }
 
 /// The process of namewall in a pod, with this argument. All that can be seen from here are of this run.

@@ -1,8 +1,8 @@
 //! What holds while something is broken, or is changed for another.
 
 use crate::names::{ASKS, FIRST, NOBODY, SILENT, put_firewall, remove_firewall};
-use crate::report::{Seen, TIMEOUT, eventually, now, step, within};
-use crate::stage::{Stage, pod, process_of};
+use crate::report::{Observation, TIMEOUT, eventually, now, step, within};
+use crate::stage::{ProbePod, Stage, process_of};
 use anyhow::Result;
 use nix::sys::signal::{Signal, kill};
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub(crate) fn the_leading_controller_hangs(stage: &Stage) -> Result<()> {
         let process = process_of("controller", &format!("--identity={before}"))?;
         kill(process, Signal::SIGSTOP)?;
         put_firewall(stage)?;
-        within(TAKEN_OVER, "another leads", || leader().map(|now| Seen::new(now != before, now)))?;
+        within(TAKEN_OVER, "another leads", || leader().map(|now| Observation::new(now != before, now)))?;
         eventually("it connects", || stage.goes(SILENT, FIRST, true))?;
         kill(process, Signal::SIGCONT)?;
         eventually("it connects", || stage.goes(SILENT, FIRST, true))
@@ -44,7 +44,7 @@ pub(crate) fn an_agent_is_killed(stage: &Stage) -> Result<()> {
         eventually("restarted, and ready", || {
             let pod = stage.plane.get(&["pod", "-n", "namewall", &name])?;
             let status = &pod["status"]["containerStatuses"][0];
-            Ok(Seen::new(status["restartCount"] == 1 && status["ready"] == true, status.to_string()))
+            Ok(Observation::new(status["restartCount"] == 1 && status["ready"] == true, status.to_string()))
         })?;
         now("it connects", stage.goes(ASKS, "api.payments.example:443", true))?;
         goes_on(stage)?;
@@ -68,23 +68,24 @@ pub(crate) fn agents_are_updated(stage: &Stage) -> Result<()> {
 
 /// A pod that tries what it may not, while nobody is there and while the next agent takes the table over.
 fn start_hammer(stage: &Stage, name: &str, node: &str) -> Result<()> {
-    stage.plane.apply(&pod(("shop", name), node, "", &["hammer", name, NOBODY, "20"]))?;
+    let pod = ProbePod { namespace: "shop", name, node, labels: "" };
+    stage.plane.apply(&pod.manifest(&["hammer", name, NOBODY, "20"]))?;
     let (pod, ready) = (format!("pod/{name}"), "--for=condition=Ready");
     stage.plane.kubectl(&["wait", ready, &pod, "-n", "shop", TIMEOUT]).map(drop)
 }
 
 fn was_closed(stage: &Stage, name: &str) -> Result<()> {
     let file = stage.folder.join("pods").join(name);
-    eventually("the pod has tried", || Ok(Seen::new(file.exists(), "nothing yet")))?;
+    eventually("the pod has tried", || Ok(Observation::new(file.exists(), "nothing yet")))?;
     let said = std::fs::read_to_string(&file)?;
-    now("closed", Ok(Seen::new(said.starts_with("closed"), said)))?;
+    now("closed", Ok(Observation::new(said.starts_with("closed"), said)))?;
     stage.plane.kubectl(&["delete", "pod", "-n", "shop", name, "--wait=false"]).map(drop)
 }
 
 /// The connection that was there before.
 fn goes_on(stage: &Stage) -> Result<()> {
     let held = stage.tell(ASKS, "still")?;
-    now("the connection goes on", Ok(Seen::new(held == Ok("still".to_owned()), format!("{held:?}"))))
+    now("the connection goes on", Ok(Observation::new(held == Ok("still".to_owned()), format!("{held:?}"))))
 }
 
 pub(crate) fn the_api_server_is_away(stage: &mut Stage) -> Result<()> {

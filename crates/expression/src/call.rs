@@ -27,7 +27,7 @@ impl Call {
         let value = first.value(facts)?;
         Ok(match self.function {
             Function::InCidr => Computed::Bool(match looked_up(&value, self.span)? {
-                Some(address) => is_in_any(address, others, (facts, self.span))?,
+                Some(address) => is_in_any(address, others, facts, self.span)?,
                 None => false,
             }),
             Function::Atoi => Computed::Number(self.whole(&value)?),

@@ -88,7 +88,7 @@ impl fmt::Display for ExpressionError {
             Some(suggestion) => &format!("{}; {suggestion}", self.message),
             None => &self.message,
         };
-        point(f, &self.text, (self.span(), said))
+        point(f, &self.text, self.span(), said)
     }
 }
 
@@ -151,7 +151,7 @@ impl Fault {
 const SHOWN: usize = 160;
 
 /// The line of `text` that has the place, and under it the mark and what is said of it.
-fn point(f: &mut fmt::Formatter<'_>, text: &str, (place, said): (Range<usize>, &str)) -> fmt::Result {
+fn point(f: &mut fmt::Formatter<'_>, text: &str, place: Range<usize>, said: &str) -> fmt::Result {
     let start = place.start.min(text.len());
     let line_start = text[..start].rfind('\n').map_or(0, |at| at + 1);
     let line_end = text[start..].find('\n').map_or(text.len(), |at| start + at);

@@ -7,7 +7,7 @@ use crate::compare::{contains, equal, is_within, number, order};
 use crate::computed::Computed;
 use crate::error::{Fault, Span};
 use crate::names::{Fold, Words, without_dot};
-use crate::tree::{Calculation, Order};
+use crate::tree::{Calculation, OrderComparison};
 use crate::{Fact, Facts, Kind, Value};
 use namewall_policy::addr::{AddrSet, Cidr};
 use regex::Regex;
@@ -49,7 +49,7 @@ pub(crate) struct Equal {
 #[derive(Debug)]
 pub(crate) struct Ordered {
     pub(crate) sides: [Node; 2],
-    pub(crate) order: Order,
+    pub(crate) order: OrderComparison,
     pub(crate) span: Span,
 }
 
@@ -200,7 +200,7 @@ fn plus<'a>(a: Computed<'a>, b: Computed<'a>, span: Span) -> Evaluated<Computed<
     }
 }
 
-impl Order {
+impl OrderComparison {
     fn is(self, order: Ordering) -> bool {
         match self {
             Self::Less => order.is_lt(),
@@ -296,10 +296,15 @@ pub(crate) fn looked_up(value: &Computed<'_>, span: Span) -> Evaluated<Option<st
 }
 
 /// Whether the address is in one of the networks, which are only known now.
-pub(crate) fn is_in_any(address: std::net::IpAddr, networks: &[Node], facts: (&dyn Facts, Span)) -> Evaluated<bool> {
+pub(crate) fn is_in_any(
+    address: std::net::IpAddr,
+    networks: &[Node],
+    facts: &dyn Facts,
+    span: Span,
+) -> Evaluated<bool> {
     for network in networks {
-        let network = network.value(facts.0)?;
-        if is_within(address, &network).map_err(|message| Fault::new(facts.1, message))? {
+        let network = network.value(facts)?;
+        if is_within(address, &network).map_err(|message| Fault::new(span, message))? {
             return Ok(true);
         }
     }

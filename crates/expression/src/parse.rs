@@ -11,7 +11,7 @@ use crate::Fact;
 use crate::error::{Problem, Span};
 use crate::function::Function;
 use crate::token::{Mark, Token, tokens};
-use crate::tree::{Calculation, Form, Operator, Order, Tree};
+use crate::tree::{Calculation, Form, Operator, OrderComparison, Tree};
 
 /// The longest text that is read.
 pub(crate) const LONGEST: usize = 64 * 1024;
@@ -151,7 +151,7 @@ impl Parser {
         let operator = match infix {
             Infix::Call(function) => {
                 let span = left.span;
-                return self.call(function, (span, vec![left]));
+                return self.call(function, span, vec![left]);
             }
             Infix::Operator(operator @ Operator::In { .. }) if self.is_at(Mark::Open) => {
                 let start = self.place();
@@ -201,10 +201,10 @@ impl Parser {
             Mark::And => Some((Infix::And, AND, 1)),
             Mark::Equal => operator(Operator::Equal { negated: false }, COMPARISON),
             Mark::NotEqual => operator(Operator::Equal { negated: true }, COMPARISON),
-            Mark::Less => operator(Operator::Order(Order::Less), COMPARISON),
-            Mark::LessOrEqual => operator(Operator::Order(Order::LessOrEqual), COMPARISON),
-            Mark::Greater => operator(Operator::Order(Order::Greater), COMPARISON),
-            Mark::GreaterOrEqual => operator(Operator::Order(Order::GreaterOrEqual), COMPARISON),
+            Mark::Less => operator(Operator::Order(OrderComparison::Less), COMPARISON),
+            Mark::LessOrEqual => operator(Operator::Order(OrderComparison::LessOrEqual), COMPARISON),
+            Mark::Greater => operator(Operator::Order(OrderComparison::Greater), COMPARISON),
+            Mark::GreaterOrEqual => operator(Operator::Order(OrderComparison::GreaterOrEqual), COMPARISON),
             Mark::Matches => operator(Operator::Matches { negated: false }, COMPARISON),
             Mark::MatchesNot => operator(Operator::Matches { negated: true }, COMPARISON),
             Mark::In => operator(Operator::In { negated: false }, COMPARISON),
@@ -274,7 +274,7 @@ impl Parser {
             Token::Name { name, bare } => {
                 let (name, bare) = (std::mem::take(name), *bare);
                 self.at += 1;
-                return self.named((name, bare), place);
+                return self.named(name, bare, place);
             }
             Token::Mark(Mark::Open) => {
                 self.at += 1;
@@ -330,7 +330,7 @@ impl Parser {
     }
 
     /// A fact, or a function with its arguments.
-    fn named(&mut self, (name, bare): (String, bool), place: Span) -> Result<Tree, Problem> {
+    fn named(&mut self, name: String, bare: bool, place: Span) -> Result<Tree, Problem> {
         if bare && self.take(Mark::Open) {
             let Some(function) = Function::named(&name) else {
                 let problem = Problem::new(place, format!("there is no function `{name}`"));
@@ -339,7 +339,7 @@ impl Parser {
                     None => problem,
                 });
             };
-            return self.call(function, (place, Vec::new()));
+            return self.call(function, place, Vec::new());
         }
         let fact = Fact::named(&name);
         if bare
@@ -353,7 +353,7 @@ impl Parser {
     }
 
     /// The rest of a call, whose parenthesis is open already.
-    fn call(&mut self, function: Function, (start, given): (Span, Vec<Tree>)) -> Result<Tree, Problem> {
+    fn call(&mut self, function: Function, start: Span, given: Vec<Tree>) -> Result<Tree, Problem> {
         let place = self.place();
         let (arguments, end) = match self.take(Mark::Close) {
             true => (given, place),

@@ -45,13 +45,13 @@ pub(crate) enum Operator {
     Equal { negated: bool },
     In { negated: bool },
     Matches { negated: bool },
-    Order(Order),
+    Order(OrderComparison),
     Plus,
     Calculate(Calculation),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Order {
+pub(crate) enum OrderComparison {
     Less,
     LessOrEqual,
     Greater,

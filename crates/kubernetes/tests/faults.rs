@@ -7,7 +7,7 @@ use namewall_cluster::Settings;
 use namewall_cluster::kinds::{Component, EGRESS_FIREWALL};
 use namewall_kubernetes::crds::{definitions, to_yaml};
 use namewall_kubernetes::{Connection, Target, Watch};
-use namewall_testbed::{ControlPlane, Proxy, Way};
+use namewall_testbed::{ControlPlane, Proxy, ProxyMode};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -44,22 +44,22 @@ fn nothing_is_let_go_and_all_is_caught_up_with() {
 fn a_slow_server_is_heard_late_and_in_full(world: &mut World) {
     world.make(&["a", "b"]);
     world.wait_for(&["a", "b"]);
-    world.proxy.set(Way::Slow(LATE));
+    world.proxy.set(ProxyMode::Slow(LATE));
     let began = Instant::now();
     world.make(&["c"]);
     world.delete("a");
     world.wait_for(&["b", "c"]);
     assert!(began.elapsed() >= LATE, "it was slow: {:?}", began.elapsed());
-    world.proxy.set(Way::Open);
+    world.proxy.set(ProxyMode::Open);
 }
 
 fn a_silent_server_takes_nothing_away(world: &mut World) {
-    world.proxy.set(Way::Stalled);
+    world.proxy.set(ProxyMode::Stalled);
     world.delete("b");
     world.make(&["d"]);
     world.wait_for_trouble("nobody notices that it is silent");
     assert_eq!(world.policies(), ["b", "c"].map(str::to_owned).into());
-    world.proxy.set(Way::Open);
+    world.proxy.set(ProxyMode::Open);
     world.wait_for(&["c", "d"]);
     world.wait_until_heard();
 }
@@ -100,7 +100,7 @@ fn a_history_that_is_gone_is_read_anew(world: &mut World) {
     const AT: &str = "/apis/networking.k8s.io/v1/networkpolicies";
     let listed: Value = serde_json::from_str(&world.plane.kubectl(&["get", "--raw", AT]).unwrap()).unwrap();
     let old = listed["metadata"]["resourceVersion"].as_str().unwrap();
-    world.proxy.set(Way::Cut);
+    world.proxy.set(ProxyMode::Cut);
     world.delete("d");
     world.make(&["g", "h"]);
     world.delete("g");
@@ -110,7 +110,7 @@ fn a_history_that_is_gone_is_read_anew(world: &mut World) {
     let since = format!("{AT}?watch=1&timeoutSeconds=1&resourceVersion={old}");
     let told = world.plane.kubectl(&["get", "--raw", &since]).unwrap_or_else(|error| error.to_string());
     assert!(told.contains("too old resource version"), "the history is there still: {told}");
-    world.proxy.set(Way::Open);
+    world.proxy.set(ProxyMode::Open);
     world.wait_for(&["e", "f", "h", "default"]);
     world.wait_until_heard();
 }

@@ -12,6 +12,7 @@ use help::{
 };
 use namewall_policy::addr::{Cidr, parse_address};
 use namewall_policy::ask::{Host, Target};
+use namewall_policy::port::{Protocol, TransportPort};
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -361,30 +362,24 @@ pub(crate) struct Matrix<I: Args = Input> {
     pub(crate) by: Option<By>,
     /// Only this port, like 443/TCP
     #[arg(long, value_name = "PORT[/PROTO]", value_parser = parse_port)]
-    pub(crate) port: Option<PortFilter>,
+    pub(crate) port: Option<TransportPort>,
     /// What each workload could exchange with pods that do not exist yet, by their labels, namespaces and named ports
     /// (text or json)
     #[arg(long)]
     pub(crate) exposure: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PortFilter {
-    pub(crate) protocol: namewall_policy::port::Protocol,
-    pub(crate) port: u16,
-}
-
-fn parse_port(text: &str) -> Result<PortFilter, String> {
+fn parse_port(text: &str) -> Result<TransportPort, String> {
     let (port, protocol) = text.split_once('/').unwrap_or((text, "TCP"));
     let port = match port.parse::<u16>() {
         Ok(port @ 1..) => port,
         _ => return Err(format!("`{port}` is no port; use 1 to 65535")),
     };
-    let protocol: namewall_policy::port::Protocol = protocol.parse().map_err(|error| format!("{error}"))?;
+    let protocol: Protocol = protocol.parse().map_err(|error| format!("{error}"))?;
     if !protocol.has_ports() {
         return Err(format!("{protocol} has no ports; use TCP, UDP or SCTP"));
     }
-    Ok(PortFilter { protocol, port })
+    Ok(TransportPort { protocol, port })
 }
 
 #[derive(Clone, Copy, ValueEnum, Debug, PartialEq, Eq)]
@@ -561,7 +556,7 @@ impl SandboxUp {
 pub(crate) struct SandboxProbe {
     /// Try this port too, on every pod, node and host outside
     #[arg(long, value_name = "PORT[/PROTO]", value_parser = parse_port)]
-    pub(crate) port: Vec<PortFilter>,
+    pub(crate) port: Vec<TransportPort>,
     /// How to print
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(crate) output: Format,

@@ -8,14 +8,14 @@ mod world;
 
 use namewall_kubernetes::crds::{definitions, to_yaml};
 use namewall_sandbox::ensure_rights;
-use namewall_testbed::{ControlPlane, Proxy, Way};
+use namewall_testbed::{ControlPlane, Proxy, ProxyMode};
 use namewall_testbed::{give_up, program};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use world::{PROVIDER, Process, World, address, example};
+use world::{PROVIDER, Process, World, address, example, lookup};
 
 /// The nodes, namespaces and pods of a folder's cluster.yaml, as kubelets would tell of them.
 fn populate(plane: &ControlPlane, folder: &Path) {
@@ -115,14 +115,14 @@ fn what_kubectl_changes_packets_find_changed() {
     world.wait_for(|| !world.reaches_provider());
     plane.kubectl(&["delete", "clusternetworkpolicy", "outside"]).unwrap();
     world.wait_for(|| world.reaches_provider());
-    what_could_not_be_cut_is_cut_later(&world, (&plane, &agent));
+    what_could_not_be_cut_is_cut_later(&world, &plane, &agent);
     users_are_told_that_a_node_does_not_enforce(&world, &plane);
     agent.signal(Signal::SIGTERM);
     world.wait_for(|| !world.ask(&["status"]).status.success());
 }
 
 /// A policy is in the kernel, but for a while connections cannot be listed: there is no handle left for it.
-fn what_could_not_be_cut_is_cut_later(world: &World, (plane, agent): (&ControlPlane, &Process)) {
+fn what_could_not_be_cut_is_cut_later(world: &World, plane: &ControlPlane, agent: &Process) {
     let pod = world.sandbox.place(address(API)).unwrap();
     let connected = pod.namespace.enter(|| TcpStream::connect((PROVIDER, 443))).unwrap().unwrap();
     let cuts = || world.log().matches("connections_cut=").count() - world.log().matches("connections_cut=0").count();
@@ -252,11 +252,11 @@ fn an_agent_that_is_told_no_upstream_asks_the_clusters_dns_service(nodes: &TwoNo
 /// second loses a kind and gets it back, and learns a name.
 fn an_agent_that_is_cut_off_goes_on_and_catches_up(nodes: &TwoNodes) {
     let TwoNodes { world, plane, ways, .. } = nodes;
-    ways[0].set(Way::Stalled);
+    ways[0].set(ProxyMode::Stalled);
     let began = Instant::now();
     assert_eq!(world.resolves("two.cdn.example", 1), 1, "an answer does not wait for a server that is silent");
     assert!(world.reaches(API, TWO) && !world.reaches(API, ELSEWHERE));
-    ways[0].set(Way::Cut);
+    ways[0].set(ProxyMode::Cut);
     world.wait_for(|| world.says(&["status", "-o", "json"]).contains("\"what\""));
     assert_eq!(world.resolves("api.payments.example", 1), 1);
     assert!(world.reaches(API, PROVIDER) && world.reaches(API, TWO) && !world.reaches(API, ELSEWHERE));
@@ -272,12 +272,12 @@ fn an_agent_that_is_cut_off_goes_on_and_catches_up(nodes: &TwoNodes) {
     assert!(!world.reaches(WEB, SHUT) && !world.reaches(WEB, TWO) && !world.reaches(WEB, THREE));
 
     world.wait_up_to(LONG, || nodes.resolvers().contains("*.cdn.example."));
-    assert_eq!(world.resolves_from((WEB, "203.0.113.53:53"), "three.cdn.example", 1), 1);
+    assert_eq!(world.answered(WEB, &[lookup("203.0.113.53:53", "three.cdn.example")]), 1);
     world.wait_for(|| world.reaches(WEB, THREE) && nodes.resolvers().contains("three.cdn.example."));
     assert!(!world.reaches(API, THREE) && !nodes.resolvers().contains("two.cdn.example."));
 
     world.wait_up_to(LONG, || began.elapsed() > CUT_OFF);
-    ways[0].set(Way::Open);
+    ways[0].set(ProxyMode::Open);
     world.wait_up_to(LONG, || world.reaches(WEB, TWO) && world.reaches(API, THREE));
     assert!(nodes.resolvers().contains("two.cdn.example."));
     world.wait_up_to(LONG, || !world.says(&["status", "-o", "json"]).contains("\"what\""));

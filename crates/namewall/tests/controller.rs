@@ -323,9 +323,15 @@ fn a_thousand_names_are_kept_and_other_peoples_clocks_do_not_count() {
     // One of them moves. A node whose clock is ahead by minutes has looked another up, and one whose clock is
     // behind a third.
     world.resolver.set(&hosts(Some((17, "192.0.2.17"))));
-    let ahead = world.looked_up("n18.example.com.", ("192.0.2.18", 2), SignedDuration::from_mins(10));
+    let ahead = world.looked_up(
+        &ResolvedAddress { name: "n18.example.com.", address: "192.0.2.18", ttl: 2 },
+        SignedDuration::from_mins(10),
+    );
     let began = Instant::now();
-    world.looked_up("n19.example.com.", ("192.0.2.19", 6), SignedDuration::from_mins(-10));
+    world.looked_up(
+        &ResolvedAddress { name: "n19.example.com.", address: "192.0.2.19", ttl: 6 },
+        SignedDuration::from_mins(-10),
+    );
     // It is there for its TTL and its grace, though both are over by its words.
     world.wait_for("the address goes", SOON, || world.last_lookup("n19.example.com.", "192.0.2.19").is_none());
     assert!(began.elapsed() > Duration::from_secs(6 + 5 - 1), "it went after {:?}", began.elapsed());
@@ -362,9 +368,17 @@ impl Seen {
     }
 }
 
+/// An address that a name was resolved to.
+struct ResolvedAddress<'a> {
+    name: &'a str,
+    address: &'a str,
+    ttl: i32,
+}
+
 impl World {
     /// The address of a name is looked up by somebody whose clock is off by so much. Gives when, by ours.
-    fn looked_up(&self, name: &str, (address, ttl): (&str, i32), off: SignedDuration) -> Timestamp {
+    fn looked_up(&self, found: &ResolvedAddress<'_>, off: SignedDuration) -> Timestamp {
+        let ResolvedAddress { name, address, ttl } = *found;
         let now = Timestamp::now();
         let at = Timestamp::from_second((now + off).as_second()).unwrap().to_string();
         let status = json!({"status": {"resolvedNames": [{

@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use expect_test::expect_file;
-use namewall_cluster::kinds::{self, Component, Part, Within, WriteAccess};
+use namewall_cluster::kinds::{self, Component, ObjectPart, Within, WriteAccess};
 use namewall_cluster::resolver::Settings as ResolverSettings;
 use namewall_kubernetes::{Connection, Outcome, Target, Watch};
 use namewall_testbed::ControlPlane;
@@ -233,7 +233,9 @@ fn kinds_are_watched_and_written_as_the_table_says(plane: &ControlPlane) {
         for kind in kinds::watched(component) {
             let resource = format!("{}.{}", kind.plural, kind.group);
             lines.extend(["get", "list", "watch"].map(|verb| format!("yes {name} {verb} {resource}")));
-            for (part, resource) in [(Part::Object, resource.clone()), (Part::Status, format!("{resource}/status"))] {
+            for (part, resource) in
+                [(ObjectPart::Object, resource.clone()), (ObjectPart::Status, format!("{resource}/status"))]
+            {
                 let is_so =
                     |write: &&WriteAccess| (write.by, write.part, write.within) == (component, part, Within::Cluster);
                 let writes: Vec<&str> =

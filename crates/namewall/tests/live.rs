@@ -217,18 +217,18 @@ fn the_doctor_sees_what_is_installed(plane: &ControlPlane) {
                  apiVersion: namewall.dev/v1alpha1\nkind: NodeAddresses\nmetadata: {name: node-1}\naddresses: [192.0.2.1]\n";
     plane.apply(nodes).unwrap();
     assert!(doctor(&plane.kubeconfig()).1.to_string().contains("1 of 2 nodes have none, and enforce nothing: node-2"));
-    run(plane, ("agent-2", "agent"), "node-2");
-    run(plane, ("controller-1", "controller"), "node-1");
-    run(plane, ("controller-2", "controller"), "node-2");
+    run(plane, "agent-2", "agent", "node-2");
+    run(plane, "controller-1", "controller", "node-1");
+    run(plane, "controller-2", "controller", "node-2");
     // Where agents are pods, one that is gone has left its addresses.
     assert!(doctor(&plane.kubeconfig()).1.to_string().contains("1 of 2 nodes have none, and enforce nothing: node-1"));
-    run(plane, ("agent-1", "agent"), "node-1");
+    run(plane, "agent-1", "agent", "node-1");
     let (code, told) = doctor(&plane.kubeconfig());
     assert_eq!(code, Some(0), "{told}");
 }
 
 /// A pod of a component.
-fn run(plane: &ControlPlane, (name, component): (&str, &str), node: &str) {
+fn run(plane: &ControlPlane, name: &str, component: &str, node: &str) {
     let labels = format!("{{app.kubernetes.io/name: namewall, app.kubernetes.io/component: {component}}}");
     let pod = format!(
         "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: default, labels: {labels}}}\n\

@@ -53,10 +53,10 @@ fn explain(from: &str, to: &str) -> (String, Option<i32>) {
     run(&["explain", "--from", from, "--to", to, "-"])
 }
 
-fn refuses(question: (&str, &str), because: &str) {
-    let (text, code) = explain(question.0, question.1);
-    assert!(text.contains(because), "{question:?}: {text}");
-    assert_eq!(code, Some(2), "{question:?}: {text}");
+fn refuses(from: &str, to: &str, because: &str) {
+    let (text, code) = explain(from, to);
+    assert!(text.contains(because), "{from} -> {to}: {text}");
+    assert_eq!(code, Some(2), "{from} -> {to}: {text}");
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn a_host_that_is_none_is_refused_with_what_it_seems_to_be() {
         ("http://example.com:80/", "`http://example.com:80/` is a URL; write only the host and the port"),
         ("shop/db:5432/ICMP", "ICMP has no ports; write shop/db/ICMP"),
     ] {
-        refuses(("shop/web", host), because);
+        refuses("shop/web", host, because);
     }
 }
 
@@ -83,17 +83,17 @@ fn a_protocol_without_ports_may_stand_where_the_port_stands() {
 
 #[test]
 fn an_end_without_its_namespace_is_suggested_with_it() {
-    refuses(("web", "shop/db:80"), "write NAMESPACE/POD; did you mean shop/web?");
-    refuses(("example.com", "shop/db:80"), "write NAMESPACE/POD");
-    refuses(("shop/web", "shop/slq:80"), "did you mean shop/sql?");
-    refuses(("Shop/Web", "shop/db:80"), "did you mean shop/web?");
+    refuses("web", "shop/db:80", "write NAMESPACE/POD; did you mean shop/web?");
+    refuses("example.com", "shop/db:80", "write NAMESPACE/POD");
+    refuses("shop/web", "shop/slq:80", "did you mean shop/sql?");
+    refuses("Shop/Web", "shop/db:80", "did you mean shop/web?");
     let (text, _) = explain("shop/xyz", "shop/db:80");
     assert!(!text.contains("did you mean"), "no name is like it: {text}");
 }
 
 #[test]
 fn a_port_that_a_service_does_not_have_is_refused_with_those_it_has() {
-    refuses(("shop/web", "shop/sql:5432"), "Service shop/sql has no port 5432/TCP; it has 80/TCP, 81/TCP");
+    refuses("shop/web", "shop/sql:5432", "Service shop/sql has no port 5432/TCP; it has 80/TCP, 81/TCP");
 }
 
 #[test]

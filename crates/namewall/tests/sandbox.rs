@@ -31,7 +31,7 @@ impl TempFolder {
     }
 
     #[track_caller]
-    fn expect(&self, arguments: &[&str], (code, part): (i32, &str)) {
+    fn expect(&self, arguments: &[&str], code: i32, part: &str) {
         let (got, text) = self.said(arguments);
         assert_eq!(got, code, "{arguments:?}: {text}");
         assert!(text.contains(part), "{arguments:?}: `{part}` is not in: {text}");
@@ -48,24 +48,24 @@ impl Drop for TempFolder {
 #[test]
 fn a_sandbox_is_built_probed_entered_and_taken_away() {
     let place = TempFolder::new("life");
-    place.expect(&["sandbox", "up", "examples/shop"], (0, "4 pods on node-1"));
-    place.expect(&["sandbox", "probe"], (0, "every one as predicted"));
-    place.expect(&["sandbox", "probe", "--port", "53/UDP", "-o", "json"], (0, "\"measured\": \"silent\""));
-    place.expect(&["sandbox", "exec", "shop/web", "--", "cat", "/proc/net/fib_trie"], (0, "10.244.1.10"));
-    place.expect(&["sandbox", "exec", "shop/web", "--", "sh", "-c", "exit 7"], (7, ""));
+    place.expect(&["sandbox", "up", "examples/shop"], 0, "4 pods on node-1");
+    place.expect(&["sandbox", "probe"], 0, "every one as predicted");
+    place.expect(&["sandbox", "probe", "--port", "53/UDP", "-o", "json"], 0, "\"measured\": \"silent\"");
+    place.expect(&["sandbox", "exec", "shop/web", "--", "cat", "/proc/net/fib_trie"], 0, "10.244.1.10");
+    place.expect(&["sandbox", "exec", "shop/web", "--", "sh", "-c", "exit 7"], 7, "");
     namewall_testbed::program("nft");
-    place.expect(&["sandbox", "exec", "--node", "node-1", "--", "nft", "list", "tables"], (0, "table inet namewall"));
-    place.expect(&["sandbox", "exec", "--outside", "--", "cat", "/proc/net/fib_trie"], (0, "203.0.113.10"));
+    place.expect(&["sandbox", "exec", "--node", "node-1", "--", "nft", "list", "tables"], 0, "table inet namewall");
+    place.expect(&["sandbox", "exec", "--outside", "--", "cat", "/proc/net/fib_trie"], 0, "203.0.113.10");
     // A second one replaces the first.
-    place.expect(&["sandbox", "up", "--outside", "198.51.100.77", "examples/shop"], (0, "Outside are 198.51.100.77"));
-    place.expect(&["sandbox", "down"], (0, "down"));
-    place.expect(&["sandbox", "down"], (0, "no sandbox is up"));
+    place.expect(&["sandbox", "up", "--outside", "198.51.100.77", "examples/shop"], 0, "Outside are 198.51.100.77");
+    place.expect(&["sandbox", "down"], 0, "down");
+    place.expect(&["sandbox", "down"], 0, "no sandbox is up");
 }
 
 #[test]
 fn what_is_left_of_a_killed_one_is_cleaned_up() {
     let place = TempFolder::new("killed");
-    place.expect(&["sandbox", "up", "examples/shop"], (0, "up"));
+    place.expect(&["sandbox", "up", "examples/shop"], 0, "up");
     let keeper = keeper_of(&place.0);
     let killed = Command::new("kill").args(["-9", &keeper.to_string()]).status().expect("kill runs");
     assert!(killed.success());
@@ -75,9 +75,9 @@ fn what_is_left_of_a_killed_one_is_cleaned_up() {
         std::thread::yield_now();
     }
     std::thread::sleep(std::time::Duration::from_millis(200));
-    place.expect(&["sandbox", "probe"], (2, "no sandbox is up"));
-    place.expect(&["sandbox", "up", "examples/shop"], (0, "4 pods"));
-    place.expect(&["sandbox", "probe"], (0, "every one as predicted"));
+    place.expect(&["sandbox", "probe"], 2, "no sandbox is up");
+    place.expect(&["sandbox", "up", "examples/shop"], 0, "4 pods");
+    place.expect(&["sandbox", "probe"], 0, "every one as predicted");
 }
 
 /// The process that was started with this folder.
@@ -112,11 +112,11 @@ fn workloads_without_addresses_get_some_and_node_ports_are_probed() {
     let file = place.0.join("deployments.yaml");
     fs::write(&file, text).expect("it is writable");
     let file = file.to_str().expect("it is text");
-    place.expect(&["sandbox", "up", file], (0, "addresses from 10.244.0.0/16"));
-    place.expect(&["sandbox", "probe"], (0, "192.0.2.1:30080/TCP"));
-    place.expect(&["sandbox", "probe"], (0, "every one as predicted"));
-    place.expect(&["sandbox", "up", "--pod-network", "10.7.0.0/24", file], (0, "addresses from 10.7.0.0/24"));
-    place.expect(&["sandbox", "exec", "shop/web", "--", "cat", "/proc/net/fib_trie"], (0, "10.7.0.2"));
+    place.expect(&["sandbox", "up", file], 0, "addresses from 10.244.0.0/16");
+    place.expect(&["sandbox", "probe"], 0, "192.0.2.1:30080/TCP");
+    place.expect(&["sandbox", "probe"], 0, "every one as predicted");
+    place.expect(&["sandbox", "up", "--pod-network", "10.7.0.0/24", file], 0, "addresses from 10.7.0.0/24");
+    place.expect(&["sandbox", "exec", "shop/web", "--", "cat", "/proc/net/fib_trie"], 0, "10.7.0.2");
 }
 
 /// Manifests from Git have neither nodes nor the addresses of Services.
@@ -132,25 +132,25 @@ fn services_and_nodes_without_addresses_get_some_and_are_probed() {
     fs::write(&file, text).expect("it is writable");
     let file = file.to_str().expect("it is text");
     let said = "1 Service has an address from 10.96.0.0/16 and the node has 192.0.2.1.";
-    place.expect(&["sandbox", "up", file], (0, said));
+    place.expect(&["sandbox", "up", file], 0, said);
     for target in ["192.0.2.1:30080/TCP", "10.96.0.1:80/TCP", "192.0.2.1:80/TCP"] {
-        place.expect(&["sandbox", "probe"], (0, target));
+        place.expect(&["sandbox", "probe"], 0, target);
     }
-    place.expect(&["sandbox", "probe"], (0, "every one as predicted"));
+    place.expect(&["sandbox", "probe"], 0, "every one as predicted");
 }
 
 #[test]
 fn misuse_is_told_what_to_do() {
     let place = TempFolder::new("misuse");
-    place.expect(&["sandbox", "probe"], (2, "namewall sandbox up PATH"));
-    place.expect(&["sandbox", "exec", "shop/web", "--", "true"], (2, "no sandbox is up"));
-    place.expect(&["sandbox", "exec", "--", "true"], (2, "say where"));
-    place.expect(&["sandbox", "up", "no/such/folder"], (2, "cannot read no/such/folder"));
-    place.expect(&["sandbox", "up", "examples/shop/policies.yaml"], (2, "no pod and no workload"));
-    place.expect(&["rules", "--node", "nobody", "examples/shop"], (2, "there are node-1"));
-    place.expect(&["sandbox", "up", "examples/shop"], (0, "up"));
-    place.expect(&["sandbox", "exec", "shop/nobody", "--", "true"], (2, "there are kube-system/dns, shop/api"));
-    place.expect(&["sandbox", "exec", "shop/web", "--", "no-such-command"], (2, "cannot run no-such-command"));
+    place.expect(&["sandbox", "probe"], 2, "namewall sandbox up PATH");
+    place.expect(&["sandbox", "exec", "shop/web", "--", "true"], 2, "no sandbox is up");
+    place.expect(&["sandbox", "exec", "--", "true"], 2, "say where");
+    place.expect(&["sandbox", "up", "no/such/folder"], 2, "cannot read no/such/folder");
+    place.expect(&["sandbox", "up", "examples/shop/policies.yaml"], 2, "no pod and no workload");
+    place.expect(&["rules", "--node", "nobody", "examples/shop"], 2, "there are node-1");
+    place.expect(&["sandbox", "up", "examples/shop"], 0, "up");
+    place.expect(&["sandbox", "exec", "shop/nobody", "--", "true"], 2, "there are kube-system/dns, shop/api");
+    place.expect(&["sandbox", "exec", "shop/web", "--", "no-such-command"], 2, "cannot run no-such-command");
 }
 
 #[test]
@@ -158,9 +158,9 @@ fn scenarios_are_played_with_packets() {
     let place = TempFolder::new("real");
     let file = place.0.with_extension("yaml");
     fs::write(&file, SCENARIO).expect("it can be written");
-    place.expect(&["test", "--real", &file.to_string_lossy()], (0, "1 not tried with packets"));
+    place.expect(&["test", "--real", &file.to_string_lossy()], 0, "1 not tried with packets");
     fs::write(&file, SCENARIO.replace("80/TCP: deny", "80/TCP: allow")).expect("it can be written");
-    place.expect(&["test", "--real", &file.to_string_lossy()], (1, "with packets: silence, told of as"));
+    place.expect(&["test", "--real", &file.to_string_lossy()], 1, "with packets: silence, told of as");
     fs::remove_file(&file).ok();
 }
 
@@ -180,6 +180,6 @@ probes:
 #[test]
 fn the_rules_can_be_read_and_nothing_is_there_to_uninstall() {
     let place = TempFolder::new("rules");
-    place.expect(&["rules", "examples/shop"], (0, "chain NetworkPolicy/shop/web/egress {"));
-    place.expect(&["uninstall", "--table", "no-such-table"], (0, "nothing to remove"));
+    place.expect(&["rules", "examples/shop"], 0, "chain NetworkPolicy/shop/web/egress {");
+    place.expect(&["uninstall", "--table", "no-such-table"], 0, "nothing to remove");
 }

@@ -15,8 +15,8 @@ use std::sync::Arc;
 mod conditions;
 mod rows;
 
-use conditions::{Rows, decide_alike};
-use rows::Row;
+use conditions::{Rows, deciding};
+use rows::DiffRow;
 
 /// A cluster before or after.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +29,7 @@ pub struct Side<'a> {
 
 /// An end of a connection, by what stays the same across the change.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum End {
+pub enum DiffEnd {
     Workload {
         name: String,
         kind: Arc<str>,
@@ -39,7 +39,7 @@ pub enum End {
     Name(DomainPattern),
 }
 
-impl End {
+impl DiffEnd {
     /// The kind of a workload, or `Outside` or `Name`.
     pub fn kind(&self) -> &str {
         match self {
@@ -50,7 +50,7 @@ impl End {
     }
 }
 
-impl fmt::Display for End {
+impl fmt::Display for DiffEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Workload { name, .. } => f.write_str(name),
@@ -63,8 +63,8 @@ impl fmt::Display for End {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Difference {
-    pub from: End,
-    pub to: End,
+    pub from: DiffEnd,
+    pub to: DiffEnd,
     pub before: Reachable,
     pub after: Reachable,
     rows: [Rows; 2],
@@ -115,12 +115,12 @@ struct Compare<'a> {
 
 impl Compare<'_> {
     /// A pod to itself is always open, which says nothing.
-    fn is_lone_pod(&self, row: &Row) -> bool {
+    fn is_lone_pod(&self, row: &DiffRow) -> bool {
         let mut present = self.sides.iter().zip(row.groups).filter_map(|(side, group)| Some(side.groups.get(group?)));
         present.all(Group::is_lone_pod)
     }
 
-    fn pair(&mut self, from: &Row, to: &Row) {
+    fn pair(&mut self, from: &DiffRow, to: &DiffRow) {
         let sides = self.sides;
         let open = |at: usize| Some(sides[at].groups.cell(sides[at].matrix, from.groups[at]?, to.groups[at]?).open);
         let ids = [open(0), open(1)];
@@ -148,14 +148,12 @@ impl Compare<'_> {
         let (Some(before), Some(after)) = (conditions(0), conditions(1)) else { return true };
         *self.alike.entry([(old, before), (new, after)]).or_insert_with(|| {
             let [old, new] = sides;
-            decide_alike(
-                (old.snapshot, &before.list(old.matrix, &in_doubt)),
-                (new.snapshot, &after.list(new.matrix, &in_doubt)),
-            )
+            let (before, after) = (before.list(old.matrix, &in_doubt), after.list(new.matrix, &in_doubt));
+            deciding(old.snapshot, &before) == deciding(new.snapshot, &after)
         })
     }
 
-    fn outside(&mut self, row: &Row) {
+    fn outside(&mut self, row: &DiffRow) {
         let sides = self.sides;
         let ranges = |at: usize, direction: Direction| {
             let Some(id) = row.groups[at] else { return Vec::new() };
@@ -169,15 +167,15 @@ impl Compare<'_> {
             [Direction::Egress, Direction::Ingress].map(|way| compare_ranges(&ranges(0, way), &ranges(1, way)));
         for (range, before, after) in to {
             let rows = row.groups.map(|from| Rows { from, to: None });
-            self.found.push(Difference { from: row.end(), to: End::Outside(range), before, after, rows });
+            self.found.push(Difference { from: row.end(), to: DiffEnd::Outside(range), before, after, rows });
         }
         for (range, before, after) in from {
             let rows = row.groups.map(|to| Rows { from: None, to });
-            self.found.push(Difference { from: End::Outside(range), to: row.end(), before, after, rows });
+            self.found.push(Difference { from: DiffEnd::Outside(range), to: row.end(), before, after, rows });
         }
     }
 
-    fn names(&mut self, row: &Row) {
+    fn names(&mut self, row: &DiffRow) {
         let sides = self.sides;
         let example = |at: usize| row.groups[at].map(|id| sides[at].groups.get(id).example());
         let known = [0, 1].map(|at| example(at).map(|id| sides[at].matrix.names_to(id)));
@@ -192,7 +190,13 @@ impl Compare<'_> {
             let (before, after) = (open(0), open(1));
             if before != after {
                 let rows = row.groups.map(|from| Rows { from, to: None });
-                self.found.push(Difference { from: row.end(), to: End::Name(pattern.clone()), before, after, rows });
+                self.found.push(Difference {
+                    from: row.end(),
+                    to: DiffEnd::Name(pattern.clone()),
+                    before,
+                    after,
+                    rows,
+                });
             }
         }
     }

@@ -46,8 +46,8 @@ pub(crate) trait Watch {
     /// From here on it is about this part of the way.
     fn turn(&mut self, _flow: &Flow) {}
     fn enter(&mut self, _stage: Stage) {}
-    fn looked_at(&mut self, _rule: RuleId, _seen: Seen<'_>) {}
-    fn left(&mut self, _stage: Stage, _outcome: Outcome) {}
+    fn looked_at(&mut self, _rule: RuleId, _seen: RuleMatch<'_>) {}
+    fn left(&mut self, _stage: Stage, _outcome: StageOutcome) {}
     fn exempt(&mut self, _direction: Direction, _cause: Cause) {}
 }
 
@@ -56,7 +56,7 @@ impl Watch for Unwatched {}
 
 /// How a rule met a connection.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Seen<'l> {
+pub(crate) enum RuleMatch<'l> {
     Matched(Option<&'l Lease>),
     OtherPeer,
     OtherPort,
@@ -68,7 +68,7 @@ pub(crate) enum Seen<'l> {
 
 /// How a stage ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum StageOutcome {
     Allowed(RuleId),
     Denied(Cause),
     Passed(RuleId),
@@ -213,7 +213,7 @@ impl<'a> Walk<'a> {
         if !plan.namespace_gate.is_empty() {
             if self.in_pod_network(&self.flow.to) {
                 watch.enter(Stage::NamespaceGate);
-                watch.left(Stage::NamespaceGate, Outcome::OutOfScope);
+                watch.left(Stage::NamespaceGate, StageOutcome::OutOfScope);
             } else {
                 let gates = plan.namespace_gate.iter().map(|&policy| Gate { policy, counts: Counts::Fully });
                 self.gate(Stage::NamespaceGate, gates, watch)?;
@@ -243,23 +243,24 @@ impl<'a> Walk<'a> {
             for id in self.program.policy(gate.policy).rules(Direction::Egress) {
                 let rule = self.program.rule(id);
                 let seen = match (self.meet(rule, Direction::Egress), gate.counts) {
-                    (Seen::Matched(_), Counts::Denying) if rule.action == Action::Allow => Seen::InDoubt,
-                    (Seen::Matched(_), Counts::IfFirst(action)) if rule.action != action => {
-                        watch.looked_at(id, Seen::InDoubt);
+                    (RuleMatch::Matched(_), Counts::Denying) if rule.action == Action::Allow => RuleMatch::InDoubt,
+                    (RuleMatch::Matched(_), Counts::IfFirst(action)) if rule.action != action => {
+                        watch.looked_at(id, RuleMatch::InDoubt);
                         break;
                     }
                     (seen, _) => seen,
                 };
                 watch.looked_at(id, seen);
-                if let Seen::Matched(_) = seen {
+                if let RuleMatch::Matched(_) = seen {
                     let denied = rule.action == Action::Deny;
-                    let outcome = if denied { Outcome::Denied(Cause::Rule(id)) } else { Outcome::Allowed(id) };
+                    let outcome =
+                        if denied { StageOutcome::Denied(Cause::Rule(id)) } else { StageOutcome::Allowed(id) };
                     watch.left(stage, outcome);
                     return if denied { Err((stage, Cause::Rule(id))) } else { Ok(()) };
                 }
             }
         }
-        watch.left(stage, Outcome::NoMatch);
+        watch.left(stage, StageOutcome::NoMatch);
         Ok(())
     }
 
@@ -308,13 +309,13 @@ impl<'a> Walk<'a> {
         }
         watch.enter(stage);
         let (outcome, settled) = match self.first_match(policies, stage.direction(), watch) {
-            Some((rule, Action::Allow)) => (Outcome::Allowed(rule), Some(Ok(Cause::Rule(rule)))),
+            Some((rule, Action::Allow)) => (StageOutcome::Allowed(rule), Some(Ok(Cause::Rule(rule)))),
             Some((rule, Action::Deny)) => {
                 let cause = Cause::Rule(rule);
-                (Outcome::Denied(cause), Some(Err((stage, cause))))
+                (StageOutcome::Denied(cause), Some(Err((stage, cause))))
             }
-            Some((rule, Action::Pass)) => (Outcome::Passed(rule), None),
-            None => (Outcome::NoMatch, None),
+            Some((rule, Action::Pass)) => (StageOutcome::Passed(rule), None),
+            None => (StageOutcome::NoMatch, None),
         };
         watch.left(stage, outcome);
         settled
@@ -326,11 +327,11 @@ impl<'a> Walk<'a> {
         watch.enter(stage);
         match self.first_match(&tiers.network, direction, watch) {
             Some((rule, _)) => {
-                watch.left(stage, Outcome::Allowed(rule));
+                watch.left(stage, StageOutcome::Allowed(rule));
                 Ok(Cause::Rule(rule))
             }
             None => {
-                watch.left(stage, Outcome::Denied(Cause::Isolated));
+                watch.left(stage, StageOutcome::Denied(Cause::Isolated));
                 Err((stage, Cause::Isolated))
             }
         }
@@ -347,7 +348,7 @@ impl<'a> Walk<'a> {
                 let rule = self.program.rule(id);
                 let seen = self.meet(rule, direction);
                 watch.looked_at(id, seen);
-                if let Seen::Matched(_) = seen {
+                if let RuleMatch::Matched(_) = seen {
                     return Some((id, rule.action));
                 }
             }
@@ -355,24 +356,24 @@ impl<'a> Walk<'a> {
         None
     }
 
-    fn meet(&self, rule: &CompiledRule, direction: Direction) -> Seen<'a> {
+    fn meet(&self, rule: &CompiledRule, direction: Direction) -> RuleMatch<'a> {
         let (peers, ports) = match rule.matcher {
             Matcher::Clauses { peers, ports } => (peers, ports),
-            Matcher::Nothing => return Seen::Unreadable,
-            Matcher::Everything => return Seen::Matched(None),
+            Matcher::Nothing => return RuleMatch::Unreadable,
+            Matcher::Everything => return RuleMatch::Matched(None),
         };
         let peer = match direction {
             Direction::Egress => &self.flow.to,
             Direction::Ingress => &self.flow.from,
         };
         let Some(lease) = self.meets_peer(self.program.peer_set(peers), peer) else {
-            return Seen::OtherPeer;
+            return RuleMatch::OtherPeer;
         };
         let named = self.program.pod(&self.flow.to).map_or(&[][..], |member| &member.ports);
         if self.program.port_spec(ports).matches(self.flow.protocol, self.flow.port, named) {
-            Seen::Matched(lease)
+            RuleMatch::Matched(lease)
         } else {
-            Seen::OtherPort
+            RuleMatch::OtherPort
         }
     }
 

@@ -1,9 +1,9 @@
 //! The whole walk of S1 for one connection, told: each gate and tier, each rule
 //! looked at, and for those that did not match the first clause that failed.
 
-use crate::evaluate::{Counting, Outcome, Seen, Walk, Watch, settled};
+use crate::evaluate::{Counting, RuleMatch, StageOutcome, Walk, Watch, settled};
 use crate::flow::{Cause, Decision, Endpoint, Flow, Reason, Stage, Verdict};
-use crate::lease::{Instant, Lease, LeaseTable};
+use crate::lease::{Instant, Lease};
 use crate::model::{Action, Clauses, Direction, NamespaceScope, Peer, Peers, PodSet, PolicyId, PortMatch, Ports};
 use crate::program::{Program, RuleId};
 use crate::reach::Reach;
@@ -15,13 +15,13 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct Explanation {
     pub decision: Decision,
-    pub steps: Vec<Step>,
+    pub steps: Vec<WalkStep>,
     /// The walk with audited policies counted, where it ends otherwise (S11).
-    pub audit: Vec<Step>,
+    pub audit: Vec<WalkStep>,
 }
 
 #[derive(Clone, Debug)]
-pub struct Step {
+pub struct WalkStep {
     pub direction: Direction,
     pub at: StepAt,
     pub rules: Vec<RuleStep>,
@@ -57,24 +57,15 @@ pub struct RuleStep {
 }
 
 /// Explains one connection, as [`evaluate`](crate::evaluate()) judges it.
-pub fn explain(
-    (snapshot, program): (&Snapshot, &Program),
-    leases: &LeaseTable,
-    flow: &Flow,
-    now: Instant,
-) -> Explanation {
-    let settled = settled(&Reach { program, leases, now }, flow);
+pub fn explain(snapshot: &Snapshot, reach: &Reach<'_>, flow: &Flow) -> Explanation {
+    let settled = settled(reach, flow);
     let case = Case { flow: settled.flow.into_owned(), assumption: settled.assumption };
-    explain_case((snapshot, program), leases, &case, now)
+    explain_case(snapshot, reach, &case)
 }
 
 /// Explains one case of a connection of which the input leaves something open.
-pub fn explain_case(
-    (snapshot, program): (&Snapshot, &Program),
-    leases: &LeaseTable,
-    case: &Case,
-    now: Instant,
-) -> Explanation {
+pub fn explain_case(snapshot: &Snapshot, reach: &Reach<'_>, case: &Case) -> Explanation {
+    let Reach { program, leases, now } = *reach;
     let flow = &case.flow;
     let walk = Walk { program, leases, flow, now, assumption: case.assumption };
     let counting = Counting::Enforced;
@@ -104,7 +95,7 @@ struct Teller<'a> {
     flow: Flow,
     now: Instant,
     counting: Counting,
-    steps: Vec<Step>,
+    steps: Vec<WalkStep>,
     pending: Vec<RuleStep>,
 }
 
@@ -113,32 +104,37 @@ impl Watch for Teller<'_> {
         self.flow = flow.clone();
     }
 
-    fn looked_at(&mut self, id: RuleId, seen: Seen<'_>) {
+    fn looked_at(&mut self, id: RuleId, seen: RuleMatch<'_>) {
         let (matched, why, lease) = match seen {
-            Seen::Matched(lease) => (true, self.why_matched(id, lease), lease.cloned()),
-            Seen::OtherPeer => (false, self.why_other_peer(id), None),
-            Seen::OtherPort => (false, self.why_other_port(id), None),
-            Seen::Unreadable => (false, "it could not be read in full, so it allows nothing".to_owned(), None),
-            Seen::InDoubt => (false, "it matches, but its policy may be for pods on other nodes".to_owned(), None),
+            RuleMatch::Matched(lease) => (true, self.why_matched(id, lease), lease.cloned()),
+            RuleMatch::OtherPeer => (false, self.why_other_peer(id), None),
+            RuleMatch::OtherPort => (false, self.why_other_port(id), None),
+            RuleMatch::Unreadable => (false, "it could not be read in full, so it allows nothing".to_owned(), None),
+            RuleMatch::InDoubt => (false, "it matches, but its policy may be for pods on other nodes".to_owned(), None),
         };
         self.pending.push(RuleStep { rule: id, action: self.program.rule(id).action, matched, why, lease });
     }
 
-    fn left(&mut self, stage: Stage, outcome: Outcome) {
+    fn left(&mut self, stage: Stage, outcome: StageOutcome) {
         let result = match outcome {
-            Outcome::Allowed(_) => StepResult::Allowed,
-            Outcome::Denied(Cause::Isolated) => StepResult::Isolated(self.isolating(stage.direction())),
-            Outcome::Denied(_) => StepResult::Denied,
-            Outcome::Passed(_) => StepResult::Passed,
-            Outcome::NoMatch => StepResult::NoMatch,
-            Outcome::OutOfScope => StepResult::OutOfScope,
+            StageOutcome::Allowed(_) => StepResult::Allowed,
+            StageOutcome::Denied(Cause::Isolated) => StepResult::Isolated(self.isolating(stage.direction())),
+            StageOutcome::Denied(_) => StepResult::Denied,
+            StageOutcome::Passed(_) => StepResult::Passed,
+            StageOutcome::NoMatch => StepResult::NoMatch,
+            StageOutcome::OutOfScope => StepResult::OutOfScope,
         };
         let rules = std::mem::take(&mut self.pending);
-        self.steps.push(Step { direction: stage.direction(), at: StepAt::Stage(stage), rules, result });
+        self.steps.push(WalkStep { direction: stage.direction(), at: StepAt::Stage(stage), rules, result });
     }
 
     fn exempt(&mut self, direction: Direction, cause: Cause) {
-        self.steps.push(Step { direction, at: StepAt::Exempt(cause), rules: Vec::new(), result: StepResult::Allowed });
+        self.steps.push(WalkStep {
+            direction,
+            at: StepAt::Exempt(cause),
+            rules: Vec::new(),
+            result: StepResult::Allowed,
+        });
     }
 }
 
@@ -317,7 +313,7 @@ pub fn describe_rule(snapshot: &Snapshot, program: &Program, id: RuleId) -> Stri
 }
 
 /// A reason in a sentence.
-pub fn describe_reason((snapshot, program): (&Snapshot, &Program), reason: &Reason, flow: &Flow) -> String {
+pub fn describe_reason(snapshot: &Snapshot, program: &Program, reason: &Reason, flow: &Flow) -> String {
     let rule = |id| describe_rule(snapshot, program, id);
     let cause_text = |cause: &Cause| match cause {
         Cause::OwnAddress => "a pod may always reach its own address".to_owned(),

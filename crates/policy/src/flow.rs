@@ -86,7 +86,7 @@ impl Program {
     }
 
     /// The node port, if a connection that is asked for there is passed on: where the source is a pod of another node.
-    pub fn hop_at(&self, from: &Endpoint, (address, port): (IpAddr, u16)) -> Option<Hop> {
+    pub fn hop_at(&self, from: &Endpoint, address: IpAddr, port: u16) -> Option<Hop> {
         let Some(&Holder::Node(node)) = self.by_address.get(&address) else { return None };
         let own = self.pod(from)?.node?;
         (own != node).then_some(Hop { node, address, port })

@@ -55,6 +55,14 @@ impl fmt::Display for Protocol {
     }
 }
 
+/// A port of a protocol, like 443/TCP.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct TransportPort {
+    pub protocol: Protocol,
+    /// 0 where the protocol has no ports, or where no port was asked for.
+    pub port: u16,
+}
+
 /// A set of ports.
 pub type PortSet = IntervalSet<u16>;
 

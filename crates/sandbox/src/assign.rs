@@ -173,7 +173,7 @@ mod tests {
     use namewall_policy::labels::Labels;
     use namewall_policy::model::Role;
 
-    fn workload(snapshot: &mut Snapshot, (kind, name): (WorkloadKind, &str), address: Option<&str>) {
+    fn workload(snapshot: &mut Snapshot, kind: WorkloadKind, name: &str, address: Option<&str>) {
         let namespace = snapshot.ensure_namespace("shop");
         let pod = snapshot.new_pod(Role { namespace, labels: Labels::default(), host_network: false }, name);
         let addresses = address.map(|text| text.parse().expect("it is an address")).into_iter().collect();
@@ -183,9 +183,9 @@ mod tests {
     #[test]
     fn templates_become_pods_with_free_addresses() {
         let mut snapshot = Snapshot::default();
-        workload(&mut snapshot, (WorkloadKind::Pod, "there"), Some("10.244.0.2"));
-        workload(&mut snapshot, (WorkloadKind::Deployment, "web"), None);
-        workload(&mut snapshot, (WorkloadKind::StatefulSet, "web"), None);
+        workload(&mut snapshot, WorkloadKind::Pod, "there", Some("10.244.0.2"));
+        workload(&mut snapshot, WorkloadKind::Deployment, "web", None);
+        workload(&mut snapshot, WorkloadKind::StatefulSet, "web", None);
         let assigned = assign_addresses(&mut snapshot);
         assert_eq!(assigned.workloads, ["shop/web", "shop/web"]);
         let texts: Vec<String> =
@@ -202,7 +202,7 @@ mod tests {
         ] {
             let mut snapshot = Snapshot::default();
             Arc::make_mut(&mut snapshot.pod_networks).push(pods.parse().expect("it is a network"));
-            workload(&mut snapshot, (WorkloadKind::Deployment, "web"), None);
+            workload(&mut snapshot, WorkloadKind::Deployment, "web", None);
             let namespace = snapshot.ensure_namespace("shop");
             let (form, addresses, ports) = (ServiceForm::Balanced, Vec::new(), Vec::new());
             snapshot.services.push(Service { namespace, name: "web".into(), form, addresses, ports, source: None });
@@ -219,7 +219,7 @@ mod tests {
         let network = "192.0.2.0/30".parse().expect("it is a network");
         Arc::make_mut(&mut snapshot.pod_networks).push(network);
         for name in ["a", "b", "c"] {
-            workload(&mut snapshot, (WorkloadKind::Deployment, name), None);
+            workload(&mut snapshot, WorkloadKind::Deployment, name, None);
         }
         assert_eq!(assign_addresses(&mut snapshot).left_out, ["shop/c"]);
     }

@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::listen::message_of;
 use crate::probe::{Measured, Ports, ProbeSource, nonce, open_socket};
-use crate::socket::{self, Kind};
+use crate::socket::{self, SocketKind};
 use namewall_policy::port::Protocol;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -17,7 +17,7 @@ const NONCE: usize = 8;
 /// A TCP or UDP connection to an end that echoes.
 #[derive(Debug)]
 pub struct Connection {
-    kind: Kind,
+    kind: SocketKind,
     fd: OwnedFd,
     /// What the far end knows it by, whatever its address becomes on the way.
     pub(crate) name: u64,
@@ -37,12 +37,12 @@ impl Connection {
     /// The connection, or what was measured instead of it. Once it is there, an echo has come through it.
     pub(crate) fn open(wish: Wish<'_>, ports: &Ports, timeout: Duration) -> Result<Result<Self, Measured>, Error> {
         let kind = match wish.protocol {
-            Protocol::Tcp => Kind::Tcp,
-            Protocol::Udp => Kind::Udp,
+            Protocol::Tcp => SocketKind::Tcp,
+            Protocol::Udp => SocketKind::Udp,
             other => return Err(Error::NotKept(other)),
         };
         let (from, to) = (wish.from, wish.to);
-        let (fd, _) = from.namespace.enter(|| open_socket(kind, (from.source, to), ports))??;
+        let (fd, _) = from.namespace.enter(|| open_socket(kind, from.source, to, ports))??;
         let mut connection = Self { kind, fd, name: nonce(), tail: Vec::new() };
         let opened = connection.complete(to, timeout).map_err(Measured::from_error);
         Ok(opened.map(|()| connection))
@@ -50,7 +50,7 @@ impl Connection {
 
     fn complete(&mut self, to: SocketAddr, timeout: Duration) -> Result<(), Errno> {
         socket::start(&self.fd, self.kind, to)?;
-        if self.kind == Kind::Tcp {
+        if self.kind == SocketKind::Tcp {
             if !wait(&mut [PollFd::new(self.fd.as_fd(), PollFlags::POLLOUT)], timeout)? {
                 return Err(Errno::ETIMEDOUT);
             }
@@ -120,7 +120,7 @@ impl Connection {
         let mut buffer = [0; 4096];
         loop {
             match recv(self.fd.as_raw_fd(), &mut buffer, MsgFlags::empty()) {
-                Ok(0) if self.kind == Kind::Tcp => return Some(Err(Errno::ECONNRESET)),
+                Ok(0) if self.kind == SocketKind::Tcp => return Some(Err(Errno::ECONNRESET)),
                 Ok(length) => {
                     self.tail.extend_from_slice(&buffer[..length]);
                     if self.tail.windows(NONCE).any(|window| window == nonce.to_be_bytes()) {

@@ -66,7 +66,7 @@ const ON_LINK: u32 = 4;
 
 /// One end of a link.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct End<'a> {
+pub(crate) struct LinkEnd<'a> {
     pub index: u32,
     pub name: &'a str,
 }
@@ -79,6 +79,24 @@ pub(crate) enum To {
     EverythingV6,
 }
 
+/// The kind of a message to the kernel, and its flags.
+#[derive(Clone, Copy)]
+struct MessageType {
+    kind: u16,
+    flags: u16,
+}
+
+impl MessageType {
+    /// What is asked for must not be there yet.
+    fn create(kind: u16) -> Self {
+        Self { kind, flags: CREATE | EXCLUSIVE }
+    }
+
+    fn plain(kind: u16) -> Self {
+        Self { kind, flags: 0 }
+    }
+}
+
 /// Requests for the kernel, to be sent together.
 #[derive(Default, Debug)]
 pub(crate) struct Batch {
@@ -88,18 +106,18 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    fn begin(&mut self, kind: u16, flags: u16, fixed: &[u8]) -> &mut Messages {
+    fn begin(&mut self, message: MessageType, fixed: &[u8]) -> &mut Messages {
         if self.messages.len() > CHUNK {
             self.full.push(std::mem::take(&mut self.messages));
         }
-        self.messages.begin(kind, flags, fixed);
+        self.messages.begin(message.kind, message.flags, fixed);
         &mut self.messages
     }
 
     /// A pair of links. The near end is up at once; the kernel wants the far end to be brought up apart.
-    pub(crate) fn link(&mut self, near: End<'_>, far: End<'_>, far_namespace: BorrowedFd<'_>) {
+    pub(crate) fn link(&mut self, near: LinkEnd<'_>, far: LinkEnd<'_>, far_namespace: BorrowedFd<'_>) {
         let fixed = link_header(near.index, UP | NO_ARP, UP | NO_ARP);
-        let messages = self.begin(NEW_LINK, CREATE | EXCLUSIVE, &fixed);
+        let messages = self.begin(MessageType::create(NEW_LINK), &fixed);
         messages.text(LINK_NAME, near.name);
         messages.bytes(LINK_ADDRESS, &HARDWARE_ADDRESS);
         messages.nested(LINK_INFO, |info| {
@@ -115,19 +133,19 @@ impl Batch {
     }
 
     pub(crate) fn up(&mut self, link: u32) {
-        self.begin(NEW_LINK, 0, &link_header(link, UP, UP));
+        self.begin(MessageType::plain(NEW_LINK), &link_header(link, UP, UP));
     }
 
     /// Its other end, its addresses and its routes go with it. It goes at the
     /// end of the batch, with all others: the kernel waits as long for one as for many.
     pub(crate) fn remove_link(&mut self, link: u32) {
-        self.begin(NEW_LINK, 0, &link_header(link, 0, 0)).native_u32(LINK_GROUP, TO_BE_REMOVED);
+        self.begin(MessageType::plain(NEW_LINK), &link_header(link, 0, 0)).native_u32(LINK_GROUP, TO_BE_REMOVED);
         self.removes_links = true;
     }
 
     fn finish(mut self) -> Vec<Messages> {
         if self.removes_links {
-            self.begin(DELETE_LINK, 0, &link_header(0, 0, 0)).native_u32(LINK_GROUP, TO_BE_REMOVED);
+            self.begin(MessageType::plain(DELETE_LINK), &link_header(0, 0, 0)).native_u32(LINK_GROUP, TO_BE_REMOVED);
         }
         self.full.push(self.messages);
         self.full.retain(|messages| !messages.is_empty());
@@ -136,19 +154,19 @@ impl Batch {
     }
 
     pub(crate) fn address(&mut self, link: u32, address: IpAddr) {
-        self.address_message((NEW_ADDRESS, CREATE | EXCLUSIVE), link, address);
+        self.address_message(MessageType::create(NEW_ADDRESS), link, address);
     }
 
     pub(crate) fn remove_address(&mut self, link: u32, address: IpAddr) {
-        self.address_message((DELETE_ADDRESS, 0), link, address);
+        self.address_message(MessageType::plain(DELETE_ADDRESS), link, address);
     }
 
-    fn address_message(&mut self, (kind, flags): (u16, u16), link: u32, address: IpAddr) {
+    fn address_message(&mut self, message: MessageType, link: u32, address: IpAddr) {
         let mut fixed = [0; 8];
         fixed[0] = family(address);
         fixed[1] = bits(address);
         fixed[4..].copy_from_slice(&link.to_ne_bytes());
-        let messages = self.begin(kind, flags, &fixed);
+        let messages = self.begin(message, &fixed);
         with_octets(address, |octets| {
             messages.bytes(ADDRESS_LOCAL, octets);
             messages.bytes(ADDRESS, octets);
@@ -158,19 +176,19 @@ impl Batch {
 
     /// A route to whoever is at the other end of the link.
     pub(crate) fn route(&mut self, to: To, link: u32) {
-        self.route_message((NEW_ROUTE, CREATE | EXCLUSIVE), to, link);
+        self.route_message(MessageType::create(NEW_ROUTE), to, link);
     }
 
     /// With the last IPv4 address of a link the kernel takes every IPv4 route over it away.
     pub(crate) fn restore_default_route(&mut self, link: u32) {
-        self.route_message((NEW_ROUTE, CREATE | REPLACE), To::EverythingV4, link);
+        self.route_message(MessageType { kind: NEW_ROUTE, flags: CREATE | REPLACE }, To::EverythingV4, link);
     }
 
     pub(crate) fn remove_route(&mut self, to: To, link: u32) {
-        self.route_message((DELETE_ROUTE, 0), to, link);
+        self.route_message(MessageType::plain(DELETE_ROUTE), to, link);
     }
 
-    fn route_message(&mut self, (kind, flags): (u16, u16), to: To, link: u32) {
+    fn route_message(&mut self, message: MessageType, to: To, link: u32) {
         let gateway = match to {
             To::Address(IpAddr::V4(_)) | To::EverythingV4 => IpAddr::V4(GATEWAY_V4),
             To::Address(IpAddr::V6(_)) | To::EverythingV6 => IpAddr::V6(GATEWAY_V6),
@@ -184,7 +202,7 @@ impl Batch {
         if let To::Address(address) = to {
             fixed[1] = bits(address);
         }
-        let messages = self.begin(kind, flags, &fixed);
+        let messages = self.begin(message, &fixed);
         if let To::Address(address) = to {
             with_octets(address, |octets| messages.bytes(ROUTE_TO, octets));
         }

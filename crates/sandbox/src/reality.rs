@@ -17,9 +17,9 @@ use namewall_policy::model::BackendTarget;
 use namewall_policy::{Cause, Flow, Instant, Lease, Prediction, Program, Reason};
 use namewall_scenario::zones::{Name, Owner, Zones};
 use namewall_scenario::{
-    AgentSettings, Fate, Going, Lookup, Now, OnLearnTimeout, Predicted, Reality, Resolved, Scenario, Seen, Step,
+    AgentSettings, Fate, Going, Lookup, Now, OnLearnTimeout, Predicted, ProbeOutcome, Reality, Resolved, Scenario, Step,
 };
-use resolve::Asked;
+use resolve::LookupQuestion;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::thread;
@@ -131,7 +131,7 @@ impl Reality for Packets {
         thread::sleep(time);
     }
 
-    fn probe(&mut self, now: &Now<'_>, probes: &[&Predicted]) -> Result<Vec<Seen>, String> {
+    fn probe(&mut self, now: &Now<'_>, probes: &[&Predicted]) -> Result<Vec<ProbeOutcome>, String> {
         let cluster = self.up()?;
         cluster.denials().map_err(words)?;
         let questions: Vec<Question<'_>> = probes
@@ -143,11 +143,11 @@ impl Reality for Packets {
         let told = KernelDenials { program: now.program, denials: &denials };
         let judge = |(predicted, answer): (&&Predicted, &Answer)| {
             if *answer == Answer::NoWay {
-                return Seen::NotTried("the ends have no addresses of one family".to_owned());
+                return ProbeOutcome::NotTried("the ends have no addresses of one family".to_owned());
             }
             match judge(predicted, answer).and_then(|()| told.check(predicted, probes.len())) {
-                Ok(words) => Seen::AsPredicted(words),
-                Err(words) => Seen::Otherwise(words),
+                Ok(words) => ProbeOutcome::AsPredicted(words),
+                Err(words) => ProbeOutcome::Otherwise(words),
             }
         };
         Ok(probes.iter().zip(&answers).map(judge).collect())
@@ -204,7 +204,7 @@ impl Reality for Packets {
         if let Some(then) = &lookup.then {
             resolve::listen(sandbox, then)?;
         }
-        resolve::resolve(sandbox, &Asked { lookup, names, server })
+        resolve::resolve(sandbox, &LookupQuestion { lookup, names, server })
     }
 
     fn queries(&mut self, server: IpAddr) -> Result<u64, String> {

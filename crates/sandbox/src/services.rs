@@ -8,7 +8,7 @@ use namewall_dataplane::nft::table::{Fallback, Hook, HookKind, Point, Table};
 use namewall_policy::Snapshot;
 use namewall_policy::model::{BackendTarget, ServicePort};
 use namewall_policy::port::Protocol;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// Where kube-proxy's tables translate.
 const DESTINATION_NAT: i32 = -100;
@@ -32,11 +32,11 @@ pub(crate) fn table(snapshot: &Snapshot, topology: &Topology, node: &str) -> Tab
     let own = topology.nodes.get(node).map(|plan| plan.addresses.as_slice()).unwrap_or_default();
     for service in &snapshot.services {
         for port in &service.ports {
-            let asked = service.addresses.iter().map(|&address| (address, port.port));
-            let on_node = port.node_port.into_iter().flat_map(|at| own.iter().map(move |&address| (address, at)));
-            for (address, at) in asked.chain(on_node) {
-                let backends = backends(snapshot, port, address.is_ipv4());
-                translate(&mut table, (address, port.protocol, at), &backends);
+            let asked = service.addresses.iter().map(|&address| SocketAddr::new(address, port.port));
+            let node_port = |at: u16| own.iter().map(move |&address| SocketAddr::new(address, at));
+            for asked in asked.chain(port.node_port.into_iter().flat_map(node_port)) {
+                let backends = backends(snapshot, port, asked.is_ipv4());
+                translate(&mut table, port.protocol, asked, &backends);
             }
         }
     }
@@ -45,7 +45,7 @@ pub(crate) fn table(snapshot: &Snapshot, topology: &Topology, node: &str) -> Tab
 }
 
 /// The backends of one family.
-fn backends(snapshot: &Snapshot, port: &ServicePort, v4: bool) -> Vec<(IpAddr, u16)> {
+fn backends(snapshot: &Snapshot, port: &ServicePort, v4: bool) -> Vec<SocketAddr> {
     let mut found = Vec::new();
     for backend in &port.backends {
         let addresses = match backend.target {
@@ -53,25 +53,27 @@ fn backends(snapshot: &Snapshot, port: &ServicePort, v4: bool) -> Vec<(IpAddr, u
             BackendTarget::Workload(id) => snapshot.workload(id).addresses.to_vec(),
         };
         let of_family = addresses.into_iter().find(|address| address.is_ipv4() == v4);
-        found.extend(of_family.map(|address| (address, backend.port)));
+        found.extend(of_family.map(|address| SocketAddr::new(address, backend.port)));
     }
     found
 }
 
-fn translate(table: &mut Table, (address, protocol, port): (IpAddr, Protocol, u16), backends: &[(IpAddr, u16)]) {
+fn translate(table: &mut Table, protocol: Protocol, asked: SocketAddr, backends: &[SocketAddr]) {
     let Some(number) = protocol_number(protocol) else { return };
-    let asked = [is(End::Destination, address), Test::Protocol(number), Test::Port { low: port, high: port }];
+    let port = Test::Port { low: asked.port(), high: asked.port() };
+    let asked = [is(End::Destination, asked.ip()), Test::Protocol(number), port];
     if backends.is_empty() {
         // kube-proxy would refuse; here nothing may look like an answer.
         table.add_rule("unserved", Rule::new(asked, Action::Drop));
         return;
     }
-    for (at, &(address, port)) in backends.iter().enumerate() {
+    for (at, backend) in backends.iter().enumerate() {
         let left = (backends.len() - at) as u32;
         let turn = (left > 1).then_some(Test::EveryNth(left));
         let tests: Vec<Test> = asked.iter().cloned().chain(turn).collect();
         for chain in ["prerouting", "output"] {
-            table.add_rule(chain, Rule::new(tests.clone(), Action::TranslateTo { address, port }));
+            let to = Action::TranslateTo { address: backend.ip(), port: backend.port() };
+            table.add_rule(chain, Rule::new(tests.clone(), to));
         }
     }
 }

@@ -18,14 +18,14 @@ const ROOM: usize = 8 << 20;
 
 /// The kinds of socket that are told apart.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum SocketKind {
     Tcp,
     Udp,
     Sctp,
     Icmp,
 }
 
-impl TryFrom<Protocol> for Kind {
+impl TryFrom<Protocol> for SocketKind {
     type Error = Error;
 
     fn try_from(protocol: Protocol) -> Result<Self, Error> {
@@ -39,28 +39,28 @@ impl TryFrom<Protocol> for Kind {
     }
 }
 
-fn open(kind: Kind, is_ipv4: bool) -> Result<OwnedFd, Errno> {
+fn open(kind: SocketKind, is_ipv4: bool) -> Result<OwnedFd, Errno> {
     let family = if is_ipv4 { AddressFamily::Inet } else { AddressFamily::Inet6 };
     let (sort, protocol) = match kind {
-        Kind::Tcp => (SockType::Stream, SockProtocol::Tcp),
-        Kind::Udp => (SockType::Datagram, SockProtocol::Udp),
-        Kind::Sctp => (SockType::Raw, SockProtocol::Sctp),
-        Kind::Icmp if is_ipv4 => (SockType::Raw, SockProtocol::Icmp),
-        Kind::Icmp => (SockType::Raw, SockProtocol::IcmpV6),
+        SocketKind::Tcp => (SockType::Stream, SockProtocol::Tcp),
+        SocketKind::Udp => (SockType::Datagram, SockProtocol::Udp),
+        SocketKind::Sctp => (SockType::Raw, SockProtocol::Sctp),
+        SocketKind::Icmp if is_ipv4 => (SockType::Raw, SockProtocol::Icmp),
+        SocketKind::Icmp => (SockType::Raw, SockProtocol::IcmpV6),
     };
     socket(family, sort, SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK, protocol)
 }
 
 /// A socket that answers at this address alone, so that what it sends comes from there.
-pub(crate) fn open_server(kind: Kind, at: SocketAddr) -> Result<OwnedFd, Errno> {
+pub(crate) fn open_server(kind: SocketKind, at: SocketAddr) -> Result<OwnedFd, Errno> {
     let fd = open(kind, at.is_ipv4())?;
-    if kind == Kind::Tcp {
+    if kind == SocketKind::Tcp {
         setsockopt(&fd, sockopt::ReuseAddr, &true)?;
     } else {
         make_room(&fd);
     }
     bind(fd.as_raw_fd(), &with_ports(kind, at))?;
-    if kind == Kind::Tcp {
+    if kind == SocketKind::Tcp {
         listen(&fd, Backlog::new(WAITING)?)?;
     }
     Ok(fd)
@@ -84,15 +84,15 @@ pub(crate) fn open_kernel_sctp_server(at: SocketAddr) -> Result<OwnedFd, Errno> 
 }
 
 /// A socket that speaks from this address and port.
-pub(crate) fn open_client(kind: Kind, from: SocketAddr) -> Result<OwnedFd, Errno> {
+pub(crate) fn open_client(kind: SocketKind, from: SocketAddr) -> Result<OwnedFd, Errno> {
     let fd = open(kind, from.is_ipv4())?;
     // Two probes may use one port towards two hosts.
     setsockopt(&fd, sockopt::ReuseAddr, &true)?;
-    if kind == Kind::Tcp {
+    if kind == SocketKind::Tcp {
         // It ends with a reset: no end of a probe lingers.
         setsockopt(&fd, sockopt::Linger, &nix::libc::linger { l_onoff: 1, l_linger: 0 })?;
     }
-    if matches!(kind, Kind::Sctp | Kind::Icmp) {
+    if matches!(kind, SocketKind::Sctp | SocketKind::Icmp) {
         // A raw socket hears the answers to every probe between its two hosts.
         make_room(&fd);
     }
@@ -119,7 +119,7 @@ pub(crate) fn hear_only_refusals(fd: &OwnedFd, is_ipv4: bool) -> Result<(), Errn
 }
 
 /// A connection under way is no error. A socket that is connected hears of ICMP errors.
-pub(crate) fn start(fd: &OwnedFd, kind: Kind, to: SocketAddr) -> Result<(), Errno> {
+pub(crate) fn start(fd: &OwnedFd, kind: SocketKind, to: SocketAddr) -> Result<(), Errno> {
     match connect(fd.as_raw_fd(), &with_ports(kind, to)) {
         Ok(()) | Err(Errno::EINPROGRESS) => Ok(()),
         Err(errno) => Err(errno),
@@ -152,7 +152,7 @@ fn error_told(fd: &OwnedFd) -> Option<Errno> {
 }
 
 /// Raw sockets know no ports, and those of IPv6 refuse them.
-fn with_ports(kind: Kind, at: SocketAddr) -> SockaddrStorage {
-    let port = if matches!(kind, Kind::Tcp | Kind::Udp) { at.port() } else { 0 };
+fn with_ports(kind: SocketKind, at: SocketAddr) -> SockaddrStorage {
+    let port = if matches!(kind, SocketKind::Tcp | SocketKind::Udp) { at.port() } else { 0 };
     SockaddrStorage::from(SocketAddr::new(at.ip(), port))
 }

@@ -5,7 +5,7 @@
 //! same, since links need none, only nobody can speak to the node itself.
 
 use namewall_policy::Snapshot;
-use namewall_policy::model::{Backend, BackendTarget, NodeId, Workload, WorkloadKind};
+use namewall_policy::model::{Backend, BackendTarget, NodeId, Workload, WorkloadId, WorkloadKind};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -80,10 +80,10 @@ impl Topology {
         // Nodes' addresses are known before pods are: a pod cannot take one away.
         let pods = || snapshot.workload_ids().filter(|&id| lives(snapshot.workload(id)));
         for id in pods().filter(|&id| snapshot.workload(id).host_network) {
-            planner.host_pod(snapshot, (snapshot.workload_name(id), snapshot.workload(id)));
+            planner.host_pod(snapshot, id);
         }
         for id in pods().filter(|&id| !snapshot.workload(id).host_network) {
-            planner.pod(snapshot, (snapshot.workload_name(id), snapshot.workload(id)));
+            planner.pod(snapshot, id);
         }
         planner.services(snapshot);
         let outside = planner.take(outside, "a host outside");
@@ -136,7 +136,8 @@ impl Planner {
         name
     }
 
-    fn pod(&mut self, snapshot: &Snapshot, (name, workload): (String, &Workload)) {
+    fn pod(&mut self, snapshot: &Snapshot, id: WorkloadId) {
+        let (name, workload) = (snapshot.workload_name(id), snapshot.workload(id));
         let addresses = self.take(&workload.addresses, &format!("pod {name}"));
         if addresses.is_empty() {
             return;
@@ -167,7 +168,8 @@ impl Planner {
     }
 
     /// Its addresses are its node's, also those that the node does not tell of.
-    fn host_pod(&mut self, snapshot: &Snapshot, (name, workload): (String, &Workload)) {
+    fn host_pod(&mut self, snapshot: &Snapshot, id: WorkloadId) {
+        let (name, workload) = (snapshot.workload_name(id), snapshot.workload(id));
         let node = self.node_of(snapshot, workload);
         let more = self.take(&workload.addresses, &format!("node {node}"));
         let addresses = self.topology.nodes.get_mut(&node).map(|plan| {

@@ -4,6 +4,7 @@ mod common;
 
 use common::{PORT, address, has_rights, isolating, run_in};
 use namewall_dataplane::CutEstablished;
+use namewall_policy::model::Direction;
 use namewall_policy::port::Protocol;
 use namewall_policy::{Snapshot, compile};
 use namewall_sandbox::{Cluster, Listen, Namespace, Wanted};
@@ -41,7 +42,7 @@ fn s3_4_a_new_connection_between_the_same_ports_is_judged_like_any_other() {
     if !has_rights() {
         return;
     }
-    let (open, closed) = (snapshot(), isolating(snapshot(), (true, false)));
+    let (open, closed) = (snapshot(), isolating(snapshot(), Direction::Ingress));
     let (opened, isolating) = (compile(&open).0, compile(&closed).0);
     let (outside, cut) = (&[][..], CutEstablished::Always);
     let before = Wanted { snapshot: &open, program: &opened, outside, cut, dns: None };

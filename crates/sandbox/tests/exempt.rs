@@ -4,6 +4,7 @@ mod common;
 
 use common::{EVERY_PROTOCOL, PORT, address, addresses, has_rights, isolating, measure, nft};
 use namewall_dataplane::CutEstablished;
+use namewall_policy::model::Direction;
 use namewall_policy::port::Protocol;
 use namewall_policy::{Snapshot, compile};
 use namewall_sandbox::{Cluster, Measured, ProbeSource, Wanted};
@@ -33,11 +34,11 @@ fn build(snapshot: &Snapshot) -> Cluster {
 }
 
 /// A socket at a place, which waits for a while when it is read.
-fn at(place: &ProbeSource, port: u16, kind: (SockType, SockProtocol)) -> OwnedFd {
+fn at(place: &ProbeSource, port: u16, kind: SockType, protocol: SockProtocol) -> OwnedFd {
     let at = SocketAddr::new(place.source, port);
     let open = || {
         let family = if at.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
-        let fd = socket(family, kind.0, SockFlag::SOCK_CLOEXEC, kind.1)?;
+        let fd = socket(family, kind, SockFlag::SOCK_CLOEXEC, protocol)?;
         setsockopt(&fd, sockopt::ReceiveTimeout, &TimeVal::new(0, 100_000))?;
         bind(fd.as_raw_fd(), &SockaddrStorage::from(at)).map(|()| fd)
     };
@@ -65,7 +66,7 @@ fn hears(fd: &OwnedFd, message: &[u8]) -> bool {
 
 /// What a TFTP server sends from a port of its own, which the kernel's helper expects after a request.
 fn hears_what_is_expected(cluster: &Cluster) -> bool {
-    const UDP: (SockType, SockProtocol) = (SockType::Datagram, SockProtocol::Udp);
+    let udp = |place: &ProbeSource, port| at(place, port, SockType::Datagram, SockProtocol::Udp);
     let node = cluster.sandbox.node("n1").expect("the node is there");
     nft(
         node,
@@ -73,7 +74,7 @@ fn hears_what_is_expected(cluster: &Cluster) -> bool {
          chain pre { type filter hook prerouting priority filter; udp dport 69 ct helper set \"tftp\"; }; }",
     );
     let place = |text| cluster.sandbox.place(address(text)).expect("a place");
-    let (client, server) = (at(&place(WEB), 40_001, UDP), at(&place(OUTSIDE), 4000, UDP));
+    let (client, server) = (udp(&place(WEB), 40_001), udp(&place(OUTSIDE), 4000));
     send(&client, b"\0\x01file\0octet\0", SocketAddr::new(address(OUTSIDE), 69));
     std::thread::sleep(Duration::from_millis(50));
     send(&server, b"\0\x03\0\x01data", SocketAddr::new(address(WEB), 40_001));
@@ -86,7 +87,7 @@ fn s1_of_what_is_related_only_errors_pass() {
         return;
     }
     assert!(hears_what_is_expected(&build(&snapshot())), "nobody forbids it");
-    let closed = build(&isolating(snapshot(), (true, false)));
+    let closed = build(&isolating(snapshot(), Direction::Ingress));
     assert!(!hears_what_is_expected(&closed), "a helper's expectation opens nothing");
     let refused = measure(&closed.sandbox, WEB, OUTSIDE, Protocol::Udp);
     assert_eq!(refused, Measured::Refused, "an error about what was let through");
@@ -95,14 +96,14 @@ fn s1_of_what_is_related_only_errors_pass() {
 /// Neighbours ask for each other with the highest hop limit, which no packet that was routed has.
 #[test]
 fn s1_only_neighbours_may_look_for_each_other() {
-    const ICMP: (SockType, SockProtocol) = (SockType::Raw, SockProtocol::IcmpV6);
+    let icmp = |place: &ProbeSource| at(place, 0, SockType::Raw, SockProtocol::IcmpV6);
     const SOLICITATION: u8 = 135;
     if !has_rights() {
         return;
     }
     let hears_with = |cluster: &Cluster, hops: i32| {
         let place = |text| cluster.sandbox.place(address(text)).expect("a place");
-        let (pod, node) = (at(&place(WEB6), 0, ICMP), at(&place(NODE6), 0, ICMP));
+        let (pod, node) = (icmp(&place(WEB6)), icmp(&place(NODE6)));
         setsockopt(&pod, sockopt::Ipv6Ttl, &hops).expect("the hop limit is set");
         // The kernel writes the checksum.
         let mut message = vec![SOLICITATION, 0, 0, 0, 0, 0, 0, 0];
@@ -110,7 +111,7 @@ fn s1_only_neighbours_may_look_for_each_other() {
         send(&pod, &message, SocketAddr::new(address(NODE6), 0));
         hears(&node, &message[4..])
     };
-    let (open, closed) = (build(&snapshot()), build(&isolating(snapshot(), (false, true))));
+    let (open, closed) = (build(&snapshot()), build(&isolating(snapshot(), Direction::Egress)));
     assert!(hears_with(&open, 64), "nobody forbids it");
     assert!(hears_with(&closed, 255), "a neighbour is found whatever the policies say");
     assert!(!hears_with(&closed, 64), "and nothing else goes under that name");

@@ -96,7 +96,7 @@ const TRIES: usize = 5;
 
 /// Looks them up, and opens a connection with each answer in hand. Whether it had to wait is not what is asked here:
 /// that nothing was dropped is told by the kernel.
-fn look_up(cluster: &Cluster, from: &str, (asks, at_once): (&[Ask], usize)) -> Vec<Option<Heard>> {
+fn look_up(cluster: &Cluster, from: &str, asks: &[Ask], at_once: usize) -> Vec<Option<Heard>> {
     let source: IpAddr = address(from);
     let timeout = Duration::from_secs(10);
     let then = Opening { protocol: Protocol::Tcp, port: PORT, sources: vec![source], timeout };
@@ -170,7 +170,7 @@ fn ten_thousand_first_connections_straight_after_their_lookups() {
     let before = dropped(cluster);
     assert!(before > 0, "the probe was");
     answering(cluster, || {
-        let heard = look_up(cluster, API, (&asks, 50));
+        let heard = look_up(cluster, API, &asks, 50);
         all_right(cluster, &asks, &heard);
         assert!(taken(cluster) >= 10_000, "some went past: {}", counters(cluster));
         assert_eq!(dropped(cluster), before, "no connection came before its lease");
@@ -192,7 +192,7 @@ fn a_flood_of_random_names_is_nobody_elses() {
     let flood: Vec<Ask> = (0..20_000).map(|at| question(&format!("x{at}.wild.example.com"), None)).collect();
     let first = [question("first.other.example.com", None)];
     answering(cluster, || {
-        all_right(cluster, &first, &look_up(cluster, CLIENT, (&first, 1)));
+        all_right(cluster, &first, &look_up(cluster, CLIENT, &first, 1));
         let (before, is_over) = (dropped(cluster), AtomicBool::new(false));
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -207,12 +207,12 @@ fn a_flood_of_random_names_is_nobody_elses() {
             let mut rounds = 0;
             while !is_over.load(Ordering::Relaxed) {
                 let asks = [question(&format!("y{rounds}.other.example.com"), None)];
-                all_right(cluster, &asks, &look_up(cluster, CLIENT, (&asks, 1)));
+                all_right(cluster, &asks, &look_up(cluster, CLIENT, &asks, 1));
                 rounds += 1;
             }
             assert!(rounds > 20, "only {rounds}; {}", counters(cluster));
         });
         assert_eq!(dropped(cluster), before);
-        all_right(cluster, &first, &look_up(cluster, CLIENT, (&first, 1)));
+        all_right(cluster, &first, &look_up(cluster, CLIENT, &first, 1));
     });
 }

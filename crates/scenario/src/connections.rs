@@ -21,7 +21,7 @@ use namewall_policy::{
 };
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -125,26 +125,26 @@ impl Default for Connections {
 pub(crate) struct Connection {
     /// As it was opened.
     flow: Flow,
-    way: Way,
+    way: ConnectionPath,
     /// Why it was cut, if it was.
     cut: Option<String>,
 }
 
 /// The way a connection took, by what stays the same when the cluster changes.
 #[derive(Debug)]
-struct Way {
-    from: End,
-    to: End,
+struct ConnectionPath {
+    from: ConnectionEnd,
+    to: ConnectionEnd,
     protocol: Protocol,
     port: u16,
     /// The namespace and name of the Service.
     via: Option<(Arc<str>, Arc<str>)>,
     /// The node port it was passed on at.
-    hop: Option<(IpAddr, u16)>,
+    hop: Option<SocketAddr>,
 }
 
 #[derive(Debug)]
-struct End {
+struct ConnectionEnd {
     address: IpAddr,
     /// The namespace and name of the pod, where it is one.
     pod: Option<(Arc<str>, Arc<str>)>,
@@ -173,10 +173,10 @@ impl Connection {
         for flow in &route.flows {
             let decision = evaluate(world.program, world.leases, flow, world.now);
             if decision.verdict == Verdict::Allow {
-                let way = Way::of(world.snapshot, flow).ok_or("an end of it has no address")?;
+                let way = ConnectionPath::of(world.snapshot, flow).ok_or("an end of it has no address")?;
                 return Ok(Self { flow: flow.clone(), way, cut: None });
             }
-            refusal.get_or_insert_with(|| describe_reason((world.snapshot, world.program), &decision.reason, flow));
+            refusal.get_or_insert_with(|| describe_reason(world.snapshot, world.program, &decision.reason, flow));
         }
         Err(refusal.unwrap_or_else(|| "its ends have no addresses of one family".to_owned()))
     }
@@ -222,7 +222,7 @@ fn denial(state: PolicyState<'_>, flow: &Flow, cut_established: bool) -> Option<
     // At the beginning of time every lease there ever was is alive.
     let decision = evaluate(state.program, state.leases, flow, Instant::default());
     let cuts = decision.verdict == Verdict::Deny && (cut_established || is_by_v1beta1(state, flow, &decision));
-    cuts.then(|| describe_reason((state.snapshot, state.program), &decision.reason, flow))
+    cuts.then(|| describe_reason(state.snapshot, state.program, &decision.reason, flow))
 }
 
 /// S3.4: what `extensions/v1beta1` forbids is cut, whatever the setting. There it is the namespace that isolates.
@@ -233,14 +233,14 @@ fn is_by_v1beta1(state: PolicyState<'_>, flow: &Flow, decision: &Decision) -> bo
     isolated && namespace.is_some_and(|namespace| namespace.default_deny_ingress)
 }
 
-impl Way {
+impl ConnectionPath {
     fn of(snapshot: &Snapshot, flow: &Flow) -> Option<Self> {
         let via = flow.via.map(|id| {
             let service = &snapshot.services[id.index()];
             (snapshot.namespace(service.namespace).name.clone(), service.name.clone())
         });
-        let (from, to) = (End::of(snapshot, &flow.from)?, End::of(snapshot, &flow.to)?);
-        let hop = flow.hop.map(|hop| (hop.address, hop.port));
+        let (from, to) = (ConnectionEnd::of(snapshot, &flow.from)?, ConnectionEnd::of(snapshot, &flow.to)?);
+        let hop = flow.hop.map(|hop| SocketAddr::new(hop.address, hop.port));
         Some(Self { from, to, protocol: flow.protocol, port: flow.port, via, hop })
     }
 
@@ -252,7 +252,7 @@ impl Way {
             services.iter().position(|service| Some(service.namespace) == namespace && service.name == *name)
         });
         let from = self.from.now(state)?;
-        let hop = self.hop.and_then(|at| state.program.hop_at(&from, at));
+        let hop = self.hop.and_then(|at| state.program.hop_at(&from, at.ip(), at.port()));
         Ok(Flow {
             from,
             hop,
@@ -264,7 +264,7 @@ impl Way {
     }
 }
 
-impl End {
+impl ConnectionEnd {
     fn of(snapshot: &Snapshot, end: &Endpoint) -> Option<Self> {
         let pod = end.workload.map(|id| {
             let workload = snapshot.workload(id);

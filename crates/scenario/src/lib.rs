@@ -22,6 +22,6 @@ pub use connections::{ConnectionResult, Fate};
 pub use expectation::Expectation;
 pub use file::{Change, ObjectRef, Probe, Queries, Scenario, ScenarioError, Step};
 pub use lookup::{ANSWER_TIMEOUT, Expected, ExpectedAnswer, Lookup, LookupResult, Resolved, Then};
-pub use reality::{Now, Predicted, Reality, Seen};
+pub use reality::{Now, Predicted, ProbeOutcome, Reality};
 pub use run::{Means, Outcome, ProbeResult, play, run, run_in};
 pub use settings::{AgentSettings, Going, OnLearnTimeout};

@@ -34,7 +34,7 @@ pub struct Predicted {
 
 /// What was seen of a probe, in words.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Seen {
+pub enum ProbeOutcome {
     AsPredicted(String),
     Otherwise(String),
     /// It cannot be tried, and why: an end has no address.
@@ -53,7 +53,7 @@ pub trait Reality {
     fn advance(&mut self, time: Duration);
 
     /// What was seen of each.
-    fn probe(&mut self, now: &Now<'_>, probes: &[&Predicted]) -> Result<Vec<Seen>, String>;
+    fn probe(&mut self, now: &Now<'_>, probes: &[&Predicted]) -> Result<Vec<ProbeOutcome>, String>;
 
     /// Opens a connection and keeps it.
     fn connect(&mut self, now: &Now<'_>, name: &str, flow: &Flow) -> Result<(), String>;

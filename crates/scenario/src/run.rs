@@ -8,7 +8,7 @@ use crate::connections::{Connection, ConnectionResult, Connections, PolicyState}
 use crate::expectation::Expectation;
 use crate::file::{Change, ObjectRef, Probe, Scenario, Step};
 use crate::lookup::LookupResult;
-use crate::reality::{Now, Predicted, Reality, Seen};
+use crate::reality::{Now, Predicted, ProbeOutcome, Reality};
 use crate::settings::Going;
 use crate::zones::{ReadsAnswers, Witness, Zones};
 use judge::Judge;
@@ -296,12 +296,12 @@ impl Player<'_> {
         let asked = results.iter_mut().filter(|(_, predicted)| predicted.is_some());
         for ((result, _), seen) in asked.zip(seen) {
             match seen {
-                Seen::AsPredicted(words) => result.got += &format!("; with packets: {words}"),
-                Seen::Otherwise(words) => {
+                ProbeOutcome::AsPredicted(words) => result.got += &format!("; with packets: {words}"),
+                ProbeOutcome::Otherwise(words) => {
                     result.passed = false;
                     result.got += &format!("; but with packets: {words}");
                 }
-                Seen::NotTried(why) => {
+                ProbeOutcome::NotTried(why) => {
                     result.not_tried = true;
                     result.got += &format!("; not tried with packets: {why}");
                 }
@@ -361,7 +361,7 @@ impl Player<'_> {
         state.get_or_insert_with(|| {
             let lowered = lower(&*documents, &Settings::default());
             let (program, more) = match before {
-                Some(State { snapshot, program, .. }) => compile_next((snapshot, program), &lowered.snapshot),
+                Some(State { snapshot, program, .. }) => compile_next(snapshot, program, &lowered.snapshot),
                 None => compile(&lowered.snapshot),
             };
             unread.extend(errors(&lowered.findings).filter(|finding| !unread.contains(finding)).collect::<Vec<_>>());
@@ -458,10 +458,10 @@ impl Player<'_> {
         };
         let mut got = match verdict {
             Prediction::Depends => format!("depends: {}", Described::join(&depends_on)),
-            _ => format!("{verdict}: {}", describe_reason((snapshot, program), &decision.reason, &flow)),
+            _ => format!("{verdict}: {}", describe_reason(snapshot, program, &decision.reason, &flow)),
         };
         if let Some(reason) = &decision.would_deny {
-            got += &format!("; would deny: {}", describe_reason((snapshot, program), reason, &flow));
+            got += &format!("; would deny: {}", describe_reason(snapshot, program, reason, &flow));
         }
         let judge = Judge { program, flow: &flow };
         let passed = judge.agrees(&probe.expect, verdict, &decision);

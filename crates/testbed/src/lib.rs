@@ -17,7 +17,7 @@ mod tools;
 
 pub use command::run_with_input;
 pub use dice::Dice;
-pub use proxy::{Proxy, Way};
+pub use proxy::{Proxy, ProxyMode};
 pub use tools::{give_up, peer, program};
 
 pub use machine::{Lan, Machine};
@@ -114,7 +114,7 @@ impl ControlPlane {
             manager: None,
             scheduler: None,
         };
-        plane.write_kubeconfig("kubeconfig", (ADMIN, plane.port))?;
+        plane.write_kubeconfig("kubeconfig", ADMIN, plane.port)?;
         plane.start_etcd()?;
         plane.start_server()?;
         Ok(plane)
@@ -222,18 +222,18 @@ impl ControlPlane {
 
     /// One for whoever has this token.
     pub fn kubeconfig_for(&self, name: &str, token: &str) -> Result<PathBuf> {
-        self.write_kubeconfig(name, (token, self.port))?;
+        self.write_kubeconfig(name, token, self.port)?;
         Ok(self.folder.join(name))
     }
 
     /// The administrator's, for a server that is reached at another port.
     pub(crate) fn kubeconfig_at(&self, port: u16) -> Result<PathBuf> {
         let name = format!("kubeconfig-{port}");
-        self.write_kubeconfig(&name, (ADMIN, port))?;
+        self.write_kubeconfig(&name, ADMIN, port)?;
         Ok(self.folder.join(name))
     }
 
-    fn write_kubeconfig(&self, name: &str, (token, port): (&str, u16)) -> Result<()> {
+    fn write_kubeconfig(&self, name: &str, token: &str, port: u16) -> Result<()> {
         let server = match self.clients {
             Clients::Loopback => "127.0.0.1",
             Clients::Nodes => ADVERTISED,

@@ -15,7 +15,7 @@ const MOMENT: Duration = Duration::from_millis(20);
 
 /// What becomes of bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Way {
+pub enum ProxyMode {
     Open,
     /// Each arrives so much later.
     Slow(Duration),
@@ -29,26 +29,26 @@ pub enum Way {
 #[derive(Debug)]
 pub struct Proxy {
     port: u16,
-    state: Arc<State>,
+    state: Arc<ProxyState>,
 }
 
 #[derive(Debug)]
-struct State {
-    way: Mutex<Way>,
+struct ProxyState {
+    way: Mutex<ProxyMode>,
     changed: Condvar,
     /// Both ends of every connection, and whether it leads nowhere for ever.
-    connections: Mutex<Vec<Arc<Connection>>>,
+    connections: Mutex<Vec<Arc<ProxiedConnection>>>,
 }
 
 #[derive(Debug)]
-struct Connection {
+struct ProxiedConnection {
     ends: [TcpStream; 2],
     is_lost: Mutex<bool>,
 }
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        self.set(Way::Cut);
+        self.set(ProxyMode::Cut);
     }
 }
 
@@ -61,12 +61,15 @@ impl Proxy {
     /// Where somebody listens already: in another network namespace, say.
     pub fn at(listener: TcpListener, plane: &ControlPlane) -> Result<Self> {
         let (port, server) = (listener.local_addr()?.port(), plane.port());
-        let state =
-            Arc::new(State { way: Mutex::new(Way::Open), changed: Condvar::new(), connections: Mutex::default() });
+        let state = Arc::new(ProxyState {
+            way: Mutex::new(ProxyMode::Open),
+            changed: Condvar::new(),
+            connections: Mutex::default(),
+        });
         let accepting = state.clone();
         spawn(move || {
             for inside in listener.incoming().flatten() {
-                if accepting.way() == Way::Cut {
+                if accepting.way() == ProxyMode::Cut {
                     continue;
                 }
                 let Ok(outside) = TcpStream::connect((Ipv4Addr::LOCALHOST, server)) else { continue };
@@ -83,10 +86,10 @@ impl Proxy {
         plane.kubeconfig_at(self.port)
     }
 
-    pub fn set(&self, way: Way) {
+    pub fn set(&self, way: ProxyMode) {
         *lock(&self.state.way) = way;
         self.state.changed.notify_all();
-        if way == Way::Cut {
+        if way == ProxyMode::Cut {
             for connection in lock(&self.state.connections).drain(..) {
                 connection.ends.iter().for_each(|end| _ = end.shutdown(Shutdown::Both));
             }
@@ -102,15 +105,15 @@ impl Proxy {
     }
 }
 
-impl State {
-    fn way(&self) -> Way {
+impl ProxyState {
+    fn way(&self) -> ProxyMode {
         *lock(&self.way)
     }
 
     fn join(self: &Arc<Self>, inside: TcpStream, outside: TcpStream) {
         let pair = |from: &TcpStream, to: &TcpStream| Ok::<_, std::io::Error>((from.try_clone()?, to.try_clone()?));
         let (Ok(there), Ok(back)) = (pair(&inside, &outside), pair(&outside, &inside)) else { return };
-        let connection = Arc::new(Connection { ends: [inside, outside], is_lost: Mutex::default() });
+        let connection = Arc::new(ProxiedConnection { ends: [inside, outside], is_lost: Mutex::default() });
         lock(&self.connections).push(connection.clone());
         for (from, to) in [there, back] {
             let (arrive, leave) = channel();
@@ -120,7 +123,7 @@ impl State {
         }
     }
 
-    fn write(&self, mut to: TcpStream, chunks: &Receiver<(Instant, Vec<u8>)>, connection: &Connection) {
+    fn write(&self, mut to: TcpStream, chunks: &Receiver<(Instant, Vec<u8>)>, connection: &ProxiedConnection) {
         while let Ok((at, bytes)) = chunks.recv() {
             if !self.lets_pass(at) {
                 break;
@@ -142,11 +145,11 @@ impl State {
         let mut way = lock(&self.way);
         loop {
             let pause = match *way {
-                Way::Open => return true,
-                Way::Cut => return false,
-                Way::Slow(late) if came.elapsed() >= late => return true,
-                Way::Slow(late) => late.saturating_sub(came.elapsed()),
-                Way::Stalled => MOMENT,
+                ProxyMode::Open => return true,
+                ProxyMode::Cut => return false,
+                ProxyMode::Slow(late) if came.elapsed() >= late => return true,
+                ProxyMode::Slow(late) => late.saturating_sub(came.elapsed()),
+                ProxyMode::Stalled => MOMENT,
             };
             way = self.changed.wait_timeout(way, pause).unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -170,8 +173,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
 
-    fn state(way: Way) -> Arc<State> {
-        Arc::new(State { way: Mutex::new(way), changed: Condvar::new(), connections: Mutex::default() })
+    fn state(way: ProxyMode) -> Arc<ProxyState> {
+        Arc::new(ProxyState { way: Mutex::new(way), changed: Condvar::new(), connections: Mutex::default() })
     }
 
     fn connection() -> (TcpStream, TcpStream) {
@@ -182,14 +185,14 @@ mod tests {
 
     #[test]
     fn what_is_held_up_is_gone_with_a_way_that_is_cut() {
-        let state = state(Way::Stalled);
+        let state = state(ProxyMode::Stalled);
         let (mut client, inside) = connection();
         let (outside, mut server) = connection();
         state.join(inside, outside);
         client.write_all(b"late").unwrap();
         std::thread::sleep(3 * MOMENT);
         // As `set` begins: the connections are not shut yet.
-        *lock(&state.way) = Way::Cut;
+        *lock(&state.way) = ProxyMode::Cut;
         state.changed.notify_all();
         server.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         assert_eq!(server.read(&mut [0; 4]).unwrap(), 0, "it ends, and nothing has arrived");

@@ -192,7 +192,7 @@ pub(super) fn ports(scope: &mut Scope<'_>, ports: Option<&[Port]>, path: &str) -
             (Some(number), None, None) => {
                 let protocol =
                     parts::protocol(scope, number.protocol.as_deref(), &format!("{path}.portNumber.protocol"))?;
-                parts::port_range(scope, protocol, (number.port, number.port), &format!("{path}.portNumber.port"))
+                parts::port_range(scope, protocol, number.port..=number.port, &format!("{path}.portNumber.port"))
             }
             (None, Some(name), None) => {
                 let name = parts::port_name(scope, name, &format!("{path}.namedPort"))?;
@@ -201,7 +201,7 @@ pub(super) fn ports(scope: &mut Scope<'_>, ports: Option<&[Port]>, path: &str) -
             (None, None, Some(range)) => {
                 let protocol =
                     parts::protocol(scope, range.protocol.as_deref(), &format!("{path}.portRange.protocol"))?;
-                parts::port_range(scope, protocol, (range.start, range.end), &format!("{path}.portRange"))
+                parts::port_range(scope, protocol, range.start..=range.end, &format!("{path}.portRange"))
             }
             _ => {
                 scope.error("bad-port", &path, "exactly one of portNumber, namedPort and portRange is accepted");

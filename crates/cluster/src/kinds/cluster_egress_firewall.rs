@@ -306,7 +306,7 @@ fn ports(scope: &mut Scope<'_>, ports: Option<&[Port]>, path: &str) -> Option<Po
         match (port.port, port.end_port) {
             (None, None) => Some(PortMatch::every(protocol)),
             (Some(start), end) => {
-                parts::port_range(scope, protocol, (start, end.unwrap_or(start)), &format!("{path}.port"))
+                parts::port_range(scope, protocol, start..=end.unwrap_or(start), &format!("{path}.port"))
             }
             (None, Some(_)) => {
                 scope.error("bad-port", &format!("{path}.endPort"), "endPort needs a port to start from");

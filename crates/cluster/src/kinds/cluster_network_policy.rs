@@ -227,12 +227,12 @@ fn protocol(scope: &mut Scope<'_>, item: &Protocol, path: &str) -> Option<PortMa
             let path = format!("{path}.{}.destinationPort", protocol.to_string().to_lowercase());
             let port = transport.destination_port.as_ref();
             match port.map(|port| (port.number, &port.range)) {
-                Some((Some(number), None)) => parts::port_range(scope, protocol, (number, number), &path),
+                Some((Some(number), None)) => parts::port_range(scope, protocol, number..=number, &path),
                 Some((None, Some(range))) if range.start == range.end => {
                     scope.error("bad-port", &path, "a range ends after it starts; write number for one port");
                     None
                 }
-                Some((None, Some(range))) => parts::port_range(scope, protocol, (range.start, range.end), &path),
+                Some((None, Some(range))) => parts::port_range(scope, protocol, range.start..=range.end, &path),
                 _ => {
                     scope.error("bad-port", &path, "destinationPort with exactly one of number and range is needed");
                     None

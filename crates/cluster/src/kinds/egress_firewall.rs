@@ -144,7 +144,7 @@ fn rule<'d>(scope: &mut Scope<'d>, node: &'d Node, path: &str) -> Option<ReadRul
     let ports = parts::all(&rule.ports, |at, port| {
         let path = format!("{path}.ports[{at}]");
         let protocol = parts::protocol(scope, Some(&port.protocol), &format!("{path}.protocol"))?;
-        parts::port_range(scope, protocol, (port.port, port.port), &format!("{path}.port"))
+        parts::port_range(scope, protocol, port.port..=port.port, &format!("{path}.port"))
     })?;
     let ports = if ports.is_empty() { Ports::Any } else { Ports::Listed(ports) };
     Some((None, action?, Clauses::Match { peers: Peers::Listed(vec![peer?]), ports }))

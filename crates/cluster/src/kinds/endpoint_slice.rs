@@ -19,5 +19,5 @@ pub(crate) fn read_slice(document: &Document, findings: &mut Vec<Finding>) -> Op
     let ports: Vec<EndpointPort> = scope.read_items(document.node.get("ports"), "ports");
     let service = scope.meta.labels.get("kubernetes.io/service-name").cloned()?;
     let addresses = endpoints.iter().flat_map(|endpoint| &endpoint.addresses).map(String::as_str);
-    Some(endpoints_of(&mut scope, &service, (addresses, &ports)))
+    Some(endpoints_of(&mut scope, &service, addresses, &ports))
 }

@@ -31,11 +31,11 @@ pub(crate) fn read_endpoints(document: &Document, findings: &mut Vec<Finding>) -
     let subsets: Vec<EndpointSubset> = scope.read_items(document.node.get("subsets"), "subsets");
     let service = scope.meta.name.clone();
     if subsets.is_empty() {
-        return vec![endpoints_of(&mut scope, &service, (std::iter::empty(), &[]))];
+        return vec![endpoints_of(&mut scope, &service, std::iter::empty(), &[])];
     }
     let listed = subsets.iter().map(|subset| {
         let addresses = subset.addresses.iter().map(|address| address.ip.as_str());
-        endpoints_of(&mut scope, &service, (addresses, &subset.ports))
+        endpoints_of(&mut scope, &service, addresses, &subset.ports)
     });
     listed.collect()
 }
@@ -43,7 +43,8 @@ pub(crate) fn read_endpoints(document: &Document, findings: &mut Vec<Finding>) -
 pub(super) fn endpoints_of<'t>(
     scope: &mut Scope<'_>,
     service: &str,
-    (addresses, ports): (impl Iterator<Item = &'t str>, &[EndpointPort]),
+    addresses: impl Iterator<Item = &'t str>,
+    ports: &[EndpointPort],
 ) -> Endpoints {
     let addresses = addresses.filter_map(|text| parts::address(scope, text, "endpoints")).collect();
     let mut known = Vec::new();

@@ -105,14 +105,14 @@ pub enum Report {
 #[derive(Clone, Copy, Debug)]
 pub struct WriteAccess {
     pub by: Component,
-    pub part: Part,
+    pub part: ObjectPart,
     pub within: Within,
     pub verbs: &'static [&'static str],
     pub purpose: &'static str,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Part {
+pub enum ObjectPart {
     Object,
     Status,
 }
@@ -126,7 +126,7 @@ pub enum Within {
 
 const REPORT: WriteAccess = WriteAccess {
     by: Component::Controller,
-    part: Part::Status,
+    part: ObjectPart::Status,
     within: Within::Cluster,
     verbs: &["patch"],
     purpose: "Whether a policy is accepted, and what became of it.",

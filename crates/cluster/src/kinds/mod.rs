@@ -39,8 +39,8 @@ pub(crate) use endpoint_slice::read_slice;
 pub(crate) use endpoints::read_endpoints;
 pub use formats::Verb;
 pub use kind::{
-    Column, Component, Definition, Kind, NameField, ObjectScope, Part, PolicyReader, Report, VersionedKind, Within,
-    WriteAccess,
+    Column, Component, Definition, Kind, NameField, ObjectPart, ObjectScope, PolicyReader, Report, VersionedKind,
+    Within, WriteAccess,
 };
 pub(crate) use kind::{Reader, Template};
 pub(crate) use lookup::{Recognised, api_versions, is_cluster_wide, is_policy, meant_policy, recognise};
@@ -104,14 +104,14 @@ table! {
         access: &[
             WriteAccess {
                 by: Agent,
-                part: Part::Object,
+                part: ObjectPart::Object,
                 within: Within::Cluster,
                 verbs: &["create", "patch"],
                 purpose: "The addresses of its node.",
             },
             WriteAccess {
                 by: Agent,
-                part: Part::Status,
+                part: ObjectPart::Status,
                 within: Within::Cluster,
                 verbs: &["patch"],
                 purpose: "What its node enforces.",
@@ -320,21 +320,21 @@ table! {
         access: &[
             WriteAccess {
                 by: Agent,
-                part: Part::Status,
+                part: ObjectPart::Status,
                 within: Within::Cluster,
                 verbs: &["update"],
                 purpose: "What pods of its node have looked up, for the other nodes.",
             },
             WriteAccess {
                 by: Controller,
-                part: Part::Status,
+                part: ObjectPart::Status,
                 within: Within::Cluster,
                 verbs: &["update"],
                 purpose: "What it has looked up, also in objects that somebody else created.",
             },
             WriteAccess {
                 by: Controller,
-                part: Part::Object,
+                part: ObjectPart::Object,
                 within: Within::OwnNamespace,
                 verbs: &["create", "delete"],
                 purpose: "An object for every name that it keeps resolved.",

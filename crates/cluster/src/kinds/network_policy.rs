@@ -238,10 +238,10 @@ pub(super) fn port(scope: &mut Scope<'_>, port: &Port, path: &str) -> Option<Por
     match (&port.port, port.end_port) {
         (None, None) => Some(PortMatch::every(protocol)),
         (Some(IntOrString::Int(number)), None) => {
-            parts::port_range(scope, protocol, (*number, *number), &format!("{path}.port"))
+            parts::port_range(scope, protocol, *number..=*number, &format!("{path}.port"))
         }
         (Some(IntOrString::Int(number)), Some(end)) => {
-            parts::port_range(scope, protocol, (*number, end), &format!("{path}.endPort"))
+            parts::port_range(scope, protocol, *number..=end, &format!("{path}.endPort"))
         }
         (Some(IntOrString::String(name)), None) => {
             let name = parts::port_name(scope, name, &format!("{path}.port"))?;

@@ -98,7 +98,7 @@ fn annotation_isolates(scope: &mut Scope<'_>) -> bool {
         Ok(policy) => policy.ingress.and_then(|ingress| ingress.isolation),
         Err(error) => Some(error.to_string()),
     };
-    is_default_deny(scope, isolation.as_deref(), (ISOLATION_ANNOTATION, "metadata.annotations"))
+    is_default_deny(scope, isolation.as_deref(), ISOLATION_ANNOTATION, "metadata.annotations")
 }
 
 /// As the original proposal writes it, before it became an annotation.
@@ -111,7 +111,7 @@ fn spec_isolates(scope: &mut Scope<'_>) -> bool {
     match scope.read::<NamespaceNetworkPolicy>(node, PATH) {
         Some(policy) => {
             let isolation = policy.ingress.and_then(|ingress| ingress.isolation);
-            is_default_deny(scope, isolation.as_deref(), (PATH, PATH))
+            is_default_deny(scope, isolation.as_deref(), PATH, PATH)
         }
         None => true,
     }
@@ -128,7 +128,7 @@ fn is_misspelt(scope: &mut Scope<'_>) -> bool {
     true
 }
 
-fn is_default_deny(scope: &mut Scope<'_>, isolation: Option<&str>, (what, path): (&str, &str)) -> bool {
+fn is_default_deny(scope: &mut Scope<'_>, isolation: Option<&str>, what: &str, path: &str) -> bool {
     match isolation {
         None => false,
         Some("DefaultDeny") => true,

@@ -109,7 +109,7 @@ pub(crate) fn read_pod(document: &Document, findings: &mut Vec<Finding>, pool: &
     let addresses = addresses(&mut scope, &status);
     let account = scope.node(&["spec", "serviceAccountName"]).and_then(Node::as_str).map(|name| pool.text(name));
     let labels = pool.labels(&scope.meta.labels);
-    let described = describe(&mut scope, (WorkloadKind::Pod, spec, labels), pool);
+    let described = describe(&mut scope, PodTemplate { kind: WorkloadKind::Pod, spec, labels }, pool);
     let is_running = status.phase.as_deref() == Some("Running");
     Some(Described { addresses: addresses.into(), account, is_running, ..described })
 }
@@ -128,11 +128,15 @@ pub(super) fn pod_spec<'d>(scope: &mut Scope<'d>, node: Option<&'d Node>, path: 
     }
 }
 
-pub(super) fn describe(
-    scope: &mut Scope<'_>,
-    (kind, spec, labels): (WorkloadKind, PodSpec, Labels),
-    pool: &mut Pool,
-) -> Described {
+/// What a pod, or the template of a workload, says of its pods.
+pub(super) struct PodTemplate {
+    pub(super) kind: WorkloadKind,
+    pub(super) spec: PodSpec,
+    pub(super) labels: Labels,
+}
+
+pub(super) fn describe(scope: &mut Scope<'_>, template: PodTemplate, pool: &mut Pool) -> Described {
+    let PodTemplate { kind, spec, labels } = template;
     let ports = named_ports(scope, &spec);
     let dns = dns_config(scope, &spec);
     let meta = &scope.meta;

@@ -1,7 +1,7 @@
 //! Workloads whose templates stand for pods that do not exist yet.
 
 use super::kind::Template;
-use super::pod::{describe, pod_spec};
+use super::pod::{PodTemplate, describe, pod_spec};
 use crate::document::Document;
 use crate::lower::{Described, Pool, Scope};
 use crate::yaml::{Node, Value};
@@ -27,5 +27,5 @@ pub(crate) fn read_template(
     let labels = scope.metadata(template.get("metadata"), &format!("{path}.metadata")).labels;
     let spec = pod_spec(&mut scope, template.get("spec"), &format!("{path}.spec"));
     let labels = pool.labels(&labels);
-    Some(describe(&mut scope, (workload, spec, labels), pool))
+    Some(describe(&mut scope, PodTemplate { kind: workload, spec, labels }, pool))
 }

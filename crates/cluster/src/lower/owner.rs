@@ -67,24 +67,24 @@ mod tests {
         Owner { kind: kind.into(), name: name.into() }
     }
 
-    fn check(of: &str, label: (&str, &str), expected: &str) {
-        let labels: Labels = [("app", "web"), label].into_iter().collect();
+    fn check(of: &str, label: &str, value: &str, expected: &str) {
+        let labels: Labels = [("app", "web"), (label, value)].into_iter().collect();
         let found = workload_of_owner(&owner(of), &labels);
         let text = found.map_or(String::new(), |owner| format!("{}/{}", owner.kind, owner.name));
-        assert_eq!(text, expected, "{of} {label:?}");
+        assert_eq!(text, expected, "{of} {label}={value}");
     }
 
     #[test]
     fn the_owner_of_a_pod_is_followed_to_its_workload() {
-        check("ReplicaSet/web-6b9", ("pod-template-hash", "6b9"), "Deployment/web");
-        check("ReplicaSet/web-6b9", ("rollouts-pod-template-hash", "6b9"), "Rollout/web");
-        check("ReplicaSet/web-6b9", ("pod-template-hash", "other"), "ReplicaSet/web-6b9");
-        check("ReplicaSet/web", ("tier", "x"), "ReplicaSet/web");
-        check("StatefulSet/db", ("apps.kubernetes.io/pod-index", "0"), "StatefulSet/db");
-        check("Job/backup-28391820", ("job-name", "backup-28391820"), "CronJob/backup");
-        check("Job/import-20261231", ("job-name", "import-20261231"), "Job/import-20261231");
-        check("Job/import", ("job-name", "import"), "Job/import");
-        check("Node/worker-1", ("component", "etcd"), "");
-        check("CloneSet/web", ("a", "b"), "CloneSet/web");
+        check("ReplicaSet/web-6b9", "pod-template-hash", "6b9", "Deployment/web");
+        check("ReplicaSet/web-6b9", "rollouts-pod-template-hash", "6b9", "Rollout/web");
+        check("ReplicaSet/web-6b9", "pod-template-hash", "other", "ReplicaSet/web-6b9");
+        check("ReplicaSet/web", "tier", "x", "ReplicaSet/web");
+        check("StatefulSet/db", "apps.kubernetes.io/pod-index", "0", "StatefulSet/db");
+        check("Job/backup-28391820", "job-name", "backup-28391820", "CronJob/backup");
+        check("Job/import-20261231", "job-name", "import-20261231", "Job/import-20261231");
+        check("Job/import", "job-name", "import", "Job/import");
+        check("Node/worker-1", "component", "etcd", "");
+        check("CloneSet/web", "a", "b", "CloneSet/web");
     }
 }

@@ -9,6 +9,7 @@ use namewall_policy::labels::{Requirement, Selector};
 use namewall_policy::model::{Action, PortMatch};
 use namewall_policy::port::Protocol;
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// All of them, or none: one bad item spoils the whole.
@@ -158,11 +159,11 @@ pub(crate) fn port_number(scope: &mut Scope<'_>, number: i64, path: &str) -> Opt
 pub(crate) fn port_range(
     scope: &mut Scope<'_>,
     protocol: Protocol,
-    (start, end): (i64, i64),
+    ports: RangeInclusive<i64>,
     path: &str,
 ) -> Option<PortMatch> {
-    let low = port_number(scope, start, path)?;
-    let high = port_number(scope, end, path)?;
+    let low = port_number(scope, *ports.start(), path)?;
+    let high = port_number(scope, *ports.end(), path)?;
     if low > high {
         scope.error("bad-port", path, format!("the range {low}-{high} ends before it starts"));
         return None;

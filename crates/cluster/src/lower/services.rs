@@ -128,7 +128,7 @@ pub(crate) fn service_of(snapshot: &mut Snapshot, service: &DescribedService, be
         node_port: port.node_port,
         backends: match behind {
             Behind::Listed(endpoints) => listed_backends(endpoints, port),
-            Behind::Selected(pods) => selected_backends(snapshot, pods, (&service.selector, port)),
+            Behind::Selected(pods) => selected_backends(snapshot, pods, &service.selector, port),
         },
     });
     Service {
@@ -163,7 +163,8 @@ fn listed_backends(endpoints: &[&Endpoints], port: &DescribedPort) -> Vec<Backen
 fn selected_backends(
     snapshot: &Snapshot,
     pods: &[WorkloadId],
-    (selector, port): (&Selector, &DescribedPort),
+    selector: &Selector,
+    port: &DescribedPort,
 ) -> Vec<Backend> {
     if selector.is_everything() {
         return Vec::new();

@@ -119,12 +119,12 @@ fn admin(dice: &mut Dice, number: usize) -> Value {
     let name = format!("admin{}{number}", dice.within(0..9));
     let mut spec = v1alpha1_rules(dice, &["Allow", "Deny", "Pass"]);
     spec["priority"] = json!(dice.within(0..6));
-    policy(("v1alpha1", "AdminNetworkPolicy"), &name, spec)
+    policy("v1alpha1", "AdminNetworkPolicy", &name, spec)
 }
 
 fn baseline(dice: &mut Dice) -> Value {
     let spec = v1alpha1_rules(dice, &["Allow", "Deny", "Deny"]);
-    policy(("v1alpha1", "BaselineAdminNetworkPolicy"), "default", spec)
+    policy("v1alpha1", "BaselineAdminNetworkPolicy", "default", spec)
 }
 
 fn cluster(dice: &mut Dice, number: usize) -> Value {
@@ -132,10 +132,10 @@ fn cluster(dice: &mut Dice, number: usize) -> Value {
     let mut spec = rules(dice, &["Accept", "Deny", "Pass"], ("protocols", protocol));
     spec["priority"] = json!(dice.within(0..6));
     spec["tier"] = json!(dice.pick(&["Admin", "Baseline"]));
-    policy(("v1alpha2", "ClusterNetworkPolicy"), &name, spec)
+    policy("v1alpha2", "ClusterNetworkPolicy", &name, spec)
 }
 
-fn policy((version, kind): (&str, &str), name: &str, spec: Value) -> Value {
+fn policy(version: &str, kind: &str, name: &str, spec: Value) -> Value {
     let version = format!("policy.networking.k8s.io/{version}");
     json!({"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec})
 }
@@ -151,13 +151,13 @@ fn rules(dice: &mut Dice, actions: &[&str], ports: Ports) -> Value {
     let mut spec = json!({"subject": subject(dice)});
     for (direction, peers) in [("ingress", "from"), ("egress", "to")] {
         if dice.chance(75) {
-            spec[direction] = json!(dice.times(1..4, |dice| rule(dice, actions, (peers, ports))));
+            spec[direction] = json!(dice.times(1..4, |dice| rule(dice, actions, peers, ports)));
         }
     }
     spec
 }
 
-fn rule(dice: &mut Dice, actions: &[&str], (peers, ports): (&str, Ports)) -> Value {
+fn rule(dice: &mut Dice, actions: &[&str], peers: &str, ports: Ports) -> Value {
     let of = dice.times(1..4, |dice| if peers == "from" { subject(dice) } else { egress_peer(dice) });
     // The API has no named ports of nodes and networks.
     let named = of.iter().all(|peer| peer.get("nodes").is_none() && peer.get("networks").is_none());

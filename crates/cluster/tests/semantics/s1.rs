@@ -205,7 +205,7 @@ fn admin_rule(action: &str, port: u16) -> String {
     )
 }
 
-fn admin(name: &str, (tier, priority): (&str, u32), rules: &[String]) -> String {
+fn admin(name: &str, tier: &str, priority: u32, rules: &[String]) -> String {
     cnp(name, &format!("{{tier: {tier}, priority: {priority}, subject: {ALL}, ingress: [{}]}}", rules.join(", ")))
 }
 
@@ -218,14 +218,14 @@ fn s1_5_the_admin_tier_is_one_list_by_priority_kind_and_name() {
     };
     let objects = [
         // Port 1: the lower priority wins, whatever its kind.
-        admin("z", ("Admin", 3), &[admin_rule("Deny", 1)]),
+        admin("z", "Admin", 3, &[admin_rule("Deny", 1)]),
         old("a", 4, "Allow", 1),
         // Port 2: of one priority AdminNetworkPolicy comes before ClusterNetworkPolicy, whatever its name.
-        admin("a", ("Admin", 5), &[admin_rule("Deny", 2)]),
+        admin("a", "Admin", 5, &[admin_rule("Deny", 2)]),
         old("z", 5, "Allow", 2),
         // Port 3: of one kind and priority the name decides.
-        admin("k2", ("Admin", 7), &[admin_rule("Accept", 3)]),
-        admin("k1", ("Admin", 7), &[admin_rule("Deny", 3)]),
+        admin("k2", "Admin", 7, &[admin_rule("Accept", 3)]),
+        admin("k1", "Admin", 7, &[admin_rule("Deny", 3)]),
     ];
     let lines = [
         "shop/web -> shop/db:1/TCP: deny by ClusterNetworkPolicy/z",
@@ -239,9 +239,8 @@ fn s1_5_the_admin_tier_is_one_list_by_priority_kind_and_name() {
 
 #[test]
 fn s1_5_accept_ends_the_tiers_deny_ends_all_pass_leaves_the_tier() {
-    let first = admin("first", ("Admin", 1), &[admin_rule("Accept", 1), admin_rule("Deny", 2), admin_rule("Pass", 3)]);
-    let second =
-        admin("second", ("Admin", 2), &[admin_rule("Deny", 1), admin_rule("Accept", 2), admin_rule("Deny", 3)]);
+    let first = admin("first", "Admin", 1, &[admin_rule("Accept", 1), admin_rule("Deny", 2), admin_rule("Pass", 3)]);
+    let second = admin("second", "Admin", 2, &[admin_rule("Deny", 1), admin_rule("Accept", 2), admin_rule("Deny", 3)]);
     let policy = np("db", "{podSelector: {matchLabels: {app: db}}, ingress: [{ports: [{port: 3}, {port: 2}]}]}");
     check(
         world() + &first + &second + &policy,
@@ -260,7 +259,7 @@ fn s1_5_accept_ends_the_tiers_deny_ends_all_pass_leaves_the_tier() {
 
 #[test]
 fn s1_6_isolation_is_per_direction() {
-    let base = admin("base", ("Baseline", 1), &[admin_rule("Deny", 8080)]);
+    let base = admin("base", "Baseline", 1, &[admin_rule("Deny", 8080)]);
     check(
         world()
             + &base
@@ -280,7 +279,7 @@ fn s1_6_isolation_is_per_direction() {
 
 #[test]
 fn s1_6_an_isolated_pod_never_reaches_baseline() {
-    let base = admin("base", ("Baseline", 1), &[admin_rule("Deny", 1), admin_rule("Accept", 2)]);
+    let base = admin("base", "Baseline", 1, &[admin_rule("Deny", 1), admin_rule("Accept", 2)]);
     check(
         world() + &base + &np("db", "{podSelector: {matchLabels: {app: db}}, ingress: [{ports: [{port: 1}]}]}"),
         &[
@@ -320,10 +319,10 @@ fn s1_7_baseline_is_by_priority_and_name_then_the_admins_default() {
     check(
         world()
             + &banp(&format!("{{subject: {ALL}, ingress: [{last}]}}"))
-            + &admin("b", ("Baseline", 1000), &[admin_rule("Accept", 1), admin_rule("Accept", 3)])
-            + &admin("a", ("Baseline", 1000), &[admin_rule("Deny", 3)])
+            + &admin("b", "Baseline", 1000, &[admin_rule("Accept", 1), admin_rule("Accept", 3)])
+            + &admin("a", "Baseline", 1000, &[admin_rule("Deny", 3)])
             // Pass leaves the tier, and nothing comes after Baseline.
-            + &admin("z", ("Baseline", 0), &[admin_rule("Pass", 4)]),
+            + &admin("z", "Baseline", 0, &[admin_rule("Pass", 4)]),
         &[
             "shop/web -> shop/db:1/TCP: allow by ClusterNetworkPolicy/b",
             "shop/web -> shop/db:2/TCP: deny by BaselineAdminNetworkPolicy/default",

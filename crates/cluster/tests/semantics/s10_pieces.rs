@@ -25,7 +25,7 @@ fn s10_1_a_numeric_namespace_is_the_one_that_was_meant() {
 
 #[test]
 fn s10_1_a_bad_port_does_not_take_the_pod_off_its_node() {
-    let pod = pod("shop/odd", "odd", ("n1", "1", "77"), "{name: x, containerPort: many}");
+    let pod = pod("shop/odd", "odd", "1.77", "{name: x, containerPort: many}");
     let firewall = cef(
         "f",
         "{priority: 1, nodeSelector: {matchLabels: {zone: a}}, rules: [{action: Deny, to: [{networks: [203.0.113.0/24]}]}]}",

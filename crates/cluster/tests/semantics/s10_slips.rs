@@ -5,7 +5,7 @@ use crate::check::{Cluster, check, findings, place};
 use crate::s4::admin;
 use crate::world::*;
 use namewall_policy::explain::StepResult;
-use namewall_policy::{Endpoint, Flow, Instant, explain};
+use namewall_policy::{Endpoint, Flow, explain};
 
 fn closed() -> String {
     np("closed", "{podSelector: {}}")
@@ -60,7 +60,7 @@ fn s10_1_one_unreadable_label_does_not_take_a_namespace_out_of_a_policy() {
 
 #[test]
 fn s10_1_one_unreadable_label_does_not_free_a_pod_of_every_policy() {
-    let pod = pod("shop/x", "x", ("n1", "1", "40"), "").replace("{app: x}", "{app: x, version: 5}");
+    let pod = pod("shop/x", "x", "1.40", "").replace("{app: x}", "{app: x, version: 5}");
     check(world() + &pod + &closed(), &["ops/tool -> 10.244.1.40:1/TCP: deny by NetworkPolicy/shop/closed"]);
 }
 
@@ -82,7 +82,7 @@ fn s10_1_a_selector_over_a_key_that_no_label_can_have_allows_nothing() {
 
 #[test]
 fn s10_1_one_object_without_and_with_its_namespace_is_one_object() {
-    let pod = pod("default/x", "x", ("n1", "1", "40"), "");
+    let pod = pod("default/x", "x", "1.40", "");
     let open = np("p", "{podSelector: {}, ingress: [{}]}").replace(", namespace: shop", "");
     let later = np("p", "{podSelector: {}}").replace("namespace: shop", "namespace: default");
     check(world() + &pod + &open + &later, &["shop/web -> default/x:1/TCP: deny by NetworkPolicy/default/p"]);
@@ -145,7 +145,7 @@ fn s10_2_an_object_without_kind_is_said() {
 
 #[test]
 fn s10_2_one_fault_is_said_once() {
-    let pod = pod("shop/x", "x", ("n1", "1", "40"), "").replace("{app: x}", "{app: 5}");
+    let pod = pod("shop/x", "x", "1.40", "").replace("{app: x}", "{app: 5}");
     let said = findings(&pod);
     assert_eq!(said.len(), 1, "{said:?}");
 }
@@ -229,7 +229,7 @@ fn s11_1_the_audit_names_the_policies_that_would_isolate() {
     let end = |name| cluster.program.endpoints(&cluster.snapshot, cluster.workload(name))[0].clone();
     let (from, to): (Endpoint, Endpoint) = (end("ops/tool"), end("shop/db"));
     let flow = Flow { from, to, protocol: "TCP".parse().unwrap(), port: 1, via: None, hop: None };
-    let told = explain((&cluster.snapshot, &cluster.program), &cluster.leases, &flow, Instant::default());
+    let told = explain(&cluster.snapshot, &cluster.reach(), &flow);
     let named = told.audit.iter().any(|step| matches!(&step.result, StepResult::Isolated(by) if !by.is_empty()));
     assert!(named, "{:?}", told.audit);
 }

@@ -82,7 +82,7 @@ fn s10_1_a_cluster_wide_policy_with_a_key_twice_keeps_its_denials() {
 
 #[test]
 fn s10_1_a_pod_with_a_key_twice_is_there() {
-    let twice = pod("shop/x", "x", ("n1", "1", "40"), "").replace("{app: x}", "{app: x, tier: a, tier: b}");
+    let twice = pod("shop/x", "x", "1.40", "").replace("{app: x}", "{app: x, tier: a, tier: b}");
     let closed = np("x", "{podSelector: {matchLabels: {app: x}}}");
     check(world() + &twice + &closed, &["ops/tool -> shop/x:1/TCP: deny by NetworkPolicy/shop/x"]);
 }
@@ -105,7 +105,7 @@ fn s10_2_lines_may_end_in_carriage_returns_alone() {
 
 #[test]
 fn s10_2_labels_that_are_no_map_are_said() {
-    let yaml = pod("shop/x", "x", ("n1", "1", "40"), "").replace("{app: x}", "app=db");
+    let yaml = pod("shop/x", "x", "1.40", "").replace("{app: x}", "app=db");
     assert_eq!(findings(&yaml).len(), 1, "{:?}", findings(&yaml));
     let template =
         "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\nspec: {template: {metadata: {labels: app=db}}}\n";
@@ -118,11 +118,11 @@ fn s10_2_labels_that_are_no_map_are_said() {
 #[test]
 fn s10_2_words_that_kubernetes_reads_as_booleans_are_said_with_the_fix() {
     let policy = np("db", "{podSelector: {}}").replace("namespace: shop", "namespace: y");
-    let there = pod("y/x", "x", ("n1", "1", "40"), "").replace("namespace: y", "namespace: 'y'");
+    let there = pod("y/x", "x", "1.40", "").replace("namespace: y", "namespace: 'y'");
     check(world() + &there + &policy, &["ops/tool -> y/x:1/TCP: deny by NetworkPolicy/y/db"]);
     let said = messages(&policy);
     assert!(said.contains("reads `y` as true") && said.contains("in quotes: \"y\""), "{said}");
-    let labels = pod("shop/x", "x", ("n1", "1", "40"), "").replace("{app: x}", "{app: on, version: 1.10}");
+    let labels = pod("shop/x", "x", "1.40", "").replace("{app: x}", "{app: on, version: 1.10}");
     let said = messages(&labels);
     assert!(said.contains("\"on\"") && said.contains("\"1.10\""), "{said}");
     let cluster = Cluster::read(world() + &labels, &Default::default());

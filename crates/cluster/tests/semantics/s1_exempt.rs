@@ -144,7 +144,7 @@ fn s1_there_is_no_egress_exemption_towards_the_own_node() {
 
 #[test]
 fn s1_own_node_means_nothing_where_the_node_is_not_known() {
-    let pod = pod("shop/lost", "lost", ("n1", "1", "77"), "").replace("nodeName: n1, ", "");
+    let pod = pod("shop/lost", "lost", "1.77", "").replace("nodeName: n1, ", "");
     check(
         world() + &pod + &np("none", "{podSelector: {}}"),
         &[

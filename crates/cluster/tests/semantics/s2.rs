@@ -120,7 +120,7 @@ fn s2_2_from_to_and_ports_missing_empty_or_null_match_everything() {
 #[test]
 fn s2_3_namespace_and_pod_selector_of_one_peer_are_anded() {
     let peer = "namespaceSelector: {matchLabels: {team: ops}}, podSelector: {matchLabels: {app: tool}}";
-    let more = pod("ops/web", "web", ("n1", "1", "31"), "") + &pod("shop/tool", "tool", ("n1", "1", "32"), "");
+    let more = pod("ops/web", "web", "1.31", "") + &pod("shop/tool", "tool", "1.32", "");
     check(
         world() + &more + &from(&format!("{{{peer}}}")),
         &[
@@ -168,7 +168,7 @@ fn s2_3_a_pod_selector_alone_means_the_policys_own_namespace() {
 fn s2_3_namespaces_that_nobody_described_are_known_by_name() {
     let peer = "{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: lab}}}";
     check(
-        world() + &pod("lab/x", "x", ("n1", "1", "40"), "") + &from(peer),
+        world() + &pod("lab/x", "x", "1.40", "") + &from(peer),
         &[
             "lab/x -> shop/db:5432/TCP: allow by NetworkPolicy/shop/db",
             "ops/tool -> shop/db:5432/TCP: deny by NetworkPolicy/shop/db",
@@ -186,7 +186,7 @@ fn s2_3_namespaces_that_nobody_described_are_known_by_name() {
 #[test]
 fn s2_3_a_policy_without_namespace_is_in_default() {
     let policy = np("db", "{podSelector: {}}").replace(", namespace: shop", "");
-    let here = pod("default/x", "x", ("n1", "1", "40"), "").replace(", namespace: default", "");
+    let here = pod("default/x", "x", "1.40", "").replace(", namespace: default", "");
     check(
         world() + &here + &policy,
         &[

@@ -107,7 +107,7 @@ fn s2_5_named_ports_resolve_on_the_destination_pod_for_egress_too() {
 
 #[test]
 fn s2_5_each_pod_resolves_a_name_for_itself() {
-    let other = pod("shop/db2", "db", ("n1", "1", "21"), "{name: pg, containerPort: 6432}");
+    let other = pod("shop/db2", "db", "1.21", "{name: pg, containerPort: 6432}");
     check(
         world() + &other + &ingress("{port: pg}"),
         &[
@@ -137,8 +137,7 @@ fn s2_5_a_name_nobody_carries_matches_nothing_never_everything() {
 fn s2_5_ports_of_sidecars_count_and_those_of_other_init_containers_do_not() {
     let spec = "spec: {nodeName: n1, containers: [{ports: [{containerPort: 80}]}], initContainers: \
                 [{restartPolicy: Always, ports: [{name: side, containerPort: 81}]}, {ports: [{name: init, containerPort: 82}]}]}";
-    let pod = pod("shop/x", "db", ("n1", "1", "21"), "")
-        .replace("spec: {nodeName: n1, containers: [{name: c, ports: []}]}", spec);
+    let pod = pod("shop/x", "db", "1.21", "").replace("spec: {nodeName: n1, containers: [{name: c, ports: []}]}", spec);
     check(
         world() + &pod + &ingress("{port: side}, {port: init}"),
         &[
@@ -211,8 +210,8 @@ fn s2_6_an_isolated_pod_is_isolated_for_every_other_protocol() {
 #[test]
 fn s2_7_pods_that_have_ended_have_no_address() {
     for phase in ["Succeeded", "Failed"] {
-        let ended = pod("shop/old", "old", ("n1", "1", "50"), "").replace("Running", phase);
-        let heir = pod("shop/new", "new", ("n1", "1", "50"), "");
+        let ended = pod("shop/old", "old", "1.50", "").replace("Running", phase);
+        let heir = pod("shop/new", "new", "1.50", "");
         let policy = np("old", "{podSelector: {matchLabels: {app: old}}, policyTypes: [Ingress, Egress]}");
         let cluster = Cluster::read(world() + &ended + &heir + &policy, &Default::default());
         assert!(!cluster.workloads().contains(&"Pod shop/old".to_owned()));
@@ -226,7 +225,7 @@ fn s2_7_pods_that_have_ended_have_no_address() {
 
 #[test]
 fn s2_7_terminating_pods_keep_their_address_until_they_are_gone() {
-    let leaving = pod("shop/old", "old", ("n1", "1", "50"), "")
+    let leaving = pod("shop/old", "old", "1.50", "")
         .replace("name: old,", "name: old, deletionTimestamp: '2026-01-01T00:00:00Z', deletionGracePeriodSeconds: 30,");
     let policy = np("old", "{podSelector: {matchLabels: {app: old}}, policyTypes: [Ingress, Egress]}");
     check(
@@ -244,7 +243,7 @@ fn s2_8_all_four_operators() {
         let peer = format!("{{namespaceSelector: {{}}, podSelector: {{matchExpressions: [{expression}]}}}}");
         np("db", &format!("{{podSelector: {{matchLabels: {{app: db}}}}, ingress: [{{from: [{peer}]}}]}}"))
     };
-    let bare = pod("shop/bare", "x", ("n1", "1", "60"), "").replace(", labels: {app: x}", "");
+    let bare = pod("shop/bare", "x", "1.60", "").replace(", labels: {app: x}", "");
     for (expression, web, tool, bare_pod) in [
         ("{key: app, operator: In, values: [web, x]}", "allow", "deny", "deny"),
         ("{key: app, operator: NotIn, values: [web]}", "deny", "allow", "allow"),

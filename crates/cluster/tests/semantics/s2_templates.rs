@@ -50,7 +50,7 @@ fn s2_templates_of_every_kind_are_judged_by_their_labels_and_ports() {
 fn s2_a_template_is_played_by_the_pods_it_owns() {
     let owned_by =
         |kind: &str, name: &str| format!("ownerReferences: [{{kind: {kind}, name: {name}, controller: true}}]");
-    let pod = pod("shop/api-1-x", "api", ("n1", "1", "70"), "");
+    let pod = pod("shop/api-1-x", "api", "1.70", "");
     let pod = pod.replace("labels:", &format!("{}, labels:", owned_by("ReplicaSet", "api-1")));
     let set = template("apps/v1", "ReplicaSet", &format!("name: api-1, {}", owned_by("Deployment", "api")));
     let deployment = template("apps/v1", "Deployment", "name: api");
@@ -139,7 +139,7 @@ fn s2_of_two_objects_of_one_name_the_later_counts_and_it_is_said() {
 
 #[test]
 fn s2_two_pods_with_one_address_are_said() {
-    let again = pod("shop/twin", "twin", ("n1", "1", "10"), "");
+    let again = pod("shop/twin", "twin", "1.10", "");
     let said = findings(world() + &again);
     assert_eq!(said.len(), 2, "{said:?}");
     assert!(said[0].starts_with("error[shared-address] Pod shop/twin status.podIP"), "{said:?}");

@@ -46,7 +46,7 @@ fn s7_1_a_node_selector_means_pods_on_those_nodes() {
     let ops = "subject: {namespaces: {matchLabels: {team: ops}}}";
     check(
         world()
-            + &pod("ops/far", "far", ("n2", "2", "31"), "")
+            + &pod("ops/far", "far", "2.31", "")
             + &cef("f", &format!("{{priority: 0, {ops}, {on_b}, rules: [{DENY}]}}")),
         &[
             "ops/far -> 203.0.113.9:1/TCP: deny by ClusterEgressFirewall/f",

@@ -166,8 +166,7 @@ fn s7_4_a_service_of_pods_is_judged_at_the_pods() {
 #[test]
 fn s7_4_through_a_second_interface_of_the_pod() {
     let status = r#"k8s.v1.cni.cncf.io/network-status: '[{"name": "pods", "ips": ["10.244.1.88"]}, {"name": "lan", "interface": "net1", "ips": ["172.30.0.88", "fd30::88"]}]'"#;
-    let two = pod("shop/two", "two", ("n1", "1", "88"), "")
-        .replace("labels:", &format!("annotations: {{{status}}}, labels:"));
+    let two = pod("shop/two", "two", "1.88", "").replace("labels:", &format!("annotations: {{{status}}}, labels:"));
     check(
         world() + &two + &deny("{networks: [203.0.113.0/24, '2001:db8::/32', 172.30.0.0/24, 'fd30::/64']}"),
         &[

@@ -8,22 +8,23 @@ pub(crate) fn world() -> String {
     text += &node("n2", "zone: b", "2");
     text += &namespace("shop", "");
     text += &namespace("ops", "");
-    text += &pod("shop/web", "web", ("n1", "1", "10"), "{name: http, containerPort: 8080}");
+    text += &pod("shop/web", "web", "1.10", "{name: http, containerPort: 8080}");
     let ports = "{name: pg, containerPort: 5432}, {name: stats, containerPort: 9187}, \
                  {name: gossip, containerPort: 7946, protocol: UDP}, {name: gossip, containerPort: 7947}";
-    text += &pod("shop/db", "db", ("n2", "2", "20"), ports);
-    text += &pod("ops/tool", "tool", ("n1", "1", "30"), "");
+    text += &pod("shop/db", "db", "2.20", ports);
+    text += &pod("ops/tool", "tool", "1.30", "");
     text += &host_pod("ops/agent", "agent", "2");
     text
 }
 
-/// The pod at `10.244.SUBNET.HOST` and `fd00:244:SUBNET::HOST`.
-pub(crate) fn pod(name: &str, app: &str, (node, subnet, host): (&str, &str, &str), ports: &str) -> String {
+/// The pod at `SUBNET.HOST`: on the node `nSUBNET`, with the addresses `10.244.SUBNET.HOST` and `fd00:244:SUBNET::HOST`.
+pub(crate) fn pod(name: &str, app: &str, at: &str, ports: &str) -> String {
+    let (subnet, host) = at.split_once('.').unwrap();
     let (namespace, name) = name.split_once('/').unwrap();
     format!(
         "---\napiVersion: v1\nkind: Pod\n\
          metadata: {{name: {name}, namespace: {namespace}, labels: {{app: {app}}}}}\n\
-         spec: {{nodeName: {node}, containers: [{{name: c, ports: [{ports}]}}]}}\n\
+         spec: {{nodeName: n{subnet}, containers: [{{name: c, ports: [{ports}]}}]}}\n\
          status: {{phase: Running, podIP: 10.244.{subnet}.{host}, \
          podIPs: [{{ip: 10.244.{subnet}.{host}}}, {{ip: 'fd00:244:{subnet}::{host}'}}]}}\n"
     )

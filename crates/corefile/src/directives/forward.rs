@@ -66,7 +66,7 @@ pub struct Forward {
     pub to: Vec<Upstream>,
     /// Names that are not.
     pub except: Vec<Zone>,
-    pub order: Order,
+    pub order: ForwardOrder,
     pub force_tcp: bool,
     pub prefer_udp: bool,
     /// How long an idle connection is kept, and any.
@@ -99,7 +99,7 @@ pub enum Upstream {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Order {
+pub enum ForwardOrder {
     #[default]
     Random,
     RoundRobin,
@@ -126,7 +126,7 @@ pub(crate) fn read(line: &Line, report: &mut Report) -> Option<Forward> {
         from,
         to: to.iter().filter_map(|word| upstream(word, report)).collect(),
         except: Vec::new(),
-        order: Order::default(),
+        order: ForwardOrder::default(),
         force_tcp: false,
         prefer_udp: false,
         expire: Duration::from_secs(10),
@@ -166,8 +166,11 @@ impl Forward {
             ForwardOption::Tls => self.tls = tls(args),
             ForwardOption::TlsServerName => self.tls_server_name = report.name(&args[0]),
             ForwardOption::Policy => {
-                let orders =
-                    [("random", Order::Random), ("round_robin", Order::RoundRobin), ("sequential", Order::Sequential)];
+                let orders = [
+                    ("random", ForwardOrder::Random),
+                    ("round_robin", ForwardOrder::RoundRobin),
+                    ("sequential", ForwardOrder::Sequential),
+                ];
                 self.order = report.word(&args[0], &orders).unwrap_or_default();
             }
             ForwardOption::HealthCheck => self.set_health_check(args, report),

@@ -19,7 +19,7 @@ pub use cache::{Cache, Prefetch, ServeStale, Share};
 pub use decision::Decision;
 pub use edns0::{Edns0, Encoding, Metadata};
 pub use firewall::{EngineKind, Firewall, Point, Rule, RuleKind, Written};
-pub use forward::{Forward, HealthCheck, Order, Upstream};
+pub use forward::{Forward, ForwardOrder, HealthCheck, Upstream};
 pub use hosts::{HostEntry, Hosts, ZoneFile};
 pub use kubernetes::{Kubeconfig, Kubernetes, PodMode};
 pub use opa::{Opa, OpaAt, OpaField};

@@ -91,7 +91,7 @@ fn bind_at(words: &[Token], report: &mut Report) -> Vec<BindAt> {
 }
 
 pub(crate) fn health(line: &Line, report: &mut Report) -> Health {
-    let mut health = Health { at: listen(line, (None, 8080), report), lameduck: Duration::ZERO };
+    let mut health = Health { at: listen(line, None, 8080, report), lameduck: Duration::ZERO };
     for (HealthOption::Lameduck, option) in report.options(line, &HEALTH_OPTIONS) {
         health.lameduck = report.duration(&option.args[0]).unwrap_or_default();
     }
@@ -100,15 +100,15 @@ pub(crate) fn health(line: &Line, report: &mut Report) -> Health {
 
 pub(crate) fn ready(line: &Line, report: &mut Report) -> ListenAt {
     report.no_options(line);
-    listen(line, (None, 8181), report)
+    listen(line, None, 8181, report)
 }
 
 pub(crate) fn prometheus(line: &Line, report: &mut Report) -> ListenAt {
     report.no_options(line);
-    listen(line, (Some("localhost"), 9153), report)
+    listen(line, Some("localhost"), 9153, report)
 }
 
-fn listen(line: &Line, (host, port): (Option<&str>, u16), report: &mut Report) -> ListenAt {
+fn listen(line: &Line, host: Option<&str>, port: u16, report: &mut Report) -> ListenAt {
     let written = line.args.first().and_then(|word| report.listen(word));
     let name = || host.and_then(|host| host.parse().ok()).map(crate::Host::Name);
     written.unwrap_or_else(|| ListenAt { host: name(), port })

@@ -89,7 +89,7 @@ pub(crate) fn serve(telling: &Telling, text: &str) -> Serving {
     let settings = settings(&built);
     let chain = Some(Arc::new(built.service) as Arc<dyn namewall_dns::Chain>);
     let server =
-        Server::start_judged((settings, chain), vec![(sockets, Listen::from(at))], Arc::new(LearnNothing)).unwrap();
+        Server::start_judged(settings, chain, vec![(sockets, Listen::from(at))], Arc::new(LearnNothing)).unwrap();
     endpoints.set_ready(true);
     Serving { server, at, endpoints }
 }

@@ -28,7 +28,7 @@ mod workers;
 pub use counters::Counters;
 pub use engine::Sockets;
 pub(crate) use random::Random;
-pub use settings::{Health, Listen, OnLearnTimeout, Order, Route, Settings, Tls, Upstream, Way};
+pub use settings::{Health, Listen, OnLearnTimeout, Route, Settings, Tls, Upstream, UpstreamOrder, UpstreamTransport};
 pub use upstream::UpstreamState;
 
 use crate::chain::Chain;
@@ -71,7 +71,7 @@ pub enum ServerError {
 /// A server that runs until it is dropped.
 #[derive(Debug)]
 pub struct Server<L: Learn> {
-    shared: Arc<Shared<L>>,
+    shared: Arc<ServerState<L>>,
     addresses: Vec<SocketAddr>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -88,7 +88,7 @@ struct Change {
     sockets: Option<Vec<(Sockets, Listen)>>,
 }
 
-struct Shared<L: Learn> {
+struct ServerState<L: Learn> {
     engine: Mutex<Engine<L>>,
     learner: Arc<L>,
     wake: Arc<EventFd>,
@@ -114,7 +114,7 @@ struct Shared<L: Learn> {
     turns: AtomicU64,
 }
 
-impl<L: Learn> std::fmt::Debug for Shared<L> {
+impl<L: Learn> std::fmt::Debug for ServerState<L> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Shared").finish_non_exhaustive()
     }
@@ -143,12 +143,13 @@ where
         if settings.upstreams.is_empty() && sockets.iter().any(|(_, listen)| listen.meant.is_none()) {
             return Err(ServerError::NoUpstream);
         }
-        Self::start_judged((settings, None), sockets, learner)
+        Self::start_judged(settings, None, sockets, learner)
     }
 
     /// The same by a chain, which says who is asked.
     pub fn start_judged(
-        (settings, chain): (Settings, Option<Arc<dyn Chain>>),
+        settings: Settings,
+        chain: Option<Arc<dyn Chain>>,
         sockets: Vec<(Sockets, Listen)>,
         learner: Arc<L>,
     ) -> Result<Self, ServerError> {
@@ -160,7 +161,7 @@ where
         }
         let mut engine = Engine::new(settings, sockets, learner.clone()).map_err(ServerError::Start)?;
         engine.set_chain(chain);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ServerState {
             wake: engine.waker(),
             engine: Mutex::new(engine),
             learner,
@@ -223,7 +224,8 @@ where
     /// nobody notices, and at those that are left whoever asked before gets an answer.
     pub fn move_to(
         &mut self,
-        (settings, chain): (Settings, Arc<dyn Chain>),
+        settings: Settings,
+        chain: Arc<dyn Chain>,
         sockets: Vec<(Sockets, Listen)>,
     ) -> Result<(), ServerError> {
         let addresses: Vec<SocketAddr> = settings.listen.iter().map(|listen| listen.address).collect();
@@ -282,7 +284,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<L: Learn> Shared<L> {
+impl<L: Learn> ServerState<L> {
     fn run(&self, leads: bool) {
         if leads {
             self.lead(lock(&self.engine));

@@ -125,28 +125,32 @@ impl Outbox {
                 sendmsg(socket.as_raw_fd(), &[self.slice(one)], &[], MsgFlags::MSG_DONTWAIT, to.as_ref()).map(|_| 1)
             }
             [Message { to: Some(SocketAddr::V4(_)), .. }, ..] => SEND4.with_borrow_mut(|headers| {
-                let to = |to| if let Some(SocketAddr::V4(v4)) = to { Some(v4.into()) } else { None };
-                self.send_many(socket, some, (headers, to))
+                let v4 = |to| if let Some(SocketAddr::V4(v4)) = to { Some(v4.into()) } else { None };
+                let to: Vec<_> = some.iter().map(|message| v4(message.to)).collect();
+                send_many(socket, headers, &self.slices(some), &to)
             }),
             _ => SEND6.with_borrow_mut(|headers| {
-                let to = |to| if let Some(SocketAddr::V6(v6)) = to { Some(v6.into()) } else { None };
-                self.send_many(socket, some, (headers, to))
+                let v6 = |to| if let Some(SocketAddr::V6(v6)) = to { Some(v6.into()) } else { None };
+                let to: Vec<_> = some.iter().map(|message| v6(message.to)).collect();
+                send_many(socket, headers, &self.slices(some), &to)
             }),
         }
     }
 
-    /// All of one kind of address.
-    fn send_many<A: Copy + SockaddrLike>(
-        &self,
-        socket: &UdpSocket,
-        some: &[Message],
-        (headers, address): (&mut MultiHeaders<A>, impl Fn(Option<SocketAddr>) -> Option<A>),
-    ) -> Result<usize, Errno> {
-        let slices: Vec<[IoSlice<'_>; 1]> = some.iter().map(|message| [self.slice(message)]).collect();
-        let addresses: Vec<Option<A>> = some.iter().map(|message| address(message.to)).collect();
-        let sent = sendmmsg(socket.as_raw_fd(), headers, &slices, &addresses, [], MsgFlags::MSG_DONTWAIT)?;
-        Ok(sent.count())
+    fn slices(&self, some: &[Message]) -> Vec<[IoSlice<'_>; 1]> {
+        some.iter().map(|message| [self.slice(message)]).collect()
     }
+}
+
+/// Sends to addresses of one family; gives how many went.
+fn send_many<A: Copy + SockaddrLike>(
+    socket: &UdpSocket,
+    headers: &mut MultiHeaders<A>,
+    slices: &[[IoSlice<'_>; 1]],
+    to: &[Option<A>],
+) -> Result<usize, Errno> {
+    let sent = sendmmsg(socket.as_raw_fd(), headers, slices, to, [], MsgFlags::MSG_DONTWAIT)?;
+    Ok(sent.count())
 }
 
 /// How many of the first messages can go as one: to one address, of one length, and one shorter.

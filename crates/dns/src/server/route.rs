@@ -1,6 +1,6 @@
 //! Ways to upstreams.
 
-use super::settings::{self, Order, Way};
+use super::settings::{self, UpstreamOrder, UpstreamTransport};
 use crate::wire::Rcode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 #[derive(Debug, Default)]
 pub(super) struct Route {
     pub(super) upstreams: Vec<usize>,
-    pub(super) order: Order,
-    pub(super) way: Way,
+    pub(super) order: UpstreamOrder,
+    pub(super) way: UpstreamTransport,
     pub(super) failover: Vec<Rcode>,
     pub(super) tries: Option<u8>,
     pub(super) fails_fast: bool,
@@ -49,9 +49,9 @@ impl Route {
     /// Where the next query begins; `random` is any number.
     pub(super) fn first(&self, random: impl FnOnce() -> usize) -> usize {
         match self.order {
-            Order::Sequential => 0,
-            Order::RoundRobin => self.next.fetch_add(1, Ordering::Relaxed),
-            Order::Random => random(),
+            UpstreamOrder::Sequential => 0,
+            UpstreamOrder::RoundRobin => self.next.fetch_add(1, Ordering::Relaxed),
+            UpstreamOrder::Random => random(),
         }
     }
 }

@@ -66,8 +66,8 @@ impl Settings {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Route {
     pub upstreams: Vec<Upstream>,
-    pub order: Order,
-    pub way: Way,
+    pub order: UpstreamOrder,
+    pub way: UpstreamTransport,
     /// Codes of answers after which the next upstream is asked, besides those that say that one gave up.
     pub failover: Vec<Rcode>,
     /// Queries that may be under way by it; none is any number.
@@ -128,7 +128,7 @@ pub enum Health {
 
 /// Which of several upstreams is asked first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Order {
+pub enum UpstreamOrder {
     #[default]
     Sequential,
     RoundRobin,
@@ -137,7 +137,7 @@ pub enum Order {
 
 /// How an upstream is asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Way {
+pub enum UpstreamTransport {
     /// As the client asked us: who came by TCP may want more than a datagram holds.
     #[default]
     AsAsked,

@@ -15,7 +15,7 @@ const MOST_UNREAD: usize = 1 << 20;
 
 /// Whose connection it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum End {
+pub(super) enum ConnectionOwner {
     Client { listener: usize, from: SocketAddr },
     Upstream(usize),
 }
@@ -23,7 +23,7 @@ pub(super) enum End {
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) stream: Stream,
-    pub(super) end: End,
+    pub(super) end: ConnectionOwner,
     input: Vec<u8>,
     output: Vec<u8>,
     written: usize,
@@ -44,7 +44,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(stream: Stream, end: End, now: Instant) -> io::Result<Self> {
+    pub(super) fn new(stream: Stream, end: ConnectionOwner, now: Instant) -> io::Result<Self> {
         stream.tcp.set_nonblocking(true)?;
         stream.tcp.set_nodelay(true)?;
         Ok(Self {

@@ -15,17 +15,17 @@ type Job = Box<dyn FnOnce() + Send>;
 
 /// The pool. Its threads end when it is dropped and they have done what they do.
 pub(super) struct Workers {
-    shared: Arc<Shared>,
+    shared: Arc<JobQueue>,
 }
 
 #[derive(Default)]
-struct Shared {
-    state: Mutex<State>,
+struct JobQueue {
+    state: Mutex<JobState>,
     more: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct JobState {
     jobs: VecDeque<Job>,
     threads: usize,
     idle: usize,
@@ -61,7 +61,7 @@ impl Workers {
     }
 }
 
-impl Shared {
+impl JobQueue {
     fn work(&self) {
         let mut state = lock(&self.state);
         loop {

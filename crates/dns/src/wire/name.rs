@@ -32,7 +32,7 @@ impl Name {
     /// The same, and all that is to be known of where it stands.
     pub(super) fn read_with_place(message: &[u8], at: usize) -> Result<(Self, NameSpan), WireError> {
         let mut name = Self::empty();
-        let mut walk = Walk::new(message, at);
+        let mut walk = LabelWalk::new(message, at);
         while let Some(label) = walk.next()? {
             name.push(label)?;
         }
@@ -67,7 +67,7 @@ impl Name {
             return Ok(true);
         }
         let mut rest = self.as_bytes();
-        let mut walk = Walk::new(message, at);
+        let mut walk = LabelWalk::new(message, at);
         while let Some(label) = walk.next()? {
             let (&length, after) = rest.split_first().unwrap_or((&0, &[]));
             let own = after.get(..label.len()).filter(|_| usize::from(length) == label.len());
@@ -121,7 +121,7 @@ pub(super) struct NameSpan {
 }
 
 /// Goes over the labels of a name.
-struct Walk<'a> {
+struct LabelWalk<'a> {
     message: &'a [u8],
     at: usize,
     /// Where the last pointer led, or the name begins: the next must lead before it, so it ends.
@@ -132,7 +132,7 @@ struct Walk<'a> {
     pointers: u8,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> LabelWalk<'a> {
     fn new(message: &'a [u8], at: usize) -> Self {
         Self { message, at, before: at, end: None, length: 1, pointers: 0 }
     }

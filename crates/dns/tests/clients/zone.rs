@@ -88,7 +88,7 @@ impl Answer<'_> {
     fn with(&self, records: &[Record], exists: bool) -> Vec<u8> {
         let (_, end) = asked(self.query);
         let field = |at: usize| u16::from_be_bytes([self.query[at], self.query[at + 1]]);
-        let mut writer = Writer::asked(self.name, (field(end - 4), field(end - 2)), Packing::Compressed);
+        let mut writer = Writer::asked(self.name, field(end - 4), field(end - 2), Packing::Compressed);
         for record in records {
             // A server gives the question's name back as it was written.
             let is_own = record.owner.iter().zip(self.name).all(|(a, b)| a.eq_ignore_ascii_case(b));

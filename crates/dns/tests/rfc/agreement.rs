@@ -55,8 +55,8 @@ fn asked() -> impl Strategy<Value = (u16, u16)> {
 /// Records of any owners.
 fn message() -> impl Strategy<Value = Vec<u8>> {
     (name(), asked(), packing(), proptest::collection::vec(record(), 0..12)).prop_map(
-        |(question, asked, packing, records)| {
-            let mut writer = Writer::asked(&question, asked, packing);
+        |(question, (kind, class), packing, records)| {
+            let mut writer = Writer::asked(&question, kind, class, packing);
             records.iter().for_each(|record| writer.record(record));
             writer.bytes
         },
@@ -80,7 +80,7 @@ fn chained() -> impl Strategy<Value = Vec<u8>> {
             }
             let turn = loops.index(records.len());
             records.rotate_left(turn);
-            let mut writer = Writer::asked(&at(0), (1, 1), packing);
+            let mut writer = Writer::asked(&at(0), 1, 1, packing);
             records.iter().for_each(|record| writer.record(record));
             writer.bytes
         },

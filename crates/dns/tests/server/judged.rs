@@ -104,7 +104,7 @@ fn judged_at(count: usize, settings: Settings, chain: Fake) -> Server<namewall_d
         let listen = Listen::from(sockets.udp.local_addr().unwrap());
         (sockets, listen)
     });
-    Server::start_judged((settings, Some(Arc::new(chain))), sockets.collect(), plain()).unwrap()
+    Server::start_judged(settings, Some(Arc::new(chain)), sockets.collect(), plain()).unwrap()
 }
 
 pub(crate) fn judged(settings: Settings, chain: Fake) -> Server<namewall_dns::LearnNothing> {

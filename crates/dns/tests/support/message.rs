@@ -112,10 +112,10 @@ impl Writer {
     pub(crate) fn answer(question: &str, packing: Packing) -> Self {
         let words: Vec<&str> = question.split_whitespace().collect();
         let class = words.get(2).map_or(1, |word| class(word).unwrap());
-        Self::asked(&labels(words[0]), (record_type(words[1]).unwrap(), class), packing)
+        Self::asked(&labels(words[0]), record_type(words[1]).unwrap(), class, packing)
     }
 
-    pub(crate) fn asked(name: &Labels, (kind, class): (u16, u16), packing: Packing) -> Self {
+    pub(crate) fn asked(name: &Labels, kind: u16, class: u16, packing: Packing) -> Self {
         let bytes = vec![0x12, 0x34, 0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0];
         let mut writer = Self { bytes, packing, known: Vec::new() };
         writer.name(name);

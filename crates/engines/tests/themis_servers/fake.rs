@@ -98,7 +98,7 @@ async fn connection(stream: tokio::net::TcpStream, reply: Says) {
         tokio::select! {
             accepted = connection.accept() => match accepted {
                 Some(Ok((request, respond))) => {
-                    tokio::spawn(stream_of(request, respond, (reply.clone(), close.clone())));
+                    tokio::spawn(stream_of(request, respond, reply.clone(), close.clone()));
                 }
                 _ => return,
             },
@@ -113,12 +113,11 @@ async fn connection(stream: tokio::net::TcpStream, reply: Says) {
     }
 }
 
-type Means = (Says, tokio::sync::watch::Sender<Fate>);
-
 async fn stream_of(
     request: http::Request<h2::RecvStream>,
     mut respond: h2::server::SendResponse<Bytes>,
-    (reply, close): Means,
+    reply: Says,
+    close: tokio::sync::watch::Sender<Fate>,
 ) {
     let is_call = request.uri().path() == "/service.PDP/Validate";
     assert!(is_call || request.uri().path() == "/service.PDP/NewValidationStream");

@@ -18,7 +18,7 @@ impl Compiler<'_> {
     pub(super) fn call(&mut self, function: Function, arguments: Vec<Tree>, span: Span) -> Result<Built, Problem> {
         let mut trees = arguments.into_iter();
         let Some(first) = trees.next() else {
-            return Ok(generic(function, Vec::new(), (Fold::Exact, span)));
+            return Ok(generic(function, Vec::new(), Fold::Exact, span));
         };
         let first = self.build(first)?;
         let others: Vec<Tree> = trees.collect();
@@ -33,16 +33,16 @@ impl Compiler<'_> {
                     self.wants(&other, &TEXTS, function)?;
                     arguments.push(other.node);
                 }
-                Ok(generic(function, arguments, (fold, span)))
+                Ok(generic(function, arguments, fold, span))
             }
             Function::Atoi | Function::Random => {
                 self.wants(&first, &[Kind::Number, Kind::Text], function)?;
-                Ok(generic(function, vec![first.node], (Fold::Exact, span)))
+                Ok(generic(function, vec![first.node], Fold::Exact, span))
             }
             Function::Lower => {
                 self.wants(&first, &TEXTS, function)?;
                 let kind = first.kind;
-                Ok(Built { kind, ..generic(function, vec![first.node], (Fold::Exact, span)) })
+                Ok(Built { kind, ..generic(function, vec![first.node], Fold::Exact, span) })
             }
             Function::Label => {
                 self.wants(&first, &TEXTS, function)?;
@@ -58,16 +58,16 @@ impl Compiler<'_> {
                     }
                     arguments.push(at.node);
                 }
-                Ok(Built { kind: Some(kind), ..generic(function, arguments, (Fold::Exact, span)) })
+                Ok(Built { kind: Some(kind), ..generic(function, arguments, Fold::Exact, span) })
             }
             Function::Count => {
                 self.wants(&first, &[Kind::List, Kind::Text, Kind::Word, Kind::Name], function)?;
-                Ok(generic(function, vec![first.node], (Fold::Exact, span)))
+                Ok(generic(function, vec![first.node], Fold::Exact, span))
             }
             Function::Len => {
                 let kinds = [Kind::List, Kind::Text, Kind::Word, Kind::Name, Kind::Number, Kind::Address];
                 self.wants(&first, &kinds, function)?;
-                Ok(generic(function, vec![first.node], (Fold::Exact, span)))
+                Ok(generic(function, vec![first.node], Fold::Exact, span))
             }
         }
     }
@@ -107,7 +107,7 @@ impl Compiler<'_> {
             Some(many) => Networks::Many(many.iter().copied().collect::<AddrSet>()),
             None => {
                 let arguments = std::iter::once(first.node).chain(networks).collect();
-                return Ok(generic(Function::InCidr, arguments, (Fold::Exact, span)));
+                return Ok(generic(Function::InCidr, arguments, Fold::Exact, span));
             }
         };
         let node = Node::Within(Box::new(Within { of: first.node, networks, span }));
@@ -133,7 +133,7 @@ impl Compiler<'_> {
             return Ok(Built { node, kind: Some(Kind::Bool), span });
         }
         let arguments = std::iter::once(first.node).chain(others.into_iter().map(|other| other.node)).collect();
-        Ok(generic(Function::Under, arguments, (Fold::Name, span)))
+        Ok(generic(Function::Under, arguments, Fold::Name, span))
     }
 
     fn builds(&mut self, trees: Vec<Tree>) -> Result<Vec<Built>, Problem> {
@@ -162,7 +162,7 @@ impl Compiler<'_> {
 }
 
 /// A call whose arguments are looked at when it is asked.
-fn generic(function: Function, arguments: Vec<Node>, (fold, span): (Fold, Span)) -> Built {
+fn generic(function: Function, arguments: Vec<Node>, fold: Fold, span: Span) -> Built {
     let kind = match function {
         Function::InCidr | Function::Under | Function::HasPrefix | Function::HasSuffix => Kind::Bool,
         Function::Lower | Function::Label => Kind::Text,

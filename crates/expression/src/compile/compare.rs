@@ -6,7 +6,7 @@ use crate::computed::Computed;
 use crate::error::{Problem, Span};
 use crate::names::{Fold, Words};
 use crate::node::{Among, Equal, Matches, Membership, Node, Ordered};
-use crate::tree::{Form, Order, Tree};
+use crate::tree::{Form, OrderComparison, Tree};
 use namewall_policy::addr::{AddrSet, Cidr};
 use regex::{Regex, RegexBuilder};
 
@@ -28,7 +28,7 @@ impl Compiler<'_> {
         Ok(Built { node, kind: Some(Kind::Bool), span })
     }
 
-    pub(super) fn order(&self, sides: [Built; 2], order: Order, span: Span) -> Result<Built, Problem> {
+    pub(super) fn order(&self, sides: [Built; 2], order: OrderComparison, span: Span) -> Result<Built, Problem> {
         // Names are ordered as texts are: nothing is folded.
         let [left, right] = self.fit_each_other(sides, |kind| kind != Kind::Name)?;
         self.comparable(&left, &right)?;

@@ -70,12 +70,12 @@ pub(crate) fn evaluate(exp: &Exp, facts: Facts<'_>) -> Result<Val, Wrong> {
         Exp::Choice(condition, then, otherwise) => {
             evaluate(if is_true(&evaluate(condition, facts)?) { then } else { otherwise }, facts)?
         }
-        Exp::Pair(sign, left, right) => return pair(sign, (left, right), facts),
+        Exp::Pair(sign, left, right) => return pair(sign, left, right, facts),
         Exp::Call(function, arguments) => return call(function, arguments, facts),
     })
 }
 
-fn pair(sign: &str, (left, right): (&Exp, &Exp), facts: Facts<'_>) -> Result<Val, Wrong> {
+fn pair(sign: &str, left: &Exp, right: &Exp, facts: Facts<'_>) -> Result<Val, Wrong> {
     let a = evaluate(left, facts)?;
     match (sign, is_true(&a)) {
         ("and", false) => return Ok(Val::Bool(false)),
@@ -291,7 +291,7 @@ fn bits(address: IpAddr) -> Vec<bool> {
     bytes.iter().flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1 == 1)).collect()
 }
 
-fn is_in(address: IpAddr, (network, prefix): (IpAddr, u8)) -> bool {
+fn is_in(address: IpAddr, network: IpAddr, prefix: u8) -> bool {
     let (address, network) = (bits(address), bits(network));
     address.len() == network.len() && address[..prefix.into()] == network[..prefix.into()]
 }
@@ -303,12 +303,12 @@ fn network(text: &str) -> Result<(IpAddr, u8), Wrong> {
 
 fn is_within(one: IpAddr, value: &Val) -> Result<bool, Wrong> {
     match value {
-        Val::Network(address, prefix) => Ok(is_in(one, (*address, *prefix))),
+        Val::Network(address, prefix) => Ok(is_in(one, *address, *prefix)),
         Val::Address(address) => Ok(one == *address),
         Val::Text(text) if text.is_empty() => Ok(false),
         Val::Text(text) => match parse_address(text) {
             Some(address) => Ok(one == address),
-            None => network(text).map(|network| is_in(one, network)),
+            None => network(text).map(|(network, prefix)| is_in(one, network, prefix)),
         },
         Val::List(items) => {
             for item in items {
@@ -339,13 +339,13 @@ fn is_equal(a: &Val, b: &Val, fold: u8) -> bool {
         (Val::Text(_), Val::Number(b)) => number(a) == Ok(*b),
         (Val::Text(text), Val::Bool(b)) => text.to_lowercase() == b.to_string(),
         (Val::Text(text), Val::Address(b)) => {
-            address(a) == Ok(*b) || network(text).is_ok_and(|network| is_in(*b, network))
+            address(a) == Ok(*b) || network(text).is_ok_and(|(network, prefix)| is_in(*b, network, prefix))
         }
         (Val::Text(text), Val::Network(address, prefix)) => match parse_address(text) {
-            Some(one) => is_in(one, (*address, *prefix)),
+            Some(one) => is_in(one, *address, *prefix),
             None => network(text) == Ok((*address, *prefix)),
         },
-        (Val::Address(a), Val::Network(address, prefix)) => is_in(*a, (*address, *prefix)),
+        (Val::Address(a), Val::Network(address, prefix)) => is_in(*a, *address, *prefix),
         (_, Val::Text(_)) | (Val::Network(..), Val::Address(_)) => is_equal(b, a, fold),
         (a, b) => a == b,
     }

@@ -8,7 +8,7 @@ use crate::input::Loaded;
 use crate::output::{self, BAD, GOOD, WARN};
 use crate::unread::Unread;
 use anyhow::{Result, bail};
-use namewall_policy::diff::{Difference, DifferenceKind, End, Side, diff};
+use namewall_policy::diff::{DiffEnd, Difference, DifferenceKind, Side, diff};
 use namewall_policy::reach::Reachable;
 use namewall_policy::unknown::{Described, EndName, Party};
 use namewall_policy::{Condition, Dependence};
@@ -88,7 +88,7 @@ impl Differences<'_> {
     fn marked(&self, item: &Difference, notes: &mut Notes) -> [String; 2] {
         let conditions = item.depends_on(self.sides[0], self.sides[1]);
         let is_of_pod = |condition: &Condition<Party>| match &condition.on {
-            Dependence::Address { end, .. } => matches!(end_of(item, *end), End::Workload { .. }),
+            Dependence::Address { end, .. } => matches!(end_of(item, *end), DiffEnd::Workload { .. }),
             _ => false,
         };
         notes.pod_network |= conditions.iter().flatten().any(is_of_pod);
@@ -105,7 +105,7 @@ impl Differences<'_> {
     ) -> [Vec<Described>; 2] {
         [0, 1].map(|at| {
             let Loaded { snapshot, program, .. } = self.loaded[at];
-            let words = |one: &Condition<Party>| one.describe_as((snapshot, program), &|party| name_of(*party));
+            let words = |one: &Condition<Party>| one.describe_as(snapshot, program, &|party| name_of(*party));
             conditions[at].iter().map(words).collect()
         })
     }
@@ -154,7 +154,7 @@ impl Differences<'_> {
             });
             json["dependsOn"] = json!({ "before": conditions_json(&before), "after": conditions_json(&after) });
         }
-        if let End::Name(pattern) = &item.to {
+        if let DiffEnd::Name(pattern) = &item.to {
             json["name"] = name_json(pattern);
         }
         json
@@ -169,7 +169,7 @@ fn change(item: &Difference) -> &'static str {
     }
 }
 
-fn end_of(item: &Difference, party: Party) -> &End {
+fn end_of(item: &Difference, party: Party) -> &DiffEnd {
     match party {
         Party::Source => &item.from,
         Party::Target => &item.to,
@@ -177,18 +177,18 @@ fn end_of(item: &Difference, party: Party) -> &End {
 }
 
 /// How a condition speaks of an end by this name.
-fn named(end: &End, name: String) -> EndName {
+fn named(end: &DiffEnd, name: String) -> EndName {
     match end {
-        End::Workload { .. } => EndName::Workload(name),
-        End::Outside(_) => EndName::Host(name),
-        End::Name(_) => EndName::Name(name),
+        DiffEnd::Workload { .. } => EndName::Workload(name),
+        DiffEnd::Outside(_) => EndName::Host(name),
+        DiffEnd::Name(_) => EndName::Name(name),
     }
 }
 
 /// Ranges keep the form they have in `matrix -o json`.
-fn end_json(end: &End) -> String {
+fn end_json(end: &DiffEnd) -> String {
     match end {
-        End::Outside(range) => range.to_string(),
+        DiffEnd::Outside(range) => range.to_string(),
         other => other.to_string(),
     }
 }

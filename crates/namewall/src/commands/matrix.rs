@@ -8,7 +8,7 @@ use anyhow::Result;
 use namewall_policy::addr::AddrRange;
 use namewall_policy::ask::Host;
 use namewall_policy::domain::DomainPattern;
-use namewall_policy::port::{Protocol, Traffic};
+use namewall_policy::port::{Traffic, TransportPort};
 use namewall_policy::reach::{CellId, GroupId, Groups, Matrix, OutsideRange, Reachable};
 use serde_json::{Value, json};
 use std::io::{self, Write};
@@ -57,7 +57,7 @@ pub(crate) struct View<'a> {
     pub(crate) matrix: Matrix<'a>,
     pub(crate) groups: Groups,
     focus: Vec<GroupId>,
-    port: Option<(Protocol, u16)>,
+    port: Option<TransportPort>,
 }
 
 impl<'a> View<'a> {
@@ -68,8 +68,7 @@ impl<'a> View<'a> {
         });
         let matrix = loaded.matrix();
         let groups = rows(by, &matrix);
-        let port = args.port.map(|filter| (filter.protocol, filter.port));
-        let mut view = View { loaded, matrix, groups, focus: Vec::new(), port };
+        let mut view = View { loaded, matrix, groups, focus: Vec::new(), port: args.port };
         view.focus = args.focus.iter().map(|host| view.rows_of(host)).collect::<Result<Vec<_>>>()?.concat();
         Ok(view)
     }
@@ -101,7 +100,7 @@ impl<'a> View<'a> {
 
     /// What of it was asked for.
     pub(crate) fn narrow(&self, traffic: &Reachable) -> Reachable {
-        let Some((protocol, port)) = self.port else { return traffic.clone() };
+        let Some(TransportPort { protocol, port }) = self.port else { return traffic.clone() };
         let mut one = Traffic::none();
         one.insert(protocol, port, port);
         traffic.limit(&one)

@@ -28,22 +28,23 @@ pub(crate) fn print_dot(out: &mut impl Write, chart: &Chart) -> Result<()> {
     };
     let what = if chart.by_namespace { " by namespace; -o html shows the workloads" } else { "" };
     let colours = "Red: everything, blue: some, dashed: depends.";
-    let notes = if is_dense { Notes::default() } else { Notes::new(chart, &edges) };
-    let title = format!("Who may reach whom: {} workloads{what}. {colours}{}", chart.workloads, notes.text());
+    // Labels on hundreds of edges cover each other and the nodes.
+    let notes = (!is_dense).then(|| Notes::new(chart, &edges));
+    let told = notes.as_ref().map(Notes::text).unwrap_or_default();
+    let title = format!("Who may reach whom: {} workloads{what}. {colours}{told}", chart.workloads);
     writeln!(out, "  {engine}\n  label={}; labelloc=t; fontname=\"sans-serif\";", quoted(&title))?;
     writeln!(out, "  node [shape=box, style=\"rounded,filled\", fillcolor=white, fontname=\"sans-serif\"];")?;
     let arrows = if is_dense { ", arrowsize=0.6, penwidth=0.7" } else { "" };
     writeln!(out, "  edge [fontname=\"sans-serif\", fontsize=10{arrows}];")?;
     nodes(out, chart, &edges)?;
     for edge in &edges {
-        print_edge(out, (chart, &notes), (edge, is_dense))?;
+        print_edge(out, chart, edge, notes.as_ref())?;
     }
     writeln!(out, "}}")?;
     Ok(())
 }
 
 /// What edges depend on, told in the title: a picture has no tooltips once it is a bitmap.
-#[derive(Default)]
 struct Notes<'c>(Vec<&'c str>);
 
 impl<'c> Notes<'c> {
@@ -116,22 +117,18 @@ fn nodes(out: &mut impl Write, chart: &Chart, edges: &[Edge]) -> Result<()> {
     Ok(())
 }
 
-fn print_edge(
-    out: &mut impl Write,
-    (chart, notes): (&Chart, &Notes<'_>),
-    (edge, is_dense): (&Edge, bool),
-) -> Result<()> {
+/// Without notes an edge has no label either.
+fn print_edge(out: &mut impl Write, chart: &Chart, edge: &Edge, notes: Option<&Notes<'_>>) -> Result<()> {
     let cell = &chart.cells[edge.cell as usize];
-    // Labels on hundreds of edges cover each other and the nodes.
     let (label, colour) = match cell.fill() {
         Fill::Everything => (String::new(), "#c0392b"),
         Fill::Depends => (format!("? {}", cell.maybe), "#b7791f"),
         Fill::Some | Fill::Nothing | Fill::Moot => (short_label(cell), "#2471a3"),
     };
-    let label = if is_dense { String::new() } else { shortened(&label) + &notes.mark(cell) };
+    let label = notes.map_or_else(String::new, |notes| shortened(&label) + &notes.mark(cell));
     let inner = inner_space(chart, edge);
-    let (from, tail) = end(chart, (edge.from, inner), "from");
-    let (to, head) = end(chart, (edge.to, inner), "to");
+    let (from, tail) = end(chart, edge.from, inner, "from");
+    let (to, head) = end(chart, edge.to, inner, "to");
     let mut more = String::new();
     if let Some(tail) = tail {
         more += &format!(", ltail={tail}");
@@ -177,7 +174,7 @@ fn inner_space(chart: &Chart, edge: &Edge) -> Option<usize> {
 }
 
 /// The node an edge is drawn at, and the cluster that it ends at.
-fn end(chart: &Chart, (node, inner): (Node, Option<usize>), side: &str) -> (String, Option<String>) {
+fn end(chart: &Chart, node: Node, inner: Option<usize>, side: &str) -> (String, Option<String>) {
     match node {
         Node::One(at) => (format!("n{at}"), None),
         Node::Space(number) if inner == Some(number) => (format!("all{number}"), None),

@@ -162,9 +162,9 @@ fn fold(chart: &mut Chart, closed: u32, pairs: impl Iterator<Item = (usize, usiz
 fn pairs(chart: &Chart, outside: &[u32]) -> Vec<Edge> {
     let mut found = Vec::new();
     let is_open = |cell: u32| !chart.cells[cell as usize].moot && !is_closed(chart, cell);
-    for (a, from) in chart.namespaces.iter().enumerate() {
-        for (b, to) in chart.namespaces.iter().enumerate() {
-            block(chart, ((a, from), (b, to)), &mut found);
+    for from in 0..chart.namespaces.len() {
+        for to in 0..chart.namespaces.len() {
+            block(chart, from, to, &mut found);
         }
     }
     for at in chart.outside()..chart.columns() {
@@ -222,11 +222,10 @@ fn uniform(chart: &Chart, rows: Range<usize>, columns: Range<usize>) -> Option<u
     found
 }
 
-type Numbered<'s> = (usize, &'s Span);
-
 /// The edges from one namespace to another: one, if all fare the same; else one
 /// a row or one a column where that is possible, whichever are fewer.
-fn block(chart: &Chart, ((a, from), (b, to)): (Numbered<'_>, Numbered<'_>), found: &mut Vec<Edge>) {
+fn block(chart: &Chart, a: usize, b: usize, found: &mut Vec<Edge>) {
+    let (from, to) = (&chart.namespaces[a], &chart.namespaces[b]);
     let rows = || from.first..from.first + from.count;
     let columns = || to.first..to.first + to.count;
     if let Some(cell) = uniform(chart, rows(), columns()).filter(|_| from.count * to.count > 1) {

@@ -6,6 +6,7 @@ use super::{Chart, escape_xml};
 use anyhow::{Result, bail};
 use std::borrow::Cow;
 use std::io::Write;
+use std::ops::Range;
 
 /// With more rows nobody can find a label; namespaces are drawn in place of workloads.
 const MOST_ROWS: usize = 400;
@@ -78,26 +79,28 @@ fn cells(out: &mut impl Write, chart: &Chart, grid: &Grid) -> Result<()> {
     for row in 0..grid.rows {
         if grid.is_roomy {
             for column in 0..grid.columns {
-                cell(out, (chart, grid), row, column..column + 1)?;
+                cell(out, chart, grid, &Strip { row, columns: column..column + 1 })?;
             }
             continue;
         }
         // Equal neighbours are one shape: a sign in each would be too small to read.
         let mut first = 0;
         for run in chart.lines[row].runs() {
-            cell(out, (chart, grid), row, first..run.end as usize)?;
+            cell(out, chart, grid, &Strip { row, columns: first..run.end as usize })?;
             first = run.end as usize;
         }
     }
     Ok(())
 }
 
-fn cell(
-    out: &mut impl Write,
-    (chart, grid): (&Chart, &Grid),
+/// Equal cells of a row that are drawn as one shape.
+struct Strip {
     row: usize,
-    columns: std::ops::Range<usize>,
-) -> Result<()> {
+    columns: Range<usize>,
+}
+
+fn cell(out: &mut impl Write, chart: &Chart, grid: &Grid, strip: &Strip) -> Result<()> {
+    let Strip { row, ref columns } = *strip;
     let cell = chart.cell(row, columns.start);
     let fill = cell.fill();
     let (x, y) = (grid.x(columns.start), grid.y(row));

@@ -42,7 +42,7 @@ enum Command {
     #[command(after_help = "Examples:\n  \
         kubectl namewall explain --from shop/web --to shop/db:5432\n  \
         kubectl namewall explain --from shop/api --to api.payments.example:443 --expect allow")]
-    Explain(Asked<Question>),
+    Explain(LiveQuestion<Question>),
     /// Who may reach whom: every pair of workloads, and the outside
     #[command(after_help = "Example:\n  kubectl namewall matrix --focus shop/web -o svg > web.svg")]
     Matrix(Matrix<LiveCluster>),
@@ -51,7 +51,7 @@ enum Command {
     Policies(Policies<LiveCluster>),
     /// Which addresses are open by name now: through which name and rule, and until when
     #[command(after_help = "Example:\n  kubectl namewall leases example.com")]
-    Leases(Asked<Leases>),
+    Leases(LiveQuestion<Leases>),
     /// Validate the cluster's policies against every published limit, and lint them
     #[command(after_help = "Example:\n  kubectl namewall check -o json")]
     Check(Check<LiveCluster>),
@@ -59,7 +59,7 @@ enum Command {
 
 /// What is asked, of which cluster.
 #[derive(Args, Debug)]
-struct Asked<A: Args> {
+struct LiveQuestion<A: Args> {
     #[command(flatten)]
     asked: A,
     #[command(flatten)]

@@ -36,7 +36,7 @@ impl Changing {
     }
 
     /// Changes a file, and waits until that has been seen.
-    fn write(&self, (name, text): (&str, &str), seen: &str) {
+    fn write(&self, name: &str, text: &str, seen: &str) {
         let before = self.count(seen);
         self.serving.folder.write(name, text);
         self.serving.wait_for(seen, before + 1);
@@ -51,12 +51,12 @@ fn hosts(last: u8) -> String {
 fn what_it_imports() {
     let changing = Changing::start("reload 2s 0s\nimport names", &[("names", &hosts(1))]);
     changing.answers("192.0.2.1");
-    changing.write(("names", &hosts(2)), AGAIN);
+    changing.write("names", &hosts(2), AGAIN);
     changing.answers("192.0.2.2");
-    changing.write(("names", "hosts {\n ttl soon\n}"), AS_BEFORE);
+    changing.write("names", "hosts {\n ttl soon\n}", AS_BEFORE);
     assert!(changing.serving.told().contains("names:2:6: error: `soon`"), "{}", changing.serving.told());
     changing.answers("192.0.2.2");
-    changing.write(("names", &hosts(3)), AGAIN);
+    changing.write("names", &hosts(3), AGAIN);
     changing.answers("192.0.2.3");
 }
 
@@ -67,7 +67,7 @@ fn files_that_come_and_go_where_a_pattern_is_imported() {
     changing.serving.folder.write("notes", "to do");
     std::thread::sleep(Duration::from_millis(2_500));
     assert_eq!(changing.count(AGAIN), 0);
-    changing.write(("b.conf", "firewall query {\n refuse true\n}"), AGAIN);
+    changing.write("b.conf", "firewall query {\n refuse true\n}", AGAIN);
     changing.answers("REFUSED");
     std::fs::remove_file(changing.serving.folder.path("b.conf")).unwrap();
     changing.serving.wait_for(AGAIN, 2);
@@ -78,9 +78,9 @@ fn files_that_come_and_go_where_a_pattern_is_imported() {
 fn what_is_imported_and_not_there_may_come() {
     let changing = Changing::start(&format!("reload 2s 0s\n{}", hosts(1)), &[]);
     let corefile = format!(".:{} {{\n bind 127.0.0.1\n reload 2s 0s\n import names\n}}\n", changing.port);
-    changing.write(("Corefile", &corefile), AS_BEFORE);
+    changing.write("Corefile", &corefile, AS_BEFORE);
     changing.answers("192.0.2.1");
-    changing.write(("names", &hosts(2)), AGAIN);
+    changing.write("names", &hosts(2), AGAIN);
     changing.answers("192.0.2.2");
 }
 
@@ -94,12 +94,12 @@ fn rego_policies_and_their_data() {
     );
     let changing = Changing::start(&lines, &[("own.rego", REGO), ("own.json", r#"{"refused": []}"#)]);
     changing.answers("192.0.2.1");
-    changing.write(("own.json", r#"{"refused": ["www.example."]}"#), AGAIN);
+    changing.write("own.json", r#"{"refused": ["www.example."]}"#, AGAIN);
     changing.answers("REFUSED");
-    changing.write(("own.rego", "package dns\n\naction := \n"), AS_BEFORE);
+    changing.write("own.rego", "package dns\n\naction := \n", AS_BEFORE);
     assert!(changing.serving.told().contains("own.rego"), "{}", changing.serving.told());
     changing.answers("REFUSED");
-    changing.write(("own.rego", "package dns\n\naction := \"block\"\n"), AGAIN);
+    changing.write("own.rego", "package dns\n\naction := \"block\"\n", AGAIN);
     changing.answers("NXDOMAIN");
 }
 
@@ -133,15 +133,15 @@ fn themis_policies_and_their_content() {
     let files = [("own.yaml", &*themis("Permit", "Deny")), ("own.json", &*content("www.example"))];
     let changing = Changing::start(&lines, &files);
     changing.answers("192.0.2.1");
-    changing.write(("own.json", &content("other.example")), AGAIN);
+    changing.write("own.json", &content("other.example"), AGAIN);
     changing.answers("NXDOMAIN");
-    changing.write(("own.json", "{"), AS_BEFORE);
+    changing.write("own.json", "{", AS_BEFORE);
     assert!(changing.serving.told().contains("own.json"), "{}", changing.serving.told());
     changing.answers("NXDOMAIN");
     // The policy alone does not help as long as the content is wrong.
-    changing.write(("own.yaml", &themis("Deny", "Permit")), AS_BEFORE);
+    changing.write("own.yaml", &themis("Deny", "Permit"), AS_BEFORE);
     changing.answers("NXDOMAIN");
-    changing.write(("own.json", &content("other.example")), AGAIN);
+    changing.write("own.json", &content("other.example"), AGAIN);
     changing.answers("192.0.2.1");
 }
 
@@ -150,7 +150,7 @@ fn hosts_have_a_time_of_their_own() {
     let changing = Changing::start("hosts names {\n reload 200ms\n}", &[("names", "192.0.2.1 www.example\n")]);
     changing.answers("192.0.2.1");
     // Long before it would be time for the Corefile.
-    changing.write(("names", "192.0.2.2 www.example\n"), AGAIN);
+    changing.write("names", "192.0.2.2 www.example\n", AGAIN);
     changing.answers("192.0.2.2");
 }
 

@@ -3,7 +3,7 @@
 
 use super::files::{Made, read};
 use namewall_cluster::Document;
-use namewall_cluster::kinds::{self, Component, KINDS, Part, Within, WriteAccess};
+use namewall_cluster::kinds::{self, Component, KINDS, ObjectPart, Within, WriteAccess};
 use namewall_cluster::yaml::{Node, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -68,8 +68,8 @@ fn writing(component: Component, within: Within) -> String {
 
 fn resource(plural: &str, access: &WriteAccess) -> String {
     match access.part {
-        Part::Object => plural.to_owned(),
-        Part::Status => format!("{plural}/status"),
+        ObjectPart::Object => plural.to_owned(),
+        ObjectPart::Status => format!("{plural}/status"),
     }
 }
 

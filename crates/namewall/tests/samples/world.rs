@@ -101,6 +101,12 @@ impl Drop for Folder {
     }
 }
 
+/// The policy of an engine.
+struct PolicyFile<'a> {
+    name: &'a str,
+    text: &'a str,
+}
+
 /// A server of a policy engine.
 pub(crate) struct Engine {
     _process: Process,
@@ -108,11 +114,11 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    fn start(script: &str, at: &str, policy: (&str, &str), words: &[&str]) -> Self {
-        let folder = Folder::new(&[policy]);
+    fn start(script: &str, at: &str, policy: PolicyFile<'_>, words: &[&str]) -> Self {
+        let folder = Folder::new(&[(policy.name, policy.text)]);
         let process = Command::new(namewall_testbed::peer(script))
             .args(words)
-            .arg(folder.0.join(policy.0))
+            .arg(folder.0.join(policy.name))
             .stdout(Stdio::null())
             .spawn()
             .expect("the server starts");
@@ -130,7 +136,7 @@ impl Engine {
 /// OPA's own server.
 pub(crate) fn opa(at: &str, policy: &str) -> Engine {
     let words = ["run", "--server", "--skip-version-check", "--log-level", "error", "--addr", at];
-    Engine::start("opa", at, ("policy.rego", policy), &words)
+    Engine::start("opa", at, PolicyFile { name: "policy.rego", text: policy }, &words)
 }
 
 /// Themis' own server.
@@ -138,7 +144,7 @@ pub(crate) fn pdp(at: &str, policy: &str) -> Engine {
     let host = at.split(':').next().unwrap();
     let (control, storage) = (format!("{host}:5554"), format!("{host}:5553"));
     let words = ["-v", "0", "-pfmt", "yaml", "-l", at, "-c", &control, "-storage", &storage, "-p"];
-    Engine::start("pdpserver", at, ("policy.yaml", policy), &words)
+    Engine::start("pdpserver", at, PolicyFile { name: "policy.yaml", text: policy }, &words)
 }
 
 /// A Corefile that is served.

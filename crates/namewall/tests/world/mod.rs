@@ -5,7 +5,7 @@
 
 use namewall_cluster as cluster;
 use namewall_policy::port::Protocol;
-use namewall_sandbox::{Ask, Listen, Measured, Probe, ProbeSource, Sandbox};
+use namewall_sandbox::{Ask, Listen, Measured, Probe, Sandbox};
 use namewall_scenario::Scenario;
 use namewall_scenario::zones::RecordType;
 use nix::sys::signal::{Signal, kill};
@@ -189,16 +189,13 @@ impl World {
 
     /// How many of so many lookups are answered with an address.
     pub(crate) fn resolves(&self, name: &str, times: usize) -> usize {
-        self.resolves_from((API, SERVER), name, times)
+        self.answered(API, &vec![lookup(SERVER, name); times])
     }
 
-    /// The same, of a pod and the server that it means.
-    pub(crate) fn resolves_from(&self, (pod, server): (&str, &str), name: &str, times: usize) -> usize {
-        let pod: ProbeSource = self.sandbox.place(address(pod)).unwrap();
-        let server: SocketAddr = server.parse().unwrap();
-        let name = name.parse().unwrap();
-        let ask = Ask { server, name, kind: RecordType::A, via: None, edns: Some(1232), mixed_case: false };
-        let heard = self.sandbox.ask(&pod, &vec![ask; times], 20).unwrap();
+    /// How many lookups of a pod are answered with an address.
+    pub(crate) fn answered(&self, pod: &str, lookups: &[Ask]) -> usize {
+        let pod = self.sandbox.place(address(pod)).unwrap();
+        let heard = self.sandbox.ask(&pod, lookups, 20).unwrap();
         heard.iter().flatten().filter(|heard| !heard.addresses.is_empty()).count()
     }
 
@@ -222,4 +219,10 @@ impl Drop for World {
 
 pub(crate) fn address(text: &str) -> IpAddr {
     text.parse().unwrap()
+}
+
+/// A question to a server for the address of a name.
+pub(crate) fn lookup(server: &str, name: &str) -> Ask {
+    let (server, name) = (server.parse().unwrap(), name.parse().unwrap());
+    Ask { server, name, kind: RecordType::A, via: None, edns: Some(1232), mixed_case: false }
 }

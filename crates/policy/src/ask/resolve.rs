@@ -1,7 +1,7 @@
 //! Names as the source's own resolver reads them (S10.4): its search list, the
 //! names of Services and pods, ExternalName Services.
 
-use super::world::Found;
+use super::world::NamedObject;
 use super::{AskError, Host, World};
 use crate::domain::DomainName;
 use crate::model::{BackendTarget, DnsPolicy, ServiceForm, ServiceId, WorkloadId};
@@ -73,8 +73,8 @@ impl World<'_> {
     pub fn external_name(&self, from: &Host, host: &Host) -> Option<(DomainName, DomainName)> {
         let service = match host {
             Host::Object { .. } => match self.find(host).ok()? {
-                Found::Service(id) => id,
-                Found::Workload(_) => return None,
+                NamedObject::Service(id) => id,
+                NamedObject::Workload(_) => return None,
             },
             Host::Name(name) | Host::Absolute(name) => {
                 let lookup = self.lookup_of(from);
@@ -108,7 +108,7 @@ impl World<'_> {
 
     fn lookup_of(&self, from: &Host) -> Lookup {
         let workload = match self.find(from) {
-            Ok(Found::Workload(id)) => id,
+            Ok(NamedObject::Workload(id)) => id,
             // From outside there is no search list; names in the cluster's form are understood all the same.
             _ => return Lookup { search: Vec::new(), ndots: NDOTS, in_cluster: true, is_outside: true },
         };
@@ -268,7 +268,7 @@ impl World<'_> {
         let (namespace, workload) = self.meant(from, name);
         let host = Host::Object { namespace: namespace.to_owned(), kind: None, name: workload.to_owned() };
         match self.find(&host) {
-            Ok(Found::Workload(_)) | Err(AskError::Ambiguous(..)) => {
+            Ok(NamedObject::Workload(_)) | Err(AskError::Ambiguous(..)) => {
                 format!("; there is no Service of that name. Did you mean the workload {namespace}/{workload}?")
             }
             _ => match self.snapshot.services.iter().find(|service| *service.name == *workload) {

@@ -4,7 +4,7 @@ use super::resolve::Meaning;
 use super::{AskError, Host, Route, Target, World};
 use crate::flow::{Endpoint, Flow};
 use crate::model::{BackendTarget, ServiceForm, ServiceId, ServicePort, WorkloadId};
-use crate::port::Protocol;
+use crate::port::TransportPort;
 use crate::program::Holder;
 use crate::reach::Reach;
 use crate::unknown::{Condition, Dependence, Described, Prediction};
@@ -15,24 +15,25 @@ impl World<'_> {
     /// The routes from one end to the other; none if a Service has no backend.
     pub fn routes(&self, from: &Host, target: &Target) -> Result<Vec<Route>, AskError> {
         let sources = self.sources(from)?;
-        let Some(port) = target.port.or((!target.protocol.has_ports()).then_some(0)) else {
+        let Some(number) = target.port.or((!target.protocol.has_ports()).then_some(0)) else {
             return self.portless(from, &sources, target);
         };
+        let port = TransportPort { protocol: target.protocol, port: number };
         let destinations = match self.meaning(from, &target.host)? {
             Meaning::Service(id) => return self.through(id, &sources, target),
             Meaning::Pod(id) => {
-                return Ok(vec![self.route(None, (&sources, &self.ends(id)), (target.protocol, port))]);
+                return Ok(vec![self.route(&sources, &self.ends(id), port)]);
             }
             Meaning::Outside(name) => {
                 let end = [Endpoint::name(name)];
-                return Ok(vec![self.route(None, (&sources, &end), (target.protocol, port))]);
+                return Ok(vec![self.route(&sources, &end, port)]);
             }
             Meaning::Addresses(known) => known,
         };
         let several = destinations.len() > 1;
         let mut routes = Vec::new();
         for address in destinations {
-            if let Some((service, service_port)) = self.translate(address, target.protocol, port) {
+            if let Some((service, service_port)) = self.translate(address, port) {
                 // An address leads to backends of its own family.
                 let mut backends = self.backends(service, service_port, &sources);
                 for route in &mut backends {
@@ -42,7 +43,7 @@ impl World<'_> {
                 // An address of the Service is translated wherever it is asked for, a node port only on that node.
                 if !self.snapshot.services[service.index()].addresses.contains(&address) {
                     let flows = backends.iter_mut().flat_map(|route| &mut route.flows);
-                    flows.for_each(|flow| flow.hop = self.program.hop_at(&flow.from, (address, port)));
+                    flows.for_each(|flow| flow.hop = self.program.hop_at(&flow.from, address, number));
                 }
                 routes.extend(backends);
                 continue;
@@ -50,7 +51,7 @@ impl World<'_> {
             let label =
                 (several || matches!(target.host, Host::Name(_) | Host::Absolute(_))).then(|| address.to_string());
             let end = [self.program.endpoint_at(address)];
-            routes.push(self.route(label, (&sources, &end), (target.protocol, port)));
+            routes.push(Route { label, ..self.route(&sources, &end, port) });
         }
         Ok(routes)
     }
@@ -59,8 +60,8 @@ impl World<'_> {
     fn meaning(&self, from: &Host, host: &Host) -> Result<Meaning, AskError> {
         match host {
             Host::Object { .. } => match self.find(host)? {
-                Found::Workload(id) => Ok(Meaning::Pod(id)),
-                Found::Service(id) => self.behind(id),
+                NamedObject::Workload(id) => Ok(Meaning::Pod(id)),
+                NamedObject::Service(id) => self.behind(id),
             },
             Host::Address(address) => Ok(Meaning::Addresses(vec![*address])),
             Host::Name(_) | Host::Absolute(_) => self.resolve(from, host),
@@ -70,18 +71,18 @@ impl World<'_> {
     /// Without a port: a Service's own ports, else the ends with no port yet,
     /// for questions about which ports are open.
     fn portless(&self, from: &Host, sources: &[Endpoint], target: &Target) -> Result<Vec<Route>, AskError> {
+        let any = TransportPort { protocol: target.protocol, port: 0 };
         let every_port = |id: ServiceId| {
             let service = &self.snapshot.services[id.index()];
             if service.form == ServiceForm::Headless {
-                return self.headless(id, sources, (target.protocol, 0));
+                return self.headless(id, sources, any);
             }
             service.ports.iter().flat_map(|port| self.backends(id, port, sources)).collect()
         };
-        let any = (target.protocol, 0);
         let addresses = match self.meaning(from, &target.host)? {
             Meaning::Service(id) => return Ok(every_port(id)),
-            Meaning::Pod(id) => return Ok(vec![self.route(None, (sources, &self.ends(id)), any)]),
-            Meaning::Outside(name) => return Ok(vec![self.route(None, (sources, &[Endpoint::name(name)]), any)]),
+            Meaning::Pod(id) => return Ok(vec![self.route(sources, &self.ends(id), any)]),
+            Meaning::Outside(name) => return Ok(vec![self.route(sources, &[Endpoint::name(name)], any)]),
             Meaning::Addresses(known) => known,
         };
         let mut routes = Vec::new();
@@ -91,7 +92,7 @@ impl World<'_> {
                 Some(at) => routes.extend::<Vec<Route>>(every_port(ServiceId(at as u32))),
                 None => {
                     let label = matches!(target.host, Host::Name(_) | Host::Absolute(_)).then(|| address.to_string());
-                    routes.push(self.route(label, (sources, &[self.program.endpoint_at(address)]), any));
+                    routes.push(Route { label, ..self.route(sources, &[self.program.endpoint_at(address)], any) });
                 }
             }
         }
@@ -132,8 +133,7 @@ impl World<'_> {
 
     /// What something depends on, in words and as data.
     pub fn describe(&self, depends_on: Vec<Dependence>) -> Vec<Described> {
-        let world = (self.snapshot, self.program);
-        depends_on.into_iter().map(|on| Condition::from(on).describe(world)).collect()
+        depends_on.into_iter().map(|on| Condition::from(on).describe(self.snapshot, self.program)).collect()
     }
 
     /// Whether one connection of the route is open.
@@ -154,8 +154,8 @@ impl World<'_> {
                 Err(AskError::FromName(name.to_string(), self.suggestion_anywhere(name.as_str())))
             }
             Host::Object { .. } => match self.find(from)? {
-                Found::Workload(id) => Ok(self.ends(id)),
-                Found::Service(_) => Err(AskError::FromService(from.to_string())),
+                NamedObject::Workload(id) => Ok(self.ends(id)),
+                NamedObject::Service(_) => Err(AskError::FromService(from.to_string())),
             },
         }
     }
@@ -164,8 +164,8 @@ impl World<'_> {
     pub fn workload(&self, host: &Host) -> Result<WorkloadId, AskError> {
         match host {
             Host::Object { .. } => match self.find(host)? {
-                Found::Workload(id) => Ok(id),
-                Found::Service(_) => Err(AskError::NotAWorkload(host.to_string())),
+                NamedObject::Workload(id) => Ok(id),
+                NamedObject::Service(_) => Err(AskError::NotAWorkload(host.to_string())),
             },
             Host::Address(address) => self.program.pod_at(*address).ok_or(AskError::NoPodAt(*address)),
             Host::Name(name) | Host::Absolute(name) => {
@@ -174,11 +174,11 @@ impl World<'_> {
         }
     }
 
-    pub(super) fn find(&self, host: &Host) -> Result<Found, AskError> {
+    pub(super) fn find(&self, host: &Host) -> Result<NamedObject, AskError> {
         if let Host::Address(address) = host
             && let Some(Holder::Pod(id)) = self.program.by_address.get(address)
         {
-            return Ok(Found::Workload(*id));
+            return Ok(NamedObject::Workload(*id));
         }
         let Host::Object { namespace, kind, name } = host else {
             return Err(AskError::NotFound(host.to_string(), String::new()));
@@ -194,7 +194,7 @@ impl World<'_> {
             })
             .collect();
         match candidates.as_slice() {
-            [only] => return Ok(Found::Workload(*only)),
+            [only] => return Ok(NamedObject::Workload(*only)),
             [] => {}
             several => {
                 let kinds: Vec<&str> = several.iter().map(|&id| self.snapshot.workload(id).kind.name()).collect();
@@ -205,7 +205,7 @@ impl World<'_> {
             Some(service.namespace) == in_namespace && *service.name == **name && same_kind("Service")
         });
         match service {
-            Some(at) => Ok(Found::Service(ServiceId(at as u32))),
+            Some(at) => Ok(NamedObject::Service(ServiceId(at as u32))),
             None => Err(AskError::NotFound(host.to_string(), self.suggestion(namespace, name))),
         }
     }
@@ -229,7 +229,7 @@ impl World<'_> {
         let services = self.snapshot.services.iter();
         let services = services.map(|one| format!("{}/{}", self.snapshot.namespace(one.namespace).name, one.name));
         let nearest = names().chain(services).map(|known| (osa_distance(&known, &wanted), known)).min();
-        did_you_mean(nearest, (wanted.len(), name))
+        did_you_mean(nearest, wanted.len(), name)
     }
 
     /// The nearest name in any namespace, for one that is written without.
@@ -238,17 +238,17 @@ impl World<'_> {
         let known = self.snapshot.workload_ids().filter(is_there);
         let nearest =
             known.map(|id| (osa_distance(&self.snapshot.workload(id).name, name), self.snapshot.workload_name(id)));
-        did_you_mean(nearest.min(), (name.len(), name))
+        did_you_mean(nearest.min(), name.len(), name)
     }
 
     /// Where kube-proxy would send a connection to this address and port.
-    pub fn translate(&self, address: IpAddr, protocol: Protocol, port: u16) -> Option<(ServiceId, &ServicePort)> {
+    pub fn translate(&self, address: IpAddr, port: TransportPort) -> Option<(ServiceId, &ServicePort)> {
         let is_node = matches!(self.program.by_address.get(&address), Some(Holder::Node(_)));
         self.snapshot.services.iter().enumerate().find_map(|(at, service)| {
             let serves = |candidate: &&ServicePort| {
-                let by_address = service.addresses.contains(&address) && candidate.port == port;
-                let by_node_port = is_node && candidate.node_port == Some(port);
-                candidate.protocol == protocol && (by_address || by_node_port)
+                let by_address = service.addresses.contains(&address) && candidate.port == port.port;
+                let by_node_port = is_node && candidate.node_port == Some(port.port);
+                candidate.protocol == port.protocol && (by_address || by_node_port)
             };
             service.ports.iter().find(serves).map(|port| (ServiceId(at as u32), port))
         })
@@ -257,8 +257,8 @@ impl World<'_> {
     fn through(&self, id: ServiceId, sources: &[Endpoint], target: &Target) -> Result<Vec<Route>, AskError> {
         let service = &self.snapshot.services[id.index()];
         let ports = &service.ports;
-        if let (ServiceForm::Headless, Some(port)) = (&service.form, target.port) {
-            return Ok(self.headless(id, sources, (target.protocol, port)));
+        if let (ServiceForm::Headless, Some(number)) = (&service.form, target.port) {
+            return Ok(self.headless(id, sources, TransportPort { protocol: target.protocol, port: number }));
         }
         let asked = |port: &&ServicePort| port.protocol == target.protocol && Some(port.port) == target.port;
         match ports.iter().find(asked) {
@@ -274,7 +274,7 @@ impl World<'_> {
     }
 
     /// Without an address of its own a Service is only a name for its backends: no port is translated.
-    fn headless(&self, id: ServiceId, sources: &[Endpoint], at: (Protocol, u16)) -> Vec<Route> {
+    fn headless(&self, id: ServiceId, sources: &[Endpoint], port: TransportPort) -> Vec<Route> {
         let mut targets: Vec<BackendTarget> = Vec::new();
         for backend in self.snapshot.services[id.index()].ports.iter().flat_map(|port| &port.backends) {
             if !targets.contains(&backend.target) {
@@ -283,7 +283,7 @@ impl World<'_> {
         }
         let routes = targets.into_iter().map(|target| {
             let (ends, text) = self.backend(target);
-            self.route(Some(text), (sources, &ends), at)
+            Route { label: Some(text), ..self.route(sources, &ends, port) }
         });
         routes.collect()
     }
@@ -305,34 +305,31 @@ impl World<'_> {
         for backend in &port.backends {
             let (ends, text) = self.backend(backend.target);
             let label = format!("Service {namespace}/{} to {text}:{}/{}", service.name, backend.port, port.protocol);
-            let mut route = self.route(Some(label), (sources, &ends), (port.protocol, backend.port));
+            let at = TransportPort { protocol: port.protocol, port: backend.port };
+            let mut route = self.route(sources, &ends, at);
             route.flows.iter_mut().for_each(|flow| flow.via = Some(id));
-            route.service_port = Some(port.port);
-            routes.push(route);
+            routes.push(Route { label: Some(label), service_port: Some(port.port), ..route });
         }
         routes
     }
 
-    fn route(
-        &self,
-        label: Option<String>,
-        (from, to): (&[Endpoint], &[Endpoint]),
-        (protocol, port): (Protocol, u16),
-    ) -> Route {
+    /// The connections from any of the sources to any of the ends.
+    fn route(&self, from: &[Endpoint], to: &[Endpoint], port: TransportPort) -> Route {
+        let TransportPort { protocol, port } = port;
         let pairs = self.program.address_pairs(from, to).into_iter();
         let flows = pairs.map(|(from, to)| Flow { from, to, protocol, port, via: None, hop: None }).collect();
-        Route { label, service_port: None, flows }
+        Route { label: None, service_port: None, flows }
     }
 }
 
-pub(super) enum Found {
+pub(super) enum NamedObject {
     Workload(WorkloadId),
     Service(ServiceId),
 }
 
 /// `; did you mean shop/web?`, unless the nearest is too far from what was written: for its length, or because no
 /// letter of a short name is the same.
-fn did_you_mean(nearest: Option<(usize, String)>, (length, name): (usize, &str)) -> String {
+fn did_you_mean(nearest: Option<(usize, String)>, length: usize, name: &str) -> String {
     let Some((apart, known)) = nearest else { return String::new() };
     let is_same_name = known.rsplit('/').next() == Some(name);
     let is_near = apart <= 3.max(length / 4) && (is_same_name || apart < name.len());

@@ -16,12 +16,12 @@ use std::sync::Arc;
 
 /// The same as [`compile()`], from what was compiled before: the numbers of
 /// policies, rules and classes stay as long as the policies do.
-pub fn compile_next((before, program): (&Snapshot, &Program), next: &Snapshot) -> (Program, Vec<Finding>) {
+pub fn compile_next(before: &Snapshot, program: &Program, next: &Snapshot) -> (Program, Vec<Finding>) {
     if !only_pods_differ(before, next) {
         return compile(next);
     }
     let changed: Vec<usize> = differing(&before.workloads, &next.workloads).collect();
-    let Some(by_address) = with_changed(before, program, (next, &changed)) else { return compile(next) };
+    let Some(by_address) = with_changed(before, program, next, &changed) else { return compile(next) };
     let mut compiled = Program { by_address, ..program.clone() };
     let new_roles = before.roles.len()..next.roles.len();
     if !new_roles.is_empty() {
@@ -53,7 +53,8 @@ pub fn compile_next((before, program): (&Snapshot, &Program), next: &Snapshot) -
 fn with_changed(
     before: &Snapshot,
     program: &Program,
-    (next, changed): (&Snapshot, &[usize]),
+    next: &Snapshot,
+    changed: &[usize],
 ) -> Option<Shards<IpAddr, Holder>> {
     let mut by_address = program.by_address.clone();
     let is_shared = |workload: &Workload| workload.addresses.iter().any(|one| program.shared.addresses.contains(one));
@@ -193,7 +194,7 @@ mod tests {
         let (program, _) = compile(&before);
         let mut next = before.clone();
         change(&mut next);
-        let ((short, told), (long, also_told)) = (compile_next((&before, &program), &next), compile(&next));
+        let ((short, told), (long, also_told)) = (compile_next(&before, &program, &next), compile(&next));
         assert_eq!(told.len(), also_told.len());
         assert_eq!(short.by_address, long.by_address);
         assert_eq!(short.workloads.len(), long.workloads.len());
@@ -254,7 +255,7 @@ mod tests {
         let mut pod = pod(&mut next, 400);
         pod.role = id;
         next.add_workload(pod);
-        let (short, _) = compile_next((&before, &program), &next);
+        let (short, _) = compile_next(&before, &program, &next);
         let Matcher::Clauses { peers, .. } = short.rules[0].matcher else { panic!("it has peers") };
         assert!(short.peer_set(peers).roles.contains(id.index()));
     }

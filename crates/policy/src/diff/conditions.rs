@@ -1,11 +1,11 @@
 //! What a difference depends on, before and after (S10.5).
 
-use super::{Difference, End, Side};
+use super::{DiffEnd, Difference, Side};
 use crate::addr::{AddrRange, AddrSet};
 use crate::flow::Endpoint;
 use crate::model::NodeId;
 use crate::port::Traffic;
-use crate::reach::{GroupId, OutsideRange, Reachable};
+use crate::reach::{GroupId, GroupPair, OutsideRange, Reachable};
 use crate::snapshot::Snapshot;
 use crate::unknown::{Condition, Dependence, Party};
 use std::collections::BTreeSet;
@@ -39,14 +39,14 @@ impl Difference {
         let example = |row: GroupId| groups.get(row).example();
         let outside = |range: AddrRange| OutsideRange { range, traffic: open.clone() };
         match (rows, &self.from, &self.to) {
-            (Rows { from: Some(from), to: Some(to) }, ..) => groups.depends_on(matrix, (from, to), &asked),
-            (Rows { from: Some(from), .. }, _, End::Outside(range)) => {
+            (Rows { from: Some(from), to: Some(to) }, ..) => groups.depends_on(matrix, GroupPair { from, to }, &asked),
+            (Rows { from: Some(from), .. }, _, DiffEnd::Outside(range)) => {
                 matrix.outside_to_depends_on(example(from), &outside(*range), &asked)
             }
-            (Rows { from: Some(from), .. }, _, End::Name(pattern)) => {
+            (Rows { from: Some(from), .. }, _, DiffEnd::Name(pattern)) => {
                 matrix.name_depends_on(example(from), pattern, &asked)
             }
-            (Rows { to: Some(to), .. }, End::Outside(range), _) => {
+            (Rows { to: Some(to), .. }, DiffEnd::Outside(range), _) => {
                 matrix.outside_from_depends_on(&outside(*range), example(to), &asked)
             }
             _ => Vec::new(),
@@ -56,18 +56,14 @@ impl Difference {
 
 /// What decides about a connection, by what stays the same across a change.
 #[derive(PartialEq)]
-enum Decides<'a> {
+pub(super) enum Decides<'a> {
     Address { party: Party, part: Option<&'a Traffic>, open: &'a AddrSet },
     Node { party: Party, part: Option<&'a Traffic>, open: BTreeSet<&'a str> },
 }
 
-/// Whether the same addresses and nodes open the connections in doubt on both sides. Which nodes a firewall is for is
-/// not compared: the connections that it opens or closes are.
-pub(super) fn decide_alike(old: (&Snapshot, &[Condition<Party>]), new: (&Snapshot, &[Condition<Party>])) -> bool {
-    deciding(old) == deciding(new)
-}
-
-fn deciding<'a>((snapshot, list): (&'a Snapshot, &'a [Condition<Party>])) -> Vec<Decides<'a>> {
+/// The addresses and nodes that open the connections in doubt, to be compared with those of the other side. Which nodes
+/// a firewall is for is not compared: the connections that it opens or closes are.
+pub(super) fn deciding<'a>(snapshot: &'a Snapshot, list: &'a [Condition<Party>]) -> Vec<Decides<'a>> {
     let names = |nodes: &'a [NodeId]| nodes.iter().map(|&node| &*snapshot.node(node).name).collect::<BTreeSet<&str>>();
     let decides = |condition: &'a Condition<Party>| match &condition.on {
         Dependence::Address { end, open, .. } => {

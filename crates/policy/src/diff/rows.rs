@@ -4,22 +4,22 @@
 //! alone. So a row of the difference is a pair of rows: those that share a pod
 //! or a template, and else those of the same owner.
 
-use super::{End, Side};
+use super::{DiffEnd, Side};
 use crate::model::Owner;
 use crate::reach::{GroupId, row_name};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// A row of either side, or of one.
-pub(super) struct Row {
+pub(super) struct DiffRow {
     name: String,
     kind: Arc<str>,
     pub(super) groups: [Option<GroupId>; 2],
 }
 
-impl Row {
-    pub(super) fn end(&self) -> End {
-        End::Workload { name: self.name.clone(), kind: self.kind.clone() }
+impl DiffRow {
+    pub(super) fn end(&self) -> DiffEnd {
+        DiffEnd::Workload { name: self.name.clone(), kind: self.kind.clone() }
     }
 }
 
@@ -34,7 +34,7 @@ struct Unit {
 type Pair = [Option<GroupId>; 2];
 
 /// The rows of both sides, in order of their names.
-pub(super) fn pair(old: Side<'_>, new: Side<'_>) -> Vec<Row> {
+pub(super) fn pair(old: Side<'_>, new: Side<'_>) -> Vec<DiffRow> {
     let sides = [old, new];
     let mut places: BTreeMap<Unit, Pair> = BTreeMap::new();
     for (at, side) in sides.into_iter().enumerate() {
@@ -61,10 +61,10 @@ pub(super) fn pair(old: Side<'_>, new: Side<'_>) -> Vec<Row> {
         let is_split = owner(sides, pair).is_some_and(|key| owners[&key] > 1);
         let here: Vec<&&Unit> = units.iter().filter(|unit| places[**unit][at] == Some(id)).collect();
         let first = here.first()?;
-        let text = row_name(group.owner.as_ref(), is_split, (&first.name, here.len()));
-        Some(Row { name: format!("{}/{text}", first.namespace), kind: group.kind.clone(), groups: pair })
+        let text = row_name(group.owner.as_ref(), is_split, &first.name, here.len());
+        Some(DiffRow { name: format!("{}/{text}", first.namespace), kind: group.kind.clone(), groups: pair })
     };
-    let mut named: Vec<Row> = rows.iter().filter_map(name).collect();
+    let mut named: Vec<DiffRow> = rows.iter().filter_map(name).collect();
     named.sort_by(|a, b| (&a.name, &a.kind).cmp(&(&b.name, &b.kind)));
     named
 }

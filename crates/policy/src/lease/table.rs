@@ -60,8 +60,20 @@ const LARGE: usize = 4_096;
 /// Who asked; none if nobody in particular did.
 type Client = Option<IpAddr>;
 
-/// When something ends, and of what ends at once, which was answered first.
-type End = (Instant, u64);
+/// When a lease ends. Of those that end at once, the one that was granted first is less.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct LeaseEnd {
+    expiry: Instant,
+    /// The number of the grant.
+    grant: u64,
+}
+
+/// An address that a name has opened.
+#[derive(Clone, Copy, Debug)]
+struct OpenAddress {
+    address: IpAddr,
+    end: LeaseEnd,
+}
 
 #[derive(Clone, Default, Debug)]
 pub struct LeaseTable {
@@ -75,7 +87,7 @@ pub struct LeaseTable {
     /// How often one has ended, or was taken back.
     losses: u64,
     /// The account with the most names when it was last looked for, and how many.
-    heaviest: Option<(DomainPattern, Client, usize)>,
+    heaviest: Option<(AccountKey, usize)>,
 }
 
 /// What a pattern opens at an address, by however many names: thousands may share one.
@@ -97,9 +109,16 @@ struct Names {
 struct Named {
     /// Whose name it is: of those who asked for it, who had the fewest.
     client: Client,
-    addresses: Vec<(IpAddr, End)>,
+    addresses: Vec<OpenAddress>,
     /// When the last of them ends.
-    end: End,
+    end: LeaseEnd,
+}
+
+/// Whose [`Account`] it is.
+#[derive(Clone, Debug)]
+struct AccountKey {
+    pattern: DomainPattern,
+    client: Client,
 }
 
 /// The names of a pattern that a client has asked for.
@@ -107,7 +126,7 @@ struct Named {
 struct Account {
     names: usize,
     /// Its names by when they ended when that was last looked at; some are gone.
-    order: BinaryHeap<Reverse<(End, DomainName)>>,
+    order: BinaryHeap<Reverse<(LeaseEnd, DomainName)>>,
 }
 
 impl LeaseTable {
@@ -124,16 +143,18 @@ impl LeaseTable {
         let grant = self.grants;
         let is_new_name = self.count_name(&lease);
         let Some(named) = self.named(&lease.pattern, &lease.name) else { return evicted };
-        let known = named.addresses.iter_mut().find(|(address, _)| *address == lease.address);
+        let known = named.addresses.iter_mut().find(|open| open.address == lease.address);
         let is_new = match known {
-            Some((_, end)) => {
-                *end = (lease.expiry.max(end.0), grant);
+            Some(open) => {
+                open.end = LeaseEnd { expiry: lease.expiry.max(open.end.expiry), grant };
                 false
             }
             None => {
                 self.make_room_at(&lease, &mut evicted);
                 if let Some(named) = self.named(&lease.pattern, &lease.name) {
-                    named.addresses.push((lease.address, (lease.expiry, grant)));
+                    named
+                        .addresses
+                        .push(OpenAddress { address: lease.address, end: LeaseEnd { expiry: lease.expiry, grant } });
                 }
                 true
             }
@@ -144,13 +165,15 @@ impl LeaseTable {
             let heaviest = self.patterns[&pattern].accounts.iter().max_by_key(|(_, account)| account.names);
             let client = heaviest.map(|(client, _)| *client);
             let before = evicted.len();
-            client.and_then(|client| self.evict((&pattern, client), &name, &mut evicted));
+            if let Some(client) = client {
+                self.evict(&AccountKey { pattern, client }, &name, &mut evicted);
+            }
             self.evictions.names_a_pattern += (evicted.len() - before) as u64;
         }
         while self.count > self.bounds.leases {
             let before = evicted.len();
-            let Some((heavy, client)) = self.heaviest() else { break };
-            if self.evict((&heavy, client), &name, &mut evicted).is_none() {
+            let Some(heavy) = self.heaviest() else { break };
+            if self.evict(&heavy, &name, &mut evicted).is_none() {
                 break;
             }
             self.evictions.leases += (evicted.len() - before) as u64;
@@ -187,7 +210,7 @@ impl LeaseTable {
         let count = |accounts: &FxHashMap<Client, Account>, client| accounts.get(&client).map_or(0, |one| one.names);
         let is_new = match names.get_mut(&lease.name) {
             Some(named) => {
-                named.end = (named.end.0.max(lease.expiry), grant);
+                named.end = LeaseEnd { expiry: named.end.expiry.max(lease.expiry), grant };
                 if named.client == client || count(accounts, named.client) <= count(accounts, client) + 1 {
                     return false;
                 }
@@ -198,7 +221,7 @@ impl LeaseTable {
                 false
             }
             None => {
-                let end = (lease.expiry, grant);
+                let end = LeaseEnd { expiry: lease.expiry, grant };
                 // Most names have one address.
                 names.insert(lease.name.clone(), Named { client, addresses: Vec::with_capacity(1), end });
                 true
@@ -214,7 +237,7 @@ impl LeaseTable {
             account.order.reserve(most.saturating_sub(LARGE));
         }
         account.names += 1;
-        account.order.push(Reverse(((lease.expiry, grant), lease.name.clone())));
+        account.order.push(Reverse((LeaseEnd { expiry: lease.expiry, grant }, lease.name.clone())));
         is_new
     }
 
@@ -229,17 +252,16 @@ impl LeaseTable {
         if named.addresses.len() < most {
             return;
         }
-        let end = |(_, (_, end)): &(usize, &(IpAddr, End))| *end;
-        if let Some((at, _)) = named.addresses.iter().enumerate().min_by_key(end) {
+        if let Some((at, _)) = named.addresses.iter().enumerate().min_by_key(|(_, open)| open.end) {
             let gone = named.addresses.swap_remove(at);
-            evicted.push(self.close((&lease.pattern, &lease.name), gone));
+            evicted.push(self.close(&lease.pattern, &lease.name, gone));
             self.evictions.addresses_a_name += 1;
         }
     }
 
     /// A name no longer has the address.
-    fn close(&mut self, of: (&DomainPattern, &DomainName), (address, (expiry, _)): (IpAddr, End)) -> Lease {
-        let (pattern, name) = of;
+    fn close(&mut self, pattern: &DomainPattern, name: &DomainName, gone: OpenAddress) -> Lease {
+        let OpenAddress { address, end: LeaseEnd { expiry, .. } } = gone;
         self.losses += 1;
         if let Some(opened) = self.by_address.get_mut(&address)
             && let Some(at) = opened.iter().position(|one| one.longest.pattern == *pattern)
@@ -257,10 +279,10 @@ impl LeaseTable {
     }
 
     /// The account with the most names; looked for again only when it has clearly fewer.
-    fn heaviest(&mut self) -> Option<(DomainPattern, Client)> {
-        let now = self.heaviest.as_ref().and_then(|(pattern, client, then)| {
-            let names = self.patterns.get(pattern)?.accounts.get(client)?.names;
-            (names > then - then / 8 && names > 1).then(|| (pattern.clone(), *client))
+    fn heaviest(&mut self) -> Option<AccountKey> {
+        let now = self.heaviest.as_ref().and_then(|(key, then)| {
+            let names = self.patterns.get(&key.pattern)?.accounts.get(&key.client)?.names;
+            (names > then - then / 8 && names > 1).then(|| key.clone())
         });
         if now.is_some() {
             return now;
@@ -269,19 +291,19 @@ impl LeaseTable {
             names.accounts.iter().map(move |(client, account)| (account.names, pattern, *client))
         });
         let (count, pattern, client) = all.max_by_key(|(count, ..)| *count)?;
-        let found = (pattern.clone(), client);
-        self.heaviest = Some((found.0.clone(), client, count));
-        Some(found)
+        let key = AccountKey { pattern: pattern.clone(), client };
+        self.heaviest = Some((key.clone(), count));
+        Some(key)
     }
 
     /// The account's name that ends soonest goes, with all its addresses; but not `kept`, which has just come.
-    fn evict(&mut self, of: (&DomainPattern, Client), kept: &DomainName, into: &mut Vec<Lease>) -> Option<()> {
-        let (pattern, client) = of;
+    fn evict(&mut self, of: &AccountKey, kept: &DomainName, into: &mut Vec<Lease>) -> Option<()> {
+        let AccountKey { pattern, client } = of;
         let Names { names, accounts } = self.patterns.get_mut(pattern)?;
-        let order = &mut accounts.get_mut(&client)?.order;
+        let order = &mut accounts.get_mut(client)?.order;
         let (mut aside, mut victim) = (None, None);
         while let Some(Reverse((at, name))) = order.pop() {
-            let Some(named) = names.get(&name).filter(|named| named.client == client) else { continue };
+            let Some(named) = names.get(&name).filter(|named| named.client == *client) else { continue };
             if named.end > at {
                 order.push(Reverse((named.end, name)));
             } else if name == *kept {
@@ -309,7 +331,7 @@ impl LeaseTable {
             self.patterns.remove(pattern);
         }
         for gone in named.addresses {
-            into.push(self.close((pattern, name), gone));
+            into.push(self.close(pattern, name, gone));
         }
     }
 
@@ -326,18 +348,18 @@ impl LeaseTable {
         let Some(named) = self.named(&lease.pattern, &lease.name) else { return };
         match before.expiry {
             Some(expiry) => {
-                let mut known = named.addresses.iter_mut().filter(|(address, _)| *address == lease.address);
+                let mut known = named.addresses.iter_mut().filter(|open| open.address == lease.address);
                 if let Some(known) = known.next() {
-                    known.1.0 = expiry;
+                    known.end.expiry = expiry;
                 }
             }
             None => {
-                let Some(at) = named.addresses.iter().position(|(address, _)| *address == lease.address) else {
+                let Some(at) = named.addresses.iter().position(|open| open.address == lease.address) else {
                     return;
                 };
                 let gone = named.addresses.swap_remove(at);
                 let is_empty = named.addresses.is_empty();
-                self.close((&lease.pattern, &lease.name), gone);
+                self.close(&lease.pattern, &lease.name, gone);
                 if is_empty {
                     self.remove(&lease.pattern, &lease.name, &mut Vec::new());
                 }
@@ -353,7 +375,7 @@ impl LeaseTable {
     pub fn has(&self, lease: &Lease, until: Instant) -> bool {
         let named = self.patterns.get(&lease.pattern).and_then(|names| names.names.get(&lease.name));
         named.is_some_and(|named| {
-            let lasts = |(address, (expiry, _)): &(IpAddr, End)| *address == lease.address && *expiry >= until;
+            let lasts = |open: &OpenAddress| open.address == lease.address && open.end.expiry >= until;
             named.client == lease.asked_by && named.addresses.iter().any(lasts)
         })
     }
@@ -361,7 +383,7 @@ impl LeaseTable {
     /// When the lease of this name at this address ends.
     pub fn expiry(&self, lease: &Lease) -> Option<Instant> {
         let named = self.patterns.get(&lease.pattern)?.names.get(&lease.name)?;
-        named.addresses.iter().find(|(address, _)| *address == lease.address).map(|(_, (expiry, _))| *expiry)
+        named.addresses.iter().find(|open| open.address == lease.address).map(|open| open.end.expiry)
     }
 
     /// The live lease by which a pattern that is `wanted` opens the address.
@@ -384,16 +406,16 @@ impl LeaseTable {
         for (pattern, Names { names, accounts }) in &mut self.patterns {
             for (client, account) in accounts {
                 let mut later = Vec::new();
-                while let Some(Reverse(((at, _), _))) = account.order.peek()
-                    && *at <= now
+                while let Some(Reverse((end, _))) = account.order.peek()
+                    && end.expiry <= now
                     && ended.len() < most
                     && let Some(Reverse((_, name))) = account.order.pop()
                 {
                     match names.get(&name).filter(|named| named.client == *client) {
                         None => {}
-                        Some(named) if named.end.0 > now => account.order.push(Reverse((named.end, name))),
-                        Some(named) if named.addresses.iter().any(|(address, _)| kept(*address)) => {
-                            later.push(((now, 0), name))
+                        Some(named) if named.end.expiry > now => account.order.push(Reverse((named.end, name))),
+                        Some(named) if named.addresses.iter().any(|open| kept(open.address)) => {
+                            later.push((LeaseEnd { expiry: now, grant: 0 }, name))
                         }
                         Some(_) => ended.push((pattern.clone(), name)),
                     }
@@ -416,14 +438,15 @@ impl LeaseTable {
     /// The addresses that a name has opened, by whichever pattern, and until when.
     pub fn addresses_of(&self, name: &DomainName) -> impl Iterator<Item = (IpAddr, Instant)> {
         let named = self.patterns.values().filter_map(|names| names.names.get(name));
-        named.flat_map(|named| named.addresses.iter().map(|&(address, (expiry, _))| (address, expiry)))
+        named.flat_map(|named| named.addresses.iter().map(|open| (open.address, open.end.expiry)))
     }
 
     /// Every lease, of every name.
     pub fn all(&self) -> impl Iterator<Item = Lease> {
         self.patterns.iter().flat_map(|(pattern, Names { names, .. })| {
             names.iter().flat_map(move |(name, named)| {
-                named.addresses.iter().map(move |&(address, (expiry, _))| {
+                named.addresses.iter().map(move |open| {
+                    let (address, expiry) = (open.address, open.end.expiry);
                     let (pattern, name, asked_by) = (pattern.clone(), name.clone(), named.client);
                     Lease { pattern, name, address, expiry, asked_by }
                 })

@@ -16,7 +16,7 @@ use rustc_hash::FxHashMap;
 
 pub(super) struct Covered<'a> {
     scene: &'a Scene<'a>,
-    groups: Vec<Group>,
+    groups: Vec<PortGroup>,
     by_ports: FxHashMap<PortSpecId, usize>,
     /// All groups as one: whoever is not in here is matched by no rule.
     total: Whom,
@@ -27,7 +27,7 @@ pub(super) struct Covered<'a> {
 }
 
 /// The rules with certain ports.
-struct Group {
+struct PortGroup {
     ports: PortSpecId,
     whom: Whom,
 }
@@ -62,7 +62,7 @@ impl<'a> Covered<'a> {
         }
         let set = self.scene.program.peer_set(peers);
         let at = *self.by_ports.entry(ports).or_insert_with(|| {
-            self.groups.push(Group { ports, whom: Whom::default() });
+            self.groups.push(PortGroup { ports, whom: Whom::default() });
             self.groups.len() - 1
         });
         self.groups[at].whom.add(self.scene, set);

@@ -68,8 +68,8 @@ enum Closed {
 /// `None` if a DNS server may be reached, over UDP or TCP.
 fn closed(scene: &Scene<'_>, plan: &Plan) -> Option<Closed> {
     egress_policies(plan).next()?;
-    let udp = Walk::new(scene, Protocol::Udp).closed(plan)?;
-    Walk::new(scene, Protocol::Tcp).closed(plan).map(|_| udp)
+    let udp = DnsWalk::new(scene, Protocol::Udp).closed(plan)?;
+    DnsWalk::new(scene, Protocol::Tcp).closed(plan).map(|_| udp)
 }
 
 /// Destinations.
@@ -101,7 +101,7 @@ impl Places {
     }
 }
 
-struct Walk<'a> {
+struct DnsWalk<'a> {
     scene: &'a Scene<'a>,
     protocol: Protocol,
     /// The rule that took the last destinations away.
@@ -116,7 +116,7 @@ struct Shares {
     left: Places,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> DnsWalk<'a> {
     fn new(scene: &'a Scene<'a>, protocol: Protocol) -> Self {
         Self { scene, protocol, last_deny: None }
     }

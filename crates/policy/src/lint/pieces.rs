@@ -25,17 +25,18 @@ impl Matched {
     }
 
     pub(super) fn holds(&self, wanted: &PortSpec) -> bool {
-        wanted.numbered.is_subset(&self.numbered) && wanted.named.iter().all(|name| self.holds_name(name))
+        wanted.numbered.is_subset(&self.numbered)
+            && wanted.named.iter().all(|(protocol, name)| self.holds_name(*protocol, name))
     }
 
     /// Which number a name has is the destination's affair: only the same name, or every number, is sure.
-    fn holds_name(&self, (protocol, name): &(Option<Protocol>, Arc<str>)) -> bool {
+    fn holds_name(&self, protocol: Option<Protocol>, name: &Arc<str>) -> bool {
         let whole = |protocol| self.numbered.ports(protocol).is_some_and(|ports| usable_ports().is_subset(ports));
         let by_number = match protocol {
-            Some(protocol) => whole(*protocol),
+            Some(protocol) => whole(protocol),
             None => Protocol::WITH_PORTS.into_iter().all(whole),
         };
-        by_number || self.named.iter().any(|(p, n)| n == name && (p.is_none() || p == protocol))
+        by_number || self.named.iter().any(|(p, n)| n == name && (p.is_none() || *p == protocol))
     }
 }
 

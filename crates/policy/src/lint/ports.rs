@@ -27,7 +27,7 @@ pub(super) fn lint(scene: &Scene<'_>, report: &mut Report<'_>) {
         let Clauses::Match { ports: Ports::Listed(ports), .. } = &rule.written.clauses else { continue };
         for port in ports {
             if let PortMatch::Named { protocol, name } = port
-                && !carried(scene, &index, rule, (*protocol, name))
+                && !is_carried(scene, rule, carriers(&index, *protocol, name))
             {
                 let whose = match rule.compiled.direction {
                     Direction::Egress => "no pod among its peers",
@@ -59,18 +59,15 @@ fn index<'a>(scene: &Scene<'a>) -> Index<'a> {
     index
 }
 
-/// Whether a destination carries the name; also where there is no destination, which is told elsewhere.
-fn carried(
-    scene: &Scene<'_>,
-    index: &Index<'_>,
-    rule: RuleView<'_>,
-    (protocol, name): (Option<Protocol>, &str),
-) -> bool {
-    let protocols: &[Protocol] = match &protocol {
-        Some(protocol) => std::slice::from_ref(protocol),
-        None => &Protocol::WITH_PORTS,
-    };
-    let mut carriers = protocols.iter().filter_map(|&protocol| index.get(&(name, protocol)));
+/// Who carries the name, for each protocol that the port may have.
+fn carriers<'i>(index: &'i Index<'i>, protocol: Option<Protocol>, name: &'i str) -> impl Iterator<Item = &'i Carriers> {
+    let protocols = Protocol::WITH_PORTS.into_iter().filter(move |one| protocol.is_none_or(|wanted| wanted == *one));
+    protocols.filter_map(move |protocol| index.get(&(name, protocol)))
+}
+
+/// Whether a destination of the rule is among the carriers of a name; also where the rule has no destination, which is
+/// told elsewhere.
+fn is_carried<'i>(scene: &Scene<'_>, rule: RuleView<'_>, mut carriers: impl Iterator<Item = &'i Carriers>) -> bool {
     let Matcher::Clauses { peers, .. } = rule.compiled.matcher else { return true };
     if rule.compiled.direction == Direction::Ingress {
         let subject = &scene.classes[rule.compiled.policy.index()];

@@ -10,27 +10,41 @@ pub(super) fn lint(scene: &Scene<'_>, report: &mut Report<'_>) {
     let mut told = BitSet::default();
     for exit in &scene.exits {
         for list in [&exit.plan.cluster_gate, &exit.plan.egress.admin, &exit.plan.egress.baseline] {
-            equals(scene, report, (exit, list), &mut told);
+            for equals in equals(scene, list, &told) {
+                told.insert(equals.later.index());
+                tell(scene, report, exit, &equals);
+            }
         }
     }
 }
 
-fn equals(scene: &Scene<'_>, report: &mut Report<'_>, (exit, list): (&Exit<'_>, &[PolicyId]), told: &mut BitSet) {
-    for (at, &later) in list.iter().enumerate() {
-        let Some(priority) = priority(scene, later).filter(|_| !told.contains(later.index())) else { continue };
+/// Two policies of one list with the same priority, whose order matters.
+struct Equals {
+    earlier: PolicyId,
+    later: PolicyId,
+    priority: i32,
+}
+
+/// The policies that have an equal before them in the list, but for those that were told.
+fn equals(scene: &Scene<'_>, list: &[PolicyId], told: &BitSet) -> Vec<Equals> {
+    let equal = |(at, &later): (usize, &PolicyId)| {
+        let priority = priority(scene, later).filter(|_| !told.contains(later.index()))?;
         // The list is in order, so equals stand together.
-        let equals = list[..at].iter().rev().take_while(|&&id| self::priority(scene, id) == Some(priority));
-        let Some(&earlier) = equals.into_iter().find(|&&earlier| order_matters(scene, earlier, later)) else {
-            continue;
-        };
-        told.insert(later.index());
-        let (first, second) = (object(scene.snapshot.policy(earlier)), object(scene.snapshot.policy(later)));
-        let message = format!(
-            "{first} has the priority {priority} too, and both select {}; {first} goes before {second}, by kind, then name. Give them different priorities",
-            scene.snapshot.workload_name(exit.example)
-        );
-        report.warn(FindingTarget::Field(later, "spec.priority"), "equal-priority", message);
-    }
+        let mut equals = list[..at].iter().rev().take_while(|&&id| self::priority(scene, id) == Some(priority));
+        let &earlier = equals.find(|&&earlier| order_matters(scene, earlier, later))?;
+        Some(Equals { earlier, later, priority })
+    };
+    list.iter().enumerate().filter_map(equal).collect()
+}
+
+fn tell(scene: &Scene<'_>, report: &mut Report<'_>, exit: &Exit<'_>, equals: &Equals) {
+    let Equals { earlier, later, priority } = *equals;
+    let (first, second) = (object(scene.snapshot.policy(earlier)), object(scene.snapshot.policy(later)));
+    let message = format!(
+        "{first} has the priority {priority} too, and both select {}; {first} goes before {second}, by kind, then name. Give them different priorities",
+        scene.snapshot.workload_name(exit.example)
+    );
+    report.warn(FindingTarget::Field(later, "spec.priority"), "equal-priority", message);
 }
 
 fn priority(scene: &Scene<'_>, id: PolicyId) -> Option<i32> {

@@ -12,7 +12,7 @@ use crate::program::Matcher;
 pub(super) fn lint(scene: &Scene<'_>, report: &mut Report<'_>) {
     if scene.has_workloads() {
         for (id, policy) in scene.policies() {
-            subject(scene, report, (id, policy));
+            subject(scene, report, id, policy);
         }
     }
     for rule in scene.rules() {
@@ -21,7 +21,7 @@ pub(super) fn lint(scene: &Scene<'_>, report: &mut Report<'_>) {
     }
 }
 
-fn subject(scene: &Scene<'_>, report: &mut Report<'_>, (id, policy): (PolicyId, &Policy)) {
+fn subject(scene: &Scene<'_>, report: &mut Report<'_>, id: PolicyId, policy: &Policy) {
     // A v1beta1 policy without the annotation has no Class, and was told so.
     if !scene.classes[id.index()].is_empty() || unannotated(scene, policy).is_some() {
         return;

@@ -20,7 +20,7 @@ pub(super) fn lint(scene: &Scene<'_>, report: &mut Report<'_>) {
     let lists = Lists { scene, before: predecessors(scene), narrow: narrow_gates(scene) };
     let order = lists.order();
     for direction in [Direction::Egress, Direction::Ingress] {
-        let mut seen = Seen { policies: BitSet::default(), covered: Covered::new(scene) };
+        let mut seen = AddedPolicies { policies: BitSet::default(), covered: Covered::new(scene) };
         for &id in order.iter().filter(|id| !scene.snapshot.policy(**id).rules(direction).is_empty()) {
             let before = &lists.before[id.index()];
             seen.go_on(&lists, before, direction);
@@ -51,12 +51,12 @@ struct Lists<'a> {
 }
 
 /// The policies whose rules have been added up.
-struct Seen<'a> {
+struct AddedPolicies<'a> {
     policies: BitSet,
     covered: Covered<'a>,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> AddedPolicies<'a> {
     /// Adds the policies before the next one; starts anew if others than these were added.
     fn go_on(&mut self, lists: &Lists<'a>, before: &[PolicyId], direction: Direction) {
         let wanted: BitSet = before.iter().map(|id| id.index()).collect();

@@ -50,9 +50,9 @@ impl CellConditions {
 
     /// In words, for the connections of the cell that are in doubt.
     pub fn describe(self, matrix: &Matrix<'_>, in_doubt: &Traffic) -> Vec<String> {
-        let words = |condition: Condition<Party>| {
-            condition.describe_as(matrix.world(), &|party| EndName::Workload(party.to_string())).text
-        };
+        let (snapshot, program) = (matrix.snapshot(), matrix.program());
+        let name_of = |party: &Party| EndName::Workload(party.to_string());
+        let words = |condition: Condition<Party>| condition.describe_as(snapshot, program, &name_of).text;
         self.list(matrix, in_doubt).into_iter().map(words).collect()
     }
 }

@@ -21,6 +21,13 @@ crate::model::id! {
     GroupId,
 }
 
+/// Two rows of a matrix: connections from the one to the other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GroupPair {
+    pub from: GroupId,
+    pub to: GroupId,
+}
+
 /// Workloads that share a row.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Group {
@@ -66,7 +73,7 @@ pub struct Groups {
 
 /// What pods must have in common to share a row.
 #[derive(Clone, PartialEq, Eq, Hash)]
-enum Key {
+enum RowKey {
     Owner(NamespaceId, Owner),
     /// A Role has the namespace and the labels.
     Labels(RoleId),
@@ -89,8 +96,8 @@ impl Groups {
     /// A row for every workload, in the order of their first pods.
     pub fn by_workload(matrix: &Matrix<'_>) -> Self {
         let snapshot = matrix.snapshot();
-        let mut numbers: FxHashMap<Key, usize> = FxHashMap::default();
-        let mut kin: Vec<(Key, Vec<WorkloadId>)> = Vec::new();
+        let mut numbers: FxHashMap<RowKey, usize> = FxHashMap::default();
+        let mut kin: Vec<(RowKey, Vec<WorkloadId>)> = Vec::new();
         for id in snapshot.workload_ids() {
             let key = key(snapshot, id);
             let at = *numbers.entry(key.clone()).or_insert_with(|| {
@@ -112,7 +119,7 @@ impl Groups {
             for members in parts {
                 let row = GroupId(groups.all.len() as u32);
                 members.iter().for_each(|id| groups.of[id.index()] = row);
-                groups.all.push(group(snapshot, (&key, is_split), members));
+                groups.all.push(group(snapshot, &key, is_split, members));
             }
         }
         groups
@@ -173,8 +180,8 @@ impl Groups {
     }
 
     /// What these connections of a [`cell`](Self::cell) depend on. That pods may share a node is told by the cell.
-    pub fn depends_on(&self, matrix: &Matrix<'_>, (from, to): (GroupId, GroupId), asked: &Traffic) -> Vec<Condition> {
-        let (from, to) = (self.get(from).example(), self.get(to).example());
+    pub fn depends_on(&self, matrix: &Matrix<'_>, pair: GroupPair, asked: &Traffic) -> Vec<Condition> {
+        let (from, to) = (self.get(pair.from).example(), self.get(pair.to).example());
         match self.by_pod {
             true => matrix.depends_on(from, to, asked),
             false => matrix.depends_on_across(from, to, asked),
@@ -206,27 +213,27 @@ impl Groups {
     }
 }
 
-fn key(snapshot: &Snapshot, id: WorkloadId) -> Key {
+fn key(snapshot: &Snapshot, id: WorkloadId) -> RowKey {
     let workload = snapshot.workload(id);
     if let Some(owner) = &workload.owner {
-        return Key::Owner(workload.namespace, (**owner).clone());
+        return RowKey::Owner(workload.namespace, (**owner).clone());
     }
     if workload.is_template() {
         let owner = Owner { kind: workload.kind.name().into(), name: workload.name.clone() };
-        return Key::Owner(workload.namespace, owner);
+        return RowKey::Owner(workload.namespace, owner);
     }
     // Without labels there is nothing to say that two pods are the same.
-    if snapshot.role(workload.role).labels.is_empty() { Key::Alone(id) } else { Key::Labels(workload.role) }
+    if snapshot.role(workload.role).labels.is_empty() { RowKey::Alone(id) } else { RowKey::Labels(workload.role) }
 }
 
-fn group(snapshot: &Snapshot, (key, is_split): (&Key, bool), members: Vec<WorkloadId>) -> Group {
+fn group(snapshot: &Snapshot, key: &RowKey, is_split: bool, members: Vec<WorkloadId>) -> Group {
     let workload = snapshot.workload(members[0]);
     let owner = match key {
-        Key::Owner(_, owner) => Some(owner.clone()),
-        Key::Labels(_) | Key::Alone(_) => None,
+        RowKey::Owner(_, owner) => Some(owner.clone()),
+        RowKey::Labels(_) | RowKey::Alone(_) => None,
     };
     let kind = owner.as_ref().map_or_else(|| workload.kind.name().into(), |owner| owner.kind.clone());
-    let name = row_name(owner.as_ref(), is_split, (&workload.name, members.len())).into();
+    let name = row_name(owner.as_ref(), is_split, &workload.name, members.len()).into();
     let mut nodes: Vec<Option<NodeId>> = members.iter().map(|&id| snapshot.workload(id).node).collect();
     nodes.sort_unstable();
     nodes.dedup();
@@ -234,7 +241,7 @@ fn group(snapshot: &Snapshot, (key, is_split): (&Key, bool), members: Vec<Worklo
 }
 
 /// What a row is called: by its owner, and by its first pod where the owner has other rows too.
-pub(crate) fn row_name(owner: Option<&Owner>, is_split: bool, (first, count): (&str, usize)) -> String {
+pub(crate) fn row_name(owner: Option<&Owner>, is_split: bool, first: &str, count: usize) -> String {
     let pods = if count > 1 { format!("{first} +{}", count - 1) } else { first.to_owned() };
     match owner {
         Some(owner) if is_split => format!("{} ({pods})", owner.name),

@@ -40,7 +40,7 @@ pub struct Matrix<'a> {
     /// Filled on first use, a table a lane.
     egress: RefCell<[Table; 3]>,
     ingress: RefCell<[Table; 3]>,
-    pool: RefCell<Pool>,
+    pool: RefCell<CellPool>,
     outside_to: RefCell<FxHashMap<ClassId, Ranges>>,
     names_to: RefCell<FxHashMap<ClassId, Names>>,
     outside_from: RefCell<FxHashMap<(Door, Option<NodeId>), Ranges>>,
@@ -93,7 +93,7 @@ impl Lane {
 }
 
 #[derive(Default, Debug)]
-struct Pool {
+struct CellPool {
     all: Vec<Rc<Reachable>>,
     ids: FxHashMap<Rc<Reachable>, CellId>,
     meets: FxHashMap<(CellId, CellId), CellId>,
@@ -108,14 +108,14 @@ struct Pool {
 struct SideCell {
     open: CellId,
     /// A row and a view to ask what it depends on. None where it depends on nothing.
-    asked: Option<(Row, u32)>,
+    asked: Option<(SideRow, u32)>,
     /// The answer, once it was asked for.
     conditions: Option<ConditionsId>,
 }
 
 /// One side's answers to every view.
 #[derive(Clone, Copy, Debug)]
-struct Row {
+struct SideRow {
     direction: Direction,
     lane: Lane,
     /// A workload the answers are for; others of the same row share them.
@@ -142,7 +142,7 @@ impl<'a> Matrix<'a> {
             (any(Family::V4), any(Family::V6))
         });
         let families = families.collect();
-        let mut pool = Pool::default();
+        let mut pool = CellPool::default();
         pool.intern(Reachable::all());
         Self {
             snapshot,
@@ -204,19 +204,19 @@ impl<'a> Matrix<'a> {
 
     /// What these connections of [`between`](Self::between) depend on (S10.5).
     pub fn depends_on(&self, from: WorkloadId, to: WorkloadId, asked: &Traffic) -> Vec<Condition> {
-        self.conditions((from, to), Conditions::of(asked))
+        self.conditions(from, to, Conditions::of(asked))
     }
 
     /// What these connections of [`across`](Self::across) depend on.
     pub fn depends_on_across(&self, from: WorkloadId, to: WorkloadId, asked: &Traffic) -> Vec<Condition> {
-        self.conditions((from, to), Conditions::across(asked))
+        self.conditions(from, to, Conditions::across(asked))
     }
 
-    fn conditions(&self, (from, to): (WorkloadId, WorkloadId), mut conditions: Conditions<'_>) -> Vec<Condition> {
+    fn conditions(&self, from: WorkloadId, to: WorkloadId, mut conditions: Conditions<'_>) -> Vec<Condition> {
         let program = self.reach.program;
         let (from, to) = (program.endpoints(self.snapshot, from), program.endpoints(self.snapshot, to));
         for (from, to) in program.address_pairs(&from, &to) {
-            self.reach.find_conditions((&from, &to), &mut conditions);
+            self.reach.find_conditions(&from, &to, &mut conditions);
         }
         conditions.list()
     }
@@ -293,13 +293,13 @@ impl<'a> Matrix<'a> {
         conditions
     }
 
-    fn side_depends_on(&self, row: &Row, view: u32) -> Vec<Listed> {
+    fn side_depends_on(&self, row: &SideRow, view: u32) -> Vec<Listed> {
         let owner = &self.ends(row.owner, Lane::Any)[0];
         let family = row.lane.family();
         let peers = self.ends(self.views.example(view), row.lane);
         let found = peers.iter().flat_map(|peer| match row.direction {
-            Direction::Egress => self.reach.egress_depends_on((owner, peer), family),
-            Direction::Ingress => self.reach.ingress_depends_on((peer, owner), family),
+            Direction::Egress => self.reach.egress_depends_on(owner, peer, family),
+            Direction::Ingress => self.reach.ingress_depends_on(peer, owner, family),
         });
         found.map(|(on, part)| (conditions::relative(row.direction, on), part)).collect()
     }
@@ -308,21 +308,21 @@ impl<'a> Matrix<'a> {
         self.pool.borrow().conditions.get(id)
     }
 
-    pub(super) fn world(&self) -> (&'a Snapshot, &'a Program) {
-        (self.snapshot, self.reach.program)
+    pub(super) fn program(&self) -> &'a Program {
+        self.reach.program
     }
 
     /// The two sides of a cell: what is let out, and what is let in.
     fn sides(&self, lane: Lane, from: WorkloadId, to: WorkloadId) -> (u32, u32) {
         let program = self.reach.program;
         let sender =
-            Row { direction: Direction::Egress, lane, owner: from, number: program.member(from).class.index() };
+            SideRow { direction: Direction::Egress, lane, owner: from, number: program.member(from).class.index() };
         let receiver =
-            Row { direction: Direction::Ingress, lane, owner: to, number: self.door_of[to.index()] as usize };
+            SideRow { direction: Direction::Ingress, lane, owner: to, number: self.door_of[to.index()] as usize };
         (self.entry(&sender, self.views.of(to)), self.entry(&receiver, self.views.of(from)))
     }
 
-    fn entry(&self, row: &Row, view: u32) -> u32 {
+    fn entry(&self, row: &SideRow, view: u32) -> u32 {
         let (tables, rows) = match row.direction {
             Direction::Egress => (&self.egress, self.reach.program.classes.len()),
             Direction::Ingress => (&self.ingress, self.doors),
@@ -353,13 +353,13 @@ impl<'a> Matrix<'a> {
         by_group[&groups[view as usize]]
     }
 
-    fn side(&self, row: &Row, view: u32) -> u32 {
+    fn side(&self, row: &SideRow, view: u32) -> u32 {
         let answer = self.ask(row, view);
-        self.pool.borrow_mut().side(answer, (*row, view))
+        self.pool.borrow_mut().side(answer, *row, view)
     }
 
     /// What the row's owner lets out to, or in from, the view.
-    fn ask(&self, row: &Row, view: u32) -> Reachable {
+    fn ask(&self, row: &SideRow, view: u32) -> Reachable {
         let owner = &self.ends(row.owner, Lane::Any)[0];
         let peers = self.ends(self.views.example(view), row.lane);
         let family = row.lane.family();
@@ -369,7 +369,7 @@ impl<'a> Matrix<'a> {
         }))
     }
 
-    fn peer_sets(&self, row: &Row) -> Vec<PeerSetId> {
+    fn peer_sets(&self, row: &SideRow) -> Vec<PeerSetId> {
         let program = self.reach.program;
         let plan = &program.class(program.member(row.owner).class).enforced;
         let gates = [&plan.cluster_gate, &plan.namespace_gate];
@@ -527,7 +527,7 @@ impl Program {
     }
 }
 
-impl Pool {
+impl CellPool {
     fn intern(&mut self, cell: Reachable) -> CellId {
         if let Some(&id) = self.ids.get(&cell) {
             return id;
@@ -540,7 +540,7 @@ impl Pool {
     }
 
     /// The number of a side. All that depend on nothing and let the same pass share one.
-    fn side(&mut self, answer: Reachable, asked: (Row, u32)) -> u32 {
+    fn side(&mut self, answer: Reachable, row: SideRow, view: u32) -> u32 {
         let is_certain = answer.is_certain();
         let open = self.intern(answer);
         let next = self.sides.len() as u32;
@@ -550,7 +550,7 @@ impl Pool {
                 return number;
             }
         }
-        self.sides.push(SideCell { open, asked: (!is_certain).then_some(asked), conditions: None });
+        self.sides.push(SideCell { open, asked: (!is_certain).then_some((row, view)), conditions: None });
         next
     }
 

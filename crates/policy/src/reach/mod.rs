@@ -14,7 +14,7 @@ pub use conditions::CellConditions;
 pub(crate) use cuts::Cuts;
 pub use exposure::{Exposure, Exposures, MOST_PARTS, NamedTraffic, NewPods, exposure};
 pub(crate) use groups::row_name;
-pub use groups::{Cell, Group, GroupId, Groups};
+pub use groups::{Cell, Group, GroupId, GroupPair, Groups};
 pub use matrix::{CellId, Matrix};
 pub use outside::OutsideRange;
 pub use reachable::Reachable;

@@ -1,6 +1,6 @@
 //! On what an answer depends.
 
-use super::predict::Outcome;
+use super::predict::SideOutcome;
 use super::{Family, families};
 use crate::addr::AddrSet;
 use crate::flow::Endpoint;
@@ -115,12 +115,12 @@ impl Reach<'_> {
     /// What these connections between two ends depend on. Those that depend on nothing have no condition.
     pub fn depends_on(&self, from: &Endpoint, to: &Endpoint, asked: &Traffic) -> Vec<Condition> {
         let mut conditions = Conditions::of(asked);
-        self.find_conditions((from, to), &mut conditions);
+        self.find_conditions(from, to, &mut conditions);
         conditions.list()
     }
 
     /// Adds what the connections between these two ends depend on.
-    pub fn find_conditions(&self, (from, to): (&Endpoint, &Endpoint), conditions: &mut Conditions<'_>) {
+    pub fn find_conditions(&self, from: &Endpoint, to: &Endpoint, conditions: &mut Conditions<'_>) {
         for family in families(self.program, from, to) {
             let mut egress = SideCases::new(self.egress_cases(from, to, family));
             let inward = Inward { family, across: conditions.across };
@@ -130,7 +130,7 @@ impl Reach<'_> {
             for part in parts(in_doubt, egress.traffic.iter().chain(&ingress.traffic)) {
                 egress.judge(&part);
                 ingress.judge(&part);
-                for on in sides.dependences(&part, (&egress.outcomes, &ingress.outcomes)) {
+                for on in sides.dependences(&part, &egress.outcomes, &ingress.outcomes) {
                     conditions.add(on, &part);
                 }
             }
@@ -140,7 +140,8 @@ impl Reach<'_> {
     /// What the source's policies alone depend on, and for which connections.
     pub(crate) fn egress_depends_on(
         &self,
-        (from, to): (&Endpoint, &Endpoint),
+        from: &Endpoint,
+        to: &Endpoint,
         family: Option<Family>,
     ) -> Vec<(Dependence, Traffic)> {
         let sides = Sides { reach: self, from, to };
@@ -150,7 +151,8 @@ impl Reach<'_> {
     /// What the destination's policies alone depend on, if both ends are on different nodes.
     pub(crate) fn ingress_depends_on(
         &self,
-        (from, to): (&Endpoint, &Endpoint),
+        from: &Endpoint,
+        to: &Endpoint,
         family: Option<Family>,
     ) -> Vec<(Dependence, Traffic)> {
         let sides = Sides { reach: self, from, to };
@@ -161,7 +163,7 @@ impl Reach<'_> {
 
 /// The cases of one side, with what each of them lets pass.
 struct SideCases {
-    outcomes: Vec<Outcome>,
+    outcomes: Vec<SideOutcome>,
     traffic: Vec<Traffic>,
 }
 
@@ -169,7 +171,7 @@ impl SideCases {
     fn new(cases: Vec<SideCase>) -> Self {
         let split = |case: SideCase| {
             let SideCase { settled, assumption, traffic } = case;
-            (Outcome { settled, assumption, open: false }, traffic)
+            (SideOutcome { settled, assumption, open: false }, traffic)
         };
         let (outcomes, traffic) = cases.into_iter().map(split).unzip();
         Self { outcomes, traffic }
@@ -188,7 +190,7 @@ impl SideCases {
     }
 
     /// What each part of the connections in doubt depends on.
-    fn by_part(mut self, find: impl Fn(&Traffic, &[Outcome]) -> Vec<Dependence>) -> Vec<(Dependence, Traffic)> {
+    fn by_part(mut self, find: impl Fn(&Traffic, &[SideOutcome]) -> Vec<Dependence>) -> Vec<(Dependence, Traffic)> {
         let mut found = Vec::new();
         for part in parts(self.reachable().depends(), self.traffic.iter()) {
             self.judge(&part);
@@ -216,13 +218,18 @@ fn parts<'c>(whole: Traffic, cases: impl Iterator<Item = &'c Traffic>) -> Vec<Tr
 
 impl Sides<'_> {
     /// What connections depend on that are open or closed together in each outcome of egress and ingress.
-    pub(super) fn dependences(&self, part: &Traffic, (egress, ingress): (&[Outcome], &[Outcome])) -> Vec<Dependence> {
+    pub(super) fn dependences(
+        &self,
+        part: &Traffic,
+        egress: &[SideOutcome],
+        ingress: &[SideOutcome],
+    ) -> Vec<Dependence> {
         let mut found = self.egress(part, egress);
         found.extend(self.ingress(ingress));
         found
     }
 
-    fn egress(&self, part: &Traffic, outcomes: &[Outcome]) -> Vec<Dependence> {
+    fn egress(&self, part: &Traffic, outcomes: &[SideOutcome]) -> Vec<Dependence> {
         let mut found: Vec<Dependence> = by_place(self.to, outcomes).into_iter().collect();
         if by_assumption(outcomes) {
             let policies = self.for_certain_nodes(part, outcomes);
@@ -232,7 +239,7 @@ impl Sides<'_> {
     }
 
     /// The firewalls for certain nodes that have a rule for these connections.
-    fn for_certain_nodes(&self, part: &Traffic, outcomes: &[Outcome]) -> Vec<PolicyId> {
+    fn for_certain_nodes(&self, part: &Traffic, outcomes: &[SideOutcome]) -> Vec<PolicyId> {
         let all = self.reach.plan_of(self.from).map(|plan| &plan.in_doubt[..]).unwrap_or_default();
         let has_rule = |policy| outcomes.iter().any(|outcome| self.reach.has_rule(policy, &outcome.settled.end, part));
         let policies: Vec<PolicyId> = all.iter().copied().filter(|&policy| has_rule(policy)).collect();
@@ -240,7 +247,7 @@ impl Sides<'_> {
         if policies.is_empty() { all.to_vec() } else { policies }
     }
 
-    fn ingress(&self, outcomes: &[Outcome]) -> Vec<Dependence> {
+    fn ingress(&self, outcomes: &[SideOutcome]) -> Vec<Dependence> {
         let mut found: Vec<Dependence> = by_place(self.from, outcomes).into_iter().collect();
         if by_assumption(outcomes) {
             found.push(Dependence::SameNode { from: self.from.clone(), to: self.to.clone() });
@@ -250,7 +257,7 @@ impl Sides<'_> {
 }
 
 /// Whether the outcome of one settled end differs with what is assumed. Outcomes of one end are neighbours.
-fn by_assumption(outcomes: &[Outcome]) -> bool {
+fn by_assumption(outcomes: &[SideOutcome]) -> bool {
     outcomes.windows(2).any(|pair| {
         pair[0].settled.end == pair[1].settled.end
             && pair[0].assumption != pair[1].assumption
@@ -258,9 +265,9 @@ fn by_assumption(outcomes: &[Outcome]) -> bool {
     })
 }
 
-fn by_place(end: &Endpoint, outcomes: &[Outcome]) -> Option<Dependence> {
+fn by_place(end: &Endpoint, outcomes: &[SideOutcome]) -> Option<Dependence> {
     let first = outcomes.first()?.assumption;
-    let alike: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.assumption == first).collect();
+    let alike: Vec<&SideOutcome> = outcomes.iter().filter(|outcome| outcome.assumption == first).collect();
     if alike.iter().all(|outcome| outcome.open) || !alike.iter().any(|outcome| outcome.open) {
         return None;
     }

@@ -67,7 +67,7 @@ pub struct Outlook {
 }
 
 /// How one side of the walk ends in each way its unknowns may turn out.
-pub(super) struct Outcome {
+pub(super) struct SideOutcome {
     pub(super) settled: Settled,
     pub(super) assumption: Assumption,
     pub(super) open: bool,
@@ -108,7 +108,7 @@ impl Reach<'_> {
             };
         }
         let (egress, ingress) = (self.egress_outcomes(flow, family), self.ingress_outcomes(flow, family));
-        let find = |outcomes: &[Outcome], open: bool| outcomes.iter().position(|outcome| outcome.open == open);
+        let find = |outcomes: &[SideOutcome], open: bool| outcomes.iter().position(|outcome| outcome.open == open);
         let (out_open, in_open) = (find(&egress, true), find(&ingress, true));
         let (out_closed, in_closed) = (find(&egress, false), find(&ingress, false));
         let case = |out: usize, inward: usize| {
@@ -133,7 +133,7 @@ impl Reach<'_> {
             Prediction::Depends => {
                 let mut one = Traffic::none();
                 one.insert(flow.protocol, flow.port, flow.port);
-                Sides { reach: self, from: &flow.from, to: &flow.to }.dependences(&one, (&egress, &ingress))
+                Sides { reach: self, from: &flow.from, to: &flow.to }.dependences(&one, &egress, &ingress)
             }
             _ => Vec::new(),
         };
@@ -144,7 +144,7 @@ impl Reach<'_> {
         Walk { program: self.program, leases: self.leases, flow, now: self.now, assumption }
     }
 
-    fn egress_outcomes(&self, flow: &Flow, family: Option<Family>) -> Vec<Outcome> {
+    fn egress_outcomes(&self, flow: &Flow, family: Option<Family>) -> Vec<SideOutcome> {
         let none = Plan::default();
         let plan = self.plan_of(&flow.from).unwrap_or(&none);
         let mut outcomes = Vec::new();
@@ -153,13 +153,13 @@ impl Reach<'_> {
                 let assumption = Assumption { source_node, ..Assumption::default() };
                 let case = Flow { to: settled.end.clone(), ..flow.clone() };
                 let open = self.walk(&case, assumption).egress_side(Counting::Enforced, &mut Unwatched).is_ok();
-                outcomes.push(Outcome { settled: settled.clone(), assumption, open });
+                outcomes.push(SideOutcome { settled: settled.clone(), assumption, open });
             }
         }
         outcomes
     }
 
-    fn ingress_outcomes(&self, flow: &Flow, family: Option<Family>) -> Vec<Outcome> {
+    fn ingress_outcomes(&self, flow: &Flow, family: Option<Family>) -> Vec<SideOutcome> {
         let side = Side { direction: Direction::Ingress, family };
         let none = Plan::default();
         let plan = self.plan_of(&flow.to).unwrap_or(&none);
@@ -169,7 +169,7 @@ impl Reach<'_> {
                 let assumption = Assumption { same_node, ..Assumption::default() };
                 let case = Flow { from: settled.end.clone(), ..flow.clone() };
                 let open = self.walk(&case, assumption).ingress_side(Counting::Enforced, &mut Unwatched).is_ok();
-                outcomes.push(Outcome { settled: settled.clone(), assumption, open });
+                outcomes.push(SideOutcome { settled: settled.clone(), assumption, open });
             }
         }
         outcomes

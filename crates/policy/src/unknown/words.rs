@@ -111,15 +111,15 @@ pub enum Unknown {
 
 impl Condition {
     /// With the ends by their own names.
-    pub fn describe(&self, (snapshot, program): (&Snapshot, &Program)) -> Described {
-        self.describe_as((snapshot, program), &|end| EndName::of(snapshot, end))
+    pub fn describe(&self, snapshot: &Snapshot, program: &Program) -> Described {
+        self.describe_as(snapshot, program, &|end| EndName::of(snapshot, end))
     }
 }
 
 impl<E> Condition<E> {
     /// With other names for the ends.
-    pub fn describe_as(&self, world: (&Snapshot, &Program), name_of: &dyn Fn(&E) -> EndName) -> Described {
-        let sentence = self.on.describe_as(world, name_of);
+    pub fn describe_as(&self, snapshot: &Snapshot, program: &Program, name_of: &dyn Fn(&E) -> EndName) -> Described {
+        let sentence = self.on.describe_as(snapshot, program, name_of);
         let text = match &self.part {
             Some(part) => format!("{part}: {sentence}"),
             None => sentence,
@@ -143,7 +143,8 @@ impl<E> Dependence<E> {
     /// `closed only if pods of shop/db live in 8.8.8.8/32`.
     pub(crate) fn describe_as(
         &self,
-        (snapshot, program): (&Snapshot, &Program),
+        snapshot: &Snapshot,
+        program: &Program,
         name_of: &dyn Fn(&E) -> EndName,
     ) -> String {
         match self {

@@ -3,7 +3,7 @@
 
 use crate::generate::{NewPod, PORTS, cases, new_pods};
 use namewall_policy::model::{Clauses, Direction, NamedPort, Peer, Peers, WorkloadId};
-use namewall_policy::port::{Protocol, Traffic};
+use namewall_policy::port::{Protocol, Traffic, TransportPort};
 use namewall_policy::reach::{Exposure, NewPods, Reach, exposure};
 use namewall_policy::{Flow, Instant, LeaseTable, Prediction, Snapshot, compile};
 use proptest::prelude::*;
@@ -53,7 +53,7 @@ fn fares_as_listed(
     let reach = Reach { program: &program, leases: &leases, now: Instant::default() };
     for id in before.workload_ids().filter(|id| !before.workload(*id).host_network) {
         for direction in [Direction::Egress, Direction::Ingress] {
-            let row = row(&snapshot, rows, (id, direction), new)?;
+            let row = row(&snapshot, rows.iter().filter(|row| row.workload == id && row.direction == direction), new)?;
             let (from, to) = if direction == Direction::Egress { (id, new) } else { (new, id) };
             let (from, to) = (program.endpoints(&snapshot, from), program.endpoints(&snapshot, to));
             let pairs = program.address_pairs(&from, &to);
@@ -68,7 +68,8 @@ fn fares_as_listed(
                         })
                         .collect();
                     let open = predicted.contains(&Prediction::Allow);
-                    let [listed, depends] = row.map(|row| lists(row, &pod.ports, (protocol, port))).unwrap_or_default();
+                    let [listed, depends] =
+                        row.map(|row| lists(row, &pod.ports, TransportPort { protocol, port })).unwrap_or_default();
                     if !open {
                         prop_assert_eq!(depends, predicted.contains(&Prediction::Depends), "{:?}", row);
                     }
@@ -91,17 +92,16 @@ fn fares_as_listed(
     Ok(())
 }
 
-/// The one row that speaks of the pod.
+/// The one row that speaks of the pod, among those of a workload and a direction.
 fn row<'r>(
     snapshot: &Snapshot,
-    rows: &'r [Exposure],
-    (workload, direction): (WorkloadId, Direction),
+    rows: impl Iterator<Item = &'r Exposure>,
     new: WorkloadId,
 ) -> Result<Option<&'r Exposure>, TestCaseError> {
     let role = snapshot.role(snapshot.workload(new).role);
     let namespace = snapshot.namespace(role.namespace);
     let (mut selected, mut others) = (Vec::new(), None);
-    for row in rows.iter().filter(|row| row.workload == workload && row.direction == direction) {
+    for row in rows {
         match &row.peer {
             NewPods::Selected(sets) if sets.iter().any(|set| set.selects(role, namespace)) => selected.push(row),
             NewPods::Selected(_) => {}
@@ -113,7 +113,8 @@ fn row<'r>(
 }
 
 /// Whether the row lists the port as open, and whether as one that depends on something.
-fn lists(row: &Exposure, ports: &[NamedPort], (protocol, port): (Protocol, u16)) -> [bool; 2] {
+fn lists(row: &Exposure, ports: &[NamedPort], port: TransportPort) -> [bool; 2] {
+    let TransportPort { protocol, port } = port;
     let named = ports.iter().find(|named| named.protocol == protocol && named.port == port);
     match named.filter(|_| row.direction == Direction::Egress).and_then(|named| row.named(protocol, &named.name)) {
         Some(named) => [named.ports.contains(port), named.depends.contains(port)],

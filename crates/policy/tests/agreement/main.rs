@@ -82,7 +82,7 @@ fn compiled_in_two_steps(snapshot: &Snapshot) -> Program {
     });
     let roles = before.workloads.iter().map(|workload| workload.role.index() + 1).max().unwrap_or(0);
     Arc::make_mut(&mut before.roles).truncate(roles);
-    compile_next((&before, &compile(&before).0), snapshot).0
+    compile_next(&before, &compile(&before).0, snapshot).0
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn the_naive_evaluator_agrees() {
             if (naive == Prediction::Depends) == outlook.depends_on.is_empty() {
                 return Err(TestCaseError::fail(format!("{naive}, and it depends on {:?}", outlook.depends_on)));
             }
-            tally_unknown(&mut endings.borrow_mut(), (&program, flow), naive);
+            tally_unknown(&mut endings.borrow_mut(), &program, flow, naive);
             if evaluate(&next, &leases, flow, case.now) != actual {
                 let flow = flow_text(&case.snapshot, flow);
                 return Err(TestCaseError::fail(format!("{flow}: another answer if half of the pods came later")));
@@ -237,7 +237,7 @@ fn told(program: &Program, decision: &Decision) -> String {
     reason(decision.reason) + &audited
 }
 
-fn tally_unknown(endings: &mut BTreeMap<String, u32>, (program, flow): (&Program, &Flow), naive: Prediction) {
+fn tally_unknown(endings: &mut BTreeMap<String, u32>, program: &Program, flow: &Flow, naive: Prediction) {
     let mut count = |ending: String| *endings.entry(ending).or_default() += 1;
     let is_pod = |end: &Endpoint| end.workload.is_some_and(|id| !program.member(id).host_network);
     if flow.to.name.is_some() && naive == Prediction::Depends {

@@ -9,7 +9,7 @@ use namewall_policy::addr::AddrSet;
 use namewall_policy::diff::{Side, diff};
 use namewall_policy::model::WorkloadId;
 use namewall_policy::port::{Protocol, Traffic};
-use namewall_policy::reach::{GroupId, Groups, Matrix, OutsideRange, Reach, Reachable};
+use namewall_policy::reach::{GroupId, GroupPair, Groups, Matrix, OutsideRange, Reach, Reachable};
 use namewall_policy::{
     Condition, Endpoint, Flow, LeaseTable, Prediction, Program, Snapshot, compile, evaluate, explain,
 };
@@ -36,11 +36,11 @@ fn each_case(count: u32, check: impl Fn(&Case, &Program, &LeaseTable) -> Outcome
 }
 
 /// The set says of every port of interest what the naive evaluator says.
-fn holds(case: &Case, traffic: &Reachable, ends: (&Endpoint, &Endpoint)) -> Outcome {
+fn holds(case: &Case, traffic: &Reachable, from: &Endpoint, to: &Endpoint) -> Outcome {
     let world = World { snapshot: &case.snapshot, leases: &case.leases, now: case.now };
     for protocol in PROTOCOLS {
         for port in PORTS {
-            let flow = Flow { from: ends.0.clone(), to: ends.1.clone(), protocol, port, via: None, hop: None };
+            let flow = Flow { from: from.clone(), to: to.clone(), protocol, port, via: None, hop: None };
             let predicted = match (traffic.open.contains(protocol, port), traffic.possible.contains(protocol, port)) {
                 (true, true) => Prediction::Allow,
                 (false, true) => Prediction::Depends,
@@ -64,7 +64,7 @@ fn reach_holds_just_what_is_allowed() {
     each_case(150, |case, program, leases| {
         let reach = Reach { program, leases, now: case.now };
         for Flow { from, to, .. } in &case.flows {
-            holds(case, &reach.between(from, to), (from, to))?;
+            holds(case, &reach.between(from, to), from, to)?;
         }
         Ok(())
     });
@@ -148,8 +148,8 @@ fn a_range_speaks_for_every_address_in_it() {
                 if end.workload.is_some() || program.pod_networks.contains(outside) {
                     continue;
                 }
-                holds(case, covering(&to, outside)?, (&pod, &end))?;
-                holds(case, covering(&from, outside)?, (&end, &pod))?;
+                holds(case, covering(&to, outside)?, &pod, &end)?;
+                holds(case, covering(&from, outside)?, &end, &pod)?;
             }
         }
         Ok(())
@@ -261,7 +261,7 @@ fn s10_5_what_depends_in_a_difference_says_on_what() {
 fn row_has_conditions(matrix: &Matrix<'_>, rows: &Groups, from: GroupId) -> Outcome {
     for (to, _) in rows.iter() {
         let cell = rows.cell(matrix, from, to);
-        has_conditions(&matrix.cell(cell.open), |asked| rows.depends_on(matrix, (from, to), asked))?;
+        has_conditions(&matrix.cell(cell.open), |asked| rows.depends_on(matrix, GroupPair { from, to }, asked))?;
     }
     let id = rows.get(from).example();
     for range in matrix.outside_to(id).iter() {
@@ -280,7 +280,7 @@ fn row_has_conditions(matrix: &Matrix<'_>, rows: &Groups, from: GroupId) -> Outc
 fn explain_decides_as_evaluate_does() {
     each_case(150, |case, program, leases| {
         for flow in &case.flows {
-            let story = explain((&case.snapshot, program), leases, flow, case.now);
+            let story = explain(&case.snapshot, &Reach { program, leases, now: case.now }, flow);
             let decision = evaluate(program, leases, flow, case.now);
             if story.decision != decision {
                 return Err(TestCaseError::fail(format!(

@@ -6,7 +6,7 @@ use super::stream::{framed, take_message};
 use crate::error::Error;
 use crate::limits;
 use crate::probe::{Measured, Ports, ProbeSource, nonce};
-use crate::socket::{self, Kind};
+use crate::socket::{self, SocketKind};
 use namewall_scenario::ANSWER_TIMEOUT;
 use namewall_scenario::zones::{Message, Name, Rcode, RecordType, Transport};
 use nix::errno::Errno;
@@ -68,7 +68,7 @@ pub(crate) fn ask(from: &ProbeSource, questions: &Questions<'_>, ports: &Ports) 
 }
 
 /// What a socket waits for.
-enum Stage {
+enum LookupStage {
     Datagram,
     Connecting,
     /// What has come of a message and its length.
@@ -77,7 +77,7 @@ enum Stage {
 
 struct Asking {
     fd: OwnedFd,
-    stage: Stage,
+    stage: LookupStage,
     query: Message,
     bytes: Vec<u8>,
     started: Instant,
@@ -165,11 +165,11 @@ impl<'a> Client<'a> {
         let query = Message { edns: ask.edns, ..Message::query((dice >> 48) as u16, name, ask.kind) };
         let bytes = query.write();
         let failed = |source| Error::Open { from: self.source, to: ask.server, source };
-        let kind = if via == Transport::Tcp { Kind::Tcp } else { Kind::Udp };
+        let kind = if via == Transport::Tcp { SocketKind::Tcp } else { SocketKind::Udp };
         let fd = open(kind, self.source).map_err(failed)?;
         let (stage, interest) = match via {
-            Transport::Udp => (Stage::Datagram, EpollFlags::EPOLLIN),
-            Transport::Tcp => (Stage::Connecting, EpollFlags::EPOLLOUT),
+            Transport::Udp => (LookupStage::Datagram, EpollFlags::EPOLLIN),
+            Transport::Tcp => (LookupStage::Connecting, EpollFlags::EPOLLOUT),
         };
         let sent = socket::start(&fd, kind, ask.server).and_then(|()| match via {
             Transport::Udp => send(fd.as_raw_fd(), &bytes, MsgFlags::empty()).map(drop),
@@ -206,7 +206,7 @@ impl<'a> Client<'a> {
                 }
             }
         }
-        if let Stage::Stream(_) = asking.stage {
+        if let LookupStage::Stream(_) = asking.stage {
             let mut event = EpollEvent::new(EpollFlags::EPOLLIN, at as u64);
             self.epoll.modify(&asking.fd, &mut event).map_err(Error::Watch)?;
         }
@@ -218,12 +218,12 @@ impl Asking {
     fn look(&mut self, buffer: &mut [u8]) -> News {
         let fd = self.fd.as_raw_fd();
         match &mut self.stage {
-            Stage::Datagram => match recv(fd, buffer, MsgFlags::empty()) {
+            LookupStage::Datagram => match recv(fd, buffer, MsgFlags::empty()) {
                 Ok(length) => News::Message(buffer[..length].to_vec()),
                 Err(Errno::EAGAIN | Errno::EINTR) => News::Nothing,
                 Err(_) => News::End,
             },
-            Stage::Connecting => match socket::connected(&self.fd) {
+            LookupStage::Connecting => match socket::connected(&self.fd) {
                 None => News::Nothing,
                 Some(Err(_)) => News::End,
                 Some(Ok(())) => {
@@ -231,14 +231,14 @@ impl Asking {
                     let query = framed(&self.bytes);
                     match send(fd, &query, MsgFlags::MSG_NOSIGNAL) {
                         Ok(length) if length == query.len() => {
-                            self.stage = Stage::Stream(Vec::new());
+                            self.stage = LookupStage::Stream(Vec::new());
                             News::Nothing
                         }
                         _ => News::End,
                     }
                 }
             },
-            Stage::Stream(received) => {
+            LookupStage::Stream(received) => {
                 if let Some(message) = take_message(received) {
                     return News::Message(message);
                 }
@@ -264,7 +264,7 @@ impl Asking {
         {
             return None;
         }
-        let via = if matches!(self.stage, Stage::Datagram) { Transport::Udp } else { Transport::Tcp };
+        let via = if matches!(self.stage, LookupStage::Datagram) { Transport::Udp } else { Transport::Tcp };
         let (rcode, truncated, is_empty) = (message.rcode, message.truncated, message.answer.is_empty());
         let addresses = message.addresses().collect();
         let took = self.started.elapsed();
@@ -273,14 +273,14 @@ impl Asking {
 }
 
 /// A socket at a port of the kernel's choosing: a forger must guess it.
-fn open(kind: Kind, source: IpAddr) -> Result<OwnedFd, Errno> {
+fn open(kind: SocketKind, source: IpAddr) -> Result<OwnedFd, Errno> {
     let family = if source.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
     let (sort, protocol) = match kind {
-        Kind::Tcp => (SockType::Stream, SockProtocol::Tcp),
+        SocketKind::Tcp => (SockType::Stream, SockProtocol::Tcp),
         _ => (SockType::Datagram, SockProtocol::Udp),
     };
     let fd = open_socket(family, sort, SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK, protocol)?;
-    if kind == Kind::Tcp {
+    if kind == SocketKind::Tcp {
         // It ends with a reset, and its port is free at once.
         setsockopt(&fd, sockopt::Linger, &nix::libc::linger { l_onoff: 1, l_linger: 0 })?;
     }

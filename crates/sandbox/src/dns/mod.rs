@@ -15,7 +15,7 @@ pub use opening::Opening;
 use crate::error::Error;
 use crate::listen::Listen;
 use crate::netns::Namespace;
-use crate::socket::{self, Kind};
+use crate::socket::{self, SocketKind};
 use namewall_policy::port::Protocol;
 use namewall_scenario::zones::{FORGED_V4, FORGED_V6, Name, Owner, Server, Spoof, Transport, Zones};
 use nix::errno::Errno;
@@ -118,22 +118,22 @@ fn open(address: IpAddr, server: &Server, served: &mut Vec<Served>) -> Result<()
     let at = SocketAddr::new(address, PORT);
     if server.listens(Transport::Udp) {
         let wanted = |spoof, at| -> Result<Option<OwnedFd>, Error> {
-            server.spoof.contains(&spoof).then(|| bind(Kind::Udp, at)).transpose()
+            server.spoof.contains(&spoof).then(|| bind(SocketKind::Udp, at)).transpose()
         };
         served.push(Served::Datagrams(Datagrams {
             server: address,
-            fd: bind(Kind::Udp, at)?,
+            fd: bind(SocketKind::Udp, at)?,
             other_port: wanted(Spoof::Port, SocketAddr::new(address, OTHER_PORT))?,
             other_address: wanted(Spoof::Source, SocketAddr::new(forged(address), PORT))?,
         }));
     }
     if server.listens(Transport::Tcp) {
-        served.push(Served::Accept(address, bind(Kind::Tcp, at)?.into()));
+        served.push(Served::Accept(address, bind(SocketKind::Tcp, at)?.into()));
     }
     Ok(())
 }
 
-fn cannot_listen(kind: Kind, at: SocketAddr, source: Errno) -> Error {
-    let protocol = if kind == Kind::Tcp { Protocol::Tcp } else { Protocol::Udp };
+fn cannot_listen(kind: SocketKind, at: SocketAddr, source: Errno) -> Error {
+    let protocol = if kind == SocketKind::Tcp { Protocol::Tcp } else { Protocol::Udp };
     Error::Listen { listen: Listen { address: at.ip(), protocol, port: at.port() }, source }
 }

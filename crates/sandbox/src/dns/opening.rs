@@ -61,8 +61,8 @@ impl<'a> Openings<'a> {
         for &to in addresses {
             let mut sources = self.opening.sources.iter().copied();
             let Some(source) = sources.find(|source| source.is_ipv4() == to.is_ipv4()) else { continue };
-            let ends = (source, SocketAddr::new(to, self.opening.port));
-            let attempt = Attempt::open(self.opening.protocol, ends, self.ports)?;
+            let at = SocketAddr::new(to, self.opening.port);
+            let attempt = Attempt::open(self.opening.protocol, source, at, self.ports)?;
             if let Err(errno) = attempt.start() {
                 self.reached.push(Reached { ask, to, measured: Measured::from_error(errno) });
                 continue;

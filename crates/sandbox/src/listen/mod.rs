@@ -7,11 +7,11 @@ mod serve;
 
 use crate::error::Error;
 use crate::netns::Namespace;
-use crate::socket::{self, Kind};
+use crate::socket::{self, SocketKind};
 use namewall_policy::port::Protocol;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use rustc_hash::{FxHashMap, FxHashSet};
-use serve::{Order, Served, Server};
+use serve::{ListenerOrder, Served, Server};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc::{self, Sender};
@@ -61,7 +61,7 @@ pub(crate) struct Listeners {
     sctp_ports: OpenPorts,
     wake: Arc<EventFd>,
     /// None while it ends.
-    orders: Option<Sender<Order>>,
+    orders: Option<Sender<ListenerOrder>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -103,13 +103,15 @@ impl Listeners {
         let opened = namespace.enter(|| {
             let by_kernel = socket::kernel_speaks_sctp();
             let open = |&listen: &Listen| {
-                let kind = Kind::try_from(listen.protocol)?;
+                let kind = SocketKind::try_from(listen.protocol)?;
                 let at = SocketAddr::new(listen.address, listen.port);
                 let served = match kind {
-                    Kind::Icmp => Ok(None),
-                    Kind::Sctp if by_kernel => socket::open_kernel_sctp_server(at).map(|fd| Some((Kind::Tcp, fd))),
+                    SocketKind::Icmp => Ok(None),
+                    SocketKind::Sctp if by_kernel => {
+                        socket::open_kernel_sctp_server(at).map(|fd| Some((SocketKind::Tcp, fd)))
+                    }
                     // One raw socket hears every port of its address.
-                    Kind::Sctp if !hosts.insert(listen.address) => Ok(None),
+                    SocketKind::Sctp if !hosts.insert(listen.address) => Ok(None),
                     kind => socket::open_server(kind, at).map(|fd| Some((kind, fd))),
                 };
                 Ok((listen, served.map_err(|source| Error::Listen { listen, source })?))
@@ -123,7 +125,7 @@ impl Listeners {
                 ports.insert(SocketAddr::new(listen.address, listen.port));
             }
             if let Some((kind, fd)) = served {
-                self.order(Order::Serve(Served::new(kind, listen.address, fd)));
+                self.order(ListenerOrder::Serve(Served::new(kind, listen.address, fd)));
             }
             self.listening.insert(listen);
         }
@@ -141,7 +143,7 @@ impl Listeners {
         ports.retain(|at| !addresses.contains(&at.ip()));
         drop(ports);
         let (done, wait) = mpsc::channel();
-        self.order(Order::Forget(addresses.clone(), done));
+        self.order(ListenerOrder::Forget(addresses.clone(), done));
         // An error says that the thread has ended, and its sockets with it.
         let _ = wait.recv();
     }
@@ -149,11 +151,11 @@ impl Listeners {
     /// Makes whoever serves this client say something unasked; false if nobody does any more.
     pub(crate) fn speak(&self, to: u64, word: u64) -> bool {
         let (done, wait) = mpsc::channel();
-        self.order(Order::Speak { to, word, done });
+        self.order(ListenerOrder::Speak { to, word, done });
         wait.recv().unwrap_or(false)
     }
 
-    fn order(&self, order: Order) {
+    fn order(&self, order: ListenerOrder) {
         if let Some(orders) = &self.orders {
             let _ = orders.send(order);
         }

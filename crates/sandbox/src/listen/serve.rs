@@ -3,7 +3,7 @@
 use super::{OpenPorts, name_in};
 use crate::packet::sctp::Packet;
 use crate::packet::without_ipv4_header;
-use crate::socket::Kind;
+use crate::socket::SocketKind;
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::EventFd;
@@ -20,7 +20,7 @@ const WAKE: u64 = 0;
 const BUFFER: usize = 64 << 10;
 const EVENTS: usize = 256;
 
-pub(super) enum Order {
+pub(super) enum ListenerOrder {
     Serve(Served),
     /// Close what is at these addresses, and say when it is done.
     Forget(FxHashSet<IpAddr>, Sender<()>),
@@ -46,11 +46,11 @@ pub(super) struct Served {
 }
 
 impl Served {
-    pub(super) fn new(kind: Kind, address: IpAddr, fd: OwnedFd) -> Self {
+    pub(super) fn new(kind: SocketKind, address: IpAddr, fd: OwnedFd) -> Self {
         let task = match kind {
-            Kind::Tcp => Task::Accept(fd.into()),
-            Kind::Udp | Kind::Icmp => Task::EchoDatagrams { fd, clients: FxHashMap::default() },
-            Kind::Sctp => Task::AnswerInit(fd),
+            SocketKind::Tcp => Task::Accept(fd.into()),
+            SocketKind::Udp | SocketKind::Icmp => Task::EchoDatagrams { fd, clients: FxHashMap::default() },
+            SocketKind::Sctp => Task::AnswerInit(fd),
         };
         Self { task, address }
     }
@@ -84,7 +84,7 @@ impl Served {
 
 pub(super) struct Server {
     epoll: Epoll,
-    orders: Receiver<Order>,
+    orders: Receiver<ListenerOrder>,
     wake: Arc<EventFd>,
     sctp_ports: OpenPorts,
     served: FxHashMap<u64, Served>,
@@ -93,7 +93,11 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) fn new(orders: Receiver<Order>, wake: Arc<EventFd>, sctp_ports: OpenPorts) -> Result<Self, Errno> {
+    pub(super) fn new(
+        orders: Receiver<ListenerOrder>,
+        wake: Arc<EventFd>,
+        sctp_ports: OpenPorts,
+    ) -> Result<Self, Errno> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         epoll.add(&*wake, EpollEvent::new(EpollFlags::EPOLLIN, WAKE))?;
         let (served, last, buffer) = (FxHashMap::default(), WAKE, vec![0; BUFFER]);
@@ -125,12 +129,12 @@ impl Server {
     fn take_orders(&mut self) -> bool {
         loop {
             match self.orders.try_recv() {
-                Ok(Order::Serve(served)) => self.serve(served),
-                Ok(Order::Forget(addresses, done)) => {
+                Ok(ListenerOrder::Serve(served)) => self.serve(served),
+                Ok(ListenerOrder::Forget(addresses, done)) => {
                     self.served.retain(|_, served| !addresses.contains(&served.address));
                     let _ = done.send(());
                 }
-                Ok(Order::Speak { to, word, done }) => {
+                Ok(ListenerOrder::Speak { to, word, done }) => {
                     let _ = done.send(self.served.values().any(|served| served.speak(to, word)));
                 }
                 Err(TryRecvError::Empty) => return true,
@@ -156,11 +160,11 @@ impl Server {
                 accepted.into_iter().for_each(|task| self.serve(Served { task, address }));
             }
             Task::EchoStream { fd, client } => {
-                if !echo_stream((fd, client), &mut self.buffer) {
+                if !echo_stream(fd, client, &mut self.buffer) {
                     self.served.remove(&token);
                 }
             }
-            Task::EchoDatagrams { fd, clients } => echo_datagrams((fd, clients), &mut self.buffer),
+            Task::EchoDatagrams { fd, clients } => echo_datagrams(fd, clients, &mut self.buffer),
             Task::AnswerInit(fd) => {
                 let is_open = |port| {
                     let ports = self.sctp_ports.lock().unwrap_or_else(PoisonError::into_inner);
@@ -198,7 +202,7 @@ fn accept(listener: &TcpListener) -> Vec<Task> {
 }
 
 /// Whether the stream goes on.
-fn echo_stream((fd, client): (&OwnedFd, &mut Option<u64>), buffer: &mut [u8]) -> bool {
+fn echo_stream(fd: &OwnedFd, client: &mut Option<u64>, buffer: &mut [u8]) -> bool {
     let fd = fd.as_raw_fd();
     match recv(fd, buffer, MsgFlags::empty()) {
         Ok(0) => false,
@@ -211,7 +215,7 @@ fn echo_stream((fd, client): (&OwnedFd, &mut Option<u64>), buffer: &mut [u8]) ->
     }
 }
 
-fn echo_datagrams((fd, clients): (&OwnedFd, &mut FxHashMap<u64, SockaddrStorage>), buffer: &mut [u8]) {
+fn echo_datagrams(fd: &OwnedFd, clients: &mut FxHashMap<u64, SockaddrStorage>, buffer: &mut [u8]) {
     while let Some((length, from)) = datagram(fd, buffer) {
         clients.extend(name_in(&buffer[..length]).map(|name| (name, from)));
         let _ = sendto(fd.as_raw_fd(), &buffer[..length], &from, MsgFlags::empty());

@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::packet::echo::Echo;
 use crate::packet::sctp::{Chunk, Packet};
 use crate::packet::without_ipv4_header;
-use crate::socket::{self, Kind};
+use crate::socket::{self, SocketKind};
 use namewall_policy::port::Protocol;
 use nix::errno::Errno;
 use nix::sys::epoll::EpollFlags;
@@ -18,7 +18,7 @@ const BUFFER: usize = 2048;
 
 #[derive(Debug)]
 pub(crate) struct Attempt {
-    kind: Kind,
+    kind: SocketKind,
     fd: OwnedFd,
     /// Our port, or what stands for it.
     port: u16,
@@ -34,23 +34,23 @@ impl AsFd for Attempt {
 
 impl Attempt {
     /// In the thread's network namespace. Nothing is sent yet.
-    pub(crate) fn open(protocol: Protocol, (from, to): (IpAddr, SocketAddr), ports: &Ports) -> Result<Self, Error> {
-        let kind = Kind::try_from(protocol)?;
-        let (fd, port) = open_socket(kind, (from, to), ports)?;
+    pub(crate) fn open(protocol: Protocol, from: IpAddr, to: SocketAddr, ports: &Ports) -> Result<Self, Error> {
+        let kind = SocketKind::try_from(protocol)?;
+        let (fd, port) = open_socket(kind, from, to, ports)?;
         Ok(Self { kind, fd, port, to, nonce: nonce() })
     }
 
     pub(crate) fn interest(&self) -> EpollFlags {
-        if self.kind == Kind::Tcp { EpollFlags::EPOLLOUT } else { EpollFlags::EPOLLIN }
+        if self.kind == SocketKind::Tcp { EpollFlags::EPOLLOUT } else { EpollFlags::EPOLLIN }
     }
 
     pub(crate) fn start(&self) -> Result<(), Errno> {
         socket::start(&self.fd, self.kind, self.to)?;
         let packet = match self.kind {
-            Kind::Tcp => return Ok(()),
-            Kind::Udp => self.nonce.to_be_bytes().to_vec(),
-            Kind::Icmp => self.echo().request(self.to.ip()),
-            Kind::Sctp => {
+            SocketKind::Tcp => return Ok(()),
+            SocketKind::Udp => self.nonce.to_be_bytes().to_vec(),
+            SocketKind::Icmp => self.echo().request(self.to.ip()),
+            SocketKind::Sctp => {
                 let chunk = Chunk::Init(self.tag());
                 Packet { from_port: self.port, to_port: self.to.port(), tag: 0, chunk }.write()
             }
@@ -60,7 +60,7 @@ impl Attempt {
 
     /// What is known after something has happened; nothing yet, if it was not for us.
     pub(crate) fn look(&self) -> Option<Measured> {
-        if self.kind == Kind::Tcp {
+        if self.kind == SocketKind::Tcp {
             let connected = socket::connected(&self.fd)?;
             return Some(connected.map_or_else(Measured::from_error, |()| Measured::Open));
         }
@@ -83,12 +83,12 @@ impl Attempt {
     fn judge(&self, answer: &[u8]) -> Option<Measured> {
         let inside = if self.to.is_ipv4() { without_ipv4_header(answer) } else { answer };
         let is_open = match self.kind {
-            Kind::Tcp => false,
-            Kind::Udp => answer == self.nonce.to_be_bytes(),
-            Kind::Icmp => self.echo().is_answered_by(inside, self.to.ip()),
+            SocketKind::Tcp => false,
+            SocketKind::Udp => answer == self.nonce.to_be_bytes(),
+            SocketKind::Icmp => self.echo().is_answered_by(inside, self.to.ip()),
             // Most of what is heard here answers other probes; their sums need no checking.
-            Kind::Sctp if Packet::ports(inside) != Some((self.to.port(), self.port)) => false,
-            Kind::Sctp => return self.judge_sctp(&Packet::read(inside)?),
+            SocketKind::Sctp if Packet::ports(inside) != Some((self.to.port(), self.port)) => false,
+            SocketKind::Sctp => return self.judge_sctp(&Packet::read(inside)?),
         };
         is_open.then_some(Measured::Open)
     }

@@ -10,7 +10,7 @@ pub(crate) use ports::{Ports, nonce};
 use crate::error::Error;
 use crate::limits;
 use crate::netns::Namespace;
-use crate::socket::{self, Kind};
+use crate::socket::{self, SocketKind};
 use namewall_policy::port::Protocol;
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
@@ -123,7 +123,7 @@ fn open_all(probes: &[Probe], ports: &Ports) -> Result<Vec<Attempt>, Error> {
     for (at, probe) in probes.iter().enumerate() {
         by_namespace.entry(Arc::as_ptr(&probe.from.namespace)).or_default().push(at);
     }
-    let open = |probe: &Probe| Attempt::open(probe.protocol, (probe.from.source, probe.to), ports);
+    let open = |probe: &Probe| Attempt::open(probe.protocol, probe.from.source, probe.to, ports);
     let mut attempts: Vec<Option<Attempt>> = Vec::new();
     attempts.resize_with(probes.len(), || None);
     for here in by_namespace.into_values() {
@@ -141,8 +141,9 @@ fn open_all(probes: &[Probe], ports: &Ports) -> Result<Vec<Attempt>, Error> {
 /// A socket at a port that was not used towards that host for long: a firewall
 /// that remembers connections must not take a new one for an old one.
 pub(crate) fn open_socket(
-    kind: Kind,
-    (from, to): (IpAddr, SocketAddr),
+    kind: SocketKind,
+    from: IpAddr,
+    to: SocketAddr,
     ports: &Ports,
 ) -> Result<(OwnedFd, u16), Error> {
     const ATTEMPTS: usize = 100;

@@ -19,7 +19,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_millis(900);
 
 /// Which names are looked up, and where.
 #[derive(Clone, Copy)]
-pub(super) struct Asked<'a> {
+pub(super) struct LookupQuestion<'a> {
     pub lookup: &'a Lookup,
     pub names: &'a [Name],
     pub server: IpAddr,
@@ -37,7 +37,7 @@ pub(super) fn listen(sandbox: &mut Sandbox, then: &Then) -> Result<(), String> {
     sandbox.ensure_listening(&wanted).map_err(words)
 }
 
-pub(super) fn resolve(sandbox: &Sandbox, asked: &Asked<'_>) -> Result<Vec<Resolved>, String> {
+pub(super) fn resolve(sandbox: &Sandbox, asked: &LookupQuestion<'_>) -> Result<Vec<Resolved>, String> {
     let addresses = addresses(sandbox, &asked.lookup.from);
     let from = place(sandbox, asked, &addresses)?;
     let then = asked.lookup.then.as_ref().map(|then| Opening {
@@ -68,7 +68,7 @@ fn goes_on(heard: Option<&Heard>) -> bool {
     heard.is_none_or(|heard| heard.is_empty && matches!(heard.rcode, Rcode::NOERROR | Rcode::NXDOMAIN))
 }
 
-fn ask(asked: &Asked<'_>, name: Name) -> Ask {
+fn ask(asked: &LookupQuestion<'_>, name: Name) -> Ask {
     Ask {
         server: SocketAddr::new(asked.server, PORT),
         name,
@@ -93,7 +93,7 @@ fn addresses(sandbox: &Sandbox, from: &Host) -> Vec<IpAddr> {
 }
 
 /// Where the client is, by its address of the server's family.
-fn place(sandbox: &Sandbox, asked: &Asked<'_>, addresses: &[IpAddr]) -> Result<ProbeSource, String> {
+fn place(sandbox: &Sandbox, asked: &LookupQuestion<'_>, addresses: &[IpAddr]) -> Result<ProbeSource, String> {
     let address = addresses.iter().copied().find(|address| address.is_ipv4() == asked.server.is_ipv4());
     let (from, server) = (&asked.lookup.from, asked.server);
     let address = address.ok_or_else(|| format!("{from} has no address to ask {server} from"))?;

@@ -2,7 +2,7 @@
 
 use super::{Changes, LiveNode, LivePod, Progress, Sandbox, Wired};
 use crate::error::Error;
-use crate::links::{Batch, End, FIRST_LINK, LOOPBACK, To, Wires};
+use crate::links::{Batch, FIRST_LINK, LOOPBACK, LinkEnd, To, Wires};
 use crate::netns::Namespace;
 use crate::sysctl::{self, Manners};
 use crate::topology::{NodePlan, PodPlan, Topology};
@@ -13,7 +13,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 /// The one link of a pod, and a node's uplink.
-const ETH0: End<'_> = End { index: FIRST_LINK, name: "eth0" };
+const ETH0: LinkEnd<'_> = LinkEnd { index: FIRST_LINK, name: "eth0" };
 
 /// The requests of an update, by namespace. Each is sent as a whole.
 #[derive(Default)]
@@ -188,7 +188,7 @@ impl Sandbox {
         let mut batch = Batch::default();
         batch.up(LOOPBACK);
         let far = format!("node{link}");
-        batch.link(ETH0, End { index: link, name: &far }, self.outside.namespace.as_fd());
+        batch.link(ETH0, LinkEnd { index: link, name: &far }, self.outside.namespace.as_fd());
         plan.addresses.iter().for_each(|&address| batch.address(ETH0.index, address));
         // Its pods may speak a family that it has no address of.
         batch.route(To::EverythingV4, ETH0.index);
@@ -208,7 +208,7 @@ impl Sandbox {
         let mut batch = Batch::default();
         batch.up(LOOPBACK);
         let far = format!("pod{link}");
-        batch.link(ETH0, End { index: link, name: &far }, node.wired.namespace.as_fd());
+        batch.link(ETH0, LinkEnd { index: link, name: &far }, node.wired.namespace.as_fd());
         plan.addresses.iter().for_each(|&address| batch.address(ETH0.index, address));
         if plan.addresses.iter().any(IpAddr::is_ipv4) {
             batch.route(To::EverythingV4, ETH0.index);

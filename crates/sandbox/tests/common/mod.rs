@@ -4,7 +4,7 @@
 use namewall_policy::Snapshot;
 use namewall_policy::labels::Labels;
 use namewall_policy::model::{
-    Enforcement, Node, Placement, PodSet, Policy, PolicyKind, PolicyRef, Role, Subject, Workload,
+    Direction, Enforcement, Node, Placement, PodSet, Policy, PolicyKind, PolicyRef, Role, Subject, Workload,
 };
 use namewall_policy::port::Protocol;
 use namewall_sandbox::{Listen, Measured, Namespace, Probe, Progress, Sandbox};
@@ -76,12 +76,13 @@ impl Cluster {
     }
 }
 
-/// The same with a policy that isolates every pod, for ingress, for egress or both, and allows nothing.
-pub(crate) fn isolating(mut snapshot: Snapshot, (isolates_ingress, isolates_egress): (bool, bool)) -> Snapshot {
+/// The same with a policy that isolates every pod in one direction, and allows nothing.
+pub(crate) fn isolating(mut snapshot: Snapshot, direction: Direction) -> Snapshot {
+    let isolates_ingress = direction == Direction::Ingress;
     let id = PolicyRef { kind: PolicyKind::NetworkPolicy, namespace: Some("shop".into()), name: "closed".into() };
     Arc::make_mut(&mut snapshot.policies).push(Policy {
         id,
-        placement: Placement::Network { isolates_ingress, isolates_egress },
+        placement: Placement::Network { isolates_ingress, isolates_egress: !isolates_ingress },
         enforcement: Enforcement::Enforce,
         subject: Subject { pods: PodSet::all(), nodes: None },
         egress: Vec::new(),

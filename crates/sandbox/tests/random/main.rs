@@ -112,7 +112,7 @@ impl Series {
             assert!(findings.is_empty(), "{findings:?}");
             // What is enforced may be reached by way of the last; what it is held to is not.
             let program = match &before {
-                Some((last, program)) => compile_next((last, program), &snapshot).0,
+                Some((last, program)) => compile_next(last, program, &snapshot).0,
                 None => judge.clone(),
             };
             let wanted = Wanted {
@@ -195,7 +195,7 @@ impl Series {
 
     fn ask(&mut self, cluster: &mut Cluster, now: &Now) -> Result<(), String> {
         let failed = |this: &Self, error: &dyn std::error::Error| this.error(error, &now.snapshot);
-        let asking = Asking::new((&now.snapshot, &now.program), &cluster.sandbox);
+        let asking = Asking::new(&now.snapshot, &now.program, &cluster.sandbox);
         cluster.sandbox.ensure_listening(&asking.listens()).map_err(|error| failed(self, &error))?;
         let questions = asking.questions(&mut Dice::new(self.seed << 32 | self.step as u64));
         let decisions: Vec<Decision> = questions.iter().map(|question| now.decide(question)).collect();
@@ -286,7 +286,7 @@ impl Series {
     }
 
     fn why(&self, what: &str, now: &Now, question: &Question) -> String {
-        let explanation = print::explanation((&now.snapshot, &now.program), &now.leases, &question.flow);
+        let explanation = print::explanation(&now.snapshot, &now.program, &now.leases, &question.flow);
         self.told(&format!("{what}\n{explanation}"), &now.snapshot)
     }
 

@@ -97,7 +97,8 @@ pub(crate) fn policy(dice: &mut Dice) -> Policy {
     policy
 }
 
-fn of_kind(kind: PolicyKind, placement: Placement, (namespace, subject): (Option<&str>, Subject)) -> Policy {
+fn of_kind(kind: PolicyKind, placement: Placement, selected: Selected) -> Policy {
+    let Selected { namespace, subject } = selected;
     let id = PolicyRef { kind, namespace: namespace.map(Into::into), name: "default".into() };
     let enforcement = Enforcement::Enforce;
     Policy { id, placement, enforcement, subject, egress: Vec::new(), ingress: Vec::new(), source: None }
@@ -151,9 +152,9 @@ fn baseline(dice: &mut Dice) -> Policy {
 
 fn cluster_egress_firewall(dice: &mut Dice) -> Policy {
     let placement = Placement::ClusterGate { priority: dice.within(0..3) as i32 };
-    let mut subject = in_the_cluster(dice);
-    subject.1.nodes = dice.chance(40).then(|| selector(dice));
-    let mut policy = of_kind(PolicyKind::ClusterEgressFirewall, placement, subject);
+    let mut selected = in_the_cluster(dice);
+    selected.subject.nodes = dice.chance(40).then(|| selector(dice));
+    let mut policy = of_kind(PolicyKind::ClusterEgressFirewall, placement, selected);
     policy.egress = rules(dice, &Makings::new(&[Allow, Deny], GATE));
     if dice.chance(30) {
         policy.egress.splice(0..0, rules(dice, &Makings::new(&[Allow], NAMES)));
@@ -162,23 +163,30 @@ fn cluster_egress_firewall(dice: &mut Dice) -> Policy {
 }
 
 fn egress_firewall(dice: &mut Dice) -> Policy {
-    let mut subject = in_a_namespace(dice);
-    subject.1.pods.pods = Selector::everything();
-    let mut policy = of_kind(PolicyKind::EgressFirewall, Placement::NamespaceGate, subject);
+    let mut selected = in_a_namespace(dice);
+    selected.subject.pods.pods = Selector::everything();
+    let mut policy = of_kind(PolicyKind::EgressFirewall, Placement::NamespaceGate, selected);
     let makings = Makings { actions: &[Allow, Deny], peers: NAMES, wildcard: Wildcard::OneLabel };
     policy.egress = rules(dice, &makings);
     policy
 }
 
-fn in_a_namespace(dice: &mut Dice) -> (Option<&'static str>, Subject) {
-    let namespace = dice.pick(&NAMESPACES);
-    let pods = PodSet { namespaces: NamespaceScope::Named(namespace.into()), pods: mostly_everything(dice) };
-    (Some(namespace), Subject { pods, nodes: None })
+/// The namespace of a policy, if its kind has one, and whom it selects.
+struct Selected {
+    namespace: Option<&'static str>,
+    subject: Subject,
 }
 
-fn in_the_cluster(dice: &mut Dice) -> (Option<&'static str>, Subject) {
+fn in_a_namespace(dice: &mut Dice) -> Selected {
+    let namespace = dice.pick(&NAMESPACES);
+    let pods = PodSet { namespaces: NamespaceScope::Named(namespace.into()), pods: mostly_everything(dice) };
+    Selected { namespace: Some(namespace), subject: Subject { pods, nodes: None } }
+}
+
+fn in_the_cluster(dice: &mut Dice) -> Selected {
     let namespaces = NamespaceScope::Matching(mostly_everything(dice));
-    (None, Subject { pods: PodSet { namespaces, pods: mostly_everything(dice) }, nodes: None })
+    let pods = PodSet { namespaces, pods: mostly_everything(dice) };
+    Selected { namespace: None, subject: Subject { pods, nodes: None } }
 }
 
 fn mostly_everything(dice: &mut Dice) -> Selector {

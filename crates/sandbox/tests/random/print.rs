@@ -1,6 +1,7 @@
 //! A cluster as a reader wants it when it fails.
 
 use namewall_policy::model::{Clauses, Direction};
+use namewall_policy::reach::Reach;
 use namewall_policy::{Flow, Lease, LeaseTable, Program, Snapshot, explain};
 use std::fmt::Write;
 
@@ -44,8 +45,8 @@ pub(crate) fn cluster(snapshot: &Snapshot, leases: &[Lease]) -> String {
 }
 
 /// Why the core judges as it does.
-pub(crate) fn explanation(cluster: (&Snapshot, &Program), leases: &LeaseTable, flow: &Flow) -> String {
-    let told = explain(cluster, leases, flow, super::world::NOW);
+pub(crate) fn explanation(snapshot: &Snapshot, program: &Program, leases: &LeaseTable, flow: &Flow) -> String {
+    let told = explain(snapshot, &Reach { program, leases, now: super::world::NOW }, flow);
     let mut text = format!("the core: {:?}\n", told.decision);
     for step in &told.steps {
         let _ = writeln!(text, "    {} {:?}: {:?}", step.direction, step.at, step.result);

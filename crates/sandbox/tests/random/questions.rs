@@ -3,7 +3,7 @@
 
 use super::world::PORTS;
 use namewall_policy::model::{BackendTarget, ServiceId};
-use namewall_policy::port::Protocol;
+use namewall_policy::port::{Protocol, TransportPort};
 use namewall_policy::{Endpoint, Flow, Program, Snapshot};
 use namewall_sandbox::{Listen, ProbeSource, Sandbox};
 use namewall_testbed::Dice;
@@ -25,7 +25,7 @@ pub(crate) struct Asking<'a> {
 }
 
 impl<'a> Asking<'a> {
-    pub(crate) fn new((snapshot, program): (&'a Snapshot, &'a Program), sandbox: &Sandbox) -> Self {
+    pub(crate) fn new(snapshot: &'a Snapshot, program: &'a Program, sandbox: &Sandbox) -> Self {
         let place = |address| sandbox.place(address).expect("the topology's addresses are somebody's");
         Self { snapshot, program, places: sandbox.topology().addresses().map(place).collect() }
     }
@@ -48,7 +48,7 @@ impl<'a> Asking<'a> {
             let others = [Protocol::Udp, Protocol::Sctp].map(|protocol| (protocol, dice.pick(&PORTS)));
             for (protocol, port) in tcp.chain(others).chain([(Protocol::Icmp, 0)]) {
                 let to = self.program.endpoint_at(to);
-                questions.extend(self.question(from, (to, protocol, port), None));
+                questions.extend(self.question(from, to, TransportPort { protocol, port }));
             }
         }
         self.through_services(&mut questions);
@@ -65,22 +65,10 @@ impl<'a> Asking<'a> {
             .flat_map(move |from| self.places.iter().filter(move |to| apart(from, to)).map(move |to| (from, to.source)))
     }
 
-    fn question(
-        &self,
-        from: &ProbeSource,
-        (to, protocol, port): (Endpoint, Protocol, u16),
-        via: Option<(ServiceId, SocketAddr)>,
-    ) -> Option<Question> {
-        let direct = SocketAddr::new(to.address?, port);
-        let asked = via.map_or(direct, |(_, asked)| asked);
-        let flow = Flow {
-            from: self.program.endpoint_at(from.source),
-            to,
-            protocol,
-            port,
-            via: via.map(|(service, _)| service),
-            hop: None,
-        };
+    fn question(&self, from: &ProbeSource, to: Endpoint, port: TransportPort) -> Option<Question> {
+        let TransportPort { protocol, port } = port;
+        let asked = SocketAddr::new(to.address?, port);
+        let flow = Flow { from: self.program.endpoint_at(from.source), to, protocol, port, via: None, hop: None };
         Some(Question { flow, asked, from: from.clone() })
     }
 
@@ -93,9 +81,13 @@ impl<'a> Asking<'a> {
                     .find_map(|backend| Some((self.address_of(backend.target, address.is_ipv4())?, backend.port)));
                 let Some((backend, backend_port)) = found else { continue };
                 let to = self.program.endpoint_at(backend);
-                let via = (ServiceId(at as u32), SocketAddr::new(address, port.port));
+                let backend_port = TransportPort { protocol: port.protocol, port: backend_port };
                 for from in self.places.iter().filter(|from| self.comes_as_itself(from.source, &to)) {
-                    questions.extend(self.question(from, (to.clone(), port.protocol, backend_port), Some(via)));
+                    questions.extend(self.question(from, to.clone(), backend_port).map(|direct| Question {
+                        flow: Flow { via: Some(ServiceId(at as u32)), ..direct.flow },
+                        asked: SocketAddr::new(address, port.port),
+                        ..direct
+                    }));
                 }
             }
         }

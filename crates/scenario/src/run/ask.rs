@@ -26,7 +26,7 @@ struct Came {
 }
 
 /// The way of a question.
-struct Way {
+struct LookupPath {
     /// Who asks, if the agent takes the question.
     client: Option<IpAddr>,
     /// In this order, until one answers.
@@ -87,7 +87,7 @@ impl Player<'_> {
         };
         self.state();
         let target = Target { host: Host::Address(meant), protocol, port: Some(DNS) };
-        let Some(Way { client, servers }) = self.way(&lookup.from, meant, &target)? else { return Ok(None) };
+        let Some(LookupPath { client, servers }) = self.way(&lookup.from, meant, &target)? else { return Ok(None) };
         let id = (self.asked as u16).wrapping_mul(0x6487).wrapping_add(lookup.kind.0);
         let query = Message { edns: lookup.edns, ..Message::query(id, name.clone(), lookup.kind) }.write();
         let mut last = None;
@@ -111,7 +111,7 @@ impl Player<'_> {
     }
 
     /// Where a question goes that is meant for a server; None if the client may not ask it.
-    fn way(&self, from: &Host, meant: IpAddr, target: &Target) -> Result<Option<Way>, String> {
+    fn way(&self, from: &Host, meant: IpAddr, target: &Target) -> Result<Option<LookupPath>, String> {
         let Some(world) = self.world() else { return Ok(None) };
         let routes = world.routes(from, target).map_err(|error| error.to_string())?;
         match world.predict(&routes) {
@@ -127,7 +127,7 @@ impl Player<'_> {
         let client = client.filter(|&client| self.is_taken(&world, client, meant));
         let servers = if client.is_some() { self.asked_for(meant) } else { vec![meant] };
         let served = |server| self.served_at(&world, server, target.protocol);
-        Ok(Some(Way { client, servers: servers.into_iter().filter_map(served).collect() }))
+        Ok(Some(LookupPath { client, servers: servers.into_iter().filter_map(served).collect() }))
     }
 
     /// Whether the agent takes a question: of a pod, to anybody but another pod. A pod that answers

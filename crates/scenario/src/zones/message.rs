@@ -102,8 +102,8 @@ impl Message {
             let mut records = Vec::new();
             for _ in 0..count {
                 match reader.record()? {
-                    Found::Record(record) => records.push(record),
-                    Found::Opt(size) => edns = Some(size),
+                    MessageRecord::Record(record) => records.push(record),
+                    MessageRecord::Opt(size) => edns = Some(size),
                 }
             }
             Ok(records)
@@ -131,7 +131,7 @@ struct Reader<'a> {
     at: usize,
 }
 
-enum Found {
+enum MessageRecord {
     Record(Record),
     Opt(u16),
 }
@@ -178,7 +178,7 @@ impl<'a> Reader<'a> {
         Err(Malformed(self.at))
     }
 
-    fn record(&mut self) -> Result<Found, Malformed> {
+    fn record(&mut self) -> Result<MessageRecord, Malformed> {
         let owner = self.name()?;
         let (kind, class) = (RecordType(self.number()?), self.number()?);
         let ttl = self.long_number()?;
@@ -189,14 +189,14 @@ impl<'a> Reader<'a> {
         }
         if kind == RecordType::OPT {
             self.at = end;
-            return Ok(Found::Opt(class));
+            return Ok(MessageRecord::Opt(class));
         }
         // An address of another class is none of the Internet's.
         if class != CLASS_IN {
             return Err(Malformed(self.at));
         }
         let data = self.data(kind, length)?;
-        if self.at != end { Err(Malformed(self.at)) } else { Ok(Found::Record(Record { owner, ttl, data })) }
+        if self.at != end { Err(Malformed(self.at)) } else { Ok(MessageRecord::Record(Record { owner, ttl, data })) }
     }
 
     fn data(&mut self, kind: RecordType, length: usize) -> Result<Data, Malformed> {

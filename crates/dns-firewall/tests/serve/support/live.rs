@@ -71,8 +71,7 @@ impl Live {
             try_timeout: Duration::from_millis(300),
             ..Settings::default()
         };
-        let server =
-            Server::start_judged((settings, Some(Arc::new(service))), sockets, Arc::new(LearnNothing)).unwrap();
+        let server = Server::start_judged(settings, Some(Arc::new(service)), sockets, Arc::new(LearnNothing)).unwrap();
         Self { server, ports, told }
     }
 

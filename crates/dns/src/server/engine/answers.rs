@@ -6,7 +6,7 @@ use crate::chain::Failure;
 use crate::learn::{Answer, Learn, LearnError, Opens};
 use crate::server::datagrams::Inbox;
 use crate::server::pending::{Client, Link, Ticket};
-use crate::server::settings::{OnLearnTimeout, Way};
+use crate::server::settings::{OnLearnTimeout, UpstreamTransport};
 use crate::wire::{Header, Question, Rcode, reply};
 use std::io;
 
@@ -76,7 +76,11 @@ impl<L: Learn> Engine<L> {
             self.forget(ticket);
             return Ok(());
         };
-        if header.is_truncated && route.way == Way::UdpFirst && client.is_by_tcp() && !pending.is_by_stream {
+        if header.is_truncated
+            && route.way == UpstreamTransport::UdpFirst
+            && client.is_by_tcp()
+            && !pending.is_by_stream
+        {
             pending.wants_tcp = true;
             return self.try_elsewhere(ticket);
         }

@@ -5,7 +5,7 @@ use crate::learn::Learn;
 use crate::server::pending::{Client, Link, Ticket};
 use crate::server::settings::plain;
 use crate::server::stream::Stream;
-use crate::server::tcp::{Connection, End};
+use crate::server::tcp::{Connection, ConnectionOwner};
 use nix::sys::epoll::EpollFlags;
 use std::io;
 
@@ -34,7 +34,7 @@ impl<L: Learn> Engine<L> {
                 self.counters.over_limit += 1;
                 continue;
             }
-            let end = End::Client { listener, from };
+            let end = ConnectionOwner::Client { listener, from };
             let Ok(connection) = Connection::new(Stream::plain(stream), end, self.now) else { continue };
             *own += 1;
             self.counters.connections += 1;
@@ -49,7 +49,7 @@ impl<L: Learn> Engine<L> {
     pub(super) fn register(&mut self, slot: u32) -> io::Result<()> {
         let Some(connection) = self.connections.at(slot) else { return Ok(()) };
         // To an upstream it is connected when it can be written to.
-        connection.waits_to_write = matches!(connection.end, End::Upstream(_));
+        connection.waits_to_write = matches!(connection.end, ConnectionOwner::Upstream(_));
         let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT;
         let flags = if connection.waits_to_write { flags } else { EpollFlags::EPOLLIN };
         Ok(self.epoll.add(&connection.stream.tcp, event(flags, Token::Connection(slot)))?)
@@ -60,7 +60,7 @@ impl<L: Learn> Engine<L> {
         let Some(connection) = self.connections.at(slot) else { return };
         let mut flags = EpollFlags::empty();
         let may_read = !connection.is_half_closed && connection.open < MOST_PIPELINED;
-        if may_read || matches!(connection.end, End::Upstream(_)) {
+        if may_read || matches!(connection.end, ConnectionOwner::Upstream(_)) {
             flags |= EpollFlags::EPOLLIN;
         }
         if connection.has_output() {
@@ -120,7 +120,7 @@ impl<L: Learn> Engine<L> {
         let ticket = self.connections.ticket(slot);
         while let Some(connection) = self.connections.get(ticket) {
             let end = connection.end;
-            let is_full = matches!(end, End::Client { .. }) && connection.open >= MOST_PIPELINED;
+            let is_full = matches!(end, ConnectionOwner::Client { .. }) && connection.open >= MOST_PIPELINED;
             if is_full {
                 connection.is_paused = true;
                 self.watch(slot);
@@ -131,11 +131,11 @@ impl<L: Learn> Engine<L> {
             }
             connection.last_used = self.now;
             match end {
-                End::Client { listener, from } => {
+                ConnectionOwner::Client { listener, from } => {
                     connection.open += 1;
                     self.take_query(Client::Tcp { connection: ticket, listener, from }, message)?;
                 }
-                End::Upstream(upstream) => {
+                ConnectionOwner::Upstream(upstream) => {
                     connection.has_answered = true;
                     self.take_answer(upstream, |id| Link::Tcp { connection: slot, id }, message)?;
                 }
@@ -172,7 +172,8 @@ impl<L: Learn> Engine<L> {
     /// The other end sends no more; a client may still want its answers.
     fn half_close(&mut self, slot: u32) {
         let Some(connection) = self.connections.at(slot) else { return };
-        if matches!(connection.end, End::Client { .. }) && (connection.open > 0 || connection.has_output()) {
+        if matches!(connection.end, ConnectionOwner::Client { .. }) && (connection.open > 0 || connection.has_output())
+        {
             connection.is_half_closed = true;
             self.watch(slot);
         } else {
@@ -182,7 +183,7 @@ impl<L: Learn> Engine<L> {
 
     /// Ends a connection that something is wrong with.
     fn break_off(&mut self, slot: u32, error: &io::Error) {
-        if let Some(&End::Upstream(upstream)) = self.connections.at(slot).map(|one| &one.end) {
+        if let Some(&ConnectionOwner::Upstream(upstream)) = self.connections.at(slot).map(|one| &one.end) {
             self.upstreams[upstream].trouble = Some(format!("{}: {error}", self.upstreams[upstream].address));
         }
         self.end(slot);
@@ -223,12 +224,12 @@ impl<L: Learn> Engine<L> {
         let _ = self.epoll.delete(&connection.stream.tcp);
         connection.stream.close();
         match connection.end {
-            End::Client { from, .. } => {
+            ConnectionOwner::Client { from, .. } => {
                 if let Some(own) = self.connections_of.get_mut(&plain(from)) {
                     *own = own.saturating_sub(1);
                 }
             }
-            End::Upstream(upstream) => {
+            ConnectionOwner::Upstream(upstream) => {
                 if self.upstreams[upstream].connection == Some(slot) {
                     self.upstreams[upstream].connection = None;
                 }
@@ -265,8 +266,8 @@ impl<L: Learn> Engine<L> {
     pub(super) fn end_idle(&mut self) {
         let (now, limit) = (self.now, self.settings.idle_timeout);
         let limit_of = |one: &Connection| match one.end {
-            End::Upstream(at) => self.upstreams[at].settings.idle_timeout.unwrap_or(limit),
-            End::Client { .. } => limit,
+            ConnectionOwner::Upstream(at) => self.upstreams[at].settings.idle_timeout.unwrap_or(limit),
+            ConnectionOwner::Client { .. } => limit,
         };
         let is_idle = |one: &Connection| one.open == 0 && now.saturating_duration_since(one.last_used) >= limit_of(one);
         // One whose answers nobody reads is not idle, but stuck.

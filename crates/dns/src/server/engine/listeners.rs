@@ -6,7 +6,7 @@ use crate::learn::Learn;
 use crate::server::datagrams::{self, Inbox};
 use crate::server::outbox::Outbox;
 use crate::server::settings::Listen;
-use crate::server::tcp::End;
+use crate::server::tcp::ConnectionOwner;
 use nix::sys::epoll::{Epoll, EpollFlags};
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -114,7 +114,9 @@ impl<L: Learn> Engine<L> {
     /// The place of one that is left, and that nobody came by who is still here.
     fn free_place(&self) -> Option<usize> {
         let has_clients = |at: usize| {
-            self.connections.iter().any(|(_, one)| matches!(one.end, End::Client { listener, .. } if listener == at))
+            self.connections
+                .iter()
+                .any(|(_, one)| matches!(one.end, ConnectionOwner::Client { listener, .. } if listener == at))
         };
         let is_free = |at: &usize| {
             let listener = &self.listeners[*at];

@@ -6,9 +6,9 @@ use crate::learn::Learn;
 use crate::server::datagrams::Inbox;
 use crate::server::pending::{Client, Link, Ticket};
 use crate::server::route::Route;
-use crate::server::settings::{Health, Way, plain};
+use crate::server::settings::{Health, UpstreamTransport, plain};
 use crate::server::stream::Stream;
-use crate::server::tcp::{Connection, End, begin_connect};
+use crate::server::tcp::{Connection, ConnectionOwner, begin_connect};
 use crate::wire::{Header, Question, Rcode, WireError, reply};
 use nix::sys::epoll::EpollFlags;
 use std::io;
@@ -155,9 +155,9 @@ impl<L: Learn> Engine<L> {
         let (before, link, route) = (pending.upstream, pending.link.take(), pending.route.clone());
         let from = pending.first.wrapping_add(usize::from(pending.tries));
         let over_tcp = match route.as_ref().map(|route| route.way) {
-            None | Some(Way::AsAsked) => pending.client.is_by_tcp(),
-            Some(Way::Tcp) => true,
-            Some(Way::UdpFirst) => pending.wants_tcp,
+            None | Some(UpstreamTransport::AsAsked) => pending.client.is_by_tcp(),
+            Some(UpstreamTransport::Tcp) => true,
+            Some(UpstreamTransport::UdpFirst) => pending.wants_tcp,
         };
         // A probe has no route: it asks whom it is for.
         let Some(upstream) = route.map_or(Some(before), |route| self.pick(&route, from)) else {
@@ -273,7 +273,7 @@ impl<L: Learn> Engine<L> {
                     Some(tls) => Stream::within(tcp, tls)?,
                     None => Stream::plain(tcp),
                 };
-                let connection = Connection::new(stream, End::Upstream(at), self.now)?;
+                let connection = Connection::new(stream, ConnectionOwner::Upstream(at), self.now)?;
                 let connection = self.connections.insert(connection).slot;
                 self.upstreams[at].connection = Some(connection);
                 if let Err(error) = self.register(connection) {

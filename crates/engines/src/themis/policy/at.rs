@@ -18,18 +18,18 @@ pub struct PolicyError {
 #[derive(Clone, Copy)]
 pub(super) struct At<'a> {
     pub(super) node: &'a Node,
-    step: Step<'a>,
+    step: PathStep<'a>,
 }
 
 #[derive(Clone, Copy)]
-enum Step<'a> {
-    Root(Source<'a>),
+enum PathStep<'a> {
+    Root(SourceFile<'a>),
     Key(&'a At<'a>, &'a str),
     Item(&'a At<'a>, usize),
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct Source<'a> {
+pub(super) struct SourceFile<'a> {
     pub(super) file: &'a str,
     /// Themis reads the keys of JSON in any case, those of YAML only as they are.
     pub(super) any_case: bool,
@@ -38,23 +38,23 @@ pub(super) struct Source<'a> {
 impl fmt::Display for At<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.step {
-            Step::Root(_) => Ok(()),
-            Step::Key(At { step: Step::Root(_), .. }, key) => f.write_str(key),
-            Step::Key(up, key) => write!(f, "{up}.{key}"),
-            Step::Item(up, at) => write!(f, "{up}[{at}]"),
+            PathStep::Root(_) => Ok(()),
+            PathStep::Key(At { step: PathStep::Root(_), .. }, key) => f.write_str(key),
+            PathStep::Key(up, key) => write!(f, "{up}.{key}"),
+            PathStep::Item(up, at) => write!(f, "{up}[{at}]"),
         }
     }
 }
 
 impl<'a> At<'a> {
-    pub(super) fn root(node: &'a Node, source: Source<'a>) -> Self {
-        Self { node, step: Step::Root(source) }
+    pub(super) fn root(node: &'a Node, source: SourceFile<'a>) -> Self {
+        Self { node, step: PathStep::Root(source) }
     }
 
-    fn source(&self) -> Source<'a> {
+    fn source(&self) -> SourceFile<'a> {
         match self.step {
-            Step::Root(source) => source,
-            Step::Key(up, _) | Step::Item(up, _) => up.source(),
+            PathStep::Root(source) => source,
+            PathStep::Key(up, _) | PathStep::Item(up, _) => up.source(),
         }
     }
 
@@ -116,7 +116,9 @@ impl<'a> At<'a> {
 
     pub(super) fn items(&self, what: &str) -> Result<impl ExactSizeIterator<Item = At<'_>>, PolicyError> {
         match &self.node.value {
-            Tree::List(items) => Ok(items.iter().enumerate().map(|(at, node)| At { node, step: Step::Item(self, at) })),
+            Tree::List(items) => {
+                Ok(items.iter().enumerate().map(|(at, node)| At { node, step: PathStep::Item(self, at) }))
+            }
             _ => Err(self.expected(what)),
         }
     }
@@ -124,7 +126,7 @@ impl<'a> At<'a> {
     pub(super) fn entries(&self, what: &str) -> Result<impl ExactSizeIterator<Item = (&str, At<'_>)>, PolicyError> {
         match &self.node.value {
             Tree::Map(entries) => {
-                Ok(entries.iter().map(|(key, node)| (&*key.text, At { node, step: Step::Key(self, &key.text) })))
+                Ok(entries.iter().map(|(key, node)| (&*key.text, At { node, step: PathStep::Key(self, &key.text) })))
             }
             _ => Err(self.expected(what)),
         }
@@ -171,7 +173,7 @@ impl<'a> At<'a> {
     pub(super) fn get(&self, word: &str) -> Option<At<'_>> {
         let Tree::Map(entries) = &self.node.value else { return None };
         let (key, node) = entries.iter().find(|(key, _)| self.is_word(&key.text, word))?;
-        Some(At { node, step: Step::Key(self, &key.text) })
+        Some(At { node, step: PathStep::Key(self, &key.text) })
     }
 
     pub(super) fn need(&self, word: &str) -> Result<At<'_>, PolicyError> {

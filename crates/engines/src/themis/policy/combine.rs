@@ -65,7 +65,7 @@ impl Target {
 }
 
 /// Whoever is asked by an algorithm: a rule, a policy or a set of policies.
-pub(super) trait Part {
+pub(super) trait PolicyPart {
     /// `None` if it is nameless, and so for mappers not there.
     fn id(&self) -> Option<&str>;
     fn decide<'a>(&'a self, context: &'a Context<'a>) -> Decision<'a>;
@@ -80,7 +80,7 @@ pub(super) struct Rule {
     pub(super) obligations: Vec<Obligation>,
 }
 
-impl Part for Rule {
+impl PolicyPart for Rule {
     fn id(&self) -> Option<&str> {
         self.id.as_deref()
     }
@@ -133,7 +133,7 @@ pub(super) enum Policy {
     Set(Group<Policy>),
 }
 
-impl<P: Part> Part for Group<P> {
+impl<P: PolicyPart> PolicyPart for Group<P> {
     fn id(&self) -> Option<&str> {
         self.id.as_deref()
     }
@@ -165,7 +165,7 @@ impl<P: Part> Part for Group<P> {
     }
 }
 
-impl Part for Policy {
+impl PolicyPart for Policy {
     fn id(&self) -> Option<&str> {
         match self {
             Self::Rules(group) => group.id(),
@@ -223,11 +223,11 @@ pub(super) enum Choices {
 
 impl Choices {
     /// If an id is there twice, the last one has it.
-    pub(super) fn named<P: Part>(parts: &[P]) -> Self {
+    pub(super) fn named<P: PolicyPart>(parts: &[P]) -> Self {
         Self::Named(parts.iter().enumerate().filter_map(|(at, part)| Some((part.id()?.into(), at))).collect())
     }
 
-    pub(super) fn flags<P: Part>(parts: &[P], flags: &FlagsType) -> Self {
+    pub(super) fn flags<P: PolicyPart>(parts: &[P], flags: &FlagsType) -> Self {
         let last = |flag: &str| parts.iter().rposition(|part| part.id() == Some(flag));
         Self::Flags(flags.flags.iter().map(|flag| last(flag)).collect())
     }
@@ -235,7 +235,7 @@ impl Choices {
 
 impl Algorithm {
     /// `picked` are those parts that are asked, or all.
-    fn decide<'a, P: Part>(
+    fn decide<'a, P: PolicyPart>(
         &'a self,
         parts: &'a [P],
         picked: Option<&[usize]>,
@@ -250,7 +250,11 @@ impl Algorithm {
         }
     }
 
-    fn combine<'a, P: Part + 'a>(&self, parts: impl Iterator<Item = &'a P>, context: &'a Context<'a>) -> Decision<'a> {
+    fn combine<'a, P: PolicyPart + 'a>(
+        &self,
+        parts: impl Iterator<Item = &'a P>,
+        context: &'a Context<'a>,
+    ) -> Decision<'a> {
         let decisions = parts.map(|part| part.decide(context));
         match self {
             Self::DenyOverrides => deny_overrides(decisions),
@@ -292,7 +296,7 @@ fn deny_overrides<'a>(decisions: impl Iterator<Item = Decision<'a>>) -> Decision
 }
 
 impl Mapper {
-    fn decide<'a, P: Part>(
+    fn decide<'a, P: PolicyPart>(
         &'a self,
         parts: &'a [P],
         picked: Option<&[usize]>,
@@ -328,7 +332,7 @@ impl Mapper {
         }
     }
 
-    fn choose<P: Part>(&self, parts: &[P], picked: Option<&[usize]>, id: &str) -> Option<usize> {
+    fn choose<P: PolicyPart>(&self, parts: &[P], picked: Option<&[usize]>, id: &str) -> Option<usize> {
         match &self.choices {
             Choices::Named(named) => named.get(id).copied(),
             Choices::Flags(_) => None,
@@ -336,7 +340,7 @@ impl Mapper {
         }
     }
 
-    fn choose_all<P: Part>(&self, parts: &[P], picked: Option<&[usize]>, value: &Value) -> Vec<usize> {
+    fn choose_all<P: PolicyPart>(&self, parts: &[P], picked: Option<&[usize]>, value: &Value) -> Vec<usize> {
         match (value, &self.choices) {
             (Value::ListOfStrings(ids), _) => ids.iter().filter_map(|id| self.choose(parts, picked, id)).collect(),
             (Value::SetOfStrings(ids), _) => ids.iter().filter_map(|id| self.choose(parts, picked, id)).collect(),

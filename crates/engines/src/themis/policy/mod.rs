@@ -20,8 +20,8 @@ mod tree;
 
 use super::codec::{Attribute, Effect, Response};
 use super::value::Type;
-use at::{At, Source};
-use combine::{Part, Policy};
+use at::{At, SourceFile};
+use combine::{Policy, PolicyPart};
 use content::Contents;
 use expression::Context;
 use symbols::Symbols;
@@ -48,11 +48,11 @@ impl Policies {
         let mut known = Contents::default();
         for content in contents {
             let tree = parse(*content)?;
-            content::read(&At::root(&tree, Source { file: content.name, any_case: true }), &mut known)?;
+            content::read(&At::root(&tree, SourceFile { file: content.name, any_case: true }), &mut known)?;
         }
         let tree = parse(policy)?;
         let any_case = policy.name.ends_with(".json");
-        let (symbols, root) = read::read(&At::root(&tree, Source { file: policy.name, any_case }), &known)?;
+        let (symbols, root) = read::read(&At::root(&tree, SourceFile { file: policy.name, any_case }), &known)?;
         Ok(Self { symbols, root })
     }
 

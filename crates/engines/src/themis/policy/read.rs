@@ -2,7 +2,7 @@
 //! anything is asked.
 
 use super::at::{At, PolicyError};
-use super::combine::{Algorithm, Choices, Group, Mapper, Obligation, Part, Policy, Rule, Target};
+use super::combine::{Algorithm, Choices, Group, Mapper, Obligation, Policy, PolicyPart, Rule, Target};
 use super::content::{Contents, KeyKind};
 use super::expression::Expression;
 use super::function::{self, Function};
@@ -36,7 +36,7 @@ impl Reader<'_> {
         }
     }
 
-    fn group<P: Part>(&self, at: &At<'_>, parts: Vec<P>) -> Result<Group<P>, PolicyError> {
+    fn group<P: PolicyPart>(&self, at: &At<'_>, parts: Vec<P>) -> Result<Group<P>, PolicyError> {
         Ok(Group {
             id: id(at)?,
             target: self.target(at)?,
@@ -238,7 +238,7 @@ impl Reader<'_> {
     }
 
     /// `parts` are whose decisions are combined; `None` within a mapper, where they are not known.
-    fn algorithm<P: Part>(&self, at: &At<'_>, parts: Option<&[P]>) -> Result<Algorithm, PolicyError> {
+    fn algorithm<P: PolicyPart>(&self, at: &At<'_>, parts: Option<&[P]>) -> Result<Algorithm, PolicyError> {
         let at = at.need("alg")?;
         if !at.is_text() {
             return self.mapper(&at, parts);
@@ -250,7 +250,7 @@ impl Reader<'_> {
         }
     }
 
-    fn mapper<P: Part>(&self, at: &At<'_>, parts: Option<&[P]>) -> Result<Algorithm, PolicyError> {
+    fn mapper<P: PolicyPart>(&self, at: &At<'_>, parts: Option<&[P]>) -> Result<Algorithm, PolicyError> {
         at.only("an algorithm", &["id", "map", "default", "error", "order", "alg"])?;
         let name = at.need("id")?;
         if !name.text("`Mapper`")?.eq_ignore_ascii_case("mapper") {

@@ -185,7 +185,7 @@ impl Running {
     fn start_at(built: Built, sockets: Vec<(Sockets, Listen)>, served: Endpoints) -> Result<Self> {
         let Built { service, routes, listen, endpoints, .. } = built;
         let chain: Arc<dyn Chain> = Arc::new(service);
-        let server = Server::start_judged((settings(&listen, routes), Some(chain)), sockets, Arc::new(LearnNothing))?;
+        let server = Server::start_judged(settings(&listen, routes), Some(chain), sockets, Arc::new(LearnNothing))?;
         for address in &listen {
             info!(%address, "serving DNS");
         }
@@ -212,7 +212,7 @@ impl Running {
         settings.check(&listen)?;
         self.endpoints.set(&endpoints)?;
         self.lameduck = lameduck(&endpoints);
-        self.server.move_to((settings, Arc::new(service)), sockets)?;
+        self.server.move_to(settings, Arc::new(service), sockets)?;
         left.iter().for_each(|address| info!(%address, "no longer serving DNS"));
         new.iter().for_each(|address| info!(%address, "serving DNS"));
         (self.listen, self.left) = (listen, left);

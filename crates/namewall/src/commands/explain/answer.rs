@@ -5,14 +5,14 @@ use namewall_policy::ask::{Host, Route, Target, World};
 use namewall_policy::domain::DomainName;
 use namewall_policy::explain::{Explanation, RuleStep, describe_reason, explain_case};
 use namewall_policy::model::PolicyId;
-use namewall_policy::port::{Protocol, Traffic, usable_ports};
+use namewall_policy::port::{Protocol, Traffic, TransportPort, usable_ports};
 use namewall_policy::reach::Reachable;
 use namewall_policy::unknown::{Case, Conditions, Described, Outlook, guessed_pod_network};
 use namewall_policy::{Condition, Dependence, Flow, Prediction, Reason, Snapshot, Verdict};
 use std::collections::BTreeMap;
 
 /// What is asked.
-pub(crate) struct Asked<'a> {
+pub(crate) struct ConnectionQuestion<'a> {
     pub(crate) from: &'a Host,
     pub(crate) to: &'a Target,
 }
@@ -51,7 +51,7 @@ pub(super) struct Story {
 }
 
 impl<'a> Answer<'a> {
-    pub(crate) fn new(world: World<'a>, asked: &Asked<'_>) -> Result<Self> {
+    pub(crate) fn new(world: World<'a>, asked: &ConnectionQuestion<'_>) -> Result<Self> {
         let mut routes = world.routes(asked.from, asked.to)?;
         let any_port = asked.to.port.is_none() && asked.to.protocol.has_ports();
         let settled = any_port.then(|| settle_ports(&world, &mut routes));
@@ -67,7 +67,7 @@ impl<'a> Answer<'a> {
     }
 
     /// A live firewall has no lease for the name that is asked for: what only a rule by name allows is denied.
-    pub(crate) fn without_lease(mut self, asked: &Asked<'_>) -> Result<Self> {
+    pub(crate) fn without_lease(mut self, asked: &ConnectionQuestion<'_>) -> Result<Self> {
         let Host::Name(name) = &asked.to.host else { return Ok(self) };
         if self.verdict != Prediction::Deny && !self.world.is_open_without_name(asked.from, asked.to)? {
             self.verdict = Prediction::Deny;
@@ -104,12 +104,12 @@ impl<'a> Answer<'a> {
     }
 
     pub(super) fn describe(&self, conditions: &[Condition]) -> Vec<Described> {
-        let world = (self.world.snapshot, self.world.program);
-        conditions.iter().map(|one| one.describe(world)).collect()
+        let World { snapshot, program, .. } = self.world;
+        conditions.iter().map(|one| one.describe(snapshot, program)).collect()
     }
 
     fn reason_of(&self, reason: &Reason, flow: &Flow) -> String {
-        describe_reason((self.world.snapshot, self.world.program), reason, flow)
+        describe_reason(self.world.snapshot, self.world.program, reason, flow)
     }
 
     pub(super) fn would_deny(&self) -> Option<String> {
@@ -161,7 +161,7 @@ fn route_stories(world: &World<'_>, route: Route) -> Vec<RouteStory> {
             let best = best_outlook(world, &flows);
             let story = |case: &Case| Story {
                 flow: case.flow.clone(),
-                explanation: explain_case((world.snapshot, world.program), world.leases, case, world.now),
+                explanation: explain_case(world.snapshot, &world.reach(), case),
             };
             let cases: &[&Option<Case>] = match best.prediction {
                 Prediction::Allow => &[&best.allowed],
@@ -199,7 +199,7 @@ fn settle_ports(world: &World<'_>, routes: &mut [Route]) -> (Reachable, Vec<Cond
     let reach = world.reach();
     let mut everywhere: Option<Reachable> = None;
     // A Service is asked at its own ports; each is open only if every backend behind it is.
-    let mut ports: BTreeMap<(Protocol, u16), Prediction> = BTreeMap::new();
+    let mut ports: BTreeMap<TransportPort, Prediction> = BTreeMap::new();
     for route in routes.iter() {
         if let Some(port) = service_port(route) {
             let prediction = world.predict_route(route);
@@ -221,13 +221,14 @@ fn settle_ports(world: &World<'_>, routes: &mut [Route]) -> (Reachable, Vec<Cond
         for flow in &route.flows {
             match port.as_ref().filter(|port| !port.is_none()) {
                 Some(port) => reach.predict(flow).depends_on.into_iter().for_each(|on| conditions.add(on, port)),
-                None if flow.port == 0 => reach.find_conditions((&flow.from, &flow.to), &mut conditions),
+                None if flow.port == 0 => reach.find_conditions(&flow.from, &flow.to, &mut conditions),
                 None => {}
             }
         }
     }
     let conditions = conditions.list();
-    let (protocol, port) = example(&open.open).or(example(&open.possible)).unwrap_or((Protocol::Tcp, 80));
+    let usual = TransportPort { protocol: Protocol::Tcp, port: 80 };
+    let TransportPort { protocol, port } = example(&open.open).or(example(&open.possible)).unwrap_or(usual);
     for flow in routes.iter_mut().flat_map(|route| &mut route.flows).filter(|flow| flow.port == 0) {
         (flow.protocol, flow.port) = (protocol, port);
     }
@@ -235,8 +236,8 @@ fn settle_ports(world: &World<'_>, routes: &mut [Route]) -> (Reachable, Vec<Cond
 }
 
 /// The port at which a Service is asked, if the route leads through one.
-fn service_port(route: &Route) -> Option<(Protocol, u16)> {
-    Some((route.flows.first()?.protocol, route.service_port?))
+fn service_port(route: &Route) -> Option<TransportPort> {
+    Some(TransportPort { protocol: route.flows.first()?.protocol, port: route.service_port? })
 }
 
 fn worse(one: Prediction, other: Prediction) -> Prediction {
@@ -248,9 +249,9 @@ fn worse(one: Prediction, other: Prediction) -> Prediction {
 }
 
 /// One port, as it is predicted.
-fn only((protocol, port): (Protocol, u16), prediction: Prediction) -> Reachable {
+fn only(port: TransportPort, prediction: Prediction) -> Reachable {
     let mut one = Traffic::none();
-    one.insert(protocol, port, port);
+    one.insert(port.protocol, port.port, port.port);
     match prediction {
         Prediction::Allow => Reachable::exactly(one),
         Prediction::Depends => Reachable { open: Traffic::none(), possible: one },
@@ -259,10 +260,10 @@ fn only((protocol, port): (Protocol, u16), prediction: Prediction) -> Reachable 
 }
 
 /// The first port that can be listened at.
-fn example(traffic: &Traffic) -> Option<(Protocol, u16)> {
+fn example(traffic: &Traffic) -> Option<TransportPort> {
     let first = |protocol: Protocol| {
         let ports = traffic.ports(protocol)?.intersect(&usable_ports());
-        Some((protocol, ports.ranges().first()?.0))
+        Some(TransportPort { protocol, port: ports.ranges().first()?.0 })
     };
     Protocol::WITH_PORTS.into_iter().find_map(first)
 }

@@ -4,7 +4,7 @@ use super::answer::Answer;
 use super::text::step_name;
 use crate::conditions::conditions_json;
 use crate::output;
-use namewall_policy::explain::Step;
+use namewall_policy::explain::WalkStep;
 use namewall_policy::port::{Protocol, Traffic};
 use serde_json::{Value, json};
 
@@ -57,8 +57,8 @@ impl Answer<'_> {
         story.map(|story| self.steps_json(&story.explanation.steps)).unwrap_or_default()
     }
 
-    fn steps_json(&self, steps: &[Step]) -> Vec<Value> {
-        let step_json = |step: &Step| {
+    fn steps_json(&self, steps: &[WalkStep]) -> Vec<Value> {
+        let step_json = |step: &WalkStep| {
             let rules = step.rules.iter().map(|rule| {
                 let compiled = self.world.program.rule(rule.rule);
                 let policy = &self.world.snapshot.policy(compiled.policy).id;

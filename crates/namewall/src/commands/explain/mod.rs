@@ -4,7 +4,7 @@ mod answer;
 mod json;
 mod text;
 
-pub(crate) use answer::{Answer, Asked, pod_network_hint};
+pub(crate) use answer::{Answer, ConnectionQuestion, pod_network_hint};
 pub(crate) use json::allowed_json;
 
 use super::run::running;
@@ -30,7 +30,7 @@ pub(crate) fn answer(asked: &Question, mut loaded: Loaded) -> Result<ExitCode> {
     loaded.report_errors();
     let alias = loaded.world().external_name(&asked.from, &asked.to.host);
     loaded.learn(&asked.dns, alias.as_ref());
-    let mut answer = Answer::new(loaded.world(), &Asked { from: &asked.from, to: &asked.to })?;
+    let mut answer = Answer::new(loaded.world(), &ConnectionQuestion { from: &asked.from, to: &asked.to })?;
     answer.alias = alias;
     let mut out = output::stdout();
     let printed = match asked.output {

@@ -3,7 +3,7 @@
 use super::answer::{Answer, RouteStory, Story, verdict_of};
 use crate::output::{self, SOFT, STRONG, style_of};
 use anyhow::Result;
-use namewall_policy::explain::{self, Step, StepAt, StepResult};
+use namewall_policy::explain::{self, StepAt, StepResult, WalkStep};
 use namewall_policy::model::Direction;
 use namewall_policy::{Cause, Prediction, Verdict};
 use std::io::Write;
@@ -72,9 +72,9 @@ impl Answer<'_> {
         Ok(())
     }
 
-    fn print_steps(&self, out: &mut impl Write, steps: &[Step]) -> Result<()> {
+    fn print_steps(&self, out: &mut impl Write, steps: &[WalkStep]) -> Result<()> {
         for direction in [Direction::Egress, Direction::Ingress] {
-            let steps: Vec<&Step> = steps.iter().filter(|step| step.direction == direction).collect();
+            let steps: Vec<&WalkStep> = steps.iter().filter(|step| step.direction == direction).collect();
             if steps.is_empty() {
                 continue;
             }
@@ -86,7 +86,7 @@ impl Answer<'_> {
         Ok(())
     }
 
-    fn print_step(&self, out: &mut impl Write, step: &Step) -> Result<()> {
+    fn print_step(&self, out: &mut impl Write, step: &WalkStep) -> Result<()> {
         writeln!(out, "  {}: {}", step_name(step), self.step_result(step))?;
         // A long list of misses tells little; the match and its neighbours tell most.
         const SHOWN: usize = 12;
@@ -112,7 +112,7 @@ impl Answer<'_> {
         Ok(())
     }
 
-    pub(super) fn step_result(&self, step: &Step) -> String {
+    pub(super) fn step_result(&self, step: &WalkStep) -> String {
         match &step.result {
             StepResult::Allowed if step.at == StepAt::Stage(namewall_policy::Stage::ClusterGate) => {
                 "passes the gate".into()
@@ -139,7 +139,7 @@ impl Answer<'_> {
     }
 }
 
-pub(super) fn step_name(step: &Step) -> String {
+pub(super) fn step_name(step: &WalkStep) -> String {
     match step.at {
         StepAt::Stage(stage) => {
             let name = stage.to_string();

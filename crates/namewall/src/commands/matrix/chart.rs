@@ -1,6 +1,6 @@
 //! A view of a matrix → the chart that pictures draw.
 
-use super::pair::{End, Pair};
+use super::pair::{Pair, PairEnd};
 use super::{View, range_text};
 use crate::picture::{Cell, Cells, Chart, Line, Row, spans};
 use namewall_policy::domain::DomainPattern;
@@ -87,7 +87,7 @@ impl<'v> Maker<'v> {
             (0..=self.names.len()).for_each(|_| line.push(self.moot));
             return;
         }
-        let outside = outside(self.view, (from, Direction::Egress));
+        let outside = outside(self.view, from, Direction::Egress);
         line.push(self.cells.put(outside.clone()));
         let by_address = self.cells.put(by_address(&outside));
         let own = self.view.names_to(from);
@@ -95,7 +95,7 @@ impl<'v> Maker<'v> {
         for at in 0..self.names.len() {
             let cell = match own.get_key_value(&self.names[at]) {
                 Some((pattern, traffic)) => {
-                    let pair = Pair { from: End::Workload(from), to: End::Name(pattern, traffic) };
+                    let pair = Pair { from: PairEnd::Workload(from), to: PairEnd::Name(pattern, traffic) };
                     let conditions = pair.describe_relative(self.view).into_iter().map(|one| one.text).collect();
                     self.cells.put(Cell { conditions, ..cell(self.view.narrow(traffic)) })
                 }
@@ -109,7 +109,7 @@ impl<'v> Maker<'v> {
         let mut line = Line::default();
         for &to in columns {
             let cell = match self.view.shows_outside_of(to) {
-                true => outside(self.view, (to, Direction::Ingress)),
+                true => outside(self.view, to, Direction::Ingress),
                 false => Cell::moot(),
             };
             line.push(self.cells.put(cell));
@@ -144,7 +144,7 @@ fn cell(traffic: Reachable) -> Cell {
 }
 
 /// What is open to some address outside, and to which.
-fn outside(view: &View<'_>, (row, direction): (GroupId, Direction)) -> Cell {
+fn outside(view: &View<'_>, row: GroupId, direction: Direction) -> Cell {
     const SHOWN: usize = 12;
     let ranges = match direction {
         Direction::Egress => view.outside_to(row),
@@ -155,7 +155,7 @@ fn outside(view: &View<'_>, (row, direction): (GroupId, Direction)) -> Cell {
     for outside in ranges.iter() {
         let traffic = view.narrow(&outside.traffic);
         if !traffic.is_certain() {
-            let (own, other) = (End::Workload(row), End::Outside(outside));
+            let (own, other) = (PairEnd::Workload(row), PairEnd::Outside(outside));
             let pair = match direction {
                 Direction::Egress => Pair { from: own, to: other },
                 Direction::Ingress => Pair { from: other, to: own },

@@ -1,13 +1,13 @@
 //! `namewall matrix --exposure`.
 
-use crate::cli::{Matrix as Args, MatrixFormat, PortFilter};
+use crate::cli::{Matrix as Args, MatrixFormat};
 use crate::commands::explain::{allowed_json, pod_network_hint};
 use crate::conditions::conditions_json;
 use crate::input::{Loaded, Origin};
 use crate::output::{self, GOOD, SOFT, STRONG, WARN};
 use anyhow::{Result, bail};
 use namewall_policy::model::{Direction, WorkloadId};
-use namewall_policy::port::{PortSet, Protocol, Traffic, usable_ports};
+use namewall_policy::port::{PortSet, Protocol, Traffic, TransportPort, usable_ports};
 use namewall_policy::reach::{Exposure, Exposures, MOST_PARTS, NamedTraffic, NewPods, exposure};
 use namewall_policy::unknown::{Described, EndName, Party};
 use namewall_policy::{Condition, Dependence};
@@ -45,7 +45,7 @@ fn print_json(out: &mut impl Write, loaded: &Loaded, found: &Exposures) -> Resul
 }
 
 /// Whether the port is open, under some name if need be.
-fn opens(item: &Exposure, filter: PortFilter) -> bool {
+fn opens(item: &Exposure, filter: TransportPort) -> bool {
     let by_name = |named: &NamedTraffic| {
         named.protocol == filter.protocol && (named.ports.contains(filter.port) || named.depends.contains(filter.port))
     };
@@ -128,7 +128,7 @@ fn conditions(item: &Exposure) -> impl Iterator<Item = &Condition<Party>> {
 }
 
 fn describe(loaded: &Loaded, item: &Exposure, condition: &Condition<Party>) -> Described {
-    condition.describe_as((&loaded.snapshot, &loaded.program), &|party| match *party == item.new_end() {
+    condition.describe_as(&loaded.snapshot, &loaded.program, &|party| match *party == item.new_end() {
         true => EndName::NewPods(item.peer.to_string()),
         false => EndName::Workload(loaded.snapshot.workload_name(item.workload)),
     })

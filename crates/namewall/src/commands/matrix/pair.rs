@@ -2,13 +2,13 @@
 
 use super::{View, range_text};
 use namewall_policy::domain::DomainPattern;
-use namewall_policy::reach::{GroupId, OutsideRange, Reachable};
+use namewall_policy::reach::{GroupId, GroupPair, OutsideRange, Reachable};
 use namewall_policy::unknown::{Described, EndName, Party};
 use namewall_policy::{Condition, Endpoint};
 
 /// An end of a pair.
 #[derive(Clone, Copy)]
-pub(super) enum End<'e> {
+pub(super) enum PairEnd<'e> {
     Workload(GroupId),
     Outside(&'e OutsideRange),
     Name(&'e DomainPattern, &'e Reachable),
@@ -16,11 +16,11 @@ pub(super) enum End<'e> {
 
 #[derive(Clone, Copy)]
 pub(super) struct Pair<'e> {
-    pub(super) from: End<'e>,
-    pub(super) to: End<'e>,
+    pub(super) from: PairEnd<'e>,
+    pub(super) to: PairEnd<'e>,
 }
 
-impl End<'_> {
+impl PairEnd<'_> {
     pub(super) fn name(self, view: &View<'_>) -> String {
         match self {
             Self::Workload(id) => view.name(id),
@@ -64,7 +64,7 @@ impl End<'_> {
 }
 
 impl<'e> Pair<'e> {
-    fn end(self, party: Party) -> End<'e> {
+    fn end(self, party: Party) -> PairEnd<'e> {
         match party {
             Party::Source => self.from,
             Party::Target => self.to,
@@ -83,17 +83,17 @@ impl<'e> Pair<'e> {
         let in_doubt = |traffic: &Reachable| view.narrow(traffic).depends();
         let example = |row: GroupId| groups.get(row).example();
         match (self.from, self.to) {
-            (End::Workload(from), End::Workload(to)) => {
+            (PairEnd::Workload(from), PairEnd::Workload(to)) => {
                 let open = view.open(groups.cell(matrix, from, to).open);
-                groups.depends_on(matrix, (from, to), &open.depends())
+                groups.depends_on(matrix, GroupPair { from, to }, &open.depends())
             }
-            (End::Workload(from), End::Outside(range)) => {
+            (PairEnd::Workload(from), PairEnd::Outside(range)) => {
                 matrix.outside_to_depends_on(example(from), range, &in_doubt(&range.traffic))
             }
-            (End::Workload(from), End::Name(pattern, traffic)) => {
+            (PairEnd::Workload(from), PairEnd::Name(pattern, traffic)) => {
                 matrix.name_depends_on(example(from), pattern, &in_doubt(traffic))
             }
-            (End::Outside(range), End::Workload(to)) => {
+            (PairEnd::Outside(range), PairEnd::Workload(to)) => {
                 matrix.outside_from_depends_on(range, example(to), &in_doubt(&range.traffic))
             }
             _ => Vec::new(),
@@ -111,14 +111,14 @@ impl<'e> Pair<'e> {
     }
 
     fn describe_as(self, view: &View<'_>, name_of: &dyn Fn(&Party) -> EndName) -> Vec<Described> {
-        let world = (&view.loaded.snapshot, &view.loaded.program);
-        self.depends_on(view).iter().map(|one| one.describe_as(world, name_of)).collect()
+        let (snapshot, program) = (&view.loaded.snapshot, &view.loaded.program);
+        self.depends_on(view).iter().map(|one| one.describe_as(snapshot, program, name_of)).collect()
     }
 
     /// Whether something depends on where pods live.
     pub(super) fn depends_on_pod_network(self, view: &View<'_>) -> bool {
         use namewall_policy::Dependence::Address;
-        let is_pod = |party| matches!(self.end(party), End::Workload(_));
+        let is_pod = |party| matches!(self.end(party), PairEnd::Workload(_));
         self.depends_on(view).iter().any(|one| matches!(one.on, Address { end, .. } if is_pod(end)))
     }
 }

@@ -2,7 +2,7 @@
 //! equal is rendered once and copied, so millions of pairs cost a copy each.
 
 use super::View;
-use super::pair::{End, Pair};
+use super::pair::{Pair, PairEnd};
 use crate::commands::explain::allowed_json;
 use crate::conditions::{Notes, conditions_json};
 use anyhow::Result;
@@ -19,20 +19,23 @@ fn each(view: &View<'_>, mut row: impl FnMut(Pair<'_>, &Open<'_>) -> Result<()>)
         for to in view.rows().filter(|&to| view.shows(from, to)) {
             let cell = view.groups.cell(&view.matrix, from, to);
             if open.has_ports(cell.open) || cell.own_node {
-                row(Pair { from: End::Workload(from), to: End::Workload(to) }, &Open::Known(&open, cell))?;
+                row(Pair { from: PairEnd::Workload(from), to: PairEnd::Workload(to) }, &Open::Known(&open, cell))?;
             }
         }
         if view.shows_outside_of(from) {
             for outside in view.outside_to(from).iter() {
                 let traffic = view.narrow(&outside.traffic);
                 if !traffic.possible.has_no_ports() {
-                    row(Pair { from: End::Workload(from), to: End::Outside(outside) }, &Open::New(traffic))?;
+                    row(Pair { from: PairEnd::Workload(from), to: PairEnd::Outside(outside) }, &Open::New(traffic))?;
                 }
             }
             for (pattern, whole) in view.names_to(from).iter() {
                 let traffic = view.narrow(whole);
                 if !traffic.possible.has_no_ports() {
-                    row(Pair { from: End::Workload(from), to: End::Name(pattern, whole) }, &Open::New(traffic))?;
+                    row(
+                        Pair { from: PairEnd::Workload(from), to: PairEnd::Name(pattern, whole) },
+                        &Open::New(traffic),
+                    )?;
                 }
             }
         }
@@ -41,7 +44,7 @@ fn each(view: &View<'_>, mut row: impl FnMut(Pair<'_>, &Open<'_>) -> Result<()>)
         for outside in view.outside_from(to).iter() {
             let traffic = view.narrow(&outside.traffic);
             if !traffic.possible.has_no_ports() {
-                row(Pair { from: End::Outside(outside), to: End::Workload(to) }, &Open::New(traffic))?;
+                row(Pair { from: PairEnd::Outside(outside), to: PairEnd::Workload(to) }, &Open::New(traffic))?;
             }
         }
     }
@@ -134,7 +137,7 @@ pub(super) fn print_json(out: &mut impl Write, view: &View<'_>) -> Result<()> {
                 write_both(out, key, values)?;
             }
         }
-        if let End::Name(pattern, _) = to {
+        if let PairEnd::Name(pattern, _) = to {
             write!(out, ",\"name\":{}", super::name_json(pattern))?;
         }
         if open.own_node() {
@@ -196,20 +199,20 @@ fn write_both(out: &mut impl Write, key: &str, values: [Option<&[u8]>; 2]) -> Re
     Ok(())
 }
 
-fn write_end(out: &mut impl Write, texts: &[Texts], end: End<'_>) -> Result<()> {
+fn write_end(out: &mut impl Write, texts: &[Texts], end: PairEnd<'_>) -> Result<()> {
     match end {
-        End::Workload(id) => out.write_all(&texts[id.index()].name)?,
-        End::Outside(outside) => write!(out, "{}", json!(outside.range.to_string()))?,
-        End::Name(pattern, _) => write!(out, "{}", json!(pattern.to_string()))?,
+        PairEnd::Workload(id) => out.write_all(&texts[id.index()].name)?,
+        PairEnd::Outside(outside) => write!(out, "{}", json!(outside.range.to_string()))?,
+        PairEnd::Name(pattern, _) => write!(out, "{}", json!(pattern.to_string()))?,
     }
     Ok(())
 }
 
 /// The texts of an end that is a workload.
-fn texts_of<'t>(texts: &'t [Texts], end: End<'_>) -> Option<&'t Texts> {
+fn texts_of<'t>(texts: &'t [Texts], end: PairEnd<'_>) -> Option<&'t Texts> {
     match end {
-        End::Workload(id) => Some(&texts[id.index()]),
-        End::Outside(_) | End::Name(..) => None,
+        PairEnd::Workload(id) => Some(&texts[id.index()]),
+        PairEnd::Outside(_) | PairEnd::Name(..) => None,
     }
 }
 
@@ -260,7 +263,7 @@ pub(super) fn print_markdown(out: &mut impl Write, view: &View<'_>) -> Result<()
             (open, depends) => format!("{open}; ? {depends}"),
         };
         let (tcp, udp, sctp) = (ports(Protocol::Tcp), ports(Protocol::Udp), ports(Protocol::Sctp));
-        let cell = |end: End<'_>| end.name(view).replace('|', "\\|").replace(['\n', '\r'], " ");
+        let cell = |end: PairEnd<'_>| end.name(view).replace('|', "\\|").replace(['\n', '\r'], " ");
         let conditions = match traffic.is_certain() {
             true => Vec::new(),
             false => pair.describe_relative(view),

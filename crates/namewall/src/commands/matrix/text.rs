@@ -1,6 +1,6 @@
 //! For reading: what each row may open, and to whom.
 
-use super::pair::{End, Pair};
+use super::pair::{Pair, PairEnd};
 use super::{View, range_text};
 use crate::commands::explain::pod_network_hint;
 use crate::output::{GOOD, SOFT, STRONG, WARN};
@@ -23,19 +23,21 @@ pub(super) fn print(out: &mut impl Write, view: &View<'_>) -> Result<()> {
             continue;
         }
         writeln!(out, "{STRONG}{}{STRONG:#} {SOFT}{}{SOFT:#}", view.name(from), kind(view, from))?;
-        print_rows(out, view, (from, &shown), &mut notes)?;
+        let more = print_rows(out, view, from, &shown)?;
+        notes.own_node |= more.own_node;
+        notes.pod_network |= more.pod_network;
         if view.shows_outside_of(from) {
             for (pattern, whole) in view.names_to(from).iter() {
                 let traffic = view.narrow(whole);
                 if !traffic.is_none() {
                     let style = if traffic.is_certain() { GOOD } else { WARN };
                     writeln!(out, "  → {style}{traffic}{style:#}  name {pattern}")?;
-                    let pair = Pair { from: End::Workload(from), to: End::Name(pattern, whole) };
+                    let pair = Pair { from: PairEnd::Workload(from), to: PairEnd::Name(pattern, whole) };
                     print_conditions(out, pair.describe(view))?;
                 }
             }
-            print_outside(out, view, (from, Direction::Egress))?;
-            print_outside(out, view, (from, Direction::Ingress))?;
+            print_outside(out, view, from, Direction::Egress)?;
+            print_outside(out, view, from, Direction::Ingress)?;
         }
         writeln!(out)?;
     }
@@ -68,12 +70,8 @@ fn kind(view: &View<'_>, id: GroupId) -> String {
 }
 
 /// Destinations with the same open connections share a line.
-fn print_rows(
-    out: &mut impl Write,
-    view: &View<'_>,
-    (from, shown): (GroupId, &[GroupId]),
-    notes: &mut Notes,
-) -> Result<()> {
+fn print_rows(out: &mut impl Write, view: &View<'_>, from: GroupId, shown: &[GroupId]) -> Result<Notes> {
+    let mut notes = Notes::default();
     let mut by_traffic: BTreeMap<(u32, bool), Vec<GroupId>> = BTreeMap::new();
     for &to in shown {
         let cell = view.groups.cell(&view.matrix, from, to);
@@ -93,7 +91,7 @@ fn print_rows(
         let style = if traffic.is_certain() { GOOD } else { WARN };
         writeln!(out, "  → {style}{traffic}{style:#}{star}  {names}")?;
         if !traffic.is_certain() {
-            let pairs = targets.iter().map(|&to| Pair { from: End::Workload(from), to: End::Workload(to) });
+            let pairs = targets.iter().map(|&to| Pair { from: PairEnd::Workload(from), to: PairEnd::Workload(to) });
             notes.pod_network |= pairs.clone().any(|pair| pair.depends_on_pod_network(view));
             print_conditions(out, pairs.flat_map(|pair| pair.describe(view)))?;
         }
@@ -101,7 +99,7 @@ fn print_rows(
     if !any && !shown.is_empty() {
         writeln!(out, "  → nothing to any workload")?;
     }
-    Ok(())
+    Ok(notes)
 }
 
 /// What a line depends on, each thing once.
@@ -129,7 +127,7 @@ fn listed(view: &View<'_>, ids: &[GroupId]) -> String {
 }
 
 /// What is open to the outside, or from there; ranges that fare alike share a line.
-fn print_outside(out: &mut impl Write, view: &View<'_>, (row, direction): (GroupId, Direction)) -> Result<()> {
+fn print_outside(out: &mut impl Write, view: &View<'_>, row: GroupId, direction: Direction) -> Result<()> {
     let (mark, rest, ranges) = match direction {
         Direction::Egress => ("→", "outside", view.outside_to(row)),
         Direction::Ingress => ("←", "from outside", view.outside_from(row)),
@@ -154,8 +152,8 @@ fn print_outside(out: &mut impl Write, view: &View<'_>, (row, direction): (Group
         writeln!(out, "  {mark} {style}{traffic}{style:#} {rest}{texts}")?;
         if !traffic.is_certain() {
             let pair = |outside| match direction {
-                Direction::Egress => Pair { from: End::Workload(row), to: End::Outside(outside) },
-                Direction::Ingress => Pair { from: End::Outside(outside), to: End::Workload(row) },
+                Direction::Egress => Pair { from: PairEnd::Workload(row), to: PairEnd::Outside(outside) },
+                Direction::Ingress => Pair { from: PairEnd::Outside(outside), to: PairEnd::Workload(row) },
             };
             print_conditions(out, alike.iter().flat_map(|outside| pair(outside).describe(view)))?;
         }

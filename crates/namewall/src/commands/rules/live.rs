@@ -52,7 +52,7 @@ pub(super) fn run(args: &Rules) -> Result<ExitCode> {
             })
     };
     let mut out = output::stdout();
-    let printed = print(&mut out, &found, (&names, &is_meant)).and_then(|()| Ok(out.flush()?));
+    let printed = print(&mut out, &found, &names, is_meant).and_then(|()| Ok(out.flush()?));
     output::unless_closed(printed)?;
     Ok(exit)
 }
@@ -75,8 +75,8 @@ fn names(args: &Rules) -> Result<(Names, ExitCode)> {
     Ok((names, loaded.unread.exit(ExitCode::SUCCESS)))
 }
 
-fn print(out: &mut impl Write, view: &View, (names, is_meant): (&Names, &dyn Fn(&IpAddr) -> bool)) -> Result<()> {
-    let shown: Vec<&ClassView> = view.classes.iter().filter(|class| class.addresses.iter().any(is_meant)).collect();
+fn print(out: &mut impl Write, view: &View, names: &Names, is_meant: impl Fn(&IpAddr) -> bool) -> Result<()> {
+    let shown: Vec<&ClassView> = view.classes.iter().filter(|class| class.addresses.iter().any(&is_meant)).collect();
     if shown.is_empty() {
         writeln!(out, "no pod of the table that is asked for has policies")?;
     }

@@ -8,7 +8,7 @@ mod report;
 pub(crate) use options::{Options, Server as DnsServer};
 pub(crate) use report::{leases, print_leases, status, time};
 
-use super::explain::{Answer, Asked};
+use super::explain::{Answer, ConnectionQuestion};
 use super::http::{Http, is_taken};
 use super::own_namespace;
 use super::sandbox::runtime_folder;
@@ -116,7 +116,7 @@ impl cli::Firewall {
 }
 
 fn explain(world: World<'_>, question: &LiveQuestion) -> Result<Value> {
-    let asked = Asked { from: &question.from, to: &question.to };
+    let asked = ConnectionQuestion { from: &question.from, to: &question.to };
     let answer = Answer::new(world, &asked)?;
     let answer = if question.is_leased { answer } else { answer.without_lease(&asked)? };
     let mut text = Vec::new();

@@ -3,14 +3,14 @@
 use super::NOT_UP;
 use super::client::Keeper;
 use super::keeper::Kept;
-use crate::cli::{Format, PortFilter, SandboxProbe};
+use crate::cli::{Format, SandboxProbe};
 use crate::conditions::conditions_json;
 use crate::output::{self, BAD, GOOD, SOFT, STRONG, WARN};
 use anyhow::{Context, Result};
 use namewall_policy::Prediction;
 use namewall_policy::ask::{Host, Route, Target};
 use namewall_policy::model::{BackendTarget, ServicePort, WorkloadId};
-use namewall_policy::port::Protocol;
+use namewall_policy::port::{Protocol, TransportPort};
 use namewall_sandbox::{Answer, Question};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -19,12 +19,12 @@ use std::net::IpAddr;
 use std::process::ExitCode;
 
 /// A port that is tried where a pod names none.
-const USUAL: (Protocol, u16) = (Protocol::Tcp, 80);
+const USUAL: TransportPort = TransportPort { protocol: Protocol::Tcp, port: 80 };
 
 pub(crate) fn run(args: &SandboxProbe) -> Result<ExitCode> {
     let keeper = Keeper::find()?.context(NOT_UP)?;
     let ports: Vec<Value> =
-        args.port.iter().map(|PortFilter { protocol, port }| json!([protocol.to_string(), port])).collect();
+        args.port.iter().map(|TransportPort { protocol, port }| json!([protocol.to_string(), port])).collect();
     let answer = keeper.ask(&json!({"probe": {"ports": ports}}))?;
     let cells: Vec<Cell> = answer["cells"].as_array().into_iter().flatten().filter_map(Cell::read).collect();
     let wrong = cells.iter().filter(|cell| !cell.agrees()).count();
@@ -136,12 +136,11 @@ fn print(out: &mut impl Write, cells: &[Cell]) -> Result<()> {
 
 /// Tries every pair: in the keeper's process.
 pub(crate) fn measure(kept: &mut Kept, asked: &Value) -> Result<Value> {
-    let more: Vec<(Protocol, u16)> = asked["ports"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(|port| Some((port[0].as_str()?.parse().ok()?, u16::try_from(port[1].as_u64()?).ok()?)))
-        .collect();
+    let port = |port: &Value| {
+        let (protocol, port) = (port[0].as_str()?.parse().ok()?, u16::try_from(port[1].as_u64()?).ok()?);
+        Some(TransportPort { protocol, port })
+    };
+    let more: Vec<TransportPort> = asked["ports"].as_array().into_iter().flatten().filter_map(port).collect();
     let (sources, targets) = (sources(kept), targets(kept, &more));
     let world = kept.loaded.world();
     let mut asked: Vec<(&Host, &Target, Vec<Route>)> = Vec::new();
@@ -199,7 +198,7 @@ fn outside(kept: &Kept) -> impl Iterator<Item = IpAddr> {
 }
 
 /// Every pod's ports, every node, every host outside, every Service, at its addresses and its node ports.
-fn targets(kept: &Kept, more: &[(Protocol, u16)]) -> Vec<Target> {
+fn targets(kept: &Kept, more: &[TransportPort]) -> Vec<Target> {
     let snapshot = &kept.loaded.snapshot;
     let topology = kept.cluster.sandbox.topology();
     let mut targets: Vec<Target> = Vec::new();
@@ -209,13 +208,18 @@ fn targets(kept: &Kept, more: &[(Protocol, u16)]) -> Vec<Target> {
             && let Ok(host) = name.parse::<Host>()
         {
             let ports = ports_of(kept, id, more).into_iter();
-            targets.extend(ports.map(|(protocol, port)| Target { host: host.clone(), protocol, port: Some(port) }));
+            targets.extend(ports.map(|TransportPort { protocol, port }| Target {
+                host: host.clone(),
+                protocol,
+                port: Some(port),
+            }));
         }
     }
     let usual = if more.is_empty() { vec![USUAL] } else { more.to_vec() };
     let nodes = topology.nodes.values().flat_map(|node| &node.addresses).copied();
     for address in nodes.chain(outside(kept)) {
-        let at = |&(protocol, port): &_| Target { host: Host::Address(address), protocol, port: Some(port) };
+        let at =
+            |&TransportPort { protocol, port }: &_| Target { host: Host::Address(address), protocol, port: Some(port) };
         targets.extend(usual.iter().map(at));
     }
     let node_addresses: Vec<IpAddr> = topology.nodes.values().flat_map(|node| &node.addresses).copied().collect();
@@ -235,17 +239,19 @@ fn targets(kept: &Kept, more: &[(Protocol, u16)]) -> Vec<Target> {
 }
 
 /// The ports a pod names, those Services send to it, and those that were asked for.
-fn ports_of(kept: &Kept, id: WorkloadId, more: &[(Protocol, u16)]) -> BTreeSet<(Protocol, u16)> {
+fn ports_of(kept: &Kept, id: WorkloadId, more: &[TransportPort]) -> BTreeSet<TransportPort> {
     let snapshot = &kept.loaded.snapshot;
-    let mut ports: BTreeSet<(Protocol, u16)> = more.iter().copied().collect();
-    ports.extend(snapshot.workload(id).ports.iter().map(|port| (port.protocol, port.port)));
+    let mut ports: BTreeSet<TransportPort> = more.iter().copied().collect();
+    ports.extend(
+        snapshot.workload(id).ports.iter().map(|port| TransportPort { protocol: port.protocol, port: port.port }),
+    );
     for port in snapshot.services.iter().flat_map(|service| &service.ports) {
         let is_it = |target: BackendTarget| match target {
             BackendTarget::Workload(to) => to == id,
             BackendTarget::Address(address) => kept.loaded.program.pod_at(address) == Some(id),
         };
         let here = port.backends.iter().filter(|backend| is_it(backend.target));
-        ports.extend(here.map(|backend| (port.protocol, backend.port)));
+        ports.extend(here.map(|backend| TransportPort { protocol: port.protocol, port: backend.port }));
     }
     if ports.is_empty() {
         ports.insert(USUAL);

@@ -3,7 +3,7 @@
 
 use super::cube::Cube;
 use super::space::{Example, Space};
-use super::{NamedTraffic, NewPods, Row};
+use super::{ExposureRow, NamedTraffic, NewPods};
 use crate::compile;
 use crate::lease::{Instant, LeaseTable};
 use crate::model::{Direction, Namespace, NodeId, Role, Workload, WorkloadId, WorkloadKind};
@@ -23,11 +23,11 @@ pub(super) struct Outcomes {
     pub(super) workloads: Vec<(WorkloadId, usize)>,
     /// By the number, then by part: egress, ingress.
     rows: Vec<[Vec<u32>; 2]>,
-    pool: Pool,
+    pool: OutcomePool,
 }
 
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
-pub(super) struct Outcome {
+pub(super) struct PartOutcome {
     traffic: Traffic,
     /// What is open or closed by what is not known, such as the address that the pod gets.
     depends: Traffic,
@@ -35,14 +35,14 @@ pub(super) struct Outcome {
     named: Vec<NamedTraffic>,
 }
 
-impl Outcome {
+impl PartOutcome {
     pub(super) fn is_nothing(&self) -> bool {
         self.traffic.is_none() && self.depends.is_none() && self.named.is_empty()
     }
 
-    pub(super) fn row(&self, peer: NewPods) -> Row {
+    pub(super) fn row(&self, peer: NewPods) -> ExposureRow {
         let Self { traffic, depends, depends_on, named } = self.clone();
-        Row { peer, traffic, depends, depends_on, named }
+        ExposureRow { peer, traffic, depends, depends_on, named }
     }
 }
 
@@ -51,19 +51,19 @@ impl Outcomes {
         &self.rows[alike][direction as usize]
     }
 
-    pub(super) fn outcome(&self, id: u32) -> &Outcome {
+    pub(super) fn outcome(&self, id: u32) -> &PartOutcome {
         &self.pool.all[id as usize]
     }
 }
 
 #[derive(Default)]
-struct Pool {
-    all: Vec<Outcome>,
-    ids: FxHashMap<Outcome, u32>,
+struct OutcomePool {
+    all: Vec<PartOutcome>,
+    ids: FxHashMap<PartOutcome, u32>,
 }
 
-impl Pool {
-    fn intern(&mut self, outcome: Outcome) -> u32 {
+impl OutcomePool {
+    fn intern(&mut self, outcome: PartOutcome) -> u32 {
         let next = self.all.len() as u32;
         let id = *self.ids.entry(outcome.clone()).or_insert(next);
         if id == next {
@@ -76,17 +76,20 @@ impl Pool {
 pub(super) fn outcomes(snapshot: &Snapshot, space: &Space<'_>, parts: &[Cube]) -> Outcomes {
     let (workloads, examples) = alike(snapshot);
     let blank = || vec![0; parts.len()];
-    let mut found =
-        Outcomes { workloads, rows: examples.iter().map(|_| [blank(), blank()]).collect(), pool: Pool::default() };
+    let mut found = Outcomes {
+        workloads,
+        rows: examples.iter().map(|_| [blank(), blank()]).collect(),
+        pool: OutcomePool::default(),
+    };
     for round in rounds(space, parts) {
         let mut imagined = snapshot.clone();
         let pods = round.iter().map(|(part, example)| (*part, add(&mut imagined, *part, example)));
         let pods: Vec<(usize, WorkloadId)> = pods.collect();
         let (program, _) = compile(&imagined);
-        let ask = Ask { imagined: &imagined, pods: &pods, examples: &examples };
-        ask.numbers(&program, &mut found);
+        let ask = Ask { imagined: &imagined, program: &program, pods: &pods, examples: &examples };
+        ask.numbers(&mut found);
         for (protocol, name) in named_ports(&program) {
-            ask.name(&program, (protocol, &name), &mut found);
+            ask.name(protocol, &name, &mut found);
         }
     }
     found
@@ -159,6 +162,7 @@ fn named_ports(program: &Program) -> BTreeSet<(Protocol, Arc<str>)> {
 
 struct Ask<'a> {
     imagined: &'a Snapshot,
+    program: &'a Program,
     /// The pods of this round, with their parts.
     pods: &'a [(usize, WorkloadId)],
     examples: &'a [WorkloadId],
@@ -166,19 +170,19 @@ struct Ask<'a> {
 
 impl Ask<'_> {
     /// What is open if no port of the new pods has a name.
-    fn numbers(&self, program: &Program, found: &mut Outcomes) {
+    fn numbers(&self, found: &mut Outcomes) {
         let leases = LeaseTable::default();
-        let matrix = self.matrix(program, &leases);
+        let matrix = self.matrix(self.program, &leases);
         let mut known: FxHashMap<Met, u32> = FxHashMap::default();
         for (alike, &workload) in self.examples.iter().enumerate() {
             for direction in [Direction::Egress, Direction::Ingress] {
                 for &(part, pod) in self.pods {
-                    let met = Met::new(&matrix, direction, (workload, pod));
+                    let met = Met::new(&matrix, direction, workload, pod);
                     let outcome = *known.entry(met).or_insert_with(|| {
                         let cell = matrix.cell(met.open);
                         let (traffic, depends) = (cell.open.clone(), cell.depends());
                         let depends_on = met.depends_on(&matrix, &depends);
-                        found.pool.intern(Outcome { traffic, depends, depends_on, named: Vec::new() })
+                        found.pool.intern(PartOutcome { traffic, depends, depends_on, named: Vec::new() })
                     });
                     found.rows[alike][direction as usize][part] = outcome;
                 }
@@ -188,8 +192,8 @@ impl Ask<'_> {
 
     /// What is open to the new pods' ports of this name. Whether a rule matches a port depends on that port alone,
     /// so every port is given the name at once: a rule that speaks of the name then speaks of every number.
-    fn name(&self, program: &Program, (protocol, name): (Protocol, &Arc<str>), found: &mut Outcomes) {
-        let mut named = program.clone();
+    fn name(&self, protocol: Protocol, name: &Arc<str>, found: &mut Outcomes) {
+        let mut named = self.program.clone();
         for spec in Arc::make_mut(&mut named.port_specs) {
             let speaks = |(wanted, known): &(Option<Protocol>, Arc<str>)| {
                 known == name && wanted.is_none_or(|wanted| wanted == protocol)
@@ -207,7 +211,7 @@ impl Ask<'_> {
         for (alike, &workload) in self.examples.iter().enumerate() {
             for &(part, pod) in self.pods {
                 let before = found.rows[alike][Direction::Egress as usize][part];
-                let met = Met::new(&matrix, Direction::Egress, (workload, pod));
+                let met = Met::new(&matrix, Direction::Egress, workload, pod);
                 let outcome = *known.entry((before, met)).or_insert_with(|| {
                     let mut outcome = found.pool.all[before as usize].clone();
                     let cell = matrix.cell(met.open);
@@ -246,7 +250,7 @@ struct Met {
 impl Met {
     /// The one place where the unknown address of a new pod matters: the matrix takes it as it takes every workload
     /// without an address.
-    fn new(matrix: &Matrix<'_>, direction: Direction, (workload, pod): (WorkloadId, WorkloadId)) -> Self {
+    fn new(matrix: &Matrix<'_>, direction: Direction, workload: WorkloadId, pod: WorkloadId) -> Self {
         let (from, to) = match direction {
             Direction::Egress => (workload, pod),
             Direction::Ingress => (pod, workload),

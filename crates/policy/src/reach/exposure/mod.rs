@@ -106,7 +106,7 @@ pub fn exposure(snapshot: &Snapshot) -> Exposures {
     let found = outcomes(snapshot, &space, &parts);
     let neutral = parts.iter().position(|part| space.is_neutral(part));
     let view = View { space: &space, parts: &parts, found: &found, neutral, is_whole: unresolved.is_empty() };
-    let mut known: BTreeMap<(usize, Direction), Vec<Row>> = BTreeMap::new();
+    let mut known: BTreeMap<(usize, Direction), Vec<ExposureRow>> = BTreeMap::new();
     let mut rows = Vec::new();
     for (workload, alike) in &found.workloads {
         for direction in [Direction::Egress, Direction::Ingress] {
@@ -125,7 +125,7 @@ pub fn exposure(snapshot: &Snapshot) -> Exposures {
     Exposures { rows, unresolved }
 }
 
-struct Row {
+struct ExposureRow {
     peer: NewPods,
     traffic: Traffic,
     depends: Traffic,
@@ -144,7 +144,7 @@ struct View<'a> {
 }
 
 impl View<'_> {
-    fn rows(&self, alike: usize, direction: Direction) -> Vec<Row> {
+    fn rows(&self, alike: usize, direction: Direction) -> Vec<ExposureRow> {
         let of_parts = self.found.of(alike, direction);
         let mut groups: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         for (part, &outcome) in of_parts.iter().enumerate() {
@@ -159,7 +159,7 @@ impl View<'_> {
                 rows.push(outcome.row(if everyone { NewPods::All } else { NewPods::Others }));
             }
         }
-        let mut selected: Vec<(&usize, Row)> = Vec::new();
+        let mut selected: Vec<(&usize, ExposureRow)> = Vec::new();
         for (outcome, parts) in groups.iter().filter(|(outcome, _)| Some(**outcome) != others) {
             let wanted = parts.iter().map(|&part| self.parts[part].clone()).collect();
             let apart = of_parts.iter().zip(self.parts).filter(|(other, _)| *other != outcome);
