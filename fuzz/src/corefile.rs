@@ -4,7 +4,7 @@
 //! Parts are separated by lines of `---`: the Corefile first, then the files
 //! `1`, `2` and so on.
 
-use namewall_corefile::{Files, Place, Problem, RuleKind, read};
+use namewall_corefile::{FileSpan, Files, Problem, RuleKind, read};
 use std::io;
 use std::path::Path;
 
@@ -28,11 +28,11 @@ pub fn corefile(bytes: &[u8]) {
     let environment = |name: &str| (name != "NONE").then(|| name.to_ascii_lowercase());
     let once = read("Corefile", parts.0[0], &parts, &environment);
     assert_eq!(once, read("Corefile", parts.0[0], &parts, &environment), "it is read the same way twice");
-    let lines_of = |place: &Place| {
+    let lines_of = |place: &FileSpan| {
         let part = place.file.parse::<usize>().ok().and_then(|number| parts.0.get(number)).unwrap_or(&parts.0[0]);
         part.split('\n').count()
     };
-    let stands = |place: &Place| place.line > 0 && place.column > 0 && place.line as usize <= lines_of(place);
+    let stands = |place: &FileSpan| place.line > 0 && place.column > 0 && place.line as usize <= lines_of(place);
     let check = |problem: &Problem| {
         assert!(stands(&problem.place), "{problem}");
         assert_eq!(problem.to_string().lines().count(), 3, "{problem}");

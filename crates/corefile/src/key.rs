@@ -2,7 +2,7 @@
 
 use crate::lexer::Token;
 use crate::problem::Report;
-use crate::{Place, Zone};
+use crate::{FileSpan, Zone};
 
 const PORT: u16 = 53;
 
@@ -11,7 +11,7 @@ const PORT: u16 = 53;
 pub struct Key {
     pub zone: Zone,
     pub port: u16,
-    pub place: Place,
+    pub place: FileSpan,
 }
 
 /// One key: several zones where it is a network whose names are in several.

@@ -4,7 +4,7 @@
 //! their own.
 
 use crate::problem::Report;
-use crate::{Place, Text};
+use crate::{FileSpan, Text};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub(crate) type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 pub(crate) struct Token {
     /// Without quotes, with variables replaced.
     pub(crate) text: Arc<str>,
-    pub(crate) place: Place,
+    pub(crate) place: FileSpan,
     pub(crate) is_quoted: bool,
     /// Whether it may be a brace or `import`: it is neither quoted nor from a variable.
     is_plain: bool,
@@ -141,7 +141,7 @@ impl Lexer<'_> {
         let (text, is_closed) = if is_quoted { self.quoted() } else { (self.bare(), true) };
         let written = &self.file[start..self.at];
         let first_line = written.split('\n').next().unwrap_or("");
-        let place = Place {
+        let place = FileSpan {
             file: self.name.clone(),
             line,
             column,
@@ -149,7 +149,7 @@ impl Lexer<'_> {
         };
         if !is_closed {
             report
-                .error("unclosed-quote", &Place { length: 1, ..place.clone() }, "this quote is never closed")
+                .error("unclosed-quote", &FileSpan { length: 1, ..place.clone() }, "this quote is never closed")
                 .help("add a `\"` where it ends");
         }
         Token {

@@ -10,13 +10,13 @@
 //! told at once. Files and environment come from the caller.
 
 mod directives;
+mod file_span;
 mod files;
 mod form;
 mod key;
 mod lexer;
 mod lint;
 mod parse;
-mod place;
 mod problem;
 mod server;
 mod sources;
@@ -25,9 +25,9 @@ mod values;
 mod zone;
 
 pub use directives::*;
+pub use file_span::{FileSpan, Text};
 pub use files::{Files, NoFiles};
 pub use key::Key;
-pub use place::{Place, Text};
 pub use problem::{CorefileErrors, Problem};
 pub use server::{ConfiguredEngine, EngineSettings, ServerBlock};
 pub use sources::NamedFile;

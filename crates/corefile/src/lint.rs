@@ -1,7 +1,7 @@
 //! What can be read, and is probably not meant; and what only all server blocks together show.
 
 use crate::problem::Report;
-use crate::{Bind, BindAt, Firewall, Place, RuleKind, ServerBlock, Written, Zone};
+use crate::{Bind, BindAt, FileSpan, Firewall, RuleKind, ServerBlock, Written, Zone};
 use std::collections::{HashMap, HashSet};
 
 pub(crate) fn lint(servers: &[ServerBlock], report: &mut Report) {
@@ -19,11 +19,11 @@ pub(crate) fn lint(servers: &[ServerBlock], report: &mut Report) {
 
 /// A zone at a port is one server block's.
 fn served_twice(servers: &[ServerBlock], report: &mut Report) {
-    let mut seen: HashMap<(&Zone, u16), Vec<(&ServerBlock, &Place)>> = HashMap::new();
+    let mut seen: HashMap<(&Zone, u16), Vec<(&ServerBlock, &FileSpan)>> = HashMap::new();
     for server in servers {
         for key in &server.keys {
             let before = seen.entry((&key.zone, key.port)).or_default();
-            let meets = |(other, _): &&(&ServerBlock, &Place)| may_meet(&other.bind, &server.bind);
+            let meets = |(other, _): &&(&ServerBlock, &FileSpan)| may_meet(&other.bind, &server.bind);
             if let Some((_, first)) = before.iter().find(meets) {
                 let message = format!("`{}` at port {} is served already", key.zone, key.port);
                 report.error("defined-twice", &key.place, message).help(format!("by {first}: remove one of them"));
@@ -94,7 +94,7 @@ fn unused_engines(server: &ServerBlock, report: &mut Report) {
 }
 
 /// Engines and labels of several directives, which share one room each.
-fn named_twice<'a>(names: impl Iterator<Item = (&'static str, &'a str, &'a Place)>, report: &mut Report) {
+fn named_twice<'a>(names: impl Iterator<Item = (&'static str, &'a str, &'a FileSpan)>, report: &mut Report) {
     let mut seen = HashSet::new();
     for (what, name, place) in names {
         if !seen.insert((what, name)) {

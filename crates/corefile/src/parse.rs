@@ -4,7 +4,7 @@
 use crate::files::{Files, beside};
 use crate::lexer::{Environment, MOST_TOKENS, Origin, Token, tokens};
 use crate::problem::Report;
-use crate::{Place, Text};
+use crate::{FileSpan, Text};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ const DEEPEST: usize = 32;
 pub(crate) struct Server {
     pub(crate) keys: Vec<Token>,
     pub(crate) lines: Vec<Line>,
-    pub(crate) place: Place,
+    pub(crate) place: FileSpan,
 }
 
 /// A directive, or an option of one: a name, what follows it on its line, and its block.
@@ -32,12 +32,12 @@ pub(crate) struct Line {
 
 #[derive(Debug)]
 pub(crate) struct Block {
-    pub(crate) open: Place,
+    pub(crate) open: FileSpan,
     pub(crate) lines: Vec<Line>,
 }
 
 impl Line {
-    pub(crate) fn place(&self) -> &Place {
+    pub(crate) fn place(&self) -> &FileSpan {
         &self.name.place
     }
 
@@ -81,7 +81,7 @@ pub(crate) fn parse(name: &str, text: &str, world: World<'_>, report: &mut Repor
         imports: 0,
         is_full: false,
     };
-    let start = Place { file: name.clone(), line: 1, column: 1, length: 1 };
+    let start = FileSpan { file: name.clone(), line: 1, column: 1, length: 1 };
     let words = parser.tokens_of(&name, text, &start);
     if parser.has_room(&words, &start) {
         parser.put_back(words);
@@ -146,7 +146,7 @@ impl Parser<'_, '_> {
     fn keys(&mut self, first: Token) -> Vec<Token> {
         let mut keys: Vec<Token> = Vec::new();
         let mut next = Some(first);
-        let mut comma: Option<Place> = None;
+        let mut comma: Option<FileSpan> = None;
         while let Some(mut key) = next.take() {
             comma = None;
             if let Some(text) = key.text.strip_suffix(',') {
@@ -404,7 +404,7 @@ impl Parser<'_, '_> {
         self.put_back(words);
     }
 
-    fn has_room(&mut self, words: &[Token], place: &Place) -> bool {
+    fn has_room(&mut self, words: &[Token], place: &FileSpan) -> bool {
         self.tokens += words.len();
         if self.tokens > MOST_TOKENS {
             self.full(place, format!("more than {MOST_TOKENS} words, with all that is imported"));
@@ -416,7 +416,7 @@ impl Parser<'_, '_> {
         self.ahead.extend(words.into_iter().rev());
     }
 
-    fn tokens_of(&mut self, name: &Arc<str>, text: &str, place: &Place) -> Vec<Token> {
+    fn tokens_of(&mut self, name: &Arc<str>, text: &str, place: &FileSpan) -> Vec<Token> {
         self.bytes += text.len();
         if self.bytes > MAX_BYTES {
             self.full(place, format!("more than {} MiB of text, with all that is imported", MAX_BYTES >> 20));
@@ -433,7 +433,7 @@ impl Parser<'_, '_> {
         words
     }
 
-    fn full(&mut self, place: &Place, message: String) {
+    fn full(&mut self, place: &FileSpan, message: String) {
         if !self.is_full {
             self.report.error("too-much", place, message).help("nothing more is read");
         }

@@ -1,6 +1,6 @@
 //! What is wrong with a Corefile, or probably not meant, with the line it stands on.
 
-use crate::Place;
+use crate::FileSpan;
 use namewall_policy::{Finding, Severity};
 use std::collections::HashMap;
 use std::fmt;
@@ -22,13 +22,13 @@ pub struct Problem {
     pub message: String,
     /// What would be accepted, or what to do.
     pub help: Option<String>,
-    pub place: Place,
+    pub place: FileSpan,
     /// The line of the file.
     pub line: Arc<str>,
 }
 
 impl Problem {
-    fn new(severity: Severity, code: &'static str, place: &Place, message: String) -> Self {
+    fn new(severity: Severity, code: &'static str, place: &FileSpan, message: String) -> Self {
         let message = clean(&message);
         Self { severity, code, message, help: None, place: place.clone(), line: Arc::from("") }
     }
@@ -140,16 +140,16 @@ impl Report {
         self.texts.entry(name.clone()).or_insert_with(|| (text.clone(), before));
     }
 
-    pub(crate) fn error(&mut self, code: &'static str, place: &Place, message: impl Into<String>) -> &mut Problem {
+    pub(crate) fn error(&mut self, code: &'static str, place: &FileSpan, message: impl Into<String>) -> &mut Problem {
         self.is_refused = true;
         self.add(Problem::new(Severity::Error, code, place, message.into()))
     }
 
-    pub(crate) fn warning(&mut self, code: &'static str, place: &Place, message: impl Into<String>) -> &mut Problem {
+    pub(crate) fn warning(&mut self, code: &'static str, place: &FileSpan, message: impl Into<String>) -> &mut Problem {
         self.add(Problem::new(Severity::Warning, code, place, message.into()))
     }
 
-    pub(crate) fn hint(&mut self, code: &'static str, place: &Place, message: impl Into<String>) -> &mut Problem {
+    pub(crate) fn hint(&mut self, code: &'static str, place: &FileSpan, message: impl Into<String>) -> &mut Problem {
         self.add(Problem::new(Severity::Hint, code, place, message.into()))
     }
 

@@ -8,7 +8,7 @@ use crate::lexer::Token;
 use crate::parse::{Line, Server};
 use crate::problem::Report;
 use crate::suggest::nearest;
-use crate::{ListenAt, Place};
+use crate::{FileSpan, ListenAt};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ pub struct ServerBlock {
     pub detects_loops: bool,
     pub debug: bool,
     pub whoami: bool,
-    pub place: Place,
+    pub place: FileSpan,
 }
 
 /// An engine that rules can name.
@@ -53,7 +53,7 @@ pub struct ServerBlock {
 pub struct EngineSettings {
     pub name: Arc<str>,
     pub engine: ConfiguredEngine,
-    pub place: Place,
+    pub place: FileSpan,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -79,7 +79,7 @@ pub(crate) fn read(server: Server, report: &mut Report) -> ServerBlock {
     let keys = server.keys.iter().flat_map(|key| key::read(key, report)).collect();
     let mut block = ServerBlock::empty(keys, server.place);
     let mut lists = Vec::new();
-    let mut seen: HashMap<&'static str, Place> = HashMap::new();
+    let mut seen: HashMap<&'static str, FileSpan> = HashMap::new();
     for line in server.lines {
         let Some((directive, form)) = DIRECTIVES.find(&line.name.text) else {
             if !report.is_placeholder(&line) {
@@ -123,7 +123,7 @@ fn unknown(line: &Line, report: &mut Report) {
 }
 
 impl ServerBlock {
-    fn empty(keys: Vec<Key>, place: Place) -> Self {
+    fn empty(keys: Vec<Key>, place: FileSpan) -> Self {
         Self {
             keys,
             bind: Vec::new(),

@@ -20,8 +20,8 @@ use crate::tell::Teller;
 use crate::template::Template;
 use crate::watch::Watched;
 use namewall_corefile::{
-    self as corefile, BindAt, ConfiguredEngine, Corefile, EngineKind, EngineSettings, Forward, Place, Point, RuleKind,
-    ServerBlock, Text, Written, Zone,
+    self as corefile, BindAt, ConfiguredEngine, Corefile, EngineKind, EngineSettings, FileSpan, Forward, Point,
+    RuleKind, ServerBlock, Text, Written, Zone,
 };
 use namewall_dns::Route;
 use namewall_dns::wire::RecordType;
@@ -37,7 +37,7 @@ use std::sync::Arc;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{place}: error: {message}")]
 pub struct BuildError {
-    pub place: Place,
+    pub place: FileSpan,
     pub message: String,
 }
 
@@ -102,7 +102,7 @@ struct Builder<'a> {
 type Engines<'a> = FxHashMap<(EngineKind, Arc<str>), (Arc<dyn Engine>, Option<&'a EngineSettings>)>;
 
 impl Builder<'_> {
-    fn error(&mut self, place: &Place, message: impl Into<String>) {
+    fn error(&mut self, place: &FileSpan, message: impl Into<String>) {
         self.errors.push(BuildError { place: place.clone(), message: message.into() });
     }
 
@@ -218,7 +218,7 @@ impl Builder<'_> {
 
     /// One question must not have two blocks.
     fn look_for_twins(&mut self, corefile: &Corefile, blocks: &[Block]) {
-        let mut seen: FxHashMap<(SocketAddr, Zone), Place> = FxHashMap::default();
+        let mut seen: FxHashMap<(SocketAddr, Zone), FileSpan> = FxHashMap::default();
         for (server, block) in corefile.servers.iter().zip(blocks) {
             let everywhere: Vec<IpAddr> = self.around.addresses.iter().map(|(_, address)| *address).collect();
             let addresses = if block.addresses.is_empty() { &everywhere } else { &block.addresses };

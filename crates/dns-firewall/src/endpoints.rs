@@ -4,7 +4,7 @@
 
 use super::build::BuildError;
 use super::tell::Teller;
-use namewall_corefile::{Host, ListenAt, Place, ServerBlock};
+use namewall_corefile::{FileSpan, Host, ListenAt, ServerBlock};
 use namewall_telemetry::{Health, ListenError, Metrics, Page, Server, Site};
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs};
@@ -17,7 +17,7 @@ pub struct Endpoint {
     pub what: What,
     pub at: ListenAt,
     /// The server block that asks for it.
-    pub place: Place,
+    pub place: FileSpan,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,7 +1,7 @@
 //! `errors`: told at once, or such as are alike counted and told every now and then.
 
 use crate::tell::Teller;
-use namewall_corefile::{self as corefile, Consolidate, Level, Place};
+use namewall_corefile::{self as corefile, Consolidate, FileSpan, Level};
 use regex::Regex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,7 +25,7 @@ pub(crate) struct Alike {
 
 impl Errors {
     /// Of a block in which `debug` stands, or does not. What cannot be read is given with its place.
-    pub(crate) fn new(settings: &corefile::Errors, debug: bool) -> Result<Self, (Place, String)> {
+    pub(crate) fn new(settings: &corefile::Errors, debug: bool) -> Result<Self, (FileSpan, String)> {
         let alike = settings.consolidate.iter().map(|one| Alike::new(one, debug).map(Arc::new));
         Ok(Self { alike: alike.collect::<Result<_, _>>()? })
     }
@@ -50,7 +50,7 @@ impl Errors {
 }
 
 impl Alike {
-    fn new(settings: &Consolidate, debug: bool) -> Result<Self, (Place, String)> {
+    fn new(settings: &Consolidate, debug: bool) -> Result<Self, (FileSpan, String)> {
         let like = Regex::new(&settings.like.text).map_err(|error| {
             // Its last line says what; the others draw it.
             let text = error.to_string();

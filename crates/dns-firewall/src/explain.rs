@@ -7,7 +7,7 @@ use crate::message::{Message, text_of};
 use crate::reply::denial_words;
 use crate::rules::{Decision, Judge, List, Rule, Waiting, Walk};
 use crate::service::Service;
-use namewall_corefile::{Place, Point, Text, Zone};
+use namewall_corefile::{FileSpan, Point, Text, Zone};
 use namewall_dns::wire::Question;
 use namewall_dns::{Asked, To};
 use namewall_engines::Judgement;
@@ -47,7 +47,7 @@ pub struct Walked {
 pub struct ListTold {
     /// Its first line.
     pub text: Arc<str>,
-    pub place: Place,
+    pub place: FileSpan,
     /// The address of the answer it was asked of.
     pub address: Option<IpAddr>,
     /// Those that were asked.
@@ -76,7 +76,7 @@ pub enum End {
 pub struct RuleTold {
     /// As written.
     pub text: Arc<str>,
-    pub place: Place,
+    pub place: FileSpan,
     /// What it said in the words of the file; none is nothing.
     pub said: Result<Option<String>, String>,
     /// What it looked at.

@@ -30,7 +30,7 @@ impl Identities for Strangers {
 pub(crate) struct Message<'a> {
     pub(crate) exchange: &'a Exchange,
     edns: Option<Edns<'a>>,
-    answer: Option<Told<'a>>,
+    answer: Option<ReceivedAnswer<'a>>,
     /// The address of the answer that is being judged (S9.3).
     pub(crate) address: Option<IpAddr>,
     /// What engines have added to their decisions.
@@ -39,7 +39,7 @@ pub(crate) struct Message<'a> {
 
 /// The answer there is.
 #[derive(Debug)]
-struct Told<'a> {
+struct ReceivedAnswer<'a> {
     bytes: &'a [u8],
     header: Header,
     addresses: Vec<IpAddr>,
@@ -71,7 +71,7 @@ impl<'a> Message<'a> {
                 None => {}
             }
         }
-        Ok(Message { answer: Some(Told { bytes, header, addresses, has_soa }), ..self })
+        Ok(Message { answer: Some(ReceivedAnswer { bytes, header, addresses, has_soa }), ..self })
     }
 
     pub(crate) fn addresses(&self) -> &[IpAddr] {

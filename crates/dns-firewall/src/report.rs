@@ -8,7 +8,7 @@ use crate::message::Message;
 use crate::metrics::Meters;
 use crate::rules::Decision;
 use crate::tell::Teller;
-use namewall_corefile::{Place, Point};
+use namewall_corefile::{FileSpan, Point};
 use namewall_dns::Heard;
 use std::time::{Instant, SystemTime};
 
@@ -19,7 +19,7 @@ pub(crate) struct Ruling {
     /// One of [`Ruling::OUTCOMES`].
     pub(crate) outcome: &'static str,
     /// The rule, or the list at whose end it was.
-    pub(crate) place: Place,
+    pub(crate) place: FileSpan,
 }
 
 impl Ruling {

@@ -3,7 +3,7 @@
 use crate::explain::{End, ListTold, RuleTold};
 use crate::message::{Message, is_under};
 use crate::metrics::EngineMeter;
-use namewall_corefile::{Place, Point, Text, Zone};
+use namewall_corefile::{FileSpan, Point, Text, Zone};
 use namewall_dns::wire::Name;
 use namewall_engines::{Engine, EngineError, Judged, Judgement};
 use namewall_expression::{Expression, Fact, Outcome};
@@ -28,7 +28,7 @@ pub(crate) struct List {
     pub(crate) text: Arc<str>,
     /// The line that says what counts at its end, if one does.
     pub(crate) default_text: Option<Text>,
-    pub(crate) place: Place,
+    pub(crate) place: FileSpan,
 }
 
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub(crate) struct Rule {
     pub(crate) action: Option<Arc<str>>,
     /// As it is written.
     pub(crate) text: Arc<str>,
-    pub(crate) place: Place,
+    pub(crate) place: FileSpan,
     /// Where it is counted how its engine does.
     pub(crate) meter: Option<Arc<EngineMeter>>,
 }
@@ -57,7 +57,7 @@ pub(crate) struct Decision {
     pub(crate) outcome: Result<Outcome, String>,
     pub(crate) drops_silently: bool,
     /// The rule that said so, or the list at whose end it was.
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<FileSpan>,
     /// Lines to be logged.
     pub(crate) log: Vec<String>,
     /// Which rule failed, and why, where one did.
@@ -167,7 +167,7 @@ impl Walk<'_> {
     /// The first defined result ends the list (S9.1).
     fn list(&mut self, list: &List, message: &mut Message<'_>) -> Result<Decision, MustWait> {
         let mut log = Vec::new();
-        let end = |outcome, place: &Place, log| Decision {
+        let end = |outcome, place: &FileSpan, log| Decision {
             outcome,
             drops_silently: list.drops_silently,
             place: Some(place.clone()),
@@ -257,7 +257,7 @@ fn caught<T>(judge: impl FnOnce() -> T) -> Result<T, EngineError> {
 }
 
 /// A line for the log: who asked what, and which rule says what of it.
-fn line(message: &Message<'_>, place: &Place, outcome: Outcome) -> String {
+fn line(message: &Message<'_>, place: &FileSpan, outcome: Outcome) -> String {
     let address = message.address.map_or_else(String::new, |address| format!(" ({address})"));
     let exchange = message.exchange;
     let (kind, name, client) = (exchange.question.record_type, exchange.name(), exchange.client);

@@ -19,7 +19,7 @@ const LONG: Duration = Duration::from_secs(3_600);
 /// connections to who reads dnstap.
 #[derive(Debug)]
 pub struct Teller {
-    lines: SyncSender<Told>,
+    lines: SyncSender<LogItem>,
     lost: AtomicU64,
     /// The same, and never less.
     lost_ever: AtomicU64,
@@ -27,7 +27,7 @@ pub struct Teller {
     taps: Taps,
 }
 
-enum Told {
+enum LogItem {
     Line(String),
     /// What is counted is told when its time is over.
     Later(Instant, Arc<Alike>),
@@ -45,12 +45,12 @@ impl Teller {
     }
 
     pub fn tell(&self, line: String) {
-        if self.lines.try_send(Told::Line(line)).is_err() {
+        if self.lines.try_send(LogItem::Line(line)).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
             self.lost_ever.fetch_add(1, Ordering::Relaxed);
         } else if self.lost.load(Ordering::Relaxed) > 0 {
             let lost = self.lost.swap(0, Ordering::Relaxed);
-            let told = self.lines.try_send(Told::Line(format!("{lost} lines were left out of the log")));
+            let told = self.lines.try_send(LogItem::Line(format!("{lost} lines were left out of the log")));
             if told.is_err() {
                 self.lost.fetch_add(lost, Ordering::Relaxed);
             }
@@ -59,7 +59,7 @@ impl Teller {
 
     /// Has what is counted told when it is time. False is that it will not be.
     pub(crate) fn tell_later(&self, alike: &Arc<Alike>) -> bool {
-        self.lines.try_send(Told::Later(Instant::now() + alike.every, alike.clone())).is_ok()
+        self.lines.try_send(LogItem::Later(Instant::now() + alike.every, alike.clone())).is_ok()
     }
 
     /// Waits until all that was told is written, and who reads dnstap has got what it gets; but not longer
@@ -67,7 +67,7 @@ impl Teller {
     pub fn finish(&self, limit: Duration) {
         let until = Instant::now() + limit;
         let (done, is_done) = sync_channel(1);
-        if self.lines.try_send(Told::Finish(done)).is_ok() {
+        if self.lines.try_send(LogItem::Finish(done)).is_ok() {
             let _ = is_done.recv_timeout(limit);
         }
         self.taps.finish(until);
@@ -87,7 +87,7 @@ impl Teller {
     }
 }
 
-fn write(mut to: impl Write, told: &Receiver<Told>) {
+fn write(mut to: impl Write, told: &Receiver<LogItem>) {
     let mut later: Vec<(Instant, Arc<Alike>)> = Vec::new();
     loop {
         let due = later.iter().map(|(at, _)| at.saturating_duration_since(Instant::now())).min();
@@ -99,9 +99,9 @@ fn write(mut to: impl Write, told: &Receiver<Told>) {
         // What waits already goes along.
         while let Some(one) = next {
             match one {
-                Told::Line(line) => _ = writeln!(to, "{line}"),
-                Told::Later(at, alike) => later.push((at, alike)),
-                Told::Finish(done) => {
+                LogItem::Line(line) => _ = writeln!(to, "{line}"),
+                LogItem::Later(at, alike) => later.push((at, alike)),
+                LogItem::Finish(done) => {
                     later.drain(..).filter_map(|(_, alike)| alike.take()).for_each(|line| _ = writeln!(to, "{line}"));
                     let _ = to.flush();
                     let _ = done.try_send(());

@@ -3,7 +3,7 @@
 
 use crate::message::{is_under, text_of};
 use crate::reply::{self, Sections};
-use namewall_corefile::{self as corefile, Place, Text, Zone};
+use namewall_corefile::{self as corefile, FileSpan, Text, Zone};
 use namewall_dns::Asked;
 use namewall_dns::wire::{Question, Rcode, reply as plain};
 use namewall_zones::{Record, parse_one};
@@ -60,7 +60,7 @@ struct Filling<'a> {
 }
 
 /// A part that cannot be read, with where it stands.
-type Wrong = (Place, String);
+type Wrong = (FileSpan, String);
 
 impl Template {
     pub(crate) fn new(settings: &corefile::Template, zones: impl FnOnce() -> Vec<Zone>) -> Result<Self, Wrong> {

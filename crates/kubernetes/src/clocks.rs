@@ -25,9 +25,9 @@ pub(crate) enum Came {
 
 /// The times of a status that are others by our clock: by name and address, what the object says and what we do.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Clocks(HashMap<Place, (ResolvedAddress, Option<Timestamp>)>);
+pub(crate) struct Clocks(HashMap<NameAndAddress, (ResolvedAddress, Option<Timestamp>)>);
 
-type Place = (String, String);
+type NameAndAddress = (String, String);
 
 /// A status by our own clock, as far as it is known.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +60,7 @@ impl Before<'_> {
 
 impl Clocks {
     /// What the object says where we say this.
-    fn said<'c>(&'c self, place: &Place, ours: &'c ResolvedAddress) -> &'c ResolvedAddress {
+    fn said<'c>(&'c self, place: &NameAndAddress, ours: &'c ResolvedAddress) -> &'c ResolvedAddress {
         self.0.get(place).map_or(ours, |(said, _)| said)
     }
 

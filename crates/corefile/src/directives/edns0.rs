@@ -6,7 +6,7 @@ use crate::form::{ANY, Form, once};
 use crate::lexer::Token;
 use crate::parse::Line;
 use crate::problem::Report;
-use crate::{Place, Zone};
+use crate::{FileSpan, Zone};
 use namewall_expression::Fact;
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(crate) const METADATA_EDNS0: Form =
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Metadata {
     pub zones: Vec<Zone>,
-    pub place: Place,
+    pub place: FileSpan,
 }
 
 /// A piece of EDNS0 that is a fact.
@@ -30,7 +30,7 @@ pub struct Edns0 {
     /// The option it is read from.
     pub code: u16,
     pub encoding: Encoding,
-    pub place: Place,
+    pub place: FileSpan,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

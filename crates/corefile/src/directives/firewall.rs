@@ -7,7 +7,7 @@ use crate::lexer::Token;
 use crate::parse::Line;
 use crate::problem::Report;
 use crate::suggest::nearest;
-use crate::{Place, Text, Zone};
+use crate::{FileSpan, Text, Zone};
 use namewall_expression::{Expression, ExpressionError, Outcome};
 use namewall_policy::domain::DomainName;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub struct Firewall {
     pub log: bool,
     /// Its first line, as written.
     pub text: Arc<str>,
-    pub place: Place,
+    pub place: FileSpan,
 }
 
 /// Where a list is asked.
@@ -78,7 +78,7 @@ pub struct Rule {
     pub kind: RuleKind,
     /// All of it, as written.
     pub text: Arc<str>,
-    pub place: Place,
+    pub place: FileSpan,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -244,12 +244,12 @@ fn expression(action: &Token, line: &Line, at: usize, report: &mut Report) -> Op
 }
 
 /// Where in the file an expression is wrong.
-fn place_of(error: &ExpressionError, text: &Text) -> Place {
+fn place_of(error: &ExpressionError, text: &Text) -> FileSpan {
     let (span, count) = (error.span(), |range: std::ops::Range<usize>| {
         text.text.get(range).map_or(0, |piece| piece.chars().count() as u32)
     });
     let column = text.place.column + count(0..span.start);
-    Place { column, length: count(span).max(1), ..text.place.clone() }
+    FileSpan { column, length: count(span).max(1), ..text.place.clone() }
 }
 
 /// A part of an expression in quotes. CoreDNS takes all quotes away before it reads an expression; here

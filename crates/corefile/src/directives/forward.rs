@@ -5,7 +5,7 @@ use crate::lexer::Token;
 use crate::parse::Line;
 use crate::problem::Report;
 use crate::values::{path, tls};
-use crate::{Place, Rcode, Tls, Zone};
+use crate::{FileSpan, Rcode, Tls, Zone};
 use namewall_policy::domain::DomainName;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -86,7 +86,7 @@ pub struct Forward {
     pub failover: Vec<Rcode>,
     /// Whether SERVFAIL is said at once if all upstreams are down.
     pub fail_fast: bool,
-    pub place: Place,
+    pub place: FileSpan,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -4,7 +4,7 @@ use crate::form::{ANY, Form, Words, many, once};
 use crate::parse::{Block, Line};
 use crate::problem::Report;
 use crate::values::path;
-use crate::{Place, Zone};
+use crate::{FileSpan, Zone};
 use namewall_policy::addr::parse_address;
 use namewall_policy::domain::DomainName;
 use std::net::IpAddr;
@@ -78,7 +78,7 @@ pub struct ZoneFile {
     /// How often the file is looked at; none is never.
     pub reload: Option<Duration>,
     pub fallthrough: Vec<Zone>,
-    pub place: Place,
+    pub place: FileSpan,
 }
 
 pub(crate) fn hosts(mut line: Line, report: &mut Report) -> Hosts {

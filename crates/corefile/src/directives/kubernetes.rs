@@ -5,7 +5,7 @@ use crate::lexer::Token;
 use crate::parse::Line;
 use crate::problem::Report;
 use crate::values::{path, tls};
-use crate::{HttpUrl, Place, Tls, Zone};
+use crate::{FileSpan, HttpUrl, Tls, Zone};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,7 +73,7 @@ pub struct Kubernetes {
     pub fallthrough: Vec<Zone>,
     pub ignore_empty_services: bool,
     pub multicluster: Vec<Zone>,
-    pub place: Place,
+    pub place: FileSpan,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -6,7 +6,7 @@ use crate::lexer::Token;
 use crate::parse::Line;
 use crate::problem::Report;
 use crate::values::{path, tls};
-use crate::{Host, HostPort, HttpUrl, Place, Tls};
+use crate::{FileSpan, Host, HostPort, HttpUrl, Tls};
 use namewall_expression::Fact;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -86,7 +86,7 @@ pub struct OpaField {
 }
 
 pub(crate) fn read(line: &Line, report: &mut Report) -> Opa {
-    let mut url: Option<(HttpUrl, Place)> = None;
+    let mut url: Option<(HttpUrl, FileSpan)> = None;
     let (mut certificates, mut policies, mut data) = (None, Vec::new(), Vec::new());
     let (mut query, mut v0): (Option<&Token>, Option<&Line>) = (None, None);
     let mut fields: Vec<OpaField> = Vec::new();

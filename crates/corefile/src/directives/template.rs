@@ -4,7 +4,7 @@ use crate::form::{ANY, Form, Words, many, once};
 use crate::lexer::Token;
 use crate::parse::Line;
 use crate::problem::Report;
-use crate::{Place, Rcode, Text, Zone};
+use crate::{FileSpan, Rcode, Text, Zone};
 use std::sync::Arc;
 
 pub(crate) const TEMPLATE: Form = many("template", "CLASS TYPE [ZONE…] { … }", 2, ANY);
@@ -80,7 +80,7 @@ pub struct Template {
     /// RFC 8914
     pub extended_error: Option<(u16, Arc<str>)>,
     pub fallthrough: Vec<Zone>,
-    pub place: Place,
+    pub place: FileSpan,
 }
 
 pub(crate) fn read(line: &Line, report: &mut Report) -> Option<Template> {

@@ -4,7 +4,7 @@ use super::Metrics;
 use crate::report::{Report, Ruling, Source};
 use crate::rules::Judge;
 use crate::service::Block;
-use namewall_corefile::{Place, Point, Zone};
+use namewall_corefile::{FileSpan, Point, Zone};
 use namewall_dns::wire::{Header, Rcode, RecordType};
 use namewall_telemetry::Durations;
 use rustc_hash::FxHashMap;
@@ -78,7 +78,7 @@ struct Meter {
     /// None is every address.
     address: Option<IpAddr>,
     counts: Arc<Counts>,
-    rulings: FxHashMap<(Point, Place), Arc<Rulings>>,
+    rulings: FxHashMap<(Point, FileSpan), Arc<Rulings>>,
 }
 
 /// The label of a server, as CoreDNS has it.

@@ -14,7 +14,7 @@ const INVALID: u16 = 422;
 
 #[derive(Debug, Default)]
 pub(super) struct Objects {
-    all: BTreeMap<Place, Value>,
+    all: BTreeMap<ObjectPlace, Value>,
     history: Vec<Change>,
     revision: u64,
     /// What happened up to here can no longer be watched.
@@ -22,7 +22,7 @@ pub(super) struct Objects {
 }
 
 /// Objects are the same in every version of their kind.
-type Place = (&'static str, &'static str, Key);
+type ObjectPlace = (&'static str, &'static str, Key);
 
 #[derive(Debug)]
 struct Change {
@@ -31,7 +31,7 @@ struct Change {
     event: WatchEvent,
 }
 
-fn place(resource: Resource, key: &Key) -> Place {
+fn place(resource: Resource, key: &Key) -> ObjectPlace {
     (resource.group, resource.plural, key.clone())
 }
 
@@ -49,7 +49,7 @@ impl Objects {
     }
 
     pub(super) fn of(&self, resource: Resource) -> impl Iterator<Item = &Value> {
-        let is_it = move |(group, plural, _): &Place| (*group, *plural) == (resource.group, resource.plural);
+        let is_it = move |(group, plural, _): &ObjectPlace| (*group, *plural) == (resource.group, resource.plural);
         self.all.iter().filter(move |(place, _)| is_it(place)).map(|(_, object)| object)
     }
 

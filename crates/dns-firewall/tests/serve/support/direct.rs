@@ -2,7 +2,7 @@
 
 use super::fake::Engines;
 use super::message::{Ask, answer, shown};
-use super::told::Told;
+use super::told::LoggedText;
 use namewall_corefile::read;
 use namewall_dns::{Chain, Continuation, Heard, Passing, Route, Step, To};
 use namewall_dns_firewall::{Built, Disk, Identities, Service, Strangers, Surroundings, build_with};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// A machine with a loopback interface and another.
-pub(crate) fn around(told: &Told) -> Surroundings {
+pub(crate) fn around(told: &LoggedText) -> Surroundings {
     let address = |name: &str, address: &str| (name.to_owned(), address.parse::<IpAddr>().unwrap());
     Surroundings {
         teller: told.teller(),
@@ -32,7 +32,7 @@ pub(crate) fn built(text: &str, around: &Surroundings, engines: &Engines) -> Res
 
 /// Why a Corefile is not served.
 pub(crate) fn refused(text: &str) -> String {
-    let why = built(text, &around(&Told::default()), &Engines::none()).map(|_| "it is served".to_owned());
+    let why = built(text, &around(&LoggedText::default()), &Engines::none()).map(|_| "it is served".to_owned());
     why.unwrap_or_else(|why| why)
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Firewall {
     pub(crate) routes: Vec<Route>,
     pub(crate) listen: Vec<SocketAddr>,
     pub(crate) warnings: Vec<String>,
-    pub(crate) told: Told,
+    pub(crate) told: LoggedText,
 }
 
 impl Firewall {
@@ -54,7 +54,7 @@ impl Firewall {
     }
 
     pub(crate) fn with(text: &str, engines: &Engines, identities: Arc<dyn Identities>) -> Self {
-        let told = Told::default();
+        let told = LoggedText::default();
         let around = Surroundings { identities, ..around(&told) };
         let Built { service, routes, listen, warnings, .. } =
             built(text, &around, engines).unwrap_or_else(|why| panic!("{why}"));

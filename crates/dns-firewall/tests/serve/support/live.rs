@@ -3,7 +3,7 @@
 use super::direct::{around, built};
 use super::fake::Engines;
 use super::message::{Ask, answer, shown};
-use super::told::Told;
+use super::told::LoggedText;
 use crate::stub::{Over, TEST_TIMEOUT, Upstream, read_message, write_message};
 use namewall_dns::{LearnNothing, Listen, Server, Settings, Sockets};
 use namewall_dns_firewall::Built;
@@ -20,7 +20,7 @@ pub(crate) fn upstream(lines: &'static [&'static str]) -> Upstream {
 pub(crate) struct Live {
     pub(crate) server: Server<LearnNothing>,
     pub(crate) ports: Vec<u16>,
-    pub(crate) told: Told,
+    pub(crate) told: LoggedText,
 }
 
 /// Sockets at both loopback addresses, at one port.
@@ -53,7 +53,7 @@ impl Live {
                 sockets.extend(pair);
             }
         }
-        let told = Told::default();
+        let told = LoggedText::default();
         let mut around = around(&told);
         around.addresses.retain(|(name, _)| name == "lo");
         let Built { service, routes, listen, .. } =

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 /// Everything that was told so far.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Told(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct LoggedText(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Told {
+impl Write for LoggedText {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap().extend_from_slice(bytes);
         Ok(bytes.len())
@@ -21,7 +21,7 @@ impl Write for Told {
     }
 }
 
-impl Told {
+impl LoggedText {
     pub(crate) fn teller(&self) -> Arc<Teller> {
         Arc::new(Teller::start(self.clone()).unwrap())
     }

@@ -7,26 +7,26 @@ use std::sync::Arc;
 /// Words of a file: where they begin, and how many characters they are. Lines and columns count from 1,
 /// columns in characters.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct FileSpan {
     pub file: Arc<str>,
     pub line: u32,
     pub column: u32,
     pub length: u32,
 }
 
-impl Place {
+impl FileSpan {
     pub fn source(&self) -> Source {
         Source { file: self.file.clone(), line: self.line, column: self.column }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FileSpan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{}", self.file, self.line, self.column)
     }
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for FileSpan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self}")
     }
@@ -37,7 +37,7 @@ impl fmt::Debug for Place {
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Text {
     pub text: Arc<str>,
-    pub place: Place,
+    pub place: FileSpan,
 }
 
 impl fmt::Debug for Text {
