@@ -85,8 +85,9 @@ impl Intercept {
     /// Who answers for the servers that we ask: the backends of a Service, or a pod itself.
     fn answering<'a>(&'a self, program: &'a Program) -> impl Iterator<Item = Answerer> + 'a {
         let asked = program.resolvers.iter().filter(|resolver| self.servers.contains(&resolver.address));
-        let backends = asked.flat_map(|&Resolver { protocol, ref backends, .. }| {
-            backends.iter().map(move |&(address, port)| Answerer { address, protocol, port })
+        let backends = asked.flat_map(|resolver| {
+            let answerer = |&(address, port): &_| Answerer { address, protocol: resolver.protocol, port };
+            resolver.backends.iter().map(answerer)
         });
         let pods = self.servers.iter().copied().filter(|&server| program.class_at(server).is_some());
         let pods = pods.flat_map(|address| {
