@@ -272,7 +272,7 @@ impl Controller {
             false => self.settings.resolvers.clone(),
             true => {
                 let (namespace, name) = &self.settings.service;
-                self.watch.with_store(|store| resolvers(store, (namespace, name)))
+                self.watch.with_store(|store| resolvers(store, namespace, name))
             }
         };
         self.counts.lag = Duration::ZERO;

@@ -11,6 +11,7 @@ use namewall_kubernetes::NameObject;
 use namewall_policy::addr::AddrSet;
 use namewall_policy::domain::DomainName;
 use namewall_policy::model::{Action, BackendTarget, Direction, PolicyKind};
+use namewall_policy::port::TransportPort;
 use namewall_policy::program::{CompiledRule, Matcher};
 use namewall_policy::{Program, Snapshot};
 use std::net::IpAddr;
@@ -87,7 +88,8 @@ impl World<'_> {
             let backends = service.ports.iter().flat_map(|port| port.backends.iter().map(move |one| (port, one)));
             let denied = backends.filter_map(|(port, backend)| match backend.target {
                 BackendTarget::Address(address) if self.program.pod_at(address).is_none() => {
-                    Some((self.denies(rules, address, (port.protocol, backend.port))?, address))
+                    let port = TransportPort { protocol: port.protocol, port: backend.port };
+                    Some((self.denies(rules, address, port)?, address))
                 }
                 BackendTarget::Address(_) | BackendTarget::Workload(_) => None,
             });
@@ -110,7 +112,7 @@ impl World<'_> {
         &self,
         rules: &[Concrete<'_>],
         address: IpAddr,
-        (protocol, port): (namewall_policy::port::Protocol, u16),
+        TransportPort { protocol, port }: TransportPort,
     ) -> Option<i32> {
         let speaks = |one: &&Concrete<'_>| {
             let ports = match one.rule.matcher {

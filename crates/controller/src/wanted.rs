@@ -65,7 +65,7 @@ fn take(node: &Node, names: &mut BTreeSet<String>) {
 }
 
 /// The addresses of a Service's pods, where it listens for DNS.
-pub fn resolvers(store: &Store, (namespace, service): (&str, &str)) -> Vec<SocketAddr> {
+pub fn resolvers(store: &Store, namespace: &str, service: &str) -> Vec<SocketAddr> {
     let mut found = Vec::new();
     for endpoints in store.endpoints_of(namespace, service) {
         let port = endpoints.ports.iter().find(|(_, protocol, _)| *protocol == Protocol::Udp);
@@ -116,7 +116,7 @@ mod tests {
         });
         let store = store(&ENDPOINT_SLICE, slice);
         let expected: [SocketAddr; 2] = [([10, 0, 0, 1], 1053).into(), ([10, 0, 0, 2], 1053).into()];
-        assert_eq!(resolvers(&store, ("kube-system", "kube-dns")), expected);
-        assert_eq!(resolvers(&store, ("kube-system", "other")), []);
+        assert_eq!(resolvers(&store, "kube-system", "kube-dns"), expected);
+        assert_eq!(resolvers(&store, "kube-system", "other"), []);
     }
 }

@@ -7,7 +7,7 @@ use crate::netlink::{Attributes, DUMP, Error, Family, Messages, Socket};
 use crate::nft::batch_fixed;
 use namewall_policy::port::Protocol;
 use nix::errno::Errno;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 const SUBSYSTEM: u16 = 1;
 const GET: u16 = SUBSYSTEM << 8 | 1;
@@ -84,9 +84,10 @@ impl Conntrack {
 
 impl Connection {
     /// A connection that no kernel knows, for tests and simulations.
-    pub fn between(protocol: Protocol, from: (IpAddr, u16), to: (IpAddr, u16)) -> Self {
-        let ((source, source_port), (original, id, zone)) = (from, Default::default());
-        Self { protocol, source, source_port, asked: to, destination: to, original, id, zone }
+    pub fn between(protocol: Protocol, from: SocketAddr, to: SocketAddr) -> Self {
+        let (destination, (original, id, zone)) = ((to.ip(), to.port()), Default::default());
+        let (source, source_port) = (from.ip(), from.port());
+        Self { protocol, source, source_port, asked: destination, destination, original, id, zone }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Which connections a Program forbids that were opened under another (S3.4).
 
 use crate::conntrack::Connection;
-use crate::render::{DNS, Intercept, Scope, may_ask};
+use crate::render::{Answerer, DNS, Intercept, Scope, may_ask};
 use namewall_policy::lease::LeaseTable;
 use namewall_policy::model::{Direction, NodeId, PolicyKind, ServiceId};
 use namewall_policy::port::Protocol;
@@ -67,7 +67,7 @@ impl<'a> Judge<'a> {
         if asked_port == DNS && self.dns.is_some_and(|dns| dns.is_at(destination, port)) {
             return self.cut == CutEstablished::Always && !self.may_ask(connection);
         }
-        let answering = (destination, connection.protocol, port);
+        let answering = Answerer { address: destination, protocol: connection.protocol, port };
         if self.dns.is_some_and(|dns| dns.asks(self.program, connection.source, answering)) {
             return false;
         }
@@ -96,7 +96,7 @@ impl<'a> Judge<'a> {
 
     fn may_ask(&self, connection: &Connection) -> bool {
         let (server, port) = connection.asked;
-        if let Some(may) = may_ask(self.program, connection.source, (server, connection.protocol)) {
+        if let Some(may) = may_ask(self.program, connection.source, server, connection.protocol) {
             return may;
         }
         let flow = Flow {

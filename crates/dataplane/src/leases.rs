@@ -15,7 +15,11 @@ use std::time::Duration;
 pub type LeaseGroups = FxHashMap<DomainPattern, Vec<u64>>;
 
 /// An address that is open in a lease group.
-type GroupAddress = (u64, IpAddr);
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct GroupAddress {
+    group: u64,
+    address: IpAddr,
+}
 
 /// A lease as it was found in the kernel.
 #[derive(Debug)]
@@ -54,24 +58,24 @@ impl<'a> Grouped<'a> {
         for opened in &change.opened {
             let address = opened.lease.address;
             for &group in self.groups.get(&opened.lease.pattern).into_iter().flatten() {
-                let Some(longest) = self.longest((group, address)).filter(|_| done.insert((group, address))) else {
-                    continue;
-                };
+                let key = GroupAddress { group, address };
+                let Some(longest) = self.longest(key).filter(|_| done.insert(key)) else { continue };
                 let expiry_before = |lease: &Lease| match before.get(&(&lease.pattern, address)) {
                     Some(before) => *before,
                     None => Some(lease.expiry),
                 };
-                let until = self.opening((group, address)).filter_map(expiry_before).max();
+                let until = self.opening(key).filter_map(expiry_before).max();
                 if until.is_none_or(|until| until < longest.expiry) {
-                    writes.open((group, address), longest, now);
+                    writes.open(key, longest, now);
                 }
             }
         }
         for lease in &change.evicted {
             for &group in self.groups.get(&lease.pattern).into_iter().flatten() {
+                let key = GroupAddress { group, address: lease.address };
                 // Another name may still open it.
-                if self.longest((group, lease.address)).is_none_or(|longest| longest.expiry <= now) {
-                    writes.gone[Version::of(lease.address) as usize].push(element((group, lease.address)));
+                if self.longest(key).is_none_or(|longest| longest.expiry <= now) {
+                    writes.gone[Version::of(lease.address) as usize].push(element(key));
                 }
             }
         }
@@ -97,8 +101,8 @@ impl<'a> Grouped<'a> {
 
     /// What must be written beside elements of an earlier process: leases that those do not cover.
     pub(crate) fn beside(self, found: &[Found], now: Instant) -> Writes {
-        let there: FxHashMap<GroupAddress, Instant> =
-            found.iter().map(|one| ((one.group, one.address), now + one.left)).collect();
+        let until = |&Found { group, address, left, .. }: &Found| (GroupAddress { group, address }, now + left);
+        let there: FxHashMap<GroupAddress, Instant> = found.iter().map(until).collect();
         let mut writes = Writes::default();
         for (key, lease) in self.wanted(now) {
             if there.get(&key).is_none_or(|until| *until < lease.expiry) {
@@ -113,7 +117,7 @@ impl<'a> Grouped<'a> {
         let mut wanted: FxHashMap<GroupAddress, &Lease> = FxHashMap::default();
         for lease in self.leases.iter().filter(|lease| lease.expiry > now) {
             for &group in self.groups.get(&lease.pattern).into_iter().flatten() {
-                let one = wanted.entry((group, lease.address)).or_insert(lease);
+                let one = wanted.entry(GroupAddress { group, address: lease.address }).or_insert(lease);
                 if one.expiry < lease.expiry {
                     *one = lease;
                 }
@@ -123,7 +127,7 @@ impl<'a> Grouped<'a> {
     }
 
     /// The leases that open the address in the group; some may have expired.
-    fn opening(self, (group, address): GroupAddress) -> impl Iterator<Item = &'a Lease> {
+    fn opening(self, GroupAddress { group, address }: GroupAddress) -> impl Iterator<Item = &'a Lease> {
         let opens = move |lease: &&Lease| self.groups.get(&lease.pattern).is_some_and(|all| all.contains(&group));
         self.leases.at(address).filter(opens)
     }
@@ -155,11 +159,11 @@ impl Writes {
         // The kernel keeps no element for longer.
         let left = lease.expiry.0.saturating_sub(now.0).min(set::LONGEST);
         let transient = Transient { element: element(key), lifetime: Lifetime(left), name: Some(lease.name.clone()) };
-        self.new[Version::of(key.1) as usize].push(transient);
+        self.new[Version::of(key.address) as usize].push(transient);
     }
 }
 
-fn element((group, address): GroupAddress) -> Element {
+fn element(GroupAddress { group, address }: GroupAddress) -> Element {
     let (high, low) = set::halves(group);
     Element::key(Key::default().number(high).number(low).address(address))
 }
@@ -264,7 +268,7 @@ mod tests {
         // The first goes, but the second has its address too.
         assert!(write(&mut store, &[name("d.example.com", 4)], &one, NOW).gone[0].is_empty());
         let writes = write(&mut store, &[name("e.example.com", 5)], &one, NOW);
-        assert_eq!(writes.gone[0], [element((1, IpAddr::from([192, 0, 2, 1])))]);
+        assert_eq!(writes.gone[0], [element(GroupAddress { group: 1, address: IpAddr::from([192, 0, 2, 1]) })]);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::conntrack::Connection;
 use crate::nft::rule::{TCP, UDP};
 use crate::nft::set::{Element, Key, Lifetime, Passing, SWEEP, Transient, Version};
 use namewall_policy::port::Protocol;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 /// Longer than an idle TCP connection takes to notice, by the kernel's keep-alive of two hours and eleven minutes. A
@@ -62,10 +62,11 @@ impl Remembered {
                 continue;
             }
             room -= 2;
-            let client = (connection.source, connection.source_port);
-            for (from, to) in [(client, connection.destination), (connection.destination, client)] {
+            let client = SocketAddr::new(connection.source, connection.source_port);
+            let server = SocketAddr::from(connection.destination);
+            for (from, to) in [(client, server), (server, client)] {
                 let packet = Transient { element: packet(number, from, to), lifetime: Lifetime(life), name: None };
-                packets[Version::of(from.0) as usize].push(packet);
+                packets[Version::of(from.ip()) as usize].push(packet);
             }
             self.room_taken.push((now + life + SWEEP, 2));
         }
@@ -83,8 +84,9 @@ fn remembered_for(protocol: Protocol) -> Option<(u8, Duration)> {
     }
 }
 
-fn packet(protocol: u8, from: (IpAddr, u16), to: (IpAddr, u16)) -> Element {
-    Element::key(Key::default().address(from.0).address(to.0).protocol(protocol).port(from.1).port(to.1))
+fn packet(protocol: u8, from: SocketAddr, to: SocketAddr) -> Element {
+    let addresses = Key::default().address(from.ip()).address(to.ip());
+    Element::key(addresses.protocol(protocol).port(from.port()).port(to.port()))
 }
 
 #[cfg(test)]
@@ -92,8 +94,8 @@ mod tests {
     use super::*;
 
     fn connections(count: usize, protocol: Protocol) -> Vec<Connection> {
-        let destination = ("10.0.0.2".parse().unwrap(), 80);
-        let one = |at: usize| Connection::between(protocol, ("10.0.0.1".parse().unwrap(), at as u16), destination);
+        let destination = SocketAddr::from(([10, 0, 0, 2], 80));
+        let one = |at: usize| Connection::between(protocol, SocketAddr::from(([10, 0, 0, 1], at as u16)), destination);
         (0..count).map(one).collect()
     }
 

@@ -91,18 +91,23 @@ pub(crate) fn policy(kind: PolicyKind, name: &str, app: &str) -> Policy {
 }
 
 pub(crate) trait WithRules {
-    fn rule(self, direction: Direction, action: Action, to: (Peers, Ports)) -> Self;
+    fn rule(self, direction: Direction, action: Action, clauses: Clauses) -> Self;
 }
 
 impl WithRules for Policy {
-    fn rule(mut self, direction: Direction, action: Action, (peers, ports): (Peers, Ports)) -> Self {
-        let rule = Rule { name: None, action, clauses: Clauses::Match { peers, ports }, source: None };
+    fn rule(mut self, direction: Direction, action: Action, clauses: Clauses) -> Self {
+        let rule = Rule { name: None, action, clauses, source: None };
         match direction {
             Direction::Egress => self.egress.push(rule),
             Direction::Ingress => self.ingress.push(rule),
         }
         self
     }
+}
+
+/// What a rule matches.
+pub(crate) fn clauses(peers: Peers, ports: Ports) -> Clauses {
+    Clauses::Match { peers, ports }
 }
 
 /// The pods of an app as peers.

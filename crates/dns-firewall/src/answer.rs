@@ -104,7 +104,7 @@ impl Exchange {
     fn next_forward(&mut self, answer: &[u8]) -> Option<To> {
         let forwards = &self.block().forwards;
         let at = self.forward.or_else(|| forward::first(forwards, &self.question.name))?;
-        let next = forward::next(forwards, (at, Header::read(answer).ok()?.rcode), &self.question.name)?;
+        let next = forward::next(forwards, at, Header::read(answer).ok()?.rcode, &self.question.name)?;
         let to = To::Route(forwards[next].route);
         self.forward = Some(next);
         Some(to)
@@ -118,7 +118,7 @@ impl Exchange {
 
     /// An answer from the cache that has expired, and may still be given.
     fn stale(&self) -> Option<Vec<u8>> {
-        self.block().cache.as_ref()?.stale(self.query(), &self.question, Instant::now())
+        self.block().cache.as_ref()?.stale(self.cache_query(), Instant::now())
     }
 
     /// Gives an expired answer, if the response rules let it pass.
@@ -142,7 +142,7 @@ impl Exchange {
     /// Keeps an upstream's answer in the cache.
     fn keep(&self, answer: &[u8]) {
         if let Some(cache) = &self.block().cache {
-            cache.put((self.query(), &self.question), answer, Instant::now());
+            cache.put(self.cache_query(), answer, Instant::now());
         }
     }
 

@@ -175,7 +175,7 @@ impl Builder<'_> {
                 let hosts = Hosts::read(&settings).map_err(|error| error.to_string())?;
                 Ok(hosts.for_zones(|| zones.clone()))
             };
-            match Watched::start((&file, every), read, teller) {
+            match Watched::start(&file, every, read, teller) {
                 Ok(hosts) => local.hosts = Some(hosts),
                 Err(error) => wrong.push((server.place.clone(), format!("hosts: {}: {error}", file.display()))),
             }
@@ -184,7 +184,7 @@ impl Builder<'_> {
             let zones = if settings.zones.is_empty() { zones() } else { settings.zones.clone() };
             let file = settings.file.clone();
             let read = move || zone_file(&file, &zones);
-            match Watched::start((&settings.file, settings.reload), read, teller) {
+            match Watched::start(&settings.file, settings.reload, read, teller) {
                 Ok(zones) => local.files.push(ZoneFile { zones, fallthrough: settings.fallthrough.clone() }),
                 Err(error) => {
                     wrong.push((settings.place.clone(), format!("file: {}: {error}", settings.file.display())));

@@ -15,6 +15,13 @@ const OPT: RecordType = RecordType(41);
 /// How long upstreams have to answer what is asked for again, before that is asked once more.
 const RENEWAL: Duration = Duration::from_secs(5);
 
+/// A query as it came, and the question in it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Query<'q> {
+    pub(crate) message: &'q [u8],
+    pub(crate) question: &'q Question,
+}
+
 /// What must be the same for an answer to be the same.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Key {
@@ -94,14 +101,14 @@ impl Cache {
     }
 
     /// An answer to the query, with what is left of its TTLs; one that is over too, if such are given at once.
-    pub(crate) fn get(&self, query: &[u8], question: &Question, now: Instant) -> Option<Vec<u8>> {
+    pub(crate) fn get(&self, query: Query<'_>, now: Instant) -> Option<Vec<u8>> {
         let at_once = self.settings.serve_stale.is_some_and(|stale| !stale.verify);
-        self.find((query, question), now, |entry| !entry.is_over(now) || at_once && self.may_be_given(entry, now))
+        self.find(query, now, |entry| !entry.is_over(now) || at_once && self.may_be_given(entry, now))
     }
 
     /// An answer that is over, where upstreams have none.
-    pub(crate) fn stale(&self, query: &[u8], question: &Question, now: Instant) -> Option<Vec<u8>> {
-        self.find((query, question), now, |entry| !entry.is_failure && self.may_be_given(entry, now))
+    pub(crate) fn stale(&self, query: Query<'_>, now: Instant) -> Option<Vec<u8>> {
+        self.find(query, now, |entry| !entry.is_failure && self.may_be_given(entry, now))
     }
 
     /// Whether an answer is not over, or not for too long.
@@ -111,23 +118,18 @@ impl Cache {
         entry.age(now) < entry.lasts.saturating_add(longer)
     }
 
-    fn find(
-        &self,
-        (query, question): (&[u8], &Question),
-        now: Instant,
-        is_good: impl Fn(&Entry) -> bool,
-    ) -> Option<Vec<u8>> {
-        if !self.is_for(&question.name) {
+    fn find(&self, query: Query<'_>, now: Instant, is_good: impl Fn(&Entry) -> bool) -> Option<Vec<u8>> {
+        if !self.is_for(&query.question.name) {
             return None;
         }
-        let key = Key::new(query, question)?;
+        let key = Key::new(query)?;
         let mut shelves = self.shelves();
         let entry = shelves.get(&key).filter(|entry| is_good(entry))?;
         let mut message = entry.message.clone();
-        Header::set_id(&mut message, u16::from_be_bytes([query[0], query[1]]));
+        Header::set_id(&mut message, u16::from_be_bytes([query.message[0], query.message[1]]));
         // The name as it was asked, letter by letter (RFC 1035 §2.3.3, and who checks it).
-        let end = Question::end(query).ok()?;
-        message.get_mut(HEADER..end)?.copy_from_slice(&query[HEADER..end]);
+        let end = Question::end(query.message).ok()?;
+        message.get_mut(HEADER..end)?.copy_from_slice(&query.message[HEADER..end]);
         if !self.settings.keep_ttl || entry.is_over(now) {
             for &(at, ttl) in &entry.ttls {
                 let left = ttl.min(entry.lasts.as_secs() as u32).saturating_sub(entry.age(now).as_secs() as u32);
@@ -140,8 +142,8 @@ impl Cache {
 
     /// An answer was given to somebody. Whether it is time to ask for it again: it is over, or it soon will be and
     /// many want it. One asks for all.
-    pub(crate) fn use_once(&self, query: &[u8], question: &Question, now: Instant) -> bool {
-        let Some(key) = Key::new(query, question) else { return false };
+    pub(crate) fn use_once(&self, query: Query<'_>, now: Instant) -> bool {
+        let Some(key) = Key::new(query) else { return false };
         let mut shelves = self.shelves();
         let Some(entry) = shelves.get(&key) else { return false };
         let mut is_due = entry.is_over(now);
@@ -164,14 +166,14 @@ impl Cache {
     }
 
     /// Keeps an answer that came from an upstream, if it may be kept.
-    pub(crate) fn put(&self, (query, question): (&[u8], &Question), answer: &[u8], now: Instant) {
-        self.try_put((query, question), answer, now);
+    pub(crate) fn put(&self, query: Query<'_>, answer: &[u8], now: Instant) {
+        self.try_put(query, answer, now);
     }
 
-    fn try_put(&self, (query, question): (&[u8], &Question), answer: &[u8], now: Instant) -> Option<()> {
+    fn try_put(&self, query: Query<'_>, answer: &[u8], now: Instant) -> Option<()> {
         let header = Header::read(answer).ok()?;
         let whole = !header.is_truncated && header.is_answer && header.questions == 1;
-        if !whole || !self.is_for(&question.name) || !Question::is_repeated(query, answer) {
+        if !whole || !self.is_for(&query.question.name) || !Question::is_repeated(query.message, answer) {
             return None;
         }
         // Cookies and the like are for one client.
@@ -181,7 +183,7 @@ impl Cache {
         let all = records(answer).ok()?;
         let has_answer = all.iter().any(|record| record.section == Section::Answer);
         let is_soa = |record: &&Record<'_>| record.section == Section::Authority && record.kind == SOA;
-        let is_off = |zones: &[Zone]| zones.iter().any(|zone| is_under(&question.name, zone));
+        let is_off = |zones: &[Zone]| zones.iter().any(|zone| is_under(&query.question.name, zone));
         let is_failure = header.rcode == Rcode::SERV_FAIL;
         let (is_success, share, zones) = match header.rcode {
             Rcode::NO_ERROR if has_answer => (true, self.settings.success, &self.settings.no_success),
@@ -209,7 +211,7 @@ impl Cache {
         if lasts.is_zero() {
             return None;
         }
-        let key = Key::new(query, question)?;
+        let key = Key::new(query)?;
         let mut shelves = self.shelves();
         let known = shelves.get(&key);
         if is_failure && known.as_ref().is_some_and(|known| !known.is_failure && self.may_be_given(known, now)) {
@@ -239,12 +241,12 @@ fn lasting(ttl: u32) -> u32 {
 
 impl Key {
     /// None for what is answered to nobody else.
-    fn new(query: &[u8], question: &Question) -> Option<Self> {
-        let edns = Edns::read(query);
+    fn new(Query { message, question }: Query<'_>) -> Option<Self> {
+        let edns = Edns::read(message);
         if edns.is_some_and(|edns| edns.options().any(|(code, _)| code == CLIENT_SUBNET)) {
             return None;
         }
-        let (high, low) = (*query.get(2)?, *query.get(3)?);
+        let (high, low) = (*message.get(2)?, *message.get(3)?);
         Some(Self {
             name: question.name.as_bytes().into(),
             kind: question.record_type.0,

@@ -4,6 +4,7 @@
 //! nowhere else. While an upstream is asked, the DNS server carries the exchange as a `Continuation`. `query` and
 //! `answer` have what an exchange does with its question and with an answer.
 
+use crate::cache::Query;
 use crate::message::text_of;
 use crate::report::{Report, Ruling, Source};
 use crate::service::{Block, Inside};
@@ -110,6 +111,11 @@ impl Exchange {
     /// The bytes of the question.
     pub(crate) fn query(&self) -> &[u8] {
         &self.query
+    }
+
+    /// The question as the cache takes it.
+    pub(crate) fn cache_query(&self) -> Query<'_> {
+        Query { message: &self.query, question: &self.question }
     }
 
     /// The name of the question: lower case, with the dot at the end.

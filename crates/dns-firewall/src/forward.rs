@@ -7,11 +7,9 @@ use namewall_dns::wire::{Name, Rcode};
 use namewall_dns::{Health, Route, Tls, UpstreamOrder, UpstreamTransport};
 use namewall_engines::http::client_config;
 use namewall_policy::domain::DomainName;
-use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
-use std::sync::Arc;
 
 /// Names that are asked of a route.
 #[derive(Debug)]
@@ -43,7 +41,7 @@ pub(crate) fn first(all: &[Forwarding], name: &Name) -> Option<usize> {
 }
 
 /// The one that is asked after another which answered with this code, if that is not the last word.
-pub(crate) fn next(all: &[Forwarding], (at, code): (usize, Rcode), name: &Name) -> Option<usize> {
+pub(crate) fn next(all: &[Forwarding], at: usize, code: Rcode, name: &Name) -> Option<usize> {
     all.get(at).filter(|one| one.next.contains(&code))?;
     (at + 1..all.len()).find(|&later| all[later].depth(name).is_some())
 }
@@ -79,8 +77,11 @@ pub(crate) fn route(forward: &corefile::Forward, findings: &mut Findings) -> Rou
     for upstream in &forward.to {
         match upstream {
             Upstream::Plain(address) => upstreams.push((*address).into()),
-            Upstream::Tls(address, name) => match (&trusted, server_name(forward, (*address, name.as_ref()))) {
-                (Some(trusted), Ok(name)) => upstreams.push(over_tls(*address, trusted, name)),
+            Upstream::Tls(address, name) => match (&trusted, server_name(forward, *address, name.as_ref())) {
+                (Some((config, digest)), Ok(name)) => {
+                    let tls = Tls { config: config.clone(), name, digest: *digest };
+                    upstreams.push(namewall_dns::Upstream { tls: Some(tls), ..(*address).into() });
+                }
                 (_, Err(error)) => findings.errors.push(error),
                 // Why nobody can be trusted has been said.
                 (None, _) => {}
@@ -116,19 +117,11 @@ pub(crate) fn route(forward: &corefile::Forward, findings: &mut Findings) -> Rou
     }
 }
 
-fn over_tls(
-    address: SocketAddr,
-    (config, digest): &(Arc<ClientConfig>, u64),
-    name: ServerName<'static>,
-) -> namewall_dns::Upstream {
-    let tls = Tls { config: config.clone(), name, digest: *digest };
-    namewall_dns::Upstream { tls: Some(tls), ..address.into() }
-}
-
 /// Whose certificate an upstream must have: its own name's, that of all of them, or else its address'.
 fn server_name(
     forward: &corefile::Forward,
-    (address, own): (SocketAddr, Option<&DomainName>),
+    address: SocketAddr,
+    own: Option<&DomainName>,
 ) -> Result<ServerName<'static>, String> {
     if let (Some(own), Some(of_all)) = (own, &forward.tls_server_name) {
         return Err(format!("{address} has the name {own} and, by `tls_servername`, {of_all}; write one of them"));

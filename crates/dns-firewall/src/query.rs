@@ -101,7 +101,7 @@ impl Exchange {
         if let Some((answer, _)) = block.local.answer(&asked, question) {
             return Some((answer, Source::Own));
         }
-        if let Some(answer) = block.cache.as_ref().and_then(|cache| cache.get(self.query(), question, self.begun)) {
+        if let Some(answer) = block.cache.as_ref().and_then(|cache| cache.get(self.cache_query(), self.begun)) {
             return Some((answer, Source::Cache));
         }
         // `whoami` answers only what is not forwarded.
@@ -114,7 +114,7 @@ impl Exchange {
     fn given(&self, answer: Vec<u8>) -> Next {
         let block = self.block();
         let cache = block.cache.as_ref().filter(|_| self.source == Source::Cache);
-        let is_due = cache.is_some_and(|cache| cache.use_once(self.query(), &self.question, self.begun));
+        let is_due = cache.is_some_and(|cache| cache.use_once(self.cache_query(), self.begun));
         match forward::first(&block.forwards, &self.question.name) {
             Some(at) if is_due => Next::Renew(answer, To::Route(block.forwards[at].route)),
             _ => Next::Answer(answer),

@@ -111,7 +111,7 @@ impl Report<'_> {
         for line in logs.iter().filter_map(|log| log.line(self, &message)) {
             self.teller().tell(line);
         }
-        taps.iter().for_each(|tap| tap.answered((self, reply), &message));
+        taps.iter().for_each(|tap| tap.answered(self, reply, &message));
     }
 
     /// Reports the lines that a decision logs, and the rule that failed, if one did.

@@ -2,7 +2,7 @@
 //! was, and that is told.
 
 use crate::tell::Teller;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::{Duration, SystemTime};
 
@@ -23,15 +23,17 @@ fn stamp(path: &Path) -> Stamp {
 impl<T: Send + Sync + 'static> Watched<T> {
     /// Looks at the file every so often, on a thread of its own that ends soon after nobody wants to know any more.
     pub(crate) fn start(
-        (path, every): (&Path, Option<Duration>),
+        path: &Path,
+        every: Option<Duration>,
         read: impl Fn() -> Result<T, String> + Send + 'static,
         teller: &Arc<Teller>,
     ) -> Result<Arc<Self>, String> {
         let before = stamp(path);
         let watched = Arc::new(Self { now: RwLock::new(Arc::new(read()?)) });
         if let Some(every) = every {
-            let (weak, path, teller) = (Arc::downgrade(&watched), path.to_owned(), teller.clone());
-            let look = move || watch(&weak, (&path, before), every, &|| (read(), &teller));
+            let weak = Arc::downgrade(&watched);
+            let watcher = Watcher { path: path.to_owned(), before, every, teller: teller.clone() };
+            let look = move || watcher.watch(&weak, read);
             let started = std::thread::Builder::new().name("watch".to_owned()).spawn(look);
             started.map_err(|error| error.to_string())?;
         }
@@ -43,23 +45,31 @@ impl<T: Send + Sync + 'static> Watched<T> {
     }
 }
 
-fn watch<'t, T>(
-    watched: &Weak<Watched<T>>,
-    (path, mut before): (&Path, Stamp),
+/// Looks at a file again and again.
+struct Watcher {
+    path: PathBuf,
+    /// The file as it was last read.
+    before: Stamp,
     every: Duration,
-    read: &dyn Fn() -> (Result<T, String>, &'t Arc<Teller>),
-) {
-    loop {
-        std::thread::sleep(every);
-        let Some(watched) = watched.upgrade() else { return };
-        let after = stamp(path);
-        if after == before {
-            continue;
-        }
-        before = after;
-        match read() {
-            (Ok(new), _) => *watched.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new),
-            (Err(error), teller) => teller.tell(format!("[ERROR] {}: {error}; it stays as it was", path.display())),
+    teller: Arc<Teller>,
+}
+
+impl Watcher {
+    fn watch<T>(mut self, watched: &Weak<Watched<T>>, read: impl Fn() -> Result<T, String>) {
+        loop {
+            std::thread::sleep(self.every);
+            let Some(watched) = watched.upgrade() else { return };
+            let after = stamp(&self.path);
+            if after == self.before {
+                continue;
+            }
+            self.before = after;
+            match read() {
+                Ok(new) => *watched.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new),
+                Err(error) => {
+                    self.teller.tell(format!("[ERROR] {}: {error}; it stays as it was", self.path.display()));
+                }
+            }
         }
     }
 }

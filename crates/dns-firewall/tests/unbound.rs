@@ -33,11 +33,11 @@ impl Unbound {
         let (certificate, key) = files.split_once(' ').unwrap();
         // A port that was free a moment ago; somebody else may take it, and then another is tried.
         let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let started = (0..5).find_map(|_| Self::try_start(authority, free(), (certificate, key)));
+        let started = (0..5).find_map(|_| Self::try_start(authority, free(), certificate, key));
         started.expect("unbound listens; it says above why it does not")
     }
 
-    fn try_start(authority: &Authority, port: u16, (certificate, key): (&str, &str)) -> Option<Self> {
+    fn try_start(authority: &Authority, port: u16, certificate: &str, key: &str) -> Option<Self> {
         let file = authority.path("unbound.conf");
         let text = format!(
             "server:

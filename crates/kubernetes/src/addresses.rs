@@ -13,7 +13,7 @@ const MANAGER: &str = "namewall-agent";
 impl Environment {
     /// Says that a node has these addresses, and enforces the ClusterEgressFirewalls with this digest. The object
     /// goes with its Node.
-    pub async fn publish_node(&self, node: &str, (addresses, enforces): (&[IpAddr], &str)) -> Result<(), ApiError> {
+    pub async fn publish_node(&self, node: &str, addresses: &[IpAddr], enforces: &str) -> Result<(), ApiError> {
         let texts: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
         let owner = self.at(NODE.preferred(), &cluster_wide(node)).get().await?;
         let remote = self.at(NODE_ADDRESSES.preferred(), &cluster_wide(node));

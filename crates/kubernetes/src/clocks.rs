@@ -23,6 +23,13 @@ pub(crate) enum Came {
     Listed,
 }
 
+/// How and when, by our clock, a status came to be known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    pub(crate) came: Came,
+    pub(crate) at: Timestamp,
+}
+
 /// The times of a status that are others by our clock: by name and address, what the object says and what we do.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Clocks(HashMap<NameAndAddress, (ResolvedAddress, Option<Timestamp>)>);
@@ -38,7 +45,7 @@ pub(crate) struct Before<'b> {
 
 impl Before<'_> {
     /// Sets the times of what an object says now to those of our clock.
-    pub(crate) fn translate(&self, status: &mut Status, (came, now): (Came, Timestamp)) -> Clocks {
+    pub(crate) fn translate(&self, status: &mut Status, seen: Seen) -> Clocks {
         let known: HashMap<(&str, &str), &ResolvedAddress> = places(self.status).collect();
         let mut clocks = Clocks::default();
         for item in &mut status.resolved_names {
@@ -46,7 +53,7 @@ impl Before<'_> {
                 let place = (item.dns_name.clone(), address.ip.clone());
                 let ours = match known.get(&(place.0.as_str(), place.1.as_str())) {
                     Some(same) if self.clocks.said(&place, same) == address => same.last_lookup_time,
-                    _ => first_seen(address.last_lookup_time, came, now),
+                    _ => first_seen(address.last_lookup_time, seen),
                 };
                 if ours != address.last_lookup_time {
                     clocks.0.insert(place, (address.clone(), ours));
@@ -89,7 +96,7 @@ fn places(status: &Status) -> impl Iterator<Item = ((&str, &str), &ResolvedAddre
     })
 }
 
-fn first_seen(said: Option<Timestamp>, came: Came, now: Timestamp) -> Option<Timestamp> {
+fn first_seen(said: Option<Timestamp>, Seen { came, at: now }: Seen) -> Option<Timestamp> {
     // One that was never looked up says so.
     let said = said?;
     let is_about = said.duration_since(now).abs() <= ABOUT;
@@ -129,7 +136,8 @@ mod tests {
         let (mut known, mut clocks) = (Status::default(), Clocks::default());
         for (addresses, came, now) in steps {
             let mut next = status(addresses);
-            clocks = Before { status: &known, clocks: &clocks }.translate(&mut next, (*came, at(*now)));
+            clocks =
+                Before { status: &known, clocks: &clocks }.translate(&mut next, Seen { came: *came, at: at(*now) });
             known = next;
         }
         let times = places(&known).filter_map(|(_, address)| address.last_lookup_time);
@@ -166,7 +174,7 @@ mod tests {
         let said = status(&[("192.0.2.1", -200, 30), ("192.0.2.2", 400, 30)]);
         let mut ours = said.clone();
         let before = Before { status: &Status::default(), clocks: &Clocks::default() };
-        let clocks = before.translate(&mut ours, (Came::Now, at(100)));
+        let clocks = before.translate(&mut ours, Seen { came: Came::Now, at: at(100) });
         ours.resolved_names[0].resolved_addresses[1].last_lookup_time = Some(at(130));
         clocks.restore(&mut ours);
         assert_eq!(ours, status(&[("192.0.2.1", -200, 30), ("192.0.2.2", 130, 30)]));

@@ -1,7 +1,7 @@
 //! DNSNameResolver objects: which there are, for which names, and what their
 //! status says of it (S8).
 
-use crate::clocks::{Before, Came, Clocks};
+use crate::clocks::{Before, Came, Clocks, Seen};
 use jiff::Timestamp;
 use namewall_cluster::kinds::dns_name_resolver::{DnsNameResolver, Status};
 use namewall_cluster::resolver::{is_wildcard, matches, next_lookup};
@@ -94,14 +94,14 @@ impl Names {
     pub(crate) fn replace<'d>(&mut self, documents: impl Iterator<Item = (&'d Key, Document)>, now: Timestamp) {
         let before = std::mem::take(self);
         for mut object in documents.filter_map(|(key, document)| NameObject::read(key, &document)) {
-            let clocks = before.translate(&object.key, &mut object.status, (Came::Listed, now));
+            let clocks = before.translate(&object.key, &mut object.status, Seen { came: Came::Listed, at: now });
             self.insert(object, clocks);
         }
     }
 
     /// An object as it says it is, in place of what it said before.
     pub(crate) fn put(&mut self, mut object: NameObject, now: Timestamp) {
-        let clocks = self.translate(&object.key, &mut object.status, (Came::Now, now));
+        let clocks = self.translate(&object.key, &mut object.status, Seen { came: Came::Now, at: now });
         self.insert(object, clocks);
     }
 
@@ -132,7 +132,7 @@ impl Names {
     }
 
     /// Sets the times of what an object says to those of our clock.
-    pub(crate) fn translate(&self, key: &Key, status: &mut Status, seen: (Came, Timestamp)) -> Clocks {
+    pub(crate) fn translate(&self, key: &Key, status: &mut Status, seen: Seen) -> Clocks {
         let (nothing, same) = (Status::default(), Clocks::default());
         let known = self.objects.get(key).map_or(&nothing, |object| &object.status);
         let clocks = self.clocks.get(key).unwrap_or(&same);

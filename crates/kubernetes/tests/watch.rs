@@ -41,7 +41,7 @@ fn watch(plane: &ControlPlane) -> Watch {
 }
 
 /// Waits until the cluster has as many pods and policies.
-fn wait_for(watch: &mut Watch, (pods, policies): (usize, usize)) {
+fn wait_for(watch: &mut Watch, pods: usize, policies: usize) {
     let began = Instant::now();
     loop {
         let snapshot = watch.read(&Settings::default()).lowered.snapshot;
@@ -62,10 +62,10 @@ fn a_cluster_is_followed_through_changes_and_a_restart_of_its_server() {
     plane.apply(NODE).unwrap();
     let mut watch = watch(&plane);
     assert!(watch.absent().contains(&&EGRESS_FIREWALL), "{:?}", watch.absent());
-    wait_for(&mut watch, (0, 0));
+    wait_for(&mut watch, 0, 0);
     plane.run_pod(POD, "10.244.1.5").unwrap();
     plane.apply(POLICY).unwrap();
-    wait_for(&mut watch, (1, 1));
+    wait_for(&mut watch, 1, 1);
     let snapshot = watch.read(&Settings::default()).lowered.snapshot;
     assert_eq!(snapshot.workloads[0].addresses[..], ["10.244.1.5".parse::<std::net::IpAddr>().unwrap()]);
 
@@ -79,10 +79,10 @@ fn a_cluster_is_followed_through_changes_and_a_restart_of_its_server() {
         assert!(began.elapsed() < TEST_TIMEOUT, "nobody notices that the server is gone");
         std::thread::sleep(Duration::from_millis(50));
     }
-    wait_for(&mut watch, (1, 1));
+    wait_for(&mut watch, 1, 1);
     plane.start_server().unwrap();
     plane.kubectl(&["delete", "networkpolicy", "closed", "-n", "shop"]).unwrap();
-    wait_for(&mut watch, (1, 0));
+    wait_for(&mut watch, 1, 0);
     // Also where nothing has changed.
     let began = Instant::now();
     while !watch.trouble().is_empty() {
@@ -90,5 +90,5 @@ fn a_cluster_is_followed_through_changes_and_a_restart_of_its_server() {
         std::thread::sleep(Duration::from_millis(50));
     }
     plane.kubectl(&["delete", "pod", "web", "-n", "shop", "--force", "--grace-period=0"]).unwrap();
-    wait_for(&mut watch, (0, 0));
+    wait_for(&mut watch, 0, 0);
 }

@@ -378,7 +378,7 @@ fn the_agent_does_its_work_with_its_own_token(plane: &ControlPlane) {
     plane.apply("{apiVersion: v1, kind: Node, metadata: {name: one}}").unwrap();
     let environment = connection.environment();
     let addresses = ["192.0.2.1".parse().unwrap()];
-    connection.block_on(environment.publish_node("one", (&addresses, "digest"))).unwrap();
+    connection.block_on(environment.publish_node("one", &addresses, "digest")).unwrap();
     let told = plane.get(&["nodeaddresses", "one"]).unwrap();
     assert_eq!((&told["addresses"][0], &told["status"]["enforces"]), (&json!("192.0.2.1"), &json!("digest")));
     // What it could not put in force there.

@@ -1,13 +1,8 @@
 //! No parameter of a function is a tuple (CONTRIBUTING.md): a tuple hides a
 //! struct without a name. Plain arguments do, or a struct that says what it is.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// Where tuple parameters are left, and at most how many: lower a number when one goes, never raise it.
-const LEFT: &[(&str, usize)] =
-    &[("crates/controller", 2), ("crates/dataplane", 19), ("crates/dns-firewall", 13), ("crates/kubernetes", 7)];
 
 /// Folders with code of the project.
 const CODE: [&str; 3] = ["crates", "benches", "fuzz"];
@@ -118,23 +113,18 @@ fn tuples_are_found_wherever_a_parameter_may_have_one() {
 
 #[test]
 fn no_parameter_is_a_tuple() {
-    let mut by_crate: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut found = Vec::new();
     for Source { path, text } in sources() {
         // The texts of its own test.
         if path.ends_with("namewall/tests/style.rs") {
             continue;
         }
-        let of = path.split('/').take(if path.starts_with("crates/") { 2 } else { 1 }).collect::<Vec<_>>().join("/");
-        let found = tuple_parameters(&text).into_iter().map(|one| format!("{path}:{one}"));
-        by_crate.entry(of).or_default().extend(found);
+        found.extend(tuple_parameters(&text).into_iter().map(|one| format!("{path}:{one}")));
     }
-    for (of, found) in by_crate {
-        let most = LEFT.iter().find(|(name, _)| *name == of).map_or(0, |(_, most)| *most);
-        let found_text = found.join("\n");
-        assert!(
-            found.len() <= most,
-            "{of} has {} parameters that are tuples, and may have {most}. Use plain arguments or a struct:\n{found_text}",
-            found.len()
-        );
-    }
+    assert!(
+        found.is_empty(),
+        "{} parameters are tuples. Use plain arguments or a struct:\n{}",
+        found.len(),
+        found.join("\n")
+    );
 }

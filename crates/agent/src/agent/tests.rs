@@ -18,7 +18,7 @@ use namewall_telemetry::{Format, Metrics};
 use serde_json::Value;
 use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::rc::Rc;
 
@@ -149,8 +149,8 @@ fn what_the_source_has_is_enforced_at_the_start_and_at_each_change() {
 #[test]
 fn s3_4_a_change_cuts_what_it_forbids_and_nothing_else() {
     let trial = Trial::new("cuts");
-    let to_db = Connection::between(Protocol::Tcp, (ip(WEB), 40_000), (ip(DB), 5432));
-    let to_web = Connection::between(Protocol::Tcp, (ip(DB), 40_000), (ip(WEB), 80));
+    let to_db = Connection::between(Protocol::Tcp, SocketAddr::new(ip(WEB), 40_000), SocketAddr::new(ip(DB), 5432));
+    let to_web = Connection::between(Protocol::Tcp, SocketAddr::new(ip(DB), 40_000), SocketAddr::new(ip(WEB), 80));
     trial.memory.connect(vec![to_db, to_web.clone()]);
     trial.run(vec![
         trial.then(|memory| assert_eq!(memory.connected().len(), 2)),

@@ -157,7 +157,7 @@ impl Source for ClusterSource {
             return;
         }
         let listed: Vec<IpAddr> = addresses.iter().copied().collect();
-        let publish = self.connection.environment().publish_node(node, (&listed, &published.enforced));
+        let publish = self.connection.environment().publish_node(node, &listed, &published.enforced);
         match self.connection.block_on(publish) {
             Ok(()) => {
                 published.addresses = addresses;

@@ -3,7 +3,7 @@
 //! rest.
 
 use super::expression::{Base, Expression, FIRST, conntrack, family_number, meta, verdict};
-use super::set::{Element, Key, Value, Version};
+use super::set::{Element, Index, Key, Value, Version};
 use super::table::{Fallback, Set, Table};
 use std::net::IpAddr;
 
@@ -166,7 +166,7 @@ impl Run<'_> {
         let Set { spec, elements } = &self.table.sets[name];
         let key = Key::from_bytes(&registers[..spec.key_length() as usize]).expect("keys are short");
         if !spec.interval {
-            return elements.get((key, false));
+            return elements.get(Index { key, ends_interval: false });
         }
         if spec.key.len() > 1 {
             let is_within = |one: &Element| one.key <= key && one.key_end.as_ref().is_some_and(|end| key <= **end);

@@ -147,7 +147,7 @@ impl Nft {
         };
         let change = Change::between(&live, &rendered.table).step_after(rendered.ids.generation);
         let found = if exists {
-            let cut = [set::CUT.0, set::CUT.1].into_iter().map(|set| read::count_elements((&name, set), MOST));
+            let cut = [set::CUT.0, set::CUT.1].into_iter().map(|set| read::count_elements(&name, set, MOST));
             let cut = cut.sum::<Result<usize, _>>().map_err(unread)?;
             self.remembered.adopt(cut, std::time::Instant::now());
             Some(read::read_leases(&name).map_err(unread)?)
@@ -304,13 +304,13 @@ impl Nft {
         }
         for (set, elements) in &change.new_elements {
             let some: Vec<Element> = elements.iter().take(SPOT_CHECKS).collect();
-            if !read::has_elements(&mut self.socket, (&name, set), &some).map_err(unread)? {
+            if !read::has_elements(&mut self.socket, &name, set, &some).map_err(unread)? {
                 return Err(NftError::Differs { table: name, what: format!("set {set}") });
             }
         }
         if let Some(step) = &change.step {
             let (set, elements) = step.come();
-            if !read::has_elements(&mut self.socket, (&name, set), &elements).map_err(unread)? {
+            if !read::has_elements(&mut self.socket, &name, set, &elements).map_err(unread)? {
                 return Err(NftError::Differs { table: name, what: format!("set {set}") });
             }
         }
@@ -333,7 +333,7 @@ impl Dataplane for Nft {
     fn replace(&mut self, desired: &Desired<'_>) -> Result<Applied, NftError> {
         let Some(known) = self.known.take() else { return self.adopt(desired) };
         let Desired { program, scope, .. } = *desired;
-        let delta = Delta::between((&known.program, program), scope, &known.rendered).filter(|_| known.scope == *scope);
+        let delta = Delta::between(&known.program, program, scope, &known.rendered).filter(|_| known.scope == *scope);
         match delta {
             Some(delta) => self.replace_pods(known, program, delta),
             None => self.replace_table(known, desired),

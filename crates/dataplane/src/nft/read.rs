@@ -173,7 +173,7 @@ pub(crate) fn read_leases(table: &str) -> Result<Vec<Found>, Error> {
 }
 
 /// How many elements a set has, as far as it matters; none if there is no such set.
-pub(crate) fn count_elements((table, set): (&str, &str), at_most: usize) -> Result<usize, Error> {
+pub(crate) fn count_elements(table: &str, set: &str, at_most: usize) -> Result<usize, Error> {
     let mut socket = Socket::open(Family::NetlinkNetFilter)?;
     let mut asked = request(message::GET_ELEMENT, DUMP);
     asked.text(element::TABLE, table);
@@ -202,11 +202,7 @@ fn read_lease(of: Attributes<'_>) -> Option<Found> {
 }
 
 /// Whether a set has these elements, with what they map to.
-pub(crate) fn has_elements(
-    socket: &mut Socket,
-    (table, set): (&str, &str),
-    elements: &[Element],
-) -> Result<bool, Error> {
+pub(crate) fn has_elements(socket: &mut Socket, table: &str, set: &str, elements: &[Element]) -> Result<bool, Error> {
     let mut asked = request(message::GET_ELEMENT, 0);
     asked.text(element::TABLE, table);
     asked.text(element::SET, set);

@@ -139,7 +139,11 @@ impl Value {
 }
 
 /// A key, and whether an interval ends there.
-pub type Index = (Key, bool);
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Index {
+    pub key: Key,
+    pub ends_interval: bool,
+}
 
 pub(crate) fn read_address(bytes: &[u8]) -> Option<IpAddr> {
     match bytes.len() {
@@ -158,7 +162,7 @@ impl Element {
         Self { key, key_end: None, ends_interval: false, value: Value::None }
     }
 
-    pub(super) fn at((key, ends_interval): Index) -> Self {
+    pub(super) fn at(Index { key, ends_interval }: Index) -> Self {
         Self { ends_interval, ..Self::key(key) }
     }
 
@@ -173,7 +177,7 @@ impl Element {
 
     /// What it is found by in its set: an interval may begin where another ends, and both are elements.
     pub(crate) fn index(&self) -> Index {
-        (self.key, self.ends_interval)
+        Index { key: self.key, ends_interval: self.ends_interval }
     }
 
     pub(crate) fn write(&self, out: &mut Messages, passing: Option<&Transient>) {

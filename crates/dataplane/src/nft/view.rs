@@ -172,7 +172,7 @@ impl Reader<'_> {
         let Some(found) = self.live.chains.get(chain).filter(|_| seen.insert(chain)) else { return };
         for rule in &found.rules {
             match (&rule.comment, end_of(rule)) {
-                (Some(label), Some(end)) => self.add(label, rule, (end, out)),
+                (Some(label), Some(end)) => self.add(&PolicyRule { label, end, rule }, out),
                 (None, Some(End::Jump(next))) => self.collect(next, seen, out),
                 (None, Some(End::Allow)) if !out.last().is_some_and(RuleView::denies_all) => {
                     out.push(RuleView::default_allow());
@@ -183,7 +183,7 @@ impl Reader<'_> {
     }
 
     /// One rule of a policy may be several in the kernel.
-    fn add(&self, label: &str, rule: &LiveRule, (end, out): (End<'_>, &mut Vec<RuleView>)) {
+    fn add(&self, &PolicyRule { label, end, rule }: &PolicyRule<'_>, out: &mut Vec<RuleView>) {
         let label = label.strip_prefix(AUDIT).unwrap_or(label);
         let (effect, count) = match end {
             End::Allow | End::Drop if label.starts_with(ISOLATED) => (Effect::Deny, rule.count),
@@ -237,6 +237,13 @@ impl RuleView {
         let (matches, leases) = (Vec::new(), Vec::new());
         Self { label: None, effect: Effect::Allow, count: None, matches, leases }
     }
+}
+
+/// A rule of the kernel that is one of a policy.
+struct PolicyRule<'a> {
+    label: &'a str,
+    end: End<'a>,
+    rule: &'a LiveRule,
 }
 
 /// How a rule ends.

@@ -25,7 +25,7 @@ pub(crate) struct Delta {
 
 impl Delta {
     /// The difference, if it is one of pods only.
-    pub(crate) fn between((before, next): (&Program, &Program), scope: &Scope, rendered: &Rendered) -> Option<Self> {
+    pub(crate) fn between(before: &Program, next: &Program, scope: &Scope, rendered: &Rendered) -> Option<Self> {
         if !policies_are_the_same(before, next) {
             return None;
         }

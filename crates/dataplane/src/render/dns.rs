@@ -63,6 +63,14 @@ pub struct Listener {
     pub server: Option<IpAddr>,
 }
 
+/// Who answers for a server that we ask.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Answerer {
+    pub(crate) address: IpAddr,
+    pub(crate) protocol: Protocol,
+    pub(crate) port: u16,
+}
+
 impl Intercept {
     /// Whether our server is asked at this address and port.
     pub(crate) fn is_at(&self, address: IpAddr, port: u16) -> bool {
@@ -75,24 +83,28 @@ impl Intercept {
     }
 
     /// Who answers for the servers that we ask: the backends of a Service, or a pod itself.
-    fn answering<'a>(&'a self, program: &'a Program) -> impl Iterator<Item = (IpAddr, Protocol, u16)> + 'a {
+    fn answering<'a>(&'a self, program: &'a Program) -> impl Iterator<Item = Answerer> + 'a {
         let asked = program.resolvers.iter().filter(|resolver| self.servers.contains(&resolver.address));
-        let backends = asked
-            .flat_map(|resolver| resolver.backends.iter().map(|&(address, port)| (address, resolver.protocol, port)));
+        let backends = asked.flat_map(|resolver| {
+            let answerer = |&(address, port): &_| Answerer { address, protocol: resolver.protocol, port };
+            resolver.backends.iter().map(answerer)
+        });
         let pods = self.servers.iter().copied().filter(|&server| program.class_at(server).is_some());
-        let pods = pods.flat_map(|server| [Protocol::Udp, Protocol::Tcp].map(|protocol| (server, protocol, DNS)));
+        let pods = pods.flat_map(|address| {
+            [Protocol::Udp, Protocol::Tcp].map(|protocol| Answerer { address, protocol, port: DNS })
+        });
         backends.chain(pods)
     }
 
     /// Whether a node asks a server there in a pod's stead.
-    pub(crate) fn asks(&self, program: &Program, from: IpAddr, to: (IpAddr, Protocol, u16)) -> bool {
+    pub(crate) fn asks(&self, program: &Program, from: IpAddr, to: Answerer) -> bool {
         matches!(program.by_address.get(&from), Some(Holder::Node(_))) && self.answering(program).any(|one| one == to)
     }
 }
 
 /// Whether a pod may ask the Service at an address, whichever of its backends would answer; None if there is no such
 /// Service. Where two claim the same, nobody can tell which is meant, and a tenant must not open what the other's closes.
-pub(crate) fn may_ask(program: &Program, from: IpAddr, server: (IpAddr, Protocol)) -> Option<bool> {
+pub(crate) fn may_ask(program: &Program, from: IpAddr, server: IpAddr, protocol: Protocol) -> Option<bool> {
     let nothing = LeaseTable::default();
     let open = |resolver: &Resolver, (address, port): (IpAddr, u16)| {
         let flow = Flow {
@@ -106,7 +118,8 @@ pub(crate) fn may_ask(program: &Program, from: IpAddr, server: (IpAddr, Protocol
         evaluate(program, &nothing, &flow, Instant::default()).verdict == Verdict::Allow
     };
     let all_open = |one: &Resolver| !one.backends.is_empty() && one.backends.iter().all(|&backend| open(one, backend));
-    let mut claims = program.resolvers.iter().filter(|one| (one.address, one.protocol) == server).peekable();
+    let mut claims =
+        program.resolvers.iter().filter(|one| one.address == server && one.protocol == protocol).peekable();
     claims.peek()?;
     Some(claims.all(all_open))
 }
@@ -129,7 +142,7 @@ impl Render<'_> {
                 set.insert(Element::key(key));
             }
         }
-        for (address, ..) in intercept.answering(self.program) {
+        for Answerer { address, .. } in intercept.answering(self.program) {
             if let Some(set) = table.sets.get_mut(set::SERVERS[Version::of(address)]) {
                 set.insert(Element::key(Key::default().address(address)));
             }
@@ -178,8 +191,7 @@ impl Render<'_> {
     fn let_nodes_ask(&self, table: &mut Table, intercept: &Intercept, mode: Mode) {
         let Some(chain) = table.chains.get_mut(&format!("{}ingress-forward", mode.prefix())) else { return };
         let answering = intercept.answering(self.program);
-        let ports: BTreeSet<(u8, u16)> =
-            answering.map(|(_, protocol, port)| (protocol_number(protocol), port)).collect();
+        let ports: BTreeSet<(u8, u16)> = answering.map(|one| (protocol_number(one.protocol), one.port)).collect();
         let at = chain.rules.iter().position(|rule| rule.tests.contains(&Test::Translated)).unwrap_or(0);
         for (protocol, port) in ports {
             for version in Version::BOTH {
@@ -260,7 +272,7 @@ impl Pods<'_> {
         let version = Version::of(address);
         out.push((set::LOCAL[version], Element::key(Key::default().address(address))));
         for resolver in self.program.resolvers.iter().filter(|one| Version::of(one.address) == version) {
-            if may_ask(self.program, address, (resolver.address, resolver.protocol)) == Some(true) {
+            if may_ask(self.program, address, resolver.address, resolver.protocol) == Some(true) {
                 let key = Key::default().address(address).address(resolver.address);
                 let key = key.protocol(protocol_number(resolver.protocol));
                 out.push((set::ASKERS[version], Element::key(key)));
@@ -282,13 +294,13 @@ mod tests {
     #[test]
     fn s10_1_a_second_claim_on_a_servers_address_opens_nothing() {
         let address = |last| IpAddr::from([10, 0, 0, last]);
-        let server = (address(53), Protocol::Udp);
-        let claim = |backends| Resolver { service: ServiceId(0), address: server.0, protocol: server.1, backends };
+        let (server, protocol) = (address(53), Protocol::Udp);
+        let claim = |backends| Resolver { service: ServiceId(0), address: server, protocol, backends };
         let mut program = Program::default();
-        assert_eq!(may_ask(&program, address(1), server), None);
+        assert_eq!(may_ask(&program, address(1), server, protocol), None);
         program.resolvers.push(claim(vec![(address(2), 53)]));
-        assert_eq!(may_ask(&program, address(1), server), Some(true));
+        assert_eq!(may_ask(&program, address(1), server, protocol), Some(true));
         program.resolvers.push(claim(Vec::new()));
-        assert_eq!(may_ask(&program, address(1), server), Some(false), "whichever of the two is meant");
+        assert_eq!(may_ask(&program, address(1), server, protocol), Some(false), "whichever of the two is meant");
     }
 }

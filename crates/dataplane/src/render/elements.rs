@@ -30,6 +30,14 @@ pub(crate) struct Pods<'a> {
     pub(crate) groups: &'a [Group],
 }
 
+/// A pod at one of its addresses.
+struct PodAt<'a> {
+    address: IpAddr,
+    member: &'a Member,
+    /// The numbers of the groups it is in.
+    groups: &'a [u32],
+}
+
 impl Pods<'_> {
     pub(super) fn fill(&self, table: &mut Table) {
         let mut by_role: FxHashMap<usize, Vec<u32>> = FxHashMap::default();
@@ -41,7 +49,7 @@ impl Pods<'_> {
         let mut elements = Vec::new();
         for (address, member) in pods(self.program) {
             let groups = by_role.get(&member.role.index()).map(Vec::as_slice).unwrap_or_default();
-            self.elements_of(address, (member, groups), &mut elements);
+            self.elements_of(&PodAt { address, member, groups }, &mut elements);
             for (set, element) in elements.drain(..) {
                 named(table, set).insert(element);
             }
@@ -52,10 +60,10 @@ impl Pods<'_> {
     pub(super) fn elements(&self, address: IpAddr, member: &Member, out: &mut Vec<Placed>) {
         let of_role = self.groups.iter().filter(|group| group.roles.contains(member.role.index()));
         let groups: Vec<u32> = of_role.map(|group| group.number).collect();
-        self.elements_of(address, (member, &groups), out);
+        self.elements_of(&PodAt { address, member, groups: &groups }, out);
     }
 
-    fn elements_of(&self, address: IpAddr, (member, groups): (&Member, &[u32]), out: &mut Vec<Placed>) {
+    fn elements_of(&self, &PodAt { address, member, groups }: &PodAt<'_>, out: &mut Vec<Placed>) {
         let version = Version::of(address);
         let key = || Key::default().address(address);
         self.asks(address, member, out);

@@ -29,7 +29,7 @@ mod services;
 mod stages;
 
 pub(crate) use delta::Delta;
-pub(crate) use dns::{DNS, may_ask};
+pub(crate) use dns::{Answerer, DNS, may_ask};
 pub use dns::{Intercept, Listener};
 pub use ids::Ids;
 pub(crate) use moment::{ALLOWED, Step};
@@ -134,8 +134,9 @@ pub fn render(program: &Program, scope: &Scope, before: &Ids) -> Rendered {
     let writer = RuleWriter { program, groups: &groups, named: &named, spoken: &spoken };
     for &mode in render.modes(&classes, &remote) {
         render.base_chains(&mut table, mode);
-        render.class_chains(&mut table, &mut classes, (&writer, mode));
-        render.remote_chains(&mut table, &remote, (&writer, mode));
+        let mut stages = Stages { render: &render, writer: &writer, table: &mut table, mode };
+        stages.class_chains(&mut classes);
+        stages.remote_chains(&remote);
         render.service_gates(&mut table, &writer, mode);
         render.dns_policy(&mut table, mode);
     }
@@ -337,21 +338,18 @@ impl Render<'_> {
         let was_cut = Version::BOTH.map(|version| Rule::new([Test::WasCut(version)], Do::Drop));
         table.chains.entry(CUT.to_owned()).or_default().rules = was_cut.to_vec();
     }
+}
 
+impl Stages<'_> {
     /// The chains of classes, and where the addresses of each class lead.
-    fn class_chains(
-        &self,
-        table: &mut Table,
-        classes: &mut FxHashMap<ClassId, Vec<Lead>>,
-        (writer, mode): (&RuleWriter<'_>, Mode),
-    ) {
-        let (egress, ingress) = mode.walks();
+    fn class_chains(&mut self, classes: &mut FxHashMap<ClassId, Vec<Lead>>) {
+        let (egress, ingress) = self.mode.walks();
         for walk in [egress, ingress] {
-            declare_maps(table, walk);
+            declare_maps(self.table, walk);
         }
         for (class, leads) in classes {
-            let class = self.program.class(*class);
-            let plan = match mode {
+            let class = self.render.program.class(*class);
+            let plan = match self.mode {
                 Mode::Enforce => &class.enforced,
                 Mode::Audit => match &class.audited {
                     Some(plan) => plan,
@@ -359,8 +357,7 @@ impl Render<'_> {
                 },
             };
             for (direction, walk) in [(Direction::Egress, egress), (Direction::Ingress, ingress)] {
-                let mut stages = Stages { render: self, writer, table, mode };
-                let chain = stages.plan(plan, direction);
+                let chain = self.plan(plan, direction);
                 leads.extend(chain.map(|chain| Lead { maps: walk.maps(), chain }));
             }
         }

@@ -8,12 +8,10 @@
 //! A pod more is two elements more: that it has gates, and which. Few packets
 //! come this way, so the lists of gates that there are stand one after another.
 
-use super::rules::RuleWriter;
 use super::stages::{Mode, Stages};
 use super::{Render, names};
 use crate::nft::rule::{Action as Do, End, Rule, Test};
 use crate::nft::set::{self, Field, Holds, SetSpec, Version};
-use crate::nft::table::Table;
 use namewall_policy::model::{Direction, PolicyId};
 use namewall_policy::program::{Class, ClassId, Plan};
 use rustc_hash::FxHashMap;
@@ -119,19 +117,16 @@ impl Render<'_> {
         }
         names::digest(&texts) as u32
     }
+}
 
+impl Stages<'_> {
     /// The gates' chains, and the rules that lead there; for translated connections only.
-    pub(super) fn remote_chains(
-        &self,
-        table: &mut Table,
-        remote: &RemoteGates,
-        (writer, mode): (&RuleWriter<'_>, Mode),
-    ) {
+    pub(super) fn remote_chains(&mut self, remote: &RemoteGates) {
+        let mode = self.mode;
         let mut rules = Vec::new();
         for (&number, gates) in &remote.numbered {
             let Some(gate) = gates.in_mode(mode) else { continue };
-            let mut stages = Stages { render: self, writer, table, mode };
-            let Some(chain) = stages.cluster_gate(&gate.policies, &gate.in_doubt) else { continue };
+            let Some(chain) = self.cluster_gate(&gate.policies, &gate.in_doubt) else { continue };
             rules.extend(
                 Version::BOTH.map(|version| Rule::new([Test::Gate { version, number }], Do::Goto(chain.clone()))),
             );
@@ -139,6 +134,7 @@ impl Render<'_> {
         if rules.is_empty() {
             return;
         }
+        let table = &mut *self.table;
         for version in Version::BOTH {
             let address = Field::Address(version);
             table.set(SetSpec::new(set::GATED[version], &[address], Holds::Keys));

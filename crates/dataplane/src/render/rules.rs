@@ -5,7 +5,7 @@
 use super::ALLOWED;
 use super::ids::Numbered;
 use super::names;
-use super::stages::Mode;
+use super::stages::Stages;
 use crate::nft::rule::{Action as Do, End, Rule, Test};
 use crate::nft::set::{Element, Field, Holds, Key, SetSpec, Version};
 use crate::nft::table::Table;
@@ -135,11 +135,24 @@ pub(crate) struct RuleWriter<'a> {
     pub(crate) spoken: &'a [Version],
 }
 
+impl Stages<'_> {
+    /// The kernel rules of a run, which all end the same way.
+    pub(super) fn write(&mut self, run: &Run, end: &Do) -> Vec<Rule> {
+        let comment = format!("{}{}", self.mode.comment(), run.label(self.writer.program));
+        // What denies is counted where it is told of.
+        let actions = match end {
+            Do::Goto(chain) if chain != ALLOWED => vec![end.clone()],
+            _ => vec![Do::Count, end.clone()],
+        };
+        let rule = |tests| Rule { tests, actions: actions.clone(), comment: Some(comment.clone()) };
+        self.writer.tests(self.table, run).into_iter().map(rule).collect()
+    }
+}
+
 impl RuleWriter<'_> {
-    /// The kernel rules of a run; sets they need are added to the table.
-    pub(crate) fn write(&self, table: &mut Table, run: &Run, (end, mode): (&Do, Mode)) -> Vec<Rule> {
-        let comment = format!("{}{}", mode.comment(), run.label(self.program));
-        let tests = match &run.matcher {
+    /// The tests of a run, one list for each kernel rule; sets they need are added to the table.
+    fn tests(&self, table: &mut Table, run: &Run) -> Vec<Vec<Test>> {
+        match &run.matcher {
             Match::Everything => vec![Vec::new()],
             Match::Clauses { peers, ports } => {
                 let ports = self.ports(table, *ports);
@@ -148,14 +161,7 @@ impl RuleWriter<'_> {
                 let pairs = ports.iter().flat_map(|port| peers.iter().map(move |peer| both(port, peer)));
                 pairs.filter(|tests| is_possible(tests)).collect()
             }
-        };
-        // What denies is counted where it is told of.
-        let actions = match end {
-            Do::Goto(chain) if chain != ALLOWED => vec![end.clone()],
-            _ => vec![Do::Count, end.clone()],
-        };
-        let rule = |tests| Rule { tests, actions: actions.clone(), comment: Some(comment.clone()) };
-        tests.into_iter().map(rule).collect()
+        }
     }
 
     fn peers(&self, table: &mut Table, peers: &Peers, run: &Run) -> Vec<Vec<Test>> {

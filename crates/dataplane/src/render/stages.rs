@@ -293,7 +293,7 @@ impl Stages<'_> {
                 Action::Deny => Some(Do::Goto(self.deny_chain(run))),
             };
             if let Some(end) = end {
-                rules.extend(self.writer.write(self.table, run, (&end, self.mode)));
+                rules.extend(self.write(run, &end));
             }
         }
         rules

@@ -24,7 +24,7 @@ fn allow(direction: Direction, from: &str, port: u16) -> Policy {
     sample::policy(PolicyKind::NetworkPolicy, app, app).rule(
         direction,
         Action::Allow,
-        (sample::app(from), ports(&[port])),
+        sample::clauses(sample::app(from), ports(&[port])),
     )
 }
 
@@ -59,15 +59,15 @@ fn the_common_path_takes_so_many_expressions() {
 #[test]
 fn rules_say_what_the_core_says() {
     let gate = sample::policy(PolicyKind::ClusterEgressFirewall, "gate", "other")
-        .rule(Direction::Egress, Action::Deny, (network("10.0.0.2/32"), Ports::Any))
-        .rule(Direction::Egress, Action::Deny, (network("fd00::1/128"), ports(&[80, 443, 8080])));
+        .rule(Direction::Egress, Action::Deny, sample::clauses(network("10.0.0.2/32"), Ports::Any))
+        .rule(Direction::Egress, Action::Deny, sample::clauses(network("fd00::1/128"), ports(&[80, 443, 8080])));
     let admin = sample::policy(PolicyKind::AdminNetworkPolicy, "admin", "db")
-        .rule(Direction::Ingress, Action::Pass, (sample::app("web"), ports(&[5432])))
-        .rule(Direction::Ingress, Action::Deny, (sample::app("web"), Ports::Any));
+        .rule(Direction::Ingress, Action::Pass, sample::clauses(sample::app("web"), ports(&[5432])))
+        .rule(Direction::Ingress, Action::Deny, sample::clauses(sample::app("web"), Ports::Any));
     let baseline = sample::policy(PolicyKind::BaselineAdminNetworkPolicy, "baseline", "other").rule(
         Direction::Ingress,
         Action::Deny,
-        (sample::app("db"), ports(&[22])),
+        sample::clauses(sample::app("db"), ports(&[22])),
     );
     let program = pair().policy(gate).policy(admin).policy(baseline).program();
     let table = render(&program, &Scope::default(), &Ids::default()).table;
@@ -127,7 +127,7 @@ fn every_chain_and_every_rule_of_a_policy_says_whose_it_is() {
         ..sample::policy(PolicyKind::AdminNetworkPolicy, "tried", "web").rule(
             Direction::Egress,
             Action::Deny,
-            (sample::app("db"), Ports::Any),
+            sample::clauses(sample::app("db"), Ports::Any),
         )
     };
     let table = table(&pair().policy(audited));
@@ -152,10 +152,10 @@ fn names_that_are_too_long_are_shortened_and_stay_apart() {
     let long = |last: &str| format!("{}{last}", "x".repeat(240));
     let policy = |name: &str| sample::policy(PolicyKind::NetworkPolicy, name, "web");
     let rule = |name: &str| {
-        policy(name).rule(Direction::Egress, Action::Deny, (sample::app("db"), Ports::Any)).rule(
+        policy(name).rule(Direction::Egress, Action::Deny, sample::clauses(sample::app("db"), Ports::Any)).rule(
             Direction::Egress,
             Action::Allow,
-            (sample::app("db"), Ports::Any),
+            sample::clauses(sample::app("db"), Ports::Any),
         )
     };
     let table = table(&pair().policy(rule(&long("a"))).policy(rule(&long("b"))));
@@ -184,7 +184,7 @@ fn pods_of_other_nodes_lead_to_their_cluster_gates_only() {
     let gate = sample::policy(PolicyKind::ClusterEgressFirewall, "gate", "other").rule(
         Direction::Egress,
         Action::Deny,
-        (network("198.51.100.0/24"), Ports::Any),
+        sample::clauses(network("198.51.100.0/24"), Ports::Any),
     );
     let sample = pair().policy(gate);
     let scope = Scope { node: sample.snapshot.node_named("n1"), ..Scope::default() };

@@ -66,7 +66,7 @@ impl Tapping {
     }
 
     /// Its client gets a reply.
-    pub(super) fn answered(&self, (report, reply): (&Report<'_>, &[u8]), message: &Message<'_>) {
+    pub(super) fn answered(&self, report: &Report<'_>, reply: &[u8], message: &Message<'_>) {
         let event = Event {
             response_time: Some(SystemTime::now()),
             response_message: self.whole(reply),

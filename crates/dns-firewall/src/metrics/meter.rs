@@ -120,7 +120,7 @@ impl Meters {
                 }
             }
             if let Some(cache) = &block.cache {
-                metrics.watch((server, zone), cache);
+                metrics.watch(server, zone, cache);
             }
         }
         Self(meters)

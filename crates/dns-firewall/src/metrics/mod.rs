@@ -89,7 +89,7 @@ impl Metrics {
     }
 
     /// A cache whose entries are counted.
-    pub(super) fn watch(&self, (server, zones): (String, String), cache: &Arc<Cache>) {
+    pub(super) fn watch(&self, server: String, zones: String, cache: &Arc<Cache>) {
         let mut caches = self.caches.lock().unwrap_or_else(PoisonError::into_inner);
         caches.insert((server, zones), Arc::downgrade(cache));
     }

@@ -145,7 +145,7 @@ fn is_within(address: &str, v4: &str, v6: u16) -> bool {
 }
 
 /// Whether a condition holds; none is an error.
-fn holds(condition: Condition, question: &Question, (is_response, address): (bool, Option<&str>)) -> Option<bool> {
+fn holds(condition: Condition, question: &Question, is_response: bool, address: Option<&str>) -> Option<bool> {
     Some(match condition {
         True => true,
         False | NotSet => false,
@@ -164,7 +164,7 @@ fn holds(condition: Condition, question: &Question, (is_response, address): (boo
 /// What a list says of one address: none is an error.
 fn of_list(list: &List, question: &Question, address: Option<&str>) -> Option<Action> {
     for (action, condition) in &list.rules {
-        if holds(*condition, question, (list.is_response, address))? && *action != Action::Log {
+        if holds(*condition, question, list.is_response, address)? && *action != Action::Log {
             return Some(*action);
         }
     }
@@ -201,7 +201,7 @@ fn of_lists(lists: &[List], is_response: bool, question: &Question) -> (Option<A
 }
 
 /// What a client gets who does not get an answer.
-fn denial((action, is_silent): (Option<Action>, bool), zone: &str) -> String {
+fn denial(action: Option<Action>, is_silent: bool, zone: &str) -> String {
     let owner = if zone == "." { ".".to_owned() } else { format!("{zone}.") };
     match action {
         None => "SERVFAIL".to_owned(),
@@ -221,14 +221,14 @@ fn judged(blocks: &Blocks, question: &Question) -> (String, String) {
     let to = match of_lists(lists, false, question) {
         (Some(Action::Allow), _) => format!("route {number}"),
         (Some(Action::Redirect), _) => "asked of 192.0.2.99:53".to_owned(),
-        other => {
-            let denial = denial(other, zone);
+        (action, is_silent) => {
+            let denial = denial(action, is_silent, zone);
             return (denial.clone(), denial);
         }
     };
     let passing = match of_lists(lists, true, question) {
         (Some(Action::Allow), _) => "pass".to_owned(),
-        other => denial(other, zone),
+        (action, is_silent) => denial(action, is_silent, zone),
     };
     (to, passing)
 }

@@ -4,7 +4,7 @@
 use super::Progress;
 use super::noted::{Batch, Noted};
 use crate::api::{ApiError, CONFLICT, NOT_FOUND, Resource, Verb};
-use crate::clocks::Came;
+use crate::clocks::{Came, Seen};
 use crate::environment::{Environment, Remote};
 use crate::names::Held;
 use crate::watch::Shared;
@@ -167,7 +167,7 @@ impl Writer {
             None => self.hold(key, remote.get().await?),
         };
         let mut status = held.status.clone();
-        if !self.apply(batch, (&held.pattern, &mut status)) {
+        if !self.apply(batch, &held.pattern, &mut status) {
             return Ok(held);
         }
         held.clocks.restore(&mut status);
@@ -176,7 +176,7 @@ impl Writer {
     }
 
     /// Changes a status by all that was noted. False if it says so already.
-    fn apply(&self, batch: &Batch, (pattern, status): (&str, &mut Status)) -> bool {
+    fn apply(&self, batch: &Batch, pattern: &str, status: &mut Status) -> bool {
         let (now, wall) = (self.environment.clock.now(), self.environment.wall());
         let mut has_changed = false;
         for (name, noted) in batch.iter().flat_map(|(name, all)| all.iter().map(move |noted| (name, noted))) {
@@ -190,7 +190,7 @@ impl Writer {
         let pattern = object["spec"]["name"].as_str().unwrap_or_default().to_ascii_lowercase();
         let version = object["metadata"]["resourceVersion"].as_str().map(str::to_owned);
         let mut status: Status = serde_json::from_value(object["status"].take()).unwrap_or_default();
-        let seen = (Came::Now, self.environment.wall());
+        let seen = Seen { came: Came::Now, at: self.environment.wall() };
         let clocks = self.shared.lock().names.translate(key, &mut status, seen);
         Held { version, pattern, status, clocks }
     }

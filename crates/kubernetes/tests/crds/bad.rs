@@ -293,7 +293,7 @@ pub(crate) fn objects_are_refused_with_a_reason(server: &Server) {
     for (kind, name, cases) in tables().into_iter().chain(misnamed) {
         for (what, body, reason) in cases {
             for version in versions(kind) {
-                match server.apply(version, &object(version, ("default", name), &body), Stay::Tried) {
+                match server.apply(version, &object(version, "default", name, &body), Stay::Tried) {
                     Ok(_) => complaints.push(format!("{kind} with {what} is taken")),
                     Err(refusal) if refusal.contains(reason) => {}
                     Err(refusal) => {

@@ -163,7 +163,7 @@ pub(crate) fn objects_are_taken_and_read(server: &Server) {
         let namespace = format!("good-{at}");
         server.plane.kubectl(&["create", "namespace", &namespace]).unwrap();
         for version in versions(kind) {
-            let object = object(version, (&namespace, name), body);
+            let object = object(version, &namespace, name, body);
             match server.apply(version, &object, Stay::Kept) {
                 Ok(taken) => complaints.extend(
                     errors(version, &taken)

@@ -24,7 +24,7 @@ pub(crate) fn are_readable_if_they_are_taken(server: &Server) {
     let (mut taken, mut complaints) = (0, Vec::new());
     for (kind, name, body) in good::GOOD {
         let version = versions(kind)[0];
-        let whole = object(version, ("default", name), body);
+        let whole = object(version, "default", name, body);
         let mut paths = Vec::new();
         for key in ["spec", "addresses"].iter().filter(|key| whole.get(**key).is_some()) {
             walk(&whole[*key], &mut vec![Step::Key((*key).to_owned())], &mut paths);

@@ -86,7 +86,7 @@ pub(crate) fn versions(kind: &str) -> Vec<VersionedKind> {
 }
 
 /// An object of which all but the metadata is written as YAML.
-pub(crate) fn object(versioned: VersionedKind, (namespace, name): (&str, &str), body: &str) -> Value {
+pub(crate) fn object(versioned: VersionedKind, namespace: &str, name: &str, body: &str) -> Value {
     let mut object: Value = serde_saphyr::from_str(body).unwrap_or_else(|error| panic!("{body}: {error}"));
     object["apiVersion"] = json!(versioned.api_version());
     object["kind"] = json!(versioned.kind.name);

@@ -1,6 +1,7 @@
 //! Statuses as namewall writes them, and what is refused of them.
 
 use super::server::{Server, Stay, errors, object, versions};
+use namewall_cluster::Key;
 use namewall_cluster::kinds::Verb;
 use namewall_cluster::kinds::cluster_egress_firewall::{
     ClusterEgressFirewallStatus, ConcreteRule, OffendingService, Port,
@@ -22,9 +23,13 @@ fn condition(kind: &str, status: &str) -> Condition {
     }
 }
 
+fn key(namespace: &str, name: &str) -> Key {
+    Key { namespace: namespace.into(), name: name.into() }
+}
+
 /// Writes a status to an object that is there, and reads it back.
-fn write(server: &Server, kind: &str, place: (&str, &str), status: Value) -> Result<Value, String> {
-    let mut with_status = object(versions(kind)[0], place, "{}");
+fn write(server: &Server, kind: &str, key: &Key, status: Value) -> Result<Value, String> {
+    let mut with_status = object(versions(kind)[0], &key.namespace, &key.name, "{}");
     with_status["status"] = status;
     server.apply_status(versions(kind)[0], &with_status)
 }
@@ -36,11 +41,11 @@ pub(crate) fn are_written_and_read_back(server: &Server) {
     for (kind, name) in
         [("AdminNetworkPolicy", "all"), ("BaselineAdminNetworkPolicy", "default"), ("ClusterNetworkPolicy", "admin")]
     {
-        let written = write(server, kind, ("", name), json!(status)).unwrap();
+        let written = write(server, kind, &key("", name), json!(status)).unwrap();
         assert_eq!(serde_json::from_value::<PolicyStatus>(written["status"].clone()).unwrap(), status);
     }
     let status = json!({"observedGeneration": 1, "conditions": [condition("Current", "True")]});
-    let written = write(server, "NodeAddresses", ("", "node-1"), status.clone()).unwrap();
+    let written = write(server, "NodeAddresses", &key("", "node-1"), status.clone()).unwrap();
     assert_eq!(written["status"], status);
     assert_eq!(written["addresses"][0], "10.0.0.1", "a status changes nothing else");
 }
@@ -66,8 +71,8 @@ fn firewalls(server: &Server) {
         }],
         offending_services_count: Some(1),
     };
-    let place = ("", "names-and-deny");
-    let written = write(server, "ClusterEgressFirewall", place, json!(status)).unwrap();
+    let firewall = key("", "names-and-deny");
+    let written = write(server, "ClusterEgressFirewall", &firewall, json!(status)).unwrap();
     assert_eq!(serde_json::from_value::<ClusterEgressFirewallStatus>(written["status"].clone()).unwrap(), status);
     assert_eq!(written["metadata"]["generation"], 1, "a status is no change of the firewall");
     assert_eq!(written["spec"]["rules"][0]["ports"][0]["protocol"], "TCP", "the default");
@@ -80,11 +85,11 @@ fn firewalls(server: &Server) {
     assert_eq!(empty["spec"]["subject"], json!({"namespaces": {}}));
 
     let twice = json!({"conditions": [condition("Accepted", "True"), condition("Accepted", "False")]});
-    let refusal = write(server, "ClusterEgressFirewall", place, twice).unwrap_err();
+    let refusal = write(server, "ClusterEgressFirewall", &firewall, twice).unwrap_err();
     assert!(refusal.contains("duplicate"), "{refusal}");
     let mut odd = json!({"conditions": [condition("Accepted", "True")]});
     odd["conditions"][0]["status"] = json!("Perhaps");
-    let refusal = write(server, "ClusterEgressFirewall", place, odd).unwrap_err();
+    let refusal = write(server, "ClusterEgressFirewall", &firewall, odd).unwrap_err();
     assert!(refusal.contains("supported values"), "{refusal}");
 
     let status = EgressFirewallStatus {
@@ -92,7 +97,7 @@ fn firewalls(server: &Server) {
         messages: vec!["node-1: applied".to_owned()],
     };
     let namespace = namespace_of(server, "egressfirewalls");
-    let written = write(server, "EgressFirewall", (&namespace, "default"), json!(status)).unwrap();
+    let written = write(server, "EgressFirewall", &key(&namespace, "default"), json!(status)).unwrap();
     assert_eq!(serde_json::from_value::<EgressFirewallStatus>(written["status"].clone()).unwrap(), status);
 }
 
@@ -105,7 +110,7 @@ fn namespace_of(server: &Server, plural: &str) -> String {
 fn resolvers(server: &Server) {
     let kind = versions("DNSNameResolver")[0];
     let namespace = namespace_of(server, "dnsnameresolvers");
-    let place = (namespace.as_str(), "dns-a");
+    let resolver = key(&namespace, "dns-a");
     let address = |ip: &str| json!({"ip": ip, "ttlSeconds": 30, "lastLookupTime": TIME});
     let status = json!({"resolvedNames": [{
         "conditions": [condition("Degraded", "False")],
@@ -113,16 +118,16 @@ fn resolvers(server: &Server) {
         "resolvedAddresses": [address("203.0.113.80"), address("2001:db8::80")],
         "resolutionFailures": 2,
     }]});
-    let written = write(server, "DNSNameResolver", place, status.clone()).unwrap();
+    let written = write(server, "DNSNameResolver", &resolver, status.clone()).unwrap();
     assert_eq!(written["status"], status);
     assert_eq!(errors(kind, &written), Vec::<String>::new());
 
     let mut odd = status;
     odd["resolvedNames"][0]["resolvedAddresses"][0]["ip"] = json!("somewhere");
-    let refusal = write(server, "DNSNameResolver", place, odd).unwrap_err();
+    let refusal = write(server, "DNSNameResolver", &resolver, odd).unwrap_err();
     assert!(refusal.contains("somewhere"), "{refusal}");
 
-    let another = object(kind, place, "spec: {name: other.example.com.}");
+    let another = object(kind, &resolver.namespace, &resolver.name, "spec: {name: other.example.com.}");
     let refusal = server.apply(kind, &another, Stay::Tried).unwrap_err();
     assert!(refusal.contains("spec.name is immutable"), "{refusal}");
 }

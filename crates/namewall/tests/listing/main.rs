@@ -13,6 +13,7 @@ use namewall_dataplane::render::{Intercept, Listener, Scope};
 use namewall_dataplane::{Connection, Dataplane as _, SingleThreaded};
 use namewall_policy::port::Protocol;
 use namewall_policy::{Instant, Lease, Program, Snapshot, compile};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::thread;
@@ -75,7 +76,11 @@ fn enforce() -> SingleThreaded<Nft> {
     kernel.grant(&leases, NOW).unwrap();
     kernel.dataplane.beat(Duration::from_secs(3600)).unwrap();
     let between = |from: &str, to: &str| {
-        Connection::between(Protocol::Tcp, (from.parse().unwrap(), 1000), (to.parse().unwrap(), 443))
+        Connection::between(
+            Protocol::Tcp,
+            SocketAddr::new(from.parse().unwrap(), 1000),
+            SocketAddr::new(to.parse().unwrap(), 443),
+        )
     };
     let cut = [between("10.244.1.10", "203.0.113.9"), between("fd00:244:1::10", "2001:db8::9")];
     // They are remembered; that the kernel knows none of them does not matter here.

@@ -11,7 +11,7 @@ use namewall_policy::model::PolicyKind;
 use namewall_policy::port::Protocol;
 use namewall_policy::{Lease, LeaseStore};
 use nix::errno::Errno;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 /// A Program with isolated pods of these addresses.
 fn program(pods: &[&str]) -> Program {
@@ -40,7 +40,7 @@ impl Nft {
     }
 
     fn has(&mut self, set: &str, element: &Element) -> bool {
-        read::has_elements(&mut self.socket, (&self.settings.table, set), std::slice::from_ref(element)).unwrap()
+        read::has_elements(&mut self.socket, &self.settings.table, set, std::slice::from_ref(element)).unwrap()
     }
 }
 
@@ -112,7 +112,7 @@ fn s3_4_one_connection_that_cannot_be_cut_does_not_save_the_others() {
         let mut connections = nft.conntrack.list().unwrap();
         assert_eq!(connections.len(), 2);
         // The kernel cannot read what is not one of its own.
-        let end = |last, port| (Ipv4Addr::new(10, 0, 0, last).into(), port);
+        let end = |last, port| SocketAddr::from(([10, 0, 0, last], port));
         connections.insert(0, Connection::between(Protocol::Udp, end(1, 1003), end(2, 53)));
         let error = nft.cut_all(&connections.iter().collect::<Vec<_>>()).unwrap_err();
         assert!(matches!(error, NftError::Connections(_)), "{error}");

@@ -31,12 +31,12 @@ fn cluster() -> Sample {
     let domain = Peers::Listed(vec![Peer::Domain(DomainPattern::Exact(name))]);
     let network = Peer::Network { cidr: "198.51.100.0/24".parse().unwrap(), except: Vec::new() };
     let web = sample::policy(PolicyKind::NetworkPolicy, "web", "web")
-        .rule(Direction::Egress, Action::Allow, (sample::app("db"), Ports::Any))
-        .rule(Direction::Egress, Action::Allow, (domain, Ports::Any));
+        .rule(Direction::Egress, Action::Allow, sample::clauses(sample::app("db"), Ports::Any))
+        .rule(Direction::Egress, Action::Allow, sample::clauses(domain, Ports::Any));
     let gate = sample::policy(PolicyKind::ClusterEgressFirewall, "gate", "db").rule(
         Direction::Egress,
         Action::Deny,
-        (Peers::Listed(vec![network]), Ports::Any),
+        sample::clauses(Peers::Listed(vec![network]), Ports::Any),
     );
     Sample::default()
         .node("n1", "192.0.2.1")

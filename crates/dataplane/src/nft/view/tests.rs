@@ -38,12 +38,16 @@ fn pattern() -> DomainPattern {
 fn cluster() -> Sample {
     let network = Peer::Network { cidr: "198.51.100.0/24".parse().unwrap(), except: Vec::new() };
     let web = sample::policy(PolicyKind::NetworkPolicy, "web", "web")
-        .rule(Direction::Egress, Action::Allow, (sample::app("db"), port(5432)))
-        .rule(Direction::Egress, Action::Allow, (Peers::Listed(vec![Peer::Domain(pattern())]), port(443)));
+        .rule(Direction::Egress, Action::Allow, sample::clauses(sample::app("db"), port(5432)))
+        .rule(
+            Direction::Egress,
+            Action::Allow,
+            sample::clauses(Peers::Listed(vec![Peer::Domain(pattern())]), port(443)),
+        );
     let gate = sample::policy(PolicyKind::ClusterEgressFirewall, "gate", "web").rule(
         Direction::Egress,
         Action::Deny,
-        (Peers::Listed(vec![network]), Ports::Any),
+        sample::clauses(Peers::Listed(vec![network]), Ports::Any),
     );
     Sample::default().pod("web", &["10.0.0.1"], "n1").pod("db", &["10.0.0.2"], "n1").policy(web).policy(gate)
 }
