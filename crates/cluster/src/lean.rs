@@ -7,11 +7,12 @@ use crate::lower::ANNOTATIONS;
 use crate::yaml::{Entry, Mark, Node, Value};
 use serde_json::Value as Json;
 
-const METADATA: [&str; 7] = [
+const METADATA: [&str; 8] = [
     "metadata.name",
     "metadata.namespace",
     "metadata.labels",
     "metadata.generation",
+    "metadata.uid",
     "metadata.ownerReferences.kind",
     "metadata.ownerReferences.name",
     "metadata.ownerReferences.controller",

@@ -254,7 +254,7 @@ impl Store {
         self.texts.get(kind).into_iter().flatten().map(|(key, text)| (key, text.read()))
     }
 
-    /// A digest of all objects of a kind, each as it was last changed: two who have the same have the same objects.
+    /// A digest of all objects of a kind, each as it was last made and changed: two who have the same have the same objects.
     pub fn digest(&self, kind: &'static Kind) -> String {
         let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
         let mut add = |bytes: &[u8]| {
@@ -265,8 +265,10 @@ impl Store {
         for (key, document) in self.of(kind) {
             add(key.namespace.as_bytes());
             add(key.name.as_bytes());
-            let generation = document.node.get("metadata").and_then(|metadata| metadata.get("generation"));
-            if let Some(Node { value: Value::Int(number), .. }) = generation {
+            let metadata = |field| document.node.get("metadata").and_then(|metadata| metadata.get(field));
+            // Generations of an object that was deleted and made anew begin again.
+            add(metadata("uid").and_then(Node::as_str).unwrap_or_default().as_bytes());
+            if let Some(Node { value: Value::Int(number), .. }) = metadata("generation") {
                 add(&number.to_be_bytes());
             }
         }
@@ -330,7 +332,7 @@ fn document(versioned: VersionedKind, object: &Json) -> Document {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::POD;
+    use crate::kinds::{CLUSTER_EGRESS_FIREWALL, POD};
     use serde_json::json;
 
     /// S10.1: who spoils his pod does not take it out of its policies.
@@ -346,6 +348,19 @@ mod tests {
         let read = store.read(&Settings::default());
         assert_eq!(read.lowered.snapshot.workloads[0].addresses.len(), 1);
         assert_eq!((read.findings.len(), read.kept.len()), (1, 0));
+    }
+
+    /// A node that enforces a deleted object does not enforce the new one of the same name and generation.
+    #[test]
+    fn an_object_that_was_made_anew_has_another_digest() {
+        let digest = |uid: &str| {
+            let mut store = Store::default();
+            let metadata = json!({"name": "no-metadata", "generation": 1, "uid": uid});
+            store.apply(CLUSTER_EGRESS_FIREWALL.preferred(), &json!({"metadata": metadata, "spec": {"priority": 1}}));
+            store.digest(&CLUSTER_EGRESS_FIREWALL)
+        };
+        assert_eq!(digest("8f2a"), digest("8f2a"));
+        assert_ne!(digest("8f2a"), digest("91c3"));
     }
 
     #[test]
