@@ -174,9 +174,9 @@ fn rules_live_says_in_words_what_the_kernel_has() {
         let all = says(&[]);
         for part in [
             "10.244.1.10, fd00:244:1::10",
-            "NetworkPolicy/shop/web egress rule 0: UDP port 5432, 2 pod addresses or ports by name, 2 pod addresses",
-            "TCP port 22, TCP port 443, TCP ports 8000-8100, SCTP port 9 from 2001:db8::-2001:db8:ffff",
-            "TCP port 443, UDP port 443 5 networks",
+            "NetworkPolicy/shop/web egress rule 0: UDP port 5432; 2 pod addresses or ports by name; 2 pod addresses",
+            "TCP port 22, TCP port 443, TCP ports 8000-8100, SCTP port 9; from 2001:db8::-2001:db8:ffff",
+            "TCP port 443, UDP port 443; 5 networks",
             "go on  EgressFirewalls are not for pods: the pod network or pods\n",
             "deny   EgressFirewall/shop/default egress rule 2: any IPv4 address (0 times)",
             "deny   isolated for egress by NetworkPolicy/shop/web: anything (0 times)",

@@ -80,8 +80,8 @@ fn pods_are_shown_with_the_rules_that_judge_them() {
         .collect();
     let expected = [
         "Egress Deny ClusterEgressFirewall/gate egress rule 0: to 198.51.100.0-198.51.100.255 (3)",
-        "Egress Allow NetworkPolicy/shop/web egress rule 0: TCP port 5432, 1 pod address (3)",
-        "Egress Allow NetworkPolicy/shop/web egress rule 1: TCP port 443, names (6)",
+        "Egress Allow NetworkPolicy/shop/web egress rule 0: TCP port 5432; 1 pod address (3)",
+        "Egress Allow NetworkPolicy/shop/web egress rule 1: TCP port 443; names (6)",
         "Egress Deny isolated for egress by NetworkPolicy/shop/web: anything (3)",
         "Ingress Deny isolated for ingress by NetworkPolicy/shop/web: anything (3)",
     ];

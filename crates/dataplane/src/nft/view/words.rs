@@ -61,7 +61,7 @@ impl<'a> Sets<'a> {
         }
         match family {
             // Whatever else is tested says the version too. A protocol and its port are one part.
-            _ if !words.is_empty() => words.join(", ").replace(", port", " port"),
+            _ if !words.is_empty() => words.join("; ").replace("; port", " port"),
             Some(wire::IPV4) => "any IPv4 address".to_owned(),
             Some(_) => "any IPv6 address".to_owned(),
             None => ANYTHING.to_owned(),
