@@ -6,7 +6,7 @@
 //! `layout` says who is where, `objects` and `policies` write it down as
 //! manifests ([`bulk`] many at once), and [`flows`] picks connections to be judged. [`crowd`] is another
 //! cluster, in which a packet has a long way to its verdict. What is measured on
-//! them is in `benches/core.rs`, `bin/` and `scripts/bench`; [`figures`] is how.
+//! them is in `benches/`, `bin/` and `scripts/bench`; [`figures`] is how.
 
 pub mod bulk;
 pub mod crowd;

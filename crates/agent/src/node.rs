@@ -223,8 +223,8 @@ impl<D: Dataplane> Node<D> {
         self.changed = Some(settings);
     }
 
-    /// Begins to serve what was prepared. What waits in the sockets already must find the law in force: before
-    /// it, nobody would be known, and nothing learned.
+    /// Begins to serve what was prepared. Questions that already wait in the sockets must be served only after the
+    /// Program is in force: before that no client is known, and nothing is learned.
     fn begin(&mut self) -> Result<(), NodeError> {
         if let (Some(settings), Some(server)) = (self.changed.take(), &self.server) {
             server.set(settings);

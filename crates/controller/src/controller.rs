@@ -19,7 +19,7 @@ use tracing::{info, warn};
 
 /// How soon what failed is tried again.
 const AGAIN: Duration = Duration::from_secs(10);
-/// How often it is looked at what became of ClusterEgressFirewalls.
+/// How often the status of ClusterEgressFirewalls is written.
 const WRITE_EVERY: Duration = Duration::from_secs(3);
 /// So many resolvers are asked for a name that has several addresses (S8.4).
 const MOST_RESOLVERS: usize = 5;
@@ -63,7 +63,7 @@ pub struct Controller {
     objects: BTreeMap<Key, NameObject>,
     wanted: BTreeSet<String>,
     counts: Counts,
-    /// Whether what there is may not be what is wanted; when to look again where it could not be made so.
+    /// True if the objects may differ from what is wanted. `again` is when to retry after a failure.
     is_dirty: bool,
     again: Option<Instant>,
     led: bool,

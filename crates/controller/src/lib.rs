@@ -1,6 +1,6 @@
-//! One for a cluster: there is a DNSNameResolver for every name that policies
-//! speak of, its addresses are looked up again when their time is up, and what
-//! is over goes (S8). Of several replicas one does it, the others are ready.
+//! The controller, one per cluster. It keeps a DNSNameResolver for every name in
+//! policies, looks its addresses up again when they expire, and deletes what is
+//! no longer needed (S8). Of several replicas one leads, the others are ready.
 //!
 //! `wanted` says which names there are to be, `schedule` which are due: both are
 //! pure, and so are `report`, which says of policies whether they can be read,

@@ -1,11 +1,10 @@
 //! When addresses were looked up, by our own clock.
 //!
-//! Whoever looks a name up writes down when, by its own clock, and clocks differ
-//! by minutes: an address would be over before it is seen, or be left alone long
-//! after its time. So what is seen to be looked up was looked up now, unless it
-//! says about the same itself; and what is seen again is as old as it was. Only
-//! of what is found in a list nobody knows how long it is there: its own times
-//! must do, but for those that have not come yet.
+//! Whoever looks up a name records the time by its own clock, and clocks differ
+//! by minutes. So an address that appears in a change counts as looked up now,
+//! unless its own time says nearly the same. An address seen before keeps its
+//! age. For addresses that are first found in a list the age is unknown: their
+//! own time counts, unless it is in the future.
 
 use jiff::{SignedDuration, Timestamp};
 use namewall_cluster::kinds::dns_name_resolver::{ResolvedAddress, Status};

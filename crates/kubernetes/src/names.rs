@@ -48,8 +48,8 @@ impl NameObject {
         })
     }
 
-    /// The addresses of its names. A wildcard's own are nobody's whom a client asks for, and of names that it is
-    /// not for it has nothing to say.
+    /// The addresses of its names. Skips those recorded for the wildcard itself, which no client asks for, and those
+    /// of names that the object is not for.
     pub fn addresses(&self) -> impl Iterator<Item = SharedAddress> + '_ {
         let is_for = |name: &str| !is_wildcard(name) && matches(&self.pattern, name);
         let names = self.status.resolved_names.iter().filter(move |item| is_for(&item.dns_name));

@@ -10,7 +10,7 @@ use namewall_cluster::kinds::DNS_NAME_RESOLVER;
 use namewall_cluster::resolver::object_name;
 use serde_json::json;
 
-/// Names whose hash is the same: more than two are none of chance.
+/// How many names with the same hash are tried. More than two do not happen by chance.
 const MOST_COLLISIONS: u32 = 8;
 
 /// Requests that are under way at the same time.

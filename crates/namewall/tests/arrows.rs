@@ -28,7 +28,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("agent", &["policy", "runtime", "cluster", "dns", "dataplane", "kubernetes", "telemetry"]),
     ("controller", &["policy", "runtime", "cluster", "dns", "kubernetes", "telemetry"]),
     // Its nodes are what nodes are: agents.
-    ("sandbox", &["policy", "cluster", "scenario", "dns", "dataplane", "agent"]),
+    ("sandbox", &["policy", "scenario", "dns", "dataplane", "agent"]),
     // Only tests use it.
     ("simulation", &["policy", "runtime", "cluster", "dns", "dataplane", "kubernetes", "agent", "controller"]),
     (
@@ -72,19 +72,19 @@ struct Package {
 
 impl Package {
     /// Its folder's name: `policy` for namewall-policy, `namewall` for the binary's.
-    fn room(&self) -> &str {
-        room(&self.name)
+    fn crate_name(&self) -> &str {
+        crate_name(&self.name)
     }
 
     fn ours(&self) -> impl Iterator<Item = &str> {
         // Any test may use the testbed.
         let is_of_tests = |(name, kind): &&(String, String)| name == "namewall-testbed" && kind == "dev";
         let names = self.dependencies.iter().filter(move |one| !is_of_tests(one)).map(|(name, _)| name.as_str());
-        names.filter(|name| name.starts_with("namewall")).map(room)
+        names.filter(|name| name.starts_with("namewall")).map(crate_name)
     }
 }
 
-fn room(package: &str) -> &str {
+fn crate_name(package: &str) -> &str {
     package.strip_prefix("namewall-").unwrap_or(package)
 }
 
@@ -111,20 +111,21 @@ fn packages() -> Vec<Package> {
 fn crates_see_only_what_the_arrows_allow() {
     let mut wrong = Vec::new();
     for package in packages() {
-        let room = package.room();
-        if room == "namewall" {
+        let crate_name = package.crate_name();
+        if crate_name == "namewall" {
             continue; // Only the binary sees all.
         }
-        let Some((_, allowed)) = ARROWS.iter().find(|(name, _)| *name == room) else {
-            wrong
-                .push(format!("crates/{room} has no arrows yet: say in this test and in ARCHITECTURE.md what it sees"));
+        let Some((_, allowed)) = ARROWS.iter().find(|(name, _)| *name == crate_name) else {
+            wrong.push(format!(
+                "crates/{crate_name} has no arrows yet: say in this test and in ARCHITECTURE.md what it sees"
+            ));
             continue;
         };
         for seen in package.ours().filter(|seen| !allowed.contains(seen)) {
             let allowed = if allowed.is_empty() { "nothing of ours".to_owned() } else { allowed.join(", ") };
             wrong.push(format!(
-                "{room} -> {seen} is not an arrow of this project: crates/{room} may depend on {allowed}. \
-                 ARCHITECTURE.md says why; see crates/{room}/Cargo.toml"
+                "{crate_name} -> {seen} is not an arrow of this project: crates/{crate_name} may depend on {allowed}. \
+                 ARCHITECTURE.md says why; see crates/{crate_name}/Cargo.toml"
             ));
         }
     }
@@ -134,7 +135,7 @@ fn crates_see_only_what_the_arrows_allow() {
 #[test]
 fn policy_depends_on_no_runtime_and_no_format() {
     let packages = packages();
-    let policy = packages.iter().find(|package| package.room() == "policy").expect("there is a policy crate");
+    let policy = packages.iter().find(|package| package.crate_name() == "policy").expect("there is a policy crate");
     for (name, kind) in &policy.dependencies {
         assert!(
             kind == "dev" || !NOT_IN_POLICY.contains(&name.as_str()),
@@ -146,7 +147,8 @@ fn policy_depends_on_no_runtime_and_no_format() {
 #[test]
 fn pure_crates_do_no_io_and_read_no_clock() {
     let mut wrong = Vec::new();
-    let mut folders: Vec<PathBuf> = PURE.iter().map(|room| root().join("crates").join(room).join("src")).collect();
+    let mut folders: Vec<PathBuf> =
+        PURE.iter().map(|crate_name| root().join("crates").join(crate_name).join("src")).collect();
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).expect("the folder can be listed") {
             let path = entry.expect("the entry can be read").path();

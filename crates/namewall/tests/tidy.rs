@@ -1,4 +1,4 @@
-//! What a reviewer should not have to say: small rooms with a sign at the door,
+//! What a reviewer should not have to say: short files that begin with what they are for,
 //! nothing left half done, and a map that shows every crate.
 
 use std::fs;
@@ -50,14 +50,14 @@ fn check(complaints: impl Iterator<Item = String>) {
 }
 
 #[test]
-fn no_file_is_longer_than_a_room_should_be() {
+fn no_file_is_too_long() {
     let counted = sources().into_iter().map(|file| (file.text.lines().count(), file.path));
     let long = counted.filter(|(lines, _)| *lines > MOST_LINES);
-    check(long.map(|(lines, path)| format!("{path}: {lines} lines; past {MOST_LINES} there are two rooms in it")));
+    check(long.map(|(lines, path)| format!("{path}: {lines} lines; past {MOST_LINES} split it")));
 }
 
 #[test]
-fn every_room_has_a_sign_at_the_door() {
+fn every_file_says_what_it_is_for() {
     let doors = sources().into_iter().filter(|file| {
         let path = Path::new(&file.path);
         path.ends_with("mod.rs") || path.ends_with("src/lib.rs") || path.ends_with("src/main.rs")

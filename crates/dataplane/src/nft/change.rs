@@ -10,7 +10,7 @@ use rustc_hash::FxHashSet;
 use std::collections::BTreeSet;
 
 /// A table as far as it is known: one that was meant, or one that was read back.
-pub(crate) trait Known {
+pub(crate) trait ExistingTable {
     fn chains(&self) -> BTreeSet<&str>;
     /// Whether it has this chain with exactly these rules.
     fn has_chain(&self, name: &str, chain: &Chain) -> bool;
@@ -21,7 +21,7 @@ pub(crate) trait Known {
     fn elements(&self, name: &str) -> Option<&Elements>;
 }
 
-impl Known for Table {
+impl ExistingTable for Table {
     fn chains(&self) -> BTreeSet<&str> {
         self.chains.keys().map(String::as_str).collect()
     }
@@ -80,12 +80,12 @@ pub(crate) struct Change<'a> {
 
 impl<'a> Change<'a> {
     /// Whether one can become the other: the form of a set and the hook of a chain are for good.
-    pub(crate) fn is_possible(old: &impl Known, new: &Table) -> bool {
+    pub(crate) fn is_possible(old: &impl ExistingTable, new: &Table) -> bool {
         let other_form = |name: &&str| new.sets.get(*name).is_some_and(|set| Some(&set.spec) != old.spec(name));
         !old.sets().iter().any(other_form) && !new.chains.iter().any(|(name, chain)| old.has_other_hook(name, chain))
     }
 
-    pub(crate) fn between(old: &'a impl Known, new: &'a Table) -> Self {
+    pub(crate) fn between(old: &'a impl ExistingTable, new: &'a Table) -> Self {
         let mut change = Self::default();
         let old_chains = old.chains();
         for (name, chain) in &new.chains {

@@ -1,7 +1,7 @@
 //! What a kernel must be able to do, tried out before anything is built on it.
 //! An older one takes our messages and does something else: there a lease that
 //! is renewed ends all the same. A version's number says little of what a
-//! distribution has put into its kernel, so it is told and not asked.
+//! distribution has put into its kernel: it is only shown in the error.
 
 use super::batch::Batch;
 use super::error::{NftError, refused_at_all};

@@ -1,7 +1,7 @@
 //! The table in the kernel, and the one socket through which we change it.
 
 use super::batch::Batch;
-use super::change::{Change, Known as _};
+use super::change::{Change, ExistingTable as _};
 use super::elements::Moved;
 use super::error::{NftError, refused_at_all};
 use super::features;
@@ -49,25 +49,25 @@ pub struct Nft {
     conntrack: Conntrack,
     settings: Settings,
     /// What we made of the kernel's table; none until the first `replace`.
-    known: Option<Known>,
+    known: Option<Installed>,
     remembered: Remembered,
 }
 
 /// The kernel's table as we know it, and what it was made from.
 #[derive(Debug)]
-struct Known {
+struct Installed {
     program: Program,
     scope: Scope,
     rendered: Rendered,
 }
 
-impl Known {
+impl Installed {
     fn new(desired: &Desired<'_>, rendered: Rendered) -> Self {
         Self { program: desired.program.clone(), scope: desired.scope.clone(), rendered }
     }
 
-    /// Where the table is not what the whole way would have made of the Program.
-    /// What only classes have that nobody is in any more may stay for a while.
+    /// Where the table differs from a full render of the Program. Chains and sets of Classes without pods may
+    /// remain for a while.
     fn difference(&self) -> Option<String> {
         let whole = render(&self.program, &self.scope, &self.rendered.ids);
         let ours = &self.rendered.table;
@@ -169,12 +169,12 @@ impl Nft {
         self.verify(&change, &rendered.table)?;
         let step = change.step;
         rendered.advance(step);
-        self.known = Some(Known::new(desired, rendered));
+        self.known = Some(Installed::new(desired, rendered));
         Ok(applied)
     }
 
     /// The whole table is made again, and compared.
-    fn replace_table(&mut self, known: Known, desired: &Desired<'_>) -> Result<Applied, NftError> {
+    fn replace_table(&mut self, known: Installed, desired: &Desired<'_>) -> Result<Applied, NftError> {
         let mut rendered = render(desired.program, desired.scope, &known.rendered.ids);
         let change = Change::between(&known.rendered.table, &rendered.table).step_after(rendered.ids.generation);
         let mut batch = Batch::new(&self.settings.table);
@@ -191,7 +191,7 @@ impl Nft {
         match &done {
             Ok(()) => {
                 rendered.advance(step);
-                self.known = Some(Known::new(desired, rendered));
+                self.known = Some(Installed::new(desired, rendered));
             }
             Err(error) => self.known = error.leaves_all_as_it_was().then_some(known),
         }
@@ -199,7 +199,7 @@ impl Nft {
     }
 
     /// Only pods came, went or changed: a few elements.
-    fn replace_pods(&mut self, mut known: Known, next: &Program, delta: Delta) -> Result<Applied, NftError> {
+    fn replace_pods(&mut self, mut known: Installed, next: &Program, delta: Delta) -> Result<Applied, NftError> {
         let Delta { gone, come, groups } = delta;
         let mut change = Change::default();
         for (into, placed) in [(&mut change.gone_elements, &gone), (&mut change.new_elements, &come)] {

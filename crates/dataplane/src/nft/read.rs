@@ -1,7 +1,7 @@
 //! Reading a table back from the kernel.
 
 use super::batch::{cut_comment, fixed, read_comment};
-use super::change::Known;
+use super::change::ExistingTable;
 use super::elements::Elements;
 use super::expression::Expression;
 use super::rule::Rule;
@@ -44,7 +44,7 @@ pub(crate) struct LiveSet {
     pub(crate) elements: Elements,
 }
 
-impl Known for Live {
+impl ExistingTable for Live {
     fn chains(&self) -> BTreeSet<&str> {
         self.chains.keys().map(String::as_str).collect()
     }

@@ -1,5 +1,5 @@
 //! A whole table as it should be: chains of rules, sets and their elements. It
-//! is a plain value; `apply` makes the kernel's table equal to it.
+//! is a plain value; `Nft` makes the kernel's table equal to it.
 
 use super::elements::Elements;
 use super::rule::Rule;

@@ -11,9 +11,9 @@
 //! that may not, and one for which only some backends are open, goes the usual
 //! way: to a backend, and is judged there.
 //!
-//! Who answers for a server that we ask is not sent back to us; and since we
-//! ask in pods' stead, having judged them, a node's question is let in there
-//! whoever else may ask:
+//! Questions of the pods behind an upstream are not intercepted: they would
+//! loop. A node's own question to those pods is always allowed, since the pod
+//! that it asks for was judged before:
 //!
 //! ```text
 //! forward  ingress  from a node, to who answers for a server that we ask, at its port: accept

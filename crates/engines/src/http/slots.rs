@@ -20,7 +20,7 @@ struct Taken {
     all: usize,
 }
 
-/// A place in the queue, given back when it is dropped, asked or not.
+/// A slot in the queue, given back when it is dropped, asked or not.
 #[derive(Debug)]
 pub(crate) struct QueueSlot {
     slots: Arc<QueueSlots>,
@@ -32,7 +32,7 @@ impl QueueSlots {
         Arc::new(Self { most: most.max(1), taken: Mutex::default(), freed: Condvar::new() })
     }
 
-    /// A place, unless all are taken. It never waits.
+    /// A slot, unless all are taken. It never waits.
     pub(crate) fn take(self: &Arc<Self>) -> Option<QueueSlot> {
         let mut taken = self.taken();
         let is_free = taken.all < 2 * self.most;

@@ -4,7 +4,7 @@
 //! servers, `connection` keeps one connected, `exchange` is one stream.
 //!
 //! ```text
-//!  ask ──► place in the queue? ──► pool: a stream ──► exchange ──► answer
+//!  ask ──► slot in the queue? ──► pool: a stream ──► exchange ──► answer
 //!           no: busy, at once       │ none free: wait    │ fails: another server
 //!                                   └── no server: connection_timeout ──► error
 //! ```
@@ -83,18 +83,18 @@ struct Ask {
     body: Bytes,
     deadline: Instant,
     reply: SyncSender<Result<Bytes, RemoteError>>,
-    _place: QueueSlot,
+    _slot: QueueSlot,
 }
 
 impl Ask {
-    /// Takes all of it, so that its place is kept until now.
+    /// Takes all of it, so that its slot is kept until now.
     fn answer(self, answer: Result<Bytes, RemoteError>) {
         // Whoever has stopped waiting needs none.
         let _ = self.reply.try_send(answer);
     }
 }
 
-/// A place in the queue, given back when it is dropped.
+/// A slot in the queue, given back when it is dropped.
 struct QueueSlot(Arc<AtomicUsize>);
 
 impl Drop for QueueSlot {
@@ -143,12 +143,12 @@ impl Client {
     }
 
     fn send(&self, body: Bytes) -> Result<Receiver<Result<Bytes, RemoteError>>, RemoteError> {
-        let place = QueueSlot(self.taken.clone());
+        let slot = QueueSlot(self.taken.clone());
         if self.taken.fetch_add(1, Ordering::Relaxed) >= self.queue {
             return Err(RemoteError::Busy(self.queue));
         }
         let (reply, answer) = sync_channel(1);
-        let ask = Ask { body, deadline: Instant::now() + self.timeout, reply, _place: place };
+        let ask = Ask { body, deadline: Instant::now() + self.timeout, reply, _slot: slot };
         self.asks.send(ask).map_err(|_| RemoteError::Ended)?;
         Ok(answer)
     }
