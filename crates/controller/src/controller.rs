@@ -172,7 +172,7 @@ impl Controller {
         }
         self.led = leads;
         self.is_dirty = true;
-        // Whoever led before may have ended in the midst of it.
+        // The leader before may have stopped halfway through its changes.
         self.said.clear();
         self.written.clear();
         (self.has_new_policies, self.has_changed) = (true, true);

@@ -19,7 +19,7 @@ pub enum Whose {
 
 const DNS_PORT: u16 = 53;
 
-/// The names, lower case and with their last dot, each once. What is no name is told of where it is enforced.
+/// The names, lower case and with their last dot, each once. What is no name is reported where it is enforced.
 pub fn wanted(store: &Store, whose: Whose) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for kind in kinds::policies() {

@@ -133,7 +133,7 @@ impl Watch {
         known.store.read(settings)
     }
 
-    /// What the objects say now, for who is told of changes by other ways.
+    /// What the objects say now, for callers that learn of changes by other ways.
     pub fn look(&self, settings: &Settings) -> Read {
         self.shared.lock().store.read(settings)
     }

@@ -53,15 +53,15 @@ fn entry(kind: Rtype, words: &[Word]) -> Result<String, String> {
         }
         let quote = if word.is_quoted { "\"" } else { "" };
         entry.push_str(quote);
-        push_ascii(&mut entry, &word.text);
+        push_ascii(&mut entry, &word.text)?;
         entry.push_str(quote);
     }
     entry.push('\n');
     Ok(entry)
 }
 
-/// A text in which each byte beyond ASCII, and each control character, is an escape.
-fn push_ascii(entry: &mut String, text: &str) {
+/// Adds a text in which each byte beyond ASCII, and each control character, is an escape.
+fn push_ascii(entry: &mut String, text: &str) -> Result<(), String> {
     let mut is_escaped = false;
     for byte in text.bytes() {
         if (b' '..=b'~').contains(&byte) {
@@ -73,6 +73,8 @@ fn push_ascii(entry: &mut String, text: &str) {
         let slash = if std::mem::take(&mut is_escaped) { "" } else { "\\" };
         entry.push_str(&format!("{slash}{byte:03}"));
     }
+    // It would escape what comes after the word, and join it to the next.
+    if is_escaped { Err(format!("`{text}` ends within an escape")) } else { Ok(()) }
 }
 
 fn refusal(kind: Rtype, words: &[Word], error: &str) -> String {

@@ -42,6 +42,14 @@ fn texts_keep_their_bytes() {
     assert!(error(&format!("TXT {longest}x")).contains("TEXT…"));
 }
 
+/// A `\` at the end of a line would join two words.
+#[test]
+fn a_word_does_not_end_within_an_escape() {
+    assert_eq!(error("TXT ( a\\\nb )"), "`a\\` ends within an escape");
+    assert_eq!(error("TXT a\\"), "`a\\` ends within an escape");
+    assert_eq!(data("TXT a\\\\ b"), b"\x02a\\\x01b");
+}
+
 #[test]
 fn an_soa_has_times_with_units() {
     let times = data("SOA ns.example. mail.example. 7 1h 30m 2w1d 90");

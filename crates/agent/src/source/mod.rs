@@ -64,7 +64,7 @@ pub trait Source {
         None
     }
 
-    /// What a scraper is told of the watches.
+    /// The metrics of the watches, if there are any.
     fn metrics(&self) -> Option<Arc<dyn Export>> {
         None
     }

@@ -52,7 +52,7 @@ pub struct AdminNetworkPolicySpec {
 /// What to do with connections from some peers.
 #[derive(Deserialize, JsonSchema, Debug, Clone)]
 pub struct IngressRule {
-    /// What the rule is called where it is told of.
+    /// A name for the rule, shown in explanations and logs.
     #[schemars(length(max = 100))]
     pub name: Option<String>,
     /// Allow and Deny end the matter, Pass leaves it to NetworkPolicies.
@@ -80,7 +80,7 @@ pub struct IngressRule {
     },
 ]))]
 pub struct EgressRule {
-    /// What the rule is called where it is told of.
+    /// A name for the rule, shown in explanations and logs.
     #[schemars(length(max = 100))]
     pub name: Option<String>,
     /// Allow and Deny end the matter, Pass leaves it to NetworkPolicies.

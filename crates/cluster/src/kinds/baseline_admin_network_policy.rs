@@ -52,7 +52,7 @@ pub struct BaselineAdminNetworkPolicySpec {
 /// What to do with connections from some peers.
 #[derive(Deserialize, JsonSchema, Debug, Clone)]
 pub struct IngressRule {
-    /// What the rule is called where it is told of.
+    /// A name for the rule, shown in explanations and logs.
     #[schemars(length(max = 100))]
     pub name: Option<String>,
     /// Allow or Deny.
@@ -74,7 +74,7 @@ pub struct IngressRule {
     "message": "networks and nodes do not go with namedPort: they have no named ports",
 }]))]
 pub struct EgressRule {
-    /// What the rule is called where it is told of.
+    /// A name for the rule, shown in explanations and logs.
     #[schemars(length(max = 100))]
     pub name: Option<String>,
     /// Allow or Deny.

@@ -62,7 +62,7 @@ pub struct ClusterEgressFirewallSpec {
     "message": "domainNames are accepted only in Allow rules: nobody knows every address of a name, so it cannot be denied safely",
 }]))]
 pub struct Rule {
-    /// What the rule is called where it is told of.
+    /// A name for the rule, shown in explanations and logs.
     #[schemars(length(max = 100))]
     pub name: Option<String>,
     /// Allow lets the connection on to the other policies, Deny ends it.

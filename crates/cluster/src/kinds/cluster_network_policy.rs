@@ -69,7 +69,7 @@ enum Tier {
 /// What to do with connections from some peers.
 #[derive(Deserialize, JsonSchema, Debug, Clone)]
 pub struct IngressRule {
-    /// What the rule is called where it is told of.
+    /// A name for the rule, shown in explanations and logs.
     #[schemars(length(max = 100))]
     pub name: Option<String>,
     /// Accept and Deny end the matter, Pass leaves it to the next tier.
@@ -97,7 +97,7 @@ pub struct IngressRule {
     },
 ]))]
 pub struct EgressRule {
-    /// What the rule is called where it is told of.
+    /// A name for the rule, shown in explanations and logs.
     #[schemars(length(max = 100))]
     pub name: Option<String>,
     /// Accept and Deny end the matter, Pass leaves it to the next tier.
