@@ -92,16 +92,17 @@ Examples:
 
 Sets are shown without their elements. Nothing is changed, and no rights are needed.
 
-With --live it reads the table that the kernel of this machine has, as root, and prints
-for each group of pods which rules of which policies judge them, in order, what each rule
-does and how many connections it has decided, and which addresses are open by name, for
-how long. The kernel knows pods by their addresses; with manifests they have names too.
-`nft list table inet namewall` shows the same table in nftables' words.
+With --live it reads the table that the kernel of this machine has, as root. For
+each group of pods it prints the rules that judge them, in order: of which
+policy, what it does, how many connections it has decided, and which addresses
+are open by name, for how long. The kernel knows pods by their addresses; with
+manifests they have names too. `nft list table inet namewall` shows the same
+table in nftables' words.
 
 Exit codes:
   0  done
-  2  the input, or a part of it, could not be read (--lenient: only if none could);
-     --live: there is no table, or no right to read it";
+  2  the input, or a part of it, could not be read (--lenient: only if none
+     could); --live: there is no table, or no right to read it";
 
 pub(super) const RUN_HELP: &str = "\
 Examples:
