@@ -6,6 +6,7 @@
 
 pub mod conntrack;
 mod cut;
+pub mod guard;
 mod leases;
 pub mod memory;
 pub mod netlink;
@@ -19,6 +20,7 @@ mod single;
 
 pub use conntrack::Connection;
 pub use cut::{CutEstablished, Judge};
+pub use guard::{Guarded, PodInterface};
 pub use leases::LeaseGroups;
 pub use nflog::Denied;
 pub use single::SingleThreaded;
@@ -39,6 +41,9 @@ pub trait Dataplane: Debug + Send + 'static {
 
     /// Goes from what is enforced to what is desired by the smallest change, all at once.
     fn replace(&mut self, desired: &Desired<'_>) -> Result<Applied, Self::Error>;
+
+    /// Guards these interfaces, and no others: what comes from one without a source of its pod is dropped (S1.9).
+    fn guard(&mut self, interfaces: &[PodInterface]) -> Result<Guarded, Self::Error>;
 
     /// Opens and closes addresses after a grant; returns when it is in force. `leases` already has the grant.
     fn open(&mut self, change: &LeaseChange, leases: &LeaseTable, now: Instant) -> Result<(), Self::Error>;

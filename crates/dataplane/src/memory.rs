@@ -1,6 +1,7 @@
 //! A data plane without a kernel, for tests and simulations. It judges
 //! connections by the Program itself, and can be told to fail.
 
+use crate::guard::{Guarded, PodInterface};
 use crate::render::Scope;
 use crate::{Applied, Connection, Count, Cut, Dataplane, Denied, Desired, FollowDenials, ListConnections, Way};
 use namewall_policy::domain::DomainPattern;
@@ -22,6 +23,7 @@ pub struct Memory(Arc<Mutex<Inner>>);
 struct Inner {
     program: Program,
     scope: Scope,
+    interfaces: Vec<PodInterface>,
     /// Like the kernel, it knows until when a pattern opens an address, and by which name.
     leases: FxHashMap<(DomainPattern, IpAddr), Lease>,
     connections: Vec<Connection>,
@@ -81,6 +83,11 @@ impl Memory {
         self.lock().is_alive
     }
 
+    /// The interfaces that are guarded.
+    pub fn guarded(&self) -> Vec<PodInterface> {
+        self.lock().interfaces.clone()
+    }
+
     /// The scope that is enforced.
     pub fn scope(&self) -> Scope {
         self.lock().scope.clone()
@@ -122,6 +129,13 @@ impl Dataplane for Memory {
         let way = if inner.replaced == 0 { Way::Rebuild } else { Way::Whole };
         inner.replaced += 1;
         Ok(Applied { way, operations: 1, narrows: true, adopted })
+    }
+
+    fn guard(&mut self, interfaces: &[PodInterface]) -> Result<Guarded, Refused> {
+        let mut inner = self.change()?;
+        let operations = usize::from(inner.interfaces != interfaces);
+        inner.interfaces = interfaces.to_vec();
+        Ok(Guarded { operations, missing: Vec::new() })
     }
 
     fn open(&mut self, change: &LeaseChange, leases: &LeaseTable, now: Instant) -> Result<(), Refused> {

@@ -27,7 +27,7 @@ pub(crate) fn table(snapshot: &Snapshot, topology: &Topology, node: &str) -> Tab
     ];
     for (name, point, priority, kind) in chains {
         table.chains.entry(name.to_owned()).or_default().hook =
-            Some(Hook { point, priority, kind, fallback: Fallback::Accept });
+            Some(Hook { point, device: None, priority, kind, fallback: Fallback::Accept });
     }
     let own = topology.nodes.get(node).map(|plan| plan.addresses.as_slice()).unwrap_or_default();
     for service in &snapshot.services {

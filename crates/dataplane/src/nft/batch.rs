@@ -2,9 +2,9 @@
 
 use super::expression::Expression;
 use super::rule::Rule;
-use super::set::{Element, Holds, Passing, SWEEP, SetSpec, Transient, Twins, Version};
-use super::table::{Chain, Hook};
-use super::wire::{self, INET, LIST_ELEMENT, SUBSYSTEM, chain, element, message, rule, set, table};
+use super::set::{Element, Field, Holds, Passing, SWEEP, SetSpec, Transient, Twins, Version};
+use super::table::{Chain, Hook, TableFamily, TableRef};
+use super::wire::{self, LIST_ELEMENT, SUBSYSTEM, chain, element, message, rule, set, table};
 use crate::netlink::{APPEND, CREATE, Messages};
 use std::borrow::Borrow;
 
@@ -17,6 +17,7 @@ pub(super) const COMMENT_MAX: usize = 127;
 #[derive(Debug)]
 pub(crate) struct Batch {
     messages: Messages,
+    family: TableFamily,
     table: String,
     sets: u32,
     operations: usize,
@@ -33,10 +34,11 @@ pub(crate) fn fixed(family: u8, resource: u16) -> [u8; 4] {
 }
 
 impl Batch {
-    pub(crate) fn new(table: &str) -> Self {
+    pub(crate) fn new<'t>(table: impl Into<TableRef<'t>>) -> Self {
+        let TableRef { family, name } = table.into();
         let mut messages = Messages::new();
         messages.begin(wire::BATCH_BEGIN, 0, &fixed(0, SUBSYSTEM));
-        Self { messages, table: table.to_owned(), sets: 0, operations: 0 }
+        Self { messages, family, table: name.to_owned(), sets: 0, operations: 0 }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -56,7 +58,7 @@ impl Batch {
 
     fn begin(&mut self, message: u16, flags: u16) {
         self.operations += 1;
-        self.messages.begin(kind(message), flags, &fixed(INET, 0));
+        self.messages.begin(kind(message), flags, &fixed(self.family as u8, 0));
     }
 
     pub(crate) fn add_table(&mut self, flags: u32, note: &str) {
@@ -75,12 +77,15 @@ impl Batch {
         self.begin(message::NEW_CHAIN, CREATE);
         self.messages.text(chain::TABLE, &self.table);
         self.messages.text(chain::NAME, name);
-        if let Some(Hook { point, priority, kind, fallback }) = *hook {
+        if let Some(Hook { point, device, priority, kind, fallback }) = hook {
             self.messages.nested(chain::HOOK, |out| {
-                out.u32(chain::HOOK_NUMBER, point as u32);
-                out.u32(chain::HOOK_PRIORITY, priority as u32);
+                out.u32(chain::HOOK_NUMBER, point.number());
+                out.u32(chain::HOOK_PRIORITY, *priority as u32);
+                if let Some(device) = device {
+                    out.text(chain::HOOK_DEVICE, device);
+                }
             });
-            self.messages.u32(chain::POLICY, fallback as u32);
+            self.messages.u32(chain::POLICY, *fallback as u32);
             self.messages.text(chain::TYPE, kind.name());
         }
         if let Some(about) = about {
@@ -252,13 +257,16 @@ pub(crate) fn read_comment(userdata: &[u8]) -> Option<&str> {
 /// nft's names for what a set's userdata says.
 const KEY_BYTE_ORDER: u8 = 0;
 const SET_COMMENT: u8 = 7;
+/// The machine's own byte order.
+const HOST_ENDIAN: u32 = 1;
 /// The network's byte order; that of a concatenation, whose parts have their own.
 const BIG_ENDIAN: u32 = 2;
 
 /// What nft needs to know to show a set: its byte order, and what it is there for.
 fn set_userdata(spec: &SetSpec) -> Vec<u8> {
     let mut bytes = vec![KEY_BYTE_ORDER, 4];
-    bytes.extend_from_slice(&BIG_ENDIAN.to_ne_bytes());
+    let order = if spec.key == [Field::Interface] { HOST_ENDIAN } else { BIG_ENDIAN };
+    bytes.extend_from_slice(&order.to_ne_bytes());
     if let Some(purpose) = spec.purpose() {
         let [_, text @ ..] = &comment(purpose)[..] else { return bytes };
         bytes.push(SET_COMMENT);
@@ -269,7 +277,6 @@ fn set_userdata(spec: &SetSpec) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::set::Field;
     use super::*;
 
     #[test]

@@ -55,7 +55,7 @@ struct Run<'a> {
 pub(crate) fn send(table: &Table, base: &str, packet: &Packet) -> Seen {
     let mut run = Run { table, packet, seen: Seen::default() };
     let chain = &table.chains[base];
-    let fallback = chain.hook.expect("packets come in at a hook").fallback;
+    let fallback = chain.hook.as_ref().expect("packets come in at a hook").fallback;
     let accepted = run.chain(base).unwrap_or(fallback == Fallback::Accept);
     Seen { accepted, ..run.seen }
 }

@@ -17,11 +17,11 @@ pub enum NftError {
     NoNftables(#[source] netlink::Error),
     #[error("this kernel ({release}) is too old: it cannot {lacking}; nothing was changed. Use Linux 6.12 or newer")]
     TooOld { lacking: Lacking, release: String },
-    #[error("there is a table inet {0} that namewall did not make; name another with --table, or remove it")]
+    #[error("there is a table {0} that namewall did not make; name another with --table, or remove it")]
     Foreign(String),
-    #[error("the table inet {table} belongs to a namewall that is running ({owner}); stop that one first")]
+    #[error("the table {table} belongs to a namewall that is running ({owner}); stop that one first")]
     Owned { table: String, owner: Owner },
-    #[error("cannot read the table inet {table} back")]
+    #[error("cannot read the table {table} back")]
     Read {
         table: String,
         #[source]
@@ -31,21 +31,21 @@ pub enum NftError {
     Connections(#[source] netlink::Error),
     #[error("cannot receive what the kernel logs")]
     Denials(#[source] netlink::Error),
-    #[error("the kernel did not say whether it took the change to table inet {table}; the next change reads the table")]
+    #[error("the kernel did not say whether it took the change to table {table}; the next change reads the table")]
     Unanswered {
         table: String,
         #[source]
         source: netlink::Error,
     },
-    #[error("the kernel did not take the change to table inet {table}; nothing was changed")]
+    #[error("the kernel did not take the change to table {table}; nothing was changed")]
     Rejected {
         table: String,
         #[source]
         source: netlink::Error,
     },
-    #[error("the kernel took the change to table inet {table}, but has something else: {what}")]
+    #[error("the kernel took the change to table {table}, but has something else: {what}")]
     Differs { table: String, what: String },
-    #[error("what table inet {table} holds is not known; the next change reads it")]
+    #[error("what table {table} holds is not known; the next change reads it")]
     Unknown { table: String },
 }
 

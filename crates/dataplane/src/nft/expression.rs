@@ -88,12 +88,14 @@ pub(crate) enum Expression {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Base {
+    Link = 0,
     Network = 1,
     Transport = 2,
 }
 
 pub(crate) mod meta {
     pub(crate) const MARK: u32 = 3;
+    pub(crate) const OUTPUT_INTERFACE: u32 = 5;
     pub(crate) const FAMILY: u32 = 15;
     pub(crate) const PROTOCOL: u32 = 16;
 }
@@ -239,6 +241,7 @@ impl Expression {
             "payload" => Self::Payload {
                 into: register(1)?,
                 base: match of.u32(2)? {
+                    0 => Base::Link,
                     1 => Base::Network,
                     2 => Base::Transport,
                     _ => return None,

@@ -1,21 +1,23 @@
 //! The table in the kernel, and the one socket through which we change it.
 
 use super::batch::Batch;
-use super::change::{Change, ExistingTable as _};
+use super::change::Change;
 use super::elements::Moved;
-use super::error::{NftError, refused_at_all};
+use super::error::NftError;
 use super::features;
-use super::owner;
+use super::guard::GuardTables;
 use super::read::{self, Live};
 use super::set::{self, Element, Key, Lifetime, Transient, Version};
-use super::table::{Chain, Table};
+use super::session::{NOTE, Session};
+use super::table::{Table, TableRef};
 use super::wire::table::{OWNER, PERSIST};
 use crate::conntrack::{Connection, Conntrack};
+use crate::guard::{Guarded, PodInterface};
 use crate::leases::{Grouped, Writes, found_leases};
-use crate::netlink::{self, Family, Socket};
+use crate::netlink::{Family, Socket};
 use crate::nflog::{DenialLog, Denied};
 use crate::remembered::{MOST, Remembered};
-use crate::render::{ALLOWED, AUDIT, Delta, Ids, Rendered, Scope, render};
+use crate::render::{AUDIT, Delta, Ids, Rendered, Scope, render};
 use crate::{Applied, Count, Cut, Dataplane, Desired, FollowDenials, ListConnections, Way};
 use namewall_policy::lease::LeaseChange;
 use namewall_policy::model::Action;
@@ -24,8 +26,6 @@ use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What our table says of itself, so that we never take somebody else's.
-pub(super) const NOTE: &str = "made by namewall";
 /// How long the kernel may take to release the table of a process that has ended, on a busy machine.
 pub const RELEASE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -45,12 +45,13 @@ impl Default for Settings {
 /// The kernel as a Dataplane.
 #[derive(Debug)]
 pub struct Nft {
-    socket: Socket,
+    pub(super) socket: Socket,
     conntrack: Conntrack,
-    settings: Settings,
+    pub(super) settings: Settings,
     /// What we made of the kernel's table; none until the first `replace`.
     known: Option<Installed>,
     remembered: Remembered,
+    pub(super) guard: GuardTables,
 }
 
 /// The kernel's table as we know it, and what it was made from.
@@ -98,14 +99,10 @@ impl Nft {
     /// Opens the sockets in the thread's network namespace, of a kernel that can do what we need. Changes nothing.
     pub fn open(settings: Settings) -> Result<Self, NftError> {
         let mut socket = open_socket()?;
-        match read::table_note(&mut socket, &settings.table) {
-            Ok(Some(note)) if note != NOTE => return Err(NftError::Foreign(settings.table)),
-            Ok(_) => {}
-            Err(error) => return Err(refused_at_all(error)),
-        }
+        Session { socket: &mut socket, table: (&settings.table).into() }.exists()?;
         features::check()?;
         let conntrack = Conntrack::open().map_err(NftError::Socket)?;
-        Ok(Self { socket, conntrack, settings, known: None, remembered: Remembered::default() })
+        Ok(Self { socket, conntrack, settings, known: None, remembered: Remembered::default(), guard: GuardTables::default() })
     }
 
     /// The table as it should be now.
@@ -116,24 +113,11 @@ impl Nft {
     /// The first change of this process: whatever the kernel has is made right in one transaction.
     fn adopt(&mut self, desired: &Desired<'_>) -> Result<Applied, NftError> {
         let name = self.settings.table.clone();
-        let note = read::table_note(&mut self.socket, &name).map_err(refused_at_all)?;
-        let unread = |source| NftError::Read { table: name.clone(), source };
-        let mut exists = note.is_some();
-        let live = match note {
-            None => Live::default(),
-            Some(note) if note != NOTE => return Err(NftError::Foreign(name)),
-            Some(_) => {
-                // Owned before it is read, so that nobody changes it meanwhile; and by itself, since in one
-                // transaction the kernel lets nobody take a table over and give it new hooks.
-                let patience = self.settings.patience;
-                owner::retry_while_owned(patience, &mut |_| {}, || {
-                    let mut claim = Batch::new(&name);
-                    claim.add_table(OWNER | PERSIST, NOTE);
-                    self.commit(claim)
-                })?;
-                read::read(&mut self.socket, &name).map_err(unread)?
-            }
-        };
+        let patience = self.settings.patience;
+        let claimed = self.session().claim(patience)?;
+        let mut exists = claimed.is_some();
+        let live = claimed.unwrap_or_default();
+        let unread = |source| NftError::Read { table: TableRef::from(&name).to_string(), source };
         let mut rendered = render(desired.program, desired.scope, &ids_of(&live));
         let mut batch = Batch::new(&name);
         let live = match Change::is_possible(&live, &rendered.table) {
@@ -166,7 +150,7 @@ impl Nft {
         let operations = batch.operations();
         let applied = Applied { way: Way::Rebuild, operations, narrows: true, adopted };
         self.commit(batch)?;
-        self.verify(&change, &rendered.table)?;
+        self.session().verify(&change, &rendered.table)?;
         let step = change.step;
         rendered.advance(step);
         self.known = Some(Installed::new(desired, rendered));
@@ -186,7 +170,7 @@ impl Nft {
         let narrows = change.narrows(only_allows(desired.program));
         let operations = batch.operations();
         let applied = Applied { way: Way::Whole, operations, narrows, adopted: None };
-        let done = self.commit(batch).and_then(|()| self.verify(&change, &rendered.table));
+        let done = self.commit(batch).and_then(|()| self.session().verify(&change, &rendered.table));
         let step = change.step;
         match &done {
             Ok(()) => {
@@ -213,7 +197,7 @@ impl Nft {
         let narrows = change.narrows(only_allows(next));
         let operations = batch.operations();
         let applied = Applied { way: Way::Pods, operations, narrows, adopted: None };
-        if let Err(error) = self.commit(batch).and_then(|()| self.verify(&change, &known.rendered.table)) {
+        if let Err(error) = self.commit(batch).and_then(|()| self.session().verify(&change, &known.rendered.table)) {
             self.known = error.leaves_all_as_it_was().then_some(known);
             return Err(error);
         }
@@ -238,15 +222,12 @@ impl Nft {
         Ok(applied)
     }
 
+    fn session(&mut self) -> Session<'_> {
+        Session { socket: &mut self.socket, table: (&self.settings.table).into() }
+    }
+
     fn commit(&mut self, batch: Batch) -> Result<(), NftError> {
-        if batch.is_empty() {
-            return Ok(());
-        }
-        let table = self.settings.table.clone();
-        self.socket.commit(&batch.finish()).map_err(|source| match source {
-            netlink::Error::Receive(_) => NftError::Unanswered { table, source },
-            source => owner::refusal(&mut self.socket, &table, source),
-        })
+        self.session().commit(batch)
     }
 
     /// One that cannot be cut does not save the others; the first failure is told when all have been tried.
@@ -279,49 +260,8 @@ impl Nft {
         }
         done.map(|()| without)
     }
-
-    /// Reads back what was changed, and compares.
-    fn verify(&mut self, change: &Change<'_>, table: &Table) -> Result<(), NftError> {
-        let name = self.settings.table.clone();
-        let unread = |source| NftError::Read { table: name.clone(), source };
-        let stepped = change.step.iter().map(|step| (ALLOWED, &step.allowed));
-        let chains: Vec<(&str, &Chain)> =
-            change.new_chains.iter().chain(&change.rewritten).copied().chain(stepped).collect();
-        let live = if chains.len() > MANY_CHAINS {
-            let live = read::read_chains_and_rules(&mut self.socket, &name).map_err(unread)?;
-            if let Some(chain) = live.chains().symmetric_difference(&table.chains()).next() {
-                return Err(NftError::Differs { table: name, what: format!("chain {chain}") });
-            }
-            live
-        } else {
-            let names: Vec<&str> = chains.iter().map(|(name, _)| *name).collect();
-            read::read_chain_rules(&mut self.socket, &name, &names).map_err(unread)?
-        };
-        for (chain, meant) in chains {
-            if !live.chains.get(chain).is_some_and(|live| live.has_rules(&meant.rules)) {
-                return Err(NftError::Differs { table: name, what: format!("chain {chain}") });
-            }
-        }
-        for (set, elements) in &change.new_elements {
-            let some: Vec<Element> = elements.iter().take(SPOT_CHECKS).collect();
-            if !read::has_elements(&mut self.socket, &name, set, &some).map_err(unread)? {
-                return Err(NftError::Differs { table: name, what: format!("set {set}") });
-            }
-        }
-        if let Some(step) = &change.step {
-            let (set, elements) = step.come();
-            if !read::has_elements(&mut self.socket, &name, set, &elements).map_err(unread)? {
-                return Err(NftError::Differs { table: name, what: format!("set {set}") });
-            }
-        }
-        Ok(())
-    }
 }
 
-/// Up to here chains are read back one by one.
-const MANY_CHAINS: usize = 200;
-/// A dump of a large set takes long; of each change so many elements are asked for by key.
-const SPOT_CHECKS: usize = 16;
 /// So many connections are cut in a row: a longer transaction would keep others waiting.
 const CUT_AT_ONCE: usize = 1000;
 
@@ -340,8 +280,14 @@ impl Dataplane for Nft {
         }
     }
 
+    fn guard(&mut self, interfaces: &[PodInterface]) -> Result<Guarded, NftError> {
+        self.guard_interfaces(interfaces)
+    }
+
     fn open(&mut self, change: &LeaseChange, leases: &LeaseTable, now: Instant) -> Result<(), NftError> {
-        let Some(known) = &self.known else { return Err(NftError::Unknown { table: self.settings.table.clone() }) };
+        let Some(known) = &self.known else {
+            return Err(NftError::Unknown { table: TableRef::from(&self.settings.table).to_string() });
+        };
         let groups = &known.rendered.lease_groups;
         let mut batch = Batch::new(&self.settings.table);
         write_leases(&mut batch, &Grouped { leases, groups }.after(change, now));
@@ -376,9 +322,8 @@ impl Dataplane for Nft {
     }
 
     fn counts(&mut self) -> Result<BTreeMap<String, Count>, NftError> {
-        let table = self.settings.table.clone();
-        let live = read::read_chains_and_rules(&mut self.socket, &table);
-        let live = live.map_err(|source| NftError::Read { table, source })?;
+        let live = read::read_chains_and_rules(&mut self.socket, &self.settings.table);
+        let live = live.map_err(|source| self.session().unread(source))?;
         let mut counts: BTreeMap<String, Count> = BTreeMap::new();
         for rule in live.chains.into_values().flat_map(|chain| chain.rules) {
             if let (Some(label), Some(count)) = (rule.comment, rule.count) {
@@ -441,18 +386,16 @@ pub(super) fn open_socket() -> Result<Socket, NftError> {
 /// For tables that are made once, like those of the sandbox.
 pub fn put_table(name: &str, table: &Table) -> Result<(), NftError> {
     let mut socket = open_socket()?;
-    let exists = read::table_note(&mut socket, name).map_err(refused_at_all)?;
+    let mut session = Session { socket: &mut socket, table: name.into() };
+    let exists = session.exists()?;
     let mut batch = Batch::new(name);
-    match exists {
-        Some(note) if note != NOTE => return Err(NftError::Foreign(name.to_owned())),
-        Some(_) => batch.delete_table(),
-        None => {}
+    if exists {
+        batch.delete_table();
     }
     batch.add_table(0, NOTE);
     let nothing = Table::default();
     Change::between(&nothing, table).write(&mut batch);
-    let rejected = |source| NftError::Rejected { table: name.to_owned(), source };
-    socket.commit(&batch.finish()).map_err(rejected)
+    session.commit(batch)
 }
 
 #[cfg(test)]

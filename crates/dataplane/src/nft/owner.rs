@@ -9,6 +9,7 @@
 
 use super::error::NftError;
 use super::read;
+use super::table::TableRef;
 use crate::netlink::{self, Socket};
 use nix::errno::Errno;
 use std::fmt;
@@ -78,18 +79,18 @@ fn processes_with(inode: &str) -> Vec<(u32, String)> {
 }
 
 /// Why the kernel refused a change with EPERM, which it says to both who has no right and who is not the owner.
-pub(super) fn forbidden(socket: &mut Socket, table: &str) -> NftError {
+pub(super) fn forbidden(socket: &mut Socket, table: TableRef<'_>) -> NftError {
     match read::table_owner(socket, table) {
-        Ok(Some(port)) => NftError::Owned { table: table.to_owned(), owner: Owner::of(port) },
+        Ok(Some(port)) => NftError::Owned { table: table.to_string(), owner: Owner::of(port) },
         _ => NftError::Rights,
     }
 }
 
 /// A refusal of a change to a table.
-pub(super) fn refusal(socket: &mut Socket, table: &str, source: netlink::Error) -> NftError {
+pub(super) fn refusal(socket: &mut Socket, table: TableRef<'_>, source: netlink::Error) -> NftError {
     match source.errno() {
         Some(Errno::EPERM) => forbidden(socket, table),
-        _ => NftError::Rejected { table: table.to_owned(), source },
+        _ => NftError::Rejected { table: table.to_string(), source },
     }
 }
 

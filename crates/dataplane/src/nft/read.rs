@@ -6,11 +6,11 @@ use super::elements::Elements;
 use super::expression::Expression;
 use super::rule::Rule;
 use super::set::{Element, Field, Holds, Key, LEASE, SetSpec, Value, Version, read_address};
-use super::table::{Chain, Fallback, Hook, HookKind, Point};
-use super::wire::{self, INET, SUBSYSTEM, chain, data, element, message, rule, set, table};
+use super::table::{Chain, Fallback, Hook, HookKind, Point, TableFamily, TableRef};
+use super::wire::{self, SUBSYSTEM, chain, data, element, message, rule, set, table};
 use crate::Count;
 use crate::leases::Found;
-use crate::netlink::{Attributes, DUMP, Error, Family, Messages, Socket};
+use crate::netlink::{Attributes, DUMP, Error, Family, Messages, Received, Socket};
 use nix::errno::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -84,29 +84,29 @@ impl LiveChain {
     }
 }
 
-fn request(message: u16, flags: u16) -> Messages {
+fn request(family: TableFamily, message: u16, flags: u16) -> Messages {
     let mut messages = Messages::new();
-    messages.begin(SUBSYSTEM << 8 | message, flags, &fixed(INET, 0));
+    messages.begin(SUBSYSTEM << 8 | message, flags, &fixed(family as u8, 0));
     messages
 }
 
 /// What the table says of itself. None if there is no such table.
-pub(crate) fn table_note(socket: &mut Socket, name: &str) -> Result<Option<String>, Error> {
+pub(crate) fn table_note<'t>(socket: &mut Socket, table: impl Into<TableRef<'t>>) -> Result<Option<String>, Error> {
     let note = |attributes: Attributes<'_>| attributes.get(table::USERDATA).and_then(read_comment).map(str::to_owned);
-    Ok(table_about(socket, name, note)?.map(Option::unwrap_or_default))
+    Ok(table_about(socket, table.into(), note)?.map(Option::unwrap_or_default))
 }
 
 /// The port of the socket that owns the table. None if it has no owner, or does not exist.
-pub(crate) fn table_owner(socket: &mut Socket, name: &str) -> Result<Option<u32>, Error> {
-    Ok(table_about(socket, name, |attributes| attributes.u32(table::OWNER_PORT))?.flatten())
+pub(crate) fn table_owner(socket: &mut Socket, table: TableRef<'_>) -> Result<Option<u32>, Error> {
+    Ok(table_about(socket, table, |attributes| attributes.u32(table::OWNER_PORT))?.flatten())
 }
 
 fn table_about<T>(
     socket: &mut Socket,
-    name: &str,
+    TableRef { family, name }: TableRef<'_>,
     read: impl Fn(Attributes<'_>) -> Option<T>,
 ) -> Result<Option<Option<T>>, Error> {
-    let mut asked = request(message::GET_TABLE, 0);
+    let mut asked = request(family, message::GET_TABLE, 0);
     asked.text(table::NAME, name);
     asked.acknowledge();
     let mut about = None;
@@ -118,16 +118,17 @@ fn table_about<T>(
 }
 
 /// The whole table; tried again while others change theirs.
-pub(crate) fn read(socket: &mut Socket, name: &str) -> Result<Live, Error> {
+pub(crate) fn read<'t>(socket: &mut Socket, table: impl Into<TableRef<'t>>) -> Result<Live, Error> {
+    let table = table.into();
     again(|| {
         let mut live = Live::default();
-        read_chains(socket, name, &mut live)?;
-        read_rules(socket, name, None, &mut live)?;
-        read_sets(socket, name, &mut live)?;
+        read_chains(socket, table, &mut live)?;
+        read_rules(socket, table, None, &mut live)?;
+        read_sets(socket, table, &mut live)?;
         for (set, content) in &mut live.sets {
             // Leases are many, and not compared.
             if !content.spec.as_ref().is_some_and(|spec| spec.timeout) {
-                content.elements = read_elements(socket, name, set)?;
+                content.elements = read_elements(socket, table, set)?;
             }
         }
         Ok(live)
@@ -135,11 +136,15 @@ pub(crate) fn read(socket: &mut Socket, name: &str) -> Result<Live, Error> {
 }
 
 /// Chains and rules, without sets.
-pub(crate) fn read_chains_and_rules(socket: &mut Socket, name: &str) -> Result<Live, Error> {
+pub(crate) fn read_chains_and_rules<'t>(
+    socket: &mut Socket,
+    table: impl Into<TableRef<'t>>,
+) -> Result<Live, Error> {
+    let table = table.into();
     again(|| {
         let mut live = Live::default();
-        read_chains(socket, name, &mut live)?;
-        read_rules(socket, name, None, &mut live)?;
+        read_chains(socket, table, &mut live)?;
+        read_rules(socket, table, None, &mut live)?;
         Ok(live)
     })
 }
@@ -153,7 +158,7 @@ pub(crate) fn read_leases(table: &str) -> Result<Vec<Found>, Error> {
     let mut leases = Vec::new();
     for set in [LEASE.0, LEASE.1] {
         let mut socket = Socket::open(Family::NetlinkNetFilter)?;
-        let mut asked = request(message::GET_ELEMENT, DUMP);
+        let mut asked = request(TableFamily::Inet, message::GET_ELEMENT, DUMP);
         asked.text(element::TABLE, table);
         asked.text(element::SET, set);
         let read = socket.dump_while(&asked, |answer| {
@@ -175,7 +180,7 @@ pub(crate) fn read_leases(table: &str) -> Result<Vec<Found>, Error> {
 /// How many elements a set has, as far as it matters; none if there is no such set.
 pub(crate) fn count_elements(table: &str, set: &str, at_most: usize) -> Result<usize, Error> {
     let mut socket = Socket::open(Family::NetlinkNetFilter)?;
-    let mut asked = request(message::GET_ELEMENT, DUMP);
+    let mut asked = request(TableFamily::Inet, message::GET_ELEMENT, DUMP);
     asked.text(element::TABLE, table);
     asked.text(element::SET, set);
     let mut count = 0;
@@ -202,9 +207,15 @@ fn read_lease(of: Attributes<'_>) -> Option<Found> {
 }
 
 /// Whether a set has these elements, with what they map to.
-pub(crate) fn has_elements(socket: &mut Socket, table: &str, set: &str, elements: &[Element]) -> Result<bool, Error> {
-    let mut asked = request(message::GET_ELEMENT, 0);
-    asked.text(element::TABLE, table);
+pub(crate) fn has_elements<'t>(
+    socket: &mut Socket,
+    table: impl Into<TableRef<'t>>,
+    set: &str,
+    elements: &[Element],
+) -> Result<bool, Error> {
+    let TableRef { family, name } = table.into();
+    let mut asked = request(family, message::GET_ELEMENT, 0);
+    asked.text(element::TABLE, name);
     asked.text(element::SET, set);
     asked.nested(element::ELEMENTS, |out| {
         for element in elements {
@@ -228,12 +239,17 @@ pub(crate) fn has_elements(socket: &mut Socket, table: &str, set: &str, elements
 }
 
 /// Only these chains.
-pub(crate) fn read_chain_rules(socket: &mut Socket, name: &str, chains: &[&str]) -> Result<Live, Error> {
+pub(crate) fn read_chain_rules<'t>(
+    socket: &mut Socket,
+    table: impl Into<TableRef<'t>>,
+    chains: &[&str],
+) -> Result<Live, Error> {
+    let table = table.into();
     again(|| {
         let mut live = Live::default();
         for chain in chains {
             live.chains.insert((*chain).to_owned(), LiveChain::default());
-            read_rules(socket, name, Some(chain), &mut live)?;
+            read_rules(socket, table, Some(chain), &mut live)?;
         }
         Ok(live)
     })
@@ -251,42 +267,43 @@ fn again<T>(mut read: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
     read()
 }
 
-fn read_chains(socket: &mut Socket, name: &str, live: &mut Live) -> Result<(), Error> {
-    socket.dump(&request(message::GET_CHAIN, DUMP), |answer| {
+fn read_chains(socket: &mut Socket, table: TableRef<'_>, live: &mut Live) -> Result<(), Error> {
+    socket.dump(&request(table.family, message::GET_CHAIN, DUMP), |answer| {
         let attributes = answer.attributes(FIXED);
-        if answer.body.first() != Some(&INET) || attributes.text(chain::TABLE) != Some(name) {
+        if !is_of(table, &answer, chain::TABLE) {
             return;
         }
         if let Some(chain_name) = attributes.text(chain::NAME) {
-            let hook = read_hook(attributes);
+            let hook = read_hook(table.family, attributes);
             live.chains.insert(chain_name.to_owned(), LiveChain { hook, rules: Vec::new() });
         }
     })
 }
 
-fn read_hook(of: Attributes<'_>) -> Option<Hook> {
-    let hook = of.nested(chain::HOOK);
-    let point = match hook.u32(chain::HOOK_NUMBER)? {
-        0 => Point::Prerouting,
-        1 => Point::Input,
-        2 => Point::Forward,
-        3 => Point::Output,
-        _ => Point::Postrouting,
-    };
-    let kind = if of.text(chain::TYPE) == Some("nat") { HookKind::Nat } else { HookKind::Filter };
-    let fallback = if of.u32(chain::POLICY) == Some(0) { Fallback::Drop } else { Fallback::Accept };
-    Some(Hook { point, priority: hook.u32(chain::HOOK_PRIORITY)? as i32, kind, fallback })
+/// Whether an answer is about this table: a dump has those of all tables.
+fn is_of(table: TableRef<'_>, answer: &Received<'_>, attribute: u16) -> bool {
+    answer.body.first() == Some(&(table.family as u8)) && answer.attributes(FIXED).text(attribute) == Some(table.name)
 }
 
-fn read_rules(socket: &mut Socket, name: &str, only: Option<&str>, live: &mut Live) -> Result<(), Error> {
-    let mut asked = request(message::GET_RULE, DUMP);
-    asked.text(rule::TABLE, name);
+fn read_hook(family: TableFamily, of: Attributes<'_>) -> Option<Hook> {
+    let hook = of.nested(chain::HOOK);
+    let point = Point::numbered(family, hook.u32(chain::HOOK_NUMBER)?)?;
+    // An interface that is gone is no longer named.
+    let device = hook.text(chain::HOOK_DEVICE).map(str::to_owned);
+    let kind = if of.text(chain::TYPE) == Some("nat") { HookKind::Nat } else { HookKind::Filter };
+    let fallback = if of.u32(chain::POLICY) == Some(0) { Fallback::Drop } else { Fallback::Accept };
+    Some(Hook { point, device, priority: hook.u32(chain::HOOK_PRIORITY)? as i32, kind, fallback })
+}
+
+fn read_rules(socket: &mut Socket, table: TableRef<'_>, only: Option<&str>, live: &mut Live) -> Result<(), Error> {
+    let mut asked = request(table.family, message::GET_RULE, DUMP);
+    asked.text(rule::TABLE, table.name);
     if let Some(chain) = only {
         asked.text(rule::CHAIN, chain);
     }
     socket.dump(&asked, |answer| {
         let attributes = answer.attributes(FIXED);
-        if answer.body.first() != Some(&INET) || attributes.text(rule::TABLE) != Some(name) {
+        if !is_of(table, &answer, rule::TABLE) {
             return;
         }
         let Some(chain) = attributes.text(rule::CHAIN).and_then(|chain| live.chains.get_mut(chain)) else { return };
@@ -304,12 +321,12 @@ fn read_count(expression: Attributes<'_>) -> Option<Count> {
     Some(Count { bytes: counter.u64(1)?, packets: counter.u64(2)? })
 }
 
-fn read_sets(socket: &mut Socket, name: &str, live: &mut Live) -> Result<(), Error> {
-    let mut asked = request(message::GET_SET, DUMP);
-    asked.text(set::TABLE, name);
+fn read_sets(socket: &mut Socket, table: TableRef<'_>, live: &mut Live) -> Result<(), Error> {
+    let mut asked = request(table.family, message::GET_SET, DUMP);
+    asked.text(set::TABLE, table.name);
     socket.dump(&asked, |answer| {
         let attributes = answer.attributes(FIXED);
-        if answer.body.first() != Some(&INET) || attributes.text(set::TABLE) != Some(name) {
+        if !is_of(table, &answer, set::TABLE) {
             return;
         }
         if let Some(set_name) = attributes.text(set::NAME) {
@@ -333,6 +350,7 @@ fn read_spec(name: &str, of: Attributes<'_>) -> Option<SetSpec> {
                 12 => Field::Protocol,
                 13 => Field::Port,
                 2 => Field::Family,
+                20 => Field::Interface,
                 _ => return None,
             },
         );
@@ -347,9 +365,9 @@ fn read_spec(name: &str, of: Attributes<'_>) -> Option<SetSpec> {
     Some(SetSpec { name: name.to_owned(), key, holds, interval, timeout })
 }
 
-pub(crate) fn read_elements(socket: &mut Socket, table: &str, set: &str) -> Result<Elements, Error> {
-    let mut asked = request(message::GET_ELEMENT, DUMP);
-    asked.text(element::TABLE, table);
+fn read_elements(socket: &mut Socket, TableRef { family, name }: TableRef<'_>, set: &str) -> Result<Elements, Error> {
+    let mut asked = request(family, message::GET_ELEMENT, DUMP);
+    asked.text(element::TABLE, name);
     asked.text(element::SET, set);
     let mut elements = Elements::default();
     socket.dump(&asked, |answer| {

@@ -2,16 +2,20 @@
 //! `encode` writes it as kernel expressions, `text` as `nft list` shows it.
 
 mod encode;
+mod frame;
 mod text;
 
 use super::expression::Expression;
 use super::set::{self, Version};
 use std::net::IpAddr;
 
+pub use frame::{EtherType, FrameTest, Hardware};
+
 pub(crate) use encode::{gate_number, lease_group, peer_group};
 
 pub(crate) const TCP: u8 = 6;
 pub(crate) const UDP: u8 = 17;
+pub(crate) const ICMPV6: u8 = 58;
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Rule {
@@ -131,6 +135,10 @@ pub enum Test {
     Generation(u16),
     /// One in so many, in turn.
     EveryNth(u32),
+    /// Of a frame, in tables that see frames.
+    Frame(FrameTest),
+    /// The packet goes out by an interface of a set.
+    GoesOutBy(String),
     /// No more often than this; the rest goes on to the next rule.
     AtMost {
         a_second: u64,

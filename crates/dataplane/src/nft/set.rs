@@ -41,6 +41,8 @@ pub enum Field {
     Port,
     /// IPv4 or IPv6.
     Family,
+    /// The number of a network interface.
+    Interface,
 }
 
 impl Field {
@@ -53,6 +55,7 @@ impl Field {
             Self::Protocol => (12, "inet_proto", 1),
             Self::Port => (13, "inet_service", 2),
             Self::Family => (2, "nf_proto", 1),
+            Self::Interface => (20, "iface_index", 4),
         }
     }
 }

@@ -7,6 +7,53 @@ use super::set::{Element, Holds, SetSpec};
 use std::collections::BTreeMap;
 use std::fmt;
 
+/// Which packets a table sees.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum TableFamily {
+    /// IPv4 and IPv6.
+    Inet = 1,
+    /// Every frame of one network interface.
+    Netdev = 5,
+    /// Frames that a bridge forwards.
+    Bridge = 7,
+}
+
+impl TableFamily {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Inet => "inet",
+            Self::Netdev => "netdev",
+            Self::Bridge => "bridge",
+        }
+    }
+}
+
+/// The kernel's name for a table: tables of two families may have the same name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TableRef<'a> {
+    pub family: TableFamily,
+    pub name: &'a str,
+}
+
+impl fmt::Display for TableRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.family.name(), self.name)
+    }
+}
+
+/// A name alone is that of an `inet` table.
+impl<'a> From<&'a str> for TableRef<'a> {
+    fn from(name: &'a str) -> Self {
+        Self { family: TableFamily::Inet, name }
+    }
+}
+
+impl<'a> From<&'a String> for TableRef<'a> {
+    fn from(name: &'a String) -> Self {
+        name.as_str().into()
+    }
+}
+
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Table {
     pub chains: BTreeMap<String, Chain>,
@@ -22,9 +69,11 @@ pub struct Chain {
 }
 
 /// Where packets come into the table.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Hook {
     pub point: Point,
+    /// The interface whose frames come in. Only `netdev` tables have it.
+    pub device: Option<String>,
     pub priority: i32,
     pub kind: HookKind,
     /// What happens to a packet at the end of the chain.
@@ -48,11 +97,13 @@ impl Fallback {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Point {
-    Prerouting = 0,
-    Input = 1,
-    Forward = 2,
-    Output = 3,
-    Postrouting = 4,
+    Prerouting,
+    Input,
+    Forward,
+    Output,
+    Postrouting,
+    /// Of a `netdev` table: before anything else looks at a frame.
+    Ingress,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -98,6 +149,26 @@ impl Table {
 }
 
 impl Point {
+    const OF_HOSTS: [Self; 5] = [Self::Prerouting, Self::Input, Self::Forward, Self::Output, Self::Postrouting];
+
+    /// The kernel's number. Each family of tables numbers its own.
+    pub(crate) fn number(self) -> u32 {
+        match self {
+            Self::Prerouting | Self::Ingress => 0,
+            Self::Input => 1,
+            Self::Forward => 2,
+            Self::Output => 3,
+            Self::Postrouting => 4,
+        }
+    }
+
+    pub(crate) fn numbered(family: TableFamily, number: u32) -> Option<Self> {
+        match family {
+            TableFamily::Netdev => (number == 0).then_some(Self::Ingress),
+            TableFamily::Inet | TableFamily::Bridge => Self::OF_HOSTS.into_iter().find(|point| point.number() == number),
+        }
+    }
+
     fn name(self) -> &'static str {
         match self {
             Self::Prerouting => "prerouting",
@@ -105,6 +176,7 @@ impl Point {
             Self::Forward => "forward",
             Self::Output => "output",
             Self::Postrouting => "postrouting",
+            Self::Ingress => "ingress",
         }
     }
 }
@@ -137,9 +209,10 @@ impl fmt::Display for Table {
             if let Some(comment) = &chain.comment {
                 writeln!(f, "\t\tcomment \"{comment}\"")?;
             }
-            if let Some(Hook { point, priority, kind, fallback }) = chain.hook {
+            if let Some(Hook { point, device, priority, kind, fallback }) = &chain.hook {
                 let (kind, point, fallback) = (kind.name(), point.name(), fallback.name());
-                writeln!(f, "\t\ttype {kind} hook {point} priority {priority}; policy {fallback};")?;
+                let device = device.as_ref().map(|device| format!("device \"{device}\" ")).unwrap_or_default();
+                writeln!(f, "\t\ttype {kind} hook {point} {device}priority {priority}; policy {fallback};")?;
             }
             for rule in &chain.rules {
                 writeln!(f, "\t\t{rule}")?;

@@ -5,10 +5,11 @@
 
 mod words;
 
-use super::error::{NftError, refused_at_all};
+use super::error::NftError;
 use super::expression::{Expression, verdict};
-use super::kernel::{NOTE, open_socket};
+use super::kernel::open_socket;
 use super::read::{self, Live, LiveRule};
+use super::session::Session;
 use super::rule::{Walk, gate_number, lease_group};
 use super::set::{self, Value, Version, read_address};
 use crate::Count;
@@ -83,14 +84,12 @@ pub struct LeaseView {
 /// Reads the table of this name. None if there is none, or one of another layout.
 pub fn view(table: &str) -> Result<Option<View>, NftError> {
     let mut socket = open_socket()?;
-    match read::table_note(&mut socket, table).map_err(refused_at_all)? {
-        None => return Ok(None),
-        Some(note) if note != NOTE => return Err(NftError::Foreign(table.to_owned())),
-        Some(_) => {}
+    let mut session = Session { socket: &mut socket, table: table.into() };
+    if !session.exists()? {
+        return Ok(None);
     }
-    let unread = |source| NftError::Read { table: table.to_owned(), source };
-    let live = read::read(&mut socket, table).map_err(unread)?;
-    let leases = read::read_leases(table).map_err(unread)?;
+    let live = read::read(session.socket, table).map_err(|source| session.unread(source))?;
+    let leases = read::read_leases(table).map_err(|source| session.unread(source))?;
     Ok(View::of(&live, &leases))
 }
 

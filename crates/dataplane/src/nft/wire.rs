@@ -4,8 +4,6 @@ pub(crate) const SUBSYSTEM: u16 = 10;
 pub(crate) const BATCH_BEGIN: u16 = 0x10;
 pub(crate) const BATCH_END: u16 = 0x11;
 
-/// The `inet` family: IPv4 and IPv6 in one table.
-pub(crate) const INET: u8 = 1;
 pub(crate) const IPV4: u8 = 2;
 pub(crate) const IPV6: u8 = 10;
 
@@ -49,6 +47,7 @@ pub(crate) mod chain {
     pub(crate) const USERDATA: u16 = 12;
     pub(crate) const HOOK_NUMBER: u16 = 1;
     pub(crate) const HOOK_PRIORITY: u16 = 2;
+    pub(crate) const HOOK_DEVICE: u16 = 3;
 }
 
 pub(crate) mod rule {

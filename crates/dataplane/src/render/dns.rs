@@ -164,7 +164,7 @@ impl Render<'_> {
         let policy = table.chains.entry(base).or_default();
         let priority = JUDGED_AT + i32::from(mode == Mode::Audit);
         let (point, kind) = (Point::Prerouting, HookKind::Filter);
-        policy.hook = Some(Hook { point, priority, kind, fallback: mode.fallback() });
+        policy.hook = Some(Hook { point, device: None, priority, kind, fallback: mode.fallback() });
         // Whether our server lives or not: if it came to life between this hook and the next, the question would be
         // taken, and nobody would have judged it.
         let asks = |protocol| [Test::Port { low: DNS, high: DNS }, Test::Protocol(protocol), Test::New];
@@ -218,6 +218,7 @@ impl Render<'_> {
         let base = table.chains.entry("dns".to_owned()).or_default();
         base.hook = Some(Hook {
             point: Point::Prerouting,
+            device: None,
             priority: TAKEN_AT,
             kind: HookKind::Nat,
             fallback: Fallback::Accept,

@@ -300,7 +300,7 @@ impl Render<'_> {
         for (name, point, later, end) in BASE_CHAINS {
             let chain = table.chains.entry(format!("{}{name}", mode.prefix())).or_default();
             let (priority, kind) = (mode.priority() + later, HookKind::Filter);
-            chain.hook = Some(Hook { point, priority, kind, fallback: mode.fallback() });
+            chain.hook = Some(Hook { point, device: None, priority, kind, fallback: mode.fallback() });
             let (walk, about) = match end {
                 End::Source => (egress, "egress policies of the source"),
                 End::Destination => (ingress, "ingress policies of the destination"),
@@ -333,7 +333,7 @@ impl Render<'_> {
         // What a node says to its own pod passes no other hook. It may say anything, but not go on with what was cut.
         let output = table.chains.entry(CUT_OUTPUT.to_owned()).or_default();
         let (point, priority, kind) = (Point::Output, Mode::Enforce.priority(), HookKind::Filter);
-        output.hook = Some(Hook { point, priority, kind, fallback: Fallback::Accept });
+        output.hook = Some(Hook { point, device: None, priority, kind, fallback: Fallback::Accept });
         output.rules = std::iter::once(Rule::new([Test::Established], Do::Accept)).chain(cut_rules()).collect();
         let was_cut = Version::BOTH.map(|version| Rule::new([Test::WasCut(version)], Do::Drop));
         table.chains.entry(CUT.to_owned()).or_default().rules = was_cut.to_vec();

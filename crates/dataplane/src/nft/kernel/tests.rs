@@ -7,7 +7,7 @@ use nix::errno::Errno;
 fn only_a_refusal_for_another_reason_leaves_the_table_known() {
     let rejected = |errno| NftError::Rejected {
         table: "namewall".to_owned(),
-        source: netlink::Error::Refused { sequence: 1, errno },
+        source: crate::netlink::Error::Refused { sequence: 1, errno },
     };
     for errno in [Errno::ENOENT, Errno::EEXIST, Errno::EBUSY] {
         assert!(!rejected(errno).leaves_all_as_it_was(), "{errno}");

@@ -1,6 +1,6 @@
 //! Rules as kernel expressions.
 
-use super::{Action, End, TCP, Test};
+use super::{Action, End, ICMPV6, TCP, Test};
 use crate::nft::expression::{Base, Expression, FIRST, conntrack, family_number, meta, verdict};
 use crate::nft::set::{self, Version};
 use std::net::IpAddr;
@@ -10,7 +10,6 @@ const FIN: u8 = 1;
 const SYN: u8 = 2;
 const RST: u8 = 4;
 const ACK: u8 = 16;
-const ICMPV6: u8 = 58;
 
 fn address_at(end: End, version: Version, into: u32) -> Expression {
     let (offset, length) = match (version, end) {
@@ -29,7 +28,7 @@ fn version_is(version: Version) -> [Expression; 2] {
     ]
 }
 
-fn protocol_is(number: u8, equal: bool) -> [Expression; 2] {
+pub(super) fn protocol_is(number: u8, equal: bool) -> [Expression; 2] {
     [
         Expression::Meta { into: FIRST, key: meta::PROTOCOL },
         Expression::Compare { register: FIRST, equal, to: vec![number] },
@@ -208,6 +207,11 @@ impl Test {
                 out.push(Expression::Meta { into: FIRST, key: meta::FAMILY });
                 out.push(lookup(&set::generation(*number), FIRST));
             }
+            Self::Frame(test) => test.write(out),
+            Self::GoesOutBy(set) => {
+                out.push(Expression::Meta { into: FIRST, key: meta::OUTPUT_INTERFACE });
+                out.push(lookup(set, FIRST));
+            }
             Self::EveryNth(below) => {
                 out.push(Expression::Turn { into: FIRST, below: *below });
                 out.push(Expression::Compare { register: FIRST, equal: true, to: vec![0; 4] });
@@ -262,7 +266,7 @@ fn numbers_asked(expressions: &[Expression], twins: set::Twins) -> Option<Vec<u3
     Some(numbers)
 }
 
-fn between(low: Vec<u8>, high: Vec<u8>) -> Expression {
+pub(super) fn between(low: Vec<u8>, high: Vec<u8>) -> Expression {
     if low == high {
         Expression::Compare { register: FIRST, equal: true, to: low }
     } else {

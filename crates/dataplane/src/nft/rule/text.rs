@@ -117,6 +117,8 @@ impl fmt::Display for Test {
             Self::Local(version) => write!(f, "{} @{}", Field(End::Source, *version), set::LOCAL[*version]),
             Self::AskedPort(port) => write!(f, "ct original proto-dst {port}"),
             Self::Generation(number) => write!(f, "meta nfproto @{}", set::generation(*number)),
+            Self::Frame(test) => test.fmt(f),
+            Self::GoesOutBy(set) => write!(f, "meta oif @{set}"),
             Self::EveryNth(below) => write!(f, "numgen inc mod {below} 0"),
             Self::AtMost { a_second, burst } => write!(f, "limit rate {a_second}/second burst {burst} packets"),
         }

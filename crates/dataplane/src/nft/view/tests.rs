@@ -19,7 +19,7 @@ fn live(table: &Table) -> Live {
             let count = counts.then_some(Count { packets: 3, bytes: 300 });
             LiveRule { expressions, comment: rule.comment.clone(), count }
         });
-        live.chains.insert(name.clone(), LiveChain { hook: chain.hook, rules: rules.collect() });
+        live.chains.insert(name.clone(), LiveChain { hook: chain.hook.clone(), rules: rules.collect() });
     }
     for (name, set) in &table.sets {
         live.sets.insert(name.clone(), LiveSet { spec: Some(set.spec.clone()), elements: set.elements.clone() });

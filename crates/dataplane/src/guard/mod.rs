@@ -1,0 +1,105 @@
+//! Identity by interface (S1.9): what comes from a pod's interface must carry a
+//! source of that pod. From there on the address is proof of the pod, and the
+//! rules of policies go by address.
+//!
+//! ```text
+//! frame from a pod ─► netdev ingress of its interface: sender, source address, ARP, neighbour discovery
+//!                     not the pod's, or with a VLAN tag: counted and dropped
+//!                  ─► bridge or routing ─► inet forward, input: policies
+//! frame between two ports of a bridge ─► bridge forward: broadcast and multicast for pods with ingress policies
+//! ```
+//! The guard looks at every frame, and not only at new connections: else a pod
+//! could send into a connection that another pod has. It keeps no state and
+//! marks nothing. `render` says what the tables have, `nft::guard` puts them
+//! into the kernel.
+
+mod render;
+
+pub(crate) use render::{frames, groups};
+
+use crate::nft::rule::Hardware;
+use namewall_policy::Program;
+use namewall_policy::program::{Holder, Plan};
+use std::net::{IpAddr, Ipv6Addr};
+
+/// The interface of a pod, at the node's end, and what may come from it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PodInterface {
+    pub name: String,
+    pub index: u32,
+    /// The hardware address of the pod's end. Without it any is taken, which is safe only where the interface is no
+    /// port of a bridge.
+    pub hardware: Option<Hardware>,
+    /// The addresses that the pod may send from, link-local ones among them.
+    pub addresses: Vec<IpAddr>,
+    /// False if broadcast and multicast that other pods send are kept from this one.
+    pub hears_groups: bool,
+}
+
+impl PodInterface {
+    /// A pod with ingress policies hears no group: a bridge gives such a frame to all its ports, and no policy can
+    /// tell for which of the pods it is.
+    #[must_use]
+    pub fn judged_by(mut self, program: &Program) -> Self {
+        let has_ingress_policies = |plan: &Plan| {
+            let tiers = &plan.ingress;
+            tiers.isolated || !tiers.admin.is_empty() || !tiers.baseline.is_empty()
+        };
+        let is_judged = |address: &IpAddr| match program.by_address.get(address) {
+            Some(Holder::Pod(id)) => has_ingress_policies(&program.class(program.member(*id).class).enforced),
+            // A pod that is not known yet is closed.
+            Some(Holder::Node(_)) | None => !is_link_local(*address),
+        };
+        self.hears_groups = !self.addresses.iter().any(is_judged);
+        self
+    }
+}
+
+/// Which interfaces are guarded.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Guarded {
+    /// Messages to the kernel; none if nothing had to be changed.
+    pub operations: usize,
+    /// Interfaces that do not exist.
+    pub missing: Vec<String>,
+}
+
+/// The link-local address that Linux gives an interface by default: made of its hardware address.
+pub fn link_local(Hardware([a, b, c, d, e, f]): Hardware) -> Ipv6Addr {
+    Ipv6Addr::from([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f])
+}
+
+fn is_link_local(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => v4.is_link_local(),
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::{self, Sample};
+    use namewall_policy::model::PolicyKind;
+
+    #[test]
+    fn a_link_local_address_follows_from_the_hardware_address() {
+        let hardware = Hardware([0x0a, 0x58, 0x0a, 0xf4, 0x01, 0x05]);
+        assert_eq!(link_local(hardware).to_string(), "fe80::858:aff:fef4:105");
+    }
+
+    #[test]
+    fn only_a_pod_without_ingress_policies_hears_groups() {
+        let isolates = sample::policy(PolicyKind::NetworkPolicy, "isolates", "web");
+        let pods = Sample::default().pod("web", &["10.0.0.1"], "n1").pod("db", &["10.0.0.2"], "n1");
+        let program = pods.policy(isolates).program();
+        let hears = |address: &str| {
+            let addresses = vec![address.parse().unwrap(), "fe80::1".parse().unwrap()];
+            let one = PodInterface { name: "a".to_owned(), index: 1, hardware: None, addresses, hears_groups: false };
+            one.judged_by(&program).hears_groups
+        };
+        assert!(!hears("10.0.0.1"));
+        assert!(hears("10.0.0.2"));
+        assert!(!hears("10.0.0.3"), "a pod that is not known yet");
+    }
+}

@@ -1,0 +1,264 @@
+//! What the guard's tables have: pure.
+
+use super::PodInterface;
+use crate::nft::rule::{Action as Do, EtherType, FrameTest, ICMPV6, Rule, Test};
+use crate::nft::set::{Element, Field, Holds, Key, SetSpec};
+use crate::nft::table::{Chain, Fallback, Hook, HookKind, Point, Table};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// What is said of a frame that the guard drops.
+pub(crate) const WRONG_SOURCE: &str = "wrong source";
+/// Before whoever else looks at frames there.
+const PRIORITY: i32 = -300;
+
+const ROUTER_SOLICITATION: u8 = 133;
+const ROUTER_ADVERTISEMENT: u8 = 134;
+const NEIGHBOUR_SOLICITATION: u8 = 135;
+const NEIGHBOUR_ADVERTISEMENT: u8 = 136;
+const REDIRECT: u8 = 137;
+const LISTENER_QUERY: u8 = 130;
+const LISTENER_DONE: u8 = 132;
+const LISTENER_REPORT: u8 = 143;
+/// Neighbour discovery counts only with this hop limit, which no router leaves as it is.
+const FROM_THIS_LINK: u8 = 255;
+
+/// The netdev table: a chain for each interface. Comparing with the pod's own addresses is cheaper than a look-up, and
+/// 1,000 interfaces cost a packet no more than two.
+pub(crate) fn frames(interfaces: &[PodInterface]) -> Table {
+    let mut table = Table::default();
+    for interface in interfaces {
+        let hook = Hook {
+            point: Point::Ingress,
+            device: Some(interface.name.clone()),
+            priority: PRIORITY,
+            kind: HookKind::Filter,
+            fallback: Fallback::Drop,
+        };
+        let (rules, comment) = (Sender(interface).rules(), Some("what the pod at this interface may send".to_owned()));
+        table.chains.insert(interface.name.clone(), Chain { hook: Some(hook), rules, comment });
+    }
+    table
+}
+
+struct Sender<'a>(&'a PodInterface);
+
+impl Sender<'_> {
+    fn rules(&self) -> Vec<Rule> {
+        let mut rules = self.ipv4();
+        rules.extend(self.ipv6());
+        rules.extend(self.arp());
+        rules.push(wrong_source([]));
+        rules
+    }
+
+    fn carries(&self, what: EtherType) -> Test {
+        Test::Frame(FrameTest::Carries { what, sender: self.0.hardware })
+    }
+
+    fn addresses_v4(&self) -> impl Iterator<Item = Ipv4Addr> {
+        self.0.addresses.iter().filter_map(|address| if let IpAddr::V4(v4) = address { Some(*v4) } else { None })
+    }
+
+    fn addresses_v6(&self) -> Vec<Ipv6Addr> {
+        let v6 = |address: &IpAddr| if let IpAddr::V6(v6) = address { Some(*v6) } else { None };
+        self.0.addresses.iter().filter_map(v6).collect()
+    }
+
+    fn ipv4(&self) -> Vec<Rule> {
+        let carries = || self.carries(EtherType::Ipv4);
+        let own = self.addresses_v4().map(|own| accept([carries(), from(own)]));
+        own.chain([accept([carries(), Test::Frame(FrameTest::DhcpRequest)])]).collect()
+    }
+
+    fn arp(&self) -> Vec<Rule> {
+        let (carries, sender) = (|| self.carries(EtherType::Arp), self.0.hardware);
+        let says = |address| accept([carries(), Test::Frame(FrameTest::ArpSender { address, sender })]);
+        let probe = accept([carries(), Test::Frame(FrameTest::ArpProbe { sender })]);
+        self.addresses_v4().map(says).chain([probe]).collect()
+    }
+
+    /// What a pod says of neighbours must be about itself, it is no router, and it redirects nobody.
+    fn ipv6(&self) -> Vec<Rule> {
+        let own = self.addresses_v6();
+        let carries = || self.carries(EtherType::Ipv6);
+        let message = |low: u8, high: u8| Test::Frame(FrameTest::Icmpv6 { low, high });
+        let about = |target: Ipv6Addr| Test::Frame(FrameTest::Target(target));
+        let hops = |limit: u8| Test::Frame(FrameTest::HopLimit(limit));
+        let icmp = || Test::Protocol(ICMPV6);
+        let nobody = || from(Ipv6Addr::UNSPECIFIED);
+        let mut rules = Vec::new();
+        for &source in &own {
+            rules.push(accept([carries(), from(source), Test::NotProtocol(ICMPV6)]));
+        }
+        for &source in &own {
+            for &target in &own {
+                let advertisement = message(NEIGHBOUR_ADVERTISEMENT, NEIGHBOUR_ADVERTISEMENT);
+                rules.push(accept([carries(), from(source), icmp(), advertisement, about(target)]));
+            }
+        }
+        let advertisement = message(ROUTER_ADVERTISEMENT, ROUTER_ADVERTISEMENT);
+        rules.push(wrong_source([carries(), icmp(), advertisement]));
+        rules.push(wrong_source([carries(), icmp(), message(NEIGHBOUR_ADVERTISEMENT, REDIRECT)]));
+        for &source in &own {
+            // All other messages, and what cannot be read of a fragment: the kernel takes no neighbour discovery from
+            // fragments. A packet whose headers cannot be followed has no protocol, and does not pass.
+            rules.push(accept([carries(), from(source), icmp()]));
+        }
+        // Whether an address is free, which a host asks before it has it.
+        for &target in &own {
+            let solicitation = message(NEIGHBOUR_SOLICITATION, NEIGHBOUR_SOLICITATION);
+            rules.push(accept([carries(), nobody(), hops(FROM_THIS_LINK), icmp(), solicitation, about(target)]));
+        }
+        let solicitation = message(ROUTER_SOLICITATION, ROUTER_SOLICITATION);
+        rules.push(accept([carries(), nobody(), hops(FROM_THIS_LINK), icmp(), solicitation]));
+        rules.push(accept([carries(), nobody(), hops(1), icmp(), message(LISTENER_REPORT, LISTENER_REPORT)]));
+        rules
+    }
+}
+
+const GROUPS: &str = "groups";
+const FOR_A_GROUP: &str = "for-a-group";
+/// The interfaces of pods that hear no groups.
+const DEAF: &str = "no-groups";
+
+/// The bridge table: keeps what is for a group of hosts from pods with ingress policies. The group is told by the
+/// frame and by the packet: a host takes a packet for a group out of a frame for itself.
+pub(crate) fn groups(interfaces: &[PodInterface]) -> Table {
+    let mut table = Table::default();
+    let deaf = table.set(SetSpec::new(DEAF, &[Field::Interface], Holds::Keys));
+    for interface in interfaces.iter().filter(|interface| !interface.hears_groups) {
+        deaf.insert(Element::key(Key::default().number(interface.index)));
+    }
+    let hook = Hook {
+        point: Point::Forward,
+        device: None,
+        priority: PRIORITY,
+        kind: HookKind::Filter,
+        fallback: Fallback::Accept,
+    };
+    let carries = |what| Test::Frame(FrameTest::Carries { what, sender: None });
+    let to = |block: IpAddr, bits| Test::Frame(FrameTest::To { block, bits });
+    let judged = |tests: &[Test]| {
+        let tests: Vec<Test> = tests.iter().cloned().chain([Test::GoesOutBy(DEAF.to_owned())]).collect();
+        Rule::new(tests, Do::Goto(FOR_A_GROUP.to_owned()))
+    };
+    let rules = vec![
+        judged(&[Test::Frame(FrameTest::ToGroup)]),
+        judged(&[carries(EtherType::Ipv4), to(Ipv4Addr::new(224, 0, 0, 0).into(), 4)]),
+        judged(&[carries(EtherType::Ipv4), to(Ipv4Addr::BROADCAST.into(), 32)]),
+        judged(&[carries(EtherType::Ipv6), to(Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0).into(), 8)]),
+    ];
+    let comment = Some("broadcast and multicast between pods".to_owned());
+    table.chains.insert(GROUPS.to_owned(), Chain { hook: Some(hook), rules, comment });
+    let message = |low, high| Test::Frame(FrameTest::Icmpv6 { low, high });
+    let hops = |limit: u8| Test::Frame(FrameTest::HopLimit(limit));
+    let icmp = || Test::Protocol(ICMPV6);
+    let without = vec![
+        accept([carries(EtherType::Arp)]),
+        accept([carries(EtherType::Ipv6), hops(FROM_THIS_LINK), icmp(), message(ROUTER_SOLICITATION, REDIRECT)]),
+        accept([carries(EtherType::Ipv6), hops(1), icmp(), message(LISTENER_QUERY, LISTENER_DONE)]),
+        accept([carries(EtherType::Ipv6), hops(1), icmp(), message(LISTENER_REPORT, LISTENER_REPORT)]),
+        Rule { tests: Vec::new(), actions: vec![Do::Count, Do::Drop], comment: Some("for a group".to_owned()) },
+    ];
+    let comment = Some("what pods with ingress policies hear of it".to_owned());
+    table.chains.insert(FOR_A_GROUP.to_owned(), Chain { hook: None, rules: without, comment });
+    table
+}
+
+fn from(source: impl Into<IpAddr>) -> Test {
+    Test::Frame(FrameTest::From(source.into()))
+}
+
+fn accept<const N: usize>(tests: [Test; N]) -> Rule {
+    Rule::new(tests, Do::Accept)
+}
+
+fn wrong_source<const N: usize>(tests: [Test; N]) -> Rule {
+    Rule { tests: tests.into(), actions: vec![Do::Count, Do::Drop], comment: Some(WRONG_SOURCE.to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nft::rule::Hardware;
+    use expect_test::expect;
+
+    fn pod(addresses: &[&str]) -> PodInterface {
+        let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
+        let hardware = Some(Hardware([0x0a, 0x58, 0x0a, 0xf4, 0x01, 0x05]));
+        PodInterface { name: "veth1".to_owned(), index: 7, hardware, addresses, hears_groups: false }
+    }
+
+    #[test]
+    fn a_pod_of_both_versions_may_send_this() {
+        expect![[r#"
+            	chain veth1 {
+            		comment "what the pod at this interface may send"
+            		type filter hook ingress device "veth1" priority -300; policy drop;
+            		ether saddr 0a:58:0a:f4:01:05 ether type ip ip saddr 10.244.1.5 accept
+            		ether saddr 0a:58:0a:f4:01:05 ether type ip ip saddr 0.0.0.0 ip daddr 255.255.255.255 udp sport 68 udp dport 67 accept
+            		ether saddr 0a:58:0a:f4:01:05 ether type ip6 ip6 saddr fd00::5 meta l4proto != 58 accept
+            		ether saddr 0a:58:0a:f4:01:05 ether type ip6 ip6 saddr fd00::5 meta l4proto 58 icmpv6 type 136 icmpv6 taddr fd00::5 accept
+            		ether saddr 0a:58:0a:f4:01:05 ether type ip6 meta l4proto 58 icmpv6 type 134 counter drop comment "wrong source"
+            		ether saddr 0a:58:0a:f4:01:05 ether type ip6 meta l4proto 58 icmpv6 type 136-137 counter drop comment "wrong source"
+            		ether saddr 0a:58:0a:f4:01:05 ether type ip6 ip6 saddr fd00::5 meta l4proto 58 accept
+            		ether saddr 0a:58:0a:f4:01:05 ether type ip6 ip6 saddr :: ip6 hoplimit 255 meta l4proto 58 icmpv6 type 135 icmpv6 taddr fd00::5 accept
+            		ether saddr 0a:58:0a:f4:01:05 ether type ip6 ip6 saddr :: ip6 hoplimit 255 meta l4proto 58 icmpv6 type 133 accept
+            		ether saddr 0a:58:0a:f4:01:05 ether type ip6 ip6 saddr :: ip6 hoplimit 1 meta l4proto 58 icmpv6 type 143 accept
+            		ether saddr 0a:58:0a:f4:01:05 ether type arp arp saddr ether 0a:58:0a:f4:01:05 arp saddr ip 10.244.1.5 accept
+            		ether saddr 0a:58:0a:f4:01:05 ether type arp arp operation request arp saddr ether 0a:58:0a:f4:01:05 arp saddr ip 0.0.0.0 accept
+            		counter drop comment "wrong source"
+            	}
+        "#]].assert_eq(&frames(&[pod(&["10.244.1.5", "fd00::5"])]).to_string());
+    }
+
+    #[test]
+    fn where_the_hardware_address_is_not_known_the_rest_counts() {
+        let one = PodInterface { hardware: None, ..pod(&["10.244.1.5"]) };
+        expect![[r#"
+            	chain veth1 {
+            		comment "what the pod at this interface may send"
+            		type filter hook ingress device "veth1" priority -300; policy drop;
+            		ether type ip ip saddr 10.244.1.5 accept
+            		ether type ip ip saddr 0.0.0.0 ip daddr 255.255.255.255 udp sport 68 udp dport 67 accept
+            		ether type ip6 meta l4proto 58 icmpv6 type 134 counter drop comment "wrong source"
+            		ether type ip6 meta l4proto 58 icmpv6 type 136-137 counter drop comment "wrong source"
+            		ether type ip6 ip6 saddr :: ip6 hoplimit 255 meta l4proto 58 icmpv6 type 133 accept
+            		ether type ip6 ip6 saddr :: ip6 hoplimit 1 meta l4proto 58 icmpv6 type 143 accept
+            		ether type arp arp saddr ip 10.244.1.5 accept
+            		ether type arp arp operation request arp saddr ip 0.0.0.0 accept
+            		counter drop comment "wrong source"
+            	}
+        "#]].assert_eq(&frames(&[one]).to_string());
+    }
+
+    #[test]
+    fn groups_are_kept_from_pods_with_ingress_policies() {
+        let open = PodInterface { index: 8, hears_groups: true, ..pod(&[]) };
+        let table = groups(&[pod(&[]), open]);
+        assert_eq!(table.sets[DEAF].elements.len(), 1);
+        expect![[r#"
+            	set no-groups {
+            		type iface_index
+            	}
+
+            	chain for-a-group {
+            		comment "what pods with ingress policies hear of it"
+            		ether type arp accept
+            		ether type ip6 ip6 hoplimit 255 meta l4proto 58 icmpv6 type 133-137 accept
+            		ether type ip6 ip6 hoplimit 1 meta l4proto 58 icmpv6 type 130-132 accept
+            		ether type ip6 ip6 hoplimit 1 meta l4proto 58 icmpv6 type 143 accept
+            		counter drop comment "for a group"
+            	}
+
+            	chain groups {
+            		comment "broadcast and multicast between pods"
+            		type filter hook forward priority -300; policy accept;
+            		ether daddr & 01:00:00:00:00:00 == 01:00:00:00:00:00 meta oif @no-groups goto for-a-group
+            		ether type ip ip daddr 224.0.0.0/4 meta oif @no-groups goto for-a-group
+            		ether type ip ip daddr 255.255.255.255 meta oif @no-groups goto for-a-group
+            		ether type ip6 ip6 daddr ff00::/8 meta oif @no-groups goto for-a-group
+            	}
+        "#]].assert_eq(&table.to_string());
+    }
+}

@@ -1,0 +1,144 @@
+//! The guard's tables in the kernel.
+
+use super::batch::Batch;
+use super::change::Change;
+use super::error::NftError;
+use super::kernel::Nft;
+use super::session::{NOTE, Session};
+use super::table::{Table, TableFamily, TableRef};
+use super::wire::table::{OWNER, PERSIST};
+use crate::guard::{self, Guarded, PodInterface};
+use crate::netlink::Socket;
+use nix::errno::Errno;
+use std::time::Duration;
+
+/// A table that is kept like a value.
+#[derive(Debug)]
+struct Kept {
+    family: TableFamily,
+    /// What the kernel has; None until it was read.
+    known: Option<Table>,
+}
+
+#[derive(Debug)]
+pub(super) struct GuardTables {
+    frames: Kept,
+    groups: Kept,
+}
+
+impl Default for GuardTables {
+    fn default() -> Self {
+        let kept = |family| Kept { family, known: None };
+        Self { frames: kept(TableFamily::Netdev), groups: kept(TableFamily::Bridge) }
+    }
+}
+
+/// Where a table is, and how long to wait for its owner.
+struct Access<'a> {
+    socket: &'a mut Socket,
+    name: &'a str,
+    patience: Duration,
+}
+
+impl Kept {
+    /// Makes the kernel's table like this one, in one transaction; how many operations that took.
+    fn replace(&mut self, access: &mut Access<'_>, table: Table) -> Result<usize, NftError> {
+        let patience = access.patience;
+        let mut session =
+            Session { socket: access.socket, table: TableRef { family: self.family, name: access.name } };
+        let mut batch = Batch::new(session.table);
+        let nothing = Table::default();
+        let claimed;
+        let change = match &self.known {
+            Some(known) if Change::is_possible(known, &table) => Change::between(known, &table),
+            Some(_) => {
+                batch.delete_table();
+                batch.add_table(OWNER | PERSIST, NOTE);
+                Change::between(&nothing, &table)
+            }
+            None => {
+                claimed = session.claim(patience)?;
+                match &claimed {
+                    Some(live) if Change::is_possible(live, &table) => Change::between(live, &table),
+                    // Hooks or sets of another form, or an interface that is gone: a new table in place of the old.
+                    found => {
+                        if found.is_some() {
+                            batch.delete_table();
+                        }
+                        batch.add_table(OWNER | PERSIST, NOTE);
+                        Change::between(&nothing, &table)
+                    }
+                }
+            }
+        };
+        change.write(&mut batch);
+        let operations = batch.operations();
+        let done = session.commit(batch).and_then(|()| session.verify(&change, &table));
+        match &done {
+            Ok(()) => self.known = Some(table),
+            Err(error) if error.leaves_all_as_it_was() => {}
+            Err(_) => self.known = None,
+        }
+        done.map(|()| operations)
+    }
+}
+
+impl Nft {
+    pub(super) fn guard_interfaces(&mut self, interfaces: &[PodInterface]) -> Result<Guarded, NftError> {
+        let (tables, mut access) = self.guard_access();
+        let mut done = Guarded::default();
+        let mut there = interfaces.to_vec();
+        done.operations = match tables.frames.replace(&mut access, guard::frames(&there)) {
+            Err(error) if error.is_absence() => {
+                // One is gone: which, only a try tells. It may also be that the kernel took chains away with their
+                // interfaces, which the first try has found out.
+                done.missing = missing(&mut access, &there)?;
+                there.retain(|interface| !done.missing.contains(&interface.name));
+                tables.frames.replace(&mut access, guard::frames(&there))?
+            }
+            result => result?,
+        };
+        done.operations += tables.groups.replace(&mut access, guard::groups(&there))?;
+        Ok(done)
+    }
+
+    fn guard_access(&mut self) -> (&mut GuardTables, Access<'_>) {
+        let Nft { guard, socket, settings, .. } = self;
+        (guard, Access { socket, name: &settings.table, patience: settings.patience })
+    }
+}
+
+/// The interfaces that no chain can be hooked to. Each is tried in a table of its own, which goes in the same
+/// transaction.
+fn missing(access: &mut Access<'_>, interfaces: &[PodInterface]) -> Result<Vec<String>, NftError> {
+    let name = format!("{}-try", access.name);
+    let mut missing = Vec::new();
+    for interface in interfaces {
+        let mut session = Session {
+            socket: access.socket,
+            table: TableRef { family: TableFamily::Netdev, name: &name },
+        };
+        let (table, nothing) = (guard::frames(std::slice::from_ref(interface)), Table::default());
+        let mut batch = Batch::new(session.table);
+        batch.add_table(OWNER, NOTE);
+        Change::between(&nothing, &table).write(&mut batch);
+        batch.delete_table();
+        match session.commit(batch) {
+            Ok(()) => {}
+            Err(error) if error.is_absence() => missing.push(interface.name.clone()),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(missing)
+}
+
+impl NftError {
+    /// True if the kernel refused since something that is named does not exist.
+    fn is_absence(&self) -> bool {
+        let absent = [Errno::ENOENT, Errno::ENODEV];
+        matches!(self, Self::Rejected { source, .. } if source.errno().is_some_and(|errno| absent.contains(&errno)))
+    }
+}
+
+#[cfg(all(test, feature = "system"))]
+mod system_tests;

@@ -1,0 +1,88 @@
+//! The guard's tables in a real kernel. Each test has a network namespace of its own.
+
+use super::*;
+use crate::Dataplane;
+use crate::nft::rule::Hardware;
+use crate::nft::{Settings, isolated, uninstall};
+use std::process::Command;
+
+fn run(command: &str) -> String {
+    let words: Vec<&str> = command.split(' ').collect();
+    let output = Command::new(words[0]).args(&words[1..]).output().expect("it runs");
+    assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn pod(name: &str) -> PodInterface {
+    let index = std::fs::read_to_string(format!("/proc/thread-self/net/dev_snmp6/{name}")).unwrap_or_default();
+    let index = index.lines().find_map(|line| line.strip_prefix("ifIndex")).map_or(0, |text| text.trim().parse().unwrap());
+    PodInterface {
+        name: name.to_owned(),
+        index,
+        hardware: Some(Hardware([2, 0, 0, 0, 0, 1])),
+        addresses: vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap(), "fe80::1".parse().unwrap()],
+        hears_groups: false,
+    }
+}
+
+fn open() -> Nft {
+    Nft::open(Settings::default()).unwrap()
+}
+
+#[test]
+fn nft_shows_the_guard_and_an_interface_that_is_missing_spoils_nothing() {
+    isolated(|| {
+        run("ip link add a type veth peer name b");
+        let mut nft = open();
+        let done = nft.guard(&[pod("a"), pod("missing")]).unwrap();
+        // Since Linux 6.16 a chain waits for an interface that does not exist yet.
+        assert!(done.missing.is_empty() || done.missing == ["missing"], "{done:?}");
+        let list = run("nft list table netdev namewall");
+        for part in ["hook ingress device \"a\"", "ether saddr 02:00:00:00:00:01 ip saddr 10.0.0.1 accept", "policy drop"] {
+            assert!(list.contains(part), "no {part} in:\n{list}");
+        }
+        assert!(!list.contains("invalid type"), "{list}");
+        let list = run("nft list table bridge namewall");
+        assert!(list.contains("type iface_index") && list.contains("\"a\""), "{list}");
+        assert_eq!(nft.guard(&[pod("a")]).unwrap().missing, Vec::<String>::new());
+        let again = nft.guard(&[pod("a")]).unwrap();
+        assert_eq!(again.operations, 0, "nothing to do");
+    });
+}
+
+#[test]
+fn a_process_goes_on_with_the_guard_of_the_one_before() {
+    isolated(|| {
+        run("ip link add a type veth peer name b");
+        run("ip link add c type veth peer name d");
+        let mut first = open();
+        first.guard(&[pod("a"), pod("c")]).unwrap();
+        drop(first);
+        let mut second = open();
+        assert_eq!(second.guard(&[pod("a"), pod("c")]).unwrap().operations, 0);
+        // With an interface the kernel takes its hook away, or its chain.
+        run("ip link del c");
+        second.guard(&[pod("a")]).unwrap();
+        assert!(!run("nft list table netdev namewall").contains("chain c"));
+        run("ip link add c type veth peer name d");
+        second.guard(&[pod("a"), pod("c")]).unwrap();
+        assert!(run("nft list table netdev namewall").contains("hook ingress device \"c\""));
+        drop(second);
+        run("ip link del c");
+        let mut third = open();
+        third.guard(&[pod("a")]).unwrap();
+        assert!(!run("nft list table netdev namewall").contains("chain c"));
+    });
+}
+
+#[test]
+fn uninstall_removes_the_guard() {
+    isolated(|| {
+        run("ip link add a type veth peer name b");
+        let mut nft = open();
+        nft.guard(&[pod("a")]).unwrap();
+        drop(nft);
+        assert!(uninstall("namewall", std::time::Duration::from_secs(10), &mut |_| {}).unwrap());
+        assert_eq!(run("nft list tables").trim(), "");
+    });
+}

@@ -1,0 +1,200 @@
+//! Tests of a frame: for tables that see what an interface receives, before
+//! anything is known of it but its bytes.
+
+use crate::nft::expression::{Base, Expression, FIRST};
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// A hardware address.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Hardware(pub [u8; 6]);
+
+impl fmt::Display for Hardware {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes: Vec<String> = self.0.iter().map(|byte| format!("{byte:02x}")).collect();
+        f.write_str(&bytes.join(":"))
+    }
+}
+
+/// What a frame carries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EtherType {
+    Ipv4 = 0x0800,
+    Arp = 0x0806,
+    Ipv6 = 0x86dd,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum FrameTest {
+    /// The frame carries this, and was sent by this hardware address, if that is known. A frame with a VLAN tag
+    /// carries none of them: the kernel shows the tag in the place of the type, also where the network card or a
+    /// veth has taken it out of the frame.
+    Carries {
+        what: EtherType,
+        sender: Option<Hardware>,
+    },
+    /// The frame is for a group of hosts and not for one. It is the lowest bit of the destination's first byte.
+    ToGroup,
+    /// The source address. Needs a test of what the frame carries before it, as do all that follow.
+    From(IpAddr),
+    /// The destination is in this block: an address, and how many of its bits count.
+    To {
+        block: IpAddr,
+        bits: u8,
+    },
+    /// ARP that says this address is at this hardware address.
+    ArpSender {
+        address: Ipv4Addr,
+        sender: Option<Hardware>,
+    },
+    /// ARP that asks whether an address is free, and says nothing of the sender.
+    ArpProbe {
+        sender: Option<Hardware>,
+    },
+    /// A DHCP request of a host without an address.
+    DhcpRequest,
+    /// The type of an ICMPv6 message. Needs a test of the protocol before it.
+    Icmpv6 {
+        low: u8,
+        high: u8,
+    },
+    HopLimit(u8),
+    /// The address that neighbour discovery is about. Needs a test of the message's type before it.
+    Target(Ipv6Addr),
+}
+
+const HARDWARE_SOURCE: u32 = 6;
+const ETHER_TYPE: u32 = 12;
+const ARP_OPERATION: u32 = 6;
+const ARP_SENDER_HARDWARE: u32 = 8;
+const ARP_SENDER_ADDRESS: u32 = 14;
+const ARP_REQUEST: [u8; 2] = [0, 1];
+const UDP_PORTS_OF_DHCP: [u8; 4] = [0, 68, 0, 67];
+
+/// Loads bytes and compares them.
+fn bytes_are(base: Base, offset: u32, to: Vec<u8>, out: &mut Vec<Expression>) {
+    out.push(Expression::Payload { into: FIRST, base, offset, length: to.len() as u32 });
+    out.push(Expression::Compare { register: FIRST, equal: true, to });
+}
+
+impl FrameTest {
+    pub(super) fn write(&self, out: &mut Vec<Expression>) {
+        match self {
+            // Neighbours in the frame are compared in one go, as nft does it.
+            Self::Carries { what, sender } => {
+                let kind = (*what as u16).to_be_bytes();
+                match sender {
+                    Some(Hardware(sender)) => {
+                        bytes_are(Base::Link, HARDWARE_SOURCE, [&sender[..], &kind].concat(), out);
+                    }
+                    None => bytes_are(Base::Link, ETHER_TYPE, kind.to_vec(), out),
+                }
+            }
+            Self::ToGroup => {
+                out.push(Expression::Payload { into: FIRST, base: Base::Link, offset: 0, length: 6 });
+                out.push(Expression::Bitwise { register: FIRST, mask: vec![1, 0, 0, 0, 0, 0], flip: vec![0; 6] });
+                out.push(Expression::Compare { register: FIRST, equal: true, to: vec![1, 0, 0, 0, 0, 0] });
+            }
+            Self::From(IpAddr::V4(source)) => bytes_are(Base::Network, 12, source.octets().to_vec(), out),
+            Self::From(IpAddr::V6(source)) => bytes_are(Base::Network, 8, source.octets().to_vec(), out),
+            Self::To { block, bits } => {
+                let (offset, octets) = match block {
+                    IpAddr::V4(block) => (16, block.octets().to_vec()),
+                    IpAddr::V6(block) => (24, block.octets().to_vec()),
+                };
+                let length = octets.len() as u32;
+                out.push(Expression::Payload { into: FIRST, base: Base::Network, offset, length });
+                if u32::from(*bits) < length * 8 {
+                    let mask = (0..length as u8).map(|byte| mask_of(bits.saturating_sub(byte * 8))).collect();
+                    out.push(Expression::Bitwise { register: FIRST, mask, flip: vec![0; length as usize] });
+                }
+                out.push(Expression::Compare { register: FIRST, equal: true, to: octets });
+            }
+            Self::ArpSender { address, sender: Some(Hardware(sender)) } => {
+                let both = [&sender[..], &address.octets()].concat();
+                bytes_are(Base::Network, ARP_SENDER_HARDWARE, both, out);
+            }
+            Self::ArpSender { address, sender: None } => {
+                bytes_are(Base::Network, ARP_SENDER_ADDRESS, address.octets().to_vec(), out);
+            }
+            Self::ArpProbe { sender: Some(Hardware(sender)) } => {
+                let all = [&ARP_REQUEST, &sender[..], &[0; 4]].concat();
+                bytes_are(Base::Network, ARP_OPERATION, all, out);
+            }
+            Self::ArpProbe { sender: None } => {
+                bytes_are(Base::Network, ARP_OPERATION, ARP_REQUEST.to_vec(), out);
+                bytes_are(Base::Network, ARP_SENDER_ADDRESS, vec![0; 4], out);
+            }
+            Self::DhcpRequest => {
+                bytes_are(Base::Network, 12, vec![0, 0, 0, 0, 255, 255, 255, 255], out);
+                out.extend(super::encode::protocol_is(super::UDP, true));
+                bytes_are(Base::Transport, 0, UDP_PORTS_OF_DHCP.to_vec(), out);
+            }
+            Self::Icmpv6 { low, high } => {
+                out.push(Expression::Payload { into: FIRST, base: Base::Transport, offset: 0, length: 1 });
+                out.push(super::encode::between(vec![*low], vec![*high]));
+            }
+            Self::HopLimit(limit) => bytes_are(Base::Network, 7, vec![*limit], out),
+            Self::Target(target) => bytes_are(Base::Transport, 8, target.octets().to_vec(), out),
+        }
+    }
+}
+
+/// A byte whose first bits are set.
+fn mask_of(bits: u8) -> u8 {
+    !(0xff_u8.checked_shr(u32::from(bits)).unwrap_or(0))
+}
+
+/// In the words of `nft list`, where it knows what is before it in the rule.
+impl fmt::Display for FrameTest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let arp_sender = |sender: &Option<Hardware>| {
+            sender.map(|sender| format!("arp saddr ether {sender} ")).unwrap_or_default()
+        };
+        match self {
+            Self::Carries { what, sender } => {
+                if let Some(sender) = sender {
+                    write!(f, "ether saddr {sender} ")?;
+                }
+                f.write_str(match what {
+                    EtherType::Ipv4 => "ether type ip",
+                    EtherType::Arp => "ether type arp",
+                    EtherType::Ipv6 => "ether type ip6",
+                })
+            }
+            Self::ToGroup => f.write_str("ether daddr & 01:00:00:00:00:00 == 01:00:00:00:00:00"),
+            Self::From(IpAddr::V4(source)) => write!(f, "ip saddr {source}"),
+            Self::From(IpAddr::V6(source)) => write!(f, "ip6 saddr {source}"),
+            Self::To { block: block @ IpAddr::V4(_), bits: 32 } => write!(f, "ip daddr {block}"),
+            Self::To { block: block @ IpAddr::V4(_), bits } => write!(f, "ip daddr {block}/{bits}"),
+            Self::To { block, bits } => write!(f, "ip6 daddr {block}/{bits}"),
+            Self::ArpSender { address, sender } => write!(f, "{}arp saddr ip {address}", arp_sender(sender)),
+            Self::ArpProbe { sender } => {
+                write!(f, "arp operation request {}arp saddr ip 0.0.0.0", arp_sender(sender))
+            }
+            Self::DhcpRequest => {
+                f.write_str("ip saddr 0.0.0.0 ip daddr 255.255.255.255 udp sport 68 udp dport 67")
+            }
+            Self::Icmpv6 { low, high } if low == high => write!(f, "icmpv6 type {low}"),
+            Self::Icmpv6 { low, high } => write!(f, "icmpv6 type {low}-{high}"),
+            Self::HopLimit(limit) => write!(f, "ip6 hoplimit {limit}"),
+            Self::Target(target) => write!(f, "icmpv6 taddr {target}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_is_compared_by_the_bits_that_count() {
+        assert_eq!([0, 1, 4, 8, 9].map(mask_of), [0, 0x80, 0xf0, 0xff, 0xff]);
+        let mut out = Vec::new();
+        FrameTest::To { block: "224.0.0.0".parse().unwrap(), bits: 4 }.write(&mut out);
+        assert!(out.contains(&Expression::Bitwise { register: FIRST, mask: vec![0xf0, 0, 0, 0], flip: vec![0; 4] }));
+        let mut out = Vec::new();
+        FrameTest::To { block: "255.255.255.255".parse().unwrap(), bits: 32 }.write(&mut out);
+        assert_eq!(out.len(), 2, "no mask for a single address: {out:?}");
+    }
+}
