@@ -3,7 +3,7 @@
 use super::PodInterface;
 use crate::nft::rule::{Action as Do, EtherType, FrameTest, ICMPV6, Rule, Test};
 use crate::nft::set::{Element, Field, Holds, Key, SetSpec};
-use crate::nft::table::{Chain, Fallback, Hook, HookKind, Point, Table};
+use crate::nft::table::{Chain, Fallback, Hook, HookKind, Point, Table, TableFamily};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// What is said of a frame that the guard drops.
@@ -52,7 +52,7 @@ impl Sender<'_> {
     }
 
     fn carries(&self, what: EtherType) -> Test {
-        Test::Frame(FrameTest::Carries { what, sender: self.0.hardware })
+        Test::Frame(FrameTest::Carries { family: TableFamily::Netdev, what, sender: self.0.hardware })
     }
 
     fn addresses_v4(&self) -> impl Iterator<Item = Ipv4Addr> {
@@ -136,7 +136,7 @@ pub(crate) fn groups(interfaces: &[PodInterface]) -> Table {
         kind: HookKind::Filter,
         fallback: Fallback::Accept,
     };
-    let carries = |what| Test::Frame(FrameTest::Carries { what, sender: None });
+    let carries = |what| Test::Frame(FrameTest::Carries { family: TableFamily::Bridge, what, sender: None });
     let to = |block: IpAddr, bits| Test::Frame(FrameTest::To { block, bits });
     let judged = |tests: &[Test]| {
         let tests: Vec<Test> = tests.iter().cloned().chain([Test::GoesOutBy(DEAF.to_owned())]).collect();
@@ -189,47 +189,55 @@ mod tests {
         PodInterface { name: "veth1".to_owned(), index: 7, hardware, addresses, hears_groups: false }
     }
 
+    fn text(table: &Table) -> String {
+        format!("table {{\n{table}}}\n").replace('\t', "  ")
+    }
+
     #[test]
     fn a_pod_of_both_versions_may_send_this() {
         expect![[r#"
-            	chain veth1 {
-            		comment "what the pod at this interface may send"
-            		type filter hook ingress device "veth1" priority -300; policy drop;
-            		ether saddr 0a:58:0a:f4:01:05 ether type ip ip saddr 10.244.1.5 accept
-            		ether saddr 0a:58:0a:f4:01:05 ether type ip ip saddr 0.0.0.0 ip daddr 255.255.255.255 udp sport 68 udp dport 67 accept
-            		ether saddr 0a:58:0a:f4:01:05 ether type ip6 ip6 saddr fd00::5 meta l4proto != 58 accept
-            		ether saddr 0a:58:0a:f4:01:05 ether type ip6 ip6 saddr fd00::5 meta l4proto 58 icmpv6 type 136 icmpv6 taddr fd00::5 accept
-            		ether saddr 0a:58:0a:f4:01:05 ether type ip6 meta l4proto 58 icmpv6 type 134 counter drop comment "wrong source"
-            		ether saddr 0a:58:0a:f4:01:05 ether type ip6 meta l4proto 58 icmpv6 type 136-137 counter drop comment "wrong source"
-            		ether saddr 0a:58:0a:f4:01:05 ether type ip6 ip6 saddr fd00::5 meta l4proto 58 accept
-            		ether saddr 0a:58:0a:f4:01:05 ether type ip6 ip6 saddr :: ip6 hoplimit 255 meta l4proto 58 icmpv6 type 135 icmpv6 taddr fd00::5 accept
-            		ether saddr 0a:58:0a:f4:01:05 ether type ip6 ip6 saddr :: ip6 hoplimit 255 meta l4proto 58 icmpv6 type 133 accept
-            		ether saddr 0a:58:0a:f4:01:05 ether type ip6 ip6 saddr :: ip6 hoplimit 1 meta l4proto 58 icmpv6 type 143 accept
-            		ether saddr 0a:58:0a:f4:01:05 ether type arp arp saddr ether 0a:58:0a:f4:01:05 arp saddr ip 10.244.1.5 accept
-            		ether saddr 0a:58:0a:f4:01:05 ether type arp arp operation request arp saddr ether 0a:58:0a:f4:01:05 arp saddr ip 0.0.0.0 accept
-            		counter drop comment "wrong source"
-            	}
-        "#]].assert_eq(&frames(&[pod(&["10.244.1.5", "fd00::5"])]).to_string());
+            table {
+              chain veth1 {
+                comment "what the pod at this interface may send"
+                type filter hook ingress device "veth1" priority -300; policy drop;
+                ether saddr 0a:58:0a:f4:01:05 ether type ip ip saddr 10.244.1.5 accept
+                ether saddr 0a:58:0a:f4:01:05 ether type ip ip saddr 0.0.0.0 ip daddr 255.255.255.255 udp sport 68 udp dport 67 accept
+                ether saddr 0a:58:0a:f4:01:05 ether type ip6 ip6 saddr fd00::5 meta l4proto != 58 accept
+                ether saddr 0a:58:0a:f4:01:05 ether type ip6 ip6 saddr fd00::5 meta l4proto 58 icmpv6 type 136 icmpv6 taddr fd00::5 accept
+                ether saddr 0a:58:0a:f4:01:05 ether type ip6 meta l4proto 58 icmpv6 type 134 counter drop comment "wrong source"
+                ether saddr 0a:58:0a:f4:01:05 ether type ip6 meta l4proto 58 icmpv6 type 136-137 counter drop comment "wrong source"
+                ether saddr 0a:58:0a:f4:01:05 ether type ip6 ip6 saddr fd00::5 meta l4proto 58 accept
+                ether saddr 0a:58:0a:f4:01:05 ether type ip6 ip6 saddr :: ip6 hoplimit 255 meta l4proto 58 icmpv6 type 135 icmpv6 taddr fd00::5 accept
+                ether saddr 0a:58:0a:f4:01:05 ether type ip6 ip6 saddr :: ip6 hoplimit 255 meta l4proto 58 icmpv6 type 133 accept
+                ether saddr 0a:58:0a:f4:01:05 ether type ip6 ip6 saddr :: ip6 hoplimit 1 meta l4proto 58 icmpv6 type 143 accept
+                ether saddr 0a:58:0a:f4:01:05 ether type arp arp saddr ether 0a:58:0a:f4:01:05 arp saddr ip 10.244.1.5 accept
+                ether saddr 0a:58:0a:f4:01:05 ether type arp arp operation request arp saddr ether 0a:58:0a:f4:01:05 arp saddr ip 0.0.0.0 accept
+                counter drop comment "wrong source"
+              }
+            }
+        "#]].assert_eq(&text(&frames(&[pod(&["10.244.1.5", "fd00::5"])])));
     }
 
     #[test]
     fn where_the_hardware_address_is_not_known_the_rest_counts() {
         let one = PodInterface { hardware: None, ..pod(&["10.244.1.5"]) };
         expect![[r#"
-            	chain veth1 {
-            		comment "what the pod at this interface may send"
-            		type filter hook ingress device "veth1" priority -300; policy drop;
-            		ether type ip ip saddr 10.244.1.5 accept
-            		ether type ip ip saddr 0.0.0.0 ip daddr 255.255.255.255 udp sport 68 udp dport 67 accept
-            		ether type ip6 meta l4proto 58 icmpv6 type 134 counter drop comment "wrong source"
-            		ether type ip6 meta l4proto 58 icmpv6 type 136-137 counter drop comment "wrong source"
-            		ether type ip6 ip6 saddr :: ip6 hoplimit 255 meta l4proto 58 icmpv6 type 133 accept
-            		ether type ip6 ip6 saddr :: ip6 hoplimit 1 meta l4proto 58 icmpv6 type 143 accept
-            		ether type arp arp saddr ip 10.244.1.5 accept
-            		ether type arp arp operation request arp saddr ip 0.0.0.0 accept
-            		counter drop comment "wrong source"
-            	}
-        "#]].assert_eq(&frames(&[one]).to_string());
+            table {
+              chain veth1 {
+                comment "what the pod at this interface may send"
+                type filter hook ingress device "veth1" priority -300; policy drop;
+                ether type ip ip saddr 10.244.1.5 accept
+                ether type ip ip saddr 0.0.0.0 ip daddr 255.255.255.255 udp sport 68 udp dport 67 accept
+                ether type ip6 meta l4proto 58 icmpv6 type 134 counter drop comment "wrong source"
+                ether type ip6 meta l4proto 58 icmpv6 type 136-137 counter drop comment "wrong source"
+                ether type ip6 ip6 saddr :: ip6 hoplimit 255 meta l4proto 58 icmpv6 type 133 accept
+                ether type ip6 ip6 saddr :: ip6 hoplimit 1 meta l4proto 58 icmpv6 type 143 accept
+                ether type arp arp saddr ip 10.244.1.5 accept
+                ether type arp arp operation request arp saddr ip 0.0.0.0 accept
+                counter drop comment "wrong source"
+              }
+            }
+        "#]].assert_eq(&text(&frames(&[one])));
     }
 
     #[test]
@@ -238,27 +246,29 @@ mod tests {
         let table = groups(&[pod(&[]), open]);
         assert_eq!(table.sets[DEAF].elements.len(), 1);
         expect![[r#"
-            	set no-groups {
-            		type iface_index
-            	}
+            table {
+              set no-groups {
+                type iface_index
+              }
 
-            	chain for-a-group {
-            		comment "what pods with ingress policies hear of it"
-            		ether type arp accept
-            		ether type ip6 ip6 hoplimit 255 meta l4proto 58 icmpv6 type 133-137 accept
-            		ether type ip6 ip6 hoplimit 1 meta l4proto 58 icmpv6 type 130-132 accept
-            		ether type ip6 ip6 hoplimit 1 meta l4proto 58 icmpv6 type 143 accept
-            		counter drop comment "for a group"
-            	}
+              chain for-a-group {
+                comment "what pods with ingress policies hear of it"
+                ether type arp accept
+                ether type ip6 ip6 hoplimit 255 meta l4proto 58 icmpv6 type 133-137 accept
+                ether type ip6 ip6 hoplimit 1 meta l4proto 58 icmpv6 type 130-132 accept
+                ether type ip6 ip6 hoplimit 1 meta l4proto 58 icmpv6 type 143 accept
+                counter drop comment "for a group"
+              }
 
-            	chain groups {
-            		comment "broadcast and multicast between pods"
-            		type filter hook forward priority -300; policy accept;
-            		ether daddr & 01:00:00:00:00:00 == 01:00:00:00:00:00 meta oif @no-groups goto for-a-group
-            		ether type ip ip daddr 224.0.0.0/4 meta oif @no-groups goto for-a-group
-            		ether type ip ip daddr 255.255.255.255 meta oif @no-groups goto for-a-group
-            		ether type ip6 ip6 daddr ff00::/8 meta oif @no-groups goto for-a-group
-            	}
-        "#]].assert_eq(&table.to_string());
+              chain groups {
+                comment "broadcast and multicast between pods"
+                type filter hook forward priority -300; policy accept;
+                ether daddr & 01:00:00:00:00:00 == 01:00:00:00:00:00 meta oif @no-groups goto for-a-group
+                ether type ip ip daddr 224.0.0.0/4 meta oif @no-groups goto for-a-group
+                ether type ip ip daddr 255.255.255.255 meta oif @no-groups goto for-a-group
+                ether type ip6 ip6 daddr ff00::/8 meta oif @no-groups goto for-a-group
+              }
+            }
+        "#]].assert_eq(&text(&table));
     }
 }

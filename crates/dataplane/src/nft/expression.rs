@@ -96,6 +96,7 @@ pub(crate) enum Base {
 pub(crate) mod meta {
     pub(crate) const MARK: u32 = 3;
     pub(crate) const OUTPUT_INTERFACE: u32 = 5;
+    pub(crate) const INPUT_LINK_TYPE: u32 = 8;
     pub(crate) const FAMILY: u32 = 15;
     pub(crate) const PROTOCOL: u32 = 16;
 }

@@ -32,20 +32,20 @@ fn open() -> Nft {
 #[test]
 fn nft_shows_the_guard_and_an_interface_that_is_missing_spoils_nothing() {
     isolated(|| {
-        run("ip link add a type veth peer name b");
+        run("ip link add pod1 type veth peer name far1");
         let mut nft = open();
-        let done = nft.guard(&[pod("a"), pod("missing")]).unwrap();
+        let done = nft.guard(&[pod("pod1"), pod("missing")]).unwrap();
         // Since Linux 6.16 a chain waits for an interface that does not exist yet.
         assert!(done.missing.is_empty() || done.missing == ["missing"], "{done:?}");
         let list = run("nft list table netdev namewall");
-        for part in ["hook ingress device \"a\"", "ether saddr 02:00:00:00:00:01 ip saddr 10.0.0.1 accept", "policy drop"] {
+        for part in ["hook ingress device \"pod1\"", "ether saddr 02:00:00:00:00:01 ip saddr 10.0.0.1 accept", "policy drop"] {
             assert!(list.contains(part), "no {part} in:\n{list}");
         }
         assert!(!list.contains("invalid type"), "{list}");
         let list = run("nft list table bridge namewall");
-        assert!(list.contains("type iface_index") && list.contains("\"a\""), "{list}");
-        assert_eq!(nft.guard(&[pod("a")]).unwrap().missing, Vec::<String>::new());
-        let again = nft.guard(&[pod("a")]).unwrap();
+        assert!(list.contains("type iface_index") && list.contains("\"pod1\""), "{list}");
+        assert_eq!(nft.guard(&[pod("pod1")]).unwrap().missing, Vec::<String>::new());
+        let again = nft.guard(&[pod("pod1")]).unwrap();
         assert_eq!(again.operations, 0, "nothing to do");
     });
 }
@@ -53,34 +53,34 @@ fn nft_shows_the_guard_and_an_interface_that_is_missing_spoils_nothing() {
 #[test]
 fn a_process_goes_on_with_the_guard_of_the_one_before() {
     isolated(|| {
-        run("ip link add a type veth peer name b");
-        run("ip link add c type veth peer name d");
+        run("ip link add pod1 type veth peer name far1");
+        run("ip link add pod2 type veth peer name far2");
         let mut first = open();
-        first.guard(&[pod("a"), pod("c")]).unwrap();
+        first.guard(&[pod("pod1"), pod("pod2")]).unwrap();
         drop(first);
         let mut second = open();
-        assert_eq!(second.guard(&[pod("a"), pod("c")]).unwrap().operations, 0);
+        assert_eq!(second.guard(&[pod("pod1"), pod("pod2")]).unwrap().operations, 0);
         // With an interface the kernel takes its hook away, or its chain.
-        run("ip link del c");
-        second.guard(&[pod("a")]).unwrap();
-        assert!(!run("nft list table netdev namewall").contains("chain c"));
-        run("ip link add c type veth peer name d");
-        second.guard(&[pod("a"), pod("c")]).unwrap();
-        assert!(run("nft list table netdev namewall").contains("hook ingress device \"c\""));
+        run("ip link del pod2");
+        second.guard(&[pod("pod1")]).unwrap();
+        assert!(!run("nft list table netdev namewall").contains("chain pod2"));
+        run("ip link add pod2 type veth peer name far2");
+        second.guard(&[pod("pod1"), pod("pod2")]).unwrap();
+        assert!(run("nft list table netdev namewall").contains("hook ingress device \"pod2\""));
         drop(second);
-        run("ip link del c");
+        run("ip link del pod2");
         let mut third = open();
-        third.guard(&[pod("a")]).unwrap();
-        assert!(!run("nft list table netdev namewall").contains("chain c"));
+        third.guard(&[pod("pod1")]).unwrap();
+        assert!(!run("nft list table netdev namewall").contains("chain pod2"));
     });
 }
 
 #[test]
 fn uninstall_removes_the_guard() {
     isolated(|| {
-        run("ip link add a type veth peer name b");
+        run("ip link add pod1 type veth peer name far1");
         let mut nft = open();
-        nft.guard(&[pod("a")]).unwrap();
+        nft.guard(&[pod("pod1")]).unwrap();
         drop(nft);
         assert!(uninstall("namewall", std::time::Duration::from_secs(10), &mut |_| {}).unwrap());
         assert_eq!(run("nft list tables").trim(), "");

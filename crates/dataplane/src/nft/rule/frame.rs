@@ -1,7 +1,8 @@
 //! Tests of a frame: for tables that see what an interface receives, before
 //! anything is known of it but its bytes.
 
-use crate::nft::expression::{Base, Expression, FIRST};
+use crate::nft::expression::{Base, Expression, FIRST, meta};
+use crate::nft::table::TableFamily;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -30,6 +31,7 @@ pub enum FrameTest {
     /// carries none of them: the kernel shows the tag in the place of the type, also where the network card or a
     /// veth has taken it out of the frame.
     Carries {
+        family: TableFamily,
         what: EtherType,
         sender: Option<Hardware>,
     },
@@ -63,6 +65,8 @@ pub enum FrameTest {
     Target(Ipv6Addr),
 }
 
+/// The kernel's number for a link of Ethernet frames.
+const ETHERNET: u16 = 1;
 const HARDWARE_SOURCE: u32 = 6;
 const ETHER_TYPE: u32 = 12;
 const ARP_OPERATION: u32 = 6;
@@ -81,7 +85,12 @@ impl FrameTest {
     pub(super) fn write(&self, out: &mut Vec<Expression>) {
         match self {
             // Neighbours in the frame are compared in one go, as nft does it.
-            Self::Carries { what, sender } => {
+            Self::Carries { family, what, sender } => {
+                // A bridge has no other frames. Elsewhere nft wants it said, or it shows bare numbers.
+                if *family == TableFamily::Netdev {
+                    out.push(Expression::Meta { into: FIRST, key: meta::INPUT_LINK_TYPE });
+                    out.push(Expression::Compare { register: FIRST, equal: true, to: ETHERNET.to_ne_bytes().to_vec() });
+                }
                 let kind = (*what as u16).to_be_bytes();
                 match sender {
                     Some(Hardware(sender)) => {
@@ -152,7 +161,7 @@ impl fmt::Display for FrameTest {
             sender.map(|sender| format!("arp saddr ether {sender} ")).unwrap_or_default()
         };
         match self {
-            Self::Carries { what, sender } => {
+            Self::Carries { what, sender, .. } => {
                 if let Some(sender) = sender {
                     write!(f, "ether saddr {sender} ")?;
                 }
