@@ -8,7 +8,7 @@ use crate::metrics::{Meter, add};
 use crate::name_rules::NameRules;
 use namewall_dataplane::nft::{Nft, NftError, Settings as NftSettings};
 use namewall_dataplane::render::{Intercept, Listener, Scope};
-use namewall_dataplane::{Applied, Count, Cut, CutEstablished, Dataplane};
+use namewall_dataplane::{Applied, Count, Cut, CutEstablished, Dataplane, PodInterface};
 use namewall_dns::{Listen, Server, ServerError, Settings as ServerSettings, Sockets};
 use namewall_policy::domain::DomainName;
 use namewall_policy::lease::Bounds;
@@ -83,6 +83,8 @@ pub struct Node<D: Dataplane = Nft> {
     learner: Arc<Learner<D>>,
     cluster_domain: DomainName,
     scope: Scope,
+    /// The interfaces of this node's pods; None while they are not known.
+    interfaces: Option<Vec<PodInterface>>,
     cut: CutEstablished,
     program: Program,
     /// How to serve, and where, from the next change on.
@@ -133,6 +135,7 @@ impl<D: Dataplane> Node<D> {
             enforcer,
             cluster_domain,
             scope,
+            interfaces: None,
             cut,
             program: Program::default(),
             prepared: None,
@@ -148,12 +151,23 @@ impl<D: Dataplane> Node<D> {
         &mut self.scope
     }
 
+    /// Guards these interfaces, and no others, from the next change on. Until it is called, the guard that an earlier
+    /// process has left stays as it is.
+    pub fn set_interfaces(&mut self, interfaces: Vec<PodInterface>) {
+        self.interfaces = Some(interfaces);
+    }
+
     pub fn set_cut(&mut self, cut: CutEstablished) {
         self.cut = cut;
     }
 
     /// Enforces a Program, and cuts what it forbids (S3.4). DNS that is prepared begins to be served.
     pub fn enforce(&mut self, program: &Program) -> Result<(Applied, Cut), NodeError> {
+        // Before a pod's address opens anything: from then on the address stands for the pod.
+        if let Some(interfaces) = &self.interfaces {
+            let judged: Vec<_> = interfaces.iter().map(|one| one.clone().judged_by(program)).collect();
+            self.enforcer.dataplane().guard(&judged).map_err(NodeError::dataplane)?;
+        }
         // Names are learned for the rules once those are enforced: a lease before its rule would open nothing.
         let before = self.learner.rules();
         let rules = NameRules::new(before.as_deref(), self.scope.node, program, &self.cluster_domain);

@@ -222,6 +222,13 @@ impl AddrSet {
         }
     }
 
+    /// Multicast, and the broadcast that every host takes.
+    pub fn groups() -> Self {
+        let v6 = Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0);
+        let blocks = [(Ipv4Addr::new(224, 0, 0, 0).into(), 4), (Ipv4Addr::BROADCAST.into(), 32), (v6.into(), 8)];
+        blocks.into_iter().map(|(address, prefix)| Cidr::new(address, prefix)).collect()
+    }
+
     pub fn insert_address(&mut self, address: IpAddr) {
         self.insert(Cidr::host(address));
     }

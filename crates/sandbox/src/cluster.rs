@@ -2,7 +2,7 @@
 //! of a real cluster would have, and kube-proxy's beside it.
 
 use crate::error::Error;
-use crate::sandbox::{Progress, Sandbox};
+use crate::sandbox::{Progress, Sandbox, Wiring};
 use crate::services;
 use crate::topology::Topology;
 use namewall_agent::{DnsSettings, Learning, Node, NodeError, NodeSettings};
@@ -55,7 +55,12 @@ impl Cluster {
     pub const LOG_GROUP: u16 = 53;
 
     pub fn build(wanted: &Wanted<'_>, progress: &mut dyn FnMut(Progress)) -> Result<Self, Error> {
-        let sandbox = Sandbox::build(wanted.snapshot, wanted.outside, progress)?;
+        Self::build_wired(wanted, Wiring::default(), progress)
+    }
+
+    /// The same with pods that are connected in this way.
+    pub fn build_wired(wanted: &Wanted<'_>, wiring: Wiring, progress: &mut dyn FnMut(Progress)) -> Result<Self, Error> {
+        let sandbox = Sandbox::build_wired(wanted.snapshot, wanted.outside, wiring, progress)?;
         let mut cluster = Self { sandbox, agents: BTreeMap::new(), logs: BTreeMap::new() };
         cluster.enforce(wanted)?;
         Ok(cluster)
@@ -124,6 +129,7 @@ impl Cluster {
             }
             node.set_cut(wanted.cut);
             node.scope_mut().node = known;
+            node.set_interfaces(self.sandbox.interfaces(name));
             let enforced = namespace.enter(|| node.enforce(wanted.program))?;
             let (applied, _) = enforced.map_err(|source| failed(name, source))?;
             operations.insert(name.clone(), applied.operations);

@@ -53,5 +53,5 @@ pub use probe::{Measured, Probe, ProbeSource};
 pub use question::{Answer, Question};
 pub use reality::Packets;
 pub use rights::{RightsError, ensure_rights, enter_user_namespace};
-pub use sandbox::{Changes, Progress, Sandbox};
+pub use sandbox::{Changes, Progress, Sandbox, Wiring, gateway_of};
 pub use topology::{DEFAULT_NODE, LeftOut, NodePlan, PodPlan, Topology, Unusable};

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 const GATEWAY_V4: Ipv4Addr = Ipv4Addr::new(169, 254, 1, 1);
 const GATEWAY_V6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
-const HARDWARE_ADDRESS: [u8; 6] = [0x02, 0x6e, 0x77, 0x6c, 0x6c, 0x01];
+pub(crate) const HARDWARE_ADDRESS: [u8; 6] = [0x02, 0x6e, 0x77, 0x6c, 0x6c, 0x01];
 
 pub(crate) const LOOPBACK: u32 = 1;
 /// Links get numbers from here. The kernel may have made a few of its own before.
@@ -38,12 +38,16 @@ const REPLACE: u16 = 0x100;
 
 const LINK_ADDRESS: u16 = 1;
 const LINK_NAME: u16 = 3;
+const LINK_MASTER: u16 = 10;
 const LINK_INFO: u16 = 18;
 const LINK_GROUP: u16 = 27;
 const LINK_NAMESPACE: u16 = 28;
 const INFO_KIND: u16 = 1;
 const INFO_DATA: u16 = 2;
 const VETH_PEER: u16 = 1;
+/// Frames that a bridge forwards pass the firewall of IP packets.
+const BRIDGE_CALLS_IPTABLES: u16 = 36;
+const BRIDGE_CALLS_IP6TABLES: u16 = 37;
 /// A group of links that nothing else uses.
 const TO_BE_REMOVED: u32 = 1;
 const UP: u32 = 0x1;
@@ -69,6 +73,28 @@ const ON_LINK: u32 = 4;
 pub(crate) struct LinkEnd<'a> {
     pub index: u32,
     pub name: &'a str,
+    /// Its own hardware address, for a link whose ends find each other by ARP and neighbour discovery.
+    pub hardware: Option<[u8; 6]>,
+}
+
+impl LinkEnd<'_> {
+    fn flags(&self) -> u32 {
+        if self.hardware.is_some() { 0 } else { NO_ARP }
+    }
+}
+
+/// An address on a link, with the length of its network's prefix.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct InNetwork {
+    pub address: IpAddr,
+    pub bits: u8,
+}
+
+impl InNetwork {
+    /// The address is all of its network.
+    fn alone(address: IpAddr) -> Self {
+        Self { address, bits: bits(address) }
+    }
 }
 
 /// What a route leads to.
@@ -116,20 +142,40 @@ impl Batch {
 
     /// A pair of links. The near end is up at once; the kernel wants the far end to be brought up apart.
     pub(crate) fn link(&mut self, near: LinkEnd<'_>, far: LinkEnd<'_>, far_namespace: BorrowedFd<'_>) {
-        let fixed = link_header(near.index, UP | NO_ARP, UP | NO_ARP);
+        let fixed = link_header(near.index, UP | near.flags(), UP | NO_ARP);
         let messages = self.begin(MessageType::create(NEW_LINK), &fixed);
         messages.text(LINK_NAME, near.name);
-        messages.bytes(LINK_ADDRESS, &HARDWARE_ADDRESS);
+        messages.bytes(LINK_ADDRESS, &near.hardware.unwrap_or(HARDWARE_ADDRESS));
         messages.nested(LINK_INFO, |info| {
             info.text(INFO_KIND, "veth");
             info.nested(INFO_DATA, |data| {
-                data.group(VETH_PEER, &link_header(far.index, NO_ARP, NO_ARP), |peer| {
+                data.group(VETH_PEER, &link_header(far.index, far.flags(), NO_ARP), |peer| {
                     peer.text(LINK_NAME, far.name);
-                    peer.bytes(LINK_ADDRESS, &HARDWARE_ADDRESS);
+                    peer.bytes(LINK_ADDRESS, &far.hardware.unwrap_or(HARDWARE_ADDRESS));
                     peer.native_u32(LINK_NAMESPACE, far_namespace.as_raw_fd() as u32);
                 });
             });
         });
+    }
+
+    /// A bridge that is up. IP packets in the frames that it forwards pass the forward hook, as container networks
+    /// have it.
+    pub(crate) fn bridge(&mut self, LinkEnd { index, name, hardware }: LinkEnd<'_>) {
+        let messages = self.begin(MessageType::create(NEW_LINK), &link_header(index, UP, UP));
+        messages.text(LINK_NAME, name);
+        messages.bytes(LINK_ADDRESS, &hardware.unwrap_or(HARDWARE_ADDRESS));
+        messages.nested(LINK_INFO, |info| {
+            info.text(INFO_KIND, "bridge");
+            info.nested(INFO_DATA, |data| {
+                data.bytes(BRIDGE_CALLS_IPTABLES, &[1]);
+                data.bytes(BRIDGE_CALLS_IP6TABLES, &[1]);
+            });
+        });
+    }
+
+    /// Makes a link a port of a bridge.
+    pub(crate) fn port(&mut self, link: u32, bridge: u32) {
+        self.begin(MessageType::plain(NEW_LINK), &link_header(link, 0, 0)).native_u32(LINK_MASTER, bridge);
     }
 
     pub(crate) fn up(&mut self, link: u32) {
@@ -154,17 +200,22 @@ impl Batch {
     }
 
     pub(crate) fn address(&mut self, link: u32, address: IpAddr) {
+        self.address_message(MessageType::create(NEW_ADDRESS), link, InNetwork::alone(address));
+    }
+
+    /// An address whose network is on the link.
+    pub(crate) fn address_in(&mut self, link: u32, address: InNetwork) {
         self.address_message(MessageType::create(NEW_ADDRESS), link, address);
     }
 
     pub(crate) fn remove_address(&mut self, link: u32, address: IpAddr) {
-        self.address_message(MessageType::plain(DELETE_ADDRESS), link, address);
+        self.address_message(MessageType::plain(DELETE_ADDRESS), link, InNetwork::alone(address));
     }
 
-    fn address_message(&mut self, message: MessageType, link: u32, address: IpAddr) {
+    fn address_message(&mut self, message: MessageType, link: u32, InNetwork { address, bits }: InNetwork) {
         let mut fixed = [0; 8];
         fixed[0] = family(address);
-        fixed[1] = bits(address);
+        fixed[1] = bits;
         fixed[4..].copy_from_slice(&link.to_ne_bytes());
         let messages = self.begin(message, &fixed);
         with_octets(address, |octets| {
@@ -177,6 +228,18 @@ impl Batch {
     /// A route to whoever is at the other end of the link.
     pub(crate) fn route(&mut self, to: To, link: u32) {
         self.route_message(MessageType::create(NEW_ROUTE), to, link);
+    }
+
+    /// Everything of its family goes to this router.
+    pub(crate) fn route_by(&mut self, router: IpAddr, link: u32) {
+        let mut fixed = [0; 12];
+        fixed[0] = family(router);
+        fixed[4] = MAIN_TABLE;
+        fixed[5] = STATIC;
+        fixed[7] = UNICAST;
+        let messages = self.begin(MessageType::create(NEW_ROUTE), &fixed);
+        with_octets(router, |octets| messages.bytes(ROUTE_GATEWAY, octets));
+        messages.native_u32(ROUTE_DEVICE, link);
     }
 
     /// With the last IPv4 address of a link the kernel takes every IPv4 route over it away.

@@ -9,6 +9,8 @@ pub(crate) enum Manners {
     Host,
     /// It passes on what is not for itself.
     Router,
+    /// A host on a bridge: it gives itself a link-local address, as every Linux host does.
+    Bridged,
 }
 
 /// A new namespace takes some settings from the machine's own, so all that matter are written.
@@ -40,6 +42,9 @@ pub(crate) fn set(manners: Manners) -> Result<(), Error> {
     // A kernel without IPv6 can still hold a cluster without it.
     if has_ipv6() {
         write_all(EVERYWHERE_V6)?;
+        if manners == Manners::Bridged {
+            write("ipv6/conf/default/addr_gen_mode", "0")?;
+        }
         write("ipv6/conf/all/forwarding", forward)?;
     }
     Ok(())

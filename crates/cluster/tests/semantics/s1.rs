@@ -350,3 +350,22 @@ fn s1_8_there_is_one_way_to_be_denied() {
     assert_eq!(cluster.findings[0].code, "bad-action");
     cluster.check(&["shop/web -> 203.0.113.9:443/TCP: deny by ClusterEgressFirewall/r"]);
 }
+
+#[test]
+fn s1_10_a_packet_for_a_group_reaches_nodes_and_is_denied_with_them() {
+    let rules = "rules: [{action: Deny, to: [{nodes: {}}]}]";
+    let allow = "rules: [{action: Allow, to: [{nodes: {}}]}, {action: Deny, to: [{networks: [0.0.0.0/0, '::/0']}]}]";
+    let groups = ["224.0.0.1:9/UDP", "239.255.255.250:1900/UDP", "255.255.255.255:67/UDP", "[ff02::1]:9/UDP"];
+    let lines = |name: &str| groups.map(|to| format!("shop/web -> {to}: deny by ClusterEgressFirewall/{name}"));
+    let denied = lines("no-nodes");
+    check(
+        world() + &cef("no-nodes", &format!("{{priority: 1, {rules}}}")),
+        &denied.iter().map(String::as_str).chain(["shop/web -> 203.0.113.9:9/UDP: allow"]).collect::<Vec<_>>(),
+    );
+    // An Allow of nodes opens no group.
+    let denied = lines("only-nodes");
+    check(
+        world() + &cef("only-nodes", &format!("{{priority: 1, {allow}}}")),
+        &denied.iter().map(String::as_str).chain(["shop/web -> node/n1:22/TCP: allow"]).collect::<Vec<_>>(),
+    );
+}

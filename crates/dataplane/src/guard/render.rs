@@ -237,7 +237,8 @@ mod tests {
                 counter drop comment "wrong source"
               }
             }
-        "#]].assert_eq(&text(&frames(&[one])));
+        "#]]
+        .assert_eq(&text(&frames(&[one])));
     }
 
     #[test]
@@ -269,6 +270,7 @@ mod tests {
                 ether type ip6 ip6 daddr ff00::/8 meta oif @no-groups goto for-a-group
               }
             }
-        "#]].assert_eq(&text(&table));
+        "#]]
+        .assert_eq(&text(&table));
     }
 }

@@ -44,8 +44,7 @@ impl Kept {
     /// Makes the kernel's table like this one, in one transaction; how many operations that took.
     fn replace(&mut self, access: &mut Access<'_>, table: Table) -> Result<usize, NftError> {
         let patience = access.patience;
-        let mut session =
-            Session { socket: access.socket, table: TableRef { family: self.family, name: access.name } };
+        let mut session = Session { socket: access.socket, table: TableRef { family: self.family, name: access.name } };
         let mut batch = Batch::new(session.table);
         let nothing = Table::default();
         let claimed;
@@ -114,10 +113,8 @@ fn missing(access: &mut Access<'_>, interfaces: &[PodInterface]) -> Result<Vec<S
     let name = format!("{}-try", access.name);
     let mut missing = Vec::new();
     for interface in interfaces {
-        let mut session = Session {
-            socket: access.socket,
-            table: TableRef { family: TableFamily::Netdev, name: &name },
-        };
+        let mut session =
+            Session { socket: access.socket, table: TableRef { family: TableFamily::Netdev, name: &name } };
         let (table, nothing) = (guard::frames(std::slice::from_ref(interface)), Table::default());
         let mut batch = Batch::new(session.table);
         batch.add_table(OWNER, NOTE);

@@ -7,8 +7,8 @@ use super::error::NftError;
 use super::features;
 use super::guard::GuardTables;
 use super::read::{self, Live};
-use super::set::{self, Element, Key, Lifetime, Transient, Version};
 use super::session::{NOTE, Session};
+use super::set::{self, Element, Key, Lifetime, Transient, Version};
 use super::table::{Table, TableRef};
 use super::wire::table::{OWNER, PERSIST};
 use crate::conntrack::{Connection, Conntrack};
@@ -102,7 +102,14 @@ impl Nft {
         Session { socket: &mut socket, table: (&settings.table).into() }.exists()?;
         features::check()?;
         let conntrack = Conntrack::open().map_err(NftError::Socket)?;
-        Ok(Self { socket, conntrack, settings, known: None, remembered: Remembered::default(), guard: GuardTables::default() })
+        Ok(Self {
+            socket,
+            conntrack,
+            settings,
+            known: None,
+            remembered: Remembered::default(),
+            guard: GuardTables::default(),
+        })
     }
 
     /// The table as it should be now.

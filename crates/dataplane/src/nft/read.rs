@@ -136,10 +136,7 @@ pub(crate) fn read<'t>(socket: &mut Socket, table: impl Into<TableRef<'t>>) -> R
 }
 
 /// Chains and rules, without sets.
-pub(crate) fn read_chains_and_rules<'t>(
-    socket: &mut Socket,
-    table: impl Into<TableRef<'t>>,
-) -> Result<Live, Error> {
+pub(crate) fn read_chains_and_rules<'t>(socket: &mut Socket, table: impl Into<TableRef<'t>>) -> Result<Live, Error> {
     let table = table.into();
     again(|| {
         let mut live = Live::default();

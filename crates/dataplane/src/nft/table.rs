@@ -165,7 +165,9 @@ impl Point {
     pub(crate) fn numbered(family: TableFamily, number: u32) -> Option<Self> {
         match family {
             TableFamily::Netdev => (number == 0).then_some(Self::Ingress),
-            TableFamily::Inet | TableFamily::Bridge => Self::OF_HOSTS.into_iter().find(|point| point.number() == number),
+            TableFamily::Inet | TableFamily::Bridge => {
+                Self::OF_HOSTS.into_iter().find(|point| point.number() == number)
+            }
         }
     }
 

@@ -173,7 +173,8 @@ impl Interned {
 fn compile_rule<'s>(peers: &mut PeerCompiler<'s>, index: &mut RoleIndex<'s>, rule: &'s Rule) -> (Action, Matcher) {
     match &rule.clauses {
         Clauses::Match { peers: who, ports } => {
-            let matcher = Matcher::Clauses { peers: peers.peer_set(index, who), ports: peers.port_spec(ports) };
+            let matcher =
+                Matcher::Clauses { peers: peers.peer_set(index, rule.action, who), ports: peers.port_spec(ports) };
             (rule.action, matcher)
         }
         Clauses::Unreadable if rule.action == Action::Allow => (Action::Allow, Matcher::Nothing),

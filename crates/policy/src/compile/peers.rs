@@ -4,7 +4,7 @@ use super::roles::RoleIndex;
 use crate::addr::AddrSet;
 use crate::bits::BitSet;
 use crate::domain::PatternTable;
-use crate::model::{Peer, Peers, PortMatch, Ports};
+use crate::model::{Action, Peer, Peers, PortMatch, Ports};
 use crate::port::Traffic;
 use crate::program::{PeerSet, PeerSetId, PortSpec, PortSpecId};
 use crate::snapshot::Snapshot;
@@ -32,13 +32,18 @@ impl<'s> PeerCompiler<'s> {
         }
     }
 
-    pub(super) fn peer_set(&mut self, index: &mut RoleIndex<'s>, peers: &'s Peers) -> PeerSetId {
+    pub(super) fn peer_set(&mut self, index: &mut RoleIndex<'s>, action: Action, peers: &'s Peers) -> PeerSetId {
         let mut set = PeerSet::default();
         match peers {
             Peers::Anyone => set.anyone = true,
             Peers::Listed(peers) => {
                 for peer in peers {
                     self.add(index, &mut set, peer);
+                }
+                // A packet for a group reaches every node on the link (S1.10), and no list of addresses has the
+                // group in it. So a Deny of nodes means groups too; an Allow of nodes does not open them.
+                if action == Action::Deny && !set.nodes.is_empty() {
+                    set.addresses = set.addresses.union(&AddrSet::groups());
                 }
             }
         }

@@ -7,6 +7,8 @@
 
 mod wire;
 
+pub use wire::gateway_of;
+
 use crate::connection::{Connection, Wish};
 use crate::dns::{self, Ask, Heard, NameServers, Questions};
 use crate::error::Error;
@@ -15,12 +17,15 @@ use crate::links::{FIRST_LINK, Wires};
 use crate::listen::{Listen, Listeners};
 use crate::netns::Namespace;
 use crate::probe::{self, Measured, Ports, Probe, ProbeSource};
-use crate::topology::Topology;
+use crate::topology::{PodPlan, Topology};
+use namewall_dataplane::PodInterface;
+use namewall_dataplane::guard::link_local;
+use namewall_dataplane::nft::rule::Hardware;
 use namewall_policy::Snapshot;
 use namewall_policy::port::Protocol;
 use namewall_scenario::zones::Zones;
 use rustc_hash::FxHashMap;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,6 +62,25 @@ struct LiveNode {
     wired: Wired,
     /// The end of its uplink in the outside namespace.
     link: u32,
+    bridge: Option<Bridge>,
+}
+
+/// The bridge of a node, and the node's addresses on it.
+#[derive(Debug)]
+struct Bridge {
+    link: u32,
+    gateways: BTreeSet<IpAddr>,
+}
+
+/// How pods are connected to their nodes.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Wiring {
+    /// Each by a link of its own, and the node routes between them.
+    #[default]
+    Routed,
+    /// All by one bridge, as the `bridge` plugin of CNI does it. Pods of a node are then in one /24 and one /64, whose
+    /// address 254 (fffe) is the node's.
+    Bridged,
 }
 
 #[derive(Debug)]
@@ -64,6 +88,7 @@ struct LivePod {
     namespace: Arc<Namespace>,
     /// The end of its link in its node's namespace.
     link: u32,
+    hardware: [u8; 6],
 }
 
 /// A cluster in network namespaces. Dropped, it is gone.
@@ -71,6 +96,7 @@ struct LivePod {
 pub struct Sandbox {
     /// How long a probe waits for an answer.
     pub timeout: Duration,
+    wiring: Wiring,
     topology: Topology,
     outside: Wired,
     nodes: BTreeMap<Arc<str>, LiveNode>,
@@ -86,9 +112,20 @@ pub struct Sandbox {
 impl Sandbox {
     /// Builds the Snapshot's nodes and pods, and hosts outside that have these addresses.
     pub fn build(snapshot: &Snapshot, outside: &[IpAddr], progress: &mut dyn FnMut(Progress)) -> Result<Self, Error> {
+        Self::build_wired(snapshot, outside, Wiring::default(), progress)
+    }
+
+    /// The same with pods that are connected in this way.
+    pub fn build_wired(
+        snapshot: &Snapshot,
+        outside: &[IpAddr],
+        wiring: Wiring,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Self, Error> {
         limits::raise();
         let mut sandbox = Self {
             timeout: TIMEOUT,
+            wiring,
             topology: Topology::default(),
             outside: wire::outside()?,
             nodes: BTreeMap::new(),
@@ -126,6 +163,20 @@ impl Sandbox {
     pub fn pod(&self, name: &str) -> Option<&Arc<Namespace>> {
         let plan = self.topology.pods.get(name)?;
         if plan.host_network { self.node(&plan.node) } else { self.pods.get(name).map(|pod| &pod.namespace) }
+    }
+
+    /// The interfaces of a node's pods, at the node's end, with what may come from each.
+    pub fn interfaces(&self, node: &str) -> Vec<PodInterface> {
+        let on_node = self.topology.pods.iter().filter(|(_, plan)| &*plan.node == node && !plan.host_network);
+        let interface = |(name, plan): (&Arc<str>, &PodPlan)| {
+            let pod = self.pods.get(name)?;
+            let hardware = Hardware(pod.hardware);
+            let mut addresses = plan.addresses.clone();
+            addresses.extend((self.wiring == Wiring::Bridged).then(|| IpAddr::V6(link_local(hardware))));
+            let (name, index) = (wire::name_of(pod.link), pod.link);
+            Some(PodInterface { name, index, hardware: Some(hardware), addresses, hears_groups: true })
+        };
+        on_node.filter_map(interface).collect()
     }
 
     /// The router between the nodes, which also has every outside host's address.

@@ -1,19 +1,23 @@
 //! Makes the sandbox like a Topology: first all that goes, then all that comes.
 
-use super::{Changes, LiveNode, LivePod, Progress, Sandbox, Wired};
+use super::{Bridge, Changes, LiveNode, LivePod, Progress, Sandbox, Wired, Wiring};
 use crate::error::Error;
-use crate::links::{Batch, FIRST_LINK, LOOPBACK, LinkEnd, To, Wires};
+use crate::links::{Batch, FIRST_LINK, HARDWARE_ADDRESS, InNetwork, LOOPBACK, LinkEnd, To, Wires};
 use crate::netns::Namespace;
 use crate::sysctl::{self, Manners};
 use crate::topology::{NodePlan, PodPlan, Topology};
+use namewall_dataplane::guard::link_local;
+use namewall_dataplane::nft::rule::Hardware;
 use rustc_hash::{FxHashMap, FxHashSet};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
+/// The bridge of a node.
+const BRIDGE: &str = "cni0";
 /// The one link of a pod, and a node's uplink.
-const ETH0: LinkEnd<'_> = LinkEnd { index: FIRST_LINK, name: "eth0" };
+const ETH0: LinkEnd<'_> = LinkEnd { index: FIRST_LINK, name: "eth0", hardware: None };
 
 /// The requests of an update, by namespace. Each is sent as a whole.
 #[derive(Default)]
@@ -188,7 +192,7 @@ impl Sandbox {
         let mut batch = Batch::default();
         batch.up(LOOPBACK);
         let far = format!("node{link}");
-        batch.link(ETH0, LinkEnd { index: link, name: &far }, self.outside.namespace.as_fd());
+        batch.link(ETH0, LinkEnd { index: link, name: &far, hardware: None }, self.outside.namespace.as_fd());
         plan.addresses.iter().for_each(|&address| batch.address(ETH0.index, address));
         // Its pods may speak a family that it has no address of.
         batch.route(To::EverythingV4, ETH0.index);
@@ -198,17 +202,20 @@ impl Sandbox {
         let wired = create(&format!("node {name}"), Manners::Router, batch)?;
         batches.outside.up(link);
         plan.addresses.iter().for_each(|&address| batches.outside.route(To::Address(address), link));
-        self.nodes.insert(name.clone(), LiveNode { wired, link });
+        self.nodes.insert(name.clone(), LiveNode { wired, link, bridge: None });
         Ok(())
     }
 
     fn add_pod(&mut self, name: &Arc<str>, plan: &PodPlan, batches: &mut Batches) -> Result<Wires, Error> {
+        if self.wiring == Wiring::Bridged {
+            return self.add_bridged_pod(name, plan, batches);
+        }
         let link = self.new_link();
         let node = &self.nodes[&plan.node];
         let mut batch = Batch::default();
         batch.up(LOOPBACK);
-        let far = format!("pod{link}");
-        batch.link(ETH0, LinkEnd { index: link, name: &far }, node.wired.namespace.as_fd());
+        let far = name_of(link);
+        batch.link(ETH0, LinkEnd { index: link, name: &far, hardware: None }, node.wired.namespace.as_fd());
         plan.addresses.iter().for_each(|&address| batch.address(ETH0.index, address));
         if plan.addresses.iter().any(IpAddr::is_ipv4) {
             batch.route(To::EverythingV4, ETH0.index);
@@ -221,8 +228,53 @@ impl Sandbox {
         on_node.up(link);
         plan.addresses.iter().for_each(|&address| on_node.route(To::Address(address), link));
         plan.addresses.iter().for_each(|&address| batches.outside.route(To::Address(address), node.link));
-        self.pods.insert(name.clone(), LivePod { namespace: wired.namespace, link });
+        self.pods.insert(name.clone(), LivePod { namespace: wired.namespace, link, hardware: HARDWARE_ADDRESS });
         Ok(wired.wires)
+    }
+
+    /// A pod that is a port of its node's bridge, with neighbours that it finds by ARP and neighbour discovery.
+    fn add_bridged_pod(&mut self, name: &Arc<str>, plan: &PodPlan, batches: &mut Batches) -> Result<Wires, Error> {
+        let (link, bridge) = (self.new_link(), self.bridge_of(plan, batches));
+        let node = &self.nodes[&plan.node];
+        let hardware = hardware_of(link);
+        let mut batch = Batch::default();
+        batch.up(LOOPBACK);
+        let far = name_of(link);
+        let near = LinkEnd { hardware: Some(hardware), ..ETH0 };
+        let far = LinkEnd { index: link, name: &far, hardware: Some(hardware_of(link | NODES_END)) };
+        batch.link(near, far, node.wired.namespace.as_fd());
+        for &address in &plan.addresses {
+            batch.address_in(ETH0.index, InNetwork { address, bits: network_bits(address) });
+        }
+        let gateways: BTreeSet<IpAddr> = plan.addresses.iter().map(|&address| gateway_of(address)).collect();
+        gateways.iter().for_each(|&gateway| batch.route_by(gateway, ETH0.index));
+        let wired = create(&format!("pod {name}"), Manners::Bridged, batch)?;
+        let on_node = batches.node(&plan.node);
+        on_node.port(link, bridge);
+        on_node.up(link);
+        plan.addresses.iter().for_each(|&address| batches.outside.route(To::Address(address), node.link));
+        self.pods.insert(name.clone(), LivePod { namespace: wired.namespace, link, hardware });
+        Ok(wired.wires)
+    }
+
+    /// The bridge of the pod's node, with a gateway for each of the pod's addresses.
+    fn bridge_of(&mut self, plan: &PodPlan, batches: &mut Batches) -> u32 {
+        let new_link = self.new_link();
+        let Some(node) = self.nodes.get_mut(&plan.node) else { return new_link };
+        let batch = batches.node(&plan.node);
+        let bridge = node.bridge.get_or_insert_with(|| {
+            let hardware = hardware_of(new_link);
+            batch.bridge(LinkEnd { index: new_link, name: BRIDGE, hardware: Some(hardware) });
+            let address = link_local(Hardware(hardware)).into();
+            batch.address_in(new_link, InNetwork { address, bits: 64 });
+            Bridge { link: new_link, gateways: BTreeSet::new() }
+        });
+        for gateway in plan.addresses.iter().map(|&address| gateway_of(address)) {
+            if bridge.gateways.insert(gateway) {
+                batch.address_in(bridge.link, InNetwork { address: gateway, bits: network_bits(gateway) });
+            }
+        }
+        bridge.link
     }
 
     /// Numbers are not used twice, so nothing late can reach the wrong link.
@@ -240,6 +292,37 @@ impl Sandbox {
             }
         }
         Ok(())
+    }
+}
+
+/// The name of a pod's link at the node's end.
+pub(super) fn name_of(link: u32) -> String {
+    format!("pod{link}")
+}
+
+/// What sets the hardware address of the node's end apart from that of the pod's end.
+const NODES_END: u32 = 1 << 24;
+
+fn hardware_of(link: u32) -> [u8; 6] {
+    let [a, b, c, d] = link.to_be_bytes();
+    [0x0a, 0x58, a, b, c, d]
+}
+
+fn network_bits(address: IpAddr) -> u8 {
+    if address.is_ipv4() { 24 } else { 64 }
+}
+
+/// The node's address in the network of a pod on its bridge.
+pub fn gateway_of(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(address) => {
+            let [a, b, c, _] = address.octets();
+            [a, b, c, 254].into()
+        }
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            [a, b, c, d, 0, 0, 0, 0xfffe].into()
+        }
     }
 }
 

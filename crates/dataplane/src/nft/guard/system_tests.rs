@@ -15,7 +15,8 @@ fn run(command: &str) -> String {
 
 fn pod(name: &str) -> PodInterface {
     let index = std::fs::read_to_string(format!("/proc/thread-self/net/dev_snmp6/{name}")).unwrap_or_default();
-    let index = index.lines().find_map(|line| line.strip_prefix("ifIndex")).map_or(0, |text| text.trim().parse().unwrap());
+    let index =
+        index.lines().find_map(|line| line.strip_prefix("ifIndex")).map_or(0, |text| text.trim().parse().unwrap());
     PodInterface {
         name: name.to_owned(),
         index,
@@ -38,7 +39,9 @@ fn nft_shows_the_guard_and_an_interface_that_is_missing_spoils_nothing() {
         // Since Linux 6.16 a chain waits for an interface that does not exist yet.
         assert!(done.missing.is_empty() || done.missing == ["missing"], "{done:?}");
         let list = run("nft list table netdev namewall");
-        for part in ["hook ingress device \"pod1\"", "ether saddr 02:00:00:00:00:01 ip saddr 10.0.0.1 accept", "policy drop"] {
+        for part in
+            ["hook ingress device \"pod1\"", "ether saddr 02:00:00:00:00:01 ip saddr 10.0.0.1 accept", "policy drop"]
+        {
             assert!(list.contains(part), "no {part} in:\n{list}");
         }
         assert!(!list.contains("invalid type"), "{list}");

@@ -157,9 +157,8 @@ fn mask_of(bits: u8) -> u8 {
 /// In the words of `nft list`, where it knows what is before it in the rule.
 impl fmt::Display for FrameTest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let arp_sender = |sender: &Option<Hardware>| {
-            sender.map(|sender| format!("arp saddr ether {sender} ")).unwrap_or_default()
-        };
+        let arp_sender =
+            |sender: &Option<Hardware>| sender.map(|sender| format!("arp saddr ether {sender} ")).unwrap_or_default();
         match self {
             Self::Carries { what, sender, .. } => {
                 if let Some(sender) = sender {
@@ -181,9 +180,7 @@ impl fmt::Display for FrameTest {
             Self::ArpProbe { sender } => {
                 write!(f, "arp operation request {}arp saddr ip 0.0.0.0", arp_sender(sender))
             }
-            Self::DhcpRequest => {
-                f.write_str("ip saddr 0.0.0.0 ip daddr 255.255.255.255 udp sport 68 udp dport 67")
-            }
+            Self::DhcpRequest => f.write_str("ip saddr 0.0.0.0 ip daddr 255.255.255.255 udp sport 68 udp dport 67"),
             Self::Icmpv6 { low, high } if low == high => write!(f, "icmpv6 type {low}"),
             Self::Icmpv6 { low, high } => write!(f, "icmpv6 type {low}-{high}"),
             Self::HopLimit(limit) => write!(f, "ip6 hoplimit {limit}"),

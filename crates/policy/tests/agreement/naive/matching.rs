@@ -6,7 +6,7 @@ use namewall_policy::addr::Cidr;
 use namewall_policy::domain::{DomainName, DomainPattern};
 use namewall_policy::labels::{Requirement, Selector};
 use namewall_policy::model::{
-    NamespaceId, NamespaceScope, NodeId, Peer, Peers, PodSet, PortMatch, Ports, Subject, Workload,
+    Action, NamespaceId, NamespaceScope, NodeId, Peer, Peers, PodSet, PortMatch, Ports, Subject, Workload,
 };
 use namewall_policy::{Endpoint, Flow};
 use std::net::IpAddr;
@@ -50,7 +50,7 @@ impl World<'_> {
         selector_matches(selector, &labels)
     }
 
-    pub(super) fn peers_match(&self, peers: &Peers, end: &Endpoint) -> bool {
+    pub(super) fn peers_match(&self, action: Action, peers: &Peers, end: &Endpoint) -> bool {
         let Peers::Listed(peers) = peers else { return true };
         for peer in peers {
             let matches = match peer {
@@ -63,7 +63,13 @@ impl World<'_> {
                 return true;
             }
         }
-        end.address.is_some_and(|address| self.lists_address(peers, address))
+        let denies_nodes = action == Action::Deny && peers.iter().any(|peer| self.is_some_node(peer));
+        end.address.is_some_and(|address| self.lists_address(peers, address) || denies_nodes && is_group(address))
+    }
+
+    fn is_some_node(&self, peer: &Peer) -> bool {
+        let Peer::Nodes(selector) = peer else { return false };
+        (0..self.snapshot.nodes.len()).any(|at| self.node_matches(selector, at))
     }
 
     fn has_name(&self, end: &Endpoint, pattern: &DomainPattern) -> bool {
@@ -113,6 +119,11 @@ impl World<'_> {
             }),
         })
     }
+}
+
+/// S1.10: what every host on the link takes.
+fn is_group(address: IpAddr) -> bool {
+    address.is_multicast() || address == IpAddr::from([255, 255, 255, 255])
 }
 
 fn selector_matches(selector: &Selector, labels: &[(&str, &str)]) -> bool {
