@@ -3,6 +3,7 @@
 //! conntrack all speak it.
 
 mod message;
+pub mod routed;
 
 pub use message::{ACK, APPEND, Attributes, CREATE, DUMP, ECHO, EXCLUSIVE, Messages, Received};
 
