@@ -28,18 +28,20 @@ struct Args {
     small: bool,
 }
 
-const FILTERS: [Filter; 9] = [
+const FILTERS: [Filter; 11] = [
     Filter::Tracked,
     Filter::TrackedAgain,
     Filter::Nothing,
     Filter::Namewall(10),
     Filter::Namewall(100),
     Filter::Namewall(1_000),
+    Filter::Guarded { policies: 1_000, interfaces: 10 },
+    Filter::Guarded { policies: 1_000, interfaces: 1_000 },
     Filter::Linear(1_000),
     Filter::Namewall(10_000),
     Filter::Linear(10_000),
 ];
-const SMALL: usize = 7;
+const SMALL: usize = 9;
 
 fn main() -> Result<()> {
     let args = Args::parse();

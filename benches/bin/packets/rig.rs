@@ -50,7 +50,7 @@ impl Rig {
         let namespace = |address: Ipv4Addr| sandbox.place(address.into()).map(|place| place.namespace);
         let node = sandbox.node(NODE).context("the node was built")?.clone();
         let (table, connections) = node.enter(|| -> Result<_> {
-            let table = filter.put()?;
+            let table = filter.put(sandbox.interfaces(NODE))?;
             Ok((table, Socket::open(Family::NetlinkNetFilter)?))
         })??;
 

@@ -1,16 +1,18 @@
 //! What stands in the node's way: nothing, the least a stateful firewall does,
 //! namewall's table, and the list of rules it is not.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use namewall_bench::crowd::{self, Crowd, PORT, Pair};
-use namewall_dataplane::SingleThreaded;
-use namewall_dataplane::nft::rule::{Action, End, Rule, Test};
+use namewall_dataplane::nft::rule::{Action, End, Hardware, Rule, Test};
 use namewall_dataplane::nft::table::{Chain, Fallback, Hook, HookKind, Point, Table};
 use namewall_dataplane::nft::{Nft, Settings, put_table};
 use namewall_dataplane::render::Scope;
+use namewall_dataplane::{Dataplane as _, PodInterface, SingleThreaded};
 use namewall_policy::compile;
 use std::fmt;
+use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
+use std::process::{Command, Stdio};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Filter {
@@ -22,6 +24,8 @@ pub(crate) enum Filter {
     TrackedAgain,
     /// So many policies, as namewall has them.
     Namewall(usize),
+    /// The same with a guard for so many interfaces of pods.
+    Guarded { policies: usize, interfaces: usize },
     /// So many rules, one after another.
     Linear(usize),
 }
@@ -34,23 +38,30 @@ impl fmt::Display for Filter {
             Self::Tracked => f.write_str("tracked"),
             Self::TrackedAgain => f.write_str("control"),
             Self::Namewall(policies) => write!(f, "namewall_{policies}"),
+            Self::Guarded { policies, interfaces } => write!(f, "namewall_{policies}_guarded_{interfaces}"),
             Self::Linear(rules) => write!(f, "linear_{rules}"),
         }
     }
 }
 
 impl Filter {
-    /// To be called in the node's namespace. What it gives must be kept: the table's owner.
-    pub(crate) fn put(self) -> Result<Option<SingleThreaded<Nft>>> {
+    /// To be called in the node's namespace, with the interfaces of its pods. What it gives must be kept: the table's
+    /// owner.
+    pub(crate) fn put(self, pods: Vec<PodInterface>) -> Result<Option<SingleThreaded<Nft>>> {
         match self {
             Self::Nothing => {}
             Self::Tracked | Self::TrackedAgain => put_table("tracked", &forward(Vec::new(), Action::Accept))?,
             Self::Linear(rules) => put_table("linear", &forward(linear(rules), Action::Drop))?,
-            Self::Namewall(policies) => {
+            Self::Namewall(policies) | Self::Guarded { policies, .. } => {
                 let mut nft = SingleThreaded::new(Nft::open(Settings::default())?, Scope::default());
                 let (program, _) = compile(&Crowd { policies }.lowered().snapshot);
                 nft.replace(&program, namewall_policy::Instant::default())
                     .with_context(|| format!("{policies} policies"))?;
+                if let Self::Guarded { interfaces, .. } = self {
+                    let others = interfaces.saturating_sub(pods.len());
+                    let guarded: Vec<_> = pods.into_iter().chain(other_interfaces(others)?).collect();
+                    nft.dataplane.guard(&guarded).context("the guard")?;
+                }
                 return Ok(Some(nft));
             }
         }
@@ -58,9 +69,31 @@ impl Filter {
     }
 }
 
+/// So many interfaces of pods that say nothing.
+fn other_interfaces(number: usize) -> Result<Vec<PodInterface>> {
+    let name = |number: usize| format!("other{number}");
+    let lines: String = (0..number).map(|at| format!("link add {} type veth peer name far{at}\n", name(at))).collect();
+    let mut ip = Command::new("ip").args(["-batch", "-"]).stdin(Stdio::piped()).spawn().context("ip")?;
+    ip.stdin.take().context("ip reads")?.write_all(lines.as_bytes())?;
+    ensure!(ip.wait()?.success(), "ip cannot make {number} interfaces");
+    let interface = |at: usize| {
+        let [high, low] = (at as u16).to_be_bytes();
+        let hardware = Some(Hardware([0x0a, 0x58, 0, 1, high, low]));
+        let addresses = vec![Ipv4Addr::new(10, 255, high, low).into()];
+        PodInterface { name: name(at), index: at as u32, hardware, addresses, hears_groups: true }
+    };
+    Ok((0..number).map(interface).collect())
+}
+
 /// One chain: what is established is accepted, the rules, the end.
 fn forward(rules: Vec<Rule>, end: Action) -> Table {
-    let hook = Some(Hook { point: Point::Forward, priority: 0, kind: HookKind::Filter, fallback: Fallback::Accept });
+    let hook = Some(Hook {
+        point: Point::Forward,
+        device: None,
+        priority: 0,
+        kind: HookKind::Filter,
+        fallback: Fallback::Accept,
+    });
     let established = Rule::new([Test::Established], Action::Accept);
     let rules = [vec![established], rules, vec![Rule::new([], end)]].concat();
     let mut table = Table::default();

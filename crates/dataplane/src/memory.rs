@@ -135,7 +135,7 @@ impl Dataplane for Memory {
         let mut inner = self.change()?;
         let operations = usize::from(inner.interfaces != interfaces);
         inner.interfaces = interfaces.to_vec();
-        Ok(Guarded { operations, missing: Vec::new() })
+        Ok(Guarded { operations, ..Guarded::default() })
     }
 
     fn open(&mut self, change: &LeaseChange, leases: &LeaseTable, now: Instant) -> Result<(), Refused> {

@@ -17,6 +17,7 @@ mod render;
 
 pub(crate) use render::{frames, groups};
 
+use crate::netlink::bridges::Bridges;
 use crate::nft::rule::Hardware;
 use namewall_policy::Program;
 use namewall_policy::program::{Holder, Plan};
@@ -62,6 +63,8 @@ pub struct Guarded {
     pub operations: usize,
     /// Interfaces that do not exist.
     pub missing: Vec<String>,
+    /// The bridges of these interfaces.
+    pub bridges: Bridges,
 }
 
 /// The link-local address that Linux gives an interface by default: made of its hardware address.

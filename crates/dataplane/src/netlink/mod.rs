@@ -2,6 +2,7 @@
 //! request and waits until the kernel has answered it. netfilter, routing and
 //! conntrack all speak it.
 
+pub mod bridges;
 mod message;
 pub mod routed;
 

@@ -29,6 +29,8 @@ pub enum NftError {
     },
     #[error("cannot read or cut connections")]
     Connections(#[source] netlink::Error),
+    #[error("cannot read the bridges that pods are on, or have their frames pass the firewall")]
+    Bridges(#[source] netlink::Error),
     #[error("cannot receive what the kernel logs")]
     Denials(#[source] netlink::Error),
     #[error("the kernel did not say whether it took the change to table {table}; the next change reads the table")]

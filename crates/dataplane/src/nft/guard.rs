@@ -9,6 +9,7 @@ use super::table::{Table, TableFamily, TableRef};
 use super::wire::table::{OWNER, PERSIST};
 use crate::guard::{self, Guarded, PodInterface};
 use crate::netlink::Socket;
+use crate::netlink::bridges::filter_bridges;
 use nix::errno::Errno;
 use std::time::Duration;
 
@@ -98,6 +99,8 @@ impl Nft {
             result => result?,
         };
         done.operations += tables.groups.replace(&mut access, guard::groups(&there))?;
+        let ports = there.iter().map(|interface| interface.index).collect();
+        done.bridges = filter_bridges(&mut self.links, &ports).map_err(NftError::Bridges)?;
         Ok(done)
     }
 

@@ -46,6 +46,8 @@ impl Default for Settings {
 #[derive(Debug)]
 pub struct Nft {
     pub(super) socket: Socket,
+    /// Network interfaces.
+    pub(super) links: Socket,
     conntrack: Conntrack,
     pub(super) settings: Settings,
     /// What we made of the kernel's table; none until the first `replace`.
@@ -103,6 +105,7 @@ impl Nft {
         features::check()?;
         let conntrack = Conntrack::open().map_err(NftError::Socket)?;
         Ok(Self {
+            links: Socket::open(Family::NetlinkRoute).map_err(NftError::Socket)?,
             socket,
             conntrack,
             settings,
