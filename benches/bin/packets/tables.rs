@@ -7,7 +7,7 @@ use namewall_dataplane::nft::rule::{Action, End, Hardware, Rule, Test};
 use namewall_dataplane::nft::table::{Chain, Fallback, Hook, HookKind, Point, Table};
 use namewall_dataplane::nft::{Nft, Settings, put_table};
 use namewall_dataplane::render::Scope;
-use namewall_dataplane::{Dataplane as _, PodInterface, SingleThreaded};
+use namewall_dataplane::{Dataplane as _, Guard, PodInterface, SingleThreaded};
 use namewall_policy::compile;
 use std::fmt;
 use std::io::Write as _;
@@ -60,7 +60,7 @@ impl Filter {
                 if let Self::Guarded { interfaces, .. } = self {
                     let others = interfaces.saturating_sub(pods.len());
                     let guarded: Vec<_> = pods.into_iter().chain(other_interfaces(others)?).collect();
-                    nft.dataplane.guard(&guarded).context("the guard")?;
+                    nft.dataplane.guard(&Guard { interfaces: &guarded, log_group: 0 }).context("the guard")?;
                 }
                 return Ok(Some(nft));
             }

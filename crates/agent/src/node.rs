@@ -8,7 +8,7 @@ use crate::metrics::{Meter, add};
 use crate::name_rules::NameRules;
 use namewall_dataplane::nft::{Nft, NftError, Settings as NftSettings};
 use namewall_dataplane::render::{Intercept, Listener, Scope};
-use namewall_dataplane::{Applied, Count, Cut, CutEstablished, Dataplane, PodInterface};
+use namewall_dataplane::{Applied, Count, Cut, CutEstablished, Dataplane, Guard, GuardDrops, Guarded, PodInterface};
 use namewall_dns::{Listen, Server, ServerError, Settings as ServerSettings, Sockets};
 use namewall_policy::domain::DomainName;
 use namewall_policy::lease::Bounds;
@@ -85,6 +85,7 @@ pub struct Node<D: Dataplane = Nft> {
     scope: Scope,
     /// The interfaces of this node's pods; None while they are not known.
     interfaces: Option<Vec<PodInterface>>,
+    guarded: Guarded,
     cut: CutEstablished,
     program: Program,
     /// How to serve, and where, from the next change on.
@@ -136,6 +137,7 @@ impl<D: Dataplane> Node<D> {
             cluster_domain,
             scope,
             interfaces: None,
+            guarded: Guarded::default(),
             cut,
             program: Program::default(),
             prepared: None,
@@ -166,7 +168,8 @@ impl<D: Dataplane> Node<D> {
         // Before a pod's address opens anything: from then on the address stands for the pod.
         if let Some(interfaces) = &self.interfaces {
             let judged: Vec<_> = interfaces.iter().map(|one| one.clone().judged_by(program)).collect();
-            self.enforcer.dataplane().guard(&judged).map_err(NodeError::dataplane)?;
+            let guard = Guard { interfaces: &judged, log_group: self.scope.log_group };
+            self.guarded = self.enforcer.dataplane().guard(&guard).map_err(NodeError::dataplane)?;
         }
         // Names are learned for the rules once those are enforced: a lease before its rule would open nothing.
         let before = self.learner.rules();
@@ -339,6 +342,16 @@ impl<D: Dataplane> Node<D> {
     /// Follows packets that the kernel denies, as far as rules log them.
     pub fn denials(&self, log_group: u16) -> Result<D::Denials, NodeError> {
         self.enforcer.dataplane().denials(log_group).map_err(NodeError::dataplane)
+    }
+
+    /// What the last change found of the interfaces that are guarded.
+    pub fn guarded(&self) -> &Guarded {
+        &self.guarded
+    }
+
+    /// What the guard has dropped, in all.
+    pub fn guard_drops(&self) -> Result<GuardDrops, NodeError> {
+        self.enforcer.dataplane().guard_drops().map_err(NodeError::dataplane)
     }
 
     pub fn counts(&self) -> Result<BTreeMap<String, Count>, NodeError> {

@@ -20,7 +20,7 @@ mod single;
 
 pub use conntrack::Connection;
 pub use cut::{CutEstablished, Judge};
-pub use guard::{Guarded, PodInterface};
+pub use guard::{Guard, GuardDrops, Guarded, PodInterface};
 pub use leases::LeaseGroups;
 pub use nflog::Denied;
 pub use single::SingleThreaded;
@@ -43,7 +43,10 @@ pub trait Dataplane: Debug + Send + 'static {
     fn replace(&mut self, desired: &Desired<'_>) -> Result<Applied, Self::Error>;
 
     /// Guards these interfaces, and no others: what comes from one without a source of its pod is dropped (S1.9).
-    fn guard(&mut self, interfaces: &[PodInterface]) -> Result<Guarded, Self::Error>;
+    fn guard(&mut self, guard: &Guard<'_>) -> Result<Guarded, Self::Error>;
+
+    /// What the guard has dropped, in all.
+    fn guard_drops(&mut self) -> Result<GuardDrops, Self::Error>;
 
     /// Opens and closes addresses after a grant; returns when it is in force. `leases` already has the grant.
     fn open(&mut self, change: &LeaseChange, leases: &LeaseTable, now: Instant) -> Result<(), Self::Error>;

@@ -1,7 +1,7 @@
 //! A data plane without a kernel, for tests and simulations. It judges
 //! connections by the Program itself, and can be told to fail.
 
-use crate::guard::{Guarded, PodInterface};
+use crate::guard::{Guard, GuardDrops, Guarded, PodInterface};
 use crate::render::Scope;
 use crate::{Applied, Connection, Count, Cut, Dataplane, Denied, Desired, FollowDenials, ListConnections, Way};
 use namewall_policy::domain::DomainPattern;
@@ -131,11 +131,15 @@ impl Dataplane for Memory {
         Ok(Applied { way, operations: 1, narrows: true, adopted })
     }
 
-    fn guard(&mut self, interfaces: &[PodInterface]) -> Result<Guarded, Refused> {
+    fn guard(&mut self, guard: &Guard<'_>) -> Result<Guarded, Refused> {
         let mut inner = self.change()?;
-        let operations = usize::from(inner.interfaces != interfaces);
-        inner.interfaces = interfaces.to_vec();
+        let operations = usize::from(inner.interfaces != guard.interfaces);
+        inner.interfaces = guard.interfaces.to_vec();
         Ok(Guarded { operations, ..Guarded::default() })
+    }
+
+    fn guard_drops(&mut self) -> Result<GuardDrops, Refused> {
+        Ok(GuardDrops::default())
     }
 
     fn open(&mut self, change: &LeaseChange, leases: &LeaseTable, now: Instant) -> Result<(), Refused> {

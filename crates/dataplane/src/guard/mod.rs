@@ -15,8 +15,9 @@
 
 mod render;
 
-pub(crate) use render::{frames, groups};
+pub(crate) use render::{FOR_A_GROUP, WRONG_SOURCE, frames, groups};
 
+use crate::Count;
 use crate::netlink::bridges::Bridges;
 use crate::nft::rule::Hardware;
 use namewall_policy::Program;
@@ -54,6 +55,23 @@ impl PodInterface {
         self.hears_groups = !self.addresses.iter().any(is_judged);
         self
     }
+}
+
+/// The interfaces to guard.
+#[derive(Clone, Copy, Debug)]
+pub struct Guard<'a> {
+    pub interfaces: &'a [PodInterface],
+    /// The NFLOG group that dropped frames are reported to.
+    pub log_group: u16,
+}
+
+/// What the guard has dropped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct GuardDrops {
+    /// Frames with a source that is not the pod's.
+    pub wrong_source: Count,
+    /// Broadcast and multicast that was kept from pods with ingress policies.
+    pub groups: Count,
 }
 
 /// Which interfaces are guarded.

@@ -1,13 +1,16 @@
 //! What the guard's tables have: pure.
 
 use super::PodInterface;
+use crate::nflog::DENY;
 use crate::nft::rule::{Action as Do, EtherType, FrameTest, ICMPV6, Rule, Test};
 use crate::nft::set::{Element, Field, Holds, Key, SetSpec};
 use crate::nft::table::{Chain, Fallback, Hook, HookKind, Point, Table, TableFamily};
+use crate::render::{LOG_BURST, LOG_RATE};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What is said of a frame that the guard drops.
-pub(crate) const WRONG_SOURCE: &str = "wrong source";
+/// The chain that a frame with a wrong source ends in, and what is logged of it.
+pub(crate) const WRONG_SOURCE: &str = "wrong-source";
+const WHY: &str = "its source is not the pod's at that interface";
 /// Before whoever else looks at frames there.
 const PRIORITY: i32 = -300;
 
@@ -24,8 +27,11 @@ const FROM_THIS_LINK: u8 = 255;
 
 /// The netdev table: a chain for each interface. Comparing with the pod's own addresses is cheaper than a look-up, and
 /// 1,000 interfaces cost a packet no more than two.
-pub(crate) fn frames(interfaces: &[PodInterface]) -> Table {
+pub(crate) fn frames(interfaces: &[PodInterface], log_group: u16) -> Table {
     let mut table = Table::default();
+    let limit = Test::AtMost { a_second: LOG_RATE, burst: LOG_BURST };
+    let log = Rule::new([limit], Do::Log { group: log_group, prefix: format!("{DENY}{WHY}") });
+    table.chains.insert(WRONG_SOURCE.to_owned(), Chain { hook: None, rules: vec![log, drops()], comment: None });
     for interface in interfaces {
         let hook = Hook {
             point: Point::Ingress,
@@ -35,7 +41,7 @@ pub(crate) fn frames(interfaces: &[PodInterface]) -> Table {
             fallback: Fallback::Drop,
         };
         let (rules, comment) = (Sender(interface).rules(), Some("what the pod at this interface may send".to_owned()));
-        table.chains.insert(interface.name.clone(), Chain { hook: Some(hook), rules, comment });
+        table.chains.insert(format!("pod/{}", interface.name), Chain { hook: Some(hook), rules, comment });
     }
     table
 }
@@ -117,7 +123,7 @@ impl Sender<'_> {
 }
 
 const GROUPS: &str = "groups";
-const FOR_A_GROUP: &str = "for-a-group";
+pub(crate) const FOR_A_GROUP: &str = "for-a-group";
 /// The interfaces of pods that hear no groups.
 const DEAF: &str = "no-groups";
 
@@ -158,7 +164,7 @@ pub(crate) fn groups(interfaces: &[PodInterface]) -> Table {
         accept([carries(EtherType::Ipv6), hops(FROM_THIS_LINK), icmp(), message(ROUTER_SOLICITATION, REDIRECT)]),
         accept([carries(EtherType::Ipv6), hops(1), icmp(), message(LISTENER_QUERY, LISTENER_DONE)]),
         accept([carries(EtherType::Ipv6), hops(1), icmp(), message(LISTENER_REPORT, LISTENER_REPORT)]),
-        Rule { tests: Vec::new(), actions: vec![Do::Count, Do::Drop], comment: Some("for a group".to_owned()) },
+        drops(),
     ];
     let comment = Some("what pods with ingress policies hear of it".to_owned());
     table.chains.insert(FOR_A_GROUP.to_owned(), Chain { hook: None, rules: without, comment });
@@ -174,7 +180,12 @@ fn accept<const N: usize>(tests: [Test; N]) -> Rule {
 }
 
 fn wrong_source<const N: usize>(tests: [Test; N]) -> Rule {
-    Rule { tests: tests.into(), actions: vec![Do::Count, Do::Drop], comment: Some(WRONG_SOURCE.to_owned()) }
+    Rule::new(tests, Do::Goto(WRONG_SOURCE.to_owned()))
+}
+
+/// The last rule of a chain that drops.
+fn drops() -> Rule {
+    Rule { tests: Vec::new(), actions: vec![Do::Count, Do::Drop], comment: None }
 }
 
 #[cfg(test)]
@@ -197,25 +208,30 @@ mod tests {
     fn a_pod_of_both_versions_may_send_this() {
         expect![[r#"
             table {
-              chain veth1 {
+              chain pod/veth1 {
                 comment "what the pod at this interface may send"
                 type filter hook ingress device "veth1" priority -300; policy drop;
                 ether saddr 0a:58:0a:f4:01:05 ether type ip ip saddr 10.244.1.5 accept
                 ether saddr 0a:58:0a:f4:01:05 ether type ip ip saddr 0.0.0.0 ip daddr 255.255.255.255 udp sport 68 udp dport 67 accept
                 ether saddr 0a:58:0a:f4:01:05 ether type ip6 ip6 saddr fd00::5 meta l4proto != 58 accept
                 ether saddr 0a:58:0a:f4:01:05 ether type ip6 ip6 saddr fd00::5 meta l4proto 58 icmpv6 type 136 icmpv6 taddr fd00::5 accept
-                ether saddr 0a:58:0a:f4:01:05 ether type ip6 meta l4proto 58 icmpv6 type 134 counter drop comment "wrong source"
-                ether saddr 0a:58:0a:f4:01:05 ether type ip6 meta l4proto 58 icmpv6 type 136-137 counter drop comment "wrong source"
+                ether saddr 0a:58:0a:f4:01:05 ether type ip6 meta l4proto 58 icmpv6 type 134 goto wrong-source
+                ether saddr 0a:58:0a:f4:01:05 ether type ip6 meta l4proto 58 icmpv6 type 136-137 goto wrong-source
                 ether saddr 0a:58:0a:f4:01:05 ether type ip6 ip6 saddr fd00::5 meta l4proto 58 accept
                 ether saddr 0a:58:0a:f4:01:05 ether type ip6 ip6 saddr :: ip6 hoplimit 255 meta l4proto 58 icmpv6 type 135 icmpv6 taddr fd00::5 accept
                 ether saddr 0a:58:0a:f4:01:05 ether type ip6 ip6 saddr :: ip6 hoplimit 255 meta l4proto 58 icmpv6 type 133 accept
                 ether saddr 0a:58:0a:f4:01:05 ether type ip6 ip6 saddr :: ip6 hoplimit 1 meta l4proto 58 icmpv6 type 143 accept
                 ether saddr 0a:58:0a:f4:01:05 ether type arp arp saddr ether 0a:58:0a:f4:01:05 arp saddr ip 10.244.1.5 accept
                 ether saddr 0a:58:0a:f4:01:05 ether type arp arp operation request arp saddr ether 0a:58:0a:f4:01:05 arp saddr ip 0.0.0.0 accept
-                counter drop comment "wrong source"
+                goto wrong-source
+              }
+
+              chain wrong-source {
+                limit rate 10/second burst 20 packets log prefix "namewall deny: its source is not the pod's at that interface" group 53
+                counter drop
               }
             }
-        "#]].assert_eq(&text(&frames(&[pod(&["10.244.1.5", "fd00::5"])])));
+        "#]].assert_eq(&text(&frames(&[pod(&["10.244.1.5", "fd00::5"])], 53)));
     }
 
     #[test]
@@ -223,22 +239,27 @@ mod tests {
         let one = PodInterface { hardware: None, ..pod(&["10.244.1.5"]) };
         expect![[r#"
             table {
-              chain veth1 {
+              chain pod/veth1 {
                 comment "what the pod at this interface may send"
                 type filter hook ingress device "veth1" priority -300; policy drop;
                 ether type ip ip saddr 10.244.1.5 accept
                 ether type ip ip saddr 0.0.0.0 ip daddr 255.255.255.255 udp sport 68 udp dport 67 accept
-                ether type ip6 meta l4proto 58 icmpv6 type 134 counter drop comment "wrong source"
-                ether type ip6 meta l4proto 58 icmpv6 type 136-137 counter drop comment "wrong source"
+                ether type ip6 meta l4proto 58 icmpv6 type 134 goto wrong-source
+                ether type ip6 meta l4proto 58 icmpv6 type 136-137 goto wrong-source
                 ether type ip6 ip6 saddr :: ip6 hoplimit 255 meta l4proto 58 icmpv6 type 133 accept
                 ether type ip6 ip6 saddr :: ip6 hoplimit 1 meta l4proto 58 icmpv6 type 143 accept
                 ether type arp arp saddr ip 10.244.1.5 accept
                 ether type arp arp operation request arp saddr ip 0.0.0.0 accept
-                counter drop comment "wrong source"
+                goto wrong-source
+              }
+
+              chain wrong-source {
+                limit rate 10/second burst 20 packets log prefix "namewall deny: its source is not the pod's at that interface" group 53
+                counter drop
               }
             }
         "#]]
-        .assert_eq(&text(&frames(&[one])));
+        .assert_eq(&text(&frames(&[one], 53)));
     }
 
     #[test]
@@ -258,7 +279,7 @@ mod tests {
                 ether type ip6 ip6 hoplimit 255 meta l4proto 58 icmpv6 type 133-137 accept
                 ether type ip6 ip6 hoplimit 1 meta l4proto 58 icmpv6 type 130-132 accept
                 ether type ip6 ip6 hoplimit 1 meta l4proto 58 icmpv6 type 143 accept
-                counter drop comment "for a group"
+                counter drop
               }
 
               chain groups {

@@ -4,10 +4,11 @@ use super::batch::Batch;
 use super::change::Change;
 use super::error::NftError;
 use super::kernel::Nft;
+use super::read;
 use super::session::{NOTE, Session};
 use super::table::{Table, TableFamily, TableRef};
 use super::wire::table::{OWNER, PERSIST};
-use crate::guard::{self, Guarded, PodInterface};
+use crate::guard::{self, Guard, GuardDrops, Guarded, PodInterface};
 use crate::netlink::Socket;
 use crate::netlink::bridges::filter_bridges;
 use nix::errno::Errno;
@@ -84,17 +85,17 @@ impl Kept {
 }
 
 impl Nft {
-    pub(super) fn guard_interfaces(&mut self, interfaces: &[PodInterface]) -> Result<Guarded, NftError> {
+    pub(super) fn guard_interfaces(&mut self, guard: &Guard<'_>) -> Result<Guarded, NftError> {
         let (tables, mut access) = self.guard_access();
         let mut done = Guarded::default();
-        let mut there = interfaces.to_vec();
-        done.operations = match tables.frames.replace(&mut access, guard::frames(&there)) {
+        let mut there = guard.interfaces.to_vec();
+        done.operations = match tables.frames.replace(&mut access, guard::frames(&there, guard.log_group)) {
             Err(error) if error.is_absence() => {
                 // One is gone: which, only a try tells. It may also be that the kernel took chains away with their
                 // interfaces, which the first try has found out.
                 done.missing = missing(&mut access, &there)?;
                 there.retain(|interface| !done.missing.contains(&interface.name));
-                tables.frames.replace(&mut access, guard::frames(&there))?
+                tables.frames.replace(&mut access, guard::frames(&there, guard.log_group))?
             }
             result => result?,
         };
@@ -102,6 +103,30 @@ impl Nft {
         let ports = there.iter().map(|interface| interface.index).collect();
         done.bridges = filter_bridges(&mut self.links, &ports).map_err(NftError::Bridges)?;
         Ok(done)
+    }
+
+    /// What the last rules of the chains that drop have counted.
+    pub(super) fn read_guard_drops(&mut self) -> Result<GuardDrops, NftError> {
+        let mut drops = GuardDrops::default();
+        let chains = [
+            (TableFamily::Netdev, guard::WRONG_SOURCE, &mut drops.wrong_source),
+            (TableFamily::Bridge, guard::FOR_A_GROUP, &mut drops.groups),
+        ];
+        for (family, chain, count) in chains {
+            let table = TableRef { family, name: &self.settings.table };
+            let live = match read::read_chain_rules(&mut self.socket, table, &[chain]) {
+                Err(error) if error.errno() == Some(Errno::ENOENT) => continue,
+                read => read.map_err(|source| NftError::Read { table: table.to_string(), source })?,
+            };
+            *count = live
+                .chains
+                .values()
+                .flat_map(|chain| &chain.rules)
+                .filter_map(|rule| rule.count)
+                .next_back()
+                .unwrap_or_default();
+        }
+        Ok(drops)
     }
 
     fn guard_access(&mut self) -> (&mut GuardTables, Access<'_>) {
@@ -118,7 +143,7 @@ fn missing(access: &mut Access<'_>, interfaces: &[PodInterface]) -> Result<Vec<S
     for interface in interfaces {
         let mut session =
             Session { socket: access.socket, table: TableRef { family: TableFamily::Netdev, name: &name } };
-        let (table, nothing) = (guard::frames(std::slice::from_ref(interface)), Table::default());
+        let (table, nothing) = (guard::frames(std::slice::from_ref(interface), 0), Table::default());
         let mut batch = Batch::new(session.table);
         batch.add_table(OWNER, NOTE);
         Change::between(&nothing, &table).write(&mut batch);

@@ -12,7 +12,7 @@ use super::set::{self, Element, Key, Lifetime, Transient, Version};
 use super::table::{Table, TableRef};
 use super::wire::table::{OWNER, PERSIST};
 use crate::conntrack::{Connection, Conntrack};
-use crate::guard::{Guarded, PodInterface};
+use crate::guard::{Guard, GuardDrops, Guarded};
 use crate::leases::{Grouped, Writes, found_leases};
 use crate::netlink::{Family, Socket};
 use crate::nflog::{DenialLog, Denied};
@@ -290,8 +290,12 @@ impl Dataplane for Nft {
         }
     }
 
-    fn guard(&mut self, interfaces: &[PodInterface]) -> Result<Guarded, NftError> {
-        self.guard_interfaces(interfaces)
+    fn guard(&mut self, guard: &Guard<'_>) -> Result<Guarded, NftError> {
+        self.guard_interfaces(guard)
+    }
+
+    fn guard_drops(&mut self) -> Result<GuardDrops, NftError> {
+        self.read_guard_drops()
     }
 
     fn open(&mut self, change: &LeaseChange, leases: &LeaseTable, now: Instant) -> Result<(), NftError> {

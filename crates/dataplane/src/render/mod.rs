@@ -60,8 +60,8 @@ const CUT_OUTPUT: &str = "cut-output";
 /// Accepts what a pod sends to itself.
 const OWN_ADDRESS: &str = "own-address";
 /// A rule tells of what it denies no more often than this a second.
-const LOG_RATE: u64 = 10;
-const LOG_BURST: u32 = 20;
+pub(crate) const LOG_RATE: u64 = 10;
+pub(crate) const LOG_BURST: u32 = 20;
 
 /// What of a Program a table is for.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -30,12 +30,18 @@ fn open() -> Nft {
     Nft::open(Settings::default()).unwrap()
 }
 
+impl Nft {
+    fn guarded(&mut self, interfaces: &[PodInterface]) -> Result<Guarded, NftError> {
+        self.guard(&Guard { interfaces, log_group: 53 })
+    }
+}
+
 #[test]
 fn nft_shows_the_guard_and_an_interface_that_is_missing_spoils_nothing() {
     isolated(|| {
         run("ip link add pod1 type veth peer name far1");
         let mut nft = open();
-        let done = nft.guard(&[pod("pod1"), pod("missing")]).unwrap();
+        let done = nft.guarded(&[pod("pod1"), pod("missing")]).unwrap();
         // Since Linux 6.16 a chain waits for an interface that does not exist yet.
         assert!(done.missing.is_empty() || done.missing == ["missing"], "{done:?}");
         let list = run("nft list table netdev namewall");
@@ -47,9 +53,10 @@ fn nft_shows_the_guard_and_an_interface_that_is_missing_spoils_nothing() {
         assert!(!list.contains("invalid type"), "{list}");
         let list = run("nft list table bridge namewall");
         assert!(list.contains("type iface_index") && list.contains("\"pod1\""), "{list}");
-        assert_eq!(nft.guard(&[pod("pod1")]).unwrap().missing, Vec::<String>::new());
-        let again = nft.guard(&[pod("pod1")]).unwrap();
+        assert_eq!(nft.guarded(&[pod("pod1")]).unwrap().missing, Vec::<String>::new());
+        let again = nft.guarded(&[pod("pod1")]).unwrap();
         assert_eq!(again.operations, 0, "nothing to do");
+        assert_eq!(nft.guard_drops().unwrap(), GuardDrops::default());
     });
 }
 
@@ -59,22 +66,22 @@ fn a_process_goes_on_with_the_guard_of_the_one_before() {
         run("ip link add pod1 type veth peer name far1");
         run("ip link add pod2 type veth peer name far2");
         let mut first = open();
-        first.guard(&[pod("pod1"), pod("pod2")]).unwrap();
+        first.guarded(&[pod("pod1"), pod("pod2")]).unwrap();
         drop(first);
         let mut second = open();
-        assert_eq!(second.guard(&[pod("pod1"), pod("pod2")]).unwrap().operations, 0);
+        assert_eq!(second.guarded(&[pod("pod1"), pod("pod2")]).unwrap().operations, 0);
         // With an interface the kernel takes its hook away, or its chain.
         run("ip link del pod2");
-        second.guard(&[pod("pod1")]).unwrap();
-        assert!(!run("nft list table netdev namewall").contains("chain pod2"));
+        second.guarded(&[pod("pod1")]).unwrap();
+        assert!(!run("nft list table netdev namewall").contains("chain pod/pod2"));
         run("ip link add pod2 type veth peer name far2");
-        second.guard(&[pod("pod1"), pod("pod2")]).unwrap();
+        second.guarded(&[pod("pod1"), pod("pod2")]).unwrap();
         assert!(run("nft list table netdev namewall").contains("hook ingress device \"pod2\""));
         drop(second);
         run("ip link del pod2");
         let mut third = open();
-        third.guard(&[pod("pod1")]).unwrap();
-        assert!(!run("nft list table netdev namewall").contains("chain pod2"));
+        third.guarded(&[pod("pod1")]).unwrap();
+        assert!(!run("nft list table netdev namewall").contains("chain pod/pod2"));
     });
 }
 
@@ -83,7 +90,7 @@ fn uninstall_removes_the_guard() {
     isolated(|| {
         run("ip link add pod1 type veth peer name far1");
         let mut nft = open();
-        nft.guard(&[pod("pod1")]).unwrap();
+        nft.guarded(&[pod("pod1")]).unwrap();
         drop(nft);
         assert!(uninstall("namewall", std::time::Duration::from_secs(10), &mut |_| {}).unwrap());
         assert_eq!(run("nft list tables").trim(), "");
