@@ -73,6 +73,7 @@ impl Trial {
             read_config: Box::new(|| Ok(config())),
             cluster_domain: "cluster.local".parse().expect("a name"),
             control: self.control.clone(),
+            records: self.control.with_extension("records"),
             take_over: false,
             explain: Box::new(|_, _| Err("nobody explains".to_owned())),
             health: Health::new("not yet"),

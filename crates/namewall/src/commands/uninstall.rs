@@ -1,5 +1,6 @@
 //! `namewall uninstall`.
 
+use super::cni;
 use crate::cli::Uninstall;
 use crate::output;
 use anyhow::Result;
@@ -18,5 +19,6 @@ pub(crate) fn run(args: &Uninstall) -> Result<ExitCode> {
         false => writeln!(out, "there is no table inet {}: nothing to remove", args.table)?,
     }
     out.flush()?;
+    cni::say_removed(&cni::uninstall()?)?;
     Ok(ExitCode::SUCCESS)
 }
