@@ -1,6 +1,7 @@
 //! `namewall uninstall`.
 
 use super::cni;
+use super::run::running;
 use crate::cli::Uninstall;
 use crate::output;
 use anyhow::Result;
@@ -19,6 +20,9 @@ pub(crate) fn run(args: &Uninstall) -> Result<ExitCode> {
         false => writeln!(out, "there is no table inet {}: nothing to remove", args.table)?,
     }
     out.flush()?;
-    cni::say_removed(&cni::uninstall()?)?;
+    // An agent that runs, with another table, has its plugin.
+    if running().is_err() {
+        cni::say_removed(&cni::uninstall()?)?;
+    }
     Ok(ExitCode::SUCCESS)
 }
