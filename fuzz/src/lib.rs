@@ -5,6 +5,7 @@
 //! Every function panics where a promise is broken, and returns otherwise.
 
 mod answer;
+mod cni;
 mod corefile;
 mod denials;
 mod domain_patterns;
@@ -20,6 +21,7 @@ mod themis;
 mod zone;
 
 pub use answer::answer;
+pub use cni::cni;
 pub use corefile::corefile;
 pub use denials::denials;
 pub use domain_patterns::domain_patterns;
@@ -37,8 +39,9 @@ pub use zone::zone;
 pub type Target = fn(&[u8]);
 
 /// Every target by name: the name of its binary and of its corpus.
-pub const TARGETS: [(&str, Target); 14] = [
+pub const TARGETS: [(&str, Target); 15] = [
     ("answer", answer),
+    ("cni", cni),
     ("corefile", corefile),
     ("denials", denials),
     ("domain_patterns", domain_patterns),

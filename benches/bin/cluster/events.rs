@@ -70,14 +70,14 @@ enum Change {
 }
 
 /// The API server, for who writes pods.
-struct Server {
+pub(crate) struct Server {
     runtime: Runtime,
     pods: Api<DynamicObject>,
     resource: ApiResource,
 }
 
 impl Server {
-    fn open(rig: &Rig) -> Result<Self> {
+    pub(crate) fn open(rig: &Rig) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let read = Kubeconfig::read_from(rig.plane.kubeconfig())?;
         let options = KubeConfigOptions::default();
@@ -94,11 +94,12 @@ impl Server {
         Ok(Self { runtime, pods, resource })
     }
 
-    fn create(&self, name: &str) -> Result<()> {
+    /// Creates a pod without an address. Returns its uid.
+    pub(crate) fn create(&self, name: &str) -> Result<String> {
         let spec = json!({"nodeName": NODES[0], "containers": [{"name": "c", "image": "none"}]});
         let pod = DynamicObject::new(name, &self.resource).data(json!({"spec": spec}));
-        self.runtime.block_on(self.pods.create(&PostParams::default(), &pod))?;
-        Ok(())
+        let created = self.runtime.block_on(self.pods.create(&PostParams::default(), &pod))?;
+        created.metadata.uid.context("a pod has a uid")
     }
 
     /// From the answer to a write to the kernel, in milliseconds. What is in the kernel before the answer is here

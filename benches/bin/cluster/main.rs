@@ -1,9 +1,11 @@
 //! What a cluster asks of namewall, against a real API server: how soon a name
 //! that was looked up on one node is open on another (`nodes`), how soon what is
-//! written is in a node's kernel (`events`), and what a controller with many names
+//! written is in a node's kernel (`events`), how long a new pod waits for its
+//! policies (`attach`), and what a controller with many names
 //! takes, and how late it is (`names`). `rig` is nodes with agents, `stub` answers
 //! for the world's DNS, `process` is a namewall that is measured.
 
+mod attach;
 mod events;
 mod names;
 mod nodes;
@@ -31,6 +33,9 @@ struct Args {
     /// Changes of pods, at most 480: half of them new addresses, half other labels
     #[arg(long, default_value_t = 300)]
     events: usize,
+    /// New pods, at most 240
+    #[arg(long, default_value_t = 200)]
+    pods: usize,
     /// Names that the controller keeps
     #[arg(long, default_value_t = 10_000)]
     names: usize,
@@ -45,6 +50,8 @@ enum Part {
     Nodes,
     /// From what the API server was told of a pod to the kernel of its node
     Events,
+    /// From ADD of a container runtime to policies that are enforced
+    Attach,
     /// A controller with many names
     Names,
 }
@@ -59,6 +66,9 @@ fn main() -> Result<()> {
     }
     if does(Part::Events) {
         events::measure(args.events)?;
+    }
+    if does(Part::Attach) {
+        attach::measure(args.pods)?;
     }
     if does(Part::Names) {
         names::measure(args.names, Duration::from_secs(args.seconds))?;

@@ -5,6 +5,7 @@ use crate::config::{Config, ThisNode};
 use crate::control::{Control, Explain, Running};
 use crate::denials;
 use crate::error::{AgentError, with_causes};
+use crate::identity::Attachments;
 use crate::learner::Refused;
 use crate::metrics::NodeMetrics;
 use crate::node::NodeError;
@@ -15,6 +16,7 @@ use crate::signals::Signals;
 use crate::source::{Event, Source};
 use crate::state::{Beginning, Change, State, lock};
 use crate::takeover::{hand_over, take_over};
+use namewall_cni::Records;
 use namewall_dataplane::Dataplane;
 use namewall_policy::domain::DomainName;
 use namewall_runtime::Clock;
@@ -48,6 +50,8 @@ pub struct Start<'a, S, D: Dataplane> {
     pub cluster_domain: DomainName,
     /// Where the control socket is.
     pub control: PathBuf,
+    /// Where the CNI plugin keeps its records.
+    pub records: PathBuf,
     /// Whether to take over from an agent that runs.
     pub take_over: bool,
     pub explain: Box<Explain>,
@@ -70,6 +74,7 @@ pub struct Agent<'a, S, D: Dataplane> {
     control: PathBuf,
     state: Arc<Mutex<State<D>>>,
     successor: Arc<Mutex<Option<UnixStream>>>,
+    attachments: Arc<Attachments>,
     /// Where the cluster's DNS Service answers.
     cluster_dns: Vec<SocketAddr>,
     elsewhere: LearnedElsewhere,
@@ -83,6 +88,9 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
     pub fn start(start: Start<'a, S, D>) -> Result<Self, AgentError> {
         let Start { mut source, open, clock, read_config, cluster_domain, control, explain, health, .. } = start;
         let config = read_config().map_err(AgentError::Settings)?;
+        let attachments = Arc::new(Attachments::load(&Records::new(start.records)));
+        source.attach(&attachments.take().unwrap_or_default());
+        source.waker().into_iter().for_each(|wake| attachments.set_wake(wake));
         let read = source.read()?;
         let sockets = match (Running::find(&control), start.take_over) {
             (Ok(_), true) => take_over(&control)?,
@@ -104,12 +112,25 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
             }
         })?;
         source.enforced();
+        attachments.enforced(&source.attached());
         let state = Arc::new(Mutex::new(state));
         let successor = Arc::default();
-        serve_control(&control, Control { state: state.clone(), explain, successor: Arc::clone(&successor) })?;
+        let (told, attached) = (Arc::clone(&successor), attachments.clone());
+        serve_control(&control, Control { state: state.clone(), explain, successor: told, attachments: attached })?;
         let (elsewhere, retry) = (LearnedElsewhere::new(clock.clone()), Retry::default());
-        let agent =
-            Self { source, read_config, control, state, successor, cluster_dns, elsewhere, retry, clock, health };
+        let agent = Self {
+            source,
+            read_config,
+            control,
+            state,
+            successor,
+            attachments,
+            cluster_dns,
+            elsewhere,
+            retry,
+            clock,
+            health,
+        };
         agent.log_start();
         let state = lock(&agent.state);
         denials::follow(state.node.denials(config.log_group)?, &state.denials)?;
@@ -142,7 +163,7 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
                 }
                 Event::Nothing => false,
             };
-            if has_changed || self.retry.is_due(self.clock.now()) {
+            if has_changed || self.attachments.has_changed() || self.retry.is_due(self.clock.now()) {
                 self.change();
             }
             self.report();
@@ -178,6 +199,9 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
     /// Reads and enforces what is meant now. A failure is logged and tried again; what was in force stays so.
     fn change(&mut self) {
         let began = self.clock.now();
+        if let Some(pods) = self.attachments.take() {
+            self.source.attach(&pods);
+        }
         let read = self.source.read();
         let mut state = lock(&self.state);
         let closed = state.node_name.as_deref().map(|node| self.source.pod_blocks(node)).unwrap_or_default();
@@ -188,6 +212,7 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
         match done {
             Ok(change) => {
                 self.source.enforced();
+                self.attachments.enforced(&self.source.attached());
                 state.last_error = None;
                 if change.has_new_rules || !self.source.is_busy() {
                     log_change(&state, &change, self.clock.now().since(began));
@@ -201,6 +226,7 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
             }
             Err(error) => {
                 let text = format!("{}; what was in force stays so", with_causes(&error));
+                self.attachments.failed(&text);
                 if state.last_error.as_ref() != Some(&text) {
                     warn!("{text}");
                 }
@@ -288,6 +314,7 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
 fn serve_control<D: Dataplane>(path: &PathBuf, control: Control<D>) -> Result<(), AgentError> {
     std::fs::remove_file(path).ok();
     let listener = UnixListener::bind(path).map_err(|source| AgentError::Listen { path: path.clone(), source })?;
+    let control = Arc::new(control);
     let serve = move || control.serve(&listener);
     thread::Builder::new().name("control".to_owned()).spawn(serve).map_err(AgentError::Thread)?;
     Ok(())

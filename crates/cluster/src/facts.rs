@@ -5,6 +5,7 @@
 //! not as it was: a pod that could stay what it was would be one without an
 //! address, and without the policies for it, as soon as its owner spoils it.
 
+use crate::attached::Attached;
 use crate::lower::{Described, DescribedService, Endpoints};
 use crate::store::Key;
 use namewall_policy::Finding;
@@ -99,6 +100,7 @@ pub(crate) struct Facts {
     pub(crate) pods: Table<Described>,
     pub(crate) services: Table<DescribedService>,
     pub(crate) slices: Table<Endpoints>,
+    pub(crate) attached: Attached,
 }
 
 impl Facts {

@@ -6,6 +6,7 @@
 //! Snapshot of them. [`Store`] has the objects of a watched cluster, with those
 //! fields only that are looked at.
 
+mod attached;
 mod document;
 mod facts;
 mod kept;
@@ -19,6 +20,7 @@ pub mod resolver;
 mod store;
 pub mod yaml;
 
+pub use attached::{PodAddresses, PodUid, give_addresses};
 pub use document::Document;
 pub use kept::{LastGood, Read};
 pub use lower::{

@@ -33,10 +33,11 @@ impl Live {
         let by_services = services.flat_map(|service| &service.selector.requirements).map(|one| one.key());
         let asked: FxHashSet<Arc<str>> =
             asked_labels(&snapshot.policies).into_iter().chain(by_services).map(Arc::from).collect();
-        for fact in facts.pods.objects.values_mut() {
+        for (key, fact) in &mut facts.pods.objects {
             fact.place = None;
             if let Some(described) = &fact.now {
-                let workload = workload_of(&mut snapshot, described, Some(&asked));
+                let mut workload = workload_of(&mut snapshot, described, Some(&asked));
+                workload.addresses = facts.attached.addresses_of(key, described);
                 let place = snapshot.add_workload(workload);
                 snapshot.set_dns(place, described.dns_config());
                 fact.place = Some(place.0);
@@ -82,7 +83,8 @@ impl Live {
                 fact.place.take().into_iter().for_each(|place| self.vacate(WorkloadId(place)));
                 continue;
             };
-            let workload = workload_of(&mut self.snapshot, described, Some(&self.asked));
+            let mut workload = workload_of(&mut self.snapshot, described, Some(&self.asked));
+            workload.addresses = facts.attached.addresses_of(&key, described);
             let place = fact.place.or_else(|| self.vacant.pop().map(|place| place.0));
             let at = match place {
                 Some(place) => place,

@@ -1,5 +1,6 @@
 //! The objects of a watched cluster, as they are now.
 
+use crate::attached::PodAddresses;
 use crate::document::Document;
 use crate::facts::{Fact, Facts};
 use crate::kept::{LastGood, Read, Remarks};
@@ -213,6 +214,24 @@ impl Store {
             Reader::EndpointSlice => Box::new(self.facts.slices.objects.keys()),
             _ => Box::new(self.texts.get(kind).into_iter().flat_map(BTreeMap::keys)),
         }
+    }
+
+    /// Takes the addresses that this node's runtime has given its pods, in place of those before. They count until the
+    /// status of a pod says otherwise (S1.9).
+    pub fn attach(&mut self, pods: &[PodAddresses]) -> bool {
+        let Facts { pods: known, attached, .. } = &mut self.facts;
+        let changed = attached.replace(pods, |key| known.objects.get(key)?.now.as_deref());
+        let known = changed.into_iter().filter(|key| self.facts.pods.objects.contains_key(key));
+        let known: Vec<Key> = known.collect();
+        let is_new = !known.is_empty();
+        self.facts.pods.changed.extend(known);
+        is_new
+    }
+
+    /// The pods that have the addresses that the runtime has given them.
+    pub fn attached(&self) -> impl Iterator<Item = &Key> {
+        let Facts { pods, attached, .. } = &self.facts;
+        attached.counting(|key| pods.objects.get(key)?.now.as_deref())
     }
 
     /// The pods that have not ended.

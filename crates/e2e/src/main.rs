@@ -82,6 +82,7 @@ fn play(settings: &Settings) -> Result<()> {
 fn act(stage: &mut Stage) -> Result<()> {
     setup::install(stage)?;
     policies::between_pods(stage)?;
+    policies::no_first_packet_is_lost(stage)?;
     if !stage.is_short {
         families::policies_hold(stage)?;
     }

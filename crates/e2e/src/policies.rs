@@ -5,6 +5,7 @@ use crate::report::{Observation, eventually, now, step};
 use crate::stage::{ProbePod, Stage, process_of};
 use anyhow::Result;
 use nix::sys::signal::{Signal, kill};
+use std::time::Duration;
 
 const SHOP: &str = include_str!("../manifests/shop.yaml");
 const DB_POLICY: &str = include_str!("../manifests/db-policy.yaml");
@@ -18,6 +19,10 @@ pub(crate) const ASKERS: [(&str, &str, bool); 4] =
 const WORLD_SIX: &str = "[2001:db8:64::7]:443";
 /// How long a pod tries what it may not do, from its first moment.
 const HAMMER_SECONDS: &str = "4";
+/// New pods whose first packets are looked at.
+const NEW_PODS: usize = 10;
+/// Longer than a pod takes to start.
+const SILENCE: Duration = Duration::from_secs(15);
 
 pub(crate) fn between_pods(stage: &Stage) -> Result<()> {
     step("pods run on both nodes", || {
@@ -90,7 +95,7 @@ impl Hammer {
     }
 
     /// What came of it.
-    fn end(&self, stage: &Stage) -> Result<()> {
+    fn end(&self, stage: &Stage) -> Result<String> {
         let file = stage.folder.join("pods").join(&self.name);
         eventually("the pod has tried", || Ok(Observation::new(file.exists(), "nothing yet")))?;
         let said = std::fs::read_to_string(&file)?;
@@ -98,7 +103,8 @@ impl Hammer {
         println!("             {what}");
         stage.plane.kubectl(&["delete", "pod", "-n", "shop", &self.name, "--wait=false"])?;
         let expected = if self.opens { "open" } else { "closed" };
-        now(expected, Ok(Observation::new(said.starts_with(expected), what)))
+        now(expected, Ok(Observation::new(said.starts_with(expected), what)))?;
+        Ok(said)
     }
 }
 
@@ -120,17 +126,41 @@ pub(crate) fn new_pods_are_closed(stage: &Stage) -> Result<()> {
     step("a new pod is closed from its first moment, and open when it is known and may", || {
         let hammers: Vec<Hammer> = (0..2 * places.len()).map(hammer).collect();
         hammers.iter().try_for_each(|hammer| hammer.start(stage))?;
-        hammers.iter().try_for_each(|hammer| hammer.end(stage))
+        hammers.iter().try_for_each(|hammer| hammer.end(stage).map(drop))
     })?;
-    step("a new pod stays closed for as long as its agent does not know it, whatever it may", || {
+    step("no new pod starts for as long as its agent is silent; then each may what it may", || {
         let agent = process_of("agent", "--node=node-1")?;
         kill(agent, Signal::SIGSTOP)?;
         let hammers = [0, 3, 4, 5].map(|nth| {
             let (place, may) = places[nth].clone();
-            Hammer { name: format!("unknown-{nth}"), node: "node-1", place, may, opens: false }
+            Hammer { name: format!("unknown-{nth}"), node: "node-1", place, may, opens: may }
         });
         hammers.iter().try_for_each(|hammer| hammer.start(stage))?;
-        hammers.iter().try_for_each(|hammer| hammer.end(stage))?;
-        Ok(kill(agent, Signal::SIGCONT)?)
+        std::thread::sleep(SILENCE);
+        for hammer in &hammers {
+            let pod = stage.plane.get(&["pod", "-n", "shop", &hammer.name])?;
+            let phase = pod["status"]["phase"].to_string();
+            now("it has not started", Ok(Observation::new(phase.contains("Pending"), phase)))?;
+        }
+        kill(agent, Signal::SIGCONT)?;
+        hammers.iter().try_for_each(|hammer| hammer.end(stage).map(drop))
+    })
+}
+
+/// Each tries what it may from its first moment on, and must not fail once.
+pub(crate) fn no_first_packet_is_lost(stage: &Stage) -> Result<()> {
+    step("ten new pods lose no first packet", || {
+        let hammers: Vec<Hammer> = (0..NEW_PODS)
+            .map(|nth| {
+                let node = if nth.is_multiple_of(2) { "node-1" } else { "node-2" };
+                let place = "198.51.100.7:443".to_owned();
+                Hammer { name: format!("first-{nth}"), node, place, may: true, opens: true }
+            })
+            .collect();
+        hammers.iter().try_for_each(|hammer| hammer.start(stage))?;
+        hammers.iter().try_for_each(|hammer| {
+            let said = hammer.end(stage)?;
+            now("no try fails", Ok(Observation::new(said.trim().ends_with("before {}"), said)))
+        })
     })
 }

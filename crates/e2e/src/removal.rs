@@ -1,7 +1,7 @@
 //! The way out.
 
 use crate::report::{Observation, eventually, now, step};
-use crate::stage::Stage;
+use crate::stage::{ProbePod, Stage};
 use anyhow::Result;
 
 pub(crate) fn leaves_nothing(stage: &Stage) -> Result<()> {
@@ -22,8 +22,17 @@ pub(crate) fn leaves_nothing(stage: &Stage) -> Result<()> {
             eventually("our table is gone", || {
                 stage.tables(nth).map(|said| Observation::new(!said.contains("namewall"), said))
             })?;
+            let left = || node.machine.shell("ls -A /etc/cni/net.d /opt/cni/bin");
+            eventually("the runtime has its own configuration", || {
+                left().map(|said| Observation::new(!said.contains("namewall") && said.contains("cni.conflist"), said))
+            })?;
         }
         now("it connects", stage.goes("shop/web", "10.96.0.80:5432", true))
+    })?;
+    step("pods start without it", || {
+        stage.run_pod(ProbePod { namespace: "shop", name: "after", node: "node-1", labels: "" })?;
+        stage.pods_are_ready("shop")?;
+        now("it connects", stage.goes("shop/after", "10.96.0.80:5432", true))
     })
 }
 

@@ -48,6 +48,7 @@ pub(crate) fn an_agent_is_killed(stage: &Stage) -> Result<()> {
         })?;
         now("it connects", stage.goes(ASKS, "api.payments.example:443", true))?;
         goes_on(stage)?;
+        eventually("it enforces the pods that the CNI plugin attached", || attached(stage, 0))?;
         was_closed(stage, "kill")
     })
 }
@@ -80,6 +81,15 @@ fn was_closed(stage: &Stage, name: &str) -> Result<()> {
     let said = std::fs::read_to_string(&file)?;
     now("closed", Ok(Observation::new(said.starts_with("closed"), said)))?;
     stage.plane.kubectl(&["delete", "pod", "-n", "shop", name, "--wait=false"]).map(drop)
+}
+
+/// Whether the agent of a node enforces what was attached, be it before it started.
+fn attached(stage: &Stage, node: usize) -> Result<Observation> {
+    let status: serde_json::Value = serde_json::from_str(&stage.ask_agent(node, &["status", "-o", "json"])?)?;
+    let attached = &status["attachments"];
+    let count = |what: &str| attached[what].as_u64().unwrap_or_default();
+    let is_good = count("known") > 0 && count("enforced") == count("known") && count("interfaces") == count("known");
+    Ok(Observation::new(is_good, attached.to_string()))
 }
 
 /// The connection that was there before.

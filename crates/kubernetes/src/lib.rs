@@ -35,4 +35,4 @@ pub use names::{MANAGED_BY, NameObject, SharedAddress};
 pub use publish::{Outcome, Published, Publisher};
 pub use report::Verdict;
 pub use view::Trouble;
-pub use watch::Watch;
+pub use watch::{Waker, Watch};

@@ -40,6 +40,8 @@ pub(crate) struct ClusterView {
     /// What each node says it enforces: no policy changes with it.
     pub(crate) enforced: BTreeMap<Arc<str>, String>,
     pub(crate) changes: u64,
+    /// Whoever waits for a change is to go on at once.
+    pub(crate) is_woken: bool,
     /// Whether a policy has changed.
     pub(crate) policy_changes: bool,
     pub(crate) last_change: Option<Instant>,

@@ -25,8 +25,10 @@ impl Watch {
 
     /// Waits for a change, and until a burst of them is over.
     pub fn wait(&self, patience: Duration) -> bool {
-        let is_old =
-            |known: &mut ClusterView| (known.changes == self.seen && known.new_names.is_empty()) || !known.is_whole();
+        let is_old = |known: &mut ClusterView| {
+            let has_none = known.changes == self.seen && known.new_names.is_empty();
+            (has_none || !known.is_whole()) && !known.is_woken
+        };
         let wait = self.shared.changed.wait_timeout_while(self.shared.lock(), patience, is_old);
         let (mut known, _) = wait.unwrap_or_else(PoisonError::into_inner);
         if is_old(&mut known) {
@@ -35,11 +37,13 @@ impl Watch {
         let until = Instant::now() + LONGEST_BURST;
         while known.last_change.is_some_and(|last| self.environment.clock.now().since(last) < QUIET)
             && Instant::now() < until
+            && !known.is_woken
         {
             drop(known);
             std::thread::sleep(QUIET);
             known = self.shared.lock();
         }
+        known.is_woken = false;
         true
     }
 }

@@ -16,7 +16,7 @@ use futures_util::future::{AbortHandle, abortable};
 use jiff::Timestamp;
 use namewall_cluster::kinds::{self, Component, DNS_NAME_RESOLVER, Kind};
 use namewall_cluster::resolver::Settings as ResolverSettings;
-use namewall_cluster::{Key, Read, Settings, Store};
+use namewall_cluster::{Key, PodAddresses, Read, Settings, Store};
 use namewall_runtime::Clock;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -77,6 +77,17 @@ impl Shared {
     }
 }
 
+/// Ends the wait for a change, from another thread.
+#[derive(Clone, Debug)]
+pub struct Waker(Arc<Shared>);
+
+impl Waker {
+    pub fn wake(&self) {
+        self.0.lock().is_woken = true;
+        self.0.changed.notify_all();
+    }
+}
+
 /// Watches a cluster until it is dropped.
 #[derive(Debug)]
 pub struct Watch {
@@ -128,9 +139,24 @@ impl Watch {
 
     /// What the objects say now; what has changed until now is known with it.
     pub fn read(&mut self, settings: &Settings) -> Read {
+        self.read_with(settings, |_| ()).0
+    }
+
+    /// The same, and what else the store that was read says.
+    pub fn read_with<T>(&mut self, settings: &Settings, with: impl FnOnce(&Store) -> T) -> (Read, T) {
         let mut known = self.shared.lock();
         self.seen = known.changes;
-        known.store.read(settings)
+        let read = known.store.read(settings);
+        (read, with(&known.store))
+    }
+
+    /// Takes the addresses that this node's runtime has given its pods. They are in what is read next.
+    pub fn attach(&self, pods: &[PodAddresses]) {
+        self.shared.lock().store.attach(pods);
+    }
+
+    pub fn waker(&self) -> Waker {
+        Waker(self.shared.clone())
     }
 
     /// What the objects say now, for callers that learn of changes by other ways.

@@ -6,7 +6,7 @@ use crate::logging::Logging;
 use crate::unread::Lenient;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use help::{
-    AGENT_HELP, CHECK_HELP, CONTROLLER_HELP, DIFF_HELP, DNS_HELP, EXPLAIN_HELP, LEASES_HELP, MATRIX_HELP,
+    AGENT_HELP, CHECK_HELP, CNI_HELP, CONTROLLER_HELP, DIFF_HELP, DNS_HELP, EXPLAIN_HELP, LEASES_HELP, MATRIX_HELP,
     POLICIES_HELP, RULES_HELP, RUN_HELP, SANDBOX_EXEC_HELP, SANDBOX_HELP, SANDBOX_PROBE_HELP, STATUS_HELP, TEST_HELP,
     UNINSTALL_HELP, crds_help,
 };
@@ -77,6 +77,9 @@ pub(crate) enum Command {
     /// Remove what namewall has put into this machine's kernel
     #[command(after_help = UNINSTALL_HELP)]
     Uninstall(Uninstall),
+    /// Put the CNI plugin into this node's container runtime, or take it out
+    #[command(after_help = CNI_HELP)]
+    Cni(Cni),
     /// Print the definitions of the kinds that a cluster may lack, for kubectl to apply
     #[command(after_help = crds_help())]
     Crds(Crds),
@@ -496,6 +499,73 @@ pub(crate) struct Uninstall {
     /// The table's name
     #[arg(long, value_name = "NAME", default_value = "namewall")]
     pub(crate) table: String,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Cni {
+    #[command(subcommand)]
+    pub(crate) command: CniCommand,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum CniCommand {
+    /// Copy the plugin and chain it behind the runtime's first configuration
+    Install(CniInstall),
+    /// Remove the plugin, its configuration and its records
+    Uninstall(CniFolders),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct CniFolders {
+    /// Where the runtime finds plugins
+    #[arg(long, value_name = "FOLDER", default_value = "/opt/cni/bin")]
+    pub(crate) bin_dir: PathBuf,
+    /// Where the runtime finds configurations
+    #[arg(long, value_name = "FOLDER", default_value = "/etc/cni/net.d")]
+    pub(crate) conf_dir: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct CniInstall {
+    #[command(flatten)]
+    pub(crate) folders: CniFolders,
+    /// Go on, and follow changes of the runtime's configuration
+    #[arg(long)]
+    pub(crate) watch: bool,
+    /// How long a configuration may take to appear; with --watch, before that is logged
+    #[arg(long, value_name = "TIME", default_value = "60s")]
+    pub(crate) wait: crate::commands::Time,
+    /// What becomes of a new pod while no agent answers
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = WhenAgentAway::Deny)]
+    pub(crate) when_agent_away: WhenAgentAway,
+    /// How many seconds a new pod waits for the agent [default: 10]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=100))]
+    pub(crate) timeout: Option<u64>,
+    /// Where the agent answers [default: /run/namewall/run.sock]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
+    /// Where the plugin keeps its records [default: /run/namewall/attachments]
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) records: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) logging: Logging,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum WhenAgentAway {
+    /// It does not start; kubelet tries again
+    Deny,
+    /// It starts, and is closed until an agent knows its address
+    Allow,
+}
+
+impl WhenAgentAway {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Deny => "deny",
+            Self::Allow => "allow",
+        }
+    }
 }
 
 #[derive(Args, Debug)]

@@ -16,6 +16,9 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     end_at_bugs();
+    if commands::cni::is_called() {
+        return commands::cni::play();
+    }
     let done = match plugin::is_called(std::env::args_os().next().as_deref()) {
         true => plugin::run(plugin::Plugin::parse()),
         false => commands::run(cli::Cli::parse().command),

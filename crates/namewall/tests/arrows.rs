@@ -20,12 +20,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("telemetry", &[]),
     ("dns-firewall", &["policy", "dns", "expression", "corefile", "zones", "engines", "telemetry"]),
     ("dataplane", &["policy"]),
+    // Links are asked for over netlink.
+    ("cni", &["dataplane"]),
     // Time, randomness and tasks, for all that a simulation runs.
     ("runtime", &["policy"]),
     ("kubernetes", &["policy", "runtime", "cluster", "telemetry"]),
     ("testbed", &[]),
     ("e2e", &["testbed"]),
-    ("agent", &["policy", "runtime", "cluster", "dns", "dataplane", "kubernetes", "telemetry"]),
+    ("agent", &["policy", "runtime", "cluster", "cni", "dns", "dataplane", "kubernetes", "telemetry"]),
     ("controller", &["policy", "runtime", "cluster", "dns", "kubernetes", "telemetry"]),
     // Its nodes are what nodes are: agents.
     ("sandbox", &["policy", "scenario", "dns", "dataplane", "agent"]),

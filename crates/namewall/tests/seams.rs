@@ -43,6 +43,7 @@ const EDGES: &[Edge] = &[
     Edge { file: "controller/src/threads.rs", words: &["thread::"], why: "implements Lookups with threads" },
     // Not simulated yet.
     Edge { file: "agent/src/agent.rs", words: &["thread::"], why: "serves the control socket" },
+    Edge { file: "agent/src/control/mod.rs", words: &["thread::"], why: "lets CNI plugins wait, each in a thread" },
     Edge { file: "agent/src/denials.rs", words: &["thread::"], why: "reads denials from the kernel" },
     Edge { file: "agent/src/node.rs", words: &["thread::"], why: "keeps the heartbeat of the DNS server" },
     Edge { file: "agent/src/learner.rs", words: &["thread::"], why: "plays a slow kernel, for tests" },

@@ -11,7 +11,7 @@ pub fn run_with_input(program: &str, args: &[&str], input: &str) -> Output {
 
 /// The same for a command that is prepared already. Another thread writes the input: a program that answers while it
 /// reads would wait for its answers to be read.
-pub(crate) fn output_with_input(command: &mut Command, input: &str) -> io::Result<Output> {
+pub fn output_with_input(command: &mut Command, input: &str) -> io::Result<Output> {
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let stdin = child.stdin.take();
     std::thread::scope(|threads| {

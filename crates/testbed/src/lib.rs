@@ -15,7 +15,7 @@ mod process;
 mod proxy;
 mod tools;
 
-pub use command::run_with_input;
+pub use command::{output_with_input, run_with_input};
 pub use dice::Dice;
 pub use proxy::{Proxy, ProxyMode};
 pub use tools::{give_up, peer, program};

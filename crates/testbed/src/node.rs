@@ -90,12 +90,13 @@ impl Node {
             "mount -t tmpfs tmpfs /run
              mkdir -p /run/e2e /run/node /run/fixed /run/conf
              mount --bind {shared} /run/e2e
-             for folder in /var/lib/kubelet /var/lib/containerd /var/lib/cni /etc/cni /var/log/containers /etc/containerd; do
+             for folder in /var/lib/kubelet /var/lib/containerd /var/lib/cni /etc/cni /opt/cni /var/log/containers /etc/containerd; do
                mkdir -p $folder; mount -t tmpfs tmpfs $folder
              done
              # What is mounted for a pod is seen where its containers are made.
              mount --make-shared /var/lib/kubelet
-             mkdir -p /var/log/pods /etc/cni/net.d; mount --bind {logs} /var/log/pods
+             mkdir -p /var/log/pods /etc/cni/net.d /opt/cni/bin; mount --bind {logs} /var/log/pods
+             cp /usr/lib/cni/* /opt/cni/bin
              cp {certificate} /run/node/authority.crt
              # A kubelet sets these, for all of the machine: it finds them set.
              for setting in vm/overcommit_memory=1 vm/panic_on_oom=0 kernel/panic=10 kernel/panic_on_oops=1 \\
@@ -135,7 +136,7 @@ impl Node {
                      restrict_oom_score_adj = true\n\
                      disable_hugetlb_controller = true\n\
                      [plugins.\"io.containerd.grpc.v1.cri\".cni]\n\
-                     bin_dir = \"/usr/lib/cni\"\n\
+                     bin_dir = \"/opt/cni/bin\"\n\
                      conf_dir = \"/etc/cni/net.d\"\n"
                 ),
             ),

@@ -7,7 +7,7 @@ use crate::learner::Learning;
 use crate::metrics::METRICS;
 use crate::signals::tests::NoSignals;
 use crate::testing::{DB, WEB, answer, ip, names_of_web, read};
-use namewall_cluster::{LoadError, Read};
+use namewall_cluster::{Key, LoadError, PodAddresses, Read};
 use namewall_dataplane::memory::Memory;
 use namewall_dataplane::{Connection, CutEstablished, Denied};
 use namewall_dns::{Answer, Learn, OnLearnTimeout};
@@ -30,6 +30,7 @@ struct Script {
     steps: VecDeque<Step>,
     policies: Rc<RefCell<Vec<String>>>,
     warnings: Rc<RefCell<Vec<Option<String>>>>,
+    attached: BTreeSet<Key>,
 }
 
 impl Source for Script {
@@ -41,6 +42,14 @@ impl Source for Script {
 
     fn read(&mut self) -> Result<Read, LoadError> {
         Ok(read(&self.policies.borrow()))
+    }
+
+    fn attach(&mut self, pods: &[PodAddresses]) {
+        self.attached = pods.iter().map(|one| one.pod.clone()).collect();
+    }
+
+    fn attached(&self) -> BTreeSet<Key> {
+        self.attached.clone()
     }
 
     fn warn_users(&mut self, _node: &str, error: Option<&str>) {
@@ -67,12 +76,13 @@ impl Trial {
     fn start(&self, steps: Vec<Step>) -> Result<Agent<'static, Script, Memory>, AgentError> {
         let (memory, policies, warnings) = (self.memory.clone(), self.policies.clone(), self.warnings.clone());
         Agent::start(Start {
-            source: Script { steps: steps.into(), policies, warnings },
+            source: Script { steps: steps.into(), policies, warnings, attached: BTreeSet::new() },
             open: Box::new(move |_| Ok(memory)),
             clock: self.clock.clone(),
             read_config: Box::new(|| Ok(config())),
             cluster_domain: "cluster.local".parse().expect("a name"),
             control: self.control.clone(),
+            records: self.control.with_extension("records"),
             take_over: false,
             explain: Box::new(|_, _| Err("nobody explains".to_owned())),
             health: Health::new("not yet"),
@@ -191,6 +201,45 @@ fn a_start_that_fails_warns_users_and_leaves_no_control_socket() {
     let warned = trial.warnings.borrow();
     assert!(matches!(warned.as_slice(), [Some(text)] if text.contains("refuse")), "{warned:?}");
     assert!(!trial.control.exists());
+}
+
+/// What the CNI plugin asks, in a thread: the answer comes when the loop has turned.
+fn ask_to_attach(control: &Path) -> thread::JoinHandle<Result<Value, crate::AskError>> {
+    let attachment = serde_json::json!({
+        "container": "c1", "interface": "eth0", "network": "pods", "namespace": "shop", "name": "web", "uid": "u1",
+        "netns": "/run/netns/a", "host": {"name": "veth1", "index": 7}, "mac": null, "addresses": [WEB],
+    });
+    let question = serde_json::json!({"attach": attachment, "milliseconds": 60_000});
+    let running = Running::find(control).expect("it runs");
+    thread::spawn(move || running.ask(&question))
+}
+
+#[test]
+fn s1_9_attach_is_answered_when_the_kernel_has_the_change_and_only_for_root() {
+    let trial = Trial::new("attach");
+    let is_root = nix::unistd::geteuid().is_root();
+    let control = trial.control.clone();
+    let asked: Rc<RefCell<Option<thread::JoinHandle<_>>>> = Rc::default();
+    let (asks, ends) = (asked.clone(), asked);
+    trial.run(vec![
+        trial.then(move |memory| {
+            let thread = ask_to_attach(&control);
+            while is_root && Trial::status(&control)["attachments"]["known"] != 1 {
+                thread::yield_now();
+            }
+            assert!(!is_root || !thread.is_finished(), "it is not enforced yet");
+            assert_eq!(memory.replaced(), 1);
+            *asks.borrow_mut() = Some(thread);
+        }),
+        trial.then(move |memory| {
+            let answer = ends.borrow_mut().take().expect("it was asked").join().expect("it ends well");
+            match (is_root, answer) {
+                (true, Ok(answer)) => assert_eq!((&answer["enforced"], memory.replaced()), (&true.into(), 2)),
+                (false, Err(error)) => assert!(error.to_string().contains("only root may attach"), "{error}"),
+                (_, answer) => panic!("{answer:?}"),
+            }
+        }),
+    ]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The control socket: `namewall status`, `leases` and `explain --live` ask here,
-//! and an agent that takes over.
+//! the CNI plugin, and an agent that takes over.
 
+mod attach;
 mod client;
 mod leases;
 mod status;
@@ -8,19 +9,24 @@ mod status;
 pub use client::{AskError, Running};
 pub use leases::rules_of;
 
+use crate::identity::Attachments;
 use crate::state::{State, lock};
 use namewall_dataplane::Dataplane;
 use namewall_policy::ask::{Host, Names, Target, World};
 use serde_json::{Value, json};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 /// The longest question.
 const LONGEST: u64 = 64 << 10;
 /// A client that does not read must not keep others waiting.
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// Questions that are answered at once. Plugins wait for the kernel, up to one for each pod that starts.
+const MOST_QUESTIONS: usize = 512;
 
 /// What `explain --live` asks.
 #[derive(Debug)]
@@ -40,15 +46,29 @@ pub(crate) struct Control<D: Dataplane> {
     pub(crate) explain: Box<Explain>,
     /// Where an agent that wants to take over waits for the sockets.
     pub(crate) successor: Arc<Mutex<Option<UnixStream>>>,
+    pub(crate) attachments: Arc<Attachments>,
 }
 
 impl<D: Dataplane> Control<D> {
     /// Answers until the process ends.
-    pub(crate) fn serve(&self, listener: &UnixListener) {
+    pub(crate) fn serve(self: &Arc<Self>, listener: &UnixListener) {
+        let count = Arc::new(AtomicUsize::new(0));
         for stream in listener.incoming().flatten() {
             let _ = stream.set_read_timeout(Some(TIMEOUT)).and_then(|()| stream.set_write_timeout(Some(TIMEOUT)));
-            if let Ok(Some(successor)) = self.answer(stream) {
-                *self.successor.lock().unwrap_or_else(PoisonError::into_inner) = Some(successor);
+            // Whoever is turned away finds the connection closed, and asks again.
+            if count.load(Ordering::SeqCst) >= MOST_QUESTIONS {
+                continue;
+            }
+            count.fetch_add(1, Ordering::SeqCst);
+            let (control, counted) = (self.clone(), count.clone());
+            let answer = move || {
+                if let Ok(Some(successor)) = control.answer(stream) {
+                    *control.successor.lock().unwrap_or_else(PoisonError::into_inner) = Some(successor);
+                }
+                counted.fetch_sub(1, Ordering::SeqCst);
+            };
+            if thread::Builder::new().name("question".to_owned()).spawn(answer).is_err() {
+                count.fetch_sub(1, Ordering::SeqCst);
             }
         }
     }
@@ -65,7 +85,11 @@ impl<D: Dataplane> Control<D> {
         if question["handOver"].as_bool() == Some(true) {
             return Ok(Some(reader.into_inner()));
         }
-        let answer = self.answer_to(&question).unwrap_or_else(|error| json!({ "error": error }));
+        let answer = match attach::is_attach(&question) {
+            true => attach::answer(&self.attachments, reader.get_ref(), &question),
+            false => self.answer_to(&question),
+        };
+        let answer = answer.unwrap_or_else(|error| json!({ "error": error }));
         writeln!(reader.get_mut(), "{answer}")?;
         Ok(None)
     }
@@ -73,7 +97,7 @@ impl<D: Dataplane> Control<D> {
     fn answer_to(&self, question: &Value) -> Result<Value, String> {
         let state = lock(&self.state);
         match question {
-            _ if !question["status"].is_null() => Ok(status::status(&state)),
+            _ if !question["status"].is_null() => Ok(status::status(&state, &self.attachments)),
             _ if !question["leases"].is_null() => leases::leases(&state, &question["leases"]),
             _ if !question["explain"].is_null() => self.explain(&state, &question["explain"]),
             _ => Err("it does not know what to do with this; is it another version of namewall?".to_owned()),

@@ -1,11 +1,13 @@
 //! `namewall status`.
 
+use crate::identity::Attachments;
 use crate::state::State;
 use namewall_dataplane::Dataplane;
 use namewall_kubernetes::Published;
 use serde_json::{Map, Value, json};
 
-pub(super) fn status<D: Dataplane>(state: &State<D>) -> Value {
+pub(super) fn status<D: Dataplane>(state: &State<D>, attachments: &Attachments) -> Value {
+    let attached = attachments.summary();
     json!({
         "pid": std::process::id(),
         "seconds": state.node.now().since(state.started).as_secs(),
@@ -24,6 +26,12 @@ pub(super) fn status<D: Dataplane>(state: &State<D>) -> Value {
             json!({"written": written, "conflicts": conflicts, "failed": failed, "leftOut": left_out, "late": late})
         }),
         "denials": state.denials.total(),
+        "attachments": {
+            "known": attached.known,
+            "enforced": attached.enforced,
+            "interfaces": attached.interfaces,
+            "unreadable": attached.unreadable,
+        },
     })
 }
 

@@ -8,7 +8,7 @@ use crate::warning::Warning;
 use namewall_cluster::kinds::{CLUSTER_EGRESS_FIREWALL, Component, NODE, NODE_ADDRESSES};
 use namewall_cluster::resolver::Settings as ResolverSettings;
 use namewall_cluster::yaml::{Node, Value};
-use namewall_cluster::{DescribedService, Key, LoadError, Read, Settings, Store};
+use namewall_cluster::{DescribedService, Key, LoadError, PodAddresses, Read, Settings, Store};
 use namewall_kubernetes::{Connection, Publisher, Trouble, Watch};
 use namewall_policy::Instant;
 use namewall_policy::addr::Cidr;
@@ -45,6 +45,8 @@ pub struct ClusterSource {
     published: Published,
     /// The digest of the ClusterEgressFirewalls as they were last read: nodes publish which they enforce.
     read: String,
+    /// The pods that had the addresses that the runtime has given them, when the cluster was last read.
+    attached: BTreeSet<Key>,
     logged: LoggedTrouble,
     warning: Warning,
 }
@@ -68,6 +70,7 @@ impl ClusterSource {
             clock: connection.environment().clock.clone(),
             published: Published::default(),
             read: String::new(),
+            attached: BTreeSet::new(),
             logged: LoggedTrouble::default(),
             warning: Warning::default(),
         }
@@ -105,7 +108,23 @@ impl Source for ClusterSource {
 
     fn read(&mut self) -> Result<Read, LoadError> {
         self.read = self.watch.with_store(|store| store.digest(&CLUSTER_EGRESS_FIREWALL));
-        Ok(self.watch.read(&self.settings.cluster))
+        let attached = |store: &Store| store.attached().cloned().collect();
+        let (read, attached) = self.watch.read_with(&self.settings.cluster, attached);
+        self.attached = attached;
+        Ok(read)
+    }
+
+    fn attach(&mut self, pods: &[PodAddresses]) {
+        self.watch.attach(pods);
+    }
+
+    fn attached(&self) -> BTreeSet<Key> {
+        self.attached.clone()
+    }
+
+    fn waker(&self) -> Option<Box<dyn Fn() + Send + Sync>> {
+        let waker = self.watch.waker();
+        Some(Box::new(move || waker.wake()))
     }
 
     fn enforced(&mut self) {

@@ -3,7 +3,7 @@
 use super::look::{Seen, look};
 use super::{Event, Source, TICK};
 use crate::signals::Signals;
-use namewall_cluster::{self as cluster, Document, LastGood, LoadError, Read, Settings};
+use namewall_cluster::{self as cluster, Document, Key, LastGood, LoadError, PodAddresses, Read, Settings};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,11 +16,15 @@ pub struct Files {
     last_good: LastGood<Arc<Document>>,
     /// The files as they were when they were last read.
     seen: BTreeSet<Seen>,
+    /// Addresses that this machine's runtime has given pods, and the pods that have them.
+    given: Vec<PodAddresses>,
+    attached: BTreeSet<Key>,
 }
 
 impl Files {
     pub fn new(paths: &[PathBuf], settings: Settings) -> Self {
-        Self { paths: paths.to_vec(), settings, last_good: LastGood::default(), seen: BTreeSet::new() }
+        let (seen, attached) = (BTreeSet::new(), BTreeSet::new());
+        Self { paths: paths.to_vec(), settings, last_good: LastGood::default(), seen, given: Vec::new(), attached }
     }
 
     fn look(&self) -> BTreeSet<Seen> {
@@ -42,8 +46,18 @@ impl Source for Files {
         let seen = self.look();
         let loaded = cluster::load(&self.paths)?;
         self.seen = seen;
-        let documents = loaded.documents.into_iter().map(Arc::new);
-        Ok(self.last_good.lower(documents, loaded.findings, &self.settings))
+        let mut documents = loaded.documents;
+        let given = |document| cluster::give_addresses(document, &self.given);
+        self.attached = documents.iter_mut().filter_map(given).collect();
+        Ok(self.last_good.lower(documents.into_iter().map(Arc::new), loaded.findings, &self.settings))
+    }
+
+    fn attach(&mut self, pods: &[PodAddresses]) {
+        self.given = pods.to_vec();
+    }
+
+    fn attached(&self) -> BTreeSet<Key> {
+        self.attached.clone()
     }
 }
 

@@ -9,10 +9,11 @@ pub use cluster::{ClusterSettings, ClusterSource};
 pub use files::Files;
 
 use crate::signals::Signals;
-use namewall_cluster::{Key, LoadError, Read};
+use namewall_cluster::{Key, LoadError, PodAddresses, Read};
 use namewall_kubernetes::{NameObject, Publisher, Trouble};
 use namewall_policy::addr::Cidr;
 use namewall_telemetry::Export;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,6 +41,19 @@ pub trait Source {
 
     /// Reads all of it.
     fn read(&mut self) -> Result<Read, LoadError>;
+
+    /// Takes the addresses that this node's runtime has given its pods. They are in what is read next (S1.9).
+    fn attach(&mut self, _pods: &[PodAddresses]) {}
+
+    /// The pods that have, in what was read last, the addresses that the runtime has given them.
+    fn attached(&self) -> BTreeSet<Key> {
+        BTreeSet::new()
+    }
+
+    /// Ends `next` early, from another thread. None if a tick is soon enough.
+    fn waker(&self) -> Option<Box<dyn Fn() + Send + Sync>> {
+        None
+    }
 
     /// What was read last is in force now.
     fn enforced(&mut self) {}

@@ -49,7 +49,7 @@ pub(crate) use namespace::read_namespace;
 pub(crate) use network_policy_v1beta1::ISOLATION_ANNOTATION;
 pub(crate) use node::{ReadNode, read_node};
 pub(crate) use node_addresses::read_addresses;
-pub(crate) use pod::{NETWORK_STATUS, read_pod};
+pub(crate) use pod::{MIRROR_ANNOTATION, NETWORK_STATUS, read_pod};
 pub(crate) use service::read_service;
 pub(crate) use template::read_template;
 

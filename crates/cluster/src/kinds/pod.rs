@@ -1,6 +1,7 @@
 //! Pods, and what a template says about the pods that it stands for.
 
 use super::meta::IntOrString;
+use crate::attached::PodUid;
 use crate::document::Document;
 use crate::lower::{Described, Pool, Scope, owner, parts};
 use crate::yaml::Node;
@@ -24,7 +25,12 @@ pub(super) const KEPT: &[&str] = &[
     "status.phase",
     "status.podIP",
     "status.podIPs",
+    // `MIRROR_ANNOTATION`.
+    "metadata.annotations.kubernetes.io/config.mirror",
 ];
+
+/// On the mirror of a static pod: the uid by which its node knows it.
+pub(crate) const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
 #[derive(Deserialize, Default, Debug, Clone)]
 #[serde(rename_all = "camelCase")]
@@ -111,7 +117,8 @@ pub(crate) fn read_pod(document: &Document, findings: &mut Vec<Finding>, pool: &
     let labels = pool.labels(&scope.meta.labels);
     let described = describe(&mut scope, PodTemplate { kind: WorkloadKind::Pod, spec, labels }, pool);
     let is_running = status.phase.as_deref() == Some("Running");
-    Some(Described { addresses: addresses.into(), account, is_running, ..described })
+    let uid = PodUid::read(document);
+    Some(Described { uid, addresses: addresses.into(), account, is_running, ..described })
 }
 
 /// Piece by piece: a bad port must not lose the node, nor a bad node the ports.
@@ -145,6 +152,7 @@ pub(super) fn describe(scope: &mut Scope<'_>, template: PodTemplate, pool: &mut 
     let workload = owner.as_ref().and_then(|owner| owner::workload_of_owner(owner, &labels));
     Described {
         kind,
+        uid: None,
         namespace: pool.text(scope.namespace()),
         name: meta.name.as_str().into(),
         labels,

@@ -3,6 +3,7 @@
 use super::pool::Pool;
 use super::sort::{Sorted, Unread};
 use super::{Lowering, owner};
+use crate::attached::PodUid;
 use crate::document::Document;
 use crate::kinds::{self, Kind, Reader, read_pod, read_template};
 use namewall_policy::labels::Labels;
@@ -21,6 +22,8 @@ pub struct Described {
     pub(crate) kind: WorkloadKind,
     pub namespace: Arc<str>,
     pub name: Arc<str>,
+    /// None for a template, and in manifests.
+    pub uid: Option<PodUid>,
     /// The labels pods get: a template gives them apart from its own.
     pub labels: Labels,
     pub node: Option<Arc<str>>,

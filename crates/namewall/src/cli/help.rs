@@ -242,12 +242,32 @@ Examples:
   namewall uninstall --table other
 
 Only namewall's own table is removed. It takes root, or the capability NET_ADMIN.
+The CNI plugin goes too, as by `namewall cni uninstall`: of this machine, and of
+the node whose files are at /host, where `kubectl debug node/NAME` has them.
 While a namewall is running, its table is not removed: after 10 s the command
 fails, and says which process still holds the table.
 
 Exit codes:
   0  nothing of it is left
   2  it could not be removed";
+
+pub(super) const CNI_HELP: &str = "\
+Examples:
+  namewall cni install
+  namewall cni install --bin-dir /host/opt/cni/bin --conf-dir /host/etc/cni/net.d --watch
+  namewall cni uninstall
+
+The plugin is this binary. The container runtime runs it for every pod, after the
+plugin that gives the pod its network; it returns when the node's agent enforces
+the pod's policies, so that the pod's first packet finds them.
+
+`install` copies the binary to --bin-dir and writes a copy of the first
+configuration in --conf-dir with the plugin appended, under a name that comes
+before it. The original is not changed: `uninstall` removes both copies.
+
+Exit codes:
+  0  done
+  2  it could not be done";
 
 pub(super) fn crds_help() -> String {
     let own: Vec<&str> = crds::kinds().into_iter().filter(|kind| kind.is_own()).map(|kind| kind.name).collect();

@@ -1,6 +1,7 @@
 //! One file a command.
 
 pub(crate) mod check;
+pub(crate) mod cni;
 mod controller;
 pub(crate) mod crds;
 mod diff;
@@ -19,7 +20,7 @@ mod uninstall;
 
 pub(crate) use doctor::{Doctor, HELP as DOCTOR_HELP};
 pub(crate) use http::HttpAddress;
-pub(crate) use run::{DnsServer, Options as RunOptions, print_leases};
+pub(crate) use run::{DnsServer, Options as RunOptions, Time, print_leases};
 
 use crate::cli::{Cli, Command};
 use crate::output;
@@ -46,6 +47,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Leases(args) => run::leases(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Uninstall(args) => uninstall::run(&args),
+        Command::Cni(args) => cni::run(&args),
         Command::Crds(args) => crds::run(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();

@@ -1,5 +1,7 @@
 //! `namewall uninstall`.
 
+use super::cni;
+use super::run::running;
 use crate::cli::Uninstall;
 use crate::output;
 use anyhow::Result;
@@ -18,5 +20,9 @@ pub(crate) fn run(args: &Uninstall) -> Result<ExitCode> {
         false => writeln!(out, "there is no table inet {}: nothing to remove", args.table)?,
     }
     out.flush()?;
+    // An agent that runs, with another table, has its plugin.
+    if running().is_err() {
+        cni::say_removed(&cni::uninstall()?)?;
+    }
     Ok(ExitCode::SUCCESS)
 }

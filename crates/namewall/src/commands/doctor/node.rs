@@ -2,6 +2,8 @@
 
 use super::Check;
 use crate::commands::run::running;
+use namewall_cni::NAME;
+use namewall_cni::install::Folders;
 use namewall_dataplane::conntrack::Conntrack;
 use namewall_dataplane::nflog::DenialLog;
 use namewall_dataplane::nft::{Nft, NftError, Settings};
@@ -24,6 +26,7 @@ pub(super) fn look() -> Vec<Check> {
         &bridges,
         &["net/bridge/bridge-nf-call-iptables", "net/bridge/bridge-nf-call-ip6tables"].map(setting),
     ));
+    checks.push(plugin(&Folders::usual(Path::new("/"))));
     checks.push(match running() {
         Ok(_) => Check::good("namewall", "runs here"),
         Err(_) => {
@@ -93,6 +96,32 @@ fn forwarding(set: &Option<String>) -> Check {
     }
 }
 
+/// Whether the container runtime asks us before a pod starts.
+fn plugin(folders: &Folders) -> Check {
+    let alone = "pods are known by their addresses alone, and may lose their first packets";
+    let advice = "namewall cni install, or cni.enabled in the chart";
+    let used = match folders.used() {
+        Ok(Some(used)) => used,
+        Ok(None) => {
+            let found = format!("there is no configuration in {}: {alone}", folders.configurations.display());
+            return Check::hint("CNI", found, "if pods run here, set --conf-dir of `namewall cni install`");
+        }
+        Err(error) => return Check::hint("CNI", format!("{:#}", anyhow::Error::from(error)), advice),
+    };
+    let text = std::fs::read_to_string(&used).unwrap_or_default();
+    let list: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+    let mut plugins = list["plugins"].as_array().into_iter().flatten();
+    if !plugins.any(|one| one["type"] == NAME) {
+        return Check::hint("CNI", format!("{} does not name {NAME}: {alone}", used.display()), advice);
+    }
+    let binary = folders.plugins.join(NAME);
+    if !binary.is_file() {
+        let found = format!("{} names {NAME}, and there is no {}: no pod can start", used.display(), binary.display());
+        return Check::missing("CNI", found, "namewall cni install --bin-dir where the runtime finds plugins");
+    }
+    Check::good("CNI", format!("{} asks the agent before a pod starts", used.display()))
+}
+
 fn bridges(interfaces: &Path) -> Vec<String> {
     let found = std::fs::read_dir(interfaces).into_iter().flatten().flatten();
     let mut names: Vec<String> = found
@@ -139,6 +168,28 @@ mod tests {
         assert_eq!(state(&["cni0"], [Some("1"), Some("0")]), State::Missing, "IPv6 would be open");
         assert_eq!(state(&["cni0"], [None, None]), State::Missing, "br_netfilter is not loaded");
         assert_eq!(state(&["docker0"], [None, None]), State::Hint, "its containers need not be pods");
+    }
+
+    #[test]
+    fn a_runtime_that_does_not_ask_us_is_told_of() {
+        let root = std::env::temp_dir().join(format!("namewall-doctor-{}", std::process::id()));
+        let folders = Folders::usual(&root);
+        let list = |kinds: &[&str]| {
+            let plugins: Vec<_> = kinds.iter().map(|kind| serde_json::json!({"type": kind})).collect();
+            let text = serde_json::json!({"cniVersion": "1.0.0", "plugins": plugins}).to_string();
+            std::fs::write(folders.configurations.join("10-pods.conflist"), text).expect("a file");
+        };
+        assert_eq!(plugin(&folders).state, State::Hint, "there is nothing");
+        std::fs::create_dir_all(&folders.configurations).expect("a folder");
+        list(&["bridge"]);
+        assert_eq!(plugin(&folders).state, State::Hint, "it is not chained");
+        list(&["bridge", "namewall"]);
+        assert_eq!(plugin(&folders).state, State::Missing, "no pod can start");
+        std::fs::create_dir_all(&folders.plugins)
+            .and_then(|()| std::fs::write(folders.plugins.join(NAME), ""))
+            .expect("a file");
+        assert_eq!(plugin(&folders).state, State::Good);
+        std::fs::remove_dir_all(&root).expect("it is removed");
     }
 
     #[test]

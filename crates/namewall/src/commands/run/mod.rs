@@ -5,7 +5,7 @@
 mod options;
 mod report;
 
-pub(crate) use options::{Options, Server as DnsServer};
+pub(crate) use options::{Options, Server as DnsServer, Time};
 pub(crate) use report::{leases, print_leases, status, time};
 
 use super::explain::{Answer, ConnectionQuestion};
@@ -92,6 +92,7 @@ fn enforce(args: &cli::Firewall, source: impl Source, mut http: Http, signals: &
         read_config: Box::new(|| Ok(args.options()?.config())),
         cluster_domain: args.settings.cluster_domain.clone(),
         control: control_socket()?,
+        records: runtime_folder()?.join("attachments"),
         take_over: args.take_over,
         explain: Box::new(|world, question| explain(world, question).map_err(|error| format!("{error:#}"))),
         health: http.health().clone(),

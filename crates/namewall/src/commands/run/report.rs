@@ -70,6 +70,14 @@ fn print_status(out: &mut impl Write, told: &Value) -> Result<()> {
             writeln!(out, "          {WARN}{} {words}{WARN:#}", names[key])?;
         }
     }
+    let attached = &told["attachments"];
+    if count(&attached["known"]) > 0 {
+        let (known, enforced) = (&attached["known"], &attached["enforced"]);
+        writeln!(out, "pods      {known} were attached by the CNI plugin, {enforced} of them are enforced")?;
+    }
+    for what in texts(&attached["unreadable"]) {
+        writeln!(out, "          {BAD}{what}{BAD:#}")?;
+    }
     writeln!(out, "denied    {} connections were told of", told["denials"])?;
     Ok(())
 }

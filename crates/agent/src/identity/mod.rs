@@ -1,0 +1,17 @@
+//! Which pod is behind which interface of this node, and which addresses it has
+//! (S1.9), as the container runtime says through the CNI plugin.
+//!
+//! ```text
+//!  plugin ──► record on disk ──► control socket: attach ──► Attachments ──► wakes the loop
+//!                                      ▲                                        │ source: the pod has these addresses
+//!                                      └────── enforced ◄────── kernel ◄────────┘
+//! ```
+//! The pod and its policies are known through the source; what is missing is the
+//! address, which the API server has a second later. Until the kernel enforces it
+//! no process of the pod runs. Records of attachments are read when the agent
+//! starts, so that its restart loses none.
+
+mod attachments;
+
+pub(crate) use attachments::Attachments;
+pub use attachments::{AttachError, PodInterface};

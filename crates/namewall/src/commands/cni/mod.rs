@@ -1,0 +1,131 @@
+//! `namewall cni`: puts the CNI plugin into a node's container runtime and takes
+//! it out again. The plugin itself is this binary, started by the runtime with
+//! `CNI_COMMAND` in its environment; what it does is in `namewall-cni`.
+
+use super::signals::SystemSignals;
+use crate::cli::{Cni, CniCommand, CniFolders, CniInstall};
+use crate::output;
+use anyhow::{Context, Result, bail};
+use namewall_agent::{Signal, Signals};
+use namewall_cni::environment::COMMAND;
+use namewall_cni::install::{self, Chained, Folders};
+use namewall_cni::{NAME, plugin};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use tracing::{info, warn};
+
+/// How often the runtime's configuration is looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// Where `kubectl debug node/…` has the node's files.
+const ROOT_OF_NODE: &str = "/host";
+
+/// Whether a container runtime has started this process as its plugin.
+pub(crate) fn is_called() -> bool {
+    std::env::var_os(COMMAND).is_some() && std::env::args_os().len() == 1
+}
+
+/// The plugin. It is run for every pod, so nothing of the command line is read.
+pub(crate) fn play() -> ExitCode {
+    let variable = |name: &str| std::env::var(name).ok();
+    let (mut input, mut output) = (std::io::stdin().lock(), std::io::stdout().lock());
+    match plugin::run(variable, &mut input, &mut output, &mut std::io::stderr().lock()) {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
+
+pub(crate) fn run(args: &Cni) -> Result<ExitCode> {
+    match &args.command {
+        CniCommand::Install(args) => install(args),
+        CniCommand::Uninstall(folders) => {
+            let mut removed = folders.folders().remove()?;
+            removed.extend(install::remove_records(Path::new("/"))?);
+            say_removed(&removed)?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+impl CniFolders {
+    fn folders(&self) -> Folders {
+        Folders { plugins: self.bin_dir.clone(), configurations: self.conf_dir.clone() }
+    }
+}
+
+/// Takes the plugin out of this machine, or out of the node whose files are here. Returns what was removed.
+pub(crate) fn uninstall() -> Result<Vec<PathBuf>> {
+    let mut removed = Vec::new();
+    for root in ["/", ROOT_OF_NODE].map(Path::new) {
+        removed.extend(Folders::usual(root).remove()?);
+        removed.extend(install::remove_records(root)?);
+    }
+    Ok(removed)
+}
+
+pub(crate) fn say_removed(removed: &[PathBuf]) -> Result<()> {
+    let mut out = output::stdout();
+    for path in removed {
+        writeln!(out, "removed {}", path.display())?;
+    }
+    Ok(out.flush()?)
+}
+
+fn install(args: &CniInstall) -> Result<ExitCode> {
+    args.logging.start()?;
+    let signals = SystemSignals::take()?;
+    let (folders, plugin) = (args.folders.folders(), plugin_settings(args));
+    let binary = std::env::current_exe().context("cannot find the binary of this process")?;
+    let (began, mut told) = (Instant::now(), String::new());
+    loop {
+        let chained = folders.copy_plugin(&binary).and_then(|()| folders.chain(&plugin));
+        let (is_good, now) = match &chained {
+            Ok(Chained::Written { original, file } | Chained::Kept { original, file }) => {
+                (true, format!("{} is used in place of {}", file.display(), original.display()))
+            }
+            Ok(Chained::ByHand(path)) => (true, format!("{} has the plugin already", path.display())),
+            Ok(Chained::Nothing) => {
+                (false, format!("there is no configuration in {}", args.folders.conf_dir.display()))
+            }
+            Err(error) => (false, format!("{:#}", anyhow::anyhow!("{error}: {}", cause(error)))),
+        };
+        // Said once: a configuration that comes soon is no trouble.
+        let is_late = began.elapsed() >= args.wait.0;
+        if now != told && (is_good || is_late) {
+            match is_good {
+                true => info!("{now}"),
+                false => warn!("{now}; pods are known by their addresses alone, and may lose their first packets"),
+            }
+            told.clone_from(&now);
+        }
+        match (is_good, args.watch) {
+            (true, false) => return Ok(ExitCode::SUCCESS),
+            (false, false) if is_late => bail!("{now}"),
+            _ => {}
+        }
+        if signals.wait(LOOK_EVERY) == Some(Signal::Stop) {
+            return Ok(ExitCode::SUCCESS);
+        }
+    }
+}
+
+fn cause(error: &dyn std::error::Error) -> String {
+    error.source().map(ToString::to_string).unwrap_or_default()
+}
+
+/// What the configuration says to the plugin; usual settings are left out.
+fn plugin_settings(args: &CniInstall) -> Value {
+    let mut settings = json!({"type": NAME, "whenAgentAway": args.when_agent_away.word()});
+    if let Some(seconds) = args.timeout {
+        settings["timeoutSeconds"] = seconds.into();
+    }
+    if let Some(socket) = &args.socket {
+        settings["socket"] = socket.display().to_string().into();
+    }
+    if let Some(records) = &args.records {
+        settings["records"] = records.display().to_string().into();
+    }
+    settings
+}

@@ -1,0 +1,318 @@
+//! The CNI plugin as a process, chained behind Debian's `bridge` as a container
+//! runtime chains it, with `namewall run` as the node's agent: network namespaces
+//! of the test's own, real packets, and no cluster.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod isolated;
+
+use isolated::isolated;
+use namewall_testbed::{give_up, output_with_input};
+use nix::sched::{CloneFlags, setns};
+use serde_json::{Value, json};
+use std::fs::{File, Permissions};
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const PLUGINS: &str = "/usr/lib/cni";
+const NOBODY: u32 = 65534;
+/// What `web` may reach, and what it may not.
+const MAY: &str = "198.51.100.7:80";
+const MAY_NOT: &str = "198.51.100.9:80";
+
+const MANIFESTS: &str = "
+{apiVersion: v1, kind: Node, metadata: {name: n1}, spec: {podCIDR: 10.88.1.0/24},
+ status: {addresses: [{type: InternalIP, address: 192.0.2.1}]}}
+---
+{apiVersion: v1, kind: Namespace, metadata: {name: shop}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: shop, uid: u1, labels: {app: web}}, spec: {nodeName: n1}}
+---
+{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: web, namespace: shop},
+ spec: {podSelector: {matchLabels: {app: web}}, policyTypes: [Egress], egress: [{to: [{ipBlock: {cidr: 198.51.100.7/32}}]}]}}
+";
+
+/// A process that ends with the test.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+struct Node {
+    folder: PathBuf,
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// What came of a call of the plugin.
+struct Called {
+    output: Output,
+}
+
+impl Called {
+    fn result(&self) -> Value {
+        assert!(self.output.status.success(), "{}", String::from_utf8_lossy(&self.output.stdout));
+        serde_json::from_slice(&self.output.stdout).unwrap_or_default()
+    }
+
+    fn code(&self) -> Value {
+        assert!(!self.output.status.success());
+        serde_json::from_slice::<Value>(&self.output.stdout).unwrap()["code"].clone()
+    }
+
+    fn says(&self, text: &str) -> bool {
+        let said = [&self.output.stdout[..], &self.output.stderr].concat();
+        String::from_utf8_lossy(&said).contains(text)
+    }
+}
+
+impl Node {
+    fn new() -> Self {
+        let folder = std::env::temp_dir().join(format!("namewall-cni-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join("manifests")).unwrap();
+        std::fs::write(folder.join("manifests/all.yaml"), MANIFESTS).unwrap();
+        for command in [
+            "link set lo up",
+            "address add 192.0.2.1/32 dev lo",
+            "address add 198.51.100.7/32 dev lo",
+            "address add 198.51.100.9/32 dev lo",
+        ] {
+            assert!(Command::new("ip").args(command.split(' ')).status().unwrap().success(), "ip {command}");
+        }
+        Self { folder }
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_namewall"));
+        command.env("NAMEWALL_RUNTIME_DIR", self.folder.join("runtime")).env_remove("CNI_COMMAND");
+        command
+    }
+
+    fn start(&self) -> Process {
+        let log = File::options().create(true).append(true).open(self.folder.join("log")).unwrap();
+        let mut command = self.command();
+        command
+            .args(["run", "--node", "n1", "--upstream", "192.0.2.53", "--manifests"])
+            .arg(self.folder.join("manifests"));
+        let process = Process(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap());
+        let began = Instant::now();
+        while self.status()["pid"] != process.0.id() {
+            let log = || std::fs::read_to_string(self.folder.join("log")).unwrap_or_default();
+            assert!(began.elapsed() < Duration::from_secs(30), "it does not start:\n{}", log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        process
+    }
+
+    fn status(&self) -> Value {
+        let output = self.command().args(["status", "-o", "json"]).output().unwrap();
+        serde_json::from_slice(&output.stdout).unwrap_or_default()
+    }
+
+    fn record(&self) -> PathBuf {
+        self.folder.join("runtime/attachments/c1@eth0.json")
+    }
+
+    /// The plugin's configuration, as a runtime passes it on.
+    fn config(&self, previous: &Value, more: &Value) -> Value {
+        let runtime = self.folder.join("runtime");
+        let mut config = json!({
+            "cniVersion": "1.0.0", "name": "pods", "type": "namewall",
+            "socket": runtime.join("run.sock"), "records": runtime.join("attachments"),
+        });
+        if !previous.is_null() {
+            config["prevResult"] = previous.clone();
+        }
+        for (key, value) in more.as_object().into_iter().flatten() {
+            config[key] = value.clone();
+        }
+        config
+    }
+
+    /// `bridge`, which makes the pod's network.
+    fn bridge(&self, command: &str, pod: &Pod<'_>) -> Value {
+        let config = json!({
+            "cniVersion": "1.0.0", "name": "pods", "type": "bridge", "bridge": "cni0", "isGateway": true,
+            "ipam": {"type": "host-local", "dataDir": self.folder.join("ipam"),
+                     "ranges": [[{"subnet": "10.88.1.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]},
+        });
+        let mut bridge = Command::new(format!("{PLUGINS}/bridge"));
+        pod.environment(&mut bridge, command);
+        let output = output_with_input(&mut bridge, &config.to_string()).unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        serde_json::from_slice(&output.stdout).unwrap_or_default()
+    }
+
+    fn call(&self, command: &str, pod: &Pod<'_>, config: &Value) -> Called {
+        self.call_as(0, command, pod, config)
+    }
+
+    fn call_as(&self, user: u32, command: &str, pod: &Pod<'_>, config: &Value) -> Called {
+        let mut plugin = Command::new(env!("CARGO_BIN_EXE_namewall"));
+        pod.environment(&mut plugin, command);
+        plugin.uid(user);
+        Called { output: output_with_input(&mut plugin, &config.to_string()).unwrap() }
+    }
+}
+
+/// A container of a pod, and its network namespace.
+struct Pod<'a> {
+    name: &'a str,
+    uid: &'a str,
+    namespace: &'a Path,
+}
+
+impl Pod<'_> {
+    fn environment(&self, command: &mut Command, cni: &str) {
+        let Self { name, uid, .. } = self;
+        command
+            .env("CNI_COMMAND", cni)
+            .env("CNI_CONTAINERID", "c1")
+            .env("CNI_IFNAME", "eth0")
+            .env("CNI_PATH", PLUGINS)
+            .env("CNI_NETNS", self.namespace)
+            .env("CNI_ARGS", format!("IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME={name};K8S_POD_UID={uid}"));
+    }
+
+    /// Whether one packet from the pod is enough to connect. A second would be sent after a second.
+    fn reaches(&self, place: &str) -> bool {
+        let (file, place): (File, SocketAddr) = (File::open(self.namespace).unwrap(), place.parse().unwrap());
+        let connect = move || {
+            setns(file, CloneFlags::CLONE_NEWNET).unwrap();
+            TcpStream::connect_timeout(&place, Duration::from_millis(700)).is_ok()
+        };
+        std::thread::spawn(connect).join().unwrap()
+    }
+}
+
+#[test]
+fn s1_9_a_pod_is_enforced_before_its_first_packet() {
+    if !Path::new(PLUGINS).join("bridge").exists() {
+        give_up(format_args!("there is no {PLUGINS}/bridge; install containernetworking-plugins"));
+    }
+    isolated(|| {
+        let sandbox = Process(Command::new("unshare").args(["--net", "sleep", "600"]).spawn().unwrap());
+        let namespace = PathBuf::from(format!("/proc/{}/ns/net", sandbox.0.id()));
+        let own = std::fs::read_link("/proc/thread-self/ns/net").unwrap();
+        while std::fs::read_link(&namespace).unwrap() == own {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let (node, pod) = (Node::new(), Pod { name: "web", uid: "u1", namespace: &namespace });
+        let _servers = [MAY, MAY_NOT].map(|place| TcpListener::bind(place).unwrap());
+        it_refuses_what_it_cannot_read(&node, &pod);
+        let previous = node.bridge("ADD", &pod);
+        without_an_agent_the_setting_decides(&node, &pod, &previous);
+        let agent = node.start();
+        who_is_not_known_is_refused(&node, &namespace, &previous);
+        add_returns_when_the_pod_is_enforced(&node, &pod, &previous);
+        only_root_may_attach(&node, &pod, &previous);
+        drop(agent);
+        assert_eq!(node.call("STATUS", &pod, &node.config(&Value::Null, &json!({}))).code(), 50);
+        let _agent = node.start();
+        a_restart_loses_nothing(&node, &pod, &previous);
+        garbage_is_collected(&node, &pod, &previous);
+        node.bridge("DEL", &pod);
+    });
+}
+
+fn it_refuses_what_it_cannot_read(node: &Node, pod: &Pod<'_>) {
+    let version = node.call("VERSION", pod, &json!({"cniVersion": "1.0.0"})).result();
+    assert_eq!(version["supportedVersions"], json!(["0.3.1", "0.4.0", "1.0.0", "1.1.0"]));
+    let mut plugin = Command::new(env!("CARGO_BIN_EXE_namewall"));
+    pod.environment(&mut plugin, "ADD");
+    let garbage = Called { output: output_with_input(&mut plugin, "\u{1}{]").unwrap() };
+    assert_eq!(garbage.code(), 6);
+    assert_eq!(node.call("ADD", pod, &node.config(&Value::Null, &json!({}))).code(), 7, "it is not chained");
+    assert_eq!(node.call("ADD", pod, &node.config(&json!({}), &json!({"cniVersion": "9.0.0"}))).code(), 1);
+    assert_eq!(node.call("PLUG", pod, &node.config(&Value::Null, &json!({}))).code(), 4);
+}
+
+fn without_an_agent_the_setting_decides(node: &Node, pod: &Pod<'_>, previous: &Value) {
+    let refused = node.call("ADD", pod, &node.config(previous, &json!({"timeoutSeconds": 1})));
+    assert_eq!(refused.code(), 11);
+    assert!(refused.says("no agent answers") && refused.says("namewall-agent") && !node.record().exists());
+    let allowed = json!({"timeoutSeconds": 1, "whenAgentAway": "allow"});
+    assert_eq!(node.call("ADD", pod, &node.config(previous, &allowed)).result(), *previous);
+    assert!(node.record().exists(), "an agent that comes finds it");
+    node.call("DEL", pod, &node.config(&Value::Null, &json!({}))).result();
+    assert!(!node.record().exists());
+}
+
+fn who_is_not_known_is_refused(node: &Node, namespace: &Path, previous: &Value) {
+    for (name, uid) in [("api", "u1"), ("web", "u2")] {
+        let stranger = Pod { name, uid, namespace };
+        let refused = node.call("ADD", &stranger, &node.config(previous, &json!({"timeoutSeconds": 1})));
+        assert_eq!(refused.code(), 11);
+        assert!(refused.says(&format!("pod shop/{name} with uid {uid} is not known here")), "{name} {uid}");
+        assert!(!node.record().exists());
+    }
+    assert_eq!(node.status()["attachments"]["known"], 0);
+}
+
+fn add_returns_when_the_pod_is_enforced(node: &Node, pod: &Pod<'_>, previous: &Value) {
+    let began = Instant::now();
+    let result = node.call("ADD", pod, &node.config(previous, &json!({}))).result();
+    println!("ADD took {:?}", began.elapsed());
+    assert_eq!(result, *previous);
+    assert!(!pod.reaches(MAY_NOT), "nothing is open before");
+    assert!(pod.reaches(MAY), "and no first packet is lost");
+    let record: Value = serde_json::from_reader(File::open(node.record()).unwrap()).unwrap();
+    assert_eq!(record["addresses"][0], "10.88.1.2");
+    let (host, mac) = (&previous["interfaces"][1]["name"], &previous["interfaces"][2]["mac"]);
+    assert_eq!((&record["host"]["name"], &record["mac"]), (host, mac));
+    let attached = json!({"known": 1, "enforced": 1, "interfaces": 1, "unreadable": []});
+    assert_eq!(node.status()["attachments"], attached);
+    node.call("CHECK", pod, &node.config(previous, &json!({}))).result();
+    node.call("STATUS", pod, &node.config(&Value::Null, &json!({"cniVersion": "1.1.0"}))).result();
+    let mut other = previous.clone();
+    other["ips"][0]["address"] = "10.88.1.3/24".into();
+    assert_eq!(node.call("CHECK", pod, &node.config(&other, &json!({}))).code(), 100);
+}
+
+fn only_root_may_attach(node: &Node, pod: &Pod<'_>, previous: &Value) {
+    let runtime = node.folder.join("runtime");
+    std::fs::set_permissions(&runtime, Permissions::from_mode(0o755)).unwrap();
+    std::fs::set_permissions(runtime.join("run.sock"), Permissions::from_mode(0o777)).unwrap();
+    let deleted = node.call_as(NOBODY, "DEL", pod, &node.config(&Value::Null, &json!({})));
+    assert!(deleted.says("only root may attach pods"), "{}", String::from_utf8_lossy(&deleted.output.stderr));
+    assert!(deleted.output.status.success(), "DEL always succeeds");
+    node.call("CHECK", pod, &node.config(previous, &json!({}))).result();
+}
+
+fn a_restart_loses_nothing(node: &Node, pod: &Pod<'_>, previous: &Value) {
+    node.call("CHECK", pod, &node.config(previous, &json!({}))).result();
+    assert!(pod.reaches(MAY) && !pod.reaches(MAY_NOT));
+    // A record that cannot be read is told of.
+    let broken = node.folder.join("runtime/attachments/c9@eth0.json");
+    File::create(&broken).unwrap().write_all(b"{").unwrap();
+    let collected = node.call(
+        "GC",
+        pod,
+        &node.config(&Value::Null, &json!({"cni.dev/valid-attachments": [{"containerID": "c1", "ifname": "eth0"}]})),
+    );
+    collected.result();
+    assert!(collected.says("c9@eth0.json") && node.record().exists());
+}
+
+fn garbage_is_collected(node: &Node, pod: &Pod<'_>, previous: &Value) {
+    assert_eq!(node.call("GC", pod, &node.config(&Value::Null, &json!({}))).code(), 7, "no list is no empty list");
+    assert!(node.record().exists());
+    node.call("GC", pod, &node.config(&Value::Null, &json!({"cni.dev/valid-attachments": []}))).result();
+    assert!(!node.record().exists());
+    assert_eq!(node.status()["attachments"]["known"], 0);
+    assert_eq!(node.call("CHECK", pod, &node.config(previous, &json!({}))).code(), 100);
+    node.call("DEL", pod, &node.config(&Value::Null, &json!({}))).result();
+}
