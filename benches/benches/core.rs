@@ -10,7 +10,7 @@ use divan::{Bencher, black_box};
 use namewall_bench::Cluster;
 use namewall_bench::flows::flows;
 use namewall_cluster::{Document, Lowered, Settings, lower};
-use namewall_policy::domain::{DomainName, DomainPattern, PatternTable, Wildcard};
+use namewall_policy::domain::{DomainName, DomainPattern, PatternTable};
 use namewall_policy::reach::{Matrix, Reach};
 use namewall_policy::{Flow, Instant, LeaseTable, Program, Snapshot, compile, evaluate, explain};
 use std::sync::{Arc, LazyLock};
@@ -137,22 +137,14 @@ fn lower_all() -> Lowered {
 }
 
 /// Of every three patterns one is exact and two are wildcards; of every two names one matches.
+/// A table, and names of which every second one matches.
 fn patterns() -> (PatternTable, Vec<DomainName>) {
-    let mut table = PatternTable::default();
-    let mut names = Vec::new();
-    for number in 0..PATTERNS {
-        let (written, wildcard) = match number % 3 {
-            0 => (format!("api{number}.provider.example"), Wildcard::Subdomains),
-            1 => (format!("*.team{number}.cdn.example"), Wildcard::Subdomains),
-            _ => (format!("*.zone{number}.example"), Wildcard::OneLabel),
-        };
-        let pattern = DomainPattern::parse(&written, wildcard).expect("a pattern is written as users do");
-        table.intern(&pattern);
-        let name =
-            if number % 2 == 0 { pattern.example().to_string() } else { format!("a.b{number}.elsewhere.example") };
-        names.push(name.parse().expect("an example is a name"));
-    }
-    (table, names)
+    let (table, patterns) = namewall_bench::patterns::patterns(PATTERNS);
+    let name = |(number, pattern): (usize, &DomainPattern)| match number % 2 {
+        0 => pattern.example(),
+        _ => format!("a.b{number}.elsewhere.example").parse().expect("it is a name"),
+    };
+    (table, patterns.iter().enumerate().map(name).collect())
 }
 
 fn seconds(action: impl FnOnce()) -> f64 {

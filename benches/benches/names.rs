@@ -8,8 +8,9 @@
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
+use namewall_bench::patterns::patterns;
 use namewall_dns::wire::addresses;
-use namewall_policy::domain::{DomainName, DomainPattern, PatternTable, Wildcard};
+use namewall_policy::domain::{DomainName, PatternTable};
 use std::sync::LazyLock;
 use std::time::Instant;
 
@@ -19,22 +20,11 @@ const ANSWERS: usize = 1_000;
 
 /// Names in no order, as clients ask for them: of every two one matches.
 static ASKED: LazyLock<(PatternTable, Vec<DomainName>)> = LazyLock::new(|| {
-    let mut table = PatternTable::default();
-    let mut examples = Vec::with_capacity(PATTERNS);
-    for number in 0..PATTERNS {
-        let (written, wildcard) = match number % 3 {
-            0 => (format!("api{number}.provider.example"), Wildcard::Subdomains),
-            1 => (format!("*.team{number}.cdn.example"), Wildcard::Subdomains),
-            _ => (format!("*.zone{number}.example"), Wildcard::OneLabel),
-        };
-        let pattern = DomainPattern::parse(&written, wildcard).expect("a pattern is written as users do");
-        table.intern(&pattern);
-        examples.push(pattern.example());
-    }
+    let (table, patterns) = patterns(PATTERNS);
     let elsewhere = |number: usize| format!("a.b{number}.elsewhere.example").parse().expect("it is a name");
     // A prime: every pattern's turn comes, far from the last one's.
     let name = |at: usize| match at % 2 {
-        0 => examples[at * 7_919 % PATTERNS].clone(),
+        0 => patterns[at * 7_919 % PATTERNS].example(),
         _ => elsewhere(at),
     };
     (table, (0..NAMES).map(name).collect())

@@ -8,6 +8,7 @@
 //! speaks TCP, the second UDP.
 
 use crate::File;
+use crate::policies::{NO_KUBELETS, NO_METADATA};
 use namewall_cluster::{Document, Lowered, Settings, lower};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -200,7 +201,8 @@ spec:
 "
         )
     };
-    let gate = "---
+    let gate = format!(
+        "---
 apiVersion: namewall.dev/v1alpha1
 kind: ClusterEgressFirewall
 metadata:
@@ -208,18 +210,7 @@ metadata:
 spec:
   priority: 10
   rules:
-  - name: metadata
-    action: Deny
-    to:
-    - networks:
-      - 169.254.169.254/32
-  - name: kubelets
-    action: Deny
-    to:
-    - nodes: {}
-    ports:
-    - protocol: TCP
-      port: 10250
-";
-    File { name: "above.yaml".into(), text: [admin(1), admin(2), gate.to_owned()].concat() }
+{NO_METADATA}{NO_KUBELETS}"
+    );
+    File { name: "above.yaml".into(), text: [admin(1), admin(2), gate].concat() }
 }

@@ -14,6 +14,7 @@ pub mod figures;
 pub mod flows;
 mod layout;
 mod objects;
+pub mod patterns;
 mod policies;
 pub mod random;
 

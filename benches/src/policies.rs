@@ -9,6 +9,7 @@ mod network;
 
 use crate::File;
 use crate::layout::Layout;
+pub(crate) use firewall::{NO_KUBELETS, NO_METADATA};
 
 /// How many of each kind.
 #[derive(Clone, Copy, Debug)]

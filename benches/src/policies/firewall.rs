@@ -41,8 +41,26 @@ spec:
         .collect()
 }
 
+/// A rule of a ClusterEgressFirewall.
+pub(crate) const NO_METADATA: &str = "  - name: metadata
+    action: Deny
+    to:
+    - networks:
+      - 169.254.169.254/32
+";
+/// Another one.
+pub(crate) const NO_KUBELETS: &str = "  - name: kubelets
+    action: Deny
+    to:
+    - nodes: {}
+    ports:
+    - protocol: TCP
+      port: 10250
+";
+
 pub(super) fn of_cluster(count: usize) -> Vec<String> {
-    let metadata = "---
+    let metadata = format!(
+        "---
 apiVersion: namewall.dev/v1alpha1
 kind: ClusterEgressFirewall
 metadata:
@@ -50,13 +68,10 @@ metadata:
 spec:
   priority: 10
   rules:
-  - name: metadata
-    action: Deny
-    to:
-    - networks:
-      - 169.254.169.254/32
-";
-    let nodes = "---
+{NO_METADATA}"
+    );
+    let nodes = format!(
+        "---
 apiVersion: namewall.dev/v1alpha1
 kind: ClusterEgressFirewall
 metadata:
@@ -71,14 +86,8 @@ spec:
         values:
         - platform
   rules:
-  - name: kubelets
-    action: Deny
-    to:
-    - nodes: {}
-    ports:
-    - protocol: TCP
-      port: 10250
-";
+{NO_KUBELETS}"
+    );
     let mail = "---
 apiVersion: namewall.dev/v1alpha1
 kind: ClusterEgressFirewall
@@ -111,5 +120,5 @@ spec:
     - protocol: TCP
       port: 587
 ";
-    [metadata, nodes, mail].into_iter().take(count).map(str::to_owned).collect()
+    [metadata, nodes, mail.to_owned()].into_iter().take(count).collect()
 }

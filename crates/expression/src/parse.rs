@@ -30,6 +30,18 @@ const SUM: u8 = 7;
 const PRODUCT: u8 = 8;
 const POWER: u8 = 9;
 
+fn strength(calculation: Calculation) -> u8 {
+    match calculation {
+        Calculation::BitAnd | Calculation::BitOr | Calculation::BitXor => BITS,
+        Calculation::ShiftLeft | Calculation::ShiftRight => SHIFT,
+        Calculation::Minus => SUM,
+        Calculation::Times | Calculation::Divide | Calculation::Modulo => PRODUCT,
+        Calculation::Power => POWER,
+    }
+}
+
+const MINUS: Mark = Mark::Calculate(Calculation::Minus);
+
 pub(crate) fn parse(text: &str) -> Result<Tree, Problem> {
     if text.len() > LONGEST {
         let message = format!("the expression is {} bytes long; {LONGEST} is the most", text.len());
@@ -185,7 +197,6 @@ impl Parser {
     /// The operator that comes next, how strong it binds, and how many tokens it is.
     fn infix(&self) -> Option<(Infix, u8, usize)> {
         let operator = |operator, strength| Some((Infix::Operator(operator), strength, 1));
-        let calculation = |calculation, strength| operator(Operator::Calculate(calculation), strength);
         let mark = match self.peek()? {
             Token::Mark(mark) => *mark,
             Token::Name { name, bare: true } => {
@@ -213,17 +224,8 @@ impl Parser {
                 COMPARISON,
                 2,
             )),
-            Mark::BitAnd => calculation(Calculation::BitAnd, BITS),
-            Mark::BitOr => calculation(Calculation::BitOr, BITS),
-            Mark::BitXor => calculation(Calculation::BitXor, BITS),
-            Mark::ShiftLeft => calculation(Calculation::ShiftLeft, SHIFT),
-            Mark::ShiftRight => calculation(Calculation::ShiftRight, SHIFT),
             Mark::Plus => operator(Operator::Plus, SUM),
-            Mark::Minus => calculation(Calculation::Minus, SUM),
-            Mark::Times => calculation(Calculation::Times, PRODUCT),
-            Mark::Divide => calculation(Calculation::Divide, PRODUCT),
-            Mark::Modulo => calculation(Calculation::Modulo, PRODUCT),
-            Mark::Power => calculation(Calculation::Power, POWER),
+            Mark::Calculate(calculation) => operator(Operator::Calculate(calculation), strength(calculation)),
             Mark::Open | Mark::Close | Mark::Comma | Mark::Question | Mark::Colon => None,
             Mark::Otherwise | Mark::Bang | Mark::Tilde => None,
         }
@@ -244,7 +246,7 @@ impl Parser {
     fn prefixed(&mut self) -> Result<Tree, Problem> {
         let start = self.place();
         let prefix = match self.peek() {
-            Some(Token::Mark(mark @ (Mark::Bang | Mark::Minus | Mark::Tilde))) => *mark,
+            Some(Token::Mark(mark @ (Mark::Bang | MINUS | Mark::Tilde))) => *mark,
             _ => return self.value(),
         };
         self.at += 1;
@@ -252,8 +254,8 @@ impl Parser {
         let span = start.to(inner.span);
         let form = match (prefix, inner.form) {
             // A literal again, so that `label(name, -1)` can be checked.
-            (Mark::Minus, Form::Number(number)) => Form::Number(0.0 - number),
-            (Mark::Minus, form) => Form::Negative(Box::new(Tree { form, ..inner })),
+            (MINUS, Form::Number(number)) => Form::Number(0.0 - number),
+            (MINUS, form) => Form::Negative(Box::new(Tree { form, ..inner })),
             (Mark::Tilde, form) => Form::Flipped(Box::new(Tree { form, ..inner })),
             (_, form) => Form::Not(Box::new(Tree { form, ..inner })),
         };

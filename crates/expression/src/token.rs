@@ -7,6 +7,7 @@
 //! a letter begin a name too (`>bufsize`). Everything else goes into brackets: `[any name: at all]`.
 
 use crate::error::{Problem, Span};
+use crate::tree::Calculation;
 use namewall_policy::addr::{Cidr, parse_address};
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -43,16 +44,7 @@ pub(crate) enum Mark {
     Matches,
     MatchesNot,
     Plus,
-    Minus,
-    Times,
-    Divide,
-    Modulo,
-    Power,
-    BitAnd,
-    BitOr,
-    BitXor,
-    ShiftLeft,
-    ShiftRight,
+    Calculate(Calculation),
     /// `!`, which binds stronger than anything.
     Bang,
     Tilde,
@@ -70,9 +62,9 @@ const MARKS: [(&str, Mark); 30] = [
     ("~=", Mark::Matches),
     ("!~", Mark::MatchesNot),
     ("??", Mark::Otherwise),
-    ("**", Mark::Power),
-    ("<<", Mark::ShiftLeft),
-    (">>", Mark::ShiftRight),
+    ("**", Mark::Calculate(Calculation::Power)),
+    ("<<", Mark::Calculate(Calculation::ShiftLeft)),
+    (">>", Mark::Calculate(Calculation::ShiftRight)),
     ("(", Mark::Open),
     (")", Mark::Close),
     (",", Mark::Comma),
@@ -81,13 +73,13 @@ const MARKS: [(&str, Mark); 30] = [
     ("<", Mark::Less),
     (">", Mark::Greater),
     ("+", Mark::Plus),
-    ("-", Mark::Minus),
-    ("*", Mark::Times),
-    ("/", Mark::Divide),
-    ("%", Mark::Modulo),
-    ("&", Mark::BitAnd),
-    ("|", Mark::BitOr),
-    ("^", Mark::BitXor),
+    ("-", Mark::Calculate(Calculation::Minus)),
+    ("*", Mark::Calculate(Calculation::Times)),
+    ("/", Mark::Calculate(Calculation::Divide)),
+    ("%", Mark::Calculate(Calculation::Modulo)),
+    ("&", Mark::Calculate(Calculation::BitAnd)),
+    ("|", Mark::Calculate(Calculation::BitOr)),
+    ("^", Mark::Calculate(Calculation::BitXor)),
     ("!", Mark::Bang),
     ("~", Mark::Tilde),
 ];

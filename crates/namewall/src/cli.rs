@@ -107,6 +107,15 @@ pub(crate) struct Settings {
     pub(crate) cluster_domain: namewall_policy::domain::DomainName,
 }
 
+/// How files are read, for commands that can do without files.
+#[derive(Args, Debug)]
+pub(crate) struct Reading {
+    #[command(flatten)]
+    pub(crate) settings: Settings,
+    #[command(flatten)]
+    pub(crate) lenient: Lenient,
+}
+
 #[derive(Args, Debug)]
 pub(crate) struct Input {
     /// Files, folders (read recursively), or - for standard input
@@ -165,9 +174,7 @@ pub(crate) struct Explain {
     #[arg(required_unless_present = "live", value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
     #[command(flatten)]
-    pub(crate) settings: Settings,
-    #[command(flatten)]
-    pub(crate) lenient: Lenient,
+    pub(crate) reading: Reading,
 }
 
 /// What can be said of the firewall of a machine, wherever its policies come from.
@@ -474,9 +481,7 @@ pub(crate) struct Rules {
     #[arg(required_unless_present = "live", value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
     #[command(flatten)]
-    pub(crate) settings: Settings,
-    #[command(flatten)]
-    pub(crate) lenient: Lenient,
+    pub(crate) reading: Reading,
     /// The rules of this node; without it, of one that has every pod
     #[arg(long, value_name = "NODE", conflicts_with = "live")]
     pub(crate) node: Option<String>,

@@ -14,17 +14,23 @@ const AT_ONCE: usize = 6;
 
 #[test]
 fn every_scenario_is_the_same_with_packets() {
-    check("packets");
+    check("tests/scenarios/packets");
 }
 
 #[test]
 fn every_scenario_about_names_is_the_same_with_packets() {
-    check("names");
+    check("tests/scenarios/names");
+}
+
+#[test]
+fn the_examples_are_the_same_with_packets() {
+    check("examples/names");
+    check("examples/cluster-egress-firewall");
 }
 
 fn check(folder: &str) {
     ensure_rights().unwrap_or_else(|error| give_up(error));
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/scenarios").join(folder);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(folder);
     let files = Scenario::find(&root).unwrap_or_else(|error| panic!("{error}"));
     let only = std::env::var("SCENARIO").unwrap_or_default();
     let files: Vec<_> = files.into_iter().filter(|file| file.to_string_lossy().contains(&only)).collect();

@@ -25,6 +25,16 @@ fn cluster() -> Cluster {
         .pod("*ops/agent", "n2", &["192.0.2.2"])
 }
 
+/// A cluster in which everybody listens, if this process may build one.
+fn listening() -> Option<Sandbox> {
+    if !has_rights() {
+        return None;
+    }
+    let mut sandbox = cluster().build(&OUTSIDE);
+    listen_everywhere(&mut sandbox, PORT);
+    Some(sandbox)
+}
+
 /// Every pair of addresses of one family.
 fn pairs(sandbox: &Sandbox, protocols: &[Protocol]) -> Vec<Probe> {
     let all: Vec<IpAddr> = sandbox.topology().addresses().collect();
@@ -54,11 +64,7 @@ fn expect_all(sandbox: &Sandbox, probes: &[Probe], expected: Measured) {
 
 #[test]
 fn everybody_reaches_everybody() {
-    if !has_rights() {
-        return;
-    }
-    let mut sandbox = cluster().build(&OUTSIDE);
-    listen_everywhere(&mut sandbox, PORT);
+    let Some(sandbox) = listening() else { return };
     let probes = pairs(&sandbox, &EVERY_PROTOCOL);
     let start = Instant::now();
     expect_all(&sandbox, &probes, Measured::Open);
@@ -111,11 +117,7 @@ fn an_address_that_listens_does_not_speak_for_its_neighbour() {
 
 #[test]
 fn a_dropped_packet_is_silent() {
-    if !has_rights() {
-        return;
-    }
-    let mut sandbox = cluster().build(&OUTSIDE);
-    listen_everywhere(&mut sandbox, PORT);
+    let Some(sandbox) = listening() else { return };
     nft(
         sandbox.node("n1").unwrap(),
         "add table inet wall; \
@@ -145,11 +147,7 @@ fn a_dropped_packet_is_silent() {
 
 #[test]
 fn a_rejected_packet_is_not_silent() {
-    if !has_rights() {
-        return;
-    }
-    let mut sandbox = cluster().build(&OUTSIDE);
-    listen_everywhere(&mut sandbox, PORT);
+    let Some(sandbox) = listening() else { return };
     nft(
         sandbox.node("n2").unwrap(),
         "add table inet wall; \
@@ -179,11 +177,7 @@ fn an_address_that_nobody_has_is_unreachable() {
 
 #[test]
 fn a_connection_tracked_by_the_node_works_over_every_protocol() {
-    if !has_rights() {
-        return;
-    }
-    let mut sandbox = cluster().build(&OUTSIDE);
-    listen_everywhere(&mut sandbox, PORT);
+    let Some(sandbox) = listening() else { return };
     for (_, node) in sandbox.nodes() {
         nft(
             node,
@@ -204,11 +198,7 @@ fn a_connection_tracked_by_the_node_works_over_every_protocol() {
 
 #[test]
 fn a_batch_that_nobody_answers_takes_one_timeout() {
-    if !has_rights() {
-        return;
-    }
-    let mut sandbox = cluster().build(&OUTSIDE);
-    listen_everywhere(&mut sandbox, PORT);
+    let Some(sandbox) = listening() else { return };
     nft(
         sandbox.node("n2").unwrap(),
         "add table inet wall; add chain inet wall forward { type filter hook forward priority 0; policy drop; };",
@@ -227,11 +217,7 @@ fn a_batch_that_nobody_answers_takes_one_timeout() {
 
 #[test]
 fn a_large_batch_to_one_host_is_answered() {
-    if !has_rights() {
-        return;
-    }
-    let mut sandbox = cluster().build(&OUTSIDE);
-    listen_everywhere(&mut sandbox, PORT);
+    let Some(sandbox) = listening() else { return };
     for protocol in EVERY_PROTOCOL {
         for (from, to) in [("10.0.1.2", "10.0.2.2"), ("fd00:1::2", "fd00:2::2")] {
             let probes: Vec<Probe> = (0..500).map(|_| probe(&sandbox, from, to, protocol)).collect();
@@ -244,11 +230,7 @@ fn a_large_batch_to_one_host_is_answered() {
 
 #[test]
 fn a_translated_connection_is_answered() {
-    if !has_rights() {
-        return;
-    }
-    let mut sandbox = cluster().build(&OUTSIDE);
-    listen_everywhere(&mut sandbox, PORT);
+    let Some(sandbox) = listening() else { return };
     nft(
         sandbox.node("n1").unwrap(),
         "add table ip nat; add chain ip nat pre { type nat hook prerouting priority -100; }; \

@@ -53,7 +53,7 @@ fn the_examples_of_the_design_documents() {
 
 #[test]
 fn the_examples_we_ship() {
-    at_least(10, check("examples").probes);
+    at_least(70, check("examples").probes);
 }
 
 #[test]

@@ -206,6 +206,7 @@ mod tests {
     #[test]
     fn both_formats_have_the_same_samples_under_the_heads_of_their_own() {
         let metrics = Metrics::new(vec![Box::new(Sample)]);
+        let open = without_long_parts(&metrics.text(Format::OpenMetrics));
         expect![[r##"
             # HELP test_asked Questions.
             # TYPE test_asked counter
@@ -222,23 +223,9 @@ mod tests {
             test_took_seconds_bucket{le="+Inf",state="up"} 2
             # EOF
         "##]]
-        .assert_eq(&without_long_parts(&metrics.text(Format::OpenMetrics)));
-        expect![[r##"
-            # HELP test_asked_total Questions.
-            # TYPE test_asked_total counter
-            test_asked_total 3
-            # HELP test_servers Servers by state.
-            # TYPE test_servers gauge
-            test_servers{state="up",at="a\"b\\c\nd"} 2
-            test_servers{state="down",at=""} 0.5
-            # HELP test_took_seconds Times.
-            # TYPE test_took_seconds histogram
-            test_took_seconds_sum{state="up"} 60.001
-            test_took_seconds_count{state="up"} 2
-            test_took_seconds_bucket{le="0.001",state="up"} 1
-            test_took_seconds_bucket{le="+Inf",state="up"} 2
-        "##]]
-        .assert_eq(&without_long_parts(&metrics.text(Format::Prometheus)));
+        .assert_eq(&open);
+        let expected = open.replace(" test_asked ", " test_asked_total ").replace("# EOF\n", "");
+        assert_eq!(without_long_parts(&metrics.text(Format::Prometheus)), expected);
     }
 
     #[test]

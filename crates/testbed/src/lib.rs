@@ -24,7 +24,7 @@ pub use machine::{Lan, Machine};
 pub use node::{Node, NodeSettings};
 
 use anyhow::{Context, Result, bail, ensure};
-use process::Process;
+pub use process::Process;
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 #[derive(Debug)]
-pub(crate) struct Process(Child);
+pub struct Process(Child);
 
 impl Drop for Process {
     fn drop(&mut self) {
@@ -24,7 +24,12 @@ impl Process {
         Ok(Self(command.spawn().with_context(|| format!("cannot start {program}"))?))
     }
 
-    pub(crate) fn id(&self) -> u32 {
+    /// Ends this one with its owner.
+    pub fn owned(child: Child) -> Self {
+        Self(child)
+    }
+
+    pub fn id(&self) -> u32 {
         self.0.id()
     }
 

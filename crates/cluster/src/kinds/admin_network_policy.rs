@@ -1,16 +1,17 @@
 //! AdminNetworkPolicy `policy.networking.k8s.io/v1alpha1` (S4), as the network policy API publishes it, with its
 //! experimental fields.
 
-use super::formats::{PortName, Protocol};
+use super::formats::{PortName, Protocol, RuleName};
 use super::kind::{Column, Definition};
 use super::meta::PolicyStatus;
 use super::peers::{EgressPeer, IngressPeer, NamespacedPodV1Alpha1, Subject};
 use super::schema;
 use super::tiers::{self, Dialect, WrittenRule};
 use crate::lower::{Scope, parts};
-use namewall_policy::model::{Action as LoweredAction, Placement, Policy, PolicyKind, PortMatch, Ports};
+use namewall_policy::model::{Action, Placement, Policy, PolicyKind, PortMatch, Ports};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use std::marker::PhantomData;
 
 /// Where the API's first kinds were approved.
 pub(super) const APPROVED: &str = "https://github.com/kubernetes-sigs/network-policy-api/pull/30";
@@ -43,20 +44,19 @@ pub struct AdminNetworkPolicySpec {
     pub subject: Subject<NamespacedPodV1Alpha1>,
     /// Rules for connections to these pods, in the order they are asked.
     #[schemars(length(max = MOST))]
-    pub ingress: Option<Vec<IngressRule>>,
+    pub ingress: Option<Vec<IngressRule<AdminAction>>>,
     /// Rules for connections of these pods, in the order they are asked.
     #[schemars(length(max = MOST))]
     pub egress: Option<Vec<EgressRule>>,
 }
 
 /// What to do with connections from some peers.
+// `A` is the schema of its action.
 #[derive(Deserialize, JsonSchema, Debug, Clone)]
-pub struct IngressRule {
-    /// A name for the rule, shown in explanations and logs.
-    #[schemars(length(max = 100))]
-    pub name: Option<String>,
-    /// Allow and Deny end the matter, Pass leaves it to NetworkPolicies.
-    #[schemars(with = "Action")]
+#[serde(bound = "")]
+pub struct IngressRule<A> {
+    pub name: Option<RuleName>,
+    #[schemars(with = "A")]
     pub action: String,
     /// The peers.
     #[serde(default)]
@@ -65,6 +65,8 @@ pub struct IngressRule {
     /// The ports of the selected pods; without them every port and protocol.
     #[schemars(length(max = MOST))]
     pub ports: Option<Vec<Port>>,
+    #[serde(skip)]
+    accepted: PhantomData<A>,
 }
 
 /// What to do with connections to some peers.
@@ -80,11 +82,8 @@ pub struct IngressRule {
     },
 ]))]
 pub struct EgressRule {
-    /// A name for the rule, shown in explanations and logs.
-    #[schemars(length(max = 100))]
-    pub name: Option<String>,
-    /// Allow and Deny end the matter, Pass leaves it to NetworkPolicies.
-    #[schemars(with = "Action")]
+    pub name: Option<RuleName>,
+    #[schemars(with = "AdminAction")]
     pub action: String,
     /// The peers.
     #[serde(default)]
@@ -95,9 +94,10 @@ pub struct EgressRule {
     pub ports: Option<Vec<Port>>,
 }
 
-#[derive(JsonSchema)]
+/// Allow and Deny end the matter, Pass leaves it to NetworkPolicies.
+#[derive(JsonSchema, Debug, Clone)]
 #[allow(dead_code, reason = "it is there for its schema alone")]
-enum Action {
+pub enum AdminAction {
     Allow,
     Deny,
     Pass,
@@ -147,13 +147,13 @@ struct Admin;
 
 impl Dialect for Admin {
     const KIND: PolicyKind = PolicyKind::AdminNetworkPolicy;
-    const ACTIONS: &'static [(&'static str, LoweredAction)] =
-        &[("Allow", LoweredAction::Allow), ("Deny", LoweredAction::Deny), ("Pass", LoweredAction::Pass)];
+    const ACTIONS: &'static [(&'static str, Action)] =
+        &[("Allow", Action::Allow), ("Deny", Action::Deny), ("Pass", Action::Pass)];
     const MOST: usize = MOST;
     const PORTS: &'static str = "ports";
     type Pods = NamespacedPodV1Alpha1;
     type Port = Port;
-    type Ingress = IngressRule;
+    type Ingress = IngressRule<AdminAction>;
     type Egress = EgressRule;
 
     fn ports(scope: &mut Scope<'_>, written: Option<&[Port]>, path: &str) -> Option<Ports> {
@@ -161,8 +161,8 @@ impl Dialect for Admin {
     }
 }
 
-impl From<IngressRule> for WrittenRule<IngressPeer<NamespacedPodV1Alpha1>, Port> {
-    fn from(IngressRule { name, action, from, ports }: IngressRule) -> Self {
+impl<A> From<IngressRule<A>> for WrittenRule<IngressPeer<NamespacedPodV1Alpha1>, Port> {
+    fn from(IngressRule { name, action, from, ports, .. }: IngressRule<A>) -> Self {
         Self { name, action, peers: from, ports }
     }
 }

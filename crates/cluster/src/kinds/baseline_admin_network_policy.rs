@@ -1,11 +1,11 @@
 //! BaselineAdminNetworkPolicy `policy.networking.k8s.io/v1alpha1` (S4): AdminNetworkPolicy without what only that
 //! has, which is priorities, Pass and names.
 
-use super::admin_network_policy::{APPROVED, MOST, Port, ports};
-use super::formats::{Cidr, Verb};
+use super::admin_network_policy::{APPROVED, IngressRule, MOST, Port, ports};
+use super::formats::{PublishedNetworks, RuleName};
 use super::kind::{Column, Definition};
 use super::meta::{LabelSelector, PolicyStatus};
-use super::peers::{self, IngressPeer, MOST_PUBLISHED, NamespacedPodV1Alpha1, Subject};
+use super::peers::{self, NamespacedPodV1Alpha1, Subject};
 use super::schema;
 use super::tiers::{self, Dialect, WrittenRule};
 use crate::lower::Scope;
@@ -43,28 +43,10 @@ pub struct BaselineAdminNetworkPolicySpec {
     pub subject: Subject<NamespacedPodV1Alpha1>,
     /// Rules for connections to these pods, in the order they are asked.
     #[schemars(length(max = MOST))]
-    pub ingress: Option<Vec<IngressRule>>,
+    pub ingress: Option<Vec<IngressRule<BaselineAction>>>,
     /// Rules for connections of these pods, in the order they are asked.
     #[schemars(length(max = MOST))]
     pub egress: Option<Vec<EgressRule>>,
-}
-
-/// What to do with connections from some peers.
-#[derive(Deserialize, JsonSchema, Debug, Clone)]
-pub struct IngressRule {
-    /// A name for the rule, shown in explanations and logs.
-    #[schemars(length(max = 100))]
-    pub name: Option<String>,
-    /// Allow or Deny.
-    #[schemars(with = "Verb")]
-    pub action: String,
-    /// The peers.
-    #[serde(default)]
-    #[schemars(!default, length(min = 1, max = MOST))]
-    pub from: Vec<IngressPeer<NamespacedPodV1Alpha1>>,
-    /// The ports of the selected pods; without them every port and protocol.
-    #[schemars(length(max = MOST))]
-    pub ports: Option<Vec<Port>>,
 }
 
 /// What to do with connections to some peers.
@@ -74,11 +56,8 @@ pub struct IngressRule {
     "message": "networks and nodes do not go with namedPort: they have no named ports",
 }]))]
 pub struct EgressRule {
-    /// A name for the rule, shown in explanations and logs.
-    #[schemars(length(max = 100))]
-    pub name: Option<String>,
-    /// Allow or Deny.
-    #[schemars(with = "Verb")]
+    pub name: Option<RuleName>,
+    #[schemars(with = "BaselineAction")]
     pub action: String,
     /// The peers.
     #[serde(default)]
@@ -87,6 +66,14 @@ pub struct EgressRule {
     /// The ports of the peers; without them every port and protocol.
     #[schemars(length(max = MOST))]
     pub ports: Option<Vec<Port>>,
+}
+
+/// Allow or Deny.
+#[derive(JsonSchema, Debug)]
+#[allow(dead_code, reason = "it is there for its schema alone")]
+pub enum BaselineAction {
+    Allow,
+    Deny,
 }
 
 /// Where connections go. Exactly one of the fields is set.
@@ -100,12 +87,7 @@ pub struct EgressPeer {
     pub pods: Option<NamespacedPodV1Alpha1>,
     /// Nodes with these labels, at every address they have.
     pub nodes: Option<LabelSelector>,
-    /// Blocks of addresses, also of pods inside them.
-    #[schemars(
-        with = "Option<Vec<Cidr>>",
-        length(min = 1, max = MOST_PUBLISHED),
-        extend("x-kubernetes-list-type" = "set")
-    )]
+    #[schemars(with = "Option<PublishedNetworks>")]
     pub networks: Option<Vec<String>>,
     // No field of the schema. It is read to say why names are refused (S4.4).
     #[schemars(skip)]
@@ -121,17 +103,11 @@ impl Dialect for Baseline {
     const PORTS: &'static str = "ports";
     type Pods = NamespacedPodV1Alpha1;
     type Port = Port;
-    type Ingress = IngressRule;
+    type Ingress = IngressRule<BaselineAction>;
     type Egress = EgressRule;
 
     fn ports(scope: &mut Scope<'_>, written: Option<&[Port]>, path: &str) -> Option<Ports> {
         ports(scope, written, path)
-    }
-}
-
-impl From<IngressRule> for WrittenRule<IngressPeer<NamespacedPodV1Alpha1>, Port> {
-    fn from(IngressRule { name, action, from, ports }: IngressRule) -> Self {
-        Self { name, action, peers: from, ports }
     }
 }
 

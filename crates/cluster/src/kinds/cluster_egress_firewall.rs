@@ -1,6 +1,6 @@
 //! ClusterEgressFirewall `namewall.dev/v1alpha1` (S7).
 
-use super::formats::{Cidr, Protocol, Verb};
+use super::formats::{Cidr, Protocol, RuleName, Verb};
 use super::kind::{Column, Definition};
 use super::meta::{Condition, LabelSelector};
 use super::peers::{self, NameList, Subject};
@@ -62,9 +62,7 @@ pub struct ClusterEgressFirewallSpec {
     "message": "domainNames are accepted only in Allow rules: nobody knows every address of a name, so it cannot be denied safely",
 }]))]
 pub struct Rule {
-    /// A name for the rule, shown in explanations and logs.
-    #[schemars(length(max = 100))]
-    pub name: Option<String>,
+    pub name: Option<RuleName>,
     /// Allow lets the connection on to the other policies, Deny ends it.
     #[schemars(with = "Verb")]
     pub action: String,
@@ -276,7 +274,7 @@ fn rule<'d>(scope: &mut Scope<'d>, node: &'d Node, path: &str) -> Option<ReadRul
         scope.error("bad-domain-rule", &to_path, message);
         return None;
     }
-    Some((rule.name, action, Clauses::Match { peers: Peers::Listed(peers), ports }))
+    Some((rule.name.map(String::from), action, Clauses::Match { peers: Peers::Listed(peers), ports }))
 }
 
 fn destinations(scope: &mut Scope<'_>, to: &Destination, path: &str) -> Option<Vec<Peer>> {

@@ -1,7 +1,7 @@
 //! ClusterNetworkPolicy `policy.networking.k8s.io/v1alpha2` and `v1beta1` (S4), as the network policy API publishes
 //! it, with its experimental fields. The two versions have one shape.
 
-use super::formats::PortName;
+use super::formats::{PortName, RuleName};
 use super::kind::{Column, Definition};
 use super::meta::PolicyStatus;
 use super::peers::{EgressPeer, IngressPeer, NamespacedPod, Subject};
@@ -9,7 +9,7 @@ use super::schema;
 use super::tiers::{self, Dialect, WrittenRule};
 use crate::lower::{Scope, parts};
 use crate::yaml::Node;
-use namewall_policy::model::{Action as LoweredAction, Placement, Policy, PolicyKind, PortMatch, Ports};
+use namewall_policy::model::{Action, Placement, Policy, PolicyKind, PortMatch, Ports};
 use namewall_policy::port::Protocol as LoweredProtocol;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -69,11 +69,9 @@ enum Tier {
 /// What to do with connections from some peers.
 #[derive(Deserialize, JsonSchema, Debug, Clone)]
 pub struct IngressRule {
-    /// A name for the rule, shown in explanations and logs.
-    #[schemars(length(max = 100))]
-    pub name: Option<String>,
+    pub name: Option<RuleName>,
     /// Accept and Deny end the matter, Pass leaves it to the next tier.
-    #[schemars(with = "Action")]
+    #[schemars(with = "ClusterAction")]
     pub action: String,
     /// The peers.
     #[serde(default)]
@@ -97,11 +95,9 @@ pub struct IngressRule {
     },
 ]))]
 pub struct EgressRule {
-    /// A name for the rule, shown in explanations and logs.
-    #[schemars(length(max = 100))]
-    pub name: Option<String>,
+    pub name: Option<RuleName>,
     /// Accept and Deny end the matter, Pass leaves it to the next tier.
-    #[schemars(with = "Action")]
+    #[schemars(with = "ClusterAction")]
     pub action: String,
     /// The peers.
     #[serde(default)]
@@ -114,7 +110,7 @@ pub struct EgressRule {
 
 #[derive(JsonSchema)]
 #[allow(dead_code, reason = "it is there for its schema alone")]
-enum Action {
+enum ClusterAction {
     Accept,
     Deny,
     Pass,
@@ -172,8 +168,8 @@ struct Cluster;
 
 impl Dialect for Cluster {
     const KIND: PolicyKind = PolicyKind::ClusterNetworkPolicy;
-    const ACTIONS: &'static [(&'static str, LoweredAction)] =
-        &[("Accept", LoweredAction::Allow), ("Deny", LoweredAction::Deny), ("Pass", LoweredAction::Pass)];
+    const ACTIONS: &'static [(&'static str, Action)] =
+        &[("Accept", Action::Allow), ("Deny", Action::Deny), ("Pass", Action::Pass)];
     const MOST: usize = MOST;
     const PORTS: &'static str = "protocols";
     type Pods = NamespacedPod;

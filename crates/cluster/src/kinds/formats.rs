@@ -56,6 +56,24 @@ pub(super) struct PublishedDomainName(
     String,
 );
 
+/// A name for the rule, shown in explanations and logs.
+#[derive(Deserialize, JsonSchema, Debug, Clone)]
+pub struct RuleName(#[schemars(length(max = 100))] pub(super) String);
+
+impl From<RuleName> for String {
+    fn from(RuleName(name): RuleName) -> Self {
+        name
+    }
+}
+
+/// Blocks of addresses, also of pods inside them.
+#[derive(JsonSchema)]
+#[schemars(extend("x-kubernetes-list-type" = "set"))]
+pub(super) struct PublishedNetworks(#[schemars(length(min = 1, max = MOST_PUBLISHED))] Vec<Cidr>);
+
+/// The most networks, and the most names, of a peer in the published kinds.
+pub(super) const MOST_PUBLISHED: usize = 25;
+
 /// A container port's name.
 #[derive(JsonSchema)]
 pub(super) struct PortName(

@@ -1,6 +1,6 @@
 //! Subjects and peers as the network policy API writes them, for all kinds that do.
 
-use super::formats::{Cidr, PublishedDomainName};
+use super::formats::{MOST_PUBLISHED, PublishedDomainName, PublishedNetworks};
 use super::meta::LabelSelector;
 use crate::lower::published_names::{self, Schema};
 use crate::lower::{Scope, parts};
@@ -64,12 +64,7 @@ pub struct EgressPeer<P = NamespacedPod> {
     pub pods: Option<P>,
     /// Nodes with these labels, at every address they have.
     pub nodes: Option<LabelSelector>,
-    /// Blocks of addresses, also of pods inside them.
-    #[schemars(
-        with = "Option<Vec<Cidr>>",
-        length(min = 1, max = MOST_PUBLISHED),
-        extend("x-kubernetes-list-type" = "set")
-    )]
+    #[schemars(with = "Option<PublishedNetworks>")]
     pub networks: Option<Vec<String>>,
     /// Names, only in rules that allow.
     #[schemars(
@@ -79,9 +74,6 @@ pub struct EgressPeer<P = NamespacedPod> {
     )]
     pub domain_names: Option<Vec<String>>,
 }
-
-/// The most networks, and the most names, of a peer in the published kinds.
-pub(super) const MOST_PUBLISHED: usize = 25;
 
 /// Pods by two selectors, of which a kind may require one or both.
 pub(super) trait PodSelectors {

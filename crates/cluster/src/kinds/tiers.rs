@@ -1,6 +1,7 @@
 //! What AdminNetworkPolicy, BaselineAdminNetworkPolicy and ClusterNetworkPolicy have in common (S4): a subject, and
 //! ordered rules of peers and ports, with the limits that the network policy API publishes.
 
+use super::formats::RuleName;
 use super::peers::{self, EgressPeer, IngressPeer, PodSelectors, Subject};
 use crate::lower::{ReadRule, RuleForm, Scope, enforcement, parts};
 use crate::yaml::{Node, Value};
@@ -27,7 +28,7 @@ pub(super) trait Dialect {
 
 /// A rule of any of the kinds, as it is written.
 pub(super) struct WrittenRule<Peer, Port> {
-    pub(super) name: Option<String>,
+    pub(super) name: Option<RuleName>,
     pub(super) action: String,
     pub(super) peers: Vec<Peer>,
     pub(super) ports: Option<Vec<Port>>,
@@ -104,19 +105,19 @@ fn ingress_rule<'d, D: Dialect>(scope: &mut Scope<'d>, node: &'d Node, path: &st
     let rule: WrittenRule<_, _> = scope.read::<D::Ingress>(node, path)?.into();
     let ports = D::ports(scope, rule.ports.as_deref(), &format!("{path}.{}", D::PORTS));
     let action = parts::action(scope, &rule.action, D::ACTIONS, &format!("{path}.action"));
-    let named = rule_name(scope, rule.name.as_deref(), path);
+    let named = rule_name(scope, rule.name.as_ref(), path);
     let path = format!("{path}.from");
     parts::count(scope, rule.peers.len(), D::MOST, &path)?;
     let peers = parts::all(&rule.peers, |at, peer| peers::ingress_peer(scope, peer, &format!("{path}[{at}]")));
     named?;
-    Some((rule.name, action?, Clauses::Match { peers: Peers::Listed(peers?), ports: ports? }))
+    Some((rule.name.map(String::from), action?, Clauses::Match { peers: Peers::Listed(peers?), ports: ports? }))
 }
 
 fn egress_rule<'d, D: Dialect>(scope: &mut Scope<'d>, is_admin: bool, node: &'d Node, path: &str) -> Option<ReadRule> {
     let rule: WrittenRule<_, _> = scope.read::<D::Egress>(node, path)?.into();
     let ports = D::ports(scope, rule.ports.as_deref(), &format!("{path}.{}", D::PORTS));
     let action = parts::action(scope, &rule.action, D::ACTIONS, &format!("{path}.action"));
-    let named = rule_name(scope, rule.name.as_deref(), path);
+    let named = rule_name(scope, rule.name.as_ref(), path);
     let path = format!("{path}.to");
     parts::count(scope, rule.peers.len(), D::MOST, &path)?;
     let peers = parts::all(&rule.peers, |at, peer| peers::egress_peers(scope, peer, &format!("{path}[{at}]")));
@@ -133,7 +134,7 @@ fn egress_rule<'d, D: Dialect>(scope: &mut Scope<'d>, is_admin: bool, node: &'d 
         scope.error("bad-domain-rule", &format!("{path}[{at}].domainNames"), refusal);
         return None;
     }
-    Some((rule.name, action, Clauses::Match { peers: Peers::Listed(peers), ports }))
+    Some((rule.name.map(String::from), action, Clauses::Match { peers: Peers::Listed(peers), ports }))
 }
 
 /// S4.4: names only with Accept/Allow, only in Admin-tier egress, never with named ports.
@@ -157,8 +158,8 @@ fn has_named_ports(ports: &Ports) -> bool {
     matches!(ports, Ports::Listed(ports) if ports.iter().any(|port| matches!(port, PortMatch::Named { .. })))
 }
 
-fn rule_name(scope: &mut Scope<'_>, name: Option<&str>, path: &str) -> Option<()> {
-    if name.is_none_or(|name| name.chars().count() <= 100) {
+fn rule_name(scope: &mut Scope<'_>, name: Option<&RuleName>, path: &str) -> Option<()> {
+    if name.is_none_or(|RuleName(name)| name.chars().count() <= 100) {
         return Some(());
     }
     scope.error("bad-name", &format!("{path}.name"), "a rule's name has at most 100 characters");

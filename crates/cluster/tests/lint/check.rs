@@ -25,6 +25,22 @@ pub(crate) fn check_alone(yaml: &str, expected: Expect) {
     expected.assert_eq(&text);
 }
 
+/// A pod in an isolated namespace, and a v1beta1 policy of it with these rules.
+pub(crate) fn v1beta1(ingress: &str) -> String {
+    format!(
+        "
+{{apiVersion: v1, kind: Namespace, metadata: {{name: old, annotations: {{net.beta.kubernetes.io/network-policy: '{{\"ingress\": {{\"isolation\": \"DefaultDeny\"}}}}'}}}}}}
+---
+{{apiVersion: v1, kind: Pod, metadata: {{name: a, namespace: old}}}}
+---
+apiVersion: extensions/v1beta1
+kind: NetworkPolicy
+metadata: {{name: p, namespace: old}}
+spec: {{podSelector: {{}}, ingress: {ingress}}}
+"
+    )
+}
+
 const CLUSTER: &str = r#"
 {apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {team: shop}}}
 ---

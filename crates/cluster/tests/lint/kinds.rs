@@ -1,6 +1,6 @@
 //! Outdated kinds, and policies that are only audited.
 
-use crate::check::{check, ingress};
+use crate::check::{check, ingress, v1beta1};
 use expect_test::expect;
 
 #[test]
@@ -18,16 +18,7 @@ spec: {podSelector: {}, ingress: [{from: [{podSelector: {}}]}]}
         "#]],
     );
     check(
-        "
-{apiVersion: v1, kind: Namespace, metadata: {name: old, annotations: {net.beta.kubernetes.io/network-policy: '{\"ingress\": {\"isolation\": \"DefaultDeny\"}}'}}}
----
-{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: old}}
----
-apiVersion: extensions/v1beta1
-kind: NetworkPolicy
-metadata: {name: p, namespace: old}
-spec: {podSelector: {}, ingress: [{from: [{podSelector: {}}]}]}
-",
+        &v1beta1("[{from: [{podSelector: {}}]}]"),
         expect![[r#"
             hint[migrate-v1beta1] NetworkPolicy old/p: extensions/v1beta1 is gone from Kubernetes; move to networking.k8s.io/v1. Mind that an empty `from` or `ports` matches nothing here and everything there, and that there the policy itself isolates what it selects, not the namespace's annotation
         "#]],

@@ -1,6 +1,6 @@
 //! Selectors and rules that match nobody.
 
-use crate::check::{check, check_alone, firewall, ingress};
+use crate::check::{check, check_alone, firewall, ingress, v1beta1};
 use expect_test::expect;
 
 #[test]
@@ -79,16 +79,7 @@ fn never_matches() {
         expect![[""]],
     );
     check(
-        "
-{apiVersion: v1, kind: Namespace, metadata: {name: old, annotations: {net.beta.kubernetes.io/network-policy: '{\"ingress\": {\"isolation\": \"DefaultDeny\"}}'}}}
----
-{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: old}}
----
-apiVersion: extensions/v1beta1
-kind: NetworkPolicy
-metadata: {name: p, namespace: old}
-spec: {podSelector: {}, ingress: [{from: []}, {ports: []}]}
-",
+        &v1beta1("[{from: []}, {ports: []}]"),
         expect![[r#"
             hint[migrate-v1beta1] NetworkPolicy old/p: extensions/v1beta1 is gone from Kubernetes; move to networking.k8s.io/v1. Mind that an empty `from` or `ports` matches nothing here and everything there, and that there the policy itself isolates what it selects, not the namespace's annotation
             warning[never-matches] NetworkPolicy old/p spec.ingress[0]: an empty `from` matches nothing in extensions/v1beta1; leave it out to match everything, or remove the rule

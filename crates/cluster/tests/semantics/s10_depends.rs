@@ -3,18 +3,8 @@
 use crate::question::{ask, ask_with};
 use namewall_cluster::Settings;
 
-const DEPLOYMENTS: &str = "
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: web, namespace: shop}
-spec: {template: {metadata: {labels: {app: web}}, spec: {containers: []}}}
----
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: db, namespace: shop}
-spec: {template: {metadata: {labels: {app: db}}, spec: {containers: []}}}
----
-";
+const DEPLOYMENTS: &str = include_str!("../../../../tests/manifests/deployments.yaml");
+const ZONE_FIREWALL: &str = include_str!("../../../../tests/manifests/zone-firewall.yaml");
 
 fn egress(rules: &str) -> String {
     format!(
@@ -86,21 +76,7 @@ spec:
 #[test]
 fn s10_5_a_firewall_for_certain_nodes_depends_on_the_node() {
     let firewall = format!(
-        "{DEPLOYMENTS}
-apiVersion: v1
-kind: Node
-metadata: {{name: n1, labels: {{zone: a}}}}
----
-apiVersion: v1
-kind: Node
-metadata: {{name: n2, labels: {{zone: b}}}}
----
-apiVersion: namewall.dev/v1alpha1
-kind: ClusterEgressFirewall
-metadata: {{name: zone-a}}
-spec:
-  priority: 1
-  nodeSelector: {{matchLabels: {{zone: a}}}}
+        "{DEPLOYMENTS}{ZONE_FIREWALL}
   rules:
   - {{name: ok, action: Allow, to: [{{networks: [203.0.113.0/24]}}]}}
   - {{name: rest, action: Deny, to: [{{networks: [0.0.0.0/0]}}]}}

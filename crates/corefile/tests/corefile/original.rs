@@ -65,7 +65,7 @@ fn original_edns0_and_answers() {
     .assert_eq(&shown(&only_server(BY_EDNS0).edns0));
 }
 
-const ENGINES: &str = sample!("original/engines");
+pub(super) const ENGINES: &str = sample!("original/engines");
 
 #[test]
 fn original_external_engines() {
@@ -175,7 +175,7 @@ fn original_external_engines() {
     assert!(server.loadbalance && server.kubernetes.is_some());
 }
 
-const POLICY: &str = sample!("original/older-plugin");
+pub(super) const POLICY: &str = sample!("original/older-plugin");
 
 #[test]
 fn original_the_older_plugin() {

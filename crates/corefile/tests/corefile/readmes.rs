@@ -1,7 +1,9 @@
 //! The samples of the plugins' READMEs, and Corefiles of clusters, as printed (tests/corefiles).
 
+use super::original::{ENGINES, POLICY};
 use super::{check, check_rules, only_server, read_alone, shown, told};
 use expect_test::expect;
+use namewall_corefile::{ConfiguredEngine, EngineSettings, Themis};
 
 /// The Corefiles of the shipped plugins' READMEs, with what is warned of.
 #[test]
@@ -65,6 +67,13 @@ fn readmes_of_the_shipped_plugins() {
     );
 }
 
+fn only_themis(corefile: &str) -> Themis {
+    match &only_server(corefile).engines[..] {
+        [EngineSettings { engine: ConfiguredEngine::Themis(themis), .. }] => (**themis).clone(),
+        engines => panic!("{engines:?} is not one Themis"),
+    }
+}
+
 #[test]
 fn readmes_of_the_shipped_engines() {
     let opa = sample!("readmes/opa");
@@ -76,26 +85,10 @@ fn readmes_of_the_shipped_engines() {
                 |   ^^^^^^^^ in a list without a zone it is `block`: write `default block`
         "#]],
     );
-    expect![[r#"
-        [
-          EngineSettings {
-            name: "myengine",
-            engine: Opa(
-              Opa {
-                at: Remote {url: HttpUrl {at: 127.0.0.1:8181, path: "/v1/data/dns/action"}},
-                fields: [
-                  OpaField {name: "client_ip", fact: ClientIp},
-                  OpaField {name: "name", fact: Name},
-                  OpaField {name: "rcode", fact: Rcode},
-                  OpaField {name: "response_ip", fact: ResponseIp},
-                ],
-              },
-            ),
-            place: Corefile:2:7,
-          },
-        ]
-    "#]]
-    .assert_eq(&shown(&only_server(opa).engines));
+    let [engine] = &only_server(opa).engines[..] else { panic!("there is one engine") };
+    assert_eq!((&*engine.name, engine.place.to_string().as_str()), ("myengine", "Corefile:2:7"));
+    let original = only_server(ENGINES).engines.into_iter().find(|engine| &*engine.name == "opa-permission-ip");
+    assert_eq!(Some(&engine.engine), original.as_ref().map(|engine| &engine.engine));
     let themis = sample!("readmes/themis");
     check(
         themis,
@@ -105,27 +98,19 @@ fn readmes_of_the_shipped_engines() {
                 |   ^^^^^^^^ in a list without a zone it is `block`: write `default block`
         "#]],
     );
+    let themis = only_themis(themis);
     expect![[r#"
-        Themis(
-          Themis {
-            at: Remote([10.0.0.7:1234, 10.0.0.8:1234]),
-            attributes: [
-              Attribute {name: "client_id", fact: Label("client_id"), kind: String},
-              Attribute {name: "group_id", fact: Label("group_id"), kind: String},
-              Attribute {name: "uid", fact: Label("another_id"), kind: String},
-              Attribute {name: "source_ip", fact: Label("source_ip"), kind: Address},
-              Attribute {name: "client_name", fact: Label("client_name"), kind: String},
-            ],
-            streams: Some(100),
-            balance: RoundRobin,
-            transfer: ["gid", "uid"],
-            connection_timeout: Forever,
-            log: true,
-            debug: Debugging {suffix: Some(debug), id: Some("instance_1")},
-          },
-        )
+        [
+          Attribute {name: "client_id", fact: Label("client_id"), kind: String},
+          Attribute {name: "group_id", fact: Label("group_id"), kind: String},
+          Attribute {name: "uid", fact: Label("another_id"), kind: String},
+          Attribute {name: "source_ip", fact: Label("source_ip"), kind: Address},
+          Attribute {name: "client_name", fact: Label("client_name"), kind: String},
+        ]
     "#]]
-    .assert_eq(&shown(&only_server(themis).engines[0].engine));
+    .assert_eq(&shown(&themis.attributes));
+    let attributes = themis.attributes.clone();
+    assert_eq!(themis, Themis { attributes, passthrough: Vec::new(), ..only_themis(POLICY) });
     let older = sample!("readmes/older-policy");
     check(
         older,

@@ -2,7 +2,7 @@
 //! failures. Whoever gets one of them, the rules are asked.
 
 use crate::stub::{Upstream, eventually, on_schedule};
-use crate::support::{Engines, Fake, Firewall, Live, answer};
+use crate::support::{Engines, Fake, Firewall, Live, RULES_BY_CLIENT, answer};
 use namewall_expression::Outcome;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -36,19 +36,9 @@ impl Says {
     }
 }
 
-const RULES: &str = "
-    firewall query {
-        refuse client_ip == '127.0.0.2'
-        default allow
-    }
-    firewall response {
-        block client_ip == '127.0.0.3' and response_ip == '192.0.2.1'
-        default allow
-    }";
-
 fn serve(upstream: &Upstream, options: &str) -> Live {
     Live::start(&format!(
-        ".:PORT0 {{\n cache {{\n success 100 3600 0\n denial 100 3600 0\n {options}\n }}\n forward . {} {{\n max_fails 0\n }}\n{RULES}\n}}",
+        ".:PORT0 {{\n cache {{\n success 100 3600 0\n denial 100 3600 0\n {options}\n }}\n forward . {} {{\n max_fails 0\n }}\n{RULES_BY_CLIENT}\n}}",
         upstream.address
     ))
 }

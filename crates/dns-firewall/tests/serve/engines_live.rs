@@ -17,6 +17,15 @@ impl Gate {
         self.0.1.notify_all();
     }
 
+    /// An engine that allows everything once the gate is open.
+    fn engine(&self) -> Fake {
+        let gate = self.clone();
+        Fake::later(move || {
+            gate.wait();
+            Ok(Outcome::Allow.into())
+        })
+    }
+
     fn wait(&self) {
         let is_open = self.0.0.lock().unwrap();
         drop(self.0.1.wait_timeout_while(is_open, TEST_TIMEOUT, |is_open| !*is_open).unwrap());
@@ -49,11 +58,7 @@ fn served(upstream: &Upstream, engine: &Fake) -> Live {
 #[test]
 fn two_hundred_questions_wait_for_an_engine_while_others_go_on() {
     let (gate, upstream) = (Gate::default(), upstream(&["@ 30 A 192.0.2.1"]));
-    let closed = gate.clone();
-    let engine = Fake::later(move || {
-        closed.wait();
-        Ok(Outcome::Allow.into())
-    });
+    let engine = gate.engine();
     let live = served(&upstream, &engine);
     let socket = live.socket(&Ask::from("A a.slow"), 0);
     for id in 0..200 {
@@ -133,11 +138,7 @@ fn an_engine_that_is_out_of_time_is_servfail() {
 #[test]
 fn a_client_that_is_gone_is_not_waited_for() {
     let (gate, upstream) = (Gate::default(), upstream(&["@ 30 A 192.0.2.1"]));
-    let closed = gate.clone();
-    let engine = Fake::later(move || {
-        closed.wait();
-        Ok(Outcome::Allow.into())
-    });
+    let engine = gate.engine();
     let live = served(&upstream, &engine);
     let mut stream = std::net::TcpStream::connect(live.server.addresses()[0]).unwrap();
     crate::stub::write_message(&mut stream, &Ask::from("A a.slow").query).unwrap();

@@ -1,6 +1,6 @@
 //! Answers written by the question: CoreDNS' own examples, and what is refused.
 
-use crate::support::{Firewall, Live, check, refused};
+use crate::support::{Firewall, Live, RULES_BY_CLIENT, check, refused};
 
 #[test]
 fn everything_is_nothing() {
@@ -125,21 +125,8 @@ fn a_name_is_no_syntax() {
 
 #[test]
 fn answers_are_for_whom_the_rules_let_have_them() {
-    let live = Live::start(
-        r#".:PORT0 {
-            template IN A example {
-                answer "{{ .Name }} 60 IN A 192.0.2.1"
-            }
-            firewall query {
-                refuse client_ip == '127.0.0.2'
-                default allow
-            }
-            firewall response {
-                block client_ip == '127.0.0.3' and response_ip == '192.0.2.1'
-                default allow
-            }
-        }"#,
-    );
+    let template = "template IN A example {\n answer \"{{ .Name }} 60 IN A 192.0.2.1\"\n }";
+    let live = Live::start(&format!(".:PORT0 {{\n{template}\n{RULES_BY_CLIENT}\n}}"));
     assert_eq!(live.ask("A a.example"), "NOERROR aa; a.example. 60 A 192.0.2.1");
     assert_eq!(live.ask("A a.example from 127.0.0.2"), "REFUSED");
     assert_eq!(live.ask("A a.example from 127.0.0.3"), "NXDOMAIN; authority . 60 SOA 60");

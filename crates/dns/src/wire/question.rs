@@ -34,6 +34,12 @@ impl RecordType {
             _ => return None,
         })
     }
+
+    /// The type with this name, or written as `TYPE` and a number.
+    pub fn named(name: &str) -> Option<Self> {
+        let common = || (1..=u16::from(u8::MAX)).map(Self).find(|one| one.name() == Some(name));
+        common().or_else(|| name.strip_prefix("TYPE")?.parse().ok().map(Self))
+    }
 }
 
 impl fmt::Display for RecordType {

@@ -1,6 +1,6 @@
 //! Knot's kdig.
 
-use crate::program::{Fixture, of_www, only_v4, run};
+use crate::program::{ALIKE, Fixture, of_www, only_v4, run};
 use crate::zone::MANY;
 
 fn kdig(fixture: &Fixture, arguments: &[&str]) -> String {
@@ -11,19 +11,8 @@ fn kdig(fixture: &Fixture, arguments: &[&str]) -> String {
 #[test]
 fn addresses_by_udp_and_tcp_with_and_without_edns() {
     let fixture = Fixture::new();
-    for options in [
-        &[][..],
-        &["+tcp"],
-        &["+edns"],
-        &["+noedns"],
-        &["+norec"],
-        &["+bufsize=512"],
-        &["+bufsize=4096"],
-        &["+dnssec"],
-        &["+dnssec", "+tcp"],
-        &["+cookie"],
-        &["+padding=64"],
-    ] {
+    let own: [&[&str]; 4] = [&["+edns"], &["+dnssec", "+tcp"], &["+cookie"], &["+padding=64"]];
+    for options in ALIKE.into_iter().chain(own) {
         let said = kdig(&fixture, &[options, &["+short", "www.shop.example", "A"]].concat());
         assert_eq!(fixture.addresses(&said), only_v4(of_www()), "{options:?}");
         let said = kdig(&fixture, &[options, &["+short", "alias.shop.example", "AAAA"]].concat());

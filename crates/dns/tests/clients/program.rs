@@ -18,6 +18,10 @@ pub(crate) fn run(program: &str, arguments: &[&str]) -> String {
     said
 }
 
+/// Options that dig and kdig write alike.
+pub(crate) const ALIKE: [&[&str]; 7] =
+    [&[], &["+tcp"], &["+noedns"], &["+norec"], &["+bufsize=512"], &["+bufsize=4096"], &["+dnssec"]];
+
 /// The server with an upstream that has the [`zone`].
 pub(crate) struct Fixture {
     pub(crate) server: Server<Recorder>,

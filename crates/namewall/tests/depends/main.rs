@@ -16,18 +16,9 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-const CLUSTER: &str = "
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: web, namespace: shop}
-spec: {template: {metadata: {labels: {app: web}}, spec: {containers: []}}}
----
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: db, namespace: shop}
-spec: {template: {metadata: {labels: {app: db}}, spec: {containers: []}}}
----
-apiVersion: policy.networking.k8s.io/v1alpha2
+const CLUSTER: &str = concat!(
+    include_str!("../../../../tests/manifests/deployments.yaml"),
+    "apiVersion: policy.networking.k8s.io/v1alpha2
 kind: ClusterNetworkPolicy
 metadata: {name: out}
 spec:
@@ -35,7 +26,9 @@ spec:
   priority: 1
   subject: {namespaces: {}}
   egress: [{name: no-dns, action: Deny, to: [{networks: [8.8.8.8/32]}]}]
-";
+"
+);
+const ZONE_FIREWALL: &str = include_str!("../../../../tests/manifests/zone-firewall.yaml");
 
 const CONDITION: &str = "closed only if pods of shop/db live in 8.8.8.8/32";
 /// The same in words that fit every pair.
@@ -87,25 +80,8 @@ const TLS: &str = "open only if pods of shop/db live in 192.168.0.0/16";
 /// Two nodes, and a firewall for one of them.
 fn node_firewall(networks: &str) -> String {
     let (workloads, _) = CLUSTER.rsplit_once("---").unwrap();
-    format!(
-        "{workloads}---
-apiVersion: v1
-kind: Node
-metadata: {{name: n1, labels: {{zone: a}}}}
----
-apiVersion: v1
-kind: Node
-metadata: {{name: n2, labels: {{zone: b}}}}
----
-apiVersion: namewall.dev/v1alpha1
-kind: ClusterEgressFirewall
-metadata: {{name: zone-a}}
-spec:
-  priority: 1
-  nodeSelector: {{matchLabels: {{zone: a}}}}
-  rules: [{{name: rest, action: Deny, to: [{{networks: {networks}}}]}}]
-"
-    )
+    let rules = format!("  rules: [{{name: rest, action: Deny, to: [{{networks: {networks}}}]}}]\n");
+    format!("{workloads}---\n{ZONE_FIREWALL}{rules}")
 }
 
 const NODE_CONDITION: &str =

@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 const NODE: &str = "node-1";
@@ -38,14 +38,7 @@ const MOST_HOOKS: usize = 1024;
 pub(crate) struct Occupied;
 
 /// A process that ends with the test.
-pub(crate) struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
+pub(crate) struct Process(namewall_testbed::Process);
 
 impl Process {
     /// How many files and sockets it may have open, as `prlimit` has it. Those that are open stay so.
@@ -118,7 +111,7 @@ impl World {
         let mut command = self.command(node);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         let node = self.sandbox.node(node).unwrap();
-        Process(node.enter(|| command.spawn()).unwrap().unwrap())
+        Process(namewall_testbed::Process::owned(node.enter(|| command.spawn()).unwrap().unwrap()))
     }
 
     /// The reply of what serves HTTP at a port of the first node.

@@ -138,28 +138,21 @@ impl Reach<'_> {
     }
 
     /// What the source's policies alone depend on, and for which connections.
-    pub(crate) fn egress_depends_on(
-        &self,
-        from: &Endpoint,
-        to: &Endpoint,
-        family: Option<Family>,
-    ) -> Vec<(Dependence, Traffic)> {
+    pub(crate) fn egress_depends_on(&self, from: &Endpoint, to: &Endpoint, family: Option<Family>) -> DependentParts {
         let sides = Sides { reach: self, from, to };
         SideCases::new(self.egress_cases(from, to, family)).by_part(|part, outcomes| sides.egress(part, outcomes))
     }
 
     /// What the destination's policies alone depend on, if both ends are on different nodes.
-    pub(crate) fn ingress_depends_on(
-        &self,
-        from: &Endpoint,
-        to: &Endpoint,
-        family: Option<Family>,
-    ) -> Vec<(Dependence, Traffic)> {
+    pub(crate) fn ingress_depends_on(&self, from: &Endpoint, to: &Endpoint, family: Option<Family>) -> DependentParts {
         let sides = Sides { reach: self, from, to };
         let inward = Inward { family, across: true };
         SideCases::new(self.ingress_cases(from, to, inward)).by_part(|_, outcomes| sides.ingress(outcomes))
     }
 }
+
+/// What depends on something, and for which connections.
+type DependentParts = Vec<(Dependence, Traffic)>;
 
 /// The cases of one side, with what each of them lets pass.
 struct SideCases {
@@ -190,7 +183,7 @@ impl SideCases {
     }
 
     /// What each part of the connections in doubt depends on.
-    fn by_part(mut self, find: impl Fn(&Traffic, &[SideOutcome]) -> Vec<Dependence>) -> Vec<(Dependence, Traffic)> {
+    fn by_part(mut self, find: impl Fn(&Traffic, &[SideOutcome]) -> Vec<Dependence>) -> DependentParts {
         let mut found = Vec::new();
         for part in parts(self.reachable().depends(), self.traffic.iter()) {
             self.judge(&part);

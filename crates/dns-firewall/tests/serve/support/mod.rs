@@ -14,3 +14,14 @@ pub(crate) use fake::{Engines, Fake};
 pub(crate) use live::{Live, receive, upstream};
 pub(crate) use message::{Ask, answer, shown};
 pub(crate) use tls::{Authority, TlsUpstream};
+
+/// Rules that refuse one client's questions, and block an answer for another.
+pub(crate) const RULES_BY_CLIENT: &str = "
+    firewall query {
+        refuse client_ip == '127.0.0.2'
+        default allow
+    }
+    firewall response {
+        block client_ip == '127.0.0.3' and response_ip == '192.0.2.1'
+        default allow
+    }";

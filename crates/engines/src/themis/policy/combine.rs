@@ -139,7 +139,7 @@ impl<P: PolicyPart> PolicyPart for Group<P> {
     }
 
     fn decide<'a>(&'a self, context: &'a Context<'a>) -> Decision<'a> {
-        let all = || self.algorithm.decide(&self.parts, None, context);
+        let all = || self.algorithm.decide(Candidates { parts: &self.parts, picked: None }, context);
         let decision = match self.target.matches(context) {
             Ok(false) => return Decision::of(Effect::NotApplicable),
             Ok(true) => {
@@ -233,16 +233,18 @@ impl Choices {
     }
 }
 
+/// The parts that are asked.
+struct Candidates<'a, 'p, P> {
+    parts: &'a [P],
+    /// Which of them; without it all.
+    picked: Option<&'p [usize]>,
+}
+
 impl Algorithm {
-    /// `picked` are those parts that are asked, or all.
-    fn decide<'a, P: PolicyPart>(
-        &'a self,
-        parts: &'a [P],
-        picked: Option<&[usize]>,
-        context: &'a Context<'a>,
-    ) -> Decision<'a> {
+    fn decide<'a, P: PolicyPart>(&'a self, asked: Candidates<'a, '_, P>, context: &'a Context<'a>) -> Decision<'a> {
+        let Candidates { parts, picked } = asked;
         match self {
-            Self::Mapper(mapper) => mapper.decide(parts, picked, context),
+            Self::Mapper(mapper) => mapper.decide(asked, context),
             _ => match picked {
                 None => self.combine(parts.iter(), context),
                 Some(picked) => self.combine(picked.iter().map(|at| &parts[*at]), context),
@@ -296,12 +298,8 @@ fn deny_overrides<'a>(decisions: impl Iterator<Item = Decision<'a>>) -> Decision
 }
 
 impl Mapper {
-    fn decide<'a, P: PolicyPart>(
-        &'a self,
-        parts: &'a [P],
-        picked: Option<&[usize]>,
-        context: &'a Context<'a>,
-    ) -> Decision<'a> {
+    fn decide<'a, P: PolicyPart>(&'a self, asked: Candidates<'a, '_, P>, context: &'a Context<'a>) -> Decision<'a> {
+        let parts = asked.parts;
         let value = match self.argument.evaluate(context) {
             Ok(value) => value,
             Err(failure) => {
@@ -313,17 +311,17 @@ impl Mapper {
             }
         };
         let decision = match (&self.inner, &*value) {
-            (None, Value::String(id)) => match self.choose(parts, picked, id) {
+            (None, Value::String(id)) => match asked.choose(&self.choices, id) {
                 Some(at) => return parts[at].decide(context),
                 None => Decision::of(Effect::NotApplicable),
             },
             (None, _) => Decision::failed(Effect::Indeterminate, format!("mapper: {}", Failure::Type)),
             (Some(inner), value) => {
-                let mut chosen = self.choose_all(parts, picked, value);
+                let mut chosen = asked.choose_all(&self.choices, value);
                 if self.own_order {
                     chosen.sort_unstable();
                 }
-                inner.decide(parts, Some(&chosen), context)
+                inner.decide(Candidates { parts, picked: Some(&chosen) }, context)
             }
         };
         match self.default {
@@ -331,19 +329,21 @@ impl Mapper {
             _ => decision,
         }
     }
+}
 
-    fn choose<P: PolicyPart>(&self, parts: &[P], picked: Option<&[usize]>, id: &str) -> Option<usize> {
-        match &self.choices {
+impl<P: PolicyPart> Candidates<'_, '_, P> {
+    fn choose(&self, choices: &Choices, id: &str) -> Option<usize> {
+        match choices {
             Choices::Named(named) => named.get(id).copied(),
             Choices::Flags(_) => None,
-            Choices::Chosen => picked?.iter().copied().find(|at| parts[*at].id() == Some(id)),
+            Choices::Chosen => self.picked?.iter().copied().find(|at| self.parts[*at].id() == Some(id)),
         }
     }
 
-    fn choose_all<P: PolicyPart>(&self, parts: &[P], picked: Option<&[usize]>, value: &Value) -> Vec<usize> {
-        match (value, &self.choices) {
-            (Value::ListOfStrings(ids), _) => ids.iter().filter_map(|id| self.choose(parts, picked, id)).collect(),
-            (Value::SetOfStrings(ids), _) => ids.iter().filter_map(|id| self.choose(parts, picked, id)).collect(),
+    fn choose_all(&self, choices: &Choices, value: &Value) -> Vec<usize> {
+        match (value, choices) {
+            (Value::ListOfStrings(ids), _) => ids.iter().filter_map(|id| self.choose(choices, id)).collect(),
+            (Value::SetOfStrings(ids), _) => ids.iter().filter_map(|id| self.choose(choices, id)).collect(),
             (Value::Flags(flags), Choices::Flags(by_bit)) => {
                 let set = by_bit.iter().enumerate().filter(|(bit, _)| flags.bits >> bit & 1 == 1);
                 set.filter_map(|(_, part)| *part).collect()

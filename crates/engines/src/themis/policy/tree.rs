@@ -59,27 +59,23 @@ fn join_surrogates(text: &str) -> Cow<'_, str> {
     if !text.trim_start().starts_with(['{', '[']) || !(text.contains("\\ud") || text.contains("\\uD")) {
         return text.into();
     }
-    let unit = |escape: &str| u16::from_str_radix(escape.strip_prefix("\\u")?.get(..4)?, 16).ok();
-    let mut joined = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find('\\') {
-        let (before, escape) = rest.split_at(at);
-        joined.push_str(before);
-        let units = unit(escape).zip(escape.get(6..).and_then(unit));
-        match units.and_then(|(high, low)| char::decode_utf16([high, low]).next()?.ok()) {
-            Some(character) if u32::from(character) > 0xffff => {
-                joined.push(character);
-                rest = &escape[12..];
-            }
+    // Twelve bytes that JSON reads as one character are two escapes of four digits each.
+    let pair = |escape: &str| serde_json::from_str::<char>(&format!("\"{}\"", escape.get(..12)?)).ok();
+    let (mut joined, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some((before, _)) = rest.split_once('\\') {
+        joined += before;
+        let escape = &rest[before.len()..];
+        if let Some(character) = pair(escape) {
+            joined.push(character);
+            rest = &escape[12..];
+        } else {
             // Any other escape: what it escapes begins none.
-            _ => {
-                let end = escape.char_indices().nth(2).map_or(escape.len(), |(end, _)| end);
-                joined.push_str(&escape[..end]);
-                rest = &escape[end..];
-            }
+            let end = escape.char_indices().nth(2).map_or(escape.len(), |(end, _)| end);
+            joined += &escape[..end];
+            rest = &escape[end..];
         }
     }
-    joined.push_str(rest);
+    joined += rest;
     joined.into()
 }
 

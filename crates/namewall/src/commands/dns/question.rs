@@ -1,6 +1,7 @@
 //! A question as it is typed.
 
 use anyhow::{Context, Error, Result, bail};
+use namewall_dns::wire::RecordType;
 use namewall_policy::domain::DomainName;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
@@ -30,21 +31,6 @@ const NOTHING: [(&str, u8); 4] = [("NODATA", 0), ("SERVFAIL", 2), ("NXDOMAIN", 3
 const TTL: u32 = 60;
 /// An OPT record without options.
 const OPT_HEAD: usize = 11;
-
-const KINDS: [(&str, u16); 12] = [
-    ("A", 1),
-    ("NS", 2),
-    ("CNAME", 5),
-    ("SOA", 6),
-    ("PTR", 12),
-    ("MX", 15),
-    ("TXT", 16),
-    ("AAAA", 28),
-    ("SRV", 33),
-    ("SVCB", 64),
-    ("HTTPS", 65),
-    ("ANY", 255),
-];
 
 impl FromStr for Question {
     type Err = Error;
@@ -161,11 +147,8 @@ fn answer(text: &str) -> Result<Answer> {
 
 fn kind_of(text: &str) -> Result<u16> {
     let upper = text.to_ascii_uppercase();
-    if let Some((_, kind)) = KINDS.iter().find(|(name, _)| *name == upper) {
-        return Ok(*kind);
-    }
-    let number = upper.strip_prefix("TYPE").and_then(|number| number.parse().ok());
-    number.with_context(|| format!("`{text}` is no type of records; write A, AAAA, TXT …, or TYPE65"))
+    let kind = RecordType::named(&upper).map(|RecordType(number)| number);
+    kind.with_context(|| format!("`{text}` is no type of records; write A, AAAA, TXT …, or TYPE65"))
 }
 
 fn address(text: &str, port: u16) -> Result<SocketAddr> {

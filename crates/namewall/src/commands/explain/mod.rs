@@ -19,7 +19,10 @@ use std::process::ExitCode;
 
 pub(crate) fn run(args: &Explain) -> Result<ExitCode> {
     if !args.live {
-        return answer(&args.question, Loaded::from_paths(&args.paths, &args.settings)?.with(args.lenient));
+        return answer(
+            &args.question,
+            Loaded::from_paths(&args.paths, &args.reading.settings)?.with(args.reading.lenient),
+        );
     }
     let verdict = explain_live(&args.question)?;
     Ok(exit_code(&args.question, verdict))

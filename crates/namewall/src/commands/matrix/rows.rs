@@ -51,6 +51,14 @@ fn each(view: &View<'_>, mut row: impl FnMut(Pair<'_>, &Open<'_>) -> Result<()>)
     Ok(())
 }
 
+/// The same for formats that speak of ports alone.
+fn each_with_ports(view: &View<'_>, mut row: impl FnMut(Pair<'_>, &Reachable) -> Result<()>) -> Result<()> {
+    each(view, |pair, open| {
+        let traffic = open.traffic();
+        if traffic.possible.has_no_ports() { Ok(()) } else { row(pair, &traffic) }
+    })
+}
+
 /// The open connections of a row.
 enum Open<'c> {
     Known(&'c Cache<'c>, Cell),
@@ -218,13 +226,8 @@ fn texts_of<'t>(texts: &'t [Texts], end: PairEnd<'_>) -> Option<&'t Texts> {
 
 pub(super) fn print_csv(out: &mut impl Write, view: &View<'_>) -> Result<()> {
     writeln!(out, "from,from_kind,to,to_kind,tcp,udp,sctp,tcp_depends,udp_depends,sctp_depends,depends_on")?;
-    each(view, |pair, open| {
-        let Pair { from, to } = pair;
-        let traffic = open.traffic();
-        if traffic.possible.has_no_ports() {
-            return Ok(());
-        }
-        let depends = traffic.depends();
+    each_with_ports(view, |pair, traffic| {
+        let (Pair { from, to }, depends) = (pair, traffic.depends());
         let ports = [&traffic.open, &depends]
             .map(|one| Protocol::WITH_PORTS.map(|protocol| one.port_texts(protocol).join(" ")).join(","));
         let (from_name, to_name) = (quoted(&from.name(view)), quoted(&to.name(view)));
@@ -246,13 +249,8 @@ fn quoted(text: &str) -> String {
 /// A table, and below it what its rows depend on. The column for that is there only if a row depends on something.
 pub(super) fn print_markdown(out: &mut impl Write, view: &View<'_>) -> Result<()> {
     let (mut lines, mut notes): (Vec<(String, String)>, Notes) = Default::default();
-    each(view, |pair, open| {
-        let Pair { from, to } = pair;
-        let traffic = open.traffic();
-        if traffic.possible.has_no_ports() {
-            return Ok(());
-        }
-        let depends = traffic.depends();
+    each_with_ports(view, |pair, traffic| {
+        let (Pair { from, to }, depends) = (pair, traffic.depends());
         let texts = |traffic: &Traffic, protocol: Protocol| match traffic.ports(protocol) {
             Some(ports) if *ports == all_ports() => "all".to_owned(),
             _ => traffic.port_texts(protocol).join(", "),

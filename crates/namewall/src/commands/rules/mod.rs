@@ -32,5 +32,5 @@ pub(crate) fn run(args: &Rules) -> Result<ExitCode> {
 }
 
 fn load(args: &Rules) -> Result<Loaded> {
-    Ok(Loaded::from_paths(&args.paths, &args.settings)?.with(args.lenient))
+    Ok(Loaded::from_paths(&args.paths, &args.reading.settings)?.with(args.reading.lenient))
 }
