@@ -89,6 +89,7 @@ impl Snapshot {
             name: name.into(),
             role: self.role_of(role),
             addresses: Arc::default(),
+            second_addresses: Arc::default(),
             node: None,
             host_network,
             ports: Arc::default(),

@@ -95,8 +95,11 @@ pub struct Workload {
     pub namespace: NamespaceId,
     pub name: Arc<str>,
     pub role: RoleId,
-    /// Every address of the pod, on whichever interface; empty for a template.
+    /// The pod's addresses as the API server has them (`status.podIPs`); empty for a template.
     pub addresses: Arc<[IpAddr]>,
+    /// Addresses of second networks, as an annotation of the pod lists them. Whoever may patch the pod can write any
+    /// address there, so they count only as sources on the pod's own interface (S1.9). The Program has none of them.
+    pub second_addresses: Arc<[IpAddr]>,
     pub node: Option<NodeId>,
     pub host_network: bool,
     /// The named container ports.
@@ -127,6 +130,7 @@ impl Workload {
         Self {
             name: "".into(),
             addresses: Arc::default(),
+            second_addresses: Arc::default(),
             ports: Arc::default(),
             owner: None,
             source: None,
