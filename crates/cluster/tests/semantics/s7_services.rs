@@ -43,7 +43,7 @@ fn s7_4_through_a_service_of_any_type() {
 
 #[test]
 fn s7_4_whatever_way_it_is_denied() {
-    let api = "---\napiVersion: v1\nkind: Service\nmetadata: {name: kubernetes}\nspec: {clusterIP: 203.0.113.9}\n";
+    let api = "---\napiVersion: v1\nkind: Service\nmetadata: {name: kubernetes}\nspec: {clusterIP: 203.0.113.9, ports: [{port: 8080}]}\n";
     check(world() + api + &service("type: NodePort", "203.0.113.9") + &deny("{apiServer: {}}"), DENIED);
     check(world() + &service("type: NodePort", "192.168.0.1") + &deny("{nodes: {}}"), DENIED);
     let published =

@@ -3,7 +3,7 @@
 use crate::domain::DomainName;
 use crate::finding::Source;
 use crate::labels::Labels;
-use crate::port::Protocol;
+use crate::port::{Protocol, TransportPort};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -150,6 +150,13 @@ pub struct Node {
     /// Every address on the node's interfaces that is known (S7.2).
     pub addresses: Vec<IpAddr>,
     pub source: Option<Source>,
+}
+
+/// An address at which the API server is asked, and the port it serves there (S7.3).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct ServedAddress {
+    pub address: IpAddr,
+    pub port: TransportPort,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
