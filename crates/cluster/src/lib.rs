@@ -24,7 +24,8 @@ pub use attached::{PodAddresses, PodUid, give_addresses};
 pub use document::Document;
 pub use kept::{LastGood, Read};
 pub use lower::{
-    Described, DescribedService, ENFORCEMENT_ANNOTATION, Endpoints, Lowered, NO_KIND, Resolved, Settings, lower, pods,
+    API_SERVER_PORT, Described, DescribedService, ENFORCEMENT_ANNOTATION, Endpoints, Lowered, NO_KIND, Resolved,
+    Settings, lower, pods,
 };
 pub use manifests::{LoadError, Manifests, Reading, load, read};
 pub use record::Record;

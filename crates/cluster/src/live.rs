@@ -45,7 +45,7 @@ impl Live {
         }
         let slices = facts.slices.objects.values().filter_map(|fact| fact.now.as_deref());
         for endpoints in slices.filter(|endpoints| endpoints.is_api_server()) {
-            add_api_server(&mut snapshot, &endpoints.addresses);
+            add_api_server(&mut snapshot, endpoints.served());
         }
         for fact in facts.services.objects.values_mut() {
             fact.place = None;
@@ -56,7 +56,7 @@ impl Live {
             if let Some(fact) = facts.services.objects.get_mut(&key) {
                 fact.place = Some(snapshot.services.len() as u32);
                 let described = fact.now.iter().filter(|service| service.is_api_server());
-                described.for_each(|service| add_api_server(&mut snapshot, &service.addresses));
+                described.for_each(|service| add_api_server(&mut snapshot, service.served()));
             }
             snapshot.services.push(service);
         }

@@ -11,7 +11,7 @@ use namewall_kubernetes::NameObject;
 use namewall_policy::addr::AddrSet;
 use namewall_policy::domain::DomainName;
 use namewall_policy::model::{Action, BackendTarget, Direction, PolicyKind};
-use namewall_policy::port::TransportPort;
+use namewall_policy::port::{PortSet, Protocol, Traffic, TransportPort};
 use namewall_policy::program::{CompiledRule, Matcher};
 use namewall_policy::{Program, Snapshot};
 use std::net::IpAddr;
@@ -32,6 +32,7 @@ pub struct World<'w> {
 struct Concrete<'p> {
     rule: &'p CompiledRule,
     addresses: AddrSet,
+    ports: Traffic,
 }
 
 impl World<'_> {
@@ -51,7 +52,7 @@ impl World<'_> {
         let rules: Vec<Concrete<'_>> = policy
             .rules(Direction::Egress)
             .map(|id| self.program.rule(id))
-            .map(|rule| Concrete { rule, addresses: self.addresses(rule) })
+            .map(|rule| Concrete { rule, addresses: self.addresses(rule), ports: self.ports(rule) })
             .collect();
         let (offending_services, count) = self.offending(&rules);
         Some(ClusterEgressFirewallStatus {
@@ -81,6 +82,14 @@ impl World<'_> {
         addresses
     }
 
+    fn ports(&self, rule: &CompiledRule) -> Traffic {
+        match rule.matcher {
+            Matcher::Clauses { ports, .. } => self.program.port_spec(ports).numbered.clone(),
+            Matcher::Everything => Traffic::all(),
+            Matcher::Nothing => Traffic::none(),
+        }
+    }
+
     /// Services with a backend that is no pod and that a rule denies.
     fn offending(&self, rules: &[Concrete<'_>]) -> (Vec<OffendingService>, usize) {
         let (mut found, mut count) = (Vec::new(), 0);
@@ -89,7 +98,7 @@ impl World<'_> {
             let denied = backends.filter_map(|(port, backend)| match backend.target {
                 BackendTarget::Address(address) if self.program.pod_at(address).is_none() => {
                     let port = TransportPort { protocol: port.protocol, port: backend.port };
-                    Some((self.denies(rules, address, port)?, address))
+                    Some((Self::denies(rules, address, port)?, address))
                 }
                 BackendTarget::Address(_) | BackendTarget::Workload(_) => None,
             });
@@ -108,19 +117,9 @@ impl World<'_> {
     }
 
     /// The rule that denies it; none if one before it allows it, or none speaks of it.
-    fn denies(
-        &self,
-        rules: &[Concrete<'_>],
-        address: IpAddr,
-        TransportPort { protocol, port }: TransportPort,
-    ) -> Option<i32> {
-        let speaks = |one: &&Concrete<'_>| {
-            let ports = match one.rule.matcher {
-                Matcher::Clauses { ports, .. } => self.program.port_spec(ports).numbered.contains(protocol, port),
-                _ => true,
-            };
-            ports && one.addresses.contains(address)
-        };
+    fn denies(rules: &[Concrete<'_>], address: IpAddr, asked: TransportPort) -> Option<i32> {
+        let TransportPort { protocol, port } = asked;
+        let speaks = |one: &&Concrete<'_>| one.ports.contains(protocol, port) && one.addresses.contains(address);
         let first = rules.iter().find(speaks)?;
         (first.rule.action == Action::Deny).then_some(number(first.rule.index as usize))
     }
@@ -132,7 +131,6 @@ fn concrete(one: &Concrete<'_>, document: &Document) -> ConcreteRule {
         yaml::Value::Seq(items) => items.get(index),
         _ => None,
     });
-    let ports = written.and_then(|rule| rule.get("ports")).and_then(written_ports);
     let mut blocks = one.addresses.ranges().flat_map(|range| range.cidrs());
     let networks: Vec<String> = blocks.by_ref().take(MOST).map(|block| block.to_string()).collect();
     let count = networks.len() + blocks.count();
@@ -142,17 +140,30 @@ fn concrete(one: &Concrete<'_>, document: &Document) -> ConcreteRule {
         action: if one.rule.action == Action::Deny { Verb::Deny } else { Verb::Allow },
         networks,
         networks_count: number(count),
-        ports: ports.unwrap_or_default().into_iter().take(MOST).collect(),
+        ports: port_list(&one.ports),
     }
 }
 
-/// The ports of a rule, with their protocols. None if a part of them cannot be read: the rule is unreadable then, and
-/// has no ports.
-fn written_ports(list: &yaml::Node) -> Option<Vec<Port>> {
-    let (mut ports, _) = yaml::read::<Vec<Port>>(list, "").ok()?;
-    ports.iter_mut().for_each(|port| _ = port.protocol.get_or_insert_with(|| "TCP".to_owned()));
-    let is_readable = |port: &Port| matches!(port.protocol.as_deref(), Some("TCP" | "UDP" | "SCTP"));
-    ports.iter().all(is_readable).then_some(ports)
+/// The ports, as ranges; none for all of them, and where a rule that cannot be read matches nothing.
+fn port_list(traffic: &Traffic) -> Vec<Port> {
+    if traffic.is_all() {
+        return Vec::new();
+    }
+    let mut listed = Vec::new();
+    for protocol in Protocol::WITH_PORTS {
+        let ports = traffic.ports(protocol).into_iter().flat_map(PortSet::ranges);
+        listed.extend(ports.map(|&(low, high)| {
+            let (low, high) = (low.max(1), high.max(1));
+            let is_every = (low, high) == (1, u16::MAX);
+            Port {
+                protocol: Some(protocol.to_string()),
+                port: (!is_every).then_some(i64::from(low)),
+                end_port: (!is_every && high > low).then_some(i64::from(high)),
+            }
+        }));
+    }
+    listed.truncate(MOST);
+    listed
 }
 
 fn number(count: usize) -> i32 {

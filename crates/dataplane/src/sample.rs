@@ -31,6 +31,7 @@ impl Sample {
             name: format!("{app}-{}", addresses[0]).into(),
             role,
             addresses: addresses.iter().map(|address| address.parse().expect("an address")).collect(),
+            second_addresses: [].into(),
             node: Some(node),
             host_network: false,
             ports: [http].into(),

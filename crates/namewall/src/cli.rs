@@ -10,10 +10,11 @@ use help::{
     POLICIES_HELP, RULES_HELP, RUN_HELP, SANDBOX_EXEC_HELP, SANDBOX_HELP, SANDBOX_PROBE_HELP, STATUS_HELP, TEST_HELP,
     UNINSTALL_HELP, crds_help,
 };
+use namewall_cluster::API_SERVER_PORT;
 use namewall_policy::addr::{Cidr, parse_address};
 use namewall_policy::ask::{Host, Target};
 use namewall_policy::port::{Protocol, TransportPort};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 /// A firewall that understands names: who may talk to whom, and why.
@@ -99,9 +100,9 @@ pub(crate) struct Settings {
     /// A block that pods get their addresses from, besides the nodes' podCIDRs
     #[arg(long, value_name = "CIDR")]
     pub(crate) pod_network: Vec<Cidr>,
-    /// A further address of the API server
-    #[arg(long, value_name = "IP", value_parser = parse_ip)]
-    pub(crate) api_server: Vec<IpAddr>,
+    /// A further address of the API server, at port 6443 if none is given
+    #[arg(long, value_name = "IP[:PORT]", value_parser = parse_api_server)]
+    pub(crate) api_server: Vec<SocketAddr>,
     /// The cluster's DNS domain
     #[arg(long, value_name = "NAME", default_value = "cluster.local")]
     pub(crate) cluster_domain: namewall_policy::domain::DomainName,
@@ -326,6 +327,13 @@ pub(crate) struct DnsAnswer {
 
 fn parse_ip(text: &str) -> Result<IpAddr, String> {
     parse_address(text).ok_or_else(|| format!("`{text}` is not an IP address"))
+}
+
+/// `192.0.2.1`, `192.0.2.1:443`, `2001:db8::1` or `[2001:db8::1]:443`.
+fn parse_api_server(text: &str) -> Result<SocketAddr, String> {
+    let at_usual_port = parse_address(text).map(|address| SocketAddr::new(address, API_SERVER_PORT));
+    let wrong = || format!("`{text}` is not an address: use IP, IP:PORT or [IPV6]:PORT");
+    at_usual_port.or_else(|| text.parse().ok().filter(|at: &SocketAddr| at.port() != 0)).ok_or_else(wrong)
 }
 
 fn parse_dns(text: &str) -> Result<DnsAnswer, String> {

@@ -112,7 +112,13 @@ impl Watch for Teller<'_> {
             RuleMatch::Unreadable => (false, "it could not be read in full, so it allows nothing".to_owned(), None),
             RuleMatch::InDoubt => (false, "it matches, but its policy may be for pods on other nodes".to_owned(), None),
         };
-        self.pending.push(RuleStep { rule: id, action: self.program.rule(id).action, matched, why, lease });
+        let step = RuleStep { rule: id, action: self.program.rule(id).action, matched, why, lease };
+        // A rule that was compiled to several is one rule to users: the part that came closest is shown.
+        match self.pending.last_mut().filter(|last| self.program.is_part_of_same(last.rule, id)) {
+            Some(last) if matched || !matches!(seen, RuleMatch::OtherPeer) => *last = step,
+            Some(_) => {}
+            None => self.pending.push(step),
+        }
     }
 
     fn left(&mut self, stage: Stage, outcome: StageOutcome) {

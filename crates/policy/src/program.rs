@@ -171,7 +171,8 @@ impl ProgramPolicy {
 pub struct CompiledRule {
     pub policy: PolicyId,
     pub direction: Direction,
-    /// Its place among the policy's rules of this direction.
+    /// The place of the rule it is made of among the policy's rules of this direction. A rule whose peers differ in
+    /// ports becomes several, one after the other.
     pub index: u32,
     /// What it does: an unreadable Deny or Pass denies (S4.2).
     pub action: Action,
@@ -208,6 +209,8 @@ pub struct PeerSet {
 pub struct PortSpec {
     pub numbered: Traffic,
     pub named: Vec<(Option<Protocol>, Arc<str>)>,
+    /// A named port counts only if it is one of these; without it, any does.
+    pub named_within: Option<Traffic>,
 }
 
 impl PortSpec {
@@ -228,8 +231,10 @@ impl PortSpec {
                 && ports.iter().any(|named| named.protocol == protocol && named.port == port && self.names(named)))
     }
 
-    fn names(&self, port: &NamedPort) -> bool {
+    /// Whether one of the names is that of this port.
+    pub fn names(&self, port: &NamedPort) -> bool {
         self.named.iter().any(|(protocol, name)| *name == port.name && protocol.is_none_or(|p| p == port.protocol))
+            && self.named_within.as_ref().is_none_or(|within| within.contains(port.protocol, port.port))
     }
 }
 
@@ -292,6 +297,15 @@ impl Program {
 
     pub fn rule(&self, id: RuleId) -> &CompiledRule {
         &self.rules[id.index()]
+    }
+
+    /// Whether both were made of one rule of a policy.
+    pub fn is_part_of_same(&self, one: RuleId, other: RuleId) -> bool {
+        let written = |id| {
+            let CompiledRule { policy, direction, index, .. } = self.rule(id);
+            (policy, direction, index)
+        };
+        written(one) == written(other)
     }
 
     pub fn member(&self, id: WorkloadId) -> &Member {

@@ -3,12 +3,11 @@
 use crate::addr::Cidr;
 use crate::labels::Labels;
 use crate::model::{
-    DnsConfig, Namespace, NamespaceId, Node, NodeId, Policy, PolicyId, Role, RoleId, Service, Workload, WorkloadId,
-    WorkloadKind,
+    DnsConfig, Namespace, NamespaceId, Node, NodeId, Policy, PolicyId, Role, RoleId, ServedAddress, Service, Workload,
+    WorkloadId, WorkloadKind,
 };
 use crate::pieces::Pieces;
 use rustc_hash::FxHashMap;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Built with the `add_…` methods, then only read. The next one is a clone that
@@ -24,8 +23,8 @@ pub struct Snapshot {
     pub policies: Arc<Vec<Policy>>,
     /// The blocks pods get their addresses from, where known.
     pub pod_networks: Arc<Vec<Cidr>>,
-    /// Every address of the API server (S7.3).
-    pub api_server: Vec<IpAddr>,
+    /// Every address of the API server, with the ports it serves there (S7.3).
+    pub api_server: Vec<ServedAddress>,
     /// How pods look names up, where they do not do it in the default way.
     dns: Arc<FxHashMap<WorkloadId, DnsConfig>>,
     by_role: Arc<FxHashMap<Role, RoleId>>,
@@ -89,6 +88,7 @@ impl Snapshot {
             name: name.into(),
             role: self.role_of(role),
             addresses: Arc::default(),
+            second_addresses: Arc::default(),
             node: None,
             host_network,
             ports: Arc::default(),

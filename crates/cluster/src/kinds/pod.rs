@@ -94,7 +94,7 @@ struct PodIp {
     ip: String,
 }
 
-/// What a second interface says of itself: the network attachment annotation.
+/// The network attachment annotation: the addresses of second interfaces. Whoever may patch the pod can write it.
 pub(crate) const NETWORK_STATUS: &str = "k8s.v1.cni.cncf.io/network-status";
 
 #[derive(Deserialize)]
@@ -113,12 +113,13 @@ pub(crate) fn read_pod(document: &Document, findings: &mut Vec<Finding>, pool: &
     }
     let spec = pod_spec(&mut scope, document.node.get("spec"), "spec");
     let addresses = addresses(&mut scope, &status);
+    let second_addresses = second_addresses(&mut scope, &addresses).into();
     let account = scope.node(&["spec", "serviceAccountName"]).and_then(Node::as_str).map(|name| pool.text(name));
     let labels = pool.labels(&scope.meta.labels);
     let described = describe(&mut scope, PodTemplate { kind: WorkloadKind::Pod, spec, labels }, pool);
     let is_running = status.phase.as_deref() == Some("Running");
     let uid = PodUid::read(document);
-    Some(Described { uid, addresses: addresses.into(), account, is_running, ..described })
+    Some(Described { uid, addresses: addresses.into(), second_addresses, account, is_running, ..described })
 }
 
 /// Piece by piece: a bad port must not lose the node, nor a bad node the ports.
@@ -159,6 +160,7 @@ pub(super) fn describe(scope: &mut Scope<'_>, template: PodTemplate, pool: &mut 
         node: spec.node_name.filter(|name| !name.is_empty()).map(|name| pool.text(&name)),
         host_network: spec.host_network,
         addresses: Arc::default(),
+        second_addresses: Arc::default(),
         ports: pool.ports(ports),
         dns: (dns != DnsConfig::default()).then(|| Box::new(dns)),
         owner: owner.map(|owner| pool.owner(owner)),
@@ -169,6 +171,7 @@ pub(super) fn describe(scope: &mut Scope<'_>, template: PodTemplate, pool: &mut 
     }
 }
 
+/// The addresses that the API server has for the pod.
 fn addresses(scope: &mut Scope<'_>, status: &PodStatus) -> Vec<IpAddr> {
     let mut found: Vec<IpAddr> = Vec::new();
     let listed = status.pod_ips.iter().map(|ip| ip.ip.as_str());
@@ -179,11 +182,18 @@ fn addresses(scope: &mut Scope<'_>, status: &PodStatus) -> Vec<IpAddr> {
             found.push(address);
         }
     }
+    found
+}
+
+/// The addresses that the annotation lists besides the pod's own (S1.9).
+fn second_addresses(scope: &mut Scope<'_>, own: &[IpAddr]) -> Vec<IpAddr> {
+    let mut found: Vec<IpAddr> = Vec::new();
     let Some(json) = scope.meta.annotations.get(NETWORK_STATUS).cloned() else { return found };
     match serde_json::from_str::<Vec<NetworkStatus>>(&json) {
         Ok(networks) => {
             for text in networks.iter().flat_map(|network| &network.ips) {
                 if let Some(address) = parts::address(scope, text, "metadata.annotations")
+                    && !own.contains(&address)
                     && !found.contains(&address)
                 {
                     found.push(address);

@@ -19,6 +19,7 @@ mod workloads;
 pub(crate) use objects::Objects;
 pub(crate) use pool::Pool;
 pub(crate) use scope::{ReadRule, RuleForm, RuleList, Scope};
+pub use services::API_SERVER_PORT;
 pub(crate) use services::{Behind, DescribedPort, add_api_server, service_of};
 pub use services::{DescribedService, Endpoints};
 pub(crate) use workloads::workload_of;
@@ -33,14 +34,14 @@ use namewall_policy::{Finding, Snapshot};
 use objects::Item;
 use sort::Sorted;
 use std::collections::{BTreeMap, HashSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 /// What manifests do not say.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// Further addresses of the API server (S7.3).
-    pub api_server: Vec<IpAddr>,
+    /// Where else the API server is asked, over TCP (S7.3).
+    pub api_server: Vec<SocketAddr>,
     /// Where pods get their addresses, besides the nodes' own blocks.
     pub pod_networks: Vec<Cidr>,
 }

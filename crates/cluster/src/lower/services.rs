@@ -1,14 +1,14 @@
 //! Services and where their connections go after DNAT, and from them the
 //! addresses of the API server.
 
-use super::Lowering;
 use super::sort::Sorted;
 use super::workloads::port_named;
+use super::{Lowering, Settings};
 use crate::kinds::meta::IntOrString;
 use crate::kinds::{self, read_endpoints, read_service, read_slice};
 use namewall_policy::labels::Selector;
-use namewall_policy::model::{Backend, BackendTarget, Service, ServiceForm, ServicePort, WorkloadId};
-use namewall_policy::port::Protocol;
+use namewall_policy::model::{Backend, BackendTarget, ServedAddress, Service, ServiceForm, ServicePort, WorkloadId};
+use namewall_policy::port::{Protocol, TransportPort};
 use namewall_policy::{Snapshot, Source};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::net::IpAddr;
@@ -47,10 +47,20 @@ impl DescribedService {
     pub(crate) fn is_api_server(&self) -> bool {
         (&*self.namespace, &*self.name) == API_SERVER
     }
+
+    /// Its addresses, with its ports.
+    pub(crate) fn served(&self) -> Vec<ServedAddress> {
+        let ports = self.ports.iter().map(|port| TransportPort { protocol: port.protocol, port: port.port });
+        served(&self.addresses, ports.collect(), SERVICE_PORT)
+    }
 }
 
 /// S7.3.
 const API_SERVER: (&str, &str) = ("default", "kubernetes");
+/// The port of the Service, if it lists none.
+const SERVICE_PORT: u16 = 443;
+/// The port of the API server itself, where none is given.
+pub const API_SERVER_PORT: u16 = 6443;
 
 /// Endpoints of a Service, as an object lists them.
 #[derive(Clone, PartialEq, Debug)]
@@ -65,6 +75,12 @@ pub struct Endpoints {
 impl Endpoints {
     pub(crate) fn is_api_server(&self) -> bool {
         (&*self.namespace, &*self.service) == API_SERVER
+    }
+
+    /// Its addresses, with its ports.
+    pub(crate) fn served(&self) -> Vec<ServedAddress> {
+        let ports = self.ports.iter().map(|&(_, protocol, port)| TransportPort { protocol, port });
+        served(&self.addresses, ports.collect(), API_SERVER_PORT)
     }
 }
 
@@ -83,9 +99,9 @@ impl Lowering<'_> {
         for endpoints in &all {
             listed.entry((&endpoints.namespace, &endpoints.service)).or_default().push(endpoints);
         }
-        self.out.snapshot.api_server = self.settings.api_server.clone();
+        add_api_server(&mut self.out.snapshot, self.settings.served());
         for endpoints in listed.get(&API_SERVER).into_iter().flatten() {
-            add_api_server(&mut self.out.snapshot, &endpoints.addresses);
+            add_api_server(&mut self.out.snapshot, endpoints.served());
         }
         for document in sorted.of(&kinds::SERVICE) {
             let service = read_service(document, &mut self.out.findings);
@@ -95,7 +111,7 @@ impl Lowering<'_> {
             };
             let snapshot = &mut self.out.snapshot;
             if service.is_api_server() {
-                add_api_server(snapshot, &service.addresses);
+                add_api_server(snapshot, service.served());
             }
             let service = service_of(snapshot, &service, &behind);
             snapshot.services.push(service);
@@ -111,11 +127,27 @@ impl Lowering<'_> {
     }
 }
 
-/// S7.3: the Service's own addresses, and those of its endpoints.
-pub(crate) fn add_api_server(snapshot: &mut Snapshot, addresses: &[IpAddr]) {
+/// S7.3: where the API server is asked, each once.
+pub(crate) fn add_api_server(snapshot: &mut Snapshot, served: Vec<ServedAddress>) {
     let known = &mut snapshot.api_server;
-    let mut seen: FxHashSet<IpAddr> = known.iter().copied().collect();
-    known.extend(addresses.iter().filter(|address| seen.insert(**address)));
+    let mut seen: FxHashSet<ServedAddress> = known.iter().copied().collect();
+    known.extend(served.into_iter().filter(|one| seen.insert(*one)));
+}
+
+impl Settings {
+    pub(super) fn served(&self) -> Vec<ServedAddress> {
+        let tcp = |port| TransportPort { protocol: Protocol::Tcp, port };
+        self.api_server.iter().map(|at| ServedAddress { address: at.ip(), port: tcp(at.port()) }).collect()
+    }
+}
+
+/// Each of the addresses with each of the ports; with the usual port if none is listed.
+fn served(addresses: &[IpAddr], mut ports: Vec<TransportPort>, usual: u16) -> Vec<ServedAddress> {
+    if ports.is_empty() {
+        ports.push(TransportPort { protocol: Protocol::Tcp, port: usual });
+    }
+    let at = |address: &IpAddr| ports.iter().map(|&port| ServedAddress { address: *address, port }).collect::<Vec<_>>();
+    addresses.iter().flat_map(at).collect()
 }
 
 /// The Service that was described, and where it leads.

@@ -29,6 +29,8 @@ pub struct Described {
     pub node: Option<Arc<str>>,
     pub host_network: bool,
     pub addresses: Arc<[IpAddr]>,
+    /// Addresses of second networks, which only an annotation lists.
+    pub second_addresses: Arc<[IpAddr]>,
     pub(crate) ports: Arc<[NamedPort]>,
     /// How it looks names up, if not in the default way.
     pub(crate) dns: Option<Box<DnsConfig>>,
@@ -97,7 +99,7 @@ pub(crate) type Asked<'a> = Option<&'a FxHashSet<Arc<str>>>;
 
 /// The workload that was described, in its namespace, its Role and on its node.
 pub(crate) fn workload_of(snapshot: &mut Snapshot, described: &Described, asked: Asked<'_>) -> Workload {
-    let Described { kind, name, host_network, addresses, ports, source, .. } = described;
+    let Described { kind, name, host_network, addresses, second_addresses, ports, source, .. } = described;
     let namespace = snapshot.ensure_namespace(&described.namespace);
     let labels = match asked {
         Some(asked) => described.labels.only(|key| asked.contains(key)),
@@ -109,6 +111,7 @@ pub(crate) fn workload_of(snapshot: &mut Snapshot, described: &Described, asked:
         name: name.clone(),
         role: snapshot.role_of(Role { namespace, labels, host_network: *host_network }),
         addresses: addresses.clone(),
+        second_addresses: second_addresses.clone(),
         node: described.node.as_ref().map(|name| snapshot.ensure_node(name)),
         host_network: *host_network,
         ports: ports.clone(),

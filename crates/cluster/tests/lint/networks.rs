@@ -65,3 +65,31 @@ spec: {{egress: [{rules}]}}"
     let both = "{type: Deny, to: {cidrSelector: 0.0.0.0/0}}, {type: Deny, to: {cidrSelector: '::/0'}}";
     check_alone(&firewall(&format!("{allow}, {both}")), expect![[""]]);
 }
+
+#[test]
+fn claimed_addresses() {
+    let claim = |addresses: &str| {
+        format!(
+            "
+{{apiVersion: v1, kind: Service, metadata: {{name: web, namespace: shop}}, spec: {{clusterIP: 10.96.0.1}}}}
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: two
+  namespace: shop
+  annotations: {{k8s.v1.cni.cncf.io/network-status: '[{{\"ips\": [{addresses}]}}]'}}
+status: {{podIP: 10.244.0.9}}"
+        )
+    };
+    check(
+        &claim(r#""192.168.0.10", "10.244.0.3", "10.96.0.1""#),
+        expect![[r#"
+            warning[claimed-address] Pod shop/two metadata.annotations: the annotation lists 192.168.0.10, which is an address of node n0: it counts for nothing here. Only status.podIPs makes an address the pod's
+            warning[claimed-address] Pod shop/two metadata.annotations: the annotation lists 10.244.0.3, which is the address of Pod shop/db: it counts for nothing here. Only status.podIPs makes an address the pod's
+            warning[claimed-address] Pod shop/two metadata.annotations: the annotation lists 10.96.0.1, which is an address of Service shop/web: it counts for nothing here. Only status.podIPs makes an address the pod's
+        "#]],
+    );
+    // A second network of its own, and the pod's own address, are what the annotation is for.
+    check(&claim(r#""172.30.0.9", "10.244.0.9""#), expect![[""]]);
+}

@@ -93,3 +93,31 @@ spec: {{podSelector: {{}}, policyTypes: [Egress], egress: {egress}}}"
     "#]],
     );
 }
+
+#[test]
+fn a_rule_for_the_api_server_on_other_ports_matches_nothing() {
+    let firewall = |ports: &str| {
+        format!(
+            "
+{{apiVersion: v1, kind: Service, metadata: {{name: kubernetes}}, spec: {{clusterIP: 10.96.0.1, ports: [{{port: 443}}]}}}}
+---
+apiVersion: v1
+kind: Endpoints
+metadata: {{name: kubernetes}}
+subsets: [{{addresses: [{{ip: 192.168.0.10}}], ports: [{{port: 6443}}]}}]
+---
+apiVersion: namewall.dev/v1alpha1
+kind: ClusterEgressFirewall
+metadata: {{name: f}}
+spec: {{priority: 1, rules: [{{action: Deny, to: [{{apiServer: {{}}}}]{ports}}}]}}"
+        )
+    };
+    check(
+        &firewall(", ports: [{port: 22}, {port: 10250}]"),
+        expect![[r#"
+            warning[api-server-port] ClusterEgressFirewall f spec.rules[0]: `apiServer` is the API server at the ports that it serves (TCP 443, TCP 6443), and none of them is among the rule's: it matches nothing there. For other ports of these hosts use `nodes` or `networks`
+        "#]],
+    );
+    check(&firewall(", ports: [{port: 22}, {port: 6443}]"), expect![[""]]);
+    check(&firewall(""), expect![[""]]);
+}

@@ -19,6 +19,7 @@ mod s10_pieces;
 mod s10_slips;
 mod s10_text;
 mod s11;
+mod s1_9;
 mod s1_exempt;
 mod s2;
 mod s2_ports;

@@ -229,19 +229,53 @@ fn kubernetes(namespace: &str) -> String {
 #[test]
 fn s7_3_the_api_server_is_its_cluster_ips_its_endpoints_and_what_settings_add() {
     let deny = rules("{action: Deny, to: [{apiServer: {}}]}");
-    let settings = Settings { api_server: vec!["198.51.100.77".parse().unwrap()], ..Settings::default() };
+    let settings = ["198.51.100.77:6443", "198.51.100.78:8443"].map(|text| text.parse().unwrap());
+    let settings = Settings { api_server: settings.into(), ..Settings::default() };
     Cluster::read(world() + &kubernetes("default") + &deny, &settings).check(&[
         "shop/web -> 10.96.0.1:443/TCP: deny by ClusterEgressFirewall/f",
         "shop/web -> [fd96::1]:443/TCP: deny by ClusterEgressFirewall/f",
         "shop/web -> 172.20.0.5:6443/TCP: deny by ClusterEgressFirewall/f",
-        "shop/web -> 172.20.0.6:22/TCP: deny by ClusterEgressFirewall/f",
-        "shop/web -> 172.20.0.7:ICMP: deny by ClusterEgressFirewall/f",
+        // On its own ports alone: these hosts are more than the API server.
+        "shop/web -> 10.96.0.1:6443/TCP: allow by default",
+        "shop/web -> 172.20.0.6:443/TCP: allow by default",
+        "shop/web -> 172.20.0.6:22/TCP: allow by default",
+        "shop/web -> 172.20.0.5:6443/UDP: allow by default",
+        "shop/web -> 172.20.0.7:ICMP: allow by default",
         "shop/web -> [fd20::5]:6443/TCP: deny by ClusterEgressFirewall/f",
         "shop/web -> 198.51.100.77:6443/TCP: deny by ClusterEgressFirewall/f",
+        "shop/web -> 198.51.100.77:8443/TCP: allow by default",
+        "shop/web -> 198.51.100.78:8443/TCP: deny by ClusterEgressFirewall/f",
+        "shop/web -> 198.51.100.78:6443/TCP: allow by default",
         "shop/web -> service/default/kubernetes:443/TCP: deny by ClusterEgressFirewall/f",
         "shop/web -> 172.20.0.8:6443/TCP: allow by default",
         "ops/agent -> 172.20.0.5:6443/TCP: allow by default",
     ]);
+}
+
+#[test]
+fn s7_3_an_allow_of_the_api_server_opens_its_ports_alone() {
+    // The node that runs it has an sshd and a kubelet.
+    let slice = "---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: kubernetes, namespace: default, \
+                 labels: {kubernetes.io/service-name: kubernetes}}\nendpoints: [{addresses: [192.168.0.1]}]\nports: [{port: 6443}]\n";
+    let only_api = rules(
+        "{action: Allow, to: [{apiServer: {}}, {networks: [203.0.113.9/32]}]}, {action: Deny, to: [{networks: [0.0.0.0/0]}]}",
+    );
+    check(
+        world() + slice + &only_api,
+        &[
+            "shop/web -> 192.168.0.1:6443/TCP: allow by default",
+            "shop/web -> 192.168.0.1:22/TCP: deny by ClusterEgressFirewall/f",
+            "shop/web -> 192.168.0.1:10250/TCP: deny by ClusterEgressFirewall/f",
+            "shop/web -> 203.0.113.9:22/TCP: allow by default",
+        ],
+    );
+    // The rule's own ports narrow it further.
+    let on = |port: u16| rules(&format!("{{action: Deny, to: [{{apiServer: {{}}}}], ports: [{{port: {port}}}]}}"));
+    check(world() + slice + &on(6443), &["shop/web -> 192.168.0.1:6443/TCP: deny by ClusterEgressFirewall/f"]);
+    check(
+        world() + slice + &on(22),
+        &["shop/web -> 192.168.0.1:22/TCP: allow by default", "shop/web -> 192.168.0.1:6443/TCP: allow by default"],
+    );
 }
 
 #[test]

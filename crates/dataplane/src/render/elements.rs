@@ -88,10 +88,7 @@ impl Pods<'_> {
         }
         for port in member.ports.iter() {
             for (&spec, &number) in &self.numbers.named {
-                let is_named = self.program.port_spec(spec).named.iter().any(|(protocol, name)| {
-                    *name == port.name && protocol.is_none_or(|protocol| protocol == port.protocol)
-                });
-                if is_named {
+                if self.program.port_spec(spec).names(port) {
                     let key = Key::default().number(number).address(address);
                     let key = key.protocol(protocol_number(port.protocol)).port(port.port);
                     place(set::NAMED, Element::key(key));

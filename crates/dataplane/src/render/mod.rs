@@ -257,6 +257,7 @@ impl Render<'_> {
             let text = |(protocol, name): &_| format!("{protocol:?} {name}");
             let mut texts: Vec<String> = spec.named.iter().map(text).collect();
             texts.sort_unstable();
+            texts.extend(spec.named_within.iter().map(|within| format!("within {within}")));
             let mut number = names::digest(&texts) as u32;
             while taken.get(&number).is_some_and(|other| *other != texts) {
                 number = number.wrapping_add(1);

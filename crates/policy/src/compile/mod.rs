@@ -27,7 +27,7 @@ use crate::program::{
 use crate::shards::Shards;
 use crate::snapshot::Snapshot;
 use crate::unknown::Whereabouts;
-use peers::PeerCompiler;
+use peers::{PeerCompiler, RuleClauses};
 use plans::PlanBuilder;
 use roles::RoleIndex;
 use rustc_hash::FxHashMap;
@@ -44,8 +44,15 @@ pub fn compile(snapshot: &Snapshot) -> (Program, Vec<Finding>) {
         let mut direction = |direction| {
             let start = rules.len() as u32;
             for (at, rule) in policy.rules(direction).iter().enumerate() {
-                let (action, matcher) = compile_rule(&mut peers, &mut index, rule);
-                rules.push(CompiledRule { policy: id, direction, index: at as u32, action, matcher });
+                let (action, matchers) = compile_rule(&mut peers, &mut index, rule);
+                let of_rule = matchers.into_iter();
+                rules.extend(of_rule.map(|matcher| CompiledRule {
+                    policy: id,
+                    direction,
+                    index: at as u32,
+                    action,
+                    matcher,
+                }));
             }
             start..rules.len() as u32
         };
@@ -170,15 +177,13 @@ impl Interned {
 }
 
 /// S4.2 and S10.1: what cannot be read in full never widens access.
-fn compile_rule<'s>(peers: &mut PeerCompiler<'s>, index: &mut RoleIndex<'s>, rule: &'s Rule) -> (Action, Matcher) {
+fn compile_rule<'s>(peers: &mut PeerCompiler<'s>, index: &mut RoleIndex<'s>, rule: &'s Rule) -> (Action, Vec<Matcher>) {
     match &rule.clauses {
         Clauses::Match { peers: who, ports } => {
-            let matcher =
-                Matcher::Clauses { peers: peers.peer_set(index, rule.action, who), ports: peers.port_spec(ports) };
-            (rule.action, matcher)
+            (rule.action, peers.matchers(index, &RuleClauses { action: rule.action, peers: who, ports }))
         }
-        Clauses::Unreadable if rule.action == Action::Allow => (Action::Allow, Matcher::Nothing),
-        Clauses::Unreadable => (Action::Deny, Matcher::Everything),
+        Clauses::Unreadable if rule.action == Action::Allow => (Action::Allow, vec![Matcher::Nothing]),
+        Clauses::Unreadable => (Action::Deny, vec![Matcher::Everything]),
     }
 }
 

@@ -5,6 +5,7 @@
 //! once a pod, and claims only what is certain: where the cluster is not known
 //! well enough (no workloads, no nodes), it stays silent.
 
+mod claims;
 mod closed;
 mod cover;
 mod dns;
@@ -27,7 +28,7 @@ use report::Report;
 use scene::Scene;
 
 /// Everything there is to say about the policies of a snapshot, policy by
-/// policy and rule by rule. The program is the snapshot's own, compiled.
+/// policy and rule by rule, and then about its pods. The program is the snapshot's own, compiled.
 pub fn lint(snapshot: &Snapshot, program: &Program) -> Vec<Finding> {
     let scene = Scene::new(snapshot, program);
     let mut report = Report::new(snapshot, program);
@@ -41,5 +42,7 @@ pub fn lint(snapshot: &Snapshot, program: &Program) -> Vec<Finding> {
     ports::lint(&scene, &mut report);
     dns::lint(&scene, &mut report);
     names::lint(&scene, &mut report);
-    report.finish()
+    let mut findings = report.finish();
+    findings.extend(claims::lint(snapshot, program));
+    findings
 }

@@ -72,7 +72,8 @@ impl<'a> Scene<'a> {
         let pod_addresses = address_set(&pods);
         let pod_space = pod_addresses.union(&program.pod_networks);
         let nodes = snapshot.nodes.iter().flat_map(|node| &node.addresses);
-        let others: Vec<IpAddr> = nodes.chain(&snapshot.api_server).copied().collect();
+        let api_server = snapshot.api_server.iter().map(|served| &served.address);
+        let others: Vec<IpAddr> = nodes.chain(api_server).copied().collect();
         let inside = pod_space.union(&address_set(&others));
         let any_v4 = AddrSet { v4: IntervalSet::full(), v6: IntervalSet::empty() };
         let mut scene = Self {
@@ -136,6 +137,12 @@ impl<'a> Scene<'a> {
 
     pub(super) fn rules_of(&self, policy: PolicyId, direction: Direction) -> impl Iterator<Item = RuleView<'a>> {
         self.program.policy(policy).rules(direction).map(|id| self.rule(id))
+    }
+
+    /// The parts of the policy's rules: a rule is compiled to several where its peers differ in ports.
+    pub(super) fn parts_of(&self, policy: PolicyId, direction: Direction) -> Vec<Vec<RuleView<'a>>> {
+        let all: Vec<RuleView<'a>> = self.rules_of(policy, direction).collect();
+        all.chunk_by(|one, next| one.compiled.index == next.compiled.index).map(<[_]>::to_vec).collect()
     }
 
     pub(super) fn exits_of(&self, policy: PolicyId) -> impl Iterator<Item = (usize, &Exit<'a>)> {

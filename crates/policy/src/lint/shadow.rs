@@ -24,16 +24,16 @@ pub(super) fn lint(scene: &Scene<'_>, report: &mut Report<'_>) {
         for &id in order.iter().filter(|id| !scene.snapshot.policy(**id).rules(direction).is_empty()) {
             let before = &lists.before[id.index()];
             seen.go_on(&lists, before, direction);
-            for rule in scene.rules_of(id, direction) {
-                if seen.covered.holds(rule) {
+            for parts in scene.parts_of(id, direction) {
+                if parts.iter().all(|part| seen.covered.holds(*part)) {
                     report.warn(
-                        FindingTarget::Rule(rule.id),
+                        FindingTarget::Rule(parts[0].id),
                         "shadowed-rule",
-                        lists.message(rule, seen.covered.same_as(rule)),
+                        lists.message(parts[0], seen.covered.same_as(parts[0])),
                     );
                 }
-                if lists.counts(rule) {
-                    seen.covered.add(rule);
+                for part in parts.into_iter().filter(|part| lists.counts(*part)) {
+                    seen.covered.add(part);
                 }
             }
             seen.policies.insert(id.index());

@@ -3,7 +3,7 @@
 use crate::domain::DomainName;
 use crate::finding::Source;
 use crate::labels::Labels;
-use crate::port::Protocol;
+use crate::port::{Protocol, TransportPort};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -95,8 +95,11 @@ pub struct Workload {
     pub namespace: NamespaceId,
     pub name: Arc<str>,
     pub role: RoleId,
-    /// Every address of the pod, on whichever interface; empty for a template.
+    /// The pod's addresses as the API server has them (`status.podIPs`); empty for a template.
     pub addresses: Arc<[IpAddr]>,
+    /// Addresses of second networks, as an annotation of the pod lists them. Whoever may patch the pod can write any
+    /// address there, so they count only as sources on the pod's own interface (S1.9). The Program has none of them.
+    pub second_addresses: Arc<[IpAddr]>,
     pub node: Option<NodeId>,
     pub host_network: bool,
     /// The named container ports.
@@ -127,6 +130,7 @@ impl Workload {
         Self {
             name: "".into(),
             addresses: Arc::default(),
+            second_addresses: Arc::default(),
             ports: Arc::default(),
             owner: None,
             source: None,
@@ -146,6 +150,13 @@ pub struct Node {
     /// Every address on the node's interfaces that is known (S7.2).
     pub addresses: Vec<IpAddr>,
     pub source: Option<Source>,
+}
+
+/// An address at which the API server is asked, and the port it serves there (S7.3).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct ServedAddress {
+    pub address: IpAddr,
+    pub port: TransportPort,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -11,7 +11,7 @@ mod policy;
 pub(crate) use cluster::id;
 pub use cluster::{
     Backend, BackendTarget, DnsConfig, DnsPolicy, NamedPort, Namespace, NamespaceId, Node, NodeId, Owner, Role, RoleId,
-    Service, ServiceForm, ServiceId, ServicePort, Workload, WorkloadId, WorkloadKind,
+    ServedAddress, Service, ServiceForm, ServiceId, ServicePort, Workload, WorkloadId, WorkloadKind,
 };
 pub use policy::{
     Action, Clauses, Direction, Enforcement, NamespaceScope, Peer, Peers, Placement, PodSet, Policy, PolicyId,

@@ -87,7 +87,8 @@ fn any_v4() -> AddrSet {
 /// Addresses that belong to something else than a pod.
 fn taken(snapshot: &Snapshot, nodes: &[Vec<IpAddr>]) -> AddrSet {
     let services = snapshot.services.iter().flat_map(|service| &service.addresses);
-    nodes.iter().flatten().chain(services).chain(&snapshot.api_server).map(|&address| Cidr::host(address)).collect()
+    let api_server = snapshot.api_server.iter().map(|served| &served.address);
+    nodes.iter().flatten().chain(services).chain(api_server).map(|&address| Cidr::host(address)).collect()
 }
 
 pub(crate) fn addresses_by_node(snapshot: &Snapshot) -> Vec<Vec<IpAddr>> {

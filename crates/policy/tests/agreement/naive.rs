@@ -293,7 +293,7 @@ impl<'a> Walk<'a> {
             Clauses::Unreadable => Some(Action::Deny),
             Clauses::Match { peers, ports } => {
                 let matches =
-                    self.world.peers_match(rule.action, peers, peer) && self.world.ports_match(ports, self.flow);
+                    self.world.peers_match(rule.action, peers, peer, self.flow) && self.world.ports_match(ports, self.flow);
                 matches.then_some(rule.action)
             }
         }

@@ -5,10 +5,10 @@ use super::policy::{PATTERNS, pattern, policy};
 use namewall_policy::domain::{DomainPattern, Wildcard};
 use namewall_policy::labels::{Labels, Requirement, Selector};
 use namewall_policy::model::{
-    Backend, BackendTarget, NamedPort, Namespace, NamespaceId, Node, NodeId, Policy, Role, Service, ServiceForm,
-    ServicePort, Workload, WorkloadId,
+    Backend, BackendTarget, NamedPort, Namespace, NamespaceId, Node, NodeId, Policy, Role, ServedAddress, Service,
+    ServiceForm, ServicePort, Workload, WorkloadId,
 };
-use namewall_policy::port::Protocol;
+use namewall_policy::port::{Protocol, TransportPort};
 use namewall_policy::{Instant, Lease, Snapshot};
 use namewall_testbed::Dice;
 use std::net::IpAddr;
@@ -192,7 +192,10 @@ impl World {
         let mut snapshot = Snapshot::default();
         let blocks = self.pod_networks.iter().map(|text| text.parse().expect("a block"));
         snapshot.pod_networks = Arc::new(blocks.collect());
-        snapshot.api_server = reads(&["192.0.2.10", "172.16.0.1", "fd01::2"]);
+        let served = reads(&["192.0.2.10", "172.16.0.1", "fd01::2"]).into_iter().zip([443, 80, 443]);
+        let served = served
+            .map(|(address, port)| ServedAddress { address, port: TransportPort { protocol: Protocol::Tcp, port } });
+        snapshot.api_server = served.collect();
         for (name, (labels, default_deny_ingress)) in NAMESPACES.into_iter().zip(self.namespaces.clone()) {
             snapshot.add_namespace(Namespace { name: name.into(), labels, default_deny_ingress, source: None });
         }

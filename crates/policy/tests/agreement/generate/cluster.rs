@@ -4,10 +4,10 @@ use super::{NAMESPACES, ips, labels, read};
 use namewall_policy::Snapshot;
 use namewall_policy::labels::Labels;
 use namewall_policy::model::{
-    NamedPort, Namespace, NamespaceId, Node, NodeId, Owner, Role, Service, ServiceForm, Workload, WorkloadId,
-    WorkloadKind,
+    NamedPort, Namespace, NamespaceId, Node, NodeId, Owner, Role, ServedAddress, Service, ServiceForm, Workload,
+    WorkloadId, WorkloadKind,
 };
-use namewall_policy::port::Protocol;
+use namewall_policy::port::{Protocol, TransportPort};
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use std::net::IpAddr;
@@ -121,7 +121,13 @@ impl Cluster {
     pub(super) fn build(self) -> Snapshot {
         let mut snapshot = Snapshot::default();
         snapshot.pod_networks = Arc::new(self.pod_networks.iter().map(|text| read(text)).collect());
-        snapshot.api_server = ips(&self.api_server);
+        // The ports differ by address: those of even numbers are served at two.
+        for (at, address) in ips(&self.api_server).into_iter().enumerate() {
+            for port in [443, 80].into_iter().take(1 + (at + 1) % 2) {
+                let port = TransportPort { protocol: Protocol::Tcp, port };
+                snapshot.api_server.push(ServedAddress { address, port });
+            }
+        }
         for (name, (labels, default_deny_ingress)) in NAMESPACES.into_iter().zip(self.namespaces) {
             snapshot.add_namespace(Namespace { name: name.into(), labels, default_deny_ingress, source: None });
         }

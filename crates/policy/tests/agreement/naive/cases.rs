@@ -79,7 +79,7 @@ impl World<'_> {
                 return self.looked_at(end, &self.snapshot.pod_networks, &[]);
             }
             let services = self.snapshot.services.iter().flat_map(|service| &service.addresses);
-            holes.extend(services.chain(&self.snapshot.api_server).map(|&ip| Cidr::host(ip)));
+            holes.extend(services.copied().chain(self.api_server()).map(Cidr::host));
             holes.extend(self.all_node_addresses());
             return self.looked_at(end, &any_v4, &holes);
         }
@@ -100,13 +100,17 @@ impl World<'_> {
         nodes.into_iter().flat_map(on).collect()
     }
 
+    fn api_server(&self) -> impl Iterator<Item = IpAddr> {
+        self.snapshot.api_server.iter().map(|served| served.address)
+    }
+
     fn all_node_addresses(&self) -> impl Iterator<Item = Cidr> {
         (0..self.snapshot.nodes.len()).flat_map(|at| self.node_addresses(at)).map(Cidr::host)
     }
 
     fn looked_at(&self, end: &Endpoint, blocks: &[Cidr], holes: &[Cidr]) -> Vec<Endpoint> {
         let mut edges = [blocks, holes].concat();
-        edges.extend(self.snapshot.api_server.iter().map(|&ip| Cidr::host(ip)));
+        edges.extend(self.api_server().map(Cidr::host));
         edges.extend(self.all_node_addresses());
         edges.extend(self.leases.iter().map(|lease| Cidr::host(lease.address)));
         for policy in self.snapshot.policies.iter() {

@@ -8,6 +8,7 @@ use namewall_policy::labels::{Requirement, Selector};
 use namewall_policy::model::{
     Action, NamespaceId, NamespaceScope, NodeId, Peer, Peers, PodSet, PortMatch, Ports, Subject, Workload,
 };
+use namewall_policy::port::TransportPort;
 use namewall_policy::{Endpoint, Flow};
 use std::net::IpAddr;
 
@@ -50,7 +51,7 @@ impl World<'_> {
         selector_matches(selector, &labels)
     }
 
-    pub(super) fn peers_match(&self, action: Action, peers: &Peers, end: &Endpoint) -> bool {
+    pub(super) fn peers_match(&self, action: Action, peers: &Peers, end: &Endpoint, flow: &Flow) -> bool {
         let Peers::Listed(peers) = peers else { return true };
         for peer in peers {
             let matches = match peer {
@@ -64,7 +65,7 @@ impl World<'_> {
             }
         }
         let denies_nodes = action == Action::Deny && peers.iter().any(|peer| self.is_some_node(peer));
-        end.address.is_some_and(|address| self.lists_address(peers, address) || denies_nodes && is_group(address))
+        end.address.is_some_and(|address| self.lists_address(peers, address, flow) || denies_nodes && is_group(address))
     }
 
     fn is_some_node(&self, peer: &Peer) -> bool {
@@ -83,7 +84,7 @@ impl World<'_> {
         end.address.is_some_and(opens)
     }
 
-    fn lists_address(&self, peers: &[Peer], address: IpAddr) -> bool {
+    fn lists_address(&self, peers: &[Peer], address: IpAddr, flow: &Flow) -> bool {
         peers.iter().any(|peer| match peer {
             Peer::Network { cidr, except } => {
                 in_block(cidr, address) && !except.iter().any(|hole| in_block(hole, address))
@@ -92,7 +93,10 @@ impl World<'_> {
                 let mut nodes = 0..self.snapshot.nodes.len();
                 nodes.any(|at| self.node_matches(selector, at) && self.node_addresses(at).contains(&address))
             }
-            Peer::ApiServer => self.snapshot.api_server.contains(&address),
+            Peer::ApiServer => {
+                let asked = TransportPort { protocol: flow.protocol, port: flow.port };
+                self.snapshot.api_server.iter().any(|served| (served.address, served.port) == (address, asked))
+            }
             Peer::Pods(_) | Peer::Domain(_) => false,
         })
     }
