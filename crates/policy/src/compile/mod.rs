@@ -13,7 +13,7 @@ mod roles;
 pub use next::compile_next;
 pub use roles::asked_labels;
 
-use crate::addr::{AddrSet, Cidr};
+use crate::addr::{AddrSet, Cidr, is_own_to_each_machine};
 use crate::finding::Finding;
 use crate::model::{
     Action, Backend, BackendTarget, Clauses, Direction, NodeId, PolicyId, Rule, Service, ServiceId, ServicePort,
@@ -27,7 +27,7 @@ use crate::program::{
 use crate::shards::Shards;
 use crate::snapshot::Snapshot;
 use crate::unknown::Whereabouts;
-use peers::PeerCompiler;
+use peers::{Coverage, PeerCompiler};
 use plans::PlanBuilder;
 use roles::RoleIndex;
 use rustc_hash::FxHashMap;
@@ -173,7 +173,8 @@ impl Interned {
 fn compile_rule<'s>(peers: &mut PeerCompiler<'s>, index: &mut RoleIndex<'s>, rule: &'s Rule) -> (Action, Matcher) {
     match &rule.clauses {
         Clauses::Match { peers: who, ports } => {
-            let matcher = Matcher::Clauses { peers: peers.peer_set(index, who), ports: peers.port_spec(ports) };
+            let who = peers.peer_set(index, who, Coverage::of(rule.action));
+            let matcher = Matcher::Clauses { peers: who, ports: peers.port_spec(ports) };
             (rule.action, matcher)
         }
         Clauses::Unreadable if rule.action == Action::Allow => (Action::Allow, Matcher::Nothing),
@@ -207,9 +208,21 @@ impl Placing {
     fn nodes(&mut self, snapshot: &Snapshot) {
         for (at, node) in snapshot.nodes.iter().enumerate() {
             for &address in &node.addresses {
-                self.by_address.insert(address, Holder::Node(NodeId(at as u32)));
+                self.node(address, NodeId(at as u32));
             }
         }
+    }
+
+    fn node(&mut self, address: IpAddr, node: NodeId) {
+        let holder = match self.by_address.get(&address) {
+            Some(Holder::Pod(_) | Holder::SomeNode(_)) => return,
+            Some(Holder::Node(known)) if *known == node => return,
+            Some(Holder::Node(_)) => Holder::SomeNode(node),
+            // It tells nothing of who sent a packet: a pod on the same link may have it too.
+            None if is_own_to_each_machine(address) => return,
+            None => Holder::Node(node),
+        };
+        self.by_address.insert(address, holder);
     }
 
     fn place(&mut self, snapshot: &Snapshot, id: WorkloadId) {
@@ -220,8 +233,11 @@ impl Placing {
             for &address in workload.addresses.iter() {
                 match self.by_address.get(&address) {
                     Some(Holder::Node(known)) if *known == node => {}
-                    Some(_) => _ = self.shared.addresses.insert(address),
-                    None => _ = self.by_address.insert(address, Holder::Node(node)),
+                    Some(_) => {
+                        self.shared.addresses.insert(address);
+                        self.node(address, node);
+                    }
+                    None => self.node(address, node),
                 }
             }
             return;
@@ -229,7 +245,7 @@ impl Placing {
         for &address in workload.addresses.iter() {
             let other = match self.by_address.get(&address) {
                 Some(Holder::Pod(first)) => snapshot.workload_name(*first),
-                Some(Holder::Node(node)) => {
+                Some(Holder::Node(node) | Holder::SomeNode(node)) => {
                     // Judged as the pod's: a pod's policies must not be lost.
                     let node = format!("node {}", snapshot.node(*node).name);
                     self.by_address.insert(address, Holder::Pod(id));
@@ -248,7 +264,7 @@ impl Placing {
 
 fn node_addresses(by_address: &Shards<IpAddr, Holder>) -> Arc<Vec<(IpAddr, NodeId)>> {
     let node = |(&address, &holder): (&IpAddr, &Holder)| match holder {
-        Holder::Node(node) => Some((address, node)),
+        Holder::Node(node) | Holder::SomeNode(node) => Some((address, node)),
         Holder::Pod(_) => None,
     };
     let mut nodes: Vec<(IpAddr, NodeId)> = by_address.iter().filter_map(node).collect();
