@@ -1,19 +1,255 @@
-//! The addresses of this machine, which an agent publishes.
+//! The addresses of this machine (S7.2). They are enforced here before anybody
+//! else knows them: they are added to the Node that the machine is in whatever
+//! the source says. An agent also publishes them for the other nodes.
 
-use nix::ifaddrs::getifaddrs;
-use nix::net::if_::InterfaceFlags;
-use std::collections::BTreeSet;
+use namewall_dataplane::netlink::{self, Addresses};
+use namewall_policy::addr::is_own_to_each_machine;
+use namewall_policy::model::Node;
+use namewall_policy::{Instant, Snapshot};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
 use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tracing::warn;
 
-/// All addresses but loopback and link-local ones.
-pub(crate) fn own_addresses() -> BTreeSet<IpAddr> {
-    let mut own = BTreeSet::new();
-    for interface in getifaddrs().into_iter().flatten() {
-        let Some(address) = interface.address else { continue };
-        let v4 = address.as_sockaddr_in().map(|v4| IpAddr::V4(v4.ip()));
-        let v6 = address.as_sockaddr_in6().map(|v6| v6.ip()).filter(|v6| !v6.is_unicast_link_local());
-        let is_up = interface.flags.contains(InterfaceFlags::IFF_UP);
-        own.extend(v4.or(v6.map(IpAddr::V6)).filter(|address| is_up && !address.is_loopback()));
+/// How long an address that is gone is still taken for this machine's. One that comes and goes all the time is then no
+/// change each time, for no node of the cluster.
+const LINGER: Duration = Duration::from_secs(30);
+
+/// How often the addresses are read again where there was no notice of a change.
+const READ_EVERY: Duration = Duration::from_secs(10);
+
+/// What an agent asks of the machine it runs on.
+pub trait Machine: Debug + Send {
+    /// True if addresses may have changed since this was last asked. Does not wait.
+    fn has_changed(&mut self) -> bool;
+
+    /// Every address on every interface. None if they cannot be read now.
+    fn addresses(&mut self) -> Option<BTreeSet<IpAddr>>;
+}
+
+/// The machine by its kernel's word.
+#[derive(Debug)]
+pub struct ThisMachine(Addresses);
+
+impl ThisMachine {
+    /// Opens sockets to the kernel, in the thread's network namespace.
+    pub fn open() -> Result<Self, netlink::Error> {
+        Addresses::open().map(Self)
     }
-    own
+}
+
+impl Machine for ThisMachine {
+    fn has_changed(&mut self) -> bool {
+        self.0.have_changed()
+    }
+
+    fn addresses(&mut self) -> Option<BTreeSet<IpAddr>> {
+        self.0.read().inspect_err(|error| warn!(%error, "cannot read the addresses of this machine")).ok()
+    }
+}
+
+/// The addresses that count as this machine's now.
+#[derive(Default, Debug)]
+struct Held {
+    /// Each with the time since when it is gone, if it is.
+    since: BTreeMap<IpAddr, Option<Instant>>,
+}
+
+impl Held {
+    /// True if that makes a difference.
+    fn update(&mut self, seen: &BTreeSet<IpAddr>, now: Instant) -> bool {
+        for (_, gone) in self.since.iter_mut().filter(|(address, _)| !seen.contains(address)) {
+            gone.get_or_insert(now);
+        }
+        let mut is_new = false;
+        for &address in seen {
+            is_new |= self.since.insert(address, None).is_none();
+        }
+        let count = self.since.len();
+        self.since.retain(|_, gone| gone.is_none_or(|gone| now.since(gone) < LINGER));
+        is_new || self.since.len() != count
+    }
+}
+
+/// The machine's addresses as its Node has them.
+#[derive(Debug)]
+pub(crate) struct OwnAddresses {
+    machine: Box<dyn Machine>,
+    held: Held,
+    read_at: Option<Instant>,
+    /// What a source said of nodes, and what was made of it: as long as neither changes, pods can come and go without
+    /// that everything is compiled anew.
+    added: Option<Added>,
+}
+
+#[derive(Debug)]
+struct Added {
+    to: Arc<Vec<Node>>,
+    node: String,
+    nodes: Snapshot,
+}
+
+impl OwnAddresses {
+    pub(crate) fn new(machine: Box<dyn Machine>) -> Self {
+        Self { machine, held: Held::default(), read_at: None, added: None }
+    }
+
+    /// Reads the addresses if they have changed, or were not read for a while. True if they are others now.
+    pub(crate) fn follow(&mut self, now: Instant) -> bool {
+        let is_due = self.read_at.is_none_or(|at| now.since(at) >= READ_EVERY);
+        if !self.machine.has_changed() && !is_due {
+            return false;
+        }
+        let Some(mut seen) = self.machine.addresses() else {
+            // What was known counts on, and it is tried again with the next turn.
+            self.read_at = None;
+            return false;
+        };
+        self.read_at = Some(now);
+        // Rules for nodes cover these without being told of each (S7.2): the kernel gives one to every interface, so
+        // that they change with every pod.
+        seen.retain(|address| !is_own_to_each_machine(*address));
+        let is_new = self.held.update(&seen, now);
+        if is_new {
+            self.added = None;
+        }
+        is_new
+    }
+
+    /// Those that the other nodes have to know.
+    pub(crate) fn all(&self) -> BTreeSet<IpAddr> {
+        self.held.since.keys().copied().collect()
+    }
+
+    /// True if the address is on an interface now.
+    pub(crate) fn has(&self, address: IpAddr) -> bool {
+        self.held.since.get(&address).is_some_and(Option::is_none)
+    }
+
+    /// Adds them to the Node of that name. A source that has none of that name gets one.
+    pub(crate) fn add_to(&mut self, snapshot: &mut Snapshot, node: &str) {
+        let known = self.added.take().filter(|added| Arc::ptr_eq(&added.to, &snapshot.nodes) && added.node == node);
+        let added = known.unwrap_or_else(|| {
+            let (to, mut nodes) = (snapshot.nodes.clone(), Snapshot::default());
+            nodes.clone_nodes(snapshot);
+            let id = nodes.ensure_node(node);
+            let listed = &mut Arc::make_mut(&mut nodes.nodes)[id.index()].addresses;
+            let new = self.held.since.keys().filter(|address| !listed.contains(address)).copied();
+            let new: Vec<IpAddr> = new.collect();
+            listed.extend(new);
+            Added { to, node: node.to_owned(), nodes }
+        });
+        snapshot.clone_nodes(&added.nodes);
+        self.added = Some(added);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{FakeMachine, ip, read};
+
+    fn at(seconds: u64) -> Instant {
+        Instant(Duration::from_secs(seconds))
+    }
+
+    fn addresses(texts: &[&str]) -> BTreeSet<IpAddr> {
+        texts.iter().map(|text| ip(text)).collect()
+    }
+
+    fn own(machine: &FakeMachine) -> OwnAddresses {
+        OwnAddresses::new(Box::new(machine.clone()))
+    }
+
+    #[test]
+    fn s7_2_new_addresses_count_at_once_and_those_that_are_gone_a_while() {
+        let machine = FakeMachine::new(&["192.0.2.1", "172.17.0.1", "169.254.20.10"]);
+        let mut own = own(&machine);
+        assert!(own.follow(at(0)));
+        assert_eq!(own.all(), addresses(&["192.0.2.1", "172.17.0.1", "169.254.20.10"]));
+        assert!(!own.follow(at(1)));
+        machine.set(&["192.0.2.1", "198.51.100.9"]);
+        assert!(own.follow(at(1)));
+        assert_eq!(own.all(), addresses(&["192.0.2.1", "172.17.0.1", "169.254.20.10", "198.51.100.9"]));
+        assert!(own.has(ip("198.51.100.9")) && !own.has(ip("172.17.0.1")));
+        assert!(!own.follow(at(12)) && !own.follow(at(23)));
+        assert!(own.follow(at(34)));
+        assert_eq!(own.all(), addresses(&["192.0.2.1", "198.51.100.9"]));
+    }
+
+    #[test]
+    fn an_address_that_comes_and_goes_is_no_change_each_time() {
+        let machine = FakeMachine::new(&["192.0.2.1", "172.17.0.1"]);
+        let mut own = own(&machine);
+        assert!(own.follow(at(0)));
+        for second in 1..100 {
+            machine.set(if second % 2 == 0 { &["192.0.2.1", "172.17.0.1"] } else { &["192.0.2.1"] });
+            assert!(!own.follow(at(second)), "{second}");
+        }
+    }
+
+    #[test]
+    fn a_lost_notice_is_made_up_for() {
+        let machine = FakeMachine::new(&["192.0.2.1"]);
+        let mut own = own(&machine);
+        assert!(own.follow(at(0)));
+        machine.set_unnoticed(&["192.0.2.1", "172.17.0.1"]);
+        assert!(!own.follow(at(1)));
+        assert!(own.follow(at(10)));
+    }
+
+    #[test]
+    fn what_cannot_be_read_changes_nothing_and_is_tried_again() {
+        let machine = FakeMachine::new(&["192.0.2.1"]);
+        let mut own = own(&machine);
+        assert!(own.follow(at(0)));
+        machine.set(&["192.0.2.1", "172.17.0.1"]);
+        machine.fail(true);
+        assert!(!own.follow(at(1)));
+        assert_eq!(own.all(), addresses(&["192.0.2.1"]));
+        machine.fail(false);
+        assert!(own.follow(at(1)));
+    }
+
+    #[test]
+    fn addresses_that_change_with_every_pod_are_no_change() {
+        let machine = FakeMachine::new(&["192.0.2.1", "127.0.0.1", "::1", "fe80::1"]);
+        let mut own = own(&machine);
+        assert!(own.follow(at(0)));
+        assert_eq!(own.all(), addresses(&["192.0.2.1"]));
+        machine.set(&["192.0.2.1", "fe80::2"]);
+        assert!(!own.follow(at(1)));
+    }
+
+    #[test]
+    fn they_are_added_after_those_that_the_node_lists_and_nodes_stay_the_same_value() {
+        let machine = FakeMachine::new(&["10.0.0.254", "192.0.2.1"]);
+        let mut own = own(&machine);
+        own.follow(at(0));
+        let source = read(&[]).lowered.snapshot;
+        let add = |own: &mut OwnAddresses| {
+            let mut snapshot = source.clone();
+            own.add_to(&mut snapshot, "n1");
+            snapshot
+        };
+        let (first, second) = (add(&mut own), add(&mut own));
+        assert_eq!(first.nodes[0].addresses, [ip("192.0.2.1"), ip("10.0.0.254")]);
+        assert!(Arc::ptr_eq(&first.nodes, &second.nodes), "pods that change do not change nodes");
+        machine.set(&["10.0.0.254", "192.0.2.1", "198.51.100.9"]);
+        own.follow(at(1));
+        assert_eq!(add(&mut own).nodes[0].addresses.len(), 3);
+    }
+
+    #[test]
+    fn a_machine_that_no_node_describes_is_one_without_labels() {
+        let machine = FakeMachine::new(&["198.51.100.9"]);
+        let mut own = own(&machine);
+        own.follow(at(0));
+        let mut snapshot = Snapshot::default();
+        own.add_to(&mut snapshot, "host");
+        let node = snapshot.node(snapshot.node_named("host").expect("it is there"));
+        assert_eq!((node.addresses.as_slice(), node.labels.iter().count()), (&[ip("198.51.100.9")][..], 0));
+    }
 }

@@ -1,6 +1,7 @@
 //! The loop of a node: waits for changes, enforces them, learns from other
 //! nodes, and hands over to the next agent or ends.
 
+use crate::addresses::{Machine, OwnAddresses};
 use crate::config::{Config, ThisNode};
 use crate::control::{Control, Explain, Running};
 use crate::denials;
@@ -46,6 +47,8 @@ pub struct Start<'a, S, D: Dataplane> {
     /// Opens the data plane, once the settings are read. It changes nothing yet.
     pub open: OpenDataplane<'a, D>,
     pub clock: Arc<dyn Clock>,
+    /// Says which addresses are this machine's own.
+    pub machine: Box<dyn Machine>,
     pub read_config: ReadConfig<'a>,
     pub cluster_domain: DomainName,
     /// Where the control socket is.
@@ -78,6 +81,7 @@ pub struct Agent<'a, S, D: Dataplane> {
     /// Where the cluster's DNS Service answers.
     cluster_dns: Vec<SocketAddr>,
     elsewhere: LearnedElsewhere,
+    own: OwnAddresses,
     retry: Retry,
     clock: Arc<dyn Clock>,
     health: Health,
@@ -86,11 +90,14 @@ pub struct Agent<'a, S, D: Dataplane> {
 impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
     /// Enforces what the source has, serves DNS and answers at the control socket.
     pub fn start(start: Start<'a, S, D>) -> Result<Self, AgentError> {
-        let Start { mut source, open, clock, read_config, cluster_domain, control, explain, health, .. } = start;
+        let Start { mut source, open, clock, machine, read_config, cluster_domain, control, explain, health, .. } =
+            start;
         let config = read_config().map_err(AgentError::Settings)?;
         let attachments = Arc::new(Attachments::load(&Records::new(start.records)));
         source.attach(&attachments.take().unwrap_or_default());
         source.waker().into_iter().for_each(|wake| attachments.set_wake(wake));
+        let mut own = OwnAddresses::new(machine);
+        own.follow(clock.now());
         let read = source.read()?;
         let sockets = match (Running::find(&control), start.take_over) {
             (Ok(_), true) => take_over(&control)?,
@@ -98,12 +105,12 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
             (Err(_), _) => Vec::new(),
         };
         let this = ThisNode::find(&read.lowered.snapshot, config.node.as_deref()).ok().flatten();
-        let closed = this.map(|this| source.pod_blocks(&this.name)).unwrap_or_default();
+        let closed = source.pod_blocks(this.as_ref().map(|this| this.name.as_str()));
         let cluster_dns = source.dns_servers();
         let started = open(&config).map_err(|error| NodeError::dataplane(error).into()).and_then(|dataplane| {
-            let cluster_dns = &cluster_dns;
+            let (cluster_dns, own) = (&cluster_dns, &mut own);
             let clock = clock.clone();
-            let beginning = Beginning { dataplane, clock, read, sockets, closed, cluster_dns, cluster_domain };
+            let beginning = Beginning { dataplane, clock, read, own, sockets, closed, cluster_dns, cluster_domain };
             State::start(&config, beginning)
         });
         let state = started.inspect_err(|error| {
@@ -118,7 +125,7 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
         let (told, attached) = (Arc::clone(&successor), attachments.clone());
         serve_control(&control, Control { state: state.clone(), explain, successor: told, attachments: attached })?;
         let (elsewhere, retry) = (LearnedElsewhere::new(clock.clone()), Retry::default());
-        let agent = Self {
+        let mut agent = Self {
             source,
             read_config,
             control,
@@ -127,6 +134,7 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
             attachments,
             cluster_dns,
             elsewhere,
+            own,
             retry,
             clock,
             health,
@@ -136,7 +144,8 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
         denials::follow(state.node.denials(config.log_group)?, &state.denials)?;
         drop(state);
         agent.publish_learned();
-        agent.health.set_ready(true);
+        // The other nodes know this one's addresses before pods are sent here.
+        agent.publish();
         Ok(agent)
     }
 
@@ -163,7 +172,9 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
                 }
                 Event::Nothing => false,
             };
-            if has_changed || self.attachments.has_changed() || self.retry.is_due(self.clock.now()) {
+            let has_new_addresses = self.own.follow(self.clock.now());
+            let has_changed = has_changed || has_new_addresses || self.attachments.has_changed();
+            if has_changed || self.retry.is_due(self.clock.now()) {
                 self.change();
             }
             self.report();
@@ -204,9 +215,8 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
         }
         let read = self.source.read();
         let mut state = lock(&self.state);
-        let closed = state.node_name.as_deref().map(|node| self.source.pod_blocks(node)).unwrap_or_default();
-        state.node.scope_mut().closed = closed;
-        let done = read.map_err(AgentError::from).and_then(|read| state.enforce(read));
+        state.node.scope_mut().closed = self.source.pod_blocks(state.node_name.as_deref());
+        let done = read.map_err(AgentError::from).and_then(|read| state.enforce(read, &mut self.own));
         self.retry.ended(done.is_ok(), self.clock.now());
         state.node.meter().changed(done.is_ok());
         match done {
@@ -291,9 +301,17 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
             }
             (state.node_name.clone(), state.last_error.clone().filter(|_| is_lasting))
         };
+        self.publish();
         if let Some(node) = node {
-            self.source.publish(&node);
             self.source.warn_users(&node, error.as_deref());
+        }
+    }
+
+    /// Tells the other nodes of this one, if the source can. Until they have its addresses it is not ready.
+    fn publish(&mut self) {
+        let node = lock(&self.state).node_name.clone();
+        if node.is_none_or(|node| self.source.publish(&node, &self.own.all())) {
+            self.health.set_ready(true);
         }
     }
 

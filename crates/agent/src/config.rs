@@ -97,6 +97,11 @@ fn system_resolvers() -> Vec<SocketAddr> {
     servers.filter_map(|server| Some((parse_address(server.trim())?, DNS_PORT).into())).collect()
 }
 
+/// What this machine is called.
+pub(crate) fn host_name() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
+}
+
 /// A Node and its addresses.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct ThisNode {
@@ -107,8 +112,7 @@ pub(crate) struct ThisNode {
 impl ThisNode {
     /// The Node that this machine is. None if there is no Node at all.
     pub(crate) fn find(snapshot: &Snapshot, named: Option<&str>) -> Result<Option<Self>, ConfigError> {
-        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
-        Self::find_for(snapshot, named, host.as_deref().map(str::trim))
+        Self::find_for(snapshot, named, Some(&host_name()))
     }
 
     fn find_for(snapshot: &Snapshot, named: Option<&str>, host: Option<&str>) -> Result<Option<Self>, ConfigError> {

@@ -31,6 +31,8 @@ pub enum AgentError {
         #[source]
         source: io::Error,
     },
+    #[error("cannot read the addresses of this machine")]
+    Machine(#[from] namewall_dataplane::netlink::Error),
     #[error("cannot start a thread")]
     Thread(#[source] io::Error),
 }

@@ -29,6 +29,7 @@ mod takeover;
 mod testing;
 mod warning;
 
+pub use addresses::{Machine, ThisMachine};
 pub use agent::{Agent, Ended, OpenDataplane, ReadConfig, Start};
 pub use config::{Config, ConfigError, DNS_PORT, DnsConfig};
 pub use control::{AskError, Explain, LiveQuestion, Running, rules_of};
@@ -42,5 +43,5 @@ pub use node::{DnsSettings, Node, NodeError, NodeSettings};
 pub use share::{Heard, Share};
 pub use sharing::{LearnedElsewhere, Publishing};
 pub use signals::{Signal, Signals};
-pub use source::{ClusterSettings, ClusterSource, Event, Files, Source, look};
+pub use source::{ClusterSettings, ClusterSource, Event, FileSettings, Files, Source, look};
 pub use takeover::TakeoverError;

@@ -1,7 +1,8 @@
 //! The state of a running agent, which the loop changes and the control socket
 //! reads.
 
-use crate::config::{Config, ConfigError, ThisNode};
+use crate::addresses::OwnAddresses;
+use crate::config::{Config, ConfigError, ThisNode, host_name};
 use crate::denials::Denials;
 use crate::error::AgentError;
 use crate::node::{DnsSettings, Node, NodeSettings};
@@ -12,7 +13,7 @@ use namewall_dns::{Listen, Sockets};
 use namewall_kubernetes::{Publisher, Trouble};
 use namewall_policy::addr::Cidr;
 use namewall_policy::domain::DomainName;
-use namewall_policy::{Finding, Instant, Severity, Snapshot, compile, compile_next};
+use namewall_policy::{Finding, Instant, Program, Severity, Snapshot, compile, compile_next};
 use namewall_runtime::Clock;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,6 +27,8 @@ pub(crate) struct State<D: Dataplane> {
     pub(crate) dns: DnsSettings,
     pub(crate) cluster_domain: DomainName,
     pub(crate) findings: Vec<Finding>,
+    /// Pods that have an address of this machine, so that nothing is enforced for them.
+    pub(crate) not_enforced: Vec<String>,
     /// Files and objects that are wrong, and whose last good version is in force.
     pub(crate) kept: Vec<Arc<str>>,
     /// Why the last change failed.
@@ -67,6 +70,7 @@ pub(crate) struct Beginning<'a, D> {
     pub(crate) dataplane: D,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) read: Read,
+    pub(crate) own: &'a mut OwnAddresses,
     /// Sockets that another agent has handed over.
     pub(crate) sockets: Vec<(Sockets, Listen)>,
     pub(crate) closed: Vec<Cidr>,
@@ -77,14 +81,17 @@ pub(crate) struct Beginning<'a, D> {
 impl<D: Dataplane> State<D> {
     /// Puts what was read into the kernel, and serves DNS.
     pub(crate) fn start(config: &Config, beginning: Beginning<'_, D>) -> Result<Self, AgentError> {
-        let Beginning { dataplane, clock, read, sockets, closed, cluster_dns, cluster_domain } = beginning;
+        let Beginning { dataplane, clock, read, own, sockets, closed, cluster_dns, cluster_domain } = beginning;
         let Read { lowered, mut findings, kept } = read;
-        let snapshot = lowered.snapshot;
+        let mut snapshot = lowered.snapshot;
+        // Before our own addresses are added: DNS is served at one that the Node lists.
+        let this = ThisNode::find(&snapshot, config.node.as_deref())?;
+        own.add_to(&mut snapshot, this.as_ref().map_or(&host_name(), |this| &this.name));
         let began = clock.now();
         let (program, more) = compile(&snapshot);
         let compiled = clock.now().since(began);
         findings.extend(more);
-        let this = ThisNode::find(&snapshot, config.node.as_deref())?;
+        let not_enforced = note_pods_at(own, &Compiled { snapshot: &snapshot, program: &program }, &mut findings);
         let (node_name, addresses) = this.map(|this| (this.name, this.addresses)).unzip();
         let dns = config.dns.settings(&addresses.unwrap_or_default(), cluster_dns)?;
         let scope = Scope {
@@ -107,6 +114,7 @@ impl<D: Dataplane> State<D> {
             dns,
             cluster_domain,
             findings,
+            not_enforced,
             kept,
             last_error: None,
             trouble: Vec::new(),
@@ -118,14 +126,15 @@ impl<D: Dataplane> State<D> {
     }
 
     /// Enforces what was read. On an error, what was in force stays in force.
-    pub(crate) fn enforce(&mut self, read: Read) -> Result<Change, AgentError> {
+    pub(crate) fn enforce(&mut self, read: Read, own: &mut OwnAddresses) -> Result<Change, AgentError> {
         let Read { lowered, mut findings, kept } = read;
-        let snapshot = lowered.snapshot;
+        let mut snapshot = lowered.snapshot;
         // Checked first, since a failed change is tried again and again, and to compile a cluster takes long.
         let node = self.node_name.as_deref().and_then(|name| snapshot.node_named(name));
         if let (Some(name), None) = (&self.node_name, node) {
             return Err(AgentError::NodeGone(name.clone()));
         }
+        own.add_to(&mut snapshot, self.node_name.as_ref().unwrap_or(&host_name()));
         let began = self.node.now();
         let (program, more) = match &self.last_error {
             None => compile_next(&self.snapshot, self.node.program(), &snapshot),
@@ -134,11 +143,13 @@ impl<D: Dataplane> State<D> {
         };
         self.node.meter().compiled.add(self.node.now().since(began));
         findings.extend(more);
+        let not_enforced = note_pods_at(own, &Compiled { snapshot: &snapshot, program: &program }, &mut findings);
         self.log_new(&findings, &kept);
         self.node.scope_mut().node = node;
         let has_new_rules = !Arc::ptr_eq(&program.policies, &self.node.program().policies);
         let (applied, cut) = self.node.enforce(&program)?;
         (self.snapshot, self.findings, self.kept) = (snapshot, findings, kept);
+        self.not_enforced = not_enforced;
         self.changes += 1;
         Ok(Change { has_new_rules, applied, cut })
     }
@@ -173,6 +184,31 @@ impl<D: Dataplane> State<D> {
         let new = findings.iter().filter(|finding| !self.findings.contains(finding));
         log(new, kept.iter().filter(|file| !self.kept.contains(file)));
     }
+}
+
+struct Compiled<'a> {
+    snapshot: &'a Snapshot,
+    program: &'a Program,
+}
+
+/// Finds the pods that have an address of this machine. Their packets are the machine's own, which no hook judges.
+fn note_pods_at(own: &OwnAddresses, compiled: &Compiled<'_>, findings: &mut Vec<Finding>) -> Vec<String> {
+    let mut names = Vec::new();
+    for address in own.all().into_iter().filter(|address| own.has(*address)) {
+        let Some(pod) = compiled.program.pod_at(address) else { continue };
+        let name = compiled.snapshot.workload_name(pod);
+        let object = format!("Pod {name}");
+        let message = format!(
+            "{address} is an address of this machine itself: nothing is enforced for the pod. Remove it if it is gone, \
+             or set hostNetwork if it is on the machine's network"
+        );
+        // That the Node has the address too is the same thing once more.
+        findings.retain(|finding| finding.code != "shared-address" || finding.object != object);
+        let source = compiled.snapshot.workload(pod).source.clone();
+        findings.push(Finding::error("not-enforced", object, message).at("status.podIP").from_source(source));
+        names.push(name);
+    }
+    names
 }
 
 fn log<'a>(findings: impl Iterator<Item = &'a Finding>, kept: impl Iterator<Item = &'a Arc<str>>) {

@@ -1,6 +1,7 @@
 //! What the unit tests of this crate have in common: a small cluster on a data
 //! plane in memory, and DNS answers.
 
+use crate::addresses::Machine;
 use crate::learner::Learning;
 use crate::node::{Node, NodeSettings};
 use namewall_cluster::{Document, LastGood, Read, Settings, yaml};
@@ -10,8 +11,9 @@ use namewall_dataplane::render::Scope;
 use namewall_policy::lease::Bounds;
 use namewall_policy::{Program, compile};
 use namewall_runtime::ManualClock;
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The pod that policies are for, and another.
 pub(crate) const WEB: &str = "10.0.0.1";
@@ -98,4 +100,52 @@ pub(crate) fn answer(name: &str, addresses: &[Ipv4Addr], ttl: u32) -> Vec<u8> {
 
 pub(crate) fn ip(text: &str) -> IpAddr {
     text.parse().expect("an address")
+}
+
+/// A machine whose addresses a test says.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct FakeMachine(Arc<Mutex<Interfaces>>);
+
+#[derive(Default, Debug)]
+struct Interfaces {
+    addresses: BTreeSet<IpAddr>,
+    has_changed: bool,
+    fails: bool,
+}
+
+impl FakeMachine {
+    pub(crate) fn new(addresses: &[&str]) -> Self {
+        let machine = Self::default();
+        machine.set_unnoticed(addresses);
+        machine
+    }
+
+    pub(crate) fn set(&self, addresses: &[&str]) {
+        self.set_unnoticed(addresses);
+        self.with(|interfaces| interfaces.has_changed = true);
+    }
+
+    /// The kernel does not tell of the change.
+    pub(crate) fn set_unnoticed(&self, addresses: &[&str]) {
+        self.with(|interfaces| interfaces.addresses = addresses.iter().map(|text| ip(text)).collect());
+    }
+
+    /// Whether the addresses can be read from now on.
+    pub(crate) fn fail(&self, fails: bool) {
+        self.with(|interfaces| interfaces.fails = fails);
+    }
+
+    fn with<T>(&self, with: impl FnOnce(&mut Interfaces) -> T) -> T {
+        with(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Machine for FakeMachine {
+    fn has_changed(&mut self) -> bool {
+        self.with(|interfaces| std::mem::take(&mut interfaces.has_changed))
+    }
+
+    fn addresses(&mut self) -> Option<BTreeSet<IpAddr>> {
+        self.with(|interfaces| (!interfaces.fails).then(|| interfaces.addresses.clone()))
+    }
 }

@@ -2,11 +2,12 @@
 
 use crate::conntrack::Connection;
 use crate::render::{Answerer, DNS, Intercept, Scope, may_ask};
+use namewall_policy::addr::is_own_to_each_machine;
 use namewall_policy::lease::LeaseTable;
 use namewall_policy::model::{Direction, NodeId, PolicyKind, ServiceId};
 use namewall_policy::port::Protocol;
 use namewall_policy::program::Holder;
-use namewall_policy::{Cause, Flow, Instant, Lease, LeaseStore, Program, Reason, Stage, Verdict, evaluate};
+use namewall_policy::{Cause, Endpoint, Flow, Instant, Lease, LeaseStore, Program, Reason, Stage, Verdict, evaluate};
 use rustc_hash::FxHashMap;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -58,6 +59,20 @@ impl<'a> Judge<'a> {
         self
     }
 
+    /// Whoever has the address. Connections that this node opens itself have its addresses, and it may always reach its
+    /// own pods; only those addresses count for that which no pod can have (S7.2).
+    fn source(&self, address: IpAddr) -> Endpoint {
+        let found = self.program.endpoint_at(address);
+        let has_it = |node: &NodeId| {
+            let known = self.program.whereabouts.nodes.get(node.index());
+            known.is_some_and(|addresses| addresses.contains(&address)) && !is_own_to_each_machine(address)
+        };
+        match (found.workload, self.node.filter(has_it)) {
+            (None, Some(node)) => Endpoint { node: Some(node), ..found },
+            _ => found,
+        }
+    }
+
     /// True if the connection is to be cut.
     pub fn forbids(&self, connection: &Connection) -> bool {
         let (destination, port) = connection.destination;
@@ -75,7 +90,7 @@ impl<'a> Judge<'a> {
         if !is_ours(&connection.source) && !is_ours(&destination) && via.is_none() {
             return false;
         }
-        let from = self.program.endpoint_at(connection.source);
+        let from = self.source(connection.source);
         let translated = connection.asked != connection.destination;
         // What was translated elsewhere was judged there.
         let hop = self.program.hop_at(&from, asked, asked_port);

@@ -6,10 +6,11 @@ use crate::render::Scope;
 use crate::{Applied, Connection, Count, Cut, Dataplane, Denied, Desired, FollowDenials, ListConnections, Way};
 use namewall_policy::domain::DomainPattern;
 use namewall_policy::lease::LeaseChange;
-use namewall_policy::{Decision, Flow, Instant, Lease, LeaseTable, Program, evaluate};
+use namewall_policy::port::Protocol;
+use namewall_policy::{Decision, Flow, Instant, Lease, LeaseTable, Program, Verdict, evaluate};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -44,6 +45,16 @@ impl Memory {
         let mut leases = LeaseTable::default();
         inner.leases.values().for_each(|lease| drop(leases.grant(lease.clone())));
         evaluate(&inner.program, &leases, flow, now)
+    }
+
+    /// Whether a new TCP connection is let through, whoever has the addresses.
+    pub fn connects(&self, from: IpAddr, to: SocketAddr) -> bool {
+        let held = self.lock();
+        let (from, port) = (held.program.endpoint_at(from), to.port());
+        let to = held.program.endpoint_at(to.ip());
+        drop(held);
+        let flow = Flow { from, to, protocol: Protocol::Tcp, port, via: None, hop: None };
+        self.judge(&flow, Instant::default()).verdict == Verdict::Allow
     }
 
     /// The leases that are written, with those that have expired, by address.

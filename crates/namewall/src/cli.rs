@@ -231,9 +231,6 @@ pub(crate) struct Agent {
     /// Whose DNSNameResolvers are believed and written; by default those of the agent's own namespace, or of namewall
     #[arg(long, value_name = "NAME")]
     pub(crate) names_namespace: Vec<String>,
-    /// Let a pod talk before it is known; by default an address of the node's podCIDRs is closed until then
-    #[arg(long)]
-    pub(crate) open_until_known: bool,
     #[command(flatten)]
     pub(crate) firewall: Firewall,
 }

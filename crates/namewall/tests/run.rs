@@ -27,13 +27,17 @@ fn main() {
     // Before the first thread: without root it takes a user namespace.
     ensure_rights().unwrap_or_else(|error| give_up(error));
     program("nft");
+    program("ip");
     a_name_opens_and_is_told_of();
     manifests_are_followed_and_a_bad_one_keeps_its_last_good_version();
     s6_6_a_planned_restart_loses_no_question();
     leases_outlive_a_kill_and_are_adopted_with_their_names();
     a_change_that_the_kernel_refuses_is_tried_again();
     it_says_what_is_wrong();
-    println!("test run: 6 passed");
+    s7_2_nodes_are_every_address_of_the_machine();
+    an_address_of_the_pod_network_that_no_pod_is_known_for_is_closed();
+    a_pod_with_the_machines_own_address_is_told_of();
+    println!("test run: 9 passed");
 }
 
 /// In the sandbox's node, where nobody else listens.
@@ -198,4 +202,90 @@ fn it_says_what_is_wrong() {
     assert!(fails(&["run", "--manifests", manifests, "--config", config]).contains("no setting `upstreem`"));
     let _process = run(&world, &[]);
     assert!(fails(&["run", "--manifests", manifests]).contains("--take-over"));
+}
+
+const DENY_NODES: &str = "
+apiVersion: namewall.dev/v1alpha1
+kind: ClusterEgressFirewall
+metadata: {name: nodes}
+spec: {priority: 0, rules: [{action: Deny, to: [{nodes: {}}]}]}
+";
+
+/// Addresses that the Node does not list: a second one, a bridge's, one of an interface that is down, a link-local one.
+const UNLISTED: [(&str, &str); 4] =
+    [("br-second", "192.0.2.77"), ("br-pods", "172.30.0.1"), ("br-down", "198.18.0.1"), ("br-local", "169.254.20.10")];
+
+fn s7_2_nodes_are_every_address_of_the_machine() {
+    let world = World::build("nodes");
+    std::fs::write(manifest(&world, "policies.yaml"), DENY_NODES).unwrap();
+    let link = |name: &str| world.ip(&["link", "add", name, "type", "bridge"]);
+    let address = |to: &str, device: &str| world.ip(&["address", "add", &format!("{to}/24"), "dev", device]);
+    for (name, to) in UNLISTED {
+        link(name);
+        address(to, name);
+        if name != "br-down" {
+            world.ip(&["link", "set", name, "up"]);
+        }
+    }
+    let _listener = world.listener_at("0.0.0.0:443");
+    let web = "10.244.1.11";
+    for (name, to) in UNLISTED {
+        assert!(world.reaches(web, to), "{name}: without a firewall the node answers");
+    }
+    let process = run(&world, &["--no-intercept", "--listen", "127.0.0.1:5353"]);
+    for (name, to) in UNLISTED {
+        assert!(!world.reaches(web, to), "{name}");
+    }
+    assert!(!world.reaches(web, "192.0.2.11"), "the one that is listed");
+    assert!(world.reaches(web, PROVIDER), "nobody else is closed");
+    // One more, while it runs.
+    address("198.18.7.1", "br-down");
+    let began = Instant::now();
+    world.wait_up_to(Duration::from_secs(5), || !world.reaches(web, "198.18.7.1"));
+    println!("a new address is closed after {} ms", began.elapsed().as_millis());
+    drop(process);
+}
+
+fn an_address_of_the_pod_network_that_no_pod_is_known_for_is_closed() {
+    let world = World::build("unknown");
+    std::fs::remove_file(manifest(&world, "policies.yaml")).unwrap();
+    // As after a restart of the container: it has another address than the manifest says.
+    let cluster = manifest(&world, "cluster.yaml");
+    let text = std::fs::read_to_string(&cluster).unwrap();
+    std::fs::write(&cluster, text.replace("10.244.1.10", "10.244.1.99")).unwrap();
+    let options = ["--no-intercept", "--listen", "127.0.0.1:5353"];
+    let process = run(&world, &options);
+    assert!(!world.reaches_provider(), "nobody knows whose it is");
+    assert!(world.reaches("10.244.1.11", PROVIDER), "others go on");
+    drop(process);
+    let process = run(&world, &[&options[..], &["--open-until-known"]].concat());
+    assert!(world.reaches_provider());
+    drop(process);
+    // Without podCIDRs a setting says which blocks are pods', here one in a file.
+    let text = std::fs::read_to_string(&cluster).unwrap();
+    std::fs::write(&cluster, text.replace("spec: {podCIDRs: [10.244.1.0/24]}", "spec: {}")).unwrap();
+    let process = run(&world, &options);
+    assert!(world.reaches_provider(), "no block is known");
+    drop(process);
+    let config = world.folder.join("config.yaml");
+    std::fs::write(&config, "podNetwork: [10.244.0.0/16]\n").unwrap();
+    let process = run(&world, &[&options[..], &["--config", config.to_str().unwrap()]].concat());
+    assert!(!world.reaches_provider());
+    drop(process);
+    let _process = run(&world, &[&options[..], &["--pod-network", "10.244.0.0/16"]].concat());
+    assert!(!world.reaches_provider());
+    assert!(world.reaches("10.244.1.11", PROVIDER));
+}
+
+fn a_pod_with_the_machines_own_address_is_told_of() {
+    let world = World::build("own-pod");
+    let cluster = manifest(&world, "cluster.yaml");
+    let text = std::fs::read_to_string(&cluster).unwrap();
+    world.ip(&["link", "add", "second", "type", "bridge"]);
+    world.ip(&["address", "add", "10.244.1.1/24", "dev", "second"]);
+    std::fs::write(&cluster, text.replace("10.244.1.11", "10.244.1.1")).unwrap();
+    let _process = run(&world, &[]);
+    let status = world.says(&["status"]);
+    assert!(status.contains("nothing is enforced for shop/web: it has an address of this machine"), "{status}");
+    assert!(world.log().contains("10.244.1.1 is an address of this machine itself"), "{}", world.log());
 }

@@ -103,6 +103,22 @@ pub fn parse_address(text: &str) -> Option<IpAddr> {
     parts.next().is_none().then(|| IpAddr::from(octets))
 }
 
+/// Blocks whose addresses every machine has for itself: loopback, and IPv6 link-local, which the kernel gives to every
+/// interface. A packet to one of them reaches the sender's own node, or a pod on the same link.
+pub fn own_to_each_machine() -> AddrSet {
+    let blocks = [(IpAddr::from([127, 0, 0, 0]), 8), (Ipv6Addr::LOCALHOST.into(), 128)];
+    let link_local = (Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0).into(), 10);
+    blocks.into_iter().chain([link_local]).map(|(address, prefix)| Cidr::new(address, prefix)).collect()
+}
+
+/// True for an address of [`own_to_each_machine`].
+pub fn is_own_to_each_machine(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => v4.is_loopback(),
+        IpAddr::V6(v6) => v6.is_loopback() || v6.is_unicast_link_local(),
+    }
+}
+
 /// The next address of the family, if there is one.
 pub fn next_address(address: IpAddr) -> Option<IpAddr> {
     match address {

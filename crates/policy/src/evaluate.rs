@@ -2,11 +2,12 @@
 //! `explain` takes the same walk and only listens in ([`Watch`]), so the two
 //! cannot disagree.
 
+use crate::addr::is_own_to_each_machine;
 use crate::domain::DomainPattern;
 use crate::flow::{Cause, Decision, Endpoint, Flow, Hop, Reason, Stage, Verdict};
 use crate::lease::{Instant, Lease, LeaseTable};
-use crate::model::{Action, Direction, Enforcement, PolicyId};
-use crate::program::{Class, CompiledRule, Matcher, PeerSet, Plan, Program, RuleId, ServiceGate, Tiers};
+use crate::model::{Action, Direction, Enforcement, NodeId, PolicyId};
+use crate::program::{Class, CompiledRule, Holder, Matcher, PeerSet, Plan, Program, RuleId, ServiceGate, Tiers};
 use crate::reach::Reach;
 use crate::unknown::{Assumption, Case, SourceNode};
 use std::borrow::Cow;
@@ -224,7 +225,11 @@ impl<'a> Walk<'a> {
 
     fn in_pod_network(&self, end: &Endpoint) -> bool {
         self.program.pod(end).is_some()
-            || end.address.is_some_and(|address| end.node.is_none() && self.program.pod_networks.contains(address))
+            || end.address.is_some_and(|address| {
+                end.node.is_none()
+                    && self.program.pod_networks.contains(address)
+                    && !self.program.is_node_address(address)
+            })
     }
 
     /// First match wins; Allow only passes the gate. A policy that may be for other pods counts as far as `Gate` says.
@@ -407,10 +412,18 @@ impl Program {
         {
             return true;
         }
-        if peer.node.is_some_and(|node| set.nodes.contains(node.index())) {
+        if peer.node.is_some_and(|node| set.nodes.contains(node.index()) && self.tells_node(peer, node)) {
             return true;
         }
         let named = |name| set.domains.iter().any(|&id| self.patterns.get(id).matches(name));
         peer.address.is_some_and(|address| set.addresses.contains(address)) || peer.name.as_ref().is_some_and(named)
+    }
+
+    /// Whether a rule for the node is one for this end of it. Packets carry no more than the address, so where that may
+    /// be another's, the addresses of the rule decide (S7.2).
+    fn tells_node(&self, end: &Endpoint, node: NodeId) -> bool {
+        let Some(address) = end.address.filter(|_| !end.assumed) else { return true };
+        let is_its_own = |holder: &Holder| *holder == Holder::Node(node);
+        !is_own_to_each_machine(address) && self.by_address.get(&address).is_none_or(is_its_own)
     }
 }

@@ -65,7 +65,7 @@ impl Program {
         let (workload, node) = match self.by_address.get(&address) {
             Some(&Holder::Pod(workload)) => (Some(workload), None),
             Some(&Holder::Node(node)) => (None, Some(node)),
-            None => (None, None),
+            Some(Holder::SomeNode(_)) | None => (None, None),
         };
         Endpoint { workload, node, address: Some(address), ..Endpoint::default() }
     }
@@ -74,8 +74,13 @@ impl Program {
     pub fn pod_at(&self, address: IpAddr) -> Option<WorkloadId> {
         match self.by_address.get(&address)? {
             Holder::Pod(pod) => Some(*pod),
-            Holder::Node(_) => None,
+            Holder::Node(_) | Holder::SomeNode(_) => None,
         }
+    }
+
+    /// True if a node has the address, or several do.
+    pub fn is_node_address(&self, address: IpAddr) -> bool {
+        matches!(self.by_address.get(&address), Some(Holder::Node(_) | Holder::SomeNode(_)))
     }
 
     /// The workload, by one of its addresses where it has any.

@@ -35,6 +35,7 @@ pub struct Program {
     pub port_specs: Arc<Vec<PortSpec>>,
     pub patterns: Arc<PatternTable>,
     pub workloads: Pieces<Member>,
+    /// Who has which address. Loopback and IPv6 link-local addresses are not in it: every machine has its own.
     pub by_address: Shards<IpAddr, Holder>,
     /// The addresses of nodes among them.
     pub node_addresses: Arc<Vec<(IpAddr, NodeId)>>,
@@ -96,6 +97,8 @@ impl Resolver {
 pub enum Holder {
     Pod(WorkloadId),
     Node(NodeId),
+    /// Several nodes, so that the address does not tell which. This is one of them.
+    SomeNode(NodeId),
 }
 
 /// What the walk needs to know of a workload.
@@ -199,7 +202,7 @@ pub struct PeerSet {
     pub roles: BitSet,
     /// Networks less their holes, addresses of nodes, of the API server.
     pub addresses: AddrSet,
-    /// Nodes, for `hostNetwork` pods there.
+    /// Nodes, for ends whose address is not known.
     pub nodes: BitSet,
     pub domains: Vec<PatternId>,
 }
@@ -272,7 +275,7 @@ impl Program {
     pub fn class_at(&self, address: IpAddr) -> Option<ClassId> {
         match self.by_address.get(&address)? {
             Holder::Pod(id) => Some(self.member(*id).class),
-            Holder::Node(_) => None,
+            Holder::Node(_) | Holder::SomeNode(_) => None,
         }
     }
 

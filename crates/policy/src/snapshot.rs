@@ -123,6 +123,12 @@ impl Snapshot {
         id
     }
 
+    /// Has the nodes of another view, as it numbers them.
+    pub fn clone_nodes(&mut self, other: &Self) {
+        self.nodes = other.nodes.clone();
+        self.by_node = other.by_node.clone();
+    }
+
     pub fn node_named(&self, name: &str) -> Option<NodeId> {
         self.by_node.get(name).copied()
     }

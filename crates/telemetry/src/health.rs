@@ -41,6 +41,10 @@ impl Health {
         self.0.turned.store(self.milliseconds(Instant::now()), Ordering::Relaxed);
     }
 
+    pub fn is_ready(&self) -> bool {
+        self.0.is_ready.load(Ordering::SeqCst)
+    }
+
     pub fn set_ready(&self, is_ready: bool) {
         self.0.is_ready.store(is_ready, Ordering::SeqCst);
     }

@@ -6,7 +6,7 @@ use crate::config::DnsConfig;
 use crate::learner::Learning;
 use crate::metrics::METRICS;
 use crate::signals::tests::NoSignals;
-use crate::testing::{DB, WEB, answer, ip, names_of_web, read};
+use crate::testing::{DB, FakeMachine, WEB, answer, ip, names_of_web, read};
 use namewall_cluster::{Key, LoadError, PodAddresses, Read};
 use namewall_dataplane::memory::Memory;
 use namewall_dataplane::{Connection, CutEstablished, Denied};
@@ -18,7 +18,7 @@ use namewall_telemetry::{Format, Metrics};
 use serde_json::Value;
 use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::rc::Rc;
 
@@ -31,6 +31,14 @@ struct Script {
     policies: Rc<RefCell<Vec<String>>>,
     warnings: Rc<RefCell<Vec<Option<String>>>>,
     attached: BTreeSet<Key>,
+    api: Rc<RefCell<Api>>,
+}
+
+/// Where the source publishes.
+#[derive(Default)]
+struct Api {
+    is_away: bool,
+    published: Option<BTreeSet<IpAddr>>,
 }
 
 impl Source for Script {
@@ -52,6 +60,14 @@ impl Source for Script {
         self.attached.clone()
     }
 
+    fn publish(&mut self, _node: &str, addresses: &BTreeSet<IpAddr>) -> bool {
+        let mut api = self.api.borrow_mut();
+        if !api.is_away {
+            api.published = Some(addresses.clone());
+        }
+        api.published.is_some()
+    }
+
     fn warn_users(&mut self, _node: &str, error: Option<&str>) {
         self.warnings.borrow_mut().push(error.map(str::to_owned));
     }
@@ -63,6 +79,9 @@ struct Trial {
     clock: Arc<ManualClock>,
     policies: Rc<RefCell<Vec<String>>>,
     warnings: Rc<RefCell<Vec<Option<String>>>>,
+    api: Rc<RefCell<Api>>,
+    machine: FakeMachine,
+    health: Health,
     control: PathBuf,
 }
 
@@ -70,22 +89,25 @@ impl Trial {
     fn new(name: &str) -> Self {
         let control = std::env::temp_dir().join(format!("namewall-agent-{name}-{}.sock", std::process::id()));
         let (memory, clock) = (Memory::default(), Arc::new(ManualClock::default()));
-        Self { memory, clock, policies: Rc::default(), warnings: Rc::default(), control }
+        let (machine, health) = (FakeMachine::new(&["192.0.2.1"]), Health::new("not yet"));
+        let (policies, warnings, api) = (Rc::default(), Rc::default(), Rc::default());
+        Self { memory, clock, policies, warnings, api, machine, health, control }
     }
 
     fn start(&self, steps: Vec<Step>) -> Result<Agent<'static, Script, Memory>, AgentError> {
         let (memory, policies, warnings) = (self.memory.clone(), self.policies.clone(), self.warnings.clone());
         Agent::start(Start {
-            source: Script { steps: steps.into(), policies, warnings, attached: BTreeSet::new() },
+            source: Script { steps: steps.into(), policies, warnings, attached: BTreeSet::new(), api: self.api.clone() },
             open: Box::new(move |_| Ok(memory)),
             clock: self.clock.clone(),
+            machine: Box::new(self.machine.clone()),
             read_config: Box::new(|| Ok(config())),
             cluster_domain: "cluster.local".parse().expect("a name"),
             control: self.control.clone(),
             records: self.control.with_extension("records"),
             take_over: false,
             explain: Box::new(|_, _| Err("nobody explains".to_owned())),
-            health: Health::new("not yet"),
+            health: self.health.clone(),
         })
     }
 
@@ -366,4 +388,85 @@ fn metrics_tell_of_leases_and_of_what_is_never_leased() {
     );
     trial.memory.refuse(false);
     agent.run(&NoSignals).expect("it ends");
+}
+
+fn deny_nodes() -> String {
+    "{apiVersion: namewall.dev/v1alpha1, kind: ClusterEgressFirewall, metadata: {name: nodes}, \
+      spec: {priority: 0, rules: [{action: Deny, to: [{nodes: {}}]}]}}"
+        .to_owned()
+}
+
+/// Whether web may open a connection there.
+fn is_open(memory: &Memory, to: &str) -> bool {
+    memory.connects(ip(WEB), SocketAddr::new(ip(to), 22))
+}
+
+#[test]
+fn s7_2_the_machines_own_addresses_are_enforced_as_they_change_and_published() {
+    let trial = Trial::new("own");
+    *trial.policies.borrow_mut() = vec![deny_nodes()];
+    trial.machine.set(&["192.0.2.1", "172.17.0.1"]);
+    let (machine, api) = (trial.machine.clone(), trial.api.clone());
+    let published = move || api.borrow().published.clone().unwrap_or_default();
+    let later = published.clone();
+    trial.run(vec![
+        trial.then(move |memory| {
+            assert!(!is_open(memory, "192.0.2.1") && !is_open(memory, "172.17.0.1"));
+            assert!(!is_open(memory, "127.0.0.1") && is_open(memory, "198.51.100.9"));
+            assert_eq!(published(), [ip("192.0.2.1"), ip("172.17.0.1")].into());
+            machine.set(&["192.0.2.1", "172.17.0.1", "198.51.100.9"]);
+        }),
+        // The turn before this one has noticed it, though nothing happened in the cluster.
+        trial.then(move |memory| {
+            assert!(!is_open(memory, "198.51.100.9"));
+            assert!(later().contains(&ip("198.51.100.9")));
+        }),
+    ]);
+}
+
+#[test]
+fn s6_8_an_address_of_the_machine_that_no_object_tells_of_is_never_leased() {
+    let trial = Trial::new("own-lease");
+    *trial.policies.borrow_mut() = vec![names_of_web(&["*.example.com"])];
+    trial.machine.set(&["192.0.2.1", "198.51.100.9"]);
+    let agent = trial.start(Vec::new()).expect("it starts");
+    let addresses = [Ipv4Addr::new(198, 51, 100, 9), Ipv4Addr::new(198, 51, 100, 7)];
+    {
+        let state = lock(&agent.state);
+        let (mut batch, bytes) = (Vec::new(), answer("api.example.com", &addresses, 60));
+        state.node.learner().learn(&Answer { client: ip(WEB), bytes: &bytes }, &mut batch);
+        state.node.learner().commit(&mut batch).expect("memory takes it");
+    }
+    let leased: Vec<IpAddr> = trial.memory.leases().iter().map(|lease| lease.address).collect();
+    assert_eq!(leased, [ip("198.51.100.7")]);
+    agent.run(&NoSignals).expect("it ends");
+}
+
+#[test]
+fn it_is_ready_when_other_nodes_can_know_its_addresses() {
+    let trial = Trial::new("ready");
+    trial.api.borrow_mut().is_away = true;
+    let agent = trial.start(vec![trial.then(|_| {})]).expect("it starts");
+    assert!(!trial.health.is_ready(), "pods could reach what no other node knows yet");
+    trial.api.borrow_mut().is_away = false;
+    agent.run(&NoSignals).expect("it ends");
+    assert!(trial.health.is_ready());
+}
+
+#[test]
+fn a_pod_with_an_address_of_the_machine_is_not_counted_as_enforced() {
+    let trial = Trial::new("own-pod");
+    *trial.policies.borrow_mut() = vec![isolate_db()];
+    trial.machine.set(&["192.0.2.1", DB]);
+    let control = trial.control.clone();
+    trial.run(vec![trial.then(move |_| {
+        let status = Trial::status(&control);
+        assert_eq!(status["notEnforced"], serde_json::json!(["shop/db"]));
+        let findings: Vec<&str> =
+            status["findings"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        assert!(
+            matches!(findings[..], [one] if one.contains("not-enforced") && one.contains("shop/db")),
+            "{findings:?}"
+        );
+    })]);
 }

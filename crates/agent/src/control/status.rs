@@ -13,6 +13,7 @@ pub(super) fn status<D: Dataplane>(state: &State<D>, attachments: &Attachments) 
         "seconds": state.node.now().since(state.started).as_secs(),
         "node": state.node_name,
         "pods": state.snapshot.pod_count(),
+        "notEnforced": state.not_enforced,
         "policies": state.snapshot.policies.len(),
         "changes": state.changes,
         "findings": texts(&state.findings),

@@ -1,11 +1,10 @@
 //! A cluster that is watched through its API server.
 
 use super::{Event, Source, TICK};
-use crate::addresses::own_addresses;
 use crate::config::DNS_PORT;
 use crate::signals::{Signal, Signals};
 use crate::warning::Warning;
-use namewall_cluster::kinds::{CLUSTER_EGRESS_FIREWALL, Component, NODE, NODE_ADDRESSES};
+use namewall_cluster::kinds::{CLUSTER_EGRESS_FIREWALL, Component, MAX_NODE_ADDRESSES, NODE, NODE_ADDRESSES};
 use namewall_cluster::resolver::Settings as ResolverSettings;
 use namewall_cluster::yaml::{Node, Value};
 use namewall_cluster::{DescribedService, Key, LoadError, PodAddresses, Read, Settings, Store};
@@ -20,8 +19,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::{info, warn};
 
-/// How often this node's addresses are compared with those that were published.
-const PUBLISH_EVERY: Duration = Duration::from_secs(5);
+/// What changes is published at once, and again after this time at the earliest.
+const PUBLISH_INTERVAL: Duration = Duration::from_millis(500);
+/// After a failure it is tried again after this time.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// How often it is looked whether the API server still has what was published.
+const CHECK_EVERY: Duration = Duration::from_secs(5);
 /// How often the same trouble is logged.
 const LOG_EVERY: Duration = Duration::from_secs(60);
 
@@ -54,11 +57,13 @@ pub struct ClusterSource {
 /// What the API server knows of this node.
 #[derive(Default, Debug)]
 struct Published {
-    addresses: BTreeSet<IpAddr>,
+    addresses: Option<BTreeSet<IpAddr>>,
     /// The digest of what is enforced, and the one that was published.
     enforced: String,
     digest: String,
-    compare_at: Option<Instant>,
+    /// Nothing is published before that time.
+    not_before: Option<Instant>,
+    check_at: Option<Instant>,
 }
 
 impl ClusterSource {
@@ -135,11 +140,9 @@ impl Source for ClusterSource {
         true
     }
 
-    fn pod_blocks(&self, node: &str) -> Vec<Cidr> {
-        if self.settings.opens_unknown {
-            return Vec::new();
-        }
-        self.watch.with_store(|store| pod_cidrs(store, node))
+    fn pod_blocks(&self, node: Option<&str>) -> Vec<Cidr> {
+        let node = node.filter(|_| !self.settings.opens_unknown);
+        node.map(|node| self.watch.with_store(|store| pod_cidrs(store, node))).unwrap_or_default()
     }
 
     fn dns_servers(&self) -> Vec<SocketAddr> {
@@ -163,27 +166,15 @@ impl Source for ClusterSource {
         self.watch.trouble()
     }
 
-    fn publish(&mut self, node: &str) {
-        let (published, now) = (&mut self.published, self.clock.now());
-        let is_time = published.compare_at.is_none_or(|at| now >= at);
-        let is_new = published.digest != published.enforced;
-        if !(is_time || is_new) || self.watch.absent().contains(&&NODE_ADDRESSES) {
-            return;
+    fn publish(&mut self, node: &str, addresses: &BTreeSet<IpAddr>) -> bool {
+        let now = self.clock.now();
+        if self.watch.absent().contains(&&NODE_ADDRESSES) {
+            return true;
         }
-        published.compare_at = Some(now + PUBLISH_EVERY);
-        let addresses = own_addresses();
-        if !is_new && addresses == published.addresses {
-            return;
+        if self.published.is_due(addresses, now) || self.is_lost(node, now) {
+            self.write(node, addresses, now);
         }
-        let listed: Vec<IpAddr> = addresses.iter().copied().collect();
-        let publish = self.connection.environment().publish_node(node, &listed, &published.enforced);
-        match self.connection.block_on(publish) {
-            Ok(()) => {
-                published.addresses = addresses;
-                published.digest.clone_from(&published.enforced);
-            }
-            Err(error) => warn!(%error, "cannot publish the addresses of this node"),
-        }
+        self.published.addresses.is_some()
     }
 
     fn warn_users(&mut self, node: &str, error: Option<&str>) {
@@ -197,6 +188,47 @@ impl Source for ClusterSource {
         if let Err(error) = written {
             warn!(%error, "cannot write an Event");
         }
+    }
+}
+
+impl ClusterSource {
+    /// Whether somebody has removed what was published.
+    fn is_lost(&mut self, node: &str, now: Instant) -> bool {
+        if self.published.check_at.is_some_and(|at| now < at) {
+            return false;
+        }
+        self.published.check_at = Some(now + CHECK_EVERY);
+        let key = Key { namespace: "".into(), name: node.into() };
+        self.watch.with_store(|store| store.get(&NODE_ADDRESSES, &key).is_none())
+    }
+
+    fn write(&mut self, node: &str, addresses: &BTreeSet<IpAddr>, now: Instant) {
+        if addresses.len() > MAX_NODE_ADDRESSES {
+            warn!(addresses = addresses.len(), MAX_NODE_ADDRESSES, "other nodes are not told of all addresses");
+        }
+        let listed: Vec<IpAddr> = addresses.iter().copied().take(MAX_NODE_ADDRESSES).collect();
+        let enforced = self.published.enforced.clone();
+        let publish = self.connection.environment().publish_node(node, &listed, &enforced);
+        let written = self.connection.block_on(publish);
+        let wait = if written.is_ok() { PUBLISH_INTERVAL } else { RETRY_INTERVAL };
+        self.published.not_before = Some(now + wait);
+        // What was written just now is not seen by the watch yet.
+        self.published.check_at = Some(now + CHECK_EVERY);
+        match written {
+            Ok(()) => {
+                self.published.addresses = Some(addresses.clone());
+                self.published.digest = enforced;
+            }
+            Err(error) => warn!(%error, "cannot publish the addresses of this node"),
+        }
+    }
+}
+
+impl Published {
+    /// Whether there is something new to say, and it is time to.
+    fn is_due(&self, addresses: &BTreeSet<IpAddr>, now: Instant) -> bool {
+        let is_new = self.addresses.as_ref() != Some(addresses) || self.digest != self.enforced;
+        is_new && self.not_before.is_none_or(|at| now >= at)
     }
 }
 
@@ -240,4 +272,45 @@ fn pod_cidrs(store: &Store, node: &str) -> Vec<Cidr> {
     let mut blocks: Vec<Cidr> = texts.filter_map(|text| text.parse().ok()).collect();
     blocks.dedup();
     blocks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(milliseconds: u64) -> Instant {
+        Instant(Duration::from_millis(milliseconds))
+    }
+
+    #[test]
+    fn s7_2_a_change_is_published_within_a_second_and_many_are_not_a_flood() {
+        let mut published = Published::default();
+        let (mut writes, mut longest) = (Vec::new(), 0);
+        // Ten seconds in which every turn of the loop, 100 ms, has another address.
+        let mut unpublished_since = None;
+        for turn in 0..100_u64 {
+            let addresses: BTreeSet<IpAddr> = [IpAddr::from([192, 0, 2, turn as u8])].into();
+            let since = *unpublished_since.get_or_insert(turn);
+            if published.is_due(&addresses, at(turn * 100)) {
+                longest = longest.max((turn - since) * 100);
+                unpublished_since = None;
+                published.addresses = Some(addresses);
+                published.not_before = Some(at(turn * 100) + PUBLISH_INTERVAL);
+                writes.push(turn);
+            }
+        }
+        assert!(longest <= 500, "{longest} ms");
+        assert_eq!(writes.len(), 20, "{writes:?}");
+    }
+
+    #[test]
+    fn what_is_published_is_not_published_again() {
+        let addresses: BTreeSet<IpAddr> = [IpAddr::from([192, 0, 2, 1])].into();
+        let mut published = Published::default();
+        assert!(published.is_due(&addresses, at(0)), "the first time");
+        published.addresses = Some(addresses.clone());
+        assert!(!published.is_due(&addresses, at(10_000)));
+        published.enforced = "digest".to_owned();
+        assert!(published.is_due(&addresses, at(10_000)), "other firewalls are enforced");
+    }
 }

@@ -6,7 +6,7 @@ mod files;
 pub mod look;
 
 pub use cluster::{ClusterSettings, ClusterSource};
-pub use files::Files;
+pub use files::{FileSettings, Files};
 
 use crate::signals::Signals;
 use namewall_cluster::{Key, LoadError, PodAddresses, Read};
@@ -14,12 +14,12 @@ use namewall_kubernetes::{NameObject, Publisher, Trouble};
 use namewall_policy::addr::Cidr;
 use namewall_telemetry::Export;
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// How often files are compared, and how long the loop waits for an event of a cluster.
-const TICK: Duration = Duration::from_millis(250);
+const TICK: Duration = Duration::from_millis(100);
 
 /// What the loop does next.
 #[derive(Debug)]
@@ -63,8 +63,9 @@ pub trait Source {
         false
     }
 
-    /// The blocks that only pods of this node get addresses from, if unknown pods are closed.
-    fn pod_blocks(&self, _node: &str) -> Vec<Cidr> {
+    /// The blocks that only pods get addresses from, and of them only those of this node where that is known. Empty if
+    /// unknown pods are not closed.
+    fn pod_blocks(&self, _node: Option<&str>) -> Vec<Cidr> {
         Vec::new()
     }
 
@@ -88,8 +89,11 @@ pub trait Source {
         Vec::new()
     }
 
-    /// Publishes the addresses of this node and what it enforces.
-    fn publish(&mut self, _node: &str) {}
+    /// Publishes the addresses of this node and what it enforces, as far as they have changed. True if the other nodes
+    /// can know the addresses.
+    fn publish(&mut self, _node: &str, _addresses: &BTreeSet<IpAddr>) -> bool {
+        true
+    }
 
     /// Tells users what keeps policies from being enforced on this node. Without an error: nothing does.
     fn warn_users(&mut self, _node: &str, _error: Option<&str>) {}

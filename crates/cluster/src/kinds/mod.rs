@@ -48,6 +48,7 @@ pub use lookup::{named, policies, watched};
 pub(crate) use namespace::read_namespace;
 pub(crate) use network_policy_v1beta1::ISOLATION_ANNOTATION;
 pub(crate) use node::{ReadNode, read_node};
+pub use node_addresses::MAX_NODE_ADDRESSES;
 pub(crate) use node_addresses::read_addresses;
 pub(crate) use pod::{MIRROR_ANNOTATION, NETWORK_STATUS, read_pod};
 pub(crate) use service::read_service;

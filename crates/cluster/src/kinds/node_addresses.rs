@@ -10,6 +10,9 @@ use namewall_policy::Finding;
 use schemars::JsonSchema;
 use std::net::IpAddr;
 
+/// How many addresses of a node can be published.
+pub const MAX_NODE_ADDRESSES: usize = 1024;
+
 pub(super) const DEFINITION: Definition = Definition {
     publisher: "ours; agents write it",
     columns: &[Column::new("Addresses", "string", ".addresses"), Column::AGE],
@@ -23,7 +26,7 @@ pub(super) const DEFINITION: Definition = Definition {
 #[allow(dead_code, reason = "it is there for its schema alone")]
 struct NodeAddresses {
     /// IPv4 and IPv6 addresses, without a zone.
-    #[schemars(length(max = 1024), extend("x-kubernetes-list-type" = "set"))]
+    #[schemars(length(max = MAX_NODE_ADDRESSES), extend("x-kubernetes-list-type" = "set"))]
     addresses: Option<Vec<Address>>,
     /// What became of it.
     status: Option<NodeAddressesStatus>,

@@ -61,6 +61,8 @@ pub struct Lowered {
     pub resolved: Vec<Resolved>,
     /// How many objects of which other kinds were passed over.
     pub passed_over: BTreeMap<String, usize>,
+    /// The blocks that pods of each Node get their addresses from. Only from documents: a store has its Nodes.
+    pub pod_blocks: BTreeMap<Arc<str>, Vec<Cidr>>,
 }
 
 /// What documents are counted as in [`Lowered::passed_over`] that have no kind.
@@ -104,7 +106,7 @@ impl<'s> Lowering<'s> {
 impl Lowering<'_> {
     /// Namespaces, nodes, and the addresses of nodes.
     fn nodes(&mut self, sorted: &Sorted<'_>) {
-        let Lowered { snapshot, findings, .. } = &mut self.out;
+        let Lowered { snapshot, findings, pod_blocks: blocks_of, .. } = &mut self.out;
         for document in sorted.of(&kinds::NAMESPACE) {
             snapshot.add_namespace(read_namespace(document, findings));
         }
@@ -112,6 +114,7 @@ impl Lowering<'_> {
         let mut seen: HashSet<Cidr> = pod_networks.iter().copied().collect();
         for document in sorted.of(&kinds::NODE) {
             let ReadNode { node, pod_blocks } = read_node(document, findings);
+            blocks_of.insert(node.name.clone(), pod_blocks.clone());
             pod_networks.extend(pod_blocks.into_iter().filter(|block| seen.insert(*block)));
             snapshot.add_node(node);
         }

@@ -309,3 +309,89 @@ fn s7_6_host_network_pods_are_not_blocked() {
         ],
     );
 }
+
+fn published(name: &str, addresses: &str) -> String {
+    format!(
+        "---\napiVersion: namewall.dev/v1alpha1\nkind: NodeAddresses\nmetadata: {{name: {name}}}\naddresses: [{addresses}]\n"
+    )
+}
+
+#[test]
+fn s7_2_a_deny_covers_loopback_and_link_local_of_the_nodes() {
+    check(
+        world() + &rules("{action: Deny, to: [{nodes: {matchLabels: {zone: a}}}]}"),
+        &[
+            "shop/web -> 127.0.0.1:1/TCP: deny by ClusterEgressFirewall/f",
+            "shop/web -> 127.0.0.53:53/UDP: deny by ClusterEgressFirewall/f",
+            "shop/web -> [::1]:1/TCP: deny by ClusterEgressFirewall/f",
+            "shop/web -> [fe80::ecee:eeff:feee:eeee]:1/TCP: deny by ClusterEgressFirewall/f",
+            // IPv4 link-local addresses are a node's only where it has them: others are the cloud's.
+            "shop/web -> 169.254.20.10:53/UDP: allow by default",
+            "shop/web -> 192.168.0.2:1/TCP: allow by default",
+        ],
+    );
+    check(
+        world() + &published("n1", "169.254.20.10") + &rules("{action: Deny, to: [{nodes: {}}]}"),
+        &["shop/web -> 169.254.20.10:53/UDP: deny by ClusterEgressFirewall/f"],
+    );
+    check(
+        world() + &rules("{action: Deny, to: [{nodes: {matchLabels: {zone: none}}}]}"),
+        &["shop/web -> 127.0.0.1:1/TCP: allow by default", "shop/web -> [fe80::1]:1/TCP: allow by default"],
+    );
+}
+
+#[test]
+fn s7_2_an_allow_does_not_cover_what_others_may_have() {
+    let all = published("n1", "172.17.0.1, 169.254.20.10, 'fe80::1', 127.0.0.1")
+        + &published("n2", "172.17.0.1, 172.18.0.2, 'fe80::1', 127.0.0.1");
+    let allow = |nodes: &str| {
+        rules(&format!(
+            "{{action: Allow, to: [{{nodes: {nodes}}}]}}, {{action: Deny, to: [{{networks: [0.0.0.0/0, '::/0']}}]}}"
+        ))
+    };
+    check(
+        world() + &all + &allow("{matchLabels: {zone: a}}"),
+        &[
+            "shop/web -> 192.168.0.1:1/TCP: allow by default",
+            "shop/web -> 169.254.20.10:53/UDP: allow by default",
+            // Also n2's: nothing says which of the two it is.
+            "shop/web -> 172.17.0.1:1/TCP: deny by ClusterEgressFirewall/f",
+            "shop/web -> 172.18.0.2:1/TCP: deny by ClusterEgressFirewall/f",
+        ],
+    );
+    check(
+        world() + &all + &allow("{}"),
+        &[
+            "shop/web -> 172.17.0.1:1/TCP: allow by default",
+            // Every machine on the link may have these, pods among them.
+            "shop/web -> [fe80::1]:1/TCP: deny by ClusterEgressFirewall/f",
+            "shop/web -> 127.0.0.1:1/TCP: deny by ClusterEgressFirewall/f",
+        ],
+    );
+    // A pod that has a node's address is not let in for the node.
+    check(
+        world() + &published("n1", "10.244.2.20") + &allow("{}"),
+        &["shop/web -> 10.244.2.20:1/TCP: deny by ClusterEgressFirewall/f"],
+    );
+}
+
+#[test]
+fn s7_2_the_own_node_is_not_known_by_an_address_that_several_have() {
+    let all =
+        published("n1", "172.17.0.1, 'fe80::1', 127.0.0.1") + &published("n2", "172.17.0.1, 'fe80::1', 127.0.0.1");
+    let closed = np("none", "{podSelector: {}, policyTypes: [Ingress]}");
+    check(
+        world() + &all + &closed,
+        &[
+            "192.168.0.2 -> shop/db:1/TCP: allow by own node",
+            "172.17.0.1 -> shop/db:1/TCP: deny by NetworkPolicy/shop/none",
+            "fe80::1 -> shop/db:1/TCP: deny by NetworkPolicy/shop/none",
+            "127.0.0.1 -> shop/db:1/TCP: deny by NetworkPolicy/shop/none",
+        ],
+    );
+    // One that only one node has, but that a pod may have too.
+    check(
+        world() + &published("n2", "'fe80::2'") + &closed,
+        &["fe80::2 -> shop/db:1/TCP: deny by NetworkPolicy/shop/none"],
+    );
+}

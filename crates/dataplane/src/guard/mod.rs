@@ -50,7 +50,7 @@ impl PodInterface {
         let is_judged = |address: &IpAddr| match program.by_address.get(address) {
             Some(Holder::Pod(id)) => has_ingress_policies(&program.class(program.member(*id).class).enforced),
             // A pod that is not known yet is closed.
-            Some(Holder::Node(_)) | None => !is_link_local(*address),
+            _ => !is_link_local(*address),
         };
         self.hears_groups = !self.addresses.iter().any(is_judged);
         self

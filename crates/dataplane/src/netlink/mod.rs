@@ -2,10 +2,12 @@
 //! request and waits until the kernel has answered it. netfilter, routing and
 //! conntrack all speak it.
 
+mod addresses;
 pub mod bridges;
 mod message;
 pub mod routed;
 
+pub use addresses::Addresses;
 pub use message::{ACK, APPEND, Attributes, CREATE, DUMP, ECHO, EXCLUSIVE, Messages, Received};
 
 use message::{DONE, DUMP_INTERRUPTED};
@@ -99,6 +101,18 @@ impl Socket {
     pub fn has_more(&self) -> bool {
         let mut nothing = [0; 1];
         recv(self.fd.as_raw_fd(), &mut nothing, MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT).is_ok()
+    }
+
+    /// Throws away what has come in. True if there was anything, or more than the buffer could hold. Does not wait.
+    pub(crate) fn discard(&mut self) -> bool {
+        let mut had_any = false;
+        loop {
+            match recv(self.fd.as_raw_fd(), &mut self.buffer, MsgFlags::MSG_DONTWAIT) {
+                Ok(_) | Err(Errno::ENOBUFS) => had_any = true,
+                Err(Errno::EINTR) => {}
+                Err(_) => return had_any,
+            }
+        }
     }
 
     /// Throws away what is left of an earlier answer, so that it is not taken for the next.

@@ -93,7 +93,7 @@ fn touched(before: &Program, next: &Program) -> FxHashSet<IpAddr> {
 fn member(program: &Program, holder: Holder) -> Option<&Member> {
     match holder {
         Holder::Pod(id) => Some(program.member(id)),
-        Holder::Node(_) => None,
+        Holder::Node(_) | Holder::SomeNode(_) => None,
     }
 }
 

@@ -30,7 +30,7 @@ use crate::nft::rule::{Action as Do, End, Rule, TCP, Test, UDP};
 use crate::nft::set::{self, Element, Field, Holds, Key, SetSpec, Version};
 use crate::nft::table::{Fallback, Hook, HookKind, Point, Table};
 use namewall_policy::port::Protocol;
-use namewall_policy::program::{Holder, Member, Resolver};
+use namewall_policy::program::{Member, Resolver};
 use namewall_policy::{Flow, Instant, LeaseTable, Program, Verdict, evaluate};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -98,7 +98,7 @@ impl Intercept {
 
     /// Whether a node asks a server there in a pod's stead.
     pub(crate) fn asks(&self, program: &Program, from: IpAddr, to: Answerer) -> bool {
-        matches!(program.by_address.get(&from), Some(Holder::Node(_))) && self.answering(program).any(|one| one == to)
+        program.is_node_address(from) && self.answering(program).any(|one| one == to)
     }
 }
 

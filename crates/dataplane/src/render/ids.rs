@@ -24,7 +24,7 @@ pub struct Ids {
 pub(crate) fn pods(program: &Program) -> impl Iterator<Item = (IpAddr, &Member)> {
     program.by_address.iter().filter_map(|(&address, &holder)| match holder {
         Holder::Pod(id) => Some((address, program.member(id))),
-        Holder::Node(_) => None,
+        Holder::Node(_) | Holder::SomeNode(_) => None,
     })
 }
 

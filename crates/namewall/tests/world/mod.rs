@@ -134,12 +134,23 @@ impl World {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Another program takes all of the kernel's hooks for what the first node forwards: one more is refused.
     /// Somebody else who listens on the node.
     pub(crate) fn listener(&self) -> TcpListener {
-        self.sandbox.node(NODE).unwrap().enter(|| TcpListener::bind("127.0.0.1:0")).unwrap().unwrap()
+        self.listener_at("127.0.0.1:0")
     }
 
+    pub(crate) fn listener_at(&self, address: &str) -> TcpListener {
+        self.sandbox.node(NODE).unwrap().enter(|| TcpListener::bind(address)).unwrap().unwrap()
+    }
+
+    /// Changes interfaces of the first node.
+    pub(crate) fn ip(&self, arguments: &[&str]) {
+        let mut command = Command::new("ip");
+        let status = self.sandbox.node(NODE).unwrap().enter(|| command.args(arguments).status()).unwrap();
+        assert!(status.expect("ip runs").success(), "{arguments:?}");
+    }
+
+    /// Another program takes all of the kernel's hooks for what the first node forwards: one more is refused.
     pub(crate) fn occupy_hooks(&self) -> Occupied {
         let chain = |at: usize| {
             format!("add chain ip occupied c{at} {{ type filter hook forward priority 300; policy accept; }}")

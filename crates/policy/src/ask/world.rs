@@ -243,7 +243,7 @@ impl World<'_> {
 
     /// Where kube-proxy would send a connection to this address and port.
     pub fn translate(&self, address: IpAddr, port: TransportPort) -> Option<(ServiceId, &ServicePort)> {
-        let is_node = matches!(self.program.by_address.get(&address), Some(Holder::Node(_)));
+        let is_node = self.program.is_node_address(address);
         self.snapshot.services.iter().enumerate().find_map(|(at, service)| {
             let serves = |candidate: &&ServicePort| {
                 let by_address = service.addresses.contains(&address) && candidate.port == port.port;

@@ -13,7 +13,7 @@ mod roles;
 pub use next::compile_next;
 pub use roles::asked_labels;
 
-use crate::addr::{AddrSet, Cidr};
+use crate::addr::{AddrSet, Cidr, is_own_to_each_machine};
 use crate::finding::Finding;
 use crate::model::{
     Action, Backend, BackendTarget, Clauses, Direction, NodeId, PolicyId, Rule, Service, ServiceId, ServicePort,
@@ -213,9 +213,21 @@ impl Placing {
     fn nodes(&mut self, snapshot: &Snapshot) {
         for (at, node) in snapshot.nodes.iter().enumerate() {
             for &address in &node.addresses {
-                self.by_address.insert(address, Holder::Node(NodeId(at as u32)));
+                self.node(address, NodeId(at as u32));
             }
         }
+    }
+
+    fn node(&mut self, address: IpAddr, node: NodeId) {
+        let holder = match self.by_address.get(&address) {
+            Some(Holder::Pod(_) | Holder::SomeNode(_)) => return,
+            Some(Holder::Node(known)) if *known == node => return,
+            Some(Holder::Node(_)) => Holder::SomeNode(node),
+            // It tells nothing of who sent a packet: a pod on the same link may have it too.
+            None if is_own_to_each_machine(address) => return,
+            None => Holder::Node(node),
+        };
+        self.by_address.insert(address, holder);
     }
 
     fn place(&mut self, snapshot: &Snapshot, id: WorkloadId) {
@@ -226,8 +238,11 @@ impl Placing {
             for &address in workload.addresses.iter() {
                 match self.by_address.get(&address) {
                     Some(Holder::Node(known)) if *known == node => {}
-                    Some(_) => _ = self.shared.addresses.insert(address),
-                    None => _ = self.by_address.insert(address, Holder::Node(node)),
+                    Some(_) => {
+                        self.shared.addresses.insert(address);
+                        self.node(address, node);
+                    }
+                    None => self.node(address, node),
                 }
             }
             return;
@@ -235,7 +250,7 @@ impl Placing {
         for &address in workload.addresses.iter() {
             let other = match self.by_address.get(&address) {
                 Some(Holder::Pod(first)) => snapshot.workload_name(*first),
-                Some(Holder::Node(node)) => {
+                Some(Holder::Node(node) | Holder::SomeNode(node)) => {
                     // Judged as the pod's: a pod's policies must not be lost.
                     let node = format!("node {}", snapshot.node(*node).name);
                     self.by_address.insert(address, Holder::Pod(id));
@@ -254,7 +269,7 @@ impl Placing {
 
 fn node_addresses(by_address: &Shards<IpAddr, Holder>) -> Arc<Vec<(IpAddr, NodeId)>> {
     let node = |(&address, &holder): (&IpAddr, &Holder)| match holder {
-        Holder::Node(node) => Some((address, node)),
+        Holder::Node(node) | Holder::SomeNode(node) => Some((address, node)),
         Holder::Pod(_) => None,
     };
     let mut nodes: Vec<(IpAddr, NodeId)> = by_address.iter().filter_map(node).collect();

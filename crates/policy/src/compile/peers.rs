@@ -1,9 +1,10 @@
 //! Peers and ports of rules, resolved and shared between rules that say the same.
 
 use super::roles::RoleIndex;
-use crate::addr::AddrSet;
+use crate::addr::{AddrSet, is_own_to_each_machine, own_to_each_machine};
 use crate::bits::BitSet;
 use crate::domain::PatternTable;
+use crate::labels::Selector;
 use crate::model::{Action, Peer, Peers, PortMatch, Ports, ServedAddress};
 use crate::port::Traffic;
 use crate::program::{Matcher, PeerSet, PeerSetId, PortSpec, PortSpecId};
@@ -20,6 +21,25 @@ pub(super) struct RuleClauses<'s> {
     pub(super) ports: &'s Ports,
 }
 
+/// Which addresses a rule for nodes covers (S7.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Coverage {
+    /// Every address that one of the nodes may have.
+    Any,
+    /// Only addresses that nobody else may have: no other node, no pod, no machine on the same link.
+    Sure,
+}
+
+impl Coverage {
+    /// A Deny must not miss an address; an Allow, or a Pass that exempts from rules after it, must not open another's.
+    fn of(action: Action) -> Self {
+        match action {
+            Action::Deny => Self::Any,
+            Action::Allow | Action::Pass => Self::Sure,
+        }
+    }
+}
+
 pub(super) struct PeerCompiler<'s> {
     snapshot: &'s Snapshot,
     peer_sets: FxHashMap<PeerSet, PeerSetId>,
@@ -27,6 +47,8 @@ pub(super) struct PeerCompiler<'s> {
     patterns: PatternTable,
     /// The addresses of each node, those that only a `hostNetwork` pod there reports among them.
     by_node: Vec<Vec<IpAddr>>,
+    /// Which nodes have an address, where a rule speaks of nodes. Empty for an address that a pod has.
+    holders: Option<FxHashMap<IpAddr, Vec<usize>>>,
 }
 
 impl<'s> PeerCompiler<'s> {
@@ -34,6 +56,7 @@ impl<'s> PeerCompiler<'s> {
         Self {
             snapshot,
             by_node: addresses_by_node(snapshot),
+            holders: None,
             peer_sets: FxHashMap::default(),
             port_specs: FxHashMap::default(),
             patterns: PatternTable::default(),
@@ -86,13 +109,12 @@ impl<'s> PeerCompiler<'s> {
         match clauses.peers {
             Peers::Anyone => set.anyone = true,
             Peers::Listed(peers) => {
+                let nodes = Coverage::of(clauses.action);
                 for peer in peers {
-                    self.add(index, &mut set, peer);
-                }
-                // A packet for a group reaches every node on the link (S1.10), and no list of addresses has the
-                // group in it. So a Deny of nodes means groups too; an Allow of nodes does not open them.
-                if clauses.action == Action::Deny && !set.nodes.is_empty() {
-                    set.addresses = set.addresses.union(&AddrSet::groups());
+                    match peer {
+                        Peer::Nodes(selector) => self.add_nodes(&mut set, selector, nodes),
+                        _ => self.add(index, &mut set, peer),
+                    }
                 }
             }
         }
@@ -117,25 +139,63 @@ impl<'s> PeerCompiler<'s> {
                 let holes: AddrSet = except.iter().copied().collect();
                 set.addresses = set.addresses.union(&block.subtract(&holes));
             }
-            Peer::Nodes(selector) => {
-                let mut nodes = BitSet::default();
-                for (at, node) in self.snapshot.nodes.iter().enumerate() {
-                    if selector.matches(&node.labels) {
-                        nodes.insert(at);
-                        self.by_node[at].iter().for_each(|&address| set.addresses.insert_address(address));
-                    }
-                }
-                set.nodes.union_with(&nodes);
-            }
+            // Added by `add_nodes`.
+            Peer::Nodes(_) => {}
             // It has ports of its own: see `matchers`.
             Peer::ApiServer => {}
             Peer::Domain(pattern) => set.domains.push(self.patterns.intern(pattern)),
         }
     }
 
+    fn add_nodes(&mut self, set: &mut PeerSet, selector: &Selector, coverage: Coverage) {
+        let mut nodes = BitSet::default();
+        for (at, node) in self.snapshot.nodes.iter().enumerate() {
+            if selector.matches(&node.labels) {
+                nodes.insert(at);
+            }
+        }
+        if nodes.is_empty() {
+            return;
+        }
+        let addresses = nodes.iter().flat_map(|at| self.by_node[at].iter().copied());
+        match coverage {
+            Coverage::Any => {
+                addresses.for_each(|address| set.addresses.insert_address(address));
+                // A packet for a group reaches every node on the link, and no list of addresses has it (S1.10).
+                set.addresses = set.addresses.union(&own_to_each_machine()).union(&AddrSet::groups());
+            }
+            Coverage::Sure => {
+                let holders = self.holders.get_or_insert_with(|| holders(self.snapshot, &self.by_node));
+                let is_sure = |address: &IpAddr| {
+                    let holders = holders.get(address).map_or(&[][..], Vec::as_slice);
+                    !holders.is_empty()
+                        && holders.iter().all(|at| nodes.contains(*at))
+                        && !is_own_to_each_machine(*address)
+                };
+                addresses.filter(is_sure).for_each(|address| set.addresses.insert_address(address));
+            }
+        }
+        set.nodes.union_with(&nodes);
+    }
+
     pub(super) fn finish(self) -> (Vec<PeerSet>, Vec<PortSpec>, PatternTable) {
         (in_order(self.peer_sets, |id| id.0), in_order(self.port_specs, |id| id.0), self.patterns)
     }
+}
+
+fn holders(snapshot: &Snapshot, by_node: &[Vec<IpAddr>]) -> FxHashMap<IpAddr, Vec<usize>> {
+    let mut holders: FxHashMap<IpAddr, Vec<usize>> = FxHashMap::default();
+    for (at, addresses) in by_node.iter().enumerate() {
+        addresses.iter().for_each(|address| holders.entry(*address).or_default().push(at));
+    }
+    for pod in snapshot.workloads.iter().filter(|pod| !pod.host_network) {
+        for address in pod.addresses.iter() {
+            if let Some(nodes) = holders.get_mut(address) {
+                nodes.clear();
+            }
+        }
+    }
+    holders
 }
 
 fn in_order<T, I>(map: FxHashMap<T, I>, number: impl Fn(&I) -> u32) -> Vec<T> {

@@ -101,7 +101,10 @@ impl<'s> PlanBuilder<'s> {
             Some(node) => (matches(self.snapshot.node(node)), false),
             None => {
                 let nodes = &self.snapshot.nodes;
-                (!nodes.is_empty() && nodes.iter().all(matches), nodes.is_empty() || nodes.iter().any(matches))
+                // Nodes that are only mentioned say nothing of the labels that nodes have.
+                let is_undescribed = |node: &Node| node.labels.is_empty() && node.source.is_none();
+                let nothing_is_known = nodes.iter().all(is_undescribed);
+                (!nothing_is_known && nodes.iter().all(matches), nothing_is_known || nodes.iter().any(matches))
             }
         };
         match (all, some) {

@@ -185,7 +185,7 @@ impl NeverLeased {
             return Some(refusal);
         }
         match program.by_address.get(&address) {
-            Some(Holder::Node(node)) => Some(Refusal::Node(*node)),
+            Some(Holder::Node(node) | Holder::SomeNode(node)) => Some(Refusal::Node(*node)),
             Some(Holder::Pod(_)) => self.unless_inside(name),
             None if program.pod_networks.contains(address) => self.unless_inside(name),
             None => None,

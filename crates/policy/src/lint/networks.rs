@@ -74,7 +74,7 @@ fn caught(scene: &Scene<'_>, cidr: &Cidr, except: &[Cidr]) -> Option<String> {
     let known = family(&scene.pod_addresses).subtract(&holes);
     let example = known.ranges().next().and_then(|range| match scene.program.by_address.get(&range.first)? {
         Holder::Pod(id) => Some(format!("{} ({})", scene.snapshot.workload_name(*id), range.first)),
-        Holder::Node(_) => None,
+        Holder::Node(_) | Holder::SomeNode(_) => None,
     });
     Some(match example {
         Some(example) => format!("{which}, {example} among them"),

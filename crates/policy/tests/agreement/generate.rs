@@ -8,6 +8,7 @@ mod new_pods;
 mod policy;
 mod print;
 
+pub(crate) use flow::is_others_too;
 pub(crate) use new_pods::{NewPod, new_pods};
 pub(crate) use print::flow_text;
 
@@ -29,7 +30,7 @@ pub(crate) const PORTS: [u16; 11] = [80, 0, 1, 79, 81, 442, 443, 444, 8080, 6553
 
 /// Addresses that are nobody's: outside, at the edges of blocks, and some
 /// where pods might be.
-const NOBODY: [&str; 12] = [
+const NOBODY: [&str; 14] = [
     "192.0.2.0",
     "192.0.2.1",
     "192.0.2.2",
@@ -42,6 +43,8 @@ const NOBODY: [&str; 12] = [
     "10.0.1.200",
     "2001:db8::1",
     "fd00::99",
+    "172.17.0.1",
+    "fe80::1",
 ];
 /// Nobody's but the last, which is a pod's.
 const LEASED: [&str; 4] = ["192.0.2.0", "198.51.100.7", "2001:db8::1", "10.0.0.1"];

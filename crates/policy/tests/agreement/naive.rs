@@ -157,7 +157,8 @@ impl<'a> Walk<'a> {
     fn stays_in_pod_network(&self) -> bool {
         let Flow { to, .. } = self.flow;
         let in_a_block = |ip| self.world.snapshot.pod_networks.iter().any(|block| matching::in_block(block, ip));
-        self.world.pod(to).is_some() || (to.node.is_none() && to.address.is_some_and(in_a_block))
+        let is_of_pods = |ip| in_a_block(ip) && self.world.nodes_with(ip).is_empty();
+        self.world.pod(to).is_some() || (to.node.is_none() && to.address.is_some_and(is_of_pods))
     }
 
     /// A firewall that may be for pods on other nodes counts only if its first match denies, or as the case says.

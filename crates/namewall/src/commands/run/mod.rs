@@ -15,7 +15,10 @@ use super::sandbox::runtime_folder;
 use super::signals::SystemSignals;
 use crate::cli::{self, Agent as AgentArgs, Run};
 use anyhow::Result;
-use namewall_agent::{Agent, ClusterSettings, ClusterSource, Files, LiveQuestion, Running, Source, Start, SystemClock};
+use namewall_agent::{
+    Agent, AgentError, ClusterSettings, ClusterSource, FileSettings, Files, LiveQuestion, Running, Source, Start,
+    SystemClock, ThisMachine,
+};
 use namewall_cluster::Key;
 use namewall_dataplane::nft::{Nft, Settings as NftSettings};
 use namewall_kubernetes::Connection;
@@ -31,7 +34,9 @@ use tracing::{info, warn};
 pub(crate) fn run(args: &Run) -> Result<ExitCode> {
     args.firewall.logging.start()?;
     let signals = SystemSignals::take()?;
-    let source = Files::new(&args.manifests, args.firewall.settings.cluster());
+    let options = args.firewall.options()?;
+    let cluster = options.cluster(&args.firewall.settings);
+    let source = Files::new(&args.manifests, FileSettings { cluster, opens_unknown: options.open_until_known });
     let http = start_http(&args.firewall, &source)?;
     enforce(&args.firewall, source, http, &signals)
 }
@@ -41,15 +46,15 @@ pub(crate) fn agent(args: &AgentArgs) -> Result<ExitCode> {
     args.firewall.logging.start()?;
     let signals = SystemSignals::take()?;
     // Settings that are wrong are an error before anything is asked of a server.
-    args.firewall.options()?;
+    let options = args.firewall.options()?;
     let connection = Connection::open(&args.server.target())?;
     info!(server = %connection.server(), "watching");
     let (namespace, name) = &args.dns_service;
     let mut source = ClusterSource::new(
         &connection,
         ClusterSettings {
-            cluster: args.firewall.settings.cluster(),
-            opens_unknown: args.open_until_known,
+            cluster: options.cluster(&args.firewall.settings),
+            opens_unknown: options.open_until_known,
             namespaces: match args.names_namespace.is_empty() {
                 true => vec![own_namespace()],
                 false => args.names_namespace.clone(),
@@ -89,6 +94,7 @@ fn enforce(args: &cli::Firewall, source: impl Source, mut http: Http, signals: &
         source,
         open: Box::new(|config| Nft::open(NftSettings { table: config.table.clone(), ..NftSettings::default() })),
         clock: Arc::new(SystemClock::start()),
+        machine: Box::new(ThisMachine::open().map_err(AgentError::from)?),
         read_config: Box::new(|| Ok(args.options()?.config())),
         cluster_domain: args.settings.cluster_domain.clone(),
         control: control_socket()?,

@@ -1,14 +1,15 @@
 //! What can be set, on the command line and in a file.
 
+use crate::cli::Settings;
 use crate::commands::HttpAddress;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use namewall_agent::{Config, DNS_PORT, DnsConfig, Learning};
-use namewall_cluster::Document;
+use namewall_cluster::{Document, Settings as ClusterSettings};
 use namewall_dataplane::CutEstablished;
 use namewall_dataplane::nft::Settings as NftSettings;
 use namewall_dns::{OnLearnTimeout, Settings as ServerSettings};
-use namewall_policy::addr::parse_address;
+use namewall_policy::addr::{Cidr, CidrError, parse_address};
 use namewall_policy::lease::{Bounds, Lifetimes};
 use serde::Deserialize;
 use std::net::{IpAddr, SocketAddr};
@@ -27,6 +28,13 @@ pub(crate) struct Options {
     /// Which Node of the manifests this machine is; by default the one of its host name, or the only one
     #[arg(long, value_name = "NAME")]
     pub(crate) node: Option<String>,
+    /// Let a pod talk before it is known; by default an address of the node's podCIDRs is closed until then, and with
+    /// `run` also one of a --pod-network
+    #[arg(long)]
+    pub(crate) open_until_known: bool,
+    /// As --pod-network, which counts more.
+    #[arg(skip)]
+    pub(crate) pod_network: Vec<Block>,
     /// A DNS server to ask, in this order
     #[arg(long, value_name = "IP[:PORT]")]
     pub(crate) upstream: Vec<Server>,
@@ -126,6 +134,19 @@ impl TryFrom<String> for Server {
     }
 }
 
+/// A block of addresses in a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct Block(pub(crate) Cidr);
+
+impl TryFrom<String> for Block {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse().map(Self).map_err(|error: CidrError| error.to_string())
+    }
+}
+
 /// A time like `100ms` or `5s`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(try_from = "String")]
@@ -174,6 +195,8 @@ impl Options {
         let or = |own: &Vec<Server>, other: Vec<Server>| if own.is_empty() { other } else { own.clone() };
         Ok(Self {
             node: self.node.clone().or(said.node),
+            open_until_known: self.open_until_known || said.open_until_known,
+            pod_network: said.pod_network,
             upstream: or(&self.upstream, said.upstream),
             trust: or(&self.trust, said.trust),
             listen: or(&self.listen, said.listen),
@@ -193,6 +216,15 @@ impl Options {
             log_group: self.log_group.or(said.log_group),
             metrics_address: self.metrics_address.or(said.metrics_address),
         })
+    }
+
+    /// How the cluster is read: what the command line says, else the file.
+    pub(crate) fn cluster(&self, settings: &Settings) -> ClusterSettings {
+        let mut cluster = settings.cluster();
+        if cluster.pod_networks.is_empty() {
+            cluster.pod_networks = self.pod_network.iter().map(|block| block.0).collect();
+        }
+        cluster
     }
 
     pub(crate) fn config(&self) -> Config {

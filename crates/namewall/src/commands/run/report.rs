@@ -30,6 +30,9 @@ fn print_status(out: &mut impl Write, told: &Value) -> Result<()> {
     )?;
     let kept = texts(&told["keptFiles"]);
     writeln!(out, "policies  {} for {} pods, changed {} times", told["policies"], told["pods"], told["changes"])?;
+    for pod in texts(&told["notEnforced"]) {
+        writeln!(out, "          {BAD}nothing is enforced for {pod}: it has an address of this machine{BAD:#}")?;
+    }
     for file in &kept {
         writeln!(out, "          {WARN}{file} is wrong; its last good version counts{WARN:#}")?;
     }

@@ -15,9 +15,17 @@ use std::sync::Arc;
 
 /// Of each node: one address apart from the pods, one of IPv6, one among the pods' (a bridge's), and
 /// the first or the last of each family.
-const NODE_ADDRESSES: [[&str; 5]; 2] = [
-    ["172.16.0.1", "fd01::1", "10.0.0.250", "0.0.0.0", "::"],
-    ["172.16.0.2", "fd01::2", "10.0.1.250", "255.255.255.255", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"],
+const NODE_ADDRESSES: [[&str; 7]; 2] = [
+    ["172.16.0.1", "fd01::1", "10.0.0.250", "0.0.0.0", "::", "172.17.0.1", "fe80::1"],
+    [
+        "172.16.0.2",
+        "fd01::2",
+        "10.0.1.250",
+        "255.255.255.255",
+        "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
+        "172.17.0.1",
+        "fe80::1",
+    ],
 ];
 /// Of each node: addresses that only its `hostNetwork` pods tell of, beside some of its own or apart from them.
 const UNLISTED_ADDRESSES: [[&str; 2]; 2] = [["172.16.0.3", "0.0.0.1"], ["172.16.0.5", "fd01::3"]];
@@ -71,7 +79,7 @@ enum Interfaces {
 
 pub(super) fn clusters() -> impl Strategy<Value = Cluster> {
     let namespaces = prop::collection::vec((labels(), prop::bool::weighted(0.15)), NAMESPACES.len());
-    let nodes = prop::collection::vec((labels(), subsequence(vec![0, 1, 2, 3, 4], 0..=5)), NODE_ADDRESSES.len());
+    let nodes = prop::collection::vec((labels(), subsequence(vec![0, 1, 2, 3, 4, 5, 6], 0..=7)), NODE_ADDRESSES.len());
     let workloads = prop::collection::vec(members(), 1..7);
     let services = prop::collection::vec(0..3u32, 1..3);
     let api_server = subsequence(API_SERVER.to_vec(), 0..=API_SERVER.len());

@@ -6,6 +6,7 @@ use namewall_policy::port::Protocol;
 use namewall_policy::{Endpoint, Flow, Hop, Snapshot};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
+use std::net::IpAddr;
 
 /// A connection whose ends are still to be found in a cluster.
 #[derive(Clone, Debug)]
@@ -86,10 +87,21 @@ impl End {
             // The last address of IPv4 may be a node's.
             Self::Nobody(address) => {
                 let address = read(address);
-                let node = snapshot.nodes.iter().position(|node| node.addresses.contains(&address));
-                Endpoint { node: node.map(|at| NodeId(at as u32)), address: Some(address), ..Endpoint::default() }
+                Endpoint { node: node_at(snapshot, address), address: Some(address), ..Endpoint::default() }
             }
             Self::Name(name) => Endpoint::name(read(name)),
         }
     }
+}
+
+/// The node that has the address, if no other machine may.
+fn node_at(snapshot: &Snapshot, address: IpAddr) -> Option<NodeId> {
+    let at = snapshot.nodes.iter().position(|node| node.addresses.contains(&address));
+    at.filter(|_| !is_others_too(snapshot, address)).map(|at| NodeId(at as u32))
+}
+
+/// Whether a node's address may be another machine's as well.
+pub(crate) fn is_others_too(snapshot: &Snapshot, address: IpAddr) -> bool {
+    let having = snapshot.nodes.iter().filter(|node| node.addresses.contains(&address));
+    having.count() > 1 || address == read::<IpAddr>("fe80::1")
 }

@@ -19,18 +19,23 @@ impl World<'_> {
             (Some(nodes), _) if nodes.requirements.is_empty() => true,
             (Some(nodes), Some(node)) => self.node_matches(nodes, node.index()),
             (Some(nodes), None) => {
-                let all = &self.snapshot.nodes;
-                all.is_empty() || (0..all.len()).any(|node| self.node_matches(nodes, node))
+                let all = 0..self.snapshot.nodes.len();
+                !self.describes_nodes() || all.into_iter().any(|node| self.node_matches(nodes, node))
             }
         };
         on_node && self.in_pod_set(&subject.pods, pod)
+    }
+
+    /// Whether the labels of any node are known.
+    fn describes_nodes(&self) -> bool {
+        self.snapshot.nodes.iter().any(|node| node.source.is_some() || node.labels.iter().next().is_some())
     }
 
     /// Whether nobody knows if the subject is on the right node.
     pub(super) fn in_doubt(&self, subject: &Subject, pod: &Workload) -> bool {
         let Some(nodes) = &subject.nodes else { return false };
         let all = &self.snapshot.nodes;
-        let everywhere = !all.is_empty() && (0..all.len()).all(|node| self.node_matches(nodes, node));
+        let everywhere = self.describes_nodes() && (0..all.len()).all(|node| self.node_matches(nodes, node));
         pod.node.is_none() && !nodes.requirements.is_empty() && !everywhere
     }
 
@@ -56,7 +61,7 @@ impl World<'_> {
         for peer in peers {
             let matches = match peer {
                 Peer::Pods(set) => self.pod(end).is_some_and(|pod| self.in_pod_set(set, pod)),
-                Peer::Nodes(selector) => end.node.is_some_and(|node| self.node_matches(selector, node.index())),
+                Peer::Nodes(selector) => self.is_at_node(end, |node| self.node_matches(selector, node)),
                 Peer::Domain(pattern) => self.has_name(end, pattern),
                 Peer::Network { .. } | Peer::ApiServer => false,
             };
@@ -64,13 +69,29 @@ impl World<'_> {
                 return true;
             }
         }
-        let denies_nodes = action == Action::Deny && peers.iter().any(|peer| self.is_some_node(peer));
-        end.address.is_some_and(|address| self.lists_address(peers, address, flow) || denies_nodes && is_group(address))
+        end.address.is_some_and(|address| self.lists_address(peers, address, action, flow))
     }
 
-    fn is_some_node(&self, peer: &Peer) -> bool {
-        let Peer::Nodes(selector) = peer else { return false };
-        (0..self.snapshot.nodes.len()).any(|at| self.node_matches(selector, at))
+    /// Whether it is at such a node, and its address is not known or could be nobody else's.
+    fn is_at_node(&self, end: &Endpoint, is_such: impl Fn(usize) -> bool) -> bool {
+        let Some(node) = end.node.map(NodeId::index) else { return false };
+        let is_sure = match end.address {
+            Some(address) if !end.assumed => {
+                let nodes = self.nodes_with(address);
+                let is_its_own = nodes.is_empty() || (nodes == [node] && !self.is_pods(address));
+                is_its_own && !is_of_every_machine(address)
+            }
+            _ => true,
+        };
+        is_such(node) && is_sure
+    }
+
+    fn is_pods(&self, address: IpAddr) -> bool {
+        self.snapshot.workloads.iter().any(|pod| !pod.host_network && pod.addresses.contains(&address))
+    }
+
+    pub(super) fn nodes_with(&self, address: IpAddr) -> Vec<usize> {
+        (0..self.snapshot.nodes.len()).filter(|&at| self.node_addresses(at).contains(&address)).collect()
     }
 
     fn has_name(&self, end: &Endpoint, pattern: &DomainPattern) -> bool {
@@ -84,14 +105,23 @@ impl World<'_> {
         end.address.is_some_and(opens)
     }
 
-    fn lists_address(&self, peers: &[Peer], address: IpAddr, flow: &Flow) -> bool {
+    fn lists_address(&self, peers: &[Peer], address: IpAddr, action: Action, flow: &Flow) -> bool {
         peers.iter().any(|peer| match peer {
             Peer::Network { cidr, except } => {
                 in_block(cidr, address) && !except.iter().any(|hole| in_block(hole, address))
             }
             Peer::Nodes(selector) => {
-                let mut nodes = 0..self.snapshot.nodes.len();
-                nodes.any(|at| self.node_matches(selector, at) && self.node_addresses(at).contains(&address))
+                let nodes = self.nodes_with(address);
+                let is_meant = |at: &usize| self.node_matches(selector, *at);
+                let mut all = 0..self.snapshot.nodes.len();
+                match action {
+                    Action::Deny if is_of_every_machine(address) || is_group(address) => all.any(|at| is_meant(&at)),
+                    Action::Deny => nodes.iter().any(is_meant),
+                    _ => {
+                        let is_nodes_alone = !self.is_pods(address) && !is_of_every_machine(address);
+                        !nodes.is_empty() && nodes.iter().all(is_meant) && is_nodes_alone
+                    }
+                }
             }
             Peer::ApiServer => {
                 let asked = TransportPort { protocol: flow.protocol, port: flow.port };
@@ -128,6 +158,11 @@ impl World<'_> {
 /// S1.10: what every host on the link takes.
 fn is_group(address: IpAddr) -> bool {
     address.is_multicast() || address == IpAddr::from([255, 255, 255, 255])
+}
+
+/// Loopback, and what every interface has on its own link.
+fn is_of_every_machine(address: IpAddr) -> bool {
+    ["127.0.0.0/8", "::1/128", "fe80::/10"].iter().any(|block| in_block(&block.parse().expect("a block"), address))
 }
 
 fn selector_matches(selector: &Selector, labels: &[(&str, &str)]) -> bool {

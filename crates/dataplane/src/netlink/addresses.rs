@@ -1,0 +1,161 @@
+//! The addresses on a machine's interfaces, and notice of changes.
+//!
+//! Interfaces that are down count as well: Linux answers for their addresses
+//! on any other interface.
+
+use super::{DUMP, Error, Family, Messages, Received, Socket};
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+const NEW_LINK: u16 = 16;
+const GET_LINK: u16 = 18;
+const NEW_ADDRESS: u16 = 20;
+const GET_ADDRESS: u16 = 22;
+
+/// The groups that hear of IPv4 and IPv6 addresses.
+const ADDRESS_GROUPS: u32 = 0x10 | 0x100;
+
+/// `struct ifinfomsg` and `struct ifaddrmsg`.
+const LINK_HEADER: usize = 16;
+const ADDRESS_HEADER: usize = 8;
+const LINK_NAME: u16 = 3;
+/// The address, or on a point-to-point interface the other end's.
+const ADDRESS: u16 = 1;
+/// The interface's own address. IPv6 has it only on point-to-point interfaces.
+const LOCAL: u16 = 2;
+
+/// Where kube-proxy puts the addresses of Services in its IPVS mode. They are not the node's: a connection to one goes
+/// on to the Service's backends.
+const OF_SERVICES: &str = "kube-ipvs0";
+
+/// How often a dump is tried that changes interrupt.
+const ATTEMPTS: u32 = 10;
+
+/// An address on an interface.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct InterfaceAddress {
+    interface: u32,
+    address: IpAddr,
+}
+
+impl InterfaceAddress {
+    /// None for a message about something else, or one that is cut short.
+    fn read(message: Received<'_>) -> Option<Self> {
+        if message.kind != NEW_ADDRESS {
+            return None;
+        }
+        let attributes = message.attributes(ADDRESS_HEADER);
+        let address = attributes.get(LOCAL).or_else(|| attributes.get(ADDRESS))?;
+        Some(Self { interface: index(message)?, address: ip(address)? })
+    }
+}
+
+/// The index of the interface that a message about a link or an address is for.
+fn index(message: Received<'_>) -> Option<u32> {
+    message.body.get(4..8)?.try_into().ok().map(u32::from_ne_bytes)
+}
+
+fn ip(bytes: &[u8]) -> Option<IpAddr> {
+    let v4 = || <[u8; 4]>::try_from(bytes).map(IpAddr::from).ok();
+    v4().or_else(|| <[u8; 16]>::try_from(bytes).map(IpAddr::from).ok())
+}
+
+/// The addresses of the network namespace the thread was in when this was opened.
+#[derive(Debug)]
+pub struct Addresses {
+    requests: Socket,
+    notices: Socket,
+}
+
+impl Addresses {
+    pub fn open() -> Result<Self, Error> {
+        // Notices first: a change while the addresses are read is noticed.
+        let notices = Socket::open_for(Family::NetlinkRoute, ADDRESS_GROUPS)?;
+        Ok(Self { notices, requests: Socket::open(Family::NetlinkRoute)? })
+    }
+
+    /// True if an address has come or gone since this was last asked. Does not wait.
+    pub fn have_changed(&mut self) -> bool {
+        self.notices.discard()
+    }
+
+    /// All addresses, of interfaces that are up or down, of every scope.
+    pub fn read(&mut self) -> Result<BTreeSet<IpAddr>, Error> {
+        let mut attempt = 1;
+        loop {
+            match self.dump() {
+                Err(Error::Interrupted) if attempt < ATTEMPTS => attempt += 1,
+                done => return done,
+            }
+        }
+    }
+
+    fn dump(&mut self) -> Result<BTreeSet<IpAddr>, Error> {
+        let mut of_services = BTreeSet::new();
+        self.requests.dump(&request(GET_LINK, LINK_HEADER), |message| {
+            let is_of_services = message.attributes(LINK_HEADER).text(LINK_NAME) == Some(OF_SERVICES);
+            of_services.extend(index(message).filter(|_| message.kind == NEW_LINK && is_of_services));
+        })?;
+        let mut found = BTreeSet::new();
+        self.requests.dump(&request(GET_ADDRESS, ADDRESS_HEADER), |message| {
+            let read = InterfaceAddress::read(message);
+            found.extend(read.filter(|one| !of_services.contains(&one.interface)).map(|one| one.address));
+        })?;
+        Ok(found)
+    }
+}
+
+/// Asks for all there is, of every family.
+fn request(kind: u16, header: usize) -> Messages {
+    let mut messages = Messages::new();
+    messages.begin(kind, DUMP, &vec![0; header]);
+    messages
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A message of a dump: an address with these attributes on interface 3.
+    fn message(kind: u16, attributes: &[(u16, &[u8])]) -> Messages {
+        let mut messages = Messages::new();
+        // Family, prefix, flags, scope, interface.
+        let mut header = vec![2, 24, 0x80, 0];
+        header.extend(3_u32.to_ne_bytes());
+        messages.begin(kind, 0, &header);
+        attributes.iter().for_each(|(kind, value)| messages.bytes(*kind, value));
+        messages
+    }
+
+    #[track_caller]
+    fn check(messages: &Messages, expected: Option<&str>) {
+        let read: Vec<_> = Received::all(messages.as_bytes()).filter_map(InterfaceAddress::read).collect();
+        let expected = expected.map(|text| InterfaceAddress { interface: 3, address: text.parse().unwrap() });
+        assert_eq!(read.first().copied(), expected);
+    }
+
+    #[test]
+    fn s7_2_addresses_of_every_scope_are_read() {
+        let v6 = |text: &str| text.parse::<std::net::Ipv6Addr>().unwrap().octets();
+        check(&message(NEW_ADDRESS, &[(ADDRESS, &[172, 17, 0, 1]), (LOCAL, &[172, 17, 0, 1])]), Some("172.17.0.1"));
+        check(&message(NEW_ADDRESS, &[(ADDRESS, &[127, 0, 0, 1])]), Some("127.0.0.1"));
+        check(&message(NEW_ADDRESS, &[(ADDRESS, &[169, 254, 20, 10])]), Some("169.254.20.10"));
+        check(&message(NEW_ADDRESS, &[(ADDRESS, &v6("fe80::1"))]), Some("fe80::1"));
+        check(&message(NEW_ADDRESS, &[(ADDRESS, &v6("2001:db8::7"))]), Some("2001:db8::7"));
+    }
+
+    #[test]
+    fn the_other_end_of_a_tunnel_is_not_this_machine() {
+        check(&message(NEW_ADDRESS, &[(ADDRESS, &[10, 8, 0, 2]), (LOCAL, &[10, 8, 0, 1])]), Some("10.8.0.1"));
+    }
+
+    #[test]
+    fn what_is_no_address_is_left_out() {
+        check(&message(NEW_LINK, &[(ADDRESS, &[10, 8, 0, 2])]), None);
+        check(&message(NEW_ADDRESS, &[]), None);
+        check(&message(NEW_ADDRESS, &[(ADDRESS, &[10, 8, 0])]), None);
+        let mut short = Messages::new();
+        short.begin(NEW_ADDRESS, 0, &[2, 24]);
+        check(&short, None);
+    }
+}
