@@ -2,7 +2,8 @@
 //! else knows them: they are added to the Node that the machine is in whatever
 //! the source says. An agent also publishes them for the other nodes.
 
-use namewall_dataplane::netlink::{self, Addresses};
+use namewall_dataplane::netlink::routed::{RoutedLink, routed_links};
+use namewall_dataplane::netlink::{self, Addresses, Family, Socket};
 use namewall_policy::addr::is_own_to_each_machine;
 use namewall_policy::model::Node;
 use namewall_policy::{Instant, Snapshot};
@@ -27,26 +28,36 @@ pub trait Machine: Debug + Send {
 
     /// Every address on every interface. None if they cannot be read now.
     fn addresses(&mut self) -> Option<BTreeSet<IpAddr>>;
+
+    /// The interfaces that single addresses are routed to. None if they cannot be read now.
+    fn routed_links(&mut self) -> Option<Vec<RoutedLink>>;
 }
 
 /// The machine by its kernel's word.
 #[derive(Debug)]
-pub struct ThisMachine(Addresses);
+pub struct ThisMachine {
+    addresses: Addresses,
+    routes: Socket,
+}
 
 impl ThisMachine {
     /// Opens sockets to the kernel, in the thread's network namespace.
     pub fn open() -> Result<Self, netlink::Error> {
-        Addresses::open().map(Self)
+        Ok(Self { addresses: Addresses::open()?, routes: Socket::open(Family::NetlinkRoute)? })
     }
 }
 
 impl Machine for ThisMachine {
     fn has_changed(&mut self) -> bool {
-        self.0.have_changed()
+        self.addresses.have_changed()
     }
 
     fn addresses(&mut self) -> Option<BTreeSet<IpAddr>> {
-        self.0.read().inspect_err(|error| warn!(%error, "cannot read the addresses of this machine")).ok()
+        self.addresses.read().inspect_err(|error| warn!(%error, "cannot read the addresses of this machine")).ok()
+    }
+
+    fn routed_links(&mut self) -> Option<Vec<RoutedLink>> {
+        routed_links(&mut self.routes).inspect_err(|error| warn!(%error, "cannot read the routes to pods")).ok()
     }
 }
 
@@ -94,6 +105,10 @@ struct Added {
 impl OwnAddresses {
     pub(crate) fn new(machine: Box<dyn Machine>) -> Self {
         Self { machine, held: Held::default(), read_at: None, added: None }
+    }
+
+    pub(crate) fn machine(&mut self) -> &mut dyn Machine {
+        &mut *self.machine
     }
 
     /// Reads the addresses if they have changed, or were not read for a while. True if they are others now.

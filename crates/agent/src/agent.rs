@@ -6,7 +6,7 @@ use crate::config::{Config, ThisNode};
 use crate::control::{Control, Explain, Running};
 use crate::denials;
 use crate::error::{AgentError, with_causes};
-use crate::identity::Attachments;
+use crate::identity::{Attachments, Interfaces};
 use crate::learner::Refused;
 use crate::metrics::NodeMetrics;
 use crate::node::NodeError;
@@ -108,9 +108,10 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
         let closed = source.pod_blocks(this.as_ref().map(|this| this.name.as_str()));
         let cluster_dns = source.dns_servers();
         let started = open(&config).map_err(|error| NodeError::dataplane(error).into()).and_then(|dataplane| {
-            let (cluster_dns, own) = (&cluster_dns, &mut own);
+            let (cluster_dns, own, interfaces) = (&cluster_dns, &mut own, Interfaces::new(attachments.clone()));
             let clock = clock.clone();
-            let beginning = Beginning { dataplane, clock, read, own, sockets, closed, cluster_dns, cluster_domain };
+            let beginning =
+                Beginning { dataplane, clock, read, own, interfaces, sockets, closed, cluster_dns, cluster_domain };
             State::start(&config, beginning)
         });
         let state = started.inspect_err(|error| {
@@ -173,7 +174,8 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
                 Event::Nothing => false,
             };
             let has_new_addresses = self.own.follow(self.clock.now());
-            let has_changed = has_changed || has_new_addresses || self.attachments.has_changed();
+            let has_new_interfaces = lock(&self.state).follow_interfaces(&mut self.own);
+            let has_changed = has_changed || has_new_addresses || has_new_interfaces || self.attachments.has_changed();
             if has_changed || self.retry.is_due(self.clock.now()) {
                 self.change();
             }

@@ -3,6 +3,7 @@
 
 use crate::counters::Counters;
 use crate::enforcer::{Enforcer, Recheck};
+use crate::error::with_causes;
 use crate::learner::{Learner, Learning};
 use crate::metrics::{Meter, add};
 use crate::name_rules::NameRules;
@@ -85,7 +86,11 @@ pub struct Node<D: Dataplane = Nft> {
     scope: Scope,
     /// The interfaces of this node's pods; None while they are not known.
     interfaces: Option<Vec<PodInterface>>,
+    /// What the guard was last given; None if it has to be given again.
+    guarding: Option<Vec<PodInterface>>,
     guarded: Guarded,
+    /// Why the guard is not as it should be.
+    guard_error: Option<String>,
     cut: CutEstablished,
     program: Program,
     /// How to serve, and where, from the next change on.
@@ -137,7 +142,9 @@ impl<D: Dataplane> Node<D> {
             cluster_domain,
             scope,
             interfaces: None,
+            guarding: None,
             guarded: Guarded::default(),
+            guard_error: None,
             cut,
             program: Program::default(),
             prepared: None,
@@ -168,8 +175,14 @@ impl<D: Dataplane> Node<D> {
         // Before a pod's address opens anything: from then on the address stands for the pod.
         if let Some(interfaces) = &self.interfaces {
             let judged: Vec<_> = interfaces.iter().map(|one| one.clone().judged_by(program)).collect();
-            let guard = Guard { interfaces: &judged, log_group: self.scope.log_group };
-            self.guarded = self.enforcer.dataplane().guard(&guard).map_err(NodeError::dataplane)?;
+            if self.guarding.as_ref() != Some(&judged) {
+                let guard = Guard { interfaces: &judged, log_group: self.scope.log_group };
+                let guarded = self.enforcer.dataplane().guard(&guard);
+                // Policies are enforced all the same: without a guard the address tells the pod.
+                self.guard_error = guarded.as_ref().err().map(|error| with_causes(error));
+                self.guarding = guarded.is_ok().then_some(judged);
+                self.guarded = guarded.unwrap_or_default();
+            }
         }
         // Names are learned for the rules once those are enforced: a lease before its rule would open nothing.
         let before = self.learner.rules();
@@ -342,6 +355,16 @@ impl<D: Dataplane> Node<D> {
     /// Follows packets that the kernel denies, as far as rules log them.
     pub fn denials(&self, log_group: u16) -> Result<D::Denials, NodeError> {
         self.enforcer.dataplane().denials(log_group).map_err(NodeError::dataplane)
+    }
+
+    /// How many interfaces are guarded.
+    pub fn guards(&self) -> usize {
+        self.guarding.as_ref().map_or(0, Vec::len) - self.guarded.missing.len()
+    }
+
+    /// Why the guard is not as it should be; it is tried again with every change.
+    pub fn guard_error(&self) -> Option<&str> {
+        self.guard_error.as_deref()
     }
 
     /// What the last change found of the interfaces that are guarded.

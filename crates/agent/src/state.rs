@@ -5,6 +5,7 @@ use crate::addresses::OwnAddresses;
 use crate::config::{Config, ConfigError, ThisNode, host_name};
 use crate::denials::Denials;
 use crate::error::AgentError;
+use crate::identity::{Here, Interfaces};
 use crate::node::{DnsSettings, Node, NodeSettings};
 use namewall_cluster::Read;
 use namewall_dataplane::render::Scope;
@@ -24,6 +25,8 @@ pub(crate) struct State<D: Dataplane> {
     pub(crate) node: Node<D>,
     pub(crate) node_name: Option<String>,
     pub(crate) snapshot: Snapshot,
+    /// The interfaces of this node's pods.
+    pub(crate) interfaces: Interfaces,
     pub(crate) dns: DnsSettings,
     pub(crate) cluster_domain: DomainName,
     pub(crate) findings: Vec<Finding>,
@@ -71,6 +74,7 @@ pub(crate) struct Beginning<'a, D> {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) read: Read,
     pub(crate) own: &'a mut OwnAddresses,
+    pub(crate) interfaces: Interfaces,
     /// Sockets that another agent has handed over.
     pub(crate) sockets: Vec<(Sockets, Listen)>,
     pub(crate) closed: Vec<Cidr>,
@@ -81,7 +85,8 @@ pub(crate) struct Beginning<'a, D> {
 impl<D: Dataplane> State<D> {
     /// Puts what was read into the kernel, and serves DNS.
     pub(crate) fn start(config: &Config, beginning: Beginning<'_, D>) -> Result<Self, AgentError> {
-        let Beginning { dataplane, clock, read, own, sockets, closed, cluster_dns, cluster_domain } = beginning;
+        let Beginning { dataplane, clock, read, own, mut interfaces, sockets, closed, cluster_dns, cluster_domain } =
+            beginning;
         let Read { lowered, mut findings, kept } = read;
         let mut snapshot = lowered.snapshot;
         // Before our own addresses are added: DNS is served at one that the Node lists.
@@ -106,11 +111,15 @@ impl<D: Dataplane> State<D> {
         let mut node = Node::new(dataplane, settings, clock);
         node.meter().compiled.add(compiled);
         node.serve_at(dns.clone(), sockets)?;
+        let here = Here { program: &program, node: node.scope_mut().node };
+        interfaces.follow(&here, own.machine(), started);
+        node.set_interfaces(interfaces.all());
         node.enforce(&program)?;
         Ok(Self {
             node,
             node_name,
             snapshot,
+            interfaces,
             dns,
             cluster_domain,
             findings,
@@ -146,12 +155,22 @@ impl<D: Dataplane> State<D> {
         let not_enforced = note_pods_at(own, &Compiled { snapshot: &snapshot, program: &program }, &mut findings);
         self.log_new(&findings, &kept);
         self.node.scope_mut().node = node;
+        self.interfaces.follow(&Here { program: &program, node }, own.machine(), self.node.now());
+        self.node.set_interfaces(self.interfaces.all());
         let has_new_rules = !Arc::ptr_eq(&program.policies, &self.node.program().policies);
         let (applied, cut) = self.node.enforce(&program)?;
         (self.snapshot, self.findings, self.kept) = (snapshot, findings, kept);
         self.not_enforced = not_enforced;
         self.changes += 1;
         Ok(Change { has_new_rules, applied, cut })
+    }
+
+    /// True if there is an interface that the guard does not have, or the guard has to be tried again.
+    pub(crate) fn follow_interfaces(&mut self, own: &mut OwnAddresses) -> bool {
+        let (node, now) = (self.node.scope_mut().node, self.node.now());
+        let here = Here { program: self.node.program(), node };
+        let is_new = self.interfaces.follow(&here, own.machine(), now);
+        is_new || (self.node.guard_error().is_some() && self.interfaces.has_looked(now))
     }
 
     /// Takes the settings that can change while the agent runs.

@@ -7,6 +7,7 @@ use crate::node::{Node, NodeSettings};
 use namewall_cluster::{Document, LastGood, Read, Settings, yaml};
 use namewall_dataplane::CutEstablished;
 use namewall_dataplane::memory::Memory;
+use namewall_dataplane::netlink::routed::RoutedLink;
 use namewall_dataplane::render::Scope;
 use namewall_policy::lease::Bounds;
 use namewall_policy::{Program, compile};
@@ -109,6 +110,7 @@ pub(crate) struct FakeMachine(Arc<Mutex<Interfaces>>);
 #[derive(Default, Debug)]
 struct Interfaces {
     addresses: BTreeSet<IpAddr>,
+    routed: Vec<RoutedLink>,
     has_changed: bool,
     fails: bool,
 }
@@ -130,6 +132,12 @@ impl FakeMachine {
         self.with(|interfaces| interfaces.addresses = addresses.iter().map(|text| ip(text)).collect());
     }
 
+    /// Routes an address to the pod behind an interface.
+    pub(crate) fn route(&self, name: &str, index: u32, address: &str) {
+        let link = RoutedLink { name: name.to_owned(), index, hardware: None, addresses: vec![ip(address)] };
+        self.with(|interfaces| interfaces.routed.push(link));
+    }
+
     /// Whether the addresses can be read from now on.
     pub(crate) fn fail(&self, fails: bool) {
         self.with(|interfaces| interfaces.fails = fails);
@@ -147,5 +155,9 @@ impl Machine for FakeMachine {
 
     fn addresses(&mut self) -> Option<BTreeSet<IpAddr>> {
         self.with(|interfaces| (!interfaces.fails).then(|| interfaces.addresses.clone()))
+    }
+
+    fn routed_links(&mut self) -> Option<Vec<RoutedLink>> {
+        self.with(|interfaces| (!interfaces.fails).then(|| interfaces.routed.clone()))
     }
 }

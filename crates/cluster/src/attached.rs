@@ -7,7 +7,7 @@ use crate::lower::Described;
 use crate::store::Key;
 use crate::yaml::{Node, Value};
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 /// The uid of a pod, as a digest: an agent keeps a hundred thousand, and compares one with another of the same name.
@@ -35,6 +35,8 @@ pub struct PodAddresses {
     pub pod: Key,
     pub uid: PodUid,
     pub addresses: Arc<[IpAddr]>,
+    /// The link-local address of its interface, which no status has. It is the pod's for as long as the interface is.
+    pub link_local: Option<Ipv6Addr>,
     /// True if the runtime gave them while somebody watched: a status that is known already is older. A pod whose
     /// sandbox is made anew has the old one's addresses in its status until kubelet writes the new ones.
     pub is_new: bool,
@@ -90,8 +92,12 @@ impl Attached {
 
     /// The addresses of a pod: those of its status, unless the node knows newer ones.
     pub(crate) fn addresses_of(&self, key: &Key, pod: &Described) -> Arc<[IpAddr]> {
-        let given = self.0.get(key).filter(|given| given.counts_for(pod));
-        given.map_or(&pod.addresses, |given| &given.by.addresses).clone()
+        let Some(given) = self.0.get(key).filter(|given| given.is_of(pod)) else { return pod.addresses.clone() };
+        let addresses = if given.counts_for(pod) { &given.by.addresses } else { &pod.addresses };
+        match given.by.link_local {
+            Some(link_local) if !addresses.is_empty() => addresses.iter().copied().chain([link_local.into()]).collect(),
+            _ => addresses.clone(),
+        }
     }
 
     /// The pods that have the addresses that they were given.
@@ -154,7 +160,8 @@ mod tests {
 
     fn given(uid: &str, address: &str, is_new: bool) -> PodAddresses {
         let pod = Key { namespace: "shop".into(), name: "web".into() };
-        PodAddresses { pod, uid: PodUid::of(uid), addresses: [address.parse().expect("one")].into(), is_new }
+        let addresses = [address.parse().expect("one")].into();
+        PodAddresses { pod, uid: PodUid::of(uid), addresses, link_local: None, is_new }
     }
 
     struct Trial(Store);

@@ -97,7 +97,13 @@ impl Trial {
     fn start(&self, steps: Vec<Step>) -> Result<Agent<'static, Script, Memory>, AgentError> {
         let (memory, policies, warnings) = (self.memory.clone(), self.policies.clone(), self.warnings.clone());
         Agent::start(Start {
-            source: Script { steps: steps.into(), policies, warnings, attached: BTreeSet::new(), api: self.api.clone() },
+            source: Script {
+                steps: steps.into(),
+                policies,
+                warnings,
+                attached: BTreeSet::new(),
+                api: self.api.clone(),
+            },
             open: Box::new(move |_| Ok(memory)),
             clock: self.clock.clone(),
             machine: Box::new(self.machine.clone()),

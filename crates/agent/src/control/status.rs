@@ -33,6 +33,22 @@ pub(super) fn status<D: Dataplane>(state: &State<D>, attachments: &Attachments) 
             "interfaces": attached.interfaces,
             "unreadable": attached.unreadable,
         },
+        "guard": guard(state),
+    })
+}
+
+fn guard<D: Dataplane>(state: &State<D>) -> Value {
+    let guarded = state.node.guarded();
+    let unknown: Vec<String> = state.interfaces.unknown().iter().map(ToString::to_string).collect();
+    let drops = state.node.guard_drops().ok();
+    json!({
+        "error": state.node.guard_error(),
+        "interfaces": state.node.guards(),
+        "unknown": unknown,
+        "missing": guarded.missing,
+        "unfilteredBridges": guarded.bridges.unfiltered,
+        "wrongSource": drops.map(|drops| drops.wrong_source.packets),
+        "keptFromPods": drops.map(|drops| drops.groups.packets),
     })
 }
 

@@ -2,8 +2,10 @@
 
 use namewall_cluster::{Key, PodAddresses, PodUid};
 use namewall_cni::{Attachment, AttachmentId, HostLink, Mac, Records};
+use namewall_dataplane::PodInterface;
+use namewall_dataplane::guard::link_local;
+use namewall_dataplane::nft::rule::Hardware;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tracing::{error, info};
@@ -25,15 +27,6 @@ pub enum AttachError {
 
 fn because(why: &Option<String>) -> String {
     why.as_ref().map(|why| format!("; the last change failed: {why}")).unwrap_or_default()
-}
-
-/// An interface of the host that leads to one pod, and what may come from there.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PodInterface {
-    pub host: HostLink,
-    /// The hardware address of the pod's end.
-    pub mac: Option<Mac>,
-    pub addresses: Vec<IpAddr>,
 }
 
 /// Wakes the loop.
@@ -178,6 +171,7 @@ impl Attachments {
             pod,
             uid: PodUid::of(&entry.attachment.uid),
             addresses: entry.attachment.addresses.as_slice().into(),
+            link_local: entry.attachment.mac.map(|Mac(bytes)| link_local(Hardware(bytes))),
             is_new: entry.is_new,
         });
         Some(addresses.collect())
@@ -201,15 +195,19 @@ impl Attachments {
         self.lock().failure = Some(why.to_owned());
     }
 
-    /// The interfaces of the host that lead to pods, for a guard that knows a packet's pod by them.
-    #[allow(dead_code, reason = "the guard of the data plane reads it")]
+    /// The interfaces of the host that lead to pods. Where two attachments name one interface, the newer counts. Those of
+    /// second networks are left out: their addresses are in no policy's map, so the guard would prove nothing.
     pub(crate) fn interfaces(&self) -> Vec<PodInterface> {
         let known = self.lock();
-        let all = known.entries.values().filter_map(|entry| {
-            let Attachment { host, mac, addresses, .. } = &entry.attachment;
-            Some(PodInterface { host: host.clone()?, mac: *mac, addresses: addresses.clone() })
-        });
-        all.collect()
+        let mut entries: Vec<&Entry> = known.entries.values().filter(|entry| entry.attachment.is_own()).collect();
+        entries.sort_by_key(|entry| entry.since);
+        let mut by_name = BTreeMap::new();
+        for Entry { attachment: Attachment { host, mac, addresses, .. }, .. } in entries {
+            let Some(HostLink { name, index }) = host.clone() else { continue };
+            let (hardware, addresses) = (mac.map(|Mac(bytes)| Hardware(bytes)), addresses.clone());
+            by_name.insert(name.clone(), PodInterface { name, index, hardware, addresses, hears_groups: false });
+        }
+        by_name.into_values().collect()
     }
 
     pub(crate) fn summary(&self) -> Summary {
@@ -251,6 +249,7 @@ fn pod_of(attachment: &Attachment) -> Key {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::IpAddr;
     use std::sync::Arc;
     use std::thread;
 
@@ -338,7 +337,8 @@ mod tests {
         for waiting in [first, second, other] {
             assert_eq!(waiting.join().expect("it ends well"), Ok(()));
         }
-        assert_eq!(all.interfaces().len(), 3);
+        let [interface] = &all.interfaces()[..] else { panic!("the newer of both: {:?}", all.interfaces()) };
+        assert_eq!(interface.addresses, [IpAddr::from([10, 0, 0, 7])]);
         // The old sandbox goes; the new one stays.
         all.detach(&attachment("b", "eth0", [0; 4]).id);
         assert_eq!(all.take().expect("one went")[0].addresses.to_vec(), [IpAddr::from([10, 0, 0, 7])]);

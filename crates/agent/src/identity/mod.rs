@@ -12,6 +12,8 @@
 //! starts, so that its restart loses none.
 
 mod attachments;
+mod interfaces;
 
+pub use attachments::AttachError;
 pub(crate) use attachments::Attachments;
-pub use attachments::{AttachError, PodInterface};
+pub(crate) use interfaces::{Here, Interfaces};

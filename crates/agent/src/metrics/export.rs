@@ -5,7 +5,7 @@ use super::table as metric;
 use crate::counters::{Counters as Learned, REASONS};
 use crate::denials::Denials;
 use crate::state::{State, lock};
-use namewall_dataplane::Dataplane;
+use namewall_dataplane::{Dataplane, GuardDrops};
 use namewall_dns::wire::Rcode;
 use namewall_dns::{Counters as DnsCounters, UpstreamState};
 use namewall_kubernetes::Published;
@@ -33,6 +33,11 @@ struct Reading {
     dns: DnsCounters,
     upstreams: Vec<UpstreamState>,
     denials: Arc<Denials>,
+    guarded: usize,
+    unguarded: usize,
+    /// None if they cannot be read now: a counter of 0 would look like a restart.
+    guard_drops: Option<GuardDrops>,
+    unfiltered_bridges: usize,
     published: Option<Published>,
 }
 
@@ -54,6 +59,10 @@ impl Reading {
             dns: server.map(|server| server.counters()).unwrap_or_default(),
             upstreams: server.map(|server| server.upstreams()).unwrap_or_default(),
             denials: state.denials.clone(),
+            guarded: state.node.guards(),
+            unguarded: state.interfaces.unknown().len(),
+            guard_drops: state.node.guard_drops().ok(),
+            unfiltered_bridges: state.node.guarded().bridges.unfiltered.len(),
             published: state.publisher.as_ref().map(|publisher| publisher.counts()),
         }
     }
@@ -80,6 +89,14 @@ impl Reading {
         let mut ways = to.family(&metric::RULE_CHANGES)?;
         WAYS.iter().zip(&meter.ways).try_for_each(|(way, count)| ways.sample(&[way], read(count)))?;
         to.value(&metric::CONNECTIONS_CUT, read(&meter.cut))?;
+        to.value(&metric::GUARDED, self.guarded)?;
+        to.value(&metric::UNGUARDED, self.unguarded)?;
+        let mut drops = to.family(&metric::GUARD_DROPS)?;
+        if let Some(dropped) = self.guard_drops {
+            drops.sample(&["wrong_source"], dropped.wrong_source.packets)?;
+            drops.sample(&["group"], dropped.groups.packets)?;
+        }
+        to.value(&metric::UNFILTERED_BRIDGES, self.unfiltered_bridges)?;
         let mut denials = to.family(&metric::DENIALS)?;
         denials.sample(&["enforced"], read(&self.denials.enforced))?;
         denials.sample(&["audited"], read(&self.denials.audited))

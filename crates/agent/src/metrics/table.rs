@@ -13,6 +13,7 @@ const REASON: Label = Label::one_of("reason", &REASONS);
 const RCODE: Label = Label::open("rcode", "a response code, like `NXDOMAIN`; there are 16");
 const REFUSED: Label = Label::one_of("reason", &["malformed", "stranger", "over_limit"]);
 const STATE: Label = Label::one_of("state", &["up", "down"]);
+const GUARD_REASON: Label = Label::one_of("reason", &["wrong_source", "group"]);
 const MODE: Label = Label::one_of("mode", &["enforced", "audited"]);
 
 pub(super) const SEVERITIES: [&str; 3] = ["hint", "warning", "error"];
@@ -109,6 +110,22 @@ pub(super) const HOLD_RELEASED: Metric = Metric::counter(
 pub(super) const UPSTREAMS: Metric = Metric::gauge("namewall_dns_upstreams", "Upstreams by state.").by(&[STATE]);
 pub(super) const UPSTREAM_FAILURES: Metric =
     Metric::counter("namewall_dns_upstream_failures_total", "Times an upstream did not answer or broke off.");
+pub(super) const GUARDED: Metric =
+    Metric::gauge("namewall_guarded_interfaces", "Interfaces of pods that only the pod's own addresses pass.");
+pub(super) const UNGUARDED: Metric = Metric::gauge(
+    "namewall_unguarded_pod_addresses",
+    "Addresses of this node's pods whose interface is not known, so that the address alone tells the pod.",
+);
+pub(super) const GUARD_DROPS: Metric = Metric::counter(
+    "namewall_guard_dropped_packets_total",
+    "Packets that the guard of pods' interfaces has dropped: with a source that is not the pod's, or broadcast and \
+     multicast of other pods for a pod with ingress policies.",
+)
+.by(&[GUARD_REASON]);
+pub(super) const UNFILTERED_BRIDGES: Metric = Metric::gauge(
+    "namewall_unfiltered_bridges",
+    "Bridges with pods whose frames pass no policy, since the kernel's module br_netfilter is not loaded.",
+);
 pub(super) const DENIALS: Metric = Metric::counter(
     "namewall_denials_total",
     "Denied packets that the kernel logged; audited policies only log what they would deny.",
@@ -128,6 +145,10 @@ pub const METRICS: &[&Metric] = &[
     &COMMIT_FAILURES,
     &RULE_CHANGES,
     &CONNECTIONS_CUT,
+    &GUARDED,
+    &UNGUARDED,
+    &GUARD_DROPS,
+    &UNFILTERED_BRIDGES,
     &LEASES,
     &LEASES_GRANTED,
     &LEASES_EVICTED,

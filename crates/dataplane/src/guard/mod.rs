@@ -32,15 +32,20 @@ pub struct PodInterface {
     /// The hardware address of the pod's end. Without it any is taken, which is safe only where the interface is no
     /// port of a bridge.
     pub hardware: Option<Hardware>,
-    /// The addresses that the pod may send from, link-local ones among them.
+    /// The addresses that the pod may send from. Its link-local address follows from the hardware address. It is among
+    /// these if the Program has it as the pod's; else only neighbour discovery may come from it, which no policy judges.
     pub addresses: Vec<IpAddr>,
     /// False if broadcast and multicast that other pods send are kept from this one.
     pub hears_groups: bool,
 }
 
 impl PodInterface {
-    /// A pod with ingress policies hears no group: a bridge gives such a frame to all its ports, and no policy can
-    /// tell for which of the pods it is.
+    fn link_local(&self) -> Option<Ipv6Addr> {
+        self.hardware.map(link_local)
+    }
+
+    /// Fills in what depends on the Program. A pod with ingress policies hears no group: a bridge gives such a frame to
+    /// all its ports, and no policy can tell for which of the pods it is.
     #[must_use]
     pub fn judged_by(mut self, program: &Program) -> Self {
         let has_ingress_policies = |plan: &Plan| {
@@ -53,6 +58,11 @@ impl PodInterface {
             _ => !is_link_local(*address),
         };
         self.hears_groups = !self.addresses.iter().any(is_judged);
+        let holder = |address: &IpAddr| program.by_address.get(address);
+        let link_local = self.link_local().map(IpAddr::V6);
+        let is_known = |address: &IpAddr| self.addresses.iter().any(|own| holder(own) == holder(address));
+        let known = link_local.filter(|address| holder(address).is_some() && is_known(address));
+        self.addresses.extend(known.filter(|address| !self.addresses.contains(address)));
         self
     }
 }
@@ -115,12 +125,27 @@ mod tests {
         let pods = Sample::default().pod("web", &["10.0.0.1"], "n1").pod("db", &["10.0.0.2"], "n1");
         let program = pods.policy(isolates).program();
         let hears = |address: &str| {
-            let addresses = vec![address.parse().unwrap(), "fe80::1".parse().unwrap()];
+            let addresses = vec![address.parse().unwrap()];
             let one = PodInterface { name: "a".to_owned(), index: 1, hardware: None, addresses, hears_groups: false };
             one.judged_by(&program).hears_groups
         };
         assert!(!hears("10.0.0.1"));
         assert!(hears("10.0.0.2"));
         assert!(!hears("10.0.0.3"), "a pod that is not known yet");
+    }
+
+    #[test]
+    fn s1_10_a_link_local_address_counts_only_where_the_program_has_it() {
+        let hardware = Hardware([2, 0, 0, 0, 0, 1]);
+        let own = link_local(hardware).to_string();
+        let addresses_of = |pod: &[&str]| {
+            let program = Sample::default().pod("web", pod, "n1").program();
+            let addresses = vec!["10.0.0.1".parse().unwrap()];
+            let hardware = Some(hardware);
+            let one = PodInterface { name: "a".to_owned(), index: 1, hardware, addresses, hears_groups: false };
+            one.judged_by(&program).addresses.len()
+        };
+        assert_eq!(addresses_of(&["10.0.0.1", &own]), 2);
+        assert_eq!(addresses_of(&["10.0.0.1"]), 1);
     }
 }

@@ -86,6 +86,9 @@ impl Sender<'_> {
     /// What a pod says of neighbours must be about itself, it is no router, and it redirects nobody.
     fn ipv6(&self) -> Vec<Rule> {
         let own = self.addresses_v6();
+        // Also those that may only speak of neighbours.
+        let mut neighbours = own.clone();
+        neighbours.extend(self.0.link_local().filter(|address| !own.contains(address)));
         let carries = || self.carries(EtherType::Ipv6);
         let message = |low: u8, high: u8| Test::Frame(FrameTest::Icmpv6 { low, high });
         let about = |target: Ipv6Addr| Test::Frame(FrameTest::Target(target));
@@ -96,8 +99,8 @@ impl Sender<'_> {
         for &source in &own {
             rules.push(accept([carries(), from(source), Test::NotProtocol(ICMPV6)]));
         }
-        for &source in &own {
-            for &target in &own {
+        for &source in &neighbours {
+            for &target in &neighbours {
                 let advertisement = message(NEIGHBOUR_ADVERTISEMENT, NEIGHBOUR_ADVERTISEMENT);
                 rules.push(accept([carries(), from(source), icmp(), advertisement, about(target)]));
             }
@@ -110,8 +113,13 @@ impl Sender<'_> {
             // fragments. A packet whose headers cannot be followed has no protocol, and does not pass.
             rules.push(accept([carries(), from(source), icmp()]));
         }
+        for &source in neighbours.iter().filter(|source| !own.contains(source)) {
+            let solicitations = message(ROUTER_SOLICITATION, NEIGHBOUR_SOLICITATION);
+            rules.push(accept([carries(), from(source), hops(FROM_THIS_LINK), icmp(), solicitations]));
+            rules.push(accept([carries(), from(source), hops(1), icmp(), message(LISTENER_REPORT, LISTENER_REPORT)]));
+        }
         // Whether an address is free, which a host asks before it has it.
-        for &target in &own {
+        for &target in &neighbours {
             let solicitation = message(NEIGHBOUR_SOLICITATION, NEIGHBOUR_SOLICITATION);
             rules.push(accept([carries(), nobody(), hops(FROM_THIS_LINK), icmp(), solicitation, about(target)]));
         }

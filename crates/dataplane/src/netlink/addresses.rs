@@ -5,7 +5,7 @@
 
 use super::{DUMP, Error, Family, Messages, Received, Socket};
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 const NEW_LINK: u16 = 16;
 const GET_LINK: u16 = 18;
@@ -36,6 +36,8 @@ const ATTEMPTS: u32 = 10;
 struct InterfaceAddress {
     interface: u32,
     address: IpAddr,
+    /// What reaches every host of its network, this one among them.
+    broadcast: Option<IpAddr>,
 }
 
 impl InterfaceAddress {
@@ -46,8 +48,17 @@ impl InterfaceAddress {
         }
         let attributes = message.attributes(ADDRESS_HEADER);
         let address = attributes.get(LOCAL).or_else(|| attributes.get(ADDRESS))?;
-        Some(Self { interface: index(message)?, address: ip(address)? })
+        let (interface, address) = (index(message)?, ip(address)?);
+        let broadcast = broadcast(address, *message.body.get(1)?);
+        Some(Self { interface, address, broadcast })
     }
+}
+
+/// The broadcast address of an address's network. IPv6 has none, and neither has a network of one or two addresses.
+fn broadcast(address: IpAddr, bits: u8) -> Option<IpAddr> {
+    let IpAddr::V4(address) = address else { return None };
+    let hosts = u32::MAX.checked_shr(bits.into()).filter(|_| bits < 31)?;
+    Some(Ipv4Addr::from_bits(address.to_bits() | hosts).into())
 }
 
 /// The index of the interface that a message about a link or an address is for.
@@ -98,8 +109,8 @@ impl Addresses {
         })?;
         let mut found = BTreeSet::new();
         self.requests.dump(&request(GET_ADDRESS, ADDRESS_HEADER), |message| {
-            let read = InterfaceAddress::read(message);
-            found.extend(read.filter(|one| !of_services.contains(&one.interface)).map(|one| one.address));
+            let read = InterfaceAddress::read(message).filter(|one| !of_services.contains(&one.interface));
+            found.extend(read.into_iter().flat_map(|one| [Some(one.address), one.broadcast]).flatten());
         })?;
         Ok(found)
     }
@@ -130,8 +141,8 @@ mod tests {
     #[track_caller]
     fn check(messages: &Messages, expected: Option<&str>) {
         let read: Vec<_> = Received::all(messages.as_bytes()).filter_map(InterfaceAddress::read).collect();
-        let expected = expected.map(|text| InterfaceAddress { interface: 3, address: text.parse().unwrap() });
-        assert_eq!(read.first().copied(), expected);
+        let expected = expected.map(|text| (3, text.parse::<IpAddr>().unwrap()));
+        assert_eq!(read.first().map(|one| (one.interface, one.address)), expected);
     }
 
     #[test]
@@ -142,6 +153,18 @@ mod tests {
         check(&message(NEW_ADDRESS, &[(ADDRESS, &[169, 254, 20, 10])]), Some("169.254.20.10"));
         check(&message(NEW_ADDRESS, &[(ADDRESS, &v6("fe80::1"))]), Some("fe80::1"));
         check(&message(NEW_ADDRESS, &[(ADDRESS, &v6("2001:db8::7"))]), Some("2001:db8::7"));
+    }
+
+    #[test]
+    fn s1_10_the_broadcast_address_of_a_network_is_the_machines_too() {
+        let of = |text: &str, bits| broadcast(text.parse().unwrap(), bits).map(|address| address.to_string());
+        assert_eq!(of("10.244.1.1", 24).as_deref(), Some("10.244.1.255"));
+        assert_eq!(of("10.244.1.1", 30).as_deref(), Some("10.244.1.3"));
+        assert_eq!(of("10.244.1.1", 0).as_deref(), Some("255.255.255.255"));
+        assert_eq!(
+            (of("10.244.1.1", 31), of("10.244.1.1", 32), of("10.244.1.1", 200), of("fd00::1", 64)),
+            (None, None, None, None)
+        );
     }
 
     #[test]

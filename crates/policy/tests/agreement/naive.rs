@@ -293,8 +293,8 @@ impl<'a> Walk<'a> {
             Clauses::Unreadable if rule.action == Action::Allow => None,
             Clauses::Unreadable => Some(Action::Deny),
             Clauses::Match { peers, ports } => {
-                let matches =
-                    self.world.peers_match(rule.action, peers, peer, self.flow) && self.world.ports_match(ports, self.flow);
+                let matches = self.world.peers_match(rule.action, peers, peer, self.flow)
+                    && self.world.ports_match(ports, self.flow);
                 matches.then_some(rule.action)
             }
         }

@@ -19,7 +19,6 @@ use crate::netns::Namespace;
 use crate::probe::{self, Measured, Ports, Probe, ProbeSource};
 use crate::topology::{PodPlan, Topology};
 use namewall_dataplane::PodInterface;
-use namewall_dataplane::guard::link_local;
 use namewall_dataplane::nft::rule::Hardware;
 use namewall_policy::Snapshot;
 use namewall_policy::port::Protocol;
@@ -171,8 +170,7 @@ impl Sandbox {
         let interface = |(name, plan): (&Arc<str>, &PodPlan)| {
             let pod = self.pods.get(name)?;
             let hardware = Hardware(pod.hardware);
-            let mut addresses = plan.addresses.clone();
-            addresses.extend((self.wiring == Wiring::Bridged).then(|| IpAddr::V6(link_local(hardware))));
+            let addresses = plan.addresses.clone();
             let (name, index) = (wire::name_of(pod.link), pod.link);
             Some(PodInterface { name, index, hardware: Some(hardware), addresses, hears_groups: true })
         };
