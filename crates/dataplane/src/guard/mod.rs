@@ -44,7 +44,8 @@ impl PodInterface {
         self.hardware.map(link_local)
     }
 
-    /// Fills in what depends on the Program. A pod with ingress policies hears no group: a bridge gives such a frame to
+    /// Fills in what depends on the Program. Only addresses that the Program has as a pod's may pass: no rule judges
+    /// what comes from any other. A pod with ingress policies hears no group: a bridge gives such a frame to
     /// all its ports, and no policy can tell for which of the pods it is.
     #[must_use]
     pub fn judged_by(mut self, program: &Program) -> Self {
@@ -62,6 +63,7 @@ impl PodInterface {
         let link_local = self.link_local().map(IpAddr::V6);
         let is_known = |address: &IpAddr| self.addresses.iter().any(|own| holder(own) == holder(address));
         let known = link_local.filter(|address| holder(address).is_some() && is_known(address));
+        self.addresses.retain(|address| matches!(holder(address), Some(Holder::Pod(_))));
         self.addresses.extend(known.filter(|address| !self.addresses.contains(address)));
         self
     }
@@ -147,5 +149,6 @@ mod tests {
         };
         assert_eq!(addresses_of(&["10.0.0.1", &own]), 2);
         assert_eq!(addresses_of(&["10.0.0.1"]), 1);
+        assert_eq!(addresses_of(&["10.0.0.9"]), 0, "an address that is no pod's is judged by nobody, and does not pass");
     }
 }
