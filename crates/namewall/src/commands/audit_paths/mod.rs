@@ -1,10 +1,11 @@
 //! `namewall audit-paths`: every way to a destination, and what closes it.
 //!
-//! `destination` is what is asked about, `ways` finds the ways and has each judged by the Program, `path` puts those
+//! `destination` is what is asked about, `ways` and `services` find the ways and have each judged by the Program, `path` puts those
 //! together that fare the same. Nothing here decides.
 
 mod destination;
 mod path;
+mod services;
 mod ways;
 
 pub(crate) use destination::Destination;
@@ -70,7 +71,8 @@ fn print(out: &mut impl Write, destination: &Destination, paths: &[Path]) -> Res
     let counts = outcomes.into_iter().filter(|outcome| count(*outcome) > 0);
     let counts: Vec<String> = counts.map(|outcome| format!("{} {}", count(outcome), outcome.text())).collect();
     let counts = if counts.is_empty() { "there is none".to_owned() } else { counts.join(", ") };
-    writeln!(out, "\n{} ways: {counts}", paths.len())?;
+    let ways = if paths.len() == 1 { "way" } else { "ways" };
+    writeln!(out, "\n{} {ways}: {counts}", paths.len())?;
     Ok(())
 }
 
