@@ -1,16 +1,17 @@
 //! What the controller does in turn.
 
-use crate::firewalls::World;
+use crate::exposure::{ToldServices, report};
+use crate::firewalls::{Firewall, World};
 use crate::lookup::{Done, Lookups, Order};
 use crate::report::verdicts;
 use crate::schedule::Schedule;
 use crate::wanted::{Whose, resolvers, wanted};
 use jiff::Timestamp;
-use namewall_cluster::kinds::cluster_egress_firewall::ClusterEgressFirewallStatus;
-use namewall_cluster::kinds::{CLUSTER_EGRESS_FIREWALL, Kind};
+use namewall_cluster::kinds::{CLUSTER_EGRESS_FIREWALL, Kind, NODE};
 use namewall_cluster::resolver::Settings as ResolverSettings;
 use namewall_cluster::{Key, Settings as ClusterSettings};
-use namewall_kubernetes::{Environment, NameObject, Outcome, Published, Publisher, Verdict, Watch};
+use namewall_kubernetes::api::ApiError;
+use namewall_kubernetes::{Environment, FirewallReport, NameObject, Outcome, Published, Publisher, Verdict, Watch};
 use namewall_policy::{Instant, compile};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -72,11 +73,14 @@ pub struct Controller {
     said: BTreeMap<(&'static Kind, Key), Verdict>,
     has_new_policies: bool,
     report_again: Instant,
-    /// What was written of ClusterEgressFirewalls, whether the cluster has changed since, and when it may be
-    /// looked at again: that costs as much as to enforce it.
-    written: BTreeMap<Key, ClusterEgressFirewallStatus>,
+    /// The ClusterEgressFirewalls, whether the cluster has changed since they were looked at, and when they may be
+    /// looked at again: that costs as much as to enforce them.
+    firewalls: BTreeMap<Key, Firewall>,
     has_changed: bool,
     write_again: Instant,
+    /// What was written of them, and the Services that Events have told of.
+    written: BTreeMap<Key, FirewallReport>,
+    told: BTreeMap<Key, ToldServices>,
 }
 
 impl Controller {
@@ -99,9 +103,11 @@ impl Controller {
             said: BTreeMap::new(),
             has_new_policies: true,
             report_again: now,
-            written: BTreeMap::new(),
+            firewalls: BTreeMap::new(),
             has_changed: true,
             write_again: now,
+            written: BTreeMap::new(),
+            told: BTreeMap::new(),
             settings,
         }
     }
@@ -175,6 +181,7 @@ impl Controller {
         // The leader before may have stopped halfway through its changes.
         self.said.clear();
         self.written.clear();
+        self.told.clear();
         (self.has_new_policies, self.has_changed) = (true, true);
         info!("{}", if leads { "leading" } else { "another leads" });
     }
@@ -226,32 +233,64 @@ impl Controller {
             return;
         }
         self.write_again = self.now() + WRITE_EVERY;
-        let mut statuses = match std::mem::take(&mut self.has_changed) {
-            true => self.statuses(),
-            false => self.written.clone(),
-        };
-        let digest = self.watch.with_store(|store| store.digest(&CLUSTER_EGRESS_FIREWALL));
-        let (enforcing, _) = self.watch.enforcing(&digest);
-        for status in statuses.values_mut() {
-            status.enforcing_nodes = i32::try_from(enforcing).ok();
+        if std::mem::take(&mut self.has_changed) {
+            self.firewalls = self.look_at_firewalls();
         }
-        let is_news = |(key, status): &(&Key, &ClusterEgressFirewallStatus)| self.written.get(*key) != Some(status);
-        let news = statuses.iter().filter(is_news).map(|(key, status)| (key.clone(), status.clone())).collect();
-        let not_written = self.environment.write_statuses(news).await;
-        not_written.iter().for_each(|(key, _)| _ = statuses.remove(key));
-        self.written = statuses;
-        let Some((key, error)) = not_written.first() else { return };
-        self.has_changed = true;
+        let digest = self.watch.with_store(|store| store.digest(&CLUSTER_EGRESS_FIREWALL));
+        let enforcing = self.watch.enforcing(&digest);
+        // Before the status: it says what users were told of by who led before.
+        let mut failed = self.tell_of_services().await;
+        let reports = self.firewalls.iter().map(|(key, firewall)| (key.clone(), report(firewall, &enforcing)));
+        let mut reports: BTreeMap<Key, FirewallReport> = reports.collect();
+        let is_news = |(key, report): &(&Key, &FirewallReport)| self.written.get(*key) != Some(report);
+        let news = reports.iter().filter(is_news).map(|(key, report)| (key.clone(), report.clone())).collect();
+        let not_written = self.environment.write_firewalls(news).await;
+        not_written.iter().for_each(|(key, _)| _ = reports.remove(key));
+        self.written = reports;
+        failed.extend(not_written);
+        let Some((key, error)) = failed.first() else { return };
         self.write_again = self.now() + AGAIN;
-        warn!(name = &*key.name, %error, count = not_written.len(), "cannot write the status of a ClusterEgressFirewall");
+        warn!(name = &*key.name, %error, count = failed.len(), "cannot write the status of a ClusterEgressFirewall");
     }
 
-    fn statuses(&mut self) -> BTreeMap<Key, ClusterEgressFirewallStatus> {
+    /// Events for Services that point at what a firewall denies, and for those that no longer do.
+    async fn tell_of_services(&mut self) -> Vec<(Key, ApiError)> {
+        let mut failed = Vec::new();
+        let now = self.now();
+        self.told.retain(|key, _| self.firewalls.contains_key(key));
+        for (key, firewall) in &self.firewalls {
+            if !self.told.contains_key(key) {
+                match self.environment.offending_services(key).await {
+                    Ok(services) => _ = self.told.insert(key.clone(), ToldServices::new(services)),
+                    Err(error) => {
+                        failed.push((key.clone(), error));
+                        continue;
+                    }
+                }
+            }
+            let Some(told) = self.told.get_mut(key) else { continue };
+            let before = told.clone();
+            for notice in told.take_news(&firewall.status.offending_services, now) {
+                if let Err(error) = self.environment.tell_of_firewall(key, notice).await {
+                    // Both are said again later; the API server knows which was said.
+                    told.clone_from(&before);
+                    failed.push((key.clone(), error));
+                    break;
+                }
+            }
+        }
+        failed
+    }
+
+    fn look_at_firewalls(&self) -> BTreeMap<Key, Firewall> {
         let snapshot = self.watch.look(&ClusterSettings::default()).lowered.snapshot;
         let (program, _) = compile(&snapshot);
         let names: Vec<NameObject> = self.objects.values().cloned().collect();
-        let world = World { snapshot: &snapshot, program: &program, names: &names };
-        self.watch.with_store(|store| world.statuses(store.of(&CLUSTER_EGRESS_FIREWALL))).into_iter().collect()
+        self.watch.with_store(|store| {
+            let nodes = store.of(&NODE).map(|(key, _)| key.name.clone()).collect();
+            let world = World { snapshot: &snapshot, program: &program, names: &names, nodes: &nodes };
+            world.firewalls(store.of(&CLUSTER_EGRESS_FIREWALL))
+        })
     }
 
     fn look_up(&mut self, now: Timestamp) {

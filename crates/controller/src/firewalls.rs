@@ -2,6 +2,7 @@
 //! place of selectors and names, and the Services that lead to what they deny.
 //! Pure.
 
+use crate::report::generation;
 use namewall_cluster::kinds::Verb;
 use namewall_cluster::kinds::cluster_egress_firewall::{
     ClusterEgressFirewallStatus, ConcreteRule, OffendingService, Port,
@@ -10,11 +11,13 @@ use namewall_cluster::{Document, Key, yaml};
 use namewall_kubernetes::NameObject;
 use namewall_policy::addr::AddrSet;
 use namewall_policy::domain::DomainName;
-use namewall_policy::model::{Action, BackendTarget, Direction, PolicyKind};
+use namewall_policy::model::{Action, BackendTarget, Direction, Enforcement, Policy, PolicyKind};
 use namewall_policy::port::{PortSet, Protocol, Traffic, TransportPort};
 use namewall_policy::program::{CompiledRule, Matcher};
 use namewall_policy::{Program, Snapshot};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// What fits into a status: lists say how much more there is.
 const MOST: usize = 100;
@@ -26,6 +29,19 @@ pub struct World<'w> {
     pub program: &'w Program,
     /// Where names lead now.
     pub names: &'w [NameObject],
+    /// The nodes there are.
+    pub nodes: &'w BTreeSet<Arc<str>>,
+}
+
+/// A firewall as it is now, without what nodes say of it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Firewall {
+    pub generation: i64,
+    pub status: ClusterEgressFirewallStatus,
+    /// It is evaluated, and not enforced.
+    pub is_audited: bool,
+    /// The nodes whose pods it is for.
+    pub nodes: BTreeSet<Arc<str>>,
 }
 
 /// A rule and the addresses it speaks of now.
@@ -36,15 +52,11 @@ struct Concrete<'p> {
 }
 
 impl World<'_> {
-    /// The status of each firewall, without what nodes say.
-    pub fn statuses<'d>(
-        &self,
-        documents: impl Iterator<Item = (&'d Key, Document)>,
-    ) -> Vec<(Key, ClusterEgressFirewallStatus)> {
-        documents.filter_map(|(key, document)| Some((key.clone(), self.status(key, &document)?))).collect()
+    pub fn firewalls<'d>(&self, documents: impl Iterator<Item = (&'d Key, Document)>) -> BTreeMap<Key, Firewall> {
+        documents.filter_map(|(key, document)| Some((key.clone(), self.firewall(key, &document)?))).collect()
     }
 
-    fn status(&self, key: &Key, document: &Document) -> Option<ClusterEgressFirewallStatus> {
+    fn firewall(&self, key: &Key, document: &Document) -> Option<Firewall> {
         let is_it = |id: &namewall_policy::model::PolicyRef| {
             id.kind == PolicyKind::ClusterEgressFirewall && *id.name == *key.name
         };
@@ -55,12 +67,26 @@ impl World<'_> {
             .map(|rule| Concrete { rule, addresses: self.addresses(rule), ports: self.ports(rule) })
             .collect();
         let (offending_services, count) = self.offending(&rules);
-        Some(ClusterEgressFirewallStatus {
+        let generation = generation(document);
+        let status = ClusterEgressFirewallStatus {
+            observed_generation: Some(generation),
             concrete_rules: rules.iter().take(MOST).map(|rule| concrete(rule, document)).collect(),
             offending_services,
             offending_services_count: Some(number(count)),
             ..ClusterEgressFirewallStatus::default()
-        })
+        };
+        let written = self.snapshot.policies.iter().find(|one| is_it(&one.id))?;
+        let is_audited = written.enforcement == Enforcement::Audit;
+        let nodes = self.nodes_of(written);
+        Some(Firewall { generation, status, is_audited, nodes })
+    }
+
+    /// Only Node objects count: a node that a pod or an address speaks of may be gone.
+    fn nodes_of(&self, policy: &Policy) -> BTreeSet<Arc<str>> {
+        let selector = policy.subject.nodes.as_ref();
+        let nodes = self.snapshot.nodes.iter().filter(|node| self.nodes.contains(&node.name));
+        let nodes = nodes.filter(|node| selector.is_none_or(|selector| selector.matches(&node.labels)));
+        nodes.map(|node| node.name.clone()).collect()
     }
 
     fn addresses(&self, rule: &CompiledRule) -> AddrSet {

@@ -9,6 +9,7 @@
 //! in turn, in whatever environment it is given; `metrics` is what a scraper is told.
 
 mod controller;
+mod exposure;
 mod firewalls;
 mod lookup;
 mod metrics;
@@ -20,7 +21,7 @@ mod threads;
 mod wanted;
 
 pub use controller::{Controller, Counts, Settings};
-pub use firewalls::World;
+pub use firewalls::{Firewall, World};
 pub use lookup::{Done, Lookups, Order, look_up};
 pub use metrics::{ControllerMetrics, METRICS};
 pub use report::verdicts;

@@ -42,7 +42,7 @@ fn version_of(kind: &'static Kind, document: &Document) -> VersionedKind {
     kind.served().find(is_it).unwrap_or_else(|| kind.preferred())
 }
 
-fn generation(document: &Document) -> i64 {
+pub(crate) fn generation(document: &Document) -> i64 {
     match document.node.get("metadata").and_then(|metadata| metadata.get("generation")) {
         Some(Node { value: Value::Int(number), .. }) => *number,
         _ => 0,

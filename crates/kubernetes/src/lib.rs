@@ -13,6 +13,7 @@ mod clocks;
 pub mod crds;
 mod environment;
 mod events;
+mod firewall_report;
 mod follow;
 mod leadership;
 mod metrics;
@@ -29,6 +30,7 @@ mod watch;
 
 pub use client::{ConnectError, Connection, Target};
 pub use environment::{Environment, Patience};
+pub use firewall_report::{FirewallNotice, FirewallReport, Truth};
 pub use leadership::{Candidate, Leadership};
 pub use metrics::{SHARED_METRICS, WATCH_METRICS, WatchMetrics};
 pub use names::{MANAGED_BY, NameObject, SharedAddress};

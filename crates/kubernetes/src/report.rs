@@ -4,17 +4,17 @@
 use crate::api::{ApiError, Applied, NOT_FOUND, Verb};
 use crate::environment::Environment;
 use crate::events::Said;
+use crate::firewall_report::{Since, Truth};
 use futures_util::future::ready;
 use futures_util::{StreamExt, stream};
 use k8s_openapi::api::core::v1::ObjectReference;
 use namewall_cluster::Key;
-use namewall_cluster::kinds::cluster_egress_firewall::ClusterEgressFirewallStatus;
-use namewall_cluster::kinds::{CLUSTER_EGRESS_FIREWALL, Report, VersionedKind};
+use namewall_cluster::kinds::{Report, VersionedKind};
 use serde_json::{Value, json};
 
 /// Requests that are under way at the same time.
-const AT_ONCE: usize = 16;
-const MANAGER: &str = "namewall-controller";
+pub(crate) const AT_ONCE: usize = 16;
+pub(crate) const MANAGER: &str = "namewall-controller";
 const ACCEPTED: &str = "Accepted";
 
 /// What is said of a policy.
@@ -61,18 +61,14 @@ impl Verdict {
                 Some(json!({"status": words, "messages": self.errors}))
             }
             Report::Condition => {
-                let status = if is_good { "True" } else { "False" };
-                let known = before["conditions"].as_array().into_iter().flatten();
-                let same = known.filter(|one| one["type"] == ACCEPTED && one["status"] == status);
-                let since = same.filter_map(|one| one["lastTransitionTime"].as_str()).next().unwrap_or(now);
-                Some(json!({"conditions": [{
-                    "type": ACCEPTED,
-                    "status": status,
-                    "reason": if is_good { "Accepted" } else { "Invalid" },
-                    "message": self.message(),
-                    "observedGeneration": self.generation,
-                    "lastTransitionTime": since,
-                }]}))
+                let accepted = Truth {
+                    kind: ACCEPTED,
+                    is_true: is_good,
+                    reason: if is_good { "Accepted" } else { "Invalid" },
+                    message: self.message(),
+                };
+                let since = Since { generation: self.generation, now, before };
+                Some(json!({"conditions": [accepted.condition(&since)]}))
             }
         }
     }
@@ -86,24 +82,6 @@ impl Environment {
             done.err().map(|error| (key, error))
         };
         stream::iter(verdicts).map(report).buffer_unordered(AT_ONCE).filter_map(ready).collect().await
-    }
-
-    /// Writes what became of ClusterEgressFirewalls, besides whether they count; gives those of which it could not
-    /// be written, and why.
-    pub async fn write_statuses(&self, statuses: Vec<(Key, ClusterEgressFirewallStatus)>) -> Vec<(Key, ApiError)> {
-        let write = |(key, status): (Key, ClusterEgressFirewallStatus)| async move {
-            let remote = self.at(CLUSTER_EGRESS_FIREWALL.preferred(), &key);
-            let (version, kind) = (remote.resource.api_version(), remote.resource.kind);
-            let object = json!({"apiVersion": version, "kind": kind, "status": status});
-            // Another manager than who says that they count, or each would take back what the other says.
-            let applied = Applied { manager: "namewall-controller-firewalls", object };
-            match remote.ask(Verb::ApplyStatus(applied)).await {
-                Ok(_) => None,
-                Err(error) if error.code() == Some(NOT_FOUND) => None,
-                Err(error) => Some((key, error)),
-            }
-        };
-        stream::iter(statuses).map(write).buffer_unordered(AT_ONCE).filter_map(ready).collect().await
     }
 
     async fn report_one(&self, key: &Key, verdict: &Verdict) -> Result<(), ApiError> {

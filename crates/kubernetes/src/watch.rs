@@ -198,10 +198,11 @@ impl Watch {
         WatchMetrics { requests: self.environment.requests.clone(), shared: self.shared.clone() }
     }
 
-    /// How many nodes say that they enforce what has this digest, and how many say anything.
-    pub fn enforcing(&self, digest: &str) -> (usize, usize) {
+    /// The nodes that say that they enforce what has this digest.
+    pub fn enforcing(&self, digest: &str) -> BTreeSet<Arc<str>> {
         let known = self.shared.lock();
-        (known.enforced.values().filter(|one| **one == digest).count(), known.enforced.len())
+        let enforcing = known.enforced.iter().filter(|(_, enforced)| **enforced == digest);
+        enforcing.map(|(node, _)| node.clone()).collect()
     }
 
     /// Whether a policy has changed since this was last asked.

@@ -6,9 +6,9 @@ use crate::logging::Logging;
 use crate::unread::Lenient;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use help::{
-    AGENT_HELP, CHECK_HELP, CNI_HELP, CONTROLLER_HELP, DIFF_HELP, DNS_HELP, EXPLAIN_HELP, LEASES_HELP, MATRIX_HELP,
-    POLICIES_HELP, RULES_HELP, RUN_HELP, SANDBOX_EXEC_HELP, SANDBOX_HELP, SANDBOX_PROBE_HELP, STATUS_HELP, TEST_HELP,
-    UNINSTALL_HELP, crds_help,
+    AGENT_HELP, AUDIT_PATHS_HELP, CHECK_HELP, CNI_HELP, CONTROLLER_HELP, DIFF_HELP, DNS_HELP, EXPLAIN_HELP,
+    LEASES_HELP, MATRIX_HELP, POLICIES_HELP, RULES_HELP, RUN_HELP, SANDBOX_EXEC_HELP, SANDBOX_HELP, SANDBOX_PROBE_HELP,
+    STATUS_HELP, TEST_HELP, UNINSTALL_HELP, crds_help,
 };
 use namewall_cluster::API_SERVER_PORT;
 use namewall_policy::addr::{Cidr, parse_address};
@@ -48,6 +48,9 @@ pub(crate) enum Command {
     /// Which policies apply to a workload, in the order they are asked
     #[command(after_help = POLICIES_HELP)]
     Policies(Policies),
+    /// Every way from a pod, or from outside, to a destination, and what closes it
+    #[command(after_help = AUDIT_PATHS_HELP)]
+    AuditPaths(AuditPaths<FilesOrCluster>),
     /// Print the kernel's rules for a cluster, as nftables would show them
     #[command(after_help = RULES_HELP)]
     Rules(Rules),
@@ -461,6 +464,33 @@ pub(crate) struct Policies<I: Args = Input> {
     /// How to print
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(crate) output: Format,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct AuditPaths<I: Args> {
+    /// An address, a CIDR, a node's name, or nodes, apiserver, metadata
+    #[arg(value_name = "DEST")]
+    pub(crate) destination: crate::commands::audit_paths::Destination,
+    #[command(flatten)]
+    pub(crate) input: I,
+    /// How to print
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub(crate) output: Format,
+}
+
+/// Files, or a cluster that is read through its API server.
+#[derive(Args, Debug)]
+pub(crate) struct FilesOrCluster {
+    /// Read the cluster through its API server
+    #[arg(long, conflicts_with = "paths")]
+    pub(crate) live: bool,
+    /// Files, folders (read recursively), or - for standard input
+    #[arg(required_unless_present = "live", value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) server: ApiServer,
+    #[command(flatten)]
+    pub(crate) reading: Reading,
 }
 
 #[derive(Clone, Copy, ValueEnum, Debug, PartialEq, Eq)]

@@ -1,7 +1,8 @@
 //! Paths, or a cluster that lives → a compiled cluster, with what there is to say about the input.
 
-use crate::cli::{DnsAnswer, Input, Settings};
+use crate::cli::{DnsAnswer, FilesOrCluster, Input, Settings};
 use crate::output;
+use crate::plugin::read_cluster;
 use crate::unread::{Lenient, Unread};
 use anyhow::Result;
 use namewall_cluster as cluster;
@@ -11,6 +12,7 @@ use namewall_policy::lease::{Learned, NeverLeased};
 use namewall_policy::reach::{Matrix, Reach};
 use namewall_policy::{Finding, Instant, Lease, LeaseTable, Program, Severity, Snapshot, compile};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -22,6 +24,15 @@ pub(crate) trait Origin: clap::Args {
 impl Origin for Input {
     fn load(&self) -> Result<Loaded> {
         Ok(Loaded::read(self)?.with(self.lenient))
+    }
+}
+
+impl Origin for FilesOrCluster {
+    fn load(&self) -> Result<Loaded> {
+        match self.live {
+            true => Ok(read_cluster(&self.server, &self.reading)?.0),
+            false => Ok(Loaded::from_paths(&self.paths, &self.reading.settings)?.with(self.reading.lenient)),
+        }
     }
 }
 
@@ -41,7 +52,7 @@ pub(crate) struct Loaded {
 
 /// Offline no time passes; what is leased stays so.
 pub(crate) const NOW: Instant = Instant(Duration::ZERO);
-const FOREVER: Instant = Instant(Duration::MAX);
+pub(crate) const FOREVER: Instant = Instant(Duration::MAX);
 
 impl Settings {
     pub(crate) fn cluster(&self) -> cluster::Settings {
@@ -109,6 +120,11 @@ impl Loaded {
                 output::note(&format!("{} = {address}: {refusal}", answer.name));
             }
         }
+    }
+
+    /// Why an answer for the name never opens the address (S6.8).
+    pub(crate) fn never_leased(&self, name: &DomainName, address: IpAddr) -> Option<String> {
+        self.never_leased.refusal(&self.program, name, address).map(|refusal| refusal.to_string())
     }
 
     pub(crate) fn world(&self) -> World<'_> {

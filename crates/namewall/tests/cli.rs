@@ -252,7 +252,9 @@ fn misuse_says_what_to_do() {
 
 #[test]
 fn every_command_shows_an_example() {
-    for command in ["check", "explain", "matrix", "diff", "test", "policies", "crds", "completions", "man"] {
+    for command in
+        ["check", "explain", "matrix", "diff", "test", "policies", "audit-paths", "crds", "completions", "man"]
+    {
         let help = text(&namewall(&[command, "--help"]).stdout);
         assert!(help.contains("Example"), "{command}");
         assert!(help.contains("Exit codes") || ["completions", "man"].contains(&command), "{command}");

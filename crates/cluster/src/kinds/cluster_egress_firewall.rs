@@ -149,7 +149,7 @@ pub struct ClusterEgressFirewallStatus {
     #[schemars(range(min = 0))]
     pub observed_generation: Option<i64>,
     /// What is true of it now: Accepted, whether it can be read in full; Enforced, whether every node it is for
-    /// enforces it.
+    /// enforces it; Exposed, whether Services point at a destination that it denies.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

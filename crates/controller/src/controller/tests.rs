@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::testing::{Asked, FakeDns};
-use namewall_cluster::kinds::{self, Component, DNS_NAME_RESOLVER, EGRESS_FIREWALL};
+use namewall_cluster::kinds::{
+    self, Component, DNS_NAME_RESOLVER, EGRESS_FIREWALL, ENDPOINT_SLICE, NODE_ADDRESSES, SERVICE,
+};
 use namewall_kubernetes::api::{ApiError, Request, Verb};
 use namewall_kubernetes::testing::FakeServer;
 use namewall_runtime::Tasks;
@@ -198,4 +200,147 @@ fn users_are_told_of_a_policy_that_cannot_be_read() {
     assert!(object["status"]["status"].as_str().is_some_and(|text| text.starts_with("not accepted")), "{object}");
     let events = world.server.take_requests();
     assert_eq!(events.iter().filter(|request| request.resource.kind == "Event").count(), 1);
+}
+
+/// A firewall, and what is said of it.
+fn shut() -> Key {
+    Key { namespace: "".into(), name: "shut".into() }
+}
+
+impl World {
+    fn put_firewall(&self, network: &str) {
+        let rules = json!([{"action": "Deny", "to": [{"networks": [network]}]}]);
+        let object = json!({"metadata": {"name": "shut"}, "spec": {"priority": 5, "rules": rules}});
+        self.server.put(&CLUSTER_EGRESS_FIREWALL, object);
+    }
+
+    /// A node with an agent that enforces what there is.
+    fn put_node(&self, name: &str, enforces: &str) {
+        self.server.put(&NODE, json!({"metadata": {"name": name}}));
+        self.server.put(
+            &NODE_ADDRESSES,
+            json!({"metadata": {"name": name}, "addresses": [], "status": {"enforces": enforces}}),
+        );
+    }
+
+    /// A Service with endpoints written by hand.
+    fn put_service(&self, name: &str, address: &str) {
+        let metadata = json!({"name": name, "namespace": "shop"});
+        let ports = json!([{"port": 80, "protocol": "TCP"}]);
+        self.server.put(&SERVICE, json!({"metadata": metadata, "spec": {"clusterIP": "10.96.0.9", "ports": ports}}));
+        let labels = json!({"kubernetes.io/service-name": name});
+        self.server.put(
+            &ENDPOINT_SLICE,
+            json!({
+                "metadata": {"name": name, "namespace": "shop", "labels": labels},
+                "addressType": "IPv4",
+                "ports": ports,
+                "endpoints": [{"addresses": [address]}],
+            }),
+        );
+    }
+
+    /// The digest of the firewalls as they are.
+    fn digest(&self) -> String {
+        let mut store = namewall_cluster::Store::default();
+        let kind = CLUSTER_EGRESS_FIREWALL.preferred();
+        self.server.all(&CLUSTER_EGRESS_FIREWALL).iter().for_each(|object| _ = store.apply(kind, object));
+        store.digest(&CLUSTER_EGRESS_FIREWALL)
+    }
+
+    fn condition(&self, kind: &str) -> Value {
+        let object = self.server.get(&CLUSTER_EGRESS_FIREWALL, &shut()).expect("it is there");
+        let conditions = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        conditions.into_iter().find(|one| one["type"] == kind).unwrap_or_default()
+    }
+
+    /// The Events of firewalls since this was last asked, as `REASON MESSAGE`.
+    fn events(&self) -> Vec<String> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let tell = |request: Request| match request.verb {
+            Verb::Create(event) if request.resource.kind == "Event" => {
+                Some(format!("{} {} {}", text(&event["type"]), text(&event["reason"]), text(&event["message"])))
+            }
+            _ => None,
+        };
+        self.server.take_requests().into_iter().filter_map(tell).collect()
+    }
+}
+
+#[test]
+fn s7_5_a_firewall_says_which_nodes_do_not_enforce_it() {
+    let world = World::new(&[]);
+    world.put_firewall("192.0.2.0/24");
+    world.put_node("node-1", "something older");
+    world.server.put(&NODE, json!({"metadata": {"name": "node-2"}}));
+    let mut world = world.start();
+    world.simulation.run_for(5 * SECOND);
+    let enforced = world.condition("Enforced");
+    assert_eq!((&enforced["status"], &enforced["observedGeneration"]), (&json!("False"), &json!(1)));
+    assert_eq!(enforced["message"], "2 of 2 nodes do not enforce it yet: node-1, node-2");
+    assert_eq!(world.condition("Accepted")["status"], "True", "what another manager says stays");
+
+    world.put_node("node-1", &world.digest());
+    world.simulation.run_for(5 * SECOND);
+    let later = world.condition("Enforced");
+    assert_eq!(later["message"], "1 of 2 nodes do not enforce it yet: node-2");
+    assert_eq!(later["lastTransitionTime"], enforced["lastTransitionTime"], "its status is the same");
+
+    world.put_node("node-2", &world.digest());
+    world.simulation.run_for(5 * SECOND);
+    let all = world.condition("Enforced");
+    assert_eq!((&all["status"], &all["message"]), (&json!("True"), &json!("all 2 nodes it is for enforce it")));
+    assert_ne!(all["lastTransitionTime"], enforced["lastTransitionTime"]);
+
+    // A change of the firewall has to reach the nodes again.
+    world.put_firewall("198.51.100.0/24");
+    world.simulation.run_for(5 * SECOND);
+    let changed = world.condition("Enforced");
+    assert_eq!((&changed["status"], &changed["observedGeneration"]), (&json!("False"), &json!(2)));
+}
+
+#[test]
+fn s7_5_users_are_told_of_services_that_point_at_what_is_denied() {
+    let world = World::new(&[]);
+    world.put_firewall("192.0.2.0/24");
+    world.put_service("tunnel", "192.0.2.66");
+    let mut world = world.start();
+    world.simulation.run_for(5 * SECOND);
+    let words = "Services that point at a denied destination: shop/tunnel (to 192.0.2.66, denied by rule 0); \
+                 connections through them are denied too";
+    let exposed = world.condition("Exposed");
+    assert_eq!((&exposed["status"], &exposed["message"]), (&json!("True"), &json!(words)));
+    assert_eq!(world.events(), [format!("Warning Exposed {words}")]);
+
+    // Not again, also by who leads next.
+    world.leads.store(false, Ordering::Relaxed);
+    world.simulation.run_for(SECOND);
+    world.leads.store(true, Ordering::Relaxed);
+    world.simulation.run_for(120 * SECOND);
+    assert_eq!(world.events(), Vec::<String>::new());
+    assert_eq!(world.condition("Exposed")["lastTransitionTime"], exposed["lastTransitionTime"]);
+
+    world.put_service("tunnel", "203.0.113.1");
+    world.simulation.run_for(5 * SECOND);
+    assert_eq!(world.condition("Exposed")["status"], "False");
+    let gone = "Normal NotExposed Services that no longer point at a denied destination: shop/tunnel";
+    assert_eq!(world.events(), [gone]);
+}
+
+#[test]
+fn s7_5_an_event_that_could_not_be_written_is_written_later() {
+    let world = World::new(&[]);
+    world.put_firewall("192.0.2.0/24");
+    world.put_service("tunnel", "192.0.2.66");
+    let mut refused = 2;
+    world.server.refuse(move |request: &Request| {
+        let is_refused = refused > 0 && request.resource.kind == "Event";
+        refused -= u32::from(is_refused);
+        is_refused.then(|| ApiError::Unreachable("connection refused".to_owned()))
+    });
+    let mut world = world.start();
+    world.simulation.run_for(5 * SECOND);
+    assert_eq!(world.condition("Exposed")["status"], "True", "the status does not wait for it");
+    world.simulation.run_for(60 * SECOND);
+    assert_eq!(world.events().len(), 3, "two are refused, and one is taken");
 }

@@ -1,6 +1,6 @@
 //! What directives set.
 
-use super::{only_server, read_alone, shown};
+use super::{only_server, shown};
 use expect_test::{Expect, expect};
 
 /// The settings of a server block with these lines, from line 2 on.

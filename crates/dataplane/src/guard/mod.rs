@@ -149,6 +149,10 @@ mod tests {
         };
         assert_eq!(addresses_of(&["10.0.0.1", &own]), 2);
         assert_eq!(addresses_of(&["10.0.0.1"]), 1);
-        assert_eq!(addresses_of(&["10.0.0.9"]), 0, "an address that is no pod's is judged by nobody, and does not pass");
+        assert_eq!(
+            addresses_of(&["10.0.0.9"]),
+            0,
+            "an address that is no pod's is judged by nobody, and does not pass"
+        );
     }
 }

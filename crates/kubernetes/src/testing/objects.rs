@@ -171,6 +171,14 @@ fn without_status(object: &mut Value) {
 }
 
 fn merge(into: &mut Value, from: &Value) {
+    // As the API server merges conditions, which are a map by type.
+    if let (Value::Array(items), Value::Array(from)) = (&mut *into, from)
+        && items.iter().chain(from).all(|item| item["type"].is_string())
+    {
+        items.retain(|item| from.iter().all(|one| one["type"] != item["type"]));
+        items.extend(from.iter().cloned());
+        return;
+    }
     let Value::Object(fields) = from else {
         into.clone_from(from);
         return;

@@ -296,3 +296,24 @@ Examples:
 Exit codes:
   0  done
   2  the input, or a part of it, could not be read (--lenient: only if none could)";
+
+pub(super) const AUDIT_PATHS_HELP: &str = "\
+Examples:
+  namewall audit-paths metadata examples/cluster-egress-firewall
+  namewall audit-paths nodes -o json examples/cluster-egress-firewall
+  namewall audit-paths 198.51.100.20 examples/cluster-egress-firewall
+  namewall audit-paths apiserver --live
+
+A way is a direct connection, a Service whose endpoints are the destination (at
+its addresses, at a port of every node, by its name), an address of a further
+network of a pod, or a rule by name whose answer points there. Each is tried
+from every workload, and Services from outside the cluster too. Pods on the
+host's network are out of reach: nobody can tell them from their node.
+`metadata` is 169.254.169.254 and fd00:ec2::254. A node that is called like one
+of the words is written node/NAME.
+
+Exit codes:
+  0  every way is closed, but for those that are out of reach
+  1  a way is open, or depends on what the input does not say
+  2  the destination, the input, or a part of it, could not be read
+     (--lenient: only if no answer could be given)";

@@ -1,5 +1,6 @@
 //! One file a command.
 
+pub(crate) mod audit_paths;
 pub(crate) mod check;
 pub(crate) mod cni;
 mod controller;
@@ -37,6 +38,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Diff(args) => diff::run(&args),
         Command::Test(args) => test::execute(&args),
         Command::Policies(args) => policies::run(&args),
+        Command::AuditPaths(args) => audit_paths::run(&args),
         Command::Rules(args) => rules::run(&args),
         Command::Sandbox(args) => sandbox::run(&args),
         Command::Run(args) => run::run(&args),

@@ -1,9 +1,8 @@
 //! A cluster that lives, read once.
 
-use crate::cli::{ApiServer, DnsAnswer, Settings};
+use crate::cli::{ApiServer, DnsAnswer, Reading};
 use crate::input::{Loaded, Origin};
 use crate::output;
-use crate::unread::Lenient;
 use anyhow::{Result, bail};
 use clap::Args;
 use namewall_cluster::kinds::Component;
@@ -25,9 +24,7 @@ pub(crate) struct LiveCluster {
     #[command(flatten)]
     server: ApiServer,
     #[command(flatten)]
-    settings: Settings,
-    #[command(flatten)]
-    lenient: Lenient,
+    reading: Reading,
 }
 
 impl Origin for LiveCluster {
@@ -39,25 +36,29 @@ impl Origin for LiveCluster {
 impl LiveCluster {
     /// The cluster, and what its DNSNameResolvers say.
     pub(super) fn read(&self) -> Result<(Loaded, Vec<SharedAddress>)> {
-        let connection = Connection::open(&self.server.target())?;
-        let mut watch = Watch::start(&connection, Component::Plugin);
-        wait(&watch, connection.server())?;
-        let read = watch.read(&self.settings.cluster());
-        let mut loaded = Loaded::compile(read.lowered, read.findings, &self.settings).with(self.lenient);
-        let objects = watch.new_names().into_iter().filter_map(|(_, object)| object);
-        let shared: Vec<SharedAddress> = objects.flat_map(|object| object.addresses().collect::<Vec<_>>()).collect();
-        // As agents do: an address is open to every rule that speaks of its name, whoever has looked it up.
-        let mut answers: BTreeMap<DomainName, Vec<IpAddr>> = BTreeMap::new();
-        for one in &shared {
-            if let Ok(name) = one.name.parse() {
-                answers.entry(name).or_default().push(one.address);
-            }
-        }
-        let answers: Vec<DnsAnswer> =
-            answers.into_iter().map(|(name, addresses)| DnsAnswer { name, addresses }).collect();
-        loaded.learn(&answers, None);
-        Ok((loaded, shared))
+        read_cluster(&self.server, &self.reading)
     }
+}
+
+/// The cluster, and what its DNSNameResolvers say.
+pub(crate) fn read_cluster(server: &ApiServer, reading: &Reading) -> Result<(Loaded, Vec<SharedAddress>)> {
+    let connection = Connection::open(&server.target())?;
+    let mut watch = Watch::start(&connection, Component::Plugin);
+    wait(&watch, connection.server())?;
+    let read = watch.read(&reading.settings.cluster());
+    let mut loaded = Loaded::compile(read.lowered, read.findings, &reading.settings).with(reading.lenient);
+    let objects = watch.new_names().into_iter().filter_map(|(_, object)| object);
+    let shared: Vec<SharedAddress> = objects.flat_map(|object| object.addresses().collect::<Vec<_>>()).collect();
+    // As agents do: an address is open to every rule that speaks of its name, whoever has looked it up.
+    let mut answers: BTreeMap<DomainName, Vec<IpAddr>> = BTreeMap::new();
+    for one in &shared {
+        if let Ok(name) = one.name.parse() {
+            answers.entry(name).or_default().push(one.address);
+        }
+    }
+    let answers: Vec<DnsAnswer> = answers.into_iter().map(|(name, addresses)| DnsAnswer { name, addresses }).collect();
+    loaded.learn(&answers, None);
+    Ok((loaded, shared))
 }
 
 fn wait(watch: &Watch, server: &str) -> Result<()> {

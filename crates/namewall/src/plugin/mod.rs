@@ -8,12 +8,13 @@
 mod leases;
 mod live;
 
-use crate::cli::{Check, Leases, Matrix, Policies, Question};
+use crate::cli::{AuditPaths, Check, Leases, Matrix, Policies, Question};
 use crate::commands;
 use crate::input::Origin;
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
 use live::LiveCluster;
+pub(crate) use live::read_cluster;
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::ExitCode;
@@ -49,6 +50,9 @@ enum Command {
     /// Which policies apply to a workload, in the order they are asked
     #[command(after_help = "Example:\n  kubectl namewall policies shop/web")]
     Policies(Policies<LiveCluster>),
+    /// Every way to a destination, and what closes it
+    #[command(after_help = "Example:\n  kubectl namewall audit-paths metadata")]
+    AuditPaths(AuditPaths<LiveCluster>),
     /// Which addresses are open by name now: through which name and rule, and until when
     #[command(after_help = "Example:\n  kubectl namewall leases example.com")]
     Leases(LiveQuestion<Leases>),
@@ -76,6 +80,7 @@ pub(crate) fn run(plugin: Plugin) -> Result<ExitCode> {
         Command::Explain(args) => commands::explain::answer(&args.asked, args.cluster.load()?),
         Command::Matrix(args) => commands::matrix::run(&args),
         Command::Policies(args) => commands::policies::run(&args),
+        Command::AuditPaths(args) => commands::audit_paths::run(&args),
         Command::Leases(args) => leases::run(&args.asked, &args.cluster),
         Command::Check(args) => commands::check::run(&args),
     }

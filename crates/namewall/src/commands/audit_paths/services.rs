@@ -1,0 +1,174 @@
+//! Services that lead to a destination: at each of their addresses, at the node ports of every node, and by their names;
+//! from pods and from outside.
+
+use super::destination::Spot;
+use super::path::{Found, Outcome, Way};
+use super::ways::{Audit, Source, same_family};
+use anyhow::Result;
+use namewall_policy::Prediction;
+use namewall_policy::addr::parse_address;
+use namewall_policy::ask::{Host, Target};
+use namewall_policy::model::{BackendTarget, Node, Service, ServiceForm, ServiceId, ServicePort};
+use namewall_policy::port::TransportPort;
+use namewall_policy::unknown::Described;
+use std::net::IpAddr;
+
+/// Clients outside, one of which nobody in the cluster has.
+const OUTSIDE: [&str; 6] =
+    ["203.0.113.254", "198.51.100.254", "192.0.2.254", "2001:db8:ffff::fffe", "3fff::fffe", "2001:db8::fffe"];
+
+impl Audit<'_> {
+    pub(super) fn service(&mut self, id: ServiceId, pods: &[Source]) -> Result<()> {
+        let loaded = self.loaded;
+        let snapshot = &loaded.snapshot;
+        let service = &snapshot.services[id.index()];
+        let name = format!("{}/{}", snapshot.namespace(service.namespace).name, service.name);
+        if let ServiceForm::ExternalName(target) = &service.form {
+            let known = loaded.names.get(target).into_iter().flatten();
+            let led: Vec<IpAddr> = known.copied().filter(|address| self.place.contains(*address)).collect();
+            let by = format!("its name is an alias of {target}: a connection through it is a direct one");
+            let found = Found::new(Way::ExternalName(name), Outcome::AsDirect, by);
+            for source in pods {
+                led.iter().for_each(|address| self.paths.add(&source.name, &found, address.to_string()));
+            }
+            return Ok(());
+        }
+        let ports: Vec<&ServicePort> = service.ports.iter().filter(|port| self.leads_here(port)).collect();
+        for port in ports {
+            let entries = Entry::all(service, port, &snapshot.nodes);
+            for entry in entries {
+                let outside = self.outside(entry.address);
+                let is_open_outside = entry.address.is_some();
+                for source in pods.iter().chain(outside.as_ref().filter(|_| is_open_outside)) {
+                    self.enter(Door { service: id, name: &name, port, entry: &entry }, source)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn leads_here(&self, port: &ServicePort) -> bool {
+        let snapshot = &self.loaded.snapshot;
+        port.backends.iter().any(|backend| {
+            let at = TransportPort { protocol: port.protocol, port: backend.port };
+            let addresses = match backend.target {
+                BackendTarget::Address(address) => vec![address],
+                BackendTarget::Workload(id) => snapshot.workload(id).addresses.to_vec(),
+            };
+            addresses.into_iter().any(|address| self.place.has(address, at))
+        })
+    }
+
+    /// A client outside, of the family of the address.
+    fn outside(&self, address: Option<IpAddr>) -> Option<Source> {
+        let address = address?;
+        let program = &self.loaded.program;
+        let is_free = |one: &IpAddr| {
+            one.is_ipv4() == address.is_ipv4()
+                && program.endpoint_at(*one).node.is_none()
+                && program.pod_at(*one).is_none()
+        };
+        let free = || OUTSIDE.iter().filter_map(|text| parse_address(text)).filter(is_free);
+        let client = free().find(|one| !self.place.contains(*one)).or_else(|| free().next())?;
+        let ends = vec![program.endpoint_at(client)];
+        Some(Source { name: "outside".to_owned(), hosts: vec![Host::Address(client)], ends, workload: None })
+    }
+
+    fn enter(&mut self, door: Door<'_>, source: &Source) -> Result<()> {
+        let world = self.world();
+        let Door { service, name, port, entry } = door;
+        let target = Target { host: entry.host(name), protocol: port.protocol, port: Some(entry.port) };
+        let mut flows = Vec::new();
+        for host in &source.hosts {
+            flows.extend(world.routes(host, &target)?.into_iter().flat_map(|route| route.flows));
+        }
+        for flow in flows {
+            let Some(address) = flow.to.address else { continue };
+            let at = TransportPort { protocol: flow.protocol, port: flow.port };
+            let is_entered = entry.address.is_none_or(|entry| entry.is_ipv4() == address.is_ipv4());
+            let is_this = flow.via.is_none_or(|via| via == service) && same_family(&flow.from, &flow.to) && is_entered;
+            if !is_this || !self.place.has(address, at) {
+                continue;
+            }
+            let outlook = world.reach().predict(&flow);
+            let way = entry.way(&door, source.workload.map(|_| flow.hop.is_some()));
+            let found = match outlook.prediction {
+                Prediction::Allow => Found::new(way, Outcome::Open, self.reason(&flow)),
+                Prediction::Deny => Found::new(way, Outcome::Closed, self.reason(&flow)),
+                Prediction::Depends => {
+                    let depends_on = world.describe(outlook.depends_on);
+                    let by = Described::join(&depends_on);
+                    Found { depends_on, ..Found::new(way, Outcome::Depends, by) }
+                }
+            };
+            let to = Spot { address, port: None };
+            self.paths.add(&source.name, &found, format!("{to} port {}/{}", flow.port, flow.protocol));
+        }
+        Ok(())
+    }
+}
+
+/// A way into a Service.
+#[derive(Clone, Copy)]
+struct Door<'a> {
+    service: ServiceId,
+    name: &'a str,
+    port: &'a ServicePort,
+    entry: &'a Entry,
+}
+
+/// Where a Service's port is entered.
+struct Entry {
+    /// None for one without addresses: its name leads to its backends.
+    address: Option<IpAddr>,
+    port: u16,
+    is_node_port: bool,
+}
+
+impl Entry {
+    fn all(service: &Service, port: &ServicePort, nodes: &[Node]) -> Vec<Self> {
+        if service.form == ServiceForm::Headless {
+            let mut numbers: Vec<u16> = port.backends.iter().map(|backend| backend.port).collect();
+            numbers.dedup();
+            return numbers.into_iter().map(|port| Self { address: None, port, is_node_port: false }).collect();
+        }
+        let own = service.addresses.iter().map(|&address| (Some(address), port.port, false));
+        let on_nodes = port.node_port.into_iter().flat_map(|number| {
+            let addresses = nodes.iter().flat_map(|node| &node.addresses);
+            addresses.map(move |&address| (Some(address), number, true))
+        });
+        own.chain(on_nodes).map(|(address, port, is_node_port)| Self { address, port, is_node_port }).collect()
+    }
+
+    fn host(&self, name: &str) -> Host {
+        match self.address {
+            Some(address) => Host::Address(address),
+            None => {
+                let (namespace, name) = name.split_once('/').unwrap_or_default();
+                Host::Object {
+                    namespace: namespace.to_owned(),
+                    kind: Some("Service".to_owned()),
+                    name: name.to_owned(),
+                }
+            }
+        }
+    }
+
+    /// `from_elsewhere` is whether a pod on another node comes in; None from outside.
+    fn way(&self, door: &Door<'_>, from_elsewhere: Option<bool>) -> Way {
+        let (name, protocol) = (door.name.to_owned(), door.port.protocol);
+        match self.address {
+            None => Way::Headless(name),
+            Some(_) if self.is_node_port => {
+                let nodes = match from_elsewhere {
+                    None => "every node",
+                    Some(false) => "the pod's own node",
+                    Some(true) => "other nodes",
+                };
+                Way::NodePort(name, format!("{}/{protocol} of {nodes}", self.port))
+            }
+            Some(IpAddr::V4(address)) => Way::Service(name, format!("{address}:{}/{protocol}", self.port)),
+            Some(IpAddr::V6(address)) => Way::Service(name, format!("[{address}]:{}/{protocol}", self.port)),
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! `namewall audit-paths`: every way to a destination, and what closes it.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use namewall_testbed::run_with_input;
+use serde_json::Value;
+
+const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/cluster-egress-firewall");
+
+/// A pod, one on its node's network, and Services of every kind that lead to 192.0.2.66.
+const CLUSTER: &str = r#"
+{apiVersion: v1, kind: Node, metadata: {name: n1}, spec: {podCIDRs: [10.244.1.0/24]}, status: {addresses: [{type: InternalIP, address: 172.18.0.2}]}}
+---
+{apiVersion: v1, kind: Node, metadata: {name: n2}, spec: {podCIDRs: [10.244.2.0/24]}, status: {addresses: [{type: InternalIP, address: 172.18.0.3}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: shop}, spec: {nodeName: n1, containers: []}, status: {podIP: 10.244.1.10, podIPs: [{ip: 10.244.1.10}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: host, namespace: shop}, spec: {nodeName: n1, hostNetwork: true, containers: []}, status: {podIP: 172.18.0.2, podIPs: [{ip: 172.18.0.2}]}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: tunnel, namespace: shop}, spec: {type: LoadBalancer, clusterIP: 10.96.0.1, externalIPs: [198.51.100.1], ports: [{port: 80, nodePort: 30080}]}, status: {loadBalancer: {ingress: [{ip: 198.51.100.2}]}}}
+---
+{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: tunnel, namespace: shop, labels: {kubernetes.io/service-name: tunnel}}, addressType: IPv4, ports: [{port: 80, protocol: TCP}], endpoints: [{addresses: [192.0.2.66]}]}
+---
+{apiVersion: v1, kind: Service, metadata: {name: bare, namespace: shop}, spec: {clusterIP: None, ports: [{port: 81}]}}
+---
+{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: bare, namespace: shop, labels: {kubernetes.io/service-name: bare}}, addressType: IPv4, ports: [{port: 81, protocol: TCP}], endpoints: [{addresses: [192.0.2.66]}]}
+---
+"#;
+
+fn firewall(rules: &str) -> String {
+    format!(
+        "{CLUSTER}{{apiVersion: namewall.dev/v1alpha1, kind: ClusterEgressFirewall, metadata: {{name: shut}}, spec: {{priority: 5, rules: {rules}}}}}\n"
+    )
+}
+
+/// The exit code, and each path as `OUTCOME WAY SERVICE AT <- FROM`.
+fn audit(arguments: &[&str], input: &str) -> (Option<i32>, Vec<String>) {
+    let arguments = [&["audit-paths", "-o", "json"], arguments].concat();
+    let output = run_with_input(env!("CARGO_BIN_EXE_namewall"), &arguments, input);
+    let told: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)));
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let tell = |path: &Value| {
+        let from: Vec<String> = path["from"].as_array().unwrap().iter().map(text).collect();
+        let words = ["outcome", "way", "service", "at"].map(|key| text(&path[key]));
+        let words: Vec<String> = words.into_iter().filter(|word| !word.is_empty()).collect();
+        format!("{} <- {}", words.join(" "), from.join(" "))
+    };
+    let paths: Vec<String> = told["paths"].as_array().unwrap().iter().map(tell).collect();
+    assert_eq!(told["closed"] == true, output.status.code() == Some(0), "{told}");
+    (output.status.code(), paths)
+}
+
+#[test]
+fn every_kind_of_service_is_a_way_from_pods_and_from_outside() {
+    let expected = |outcome: &str| {
+        let ways = [
+            "direct <- shop/web",
+            "service shop/tunnel 10.96.0.1:80/TCP <- shop/web",
+            "service shop/tunnel 10.96.0.1:80/TCP <- outside",
+            "service shop/tunnel 198.51.100.1:80/TCP <- shop/web",
+            "service shop/tunnel 198.51.100.1:80/TCP <- outside",
+            "service shop/tunnel 198.51.100.2:80/TCP <- shop/web",
+            "service shop/tunnel 198.51.100.2:80/TCP <- outside",
+            "nodePort shop/tunnel 30080/TCP of every node <- outside",
+            "nodePort shop/tunnel 30080/TCP of other nodes <- shop/web",
+            "nodePort shop/tunnel 30080/TCP of the pod's own node <- shop/web",
+            "headless shop/bare <- shop/web",
+        ];
+        let mut ways: Vec<String> = ways.iter().map(|way| format!("{outcome} {way}")).collect();
+        ways.push("outOfReach hostNetwork <- shop/host".to_owned());
+        ways
+    };
+    let closed = firewall("[{action: Deny, to: [{networks: [192.0.2.66/32]}]}]");
+    assert_eq!(audit(&["192.0.2.66", "-"], &closed), (Some(0), expected("closed")));
+    assert_eq!(audit(&["192.0.2.66", "-"], CLUSTER), (Some(1), expected("open")));
+}
+
+#[test]
+fn a_part_that_is_open_is_told_apart_from_the_rest() {
+    let but_dns =
+        "[{action: Allow, to: [{nodes: {}}], ports: [{protocol: UDP, port: 53}]}, {action: Deny, to: [{nodes: {}}]}]";
+    let (code, paths) = audit(&["n2", "-"], &firewall(but_dns));
+    assert_eq!(code, Some(1));
+    let wanted = ["open direct <- shop/web", "closed direct <- shop/web", "outOfReach hostNetwork <- shop/host"];
+    assert_eq!(paths, wanted);
+}
+
+#[test]
+fn a_name_opens_only_what_may_be_leased() {
+    let names =
+        "[{action: Allow, to: [{domainNames: ['*.example.com']}]}, {action: Deny, to: [{networks: [0.0.0.0/0]}]}]";
+    let (code, paths) = audit(&["203.0.113.7", "-"], &firewall(names));
+    assert_eq!((code, &*paths[0]), (Some(1), "depends name <- shop/web"));
+    for never in ["metadata", "nodes", "169.254.169.254"] {
+        let (_, paths) = audit(&[never, "-"], &firewall(names));
+        assert!(paths.contains(&"closed name <- shop/web".to_owned()), "{never}: {paths:?}");
+    }
+    // A Deny before the rule by name leaves it nothing to open.
+    let denied =
+        "[{action: Deny, to: [{networks: [203.0.113.0/24]}]}, {action: Allow, to: [{domainNames: ['*.example.com']}]}]";
+    assert_eq!(audit(&["203.0.113.0/24", "-"], &firewall(denied)).0, Some(0));
+}
+
+#[test]
+fn the_examples_close_every_way_they_promise_to() {
+    let all = |folder: &str| [format!("{EXAMPLE}/cluster.yaml"), format!("{EXAMPLE}/{folder}")];
+    for (destination, folder) in [("metadata", "metadata"), ("198.51.100.66", "deny-all")] {
+        let [cluster, folder] = all(folder);
+        let (code, paths) = audit(&[destination, &cluster, &folder], "");
+        let of_shop = paths.iter().filter(|path| path.contains("shop/web") || path.contains("outside"));
+        let open: Vec<&String> = of_shop.filter(|path| path.starts_with("open")).collect();
+        assert!(open.is_empty(), "{destination}: {open:?}");
+        assert!(destination != "metadata" || code == Some(0), "{paths:?}");
+    }
+    let [cluster, folder] = all("api-server");
+    let (_, paths) = audit(&["apiserver", &cluster, &folder], "");
+    assert!(paths.contains(&"open direct <- operators/backups".to_owned()), "{paths:?}");
+    assert!(paths.contains(&"closed direct <- shop/web shop/api".to_owned()), "{paths:?}");
+}
+
+#[test]
+fn an_address_of_a_further_network_is_a_way_of_its_own() {
+    let closed = "[{action: Deny, to: [{networks: [192.0.2.0/24]}]}]";
+    let cluster =
+        firewall(closed).replace("podIPs: [{ip: 10.244.1.10}]", "podIPs: [{ip: 10.244.1.10}, {ip: 10.99.0.1}]");
+    let (code, paths) = audit(&["192.0.2.1", "-"], &cluster);
+    assert_eq!(code, Some(0));
+    assert_eq!(paths[..2], ["closed direct <- shop/web", "closed secondInterface <- shop/web"]);
+}
+
+#[test]
+fn what_depends_on_something_is_not_closed() {
+    let template = "---\n{apiVersion: apps/v1, kind: Deployment, metadata: {name: db, namespace: shop}, spec: {template: {spec: {containers: []}}}}\n";
+    let zone = "[{action: Deny, to: [{networks: [192.0.2.0/24]}]}]";
+    let cluster = format!("{}{template}", firewall(zone))
+        .replace("priority: 5,", "priority: 5, nodeSelector: {matchLabels: {zone: a}},");
+    let (code, paths) =
+        audit(&["192.0.2.1", "-"], &cluster.replace("metadata: {name: n2}", "metadata: {name: n2, labels: {zone: a}}"));
+    assert_eq!(code, Some(1));
+    assert!(paths.contains(&"depends direct <- shop/db".to_owned()), "{paths:?}");
+}
+
+#[test]
+fn a_destination_that_is_not_there_is_an_error() {
+    for (destination, words) in
+        [("n9", "there is no node `n9`"), ("10.0.0.0/99", "10.0.0.0/99"), ("apiserver", "is known")]
+    {
+        let output = run_with_input(env!("CARGO_BIN_EXE_namewall"), &["audit-paths", destination, "-"], CLUSTER);
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{told}");
+        assert!(told.contains(words), "{told}");
+    }
+}
