@@ -232,17 +232,18 @@ mod tests {
 
     #[test]
     fn s1_9_a_macvlan_has_no_end_of_its_own_on_the_host() {
-        let make = [
-            "link add up0 type veth peer name up1",
-            "link add link up0 name eth0 netns POD type macvlan mode bridge",
-        ];
+        let make =
+            ["link add up0 type veth peer name up1", "link add link up0 name eth0 netns POD type macvlan mode bridge"];
         check(&make, &["up0"], None);
     }
 
     #[test]
     fn s1_9_what_no_kernel_knows_the_result_may_say_unless_it_is_shared() {
-        let make =
-            ["link add up0 type bridge", "link add tap1 type veth peer name tap2", "link add eth0 netns POD type bridge"];
+        let make = [
+            "link add up0 type bridge",
+            "link add tap1 type veth peer name tap2",
+            "link add eth0 netns POD type bridge",
+        ];
         check(&make, &["up0", "tap1"], Some("tap1"));
         check(&make, &["up0"], None);
     }
