@@ -73,11 +73,13 @@ impl Folders {
     /// Copies a binary to where the runtime runs it.
     pub fn copy_plugin(&self, binary: &Path) -> Result<(), InstallError> {
         let path = self.plugins.join(NAME);
-        let bytes = fs::read(binary).map_err(|source| InstallError::Read { path: binary.to_owned(), source })?;
-        if fs::read(&path).is_ok_and(|known| known == bytes) {
-            return Ok(());
-        }
-        replace(&path, 0o755, &bytes).map_err(|source| InstallError::Write { path, source })
+        replace(&path, 0o755, |file| io::copy(&mut File::open(binary)?, file).map(drop))
+            .map_err(|source| InstallError::Write { path, source })
+    }
+
+    /// Whether a plugin of this length is there: somebody may have emptied the folder.
+    pub fn has_plugin(&self, length: u64) -> bool {
+        fs::metadata(self.plugins.join(NAME)).is_ok_and(|found| found.len() == length)
     }
 
     /// Writes the first configuration with this plugin appended, under a name that comes before it.
@@ -102,7 +104,7 @@ impl Folders {
         let is_kept = fs::read_to_string(&file).is_ok_and(|known| known == chained);
         if !is_kept {
             // By a rename: runtimes read what appears at once, and a file that grows would be read too early.
-            replace(&file, 0o600, chained.as_bytes())
+            replace(&file, 0o600, |new| new.write_all(chained.as_bytes()))
                 .map_err(|source| InstallError::Write { path: file.clone(), source })?;
         }
         self.remove_except(Some(name))?;
@@ -177,7 +179,7 @@ fn remove(path: &Path) -> Result<Option<PathBuf>, InstallError> {
 }
 
 /// Replaces a file in one step.
-fn replace(path: &Path, mode: u32, bytes: &[u8]) -> io::Result<()> {
+fn replace(path: &Path, mode: u32, fill: impl Fn(&mut File) -> io::Result<()>) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     // No name that runtimes read.
@@ -185,7 +187,7 @@ fn replace(path: &Path, mode: u32, bytes: &[u8]) -> io::Result<()> {
     let write = || {
         fs::remove_file(&new).ok();
         let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&new)?;
-        file.write_all(bytes)?;
+        fill(&mut file)?;
         file.sync_all()?;
         drop(file);
         fs::rename(&new, path)?;
@@ -260,7 +262,11 @@ mod tests {
         let before: Vec<String> = node.1.names().expect("they are listed");
         assert_eq!(before, ["00-namewall.conflist", "10-pods.conflist", "20-other.conflist"]);
 
-        node.1.copy_plugin(Path::new("/proc/self/exe")).expect("it is copied");
+        let own = Path::new("/proc/self/exe");
+        let length = fs::metadata(own).expect("it is there").len();
+        assert!(!node.1.has_plugin(length));
+        node.1.copy_plugin(own).expect("it is copied");
+        assert!(node.1.has_plugin(length));
         assert_eq!(node.1.remove().expect("it is removed").len(), 2);
         assert_eq!(node.used(), "calico");
         assert!(!node.1.plugins.join(NAME).exists());

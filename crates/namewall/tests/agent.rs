@@ -9,11 +9,12 @@ mod world;
 use namewall_kubernetes::crds::{definitions, to_yaml};
 use namewall_sandbox::ensure_rights;
 use namewall_testbed::{ControlPlane, Proxy, ProxyMode};
-use namewall_testbed::{give_up, program};
+use namewall_testbed::{give_up, output_with_input, program};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 use world::{PROVIDER, Process, World, address, example, lookup};
 
@@ -87,7 +88,8 @@ fn main() {
     s8_all_is_gone_with_the_firewall(&nodes);
     drop(nodes);
     a_pod_is_closed_until_it_is_known();
-    println!("test agent: 8 passed");
+    s1_9_a_pod_that_is_attached_is_open_before_the_api_server_has_its_address();
+    println!("test agent: 9 passed");
 }
 
 fn what_kubectl_changes_packets_find_changed() {
@@ -316,4 +318,59 @@ fn a_pod_is_closed_until_it_is_known() {
         .wait_for(|| plane.get(&["nodeaddresses", "node-1"]).is_ok_and(|told| told.to_string().contains("192.0.2.11")));
     let told = plane.get(&["nodeaddresses", "node-1"]).unwrap();
     assert_eq!(told["metadata"]["ownerReferences"][0]["kind"], "Node", "{told}");
+}
+
+/// The CNI plugin, as a container runtime of the node starts it for the pod at `API`.
+fn plugin(world: &World, command: &str, uid: &str) -> Output {
+    let (namespace, runtime) = (world.sandbox.place(address(API)).unwrap().namespace.path(), world.runtime("node-1"));
+    let config = json!({
+        "cniVersion": "1.0.0", "name": "pods", "type": "namewall", "timeoutSeconds": 3,
+        "socket": runtime.join("run.sock"), "records": runtime.join("attachments"),
+        "prevResult": {"cniVersion": "1.0.0", "interfaces": [{"name": "eth0", "sandbox": namespace}],
+                       "ips": [{"interface": 0, "address": format!("{API}/24")}]},
+    });
+    let mut plugin = Command::new(env!("CARGO_BIN_EXE_namewall"));
+    plugin
+        .env("CNI_COMMAND", command)
+        .env("CNI_CONTAINERID", "c1")
+        .env("CNI_IFNAME", "eth0")
+        .env("CNI_NETNS", namespace)
+        .env("CNI_ARGS", format!("K8S_POD_NAMESPACE=shop;K8S_POD_NAME=api;K8S_POD_UID={uid}"));
+    let node = world.sandbox.node("node-1").unwrap();
+    node.enter(|| output_with_input(&mut plugin, &config.to_string())).unwrap().unwrap()
+}
+
+/// Nobody writes a status: what the plugin says is all that is known of the address.
+fn s1_9_a_pod_that_is_attached_is_open_before_the_api_server_has_its_address() {
+    let plane = ControlPlane::start().unwrap();
+    define(&plane);
+    populate(&plane, &example());
+    plane.kubectl(&["delete", "pod", "api", "-n", "shop", "--force", "--grace-period=0"]).unwrap();
+    let world = World::build("attached");
+    let (agent, _proxy) = start(&world, "node-1", &plane);
+    let refused = plugin(&world, "ADD", "8f2a");
+    assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stdout).contains("is not known here"));
+    assert!(!world.reaches(API, PROVIDER), "nobody knows who that is");
+    plane
+        .apply(
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: api, namespace: shop}\n\
+             spec: {nodeName: node-1, containers: [{name: c, image: none}]}\n",
+        )
+        .unwrap();
+    let uid = plane.get(&["pod", "api", "-n", "shop"]).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
+    assert!(!plugin(&world, "ADD", "8f2a").status.success(), "it is another pod of that name");
+    let began = Instant::now();
+    let added = plugin(&world, "ADD", &uid);
+    println!("ADD took {:?}", began.elapsed());
+    assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stdout));
+    assert!(world.reaches(API, PROVIDER), "at once");
+    assert!(plugin(&world, "CHECK", &uid).status.success());
+    // A restart loses nothing.
+    agent.signal(Signal::SIGKILL);
+    drop(agent);
+    let kubeconfig = plane.kubeconfig();
+    let _agent = world.spawn_on("node-1", &["agent", "--node", "node-1", "--kubeconfig", kubeconfig.to_str().unwrap()]);
+    assert!(world.reaches(API, PROVIDER) && plugin(&world, "CHECK", &uid).status.success());
+    assert!(plugin(&world, "DEL", &uid).status.success());
+    world.wait_for(|| !world.reaches(API, PROVIDER));
 }

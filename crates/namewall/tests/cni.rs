@@ -157,13 +157,9 @@ impl Node {
     }
 
     fn call(&self, command: &str, pod: &Pod<'_>, config: &Value) -> Called {
-        self.call_as(0, command, pod, config)
-    }
-
-    fn call_as(&self, user: u32, command: &str, pod: &Pod<'_>, config: &Value) -> Called {
         let mut plugin = Command::new(env!("CARGO_BIN_EXE_namewall"));
         pod.environment(&mut plugin, command);
-        plugin.uid(user);
+        plugin.uid(pod.runtime);
         Called { output: output_with_input(&mut plugin, &config.to_string()).unwrap() }
     }
 }
@@ -173,6 +169,8 @@ struct Pod<'a> {
     name: &'a str,
     uid: &'a str,
     namespace: &'a Path,
+    /// The user that the runtime is.
+    runtime: u32,
 }
 
 impl Pod<'_> {
@@ -210,7 +208,7 @@ fn s1_9_a_pod_is_enforced_before_its_first_packet() {
         while std::fs::read_link(&namespace).unwrap() == own {
             std::thread::sleep(Duration::from_millis(5));
         }
-        let (node, pod) = (Node::new(), Pod { name: "web", uid: "u1", namespace: &namespace });
+        let (node, pod) = (Node::new(), Pod { name: "web", uid: "u1", namespace: &namespace, runtime: 0 });
         let _servers = [MAY, MAY_NOT].map(|place| TcpListener::bind(place).unwrap());
         it_refuses_what_it_cannot_read(&node, &pod);
         let previous = node.bridge("ADD", &pod);
@@ -253,7 +251,7 @@ fn without_an_agent_the_setting_decides(node: &Node, pod: &Pod<'_>, previous: &V
 
 fn who_is_not_known_is_refused(node: &Node, namespace: &Path, previous: &Value) {
     for (name, uid) in [("api", "u1"), ("web", "u2")] {
-        let stranger = Pod { name, uid, namespace };
+        let stranger = Pod { name, uid, namespace, runtime: 0 };
         let refused = node.call("ADD", &stranger, &node.config(previous, &json!({"timeoutSeconds": 1})));
         assert_eq!(refused.code(), 11);
         assert!(refused.says(&format!("pod shop/{name} with uid {uid} is not known here")), "{name} {uid}");
@@ -286,7 +284,8 @@ fn only_root_may_attach(node: &Node, pod: &Pod<'_>, previous: &Value) {
     let runtime = node.folder.join("runtime");
     std::fs::set_permissions(&runtime, Permissions::from_mode(0o755)).unwrap();
     std::fs::set_permissions(runtime.join("run.sock"), Permissions::from_mode(0o777)).unwrap();
-    let deleted = node.call_as(NOBODY, "DEL", pod, &node.config(&Value::Null, &json!({})));
+    let other = Pod { runtime: NOBODY, ..*pod };
+    let deleted = node.call("DEL", &other, &node.config(&Value::Null, &json!({})));
     assert!(deleted.says("only root may attach pods"), "{}", String::from_utf8_lossy(&deleted.output.stderr));
     assert!(deleted.output.status.success(), "DEL always succeeds");
     node.call("CHECK", pod, &node.config(previous, &json!({}))).result();

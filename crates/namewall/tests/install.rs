@@ -85,6 +85,8 @@ fn with_everything_set_it_is_taken_too(plane: &ControlPlane) {
         "agent.trust={9.9.9.9}",
         "agent.metricsPort=0",
         "agent.extraArgs={--grace=10s}",
+        "cni.whenAgentAway=allow",
+        "cni.binDir=/usr/lib/cni",
         "controller.resolvers={10.96.0.10}",
         "controller.allNames=true",
         "controller.extraArgs={--context=other}",
@@ -93,13 +95,21 @@ fn with_everything_set_it_is_taken_too(plane: &ControlPlane) {
     ];
     let rendered = render(&settings.map(|setting| ["--set", setting]).concat());
     assert!(!rendered.contains("kind: Namespace\n"), "it is there already");
-    for text in ["--pod-network=fd00::/48", "--upstream=[2001:db8::1]:53", "--trust=9.9.9.9", "--all-names"] {
+    for text in [
+        "--pod-network=fd00::/48",
+        "--upstream=[2001:db8::1]:53",
+        "--trust=9.9.9.9",
+        "--all-names",
+        "--when-agent-away=allow",
+    ] {
         assert!(rendered.contains(text), "{text} is missing");
     }
     assert!(
         !rendered.contains("--metrics-address") && rendered.contains("[/namewall, status]"),
         "no HTTP, other probes"
     );
+    let without = render(&["--set", "cni.enabled=false"]);
+    assert!(!without.contains("initContainers") && !without.contains("cni-conf"), "no plugin, and no folder of it");
     let apply = ["apply", "--server-side", "--force-conflicts", "--warnings-as-errors", "--dry-run=server", "-f", "-"];
     plane.kubectl_with(&apply, &rendered).unwrap();
 }
@@ -124,7 +134,7 @@ fn the_controller_is_restricted_and_the_agent_is_not_privileged(plane: &ControlP
     let refusal = takes("daemonset/namewall-agent", "baseline").unwrap_err().to_string();
     // Nothing else is asked for beyond what any pod may have.
     let why = refusal.split("\"baseline:latest\": ").nth(1).unwrap_or_default().trim();
-    let needs = "host namespaces (hostNetwork=true), hostPath volumes (volume \"run\"), \
+    let needs = "host namespaces (hostNetwork=true), hostPath volumes (volumes \"run\", \"cni-bin\", \"cni-conf\"), \
                  non-default capabilities (container \"agent\" must not include \"NET_ADMIN\" in \
                  securityContext.capabilities.add)";
     let sorted = |text: &str| {

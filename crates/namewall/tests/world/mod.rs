@@ -79,9 +79,14 @@ impl World {
         Self { sandbox, folder }
     }
 
+    /// Where a node's namewall has its socket.
+    pub(crate) fn runtime(&self, node: &str) -> PathBuf {
+        self.folder.join(format!("runtime-{node}"))
+    }
+
     fn command(&self, node: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_namewall"));
-        command.env("NAMEWALL_RUNTIME_DIR", self.folder.join(format!("runtime-{node}")));
+        command.env("NAMEWALL_RUNTIME_DIR", self.runtime(node));
         command
     }
 

@@ -78,9 +78,16 @@ fn install(args: &CniInstall) -> Result<ExitCode> {
     let signals = SystemSignals::take()?;
     let (folders, plugin) = (args.folders.folders(), plugin_settings(args));
     let binary = std::env::current_exe().context("cannot find the binary of this process")?;
-    let (began, mut told) = (Instant::now(), String::new());
+    let length = std::fs::metadata(&binary).context("cannot read the binary of this process")?.len();
+    let (began, mut told, mut is_copied) = (Instant::now(), String::new(), false);
     loop {
-        let chained = folders.copy_plugin(&binary).and_then(|()| folders.chain(&plugin));
+        // The binary goes first: a configuration without it would let no pod start.
+        let copied = match is_copied && folders.has_plugin(length) {
+            true => Ok(()),
+            false => folders.copy_plugin(&binary),
+        };
+        is_copied = copied.is_ok();
+        let chained = copied.and_then(|()| folders.chain(&plugin));
         let (is_good, now) = match &chained {
             Ok(Chained::Written { original, file } | Chained::Kept { original, file }) => {
                 (true, format!("{} is used in place of {}", file.display(), original.display()))
