@@ -30,7 +30,8 @@ fn stateful() -> Table {
     let mut table = Table::default();
     for (name, point) in [("input", Point::Input), ("output", Point::Output)] {
         let chain = table.chains.entry(name.to_owned()).or_default();
-        chain.hook = Some(Hook { point, priority: 0, kind: HookKind::Filter, fallback: Fallback::Accept });
+        chain.hook =
+            Some(Hook { point, device: None, priority: 0, kind: HookKind::Filter, fallback: Fallback::Accept });
         chain.rules = vec![Rule::new([Test::Established], Action::Accept)];
     }
     table

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use namewall_policy::addr::{AddrSet, Cidr, parse_address};
-use namewall_policy::model::{BackendTarget, Node, Service};
+use namewall_policy::model::{BackendTarget, Node, ServedAddress, Service};
 use namewall_policy::port::{Protocol, Traffic, TransportPort};
 use namewall_policy::{Endpoint, Program, Snapshot};
 use std::collections::BTreeSet;
@@ -12,8 +12,6 @@ use std::str::FromStr;
 
 /// The metadata service of clouds.
 const METADATA: [&str; 2] = ["169.254.169.254", "fd00:ec2::254"];
-/// The API server's port where only its address is known.
-const API_SERVER_PORT: u16 = 6443;
 
 /// A destination as it is written.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -181,11 +179,9 @@ fn api_server(snapshot: &Snapshot) -> BTreeSet<Spot> {
             BackendTarget::Workload(_) => None,
         })
         .collect();
-    for &address in &snapshot.api_server {
-        let is_known = spots.iter().any(|spot| spot.address == address)
-            || services.iter().any(|service| service.addresses.contains(&address));
-        if !is_known {
-            spots.insert(Spot { address, port: Some(API_SERVER_PORT) });
+    for &ServedAddress { address, port } in &snapshot.api_server {
+        if !services.iter().any(|service| service.addresses.contains(&address)) {
+            spots.insert(Spot { address, port: Some(port.port) });
         }
     }
     spots

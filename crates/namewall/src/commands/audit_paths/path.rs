@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Way {
     Direct,
-    /// From an address of a further network of the pod.
+    /// By a second network of the pod.
     SecondInterface,
     /// A Service, and where it is entered.
     Service(String, String),
@@ -41,7 +41,7 @@ impl Way {
     pub(super) fn text(&self) -> String {
         match self {
             Self::Direct => "directly".to_owned(),
-            Self::SecondInterface => "from an address of a further network".to_owned(),
+            Self::SecondInterface => "by a second network".to_owned(),
             Self::Service(name, at) => format!("through Service {name} at {at}"),
             Self::NodePort(name, port) => format!("through Service {name} at port {port}"),
             Self::Headless(name) => format!("by the name of the headless Service {name}"),

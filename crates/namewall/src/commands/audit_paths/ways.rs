@@ -117,15 +117,18 @@ impl<'a> Audit<'a> {
         }
     }
 
-    /// A pod's first address of a family is the cluster's network; others are those of further networks.
+    /// From each of the pod's own addresses, and from its second networks, which no policy judges.
     fn directly_by_every_address(&mut self, source: &Source, to: &Endpoint, spot: &Spot) {
-        let ends = source.ends.iter().filter(|from| same_family(from, to));
-        for (at, from) in ends.enumerate() {
-            let way = if at == 0 { Way::Direct } else { Way::SecondInterface };
+        for from in source.ends.iter().filter(|from| same_family(from, to)) {
             for found in self.judged(from, to, &spot.asked()) {
-                let found = Found { way: way.clone(), ..found };
                 self.paths.add(&source.name, &found, spot.to_string());
             }
+        }
+        let snapshot = &self.world().snapshot;
+        let second = source.workload.map(|id| snapshot.workload(id).second_addresses.clone()).unwrap_or_default();
+        if second.iter().any(|address| address.is_ipv4() == spot.address.is_ipv4()) {
+            let why = "no policy judges what a pod sends by a second network".to_owned();
+            self.paths.add(&source.name, &Found::new(Way::SecondInterface, Outcome::Open, why), spot.to_string());
         }
     }
 
