@@ -155,6 +155,8 @@ fn ends_are_found_by_address() {
             let Some(address) = end.address else { continue };
             // A `hostNetwork` pod cannot be told from its node by address.
             let workload = end.workload.filter(|_| end.node.is_none());
+            // Of pods that share an address, the first is found.
+            let workload = program.sharing(address).first().copied().filter(|_| workload.is_some()).or(workload);
             let expected = Endpoint { workload, ..end.clone() };
             if program.endpoint_at(address) != expected {
                 let found = program.endpoint_at(address);
