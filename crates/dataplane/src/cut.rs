@@ -148,9 +148,11 @@ impl<'a> Judge<'a> {
         let Some(workload) = flow.to.workload else { return false };
         let class = self.program.class(self.program.member(workload).class);
         // Only the Namespace's annotation isolates without a policy that does.
-        let network = &class.enforced.ingress.network;
         let isolates = |id| self.program.isolates(id, Direction::Ingress);
-        network.iter().any(|&id| self.program.policy(id).id.kind == PolicyKind::NetworkPolicyV1Beta1)
-            || !network.iter().any(|&id| isolates(id))
+        class.enforced.each().filter(|plan| plan.ingress.isolated).any(|plan| {
+            let network = &plan.ingress.network;
+            network.iter().any(|&id| self.program.policy(id).id.kind == PolicyKind::NetworkPolicyV1Beta1)
+                || !network.iter().any(|&id| isolates(id))
+        })
     }
 }

@@ -7,7 +7,9 @@ use crate::domain::DomainPattern;
 use crate::flow::{Cause, Decision, Endpoint, Flow, Hop, Reason, Stage, Verdict};
 use crate::lease::{Instant, Lease, LeaseTable};
 use crate::model::{Action, Direction, Enforcement, NodeId, PolicyId};
-use crate::program::{Class, CompiledRule, Holder, Matcher, PeerSet, Plan, Program, RuleId, ServiceGate, Tiers};
+use crate::program::{
+    Class, CompiledRule, Holder, Matcher, Member, PeerSet, Plan, Program, RuleId, ServiceGate, Tiers,
+};
 use crate::reach::Reach;
 use crate::unknown::{Assumption, Case, SourceNode};
 use std::borrow::Cow;
@@ -140,10 +142,10 @@ impl<'a> Walk<'a> {
     pub(crate) fn egress_side(&self, counting: Counting, watch: &mut impl Watch) -> Result<Cause, (Stage, Cause)> {
         let Some(member) = self.program.pod(&self.flow.from) else { return self.service_gate(counting, watch) };
         let plan = counting.plan(self.program.class(member.class));
-        match self.flow.hop {
+        all_allow(plan, |plan| match self.flow.hop {
             None => self.egress(plan, watch),
             Some(hop) => self.passed_on(plan, hop, watch),
-        }
+        })
     }
 
     /// The destination's tiers.
@@ -158,7 +160,7 @@ impl<'a> Walk<'a> {
             return Ok(Cause::OwnNode);
         }
         let plan = counting.plan(self.program.class(member.class));
-        self.tiers(&plan.ingress, Direction::Ingress, watch)
+        all_allow(plan, |plan| self.tiers(&plan.ingress, Direction::Ingress, watch))
     }
 
     /// What audited policies would have denied of what was allowed (S11).
@@ -184,7 +186,7 @@ impl<'a> Walk<'a> {
     pub(crate) fn own_address(&self) -> bool {
         let Flow { from, to, .. } = self.flow;
         // Two pods of one template are two pods.
-        let itself = from.workload.is_some() && from.workload == to.workload && self.flow.hop.is_none();
+        let itself = self.program.is_same_pod(from, to) && self.flow.hop.is_none();
         itself && self.program.pod(from).is_some_and(|m| !m.template)
     }
 
@@ -374,7 +376,7 @@ impl<'a> Walk<'a> {
         let Some(lease) = self.meets_peer(self.program.peer_set(peers), peer) else {
             return RuleMatch::OtherPeer;
         };
-        let named = self.program.pod(&self.flow.to).map_or(&[][..], |member| &member.ports);
+        let named = self.program.pod(&self.flow.to).map(Member::named_ports).unwrap_or_default();
         if self.program.port_spec(ports).matches(self.flow.protocol, self.flow.port, named) {
             RuleMatch::Matched(lease)
         } else {
@@ -393,6 +395,17 @@ impl<'a> Walk<'a> {
         let wanted = |pattern: &DomainPattern| self.program.lists_pattern(set, pattern);
         self.leases.opening(peer.address?, self.now, wanted).map(Some)
     }
+}
+
+/// Pods that share an address must all allow (S1.9); the first of them that has a rule says why it is allowed.
+fn all_allow(
+    plan: &Plan,
+    mut walk: impl FnMut(&Plan) -> Result<Cause, (Stage, Cause)>,
+) -> Result<Cause, (Stage, Cause)> {
+    plan.each().try_fold(Cause::Default, |cause, plan| {
+        let own = walk(plan)?;
+        Ok(if cause == Cause::Default { own } else { cause })
+    })
 }
 
 impl Program {

@@ -152,7 +152,8 @@ impl Teller<'_> {
             Direction::Ingress => &self.flow.to,
         };
         self.program.pod(subject).map_or_else(Vec::new, |member| {
-            let listed = self.counting.plan(self.program.class(member.class)).tiers(direction).network.iter();
+            let plans = self.counting.plan(self.program.class(member.class)).each();
+            let listed = plans.flat_map(|plan| &plan.tiers(direction).network);
             listed.copied().filter(|&id| self.program.isolates(id, direction)).collect()
         })
     }
@@ -189,9 +190,9 @@ impl Teller<'_> {
     /// Whether the peer is met as a pod, by its labels.
     fn lists_pods(&self, peers: &Peers, end: &Endpoint) -> bool {
         let Peers::Listed(list) = peers else { return true };
-        list.iter().any(|peer| match (peer, self.program.pod(end)) {
-            (Peer::Pods(pods), Some(member)) => {
-                let role = self.snapshot.role(member.role);
+        list.iter().any(|peer| match (peer, end.workload) {
+            (Peer::Pods(pods), Some(workload)) if self.program.pod(end).is_some() => {
+                let role = self.snapshot.role(self.snapshot.workload(workload).role);
                 let namespace = self.snapshot.namespace(role.namespace);
                 let in_scope = match &pods.namespaces {
                     NamespaceScope::Named(name) => *name == namespace.name,
@@ -342,8 +343,8 @@ pub fn describe_reason(snapshot: &Snapshot, program: &Program, reason: &Reason, 
             let names = subject.workload.map_or_else(Vec::new, |id| {
                 let class = program.class(program.member(id).class);
                 let plan = class.audited.as_ref().unwrap_or(&class.enforced);
-                let isolating =
-                    plan.tiers(stage.direction()).network.iter().filter(|id| program.isolates(**id, stage.direction()));
+                let listed = plan.each().flat_map(|plan| &plan.tiers(stage.direction()).network);
+                let isolating = listed.filter(|id| program.isolates(**id, stage.direction()));
                 isolating.map(|&id| program.policy(id).id.to_string()).collect()
             });
             let by = if names.is_empty() { "its namespace".to_owned() } else { names.join(", ") };

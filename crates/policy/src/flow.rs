@@ -97,6 +97,15 @@ impl Program {
         (own != node).then_some(Hop { node, address, port })
     }
 
+    /// Whether both ends are one workload, by addresses that are surely its own.
+    pub(crate) fn is_same_pod(&self, from: &Endpoint, to: &Endpoint) -> bool {
+        let own = match (from.address, to.address) {
+            (Some(from), Some(to)) => self.have_one_holder(from, to),
+            _ => true,
+        };
+        from.workload.is_some() && from.workload == to.workload && own
+    }
+
     /// The pod at this end, if policies can see it as one.
     pub(crate) fn pod(&self, end: &Endpoint) -> Option<&crate::program::Member> {
         end.workload.map(|id| self.member(id)).filter(|member| !member.host_network)

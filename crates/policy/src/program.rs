@@ -65,6 +65,8 @@ pub struct Program {
 #[derive(Default, Debug)]
 pub(crate) struct SharedAddresses {
     pub(crate) addresses: FxHashSet<IpAddr>,
+    /// Those that several pods claim, with all of them.
+    pub(crate) holders: FxHashMap<IpAddr, Vec<WorkloadId>>,
     pub(crate) findings: Vec<Finding>,
 }
 
@@ -110,6 +112,8 @@ pub struct Member {
     pub host_network: bool,
     pub template: bool,
     pub ports: Arc<[NamedPort]>,
+    /// Ports that only some of the pods which share its address name. They count where a rule denies (S1.9).
+    pub doubtful_ports: Arc<[NamedPort]>,
     pub addresses: Arc<[IpAddr]>,
 }
 
@@ -130,9 +134,51 @@ pub struct Plan {
     pub namespace_gate: Vec<PolicyId>,
     pub egress: Tiers,
     pub ingress: Tiers,
+    /// The plans of other pods that share an address with these: all of them must allow (S1.9).
+    pub also: Vec<Plan>,
+}
+
+/// So many different plans are judged one after the other: chains of the kernel can be 16 deep. An address that more
+/// pods share, with other policies each, is closed.
+const MOST_PLANS: usize = 4;
+
+impl Class {
+    /// The Class of pods that are judged as one.
+    pub(crate) fn joint(classes: &[&Self]) -> Self {
+        let enforced = classes.iter().map(|class| &class.enforced);
+        let audited = classes.iter().map(|class| class.audited.as_ref().unwrap_or(&class.enforced));
+        let any_audited = classes.iter().any(|class| class.audited.is_some());
+        Self { enforced: Plan::joint(enforced), audited: any_audited.then(|| Plan::joint(audited)) }
+    }
 }
 
 impl Plan {
+    fn joint<'p>(plans: impl Iterator<Item = &'p Self>) -> Self {
+        let mut all: Vec<Self> = Vec::new();
+        for plan in plans {
+            if !all.contains(plan) {
+                all.push(plan.clone());
+            }
+        }
+        if all.len() > MOST_PLANS {
+            let closed = Tiers { isolated: true, ..Tiers::default() };
+            return Self { egress: closed.clone(), ingress: closed, ..Self::default() };
+        }
+        let mut all = all.into_iter();
+        let first = all.next().unwrap_or_default();
+        Self { also: all.collect(), ..first }
+    }
+
+    /// This plan, and those that must allow too.
+    pub fn each(&self) -> impl DoubleEndedIterator<Item = &Self> {
+        std::iter::once(self).chain(&self.also)
+    }
+
+    /// The firewalls of all of them that may be for other nodes.
+    pub fn all_in_doubt(&self) -> impl Iterator<Item = PolicyId> {
+        self.each().flat_map(|plan| &plan.in_doubt).copied()
+    }
+
     pub fn tiers(&self, direction: Direction) -> &Tiers {
         match direction {
             Direction::Egress => &self.egress,
@@ -212,32 +258,47 @@ pub struct PeerSet {
 pub struct PortSpec {
     pub numbered: Traffic,
     pub named: Vec<(Option<Protocol>, Arc<str>)>,
-    /// A named port counts only if it is one of these; without it, any does.
-    pub named_within: Option<Traffic>,
+    /// Whether a name counts that only some of the pods which share an address carry (S1.9).
+    pub counts_doubtful: bool,
+}
+
+/// The named ports of a destination.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct NamedPorts<'a> {
+    pub certain: &'a [NamedPort],
+    /// Those of some of the pods which share its address.
+    pub doubtful: &'a [NamedPort],
+}
+
+impl Member {
+    pub fn named_ports(&self) -> NamedPorts<'_> {
+        NamedPorts { certain: &self.ports, doubtful: &self.doubtful_ports }
+    }
 }
 
 impl PortSpec {
     /// The connections it matches at a destination with these named ports.
-    pub fn at(&self, ports: &[NamedPort]) -> Traffic {
+    pub fn at(&self, ports: NamedPorts<'_>) -> Traffic {
         let mut traffic = self.numbered.clone();
-        for port in ports {
-            if self.names(port) {
-                traffic.insert(port.protocol, port.port, port.port);
-            }
+        for port in self.counting(ports) {
+            traffic.insert(port.protocol, port.port, port.port);
         }
         traffic
     }
 
-    pub fn matches(&self, protocol: Protocol, port: u16, ports: &[NamedPort]) -> bool {
+    pub fn matches(&self, protocol: Protocol, port: u16, ports: NamedPorts<'_>) -> bool {
         self.numbered.contains(protocol, port)
-            || (!self.named.is_empty()
-                && ports.iter().any(|named| named.protocol == protocol && named.port == port && self.names(named)))
+            || self.counting(ports).any(|named| named.protocol == protocol && named.port == port)
     }
 
-    /// Whether one of the names is that of this port.
-    pub fn names(&self, port: &NamedPort) -> bool {
+    /// The ports among these that the names stand for.
+    pub fn counting<'p>(&self, ports: NamedPorts<'p>) -> impl Iterator<Item = &'p NamedPort> {
+        let doubtful = ports.doubtful.iter().filter(|_| self.counts_doubtful);
+        ports.certain.iter().chain(doubtful).filter(|port| !self.named.is_empty() && self.names(port))
+    }
+
+    fn names(&self, port: &NamedPort) -> bool {
         self.named.iter().any(|(protocol, name)| *name == port.name && protocol.is_none_or(|p| p == port.protocol))
-            && self.named_within.as_ref().is_none_or(|within| within.contains(port.protocol, port.port))
     }
 }
 
@@ -285,17 +346,45 @@ impl Program {
         let class = self.class(id);
         let mut names = BitSet::default();
         for plan in std::iter::once(&class.enforced).chain(&class.audited) {
-            let Tiers { admin, network, baseline, .. } = &plan.egress;
-            let gates = [&plan.cluster_gate, &plan.in_doubt, &plan.namespace_gate];
-            let policies = gates.into_iter().chain([admin, network, baseline]).flatten();
-            let rules = policies.flat_map(|&policy| self.policy(policy).rules(Direction::Egress));
-            for rule in rules {
-                if let Matcher::Clauses { peers, .. } = self.rule(rule).matcher {
-                    self.peer_set(peers).domains.iter().for_each(|pattern| names.insert(pattern.0 as usize));
-                }
+            // Of pods that share an address, all must have a rule for the name.
+            let all = plan.each().map(|plan| self.names_in(plan));
+            let common = all.reduce(|mut common, one| {
+                common.intersect_with(&one);
+                common
+            });
+            names.union_with(&common.unwrap_or_default());
+        }
+        names
+    }
+
+    fn names_in(&self, plan: &Plan) -> BitSet {
+        let mut names = BitSet::default();
+        let Tiers { admin, network, baseline, .. } = &plan.egress;
+        let gates = [&plan.cluster_gate, &plan.in_doubt, &plan.namespace_gate];
+        let policies = gates.into_iter().chain([admin, network, baseline]).flatten();
+        let rules = policies.flat_map(|&policy| self.policy(policy).rules(Direction::Egress));
+        for rule in rules {
+            if let Matcher::Clauses { peers, .. } = self.rule(rule).matcher {
+                self.peer_set(peers).domains.iter().for_each(|pattern| names.insert(pattern.0 as usize));
             }
         }
         names
+    }
+
+    /// All pods that claim the address; none unless there are several (S1.9).
+    pub fn sharing(&self, address: IpAddr) -> &[WorkloadId] {
+        self.shared.holders.get(&address).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether both addresses are surely one pod's: the same pods hold the one and the other.
+    pub fn have_one_holder(&self, one: IpAddr, other: IpAddr) -> bool {
+        let holder = |address| self.by_address.get(&address);
+        one == other || (holder(one) == holder(other) && self.sharing(one) == self.sharing(other))
+    }
+
+    /// Whether the same pods claim the same addresses in both.
+    pub fn shares_as(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared) || self.shared.holders == other.shared.holders
     }
 
     pub fn rule(&self, id: RuleId) -> &CompiledRule {

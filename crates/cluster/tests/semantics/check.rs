@@ -250,9 +250,10 @@ impl Cluster {
                     Direction::Ingress => &flow.to,
                 };
                 let id = subject.workload.unwrap();
-                let tiers = pick(self.program.class(self.program.member(id).class)).tiers(stage.direction());
+                let plan = pick(self.program.class(self.program.member(id).class));
+                let network = plan.each().flat_map(|plan| &plan.tiers(stage.direction()).network);
                 let namespace = self.snapshot.namespace(self.snapshot.workload(id).namespace);
-                let mut by: Vec<String> = tiers.network.iter().map(|&id| policy(id)).collect();
+                let mut by: Vec<String> = network.map(|&id| policy(id)).collect();
                 by.extend(namespace.default_deny_ingress.then(|| format!("Namespace/{}", namespace.name)));
                 by
             }

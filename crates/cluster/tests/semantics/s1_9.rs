@@ -115,3 +115,175 @@ fn s1_9_second_addresses_are_kept_apart() {
         ],
     );
 }
+
+// --- Two pods claim one address ---
+
+/// A pod of ops at the address of shop/web. It comes first by its name where pods are sorted.
+fn stale() -> String {
+    pod("ops/a-stale", "stale", "1.10", "{name: http, containerPort: 9090}")
+}
+
+fn in_ops(name: &str, spec: &str) -> String {
+    object("networking.k8s.io/v1 NetworkPolicy", &format!("name: {name}, namespace: ops"), spec)
+}
+
+const FROM_TOOL: &str = "{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{namespaceSelector: {}, podSelector: {matchLabels: {app: tool}}}]}]}";
+
+#[test]
+fn s1_9_a_stale_pod_does_not_open_an_isolated_one() {
+    for cluster in [stale() + &world(), world() + &stale()] {
+        check(
+            cluster + &np("web", FROM_TOOL),
+            &[
+                "ops/tool -> shop/web:1/TCP: allow by NetworkPolicy/shop/web",
+                "ops/tool -> 10.244.1.10:1/TCP: allow by NetworkPolicy/shop/web",
+                "ops/tool -> ops/a-stale:1/TCP: allow by NetworkPolicy/shop/web",
+                "shop/db -> shop/web:1/TCP: deny by NetworkPolicy/shop/web",
+                "shop/db -> 10.244.1.10:1/TCP: deny by NetworkPolicy/shop/web",
+                "shop/db -> [fd00:244:1::10]:1/TCP: deny by NetworkPolicy/shop/web",
+                "shop/db -> ops/a-stale:1/TCP: deny by NetworkPolicy/shop/web",
+                "198.51.100.1 -> 10.244.1.10:1/TCP: deny by NetworkPolicy/shop/web",
+            ],
+        );
+    }
+}
+
+#[test]
+fn s1_9_both_must_allow() {
+    let both = np("web", FROM_TOOL)
+        + &in_ops("stale", "{podSelector: {matchLabels: {app: stale}}, ingress: [{ports: [{port: 443}]}]}");
+    check(
+        world() + &stale() + &both,
+        &[
+            "ops/tool -> shop/web:443/TCP: allow",
+            "ops/tool -> shop/web:80/TCP: deny by NetworkPolicy/ops/stale",
+            "shop/db -> shop/web:443/TCP: deny by NetworkPolicy/shop/web",
+        ],
+    );
+    // On the way out, gates and tiers of both.
+    let gate = cef(
+        "f",
+        "{priority: 5, subject: {namespaces: {matchLabels: {team: ops}}}, rules: [{action: Deny, to: [{networks: [203.0.113.0/24]}]}]}",
+    );
+    let out = gate
+        + &np(
+            "out",
+            "{podSelector: {matchLabels: {app: web}}, policyTypes: [Egress], egress: [{to: [{ipBlock: {cidr: 203.0.113.0/24}}, {ipBlock: {cidr: 198.51.100.0/24}}]}]}",
+        );
+    check(
+        world() + &stale() + &out,
+        &[
+            "shop/web -> 203.0.113.9:1/TCP: deny by ClusterEgressFirewall/f",
+            "10.244.1.10 -> 203.0.113.9:1/TCP: deny by ClusterEgressFirewall/f",
+            "ops/a-stale -> 192.0.2.1:1/TCP: deny by NetworkPolicy/shop/out",
+            "ops/a-stale -> 198.51.100.9:1/TCP: allow",
+        ],
+    );
+}
+
+#[test]
+fn s1_9_as_peers_an_allow_must_speak_of_both_and_a_deny_of_one() {
+    let from = |app: &str| {
+        format!(
+            "{{podSelector: {{matchLabels: {{app: db}}}}, ingress: [{{from: [{{namespaceSelector: {{}}, podSelector: {{matchLabels: {{app: {app}}}}}}}]}}]}}"
+        )
+    };
+    let any = np(
+        "db",
+        "{podSelector: {matchLabels: {app: db}}, ingress: [{from: [{namespaceSelector: {}, podSelector: {matchExpressions: [{key: app, operator: In, values: [web, stale]}]}}]}]}",
+    );
+    check(world() + &stale() + &np("db", &from("web")), &["shop/web -> shop/db:1/TCP: deny by NetworkPolicy/shop/db"]);
+    check(
+        world() + &stale() + &np("db", &from("stale")),
+        &["10.244.1.10 -> shop/db:1/TCP: deny by NetworkPolicy/shop/db"],
+    );
+    check(world() + &stale() + &any, &["shop/web -> shop/db:1/TCP: allow by NetworkPolicy/shop/db"]);
+    let admin = |action: &str, more: &str| {
+        let peer = "{pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: stale}}}}";
+        anp(
+            "a",
+            &format!(
+                "{{priority: 5, subject: {{namespaces: {{}}}}, ingress: [{{action: {action}, from: [{peer}]}}{more}]}}"
+            ),
+        )
+    };
+    let denied =
+        ["shop/web -> shop/db:1/TCP: deny by AdminNetworkPolicy/a", "ops/tool -> shop/db:1/TCP: allow by default"];
+    check(world() + &stale() + &admin("Deny", ""), &denied);
+    // A Pass of one of them leads past a Deny that is for the other.
+    let then_deny = ", {action: Deny, from: [{namespaces: {}}]}";
+    check(world() + &stale() + &admin("Pass", then_deny), &denied[..1]);
+    check(world() + &stale() + &admin("Allow", then_deny), &denied[..1]);
+}
+
+#[test]
+fn s1_9_a_port_name_opens_only_what_both_mean_by_it() {
+    let http = np("web", "{podSelector: {matchLabels: {app: web}}, ingress: [{ports: [{port: http}]}]}");
+    check(
+        world() + &stale() + &http,
+        &[
+            "shop/db -> shop/web:8080/TCP: deny by NetworkPolicy/shop/web",
+            "shop/db -> shop/web:9090/TCP: deny by NetworkPolicy/shop/web",
+        ],
+    );
+    let deny = anp(
+        "a",
+        "{priority: 5, subject: {namespaces: {}}, ingress: [{action: Deny, from: [{namespaces: {}}], ports: [{namedPort: http}]}]}",
+    );
+    check(
+        world() + &stale() + &deny,
+        &[
+            "shop/db -> shop/web:8080/TCP: deny by AdminNetworkPolicy/a",
+            "shop/db -> shop/web:9090/TCP: deny by AdminNetworkPolicy/a",
+            "shop/db -> shop/web:1/TCP: allow by default",
+        ],
+    );
+}
+
+#[test]
+fn s1_9_a_pod_that_is_replaced_by_one_like_it_simply_works() {
+    let cluster =
+        world() + &pod("shop/web-2", "web", "1.10", "{name: http, containerPort: 8080}") + &np("web", FROM_TOOL);
+    check(
+        &cluster,
+        &[
+            "ops/tool -> shop/web:8080/TCP: allow by NetworkPolicy/shop/web",
+            "shop/db -> shop/web-2:1/TCP: deny by NetworkPolicy/shop/web",
+            "shop/web -> shop/db:1/TCP: allow by default",
+        ],
+    );
+    let said = crate::check::findings(&cluster);
+    assert!(said.iter().all(|line| line.starts_with("hint[shared-address] Pod shop/web-2 status.podIP")), "{said:?}");
+}
+
+#[test]
+fn s1_9_shared_addresses_are_reported_and_those_that_do_not_count_are_not() {
+    let said = crate::check::messages(world() + &stale());
+    assert!(said.contains("error[shared-address]") && said.contains("the policies of both must allow"), "{said}");
+    // S2.7: a pod that has ended has no address. Pods on their node's network share it as they should.
+    let ended = stale().replace("phase: Running", "phase: Failed");
+    let cluster = world() + &ended + &host_pod("ops/other", "agent", "2") + &np("web", FROM_TOOL);
+    assert_eq!(crate::check::findings(&cluster), Vec::<String>::new());
+    check(cluster, &["ops/tool -> shop/web:1/TCP: allow by NetworkPolicy/shop/web"]);
+}
+
+#[test]
+fn s6_10_an_address_of_two_pods_learns_only_the_names_of_both() {
+    let name = |namespace: &str, name: &str| {
+        anp(
+            name,
+            &format!(
+                "{{priority: 5, subject: {{namespaces: {{matchLabels: {{team: {namespace}}}}}}}, egress: [{{action: Allow, to: [{{domainNames: [{name}.example.com, both.example.com]}}]}}]}}"
+            ),
+        )
+    };
+    let cluster = Cluster::read(world() + &stale() + &name("shop", "one") + &name("ops", "two"), &Settings::default());
+    let class = cluster.program.class_at("10.244.1.10".parse().unwrap()).unwrap();
+    let names: Vec<String> = cluster
+        .program
+        .names_of(class)
+        .iter()
+        .map(|at| cluster.program.patterns.get(namewall_policy::domain::PatternId(at as u32)).to_string())
+        .collect();
+    assert_eq!(names, ["both.example.com"]);
+}

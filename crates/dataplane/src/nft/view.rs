@@ -161,17 +161,25 @@ struct Reader<'a> {
 impl Reader<'_> {
     /// The rules of a chain and of those it leads to, in the order in which a packet meets them.
     fn rules(&self, chain: &str) -> Vec<RuleView> {
-        let mut rules = Vec::new();
-        self.collect(chain, &mut BTreeSet::new(), &mut rules);
+        let (mut rules, mut seen) = (Vec::new(), BTreeSet::new());
+        self.collect(chain, &mut seen, &mut rules);
         rules
     }
 
     fn collect<'s>(&'s self, chain: &'s str, seen: &mut BTreeSet<&'s str>, out: &mut Vec<RuleView>) {
+        let mut then = None;
         // A table that somebody has changed may have circles.
         let Some(found) = self.live.chains.get(chain).filter(|_| seen.insert(chain)) else { return };
         for rule in &found.rules {
             match (&rule.comment, end_of(rule)) {
-                (Some(label), Some(end)) => self.add(&PolicyRule { label, end, rule }, out),
+                (Some(label), Some(end)) => {
+                    self.add(&PolicyRule { label, end, rule }, out);
+                    if let End::Jump(next) = end
+                        && !is_denial(next)
+                    {
+                        then = Some(next);
+                    }
+                }
                 (None, Some(End::Jump(next))) => self.collect(next, seen, out),
                 (None, Some(End::Allow)) if !out.last().is_some_and(RuleView::denies_all) => {
                     out.push(RuleView::default_allow());
@@ -179,6 +187,8 @@ impl Reader<'_> {
                 _ => {}
             }
         }
+        // What it allows, other pods of that address must allow too.
+        then.into_iter().for_each(|next| self.collect(next, seen, out));
     }
 
     /// One rule of a policy may be several in the kernel.
@@ -190,7 +200,8 @@ impl Reader<'_> {
             End::Return => (Effect::Continue, rule.count),
             End::Drop => (Effect::Deny, rule.count),
             // What is denied is counted in a chain of its own.
-            End::Jump(chain) => (Effect::Deny, self.count_in(chain)),
+            End::Jump(chain) if is_denial(chain) => (Effect::Deny, self.count_in(chain)),
+            End::Jump(_) => (Effect::Continue, rule.count),
         };
         let at = match out.iter().position(|known| known.label.as_deref() == Some(label)) {
             Some(at) => at,
@@ -243,6 +254,11 @@ struct PolicyRule<'a> {
     label: &'a str,
     end: End<'a>,
     rule: &'a LiveRule,
+}
+
+/// Whether the chain is that of a rule which denies.
+fn is_denial(chain: &str) -> bool {
+    chain.strip_prefix("audit/").unwrap_or(chain).starts_with("deny/")
 }
 
 /// How a rule ends.

@@ -127,6 +127,8 @@ fn policies_are_the_same(before: &Program, next: &Program) -> bool {
         && same(&before.services, &next.services)
         && same(&before.service_gates, &next.service_gates)
         && before.resolvers == next.resolvers
+        // An address that is shared is no longer the pod's own.
+        && before.shares_as(next)
         && same_rules
 }
 

@@ -8,7 +8,7 @@ use crate::nft::set::{self, Element, Field, Holds, Key, SetSpec, Twins, Value, V
 use crate::nft::table::{Set, Table};
 use namewall_policy::Program;
 use namewall_policy::addr::{AddrRange, AddrSet};
-use namewall_policy::program::Member;
+use namewall_policy::program::{Member, NamedPorts};
 use rustc_hash::FxHashMap;
 use std::net::IpAddr;
 
@@ -86,13 +86,11 @@ impl Pods<'_> {
         for &group in groups {
             place(set::PEERS, Element::key(Key::default().number(group).address(address)));
         }
-        for port in member.ports.iter() {
-            for (&spec, &number) in &self.numbers.named {
-                if self.program.port_spec(spec).names(port) {
-                    let key = Key::default().number(number).address(address);
-                    let key = key.protocol(protocol_number(port.protocol)).port(port.port);
-                    place(set::NAMED, Element::key(key));
-                }
+        for (&spec, &number) in self.numbers.named.iter().filter(|_| member.named_ports() != NamedPorts::default()) {
+            for port in self.program.port_spec(spec).counting(member.named_ports()) {
+                let key = Key::default().number(number).address(address);
+                let key = key.protocol(protocol_number(port.protocol)).port(port.port);
+                place(set::NAMED, Element::key(key));
             }
         }
     }
@@ -104,8 +102,7 @@ impl Pods<'_> {
 
     /// The addresses that are this pod's too, and nobody else's.
     pub(super) fn own(&self, address: IpAddr, member: &Member) -> impl Iterator<Item = IpAddr> {
-        let holder = self.program.by_address.get(&address);
-        member.addresses.iter().copied().filter(move |other| self.program.by_address.get(other) == holder)
+        member.addresses.iter().copied().filter(move |other| self.program.have_one_holder(address, *other))
     }
 }
 

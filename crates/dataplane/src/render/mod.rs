@@ -134,7 +134,7 @@ pub fn render(program: &Program, scope: &Scope, before: &Ids) -> Rendered {
     let writer = RuleWriter { program, groups: &groups, named: &named, spoken: &spoken };
     for &mode in render.modes(&classes, &remote) {
         render.base_chains(&mut table, mode);
-        let mut stages = Stages { render: &render, writer: &writer, table: &mut table, mode };
+        let mut stages = Stages { render: &render, writer: &writer, table: &mut table, mode, then: None };
         stages.class_chains(&mut classes);
         stages.remote_chains(&remote);
         render.service_gates(&mut table, &writer, mode);
@@ -208,8 +208,8 @@ impl Render<'_> {
         };
         for class in classes.keys() {
             let class = self.program.class(*class);
-            add(&class.enforced);
-            class.audited.iter().for_each(&mut add);
+            class.enforced.each().for_each(&mut add);
+            class.audited.iter().flat_map(Plan::each).for_each(&mut add);
         }
         used.extend(remote.policies());
         let gates = self.program.service_gates.values().flatten();
@@ -228,7 +228,7 @@ impl Render<'_> {
                 continue;
             }
             if !peers.roles.is_empty() {
-                groups.want(&peers.roles, run.label(self.program), run.ids.clone());
+                groups.want(&peers.roles, run.key(self.program), run.ids.clone());
             }
             if peers.domains.is_empty() {
                 continue;
@@ -257,7 +257,7 @@ impl Render<'_> {
             let text = |(protocol, name): &_| format!("{protocol:?} {name}");
             let mut texts: Vec<String> = spec.named.iter().map(text).collect();
             texts.sort_unstable();
-            texts.extend(spec.named_within.iter().map(|within| format!("within {within}")));
+            texts.extend(spec.counts_doubtful.then(|| "doubtful".to_owned()));
             let mut number = names::digest(&texts) as u32;
             while taken.get(&number).is_some_and(|other| *other != texts) {
                 number = number.wrapping_add(1);

@@ -28,34 +28,46 @@ struct Gate {
 }
 
 impl Gate {
-    fn of(plan: &Plan) -> Self {
-        let policies = plan.cluster_gate.clone();
-        let in_doubt = plan.in_doubt.iter().filter(|policy| policies.contains(policy)).copied().collect();
-        Self { policies, in_doubt }
+    /// The gates of a plan: one, or those of all pods that share an address, which must all let pass (S1.9).
+    fn all(plan: &Plan) -> Vec<Self> {
+        let mut gates = Vec::new();
+        for plan in plan.each().filter(|plan| !plan.cluster_gate.is_empty()) {
+            let policies = plan.cluster_gate.clone();
+            let in_doubt = plan.in_doubt.iter().filter(|policy| policies.contains(policy)).copied().collect();
+            let gate = Self { policies, in_doubt };
+            if !gates.contains(&gate) {
+                gates.push(gate);
+            }
+        }
+        gates
     }
 }
 
 /// The cluster gates of a class.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Gates {
-    enforced: Gate,
+    enforced: Vec<Gate>,
     /// Where audited policies make it another.
-    audited: Option<Gate>,
+    audited: Option<Vec<Gate>>,
 }
 
 impl Gates {
     /// None if there is nothing to ask.
     fn of(class: &Class) -> Option<Self> {
-        let enforced = Gate::of(&class.enforced);
-        let audited = class.audited.as_ref().map(Gate::of).filter(|audited| *audited != enforced);
-        (!enforced.policies.is_empty() || audited.is_some()).then_some(Self { enforced, audited })
+        let enforced = Gate::all(&class.enforced);
+        let audited = class.audited.as_ref().map(Gate::all).filter(|audited| *audited != enforced);
+        (!enforced.is_empty() || audited.is_some()).then_some(Self { enforced, audited })
     }
 
-    fn in_mode(&self, mode: Mode) -> Option<&Gate> {
+    fn in_mode(&self, mode: Mode) -> &[Gate] {
         match mode {
-            Mode::Enforce => Some(&self.enforced).filter(|gate| !gate.policies.is_empty()),
-            Mode::Audit => self.audited.as_ref(),
+            Mode::Enforce => &self.enforced,
+            Mode::Audit => self.audited.as_deref().unwrap_or_default(),
         }
+    }
+
+    fn each(&self) -> impl Iterator<Item = &Gate> {
+        self.audited.iter().flatten().chain(&self.enforced)
     }
 }
 
@@ -81,7 +93,7 @@ impl RemoteGates {
     }
 
     pub(super) fn policies(&self) -> impl Iterator<Item = (PolicyId, Direction)> {
-        let gates = self.numbered.values().flat_map(|gates| gates.audited.iter().chain([&gates.enforced]));
+        let gates = self.numbered.values().flat_map(Gates::each);
         gates.flat_map(|gate| &gate.policies).map(|policy| (*policy, Direction::Egress))
     }
 }
@@ -110,7 +122,7 @@ impl Render<'_> {
     /// Made of the names of policies, so that it stays the same whoever computes it.
     fn number_of(&self, gates: &Gates) -> u32 {
         let mut texts = Vec::new();
-        for gate in gates.audited.iter().chain([&gates.enforced]) {
+        for gate in gates.each() {
             texts.push(String::new());
             let text = |policy: &PolicyId| format!("{} {}", gate.in_doubt.contains(policy), self.policy_name(*policy));
             texts.extend(gate.policies.iter().map(text));
@@ -125,8 +137,10 @@ impl Stages<'_> {
         let mode = self.mode;
         let mut rules = Vec::new();
         for (&number, gates) in &remote.numbered {
-            let Some(gate) = gates.in_mode(mode) else { continue };
-            let Some(chain) = self.cluster_gate(&gate.policies, &gate.in_doubt) else { continue };
+            let chains =
+                gates.in_mode(mode).iter().filter_map(|gate| self.cluster_gate(&gate.policies, &gate.in_doubt));
+            let chains: Vec<String> = chains.collect();
+            let Some(chain) = self.one_after_another(&chains) else { continue };
             rules.extend(
                 Version::BOTH.map(|version| Rule::new([Test::Gate { version, number }], Do::Goto(chain.clone()))),
             );

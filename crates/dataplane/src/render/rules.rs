@@ -2,7 +2,6 @@
 //! sorts and ports of several protocols, any of which will do; a kernel rule
 //! is one conjunction. So one becomes several, all with the same end.
 
-use super::ALLOWED;
 use super::ids::Numbered;
 use super::names;
 use super::stages::Stages;
@@ -35,6 +34,8 @@ pub(crate) struct Run {
     pub(crate) indices: RangeInclusive<u32>,
     /// The ids of its rules.
     pub(crate) ids: Range<u32>,
+    /// How many parts of the policy's rule come before it, where the rule is compiled to several.
+    pub(crate) part: u32,
     pub(crate) action: Action,
     pub(crate) matcher: Match,
 }
@@ -65,6 +66,14 @@ impl Run {
             false => format!("{policy} {direction} rules {first}-{last}"),
         };
         names::shorten(&label, names::LABEL)
+    }
+}
+
+impl Run {
+    /// What its group is known by: the label, which parts of one rule have in common, and the part.
+    pub(crate) fn key(&self, program: &Program) -> String {
+        let label = self.label(program);
+        if self.part == 0 { label } else { format!("{label} part {}", self.part) }
     }
 }
 
@@ -120,9 +129,15 @@ fn run_of(program: &Program, row: &[RuleId]) -> Option<Run> {
         direction: first.direction,
         indices: first.index..=last.index,
         ids: row.first()?.0..row.last()?.0 + 1,
+        part: part_of(program, *row.first()?),
         action: first.action,
         matcher,
     })
+}
+
+fn part_of(program: &Program, id: RuleId) -> u32 {
+    let before = (0..id.0).rev().map(RuleId).take_while(|earlier| program.is_part_of_same(*earlier, id));
+    before.count() as u32
 }
 
 /// Writes runs as kernel rules.
@@ -141,7 +156,7 @@ impl Stages<'_> {
         let comment = format!("{}{}", self.mode.comment(), run.label(self.writer.program));
         // What denies is counted where it is told of.
         let actions = match end {
-            Do::Goto(chain) if chain != ALLOWED => vec![end.clone()],
+            Do::Goto(_) if *end != self.allowance() => vec![end.clone()],
             _ => vec![Do::Count, end.clone()],
         };
         let rule = |tests| Rule { tests, actions: actions.clone(), comment: Some(comment.clone()) };
@@ -174,7 +189,7 @@ impl RuleWriter<'_> {
         };
         let mut ways = Vec::new();
         if !peers.roles.is_empty()
-            && let Some(&group) = self.groups.by_rule.get(&run.label(self.program))
+            && let Some(&group) = self.groups.by_rule.get(&run.key(self.program))
         {
             ways.extend(self.spoken.iter().map(|&version| vec![Test::Peer { end, version, group }]));
         }

@@ -20,7 +20,7 @@ impl Render<'_> {
     pub(super) fn service_gates(&self, table: &mut Table, writer: &RuleWriter<'_>, mode: Mode) {
         let frontends = self.frontends(mode);
         for (&(address, protocol, port), gates) in &frontends {
-            let chain = Stages { render: self, writer, table, mode }.service_gate(gates);
+            let chain = Stages { render: self, writer, table, mode, then: None }.service_gate(gates);
             let key = Key::default().address(address).protocol(protocol).port(port);
             let map = table.set(services_spec(Version::of(address), mode));
             map.insert(Element::mapped(key, Value::goto(chain)));

@@ -11,7 +11,7 @@
 //! the base chain of the other. What returns to the end is accepted. Accepting
 //! is done in the chain `allowed`, which all of them go to.
 
-use super::names::{COMMENT, LABEL, by_content, chain_name, shorten};
+use super::names::{COMMENT, LABEL, by_content, chain_name, digest, shorten};
 use super::rules::{RuleWriter, Run, runs};
 use super::{ALLOWED, LOG_BURST, LOG_RATE, Render};
 use crate::nflog::{DENY, WOULD_DENY};
@@ -106,11 +106,35 @@ pub(crate) struct Stages<'a> {
     pub(crate) writer: &'a RuleWriter<'a>,
     pub(crate) table: &'a mut Table,
     pub(crate) mode: Mode,
+    /// The chain that judges what is allowed here, where several pods share an address (S1.9).
+    pub(crate) then: Option<String>,
 }
 
 impl Stages<'_> {
-    /// The chain of a plan, if it has anything to say in this direction.
+    /// The chain of a plan, if it has anything to say in this direction. Of plans that must all allow, each goes on to
+    /// the next where it would accept; the last accepts.
     pub(crate) fn plan(&mut self, plan: &Plan, direction: Direction) -> Option<String> {
+        let mut first = None;
+        for plan in plan.each().rev() {
+            let (render, writer, mode) = (self.render, self.writer, self.mode);
+            let mut stages = Stages { render, writer, table: &mut *self.table, mode, then: first.clone() };
+            first = stages.one_plan(plan, direction).or(first);
+        }
+        first
+    }
+
+    /// How an allowance of a plan ends.
+    pub(super) fn allowance(&self) -> Do {
+        self.then.as_ref().map_or_else(|| self.mode.allowance(), |chain| Do::Goto(chain.clone()))
+    }
+
+    /// What the names of chains begin with that allow.
+    fn prefix(&self) -> String {
+        let then = self.then.as_ref().map(|chain| format!("{:08x}-then/", digest([chain]) as u32));
+        format!("{}{}", self.mode.prefix(), then.unwrap_or_default())
+    }
+
+    fn one_plan(&mut self, plan: &Plan, direction: Direction) -> Option<String> {
         let mut stages = Vec::new();
         if direction == Direction::Egress {
             stages.extend(self.cluster_gate(&plan.cluster_gate, &plan.in_doubt));
@@ -129,8 +153,8 @@ impl Stages<'_> {
 
     /// One stage after another; what passes all of them is allowed.
     fn then_allow(&mut self, kind: &str, stages: &[String]) -> String {
-        let name = by_content(&format!("{}{kind}", self.mode.prefix()), stages);
-        let allow = self.mode.allowance();
+        let name = by_content(&format!("{}{kind}", self.prefix()), stages);
+        let allow = self.allowance();
         self.chain(&name, |this| {
             let jump = |stage: &String| Rule::new([], Do::Jump(stage.clone()));
             let policies = stages.iter().filter_map(|stage| this.table.chains.get(stage)?.comment.as_deref());
@@ -186,6 +210,17 @@ impl Stages<'_> {
         name
     }
 
+    /// A chain that asks all of these; the chain itself if there is one.
+    pub(super) fn one_after_another(&mut self, chains: &[String]) -> Option<String> {
+        if let [] | [_] = chains {
+            return chains.first().cloned();
+        }
+        let name = by_content(&format!("{}gates", self.mode.prefix()), chains);
+        let jump = |chain: &String| Rule::new([], Do::Jump(chain.clone()));
+        self.chain(&name, |_| described(chains.iter().map(jump).collect(), "pods that share an address"));
+        Some(name)
+    }
+
     /// The gate before the backends of a namespace's Services (S7.4).
     pub(crate) fn service_gate(&mut self, gates: &[(PolicyId, bool)]) -> String {
         let name = self.list_name("service", gates.iter().copied());
@@ -230,10 +265,10 @@ impl Stages<'_> {
         if policies.is_empty() {
             return None;
         }
-        let kind = format!("admin-{direction}");
-        let name = self.list_name(&kind, policies.iter().map(|policy| (*policy, true)));
+        let text = |policy: &PolicyId| format!("true {}", self.render.policy_name(*policy));
+        let name = by_content(&format!("{}admin-{direction}", self.prefix()), policies.iter().map(text));
         self.chain(&name, |stages| {
-            let ends = Ends { allow: Some(stages.mode.allowance()), pass: Do::Return };
+            let ends = Ends { allow: Some(stages.allowance()), pass: Do::Return };
             let rules = policies.iter().flat_map(|policy| stages.rules(*policy, direction, &ends)).collect();
             described(rules, &stages.listed(policies))
         });
@@ -250,7 +285,7 @@ impl Stages<'_> {
             return None;
         }
         let chains: Vec<String> = policies.iter().map(|policy| self.policy_chain(*policy, direction)).collect();
-        let kind = format!("{}{kind}-{direction}", self.mode.prefix());
+        let kind = format!("{}{kind}-{direction}", self.prefix());
         let name = by_content(&kind, &chains);
         self.chain(&name, |stages| {
             let mut rules: Vec<Rule> = chains.iter().map(|chain| Rule::new([], Do::Jump(chain.clone()))).collect();
@@ -274,9 +309,9 @@ impl Stages<'_> {
 
     /// The rules of one policy; here it does not matter what list it is in.
     fn policy_chain(&mut self, policy: PolicyId, direction: Direction) -> String {
-        let name = chain_name(&format!("{}{}", self.mode.prefix(), self.render.chain_of(policy, direction)));
+        let name = chain_name(&format!("{}{}", self.prefix(), self.render.chain_of(policy, direction)));
         // In a last stage, to leave the tier is to come to the default.
-        let ends = Ends { allow: Some(self.mode.allowance()), pass: self.mode.allowance() };
+        let ends = Ends { allow: Some(self.allowance()), pass: self.allowance() };
         self.chain(&name, |stages| {
             let about = format!("{} {direction}", stages.render.policy_name(policy));
             described(stages.rules(policy, direction, &ends), &about)

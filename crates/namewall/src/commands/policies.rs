@@ -9,6 +9,7 @@ use namewall_policy::model::{Direction, Enforcement, Placement, PolicyId, Worklo
 use namewall_policy::program::{Class, Plan};
 use serde_json::{Value, json};
 use std::io::Write;
+use std::net::IpAddr;
 use std::process::ExitCode;
 
 pub(crate) fn run<I: Origin>(args: &Policies<I>) -> Result<ExitCode> {
@@ -49,12 +50,32 @@ impl Shown<'_> {
     }
 
     fn print(&self, out: &mut impl Write) -> Result<()> {
-        let Self { loaded, name, .. } = self;
+        let name = &self.name;
         writeln!(out, "{STRONG}{name}{STRONG:#} {SOFT}{} · {}{SOFT:#}", self.workload().kind, self.labels())?;
         if self.workload().host_network {
             writeln!(out, "  is on its node's network: no policy applies to it")?;
         }
-        let plan = self.plan();
+        for (address, others) in self.sharing() {
+            let others = others.join(", ");
+            writeln!(out, "  {WARN}shares {address} with {others}{WARN:#}: the policies of all must allow")?;
+        }
+        for plan in self.plan().each() {
+            self.print_plan(out, plan)?;
+        }
+        for direction in [Direction::Egress, Direction::Ingress] {
+            let isolated = self.is_isolated(direction);
+            let (style, text) = if isolated {
+                (WARN, "isolated: only what a rule allows")
+            } else {
+                (GOOD, "not isolated by a NetworkPolicy")
+            };
+            writeln!(out, "{direction}: {style}{text}{style:#}")?;
+        }
+        Ok(())
+    }
+
+    fn print_plan(&self, out: &mut impl Write, plan: &Plan) -> Result<()> {
+        let Self { loaded, name, .. } = self;
         for (title, policies, direction) in stages(plan) {
             if policies.is_empty() && !is_isolation_by_namespace(loaded, plan, title) {
                 continue;
@@ -70,31 +91,42 @@ impl Shown<'_> {
                 writeln!(out, "  the Namespace isolates its pods (DefaultDeny)")?;
             }
         }
-        for direction in [Direction::Egress, Direction::Ingress] {
-            let isolated = self.class.enforced.tiers(direction).isolated;
-            let (style, text) = if isolated {
-                (WARN, "isolated: only what a rule allows")
-            } else {
-                (GOOD, "not isolated by a NetworkPolicy")
-            };
-            writeln!(out, "{direction}: {style}{text}{style:#}")?;
-        }
         Ok(())
     }
 
+    fn is_isolated(&self, direction: Direction) -> bool {
+        self.class.enforced.each().any(|plan| plan.tiers(direction).isolated)
+    }
+
+    /// The addresses that other pods claim too, and those pods (S1.9).
+    fn sharing(&self) -> Vec<(IpAddr, Vec<String>)> {
+        let Loaded { snapshot, program, .. } = self.loaded;
+        let others = |address: &IpAddr| {
+            let others = program.sharing(*address).iter().filter(|id| **id != self.id);
+            others.map(|&id| snapshot.workload_name(id)).collect::<Vec<_>>()
+        };
+        let shared = self.workload().addresses.iter().map(|address| (*address, others(address)));
+        shared.filter(|(_, others)| !others.is_empty()).collect()
+    }
+
     fn json(&self) -> Value {
-        let stages = stages(self.plan()).into_iter().filter(|(_, policies, _)| !policies.is_empty());
+        let stages = self.plan().each().flat_map(stages).filter(|(_, policies, _)| !policies.is_empty());
         let stages = stages.map(|(title, policies, direction)| {
             let policies: Vec<Value> = policies.iter().map(|&id| self.policy_json(id, direction)).collect();
             json!({ "stage": title, "direction": direction.to_string(), "policies": policies })
         });
-        let Plan { egress, ingress, .. } = &self.class.enforced;
+        let sharing = self.sharing().into_iter();
+        let sharing = sharing.map(|(address, with)| json!({ "address": address.to_string(), "with": with }));
         json!({
             "workload": self.name,
             "kind": self.workload().kind.name(),
             "labels": self.labels().iter().collect::<std::collections::BTreeMap<_, _>>(),
             "hostNetwork": self.workload().host_network,
-            "isolated": { "egress": egress.isolated, "ingress": ingress.isolated },
+            "sharesAddress": sharing.collect::<Vec<_>>(),
+            "isolated": {
+                "egress": self.is_isolated(Direction::Egress),
+                "ingress": self.is_isolated(Direction::Ingress),
+            },
             "stages": stages.collect::<Vec<_>>(),
             "unread": self.loaded.unread.json(),
         })
@@ -102,7 +134,7 @@ impl Shown<'_> {
 
     fn policy_json(&self, id: PolicyId, direction: Direction) -> Value {
         let mut value = policy_json(self.loaded, id, direction);
-        if self.plan().in_doubt.contains(&id) {
+        if self.plan().all_in_doubt().any(|doubtful| doubtful == id) {
             value["dependsOn"] = json!([{ "text": on_node(&self.name), "on": "node", "of": self.name }]);
         }
         value

@@ -5,6 +5,7 @@
 //! the work grows with Roles and rules; a pod more of a known Role costs a
 //! table entry.
 
+mod claims;
 mod next;
 mod peers;
 mod plans;
@@ -19,6 +20,7 @@ use crate::model::{
     Action, Backend, BackendTarget, Clauses, Direction, NodeId, PolicyId, Rule, Service, ServiceId, ServicePort,
     Workload, WorkloadId,
 };
+use crate::pieces::Pieces;
 use crate::port::Protocol;
 use crate::program::{
     Class, ClassId, CompiledRule, Holder, Matcher, Member, Program, ProgramPolicy, Resolver, ServiceEntry,
@@ -27,7 +29,8 @@ use crate::program::{
 use crate::shards::Shards;
 use crate::snapshot::Snapshot;
 use crate::unknown::Whereabouts;
-use peers::{PeerCompiler, RuleClauses};
+use claims::Claims;
+use peers::PeerCompiler;
 use plans::PlanBuilder;
 use roles::RoleIndex;
 use rustc_hash::FxHashMap;
@@ -37,16 +40,19 @@ use std::sync::Arc;
 /// Compiles the whole cluster.
 pub fn compile(snapshot: &Snapshot) -> (Program, Vec<Finding>) {
     let mut index = RoleIndex::new(snapshot);
-    let mut peers = PeerCompiler::new(snapshot);
+    let mut placing = Placing::default();
+    placing.nodes(snapshot);
+    snapshot.workload_ids().for_each(|id| placing.place(snapshot, id));
+    let claims = Claims::new(snapshot, &placing.shared.holders);
+    let mut peers = PeerCompiler::new(snapshot, &claims);
     let (mut policies, mut rules) = (Vec::new(), Vec::new());
     for (at, policy) in snapshot.policies.iter().enumerate() {
         let id = PolicyId(at as u32);
         let mut direction = |direction| {
             let start = rules.len() as u32;
             for (at, rule) in policy.rules(direction).iter().enumerate() {
-                let (action, matchers) = compile_rule(&mut peers, &mut index, rule);
-                let of_rule = matchers.into_iter();
-                rules.extend(of_rule.map(|matcher| CompiledRule {
+                let parts = compile_rule(&mut peers, &mut index, rule).into_iter();
+                rules.extend(parts.map(|(action, matcher)| CompiledRule {
                     policy: id,
                     direction,
                     index: at as u32,
@@ -75,7 +81,7 @@ pub fn compile(snapshot: &Snapshot) -> (Program, Vec<Finding>) {
         peer_sets: Arc::new(peer_sets),
         port_specs: Arc::new(port_specs),
         patterns: Arc::new(patterns),
-        roles_bound: snapshot.roles.len(),
+        roles_bound: snapshot.roles.len() + claims.role_count(),
         service_gates: Arc::new(plans.service_gates()),
         service_addresses: Arc::new(service_addresses(snapshot)),
         dns_services: Arc::new(dns_services(snapshot)),
@@ -85,16 +91,15 @@ pub fn compile(snapshot: &Snapshot) -> (Program, Vec<Finding>) {
     program.services = Arc::new(services.collect());
     program.resolvers = resolvers(snapshot, &program.dns_services);
     let mut classes = Interned::default();
-    let mut placing = Placing::default();
-    placing.nodes(snapshot);
-    let members = snapshot.workloads.iter().enumerate().map(|(at, workload)| {
-        placing.place(snapshot, WorkloadId(at as u32));
+    let members = snapshot.workloads.iter().map(|workload| {
         let class = plans.class_of(workload.role, workload.node, |class| classes.intern(class));
         member(workload, class)
     });
     program.workloads = members.collect();
     program.class_of = plans.finish();
-    program.classes = Arc::new(classes.finish());
+    let mut classes = classes.finish();
+    join(&mut program.workloads, &mut classes, &claims);
+    program.classes = Arc::new(classes);
     program.node_addresses = node_addresses(&placing.by_address);
     program.by_address = placing.by_address;
     let findings = placing.shared.findings.clone();
@@ -110,7 +115,27 @@ fn member(workload: &Workload, class: ClassId) -> Member {
         host_network: workload.host_network,
         template: workload.is_template(),
         ports: workload.ports.clone(),
+        doubtful_ports: Arc::default(),
         addresses: workload.addresses.clone(),
+    }
+}
+
+/// Pods that share an address are judged as all of them (S1.9).
+fn join(members: &mut Pieces<Member>, classes: &mut Vec<Class>, claims: &Claims) {
+    for joint in &claims.joints {
+        let all: Vec<&Class> = joint.pods.iter().map(|id| &classes[members[id.index()].class.index()]).collect();
+        let class = Class::joint(&all);
+        let known = classes.iter().position(|known| *known == class);
+        let id = ClassId(known.unwrap_or(classes.len()) as u32);
+        if known.is_none() {
+            classes.push(class);
+        }
+        for pod in &joint.pods {
+            let own = members[pod.index()].clone();
+            let (ports, doubtful_ports) = (joint.ports.clone(), joint.doubtful_ports.clone());
+            let joined = Member { class: id, role: joint.role, node: joint.node, ports, doubtful_ports, ..own };
+            members.set(pod.index(), joined);
+        }
     }
 }
 
@@ -177,13 +202,15 @@ impl Interned {
 }
 
 /// S4.2 and S10.1: what cannot be read in full never widens access.
-fn compile_rule<'s>(peers: &mut PeerCompiler<'s>, index: &mut RoleIndex<'s>, rule: &'s Rule) -> (Action, Vec<Matcher>) {
+fn compile_rule<'s>(
+    peers: &mut PeerCompiler<'s, '_>,
+    index: &mut RoleIndex<'s>,
+    rule: &'s Rule,
+) -> Vec<(Action, Matcher)> {
     match &rule.clauses {
-        Clauses::Match { peers: who, ports } => {
-            (rule.action, peers.matchers(index, &RuleClauses { action: rule.action, peers: who, ports }))
-        }
-        Clauses::Unreadable if rule.action == Action::Allow => (Action::Allow, vec![Matcher::Nothing]),
-        Clauses::Unreadable => (Action::Deny, vec![Matcher::Everything]),
+        Clauses::Match { .. } => peers.parts(index, rule),
+        Clauses::Unreadable if rule.action == Action::Allow => vec![(Action::Allow, Matcher::Nothing)],
+        Clauses::Unreadable => vec![(Action::Deny, Matcher::Everything)],
     }
 }
 
@@ -248,11 +275,14 @@ impl Placing {
             return;
         }
         for &address in workload.addresses.iter() {
-            let other = match self.by_address.get(&address) {
-                Some(Holder::Pod(first)) => snapshot.workload_name(*first),
+            let other = match self.by_address.get(&address).copied() {
+                Some(Holder::Pod(first)) => {
+                    self.claim(snapshot, id, Claim { address, first });
+                    continue;
+                }
                 Some(Holder::Node(node) | Holder::SomeNode(node)) => {
                     // Judged as the pod's: a pod's policies must not be lost.
-                    let node = format!("node {}", snapshot.node(*node).name);
+                    let node = format!("node {}", snapshot.node(node).name);
                     self.by_address.insert(address, Holder::Pod(id));
                     node
                 }
@@ -275,6 +305,42 @@ fn node_addresses(by_address: &Shards<IpAddr, Holder>) -> Arc<Vec<(IpAddr, NodeI
     let mut nodes: Vec<(IpAddr, NodeId)> = by_address.iter().filter_map(node).collect();
     nodes.sort_unstable();
     Arc::new(nodes)
+}
+
+/// An address that a pod has already.
+struct Claim {
+    address: IpAddr,
+    first: WorkloadId,
+}
+
+impl Placing {
+    /// Another pod has the address, too.
+    fn claim(&mut self, snapshot: &Snapshot, id: WorkloadId, Claim { address, first }: Claim) {
+        let holders = self.shared.holders.entry(address).or_insert_with(|| vec![first]);
+        if !holders.contains(&id) {
+            holders.push(id);
+            self.shared.addresses.insert(address);
+            self.shared.findings.push(shared_by_pods(snapshot, id, &Claim { address, first }));
+        }
+    }
+}
+
+fn shared_by_pods(snapshot: &Snapshot, pod: WorkloadId, Claim { address, first }: &Claim) -> Finding {
+    let other = snapshot.workload_name(*first);
+    let object = format!("Pod {}", snapshot.workload_name(pod));
+    // No policy can tell them apart: one is replaced by the other.
+    let finding = if snapshot.workload(pod).role == snapshot.workload(*first).role {
+        let message = format!("{address} is the address of Pod {other} too, which has the same labels");
+        Finding::hint("shared-address", object, message)
+    } else {
+        let message = format!(
+            "{address} is the address of Pod {other} too. Nobody can tell which of them has it, so the policies of both \
+             must allow a connection. Remove the pod that is gone, or set hostNetwork where the pod is on its node's \
+             network"
+        );
+        Finding::error("shared-address", object, message)
+    };
+    finding.at("status.podIP").from_source(snapshot.workload(pod).source.clone())
 }
 
 fn shared_address(snapshot: &Snapshot, pod: WorkloadId, other: &str, address: IpAddr) -> Finding {

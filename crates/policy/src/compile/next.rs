@@ -24,6 +24,10 @@ pub fn compile_next(before: &Snapshot, program: &Program, next: &Snapshot) -> (P
     let Some(by_address) = with_changed(before, program, next, &changed) else { return compile(next) };
     let mut compiled = Program { by_address, ..program.clone() };
     let new_roles = before.roles.len()..next.roles.len();
+    if !new_roles.is_empty() && !program.shared.holders.is_empty() {
+        // The Roles of pods that share an address are numbered after all others.
+        return compile(next);
+    }
     if !new_roles.is_empty() {
         (compiled.rules, compiled.peer_sets) = with_roles(program, next, new_roles);
         compiled.roles_bound = next.roles.len();

@@ -1,11 +1,12 @@
 //! Peers and ports of rules, resolved and shared between rules that say the same.
 
+use super::claims::Claims;
 use super::roles::RoleIndex;
 use crate::addr::{AddrSet, is_own_to_each_machine, own_to_each_machine};
 use crate::bits::BitSet;
 use crate::domain::PatternTable;
 use crate::labels::Selector;
-use crate::model::{Action, Peer, Peers, PortMatch, Ports, ServedAddress};
+use crate::model::{Action, Clauses, Peer, Peers, PortMatch, Ports, RoleId, Rule, ServedAddress};
 use crate::port::Traffic;
 use crate::program::{Matcher, PeerSet, PeerSetId, PortSpec, PortSpecId};
 use crate::snapshot::Snapshot;
@@ -13,13 +14,6 @@ use crate::unknown::addresses_by_node;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-
-/// What a rule does, with whom and on which ports.
-pub(super) struct RuleClauses<'s> {
-    pub(super) action: Action,
-    pub(super) peers: &'s Peers,
-    pub(super) ports: &'s Ports,
-}
 
 /// Which addresses a rule for nodes covers (S7.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,8 +34,9 @@ impl Coverage {
     }
 }
 
-pub(super) struct PeerCompiler<'s> {
+pub(super) struct PeerCompiler<'s, 'c> {
     snapshot: &'s Snapshot,
+    claims: &'c Claims,
     peer_sets: FxHashMap<PeerSet, PeerSetId>,
     port_specs: FxHashMap<PortSpec, PortSpecId>,
     patterns: PatternTable,
@@ -51,10 +46,11 @@ pub(super) struct PeerCompiler<'s> {
     holders: Option<FxHashMap<IpAddr, Vec<usize>>>,
 }
 
-impl<'s> PeerCompiler<'s> {
-    pub(super) fn new(snapshot: &'s Snapshot) -> Self {
+impl<'s, 'c> PeerCompiler<'s, 'c> {
+    pub(super) fn new(snapshot: &'s Snapshot, claims: &'c Claims) -> Self {
         Self {
             snapshot,
+            claims,
             by_node: addresses_by_node(snapshot),
             holders: None,
             peer_sets: FxHashMap::default(),
@@ -63,32 +59,58 @@ impl<'s> PeerCompiler<'s> {
         }
     }
 
-    /// What a rule matches: its peers on its ports; and the API server, on those of its ports that it serves at each
-    /// address (S7.3).
-    pub(super) fn matchers(&mut self, index: &mut RoleIndex<'s>, clauses: &RuleClauses<'s>) -> Vec<Matcher> {
-        let peers = clauses.peers;
-        let spec = spec_of(clauses.ports);
+    /// What a readable rule does, to what: its peers on its ports; the API server, on those of its ports that it serves
+    /// at each address (S7.3).
+    pub(super) fn parts(&mut self, index: &mut RoleIndex<'s>, rule: &'s Rule) -> Vec<(Action, Matcher)> {
+        let Clauses::Match { peers, ports } = &rule.clauses else { return Vec::new() };
+        let spec = spec_of(ports);
+        let served = self.api_server_parts(peers, &spec);
+        let is_more = |peers: &[Peer]| peers.iter().any(|peer| *peer != Peer::ApiServer);
+        let mut parts = Vec::new();
+        if served.is_empty() || matches!(peers, Peers::Listed(peers) if is_more(peers)) {
+            let set = self.peer_set(index, rule.action, peers);
+            parts.extend(self.shared_parts(rule.action, set, spec));
+        }
+        parts.extend(served.into_iter().map(|matcher| (rule.action, matcher)));
+        parts
+    }
+
+    fn api_server_parts(&mut self, peers: &Peers, spec: &PortSpec) -> Vec<Matcher> {
         let mut served = Vec::new();
-        if matches!(peers, Peers::Listed(peers) if peers.contains(&Peer::ApiServer)) {
-            for (traffic, addresses) in self.served() {
-                let numbered = spec.numbered.intersect(&traffic);
-                let named_within = (!spec.named.is_empty()).then_some(traffic);
-                let spec = PortSpec { numbered, named: spec.named.clone(), named_within };
-                if spec.numbered.is_none() && spec.named.is_empty() {
-                    continue;
-                }
+        if !matches!(peers, Peers::Listed(peers) if peers.contains(&Peer::ApiServer)) {
+            return served;
+        }
+        for (traffic, addresses) in self.served() {
+            // No kind has both `apiServer` and named ports.
+            let spec = PortSpec { numbered: spec.numbered.intersect(&traffic), ..PortSpec::default() };
+            if !spec.numbered.is_none() {
                 let set = PeerSet { addresses, ..PeerSet::default() };
-                served.push(Matcher::Clauses { peers: self.intern_peers(set), ports: self.intern_ports(spec) });
+                served.push(self.intern(set, spec));
             }
         }
-        let is_more = |peers: &[Peer]| peers.iter().any(|peer| *peer != Peer::ApiServer);
-        let mut matchers = Vec::new();
-        if served.is_empty() || matches!(peers, Peers::Listed(peers) if is_more(peers)) {
-            let others = Matcher::Clauses { peers: self.peer_set(index, clauses), ports: self.intern_ports(spec) };
-            matchers.push(others);
+        served
+    }
+
+    /// S1.9: of pods that share an address, an Allow or Pass must speak of all; a Deny is for each that it speaks of.
+    /// A Pass that speaks only of some denies: the others may be denied by what follows it.
+    fn shared_parts(&mut self, action: Action, set: PeerSet, spec: PortSpec) -> Vec<(Action, Matcher)> {
+        let (all, some) = self.claims.among(&set.roles);
+        let with = |mut set: PeerSet, roles: &[RoleId]| {
+            roles.iter().for_each(|role| set.roles.insert(role.index()));
+            set
+        };
+        let counts_doubtful = !spec.named.is_empty() && self.claims.have_doubtful_ports();
+        let doubtful = PortSpec { counts_doubtful, ..spec.clone() };
+        let set = with(set, &all);
+        if action == Action::Deny {
+            return vec![(action, self.intern(with(set, &some), doubtful))];
         }
-        matchers.extend(served);
-        matchers
+        let mut parts = vec![(action, self.intern(set.clone(), spec))];
+        if action == Action::Pass && (counts_doubtful || !some.is_empty()) {
+            let set = with(if counts_doubtful { set } else { PeerSet::default() }, &some);
+            parts.push((Action::Deny, self.intern(set, doubtful)));
+        }
+        parts
     }
 
     /// The addresses of the API server, by what it serves there.
@@ -104,12 +126,12 @@ impl<'s> PeerCompiler<'s> {
         served
     }
 
-    fn peer_set(&mut self, index: &mut RoleIndex<'s>, clauses: &RuleClauses<'s>) -> PeerSetId {
+    fn peer_set(&mut self, index: &mut RoleIndex<'s>, action: Action, peers: &'s Peers) -> PeerSet {
         let mut set = PeerSet::default();
-        match clauses.peers {
+        match peers {
             Peers::Anyone => set.anyone = true,
             Peers::Listed(peers) => {
-                let nodes = Coverage::of(clauses.action);
+                let nodes = Coverage::of(action);
                 for peer in peers {
                     match peer {
                         Peer::Nodes(selector) => self.add_nodes(&mut set, selector, nodes),
@@ -118,17 +140,14 @@ impl<'s> PeerCompiler<'s> {
                 }
             }
         }
-        self.intern_peers(set)
+        set
     }
 
-    fn intern_peers(&mut self, set: PeerSet) -> PeerSetId {
+    fn intern(&mut self, set: PeerSet, spec: PortSpec) -> Matcher {
         let next = PeerSetId(self.peer_sets.len() as u32);
-        *self.peer_sets.entry(set).or_insert(next)
-    }
-
-    fn intern_ports(&mut self, spec: PortSpec) -> PortSpecId {
+        let peers = *self.peer_sets.entry(set).or_insert(next);
         let next = PortSpecId(self.port_specs.len() as u32);
-        *self.port_specs.entry(spec).or_insert(next)
+        Matcher::Clauses { peers, ports: *self.port_specs.entry(spec).or_insert(next) }
     }
 
     fn add(&mut self, index: &mut RoleIndex<'s>, set: &mut PeerSet, peer: &'s Peer) {
@@ -141,7 +160,7 @@ impl<'s> PeerCompiler<'s> {
             }
             // Added by `add_nodes`.
             Peer::Nodes(_) => {}
-            // It has ports of its own: see `matchers`.
+            // It has ports of its own: see `parts`.
             Peer::ApiServer => {}
             Peer::Domain(pattern) => set.domains.push(self.patterns.intern(pattern)),
         }

@@ -100,6 +100,7 @@ impl<'a> Scene<'a> {
         for (at, class) in self.program.classes.iter().enumerate() {
             let plans =
                 std::iter::once((&class.enforced, false)).chain(class.audited.as_ref().map(|plan| (plan, true)));
+            let plans = plans.flat_map(|(plan, audited)| plan.each().map(move |plan| (plan, audited)));
             for (plan, audited) in plans {
                 for &policy in egress_policies(plan).chain(&plan.ingress.network) {
                     self.classes[policy.index()].insert(at);

@@ -138,7 +138,9 @@ fn empty_peer(scene: &Scene<'_>, rule: RuleView<'_>, peer: &Peer) -> Option<Empt
         Peer::Pods(pods) if scene.has_workloads() => {
             // What one peer selects is among what the rule's peers select together.
             let Matcher::Clauses { peers, .. } = rule.compiled.matcher else { return None };
-            let mut together = scene.program.peer_set(peers).roles.iter();
+            // Roles beyond the Snapshot's are of pods that share an address.
+            let known = scene.snapshot.roles.len();
+            let mut together = scene.program.peer_set(peers).roles.iter().filter(|role| *role < known);
             let found = together.any(|role| scene.in_set(pods, RoleId(role as u32)));
             (!found).then(|| Empty { selector: true, why: empty_pods(scene, pods) })
         }

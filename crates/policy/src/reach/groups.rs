@@ -87,7 +87,7 @@ impl Groups {
         let rows = snapshot.workload_ids().map(|id| {
             let workload = snapshot.workload(id);
             let (namespace, kind) = (workload.namespace, workload.kind.name().into());
-            let (members, nodes) = (vec![id], vec![workload.node]);
+            let (members, nodes) = (vec![id], vec![matrix.program().member(id).node]);
             Group { namespace, kind, name: workload.name.clone(), members, owner: None, nodes }
         });
         Self { all: rows.collect(), of: (0..snapshot.workloads.len() as u32).map(GroupId).collect(), by_pod: true }
@@ -119,7 +119,7 @@ impl Groups {
             for members in parts {
                 let row = GroupId(groups.all.len() as u32);
                 members.iter().for_each(|id| groups.of[id.index()] = row);
-                groups.all.push(group(snapshot, &key, is_split, members));
+                groups.all.push(group(matrix, &key, is_split, members));
             }
         }
         groups
@@ -226,15 +226,15 @@ fn key(snapshot: &Snapshot, id: WorkloadId) -> RowKey {
     if snapshot.role(workload.role).labels.is_empty() { RowKey::Alone(id) } else { RowKey::Labels(workload.role) }
 }
 
-fn group(snapshot: &Snapshot, key: &RowKey, is_split: bool, members: Vec<WorkloadId>) -> Group {
-    let workload = snapshot.workload(members[0]);
+fn group(matrix: &Matrix<'_>, key: &RowKey, is_split: bool, members: Vec<WorkloadId>) -> Group {
+    let workload = matrix.snapshot().workload(members[0]);
     let owner = match key {
         RowKey::Owner(_, owner) => Some(owner.clone()),
         RowKey::Labels(_) | RowKey::Alone(_) => None,
     };
     let kind = owner.as_ref().map_or_else(|| workload.kind.name().into(), |owner| owner.kind.clone());
     let name = row_name(owner.as_ref(), is_split, &workload.name, members.len()).into();
-    let mut nodes: Vec<Option<NodeId>> = members.iter().map(|&id| snapshot.workload(id).node).collect();
+    let mut nodes: Vec<Option<NodeId>> = members.iter().map(|&id| matrix.program().member(id).node).collect();
     nodes.sort_unstable();
     nodes.dedup();
     Group { namespace: workload.namespace, kind, name, members, owner, nodes }

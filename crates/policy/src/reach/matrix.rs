@@ -13,9 +13,9 @@ use crate::domain::{DomainPattern, PatternId};
 use crate::flow::Endpoint;
 use crate::model::{Direction, NamedPort, NodeId, WorkloadId};
 use crate::port::Traffic;
-use crate::program::{ClassId, Matcher, PeerSetId, Program};
+use crate::program::{ClassId, Matcher, Member, PeerSetId, Plan, Program};
 use crate::snapshot::Snapshot;
-use crate::unknown::{Condition, Conditions, Family, speaks};
+use crate::unknown::{Condition, Conditions, Family, judging, speaks};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::RefCell;
 use std::net::IpAddr;
@@ -51,7 +51,11 @@ type Ranges = Rc<[OutsideRange]>;
 type Names = Rc<[(DomainPattern, Reachable)]>;
 
 /// What ingress of a workload depends on.
-type Door = (ClassId, Arc<[NamedPort]>);
+type Door = (ClassId, Arc<[NamedPort]>, Arc<[NamedPort]>);
+
+fn door(member: &Member) -> Door {
+    (member.class, member.ports.clone(), member.doubtful_ports.clone())
+}
 
 /// What decides how a workload fares: its own policies on either side, and what
 /// the policies of others can see of it.
@@ -133,7 +137,7 @@ impl<'a> Matrix<'a> {
         let mut door_ids: FxHashMap<Door, u32> = FxHashMap::default();
         let door_of = reach.program.workloads.iter().map(|member| {
             let next = door_ids.len() as u32;
-            *door_ids.entry((member.class, member.ports.clone())).or_insert(next)
+            *door_ids.entry(door(member)).or_insert(next)
         });
         let door_of = door_of.collect();
         let families = snapshot.workload_ids().map(|id| {
@@ -372,11 +376,7 @@ impl<'a> Matrix<'a> {
     fn peer_sets(&self, row: &SideRow) -> Vec<PeerSetId> {
         let program = self.reach.program;
         let plan = &program.class(program.member(row.owner).class).enforced;
-        let gates = [&plan.cluster_gate, &plan.namespace_gate];
-        let gates = gates.into_iter().filter(|_| row.direction == Direction::Egress);
-        let tiers = plan.tiers(row.direction);
-        let policies = gates.chain([&tiers.admin, &tiers.network, &tiers.baseline]).flatten();
-        peer_sets(program, row.direction, policies)
+        peer_sets(program, row.direction, judging(plan, row.direction))
     }
 
     /// The workload by its addresses of that lane; once without, if it has none.
@@ -407,7 +407,7 @@ impl<'a> Matrix<'a> {
     /// What may be opened to the workload from outside.
     pub fn outside_from(&self, to: WorkloadId) -> Rc<[OutsideRange]> {
         let member = self.reach.program.member(to);
-        let key = ((member.class, member.ports.clone()), member.node);
+        let key = (door(member), member.node);
         if let Some(known) = self.outside_from.borrow().get(&key) {
             return known.clone();
         }
@@ -427,7 +427,7 @@ impl<'a> Matrix<'a> {
     /// What may be opened to the workload from outside, without what its own node may open besides.
     pub fn outside_across(&self, to: WorkloadId) -> Rc<[OutsideRange]> {
         let member = self.reach.program.member(to);
-        let key = (member.class, member.ports.clone());
+        let key = door(member);
         if let Some(known) = self.outside_across.borrow().get(&key) {
             return known.clone();
         }
@@ -462,8 +462,8 @@ impl<'a> Matrix<'a> {
         let source = self.ends(from, Lane::Any)[0].clone();
         let Some(member) = program.pod(&source) else { return Vec::new() };
         let plan = &program.class(member.class).enforced;
-        let stages = [&plan.cluster_gate, &plan.namespace_gate, &plan.egress.admin];
-        let rules = stages.into_iter().flatten().flat_map(|&id| program.policy(id).rules(Direction::Egress));
+        let stages = |plan: &'a Plan| [&plan.cluster_gate, &plan.namespace_gate, &plan.egress.admin];
+        let rules = plan.each().flat_map(stages).flatten().flat_map(|&id| program.policy(id).rules(Direction::Egress));
         let mut seen: FxHashSet<PatternId> = FxHashSet::default();
         let mut patterns: Vec<PatternId> = Vec::new();
         for rule in rules {

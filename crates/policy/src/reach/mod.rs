@@ -21,9 +21,9 @@ pub use reachable::Reachable;
 
 use crate::flow::Endpoint;
 use crate::lease::{Instant, Lease, LeaseTable};
-use crate::model::{Action, Direction, NamedPort, PolicyId};
+use crate::model::{Action, Direction, PolicyId};
 use crate::port::Traffic;
-use crate::program::{CompiledRule, Matcher, PeerSet, Plan, Program, Tiers};
+use crate::program::{CompiledRule, Matcher, Member, NamedPorts, PeerSet, Plan, Program, Tiers};
 use crate::unknown::{Assumption, Family, Settled, Side, SourceNode, families};
 use std::net::IpAddr;
 
@@ -38,8 +38,7 @@ pub struct Reach<'a> {
 impl Reach<'_> {
     /// Every connection that may be opened from one end to the other.
     pub fn between(&self, from: &Endpoint, to: &Endpoint) -> Reachable {
-        let same = from.workload.is_some() && from.workload == to.workload;
-        if same && self.program.pod(from).is_some_and(|member| !member.template) {
+        if self.program.is_same_pod(from, to) && self.program.pod(from).is_some_and(|member| !member.template) {
             return Reachable::all();
         }
         // The ends may choose the family: what is open over one of them is open.
@@ -128,6 +127,10 @@ impl Reach<'_> {
 
     /// What a plan lets out to an end with a known address.
     pub(crate) fn plan_egress(&self, plan: &Plan, to: &Endpoint, source_node: SourceNode) -> Traffic {
+        all_allow(plan, |plan| self.one_plan_egress(plan, to, source_node))
+    }
+
+    fn one_plan_egress(&self, plan: &Plan, to: &Endpoint, source_node: SourceNode) -> Traffic {
         let doubt = Doubt { policies: &plan.in_doubt, source_node };
         let side = Peering { direction: Direction::Egress, peer: to, ports: self.named_ports(to), doubt };
         let mut open = self.gate(&plan.cluster_gate, &side, Traffic::all());
@@ -138,10 +141,10 @@ impl Reach<'_> {
     }
 
     /// What a plan lets in from an end with a known address.
-    pub(crate) fn plan_ingress(&self, plan: &Plan, ports: &[NamedPort], from: &Endpoint) -> Traffic {
+    pub(crate) fn plan_ingress(&self, plan: &Plan, ports: NamedPorts<'_>, from: &Endpoint) -> Traffic {
         let doubt = Doubt { policies: &[], source_node: SourceNode::default() };
         let side = Peering { direction: Direction::Ingress, peer: from, ports, doubt };
-        self.tiers(&plan.ingress, &side, Traffic::all())
+        all_allow(plan, |plan| self.tiers(&plan.ingress, &side, Traffic::all()))
     }
 
     /// Whether an egress rule of the policy matches some of these connections.
@@ -152,8 +155,8 @@ impl Reach<'_> {
         rules.any(|rule| self.matched(rule, &side).is_some_and(|hit| !hit.intersect(traffic).is_none()))
     }
 
-    fn named_ports(&self, to: &Endpoint) -> &[NamedPort] {
-        self.program.pod(to).map_or(&[], |member| &member.ports)
+    fn named_ports(&self, to: &Endpoint) -> NamedPorts<'_> {
+        self.program.pod(to).map(Member::named_ports).unwrap_or_default()
     }
 
     fn opening(&self, set: &PeerSet, address: IpAddr) -> Option<&Lease> {
@@ -253,6 +256,11 @@ impl Reach<'_> {
     }
 }
 
+/// What the plans of all pods that share an address let pass (S1.9).
+fn all_allow(plan: &Plan, open: impl Fn(&Plan) -> Traffic) -> Traffic {
+    plan.each().map(open).reduce(|all, more| all.intersect(&more)).unwrap_or_default()
+}
+
 /// How the destination's side is asked.
 #[derive(Clone, Copy)]
 pub(crate) struct Inward {
@@ -272,7 +280,7 @@ pub(crate) struct SideCase {
 struct Peering<'a> {
     direction: Direction,
     peer: &'a Endpoint,
-    ports: &'a [NamedPort],
+    ports: NamedPorts<'a>,
     doubt: Doubt<'a>,
 }
 

@@ -4,8 +4,9 @@
 use super::{Cuts, Reach, Reachable};
 use crate::addr::{AddrRange, next_address};
 use crate::flow::Endpoint;
-use crate::model::PolicyId;
+use crate::model::{Direction, PolicyId};
 use crate::program::{Holder, Matcher, Plan, Program};
+use crate::unknown::judging;
 use std::net::IpAddr;
 
 /// A range outside, and what may be opened to it, or from it.
@@ -35,14 +36,8 @@ pub(super) fn ranges(
     ask: impl Fn(&Endpoint) -> Reachable,
 ) -> Vec<OutsideRange> {
     let mut cuts = Cuts::default();
-    let stages = [&plan.cluster_gate, &plan.namespace_gate, &plan.egress.admin, &plan.egress.network];
-    let stages = stages.into_iter().chain([
-        &plan.egress.baseline,
-        &plan.ingress.admin,
-        &plan.ingress.network,
-        &plan.ingress.baseline,
-    ]);
-    for &policy in stages.flatten() {
+    let directions = [Direction::Egress, Direction::Ingress];
+    for &policy in directions.into_iter().flat_map(|direction| judging(plan, direction)) {
         cut_policy(reach.program, policy, &mut cuts);
     }
     for lease in reach.leases.iter() {

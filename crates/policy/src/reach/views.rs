@@ -38,6 +38,7 @@ struct View {
     role: RoleId,
     host_node: Option<NodeId>,
     ports: Arc<[NamedPort]>,
+    doubtful_ports: Arc<[NamedPort]>,
     /// For each address: its family, and which peer sets it is in.
     addresses: Vec<(bool, Rc<[u32]>)>,
 }
@@ -47,18 +48,18 @@ impl View {
     /// has only addresses of its family, so families are kept apart.
     fn start(&self, host_network: bool) -> Option<Start> {
         let apart = host_network || self.addresses.len() > 1;
-        (!apart).then(|| (self.ports.clone(), self.addresses.first().map(|(v4, _)| *v4)))
+        (!apart).then(|| (self.ports.clone(), self.doubtful_ports.clone(), self.addresses.first().map(|(v4, _)| *v4)))
     }
 }
 
-type Start = (Arc<[NamedPort]>, Option<bool>);
+type Start = (Arc<[NamedPort]>, Arc<[NamedPort]>, Option<bool>);
 
 impl Views {
     pub(super) fn new(snapshot: &Snapshot, reach: &Reach<'_>) -> Self {
         let mut sights = Sights::new(reach.program);
         let mut ids: FxHashMap<View, u32> = FxHashMap::default();
         let mut start_ids: FxHashMap<Start, u32> = FxHashMap::default();
-        let mut of_role: Vec<Vec<u32>> = vec![Vec::new(); snapshot.roles.len()];
+        let mut of_role: Vec<Vec<u32>> = vec![Vec::new(); reach.program.roles_bound];
         let mut views = Self {
             of: Vec::with_capacity(snapshot.workloads.len()),
             example: Vec::new(),
@@ -68,11 +69,12 @@ impl Views {
             sights: Vec::new(),
         };
         for id in snapshot.workload_ids() {
-            let workload = snapshot.workload(id);
+            let (workload, member) = (snapshot.workload(id), reach.program.member(id));
             let view = View {
-                role: workload.role,
+                role: member.role,
                 host_node: workload.node.filter(|_| workload.host_network),
-                ports: workload.ports.clone(),
+                ports: member.ports.clone(),
+                doubtful_ports: member.doubtful_ports.clone(),
                 addresses: workload.addresses.iter().map(|&a| (a.is_ipv4(), sights.of(reach, a))).collect(),
             };
             if let Some(&known) = ids.get(&view) {

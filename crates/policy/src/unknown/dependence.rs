@@ -6,6 +6,7 @@ use crate::addr::AddrSet;
 use crate::flow::Endpoint;
 use crate::model::{NodeId, PolicyId};
 use crate::port::Traffic;
+use crate::program::Plan;
 use crate::reach::{Inward, Reach, Reachable, SideCase};
 
 /// Something that the input does not say and that decides about a connection. `E` is how its ends are told.
@@ -233,11 +234,12 @@ impl Sides<'_> {
 
     /// The firewalls for certain nodes that have a rule for these connections.
     fn for_certain_nodes(&self, part: &Traffic, outcomes: &[SideOutcome]) -> Vec<PolicyId> {
-        let all = self.reach.plan_of(self.from).map(|plan| &plan.in_doubt[..]).unwrap_or_default();
+        let plan = self.reach.plan_of(self.from);
+        let all: Vec<PolicyId> = plan.into_iter().flat_map(Plan::all_in_doubt).collect();
         let has_rule = |policy| outcomes.iter().any(|outcome| self.reach.has_rule(policy, &outcome.settled.end, part));
         let policies: Vec<PolicyId> = all.iter().copied().filter(|&policy| has_rule(policy)).collect();
         // Through a node port, the rule may be about the node that passes the connection on.
-        if policies.is_empty() { all.to_vec() } else { policies }
+        if policies.is_empty() { all } else { policies }
     }
 
     fn ingress(&self, outcomes: &[SideOutcome]) -> Vec<Dependence> {

@@ -50,7 +50,7 @@ pub enum SourceNode {
 impl SourceNode {
     /// What may be assumed of a source with these policies.
     pub(crate) fn cases(plan: &Plan) -> &'static [Self] {
-        match plan.in_doubt.is_empty() {
+        match plan.all_in_doubt().next().is_none() {
             true => &[Self::Unfavourable],
             false => &[Self::Unfavourable, Self::Favourable],
         }
@@ -143,8 +143,10 @@ pub(crate) struct Side {
 
 /// The policies of the plan that judge this direction.
 pub(crate) fn judging(plan: &Plan, direction: Direction) -> impl Iterator<Item = &PolicyId> {
-    let gates = [&plan.cluster_gate, &plan.namespace_gate];
-    let gates = gates.into_iter().filter(move |_| direction == Direction::Egress);
-    let tiers = plan.tiers(direction);
-    gates.chain([&tiers.admin, &tiers.network, &tiers.baseline]).flatten()
+    plan.each().flat_map(move |plan| {
+        let gates = [&plan.cluster_gate, &plan.namespace_gate];
+        let gates = gates.into_iter().filter(move |_| direction == Direction::Egress);
+        let tiers = plan.tiers(direction);
+        gates.chain([&tiers.admin, &tiers.network, &tiers.baseline]).flatten()
+    })
 }

@@ -14,6 +14,7 @@ mod sets;
 
 use generate::{cases, flow_text};
 use naive::{Because, Judgement, RuleAt, Why, World, judge, predict};
+use namewall_policy::model::WorkloadId;
 use namewall_policy::program::RuleId;
 use namewall_policy::reach::Reach;
 use namewall_policy::{
@@ -23,6 +24,7 @@ use namewall_policy::{
 use proptest::test_runner::{Config, RngAlgorithm, RngSeed, TestCaseError, TestRunner};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 const CASES: u32 = 3000;
@@ -146,6 +148,67 @@ fn the_naive_evaluator_agrees() {
     }
 }
 
+/// S1.9: what is allowed between addresses that several pods claim, each of them allows if it is the only one.
+#[test]
+fn s1_9_what_is_allowed_every_pod_of_an_address_allows() {
+    let (seen, config) = (RefCell::new([0; 2]), config(CASES / 4));
+    let whole = std::env::var_os("PROPTEST_CASES").is_none();
+    let result = TestRunner::new(config).run(&cases(), |case| {
+        let (program, _) = compile(&case.snapshot);
+        let mut leases = LeaseTable::default();
+        case.leases.iter().for_each(|lease| drop(leases.grant(lease.clone())));
+        for flow in &case.flows {
+            let ends = [&flow.from, &flow.to].map(|end| holders(&program, end));
+            if ends.iter().all(|holders| holders.len() < 2) {
+                continue;
+            }
+            let is_open = evaluate(&program, &leases, flow, case.now).verdict == Verdict::Allow;
+            seen.borrow_mut()[usize::from(is_open)] += 1;
+            for (from, to) in ends[0].iter().flat_map(|from| ends[1].iter().map(move |to| (*from, *to))) {
+                // An address is its holder's own, whoever that is.
+                if flow.from.address == flow.to.address && from != to {
+                    continue;
+                }
+                let alone = without_others(&case.snapshot, &program, &[from, to]);
+                let as_one = |end: &Endpoint, workload: Option<WorkloadId>| Endpoint { workload, ..end.clone() };
+                let flow = Flow { from: as_one(&flow.from, from), to: as_one(&flow.to, to), ..flow.clone() };
+                let world = World { snapshot: &alone, leases: &case.leases, now: case.now };
+                if is_open && matches!(judge(world, &flow).why, Why::Denied { .. }) {
+                    let flow = flow_text(&case.snapshot, &flow);
+                    return Err(TestCaseError::fail(format!("{flow}: open, and denied for this pod alone")));
+                }
+            }
+        }
+        Ok(())
+    });
+    if let Err(error) = result {
+        panic!("{error}");
+    }
+    let seen = seen.into_inner();
+    assert!(!whole || seen.iter().all(|times| *times >= AT_LEAST), "closed and open {seen:?} times");
+}
+
+/// Who the end may be: the pods that claim its address.
+fn holders(program: &Program, end: &Endpoint) -> Vec<Option<WorkloadId>> {
+    let sharing = end.address.map(|address| program.sharing(address)).unwrap_or_default();
+    if sharing.is_empty() || end.workload.is_none() {
+        return vec![end.workload];
+    }
+    sharing.iter().copied().map(Some).collect()
+}
+
+/// The cluster without the pods that share an address with these.
+fn without_others(snapshot: &Snapshot, program: &Program, kept: &[Option<WorkloadId>]) -> Snapshot {
+    let mut alone = snapshot.clone();
+    for id in snapshot.workload_ids().filter(|id| !kept.contains(&Some(*id))) {
+        let shares = |address: &IpAddr| kept.iter().flatten().any(|kept| program.sharing(*address).contains(kept));
+        if !snapshot.workload(id).host_network && snapshot.workload(id).addresses.iter().any(shares) {
+            alone.workloads.set(id.index(), snapshot.workload(id).vacated());
+        }
+    }
+    alone
+}
+
 /// An end is found by its address as the generator made it from the cluster.
 #[test]
 fn ends_are_found_by_address() {
@@ -157,6 +220,8 @@ fn ends_are_found_by_address() {
             let workload = end.workload.filter(|_| end.node.is_none());
             // Nor a node from another that has the address as well.
             let node = end.node.filter(|_| !generate::is_others_too(&case.snapshot, address));
+            // Of pods that share an address, the first is found.
+            let workload = program.sharing(address).first().copied().filter(|_| workload.is_some()).or(workload);
             let expected = Endpoint { workload, node, ..end.clone() };
             if program.endpoint_at(address) != expected {
                 let found = program.endpoint_at(address);

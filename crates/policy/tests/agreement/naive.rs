@@ -8,9 +8,11 @@ mod matching;
 
 pub(crate) use cases::Case;
 use namewall_policy::model::{
-    Action, Clauses, Direction, Enforcement, NamespaceId, Placement, Policy, PolicyKind, PolicyRef, Rule, Workload,
+    Action, Clauses, Direction, Enforcement, NamespaceId, NodeId, Placement, Policy, PolicyKind, PolicyRef, Rule,
+    Workload, WorkloadId,
 };
 use namewall_policy::{Endpoint, Flow, Instant, Lease, Prediction, Snapshot, Stage};
+use std::net::IpAddr;
 
 /// What the verdict rests on.
 #[derive(Clone, Copy, Debug)]
@@ -114,6 +116,7 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// S1.9: every pod that shares an address with the source must allow.
     fn egress(&self) -> Step {
         let Some(pod) = self.world.pod(&self.flow.from) else {
             self.service_gate()?;
@@ -122,10 +125,14 @@ impl<'a> Walk<'a> {
         if self.to_itself(pod) {
             return Ok(Because::OwnAddress);
         }
+        all_allow(self.world.judged_as(pod).into_iter().map(|pod| self.egress_of(pod)))
+    }
+
+    fn egress_of(&self, pod: &Workload) -> Step {
         if let Some(hop) = self.flow.hop {
             // Its own node knows only where it was addressed to; the other one asks the cluster gates once more.
             let first = self.flow.before(hop);
-            let because = Walk { flow: &first, ..*self }.egress()?;
+            let because = Walk { flow: &first, ..*self }.egress_of(pod)?;
             self.cluster_gate(pod)?;
             return Ok(because);
         }
@@ -144,14 +151,20 @@ impl<'a> Walk<'a> {
             return Ok(Because::OwnAddress);
         }
         let assumed = matches!(self.doubt, Doubt::Case(case) if case.same_node);
-        if self.flow.from.node.is_some() && (self.flow.from.node == pod.node || assumed) {
+        if self.flow.from.node.is_some() && (self.flow.from.node == self.world.node_of(pod) || assumed) {
             return Ok(Because::OwnNode);
         }
-        self.tiers(pod, Direction::Ingress)
+        all_allow(self.world.judged_as(pod).into_iter().map(|pod| self.tiers(pod, Direction::Ingress)))
     }
 
     fn to_itself(&self, pod: &Workload) -> bool {
-        self.flow.from.workload == self.flow.to.workload && !pod.is_template() && self.flow.hop.is_none()
+        let own = match (self.flow.from.address, self.flow.to.address) {
+            (Some(from), Some(to)) if [from, to].iter().all(|one| pod.addresses.contains(one)) => {
+                from == to || self.world.holders(from) == self.world.holders(to)
+            }
+            _ => true,
+        };
+        self.flow.from.workload == self.flow.to.workload && own && !pod.is_template() && self.flow.hop.is_none()
     }
 
     fn stays_in_pod_network(&self) -> bool {
@@ -293,9 +306,18 @@ impl<'a> Walk<'a> {
             Clauses::Unreadable if rule.action == Action::Allow => None,
             Clauses::Unreadable => Some(Action::Deny),
             Clauses::Match { peers, ports } => {
-                let matches = self.world.peers_match(rule.action, peers, peer, self.flow)
-                    && self.world.ports_match(ports, self.flow);
-                matches.then_some(rule.action)
+                // S1.9: an end may be one of several pods that share an address, and nobody knows which.
+                let (peer, to) = (self.world.may_be(peer), self.world.may_be(&self.flow.to));
+                let speaks = |peer: &Endpoint| self.world.peers_match(rule.action, peers, peer, self.flow);
+                let asks = |to: &Endpoint| self.world.ports_match(ports, self.flow, to);
+                let (all, any) =
+                    (peer.iter().all(speaks) && to.iter().all(asks), peer.iter().any(speaks) && to.iter().any(asks));
+                match rule.action {
+                    Action::Deny => any.then_some(Action::Deny),
+                    Action::Allow => all.then_some(Action::Allow),
+                    Action::Pass if all => Some(Action::Pass),
+                    Action::Pass => any.then_some(Action::Deny),
+                }
             }
         }
     }
@@ -326,11 +348,62 @@ impl<'a> Walk<'a> {
     }
 }
 
+/// What the first says that is not the default.
+fn all_allow(steps: impl Iterator<Item = Step>) -> Step {
+    let all: Vec<Because> = steps.collect::<Result<_, _>>()?;
+    Ok(all.into_iter().find(|because| *because != Because::Default).unwrap_or(Because::Default))
+}
+
 fn rule_at(policy: &Policy, direction: Direction, index: usize) -> RuleAt {
     RuleAt { policy: policy.id.clone(), direction, index }
 }
 
 impl<'a> World<'a> {
+    /// The pods that have the address.
+    fn holders(&self, address: IpAddr) -> Vec<WorkloadId> {
+        let has = |id: &WorkloadId| {
+            let pod = self.snapshot.workload(*id);
+            !pod.host_network && pod.addresses.contains(&address)
+        };
+        self.snapshot.workload_ids().filter(has).collect()
+    }
+
+    /// The pods that a pod is judged as: itself, those with one of its addresses, those with one of theirs, and so on.
+    fn joined(&self, pod: &Workload) -> Vec<WorkloadId> {
+        let mut found: Vec<WorkloadId> = Vec::new();
+        let mut addresses: Vec<IpAddr> = pod.addresses.to_vec();
+        while let Some(address) = addresses.pop() {
+            for holder in self.holders(address) {
+                if !found.contains(&holder) {
+                    found.push(holder);
+                    addresses.extend(self.snapshot.workload(holder).addresses.iter());
+                }
+            }
+        }
+        found.sort();
+        found
+    }
+
+    fn judged_as(&self, pod: &'a Workload) -> Vec<&'a Workload> {
+        let joined: Vec<_> = self.joined(pod).into_iter().map(|id| self.snapshot.workload(id)).collect();
+        if joined.is_empty() { vec![pod] } else { joined }
+    }
+
+    /// The node, if all it is judged as are there.
+    fn node_of(&self, pod: &'a Workload) -> Option<NodeId> {
+        let joined = self.judged_as(pod);
+        pod.node.filter(|node| joined.iter().all(|other| other.node == Some(*node)))
+    }
+
+    /// The end as each of the pods that it may be.
+    fn may_be(&self, end: &Endpoint) -> Vec<Endpoint> {
+        let joined = self.pod(end).map(|pod| self.joined(pod)).unwrap_or_default();
+        if joined.is_empty() {
+            return vec![end.clone()];
+        }
+        joined.into_iter().map(|id| Endpoint { workload: Some(id), ..end.clone() }).collect()
+    }
+
     /// The end as a pod, which a `hostNetwork` pod is not to any policy (S1).
     fn pod(&self, end: &Endpoint) -> Option<&'a Workload> {
         let workload = self.snapshot.workload(end.workload?);

@@ -60,6 +60,8 @@ pub(crate) struct World {
     namespaces: Vec<(Labels, bool)>,
     nodes: Vec<Labels>,
     pods: Vec<Pod>,
+    /// Pods that are gone while their objects are not: each claims the first address of one that there is (S1.9).
+    stale: Vec<(usize, Pod)>,
     host_pod: bool,
     services: Vec<(usize, Target, u16)>,
     policies: Vec<Policy>,
@@ -82,6 +84,7 @@ impl World {
             namespaces: vec![Default::default(); NAMESPACES.len()],
             nodes: vec![Labels::default(); NODES.len()],
             pods,
+            stale: Vec::new(),
             host_pod: false,
             services: vec![(0, Target::Outside, PORTS[0]); SERVICES.len()],
             policies: Vec::new(),
@@ -111,7 +114,11 @@ impl World {
                 *member = pod(dice, member.addresses);
             }
         }
-        for member in &self.pods {
+        self.stale = dice.times(0..3, |dice| {
+            let at = dice.within(0..PODS.len());
+            (at, pod(dice, &PODS[at][..1]))
+        });
+        for member in self.pods.iter().chain(self.stale.iter().map(|(_, pod)| pod)) {
             let namespace = NamespaceId(member.namespace as u32);
             let role = Role { namespace, labels: member.labels.clone(), host_network: false };
             if !self.roles.contains(&role) {
@@ -208,6 +215,12 @@ impl World {
         let mut ids = Vec::new();
         for (at, pod) in self.pods.iter().enumerate() {
             ids.push(pod.there.then(|| add_pod(&mut snapshot, at, pod)));
+        }
+        for (number, (at, pod)) in self.stale.iter().enumerate().filter(|(_, (at, _))| self.pods[*at].there) {
+            let id = add_pod(&mut snapshot, *at, pod);
+            if let Some(stale) = snapshot.workloads.get_mut(id.index()) {
+                stale.name = format!("stale{number}").into();
+            }
         }
         if self.host_pod {
             let namespace = NamespaceId(0);

@@ -2,6 +2,7 @@
 
 use crate::expectation::{By, Expectation};
 use namewall_policy::model::{Direction, PolicyId};
+use namewall_policy::program::Plan;
 use namewall_policy::{Cause, Decision, Flow, Prediction, Program, Reason};
 
 pub(super) struct Judge<'a> {
@@ -35,7 +36,10 @@ impl Judge<'_> {
                 let class = subject.workload.map(|id| self.program.class(self.program.member(id).class));
                 let plans = class.into_iter().flat_map(|class| class.audited.iter().chain([&class.enforced]));
                 by.rule.is_none()
-                    && plans.flat_map(|plan| &plan.tiers(stage.direction()).network).any(|&id| self.is_policy(by, id))
+                    && plans
+                        .flat_map(Plan::each)
+                        .flat_map(|plan| &plan.tiers(stage.direction()).network)
+                        .any(|&id| self.is_policy(by, id))
             }
             Reason::Denied { cause, .. } => self.is_rule(by, cause),
         }

@@ -107,7 +107,7 @@ fn alike(snapshot: &Snapshot) -> (Vec<(WorkloadId, usize)>, Vec<WorkloadId>) {
         if workload.host_network || workload.is_vacant() {
             continue;
         }
-        let number = *numbers.entry((matrix.likeness(id), workload.node)).or_insert_with(|| {
+        let number = *numbers.entry((matrix.likeness(id), matrix.program().member(id).node)).or_insert_with(|| {
             examples.push(id);
             examples.len() - 1
         });

@@ -60,6 +60,8 @@ struct Member {
     node: Option<u32>,
     host_network: bool,
     interfaces: Interfaces,
+    /// Whether it claims an address of the pod before it (S1.9).
+    claims: bool,
     /// Which of its node's unlisted addresses a `hostNetwork` pod has.
     unlisted: Vec<usize>,
     ports: Vec<NamedPort>,
@@ -105,14 +107,16 @@ fn members() -> impl Strategy<Value = Member> {
     let node = select(vec![None, Some(0), Some(1)]);
     let ports = prop::collection::vec(named_ports(), 0..4);
     let host_network = (prop::bool::weighted(0.15), subsequence(vec![0, 1], 0..=2));
+    let interfaces = (interfaces, prop::bool::weighted(0.2));
     (0..3u32, labels(), kinds, node, host_network, interfaces, ports).prop_map(
-        |(namespace, labels, kind, node, (host_network, unlisted), interfaces, ports)| Member {
+        |(namespace, labels, kind, node, (host_network, unlisted), (interfaces, claims), ports)| Member {
             namespace,
             labels,
             kind,
             node,
             host_network,
             interfaces,
+            claims,
             unlisted,
             ports,
         },
@@ -169,7 +173,7 @@ impl Member {
         let at = snapshot.workloads.len();
         let node = self.node.map(NodeId);
         let addresses = match (self.kind, self.host_network) {
-            (WorkloadKind::Pod, false) => self.interfaces.addresses(at),
+            (WorkloadKind::Pod, false) => self.claimed(snapshot).unwrap_or_else(|| self.interfaces.addresses(at)),
             (WorkloadKind::Pod, true) => node.map(|node| self.on_host(snapshot, node)).unwrap_or_default(),
             _ => Vec::new(),
         };
@@ -188,6 +192,15 @@ impl Member {
 }
 
 impl Member {
+    /// One address of the pod before it, besides those of its own; never more than three pods have one.
+    fn claimed(&self, snapshot: &Snapshot) -> Option<Vec<IpAddr>> {
+        let at = snapshot.workloads.len();
+        let before = snapshot.workloads.get(at.checked_sub(1)?).filter(|_| self.claims && !at.is_multiple_of(3))?;
+        let claimed = *before.addresses.first().filter(|_| !before.host_network)?;
+        let own = self.interfaces.addresses(at).into_iter().filter(|own| own.is_ipv4() != claimed.is_ipv4());
+        Some(std::iter::once(claimed).chain(own).collect())
+    }
+
     fn on_host(&self, snapshot: &Snapshot, node: NodeId) -> Vec<IpAddr> {
         let unlisted = self.unlisted.iter().map(|&pick| read(UNLISTED_ADDRESSES[node.index()][pick]));
         snapshot.node(node).addresses.iter().copied().chain(unlisted).collect()

@@ -178,7 +178,13 @@ fn rules(
     ports: impl Strategy<Value = Ports>,
     count: std::ops::Range<usize>,
 ) -> impl Strategy<Value = Vec<Rule>> {
-    let clauses = (peers, ports, prop::bool::weighted(0.05)).prop_map(|(peers, ports, unreadable)| {
+    let clauses = (peers, ports, prop::bool::weighted(0.05)).prop_map(|(mut peers, ports, unreadable)| {
+        // No kind has both the API server and named ports.
+        let has_names =
+            matches!(&ports, Ports::Listed(ports) if ports.iter().any(|port| matches!(port, PortMatch::Named { .. })));
+        if let Peers::Listed(peers) = &mut peers {
+            peers.retain(|peer| !has_names || *peer != Peer::ApiServer);
+        }
         if unreadable { Clauses::Unreadable } else { Clauses::Match { peers, ports } }
     });
     let rule = (actions, clauses).prop_map(|(action, clauses)| Rule { name: None, action, clauses, source: None });

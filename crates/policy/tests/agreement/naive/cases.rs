@@ -51,7 +51,8 @@ impl World<'_> {
         let policies = &self.snapshot.policies;
         let mut cases = vec![Vec::new()];
         for policy in policies.iter() {
-            let in_doubt = self.pod(from).is_some_and(|pod| self.in_doubt(&policy.subject, pod));
+            let judged_as = self.pod(from).map(|pod| self.judged_as(pod)).unwrap_or_default();
+            let in_doubt = judged_as.into_iter().any(|pod| self.in_doubt(&policy.subject, pod));
             let ways: &[bool] = if in_doubt { &[true, false] } else { &[true] };
             cases = cases
                 .into_iter()
@@ -62,7 +63,7 @@ impl World<'_> {
     }
 
     fn same_node_cases(&self, from: &Endpoint, to: &Endpoint) -> Vec<bool> {
-        let unknown = self.pod(to).is_some_and(|pod| pod.node.is_none());
+        let unknown = self.pod(to).is_some_and(|pod| self.node_of(pod).is_none());
         if from.node.is_some() && unknown { vec![false, true] } else { vec![false] }
     }
 

@@ -139,9 +139,9 @@ impl World<'_> {
         self.snapshot.node(node).addresses.iter().copied().chain(told).collect()
     }
 
-    pub(super) fn ports_match(&self, ports: &Ports, flow: &Flow) -> bool {
+    pub(super) fn ports_match(&self, ports: &Ports, flow: &Flow, to: &Endpoint) -> bool {
         let Ports::Listed(ports) = ports else { return true };
-        let named = self.pod(&flow.to).map_or(&[][..], |pod| &pod.ports);
+        let named = self.pod(to).map_or(&[][..], |pod| &pod.ports);
         ports.iter().any(|port| match port {
             PortMatch::Range { protocol, low, high } => {
                 *protocol == flow.protocol && *low <= flow.port && flow.port <= *high
