@@ -1,10 +1,12 @@
 //! What a cluster asks of namewall, against a real API server: how soon a name
-//! that was looked up on one node is open on another (`nodes`), how soon what is
-//! written is in a node's kernel (`events`), how long a new pod waits for its
-//! policies (`attach`), and what a controller with many names
-//! takes, and how late it is (`names`). `rig` is nodes with agents, `stub` answers
-//! for the world's DNS, `process` is a namewall that is measured.
+//! that was looked up on one node is open on another (`nodes`), how soon a node's
+//! new address is denied on all (`addresses`), how soon what is written is in a
+//! node's kernel (`events`), how long a new pod waits for its policies (`attach`),
+//! and what a controller with many names takes, and how late it is (`names`). `rig`
+//! is nodes with agents, `stub` answers for the world's DNS, `process` is a namewall
+//! that is measured.
 
+mod addresses;
 mod attach;
 mod events;
 mod names;
@@ -30,6 +32,9 @@ struct Args {
     /// Names that are looked up on one node, one after the other
     #[arg(long, default_value_t = 200)]
     lookups: usize,
+    /// New addresses of a node
+    #[arg(long, default_value_t = 30)]
+    addresses: usize,
     /// Changes of pods, at most 480: half of them new addresses, half other labels
     #[arg(long, default_value_t = 300)]
     events: usize,
@@ -48,6 +53,8 @@ struct Args {
 enum Part {
     /// From an answer on one node to a lease on another
     Nodes,
+    /// From a new address of a node to its denial on all
+    Addresses,
     /// From what the API server was told of a pod to the kernel of its node
     Events,
     /// From ADD of a container runtime to policies that are enforced
@@ -63,6 +70,9 @@ fn main() -> Result<()> {
     let does = |part| args.parts.is_empty() || args.parts.contains(&part);
     if does(Part::Nodes) {
         nodes::measure(args.lookups)?;
+    }
+    if does(Part::Addresses) {
+        addresses::measure(args.addresses)?;
     }
     if does(Part::Events) {
         events::measure(args.events)?;

@@ -8,7 +8,7 @@ const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 #[test]
 fn every_code_is_documented() {
     let mut written = BTreeSet::new();
-    for folder in ["crates/cluster/src", "crates/policy/src"] {
+    for folder in ["crates/cluster/src", "crates/policy/src", "crates/agent/src"] {
         collect(&Path::new(ROOT).join(folder), &mut written);
     }
     let page = std::fs::read_to_string(Path::new(ROOT).join("docs/findings.md")).expect("it is there");

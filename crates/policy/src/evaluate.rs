@@ -140,12 +140,16 @@ impl<'a> Walk<'a> {
 
     /// The gates and the source's tiers.
     pub(crate) fn egress_side(&self, counting: Counting, watch: &mut impl Watch) -> Result<Cause, (Stage, Cause)> {
-        let Some(member) = self.program.pod(&self.flow.from) else { return self.service_gate(counting, watch) };
+        let Some(member) = self.program.pod(&self.flow.from) else {
+            self.service_gate(counting, watch)?;
+            watch.exempt(Direction::Egress, Cause::NoSubject);
+            return Ok(Cause::NoSubject);
+        };
         let plan = counting.plan(self.program.class(member.class));
-        all_allow(plan, |plan| match self.flow.hop {
-            None => self.egress(plan, watch),
-            Some(hop) => self.passed_on(plan, hop, watch),
-        })
+        let Some(hop) = self.flow.hop else { return all_allow(plan, |plan| self.egress(plan, watch)) };
+        let cause = all_allow(plan, |plan| self.passed_on(plan, hop, watch))?;
+        self.service_gate(counting, watch)?;
+        Ok(cause)
     }
 
     /// The destination's tiers.
@@ -271,20 +275,19 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Nobody's connection to a Service must not lead where the tenants' may not (S7.4).
-    fn service_gate(&self, counting: Counting, watch: &mut impl Watch) -> Result<Cause, (Stage, Cause)> {
-        let Flow { from, to, via, .. } = self.flow;
+    /// A connection to a Service whose client is not known where it is translated must not lead where the tenants' may
+    /// not: one from outside (S7.4), and one that a node passes on for a client on another (S1.11).
+    fn service_gate(&self, counting: Counting, watch: &mut impl Watch) -> Result<(), (Stage, Cause)> {
+        let Flow { from, to, via, hop, .. } = self.flow;
         let outside = from.workload.is_none() && from.node.is_none();
-        let service = via.filter(|_| outside && self.program.pod(to).is_none());
+        let service = via.filter(|_| (outside || hop.is_some()) && self.program.pod(to).is_none());
         let gates = service.and_then(|service| self.program.gates_before(service)).unwrap_or_default();
         let counts = |gate: &&ServiceGate| counting == Counting::Audited || !self.is_audited(gate.policy);
         let gates = gates.iter().filter(counts).map(|gate| Gate {
             policy: gate.policy,
             counts: if gate.selects_all { Counts::Fully } else { Counts::Denying },
         });
-        self.gate(Stage::ServiceGate, gates, watch)?;
-        watch.exempt(Direction::Egress, Cause::NoSubject);
-        Ok(Cause::NoSubject)
+        self.gate(Stage::ServiceGate, gates, watch)
     }
 
     /// Admin → NetworkPolicy → Baseline → default allow.

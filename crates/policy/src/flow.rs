@@ -37,7 +37,7 @@ pub struct Flow {
 }
 
 /// A node port of another node than the source's: there a connection leaves its own node as one to that node, and is
-/// translated when it comes there.
+/// translated when it comes there. The source's own node may have put its address in the place of a pod's (S1.11).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hop {
     pub node: NodeId,
@@ -90,10 +90,11 @@ impl Program {
         Endpoint { workload: Some(workload), node, address, ..Endpoint::default() }
     }
 
-    /// The node port, if a connection that is asked for there is passed on: where the source is a pod of another node.
+    /// The node port, if a connection that is asked for there is passed on: where the source is on another node, as a
+    /// pod or as the node itself.
     pub fn hop_at(&self, from: &Endpoint, address: IpAddr, port: u16) -> Option<Hop> {
         let Some(&Holder::Node(node)) = self.by_address.get(&address) else { return None };
-        let own = self.pod(from)?.node?;
+        let own = self.pod(from).map_or(from.node, |pod| pod.node)?;
         (own != node).then_some(Hop { node, address, port })
     }
 

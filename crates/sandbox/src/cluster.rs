@@ -18,6 +18,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 const SERVICES: &str = "kube-proxy";
+const MASQUERADE: &str = "cni";
 
 #[derive(Debug)]
 pub struct Cluster {
@@ -64,6 +65,17 @@ impl Cluster {
         let mut cluster = Self { sandbox, agents: BTreeMap::new(), logs: BTreeMap::new() };
         cluster.enforce(wanted)?;
         Ok(cluster)
+    }
+
+    /// From now on every node puts its address in the place of its pods', where their packets leave for anybody but a
+    /// pod, as many CNI plugins do. It is for the pods there are now.
+    pub fn masquerade(&mut self) -> Result<(), Error> {
+        for (name, namespace) in self.sandbox.nodes() {
+            let table = services::leaving(self.sandbox.topology(), name);
+            let put = namespace.enter(|| put_table(MASQUERADE, &table))?;
+            put.map_err(|source| Error::Agent { node: name.to_string(), source: source.into() })?;
+        }
+        Ok(())
     }
 
     /// Nodes go on with other settings, from their sockets on.

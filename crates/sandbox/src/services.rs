@@ -98,6 +98,22 @@ fn source_nat(table: &mut Table, topology: &Topology, node: &str) {
     }
 }
 
+/// What many CNI plugins do: packets of pods that leave the node for anybody but a pod get the node's address.
+pub(crate) fn leaving(topology: &Topology, node: &str) -> Table {
+    let mut table = Table::default();
+    let (point, priority, kind) = (Point::Postrouting, SOURCE_NAT - 1, HookKind::Nat);
+    table.chains.entry("leaving".to_owned()).or_default().hook =
+        Some(Hook { point, priority, kind, fallback: Fallback::Accept });
+    let pods = || topology.pods.values().filter(|pod| !pod.host_network);
+    for &address in pods().flat_map(|pod| &pod.addresses) {
+        table.add_rule("leaving", Rule::new([is(End::Destination, address)], Action::Return));
+    }
+    for &address in pods().filter(|pod| *pod.node == *node).flat_map(|pod| &pod.addresses) {
+        table.add_rule("leaving", Rule::new([is(End::Source, address)], Action::Masquerade));
+    }
+    table
+}
+
 fn is(end: End, address: IpAddr) -> Test {
     Test::Between { end, low: address, high: address }
 }

@@ -133,7 +133,6 @@ impl Render<'_> {
             table.set(SetSpec::new(set::RESOLVERS[version], &[address, Field::Protocol], Holds::Keys));
             table.set(SetSpec::new(set::ASKERS[version], &[address, address, Field::Protocol], Holds::Keys));
             table.set(SetSpec::new(set::SERVERS[version], &[address], Holds::Keys));
-            table.set(SetSpec::new(set::LOCAL[version], &[address], Holds::Keys));
         }
         for resolver in &self.program.resolvers {
             let version = Version::of(resolver.address);
@@ -267,11 +266,13 @@ impl Render<'_> {
 impl Pods<'_> {
     /// The pod at this address has its questions taken; which Services it may ask.
     pub(super) fn asks(&self, address: IpAddr, member: &Member, out: &mut Vec<Placed>) {
+        let version = Version::of(address);
+        if self.numbers.knows_local && self.scope.judges(member) {
+            out.push((set::LOCAL[version], Element::key(Key::default().address(address))));
+        }
         if self.scope.dns.is_none() || !self.scope.judges(member) {
             return;
         }
-        let version = Version::of(address);
-        out.push((set::LOCAL[version], Element::key(Key::default().address(address))));
         for resolver in self.program.resolvers.iter().filter(|one| Version::of(one.address) == version) {
             if may_ask(self.program, address, resolver.address, resolver.protocol) == Some(true) {
                 let key = Key::default().address(address).address(resolver.address);

@@ -107,6 +107,8 @@ pub(crate) struct Numbers {
     /// The versions of IP that pods speak, and rules ask for.
     pub(crate) spoken: Vec<Version>,
     pub(crate) remote: RemoteGates,
+    /// Whether the table has a set of the pods that are judged here.
+    pub(crate) knows_local: bool,
 }
 
 /// An address leads to this chain by these maps.
@@ -147,7 +149,8 @@ pub fn render(program: &Program, scope: &Scope, before: &Ids) -> Rendered {
     render.fill_networks(&mut table);
     render.fill_closed(&mut table);
     let ids = Ids { groups: groups.by_rule, generation: before.generation };
-    let numbers = Numbers { classes, groups: groups.groups, named, spoken, remote };
+    let knows_local = render.knows_local();
+    let numbers = Numbers { classes, groups: groups.groups, named, spoken, remote, knows_local };
     Pods { program, scope, numbers: &numbers, groups: &numbers.groups }.fill(&mut table);
     Rendered { table, ids, lease_groups, numbers }
 }
@@ -279,6 +282,9 @@ impl Render<'_> {
             declare(set::NAMED, &[Number, address, Protocol, Port]);
             declare(set::OWN, &[address, address]);
             declare(set::PODS, &[address]);
+            if self.knows_local() {
+                declare(set::LOCAL, &[address]);
+            }
             table.set(SetSpec::new(set::LEASE[version], &[Number, Number, address], Holds::Keys).timeout());
             let either_way = [address, address, Protocol, Port, Port];
             table.set(SetSpec::new(set::CUT[version], &either_way, Holds::Keys).timeout());

@@ -1,6 +1,7 @@
 //! S7.4 for pods of other nodes. One that asks a node port of this node comes
 //! here as its own node let it go: as a connection to this node. Where it is
-//! translated to, nobody has judged yet, so its cluster gates are asked here.
+//! translated to, nobody has judged yet, so its cluster gates are asked here,
+//! before those of the Service's namespace (`services`).
 //!
 //! ```text
 //! pod on n1 ─► n1: may it reach n2:30080? ─► n2: DNAT ─► may *that pod* reach 198.51.100.7?

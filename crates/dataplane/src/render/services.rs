@@ -1,6 +1,12 @@
 //! S7.4: what comes from outside through a Service must not go where the
 //! tenants' own connections may not. Those outside have no class, so the gate
-//! is found by the address and port they asked for.
+//! is found by the address and port they asked for. The same holds for what
+//! other nodes send here (S1.11): behind a node's address may be any of its
+//! pods, if it masquerades.
+//!
+//! ```text
+//! pod on n1 ─► n1: may it reach n2:30080? source is n1 now ─► n2: DNAT ─► may the Service's tenants reach 198.51.100.7?
+//! ```
 
 use super::Render;
 use super::rules::{RuleWriter, protocol_number};
@@ -8,7 +14,7 @@ use super::stages::{Mode, Stages};
 use crate::nft::rule::{Action as Do, End, Rule, Test};
 use crate::nft::set::{self, Element, Field, Holds, Key, SetSpec, Value, Version};
 use crate::nft::table::Table;
-use namewall_policy::model::{Enforcement, NamespaceId, PolicyId};
+use namewall_policy::model::{Enforcement, NamespaceId, NodeId, PolicyId};
 use namewall_policy::port::Protocol;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -66,19 +72,33 @@ impl Render<'_> {
         (wanted && !counts.is_empty()).then_some(counts)
     }
 
+    /// Whether the table has to know which pods are judged here: for our DNS server, or to tell them from those of
+    /// other nodes.
+    pub(super) fn knows_local(&self) -> bool {
+        let has_gates = || self.program.service_gates.values().any(|gates| !gates.is_empty());
+        self.scope.dns.is_some() || (self.scope.node.is_some() && has_gates())
+    }
+
     fn declare(&self, table: &mut Table, mode: Mode) {
         for version in Version::BOTH {
             table.set(services_spec(version, mode));
-            table.set(SetSpec::new(set::NODES[version], &[Field::Address(version)], Holds::Keys));
+            table.set(own_spec(version));
         }
-        for &(address, _) in self.program.node_addresses.iter() {
-            let version = Version::of(address);
-            let nodes = table.set(SetSpec::new(set::NODES[version], &[Field::Address(version)], Holds::Keys));
-            nodes.insert(Element::key(Key::default().address(address)));
+        for address in self.own_addresses() {
+            table.set(own_spec(Version::of(address))).insert(Element::key(Key::default().address(address)));
         }
     }
 
-    /// Only what is from outside and goes to no pod.
+    /// The addresses of this node; of all, where the table is for all of them.
+    fn own_addresses(&self) -> Vec<IpAddr> {
+        let all = || self.program.node_addresses.iter().map(|(address, _)| *address).collect();
+        let of = |node: NodeId| self.program.whereabouts.nodes.get(node.index()).cloned().unwrap_or_default();
+        let mut own: Vec<IpAddr> = self.scope.node.map_or_else(all, of);
+        own.retain(|address| self.program.is_node_address(*address));
+        own
+    }
+
+    /// Only what is from outside or from another node, and goes to no pod.
     fn dispatch(&self, table: &mut Table, mode: Mode) {
         let name = format!("{}{FROM_OUTSIDE}", mode.prefix());
         for base in ["egress-forward", "egress-input"] {
@@ -89,8 +109,9 @@ impl Render<'_> {
         let mut rules = Vec::new();
         for version in Version::BOTH {
             let within = |end, set: set::Twins| Test::Within { end, version, set: set[version].to_owned() };
+            let known = if self.scope.node.is_some() { set::LOCAL } else { set::PODS };
             let not_judged =
-                [within(End::Source, set::PODS), within(End::Source, set::NODES), within(End::Destination, set::PODS)];
+                [within(End::Source, known), within(End::Source, set::THIS_NODE), within(End::Destination, set::PODS)];
             rules.extend(not_judged.map(|test| Rule::new([test], mode.allowance())));
             let map = services_spec(version, mode).name;
             // nft knows what the port that was asked for is only after a test of the protocol.
@@ -101,6 +122,10 @@ impl Render<'_> {
         }
         table.chains.entry(name).or_default().rules = rules;
     }
+}
+
+fn own_spec(version: Version) -> SetSpec {
+    SetSpec::new(set::THIS_NODE[version], &[Field::Address(version)], Holds::Keys)
 }
 
 fn services_spec(version: Version, mode: Mode) -> SetSpec {

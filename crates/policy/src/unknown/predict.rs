@@ -175,14 +175,17 @@ impl Reach<'_> {
         outcomes
     }
 
-    /// The destination by what the source's own policies see of it or, from outside, the gates before a Service.
+    /// The destination by what the source's own policies see of it and, from outside or another node, the gates before a
+    /// Service.
     fn settle_destination(&self, flow: &Flow, family: Option<Family>) -> Vec<Settled> {
         let side = Side { direction: Direction::Egress, family };
-        if let Some(plan) = self.plan_of(&flow.from) {
-            return self.settle(&flow.to, plan, side);
-        }
-        let gates = flow.via.and_then(|service| self.program.gates_before(service)).unwrap_or_default();
-        let cluster_gate = gates.iter().map(|gate| gate.policy).collect();
-        self.settle(&flow.to, &Plan { cluster_gate, ..Plan::default() }, side)
+        let own = self.plan_of(&flow.from);
+        let service = flow.via.filter(|_| own.is_none() || flow.hop.is_some());
+        let Some(gates) = service.and_then(|service| self.program.gates_before(service)) else {
+            return self.settle(&flow.to, own.unwrap_or(&Plan::default()), side);
+        };
+        let mut plan = own.cloned().unwrap_or_default();
+        plan.cluster_gate.extend(gates.iter().map(|gate| gate.policy));
+        self.settle(&flow.to, &plan, side)
     }
 }

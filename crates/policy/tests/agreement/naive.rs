@@ -134,6 +134,7 @@ impl<'a> Walk<'a> {
             let first = self.flow.before(hop);
             let because = Walk { flow: &first, ..*self }.egress_of(pod)?;
             self.cluster_gate(pod)?;
+            self.service_gate()?;
             return Ok(because);
         }
         self.cluster_gate(pod)?;
@@ -209,11 +210,12 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// S7.4, for those who are no subjects themselves because they are outside.
+    /// S7.4, for those who are no subjects themselves because they are outside; and S1.11, for those on another node.
     fn service_gate(&self) -> Result<(), (Stage, Because)> {
         let Flow { from, to, via, .. } = self.flow;
         let Some(service) = via else { return Ok(()) };
-        if from.workload.is_some() || from.node.is_some() || self.world.pod(to).is_some() {
+        let is_outside = from.workload.is_none() && from.node.is_none();
+        if !(is_outside || self.flow.hop.is_some()) || self.world.pod(to).is_some() {
             return Ok(());
         }
         let namespace = self.world.snapshot.services[service.index()].namespace;

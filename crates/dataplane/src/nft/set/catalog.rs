@@ -27,7 +27,7 @@ pub const GATES: Twins = Twins("gate4", "gate6");
 /// The same for policies that are only audited.
 pub const AUDIT_EGRESS: Twins = Twins("audit-egress4", "audit-egress6");
 pub const AUDIT_INGRESS: Twins = Twins("audit-ingress4", "audit-ingress6");
-/// The pods that are judged here, where their DNS is taken to our server.
+/// The pods that are judged here, where somebody asks for them: our DNS server, or the gates before Services.
 pub const LOCAL: Twins = Twins("local4", "local6");
 /// Group . address: which pods a rule speaks of.
 pub const PEERS: Twins = Twins("peer4", "peer6");
@@ -44,6 +44,8 @@ pub const CLOSED: Twins = Twins("closed4", "closed6");
 /// Every pod of the cluster.
 pub const PODS: Twins = Twins("pod4", "pod6");
 pub const NODES: Twins = Twins("node4", "node6");
+/// The addresses of this node.
+pub const THIS_NODE: Twins = Twins("this-node4", "this-node6");
 /// Source . destination . protocol . their ports, with a timeout: packets of connections that were cut, either way.
 pub const CUT: Twins = Twins("cut4", "cut6");
 /// The set of the last change has the number of the change in its name, and every family in it.
@@ -80,7 +82,7 @@ pub(super) fn purpose(set: &str) -> Option<&'static str> {
         (GATES, "group of cluster firewalls . pod of another node that they are for"),
         (AUDIT_EGRESS, "pods that are judged here, and the chain of their audited egress policies"),
         (AUDIT_INGRESS, "pods that are judged here, and the chain of their audited ingress policies"),
-        (LOCAL, "pods whose DNS questions are taken to namewall"),
+        (LOCAL, "pods that are judged here"),
         (PEERS, "group of a rule . pod that the rule speaks of"),
         (LEASE, "group of a rule (two numbers) . address that a name of the rule leads to, until it expires"),
         (NAMED, "group of port names . pod . protocol . port that the pod calls so"),
@@ -93,7 +95,8 @@ pub(super) fn purpose(set: &str) -> Option<&'static str> {
         (RESOLVERS, "Services that answer DNS: address . protocol"),
         (ASKERS, "pod . Service that it may ask DNS of . protocol"),
     ];
-    const MORE: [(Twins, &str); 3] = [
+    const MORE: [(Twins, &str); 4] = [
+        (THIS_NODE, "this node"),
         (SERVERS, "pods that answer for a DNS server that namewall asks"),
         (SERVICES, "Services and the chain of the cluster firewalls before them"),
         (AUDIT_SERVICES, "Services and the chain of the audited cluster firewalls before them"),

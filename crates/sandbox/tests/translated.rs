@@ -1,0 +1,139 @@
+//! S1.11: what one node passes on for a client on another is judged like a
+//! connection from outside, whether or not the client's node has put its own
+//! address in the place of the pod's.
+
+mod common;
+
+use common::{PORT, address, addresses, has_rights, listen_everywhere, measure};
+use namewall_dataplane::CutEstablished;
+use namewall_policy::addr::Cidr;
+use namewall_policy::labels::Selector;
+use namewall_policy::lease::{Instant, LeaseTable};
+use namewall_policy::model::{
+    Action, Backend, BackendTarget, Clauses, Enforcement, NamespaceScope, Peer, Peers, Placement, PodSet, Policy,
+    PolicyKind, PolicyRef, Ports, Rule, Service, ServiceForm, ServiceId, ServicePort, Subject,
+};
+use namewall_policy::port::Protocol;
+use namewall_policy::{Flow, Snapshot, Verdict, compile, evaluate};
+use namewall_sandbox::{Cluster, Measured, Wanted};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+const NODE_PORT: u16 = 30_080;
+/// Each by both families: the node that is asked, another, a pod on each of the two, a pod of other tenants on the
+/// other node, and who is denied.
+const ASKED: [&str; 2] = ["192.0.2.1", "2001:db8:1::1"];
+const OTHER: [&str; 2] = ["192.0.2.2", "2001:db8:1::2"];
+const NEAR: [&str; 2] = ["10.0.1.2", "fd00:1::2"];
+const FAR: [&str; 2] = ["10.0.2.2", "fd00:2::2"];
+const STRANGER: [&str; 2] = ["10.0.2.3", "fd00:2::3"];
+const DENIED: [&str; 2] = ["198.51.100.7", "2001:db8:ffff::7"];
+
+/// A Service of `shop` that leads to the destination that is to be denied.
+fn snapshot() -> Snapshot {
+    let cluster = common::Cluster::default().node("n1", &ASKED).node("n2", &OTHER);
+    let cluster =
+        cluster.pod("shop/near", "n1", &NEAR).pod("shop/far", "n2", &FAR).pod("lab/stranger", "n2", &STRANGER);
+    let mut snapshot = cluster.0;
+    let namespace = snapshot.ensure_namespace("shop");
+    let backend = |text: &str| Backend { target: BackendTarget::Address(address(text)), port: PORT };
+    snapshot.services.push(Service {
+        namespace,
+        name: "tunnel".into(),
+        form: ServiceForm::Balanced,
+        addresses: addresses(&["10.96.0.30", "fd96::30"]),
+        ports: vec![ServicePort {
+            name: None,
+            protocol: Protocol::Tcp,
+            port: 80,
+            node_port: Some(NODE_PORT),
+            backends: DENIED.map(backend).to_vec(),
+        }],
+        source: None,
+    });
+    snapshot
+}
+
+/// The same with a firewall for the pods of `shop`.
+fn denied() -> Snapshot {
+    let mut snapshot = snapshot();
+    let network = |text: &str| Peer::Network { cidr: Cidr::host(address(text)), except: Vec::new() };
+    let clauses = Clauses::Match { peers: Peers::Listed(DENIED.map(network).to_vec()), ports: Ports::Any };
+    let pods = PodSet { namespaces: NamespaceScope::Named("shop".into()), pods: Selector::everything() };
+    Arc::make_mut(&mut snapshot.policies).push(Policy {
+        id: PolicyRef { kind: PolicyKind::ClusterEgressFirewall, namespace: None, name: "partner".into() },
+        placement: Placement::ClusterGate { priority: 5 },
+        enforcement: Enforcement::Enforce,
+        subject: Subject { pods, nodes: None },
+        egress: vec![Rule { name: None, action: Action::Deny, clauses, source: None }],
+        ingress: Vec::new(),
+        source: None,
+    });
+    snapshot
+}
+
+fn build(snapshot: &Snapshot) -> Cluster {
+    let (program, outside) = (compile(snapshot).0, addresses(&DENIED));
+    let wanted = Wanted { snapshot, program: &program, outside: &outside, cut: CutEstablished::Always, dns: None };
+    let mut cluster = Cluster::build(&wanted, &mut |_| {}).expect("the sandbox is built");
+    listen_everywhere(&mut cluster.sandbox, PORT);
+    cluster
+}
+
+/// What packets do from an address to the node port of the node that is asked, of the same family.
+fn packets(cluster: &Cluster, from: &str) -> Measured {
+    measure(&cluster.sandbox, from, &asked(from).to_string(), Protocol::Tcp)
+}
+
+fn asked(from: &str) -> SocketAddr {
+    SocketAddr::new(of_family(&ASKED, from), NODE_PORT)
+}
+
+fn of_family(both: &[&str; 2], like: &str) -> IpAddr {
+    address(if address(like).is_ipv4() { both[0] } else { both[1] })
+}
+
+/// What is predicted of the same.
+fn predicted(snapshot: &Snapshot, from: &str) -> Verdict {
+    let program = compile(snapshot).0;
+    let (to, asked) = (program.endpoint_at(of_family(&DENIED, from)), asked(from));
+    let from = program.endpoint_at(address(from));
+    let hop = program.hop_at(&from, asked.ip(), asked.port());
+    let flow = Flow { from, to, protocol: Protocol::Tcp, port: PORT, via: Some(ServiceId(0)), hop };
+    evaluate(&program, &LeaseTable::default(), &flow, Instant::default()).verdict
+}
+
+#[track_caller]
+fn check(masquerades: bool) {
+    let (open, closed) = (snapshot(), denied());
+    let (mut free, mut firewalled) = (build(&open), build(&closed));
+    if masquerades {
+        free.masquerade().expect("the nodes masquerade");
+        firewalled.masquerade().expect("the nodes masquerade");
+    }
+    for from in [FAR, STRANGER, OTHER, NEAR].iter().flatten() {
+        assert_eq!(packets(&free, from), Measured::Open, "{from}: it is a way there");
+        assert_eq!(predicted(&open, from), Verdict::Allow, "{from}");
+        assert_eq!(packets(&firewalled, from), Measured::Silent, "{from}");
+        assert_eq!(predicted(&closed, from), Verdict::Deny, "{from}");
+    }
+    // S7.6: what the node itself opens is not blocked.
+    for from in ASKED {
+        assert_eq!(packets(&firewalled, from), Measured::Open, "{from}");
+        assert_eq!(predicted(&closed, from), Verdict::Allow, "{from}");
+    }
+}
+
+#[test]
+fn s1_11_passed_on_for_a_client_whose_node_masquerades() {
+    if has_rights() {
+        check(true);
+    }
+}
+
+#[test]
+fn s1_11_passed_on_for_a_client_that_is_seen_as_it_is() {
+    if has_rights() {
+        check(false);
+    }
+}
