@@ -86,16 +86,20 @@ impl Node {
     fn make_folders(&self, plane: &ControlPlane, settings: &NodeSettings<'_>) -> Result<()> {
         let logs = self.machine.logs().join(format!("{}.pods", self.machine.name()));
         std::fs::create_dir_all(&logs)?;
+        let plugins = settings.shared.join(format!("plugins-{}", self.machine.name()));
+        std::fs::create_dir_all(&plugins)?;
         let script = format!(
             "mount -t tmpfs tmpfs /run
              mkdir -p /run/e2e /run/node /run/fixed /run/conf
              mount --bind {shared} /run/e2e
-             for folder in /var/lib/kubelet /var/lib/containerd /var/lib/cni /etc/cni /opt/cni /var/log/containers /etc/containerd; do
+             for folder in /var/lib/kubelet /var/lib/containerd /var/lib/cni /etc/cni /var/log/containers /etc/containerd; do
                mkdir -p $folder; mount -t tmpfs tmpfs $folder
              done
              # What is mounted for a pod is seen where its containers are made.
              mount --make-shared /var/lib/kubelet
-             mkdir -p /var/log/pods /etc/cni/net.d /opt/cni/bin; mount --bind {logs} /var/log/pods
+             mkdir -p /var/log/pods /etc/cni/net.d; mount --bind {logs} /var/log/pods
+             # On a disk: what a container writes to memory counts as its own.
+             mkdir -p /opt/cni/bin; mount --bind {plugins} /opt/cni/bin
              cp /usr/lib/cni/* /opt/cni/bin
              cp {certificate} /run/node/authority.crt
              # A kubelet sets these, for all of the machine: it finds them set.
@@ -109,6 +113,7 @@ impl Node {
              sysctl -qw net.ipv4.ip_forward=1 net.bridge.bridge-nf-call-iptables=1 net.bridge.bridge-nf-call-ip6tables=1",
             shared = settings.shared.display(),
             logs = logs.display(),
+            plugins = plugins.display(),
             certificate = plane.folder().join("authority.crt").display(),
         );
         self.machine.shell(&script).map(drop)
