@@ -103,7 +103,7 @@ pub(crate) fn leaving(topology: &Topology, node: &str) -> Table {
     let mut table = Table::default();
     let (point, priority, kind) = (Point::Postrouting, SOURCE_NAT - 1, HookKind::Nat);
     table.chains.entry("leaving".to_owned()).or_default().hook =
-        Some(Hook { point, priority, kind, fallback: Fallback::Accept });
+        Some(Hook { point, device: None, priority, kind, fallback: Fallback::Accept });
     let pods = || topology.pods.values().filter(|pod| !pod.host_network);
     for &address in pods().flat_map(|pod| &pod.addresses) {
         table.add_rule("leaving", Rule::new([is(End::Destination, address)], Action::Return));
