@@ -223,10 +223,16 @@ mod tests {
                 ether saddr 0a:58:0a:f4:01:05 ether type ip ip saddr 0.0.0.0 ip daddr 255.255.255.255 udp sport 68 udp dport 67 accept
                 ether saddr 0a:58:0a:f4:01:05 ether type ip6 ip6 saddr fd00::5 meta l4proto != 58 accept
                 ether saddr 0a:58:0a:f4:01:05 ether type ip6 ip6 saddr fd00::5 meta l4proto 58 icmpv6 type 136 icmpv6 taddr fd00::5 accept
+                ether saddr 0a:58:0a:f4:01:05 ether type ip6 ip6 saddr fd00::5 meta l4proto 58 icmpv6 type 136 icmpv6 taddr fe80::858:aff:fef4:105 accept
+                ether saddr 0a:58:0a:f4:01:05 ether type ip6 ip6 saddr fe80::858:aff:fef4:105 meta l4proto 58 icmpv6 type 136 icmpv6 taddr fd00::5 accept
+                ether saddr 0a:58:0a:f4:01:05 ether type ip6 ip6 saddr fe80::858:aff:fef4:105 meta l4proto 58 icmpv6 type 136 icmpv6 taddr fe80::858:aff:fef4:105 accept
                 ether saddr 0a:58:0a:f4:01:05 ether type ip6 meta l4proto 58 icmpv6 type 134 goto wrong-source
                 ether saddr 0a:58:0a:f4:01:05 ether type ip6 meta l4proto 58 icmpv6 type 136-137 goto wrong-source
                 ether saddr 0a:58:0a:f4:01:05 ether type ip6 ip6 saddr fd00::5 meta l4proto 58 accept
+                ether saddr 0a:58:0a:f4:01:05 ether type ip6 ip6 saddr fe80::858:aff:fef4:105 ip6 hoplimit 255 meta l4proto 58 icmpv6 type 133-135 accept
+                ether saddr 0a:58:0a:f4:01:05 ether type ip6 ip6 saddr fe80::858:aff:fef4:105 ip6 hoplimit 1 meta l4proto 58 icmpv6 type 143 accept
                 ether saddr 0a:58:0a:f4:01:05 ether type ip6 ip6 saddr :: ip6 hoplimit 255 meta l4proto 58 icmpv6 type 135 icmpv6 taddr fd00::5 accept
+                ether saddr 0a:58:0a:f4:01:05 ether type ip6 ip6 saddr :: ip6 hoplimit 255 meta l4proto 58 icmpv6 type 135 icmpv6 taddr fe80::858:aff:fef4:105 accept
                 ether saddr 0a:58:0a:f4:01:05 ether type ip6 ip6 saddr :: ip6 hoplimit 255 meta l4proto 58 icmpv6 type 133 accept
                 ether saddr 0a:58:0a:f4:01:05 ether type ip6 ip6 saddr :: ip6 hoplimit 1 meta l4proto 58 icmpv6 type 143 accept
                 ether saddr 0a:58:0a:f4:01:05 ether type arp arp saddr ether 0a:58:0a:f4:01:05 arp saddr ip 10.244.1.5 accept
