@@ -88,7 +88,7 @@ pub struct Destination {
     pub networks: Option<Vec<String>>,
     /// Nodes with these labels, at every address on their interfaces.
     pub nodes: Option<LabelSelector>,
-    /// The API server, at every address of it, on the ports that it serves there. Written as an empty object.
+    /// The API server, on the ports that it serves. Written as an empty object.
     pub api_server: Option<ApiServer>,
     /// Names, only in Allow rules. `*.example.com` is every name under example.com, at any depth, and not itself.
     #[schemars(

@@ -58,22 +58,30 @@ pub(crate) struct Peers {
 impl Run {
     /// `AdminNetworkPolicy/dns egress rule 3`, shortened if it is too long for a comment.
     pub(crate) fn label(&self, program: &Program) -> String {
+        names::shorten(&self.text(program), names::LABEL)
+    }
+
+    fn text(&self, program: &Program) -> String {
         let policy = names::of_policy(&program.policy(self.policy).id);
         let (first, last) = (self.indices.start(), self.indices.end());
         let direction = self.direction;
-        let label = match first == last {
+        match first == last {
             true => format!("{policy} {direction} rule {first}"),
             false => format!("{policy} {direction} rules {first}-{last}"),
-        };
-        names::shorten(&label, names::LABEL)
+        }
     }
 }
 
 impl Run {
-    /// What its group is known by: the label, which parts of one rule have in common, and the part.
+    /// What its group is known by, and its rules in the kernel, by which numbers are found again. Parts of one rule
+    /// that speak of pods have different groups.
     pub(crate) fn key(&self, program: &Program) -> String {
-        let label = self.label(program);
-        if self.part == 0 { label } else { format!("{label} part {}", self.part) }
+        match &self.matcher {
+            Match::Clauses { peers, .. } if self.part > 0 && !peers.roles.is_empty() => {
+                names::shorten(&format!("{} part {}", self.text(program), self.part), names::LABEL)
+            }
+            _ => self.label(program),
+        }
     }
 }
 
@@ -153,7 +161,7 @@ pub(crate) struct RuleWriter<'a> {
 impl Stages<'_> {
     /// The kernel rules of a run, which all end the same way.
     pub(super) fn write(&mut self, run: &Run, end: &Do) -> Vec<Rule> {
-        let comment = format!("{}{}", self.mode.comment(), run.label(self.writer.program));
+        let comment = format!("{}{}", self.mode.comment(), run.key(self.writer.program));
         // What denies is counted where it is told of.
         let actions = match end {
             Do::Goto(_) if *end != self.allowance() => vec![end.clone()],
