@@ -44,6 +44,6 @@ fn uninstall(stage: &Stage, node: &str) -> Result<()> {
     let chart = std::fs::read_to_string(stage.programs.chart.join("Chart.yaml"))?;
     let version = chart.lines().find_map(|line| line.strip_prefix("appVersion: ")).unwrap_or_default();
     let image = format!("--image=namewall:{version}");
-    let debug = ["debug", &node, &image, "--profile=netadmin", &root, "--", "/namewall", "uninstall"];
+    let debug = ["debug", &node, &image, "--profile=sysadmin", &root, "--", "/namewall", "uninstall"];
     stage.plane.kubectl(&debug).map(drop)
 }
