@@ -274,10 +274,14 @@ fn s7_5_a_cluster_egress_firewall_says_what_became_of_it() {
            \x20   - {name: nodes, action: Deny, to: [{nodes: {matchLabels: {zone: a}}}], ports: [{protocol: TCP, port: 22}]}\n";
     world.plane.apply(objects).unwrap();
     let status = || world.plane.get(&["clusteregressfirewall", "inside"]).unwrap()["status"].take();
-    world.wait_for("its rules are told", SOON, || status()["concreteRules"][1]["networksCount"] == 2);
+    world.wait_for("its rules are told", SOON, || status()["concreteRules"][1]["networksCount"] == 8);
     let told = status();
     assert_eq!(told["concreteRules"][0]["networks"][0], "203.0.113.0/24", "{told}");
-    assert_eq!(told["concreteRules"][1]["networks"].to_string(), r#"["192.0.2.11/32","192.0.2.12/32"]"#);
+    // Also loopback, link-local and groups, which reach every node.
+    let networks = &told["concreteRules"][1]["networks"];
+    for network in ["192.0.2.11/32", "192.0.2.12/32", "127.0.0.0/8", "224.0.0.0/4", "fe80::/10", "ff00::/8"] {
+        assert!(networks.as_array().unwrap().contains(&network.into()), "{network} in {networks}");
+    }
     assert_eq!(told["concreteRules"][1]["ports"][0]["port"], 22);
     let offending = &told["offendingServices"][0];
     let wanted = serde_json::json!({"namespace": "shop", "name": "way-round", "rule": 0, "address": "203.0.113.66"});

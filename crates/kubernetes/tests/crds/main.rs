@@ -97,7 +97,7 @@ fn rows_are_as_the_server_serves_them(server: &Server) {
 
 fn fields_are_explained(server: &Server) {
     for (field, said) in [
-        ("clusteregressfirewalls.spec.rules.to.apiServer", "every way to reach it"),
+        ("clusteregressfirewalls.spec.rules.to.apiServer", "on the ports that it serves"),
         ("clusteregressfirewalls.status.offendingServices", "lead to a denied destination"),
         ("nodeaddresses.addresses", "without a zone"),
         ("egressfirewalls.spec.egress.to.dnsName", "exactly one label before"),
