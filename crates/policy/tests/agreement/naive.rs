@@ -310,7 +310,8 @@ impl<'a> Walk<'a> {
             Clauses::Match { peers, ports } => {
                 // S1.9: an end may be one of several pods that share an address, and nobody knows which.
                 let (peer, to) = (self.world.may_be(peer), self.world.may_be(&self.flow.to));
-                let speaks = |peer: &Endpoint| self.world.peers_match(rule.action, peers, peer, self.flow);
+                let asked = matching::Asked { action: rule.action, flow: self.flow };
+                let speaks = |peer: &Endpoint| self.world.peers_match(peers, peer, &asked);
                 let asks = |to: &Endpoint| self.world.ports_match(ports, self.flow, to);
                 let (all, any) =
                     (peer.iter().all(speaks) && to.iter().all(asks), peer.iter().any(speaks) && to.iter().any(asks));

@@ -24,6 +24,12 @@ pub(crate) struct Arsenal<'a> {
     attacks: Vec<Attack>,
 }
 
+/// Who sends a frame, and who must not hear it.
+struct Parties {
+    from: Host,
+    ear: Ear,
+}
+
 /// Who sends a frame, to which hardware address, and who must not hear it.
 struct Path {
     from: Host,
@@ -57,15 +63,16 @@ impl<'a> Arsenal<'a> {
         self.attacks
     }
 
-    fn add(&mut self, name: String, from: Host, ear: Ear, frame: impl FnOnce(&[u8]) -> Vec<u8>) {
+    fn add(&mut self, name: String, parties: Parties, frame: impl FnOnce(&[u8]) -> Vec<u8>) {
         let nonce = (self.attacks.len() as u64 + 1).to_be_bytes();
+        let Parties { from, ear } = parties;
         self.attacks.push(Attack { name, from, frame: frame(&nonce), ear });
     }
 
     /// A datagram in a frame for this host.
     fn add_udp(&mut self, name: String, path: Path, datagram: Datagram) {
         let ends = Ends { from: self.world.mac(path.from), to: path.to };
-        self.add(name, path.from, path.ear, |nonce| {
+        self.add(name, Parties { from: path.from, ear: path.ear }, |nonce| {
             frame(ends, &[], kind_of(datagram.to.ip()), &udp(datagram.from, datagram.to, nonce))
         });
     }
@@ -180,7 +187,7 @@ impl<'a> Arsenal<'a> {
                     let ends = Ends { from: self.world.mac(ATTACKER), to: self.world.mac(to) };
                     let (from, to_at) = (at(ATTACKER.at(is_ipv4), 7), at(to.at(is_ipv4), PORT));
                     let name = format!("{version} behind VLAN tags {tags:04x?} to {}", to.name);
-                    self.add(name, ATTACKER, ear, |nonce| {
+                    self.add(name, Parties { from: ATTACKER, ear }, |nonce| {
                         frame(ends, tags, kind_of(to_at.ip()), &udp(from, to_at, nonce))
                     });
                 }
@@ -202,7 +209,9 @@ impl<'a> Arsenal<'a> {
                 let sender = (attacker, address);
                 let arp = Arp { operation, sender, target: (victim, VICTIM.v4) };
                 let name = format!("ARP: {who} is at the attacker's, in a {what}");
-                self.add(name, ATTACKER, Ear::VictimsWire, |nonce| padded(frame(ends, &[], ARP, &arp.packet()), nonce));
+                self.add(name, Parties { from: ATTACKER, ear: Ear::VictimsWire }, |nonce| {
+                    padded(frame(ends, &[], ARP, &arp.packet()), nonce)
+                });
             }
         }
         let mac = attacker;
@@ -228,7 +237,9 @@ impl<'a> Arsenal<'a> {
         for (what, kind, from, target, hidden) in lies {
             let message = Neighbour { kind, from, to, target, mac, hidden };
             let name = format!("neighbour discovery: {what}");
-            self.add(name, ATTACKER, Ear::VictimsWire, |nonce| frame(ends, &[], IPV6, &message.packet(nonce)));
+            self.add(name, Parties { from: ATTACKER, ear: Ear::VictimsWire }, |nonce| {
+                frame(ends, &[], IPV6, &message.packet(nonce))
+            });
         }
     }
 
@@ -236,14 +247,16 @@ impl<'a> Arsenal<'a> {
         let (attacker, victim) = (self.world.mac(ATTACKER), self.world.mac(VICTIM));
         for (what, kind) in [("an unknown type", 0x88b5), ("a length in place of a type", 0x0020), ("LLDP", 0x88cc)] {
             let ends = Ends { from: attacker, to: victim };
-            self.add(format!("a frame with {what}"), ATTACKER, Ear::VictimsWire, |nonce| {
+            self.add(format!("a frame with {what}"), Parties { from: ATTACKER, ear: Ear::VictimsWire }, |nonce| {
                 padded(frame(ends, &[], kind, &[0xaa; 30]), nonce)
             });
         }
         let ends = Ends { from: [0x0a, 0x58, 0xde, 0xad, 0, 1], to: victim };
-        self.add("a frame from a made-up hardware address".to_owned(), FRIEND, Ear::Victim, |nonce| {
-            frame(ends, &[], IPV6, &udp(at(FRIEND.v6, 7), at(VICTIM.v6, PORT), nonce))
-        });
+        self.add(
+            "a frame from a made-up hardware address".to_owned(),
+            Parties { from: FRIEND, ear: Ear::Victim },
+            |nonce| frame(ends, &[], IPV6, &udp(at(FRIEND.v6, 7), at(VICTIM.v6, PORT), nonce)),
+        );
     }
 }
 

@@ -128,7 +128,7 @@ pub(crate) enum Firewall {
 }
 
 enum Held {
-    Plain(Sandbox),
+    Plain(Box<Sandbox>),
     Namewall(Box<Cluster>),
 }
 
@@ -188,7 +188,7 @@ impl World {
                 let sandbox = Sandbox::build_wired(&snapshot, &outside, wiring, &mut |_| {}).expect("a sandbox");
                 let node = sandbox.node(NODE.name).expect("the node").clone();
                 node.enter(|| put_table("plain", &plain_rules())).expect("in the node").expect("a table");
-                Held::Plain(sandbox)
+                Held::Plain(Box::new(sandbox))
             }
             Firewall::Namewall => Held::Namewall(Box::new(guarded(&snapshot, &outside, wiring))),
         };

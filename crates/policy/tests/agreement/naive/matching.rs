@@ -12,6 +12,12 @@ use namewall_policy::port::TransportPort;
 use namewall_policy::{Endpoint, Flow};
 use std::net::IpAddr;
 
+/// A connection that a rule is asked about, and what the rule does.
+pub(super) struct Asked<'a> {
+    pub(super) action: Action,
+    pub(super) flow: &'a Flow,
+}
+
 impl World<'_> {
     pub(super) fn selects(&self, subject: &Subject, pod: &Workload) -> bool {
         let on_node = match (&subject.nodes, pod.node) {
@@ -56,7 +62,7 @@ impl World<'_> {
         selector_matches(selector, &labels)
     }
 
-    pub(super) fn peers_match(&self, action: Action, peers: &Peers, end: &Endpoint, flow: &Flow) -> bool {
+    pub(super) fn peers_match(&self, peers: &Peers, end: &Endpoint, asked: &Asked<'_>) -> bool {
         let Peers::Listed(peers) = peers else { return true };
         for peer in peers {
             let matches = match peer {
@@ -69,7 +75,7 @@ impl World<'_> {
                 return true;
             }
         }
-        end.address.is_some_and(|address| self.lists_address(peers, address, action, flow))
+        end.address.is_some_and(|address| self.lists_address(peers, address, asked))
     }
 
     /// Whether it is at such a node, and its address is not known or could be nobody else's.
@@ -105,7 +111,8 @@ impl World<'_> {
         end.address.is_some_and(opens)
     }
 
-    fn lists_address(&self, peers: &[Peer], address: IpAddr, action: Action, flow: &Flow) -> bool {
+    fn lists_address(&self, peers: &[Peer], address: IpAddr, asked: &Asked<'_>) -> bool {
+        let Asked { action, flow } = *asked;
         peers.iter().any(|peer| match peer {
             Peer::Network { cidr, except } => {
                 in_block(cidr, address) && !except.iter().any(|hole| in_block(hole, address))
