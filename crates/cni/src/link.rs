@@ -5,6 +5,9 @@
 //! interfaces in a result is a convention, this is not.
 
 use crate::attachment::{HostLink, Mac};
+use namewall_dataplane::netlink::link::{
+    GET_LINK, INFO_KIND, LINK_HARDWARE, LINK_HEADER, LINK_INFO, LINK_NAME, LINK_NAMESPACE, LINK_PEER,
+};
 use namewall_dataplane::netlink::{ACK, Error as NetlinkError, Family, Messages, Socket};
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, setns};
@@ -14,19 +17,10 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-const GET_LINK: u16 = 18;
 const GET_NAMESPACE_ID: u16 = 90;
-/// The fixed part of messages about links.
-const LINK_HEADER: usize = 16;
 /// The fixed part of messages about namespaces.
 const GENERIC_HEADER: usize = 4;
 
-const LINK_ADDRESS: u16 = 1;
-const LINK_NAME: u16 = 3;
-const LINK_PEER: u16 = 5;
-const LINK_INFO: u16 = 18;
-const INFO_KIND: u16 = 1;
-const LINK_NAMESPACE_ID: u16 = 37;
 const NAMESPACE_ID: u16 = 1;
 const NAMESPACE_FD: u16 = 3;
 
@@ -160,10 +154,10 @@ fn get(socket: &mut Socket, wanted: &Wanted<'_>) -> Result<Option<Link>, Netlink
         found = index.map(|index| Link {
             index: u32::from_ne_bytes(index),
             name: attributes.get(LINK_NAME).map(text).unwrap_or_default(),
-            mac: attributes.get(LINK_ADDRESS).and_then(|bytes| bytes.try_into().ok()).map(Mac),
+            mac: attributes.get(LINK_HARDWARE).and_then(|bytes| bytes.try_into().ok()).map(Mac),
             kind: attributes.nested(LINK_INFO).get(INFO_KIND).map(text),
             peer: native(LINK_PEER).map(u32::from_ne_bytes),
-            namespace: native(LINK_NAMESPACE_ID).map(i32::from_ne_bytes),
+            namespace: native(LINK_NAMESPACE).map(i32::from_ne_bytes),
         });
     });
     match asked {

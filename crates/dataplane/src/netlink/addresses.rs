@@ -3,22 +3,19 @@
 //! Interfaces that are down count as well: Linux answers for their addresses
 //! on any other interface.
 
-use super::{DUMP, Error, Family, Messages, Received, Socket};
+use super::link::{ATTEMPTS, GET_LINK, LINK_HEADER, LINK_NAME, NEW_LINK, index, request};
+use super::{Error, Family, Received, Socket};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 
-const NEW_LINK: u16 = 16;
-const GET_LINK: u16 = 18;
 const NEW_ADDRESS: u16 = 20;
 const GET_ADDRESS: u16 = 22;
 
 /// The groups that hear of IPv4 and IPv6 addresses.
 const ADDRESS_GROUPS: u32 = 0x10 | 0x100;
 
-/// `struct ifinfomsg` and `struct ifaddrmsg`.
-const LINK_HEADER: usize = 16;
+/// `struct ifaddrmsg`.
 const ADDRESS_HEADER: usize = 8;
-const LINK_NAME: u16 = 3;
 /// The address, or on a point-to-point interface the other end's.
 const ADDRESS: u16 = 1;
 /// The interface's own address. IPv6 has it only on point-to-point interfaces.
@@ -27,9 +24,6 @@ const LOCAL: u16 = 2;
 /// Where kube-proxy puts the addresses of Services in its IPVS mode. They are not the node's: a connection to one goes
 /// on to the Service's backends.
 const OF_SERVICES: &str = "kube-ipvs0";
-
-/// How often a dump is tried that changes interrupt.
-const ATTEMPTS: u32 = 10;
 
 /// An address on an interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,11 +53,6 @@ fn broadcast(address: IpAddr, bits: u8) -> Option<IpAddr> {
     let IpAddr::V4(address) = address else { return None };
     let hosts = u32::MAX.checked_shr(bits.into()).filter(|_| bits < 31)?;
     Some(Ipv4Addr::from_bits(address.to_bits() | hosts).into())
-}
-
-/// The index of the interface that a message about a link or an address is for.
-fn index(message: Received<'_>) -> Option<u32> {
-    message.body.get(4..8)?.try_into().ok().map(u32::from_ne_bytes)
 }
 
 fn ip(bytes: &[u8]) -> Option<IpAddr> {
@@ -116,16 +105,10 @@ impl Addresses {
     }
 }
 
-/// Asks for all there is, of every family.
-fn request(kind: u16, header: usize) -> Messages {
-    let mut messages = Messages::new();
-    messages.begin(kind, DUMP, &vec![0; header]);
-    messages
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::netlink::Messages;
 
     /// A message of a dump: an address with these attributes on interface 3.
     fn message(kind: u16, attributes: &[(u16, &[u8])]) -> Messages {

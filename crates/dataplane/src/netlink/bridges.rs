@@ -1,18 +1,13 @@
 //! Bridges whose frames pass the firewall of IP packets. Without it a bridge
 //! forwards what one pod sends to another, and no rule for packets sees it.
 
-use super::{ACK, DUMP, Error, Messages, Received, Socket};
+use super::link::{
+    ATTEMPTS, GET_LINK, INFO_DATA, INFO_KIND, LINK_HEADER, LINK_INFO, LINK_MASTER, LINK_NAME, NEW_LINK, index, request,
+};
+use super::{ACK, Error, Messages, Received, Socket};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-const NEW_LINK: u16 = 16;
-const GET_LINK: u16 = 18;
-const LINK_HEADER: usize = 16;
-const LINK_NAME: u16 = 3;
-const LINK_MASTER: u16 = 10;
-const LINK_INFO: u16 = 18;
-const INFO_KIND: u16 = 1;
-const INFO_DATA: u16 = 2;
 const BRIDGE: &str = "bridge";
 /// Frames with IPv4 and with IPv6 packets pass the hooks of these. iptables is in the kernel's name, nftables is meant
 /// as well.
@@ -20,9 +15,6 @@ const CALLS_IPTABLES: u16 = 36;
 const CALLS_IP6TABLES: u16 = 37;
 /// The module that calls the hooks is there if this is. A bridge's own flags say nothing of it.
 const MODULE: &str = "/proc/sys/net/bridge";
-
-/// How often a dump is tried that changes interrupt.
-const ATTEMPTS: u32 = 10;
 
 #[derive(Default)]
 struct Links {
@@ -63,8 +55,7 @@ pub fn filter_bridges(socket: &mut Socket, ports: &BTreeSet<u32>) -> Result<Brid
 }
 
 fn links(socket: &mut Socket) -> Result<Links, Error> {
-    let mut request = Messages::new();
-    request.begin(GET_LINK, DUMP, &[0; LINK_HEADER]);
+    let request = request(GET_LINK, LINK_HEADER);
     let mut attempt = 1;
     loop {
         let mut links = Links::default();
@@ -77,8 +68,7 @@ fn links(socket: &mut Socket) -> Result<Links, Error> {
 
 impl Links {
     fn read(&mut self, message: Received<'_>) {
-        let index = message.body.get(4..8).and_then(|bytes| bytes.try_into().ok()).map(u32::from_ne_bytes);
-        let Some(index) = index.filter(|_| message.kind == NEW_LINK) else { return };
+        let Some(index) = index(message).filter(|_| message.kind == NEW_LINK) else { return };
         let attributes = message.attributes(LINK_HEADER);
         let master = attributes.get(LINK_MASTER).and_then(|bytes| bytes.try_into().ok()).map(u32::from_ne_bytes);
         self.masters.extend(master.map(|master| (index, master)));

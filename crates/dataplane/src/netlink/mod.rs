@@ -4,6 +4,7 @@
 
 mod addresses;
 pub mod bridges;
+pub mod link;
 mod message;
 pub mod routed;
 

@@ -4,27 +4,20 @@
 //! Routes are the node's own, and no pod can change them. Neighbour entries and
 //! the tables of bridges are not looked at: pods can forge those.
 
-use super::{ACK, DUMP, Error, Messages, Received, Socket};
+use super::link::{
+    ATTEMPTS, GET_LINK, INFO_KIND, LINK_HARDWARE, LINK_HEADER, LINK_INFO, LINK_MASTER, LINK_NAME, LINK_NAMESPACE,
+    LINK_PEER, NEW_LINK, index, request,
+};
+use super::{ACK, Error, Messages, Received, Socket};
 use crate::nft::rule::Hardware;
 use nix::errno::Errno;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-const NEW_LINK: u16 = 16;
-const GET_LINK: u16 = 18;
 const NEW_ROUTE: u16 = 24;
 const GET_ROUTE: u16 = 26;
 
-const LINK_HEADER: usize = 16;
-const LINK_HARDWARE: u16 = 1;
-const LINK_NAME: u16 = 3;
-const LINK_PEER: u16 = 5;
-const LINK_MASTER: u16 = 10;
-const LINK_INFO: u16 = 18;
-const INFO_KIND: u16 = 1;
-/// The number of the network namespace that the other end is in.
-const LINK_NAMESPACE: u16 = 37;
-/// Asks about a link of that namespace.
+/// Asks about a link of the network namespace with this number.
 const TARGET_NAMESPACE: u16 = 46;
 
 const ROUTE_HEADER: usize = 12;
@@ -33,9 +26,6 @@ const UNICAST: u8 = 1;
 const ROUTE_TO: u16 = 1;
 const ROUTE_LINK: u16 = 4;
 const ROUTE_GATEWAY: u16 = 5;
-
-/// How often a dump is tried that changes interrupt.
-const ATTEMPTS: u32 = 10;
 
 /// A veth whose other end is in another network namespace, and the addresses that are routed to it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -63,7 +53,7 @@ impl Veth {
             return None;
         }
         let native = |kind| attributes.get(kind).and_then(|bytes| bytes.try_into().ok()).map(u32::from_ne_bytes);
-        let index = message.body.get(4..8)?.try_into().ok().map(u32::from_ne_bytes)?;
+        let index = index(message)?;
         let name = attributes.text(LINK_NAME)?.to_owned();
         Some(Self { name, index, peer: native(LINK_PEER)?, namespace: native(LINK_NAMESPACE)? })
     }
@@ -132,13 +122,6 @@ fn far_hardware(socket: &mut Socket, veth: &Veth) -> Result<Option<Hardware>, Er
         Err(Error::Refused { errno: Errno::ENODEV | Errno::EINVAL | Errno::EACCES | Errno::EPERM, .. }) => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-/// Asks for all there is, of every family.
-fn request(kind: u16, header: usize) -> Messages {
-    let mut messages = Messages::new();
-    messages.begin(kind, DUMP, &vec![0; header]);
-    messages
 }
 
 #[cfg(all(test, feature = "system"))]

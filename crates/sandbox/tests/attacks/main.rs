@@ -78,14 +78,14 @@ fn check(wiring: Wiring, at_least: usize) {
 #[test]
 fn s1_9_s1_10_pods_on_a_bridge_cannot_pretend() {
     if common::has_rights() {
-        check(Wiring::Bridged, 60);
+        check(Wiring::Bridged, 85);
     }
 }
 
 #[test]
 fn s1_9_s1_10_pods_on_links_of_their_own_cannot_pretend() {
     if common::has_rights() {
-        check(Wiring::Routed, 20);
+        check(Wiring::Routed, 22);
     }
 }
 

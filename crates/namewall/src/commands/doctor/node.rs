@@ -7,6 +7,7 @@ use namewall_cni::install::Folders;
 use namewall_dataplane::conntrack::Conntrack;
 use namewall_dataplane::nflog::DenialLog;
 use namewall_dataplane::nft::{Nft, NftError, Settings};
+use serde_json::{Value, json};
 use std::path::Path;
 
 /// A group of the log that nobody listens to, to try whether there is a log.
@@ -27,13 +28,35 @@ pub(super) fn look() -> Vec<Check> {
         &["net/bridge/bridge-nf-call-iptables", "net/bridge/bridge-nf-call-ip6tables"].map(setting),
     ));
     checks.push(plugin(&Folders::usual(Path::new("/"))));
-    checks.push(match running() {
-        Ok(_) => Check::good("namewall", "runs here"),
-        Err(_) => {
-            Check::hint("namewall", "none runs here, or not as this user", "start `namewall agent` or `namewall run`")
+    match running() {
+        Ok(one) => {
+            checks.push(Check::good("namewall", "runs here"));
+            checks.extend(one.ask(&json!({"status": {}})).ok().map(|told| guard(&told["guard"])));
         }
-    });
+        Err(_) => {
+            let advice = "start `namewall agent` or `namewall run`";
+            checks.push(Check::hint("namewall", "none runs here, or not as this user", advice));
+        }
+    }
     checks
+}
+
+/// Whether the interfaces of pods are guarded, by what the namewall of this node says.
+fn guard(told: &Value) -> Check {
+    let unknown = told["unknown"].as_array().map_or(0, Vec::len);
+    match told["error"].as_str() {
+        Some(error) => Check::missing(
+            "guard",
+            format!("the interfaces of pods are not guarded, so that a pod can send as another: {error}"),
+            "load the kernel's part of nftables for netdev and bridge tables, on Linux 6.12 or newer",
+        ),
+        None if unknown > 0 => Check::hint(
+            "guard",
+            format!("no interface is known of {unknown} addresses of pods, so that others could send from them"),
+            "install the CNI plugin (cni.enabled of the chart) and start those pods again",
+        ),
+        None => Check::good("guard", format!("{} interfaces of pods are guarded", told["interfaces"])),
+    }
 }
 
 const RIGHTS: &str = "rights";
@@ -168,6 +191,16 @@ mod tests {
         assert_eq!(state(&["cni0"], [Some("1"), Some("0")]), State::Missing, "IPv6 would be open");
         assert_eq!(state(&["cni0"], [None, None]), State::Missing, "br_netfilter is not loaded");
         assert_eq!(state(&["docker0"], [None, None]), State::Hint, "its containers need not be pods");
+    }
+
+    #[test]
+    fn pods_without_a_guard_are_told_of() {
+        let state = |unknown: &[&str], error: Option<&str>| {
+            guard(&json!({"interfaces": 3, "unknown": unknown, "error": error})).state
+        };
+        assert_eq!(state(&[], None), State::Good);
+        assert_eq!(state(&["10.0.0.1"], None), State::Hint);
+        assert_eq!(state(&[], Some("the kernel has no netdev tables")), State::Missing);
     }
 
     #[test]

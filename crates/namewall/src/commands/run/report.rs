@@ -81,7 +81,34 @@ fn print_status(out: &mut impl Write, told: &Value) -> Result<()> {
     for what in texts(&attached["unreadable"]) {
         writeln!(out, "          {BAD}{what}{BAD:#}")?;
     }
+    print_guard(out, &told["guard"])?;
     writeln!(out, "denied    {} connections were told of", told["denials"])?;
+    Ok(())
+}
+
+/// More addresses than this are not listed.
+const LISTED: usize = 5;
+
+fn print_guard(out: &mut impl Write, guard: &Value) -> Result<()> {
+    let (interfaces, wrong) = (&guard["interfaces"], guard["wrongSource"].as_u64().unwrap_or(0));
+    writeln!(out, "guard     {interfaces} interfaces of pods, {wrong} packets with a source that is not the pod's")?;
+    let unknown = texts(&guard["unknown"]);
+    if !unknown.is_empty() {
+        let more = unknown.len().saturating_sub(LISTED);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let some = unknown[..unknown.len().min(LISTED)].join(", ");
+        writeln!(
+            out,
+            "          {WARN}no interface is known of {some}{more}: the address alone tells the pod{WARN:#}"
+        )?;
+    }
+    for bridge in texts(&guard["unfilteredBridges"]) {
+        let why = "passes frames between pods that no policy sees: load br_netfilter";
+        writeln!(out, "          {BAD}{bridge} {why}{BAD:#}")?;
+    }
+    if let Some(error) = guard["error"].as_str() {
+        writeln!(out, "          {BAD}{error}{BAD:#}")?;
+    }
     Ok(())
 }
 
