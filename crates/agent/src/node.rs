@@ -90,7 +90,7 @@ pub struct Node<D: Dataplane = Nft> {
     guarding: Option<Vec<PodInterface>>,
     guarded: Guarded,
     /// Why the guard is not as it should be.
-    guard_error: Option<String>,
+    guard_failure: Option<String>,
     cut: CutEstablished,
     program: Program,
     /// How to serve, and where, from the next change on.
@@ -144,7 +144,7 @@ impl<D: Dataplane> Node<D> {
             interfaces: None,
             guarding: None,
             guarded: Guarded::default(),
-            guard_error: None,
+            guard_failure: None,
             cut,
             program: Program::default(),
             prepared: None,
@@ -179,7 +179,7 @@ impl<D: Dataplane> Node<D> {
                 let guard = Guard { interfaces: &judged, log_group: self.scope.log_group };
                 let guarded = self.enforcer.dataplane().guard(&guard);
                 // Policies are enforced all the same: without a guard the address tells the pod.
-                self.guard_error = guarded.as_ref().err().map(|error| with_causes(error));
+                self.guard_failure = guarded.as_ref().err().map(|error| with_causes(error));
                 self.guarding = guarded.is_ok().then_some(judged);
                 self.guarded = guarded.unwrap_or_default();
             }
@@ -363,8 +363,8 @@ impl<D: Dataplane> Node<D> {
     }
 
     /// Why the guard is not as it should be; it is tried again with every change.
-    pub fn guard_error(&self) -> Option<&str> {
-        self.guard_error.as_deref()
+    pub fn guard_failure(&self) -> Option<&str> {
+        self.guard_failure.as_deref()
     }
 
     /// What the last change found of the interfaces that are guarded.

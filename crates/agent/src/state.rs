@@ -170,7 +170,7 @@ impl<D: Dataplane> State<D> {
         let (node, now) = (self.node.scope_mut().node, self.node.now());
         let here = Here { program: self.node.program(), node };
         let is_new = self.interfaces.follow(&here, own.machine(), now);
-        is_new || (self.node.guard_error().is_some() && self.interfaces.has_looked(now))
+        is_new || (self.node.guard_failure().is_some() && self.interfaces.has_looked(now))
     }
 
     /// Takes the settings that can change while the agent runs.

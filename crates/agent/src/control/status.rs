@@ -42,7 +42,7 @@ fn guard<D: Dataplane>(state: &State<D>) -> Value {
     let unknown: Vec<String> = state.interfaces.unknown().iter().map(ToString::to_string).collect();
     let drops = state.node.guard_drops().ok();
     json!({
-        "error": state.node.guard_error(),
+        "error": state.node.guard_failure(),
         "interfaces": state.node.guards(),
         "unknown": unknown,
         "missing": guarded.missing,

@@ -131,7 +131,8 @@ impl World<'_> {
         addresses.retain(|&ip| !holes.iter().any(|hole| in_block(hole, ip)));
         addresses.sort_unstable();
         addresses.dedup();
-        addresses.into_iter().map(|address| Endpoint { address: Some(address), ..end.clone() }).collect()
+        let settled = |address| Endpoint { address: Some(address), assumed: true, ..end.clone() };
+        addresses.into_iter().map(settled).collect()
     }
 }
 
