@@ -15,19 +15,25 @@ fn run(command: &str) -> String {
 
 fn pod(name: &str) -> PodInterface {
     let index = std::fs::read_to_string(format!("/proc/thread-self/net/dev_snmp6/{name}")).unwrap_or_default();
-    let index =
-        index.lines().find_map(|line| line.strip_prefix("ifIndex")).map_or(0, |text| text.trim().parse().unwrap());
+    let index = index
+        .lines()
+        .find_map(|line| line.strip_prefix("ifIndex"))
+        .map_or(0, |text| text.trim().parse().expect("a value"));
     PodInterface {
         name: name.to_owned(),
         index,
         hardware: Some(Hardware([2, 0, 0, 0, 0, 1])),
-        addresses: vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap(), "fe80::1".parse().unwrap()],
+        addresses: vec![
+            "10.0.0.1".parse().expect("a value"),
+            "fd00::1".parse().expect("a value"),
+            "fe80::1".parse().expect("a value"),
+        ],
         hears_groups: false,
     }
 }
 
 fn open() -> Nft {
-    Nft::open(Settings::default()).unwrap()
+    Nft::open(Settings::default()).expect("nftables")
 }
 
 impl Nft {
