@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use tracing::warn;
 
 /// How often the kernel is told that our DNS server lives, and how long it believes it: a death is
 /// noticed within three seconds.
@@ -179,7 +180,11 @@ impl<D: Dataplane> Node<D> {
                 let guard = Guard { interfaces: &judged, log_group: self.scope.log_group };
                 let guarded = self.enforcer.dataplane().guard(&guard);
                 // Policies are enforced all the same: without a guard the address tells the pod.
-                self.guard_failure = guarded.as_ref().err().map(|error| with_causes(error));
+                let failure = guarded.as_ref().err().map(|error| with_causes(error));
+                if let Some(error) = failure.as_ref().filter(|_| failure != self.guard_failure) {
+                    warn!(error, "cannot guard the interfaces of pods; policies are enforced by address");
+                }
+                self.guard_failure = failure;
                 self.guarding = guarded.is_ok().then_some(judged);
                 self.guarded = guarded.unwrap_or_default();
             }

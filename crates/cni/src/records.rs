@@ -62,7 +62,7 @@ impl Records {
         &self.folder
     }
 
-    /// Writes a record, in one step: whoever reads meanwhile sees the one before, or this.
+    /// Writes a record, in one step: a reader sees either the old record or the new one.
     pub fn write(&self, attachment: &Attachment) -> Result<(), RecordError> {
         let folder = |source| RecordError::Folder { folder: self.folder.clone(), source };
         DirBuilder::new().recursive(true).mode(0o700).create(&self.folder).map_err(folder)?;

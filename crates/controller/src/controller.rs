@@ -78,7 +78,7 @@ pub struct Controller {
     firewalls: BTreeMap<Key, Firewall>,
     has_changed: bool,
     write_again: Instant,
-    /// What was written of them, and the Services that Events have told of.
+    /// The statuses that were written, and the Services that Events were written about.
     written: BTreeMap<Key, FirewallReport>,
     told: BTreeMap<Key, ToldServices>,
 }
@@ -238,7 +238,7 @@ impl Controller {
         }
         let digest = self.watch.with_store(|store| store.digest(&CLUSTER_EGRESS_FIREWALL));
         let enforcing = self.watch.enforcing(&digest);
-        // Before the status: it says what users were told of by who led before.
+        // Before the status is written: the old one lists the Services that the last leader wrote Events about.
         let mut failed = self.tell_of_services().await;
         let reports = self.firewalls.iter().map(|(key, firewall)| (key.clone(), report(firewall, &enforcing)));
         let mut reports: BTreeMap<Key, FirewallReport> = reports.collect();

@@ -55,7 +55,7 @@ impl<D: Dataplane> Control<D> {
         let count = Arc::new(AtomicUsize::new(0));
         for stream in listener.incoming().flatten() {
             let _ = stream.set_read_timeout(Some(TIMEOUT)).and_then(|()| stream.set_write_timeout(Some(TIMEOUT)));
-            // Whoever is turned away finds the connection closed, and asks again.
+            // A client over the limit finds its connection closed, and asks again.
             if count.load(Ordering::SeqCst) >= MOST_QUESTIONS {
                 continue;
             }

@@ -274,7 +274,7 @@ mod tests {
         BTreeSet::from([Key { namespace: "shop".into(), name: "web".into() }])
     }
 
-    /// One that is waited for, and whoever plays the loop.
+    /// Attaches in a thread of its own, which waits while the test plays the part of the loop.
     fn attach(all: &Arc<Attachments>, one: Attachment) -> thread::JoinHandle<Result<(), AttachError>> {
         let (waiting, version) = (all.clone(), all.lock().version);
         let thread = thread::spawn(move || waiting.attach(one, LONG));

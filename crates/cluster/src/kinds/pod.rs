@@ -94,7 +94,7 @@ struct PodIp {
     ip: String,
 }
 
-/// The network attachment annotation: the addresses of second interfaces. Whoever may patch the pod can write it.
+/// The network attachment annotation: the addresses of second interfaces. Everyone with the right to patch the pod can write it.
 pub(crate) const NETWORK_STATUS: &str = "k8s.v1.cni.cncf.io/network-status";
 
 #[derive(Deserialize)]

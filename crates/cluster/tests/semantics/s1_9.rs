@@ -1,5 +1,5 @@
 //! S1.9: an address needs proof. Only `status.podIPs` makes an address a pod's; the annotation of second networks, which
-//! whoever may patch a pod can write, does not.
+//! everyone with the right to patch a pod can write, does not.
 
 use crate::check::{Cluster, check};
 use crate::world::*;

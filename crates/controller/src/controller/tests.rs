@@ -202,7 +202,7 @@ fn users_are_told_of_a_policy_that_cannot_be_read() {
     assert_eq!(events.iter().filter(|request| request.resource.kind == "Event").count(), 1);
 }
 
-/// A firewall, and what is said of it.
+/// A firewall with its status and its Events.
 fn shut() -> Key {
     Key { namespace: "".into(), name: "shut".into() }
 }

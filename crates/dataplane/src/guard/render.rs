@@ -40,7 +40,10 @@ pub(crate) fn frames(interfaces: &[PodInterface], log_group: u16) -> Table {
             kind: HookKind::Filter,
             fallback: Fallback::Drop,
         };
-        let (rules, comment) = (Sender(interface).rules(), Some("what the pod at this interface may send".to_owned()));
+        // With the index, an interface that was made anew under the same name is a change: before Linux 6.16 the kernel
+        // removes the chain together with the interface that it is hooked to.
+        let comment = Some(format!("what the pod at interface {} may send", interface.index));
+        let rules = Sender(interface).rules();
         table.chains.insert(format!("pod/{}", interface.name), Chain { hook: Some(hook), rules, comment });
     }
     table
@@ -217,7 +220,7 @@ mod tests {
         expect![[r#"
             table {
               chain pod/veth1 {
-                comment "what the pod at this interface may send"
+                comment "what the pod at interface 7 may send"
                 type filter hook ingress device "veth1" priority -300; policy drop;
                 ether saddr 0a:58:0a:f4:01:05 ether type ip ip saddr 10.244.1.5 accept
                 ether saddr 0a:58:0a:f4:01:05 ether type ip ip saddr 0.0.0.0 ip daddr 255.255.255.255 udp sport 68 udp dport 67 accept
@@ -249,12 +252,19 @@ mod tests {
     }
 
     #[test]
+    fn s1_9_an_interface_made_anew_under_the_same_name_is_a_change() {
+        let old = pod(&["10.244.1.5"]);
+        let new = PodInterface { index: old.index + 1, ..old.clone() };
+        assert_ne!(frames(&[old], 53), frames(&[new], 53));
+    }
+
+    #[test]
     fn where_the_hardware_address_is_not_known_the_rest_counts() {
         let one = PodInterface { hardware: None, ..pod(&["10.244.1.5"]) };
         expect![[r#"
             table {
               chain pod/veth1 {
-                comment "what the pod at this interface may send"
+                comment "what the pod at interface 7 may send"
                 type filter hook ingress device "veth1" priority -300; policy drop;
                 ether type ip ip saddr 10.244.1.5 accept
                 ether type ip ip saddr 0.0.0.0 ip daddr 255.255.255.255 udp sport 68 udp dport 67 accept
