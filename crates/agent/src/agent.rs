@@ -179,6 +179,7 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
             if has_changed || self.retry.is_due(self.clock.now()) {
                 self.change();
             }
+            self.settle();
             self.report();
             if self.hand_over()? {
                 return Ok(Ended::Replaced);
@@ -245,6 +246,16 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
                 state.last_error = Some(text);
             }
         }
+    }
+
+    /// Cuts what policies forbid once they have settled. A failure is tried again like a change that failed.
+    fn settle(&mut self) {
+        let mut state = lock(&self.state);
+        let Err(error) = state.node.settle() else { return };
+        self.retry.ended(false, self.clock.now());
+        let text = format!("cannot cut the connections that policies forbid: {}", with_causes(&error));
+        warn!("{text}");
+        state.last_error = Some(text);
     }
 
     /// Opens what other nodes have learned.
@@ -342,9 +353,9 @@ fn serve_control<D: Dataplane>(path: &PathBuf, control: Control<D>) -> Result<()
 
 fn log_change<D: Dataplane>(state: &State<D>, change: &Change, took: Duration) {
     let (policies, pods) = (state.snapshot.policies.len(), state.snapshot.pod_count());
-    let (operations, connections_cut) = (change.applied.operations, change.cut.connections);
+    let operations = change.applied.operations;
     let milliseconds = (took.as_secs_f64() * 1e4).round() / 10.0;
-    info!(policies, pods, operations, connections_cut, milliseconds, "changed");
+    info!(policies, pods, operations, milliseconds, "changed");
 }
 
 #[cfg(test)]

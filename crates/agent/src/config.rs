@@ -2,6 +2,7 @@
 
 use crate::learner::Learning;
 use crate::node::DnsSettings;
+use crate::settle::Settle;
 use namewall_dataplane::CutEstablished;
 use namewall_dns::{OnLearnTimeout, Settings as ServerSettings};
 use namewall_policy::Snapshot;
@@ -21,6 +22,8 @@ pub struct Config {
     /// The NFLOG group of denied packets.
     pub log_group: u16,
     pub cut: CutEstablished,
+    /// When it is decided what to cut.
+    pub settle: Settle,
     pub bounds: Bounds,
     pub learning: Learning,
     pub dns: DnsConfig,

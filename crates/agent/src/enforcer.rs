@@ -9,9 +9,10 @@
 //! are never locked for writing while the kernel is busy, and an answer that
 //! opens nothing waits for nothing.
 
+use crate::cuts::CutReport;
 use crate::metrics::{Meter, add};
 use namewall_dataplane::render::Scope;
-use namewall_dataplane::{Applied, Connection, Cut, CutEstablished, Dataplane, Desired, Judge, ListConnections};
+use namewall_dataplane::{Applied, Connection, CutEstablished, Dataplane, Desired, Excused, Judge, ListConnections};
 use namewall_policy::lease::Bounds;
 use namewall_policy::{Instant, Lease, LeaseStore, LeaseTable, Program};
 use namewall_runtime::Clock;
@@ -32,6 +33,8 @@ pub(crate) struct Enforcer<D> {
     /// has no order, so a flood of answers would keep them waiting for as long as it lasts.
     waiting: AtomicUsize,
     leases: RwLock<LeaseStore>,
+    /// Connections that an expired lease of an earlier process may have opened.
+    excused: Mutex<Excused>,
     clock: Arc<dyn Clock>,
     meter: Arc<Meter>,
 }
@@ -47,7 +50,8 @@ pub(crate) struct Recheck<'a> {
 impl<D: Dataplane> Enforcer<D> {
     pub(crate) fn new(dataplane: D, bounds: Bounds, clock: Arc<dyn Clock>) -> Self {
         let leases = RwLock::new(LeaseStore::new(LeaseTable::with_bounds(bounds)));
-        Self { dataplane: Mutex::new(dataplane), waiting: AtomicUsize::new(0), leases, clock, meter: Arc::default() }
+        let (waiting, excused, meter) = (AtomicUsize::new(0), Mutex::default(), Arc::default());
+        Self { dataplane: Mutex::new(dataplane), waiting, leases, excused, clock, meter }
     }
 
     pub(crate) fn meter(&self) -> &Arc<Meter> {
@@ -134,23 +138,41 @@ impl<D: Dataplane> Enforcer<D> {
     }
 
     /// Cuts the connections that a Program forbids (S3.4), and forgets expired leases without connections.
-    pub(crate) fn recheck(&self, recheck: Recheck<'_>) -> Result<Cut, D::Error> {
+    pub(crate) fn recheck(&self, recheck: Recheck<'_>) -> Result<CutReport, D::Error> {
         let connections = self.list_connections()?;
-        let (mut cut, mut failed) = (Cut::default(), None);
+        let mut excused = self.excused();
+        excused.keep_only(&connections);
+        let (mut report, mut failed) = (CutReport::default(), None);
         for some in connections.chunks(JUDGED_AT_ONCE) {
             // Judged while no lease can change: what a lease opened is not cut.
             let mut dataplane = self.dataplane();
             let leases = self.leases();
-            let judge = Judge::new(recheck.program, &leases, recheck.cut).on(recheck.scope);
+            let judge = Judge::new(recheck.program, &leases, recheck.cut).on(recheck.scope).excusing(&excused);
             let forbidden: Vec<&Connection> = some.iter().filter(|connection| judge.forbids(connection)).collect();
             // One that cannot be cut must not save the others.
             match dataplane.cut(&forbidden) {
-                Ok(more) => cut += more,
+                Ok(more) => report.cut += more,
                 Err(error) => failed = failed.or(Some(error)),
             }
+            report.forbidden.extend(forbidden.into_iter().cloned());
         }
+        drop(excused);
         self.forget(&connections);
-        failed.map_or(Ok(cut), Err)
+        failed.map_or(Ok(report), Err)
+    }
+
+    /// Notes which connections an expired lease of an earlier process may have opened. Called when its leases are
+    /// adopted, with the first Program of this process.
+    pub(crate) fn excuse(&self, recheck: Recheck<'_>) -> Result<(), D::Error> {
+        let connections = self.list_connections()?;
+        let leases = self.leases();
+        let judge = Judge::new(recheck.program, &leases, recheck.cut).on(recheck.scope);
+        *self.excused() = judge.excuse(&connections);
+        Ok(())
+    }
+
+    fn excused(&self) -> MutexGuard<'_, Excused> {
+        self.excused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Forgets expired leases, except for addresses that connections lead to.

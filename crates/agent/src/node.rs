@@ -2,11 +2,13 @@
 //! learner between them.
 
 use crate::counters::Counters;
+use crate::cuts::{CutConnection, CutReport, RecentCuts};
 use crate::enforcer::{Enforcer, Recheck};
 use crate::error::with_causes;
 use crate::learner::{Learner, Learning};
 use crate::metrics::{Meter, add};
 use crate::name_rules::NameRules;
+use crate::settle::{Settle, Settling};
 use namewall_dataplane::nft::{Nft, NftError, Settings as NftSettings};
 use namewall_dataplane::render::{Intercept, Listener, Scope};
 use namewall_dataplane::{Applied, Count, Cut, CutEstablished, Dataplane, Guard, GuardDrops, Guarded, PodInterface};
@@ -36,6 +38,8 @@ pub struct NodeSettings {
     /// Which part of a Program this node enforces. `Node::serve` adds where DNS is taken to.
     pub scope: Scope,
     pub cut: CutEstablished,
+    /// When it is decided what to cut.
+    pub settle: Settle,
     /// How many leases are kept (S6.5).
     pub bounds: Bounds,
     pub learning: Learning,
@@ -98,8 +102,9 @@ pub struct Node<D: Dataplane = Nft> {
     prepared: Option<(ServerSettings, Vec<(Sockets, Listen)>)>,
     /// How the server that runs goes on, from the next change on.
     changed: Option<ServerSettings>,
-    /// A change forbids more than the one before it, and what it forbids is not all cut yet.
-    owes_cut: bool,
+    /// Whether a change may have forbidden connections that are not cut yet.
+    settling: Settling,
+    recent_cuts: RecentCuts,
     server: Option<Arc<Server<Learner<D>>>>,
     beating: Option<Beating>,
 }
@@ -135,7 +140,7 @@ impl Node {
 
 impl<D: Dataplane> Node<D> {
     pub fn new(dataplane: D, settings: NodeSettings, clock: Arc<dyn Clock>) -> Self {
-        let NodeSettings { scope, cut, bounds, learning, cluster_domain } = settings;
+        let NodeSettings { scope, cut, settle, bounds, learning, cluster_domain } = settings;
         let enforcer = Arc::new(Enforcer::new(dataplane, bounds, clock));
         Self {
             learner: Arc::new(Learner::new(enforcer.clone(), learning)),
@@ -150,7 +155,8 @@ impl<D: Dataplane> Node<D> {
             program: Program::default(),
             prepared: None,
             changed: None,
-            owes_cut: false,
+            settling: Settling::new(settle),
+            recent_cuts: RecentCuts::default(),
             server: None,
             beating: None,
         }
@@ -167,11 +173,14 @@ impl<D: Dataplane> Node<D> {
         self.interfaces = Some(interfaces);
     }
 
-    pub fn set_cut(&mut self, cut: CutEstablished) {
+    /// Which connections a change cuts, and when that is decided.
+    pub fn set_cut(&mut self, cut: CutEstablished, settle: Settle) {
         self.cut = cut;
+        self.settling.settle = settle;
     }
 
-    /// Enforces a Program, and cuts what it forbids (S3.4). DNS that is prepared begins to be served.
+    /// Enforces a Program. DNS that is prepared begins to be served. `settle` cuts what the Program forbids; where a
+    /// change counts as settled at once, or an earlier attempt to cut has failed, it is done here.
     pub fn enforce(&mut self, program: &Program) -> Result<(Applied, Cut), NodeError> {
         // Before a pod's address opens anything: from then on the address stands for the pod.
         if let Some(interfaces) = &self.interfaces {
@@ -194,23 +203,48 @@ impl<D: Dataplane> Node<D> {
         let rules = NameRules::new(before.as_deref(), self.scope.node, program, &self.cluster_domain);
         let applied = self.enforcer.replace(program, &self.scope, || self.learner.take(rules));
         let applied = applied.map_err(NodeError::dataplane)?;
-        // Remembered, since a second attempt finds nothing that narrows.
-        self.owes_cut |= applied.narrows;
         self.program = program.clone();
+        if applied.adopted.is_some() {
+            let recheck = Recheck { program, scope: &self.scope, cut: self.cut };
+            self.enforcer.excuse(recheck).map_err(NodeError::dataplane)?;
+        }
+        if applied.narrows || applied.operations > 0 {
+            self.settling.changed(applied.narrows, self.now());
+        }
         self.begin()?;
         if self.server.is_some() {
             beat(&self.enforcer).map_err(NodeError::dataplane)?;
         }
-        let cut = match self.owes_cut {
-            true => {
-                let recheck = Recheck { program, scope: &self.scope, cut: self.cut };
-                self.enforcer.recheck(recheck).map_err(NodeError::dataplane)?
-            }
-            false => Cut::default(),
+        let cut = match self.settling.has_failed() {
+            true => self.cut_forbidden()?.cut,
+            false => self.settle()?.unwrap_or_default(),
         };
-        self.owes_cut = false;
-        add(&self.meter().cut, cut.connections);
         Ok((applied, cut))
+    }
+
+    /// Cuts what the Program in force forbids (S3.4), if the policies have settled and nobody has done so since.
+    pub fn settle(&mut self) -> Result<Option<Cut>, NodeError> {
+        match self.settling.is_due(self.now()) {
+            true => self.cut_forbidden().map(|report| Some(report.cut)),
+            false => Ok(None),
+        }
+    }
+
+    fn cut_forbidden(&mut self) -> Result<CutReport, NodeError> {
+        let recheck = Recheck { program: &self.program, scope: &self.scope, cut: self.cut };
+        let done = self.enforcer.recheck(recheck);
+        self.settling.ended(done.is_ok());
+        let report = done.map_err(NodeError::dataplane)?;
+        report.log();
+        self.recent_cuts.add(&report, self.now());
+        add(&self.meter().cut, report.cut.connections);
+        add(&self.meter().cuts_forgotten, report.cut.forgotten);
+        Ok(report)
+    }
+
+    /// The connections that were cut last, the last one first.
+    pub fn recent_cuts(&self) -> Vec<CutConnection> {
+        self.recent_cuts.all()
     }
 
     /// Serves DNS from the next change on, at sockets of its own, and takes pods' questions to it.

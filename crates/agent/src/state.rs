@@ -9,7 +9,7 @@ use crate::identity::{Here, Interfaces};
 use crate::node::{DnsSettings, Node, NodeSettings};
 use namewall_cluster::Read;
 use namewall_dataplane::render::Scope;
-use namewall_dataplane::{Applied, Cut, Dataplane};
+use namewall_dataplane::{Applied, Dataplane};
 use namewall_dns::{Listen, Sockets};
 use namewall_kubernetes::{Publisher, Trouble};
 use namewall_policy::addr::Cidr;
@@ -51,7 +51,6 @@ pub(crate) struct Change {
     /// Whether policies changed, and not only pods.
     pub(crate) has_new_rules: bool,
     pub(crate) applied: Applied,
-    pub(crate) cut: Cut,
 }
 
 /// What follows from settings that were read again.
@@ -105,8 +104,8 @@ impl<D: Dataplane> State<D> {
             dns: None,
             closed,
         };
-        let Config { cut, bounds, learning, .. } = *config;
-        let settings = NodeSettings { scope, cut, bounds, learning, cluster_domain: cluster_domain.clone() };
+        let Config { cut, settle, bounds, learning, .. } = *config;
+        let settings = NodeSettings { scope, cut, settle, bounds, learning, cluster_domain: cluster_domain.clone() };
         let started = clock.now();
         let mut node = Node::new(dataplane, settings, clock);
         node.meter().compiled.add(compiled);
@@ -158,11 +157,11 @@ impl<D: Dataplane> State<D> {
         self.interfaces.follow(&Here { program: &program, node }, own.machine(), self.node.now());
         self.node.set_interfaces(self.interfaces.all());
         let has_new_rules = !Arc::ptr_eq(&program.policies, &self.node.program().policies);
-        let (applied, cut) = self.node.enforce(&program)?;
+        let (applied, _) = self.node.enforce(&program)?;
         (self.snapshot, self.findings, self.kept) = (snapshot, findings, kept);
         self.not_enforced = not_enforced;
         self.changes += 1;
-        Ok(Change { has_new_rules, applied, cut })
+        Ok(Change { has_new_rules, applied })
     }
 
     /// True if there is an interface that the guard does not have, or the guard has to be tried again.
@@ -181,7 +180,7 @@ impl<D: Dataplane> State<D> {
     ) -> Result<Reconfigured, ConfigError> {
         let dns = config.dns.settings(&self.dns.take_to, cluster_dns)?;
         self.node.learner().set(config.learning);
-        self.node.set_cut(config.cut);
+        self.node.set_cut(config.cut, config.settle);
         let has_new_upstreams = dns.server.upstreams != self.dns.server.upstreams;
         let needs_restart = (&dns.trusted, &dns.server.listen) != (&self.dns.trusted, &self.dns.server.listen);
         if has_new_upstreams {

@@ -4,6 +4,7 @@
 use crate::addresses::Machine;
 use crate::learner::Learning;
 use crate::node::{Node, NodeSettings};
+use crate::settle::Settle;
 use namewall_cluster::{Document, LastGood, Read, Settings, yaml};
 use namewall_dataplane::CutEstablished;
 use namewall_dataplane::memory::Memory;
@@ -71,6 +72,7 @@ impl Bench {
         let settings = NodeSettings {
             scope: Scope::default(),
             cut: CutEstablished::default(),
+            settle: Settle::AT_ONCE,
             bounds: Bounds::default(),
             learning: Learning::default(),
             cluster_domain: "cluster.local".parse().expect("a name"),

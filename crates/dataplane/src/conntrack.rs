@@ -1,6 +1,6 @@
 //! The kernel's table of connections: reading it, and cutting what a new
 //! Program forbids (S3.4). A connection that is deleted there is judged anew by
-//! its next packet, from whichever end that comes; so what was cut is
+//! its next packet, from whichever end that comes; so TCP that was cut is
 //! remembered in the table first.
 
 use crate::netlink::{Attributes, DUMP, Error, Family, Messages, Socket};

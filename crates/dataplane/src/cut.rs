@@ -8,8 +8,8 @@ use namewall_policy::model::{Direction, NodeId, PolicyKind, ServiceId};
 use namewall_policy::port::Protocol;
 use namewall_policy::program::Holder;
 use namewall_policy::{Cause, Endpoint, Flow, Instant, Lease, LeaseStore, Program, Reason, Stage, Verdict, evaluate};
-use rustc_hash::FxHashMap;
-use std::net::IpAddr;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 /// Whether connections that exist are cut when a policy now forbids them.
@@ -21,19 +21,50 @@ pub enum CutEstablished {
     V1Beta1,
 }
 
+/// How a connection that exists is judged.
+enum Standing {
+    Allowed,
+    Denied,
+    /// Denied as this flow.
+    DeniedFlow(Flow),
+}
+
 /// Judges connections that exist by a Program that may not have been in force when they were opened.
 #[derive(Debug)]
 pub struct Judge<'a> {
     program: &'a Program,
     /// Every lease there has been: one that expired does not cut (S6.4).
     history: &'a LeaseTable,
-    /// Whether leases of an earlier process may be missing from it.
-    incomplete: bool,
     services: FxHashMap<(IpAddr, Protocol, u16), ServiceId>,
     cut: CutEstablished,
+    excused: Option<&'a Excused>,
     /// Whose connections these are.
     node: Option<NodeId>,
     dns: Option<&'a Intercept>,
+}
+
+/// Connections that no known lease explains, and that one of an earlier process may have opened: it has expired, so
+/// nobody knows it any more, and a lease that expires cuts nothing (S6.4). They are found when the leases of the earlier
+/// process are adopted. All others are judged by what is known.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Excused(FxHashSet<ConnectionKey>);
+
+type ConnectionKey = (Protocol, SocketAddr, SocketAddr);
+
+fn key_of(connection: &Connection) -> ConnectionKey {
+    let source = SocketAddr::new(connection.source, connection.source_port);
+    (connection.protocol, source, connection.destination.into())
+}
+
+impl Excused {
+    /// Forgets those that have ended. A new connection between the same ports has no excuse.
+    pub fn keep_only(&mut self, connections: &[Connection]) {
+        if self.0.is_empty() {
+            return;
+        }
+        let there: FxHashSet<ConnectionKey> = connections.iter().map(key_of).collect();
+        self.0.retain(|key| there.contains(key));
+    }
 }
 
 /// Before any lease ends.
@@ -48,8 +79,13 @@ impl<'a> Judge<'a> {
                 services.entry(frontend).or_insert(ServiceId(at as u32));
             }
         }
-        let (history, incomplete) = (leases.table(), leases.history_is_incomplete());
-        Self { program, history, incomplete, services, cut, node: None, dns: None }
+        Self { program, history: leases.table(), services, cut, excused: None, node: None, dns: None }
+    }
+
+    /// Spares these connections as long as a rule by name may have opened them.
+    pub fn excusing(mut self, excused: &'a Excused) -> Self {
+        self.excused = Some(excused);
+        self
     }
 
     /// The node whose connections these are, and where it takes DNS to.
@@ -75,20 +111,40 @@ impl<'a> Judge<'a> {
 
     /// True if the connection is to be cut.
     pub fn forbids(&self, connection: &Connection) -> bool {
+        let is_excused = |excused: &Excused| excused.0.contains(&key_of(connection));
+        match self.standing(connection) {
+            Standing::Allowed => false,
+            Standing::Denied => true,
+            Standing::DeniedFlow(flow) => !(self.excused.is_some_and(is_excused) && self.a_name_may_have_opened(&flow)),
+        }
+    }
+
+    /// The connections that this Program denies, unless a lease opened them that nobody knows any more.
+    pub fn excuse(&self, connections: &[Connection]) -> Excused {
+        let may_be = |connection: &&Connection| match self.standing(connection) {
+            Standing::DeniedFlow(flow) => self.a_name_may_have_opened(&flow),
+            Standing::Allowed | Standing::Denied => false,
+        };
+        Excused(connections.iter().filter(may_be).map(key_of).collect())
+    }
+
+    /// How the Program and the known leases judge the connection.
+    fn standing(&self, connection: &Connection) -> Standing {
         let (destination, port) = connection.destination;
         let is_ours = |address| matches!(self.program.by_address.get(address), Some(Holder::Pod(_)));
         let (asked, asked_port) = connection.asked;
         // What our own DNS server took was meant for another, and is judged by that.
         if asked_port == DNS && self.dns.is_some_and(|dns| dns.is_at(destination, port)) {
-            return self.cut == CutEstablished::Always && !self.may_ask(connection);
+            let is_cut = self.cut == CutEstablished::Always && !self.may_ask(connection);
+            return if is_cut { Standing::Denied } else { Standing::Allowed };
         }
         let answering = Answerer { address: destination, protocol: connection.protocol, port };
         if self.dns.is_some_and(|dns| dns.asks(self.program, connection.source, answering)) {
-            return false;
+            return Standing::Allowed;
         }
         let via = self.services.get(&(asked, connection.protocol, asked_port)).copied();
         if !is_ours(&connection.source) && !is_ours(&destination) && via.is_none() {
-            return false;
+            return Standing::Allowed;
         }
         let from = self.source(connection.source);
         let translated = connection.asked != connection.destination;
@@ -104,9 +160,9 @@ impl<'a> Judge<'a> {
             via: via.filter(|_| asked != destination),
         };
         let decision = evaluate(self.program, self.history, &flow, EVER);
-        decision.verdict == Verdict::Deny
-            && (self.cut == CutEstablished::Always || self.is_v1beta1(&flow, &decision.reason))
-            && !(self.incomplete && self.a_name_may_have_opened(&flow, destination))
+        let is_cut = decision.verdict == Verdict::Deny
+            && (self.cut == CutEstablished::Always || self.is_v1beta1(&flow, &decision.reason));
+        if is_cut { Standing::DeniedFlow(flow) } else { Standing::Allowed }
     }
 
     fn may_ask(&self, connection: &Connection) -> bool {
@@ -125,8 +181,9 @@ impl<'a> Judge<'a> {
         evaluate(self.program, self.history, &flow, EVER).verdict == Verdict::Allow
     }
 
-    /// The leases of an earlier process are forgotten; what one of them may have opened is left alone.
-    fn a_name_may_have_opened(&self, flow: &Flow, address: IpAddr) -> bool {
+    /// True if a rule by name allows the connection, whichever name its destination had.
+    fn a_name_may_have_opened(&self, flow: &Flow) -> bool {
+        let Some(address) = flow.to.address else { return false };
         let mut any = LeaseTable::default();
         for (_, pattern) in self.program.patterns.iter() {
             let name = pattern.domain().clone();

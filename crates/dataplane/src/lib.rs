@@ -19,10 +19,10 @@ mod sample;
 mod single;
 
 pub use conntrack::Connection;
-pub use cut::{CutEstablished, Judge};
+pub use cut::{CutEstablished, Excused, Judge};
 pub use guard::{Guard, GuardDrops, Guarded, PodInterface};
 pub use leases::LeaseGroups;
-pub use nflog::Denied;
+pub use nflog::{Denied, Told};
 pub use single::SingleThreaded;
 
 use namewall_policy::lease::LeaseChange;
@@ -54,7 +54,7 @@ pub trait Dataplane: Debug + Send + 'static {
     /// Opens a handle to list connections with, so that a long list keeps nobody else waiting.
     fn connections(&self) -> Result<Self::Connections, Self::Error>;
 
-    /// Cuts connections for good (S3.4). One that cannot be cut does not save the others.
+    /// Cuts connections (S3.4). What is still sent through one of TCP is answered with a reset. One that cannot be cut does not save the others.
     fn cut(&mut self, connections: &[&Connection]) -> Result<Cut, Self::Error>;
 
     /// True if the enforced scope takes pods' DNS to our server while that is alive.
@@ -85,8 +85,8 @@ pub trait ListConnections {
 pub trait FollowDenials: Send + 'static {
     type Error;
 
-    /// Waits for the next ones.
-    fn wait(&mut self) -> Result<Vec<Denied>, Self::Error>;
+    /// Waits for the next ones. That some were lost is no error.
+    fn wait(&mut self) -> Result<Told, Self::Error>;
 }
 
 /// What a data plane is to enforce.
@@ -118,14 +118,14 @@ impl std::ops::AddAssign for Count {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Cut {
     pub connections: usize,
-    /// Connections among them that there was no room to remember: a packet from the other end may open them again.
-    pub not_remembered: usize,
+    /// TCP connections that are forgotten to make room for others: a packet from the other end may open them again.
+    pub forgotten: usize,
 }
 
 impl std::ops::AddAssign for Cut {
     fn add_assign(&mut self, more: Self) {
         self.connections += more.connections;
-        self.not_remembered += more.not_remembered;
+        self.forgotten += more.forgotten;
     }
 }
 

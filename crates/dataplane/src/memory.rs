@@ -3,7 +3,7 @@
 
 use crate::guard::{Guard, GuardDrops, Guarded, PodInterface};
 use crate::render::Scope;
-use crate::{Applied, Connection, Count, Cut, Dataplane, Denied, Desired, FollowDenials, ListConnections, Way};
+use crate::{Applied, Connection, Count, Cut, Dataplane, Denied, Desired, FollowDenials, ListConnections, Told, Way};
 use namewall_policy::domain::DomainPattern;
 use namewall_policy::lease::LeaseChange;
 use namewall_policy::port::Protocol;
@@ -172,7 +172,7 @@ impl Dataplane for Memory {
         let mut inner = self.change()?;
         let before = inner.connections.len();
         inner.connections.retain(|connection| !connections.contains(&connection));
-        Ok(Cut { connections: before - inner.connections.len(), not_remembered: 0 })
+        Ok(Cut { connections: before - inner.connections.len(), forgotten: 0 })
     }
 
     fn intercepts_dns(&self) -> bool {
@@ -209,8 +209,8 @@ impl FollowDenials for MemoryDenials {
     type Error = Refused;
 
     /// Fails when the data plane is gone.
-    fn wait(&mut self) -> Result<Vec<Denied>, Refused> {
-        self.0.recv().map(|denied| vec![denied]).map_err(|_| Refused)
+    fn wait(&mut self) -> Result<Told, Refused> {
+        self.0.recv().map(|denied| Told { denials: vec![denied], lost: 0 }).map_err(|_| Refused)
     }
 }
 

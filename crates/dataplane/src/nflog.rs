@@ -5,6 +5,7 @@ use crate::conntrack::protocol_of;
 use crate::netlink::{Attributes, Error, Family, Messages, Received, Socket};
 use crate::nft::batch_fixed;
 use namewall_policy::port::Protocol;
+use nix::errno::Errno;
 use std::net::IpAddr;
 
 const SUBSYSTEM: u16 = 4;
@@ -20,6 +21,10 @@ const COPY_BYTES: u32 = 96;
 const AT_ONCE: u16 = 5;
 const PAYLOAD: u16 = 9;
 const PREFIX: u16 = 10;
+const FLAGS: u16 = 6;
+/// Lines are numbered, so that a gap shows how many were lost.
+const NUMBERED: u16 = 1;
+const NUMBER: u16 = 12;
 
 /// What the kernel's log lines begin with.
 pub(crate) const DENY: &str = "namewall deny: ";
@@ -39,10 +44,20 @@ pub struct Denied {
     pub port: u16,
 }
 
+/// What the kernel has told at once.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Told {
+    pub denials: Vec<Denied>,
+    /// Lines before these that were lost, since nobody read them in time.
+    pub lost: u64,
+}
+
 /// Listens to one NFLOG group of one network namespace.
 #[derive(Debug)]
 pub struct DenialLog {
     socket: Socket,
+    /// The number of the next line; None before the first.
+    next: Option<u32>,
 }
 
 impl DenialLog {
@@ -59,24 +74,45 @@ impl DenialLog {
         request.bytes(MODE, &[a, b, c, d, COPY_PACKET, 0]);
         // Rules tell of little anyway; the kernel need not collect it for a second first.
         request.u32(AT_ONCE, 1);
+        request.u16(FLAGS, NUMBERED);
         request.acknowledge();
         socket.commit(&request)?;
-        Ok(Self { socket })
+        Ok(Self { socket, next: None })
     }
 
-    /// Waits for the next denials. Lines of others in the group are passed over.
-    pub fn wait(&mut self) -> Result<Vec<Denied>, Error> {
-        self.socket.receive().map(read_datagram)
+    /// Waits for the next denials. Lines of others in the group are passed over. An overrun of the socket ends nothing:
+    /// the next line shows by its number how many were lost.
+    pub fn wait(&mut self) -> Result<Told, Error> {
+        match self.socket.receive() {
+            Ok(datagram) => {
+                let lost = numbers(datagram).map(|number| lost_before(&mut self.next, number)).sum();
+                Ok(Told { denials: read_datagram(datagram), lost })
+            }
+            Err(error) if error.errno() == Some(Errno::ENOBUFS) => Ok(Told::default()),
+            Err(error) => Err(error),
+        }
     }
 
     /// The denials that have been told by now; does not wait for more.
     pub fn drain(&mut self) -> Result<Vec<Denied>, Error> {
         let mut denials = Vec::new();
         while self.socket.has_more() {
-            denials.extend(self.wait()?);
+            denials.extend(self.wait()?.denials);
         }
         Ok(denials)
     }
+}
+
+/// The numbers of the lines in a datagram.
+fn numbers(datagram: &[u8]) -> impl Iterator<Item = u32> {
+    let packets = Received::all(datagram).filter(|message| message.kind == PACKET);
+    packets.filter_map(|packet| packet.attributes(FIXED).u32(NUMBER))
+}
+
+/// How many lines are missing before this one. `next` is the number that is expected.
+fn lost_before(next: &mut Option<u32>, number: u32) -> u64 {
+    let expected = next.replace(number.wrapping_add(1)).unwrap_or(number);
+    u64::from(number.wrapping_sub(expected))
 }
 
 /// What a datagram of the kernel tells. It carries the first bytes of packets that anybody may have made.
@@ -151,5 +187,55 @@ mod tests {
         for end in 0..v6.len() {
             read_headers(&v6[..end]);
         }
+    }
+
+    #[test]
+    fn a_gap_in_the_numbers_is_what_was_lost() {
+        let mut next = None;
+        let lost: Vec<u64> = [7, 8, 11, 12].map(|number| lost_before(&mut next, number)).into();
+        assert_eq!(lost, [0, 0, 2, 0], "the first line may have any number");
+        let mut next = Some(u32::MAX);
+        assert_eq!((lost_before(&mut next, u32::MAX), lost_before(&mut next, 1)), (0, 1), "numbers wrap");
+    }
+
+    /// The kernel drops what does not fit into the socket, and says so by ENOBUFS at the next read.
+    #[cfg(feature = "system")]
+    #[test]
+    fn an_overrun_is_counted_and_does_not_end_the_log() {
+        use crate::nft::put_table;
+        use crate::nft::rule::{Action, Rule, Test, UDP};
+        use crate::nft::table::{Chain, Fallback, Hook, HookKind, Point, Table};
+        use std::os::fd::AsFd as _;
+        const GROUP: u16 = 99;
+        const FLOOD: u64 = 5_000;
+        crate::nft::isolated(|| {
+            let up = std::process::Command::new("ip").args(["link", "set", "lo", "up"]).status();
+            assert!(up.expect("ip runs").success());
+            let mut log = DenialLog::open(GROUP).unwrap();
+            nix::sys::socket::setsockopt(&log.socket.as_fd(), nix::sys::socket::sockopt::RcvBuf, &8192).unwrap();
+            let tells = Action::Log { group: GROUP, prefix: format!("{DENY}a rule") };
+            let (point, kind, fallback) = (Point::Output, HookKind::Filter, Fallback::Accept);
+            let hook = Some(Hook { point, device: None, priority: 0, kind, fallback });
+            let mut table = Table::default();
+            let rules = vec![Rule::new([Test::Protocol(UDP)], tells)];
+            table.chains.insert("tell".to_owned(), Chain { hook, rules, comment: None });
+            put_table("tells", &table).unwrap();
+            let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+            let send = || socket.send_to(b"word", "127.0.0.1:9").map(drop);
+            // Nobody listens at the port, and some sends are told so.
+            (0..FLOOD).for_each(|_| drop(send()));
+            let (mut heard, mut lost) = (0, 0);
+            while heard + lost < FLOOD {
+                // What was lost before the last line shows with the line after it.
+                if !log.socket.has_more() {
+                    drop(send());
+                }
+                let told = log.wait().expect("an overrun is no end");
+                heard += told.denials.len() as u64;
+                lost += told.lost;
+            }
+            assert!(lost > 0, "nothing was lost of {FLOOD}, so this shows nothing");
+            assert!(heard > 0);
+        });
     }
 }

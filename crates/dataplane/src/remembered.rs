@@ -1,130 +1,280 @@
-//! Connections that were cut, as the kernel is told to remember them.
+//! TCP connections that were cut, as the kernel is told to remember them.
 //!
 //! ```text
 //! client                 node, after the cut                       server
 //!   │                      (knows of no connection)        "hello"  │
 //!   │      is it new? may the server open it? ◄─────────────────────┤
 //! ```
-//! To the kernel the server's word is a connection that the server opens, and
-//! where it may, the cut one would live on. So its packets are dropped, in
-//! both directions, for as long as either end may still take it for open.
-//! The addresses are those the forward hook sees: the client's own, and the
-//! backend's behind a Service. Once the translation is forgotten the backend's
-//! packets bear them too; and a client's come to them by being translated anew.
+//! To the kernel the server's packet is a connection that the server opens, and
+//! where it may, the cut one would live on. So packets of either end are
+//! answered with a reset, for as long as an end may still take the connection
+//! for open. The addresses are those the forward hook sees: the client's own,
+//! and the backend's behind a Service. Once the translation is forgotten the
+//! backend's packets have them too; the client's packets get them by being
+//! translated again.
+//!
+//! UDP and SCTP need no such memory. A datagram has no beginning that could be
+//! told, so the next one of a flow that was cut is judged like any other; and
+//! SCTP opens a connection only by an INIT.
+//!
+//! The room is shared: each connection is held by one pod, and when there is no
+//! room left, the pod that holds most gives way with its oldest.
 
 use crate::conntrack::Connection;
-use crate::nft::rule::{TCP, UDP};
+use crate::nft::rule::TCP;
 use crate::nft::set::{Element, Key, Lifetime, Passing, SWEEP, Transient, Version};
 use namewall_policy::port::Protocol;
-use std::net::SocketAddr;
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 /// Longer than an idle TCP connection takes to notice, by the kernel's keep-alive of two hours and eleven minutes. A
 /// new connection between the same ports begins with a SYN and is not held up.
 const TCP_LIFE: Duration = Duration::from_secs(3 * 3600);
-/// Longer than conntrack remembers a silent UDP connection. A new one between the same ports cannot be told from it,
-/// and waits.
-const UDP_LIFE: Duration = Duration::from_secs(180);
-/// So many elements at most, two a connection: some 12 MB of the kernel's memory.
-pub(crate) const MOST: usize = 100_000;
+/// So many connections at most, two elements each: some 12 MB of the kernel's memory.
+pub(crate) const MOST: usize = 50_000;
 
-/// How much there is to remember.
-#[derive(Default, Debug)]
+/// The ends of a TCP connection that was cut.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Ends {
+    pub(crate) client: SocketAddr,
+    pub(crate) server: SocketAddr,
+}
+
+impl Ends {
+    /// The ends that are worth remembering.
+    pub(crate) fn of(connection: &Connection) -> Option<Self> {
+        let client = SocketAddr::new(connection.source, connection.source_port);
+        let server = SocketAddr::from(connection.destination);
+        (connection.protocol == Protocol::Tcp).then_some(Self { client, server })
+    }
+
+    /// The ends by an element that was found. Of the two elements of a connection only one is taken: that with the
+    /// higher port first, which most clients have.
+    pub(crate) fn found(key: &[u8]) -> Option<Self> {
+        let width = match key.len() {
+            20 => 4,
+            44 => 16,
+            _ => return None,
+        };
+        let address = |at: usize| -> Option<IpAddr> {
+            let bytes = key.get(at..at + width)?;
+            <[u8; 4]>::try_from(bytes).map(IpAddr::from).or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)).ok()
+        };
+        let port = |at: usize| Some(u16::from_be_bytes(key.get(at..at + 2)?.try_into().ok()?));
+        let client = SocketAddr::new(address(0)?, port(2 * width + 4)?);
+        let server = SocketAddr::new(address(width)?, port(2 * width + 8)?);
+        let is_first = (client.port(), client.ip()) > (server.port(), server.ip());
+        (key.get(2 * width) == Some(&TCP) && is_first).then_some(Self { client, server })
+    }
+
+    /// The pod that holds it: the client, or where that is no pod, the server.
+    fn holder(self, is_pod: &impl Fn(IpAddr) -> bool) -> IpAddr {
+        let client = self.client.ip();
+        if is_pod(client) { client } else { self.server.ip() }
+    }
+
+    /// The packets of both directions.
+    fn packets(self) -> [Element; 2] {
+        let element = |from: SocketAddr, to: SocketAddr| {
+            let addresses = Key::default().address(from.ip()).address(to.ip());
+            Element::key(addresses.protocol(TCP).port(from.port()).port(to.port()))
+        };
+        [element(self.client, self.server), element(self.server, self.client)]
+    }
+
+    fn version(self) -> Version {
+        Version::of(self.client.ip())
+    }
+}
+
+#[derive(Debug)]
+struct Held {
+    ends: Ends,
+    /// Until then it takes room: what has expired does until the kernel sweeps.
+    until: Instant,
+}
+
+/// The connections that are remembered, by the pods that hold them.
+#[derive(Debug)]
 pub(crate) struct Remembered {
-    /// Until when so many elements take room: what has expired does until the kernel sweeps.
-    room_taken: Vec<(Instant, usize)>,
+    by_holder: FxHashMap<IpAddr, VecDeque<Held>>,
+    count: usize,
+    most: usize,
+}
+
+impl Default for Remembered {
+    fn default() -> Self {
+        Self { by_holder: FxHashMap::default(), count: 0, most: MOST }
+    }
+}
+
+/// What must be written to remember connections.
+#[derive(PartialEq, Debug, Default)]
+pub(crate) struct Memory {
+    pub(crate) new: Passing,
+    /// Elements that give way, a list for each version of IP.
+    pub(crate) gone: [Vec<Element>; 2],
+    /// How many connections gave way.
+    pub(crate) forgotten: usize,
 }
 
 impl Remembered {
     /// Takes over what an earlier process left, whenever that was.
-    pub(crate) fn adopt(&mut self, elements: usize, now: Instant) {
-        self.room_taken = vec![(now + TCP_LIFE + SWEEP, elements)];
+    pub(crate) fn adopt(&mut self, found: Vec<Ends>, is_pod: impl Fn(IpAddr) -> bool, now: Instant) {
+        self.were_lost();
+        for ends in found {
+            self.hold(ends, &is_pod, now);
+        }
     }
 
     pub(crate) fn were_lost(&mut self) {
-        self.room_taken.clear();
+        *self = Self { most: self.most, ..Self::default() };
     }
 
-    /// What must be written to keep these dead, and how many of them there is no room for.
-    pub(crate) fn packets<'c>(
+    /// What must be written to answer what is still sent through these with a reset.
+    pub(crate) fn remember(
         &mut self,
-        connections: impl Iterator<Item = &'c Connection>,
+        cut: impl Iterator<Item = Ends>,
+        is_pod: impl Fn(IpAddr) -> bool,
         now: Instant,
-    ) -> (Passing, usize) {
-        self.room_taken.retain(|(until, _)| *until > now);
-        let taken: usize = self.room_taken.iter().map(|(_, elements)| elements).sum();
-        let mut room = MOST.saturating_sub(taken);
-        let (mut packets, mut without) = (Passing::default(), 0);
-        for connection in connections {
-            let Some((number, life)) = remembered_for(connection.protocol) else { continue };
-            if room < 2 {
-                without += 1;
-                continue;
+    ) -> Memory {
+        self.drop_swept(now);
+        let mut memory = Memory::default();
+        for ends in cut {
+            if self.count >= self.most {
+                self.make_room(&mut memory);
             }
-            room -= 2;
-            let client = SocketAddr::new(connection.source, connection.source_port);
-            let server = SocketAddr::from(connection.destination);
-            for (from, to) in [(client, server), (server, client)] {
-                let packet = Transient { element: packet(number, from, to), lifetime: Lifetime(life), name: None };
-                packets[Version::of(from.ip()) as usize].push(packet);
-            }
-            self.room_taken.push((now + life + SWEEP, 2));
+            self.hold(ends, &is_pod, now);
+            let packet = |element| Transient { element, lifetime: Lifetime(TCP_LIFE), name: None };
+            memory.new[ends.version() as usize].extend(ends.packets().map(packet));
         }
-        (packets, without)
+        memory
+    }
+
+    fn hold(&mut self, ends: Ends, is_pod: &impl Fn(IpAddr) -> bool, now: Instant) {
+        let held = Held { ends, until: now + TCP_LIFE + SWEEP };
+        self.by_holder.entry(ends.holder(is_pod)).or_default().push_back(held);
+        self.count += 1;
+    }
+
+    /// The largest holder gives way: with one connection, or with what it holds more than the next one.
+    fn make_room(&mut self, memory: &mut Memory) {
+        let mut sizes: Vec<usize> = self.by_holder.values().map(VecDeque::len).collect();
+        sizes.sort_unstable();
+        let second = sizes.len().checked_sub(2).map_or(0, |at| sizes[at]);
+        let Some((&holder, held)) = self.by_holder.iter_mut().max_by_key(|(address, held)| (held.len(), **address))
+        else {
+            return;
+        };
+        let surplus = held.len().saturating_sub(second).clamp(1, EVICTED_AT_ONCE).min(held.len());
+        for Held { ends, .. } in held.drain(..surplus) {
+            memory.gone[ends.version() as usize].extend(ends.packets());
+        }
+        if held.is_empty() {
+            self.by_holder.remove(&holder);
+        }
+        self.count -= surplus;
+        memory.forgotten += surplus;
+    }
+
+    fn drop_swept(&mut self, now: Instant) {
+        self.by_holder.retain(|_, held| {
+            while held.front().is_some_and(|first| first.until <= now) {
+                held.pop_front();
+                self.count -= 1;
+            }
+            !held.is_empty()
+        });
     }
 }
 
-/// SCTP is not among them: only an INIT opens it, so nothing else is taken for a beginning, and every packet of one
-/// that was cut is judged by itself.
-fn remembered_for(protocol: Protocol) -> Option<(u8, Duration)> {
-    match protocol {
-        Protocol::Tcp => Some((TCP, TCP_LIFE)),
-        Protocol::Udp => Some((UDP, UDP_LIFE)),
-        Protocol::Sctp | Protocol::Icmp | Protocol::Other(_) => None,
-    }
-}
-
-fn packet(protocol: u8, from: SocketAddr, to: SocketAddr) -> Element {
-    let addresses = Key::default().address(from.ip()).address(to.ip());
-    Element::key(addresses.protocol(protocol).port(from.port()).port(to.port()))
-}
+/// More than one gives way at once, since the largest holder is looked for among all.
+const EVICTED_AT_ONCE: usize = 100;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn connections(count: usize, protocol: Protocol) -> Vec<Connection> {
-        let destination = SocketAddr::from(([10, 0, 0, 2], 80));
-        let one = |at: usize| Connection::between(protocol, SocketAddr::from(([10, 0, 0, 1], at as u16)), destination);
-        (0..count).map(one).collect()
+    const SERVER: ([u8; 4], u16) = ([10, 0, 0, 9], 80);
+
+    fn is_pod(address: IpAddr) -> bool {
+        address.to_string().starts_with("10.")
+    }
+
+    fn cut(client: [u8; 4], ports: std::ops::Range<u16>) -> Vec<Ends> {
+        ports.map(|port| Ends { client: (client, port).into(), server: SERVER.into() }).collect()
+    }
+
+    fn held(remembered: &Remembered, by: [u8; 4]) -> usize {
+        remembered.by_holder.get(&IpAddr::from(by)).map_or(0, VecDeque::len)
+    }
+
+    fn with_room(most: usize) -> Remembered {
+        Remembered { most, ..Remembered::default() }
     }
 
     #[test]
-    fn s3_4_both_directions_are_remembered() {
-        let (packets, without) = Remembered::default().packets(connections(1, Protocol::Tcp).iter(), Instant::now());
-        let [there, back] = packets[0].as_slice() else { panic!("{packets:?}") };
-        assert_eq!(there.element.key.as_bytes(), [10, 0, 0, 1, 10, 0, 0, 2, 6, 0, 0, 0, 0, 0, 0, 0, 0, 80, 0, 0]);
-        assert_eq!(back.element.key.as_bytes(), [10, 0, 0, 2, 10, 0, 0, 1, 6, 0, 0, 0, 0, 80, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(without, 0);
+    fn s3_4_both_directions_of_tcp_are_remembered_and_nothing_of_udp() {
+        let connection = |protocol| Connection::between(protocol, ([10, 0, 0, 1], 1000).into(), SERVER.into());
+        let ends = Ends::of(&connection(Protocol::Tcp)).expect("TCP is remembered");
+        let memory = Remembered::default().remember([ends].into_iter(), is_pod, Instant::now());
+        let [there, back] = memory.new[0].as_slice() else { panic!("{memory:?}") };
+        assert_eq!(there.element.key.as_bytes(), [10, 0, 0, 1, 10, 0, 0, 9, 6, 0, 0, 0, 3, 232, 0, 0, 0, 80, 0, 0]);
+        assert_eq!(back.element.key.as_bytes(), [10, 0, 0, 9, 10, 0, 0, 1, 6, 0, 0, 0, 0, 80, 0, 0, 3, 232, 0, 0]);
+        assert_eq!((&memory.gone, memory.forgotten), (&Default::default(), 0));
+        for protocol in [Protocol::Udp, Protocol::Sctp, Protocol::Icmp] {
+            assert_eq!(Ends::of(&connection(protocol)), None, "{protocol}");
+        }
     }
 
     #[test]
-    fn what_there_is_no_room_for_is_told() {
-        let now = Instant::now();
-        let mut remembered = Remembered::default();
-        let udp = connections(MOST / 2 + 3, Protocol::Udp);
-        let (packets, without) = remembered.packets(udp.iter(), now);
-        assert_eq!((packets[0].len(), without), (MOST, 3));
-        let swept = now + UDP_LIFE + SWEEP;
-        assert_eq!(remembered.packets(udp[..1].iter(), swept - Duration::from_secs(1)).1, 1);
-        assert_eq!(remembered.packets(udp[..1].iter(), swept).1, 0);
-        remembered.adopt(MOST, now);
-        assert_eq!(remembered.packets(udp[..1].iter(), swept).1, 1, "what was found counts as long as it may stay");
+    fn s3_4_the_pod_that_holds_most_gives_way_and_no_other() {
+        let (now, mut remembered) = (Instant::now(), with_room(100));
+        let (small, flood) = ([10, 0, 0, 1], [10, 0, 0, 2]);
+        let first = remembered.remember(cut(small, 1..11).into_iter(), is_pod, now);
+        assert_eq!(first.forgotten, 0);
+        let flooded = remembered.remember(cut(flood, 1..1001).into_iter(), is_pod, now);
+        assert!(flooded.forgotten >= 900, "{}", flooded.forgotten);
+        assert_eq!(flooded.gone[0].len(), 2 * flooded.forgotten);
+        assert!(flooded.gone[0].iter().all(|gone| gone.key.as_bytes()[..8].contains(&2)), "only its own");
+        assert_eq!(held(&remembered, small), 10);
+        let more = remembered.remember(cut(small, 11..31).into_iter(), is_pod, now);
+        assert_eq!(held(&remembered, small), 30, "there is room for the others: {}", more.forgotten);
+        assert!(remembered.count <= 100);
     }
 
     #[test]
-    fn only_what_a_later_packet_would_open_again_is_remembered() {
-        let icmp = connections(1, Protocol::Icmp);
-        assert_eq!(Remembered::default().packets(icmp.iter(), Instant::now()), (Passing::default(), 0));
+    fn clients_outside_share_the_room_of_the_pod_that_they_talk_to() {
+        let (now, mut remembered) = (Instant::now(), with_room(100));
+        remembered.remember(cut([10, 0, 0, 1], 1..11).into_iter(), is_pod, now);
+        let outside = (0..200).flat_map(|last| cut([192, 0, 2, last], 1..2));
+        remembered.remember(outside, is_pod, now);
+        assert_eq!(held(&remembered, [10, 0, 0, 1]), 10, "addresses outside are free");
+        assert_eq!(held(&remembered, SERVER.0) + 10, remembered.count);
+    }
+
+    #[test]
+    fn what_the_kernel_has_swept_takes_no_room_and_what_was_found_does() {
+        let (now, mut remembered) = (Instant::now(), with_room(10));
+        remembered.remember(cut([10, 0, 0, 1], 1..11).into_iter(), is_pod, now);
+        let swept = now + TCP_LIFE + SWEEP;
+        assert_eq!(remembered.remember(cut([10, 0, 0, 2], 1..11).into_iter(), is_pod, swept).forgotten, 0);
+        let ends = cut([10, 0, 0, 1], 1000..1010);
+        let elements = ends.iter().flat_map(|ends| ends.packets());
+        let found: Vec<Ends> = elements.filter_map(|element| Ends::found(element.key.as_bytes())).collect();
+        assert_eq!(found, ends, "one of the two elements of each");
+        remembered.adopt(found, is_pod, now);
+        assert_eq!(held(&remembered, [10, 0, 0, 1]), 10);
+        assert_eq!(remembered.remember(cut([10, 0, 0, 3], 1..2).into_iter(), is_pod, now).forgotten, 10);
+        assert_eq!(Ends::found(&[6; 7]), None);
+    }
+
+    #[test]
+    fn ipv6_ends_are_found_again() {
+        let ends = Ends { client: "[fd00::1]:40000".parse().unwrap(), server: "[fd00::2]:80".parse().unwrap() };
+        let found: Vec<Ends> = ends.packets().iter().filter_map(|one| Ends::found(one.key.as_bytes())).collect();
+        assert_eq!(found, [ends]);
     }
 }

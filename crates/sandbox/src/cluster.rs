@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::sandbox::{Progress, Sandbox, Wiring};
 use crate::services;
 use crate::topology::Topology;
-use namewall_agent::{DnsSettings, Learning, Node, NodeError, NodeSettings};
+use namewall_agent::{DnsSettings, Learning, Node, NodeError, NodeSettings, Settle};
 use namewall_dataplane::nflog::{DenialLog, Denied};
 use namewall_dataplane::nft::{Settings, put_table};
 use namewall_dataplane::render::Scope;
@@ -26,6 +26,8 @@ pub struct Cluster {
     agents: BTreeMap<Arc<str>, Node>,
     /// Whoever hears of denials is not the agent.
     logs: BTreeMap<Arc<str>, DenialLog>,
+    /// When nodes decide what to cut.
+    settle: Settle,
 }
 
 /// How every node serves DNS to its pods.
@@ -62,7 +64,7 @@ impl Cluster {
     /// The same with pods that are connected in this way.
     pub fn build_wired(wanted: &Wanted<'_>, wiring: Wiring, progress: &mut dyn FnMut(Progress)) -> Result<Self, Error> {
         let sandbox = Sandbox::build_wired(wanted.snapshot, wanted.outside, wiring, progress)?;
-        let mut cluster = Self { sandbox, agents: BTreeMap::new(), logs: BTreeMap::new() };
+        let mut cluster = Self { sandbox, agents: BTreeMap::new(), logs: BTreeMap::new(), settle: Settle::AT_ONCE };
         cluster.enforce(wanted)?;
         Ok(cluster)
     }
@@ -117,6 +119,23 @@ impl Cluster {
         self.enforce(wanted)
     }
 
+    /// From the next change on, what to cut is decided when policies have settled, and `settle` is called.
+    pub fn set_settle(&mut self, settle: Settle) {
+        self.settle = settle;
+    }
+
+    /// Cuts what policies forbid that have settled. Returns how many connections it were on all nodes.
+    pub fn settle(&mut self) -> Result<usize, Error> {
+        let mut connections = 0;
+        for (name, namespace) in self.sandbox.nodes() {
+            let Some(node) = self.agents.get_mut(name) else { continue };
+            let cut = namespace.enter(|| node.settle())?;
+            let cut = cut.map_err(|source| Error::Agent { node: name.to_string(), source })?;
+            connections += cut.map_or(0, |cut| cut.connections);
+        }
+        Ok(connections)
+    }
+
     /// How many operations each node's table took.
     fn enforce(&mut self, wanted: &Wanted<'_>) -> Result<BTreeMap<Arc<str>, usize>, Error> {
         let mut operations = BTreeMap::new();
@@ -139,7 +158,7 @@ impl Cluster {
                 node.learner().set(dns.learning);
                 namespace.enter(|| node.serve(settings))?.map_err(|source| failed(name, source))?;
             }
-            node.set_cut(wanted.cut);
+            node.set_cut(wanted.cut, self.settle);
             node.scope_mut().node = known;
             node.set_interfaces(self.sandbox.interfaces(name));
             let enforced = namespace.enter(|| node.enforce(wanted.program))?;
@@ -195,6 +214,7 @@ fn open_node(node: Option<NodeId>) -> Result<Node, NodeError> {
     let settings = NodeSettings {
         scope,
         cut: CutEstablished::default(),
+        settle: Settle::AT_ONCE,
         bounds: Bounds::default(),
         learning: Learning::default(),
         cluster_domain: "cluster.local".parse().expect("it is a name"),

@@ -78,6 +78,29 @@ impl Connection {
         }
     }
 
+    /// Whether something that is sent through it is answered with a reset.
+    pub fn is_reset(&mut self, timeout: Duration) -> bool {
+        let deadline = Instant::now() + timeout;
+        let mut buffer = [0; 4096];
+        loop {
+            // What a reset has ended says so at the next send or read, whichever comes first.
+            let sent = self.ask().map(drop);
+            let received = recv(self.fd.as_raw_fd(), &mut buffer, MsgFlags::empty()).map(drop);
+            if [sent, received].contains(&Err(Errno::ECONNRESET)) {
+                return true;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            let _ = wait(&mut [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN)], left.min(Duration::from_millis(100)));
+        }
+    }
+
+    pub(crate) fn is_udp(&self) -> bool {
+        self.kind == SocketKind::Udp
+    }
+
     /// Whether what the far end says unasked comes through it.
     pub(crate) fn hears(&mut self, word: u64, timeout: Duration) -> bool {
         self.wait_for(word, timeout).is_ok()

@@ -178,6 +178,11 @@ impl Reality for Packets {
     fn fate(&mut self, name: &str) -> Result<Fate, String> {
         let Some(Cluster { sandbox, .. }) = &self.cluster else { return Err(NOT_UP.to_owned()) };
         let Some(connection) = self.connections.get_mut(name) else { return Ok(Fate::Cut) };
+        // A UDP flow that was cut is judged like a new one, from either end. What the far end says would open a flow of
+        // its own, so it only speaks where the near end is answered.
+        if connection.is_udp() && !connection.alive(sandbox.timeout).map_err(words)? {
+            return Ok(Fate::Cut);
+        }
         // The far end first: what it says must not bring to life what was cut.
         let heard = sandbox.hears_far_end(connection);
         match (heard, connection.alive(sandbox.timeout).map_err(words)?) {

@@ -2,7 +2,9 @@
 //!
 //! A connection is judged when it is opened (S1), and again after every change
 //! of policies, labels or pods: one that the new Program denies is cut, unless
-//! `--cut-established` is off (S3.4). The way it took is kept: its addresses
+//! `--cut-established` is off (S3.4). For TCP that is the end of it. The next
+//! packet of a UDP flow is judged like a first one, so the flow is open again
+//! as soon as the Program allows it. The way it took is kept: its addresses
 //! after DNAT, whatever the Service or the name it was opened by says now.
 //! When the pod at either end goes, it goes too, and whoever gets the address
 //! next does not inherit it.
@@ -126,8 +128,14 @@ pub(crate) struct Connection {
     /// As it was opened.
     flow: Flow,
     way: ConnectionPath,
-    /// Why it was cut, if it was.
-    cut: Option<String>,
+    cut: Option<WasCut>,
+}
+
+#[derive(Debug)]
+struct WasCut {
+    why: String,
+    /// An end of it is gone.
+    is_gone: bool,
 }
 
 /// The way a connection took, by what stays the same when the cluster changes.
@@ -157,6 +165,7 @@ pub(crate) struct PolicyState<'a> {
     pub(crate) program: &'a Program,
     /// Every lease there ever was: none is dropped while a scenario is played.
     pub(crate) leases: &'a LeaseTable,
+    pub(crate) now: Instant,
 }
 
 impl Connection {
@@ -186,6 +195,11 @@ impl Connection {
     pub(crate) fn flow(&self) -> &Flow {
         &self.flow
     }
+
+    /// True if a change may still cut it, or let it go on.
+    fn has_a_future(&self) -> bool {
+        self.cut.as_ref().is_none_or(|cut| !cut.is_gone && self.flow.protocol != Protocol::Tcp)
+    }
 }
 
 impl Connections {
@@ -193,25 +207,27 @@ impl Connections {
         self.by_name.insert(name.to_owned(), connection);
     }
 
-    /// Judges all that are open after a change.
+    /// Judges all that a change can do something to.
     pub(crate) fn judge(&mut self, state: PolicyState<'_>) {
-        for connection in self.by_name.values_mut().filter(|connection| connection.cut.is_none()) {
+        for connection in self.by_name.values_mut().filter(|connection| connection.has_a_future()) {
+            let cut = |why| WasCut { why, is_gone: false };
             connection.cut = match connection.way.now(state) {
-                Ok(flow) => denial(state, &flow, self.cut_established),
-                Err(gone) => Some(gone),
+                Ok(flow) if connection.cut.is_some() => denial_of_new(state, &flow).map(cut),
+                Ok(flow) => denial(state, &flow, self.cut_established).map(cut),
+                Err(why) => Some(WasCut { why, is_gone: true }),
             };
         }
     }
 
-    pub(crate) fn any_open(&self) -> bool {
-        self.by_name.values().any(|connection| connection.cut.is_none())
+    pub(crate) fn any_to_judge(&self) -> bool {
+        self.by_name.values().any(Connection::has_a_future)
     }
 
     /// What became of it, and why.
     pub(crate) fn fate(&self, name: &str) -> (Fate, String) {
         match self.by_name.get(name) {
             Some(Connection { cut: None, .. }) => (Fate::Open, Fate::Open.to_string()),
-            Some(Connection { cut: Some(why), .. }) => (Fate::Cut, format!("cut: {why}")),
+            Some(Connection { cut: Some(cut), .. }) => (Fate::Cut, format!("cut: {}", cut.why)),
             None => (Fate::Cut, "cut: it was never opened".to_owned()),
         }
     }
@@ -223,6 +239,13 @@ fn denial(state: PolicyState<'_>, flow: &Flow, cut_established: bool) -> Option<
     let decision = evaluate(state.program, state.leases, flow, Instant::default());
     let cuts = decision.verdict == Verdict::Deny && (cut_established || is_by_v1beta1(state, flow, &decision));
     cuts.then(|| describe_reason(state.snapshot, state.program, &decision.reason, flow))
+}
+
+/// Why its next packet may not open it again, if so.
+fn denial_of_new(state: PolicyState<'_>, flow: &Flow) -> Option<String> {
+    let decision = evaluate(state.program, state.leases, flow, state.now);
+    let is_denied = decision.verdict == Verdict::Deny;
+    is_denied.then(|| describe_reason(state.snapshot, state.program, &decision.reason, flow))
 }
 
 /// S3.4: what `extensions/v1beta1` forbids is cut, whatever the setting. There it is the namespace that isolates.

@@ -417,12 +417,12 @@ impl Player<'_> {
 
     /// After a change, and not later: what comes and goes between two looks must not be missed.
     fn judge_connections(&mut self) {
-        if !self.connections.any_open() {
+        if !self.connections.any_to_judge() {
             return;
         }
         self.state();
         if let Some(State { snapshot, program, .. }) = &self.state {
-            self.connections.judge(PolicyState { snapshot, program, leases: &self.leases });
+            self.connections.judge(PolicyState { snapshot, program, leases: &self.leases, now: self.now });
         }
     }
 

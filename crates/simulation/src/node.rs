@@ -2,7 +2,7 @@
 //! what its pod asks for and open what other nodes have published.
 
 use crate::answer::answer;
-use namewall_agent::{Clock, Heard, LearnedElsewhere, Learning, Node, NodeSettings, Publishing, Share};
+use namewall_agent::{Clock, Heard, LearnedElsewhere, Learning, Node, NodeSettings, Publishing, Settle, Share};
 use namewall_cluster::Settings;
 use namewall_cluster::kinds::{self, Component};
 use namewall_cluster::resolver::Settings as ResolverSettings;
@@ -85,6 +85,7 @@ impl Running {
         let settings = NodeSettings {
             scope: Scope::default(),
             cut: CutEstablished::default(),
+            settle: Settle::AT_ONCE,
             bounds: Bounds::default(),
             learning: Learning::default(),
             cluster_domain: "cluster.local".parse().expect("it is a name"),

@@ -9,6 +9,7 @@ mod status;
 pub use client::{AskError, Running};
 pub use leases::rules_of;
 
+use crate::cuts::CutConnection;
 use crate::identity::Attachments;
 use crate::state::{State, lock};
 use namewall_dataplane::Dataplane;
@@ -36,6 +37,8 @@ pub struct LiveQuestion {
     pub as_json: bool,
     /// Whether `to` is a name with open addresses.
     pub is_leased: bool,
+    /// The connections that were cut last, the last one first.
+    pub cuts: Vec<CutConnection>,
 }
 
 /// Explains a connection in the world of the agent. The binary has the words for it.
@@ -125,7 +128,7 @@ impl<D: Dataplane> Control<D> {
             };
             let is_leased = names.values().any(|addresses| !addresses.is_empty());
             let as_json = question["json"].as_bool() == Some(true);
-            (self.explain)(world, &LiveQuestion { from, to, as_json, is_leased })
+            (self.explain)(world, &LiveQuestion { from, to, as_json, is_leased, cuts: state.node.recent_cuts() })
         })
     }
 }

@@ -89,6 +89,7 @@ impl Reading {
         let mut ways = to.family(&metric::RULE_CHANGES)?;
         WAYS.iter().zip(&meter.ways).try_for_each(|(way, count)| ways.sample(&[way], read(count)))?;
         to.value(&metric::CONNECTIONS_CUT, read(&meter.cut))?;
+        to.value(&metric::CUTS_FORGOTTEN, read(&meter.cuts_forgotten))?;
         to.value(&metric::GUARDED, self.guarded)?;
         to.value(&metric::UNGUARDED, self.unguarded)?;
         let mut drops = to.family(&metric::GUARD_DROPS)?;
@@ -99,7 +100,8 @@ impl Reading {
         to.value(&metric::UNFILTERED_BRIDGES, self.unfiltered_bridges)?;
         let mut denials = to.family(&metric::DENIALS)?;
         denials.sample(&["enforced"], read(&self.denials.enforced))?;
-        denials.sample(&["audited"], read(&self.denials.audited))
+        denials.sample(&["audited"], read(&self.denials.audited))?;
+        to.value(&metric::DENIALS_LOST, read(&self.denials.lost))
     }
 
     fn leases(&self, to: &mut Exposition<'_>) -> fmt::Result {

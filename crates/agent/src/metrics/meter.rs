@@ -13,6 +13,7 @@ pub(crate) struct Meter {
     /// Changes of rules by [`WAYS`].
     pub(crate) ways: [AtomicU64; WAYS.len()],
     pub(crate) cut: AtomicU64,
+    pub(crate) cuts_forgotten: AtomicU64,
     pub(crate) granted: AtomicU64,
     pub(crate) names_expired: AtomicU64,
     pub(crate) changes: AtomicU64,

@@ -48,6 +48,10 @@ pub(super) const RULE_CHANGES: Metric = Metric::counter(
 .by(&[WAY]);
 pub(super) const CONNECTIONS_CUT: Metric =
     Metric::counter("namewall_connections_cut_total", "Connections that were cut since policies forbid them.");
+pub(super) const CUTS_FORGOTTEN: Metric = Metric::counter(
+    "namewall_cut_connections_forgotten_total",
+    "Connections that were cut and had to make room for others, so that no reset answers their packets.",
+);
 pub(super) const LEASES: Metric =
     Metric::gauge("namewall_leases", "Leases that are held, with expired ones until they are dropped.");
 pub(super) const LEASES_GRANTED: Metric =
@@ -131,6 +135,10 @@ pub(super) const DENIALS: Metric = Metric::counter(
     "Denied packets that the kernel logged; audited policies only log what they would deny.",
 )
 .by(&[MODE]);
+pub(super) const DENIALS_LOST: Metric = Metric::counter(
+    "namewall_denials_lost_total",
+    "Lines about denied packets that the kernel dropped, since they were not read in time.",
+);
 
 /// All of them. An agent of a cluster has those of `namewall-kubernetes` as well.
 pub const METRICS: &[&Metric] = &[
@@ -145,6 +153,7 @@ pub const METRICS: &[&Metric] = &[
     &COMMIT_FAILURES,
     &RULE_CHANGES,
     &CONNECTIONS_CUT,
+    &CUTS_FORGOTTEN,
     &GUARDED,
     &UNGUARDED,
     &GUARD_DROPS,
@@ -172,4 +181,5 @@ pub const METRICS: &[&Metric] = &[
     &UPSTREAMS,
     &UPSTREAM_FAILURES,
     &DENIALS,
+    &DENIALS_LOST,
 ];

@@ -98,10 +98,16 @@ impl Socket {
         }
     }
 
-    /// Whether something is there to be received.
+    /// Whether something is there to be received. An overrun is told once, before what is there.
     pub fn has_more(&self) -> bool {
         let mut nothing = [0; 1];
-        recv(self.fd.as_raw_fd(), &mut nothing, MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT).is_ok()
+        loop {
+            match recv(self.fd.as_raw_fd(), &mut nothing, MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT) {
+                Ok(_) => return true,
+                Err(Errno::ENOBUFS | Errno::EINTR) => {}
+                Err(_) => return false,
+            }
+        }
     }
 
     /// Throws away what has come in. True if there was anything, or more than the buffer could hold. Does not wait.

@@ -125,7 +125,7 @@ impl Run<'_> {
                     return Outcome::To { chain: *chain, returns: false };
                 }
                 Expression::Verdict { code: verdict::ACCEPT, .. } => return Outcome::Accept,
-                Expression::Verdict { code: verdict::DROP, .. } => return Outcome::Drop,
+                Expression::Verdict { code: verdict::DROP, .. } | Expression::Reset => return Outcome::Drop,
                 Expression::Verdict { code: verdict::RETURN, .. } => return Outcome::Return,
                 Expression::Verdict { code, chain: Some(chain) } => {
                     return Outcome::To { chain: chain.clone(), returns: *code == verdict::JUMP };

@@ -8,6 +8,8 @@ use crate::netlink::{Attributes, Messages};
 /// Registers as they are numbered in four-byte steps. A value longer than that takes the next ones too.
 pub(crate) const FIRST: u32 = 8;
 const VERDICT: u32 = 0;
+/// The kinds of `reject` are numbered.
+const TCP_RESET: u32 = 1;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Expression {
@@ -75,6 +77,8 @@ pub(crate) enum Expression {
         address: u32,
         port: u32,
     },
+    /// Answers a TCP packet with a reset, and drops it.
+    Reset,
     /// Takes the outgoing interface's address as the source.
     Masquerade,
     /// Counts from 0 up to `below`, over and over.
@@ -143,6 +147,7 @@ impl Expression {
             Self::Log { .. } => "log",
             Self::Limit { .. } => "limit",
             Self::TranslateDestination { .. } => "nat",
+            Self::Reset => "reject",
             Self::Masquerade => "masq",
             Self::Turn { .. } => "numgen",
             Self::Unknown(name) => name,
@@ -219,6 +224,7 @@ impl Expression {
                 out.u32(3, *address);
                 out.u32(5, *port);
             }
+            Self::Reset => out.u32(1, TCP_RESET),
             Self::Masquerade => {}
             Self::Turn { into, below } => {
                 out.u32(1, *into);
@@ -293,6 +299,7 @@ impl Expression {
             }
             "immediate" => Self::Load { into: register(1)?, value: value(2)? },
             "counter" => Self::Counter,
+            "reject" if of.u32(1) == Some(TCP_RESET) => Self::Reset,
             "log" => Self::Log {
                 group: u16::from_be_bytes(of.get(1)?.try_into().ok()?),
                 prefix: of.text(2).unwrap_or_default().to_owned(),
@@ -360,6 +367,7 @@ mod tests {
             Expression::Verdict { code: verdict::ACCEPT, chain: None },
             Expression::Verdict { code: verdict::GOTO, chain: Some("allowed".to_owned()) },
             Expression::Counter,
+            Expression::Reset,
             Expression::Log { group: 5, prefix: "namewall deny: a rule".to_owned() },
             Expression::Limit { a_second: 10, burst: 20 },
             Expression::TranslateDestination { family: wire::IPV4, address: FIRST, port: FIRST + 1 },

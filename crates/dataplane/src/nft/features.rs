@@ -6,7 +6,9 @@
 use super::batch::Batch;
 use super::error::{NftError, refused_at_all};
 use super::read;
+use super::rule::{Action, Rule, TCP, Test};
 use super::set::{self, Element, Field, Holds, Key, Lifetime, Passing, SetSpec, Transient, Version};
+use super::table::Chain;
 use super::wire::table::{OWNER, PERSIST};
 use crate::netlink::{self, Family, Socket};
 use nix::errno::Errno;
@@ -44,6 +46,7 @@ struct Tried {
 
 /// What the table says of itself while it is there.
 const ABOUT: &str = "tries what the kernel can do";
+const TRIED: &str = "tried";
 const SHORT: Duration = Duration::from_secs(60);
 const LONG: Duration = Duration::from_secs(3600);
 
@@ -56,8 +59,15 @@ impl Tried {
     }
 }
 
+/// What a kernel has that we can do without.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Features {
+    /// It answers a TCP packet with a reset. Without it the packets of connections that were cut are dropped.
+    pub(super) resets: bool,
+}
+
 /// Fails where the kernel cannot do what we need. Nothing of what is tried stays.
-pub(super) fn check() -> Result<(), NftError> {
+pub(super) fn check() -> Result<Features, NftError> {
     let mut socket = Socket::open(Family::NetlinkNetFilter).map_err(NftError::Socket)?;
     // Nobody else has a table of such a name.
     let name = format!("namewall-try-{:016x}", RandomState::new().build_hasher().finish());
@@ -67,7 +77,29 @@ pub(super) fn check() -> Result<(), NftError> {
         Err(_) => None,
     };
     let lacking = Tried { persistent, left }.lacking();
-    lacking.map_or(Ok(()), |lacking| Err(NftError::TooOld { lacking, release: release() }))
+    if let Some(lacking) = lacking {
+        return Err(NftError::TooOld { lacking, release: release() });
+    }
+    Ok(Features { resets: try_rule(&mut socket, &name, Action::Reset)? })
+}
+
+/// Whether the kernel takes a rule with this action. It goes in the transaction that it comes in.
+fn try_rule(socket: &mut Socket, name: &str, action: Action) -> Result<bool, NftError> {
+    let mut batch = Batch::new(name);
+    batch.add_table(OWNER, ABOUT);
+    let rules = vec![Rule::new([Test::Protocol(TCP)], action)];
+    let chain = Chain { hook: None, rules, comment: None };
+    batch.add_chain(TRIED, &chain);
+    batch.add_rules(TRIED, &chain);
+    batch.delete_table();
+    match socket.commit(&batch.finish()) {
+        Ok(()) => Ok(true),
+        Err(error) => match error.errno() {
+            // The kernel has no such expression, or not in this family of tables.
+            Some(Errno::ENOENT | Errno::EOPNOTSUPP | Errno::EINVAL) => Ok(false),
+            _ => Err(refused_at_all(error)),
+        },
+    }
 }
 
 /// What the kernel says to a table with these flags. It goes in the transaction that it comes in.
@@ -146,6 +178,18 @@ mod tests {
             assert_eq!(read::table_note(&mut socket, "tried").unwrap(), None);
             let left = try_renewal(&mut socket, "tried").unwrap();
             assert!(left.is_some_and(|left| left > SHORT), "{left:?}");
+            assert_eq!(read::table_note(&mut socket, "tried").unwrap(), None);
+        });
+    }
+
+    #[cfg(feature = "system")]
+    #[test]
+    fn a_rule_that_the_kernel_does_not_take_is_told_and_leaves_nothing() {
+        crate::nft::isolated(|| {
+            let mut socket = Socket::open(Family::NetlinkNetFilter).unwrap();
+            assert!(try_rule(&mut socket, "tried", Action::Reset).unwrap());
+            let nowhere = Action::Jump("a chain that is not there".to_owned());
+            assert!(!try_rule(&mut socket, "tried", nowhere).unwrap());
             assert_eq!(read::table_note(&mut socket, "tried").unwrap(), None);
         });
     }

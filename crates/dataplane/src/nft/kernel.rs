@@ -7,6 +7,7 @@ use super::error::NftError;
 use super::features;
 use super::guard::GuardTables;
 use super::read::{self, Live};
+use super::rule::Action as RuleAction;
 use super::session::{NOTE, Session};
 use super::set::{self, Element, Key, Lifetime, Transient, Version};
 use super::table::{Table, TableRef};
@@ -15,9 +16,9 @@ use crate::conntrack::{Connection, Conntrack};
 use crate::guard::{Guard, GuardDrops, Guarded};
 use crate::leases::{Grouped, Writes, found_leases};
 use crate::netlink::{Family, Socket};
-use crate::nflog::{DenialLog, Denied};
-use crate::remembered::{MOST, Remembered};
-use crate::render::{AUDIT, Delta, Ids, Rendered, Scope, render};
+use crate::nflog::{DenialLog, Told};
+use crate::remembered::{Ends, MOST, Remembered};
+use crate::render::{AUDIT, CUT, Delta, Ids, Rendered, Scope, render};
 use crate::{Applied, Count, Cut, Dataplane, Desired, FollowDenials, ListConnections, Way};
 use namewall_policy::lease::LeaseChange;
 use namewall_policy::model::Action;
@@ -53,6 +54,7 @@ pub struct Nft {
     /// What we made of the kernel's table; none until the first `replace`.
     known: Option<Installed>,
     remembered: Remembered,
+    can_reset: bool,
     pub(super) guard: GuardTables,
 }
 
@@ -102,7 +104,7 @@ impl Nft {
     pub fn open(settings: Settings) -> Result<Self, NftError> {
         let mut socket = open_socket()?;
         Session { socket: &mut socket, table: (&settings.table).into() }.exists()?;
-        features::check()?;
+        let can_reset = features::check()?.resets;
         let conntrack = Conntrack::open().map_err(NftError::Socket)?;
         Ok(Self {
             links: Socket::open(Family::NetlinkRoute).map_err(NftError::Socket)?,
@@ -111,6 +113,7 @@ impl Nft {
             settings,
             known: None,
             remembered: Remembered::default(),
+            can_reset,
             guard: GuardTables::default(),
         })
     }
@@ -118,6 +121,21 @@ impl Nft {
     /// The table as it should be now.
     pub fn table(&self) -> Option<&Table> {
         self.known.as_ref().map(|known| &known.rendered.table)
+    }
+
+    /// True if the kernel can answer packets of connections that were cut with a reset. If not, they are dropped.
+    pub fn can_reset(&self) -> bool {
+        self.can_reset
+    }
+
+    fn render(&self, desired: &Desired<'_>, before: &Ids) -> Rendered {
+        let mut rendered = render(desired.program, desired.scope, before);
+        if !self.can_reset {
+            let rules = rendered.table.chains.get_mut(CUT).into_iter().flat_map(|chain| &mut chain.rules);
+            let resets = rules.flat_map(|rule| &mut rule.actions).filter(|action| **action == RuleAction::Reset);
+            resets.for_each(|action| *action = RuleAction::Drop);
+        }
+        rendered
     }
 
     /// The first change of this process: whatever the kernel has is made right in one transaction.
@@ -128,7 +146,7 @@ impl Nft {
         let mut exists = claimed.is_some();
         let live = claimed.unwrap_or_default();
         let unread = |source| NftError::Read { table: TableRef::from(&name).to_string(), source };
-        let mut rendered = render(desired.program, desired.scope, &ids_of(&live));
+        let mut rendered = self.render(desired, &ids_of(&live));
         let mut batch = Batch::new(&name);
         let live = match Change::is_possible(&live, &rendered.table) {
             true => live,
@@ -141,9 +159,11 @@ impl Nft {
         };
         let change = Change::between(&live, &rendered.table).step_after(rendered.ids.generation);
         let found = if exists {
-            let cut = [set::CUT.0, set::CUT.1].into_iter().map(|set| read::count_elements(&name, set, MOST));
-            let cut = cut.sum::<Result<usize, _>>().map_err(unread)?;
-            self.remembered.adopt(cut, std::time::Instant::now());
+            let mut cut = read::read_keys(&name, set::CUT.0, 2 * MOST).map_err(unread)?;
+            cut.extend(read::read_keys(&name, set::CUT.1, 2 * MOST).map_err(unread)?);
+            let ends = cut.iter().filter_map(|key| Ends::found(key)).collect();
+            let is_pod = |address| desired.program.pod_at(address).is_some();
+            self.remembered.adopt(ends, is_pod, std::time::Instant::now());
             Some(read::read_leases(&name).map_err(unread)?)
         } else {
             // Owned, so that nobody flushes it by accident; persistent, or it would go when we do: wide open.
@@ -169,7 +189,7 @@ impl Nft {
 
     /// The whole table is made again, and compared.
     fn replace_table(&mut self, known: Installed, desired: &Desired<'_>) -> Result<Applied, NftError> {
-        let mut rendered = render(desired.program, desired.scope, &known.rendered.ids);
+        let mut rendered = self.render(desired, &known.rendered.ids);
         let change = Change::between(&known.rendered.table, &rendered.table).step_after(rendered.ids.generation);
         let mut batch = Batch::new(&self.settings.table);
         change.write(&mut batch);
@@ -246,7 +266,7 @@ impl Nft {
         for some in connections.chunks(CUT_AT_ONCE) {
             // Before they go: no packet may come between.
             match self.remember(some) {
-                Ok(without) => cut.not_remembered += without,
+                Ok(forgotten) => cut.forgotten += forgotten,
                 Err(error) => failed = failed.or(Some(error)),
             }
             for connection in some {
@@ -259,16 +279,26 @@ impl Nft {
         failed.map_or(Ok(cut), Err)
     }
 
-    /// Makes the kernel drop what is still sent through these connections; how many there was no room for.
+    /// Has the kernel answer what is still sent through these connections with a reset. Returns how many others gave
+    /// way.
     fn remember(&mut self, connections: &[&Connection]) -> Result<usize, NftError> {
-        let (packets, without) = self.remembered.packets(connections.iter().copied(), std::time::Instant::now());
+        let Self { remembered, known, .. } = self;
+        let is_pod = |address| known.as_ref().is_some_and(|known| known.program.pod_at(address).is_some());
+        let ends = connections.iter().filter_map(|connection| Ends::of(connection));
+        let memory = remembered.remember(ends, is_pod, std::time::Instant::now());
         let mut batch = Batch::new(&self.settings.table);
-        batch.add_passing(set::CUT, &packets);
+        for version in Version::BOTH {
+            batch.destroy_elements(set::CUT[version], memory.gone[version as usize].iter());
+        }
+        batch.add_passing(set::CUT, &memory.new);
+        if batch.operations() == 0 {
+            return Ok(0);
+        }
         let done = self.commit(batch);
         if done.as_ref().is_err_and(|error| !error.leaves_all_as_it_was()) {
             self.known = None;
         }
-        done.map(|()| without)
+        done.map(|()| memory.forgotten)
     }
 }
 
@@ -355,7 +385,7 @@ impl Dataplane for Nft {
 impl FollowDenials for DenialLog {
     type Error = NftError;
 
-    fn wait(&mut self) -> Result<Vec<Denied>, NftError> {
+    fn wait(&mut self) -> Result<Told, NftError> {
         Self::wait(self).map_err(NftError::Denials)
     }
 }

@@ -174,20 +174,22 @@ pub(crate) fn read_leases(table: &str) -> Result<Vec<Found>, Error> {
     Ok(leases)
 }
 
-/// How many elements a set has, as far as it matters; none if there is no such set.
-pub(crate) fn count_elements(table: &str, set: &str, at_most: usize) -> Result<usize, Error> {
+/// The keys of a set, as far as they matter; none if there is no such set.
+pub(crate) fn read_keys(table: &str, set: &str, at_most: usize) -> Result<Vec<Vec<u8>>, Error> {
     let mut socket = Socket::open(Family::NetlinkNetFilter)?;
     let mut asked = request(TableFamily::Inet, message::GET_ELEMENT, DUMP);
     asked.text(element::TABLE, table);
     asked.text(element::SET, set);
-    let mut count = 0;
+    let mut keys = Vec::new();
     let read = socket.dump_while(&asked, |answer| {
-        count += answer.attributes(FIXED).nested(element::ELEMENTS).count();
-        count < at_most
+        for (_, one) in answer.attributes(FIXED).nested(element::ELEMENTS) {
+            keys.extend(Attributes(one).nested(element::KEY).get(data::VALUE).map(<[u8]>::to_vec));
+        }
+        keys.len() < at_most
     });
     match read {
-        Ok(()) | Err(Error::Interrupted) => Ok(count),
-        Err(error) if error.errno() == Some(Errno::ENOENT) => Ok(0),
+        Ok(()) | Err(Error::Interrupted) => Ok(keys),
+        Err(error) if error.errno() == Some(Errno::ENOENT) => Ok(Vec::new()),
         Err(error) => Err(error),
     }
 }

@@ -64,7 +64,9 @@ pub enum Test {
     New,
     /// TCP that opens nothing: a connection begins with a bare SYN.
     MidStream,
-    /// It belongs to a connection that was cut.
+    /// A TCP reset.
+    IsReset,
+    /// It belongs to a TCP connection that was cut.
     WasCut(Version),
     /// The destination was changed: it came through a Service.
     Translated,
@@ -155,6 +157,8 @@ pub enum Action {
     },
     Accept,
     Drop,
+    /// Answers TCP with a reset, and drops the packet.
+    Reset,
     Return,
     Jump(String),
     Goto(String),

@@ -8,8 +8,8 @@
 //! forward, input  egress   established? own address? ─► class of the source      ─► its egress chain
 //! forward         ingress  established? own address? ─► class of the destination ─► its ingress chain
 //! ```
-//! The first of them also drops what belongs to a connection that was cut, and
-//! so does one in the output hook, which does nothing else.
+//! The first of them also resets what belongs to a TCP connection that was cut,
+//! and so does one in the output hook, which does nothing else.
 //! What they allow is accepted in one place, the chain `allowed` (see `moment`).
 //! Where a policy is only audited, two more follow, which tell and do not drop.
 //! An address leads to the chain of its class by one look-up, in a verdict map
@@ -37,7 +37,7 @@ pub(crate) use remote::GATES;
 pub(crate) use stages::{AUDIT, ISOLATED};
 
 use crate::leases::LeaseGroups;
-use crate::nft::rule::{Action as Do, End, Rule, Test, UDP, Walk};
+use crate::nft::rule::{Action as Do, End, Rule, Test, Walk};
 use crate::nft::set::{self, Field, Holds, SetSpec, Version};
 use crate::nft::table::{Fallback, Hook, HookKind, Point, Table};
 use elements::Pods;
@@ -54,8 +54,10 @@ use stages::{Mode, Stages};
 /// Accepts errors about connections that were let through (S1), and not those that a helper expects.
 const RELATED: &str = "related-errors";
 const ICMP: [u8; 2] = [1, 58];
-/// Drops what belongs to a connection that was cut (S3.4).
-const CUT: &str = "cut";
+/// Resets what belongs to a TCP connection that was cut (S3.4).
+pub(crate) const CUT: &str = "cut";
+/// What `counts` calls its packets.
+const CUT_PACKET: &str = "belongs to a connection that was cut";
 const CUT_OUTPUT: &str = "cut-output";
 /// Accepts what a pod sends to itself.
 const OWN_ADDRESS: &str = "own-address";
@@ -172,11 +174,11 @@ fn policy_names(program: &Program) -> Vec<String> {
     program.policies.iter().map(|policy| unique(names::of_policy(&policy.id))).collect()
 }
 
-/// A connection that was cut is unknown to the kernel, which takes the next packet of it, from either end, for the
-/// first of a new one. A real beginning is judged like any other: for TCP a bare SYN, which costs no look-up here. UDP
-/// has none that could be told.
-fn cut_rules() -> [Rule; 2] {
-    [Test::MidStream, Test::Protocol(UDP)].map(|test| Rule::new([test], Do::Jump(CUT.to_owned())))
+/// A TCP connection that was cut is unknown to the kernel, which takes the next packet of it, from either end, for the
+/// first of a new one. A real beginning, a bare SYN, costs no look-up here. UDP has no beginning that could be told: the
+/// next packet of a flow that was cut is judged like any other.
+fn cut_rule() -> Rule {
+    Rule::new([Test::MidStream], Do::Jump(CUT.to_owned()))
 }
 
 /// What every connection of a pod passes: where, after how many others, and whose class is asked for.
@@ -319,7 +321,7 @@ impl Render<'_> {
             ];
             // Every packet meets one such chain, and the first it meets.
             if (mode, end) == (Mode::Enforce, End::Source) {
-                chain.rules.extend(cut_rules());
+                chain.rules.push(cut_rule());
             }
             chain.rules.extend([
                 // Only a Service sends a pod back to itself by way of its node.
@@ -341,9 +343,15 @@ impl Render<'_> {
         let output = table.chains.entry(CUT_OUTPUT.to_owned()).or_default();
         let (point, priority, kind) = (Point::Output, Mode::Enforce.priority(), HookKind::Filter);
         output.hook = Some(Hook { point, device: None, priority, kind, fallback: Fallback::Accept });
-        output.rules = std::iter::once(Rule::new([Test::Established], Do::Accept)).chain(cut_rules()).collect();
-        let was_cut = Version::BOTH.map(|version| Rule::new([Test::WasCut(version)], Do::Drop));
-        table.chains.entry(CUT.to_owned()).or_default().rules = was_cut.to_vec();
+        output.rules = vec![Rule::new([Test::Established], Do::Accept), cut_rule()];
+        // A reset opens nothing, and the resets that we send pass the output hook themselves.
+        let is_reset = Rule::new([Test::IsReset], Do::Return);
+        let was_cut = Version::BOTH.map(|version| Rule {
+            tests: vec![Test::WasCut(version)],
+            actions: vec![Do::Count, Do::Reset],
+            comment: Some(CUT_PACKET.to_owned()),
+        });
+        table.chains.entry(CUT.to_owned()).or_default().rules = std::iter::once(is_reset).chain(was_cut).collect();
     }
 }
 

@@ -50,7 +50,7 @@ pub(crate) fn purpose(chain: &str) -> Option<&'static str> {
         "egress-input" => "policies of the source, for what is addressed to this node",
         "ingress-forward" => "policies of the destination",
         "related-errors" => "ICMP errors about connections that were let through",
-        "cut" => "packets of connections that were cut",
+        "cut" => "resets packets of connections that were cut",
         "cut-output" => "this node must not go on with connections that were cut",
         "own-address" => "what a pod sends to itself through a Service",
         "from-outside" => "what came from outside through a Service, and goes to no pod",

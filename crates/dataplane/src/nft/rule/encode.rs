@@ -95,6 +95,12 @@ impl Test {
                 out.push(masked(vec![FIN | SYN | RST | ACK]));
                 out.push(Expression::Compare { register: FIRST, equal: false, to: vec![SYN] });
             }
+            Self::IsReset => {
+                out.extend(protocol_is(TCP, true));
+                out.push(Expression::Payload { into: FIRST, base: Base::Transport, offset: 13, length: 1 });
+                out.push(masked(vec![RST]));
+                out.push(Expression::Compare { register: FIRST, equal: false, to: vec![0] });
+            }
             Self::WasCut(version) => {
                 let (second, after) = (FIRST + width(*version), FIRST + 2 * width(*version));
                 out.extend(version_is(*version));
@@ -282,6 +288,7 @@ impl Action {
             Self::Log { group, prefix } => out.push(Expression::Log { group: *group, prefix: prefix.clone() }),
             Self::Accept => out.push(verdict(verdict::ACCEPT)),
             Self::Drop => out.push(verdict(verdict::DROP)),
+            Self::Reset => out.push(Expression::Reset),
             Self::Return => out.push(verdict(verdict::RETURN)),
             Self::Jump(chain) => out.push(Expression::Verdict { code: verdict::JUMP, chain: Some(chain.clone()) }),
             Self::Goto(chain) => out.push(Expression::Verdict { code: verdict::GOTO, chain: Some(chain.clone()) }),

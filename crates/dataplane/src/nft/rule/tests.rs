@@ -33,6 +33,11 @@ fn rules_read_as_nft_shows_them() {
             Rule::new([], Action::Dispatch { end: destination, version: V6, walk: Walk::AuditIngress }).about("why"),
             "ip6 daddr vmap @audit-ingress6 comment \"why\"",
         ),
+        (Rule::new([Test::IsReset], Action::Return), "tcp flags rst return"),
+        (
+            Rule::new([Test::WasCut(V4)], Action::Reset),
+            "ip saddr . ip daddr . meta l4proto . th sport . th dport @cut4 reject with tcp reset",
+        ),
     ];
     for (rule, text) in rules {
         assert_eq!(rule.to_string(), text);

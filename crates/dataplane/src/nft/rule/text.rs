@@ -68,6 +68,7 @@ impl fmt::Display for Test {
             Self::Related => f.write_str("ct state related"),
             Self::New => f.write_str("ct state new"),
             Self::MidStream => f.write_str("tcp flags & (fin | syn | rst | ack) != syn"),
+            Self::IsReset => f.write_str("tcp flags rst"),
             Self::WasCut(version) => {
                 let (source, destination) = (Field(End::Source, *version), Field(End::Destination, *version));
                 let ports = "meta l4proto . th sport . th dport";
@@ -132,6 +133,7 @@ impl fmt::Display for Action {
             Self::Log { group, prefix } => write!(f, "log prefix \"{prefix}\" group {group}"),
             Self::Accept => f.write_str("accept"),
             Self::Drop => f.write_str("drop"),
+            Self::Reset => f.write_str("reject with tcp reset"),
             Self::Return => f.write_str("return"),
             Self::Jump(chain) => write!(f, "jump {chain}"),
             Self::Goto(chain) => write!(f, "goto {chain}"),

@@ -64,6 +64,11 @@ const RIGHTS: &str = "rights";
 fn nftables() -> Check {
     let release = setting("kernel/osrelease").unwrap_or_else(|| "of unknown version".to_owned());
     match Nft::open(Settings::default()) {
+        Ok(nft) if !nft.can_reset() => Check::hint(
+            "kernel",
+            format!("Linux {release} cannot send resets: packets of connections that were cut are dropped"),
+            "load nft_reject_inet: modprobe nft_reject_inet",
+        ),
         Ok(_) => Check::good("kernel", format!("Linux {release} can do all that is needed")),
         Err(NftError::Rights) => Check::missing(
             RIGHTS,

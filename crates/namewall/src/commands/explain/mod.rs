@@ -1,6 +1,7 @@
 //! `namewall explain`.
 
 mod answer;
+mod cuts;
 mod json;
 mod text;
 

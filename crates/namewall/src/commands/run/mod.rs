@@ -126,12 +126,16 @@ fn explain(world: World<'_>, question: &LiveQuestion) -> Result<Value> {
     let asked = ConnectionQuestion { from: &question.from, to: &question.to };
     let answer = Answer::new(world, &asked)?;
     let answer = if question.is_leased { answer } else { answer.without_lease(&asked)? };
+    let cuts = answer.cuts(&question.cuts);
     let mut text = Vec::new();
     if question.as_json {
-        serde_json::to_writer_pretty(&mut text, &answer.json())?;
+        let mut value = answer.json();
+        value["cut"] = json!({"connections": cuts.connections, "secondsAgo": cuts.seconds_ago});
+        serde_json::to_writer_pretty(&mut text, &value)?;
         text.push(b'\n');
     } else {
         answer.print(&mut text)?;
+        cuts.print(&mut text)?;
     }
     Ok(json!({"verdict": answer.verdict.to_string(), "text": String::from_utf8_lossy(&text)}))
 }

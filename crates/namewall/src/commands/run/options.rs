@@ -4,7 +4,7 @@ use crate::cli::Settings;
 use crate::commands::HttpAddress;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use namewall_agent::{Config, DNS_PORT, DnsConfig, Learning};
+use namewall_agent::{Config, DNS_PORT, DnsConfig, Learning, Settle};
 use namewall_cluster::{Document, Settings as ClusterSettings};
 use namewall_dataplane::CutEstablished;
 use namewall_dataplane::nft::Settings as NftSettings;
@@ -80,6 +80,12 @@ pub(crate) struct Options {
     /// Which connections a change of policies cuts [default: always]
     #[arg(long, value_name = "WHICH")]
     pub(crate) cut_established: Option<Cuts>,
+    /// Without a change for so long, policies have settled, and what they forbid is cut [default: 200ms]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) settle_time: Option<Time>,
+    /// So long after the first change, policies count as settled [default: 2s]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) max_settle_time: Option<Time>,
     /// The kernel's table [default: namewall]
     #[arg(long, value_name = "NAME")]
     pub(crate) table: Option<String>,
@@ -212,6 +218,8 @@ impl Options {
             names_a_pattern: self.names_a_pattern.or(said.names_a_pattern),
             most_leases: self.most_leases.or(said.most_leases),
             cut_established: self.cut_established.or(said.cut_established),
+            settle_time: self.settle_time.or(said.settle_time),
+            max_settle_time: self.max_settle_time.or(said.max_settle_time),
             table: self.table.clone().or(said.table),
             log_group: self.log_group.or(said.log_group),
             metrics_address: self.metrics_address.or(said.metrics_address),
@@ -236,9 +244,18 @@ impl Options {
                 Some(Cuts::V1beta1) => CutEstablished::V1Beta1,
                 Some(Cuts::Always) | None => CutEstablished::Always,
             },
+            settle: self.settle(),
             bounds: self.bounds(),
             learning: self.learning(),
             dns: self.dns(),
+        }
+    }
+
+    fn settle(&self) -> Settle {
+        let usual = Settle::default();
+        Settle {
+            quiet: self.settle_time.map_or(usual.quiet, |time| time.0),
+            at_most: self.max_settle_time.map_or(usual.at_most, |time| time.0),
         }
     }
 

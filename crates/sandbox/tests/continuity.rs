@@ -1,0 +1,199 @@
+//! Connections through changes (S3.4): what policies allow before a change and
+//! after it has settled is never lost; what they forbid ends, TCP by a reset.
+//!
+//! Long-lived TCP and UDP flows go through applies in every order, policies that
+//! are replaced, labels that change and agents that start again. Every story
+//! ends in a state that allows `web` and forbids `other`, however it gets there.
+
+mod common;
+
+use common::{Cluster as Pods, PORT, address, has_rights};
+use namewall_agent::Settle;
+use namewall_dataplane::CutEstablished;
+use namewall_policy::labels::{Labels, Selector};
+use namewall_policy::model::{
+    Action, Clauses, Enforcement, NamespaceScope, Peer, Peers, Placement, PodSet, Policy, PolicyKind, PolicyRef, Ports,
+    Role, Rule, Subject, Workload,
+};
+use namewall_policy::port::Protocol;
+use namewall_policy::{Snapshot, compile};
+use namewall_sandbox::{Cluster, Connection, Listen, Wanted};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// A busy machine takes its time.
+const DEADLINE: Duration = Duration::from_secs(60);
+const CUT_PACKETS: &str = "belongs to a connection that was cut";
+const WEB: [&str; 2] = ["10.0.1.2", "fd00:1::2"];
+const OTHER: [&str; 2] = ["10.0.1.3", "fd00:1::3"];
+const DB: [&str; 2] = ["10.0.2.2", "fd00:2::2"];
+
+/// What the cluster is at one moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Moment {
+    /// The policies of `bank/db`.
+    policies: &'static [&'static str],
+    /// The label of `shop/web`.
+    web: &'static str,
+    /// Whether the agents start again.
+    restarts: bool,
+}
+
+const fn with(policies: &'static [&'static str]) -> Moment {
+    Moment { policies, web: "web", restarts: false }
+}
+
+impl Moment {
+    const fn after_restart(self) -> Self {
+        Self { restarts: true, ..self }
+    }
+
+    const fn relabelled(self) -> Self {
+        Self { web: "stranger", ..self }
+    }
+
+    fn snapshot(self) -> Snapshot {
+        let pods = Pods::default().node("n1", &["192.0.2.1", "2001:db8::1"]).node("n2", &["192.0.2.2", "2001:db8::2"]);
+        let mut snapshot = pods.0;
+        let mut pod = |app: &str, name: &str, node: &str, at: &[&str]| {
+            let namespace = snapshot.ensure_namespace("shop");
+            let node = Some(snapshot.ensure_node(node));
+            let labels: Labels = [("app", app)].into_iter().collect();
+            let pod = snapshot.new_pod(Role { namespace, labels, host_network: false }, name);
+            snapshot.add_workload(Workload { addresses: common::addresses(at).into(), node, ..pod });
+        };
+        pod(self.web, "web", "n1", &WEB);
+        pod("other", "other", "n1", &OTHER);
+        pod("db", "db", "n2", &DB);
+        Arc::make_mut(&mut snapshot.policies).extend(self.policies.iter().map(|name| policy(name)));
+        snapshot
+    }
+}
+
+fn pods_of(app: &str) -> PodSet {
+    PodSet { namespaces: NamespaceScope::Named("shop".into()), pods: Selector::label("app", app) }
+}
+
+/// `allow-…` opens db to web; every other name opens it to nobody.
+fn policy(name: &str) -> Policy {
+    let clauses = Clauses::Match { peers: Peers::Listed(vec![Peer::Pods(pods_of("web"))]), ports: Ports::Any };
+    let rule = Rule { name: None, action: Action::Allow, clauses, source: None };
+    Policy {
+        id: PolicyRef { kind: PolicyKind::NetworkPolicy, namespace: Some("shop".into()), name: name.into() },
+        placement: Placement::Network { isolates_ingress: true, isolates_egress: false },
+        enforcement: Enforcement::Enforce,
+        subject: Subject { pods: pods_of("db"), nodes: None },
+        egress: Vec::new(),
+        ingress: if name.starts_with("allow") { vec![rule] } else { Vec::new() },
+        source: None,
+    }
+}
+
+const NOTHING: Moment = with(&[]);
+const BOTH: Moment = with(&["allow", "deny"]);
+
+/// Each begins with flows of both clients open, and ends with web allowed and other forbidden.
+const STORIES: [(&str, &[Moment]); 8] = [
+    ("deny, then allow", &[NOTHING, with(&["deny"]), BOTH]),
+    ("allow, then deny", &[NOTHING, with(&["allow"]), BOTH]),
+    ("both at once", &[NOTHING, BOTH]),
+    ("a policy under another name", &[NOTHING, BOTH, with(&["deny"]), with(&["allow-again", "deny"])]),
+    ("a policy that goes and comes back", &[NOTHING, BOTH, with(&["deny"]), BOTH]),
+    ("a label that changes back", &[NOTHING, BOTH, BOTH.relabelled(), BOTH]),
+    ("a restart between deny and allow", &[NOTHING, with(&["deny"]), with(&["deny"]).after_restart(), BOTH]),
+    ("a restart before what is forbidden is cut", &[NOTHING, BOTH, BOTH.after_restart()]),
+];
+
+struct Flows {
+    web: Vec<Connection>,
+    other_tcp: Vec<Connection>,
+    other_udp: Vec<Connection>,
+}
+
+fn open(cluster: &Cluster, from: &str, to: &str, protocol: Protocol) -> Connection {
+    let place = cluster.sandbox.place(address(from)).expect("a place");
+    let began = Instant::now();
+    loop {
+        match cluster.sandbox.connect(&place, SocketAddr::new(address(to), PORT), protocol).expect("a socket") {
+            Ok(connection) => return connection,
+            Err(measured) if began.elapsed() > DEADLINE => panic!("{from} -> {to}/{protocol}: {measured}"),
+            Err(_) => {}
+        }
+    }
+}
+
+fn open_all(cluster: &Cluster) -> Flows {
+    let of = |from: [&str; 2], protocol| [0, 1].map(|family| open(cluster, from[family], DB[family], protocol));
+    let (tcp, udp) = (Protocol::Tcp, Protocol::Udp);
+    let web = [of(WEB, tcp), of(WEB, udp)].into_iter().flatten().collect();
+    Flows { web, other_tcp: of(OTHER, tcp).into(), other_udp: of(OTHER, udp).into() }
+}
+
+fn go_to(cluster: &mut Cluster, moment: Moment) {
+    let snapshot = moment.snapshot();
+    let program = compile(&snapshot).0;
+    let wanted =
+        Wanted { snapshot: &snapshot, program: &program, outside: &[], cut: CutEstablished::Always, dns: None };
+    match moment.restarts {
+        true => drop(cluster.restart(&wanted).expect("new agents")),
+        false => cluster.update(&wanted).expect("the change is taken"),
+    }
+}
+
+/// Waits for as long as policies take to settle. Then it is decided what to cut.
+fn let_settle(cluster: &mut Cluster) -> usize {
+    sleep(Settle::default().quiet + Duration::from_millis(1));
+    cluster.settle().expect("what is forbidden is cut")
+}
+
+fn cut_packets(cluster: &mut Cluster) -> u64 {
+    cluster.counts().expect("the rules are read").get(CUT_PACKETS).map_or(0, |count| count.packets)
+}
+
+#[test]
+fn s3_4_what_is_allowed_before_and_after_is_never_lost_and_what_is_forbidden_ends() {
+    if !has_rights() {
+        return;
+    }
+    let snapshot = NOTHING.snapshot();
+    let program = compile(&snapshot).0;
+    let wanted =
+        Wanted { snapshot: &snapshot, program: &program, outside: &[], cut: CutEstablished::Always, dns: None };
+    let mut cluster = Cluster::build(&wanted, &mut |_| {}).expect("the sandbox is built");
+    cluster.set_settle(Settle::default());
+    let listen = |at: &&str| {
+        [Protocol::Tcp, Protocol::Udp].map(|protocol| Listen { address: address(at), protocol, port: PORT })
+    };
+    cluster.sandbox.ensure_listening(&DB.iter().flat_map(listen).collect::<Vec<_>>()).expect("db listens");
+    let mut lost = Vec::new();
+    for (story, moments) in STORIES {
+        go_to(&mut cluster, moments[0]);
+        let_settle(&mut cluster);
+        let mut flows = open_all(&cluster);
+        moments[1..].iter().for_each(|moment| go_to(&mut cluster, *moment));
+        assert!(let_settle(&mut cluster) > 0, "{story}: something is cut");
+        let alive = Connection::all_alive(&mut flows.web, DEADLINE).expect("they are asked");
+        lost.extend(alive.iter().filter(|alive| !**alive).map(|_| story));
+        // The far end of the first speaks, so that its own node answers it; the near end of the other.
+        let [first, second] = flows.other_tcp.as_mut_slice() else { panic!("a flow of each family") };
+        let before = cut_packets(&mut cluster);
+        assert!(!cluster.sandbox.hears_far_end(first), "{story}: the far end is not heard");
+        let waited = Instant::now();
+        while cut_packets(&mut cluster) == before {
+            assert!(waited.elapsed() < DEADLINE, "{story}: what the far end says is answered with a reset");
+            sleep(Duration::from_millis(10));
+        }
+        assert!(first.is_reset(DEADLINE) && second.is_reset(DEADLINE), "{story}: TCP ends by a reset");
+        let timeout = cluster.sandbox.timeout;
+        let alive = Connection::all_alive(&mut flows.other_udp, timeout).expect("they are asked");
+        assert_eq!(alive, [false, false], "{story}: UDP is dropped while it is denied");
+        go_to(&mut cluster, NOTHING);
+        let waited = Instant::now();
+        while Connection::all_alive(&mut flows.other_udp, timeout).expect("they are asked").contains(&false) {
+            assert!(waited.elapsed() < DEADLINE, "{story}: UDP goes on when it is allowed again");
+        }
+    }
+    assert_eq!(lost, [""; 0], "connections were lost that both states allow");
+}
