@@ -73,7 +73,8 @@ impl Question {
             return Err(WireError::Questions(header.questions));
         }
         let (name, place) = Name::read_with_place(message, HEADER)?;
-        let (record_type, class) = (RecordType(u16_at(message, place.end)?), u16_at(message, place.end + 2)?);
+        let (record_type, class) =
+            (RecordType(u16_at(message, place.end)?), u16_at(message, place.end.saturating_add(2))?);
         Ok((Self { name, record_type, class }, place))
     }
 
@@ -91,14 +92,14 @@ impl Question {
         loop {
             match *query.get(at).ok_or(WireError::Short)? {
                 0 => break,
-                length @ 1..64 => at += 1 + usize::from(length),
+                length @ 1..64 => at = at.saturating_add(1).saturating_add(usize::from(length)),
                 _ => return Err(WireError::Label),
             }
-            if at - HEADER >= Name::LONGEST {
+            if at.saturating_sub(HEADER) >= Name::LONGEST {
                 return Err(WireError::LongName);
             }
         }
-        let end = at + 5;
+        let end = at.saturating_add(1).saturating_add(Self::AFTER_NAME);
         if end > query.len() { Err(WireError::Short) } else { Ok(end) }
     }
 
