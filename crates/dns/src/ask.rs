@@ -2,7 +2,7 @@
 //! question at a time, and the caller waits.
 
 use crate::server::Random;
-use crate::wire::{Address, Header, Question, Rcode, RecordType, addresses};
+use crate::wire::{Address, HEADER, Header, Question, Rcode, RecordType, addresses};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
@@ -12,6 +12,8 @@ const TRIES: u32 = 3;
 /// As much of an answer as is asked for over UDP.
 const PAYLOAD: u16 = 1232;
 const LONGEST: usize = 65_535;
+/// So many wrong replies may come over UDP. Then the question is asked over TCP.
+const MOST_WRONG_REPLIES: u32 = 16;
 
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
@@ -32,17 +34,24 @@ pub struct LookupAnswer {
     pub addresses: Vec<Address>,
 }
 
-/// Asks a server, over UDP and, if that does not hold the answer, over TCP. A question is known by its id, its
-/// port and its name; whatever else comes in is not heard.
+/// Asks a server, over UDP and, if that does not hold the answer or cannot be trusted, over TCP. A reply over UDP must
+/// have the id, the port, and the name in the random letter case that was sent; other replies are not heard.
 pub fn ask(server: SocketAddr, name: &str, kind: RecordType, patience: Duration) -> Result<LookupAnswer, AskError> {
     let broken = |error| AskError::Broken(server, error);
-    let id = Random::open().and_then(|mut random| random.number()).map_err(broken)?;
-    let query = query(id, name, kind).ok_or_else(|| AskError::Name(name.to_owned()))?;
+    let mut random = Random::open().map_err(broken)?;
+    let id = random.number().map_err(broken)?;
+    let mut query = query(id, name, kind).ok_or_else(|| AskError::Name(name.to_owned()))?;
+    let name_end = Question::end(&query).map_or(HEADER, |end| end - Question::AFTER_NAME);
+    random.spell(&mut query[HEADER..name_end]).map_err(broken)?;
     let until = Instant::now() + patience;
     let mut answer = over_udp(server, &query, until).map_err(|error| silence(server, error))?;
-    if Header::read(&answer).is_ok_and(|header| header.is_truncated) {
-        answer = over_tcp(server, &query, until).map_err(|error| silence(server, error))?;
-    }
+    let is_whole = |answer: &Vec<u8>| Header::read(answer).is_ok_and(|header| !header.is_truncated);
+    let is_spelled = |answer: &Vec<u8>| answer.get(HEADER..name_end) == query.get(HEADER..name_end);
+    answer = answer.filter(|answer| is_whole(answer) && is_spelled(answer));
+    let answer = match answer {
+        Some(answer) => answer,
+        None => over_tcp(server, &query, until).map_err(|error| silence(server, error))?,
+    };
     let header = Header::read(&answer).map_err(|_| AskError::Unreadable(server))?;
     let says = addresses(&answer).map_err(|_| AskError::Unreadable(server))?;
     Ok(LookupAnswer { rcode: header.rcode, addresses: says.addresses })
@@ -77,21 +86,24 @@ fn is_answer(query: &[u8], answer: &[u8]) -> bool {
     answer.get(..2) == query.get(..2) && Question::is_repeated(query, answer)
 }
 
-fn over_udp(server: SocketAddr, query: &[u8], until: Instant) -> io::Result<Vec<u8>> {
+/// The reply to the question in whatever letter case, or none if too many wrong ones came.
+fn over_udp(server: SocketAddr, query: &[u8], until: Instant) -> io::Result<Option<Vec<u8>>> {
     let any = if server.is_ipv4() { IpAddr::from(Ipv4Addr::UNSPECIFIED) } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0))?;
     socket.connect(server)?;
     let try_lasts = until.saturating_duration_since(Instant::now()) / TRIES;
     let mut buffer = vec![0; LONGEST];
+    let mut wrong = 0;
     for _ in 0..TRIES {
         socket.send(query)?;
         let try_until = Instant::now() + try_lasts;
         while let Some(left) = left_until(try_until) {
             socket.set_read_timeout(Some(left))?;
             match socket.recv(&mut buffer) {
-                Ok(length) if is_answer(query, &buffer[..length]) => return Ok(buffer[..length].to_vec()),
+                Ok(length) if is_answer(query, &buffer[..length]) => return Ok(Some(buffer[..length].to_vec())),
+                Ok(_) if wrong >= MOST_WRONG_REPLIES => return Ok(None),
                 // Somebody else's, or a guess.
-                Ok(_) => {}
+                Ok(_) => wrong += 1,
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => break,
                 Err(error) => return Err(error),
             }

@@ -127,6 +127,7 @@ impl Reading {
         refused.sample(&["malformed"], dns.malformed)?;
         refused.sample(&["stranger"], dns.strangers)?;
         refused.sample(&["over_limit"], dns.over_limit)?;
+        refused.sample(&["evicted"], dns.evicted)?;
         to.value(&metric::QUERIES_IN_PROGRESS, dns.under_way)?;
         let mut answers = to.family(&metric::ANSWERS)?;
         for (rcode, count) in (0..).zip(dns.answers_by_rcode).filter(|(_, count)| *count > 0) {
@@ -135,6 +136,10 @@ impl Reading {
         to.value(&metric::UNANSWERED, dns.unanswered)?;
         to.value(&metric::RETRIES, dns.retries)?;
         to.value(&metric::UNASKED, dns.unasked)?;
+        to.value(&metric::JOINED, dns.joined)?;
+        to.value(&metric::RECASED, dns.recased)?;
+        to.value(&metric::DISTRUSTED, dns.distrusted)?;
+        to.value(&metric::CASELESS, dns.caseless)?;
         to.value(&metric::UNREADABLE, dns.unreadable)?;
         to.value(&metric::UNSENT, dns.unsent)?;
         to.value(&metric::TCP_CONNECTIONS, dns.connections)?;

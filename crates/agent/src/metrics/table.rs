@@ -11,7 +11,7 @@ const WAY: Label = Label::one_of("way", &WAYS);
 const BOUND: Label = Label::one_of("bound", &["addresses_per_name", "names_per_pattern", "leases"]);
 const REASON: Label = Label::one_of("reason", &REASONS);
 const RCODE: Label = Label::open("rcode", "a response code, like `NXDOMAIN`; there are 16");
-const REFUSED: Label = Label::one_of("reason", &["malformed", "stranger", "over_limit"]);
+const REFUSED: Label = Label::one_of("reason", &["malformed", "stranger", "over_limit", "evicted"]);
 const STATE: Label = Label::one_of("state", &["up", "down"]);
 const GUARD_REASON: Label = Label::one_of("reason", &["wrong_source", "group"]);
 const MODE: Label = Label::one_of("mode", &["enforced", "audited"]);
@@ -91,7 +91,23 @@ pub(super) const RETRIES: Metric =
     Metric::counter("namewall_dns_retries_total", "Times a query was sent to an upstream again.");
 pub(super) const UNASKED: Metric = Metric::counter(
     "namewall_dns_unasked_replies_total",
-    "Replies that nobody had asked for, or to another question; they were dropped.",
+    "Replies that nobody had asked for, to another question or with another opcode; they were dropped.",
+);
+pub(super) const JOINED: Metric = Metric::counter(
+    "namewall_dns_queries_joined_total",
+    "DNS queries that were not sent, since the same question was under way; they got the answer to that one.",
+);
+pub(super) const RECASED: Metric = Metric::counter(
+    "namewall_dns_recased_replies_total",
+    "Replies of upstreams that did not repeat the random letter case of the question.",
+);
+pub(super) const DISTRUSTED: Metric = Metric::counter(
+    "namewall_dns_queries_distrusted_total",
+    "DNS queries that were asked again over TCP, after a reply in another letter case or too many wrong replies.",
+);
+pub(super) const CASELESS: Metric = Metric::counter(
+    "namewall_dns_upstreams_caseless_total",
+    "Times an upstream showed over TCP that it does not repeat letter case; it is asked without it for ten minutes.",
 );
 pub(super) const UNREADABLE: Metric =
     Metric::counter("namewall_dns_unreadable_answers_total", "Answers that were passed on without learning from them.");
@@ -172,6 +188,10 @@ pub const METRICS: &[&Metric] = &[
     &UNANSWERED,
     &RETRIES,
     &UNASKED,
+    &JOINED,
+    &RECASED,
+    &DISTRUSTED,
+    &CASELESS,
     &UNREADABLE,
     &UNSENT,
     &TCP_CONNECTIONS,

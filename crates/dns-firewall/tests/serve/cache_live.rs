@@ -64,7 +64,7 @@ fn the_answer_for_a_client_that_is_gone_is_kept_where_it_asked() {
     let slow: Arc<Mutex<()>> = Arc::default();
     let gate = slow.clone();
     let inner = Upstream::new(move |query| {
-        if query[13] == b's' {
+        if query[13].eq_ignore_ascii_case(&b's') {
             drop(gate.lock().unwrap());
         }
         vec![answer(query, &["@ 300 A 10.0.0.1"])]

@@ -193,10 +193,12 @@ fn answer(query: &[u8]) -> Option<Vec<u8>> {
     let mut answer = query.to_vec();
     answer[2] |= 0x80;
     answer[3] |= 0x80;
-    if query[13..].starts_with(b"dead") {
+    // Questions come in any letter case.
+    let name = query[13..].to_ascii_lowercase();
+    if name.starts_with(b"dead") {
         return None;
     }
-    if query[13..].starts_with(b"nx") {
+    if name.starts_with(b"nx") {
         answer[3] |= 3;
         answer[9] = 1;
         answer.extend([0, 0, 6, 0, 1, 0, 0, 0, 60, 0, 22, 0, 0]);

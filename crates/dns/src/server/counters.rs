@@ -32,12 +32,24 @@ counters! {
     strangers,
     /// Queries left out since there were too many, in all or of one client.
     over_limit,
+    /// Queries and connections that gave way to another client's, since theirs held most places.
+    evicted,
+    /// Queries that were not sent, since the same question was under way: they got the answer to that one.
+    joined,
     /// Times a query was asked again, elsewhere or there.
     retries,
     /// Queries no upstream answered in time: SERVFAIL.
     unanswered,
-    /// Replies nobody had asked for, or to another question: never passed on (S6.1).
+    /// Replies nobody had asked for, to another question or with another opcode: never passed on (S6.1).
     unasked,
+    /// Replies with the right id and question, but not with the letter case that was sent.
+    recased,
+    /// Queries that were asked again over TCP, since a reply over UDP cannot be trusted: after a reply in another
+    /// letter case, or too many replies that nobody had asked for.
+    distrusted,
+    /// Times an upstream was found, over TCP, not to repeat the letter case of questions: for a while it is asked
+    /// without that protection.
+    caseless,
     /// Answers that could not be read; passed on, and nothing learned.
     unreadable,
     /// Answers whose names could not be opened in time: SERVFAIL (S6.6).

@@ -10,8 +10,10 @@ use std::os::fd::AsRawFd;
 pub(super) const BATCH: usize = 128;
 /// Room for one. What is longer is asked for again over TCP.
 const ROOM: usize = 4_096;
-/// With the kernel's default a burst is lost.
-const SOCKET_BUFFER: usize = 4 << 20;
+/// Room of a socket that clients ask at: with the kernel's default a burst is lost.
+pub(super) const LISTENER_BUFFER: usize = 4 << 20;
+/// Room of one of the many sockets to an upstream: all queries that it is used for, and their answers.
+pub(super) const UPSTREAM_BUFFER: usize = 1 << 20;
 
 thread_local! {
     // They hold pointers, so they stay with their thread while the engine changes hands. Each kind of
@@ -89,8 +91,7 @@ impl Inbox {
 }
 
 /// Gives the socket buffers that hold a burst, as far as we may.
-pub(super) fn enlarge(socket: &UdpSocket) {
-    let size = SOCKET_BUFFER;
+pub(super) fn enlarge(socket: &UdpSocket, size: usize) {
     if socket::setsockopt(socket, sockopt::RcvBufForce, &size).is_err() {
         // Without the right to force it the system's limit is what we get: better than nothing.
         let _ = socket::setsockopt(socket, sockopt::RcvBuf, &size);

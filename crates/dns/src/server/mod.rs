@@ -20,6 +20,7 @@ mod pending;
 mod random;
 mod route;
 mod settings;
+mod shares;
 mod stream;
 mod tcp;
 mod upstream;

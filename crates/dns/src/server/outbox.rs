@@ -52,12 +52,18 @@ impl Outbox {
         Self { bytes: Vec::new(), messages: Vec::new(), alone: Vec::new(), may_join: true }
     }
 
-    /// Puts a message in, under this id.
-    pub(super) fn push(&mut self, message: &[u8], id: u16, to: Option<SocketAddr>) {
+    /// Puts a message in, under this id. Returns its bytes, which may still be changed.
+    pub(super) fn push(&mut self, message: &[u8], id: u16, to: Option<SocketAddr>) -> &mut [u8] {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(message);
         crate::wire::Header::set_id(&mut self.bytes[start..], id);
         self.messages.push(Message { range: start..self.bytes.len(), to });
+        &mut self.bytes[start..]
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+        self.messages.clear();
     }
 
     pub(super) fn is_empty(&self) -> bool {

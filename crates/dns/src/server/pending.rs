@@ -3,6 +3,7 @@
 use super::engine::ChainVersion;
 use super::route::{Route, RouteSlot};
 use crate::chain::Continuation;
+use crate::wire::{HEADER, Question};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
@@ -35,6 +36,21 @@ pub(super) enum Client {
         from: SocketAddr,
         over_tcp: bool,
     },
+}
+
+impl Pending {
+    /// The name of its question, as the client wrote it.
+    pub(super) fn name(&self) -> &[u8] {
+        self.query.get(HEADER..self.name_end).unwrap_or_default()
+    }
+
+    /// True if both ask the same in every byte but the id and the letter case of the name, and by the same way.
+    pub(super) fn asks_the_same(&self, other: &Self) -> bool {
+        self.client.is_by_tcp() == other.client.is_by_tcp()
+            && self.name().eq_ignore_ascii_case(other.name())
+            && self.query.get(2..HEADER) == other.query.get(2..HEADER)
+            && self.query.get(self.name_end..) == other.query.get(other.name_end..)
+    }
 }
 
 impl Client {
@@ -75,6 +91,14 @@ pub(super) struct Pending {
     /// The id the client gave it.
     pub(super) id: u16,
     pub(super) query: Vec<u8>,
+    /// Where the name of its question ends.
+    pub(super) name_end: usize,
+    /// The name as it was sent, in random letter case; empty if it was sent as the client wrote it.
+    pub(super) sent: Vec<u8>,
+    /// The hash by which the same question finds this one, while upstreams are asked for it.
+    pub(super) join_key: Option<u64>,
+    /// Queries that wait for the answer to this one. Some may be over.
+    pub(super) joined: Vec<Ticket>,
     /// What is held, once there is an answer.
     pub(super) answer: Vec<u8>,
     /// By what it is judged, whatever changes meanwhile.
@@ -89,6 +113,8 @@ pub(super) struct Pending {
     pub(super) continuation: Option<Box<dyn Continuation>>,
     /// An answer over UDP was too long.
     pub(super) wants_tcp: bool,
+    /// No reply over UDP can be trusted.
+    pub(super) distrusts_udp: bool,
     /// It was last asked over a connection, which has room for any answer.
     pub(super) is_by_stream: bool,
     pub(super) upstream: usize,
@@ -125,6 +151,10 @@ impl Table {
                 client,
                 id,
                 query: Vec::new(),
+                name_end: 0,
+                sent: Vec::new(),
+                join_key: None,
+                joined: Vec::new(),
                 answer: Vec::new(),
                 chain_version: None,
                 route: None,
@@ -132,6 +162,7 @@ impl Table {
                 first: 0,
                 continuation: None,
                 wants_tcp: false,
+                distrusts_udp: false,
                 is_by_stream: false,
                 upstream: 0,
                 link: None,
@@ -148,12 +179,37 @@ impl Table {
         pending.id = id;
         pending.query.clear();
         pending.query.extend_from_slice(query);
+        pending.name_end = Question::end(query).map_or(HEADER, |end| end - Question::AFTER_NAME);
         pending.answer.clear();
+        pending.sent.clear();
+        pending.joined.clear();
+        (pending.join_key, pending.distrusts_udp) = (None, false);
         (pending.link, pending.tries, pending.live) = (None, 0, true);
         (pending.route, pending.first, pending.continuation, pending.wants_tcp) = (None, 0, None, false);
         (pending.chain_version, pending.place, pending.is_by_stream) = (None, None, false);
         (pending.begun, pending.last_asked) = (now, now);
         Ticket { slot, generation: pending.generation }
+    }
+
+    /// Two queries, if both are under way.
+    pub(super) fn both(&self, one: Ticket, other: Ticket) -> Option<(&Pending, &Pending)> {
+        let at = |ticket: Ticket| self.slots.get(ticket.slot as usize).filter(|_| self.has(ticket));
+        Some((at(one)?, at(other)?))
+    }
+
+    /// The ticket of the query at a place.
+    pub(super) fn ticket(&self, slot: u32) -> Ticket {
+        Ticket { slot, generation: self.slots.get(slot as usize).map_or(0, |pending| pending.generation) }
+    }
+
+    /// Those under way.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Pending> {
+        self.slots.iter().filter(|pending| pending.live)
+    }
+
+    pub(super) fn has(&self, ticket: Ticket) -> bool {
+        let pending = self.slots.get(ticket.slot as usize);
+        pending.is_some_and(|pending| pending.live && pending.generation == ticket.generation)
     }
 
     pub(super) fn get(&mut self, ticket: Ticket) -> Option<&mut Pending> {
@@ -167,6 +223,10 @@ impl Table {
             pending.generation = pending.generation.wrapping_add(1);
             // A chain that is gone must not be kept by questions that are.
             (pending.chain_version, pending.continuation, pending.place) = (None, None, None);
+            pending.route = None;
+            if pending.joined.capacity() > 64 {
+                pending.joined = Vec::new();
+            }
             // One large message must not keep its memory for ever.
             for buffer in [&mut pending.query, &mut pending.answer] {
                 if buffer.capacity() > 4096 {

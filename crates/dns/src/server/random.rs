@@ -28,6 +28,20 @@ impl Random {
         Ok(number)
     }
 
+    /// Writes each letter of a name in upper or lower case, by one random bit each. Lengths of labels are no letters.
+    pub(crate) fn spell(&mut self, name: &mut [u8]) -> io::Result<()> {
+        let (mut bits, mut left) = (0, 0);
+        for letter in name.iter_mut().filter(|byte| byte.is_ascii_alphabetic()) {
+            if left == 0 {
+                (bits, left) = (self.number()?, 16);
+            }
+            // The bit that tells upper from lower case.
+            *letter = *letter & !0x20 | ((bits & 1) as u8) << 5;
+            (bits, left) = (bits >> 1, left - 1);
+        }
+        Ok(())
+    }
+
     /// One below `bound`, which is small.
     pub(crate) fn below(&mut self, bound: usize) -> io::Result<usize> {
         Ok((usize::from(self.number()?) * bound) >> 16)

@@ -64,13 +64,14 @@ impl Connection {
         })
     }
 
-    /// Puts a message in line, under this id.
-    pub(super) fn push(&mut self, message: &[u8], id: u16) {
-        let Ok(length) = u16::try_from(message.len()) else { return };
+    /// Puts a message in line, under this id. Returns its bytes, which may still be changed.
+    pub(super) fn push(&mut self, message: &[u8], id: u16) -> &mut [u8] {
+        let Ok(length) = u16::try_from(message.len()) else { return &mut [] };
         self.output.extend_from_slice(&length.to_be_bytes());
         let start = self.output.len();
         self.output.extend_from_slice(message);
         crate::wire::Header::set_id(&mut self.output[start..], id);
+        &mut self.output[start..]
     }
 
     /// Writes as much as the other end takes. An error ends the connection.

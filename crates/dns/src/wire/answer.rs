@@ -2,7 +2,7 @@
 
 use super::name::NameSpan;
 use super::question::IN;
-use super::{Header, Name, Question, Rcode, RecordType, WireError, u16_at, u32_at};
+use super::{Fields, Header, Name, Question, Rcode, RecordType, WireError, u16_at, u32_at};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
@@ -62,7 +62,7 @@ pub fn addresses(answer: &[u8]) -> Result<Addresses, Unreadable> {
     if header.rcode != Rcode::NO_ERROR || question.class != IN || !has_addresses {
         return Ok(Addresses { question, addresses: Vec::new(), aliases: Vec::new(), foreign: 0 });
     }
-    let records = records(answer, asked.end + Question::AFTER_NAME, header.answers)?;
+    let records = records(answer, asked.end.saturating_add(Question::AFTER_NAME), header.answers)?;
     let mut found = Vec::with_capacity(records.len());
     let (mut aliases, mut place, mut lowest) = (Vec::new(), asked, u32::MAX);
     loop {
@@ -106,10 +106,10 @@ fn records(answer: &[u8], mut at: usize, count: u16) -> Result<Vec<Record>, Wire
     for _ in 0..count {
         let owner = at;
         at = Name::skip(answer, at)?;
-        let (kind, class) = (RecordType(u16_at(answer, at)?), u16_at(answer, at + 2)?);
-        let ttl = u32_at(answer, at + 4)?;
-        let start = at + 10;
-        let end = start + usize::from(u16_at(answer, at + 8)?);
+        let fields = Fields::behind(at);
+        let (kind, class) = (RecordType(u16_at(answer, fields.kind)?), u16_at(answer, fields.class)?);
+        let ttl = u32_at(answer, fields.ttl)?;
+        let (start, end) = (fields.data, fields.end(answer)?);
         if end > answer.len() {
             return Err(WireError::Short);
         }
@@ -124,7 +124,7 @@ fn records(answer: &[u8], mut at: usize, count: u16) -> Result<Vec<Record>, Wire
 }
 
 fn address(answer: &[u8], record: &Record) -> Result<IpAddr, WireError> {
-    let data = &answer[record.data.0..record.data.1];
+    let data = answer.get(record.data.0..record.data.1).ok_or(WireError::Short)?;
     match record.kind {
         RecordType::A => <[u8; 4]>::try_from(data).map(|octets| Ipv4Addr::from(octets).into()),
         _ => <[u8; 16]>::try_from(data).map(|octets| Ipv6Addr::from(octets).into()),

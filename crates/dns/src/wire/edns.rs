@@ -1,6 +1,6 @@
 //! EDNS0 (RFC 6891): what a message says of itself in its OPT record.
 
-use super::{HEADER, Name, Question, WireError, u16_at};
+use super::{Fields, HEADER, Name, Question, WireError, u16_at, u32_at};
 
 /// The type of an OPT record.
 pub(super) const OPT: u16 = 41;
@@ -21,18 +21,19 @@ impl<'a> Edns<'a> {
     /// cannot be read as far as that has none.
     pub fn read(message: &'a [u8]) -> Option<Self> {
         let mut at = question_end(message)?;
-        let counts = [6, 8, 10].map(|count| u16_at(message, count).map_or(0, usize::from));
-        let before = counts[0] + counts[1];
-        for number in 0..before + counts[2] {
+        let [answers, authorities, additionals] = [6, 8, 10].map(|count| u16_at(message, count).map_or(0, usize::from));
+        let before = answers.saturating_add(authorities);
+        for number in 0..before.saturating_add(additionals) {
             let owner = at;
-            at = Name::skip(message, at).ok()?;
-            let kind = u16_at(message, at).ok()?;
-            let end = at + 10 + usize::from(u16_at(message, at + 8).ok()?);
-            let options = message.get(at + 10..end)?;
-            if number >= before && kind == OPT && message[owner] == 0 {
-                let payload = u16_at(message, at + 2).ok()?;
-                let flags = u16_at(message, at + 6).ok()?;
-                return Some(Self { payload, version: message[at + 5], flags, options });
+            let fields = Fields::behind(Name::skip(message, at).ok()?);
+            let kind = u16_at(message, fields.kind).ok()?;
+            let end = fields.end(message).ok()?;
+            let options = message.get(fields.data..end)?;
+            if number >= before && kind == OPT && message.get(owner) == Some(&0) {
+                // An OPT record has other things where others have a class and a TTL.
+                let payload = u16_at(message, fields.class).ok()?;
+                let [_, version, flags @ ..] = u32_at(message, fields.ttl).ok()?.to_be_bytes();
+                return Some(Self { payload, version, flags: u16::from_be_bytes(flags), options });
             }
             at = end;
         }
@@ -49,8 +50,8 @@ impl<'a> Edns<'a> {
         let mut rest = self.options;
         std::iter::from_fn(move || {
             let (code, length) = (u16_at(rest, 0).ok()?, usize::from(u16_at(rest, 2).ok()?));
-            let data = rest.get(4..4 + length)?;
-            rest = &rest[4 + length..];
+            let (data, after) = rest.get(4..)?.split_at_checked(length)?;
+            rest = after;
             Some((code, data))
         })
     }
@@ -59,12 +60,13 @@ impl<'a> Edns<'a> {
 fn question_end(message: &[u8]) -> Option<usize> {
     match Question::end(message) {
         Ok(end) => Some(end),
-        Err(WireError::NotAQuery) => Some(Name::skip(message, HEADER).ok()? + 4),
+        Err(WireError::NotAQuery) => Some(Name::skip(message, HEADER).ok()?.saturating_add(Question::AFTER_NAME)),
         Err(_) => None,
     }
 }
 
 #[cfg(test)]
+#[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "a test may panic")]
 mod tests {
     use super::*;
 

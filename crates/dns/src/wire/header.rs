@@ -1,6 +1,6 @@
 //! The twelve bytes every message begins with.
 
-use super::{WireError, u16_at};
+use super::WireError;
 use std::fmt;
 
 /// Bytes of a header.
@@ -46,17 +46,16 @@ pub struct Header {
 
 impl Header {
     pub fn read(message: &[u8]) -> Result<Self, WireError> {
-        if message.len() < HEADER {
-            return Err(WireError::Short);
-        }
+        let header = message.first_chunk::<HEADER>().ok_or(WireError::Short)?;
+        let [id0, id1, flags, code, questions0, questions1, answers0, answers1, ..] = *header;
         Ok(Self {
-            id: u16_at(message, 0)?,
-            is_answer: message[2] & 0x80 != 0,
-            opcode: message[2] >> 3 & 0x0f,
-            is_truncated: message[2] & 0x02 != 0,
-            rcode: Rcode(message[3] & 0x0f),
-            questions: u16_at(message, 4)?,
-            answers: u16_at(message, 6)?,
+            id: u16::from_be_bytes([id0, id1]),
+            is_answer: flags & 0x80 != 0,
+            opcode: flags >> 3 & 0x0f,
+            is_truncated: flags & 0x02 != 0,
+            rcode: Rcode(code & 0x0f),
+            questions: u16::from_be_bytes([questions0, questions1]),
+            answers: u16::from_be_bytes([answers0, answers1]),
         })
     }
 

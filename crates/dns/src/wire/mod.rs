@@ -1,7 +1,9 @@
 //! Messages as they stand on the wire (RFC 1035 §4). Nothing is decoded that
 //! is not needed: a query is read as far as its question, an answer as far as
 //! the addresses it gives the question's name. Whoever sends the bytes may be
-//! hostile: every length is checked, and pointers lead only backwards.
+//! hostile: every length is checked, and pointers lead only backwards. No byte from the network can make this code
+//! panic: it neither indexes nor calculates without a check.
+#![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 mod answer;
 mod edns;
@@ -41,10 +43,34 @@ pub enum WireError {
 
 /// Two bytes at `at`, in network order.
 fn u16_at(bytes: &[u8], at: usize) -> Result<u16, WireError> {
-    let field = bytes.get(at..at + 2).ok_or(WireError::Short)?;
-    Ok(u16::from_be_bytes([field[0], field[1]]))
+    let field = bytes.get(at..).and_then(<[u8]>::first_chunk).ok_or(WireError::Short)?;
+    Ok(u16::from_be_bytes(*field))
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> Result<u32, WireError> {
-    Ok(u32::from(u16_at(bytes, at)?) << 16 | u32::from(u16_at(bytes, at + 2)?))
+    let field = bytes.get(at..).and_then(<[u8]>::first_chunk).ok_or(WireError::Short)?;
+    Ok(u32::from_be_bytes(*field))
+}
+
+/// Places of the fields of a record, which begin behind its owner's name.
+#[derive(Clone, Copy)]
+struct Fields {
+    kind: usize,
+    class: usize,
+    ttl: usize,
+    length: usize,
+    data: usize,
+}
+
+impl Fields {
+    /// Those behind a name that ends there. A place beyond any message is as good as the end of all memory.
+    fn behind(name: usize) -> Self {
+        let [kind, class, ttl, length, data] = [0, 2, 4, 8, 10].map(|field: usize| name.saturating_add(field));
+        Self { kind, class, ttl, length, data }
+    }
+
+    /// Where the record ends.
+    fn end(self, message: &[u8]) -> Result<usize, WireError> {
+        Ok(self.data.saturating_add(usize::from(u16_at(message, self.length)?)))
+    }
 }

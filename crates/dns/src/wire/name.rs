@@ -38,7 +38,7 @@ impl Name {
         }
         name.push(&[])?;
         // All at once: lengths are no letters, since 63 is before A.
-        name.bytes[..usize::from(name.length)].make_ascii_lowercase();
+        name.bytes.get_mut(..usize::from(name.length)).unwrap_or_default().make_ascii_lowercase();
         Ok((name, NameSpan { start: at, end: walk.end(), pointers: walk.pointers }))
     }
 
@@ -47,11 +47,11 @@ impl Name {
         let mut at = at;
         loop {
             match *message.get(at).ok_or(WireError::Short)? {
-                0 => return Ok(at + 1),
-                length @ 1..64 => at += 1 + usize::from(length),
+                0 => return Ok(at.saturating_add(1)),
+                length @ 1..64 => at = at.saturating_add(1).saturating_add(usize::from(length)),
                 0xc0.. => {
                     u16_at(message, at)?;
-                    return Ok(at + 2);
+                    return Ok(at.saturating_add(2));
                 }
                 _ => return Err(WireError::Label),
             }
@@ -70,27 +70,27 @@ impl Name {
         let mut walk = LabelWalk::new(message, at);
         while let Some(label) = walk.next()? {
             let (&length, after) = rest.split_first().unwrap_or((&0, &[]));
-            let own = after.get(..label.len()).filter(|_| usize::from(length) == label.len());
-            if !own.is_some_and(|own| own.eq_ignore_ascii_case(label)) {
-                return Ok(false);
-            }
-            rest = &after[label.len()..];
+            let own = after.split_at_checked(label.len()).filter(|_| usize::from(length) == label.len());
+            let Some((_, after)) = own.filter(|(own, _)| own.eq_ignore_ascii_case(label)) else { return Ok(false) };
+            rest = after;
         }
         Ok(rest == [0])
     }
 
     /// Adds a label as it is written.
     fn push(&mut self, label: &[u8]) -> Result<(), WireError> {
-        let start = usize::from(self.length);
-        let into = self.bytes.get_mut(start..start + 1 + label.len()).ok_or(WireError::LongName)?;
-        into[0] = label.len() as u8;
-        into[1..].copy_from_slice(label);
-        self.length += 1 + label.len() as u8;
+        let length = u8::try_from(label.len()).map_err(|_| WireError::Label)?;
+        let end = self.length.checked_add(1).and_then(|end| end.checked_add(length)).ok_or(WireError::LongName)?;
+        let free = self.bytes.get_mut(usize::from(self.length)..usize::from(end)).ok_or(WireError::LongName)?;
+        let (first, rest) = free.split_first_mut().ok_or(WireError::LongName)?;
+        *first = length;
+        rest.copy_from_slice(label);
+        self.length = end;
         Ok(())
     }
 
     pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.length)]
+        self.bytes.get(..usize::from(self.length)).unwrap_or_default()
     }
 
     pub fn labels(&self) -> impl Iterator<Item = &[u8]> {
@@ -142,13 +142,14 @@ impl<'a> LabelWalk<'a> {
             match *self.message.get(self.at).ok_or(WireError::Short)? {
                 0 => return Ok(None),
                 bytes @ 1..64 => {
-                    let start = self.at + 1;
-                    let label = self.message.get(start..start + usize::from(bytes)).ok_or(WireError::Short)?;
-                    self.length += 1 + label.len();
+                    let start = self.at.saturating_add(1);
+                    let end = start.saturating_add(usize::from(bytes));
+                    let label = self.message.get(start..end).ok_or(WireError::Short)?;
+                    self.length = self.length.saturating_add(1).saturating_add(label.len());
                     if self.length > LONGEST {
                         return Err(WireError::LongName);
                     }
-                    self.at = start + label.len();
+                    self.at = end;
                     return Ok(Some(label));
                 }
                 0xc0.. => {
@@ -157,8 +158,8 @@ impl<'a> LabelWalk<'a> {
                     if !(HEADER..self.before).contains(&target) || self.pointers == MOST_POINTERS {
                         return Err(WireError::Pointer);
                     }
-                    self.pointers += 1;
-                    self.end = self.end.or(Some(self.at + 2));
+                    self.pointers = self.pointers.saturating_add(1);
+                    self.end = self.end.or(Some(self.at.saturating_add(2)));
                     (self.at, self.before) = (target, target);
                 }
                 _ => return Err(WireError::Label),
@@ -168,7 +169,7 @@ impl<'a> LabelWalk<'a> {
 
     /// Where the bytes after the name begin, when it has been walked to its end.
     fn end(&self) -> usize {
-        self.end.unwrap_or(self.at + 1)
+        self.end.unwrap_or(self.at.saturating_add(1))
     }
 }
 

@@ -64,7 +64,7 @@ pub struct Question {
 
 impl Question {
     /// Bytes of a question behind its name: type and class.
-    pub(super) const AFTER_NAME: usize = 4;
+    pub(crate) const AFTER_NAME: usize = 4;
 
     /// Reads the one question of a message; gives it and where its name stands: the records begin
     /// [`Self::AFTER_NAME`] bytes behind that.
@@ -73,7 +73,8 @@ impl Question {
             return Err(WireError::Questions(header.questions));
         }
         let (name, place) = Name::read_with_place(message, HEADER)?;
-        let (record_type, class) = (RecordType(u16_at(message, place.end)?), u16_at(message, place.end + 2)?);
+        let (record_type, class) =
+            (RecordType(u16_at(message, place.end)?), u16_at(message, place.end.saturating_add(2))?);
         Ok((Self { name, record_type, class }, place))
     }
 
@@ -91,14 +92,14 @@ impl Question {
         loop {
             match *query.get(at).ok_or(WireError::Short)? {
                 0 => break,
-                length @ 1..64 => at += 1 + usize::from(length),
+                length @ 1..64 => at = at.saturating_add(1).saturating_add(usize::from(length)),
                 _ => return Err(WireError::Label),
             }
-            if at - HEADER >= Name::LONGEST {
+            if at.saturating_sub(HEADER) >= Name::LONGEST {
                 return Err(WireError::LongName);
             }
         }
-        let end = at + 5;
+        let end = at.saturating_add(1).saturating_add(Self::AFTER_NAME);
         if end > query.len() { Err(WireError::Short) } else { Ok(end) }
     }
 
@@ -120,14 +121,31 @@ impl Question {
         Ok(Self::read(answer, &header)?.0)
     }
 
-    /// Whether an answer repeats the question of a query, in whatever case (S6.1).
+    /// True if an answer repeats the question of a query, in whatever case, and the opcode (S6.1).
     pub fn is_repeated(query: &[u8], answer: &[u8]) -> bool {
-        let (Ok(end), Ok(told)) = (Self::end(query), Header::read(answer)) else { return false };
-        let (name, rest) = query[HEADER..end].split_at(end - HEADER - 4);
-        let same = answer.get(HEADER..end).map(|same| same.split_at(name.len()));
+        let (Ok(end), Ok(asked), Ok(told)) = (Self::end(query), Header::read(query), Header::read(answer)) else {
+            return false;
+        };
+        let (Some(own), Some(same)) = (query.get(HEADER..end), answer.get(HEADER..end)) else { return false };
+        // Type and class are compared as they are: they may look like letters.
+        let name = own.len().saturating_sub(Self::AFTER_NAME);
+        let (Some((name, rest)), Some((same, others))) = (own.split_at_checked(name), same.split_at_checked(name))
+        else {
+            return false;
+        };
         told.is_answer
+            && told.opcode == asked.opcode
             && told.questions == 1
-            && same.is_some_and(|(same, others)| same.eq_ignore_ascii_case(name) && others == rest)
+            && same.eq_ignore_ascii_case(name)
+            && others == rest
+    }
+
+    /// Writes the name of a message's question as it is spelled here. The name must be the same but for letter case.
+    pub(crate) fn spell(message: &mut [u8], name: &[u8]) {
+        let place = message.get_mut(HEADER..).and_then(|rest| rest.get_mut(..name.len()));
+        if let Some(place) = place.filter(|place| place.eq_ignore_ascii_case(name)) {
+            place.copy_from_slice(name);
+        }
     }
 }
 

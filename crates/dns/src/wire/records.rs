@@ -1,6 +1,6 @@
 //! The records of a message, whatever they are.
 
-use super::{HEADER, Header, Name, RecordType, WireError, u16_at, u32_at};
+use super::{Fields, HEADER, Header, Name, Question, RecordType, WireError, u16_at, u32_at};
 use std::net::IpAddr;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -39,19 +39,19 @@ pub fn records(message: &[u8]) -> Result<Vec<Record<'_>>, WireError> {
     let header = Header::read(message)?;
     let mut at = HEADER;
     for _ in 0..header.questions {
-        at = Name::skip(message, at)? + 4;
+        at = Name::skip(message, at)?.saturating_add(Question::AFTER_NAME);
     }
     let mut records = Vec::new();
     let sections = [(Section::Answer, 6), (Section::Authority, 8), (Section::Additional, 10)];
     for (section, count) in sections {
         for _ in 0..u16_at(message, count)? {
             let owner = at;
-            let end = Name::skip(message, at)?;
-            let (kind, class, ttl) =
-                (RecordType(u16_at(message, end)?), u16_at(message, end + 2)?, u32_at(message, end + 4)?);
-            at = end + 10 + usize::from(u16_at(message, end + 8)?);
-            let data = message.get(end + 10..at).ok_or(WireError::Short)?;
-            records.push(Record { section, owner, kind, class, ttl, ttl_at: end + 4, data });
+            let fields = Fields::behind(Name::skip(message, at)?);
+            let (kind, class) = (RecordType(u16_at(message, fields.kind)?), u16_at(message, fields.class)?);
+            let ttl = u32_at(message, fields.ttl)?;
+            at = fields.end(message)?;
+            let data = message.get(fields.data..at).ok_or(WireError::Short)?;
+            records.push(Record { section, owner, kind, class, ttl, ttl_at: fields.ttl, data });
         }
     }
     Ok(records)

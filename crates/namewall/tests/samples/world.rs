@@ -53,8 +53,9 @@ pub(crate) fn set_up() {
 /// What the upstream says, by the first label: `inside` is within, `both` too, `google` is Google's.
 fn answer(query: &[u8]) -> Vec<u8> {
     let end = 12 + query[12..].iter().position(|byte| *byte == 0).unwrap() + 5;
-    let (label, kind) = (&query[13..13 + usize::from(query[12])], query[end - 3]);
-    let records: Vec<&[u8]> = match (kind, label) {
+    // Questions come in any letter case.
+    let (label, kind) = (query[13..13 + usize::from(query[12])].to_ascii_lowercase(), query[end - 3]);
+    let records: Vec<&[u8]> = match (kind, &label[..]) {
         (1, b"inside") => vec![&[10, 1, 2, 3]],
         (1, b"both") => vec![&[10, 1, 2, 3], &[198, 51, 100, 80]],
         (1, b"google") => vec![&[172, 217, 1, 1]],

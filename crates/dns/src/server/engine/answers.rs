@@ -7,14 +7,13 @@ use crate::learn::{Answer, Learn, LearnError, Opens};
 use crate::server::datagrams::Inbox;
 use crate::server::pending::{Client, Link, Ticket};
 use crate::server::settings::{OnLearnTimeout, UpstreamTransport};
-use crate::wire::{Header, Question, Rcode, reply};
+use crate::wire::{HEADER, Header, Question, Rcode, reply};
 use std::io;
 
 impl<L: Learn> Engine<L> {
     pub(super) fn take_answers(&mut self, number: u32) -> io::Result<()> {
         let Some(&upstream) = self.sockets.get(&number) else { return Ok(()) };
-        let sockets = &self.upstreams[upstream].sockets;
-        let Some(socket) = sockets.iter().find(|socket| socket.number == number) else { return Ok(()) };
+        let Some(socket) = self.upstreams[upstream].sockets.get(&number) else { return Ok(()) };
         let mut inbox = self.inbox.take().unwrap_or_else(Inbox::new);
         match inbox.receive(&socket.udp, self.upstreams[upstream].address.is_ipv4()) {
             Ok(count) => {
@@ -23,7 +22,7 @@ impl<L: Learn> Engine<L> {
                     let link = |id| Link::Udp { socket: number, id };
                     if datagram.is_whole {
                         self.take_answer(upstream, link, datagram.bytes)?;
-                    } else if datagram.bytes.len() >= crate::wire::HEADER {
+                    } else if datagram.bytes.len() >= HEADER {
                         self.take_answer(upstream, link, &reply::truncated(datagram.bytes))?;
                     }
                 }
@@ -54,23 +53,37 @@ impl<L: Learn> Engine<L> {
 
     /// A reply came from an upstream, by the link its id says.
     pub(super) fn take_answer(&mut self, upstream: usize, link: impl Fn(u16) -> Link, answer: &[u8]) -> io::Result<()> {
-        let asked = Header::read(answer).ok().and_then(|header| {
+        let header = Header::read(answer).ok();
+        // We ask nothing but standard queries (opcode 0).
+        let is_reply = |header: &Header| header.is_answer && header.opcode == 0;
+        let asked = header.filter(is_reply).and_then(|header| {
             let ticket = *self.by_link.get(&link(header.id))?;
             Some((header, ticket))
         });
+        let id = header.map(|header| header.id);
         let Some((header, ticket)) = asked else {
-            self.counters.unasked += 1;
-            return Ok(());
+            return self.take_wrong_reply(upstream, link(id.unwrap_or_default()), id);
         };
         let Some(pending) = self.pending.get(ticket) else { return Ok(()) };
         let gave_up = matches!(header.rcode, Rcode::FORM_ERR | Rcode::SERV_FAIL | Rcode::NOT_IMP | Rcode::REFUSED);
         // Some servers that refuse a query do not repeat it: then there is nothing to pass on.
-        let is_bare = header.is_answer && header.questions == 0 && gave_up;
+        let is_bare = header.questions == 0 && gave_up;
         if !is_bare && !Question::is_repeated(&pending.query, answer) {
-            self.counters.unasked += 1;
-            return Ok(());
+            return self.take_wrong_reply(upstream, link(header.id), id);
+        }
+        let is_recased =
+            !is_bare && !pending.sent.is_empty() && answer.get(HEADER..pending.name_end) != Some(&pending.sent);
+        if is_recased {
+            self.counters.recased += 1;
+            if !pending.is_by_stream {
+                // Forged, or the upstream does not keep the letter case: over TCP nobody can forge it.
+                return self.ask_over_tcp(ticket);
+            }
+            self.counters.caseless += 1;
+            self.upstreams[upstream].has_lost_case(self.now);
         }
         self.upstreams[upstream].has_answered();
+        let Some(pending) = self.pending.get(ticket) else { return Ok(()) };
         let (client, tries) = (pending.client, usize::from(pending.tries));
         let Some(route) = pending.route.clone().filter(|_| client != Client::Probe) else {
             self.forget(ticket);
@@ -94,14 +107,19 @@ impl<L: Learn> Engine<L> {
             self.give_up(ticket);
             return Ok(());
         }
-        pending.place = None;
-        if !client.waits() {
-            return self.renewed(ticket, answer);
+        self.deliver(ticket, answer)
+    }
+
+    /// A reply came that is none to what was asked. Over UDP it may be a guess, and only a few are allowed: then what
+    /// was asked by that port is asked over TCP.
+    fn take_wrong_reply(&mut self, upstream: usize, link: Link, id: Option<u16>) -> io::Result<()> {
+        self.counters.unasked += 1;
+        let Link::Udp { socket: number, .. } = link else { return Ok(()) };
+        if !self.upstreams[upstream].count_wrong_reply(number, id) {
+            return Ok(());
         }
-        if self.passes(ticket, answer)? {
-            self.give(ticket, answer);
-        }
-        Ok(())
+        let open = self.tickets(|link| matches!(link, Link::Udp { socket, .. } if *socket == number));
+        open.into_iter().try_for_each(|ticket| self.ask_over_tcp(ticket))
     }
 
     /// Learns from an answer that passes, and gives it to the client, at once or when what it opens is open.
@@ -131,6 +149,9 @@ impl<L: Learn> Engine<L> {
 
     /// Nobody answers, or what they say is none.
     pub(super) fn give_up(&mut self, ticket: Ticket) {
+        for one in self.part(ticket) {
+            self.give_up(one);
+        }
         self.counters.unanswered += 1;
         let Some(pending) = self.pending.get(ticket) else { return };
         let trouble = self.upstreams.get(pending.upstream).and_then(|upstream| upstream.trouble.clone());
@@ -212,6 +233,7 @@ impl<L: Learn> Engine<L> {
             self.next_sweep = self.now + super::SWEEP_EVERY;
             self.has_swept = true;
             self.end_idle();
+            self.sweep_upstreams();
         }
         self.probe()
     }
@@ -225,7 +247,7 @@ impl<L: Learn> Engine<L> {
     /// Sends a reply under the client's own id.
     pub(super) fn send_as(&mut self, client: Client, reply: &[u8], id: u16) {
         match client {
-            Client::Udp { listener, from } => self.listeners[listener].outbox.push(reply, id, Some(from)),
+            Client::Udp { listener, from } => _ = self.listeners[listener].outbox.push(reply, id, Some(from)),
             Client::Tcp { connection, .. } => {
                 if let Some(open) = self.connections.get(connection) {
                     open.push(reply, id);

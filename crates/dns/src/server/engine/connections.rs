@@ -8,6 +8,7 @@ use crate::server::stream::Stream;
 use crate::server::tcp::{Connection, ConnectionOwner};
 use nix::sys::epoll::EpollFlags;
 use std::io;
+use std::net::IpAddr;
 
 /// A connection to an upstream that has ended.
 #[derive(Debug)]
@@ -27,23 +28,39 @@ impl<L: Learn> Engine<L> {
             if !self.is_welcome(listener, from) {
                 continue;
             }
-            let own = self.connections_of.entry(plain(from)).or_insert(0);
-            let is_too_much = *own >= self.settings.most_connections_of_client
-                || self.connections.len() >= self.settings.most_connections;
-            if is_too_much {
+            if !self.make_room_for_connection(plain(from)) {
                 self.counters.over_limit += 1;
                 continue;
             }
             let end = ConnectionOwner::Client { listener, from };
             let Ok(connection) = Connection::new(Stream::plain(stream), end, self.now) else { continue };
-            *own += 1;
             self.counters.connections += 1;
             let slot = self.connections.insert(connection).slot;
+            self.connection_shares.enter(plain(from), slot);
             if self.register(slot).is_err() {
                 self.end(slot);
             }
         }
-        self.connections_of.retain(|_, count| *count > 0);
+    }
+
+    /// True if the client may have one more connection. If there are too many in all, the client that has most gives
+    /// way, unless it is this one: of its connections the one that was used least recently ends.
+    fn make_room_for_connection(&mut self, client: IpAddr) -> bool {
+        let own = self.connection_shares.count(client);
+        if own >= self.settings.most_connections_of_client {
+            return false;
+        }
+        if self.connections.len() < self.settings.most_connections {
+            return true;
+        }
+        let heaviest = self.connection_shares.heaviest().filter(|(_, count)| *count > own + 1);
+        let Some((heaviest, _)) = heaviest else { return false };
+        let slots: Vec<u32> = self.connection_shares.places_of(heaviest).collect();
+        let last_used = |slot: &u32| self.connections.at(*slot).map(|one| one.last_used);
+        let Some(slot) = slots.into_iter().min_by_key(last_used) else { return false };
+        self.counters.evicted += 1;
+        self.end(slot);
+        true
     }
 
     pub(super) fn register(&mut self, slot: u32) -> io::Result<()> {
@@ -224,11 +241,7 @@ impl<L: Learn> Engine<L> {
         let _ = self.epoll.delete(&connection.stream.tcp);
         connection.stream.close();
         match connection.end {
-            ConnectionOwner::Client { from, .. } => {
-                if let Some(own) = self.connections_of.get_mut(&plain(from)) {
-                    *own = own.saturating_sub(1);
-                }
-            }
+            ConnectionOwner::Client { .. } => self.connection_shares.leave(slot),
             ConnectionOwner::Upstream(upstream) => {
                 if self.upstreams[upstream].connection == Some(slot) {
                     self.upstreams[upstream].connection = None;

@@ -5,7 +5,7 @@ use crate::caught::caught;
 use crate::chain::{Asked, Chain, Continuation, Failure, Heard, Passing, Step, To};
 use crate::learn::Learn;
 use crate::server::lock;
-use crate::server::pending::{Client, Link, Ticket};
+use crate::server::pending::{Client, Ticket};
 use crate::server::route::Route;
 use crate::wire::reply;
 use std::io;
@@ -27,7 +27,7 @@ pub(super) enum Judged {
 #[derive(Debug)]
 pub(in crate::server) struct ChainVersion {
     pub(super) chain: Arc<dyn Chain>,
-    routes: Vec<Arc<Route>>,
+    pub(super) routes: Vec<Arc<Route>>,
 }
 
 impl<L: Learn> Engine<L> {
@@ -144,7 +144,7 @@ impl<L: Learn> Engine<L> {
             self.forget(ticket);
             return Ok(());
         };
-        let over_tcp = matches!(pending.link, Some(Link::Tcp { .. }));
+        let over_tcp = pending.is_by_stream;
         let (upstream, since) = (self.upstreams[pending.upstream].address, pending.last_asked);
         let next = caught(|| continuation.renewed(&Heard { upstream, since, over_tcp, answer }));
         match next.flatten() {
@@ -195,7 +195,7 @@ impl<L: Learn> Engine<L> {
             return Ok(true);
         }
         let continuation = pending.continuation.take();
-        let over_tcp = matches!(pending.link, Some(Link::Tcp { .. }));
+        let over_tcp = pending.is_by_stream;
         let (upstream, since) = (self.upstreams[pending.upstream].address, pending.last_asked);
         let heard = Heard { upstream, since, over_tcp, answer };
         // An answer that no chain has decided about does not pass.

@@ -53,7 +53,7 @@ impl Listener {
     fn new(Sockets { udp, tcp }: Sockets, listen: Listen) -> io::Result<Self> {
         udp.set_nonblocking(true)?;
         tcp.set_nonblocking(true)?;
-        datagrams::enlarge(&udp);
+        datagrams::enlarge(&udp, datagrams::LISTENER_BUFFER);
         let Listen { meant, is_open, .. } = listen;
         let address = udp.local_addr()?;
         let (udp, tcp, is_v4) = (Some(udp), Some(tcp), address.is_ipv4());

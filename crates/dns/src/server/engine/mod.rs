@@ -1,13 +1,16 @@
 //! The one loop: queries in, to an upstream, answers out. One thread at a time
 //! runs it, and nothing in it waits but for the next event. `queries` takes them,
-//! `answers` passes on what comes back, `judged` asks a chain, `connections` is TCP,
-//! `listeners` is where they come in.
+//! `joining` asks identical ones once, `answers` passes on what comes back, `judged`
+//! asks a chain, `connections` is TCP, `listeners` is where they come in, `replaced`
+//! drops upstreams that no route leads to.
 
 mod answers;
 mod connections;
+mod joining;
 mod judged;
 mod listeners;
 mod queries;
+mod replaced;
 
 pub use listeners::Sockets;
 
@@ -20,15 +23,17 @@ use crate::server::pending::{Link, Table, Ticket};
 use crate::server::random::Random;
 use crate::server::route::Route;
 use crate::server::settings::{self, Listen, Settings};
+use crate::server::shares::Shares;
 use crate::server::tcp::Connections;
-use crate::server::upstream::{Upstream, UpstreamState};
+use crate::server::upstream::{self, Upstream, UpstreamState};
 use crate::server::workers::Workers;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::EventFd;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
+use std::hash::RandomState;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -84,6 +89,8 @@ pub(in crate::server) struct Engine<L: Learn> {
     wake: Arc<EventFd>,
     listeners: Vec<listeners::Listener>,
     upstreams: Vec<Upstream>,
+    /// Numbers of upstreams that were dropped.
+    vacant: Vec<usize>,
     /// By what questions are judged that come from now on.
     chain_version: Option<Arc<ChainVersion>>,
     workers: Workers,
@@ -99,9 +106,16 @@ pub(in crate::server) struct Engine<L: Learn> {
     sockets: FxHashMap<u32, usize>,
     next_socket: u32,
     connections: Connections,
-    connections_of: FxHashMap<IpAddr, u32>,
+    connection_shares: Shares,
     pending: Table,
-    pending_of: FxHashMap<IpAddr, u32>,
+    shares: Shares,
+    /// Queries that others may join, by the hash of their questions.
+    leaders: FxHashMap<u64, Ticket>,
+    join_secret: RandomState,
+    /// The reply that is delivered, as its client spelled the question.
+    reply: Vec<u8>,
+    /// Sockets to all upstreams together at most.
+    most_sockets: usize,
     by_link: FxHashMap<Link, Ticket>,
     /// When each query's upstream is out of time; in order, since all have as much.
     tries: VecDeque<(Instant, Ticket)>,
@@ -152,6 +166,7 @@ impl<L: Learn> Engine<L> {
             wake,
             listeners: Vec::new(),
             upstreams: Vec::new(),
+            vacant: Vec::new(),
             chain_version: None,
             workers: Workers::new(),
             judged: Arc::default(),
@@ -161,9 +176,13 @@ impl<L: Learn> Engine<L> {
             sockets: FxHashMap::default(),
             next_socket: 0,
             connections: Connections::default(),
-            connections_of: FxHashMap::default(),
+            connection_shares: Shares::default(),
             pending: Table::default(),
-            pending_of: FxHashMap::default(),
+            shares: Shares::default(),
+            leaders: FxHashMap::default(),
+            join_secret: RandomState::new(),
+            reply: Vec::new(),
+            most_sockets: most_sockets(),
             by_link: FxHashMap::default(),
             tries: VecDeque::new(),
             holds: VecDeque::new(),
@@ -202,17 +221,25 @@ impl<L: Learn> Engine<L> {
 
     pub(in crate::server) fn set(&mut self, settings: Settings) {
         let meant: Vec<Option<SocketAddr>> = self.listeners.iter().map(|listener| listener.meant).collect();
-        let to = |engine: &mut Self, servers: Vec<SocketAddr>| {
-            let servers: Vec<settings::Upstream> = servers.into_iter().map(Into::into).collect();
-            Arc::new(Route::to(engine.upstreams_at(&servers)))
-        };
-        self.routes = meant.into_iter().map(|meant| to(self, route(meant, &settings.upstreams))).collect();
+        let mut routes: Vec<Arc<Route>> = Vec::with_capacity(meant.len());
+        for meant in meant {
+            let servers: Vec<settings::Upstream> =
+                route(meant, &settings.upstreams).into_iter().map(Into::into).collect();
+            let upstreams = self.upstreams_at(&servers);
+            // One route for all listeners that ask the same: identical questions are known by it.
+            let known = routes.iter().find(|route| route.upstreams == upstreams).cloned();
+            routes.push(known.unwrap_or_else(|| Arc::new(Route::to(upstreams))));
+        }
+        self.routes = routes;
         let named = settings.routes.iter().map(|one| Arc::new(Route::new(one, self.upstreams_at(&one.upstreams))));
         self.named_routes = named.collect();
         self.settings = settings;
+        // Rules may name other servers now.
+        self.servers.clear();
         // Routes are known by their numbers: a chain has those it came with, or these from now on.
         let chain = self.chain_version.as_ref().map(|chain_version| chain_version.chain.clone());
         self.set_chain(chain);
+        self.drop_replaced();
     }
 
     /// Goes on at other addresses: at these sockets, and of those there are at those of the settings.
@@ -222,18 +249,6 @@ impl<L: Learn> Engine<L> {
             // What can go wrong with a socket has gone wrong where it was bound.
             let _ = self.add_listener(sockets, listen);
         }
-    }
-
-    /// Their numbers; such as are new are added.
-    fn upstreams_at(&mut self, servers: &[settings::Upstream]) -> Vec<usize> {
-        let at = |server: &settings::Upstream| {
-            let known = self.upstreams.iter().position(|upstream| upstream.settings == *server);
-            known.unwrap_or_else(|| {
-                self.upstreams.push(Upstream::new(server.clone()));
-                self.upstreams.len() - 1
-            })
-        };
-        servers.iter().map(at).collect()
     }
 
     /// Waits for something to happen and deals with it. What answers open is in the batch then.
@@ -307,13 +322,14 @@ impl<L: Learn> Engine<L> {
     }
 
     pub(in crate::server) fn upstream_states(&self) -> Vec<UpstreamState> {
-        self.upstreams.iter().map(Upstream::state).collect()
+        self.upstreams.iter().filter(|upstream| !upstream.is_replaced).map(Upstream::state).collect()
     }
 
     fn timeout(&self) -> EpollTimeout {
         let first = |queue: &VecDeque<(Instant, Ticket)>| queue.front().map(|(at, _)| *at);
         let mut until = self.next_sweep;
-        let probe = self.upstreams.iter().filter_map(Upstream::next_probe).min();
+        let probed = self.upstreams.iter().filter(|upstream| !upstream.is_replaced);
+        let probe = probed.filter_map(Upstream::next_probe).min();
         for at in [first(&self.tries), first(&self.holds), probe].into_iter().flatten() {
             until = until.min(at);
         }
@@ -330,7 +346,7 @@ impl<L: Learn> Engine<L> {
         for upstream in &mut self.upstreams {
             let (unsent, gone) = upstream.flush();
             self.counters.unsent += unsent as u64;
-            for number in gone {
+            if let Some(number) = gone {
                 self.sockets.remove(&number);
             }
         }
@@ -338,6 +354,13 @@ impl<L: Learn> Engine<L> {
             self.counters.unsent += listener.flush() as u64;
         }
     }
+}
+
+/// A quarter of the files that the process may open, and no more than four thousand.
+fn most_sockets() -> usize {
+    let files = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE);
+    let files = files.map_or(1_024, |(soft, _)| usize::try_from(soft).unwrap_or(usize::MAX));
+    (files / 4).clamp(1, 4 * upstream::MOST_SOCKETS)
 }
 
 /// Who is asked what is meant for a server: that one; and if it is one of the upstreams, the others after it.

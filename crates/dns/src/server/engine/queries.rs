@@ -9,7 +9,7 @@ use crate::server::route::Route;
 use crate::server::settings::{Health, UpstreamTransport, plain};
 use crate::server::stream::Stream;
 use crate::server::tcp::{Connection, ConnectionOwner, begin_connect};
-use crate::wire::{Header, Question, Rcode, WireError, reply};
+use crate::wire::{HEADER, Header, Question, Rcode, WireError, reply};
 use nix::sys::epoll::EpollFlags;
 use std::io;
 use std::net::SocketAddr;
@@ -64,7 +64,7 @@ impl<L: Learn> Engine<L> {
             self.leave(client);
             return Ok(());
         }
-        if !self.count_in(client) {
+        if !self.make_room(client) {
             // Silence, as of a server that has too much to do: the client asks again later.
             self.counters.over_limit += 1;
             self.leave(client);
@@ -74,12 +74,17 @@ impl<L: Learn> Engine<L> {
             self.listeners[listener].under_way += 1;
         }
         let ticket = self.pending.insert(client, query, self.now);
+        if let Some(address) = client.address() {
+            self.shares.enter(address, ticket.slot);
+        }
         self.judge_query(ticket)
     }
 
     /// Asks the upstreams of a route.
     pub(super) fn ask_by(&mut self, ticket: Ticket, route: Arc<Route>) -> io::Result<()> {
         let random = self.random.number()?;
+        // Nobody waits for it here: whoever joined it before has its reply.
+        self.pass_on(ticket);
         if let Some(pending) = self.pending.get(ticket) {
             // Whoever was asked before is asked no longer.
             pending.place = None;
@@ -91,25 +96,37 @@ impl<L: Learn> Engine<L> {
             let (link, before) = (pending.link.take(), pending.upstream);
             pending.first = route.first(|| usize::from(random));
             (pending.route, pending.place) = (Some(route), Some(place));
-            (pending.tries, pending.wants_tcp) = (0, false);
+            (pending.tries, pending.wants_tcp, pending.distrusts_udp) = (0, false, false);
             self.unlink(link, before);
+        }
+        if self.join(ticket) {
+            return Ok(());
         }
         self.ask(ticket)
     }
 
-    /// Counts a client's query, unless there are too many.
-    fn count_in(&mut self, client: Client) -> bool {
+    /// True if the client may have one more query under way. If there are too many in all, the client that has most
+    /// gives way, unless it is this one.
+    fn make_room(&mut self, client: Client) -> bool {
         let Some(address) = client.address() else { return true };
-        let own = self.pending_of.entry(address).or_insert(0);
-        if *own >= self.settings.most_queries_of_client || self.pending.len() >= self.settings.most_queries {
+        let own = self.shares.count(address);
+        if own >= self.settings.most_queries_of_client {
             return false;
         }
-        *own += 1;
+        if self.pending.len() < self.settings.most_queries {
+            return true;
+        }
+        let Some((heaviest, _)) = self.shares.heaviest().filter(|(_, count)| *count > own + 1) else { return false };
+        // The newest: what has waited longest is answered soonest.
+        let Some(slot) = self.shares.places_of(heaviest).next() else { return false };
+        self.counters.evicted += 1;
+        self.forget(self.pending.ticket(slot));
         true
     }
 
     /// The query is over, one way or another.
     pub(super) fn forget(&mut self, ticket: Ticket) {
+        self.pass_on(ticket);
         let Some(pending) = self.pending.get(ticket) else { return };
         let (client, link, upstream) = (pending.client, pending.link.take(), pending.upstream);
         self.pending.remove(ticket);
@@ -117,14 +134,7 @@ impl<L: Learn> Engine<L> {
         if let Some(listener) = client.listener() {
             self.listeners[listener].under_way -= 1;
         }
-        if let Some(address) = client.address()
-            && let Some(own) = self.pending_of.get_mut(&address)
-        {
-            *own -= 1;
-            if *own == 0 {
-                self.pending_of.remove(&address);
-            }
-        }
+        self.shares.leave(ticket.slot);
         self.leave(client);
     }
 
@@ -140,7 +150,11 @@ impl<L: Learn> Engine<L> {
         let Some(link) = link else { return };
         self.by_link.remove(&link);
         match link {
-            Link::Udp { socket, .. } => self.upstreams[upstream].settle(socket),
+            Link::Udp { socket, id } => {
+                if self.upstreams[upstream].settle(socket, id) {
+                    self.sockets.remove(&socket);
+                }
+            }
             Link::Tcp { connection, .. } => {
                 if let Some(connection) = self.connections.at(connection) {
                     connection.open = connection.open.saturating_sub(1);
@@ -154,11 +168,12 @@ impl<L: Learn> Engine<L> {
         let Some(pending) = self.pending.get(ticket) else { return Ok(()) };
         let (before, link, route) = (pending.upstream, pending.link.take(), pending.route.clone());
         let from = pending.first.wrapping_add(usize::from(pending.tries));
-        let over_tcp = match route.as_ref().map(|route| route.way) {
-            None | Some(UpstreamTransport::AsAsked) => pending.client.is_by_tcp(),
-            Some(UpstreamTransport::Tcp) => true,
-            Some(UpstreamTransport::UdpFirst) => pending.wants_tcp,
-        };
+        let over_tcp = pending.distrusts_udp
+            || match route.as_ref().map(|route| route.way) {
+                None | Some(UpstreamTransport::AsAsked) => pending.client.is_by_tcp(),
+                Some(UpstreamTransport::Tcp) => true,
+                Some(UpstreamTransport::UdpFirst) => pending.wants_tcp,
+            };
         // A probe has no route: it asks whom it is for.
         let Some(upstream) = route.map_or(Some(before), |route| self.pick(&route, from)) else {
             self.unlink(link, before);
@@ -170,6 +185,22 @@ impl<L: Learn> Engine<L> {
             return Ok(());
         }
         self.unlink(link, before);
+        self.ask_of(ticket, upstream, over_tcp)
+    }
+
+    /// Asks the same upstream again over TCP, since no reply over UDP can be trusted.
+    pub(super) fn ask_over_tcp(&mut self, ticket: Ticket) -> io::Result<()> {
+        let Some(pending) = self.pending.get(ticket) else { return Ok(()) };
+        let (link, upstream) = (pending.link.take(), pending.upstream);
+        pending.distrusts_udp = true;
+        // No try is lost by that.
+        pending.tries = pending.tries.saturating_sub(1);
+        self.counters.distrusted += 1;
+        self.unlink(link, upstream);
+        self.ask_of(ticket, upstream, true)
+    }
+
+    fn ask_of(&mut self, ticket: Ticket, upstream: usize, over_tcp: bool) -> io::Result<()> {
         let is_by_stream = over_tcp || self.upstreams[upstream].settings.tls.is_some();
         let asked = if is_by_stream { self.ask_by_stream(ticket, upstream) } else { self.ask_by_udp(ticket, upstream) };
         let (now, timeout) = (self.now, self.settings.try_timeout);
@@ -201,14 +232,14 @@ impl<L: Learn> Engine<L> {
         let (now, timeout) = (self.now, self.settings.try_timeout);
         let Some(pending) = self.pending.get(ticket) else { return };
         // A stream loses nothing.
-        if let Link::Udp { socket, id } = link {
-            let sockets = &self.upstreams[pending.upstream].sockets;
-            if let Some(socket) = sockets.iter().find(|one| one.number == socket) {
-                let mut query = pending.query.clone();
-                Header::set_id(&mut query, id);
-                // What cannot be sent is asked again when its time is up.
-                let _ = socket.udp.send(&query);
-            }
+        if let Link::Udp { socket, id } = link
+            && let Some(socket) = self.upstreams[pending.upstream].sockets.get(&socket)
+        {
+            let mut query = pending.query.clone();
+            Header::set_id(&mut query, id);
+            Question::spell(&mut query, &pending.sent);
+            // What cannot be sent is asked again when its time is up.
+            let _ = socket.udp.send(&query);
         }
         pending.link = Some(link);
         pending.tries += 1;
@@ -238,17 +269,17 @@ impl<L: Learn> Engine<L> {
     }
 
     fn ask_by_udp(&mut self, ticket: Ticket, at: usize) -> io::Result<Link> {
+        let most = self.sockets_of_each();
         let (now, upstream) = (self.now, &mut self.upstreams[at]);
         let (epoll, sockets, next) = (&self.epoll, &mut self.sockets, &mut self.next_socket);
-        let chosen = upstream.choose(&mut self.random, now, |udp| {
+        let socket = upstream.choose(&mut self.random, most, |udp| {
             let number = *next;
             *next = next.wrapping_add(1);
             epoll.add(udp, super::event(EpollFlags::EPOLLIN, super::Token::Upstream(number)))?;
             sockets.insert(number, at);
             Ok(number)
         })?;
-        upstream.count(chosen, now);
-        let socket = upstream.sockets[chosen].number;
+        upstream.count(socket, now);
         let id = loop {
             let id = self.random.number()?;
             if !self.by_link.contains_key(&Link::Udp { socket, id }) {
@@ -257,7 +288,13 @@ impl<L: Learn> Engine<L> {
         };
         if let Some(pending) = self.pending.get(ticket) {
             pending.upstream = at;
-            self.upstreams[at].outbox.push(&pending.query, id, None);
+            pending.sent.clear();
+            if pending.client != Client::Probe && self.upstreams[at].keeps_case(now) {
+                pending.sent.extend_from_slice(pending.query.get(HEADER..pending.name_end).unwrap_or_default());
+                self.random.spell(&mut pending.sent)?;
+            }
+            let message = self.upstreams[at].outbox.push(&pending.query, id, None);
+            Question::spell(message, &pending.sent);
         }
         Ok(Link::Udp { socket, id })
     }
@@ -291,7 +328,11 @@ impl<L: Learn> Engine<L> {
         };
         if let (Some(pending), Some(link)) = (self.pending.get(ticket), self.connections.at(connection)) {
             pending.upstream = at;
-            link.push(&pending.query, id);
+            if !pending.distrusts_udp {
+                pending.sent.clear();
+            }
+            // What was asked over UDP is asked as it was then: the reply shows whether the upstream keeps the case.
+            Question::spell(link.push(&pending.query, id), &pending.sent);
             link.open += 1;
             link.last_used = self.now;
         }
@@ -334,7 +375,7 @@ impl<L: Learn> Engine<L> {
     /// Asks an upstream that is down whether it is back.
     pub(super) fn probe(&mut self) -> io::Result<()> {
         for at in 0..self.upstreams.len() {
-            if self.upstreams[at].must_be_probed(self.now) {
+            if !self.upstreams[at].is_replaced && self.upstreams[at].must_be_probed(self.now) {
                 let query = match &self.upstreams[at].settings.health {
                     Health::ByChecks { query, .. } => &query[..],
                     Health::ByQueries | Health::Assumed => &PROBE,

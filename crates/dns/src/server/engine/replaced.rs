@@ -1,0 +1,82 @@
+//! Upstreams by their numbers. One that no route leads to any more is dropped when the last query that may still go
+//! there is over: its sockets and its connection are closed, it is not probed, and another may have its number.
+
+use super::Engine;
+use crate::learn::Learn;
+use crate::server::pending::Pending;
+use crate::server::settings;
+use crate::server::tcp::ConnectionOwner;
+use crate::server::upstream::{self, Upstream};
+
+impl<L: Learn> Engine<L> {
+    /// The numbers of upstreams; such as are new are added.
+    pub(super) fn upstreams_at(&mut self, servers: &[settings::Upstream]) -> Vec<usize> {
+        let at = |server: &settings::Upstream| {
+            let known = self.upstreams.iter().position(|upstream| upstream.settings == *server);
+            let place = known.or_else(|| self.vacant.pop());
+            let at = place.unwrap_or(self.upstreams.len());
+            match self.upstreams.get_mut(at) {
+                None => self.upstreams.push(Upstream::new(server.clone())),
+                Some(_) if known.is_some() => {}
+                Some(place) => *place = Upstream::new(server.clone()),
+            }
+            at
+        };
+        let numbers: Vec<usize> = servers.iter().map(at).collect();
+        self.vacant.retain(|at| !numbers.contains(at));
+        for &at in &numbers {
+            self.upstreams[at].is_replaced = false;
+        }
+        numbers
+    }
+
+    /// Sockets that each upstream may have.
+    pub(super) fn sockets_of_each(&self) -> usize {
+        let upstreams = self.upstreams.len() - self.vacant.len();
+        (self.most_sockets / upstreams.max(1)).clamp(1, upstream::MOST_SOCKETS)
+    }
+
+    /// Marks upstreams that no route leads to, and drops those of them that no query waits for.
+    pub(super) fn drop_replaced(&mut self) {
+        let routes = || self.routes.iter().chain(&self.named_routes).chain(self.servers.values());
+        let wanted: Vec<bool> =
+            (0..self.upstreams.len()).map(|at| routes().any(|route| route.upstreams.contains(&at))).collect();
+        for (at, is_wanted) in wanted.into_iter().enumerate() {
+            self.upstreams[at].is_replaced = !is_wanted;
+            if !is_wanted && !self.vacant.contains(&at) && !self.pending.iter().any(|one| may_ask(one, at)) {
+                self.vacate(at);
+            }
+        }
+    }
+
+    fn vacate(&mut self, at: usize) {
+        for number in self.upstreams[at].drop_all() {
+            self.sockets.remove(&number);
+        }
+        let of_it = |end| end == ConnectionOwner::Upstream(at);
+        let connections: Vec<u32> =
+            self.connections.iter().filter(|(_, one)| of_it(one.end)).map(|(slot, _)| slot).collect();
+        connections.into_iter().for_each(|slot| self.end(slot));
+        self.vacant.push(at);
+    }
+
+    /// Drops what upstreams no longer need, once a second.
+    pub(super) fn sweep_upstreams(&mut self) {
+        let most = self.sockets_of_each();
+        for upstream in &mut self.upstreams {
+            for number in upstream.drop_old(self.now, most) {
+                self.sockets.remove(&number);
+            }
+        }
+        if self.upstreams.iter().filter(|upstream| upstream.is_replaced).count() > self.vacant.len() {
+            self.drop_replaced();
+        }
+    }
+}
+
+/// True if a query waits for an upstream, or may still be sent to it.
+fn may_ask(pending: &Pending, upstream: usize) -> bool {
+    let by_chain = pending.chain_version.iter().flat_map(|version| &version.routes);
+    pending.upstream == upstream
+        || pending.route.iter().chain(by_chain).any(|route| route.upstreams.contains(&upstream))
+}
