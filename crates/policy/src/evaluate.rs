@@ -179,8 +179,8 @@ impl<'a> Walk<'a> {
     fn meets_audited(&self) -> bool {
         let Flow { from, to, via, .. } = self.flow;
         let audited = |end| self.program.pod(end).is_some_and(|m| self.program.class(m.class).audited.is_some());
-        let gates = via.and_then(|service| self.program.gates_before(service)).unwrap_or_default();
-        audited(from) || audited(to) || gates.iter().any(|gate| self.is_audited(gate.policy))
+        let gates = via.and_then(|service| self.program.gates_before(service));
+        audited(from) || audited(to) || gates.into_iter().flatten().any(|gate| self.is_audited(gate.policy))
     }
 
     fn is_audited(&self, policy: PolicyId) -> bool {
@@ -281,13 +281,21 @@ impl<'a> Walk<'a> {
         let Flow { from, to, via, hop, .. } = self.flow;
         let outside = from.workload.is_none() && from.node.is_none();
         let service = via.filter(|_| (outside || hop.is_some()) && self.program.pod(to).is_none());
-        let gates = service.and_then(|service| self.program.gates_before(service)).unwrap_or_default();
+        let Some(gates) = service.and_then(|service| self.program.gates_before(service)) else { return Ok(()) };
         let counts = |gate: &&ServiceGate| counting == Counting::Audited || !self.is_audited(gate.policy);
-        let gates = gates.iter().filter(counts).map(|gate| Gate {
-            policy: gate.policy,
-            counts: if gate.selects_all { Counts::Fully } else { Counts::Denying },
-        });
-        self.gate(Stage::ServiceGate, gates, watch)
+        let stage = |gates: &'a [ServiceGate]| {
+            gates.iter().filter(counts).map(|gate| Gate {
+                policy: gate.policy,
+                counts: if gate.selects_all { Counts::Fully } else { Counts::Denying },
+            })
+        };
+        self.gate(Stage::ServiceGate, stage(&gates.cluster), watch)?;
+        if stage(&gates.namespace).next().is_some() && self.in_pod_network(to) {
+            watch.enter(Stage::ServiceGate);
+            watch.left(Stage::ServiceGate, StageOutcome::OutOfScope);
+            return Ok(());
+        }
+        self.gate(Stage::ServiceGate, stage(&gates.namespace), watch)
     }
 
     /// Admin → NetworkPolicy → Baseline → default allow.

@@ -49,8 +49,8 @@ pub struct Program {
     pub pod_networks: Arc<AddrSet>,
     /// Where ends without an address may be.
     pub whereabouts: Arc<Whereabouts>,
-    /// Which cluster gates stand before a Service's backends outside, by the Service's namespace (S7.4).
-    pub service_gates: Arc<FxHashMap<NamespaceId, Vec<ServiceGate>>>,
+    /// Which gates stand before a Service's backends outside, by the Service's namespace (S1.11, S7.4).
+    pub service_gates: Arc<FxHashMap<NamespaceId, ServiceGates>>,
     /// The Services, as far as a gate stands before them.
     pub services: Arc<Vec<ServiceEntry>>,
     /// All their addresses.
@@ -302,7 +302,35 @@ impl PortSpec {
     }
 }
 
-/// A ClusterEgressFirewall as it stands before the Services of a namespace.
+/// The gates before the Services of a namespace, for clients whose pod is not known. A connection must pass both.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct ServiceGates {
+    /// ClusterEgressFirewalls, in their order.
+    pub cluster: Vec<ServiceGate>,
+    /// The namespace's EgressFirewall: only for destinations outside the pod network.
+    pub namespace: Vec<ServiceGate>,
+}
+
+impl ServiceGates {
+    pub fn each(&self) -> impl Iterator<Item = &ServiceGate> {
+        self.into_iter()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.cluster.is_empty() && self.namespace.is_empty()
+    }
+}
+
+impl<'a> IntoIterator for &'a ServiceGates {
+    type Item = &'a ServiceGate;
+    type IntoIter = std::iter::Chain<std::slice::Iter<'a, ServiceGate>, std::slice::Iter<'a, ServiceGate>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.cluster.iter().chain(&self.namespace)
+    }
+}
+
+/// A firewall as it stands before the Services of a namespace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ServiceGate {
     pub policy: PolicyId,
@@ -316,9 +344,9 @@ impl Program {
     }
 
     /// The gates before the backends of a Service.
-    pub fn gates_before(&self, service: ServiceId) -> Option<&[ServiceGate]> {
+    pub fn gates_before(&self, service: ServiceId) -> Option<&ServiceGates> {
         let namespace = self.services.get(service.index())?.namespace;
-        self.service_gates.get(&namespace).map(Vec::as_slice)
+        self.service_gates.get(&namespace)
     }
 
     /// Whether the policy itself isolates; one of `extensions/v1beta1` does not, its namespace does.

@@ -1,8 +1,9 @@
 //! S7.4: what comes from outside through a Service must not go where the
-//! tenants' own connections may not. Those outside have no class, so the gate
-//! is found by the address and port they asked for. The same holds for what
-//! other nodes send here (S1.11): behind a node's address may be any of its
-//! pods, if it masquerades.
+//! tenants' own connections may not. Clients outside have no class, so the
+//! gates are found by the address and port that they asked for. The same holds
+//! for what other nodes send here (S1.11): behind a node's address may be any
+//! of its pods, if it masquerades. There are two gates, and both must pass: the
+//! ClusterEgressFirewalls and the EgressFirewall of the Service's namespace.
 //!
 //! ```text
 //! pod on n1 ─► n1: may it reach n2:30080? source is n1 now ─► n2: DNAT ─► may the Service's tenants reach 198.51.100.7?
@@ -10,23 +11,60 @@
 
 use super::Render;
 use super::rules::{RuleWriter, protocol_number};
-use super::stages::{Mode, Stages};
+use super::stages::{Mode, Stages, described};
 use crate::nft::rule::{Action as Do, End, Rule, Test};
 use crate::nft::set::{self, Element, Field, Holds, Key, SetSpec, Value, Version};
 use crate::nft::table::Table;
 use namewall_policy::model::{Enforcement, NamespaceId, NodeId, PolicyId};
 use namewall_policy::port::Protocol;
+use namewall_policy::program::ServiceGate;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 /// Asks the gates before Services.
 const FROM_OUTSIDE: &str = "from-outside";
 
+/// The two gates before a Service that count: with each policy, whether its Allow rules do.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+struct Gates {
+    cluster: Vec<(PolicyId, bool)>,
+    namespace: Vec<(PolicyId, bool)>,
+}
+
+/// The gate of two Services at one address.
+fn join(known: &mut Vec<(PolicyId, bool)>, other: &[(PolicyId, bool)]) {
+    if known.is_empty() {
+        known.extend_from_slice(other);
+    } else if !other.is_empty() && *known != other {
+        let both: BTreeSet<PolicyId> = known.iter().chain(other).map(|(policy, _)| *policy).collect();
+        *known = both.into_iter().map(|policy| (policy, false)).collect();
+    }
+}
+
+impl Stages<'_> {
+    /// The gates before the backends of a namespace's Services.
+    fn before_service(&mut self, gates: &Gates) -> String {
+        let cluster = (!gates.cluster.is_empty()).then(|| self.service_gate(&gates.cluster));
+        let both: Vec<String> = cluster.into_iter().chain(self.outward_gate(&gates.namespace)).collect();
+        self.then_allow("to-service", &both)
+    }
+
+    fn service_gate(&mut self, gates: &[(PolicyId, bool)]) -> String {
+        let name = self.list_name("service", gates.iter().copied());
+        self.chain(&name, |stages| {
+            let about = stages.listed(gates.iter().map(|(policy, _)| policy));
+            let rules = gates.iter().flat_map(|&(policy, allows)| stages.gate_rules(policy, allows)).collect();
+            described(rules, &about)
+        });
+        name
+    }
+}
+
 impl Render<'_> {
     pub(super) fn service_gates(&self, table: &mut Table, writer: &RuleWriter<'_>, mode: Mode) {
         let frontends = self.frontends(mode);
         for (&(address, protocol, port), gates) in &frontends {
-            let chain = Stages { render: self, writer, table, mode, then: None }.service_gate(gates);
+            let chain = Stages { render: self, writer, table, mode, then: None }.before_service(gates);
             let key = Key::default().address(address).protocol(protocol).port(port);
             let map = table.set(services_spec(Version::of(address), mode));
             map.insert(Element::mapped(key, Value::goto(chain)));
@@ -39,37 +77,33 @@ impl Render<'_> {
 
     /// Where Services are asked, and the gates before each. Where two claim the same, nobody can tell which is meant,
     /// and a tenant must not take another's gates away: those of both deny, and none allows.
-    fn frontends(&self, mode: Mode) -> BTreeMap<(IpAddr, u8, u16), Vec<(PolicyId, bool)>> {
-        let mut frontends: BTreeMap<_, Vec<(PolicyId, bool)>> = BTreeMap::new();
+    fn frontends(&self, mode: Mode) -> BTreeMap<(IpAddr, u8, u16), Gates> {
+        let mut frontends: BTreeMap<_, Gates> = BTreeMap::new();
         for service in self.program.services.iter() {
             let Some(gates) = self.gates(service.namespace, mode) else { continue };
             for &(address, protocol, port) in &service.frontends {
                 let known = frontends.entry((address, protocol_number(protocol), port)).or_default();
-                if known.is_empty() {
-                    known.clone_from(&gates);
-                } else if *known != gates {
-                    let both: BTreeSet<PolicyId> = known.iter().chain(&gates).map(|(policy, _)| *policy).collect();
-                    *known = both.into_iter().map(|policy| (policy, false)).collect();
-                }
+                join(&mut known.cluster, &gates.cluster);
+                join(&mut known.namespace, &gates.namespace);
             }
         }
         frontends
     }
 
     /// The gates before a namespace's Services that count; audited, only if any is.
-    fn gates(&self, namespace: NamespaceId, mode: Mode) -> Option<Vec<(PolicyId, bool)>> {
+    fn gates(&self, namespace: NamespaceId, mode: Mode) -> Option<Gates> {
         let gates = self.program.service_gates.get(&namespace)?;
         let is_audited = |policy| self.program.policy(policy).enforcement == Enforcement::Audit;
         let wanted = match mode {
             Mode::Enforce => true,
-            Mode::Audit => gates.iter().any(|gate| is_audited(gate.policy)),
+            Mode::Audit => gates.each().any(|gate| is_audited(gate.policy)),
         };
-        let counts: Vec<(PolicyId, bool)> = gates
-            .iter()
-            .filter(|gate| mode == Mode::Audit || !is_audited(gate.policy))
-            .map(|gate| (gate.policy, gate.selects_all))
-            .collect();
-        (wanted && !counts.is_empty()).then_some(counts)
+        let counting = |gates: &[ServiceGate]| {
+            let counts = gates.iter().filter(|gate| mode == Mode::Audit || !is_audited(gate.policy));
+            counts.map(|gate| (gate.policy, gate.selects_all)).collect::<Vec<_>>()
+        };
+        let counts = Gates { cluster: counting(&gates.cluster), namespace: counting(&gates.namespace) };
+        (wanted && counts != Gates::default()).then_some(counts)
     }
 
     /// Whether the table has to know which pods are judged here: for our DNS server, or to tell them from those of

@@ -152,7 +152,7 @@ impl Stages<'_> {
     }
 
     /// One stage after another; what passes all of them is allowed.
-    fn then_allow(&mut self, kind: &str, stages: &[String]) -> String {
+    pub(super) fn then_allow(&mut self, kind: &str, stages: &[String]) -> String {
         let name = by_content(&format!("{}{kind}", self.prefix()), stages);
         let allow = self.allowance();
         self.chain(&name, |this| {
@@ -165,7 +165,7 @@ impl Stages<'_> {
     }
 
     /// Makes a chain unless it is there.
-    fn chain(&mut self, name: &str, chain: impl FnOnce(&mut Self) -> Chain) {
+    pub(super) fn chain(&mut self, name: &str, chain: impl FnOnce(&mut Self) -> Chain) {
         if self.table.chains.contains_key(name) {
             return;
         }
@@ -174,7 +174,7 @@ impl Stages<'_> {
     }
 
     /// The names of policies, for a comment.
-    fn listed<'p>(&self, policies: impl IntoIterator<Item = &'p PolicyId>) -> String {
+    pub(super) fn listed<'p>(&self, policies: impl IntoIterator<Item = &'p PolicyId>) -> String {
         let names: Vec<&str> = policies.into_iter().map(|policy| self.render.policy_name(*policy)).collect();
         names.join(", ")
     }
@@ -221,28 +221,22 @@ impl Stages<'_> {
         Some(name)
     }
 
-    /// The gate before the backends of a namespace's Services (S7.4).
-    pub(crate) fn service_gate(&mut self, gates: &[(PolicyId, bool)]) -> String {
-        let name = self.list_name("service", gates.iter().copied());
-        self.chain(&name, |stages| {
-            let about = stages.listed(gates.iter().map(|(policy, _)| policy));
-            let rules = gates.iter().flat_map(|&(policy, allows)| stages.gate_rules(policy, allows)).collect();
-            described(rules, &about)
-        });
-        self.then_allow("to-service", &[name])
-    }
-
-    fn gate_rules(&mut self, policy: PolicyId, allows: bool) -> Vec<Rule> {
+    pub(super) fn gate_rules(&mut self, policy: PolicyId, allows: bool) -> Vec<Rule> {
         let ends = Ends { allow: allows.then_some(Do::Return), pass: Do::Return };
         self.rules(policy, Direction::Egress, &ends)
     }
 
-    /// Only for destinations outside the pod network.
     fn namespace_gate(&mut self, policies: &[PolicyId]) -> Option<String> {
+        let policies: Vec<(PolicyId, bool)> = policies.iter().map(|policy| (*policy, true)).collect();
+        self.outward_gate(&policies)
+    }
+
+    /// Only for destinations outside the pod network. With each policy, whether its Allow rules count.
+    pub(super) fn outward_gate(&mut self, policies: &[(PolicyId, bool)]) -> Option<String> {
         if policies.is_empty() {
             return None;
         }
-        let name = self.list_name("namespace-gate", policies.iter().map(|policy| (*policy, true)));
+        let name = self.list_name("namespace-gate", policies.iter().copied());
         self.chain(&name, |stages| {
             let end = End::Destination;
             let mut rules: Vec<Rule> = Vec::new();
@@ -252,10 +246,10 @@ impl Stages<'_> {
                     rules.push(Rule::new([within], Do::Return).about("EgressFirewalls are not for pods"));
                 }
             }
-            for policy in policies {
-                rules.extend(stages.gate_rules(*policy, true));
+            for &(policy, allows) in policies {
+                rules.extend(stages.gate_rules(policy, allows));
             }
-            described(rules, &stages.listed(policies))
+            described(rules, &stages.listed(policies.iter().map(|(policy, _)| policy)))
         });
         Some(name)
     }
@@ -364,7 +358,7 @@ impl Stages<'_> {
         vec![log, deny]
     }
 
-    fn list_name(&self, kind: &str, policies: impl Iterator<Item = (PolicyId, bool)>) -> String {
+    pub(super) fn list_name(&self, kind: &str, policies: impl Iterator<Item = (PolicyId, bool)>) -> String {
         let kind = format!("{}{kind}", self.mode.prefix());
         let text = |(policy, allows): (PolicyId, bool)| format!("{allows} {}", self.render.policy_name(policy));
         by_content(&kind, policies.map(text))
@@ -372,7 +366,7 @@ impl Stages<'_> {
 }
 
 /// A chain with a comment on what it is there for.
-fn described(rules: Vec<Rule>, about: &str) -> Chain {
+pub(super) fn described(rules: Vec<Rule>, about: &str) -> Chain {
     let comment = (!about.is_empty()).then(|| shorten(about, COMMENT));
     Chain { hook: None, rules, comment }
 }

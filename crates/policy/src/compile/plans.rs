@@ -3,7 +3,7 @@
 use super::roles::RoleIndex;
 use crate::labels::Selector;
 use crate::model::{Enforcement, NamespaceId, NamespaceScope, Node, NodeId, Placement, PolicyId, PolicyKind, RoleId};
-use crate::program::{Class, ClassId, Plan, Program, ServiceGate};
+use crate::program::{Class, ClassId, Plan, Program, ServiceGate, ServiceGates};
 use crate::shards::Shards;
 use crate::snapshot::Snapshot;
 use rustc_hash::FxHashMap;
@@ -160,20 +160,33 @@ impl<'s> PlanBuilder<'s> {
         plan
     }
 
-    /// S7.4: a denied destination stays denied through a Service, also for
-    /// those outside, who have no policies of their own.
-    pub(super) fn service_gates(&self) -> FxHashMap<NamespaceId, Vec<ServiceGate>> {
-        let mut gates: Vec<PolicyId> = (0..self.snapshot.policies.len() as u32).map(PolicyId).collect();
-        gates.retain(|&id| matches!(self.snapshot.policy(id).placement, Placement::ClusterGate { .. }));
-        gates.sort_by_cached_key(|&id| precedence(self.snapshot, id));
-        let mut by_namespace = FxHashMap::default();
+    /// S1.11 and S7.4: a denied destination stays denied through a Service, also for clients outside and on other
+    /// nodes, whose own policies are not known where the Service is translated.
+    pub(super) fn service_gates(&self) -> FxHashMap<NamespaceId, ServiceGates> {
+        let gates: Vec<PolicyId> = in_order(self.snapshot)
+            .into_iter()
+            .filter(|&id| !self.snapshot.policy(id).egress.is_empty())
+            .filter(|&id| matches!(self.placement(id), Placement::ClusterGate { .. } | Placement::NamespaceGate))
+            .collect();
+        let mut by_namespace: FxHashMap<NamespaceId, ServiceGates> = FxHashMap::default();
         for service in &self.snapshot.services {
             by_namespace.entry(service.namespace).or_insert_with(|| {
-                let before = gates.iter().filter(|&&id| self.selects_namespace(id, service.namespace));
-                before.map(|&policy| ServiceGate { policy, selects_all: self.selects_all(policy) }).collect()
+                let mut before = ServiceGates::default();
+                for &policy in gates.iter().filter(|&&id| self.selects_namespace(id, service.namespace)) {
+                    let gate = ServiceGate { policy, selects_all: self.selects_all(policy) };
+                    match self.placement(policy) {
+                        Placement::NamespaceGate => before.namespace.push(gate),
+                        _ => before.cluster.push(gate),
+                    }
+                }
+                before
             });
         }
         by_namespace
+    }
+
+    fn placement(&self, id: PolicyId) -> Placement {
+        self.snapshot.policy(id).placement
     }
 
     fn selects_namespace(&self, id: PolicyId, namespace: NamespaceId) -> bool {

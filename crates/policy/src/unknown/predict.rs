@@ -185,7 +185,8 @@ impl Reach<'_> {
             return self.settle(&flow.to, own.unwrap_or(&Plan::default()), side);
         };
         let mut plan = own.cloned().unwrap_or_default();
-        plan.cluster_gate.extend(gates.iter().map(|gate| gate.policy));
+        plan.cluster_gate.extend(gates.cluster.iter().map(|gate| gate.policy));
+        plan.namespace_gate.extend(gates.namespace.iter().map(|gate| gate.policy));
         self.settle(&flow.to, &plan, side)
     }
 }

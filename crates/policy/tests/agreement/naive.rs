@@ -219,7 +219,16 @@ impl<'a> Walk<'a> {
             return Ok(());
         }
         let namespace = self.world.snapshot.services[service.index()].namespace;
-        for firewall in self.all(|at| matches!(at, Placement::ClusterGate { .. })) {
+        self.gate_of_tenants(namespace, &self.all(|at| matches!(at, Placement::ClusterGate { .. })))?;
+        if self.stays_in_pod_network() {
+            return Ok(());
+        }
+        self.gate_of_tenants(namespace, &self.all(|at| at == Placement::NamespaceGate))
+    }
+
+    /// Every Deny of a firewall that is for a pod of the namespace; an Allow only if it is for all pods there.
+    fn gate_of_tenants(&self, namespace: NamespaceId, firewalls: &[&Policy]) -> Result<(), (Stage, Because)> {
+        for firewall in firewalls {
             if !self.world.scope_includes(&firewall.subject.pods.namespaces, namespace) {
                 continue;
             }

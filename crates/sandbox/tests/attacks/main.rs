@@ -6,6 +6,7 @@
 mod common;
 mod frame;
 mod list;
+mod nodes;
 mod world;
 
 use frame::{Ends, frame, kind_of, udp};
