@@ -35,7 +35,7 @@ pub use config::{Config, ConfigError, DNS_PORT, DnsConfig};
 pub use control::{AskError, Explain, LiveQuestion, Running, rules_of};
 pub use counters::Counters;
 pub use error::AgentError;
-pub use identity::AttachError;
+pub use identity::{AllowedSource, AttachError, NotASource};
 pub use learner::{Learner, Learning, Refused};
 pub use metrics::METRICS;
 pub use namewall_runtime::{Clock, ManualClock, SystemClock};

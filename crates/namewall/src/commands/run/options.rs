@@ -4,7 +4,7 @@ use crate::cli::Settings;
 use crate::commands::HttpAddress;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use namewall_agent::{Config, DNS_PORT, DnsConfig, Learning};
+use namewall_agent::{AllowedSource, Config, DNS_PORT, DnsConfig, Learning, NotASource};
 use namewall_cluster::{Document, Settings as ClusterSettings};
 use namewall_dataplane::CutEstablished;
 use namewall_dataplane::nft::Settings as NftSettings;
@@ -80,6 +80,9 @@ pub(crate) struct Options {
     /// Which connections a change of policies cuts [default: always]
     #[arg(long, value_name = "WHICH")]
     pub(crate) cut_established: Option<Cuts>,
+    /// Let these pods send from these addresses too: routers, VPNs, virtual addresses. A name may end with *
+    #[arg(long, value_name = "NAMESPACE/POD=CIDR")]
+    pub(crate) allow_source: Vec<Source>,
     /// The kernel's table [default: namewall]
     #[arg(long, value_name = "NAME")]
     pub(crate) table: Option<String>,
@@ -144,6 +147,27 @@ impl TryFrom<String> for Block {
 
     fn try_from(text: String) -> Result<Self, String> {
         text.parse().map(Self).map_err(|error: CidrError| error.to_string())
+    }
+}
+
+/// Pods, and a block that they may send from.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct Source(pub(crate) AllowedSource);
+
+impl FromStr for Source {
+    type Err = NotASource;
+
+    fn from_str(text: &str) -> Result<Self, NotASource> {
+        text.parse().map(Self)
+    }
+}
+
+impl TryFrom<String> for Source {
+    type Error = NotASource;
+
+    fn try_from(text: String) -> Result<Self, NotASource> {
+        text.parse()
     }
 }
 
@@ -212,6 +236,10 @@ impl Options {
             names_a_pattern: self.names_a_pattern.or(said.names_a_pattern),
             most_leases: self.most_leases.or(said.most_leases),
             cut_established: self.cut_established.or(said.cut_established),
+            allow_source: match self.allow_source.is_empty() {
+                true => said.allow_source,
+                false => self.allow_source.clone(),
+            },
             table: self.table.clone().or(said.table),
             log_group: self.log_group.or(said.log_group),
             metrics_address: self.metrics_address.or(said.metrics_address),
@@ -238,6 +266,7 @@ impl Options {
             },
             bounds: self.bounds(),
             learning: self.learning(),
+            allowed_sources: self.allow_source.iter().map(|source| source.0.clone()).collect(),
             dns: self.dns(),
         }
     }
