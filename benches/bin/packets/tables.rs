@@ -80,7 +80,7 @@ fn other_interfaces(number: usize) -> Result<Vec<PodInterface>> {
         let [high, low] = (at as u16).to_be_bytes();
         let hardware = Some(Hardware([0x0a, 0x58, 0, 1, high, low]));
         let addresses = vec![Ipv4Addr::new(10, 255, high, low).into()];
-        PodInterface { name: name(at), index: at as u32, hardware, addresses, hears_groups: true }
+        PodInterface { name: name(at), index: at as u32, hardware, addresses, extra: Vec::new(), hears_groups: true }
     };
     Ok((0..number).map(interface).collect())
 }

@@ -3,7 +3,8 @@
 //! the source says. An agent also publishes them for the other nodes.
 
 use namewall_dataplane::netlink::routed::{RoutedLink, routed_links};
-use namewall_dataplane::netlink::{self, Addresses, Family, Socket};
+use namewall_dataplane::netlink::veth::{PodLink, pod_links};
+use namewall_dataplane::netlink::{self, Addresses, Family, LinkNotices, Socket};
 use namewall_policy::addr::is_own_to_each_machine;
 use namewall_policy::model::Node;
 use namewall_policy::{Instant, Snapshot};
@@ -31,6 +32,12 @@ pub trait Machine: Debug + Send {
 
     /// The interfaces that single addresses are routed to. None if they cannot be read now.
     fn routed_links(&mut self) -> Option<Vec<RoutedLink>>;
+
+    /// True if interfaces may have come or gone since this was last asked. Does not wait.
+    fn links_have_changed(&mut self) -> bool;
+
+    /// Those of these interfaces that lead to other network namespaces. None if they cannot be read now.
+    fn pod_links(&mut self, wanted: &BTreeSet<u32>) -> Option<Vec<PodLink>>;
 }
 
 /// The machine by its kernel's word.
@@ -38,12 +45,14 @@ pub trait Machine: Debug + Send {
 pub struct ThisMachine {
     addresses: Addresses,
     routes: Socket,
+    links: LinkNotices,
 }
 
 impl ThisMachine {
     /// Opens sockets to the kernel, in the thread's network namespace.
     pub fn open() -> Result<Self, netlink::Error> {
-        Ok(Self { addresses: Addresses::open()?, routes: Socket::open(Family::NetlinkRoute)? })
+        let (links, routes) = (LinkNotices::open()?, Socket::open(Family::NetlinkRoute)?);
+        Ok(Self { addresses: Addresses::open()?, routes, links })
     }
 }
 
@@ -58,6 +67,16 @@ impl Machine for ThisMachine {
 
     fn routed_links(&mut self) -> Option<Vec<RoutedLink>> {
         routed_links(&mut self.routes).inspect_err(|error| warn!(%error, "cannot read the routes to pods")).ok()
+    }
+
+    fn links_have_changed(&mut self) -> bool {
+        self.links.have_come()
+    }
+
+    fn pod_links(&mut self, wanted: &BTreeSet<u32>) -> Option<Vec<PodLink>> {
+        pod_links(&mut self.routes, wanted)
+            .inspect_err(|error| warn!(%error, "cannot read the interfaces of pods"))
+            .ok()
     }
 }
 

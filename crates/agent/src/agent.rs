@@ -93,7 +93,10 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
         let Start { mut source, open, clock, machine, read_config, cluster_domain, control, explain, health, .. } =
             start;
         let config = read_config().map_err(AgentError::Settings)?;
+        // The runtime's word is beside the records.
+        let sandboxes = start.records.with_file_name(namewall_cni::sandboxes::FILE);
         let attachments = Arc::new(Attachments::load(&Records::new(start.records)));
+        let interfaces = Interfaces::new(attachments.clone(), sandboxes);
         source.attach(&attachments.take().unwrap_or_default());
         source.waker().into_iter().for_each(|wake| attachments.set_wake(wake));
         let mut own = OwnAddresses::new(machine);
@@ -108,7 +111,7 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
         let closed = source.pod_blocks(this.as_ref().map(|this| this.name.as_str()));
         let cluster_dns = source.dns_servers();
         let started = open(&config).map_err(|error| NodeError::dataplane(error).into()).and_then(|dataplane| {
-            let (cluster_dns, own, interfaces) = (&cluster_dns, &mut own, Interfaces::new(attachments.clone()));
+            let (cluster_dns, own, interfaces) = (&cluster_dns, &mut own, interfaces);
             let clock = clock.clone();
             let beginning =
                 Beginning { dataplane, clock, read, own, interfaces, sockets, closed, cluster_dns, cluster_domain };
@@ -276,7 +279,7 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
                     warn!("the trusted servers, and where DNS is served, change with the next start");
                 }
                 info!("the settings were read again");
-                done.has_new_upstreams
+                done.has_new_upstreams || done.has_new_sources
             }
             Err(error) => {
                 warn!("{}; the settings stay as they were", with_causes(&error));

@@ -1,5 +1,6 @@
 //! What can be set for an agent. The binary reads it from arguments and a file.
 
+use crate::identity::AllowedSource;
 use crate::learner::Learning;
 use crate::node::DnsSettings;
 use crate::settle::Settle;
@@ -26,6 +27,8 @@ pub struct Config {
     pub settle: Settle,
     pub bounds: Bounds,
     pub learning: Learning,
+    /// Sources that certain pods may have besides their own addresses.
+    pub allowed_sources: Vec<AllowedSource>,
     pub dns: DnsConfig,
 }
 

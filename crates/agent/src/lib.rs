@@ -38,7 +38,7 @@ pub use control::{AskError, Explain, LiveQuestion, Running, rules_of};
 pub use counters::Counters;
 pub use cuts::{CutConnection, CutReport};
 pub use error::AgentError;
-pub use identity::AttachError;
+pub use identity::{AllowedSource, AttachError, NotASource};
 pub use learner::{Learner, Learning, Refused};
 pub use metrics::METRICS;
 pub use namewall_runtime::{Clock, ManualClock, SystemClock};

@@ -179,25 +179,41 @@ impl<D: Dataplane> Node<D> {
         self.settling.settle = settle;
     }
 
+    /// Guards the interfaces, if that is not done yet. A failure is no error: policies are enforced all the same, by
+    /// address.
+    fn guard(&mut self, program: &Program) {
+        let Some(interfaces) = &self.interfaces else { return };
+        let judged: Vec<_> = interfaces.iter().map(|one| one.clone().judged_by(program)).collect();
+        if self.guarding.as_ref() == Some(&judged) && self.guarded.missing.is_empty() {
+            return;
+        }
+        let guard = Guard { interfaces: &judged, log_group: self.scope.log_group };
+        let guarded = self.enforcer.dataplane().guard(&guard);
+        let failure = guarded.as_ref().err().map(|error| with_causes(error));
+        if let Some(error) = failure.as_ref().filter(|_| failure != self.guard_failure) {
+            warn!(error, "cannot guard the interfaces of pods; policies are enforced by address");
+        }
+        self.guard_failure = failure;
+        self.guarding = guarded.is_ok().then_some(judged);
+        self.guarded = guarded.unwrap_or_default();
+    }
+
+    /// True if the guard is not as it should be: it failed, or an interface does not exist yet.
+    pub fn lacks_guards(&self) -> bool {
+        self.guard_failure.is_some() || !self.guarded.missing.is_empty()
+    }
+
+    /// Tries once more what the guard lacks.
+    pub fn guard_again(&mut self) {
+        let program = self.program.clone();
+        self.guard(&program);
+    }
+
     /// Enforces a Program. DNS that is prepared begins to be served. `settle` cuts what the Program forbids; where a
     /// change counts as settled at once, or an earlier attempt to cut has failed, it is done here.
     pub fn enforce(&mut self, program: &Program) -> Result<(Applied, Cut), NodeError> {
         // Before a pod's address opens anything: from then on the address stands for the pod.
-        if let Some(interfaces) = &self.interfaces {
-            let judged: Vec<_> = interfaces.iter().map(|one| one.clone().judged_by(program)).collect();
-            if self.guarding.as_ref() != Some(&judged) {
-                let guard = Guard { interfaces: &judged, log_group: self.scope.log_group };
-                let guarded = self.enforcer.dataplane().guard(&guard);
-                // Policies are enforced all the same: without a guard the address tells the pod.
-                let failure = guarded.as_ref().err().map(|error| with_causes(error));
-                if let Some(error) = failure.as_ref().filter(|_| failure != self.guard_failure) {
-                    warn!(error, "cannot guard the interfaces of pods; policies are enforced by address");
-                }
-                self.guard_failure = failure;
-                self.guarding = guarded.is_ok().then_some(judged);
-                self.guarded = guarded.unwrap_or_default();
-            }
-        }
+        self.guard(program);
         // Names are learned for the rules once those are enforced: a lease before its rule would open nothing.
         let before = self.learner.rules();
         let rules = NameRules::new(before.as_deref(), self.scope.node, program, &self.cluster_domain);

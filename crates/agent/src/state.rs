@@ -5,8 +5,9 @@ use crate::addresses::OwnAddresses;
 use crate::config::{Config, ConfigError, ThisNode, host_name};
 use crate::denials::Denials;
 use crate::error::AgentError;
-use crate::identity::{Here, Interfaces};
+use crate::identity::{AllowedSource, Here, Interfaces, allow};
 use crate::node::{DnsSettings, Node, NodeSettings};
+use crate::retry::Retry;
 use namewall_cluster::Read;
 use namewall_dataplane::render::Scope;
 use namewall_dataplane::{Applied, Dataplane};
@@ -27,6 +28,11 @@ pub(crate) struct State<D: Dataplane> {
     pub(crate) snapshot: Snapshot,
     /// The interfaces of this node's pods.
     pub(crate) interfaces: Interfaces,
+    /// Sources that the settings allow certain pods, and those of the settings that are refused.
+    pub(crate) allowed_sources: Vec<AllowedSource>,
+    pub(crate) refused_sources: Vec<String>,
+    /// When to try again what the guard lacks.
+    guard_retry: Retry,
     pub(crate) dns: DnsSettings,
     pub(crate) cluster_domain: DomainName,
     pub(crate) findings: Vec<Finding>,
@@ -58,6 +64,8 @@ pub(crate) struct Change {
 pub(crate) struct Reconfigured {
     /// The upstreams are others: the kernel has to be told with the next change.
     pub(crate) has_new_upstreams: bool,
+    /// Pods may send from other addresses than before: the guard has to be told with the next change.
+    pub(crate) has_new_sources: bool,
     /// Settings have changed that need a new start.
     pub(crate) needs_restart: bool,
 }
@@ -112,13 +120,21 @@ impl<D: Dataplane> State<D> {
         node.serve_at(dns.clone(), sockets)?;
         let here = Here { program: &program, node: node.scope_mut().node };
         interfaces.follow(&here, own.machine(), started);
-        node.set_interfaces(interfaces.all());
+        let mut all = interfaces.all();
+        let refused_sources = allow(&config.allowed_sources, &mut all, &snapshot, &here);
+        log_refused(&refused_sources, &[]);
+        node.set_interfaces(all);
         node.enforce(&program)?;
+        let mut guard_retry = Retry::default();
+        guard_retry.ended(!node.lacks_guards(), started);
         Ok(Self {
             node,
             node_name,
             snapshot,
             interfaces,
+            allowed_sources: config.allowed_sources.clone(),
+            refused_sources,
+            guard_retry,
             dns,
             cluster_domain,
             findings,
@@ -154,22 +170,35 @@ impl<D: Dataplane> State<D> {
         let not_enforced = note_pods_at(own, &Compiled { snapshot: &snapshot, program: &program }, &mut findings);
         self.log_new(&findings, &kept);
         self.node.scope_mut().node = node;
-        self.interfaces.follow(&Here { program: &program, node }, own.machine(), self.node.now());
-        self.node.set_interfaces(self.interfaces.all());
+        let here = Here { program: &program, node };
+        self.interfaces.follow(&here, own.machine(), self.node.now());
+        let mut all = self.interfaces.all();
+        let refused = allow(&self.allowed_sources, &mut all, &snapshot, &here);
+        log_refused(&refused, &self.refused_sources);
+        self.refused_sources = refused;
+        self.node.set_interfaces(all);
         let has_new_rules = !Arc::ptr_eq(&program.policies, &self.node.program().policies);
-        let (applied, _) = self.node.enforce(&program)?;
+        let enforced = self.node.enforce(&program);
+        self.guard_retry.ended(!self.node.lacks_guards(), self.node.now());
+        let (applied, _) = enforced?;
         (self.snapshot, self.findings, self.kept) = (snapshot, findings, kept);
         self.not_enforced = not_enforced;
         self.changes += 1;
         Ok(Change { has_new_rules, applied })
     }
 
-    /// True if there is an interface that the guard does not have, or the guard has to be tried again.
+    /// True if there is an interface that the guard does not have. What the guard lacks otherwise is tried again: at
+    /// once if links have changed, and else less and less often.
     pub(crate) fn follow_interfaces(&mut self, own: &mut OwnAddresses) -> bool {
         let (node, now) = (self.node.scope_mut().node, self.node.now());
         let here = Here { program: self.node.program(), node };
         let is_new = self.interfaces.follow(&here, own.machine(), now);
-        is_new || (self.node.guard_failure().is_some() && self.interfaces.has_looked(now))
+        let is_time = self.interfaces.has_new_links() || self.guard_retry.is_due(now);
+        if !is_new && is_time && self.node.lacks_guards() {
+            self.node.guard_again();
+            self.guard_retry.ended(!self.node.lacks_guards(), now);
+        }
+        is_new
     }
 
     /// Takes the settings that can change while the agent runs.
@@ -189,7 +218,9 @@ impl<D: Dataplane> State<D> {
             server.set(dns.server.clone());
         }
         self.dns.server = dns.server;
-        Ok(Reconfigured { has_new_upstreams, needs_restart })
+        let has_new_sources = self.allowed_sources != config.allowed_sources;
+        self.allowed_sources.clone_from(&config.allowed_sources);
+        Ok(Reconfigured { has_new_upstreams, has_new_sources, needs_restart })
     }
 
     /// Logs all findings.
@@ -227,6 +258,11 @@ fn note_pods_at(own: &OwnAddresses, compiled: &Compiled<'_>, findings: &mut Vec<
         names.push(name);
     }
     names
+}
+
+/// Logs the settings that are refused and were not before.
+fn log_refused(refused: &[String], before: &[String]) {
+    refused.iter().filter(|text| !before.contains(text)).for_each(|text| warn!("{text}"));
 }
 
 fn log<'a>(findings: impl Iterator<Item = &'a Finding>, kept: impl Iterator<Item = &'a Arc<str>>) {

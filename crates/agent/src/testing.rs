@@ -9,6 +9,8 @@ use namewall_cluster::{Document, LastGood, Read, Settings, yaml};
 use namewall_dataplane::CutEstablished;
 use namewall_dataplane::memory::Memory;
 use namewall_dataplane::netlink::routed::RoutedLink;
+use namewall_dataplane::netlink::veth::PodLink;
+use namewall_dataplane::nft::rule::Hardware;
 use namewall_dataplane::render::Scope;
 use namewall_policy::lease::Bounds;
 use namewall_policy::{Program, compile};
@@ -113,7 +115,9 @@ pub(crate) struct FakeMachine(Arc<Mutex<Interfaces>>);
 struct Interfaces {
     addresses: BTreeSet<IpAddr>,
     routed: Vec<RoutedLink>,
+    links: Vec<PodLink>,
     has_changed: bool,
+    has_new_links: bool,
     fails: bool,
 }
 
@@ -140,6 +144,15 @@ impl FakeMachine {
         self.with(|interfaces| interfaces.routed.push(link));
     }
 
+    /// Adds an interface that leads to a pod. The kernel tells of it.
+    pub(crate) fn link(&self, name: &str, index: u32) {
+        let link = PodLink { name: name.to_owned(), index, hardware: Hardware([2, 0, 0, 0, 0, index as u8]) };
+        self.with(|interfaces| {
+            interfaces.links.push(link);
+            interfaces.has_new_links = true;
+        });
+    }
+
     /// Whether the addresses can be read from now on.
     pub(crate) fn fail(&self, fails: bool) {
         self.with(|interfaces| interfaces.fails = fails);
@@ -161,5 +174,16 @@ impl Machine for FakeMachine {
 
     fn routed_links(&mut self) -> Option<Vec<RoutedLink>> {
         self.with(|interfaces| (!interfaces.fails).then(|| interfaces.routed.clone()))
+    }
+
+    fn links_have_changed(&mut self) -> bool {
+        self.with(|interfaces| std::mem::take(&mut interfaces.has_new_links))
+    }
+
+    fn pod_links(&mut self, wanted: &BTreeSet<u32>) -> Option<Vec<PodLink>> {
+        let is_wanted = |link: &&PodLink| wanted.contains(&link.index);
+        self.with(|interfaces| {
+            (!interfaces.fails).then(|| interfaces.links.iter().filter(is_wanted).cloned().collect())
+        })
     }
 }

@@ -1,6 +1,7 @@
 //! Puts the plugin where the runtime finds it, and takes it away again.
 
 use crate::chain::{self, ChainError, FILES};
+use crate::sandboxes::FILE as SANDBOXES;
 use crate::{NAME, RECORDS};
 use serde_json::Value;
 use std::fs::{self, File, OpenOptions};
@@ -161,13 +162,15 @@ impl Folders {
 }
 
 /// Removes the records of attachments, below a root.
-pub fn remove_records(root: &Path) -> Result<Option<PathBuf>, InstallError> {
+pub fn remove_records(root: &Path) -> Result<Vec<PathBuf>, InstallError> {
     let path = root.join(RECORDS.trim_start_matches('/'));
+    let mut removed = Vec::from_iter(remove(&path.with_file_name(SANDBOXES))?);
     match fs::remove_dir_all(&path) {
-        Ok(()) => Ok(Some(path)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(InstallError::Remove { path, source }),
+        Ok(()) => removed.push(path),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(source) => return Err(InstallError::Remove { path, source }),
     }
+    Ok(removed)
 }
 
 fn remove(path: &Path) -> Result<Option<PathBuf>, InstallError> {

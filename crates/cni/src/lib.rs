@@ -12,12 +12,15 @@
 //! end of the pod's interface. [`Attachment`] is what becomes of it all, and
 //! [`Records`] keeps one file for each on disk. [`plugin`] does it in order.
 //! [`chain`] writes the runtime's configuration with this plugin appended, and
-//! [`install`] puts it in place. What an attachment means for policies is the
+//! [`install`] puts it in place. Pods that were there before the plugin are known
+//! to the runtime alone: [`cri`] asks it, and [`sandboxes`] finds the interface of
+//! each. What an attachment means for policies is the
 //! agent's part.
 
 mod attachment;
 pub mod chain;
 mod client;
+pub mod cri;
 pub mod environment;
 pub mod error;
 pub mod install;
@@ -26,6 +29,7 @@ pub mod network;
 pub mod plugin;
 mod records;
 pub mod result;
+pub mod sandboxes;
 
 pub use attachment::{Attachment, AttachmentId, HostLink, Mac, NotAMac};
 pub use client::{Agent, AskError};

@@ -8,7 +8,7 @@ use crate::attachment::{HostLink, Mac};
 use namewall_dataplane::netlink::link::{
     GET_LINK, INFO_KIND, LINK_HARDWARE, LINK_HEADER, LINK_INFO, LINK_NAME, LINK_NAMESPACE, LINK_PEER,
 };
-use namewall_dataplane::netlink::{ACK, Error as NetlinkError, Family, Messages, Socket};
+use namewall_dataplane::netlink::{ACK, DUMP, Error as NetlinkError, Family, Messages, Received, Socket};
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, setns};
 use std::fs::File;
@@ -102,6 +102,48 @@ pub fn host_link(name: &str) -> Result<Option<HostLink>, LinkError> {
     Ok(link.map(|link| HostLink { name: link.name, index: link.index }))
 }
 
+/// How often a dump is tried that changes interrupt.
+const ATTEMPTS: u32 = 10;
+
+/// The veths of this network namespace that lead to others.
+#[derive(Debug)]
+pub struct HostEnds {
+    socket: Socket,
+    /// By the number of the namespace that they lead to.
+    ends: Vec<(i32, HostLink)>,
+}
+
+impl HostEnds {
+    pub fn read() -> Result<Self, LinkError> {
+        let failed = |source| LinkError::Ask { interface: "of every pod".to_owned(), source };
+        let mut socket = Socket::open(Family::NetlinkRoute).map_err(failed)?;
+        let mut request = Messages::new();
+        request.begin(GET_LINK, DUMP, &[0; LINK_HEADER]);
+        let mut attempt = 1;
+        loop {
+            let mut links = Vec::new();
+            match socket.dump(&request, |message| links.extend(Link::read(message))) {
+                Err(NetlinkError::Interrupted) if attempt < ATTEMPTS => attempt += 1,
+                Err(source) => return Err(failed(source)),
+                Ok(()) => {
+                    let veths = links.into_iter().filter(|link| link.kind.as_deref() == Some("veth"));
+                    let end = |link: Link| Some((link.namespace?, HostLink { name: link.name, index: link.index }));
+                    return Ok(Self { socket, ends: veths.filter_map(end).collect() });
+                }
+            }
+        }
+    }
+
+    /// Those that lead to this namespace. It is not entered.
+    pub fn of(&mut self, namespace: &Path) -> Result<Vec<HostLink>, LinkError> {
+        let file = File::open(namespace).map_err(|source| LinkError::Open { path: namespace.to_owned(), source })?;
+        let failed = |source| LinkError::Ask { interface: format!("of {}", namespace.display()), source };
+        let number = namespace_id(&mut self.socket, &file).map_err(failed)?;
+        let ends = self.ends.iter().filter(|(leads_to, _)| Some(*leads_to) == number);
+        Ok(ends.map(|(_, link)| link.clone()).collect())
+    }
+}
+
 /// Asks inside the pod's namespace. A thread cannot leave what it has entered, so it ends with the question.
 fn inside(file: &File, namespace: &Path, interface: &str) -> Result<Link, LinkError> {
     let ask = || {
@@ -134,6 +176,23 @@ struct Link {
     namespace: Option<i32>,
 }
 
+impl Link {
+    fn read(message: Received<'_>) -> Option<Self> {
+        let attributes = message.attributes(LINK_HEADER);
+        let native = |kind| attributes.get(kind).and_then(|bytes| <[u8; 4]>::try_from(bytes).ok());
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes.strip_suffix(&[0]).unwrap_or(bytes)).into_owned();
+        let index = message.body.get(4..8).and_then(|bytes| <[u8; 4]>::try_from(bytes).ok());
+        index.map(|index| Self {
+            index: u32::from_ne_bytes(index),
+            name: attributes.get(LINK_NAME).map(text).unwrap_or_default(),
+            mac: attributes.get(LINK_HARDWARE).and_then(|bytes| bytes.try_into().ok()).map(Mac),
+            kind: attributes.nested(LINK_INFO).get(INFO_KIND).map(text),
+            peer: native(LINK_PEER).map(u32::from_ne_bytes),
+            namespace: native(LINK_NAMESPACE).map(i32::from_ne_bytes),
+        })
+    }
+}
+
 /// A link, or None if there is none.
 fn get(socket: &mut Socket, wanted: &Wanted<'_>) -> Result<Option<Link>, NetlinkError> {
     let mut header = [0; LINK_HEADER];
@@ -147,18 +206,7 @@ fn get(socket: &mut Socket, wanted: &Wanted<'_>) -> Result<Option<Link>, Netlink
     }
     let mut found = None;
     let asked = socket.commit_echoed(&request, |message| {
-        let attributes = message.attributes(LINK_HEADER);
-        let native = |kind| attributes.get(kind).and_then(|bytes| <[u8; 4]>::try_from(bytes).ok());
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes.strip_suffix(&[0]).unwrap_or(bytes)).into_owned();
-        let index = message.body.get(4..8).and_then(|bytes| <[u8; 4]>::try_from(bytes).ok());
-        found = index.map(|index| Link {
-            index: u32::from_ne_bytes(index),
-            name: attributes.get(LINK_NAME).map(text).unwrap_or_default(),
-            mac: attributes.get(LINK_HARDWARE).and_then(|bytes| bytes.try_into().ok()).map(Mac),
-            kind: attributes.nested(LINK_INFO).get(INFO_KIND).map(text),
-            peer: native(LINK_PEER).map(u32::from_ne_bytes),
-            namespace: native(LINK_NAMESPACE).map(i32::from_ne_bytes),
-        });
+        found = Link::read(message);
     });
     match asked {
         Ok(()) => Ok(found),

@@ -20,7 +20,7 @@ mod single;
 
 pub use conntrack::Connection;
 pub use cut::{CutEstablished, Excused, Judge};
-pub use guard::{Guard, GuardDrops, Guarded, PodInterface};
+pub use guard::{ExtraSource, Guard, GuardDrops, Guarded, PodInterface};
 pub use leases::LeaseGroups;
 pub use nflog::{Denied, Told};
 pub use single::SingleThreaded;

@@ -25,6 +25,8 @@ struct Inner {
     program: Program,
     scope: Scope,
     interfaces: Vec<PodInterface>,
+    /// Names of interfaces that do not exist.
+    missing: Vec<String>,
     /// Like the kernel, it knows until when a pattern opens an address, and by which name.
     leases: FxHashMap<(DomainPattern, IpAddr), Lease>,
     connections: Vec<Connection>,
@@ -99,6 +101,11 @@ impl Memory {
         self.lock().interfaces.clone()
     }
 
+    /// Interfaces of these names do not exist from now on.
+    pub fn set_missing(&self, names: &[&str]) {
+        self.lock().missing = names.iter().map(|&name| name.to_owned()).collect();
+    }
+
     /// The scope that is enforced.
     pub fn scope(&self) -> Scope {
         self.lock().scope.clone()
@@ -145,8 +152,12 @@ impl Dataplane for Memory {
     fn guard(&mut self, guard: &Guard<'_>) -> Result<Guarded, Refused> {
         let mut inner = self.change()?;
         let operations = usize::from(inner.interfaces != guard.interfaces);
+        let is_missing = |interface: &&PodInterface| inner.missing.contains(&interface.name);
+        let missing: Vec<String> =
+            guard.interfaces.iter().filter(is_missing).map(|interface| interface.name.clone()).collect();
         inner.interfaces = guard.interfaces.to_vec();
-        Ok(Guarded { operations, ..Guarded::default() })
+        inner.interfaces.retain(|interface| !missing.contains(&interface.name));
+        Ok(Guarded { operations, missing, ..Guarded::default() })
     }
 
     fn guard_drops(&mut self) -> Result<GuardDrops, Refused> {

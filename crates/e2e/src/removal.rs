@@ -15,6 +15,16 @@ pub(crate) fn leaves_nothing(stage: &Stage) -> Result<()> {
         now("it does not connect", stage.goes("shop/web", "10.96.0.80:5432", false))?;
         now("it connects", stage.goes("shop/api", "10.96.0.80:5432", true))
     })?;
+    step("the CNI plugin went before the agents: new pods start, though none of them would answer it", || {
+        for node in &stage.nodes {
+            let left = node.machine.shell("ls -A /etc/cni/net.d /opt/cni/bin")?;
+            let is_good = !left.contains("namewall") && left.contains("cni.conflist");
+            now("the runtime has its own configuration", Ok(Observation::new(is_good, left)))?;
+            let name = format!("between-{}", node.machine.name());
+            stage.run_pod(ProbePod { namespace: "shop", name: &name, node: node.machine.name(), labels: "" })?;
+        }
+        stage.pods_are_ready("shop")
+    })?;
     step("namewall uninstall leaves nothing in the nodes' kernels", || {
         for (nth, node) in stage.nodes.iter().enumerate() {
             now("our table is there", stage.tables(nth).map(|said| Observation::new(said.contains("namewall"), said)))?;

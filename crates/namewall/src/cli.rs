@@ -552,7 +552,35 @@ pub(crate) enum CniCommand {
     /// Copy the plugin and chain it behind the runtime's first configuration
     Install(CniInstall),
     /// Remove the plugin, its configuration and its records
-    Uninstall(CniFolders),
+    Uninstall(CniUninstall),
+    /// Take the plugin out of all nodes of a cluster, before its agents are deleted
+    Withdraw(CniWithdraw),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct CniUninstall {
+    #[command(flatten)]
+    pub(crate) folders: CniFolders,
+    /// Leave the records, for an agent that goes on
+    #[arg(long)]
+    pub(crate) keep_records: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct CniWithdraw {
+    #[command(flatten)]
+    pub(crate) server: ApiServer,
+    /// The namespace of the agents
+    #[arg(long, value_name = "NAME", default_value = "namewall")]
+    pub(crate) namespace: String,
+    /// The DaemonSet of the agents
+    #[arg(long, value_name = "NAME", default_value = "namewall-agent")]
+    pub(crate) daemon_set: String,
+    /// How long the nodes may take
+    #[arg(long, value_name = "TIME", default_value = "4m")]
+    pub(crate) timeout: crate::commands::Time,
+    #[command(flatten)]
+    pub(crate) logging: Logging,
 }
 
 #[derive(Args, Debug)]
@@ -587,6 +615,12 @@ pub(crate) struct CniInstall {
     /// Where the plugin keeps its records [default: /run/namewall/attachments]
     #[arg(long, value_name = "FOLDER")]
     pub(crate) records: Option<PathBuf>,
+    /// With --watch, also ask the container runtime at this CRI socket for pods that were there before the plugin
+    #[arg(long, value_name = "PATH", requires = "watch")]
+    pub(crate) runtime_socket: Option<PathBuf>,
+    /// Where the network namespaces of pods are
+    #[arg(long, value_name = "FOLDER", default_value = "/run/netns")]
+    pub(crate) netns_dir: PathBuf,
     #[command(flatten)]
     pub(crate) logging: Logging,
 }

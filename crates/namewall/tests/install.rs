@@ -34,7 +34,8 @@ fn render(settings: &[&str]) -> String {
     let chart = root().join("deploy/chart/namewall");
     let folder = std::env::temp_dir().join(format!("namewall-helm-{}", std::process::id()));
     let rendered = Command::new(namewall_testbed::peer("helm"))
-        .args(["template", "namewall", "--include-crds"])
+        // What a hook does is Helm's to start: kubectl would run it at once.
+        .args(["template", "namewall", "--include-crds", "--no-hooks"])
         .arg(chart)
         .args(settings)
         // Nothing of whoever runs this counts.

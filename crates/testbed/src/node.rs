@@ -97,6 +97,8 @@ impl Node {
              done
              # What is mounted for a pod is seen where its containers are made.
              mount --make-shared /var/lib/kubelet
+             # As on a machine that systemd has started: a container may follow the network namespaces of pods.
+             mount --make-shared /run
              mkdir -p /var/log/pods /etc/cni/net.d; mount --bind {logs} /var/log/pods
              # On a disk: what a container writes to memory counts as its own.
              mkdir -p /opt/cni/bin; mount --bind {plugins} /opt/cni/bin

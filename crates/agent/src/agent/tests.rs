@@ -157,6 +157,7 @@ fn config() -> Config {
         settle: Settle::default(),
         bounds: Bounds::default(),
         learning: Learning::default(),
+        allowed_sources: Vec::new(),
         dns: DnsConfig {
             upstreams: vec!["127.0.0.1:9".parse().expect("an address")],
             trusted: Vec::new(),
@@ -589,4 +590,42 @@ fn a_pod_with_an_address_of_the_machine_is_not_counted_as_enforced() {
             "{findings:?}"
         );
     })]);
+}
+
+#[test]
+fn s1_9_a_guard_that_finds_no_interface_is_tried_again_when_links_change_and_by_and_by() {
+    let trial = Trial::new("guards");
+    trial.machine.route("cali1", 7, WEB);
+    trial.memory.set_missing(&["cali1"]);
+    let names = |memory: &Memory| memory.guarded().into_iter().map(|one| one.name).collect::<Vec<_>>();
+    let none = move |memory: &Memory| assert_eq!(names(memory), Vec::<String>::new());
+    let (first, second) = (trial.machine.clone(), trial.control.clone());
+    trial.run(vec![
+        trial.then(move |memory| {
+            none(memory);
+            assert_eq!(Trial::status(&second)["guard"]["missing"][0], "cali1");
+            memory.set_missing(&[]);
+        }),
+        trial.then(none),
+        // The kernel tells of an interface.
+        trial.then(move |_| first.link("cali1", 7)),
+        trial.then(move |memory| {
+            assert_eq!(names(memory), ["cali1"]);
+            assert_eq!(memory.replaced(), 1, "nothing else had to be changed");
+        }),
+    ]);
+    let trial = Trial::new("guards-later");
+    trial.machine.route("cali1", 7, WEB);
+    trial.memory.set_missing(&["cali1"]);
+    trial.run(vec![
+        trial.after(Duration::from_secs(1)),
+        trial.then(move |memory| {
+            none(memory);
+            memory.set_missing(&[]);
+        }),
+        trial.after(Duration::from_millis(1_900)),
+        trial.then(none),
+        trial.after(Duration::from_millis(200)),
+        trial.then(move |memory| assert_eq!(names(memory), ["cali1"], "nobody told of it")),
+    ]);
 }

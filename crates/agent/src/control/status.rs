@@ -46,6 +46,15 @@ fn guard<D: Dataplane>(state: &State<D>) -> Value {
         "interfaces": state.node.guards(),
         "unknown": unknown,
         "missing": guarded.missing,
+        "refusedSources": state.refused_sources,
+        "runtime": state.interfaces.sandboxes().map(|said| json!({
+            "socket": said.socket,
+            "error": said.error,
+            "pods": said.pods.len(),
+            "problems": said.pods.iter().filter_map(|pod| {
+                Some(format!("{}/{}: {}", pod.namespace, pod.name, pod.problem.as_ref()?))
+            }).collect::<Vec<_>>(),
+        })),
         "unfilteredBridges": guarded.bridges.unfiltered,
         "wrongSource": drops.map(|drops| drops.wrong_source.packets),
         "keptFromPods": drops.map(|drops| drops.groups.packets),

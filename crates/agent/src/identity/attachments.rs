@@ -205,7 +205,8 @@ impl Attachments {
         for Entry { attachment: Attachment { host, mac, addresses, .. }, .. } in entries {
             let Some(HostLink { name, index }) = host.clone() else { continue };
             let (hardware, addresses) = (mac.map(|Mac(bytes)| Hardware(bytes)), addresses.clone());
-            by_name.insert(name.clone(), PodInterface { name, index, hardware, addresses, hears_groups: false });
+            let interface = PodInterface { name, index, hardware, addresses, extra: Vec::new(), hears_groups: false };
+            by_name.insert(interface.name.clone(), interface);
         }
         by_name.into_values().collect()
     }

@@ -1,42 +1,65 @@
-//! The interfaces that the guard is given: those of attachments, and for other
-//! pods of this node those that the node routes their addresses to.
+//! The interfaces that the guard is given: those of attachments; for other pods
+//! of this node those that the container runtime's network namespaces lead to;
+//! and then those that the node routes the pods' addresses to.
 
 use super::Attachments;
 use crate::addresses::Machine;
+use namewall_cni::sandboxes::Sandboxes;
 use namewall_dataplane::PodInterface;
 use namewall_dataplane::netlink::routed::RoutedLink;
+use namewall_dataplane::nft::rule::Hardware;
 use namewall_policy::addr::is_own_to_each_machine;
 use namewall_policy::model::NodeId;
 use namewall_policy::program::Holder;
 use namewall_policy::{Instant, Program};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often routes are looked for while a pod's interface is not known.
+/// How often interfaces are looked for where nothing tells of a change.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// An interface, and the addresses of this node's pods that it leads to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Found {
+    name: String,
+    index: u32,
+    hardware: Option<Hardware>,
+    addresses: Vec<IpAddr>,
+}
 
 /// The interfaces of this node's pods.
 #[derive(Debug)]
 pub(crate) struct Interfaces {
     attachments: Arc<Attachments>,
+    /// The file with what the container runtime says of its pods.
+    file: PathBuf,
+    /// What it said last; None if nobody asks it.
+    sandboxes: Option<Sandboxes>,
     /// Of pods that have no attachment.
-    routed: Vec<RoutedLink>,
+    found: Vec<Found>,
     /// Addresses of this node's pods whose interface is not known.
     unknown: BTreeSet<IpAddr>,
     looked_at: Option<Instant>,
+    /// Links of the node have changed since the last turn.
+    has_new_links: bool,
 }
 
 impl Interfaces {
-    pub(crate) fn new(attachments: Arc<Attachments>) -> Self {
-        Self { attachments, routed: Vec::new(), unknown: BTreeSet::new(), looked_at: None }
+    pub(crate) fn new(attachments: Arc<Attachments>, file: PathBuf) -> Self {
+        let (found, unknown) = (Vec::new(), BTreeSet::new());
+        Self { attachments, file, sandboxes: None, found, unknown, looked_at: None, has_new_links: false }
     }
 
-    /// Looks at the routes, if it is time and there are pods without an attachment. True if that makes a difference
-    /// for the guard.
+    /// Looks for the interfaces of pods without an attachment, if it is time or links have changed. True if that makes a
+    /// difference for the guard.
     pub(crate) fn follow(&mut self, here: &Here<'_>, machine: &mut dyn Machine, now: Instant) -> bool {
-        if self.looked_at.is_some_and(|at| now.since(at) < LOOK_EVERY) {
+        self.has_new_links = machine.links_have_changed();
+        let is_due = self.looked_at.is_none_or(|at| now.since(at) >= LOOK_EVERY);
+        let may_be_found = self.has_new_links && !self.unknown.is_empty();
+        if !is_due && !may_be_found {
             return false;
         }
         self.looked_at = Some(now);
@@ -44,42 +67,74 @@ impl Interfaces {
         for interface in self.attachments.interfaces() {
             missing.retain(|address| !interface.addresses.contains(address));
         }
-        let links = if missing.is_empty() { Some(Vec::new()) } else { machine.routed_links() };
+        let known = self.sandboxes.take();
+        self.sandboxes = Sandboxes::read(&self.file).map(|said| said.or_else(known));
         // What cannot be read now stays as it was.
+        let Some(mut found) = self.of_sandboxes(&mut missing, machine) else { return false };
+        let links = if missing.is_empty() { Some(Vec::new()) } else { machine.routed_links() };
         let Some(links) = links else { return false };
-        let mut routed = Vec::new();
-        for mut link in links {
-            link.addresses.retain(|address| missing.remove(address));
-            if !link.addresses.is_empty() {
-                routed.push(link);
+        for RoutedLink { name, index, hardware, mut addresses } in links {
+            addresses.retain(|address| missing.remove(address));
+            if !addresses.is_empty() {
+                found.push(Found { name, index, hardware, addresses });
             }
         }
         self.unknown = missing;
-        let is_new = routed != self.routed;
-        self.routed = routed;
+        let is_new = found != self.found;
+        self.found = found;
         is_new
     }
 
-    /// True if the routes were looked at in this turn of the loop.
-    pub(crate) fn has_looked(&self, now: Instant) -> bool {
-        self.looked_at == Some(now)
+    /// The interfaces that the runtime's network namespaces lead to, for addresses that are missing. A pod counts by the
+    /// addresses that its network plugin gave it, which it cannot change.
+    fn of_sandboxes(&self, missing: &mut BTreeSet<IpAddr>, machine: &mut dyn Machine) -> Option<Vec<Found>> {
+        let pods = self.sandboxes.iter().flat_map(|sandboxes| &sandboxes.pods);
+        let wanted: Vec<_> = pods
+            .filter(|pod| pod.addresses.iter().any(|address| missing.contains(address)))
+            .filter_map(|pod| Some((pod.host.as_ref()?, &pod.addresses)))
+            .collect();
+        if wanted.is_empty() {
+            return Some(Vec::new());
+        }
+        let links = machine.pod_links(&wanted.iter().map(|(host, _)| host.index).collect())?;
+        let mut found = Vec::new();
+        for (host, addresses) in wanted {
+            // An index that another interface has now is nobody's.
+            let Some(link) = links.iter().find(|link| link.index == host.index && link.name == host.name) else {
+                continue;
+            };
+            let addresses: Vec<IpAddr> = addresses.iter().copied().filter(|address| missing.remove(address)).collect();
+            let hardware = Some(link.hardware);
+            found.push(Found { name: host.name.clone(), index: host.index, hardware, addresses });
+        }
+        Some(found)
+    }
+
+    /// True if links of the node have changed when it was last followed.
+    pub(crate) fn has_new_links(&self) -> bool {
+        self.has_new_links
     }
 
     /// All that are known.
     pub(crate) fn all(&self) -> Vec<PodInterface> {
-        let routed = self.routed.iter().map(|link| {
-            let RoutedLink { name, index, hardware, addresses } = link.clone();
-            PodInterface { name, index, hardware, addresses, hears_groups: false }
+        let found = self.found.iter().map(|found| {
+            let Found { name, index, hardware, addresses } = found.clone();
+            PodInterface { name, index, hardware, addresses, extra: Vec::new(), hears_groups: false }
         });
         let mut all = self.attachments.interfaces();
         let names: BTreeSet<String> = all.iter().map(|interface| interface.name.clone()).collect();
-        all.extend(routed.filter(|interface| !names.contains(&interface.name)));
+        all.extend(found.filter(|interface| !names.contains(&interface.name)));
         all
     }
 
     /// Addresses of this node's pods whose source is told by the address alone.
     pub(crate) fn unknown(&self) -> &BTreeSet<IpAddr> {
         &self.unknown
+    }
+
+    /// What the container runtime said last; None if nobody asks it.
+    pub(crate) fn sandboxes(&self) -> Option<&Sandboxes> {
+        self.sandboxes.as_ref()
     }
 }
 
@@ -108,14 +163,65 @@ impl Here<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{FakeMachine, WEB, ip, program};
+    use crate::testing::{DB, FakeMachine, WEB, ip, program};
+    use namewall_cni::HostLink;
+    use namewall_cni::sandboxes::SandboxLink;
 
     fn at(seconds: u64) -> Instant {
         Instant(Duration::from_secs(seconds))
     }
 
     fn interfaces() -> Interfaces {
-        Interfaces::new(Arc::default())
+        Interfaces::new(Arc::default(), "/nonexistent".into())
+    }
+
+    #[test]
+    fn s1_9_a_network_namespace_of_the_runtime_names_a_pods_interface() {
+        let folder = std::env::temp_dir().join(format!("namewall-interfaces-{}", std::process::id()));
+        let file = folder.join("sandboxes.json");
+        let (program, mut machine) = (program(&[]), FakeMachine::new(&[]));
+        let mut all = Interfaces::new(Arc::default(), file.clone());
+        let here = Here { program: &program, node: None };
+        all.follow(&here, &mut machine, at(0));
+        assert_eq!((all.unknown().len(), all.sandboxes()), (2, None));
+        let pod = |name: &str, address: &str, host: Option<(&str, u32)>| SandboxLink {
+            namespace: "shop".to_owned(),
+            name: name.to_owned(),
+            uid: "u1".to_owned(),
+            addresses: vec![ip(address)],
+            host: host.map(|(name, index)| HostLink { name: name.to_owned(), index }),
+            problem: None,
+        };
+        // Of another pod's interface only the name is known, of a third's nothing; the fourth is not of this cluster.
+        let pods = vec![
+            pod("web", WEB, Some(("veth1", 7))),
+            pod("db", DB, Some(("veth2", 8))),
+            pod("other", "10.9.9.9", Some(("veth3", 9))),
+            pod("none", "10.9.9.8", None),
+        ];
+        let said = Sandboxes { pods, ..Sandboxes::default() };
+        said.write(&file).expect("it is written");
+        machine.link("veth1", 7);
+        machine.link("renamed", 8);
+        machine.link("veth3", 9);
+        assert!(all.follow(&here, &mut machine, at(0)), "links have changed, so it looks at once");
+        let names: Vec<String> = all.all().into_iter().map(|interface| interface.name).collect();
+        assert_eq!(names, ["veth1"]);
+        assert_eq!(all.unknown().iter().copied().collect::<Vec<_>>(), [ip(DB)]);
+        // A route is the last resort.
+        machine.route("cali1", 11, DB);
+        assert!(all.follow(&here, &mut machine, at(1)));
+        assert_eq!((all.all().len(), all.unknown().len()), (2, 0));
+        // A runtime that is away for a while takes no guard away; one without the pod does.
+        let away = Sandboxes { error: Some("away".to_owned()), ..Sandboxes::default() };
+        away.write(&file).expect("it is written");
+        all.follow(&here, &mut machine, at(2));
+        assert_eq!((all.all().len(), all.unknown().len()), (2, 0));
+        assert_eq!(all.sandboxes().and_then(|said| said.error.as_deref()), Some("away"));
+        Sandboxes::default().write(&file).expect("it is written");
+        all.follow(&here, &mut machine, at(3));
+        std::fs::remove_dir_all(&folder).ok();
+        assert_eq!(all.unknown().iter().copied().collect::<Vec<_>>(), [ip(WEB)]);
     }
 
     #[test]

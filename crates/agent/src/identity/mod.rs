@@ -10,10 +10,17 @@
 //! address, which the API server has a second later. Until the kernel enforces it
 //! no process of the pod runs. Records of attachments are read when the agent
 //! starts, so that its restart loses none.
+//!
+//! Pods without an attachment were there before the plugin. `interfaces` finds
+//! theirs by what the container runtime says, and by routes. `allowed` are
+//! sources that the settings allow certain pods besides.
 
+mod allowed;
 mod attachments;
 mod interfaces;
 
+pub(crate) use allowed::allow;
+pub use allowed::{AllowedSource, NotASource};
 pub use attachments::AttachError;
 pub(crate) use attachments::Attachments;
 pub(crate) use interfaces::{Here, Interfaces};

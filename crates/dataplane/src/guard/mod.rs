@@ -21,6 +21,7 @@ use crate::Count;
 use crate::netlink::bridges::Bridges;
 use crate::nft::rule::Hardware;
 use namewall_policy::Program;
+use namewall_policy::addr::Cidr;
 use namewall_policy::program::{Holder, Plan};
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -35,8 +36,33 @@ pub struct PodInterface {
     /// The addresses that the pod may send from. Its link-local address follows from the hardware address. It is among
     /// these if the Program has it as the pod's; else only neighbour discovery may come from it, which no policy judges.
     pub addresses: Vec<IpAddr>,
+    /// Sources that the settings allow the pod besides. They never become its own addresses.
+    pub extra: Vec<ExtraSource>,
     /// False if broadcast and multicast that other pods send are kept from this one.
     pub hears_groups: bool,
+}
+
+/// A block that a pod may send from, besides its own addresses: what is behind a router or a VPN, or a virtual address.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ExtraSource {
+    pub block: Cidr,
+    /// Addresses in the block that others have. They do not pass.
+    pub except: Vec<IpAddr>,
+}
+
+impl ExtraSource {
+    /// The address, if it is only one and nobody else has it. The pod may then also answer for it, by ARP and neighbour
+    /// discovery; for a larger block it may not.
+    fn single(&self) -> Option<IpAddr> {
+        let bits = if self.block.address().is_ipv4() { 32 } else { 128 };
+        (self.block.prefix() == bits && self.except.is_empty()).then(|| self.block.address())
+    }
+
+    /// The block, if it is more than one address.
+    fn block(&self) -> Option<Cidr> {
+        let bits = if self.block.address().is_ipv4() { 32 } else { 128 };
+        (self.block.prefix() < bits).then_some(self.block)
+    }
 }
 
 impl PodInterface {
@@ -115,6 +141,17 @@ mod tests {
     use crate::sample::{self, Sample};
     use namewall_policy::model::PolicyKind;
 
+    fn interface(addresses: Vec<IpAddr>) -> PodInterface {
+        PodInterface {
+            name: "a".to_owned(),
+            index: 1,
+            hardware: None,
+            addresses,
+            extra: Vec::new(),
+            hears_groups: false,
+        }
+    }
+
     #[test]
     fn a_link_local_address_follows_from_the_hardware_address() {
         let hardware = Hardware([0x0a, 0x58, 0x0a, 0xf4, 0x01, 0x05]);
@@ -128,8 +165,7 @@ mod tests {
         let program = pods.policy(isolates).program();
         let hears = |address: &str| {
             let addresses = vec![address.parse().unwrap()];
-            let one = PodInterface { name: "a".to_owned(), index: 1, hardware: None, addresses, hears_groups: false };
-            one.judged_by(&program).hears_groups
+            interface(addresses).judged_by(&program).hears_groups
         };
         assert!(!hears("10.0.0.1"));
         assert!(hears("10.0.0.2"));
@@ -144,7 +180,7 @@ mod tests {
             let program = Sample::default().pod("web", pod, "n1").program();
             let addresses = vec!["10.0.0.1".parse().unwrap()];
             let hardware = Some(hardware);
-            let one = PodInterface { name: "a".to_owned(), index: 1, hardware, addresses, hears_groups: false };
+            let one = PodInterface { hardware, ..interface(addresses) };
             one.judged_by(&program).addresses.len()
         };
         assert_eq!(addresses_of(&["10.0.0.1", &own]), 2);

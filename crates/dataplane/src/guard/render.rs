@@ -1,11 +1,12 @@
 //! What the guard's tables have: pure.
 
-use super::PodInterface;
+use super::{ExtraSource, PodInterface};
 use crate::nflog::DENY;
 use crate::nft::rule::{Action as Do, EtherType, FrameTest, ICMPV6, Rule, Test};
 use crate::nft::set::{Element, Field, Holds, Key, SetSpec};
 use crate::nft::table::{Chain, Fallback, Hook, HookKind, Point, Table, TableFamily};
 use crate::render::{LOG_BURST, LOG_RATE};
+use namewall_policy::addr::Cidr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The chain that a frame with a wrong source ends in, and what is logged of it.
@@ -64,19 +65,34 @@ impl Sender<'_> {
         Test::Frame(FrameTest::Carries { family: TableFamily::Netdev, what, sender: self.0.hardware })
     }
 
+    /// The pod's own addresses, and single ones that the settings allow it.
+    fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.0.addresses.iter().copied().chain(self.0.extra.iter().filter_map(ExtraSource::single))
+    }
+
     fn addresses_v4(&self) -> impl Iterator<Item = Ipv4Addr> {
-        self.0.addresses.iter().filter_map(|address| if let IpAddr::V4(v4) = address { Some(*v4) } else { None })
+        self.addresses().filter_map(|address| if let IpAddr::V4(v4) = address { Some(v4) } else { None })
     }
 
     fn addresses_v6(&self) -> Vec<Ipv6Addr> {
-        let v6 = |address: &IpAddr| if let IpAddr::V6(v6) = address { Some(*v6) } else { None };
-        self.0.addresses.iter().filter_map(v6).collect()
+        self.addresses().filter_map(|address| if let IpAddr::V6(v6) = address { Some(v6) } else { None }).collect()
+    }
+
+    /// The blocks of one version that the settings allow the pod, each without the addresses that others have.
+    fn blocks(&self, is_v4: bool) -> impl Iterator<Item = (Cidr, &[IpAddr])> {
+        let blocks = self.0.extra.iter().filter_map(|extra| Some((extra.block()?, &extra.except[..])));
+        blocks.filter(move |(block, _)| block.address().is_ipv4() == is_v4)
     }
 
     fn ipv4(&self) -> Vec<Rule> {
         let carries = || self.carries(EtherType::Ipv4);
-        let own = self.addresses_v4().map(|own| accept([carries(), from(own)]));
-        own.chain([accept([carries(), Test::Frame(FrameTest::DhcpRequest)])]).collect()
+        let mut rules: Vec<Rule> = self.addresses_v4().map(|own| accept([carries(), from(own)])).collect();
+        rules.push(accept([carries(), Test::Frame(FrameTest::DhcpRequest)]));
+        for (_, except) in self.blocks(true) {
+            rules.extend(except.iter().map(|&other| wrong_source([carries(), from(other)])));
+        }
+        rules.extend(self.blocks(true).map(|(block, _)| accept([carries(), from_block(block)])));
+        rules
     }
 
     fn arp(&self) -> Vec<Rule> {
@@ -99,6 +115,12 @@ impl Sender<'_> {
         let icmp = || Test::Protocol(ICMPV6);
         let nobody = || from(Ipv6Addr::UNSPECIFIED);
         let mut rules = Vec::new();
+        for (_, except) in self.blocks(false) {
+            rules.extend(except.iter().map(|&other| wrong_source([carries(), from(other)])));
+        }
+        rules.extend(
+            self.blocks(false).map(|(block, _)| accept([carries(), from_block(block), Test::NotProtocol(ICMPV6)])),
+        );
         for &source in &own {
             rules.push(accept([carries(), from(source), Test::NotProtocol(ICMPV6)]));
         }
@@ -115,6 +137,12 @@ impl Sender<'_> {
             // All other messages, and what cannot be read of a fragment: the kernel takes no neighbour discovery from
             // fragments. A packet whose headers cannot be followed has no protocol, and does not pass.
             rules.push(accept([carries(), from(source), icmp()]));
+        }
+        for (block, _) in self.blocks(false) {
+            // Who is behind a router has no neighbours here.
+            let discovery = message(ROUTER_SOLICITATION, REDIRECT);
+            rules.push(wrong_source([carries(), from_block(block), icmp(), discovery]));
+            rules.push(accept([carries(), from_block(block), icmp()]));
         }
         for &source in neighbours.iter().filter(|source| !own.contains(source)) {
             let solicitations = message(ROUTER_SOLICITATION, NEIGHBOUR_SOLICITATION);
@@ -186,6 +214,10 @@ fn from(source: impl Into<IpAddr>) -> Test {
     Test::Frame(FrameTest::From(source.into()))
 }
 
+fn from_block(block: Cidr) -> Test {
+    Test::Frame(FrameTest::FromBlock { block: block.address(), bits: block.prefix() })
+}
+
 fn accept<const N: usize>(tests: [Test; N]) -> Rule {
     Rule::new(tests, Do::Accept)
 }
@@ -208,7 +240,7 @@ mod tests {
     fn pod(addresses: &[&str]) -> PodInterface {
         let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
         let hardware = Some(Hardware([0x0a, 0x58, 0x0a, 0xf4, 0x01, 0x05]));
-        PodInterface { name: "veth1".to_owned(), index: 7, hardware, addresses, hears_groups: false }
+        PodInterface { name: "veth1".to_owned(), index: 7, hardware, addresses, extra: Vec::new(), hears_groups: false }
     }
 
     fn text(table: &Table) -> String {
@@ -284,6 +316,35 @@ mod tests {
             }
         "#]]
         .assert_eq(&text(&frames(&[one], 53)));
+    }
+
+    #[test]
+    fn s1_9_extra_sources_pass_but_for_addresses_that_others_have() {
+        let extra = |block: &str, except: &[&str]| ExtraSource {
+            block: block.parse().unwrap(),
+            except: except.iter().map(|address| address.parse().unwrap()).collect(),
+        };
+        let extra = vec![
+            extra("10.8.0.0/16", &["10.8.0.9"]),
+            extra("192.0.2.7/32", &[]),
+            extra("192.0.2.8/32", &["192.0.2.8"]),
+            extra("fd08::/64", &["fd08::9"]),
+        ];
+        let own = PodInterface { hardware: None, ..pod(&["10.244.1.5", "fd00::5"]) };
+        let plain: Vec<String> = text(&frames(std::slice::from_ref(&own), 53)).lines().map(str::to_owned).collect();
+        let with = text(&frames(&[PodInterface { extra, ..own }], 53));
+        let new: Vec<&str> =
+            with.lines().map(str::trim).filter(|line| !plain.iter().any(|known| known.trim() == *line)).collect();
+        expect![[r#"
+            ether type ip ip saddr 192.0.2.7 accept
+            ether type ip ip saddr 10.8.0.9 goto wrong-source
+            ether type ip ip saddr 10.8.0.0/16 accept
+            ether type ip6 ip6 saddr fd08::9 goto wrong-source
+            ether type ip6 ip6 saddr fd08::/64 meta l4proto != 58 accept
+            ether type ip6 ip6 saddr fd08::/64 meta l4proto 58 icmpv6 type 133-137 goto wrong-source
+            ether type ip6 ip6 saddr fd08::/64 meta l4proto 58 accept
+            ether type arp arp saddr ip 192.0.2.7 accept"#]]
+        .assert_eq(&new.join("\n"));
     }
 
     #[test]

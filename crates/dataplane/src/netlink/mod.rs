@@ -6,10 +6,13 @@ mod addresses;
 pub mod bridges;
 pub mod link;
 mod message;
+mod notices;
 pub mod routed;
+pub mod veth;
 
 pub use addresses::Addresses;
 pub use message::{ACK, APPEND, Attributes, CREATE, DUMP, ECHO, EXCLUSIVE, Messages, Received};
+pub use notices::LinkNotices;
 
 use message::{DONE, DUMP_INTERRUPTED};
 use nix::errno::Errno;

@@ -4,21 +4,15 @@
 //! Routes are the node's own, and no pod can change them. Neighbour entries and
 //! the tables of bridges are not looked at: pods can forge those.
 
-use super::link::{
-    ATTEMPTS, GET_LINK, INFO_KIND, LINK_HARDWARE, LINK_HEADER, LINK_INFO, LINK_MASTER, LINK_NAME, LINK_NAMESPACE,
-    LINK_PEER, NEW_LINK, index, request,
-};
-use super::{ACK, Error, Messages, Received, Socket};
+use super::link::{ATTEMPTS, request};
+use super::veth::veths;
+use super::{Error, Received, Socket};
 use crate::nft::rule::Hardware;
-use nix::errno::Errno;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 const NEW_ROUTE: u16 = 24;
 const GET_ROUTE: u16 = 26;
-
-/// Asks about a link of the network namespace with this number.
-const TARGET_NAMESPACE: u16 = 46;
 
 const ROUTE_HEADER: usize = 12;
 const MAIN_TABLE: u8 = 254;
@@ -35,28 +29,6 @@ pub struct RoutedLink {
     /// The hardware address of the other end, if the kernel tells it.
     pub hardware: Option<Hardware>,
     pub addresses: Vec<IpAddr>,
-}
-
-struct Veth {
-    name: String,
-    index: u32,
-    peer: u32,
-    namespace: u32,
-}
-
-impl Veth {
-    /// None for other links, and for ports of a bridge: their routes lead to the bridge.
-    fn read(message: Received<'_>) -> Option<Self> {
-        let attributes = message.attributes(LINK_HEADER);
-        let kind = attributes.nested(LINK_INFO).text(INFO_KIND);
-        if message.kind != NEW_LINK || kind != Some("veth") || attributes.get(LINK_MASTER).is_some() {
-            return None;
-        }
-        let native = |kind| attributes.get(kind).and_then(|bytes| bytes.try_into().ok()).map(u32::from_ne_bytes);
-        let index = index(message)?;
-        let name = attributes.text(LINK_NAME)?.to_owned();
-        Some(Self { name, index, peer: native(LINK_PEER)?, namespace: native(LINK_NAMESPACE)? })
-    }
 }
 
 /// A route to one address, by its link.
@@ -94,40 +66,21 @@ fn read(socket: &mut Socket) -> Result<Vec<RoutedLink>, Error> {
             routes.entry(link).or_default().push(address);
         }
     })?;
-    let mut veths = Vec::new();
-    socket.dump(&request(GET_LINK, LINK_HEADER), |message| veths.extend(Veth::read(message)))?;
     let mut links = Vec::new();
-    for veth in veths {
+    // The routes to ports of a bridge lead to the bridge.
+    for veth in veths(socket)?.into_iter().filter(|veth| !veth.is_port) {
         let Some(addresses) = routes.remove(&veth.index) else { continue };
-        let hardware = far_hardware(socket, &veth)?;
+        let hardware = veth.far_hardware(socket)?;
         links.push(RoutedLink { name: veth.name, index: veth.index, hardware, addresses });
     }
     Ok(links)
-}
-
-/// The hardware address of the other end. None if it is gone, or of a namespace that we have no right to ask about.
-fn far_hardware(socket: &mut Socket, veth: &Veth) -> Result<Option<Hardware>, Error> {
-    let mut header = [0; LINK_HEADER];
-    header[4..8].copy_from_slice(&veth.peer.to_ne_bytes());
-    let mut request = Messages::new();
-    request.begin(GET_LINK, ACK, &header);
-    request.native_u32(TARGET_NAMESPACE, veth.namespace);
-    let mut hardware = None;
-    let asked = socket.commit_echoed(&request, |message| {
-        let bytes = message.attributes(LINK_HEADER).get(LINK_HARDWARE);
-        hardware = bytes.and_then(|bytes| bytes.try_into().ok()).map(Hardware);
-    });
-    match asked {
-        Ok(()) => Ok(hardware),
-        Err(Error::Refused { errno: Errno::ENODEV | Errno::EINVAL | Errno::EACCES | Errno::EPERM, .. }) => Ok(None),
-        Err(error) => Err(error),
-    }
 }
 
 #[cfg(all(test, feature = "system"))]
 mod tests {
     use super::*;
     use crate::netlink::Family;
+    use crate::netlink::veth::pod_links;
     use crate::nft::isolated;
     use std::process::{Child, Command};
 
@@ -178,6 +131,15 @@ mod tests {
             ip("route add 10.244.1.7/32 dev port1");
             ip("route add 10.244.1.8/32 dev up0");
             let mut socket = Socket::open(Family::NetlinkRoute).unwrap();
+            let index = |link: &str| {
+                let text = std::fs::read_to_string(format!("/proc/thread-self/net/dev_snmp6/{link}")).unwrap();
+                text.lines().find_map(|line| line.strip_prefix("ifIndex")).unwrap().trim().parse::<u32>().unwrap()
+            };
+            // The port of a bridge is a pod's link too; one to this very namespace is not.
+            let wanted = ["port1", "up0", "br0"].map(index).into();
+            let named: Vec<String> =
+                pod_links(&mut socket, &wanted).unwrap().into_iter().map(|link| link.name).collect();
+            assert_eq!(named, ["port1"]);
             let links = routed_links(&mut socket).unwrap();
             let [link] = &links[..] else { panic!("{links:?}") };
             assert_eq!(link.name, "cali1");

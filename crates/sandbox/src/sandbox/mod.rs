@@ -172,7 +172,14 @@ impl Sandbox {
             let hardware = Hardware(pod.hardware);
             let addresses = plan.addresses.clone();
             let (name, index) = (wire::name_of(pod.link), pod.link);
-            Some(PodInterface { name, index, hardware: Some(hardware), addresses, hears_groups: true })
+            Some(PodInterface {
+                name,
+                index,
+                hardware: Some(hardware),
+                addresses,
+                extra: Vec::new(),
+                hears_groups: true,
+            })
         };
         on_node.filter_map(interface).collect()
     }

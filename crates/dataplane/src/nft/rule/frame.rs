@@ -39,6 +39,11 @@ pub enum FrameTest {
     ToGroup,
     /// The source address. Needs a test of what the frame carries before it, as do all that follow.
     From(IpAddr),
+    /// The source is in this block: an address, and how many of its bits count.
+    FromBlock {
+        block: IpAddr,
+        bits: u8,
+    },
     /// The destination is in this block: an address, and how many of its bits count.
     To {
         block: IpAddr,
@@ -81,6 +86,21 @@ fn bytes_are(base: Base, offset: u32, to: Vec<u8>, out: &mut Vec<Expression>) {
     out.push(Expression::Compare { register: FIRST, equal: true, to });
 }
 
+/// Loads an address of the packet and compares the bits that count.
+fn is_in_block(offset: u32, block: IpAddr, bits: u8, out: &mut Vec<Expression>) {
+    let octets = match block {
+        IpAddr::V4(block) => block.octets().to_vec(),
+        IpAddr::V6(block) => block.octets().to_vec(),
+    };
+    let length = octets.len() as u32;
+    out.push(Expression::Payload { into: FIRST, base: Base::Network, offset, length });
+    if u32::from(bits) < length * 8 {
+        let mask = (0..length as u8).map(|byte| mask_of(bits.saturating_sub(byte * 8))).collect();
+        out.push(Expression::Bitwise { register: FIRST, mask, flip: vec![0; length as usize] });
+    }
+    out.push(Expression::Compare { register: FIRST, equal: true, to: octets });
+}
+
 impl FrameTest {
     pub(super) fn write(&self, out: &mut Vec<Expression>) {
         match self {
@@ -106,19 +126,10 @@ impl FrameTest {
             }
             Self::From(IpAddr::V4(source)) => bytes_are(Base::Network, 12, source.octets().to_vec(), out),
             Self::From(IpAddr::V6(source)) => bytes_are(Base::Network, 8, source.octets().to_vec(), out),
-            Self::To { block, bits } => {
-                let (offset, octets) = match block {
-                    IpAddr::V4(block) => (16, block.octets().to_vec()),
-                    IpAddr::V6(block) => (24, block.octets().to_vec()),
-                };
-                let length = octets.len() as u32;
-                out.push(Expression::Payload { into: FIRST, base: Base::Network, offset, length });
-                if u32::from(*bits) < length * 8 {
-                    let mask = (0..length as u8).map(|byte| mask_of(bits.saturating_sub(byte * 8))).collect();
-                    out.push(Expression::Bitwise { register: FIRST, mask, flip: vec![0; length as usize] });
-                }
-                out.push(Expression::Compare { register: FIRST, equal: true, to: octets });
-            }
+            Self::FromBlock { block: block @ IpAddr::V4(_), bits } => is_in_block(12, *block, *bits, out),
+            Self::FromBlock { block, bits } => is_in_block(8, *block, *bits, out),
+            Self::To { block: block @ IpAddr::V4(_), bits } => is_in_block(16, *block, *bits, out),
+            Self::To { block, bits } => is_in_block(24, *block, *bits, out),
             Self::ArpSender { address, sender: Some(Hardware(sender)) } => {
                 let both = [&sender[..], &address.octets()].concat();
                 bytes_are(Base::Network, ARP_SENDER_HARDWARE, both, out);
@@ -173,6 +184,8 @@ impl fmt::Display for FrameTest {
             Self::ToGroup => f.write_str("ether daddr & 01:00:00:00:00:00 == 01:00:00:00:00:00"),
             Self::From(IpAddr::V4(source)) => write!(f, "ip saddr {source}"),
             Self::From(IpAddr::V6(source)) => write!(f, "ip6 saddr {source}"),
+            Self::FromBlock { block: block @ IpAddr::V4(_), bits } => write!(f, "ip saddr {block}/{bits}"),
+            Self::FromBlock { block, bits } => write!(f, "ip6 saddr {block}/{bits}"),
             Self::To { block: block @ IpAddr::V4(_), bits: 32 } => write!(f, "ip daddr {block}"),
             Self::To { block: block @ IpAddr::V4(_), bits } => write!(f, "ip daddr {block}/{bits}"),
             Self::To { block, bits } => write!(f, "ip6 daddr {block}/{bits}"),

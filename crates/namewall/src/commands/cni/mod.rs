@@ -2,6 +2,8 @@
 //! it out again. The plugin itself is this binary, started by the runtime with
 //! `CNI_COMMAND` in its environment; what it does is in `namewall-cni`.
 
+mod withdraw;
+
 use super::signals::SystemSignals;
 use crate::cli::{Cni, CniCommand, CniFolders, CniInstall};
 use crate::output;
@@ -9,7 +11,9 @@ use anyhow::{Context, Result, bail};
 use namewall_agent::{Signal, Signals};
 use namewall_cni::environment::COMMAND;
 use namewall_cni::install::{self, Chained, Folders};
-use namewall_cni::{NAME, plugin};
+use namewall_cni::sandboxes::{FILE, Runtime, Sandboxes};
+use namewall_cni::{NAME, SOCKET, plugin};
+use namewall_dataplane::netlink::LinkNotices;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -19,6 +23,10 @@ use tracing::{info, warn};
 
 /// How often the runtime's configuration is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// How often the container runtime is asked for its pods: when interfaces change, and anyway by and by.
+const ASK_RUNTIME_AT_MOST_EVERY: Duration = Duration::from_secs(1);
+const ASK_RUNTIME_AT_LEAST_EVERY: Duration = Duration::from_secs(30);
+const RUNTIME_ANSWERS_IN: Duration = Duration::from_secs(10);
 /// Where `kubectl debug node/…` has the node's files.
 const ROOT_OF_NODE: &str = "/host";
 
@@ -40,9 +48,12 @@ pub(crate) fn play() -> ExitCode {
 pub(crate) fn run(args: &Cni) -> Result<ExitCode> {
     match &args.command {
         CniCommand::Install(args) => install(args),
-        CniCommand::Uninstall(folders) => {
-            let mut removed = folders.folders().remove()?;
-            removed.extend(install::remove_records(Path::new("/"))?);
+        CniCommand::Withdraw(args) => withdraw::run(args),
+        CniCommand::Uninstall(args) => {
+            let mut removed = args.folders.folders().remove()?;
+            if !args.keep_records {
+                removed.extend(install::remove_records(Path::new("/"))?);
+            }
             say_removed(&removed)?;
             Ok(ExitCode::SUCCESS)
         }
@@ -79,6 +90,7 @@ fn install(args: &CniInstall) -> Result<ExitCode> {
     let (folders, plugin) = (args.folders.folders(), plugin_settings(args));
     let binary = std::env::current_exe().context("cannot find the binary of this process")?;
     let length = std::fs::metadata(&binary).context("cannot read the binary of this process")?.len();
+    follow_runtime(args)?;
     let (began, mut told, mut is_copied) = (Instant::now(), String::new(), false);
     loop {
         // The binary goes first: a configuration without it would let no pod start.
@@ -116,6 +128,39 @@ fn install(args: &CniInstall) -> Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
     }
+}
+
+/// Asks the container runtime for its pods, in a thread that ends with the process, and writes down what it says.
+fn follow_runtime(args: &CniInstall) -> Result<()> {
+    let Some(socket) = args.runtime_socket.clone() else { return Ok(()) };
+    let runtime = Runtime { socket, namespaces: args.netns_dir.clone() };
+    // Beside the agent's socket, where the agent looks for it.
+    let agent = args.socket.clone().unwrap_or_else(|| SOCKET.into());
+    let file = agent.with_file_name(FILE);
+    let mut notices = LinkNotices::open().context("cannot follow the interfaces of this machine")?;
+    let follow = move || {
+        let mut known = Sandboxes::read(&file);
+        loop {
+            let found = Sandboxes::find(&runtime, RUNTIME_ANSWERS_IN).or_else(known.clone());
+            if known.as_ref() != Some(&found) {
+                match &found.error {
+                    Some(error) => warn!("{error}; the interfaces of pods from before the CNI plugin may not be known"),
+                    None => info!(pods = found.pods.len(), "the container runtime has said which pods run"),
+                }
+                if let Err(error) = found.write(&file) {
+                    warn!("cannot write {}: {error}", file.display());
+                }
+            }
+            known = Some(found);
+            let asked = Instant::now();
+            std::thread::sleep(ASK_RUNTIME_AT_MOST_EVERY);
+            while !notices.have_come() && asked.elapsed() < ASK_RUNTIME_AT_LEAST_EVERY {
+                std::thread::sleep(Duration::from_millis(250));
+            }
+        }
+    };
+    std::thread::Builder::new().name("runtime".to_owned()).spawn(follow).context("cannot start a thread")?;
+    Ok(())
 }
 
 fn cause(error: &dyn std::error::Error) -> String {

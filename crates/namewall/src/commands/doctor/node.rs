@@ -52,8 +52,16 @@ fn guard(told: &Value) -> Check {
         ),
         None if unknown > 0 => Check::hint(
             "guard",
-            format!("no interface is known of {unknown} addresses of pods, so that others could send from them"),
-            "install the CNI plugin (cni.enabled of the chart) and start those pods again",
+            format!(
+                "no interface is known of {unknown} addresses of pods, so that others could send from them{}",
+                told["runtime"]["error"].as_str().map(|error| format!("; {error}")).unwrap_or_default()
+            ),
+            match told["runtime"].is_null() {
+                true => "install the CNI plugin (cni.enabled of the chart) and start those pods again",
+                false => {
+                    "say where the container runtime answers (cni.runtimeSocket of the chart), or start those pods again"
+                }
+            },
         ),
         None => Check::good("guard", format!("{} interfaces of pods are guarded", told["interfaces"])),
     }

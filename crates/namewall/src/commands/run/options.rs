@@ -4,7 +4,7 @@ use crate::cli::Settings;
 use crate::commands::HttpAddress;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use namewall_agent::{Config, DNS_PORT, DnsConfig, Learning, Settle};
+use namewall_agent::{AllowedSource, Config, DNS_PORT, DnsConfig, Learning, NotASource, Settle};
 use namewall_cluster::{Document, Settings as ClusterSettings};
 use namewall_dataplane::CutEstablished;
 use namewall_dataplane::nft::Settings as NftSettings;
@@ -86,6 +86,9 @@ pub(crate) struct Options {
     /// So long after the first change, policies count as settled [default: 2s]
     #[arg(long, value_name = "TIME")]
     pub(crate) max_settle_time: Option<Time>,
+    /// Let these pods send from these addresses too: routers, VPNs, virtual addresses. A name may end with *
+    #[arg(long, value_name = "NAMESPACE/POD=CIDR")]
+    pub(crate) allow_source: Vec<Source>,
     /// The kernel's table [default: namewall]
     #[arg(long, value_name = "NAME")]
     pub(crate) table: Option<String>,
@@ -150,6 +153,27 @@ impl TryFrom<String> for Block {
 
     fn try_from(text: String) -> Result<Self, String> {
         text.parse().map(Self).map_err(|error: CidrError| error.to_string())
+    }
+}
+
+/// Pods, and a block that they may send from.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct Source(pub(crate) AllowedSource);
+
+impl FromStr for Source {
+    type Err = NotASource;
+
+    fn from_str(text: &str) -> Result<Self, NotASource> {
+        text.parse().map(Self)
+    }
+}
+
+impl TryFrom<String> for Source {
+    type Error = NotASource;
+
+    fn try_from(text: String) -> Result<Self, NotASource> {
+        text.parse()
     }
 }
 
@@ -220,6 +244,10 @@ impl Options {
             cut_established: self.cut_established.or(said.cut_established),
             settle_time: self.settle_time.or(said.settle_time),
             max_settle_time: self.max_settle_time.or(said.max_settle_time),
+            allow_source: match self.allow_source.is_empty() {
+                true => said.allow_source,
+                false => self.allow_source.clone(),
+            },
             table: self.table.clone().or(said.table),
             log_group: self.log_group.or(said.log_group),
             metrics_address: self.metrics_address.or(said.metrics_address),
@@ -247,6 +275,7 @@ impl Options {
             settle: self.settle(),
             bounds: self.bounds(),
             learning: self.learning(),
+            allowed_sources: self.allow_source.iter().map(|source| source.0.clone()).collect(),
             dns: self.dns(),
         }
     }

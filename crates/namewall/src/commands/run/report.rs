@@ -102,6 +102,15 @@ fn print_guard(out: &mut impl Write, guard: &Value) -> Result<()> {
             "          {WARN}no interface is known of {some}{more}: the address alone tells the pod{WARN:#}"
         )?;
     }
+    if let Some(error) = guard["runtime"]["error"].as_str() {
+        writeln!(out, "          {WARN}{error}{WARN:#}")?;
+    }
+    for problem in texts(&guard["runtime"]["problems"]) {
+        writeln!(out, "          {WARN}the interface of {problem}{WARN:#}")?;
+    }
+    for refused in texts(&guard["refusedSources"]) {
+        writeln!(out, "          {BAD}{refused}{BAD:#}")?;
+    }
     for bridge in texts(&guard["unfilteredBridges"]) {
         let why = "passes frames between pods that no policy sees: load br_netfilter";
         writeln!(out, "          {BAD}{bridge} {why}{BAD:#}")?;
