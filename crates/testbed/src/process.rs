@@ -33,7 +33,7 @@ impl Process {
         self.0.id()
     }
 
-    pub(crate) fn is_alive(&mut self) -> bool {
+    pub fn is_alive(&mut self) -> bool {
         matches!(self.0.try_wait(), Ok(None))
     }
 }

@@ -47,6 +47,14 @@ impl Process {
         assert!(Command::new("prlimit").args(["--pid", &id, &limit]).status().expect("prlimit runs").success());
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.0.id()
+    }
+
+    pub(crate) fn has_ended(&mut self) -> bool {
+        !self.0.is_alive()
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.0.id() as i32), signal).unwrap();
     }

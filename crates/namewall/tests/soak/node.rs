@@ -1,0 +1,341 @@
+//! The node under test: `namewall run` as a process in a sandbox, its files, and
+//! the probes that show what it enforces.
+
+use crate::action::{Action, Damage, Interruption};
+use crate::model::{Expected, Model, PODS, PORT, Pair};
+use crate::policy;
+use crate::resources::Resources;
+use crate::world::{Process, World, lookup};
+use namewall_policy::port::Protocol;
+use namewall_sandbox::{Connection, Listen, Measured, Probe};
+use namewall_scenario::Scenario;
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A condition that does not come true in this time never does. Nothing else has a time limit.
+const DEADLINE: Duration = Duration::from_secs(90);
+/// On a busy machine a packet can be late: a probe that must be open is repeated this often.
+const REPEATS: usize = 10;
+const PAUSE: Duration = Duration::from_millis(700);
+const SERVER: &str = "203.0.113.53:53";
+const MOST_CONNECTIONS: usize = 12;
+
+/// A connection that stays open, and which of the pairs it belongs to.
+struct Kept {
+    pair: usize,
+    connection: Connection,
+}
+
+/// What was tried and seen.
+#[derive(Default, Debug)]
+pub(crate) struct Tally {
+    pub(crate) probes: usize,
+    pub(crate) open: usize,
+    pub(crate) silent: usize,
+    pub(crate) kept: usize,
+    pub(crate) cut: usize,
+    pub(crate) lookups: usize,
+    /// Packets that met two Programs, one for each direction (security model, 10).
+    pub(crate) in_parts: usize,
+}
+
+pub(crate) struct Node {
+    world: World,
+    process: Process,
+    started: Instant,
+    pairs: Vec<Pair>,
+    kept: Vec<Kept>,
+    pub(crate) model: Model,
+    pub(crate) tally: Tally,
+    pub(crate) resources: Resources,
+}
+
+impl Node {
+    pub(crate) fn start() -> Self {
+        let model = Model::new();
+        let source = std::env::temp_dir().join(format!("namewall-soak-{}", std::process::id()));
+        std::fs::create_dir_all(&source).unwrap();
+        std::fs::write(source.join("cluster.yaml"), policy::cluster(&model.colors)).unwrap();
+        std::fs::write(source.join("policies.yaml"), policy::ALWAYS).unwrap();
+        std::fs::write(source.join("scenario.yaml"), policy::zones(&model.zones, false)).unwrap();
+        let mut world = World::of("soak", &source);
+        std::fs::remove_dir_all(&source).unwrap();
+        let pods = (0..PODS).map(|pod| policy::address(pod).parse().unwrap());
+        let listens: Vec<Listen> =
+            pods.map(|address| Listen { address, protocol: Protocol::Tcp, port: PORT }).collect();
+        world.sandbox.ensure_listening(&listens).unwrap();
+        let process = spawn(&world, &[]);
+        let pairs = Model::pairs();
+        let (kept, tally, resources) = (Vec::new(), Tally::default(), Resources::default());
+        Self { world, process, started: Instant::now(), pairs, kept, model, tally, resources }
+    }
+
+    pub(crate) fn log(&self) -> String {
+        self.world.log()
+    }
+
+    /// Does it, watches all connections meanwhile, and checks the state that follows.
+    pub(crate) fn step(&mut self, action: &Action) {
+        let before = self.expected();
+        let status = self.status();
+        self.begin(action);
+        let after = self.expected();
+        let during: Vec<Expected> = before.iter().zip(&after).map(|(old, new)| old.while_changing_to(*new)).collect();
+        self.wait_for(action, &status, &during);
+        self.check(&after);
+        self.check_connections(&before, &after);
+        self.keep_more(&after);
+        self.resources.sample(self.process.id(), self.started);
+    }
+
+    fn expected(&self) -> Vec<Expected> {
+        self.model.expected(&self.world.folder)
+    }
+
+    fn file(&self, slot: usize) -> PathBuf {
+        self.world.folder.join(format!("manifests/slot-{slot}.yaml"))
+    }
+
+    /// Writes a manifest as careful tools do: all of it at once.
+    fn write(&self, file: &PathBuf, text: &str) {
+        let new = self.world.folder.join("new");
+        std::fs::write(&new, text).unwrap();
+        std::fs::rename(&new, file).unwrap();
+    }
+
+    fn begin(&mut self, action: &Action) {
+        match action {
+            Action::Apply { slot, policy } => {
+                self.write(&self.file(*slot), &policy.manifest(*slot));
+                self.model.slots[*slot] = Some(policy.clone());
+                self.model.broken.remove(slot);
+                self.model.policies_changed();
+            }
+            Action::Delete { slot } => {
+                std::fs::remove_file(self.file(*slot)).unwrap();
+                self.model.slots[*slot] = None;
+                self.model.broken.remove(slot);
+                self.model.policies_changed();
+            }
+            Action::Damage { slot, damage } => {
+                let text = match damage {
+                    Damage::NotYaml => "kind: [not, yaml\n",
+                    Damage::Emptied => "",
+                    Damage::Truncated => "---\n",
+                };
+                self.write(&self.file(*slot), text);
+                self.model.broken.insert(*slot);
+            }
+            Action::Relabel { pod, color } => {
+                self.model.colors[*pod] = color;
+                let text = policy::cluster(&self.model.colors);
+                self.write(&self.world.folder.join("manifests/cluster.yaml"), &text);
+            }
+            Action::LookUp { pod, name } => self.look_up(*pod, *name),
+            Action::Move { name } => {
+                self.model.zones[*name] = 1 - self.model.zones[*name];
+                self.serve_names();
+            }
+            Action::SilenceUpstream => {
+                self.model.is_upstream_silent = true;
+                self.serve_names();
+            }
+            Action::RestoreUpstream => {
+                self.model.is_upstream_silent = false;
+                self.serve_names();
+            }
+            Action::Interrupt(how) => self.interrupt(*how),
+        }
+    }
+
+    fn serve_names(&mut self) {
+        let file = self.world.folder.join("scenario.yaml");
+        std::fs::write(&file, policy::zones(&self.model.zones, self.model.is_upstream_silent)).unwrap();
+        std::fs::copy(self.world.folder.join("manifests/cluster.yaml"), self.world.folder.join("cluster.yaml"))
+            .unwrap();
+        let zones = Scenario::load(&file).unwrap().zones;
+        self.world.sandbox.serve_names(&zones).unwrap();
+    }
+
+    fn look_up(&mut self, pod: usize, name: usize) {
+        let ask = lookup(SERVER, policy::NAMES[name]);
+        let once = || self.world.answered(&policy::address(pod), std::slice::from_ref(&ask)) == 1;
+        self.tally.lookups += 1;
+        if self.model.is_upstream_silent {
+            assert!(!once(), "an answer without an upstream");
+            return;
+        }
+        // An upstream that was silent is asked again when a probe finds it.
+        let began = Instant::now();
+        while !once() {
+            assert!(began.elapsed() < DEADLINE, "{} is never answered", policy::NAMES[name]);
+        }
+        self.model.answered(pod, name);
+    }
+
+    fn interrupt(&mut self, how: Interruption) {
+        match how {
+            Interruption::Paused => {
+                self.process.signal(Signal::SIGSTOP);
+                thread::sleep(PAUSE);
+                self.process.signal(Signal::SIGCONT);
+                return;
+            }
+            Interruption::Terminated => self.end(Signal::SIGTERM),
+            Interruption::Killed => self.end(Signal::SIGKILL),
+            Interruption::TakenOver => {
+                self.process = spawn(&self.world, &["--take-over"]);
+                self.started = Instant::now();
+                return;
+            }
+        }
+        // While nothing runs, what was in force stays so.
+        let expected = self.expected();
+        self.probe_once(&expected, &expected);
+        self.process = spawn(&self.world, &[]);
+        self.started = Instant::now();
+    }
+
+    fn end(&mut self, signal: Signal) {
+        self.process.signal(signal);
+        let began = Instant::now();
+        while !self.process.has_ended() {
+            assert!(began.elapsed() < DEADLINE, "it does not end");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn status(&self) -> Value {
+        let began = Instant::now();
+        loop {
+            let output = self.world.ask(&["status", "-o", "json"]);
+            if let Ok(status) = serde_json::from_slice(&output.stdout) {
+                return status;
+            }
+            assert!(began.elapsed() < DEADLINE, "no status: {}", String::from_utf8_lossy(&output.stderr));
+        }
+    }
+
+    /// Waits until the process has seen the change.
+    fn wait_for(&mut self, action: &Action, before: &Value, during: &[Expected]) {
+        let is_seen: Box<dyn Fn(&Value) -> bool> = match action {
+            Action::Apply { .. } | Action::Delete { .. } | Action::Relabel { .. } => {
+                let changes = before["changes"].as_u64();
+                Box::new(move |status| status["changes"].as_u64() > changes)
+            }
+            Action::Damage { slot, .. } => {
+                let file = format!("slot-{slot}.yaml");
+                Box::new(move |status| status["keptFiles"].to_string().contains(&file))
+            }
+            Action::LookUp { .. }
+            | Action::Move { .. }
+            | Action::SilenceUpstream
+            | Action::RestoreUpstream
+            | Action::Interrupt(_) => Box::new(|_| true),
+        };
+        let began = Instant::now();
+        loop {
+            let status = self.status();
+            self.probe_once(during, during);
+            if is_seen(&status) {
+                return;
+            }
+            assert!(began.elapsed() < DEADLINE, "{action:?} is never seen; status: {status:#}");
+        }
+    }
+
+    fn probe(&mut self, at: &[usize]) -> Vec<Measured> {
+        let place = |pair: &Pair| self.world.sandbox.place(pair.from).unwrap();
+        let probe = |pair: Pair| Probe { from: place(&pair), to: (pair.to, PORT).into(), protocol: Protocol::Tcp };
+        let probes: Vec<Probe> = at.iter().map(|at| probe(self.pairs[*at])).collect();
+        self.tally.probes += probes.len();
+        self.world.sandbox.probe(&probes).unwrap()
+    }
+
+    fn check(&mut self, expected: &[Expected]) {
+        self.probe_once(expected, expected);
+    }
+
+    /// Every connection that must be silent is; every one that must be open is, at the latest after some repeats.
+    fn probe_once(&mut self, expected: &[Expected], again: &[Expected]) {
+        let mut waiting: Vec<usize> = (0..self.pairs.len()).collect();
+        for _ in 0..REPEATS {
+            let measured = self.probe(&waiting);
+            let mut repeat = Vec::new();
+            for (at, measured) in waiting.into_iter().zip(measured) {
+                match (expected[at], measured) {
+                    (Expected::Silent, Measured::Open) => {
+                        self.tally.in_parts += 1;
+                        let second = self.probe(&[at])[0];
+                        let Pair { from, to } = self.pairs[at];
+                        assert!(
+                            second != Measured::Open || again[at] != Expected::Silent,
+                            "{from} -> {to}:{PORT} is open, and must not be"
+                        );
+                    }
+                    (Expected::Open, Measured::Open) => self.tally.open += 1,
+                    (Expected::Silent, _) => self.tally.silent += 1,
+                    (Expected::Open, _) => repeat.push(at),
+                    (Expected::Either, _) => {}
+                }
+            }
+            waiting = repeat;
+            if waiting.is_empty() {
+                return;
+            }
+        }
+        let Pair { from, to } = self.pairs[waiting[0]];
+        panic!("{from} -> {to}:{PORT} is not open, and must be");
+    }
+
+    /// Connections that are allowed before and after go on; those that are forbidden end.
+    fn check_connections(&mut self, before: &[Expected], after: &[Expected]) {
+        let mut kept = Vec::new();
+        for mut one in std::mem::take(&mut self.kept) {
+            let (was, is) = (before[one.pair], after[one.pair]);
+            if is == Expected::Silent {
+                self.wait_until_cut(&mut one);
+                self.tally.cut += 1;
+            } else if is == Expected::Open && was == Expected::Open {
+                let is_alive = (0..REPEATS).any(|_| one.connection.alive(Duration::from_secs(2)).unwrap());
+                let Pair { from, to } = self.pairs[one.pair];
+                assert!(is_alive, "the connection {from} -> {to}:{PORT} is lost, and was allowed all the time");
+                self.tally.kept += 1;
+                kept.push(one);
+            }
+        }
+        self.kept = kept;
+    }
+
+    fn wait_until_cut(&self, one: &mut Kept) {
+        let began = Instant::now();
+        while one.connection.alive(Duration::from_millis(300)).unwrap() {
+            let Pair { from, to } = self.pairs[one.pair];
+            assert!(began.elapsed() < DEADLINE, "the connection {from} -> {to}:{PORT} is forbidden, and goes on");
+        }
+    }
+
+    /// Opens some more connections that are to last.
+    fn keep_more(&mut self, expected: &[Expected]) {
+        let has = |pair: usize| self.kept.iter().any(|one| one.pair == pair);
+        let next = (0..self.pairs.len()).filter(|at| expected[*at] == Expected::Open && !has(*at));
+        // Not always the same ones.
+        let Some(pair) = next.clone().nth(self.tally.lookups % next.count().max(1)) else { return };
+        if self.kept.len() >= MOST_CONNECTIONS {
+            return;
+        }
+        let Pair { from, to } = self.pairs[pair];
+        let from = self.world.sandbox.place(from).unwrap();
+        if let Ok(connection) = self.world.sandbox.connect(&from, (to, PORT).into(), Protocol::Tcp).unwrap() {
+            self.kept.push(Kept { pair, connection });
+        }
+    }
+}
+
+fn spawn(world: &World, more: &[&str]) -> Process {
+    let manifests = world.folder.join("manifests");
+    world.spawn(&[&["run", "--manifests", manifests.to_str().unwrap()], more].concat())
+}
