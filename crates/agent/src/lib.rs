@@ -12,6 +12,7 @@ mod counters;
 mod denials;
 mod enforcer;
 mod error;
+mod hold;
 mod identity;
 mod learner;
 mod memo;
@@ -43,5 +44,7 @@ pub use node::{DnsSettings, Node, NodeError, NodeSettings};
 pub use share::{Heard, Share};
 pub use sharing::{LearnedElsewhere, Publishing};
 pub use signals::{Signal, Signals};
-pub use source::{ClusterSettings, ClusterSource, Event, FileSettings, Files, Source, look};
+pub use source::{
+    ClusterSettings, ClusterSource, Event, FileSettings, Files, Source, StorageSettings, StorageStatus, look,
+};
 pub use takeover::TakeoverError;

@@ -7,6 +7,7 @@ use crate::denials::Denials;
 use crate::error::AgentError;
 use crate::identity::{Here, Interfaces};
 use crate::node::{DnsSettings, Node, NodeSettings};
+use crate::source::StorageStatus;
 use namewall_cluster::Read;
 use namewall_dataplane::render::Scope;
 use namewall_dataplane::{Applied, Cut, Dataplane};
@@ -38,6 +39,8 @@ pub(crate) struct State<D: Dataplane> {
     pub(crate) last_error: Option<String>,
     /// What keeps the API server from being watched.
     pub(crate) trouble: Vec<Trouble>,
+    /// What became of the stored objects.
+    pub(crate) storage: StorageStatus,
     /// Publishes what is learned here.
     pub(crate) publisher: Option<Arc<Publisher>>,
     pub(crate) started: Instant,
@@ -127,6 +130,7 @@ impl<D: Dataplane> State<D> {
             kept,
             last_error: None,
             trouble: Vec::new(),
+            storage: StorageStatus::default(),
             publisher: None,
             started,
             changes: 0,

@@ -114,6 +114,7 @@ impl Trial {
             take_over: false,
             explain: Box::new(|_, _| Err("nobody explains".to_owned())),
             health: self.health.clone(),
+            signals: &NoSignals,
         })
     }
 
@@ -145,7 +146,7 @@ impl Trial {
     }
 }
 
-fn config() -> Config {
+pub(super) fn config() -> Config {
     Config {
         node: Some("n1".to_owned()),
         table: "namewall".to_owned(),
