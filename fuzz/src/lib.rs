@@ -17,6 +17,7 @@ mod query;
 mod questions;
 mod scenarios;
 mod selectors;
+mod state;
 mod themis;
 mod zone;
 
@@ -33,13 +34,14 @@ pub use query::query;
 pub use questions::questions;
 pub use scenarios::scenarios;
 pub use selectors::selectors;
+pub use state::state;
 pub use themis::themis;
 pub use zone::zone;
 
 pub type Target = fn(&[u8]);
 
 /// Every target by name: the name of its binary and of its corpus.
-pub const TARGETS: [(&str, Target); 15] = [
+pub const TARGETS: [(&str, Target); 16] = [
     ("answer", answer),
     ("cni", cni),
     ("corefile", corefile),
@@ -53,6 +55,7 @@ pub const TARGETS: [(&str, Target); 15] = [
     ("questions", questions),
     ("scenarios", scenarios),
     ("selectors", selectors),
+    ("state", state),
     ("themis", themis),
     ("zone", zone),
 ];

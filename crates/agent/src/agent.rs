@@ -6,6 +6,7 @@ use crate::config::{Config, ThisNode};
 use crate::control::{Control, Explain, Running};
 use crate::denials;
 use crate::error::{AgentError, with_causes};
+use crate::hold::Hold;
 use crate::identity::{Attachments, Interfaces};
 use crate::learner::Refused;
 use crate::metrics::NodeMetrics;
@@ -14,18 +15,20 @@ use crate::retry::Retry;
 use crate::share::Heard;
 use crate::sharing::{LearnedElsewhere, Publishing};
 use crate::signals::Signals;
-use crate::source::{Event, Source};
+use crate::source::{Event, Source, StorageStatus};
 use crate::state::{Beginning, Change, State, lock};
 use crate::takeover::{hand_over, take_over};
+use namewall_cluster::Read;
 use namewall_cni::Records;
 use namewall_dataplane::Dataplane;
+use namewall_policy::Finding;
 use namewall_policy::domain::DomainName;
 use namewall_runtime::Clock;
 use namewall_telemetry::{Export, Health};
 use std::error::Error;
 use std::net::SocketAddr;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -60,6 +63,8 @@ pub struct Start<'a, S, D: Dataplane> {
     pub explain: Box<Explain>,
     /// Told that the loop turns, and that the agent is ready.
     pub health: Health,
+    /// May end a start that has to wait.
+    pub signals: &'a dyn Signals,
 }
 
 /// Why an agent ended.
@@ -92,6 +97,7 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
     pub fn start(start: Start<'a, S, D>) -> Result<Self, AgentError> {
         let Start { mut source, open, clock, machine, read_config, cluster_domain, control, explain, health, .. } =
             start;
+        let mut opening = Opening { open: Some(open), dataplane: None };
         let config = read_config().map_err(AgentError::Settings)?;
         // The runtime's word is beside the records.
         let sandboxes = start.records.with_file_name(namewall_cni::sandboxes::FILE);
@@ -101,7 +107,8 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
         source.waker().into_iter().for_each(|wake| attachments.set_wake(wake));
         let mut own = OwnAddresses::new(machine);
         own.follow(clock.now());
-        let read = source.read()?;
+        let wait = Wait { control: &control, signals: start.signals, health: &health };
+        let mut read = read_all(&mut source, &mut || opening.open(&config), &wait)?;
         let sockets = match (Running::find(&control), start.take_over) {
             (Ok(_), true) => take_over(&control)?,
             (Ok(_), false) => return Err(AgentError::RunsAlready),
@@ -110,7 +117,13 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
         let this = ThisNode::find(&read.lowered.snapshot, config.node.as_deref()).ok().flatten();
         let closed = source.pod_blocks(this.as_ref().map(|this| this.name.as_str()));
         let cluster_dns = source.dns_servers();
-        let started = open(&config).map_err(|error| NodeError::dataplane(error).into()).and_then(|dataplane| {
+        let storage = source.storage();
+        source.keep();
+        let started = opening.open(&config).and_then(|is_enforced| {
+            read.findings.extend(about_state(&storage, is_enforced));
+            opening.dataplane.take().ok_or(AgentError::Ended)
+        });
+        let started = started.and_then(|dataplane| {
             let (cluster_dns, own, interfaces) = (&cluster_dns, &mut own, interfaces);
             let clock = clock.clone();
             let beginning =
@@ -143,6 +156,7 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
             clock,
             health,
         };
+        lock(&agent.state).storage = agent.source.storage();
         agent.log_start();
         let state = lock(&agent.state);
         denials::follow(state.node.denials(config.log_group)?, &state.denials)?;
@@ -222,6 +236,9 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
         let read = self.source.read();
         let mut state = lock(&self.state);
         state.node.scope_mut().closed = self.source.pod_blocks(state.node_name.as_deref());
+        if read.is_ok() {
+            self.source.keep();
+        }
         let done = read.map_err(AgentError::from).and_then(|read| state.enforce(read, &mut self.own));
         self.retry.ended(done.is_ok(), self.clock.now());
         state.node.meter().changed(done.is_ok());
@@ -312,10 +329,12 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
         let (node, error) = {
             let mut state = lock(&self.state);
             state.trouble = self.source.trouble();
+            state.storage = self.source.storage();
             for Refused { client, name, address, why } in state.node.learner().take_refused() {
                 warn!(%client, %name, %address, "an answer opens nothing: {why}");
             }
-            (state.node_name.clone(), state.last_error.clone().filter(|_| is_lasting))
+            let lasting = state.last_error.clone().filter(|_| is_lasting);
+            (state.node_name.clone(), lasting.or_else(|| about_kept(&state.kept)))
         };
         self.publish();
         if let Some(node) = node {
@@ -344,6 +363,83 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
     }
 }
 
+/// What users are told of objects whose last good version is in force.
+fn about_kept(kept: &[Arc<str>]) -> Option<String> {
+    let first = kept.first()?;
+    let more = kept.len() - 1;
+    let others = if more > 0 { format!(" and {more} more") } else { String::new() };
+    Some(format!("{first}{others} cannot be read; the last good version is in force"))
+}
+
+/// A data plane that is opened when it is needed.
+struct Opening<'a, D: Dataplane> {
+    open: Option<OpenDataplane<'a, D>>,
+    dataplane: Option<D>,
+}
+
+impl<D: Dataplane> Opening<'_, D> {
+    fn open(&mut self, config: &Config) -> Result<bool, AgentError> {
+        if let Some(open) = self.open.take() {
+            self.dataplane = Some(open(config).map_err(NodeError::dataplane)?);
+        }
+        let Some(dataplane) = &mut self.dataplane else { return Ok(false) };
+        dataplane.is_enforcing().map_err(|error| NodeError::dataplane(error).into())
+    }
+}
+
+/// What there is to say about the state that an earlier process should have left.
+fn about_state(storage: &StorageStatus, is_enforced: bool) -> Option<Finding> {
+    match &storage.lost {
+        Some(why) => Some(Finding::error("state-lost", "", why.clone())),
+        None if is_enforced && storage.file.is_some() && !storage.is_adopted => {
+            let message = "rules of an earlier process are in the kernel, and no objects of it are stored";
+            Some(Finding::warning("state-lost", "", message))
+        }
+        None => None,
+    }
+}
+
+/// What a start needs while it waits.
+struct Wait<'a> {
+    control: &'a Path,
+    signals: &'a dyn Signals,
+    health: &'a Health,
+}
+
+/// Reads all of a source. While something that was enforced before cannot be read, and nobody knows what it was, this
+/// waits: the rules in the kernel stay as they are. `is_enforced` says whether there are any.
+fn read_all(
+    source: &mut impl Source,
+    is_enforced: &mut dyn FnMut() -> Result<bool, AgentError>,
+    wait: &Wait<'_>,
+) -> Result<Read, AgentError> {
+    let mut hold: Option<Hold> = None;
+    loop {
+        let (read, why) = match source.read() {
+            Ok(read) => match source.gap() {
+                None => return Ok(read),
+                Some(gap) => (Ok(read), gap),
+            },
+            Err(error) => {
+                let why = with_causes(&error);
+                (Err(error), why)
+            }
+        };
+        match &hold {
+            Some(hold) => hold.set(&why),
+            None if Running::find(wait.control).is_ok() => return Err(AgentError::Gap(why)),
+            // Nothing was enforced before: what can be read is, and the rest is closed as far as it is known.
+            None if !is_enforced()? => return Ok(read?),
+            None => hold = Some(Hold::start(wait.control, &why)?),
+        }
+        wait.health.turn();
+        let is_ended = matches!(source.next(wait.signals), Event::Stop);
+        if is_ended || hold.as_ref().is_some_and(Hold::is_replaced) {
+            return Err(AgentError::Ended);
+        }
+    }
+}
+
 /// Answers at the control socket, in a thread of its own.
 fn serve_control<D: Dataplane>(path: &PathBuf, control: Control<D>) -> Result<(), AgentError> {
     std::fs::remove_file(path).ok();
@@ -361,5 +457,8 @@ fn log_change<D: Dataplane>(state: &State<D>, change: &Change, took: Duration) {
     info!(policies, pods, operations, milliseconds, "changed");
 }
 
+#[cfg(test)]
+#[path = "agent/last_good/tests.rs"]
+mod last_good_tests;
 #[cfg(test)]
 mod tests;

@@ -23,6 +23,11 @@ pub enum AgentError {
     Takeover(#[from] TakeoverError),
     #[error("a namewall runs here already; end it first, or start this one with --take-over")]
     RunsAlready,
+    #[error("{0}; the namewall that runs here goes on")]
+    Gap(String),
+    /// A signal, or another agent, has ended a start that had to wait.
+    #[error("the start was ended before anything was enforced")]
+    Ended,
     #[error("there is no Node {0} any more, which this machine is")]
     NodeGone(String),
     #[error("cannot listen at {}", .path.display())]

@@ -13,6 +13,7 @@ mod cuts;
 mod denials;
 mod enforcer;
 mod error;
+mod hold;
 mod identity;
 mod learner;
 mod memo;
@@ -47,5 +48,7 @@ pub use settle::Settle;
 pub use share::{Heard, Share};
 pub use sharing::{LearnedElsewhere, Publishing};
 pub use signals::{Signal, Signals};
-pub use source::{ClusterSettings, ClusterSource, Event, FileSettings, Files, Source, look};
+pub use source::{
+    ClusterSettings, ClusterSource, Event, FileSettings, Files, Source, StorageSettings, StorageStatus, look,
+};
 pub use takeover::TakeoverError;

@@ -8,6 +8,7 @@ use crate::error::AgentError;
 use crate::identity::{AllowedSource, Here, Interfaces, allow};
 use crate::node::{DnsSettings, Node, NodeSettings};
 use crate::retry::Retry;
+use crate::source::StorageStatus;
 use namewall_cluster::Read;
 use namewall_dataplane::render::Scope;
 use namewall_dataplane::{Applied, Dataplane};
@@ -44,6 +45,8 @@ pub(crate) struct State<D: Dataplane> {
     pub(crate) last_error: Option<String>,
     /// What keeps the API server from being watched.
     pub(crate) trouble: Vec<Trouble>,
+    /// What became of the stored objects.
+    pub(crate) storage: StorageStatus,
     /// Publishes what is learned here.
     pub(crate) publisher: Option<Arc<Publisher>>,
     pub(crate) started: Instant,
@@ -142,6 +145,7 @@ impl<D: Dataplane> State<D> {
             kept,
             last_error: None,
             trouble: Vec::new(),
+            storage: StorageStatus::default(),
             publisher: None,
             started,
             changes: 0,

@@ -24,7 +24,7 @@ pub(crate) const WEB: &str = "10.0.0.1";
 pub(crate) const DB: &str = "10.0.0.2";
 
 /// Two pods on one node, `shop/web` and `shop/db`.
-const PODS: &str = "
+pub(crate) const PODS: &str = "
 {apiVersion: v1, kind: Node, metadata: {name: n1}, status: {addresses: [{type: InternalIP, address: 192.0.2.1}]}}
 ---
 {apiVersion: v1, kind: Pod, metadata: {name: web, namespace: shop, labels: {app: web}}, spec: {nodeName: n1},

@@ -39,6 +39,27 @@ impl<R> Default for LastGood<R> {
 }
 
 impl<R: Record> LastGood<R> {
+    /// Takes versions that an earlier process knew to be good. What was lowered since counts more.
+    pub fn adopt(&mut self, records: impl IntoIterator<Item = R>) {
+        let mut files = Files::new();
+        for record in records {
+            files.entry(record.file().clone()).or_default().push(record);
+        }
+        for (file, records) in files {
+            self.good.entry(file).or_insert(records);
+        }
+    }
+
+    /// The files, or objects, that have a good version.
+    pub fn files(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.good.keys()
+    }
+
+    /// The good version of a file, or object.
+    pub fn of(&self, file: &str) -> Option<&[R]> {
+        self.good.get(file).map(Vec::as_slice)
+    }
+
     /// Lowers documents. A file with an error in it keeps its last good version; one that never had one counts
     /// as far as it can be read, and closed. `findings` are those of reading the files.
     pub fn lower(

@@ -18,6 +18,9 @@ mod manifests;
 mod record;
 pub mod resolver;
 mod store;
+mod stored;
+mod stored_facts;
+mod stored_objects;
 pub mod yaml;
 
 pub use attached::{PodAddresses, PodUid, give_addresses};
@@ -27,6 +30,8 @@ pub use lower::{
     API_SERVER_PORT, Described, DescribedService, ENFORCEMENT_ANNOTATION, Endpoints, Lowered, NO_KIND, Resolved,
     Settings, lower, pods,
 };
-pub use manifests::{LoadError, Manifests, Reading, load, read};
+pub use manifests::{LoadError, MAX_FILE, Manifests, Reading, Survey, is_blank, load, read, survey};
 pub use record::Record;
-pub use store::{Key, Listing, Store};
+pub use store::{Key, Listing, Store, StoreVersions};
+pub use stored::{MAX_STORED, Stored, StoredEntry, StoredError, digest};
+pub use stored_objects::UnknownObject;

@@ -41,6 +41,14 @@ impl Text {
         Self { file: document.file.clone(), json: json.into() }
     }
 
+    pub(crate) fn name(&self) -> &Arc<str> {
+        &self.file
+    }
+
+    pub(crate) fn json(&self) -> &Arc<str> {
+        &self.json
+    }
+
     pub(crate) fn read(&self) -> Document {
         let tree: Json = serde_json::from_str(&self.json).expect(SOUND);
         Document::new(&self.file, whole(&tree))

@@ -108,6 +108,17 @@ pub struct Store {
     live: Option<(Live, Remarks)>,
     /// Services whose endpoints have changed since.
     touched: BTreeSet<Key>,
+    /// How often an object that is kept as text has changed, and how often another.
+    versions: StoreVersions,
+}
+
+/// Numbers that change with the objects of a [`Store`].
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct StoreVersions {
+    /// Policies, nodes, namespaces and the like.
+    pub texts: u64,
+    /// Pods, Services and EndpointSlices.
+    pub facts: u64,
 }
 
 impl Store {
@@ -121,6 +132,24 @@ impl Store {
     }
 
     fn put(&mut self, kind: &'static Kind, key: Key, object: Object) -> bool {
+        let is_new = self.insert(kind, key, object);
+        self.count_change(kind, is_new);
+        is_new
+    }
+
+    fn count_change(&mut self, kind: &Kind, is_new: bool) {
+        match kind.reader {
+            Reader::Pod | Reader::Service | Reader::EndpointSlice => self.versions.facts += u64::from(is_new),
+            _ => self.versions.texts += u64::from(is_new && is_read(kind)),
+        }
+    }
+
+    /// Changes with every change of an object.
+    pub fn versions(&self) -> StoreVersions {
+        self.versions
+    }
+
+    fn insert(&mut self, kind: &'static Kind, key: Key, object: Object) -> bool {
         match object {
             Object::Pod(fact) => self.facts.pods.put(key, fact),
             Object::Service(fact) => {
@@ -160,6 +189,12 @@ impl Store {
     }
 
     pub fn remove(&mut self, kind: &'static Kind, key: &Key) -> bool {
+        let has_gone = self.take_out(kind, key);
+        self.count_change(kind, has_gone);
+        has_gone
+    }
+
+    fn take_out(&mut self, kind: &'static Kind, key: &Key) -> bool {
         match kind.reader {
             Reader::Pod => {
                 self.facts.pods.objects.contains_key(key) && {
@@ -313,6 +348,28 @@ impl Store {
         let lowered = Lowered { snapshot: live.snapshot.clone(), ..Lowered::default() };
         self.live = Some((live, told));
         Read { lowered, findings: now.findings, kept: now.kept }
+    }
+
+    /// The objects that the Snapshot depends on and that are kept as text.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = &Text> {
+        self.texts.iter().filter(|(kind, _)| is_read(kind)).flat_map(|(_, objects)| objects.values())
+    }
+
+    pub(crate) fn last_good_of(&self, object: &str) -> Option<&Text> {
+        self.last_good.of(object)?.first()
+    }
+
+    pub(crate) fn adopt_texts(&mut self, good: Vec<Text>) {
+        self.last_good.adopt(good);
+    }
+
+    /// Forgets the good versions that were adopted.
+    pub fn forget_good(&mut self) {
+        self.last_good = LastGood::default();
+    }
+
+    pub(crate) fn facts(&self) -> &Facts {
+        &self.facts
     }
 
     fn read_anew(&mut self, settings: &Settings) -> (Live, Remarks) {

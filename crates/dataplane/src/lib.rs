@@ -42,6 +42,9 @@ pub trait Dataplane: Debug + Send + 'static {
     /// Goes from what is enforced to what is desired by the smallest change, all at once.
     fn replace(&mut self, desired: &Desired<'_>) -> Result<Applied, Self::Error>;
 
+    /// True if rules are in force, be it those of an earlier process. Changes nothing.
+    fn is_enforcing(&mut self) -> Result<bool, Self::Error>;
+
     /// Guards these interfaces, and no others: what comes from one without a source of its pod is dropped (S1.9).
     fn guard(&mut self, guard: &Guard<'_>) -> Result<Guarded, Self::Error>;
 

@@ -149,6 +149,10 @@ impl Dataplane for Memory {
         Ok(Applied { way, operations: 1, narrows: true, adopted })
     }
 
+    fn is_enforcing(&mut self) -> Result<bool, Refused> {
+        Ok(self.replaced() > 0)
+    }
+
     fn guard(&mut self, guard: &Guard<'_>) -> Result<Guarded, Refused> {
         let mut inner = self.change()?;
         let operations = usize::from(inner.interfaces != guard.interfaces);

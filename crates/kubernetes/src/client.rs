@@ -7,6 +7,7 @@ use http::Response;
 use kube::client::{ClientBuilder, DynBody};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use namewall_cluster::digest;
 use namewall_runtime::{BoxFuture, SeededRandom, SystemClock, Tasks};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -49,6 +50,7 @@ pub struct Connection {
     runtime: Arc<Runtime>,
     environment: Environment,
     server: String,
+    cluster: String,
 }
 
 impl Lifeline for Runtime {}
@@ -80,6 +82,9 @@ impl Connection {
         let mut config = runtime.block_on(configure(target))?;
         config.connect_timeout = Some(CONNECT_SLOWLY);
         let server = config.cluster_url.to_string();
+        // Inside of every cluster the server has the same address; its authority is the cluster's own.
+        let authority = digest(&config.root_cert.iter().flatten().flatten().copied().collect::<Vec<u8>>());
+        let cluster = format!("cluster {server} {authority}");
         let inside = runtime.enter();
         let requests = Arc::default();
         let watching = counted(config.clone(), &requests)?;
@@ -97,7 +102,7 @@ impl Connection {
             requests,
             lifeline: Some(runtime.clone()),
         };
-        Ok(Self { runtime, environment, server })
+        Ok(Self { runtime, environment, server, cluster })
     }
 
     /// For tests: watches that say nothing for so long are given up, and answers that take three times as long.
@@ -109,6 +114,11 @@ impl Connection {
     /// The server's address, as users know it.
     pub fn server(&self) -> &str {
         &self.server
+    }
+
+    /// What tells this cluster from others, as far as it is known before the server has answered.
+    pub fn cluster(&self) -> &str {
+        &self.cluster
     }
 
     pub fn environment(&self) -> &Environment {

@@ -150,6 +150,11 @@ impl Watch {
         (read, with(&known.store))
     }
 
+    /// Does something with the objects, before they are read or between two readings.
+    pub fn with_store_mut<T>(&self, with: impl FnOnce(&mut Store) -> T) -> T {
+        with(&mut self.shared.lock().store)
+    }
+
     /// Takes the addresses that this node's runtime has given its pods. They are in what is read next.
     pub fn attach(&self, pods: &[PodAddresses]) {
         self.shared.lock().store.attach(pods);

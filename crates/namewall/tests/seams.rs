@@ -45,6 +45,12 @@ const EDGES: &[Edge] = &[
     Edge { file: "agent/src/agent.rs", words: &["thread::"], why: "serves the control socket" },
     Edge { file: "agent/src/control/mod.rs", words: &["thread::"], why: "lets CNI plugins wait, each in a thread" },
     Edge { file: "agent/src/denials.rs", words: &["thread::"], why: "reads denials from the kernel" },
+    Edge { file: "agent/src/hold.rs", words: &["thread::"], why: "serves the control socket of a start that waits" },
+    Edge {
+        file: "agent/src/source/storage.rs",
+        words: &["Instant::now", "thread::"],
+        why: "stores the last good objects in a thread, and waits for it for a short time",
+    },
     Edge { file: "agent/src/node.rs", words: &["thread::"], why: "keeps the heartbeat of the DNS server" },
     Edge { file: "agent/src/learner.rs", words: &["thread::"], why: "plays a slow kernel, for tests" },
     Edge { file: "agent/src/memo.rs", words: &["RandomState"], why: "keeps answers under hashes nobody can guess" },

@@ -117,6 +117,7 @@ impl Trial {
             take_over: false,
             explain: Box::new(|_, _| Err("nobody explains".to_owned())),
             health: self.health.clone(),
+            signals: &NoSignals,
         })
     }
 
@@ -148,7 +149,7 @@ impl Trial {
     }
 }
 
-fn config() -> Config {
+pub(super) fn config() -> Config {
     Config {
         node: Some("n1".to_owned()),
         table: "namewall".to_owned(),

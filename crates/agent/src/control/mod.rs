@@ -133,6 +133,26 @@ impl<D: Dataplane> Control<D> {
     }
 }
 
+/// Answers one question without a state: every question gets this status, and an agent that wants to take over gets no
+/// sockets. True if it does.
+pub(crate) fn answer_alone(stream: UnixStream, status: &Value) -> io::Result<bool> {
+    stream.set_read_timeout(Some(TIMEOUT)).and_then(|()| stream.set_write_timeout(Some(TIMEOUT)))?;
+    let mut question = String::new();
+    let mut reader = BufReader::new(stream);
+    if (&mut reader).take(LONGEST).read_line(&mut question)? == 0 {
+        return Ok(false);
+    }
+    let question: Value = serde_json::from_str(&question).unwrap_or_default();
+    let hands_over = question["handOver"].as_bool() == Some(true);
+    let answer = match () {
+        () if hands_over => json!({"sockets": []}),
+        () if !question["status"].is_null() => status.clone(),
+        () => json!({"error": status["held"]}),
+    };
+    writeln!(reader.get_mut(), "{answer}")?;
+    Ok(hands_over)
+}
+
 impl<D: Dataplane> std::fmt::Debug for Control<D> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Control").field("state", &self.state).finish_non_exhaustive()

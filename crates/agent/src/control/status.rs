@@ -1,6 +1,7 @@
 //! `namewall status`.
 
 use crate::identity::Attachments;
+use crate::source::StorageStatus;
 use crate::state::State;
 use namewall_dataplane::Dataplane;
 use namewall_kubernetes::Published;
@@ -19,6 +20,7 @@ pub(super) fn status<D: Dataplane>(state: &State<D>, attachments: &Attachments) 
         "findings": texts(&state.findings),
         "keptFiles": texts(&state.kept),
         "lastError": state.last_error,
+        "storage": storage(&state.storage),
         "trouble": state.trouble.iter().map(|one| json!({"kind": one.kind, "what": one.what})).collect::<Vec<_>>(),
         "dns": dns(state),
         "names": names(state),
@@ -35,6 +37,11 @@ pub(super) fn status<D: Dataplane>(state: &State<D>, attachments: &Attachments) 
         },
         "guard": guard(state),
     })
+}
+
+fn storage(storage: &StorageStatus) -> Value {
+    let StorageStatus { file, is_adopted, lost, failure, stands_in } = storage;
+    json!({"file": file, "adopted": is_adopted, "lost": lost, "failure": failure, "standsIn": stands_in})
 }
 
 fn guard<D: Dataplane>(state: &State<D>) -> Value {

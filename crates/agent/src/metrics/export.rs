@@ -25,6 +25,8 @@ struct Reading {
     pods: usize,
     findings: [usize; metric::SEVERITIES.len()],
     kept: usize,
+    is_not_stored: bool,
+    is_stored_state: bool,
     is_failing: bool,
     meter: Arc<Meter>,
     leases: usize,
@@ -51,6 +53,8 @@ impl Reading {
             pods: state.snapshot.pod_count(),
             findings: [Severity::Hint, Severity::Warning, Severity::Error].map(count),
             kept: state.kept.len(),
+            is_not_stored: state.storage.failure.is_some(),
+            is_stored_state: state.storage.stands_in.is_some(),
             is_failing: state.last_error.is_some(),
             meter: state.node.meter().clone(),
             leases,
@@ -75,6 +79,8 @@ impl Reading {
         let counts = metric::SEVERITIES.iter().zip(self.findings);
         counts.into_iter().try_for_each(|(severity, count)| findings.sample(&[severity], count))?;
         to.value(&metric::OBJECTS_KEPT, self.kept)?;
+        to.value(&metric::STORE_FAILING, usize::from(self.is_not_stored))?;
+        to.value(&metric::ENFORCING_STORED, usize::from(self.is_stored_state))?;
         let mut changes = to.family(&metric::CHANGES)?;
         changes.sample(&["ok"], read(&meter.changes))?;
         changes.sample(&["failed"], read(&meter.failed_changes))?;

@@ -24,6 +24,14 @@ pub(super) const FINDINGS: Metric =
     Metric::gauge("namewall_findings", "Findings about the policies and objects that are read.").by(&[SEVERITY]);
 pub(super) const OBJECTS_KEPT: Metric =
     Metric::gauge("namewall_objects_kept", "Files and objects with an error whose last good version is in force.");
+pub(super) const STORE_FAILING: Metric = Metric::gauge(
+    "namewall_last_good_store_failing",
+    "1 while the last good objects cannot be stored, so that a restart could not fall back to them.",
+);
+pub(super) const ENFORCING_STORED: Metric = Metric::gauge(
+    "namewall_enforcing_stored_state",
+    "1 while only stored objects are enforced, since the API server has not been listed yet.",
+);
 pub(super) const CHANGES: Metric =
     Metric::counter("namewall_changes_total", "Changes of policies and pods; a failed one is tried again.")
         .by(&[RESULT]);
@@ -162,6 +170,8 @@ pub const METRICS: &[&Metric] = &[
     &PODS,
     &FINDINGS,
     &OBJECTS_KEPT,
+    &STORE_FAILING,
+    &ENFORCING_STORED,
     &CHANGES,
     &CHANGE_FAILING,
     &COMPILE_DURATION,

@@ -1,5 +1,7 @@
 //! A cluster that is watched through its API server.
 
+use super::stand_in::StandIn;
+use super::storage::{StorageSettings, StorageStatus};
 use super::{Event, Source, TICK};
 use crate::config::DNS_PORT;
 use crate::signals::{Signal, Signals};
@@ -37,6 +39,8 @@ pub struct ClusterSettings {
     pub namespaces: Vec<String>,
     /// The namespace and name of the Service that answers DNS.
     pub dns_service: Key,
+    /// Where the objects outlive the process. None: nowhere.
+    pub storage: Option<StorageSettings>,
 }
 
 #[derive(Debug)]
@@ -52,6 +56,7 @@ pub struct ClusterSource {
     attached: BTreeSet<Key>,
     logged: LoggedTrouble,
     warning: Warning,
+    stand_in: StandIn,
 }
 
 /// What the API server knows of this node.
@@ -68,8 +73,11 @@ struct Published {
 
 impl ClusterSource {
     pub fn new(connection: &Connection, settings: ClusterSettings) -> Self {
+        let watch = Watch::start(connection, Component::Agent);
+        let stand_in = StandIn::load(settings.storage.as_ref(), connection.cluster(), &watch);
         Self {
-            watch: Watch::start(connection, Component::Agent),
+            watch,
+            stand_in,
             connection: connection.clone(),
             settings,
             clock: connection.environment().clock.clone(),
@@ -81,12 +89,15 @@ impl ClusterSource {
         }
     }
 
-    /// Waits until all of the cluster is known. False if a signal ended it. Until then nothing changes in the kernel:
-    /// policies that are not known yet would be missing.
+    /// Waits until all of the cluster is known, or for a while if an earlier process has stored all of it. False if a
+    /// signal ended it. Until then nothing changes in the kernel: policies that are not known yet would be missing.
     pub fn wait_until_known(&mut self, signals: &dyn Signals, health: &Health) -> bool {
         while self.watch.wait_until_known(TICK).is_err() {
             health.turn();
             self.logged.log(self.watch.trouble(), self.clock.now());
+            if self.stand_in.is_due(self.clock.now()) {
+                return true;
+            }
             if signals.wait(Duration::ZERO) == Some(Signal::Stop) {
                 return false;
             }
@@ -102,6 +113,12 @@ impl Source for ClusterSource {
         if let Some(signal) = signals.wait(Duration::ZERO) {
             return signal.into();
         }
+        let now = self.clock.now();
+        if self.watch.is_known() && self.stand_in.owes(self.watch.with_store(Store::versions), now) {
+            let stand_in = &mut self.stand_in;
+            self.watch.with_store(|store| stand_in.note(store, now));
+            self.stand_in.keep();
+        }
         // Policies first: what names open depends on them.
         if self.watch.has_changed() {
             return Event::Changed;
@@ -112,14 +129,33 @@ impl Source for ClusterSource {
     }
 
     fn read(&mut self) -> Result<Read, LoadError> {
+        if self.watch.is_known() {
+            self.stand_in.end(&self.watch);
+        } else if let Some(store) = self.stand_in.store() {
+            self.attached = store.attached().cloned().collect();
+            return Ok(store.read(&self.settings.cluster));
+        }
         self.read = self.watch.with_store(|store| store.digest(&CLUSTER_EGRESS_FIREWALL));
-        let attached = |store: &Store| store.attached().cloned().collect();
+        let (stand_in, now) = (&mut self.stand_in, self.clock.now());
+        let attached = |store: &Store| {
+            stand_in.note(store, now);
+            store.attached().cloned().collect()
+        };
         let (read, attached) = self.watch.read_with(&self.settings.cluster, attached);
         self.attached = attached;
         Ok(read)
     }
 
+    fn keep(&mut self) {
+        self.stand_in.keep();
+    }
+
+    fn storage(&self) -> StorageStatus {
+        self.stand_in.status()
+    }
+
     fn attach(&mut self, pods: &[PodAddresses]) {
+        self.stand_in.store().into_iter().for_each(|store| _ = store.attach(pods));
         self.watch.attach(pods);
     }
 
@@ -142,11 +178,11 @@ impl Source for ClusterSource {
 
     fn pod_blocks(&self, node: Option<&str>) -> Vec<Cidr> {
         let node = node.filter(|_| !self.settings.opens_unknown);
-        node.map(|node| self.watch.with_store(|store| pod_cidrs(store, node))).unwrap_or_default()
+        node.map(|node| self.with_store(|store| pod_cidrs(store, node))).unwrap_or_default()
     }
 
     fn dns_servers(&self) -> Vec<SocketAddr> {
-        self.watch.with_store(|store| {
+        self.with_store(|store| {
             let service = store.service(&self.settings.dns_service);
             let addresses = service.map(DescribedService::cluster_addresses).unwrap_or_default();
             addresses.iter().map(|&address| (address, DNS_PORT).into()).collect()
@@ -168,6 +204,10 @@ impl Source for ClusterSource {
 
     fn publish(&mut self, node: &str, addresses: &BTreeSet<IpAddr>) -> bool {
         let now = self.clock.now();
+        // The server is away: every attempt would hold up the loop.
+        if self.stand_in.stands_in().is_some() {
+            return false;
+        }
         if self.watch.absent().contains(&&NODE_ADDRESSES) {
             return true;
         }
@@ -191,7 +231,25 @@ impl Source for ClusterSource {
     }
 }
 
+impl Drop for ClusterSource {
+    fn drop(&mut self) {
+        let stand_in = &mut self.stand_in;
+        if self.watch.is_known() && stand_in.stands_in().is_none() {
+            self.watch.with_store(|store| stand_in.note_all(store));
+            self.stand_in.keep();
+        }
+    }
+}
+
 impl ClusterSource {
+    /// Does something with the objects that count now.
+    fn with_store<T>(&self, with: impl FnOnce(&Store) -> T) -> T {
+        match self.stand_in.stands_in() {
+            Some(store) => with(store),
+            None => self.watch.with_store(with),
+        }
+    }
+
     /// Whether somebody has removed what was published.
     fn is_lost(&mut self, node: &str, now: Instant) -> bool {
         if self.published.check_at.is_some_and(|at| now < at) {

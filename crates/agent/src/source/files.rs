@@ -1,12 +1,18 @@
 //! Manifests in files, which may change at any moment and be wrong for a while.
+//!
+//! A file that cannot be read, is empty or was cut off keeps its last good
+//! version, across restarts too, until the file itself is removed (S10.3).
 
 use super::look::{Seen, look};
+use super::storage::{Storage, StorageSettings, StorageStatus};
 use super::{Event, Source, TICK};
 use crate::signals::Signals;
-use namewall_cluster::{self as cluster, Document, Key, LastGood, LoadError, PodAddresses, Read, Settings};
+use namewall_cluster::{self as cluster, Document, Key, LastGood, LoadError, Manifests, PodAddresses, Read, Settings};
+use namewall_cluster::{StoredEntry, Survey, is_blank};
 use namewall_policy::addr::Cidr;
+use namewall_policy::{Finding, Severity, Source as Place};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 #[derive(Clone, Debug, Default)]
@@ -15,6 +21,8 @@ pub struct FileSettings {
     /// Whether pods may talk that no file tells of. If not, who has an address of the node's blocks or of the pod
     /// networks in the settings, and is not known, is closed.
     pub opens_unknown: bool,
+    /// Where good versions outlive the process. None: nowhere.
+    pub storage: Option<StorageSettings>,
 }
 
 /// Files and folders, and the last good version of each file.
@@ -25,6 +33,11 @@ pub struct Files {
     /// The blocks of each Node.
     pod_blocks: BTreeMap<Arc<str>, Vec<Cidr>>,
     last_good: LastGood<Arc<Document>>,
+    /// The texts of the last good versions.
+    good_texts: BTreeMap<Arc<str>, Arc<str>>,
+    storage: Storage,
+    is_loaded: bool,
+    gap: Option<String>,
     /// The files as they were when they were last read.
     seen: BTreeSet<Seen>,
     /// Addresses that this machine's runtime has given pods, and the pods that have them.
@@ -34,11 +47,16 @@ pub struct Files {
 
 impl Files {
     pub fn new(paths: &[PathBuf], settings: FileSettings) -> Self {
+        let storage = settings.storage.as_ref().map(|storage| Storage::new(storage, source_of(paths)));
         Self {
             paths: paths.to_vec(),
             settings,
             pod_blocks: BTreeMap::new(),
             last_good: LastGood::default(),
+            good_texts: BTreeMap::new(),
+            storage: storage.unwrap_or_default(),
+            is_loaded: false,
+            gap: None,
             seen: BTreeSet::new(),
             given: Vec::new(),
             attached: BTreeSet::new(),
@@ -48,6 +66,117 @@ impl Files {
     fn look(&self) -> BTreeSet<Seen> {
         self.paths.iter().flat_map(|path| look(path)).collect()
     }
+
+    /// Takes the good versions that an earlier process has stored, once.
+    fn adopt(&mut self) {
+        if std::mem::replace(&mut self.is_loaded, true) {
+            return;
+        }
+        for StoredEntry { name, text, .. } in self.storage.load().into_iter().flat_map(|stored| stored.entries) {
+            let (mut documents, _) = Document::read_all(&name, &text);
+            documents.iter_mut().for_each(|document| _ = cluster::give_addresses(document, &self.given));
+            self.last_good.adopt(documents.into_iter().map(Arc::new));
+            self.good_texts.insert(name, text);
+        }
+    }
+
+    /// The files with a good version at or below a path.
+    fn known_below<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a Arc<str>> {
+        self.good_texts.keys().filter(move |file| Path::new(&***file).starts_with(path))
+    }
+
+    /// Findings about what cannot be read: one for each file that keeps its last good version, or one for the path.
+    /// An error for a path that the user names and of which nothing is known.
+    fn about_unread(&self, unread: &[LoadError], all: &mut Vec<Finding>) -> Result<(), usize> {
+        for (at, error) in unread.iter().enumerate() {
+            let (path, finding) = (error.path(), error.finding());
+            let mut known = self.known_below(&path).peekable();
+            let is_named = self.paths.iter().any(|named| named.display().to_string() == *path);
+            match known.peek() {
+                None if is_named => return Err(at),
+                None => all.push(finding),
+                Some(_) => all.extend(known.map(|file| finding.clone().from_source(Some(start_of(file))))),
+            }
+        }
+        Ok(())
+    }
+
+    /// Findings about files that have lost objects in a way that no editor writes.
+    fn about_cut(&self, texts: &[(Arc<str>, Arc<str>)], documents: &[Document]) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        for (file, text) in texts {
+            let Some(good) = self.last_good.of(file).filter(|good| !good.is_empty()) else { continue };
+            let known = self.good_texts.get(file);
+            let is_cut = known.is_some_and(|known| is_cut_within_a_line(known, text));
+            let has_all = || has_all(good, documents.iter().filter(|document| document.file == *file));
+            let stays = "Its objects stay in force; remove the file to delete them, or mend it";
+            let why = match () {
+                () if is_blank(text) => {
+                    let message = format!("there is no object in it any more. {stays}");
+                    findings.push(Finding::error("empty-file", "", message).from_source(Some(start_of(file))));
+                    continue;
+                }
+                () if is_cut => "it ends in the middle of a line of its last good version",
+                () if ends_with_separator(text) && !has_all() => {
+                    "it ends with `---`, and objects behind it are missing"
+                }
+                () => continue,
+            };
+            let message = format!("{why}. {stays}");
+            findings.push(Finding::error("truncated-file", "", message).from_source(Some(start_of(file))));
+        }
+        findings
+    }
+
+    /// Which files may have had objects that nobody knows any more.
+    fn find_gap(&self, texts: &[(Arc<str>, Arc<str>)], findings: &[Finding]) -> Option<String> {
+        if self.storage.has_state() {
+            return None;
+        }
+        let errors = findings.iter().filter(|finding| finding.severity == Severity::Error);
+        let errors =
+            errors.filter_map(|finding| Some((finding.source.as_ref()?.file.clone(), finding.message.clone())));
+        // A file without a byte was written by nobody on purpose.
+        let empty = texts.iter().filter(|(_, text)| text.trim().is_empty());
+        let empty = empty.map(|(file, _)| (file.clone(), "it is empty".to_owned()));
+        let (file, why) = errors.chain(empty).find(|(file, _)| self.last_good.of(file).is_none())?;
+        Some(format!("{file} cannot be read ({why}), and no version of it is stored"))
+    }
+}
+
+/// Which source this is, for the stored state.
+fn source_of(paths: &[PathBuf]) -> String {
+    let name = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone()).display().to_string();
+    let names: BTreeSet<String> = paths.iter().map(name).collect();
+    format!("files {}", names.into_iter().collect::<Vec<_>>().join(" "))
+}
+
+fn start_of(file: &Arc<str>) -> Place {
+    Place { file: file.clone(), line: 1, column: 1 }
+}
+
+/// True if a text is the beginning of another, cut off before the end of a line.
+fn is_cut_within_a_line(before: &str, now: &str) -> bool {
+    now.len() < before.len()
+        && !now.ends_with('\n')
+        && before.starts_with(now)
+        && !before[now.len()..].starts_with('\n')
+}
+
+/// True if nothing but comments stands behind the last separator.
+fn ends_with_separator(text: &str) -> bool {
+    let mut lines = text.lines().rev().map(str::trim_end);
+    lines.find(|line| !line.is_empty() && !line.trim_start().starts_with('#')) == Some("---")
+}
+
+/// True if every object of the good version is among the documents.
+fn has_all<'d>(good: &[Arc<Document>], now: impl Iterator<Item = &'d Document>) -> bool {
+    let key = |document: &Document| {
+        let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
+        (text(document.kind()), text(document.namespace()), text(document.name()))
+    };
+    let now: BTreeSet<_> = now.map(key).collect();
+    good.iter().all(|document| now.contains(&key(document)))
 }
 
 impl Source for Files {
@@ -62,15 +191,42 @@ impl Source for Files {
     fn read(&mut self) -> Result<Read, LoadError> {
         // Compared before they are read, so that a change in between is read again.
         let seen = self.look();
-        let loaded = cluster::load(&self.paths)?;
+        let Survey { manifests: Manifests { mut documents, mut findings }, texts, mut unread } =
+            cluster::survey(&self.paths);
+        self.adopt();
+        if let Err(at) = self.about_unread(&unread, &mut findings) {
+            return Err(unread.swap_remove(at));
+        }
         self.seen = seen;
-        let mut documents = loaded.documents;
+        findings.extend(self.about_cut(&texts, &documents));
         let given = |document| cluster::give_addresses(document, &self.given);
         self.attached = documents.iter_mut().filter_map(given).collect();
         let documents = documents.into_iter().map(Arc::new);
-        let mut read = self.last_good.lower(documents, loaded.findings, &self.settings.cluster);
+        let mut read = self.last_good.lower(documents, findings, &self.settings.cluster);
+        self.gap = self.find_gap(&texts, &read.findings);
+        let mut known = std::mem::take(&mut self.good_texts);
+        let kept = read.kept.iter().filter_map(|file| known.remove_entry(file)).collect::<Vec<_>>();
+        let good = texts.into_iter().filter(|(file, _)| self.last_good.of(file).is_some());
+        self.good_texts = good.chain(kept).collect();
         self.pod_blocks = std::mem::take(&mut read.lowered.pod_blocks);
         Ok(read)
+    }
+
+    fn gap(&self) -> Option<String> {
+        self.gap.clone()
+    }
+
+    fn keep(&mut self) {
+        let entry = |(name, text): (&Arc<str>, &Arc<str>)| StoredEntry {
+            name: name.clone(),
+            text: text.clone(),
+            is_good: true,
+        };
+        self.storage.save(self.good_texts.iter().map(entry).collect());
+    }
+
+    fn storage(&self) -> StorageStatus {
+        self.storage.status()
     }
 
     fn attach(&mut self, pods: &[PodAddresses]) {

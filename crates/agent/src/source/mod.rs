@@ -4,9 +4,12 @@
 mod cluster;
 mod files;
 pub mod look;
+mod stand_in;
+mod storage;
 
 pub use cluster::{ClusterSettings, ClusterSource};
 pub use files::{FileSettings, Files};
+pub use storage::{StorageSettings, StorageStatus};
 
 use crate::signals::Signals;
 use namewall_cluster::{Key, LoadError, PodAddresses, Read};
@@ -53,6 +56,20 @@ pub trait Source {
     /// Ends `next` early, from another thread. None if a tick is soon enough.
     fn waker(&self) -> Option<Box<dyn Fn() + Send + Sync>> {
         None
+    }
+
+    /// Why what was read last may lack objects that an earlier process has enforced: they cannot be read, and no good
+    /// version of them is stored. While rules of that process are in the kernel, those stay as they are (S10.3).
+    fn gap(&self) -> Option<String> {
+        None
+    }
+
+    /// Stores what was read last, since it is about to be enforced. A process that starts later falls back to it.
+    fn keep(&mut self) {}
+
+    /// What became of the stored objects.
+    fn storage(&self) -> StorageStatus {
+        StorageStatus::default()
     }
 
     /// What was read last is in force now.

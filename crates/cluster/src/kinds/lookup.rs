@@ -1,6 +1,7 @@
 //! Finds kinds in the table.
 
 use super::{Component, KINDS, Kind, ObjectScope};
+use strsim::osa_distance;
 
 /// The kinds of policies, in the order in which they are lowered.
 pub fn policies() -> impl Iterator<Item = &'static Kind> {
@@ -27,19 +28,31 @@ pub(crate) enum Recognised {
 }
 
 pub(crate) fn recognise(api_version: &str, name: &str) -> Recognised {
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    let is_of = |kind: &&Kind| kind.group == group || kind.former_groups.contains(&group);
-    match named(name).find(is_of) {
+    let version = api_version.split_once('/').map_or(api_version, |(_, version)| version);
+    match named(name).find(|kind| is_of(kind, api_version)) {
         Some(kind) if kind.any_version || kind.versions.contains(&version) => Recognised::Read(kind),
         Some(kind) => Recognised::OtherVersion(kind),
         None => Recognised::No,
     }
 }
 
-/// The policy kind that a user means who writes this, with the plural or with other capitals. None if there is none.
-pub(crate) fn meant_policy(written: &str) -> Option<&'static Kind> {
-    let is_meant = |kind: &&Kind| written.eq_ignore_ascii_case(kind.name) || written.eq_ignore_ascii_case(kind.plural);
-    policies().find(is_meant)
+/// A slip of the pen changes at most so many letters of a kind's name.
+const SLIP: usize = 2;
+
+/// The policy kind that a user means who writes this: with the plural, with other capitals, with a slip of the pen or,
+/// in the group of the kind, cut off. None if there is none.
+pub(crate) fn meant_policy(api_version: &str, written: &str) -> Option<&'static Kind> {
+    let is_exact = |kind: &&Kind| written.eq_ignore_ascii_case(kind.name) || written.eq_ignore_ascii_case(kind.plural);
+    let apart = |kind: &'static Kind| (osa_distance(kind.name, written), kind);
+    let nearest = || policies().map(apart).filter(|(apart, _)| *apart <= SLIP).min_by_key(|(apart, _)| *apart);
+    let is_begun = |kind: &&Kind| !written.is_empty() && kind.name.starts_with(written) && is_of(kind, api_version);
+    policies().find(is_exact).or_else(|| nearest().map(|(_, kind)| kind)).or_else(|| policies().find(is_begun))
+}
+
+/// True if the kind belongs to the group of an `apiVersion`, whatever the version.
+pub(crate) fn is_of(kind: &Kind, api_version: &str) -> bool {
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    kind.group == group || kind.former_groups.contains(&group)
 }
 
 /// All groups and versions in which kinds of this name are read.

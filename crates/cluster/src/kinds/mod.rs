@@ -43,7 +43,7 @@ pub use kind::{
     Within, WriteAccess,
 };
 pub(crate) use kind::{Reader, Template};
-pub(crate) use lookup::{Recognised, api_versions, is_cluster_wide, is_policy, meant_policy, recognise};
+pub(crate) use lookup::{Recognised, api_versions, is_cluster_wide, is_of, is_policy, meant_policy, recognise};
 pub use lookup::{named, policies, watched};
 pub(crate) use namespace::read_namespace;
 pub(crate) use network_policy_v1beta1::ISOLATION_ANNOTATION;

@@ -81,7 +81,7 @@ fn read(document: &Document, pool: &mut Pool) -> Option<Object> {
     let (api_version, written) = (document.api_version()?, document.kind()?);
     let kind = match kinds::recognise(api_version, written) {
         Recognised::Read(kind) if kind.is_workload() => kind,
-        Recognised::No if kinds::meant_policy(written).is_none() => {
+        Recognised::No if kinds::meant_policy(api_version, written).is_none() => {
             return Some(Object::PassedOver(pool.text(written)));
         }
         _ => return None,

@@ -144,10 +144,7 @@ impl Lowering<'_> {
         };
         match kinds::recognise(api_version, name) {
             Recognised::Read(kind) => Some(kind),
-            Recognised::No => {
-                self.pass_over(document, api_version, name);
-                None
-            }
+            Recognised::No => self.pass_over(document, api_version, name),
             Recognised::OtherVersion(kind) => {
                 let accepted = kind.versions.join(" or ");
                 let message = format!("version {api_version} of {name} is not read; {accepted} is");
@@ -172,21 +169,33 @@ impl Lowering<'_> {
         sorted.seen.insert(key, at);
     }
 
-    fn pass_over(&mut self, document: &Document, api_version: &str, name: &str) {
+    /// Counts an object that is not read. One that could be a policy is reported. Where only the kind is misspelt, the
+    /// object is not lost: its subject is read as far as it can be, and closed.
+    fn pass_over(&mut self, document: &Document, api_version: &str, name: &str) -> Option<&'static Kind> {
+        let meant = kinds::meant_policy(api_version, name);
+        let object = object_name(document, name);
+        if let Some(meant) = meant.filter(|meant| kinds::is_of(meant, api_version)) {
+            let message = format!("{api_version} has no kind {name}; did you mean {}?", meant.name);
+            let finding = Finding::error("unknown-kind", object, message).at("kind");
+            self.out.findings.push(finding.from_source(Some(document.place("kind"))));
+            return Some(meant);
+        }
         *self.out.passed_over.entry(name.to_owned()).or_default() += 1;
-        let Some(meant) = kinds::meant_policy(name) else { return };
+        let meant = meant?;
         let accepted = kinds::api_versions(meant.name);
-        let message = format!("{name} of {api_version} is not read, and has no effect here; {accepted} is");
+        let accepted =
+            if meant.name == name { format!("{accepted} is") } else { format!("{} of {accepted} is", meant.name) };
+        let message = format!("{name} of {api_version} is not read, and has no effect here; {accepted}");
         // Other systems have kinds of the same name; a misspelt group is a policy that is lost.
         let group = api_version.split('/').next().unwrap_or_default();
         let is_foreign =
             |known: &&str| group == *known || group.strip_suffix(known).is_some_and(|rest| rest.ends_with('.'));
-        let object = object_name(document, name);
         let finding = match FOREIGN_GROUPS.iter().any(is_foreign) {
             true => Finding::warning("foreign-kind", object, message),
             false => Finding::error("unknown-version", object, message),
         };
         self.out.findings.push(finding.at("apiVersion").from_source(Some(document.place("apiVersion"))));
+        None
     }
 
     /// What looks like an object but does not say what it is may be a policy.
@@ -195,7 +204,7 @@ impl Lowering<'_> {
         let has = |key| document.node.get(key).is_some();
         let is_object = has("metadata") && (has("spec") || has("kind") || has("apiVersion"));
         // Files of settings have a `kind` too; none has that of a policy.
-        let is_policy = document.kind().is_some_and(|kind| kinds::meant_policy(kind).is_some());
+        let is_policy = document.kind().is_some_and(|kind| kinds::meant_policy("", kind).is_some());
         if is_object || is_policy || (has("apiVersion") && has("spec")) {
             let missing = if document.kind().is_none() { "kind" } else { "apiVersion" };
             let message = format!("`{missing}` is missing, so nobody can tell what this is; it has no effect");

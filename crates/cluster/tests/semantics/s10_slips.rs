@@ -1,7 +1,7 @@
 //! Slips of the pen that once opened more than was meant, or passed in
 //! silence, each with its smallest case.
 
-use crate::check::{Cluster, check, findings, place};
+use crate::check::{Cluster, check, findings, messages, place};
 use crate::s4::admin;
 use crate::world::*;
 use namewall_policy::explain::StepResult;
@@ -232,4 +232,33 @@ fn s11_1_the_audit_names_the_policies_that_would_isolate() {
     let told = explain(&cluster.snapshot, &cluster.reach(), &flow);
     let named = told.audit.iter().any(|step| matches!(&step.result, StepResult::Isolated(by) if !by.is_empty()));
     assert!(named, "{:?}", told.audit);
+}
+
+// --- A misspelt kind ---
+
+#[test]
+fn s10_1_a_misspelt_policy_kind_isolates_what_the_object_selects_and_is_an_error() {
+    let policy = np("db", "{podSelector: {matchLabels: {app: db}}, ingress: [{}]}");
+    for written in ["NetworkPolcy", "NetwrokPolicy", "NetworkPolic", "Networkpolicy", "NetworkPolicys", "Netw"] {
+        let yaml = world() + &policy.replace("kind: NetworkPolicy", &format!("kind: {written}"));
+        assert!(yaml.contains(written), "{yaml}");
+        check(&yaml, &["ops/tool -> shop/db:1/TCP: deny", "ops/tool -> shop/web:1/TCP: allow"]);
+        let said = findings(&yaml);
+        assert!(said.len() == 1 && said[0].starts_with("error[unknown-kind]"), "{written}: {said:?}");
+        assert!(messages(&yaml).contains("did you mean NetworkPolicy?"), "{written}");
+    }
+}
+
+#[test]
+fn s10_2_kinds_of_others_that_only_resemble_a_policy_are_passed_over() {
+    for (group, kind) in [
+        ("cilium.io/v2", "CiliumNetworkPolicy"),
+        ("networking.k8s.io/v1", "Ingress"),
+        ("config.openshift.io/v1", "Network"),
+        ("cluster.x-k8s.io/v1beta1", "Cluster"),
+        ("k8s.ovn.org/v1", "EgressIP"),
+    ] {
+        let other = format!("---\n{{apiVersion: {group}, kind: {kind}, metadata: {{name: x}}, spec: {{}}}}\n");
+        assert_eq!(findings(world() + &other), [""; 0], "{kind}");
+    }
 }

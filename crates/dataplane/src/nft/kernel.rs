@@ -320,6 +320,10 @@ impl Dataplane for Nft {
         }
     }
 
+    fn is_enforcing(&mut self) -> Result<bool, NftError> {
+        self.session().exists()
+    }
+
     fn guard(&mut self, guard: &Guard<'_>) -> Result<Guarded, NftError> {
         self.guard_interfaces(guard)
     }

@@ -1,12 +1,14 @@
 //! `namewall uninstall`.
 
 use super::cni;
-use super::run::running;
+use super::run::{running, state_folder};
 use crate::cli::Uninstall;
 use crate::output;
-use anyhow::Result;
+use anyhow::{Context, Result};
+use namewall_agent::StorageSettings;
 use namewall_dataplane::nft;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 pub(crate) fn run(args: &Uninstall) -> Result<ExitCode> {
@@ -18,6 +20,16 @@ pub(crate) fn run(args: &Uninstall) -> Result<ExitCode> {
     match removed {
         true => writeln!(out, "removed table inet {} and all that was in it", args.table)?,
         false => writeln!(out, "there is no table inet {}: nothing to remove", args.table)?,
+    }
+    // In a debugging pod the node's files are below /host.
+    let folder = state_folder()?;
+    for folder in [Path::new("/host").join(folder.strip_prefix("/").unwrap_or(&folder)), folder.clone()] {
+        let file = StorageSettings { folder, table: args.table.clone() }.file();
+        match std::fs::remove_file(&file) {
+            Ok(()) => writeln!(out, "removed {}", file.display())?,
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error).with_context(|| format!("cannot remove {}", file.display())),
+        }
     }
     out.flush()?;
     // An agent that runs, with another table, has its plugin.

@@ -5,7 +5,7 @@
 mod options;
 mod report;
 
-pub(crate) use options::{Options, Server as DnsServer, Time};
+pub(crate) use options::{Options, Server as DnsServer, Time, state_folder};
 pub(crate) use report::{leases, print_leases, status, time};
 
 use super::explain::{Answer, ConnectionQuestion};
@@ -36,7 +36,8 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode> {
     let signals = SystemSignals::take()?;
     let options = args.firewall.options()?;
     let cluster = options.cluster(&args.firewall.settings);
-    let source = Files::new(&args.manifests, FileSettings { cluster, opens_unknown: options.open_until_known });
+    let (opens_unknown, storage) = (options.open_until_known, Some(options.storage()?));
+    let source = Files::new(&args.manifests, FileSettings { cluster, opens_unknown, storage });
     let http = start_http(&args.firewall, &source)?;
     enforce(&args.firewall, source, http, &signals)
 }
@@ -59,6 +60,7 @@ pub(crate) fn agent(args: &AgentArgs) -> Result<ExitCode> {
                 true => vec![own_namespace()],
                 false => args.names_namespace.clone(),
             },
+            storage: Some(options.storage()?),
             dns_service: Key { namespace: namespace.as_str().into(), name: name.as_str().into() },
         },
     );
@@ -90,7 +92,7 @@ fn start_http(args: &cli::Firewall, source: &impl Source) -> Result<Http> {
 /// Until a signal ends it, or another agent takes over.
 fn enforce(args: &cli::Firewall, source: impl Source, mut http: Http, signals: &SystemSignals) -> Result<ExitCode> {
     let watched = source.metrics();
-    let agent = Agent::start(Start {
+    let started = Agent::start(Start {
         source,
         open: Box::new(|config| Nft::open(NftSettings { table: config.table.clone(), ..NftSettings::default() })),
         clock: Arc::new(SystemClock::start()),
@@ -102,7 +104,12 @@ fn enforce(args: &cli::Firewall, source: impl Source, mut http: Http, signals: &
         take_over: args.take_over,
         explain: Box::new(|world, question| explain(world, question).map_err(|error| format!("{error:#}"))),
         health: http.health().clone(),
-    })?;
+        signals,
+    });
+    let agent = match started {
+        Err(AgentError::Ended) => return Ok(ExitCode::SUCCESS),
+        started => started?,
+    };
     let parts: Vec<Arc<dyn Export>> = watched.into_iter().chain([agent.metrics()]).collect();
     if let Err(error) = http.serve_after_another(&parts) {
         // The firewall is more important than its metrics.

@@ -2,18 +2,20 @@
 
 use crate::cli::Settings;
 use crate::commands::HttpAddress;
+use crate::commands::sandbox::runtime_folder;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use namewall_agent::{AllowedSource, Config, DNS_PORT, DnsConfig, Learning, NotASource, Settle};
+use namewall_agent::{AllowedSource, Config, DNS_PORT, DnsConfig, Learning, NotASource, Settle, StorageSettings};
 use namewall_cluster::{Document, Settings as ClusterSettings};
 use namewall_dataplane::CutEstablished;
 use namewall_dataplane::nft::Settings as NftSettings;
 use namewall_dns::{OnLearnTimeout, Settings as ServerSettings};
 use namewall_policy::addr::{Cidr, CidrError, parse_address};
 use namewall_policy::lease::{Bounds, Lifetimes};
+use nix::unistd::geteuid;
 use serde::Deserialize;
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -95,6 +97,9 @@ pub(crate) struct Options {
     /// The NFLOG group that denials are told to [default: 53]
     #[arg(long, value_name = "NUMBER")]
     pub(crate) log_group: Option<u16>,
+    /// Where the last good version of every policy outlives the process [default: /var/lib/namewall]
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) state_dir: Option<PathBuf>,
     /// Serve /metrics, /health and /ready there [default: nowhere]
     #[arg(long, value_name = "[IP]:PORT")]
     pub(crate) metrics_address: Option<HttpAddress>,
@@ -207,6 +212,15 @@ impl TryFrom<String> for Time {
     }
 }
 
+/// The state directory of this user. A runtime folder of its own has a state of its own.
+pub(crate) fn state_folder() -> Result<PathBuf> {
+    let has_own_folder = std::env::var_os("NAMEWALL_RUNTIME_DIR").is_some_and(|value| !value.is_empty());
+    match geteuid().is_root() && !has_own_folder {
+        true => Ok(PathBuf::from("/var/lib/namewall")),
+        false => Ok(runtime_folder()?.join("state")),
+    }
+}
+
 impl Options {
     /// What the file says, where the command line says nothing.
     pub(crate) fn with_file(&self, path: &Path) -> Result<Self> {
@@ -250,6 +264,7 @@ impl Options {
             },
             table: self.table.clone().or(said.table),
             log_group: self.log_group.or(said.log_group),
+            state_dir: self.state_dir.clone().or(said.state_dir),
             metrics_address: self.metrics_address.or(said.metrics_address),
         })
     }
@@ -261,6 +276,13 @@ impl Options {
             cluster.pod_networks = self.pod_network.iter().map(|block| block.0).collect();
         }
         cluster
+    }
+
+    /// Where the last good objects are stored.
+    pub(crate) fn storage(&self) -> Result<StorageSettings> {
+        let table = self.table.clone().unwrap_or_else(|| NftSettings::default().table);
+        let folder = self.state_dir.clone().map_or_else(state_folder, Ok)?;
+        Ok(StorageSettings { folder, table })
     }
 
     pub(crate) fn config(&self) -> Config {

@@ -21,6 +21,11 @@ pub(crate) fn status(args: &Live) -> Result<ExitCode> {
 
 fn print_status(out: &mut impl Write, told: &Value) -> Result<()> {
     let count = |value: &Value| value.as_u64().unwrap_or(0);
+    if let Some(held) = told["held"].as_str() {
+        writeln!(out, "{STRONG}waiting{STRONG:#} as process {}", told["pid"])?;
+        writeln!(out, "policies  {BAD}{held}{BAD:#}")?;
+        return Ok(());
+    }
     let node = told["node"].as_str().unwrap_or("this machine");
     writeln!(
         out,
@@ -38,6 +43,11 @@ fn print_status(out: &mut impl Write, told: &Value) -> Result<()> {
     }
     if let Some(error) = told["lastError"].as_str() {
         writeln!(out, "          {BAD}{error}{BAD:#}")?;
+    }
+    for key in ["standsIn", "lost", "failure"] {
+        if let Some(text) = told["storage"][key].as_str() {
+            writeln!(out, "          {BAD}{text}{BAD:#}")?;
+        }
     }
     let dns = &told["dns"];
     let counts = &dns["counts"];

@@ -1,0 +1,131 @@
+//! S10.3 with `namewall run` as a process: its manifests and its stored state are
+//! broken, emptied, cut off and removed before a start, a take-over and after a
+//! kill, and packets show what is enforced.
+
+// All of it is a test, which cannot be seen where there is no harness.
+#![allow(clippy::unwrap_used)]
+
+mod world;
+
+use namewall_sandbox::ensure_rights;
+use namewall_testbed::{give_up, program};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use std::path::PathBuf;
+use world::{Process, World};
+
+fn main() {
+    // Before the first thread: without root it takes a user namespace.
+    ensure_rights().unwrap_or_else(|error| give_up(error));
+    program("nft");
+    let world = World::build("last-good");
+    let policies = std::fs::read_to_string(manifest(&world)).unwrap();
+    after_a_kill_a_broken_manifest_keeps_its_policies(&world, &policies);
+    a_take_over_keeps_the_policies_of_a_broken_manifest(&world, &policies);
+    a_lost_state_leaves_the_kernel_as_it_is(&world, &policies);
+    a_manifest_that_is_removed_is_deleted(&world, &policies);
+    println!("test last_good: 4 passed");
+}
+
+fn manifest(world: &World) -> PathBuf {
+    world.folder.join("manifests/policies.yaml")
+}
+
+/// Another text, all at once.
+fn write(world: &World, text: &str) {
+    let new = world.folder.join("manifests/policies.new");
+    std::fs::write(&new, text).and_then(|()| std::fs::rename(new, manifest(world))).unwrap();
+}
+
+fn run(world: &World, more: &[&str]) -> Process {
+    let (manifests, state) = (world.folder.join("manifests"), world.folder.join("state"));
+    let arguments = ["run", "--manifests", manifests.to_str().unwrap(), "--state-dir", state.to_str().unwrap()];
+    world.spawn(&[&arguments, more].concat())
+}
+
+fn status(world: &World) -> Value {
+    serde_json::from_str(&world.says(&["status", "-o", "json"])).unwrap()
+}
+
+/// Ends it as nothing can that leaves time to tidy up.
+fn kill(process: Process) {
+    process.signal(Signal::SIGKILL);
+    drop(process);
+}
+
+/// The policies deny the provider until its name is looked up, and the file is told of if it is wrong.
+fn assert_enforced(world: &World, is_kept: bool, what: &str) {
+    assert!(!world.reaches_provider(), "{what}: the provider is open; the log says:\n{}", world.log());
+    let status = status(world);
+    assert!(status["policies"].as_u64() > Some(0), "{what}: {status:#}");
+    assert_eq!(status["keptFiles"].as_array().unwrap().len(), usize::from(is_kept), "{what}: {status:#}");
+    let text = world.says(&["status"]);
+    assert_eq!(text.contains("policies.yaml is wrong; its last good version counts"), is_kept, "{what}: {text}");
+}
+
+fn after_a_kill_a_broken_manifest_keeps_its_policies(world: &World, policies: &str) {
+    write(world, policies);
+    kill(run(world, &[]));
+    let separator = policies.find("---\n").map(|at| policies[..at + 4].to_owned());
+    let cut_at_separator = separator.unwrap_or_else(|| format!("{policies}---\n"));
+    let is_whole = cut_at_separator.len() > policies.len();
+    for (text, what) in [
+        ("{", "no YAML"),
+        ("", "no byte"),
+        (&policies[..policies.len() / 2 - 3], "half of it"),
+        (&policies.replace("kind: ClusterNetworkPolicy", "kind: ClusterNetworkPolcy"), "a misspelt kind"),
+    ] {
+        write(world, text);
+        let process = run(world, &[]);
+        assert_enforced(world, true, what);
+        kill(process);
+        // Once more: this one has never seen the good file.
+        let process = run(world, &[]);
+        assert_enforced(world, true, what);
+        kill(process);
+    }
+    write(world, &cut_at_separator);
+    let process = run(world, &[]);
+    assert_enforced(world, !is_whole, "cut at the separator");
+    write(world, policies);
+    world.wait_for(|| status(world)["keptFiles"].as_array().unwrap().is_empty());
+    kill(process);
+}
+
+fn a_take_over_keeps_the_policies_of_a_broken_manifest(world: &World, policies: &str) {
+    write(world, policies);
+    let old = run(world, &[]);
+    write(world, "");
+    let new = run(world, &["--take-over"]);
+    drop(old);
+    assert_enforced(world, true, "taken over");
+    kill(new);
+}
+
+fn a_lost_state_leaves_the_kernel_as_it_is(world: &World, policies: &str) {
+    write(world, policies);
+    kill(run(world, &[]));
+    let state = world.folder.join("state/last-good/namewall");
+    let bytes = std::fs::read(&state).unwrap();
+    std::fs::write(&state, &bytes[..bytes.len() / 2]).unwrap();
+    write(world, "{");
+    let process = run(world, &[]);
+    assert!(!world.reaches_provider(), "the log says:\n{}", world.log());
+    let held = status(world)["held"].as_str().unwrap_or_default().to_owned();
+    assert!(held.contains("policies.yaml") && held.contains("stay as they are"), "{held}");
+    assert!(world.says(&["status"]).contains(&held));
+    write(world, policies);
+    // Between the wait and the start nobody answers for a moment.
+    world.wait_for(|| String::from_utf8_lossy(&world.ask(&["status", "-o", "json"]).stdout).contains("\"policies\""));
+    assert_enforced(world, false, "mended");
+    kill(process);
+}
+
+fn a_manifest_that_is_removed_is_deleted(world: &World, policies: &str) {
+    write(world, policies);
+    let process = run(world, &[]);
+    assert_enforced(world, false, "before");
+    std::fs::remove_file(manifest(world)).unwrap();
+    world.wait_for(|| world.reaches_provider());
+    kill(process);
+}
