@@ -471,6 +471,9 @@ pub(crate) struct AuditPaths<I: Args> {
     /// An address, a CIDR, a node's name, or nodes, apiserver, metadata
     #[arg(value_name = "DEST")]
     pub(crate) destination: crate::commands::audit_paths::Destination,
+    /// Try each way with packets, in a sandbox of the same objects (Linux; root or user namespaces)
+    #[arg(long)]
+    pub(crate) attack: bool,
     #[command(flatten)]
     pub(crate) input: I,
     /// How to print

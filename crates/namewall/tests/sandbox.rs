@@ -183,3 +183,26 @@ fn the_rules_can_be_read_and_nothing_is_there_to_uninstall() {
     place.expect(&["rules", "examples/shop"], 0, "chain NetworkPolicy/shop/web/egress {");
     place.expect(&["uninstall", "--table", "no-such-table"], 0, "nothing to remove");
 }
+
+#[test]
+fn every_way_that_is_listed_is_tried_with_packets() {
+    let place = TempFolder::new("attack");
+    let example = "examples/cluster-egress-firewall";
+    let [cluster, firewall] = [format!("{example}/cluster.yaml"), format!("{example}/metadata")];
+    let redirector = format!("{firewall}/redirector.yaml");
+    let attack = ["audit-paths", "metadata", "--attack"];
+    // Without the firewall each way leads there, as predicted; with it none does.
+    let open = [&attack[..], &[&cluster, &redirector]].concat();
+    place.expect(&open, 1, "every one as predicted");
+    let (_, text) = place.said(&open);
+    for way in ["open       open       directly, from shop/web", "open       open       through Service"] {
+        assert!(text.contains(way), "`{way}` is not in: {text}");
+    }
+    let closed = [&attack[..], &[&cluster, &firewall]].concat();
+    place.expect(&closed, 0, "every one as predicted");
+    let (_, text) = place.said(&closed);
+    assert!(text.contains("closed     closed     through Service"), "{text}");
+    assert!(!text.contains("open       open"), "{text}");
+    // Manifests without addresses get some, as `sandbox up` gives them.
+    place.expect(&["audit-paths", "nodes", "--attack", "-o", "json", "examples/shop"], 1, "\"asPredicted\": true");
+}

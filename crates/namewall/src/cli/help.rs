@@ -303,6 +303,7 @@ Examples:
   namewall audit-paths nodes -o json examples/cluster-egress-firewall
   namewall audit-paths 198.51.100.20 examples/cluster-egress-firewall
   namewall audit-paths apiserver --live
+  namewall audit-paths metadata --attack examples/cluster-egress-firewall
 
 A way is a direct connection, a Service whose endpoints are the destination (at
 its addresses, at a port of every node, by its name), an address of a further
@@ -312,8 +313,15 @@ host's network are out of reach: nobody can tell them from their node.
 `metadata` is 169.254.169.254 and fd00:ec2::254. A node that is called like one
 of the words is written node/NAME.
 
+With --attack a sandbox is built of the same objects (see namewall sandbox), and
+a connection takes each way that has one: from each of a workload's addresses,
+at each address and node port of a Service. Predicted is what the policies say,
+seen is what packets did. Ways by name, by further networks and from pods on the
+host's network are listed and not tried.
+
 Exit codes:
   0  every way is closed, but for those that are out of reach
-  1  a way is open, or depends on what the input does not say
+  1  a way is open, or depends on what the input does not say; with --attack
+     also if a way fares otherwise than predicted
   2  the destination, the input, or a part of it, could not be read
      (--lenient: only if no answer could be given)";

@@ -1,8 +1,9 @@
 //! `namewall audit-paths`: every way to a destination, and what closes it.
 //!
 //! `destination` is what is asked about, `ways` and `services` find the ways and have each judged by the Program, `path` puts those
-//! together that fare the same. Nothing here decides.
+//! together that fare the same, `attack` tries each with packets. Nothing here decides.
 
+mod attack;
 mod destination;
 mod path;
 mod services;
@@ -14,38 +15,50 @@ use crate::cli::{AuditPaths, Format};
 use crate::input::Origin;
 use crate::output::{self, BAD, GOOD, SOFT, STRONG, WARN};
 use anyhow::Result;
+use attack::Tried;
 use destination::Place;
 use path::{Found, Outcome, Path};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::process::ExitCode;
-use ways::Audit;
+use ways::{Audit, Audited};
 
 /// How many sources and addresses a line names.
 const MOST_NAMED: usize = 8;
 
 pub(crate) fn run<I: Origin>(args: &AuditPaths<I>) -> Result<ExitCode> {
-    let loaded = args.input.load()?;
+    let (loaded, left_out) = match args.attack {
+        true => attack::prepare(|| args.input.load())?,
+        false => (args.input.load()?, Vec::new()),
+    };
     loaded.report_errors();
     let place = Place::of(&args.destination, &loaded.snapshot)?;
-    let paths = Audit::new(&loaded, &place).run()?;
+    let Audited { paths, attempts } = Audit::new(&loaded, &place).run()?;
+    let tried = args.attack.then(|| attack::run(&loaded, attempts)).transpose()?;
     let is_closed = !paths.iter().any(|path| matches!(path.found.outcome, Outcome::Open | Outcome::Depends));
     let mut out = output::stdout();
     let printed = match args.output {
-        Format::Text => print(&mut out, &args.destination, &paths).and_then(|()| Ok(out.flush()?)),
+        Format::Text => print(&mut out, &args.destination, &paths)
+            .and_then(|()| tried.as_ref().map_or(Ok(()), |tried| attack::print(&mut out, tried, &left_out)))
+            .and_then(|()| Ok(out.flush()?)),
         Format::Json => {
             let list: Vec<Value> = paths.iter().map(Path::json).collect();
-            let value = json!({
+            let mut value = json!({
                 "destination": args.destination.to_string(),
                 "closed": is_closed,
                 "paths": list,
                 "unread": loaded.unread.json(),
             });
+            if let Some(tried) = &tried {
+                value["attempts"] = tried.iter().map(Tried::json).collect();
+                value["leftOut"] = json!(left_out);
+            }
             output::print_json(&mut out, &value)
         }
     };
     output::unless_closed(printed)?;
-    Ok(loaded.unread.exit(if is_closed { ExitCode::SUCCESS } else { ExitCode::from(1) }))
+    let is_good = is_closed && tried.as_ref().is_none_or(|tried| attack::agrees(tried));
+    Ok(loaded.unread.exit(if is_good { ExitCode::SUCCESS } else { ExitCode::from(1) }))
 }
 
 fn print(out: &mut impl Write, destination: &Destination, paths: &[Path]) -> Result<()> {

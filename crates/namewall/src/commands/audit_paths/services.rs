@@ -1,6 +1,7 @@
 //! Services that lead to a destination: at each of their addresses, at the node ports of every node, and by their names;
 //! from pods and from outside.
 
+use super::attack::Attempt;
 use super::destination::Spot;
 use super::path::{Found, Outcome, Way};
 use super::ways::{Audit, Source, same_family};
@@ -80,9 +81,10 @@ impl Audit<'_> {
         let target = Target { host: entry.host(name), protocol: port.protocol, port: Some(entry.port) };
         let mut flows = Vec::new();
         for host in &source.hosts {
-            flows.extend(world.routes(host, &target)?.into_iter().flat_map(|route| route.flows));
+            let routes = world.routes(host, &target)?;
+            flows.extend(routes.into_iter().flat_map(|route| route.flows).map(|flow| (host, flow)));
         }
-        for flow in flows {
+        for (host, flow) in flows {
             let Some(address) = flow.to.address else { continue };
             let at = TransportPort { protocol: flow.protocol, port: flow.port };
             let is_entered = entry.address.is_none_or(|entry| entry.is_ipv4() == address.is_ipv4());
@@ -101,6 +103,8 @@ impl Audit<'_> {
                     Found { depends_on, ..Found::new(way, Outcome::Depends, by) }
                 }
             };
+            let (source_name, from, to) = (source.name.clone(), host.clone(), target.clone());
+            self.attempt(Attempt { way: found.way.clone(), source: source_name, from, to });
             let to = Spot { address, port: None };
             self.paths.add(&source.name, &found, format!("{to} port {}/{}", flow.port, flow.protocol));
         }

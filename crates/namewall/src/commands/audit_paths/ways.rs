@@ -1,11 +1,12 @@
 //! Every way to a destination, each judged by the Program that is enforced.
 
+use super::attack::Attempt;
 use super::destination::{Place, Spot};
 use super::path::{Found, Outcome, Path, Paths, Way};
 use crate::input::{FOREVER, Loaded, NOW};
 use anyhow::Result;
 use namewall_policy::addr::next_address;
-use namewall_policy::ask::{Host, World};
+use namewall_policy::ask::{Host, Target, World};
 use namewall_policy::domain::{DomainPattern, PatternId};
 use namewall_policy::explain::describe_reason;
 use namewall_policy::lease::LeaseTable;
@@ -25,6 +26,19 @@ pub(super) struct Audit<'a> {
     matrix: Matrix<'a>,
     groups: Groups,
     pub(super) paths: Paths,
+    pub(super) attempts: Vec<Attempt>,
+}
+
+/// The ways, and connections that take them.
+pub(super) struct Audited {
+    pub(super) paths: Vec<Path>,
+    pub(super) attempts: Vec<Attempt>,
+}
+
+/// A direct connection.
+struct Ends<'a> {
+    from: &'a Endpoint,
+    to: IpAddr,
 }
 
 /// Where connections come from.
@@ -40,10 +54,10 @@ impl<'a> Audit<'a> {
     pub(super) fn new(loaded: &'a Loaded, place: &'a Place) -> Self {
         let matrix = loaded.matrix();
         let groups = Groups::by_workload(&matrix);
-        Self { loaded, place, matrix, groups, paths: Paths::default() }
+        Self { loaded, place, matrix, groups, paths: Paths::default(), attempts: Vec::new() }
     }
 
-    pub(super) fn run(mut self) -> Result<Vec<Path>> {
+    pub(super) fn run(mut self) -> Result<Audited> {
         let place = self.place;
         let (pods, on_hosts) = self.sources();
         for source in &pods {
@@ -63,7 +77,27 @@ impl<'a> Audit<'a> {
         for at in 0..self.loaded.snapshot.services.len() {
             self.service(ServiceId(at as u32), &pods)?;
         }
-        Ok(self.paths.list())
+        Ok(Audited { paths: self.paths.list(), attempts: self.attempts })
+    }
+
+    /// A connection to try, once.
+    pub(super) fn attempt(&mut self, attempt: Attempt) {
+        if !self.attempts.contains(&attempt) {
+            self.attempts.push(attempt);
+        }
+    }
+
+    /// The connection that stands for what was found of the direct way.
+    fn attempt_directly(&mut self, source: &Source, ends: &Ends<'_>, found: &Found) {
+        let (Some(from), Some(connections)) = (ends.from.address, &found.connections) else { return };
+        let to = ends.to;
+        if !is_host(to) {
+            return;
+        }
+        let TransportPort { protocol, port } = sample(connections);
+        let port = protocol.has_ports().then_some(port);
+        let (way, source, from) = (found.way.clone(), source.name.clone(), Host::Address(from));
+        self.attempt(Attempt { way, source, from, to: Target { host: Host::Address(to), protocol, port } });
     }
 
     pub(super) fn world(&self) -> World<'a> {
@@ -113,6 +147,9 @@ impl<'a> Audit<'a> {
             let Some(from) = source.ends.iter().find(|from| same_family(from, &to)) else { continue };
             for found in self.judged(from, &to, &spot.asked()) {
                 blocks.iter().for_each(|block| self.paths.add(&source.name, &found, block.to_string()));
+                // The first address of a network is often nobody's.
+                let first = next_address(spot.address).filter(|next| blocks[0].contains(*next)).unwrap_or(spot.address);
+                self.attempt_directly(source, &Ends { from, to: first }, &found);
             }
         }
     }
@@ -122,6 +159,7 @@ impl<'a> Audit<'a> {
         for from in source.ends.iter().filter(|from| same_family(from, to)) {
             for found in self.judged(from, to, &spot.asked()) {
                 self.paths.add(&source.name, &found, spot.to_string());
+                self.attempt_directly(source, &Ends { from, to: spot.address }, &found);
             }
         }
         let snapshot = &self.world().snapshot;
@@ -235,6 +273,15 @@ pub(super) fn same_family(from: &Endpoint, to: &Endpoint) -> bool {
         (Some(from), Some(to)) => from.is_ipv4() == to.is_ipv4(),
         _ => true,
     }
+}
+
+/// Whether a host outside, a node or a pod can have the address.
+fn is_host(address: IpAddr) -> bool {
+    let is_reserved = match address {
+        IpAddr::V4(v4) => v4.is_broadcast() || v4.octets()[0] == 0 || v4.octets()[0] >= 240,
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
+    };
+    !(address.is_unspecified() || address.is_multicast() || address.is_loopback() || is_reserved)
 }
 
 /// A connection that stands for all of them.

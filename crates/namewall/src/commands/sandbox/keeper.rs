@@ -38,9 +38,9 @@ pub(crate) fn run(args: &SandboxUp) -> Result<ExitCode> {
     let start = std::time::Instant::now();
     let mut loaded = Loaded::read(&args.input)?;
     loaded.report_errors();
-    let (made_up, without) = complete(&mut loaded);
+    let Completed { made_up, left_out: without } = complete(&mut loaded);
     loaded.learn(&args.dns, None);
-    let outside = outside(&loaded, args);
+    let outside = hosts_outside(&loaded, &args.outside);
     let wanted = Wanted {
         snapshot: &loaded.snapshot,
         program: &loaded.program,
@@ -80,15 +80,22 @@ pub(crate) fn run(args: &SandboxUp) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What it took to make a cluster of manifests.
+pub(crate) struct Completed {
+    /// Addresses that were made up; null if none were.
+    pub(crate) made_up: Value,
+    /// The workloads that stay without an address, each with a note.
+    pub(crate) left_out: Vec<String>,
+}
+
 /// Where no pod has an address, as in manifests from Git, workloads get one each.
-/// Returns what was made up, and the workloads that stay without.
-fn complete(loaded: &mut Loaded) -> (Value, Vec<String>) {
+pub(crate) fn complete(loaded: &mut Loaded) -> Completed {
     let snapshot = &loaded.snapshot;
     let is_placed = |id: &WorkloadId| !snapshot.workload(*id).addresses.is_empty();
     if snapshot.workload_ids().any(|id| is_placed(&id)) {
         let lost = snapshot.workload_ids().filter(|id| !is_placed(id) && !snapshot.workload(*id).host_network);
         let lost = lost.map(|id| format!("{} has no address and is left out", snapshot.workload_name(id)));
-        return (Value::Null, lost.collect());
+        return Completed { made_up: Value::Null, left_out: lost.collect() };
     }
     let assigned = assign_addresses(&mut loaded.snapshot);
     loaded.program = compile(&loaded.snapshot).0;
@@ -101,7 +108,7 @@ fn complete(loaded: &mut Loaded) -> (Value, Vec<String>) {
         "serviceNetworks": texts(&assigned.service_networks),
         "nodes": assigned.nodes.iter().map(IpAddr::to_string).collect::<Vec<_>>(),
     });
-    (made_up, lost.collect())
+    Completed { made_up, left_out: lost.collect() }
 }
 
 /// Whoever reads what `up` says must not wait for us to end.
@@ -119,8 +126,9 @@ fn say(what: &Value) {
     writeln!(out, "{what}").and_then(|()| out.flush()).ok();
 }
 
-fn outside(loaded: &Loaded, args: &SandboxUp) -> Vec<IpAddr> {
-    let mut outside: BTreeSet<IpAddr> = args.outside.iter().copied().collect();
+/// The hosts outside: those that are named, or a usual one, and all that names and endpoints lead to.
+pub(crate) fn hosts_outside(loaded: &Loaded, named: &[IpAddr]) -> Vec<IpAddr> {
+    let mut outside: BTreeSet<IpAddr> = named.iter().copied().collect();
     if outside.is_empty() {
         // Of the families that are spoken in the cluster.
         let known: Vec<&IpAddr> = loaded.program.by_address.iter().map(|(address, _)| address).collect();

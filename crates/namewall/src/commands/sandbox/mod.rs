@@ -10,6 +10,7 @@ mod keeper;
 mod probe;
 
 pub(crate) use client::runtime_folder;
+pub(crate) use keeper::{Completed, complete, hosts_outside};
 
 use crate::cli::{Sandbox, SandboxCommand, SandboxExec};
 use crate::output::{self, STRONG};

@@ -1,0 +1,194 @@
+//! `audit-paths --attack`: each way is tried with packets, in a sandbox of the
+//! same objects, and what is seen is put beside what was predicted.
+
+use super::path::Way;
+use crate::commands::sandbox::{Completed, complete, hosts_outside};
+use crate::input::{Loaded, NOW};
+use crate::output::{BAD, GOOD, SOFT, STRONG};
+use anyhow::{Context, Result};
+use namewall_dataplane::CutEstablished;
+use namewall_policy::ask::{Host, Route, Target};
+use namewall_policy::{Lease, Prediction};
+use namewall_sandbox::{Answer, Cluster, Question, Wanted, ensure_rights};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::net::IpAddr;
+
+/// A connection that takes a way.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Attempt {
+    pub(super) way: Way,
+    /// Who takes it, as it is shown.
+    pub(super) source: String,
+    pub(super) from: Host,
+    pub(super) to: Target,
+}
+
+/// What came of an attempt.
+pub(super) struct Tried {
+    attempt: Attempt,
+    predicted: Prediction,
+    seen: Answer,
+}
+
+impl Tried {
+    /// In the kernel, what depends on something unknown is closed.
+    fn is_as_predicted(&self) -> bool {
+        match self.seen {
+            Answer::Open => self.predicted == Prediction::Allow,
+            Answer::Silent => self.predicted != Prediction::Allow,
+            Answer::Odd { .. } => false,
+            // Nobody can try it, so nothing was seen that differs.
+            Answer::NoWay => true,
+        }
+    }
+
+    fn was_tried(&self) -> bool {
+        self.seen != Answer::NoWay
+    }
+
+    fn predicted(&self) -> &'static str {
+        match self.predicted {
+            Prediction::Allow => "open",
+            Prediction::Deny => "closed",
+            Prediction::Depends => "depends",
+        }
+    }
+
+    fn seen(&self) -> String {
+        match &self.seen {
+            Answer::Open => "open".to_owned(),
+            Answer::Silent => "closed".to_owned(),
+            Answer::Odd { measured, .. } => measured.to_string(),
+            Answer::NoWay => "not tried".to_owned(),
+        }
+    }
+
+    pub(super) fn json(&self) -> Value {
+        json!({
+            "way": self.attempt.way.word(),
+            "from": self.attempt.source,
+            "to": self.attempt.to.to_string(),
+            "predicted": self.predicted(),
+            "seen": self.seen(),
+            "asPredicted": self.is_as_predicted(),
+        })
+    }
+}
+
+/// Gets what a sandbox needs, before the process has a second thread: rights, and addresses for workloads without.
+pub(super) fn prepare(load: impl FnOnce() -> Result<Loaded>) -> Result<(Loaded, Vec<String>)> {
+    ensure_rights().context("--attack needs network namespaces")?;
+    let mut loaded = load()?;
+    let Completed { left_out, .. } = complete(&mut loaded);
+    Ok((loaded, left_out))
+}
+
+/// Builds the sandbox and tries all attempts.
+pub(super) fn run(loaded: &Loaded, attempts: Vec<Attempt>) -> Result<Vec<Tried>> {
+    let world = loaded.world();
+    let mut routes: Vec<Vec<Route>> = Vec::new();
+    for attempt in &attempts {
+        routes.push(world.routes(&attempt.from, &attempt.to)?);
+    }
+    let outside = outside(loaded, &attempts, &routes);
+    let (snapshot, program) = (&loaded.snapshot, &loaded.program);
+    let wanted = Wanted { snapshot, program, outside: &outside, cut: CutEstablished::Always, dns: None };
+    let mut cluster = Cluster::build(&wanted, &mut |_| {}).context("cannot build the sandbox")?;
+    let leases: Vec<Lease> = loaded.leases.iter().cloned().collect();
+    cluster.grant(&leases, NOW).context("cannot grant leases")?;
+    let questions: Vec<Question<'_>> = attempts
+        .iter()
+        .zip(&routes)
+        .map(|(attempt, routes)| Question { target: &attempt.to, routes, predicted: world.predict(routes) })
+        .collect();
+    let predicted: Vec<Prediction> = questions.iter().map(|question| question.predicted).collect();
+    let answers = cluster.ask(snapshot, &questions).context("cannot try the ways in the sandbox")?;
+    let tried = attempts.into_iter().zip(predicted).zip(answers);
+    Ok(tried.map(|((attempt, predicted), seen)| Tried { attempt, predicted, seen }).collect())
+}
+
+/// All ends of the attempts that are no pod's or node's.
+fn outside(loaded: &Loaded, attempts: &[Attempt], routes: &[Vec<Route>]) -> Vec<IpAddr> {
+    let clients = attempts.iter().filter_map(|attempt| match attempt.from {
+        Host::Address(address) => Some(address),
+        _ => None,
+    });
+    let flows = routes.iter().flatten().flat_map(|route| &route.flows);
+    let ends = clients.chain(flows.filter_map(|flow| flow.to.address));
+    let is_outside = |address: &IpAddr| {
+        let end = loaded.program.endpoint_at(*address);
+        end.workload.is_none() && end.node.is_none() && !loaded.program.service_addresses.contains(*address)
+    };
+    let named: BTreeSet<IpAddr> = ends.filter(is_outside).collect();
+    hosts_outside(loaded, &named.into_iter().collect::<Vec<_>>())
+}
+
+/// Whether every way fares as predicted.
+pub(super) fn agrees(tried: &[Tried]) -> bool {
+    tried.iter().all(Tried::is_as_predicted)
+}
+
+pub(super) fn print(out: &mut impl Write, tried: &[Tried], left_out: &[String]) -> Result<()> {
+    writeln!(out, "\n{STRONG}predicted  seen       tried with packets in a sandbox{STRONG:#}")?;
+    for one in tried {
+        let Attempt { way, source, to, .. } = &one.attempt;
+        let style = match (one.is_as_predicted(), one.was_tried()) {
+            (false, _) => BAD,
+            (true, true) => GOOD,
+            (true, false) => SOFT,
+        };
+        writeln!(
+            out,
+            "{:9}  {style}{:9}{style:#}  {}, from {source} to {to}",
+            one.predicted(),
+            one.seen(),
+            way.text()
+        )?;
+    }
+    left_out.iter().try_for_each(|text| writeln!(out, "{SOFT}{text}{SOFT:#}"))?;
+    let count = tried.iter().filter(|one| one.was_tried()).count();
+    match tried.iter().filter(|one| !one.is_as_predicted()).count() {
+        0 => writeln!(out, "\n{GOOD}{count} connections tried, every one as predicted{GOOD:#}")?,
+        wrong => writeln!(out, "\n{BAD}{wrong} of {count} connections are not as predicted{BAD:#}")?,
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use namewall_policy::port::Protocol;
+    use namewall_sandbox::Measured;
+    use std::net::{Ipv4Addr, SocketAddr};
+
+    #[test]
+    fn what_differs_from_the_prediction_is_told() {
+        let at = Ipv4Addr::new(192, 0, 2, 66);
+        let to = Target { host: Host::Address(at.into()), protocol: Protocol::Tcp, port: Some(443) };
+        let attempt = Attempt { way: Way::Direct, source: "shop/web".to_owned(), from: Host::Address(at.into()), to };
+        let tried = |predicted, seen| Tried { attempt: attempt.clone(), predicted, seen };
+        let refused = Answer::Odd { at: SocketAddr::new(at.into(), 443), measured: Measured::Refused };
+        let good = [
+            tried(Prediction::Allow, Answer::Open),
+            tried(Prediction::Deny, Answer::Silent),
+            tried(Prediction::Depends, Answer::Silent),
+            tried(Prediction::Deny, Answer::NoWay),
+        ];
+        assert!(agrees(&good));
+        for (predicted, seen) in [
+            (Prediction::Allow, Answer::Silent),
+            (Prediction::Deny, Answer::Open),
+            (Prediction::Depends, Answer::Open),
+            (Prediction::Deny, refused),
+        ] {
+            let differs = [tried(predicted, seen)];
+            assert!(!agrees(&differs));
+            let mut out = Vec::new();
+            print(&mut out, &differs, &[]).expect("it is printed");
+            let text = String::from_utf8(out).expect("text");
+            assert!(text.contains("1 of 1 connections are not as predicted"), "{text}");
+        }
+    }
+}
