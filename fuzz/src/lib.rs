@@ -10,6 +10,7 @@ mod corefile;
 mod denials;
 mod domain_patterns;
 mod edns0;
+mod exchanges;
 mod expression;
 mod manifests;
 mod messages;
@@ -26,6 +27,7 @@ pub use corefile::corefile;
 pub use denials::denials;
 pub use domain_patterns::domain_patterns;
 pub use edns0::edns0;
+pub use exchanges::exchanges;
 pub use expression::expression;
 pub use manifests::manifests;
 pub use messages::messages;
@@ -39,13 +41,14 @@ pub use zone::zone;
 pub type Target = fn(&[u8]);
 
 /// Every target by name: the name of its binary and of its corpus.
-pub const TARGETS: [(&str, Target); 15] = [
+pub const TARGETS: [(&str, Target); 16] = [
     ("answer", answer),
     ("cni", cni),
     ("corefile", corefile),
     ("denials", denials),
     ("domain_patterns", domain_patterns),
     ("edns0", edns0),
+    ("exchanges", exchanges),
     ("expression", expression),
     ("manifests", manifests),
     ("messages", messages),
