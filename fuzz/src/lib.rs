@@ -10,6 +10,7 @@ mod corefile;
 mod denials;
 mod domain_patterns;
 mod edns0;
+mod exchanges;
 mod expression;
 mod manifests;
 mod messages;
@@ -27,6 +28,7 @@ pub use corefile::corefile;
 pub use denials::denials;
 pub use domain_patterns::domain_patterns;
 pub use edns0::edns0;
+pub use exchanges::exchanges;
 pub use expression::expression;
 pub use manifests::manifests;
 pub use messages::messages;
@@ -48,6 +50,7 @@ pub const TARGETS: [(&str, Target); 16] = [
     ("denials", denials),
     ("domain_patterns", domain_patterns),
     ("edns0", edns0),
+    ("exchanges", exchanges),
     ("expression", expression),
     ("manifests", manifests),
     ("messages", messages),

@@ -10,6 +10,12 @@ mod learn;
 mod server;
 pub mod wire;
 
+/// Sequences of events through the server's engine, for fuzzing.
+#[cfg(feature = "testing")]
+pub mod testing {
+    pub use crate::server::testing::play;
+}
+
 pub use ask::{AskError, LookupAnswer, ask};
 pub use caught::{caught, is_caught};
 pub use chain::{Asked, Chain, Continuation, Failure, Heard, Passing, Step, To};

@@ -23,6 +23,8 @@ mod settings;
 mod shares;
 mod stream;
 mod tcp;
+#[cfg(any(test, feature = "testing"))]
+pub(crate) mod testing;
 mod upstream;
 mod workers;
 

@@ -11,6 +11,8 @@ mod judged;
 mod listeners;
 mod queries;
 mod replaced;
+#[cfg(any(test, feature = "testing"))]
+mod testing;
 
 pub use listeners::Sockets;
 
@@ -254,13 +256,20 @@ impl<L: Learn> Engine<L> {
     /// Waits for something to happen and deals with it. What answers open is in the batch then.
     pub(in crate::server) fn turn(&mut self) -> io::Result<()> {
         self.gather();
-        let timeout = self.timeout();
-        let count = match self.epoll.wait(&mut self.events, timeout) {
-            Ok(count) => count,
-            Err(nix::errno::Errno::EINTR) => 0,
-            Err(error) => return Err(error.into()),
-        };
-        self.now = Instant::now();
+        let count = self.wait(self.timeout())?;
+        self.deal_with_events(count, Instant::now())
+    }
+
+    fn wait(&mut self, timeout: EpollTimeout) -> io::Result<usize> {
+        match self.epoll.wait(&mut self.events, timeout) {
+            Ok(count) => Ok(count),
+            Err(nix::errno::Errno::EINTR) => Ok(0),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn deal_with_events(&mut self, count: usize, now: Instant) -> io::Result<()> {
+        self.now = now;
         // Put back whatever happens: without room for events epoll would give none ever after.
         let events = std::mem::take(&mut self.events);
         let dealt = events[..count].iter().try_for_each(|event| self.deal_with(event));
