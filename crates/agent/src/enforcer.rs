@@ -12,7 +12,9 @@
 use crate::cuts::CutReport;
 use crate::metrics::{Meter, add};
 use namewall_dataplane::render::Scope;
-use namewall_dataplane::{Applied, Connection, CutEstablished, Dataplane, Desired, Excused, Judge, ListConnections};
+use namewall_dataplane::{
+    Applied, Connection, CutEstablished, Dataplane, Desired, Excused, Judge, ListConnections, Plan,
+};
 use namewall_policy::lease::Bounds;
 use namewall_policy::{Instant, Lease, LeaseStore, LeaseTable, Program};
 use namewall_runtime::Clock;
@@ -93,10 +95,14 @@ impl<D: Dataplane> Enforcer<D> {
         scope: &Scope,
         enforced: impl FnOnce(),
     ) -> Result<Applied, D::Error> {
+        let began = self.now();
+        // Worked out while answers open what they want to: that takes longer than an answer may be held.
+        let mut plan = self.dataplane().plan();
+        plan.work_out(program, scope);
         let mut dataplane = self.dataplane();
         let leases = self.leases();
-        let began = self.now();
-        let replaced = dataplane.replace(&Desired { program, scope, leases: leases.table(), now: began });
+        let desired = Desired { program, scope, leases: leases.table(), now: self.now() };
+        let replaced = dataplane.replace_planned(&desired, plan);
         drop(leases);
         self.meter.program.ended(self.now().since(began), replaced.is_ok());
         let applied = replaced?;
@@ -193,5 +199,36 @@ impl<D: Dataplane> Enforcer<D> {
         let is_connected = |address| connected.contains(&address);
         let forgotten = self.leases_mut(&mut dataplane).forget(self.now(), FORGOTTEN_AT_ONCE, is_connected);
         add(&self.meter.names_expired, forgotten);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{ip, names_of_web, program};
+    use namewall_dataplane::memory::Memory;
+    use namewall_policy::domain::DomainPattern;
+    use namewall_runtime::ManualClock;
+    use std::time::Duration;
+
+    #[test]
+    fn s6_6_leases_are_opened_while_a_change_of_policies_is_worked_out() {
+        let memory = Memory::default();
+        let enforcer = Arc::new(Enforcer::new(memory.clone(), Bounds::default(), Arc::new(ManualClock::default())));
+        let lease = Lease {
+            pattern: DomainPattern::Subdomains("example.org".parse().expect("a name")),
+            name: "api.example.org".parse().expect("a name"),
+            address: ip("198.51.100.1"),
+            expiry: Instant(Duration::from_secs(60)),
+            asked_by: None,
+        };
+        let (answers, opened) = (enforcer.clone(), lease.clone());
+        memory.while_planning(move || {
+            assert!(!answers.is_busy(), "answers need not wait");
+            answers.grant_with(answers.dataplane_for_answers(), &[opened]).expect("memory takes it");
+        });
+        let program = program(&[names_of_web(&["*.example.org"])]);
+        enforcer.replace(&program, &Scope::default(), || {}).expect("memory takes it");
+        assert_eq!(memory.leases(), [lease], "the lease that came meanwhile is not lost");
     }
 }

@@ -38,9 +38,21 @@ pub trait Dataplane: Debug + Send + 'static {
     type Error: Error + Send + Sync + 'static;
     type Connections: ListConnections<Error = Self::Error>;
     type Denials: FollowDenials<Error = Self::Error>;
+    type Plan: Plan;
 
-    /// Goes from what is enforced to what is desired by the smallest change, all at once.
-    fn replace(&mut self, desired: &Desired<'_>) -> Result<Applied, Self::Error>;
+    /// Begins to plan a change from what is enforced now. The plan is worked out without the data plane, so that leases
+    /// are opened meanwhile.
+    fn plan(&self) -> Self::Plan;
+
+    /// Goes from what is enforced to what is desired by the smallest change, all at once. The plan was worked out
+    /// for the same Program and scope, or not at all. Where something else is enforced by now, it is worked out again.
+    fn replace_planned(&mut self, desired: &Desired<'_>, plan: Self::Plan) -> Result<Applied, Self::Error>;
+
+    /// The same for callers that keep nobody waiting.
+    fn replace(&mut self, desired: &Desired<'_>) -> Result<Applied, Self::Error> {
+        let plan = self.plan();
+        self.replace_planned(desired, plan)
+    }
 
     /// True if rules are in force, be it those of an earlier process. Changes nothing.
     fn is_enforcing(&mut self) -> Result<bool, Self::Error>;
@@ -75,6 +87,12 @@ pub trait Dataplane: Debug + Send + 'static {
 
     /// Opens a handle to follow denied packets with, as far as rules log them to this group.
     fn denials(&self, log_group: u16) -> Result<Self::Denials, Self::Error>;
+}
+
+/// A change that is planned.
+pub trait Plan {
+    /// Works out what can be without the data plane. This may take long.
+    fn work_out(&mut self, program: &Program, scope: &Scope);
 }
 
 /// Lists the connections that exist.

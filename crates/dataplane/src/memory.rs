@@ -3,7 +3,9 @@
 
 use crate::guard::{Guard, GuardDrops, Guarded, PodInterface};
 use crate::render::Scope;
-use crate::{Applied, Connection, Count, Cut, Dataplane, Denied, Desired, FollowDenials, ListConnections, Told, Way};
+use crate::{
+    Applied, Connection, Count, Cut, Dataplane, Denied, Desired, FollowDenials, ListConnections, Plan, Told, Way,
+};
 use namewall_policy::domain::DomainPattern;
 use namewall_policy::lease::LeaseChange;
 use namewall_policy::port::Protocol;
@@ -34,6 +36,16 @@ struct Inner {
     is_alive: bool,
     refuses: bool,
     followers: Vec<Sender<Denied>>,
+    while_planning: Option<Act>,
+}
+
+/// Something that a test does.
+struct Act(Box<dyn FnOnce() + Send>);
+
+impl std::fmt::Debug for Act {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Act")
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -86,6 +98,11 @@ impl Memory {
         self.lock().followers.retain(|follower| follower.send(denied.clone()).is_ok());
     }
 
+    /// Does this while the next change is planned.
+    pub fn while_planning(&self, act: impl FnOnce() + Send + 'static) {
+        self.lock().while_planning = Some(Act(Box::new(act)));
+    }
+
     /// How many changes it has taken.
     pub fn replaced(&self) -> usize {
         self.lock().replaced
@@ -135,8 +152,13 @@ impl Dataplane for Memory {
     type Error = Refused;
     type Connections = Self;
     type Denials = MemoryDenials;
+    type Plan = MemoryPlan;
 
-    fn replace(&mut self, desired: &Desired<'_>) -> Result<Applied, Refused> {
+    fn plan(&self) -> MemoryPlan {
+        MemoryPlan(self.lock().while_planning.take())
+    }
+
+    fn replace_planned(&mut self, desired: &Desired<'_>, _plan: MemoryPlan) -> Result<Applied, Refused> {
         let mut inner = self.change()?;
         inner.program = desired.program.clone();
         inner.scope = desired.scope.clone();
@@ -213,6 +235,18 @@ impl Dataplane for Memory {
         let (sender, receiver) = channel();
         self.lock().followers.push(sender);
         Ok(MemoryDenials(receiver))
+    }
+}
+
+/// Plans nothing, and does what a test wants to happen meanwhile.
+#[derive(Debug)]
+pub struct MemoryPlan(Option<Act>);
+
+impl Plan for MemoryPlan {
+    fn work_out(&mut self, _program: &Program, _scope: &Scope) {
+        if let Some(Act(act)) = self.0.take() {
+            act();
+        }
     }
 }
 

@@ -6,8 +6,8 @@ use super::elements::Moved;
 use super::error::NftError;
 use super::features;
 use super::guard::GuardTables;
+use super::plan::{self, NftPlan, PlannedWay};
 use super::read::{self, Live};
-use super::rule::Action as RuleAction;
 use super::session::{NOTE, Session};
 use super::set::{self, Element, Key, Lifetime, Transient, Version};
 use super::table::{Table, TableRef};
@@ -18,13 +18,14 @@ use crate::leases::{Grouped, Writes, found_leases};
 use crate::netlink::{Family, Socket};
 use crate::nflog::{DenialLog, Told};
 use crate::remembered::{Ends, MOST, Remembered};
-use crate::render::{AUDIT, CUT, Delta, Ids, Rendered, Scope, render};
+use crate::render::{AUDIT, Delta, Ids, Rendered, Scope, render};
 use crate::{Applied, Count, Cut, Dataplane, Desired, FollowDenials, ListConnections, Way};
 use namewall_policy::lease::LeaseChange;
 use namewall_policy::model::Action;
 use namewall_policy::{Instant, LeaseTable, Program};
 use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long the kernel may take to release the table of a process that has ended, on a busy machine.
@@ -52,18 +53,18 @@ pub struct Nft {
     conntrack: Conntrack,
     pub(super) settings: Settings,
     /// What we made of the kernel's table; none until the first `replace`.
-    known: Option<Installed>,
+    known: Option<Arc<Installed>>,
     remembered: Remembered,
     can_reset: bool,
     pub(super) guard: GuardTables,
 }
 
 /// The kernel's table as we know it, and what it was made from.
-#[derive(Debug)]
-struct Installed {
-    program: Program,
-    scope: Scope,
-    rendered: Rendered,
+#[derive(Clone, Debug)]
+pub(super) struct Installed {
+    pub(super) program: Program,
+    pub(super) scope: Scope,
+    pub(super) rendered: Rendered,
 }
 
 impl Installed {
@@ -128,16 +129,6 @@ impl Nft {
         self.can_reset
     }
 
-    fn render(&self, desired: &Desired<'_>, before: &Ids) -> Rendered {
-        let mut rendered = render(desired.program, desired.scope, before);
-        if !self.can_reset {
-            let rules = rendered.table.chains.get_mut(CUT).into_iter().flat_map(|chain| &mut chain.rules);
-            let resets = rules.flat_map(|rule| &mut rule.actions).filter(|action| **action == RuleAction::Reset);
-            resets.for_each(|action| *action = RuleAction::Drop);
-        }
-        rendered
-    }
-
     /// The first change of this process: whatever the kernel has is made right in one transaction.
     fn adopt(&mut self, desired: &Desired<'_>) -> Result<Applied, NftError> {
         let name = self.settings.table.clone();
@@ -146,7 +137,7 @@ impl Nft {
         let mut exists = claimed.is_some();
         let live = claimed.unwrap_or_default();
         let unread = |source| NftError::Read { table: TableRef::from(&name).to_string(), source };
-        let mut rendered = self.render(desired, &ids_of(&live));
+        let mut rendered = plan::render_for(self.can_reset, desired.program, desired.scope, &ids_of(&live));
         let mut batch = Batch::new(&name);
         let live = match Change::is_possible(&live, &rendered.table) {
             true => live,
@@ -183,13 +174,17 @@ impl Nft {
         self.session().verify(&change, &rendered.table)?;
         let step = change.step;
         rendered.advance(step);
-        self.known = Some(Installed::new(desired, rendered));
+        self.known = Some(Arc::new(Installed::new(desired, rendered)));
         Ok(applied)
     }
 
     /// The whole table is made again, and compared.
-    fn replace_table(&mut self, known: Installed, desired: &Desired<'_>) -> Result<Applied, NftError> {
-        let mut rendered = self.render(desired, &known.rendered.ids);
+    fn replace_table(
+        &mut self,
+        known: Installed,
+        desired: &Desired<'_>,
+        mut rendered: Rendered,
+    ) -> Result<Applied, NftError> {
         let change = Change::between(&known.rendered.table, &rendered.table).step_after(rendered.ids.generation);
         let mut batch = Batch::new(&self.settings.table);
         change.write(&mut batch);
@@ -205,9 +200,9 @@ impl Nft {
         match &done {
             Ok(()) => {
                 rendered.advance(step);
-                self.known = Some(Installed::new(desired, rendered));
+                self.known = Some(Arc::new(Installed::new(desired, rendered)));
             }
-            Err(error) => self.known = error.leaves_all_as_it_was().then_some(known),
+            Err(error) => self.known = error.leaves_all_as_it_was().then(|| Arc::new(known)),
         }
         done.map(|()| applied)
     }
@@ -228,7 +223,7 @@ impl Nft {
         let operations = batch.operations();
         let applied = Applied { way: Way::Pods, operations, narrows, adopted: None };
         if let Err(error) = self.commit(batch).and_then(|()| self.session().verify(&change, &known.rendered.table)) {
-            self.known = error.leaves_all_as_it_was().then_some(known);
+            self.known = error.leaves_all_as_it_was().then(|| Arc::new(known));
             return Err(error);
         }
         let (rendered, step) = (&mut known.rendered, change.step);
@@ -248,7 +243,7 @@ impl Nft {
         }
         known.program = next.clone();
         debug_assert_eq!(known.difference(), None, "the short way leads elsewhere than the long one");
-        self.known = Some(known);
+        self.known = Some(Arc::new(known));
         Ok(applied)
     }
 
@@ -309,14 +304,19 @@ impl Dataplane for Nft {
     type Error = NftError;
     type Connections = Conntrack;
     type Denials = DenialLog;
+    type Plan = NftPlan;
 
-    fn replace(&mut self, desired: &Desired<'_>) -> Result<Applied, NftError> {
+    fn plan(&self) -> NftPlan {
+        NftPlan::new(self.known.clone(), self.can_reset)
+    }
+
+    fn replace_planned(&mut self, desired: &Desired<'_>, plan: NftPlan) -> Result<Applied, NftError> {
         let Some(known) = self.known.take() else { return self.adopt(desired) };
-        let Desired { program, scope, .. } = *desired;
-        let delta = Delta::between(&known.program, program, scope, &known.rendered).filter(|_| known.scope == *scope);
-        match delta {
-            Some(delta) => self.replace_pods(known, program, delta),
-            None => self.replace_table(known, desired),
+        let way = plan.into_way(&known, desired);
+        let known = Arc::unwrap_or_clone(known);
+        match way {
+            PlannedWay::Pods(delta) => self.replace_pods(known, desired.program, delta),
+            PlannedWay::Whole(rendered) => self.replace_table(known, desired, *rendered),
         }
     }
 

@@ -16,6 +16,7 @@ mod features;
 mod guard;
 mod kernel;
 mod owner;
+mod plan;
 mod read;
 mod removal;
 pub mod rule;
@@ -30,6 +31,7 @@ pub use error::NftError;
 pub use features::Lacking;
 pub use kernel::{Nft, RELEASE_TIMEOUT, Settings, put_table};
 pub use owner::Owner;
+pub use plan::NftPlan;
 pub use removal::uninstall;
 
 pub(crate) use batch::{Batch, fixed as batch_fixed};

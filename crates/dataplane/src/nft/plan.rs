@@ -1,0 +1,66 @@
+//! A change of the kernel's table, worked out while others use the table: to
+//! render the rules of many policies takes longer than an answer may be held.
+
+use super::kernel::Installed;
+use super::rule::Action;
+use crate::render::{CUT, Delta, Ids, Rendered, Scope, render};
+use crate::{Desired, Plan};
+use namewall_policy::Program;
+use std::sync::Arc;
+
+/// The way from the table as it was when the plan was begun.
+#[derive(Debug)]
+pub struct NftPlan {
+    from: Option<Arc<Installed>>,
+    can_reset: bool,
+    worked_out: Option<PlannedWay>,
+}
+
+/// How the table is changed.
+#[derive(Debug)]
+pub(super) enum PlannedWay {
+    /// Only pods came, went or changed.
+    Pods(Delta),
+    /// The whole table is made again, and compared.
+    Whole(Box<Rendered>),
+}
+
+impl NftPlan {
+    pub(super) fn new(from: Option<Arc<Installed>>, can_reset: bool) -> Self {
+        Self { from, can_reset, worked_out: None }
+    }
+
+    /// What was worked out, if the table is still the same; else it is worked out now.
+    pub(super) fn into_way(mut self, known: &Arc<Installed>, desired: &Desired<'_>) -> PlannedWay {
+        let is_the_same = self.from.as_ref().is_some_and(|from| Arc::ptr_eq(from, known));
+        match self.worked_out.take().filter(|_| is_the_same) {
+            Some(way) => way,
+            None => self.way_from(known, desired.program, desired.scope),
+        }
+    }
+
+    fn way_from(&self, known: &Installed, program: &Program, scope: &Scope) -> PlannedWay {
+        let delta = Delta::between(&known.program, program, scope, &known.rendered).filter(|_| known.scope == *scope);
+        match delta {
+            Some(delta) => PlannedWay::Pods(delta),
+            None => PlannedWay::Whole(Box::new(render_for(self.can_reset, program, scope, &known.rendered.ids))),
+        }
+    }
+}
+
+impl Plan for NftPlan {
+    fn work_out(&mut self, program: &Program, scope: &Scope) {
+        self.worked_out = self.from.as_ref().map(|from| self.way_from(from, program, scope));
+    }
+}
+
+/// Renders for a kernel that may not be able to send resets.
+pub(super) fn render_for(can_reset: bool, program: &Program, scope: &Scope, before: &Ids) -> Rendered {
+    let mut rendered = render(program, scope, before);
+    if !can_reset {
+        let rules = rendered.table.chains.get_mut(CUT).into_iter().flat_map(|chain| &mut chain.rules);
+        let resets = rules.flat_map(|rule| &mut rule.actions).filter(|action| **action == Action::Reset);
+        resets.for_each(|action| *action = Action::Drop);
+    }
+    rendered
+}
