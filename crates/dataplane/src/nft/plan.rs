@@ -3,7 +3,7 @@
 
 use super::kernel::Installed;
 use super::rule::Action;
-use crate::render::{CUT, Delta, Ids, Rendered, Scope, render};
+use crate::render::{Delta, Ids, RESET, Rendered, Scope, render};
 use crate::{Desired, Plan};
 use namewall_policy::Program;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ impl Plan for NftPlan {
 pub(super) fn render_for(can_reset: bool, program: &Program, scope: &Scope, before: &Ids) -> Rendered {
     let mut rendered = render(program, scope, before);
     if !can_reset {
-        let rules = rendered.table.chains.get_mut(CUT).into_iter().flat_map(|chain| &mut chain.rules);
+        let rules = rendered.table.chains.get_mut(RESET).into_iter().flat_map(|chain| &mut chain.rules);
         let resets = rules.flat_map(|rule| &mut rule.actions).filter(|action| **action == Action::Reset);
         resets.for_each(|action| *action = Action::Drop);
     }

@@ -37,7 +37,7 @@ pub(crate) use remote::GATES;
 pub(crate) use stages::{AUDIT, ISOLATED};
 
 use crate::leases::LeaseGroups;
-use crate::nft::rule::{Action as Do, End, Rule, Test, Walk};
+use crate::nft::rule::{Action as Do, End, Rule, TCP, Test, Walk};
 use crate::nft::set::{self, Field, Holds, SetSpec, Version};
 use crate::nft::table::{Fallback, Hook, HookKind, Point, Table};
 use elements::Pods;
@@ -55,7 +55,8 @@ use stages::{Mode, Stages};
 const RELATED: &str = "related-errors";
 const ICMP: [u8; 2] = [1, 58];
 /// Resets what belongs to a TCP connection that was cut (S3.4).
-pub(crate) const CUT: &str = "cut";
+const CUT: &str = "cut";
+pub(crate) const RESET: &str = "cut-reset";
 /// What `counts` calls its packets.
 const CUT_PACKET: &str = "belongs to a connection that was cut";
 const CUT_OUTPUT: &str = "cut-output";
@@ -348,10 +349,13 @@ impl Render<'_> {
         let is_reset = Rule::new([Test::IsReset], Do::Return);
         let was_cut = Version::BOTH.map(|version| Rule {
             tests: vec![Test::WasCut(version)],
-            actions: vec![Do::Count, Do::Reset],
+            actions: vec![Do::Count, Do::Goto(RESET.to_owned())],
             comment: Some(CUT_PACKET.to_owned()),
         });
         table.chains.entry(CUT.to_owned()).or_default().rules = std::iter::once(is_reset).chain(was_cut).collect();
+        // A chain of its own: nft shows a reset only after a test of the protocol, and that changes how it shows ports.
+        let reset = Rule::new([Test::Protocol(TCP)], Do::Reset);
+        table.chains.entry(RESET.to_owned()).or_default().rules = vec![reset, Rule::new([], Do::Drop)];
     }
 }
 

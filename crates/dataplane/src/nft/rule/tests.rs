@@ -34,10 +34,7 @@ fn rules_read_as_nft_shows_them() {
             "ip6 daddr vmap @audit-ingress6 comment \"why\"",
         ),
         (Rule::new([Test::IsReset], Action::Return), "tcp flags rst return"),
-        (
-            Rule::new([Test::WasCut(V4)], Action::Reset),
-            "ip saddr . ip daddr . meta l4proto . th sport . th dport @cut4 reject with tcp reset",
-        ),
+        (Rule::new([Test::Protocol(TCP)], Action::Reset), "meta l4proto tcp reject with tcp reset"),
     ];
     for (rule, text) in rules {
         assert_eq!(rule.to_string(), text);
