@@ -1,9 +1,10 @@
 # `make` lists what can be done. Longer recipes live in scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help prepare test quick lint fuzz e2e e2e-short bench bench-packets bench-dns bench-cluster deny advisories build install clean
+.PHONY: help prepare test quick lint fuzz spoofing e2e e2e-short bench bench-packets bench-dns bench-cluster deny advisories build install clean
 
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 20
+SPOOF_ROUNDS ?= 1000
 
 help: ## List the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -24,6 +25,9 @@ lint: ## Check formatting, lints and lock files
 
 fuzz: ## Fuzz each target for FUZZ_SECONDS (20), on stable Rust
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz
+
+spoofing: ## Attack the DNS server with forged replies, for SPOOF_ROUNDS (1000) rounds; none may be won
+	NAMEWALL_SPOOF_ROUNDS=$(SPOOF_ROUNDS) cargo test --package namewall-dns --test server s6_1_a_blind_forger -- --nocapture
 
 e2e: ## Install it on two real nodes of this machine, try everything, remove it (root, about 4 minutes)
 	@scripts/e2e
