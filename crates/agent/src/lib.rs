@@ -18,6 +18,7 @@ mod memo;
 mod metrics;
 mod name_rules;
 mod node;
+mod recent;
 mod retry;
 mod share;
 mod sharing;

@@ -65,7 +65,7 @@ impl Remembered {
             let client = SocketAddr::new(connection.source, connection.source_port);
             let server = SocketAddr::from(connection.destination);
             for (from, to) in [(client, server), (server, client)] {
-                let packet = Transient { element: packet(number, from, to), lifetime: Lifetime(life), name: None };
+                let packet = Transient { element: packet(number, from, to), lifetime: Lifetime(life), note: None };
                 packets[Version::of(from.ip()) as usize].push(packet);
             }
             self.room_taken.push((now + life + SWEEP, 2));

@@ -153,6 +153,8 @@ fn config() -> Config {
         cut: CutEstablished::default(),
         bounds: Bounds::default(),
         learning: Learning::default(),
+        never_lease: Vec::new(),
+        nat64_prefixes: Vec::new(),
         dns: DnsConfig {
             upstreams: vec!["127.0.0.1:9".parse().expect("an address")],
             trusted: Vec::new(),
