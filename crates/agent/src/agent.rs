@@ -141,7 +141,8 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
         let successor = Arc::default();
         let (told, attached) = (Arc::clone(&successor), attachments.clone());
         serve_control(&control, Control { state: state.clone(), explain, successor: told, attachments: attached })?;
-        let (elsewhere, retry) = (LearnedElsewhere::new(clock.clone()), Retry::default());
+        let (mut elsewhere, retry) = (LearnedElsewhere::new(clock.clone()), Retry::default());
+        elsewhere.set_maximum(config.learning.lifetimes.maximum);
         let mut agent = Self {
             source,
             read_config,

@@ -7,8 +7,9 @@ use crate::settle::Settle;
 use namewall_dataplane::CutEstablished;
 use namewall_dns::{OnLearnTimeout, Settings as ServerSettings};
 use namewall_policy::Snapshot;
-use namewall_policy::addr::parse_address;
-use namewall_policy::lease::Bounds;
+use namewall_policy::addr::{Cidr, parse_address};
+use namewall_policy::domain::DomainName;
+use namewall_policy::lease::{Bounds, NeverLeased};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -29,6 +30,10 @@ pub struct Config {
     pub learning: Learning,
     /// Sources that certain pods may have besides their own addresses.
     pub allowed_sources: Vec<AllowedSource>,
+    /// Networks that no name opens (S6.8).
+    pub never_lease: Vec<Cidr>,
+    /// Prefixes of translators from IPv6 to IPv4 in this network.
+    pub nat64_prefixes: Vec<Cidr>,
     pub dns: DnsConfig,
 }
 
@@ -63,6 +68,14 @@ pub enum ConfigError {
     NoSuchNode { name: String, known: Vec<String> },
     #[error("which Node is this machine? Say --node, one of {}", .0.join(", "))]
     SeveralNodes(Vec<String>),
+}
+
+impl Config {
+    /// What no name opens in a cluster with this domain.
+    pub(crate) fn never_leased(&self, cluster_domain: &DomainName) -> NeverLeased {
+        let inside = NeverLeased::new(cluster_domain.clone());
+        inside.and_networks(&self.never_lease).translated_by(&self.nat64_prefixes)
+    }
 }
 
 impl DnsConfig {

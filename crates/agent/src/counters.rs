@@ -12,6 +12,8 @@ pub struct Counters {
     pub refused: u64,
     /// The same by reason.
     pub(crate) refused_by: [u64; REASONS.len()],
+    /// Leases that were closed since their address has become one that is never leased, by reason.
+    pub(crate) revoked_by: [u64; REASONS.len()],
     /// Addresses in an answer that the question's name does not lead to (S6.1).
     pub foreign: u64,
     /// Times the kernel did not take what was to be opened.
@@ -19,8 +21,8 @@ pub struct Counters {
 }
 
 /// The words for reasons to refuse an address.
-pub(crate) const REASONS: [&str; 8] =
-    ["loopback", "link_local", "multicast", "unspecified", "metadata", "service", "node", "pod"];
+pub(crate) const REASONS: [&str; 9] =
+    ["loopback", "link_local", "multicast", "unspecified", "metadata", "service", "node", "pod", "listed"];
 
 fn place(reason: Refusal) -> usize {
     match reason {
@@ -32,6 +34,7 @@ fn place(reason: Refusal) -> usize {
         Refusal::Service => 5,
         Refusal::Node(_) => 6,
         Refusal::Pod => 7,
+        Refusal::Listed => 8,
     }
 }
 
@@ -39,6 +42,7 @@ fn place(reason: Refusal) -> usize {
 pub(crate) struct Counting {
     pub(crate) learned: AtomicU64,
     refused: [AtomicU64; REASONS.len()],
+    revoked: [AtomicU64; REASONS.len()],
     pub(crate) foreign: AtomicU64,
     pub(crate) failed: AtomicU64,
 }
@@ -52,12 +56,17 @@ impl Counting {
         self.refused[place(reason)].fetch_add(1, Relaxed);
     }
 
+    pub(crate) fn revoke(&self, reason: Refusal) {
+        self.revoked[place(reason)].fetch_add(1, Relaxed);
+    }
+
     pub(crate) fn read(&self) -> Counters {
         let refused_by = self.refused.each_ref().map(|count| count.load(Relaxed));
         Counters {
             learned: self.learned.load(Relaxed),
             refused: refused_by.iter().sum(),
             refused_by,
+            revoked_by: self.revoked.each_ref().map(|count| count.load(Relaxed)),
             foreign: self.foreign.load(Relaxed),
             failed: self.failed.load(Relaxed),
         }

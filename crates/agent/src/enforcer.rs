@@ -13,15 +13,16 @@ use crate::cuts::CutReport;
 use crate::metrics::{Meter, add};
 use namewall_dataplane::render::Scope;
 use namewall_dataplane::{
-    Applied, Connection, CutEstablished, Dataplane, Desired, Excused, Judge, ListConnections, Plan,
+    Adoption, Applied, Connection, CutEstablished, Dataplane, Desired, Excused, Judge, ListConnections, Plan,
 };
-use namewall_policy::lease::Bounds;
+use namewall_policy::lease::{Bounds, Revision};
 use namewall_policy::{Instant, Lease, LeaseStore, LeaseTable, Program};
 use namewall_runtime::Clock;
 use rustc_hash::FxHashSet;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
 
 /// Connections that are judged before answers get their turn.
 const JUDGED_AT_ONCE: usize = 256;
@@ -39,6 +40,19 @@ pub(crate) struct Enforcer<D> {
     excused: Mutex<Excused>,
     clock: Arc<dyn Clock>,
     meter: Arc<Meter>,
+}
+
+/// What is enforced from now on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Next<'a> {
+    pub(crate) program: &'a Program,
+    pub(crate) scope: &'a Scope,
+    /// What becomes of the leases.
+    pub(crate) revision: Revision<'a>,
+    /// Leases that the new rules open besides.
+    pub(crate) recalled: &'a [Lease],
+    /// No lease lasts for longer.
+    pub(crate) longest: Duration,
 }
 
 /// What is judged again after a change.
@@ -87,25 +101,36 @@ impl<D: Dataplane> Enforcer<D> {
         self.leases.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Enforces a Program. Leases of an earlier process that were found on the way count from now on. `enforced`
-    /// runs before anything else can change the data plane.
-    pub(crate) fn replace(
-        &self,
-        program: &Program,
-        scope: &Scope,
-        enforced: impl FnOnce(),
-    ) -> Result<Applied, D::Error> {
+    /// Enforces a Program, and revises the leases in the same transaction. Leases of an earlier process that were found
+    /// on the way count from now on. `enforced` runs before anything else can change the data plane.
+    pub(crate) fn replace(&self, next: &Next<'_>, enforced: impl FnOnce()) -> Result<Applied, D::Error> {
+        let Next { program, scope, revision, recalled, longest } = *next;
         let began = self.now();
-        // Worked out while answers open what they want to: that takes longer than an answer may be held.
+        // Rendered while answers open what they want to: that takes longer than an answer may be held.
         let mut plan = self.dataplane().plan();
         plan.work_out(program, scope);
         let mut dataplane = self.dataplane();
+        // Worked out while answers can be compared with the leases: nobody else changes them now.
+        let revised = self.leases().plan(&revision);
+        let revoked = revised.revoked.clone();
+        let changed = self.leases_mut(&mut dataplane).revise(&revision, revised, recalled);
         let leases = self.leases();
-        let desired = Desired { program, scope, leases: leases.table(), now: self.now() };
+        let adoption = Adoption { never_leased: revision.next.never_leased, longest };
+        let desired = Desired { program, scope, leases: leases.table(), changed: &changed, adoption, now: self.now() };
         let replaced = dataplane.replace_planned(&desired, plan);
         drop(leases);
         self.meter.program.ended(self.now().since(began), replaced.is_ok());
-        let applied = replaced?;
+        let mut store = self.leases_mut(&mut dataplane);
+        match &replaced {
+            Ok(_) => {
+                add(&self.meter.granted, changed.opened.len());
+                store.acknowledge();
+            }
+            Err(_) => store.take_back(),
+        }
+        drop(store);
+        let mut applied = replaced?;
+        applied.revoked.extend(revoked);
         if applied.operations > 0 {
             self.meter.went(applied.way);
         }

@@ -2,8 +2,9 @@
 
 use crate::counters::{Counters, Counting};
 use crate::enforcer::Enforcer;
-use crate::memo::{Memo, State};
+use crate::memo::{Entry, Known, Memo, State};
 use crate::name_rules::NameRules;
+use crate::recent::{self, Recall, Recalled, Recent};
 use crate::share::{Heard, Share};
 use namewall_dataplane::Dataplane;
 use namewall_dataplane::nft::Nft;
@@ -17,6 +18,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
+use tracing::warn;
 
 /// How names are learned.
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,6 +39,8 @@ pub struct Learner<D = Nft> {
     /// How often the rules have changed.
     rule_changes: AtomicU64,
     memo: Mutex<Memo>,
+    /// Answers that no rule speaks of, yet.
+    recent: Recent,
     counting: Counting,
     refused: Mutex<Vec<Refused>>,
     share: OnceLock<Arc<dyn Share>>,
@@ -62,6 +66,7 @@ impl<D: Dataplane> Learner<D> {
             rules: RwLock::default(),
             rule_changes: AtomicU64::new(0),
             memo: Mutex::new(Memo::new()),
+            recent: Recent::default(),
             counting: Counting::default(),
             refused: Mutex::default(),
             share: OnceLock::new(),
@@ -101,8 +106,8 @@ impl<D: Dataplane> Learner<D> {
     }
 
     /// Learns for these rules from now on.
-    pub(crate) fn take(&self, rules: NameRules) {
-        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(rules));
+    pub(crate) fn take(&self, rules: Arc<NameRules>) {
+        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Some(rules);
         self.rule_changes.fetch_add(1, Ordering::SeqCst);
     }
 
@@ -131,32 +136,80 @@ impl<D: Dataplane> Learner<D> {
         self.rules.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn settings(&self) -> Learning {
+    /// What rules open that were not there when it was answered.
+    pub(crate) fn recall(&self, rules: &NameRules, before: Option<&NameRules>) -> RecalledLeases {
+        let until = self.recent.noted();
+        let is_new = |client| {
+            rules.names_of(client).is_some() && !before.is_some_and(|before| rules.are_the_same_for(client, before))
+        };
+        RecalledLeases { leases: self.recalled(rules, 0, is_new), until }
+    }
+
+    /// Opens what was answered while rules were changed.
+    pub(crate) fn recall_since(&self, noted: u64) -> Result<(), LearnError> {
+        let Some(rules) = self.rules() else { return Ok(()) };
+        if self.recent.noted() == noted {
+            return Ok(());
+        }
+        let leases = self.recalled(&rules, noted, |client| rules.names_of(client).is_some());
+        if leases.is_empty() {
+            return Ok(());
+        }
+        self.enforcer.grant_first(&leases).map_err(|error| self.failed(error))
+    }
+
+    fn recalled(&self, rules: &NameRules, since: u64, wanted: impl Fn(IpAddr) -> bool) -> Vec<Lease> {
+        let now = self.enforcer.now();
+        let oldest = recent::oldest(now, self.settings().lifetimes.longest());
+        let mut leases = Vec::new();
+        for Recalled { client, at, message } in
+            self.recent.recall(Recall { since, oldest }, |client| rules.is_own(client), wanted)
+        {
+            let Some(patterns) = rules.names_of(client) else { continue };
+            let Ok(says) = namewall_dns::wire::addresses(&message) else { continue };
+            self.lease(&Reading { client, says: &says, rules, patterns, at }, &mut leases);
+        }
+        leases.retain(|lease| lease.expiry > now);
+        leases
+    }
+
+    /// Counts and logs leases that were closed since they are never leased any more.
+    pub(crate) fn note_revoked(&self, revoked: &[(Lease, Refusal)]) {
+        for (Lease { name, address, pattern, .. }, why) in revoked {
+            self.counting.revoke(*why);
+            warn!(%name, %address, %pattern, "a lease is closed: {why}");
+        }
+    }
+
+    pub(crate) fn settings(&self) -> Learning {
         *self.settings.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// True if these bytes are known to open nothing new, so that they need not be read.
-    fn is_known(&self, answer: &Answer<'_>) -> bool {
-        let Ok(memo) = self.memo.try_lock() else { return false };
+    /// What these bytes are known to be, if they open nothing new and need not be read.
+    fn is_known(&self, answer: &Answer<'_>) -> Option<Known> {
+        let Ok(memo) = self.memo.try_lock() else { return None };
         let rule_changes = self.rule_changes.load(Ordering::SeqCst);
         let losses = self.enforcer.leases().table().losses();
-        memo.has(memo.key(answer.client, answer.bytes), State { rule_changes, losses }, self.enforcer.now())
+        memo.get(memo.key(answer.client, answer.bytes), State { rule_changes, losses }, self.enforcer.now())
     }
 
     /// Puts the leases that the addresses of an answer open into the batch.
     fn lease(&self, reading: &Reading<'_>, batch: &mut Vec<Lease>) -> Leased {
-        let Reading { client, says, rules, patterns } = *reading;
-        let (settings, now) = (self.settings(), self.enforcer.now());
+        let Reading { client, says, rules, patterns, at: now } = *reading;
+        let settings = self.settings();
         let leases = self.enforcer.leases();
-        let mut leased = Leased { opens: Opens::Nothing, until: Some(Instant(Duration::MAX)) };
+        let most = leases.table().bounds().addresses_a_name;
+        let mut leased = Leased { opens: Opens::Nothing, until: Some(Instant(Duration::MAX)), known: Known::Unspoken };
         let aliases = says.aliases.iter().filter(|_| settings.aliases);
         for name in std::iter::once(&says.question.name).chain(aliases).filter_map(|name| name.to_domain()) {
             let patterns = rules.matching(patterns, &name);
             if patterns.is_empty() {
                 continue;
             }
+            leased.known = Known::Open;
             let mut opened = Vec::new();
-            for one in &says.addresses {
+            // Clients use the first.
+            for one in says.addresses.iter().take(most) {
                 if let Some(why) = rules.refusal(&name, one.address) {
                     self.refuse(Refused { client, name: name.clone(), address: one.address, why });
                     // Every refusal is counted, so the answer is read each time.
@@ -197,6 +250,8 @@ struct Reading<'a> {
     rules: &'a NameRules,
     /// The patterns of the client's rules.
     patterns: &'a BitSet,
+    /// When it came.
+    at: Instant,
 }
 
 /// What the addresses of an answer open.
@@ -204,6 +259,15 @@ struct Leased {
     opens: Opens,
     /// Until when the same answer would open nothing new, if nothing else changes; None if it must be read again.
     until: Option<Instant>,
+    known: Known,
+}
+
+/// Leases of answers that came before their rules.
+#[derive(Debug)]
+pub(crate) struct RecalledLeases {
+    pub(crate) leases: Vec<Lease>,
+    /// How many answers had come by then.
+    pub(crate) until: u64,
 }
 
 impl<D: Dataplane> Learn for Learner<D> {
@@ -217,19 +281,36 @@ impl<D: Dataplane> Learn for Learner<D> {
         // Loaded before anything is read: if rules or leases change meanwhile, the memo is of an old state.
         let rule_changes = self.rule_changes.load(Ordering::SeqCst);
         let Some(rules) = self.rules() else { return Opens::Nothing };
-        let Some(patterns) = rules.names_of(answer.client) else { return Opens::Nothing };
-        if self.is_known(answer) {
-            return Opens::Nothing;
+        let known = match rules.names_of(answer.client) {
+            // Nobody asks here but pods, except where everybody may.
+            None if rules.is_own(answer.client) => Some(Known::Unspoken),
+            None => return Opens::Nothing,
+            Some(_) => self.is_known(answer),
+        };
+        if known == Some(Known::Unspoken) {
+            self.recent.note(answer.client, answer.bytes, self.enforcer.now());
+            // A rule may have come meanwhile, and not have found it.
+            if self.rule_changes.load(Ordering::SeqCst) != rule_changes {
+                return self.learn(answer, batch);
+            }
         }
+        let (None, Some(patterns)) = (known, rules.names_of(answer.client)) else { return Opens::Nothing };
         let losses = self.enforcer.leases().table().losses();
         let Ok(says) = answer.addresses() else { return Opens::Unreadable };
         self.counting.add(|all| &all.foreign, says.foreign);
-        let reading = Reading { client: answer.client, says: &says, rules: &rules, patterns };
-        let Leased { opens, until } = self.lease(&reading, batch);
+        let at = self.enforcer.now();
+        let reading = Reading { client: answer.client, says: &says, rules: &rules, patterns, at };
+        let Leased { opens, until, known } = self.lease(&reading, batch);
+        if known == Known::Unspoken {
+            self.recent.note(answer.client, answer.bytes, at);
+            if self.rule_changes.load(Ordering::SeqCst) != rule_changes {
+                return self.learn(answer, batch);
+            }
+        }
         match (opens, until, self.memo.lock()) {
             (Opens::Nothing, Some(until), Ok(mut memo)) if says.foreign == 0 => {
                 let key = memo.key(answer.client, answer.bytes);
-                memo.put(key, State { rule_changes, losses }, until);
+                memo.put(key, State { rule_changes, losses }, Entry { until, known });
             }
             _ => {}
         }
@@ -256,5 +337,9 @@ impl<D: Dataplane> Learn for Learner<D> {
     }
 }
 
+#[cfg(test)]
+mod model_tests;
+#[cfg(test)]
+mod revision_tests;
 #[cfg(test)]
 mod tests;

@@ -20,6 +20,7 @@ mod memo;
 mod metrics;
 mod name_rules;
 mod node;
+mod recent;
 mod retry;
 mod settle;
 mod share;

@@ -24,11 +24,28 @@ pub(crate) struct Memo {
     slots: Vec<Slot>,
 }
 
+/// What is known of an answer that opens nothing new.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(crate) enum Known {
+    /// Everything it opens is open.
+    #[default]
+    Open,
+    /// No rule of the client speaks of its name.
+    Unspoken,
+}
+
+/// What is known of an answer, and until when.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(crate) struct Entry {
+    pub(crate) until: Instant,
+    pub(crate) known: Known,
+}
+
 #[derive(Clone, Copy, Default, Debug)]
 struct Slot {
     answer: u64,
     state: State,
-    until: Instant,
+    entry: Entry,
 }
 
 impl Memo {
@@ -36,14 +53,14 @@ impl Memo {
         Self { seed: RandomState::new(), slots: vec![Slot::default(); SLOTS] }
     }
 
-    /// True if the answer is known to open nothing new.
-    pub(crate) fn has(&self, answer: u64, state: State, now: Instant) -> bool {
+    /// What is known of the answer, if it opens nothing new.
+    pub(crate) fn get(&self, answer: u64, state: State, now: Instant) -> Option<Known> {
         let slot = self.slots[at(answer)];
-        slot.answer == answer && slot.state == state && now <= slot.until
+        (slot.answer == answer && slot.state == state && now <= slot.entry.until).then_some(slot.entry.known)
     }
 
-    pub(crate) fn put(&mut self, answer: u64, state: State, until: Instant) {
-        self.slots[at(answer)] = Slot { answer, state, until };
+    pub(crate) fn put(&mut self, answer: u64, state: State, entry: Entry) {
+        self.slots[at(answer)] = Slot { answer, state, entry };
     }
 
     /// The hash of an answer to a client, without the id, which differs each time.
@@ -84,11 +101,12 @@ mod tests {
     fn nothing_is_known_past_its_time_or_under_other_rules() {
         let mut memo = Memo::new();
         let state = State { rule_changes: 1, losses: 1 };
-        assert!(!memo.has(7, state, at(1)));
-        memo.put(7, state, at(5));
-        assert!(memo.has(7, state, at(5)) && !memo.has(7, state, at(6)));
-        assert!(!memo.has(7, State { rule_changes: 2, ..state }, at(1)));
-        assert!(!memo.has(7, State { losses: 2, ..state }, at(1)));
-        assert!(!memo.has(7 + SLOTS as u64, state, at(1)), "another answer in the same slot");
+        let known = |memo: &Memo, answer, state, seconds| memo.get(answer, state, at(seconds));
+        assert_eq!(known(&memo, 7, state, 1), None);
+        memo.put(7, state, Entry { until: at(5), known: Known::Unspoken });
+        assert_eq!((known(&memo, 7, state, 5), known(&memo, 7, state, 6)), (Some(Known::Unspoken), None));
+        assert_eq!(known(&memo, 7, State { rule_changes: 2, ..state }, 1), None);
+        assert_eq!(known(&memo, 7, State { losses: 2, ..state }, 1), None);
+        assert_eq!(known(&memo, 7 + SLOTS as u64, state, 1), None, "another answer in the same slot");
     }
 }

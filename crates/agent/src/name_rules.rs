@@ -4,9 +4,10 @@
 use namewall_policy::Program;
 use namewall_policy::bits::BitSet;
 use namewall_policy::domain::{DomainName, DomainPattern, PatternId};
-use namewall_policy::lease::{NeverLeased, Refusal};
+use namewall_policy::lease::{NeverLeased, Refusal, Rules};
 use namewall_policy::model::NodeId;
 use namewall_policy::program::Holder;
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
@@ -21,13 +22,7 @@ pub(crate) struct NameRules {
 }
 
 impl NameRules {
-    pub(crate) fn new(
-        before: Option<&Self>,
-        node: Option<NodeId>,
-        program: &Program,
-        cluster_domain: &DomainName,
-    ) -> Self {
-        let never = NeverLeased::new(cluster_domain.clone());
+    pub(crate) fn new(before: Option<&Self>, node: Option<NodeId>, program: &Program, never: &NeverLeased) -> Self {
         // As long as only pods come and go, the patterns of each Class stay the same.
         let is_same = |before: &&Self| {
             let same_classes = Arc::ptr_eq(&before.program.classes, &program.classes);
@@ -37,7 +32,12 @@ impl NameRules {
             Some(before) => before.names.clone(),
             None => Arc::new(program.classes.iter().map(|_| OnceLock::new()).collect()),
         };
-        Self { program: program.clone(), node, never, names }
+        Self { program: program.clone(), node, never: never.clone(), names }
+    }
+
+    /// What decides which leases there may be.
+    pub(crate) fn of_leases(&self) -> Rules<'_> {
+        Rules { program: &self.program, never_leased: &self.never }
     }
 
     /// True if the address is of a pod of this node.
@@ -52,6 +52,18 @@ impl NameRules {
         let class = self.program.class_at(client)?;
         let names = self.names.get(class.index())?.get_or_init(|| self.program.names_of(class));
         (!names.is_empty()).then_some(names)
+    }
+
+    /// True if the rules of this pod speak of the same names as before.
+    pub(crate) fn are_the_same_for(&self, client: IpAddr, before: &Self) -> bool {
+        if Arc::ptr_eq(&self.names, &before.names) && self.program.class_at(client) == before.program.class_at(client) {
+            return true;
+        }
+        let patterns = |rules: &Self| -> BTreeSet<DomainPattern> {
+            let ids = rules.names_of(client).into_iter().flat_map(BitSet::iter);
+            ids.map(|id| rules.program.patterns.get(PatternId(id as u32)).clone()).collect()
+        };
+        patterns(self) == patterns(before)
     }
 
     /// The patterns among these that match the name.

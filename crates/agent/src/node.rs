@@ -3,7 +3,7 @@
 
 use crate::counters::Counters;
 use crate::cuts::{CutConnection, CutReport, RecentCuts};
-use crate::enforcer::{Enforcer, Recheck};
+use crate::enforcer::{Enforcer, Next, Recheck};
 use crate::error::with_causes;
 use crate::learner::{Learner, Learning};
 use crate::metrics::{Meter, add};
@@ -13,8 +13,7 @@ use namewall_dataplane::nft::{Nft, NftError, Settings as NftSettings};
 use namewall_dataplane::render::{Intercept, Listener, Scope};
 use namewall_dataplane::{Applied, Count, Cut, CutEstablished, Dataplane, Guard, GuardDrops, Guarded, PodInterface};
 use namewall_dns::{Listen, Server, ServerError, Settings as ServerSettings, Sockets};
-use namewall_policy::domain::DomainName;
-use namewall_policy::lease::Bounds;
+use namewall_policy::lease::{Bounds, NeverLeased, Revision};
 use namewall_policy::{Instant, Lease, LeaseTable, Program};
 use namewall_runtime::{Clock, SystemClock};
 use std::collections::BTreeMap;
@@ -43,8 +42,8 @@ pub struct NodeSettings {
     /// How many leases are kept (S6.5).
     pub bounds: Bounds,
     pub learning: Learning,
-    /// Only names under it may lead to pods (S6.8).
-    pub cluster_domain: DomainName,
+    /// What no name opens (S6.8).
+    pub never_leased: NeverLeased,
 }
 
 /// How DNS is served.
@@ -87,7 +86,7 @@ impl From<NftError> for NodeError {
 pub struct Node<D: Dataplane = Nft> {
     enforcer: Arc<Enforcer<D>>,
     learner: Arc<Learner<D>>,
-    cluster_domain: DomainName,
+    never_leased: NeverLeased,
     scope: Scope,
     /// The interfaces of this node's pods; None while they are not known.
     interfaces: Option<Vec<PodInterface>>,
@@ -140,12 +139,12 @@ impl Node {
 
 impl<D: Dataplane> Node<D> {
     pub fn new(dataplane: D, settings: NodeSettings, clock: Arc<dyn Clock>) -> Self {
-        let NodeSettings { scope, cut, settle, bounds, learning, cluster_domain } = settings;
+        let NodeSettings { scope, cut, settle, bounds, learning, never_leased } = settings;
         let enforcer = Arc::new(Enforcer::new(dataplane, bounds, clock));
         Self {
             learner: Arc::new(Learner::new(enforcer.clone(), learning)),
             enforcer,
-            cluster_domain,
+            never_leased,
             scope,
             interfaces: None,
             guarding: None,
@@ -171,6 +170,11 @@ impl<D: Dataplane> Node<D> {
     /// process has left stays as it is.
     pub fn set_interfaces(&mut self, interfaces: Vec<PodInterface>) {
         self.interfaces = Some(interfaces);
+    }
+
+    /// What no name opens from the next change on.
+    pub fn set_never_leased(&mut self, never_leased: NeverLeased) {
+        self.never_leased = never_leased;
     }
 
     /// Which connections a change cuts, and when that is decided.
@@ -216,9 +220,21 @@ impl<D: Dataplane> Node<D> {
         self.guard(program);
         // Names are learned for the rules once those are enforced: a lease before its rule would open nothing.
         let before = self.learner.rules();
-        let rules = NameRules::new(before.as_deref(), self.scope.node, program, &self.cluster_domain);
-        let applied = self.enforcer.replace(program, &self.scope, || self.learner.take(rules));
+        let rules = NameRules::new(before.as_deref(), self.scope.node, program, &self.never_leased);
+        let rules = Arc::new(rules);
+        let recalled = self.learner.recall(&rules, before.as_deref());
+        let next = Next {
+            program,
+            scope: &self.scope,
+            revision: Revision { before: before.as_ref().map(|before| before.of_leases()), next: rules.of_leases() },
+            recalled: &recalled.leases,
+            longest: self.learner.settings().lifetimes.longest(),
+        };
+        let applied = self.enforcer.replace(&next, || self.learner.take(rules.clone()));
         let applied = applied.map_err(NodeError::dataplane)?;
+        self.learner.note_revoked(&applied.revoked);
+        // What was answered meanwhile, by the rules before. A failure means that it opens with the next lookup.
+        let _ = self.learner.recall_since(recalled.until);
         self.program = program.clone();
         if applied.adopted.is_some() {
             let recheck = Recheck { program, scope: &self.scope, cut: self.cut };

@@ -6,6 +6,7 @@ use namewall_cluster::Key;
 use namewall_kubernetes::{NameObject, Outcome, Publisher, SharedAddress};
 use namewall_policy::Instant;
 use namewall_policy::domain::DomainName;
+use namewall_policy::lease::Lifetimes;
 use namewall_runtime::Clock;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -49,6 +50,8 @@ pub struct LearnedElsewhere {
     objects: BTreeMap<Key, BTreeMap<(String, IpAddr), PublishedAddress>>,
     has_begun: bool,
     clock: Arc<dyn Clock>,
+    /// What every longer TTL counts as (S6.3).
+    maximum: Duration,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +63,12 @@ struct PublishedAddress {
 
 impl LearnedElsewhere {
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { objects: BTreeMap::new(), has_begun: false, clock }
+        Self { objects: BTreeMap::new(), has_begun: false, clock, maximum: Lifetimes::default().maximum }
+    }
+
+    /// What every longer TTL counts as, from now on.
+    pub fn set_maximum(&mut self, maximum: Duration) {
+        self.maximum = maximum;
     }
 
     /// Takes objects that have changed, and returns what is to be opened. An address that was looked up while we
@@ -68,6 +76,7 @@ impl LearnedElsewhere {
     /// clocks must do. No address is good for longer than its TTL.
     pub fn take(&mut self, changed: Vec<(Key, Option<NameObject>)>) -> Vec<Heard> {
         let (now, wall) = (self.clock.now(), self.clock.wall().as_second());
+        let maximum = i64::try_from(self.maximum.as_secs()).unwrap_or(i64::MAX);
         let mut heard = Vec::new();
         for (key, object) in changed {
             let before = self.objects.remove(&key).unwrap_or_default();
@@ -75,7 +84,7 @@ impl LearnedElsewhere {
             let mut addresses = BTreeMap::new();
             for published in object.addresses() {
                 let SharedAddress { name, address, ttl_seconds, looked_up, .. } = published;
-                let ttl = i64::from(ttl_seconds.max(0));
+                let ttl = i64::from(ttl_seconds.max(0)).min(maximum);
                 let lookup = (looked_up, ttl_seconds);
                 let left = if self.has_begun { ttl } else { (looked_up + ttl - wall).clamp(0, ttl) };
                 let key = (name, address);
@@ -170,6 +179,27 @@ mod tests {
             node.tell(wall + looked_up, 30);
             assert_eq!(node.left(), left, "looked up {looked_up} s from now");
         }
+    }
+
+    #[test]
+    fn s6_3_a_ttl_above_the_maximum_counts_as_the_maximum_from_its_lookup_on() {
+        let mut node = Listener::new();
+        node.others.take(Vec::new());
+        node.tell(1_000, i32::MAX);
+        assert_eq!(node.left(), Some(3_600));
+        node.clock.advance(Duration::from_secs(3_599));
+        node.tell(1_000, i32::MAX);
+        assert_eq!(node.left(), Some(1), "the same lookup again");
+        node.clock.advance(Duration::from_secs(1));
+        assert_eq!(node.left(), None);
+        node.others.set_maximum(Duration::from_secs(60));
+        node.tell(9_000, i32::MAX);
+        assert_eq!(node.left(), Some(60));
+        // What was looked up long ago is over at the start.
+        let mut late = Listener::new();
+        let wall = late.clock.wall().as_second();
+        late.tell(wall - 3_601, i32::MAX);
+        assert_eq!(late.left(), None);
     }
 
     #[test]

@@ -116,7 +116,8 @@ impl<D: Dataplane> State<D> {
             closed,
         };
         let Config { cut, settle, bounds, learning, .. } = *config;
-        let settings = NodeSettings { scope, cut, settle, bounds, learning, cluster_domain: cluster_domain.clone() };
+        let never_leased = config.never_leased(&cluster_domain);
+        let settings = NodeSettings { scope, cut, settle, bounds, learning, never_leased };
         let started = clock.now();
         let mut node = Node::new(dataplane, settings, clock);
         node.meter().compiled.add(compiled);
@@ -214,6 +215,7 @@ impl<D: Dataplane> State<D> {
         let dns = config.dns.settings(&self.dns.take_to, cluster_dns)?;
         self.node.learner().set(config.learning);
         self.node.set_cut(config.cut, config.settle);
+        self.node.set_never_leased(config.never_leased(&self.cluster_domain));
         let has_new_upstreams = dns.server.upstreams != self.dns.server.upstreams;
         let needs_restart = (&dns.trusted, &dns.server.listen) != (&self.dns.trusted, &self.dns.server.listen);
         if has_new_upstreams {

@@ -12,7 +12,7 @@ use namewall_dataplane::netlink::routed::RoutedLink;
 use namewall_dataplane::netlink::veth::PodLink;
 use namewall_dataplane::nft::rule::Hardware;
 use namewall_dataplane::render::Scope;
-use namewall_policy::lease::Bounds;
+use namewall_policy::lease::{Bounds, NeverLeased};
 use namewall_policy::{Program, compile};
 use namewall_runtime::ManualClock;
 use std::collections::BTreeSet;
@@ -36,9 +36,14 @@ pub(crate) const PODS: &str = "
 
 /// Web may open these names, and nothing else.
 pub(crate) fn names_of_web(patterns: &[&str]) -> String {
+    names_of("web", patterns)
+}
+
+/// The pods of an app may open these names, and nothing else.
+pub(crate) fn names_of(app: &str, patterns: &[&str]) -> String {
     format!(
-        "{{apiVersion: policy.networking.k8s.io/v1alpha2, kind: ClusterNetworkPolicy, metadata: {{name: names}},
-           spec: {{tier: Admin, priority: 1, subject: {{pods: {{podSelector: {{matchLabels: {{app: web}}}}}}}}, egress: [
+        "{{apiVersion: policy.networking.k8s.io/v1alpha2, kind: ClusterNetworkPolicy, metadata: {{name: names-{app}}},
+           spec: {{tier: Admin, priority: 1, subject: {{pods: {{podSelector: {{matchLabels: {{app: {app}}}}}}}}}, egress: [
              {{action: Accept, to: [{{domainNames: [{}]}}]}},
              {{action: Deny, to: [{{networks: [0.0.0.0/0]}}]}}]}}}}",
         patterns.iter().map(|pattern| format!("'{pattern}'")).collect::<Vec<_>>().join(", ")
@@ -71,23 +76,34 @@ pub(crate) struct Bench {
 impl Bench {
     pub(crate) fn new(policies: &[String]) -> Self {
         let (memory, clock) = (Memory::default(), Arc::new(ManualClock::default()));
-        let settings = NodeSettings {
-            scope: Scope::default(),
-            cut: CutEstablished::default(),
-            settle: Settle::AT_ONCE,
-            bounds: Bounds::default(),
-            learning: Learning::default(),
-            cluster_domain: "cluster.local".parse().expect("a name"),
-        };
-        let mut node = Node::new(memory.clone(), settings, clock.clone());
+        let mut node = node(&memory, &clock);
         node.enforce(&program(policies)).expect("memory takes it");
         Self { node, memory, clock }
     }
+
+    /// Another process takes over what is in the data plane.
+    pub(crate) fn restart(&mut self, policies: &[String]) {
+        self.node = node(&self.memory, &self.clock);
+        self.node.enforce(&program(policies)).expect("memory takes it");
+    }
+}
+
+fn node(memory: &Memory, clock: &Arc<ManualClock>) -> Node<Memory> {
+    let settings = NodeSettings {
+        scope: Scope::default(),
+        cut: CutEstablished::default(),
+        settle: Settle::AT_ONCE,
+        bounds: Bounds::default(),
+        learning: Learning::default(),
+        never_leased: NeverLeased::new("cluster.local".parse().expect("a name")),
+    };
+    Node::new(memory.clone(), settings, clock.clone())
 }
 
 /// An answer to a question for the A records of a name.
 pub(crate) fn answer(name: &str, addresses: &[Ipv4Addr], ttl: u32) -> Vec<u8> {
-    let mut bytes = vec![0x12, 0x34, 0x81, 0x80, 0, 1, 0, addresses.len() as u8, 0, 0, 0, 0];
+    let mut bytes = vec![0x12, 0x34, 0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0];
+    bytes[6..8].copy_from_slice(&(addresses.len() as u16).to_be_bytes());
     for label in name.split('.') {
         bytes.push(label.len() as u8);
         bytes.extend(label.as_bytes());

@@ -3,13 +3,17 @@
 //! pattern opens. A lease group is a list of peers of rules, so several patterns
 //! may share one, and an element lasts as long as the longest of them.
 
-use crate::nft::set::{self, Element, Key, Lifetime, Passing, Transient, Version};
+use crate::Adoption;
+use crate::nft::set::{self, Element, Key, LeaseNote, Lifetime, Passing, Transient, Version};
 use namewall_policy::domain::{DomainName, DomainPattern};
-use namewall_policy::lease::LeaseChange;
-use namewall_policy::{Instant, Lease, LeaseTable};
+use namewall_policy::lease::{LeaseChange, Refusal};
+use namewall_policy::{Instant, Lease, LeaseTable, Program};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::net::IpAddr;
 use std::time::Duration;
+
+/// Times of the kernel's and of ours that differ by less are the same.
+const SAME: Duration = Duration::from_secs(1);
 
 /// Which lease groups each pattern opens.
 pub type LeaseGroups = FxHashMap<DomainPattern, Vec<u64>>;
@@ -27,8 +31,8 @@ pub(crate) struct Found {
     pub(crate) group: u64,
     pub(crate) address: IpAddr,
     pub(crate) left: Duration,
-    /// The name it was first opened by.
-    pub(crate) name: Option<DomainName>,
+    /// What it was first opened by.
+    pub(crate) note: Option<LeaseNote>,
 }
 
 /// Elements to add and to remove, a list for each version of IP.
@@ -48,64 +52,72 @@ pub(crate) struct Grouped<'a> {
 impl<'a> Grouped<'a> {
     /// What must be written after a grant. A renewal never shortens an element (S6.3).
     pub(crate) fn after(self, change: &LeaseChange, now: Instant) -> Writes {
-        let mut writes = Writes::default();
-        let mut before: FxHashMap<(&DomainPattern, IpAddr), Option<Instant>> = FxHashMap::default();
+        self.replacing(self.groups, change, now)
+    }
+
+    /// What must be written because the groups changed, and the leases with them: leases that live on in groups that
+    /// are new to their pattern, and those that have no group any more.
+    pub(crate) fn replacing(self, before: &LeaseGroups, change: &LeaseChange, now: Instant) -> Writes {
+        let (fresh, stale) = match self.groups == before {
+            true => Default::default(),
+            false => (without(self.groups, before), without(before, self.groups)),
+        };
+        let mut wanted = Grouped { groups: &fresh, ..self }.wanted(now);
+        let stale = Grouped { groups: &stale, ..self }.wanted(now);
+        let mut gone: FxHashSet<GroupAddress> = stale.into_keys().collect();
+        let mut known: FxHashMap<(&DomainPattern, IpAddr), Option<Instant>> = FxHashMap::default();
         for opened in &change.opened {
             // A batch may open an address twice; only the first says what there was before the batch.
-            before.entry((&opened.lease.pattern, opened.lease.address)).or_insert(opened.before);
+            known.entry((&opened.lease.pattern, opened.lease.address)).or_insert(opened.before);
         }
-        let mut done: FxHashSet<GroupAddress> = FxHashSet::default();
         for opened in &change.opened {
             let address = opened.lease.address;
             for &group in self.groups.get(&opened.lease.pattern).into_iter().flatten() {
                 let key = GroupAddress { group, address };
-                let Some(longest) = self.longest(key).filter(|_| done.insert(key)) else { continue };
-                let expiry_before = |lease: &Lease| match before.get(&(&lease.pattern, address)) {
+                let longest = self.longest(key).filter(|longest| longest.expiry > now && !wanted.contains_key(&key));
+                let Some(longest) = longest else { continue };
+                let expiry_before = |lease: &Lease| match known.get(&(&lease.pattern, address)) {
                     Some(before) => *before,
                     None => Some(lease.expiry),
                 };
                 let until = self.opening(key).filter_map(expiry_before).max();
                 if until.is_none_or(|until| until < longest.expiry) {
-                    writes.open(key, longest, now);
+                    wanted.insert(key, longest);
                 }
             }
         }
         for lease in &change.evicted {
-            for &group in self.groups.get(&lease.pattern).into_iter().flatten() {
+            let groups = [self.groups, before].into_iter().filter_map(|groups| groups.get(&lease.pattern));
+            for &group in groups.flatten() {
                 let key = GroupAddress { group, address: lease.address };
                 // Another name may still open it.
                 if self.longest(key).is_none_or(|longest| longest.expiry <= now) {
-                    writes.gone[Version::of(lease.address) as usize].push(element(key));
+                    gone.insert(key);
                 }
             }
         }
-        writes
-    }
-
-    /// What must be written because the groups changed: leases that live on in groups that are new to their pattern.
-    pub(crate) fn since(self, before: &LeaseGroups, now: Instant) -> Writes {
-        let mut fresh = LeaseGroups::default();
-        for (pattern, groups) in self.groups {
-            let is_new = |group: &u64| !before.get(pattern).is_some_and(|old| old.contains(group));
-            let new: Vec<u64> = groups.iter().copied().filter(is_new).collect();
-            if !new.is_empty() {
-                fresh.insert(pattern.clone(), new);
-            }
-        }
         let mut writes = Writes::default();
-        for (key, lease) in (Grouped { groups: &fresh, ..self }).wanted(now) {
-            writes.open(key, lease, now);
-        }
+        wanted.into_iter().for_each(|(key, lease)| writes.open(key, lease, now));
+        gone.into_iter().for_each(|key| writes.close(key));
         writes
     }
 
-    /// What must be written beside elements of an earlier process: leases that those do not cover.
-    pub(crate) fn beside(self, found: &[Found], now: Instant) -> Writes {
+    /// What must be written beside elements of an earlier process, to have the leases and what is taken over of it.
+    pub(crate) fn beside(self, found: &[Found], adopted: &'a [Lease], now: Instant) -> Writes {
         let until = |&Found { group, address, left, .. }: &Found| (GroupAddress { group, address }, now + left);
         let there: FxHashMap<GroupAddress, Instant> = found.iter().map(until).collect();
+        let mut wanted = self.wanted(now);
+        for lease in adopted {
+            self.want(lease, &mut wanted);
+        }
         let mut writes = Writes::default();
-        for (key, lease) in self.wanted(now) {
-            if there.get(&key).is_none_or(|until| *until < lease.expiry) {
+        for key in there.keys().filter(|key| !wanted.contains_key(key)) {
+            writes.close(*key);
+        }
+        for (key, lease) in wanted {
+            // Other than a renewal, this may shorten what is there: nothing lasts for longer than it may.
+            let is_right = |until: &Instant| (lease.expiry..=lease.expiry + SAME).contains(until);
+            if !there.get(&key).is_some_and(is_right) {
                 writes.open(key, lease, now);
             }
         }
@@ -115,15 +127,22 @@ impl<'a> Grouped<'a> {
     /// For each group and address, the unexpired lease that lasts longest.
     fn wanted(self, now: Instant) -> FxHashMap<GroupAddress, &'a Lease> {
         let mut wanted: FxHashMap<GroupAddress, &Lease> = FxHashMap::default();
+        if self.groups.is_empty() {
+            return wanted;
+        }
         for lease in self.leases.iter().filter(|lease| lease.expiry > now) {
-            for &group in self.groups.get(&lease.pattern).into_iter().flatten() {
-                let one = wanted.entry(GroupAddress { group, address: lease.address }).or_insert(lease);
-                if one.expiry < lease.expiry {
-                    *one = lease;
-                }
-            }
+            self.want(lease, &mut wanted);
         }
         wanted
+    }
+
+    fn want(self, lease: &'a Lease, wanted: &mut FxHashMap<GroupAddress, &'a Lease>) {
+        for &group in self.groups.get(&lease.pattern).into_iter().flatten() {
+            let one = wanted.entry(GroupAddress { group, address: lease.address }).or_insert(lease);
+            if one.expiry < lease.expiry {
+                *one = lease;
+            }
+        }
     }
 
     /// The leases that open the address in the group; some may have expired.
@@ -137,29 +156,84 @@ impl<'a> Grouped<'a> {
     }
 }
 
-/// Leases that an earlier process left in the kernel, as far as a group of the table has their element.
-pub(crate) fn found_leases(found: Vec<Found>, groups: &LeaseGroups, now: Instant) -> Vec<Lease> {
-    let mut patterns: FxHashMap<u64, Vec<&DomainPattern>> = FxHashMap::default();
-    for (pattern, groups) in groups {
-        groups.iter().for_each(|group| patterns.entry(*group).or_default().push(pattern));
+/// The groups of one that the other does not have, by pattern.
+fn without(one: &LeaseGroups, other: &LeaseGroups) -> LeaseGroups {
+    let mut left = LeaseGroups::default();
+    for (pattern, groups) in one {
+        let is_left = |group: &u64| !other.get(pattern).is_some_and(|other| other.contains(group));
+        let groups: Vec<u64> = groups.iter().copied().filter(is_left).collect();
+        if !groups.is_empty() {
+            left.insert(pattern.clone(), groups);
+        }
     }
-    let lease = |Found { group, address, left, name }| {
-        let patterns = patterns.get(&group)?;
-        let matching = |name: &DomainName| patterns.iter().find(|pattern| pattern.matches(name));
-        let known = name.and_then(|name| Some((*matching(&name)?, name)));
-        // If the name is not known, the group is: the lease stays open for as long as it was meant to.
-        let (pattern, name) = known.unwrap_or_else(|| (patterns[0], patterns[0].domain().clone()));
-        Some(Lease { pattern: pattern.clone(), name, address, expiry: now + left, asked_by: None })
-    };
-    found.into_iter().filter_map(lease).collect()
+    left
+}
+
+/// What is made of leases that an earlier process left in the kernel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Adopting<'a> {
+    pub(crate) program: &'a Program,
+    pub(crate) groups: &'a LeaseGroups,
+    pub(crate) rules: Adoption<'a>,
+    pub(crate) now: Instant,
+}
+
+/// Leases of an earlier process.
+#[derive(Default, Debug)]
+pub(crate) struct Adopted {
+    pub(crate) leases: Vec<Lease>,
+    pub(crate) revoked: Vec<(Lease, Refusal)>,
+}
+
+impl Adopting<'_> {
+    /// A lease carries over to every pattern that allows its name (S6.3). Where the name is not known, the group is: the
+    /// lease stays open for as long as it was meant to.
+    pub(crate) fn adopt(self, found: &[Found]) -> Adopted {
+        let mut by_group: FxHashMap<u64, Vec<&DomainPattern>> = FxHashMap::default();
+        for (pattern, groups) in self.groups {
+            groups.iter().for_each(|group| by_group.entry(*group).or_default().push(pattern));
+        }
+        let patterns = &self.program.patterns;
+        let mut adopted = Adopted::default();
+        for Found { group, address, left, note } in found {
+            let matching = |name: &DomainName| -> Vec<&DomainPattern> {
+                patterns.matching(name).into_iter().map(|id| patterns.get(id)).collect()
+            };
+            let known = note.as_ref().map(|note| (matching(&note.name), note.name.clone()));
+            let known = known.filter(|(all, _)| !all.is_empty());
+            let asked_by = note.as_ref().and_then(|note| note.asked_by);
+            let of_group = || by_group.get(group).map(|all| (vec![all[0]], all[0].domain().clone()));
+            let Some((patterns, name)) = known.or_else(of_group) else { continue };
+            let refusal = self.rules.never_leased.refusal(self.program, &name, *address);
+            let expiry = self.now + (*left).min(self.rules.longest);
+            for pattern in patterns {
+                let (pattern, name) = (pattern.clone(), name.clone());
+                let lease = Lease { pattern, name, address: *address, expiry, asked_by };
+                match refusal {
+                    Some(refusal) => adopted.revoked.push((lease, refusal)),
+                    None => adopted.leases.push(lease),
+                }
+            }
+        }
+        adopted
+    }
 }
 
 impl Writes {
     fn open(&mut self, key: GroupAddress, lease: &Lease, now: Instant) {
         // The kernel keeps no element for longer.
         let left = lease.expiry.0.saturating_sub(now.0).min(set::LONGEST);
-        let transient = Transient { element: element(key), lifetime: Lifetime(left), name: Some(lease.name.clone()) };
+        let note = Some(LeaseNote { name: lease.name.clone(), asked_by: lease.asked_by });
+        let transient = Transient { element: element(key), lifetime: Lifetime(left), note };
         self.new[Version::of(key.address) as usize].push(transient);
+    }
+
+    fn close(&mut self, key: GroupAddress) {
+        self.gone[Version::of(key.address) as usize].push(element(key));
+    }
+
+    pub(crate) fn closes(&self) -> bool {
+        self.gone.iter().any(|gone| !gone.is_empty())
     }
 }
 
@@ -171,8 +245,10 @@ fn element(GroupAddress { group, address }: GroupAddress) -> Element {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sample::{self, Sample, WithRules as _};
     use namewall_policy::LeaseStore;
     use namewall_policy::lease::Bounds;
+    use namewall_policy::model::{Action, Direction, Peer, Peers, PolicyKind, Ports};
 
     const NOW: Instant = Instant(Duration::from_secs(100));
 
@@ -216,8 +292,21 @@ mod tests {
         let (store, _) = granted();
         let (one, two, other) = (groups(&[1]), groups(&[1, 2]), groups(&[3]));
         let leases = store.table();
-        assert_eq!(seconds(&Grouped { leases, groups: &two }.since(&one, at(104))), [6]);
-        assert!(Grouped { leases, groups: &other }.since(&one, at(110)).new[0].is_empty(), "it is over");
+        let since = |groups, now| Grouped { leases, groups }.replacing(&one, &LeaseChange::default(), now);
+        assert_eq!(seconds(&since(&two, at(104))), [6]);
+        assert!(since(&other, at(110)).new[0].is_empty(), "it is over");
+    }
+
+    #[test]
+    fn s6_3_a_lease_whose_rule_is_gone_is_taken_out_of_the_kernel() {
+        let (store, _) = granted();
+        let (both, one, none) = (groups(&[1, 2]), groups(&[1]), LeaseGroups::default());
+        let leases = store.table();
+        let gone = |groups| Grouped { leases, groups }.replacing(&both, &LeaseChange::default(), NOW).gone;
+        let address = IpAddr::from([192, 0, 2, 1]);
+        assert_eq!(gone(&one), [vec![element(GroupAddress { group: 2, address })], vec![]]);
+        assert_eq!(gone(&none)[0].len(), 2);
+        assert_eq!(gone(&both), [vec![], vec![]]);
     }
 
     #[test]
@@ -277,17 +366,47 @@ mod tests {
             group: 1,
             address: IpAddr::from([192, 0, 2, last]),
             left: Duration::from_secs(seconds),
-            name: name.map(|name| name.parse().unwrap()),
+            note: name.map(|name| LeaseNote { name: name.parse().unwrap(), asked_by: None }),
         };
         let one = groups(&[1, 2]);
-        assert_eq!(found_leases(vec![found(1, 7, Some("example.com"))], &one, NOW), [lease(1, at(107))]);
-        assert_eq!(found_leases(vec![found(2, 7, Some("of.no.rule"))], &one, NOW), [lease(2, at(107))]);
-        let elsewhere = Found { group: 9, ..found(1, 7, None) };
-        assert_eq!(found_leases(vec![elsewhere], &one, NOW), []);
+        let (never_leased, program) = (sample::never_leased(), program(&[exact()]));
+        let rules = Adoption { never_leased: &never_leased, longest: Duration::from_secs(3_605) };
+        let adopt = |found| Adopting { program: &program, groups: &one, rules, now: NOW }.adopt(&[found]).leases;
+        assert_eq!(adopt(found(1, 7, Some("example.com"))), [lease(1, at(107))]);
+        assert_eq!(adopt(found(2, 7, Some("of.no.rule"))), [lease(2, at(107))]);
+        assert_eq!(adopt(Found { group: 9, ..found(1, 7, None) }), []);
+        assert_eq!(adopt(Found { group: 9, ..found(1, 7, Some("example.com")) }), [lease(1, at(107))], "S6.3");
+        assert_eq!(adopt(found(1, 2_000_000, Some("example.com"))), [lease(1, at(3_705))], "S6.3");
         // Only what the kernel has lost is written.
         let (store, _) = granted();
         let (leases, one) = (store.table(), groups(&[1]));
-        let beside = |left| Grouped { leases, groups: &one }.beside(&[found(1, left, None)], NOW);
-        assert_eq!((beside(7).new[0].len(), beside(10).new[0].len()), (1, 0));
+        let beside = |left| Grouped { leases, groups: &one }.beside(&[found(1, left, None)], &[], NOW);
+        assert_eq!((beside(7).new[0].len(), beside(10).new[0].len(), beside(2_000).new[0].len()), (1, 0, 1));
+        assert_eq!(
+            (beside(7).closes(), Grouped { leases, groups: &one }.beside(&[found(3, 7, None)], &[], NOW).closes()),
+            (false, true)
+        );
+    }
+
+    /// A Program with a rule of these patterns.
+    fn program(patterns: &[DomainPattern]) -> Program {
+        let peers = patterns.iter().cloned().map(Peer::Domain).collect();
+        let clauses = sample::clauses(Peers::Listed(peers), Ports::Any);
+        let names = sample::policy(PolicyKind::NetworkPolicy, "names", "web");
+        let pods = Sample::default().pod("web", &["10.0.0.1"], "n1").pod("db", &["10.0.0.2"], "n1");
+        pods.policy(names.rule(Direction::Egress, Action::Allow, clauses)).program()
+    }
+
+    #[test]
+    fn s6_8_what_is_never_leased_is_not_adopted_and_goes_from_the_kernel() {
+        let (never_leased, program, one) = (sample::never_leased(), program(&[exact()]), groups(&[1]));
+        let rules = Adoption { never_leased: &never_leased, longest: Duration::from_secs(3_605) };
+        let note = Some(LeaseNote { name: "example.com".parse().unwrap(), asked_by: None });
+        let left = Duration::from_secs(7);
+        let pod = [Found { group: 1, address: IpAddr::from([10, 0, 0, 2]), left, note }];
+        let adopted = Adopting { program: &program, groups: &one, rules, now: NOW }.adopt(&pod);
+        assert!(adopted.leases.is_empty() && matches!(adopted.revoked.as_slice(), [(_, Refusal::Pod)]), "{adopted:?}");
+        let writes = Grouped { leases: &LeaseTable::default(), groups: &one }.beside(&pod, &adopted.leases, NOW);
+        assert_eq!(writes.gone[0], [element(GroupAddress { group: 1, address: pod[0].address })]);
     }
 }

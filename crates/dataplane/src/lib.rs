@@ -25,7 +25,7 @@ pub use leases::LeaseGroups;
 pub use nflog::{Denied, Told};
 pub use single::SingleThreaded;
 
-use namewall_policy::lease::LeaseChange;
+use namewall_policy::lease::{LeaseChange, NeverLeased, Refusal};
 use namewall_policy::{Instant, Lease, LeaseTable, Program};
 use render::Scope;
 use std::collections::BTreeMap;
@@ -117,7 +117,19 @@ pub struct Desired<'a> {
     pub scope: &'a Scope,
     /// The leases that are open; a changed rule may be open to them too.
     pub leases: &'a LeaseTable,
+    /// What has changed about them with the Program. `leases` already has it.
+    pub changed: &'a LeaseChange,
+    /// What may be taken over of an earlier process.
+    pub adoption: Adoption<'a>,
     pub now: Instant,
+}
+
+/// What leases of an earlier process must be like.
+#[derive(Clone, Copy, Debug)]
+pub struct Adoption<'a> {
+    pub never_leased: &'a NeverLeased,
+    /// None is longer.
+    pub longest: Duration,
 }
 
 /// How often a rule has matched.
@@ -173,4 +185,6 @@ pub struct Applied {
     pub narrows: bool,
     /// The leases that an earlier process left open; None if there was no such process, or it was adopted before.
     pub adopted: Option<Vec<Lease>>,
+    /// Leases of an earlier process that were closed, since they are never leased (S6.8).
+    pub revoked: Vec<(Lease, Refusal)>,
 }

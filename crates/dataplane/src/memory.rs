@@ -2,6 +2,8 @@
 //! connections by the Program itself, and can be told to fail.
 
 use crate::guard::{Guard, GuardDrops, Guarded, PodInterface};
+use crate::leases::{Adopted, Adopting, Found, LeaseGroups};
+use crate::nft::set::LeaseNote;
 use crate::render::Scope;
 use crate::{
     Applied, Connection, Count, Cut, Dataplane, Denied, Desired, FollowDenials, ListConnections, Plan, Told, Way,
@@ -10,7 +12,7 @@ use namewall_policy::domain::DomainPattern;
 use namewall_policy::lease::LeaseChange;
 use namewall_policy::port::Protocol;
 use namewall_policy::{Decision, Flow, Instant, Lease, LeaseTable, Program, Verdict, evaluate};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -20,7 +22,11 @@ use std::time::Duration;
 /// A handle to a data plane in memory. Clones share it, as processes share a kernel: a test keeps one to look at what
 /// another enforces.
 #[derive(Clone, Default, Debug)]
-pub struct Memory(Arc<Mutex<Inner>>);
+pub struct Memory {
+    shared: Arc<Mutex<Inner>>,
+    /// False until this handle has changed something: then it takes over what there is.
+    has_adopted: bool,
+}
 
 #[derive(Default, Debug)]
 struct Inner {
@@ -129,7 +135,7 @@ impl Memory {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What is there, if it may be changed.
@@ -145,6 +151,32 @@ impl Inner {
         if known.expiry < lease.expiry {
             *known = lease.clone();
         }
+    }
+
+    fn follow(&mut self, change: &LeaseChange, leases: &LeaseTable, now: Instant) {
+        change.opened.iter().for_each(|opened| self.open(&opened.lease));
+        for Lease { pattern, address, .. } in &change.evicted {
+            if leases.opening(*address, now, |other| other == pattern).is_none() {
+                self.leases.remove(&(pattern.clone(), *address));
+            }
+        }
+    }
+
+    /// Takes over the leases that are there, as the kernel's side does.
+    fn adopt(&mut self, desired: &Desired<'_>) -> Adopted {
+        let now = desired.now;
+        let found = self.leases.drain().map(|(_, lease)| Found {
+            // It has no groups: the name tells the patterns.
+            group: 0,
+            address: lease.address,
+            left: lease.expiry.since(now),
+            note: Some(LeaseNote { name: lease.name, asked_by: lease.asked_by }),
+        });
+        let found: Vec<Found> = found.filter(|found| !found.left.is_zero()).collect();
+        let (program, rules, groups) = (desired.program, desired.adoption, &LeaseGroups::default());
+        let adopted = Adopting { program, groups, rules, now }.adopt(&found);
+        adopted.leases.iter().for_each(|lease| self.open(lease));
+        adopted
     }
 }
 
@@ -162,13 +194,21 @@ impl Dataplane for Memory {
         let mut inner = self.change()?;
         inner.program = desired.program.clone();
         inner.scope = desired.scope.clone();
-        let adopted =
-            (inner.replaced == 0 && !inner.leases.is_empty()).then(|| inner.leases.values().cloned().collect());
+        let is_first = inner.replaced == 0;
+        let has_adopted = self.has_adopted || inner.leases.is_empty();
+        let adopted = (!has_adopted).then(|| inner.adopt(desired));
+        inner.follow(desired.changed, desired.leases, desired.now);
         let open = desired.leases.iter().filter(|lease| lease.expiry > desired.now);
         open.for_each(|lease| inner.open(lease));
-        let way = if inner.replaced == 0 { Way::Rebuild } else { Way::Whole };
+        let patterns: FxHashSet<&DomainPattern> = desired.program.patterns.iter().map(|(_, pattern)| pattern).collect();
+        inner.leases.retain(|(pattern, _), _| patterns.contains(pattern));
+        let way = if is_first { Way::Rebuild } else { Way::Whole };
         inner.replaced += 1;
-        Ok(Applied { way, operations: 1, narrows: true, adopted })
+        let (adopted, revoked) = adopted.map(|adopted| (adopted.leases, adopted.revoked)).unzip();
+        let revoked = revoked.unwrap_or_default();
+        drop(inner);
+        self.has_adopted = true;
+        Ok(Applied { way, operations: 1, narrows: true, adopted, revoked })
     }
 
     fn is_enforcing(&mut self) -> Result<bool, Refused> {
@@ -192,12 +232,7 @@ impl Dataplane for Memory {
 
     fn open(&mut self, change: &LeaseChange, leases: &LeaseTable, now: Instant) -> Result<(), Refused> {
         let mut inner = self.change()?;
-        change.opened.iter().for_each(|opened| inner.open(&opened.lease));
-        for Lease { pattern, address, .. } in &change.evicted {
-            if leases.opening(*address, now, |other| other == pattern).is_none() {
-                inner.leases.remove(&(pattern.clone(), *address));
-            }
-        }
+        inner.follow(change, leases, now);
         Ok(())
     }
 

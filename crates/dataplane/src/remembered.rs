@@ -147,7 +147,7 @@ impl Remembered {
                 self.make_room(&mut memory);
             }
             self.hold(ends, &is_pod, now);
-            let packet = |element| Transient { element, lifetime: Lifetime(TCP_LIFE), name: None };
+            let packet = |element| Transient { element, lifetime: Lifetime(TCP_LIFE), note: None };
             memory.new[ends.version() as usize].extend(ends.packets().map(packet));
         }
         memory

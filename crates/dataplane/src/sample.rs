@@ -1,6 +1,7 @@
 //! Small clusters for the tests of this crate.
 
 use namewall_policy::labels::{Labels, Selector};
+use namewall_policy::lease::NeverLeased;
 use namewall_policy::model::{
     Action, Clauses, Direction, Enforcement, NamedPort, NamespaceScope, Peer, Peers, Placement, PodSet, Policy,
     PolicyKind, PolicyRef, Ports, Role, Rule, Subject, Workload, WorkloadKind,
@@ -61,6 +62,11 @@ impl Sample {
     pub(crate) fn program(&self) -> Program {
         compile(&self.snapshot).0
     }
+}
+
+/// What no name opens, in a cluster with the usual domain.
+pub(crate) fn never_leased() -> NeverLeased {
+    NeverLeased::new("cluster.local".parse().expect("it is a name"))
 }
 
 pub(crate) fn pods(app: &str) -> PodSet {

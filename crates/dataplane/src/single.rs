@@ -3,8 +3,8 @@
 //! parts behind locks.
 
 use crate::render::Scope;
-use crate::{Applied, Connection, Cut, CutEstablished, Dataplane, Desired, Judge, ListConnections};
-use namewall_policy::lease::Bounds;
+use crate::{Adoption, Applied, Connection, Cut, CutEstablished, Dataplane, Desired, Judge, ListConnections};
+use namewall_policy::lease::{Bounds, Lifetimes, NeverLeased, Revision, Rules};
 use namewall_policy::{Instant, Lease, LeaseStore, LeaseTable, Program};
 
 #[derive(Debug)]
@@ -12,11 +12,15 @@ pub struct SingleThreaded<D> {
     pub dataplane: D,
     pub scope: Scope,
     leases: LeaseStore,
+    never_leased: NeverLeased,
+    /// What is in force.
+    program: Option<Program>,
 }
 
 impl<D: Dataplane> SingleThreaded<D> {
     pub fn new(dataplane: D, scope: Scope) -> Self {
-        Self { dataplane, scope, leases: LeaseStore::default() }
+        let never_leased = NeverLeased::new("cluster.local".parse().expect("it is a name"));
+        Self { dataplane, scope, leases: LeaseStore::default(), never_leased, program: None }
     }
 
     #[must_use]
@@ -25,12 +29,25 @@ impl<D: Dataplane> SingleThreaded<D> {
     }
 
     pub fn replace(&mut self, program: &Program, now: Instant) -> Result<Applied, D::Error> {
-        let desired = Desired { program, scope: &self.scope, leases: self.leases.table(), now };
-        let applied = self.dataplane.replace(&desired)?;
-        if let Some(found) = &applied.adopted {
-            self.leases.adopt(found.clone());
+        let before = self.program.as_ref().map(|program| Rules { program, never_leased: &self.never_leased });
+        let revision = Revision { before, next: Rules { program, never_leased: &self.never_leased } };
+        let plan = self.leases.plan(&revision);
+        let changed = &self.leases.revise(&revision, plan, &[]);
+        let adoption = Adoption { never_leased: &self.never_leased, longest: Lifetimes::default().longest() };
+        let leases = self.leases.table();
+        let desired = Desired { program, scope: &self.scope, leases, changed, adoption, now };
+        let replaced = self.dataplane.replace(&desired);
+        match &replaced {
+            Ok(applied) => {
+                self.leases.acknowledge();
+                if let Some(found) = &applied.adopted {
+                    self.leases.adopt(found.clone());
+                }
+                self.program = Some(program.clone());
+            }
+            Err(_) => self.leases.take_back(),
         }
-        Ok(applied)
+        replaced
     }
 
     pub fn grant(&mut self, leases: &[Lease], now: Instant) -> Result<(), D::Error> {

@@ -39,6 +39,15 @@ impl<K: Hash + Eq, V> Shards<K, V> {
     }
 }
 
+impl<K: Hash + Eq, V: PartialEq> Shards<K, V> {
+    /// The entries that are not the same in an earlier version. What both versions share is not looked at.
+    pub fn changed_since<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = (&'a K, &'a V)> + 'a {
+        let both = self.shards.iter().zip(before.shards.iter());
+        let changed = both.filter(|(one, other)| !Arc::ptr_eq(one, other));
+        changed.flat_map(|(one, other)| one.iter().filter(|(key, value)| other.get(*key) != Some(*value)))
+    }
+}
+
 impl<K: Hash + Eq + Clone, V: Clone> Shards<K, V> {
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         let before = self.shard_mut(&key).insert(key, value);
@@ -90,6 +99,8 @@ mod tests {
         let shared = before.shards.iter().zip(next.shards.iter()).filter(|(one, other)| Arc::ptr_eq(one, other));
         assert!(shared.count() >= SHARDS - 2);
         assert!(before != next);
+        assert_eq!(next.changed_since(&before).collect::<Vec<_>>(), [(&7, &1)]);
+        assert_eq!(before.changed_since(&next).count(), 2);
         next.insert(7, 7);
         next.insert(8, 8);
         assert!(before == next);

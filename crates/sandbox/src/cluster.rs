@@ -10,7 +10,7 @@ use namewall_dataplane::nflog::{DenialLog, Denied};
 use namewall_dataplane::nft::{Settings, put_table};
 use namewall_dataplane::render::Scope;
 use namewall_dataplane::{Count, CutEstablished};
-use namewall_policy::lease::Bounds;
+use namewall_policy::lease::{Bounds, NeverLeased};
 use namewall_policy::model::NodeId;
 use namewall_policy::{Instant, Lease, Program, Snapshot};
 use std::collections::BTreeMap;
@@ -217,7 +217,7 @@ fn open_node(node: Option<NodeId>) -> Result<Node, NodeError> {
         settle: Settle::AT_ONCE,
         bounds: Bounds::default(),
         learning: Learning::default(),
-        cluster_domain: "cluster.local".parse().expect("it is a name"),
+        never_leased: NeverLeased::new("cluster.local".parse().expect("it is a name")),
     };
     Node::open(Settings::default(), settings)
 }

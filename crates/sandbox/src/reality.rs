@@ -222,7 +222,7 @@ impl Reality for Packets {
 
     fn set(&mut self, now: &Now<'_>, settings: &AgentSettings) -> Result<(), String> {
         let dns = self.dns.as_mut().ok_or("there is no DNS outside")?;
-        let AgentSettings { upstreams, hold_limit, minimum_ttl, grace, slow_kernel, .. } = settings;
+        let AgentSettings { upstreams, hold_limit, minimum_ttl, maximum_ttl, grace, slow_kernel, .. } = settings;
         if let Some(upstreams) = upstreams {
             dns.server.upstreams = upstreams.iter().map(|&address| SocketAddr::new(address, dns::PORT)).collect();
             dns.trusted.clone_from(&dns.server.upstreams);
@@ -235,6 +235,7 @@ impl Reality for Packets {
         };
         let Learning { lifetimes, .. } = &mut dns.learning;
         lifetimes.minimum = minimum_ttl.unwrap_or(lifetimes.minimum);
+        lifetimes.maximum = maximum_ttl.unwrap_or(lifetimes.maximum);
         lifetimes.grace = grace.unwrap_or(lifetimes.grace);
         dns.learning.slow_kernel = slow_kernel.unwrap_or(dns.learning.slow_kernel);
         let outside = outside_of(&self.spoken_of, now);

@@ -17,7 +17,7 @@ use namewall_cluster::{Document, Settings, lower};
 use namewall_policy::ask::{Host, Names, Route, Target, World};
 use namewall_policy::domain::DomainName;
 use namewall_policy::explain::describe_reason;
-use namewall_policy::lease::{Learned, NeverLeased};
+use namewall_policy::lease::{Learned, NeverLeased, Revision, Rules};
 use namewall_policy::unknown::Described;
 use namewall_policy::{
     Decision, Finding, Flow, Instant, Lease, LeaseTable, Prediction, Program, Severity, Snapshot, compile,
@@ -122,6 +122,7 @@ pub fn play(scenario: &Scenario, means: Means<'_>) -> Outcome {
         before: None,
         leases: LeaseTable::default(),
         given: LeaseTable::default(),
+        recent: Vec::new(),
         names: Names::new(),
         cluster_domain: "cluster.local".parse().expect("it is a name"),
         now: Instant::default(),
@@ -159,6 +160,8 @@ struct Player<'r> {
     leases: LeaseTable,
     /// Those of them that were not learned from a lookup, so that nobody but us can know.
     given: LeaseTable,
+    /// Answers that no rule spoke of when they came.
+    recent: Vec<Learned>,
     names: Names,
     cluster_domain: DomainName,
     now: Instant,
@@ -177,6 +180,12 @@ struct State {
     snapshot: Snapshot,
     program: Program,
     never_leased: NeverLeased,
+}
+
+impl State {
+    fn rules(&self) -> Rules<'_> {
+        Rules { program: &self.program, never_leased: &self.never_leased }
+    }
 }
 
 impl Player<'_> {
@@ -356,8 +365,8 @@ impl Player<'_> {
     }
 
     fn state(&mut self) -> &State {
-        let Self { documents, leases, given, findings, unread, names, cluster_domain: domain, state, before, .. } =
-            self;
+        let Self { documents, leases, given, findings, unread, names, cluster_domain: domain, state, .. } = self;
+        let (before, recent, now) = (&self.before, &mut self.recent, self.now);
         state.get_or_insert_with(|| {
             let lowered = lower(&*documents, &Settings::default());
             let (program, more) = match before {
@@ -371,6 +380,19 @@ impl Player<'_> {
                 }
             }
             let never_leased = NeverLeased::new(domain.clone());
+            let before = before.as_ref().map(State::rules);
+            let next = Rules { program: &program, never_leased: &never_leased };
+            for leases in [&mut *leases, &mut *given] {
+                leases.follow(&Revision { before, next });
+            }
+            // A policy opens what was answered before it came (S6.3).
+            recent.retain(|learned| {
+                let opens = !learned.patterns(&program).is_empty();
+                if opens {
+                    never_leased.learn(&program, learned, leases);
+                }
+                learned.expiry > now && !opens
+            });
             for resolved in lowered.resolved {
                 let (pattern, name, address) = (resolved.pattern, resolved.name, resolved.address);
                 if never_leased.refusal(&program, &name, address).is_none() {

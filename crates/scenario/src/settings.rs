@@ -19,6 +19,8 @@ pub struct AgentSettings {
     pub hold_limit: Option<Duration>,
     /// What a TTL of 0 counts as (S6.3).
     pub minimum_ttl: Option<Duration>,
+    /// What every longer TTL counts as (S6.3).
+    pub maximum_ttl: Option<Duration>,
     /// How long a lease outlives its TTL (S6.3).
     pub grace: Option<Duration>,
     /// Who is asked, in this order.
@@ -54,7 +56,7 @@ impl AgentSettings {
 }
 
 const KEYS: &[&str] =
-    &["cutEstablished", "onLearnTimeout", "holdLimit", "minimumTtl", "grace", "upstreams", "slowKernel"];
+    &["cutEstablished", "onLearnTimeout", "holdLimit", "minimumTtl", "maximumTtl", "grace", "upstreams", "slowKernel"];
 
 pub(crate) fn read(reader: &Reader<'_>, body: &Node) -> Result<Step> {
     reader.only(body, KEYS)?;
@@ -77,6 +79,7 @@ pub(crate) fn read(reader: &Reader<'_>, body: &Node) -> Result<Step> {
         on_learn_timeout,
         hold_limit: time("holdLimit")?,
         minimum_ttl: time("minimumTtl")?,
+        maximum_ttl: time("maximumTtl")?,
         grace: time("grace")?,
         upstreams,
         slow_kernel: time("slowKernel")?,

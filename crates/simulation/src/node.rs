@@ -13,7 +13,7 @@ use namewall_dataplane::render::Scope;
 use namewall_dns::{Answer, Learn};
 use namewall_kubernetes::{Environment, Outcome, Watch};
 use namewall_policy::domain::DomainName;
-use namewall_policy::lease::Bounds;
+use namewall_policy::lease::{Bounds, NeverLeased};
 use namewall_policy::{Instant, compile};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -88,7 +88,7 @@ impl Running {
             settle: Settle::AT_ONCE,
             bounds: Bounds::default(),
             learning: Learning::default(),
-            cluster_domain: "cluster.local".parse().expect("it is a name"),
+            never_leased: NeverLeased::new("cluster.local".parse().expect("it is a name")),
         };
         let node = Node::new(place.memory.clone(), settings, clock.clone());
         let publisher = watch.publisher(ResolverSettings::default()).within(vec!["namewall".to_owned()]);

@@ -159,6 +159,8 @@ pub(super) fn config() -> Config {
         bounds: Bounds::default(),
         learning: Learning::default(),
         allowed_sources: Vec::new(),
+        never_lease: Vec::new(),
+        nat64_prefixes: Vec::new(),
         dns: DnsConfig {
             upstreams: vec!["127.0.0.1:9".parse().expect("an address")],
             trusted: Vec::new(),

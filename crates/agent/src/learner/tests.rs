@@ -16,19 +16,19 @@ fn bench() -> Bench {
 }
 
 impl Bench {
-    fn learner(&self) -> &Learner<Memory> {
+    pub(super) fn learner(&self) -> &Learner<Memory> {
         self.node.learner()
     }
 
     /// Learns an answer, and opens it.
-    fn hears(&self, client: &str, bytes: &[u8]) -> Opens {
+    pub(super) fn hears(&self, client: &str, bytes: &[u8]) -> Opens {
         let mut batch = Vec::new();
         let opens = self.learner().learn(&Answer { client: ip(client), bytes }, &mut batch);
         self.learner().commit(&mut batch).expect("memory takes it");
         opens
     }
 
-    fn verdict(&self, client: &str, to: Ipv4Addr) -> Verdict {
+    pub(super) fn verdict(&self, client: &str, to: Ipv4Addr) -> Verdict {
         let (program, protocol) = (self.node.program(), Protocol::Tcp);
         let (from, to) = (program.endpoint_at(ip(client)), program.endpoint_at(to.into()));
         let flow = Flow { from, hop: None, to, protocol, port: 443, via: None };
@@ -56,6 +56,19 @@ fn s6_3_a_lease_lasts_for_its_ttl_and_the_grace() {
     assert_eq!(bench.verdict(WEB, OUTSIDE), Verdict::Allow);
     bench.clock.advance(Duration::from_secs(1));
     assert_eq!(bench.verdict(WEB, OUTSIDE), Verdict::Deny);
+}
+
+#[test]
+fn s6_3_no_ttl_opens_for_longer_than_the_maximum() {
+    let bench = bench();
+    let hour = Duration::from_secs(3_600);
+    bench.hears(WEB, &answer("api.example.com", &[OUTSIDE], 2_000_000_000));
+    let heard = Heard { name: "b.example.com".parse().unwrap(), address: OTHER.into(), left: hour * 100_000 };
+    assert_eq!(bench.learner().hear(&[heard]).unwrap(), 1);
+    bench.clock.advance(hour + Duration::from_secs(4));
+    assert_eq!((bench.verdict(WEB, OUTSIDE), bench.verdict(WEB, OTHER)), (Verdict::Allow, Verdict::Allow));
+    bench.clock.advance(Duration::from_secs(1));
+    assert_eq!((bench.verdict(WEB, OUTSIDE), bench.verdict(WEB, OTHER)), (Verdict::Deny, Verdict::Deny));
 }
 
 #[test]
@@ -116,7 +129,9 @@ fn a_changed_rule_is_learned_for_again() {
     let bytes = answer("api.example.org", &[OUTSIDE], 60);
     assert_eq!(bench.hears(WEB, &bytes), Opens::Nothing);
     bench.node.enforce(&program(&[names_of_web(&["*.example.org"])])).expect("memory takes it");
-    assert_eq!(bench.hears(WEB, &bytes), Opens::New, "the answer is not known from before");
+    assert_eq!(bench.verdict(WEB, OUTSIDE), Verdict::Allow, "S6.3: it was answered before the rule came");
+    bench.clock.advance(Duration::from_millis(1_001));
+    assert_eq!(bench.hears(WEB, &bytes), Opens::Renewal, "the answer is not known from before");
 }
 
 #[test]

@@ -122,6 +122,9 @@ impl Reading {
         let mut refused = to.family(&metric::ADDRESSES_REFUSED)?;
         let counts = REASONS.iter().zip(learned.refused_by);
         counts.into_iter().try_for_each(|(reason, count)| refused.sample(&[reason], count))?;
+        let mut revoked = to.family(&metric::LEASES_REVOKED)?;
+        let counts = REASONS.iter().zip(learned.revoked_by);
+        counts.into_iter().try_for_each(|(reason, count)| revoked.sample(&[reason], count))?;
         to.value(&metric::ADDRESSES_FOREIGN, learned.foreign)?;
         to.value(&metric::ANSWERS_LEARNED, learned.learned)
     }

@@ -76,6 +76,11 @@ pub(super) const ADDRESSES_REFUSED: Metric = Metric::counter(
     "Addresses in answers that are never leased, by what they belong to.",
 )
 .by(&[REASON]);
+pub(super) const LEASES_REVOKED: Metric = Metric::counter(
+    "namewall_leases_revoked_total",
+    "Leases that were closed before their time since their address is never leased any more, by what it belongs to.",
+)
+.by(&[REASON]);
 pub(super) const ADDRESSES_FOREIGN: Metric = Metric::counter(
     "namewall_addresses_foreign_total",
     "Addresses in answers that the name of the question does not lead to.",
@@ -189,6 +194,7 @@ pub const METRICS: &[&Metric] = &[
     &LEASES_EVICTED,
     &NAMES_EXPIRED,
     &ADDRESSES_REFUSED,
+    &LEASES_REVOKED,
     &ADDRESSES_FOREIGN,
     &ANSWERS_LEARNED,
     &QUERIES,

@@ -120,7 +120,7 @@ fn try_table(socket: &mut Socket, name: &str, flags: u32) -> Result<Result<(), E
 fn try_renewal(socket: &mut Socket, name: &str) -> Result<Option<Duration>, netlink::Error> {
     let fields = [Field::Number, Field::Number, Field::Address(Version::V4)];
     let key = Key::default().number(0).number(0).address(Ipv4Addr::UNSPECIFIED.into());
-    let element = |life| Transient { element: Element::key(key), lifetime: Lifetime(life), name: None };
+    let element = |life| Transient { element: Element::key(key), lifetime: Lifetime(life), note: None };
     let lease = |life| -> Passing { [vec![element(life)], Vec::new()] };
     let mut first = Batch::new(name);
     first.add_table(OWNER, ABOUT);

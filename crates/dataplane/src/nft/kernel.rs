@@ -14,7 +14,7 @@ use super::table::{Table, TableRef};
 use super::wire::table::{OWNER, PERSIST};
 use crate::conntrack::{Connection, Conntrack};
 use crate::guard::{Guard, GuardDrops, Guarded};
-use crate::leases::{Grouped, Writes, found_leases};
+use crate::leases::{Adopting, Grouped, Writes};
 use crate::netlink::{Family, Socket};
 use crate::nflog::{DenialLog, Told};
 use crate::remembered::{Ends, MOST, Remembered};
@@ -163,13 +163,15 @@ impl Nft {
             None
         };
         change.write(&mut batch);
-        let Desired { leases, now, .. } = *desired;
+        let Desired { program, leases, adoption: rules, now, .. } = *desired;
         let groups = &rendered.lease_groups;
-        write_leases(&mut batch, &Grouped { leases, groups }.beside(found.as_deref().unwrap_or_default(), now));
-        let adopted = found.map(|found| found_leases(found, groups, now));
+        let elements = found.as_deref().unwrap_or_default();
+        let adopted = Adopting { program, groups, rules, now }.adopt(elements);
+        write_leases(&mut batch, &Grouped { leases, groups }.beside(elements, &adopted.leases, now));
+        let (adopted, revoked) = (found.map(|_| adopted.leases), adopted.revoked);
         // An earlier process may have ended before it cut what it should have.
         let operations = batch.operations();
-        let applied = Applied { way: Way::Rebuild, operations, narrows: true, adopted };
+        let applied = Applied { way: Way::Rebuild, operations, narrows: true, adopted, revoked };
         self.commit(batch)?;
         self.session().verify(&change, &rendered.table)?;
         let step = change.step;
@@ -188,13 +190,12 @@ impl Nft {
         let change = Change::between(&known.rendered.table, &rendered.table).step_after(rendered.ids.generation);
         let mut batch = Batch::new(&self.settings.table);
         change.write(&mut batch);
-        if rendered.lease_groups != known.rendered.lease_groups {
-            let grouped = Grouped { leases: desired.leases, groups: &rendered.lease_groups };
-            write_leases(&mut batch, &grouped.since(&known.rendered.lease_groups, desired.now));
-        }
-        let narrows = change.narrows(only_allows(desired.program));
+        let grouped = Grouped { leases: desired.leases, groups: &rendered.lease_groups };
+        let writes = grouped.replacing(&known.rendered.lease_groups, desired.changed, desired.now);
+        write_leases(&mut batch, &writes);
+        let narrows = change.narrows(only_allows(desired.program)) || writes.closes();
         let operations = batch.operations();
-        let applied = Applied { way: Way::Whole, operations, narrows, adopted: None };
+        let applied = Applied { way: Way::Whole, operations, narrows, ..Applied::default() };
         let done = self.commit(batch).and_then(|()| self.session().verify(&change, &rendered.table));
         let step = change.step;
         match &done {
@@ -208,7 +209,8 @@ impl Nft {
     }
 
     /// Only pods came, went or changed: a few elements.
-    fn replace_pods(&mut self, mut known: Installed, next: &Program, delta: Delta) -> Result<Applied, NftError> {
+    fn replace_pods(&mut self, mut known: Installed, desired: &Desired<'_>, delta: Delta) -> Result<Applied, NftError> {
+        let next = desired.program;
         let Delta { gone, come, groups } = delta;
         let mut change = Change::default();
         for (into, placed) in [(&mut change.gone_elements, &gone), (&mut change.new_elements, &come)] {
@@ -219,9 +221,12 @@ impl Nft {
         let change = change.step_after(known.rendered.ids.generation);
         let mut batch = Batch::new(&self.settings.table);
         change.write(&mut batch);
-        let narrows = change.narrows(only_allows(next));
+        let grouped = Grouped { leases: desired.leases, groups: &known.rendered.lease_groups };
+        let writes = grouped.after(desired.changed, desired.now);
+        write_leases(&mut batch, &writes);
+        let narrows = change.narrows(only_allows(next)) || writes.closes();
         let operations = batch.operations();
-        let applied = Applied { way: Way::Pods, operations, narrows, adopted: None };
+        let applied = Applied { way: Way::Pods, operations, narrows, ..Applied::default() };
         if let Err(error) = self.commit(batch).and_then(|()| self.session().verify(&change, &known.rendered.table)) {
             self.known = error.leaves_all_as_it_was().then(|| Arc::new(known));
             return Err(error);
@@ -315,7 +320,7 @@ impl Dataplane for Nft {
         let way = plan.into_way(&known, desired);
         let known = Arc::unwrap_or_clone(known);
         match way {
-            PlannedWay::Pods(delta) => self.replace_pods(known, desired.program, delta),
+            PlannedWay::Pods(delta) => self.replace_pods(known, desired, delta),
             PlannedWay::Whole(rendered) => self.replace_table(known, desired, *rendered),
         }
     }
@@ -356,7 +361,7 @@ impl Dataplane for Nft {
 
     fn beat(&mut self, life: Duration) -> Result<(), NftError> {
         let element = |protocol| Element::key(Key::only_protocol(protocol));
-        let alive = |protocol| Transient { element: element(protocol), lifetime: Lifetime(life), name: None };
+        let alive = |protocol| Transient { element: element(protocol), lifetime: Lifetime(life), note: None };
         let mut batch = Batch::new(&self.settings.table);
         batch.add_transient(set::ALIVE, Scope::ASKED_OVER.map(alive).iter());
         self.commit(batch)

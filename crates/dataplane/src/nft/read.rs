@@ -5,7 +5,7 @@ use super::change::ExistingTable;
 use super::elements::Elements;
 use super::expression::Expression;
 use super::rule::Rule;
-use super::set::{Element, Field, Holds, Key, LEASE, SetSpec, Value, Version, read_address};
+use super::set::{Element, Field, Holds, Key, LEASE, LeaseNote, SetSpec, Value, Version, read_address};
 use super::table::{Chain, Fallback, Hook, HookKind, Point, TableFamily, TableRef};
 use super::wire::{self, SUBSYSTEM, chain, data, element, message, rule, set, table};
 use crate::Count;
@@ -201,8 +201,8 @@ fn read_lease(of: Attributes<'_>) -> Option<Found> {
     let group = u64::from(number(0)?) << 32 | u64::from(number(4)?);
     let left = of.u64(element::EXPIRATION).or(of.u64(element::TIMEOUT))?;
     let address = read_address(address)?;
-    let name = of.get(element::USERDATA).and_then(read_comment).and_then(|name| name.parse().ok());
-    Some(Found { group, address, left: Duration::from_millis(left), name })
+    let note = of.get(element::USERDATA).and_then(read_comment).and_then(LeaseNote::read);
+    Some(Found { group, address, left: Duration::from_millis(left), note })
 }
 
 /// Whether a set has these elements, with what they map to.

@@ -198,15 +198,14 @@ impl Element {
                     out.nested(element::DATA, |out| write_verdict(out, verdict::GOTO, Some(chain)));
                 }
             }
-            if let Some(Transient { lifetime: Lifetime(lifetime), name, .. }) = passing {
+            if let Some(Transient { lifetime: Lifetime(lifetime), note, .. }) = passing {
                 // Both, or refreshing an element with the timeout it had changes nothing.
                 let milliseconds =
                     u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX).clamp(1, LONGEST.as_millis() as u64);
                 out.u64(element::TIMEOUT, milliseconds);
                 out.u64(element::EXPIRATION, milliseconds);
-                // The name stays with the address it opened: whoever comes after us can read it.
-                if let Some(name) = name.as_ref().filter(|name| name.as_str().len() <= super::batch::COMMENT_MAX) {
-                    out.bytes(element::USERDATA, &super::batch::comment(name.as_str()));
+                if let Some(text) = note.as_ref().and_then(LeaseNote::text) {
+                    out.bytes(element::USERDATA, &super::batch::comment(&text));
                 }
             }
         });
@@ -228,8 +227,34 @@ pub(crate) type Passing = [Vec<Transient>; 2];
 pub(crate) struct Transient {
     pub(crate) element: Element,
     pub(crate) lifetime: Lifetime,
-    /// The name that a lease opens.
-    pub(crate) name: Option<DomainName>,
+    /// What a lease was opened by.
+    pub(crate) note: Option<LeaseNote>,
+}
+
+/// What stays with an address that was opened, so that the next process and operators can read it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct LeaseNote {
+    /// The name that was asked for.
+    pub(crate) name: DomainName,
+    pub(crate) asked_by: Option<IpAddr>,
+}
+
+/// Between the name and the client.
+const ASKED_BY: &str = " asked by ";
+
+impl LeaseNote {
+    /// As much of it as fits into a comment; the name is never cut.
+    fn text(&self) -> Option<String> {
+        let Self { name, asked_by } = self;
+        let fits = |text: &String| text.len() <= super::batch::COMMENT_MAX;
+        let whole = asked_by.map(|client| format!("{name}{ASKED_BY}{client}"));
+        whole.filter(fits).or_else(|| Some(name.to_string()).filter(fits))
+    }
+
+    pub(crate) fn read(text: &str) -> Option<Self> {
+        let (name, client) = text.split_once(ASKED_BY).map_or((text, None), |(name, client)| (name, Some(client)));
+        Some(Self { name: name.parse().ok()?, asked_by: client.and_then(|client| client.parse().ok()) })
+    }
 }
 
 /// The key of an element: fields one after another, each padded to a register.

@@ -223,7 +223,7 @@ impl Reader<'_> {
         }
         if let Some(group) = lease_group(&rule.expressions) {
             let open = self.leases.iter().filter(|lease| lease.group == group).map(|lease| LeaseView {
-                name: lease.name.clone(),
+                name: lease.note.as_ref().map(|note| note.name.clone()),
                 address: lease.address,
                 left: lease.left,
             });

@@ -2,13 +2,16 @@
 //! tests need no rights.
 
 use super::*;
+use crate::leases::{Grouped, Writes};
 use crate::nft::emulate::{Packet, Seen, example, forward, send};
 use crate::nft::expression::conntrack;
 use crate::nft::set::{Element, Key};
 use crate::sample::{self, Sample, WithRules as _};
+use namewall_policy::domain::{DomainName, DomainPattern};
+use namewall_policy::lease::{Revision, Rules};
 use namewall_policy::model::{Action, Enforcement, Peer, Peers, Policy, PolicyKind, PortMatch, Ports};
 use namewall_policy::port::Protocol;
-use namewall_policy::{Flow, Instant, LeaseTable, Verdict, evaluate};
+use namewall_policy::{Flow, Instant, Lease, LeaseStore, LeaseTable, Verdict, evaluate};
 
 fn ports(numbers: &[u16]) -> Ports {
     let port = |number: &u16| PortMatch::Range { protocol: Protocol::Tcp, low: *number, high: *number };
@@ -200,4 +203,42 @@ fn pods_of_other_nodes_lead_to_their_cluster_gates_only() {
     assert_eq!(keys(set::INGRESS.0), [[10, 0, 0, 1], [10, 0, 0, 2]]);
     assert!(!table.sets.contains_key(set::AUDIT_EGRESS.0), "nothing is audited");
     assert!(!table.sets.contains_key(set::LOCAL.0), "DNS goes its own way");
+}
+
+/// A lease in the kernel that is emulated, before and after its address becomes a pod's.
+#[test]
+fn s6_3_a_lease_goes_from_the_kernel_when_its_address_becomes_a_pods() {
+    let name: DomainName = "api.example.com".parse().unwrap();
+    let pattern = DomainPattern::Exact(name.clone());
+    let names = sample::policy(PolicyKind::NetworkPolicy, "names", "web").rule(
+        Direction::Egress,
+        Action::Allow,
+        sample::clauses(Peers::Listed(vec![Peer::Domain(pattern.clone())]), Ports::Any),
+    );
+    let before = Sample::default().pod("web", &["10.0.0.1"], "n1").policy(names);
+    let after = before.clone().pod("db", &["10.9.0.7"], "n1");
+    let (now, never_leased) = (Instant::default(), &sample::never_leased());
+    let programs = [before.program(), after.program()];
+    let packet = Packet::tcp("10.0.0.1", "10.9.0.7", 443);
+    let mut store = LeaseStore::default();
+    let mut rendered = render(&programs[0], &Scope::default(), &Ids::default());
+    let put = |rendered: &mut Rendered, writes: Writes| {
+        let set = rendered.table.sets.get_mut(set::LEASE.0).expect("every table has it");
+        writes.gone[0].iter().for_each(|element| set.elements.remove(element.index()));
+        writes.new[0].iter().for_each(|one| set.insert(one.element.clone()));
+        set.elements.len()
+    };
+    assert!(!send(&rendered.table, "egress-forward", &packet).accepted);
+    let (address, expiry) = (packet.destination, Instant(std::time::Duration::from_secs(60)));
+    let change = store.grant(&[Lease { pattern, name, address, expiry, asked_by: None }], now);
+    let writes = Grouped { leases: store.table(), groups: &rendered.lease_groups }.after(&change, now);
+    assert_eq!(put(&mut rendered, writes), 1);
+    assert!(send(&rendered.table, "egress-forward", &packet).accepted);
+    let [before, next] = programs.each_ref().map(|program| Rules { program, never_leased });
+    let revision = Revision { before: Some(before), next };
+    let plan = store.plan(&revision);
+    let change = store.revise(&revision, plan, &[]);
+    let writes = Grouped { leases: store.table(), groups: &rendered.lease_groups }.after(&change, now);
+    assert_eq!(put(&mut rendered, writes), 0);
+    assert!(!send(&rendered.table, "egress-forward", &packet).accepted);
 }

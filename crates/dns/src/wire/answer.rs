@@ -59,7 +59,8 @@ pub fn addresses(answer: &[u8]) -> Result<Addresses, Unreadable> {
         matches!(kind, RecordType::A | RecordType::AAAA) && (asked == kind || asked == RecordType::ANY)
     };
     let has_addresses = wants(RecordType::A) || wants(RecordType::AAAA);
-    if header.rcode != Rcode::NO_ERROR || question.class != IN || !has_addresses {
+    let is_usual = header.opcode == 0 && header.rcode == Rcode::NO_ERROR;
+    if !is_usual || question.class != IN || !has_addresses {
         return Ok(Addresses { question, addresses: Vec::new(), aliases: Vec::new(), foreign: 0 });
     }
     let records = records(answer, asked.end.saturating_add(Question::AFTER_NAME), header.answers)?;

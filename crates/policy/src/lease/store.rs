@@ -6,6 +6,7 @@
 //! [`LeaseStore::is_open`] is false for them, so that no DNS answer is released
 //! before its own addresses are open (S6.6, S6.7).
 
+use super::revise::{Carried, Plan, Revision};
 use super::{Before, Instant, Lease, LeaseTable};
 use rustc_hash::FxHashSet;
 use std::net::IpAddr;
@@ -31,10 +32,20 @@ pub struct Opened {
 pub struct LeaseStore {
     table: LeaseTable,
     history_is_incomplete: bool,
-    /// The grant under way, with what there was before it.
-    journal: Vec<(Lease, Before)>,
+    /// What is under way, in order.
+    journal: Vec<Step>,
     /// The addresses of the grant under way.
     unacknowledged: FxHashSet<IpAddr>,
+    /// What has been carried over, and what is on its way.
+    carried: [Option<Carried>; 2],
+}
+
+/// A change that can be undone.
+#[derive(Debug)]
+enum Step {
+    /// With what there was before it.
+    Granted(Lease, Before),
+    Revoked(Lease),
 }
 
 impl LeaseStore {
@@ -62,26 +73,62 @@ impl LeaseStore {
         self.acknowledge();
         let mut change = LeaseChange::default();
         for lease in leases.iter().filter(|lease| lease.expiry > now) {
-            let before = self.table.before(lease);
-            change.opened.push(Opened { lease: lease.clone(), before: before.longest_expiry() });
-            self.journal.push((lease.clone(), before));
-            self.unacknowledged.insert(lease.address);
-            change.evicted.extend(self.table.grant(lease.clone()));
+            self.enter(lease, &mut change);
         }
         change.evicted.retain(|lease| lease.expiry > now);
         change
     }
 
+    fn enter(&mut self, lease: &Lease, change: &mut LeaseChange) {
+        let before = self.table.before(lease);
+        change.opened.push(Opened { lease: lease.clone(), before: before.longest_expiry() });
+        self.journal.push(Step::Granted(lease.clone(), before));
+        self.unacknowledged.insert(lease.address);
+        change.evicted.extend(self.table.grant(lease.clone()));
+    }
+
+    /// What new rules do to the leases.
+    pub fn plan(&self, revision: &Revision<'_>) -> Plan {
+        revision.plan(&self.table, self.carried[0].as_ref())
+    }
+
+    /// Enters what new rules do to the leases, and leases that they open besides. All of it counts once it is
+    /// acknowledged.
+    pub fn revise(&mut self, revision: &Revision<'_>, plan: Plan, more: &[Lease]) -> LeaseChange {
+        self.acknowledge();
+        self.table.set_translators(revision.next.never_leased.translators());
+        let mut change = LeaseChange::default();
+        for (lease, _) in plan.revoked {
+            self.table.revoke(&lease);
+            self.journal.push(Step::Revoked(lease.clone()));
+            change.evicted.push(lease);
+        }
+        // What has ended is carried over, too: connections that it opened go on (S6.4).
+        for lease in plan.carried.iter().chain(more) {
+            self.enter(lease, &mut change);
+        }
+        self.carried[1] = plan.patterns;
+        change
+    }
+
     /// The data plane has taken what was granted last.
     pub fn acknowledge(&mut self) {
+        if let Some(carried) = self.carried[1].take() {
+            self.carried[0] = Some(carried);
+        }
         self.journal.clear();
         self.unacknowledged.clear();
     }
 
     /// The data plane has not taken what was granted last. Evicted leases stay evicted.
     pub fn take_back(&mut self) {
-        for (lease, before) in self.journal.drain(..).rev() {
-            self.table.take_back(&lease, before);
+        self.carried[1] = None;
+        for step in self.journal.drain(..).rev() {
+            match step {
+                Step::Granted(lease, before) => self.table.take_back(&lease, before),
+                // Nothing has to make room: there was room before.
+                Step::Revoked(lease) => drop(self.table.grant(lease)),
+            }
         }
         self.unacknowledged.clear();
     }

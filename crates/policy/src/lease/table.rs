@@ -1,16 +1,17 @@
 //! The leases there are, found by address, within bounds that no client can
 //! break for the others (S6.5).
 //!
-//! Names are counted a pattern, and within it a client: who asked. Where there
-//! is no room for one more, the client with the most names gives up the one that
-//! ends soonest. So a flood of random names evicts its own.
+//! Leases are counted to the client that asked, and within it to the pattern. Where
+//! there is no room for one more, the client with the most leases gives up the name
+//! that ends soonest. So a flood evicts its own.
 
-use super::{Instant, Lease};
-use crate::domain::{DomainName, DomainPattern};
+use super::{Instant, Lease, carried};
+use crate::addr::Cidr;
+use crate::domain::{DomainName, DomainPattern, PatternTable};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 /// How much is kept (S6.5).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,8 +87,14 @@ pub struct LeaseTable {
     evictions: Evictions,
     /// How often one has ended, or was taken back.
     losses: u64,
-    /// The account with the most names when it was last looked for, and how many.
+    /// How many leases each client has, of all patterns.
+    clients: FxHashMap<IpAddr, usize>,
+    /// The account that was the largest when it was last looked for, and how large its holder was.
     heaviest: Option<(AccountKey, usize)>,
+    /// The prefixes of translators in this network.
+    translators: Vec<Cidr>,
+    /// The IPv6 addresses among those that are open that carry an IPv4 address, by that.
+    carriers: FxHashMap<Ipv4Addr, Vec<IpAddr>>,
 }
 
 /// What a pattern opens at an address, by however many names: thousands may share one.
@@ -115,16 +122,40 @@ struct Named {
 }
 
 /// Whose [`Account`] it is.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 struct AccountKey {
     pattern: DomainPattern,
     client: Client,
+}
+
+/// Whose lease it is.
+struct Owner<'a> {
+    pattern: &'a DomainPattern,
+    name: &'a DomainName,
+    client: Client,
+}
+
+/// What has just come, and does not go for it.
+struct Newest {
+    name: DomainName,
+    address: IpAddr,
+}
+
+fn give_back(clients: &mut FxHashMap<IpAddr, usize>, client: Client, leases: usize) {
+    let Some(client) = client else { return };
+    if let Some(count) = clients.get_mut(&client) {
+        *count -= leases;
+        if *count == 0 {
+            clients.remove(&client);
+        }
+    }
 }
 
 /// The names of a pattern that a client has asked for.
 #[derive(Clone, Default, Debug)]
 struct Account {
     names: usize,
+    leases: usize,
     /// Its names by when they ended when that was last looked at; some are gone.
     order: BinaryHeap<Reverse<(LeaseEnd, DomainName)>>,
 }
@@ -160,6 +191,10 @@ impl LeaseTable {
             }
         };
         let (pattern, name) = (lease.pattern.clone(), lease.name.clone());
+        let newest = Newest { name: name.clone(), address: lease.address };
+        if is_new {
+            self.count_lease(&lease);
+        }
         self.open(lease, is_new);
         if is_new_name && self.patterns[&pattern].names.len() > self.bounds.names_a_pattern {
             let heaviest = self.patterns[&pattern].accounts.iter().max_by_key(|(_, account)| account.names);
@@ -172,8 +207,7 @@ impl LeaseTable {
         }
         while self.count > self.bounds.leases {
             let before = evicted.len();
-            let Some(heavy) = self.heaviest() else { break };
-            if self.evict(&heavy, &name, &mut evicted).is_none() {
+            if !self.evict_of_the_heaviest(&newest, &mut evicted) {
                 break;
             }
             self.evictions.leases += (evicted.len() - before) as u64;
@@ -186,6 +220,11 @@ impl LeaseTable {
         self.count += usize::from(is_new);
         if self.by_address.len() == LARGE {
             self.by_address.reserve(self.bounds.leases.saturating_sub(LARGE));
+        }
+        if !self.by_address.contains_key(&lease.address) {
+            for v4 in carried::by(lease.address, &self.translators) {
+                self.carriers.entry(v4).or_default().push(lease.address);
+            }
         }
         // Most addresses have one name.
         let opened = self.by_address.entry(lease.address).or_insert_with(|| Vec::with_capacity(1));
@@ -207,16 +246,20 @@ impl LeaseTable {
             self.patterns.insert(lease.pattern.clone(), Names::default());
         }
         let Some(Names { names, accounts }) = self.patterns.get_mut(&lease.pattern) else { return false };
-        let count = |accounts: &FxHashMap<Client, Account>, client| accounts.get(&client).map_or(0, |one| one.names);
+        let count = |accounts: &FxHashMap<Client, Account>, client| accounts.get(&client).map_or(0, |one| one.leases);
+        let mut moved = 0;
         let is_new = match names.get_mut(&lease.name) {
             Some(named) => {
                 named.end = LeaseEnd { expiry: named.end.expiry.max(lease.expiry), grant };
-                if named.client == client || count(accounts, named.client) <= count(accounts, client) + 1 {
+                moved = named.addresses.len();
+                if named.client == client || count(accounts, named.client) <= count(accounts, client) + moved {
                     return false;
                 }
                 if let Some(account) = accounts.get_mut(&named.client) {
                     account.names -= 1;
+                    account.leases -= moved;
                 }
+                give_back(&mut self.clients, named.client, moved);
                 named.client = client;
                 false
             }
@@ -237,8 +280,22 @@ impl LeaseTable {
             account.order.reserve(most.saturating_sub(LARGE));
         }
         account.names += 1;
+        account.leases += moved;
+        if let (Some(client), true) = (client, moved > 0) {
+            *self.clients.entry(client).or_default() += moved;
+        }
         account.order.push(Reverse((LeaseEnd { expiry: lease.expiry, grant }, lease.name.clone())));
         is_new
+    }
+
+    /// Counts a new lease to whose name it is.
+    fn count_lease(&mut self, lease: &Lease) {
+        let Some(Names { names, accounts }) = self.patterns.get_mut(&lease.pattern) else { return };
+        let Some(client) = names.get(&lease.name).map(|named| named.client) else { return };
+        accounts.entry(client).or_default().leases += 1;
+        if let Some(client) = client {
+            *self.clients.entry(client).or_default() += 1;
+        }
     }
 
     fn named(&mut self, pattern: &DomainPattern, name: &DomainName) -> Option<&mut Named> {
@@ -252,15 +309,26 @@ impl LeaseTable {
         if named.addresses.len() < most {
             return;
         }
-        if let Some((at, _)) = named.addresses.iter().enumerate().min_by_key(|(_, open)| open.end) {
-            let gone = named.addresses.swap_remove(at);
-            evicted.push(self.close(&lease.pattern, &lease.name, gone));
+        let newest = Newest { name: lease.name.clone(), address: lease.address };
+        if let Some(gone) = self.evict_address(&lease.pattern, &newest) {
+            evicted.push(gone);
             self.evictions.addresses_a_name += 1;
         }
     }
 
+    /// The address of the newest name that ends soonest goes, but not the newest.
+    fn evict_address(&mut self, pattern: &DomainPattern, newest: &Newest) -> Option<Lease> {
+        let named = self.named(pattern, &newest.name)?;
+        let client = named.client;
+        let others = named.addresses.iter().enumerate().filter(|(_, open)| open.address != newest.address);
+        let (at, _) = others.min_by_key(|(_, open)| open.end)?;
+        let gone = named.addresses.swap_remove(at);
+        Some(self.close(&Owner { pattern, name: &newest.name, client }, gone))
+    }
+
     /// A name no longer has the address.
-    fn close(&mut self, pattern: &DomainPattern, name: &DomainName, gone: OpenAddress) -> Lease {
+    fn close(&mut self, owner: &Owner<'_>, gone: OpenAddress) -> Lease {
+        let Owner { pattern, name, client } = *owner;
         let OpenAddress { address, end: LeaseEnd { expiry, .. } } = gone;
         self.losses += 1;
         if let Some(opened) = self.by_address.get_mut(&address)
@@ -272,28 +340,88 @@ impl LeaseTable {
             }
             if opened.is_empty() {
                 self.by_address.remove(&address);
+                self.forget_carrier(address);
             }
         }
         self.count -= 1;
-        Lease { pattern: pattern.clone(), name: name.clone(), address, expiry, asked_by: None }
+        if let Some(account) = self.patterns.get_mut(pattern).and_then(|names| names.accounts.get_mut(&client)) {
+            account.leases -= 1;
+        }
+        give_back(&mut self.clients, client, 1);
+        Lease { pattern: pattern.clone(), name: name.clone(), address, expiry, asked_by: client }
     }
 
-    /// The account with the most names; looked for again only when it has clearly fewer.
+    fn forget_carrier(&mut self, address: IpAddr) {
+        for v4 in carried::by(address, &self.translators) {
+            if let Some(carriers) = self.carriers.get_mut(&v4) {
+                carriers.retain(|one| *one != address);
+                if carriers.is_empty() {
+                    self.carriers.remove(&v4);
+                }
+            }
+        }
+    }
+
+    /// How much the holder of an account has: a client all that it asked for, whoever only told a pattern's.
+    fn weight(&self, key: &AccountKey) -> Option<usize> {
+        let account = self.patterns.get(&key.pattern)?.accounts.get(&key.client)?;
+        Some(match key.client {
+            Some(client) => self.clients.get(&client).copied().unwrap_or_default(),
+            None => account.leases,
+        })
+    }
+
+    /// The largest account of the largest holder; looked for again only when that has clearly less.
     fn heaviest(&mut self) -> Option<AccountKey> {
         let now = self.heaviest.as_ref().and_then(|(key, then)| {
-            let names = self.patterns.get(&key.pattern)?.accounts.get(&key.client)?.names;
-            (names > then - then / 8 && names > 1).then(|| key.clone())
+            let is_left = self.weight(key)? > then - then / 8;
+            let account = self.patterns.get(&key.pattern)?.accounts.get(&key.client)?;
+            (is_left && account.names > 1).then(|| key.clone())
         });
         if now.is_some() {
             return now;
         }
-        let all = self.patterns.iter().flat_map(|(pattern, names)| {
-            names.accounts.iter().map(move |(client, account)| (account.names, pattern, *client))
-        });
-        let (count, pattern, client) = all.max_by_key(|(count, ..)| *count)?;
-        let key = AccountKey { pattern: pattern.clone(), client };
-        self.heaviest = Some((key.clone(), count));
+        let (weight, key) = self.by_weight().max_by_key(|(weight, _)| *weight)?;
+        let key = AccountKey { pattern: key.0.clone(), client: key.1 };
+        self.heaviest = Some((key.clone(), weight.0));
         Some(key)
+    }
+
+    /// Every account, with what its holder has and what it has itself.
+    fn by_weight(&self) -> impl Iterator<Item = ((usize, usize), (&DomainPattern, Client))> {
+        self.patterns.iter().flat_map(move |(pattern, names)| {
+            names.accounts.iter().map(move |(client, account)| {
+                let all =
+                    client.map_or(account.leases, |client| self.clients.get(&client).copied().unwrap_or_default());
+                ((all, account.leases), (pattern, *client))
+            })
+        })
+    }
+
+    /// The largest holder makes room; the next one, where all that it has is the newest. True if anything went.
+    fn evict_of_the_heaviest(&mut self, newest: &Newest, into: &mut Vec<Lease>) -> bool {
+        let Some(heavy) = self.heaviest() else { return false };
+        if self.evict_from(&heavy, newest, into) {
+            return true;
+        }
+        self.heaviest = None;
+        let mut all: Vec<_> = self
+            .by_weight()
+            .map(|(weight, (pattern, client))| (Reverse(weight), AccountKey { pattern: pattern.clone(), client }))
+            .collect();
+        all.sort_by_key(|(weight, _)| *weight);
+        all.iter().any(|(_, key)| self.evict_from(key, newest, into))
+    }
+
+    fn evict_from(&mut self, key: &AccountKey, newest: &Newest, into: &mut Vec<Lease>) -> bool {
+        if self.evict(key, &newest.name, into).is_some() {
+            return true;
+        }
+        let is_own = self.named(&key.pattern, &newest.name).is_some_and(|named| named.client == key.client);
+        let gone = if is_own { self.evict_address(&key.pattern, newest) } else { None };
+        let has_gone = gone.is_some();
+        into.extend(gone);
+        has_gone
     }
 
     /// The account's name that ends soonest goes, with all its addresses; but not `kept`, which has just come.
@@ -319,19 +447,32 @@ impl LeaseTable {
     }
 
     fn remove(&mut self, pattern: &DomainPattern, name: &DomainName, into: &mut Vec<Lease>) {
+        let Some(named) = self.patterns.get_mut(pattern).and_then(|names| names.names.remove(name)) else { return };
+        let client = named.client;
+        for gone in named.addresses {
+            into.push(self.close(&Owner { pattern, name, client }, gone));
+        }
         let Some(Names { names, accounts }) = self.patterns.get_mut(pattern) else { return };
-        let Some(named) = names.remove(name) else { return };
-        if let Some(account) = accounts.get_mut(&named.client) {
+        if let Some(account) = accounts.get_mut(&client) {
             account.names -= 1;
             if account.names == 0 {
-                accounts.remove(&named.client);
+                accounts.remove(&client);
             }
         }
         if names.is_empty() {
             self.patterns.remove(pattern);
         }
-        for gone in named.addresses {
-            into.push(self.close(pattern, name, gone));
+    }
+
+    /// Removes one lease.
+    pub(super) fn revoke(&mut self, lease: &Lease) {
+        let Some(named) = self.named(&lease.pattern, &lease.name) else { return };
+        let Some(at) = named.addresses.iter().position(|open| open.address == lease.address) else { return };
+        let gone = named.addresses.swap_remove(at);
+        let (client, is_empty) = (named.client, named.addresses.is_empty());
+        self.close(&Owner { pattern: &lease.pattern, name: &lease.name, client }, gone);
+        if is_empty {
+            self.remove(&lease.pattern, &lease.name, &mut Vec::new());
         }
     }
 
@@ -353,17 +494,7 @@ impl LeaseTable {
                     known.end.expiry = expiry;
                 }
             }
-            None => {
-                let Some(at) = named.addresses.iter().position(|open| open.address == lease.address) else {
-                    return;
-                };
-                let gone = named.addresses.swap_remove(at);
-                let is_empty = named.addresses.is_empty();
-                self.close(&lease.pattern, &lease.name, gone);
-                if is_empty {
-                    self.remove(&lease.pattern, &lease.name, &mut Vec::new());
-                }
-            }
+            None => self.revoke(lease),
         }
         let mut opened = self.by_address.get_mut(&lease.address).into_iter().flatten();
         if let (Some(one), Some(longest)) = (opened.find(|one| one.longest.pattern == lease.pattern), before.longest) {
@@ -439,6 +570,77 @@ impl LeaseTable {
     pub fn addresses_of(&self, name: &DomainName) -> impl Iterator<Item = (IpAddr, Instant)> {
         let named = self.patterns.values().filter_map(|names| names.names.get(name));
         named.flat_map(|named| named.addresses.iter().map(|open| (open.address, open.end.expiry)))
+    }
+
+    /// All addresses that are open.
+    pub(super) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.by_address.keys().copied()
+    }
+
+    /// Of the addresses that are open, those that lead to this one: itself, and those that carry it.
+    pub(super) fn leading_to(&self, address: IpAddr) -> Vec<IpAddr> {
+        let carriers = match address {
+            IpAddr::V4(v4) => self.carriers.get(&v4),
+            IpAddr::V6(_) => None,
+        };
+        let itself = self.by_address.contains_key(&address).then_some(address);
+        itself.into_iter().chain(carriers.into_iter().flatten().copied()).collect()
+    }
+
+    /// The leases by which names of a pattern open an address.
+    pub(super) fn names_at(&self, pattern: &DomainPattern, address: IpAddr) -> Vec<Lease> {
+        let names = self.patterns.get(pattern).into_iter().flat_map(|names| &names.names);
+        let at = names.filter_map(|(name, named)| {
+            let open = named.addresses.iter().find(|open| open.address == address)?;
+            let (pattern, name, expiry) = (pattern.clone(), name.clone(), open.end.expiry);
+            Some(Lease { pattern, name, address, expiry, asked_by: named.client })
+        });
+        at.collect()
+    }
+
+    /// What these patterns would open if all of them had been there: leases for each pattern that matches a name which
+    /// another pattern has opened, and has not opened it for as long. Of names that have changed since a grant.
+    pub(super) fn not_carried(&self, patterns: &PatternTable, since: Option<u64>) -> Vec<Lease> {
+        let mut found = Vec::new();
+        for (own, names) in &self.patterns {
+            let changed = names.names.iter().filter(|(_, named)| since.is_none_or(|since| named.end.grant > since));
+            for (name, named) in changed {
+                let matching = patterns.matching(name).into_iter().map(|id| patterns.get(id));
+                for pattern in matching.filter(|pattern| *pattern != own) {
+                    for open in &named.addresses {
+                        let (pattern, name, address) = (pattern.clone(), name.clone(), open.address);
+                        let expiry = open.end.expiry;
+                        let lease = Lease { pattern, name, address, expiry, asked_by: named.client };
+                        if self.expiry(&lease).is_none_or(|known| known < expiry) {
+                            found.push(lease);
+                        }
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    /// Finds the addresses that lead through these translators, too.
+    pub(super) fn set_translators(&mut self, translators: &[Cidr]) {
+        if self.translators == translators {
+            return;
+        }
+        self.translators = translators.to_vec();
+        self.carriers.clear();
+        for &address in self.by_address.keys() {
+            for v4 in carried::by(address, &self.translators) {
+                self.carriers.entry(v4).or_default().push(address);
+            }
+        }
+    }
+
+    pub(super) fn grants(&self) -> u64 {
+        self.grants
+    }
+
+    pub fn bounds(&self) -> Bounds {
+        self.bounds
     }
 
     /// Every lease, of every name.

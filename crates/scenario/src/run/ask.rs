@@ -186,6 +186,7 @@ impl Player<'_> {
             let (name, addresses) = (leasable.name.clone(), vec![address]);
             let learned = Learned { name, addresses, expiry, asked_by: Some(client) };
             if learned.patterns(&state.program).is_empty() {
+                self.recent.push(learned);
                 continue;
             }
             let is_open = state.never_leased.learn(&state.program, &learned, &mut self.leases).is_empty();

@@ -55,6 +55,7 @@ impl Player<'_> {
         }
         let agent = &mut self.agent;
         agent.lifetimes.minimum = settings.minimum_ttl.unwrap_or(agent.lifetimes.minimum);
+        agent.lifetimes.maximum = settings.maximum_ttl.unwrap_or(agent.lifetimes.maximum);
         agent.lifetimes.grace = settings.grace.unwrap_or(agent.lifetimes.grace);
         agent.hold_limit = settings.hold_limit.unwrap_or(agent.hold_limit);
         agent.on_learn_timeout = settings.on_learn_timeout.unwrap_or(agent.on_learn_timeout);

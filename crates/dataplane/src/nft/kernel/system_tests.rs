@@ -2,12 +2,16 @@
 //! network namespace of its own.
 
 use super::*;
+use crate::Adoption;
 use crate::netlink::{CREATE, EXCLUSIVE, Messages};
 use crate::nft::set::{Key, Value};
 use crate::nft::{batch_fixed, isolated};
 use crate::render::ALLOWED;
+use crate::sample::WithRules as _;
 use crate::sample::{self, Sample};
-use namewall_policy::model::PolicyKind;
+use namewall_policy::domain::{DomainPattern, Wildcard};
+use namewall_policy::lease::{Revision, Rules};
+use namewall_policy::model::{Action, Direction, Peer, Peers, PolicyKind, Ports};
 use namewall_policy::port::Protocol;
 use namewall_policy::{Lease, LeaseStore};
 use nix::errno::Errno;
@@ -28,8 +32,19 @@ fn open(first: &Program) -> Nft {
 
 impl Nft {
     fn enforce(&mut self, program: &Program) -> Result<Applied, NftError> {
-        let (scope, leases, now) = (&Scope::default(), &LeaseTable::default(), Instant::default());
-        self.replace(&Desired { program, scope, leases, now })
+        self.enforce_with(program, &LeaseStore::default(), &LeaseChange::default())
+    }
+
+    fn enforce_with(
+        &mut self,
+        program: &Program,
+        leases: &LeaseStore,
+        changed: &LeaseChange,
+    ) -> Result<Applied, NftError> {
+        let never_leased = &sample::never_leased();
+        let adoption = Adoption { never_leased, longest: Duration::from_secs(3_605) };
+        let (scope, leases, now) = (&Scope::default(), leases.table(), Instant::default());
+        self.replace(&Desired { program, scope, leases, changed, adoption, now })
     }
 
     /// Changes the kernel's table, and does not tell.
@@ -155,5 +170,102 @@ fn s6_6_a_lease_is_refused_while_it_is_not_known_what_the_table_holds() {
         assert!(matches!(refused, NftError::Unknown { .. }), "{refused}");
         nft.enforce(&program(&["10.0.0.1"])).expect("the table is read");
         nft.open(&change, leases.table(), Instant::default()).expect("it is known again");
+    });
+}
+
+/// A Program with pods that may open a name, of this pattern.
+fn names(pattern: &str, pods: &[&str]) -> Program {
+    let pattern = DomainPattern::parse(pattern, Wildcard::Subdomains).unwrap();
+    let peers = Peers::Listed(vec![Peer::Domain(pattern)]);
+    let names = sample::policy(PolicyKind::NetworkPolicy, "names", "web").rule(
+        Direction::Egress,
+        Action::Allow,
+        sample::clauses(peers, Ports::Any),
+    );
+    let pods = pods.iter().fold(Sample::default(), |sample, pod| sample.pod("web", &[pod], "n1"));
+    pods.policy(names).program()
+}
+
+/// Enforces a Program, and revises the leases with it.
+fn revise(nft: &mut Nft, leases: &mut LeaseStore, programs: [&Program; 2]) -> Applied {
+    let never_leased = &sample::never_leased();
+    let [before, next] = programs.map(|program| Rules { program, never_leased });
+    let revision = Revision { before: Some(before), next };
+    let plan = leases.plan(&revision);
+    let changed = leases.revise(&revision, plan, &[]);
+    let applied = nft.enforce_with(next.program, leases, &changed).unwrap();
+    leases.acknowledge();
+    applied
+}
+
+/// The addresses that are open by name, in order.
+fn open_addresses(nft: &Nft) -> Vec<String> {
+    let found = read::read_leases(&nft.settings.table).unwrap();
+    let mut addresses: Vec<String> = found.iter().map(|found| found.address.to_string()).collect();
+    addresses.sort();
+    addresses
+}
+
+fn granted(nft: &mut Nft, pattern: &str, addresses: &[&str]) -> LeaseStore {
+    let mut leases = LeaseStore::default();
+    let lease = |address: &&str| Lease {
+        pattern: DomainPattern::parse(pattern, Wildcard::Subdomains).unwrap(),
+        name: "api.example.com".parse().unwrap(),
+        address: address.parse().unwrap(),
+        expiry: Instant(Duration::from_secs(600)),
+        asked_by: Some("10.0.0.1".parse().unwrap()),
+    };
+    let change = leases.grant(&addresses.iter().map(lease).collect::<Vec<_>>(), Instant::default());
+    nft.open(&change, leases.table(), Instant::default()).unwrap();
+    leases.acknowledge();
+    leases
+}
+
+#[test]
+fn s6_3_a_lease_leaves_the_kernel_with_the_change_that_makes_its_address_a_pods() {
+    isolated(|| {
+        let before = names("api.example.com", &["10.0.0.1"]);
+        let mut nft = open(&before);
+        let mut leases = granted(&mut nft, "api.example.com", &["10.0.0.2", "198.51.100.7"]);
+        assert_eq!(open_addresses(&nft), ["10.0.0.2", "198.51.100.7"]);
+        let applied = revise(&mut nft, &mut leases, [&before, &names("api.example.com", &["10.0.0.1", "10.0.0.2"])]);
+        assert!(applied.narrows, "connections to it are judged again");
+        assert_eq!(open_addresses(&nft), ["198.51.100.7"]);
+    });
+}
+
+#[test]
+fn s6_3_a_lease_carries_over_in_the_kernel() {
+    isolated(|| {
+        let (exact, wide) = (names("api.example.com", &["10.0.0.1"]), names("*.example.com", &["10.0.0.1"]));
+        let mut nft = open(&exact);
+        let mut leases = granted(&mut nft, "api.example.com", &["198.51.100.7"]);
+        let group = read::read_leases(&nft.settings.table).unwrap()[0].group;
+        revise(&mut nft, &mut leases, [&exact, &wide]);
+        let found = read::read_leases(&nft.settings.table).unwrap();
+        assert!(matches!(found.as_slice(), [one] if one.group != group), "{found:?}");
+        revise(&mut nft, &mut leases, [&wide, &names("other.test", &["10.0.0.1"])]);
+        assert_eq!(open_addresses(&nft), [""; 0], "no rule has it");
+    });
+}
+
+#[test]
+fn s6_3_another_process_adopts_only_what_the_rules_allow_now() {
+    isolated(|| {
+        let before = names("api.example.com", &["10.0.0.1"]);
+        let mut nft = open(&before);
+        granted(&mut nft, "api.example.com", &["10.0.0.2", "198.51.100.7"]);
+        drop(nft);
+        let mut nft = Nft::open(Settings::default()).unwrap();
+        let applied = nft.enforce(&names("*.example.com", &["10.0.0.1", "10.0.0.2"])).unwrap();
+        assert!(matches!(applied.revoked.as_slice(), [(lease, _)] if lease.address.to_string() == "10.0.0.2"));
+        let adopted = applied.adopted.expect("there was a process before");
+        assert!(matches!(adopted.as_slice(), [one] if one.pattern.to_string().starts_with('*')), "{adopted:?}");
+        assert_eq!(adopted[0].asked_by, Some("10.0.0.1".parse().unwrap()), "who asked is known");
+        assert_eq!(open_addresses(&nft), ["198.51.100.7"]);
+        drop(nft);
+        let mut nft = Nft::open(Settings::default()).unwrap();
+        nft.enforce(&names("other.test", &["10.0.0.1"])).unwrap();
+        assert_eq!(open_addresses(&nft), [""; 0]);
     });
 }

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use super::*;
+use crate::Adoption;
 use crate::netlink::Messages;
 use crate::nft::isolated;
 use crate::nft::set::{Field, Holds, SetSpec};
@@ -52,7 +53,10 @@ fn adopt(nft: &mut Nft) -> Applied {
     let cluster = cluster();
     let (program, leases) = (cluster.program(), LeaseTable::default());
     let scope = Scope { node: cluster.snapshot.node_named("n1"), ..Scope::default() };
-    nft.replace(&Desired { program: &program, scope: &scope, leases: &leases, now: Instant::default() }).unwrap()
+    let (changed, never_leased) = (LeaseChange::default(), sample::never_leased());
+    let adoption = Adoption { never_leased: &never_leased, longest: Duration::from_secs(3_605) };
+    let (scope, leases, changed, now) = (&scope, &leases, &changed, Instant::default());
+    nft.replace(&Desired { program: &program, scope, leases, changed, adoption, now }).unwrap()
 }
 
 fn sets() -> Vec<String> {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::nft::read::{LiveChain, LiveSet};
+use crate::nft::set::LeaseNote;
 use crate::nft::table::Table;
 use crate::render::{Ids, Scope, render};
 use crate::sample::{self, Sample, WithRules as _};
@@ -56,9 +57,9 @@ fn seen() -> View {
     let program = cluster().program();
     let rendered = render(&program, &Scope::default(), &Ids::default());
     let group = rendered.lease_groups[&pattern()][0];
-    let (name, address) = (Some("example.com".parse().unwrap()), "203.0.113.80".parse().unwrap());
-    let lease = Found { group, address, left: Duration::from_secs(29), name };
-    let elsewhere = Found { group: group + 1, address, left: Duration::from_secs(29), name: None };
+    let (note, address) = (LeaseNote::read("example.com asked by 10.0.0.1"), "203.0.113.80".parse().unwrap());
+    let lease = Found { group, address, left: Duration::from_secs(29), note };
+    let elsewhere = Found { group: group + 1, address, left: Duration::from_secs(29), note: None };
     View::of(&live(&rendered.table), &[lease, elsewhere]).expect("it has a generation")
 }
 

@@ -55,6 +55,16 @@ fn s6_1_only_noerror_has_addresses() {
 }
 
 #[test]
+fn s6_1_only_a_standard_query_has_addresses() {
+    for opcode in 0..16_u8 {
+        let mut message = written("www.shop.example A", &TYPICAL, Packing::Compressed);
+        message[2] |= opcode << 3;
+        let expected = if opcode == 0 { "192.0.2.1 60s, 192.0.2.2 60s via shop.cdn.example" } else { "nothing" };
+        assert_eq!(says(&message), expected, "opcode {opcode}");
+    }
+}
+
+#[test]
 fn a_query_is_no_answer() {
     let mut message = written("www.shop.example A", &TYPICAL, Packing::Compressed);
     message[2] &= 0x7f;

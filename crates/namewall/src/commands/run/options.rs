@@ -11,7 +11,7 @@ use namewall_dataplane::CutEstablished;
 use namewall_dataplane::nft::Settings as NftSettings;
 use namewall_dns::{OnLearnTimeout, Settings as ServerSettings};
 use namewall_policy::addr::{Cidr, CidrError, parse_address};
-use namewall_policy::lease::{Bounds, Lifetimes};
+use namewall_policy::lease::{Bounds, Lifetimes, is_nat64_prefix};
 use nix::unistd::geteuid;
 use serde::Deserialize;
 use std::net::{IpAddr, SocketAddr};
@@ -64,12 +64,21 @@ pub(crate) struct Options {
     /// What a TTL of 0 counts as [default: 5s]
     #[arg(long, value_name = "TIME")]
     pub(crate) minimum_ttl: Option<Time>,
+    /// What every longer TTL counts as [default: 60m]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) maximum_ttl: Option<Time>,
     /// How long a lease outlives its TTL [default: 5s]
     #[arg(long, value_name = "TIME")]
     pub(crate) grace: Option<Time>,
     /// Let rules speak of names that an answer only leads over, by a CNAME
     #[arg(long)]
     pub(crate) match_aliases: bool,
+    /// A network that no name opens, besides the inside of the cluster
+    #[arg(long, value_name = "CIDR")]
+    pub(crate) never_lease: Vec<Block>,
+    /// The prefix of a translator from IPv6 to IPv4 in this network, besides 64:ff9b::/96 and 64:ff9b:1::/48
+    #[arg(long, value_name = "CIDR")]
+    pub(crate) nat64_prefix: Vec<Nat64Prefix>,
     /// Addresses kept a name [default: 1000; at least 100]
     #[arg(long, value_name = "COUNT")]
     pub(crate) addresses_a_name: Option<usize>,
@@ -148,16 +157,47 @@ impl TryFrom<String> for Server {
     }
 }
 
-/// A block of addresses in a file.
+/// A block of addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct Block(pub(crate) Cidr);
+
+impl FromStr for Block {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.parse().map(Self).map_err(|error: CidrError| error.to_string())
+    }
+}
 
 impl TryFrom<String> for Block {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        text.parse().map(Self).map_err(|error: CidrError| error.to_string())
+        text.parse()
+    }
+}
+
+/// The prefix of a translator from IPv6 to IPv4 (RFC 6052).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct Nat64Prefix(pub(crate) Cidr);
+
+impl FromStr for Nat64Prefix {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let Block(prefix) = text.parse()?;
+        let wrong = || format!("`{text}` is no IPv6 prefix of 32, 40, 48, 56, 64 or 96 bits, like 2001:db8:64::/96");
+        is_nat64_prefix(prefix).then_some(Self(prefix)).ok_or_else(wrong)
+    }
+}
+
+impl TryFrom<String> for Nat64Prefix {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
     }
 }
 
@@ -250,8 +290,11 @@ impl Options {
             on_learn_timeout: self.on_learn_timeout.or(said.on_learn_timeout),
             hold_limit: self.hold_limit.or(said.hold_limit),
             minimum_ttl: self.minimum_ttl.or(said.minimum_ttl),
+            maximum_ttl: self.maximum_ttl.or(said.maximum_ttl),
             grace: self.grace.or(said.grace),
             match_aliases: self.match_aliases || said.match_aliases,
+            never_lease: if self.never_lease.is_empty() { said.never_lease } else { self.never_lease.clone() },
+            nat64_prefix: if self.nat64_prefix.is_empty() { said.nat64_prefix } else { self.nat64_prefix.clone() },
             addresses_a_name: self.addresses_a_name.or(said.addresses_a_name),
             names_a_pattern: self.names_a_pattern.or(said.names_a_pattern),
             most_leases: self.most_leases.or(said.most_leases),
@@ -298,6 +341,8 @@ impl Options {
             bounds: self.bounds(),
             learning: self.learning(),
             allowed_sources: self.allow_source.iter().map(|source| source.0.clone()).collect(),
+            never_lease: self.never_lease.iter().map(|block| block.0).collect(),
+            nat64_prefixes: self.nat64_prefix.iter().map(|prefix| prefix.0).collect(),
             dns: self.dns(),
         }
     }
@@ -323,6 +368,7 @@ impl Options {
         let usual = Lifetimes::default();
         let lifetimes = Lifetimes {
             minimum: self.minimum_ttl.map_or(usual.minimum, |time| time.0),
+            maximum: self.maximum_ttl.map_or(usual.maximum, |time| time.0),
             grace: self.grace.map_or(usual.grace, |time| time.0),
         };
         Learning { lifetimes, aliases: self.match_aliases, ..Learning::default() }
