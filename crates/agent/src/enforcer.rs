@@ -233,8 +233,8 @@ mod tests {
     use crate::testing::{ip, names_of_web, program};
     use namewall_dataplane::memory::Memory;
     use namewall_policy::domain::DomainPattern;
+    use namewall_policy::lease::{NeverLeased, Rules};
     use namewall_runtime::ManualClock;
-    use std::time::Duration;
 
     #[test]
     fn s6_6_leases_are_opened_while_a_change_of_policies_is_worked_out() {
@@ -253,7 +253,11 @@ mod tests {
             answers.grant_with(answers.dataplane_for_answers(), &[opened]).expect("memory takes it");
         });
         let program = program(&[names_of_web(&["*.example.org"])]);
-        enforcer.replace(&program, &Scope::default(), || {}).expect("memory takes it");
+        let (scope, never) = (Scope::default(), NeverLeased::new("cluster.local".parse().expect("a name")));
+        let revision = Revision { before: None, next: Rules { program: &program, never_leased: &never } };
+        let longest = Duration::from_secs(3600);
+        let next = Next { program: &program, scope: &scope, revision, recalled: &[], longest };
+        enforcer.replace(&next, || {}).expect("memory takes it");
         assert_eq!(memory.leases(), [lease], "the lease that came meanwhile is not lost");
     }
 }

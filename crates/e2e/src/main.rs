@@ -101,5 +101,6 @@ fn act(stage: &mut Stage) -> Result<()> {
     // a minute after. What needs none of them comes first; a removal that needs them takes seconds otherwise.
     families::names_open(stage)?;
     setup::nothing_is_complained_of(stage)?;
+    trouble::runtime_and_node_restart(stage)?;
     removal::leaves_nothing(stage)
 }

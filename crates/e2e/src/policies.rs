@@ -147,20 +147,21 @@ pub(crate) fn new_pods_are_closed(stage: &Stage) -> Result<()> {
     })
 }
 
-/// Each tries what it may from its first moment on, and must not fail once.
 pub(crate) fn no_first_packet_is_lost(stage: &Stage) -> Result<()> {
-    step("ten new pods lose no first packet", || {
-        let hammers: Vec<Hammer> = (0..NEW_PODS)
-            .map(|nth| {
-                let node = if nth.is_multiple_of(2) { "node-1" } else { "node-2" };
-                let place = "198.51.100.7:443".to_owned();
-                Hammer { name: format!("first-{nth}"), node, place, may: true, opens: true }
-            })
-            .collect();
-        hammers.iter().try_for_each(|hammer| hammer.start(stage))?;
-        hammers.iter().try_for_each(|hammer| {
-            let said = hammer.end(stage)?;
-            now("no try fails", Ok(Observation::new(said.trim().ends_with("before {}"), said)))
+    step("ten new pods lose no first packet", || first_packets_pass(stage, "first", &["node-1", "node-2"]))
+}
+
+/// New pods on these nodes. Each tries what it may from its first moment on, and must not fail once.
+pub(crate) fn first_packets_pass(stage: &Stage, name: &str, nodes: &[&'static str]) -> Result<()> {
+    let hammers: Vec<Hammer> = (0..NEW_PODS)
+        .map(|nth| {
+            let place = "198.51.100.7:443".to_owned();
+            Hammer { name: format!("{name}-{nth}"), node: nodes[nth % nodes.len()], place, may: true, opens: true }
         })
+        .collect();
+    hammers.iter().try_for_each(|hammer| hammer.start(stage))?;
+    hammers.iter().try_for_each(|hammer| {
+        let said = hammer.end(stage)?;
+        now("no try fails", Ok(Observation::new(said.trim().ends_with("before {}"), said)))
     })
 }

@@ -1,14 +1,17 @@
 //! What holds while something is broken, or is changed for another.
 
 use crate::names::{ASKS, FIRST, NOBODY, SILENT, put_firewall, remove_firewall};
+use crate::policies::first_packets_pass;
 use crate::report::{Observation, TIMEOUT, eventually, now, step, within};
 use crate::stage::{ProbePod, Stage, process_of};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, kill};
 use std::time::Duration;
 
 /// Within which another controller leads, by the documentation, and some more for a busy machine.
 const TAKEN_OVER: Duration = Duration::from_secs(15 + 30);
+/// Within which a node that was cut off from its power works again, on a busy machine.
+const RESTARTED: Duration = Duration::from_secs(300);
 /// How long the API server is away: longer than a lease lasts.
 const AWAY: Duration = Duration::from_secs(15);
 
@@ -65,6 +68,51 @@ pub(crate) fn agents_are_updated(stage: &Stage) -> Result<()> {
         was_closed(stage, "update-1")?;
         was_closed(stage, "update-2")
     })
+}
+
+pub(crate) fn runtime_and_node_restart(stage: &mut Stage) -> Result<()> {
+    step("containerd is killed and starts again: pods keep their guard, new ones lose no first packet", || {
+        stage.nodes[0].restart_containerd()?;
+        now("every pod is guarded", guarded(stage, 0))?;
+        now("it does not connect", stage.goes("shop/web", "10.96.0.80:5432", false))?;
+        first_packets_pass(stage, "runtime", &["node-1"])?;
+        eventually("every pod is guarded", || guarded(stage, 0))
+    })?;
+    step(
+        "a node's power is cut and comes back: its pods are attached and guarded, new ones lose no first packet",
+        || {
+            let before = seconds(stage, 0)?;
+            stage.nodes[0].reboot()?;
+            within(RESTARTED, "another agent runs, and every pod is guarded", || match seconds(stage, 0)? < before {
+                true => guarded(stage, 0),
+                false => Ok(Observation::new(false, "the agent of before")),
+            })?;
+            stage.plane.kubectl(&["wait", "--for=condition=Ready", "node", "--all", TIMEOUT])?;
+            eventually("it connects", || stage.goes("shop/api", "10.96.0.80:5432", true))?;
+            eventually("it does not connect", || stage.goes("shop/web", "10.96.0.80:5432", false))?;
+            first_packets_pass(stage, "reboot", &["node-1"])
+        },
+    )
+}
+
+/// How long the agent of a node has run.
+fn seconds(stage: &Stage, node: usize) -> Result<u64> {
+    let status: serde_json::Value = serde_json::from_str(&stage.ask_agent(node, &["status", "-o", "json"])?)?;
+    status["seconds"].as_u64().context("no time")
+}
+
+/// Whether every pod of a node is attached, and its interface guarded.
+fn guarded(stage: &Stage, node: usize) -> Result<Observation> {
+    let status: serde_json::Value = serde_json::from_str(&stage.ask_agent(node, &["status", "-o", "json"])?)?;
+    let (guard, attached) = (&status["guard"], &status["attachments"]);
+    let is_empty = |what: &str| guard[what].as_array().is_some_and(Vec::is_empty);
+    let is_good = guard["interfaces"].as_u64() > Some(0)
+        && guard["error"].is_null()
+        && is_empty("unknown")
+        && is_empty("missing")
+        && attached["known"].as_u64() > Some(0)
+        && attached["enforced"] == attached["known"];
+    Ok(Observation::new(is_good, format!("{guard}, {attached}")))
 }
 
 /// A pod that tries what it may not, while nobody is there and while the next agent takes the table over.

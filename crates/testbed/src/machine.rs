@@ -52,7 +52,8 @@ impl Lan {
 pub struct Machine {
     name: String,
     logs: std::path::PathBuf,
-    processes: Vec<Process>,
+    /// By name.
+    processes: Vec<(String, Process)>,
     /// Whom the others enter by.
     keeper: Process,
 }
@@ -104,10 +105,21 @@ impl Machine {
 
     /// Starts what goes on, and says by which number. What it says is in a log of the machine and this name.
     pub fn start(&mut self, name: &str, command: Command) -> Result<u32> {
-        let process = Process::start(command, &self.logs.join(format!("{}.{name}.log", self.name)))?;
+        let log = |again: usize| match again {
+            0 => self.logs.join(format!("{}.{name}.log", self.name)),
+            again => self.logs.join(format!("{}.{name}-{again}.log", self.name)),
+        };
+        // What an earlier one of that name has said stays.
+        let new = (0..).map(log).find(|log| !log.exists()).context("there is no free name")?;
+        let process = Process::start(command, &new)?;
         let id = process.id();
-        self.processes.push(process);
+        self.processes.push((name.to_owned(), process));
         Ok(id)
+    }
+
+    /// Kills what was started under this name.
+    pub fn stop(&mut self, name: &str) {
+        self.processes.retain(|(known, _)| known != name);
     }
 }
 

@@ -16,6 +16,11 @@ const CONTAINERD_TIMEOUT: Duration = Duration::from_secs(120);
 /// All nodes' pods.
 const PODS: &str = "10.244.0.0/16,fd00:10:244::/48";
 const SOCKET: &str = "/run/containerd/containerd.sock";
+const CTR: [&str; 4] = ["-a", SOCKET, "-n", "k8s.io"];
+/// What its programs are called.
+const CONTAINERD: &str = "containerd";
+const KUBELET: &str = "kubelet";
+const PROXY: &str = "kube-proxy";
 /// What every pod's first container is: it does nothing, and holds the pod's network.
 const PAUSE: &str = "pause:e2e";
 
@@ -64,12 +69,15 @@ pub(crate) fn tokens(name: &str) -> [String; 2] {
 #[derive(Debug)]
 pub struct Node {
     pub machine: Machine,
+    /// All its addresses, as kubelet is told them.
+    addresses: String,
+    cgroup: String,
 }
 
 impl Node {
     /// Starts everything; whether it is ready, the API server knows.
     pub fn start(machine: Machine, plane: &ControlPlane, settings: &NodeSettings<'_>) -> Result<Self> {
-        let mut node = Self { machine };
+        let mut node = Self { machine, addresses: settings.all_addresses(), cgroup: settings.cgroup.to_owned() };
         node.make_folders(plane, settings).context("cannot make a node of a machine")?;
         node.write(plane, settings)?;
         plane.apply(&format!(
@@ -188,32 +196,86 @@ impl Node {
     }
 
     fn start_programs(&mut self, settings: &NodeSettings<'_>) -> Result<()> {
+        self.start_containerd()?;
+        let machine = &self.machine;
+        for image in settings.images {
+            let image = image.display().to_string();
+            machine.run("ctr", &[&CTR[..], &["images", "import", &image]].concat())?;
+        }
+        self.start_kubelet()
+    }
+
+    /// Starts containerd, and waits until it answers.
+    fn start_containerd(&mut self) -> Result<()> {
         let machine = &mut self.machine;
         let mut containerd = machine.command("containerd");
         containerd.args(["--config", "/run/conf/containerd.toml"]);
-        machine.start("containerd", containerd)?;
+        machine.start(CONTAINERD, containerd)?;
         let began = Instant::now();
-        let ctr = ["-a", SOCKET, "-n", "k8s.io"];
-        while let Err(error) = machine.run("ctr", &[&ctr[..], &["version"]].concat()) {
+        while let Err(error) = machine.run("ctr", &[&CTR[..], &["version"]].concat()) {
             if began.elapsed() > CONTAINERD_TIMEOUT {
                 return Err(error.context("containerd is never ready"));
             }
             std::thread::sleep(Duration::from_millis(50));
         }
-        for image in settings.images {
-            let image = image.display().to_string();
-            machine.run("ctr", &[&ctr[..], &["images", "import", &image]].concat())?;
-        }
+        Ok(())
+    }
+
+    /// Starts kubelet and kube-proxy.
+    fn start_kubelet(&mut self) -> Result<()> {
+        let machine = &mut self.machine;
         let built = programs(&["kubelet", "kube-proxy"]);
         let mut kubelet = machine.command(built.join("kubelet"));
         kubelet
             .args(["--config=/run/conf/kubelet.yaml", "--kubeconfig=/run/conf/kubelet"])
-            .arg(format!("--node-ip={}", settings.all_addresses()))
+            .arg(format!("--node-ip={}", self.addresses))
             .arg(format!("--hostname-override={}", machine.name()));
-        machine.start("kubelet", kubelet)?;
+        machine.start(KUBELET, kubelet)?;
         let mut proxy = machine.command(built.join("kube-proxy"));
         proxy.arg("--config=/run/conf/proxy.yaml");
-        machine.start("kube-proxy", proxy)?;
+        machine.start(PROXY, proxy)?;
         Ok(())
+    }
+
+    /// Kills containerd and starts it again. Containers go on meanwhile.
+    pub fn restart_containerd(&mut self) -> Result<()> {
+        self.machine.stop(CONTAINERD);
+        self.start_containerd()
+    }
+
+    /// Ends everything on the node at once, as when its power is cut, and starts it again. What is on a disk stays; what
+    /// is in memory is gone: processes, containers, links of pods, rules, and `/run` but for the files of this run.
+    pub fn reboot(&mut self) -> Result<()> {
+        for name in [KUBELET, PROXY, CONTAINERD] {
+            self.machine.stop(name);
+        }
+        let script = format!(
+            r#"node=$(readlink /proc/self/ns/mnt)
+             # The shims of containers are in the node's mount namespace, and containers are in its cgroup.
+             all() {{
+               for process in /proc/[0-9]*; do
+                 if grep -qs '{cgroup}' $process/cgroup || {{ grep -qs containerd-shim $process/comm \
+                     && [ "$(readlink $process/ns/mnt)" = "$node" ]; }}; then
+                   echo ${{process#/proc/}}
+                 fi
+               done
+             }}
+             for try in $(seq 300); do
+               left=$(all)
+               [ "$left" ] || break
+               kill -9 $left 2> /dev/null || true
+               sleep 0.1
+             done
+             [ ! "$(all)" ]
+             for file in $(ls /run/netns); do umount /run/netns/$file || true; rm -f /run/netns/$file; done
+             cut -d ' ' -f 5 /proc/self/mountinfo | grep '^/run/containerd/' | tac | xargs -r -n 1 umount -l
+             rm -rf /run/containerd /run/namewall /run/netns
+             ip link del cni0 || true
+             nft flush ruleset"#,
+            cgroup = self.cgroup,
+        );
+        self.machine.shell(&script)?;
+        self.start_containerd()?;
+        self.start_kubelet()
     }
 }
