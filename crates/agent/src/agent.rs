@@ -235,11 +235,11 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
             self.source.attach(&pods);
         }
         let read = self.source.read();
-        let mut state = lock(&self.state);
-        state.node.scope_mut().closed = self.source.pod_blocks(state.node_name.as_deref());
         if read.is_ok() {
             self.source.keep();
         }
+        let mut state = lock(&self.state);
+        state.node.scope_mut().closed = self.source.pod_blocks(state.node_name.as_deref());
         let done = read.map_err(AgentError::from).and_then(|read| state.enforce(read, &mut self.own));
         self.retry.ended(done.is_ok(), self.clock.now());
         state.node.meter().changed(done.is_ok());

@@ -363,6 +363,16 @@ impl Store {
         self.last_good.adopt(good);
     }
 
+    /// How many pods, Services and EndpointSlices there are.
+    pub fn fact_count(&self) -> usize {
+        self.facts.count()
+    }
+
+    /// True if there is a pod, a Service or an EndpointSlice.
+    pub fn has_facts(&self) -> bool {
+        self.fact_count() > 0
+    }
+
     /// Forgets the good versions that were adopted.
     pub fn forget_good(&mut self) {
         self.last_good = LastGood::default();

@@ -16,6 +16,9 @@ const LISTED_WITHIN: Duration = Duration::from_secs(10);
 /// may be a hundred thousand.
 const FACTS_EVERY: Duration = Duration::from_secs(5);
 const FACTS_A_SECOND: usize = 2_000;
+/// With more of them none is stored: they would take tens of megabytes of an agent's memory. Policies are stored all
+/// the same, but a cluster without its pods is not enforced in place of the API server's.
+const MOST_FACTS: usize = 20_000;
 
 /// The stored objects of a cluster.
 #[derive(Debug, Default)]
@@ -53,7 +56,8 @@ impl StandIn {
         match Store::of_stored(&stored.entries) {
             Ok(store) => {
                 watch.with_store_mut(|known| known.adopt(&stored.entries));
-                own.store = Some(store);
+                // Every cluster has pods or Services, if only that of its API server.
+                own.store = Some(store).filter(Store::has_facts);
             }
             Err(error) => own.lose(error.to_string()),
         }
@@ -105,7 +109,7 @@ impl StandIn {
         let has_new_facts = is_time && versions.facts != self.noted.facts;
         let has_new_texts = versions.texts != self.noted.texts;
         if has_new_facts {
-            self.facts = store.stored_facts();
+            self.facts = if store.fact_count() > MOST_FACTS { Vec::new() } else { store.stored_facts() };
             self.facts_at = Some(now + FACTS_EVERY + Duration::from_secs((self.facts.len() / FACTS_A_SECOND) as u64));
             self.noted.facts = versions.facts;
         }
