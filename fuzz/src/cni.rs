@@ -2,6 +2,7 @@
 //! configurations that the plugin is chained into: read or refused. What is read
 //! has no address that cannot be a pod's, and what is chained ends in the plugin.
 
+use namewall_cni::cri::message;
 use namewall_cni::environment::{COMMAND, Container, Request};
 use namewall_cni::network::NetworkConfig;
 use namewall_cni::result::PodEnd;
@@ -9,6 +10,10 @@ use namewall_cni::{NAME, VERSIONS, chain};
 use serde_json::{Value, json};
 
 pub fn cni(bytes: &[u8]) {
+    // What a container runtime answers.
+    if let (Ok(_), Ok(Some(sandbox))) = (message::ids(bytes), message::sandbox(bytes)) {
+        assert!(sandbox.id.len() <= bytes.len() && sandbox.addresses.len() <= bytes.len());
+    }
     let container = container(bytes);
     if let Ok(config) = NetworkConfig::read(bytes) {
         assert!(VERSIONS.contains(&config.version.as_str()));

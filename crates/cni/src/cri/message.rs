@@ -145,7 +145,7 @@ pub(super) fn list_ready() -> Vec<u8> {
 }
 
 /// The ids in a `ListPodSandboxResponse`.
-pub(super) fn ids(response: &[u8]) -> Result<Vec<String>, MalformedMessage> {
+pub fn ids(response: &[u8]) -> Result<Vec<String>, MalformedMessage> {
     all(response, 1)?.into_iter().map(|item| text(one(item, 1)?)).collect()
 }
 
@@ -158,7 +158,7 @@ pub(super) fn status_of(id: &str) -> Vec<u8> {
 }
 
 /// The sandbox in a `PodSandboxStatusResponse`. None if it is not ready any more.
-pub(super) fn sandbox(response: &[u8]) -> Result<Option<PodSandbox>, MalformedMessage> {
+pub fn sandbox(response: &[u8]) -> Result<Option<PodSandbox>, MalformedMessage> {
     let status = one(response, 1)?;
     if number(status, 3)? != 0 {
         return Ok(None);

@@ -6,10 +6,10 @@
 //! the few messages that are needed, without I/O; `grpc` exchanges them.
 
 mod grpc;
-mod message;
+pub mod message;
 
 pub use grpc::CriError;
-pub use message::{MalformedMessage, PodSandbox};
+pub use message::PodSandbox;
 
 use std::path::Path;
 use std::time::Duration;
