@@ -28,7 +28,7 @@ struct Args {
     small: bool,
 }
 
-const FILTERS: [Filter; 11] = [
+const FILTERS: [Filter; 13] = [
     Filter::Tracked,
     Filter::TrackedAgain,
     Filter::Nothing,
@@ -37,11 +37,13 @@ const FILTERS: [Filter; 11] = [
     Filter::Namewall(1_000),
     Filter::Guarded { policies: 1_000, interfaces: 10 },
     Filter::Guarded { policies: 1_000, interfaces: 1_000 },
+    Filter::DeniedNetworks(10_000),
+    Filter::DeniedNodes(5_000),
     Filter::Linear(1_000),
     Filter::Namewall(10_000),
     Filter::Linear(10_000),
 ];
-const SMALL: usize = 9;
+const SMALL: usize = 11;
 
 fn main() -> Result<()> {
     let args = Args::parse();

@@ -8,11 +8,18 @@ use namewall_dataplane::nft::table::{Chain, Fallback, Hook, HookKind, Point, Tab
 use namewall_dataplane::nft::{Nft, Settings, put_table};
 use namewall_dataplane::render::Scope;
 use namewall_dataplane::{Dataplane as _, Guard, PodInterface, SingleThreaded};
-use namewall_policy::compile;
+use namewall_policy::addr::Cidr;
+use namewall_policy::labels::{Labels, Selector};
+use namewall_policy::model::{
+    Action as PolicyAction, Clauses, Enforcement, Node, Peer, Peers, Placement, PodSet, Policy, PolicyKind, PolicyRef,
+    Ports, Rule as PolicyRule, Subject,
+};
+use namewall_policy::{Snapshot, compile};
 use std::fmt;
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Filter {
@@ -26,6 +33,10 @@ pub(crate) enum Filter {
     Namewall(usize),
     /// The same with a guard for so many interfaces of pods.
     Guarded { policies: usize, interfaces: usize },
+    /// 1,000 policies, and a ClusterEgressFirewall for all pods that denies so many networks.
+    DeniedNetworks(usize),
+    /// The same with one that denies nodes: so many, with four addresses each.
+    DeniedNodes(usize),
     /// So many rules, one after another.
     Linear(usize),
 }
@@ -39,6 +50,8 @@ impl fmt::Display for Filter {
             Self::TrackedAgain => f.write_str("control"),
             Self::Namewall(policies) => write!(f, "namewall_{policies}"),
             Self::Guarded { policies, interfaces } => write!(f, "namewall_{policies}_guarded_{interfaces}"),
+            Self::DeniedNetworks(networks) => write!(f, "denied_networks_{networks}"),
+            Self::DeniedNodes(nodes) => write!(f, "denied_nodes_{nodes}"),
             Self::Linear(rules) => write!(f, "linear_{rules}"),
         }
     }
@@ -52,11 +65,10 @@ impl Filter {
             Self::Nothing => {}
             Self::Tracked | Self::TrackedAgain => put_table("tracked", &forward(Vec::new(), Action::Accept))?,
             Self::Linear(rules) => put_table("linear", &forward(linear(rules), Action::Drop))?,
-            Self::Namewall(policies) | Self::Guarded { policies, .. } => {
+            Self::Namewall(_) | Self::Guarded { .. } | Self::DeniedNetworks(_) | Self::DeniedNodes(_) => {
                 let mut nft = SingleThreaded::new(Nft::open(Settings::default())?, Scope::default());
-                let (program, _) = compile(&Crowd { policies }.lowered().snapshot);
-                nft.replace(&program, namewall_policy::Instant::default())
-                    .with_context(|| format!("{policies} policies"))?;
+                let (program, _) = compile(&self.snapshot());
+                nft.replace(&program, namewall_policy::Instant::default()).with_context(|| format!("{self}"))?;
                 if let Self::Guarded { interfaces, .. } = self {
                     let others = interfaces.saturating_sub(pods.len());
                     let guarded: Vec<_> = pods.into_iter().chain(other_interfaces(others)?).collect();
@@ -67,6 +79,51 @@ impl Filter {
         }
         Ok(None)
     }
+
+    fn snapshot(self) -> Snapshot {
+        let policies = match self {
+            Self::Namewall(policies) | Self::Guarded { policies, .. } => policies,
+            _ => FEW,
+        };
+        let mut snapshot = Crowd { policies }.lowered().snapshot;
+        match self {
+            Self::DeniedNetworks(networks) => {
+                // Every second one, so that none is next to another.
+                let network = |at: usize| Cidr::new(Ipv4Addr::from_bits(FIRST_DENIED + 512 * at as u32).into(), 24);
+                let peer = |at| Peer::Network { cidr: network(at), except: Vec::new() };
+                deny(&mut snapshot, (0..networks).map(peer).collect());
+            }
+            Self::DeniedNodes(nodes) => {
+                for at in 0..nodes as u32 {
+                    let address = |kind: u32| Ipv4Addr::from_bits(FIRST_DENIED + (kind << 22) + 2 * at).into();
+                    let (name, addresses) = (format!("far-{at}").into(), (0..4).map(address).collect());
+                    snapshot.add_node(Node { name, labels: Labels::default(), addresses, source: None });
+                }
+                deny(&mut snapshot, vec![Peer::Nodes(Selector::default())]);
+            }
+            _ => {}
+        }
+        snapshot
+    }
+}
+
+/// The policies beside a firewall with many destinations.
+const FEW: usize = 1_000;
+/// 20.0.0.0, where no pod is.
+const FIRST_DENIED: u32 = 20 << 24;
+
+/// A firewall for all pods that is asked before all others.
+fn deny(snapshot: &mut Snapshot, peers: Vec<Peer>) {
+    let clauses = Clauses::Match { peers: Peers::Listed(peers), ports: Ports::Any };
+    Arc::make_mut(&mut snapshot.policies).push(Policy {
+        id: PolicyRef { kind: PolicyKind::ClusterEgressFirewall, namespace: None, name: "denied".into() },
+        placement: Placement::ClusterGate { priority: 0 },
+        enforcement: Enforcement::Enforce,
+        subject: Subject { pods: PodSet::all(), nodes: None },
+        egress: vec![PolicyRule { name: None, action: PolicyAction::Deny, clauses, source: None }],
+        ingress: Vec::new(),
+        source: None,
+    });
 }
 
 /// So many interfaces of pods that say nothing.
