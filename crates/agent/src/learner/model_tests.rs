@@ -81,14 +81,37 @@ fn documents(rules: &Rules) -> Vec<String> {
     documents
 }
 
+/// A pattern opens an address, which belongs to one name.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Open {
+    pattern: usize,
+    name: usize,
+    at: usize,
+}
+
+/// Who asks for what.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Question {
+    by: usize,
+    name: usize,
+}
+
+/// An answer, and when it came.
+#[derive(Clone, Debug)]
+struct Told {
+    addresses: Vec<usize>,
+    ttl: u64,
+    came: u64,
+}
+
 /// What should be, written down as plainly as can be. Times are in seconds.
 struct Model {
     now: u64,
     rules: Rules,
-    /// Until when a pattern opens an address, which belongs to one name.
-    leases: BTreeMap<(usize, usize, usize), u64>,
-    /// The last answer to each question that no rule spoke of, and when it came.
-    recent: BTreeMap<(usize, usize), (Vec<usize>, u64, u64)>,
+    /// Until when.
+    leases: BTreeMap<Open, u64>,
+    /// The last answer to each question that no rule spoke of.
+    recent: BTreeMap<Question, Told>,
 }
 
 impl Model {
@@ -105,27 +128,28 @@ impl Model {
         self.rules.patterns.iter().flatten().copied().collect()
     }
 
-    fn lease(&mut self, lease: (usize, usize, usize), until: u64) {
+    fn lease(&mut self, lease: Open, until: u64) {
         let known = self.leases.entry(lease).or_default();
         *known = until.max(*known);
     }
 
     /// The client's own rules open it.
-    fn learn(&mut self, (by, name): (usize, usize), (addresses, ttl, came): (&[usize], u64, u64)) -> bool {
+    fn learn(&mut self, question: Question, told: &Told) -> bool {
+        let Question { by, name } = question;
         let own: Vec<usize> =
             self.rules.patterns[by].iter().copied().filter(|pattern| Self::matches(*pattern, name)).collect();
-        for &at in addresses {
+        for &at in &told.addresses {
             for &pattern in own.iter().filter(|_| !self.is_inside(name, at)).collect::<Vec<_>>() {
-                self.lease((pattern, name, at), came + ttl + GRACE);
+                self.lease(Open { pattern, name, at }, told.came + told.ttl + GRACE);
             }
         }
         !own.is_empty()
     }
 
     fn carry_over(&mut self) {
-        for ((_, name, at), until) in self.leases.clone() {
+        for (Open { name, at, .. }, until) in self.leases.clone() {
             for pattern in self.all_patterns().into_iter().filter(|pattern| Self::matches(*pattern, name)) {
-                self.lease((pattern, name, at), until);
+                self.lease(Open { pattern, name, at }, until);
             }
         }
     }
@@ -135,18 +159,21 @@ impl Model {
             Step::Pass(seconds) => self.now += seconds,
             Step::Fail(_) => {}
             Step::Answer { by, name, addresses, ttl } => {
-                if !self.learn((*by, *name), (addresses, *ttl, self.now)) {
-                    self.recent.insert((*by, *name), (addresses.clone(), *ttl, self.now));
+                let question = Question { by: *by, name: *name };
+                let told = Told { addresses: addresses.clone(), ttl: *ttl, came: self.now };
+                if !self.learn(question, &told) {
+                    self.recent.insert(question, told);
                 }
             }
             Step::Change(rules) => {
                 let before = std::mem::replace(&mut self.rules, rules.clone());
                 let leases = std::mem::take(&mut self.leases);
-                self.leases = leases.into_iter().filter(|((_, name, at), _)| !self.is_inside(*name, *at)).collect();
+                self.leases = leases.into_iter().filter(|(open, _)| !self.is_inside(open.name, open.at)).collect();
                 self.carry_over();
-                for ((by, name), (addresses, ttl, came)) in self.recent.clone() {
-                    if before.patterns[by] != self.rules.patterns[by] && came + ttl + GRACE > self.now {
-                        self.learn((by, name), (&addresses, ttl, came));
+                for (question, told) in self.recent.clone() {
+                    let is_new = before.patterns[question.by] != self.rules.patterns[question.by];
+                    if is_new && told.came + told.ttl + GRACE > self.now {
+                        self.learn(question, &told);
                     }
                 }
             }
@@ -154,7 +181,7 @@ impl Model {
                 // Nobody remembers what is not in the kernel.
                 self.recent.clear();
                 let (patterns, now) = (self.all_patterns(), self.now);
-                self.leases.retain(|(pattern, ..), until| patterns.contains(pattern) && *until > now);
+                self.leases.retain(|open, until| patterns.contains(&open.pattern) && *until > now);
                 self.carry_over();
             }
         }
@@ -164,7 +191,9 @@ impl Model {
         let own = &self.rules.patterns[by];
         // Without a policy nothing is closed.
         own.is_empty()
-            || own.iter().any(|pattern| self.leases.get(&(*pattern, name, at)).is_some_and(|until| *until > self.now))
+            || own.iter().any(|pattern| {
+                self.leases.get(&Open { pattern: *pattern, name, at }).is_some_and(|until| *until > self.now)
+            })
     }
 }
 

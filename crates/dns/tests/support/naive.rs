@@ -65,7 +65,7 @@ fn plain(fast: &Addresses) -> Reading {
 pub(crate) fn read(message: &[u8], elsewhere: Elsewhere) -> Option<Reading> {
     let header = message.get(..12)?;
     let is_answer = header[2] & 0x80 != 0;
-    let rcode = header[3] & 0x0f;
+    let (opcode, rcode) = (header[2] >> 3 & 0x0f, header[3] & 0x0f);
     if !is_answer || number(message, 4)? != 1 {
         return None;
     }
@@ -73,7 +73,7 @@ pub(crate) fn read(message: &[u8], elsewhere: Elsewhere) -> Option<Reading> {
     let question = name?;
     let (asked, class) = (number(message, after)?, number(message, after + 2)?);
     let mut reading = Reading { question, addresses: Vec::new(), aliases: Vec::new(), foreign: 0 };
-    if rcode != 0 || class != 1 || ![1, 28, 255].contains(&asked) {
+    if opcode != 0 || rcode != 0 || class != 1 || ![1, 28, 255].contains(&asked) {
         return Some(reading);
     }
     let mut records = records(message, after + 4)?;
