@@ -80,6 +80,7 @@ fn main() {
     // Before the first thread: without root it takes a user namespace.
     ensure_rights().unwrap_or_else(|error| give_up(error));
     program("nft");
+    s10_3_after_a_reboot_without_an_api_server_the_stored_state_is_enforced();
     what_kubectl_changes_packets_find_changed();
     let nodes = TwoNodes::build();
     s8_a_name_in_an_egress_firewall_is_open_on_all_nodes(&nodes);
@@ -89,7 +90,41 @@ fn main() {
     drop(nodes);
     a_pod_is_closed_until_it_is_known();
     s1_9_a_pod_that_is_attached_is_open_before_the_api_server_has_its_address();
-    println!("test agent: 9 passed");
+    println!("test agent: 10 passed");
+}
+
+fn s10_3_after_a_reboot_without_an_api_server_the_stored_state_is_enforced() {
+    let mut plane = ControlPlane::start().unwrap();
+    populate(&plane, &example());
+    define(&plane);
+    plane.apply(&std::fs::read_to_string(example().join("policies.yaml")).unwrap()).unwrap();
+    let world = World::build("reboot");
+    let (agent, _proxy) = start(&world, "node-1", &plane);
+    world.wait_for(|| !world.reaches_provider());
+    agent.signal(Signal::SIGKILL);
+    drop(agent);
+    // The node starts anew: its kernel has no rules.
+    let mut delete = Command::new("nft");
+    delete.args(["delete", "table", "inet", "namewall"]);
+    assert!(world.sandbox.node("node-1").unwrap().enter(|| delete.status()).unwrap().unwrap().success());
+    assert!(world.reaches_provider(), "nothing is enforced");
+    plane.kill_server();
+    let kubeconfig = plane.kubeconfig();
+    let arguments = ["agent", "--node", "node-1", "--kubeconfig", kubeconfig.to_str().unwrap()];
+    let more = ["--upstream", "203.0.113.53", "--grace", "60s", "--hold-limit", "1500ms"];
+    let _agent = world.start_on("node-1", &[&arguments[..], &more].concat());
+    let stands_in = || {
+        let told: Value = serde_json::from_slice(&world.ask(&["status", "-o", "json"]).stdout).unwrap_or_default();
+        told["storage"]["standsIn"].as_str().map(str::to_owned)
+    };
+    world.wait_up_to(LONG, || stands_in().is_some());
+    assert!(!world.reaches_provider(), "the log says:\n{}", world.log());
+    assert_eq!(world.resolves("api.payments.example", 1), 1);
+    assert!(world.reaches_provider(), "names are learned");
+    plane.start_server().unwrap();
+    world.wait_up_to(LONG, || world.ask(&["status"]).status.success() && stands_in().is_none());
+    plane.kubectl(&["delete", "clusternetworkpolicy", "--all"]).unwrap();
+    world.wait_up_to(LONG, || world.says(&["status"]).contains("policies  0 for"));
 }
 
 fn what_kubectl_changes_packets_find_changed() {
