@@ -4,6 +4,8 @@
 
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 20
+SOAK_SECONDS ?= 1800
+SEED ?= 1
 SPOOF_ROUNDS ?= 1000
 
 help: ## List the targets
@@ -28,6 +30,9 @@ fuzz: ## Fuzz each target for FUZZ_SECONDS (20), on stable Rust
 
 spoofing: ## Attack the DNS server with forged replies, for SPOOF_ROUNDS (1000) rounds; none may be won
 	NAMEWALL_SPOOF_ROUNDS=$(SPOOF_ROUNDS) cargo test --package namewall-dns --test server s6_1_a_blind_forger -- --nocapture
+
+soak: ## Random changes and faults on one node, against a model, for SOAK_SECONDS (1800) from SEED (1) (root)
+	SECONDS=$(SOAK_SECONDS) SEED=$(SEED) cargo test --locked --package namewall --features system --test soak -- --nocapture
 
 e2e: ## Install it on two real nodes of this machine, try everything, remove it (root, about 4 minutes)
 	@scripts/e2e

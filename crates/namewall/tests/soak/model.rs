@@ -103,6 +103,13 @@ impl Model {
         self.sure = sure.into_iter().filter(|answered| self.allows(answered)).collect();
     }
 
+    /// Another process goes on: it finds the leases of rules that are for some pod of the node, since these are in the
+    /// kernel.
+    pub(crate) fn restarted(&mut self) {
+        let colors = self.colors;
+        self.sure.retain(|answered| colors.contains(&answered.color));
+    }
+
     pub(crate) fn pairs() -> Vec<Pair> {
         let address = |text: String| text.parse().expect("the address is well formed");
         let pods: Vec<IpAddr> = (0..PODS).map(|pod| address(policy::address(pod))).collect();

@@ -177,6 +177,9 @@ impl Node {
     }
 
     fn interrupt(&mut self, how: Interruption) {
+        if how != Interruption::Paused {
+            self.model.restarted();
+        }
         match how {
             Interruption::Paused => {
                 self.process.signal(Signal::SIGSTOP);

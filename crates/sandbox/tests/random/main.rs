@@ -19,12 +19,14 @@ use canonical::differences;
 use namewall_dataplane::CutEstablished;
 use namewall_dataplane::nflog::Denied;
 use namewall_dataplane::render::{Ids, Scope, render};
+use namewall_policy::lease::{NeverLeased, Revision, Rules};
 use namewall_policy::{
     Cause, Decision, LeaseTable, Program, Reason, Snapshot, Verdict, compile, compile_next, evaluate,
 };
 use namewall_sandbox::{Cluster, Measured, Probe, Wanted};
 use namewall_testbed::Dice;
 use questions::{Asking, Question};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -60,7 +62,13 @@ fn the_kernel_judges_random_clusters_as_the_core_does() {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
                 while let Some(seed) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|seed| *seed < last) {
-                    let mut series = Series { seed, step: 0, world: World::new(seed), tally: Tally::default() };
+                    let mut series = Series {
+                        seed,
+                        step: 0,
+                        world: World::new(seed),
+                        leases: LeaseTable::default(),
+                        tally: Tally::default(),
+                    };
                     let result = series.play().map(|()| series.tally).map_err(|error| format!("SEED={seed}: {error}"));
                     results.lock().expect("nobody panics with it").push(result);
                 }
@@ -84,6 +92,8 @@ struct Series {
     seed: u64,
     step: usize,
     world: World,
+    /// The leases as every node must have them.
+    leases: LeaseTable,
     tally: Tally,
 }
 
@@ -92,6 +102,13 @@ struct Now {
     snapshot: Snapshot,
     program: Program,
     leases: LeaseTable,
+}
+
+/// What the leases go on with: other rules, or a new process that finds those of the last.
+#[derive(Clone, Copy)]
+enum Going<'a> {
+    On { before: Option<&'a Program> },
+    Anew,
 }
 
 impl Now {
@@ -129,24 +146,40 @@ impl Series {
                 }
                 none => none.insert(self.begin(&wanted)?),
             };
+            let is_restarted = step > 0 && step % RESTART == 2;
+            let last = before.as_ref().map(|(_, program)| program);
+            self.revise(&program, if is_restarted { Going::Anew } else { Going::On { before: last } });
             let known = self.world.leases.len();
             self.world.learn();
             let new = &self.world.leases[known..];
             cluster.grant(new, NOW).map_err(|error| self.error(&error, &snapshot))?;
+            new.iter().for_each(|lease| drop(self.leases.grant(lease.clone())));
             if step % RESTART == RESTART - 1 {
                 self.restart(cluster, &wanted)?;
             }
             if step % COMPARE == 0 && self.world.whole {
                 self.compare(cluster, &wanted)?;
             }
-            let mut leases = LeaseTable::default();
-            self.world.leases.iter().for_each(|lease| drop(leases.grant(lease.clone())));
-            let now = Now { snapshot, program: judge, leases };
+            let now = Now { snapshot, program: judge, leases: self.leases.clone() };
             self.ask(cluster, &now)?;
             before = Some((now.snapshot, program));
             self.world.step();
         }
         Ok(())
+    }
+
+    /// Leases carry over to every pattern that allows their name, and go if they must not be (S6.3).
+    fn revise(&mut self, program: &Program, going: Going<'_>) {
+        let never_leased = NeverLeased::new("cluster.local".parse().expect("a name"));
+        let rules = |program| Rules { program, never_leased: &never_leased };
+        let before = match going {
+            Going::On { before } => before.map(rules),
+            Going::Anew => None,
+        };
+        self.leases.follow(&Revision { before, next: rules(program) });
+        if matches!(going, Going::Anew) {
+            self.world.leases.iter().for_each(|lease| drop(self.leases.grant(lease.clone())));
+        }
     }
 
     fn begin(&self, wanted: &Wanted<'_>) -> Result<Cluster, String> {
@@ -168,11 +201,16 @@ impl Series {
     }
 
     /// A new process finds in the kernel exactly what it would put there. Where
-    /// only pods changed, something may be left that nobody uses any more.
+    /// only pods changed, something may be left that nobody uses any more; and new
+    /// leases may carry over to other patterns.
     fn restart(&mut self, cluster: &mut Cluster, wanted: &Wanted<'_>) -> Result<(), String> {
         let operations = cluster.restart(wanted).map_err(|error| self.error(&error, wanted.snapshot))?;
+        let contents = |leases: &LeaseTable| leases.iter().map(|lease| format!("{lease:?}")).collect::<BTreeSet<_>>();
+        let known = contents(&self.leases);
+        self.revise(wanted.program, Going::Anew);
+        let is_right = self.world.whole && contents(&self.leases) == known;
         if let Some((node, operations)) =
-            operations.iter().find(|(_, operations)| **operations > 0).filter(|_| self.world.whole)
+            operations.iter().find(|(_, operations)| **operations > 0).filter(|_| is_right)
         {
             let what = format!("{node}: {operations} operations to adopt a table that was right");
             return Err(self.told(&what, wanted.snapshot));
