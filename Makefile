@@ -1,6 +1,6 @@
 # `make` lists what can be done. Longer recipes live in scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help prepare test quick lint fuzz spoofing e2e e2e-short bench bench-packets bench-dns bench-cluster deny advisories build install clean
+.PHONY: help prepare test quick lint fuzz spoofing soak e2e e2e-short bench bench-packets bench-dns bench-cluster deny advisories build install clean
 
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 20
