@@ -100,7 +100,7 @@ impl Node {
             "mount -t tmpfs tmpfs /run
              mkdir -p /run/e2e /run/node /run/fixed /run/conf
              mount --bind {shared} /run/e2e
-             for folder in /var/lib/kubelet /var/lib/containerd /var/lib/cni /etc/cni /var/log/containers /etc/containerd; do
+             for folder in /var/lib/kubelet /var/lib/containerd /var/lib/cni /var/lib/namewall /etc/cni /var/log/containers /etc/containerd; do
                mkdir -p $folder; mount -t tmpfs tmpfs $folder
              done
              # What is mounted for a pod is seen where its containers are made.

@@ -190,10 +190,11 @@ fn write(path: &Path, stored: &Stored) -> Result<(), StorageError> {
         return Err(StorageError::Foreign(folder.to_owned()));
     }
     fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).map_err(unmade)?;
+    // While one process takes over from another, both may write: without the lock one could rename the other's half.
+    let held = File::open(folder).map_err(unmade)?;
+    held.lock().map_err(unmade)?;
     let new = path.with_extension("new");
-    let written = write_synced(&new, &bytes)
-        .and_then(|()| fs::rename(&new, path))
-        .and_then(|()| File::open(folder).and_then(|folder| folder.sync_all()));
+    let written = write_synced(&new, &bytes).and_then(|()| fs::rename(&new, path)).and_then(|()| held.sync_all());
     written.map_err(|error| {
         // Half a state takes room that the next one needs.
         fs::remove_file(&new).ok();
@@ -423,5 +424,17 @@ mod tests {
         store(&folder, "two");
         assert_eq!(folder.storage("files").load().map(|stored| stored.entries), Some(entries("two")));
         assert_eq!(fs::read_to_string(victim).expect("it is there"), "precious");
+    }
+
+    #[test]
+    fn s10_3_two_processes_that_write_at_once_leave_a_whole_state() {
+        let folder = Folder::new("two-writers");
+        thread::scope(|scope| {
+            for text in ["one", "two"] {
+                let (file, stored) = (folder.file(), Stored { source: "files".to_owned(), entries: entries(text) });
+                scope.spawn(move || (0..100).for_each(|_| write(&file, &stored).expect("it is written")));
+            }
+        });
+        assert!(folder.storage("files").load().is_some());
     }
 }
