@@ -364,7 +364,7 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
     }
 }
 
-/// What users are told of objects whose last good version is in force.
+/// The text of the Event about objects whose last good version is in force.
 fn about_kept(kept: &[Arc<str>]) -> Option<String> {
     let first = kept.first()?;
     let more = kept.len() - 1;

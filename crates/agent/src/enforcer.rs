@@ -110,7 +110,8 @@ impl<D: Dataplane> Enforcer<D> {
         let mut plan = self.dataplane().plan();
         plan.work_out(program, scope);
         let mut dataplane = self.dataplane();
-        // Worked out while answers can be compared with the leases: nobody else changes them now.
+        // Planned with the leases locked for reading only, so that answers can still be compared with them. The lock of
+        // the data plane keeps others from changing them.
         let revised = self.leases().plan(&revision);
         let revoked = revised.revoked.clone();
         let changed = self.leases_mut(&mut dataplane).revise(&revision, revised, recalled);

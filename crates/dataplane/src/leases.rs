@@ -115,7 +115,7 @@ impl<'a> Grouped<'a> {
             writes.close(*key);
         }
         for (key, lease) in wanted {
-            // Other than a renewal, this may shorten what is there: nothing lasts for longer than it may.
+            // Unlike a renewal, this may shorten an element: no lease lasts for longer than the maximum.
             let is_right = |until: &Instant| (lease.expiry..=lease.expiry + SAME).contains(until);
             if !there.get(&key).is_some_and(is_right) {
                 writes.open(key, lease, now);

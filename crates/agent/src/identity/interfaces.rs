@@ -99,7 +99,7 @@ impl Interfaces {
         let links = machine.pod_links(&wanted.iter().map(|(host, _)| host.index).collect())?;
         let mut found = Vec::new();
         for (host, addresses) in wanted {
-            // An index that another interface has now is nobody's.
+            // The kernel gives the index of a removed interface to another one: such an entry is stale.
             let Some(link) = links.iter().find(|link| link.index == host.index && link.name == host.name) else {
                 continue;
             };

@@ -68,7 +68,7 @@ fn s6_3_a_lease_ends_when_its_address_becomes_one_of_the_inside() {
         assert_eq!(open, [OTHER], "{why:?}: one is gone from the data plane, the other stays");
         assert_eq!(bench.revoked(), 1, "{why:?}");
         assert!(bench.is_open(OTHER) && !bench.is_open(OUTSIDE));
-        // It is not open again when the address is nobody's, unless it is answered again.
+        // When no pod has the address any more, it stays closed until another answer names it.
         bench.enforces(&[rules()]);
         assert!(!bench.is_open(OUTSIDE));
         bench.hears(WEB, &answer("api.example.com", &[OUTSIDE], 60));

@@ -2,8 +2,8 @@
 //! file, written as a whole under another name and renamed, so that a reader
 //! finds the old state or the new one.
 //!
-//! A thread writes. Whoever has something to store waits for it for a short time
-//! only: a disk that hangs must not keep policies from being enforced.
+//! A thread writes the file. The agent's loop waits for that thread for a short
+//! time only: a disk that hangs must not keep policies from being enforced.
 
 use crate::error::with_causes;
 use namewall_cluster::{MAX_STORED, Stored, StoredEntry, StoredError, digest};
@@ -174,7 +174,7 @@ fn read(path: &Path, source: &str) -> Result<Option<Stored>, StorageError> {
     }
 }
 
-/// True if nobody else may write it.
+/// True if this user owns the file and no other user may write it.
 fn is_own(found: &fs::Metadata) -> bool {
     found.uid() == nix::unistd::geteuid().as_raw() && found.mode() & 0o022 == 0
 }

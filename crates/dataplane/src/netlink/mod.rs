@@ -101,7 +101,7 @@ impl Socket {
         }
     }
 
-    /// Whether something is there to be received. An overrun is told once, before what is there.
+    /// True if a message can be received. The kernel reports an overrun once, ahead of the messages; it is skipped here.
     pub fn has_more(&self) -> bool {
         let mut nothing = [0; 1];
         loop {

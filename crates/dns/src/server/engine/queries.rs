@@ -83,7 +83,7 @@ impl<L: Learn> Engine<L> {
     /// Asks the upstreams of a route.
     pub(super) fn ask_by(&mut self, ticket: Ticket, route: Arc<Route>) -> io::Result<()> {
         let random = self.random.number()?;
-        // Nobody waits for it here: whoever joined it before has its reply.
+        // The question goes another way now. Clients that joined it, if any still wait, go on with the old way.
         self.pass_on(ticket);
         if let Some(pending) = self.pending.get(ticket) {
             // Whoever was asked before is asked no longer.
