@@ -4,9 +4,12 @@
 //! namespace. Both ends are asked, and must name each other: the order of
 //! interfaces in a result is a convention, this is not.
 
+// What the kernel says of a pod's links carries what the pod has set.
+#![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+
 use crate::attachment::{HostLink, Mac};
 use namewall_dataplane::netlink::link::{
-    GET_LINK, INFO_KIND, LINK_HARDWARE, LINK_HEADER, LINK_INFO, LINK_NAME, LINK_NAMESPACE, LINK_PEER,
+    GET_LINK, INFO_KIND, LINK_HARDWARE, LINK_HEADER, LINK_INFO, LINK_NAME, LINK_NAMESPACE, LINK_PEER, uninterrupted,
 };
 use namewall_dataplane::netlink::{ACK, DUMP, Error as NetlinkError, Family, Messages, Received, Socket};
 use nix::errno::Errno;
@@ -102,9 +105,6 @@ pub fn host_link(name: &str) -> Result<Option<HostLink>, LinkError> {
     Ok(link.map(|link| HostLink { name: link.name, index: link.index }))
 }
 
-/// How often a dump is tried that changes interrupt.
-const ATTEMPTS: u32 = 10;
-
 /// The veths of this network namespace that lead to others.
 #[derive(Debug)]
 pub struct HostEnds {
@@ -119,19 +119,13 @@ impl HostEnds {
         let mut socket = Socket::open(Family::NetlinkRoute).map_err(failed)?;
         let mut request = Messages::new();
         request.begin(GET_LINK, DUMP, &[0; LINK_HEADER]);
-        let mut attempt = 1;
-        loop {
+        let links = uninterrupted(|| {
             let mut links = Vec::new();
-            match socket.dump(&request, |message| links.extend(Link::read(message))) {
-                Err(NetlinkError::Interrupted) if attempt < ATTEMPTS => attempt += 1,
-                Err(source) => return Err(failed(source)),
-                Ok(()) => {
-                    let veths = links.into_iter().filter(|link| link.kind.as_deref() == Some("veth"));
-                    let end = |link: Link| Some((link.namespace?, HostLink { name: link.name, index: link.index }));
-                    return Ok(Self { socket, ends: veths.filter_map(end).collect() });
-                }
-            }
-        }
+            socket.dump(&request, |message| links.extend(Link::read(message))).map(|()| links)
+        });
+        let veths = links.map_err(failed)?.into_iter().filter(|link| link.kind.as_deref() == Some("veth"));
+        let end = |link: Link| Some((link.namespace?, HostLink { name: link.name, index: link.index }));
+        Ok(Self { socket, ends: veths.filter_map(end).collect() })
     }
 
     /// Those that lead to this namespace. It is not entered.

@@ -3,7 +3,7 @@
 //! Interfaces that are down count as well: Linux answers for their addresses
 //! on any other interface.
 
-use super::link::{ATTEMPTS, GET_LINK, LINK_HEADER, LINK_NAME, NEW_LINK, index, request};
+use super::link::{GET_LINK, LINK_HEADER, LINK_NAME, NEW_LINK, index, request, uninterrupted};
 use super::{Error, Family, Received, Socket};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -27,7 +27,7 @@ const OF_SERVICES: &str = "kube-ipvs0";
 
 /// An address on an interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct InterfaceAddress {
+pub(super) struct InterfaceAddress {
     interface: u32,
     address: IpAddr,
     /// What reaches every host of its network, this one among them.
@@ -36,7 +36,7 @@ struct InterfaceAddress {
 
 impl InterfaceAddress {
     /// None for a message about something else, or one that is cut short.
-    fn read(message: Received<'_>) -> Option<Self> {
+    pub(super) fn read(message: Received<'_>) -> Option<Self> {
         if message.kind != NEW_ADDRESS {
             return None;
         }
@@ -81,13 +81,7 @@ impl Addresses {
 
     /// All addresses, of interfaces that are up or down, of every scope.
     pub fn read(&mut self) -> Result<BTreeSet<IpAddr>, Error> {
-        let mut attempt = 1;
-        loop {
-            match self.dump() {
-                Err(Error::Interrupted) if attempt < ATTEMPTS => attempt += 1,
-                done => return done,
-            }
-        }
+        uninterrupted(|| self.dump())
     }
 
     fn dump(&mut self) -> Result<BTreeSet<IpAddr>, Error> {
