@@ -40,8 +40,15 @@ pub(super) fn status<D: Dataplane>(state: &State<D>, attachments: &Attachments) 
 }
 
 fn storage(storage: &StorageStatus) -> Value {
-    let StorageStatus { file, is_adopted, lost, failure, stands_in } = storage;
-    json!({"file": file, "adopted": is_adopted, "lost": lost, "failure": failure, "standsIn": stands_in})
+    let StorageStatus { file, is_adopted, lost, failure, left_out, stands_in } = storage;
+    json!({
+        "file": file,
+        "adopted": is_adopted,
+        "lost": lost,
+        "failure": failure,
+        "leftOut": left_out,
+        "standsIn": stands_in,
+    })
 }
 
 fn guard<D: Dataplane>(state: &State<D>) -> Value {

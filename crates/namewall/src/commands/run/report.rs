@@ -44,7 +44,7 @@ fn print_status(out: &mut impl Write, told: &Value) -> Result<()> {
     if let Some(error) = told["lastError"].as_str() {
         writeln!(out, "          {BAD}{error}{BAD:#}")?;
     }
-    for key in ["standsIn", "lost", "failure"] {
+    for key in ["standsIn", "lost", "failure", "leftOut"] {
         if let Some(text) = told["storage"][key].as_str() {
             writeln!(out, "          {BAD}{text}{BAD:#}")?;
         }
