@@ -17,12 +17,13 @@ use crate::cli::{self, Agent as AgentArgs, Run};
 use anyhow::Result;
 use namewall_agent::{
     Agent, AgentError, ClusterSettings, ClusterSource, FileSettings, Files, LiveQuestion, Running, Source, Start,
-    SystemClock, ThisMachine,
+    ThisMachine,
 };
 use namewall_cluster::Key;
 use namewall_dataplane::nft::{Nft, Settings as NftSettings};
 use namewall_kubernetes::Connection;
 use namewall_policy::ask::World;
+use namewall_runtime::{Clock, SystemClock};
 use namewall_telemetry::Export;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -95,7 +96,7 @@ fn enforce(args: &cli::Firewall, source: impl Source, mut http: Http, signals: &
     let started = Agent::start(Start {
         source,
         open: Box::new(|config| Nft::open(NftSettings { table: config.table.clone(), ..NftSettings::default() })),
-        clock: Arc::new(SystemClock::start()),
+        clock: clock(),
         machine: Box::new(ThisMachine::open().map_err(AgentError::from)?),
         read_config: Box::new(|| Ok(args.options()?.config())),
         cluster_domain: args.settings.cluster_domain.clone(),
@@ -117,6 +118,15 @@ fn enforce(args: &cli::Firewall, source: impl Source, mut http: Http, signals: &
     }
     agent.run(signals)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The system's clock. A build for tests takes one that jumps when a file says so.
+fn clock() -> Arc<dyn Clock> {
+    #[cfg(feature = "system")]
+    if let Some(file) = std::env::var_os("NAMEWALL_TEST_CLOCK") {
+        return Arc::new(namewall_runtime::ShiftedClock::start(file.into()));
+    }
+    Arc::new(SystemClock::start())
 }
 
 impl cli::Firewall {
