@@ -26,6 +26,8 @@ use std::time::Duration;
 
 /// Connections that are judged before answers get their turn.
 const JUDGED_AT_ONCE: usize = 256;
+/// Between two parts of a change, for answers that wait for the lock.
+const TURN_OF_ANSWERS: Duration = Duration::from_micros(100);
 /// Expired names are dropped this many at a time, so that answers do not wait for it.
 const FORGOTTEN_AT_ONCE: usize = 5_000;
 
@@ -109,6 +111,14 @@ impl<D: Dataplane> Enforcer<D> {
         // Rendered while answers open what they want to: that takes longer than an answer may be held.
         let mut plan = self.dataplane().plan();
         plan.work_out(program, scope);
+        // The lock is free between two parts, so that answers open what they want to.
+        while self
+            .dataplane()
+            .stage(&mut plan)
+            .inspect_err(|_| self.meter.program.ended(self.now().since(began), false))?
+        {
+            std::thread::sleep(TURN_OF_ANSWERS);
+        }
         let mut dataplane = self.dataplane();
         // Planned with the leases locked for reading only, so that answers can still be compared with them. The lock of
         // the data plane keeps others from changing them.
@@ -139,6 +149,11 @@ impl<D: Dataplane> Enforcer<D> {
             self.leases_mut(&mut dataplane).adopt(found.clone());
         }
         enforced();
+        drop(dataplane);
+        // What cannot be removed now decides nothing, and goes with the next change.
+        while let Ok(true) = self.dataplane().clear() {
+            std::thread::sleep(TURN_OF_ANSWERS);
+        }
         Ok(applied)
     }
 

@@ -388,7 +388,7 @@ impl<D: Dataplane> Node<D> {
         self.server.as_deref()
     }
 
-    pub fn learner(&self) -> &Learner<D> {
+    pub fn learner(&self) -> &Arc<Learner<D>> {
         &self.learner
     }
 

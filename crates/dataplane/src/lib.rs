@@ -48,7 +48,19 @@ pub trait Dataplane: Debug + Send + 'static {
     /// for the same Program and scope, or not at all. Where something else is enforced by now, it is worked out again.
     fn replace_planned(&mut self, desired: &Desired<'_>, plan: Self::Plan) -> Result<Applied, Self::Error>;
 
-    /// The same for callers that keep nobody waiting.
+    /// Writes some of what a planned change needs and no rule asks for yet. True if there is more of it. Leases can be
+    /// opened in between. A change that is not staged, or not to the end, is written all at once.
+    fn stage(&mut self, plan: &mut Self::Plan) -> Result<bool, Self::Error> {
+        let _ = plan;
+        Ok(false)
+    }
+
+    /// Removes some of what no rule asks for any more since the last change. True if there is more of it.
+    fn clear(&mut self) -> Result<bool, Self::Error> {
+        Ok(false)
+    }
+
+    /// The same as `replace_planned` for callers that keep nobody waiting.
     fn replace(&mut self, desired: &Desired<'_>) -> Result<Applied, Self::Error> {
         let plan = self.plan();
         self.replace_planned(desired, plan)

@@ -10,6 +10,7 @@ use super::plan::{self, NftPlan, PlannedWay};
 use super::read::{self, Live};
 use super::session::{NOTE, Session};
 use super::set::{self, Element, Key, Lifetime, Transient, Version};
+use super::staging::{self, AT_ONCE, Asked, Placed};
 use super::table::{Table, TableRef};
 use super::wire::table::{OWNER, PERSIST};
 use crate::conntrack::{Connection, Conntrack};
@@ -54,6 +55,10 @@ pub struct Nft {
     pub(super) settings: Settings,
     /// What we made of the kernel's table; none until the first `replace`.
     known: Option<Arc<Installed>>,
+    /// Elements that were written for a change to come, and are not in `known`.
+    staged: Vec<Placed>,
+    /// Elements in `known` that no rule asks for any more.
+    litter: Vec<Placed>,
     remembered: Remembered,
     can_reset: bool,
     pub(super) guard: GuardTables,
@@ -113,6 +118,8 @@ impl Nft {
             conntrack,
             settings,
             known: None,
+            staged: Vec::new(),
+            litter: Vec::new(),
             remembered: Remembered::default(),
             can_reset,
             guard: GuardTables::default(),
@@ -131,6 +138,9 @@ impl Nft {
 
     /// The first change of this process: whatever the kernel has is made right in one transaction.
     fn adopt(&mut self, desired: &Desired<'_>) -> Result<Applied, NftError> {
+        // What is there of them is read.
+        self.staged.clear();
+        self.litter.clear();
         let name = self.settings.table.clone();
         let patience = self.settings.patience;
         let claimed = self.session().claim(patience)?;
@@ -187,13 +197,15 @@ impl Nft {
         desired: &Desired<'_>,
         mut rendered: Rendered,
     ) -> Result<Applied, NftError> {
-        let change = Change::between(&known.rendered.table, &rendered.table).step_after(rendered.ids.generation);
+        let mut change = Change::between(&known.rendered.table, &rendered.table).step_after(rendered.ids.generation);
+        let narrows = change.narrows(only_allows(desired.program));
+        let litter = staging::after_the_switch(&mut change, &Asked::by(&rendered));
         let mut batch = Batch::new(&self.settings.table);
         change.write(&mut batch);
         let grouped = Grouped { leases: desired.leases, groups: &rendered.lease_groups };
         let writes = grouped.replacing(&known.rendered.lease_groups, desired.changed, desired.now);
         write_leases(&mut batch, &writes);
-        let narrows = change.narrows(only_allows(desired.program)) || writes.closes();
+        let narrows = narrows || writes.closes();
         let operations = batch.operations();
         let applied = Applied { way: Way::Whole, operations, narrows, ..Applied::default() };
         let done = self.commit(batch).and_then(|()| self.session().verify(&change, &rendered.table));
@@ -201,6 +213,8 @@ impl Nft {
         match &done {
             Ok(()) => {
                 rendered.advance(step);
+                litter.iter().for_each(|placed| placed.put_into(&mut rendered.table));
+                self.litter = litter;
                 self.known = Some(Arc::new(Installed::new(desired, rendered)));
             }
             Err(error) => self.known = error.leaves_all_as_it_was().then(|| Arc::new(known)),
@@ -258,6 +272,15 @@ impl Nft {
 
     fn commit(&mut self, batch: Batch) -> Result<(), NftError> {
         self.session().commit(batch)
+    }
+
+    /// Writes elements that no rule asks for.
+    fn write_unasked(&mut self, batch: Batch) -> Result<(), NftError> {
+        let done = self.commit(batch);
+        if done.as_ref().is_err_and(|error| !error.leaves_all_as_it_was()) {
+            self.known = None;
+        }
+        done
     }
 
     /// One that cannot be cut does not save the others; the first failure is told when all have been tried.
@@ -318,11 +341,45 @@ impl Dataplane for Nft {
     fn replace_planned(&mut self, desired: &Desired<'_>, plan: NftPlan) -> Result<Applied, NftError> {
         let Some(known) = self.known.take() else { return self.adopt(desired) };
         let way = plan.into_way(&known, desired);
-        let known = Arc::unwrap_or_clone(known);
+        let mut known = Arc::unwrap_or_clone(known);
+        self.staged.drain(..).for_each(|placed| placed.put_into(&mut known.rendered.table));
         match way {
             PlannedWay::Pods(delta) => self.replace_pods(known, desired, delta),
             PlannedWay::Whole(rendered) => self.replace_table(known, desired, *rendered),
         }
+    }
+
+    fn stage(&mut self, plan: &mut NftPlan) -> Result<bool, NftError> {
+        let is_current = self.known.as_ref().is_some_and(|known| plan.is_from(known));
+        // What an earlier plan has left is settled by a change that compares all of it.
+        if !is_current || !(plan.has_staged || self.staged.is_empty()) {
+            return Ok(false);
+        }
+        let left = plan.staging.len().saturating_sub(AT_ONCE);
+        let some = plan.staging.split_off(left);
+        let mut batch = Batch::new(&self.settings.table);
+        by_set(&some).into_iter().for_each(|(set, elements)| batch.add_elements(set, elements.into_iter()));
+        self.write_unasked(batch)?;
+        plan.has_staged = true;
+        self.staged.extend(some);
+        Ok(left > 0)
+    }
+
+    fn clear(&mut self) -> Result<bool, NftError> {
+        if self.known.is_none() {
+            self.litter.clear();
+        }
+        let left = self.litter.len().saturating_sub(AT_ONCE);
+        let mut batch = Batch::new(&self.settings.table);
+        let some = self.litter.get(left..).unwrap_or_default();
+        by_set(some).into_iter().for_each(|(set, elements)| batch.delete_elements(set, elements.into_iter()));
+        self.write_unasked(batch)?;
+        let gone = self.litter.split_off(left);
+        if let Some(known) = &mut self.known {
+            let table = &mut Arc::make_mut(known).rendered.table;
+            gone.iter().for_each(|placed| placed.take_out_of(table));
+        }
+        Ok(left > 0)
     }
 
     fn is_enforcing(&mut self) -> Result<bool, NftError> {
@@ -405,6 +462,12 @@ impl ListConnections for Conntrack {
     fn list(&mut self) -> Result<Vec<Connection>, NftError> {
         Self::list(self).map_err(NftError::Connections)
     }
+}
+
+fn by_set(placed: &[Placed]) -> BTreeMap<&'static str, Vec<&Element>> {
+    let mut by_set: BTreeMap<_, Vec<&Element>> = BTreeMap::new();
+    placed.iter().for_each(|Placed { set, element }| by_set.entry(*set).or_default().push(element));
+    by_set
 }
 
 fn only_allows(program: &Program) -> bool {

@@ -22,6 +22,7 @@ mod removal;
 pub mod rule;
 mod session;
 pub mod set;
+mod staging;
 pub mod table;
 pub mod view;
 mod wire;

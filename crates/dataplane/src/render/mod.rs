@@ -151,7 +151,7 @@ pub fn render(program: &Program, scope: &Scope, before: &Ids) -> Rendered {
     }
     render.fill_networks(&mut table);
     render.fill_closed(&mut table);
-    let ids = Ids { groups: groups.by_rule, generation: before.generation };
+    let ids = Ids { groups: groups.by_rule, generation: before.generation, ..Ids::default() };
     let knows_local = render.knows_local();
     let numbers = Numbers { classes, groups: groups.groups, named, spoken, remote, knows_local };
     Pods { program, scope, numbers: &numbers, groups: &numbers.groups }.fill(&mut table);
