@@ -128,6 +128,11 @@ impl<D: Dataplane> Learner<D> {
         }
     }
 
+    /// How many answers that no rule spoke of were forgotten to make room for others.
+    pub(crate) fn forgotten_answers(&self) -> u64 {
+        self.recent.forgotten()
+    }
+
     pub fn counters(&self) -> Counters {
         self.counting.read()
     }
@@ -207,6 +212,7 @@ impl<D: Dataplane> Learner<D> {
                 continue;
             }
             leased.known = Known::Open;
+            self.counting.add(|all| &all.over_bound, says.addresses.len().saturating_sub(most));
             let mut opened = Vec::new();
             // Clients use the first.
             for one in says.addresses.iter().take(most) {

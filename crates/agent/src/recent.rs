@@ -28,6 +28,8 @@ struct Answers {
     bytes: usize,
     /// How many have come.
     noted: u64,
+    /// How many were given up for others.
+    forgotten: u64,
 }
 
 /// The answers of a client, by question.
@@ -76,8 +78,9 @@ impl Recent {
         noted.message.extend_from_slice(message);
         (noted.at, noted.number) = (now, number);
         own.bytes = own.bytes - before + message.len();
-        let freed = if own.answers.len() > QUESTIONS { own.forget_half() } else { 0 };
-        all.bytes = all.bytes - before + message.len() - freed;
+        let freed = if own.answers.len() > QUESTIONS { own.forget_half() } else { Freed::default() };
+        all.bytes = all.bytes - before + message.len() - freed.bytes;
+        all.forgotten += freed.answers;
         if all.bytes > BYTES {
             all.make_room();
         }
@@ -86,6 +89,11 @@ impl Recent {
     /// How many have come.
     pub(crate) fn noted(&self) -> u64 {
         self.lock().noted
+    }
+
+    /// How many were given up for others.
+    pub(crate) fn forgotten(&self) -> u64 {
+        self.lock().forgotten
     }
 
     /// The answers of clients that are `wanted`. Those of other clients are kept if they are `known`.
@@ -125,22 +133,31 @@ impl Answers {
     /// The client with the most gives up the older half.
     fn make_room(&mut self) {
         if let Some(own) = self.clients.values_mut().max_by_key(|own| own.bytes) {
-            self.bytes -= own.forget_half();
+            let freed = own.forget_half();
+            self.bytes -= freed.bytes;
+            self.forgotten += freed.answers;
         }
     }
 }
 
+/// What was given up.
+#[derive(Clone, Copy, Default, Debug)]
+struct Freed {
+    bytes: usize,
+    answers: u64,
+}
+
 impl OfClient {
-    /// Forgets the older half; how many bytes that were.
-    fn forget_half(&mut self) -> usize {
+    /// Forgets the older half.
+    fn forget_half(&mut self) -> Freed {
         let mut numbers: Vec<u64> = self.answers.values().map(|noted| noted.number).collect();
         let middle = numbers.len() / 2;
         let (_, middle, _) = numbers.select_nth_unstable(middle);
-        let middle = *middle;
+        let (middle, answers) = (*middle, self.answers.len());
         self.answers.retain(|_, noted| noted.number >= middle);
         let before = self.bytes;
         self.bytes = self.answers.values().map(|noted| noted.message.len()).sum();
-        before - self.bytes
+        Freed { bytes: before - self.bytes, answers: (answers - self.answers.len()) as u64 }
     }
 }
 
@@ -252,5 +269,7 @@ mod tests {
         let lengths = all.clients.values().flat_map(|own| own.answers.values()).map(|noted| noted.message.len());
         assert_eq!(all.bytes, lengths.sum::<usize>());
         assert_eq!(all.clients[&ip("10.0.0.1")].answers.len(), 1);
+        let kept: usize = all.clients.values().map(|own| own.answers.len()).sum();
+        assert_eq!(all.forgotten, 1 + 200 * 1_000 - kept as u64, "every one that is gone is counted");
     }
 }

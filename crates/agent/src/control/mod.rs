@@ -11,6 +11,7 @@ pub use leases::rules_of;
 
 use crate::cuts::CutConnection;
 use crate::identity::Attachments;
+use crate::metrics::add;
 use crate::state::{State, lock};
 use namewall_dataplane::Dataplane;
 use namewall_policy::ask::{Host, Names, Target, World};
@@ -55,24 +56,23 @@ pub(crate) struct Control<D: Dataplane> {
 impl<D: Dataplane> Control<D> {
     /// Answers until the process ends.
     pub(crate) fn serve(self: &Arc<Self>, listener: &UnixListener) {
-        let count = Arc::new(AtomicUsize::new(0));
+        let (callers, meter) = (Callers::default(), lock(&self.state).node.meter().clone());
         for stream in listener.incoming().flatten() {
             let _ = stream.set_read_timeout(Some(TIMEOUT)).and_then(|()| stream.set_write_timeout(Some(TIMEOUT)));
             // A client over the limit finds its connection closed, and asks again.
-            if count.load(Ordering::SeqCst) >= MOST_QUESTIONS {
+            let Some(caller) = callers.enter() else {
+                add(&meter.callers_refused, 1);
                 continue;
-            }
-            count.fetch_add(1, Ordering::SeqCst);
-            let (control, counted) = (self.clone(), count.clone());
+            };
+            let control = self.clone();
             let answer = move || {
+                let _caller = caller;
                 if let Ok(Some(successor)) = control.answer(stream) {
                     *control.successor.lock().unwrap_or_else(PoisonError::into_inner) = Some(successor);
                 }
-                counted.fetch_sub(1, Ordering::SeqCst);
             };
-            if thread::Builder::new().name("question".to_owned()).spawn(answer).is_err() {
-                count.fetch_sub(1, Ordering::SeqCst);
-            }
+            // Where there is no thread for it, the connection is closed.
+            let _ = thread::Builder::new().name("question".to_owned()).spawn(answer);
         }
     }
 
@@ -153,8 +153,44 @@ pub(crate) fn answer_alone(stream: UnixStream, status: &Value) -> io::Result<boo
     Ok(hands_over)
 }
 
+/// Those whose questions are being answered.
+#[derive(Clone, Default, Debug)]
+struct Callers(Arc<AtomicUsize>);
+
+/// One of them, until it is dropped.
+#[derive(Debug)]
+struct Caller(Callers);
+
+impl Callers {
+    /// None if there are too many.
+    fn enter(&self) -> Option<Caller> {
+        let more = |count: usize| (count < MOST_QUESTIONS).then_some(count + 1);
+        self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more).ok().map(|_| Caller(self.clone()))
+    }
+}
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 impl<D: Dataplane> std::fmt::Debug for Control<D> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Control").field("state", &self.state).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn callers_beyond_the_bound_are_sent_away_until_others_have_ended() {
+        let callers = Callers::default();
+        let mut inside: Vec<Caller> = std::iter::from_fn(|| callers.enter()).collect();
+        assert_eq!(inside.len(), MOST_QUESTIONS);
+        inside.pop();
+        assert!(callers.enter().is_some());
     }
 }

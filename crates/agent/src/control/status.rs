@@ -101,6 +101,7 @@ fn names<D: Dataplane>(state: &State<D>) -> Value {
         "answersLearned": learned.learned,
         "addressesRefused": learned.refused,
         "addressesForeign": learned.foreign,
+        "addressesOverBound": learned.over_bound,
         "failures": learned.failed,
         "evicted": evictions.addresses_a_name + evictions.names_a_pattern + evictions.leases,
     })

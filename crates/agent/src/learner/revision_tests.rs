@@ -231,4 +231,5 @@ fn s6_5_the_first_addresses_of_a_long_answer_are_leased() {
     let open: Vec<IpAddr> = bench.memory.leases().iter().map(|lease| lease.address).collect();
     let first: Vec<IpAddr> = addresses[..1_000].iter().copied().map(IpAddr::V4).collect();
     assert_eq!(open, first);
+    assert_eq!(bench.learner().counters().over_bound, 3_000, "the others are counted");
 }

@@ -32,6 +32,7 @@ struct Reading {
     leases: usize,
     evictions: Evictions,
     learned: Learned,
+    forgotten_answers: u64,
     dns: DnsCounters,
     upstreams: Vec<UpstreamState>,
     denials: Arc<Denials>,
@@ -60,6 +61,7 @@ impl Reading {
             leases,
             evictions,
             learned: state.node.counters(),
+            forgotten_answers: state.node.learner().forgotten_answers(),
             dns: server.map(|server| server.counters()).unwrap_or_default(),
             upstreams: server.map(|server| server.upstreams()).unwrap_or_default(),
             denials: state.denials.clone(),
@@ -107,7 +109,8 @@ impl Reading {
         let mut denials = to.family(&metric::DENIALS)?;
         denials.sample(&["enforced"], read(&self.denials.enforced))?;
         denials.sample(&["audited"], read(&self.denials.audited))?;
-        to.value(&metric::DENIALS_LOST, read(&self.denials.lost))
+        to.value(&metric::DENIALS_LOST, read(&self.denials.lost))?;
+        to.value(&metric::CALLERS_REFUSED, read(&meter.callers_refused))
     }
 
     fn leases(&self, to: &mut Exposition<'_>) -> fmt::Result {
@@ -126,6 +129,8 @@ impl Reading {
         let counts = REASONS.iter().zip(learned.revoked_by);
         counts.into_iter().try_for_each(|(reason, count)| revoked.sample(&[reason], count))?;
         to.value(&metric::ADDRESSES_FOREIGN, learned.foreign)?;
+        to.value(&metric::ADDRESSES_OVER_BOUND, learned.over_bound)?;
+        to.value(&metric::RECENT_FORGOTTEN, self.forgotten_answers)?;
         to.value(&metric::ANSWERS_LEARNED, learned.learned)
     }
 

@@ -85,6 +85,19 @@ pub(super) const ADDRESSES_FOREIGN: Metric = Metric::counter(
     "namewall_addresses_foreign_total",
     "Addresses in answers that the name of the question does not lead to.",
 );
+pub(super) const ADDRESSES_OVER_BOUND: Metric = Metric::counter(
+    "namewall_addresses_over_bound_total",
+    "Addresses in answers that are not leased, since the answer has more than one name may open; the first are.",
+);
+pub(super) const RECENT_FORGOTTEN: Metric = Metric::counter(
+    "namewall_recent_answers_forgotten_total",
+    "Answers that no rule spoke of and that gave way to others: a rule that comes later opens them only after another \
+     lookup.",
+);
+pub(super) const CALLERS_REFUSED: Metric = Metric::counter(
+    "namewall_control_refused_total",
+    "Callers of the control socket that were sent away, since too many were being answered.",
+);
 pub(super) const ANSWERS_LEARNED: Metric =
     Metric::counter("namewall_answers_learned_total", "Answers that opened or renewed something.");
 pub(super) const QUERIES: Metric = Metric::counter("namewall_dns_queries_total", "DNS queries that came in.");
@@ -196,6 +209,8 @@ pub const METRICS: &[&Metric] = &[
     &ADDRESSES_REFUSED,
     &LEASES_REVOKED,
     &ADDRESSES_FOREIGN,
+    &ADDRESSES_OVER_BOUND,
+    &RECENT_FORGOTTEN,
     &ANSWERS_LEARNED,
     &QUERIES,
     &QUERIES_REFUSED,
@@ -218,4 +233,5 @@ pub const METRICS: &[&Metric] = &[
     &UPSTREAM_FAILURES,
     &DENIALS,
     &DENIALS_LOST,
+    &CALLERS_REFUSED,
 ];
