@@ -4,8 +4,9 @@ use super::batch::Batch;
 use super::change::Change;
 use super::elements::Moved;
 use super::error::NftError;
-use super::features;
+use super::features::{self, EgressHook, Features};
 use super::guard::GuardTables;
+use super::inside::InsideTables;
 use super::plan::{self, NftPlan, PlannedWay};
 use super::read::{self, Live};
 use super::session::{NOTE, Session};
@@ -14,6 +15,7 @@ use super::table::{Table, TableRef};
 use super::wire::table::{OWNER, PERSIST};
 use crate::conntrack::{Connection, Conntrack};
 use crate::guard::{Guard, GuardDrops, Guarded};
+use crate::inside::{Inside, SecondStatus};
 use crate::leases::{Adopting, Grouped, Writes};
 use crate::netlink::{Family, Socket};
 use crate::nflog::{DenialLog, Told};
@@ -57,6 +59,8 @@ pub struct Nft {
     remembered: Remembered,
     can_reset: bool,
     pub(super) guard: GuardTables,
+    pub(super) inside: InsideTables,
+    pub(super) egress_hook: EgressHook,
 }
 
 /// The kernel's table as we know it, and what it was made from.
@@ -105,7 +109,7 @@ impl Nft {
     pub fn open(settings: Settings) -> Result<Self, NftError> {
         let mut socket = open_socket()?;
         Session { socket: &mut socket, table: (&settings.table).into() }.exists()?;
-        let can_reset = features::check()?.resets;
+        let Features { resets: can_reset, egress_hook } = features::check()?;
         let conntrack = Conntrack::open().map_err(NftError::Socket)?;
         Ok(Self {
             links: Socket::open(Family::NetlinkRoute).map_err(NftError::Socket)?,
@@ -116,6 +120,8 @@ impl Nft {
             remembered: Remembered::default(),
             can_reset,
             guard: GuardTables::default(),
+            inside: InsideTables::default(),
+            egress_hook,
         })
     }
 
@@ -319,10 +325,13 @@ impl Dataplane for Nft {
         let Some(known) = self.known.take() else { return self.adopt(desired) };
         let way = plan.into_way(&known, desired);
         let known = Arc::unwrap_or_clone(known);
-        match way {
+        let applied = match way {
             PlannedWay::Pods(delta) => self.replace_pods(known, desired, delta),
             PlannedWay::Whole(rendered) => self.replace_table(known, desired, *rendered),
-        }
+        }?;
+        // The rules in pods' namespaces follow; until then they are those of before, with the leases of now.
+        self.open_inside(desired.changed, desired.leases, desired.now);
+        Ok(applied)
     }
 
     fn is_enforcing(&mut self) -> Result<bool, NftError> {
@@ -337,6 +346,14 @@ impl Dataplane for Nft {
         self.read_guard_drops()
     }
 
+    fn inside(&mut self, inside: &Inside<'_>) -> Vec<SecondStatus> {
+        self.enforce_inside(inside)
+    }
+
+    fn has_news_inside(&mut self) -> bool {
+        Self::has_news_inside(self)
+    }
+
     fn open(&mut self, change: &LeaseChange, leases: &LeaseTable, now: Instant) -> Result<(), NftError> {
         let Some(known) = &self.known else {
             return Err(NftError::Unknown { table: TableRef::from(&self.settings.table).to_string() });
@@ -344,7 +361,9 @@ impl Dataplane for Nft {
         let groups = &known.rendered.lease_groups;
         let mut batch = Batch::new(&self.settings.table);
         write_leases(&mut batch, &Grouped { leases, groups }.after(change, now));
-        self.commit(batch)
+        self.commit(batch)?;
+        self.open_inside(change, leases, now);
+        Ok(())
     }
 
     fn connections(&self) -> Result<Conntrack, NftError> {
@@ -411,7 +430,7 @@ fn only_allows(program: &Program) -> bool {
     program.rules.iter().all(|rule| rule.action == Action::Allow)
 }
 
-fn write_leases(batch: &mut Batch, writes: &Writes) {
+pub(super) fn write_leases(batch: &mut Batch, writes: &Writes) {
     batch.add_passing(set::LEASE, &writes.new);
     for version in Version::BOTH {
         batch.destroy_elements(set::LEASE[version], writes.gone[version as usize].iter());
@@ -419,7 +438,7 @@ fn write_leases(batch: &mut Batch, writes: &Writes) {
 }
 
 /// The numbers a table that was read back uses.
-fn ids_of(live: &Live) -> Ids {
+pub(super) fn ids_of(live: &Live) -> Ids {
     let generation = live.sets.keys().find_map(|set| set::generation_of(set)).unwrap_or_default();
     let mut ids = Ids { generation, ..Ids::default() };
     // A rule that names its group in a comment tells which number it had.
