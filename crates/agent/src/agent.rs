@@ -193,6 +193,7 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
             };
             let has_new_addresses = self.own.follow(self.clock.now());
             let has_new_interfaces = lock(&self.state).follow_interfaces(&mut self.own);
+            lock(&self.state).follow_namespaces();
             let has_changed = has_changed || has_new_addresses || has_new_interfaces || self.attachments.has_changed();
             if has_changed || self.retry.is_due(self.clock.now()) {
                 self.change();

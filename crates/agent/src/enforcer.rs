@@ -13,7 +13,8 @@ use crate::cuts::CutReport;
 use crate::metrics::{Meter, add};
 use namewall_dataplane::render::Scope;
 use namewall_dataplane::{
-    Adoption, Applied, Connection, CutEstablished, Dataplane, Desired, Excused, Judge, ListConnections, Plan,
+    Adoption, Applied, Connection, CutEstablished, Dataplane, Desired, Excused, Inside, Judge, ListConnections, Plan,
+    PodNamespace, SecondStatus,
 };
 use namewall_policy::lease::{Bounds, Revision};
 use namewall_policy::{Instant, Lease, LeaseStore, LeaseTable, Program};
@@ -155,6 +156,13 @@ impl<D: Dataplane> Enforcer<D> {
             std::thread::sleep(TURN_OF_ANSWERS);
         }
         Ok(applied)
+    }
+
+    /// Enforces a Program on the second interfaces of pods.
+    pub(crate) fn inside(&self, pods: &[PodNamespace], program: &Program, scope: &Scope) -> Vec<SecondStatus> {
+        let mut dataplane = self.dataplane();
+        let leases = self.leases();
+        dataplane.inside(&Inside { pods, program, scope, leases: leases.table(), now: self.now() })
     }
 
     /// Locks the data plane to open what answers say, after everybody else who waits.

@@ -11,7 +11,10 @@ use crate::name_rules::NameRules;
 use crate::settle::{Settle, Settling};
 use namewall_dataplane::nft::{Nft, NftError, Settings as NftSettings};
 use namewall_dataplane::render::{Intercept, Listener, Scope};
-use namewall_dataplane::{Applied, Count, Cut, CutEstablished, Dataplane, Guard, GuardDrops, Guarded, PodInterface};
+use namewall_dataplane::{
+    Applied, Count, Cut, CutEstablished, Dataplane, Guard, GuardDrops, Guarded, PodInterface, PodNamespace,
+    SecondStatus,
+};
 use namewall_dns::{Listen, Server, ServerError, Settings as ServerSettings, Sockets};
 use namewall_policy::lease::{Bounds, NeverLeased, Revision};
 use namewall_policy::{Instant, Lease, LeaseTable, Program};
@@ -23,7 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tracing::warn;
+use tracing::{info, warn};
 
 /// How often the kernel is told that our DNS server lives, and how long it believes it: a death is
 /// noticed within three seconds.
@@ -95,6 +98,10 @@ pub struct Node<D: Dataplane = Nft> {
     guarded: Guarded,
     /// Why the guard is not as it should be.
     guard_failure: Option<String>,
+    /// The network namespaces of pods that can be reached.
+    namespaces: Vec<PodNamespace>,
+    second: Vec<SecondStatus>,
+    repaired: u64,
     cut: CutEstablished,
     program: Program,
     /// How to serve, and where, from the next change on.
@@ -150,6 +157,9 @@ impl<D: Dataplane> Node<D> {
             guarding: None,
             guarded: Guarded::default(),
             guard_failure: None,
+            namespaces: Vec::new(),
+            second: Vec::new(),
+            repaired: 0,
             cut,
             program: Program::default(),
             prepared: None,
@@ -207,6 +217,37 @@ impl<D: Dataplane> Node<D> {
         self.guard_failure.is_some() || !self.guarded.missing.is_empty()
     }
 
+    /// Enforces pods' policies inside these network namespaces, from the next change on.
+    pub fn set_namespaces(&mut self, namespaces: Vec<PodNamespace>) {
+        self.namespaces = namespaces;
+    }
+
+    /// What became of pods' second interfaces.
+    pub fn second(&self) -> &[SecondStatus] {
+        &self.second
+    }
+
+    /// True if a pod's network namespace has changed, so that `enforce_inside` should be called.
+    pub fn has_news_inside(&self) -> bool {
+        self.enforcer.dataplane().has_news_inside()
+    }
+
+    /// Enforces the Program in force on pods' second interfaces. What fails is a part of the status.
+    pub fn enforce_inside(&mut self) {
+        let second = self.enforcer.inside(&self.namespaces, &self.program, &self.scope);
+        for status in &second {
+            let before = self.second.iter().find(|before| before.id == status.id);
+            log_second(status, before);
+            self.repaired += status.repaired.saturating_sub(before.map_or(0, |before| before.repaired));
+        }
+        self.second = second;
+    }
+
+    /// How often tables inside pods' network namespaces were found changed by others, and made right.
+    pub fn repaired_inside(&self) -> u64 {
+        self.repaired
+    }
+
     /// Tries once more what the guard lacks.
     pub fn guard_again(&mut self) {
         let program = self.program.clone();
@@ -236,6 +277,7 @@ impl<D: Dataplane> Node<D> {
         // What was answered meanwhile, by the rules before. A failure means that it opens with the next lookup.
         let _ = self.learner.recall_since(recalled.until);
         self.program = program.clone();
+        self.enforce_inside();
         if applied.adopted.is_some() {
             let recheck = Recheck { program, scope: &self.scope, cut: self.cut };
             self.enforcer.excuse(recheck).map_err(NodeError::dataplane)?;
@@ -450,6 +492,20 @@ impl<D: Dataplane> Node<D> {
 
     pub fn counts(&self) -> Result<BTreeMap<String, Count>, NodeError> {
         self.enforcer.dataplane().counts().map_err(NodeError::dataplane)
+    }
+}
+
+/// Logs what is new about a pod's second interfaces.
+fn log_second(status: &SecondStatus, before: Option<&SecondStatus>) {
+    let SecondStatus { pod, interfaces, failure, repaired, .. } = status;
+    if *repaired > before.map_or(0, |before| before.repaired) {
+        warn!(pod, "somebody changed namewall's tables inside the pod's network namespace; they were made right");
+    }
+    if let Some(error) = failure.as_ref().filter(|_| before.is_none_or(|before| before.failure != *failure)) {
+        warn!(pod, error, "cannot enforce policies on the pod's second interfaces");
+    }
+    if !interfaces.is_empty() && before.is_none_or(|before| before.interfaces != *interfaces) {
+        info!(pod, interfaces = interfaces.join(", "), "policies are enforced on second interfaces");
     }
 }
 

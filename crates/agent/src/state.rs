@@ -128,7 +128,10 @@ impl<D: Dataplane> State<D> {
         let refused_sources = allow(&config.allowed_sources, &mut all, &snapshot, &here);
         log_refused(&refused_sources, &[]);
         node.set_interfaces(all);
+        interfaces.reach_more();
+        node.set_namespaces(interfaces.namespaces());
         node.enforce(&program)?;
+        interfaces.enforced_inside(node.second());
         let mut guard_retry = Retry::default();
         guard_retry.ended(!node.lacks_guards(), started);
         Ok(Self {
@@ -182,10 +185,12 @@ impl<D: Dataplane> State<D> {
         log_refused(&refused, &self.refused_sources);
         self.refused_sources = refused;
         self.node.set_interfaces(all);
+        self.node.set_namespaces(self.interfaces.namespaces());
         let has_new_rules = !Arc::ptr_eq(&program.policies, &self.node.program().policies);
         let enforced = self.node.enforce(&program);
         self.guard_retry.ended(!self.node.lacks_guards(), self.node.now());
         let (applied, _) = enforced?;
+        self.interfaces.enforced_inside(self.node.second());
         (self.snapshot, self.findings, self.kept) = (snapshot, findings, kept);
         self.not_enforced = not_enforced;
         self.changes += 1;
@@ -204,6 +209,19 @@ impl<D: Dataplane> State<D> {
             self.guard_retry.ended(!self.node.lacks_guards(), now);
         }
         is_new
+    }
+
+    /// Keeps what is enforced inside pods' network namespaces as it should be: interfaces come and go there, and a pod
+    /// with rights of its own may change tables.
+    pub(crate) fn follow_namespaces(&mut self) {
+        let has_more = self.interfaces.reach_more();
+        if has_more {
+            self.node.set_namespaces(self.interfaces.namespaces());
+        }
+        if has_more || self.node.has_news_inside() {
+            self.node.enforce_inside();
+            self.interfaces.enforced_inside(self.node.second());
+        }
     }
 
     /// Takes the settings that can change while the agent runs.

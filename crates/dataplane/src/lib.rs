@@ -7,6 +7,7 @@
 pub mod conntrack;
 mod cut;
 pub mod guard;
+mod inside;
 mod leases;
 pub mod memory;
 pub mod netlink;
@@ -21,6 +22,7 @@ mod single;
 pub use conntrack::Connection;
 pub use cut::{CutEstablished, Excused, Judge};
 pub use guard::{ExtraSource, Guard, GuardDrops, Guarded, PodInterface};
+pub use inside::{FrameChecks, Inside, PodNamespace, SecondStatus};
 pub use leases::LeaseGroups;
 pub use nflog::{Denied, Told};
 pub use single::SingleThreaded;
@@ -74,6 +76,13 @@ pub trait Dataplane: Debug + Send + 'static {
 
     /// What the guard has dropped, in all.
     fn guard_drops(&mut self) -> Result<GuardDrops, Self::Error>;
+
+    /// Enforces pods' policies on their second interfaces, inside their network namespaces. What fails for one pod is a
+    /// part of its status.
+    fn inside(&mut self, inside: &Inside<'_>) -> Vec<SecondStatus>;
+
+    /// True if a pod's network namespace has changed, or `inside` has failed for it, so that it should be called again.
+    fn has_news_inside(&mut self) -> bool;
 
     /// Opens and closes addresses after a grant; returns when it is in force. `leases` already has the grant.
     fn open(&mut self, change: &LeaseChange, leases: &LeaseTable, now: Instant) -> Result<(), Self::Error>;

@@ -142,8 +142,8 @@ fn the_controller_is_restricted_and_the_agent_is_not_privileged(plane: &ControlP
     // Nothing else is asked for beyond what any pod may have.
     let why = refusal.split("\"baseline:latest\": ").nth(1).unwrap_or_default().trim();
     let needs = "host namespaces (hostNetwork=true), hostPath volumes (volumes \"run\", \"state\", \"cni-bin\", \
-                 \"cni-conf\", \"runtime\", \"netns\"), non-default capabilities (container \"agent\" must not include \"NET_ADMIN\" in \
-                 securityContext.capabilities.add)";
+                 \"cni-conf\", \"runtime\", \"netns\"), non-default capabilities (containers \"cni\", \"agent\" must not \
+                 include \"NET_ADMIN\", \"SYS_ADMIN\" in securityContext.capabilities.add)";
     let sorted = |text: &str| {
         let mut parts: Vec<String> = text.split("), ").map(|part| part.trim_end_matches(')').to_owned()).collect();
         parts.sort();

@@ -4,6 +4,7 @@
 mod attach;
 mod client;
 mod leases;
+mod receive;
 mod status;
 
 pub use client::{AskError, Running};
@@ -15,6 +16,7 @@ use crate::metrics::add;
 use crate::state::{State, lock};
 use namewall_dataplane::Dataplane;
 use namewall_policy::ask::{Host, Names, Target, World};
+use receive::Received;
 use serde_json::{Value, json};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -24,7 +26,7 @@ use std::thread;
 use std::time::Duration;
 
 /// The longest question.
-const LONGEST: u64 = 64 << 10;
+const LONGEST: usize = 64 << 10;
 /// A client that does not read must not keep others waiting.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Questions that are answered at once. Plugins wait for the kernel, up to one for each pod that starts.
@@ -78,22 +80,20 @@ impl<D: Dataplane> Control<D> {
 
     /// Answers one question. Returns the stream of an agent that wants to take over.
     fn answer(&self, stream: UnixStream) -> io::Result<Option<UnixStream>> {
-        let mut question = String::new();
-        let mut reader = BufReader::new(stream);
-        if (&mut reader).take(LONGEST).read_line(&mut question)? == 0 {
+        let Some(Received { question, descriptors }) = receive::receive(&stream, LONGEST)? else {
             // Somebody only checked that an agent runs.
             return Ok(None);
-        }
-        let question: Value = serde_json::from_str(&question).unwrap_or_default();
+        };
+        let question: Value = serde_json::from_slice(&question).unwrap_or_default();
         if question["handOver"].as_bool() == Some(true) {
-            return Ok(Some(reader.into_inner()));
+            return Ok(Some(stream));
         }
         let answer = match attach::is_attach(&question) {
-            true => attach::answer(&self.attachments, reader.get_ref(), &question),
+            true => attach::answer(&self.attachments, &stream, &question, descriptors),
             false => self.answer_to(&question),
         };
         let answer = answer.unwrap_or_else(|error| json!({ "error": error }));
-        writeln!(reader.get_mut(), "{answer}")?;
+        writeln!(&stream, "{answer}")?;
         Ok(None)
     }
 
@@ -139,7 +139,7 @@ pub(crate) fn answer_alone(stream: UnixStream, status: &Value) -> io::Result<boo
     stream.set_read_timeout(Some(TIMEOUT)).and_then(|()| stream.set_write_timeout(Some(TIMEOUT)))?;
     let mut question = String::new();
     let mut reader = BufReader::new(stream);
-    if (&mut reader).take(LONGEST).read_line(&mut question)? == 0 {
+    if (&mut reader).take(LONGEST as u64).read_line(&mut question)? == 0 {
         return Ok(false);
     }
     let question: Value = serde_json::from_str(&question).unwrap_or_default();

@@ -3,7 +3,7 @@
 use crate::identity::Attachments;
 use crate::source::StorageStatus;
 use crate::state::State;
-use namewall_dataplane::Dataplane;
+use namewall_dataplane::{Dataplane, FrameChecks};
 use namewall_kubernetes::Published;
 use serde_json::{Map, Value, json};
 
@@ -36,6 +36,37 @@ pub(super) fn status<D: Dataplane>(state: &State<D>, attachments: &Attachments) 
             "unreadable": attached.unreadable,
         },
         "guard": guard(state),
+        "second": second(state, attachments),
+    })
+}
+
+/// Second interfaces of pods, and whether policies are enforced on them.
+fn second<D: Dataplane>(state: &State<D>, attachments: &Attachments) -> Value {
+    let all = state.node.second();
+    let with_interfaces = all.iter().filter(|pod| !pod.interfaces.is_empty());
+    let pods: Vec<Value> = with_interfaces
+        .map(|pod| {
+            json!({
+                "pod": pod.pod,
+                "interfaces": pod.interfaces,
+                "enforced": pod.failure.is_none() && pod.is_judged,
+            })
+        })
+        .collect();
+    let failures: Vec<String> =
+        all.iter().filter_map(|pod| Some(format!("{}: {}", pod.pod, pod.failure.as_ref()?))).collect();
+    let frames = all.first().map(|pod| match pod.frames {
+        FrameChecks::Full => "full",
+        FrameChecks::Sources => "sources",
+        FrameChecks::None => "none",
+    });
+    json!({
+        "reached": all.len(),
+        "unreached": attachments.unreached().len(),
+        "pods": pods,
+        "frames": frames,
+        "repaired": state.node.repaired_inside(),
+        "failures": failures,
     })
 }
 

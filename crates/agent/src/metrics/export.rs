@@ -40,6 +40,9 @@ struct Reading {
     unguarded: usize,
     /// None if they cannot be read now: a counter of 0 would look like a restart.
     guard_drops: Option<GuardDrops>,
+    second: usize,
+    second_unenforced: usize,
+    second_repaired: u64,
     unfiltered_bridges: usize,
     published: Option<Published>,
 }
@@ -68,6 +71,10 @@ impl Reading {
             guarded: state.node.guards(),
             unguarded: state.interfaces.unknown().len(),
             guard_drops: state.node.guard_drops().ok(),
+            second: state.node.second().iter().map(|pod| pod.interfaces.len()).sum(),
+            second_unenforced: state.interfaces.unreached()
+                + state.node.second().iter().filter(|pod| pod.failure.is_some()).count(),
+            second_repaired: state.node.repaired_inside(),
             unfiltered_bridges: state.node.guarded().bridges.unfiltered.len(),
             published: state.publisher.as_ref().map(|publisher| publisher.counts()),
         }
@@ -105,6 +112,9 @@ impl Reading {
             drops.sample(&["wrong_source"], dropped.wrong_source.packets)?;
             drops.sample(&["group"], dropped.groups.packets)?;
         }
+        to.value(&metric::SECOND, self.second)?;
+        to.value(&metric::SECOND_UNENFORCED, self.second_unenforced)?;
+        to.value(&metric::SECOND_REPAIRED, self.second_repaired)?;
         to.value(&metric::UNFILTERED_BRIDGES, self.unfiltered_bridges)?;
         let mut denials = to.family(&metric::DENIALS)?;
         denials.sample(&["enforced"], read(&self.denials.enforced))?;

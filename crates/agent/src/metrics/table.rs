@@ -168,6 +168,18 @@ pub(super) const GUARD_DROPS: Metric = Metric::counter(
      multicast of other pods for a pod with ingress policies.",
 )
 .by(&[GUARD_REASON]);
+pub(super) const SECOND: Metric = Metric::gauge(
+    "namewall_second_interfaces",
+    "Interfaces of pods, other than each pod's own, on which policies are enforced inside the pod's network namespace.",
+);
+pub(super) const SECOND_UNENFORCED: Metric = Metric::gauge(
+    "namewall_second_unenforced_pods",
+    "Pods whose network namespace cannot be reached, or whose tables there are not as they should be.",
+);
+pub(super) const SECOND_REPAIRED: Metric = Metric::counter(
+    "namewall_second_repaired_total",
+    "Times that tables inside a pod's network namespace were found changed by somebody else, and made right.",
+);
 pub(super) const UNFILTERED_BRIDGES: Metric = Metric::gauge(
     "namewall_unfiltered_bridges",
     "Bridges with pods whose frames pass no policy, since the kernel's module br_netfilter is not loaded.",
@@ -201,6 +213,9 @@ pub const METRICS: &[&Metric] = &[
     &GUARDED,
     &UNGUARDED,
     &GUARD_DROPS,
+    &SECOND,
+    &SECOND_UNENFORCED,
+    &SECOND_REPAIRED,
     &UNFILTERED_BRIDGES,
     &LEASES,
     &LEASES_GRANTED,

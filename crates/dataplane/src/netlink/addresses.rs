@@ -9,13 +9,13 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 
 const NEW_ADDRESS: u16 = 20;
-const GET_ADDRESS: u16 = 22;
+pub(super) const GET_ADDRESS: u16 = 22;
 
 /// The groups that hear of IPv4 and IPv6 addresses.
-const ADDRESS_GROUPS: u32 = 0x10 | 0x100;
+pub(super) const ADDRESS_GROUPS: u32 = 0x10 | 0x100;
 
 /// `struct ifaddrmsg`.
-const ADDRESS_HEADER: usize = 8;
+pub(super) const ADDRESS_HEADER: usize = 8;
 /// The address, or on a point-to-point interface the other end's.
 const ADDRESS: u16 = 1;
 /// The interface's own address. IPv6 has it only on point-to-point interfaces.
@@ -28,8 +28,8 @@ const OF_SERVICES: &str = "kube-ipvs0";
 /// An address on an interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct InterfaceAddress {
-    interface: u32,
-    address: IpAddr,
+    pub(super) interface: u32,
+    pub(super) address: IpAddr,
     /// What reaches every host of its network, this one among them.
     broadcast: Option<IpAddr>,
 }

@@ -10,12 +10,14 @@ pub mod bridges;
 pub mod link;
 mod message;
 mod notices;
+mod pod;
 pub mod routed;
 pub mod veth;
 
 pub use addresses::Addresses;
 pub use message::{ACK, APPEND, Attributes, CREATE, DUMP, ECHO, EXCLUSIVE, Messages, Received};
 pub use notices::LinkNotices;
+pub use pod::{PodSockets, SecondLink, SecondLinks};
 
 use message::{DONE, DUMP_INTERRUPTED};
 use nix::errno::Errno;
@@ -84,7 +86,12 @@ impl Socket {
         if setsockopt(&fd, sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
             setsockopt(&fd, sockopt::RcvBuf, &RECEIVE_BUFFER).map_err(Error::Open)?;
         }
-        Ok(Self { fd, buffer: vec![0; DATAGRAM], is_told: groups != 0, has_rest: false })
+        Ok(Self::of(fd, groups != 0))
+    }
+
+    /// A socket that is open already.
+    fn of(fd: OwnedFd, is_told: bool) -> Self {
+        Self { fd, buffer: vec![0; DATAGRAM], is_told, has_rest: false }
     }
 
     pub fn send(&mut self, messages: &Messages) -> Result<(), Error> {

@@ -4,8 +4,9 @@ use super::batch::Batch;
 use super::change::Change;
 use super::elements::Moved;
 use super::error::NftError;
-use super::features;
+use super::features::{self, EgressHook, Features};
 use super::guard::GuardTables;
+use super::inside::InsideTables;
 use super::plan::{self, NftPlan, PlannedWay};
 use super::read::{self, Live};
 use super::session::{NOTE, Session};
@@ -15,6 +16,7 @@ use super::table::{Table, TableRef};
 use super::wire::table::{OWNER, PERSIST};
 use crate::conntrack::{Connection, Conntrack};
 use crate::guard::{Guard, GuardDrops, Guarded};
+use crate::inside::{Inside, SecondStatus};
 use crate::leases::{Adopting, Grouped, Writes};
 use crate::netlink::{Family, Socket};
 use crate::nflog::{DenialLog, Told};
@@ -62,6 +64,8 @@ pub struct Nft {
     remembered: Remembered,
     can_reset: bool,
     pub(super) guard: GuardTables,
+    pub(super) inside: InsideTables,
+    pub(super) egress_hook: EgressHook,
 }
 
 /// The kernel's table as we know it, and what it was made from.
@@ -110,7 +114,7 @@ impl Nft {
     pub fn open(settings: Settings) -> Result<Self, NftError> {
         let mut socket = open_socket()?;
         Session { socket: &mut socket, table: (&settings.table).into() }.exists()?;
-        let can_reset = features::check()?.resets;
+        let Features { resets: can_reset, egress_hook } = features::check()?;
         let conntrack = Conntrack::open().map_err(NftError::Socket)?;
         Ok(Self {
             links: Socket::open(Family::NetlinkRoute).map_err(NftError::Socket)?,
@@ -123,6 +127,8 @@ impl Nft {
             remembered: Remembered::default(),
             can_reset,
             guard: GuardTables::default(),
+            inside: InsideTables::default(),
+            egress_hook,
         })
     }
 
@@ -343,10 +349,13 @@ impl Dataplane for Nft {
         let way = plan.into_way(&known, desired);
         let mut known = Arc::unwrap_or_clone(known);
         self.staged.drain(..).for_each(|placed| placed.put_into(&mut known.rendered.table));
-        match way {
+        let applied = match way {
             PlannedWay::Pods(delta) => self.replace_pods(known, desired, delta),
             PlannedWay::Whole(rendered) => self.replace_table(known, desired, *rendered),
-        }
+        }?;
+        // The rules in pods' namespaces follow; until then they are those of before, with the leases of now.
+        self.open_inside(desired.changed, desired.leases, desired.now);
+        Ok(applied)
     }
 
     fn stage(&mut self, plan: &mut NftPlan) -> Result<bool, NftError> {
@@ -394,6 +403,14 @@ impl Dataplane for Nft {
         self.read_guard_drops()
     }
 
+    fn inside(&mut self, inside: &Inside<'_>) -> Vec<SecondStatus> {
+        self.enforce_inside(inside)
+    }
+
+    fn has_news_inside(&mut self) -> bool {
+        Self::has_news_inside(self)
+    }
+
     fn open(&mut self, change: &LeaseChange, leases: &LeaseTable, now: Instant) -> Result<(), NftError> {
         let Some(known) = &self.known else {
             return Err(NftError::Unknown { table: TableRef::from(&self.settings.table).to_string() });
@@ -401,7 +418,9 @@ impl Dataplane for Nft {
         let groups = &known.rendered.lease_groups;
         let mut batch = Batch::new(&self.settings.table);
         write_leases(&mut batch, &Grouped { leases, groups }.after(change, now));
-        self.commit(batch)
+        self.commit(batch)?;
+        self.open_inside(change, leases, now);
+        Ok(())
     }
 
     fn connections(&self) -> Result<Conntrack, NftError> {
@@ -474,7 +493,7 @@ fn only_allows(program: &Program) -> bool {
     program.rules.iter().all(|rule| rule.action == Action::Allow)
 }
 
-fn write_leases(batch: &mut Batch, writes: &Writes) {
+pub(super) fn write_leases(batch: &mut Batch, writes: &Writes) {
     batch.add_passing(set::LEASE, &writes.new);
     for version in Version::BOTH {
         batch.destroy_elements(set::LEASE[version], writes.gone[version as usize].iter());
@@ -482,7 +501,7 @@ fn write_leases(batch: &mut Batch, writes: &Writes) {
 }
 
 /// The numbers a table that was read back uses.
-fn ids_of(live: &Live) -> Ids {
+pub(super) fn ids_of(live: &Live) -> Ids {
     let generation = live.sets.keys().find_map(|set| set::generation_of(set)).unwrap_or_default();
     let mut ids = Ids { generation, ..Ids::default() };
     // A rule that names its group in a comment tells which number it had.

@@ -14,6 +14,7 @@ mod error;
 pub(crate) mod expression;
 mod features;
 mod guard;
+mod inside;
 mod kernel;
 mod owner;
 mod plan;
@@ -33,7 +34,7 @@ pub use features::Lacking;
 pub use kernel::{Nft, RELEASE_TIMEOUT, Settings, put_table};
 pub use owner::Owner;
 pub use plan::NftPlan;
-pub use removal::uninstall;
+pub use removal::{uninstall, uninstall_inside};
 
 pub(crate) use batch::{Batch, fixed as batch_fixed};
 

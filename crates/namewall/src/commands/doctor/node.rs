@@ -31,7 +31,9 @@ pub(super) fn look() -> Vec<Check> {
     match running() {
         Ok(one) => {
             checks.push(Check::good("namewall", "runs here"));
-            checks.extend(one.ask(&json!({"status": {}})).ok().map(|told| guard(&told["guard"])));
+            if let Ok(told) = one.ask(&json!({"status": {}})) {
+                checks.extend([guard(&told["guard"]), second(&told["second"])]);
+            }
         }
         Err(_) => {
             let advice = "start `namewall agent` or `namewall run`";
@@ -64,6 +66,35 @@ fn guard(told: &Value) -> Check {
             },
         ),
         None => Check::good("guard", format!("{} interfaces of pods are guarded", told["interfaces"])),
+    }
+}
+
+/// Whether policies are enforced on second interfaces of pods, by what the namewall of this node says.
+fn second(told: &Value) -> Check {
+    let failures = told["failures"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let (unreached, repaired) = (told["unreached"].as_u64().unwrap_or(0), told["repaired"].as_u64().unwrap_or(0));
+    match (failures.first().and_then(Value::as_str), told["frames"].as_str()) {
+        (Some(failure), _) => Check::missing(
+            "second interfaces",
+            format!("of {} pods are not enforced: {failure}", failures.len()),
+            "see the log of namewall; load the kernel's part of nftables for inet and netdev tables",
+        ),
+        _ if unreached > 0 => Check::hint(
+            "second interfaces",
+            format!("of {unreached} pods cannot be reached, and stay as they were"),
+            "see the log of the sidecar cni (cni.enabled of the chart), or start those pods again",
+        ),
+        _ if repaired > 0 => Check::hint(
+            "second interfaces",
+            format!("somebody changed namewall's tables inside pods {repaired} times; they were made right"),
+            "find the pods in the log of namewall, and take NET_ADMIN from them",
+        ),
+        (_, Some("none" | "sources")) => Check::hint(
+            "second interfaces",
+            "what packet sockets of pods send there is not judged in full",
+            "use a kernel with CONFIG_NETFILTER_EGRESS and CONFIG_IP_ROUTE_CLASSID",
+        ),
+        _ => Check::good("second interfaces", format!("policies hold in the namespaces of {} pods", told["reached"])),
     }
 }
 
@@ -214,6 +245,16 @@ mod tests {
         assert_eq!(state(&[], None), State::Good);
         assert_eq!(state(&["10.0.0.1"], None), State::Hint);
         assert_eq!(state(&[], Some("the kernel has no netdev tables")), State::Missing);
+    }
+
+    #[test]
+    fn second_interfaces_that_are_not_enforced_are_told_of() {
+        let state = |told: Value| second(&told).state;
+        assert_eq!(state(json!({"reached": 2, "unreached": 0, "frames": "full", "failures": []})), State::Good);
+        assert_eq!(state(json!({"reached": 2, "unreached": 1, "failures": []})), State::Hint);
+        assert_eq!(state(json!({"reached": 2, "repaired": 1, "failures": []})), State::Hint);
+        assert_eq!(state(json!({"reached": 2, "frames": "sources", "failures": []})), State::Hint);
+        assert_eq!(state(json!({"reached": 2, "failures": ["shop/web: no rights"]})), State::Missing);
     }
 
     #[test]
