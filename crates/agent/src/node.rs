@@ -13,6 +13,7 @@ use namewall_dataplane::nft::{Nft, NftError, Settings as NftSettings};
 use namewall_dataplane::render::{Intercept, Listener, Scope};
 use namewall_dataplane::{Applied, Count, Cut, CutEstablished, Dataplane, Guard, GuardDrops, Guarded, PodInterface};
 use namewall_dns::{Listen, Server, ServerError, Settings as ServerSettings, Sockets};
+use namewall_policy::addr::Cidr;
 use namewall_policy::lease::{Bounds, NeverLeased, Revision};
 use namewall_policy::{Instant, Lease, LeaseTable, Program};
 use namewall_runtime::{Clock, SystemClock};
@@ -159,6 +160,11 @@ impl<D: Dataplane> Node<D> {
             server: None,
             beating: None,
         }
+    }
+
+    /// Blocks in which addresses without a pod are closed.
+    pub(crate) fn closed(&self) -> &[Cidr] {
+        &self.scope.closed
     }
 
     /// What of a Program is enforced from the next change on.

@@ -163,7 +163,7 @@ fn s8_3_a_name_with_more_than_the_wildcard_is_written_down() {
 fn s8_3_the_wildcards_own_answer_takes_out_names_that_say_no_more() {
     let steps =
         [Found(0, NAME, "192.0.2.1/30"), Found(0, "b.example.com.", "192.0.2.7/30"), Found(2, STAR, "192.0.2.1/28")];
-    check(STAR, &steps, "b.example.com. 192.0.2.7@0+30; *.example.com. 192.0.2.1@2+28");
+    check(STAR, &steps, "*.example.com. 192.0.2.1@2+28; b.example.com. 192.0.2.7@0+30");
 }
 
 /// Or a short one would be over before it is ever renewed.
