@@ -18,6 +18,7 @@ use crate::signals::Signals;
 use crate::source::{Event, Source, StorageStatus};
 use crate::state::{Beginning, Change, State, lock};
 use crate::takeover::{hand_over, take_over};
+use crate::upstreams::SilentUpstreams;
 use namewall_cluster::Read;
 use namewall_cni::Records;
 use namewall_dataplane::Dataplane;
@@ -88,6 +89,7 @@ pub struct Agent<'a, S, D: Dataplane> {
     elsewhere: LearnedElsewhere,
     own: OwnAddresses,
     retry: Retry,
+    silent_upstreams: SilentUpstreams,
     clock: Arc<dyn Clock>,
     health: Health,
 }
@@ -154,6 +156,7 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
             elsewhere,
             own,
             retry,
+            silent_upstreams: SilentUpstreams::default(),
             clock,
             health,
         };
@@ -335,6 +338,9 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
             for Refused { client, name, address, why } in state.node.learner().take_refused() {
                 warn!(%client, %name, %address, "an answer opens nothing: {why}");
             }
+            let upstreams = state.node.dns().map(|server| server.upstreams()).unwrap_or_default();
+            let silent = upstreams.iter().filter(|one| !one.is_up).map(|one| one.address).collect();
+            self.silent_upstreams.set(silent, upstreams.len());
             let lasting = state.last_error.clone().filter(|_| is_lasting);
             (state.node_name.clone(), lasting.or_else(|| about_kept(&state.kept)))
         };

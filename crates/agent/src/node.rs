@@ -16,6 +16,7 @@ use namewall_dataplane::{
     SecondStatus,
 };
 use namewall_dns::{Listen, Server, ServerError, Settings as ServerSettings, Sockets};
+use namewall_policy::addr::Cidr;
 use namewall_policy::lease::{Bounds, NeverLeased, Revision};
 use namewall_policy::{Instant, Lease, LeaseTable, Program};
 use namewall_runtime::{Clock, SystemClock};
@@ -169,6 +170,11 @@ impl<D: Dataplane> Node<D> {
             server: None,
             beating: None,
         }
+    }
+
+    /// Blocks in which addresses without a pod are closed.
+    pub(crate) fn closed(&self) -> &[Cidr] {
+        &self.scope.closed
     }
 
     /// What of a Program is enforced from the next change on.

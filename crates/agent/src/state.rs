@@ -296,6 +296,6 @@ fn log<'a>(findings: impl Iterator<Item = &'a Finding>, kept: impl Iterator<Item
         error!(code, object, path, at, "{message}");
     }
     for file in kept {
-        warn!(file = &**file, "it is wrong; its last good version is in force");
+        warn!(file = &**file, "the file has an error; its last good version stays in force");
     }
 }

@@ -63,7 +63,11 @@ fn assert_enforced(world: &World, is_kept: bool, what: &str) {
     assert!(status["policies"].as_u64() > Some(0), "{what}: {status:#}");
     assert_eq!(status["keptFiles"].as_array().unwrap().len(), usize::from(is_kept), "{what}: {status:#}");
     let text = world.says(&["status"]);
-    assert_eq!(text.contains("policies.yaml is wrong; its last good version counts"), is_kept, "{what}: {text}");
+    assert_eq!(
+        text.contains("policies.yaml has an error; its last good version stays in force"),
+        is_kept,
+        "{what}: {text}"
+    );
 }
 
 fn after_a_kill_a_broken_manifest_keeps_its_policies(world: &World, policies: &str) {

@@ -15,6 +15,7 @@ use crate::identity::Attachments;
 use crate::metrics::add;
 use crate::state::{State, lock};
 use namewall_dataplane::Dataplane;
+use namewall_policy::addr::Cidr;
 use namewall_policy::ask::{Host, Names, Target, World};
 use receive::Received;
 use serde_json::{Value, json};
@@ -42,6 +43,8 @@ pub struct LiveQuestion {
     pub is_leased: bool,
     /// The connections that were cut last, the last one first.
     pub cuts: Vec<CutConnection>,
+    /// Blocks in which addresses without a pod are closed.
+    pub closed: Vec<Cidr>,
 }
 
 /// Explains a connection in the world of the agent. The binary has the words for it.
@@ -128,7 +131,8 @@ impl<D: Dataplane> Control<D> {
             };
             let is_leased = names.values().any(|addresses| !addresses.is_empty());
             let as_json = question["json"].as_bool() == Some(true);
-            (self.explain)(world, &LiveQuestion { from, to, as_json, is_leased, cuts: state.node.recent_cuts() })
+            let (cuts, closed) = (state.node.recent_cuts(), state.node.closed().to_vec());
+            (self.explain)(world, &LiveQuestion { from, to, as_json, is_leased, cuts, closed })
         })
     }
 }

@@ -25,8 +25,11 @@ pub(super) fn status<D: Dataplane>(state: &State<D>, attachments: &Attachments) 
         "dns": dns(state),
         "names": names(state),
         "shared": state.publisher.as_ref().map(|publisher| {
-            let Published { written, conflicts, failed, left_out, late } = publisher.counts();
-            json!({"written": written, "conflicts": conflicts, "failed": failed, "leftOut": left_out, "late": late})
+            let Published { written, conflicts, failed, left_out, late, refused, evicted } = publisher.counts();
+            json!({
+                "written": written, "conflicts": conflicts, "failed": failed, "leftOut": left_out, "late": late,
+                "refused": refused, "evicted": evicted, "lastTrouble": publisher.trouble(),
+            })
         }),
         "denials": state.denials.total(),
         "attachments": {

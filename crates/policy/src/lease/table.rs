@@ -568,7 +568,11 @@ impl LeaseTable {
 
     /// The addresses that a name has opened, by whichever pattern, and until when.
     pub fn addresses_of(&self, name: &DomainName) -> impl Iterator<Item = (IpAddr, Instant)> {
-        let named = self.patterns.values().filter_map(|names| names.names.get(name));
+        let recorded: Vec<DomainName> = name.recorded_as().collect();
+        let named = self
+            .patterns
+            .values()
+            .flat_map(move |names| recorded.iter().filter_map(|name| names.names.get(name)).collect::<Vec<_>>());
         named.flat_map(|named| named.addresses.iter().map(|open| (open.address, open.end.expiry)))
     }
 

@@ -38,7 +38,14 @@ fn print_status(out: &mut impl Write, told: &Value) -> Result<()> {
         writeln!(out, "          {BAD}nothing is enforced for {pod}: it has an address of this machine{BAD:#}")?;
     }
     for file in &kept {
-        writeln!(out, "          {WARN}{file} is wrong; its last good version counts{WARN:#}")?;
+        writeln!(out, "          {WARN}{file} has an error; its last good version stays in force{WARN:#}")?;
+    }
+    let errors: Vec<&str> = texts(&told["findings"]).into_iter().filter(|text| text.starts_with("error")).collect();
+    for error in errors.iter().take(LISTED) {
+        writeln!(out, "          {BAD}{error}{BAD:#}")?;
+    }
+    if errors.len() > LISTED {
+        writeln!(out, "          {BAD}and {} more errors; -o json has all{BAD:#}", errors.len() - LISTED)?;
     }
     if let Some(error) = told["lastError"].as_str() {
         writeln!(out, "          {BAD}{error}{BAD:#}")?;
@@ -81,6 +88,9 @@ fn print_status(out: &mut impl Write, told: &Value) -> Result<()> {
         if count(&names[key]) > 0 {
             writeln!(out, "          {WARN}{} {words}{WARN:#}", names[key])?;
         }
+    }
+    if let Some(trouble) = told["shared"]["lastTrouble"].as_str() {
+        writeln!(out, "          {WARN}last failure to share a name: {trouble}{WARN:#}")?;
     }
     let attached = &told["attachments"];
     if count(&attached["known"]) > 0 {
