@@ -1,5 +1,6 @@
 //! One object while it is lowered: reads its fields and collects what is wrong.
 
+use super::parts;
 use crate::document::{Document, meant_as_text, source};
 use crate::kinds::meta::ObjectMeta;
 use crate::yaml::{self, Entry, Mark, Node, Value};
@@ -84,10 +85,14 @@ impl<'d> Scope<'d> {
         self.find_misspelt(node, path, &METADATA);
         let text = |key: &str| node.and_then(|node| node.get(key)).and_then(Node::as_str).map(str::to_owned);
         let owners = node.and_then(|node| node.get("ownerReferences"));
+        let labels = self.texts(node, "labels", path);
+        for (key, value) in &labels {
+            parts::check_label(self, (key, value), &format!("{path}.labels"));
+        }
         ObjectMeta {
             name: text("name").filter(|name| !name.is_empty()).unwrap_or_else(|| super::UNNAMED.to_owned()),
             namespace: text("namespace"),
-            labels: self.texts(node, "labels", path),
+            labels,
             annotations: self.texts(node, "annotations", path),
             owner_references: owners
                 .and_then(|node| self.read_loose(node, &format!("{path}.ownerReferences")))

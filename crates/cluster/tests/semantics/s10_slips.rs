@@ -31,6 +31,15 @@ fn s10_2_a_misspelt_field_of_a_pod_node_or_namespace_is_an_error() {
         assert_eq!(told.len(), 1, "{rest}: {told:?}");
         assert!(told[0].starts_with("error[unknown-field]") && told[0].contains(path), "{told:?}");
     }
+    for (kind, labels, path) in [
+        ("Pod", "{app: 'p 2!'}", "labels.app"),
+        ("Namespace", "{team: -ops}", "labels.team"),
+        ("Pod", "{'a b': c}", "labels"),
+    ] {
+        let told = findings(object(kind, &format!("metadata: {{name: a, labels: {labels}}}")));
+        assert_eq!(told.len(), 1, "{labels}: {told:?}");
+        assert!(told[0].starts_with("error[bad-label]") && told[0].contains(path), "{told:?}");
+    }
     // Fields that do not matter here, and those that are nearly one that is there.
     let others =
         "metadata: {name: a, labels: {}, label: {}, uid: x}, spec: {hostname: a, hostPID: true, containers: []}";

@@ -3,7 +3,7 @@
 //! without a right to enter the namespace.
 
 use super::addresses::{ADDRESS_GROUPS, ADDRESS_HEADER, GET_ADDRESS, InterfaceAddress};
-use super::link::{ATTEMPTS, GET_LINK, LINK_HARDWARE, LINK_HEADER, LINK_NAME, NEW_LINK, index, request};
+use super::link::{GET_LINK, LINK_HARDWARE, LINK_HEADER, LINK_NAME, NEW_LINK, index, request, uninterrupted};
 use super::notices::LINKS;
 use super::{Error, Family, Socket};
 use crate::nft::rule::Hardware;
@@ -70,13 +70,7 @@ impl PodSockets {
 
     /// The interfaces there are. `own` is the name of the pod's own one.
     pub(crate) fn read_links(&mut self, own: &str) -> Result<SecondLinks, Error> {
-        let mut attempt = 1;
-        loop {
-            match self.dump(own) {
-                Err(Error::Interrupted) if attempt < ATTEMPTS => attempt += 1,
-                done => return done,
-            }
-        }
+        uninterrupted(|| self.dump(own))
     }
 
     fn dump(&mut self, own: &str) -> Result<SecondLinks, Error> {

@@ -128,7 +128,7 @@ fn judged(program: &Program, scope: &Scope, class: ClassId, before: &Ids) -> Ren
     }
     render.fill_networks(&mut table);
     let classes: FxHashMap<ClassId, Vec<Lead>> = [(class, leads)].into_iter().collect();
-    let ids = Ids { groups: groups.by_rule, generation: before.generation };
+    let ids = Ids { groups: groups.by_rule, generation: before.generation, ..Ids::default() };
     let numbers = Numbers { classes, groups: groups.groups, named, spoken, ..Numbers::default() };
     Pods { program, scope, numbers: &numbers, groups: &numbers.groups }.fill_peers(&mut table);
     Rendered { table, ids, lease_groups, numbers }

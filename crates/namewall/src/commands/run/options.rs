@@ -264,7 +264,7 @@ pub(crate) fn state_folder() -> Result<PathBuf> {
 impl Options {
     /// What the file says, where the command line says nothing.
     pub(crate) fn with_file(&self, path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let text = namewall_cluster::read_text(path).with_context(|| format!("cannot read {}", path.display()))?;
         let file: Arc<str> = path.display().to_string().into();
         let (documents, findings) = Document::read_all(&file, &text);
         if let Some(finding) = findings.first() {
