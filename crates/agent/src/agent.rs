@@ -291,10 +291,13 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
     }
 
     /// Whether the kernel has to be told.
-    fn reread_config(&self) -> bool {
-        let reconfigured = (self.read_config)()
-            .map_err(AgentError::Settings)
-            .and_then(|config| lock(&self.state).reconfigure(&config, &self.cluster_dns).map_err(AgentError::from));
+    fn reread_config(&mut self) -> bool {
+        let elsewhere = &mut self.elsewhere;
+        let reconfigured = (self.read_config)().map_err(AgentError::Settings).and_then(|config| {
+            let done = lock(&self.state).reconfigure(&config, &self.cluster_dns).map_err(AgentError::from)?;
+            elsewhere.set_maximum(config.learning.lifetimes.maximum);
+            Ok(done)
+        });
         match reconfigured {
             Ok(done) => {
                 if done.needs_restart {
