@@ -23,6 +23,7 @@ mod elements;
 mod ids;
 mod moment;
 mod names;
+mod node_ports;
 mod remote;
 mod rules;
 mod services;
