@@ -22,6 +22,7 @@ use crate::upstreams::SilentUpstreams;
 use namewall_cluster::Read;
 use namewall_cni::Records;
 use namewall_dataplane::Dataplane;
+use namewall_kubernetes::NodeTopic;
 use namewall_policy::Finding;
 use namewall_policy::domain::DomainName;
 use namewall_runtime::Clock;
@@ -134,7 +135,7 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
         });
         let state = started.inspect_err(|error| {
             if let Some(node) = &config.node {
-                source.warn_users(node, Some(&with_causes(error)));
+                source.warn_users(node, NodeTopic::Enforcement, Some(&with_causes(error)));
             }
         })?;
         source.enforced();
@@ -334,7 +335,7 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
     /// Tells users and the log what happened since the last event.
     fn report(&mut self) {
         let is_lasting = self.retry.failing_for(self.clock.now()).is_some_and(|time| time >= WARN_AFTER);
-        let (node, error) = {
+        let (node, error, runtime) = {
             let mut state = lock(&self.state);
             state.trouble = self.source.trouble();
             state.storage = self.source.storage();
@@ -345,11 +346,13 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
             let silent = upstreams.iter().filter(|one| !one.is_up).map(|one| one.address).collect();
             self.silent_upstreams.set(silent, upstreams.len());
             let lasting = state.last_error.clone().filter(|_| is_lasting);
-            (state.node_name.clone(), lasting.or_else(|| about_kept(&state.kept)))
+            let runtime = state.interfaces.sandboxes().and_then(|said| said.error.clone());
+            (state.node_name.clone(), lasting.or_else(|| about_kept(&state.kept)), runtime)
         };
         self.publish();
         if let Some(node) = node {
-            self.source.warn_users(&node, error.as_deref());
+            self.source.warn_users(&node, NodeTopic::Enforcement, error.as_deref());
+            self.source.warn_users(&node, NodeTopic::Runtime, runtime.as_deref());
         }
     }
 

@@ -27,6 +27,35 @@ pub(crate) struct Said<'a> {
     pub(crate) version: i64,
 }
 
+/// What an Event about a Node is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NodeTopic {
+    /// Whether what policies say is in force there.
+    Enforcement,
+    /// Whether the node's container runtime says which pods run.
+    Runtime,
+}
+
+impl NodeTopic {
+    /// The reason and the message of an Event: with an error, that something is wrong; without, that it is right again.
+    fn words(self, error: Option<&str>) -> (&'static str, String) {
+        match (self, error) {
+            (Self::Enforcement, Some(error)) => {
+                ("NamewallNotEnforcing", format!("What policies say now is not in force here: {error}"))
+            }
+            (Self::Enforcement, None) => ("NamewallEnforcing", "What policies say is in force here again".to_owned()),
+            (Self::Runtime, Some(error)) => {
+                let message = format!(
+                    "The container runtime cannot be asked which pods run, so that pods from before the CNI plugin may be \
+                     known by their addresses alone: {error}"
+                );
+                ("NamewallRuntimeSilent", message)
+            }
+            (Self::Runtime, None) => ("NamewallRuntimeAnswers", "The container runtime answers again".to_owned()),
+        }
+    }
+}
+
 impl Environment {
     /// One Event for each thing that is said of one version of an object.
     pub(crate) async fn say(&self, said: Said<'_>) -> Result<(), ApiError> {
@@ -60,8 +89,8 @@ impl Environment {
         }
     }
 
-    /// Says of a Node that what is meant is not in force there, and why; or, without a reason, that it is again.
-    pub async fn tell_of_node(&self, node: &str, error: Option<&str>) -> Result<(), ApiError> {
+    /// Says of a Node what is wrong there; or, without an error, that it is right again.
+    pub async fn tell_of_node(&self, node: &str, topic: NodeTopic, error: Option<&str>) -> Result<(), ApiError> {
         let object = match self.at(NODE.preferred(), &cluster_wide(node)).get().await {
             Ok(object) => object,
             Err(error) if error.code() == Some(NOT_FOUND) => return Ok(()),
@@ -74,10 +103,7 @@ impl Environment {
             uid: object["metadata"]["uid"].as_str().map(str::to_owned),
             ..ObjectReference::default()
         };
-        let (reason, message) = match error {
-            Some(error) => ("NamewallNotEnforcing", format!("What policies say now is not in force here: {error}")),
-            None => ("NamewallEnforcing", "What policies say is in force here again".to_owned()),
-        };
+        let (reason, message) = topic.words(error);
         let version = self.wall().as_second();
         self.say(Said { of, is_warning: error.is_some(), reason, message, by: "namewall-agent", version }).await
     }

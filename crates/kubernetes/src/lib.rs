@@ -30,6 +30,7 @@ mod watch;
 
 pub use client::{ConnectError, Connection, Target};
 pub use environment::{Environment, Patience};
+pub use events::NodeTopic;
 pub use firewall_report::{FirewallNotice, FirewallReport, Truth};
 pub use leadership::{Candidate, Leadership};
 pub use metrics::{SHARED_METRICS, WATCH_METRICS, WatchMetrics};

@@ -7,7 +7,7 @@
 use expect_test::expect_file;
 use namewall_cluster::kinds::{self, Component, ObjectPart, Within, WriteAccess};
 use namewall_cluster::resolver::Settings as ResolverSettings;
-use namewall_kubernetes::{Connection, Outcome, Target, Watch};
+use namewall_kubernetes::{Connection, NodeTopic, Outcome, Target, Watch};
 use namewall_testbed::ControlPlane;
 use serde_json::{Value, json};
 use std::fs::File;
@@ -53,6 +53,34 @@ fn render(settings: &[&str]) -> String {
 #[test]
 fn the_plain_manifest_is_the_chart_as_it_is() {
     expect_file!["../../../deploy/namewall.yaml"].assert_eq(&format!("{HEADER}{}", render(&[])));
+}
+
+/// kubelet starts no pod with a `hostPath` volume that fails its type: every folder of the node is made where there is
+/// none, and a node without a container runtime at that path still starts the agent.
+#[test]
+fn a_runtime_socket_that_is_not_there_keeps_no_agent_from_starting() {
+    let host_paths = |rendered: &str| -> Vec<(String, String)> {
+        let mut found = Vec::new();
+        let mut lines = rendered.lines().map(str::trim);
+        while let Some(line) = lines.next() {
+            if line == "hostPath:" {
+                let mut value = |key: &str| lines.next().and_then(|line| line.strip_prefix(key)).map(str::to_owned);
+                found.push((value("path: ").expect("a path"), value("type: ").expect("a type")));
+            }
+        }
+        found
+    };
+    let usual = host_paths(&render(&[]));
+    assert!(
+        usual.iter().any(|(path, _)| path == "/run/containerd"),
+        "the folder of the socket, not the socket: {usual:?}"
+    );
+    assert!(usual.iter().all(|(_, kind)| kind == "DirectoryOrCreate"), "{usual:?}");
+    let without = render(&["--set", "cni.runtimeSocket="]);
+    assert!(
+        without.contains("- --watch") && !without.contains("--runtime-socket") && !without.contains("/host/runtime")
+    );
+    assert!(host_paths(&without).iter().all(|(path, _)| path != "/run/containerd"), "nobody asks a runtime");
 }
 
 /// One control plane for all: it takes a while to start.
@@ -404,7 +432,7 @@ fn the_agent_does_its_work_with_its_own_token(plane: &ControlPlane) {
     let told = plane.get(&["nodeaddresses", "one"]).unwrap();
     assert_eq!((&told["addresses"][0], &told["status"]["enforces"]), (&json!("192.0.2.1"), &json!("digest")));
     // What it could not put in force there.
-    connection.block_on(environment.tell_of_node("one", Some("the kernel is full"))).unwrap();
+    connection.block_on(environment.tell_of_node("one", NodeTopic::Enforcement, Some("the kernel is full"))).unwrap();
     let events = plane.kubectl(&["events", "--for", "node/one"]).unwrap();
     assert!(events.contains("NamewallNotEnforcing") && events.contains("the kernel is full"), "{events}");
     let of = format!("--kubeconfig={}", kubeconfig.display());

@@ -191,3 +191,31 @@ fn citations_are_read_as_they_are_written() {
     assert_eq!(name("s1_two_pods"), Some("S1".to_owned()));
     assert_eq!(name("settle"), None);
 }
+
+/// The numbers of lines that begin like `12. **`.
+fn lines_of_the_security_model(text: &str) -> BTreeSet<u32> {
+    text.lines().filter_map(|line| line.split_once(". **")?.0.parse().ok()).collect()
+}
+
+#[test]
+fn every_line_of_the_security_model_is_named_by_a_test() {
+    let files = files();
+    let text_of = |path: &str| files.iter().find(|file| file.path == path).map(|file| file.text.as_str());
+    let model = text_of("SECURITY-MODEL.md").expect("it is there");
+    let attacks = text_of("docs/attacks.md").expect("it is there");
+    let is_a_test = |name: &str| {
+        let declared = format!("fn {name}(");
+        files.iter().any(|file| file.path == name || (file.extension() == "rs" && file.text.contains(&declared)))
+    };
+    let mut shown = BTreeSet::new();
+    for line in attacks.lines() {
+        let Some((number, tests)) = line.strip_prefix("| ").and_then(|line| line.split_once(" | ")) else { continue };
+        let Ok(number) = number.parse::<u32>() else { continue };
+        let names: Vec<&str> = tests.split('`').skip(1).step_by(2).collect();
+        for name in &names {
+            assert!(is_a_test(name), "docs/attacks.md, line {number} of the security model: there is no {name}");
+        }
+        shown.extend((!names.is_empty()).then_some(number));
+    }
+    assert_eq!(shown, lines_of_the_security_model(model), "the lines of SECURITY-MODEL.md, and those with a test");
+}

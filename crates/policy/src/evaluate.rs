@@ -205,7 +205,7 @@ impl<'a> Walk<'a> {
         Ok(cause)
     }
 
-    fn cluster_gate(&self, plan: &Plan, watch: &mut impl Watch) -> Result<(), (Stage, Cause)> {
+    pub(crate) fn cluster_gate(&self, plan: &Plan, watch: &mut impl Watch) -> Result<(), (Stage, Cause)> {
         let in_doubt = match self.assumption.source_node {
             SourceNode::Unfavourable => Counts::IfFirst(Action::Deny),
             SourceNode::Favourable => Counts::IfFirst(Action::Allow),
@@ -215,8 +215,21 @@ impl<'a> Walk<'a> {
         self.gate(Stage::ClusterGate, gates, watch)
     }
 
+    /// Where a node port is asked for, the cluster gate must let every backend pass: this is the last place that surely
+    /// knows the pod (S1.11, see [`crate::node_ports`]).
+    fn node_port_gate(&self, plan: &Plan, watch: &mut impl Watch) -> Result<(), (Stage, Cause)> {
+        let Some(denied) = self.program.denied_node_port(plan, self.flow) else { return Ok(()) };
+        let to = self.program.endpoint_at(denied.address);
+        let backend = Flow { to, port: denied.port, via: None, hop: None, ..self.flow.clone() };
+        watch.turn(&backend);
+        let leases = LeaseTable::default();
+        let assumption = Assumption::default();
+        Walk { flow: &backend, leases: &leases, assumption, ..*self }.cluster_gate(plan, watch)
+    }
+
     fn egress(&self, plan: &Plan, watch: &mut impl Watch) -> Result<Cause, (Stage, Cause)> {
         self.cluster_gate(plan, watch)?;
+        self.node_port_gate(plan, watch)?;
         if !plan.namespace_gate.is_empty() {
             if self.in_pod_network(&self.flow.to) {
                 watch.enter(Stage::NamespaceGate);

@@ -20,6 +20,7 @@ pub mod labels;
 pub mod lease;
 pub mod lint;
 pub mod model;
+pub mod node_ports;
 pub mod pieces;
 pub mod port;
 pub mod program;

@@ -10,6 +10,7 @@ use crate::model::{
     Action, Direction, NamedPort, NamespaceId, NodeId, Placement, PolicyId, PolicyRef, RoleId, ServiceId, WorkloadId,
 };
 use crate::model::{Enforcement, Subject};
+use crate::node_ports::NodePorts;
 use crate::pieces::Pieces;
 use crate::port::{Protocol, Traffic};
 use crate::shards::Shards;
@@ -53,6 +54,8 @@ pub struct Program {
     pub service_gates: Arc<FxHashMap<NamespaceId, ServiceGates>>,
     /// The Services, as far as a gate stands before them.
     pub services: Arc<Vec<ServiceEntry>>,
+    /// Node ports, and which of them cluster gates close.
+    pub node_ports: Arc<NodePorts>,
     /// All their addresses.
     pub service_addresses: Arc<AddrSet>,
     /// The Services that answer DNS.

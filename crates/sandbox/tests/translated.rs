@@ -57,14 +57,14 @@ fn snapshot() -> Snapshot {
 /// The two kinds of gates.
 const KINDS: [PolicyKind; 2] = [PolicyKind::ClusterEgressFirewall, PolicyKind::EgressFirewall];
 
-/// The same with a firewall for the pods of `shop`.
-fn denied(kind: PolicyKind) -> Snapshot {
+/// The same with a firewall for the pods of a namespace.
+fn denied(kind: PolicyKind, whose: &str) -> Snapshot {
     let mut snapshot = snapshot();
     let network = |text: &str| Peer::Network { cidr: Cidr::host(address(text)), except: Vec::new() };
     let clauses = Clauses::Match { peers: Peers::Listed(DENIED.map(network).to_vec()), ports: Ports::Any };
-    let pods = PodSet { namespaces: NamespaceScope::Named("shop".into()), pods: Selector::everything() };
+    let pods = PodSet { namespaces: NamespaceScope::Named(whose.into()), pods: Selector::everything() };
     let (placement, namespace) = match kind {
-        PolicyKind::EgressFirewall => (Placement::NamespaceGate, Some("shop".into())),
+        PolicyKind::EgressFirewall => (Placement::NamespaceGate, Some(whose.into())),
         _ => (Placement::ClusterGate { priority: 5 }, None),
     };
     Arc::make_mut(&mut snapshot.policies).push(Policy {
@@ -121,7 +121,7 @@ fn predicted(snapshot: &Snapshot, from: &str) -> Verdict {
 
 #[track_caller]
 fn check(masquerades: bool, kind: PolicyKind) {
-    let (open, closed) = (snapshot(), denied(kind));
+    let (open, closed) = (snapshot(), denied(kind, "shop"));
     let (mut free, mut firewalled) = (build(&open), build(&closed));
     if masquerades {
         free.masquerade().expect("the nodes masquerade");
@@ -153,5 +153,39 @@ fn s1_11_passed_on_for_a_client_whose_node_masquerades() {
 fn s1_11_passed_on_for_a_client_that_is_seen_as_it_is() {
     if has_rights() {
         KINDS.into_iter().for_each(|kind| check(false, kind));
+    }
+}
+
+/// Only the client's own firewall denies the destination. The Service is of another tenant, without a firewall, so
+/// nobody but the client's own node can tell that the connection is denied.
+#[track_caller]
+fn check_own_gate(masquerades: bool) {
+    let closed = denied(PolicyKind::ClusterEgressFirewall, "lab");
+    let mut firewalled = build(&closed);
+    if masquerades {
+        firewalled.masquerade().expect("the nodes masquerade");
+    }
+    let others = [FAR, OTHER, NEAR].concat();
+    for from in &others {
+        assert_eq!(predicted(&closed, from), Verdict::Allow, "{from}");
+    }
+    for from in STRANGER {
+        assert_eq!(predicted(&closed, from), Verdict::Deny, "{from}");
+    }
+    expect_packets(&firewalled, &others, Measured::Open);
+    expect_packets(&firewalled, &STRANGER, Measured::Silent);
+}
+
+#[test]
+fn s1_11_the_clients_own_gate_counts_if_its_node_masquerades() {
+    if has_rights() {
+        check_own_gate(true);
+    }
+}
+
+#[test]
+fn s1_11_the_clients_own_gate_counts_for_a_client_that_is_seen_as_it_is() {
+    if has_rights() {
+        check_own_gate(false);
     }
 }

@@ -9,9 +9,11 @@ use crate::settle::Settle;
 use crate::signals::tests::NoSignals;
 use crate::testing::{DB, FakeMachine, WEB, answer, ip, names_of_web, read};
 use namewall_cluster::{Key, LoadError, PodAddresses, Read};
+use namewall_cni::sandboxes::{FILE, Sandboxes};
 use namewall_dataplane::memory::Memory;
 use namewall_dataplane::{Connection, CutEstablished, Denied};
 use namewall_dns::{Answer, Learn, OnLearnTimeout};
+use namewall_kubernetes::NodeTopic;
 use namewall_policy::domain::DomainPattern;
 use namewall_policy::lease::Bounds;
 use namewall_policy::port::Protocol;
@@ -28,11 +30,14 @@ use std::rc::Rc;
 /// What happens next, and what the test does before it.
 type Step = (Event, Box<dyn FnOnce()>);
 
+/// What users are warned of, and how.
+type Warned = (NodeTopic, Option<String>);
+
 /// Goes through its steps, and stops.
 struct Script {
     steps: VecDeque<Step>,
     policies: Rc<RefCell<Vec<String>>>,
-    warnings: Rc<RefCell<Vec<Option<String>>>>,
+    warnings: Rc<RefCell<Vec<Warned>>>,
     attached: BTreeSet<Key>,
     api: Rc<RefCell<Api>>,
 }
@@ -71,8 +76,8 @@ impl Source for Script {
         api.published.is_some()
     }
 
-    fn warn_users(&mut self, _node: &str, error: Option<&str>) {
-        self.warnings.borrow_mut().push(error.map(str::to_owned));
+    fn warn_users(&mut self, _node: &str, topic: NodeTopic, error: Option<&str>) {
+        self.warnings.borrow_mut().push((topic, error.map(str::to_owned)));
     }
 }
 
@@ -81,7 +86,7 @@ struct Trial {
     memory: Memory,
     clock: Arc<ManualClock>,
     policies: Rc<RefCell<Vec<String>>>,
-    warnings: Rc<RefCell<Vec<Option<String>>>>,
+    warnings: Rc<RefCell<Vec<Warned>>>,
     api: Rc<RefCell<Api>>,
     machine: FakeMachine,
     health: Health,
@@ -345,8 +350,50 @@ fn a_start_that_fails_warns_users_and_leaves_no_control_socket() {
     let error = trial.start(Vec::new()).err().expect("the data plane refuses");
     assert!(matches!(error, AgentError::Node(NodeError::Dataplane(_))), "{error}");
     let warned = trial.warnings.borrow();
-    assert!(matches!(warned.as_slice(), [Some(text)] if text.contains("refuse")), "{warned:?}");
+    assert!(
+        matches!(warned.as_slice(), [(NodeTopic::Enforcement, Some(text))] if text.contains("refuse")),
+        "{warned:?}"
+    );
     assert!(!trial.control.exists());
+}
+
+#[test]
+fn a_container_runtime_that_is_silent_is_told_of_until_it_answers() {
+    let folder = std::env::temp_dir().join(format!("namewall-agent-runtime-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let trial = Trial { control: folder.join("agent.sock"), ..Trial::new("runtime") };
+    let say = |error: Option<&str>| {
+        let said = Sandboxes { error: error.map(str::to_owned), ..Sandboxes::default() };
+        let file = folder.join(FILE);
+        trial.then(move |_| said.write(&file).expect("it is written"))
+    };
+    let metrics: Rc<RefCell<Option<Metrics>>> = Rc::default();
+    let sees = |error: Option<&'static str>, sample: &'static str| {
+        let (control, metrics) = (trial.control.clone(), metrics.clone());
+        trial.then(move |_| {
+            let runtime = &Trial::status(&control)["guard"]["runtime"];
+            assert_eq!(runtime["error"].as_str(), error);
+            let text = metrics.borrow().as_ref().map(|metrics| metrics.text(Format::Prometheus));
+            assert_samples(&text.expect("they are read"), &[sample]);
+        })
+    };
+    let second = || trial.after(Duration::from_secs(1));
+    let agent = trial.start(vec![
+        say(Some("cannot reach the socket")),
+        second(),
+        sees(Some("cannot reach the socket"), "namewall_runtime_silent 1"),
+        say(None),
+        second(),
+        sees(None, "namewall_runtime_silent 0"),
+    ]);
+    let agent = agent.expect("it starts");
+    *metrics.borrow_mut() = Some(Metrics::new(vec![Box::new(agent.metrics())]));
+    agent.run(&NoSignals).expect("it ends");
+    let about_runtime = |(topic, error): &Warned| (*topic == NodeTopic::Runtime).then(|| error.clone());
+    let mut told: Vec<Option<String>> = trial.warnings.borrow().iter().filter_map(about_runtime).collect();
+    told.dedup();
+    assert_eq!(told, [None, Some("cannot reach the socket".to_owned()), None]);
+    std::fs::remove_dir_all(&folder).expect("it is there");
 }
 
 /// What the CNI plugin asks, in a thread: the answer comes when the loop has turned.

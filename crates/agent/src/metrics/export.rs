@@ -38,6 +38,8 @@ struct Reading {
     denials: Arc<Denials>,
     guarded: usize,
     unguarded: usize,
+    /// None if nobody asks the container runtime.
+    is_runtime_silent: Option<bool>,
     /// None if they cannot be read now: a counter of 0 would look like a restart.
     guard_drops: Option<GuardDrops>,
     second: usize,
@@ -70,6 +72,7 @@ impl Reading {
             denials: state.denials.clone(),
             guarded: state.node.guards(),
             unguarded: state.interfaces.unknown().len(),
+            is_runtime_silent: state.interfaces.sandboxes().map(|said| said.error.is_some()),
             guard_drops: state.node.guard_drops().ok(),
             second: state.node.second().iter().map(|pod| pod.interfaces.len()).sum(),
             second_unenforced: state.interfaces.unreached()
@@ -107,6 +110,10 @@ impl Reading {
         to.value(&metric::CUTS_FORGOTTEN, read(&meter.cuts_forgotten))?;
         to.value(&metric::GUARDED, self.guarded)?;
         to.value(&metric::UNGUARDED, self.unguarded)?;
+        let mut runtime = to.family(&metric::RUNTIME_SILENT)?;
+        if let Some(is_silent) = self.is_runtime_silent {
+            runtime.sample(&[], is_silent)?;
+        }
         let mut drops = to.family(&metric::GUARD_DROPS)?;
         if let Some(dropped) = self.guard_drops {
             drops.sample(&["wrong_source"], dropped.wrong_source.packets)?;

@@ -162,6 +162,10 @@ pub(super) const UNGUARDED: Metric = Metric::gauge(
     "namewall_unguarded_pod_addresses",
     "Addresses of this node's pods whose interface is not known, so that the address alone tells the pod.",
 );
+pub(super) const RUNTIME_SILENT: Metric = Metric::gauge(
+    "namewall_runtime_silent",
+    "1 while the container runtime cannot be asked which pods run. There is no sample if nobody asks it.",
+);
 pub(super) const GUARD_DROPS: Metric = Metric::counter(
     "namewall_guard_dropped_packets_total",
     "Packets that the guard of pods' interfaces has dropped: with a source that is not the pod's, or broadcast and \
@@ -212,6 +216,7 @@ pub const METRICS: &[&Metric] = &[
     &CUTS_FORGOTTEN,
     &GUARDED,
     &UNGUARDED,
+    &RUNTIME_SILENT,
     &GUARD_DROPS,
     &SECOND,
     &SECOND_UNENFORCED,

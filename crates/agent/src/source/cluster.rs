@@ -10,7 +10,7 @@ use namewall_cluster::kinds::{CLUSTER_EGRESS_FIREWALL, Component, MAX_NODE_ADDRE
 use namewall_cluster::resolver::Settings as ResolverSettings;
 use namewall_cluster::yaml::{Node, Value};
 use namewall_cluster::{DescribedService, Key, LoadError, PodAddresses, Read, Settings, Store};
-use namewall_kubernetes::{Connection, Publisher, Trouble, Watch};
+use namewall_kubernetes::{Connection, NodeTopic, Publisher, Trouble, Watch};
 use namewall_policy::Instant;
 use namewall_policy::addr::Cidr;
 use namewall_runtime::Clock;
@@ -55,7 +55,9 @@ pub struct ClusterSource {
     /// The pods that had the addresses that the runtime has given them, when the cluster was last read.
     attached: BTreeSet<Key>,
     logged: LoggedTrouble,
-    warning: Warning,
+    /// Of each topic that Events are about.
+    enforcement_warning: Warning,
+    runtime_warning: Warning,
     stand_in: StandIn,
 }
 
@@ -85,7 +87,8 @@ impl ClusterSource {
             read: String::new(),
             attached: BTreeSet::new(),
             logged: LoggedTrouble::default(),
-            warning: Warning::default(),
+            enforcement_warning: Warning::default(),
+            runtime_warning: Warning::default(),
         }
     }
 
@@ -217,14 +220,18 @@ impl Source for ClusterSource {
         self.published.addresses.is_some()
     }
 
-    fn warn_users(&mut self, node: &str, error: Option<&str>) {
+    fn warn_users(&mut self, node: &str, topic: NodeTopic, error: Option<&str>) {
         let now = self.clock.now();
+        let warning = match topic {
+            NodeTopic::Enforcement => &mut self.enforcement_warning,
+            NodeTopic::Runtime => &mut self.runtime_warning,
+        };
         // Nobody can be told while the server is away.
-        if !self.warning.is_due(error, now) || !self.watch.trouble().is_empty() {
+        if !warning.is_due(error, now) || !self.watch.trouble().is_empty() {
             return;
         }
-        let written = self.connection.block_on(self.connection.environment().tell_of_node(node, error));
-        self.warning.ended(error, written.is_ok(), now);
+        let written = self.connection.block_on(self.connection.environment().tell_of_node(node, topic, error));
+        warning.ended(error, written.is_ok(), now);
         if let Err(error) = written {
             warn!(%error, "cannot write an Event");
         }

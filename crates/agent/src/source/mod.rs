@@ -13,7 +13,7 @@ pub use storage::{StorageSettings, StorageStatus};
 
 use crate::signals::Signals;
 use namewall_cluster::{Key, LoadError, PodAddresses, Read};
-use namewall_kubernetes::{NameObject, Publisher, Trouble};
+use namewall_kubernetes::{NameObject, NodeTopic, Publisher, Trouble};
 use namewall_policy::addr::Cidr;
 use namewall_telemetry::Export;
 use std::collections::BTreeSet;
@@ -112,6 +112,6 @@ pub trait Source {
         true
     }
 
-    /// Tells users what keeps policies from being enforced on this node. Without an error: nothing does.
-    fn warn_users(&mut self, _node: &str, _error: Option<&str>) {}
+    /// Tells users what is wrong on this node with this topic. Without an error: nothing is.
+    fn warn_users(&mut self, _node: &str, _topic: NodeTopic, _error: Option<&str>) {}
 }

@@ -325,10 +325,7 @@ impl World {
 
     /// The digest of the firewalls as they are.
     fn digest(&self) -> String {
-        let mut store = namewall_cluster::Store::default();
-        let kind = CLUSTER_EGRESS_FIREWALL.preferred();
-        self.server.all(&CLUSTER_EGRESS_FIREWALL).iter().for_each(|object| _ = store.apply(kind, object));
-        store.digest(&CLUSTER_EGRESS_FIREWALL)
+        digest_of(&self.server.all(&CLUSTER_EGRESS_FIREWALL))
     }
 
     fn condition(&self, kind: &str) -> Value {
@@ -348,6 +345,32 @@ impl World {
         };
         self.server.take_requests().into_iter().filter_map(tell).collect()
     }
+}
+
+/// The digest of these firewalls.
+fn digest_of(firewalls: &[Value]) -> String {
+    let mut store = namewall_cluster::Store::default();
+    let kind = CLUSTER_EGRESS_FIREWALL.preferred();
+    firewalls.iter().for_each(|object| _ = store.apply(kind, object));
+    store.digest(&CLUSTER_EGRESS_FIREWALL)
+}
+
+/// An attack: a firewall is deleted and made anew under its name, with other rules. Its generation is 1 again, and a
+/// node that still has the old one must not count.
+#[test]
+fn s7_5_a_node_that_enforces_an_older_firewall_of_the_same_name_does_not_count() {
+    let world = World::new(&[]);
+    world.put_firewall("192.0.2.0/24");
+    let mut older = world.server.get(&CLUSTER_EGRESS_FIREWALL, &shut()).expect("it is there");
+    assert_eq!(older["metadata"]["generation"], 1);
+    older["metadata"]["uid"] = json!("uid-of-one-that-is-deleted");
+    world.put_node("node-1", &digest_of(&[older]));
+    let mut world = world.start();
+    world.simulation.run_for(5 * SECOND);
+    assert_eq!(world.condition("Enforced")["message"], "1 of 1 nodes do not enforce it yet: node-1");
+    world.put_node("node-1", &world.digest());
+    world.simulation.run_for(5 * SECOND);
+    assert_eq!(world.condition("Enforced")["status"], "True");
 }
 
 #[test]

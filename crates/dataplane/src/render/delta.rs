@@ -125,6 +125,7 @@ fn policies_are_the_same(before: &Program, next: &Program) -> bool {
         && same(&before.node_addresses, &next.node_addresses)
         && same(&before.pod_networks, &next.pod_networks)
         && same(&before.services, &next.services)
+        && (Arc::ptr_eq(&before.node_ports, &next.node_ports) || before.node_ports.denies_as(&next.node_ports))
         && same(&before.service_gates, &next.service_gates)
         && before.resolvers == next.resolvers
         // An address that is shared is no longer the pod's own.

@@ -24,6 +24,7 @@ mod ids;
 mod inside;
 mod moment;
 mod names;
+mod node_ports;
 mod remote;
 mod rules;
 mod services;

@@ -300,7 +300,7 @@ pub(crate) fn protocol_number(protocol: Protocol) -> u8 {
     }
 }
 
-fn numbered_ways(table: &mut Table, traffic: &Traffic) -> Vec<Vec<Test>> {
+pub(super) fn numbered_ways(table: &mut Table, traffic: &Traffic) -> Vec<Vec<Test>> {
     if traffic.is_all() {
         return vec![Vec::new()];
     }

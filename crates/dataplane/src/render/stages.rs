@@ -138,6 +138,7 @@ impl Stages<'_> {
         let mut stages = Vec::new();
         if direction == Direction::Egress {
             stages.extend(self.cluster_gate(&plan.cluster_gate, &plan.in_doubt));
+            stages.extend(self.node_port_gate(plan));
             stages.extend(self.namespace_gate(&plan.namespace_gate));
         }
         let tiers = plan.tiers(direction);
@@ -329,7 +330,7 @@ impl Stages<'_> {
     }
 
     /// Every rule that denies has a chain of its own, which counts and tells of it.
-    fn deny_chain(&mut self, run: &Run) -> String {
+    pub(super) fn deny_chain(&mut self, run: &Run) -> String {
         let label = run.label(self.render.program);
         let name = chain_name(&format!(
             "{}deny/{}/{}",

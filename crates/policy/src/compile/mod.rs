@@ -20,6 +20,7 @@ use crate::model::{
     Action, Backend, BackendTarget, Clauses, Direction, NodeId, PolicyId, Rule, Service, ServiceId, ServicePort,
     Workload, WorkloadId,
 };
+use crate::node_ports::NodePorts;
 use crate::pieces::Pieces;
 use crate::port::Protocol;
 use crate::program::{
@@ -104,6 +105,7 @@ pub fn compile(snapshot: &Snapshot) -> (Program, Vec<Finding>) {
     program.by_address = placing.by_address;
     let findings = placing.shared.findings.clone();
     program.shared = Arc::new(placing.shared);
+    program.node_ports = Arc::new(NodePorts::new(snapshot, &program, None));
     (program, findings)
 }
 

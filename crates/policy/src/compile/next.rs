@@ -5,6 +5,7 @@ use super::plans::PlanBuilder;
 use super::{Interned, compile, member, resolvers};
 use crate::finding::Finding;
 use crate::model::{Clauses, Peer, Peers, Service, Workload, WorkloadId};
+use crate::node_ports::{Before, NodePorts};
 use crate::pieces::differing;
 use crate::program::{CompiledRule, Holder, Matcher, PeerSet, PeerSetId, Program};
 use crate::shards::Shards;
@@ -35,7 +36,7 @@ pub fn compile_next(before: &Snapshot, program: &Program, next: &Snapshot) -> (P
     compiled.resolvers = resolvers(next, &compiled.dns_services);
     let mut plans = PlanBuilder::knowing(next, program);
     let mut classes = None;
-    for at in changed {
+    for &at in &changed {
         let workload = &next.workloads[at];
         let class = plans.class_of(workload.role, workload.node, |class| {
             classes.get_or_insert_with(|| Interned::of(&program.classes)).intern(class)
@@ -49,6 +50,13 @@ pub fn compile_next(before: &Snapshot, program: &Program, next: &Snapshot) -> (P
     compiled.class_of = plans.finish();
     if let Some(classes) = classes {
         compiled.classes = Arc::new(classes.finish());
+    }
+    let workloads = changed.iter().flat_map(|&at| [before.workloads.get(at), next.workloads.get(at)]).flatten();
+    let touched = workloads.flat_map(|workload| workload.addresses.iter().copied()).collect();
+    let known = Before { node_ports: &program.node_ports, touched };
+    let node_ports = NodePorts::new(next, &compiled, Some(known));
+    if node_ports != *program.node_ports {
+        compiled.node_ports = Arc::new(node_ports);
     }
     (compiled, program.shared.findings.clone())
 }

@@ -28,6 +28,9 @@ pub(crate) const NAMESPACES: [&str; 3] = ["n0", "n1", "n2"];
 /// The edges of every range that rules are made of, and their neighbours.
 pub(crate) const PORTS: [u16; 11] = [80, 0, 1, 79, 81, 442, 443, 444, 8080, 65534, 65535];
 
+/// Node ports of Services, few of them, so that flows meet them.
+const NODE_PORTS: [u16; 2] = [80, 443];
+
 /// Addresses that are nobody's: outside, at the edges of blocks, and some
 /// where pods might be.
 const NOBODY: [&str; 14] = [

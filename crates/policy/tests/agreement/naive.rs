@@ -8,8 +8,8 @@ mod matching;
 
 pub(crate) use cases::Case;
 use namewall_policy::model::{
-    Action, Clauses, Direction, Enforcement, NamespaceId, NodeId, Placement, Policy, PolicyKind, PolicyRef, Rule,
-    Workload, WorkloadId,
+    Action, BackendTarget, Clauses, Direction, Enforcement, NamespaceId, NodeId, Placement, Policy, PolicyKind,
+    PolicyRef, Rule, Workload, WorkloadId,
 };
 use namewall_policy::{Endpoint, Flow, Instant, Lease, Prediction, Snapshot, Stage};
 use std::net::IpAddr;
@@ -125,7 +125,11 @@ impl<'a> Walk<'a> {
         if self.to_itself(pod) {
             return Ok(Because::OwnAddress);
         }
-        all_allow(self.world.judged_as(pod).into_iter().map(|pod| self.egress_of(pod)))
+        let because = all_allow(self.world.judged_as(pod).into_iter().map(|pod| self.egress_of(pod)))?;
+        if self.flow.hop.is_some() {
+            self.service_gate()?;
+        }
+        Ok(because)
     }
 
     fn egress_of(&self, pod: &Workload) -> Step {
@@ -134,10 +138,10 @@ impl<'a> Walk<'a> {
             let first = self.flow.before(hop);
             let because = Walk { flow: &first, ..*self }.egress_of(pod)?;
             self.cluster_gate(pod)?;
-            self.service_gate()?;
             return Ok(because);
         }
         self.cluster_gate(pod)?;
+        self.node_port_gate(pod)?;
         if !self.stays_in_pod_network() {
             self.gate(Stage::NamespaceGate, &self.placed(pod, |at| at == Placement::NamespaceGate))?;
         }
@@ -191,6 +195,31 @@ impl<'a> Walk<'a> {
                     Some(_) if !in_doubt || matches!(self.doubt, Doubt::Case(_)) => return Ok(()),
                     Some(_) => break,
                     None => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// S1.11: every backend of a node port that is asked for, of the same family and whatever names are known. What is
+    /// in doubt counts if it denies.
+    fn node_port_gate(&self, pod: &Workload) -> Result<(), (Stage, Because)> {
+        let Flow { to, protocol, port, .. } = self.flow;
+        let Some(asked) = to.address.filter(|address| !to.assumed && self.world.is_nodes(*address)) else {
+            return Ok(());
+        };
+        let world = World { leases: &[], ..self.world };
+        let ports = self.world.snapshot.services.iter().flat_map(|service| &service.ports);
+        for service in ports.filter(|one| one.protocol == *protocol && one.node_port == Some(*port)) {
+            for backend in &service.backends {
+                let addresses = match backend.target {
+                    BackendTarget::Address(address) => vec![address],
+                    BackendTarget::Workload(id) => self.world.snapshot.workload(id).addresses.to_vec(),
+                };
+                for address in addresses.into_iter().filter(|address| address.is_ipv4() == asked.is_ipv4()) {
+                    let to = self.world.end_at(address);
+                    let flow = Flow { to, port: backend.port, via: None, hop: None, ..self.flow.clone() };
+                    Walk { world, flow: &flow, doubt: &Doubt::Closed, ..*self }.cluster_gate(pod)?;
                 }
             }
         }
@@ -378,6 +407,21 @@ impl<'a> World<'a> {
             !pod.host_network && pod.addresses.contains(&address)
         };
         self.snapshot.workload_ids().filter(has).collect()
+    }
+
+    /// True if a node has the address and no pod claims it.
+    fn is_nodes(&self, address: IpAddr) -> bool {
+        !self.nodes_with(address).is_empty() && !self.is_pods(address) && !matching::is_of_every_machine(address)
+    }
+
+    /// Whoever has the address, as packets show it.
+    fn end_at(&self, address: IpAddr) -> Endpoint {
+        let workload = self.holders(address).first().copied();
+        let node = match self.nodes_with(address).as_slice() {
+            [only] if workload.is_none() && !matching::is_of_every_machine(address) => Some(NodeId(*only as u32)),
+            _ => None,
+        };
+        Endpoint { workload, node, address: Some(address), ..Endpoint::default() }
     }
 
     /// The pods that a pod is judged as: itself, those with one of its addresses, those with one of theirs, and so on.

@@ -4,7 +4,9 @@ use crate::frame::{
     ADVERTISEMENT, ARP, Arp, BROADCAST, Ends, IPV6, Mac, Neighbour, PROVIDER_VLAN, REDIRECT, ROUTER_ADVERTISEMENT,
     SOLICITATION, VLAN, frame, group_mac, kind_of, udp,
 };
-use crate::world::{ATTACKER, Ear, FRIEND, FRIENDS_PORT, Host, NODE, OPEN, PORT, SERVER, UNUSED, VICTIM, World, at};
+use crate::world::{
+    ATTACKER, Ear, FRIEND, FRIENDS_PORT, Host, LOOPBACK_NODE_PORT, NODE, OPEN, PORT, SERVER, UNUSED, VICTIM, World, at,
+};
 use namewall_sandbox::{Wiring, gateway_of};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -53,6 +55,7 @@ impl<'a> Arsenal<'a> {
         self.forged_sources();
         self.connections_of_others();
         self.groups_for_the_node();
+        self.loopback();
         if self.world.wiring == Wiring::Bridged {
             self.link_local();
             self.tags();
@@ -143,6 +146,28 @@ impl<'a> Arsenal<'a> {
                 };
                 let datagram = Datagram { from: at(source, 7), to: at(group, PORT) };
                 self.add_udp(name, Path { from, to: mac, ear: Ear::Node }, datagram);
+            }
+        }
+    }
+
+    /// Loopback addresses of the node, which takes packets for them from its links (`route_localnet`), as kube-proxy
+    /// sets it for node ports on loopback.
+    fn loopback(&mut self) {
+        for from in [ATTACKER, OPEN] {
+            let ways = [
+                ("127.0.0.1", PORT, "a service"),
+                ("127.255.255.254", PORT, "a service"),
+                ("127.0.0.1", LOOPBACK_NODE_PORT, "a node port"),
+            ];
+            for (to, port, what) in ways {
+                let name = format!("from {} to {what} of the node at {to}", from.name);
+                let to: IpAddr = to.parse().expect("an address");
+                let datagram = Datagram { from: at(from.v4, 7), to: at(to, port) };
+                let hop = match self.world.wiring {
+                    Wiring::Routed => self.world.mac(from),
+                    Wiring::Bridged => self.world.mac(NODE),
+                };
+                self.add_udp(name, Path { from, to: hop, ear: Ear::Node }, datagram);
             }
         }
     }

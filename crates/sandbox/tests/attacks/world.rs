@@ -7,6 +7,7 @@
 //! every pod                   may not reach a node
 //! ```
 
+use crate::common::nft;
 use crate::frame::Mac;
 use namewall_dataplane::CutEstablished;
 use namewall_dataplane::guard::link_local;
@@ -31,6 +32,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 pub(crate) const PORT: u16 = 9000;
+/// At every loopback address of the node, it leads to the node's own service at another one.
+pub(crate) const LOOPBACK_NODE_PORT: u16 = 30_090;
 /// The friend sends from here, and has a connection with the victim and with the server outside.
 pub(crate) const FRIENDS_PORT: u16 = 5000;
 const LENGTH: usize = 8;
@@ -193,6 +196,7 @@ impl World {
             Firewall::Namewall => Held::Namewall(Box::new(guarded(&snapshot, &outside, wiring))),
         };
         let mut world = Self { held, wiring, ears: Vec::new(), connected: Vec::new() };
+        world.serve_on_loopback();
         world.listen();
         world
     }
@@ -211,6 +215,21 @@ impl World {
             pod => self.sandbox().pod(pod),
         };
         found.expect("it was built")
+    }
+
+    /// Node ports on loopback, as kube-proxy's iptables mode has them.
+    fn serve_on_loopback(&self) {
+        let node = self.namespace(NODE);
+        let allow = || std::fs::write("/proc/sys/net/ipv4/conf/all/route_localnet", "1");
+        node.enter(allow).expect("in the node").expect("the setting can be written");
+        nft(
+            node,
+            &format!(
+                "add table ip loopback; \
+                 add chain ip loopback node-ports {{ type nat hook prerouting priority dstnat; }}; \
+                 add rule ip loopback node-ports ip daddr 127.0.0.0/8 udp dport {LOOPBACK_NODE_PORT} dnat to 127.0.0.2:{PORT}"
+            ),
+        );
     }
 
     fn listen(&mut self) {

@@ -160,6 +160,10 @@ impl Series {
             if step % COMPARE == 0 && self.world.whole {
                 self.compare(cluster, &wanted)?;
             }
+            // In every second series nodes put their address in the place of their pods' (S1.11).
+            if self.seed % 2 == 1 {
+                cluster.masquerade().map_err(|error| self.error(&error, &snapshot))?;
+            }
             let now = Now { snapshot, program: judge, leases: self.leases.clone() };
             self.ask(cluster, &now)?;
             before = Some((now.snapshot, program));
@@ -265,6 +269,9 @@ impl Series {
                 return Err(self.why(&what, now, question));
             }
             self.tally.count(&now.program, &decisions[at]);
+            if question.flow.hop.is_some() {
+                self.tally.count_passed_on(&decisions[at]);
+            }
             let without = evaluate(&now.program, &LeaseTable::default(), &question.flow, NOW);
             self.tally.leased += usize::from(without.verdict != decisions[at].verdict);
         }

@@ -52,6 +52,7 @@ impl<'a> Asking<'a> {
             }
         }
         self.through_services(&mut questions);
+        self.through_node_ports(&mut questions);
         questions
     }
 
@@ -88,6 +89,33 @@ impl<'a> Asking<'a> {
                         asked: SocketAddr::new(address, port.port),
                         ..direct
                     }));
+                }
+            }
+        }
+    }
+
+    /// Node ports of nodes that the source is not on, which may see another source. So only backends outside are asked
+    /// for: what a pod lets in depends on the source.
+    fn through_node_ports(&self, questions: &mut Vec<Question>) {
+        for (at, service) in self.snapshot.services.iter().enumerate() {
+            for (port, node_port) in service.ports.iter().filter_map(|port| Some((port, port.node_port?))) {
+                for &node in self.snapshot.nodes.iter().flat_map(|node| &node.addresses) {
+                    let outside =
+                        port.backends.iter().filter(|backend| matches!(backend.target, BackendTarget::Address(_)));
+                    let mut found =
+                        outside.filter_map(|one| Some((self.address_of(one.target, node.is_ipv4())?, one.port)));
+                    let Some((backend, backend_port)) = found.next() else { continue };
+                    let to = self.program.endpoint_at(backend);
+                    let backend_port = TransportPort { protocol: port.protocol, port: backend_port };
+                    for from in self.places.iter().filter(|from| self.comes_as_itself(from.source, &to)) {
+                        let Some(direct) = self.question(from, to.clone(), backend_port) else { continue };
+                        let Some(hop) = self.program.hop_at(&direct.flow.from, node, node_port) else { continue };
+                        questions.push(Question {
+                            flow: Flow { via: Some(ServiceId(at as u32)), hop: Some(hop), ..direct.flow },
+                            asked: SocketAddr::new(node, node_port),
+                            ..direct
+                        });
+                    }
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! What was tried: a generator that never comes to a rule tests nothing.
 
 use namewall_policy::model::{Action, PolicyKind};
-use namewall_policy::{Cause, Decision, Program, Reason, Verdict};
+use namewall_policy::{Cause, Decision, Program, Reason, Stage, Verdict};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -16,6 +16,8 @@ pub(crate) struct Tally {
     pub(crate) told: usize,
     /// Judged otherwise without leases.
     pub(crate) leased: usize,
+    /// Through another node's port: allowed, and denied by the source's own cluster gate.
+    passed_on: [usize; 2],
     /// How often each thing decided.
     by: BTreeMap<String, usize>,
 }
@@ -46,6 +48,14 @@ impl Tally {
         }
     }
 
+    pub(crate) fn count_passed_on(&mut self, decision: &Decision) {
+        match decision.reason {
+            Reason::Allowed { .. } => self.passed_on[0] += 1,
+            Reason::Denied { stage: Stage::ClusterGate, .. } => self.passed_on[1] += 1,
+            Reason::Denied { .. } => {}
+        }
+    }
+
     pub(crate) fn add(&mut self, other: Self) {
         self.clusters += other.clusters;
         self.allowed += other.allowed;
@@ -54,6 +64,7 @@ impl Tally {
         self.repeated += other.repeated;
         self.told += other.told;
         self.leased += other.leased;
+        self.passed_on.iter_mut().zip(other.passed_on).for_each(|(all, more)| *all += more);
         for (name, count) in other.by {
             *self.by.entry(name).or_default() += count;
         }
@@ -78,6 +89,7 @@ impl Tally {
         let tenth = (self.allowed + self.denied) / 10;
         assert!(self.clusters >= 200 && self.allowed > tenth && self.denied > tenth, "{self}");
         assert!(self.told > 100 && self.leased > 100, "{self}");
+        assert!(self.passed_on.iter().all(|times| *times > 20), "{self}");
     }
 }
 
@@ -87,13 +99,17 @@ fn decided_by(kind: PolicyKind, action: Action) -> String {
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { clusters, allowed, denied, would_deny, repeated, told, leased, by } = self;
+        let Self { clusters, allowed, denied, would_deny, repeated, told, leased, passed_on, by } = self;
         writeln!(f, "{clusters} clusters, {} connections tried: {allowed} allowed,", allowed + denied)?;
         writeln!(
             f,
             "of which {would_deny} would be denied and {repeated} were tried again; {denied} denied, {told} told of;"
         )?;
-        writeln!(f, "{leased} by a lease")?;
+        writeln!(
+            f,
+            "{leased} by a lease; through other nodes' ports: {} allowed, {} denied",
+            passed_on[0], passed_on[1]
+        )?;
         by.iter().try_for_each(|(name, count)| writeln!(f, "{count:8} {name}"))
     }
 }

@@ -33,6 +33,8 @@ const PODS: [&[&str]; 7] = [
 const HOST_POD: [&str; 3] = ["172.16.0.2", "fd01::2", "192.0.2.99"];
 const OUTSIDE: [&str; 4] = ["192.0.2.10", "203.0.113.5", "2001:db8::10", "2001:db8:1::5"];
 const SERVICES: [[&str; 2]; 3] = [["10.96.0.1", "fd02::1"], ["10.96.0.2", "fd02::2"], ["10.96.0.3", "fd02::3"]];
+/// Of the first Service.
+const NODE_PORT: u16 = 30_000;
 const POD_NETWORKS: [&[&str]; 4] =
     [&["10.0.0.0/23", "fd00::/48"], &["10.0.0.0/24"], &[], &["10.0.0.0/24", "10.0.1.0/24", "fd00:0:0:1::/64"]];
 pub(crate) const PORTS: [u16; 4] = [80, 81, 443, 8080];
@@ -278,7 +280,7 @@ fn service(at: usize, target: Target, port: u16, pods: &[Option<WorkloadId>]) ->
         name: None,
         protocol,
         port: 8000,
-        node_port: None,
+        node_port: Some(NODE_PORT + at as u16),
         backends: backends.clone(),
     });
     Service {

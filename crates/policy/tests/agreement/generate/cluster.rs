@@ -1,11 +1,11 @@
 //! Namespaces, nodes, workloads and services.
 
-use super::{NAMESPACES, ips, labels, read};
+use super::{NAMESPACES, NOBODY, NODE_PORTS, PORTS, ips, labels, read};
 use namewall_policy::Snapshot;
 use namewall_policy::labels::Labels;
 use namewall_policy::model::{
-    NamedPort, Namespace, NamespaceId, Node, NodeId, Owner, Role, ServedAddress, Service, ServiceForm, Workload,
-    WorkloadId, WorkloadKind,
+    Backend, BackendTarget, NamedPort, Namespace, NamespaceId, Node, NodeId, Owner, Role, ServedAddress, Service,
+    ServiceForm, ServicePort, Workload, WorkloadId, WorkloadKind,
 };
 use namewall_policy::port::{Protocol, TransportPort};
 use proptest::prelude::*;
@@ -40,12 +40,15 @@ const POD_NETWORKS: [&[&str]; 6] = [
 /// Its own, a node's, and a pod's.
 const API_SERVER: [&str; 4] = ["192.0.2.10", "fd02::1", "172.16.0.1", "10.0.0.1"];
 
+/// Backends of Services besides: pods, and a node.
+const BACKENDS: [&str; 4] = ["10.0.0.1", "10.0.0.2", "fd00::1", "172.16.0.1"];
+
 #[derive(Clone, Debug)]
 pub(super) struct Cluster {
     namespaces: Vec<(Labels, bool)>,
     nodes: Vec<(Labels, Vec<usize>)>,
     workloads: Vec<Member>,
-    services: Vec<u32>,
+    services: Vec<Service>,
     pod_networks: &'static [&'static str],
     api_server: Vec<&'static str>,
     /// Roles nobody plays, before all others: enough to fill more than one word of bits.
@@ -83,7 +86,7 @@ pub(super) fn clusters() -> impl Strategy<Value = Cluster> {
     let namespaces = prop::collection::vec((labels(), prop::bool::weighted(0.15)), NAMESPACES.len());
     let nodes = prop::collection::vec((labels(), subsequence(vec![0, 1, 2, 3, 4, 5, 6], 0..=7)), NODE_ADDRESSES.len());
     let workloads = prop::collection::vec(members(), 1..7);
-    let services = prop::collection::vec(0..3u32, 1..3);
+    let services = prop::collection::vec(services(), 1..3);
     let api_server = subsequence(API_SERVER.to_vec(), 0..=API_SERVER.len());
     let unplayed = prop_oneof![19 => Just(0), 1 => Just(62)];
     (namespaces, nodes, workloads, services, select(POD_NETWORKS.to_vec()), api_server, unplayed).prop_map(
@@ -97,6 +100,30 @@ pub(super) fn clusters() -> impl Strategy<Value = Cluster> {
             unplayed,
         },
     )
+}
+
+/// With a node port, mostly.
+fn services() -> impl Strategy<Value = Service> {
+    let protocol = prop_oneof![3 => Just(Protocol::Tcp), 1 => Just(Protocol::Udp)];
+    let address = prop_oneof![select(NOBODY.to_vec()), select(BACKENDS.to_vec())];
+    let backends = prop::collection::vec((address, select(PORTS.to_vec())), 1..5);
+    let port = (protocol, prop::option::weighted(0.8, select(NODE_PORTS.to_vec())), backends);
+    (0..3u32, prop::collection::vec(port, 1..4)).prop_map(|(namespace, ports)| Service {
+        namespace: NamespaceId(namespace),
+        name: "".into(),
+        form: ServiceForm::Balanced,
+        addresses: Vec::new(),
+        ports: ports
+            .into_iter()
+            .map(|(protocol, node_port, backends)| service_port(protocol, node_port, &backends))
+            .collect(),
+        source: None,
+    })
+}
+
+fn service_port(protocol: Protocol, node_port: Option<u16>, backends: &[(&str, u16)]) -> ServicePort {
+    let backend = |&(address, port): &_| Backend { target: BackendTarget::Address(read(address)), port };
+    ServicePort { name: None, protocol, port: 80, node_port, backends: backends.iter().map(backend).collect() }
 }
 
 fn members() -> impl Strategy<Value = Member> {
@@ -154,15 +181,8 @@ impl Cluster {
         for member in self.workloads {
             member.add(&mut snapshot);
         }
-        for (at, namespace) in self.services.into_iter().enumerate() {
-            snapshot.services.push(Service {
-                namespace: NamespaceId(namespace),
-                name: format!("s{at}").into(),
-                form: ServiceForm::Balanced,
-                addresses: Vec::new(),
-                ports: Vec::new(),
-                source: None,
-            });
+        for (at, service) in self.services.into_iter().enumerate() {
+            snapshot.services.push(Service { name: format!("s{at}").into(), ..service });
         }
         snapshot
     }

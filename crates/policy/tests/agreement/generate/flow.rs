@@ -1,7 +1,7 @@
 //! Connections between whatever a cluster has, and the outside.
 
 use super::{LEASED, NAMES, NOBODY, PORTS, read};
-use namewall_policy::model::{NodeId, ServiceId, WorkloadId};
+use namewall_policy::model::{NodeId, ServiceId, Workload, WorkloadId};
 use namewall_policy::port::Protocol;
 use namewall_policy::{Endpoint, Flow, Hop, Snapshot};
 use proptest::prelude::*;
@@ -16,7 +16,16 @@ pub(super) struct FlowPlan {
     protocol: Protocol,
     port: u16,
     via: Option<Index>,
-    hop: Option<(Index, u16)>,
+    hop: Option<HopPlan>,
+}
+
+/// A node that is asked at a port: at one of a Service, if there is one, or at any.
+#[derive(Clone, Debug)]
+struct HopPlan {
+    node: Index,
+    address: Index,
+    port: u16,
+    service_port: Option<Index>,
 }
 
 #[derive(Clone, Debug)]
@@ -41,7 +50,10 @@ pub(super) fn flows() -> impl Strategy<Value = FlowPlan> {
         1 => select(vec![Protocol::Sctp, Protocol::Icmp, Protocol::Other(47)]),
     ];
     let via = prop::option::weighted(0.5, any::<Index>());
-    let hop = prop::option::weighted(0.2, (any::<Index>(), select(PORTS.to_vec())));
+    let service_port = prop::option::weighted(0.8, any::<Index>());
+    let hop = (any::<Index>(), any::<Index>(), select(PORTS.to_vec()), service_port);
+    let hop = hop.prop_map(|(node, address, port, service_port)| HopPlan { node, address, port, service_port });
+    let hop = prop::option::weighted(0.35, hop);
     (from, to, protocols, select(PORTS.to_vec()), (via, hop)).prop_map(|(from, to, protocol, port, (via, hop))| {
         let port = if protocol.has_ports() { port } else { 0 };
         FlowPlan { from, to, protocol, port, via, hop }
@@ -50,22 +62,43 @@ pub(super) fn flows() -> impl Strategy<Value = FlowPlan> {
 
 impl FlowPlan {
     pub(super) fn build(&self, snapshot: &Snapshot) -> Flow {
+        let asked = self.hop.as_ref().and_then(|hop| hop.asked(snapshot));
         Flow {
             from: self.from.build(snapshot),
             to: self.to.build(snapshot),
-            protocol: self.protocol,
+            protocol: asked.map_or(self.protocol, |(protocol, _)| protocol),
             port: self.port,
             via: self.via.map(|which| ServiceId(which.index(snapshot.services.len()) as u32)),
-            hop: self.hop.and_then(|(which, port)| {
-                let node = NodeId(which.index(snapshot.nodes.len()) as u32);
-                let address = *snapshot.node(node).addresses.first()?;
-                Some(Hop { node, address, port })
+            hop: self.hop.as_ref().filter(|_| self.from.has_known_node(snapshot)).and_then(|hop| {
+                let node = NodeId(hop.node.index(snapshot.nodes.len()) as u32);
+                let addresses = &snapshot.node(node).addresses;
+                let address = (!addresses.is_empty()).then(|| *hop.address.get(addresses))?;
+                Some(Hop { node, address, port: asked.map_or(hop.port, |(_, port)| port) })
             }),
         }
     }
 }
 
+impl HopPlan {
+    /// The node port of a Service that it asks for.
+    fn asked(&self, snapshot: &Snapshot) -> Option<(Protocol, u16)> {
+        let ports = snapshot.services.iter().flat_map(|service| &service.ports);
+        let ports: Vec<(Protocol, u16)> = ports.filter_map(|port| Some((port.protocol, port.node_port?))).collect();
+        let service_port = self.service_port.as_ref().filter(|_| !ports.is_empty())?;
+        Some(*service_port.get(&ports))
+    }
+}
+
 impl End {
+    /// Whether the node of this end is surely known: no two pods of different nodes share an address.
+    fn has_known_node(&self, snapshot: &Snapshot) -> bool {
+        let Self::Workload(which, _) = self else { return true };
+        let own = which.get(&snapshot.workloads.iter().collect::<Vec<_>>()).node;
+        let all = || snapshot.workloads.iter();
+        let share = |one: &Workload, other: &Workload| one.addresses.iter().any(|at| other.addresses.contains(at));
+        own.is_some() && all().all(|one| all().all(|other| one.node == other.node || !share(one, other)))
+    }
+
     fn build(&self, snapshot: &Snapshot) -> Endpoint {
         match self {
             Self::Workload(which, address) => {

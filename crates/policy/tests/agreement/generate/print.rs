@@ -22,6 +22,9 @@ impl fmt::Debug for Case {
         }
         for service in services {
             writeln!(f, "service {} in {}", service.name, self.snapshot.namespace(service.namespace).name)?;
+            for port in &service.ports {
+                writeln!(f, "  {} at node port {:?}: {:?}", port.protocol, port.node_port, port.backends)?;
+            }
         }
         for lease in &self.leases {
             writeln!(f, "lease of {} by {} until {:?}", lease.address, lease.pattern, lease.expiry.0)?;

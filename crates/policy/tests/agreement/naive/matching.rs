@@ -92,7 +92,7 @@ impl World<'_> {
         is_such(node) && is_sure
     }
 
-    fn is_pods(&self, address: IpAddr) -> bool {
+    pub(super) fn is_pods(&self, address: IpAddr) -> bool {
         self.snapshot.workloads.iter().any(|pod| !pod.host_network && pod.addresses.contains(&address))
     }
 
@@ -168,7 +168,7 @@ fn is_group(address: IpAddr) -> bool {
 }
 
 /// Loopback, and what every interface has on its own link.
-fn is_of_every_machine(address: IpAddr) -> bool {
+pub(super) fn is_of_every_machine(address: IpAddr) -> bool {
     ["127.0.0.0/8", "::1/128", "fe80::/10"].iter().any(|block| in_block(&block.parse().expect("a block"), address))
 }
 
