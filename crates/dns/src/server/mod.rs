@@ -33,6 +33,7 @@ pub use engine::Sockets;
 pub(crate) use random::Random;
 pub use settings::{Health, Listen, OnLearnTimeout, Route, Settings, Tls, Upstream, UpstreamOrder, UpstreamTransport};
 pub use upstream::UpstreamState;
+pub use workers::{WorkerSlot, Workers};
 
 use crate::chain::Chain;
 use crate::learn::{Learn, LearnError};
