@@ -289,7 +289,7 @@ impl<L: Learn> Engine<L> {
 
     fn submit(&mut self, ticket: Ticket, judge: impl FnOnce() -> Judged + Send + 'static) {
         let judged = self.judged.clone();
-        let is_taken = self.workers.submit(self.wake.clone(), move || {
+        let is_taken = self.crew.workers().submit(self.wake.clone(), move || {
             let one = caught(judge).unwrap_or(Judged::Failed);
             lock(&judged).push((ticket, one));
         });
