@@ -94,6 +94,11 @@ impl<D: Dataplane> Enforcer<D> {
         self.waiting.load(Ordering::SeqCst) > 0 || self.dataplane.try_lock().is_err()
     }
 
+    /// True if something other than an answer waits for the data plane.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.waiting.load(Ordering::SeqCst) > 0
+    }
+
     /// The leases, to read.
     pub(crate) fn leases(&self) -> RwLockReadGuard<'_, LeaseStore> {
         self.leases.read().unwrap_or_else(PoisonError::into_inner)

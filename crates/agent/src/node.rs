@@ -376,7 +376,7 @@ impl<D: Dataplane> Node<D> {
     /// Program is in force: before that no client is known, and nothing is learned.
     fn begin(&mut self) -> Result<(), NodeError> {
         if let (Some(settings), Some(server)) = (self.changed.take(), &self.server) {
-            server.set(settings);
+            server.set(&settings);
         }
         let Some((settings, sockets)) = self.prepared.take() else { return Ok(()) };
         let server = Arc::new(Server::start_with(settings, sockets, self.learner.clone())?);
@@ -410,13 +410,14 @@ impl<D: Dataplane> Node<D> {
         let is_over = Arc::new(AtomicBool::new(false));
         let (over, enforcer) = (is_over.clone(), self.enforcer.clone());
         let go_on = move || {
-            let (mut seen, mut beats) = (None, 0_u32);
+            // The turns of each loop at the last beat.
+            let (mut seen, mut beats) = (Vec::new(), 0_u32);
             while !over.load(Ordering::SeqCst) {
                 let turns = server.turns();
-                // A server that is stuck must not look alive.
-                if seen.replace(turns) != Some(turns) && beat(&enforcer).is_err() {
+                // A server that is stuck must not look alive, not even if it is only one of its loops.
+                if !turns.iter().zip(&seen).any(|(now, before)| now == before) {
                     // Tried again with the next beat. If it never succeeds, DNS goes its usual way.
-                    seen = None;
+                    seen = beat(&enforcer).map_or_else(|_| Vec::new(), |()| turns);
                 }
                 beats += 1;
                 if beats % TIDY_EVERY == 0 {

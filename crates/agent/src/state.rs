@@ -239,7 +239,7 @@ impl<D: Dataplane> State<D> {
         if has_new_upstreams {
             self.node.ask(dns.server.clone(), &self.dns.trusted);
         } else if let Some(server) = self.node.dns() {
-            server.set(dns.server.clone());
+            server.set(&dns.server);
         }
         self.dns.server = dns.server;
         let has_new_sources = self.allowed_sources != config.allowed_sources;

@@ -28,7 +28,8 @@ pub struct Asked<'a> {
     pub over_tcp: bool,
 }
 
-/// Decides what becomes of questions. One thread at a time calls it, which must never wait.
+/// Decides what becomes of questions. Several threads call it at once, one for each loop of a server. They must never
+/// wait.
 pub trait Chain: Send + Sync + fmt::Debug {
     /// Decides what becomes of a question.
     fn query(&self, asked: &Asked<'_>) -> Step;

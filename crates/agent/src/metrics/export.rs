@@ -168,6 +168,7 @@ impl Reading {
         to.value(&metric::RETRIES, dns.retries)?;
         to.value(&metric::UNASKED, dns.unasked)?;
         to.value(&metric::JOINED, dns.joined)?;
+        to.value(&metric::PASSED, dns.passed)?;
         to.value(&metric::RECASED, dns.recased)?;
         to.value(&metric::DISTRUSTED, dns.distrusted)?;
         to.value(&metric::CASELESS, dns.caseless)?;

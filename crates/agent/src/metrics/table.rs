@@ -123,6 +123,10 @@ pub(super) const JOINED: Metric = Metric::counter(
     "namewall_dns_queries_joined_total",
     "DNS queries that were not sent, since the same question was under way; they got the answer to that one.",
 );
+pub(super) const PASSED: Metric = Metric::counter(
+    "namewall_dns_queries_passed_total",
+    "DNS queries that came to one loop and were passed to the one that their names belong to.",
+);
 pub(super) const RECASED: Metric = Metric::counter(
     "namewall_dns_recased_replies_total",
     "Replies of upstreams that did not repeat the random letter case of the question.",
@@ -240,6 +244,7 @@ pub const METRICS: &[&Metric] = &[
     &RETRIES,
     &UNASKED,
     &JOINED,
+    &PASSED,
     &RECASED,
     &DISTRUSTED,
     &CASELESS,

@@ -13,6 +13,8 @@ use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How much is kept (S6.5).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -81,7 +83,7 @@ pub struct LeaseTable {
     grants: u64,
     evictions: Evictions,
     /// How often one has ended, or was taken back.
-    losses: u64,
+    losses: Arc<AtomicU64>,
     /// How many leases each client has, of all patterns.
     clients: FxHashMap<IpAddr, usize>,
     /// The account that was the largest when it was last looked for, and how large its holder was.
@@ -312,7 +314,7 @@ impl LeaseTable {
     fn close(&mut self, owner: &Owner<'_>, gone: OpenAddress) -> Lease {
         let Owner { pattern, name, client } = *owner;
         let OpenAddress { address, end: LeaseEnd { expiry, .. } } = gone;
-        self.losses += 1;
+        self.losses.fetch_add(1, Ordering::SeqCst);
         if let Some(opened) = self.by_address.get_mut(&address)
             && let Some(at) = opened.iter().position(|one| one.longest().pattern == *pattern)
         {
@@ -466,7 +468,7 @@ impl LeaseTable {
 
     /// What was granted did not come into force: all is as it was before, but for what had to make room.
     pub(super) fn take_back(&mut self, lease: &Lease, before: Before) {
-        self.losses += 1;
+        self.losses.fetch_add(1, Ordering::SeqCst);
         let Some(named) = self.named(&lease.pattern, &lease.name) else { return };
         match before.expiry {
             Some(expiry) => {
@@ -651,7 +653,12 @@ impl LeaseTable {
 
     /// Another number whenever a lease there was has gone, or has become shorter.
     pub fn losses(&self) -> u64 {
-        self.losses
+        self.losses.load(Ordering::SeqCst)
+    }
+
+    /// The same number, for those who look at it without the table. Copies of the table share it.
+    pub fn loss_counter(&self) -> Arc<AtomicU64> {
+        self.losses.clone()
     }
 
     pub fn evictions(&self) -> Evictions {

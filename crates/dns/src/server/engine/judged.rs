@@ -307,7 +307,7 @@ impl<L: Learn> Engine<L> {
         };
         let is_taken = match slot {
             Some(slot) => slot.submit(self.wake.clone(), job),
-            None => self.workers.submit(self.wake.clone(), job),
+            None => self.crew.workers().submit(self.wake.clone(), job),
         };
         if !is_taken {
             self.counters.over_limit += 1;

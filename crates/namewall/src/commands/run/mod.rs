@@ -34,6 +34,7 @@ use tracing::{info, warn};
 /// The firewall of a machine by itself.
 pub(crate) fn run(args: &Run) -> Result<ExitCode> {
     args.firewall.logging.start()?;
+    namewall_dns::allow_more_files();
     let signals = SystemSignals::take()?;
     let options = args.firewall.options()?;
     let cluster = options.cluster(&args.firewall.settings);
@@ -46,6 +47,7 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode> {
 /// The firewall of a node.
 pub(crate) fn agent(args: &AgentArgs) -> Result<ExitCode> {
     args.firewall.logging.start()?;
+    namewall_dns::allow_more_files();
     let signals = SystemSignals::take()?;
     // Settings that are wrong are an error before anything is asked of a server.
     let options = args.firewall.options()?;
