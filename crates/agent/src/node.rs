@@ -234,8 +234,8 @@ impl<D: Dataplane> Node<D> {
     }
 
     /// True if a pod's network namespace has changed, so that `enforce_inside` should be called.
-    pub fn has_news_inside(&self) -> bool {
-        self.enforcer.dataplane().has_news_inside()
+    pub fn has_news_inside(&self, looks_at_tables: bool) -> bool {
+        self.enforcer.dataplane().has_news_inside(looks_at_tables)
     }
 
     /// Enforces the Program in force on pods' second interfaces. What fails is a part of the status.

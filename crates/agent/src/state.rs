@@ -20,7 +20,11 @@ use namewall_policy::{Finding, Instant, Program, Severity, Snapshot, compile, co
 use namewall_runtime::Clock;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tracing::{error, warn};
+
+/// How often it is looked whether somebody has changed tables inside pods' network namespaces.
+const LOOK_INSIDE_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(crate) struct State<D: Dataplane> {
@@ -34,6 +38,8 @@ pub(crate) struct State<D: Dataplane> {
     pub(crate) refused_sources: Vec<String>,
     /// When to try again what the guard lacks.
     guard_retry: Retry,
+    /// When it was last looked whether somebody has changed tables inside pods' network namespaces.
+    namespaces_looked_at: Instant,
     pub(crate) dns: DnsSettings,
     pub(crate) cluster_domain: DomainName,
     pub(crate) findings: Vec<Finding>,
@@ -142,6 +148,7 @@ impl<D: Dataplane> State<D> {
             allowed_sources: config.allowed_sources.clone(),
             refused_sources,
             guard_retry,
+            namespaces_looked_at: started,
             dns,
             cluster_domain,
             findings,
@@ -218,7 +225,12 @@ impl<D: Dataplane> State<D> {
         if has_more {
             self.node.set_namespaces(self.interfaces.namespaces());
         }
-        if has_more || self.node.has_news_inside() {
+        let now = self.node.now();
+        let is_due = now.since(self.namespaces_looked_at) >= LOOK_INSIDE_EVERY;
+        if is_due {
+            self.namespaces_looked_at = now;
+        }
+        if has_more || self.node.has_news_inside(is_due) {
             self.node.enforce_inside();
             self.interfaces.enforced_inside(self.node.second());
         }

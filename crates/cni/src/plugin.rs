@@ -9,11 +9,14 @@ use crate::link;
 use crate::network::{NetworkConfig, WhenAgentAway};
 use crate::records::Records;
 use crate::result::PodEnd;
-use crate::{NAME, VERSIONS};
+use crate::{NAME, OWN_INTERFACE, VERSIONS};
+use namewall_dataplane::nft;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::time::Duration;
 
+/// The table that agents have, unless they are told of another.
+const TABLE: &str = "namewall";
 /// The longest configuration.
 const LONGEST: u64 = 4 << 20;
 /// How long DEL waits for an agent: it succeeds without one.
@@ -105,7 +108,7 @@ impl Call<'_> {
         };
         let mut attachment = self.attachment(container, pod, &result)?;
         // The agent may not enter the pod's network namespace; with these it judges the pod's second interfaces.
-        let sockets = link::pod_sockets(&container.namespace).map_err(|error| CniError::of(Code::Io, &error))?;
+        let mut sockets = link::pod_sockets(&container.namespace).map_err(|error| CniError::of(Code::Io, &error))?;
         // Written first: an agent that starts meanwhile finds it.
         self.records.write(&attachment).map_err(|error| CniError::of(Code::Io, &error))?;
         let patience = self.config.timeout;
@@ -123,6 +126,9 @@ impl Call<'_> {
             }
             Err(error @ AskError::Away { .. }) if self.config.when_agent_away == WhenAgentAway::Allow => {
                 let _ = writeln!(self.log, "{NAME}: {error}; {} is closed until one does", container.id);
+                // Its addresses are closed on the node; its second interfaces are closed here.
+                nft::close_inside(&mut sockets, TABLE, OWN_INTERFACE)
+                    .map_err(|error| CniError::of(Code::Io, &error))?;
                 Ok(result)
             }
             Err(error) => {

@@ -82,7 +82,9 @@ pub trait Dataplane: Debug + Send + 'static {
     fn inside(&mut self, inside: &Inside<'_>) -> Vec<SecondStatus>;
 
     /// True if a pod's network namespace has changed, or `inside` has failed for it, so that it should be called again.
-    fn has_news_inside(&mut self) -> bool;
+    /// Links and addresses are looked at every time, tables only if that is asked for: it takes a question to the kernel
+    /// for each namespace.
+    fn has_news_inside(&mut self, looks_at_tables: bool) -> bool;
 
     /// Opens and closes addresses after a grant; returns when it is in force. `leases` already has the grant.
     fn open(&mut self, change: &LeaseChange, leases: &LeaseTable, now: Instant) -> Result<(), Self::Error>;

@@ -240,7 +240,7 @@ impl Dataplane for Memory {
         inside.pods.iter().map(status).collect()
     }
 
-    fn has_news_inside(&mut self) -> bool {
+    fn has_news_inside(&mut self, _looks_at_tables: bool) -> bool {
         false
     }
 

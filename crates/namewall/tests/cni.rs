@@ -306,6 +306,11 @@ fn s7_4_second_interfaces_are_enforced_before_the_first_packet_and_kept_so() {
         connect("net1", 1, "203.0.113.9");
         inside("ip route add 198.51.100.7/32 via 172.16.1.1");
         assert!(pod.reaches(SECOND_NOT), "without namewall the second interface leads anywhere");
+        // A pod that starts without an agent starts closed.
+        let away = json!({"timeoutSeconds": 1, "whenAgentAway": "allow"});
+        assert_eq!(node.call("ADD", &pod, &node.config(&previous, &away)).result(), previous);
+        assert!(!pod.reaches(SECOND_NOT) && !pod.reaches(MAY), "second interfaces are closed until an agent comes");
+        node.call("DEL", &pod, &node.config(&Value::Null, &json!({}))).result();
 
         let agent = node.start_limited();
         node.call("ADD", &pod, &node.config(&previous, &json!({}))).result();

@@ -235,7 +235,7 @@ impl Cluster {
 
     /// Looks what has changed inside pods' network namespaces, and makes it right, as the agent's loop does.
     pub fn follow_namespaces(&mut self) {
-        for node in self.agents.values_mut().filter(|node| node.has_news_inside()) {
+        for node in self.agents.values_mut().filter(|node| node.has_news_inside(true)) {
             node.enforce_inside();
         }
     }

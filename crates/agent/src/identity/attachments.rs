@@ -438,6 +438,31 @@ mod tests {
     }
 
     #[test]
+    fn s7_4_a_namespace_is_reached_by_the_first_sockets_that_were_opened_in_it() {
+        let sockets = || Some(PodSockets::open().expect("sockets"));
+        let all = Attachments::default();
+        let one = |interface| attachment("a", interface, [10, 0, 0, 7]);
+        let add = |interface, sockets| {
+            let mut known = all.lock();
+            known.put(one(interface), true);
+            let entry = known.entries.get_mut(&one(interface).id).expect("it was put");
+            entry.sockets = sockets;
+        };
+        add("eth0", None);
+        assert_eq!((all.namespaces().len(), all.unreached().len()), (0, 1));
+        assert_eq!((all.untried().len(), all.untried().len()), (1, 0), "a namespace is tried once");
+        assert!(all.reach(&one("eth0").id, sockets().expect("some")));
+        assert!(all.take_reached() && !all.take_reached());
+        assert!(!all.reach(&one("net9").id, sockets().expect("some")), "it is not known");
+        let first = all.namespaces()[0].sockets.clone();
+        // The plugin runs once more for a second network.
+        add("net1", sockets().map(|sockets| Arc::new(Mutex::new(sockets))));
+        let reached = all.namespaces();
+        assert_eq!((reached.len(), reached[0].own.as_str(), all.unreached().len()), (1, "eth0", 0));
+        assert!(Arc::ptr_eq(&reached[0].sockets, &first), "only the sockets that made a table may change it");
+    }
+
+    #[test]
     fn records_are_read_at_the_start_and_what_cannot_be_read_is_told() {
         let folder = std::env::temp_dir().join(format!("namewall-attachments-{}", std::process::id()));
         let records = Records::new(&folder);

@@ -17,10 +17,10 @@ use crate::guard;
 use crate::inside::{FrameChecks, Inside, PodNamespace, SecondStatus};
 use crate::leases::Grouped;
 use crate::netlink::{self, ACK, Messages, PodSockets, SecondLink, SecondLinks, Socket};
-use crate::render::{Ids, Insider, Rendered, render_inside};
+use crate::render::{Ids, Insider, Rendered, Scope, render_inside};
 use namewall_policy::Program;
 use namewall_policy::lease::LeaseChange;
-use namewall_policy::program::Holder;
+use namewall_policy::program::{ClassId, Holder};
 use namewall_policy::{Instant, LeaseTable};
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -84,7 +84,7 @@ impl Nft {
     }
 
     /// True if something in a namespace has changed, or is not as it should be.
-    pub(super) fn has_news_inside(&mut self) -> bool {
+    pub(super) fn look_inside(&mut self, looks_at_tables: bool) -> bool {
         let mut has_news = false;
         for pod in self.inside.values_mut() {
             let mut sockets = lock(&pod.sockets);
@@ -92,7 +92,7 @@ impl Nft {
             if links {
                 pod.links = None;
             }
-            let tables = ruleset(&mut sockets.netfilter).is_ok_and(|now| Some(now) != pod.seen);
+            let tables = looks_at_tables && ruleset(&mut sockets.netfilter).is_ok_and(|now| Some(now) != pod.seen);
             has_news |= links || tables || pod.failed || pod.rules.is_none();
         }
         has_news
@@ -144,7 +144,7 @@ impl PodTables {
         &mut self,
         sockets: &mut PodSockets,
         wanted: &Wanted<'_>,
-        class: Option<namewall_policy::program::ClassId>,
+        class: Option<ClassId>,
     ) -> Result<(), NftError> {
         // Notices first: a change while links are read is seen by the next look.
         if sockets.have_news() || self.links.is_none() {
@@ -256,8 +256,24 @@ impl PodTables {
     }
 }
 
+/// Closes the second interfaces of a pod that no agent knows, until one does. `own` is the name of the pod's own
+/// interface. A table that is there stays as it is.
+pub fn close_inside(sockets: &mut PodSockets, table: &str, own: &str) -> Result<(), NftError> {
+    let own = sockets.read_links(own).map_err(NftError::Socket)?.own;
+    let mut session = Session { socket: &mut sockets.netfilter, table: table.into() };
+    if session.exists()? {
+        return Ok(());
+    }
+    let (program, scope) = (Program::default(), Scope::default());
+    let closed = render_inside(&program, &scope, Insider { own, class: None }, &Ids::default());
+    let mut batch = Batch::new(session.table);
+    batch.add_table(OWNER | PERSIST, NOTE);
+    Change::between(&Table::default(), &closed.table).write(&mut batch);
+    session.commit(batch)
+}
+
 /// The Class of the pod with these addresses. None if the Program does not know it.
-fn class_of(program: &Program, addresses: &[IpAddr]) -> Option<namewall_policy::program::ClassId> {
+fn class_of(program: &Program, addresses: &[IpAddr]) -> Option<ClassId> {
     addresses.iter().find_map(|address| match program.by_address.get(address) {
         Some(Holder::Pod(id)) => Some(program.member(*id).class),
         _ => None,

@@ -407,8 +407,8 @@ impl Dataplane for Nft {
         self.enforce_inside(inside)
     }
 
-    fn has_news_inside(&mut self) -> bool {
-        Self::has_news_inside(self)
+    fn has_news_inside(&mut self, looks_at_tables: bool) -> bool {
+        self.look_inside(looks_at_tables)
     }
 
     fn open(&mut self, change: &LeaseChange, leases: &LeaseTable, now: Instant) -> Result<(), NftError> {

@@ -89,11 +89,14 @@ impl Ear {
     pub(crate) const ALL: [Self; 4] = [Self::Victim, Self::Friend, Self::Outside, Self::OutsidesWire];
 }
 
+/// Makes a frame that ends with a nonce.
+type MakeFrame = Box<dyn Fn(&[u8]) -> Vec<u8>>;
+
 enum How {
     /// A datagram of a usual socket.
     Socket(SocketAddr),
-    /// A frame of a packet socket, without the nonce at its end.
-    Frame(Box<dyn Fn(&[u8]) -> Vec<u8>>),
+    /// A frame of a packet socket.
+    Frame(MakeFrame),
 }
 
 /// A way for a pod to be heard.
@@ -345,14 +348,14 @@ impl World {
         Path { name: format!("{} to {to}", from.name), ear, from, how }
     }
 
-    fn by_frame(&self, name: &str, from: Host, tags: &'static [u16], source: IpAddr) -> Path {
+    fn by_frame(&self, from: Host, tags: &'static [u16], source: IpAddr) -> Path {
         let is_ipv4 = source.is_ipv4();
         let (at, ends) = (OUTSIDE.at(is_ipv4), Ends { from: self.mac(from), to: self.mac(OUTSIDE) });
         let make = move |nonce: &[u8]| {
             let packet = udp(SocketAddr::new(source, 5000), SocketAddr::new(at, PORT), nonce);
             frame(ends, tags, kind_of(at), &packet)
         };
-        let name = format!("{} by a packet socket, {name}, from {source}", from.name);
+        let name = format!("{} by a packet socket, with {} VLAN tags, from {source}", from.name, tags.len());
         Path { name, ear: Ear::OutsidesWire, from, how: How::Frame(Box::new(make)) }
     }
 
@@ -367,12 +370,12 @@ impl World {
                 Self::by_socket(ATTACKER, FRIEND.at(is_ipv4), Ear::Friend),
                 Self::by_socket(ATTACKER, OUTSIDE.at(is_ipv4), Ear::Outside),
                 Self::by_socket(OPEN, node, Ear::Outside),
-                self.by_frame("plain", ATTACKER, &[], ATTACKER.at(is_ipv4)),
-                self.by_frame("with VLAN tag 0", ATTACKER, &[VLAN], ATTACKER.at(is_ipv4)),
-                self.by_frame("with two VLAN tags 0", ATTACKER, &[VLAN, VLAN], ATTACKER.at(is_ipv4)),
-                self.by_frame("with another's second address", ATTACKER, &[], OPEN.at(is_ipv4)),
-                self.by_frame("with another's second address", OPEN, &[], FRIEND.at(is_ipv4)),
-                self.by_frame("with a node's address", OPEN, &[], node),
+                self.by_frame(ATTACKER, &[], ATTACKER.at(is_ipv4)),
+                self.by_frame(ATTACKER, &[VLAN], ATTACKER.at(is_ipv4)),
+                self.by_frame(ATTACKER, &[VLAN, VLAN], ATTACKER.at(is_ipv4)),
+                self.by_frame(ATTACKER, &[], OPEN.at(is_ipv4)),
+                self.by_frame(OPEN, &[], FRIEND.at(is_ipv4)),
+                self.by_frame(OPEN, &[], node),
             ]);
         }
         paths.push(self.by_arp());

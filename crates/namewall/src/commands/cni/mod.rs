@@ -73,7 +73,11 @@ impl CniFolders {
 pub(crate) fn remove_from_pods(table: &str) -> Vec<String> {
     let mut pods = Vec::new();
     for root in ["/", ROOT_OF_NODE].map(Path::new) {
-        let below = |path: &Path| root.join(path.strip_prefix("/").unwrap_or(path));
+        // The link /var/run would lead out of the root.
+        let below = |path: &Path| match path.strip_prefix("/var/run") {
+            Ok(rest) => root.join("run").join(rest),
+            Err(_) => root.join(path.strip_prefix("/").unwrap_or(path)),
+        };
         let Ok((attachments, _)) = Records::new(below(Path::new(RECORDS))).load() else { continue };
         for one in attachments.into_iter().filter(Attachment::is_own) {
             let removed = pod_sockets(&below(&one.netns))
