@@ -22,6 +22,7 @@ use namewall_policy::Program;
 use namewall_policy::lease::LeaseChange;
 use namewall_policy::program::{ClassId, Holder};
 use namewall_policy::{Instant, LeaseTable};
+use nix::errno::Errno;
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::net::IpAddr;
@@ -184,9 +185,11 @@ impl PodTables {
             for (family, known) in tables {
                 let Some(known) = known else { continue };
                 let table = TableRef { family, name: wanted.name };
-                let live = read::read(socket, table);
-                let live = live.map_err(|source| NftError::Read { table: table.to_string(), source })?;
-                is_changed |= !Change::between(&live, known).is_empty();
+                is_changed |= match read::read(socket, table) {
+                    Ok(live) => !Change::between(&live, known).is_empty(),
+                    Err(error) if error.errno() == Some(Errno::ENOENT) => true,
+                    Err(source) => return Err(NftError::Read { table: table.to_string(), source }),
+                };
             }
         }
         if is_changed {
@@ -300,3 +303,6 @@ fn with_causes(error: &dyn Error) -> String {
     let causes = std::iter::successors(Some(error), |error| (*error).source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
+
+#[cfg(all(test, feature = "system"))]
+mod system_tests;
