@@ -163,11 +163,15 @@ impl<D: Dataplane> Enforcer<D> {
         Ok(applied)
     }
 
-    /// Enforces a Program on the second interfaces of pods.
+    /// Enforces a Program on the second interfaces of pods. Answers get their turn between two pods.
     pub(crate) fn inside(&self, pods: &[PodNamespace], program: &Program, scope: &Scope) -> Vec<SecondStatus> {
-        let mut dataplane = self.dataplane();
-        let leases = self.leases();
-        dataplane.inside(&Inside { pods, program, scope, leases: leases.table(), now: self.now() })
+        self.dataplane().keep_inside(pods);
+        let one = |pod| {
+            let mut dataplane = self.dataplane();
+            let leases = self.leases();
+            dataplane.inside(&Inside { pod, program, scope, leases: leases.table(), now: self.now() })
+        };
+        pods.iter().map(one).collect()
     }
 
     /// Locks the data plane to open what answers say, after everybody else who waits.

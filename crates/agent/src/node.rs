@@ -240,6 +240,11 @@ impl<D: Dataplane> Node<D> {
 
     /// Enforces the Program in force on pods' second interfaces. What fails is a part of the status.
     pub fn enforce_inside(&mut self) {
+        let interfaces = self.interfaces.as_deref().unwrap_or_default();
+        for pod in &mut self.namespaces {
+            let is_own = |one: &&PodInterface| one.addresses.iter().any(|address| pod.addresses.contains(address));
+            pod.extra = interfaces.iter().find(is_own).map(|one| one.extra.clone()).unwrap_or_default();
+        }
         let second = self.enforcer.inside(&self.namespaces, &self.program, &self.scope);
         for status in &second {
             let before = self.second.iter().find(|before| before.id == status.id);

@@ -10,6 +10,7 @@
 //! The namespace is reached through sockets that were opened in it
 //! ([`PodSockets`]). `nft::inside` keeps the tables current.
 
+use crate::guard::ExtraSource;
 use crate::netlink::PodSockets;
 use crate::render::Scope;
 use namewall_policy::{Instant, LeaseTable, Program};
@@ -29,14 +30,15 @@ pub struct PodNamespace {
     pub addresses: Vec<IpAddr>,
     /// True if the pod runs already, and its table was made by an earlier process.
     pub has_table: bool,
+    /// Sources that the settings allow the pod besides, on its second interfaces too.
+    pub extra: Vec<ExtraSource>,
     pub sockets: Arc<Mutex<PodSockets>>,
 }
 
-/// What is enforced inside pods' network namespaces.
+/// What is enforced inside a pod's network namespace.
 #[derive(Clone, Copy, Debug)]
 pub struct Inside<'a> {
-    /// Tables in other namespaces are left as they are.
-    pub pods: &'a [PodNamespace],
+    pub pod: &'a PodNamespace,
     pub program: &'a Program,
     pub scope: &'a Scope,
     pub leases: &'a LeaseTable,

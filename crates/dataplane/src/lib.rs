@@ -77,9 +77,12 @@ pub trait Dataplane: Debug + Send + 'static {
     /// What the guard has dropped, in all.
     fn guard_drops(&mut self) -> Result<GuardDrops, Self::Error>;
 
-    /// Enforces pods' policies on their second interfaces, inside their network namespaces. What fails for one pod is a
-    /// part of its status.
-    fn inside(&mut self, inside: &Inside<'_>) -> Vec<SecondStatus>;
+    /// Enforces a pod's policies on its second interfaces, inside its network namespace. A failure is a part of the
+    /// status.
+    fn inside(&mut self, inside: &Inside<'_>) -> SecondStatus;
+
+    /// Forgets all network namespaces but these. The tables there stay as they are.
+    fn keep_inside(&mut self, pods: &[PodNamespace]);
 
     /// True if a pod's network namespace has changed, or `inside` has failed for it, so that it should be called again.
     /// Links and addresses are looked at every time, tables only if that is asked for: it takes a question to the kernel

@@ -227,18 +227,19 @@ impl Dataplane for Memory {
         Ok(Guarded { operations, missing, ..Guarded::default() })
     }
 
-    fn inside(&mut self, inside: &Inside<'_>) -> Vec<SecondStatus> {
-        let status = |pod: &PodNamespace| SecondStatus {
-            id: pod.id.clone(),
-            pod: pod.pod.clone(),
+    fn inside(&mut self, inside: &Inside<'_>) -> SecondStatus {
+        SecondStatus {
+            id: inside.pod.id.clone(),
+            pod: inside.pod.pod.clone(),
             interfaces: Vec::new(),
             is_judged: true,
             frames: FrameChecks::Full,
             repaired: 0,
             failure: None,
-        };
-        inside.pods.iter().map(status).collect()
+        }
     }
+
+    fn keep_inside(&mut self, _pods: &[PodNamespace]) {}
 
     fn has_news_inside(&mut self, _looks_at_tables: bool) -> bool {
         false

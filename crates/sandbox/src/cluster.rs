@@ -227,6 +227,7 @@ impl Cluster {
                 own: "eth0".to_owned(),
                 addresses: plan.addresses.clone(),
                 has_table: self.has_restarted,
+                extra: Vec::new(),
                 sockets: self.sockets.get(name)?.sockets.clone(),
             })
         });

@@ -220,7 +220,10 @@ impl Attachments {
     /// What became of the tables inside pods' network namespaces.
     pub(crate) fn enforced_inside(&self, pods: &[SecondStatus]) {
         let failed = pods.iter().filter_map(|pod| Some((pod.id.clone(), pod.failure.clone()?)));
-        self.lock().inside = failed.collect();
+        let (mut known, failed) = (self.lock(), failed.collect::<BTreeMap<_, _>>());
+        // A plugin may wait for what did not succeed at once: the loop then says that it is enforced.
+        known.version += u64::from(known.inside.keys().any(|id| !failed.contains_key(id)));
+        known.inside = failed;
     }
 
     /// The network namespaces that can be reached. A container has one, and its own interface says which pod it is.
@@ -238,6 +241,7 @@ impl Attachments {
                 own: id.interface.clone(),
                 addresses: addresses.clone(),
                 has_table: !entry.is_new && entry.attachment.is_inside,
+                extra: Vec::new(),
                 sockets: first.sockets.clone()?,
             })
         });

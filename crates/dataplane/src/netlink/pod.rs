@@ -3,13 +3,18 @@
 //! without a right to enter the namespace.
 
 use super::addresses::{ADDRESS_GROUPS, ADDRESS_HEADER, GET_ADDRESS, InterfaceAddress};
-use super::link::{GET_LINK, LINK_HARDWARE, LINK_HEADER, LINK_NAME, NEW_LINK, index, request, uninterrupted};
+use super::link::{
+    GET_LINK, INFO_KIND, LINK_HARDWARE, LINK_HEADER, LINK_INFO, LINK_MASTER, LINK_NAME, NEW_LINK, index, request,
+    uninterrupted,
+};
 use super::notices::LINKS;
 use super::{Error, Family, Socket};
 use crate::nft::rule::Hardware;
 use std::net::IpAddr;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
+/// The kernel's number for a link of Ethernet frames.
+const ETHERNET: u16 = 1;
 /// The loopback interface is the first of every network namespace.
 const LOOPBACK: u32 = 1;
 
@@ -28,6 +33,9 @@ pub struct SecondLink {
     pub index: u32,
     pub hardware: Option<Hardware>,
     pub addresses: Vec<IpAddr>,
+    /// False for what sends no Ethernet frames of the pod's own: tunnels, and bridges with their ports, which pass on
+    /// the frames of others.
+    pub has_own_frames: bool,
 }
 
 /// The interfaces of a pod other than the loopback.
@@ -83,7 +91,11 @@ impl PodSockets {
                 found.own = Some(index);
             } else if index != LOOPBACK {
                 let hardware = attributes.get(LINK_HARDWARE).and_then(|bytes| bytes.try_into().ok()).map(Hardware);
-                found.second.push(SecondLink { name, index, hardware, addresses: Vec::new() });
+                let link_type = message.body.get(2..4).and_then(|bytes| bytes.try_into().ok()).map(u16::from_ne_bytes);
+                let is_bridge = attributes.nested(LINK_INFO).text(INFO_KIND) == Some("bridge");
+                let has_own_frames = link_type == Some(ETHERNET) && !is_bridge && attributes.get(LINK_MASTER).is_none();
+                let addresses = Vec::new();
+                found.second.push(SecondLink { name, index, hardware, addresses, has_own_frames });
             }
         })?;
         self.links.dump(&request(GET_ADDRESS, ADDRESS_HEADER), |message| {

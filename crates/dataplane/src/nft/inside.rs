@@ -14,7 +14,7 @@ use super::wire::table::{OWNER, PERSIST};
 use super::wire::{SUBSYSTEM, generation, message};
 use crate::PodInterface;
 use crate::guard;
-use crate::inside::{FrameChecks, Inside, PodNamespace, SecondStatus};
+use crate::inside::{FrameChecks, Inside, SecondStatus};
 use crate::leases::Grouped;
 use crate::netlink::{self, ACK, Messages, PodSockets, SecondLink, SecondLinks, Socket};
 use crate::render::{Ids, Insider, Rendered, Scope, render_inside};
@@ -22,6 +22,7 @@ use namewall_policy::Program;
 use namewall_policy::lease::LeaseChange;
 use namewall_policy::program::{ClassId, Holder};
 use namewall_policy::{Instant, LeaseTable};
+use nix::errno::Errno;
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::net::IpAddr;
@@ -60,27 +61,22 @@ fn lock(sockets: &Mutex<PodSockets>) -> MutexGuard<'_, PodSockets> {
 /// What one pod is to have.
 struct Wanted<'a> {
     inside: &'a Inside<'a>,
-    pod: &'a PodNamespace,
     name: &'a str,
     hook: EgressHook,
     patience: Duration,
 }
 
 impl Nft {
-    /// Makes the tables of all these namespaces right. Namespaces that are not among them are left as they are.
-    pub(super) fn enforce_inside(&mut self, inside: &Inside<'_>) -> Vec<SecondStatus> {
-        self.inside.retain(|id, _| inside.pods.iter().any(|pod| pod.id == *id));
-        let (name, patience) = (self.settings.table.clone(), self.settings.patience);
-        let hook = self.egress_hook;
-        let one = |pod: &PodNamespace| {
-            let known = self.inside.entry(pod.id.clone()).or_insert_with(|| PodTables::new(pod.sockets.clone()));
-            if !Arc::ptr_eq(&known.sockets, &pod.sockets) {
-                // Other sockets own nothing yet.
-                *known = PodTables { repaired: known.repaired, ..PodTables::new(pod.sockets.clone()) };
-            }
-            known.enforce(&Wanted { inside, pod, name: &name, hook, patience })
-        };
-        inside.pods.iter().map(one).collect()
+    /// Makes the tables of a namespace right.
+    pub(super) fn enforce_inside(&mut self, inside: &Inside<'_>) -> SecondStatus {
+        let Self { inside: tables, settings, egress_hook: hook, .. } = self;
+        let pod = inside.pod;
+        let known = tables.entry(pod.id.clone()).or_insert_with(|| PodTables::new(pod.sockets.clone()));
+        if !Arc::ptr_eq(&known.sockets, &pod.sockets) {
+            // Other sockets own nothing yet.
+            *known = PodTables { repaired: known.repaired, ..PodTables::new(pod.sockets.clone()) };
+        }
+        known.enforce(&Wanted { inside, name: &settings.table, hook: *hook, patience: settings.patience })
     }
 
     /// True if something in a namespace has changed, or is not as it should be.
@@ -120,14 +116,14 @@ impl Nft {
 
 impl PodTables {
     fn enforce(&mut self, wanted: &Wanted<'_>) -> SecondStatus {
-        let class = class_of(wanted.inside.program, &wanted.pod.addresses);
+        let class = class_of(wanted.inside.program, &wanted.inside.pod.addresses);
         let sockets = self.sockets.clone();
         let done = self.make_right(&mut lock(&sockets), wanted, class);
         self.failed = done.is_err();
         let interfaces = self.links.iter().flat_map(|links| &links.second);
         SecondStatus {
-            id: wanted.pod.id.clone(),
-            pod: wanted.pod.pod.clone(),
+            id: wanted.inside.pod.id.clone(),
+            pod: wanted.inside.pod.pod.clone(),
             interfaces: interfaces.map(|link| link.name.clone()).collect(),
             is_judged: class.is_some(),
             frames: match wanted.hook {
@@ -148,7 +144,7 @@ impl PodTables {
     ) -> Result<(), NftError> {
         // Notices first: a change while links are read is seen by the next look.
         if sockets.have_news() || self.links.is_none() {
-            self.links = Some(sockets.read_links(&wanted.pod.own).map_err(NftError::Socket)?);
+            self.links = Some(sockets.read_links(&wanted.inside.pod.own).map_err(NftError::Socket)?);
             // The kernel changes a chain together with its interface.
             self.frames.known = None;
         }
@@ -158,10 +154,12 @@ impl PodTables {
         let class = class.filter(|_| !links.second.is_empty());
         let insider = Insider { own: links.own, class };
         self.replace_rules(&mut sockets.netfilter, wanted, insider)?;
-        let has_frames = wanted.pod.has_table || self.frames.known.is_some() || !links.second.is_empty();
+        let has_frames = wanted.inside.pod.has_table || self.frames.known.is_some() || !links.second.is_empty();
         if wanted.hook.is_there && has_frames {
-            let program = wanted.inside.program;
-            let interfaces: Vec<PodInterface> = links.second.iter().map(|link| sender(link, program)).collect();
+            let (program, extra) = (wanted.inside.program, &wanted.inside.pod.extra);
+            let own_frames = links.second.iter().filter(|link| link.has_own_frames);
+            let interfaces: Vec<PodInterface> =
+                own_frames.map(|link| PodInterface { extra: extra.clone(), ..sender(link, program) }).collect();
             let table = guard::sent_frames(&interfaces, wanted.inside.scope.log_group, wanted.hook.tells_routed);
             let (socket, name, patience) = (&mut sockets.netfilter, wanted.name, wanted.patience);
             self.frames.replace(&mut Access { socket, name, patience }, table)?;
@@ -182,14 +180,16 @@ impl PodTables {
         if is_first {
             // A table that an earlier process has left and that is gone was removed by somebody.
             let table = TableRef { family: TableFamily::Inet, name: wanted.name };
-            is_changed = self.seen.is_none() && wanted.pod.has_table && !Session { socket, table }.exists()?;
+            is_changed = self.seen.is_none() && wanted.inside.pod.has_table && !Session { socket, table }.exists()?;
         } else if self.seen != Some(now) {
             for (family, known) in tables {
                 let Some(known) = known else { continue };
                 let table = TableRef { family, name: wanted.name };
-                let live = read::read(socket, table);
-                let live = live.map_err(|source| NftError::Read { table: table.to_string(), source })?;
-                is_changed |= !Change::between(&live, known).is_empty();
+                is_changed |= match read::read(socket, table) {
+                    Ok(live) => !Change::between(&live, known).is_empty(),
+                    Err(error) if error.errno() == Some(Errno::ENOENT) => true,
+                    Err(source) => return Err(NftError::Read { table: table.to_string(), source }),
+                };
             }
         }
         if is_changed {
@@ -283,7 +283,7 @@ fn class_of(program: &Program, addresses: &[IpAddr]) -> Option<ClassId> {
 /// What may be sent from a second interface: its own addresses, as the kernel has them, but none that the Program has as
 /// a pod's or a node's.
 fn sender(link: &SecondLink, program: &Program) -> PodInterface {
-    let SecondLink { name, index, hardware, addresses } = link.clone();
+    let SecondLink { name, index, hardware, addresses, .. } = link.clone();
     let addresses = addresses.into_iter().filter(|address| program.by_address.get(address).is_none()).collect();
     PodInterface { name, index, hardware, addresses, extra: Vec::new(), hears_groups: true }
 }
@@ -303,3 +303,6 @@ fn with_causes(error: &dyn Error) -> String {
     let causes = std::iter::successors(Some(error), |error| (*error).source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
+
+#[cfg(all(test, feature = "system"))]
+mod system_tests;

@@ -16,7 +16,7 @@ use super::table::{Table, TableRef};
 use super::wire::table::{OWNER, PERSIST};
 use crate::conntrack::{Connection, Conntrack};
 use crate::guard::{Guard, GuardDrops, Guarded};
-use crate::inside::{Inside, SecondStatus};
+use crate::inside::{Inside, PodNamespace, SecondStatus};
 use crate::leases::{Adopting, Grouped, Writes};
 use crate::netlink::{Family, Socket};
 use crate::nflog::{DenialLog, Told};
@@ -403,8 +403,12 @@ impl Dataplane for Nft {
         self.read_guard_drops()
     }
 
-    fn inside(&mut self, inside: &Inside<'_>) -> Vec<SecondStatus> {
+    fn inside(&mut self, inside: &Inside<'_>) -> SecondStatus {
         self.enforce_inside(inside)
+    }
+
+    fn keep_inside(&mut self, pods: &[PodNamespace]) {
+        self.inside.retain(|id, _| pods.iter().any(|pod| pod.id == *id));
     }
 
     fn has_news_inside(&mut self, looks_at_tables: bool) -> bool {

@@ -5,7 +5,7 @@
 //! ```text
 //! output  lo or own interface? accept  established? accept  ─► egress chain of the pod
 //! input   lo or own interface? accept  established? accept  source of a pod? drop  ─► ingress chain of the pod
-//! forward lo and own interface alone? accept                ─► drop
+//! forward out by the own interface? accept: the node judges it  established? accept  ─► egress chain of the pod
 //! ```
 //! The chains are those of the pod's Class, as the node's table has them. Which
 //! pod it is need not be found by an address: the namespace tells it. Until it is
@@ -52,10 +52,9 @@ pub(crate) fn render_inside(program: &Program, scope: &Scope, subject: Insider, 
     let table = &mut rendered.table;
     let errors = ICMP.map(|protocol| Rule::new([Test::Protocol(protocol)], Do::Accept));
     table.chains.insert(RELATED.to_owned(), described(errors.to_vec(), "ICMP errors about connections"));
-    for (name, about) in [
-        (CLOSED, "closed: the pod is not known yet, or forwards"),
-        (FOREIGN, "a pod's address does not come from a second network"),
-    ] {
+    for (name, about) in
+        [(CLOSED, "closed: the pod is not known yet"), (FOREIGN, "a pod's address does not come from a second network")]
+    {
         let drop = Rule { tests: Vec::new(), actions: vec![Do::Count, Do::Drop], comment: None };
         table.chains.insert(name.to_owned(), described(vec![drop], about));
     }
@@ -66,9 +65,12 @@ pub(crate) fn render_inside(program: &Program, scope: &Scope, subject: Insider, 
         None => Do::Goto(CLOSED.to_owned()),
     });
     let table = &mut rendered.table;
-    let mut output = usual(PacketInterface::Output, subject.own);
-    output.push(Rule::new([], egress));
-    base(table, OUTPUT, Point::Output, output);
+    // What the pod forwards is judged like what it sends.
+    for (name, point) in [(OUTPUT, Point::Output), (FORWARD, Point::Forward)] {
+        let mut rules = usual(PacketInterface::Output, subject.own);
+        rules.push(Rule::new([], egress.clone()));
+        base(table, name, point, rules);
+    }
     let mut input = usual(PacketInterface::Input, subject.own);
     if subject.class.is_some() {
         for version in Version::BOTH {
@@ -80,12 +82,6 @@ pub(crate) fn render_inside(program: &Program, scope: &Scope, subject: Insider, 
     }
     input.push(Rule::new([], ingress));
     base(table, INPUT, Point::Input, input);
-    let is_other = |which| match subject.own {
-        Some(index) => Rule::new([Test::Interface { which, index, is_it: false }], Do::Goto(CLOSED.to_owned())),
-        None => Rule::new([], Do::Goto(CLOSED.to_owned())),
-    };
-    let forward = vec![is_other(PacketInterface::Input), is_other(PacketInterface::Output), Rule::new([], Do::Accept)];
-    base(table, FORWARD, Point::Forward, forward);
     rendered
 }
 

@@ -48,6 +48,9 @@ pub(crate) const FRIEND: Host = Host { name: "trusted/friend", last: 30 };
 pub(crate) const OPEN: Host = Host { name: "open/open", last: 40 };
 pub(crate) const OUTSIDE: Host = Host { name: "", last: 99 };
 const PODS: [Host; 4] = [ATTACKER, VICTIM, FRIEND, OPEN];
+/// Pods that forward, and an address of the friend that the host outside reaches through each.
+const ROUTERS: [(Host, Ipv4Addr); 2] =
+    [(ATTACKER, Ipv4Addr::new(172, 31, 0, 10)), (OPEN, Ipv4Addr::new(172, 31, 0, 40))];
 
 impl Host {
     /// Its address in the second network.
@@ -183,6 +186,7 @@ impl World {
     fn finish(held: Held, network: Network) -> Self {
         let mut world = Self { held, ears: Vec::new(), _servers: Vec::new() };
         world.connect_all(network);
+        world.forward_through_pods();
         world.listen();
         world
     }
@@ -261,6 +265,27 @@ impl World {
                 inside(&format!("route add {NODE_V4}/32 via {}", OUTSIDE.at(true)));
                 inside(&format!("-6 route add {NODE_V6}/128 via {}", OUTSIDE.at(false)));
             }
+        }
+    }
+
+    fn forward_through_pods(&self) {
+        let inside = |host: Host, arguments: &str| {
+            run_in(self.namespace(host), Command::new("ip").args(arguments.split_whitespace()));
+        };
+        for (router, to) in ROUTERS {
+            let set = || {
+                let set = |setting: &str, value| {
+                    std::fs::write(format!("/proc/sys/net/ipv4/{setting}"), value).expect("a setting");
+                };
+                set("ip_forward", "1");
+                // Or the host outside would learn of the short way.
+                set("conf/all/send_redirects", "0");
+                set("conf/net1/send_redirects", "0");
+            };
+            self.namespace(router).enter(set).expect("in its namespace");
+            inside(FRIEND, &format!("address add {to}/32 dev lo"));
+            inside(router, &format!("route add {to}/32 via {}", FRIEND.at(true)));
+            inside(OUTSIDE, &format!("route add {to}/32 via {}", router.at(true)));
         }
     }
 
@@ -378,6 +403,12 @@ impl World {
                 self.by_frame(OPEN, &[], node),
             ]);
         }
+        paths.extend(ROUTERS.map(|(router, to)| Path {
+            name: format!("another host through {}", router.name),
+            ear: Ear::Friend,
+            from: OUTSIDE,
+            how: How::Socket(SocketAddr::new(to.into(), PORT)),
+        }));
         paths.push(self.by_arp());
         paths.push(self.by_link_local());
         paths
