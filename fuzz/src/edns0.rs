@@ -10,7 +10,7 @@ use std::sync::{Arc, LazyLock};
 const COREFILE: &str = ". {
     bind 127.0.0.1
     request {
-        edns0 0xffed whole
+        edns0 0xffed whole hex
         edns0 0xffed exact hex 16 4 8
         edns0 0xffed head hex 0 0 4
         edns0 0xffed tail hex 0 2 0

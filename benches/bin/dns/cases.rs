@@ -1,6 +1,6 @@
 //! What is measured: forwarders, each with the names it is asked for.
 
-use crate::forwarder::{Forwarder, Programs};
+use crate::forwarder::{Forwarder, Loops, Programs};
 use crate::load::{Load, Names};
 use crate::rig::{Cores, Measured, Rig};
 use crate::wire::Answers;
@@ -20,16 +20,20 @@ pub(crate) struct Case {
     aliased: bool,
 }
 
-const LEARNING: Forwarder = Forwarder::Namewall { learning: true, is_large: true };
+const LEARNING: Forwarder = Forwarder::Namewall { learning: true, is_large: true, loops: Loops::AsUsual };
+
+const fn looped(loops: u8) -> Forwarder {
+    Forwarder::Namewall { learning: true, is_large: true, loops: Loops::OnAllCores(loops) }
+}
 
 const fn case(name: &'static str, forwarder: Forwarder) -> Case {
     Case { name, forwarder, names: KNOWN, aliased: false }
 }
 
-pub(crate) const CASES: [Case; 15] = [
+pub(crate) const CASES: [Case; 17] = [
     case("upstream", Forwarder::Nobody),
     case("dnsdist", Forwarder::Dnsdist),
-    case("namewall_off", Forwarder::Namewall { learning: false, is_large: true }),
+    case("namewall_off", Forwarder::Namewall { learning: false, is_large: true, loops: Loops::AsUsual }),
     case("namewall", LEARNING),
     Case { names: Names::Fresh, ..case("namewall_fresh", LEARNING) },
     // How far two of the same are apart on this machine today.
@@ -43,6 +47,9 @@ pub(crate) const CASES: [Case; 15] = [
     case("coredns_rules_10", Forwarder::CoreDnsView { rules: 10 }),
     case("namewall_rules_100", Forwarder::Firewall { rules: 100 }),
     case("coredns_rules_100", Forwarder::CoreDnsView { rules: 100 }),
+    // On all cores, of which the load has one, too.
+    case("namewall_one_loop", looped(1)),
+    case("namewall_two_loops", looped(2)),
 ];
 
 /// Plain forwarders that ratios are taken to.
@@ -56,8 +63,8 @@ impl Case {
     /// The same with no more room than it has unless it is told.
     pub(crate) fn as_it_is(self) -> Self {
         match self.forwarder {
-            Forwarder::Namewall { learning, .. } => {
-                Self { forwarder: Forwarder::Namewall { learning, is_large: false }, ..self }
+            Forwarder::Namewall { learning, loops, .. } => {
+                Self { forwarder: Forwarder::Namewall { learning, is_large: false, loops }, ..self }
             }
             _ => self,
         }
@@ -72,6 +79,7 @@ impl Case {
     pub(crate) fn peers(&self) -> Vec<String> {
         match self.forwarder {
             Forwarder::Firewall { rules } => vec![format!("coredns_rules_{rules}")],
+            _ if self.forwarder.is_on_all_cores() => vec!["namewall_one_loop".to_owned()],
             _ if self.aliased => PEERS.map(|peer| format!("{peer}_aliased")).to_vec(),
             _ => PEERS.map(str::to_owned).to_vec(),
         }

@@ -25,6 +25,7 @@ pub(crate) enum Forwarder {
         learning: bool,
         /// Room for more leases than it has unless it is told.
         is_large: bool,
+        loops: Loops,
     },
     /// A Corefile with so many rules of a DNS firewall, none of which speaks.
     Firewall {
@@ -40,6 +41,15 @@ pub(crate) enum Forwarder {
     CoreDnsView {
         rules: u32,
     },
+}
+
+/// How many loops serve, and on which cores.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Loops {
+    /// As many as there are cores for forwarders: one.
+    AsUsual,
+    /// So many, on all cores of the machine.
+    OnAllCores(u8),
 }
 
 /// Where programs are, if not where they usually are.
@@ -70,6 +80,11 @@ impl fmt::Display for Forwarder {
 }
 
 impl Forwarder {
+    /// Whether it may use all cores, not only that of forwarders.
+    pub(crate) fn is_on_all_cores(self) -> bool {
+        matches!(self, Self::Namewall { loops: Loops::OnAllCores(_), .. })
+    }
+
     /// Configuration goes into the folder. None where there is nothing to start.
     pub(crate) fn command(self, programs: &Programs, folder: &Path) -> Result<Option<Command>> {
         let write = |name: &str, text: &str| -> Result<PathBuf> {
@@ -79,13 +94,16 @@ impl Forwarder {
         };
         let command = match self {
             Self::Nobody => return Ok(None),
-            Self::Namewall { learning, is_large } => {
+            Self::Namewall { learning, is_large, loops } => {
                 let mut command = Command::new(programs.namewall()?);
                 let manifests = write("manifests.yaml", &manifests(learning))?;
                 command.args(NAMEWALL).arg("--manifests").arg(manifests);
                 if is_large {
                     // As many as are asked for, and room besides.
                     command.args(["--most-leases", "400000", "--names-a-pattern", "400000"]);
+                }
+                if let Loops::OnAllCores(loops) = loops {
+                    command.args(["--dns-loops", &loops.to_string()]);
                 }
                 command.env("NAMEWALL_RUNTIME_DIR", folder.join("run"));
                 command

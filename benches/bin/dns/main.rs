@@ -55,6 +55,8 @@ enum Part {
     Endurance,
     /// A name for every question
     Flood,
+    /// Processes that take over from each other
+    TakeOvers,
 }
 
 fn main() -> Result<()> {
@@ -88,6 +90,9 @@ fn main() -> Result<()> {
     if does(Part::Flood) {
         let usual = |name: &str| named(&cases, name).into_iter().map(Case::as_it_is).collect::<Vec<_>>();
         parts::flood(|name| cases::seats(&usual(name), &args.programs, &cores).pop(), &sizes)?;
+    }
+    if does(Part::TakeOvers) {
+        parts::take_overs(|name| cases::seats(&named(&cases, name), &args.programs, &cores).pop(), &sizes)?;
     }
     ensure!(!args.quick || faulty.is_empty(), "answers were lost or wrong: {}", faulty.join(", "));
     figure("dns_done", 1.0);

@@ -5,7 +5,7 @@
 
 use crate::cases::{Seat, in_turn};
 use crate::load::{Load, Names};
-use crate::rig::Measured;
+use crate::rig::{Measured, TakenOver};
 use crate::wire::Answers;
 use anyhow::Result;
 use namewall_bench::figures::{figure, median};
@@ -24,6 +24,7 @@ pub(crate) struct Sizes {
     endurance: Duration,
     steady: Rounds,
     flood: Duration,
+    take_overs: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +43,7 @@ pub(crate) const FULL: Sizes = Sizes {
     endurance: Duration::from_secs(60),
     steady: Rounds { count: 40, rate: 5_000, lasts: Duration::from_millis(1_500) },
     flood: Duration::from_secs(50),
+    take_overs: 100,
 };
 
 /// At rates that a busy machine bears, too.
@@ -54,6 +56,7 @@ pub(crate) const QUICK: Sizes = Sizes {
     endurance: Duration::from_secs(1),
     steady: Rounds { count: 2, rate: 1_000, lasts: Duration::from_millis(500) },
     flood: Duration::from_secs(1),
+    take_overs: 2,
 };
 
 const LATENCIES: [(&str, f64); 4] = [("p50", 0.5), ("p99", 0.99), ("p999", 0.999), ("longest", 1.0)];
@@ -201,6 +204,19 @@ pub(crate) fn flood(mut seat: impl FnMut(&str) -> Option<Seat>, sizes: &Sizes) -
     figure("dns_flood_peak", seat.rig.peak_memory()?);
     figure("dns_flood_growth", seat.rig.peak_memory()? / middle);
     figure("dns_flood_left", seat.rig.memory()?);
+    Ok(())
+}
+
+/// One process after the other takes over while questions come at a rate that nobody should notice it at.
+pub(crate) fn take_overs(mut seat: impl FnMut(&str) -> Option<Seat>, sizes: &Sizes) -> Result<()> {
+    let Some(mut seat) = seat("namewall_two_loops") else { return Ok(()) };
+    let Rounds { rate, lasts, .. } = sizes.latency;
+    let load = seat.load(rate, lasts);
+    let TakenOver { sent, lost, longest_ms } = seat.rig.run_while_taken_over(load, sizes.take_overs)?;
+    figure("dns_take_overs", sizes.take_overs as f64);
+    figure("dns_take_overs_sent", sent as f64);
+    figure("dns_take_overs_lost", lost as f64);
+    figure("dns_take_overs_longest_ms", longest_ms);
     Ok(())
 }
 

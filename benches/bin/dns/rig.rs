@@ -21,7 +21,8 @@ use nix::unistd::Pid;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -40,6 +41,9 @@ fn stateful() -> Table {
 /// How long a forwarder may take until it answers.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 const REPEAT: Duration = Duration::from_millis(100);
+/// How long a process may take to take over, and how long the last one has to begin.
+const SUCCESSION_TIMEOUT: Duration = Duration::from_secs(60);
+const SUCCESSION: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
 pub(crate) struct Rig {
@@ -48,7 +52,37 @@ pub(crate) struct Rig {
     namespace: Namespace,
     /// Questions so far.
     asked: u64,
-    _folder: Folder,
+    /// How the process was started.
+    command: Option<Command>,
+    folder: Folder,
+}
+
+/// What became of questions while processes took over from each other.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct TakenOver {
+    pub(crate) sent: u64,
+    pub(crate) lost: u64,
+    pub(crate) longest_ms: f64,
+}
+
+/// The same command once more.
+fn copied(command: &Command) -> Command {
+    let mut copy = Command::new(command.get_program());
+    copy.args(command.get_args());
+    for (name, value) in command.get_envs() {
+        copy.env(name, value.unwrap_or_default());
+    }
+    copy
+}
+
+fn wait_for_end(before: &mut Process, next: &mut Process) -> Result<()> {
+    let start = Instant::now();
+    while before.ended()?.is_none() {
+        ensure!(next.ended()?.is_none(), "a process that was to take over has ended");
+        ensure!(start.elapsed() < SUCCESSION_TIMEOUT, "the process before does not end");
+        sleep(Duration::from_millis(2));
+    }
+    Ok(())
 }
 
 /// What a load did to a forwarder.
@@ -72,12 +106,13 @@ impl Rig {
         let upstream = Upstream::listen(UPSTREAM)?;
         let folder = Folder::create()?;
         let log = folder.0.join("log");
-        let process = match forwarder.command(programs, &folder.0)? {
+        let command = forwarder.command(programs, &folder.0)?;
+        let process = match &command {
             // A process runs where its parent did.
-            Some(command) => Some(cores.on_the_forwarders(|| Process::start(&command, &log))??),
+            Some(command) => Some(cores.of(forwarder, || Process::start(command, &log))??),
             None => None,
         };
-        let mut rig = Self { process, upstream, namespace, asked: 0, _folder: folder };
+        let mut rig = Self { process, upstream, namespace, asked: 0, command, folder };
         rig.wait_until_ready().with_context(|| last_words(&log))?;
         Ok(rig)
     }
@@ -131,6 +166,47 @@ impl Rig {
             drops: after.1.saturating_sub(before.1),
             own_drops: after.2.saturating_sub(before.2),
         })
+    }
+
+    /// Runs loads one after the other while one process after the other takes over from the one before, so many times.
+    /// Gives what became of the questions.
+    pub(crate) fn run_while_taken_over(&mut self, load: Load, times: usize) -> Result<TakenOver> {
+        enter(&self.namespace)?;
+        let (mut all, is_over) = (TakenOver::default(), AtomicBool::new(false));
+        let (command, folder) = (self.successor()?, self.folder.0.clone());
+        let mut process = self.process.take();
+        std::thread::scope(|scope| -> Result<()> {
+            // It has this thread's namespace. What it starts ends with it, so it waits until the load is over.
+            let successors = scope.spawn(|| -> Result<()> {
+                for number in 0..times {
+                    let mut next = Process::start(&command, &folder.join(format!("log-{number}")))?;
+                    if let Some(mut before) = process.take() {
+                        wait_for_end(&mut before, &mut next)?;
+                    }
+                    process = Some(next);
+                }
+                // Until the last one serves, too.
+                std::thread::sleep(SUCCESSION);
+                is_over.store(true, Ordering::SeqCst);
+                Ok(())
+            });
+            while !successors.is_finished() {
+                let outcome = load.run(LISTEN, &mut self.upstream, &mut self.asked)?;
+                all.sent += outcome.sent;
+                all.lost += outcome.lost();
+                all.longest_ms = all.longest_ms.max(outcome.quantile(1.0) / 1e3);
+            }
+            successors.join().map_err(|_| anyhow::anyhow!("the thread of successors panicked"))?
+        })?;
+        ensure!(is_over.load(Ordering::SeqCst), "a process did not take over");
+        Ok(all)
+    }
+
+    /// The command of a process that takes over.
+    fn successor(&self) -> Result<Command> {
+        let mut command = self.command.as_ref().map(copied).context("nobody to take over from")?;
+        command.arg("--take-over");
+        Ok(command)
     }
 
     fn cpu_time(&self) -> Result<Duration> {
@@ -199,6 +275,7 @@ impl Drop for Folder {
 pub(crate) struct Cores {
     own: CpuSet,
     forwarders: CpuSet,
+    all: CpuSet,
 }
 
 impl Cores {
@@ -213,15 +290,16 @@ impl Cores {
             set.set(core)?;
             Ok(set)
         };
-        let cores = Self { own: only(own)?, forwarders: only(forwarders)? };
+        let cores = Self { own: only(own)?, forwarders: only(forwarders)?, all: allowed };
         sched_setaffinity(Pid::this(), &cores.own)?;
         Ok(cores)
     }
 
-    fn on_the_forwarders<T>(&self, work: impl FnOnce() -> T) -> Result<T> {
+    /// Does something on the cores of a forwarder.
+    fn of<T>(&self, forwarder: Forwarder, work: impl FnOnce() -> T) -> Result<T> {
         // The calling thread, not the process.
         let this = Pid::from_raw(0);
-        sched_setaffinity(this, &self.forwarders)?;
+        sched_setaffinity(this, if forwarder.is_on_all_cores() { &self.all } else { &self.forwarders })?;
         let done = work();
         sched_setaffinity(this, &self.own)?;
         Ok(done)

@@ -3,6 +3,7 @@
 
 mod changes;
 mod grants;
+mod held;
 mod starts;
 
 use anyhow::Result;
@@ -29,6 +30,12 @@ enum Part {
         #[arg(long, default_value_t = 1_000_000)]
         most: usize,
     },
+    /// Answers that open something while a policy of 10,000 pods is replaced ten times per second
+    Held {
+        /// How long it is replaced
+        #[arg(long, default_value_t = 20)]
+        seconds: u64,
+    },
 }
 
 fn main() -> Result<()> {
@@ -38,6 +45,7 @@ fn main() -> Result<()> {
         Part::Starts => starts::measure(),
         Part::Changes => changes::measure(),
         Part::Grants { most } => grants::measure(most),
+        Part::Held { seconds } => held::measure(seconds),
     }
 }
 

@@ -18,6 +18,7 @@ use crate::signals::Signals;
 use crate::source::{Event, Source, StorageStatus};
 use crate::state::{Beginning, Change, State, lock};
 use crate::takeover::{hand_over, take_over};
+use crate::upstreams::SilentUpstreams;
 use namewall_cluster::Read;
 use namewall_cni::Records;
 use namewall_dataplane::Dataplane;
@@ -89,6 +90,7 @@ pub struct Agent<'a, S, D: Dataplane> {
     elsewhere: LearnedElsewhere,
     own: OwnAddresses,
     retry: Retry,
+    silent_upstreams: SilentUpstreams,
     clock: Arc<dyn Clock>,
     health: Health,
 }
@@ -155,6 +157,7 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
             elsewhere,
             own,
             retry,
+            silent_upstreams: SilentUpstreams::default(),
             clock,
             health,
         };
@@ -194,6 +197,7 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
             };
             let has_new_addresses = self.own.follow(self.clock.now());
             let has_new_interfaces = lock(&self.state).follow_interfaces(&mut self.own);
+            lock(&self.state).follow_namespaces();
             let has_changed = has_changed || has_new_addresses || has_new_interfaces || self.attachments.has_changed();
             if has_changed || self.retry.is_due(self.clock.now()) {
                 self.change();
@@ -288,10 +292,13 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
     }
 
     /// Whether the kernel has to be told.
-    fn reread_config(&self) -> bool {
-        let reconfigured = (self.read_config)()
-            .map_err(AgentError::Settings)
-            .and_then(|config| lock(&self.state).reconfigure(&config, &self.cluster_dns).map_err(AgentError::from));
+    fn reread_config(&mut self) -> bool {
+        let elsewhere = &mut self.elsewhere;
+        let reconfigured = (self.read_config)().map_err(AgentError::Settings).and_then(|config| {
+            let done = lock(&self.state).reconfigure(&config, &self.cluster_dns).map_err(AgentError::from)?;
+            elsewhere.set_maximum(config.learning.lifetimes.maximum);
+            Ok(done)
+        });
         match reconfigured {
             Ok(done) => {
                 if done.needs_restart {
@@ -335,6 +342,9 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
             for Refused { client, name, address, why } in state.node.learner().take_refused() {
                 warn!(%client, %name, %address, "an answer opens nothing: {why}");
             }
+            let upstreams = state.node.dns().map(|server| server.upstreams()).unwrap_or_default();
+            let silent = upstreams.iter().filter(|one| !one.is_up).map(|one| one.address).collect();
+            self.silent_upstreams.set(silent, upstreams.len());
             let lasting = state.last_error.clone().filter(|_| is_lasting);
             let runtime = state.interfaces.sandboxes().and_then(|said| said.error.clone());
             (state.node_name.clone(), lasting.or_else(|| about_kept(&state.kept)), runtime)

@@ -53,6 +53,8 @@ pub struct DnsConfig {
     pub intercept: bool,
     pub hold_limit: Duration,
     pub on_learn_timeout: OnLearnTimeout,
+    /// How many loops serve.
+    pub loops: usize,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -100,6 +102,7 @@ impl DnsConfig {
                 upstreams,
                 hold_limit: self.hold_limit,
                 on_learn_timeout: self.on_learn_timeout,
+                loops: self.loops,
                 ..ServerSettings::default()
             },
             take_to,
@@ -200,6 +203,7 @@ mod tests {
             intercept: true,
             hold_limit: usual.hold_limit,
             on_learn_timeout: usual.on_learn_timeout,
+            loops: usual.loops,
         }
     }
 

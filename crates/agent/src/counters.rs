@@ -16,6 +16,8 @@ pub struct Counters {
     pub(crate) revoked_by: [u64; REASONS.len()],
     /// Addresses in an answer that the question's name does not lead to (S6.1).
     pub foreign: u64,
+    /// Addresses beyond the bound of a name in one answer: only the first are leased (S6.5).
+    pub over_bound: u64,
     /// Times the kernel did not take what was to be opened.
     pub failed: u64,
 }
@@ -44,6 +46,7 @@ pub(crate) struct Counting {
     refused: [AtomicU64; REASONS.len()],
     revoked: [AtomicU64; REASONS.len()],
     pub(crate) foreign: AtomicU64,
+    pub(crate) over_bound: AtomicU64,
     pub(crate) failed: AtomicU64,
 }
 
@@ -68,6 +71,7 @@ impl Counting {
             refused_by,
             revoked_by: self.revoked.each_ref().map(|count| count.load(Relaxed)),
             foreign: self.foreign.load(Relaxed),
+            over_bound: self.over_bound.load(Relaxed),
             failed: self.failed.load(Relaxed),
         }
     }

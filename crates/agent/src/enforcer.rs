@@ -13,7 +13,8 @@ use crate::cuts::CutReport;
 use crate::metrics::{Meter, add};
 use namewall_dataplane::render::Scope;
 use namewall_dataplane::{
-    Adoption, Applied, Connection, CutEstablished, Dataplane, Desired, Excused, Judge, ListConnections, Plan,
+    Adoption, Applied, Connection, CutEstablished, Dataplane, Desired, Excused, Inside, Judge, ListConnections, Plan,
+    PodNamespace, SecondStatus,
 };
 use namewall_policy::lease::{Bounds, Revision};
 use namewall_policy::{Instant, Lease, LeaseStore, LeaseTable, Program};
@@ -26,6 +27,8 @@ use std::time::Duration;
 
 /// Connections that are judged before answers get their turn.
 const JUDGED_AT_ONCE: usize = 256;
+/// Between two parts of a change, for answers that wait for the lock.
+const TURN_OF_ANSWERS: Duration = Duration::from_micros(100);
 /// Expired names are dropped this many at a time, so that answers do not wait for it.
 const FORGOTTEN_AT_ONCE: usize = 5_000;
 
@@ -91,6 +94,11 @@ impl<D: Dataplane> Enforcer<D> {
         self.waiting.load(Ordering::SeqCst) > 0 || self.dataplane.try_lock().is_err()
     }
 
+    /// True if something other than an answer waits for the data plane.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.waiting.load(Ordering::SeqCst) > 0
+    }
+
     /// The leases, to read.
     pub(crate) fn leases(&self) -> RwLockReadGuard<'_, LeaseStore> {
         self.leases.read().unwrap_or_else(PoisonError::into_inner)
@@ -109,6 +117,14 @@ impl<D: Dataplane> Enforcer<D> {
         // Rendered while answers open what they want to: that takes longer than an answer may be held.
         let mut plan = self.dataplane().plan();
         plan.work_out(program, scope);
+        // The lock is free between two parts, so that answers open what they want to.
+        while self
+            .dataplane()
+            .stage(&mut plan)
+            .inspect_err(|_| self.meter.program.ended(self.now().since(began), false))?
+        {
+            std::thread::sleep(TURN_OF_ANSWERS);
+        }
         let mut dataplane = self.dataplane();
         // Planned with the leases locked for reading only, so that answers can still be compared with them. The lock of
         // the data plane keeps others from changing them.
@@ -139,7 +155,19 @@ impl<D: Dataplane> Enforcer<D> {
             self.leases_mut(&mut dataplane).adopt(found.clone());
         }
         enforced();
+        drop(dataplane);
+        // What cannot be removed now decides nothing, and goes with the next change.
+        while let Ok(true) = self.dataplane().clear() {
+            std::thread::sleep(TURN_OF_ANSWERS);
+        }
         Ok(applied)
+    }
+
+    /// Enforces a Program on the second interfaces of pods.
+    pub(crate) fn inside(&self, pods: &[PodNamespace], program: &Program, scope: &Scope) -> Vec<SecondStatus> {
+        let mut dataplane = self.dataplane();
+        let leases = self.leases();
+        dataplane.inside(&Inside { pods, program, scope, leases: leases.table(), now: self.now() })
     }
 
     /// Locks the data plane to open what answers say, after everybody else who waits.

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use tracing::{error, info};
+use tracing::error;
 
 /// Answers `namewall status` while the start waits.
 #[derive(Debug)]
@@ -70,7 +70,6 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        info!("the start goes on, or ends");
         self.is_over.store(true, Ordering::SeqCst);
         // Its thread waits for a client.
         let _ = std::os::unix::net::UnixStream::connect(&self.control);

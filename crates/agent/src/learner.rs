@@ -6,6 +6,7 @@ use crate::memo::{Entry, Known, Memo, State};
 use crate::name_rules::NameRules;
 use crate::recent::{self, Recall, Recalled, Recent};
 use crate::share::{Heard, Share};
+use arc_swap::ArcSwapOption;
 use namewall_dataplane::Dataplane;
 use namewall_dataplane::nft::Nft;
 use namewall_dns::wire::Addresses;
@@ -15,7 +16,7 @@ use namewall_policy::domain::DomainName;
 use namewall_policy::lease::{Lifetimes, Refusal};
 use namewall_policy::{Instant, Lease};
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 use tracing::warn;
@@ -35,13 +36,18 @@ pub struct Learning {
 pub struct Learner<D = Nft> {
     enforcer: Arc<Enforcer<D>>,
     settings: RwLock<Learning>,
-    rules: RwLock<Option<Arc<NameRules>>>,
+    /// Swapped as a whole: who reads them waits for nobody.
+    rules: ArcSwapOption<NameRules>,
     /// How often the rules have changed.
     rule_changes: AtomicU64,
-    memo: Mutex<Memo>,
+    /// How often a lease was lost.
+    losses: Arc<AtomicU64>,
+    memo: Memo,
     /// Answers that no rule speaks of, yet.
     recent: Recent,
     counting: Counting,
+    /// Threads that open what answers say, or wait to.
+    commits: AtomicUsize,
     refused: Mutex<Vec<Refused>>,
     share: OnceLock<Arc<dyn Share>>,
 }
@@ -60,14 +66,17 @@ const MOST_REFUSED: usize = 64;
 
 impl<D: Dataplane> Learner<D> {
     pub(crate) fn new(enforcer: Arc<Enforcer<D>>, settings: Learning) -> Self {
+        let losses = enforcer.leases().table().loss_counter();
         Self {
             enforcer,
             settings: RwLock::new(settings),
-            rules: RwLock::default(),
+            rules: ArcSwapOption::empty(),
             rule_changes: AtomicU64::new(0),
-            memo: Mutex::new(Memo::new()),
+            losses,
+            memo: Memo::new(),
             recent: Recent::default(),
             counting: Counting::default(),
+            commits: AtomicUsize::new(0),
             refused: Mutex::default(),
             share: OnceLock::new(),
         }
@@ -107,7 +116,7 @@ impl<D: Dataplane> Learner<D> {
 
     /// Learns for these rules from now on.
     pub(crate) fn take(&self, rules: Arc<NameRules>) {
-        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Some(rules);
+        self.rules.store(Some(rules));
         self.rule_changes.fetch_add(1, Ordering::SeqCst);
     }
 
@@ -128,12 +137,17 @@ impl<D: Dataplane> Learner<D> {
         }
     }
 
+    /// How many answers that no rule spoke of were forgotten to make room for others.
+    pub(crate) fn forgotten_answers(&self) -> u64 {
+        self.recent.forgotten()
+    }
+
     pub fn counters(&self) -> Counters {
         self.counting.read()
     }
 
     pub(crate) fn rules(&self) -> Option<Arc<NameRules>> {
-        self.rules.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.rules.load_full()
     }
 
     /// What rules open that were not there when it was answered.
@@ -187,10 +201,10 @@ impl<D: Dataplane> Learner<D> {
 
     /// What these bytes are known to be, if they open nothing new and need not be read.
     fn is_known(&self, answer: &Answer<'_>) -> Option<Known> {
-        let Ok(memo) = self.memo.try_lock() else { return None };
         let rule_changes = self.rule_changes.load(Ordering::SeqCst);
-        let losses = self.enforcer.leases().table().losses();
-        memo.get(memo.key(answer.client, answer.bytes), State { rule_changes, losses }, self.enforcer.now())
+        let losses = self.losses.load(Ordering::SeqCst);
+        let key = self.memo.key(answer.client, answer.bytes);
+        self.memo.get(key, State { rule_changes, losses }, self.enforcer.now())
     }
 
     /// Puts the leases that the addresses of an answer open into the batch.
@@ -207,6 +221,7 @@ impl<D: Dataplane> Learner<D> {
                 continue;
             }
             leased.known = Known::Open;
+            self.counting.add(|all| &all.over_bound, says.addresses.len().saturating_sub(most));
             let mut opened = Vec::new();
             // Clients use the first.
             for one in says.addresses.iter().take(most) {
@@ -274,13 +289,14 @@ impl<D: Dataplane> Learn for Learner<D> {
     type Batch = Vec<Lease>;
 
     fn knows(&self, client: IpAddr) -> bool {
-        self.rules().is_some_and(|rules| rules.is_own(client))
+        self.rules.load().as_ref().is_some_and(|rules| rules.is_own(client))
     }
 
     fn learn(&self, answer: &Answer<'_>, batch: &mut Vec<Lease>) -> Opens {
         // Loaded before anything is read: if rules or leases change meanwhile, the memo is of an old state.
         let rule_changes = self.rule_changes.load(Ordering::SeqCst);
-        let Some(rules) = self.rules() else { return Opens::Nothing };
+        let rules = self.rules.load();
+        let Some(rules) = &*rules else { return Opens::Nothing };
         let known = match rules.names_of(answer.client) {
             // Nobody asks here but pods, except where everybody may.
             None if rules.is_own(answer.client) => Some(Known::Unspoken),
@@ -295,11 +311,11 @@ impl<D: Dataplane> Learn for Learner<D> {
             }
         }
         let (None, Some(patterns)) = (known, rules.names_of(answer.client)) else { return Opens::Nothing };
-        let losses = self.enforcer.leases().table().losses();
+        let losses = self.losses.load(Ordering::SeqCst);
         let Ok(says) = answer.addresses() else { return Opens::Unreadable };
         self.counting.add(|all| &all.foreign, says.foreign);
         let at = self.enforcer.now();
-        let reading = Reading { client: answer.client, says: &says, rules: &rules, patterns, at };
+        let reading = Reading { client: answer.client, says: &says, rules, patterns, at };
         let Leased { opens, until, known } = self.lease(&reading, batch);
         if known == Known::Unspoken {
             self.recent.note(answer.client, answer.bytes, at);
@@ -307,24 +323,23 @@ impl<D: Dataplane> Learn for Learner<D> {
                 return self.learn(answer, batch);
             }
         }
-        match (opens, until, self.memo.lock()) {
-            (Opens::Nothing, Some(until), Ok(mut memo)) if says.foreign == 0 => {
-                let key = memo.key(answer.client, answer.bytes);
-                memo.put(key, State { rule_changes, losses }, Entry { until, known });
-            }
-            _ => {}
+        if let (Opens::Nothing, Some(until), 0) = (opens, until, says.foreign) {
+            let key = self.memo.key(answer.client, answer.bytes);
+            self.memo.put(key, State { rule_changes, losses }, Entry { until, known });
         }
         self.counting.add(|all| &all.learned, usize::from(opens != Opens::Nothing));
         opens
     }
 
     fn commit(&self, batch: &mut Vec<Lease>) -> Result<(), LearnError> {
+        self.commits.fetch_add(1, Ordering::SeqCst);
         let dataplane = self.enforcer.dataplane_for_answers();
         let slow = self.settings().slow_kernel;
         if !slow.is_zero() {
             std::thread::sleep(slow);
         }
         let done = self.enforcer.grant_with(dataplane, batch);
+        self.commits.fetch_sub(1, Ordering::SeqCst);
         batch.clear();
         if let (Some(share), Ok(())) = (self.share.get(), &done) {
             share.finish();
@@ -333,7 +348,9 @@ impl<D: Dataplane> Learn for Learner<D> {
     }
 
     fn is_busy(&self) -> bool {
-        self.enforcer.is_busy()
+        // Another loop's answers take microseconds: to wait for them is better than to look again later.
+        let is_opening = self.commits.load(Ordering::SeqCst) > 0;
+        self.enforcer.is_wanted() || (!is_opening && self.enforcer.is_busy())
     }
 }
 

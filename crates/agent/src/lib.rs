@@ -31,6 +31,7 @@ mod state;
 mod takeover;
 #[cfg(test)]
 mod testing;
+mod upstreams;
 mod warning;
 
 pub use addresses::{Machine, ThisMachine};

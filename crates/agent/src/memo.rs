@@ -1,9 +1,12 @@
 //! A cache of answers that open nothing new: the same bytes to the same client,
-//! while everything they open is open for at least as long as they last.
+//! while everything they open is open for at least as long as they last. Each
+//! slot has a lock of its own: loops that answer at once meet only where two of
+//! their answers have one slot.
 
 use namewall_policy::Instant;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::IpAddr;
+use std::sync::Mutex;
 
 /// The size of the cache. An answer takes the slot that its hash leads to.
 const SLOTS: usize = 4_096;
@@ -21,7 +24,7 @@ pub(crate) struct State {
 pub(crate) struct Memo {
     /// A random seed, so that nobody can make two answers with one hash.
     seed: RandomState,
-    slots: Vec<Slot>,
+    slots: Vec<Mutex<Slot>>,
 }
 
 /// What is known of an answer that opens nothing new.
@@ -50,17 +53,20 @@ struct Slot {
 
 impl Memo {
     pub(crate) fn new() -> Self {
-        Self { seed: RandomState::new(), slots: vec![Slot::default(); SLOTS] }
+        Self { seed: RandomState::new(), slots: (0..SLOTS).map(|_| Mutex::default()).collect() }
     }
 
     /// What is known of the answer, if it opens nothing new.
     pub(crate) fn get(&self, answer: u64, state: State, now: Instant) -> Option<Known> {
-        let slot = self.slots[at(answer)];
+        // A slot that is being written is not known yet.
+        let slot = *self.slots[at(answer)].try_lock().ok()?;
         (slot.answer == answer && slot.state == state && now <= slot.entry.until).then_some(slot.entry.known)
     }
 
-    pub(crate) fn put(&mut self, answer: u64, state: State, entry: Entry) {
-        self.slots[at(answer)] = Slot { answer, state, entry };
+    pub(crate) fn put(&self, answer: u64, state: State, entry: Entry) {
+        if let Ok(mut slot) = self.slots[at(answer)].try_lock() {
+            *slot = Slot { answer, state, entry };
+        }
     }
 
     /// The hash of an answer to a client, without the id, which differs each time.
@@ -99,7 +105,7 @@ mod tests {
 
     #[test]
     fn nothing_is_known_past_its_time_or_under_other_rules() {
-        let mut memo = Memo::new();
+        let memo = Memo::new();
         let state = State { rule_changes: 1, losses: 1 };
         let known = |memo: &Memo, answer, state, seconds| memo.get(answer, state, at(seconds));
         assert_eq!(known(&memo, 7, state, 1), None);

@@ -11,8 +11,12 @@ use crate::name_rules::NameRules;
 use crate::settle::{Settle, Settling};
 use namewall_dataplane::nft::{Nft, NftError, Settings as NftSettings};
 use namewall_dataplane::render::{Intercept, Listener, Scope};
-use namewall_dataplane::{Applied, Count, Cut, CutEstablished, Dataplane, Guard, GuardDrops, Guarded, PodInterface};
+use namewall_dataplane::{
+    Applied, Count, Cut, CutEstablished, Dataplane, Guard, GuardDrops, Guarded, PodInterface, PodNamespace,
+    SecondStatus,
+};
 use namewall_dns::{Listen, Server, ServerError, Settings as ServerSettings, Sockets};
+use namewall_policy::addr::Cidr;
 use namewall_policy::lease::{Bounds, NeverLeased, Revision};
 use namewall_policy::{Instant, Lease, LeaseTable, Program};
 use namewall_runtime::{Clock, SystemClock};
@@ -23,7 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tracing::warn;
+use tracing::{info, warn};
 
 /// How often the kernel is told that our DNS server lives, and how long it believes it: a death is
 /// noticed within three seconds.
@@ -95,6 +99,10 @@ pub struct Node<D: Dataplane = Nft> {
     guarded: Guarded,
     /// Why the guard is not as it should be.
     guard_failure: Option<String>,
+    /// The network namespaces of pods that can be reached.
+    namespaces: Vec<PodNamespace>,
+    second: Vec<SecondStatus>,
+    repaired: u64,
     cut: CutEstablished,
     program: Program,
     /// How to serve, and where, from the next change on.
@@ -150,6 +158,9 @@ impl<D: Dataplane> Node<D> {
             guarding: None,
             guarded: Guarded::default(),
             guard_failure: None,
+            namespaces: Vec::new(),
+            second: Vec::new(),
+            repaired: 0,
             cut,
             program: Program::default(),
             prepared: None,
@@ -159,6 +170,11 @@ impl<D: Dataplane> Node<D> {
             server: None,
             beating: None,
         }
+    }
+
+    /// Blocks in which addresses without a pod are closed.
+    pub(crate) fn closed(&self) -> &[Cidr] {
+        &self.scope.closed
     }
 
     /// What of a Program is enforced from the next change on.
@@ -207,6 +223,37 @@ impl<D: Dataplane> Node<D> {
         self.guard_failure.is_some() || !self.guarded.missing.is_empty()
     }
 
+    /// Enforces pods' policies inside these network namespaces, from the next change on.
+    pub fn set_namespaces(&mut self, namespaces: Vec<PodNamespace>) {
+        self.namespaces = namespaces;
+    }
+
+    /// What became of pods' second interfaces.
+    pub fn second(&self) -> &[SecondStatus] {
+        &self.second
+    }
+
+    /// True if a pod's network namespace has changed, so that `enforce_inside` should be called.
+    pub fn has_news_inside(&self, looks_at_tables: bool) -> bool {
+        self.enforcer.dataplane().has_news_inside(looks_at_tables)
+    }
+
+    /// Enforces the Program in force on pods' second interfaces. What fails is a part of the status.
+    pub fn enforce_inside(&mut self) {
+        let second = self.enforcer.inside(&self.namespaces, &self.program, &self.scope);
+        for status in &second {
+            let before = self.second.iter().find(|before| before.id == status.id);
+            log_second(status, before);
+            self.repaired += status.repaired.saturating_sub(before.map_or(0, |before| before.repaired));
+        }
+        self.second = second;
+    }
+
+    /// How often tables inside pods' network namespaces were found changed by others, and made right.
+    pub fn repaired_inside(&self) -> u64 {
+        self.repaired
+    }
+
     /// Tries once more what the guard lacks.
     pub fn guard_again(&mut self) {
         let program = self.program.clone();
@@ -236,6 +283,7 @@ impl<D: Dataplane> Node<D> {
         // What was answered meanwhile, by the rules before. A failure means that it opens with the next lookup.
         let _ = self.learner.recall_since(recalled.until);
         self.program = program.clone();
+        self.enforce_inside();
         if applied.adopted.is_some() {
             let recheck = Recheck { program, scope: &self.scope, cut: self.cut };
             self.enforcer.excuse(recheck).map_err(NodeError::dataplane)?;
@@ -330,7 +378,7 @@ impl<D: Dataplane> Node<D> {
     /// Program is in force: before that no client is known, and nothing is learned.
     fn begin(&mut self) -> Result<(), NodeError> {
         if let (Some(settings), Some(server)) = (self.changed.take(), &self.server) {
-            server.set(settings);
+            server.set(&settings);
         }
         let Some((settings, sockets)) = self.prepared.take() else { return Ok(()) };
         let server = Arc::new(Server::start_with(settings, sockets, self.learner.clone())?);
@@ -364,13 +412,14 @@ impl<D: Dataplane> Node<D> {
         let is_over = Arc::new(AtomicBool::new(false));
         let (over, enforcer) = (is_over.clone(), self.enforcer.clone());
         let go_on = move || {
-            let (mut seen, mut beats) = (None, 0_u32);
+            // The turns of each loop at the last beat.
+            let (mut seen, mut beats) = (Vec::new(), 0_u32);
             while !over.load(Ordering::SeqCst) {
                 let turns = server.turns();
-                // A server that is stuck must not look alive.
-                if seen.replace(turns) != Some(turns) && beat(&enforcer).is_err() {
+                // A server that is stuck must not look alive, not even if it is only one of its loops.
+                if !turns.iter().zip(&seen).any(|(now, before)| now == before) {
                     // Tried again with the next beat. If it never succeeds, DNS goes its usual way.
-                    seen = None;
+                    seen = beat(&enforcer).map_or_else(|_| Vec::new(), |()| turns);
                 }
                 beats += 1;
                 if beats % TIDY_EVERY == 0 {
@@ -390,7 +439,7 @@ impl<D: Dataplane> Node<D> {
         self.server.as_deref()
     }
 
-    pub fn learner(&self) -> &Learner<D> {
+    pub fn learner(&self) -> &Arc<Learner<D>> {
         &self.learner
     }
 
@@ -452,6 +501,20 @@ impl<D: Dataplane> Node<D> {
 
     pub fn counts(&self) -> Result<BTreeMap<String, Count>, NodeError> {
         self.enforcer.dataplane().counts().map_err(NodeError::dataplane)
+    }
+}
+
+/// Logs what is new about a pod's second interfaces.
+fn log_second(status: &SecondStatus, before: Option<&SecondStatus>) {
+    let SecondStatus { pod, interfaces, failure, repaired, .. } = status;
+    if *repaired > before.map_or(0, |before| before.repaired) {
+        warn!(pod, "somebody changed namewall's tables inside the pod's network namespace; they were made right");
+    }
+    if let Some(error) = failure.as_ref().filter(|_| before.is_none_or(|before| before.failure != *failure)) {
+        warn!(pod, error, "cannot enforce policies on the pod's second interfaces");
+    }
+    if !interfaces.is_empty() && before.is_none_or(|before| before.interfaces != *interfaces) {
+        info!(pod, interfaces = interfaces.join(", "), "policies are enforced on second interfaces");
     }
 }
 

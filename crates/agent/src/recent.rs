@@ -2,12 +2,15 @@
 //! rule that comes later opens them, as if it had been there (S6.3).
 //!
 //! Most pods have no rule by name, so answers are kept as bytes and read only
-//! when a rule comes. Of answers to one question only the last is kept.
+//! when a rule comes. Of answers to one question only the last is kept. Clients
+//! are spread over several locks, so that loops that answer at once seldom meet.
 
 use namewall_policy::Instant;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
+use std::hash::BuildHasher as _;
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Questions that are kept a client.
@@ -19,15 +22,24 @@ const BYTES: usize = 8 << 20;
 /// Where the question begins in a message.
 const HEADER: usize = 12;
 
+/// Clients are spread over so many locks.
+const SHARDS: usize = 16;
+
 #[derive(Default, Debug)]
-pub(crate) struct Recent(Mutex<Answers>);
+pub(crate) struct Recent {
+    shards: [Mutex<Answers>; SHARDS],
+    /// Of all of them.
+    bytes: AtomicUsize,
+    /// How many have come. It is changed with the shard locked that the answer goes to: who has read it, and locks
+    /// that shard, finds the answer.
+    noted: AtomicU64,
+    /// How many were given up for others.
+    forgotten: AtomicU64,
+}
 
 #[derive(Default, Debug)]
 struct Answers {
     clients: FxHashMap<IpAddr, OfClient>,
-    bytes: usize,
-    /// How many have come.
-    noted: u64,
 }
 
 /// The answers of a client, by question.
@@ -66,26 +78,33 @@ impl Recent {
     /// Keeps an answer, if it is one with addresses.
     pub(crate) fn note(&self, client: IpAddr, message: &[u8], now: Instant) {
         let Some(question) = question(message) else { return };
-        let mut all = self.lock();
-        all.noted += 1;
-        let number = all.noted;
-        let own = all.clients.entry(client).or_default();
+        let mut shard = lock(self.shard(client));
+        let number = self.noted.fetch_add(1, Ordering::SeqCst) + 1;
+        let own = shard.clients.entry(client).or_default();
         let noted = own.answers.entry(question).or_insert_with(|| Noted { at: now, number, message: Vec::new() });
         let before = noted.message.len();
         noted.message.clear();
         noted.message.extend_from_slice(message);
         (noted.at, noted.number) = (now, number);
         own.bytes = own.bytes - before + message.len();
-        let freed = if own.answers.len() > QUESTIONS { own.forget_half() } else { 0 };
-        all.bytes = all.bytes - before + message.len() - freed;
-        if all.bytes > BYTES {
-            all.make_room();
+        let freed = if own.answers.len() > QUESTIONS { own.forget_half() } else { Freed::default() };
+        drop(shard);
+        self.bytes.fetch_add(message.len(), Ordering::SeqCst);
+        let bytes = self.bytes.fetch_sub(before + freed.bytes, Ordering::SeqCst) - before - freed.bytes;
+        self.forgotten.fetch_add(freed.answers, Ordering::Relaxed);
+        if bytes > BYTES {
+            self.make_room();
         }
     }
 
     /// How many have come.
     pub(crate) fn noted(&self) -> u64 {
-        self.lock().noted
+        self.noted.load(Ordering::SeqCst)
+    }
+
+    /// How many were given up for others.
+    pub(crate) fn forgotten(&self) -> u64 {
+        self.forgotten.load(Ordering::Relaxed)
     }
 
     /// The answers of clients that are `wanted`. Those of other clients are kept if they are `known`.
@@ -95,52 +114,66 @@ impl Recent {
         known: impl Fn(IpAddr) -> bool,
         wanted: impl Fn(IpAddr) -> bool,
     ) -> Vec<Recalled> {
-        let mut all = self.lock();
-        let Answers { clients, bytes, .. } = &mut *all;
         let mut recalled = Vec::new();
-        clients.retain(|client, own| {
-            *bytes -= own.bytes;
-            if !known(*client) {
-                return false;
-            }
-            own.answers.retain(|_, noted| noted.at >= recall.oldest);
-            own.bytes = own.answers.values().map(|noted| noted.message.len()).sum();
-            *bytes += own.bytes;
-            if wanted(*client) {
-                let new = own.answers.values().filter(|noted| noted.number > recall.since);
-                let recall = |noted: &Noted| Recalled { client: *client, at: noted.at, message: noted.message.clone() };
-                recalled.extend(new.map(recall));
-            }
-            !own.answers.is_empty()
-        });
+        for shard in &self.shards {
+            lock(shard).clients.retain(|client, own| {
+                let before = own.bytes;
+                let is_known = known(*client);
+                own.answers.retain(|_, noted| is_known && noted.at >= recall.oldest);
+                own.bytes = own.answers.values().map(|noted| noted.message.len()).sum();
+                self.bytes.fetch_sub(before - own.bytes, Ordering::SeqCst);
+                if is_known && wanted(*client) {
+                    let new = own.answers.values().filter(|noted| noted.number > recall.since);
+                    let recall =
+                        |noted: &Noted| Recalled { client: *client, at: noted.at, message: noted.message.clone() };
+                    recalled.extend(new.map(recall));
+                }
+                !own.answers.is_empty()
+            });
+        }
         recalled
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Answers> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn shard(&self, client: IpAddr) -> &Mutex<Answers> {
+        &self.shards[FxBuildHasher.hash_one(client) as usize % SHARDS]
     }
-}
 
-impl Answers {
     /// The client with the most gives up the older half.
-    fn make_room(&mut self) {
-        if let Some(own) = self.clients.values_mut().max_by_key(|own| own.bytes) {
-            self.bytes -= own.forget_half();
+    fn make_room(&self) {
+        let heaviest = |shard: &Mutex<Answers>| -> Option<(usize, IpAddr)> {
+            lock(shard).clients.iter().map(|(client, own)| (own.bytes, *client)).max()
+        };
+        let Some((_, client)) = self.shards.iter().filter_map(heaviest).max() else { return };
+        if let Some(own) = lock(self.shard(client)).clients.get_mut(&client) {
+            let freed = own.forget_half();
+            self.bytes.fetch_sub(freed.bytes, Ordering::SeqCst);
+            self.forgotten.fetch_add(freed.answers, Ordering::Relaxed);
         }
     }
 }
 
+fn lock(shard: &Mutex<Answers>) -> MutexGuard<'_, Answers> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What was given up.
+#[derive(Clone, Copy, Default, Debug)]
+struct Freed {
+    bytes: usize,
+    answers: u64,
+}
+
 impl OfClient {
-    /// Forgets the older half; how many bytes that were.
-    fn forget_half(&mut self) -> usize {
+    /// Forgets the older half.
+    fn forget_half(&mut self) -> Freed {
         let mut numbers: Vec<u64> = self.answers.values().map(|noted| noted.number).collect();
         let middle = numbers.len() / 2;
         let (_, middle, _) = numbers.select_nth_unstable(middle);
-        let middle = *middle;
+        let (middle, answers) = (*middle, self.answers.len());
         self.answers.retain(|_, noted| noted.number >= middle);
         let before = self.bytes;
         self.bytes = self.answers.values().map(|noted| noted.message.len()).sum();
-        before - self.bytes
+        Freed { bytes: before - self.bytes, answers: (answers - self.answers.len()) as u64 }
     }
 }
 
@@ -246,11 +279,19 @@ mod tests {
                 recent.note(client, &answer(&format!("x{number}.example.com"), &addresses, 60), at(2));
             }
         }
-        let all = recent.lock();
-        assert!(all.bytes <= BYTES && all.clients.values().all(|own| own.answers.len() <= QUESTIONS));
-        assert_eq!(all.bytes, all.clients.values().map(|own| own.bytes).sum::<usize>());
-        let lengths = all.clients.values().flat_map(|own| own.answers.values()).map(|noted| noted.message.len());
-        assert_eq!(all.bytes, lengths.sum::<usize>());
-        assert_eq!(all.clients[&ip("10.0.0.1")].answers.len(), 1);
+        let bytes = recent.bytes.load(Ordering::SeqCst);
+        let (mut of_clients, mut of_answers, mut kept) = (0, 0, 0);
+        for shard in &recent.shards {
+            for own in lock(shard).clients.values() {
+                assert!(own.answers.len() <= QUESTIONS);
+                of_clients += own.bytes;
+                kept += own.answers.len();
+                of_answers += own.answers.values().map(|noted| noted.message.len()).sum::<usize>();
+            }
+        }
+        assert!(bytes <= BYTES, "{bytes}");
+        assert_eq!((of_clients, of_answers), (bytes, bytes));
+        assert_eq!(lock(recent.shard(ip("10.0.0.1"))).clients[&ip("10.0.0.1")].answers.len(), 1);
+        assert_eq!(recent.forgotten(), 1 + 200 * 1_000 - kept as u64, "every one that is gone is counted");
     }
 }

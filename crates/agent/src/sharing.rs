@@ -11,7 +11,6 @@ use namewall_runtime::Clock;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How long an answer waits until it is published (S8.5). On this node it is open already.
@@ -21,12 +20,11 @@ const HOLD: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub struct Publishing {
     publisher: Arc<Publisher>,
-    is_slow: AtomicBool,
 }
 
 impl Publishing {
     pub fn new(publisher: Arc<Publisher>) -> Self {
-        Self { publisher, is_slow: AtomicBool::new(false) }
+        Self { publisher }
     }
 }
 
@@ -38,9 +36,7 @@ impl Share for Publishing {
     }
 
     fn finish(&self) {
-        // After a timeout nobody waits until the server has caught up: names must not be slow while it is away.
-        let patience = if self.is_slow.load(Ordering::Relaxed) { Duration::ZERO } else { HOLD };
-        self.is_slow.store(!self.publisher.finish(patience), Ordering::Relaxed);
+        self.publisher.hold(HOLD);
     }
 }
 
@@ -109,7 +105,7 @@ impl LearnedElsewhere {
 fn unexpired(addresses: &BTreeMap<(String, IpAddr), PublishedAddress>, now: Instant) -> impl Iterator<Item = Heard> {
     let unexpired = addresses.iter().filter(move |(_, known)| known.until > now);
     unexpired.filter_map(move |((name, address), known)| {
-        Some(Heard { name: name.parse().ok()?, address: *address, left: known.until.since(now) })
+        Some(Heard { name: DomainName::parse_recorded(name).ok()?, address: *address, left: known.until.since(now) })
     })
 }
 

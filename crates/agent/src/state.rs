@@ -20,7 +20,11 @@ use namewall_policy::{Finding, Instant, Program, Severity, Snapshot, compile, co
 use namewall_runtime::Clock;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tracing::{error, warn};
+
+/// How often it is looked whether somebody has changed tables inside pods' network namespaces.
+const LOOK_INSIDE_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(crate) struct State<D: Dataplane> {
@@ -34,6 +38,8 @@ pub(crate) struct State<D: Dataplane> {
     pub(crate) refused_sources: Vec<String>,
     /// When to try again what the guard lacks.
     guard_retry: Retry,
+    /// When it was last looked whether somebody has changed tables inside pods' network namespaces.
+    namespaces_looked_at: Instant,
     pub(crate) dns: DnsSettings,
     pub(crate) cluster_domain: DomainName,
     pub(crate) findings: Vec<Finding>,
@@ -128,7 +134,10 @@ impl<D: Dataplane> State<D> {
         let refused_sources = allow(&config.allowed_sources, &mut all, &snapshot, &here);
         log_refused(&refused_sources, &[]);
         node.set_interfaces(all);
+        interfaces.reach_more();
+        node.set_namespaces(interfaces.namespaces());
         node.enforce(&program)?;
+        interfaces.enforced_inside(node.second());
         let mut guard_retry = Retry::default();
         guard_retry.ended(!node.lacks_guards(), started);
         Ok(Self {
@@ -139,6 +148,7 @@ impl<D: Dataplane> State<D> {
             allowed_sources: config.allowed_sources.clone(),
             refused_sources,
             guard_retry,
+            namespaces_looked_at: started,
             dns,
             cluster_domain,
             findings,
@@ -182,10 +192,12 @@ impl<D: Dataplane> State<D> {
         log_refused(&refused, &self.refused_sources);
         self.refused_sources = refused;
         self.node.set_interfaces(all);
+        self.node.set_namespaces(self.interfaces.namespaces());
         let has_new_rules = !Arc::ptr_eq(&program.policies, &self.node.program().policies);
         let enforced = self.node.enforce(&program);
         self.guard_retry.ended(!self.node.lacks_guards(), self.node.now());
         let (applied, _) = enforced?;
+        self.interfaces.enforced_inside(self.node.second());
         (self.snapshot, self.findings, self.kept) = (snapshot, findings, kept);
         self.not_enforced = not_enforced;
         self.changes += 1;
@@ -206,6 +218,24 @@ impl<D: Dataplane> State<D> {
         is_new
     }
 
+    /// Keeps what is enforced inside pods' network namespaces as it should be: interfaces come and go there, and a pod
+    /// with rights of its own may change tables.
+    pub(crate) fn follow_namespaces(&mut self) {
+        let has_more = self.interfaces.reach_more();
+        if has_more {
+            self.node.set_namespaces(self.interfaces.namespaces());
+        }
+        let now = self.node.now();
+        let is_due = now.since(self.namespaces_looked_at) >= LOOK_INSIDE_EVERY;
+        if is_due {
+            self.namespaces_looked_at = now;
+        }
+        if has_more || self.node.has_news_inside(is_due) {
+            self.node.enforce_inside();
+            self.interfaces.enforced_inside(self.node.second());
+        }
+    }
+
     /// Takes the settings that can change while the agent runs.
     pub(crate) fn reconfigure(
         &mut self,
@@ -221,7 +251,7 @@ impl<D: Dataplane> State<D> {
         if has_new_upstreams {
             self.node.ask(dns.server.clone(), &self.dns.trusted);
         } else if let Some(server) = self.node.dns() {
-            server.set(dns.server.clone());
+            server.set(&dns.server);
         }
         self.dns.server = dns.server;
         let has_new_sources = self.allowed_sources != config.allowed_sources;
@@ -278,6 +308,6 @@ fn log<'a>(findings: impl Iterator<Item = &'a Finding>, kept: impl Iterator<Item
         error!(code, object, path, at, "{message}");
     }
     for file in kept {
-        warn!(file = &**file, "it is wrong; its last good version is in force");
+        warn!(file = &**file, "the file has an error; its last good version stays in force");
     }
 }

@@ -30,7 +30,7 @@ pub use lower::{
     API_SERVER_PORT, Described, DescribedService, ENFORCEMENT_ANNOTATION, Endpoints, Lowered, NO_KIND, Resolved,
     Settings, lower, pods,
 };
-pub use manifests::{LoadError, MAX_FILE, Manifests, Reading, Survey, is_blank, load, read, survey};
+pub use manifests::{LoadError, MAX_FILE, Manifests, Reading, Survey, is_blank, load, read, read_text, survey};
 pub use record::Record;
 pub use store::{Key, Listing, Store, StoreVersions};
 pub use stored::{MAX_STORED, Stored, StoredEntry, StoredError, digest};

@@ -1,10 +1,11 @@
-//! What becomes of a DNSNameResolver's status when a name is looked up, and as
-//! time goes by (S8.3, S8.4): the pseudo-code of the document, with its slips
-//! mended. Pure; time is an argument.
+//! How the status of a DNSNameResolver changes when a name is looked up, and
+//! with time (S8.3, S8.4): the pseudo-code of the design document, with its
+//! errors corrected. Pure; time is an argument.
 
 use crate::kinds::dns_name_resolver::{ResolvedAddress, ResolvedName, Status};
 use crate::kinds::meta::Condition;
 use jiff::{SignedDuration, Timestamp};
+use std::collections::HashMap;
 use std::net::IpAddr;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,11 +16,27 @@ pub struct Settings {
     pub failure_threshold: i32,
     /// How long an address outlives its TTL.
     pub grace: SignedDuration,
+    pub bounds: Bounds,
+}
+
+/// How much one object may hold (S8.6). The API server refuses objects of more than about 1.5 MB; these bounds keep a
+/// status below 1 MB.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bounds {
+    pub names: usize,
+    pub addresses: usize,
+    pub addresses_per_name: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { names: 2_000, addresses: 5_000, addresses_per_name: 1_000 }
+    }
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { minimum_ttl: 5, failure_threshold: 5, grace: SignedDuration::from_secs(5) }
+        Self { minimum_ttl: 5, failure_threshold: 5, grace: SignedDuration::from_secs(5), bounds: Bounds::default() }
     }
 }
 
@@ -40,8 +57,10 @@ pub struct Lookup<'a> {
 #[derive(Debug)]
 pub struct Resolver<'s> {
     /// What the object is for: `spec.name`.
-    pub pattern: &'s str,
-    pub status: &'s mut Status,
+    pattern: &'s str,
+    status: &'s mut Status,
+    /// Addresses that were removed because a bound was reached.
+    evicted: usize,
 }
 
 /// Whether a name is a wildcard.
@@ -59,34 +78,101 @@ pub fn matches(pattern: &str, name: &str) -> bool {
     !label.is_empty() && label != "*" && !label.contains('.')
 }
 
-impl Resolver<'_> {
-    /// A name was resolved to these addresses, each with a TTL. An answer without any changes nothing. Says
-    /// whether the status is another now.
+/// Whether an object can hold a name: the pattern that the definition of DNSNameResolvers has for it. Names with `_`,
+/// which resolve and may be asked for, are not among them.
+pub fn is_storable(name: &str) -> bool {
+    let Some(bare) = name.strip_prefix("*.").unwrap_or(name).strip_suffix('.') else { return false };
+    let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let is_label = |label: &str| {
+        let at_ends = !label.starts_with('-') && !label.ends_with('-');
+        (1..=63).contains(&label.len()) && at_ends && label.bytes().all(is_inner)
+    };
+    let is_number = |label: &str| label.bytes().all(|byte| byte.is_ascii_digit());
+    let labels: Vec<&str> = bare.split('.').collect();
+    let is_address = labels.len() == 4 && labels.iter().all(|label| is_number(label));
+    name.len() <= 254 && labels.len() >= 2 && labels.iter().all(|label| is_label(label)) && !is_address
+}
+
+impl<'s> Resolver<'s> {
+    /// The object for a name or wildcard, with its status.
+    pub fn new(pattern: &'s str, status: &'s mut Status) -> Self {
+        Self { pattern, status, evicted: 0 }
+    }
+
+    /// How many addresses were removed because a bound was reached.
+    pub fn evicted(&self) -> usize {
+        self.evicted
+    }
+
+    /// A name was resolved to these addresses, each with a TTL. An answer without any changes nothing. Returns
+    /// whether the status has changed.
     pub fn found(&mut self, lookup: Lookup<'_>, addresses: &[(IpAddr, u32)]) -> bool {
         if addresses.is_empty() {
             return false;
         }
-        let found: Vec<ResolvedAddress> = addresses.iter().map(|&(ip, ttl)| lookup.address(ip, ttl)).collect();
+        let found = lookup.addresses(addresses);
         let before = self.status.clone();
         match self.position(lookup.name) {
             Some(at) => renew(&mut self.status.resolved_names[at], &found, lookup),
             // What the wildcard says already need not be said again for each of its names.
             None if !is_wildcard(lookup.name)
                 && self.wildcard().is_some_and(|whole| covers(whole, &found, lookup.now)) => {}
-            None => self.status.resolved_names.push(ResolvedName {
-                conditions: vec![lookup.condition("False", "NOERROR")],
-                dns_name: lookup.name.to_owned(),
-                resolved_addresses: found,
-                resolution_failures: 0,
-            }),
+            None => {
+                let new = ResolvedName {
+                    conditions: vec![lookup.condition("False", "NOERROR")],
+                    dns_name: lookup.name.to_owned(),
+                    resolved_addresses: found,
+                    resolution_failures: 0,
+                };
+                // OpenShift's plugin expects the entry of the wildcard first.
+                let at = if is_wildcard(lookup.name) { 0 } else { self.status.resolved_names.len() };
+                self.status.resolved_names.insert(at, new);
+            }
         }
         if is_wildcard(lookup.name) {
             self.fold(lookup.now);
         }
+        self.keep_bounds(lookup);
         *self.status != before
     }
 
-    /// A name could not be resolved. A name that is not known stays so.
+    /// Removes what exceeds the bounds: the soonest to expire, and never the name that was found now. The entry of
+    /// the wildcard stays too, because it stands for all its names.
+    fn keep_bounds(&mut self, lookup: Lookup<'_>) {
+        let Bounds { names, addresses, addresses_per_name } = lookup.settings.bounds;
+        if let Some(at) = self.position(lookup.name) {
+            let known = &mut self.status.resolved_names[at].resolved_addresses;
+            if known.len() > addresses_per_name {
+                known.sort_by_key(|address| std::cmp::Reverse(next_lookup(address)));
+                self.evicted += known.len() - addresses_per_name;
+                known.truncate(addresses_per_name);
+            }
+        }
+        let all = &mut self.status.resolved_names;
+        let mut count: usize = all.iter().map(|item| item.resolved_addresses.len()).sum();
+        if all.len() <= names && count <= addresses {
+            return;
+        }
+        let may_go = |item: &ResolvedName| item.dns_name != lookup.name && !is_wildcard(&item.dns_name);
+        let mut by_expiry: Vec<(Timestamp, String)> = all
+            .iter()
+            .filter(|item| may_go(item))
+            .map(|item| (item.resolved_addresses.iter().map(next_lookup).max(), item.dns_name.clone()))
+            .map(|(expiry, name)| (expiry.unwrap_or(Timestamp::MIN), name))
+            .collect();
+        by_expiry.sort();
+        for (_, name) in by_expiry {
+            if all.len() <= names && count <= addresses {
+                return;
+            }
+            let Some(at) = all.iter().position(|item| item.dns_name == name) else { continue };
+            let gone = all.remove(at).resolved_addresses.len();
+            count -= gone;
+            self.evicted += gone;
+        }
+    }
+
+    /// A name could not be resolved. Nothing is noted of a name that has no entry.
     pub fn failed(&mut self, lookup: Lookup<'_>, rcode: &str) -> bool {
         let Some(at) = self.position(lookup.name) else { return false };
         let Lookup { now, settings, .. } = lookup;
@@ -96,14 +182,16 @@ impl Resolver<'_> {
             self.status.resolved_names.remove(at);
             return true;
         }
-        // Whoever fails to answer does not say that the addresses are wrong: those whose time is up get a little more.
-        for address in item.resolved_addresses.iter_mut().filter(|address| is_same(next_lookup(address), now)) {
-            address.ttl_seconds = settings.minimum_ttl;
-            address.last_lookup_time = Some(now);
-        }
+        // A failure does not say that the addresses are wrong.
+        lengthen(item, lookup);
         item.resolution_failures = item.resolution_failures.saturating_add(1);
         set_condition(&mut item.conditions, lookup.condition("True", rcode));
         true
+    }
+
+    /// A name is due, and its lookup waits for its turn: its addresses last a little longer (S8.7).
+    pub fn postponed(&mut self, lookup: Lookup<'_>) -> bool {
+        self.position(lookup.name).is_some_and(|at| lengthen(&mut self.status.resolved_names[at], lookup))
     }
 
     /// Takes out addresses whose time and grace are over, and names without any.
@@ -136,6 +224,30 @@ impl Resolver<'_> {
 }
 
 impl Lookup<'_> {
+    /// The same, of a name that is kept however often it fails.
+    pub fn keeping_its_name(mut self) -> Self {
+        self.settings.failure_threshold = i32::MAX;
+        self
+    }
+
+    /// What was found, each address once with its longest TTL: several servers may have been asked, and the API
+    /// server refuses a list that has an address twice.
+    fn addresses(&self, found: &[(IpAddr, u32)]) -> Vec<ResolvedAddress> {
+        let mut distinct: Vec<ResolvedAddress> = Vec::with_capacity(found.len());
+        let mut places: HashMap<IpAddr, usize> = HashMap::new();
+        for &(ip, ttl) in found {
+            let new = self.address(ip, ttl);
+            match places.get(&ip) {
+                Some(&at) => distinct[at].ttl_seconds = distinct[at].ttl_seconds.max(new.ttl_seconds),
+                None => {
+                    places.insert(ip, distinct.len());
+                    distinct.push(new);
+                }
+            }
+        }
+        distinct
+    }
+
     fn address(&self, ip: IpAddr, ttl: u32) -> ResolvedAddress {
         let ttl = i32::try_from(ttl).unwrap_or(i32::MAX);
         ResolvedAddress {
@@ -160,6 +272,18 @@ impl Lookup<'_> {
             last_transition_time: self.now,
         }
     }
+}
+
+/// Addresses that have expired, or are about to, last a little longer. Returns whether there are any.
+fn lengthen(item: &mut ResolvedName, lookup: Lookup<'_>) -> bool {
+    let Lookup { now, settings, .. } = lookup;
+    let mut due = item.resolved_addresses.iter_mut().filter(|address| next_lookup(address) <= now + SAME).peekable();
+    let has_any = due.peek().is_some();
+    due.for_each(|address| {
+        address.ttl_seconds = settings.minimum_ttl;
+        address.last_lookup_time = Some(now);
+    });
+    has_any
 }
 
 /// The addresses a name has now, beside those it had: other resolvers may see others.
@@ -209,15 +333,14 @@ fn covers(item: &ResolvedName, addresses: &[ResolvedAddress], now: Timestamp) ->
     addresses.iter().all(has)
 }
 
-/// What the object for a name is called: as the shipped controllers call it, the `collisions`th time they try.
+/// The name of the object for a DNS name: the one that OVN-Kubernetes gives it, on the `collisions`th try.
 pub fn object_name(name: &str, collisions: u32) -> String {
     const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-    let mut hash: u32 = 0x811c_9dc5;
-    let again = if collisions == 0 { String::new() } else { collisions.to_string() };
-    for byte in name.bytes().chain(again.bytes()) {
-        hash = (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
-    }
-    let safe =
-        hash.to_string().bytes().map(|digit| char::from(ALPHABET[usize::from(digit) % ALPHABET.len()])).collect();
-    ["dns-".to_owned(), safe].concat()
+    // Kubernetes' hash of a Go string: the type's name, then the text. The number of tries follows as eight bytes.
+    let tries = if collisions == 0 { Vec::new() } else { u64::from(collisions).to_le_bytes().to_vec() };
+    let bytes = b"(string)".iter().copied().chain(name.bytes()).chain(tries);
+    let hash = bytes.fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    let encode = |digit: u8| char::from(ALPHABET[usize::from(digit) % ALPHABET.len()]);
+    let encoded: String = hash.to_string().bytes().map(encode).collect();
+    format!("dns-{encoded}")
 }

@@ -81,10 +81,18 @@ pub(crate) fn service(key: &Key, service: &DescribedService) -> Value {
 pub(crate) fn slice(key: &Key, endpoints: &Endpoints) -> Value {
     let port = |(name, protocol, number): &(Option<Box<str>>, Protocol, u16)| json!({"name": name.as_deref(), "protocol": protocol.to_string(), "port": number});
     let labels = json!({"kubernetes.io/service-name": &*endpoints.service});
+    let listed = |address: &IpAddr| {
+        let is_ready = !endpoints.unready.contains(address);
+        json!({"addresses": [address.to_string()], "conditions": {"ready": is_ready}})
+    };
+    let listed = match endpoints.unready.is_empty() {
+        true => vec![json!({"addresses": texts(&endpoints.addresses)})],
+        false => endpoints.addresses.iter().map(listed).collect(),
+    };
     json!({
         "apiVersion": ENDPOINT_SLICE.preferred().api_version(), "kind": ENDPOINT_SLICE.name,
         "metadata": {"namespace": &*key.namespace, "name": &*key.name, "labels": labels},
-        "endpoints": [{"addresses": texts(&endpoints.addresses)}],
+        "endpoints": listed,
         "ports": endpoints.ports.iter().map(port).collect::<Vec<_>>(),
     })
 }

@@ -4,8 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use jiff::{SignedDuration, Timestamp};
-use namewall_cluster::kinds::dns_name_resolver::Status;
-use namewall_cluster::resolver::{Lookup, Resolver, Settings, matches, object_name};
+use namewall_cluster::kinds::dns_name_resolver::{ResolvedName, Status};
+use namewall_cluster::resolver::{Bounds, Lookup, Resolver, Settings, matches, object_name};
 
 /// When nothing has happened yet.
 const START: i64 = 1_700_000_000;
@@ -26,7 +26,7 @@ fn play(pattern: &str, steps: &[Step]) -> (String, Vec<bool>) {
     let mut status = Status::default();
     let mut changes = Vec::new();
     for step in steps {
-        let mut resolver = Resolver { pattern, status: &mut status };
+        let mut resolver = Resolver::new(pattern, &mut status);
         let lookup = |now: i64, name| Lookup { name, now: time(now), settings: Settings::default() };
         changes.push(match step {
             Found(now, name, addresses) => {
@@ -163,7 +163,7 @@ fn s8_3_a_name_with_more_than_the_wildcard_is_written_down() {
 fn s8_3_the_wildcards_own_answer_takes_out_names_that_say_no_more() {
     let steps =
         [Found(0, NAME, "192.0.2.1/30"), Found(0, "b.example.com.", "192.0.2.7/30"), Found(2, STAR, "192.0.2.1/28")];
-    check(STAR, &steps, "b.example.com. 192.0.2.7@0+30; *.example.com. 192.0.2.1@2+28");
+    check(STAR, &steps, "*.example.com. 192.0.2.1@2+28; b.example.com. 192.0.2.7@0+30");
 }
 
 /// Or a short one would be over before it is ever renewed.
@@ -216,4 +216,76 @@ fn s8_2_objects_are_named_by_a_hash_and_told_apart_when_it_collides() {
     assert!(first.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-'), "{first}");
     assert_ne!(first, object_name(NAME, 1));
     assert_ne!(first, object_name(STAR, 0));
+}
+
+#[test]
+fn s8_2_objects_have_the_names_that_ovn_kubernetes_gives_them() {
+    assert_eq!(object_name("www.example.com.", 0), "dns-5dd68c7c99");
+}
+
+#[test]
+fn an_address_that_two_servers_gave_is_written_once_with_its_longest_ttl() {
+    let steps = [Found(0, NAME, "192.0.2.1/30 192.0.2.2/30 192.0.2.1/20 192.0.2.2/60")];
+    check(NAME, &steps, "www.example.com. 192.0.2.1@0+30 192.0.2.2@0+60");
+}
+
+#[test]
+fn s8_7_a_failure_that_comes_late_keeps_the_addresses_too() {
+    let steps = [Found(0, NAME, "192.0.2.1/30"), Failed(39, NAME), Prune(40)];
+    check(NAME, &steps, "www.example.com. 192.0.2.1@39+5 degraded 1");
+}
+
+#[test]
+fn the_entry_of_the_wildcard_comes_first() {
+    let steps = [Found(0, "a.example.com.", "192.0.2.1/30"), Found(1, STAR, "192.0.2.9/30")];
+    check(STAR, &steps, "*.example.com. 192.0.2.9@1+30; a.example.com. 192.0.2.1@0+30");
+}
+
+/// What a status holds after names were found one after the other, each with so many addresses and this TTL.
+fn bounded(bounds: Bounds, found: &[(&str, u8, u32)]) -> (Vec<String>, usize) {
+    let mut status = Status::default();
+    let mut evicted = 0;
+    for (name, count, ttl) in found {
+        let addresses: Vec<_> = (1..=*count).map(|last| ([192, 0, 2, last].into(), *ttl)).collect();
+        let mut resolver = Resolver::new(STAR, &mut status);
+        resolver.found(Lookup { name, now: time(0), settings: Settings { bounds, ..Settings::default() } }, &addresses);
+        evicted += resolver.evicted();
+    }
+    let tell = |item: &ResolvedName| format!("{} {}", item.dns_name, item.resolved_addresses.len());
+    (status.resolved_names.iter().map(tell).collect(), evicted)
+}
+
+#[test]
+fn s8_6_the_soonest_to_expire_goes_and_never_what_was_found_last() {
+    let bounds = Bounds { names: 2, ..Bounds::default() };
+    let found = [("a.example.com.", 1, 30), ("b.example.com.", 1, 20), ("c.example.com.", 1, 10)];
+    assert_eq!(bounded(bounds, &found), (vec!["a.example.com. 1".to_owned(), "c.example.com. 1".to_owned()], 1));
+    let bounds = Bounds { addresses: 5, ..Bounds::default() };
+    let found = [("a.example.com.", 3, 30), ("b.example.com.", 2, 20), ("c.example.com.", 1, 10)];
+    assert_eq!(bounded(bounds, &found), (vec!["a.example.com. 3".to_owned(), "c.example.com. 1".to_owned()], 2));
+    let bounds = Bounds { addresses_per_name: 3, ..Bounds::default() };
+    assert_eq!(bounded(bounds, &[("a.example.com.", 9, 30)]), (vec!["a.example.com. 3".to_owned()], 6));
+}
+
+#[test]
+fn s8_6_the_wildcard_s_own_entry_is_never_evicted() {
+    let bounds = Bounds { names: 2, ..Bounds::default() };
+    let found = [(STAR, 1, 5), ("b.example.com.", 2, 20), ("c.example.com.", 2, 10)];
+    assert_eq!(bounded(bounds, &found), (vec!["*.example.com. 1".to_owned(), "c.example.com. 2".to_owned()], 2));
+}
+
+#[test]
+fn s8_6_a_full_status_is_far_smaller_than_what_the_api_server_refuses() {
+    let mut status = Status::default();
+    let Bounds { names, .. } = Bounds::default();
+    // Long names, and more of both than there is room for.
+    for number in 0..names + 100 {
+        let name = format!("{number:063}.{}.example.com.", "x".repeat(63));
+        let addresses: Vec<_> = (0..4).map(|last| ([0x2001, 0xdb8, 9, 9, 9, 9, 9, last].into(), 30)).collect();
+        let pattern = format!("*.{}.example.com.", "x".repeat(63));
+        let lookup = Lookup { name: &name, now: time(0), settings: Settings::default() };
+        Resolver::new(&pattern, &mut status).found(lookup, &addresses);
+    }
+    let size = serde_json::to_string(&status).unwrap().len();
+    assert!(size < 1_300_000, "{size}");
 }

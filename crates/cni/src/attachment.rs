@@ -89,6 +89,9 @@ pub struct Attachment {
     /// None where the network has none, as of a tunnel.
     pub mac: Option<Mac>,
     pub addresses: Vec<IpAddr>,
+    /// True if the agent has said that its tables are in the pod's network namespace.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_inside: bool,
 }
 
 impl Attachment {
@@ -113,6 +116,7 @@ pub(crate) mod tests {
             host: Some(HostLink { name: "veth1".to_owned(), index: 7 }),
             mac: Some(Mac([0x0a, 0x58, 0x0a, 0xf4, 1, 5])),
             addresses: vec![[10, 244, 1, 5].into()],
+            is_inside: false,
         }
     }
 

@@ -1,10 +1,12 @@
 //! Asking the node's agent over its unix socket.
 
 use nix::errno::Errno;
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
+use nix::sys::socket::{
+    AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, UnixAddr, connect, sendmsg, socket,
+};
 use serde_json::Value;
-use std::io::{self, BufRead, BufReader, Write};
-use std::os::fd::AsRawFd;
+use std::io::{self, BufRead, BufReader, IoSlice, Write};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -38,9 +40,19 @@ impl Agent {
 
     /// Asks, and waits for the answer. An agent that is away is looked for until the time is over: it may be restarting.
     pub fn ask(&self, question: &Value, patience: Duration) -> Result<Value, AskError> {
+        self.ask_with(question, &[], patience)
+    }
+
+    /// The same, with file descriptors that the agent gets.
+    pub fn ask_with(
+        &self,
+        question: &Value,
+        descriptors: &[BorrowedFd<'_>],
+        patience: Duration,
+    ) -> Result<Value, AskError> {
         let until = Instant::now() + patience;
         loop {
-            let source = match self.try_ask(question, until) {
+            let source = match self.try_ask(question, descriptors, until) {
                 Ok(answer) => {
                     return match answer["error"].as_str() {
                         Some(error) => Err(AskError::Refused(error.to_owned())),
@@ -56,16 +68,26 @@ impl Agent {
         }
     }
 
-    fn try_ask(&self, question: &Value, until: Instant) -> io::Result<Value> {
-        let mut stream = open(&self.socket)?;
+    fn try_ask(&self, question: &Value, descriptors: &[BorrowedFd<'_>], until: Instant) -> io::Result<Value> {
+        let stream = open(&self.socket)?;
         let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
         stream.set_read_timeout(Some(left))?;
         stream.set_write_timeout(Some(left))?;
-        writeln!(stream, "{question}")?;
+        send(&stream, format!("{question}\n").as_bytes(), descriptors)?;
         let mut answer = String::new();
         BufReader::new(stream).read_line(&mut answer)?;
         Ok(serde_json::from_str(&answer)?)
     }
+}
+
+/// Sends a question. File descriptors go with its first byte.
+fn send(mut stream: &UnixStream, question: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let numbers: Vec<RawFd> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
+    let rights = [ControlMessage::ScmRights(&numbers)];
+    let control = if numbers.is_empty() { &[][..] } else { &rights };
+    let flags = MsgFlags::MSG_NOSIGNAL;
+    let sent = sendmsg::<()>(stream.as_raw_fd(), &[IoSlice::new(question)], control, flags, None)?;
+    stream.write_all(&question[sent..])
 }
 
 /// A connection. It does not wait: the queue of an agent that is stopped may be full.

@@ -27,12 +27,15 @@ pub mod install;
 pub mod link;
 pub mod network;
 pub mod plugin;
+mod reach;
 mod records;
 pub mod result;
 pub mod sandboxes;
 
 pub use attachment::{Attachment, AttachmentId, HostLink, Mac, NotAMac};
 pub use client::{Agent, AskError};
+pub use link::pod_sockets;
+pub use reach::{Passed, pass_sockets};
 pub use records::{RecordError, Records, Unreadable};
 
 /// The versions of the CNI specification that are spoken, oldest first.

@@ -4,11 +4,14 @@
 //! namespace. Both ends are asked, and must name each other: the order of
 //! interfaces in a result is a convention, this is not.
 
+// What the kernel says of a pod's links carries what the pod has set.
+#![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+
 use crate::attachment::{HostLink, Mac};
 use namewall_dataplane::netlink::link::{
-    GET_LINK, INFO_KIND, LINK_HARDWARE, LINK_HEADER, LINK_INFO, LINK_NAME, LINK_NAMESPACE, LINK_PEER,
+    GET_LINK, INFO_KIND, LINK_HARDWARE, LINK_HEADER, LINK_INFO, LINK_NAME, LINK_NAMESPACE, LINK_PEER, uninterrupted,
 };
-use namewall_dataplane::netlink::{ACK, DUMP, Error as NetlinkError, Family, Messages, Received, Socket};
+use namewall_dataplane::netlink::{ACK, DUMP, Error as NetlinkError, Family, Messages, PodSockets, Received, Socket};
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, setns};
 use std::fs::File;
@@ -102,9 +105,6 @@ pub fn host_link(name: &str) -> Result<Option<HostLink>, LinkError> {
     Ok(link.map(|link| HostLink { name: link.name, index: link.index }))
 }
 
-/// How often a dump is tried that changes interrupt.
-const ATTEMPTS: u32 = 10;
-
 /// The veths of this network namespace that lead to others.
 #[derive(Debug)]
 pub struct HostEnds {
@@ -119,19 +119,13 @@ impl HostEnds {
         let mut socket = Socket::open(Family::NetlinkRoute).map_err(failed)?;
         let mut request = Messages::new();
         request.begin(GET_LINK, DUMP, &[0; LINK_HEADER]);
-        let mut attempt = 1;
-        loop {
+        let links = uninterrupted(|| {
             let mut links = Vec::new();
-            match socket.dump(&request, |message| links.extend(Link::read(message))) {
-                Err(NetlinkError::Interrupted) if attempt < ATTEMPTS => attempt += 1,
-                Err(source) => return Err(failed(source)),
-                Ok(()) => {
-                    let veths = links.into_iter().filter(|link| link.kind.as_deref() == Some("veth"));
-                    let end = |link: Link| Some((link.namespace?, HostLink { name: link.name, index: link.index }));
-                    return Ok(Self { socket, ends: veths.filter_map(end).collect() });
-                }
-            }
-        }
+            socket.dump(&request, |message| links.extend(Link::read(message))).map(|()| links)
+        });
+        let veths = links.map_err(failed)?.into_iter().filter(|link| link.kind.as_deref() == Some("veth"));
+        let end = |link: Link| Some((link.namespace?, HostLink { name: link.name, index: link.index }));
+        Ok(Self { socket, ends: veths.filter_map(end).collect() })
     }
 
     /// Those that lead to this namespace. It is not entered.
@@ -144,19 +138,39 @@ impl HostEnds {
     }
 }
 
-/// Asks inside the pod's namespace. A thread cannot leave what it has entered, so it ends with the question.
+/// Asks inside the pod's namespace.
 fn inside(file: &File, namespace: &Path, interface: &str) -> Result<Link, LinkError> {
-    let ask = || {
-        setns(file, CloneFlags::CLONE_NEWNET)
-            .map_err(|source| LinkError::Enter { path: namespace.to_owned(), source })?;
+    entered(file, namespace, || {
         let failed = |source| LinkError::Ask { interface: interface.to_owned(), source };
         let mut socket = Socket::open(Family::NetlinkRoute).map_err(failed)?;
         let link = get(&mut socket, &Wanted::Name(interface)).map_err(failed)?;
         link.ok_or_else(|| failed(NetlinkError::Refused { sequence: 1, errno: Errno::ENODEV }))
+    })
+}
+
+/// Opens sockets in a pod's network namespace. It needs the right to enter it, which the plugin has and the agent has
+/// not.
+pub fn pod_sockets(namespace: &Path) -> Result<PodSockets, LinkError> {
+    let file = File::open(namespace).map_err(|source| LinkError::Open { path: namespace.to_owned(), source })?;
+    entered(&file, namespace, || {
+        PodSockets::open().map_err(|source| LinkError::Ask { interface: "of the pod".to_owned(), source })
+    })
+}
+
+/// Runs something in a namespace. A thread cannot leave what it has entered, so it ends with its work.
+fn entered<T: Send>(
+    file: &File,
+    namespace: &Path,
+    work: impl FnOnce() -> Result<T, LinkError> + Send,
+) -> Result<T, LinkError> {
+    let enter = || {
+        setns(file, CloneFlags::CLONE_NEWNET)
+            .map_err(|source| LinkError::Enter { path: namespace.to_owned(), source })?;
+        work()
     };
     thread::scope(|scope| {
-        let asked = thread::Builder::new().name("namespace".to_owned()).spawn_scoped(scope, ask);
-        asked.map_err(LinkError::Thread)?.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        let done = thread::Builder::new().name("namespace".to_owned()).spawn_scoped(scope, enter);
+        done.map_err(LinkError::Thread)?.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
 

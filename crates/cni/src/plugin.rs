@@ -9,11 +9,14 @@ use crate::link;
 use crate::network::{NetworkConfig, WhenAgentAway};
 use crate::records::Records;
 use crate::result::PodEnd;
-use crate::{NAME, VERSIONS};
+use crate::{NAME, OWN_INTERFACE, VERSIONS};
+use namewall_dataplane::nft;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::time::Duration;
 
+/// The table that agents have, unless they are told of another.
+const TABLE: &str = "namewall";
 /// The longest configuration.
 const LONGEST: u64 = 4 << 20;
 /// How long DEL waits for an agent: it succeeds without one.
@@ -103,16 +106,29 @@ impl Call<'_> {
             let _ = writeln!(self.log, "{NAME}: {} is of no pod; no agent is told of it", container.id);
             return Ok(result);
         };
-        let attachment = self.attachment(container, pod, &result)?;
+        let mut attachment = self.attachment(container, pod, &result)?;
+        // The agent may not enter the pod's network namespace; with these it judges the pod's second interfaces.
+        let mut sockets = link::pod_sockets(&container.namespace).map_err(|error| CniError::of(Code::Io, &error))?;
         // Written first: an agent that starts meanwhile finds it.
         self.records.write(&attachment).map_err(|error| CniError::of(Code::Io, &error))?;
         let patience = self.config.timeout;
         let question =
             json!({"attach": attachment, "milliseconds": patience.saturating_sub(MARGIN).as_millis() as u64});
-        match self.agent.ask(&question, patience) {
-            Ok(_) => Ok(result),
+        match self.agent.ask_with(&question, &sockets.descriptors(), patience) {
+            Ok(answer) => {
+                // The next agent then knows that tables which are missing were removed by somebody. Without it they are
+                // made all the same.
+                attachment.is_inside = answer["inside"] == true;
+                if attachment.is_inside {
+                    let _ = self.records.write(&attachment);
+                }
+                Ok(result)
+            }
             Err(error @ AskError::Away { .. }) if self.config.when_agent_away == WhenAgentAway::Allow => {
                 let _ = writeln!(self.log, "{NAME}: {error}; {} is closed until one does", container.id);
+                // Its addresses are closed on the node; its second interfaces are closed here.
+                nft::close_inside(&mut sockets, TABLE, OWN_INTERFACE)
+                    .map_err(|error| CniError::of(Code::Io, &error))?;
                 Ok(result)
             }
             Err(error) => {
@@ -142,7 +158,7 @@ impl Call<'_> {
             Some(Err(error)) => return changed(error.to_string()),
             None => return changed(format!("there is no record of {}", container.id)),
         };
-        let now = self.attachment(container, pod, &result)?;
+        let now = Attachment { is_inside: known.is_inside, ..self.attachment(container, pod, &result)? };
         if now != known {
             return changed(format!("{} was {known:?} and is {now:?}", container.id));
         }
@@ -169,6 +185,7 @@ impl Call<'_> {
             host: link.host,
             mac: link.mac.or(end.mac),
             addresses: end.addresses,
+            is_inside: false,
         })
     }
 

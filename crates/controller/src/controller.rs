@@ -2,10 +2,10 @@
 
 use crate::exposure::{ToldServices, report};
 use crate::firewalls::{Firewall, World};
-use crate::lookup::{Done, Lookups, Order};
+use crate::lookup::{Done, LOOKUP_TIMEOUT, Lookups, Order};
 use crate::report::verdicts;
-use crate::schedule::Schedule;
-use crate::wanted::{Whose, resolvers, wanted};
+use crate::schedule::{Schedule, Tried};
+use crate::wanted::{Whose, denied, resolvers, wanted};
 use jiff::Timestamp;
 use namewall_cluster::kinds::{CLUSTER_EGRESS_FIREWALL, Kind, NODE};
 use namewall_cluster::resolver::Settings as ResolverSettings;
@@ -24,6 +24,8 @@ const AGAIN: Duration = Duration::from_secs(10);
 const WRITE_EVERY: Duration = Duration::from_secs(3);
 /// So many resolvers are asked for a name that has several addresses (S8.4).
 const MOST_RESOLVERS: usize = 5;
+/// An answer, where all other failures are none.
+const NO_SUCH_NAME: &str = "NXDOMAIN";
 
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -53,6 +55,12 @@ pub struct Counts {
     pub statuses: Published,
 }
 
+#[derive(Clone, Copy, Debug)]
+struct UnderWay {
+    /// When its addresses are given more time because the lookup still waits for its turn.
+    late_at: Instant,
+}
+
 #[derive(Debug)]
 pub struct Controller {
     environment: Environment,
@@ -63,12 +71,16 @@ pub struct Controller {
     schedule: Schedule,
     objects: BTreeMap<Key, NameObject>,
     wanted: BTreeSet<String>,
+    /// Names of rules that deny.
+    denied: BTreeSet<String>,
     counts: Counts,
     /// True if the objects may differ from what is wanted. `again` is when to retry after a failure.
     is_dirty: bool,
     again: Option<Instant>,
     led: bool,
     turned: usize,
+    /// Names that are being looked up, since when, and whether that is for too long already.
+    under_way: BTreeMap<String, UnderWay>,
     /// What was said of policies, and whether they have changed since.
     said: BTreeMap<(&'static Kind, Key), Verdict>,
     has_new_policies: bool,
@@ -95,11 +107,13 @@ impl Controller {
             schedule: Schedule::new(settings.resolver.grace),
             objects: BTreeMap::new(),
             wanted: BTreeSet::new(),
+            denied: BTreeSet::new(),
             counts: Counts::default(),
             is_dirty: true,
             again: None,
             led: false,
             turned: 0,
+            under_way: BTreeMap::new(),
             said: BTreeMap::new(),
             has_new_policies: true,
             report_again: now,
@@ -168,6 +182,7 @@ impl Controller {
             let wanted = self.watch.with_store(|store| wanted(store, self.settings.whose));
             self.is_dirty |= wanted != self.wanted;
             self.wanted = wanted;
+            self.denied = self.watch.with_store(denied);
         }
         self.has_new_policies |= self.watch.take_policy_change();
     }
@@ -293,17 +308,10 @@ impl Controller {
         })
     }
 
-    fn look_up(&mut self, now: Timestamp) {
-        for Done { name, outcome } in self.lookups.take_done() {
-            self.counts.lookups += 1;
-            self.counts.lookups_waiting = self.counts.lookups_waiting.saturating_sub(1);
-            self.counts.failures += u64::from(matches!(outcome, Some(Outcome::Failed(_))));
-            self.schedule.tried(&name, matches!(outcome, Some(Outcome::Found(_))), now);
-            if let Some(outcome) = outcome {
-                self.publisher.note(&name, &outcome);
-            }
-        }
-        let due = self.schedule.take_due(now);
+    fn look_up(&mut self, wall: Timestamp) {
+        self.take_results(wall);
+        self.keep_those_that_wait();
+        let due = self.schedule.take_due(wall);
         if due.is_empty() {
             return;
         }
@@ -317,15 +325,55 @@ impl Controller {
         self.counts.lag = Duration::ZERO;
         for one in due {
             // Late is what was due and known before.
-            let late = if one.addresses == 0 { Duration::ZERO } else { until(one.since, now) };
+            let late = if one.addresses == 0 { Duration::ZERO } else { until(one.since, wall) };
             self.counts.lag = self.counts.lag.max(late);
-            let count = if one.addresses > 1 { MOST_RESOLVERS.min(servers.len()) } else { 1 };
-            // Another begins each time, so that none is asked for all.
+            if self.under_way.contains_key(&one.name) {
+                continue;
+            }
+            let count = if one.addresses > 1 { MOST_RESOLVERS } else { 1 };
+            // Another server begins each time, so that none is asked for all names.
             self.turned = self.turned.wrapping_add(1);
             let first = self.turned.checked_rem(servers.len()).unwrap_or(0);
-            let turned = servers.iter().cycle().skip(first).take(count.min(servers.len()));
-            self.counts.lookups_waiting += 1;
-            self.lookups.order(Order { name: one.name, servers: turned.copied().collect() });
+            let mut turned = servers.iter().cycle().skip(first).take(servers.len()).copied();
+            let asked = turned.by_ref().take(count).collect();
+            let order = Order { name: one.name.clone(), servers: asked, spare: turned.take(count).collect() };
+            self.under_way.insert(one.name, UnderWay { late_at: self.now() + LOOKUP_TIMEOUT });
+            self.lookups.order(order);
+        }
+        self.counts.lookups_waiting = self.under_way.len() as u64;
+    }
+
+    /// Takes the results of lookups that have ended.
+    fn take_results(&mut self, wall: Timestamp) {
+        for Done { name, outcome } in self.lookups.take_done() {
+            self.under_way.remove(&name);
+            let how = match &outcome {
+                Some(Outcome::Found(_)) => Tried::Found,
+                Some(Outcome::Failed(why)) if why != NO_SUCH_NAME => Tried::Trouble,
+                _ => Tried::NoAddress,
+            };
+            self.counts.lookups += 1;
+            self.counts.failures += u64::from(matches!(outcome, Some(Outcome::Failed(_))));
+            self.schedule.tried(&name, how, wall);
+            let outcome = match outcome {
+                Some(Outcome::Failed(why)) if self.denied.contains(&name) => Some(Outcome::Kept(why)),
+                other => other,
+            };
+            if let Some(outcome) = outcome {
+                self.publisher.note(&name, &outcome);
+            }
+        }
+        self.counts.lookups_waiting = self.under_way.len() as u64;
+    }
+
+    /// A name whose lookup waits for its turn keeps its addresses: nobody has said that they are wrong (S8.7).
+    fn keep_those_that_wait(&mut self) {
+        let now = self.now();
+        for (name, lookup) in &mut self.under_way {
+            if now >= lookup.late_at {
+                lookup.late_at = now + LOOKUP_TIMEOUT;
+                self.publisher.note(name, &Outcome::Postponed);
+            }
         }
     }
 }

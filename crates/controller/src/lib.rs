@@ -22,9 +22,9 @@ mod wanted;
 
 pub use controller::{Controller, Counts, Settings};
 pub use firewalls::{Firewall, World};
-pub use lookup::{Done, Lookups, Order, look_up};
+pub use lookup::{Done, LOOKUP_TIMEOUT, Lookups, Order, look_up};
 pub use metrics::{ControllerMetrics, METRICS};
 pub use report::verdicts;
-pub use schedule::Schedule;
+pub use schedule::{Schedule, Tried};
 pub use threads::LookupThreads;
-pub use wanted::{Whose, resolvers, wanted};
+pub use wanted::{Whose, denied, resolvers, wanted};

@@ -1,5 +1,5 @@
-//! When which name is to be looked up again, and which object has something in
-//! it that is over (S8.4). Pure; time is an argument.
+//! When each name is looked up again, and which objects have expired addresses
+//! (S8.4). Pure; time is an argument.
 
 use jiff::{SignedDuration, Timestamp};
 use namewall_cluster::Key;
@@ -7,10 +7,25 @@ use namewall_cluster::resolver::{is_wildcard, next_lookup};
 use namewall_kubernetes::NameObject;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// A name that has no addresses, and did not get any, is asked for again after this at the latest.
+/// Every name is looked up again after this at the latest.
 const AT_LATEST: SignedDuration = SignedDuration::from_mins(30);
 /// A name whose lookup changed nothing is not asked for again sooner.
 const OVERDUE: SignedDuration = SignedDuration::from_secs(10);
+/// A name that no server could resolve is asked for again after this at the latest: it opens soon after DNS is back.
+const AT_LATEST_IN_TROUBLE: SignedDuration = SignedDuration::from_secs(30);
+/// A name under a wildcard that was removed because DNS failed is asked for so much longer, and so many of an object.
+const LOST_FOR: SignedDuration = SignedDuration::from_hours(1);
+const MOST_LOST: usize = 1_000;
+
+/// How a lookup ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tried {
+    Found,
+    /// An answer that says that there is no such name, or no address.
+    NoAddress,
+    /// No server gave an answer.
+    Trouble,
+}
 
 /// The names of all objects, and when each is due.
 #[derive(Debug, Default)]
@@ -30,6 +45,10 @@ struct Name {
     at: Timestamp,
     tried: Option<Timestamp>,
     failures: u32,
+    /// Whether the last lookup got no answer.
+    is_in_trouble: bool,
+    /// Since when no object has it any more, though DNS never said that it is gone.
+    lost: Option<Timestamp>,
 }
 
 /// A name that is due.
@@ -60,11 +79,29 @@ impl Schedule {
                 first_end = first_end.into_iter().chain(due).min();
             }
         }
-        for gone in before.iter().filter(|name| !names.contains_key(*name)) {
-            self.change(gone, now, |name| _ = name.known.remove(key));
+        let may_be_lost = object.is_some_and(|object| is_wildcard(&object.pattern));
+        let mut lost = 0;
+        for gone in before.into_iter().filter(|name| !names.contains_key(name)).collect::<Vec<_>>() {
+            let is_lost = may_be_lost && lost < MOST_LOST && self.is_lost(&gone, now);
+            lost += usize::from(is_lost);
+            self.change(&gone, now, |name| match is_lost {
+                true => {
+                    name.lost.get_or_insert(now);
+                    name.known.insert(key.clone(), (None, 0));
+                }
+                false => _ = name.known.remove(key),
+            });
+            if is_lost {
+                names.insert(gone, (None, 0));
+            }
         }
         for (text, known) in &names {
-            self.change(text, now, |name| _ = name.known.insert(key.clone(), *known));
+            self.change(text, now, |name| {
+                name.known.insert(key.clone(), *known);
+                if known.1 > 0 {
+                    name.lost = None;
+                }
+            });
         }
         if let Some(at) = self.prunes.remove(key) {
             self.due_prunes.remove(&(at, key.clone()));
@@ -78,11 +115,25 @@ impl Schedule {
         }
     }
 
-    /// A lookup has ended: with addresses, or without. What it changed is told by the object.
-    pub fn tried(&mut self, text: &str, found: bool, now: Timestamp) {
+    /// Whether a name that an object has no longer is gone only because DNS failed.
+    fn is_lost(&self, text: &str, now: Timestamp) -> bool {
+        let Some(name) = self.names.get(text) else { return false };
+        name.is_in_trouble && name.lost.is_none_or(|since| now.duration_since(since) < LOST_FOR)
+    }
+
+    /// A lookup has ended. What it changes in the object comes with the object.
+    pub fn tried(&mut self, text: &str, how: Tried, now: Timestamp) {
+        if !self.names.contains_key(text) {
+            return;
+        }
         self.change(text, now, |name| {
             name.tried = Some(now);
-            name.failures = if found { 0 } else { name.failures.saturating_add(1) };
+            name.failures = if how == Tried::Found { 0 } else { name.failures.saturating_add(1) };
+            name.is_in_trouble = how == Tried::Trouble;
+            let is_over = name.lost.is_some_and(|since| now.duration_since(since) >= LOST_FOR);
+            if name.lost.is_some() && (how == Tried::NoAddress || is_over) {
+                name.known.clear();
+            }
         });
     }
 
@@ -149,13 +200,18 @@ impl Name {
     fn due(&self, text: &str, now: Timestamp) -> Timestamp {
         let first = self.known.values().filter_map(|(due, _)| *due).min();
         let Some(tried) = self.tried else { return first.unwrap_or(now) };
+        let longest = if self.is_in_trouble { AT_LATEST_IN_TROUBLE } else { AT_LATEST };
         let pause = match first {
             Some(_) => OVERDUE,
             None if is_wildcard(text) => AT_LATEST,
-            None => AT_LATEST.min(OVERDUE * 2_i32.saturating_pow(self.failures.min(10).saturating_sub(1))),
+            None => longest.min(OVERDUE * 2_i32.saturating_pow(self.failures.min(10).saturating_sub(1))),
         };
         let again = tried.checked_add(pause).unwrap_or(Timestamp::MAX);
-        first.map_or(again, |first| first.max(if first > tried { first } else { again }))
+        let latest = tried.checked_add(AT_LATEST).unwrap_or(Timestamp::MAX);
+        match first {
+            Some(first) if first > tried => first.min(latest),
+            _ => again,
+        }
     }
 }
 
@@ -210,7 +266,7 @@ mod tests {
         let mut schedule = schedule(&[object("a.example.com.", &[("a.example.com.", 0, 30)])]);
         assert_eq!(due(&mut schedule, 29), [""; 0]);
         assert_eq!(due(&mut schedule, 30), ["a.example.com."]);
-        schedule.tried("a.example.com.", true, at(30));
+        schedule.tried("a.example.com.", Tried::Found, at(30));
         let renewed = object("a.example.com.", &[("a.example.com.", 30, 30)]);
         schedule.put(&renewed.key, Some(&renewed), at(31));
         assert_eq!(due(&mut schedule, 59), [""; 0]);
@@ -221,7 +277,7 @@ mod tests {
     fn a_name_that_stays_overdue_is_asked_for_every_ten_seconds() {
         let mut schedule = schedule(&[object("a.example.com.", &[("a.example.com.", 0, 30)])]);
         assert_eq!(due(&mut schedule, 40), ["a.example.com."]);
-        schedule.tried("a.example.com.", false, at(41));
+        schedule.tried("a.example.com.", Tried::Trouble, at(41));
         assert_eq!(due(&mut schedule, 50), [""; 0]);
         assert_eq!(due(&mut schedule, 51), ["a.example.com."]);
     }
@@ -230,26 +286,73 @@ mod tests {
     fn s8_4_a_wildcard_that_does_not_resolve_is_tried_again_after_half_an_hour() {
         let mut schedule = schedule(&[object("*.example.com.", &[("b.example.com.", 0, 3600)])]);
         assert_eq!(due(&mut schedule, 0), ["*.example.com."]);
-        schedule.tried("*.example.com.", false, at(0));
+        schedule.tried("*.example.com.", Tried::NoAddress, at(0));
         assert_eq!(due(&mut schedule, 1799), [""; 0]);
         assert_eq!(due(&mut schedule, 1800), ["*.example.com."]);
         assert_eq!(due(&mut schedule, 3600), ["*.example.com.", "b.example.com."]);
     }
 
-    #[test]
-    fn a_name_that_does_not_resolve_is_asked_for_ever_less() {
+    /// The pauses between lookups of a name that always end in the same way.
+    fn pauses(how: Tried, count: usize) -> Vec<i64> {
         let mut schedule = schedule(&[object("a.example.com.", &[])]);
         let mut times = Vec::new();
         let mut now = 0;
-        while times.len() < 11 {
+        while times.len() <= count {
             if !due(&mut schedule, now).is_empty() {
-                schedule.tried("a.example.com.", false, at(now));
+                schedule.tried("a.example.com.", how, at(now));
                 times.push(now);
             }
             now += 1;
         }
-        let pauses: Vec<i64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
-        assert_eq!(pauses, [10, 20, 40, 80, 160, 320, 640, 1280, 1800, 1800]);
+        times.windows(2).map(|pair| pair[1] - pair[0]).collect()
+    }
+
+    #[test]
+    fn a_name_that_does_not_exist_is_asked_for_ever_less() {
+        assert_eq!(pauses(Tried::NoAddress, 10), [10, 20, 40, 80, 160, 320, 640, 1280, 1800, 1800]);
+    }
+
+    #[test]
+    fn s8_7_a_name_that_nobody_answers_is_asked_for_again_soon() {
+        assert_eq!(pauses(Tried::Trouble, 5), [10, 20, 30, 30, 30]);
+    }
+
+    #[test]
+    fn s8_7_a_name_under_a_wildcard_that_was_lost_while_dns_failed_is_still_asked_for() {
+        let known = object("*.example.com.", &[("b.example.com.", 0, 30)]);
+        let empty = object("*.example.com.", &[]);
+        for (how, is_asked) in [(Tried::Trouble, true), (Tried::NoAddress, false)] {
+            let mut schedule = schedule(std::slice::from_ref(&known));
+            schedule.tried("*.example.com.", Tried::NoAddress, at(0));
+            schedule.tried("b.example.com.", how, at(60));
+            schedule.put(&empty.key, Some(&empty), at(61));
+            let asked = due(&mut schedule, 120);
+            assert_eq!(asked.contains(&"b.example.com.".to_owned()), is_asked, "{how:?}: {asked:?}");
+        }
+    }
+
+    #[test]
+    fn a_lost_name_is_given_up_when_dns_says_that_it_is_gone_or_after_an_hour() {
+        let known = object("*.example.com.", &[("b.example.com.", 0, 30)]);
+        let empty = object("*.example.com.", &[]);
+        for (how, second) in [(Tried::NoAddress, 70), (Tried::Trouble, 61 + 3600)] {
+            let mut schedule = schedule(std::slice::from_ref(&known));
+            schedule.tried("b.example.com.", Tried::Trouble, at(60));
+            schedule.put(&empty.key, Some(&empty), at(61));
+            assert_eq!(schedule.len(), 2);
+            schedule.tried("b.example.com.", how, at(second));
+            assert_eq!(schedule.len(), 1, "{how:?}");
+            schedule.put(&empty.key, Some(&empty), at(second + 1));
+            assert_eq!(schedule.len(), 1, "{how:?}");
+        }
+    }
+
+    #[test]
+    fn s8_4_no_name_waits_for_longer_than_half_an_hour() {
+        let mut schedule = schedule(&[object("a.example.com.", &[("a.example.com.", 0, 86_400)])]);
+        schedule.tried("a.example.com.", Tried::Found, at(0));
+        assert_eq!(due(&mut schedule, 1799), [""; 0]);
+        assert_eq!(due(&mut schedule, 1800), ["a.example.com."]);
     }
 
     #[test]

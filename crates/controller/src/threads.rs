@@ -1,15 +1,16 @@
 //! Lookups by threads that ask DNS servers and wait for them.
 
-use crate::lookup::{Done, Lookups, Order, look_up};
-use namewall_dns::ask;
+use crate::lookup::{Done, LOOKUP_TIMEOUT, Lookups, Order, look_up};
+use namewall_dns::{AskError, ask};
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Names that are asked for at the same time; most of it is waiting.
-const AT_ONCE: usize = 32;
-const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
+const AT_ONCE: usize = 64;
+/// How long one server is waited for, so that there is time for another.
+const SERVER_TIMEOUT: Duration = Duration::from_millis(1_500);
 
 /// Threads that ask.
 #[derive(Debug)]
@@ -28,7 +29,15 @@ impl LookupThreads {
                 loop {
                     let order = taken.lock().unwrap_or_else(PoisonError::into_inner).recv();
                     let Ok(order) = order else { return };
-                    let outcome = look_up(&order, |server, kind| ask(server, &order.name, kind, LOOKUP_TIMEOUT));
+                    let until = Instant::now() + LOOKUP_TIMEOUT;
+                    let outcome = look_up(&order, |server, kind| {
+                        let left = until.saturating_duration_since(Instant::now()).min(SERVER_TIMEOUT);
+                        if left.is_zero() {
+                            Err(AskError::Silence(server))
+                        } else {
+                            ask(server, &order.name, kind, left)
+                        }
+                    });
                     if finished.send(Done { name: order.name, outcome }).is_err() {
                         return;
                     }

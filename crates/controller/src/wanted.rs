@@ -30,6 +30,21 @@ pub fn wanted(store: &Store, whose: Whose) -> BTreeSet<String> {
     names
 }
 
+/// The names of rules of EgressFirewalls that deny. They keep their addresses while DNS fails (S8.7): otherwise an
+/// outage of DNS would open what they deny.
+pub fn denied(store: &Store) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for (_, document) in store.of(&kinds::EGRESS_FIREWALL) {
+        let rules = document.node.get("spec").and_then(|spec| spec.get("egress"));
+        let Some(Value::Seq(rules)) = rules.map(|rules| &rules.value) else { continue };
+        let denies = |rule: &&Node| rule.get("type").and_then(Node::as_str) == Some("Deny");
+        for rule in rules.iter().filter(denies) {
+            walk(rule, "dnsName", &mut names);
+        }
+    }
+    names
+}
+
 /// What stands under a key, wherever it is in the spec.
 fn texts(document: &Document, key: &str, names: &mut BTreeSet<String>) {
     if let Some(spec) = document.node.get("spec") {
@@ -64,17 +79,20 @@ fn take(node: &Node, names: &mut BTreeSet<String>) {
     }
 }
 
-/// The addresses of a Service's pods, where it listens for DNS.
+/// The addresses of a Service's pods, where it listens for DNS: those that are ready, or all if none is. A pod that is
+/// not ready may not answer, or not know all names yet.
 pub fn resolvers(store: &Store, namespace: &str, service: &str) -> Vec<SocketAddr> {
-    let mut found = Vec::new();
+    let (mut ready, mut unready) = (BTreeSet::new(), BTreeSet::new());
     for endpoints in store.endpoints_of(namespace, service) {
         let port = endpoints.ports.iter().find(|(_, protocol, _)| *protocol == Protocol::Udp);
         let port = port.map_or(DNS_PORT, |(_, _, number)| *number);
-        found.extend(endpoints.addresses.iter().map(|&address| SocketAddr::new(address, port)));
+        for &address in &endpoints.addresses {
+            let known = if endpoints.unready.contains(&address) { &mut unready } else { &mut ready };
+            known.insert(SocketAddr::new(address, port));
+        }
     }
-    found.sort();
-    found.dedup();
-    found
+    let found = if ready.is_empty() { unready } else { ready };
+    found.into_iter().collect()
 }
 
 #[cfg(test)]
@@ -99,6 +117,15 @@ mod tests {
     }
 
     #[test]
+    fn s8_7_the_names_that_are_denied() {
+        let rule = |action: &str, name: &str| json!({"type": action, "to": {"dnsName": name}});
+        let egress = [rule("Allow", "a.example.com"), rule("Deny", "*.B.example.com")];
+        let firewall = json!({"metadata": {"name": "default", "namespace": "a"}, "spec": {"egress": egress}});
+        let names = denied(&store(&EGRESS_FIREWALL, firewall));
+        assert_eq!(names.into_iter().collect::<Vec<_>>(), ["*.b.example.com."]);
+    }
+
+    #[test]
     fn other_kinds_count_where_that_is_wished() {
         let rule = json!({"action": "Accept", "to": [{"domainNames": ["api.example.com"]}]});
         let policy = json!({"metadata": {"name": "p"}, "spec": {"egress": [rule]}});
@@ -118,5 +145,21 @@ mod tests {
         let expected: [SocketAddr; 2] = [([10, 0, 0, 1], 1053).into(), ([10, 0, 0, 2], 1053).into()];
         assert_eq!(resolvers(&store, "kube-system", "kube-dns"), expected);
         assert_eq!(resolvers(&store, "kube-system", "other"), []);
+    }
+
+    #[test]
+    fn pods_that_are_not_ready_are_asked_only_if_none_is() {
+        let slice = |ready: [Option<bool>; 3]| {
+            let endpoint = |(number, ready): (usize, &Option<bool>)| json!({"addresses": [format!("10.0.0.{number}")], "conditions": {"ready": ready}});
+            let endpoints: Vec<_> = ready.iter().enumerate().map(endpoint).collect();
+            let labels = json!({"kubernetes.io/service-name": "kube-dns"});
+            let metadata = json!({"name": "dns-x", "namespace": "kube-system", "labels": labels});
+            store(&ENDPOINT_SLICE, json!({"metadata": metadata, "endpoints": endpoints}))
+        };
+        let asked = |ready| {
+            resolvers(&slice(ready), "kube-system", "kube-dns").iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(asked([Some(false), Some(true), None]), ["10.0.0.1:53", "10.0.0.2:53"]);
+        assert_eq!(asked([Some(false); 3]).len(), 3);
     }
 }

@@ -10,6 +10,7 @@
 //! told at once. Files and environment come from the caller.
 
 mod directives;
+mod facts;
 mod file_span;
 mod files;
 mod form;
@@ -25,6 +26,7 @@ mod values;
 mod zone;
 
 pub use directives::*;
+pub use facts::OF_NAMES;
 pub use file_span::{FileSpan, Text};
 pub use files::{Files, NoFiles};
 pub use key::Key;
@@ -57,6 +59,12 @@ pub fn read(
     let mut report = Report::default();
     let servers = parse::parse(name, text, World { files, environment }, &mut report);
     let servers: Vec<ServerBlock> = servers.into_iter().map(|server| server::read(server, &mut report)).collect();
+    if servers.is_empty() && !report.is_refused() {
+        let place = FileSpan { file: name.into(), line: 1, column: 1, length: 1 };
+        report
+            .error("no-server", &place, "nothing is served: there is no server block")
+            .help("write `. {`, its directives and `}`");
+    }
     lint::lint(&servers, &mut report);
     report.finish(|warnings| Corefile { servers, warnings })
 }

@@ -1,7 +1,8 @@
 //! What can be read, and is probably not meant; and what only all server blocks together show.
 
+use crate::facts;
 use crate::problem::Report;
-use crate::{Bind, BindAt, FileSpan, Firewall, RuleKind, ServerBlock, Written, Zone};
+use crate::{Bind, BindAt, FileSpan, Firewall, Point, RuleKind, ServerBlock, Written, Zone};
 use std::collections::{HashMap, HashSet};
 
 pub(crate) fn lint(servers: &[ServerBlock], report: &mut Report) {
@@ -11,6 +12,8 @@ pub(crate) fn lint(servers: &[ServerBlock], report: &mut Report) {
             ends(list, report);
         }
         unused_engines(server, report);
+        only_responses(server, report);
+        facts::lint(server, report);
         let labels = server.edns0.iter().map(|field| ("label", &*field.label, &field.place));
         let engines = server.engines.iter().map(|engine| ("engine", &*engine.name, &engine.place));
         named_twice(labels.chain(engines), report);
@@ -69,6 +72,16 @@ fn ends(list: &Firewall, report: &mut Report) {
         report
             .warning("unreachable-rule", &rule.place, "this rule is never asked")
             .help(format!("the one on line {} always holds", list.rules[end].place.line));
+    }
+}
+
+/// Lists for responses alone let every question pass.
+fn only_responses(server: &ServerBlock, report: &mut Report) {
+    let Some(first) = server.firewalls.first() else { return };
+    if server.firewalls.iter().all(|list| list.point == Point::Response) {
+        report
+            .warning("no-query-rules", &first.place, "every question passes: all rules here are about responses")
+            .help("write `firewall query {`, its rules and `}`; with `default allow` alone it says that this is meant");
     }
 }
 

@@ -134,6 +134,11 @@ pub(crate) struct Report {
 }
 
 impl Report {
+    /// Whether there is an error already.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.is_refused
+    }
+
     /// A file whose lines may be shown.
     pub(crate) fn add_file(&mut self, name: &Arc<str>, text: &Arc<str>) {
         let before = self.texts.len();

@@ -2,6 +2,7 @@
 
 use crate::directives::firewall::NamedEngines;
 use crate::directives::*;
+use crate::facts;
 use crate::form::all_of;
 use crate::key::{self, Key};
 use crate::lexer::Token;
@@ -100,8 +101,9 @@ pub(crate) fn read(server: Server, report: &mut Report) -> ServerBlock {
         }
     }
     let known = block.known();
-    let read = lists.iter().filter_map(|line| firewall::read(line, &known, report));
-    block.firewalls.extend(read.collect::<Vec<_>>());
+    let read: Vec<Firewall> = lists.iter().filter_map(|line| firewall::read(line, &known, report)).collect();
+    block.firewalls.extend(firewall::merge(read, report));
+    facts::choose_encodings(&mut block, report);
     block
 }
 

@@ -5,6 +5,7 @@ use crate::lexer::Token;
 use crate::problem::Report;
 use crate::suggest::nearest;
 use namewall_policy::addr::parse_address;
+use namewall_policy::dns_codes::{RCODES, Registry};
 use namewall_policy::domain::DomainName;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -79,30 +80,6 @@ pub struct Tls {
     pub authority: Option<PathBuf>,
 }
 
-const RCODES: &[(&str, u16)] = &[
-    ("NOERROR", 0),
-    ("SUCCESS", 0),
-    ("FORMERR", 1),
-    ("SERVFAIL", 2),
-    ("NXDOMAIN", 3),
-    ("NOTIMP", 4),
-    ("REFUSED", 5),
-    ("YXDOMAIN", 6),
-    ("YXRRSET", 7),
-    ("NXRRSET", 8),
-    ("NOTAUTH", 9),
-    ("NOTZONE", 10),
-    ("BADVERS", 16),
-    ("BADSIG", 16),
-    ("BADKEY", 17),
-    ("BADTIME", 18),
-    ("BADMODE", 19),
-    ("BADNAME", 20),
-    ("BADALG", 21),
-    ("BADTRUNC", 22),
-    ("BADCOOKIE", 23),
-];
-
 /// The code of a response.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Rcode(pub u16);
@@ -167,7 +144,22 @@ impl Report {
     }
 
     pub(crate) fn rcode(&mut self, token: &Token) -> Option<Rcode> {
-        self.word(token, RCODES).map(Rcode)
+        self.code(token, &RCODES).map(Rcode)
+    }
+
+    /// A name of a registry, in any case, or its prefix and a number.
+    pub(crate) fn code(&mut self, token: &Token, registry: &Registry) -> Option<u16> {
+        let number = registry.number(&token.text);
+        if number.is_none() {
+            let problem = self.error("bad-word", &token.place, format!("`{}` is not accepted here", token.text));
+            match nearest(&token.text, registry.names()) {
+                Some(near) => problem.help(format!("did you mean `{near}`?")),
+                None => {
+                    problem.help(format!("write a name that IANA registers, or `{}` and a number", registry.prefix()))
+                }
+            }
+        }
+        number
     }
 
     /// An address with or without a port.

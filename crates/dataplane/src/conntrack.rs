@@ -3,6 +3,9 @@
 //! its next packet, from whichever end that comes; so TCP that was cut is
 //! remembered in the table first.
 
+// What the kernel says carries bytes that anybody may have sent.
+#![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+
 use crate::netlink::{Attributes, DUMP, Error, Family, Messages, Socket};
 use crate::nft::batch_fixed;
 use namewall_policy::port::Protocol;
@@ -99,7 +102,7 @@ struct Tuple {
     port: u16,
 }
 
-fn read_connection(of: Attributes<'_>) -> Option<Connection> {
+pub(crate) fn read_connection(of: Attributes<'_>) -> Option<Connection> {
     let original = read_tuple(of.nested(ORIGINAL))?;
     let reply = read_tuple(of.nested(REPLY))?;
     let has_ports = original.protocol.has_ports();

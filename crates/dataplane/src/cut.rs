@@ -3,6 +3,7 @@
 use crate::conntrack::Connection;
 use crate::render::{Answerer, DNS, Intercept, Scope, may_ask};
 use namewall_policy::addr::is_own_to_each_machine;
+use namewall_policy::domain::DomainPattern;
 use namewall_policy::lease::LeaseTable;
 use namewall_policy::model::{Direction, NodeId, PolicyKind, ServiceId};
 use namewall_policy::port::Protocol;
@@ -35,6 +36,7 @@ pub struct Judge<'a> {
     program: &'a Program,
     /// Every lease there has been: one that expired does not cut (S6.4).
     history: &'a LeaseTable,
+    leases: &'a LeaseStore,
     services: FxHashMap<(IpAddr, Protocol, u16), ServiceId>,
     cut: CutEstablished,
     excused: Option<&'a Excused>,
@@ -79,7 +81,7 @@ impl<'a> Judge<'a> {
                 services.entry(frontend).or_insert(ServiceId(at as u32));
             }
         }
-        Self { program, history: leases.table(), services, cut, excused: None, node: None, dns: None }
+        Self { program, history: leases.table(), leases, services, cut, excused: None, node: None, dns: None }
     }
 
     /// Spares these connections as long as a rule by name may have opened them.
@@ -162,7 +164,25 @@ impl<'a> Judge<'a> {
         let decision = evaluate(self.program, self.history, &flow, EVER);
         let is_cut = decision.verdict == Verdict::Deny
             && (self.cut == CutEstablished::Always || self.is_v1beta1(&flow, &decision.reason));
-        if is_cut { Standing::DeniedFlow(flow) } else { Standing::Allowed }
+        if is_cut && !self.an_evicted_lease_allows(&flow) { Standing::DeniedFlow(flow) } else { Standing::Allowed }
+    }
+
+    /// True if a lease that had to make room allows the connection by a rule that is in force.
+    fn an_evicted_lease_allows(&self, flow: &Flow) -> bool {
+        let Some(address) = flow.to.address else { return false };
+        let evicted = self.leases.evicted_at(address);
+        !evicted.is_empty() && self.allows_by(flow, self.history.at(address).map(|lease| &lease.pattern).chain(evicted))
+    }
+
+    /// True if rules allow the connection if its destination is open by these patterns.
+    fn allows_by<'p>(&self, flow: &Flow, patterns: impl Iterator<Item = &'p DomainPattern>) -> bool {
+        let Some(address) = flow.to.address else { return false };
+        let mut leases = LeaseTable::default();
+        for pattern in patterns {
+            let (pattern, name, expiry) = (pattern.clone(), pattern.domain().clone(), Instant(Duration::MAX));
+            leases.grant(Lease { pattern, name, address, expiry, asked_by: None });
+        }
+        evaluate(self.program, &leases, flow, EVER).verdict == Verdict::Allow
     }
 
     fn may_ask(&self, connection: &Connection) -> bool {
@@ -183,19 +203,7 @@ impl<'a> Judge<'a> {
 
     /// True if a rule by name allows the connection, whichever name its destination had.
     fn a_name_may_have_opened(&self, flow: &Flow) -> bool {
-        let Some(address) = flow.to.address else { return false };
-        let mut any = LeaseTable::default();
-        for (_, pattern) in self.program.patterns.iter() {
-            let name = pattern.domain().clone();
-            any.grant(Lease {
-                pattern: pattern.clone(),
-                name,
-                address,
-                expiry: Instant(Duration::MAX),
-                asked_by: None,
-            });
-        }
-        evaluate(self.program, &any, flow, EVER).verdict == Verdict::Allow
+        self.allows_by(flow, self.program.patterns.iter().map(|(_, pattern)| pattern))
     }
 
     fn is_v1beta1(&self, flow: &Flow, reason: &Reason) -> bool {

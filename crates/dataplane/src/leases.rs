@@ -90,9 +90,13 @@ impl<'a> Grouped<'a> {
             let groups = [self.groups, before].into_iter().filter_map(|groups| groups.get(&lease.pattern));
             for &group in groups.flatten() {
                 let key = GroupAddress { group, address: lease.address };
-                // Another name may still open it.
-                if self.longest(key).is_none_or(|longest| longest.expiry <= now) {
-                    gone.insert(key);
+                // Another name may still open it, for a shorter time.
+                match self.longest(key).filter(|longest| longest.expiry > now) {
+                    None => _ = gone.insert(key),
+                    Some(longest) if longest.expiry < lease.expiry && self.has_group(&lease.pattern, group) => {
+                        wanted.insert(key, longest);
+                    }
+                    Some(_) => {}
                 }
             }
         }
@@ -149,6 +153,10 @@ impl<'a> Grouped<'a> {
     fn opening(self, GroupAddress { group, address }: GroupAddress) -> impl Iterator<Item = &'a Lease> {
         let opens = move |lease: &&Lease| self.groups.get(&lease.pattern).is_some_and(|all| all.contains(&group));
         self.leases.at(address).filter(opens)
+    }
+
+    fn has_group(self, pattern: &DomainPattern, group: u64) -> bool {
+        self.groups.get(pattern).is_some_and(|groups| groups.contains(&group))
     }
 
     fn longest(self, key: GroupAddress) -> Option<&'a Lease> {
@@ -318,6 +326,26 @@ mod tests {
         assert!(write(&mut store, &again, &one, at(101)).new[0].is_empty(), "and never made shorter");
         again[0].expiry = at(111);
         assert_eq!(seconds(&write(&mut store, &again, &one, at(101))), [10]);
+    }
+
+    #[test]
+    fn s6_3_an_address_ends_with_the_longest_lease_that_is_left() {
+        let mut store = LeaseStore::new(LeaseTable::with_bounds(Bounds { leases: 2, ..Bounds::default() }));
+        let subdomains = DomainPattern::Subdomains("example.com".parse().unwrap());
+        let one: LeaseGroups = [(subdomains.clone(), vec![1])].into_iter().collect();
+        let named = |name: &str, last: u8, expiry| Lease {
+            pattern: subdomains.clone(),
+            name: name.parse().unwrap(),
+            ..lease(last, at(expiry))
+        };
+        assert_eq!(seconds(&write(&mut store, &[named("a.example.com", 1, 120)], &one, NOW)), [20]);
+        assert_eq!(seconds(&write(&mut store, &[named("b.example.com", 1, 150)], &one, NOW)), [50]);
+        // There is room for two: the name that ends soonest goes, and then the one that keeps it open longest.
+        assert_eq!(seconds(&write(&mut store, &[named("c.example.com", 1, 140)], &one, NOW)), []);
+        let mut writes = write(&mut store, &[named("d.example.com", 2, 190)], &one, NOW);
+        assert_eq!((seconds(&writes), writes.gone[0].len()), (vec![90], 0));
+        writes = write(&mut store, &[named("e.example.com", 3, 200)], &one, NOW);
+        assert_eq!((seconds(&writes), writes.gone[0].len()), (vec![100], 1), "no name is left");
     }
 
     #[test]

@@ -7,6 +7,7 @@
 pub mod conntrack;
 mod cut;
 pub mod guard;
+mod inside;
 mod leases;
 pub mod memory;
 pub mod netlink;
@@ -21,6 +22,7 @@ mod single;
 pub use conntrack::Connection;
 pub use cut::{CutEstablished, Excused, Judge};
 pub use guard::{ExtraSource, Guard, GuardDrops, Guarded, PodInterface};
+pub use inside::{FrameChecks, Inside, PodNamespace, SecondStatus};
 pub use leases::LeaseGroups;
 pub use nflog::{Denied, Told};
 pub use single::SingleThreaded;
@@ -48,7 +50,19 @@ pub trait Dataplane: Debug + Send + 'static {
     /// for the same Program and scope, or not at all. Where something else is enforced by now, it is worked out again.
     fn replace_planned(&mut self, desired: &Desired<'_>, plan: Self::Plan) -> Result<Applied, Self::Error>;
 
-    /// The same for callers that keep nobody waiting.
+    /// Writes some of what a planned change needs and no rule asks for yet. True if there is more of it. Leases can be
+    /// opened in between. A change that is not staged, or not to the end, is written all at once.
+    fn stage(&mut self, plan: &mut Self::Plan) -> Result<bool, Self::Error> {
+        let _ = plan;
+        Ok(false)
+    }
+
+    /// Removes some of what no rule asks for any more since the last change. True if there is more of it.
+    fn clear(&mut self) -> Result<bool, Self::Error> {
+        Ok(false)
+    }
+
+    /// The same as `replace_planned` for callers that keep nobody waiting.
     fn replace(&mut self, desired: &Desired<'_>) -> Result<Applied, Self::Error> {
         let plan = self.plan();
         self.replace_planned(desired, plan)
@@ -62,6 +76,15 @@ pub trait Dataplane: Debug + Send + 'static {
 
     /// What the guard has dropped, in all.
     fn guard_drops(&mut self) -> Result<GuardDrops, Self::Error>;
+
+    /// Enforces pods' policies on their second interfaces, inside their network namespaces. What fails for one pod is a
+    /// part of its status.
+    fn inside(&mut self, inside: &Inside<'_>) -> Vec<SecondStatus>;
+
+    /// True if a pod's network namespace has changed, or `inside` has failed for it, so that it should be called again.
+    /// Links and addresses are looked at every time, tables only if that is asked for: it takes a question to the kernel
+    /// for each namespace.
+    fn has_news_inside(&mut self, looks_at_tables: bool) -> bool;
 
     /// Opens and closes addresses after a grant; returns when it is in force. `leases` already has the grant.
     fn open(&mut self, change: &LeaseChange, leases: &LeaseTable, now: Instant) -> Result<(), Self::Error>;

@@ -2,6 +2,7 @@
 //! connections by the Program itself, and can be told to fail.
 
 use crate::guard::{Guard, GuardDrops, Guarded, PodInterface};
+use crate::inside::{FrameChecks, Inside, PodNamespace, SecondStatus};
 use crate::leases::{Adopted, Adopting, Found, LeaseGroups};
 use crate::nft::set::LeaseNote;
 use crate::render::Scope;
@@ -224,6 +225,23 @@ impl Dataplane for Memory {
         inner.interfaces = guard.interfaces.to_vec();
         inner.interfaces.retain(|interface| !missing.contains(&interface.name));
         Ok(Guarded { operations, missing, ..Guarded::default() })
+    }
+
+    fn inside(&mut self, inside: &Inside<'_>) -> Vec<SecondStatus> {
+        let status = |pod: &PodNamespace| SecondStatus {
+            id: pod.id.clone(),
+            pod: pod.pod.clone(),
+            interfaces: Vec::new(),
+            is_judged: true,
+            frames: FrameChecks::Full,
+            repaired: 0,
+            failure: None,
+        };
+        inside.pods.iter().map(status).collect()
+    }
+
+    fn has_news_inside(&mut self, _looks_at_tables: bool) -> bool {
+        false
     }
 
     fn guard_drops(&mut self) -> Result<GuardDrops, Refused> {

@@ -1,6 +1,9 @@
 //! What the kernel tells of denied packets, through NFLOG: which rule denied,
 //! and who wanted to talk to whom.
 
+// What the kernel says carries bytes that anybody may have sent.
+#![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+
 use crate::conntrack::protocol_of;
 use crate::netlink::{Attributes, Error, Family, Messages, Received, Socket};
 use crate::nft::batch_fixed;
@@ -135,12 +138,12 @@ fn read_denial(of: Attributes<'_>) -> Option<Denied> {
 fn read_headers(packet: &[u8]) -> Option<Denied> {
     let (source, destination, number, transport) = match packet.first()? >> 4 {
         4 => {
-            let length = usize::from(packet.first()? & 0xf) * 4;
-            let address = |at: usize| Some(IpAddr::from(<[u8; 4]>::try_from(packet.get(at..at + 4)?).ok()?));
+            let length = usize::from(packet.first()? & 0xf) << 2;
+            let address = |at: usize| Some(IpAddr::from(*packet.get(at..)?.first_chunk::<4>()?));
             (address(12)?, address(16)?, *packet.get(9)?, packet.get(length..)?)
         }
         6 => {
-            let address = |at: usize| Some(IpAddr::from(<[u8; 16]>::try_from(packet.get(at..at + 16)?).ok()?));
+            let address = |at: usize| Some(IpAddr::from(*packet.get(at..)?.first_chunk::<16>()?));
             let (number, transport) = skip_extensions(*packet.get(6)?, packet.get(40..)?);
             (address(8)?, address(24)?, number, transport)
         }
@@ -157,7 +160,7 @@ fn read_headers(packet: &[u8]) -> Option<Denied> {
 /// Over hop-by-hop, routing and destination options to what the packet carries.
 fn skip_extensions(mut number: u8, mut rest: &[u8]) -> (u8, &[u8]) {
     while let (0 | 43 | 60, [next, length, ..]) = (number, rest) {
-        let skipped = (usize::from(*length) + 1) * 8;
+        let skipped = usize::from(*length).saturating_add(1) << 3;
         let Some(after) = rest.get(skipped..) else { break };
         (number, rest) = (*next, after);
     }
@@ -165,6 +168,7 @@ fn skip_extensions(mut number: u8, mut rest: &[u8]) -> (u8, &[u8]) {
 }
 
 #[cfg(test)]
+#[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "a test may panic")]
 mod tests {
     use super::*;
 

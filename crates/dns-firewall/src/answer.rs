@@ -3,11 +3,13 @@
 
 use crate::exchange::Exchange;
 use crate::forward;
+use crate::lane::MustWait;
+use crate::loadbalance;
 use crate::message::Message;
 use crate::names::{LookedUp, Names};
 use crate::reply;
 use crate::report::{Report, Ruling, Source};
-use crate::rules::{Decision, MustWait, Waiting, Walk};
+use crate::rules::{Decision, Waiting, Walk};
 use namewall_corefile::Point;
 use namewall_dns::wire::{Header, Rcode, reply as plain};
 use namewall_dns::{Continuation, Failure, Heard, Passing, To};
@@ -40,10 +42,14 @@ impl Checked {
     }
 }
 
+/// What becomes of an answer that has been judged later.
+type ThenPass = fn(&Exchange, Checked, Vec<u8>) -> Passing;
+
 impl Continuation for Exchange {
     fn answer(mut self: Box<Self>, heard: &Heard<'_>) -> Passing {
         self.tell_heard(heard);
         let answer = heard.answer;
+        let mut changed = None;
         if self.source != Source::Redirected {
             if let Some(to) = self.next_forward(answer) {
                 return Passing::Forward(to, self);
@@ -51,30 +57,13 @@ impl Continuation for Exchange {
             if let Some(stale) = self.better(answer) {
                 return self.give_stale(stale);
             }
-            self.keep(answer);
+            changed = self.keep(answer);
         }
-        match self.check(answer, Waiting::Forbidden) {
-            Ok(Checked::Passes) => match self.note(answer) {
-                Some(names) => Passing::Later(Box::new(move || {
-                    names.finish();
-                    Passing::Pass
-                })),
-                None => Passing::Pass,
-            },
-            Ok(denied) => denied.passing(),
-            Err(MustWait) => {
-                let answer = answer.to_vec();
-                Passing::Later(Box::new(move || {
-                    let Ok(checked) = self.check(&answer, Waiting::Allowed) else { return Passing::Silence };
-                    if let Checked::Passes = checked
-                        && let Some(names) = self.note(&answer)
-                    {
-                        names.finish();
-                    }
-                    checked.passing()
-                }))
-            }
+        if self.block().balances {
+            let mut shuffled = changed.clone().unwrap_or_else(|| answer.to_vec());
+            changed = if loadbalance::shuffle(&mut shuffled) { Some(shuffled) } else { changed };
         }
+        self.judge(answer, changed)
     }
 
     fn failed(self: Box<Self>, failure: Failure<'_>) -> Passing {
@@ -100,6 +89,48 @@ impl Continuation for Exchange {
 }
 
 impl Exchange {
+    /// Asks the response rules about an upstream's answer, or about what has been made of it.
+    fn judge(self: Box<Self>, answer: &[u8], changed: Option<Vec<u8>>) -> Passing {
+        let given = changed.as_deref().unwrap_or(answer);
+        match self.check(given) {
+            Ok(Checked::Passes) => {
+                let names = self.note(given);
+                let passing = changed.map_or(Passing::Pass, Passing::Answer);
+                match names {
+                    Some(names) => Passing::Later(Box::new(move || {
+                        names.finish();
+                        passing
+                    })),
+                    None => passing,
+                }
+            }
+            Ok(denied) => denied.passing(),
+            Err(wait) => {
+                let then: ThenPass = match changed {
+                    Some(_) => |exchange, checked, answer| {
+                        exchange.finish_notes(&checked, &answer);
+                        checked.passing_with(answer)
+                    },
+                    None => |exchange, checked, answer| {
+                        exchange.finish_notes(&checked, &answer);
+                        checked.passing()
+                    },
+                };
+                let answer = changed.unwrap_or_else(|| answer.to_vec());
+                self.check_later(wait, answer, then)
+            }
+        }
+    }
+
+    /// Passes on what an answer says of a name, if it passes itself, and waits until that is done.
+    fn finish_notes(&self, checked: &Checked, answer: &[u8]) {
+        if let Checked::Passes = checked
+            && let Some(names) = self.note(answer)
+        {
+            names.finish();
+        }
+    }
+
     /// Who is asked next, if an upstream's answer is not final.
     fn next_forward(&mut self, answer: &[u8]) -> Option<To> {
         let forwards = &self.block().forwards;
@@ -123,13 +154,25 @@ impl Exchange {
 
     /// Gives an expired answer, if the response rules let it pass.
     fn give_stale(self: Box<Self>, stale: Vec<u8>) -> Passing {
-        match self.check(&stale, Waiting::Forbidden) {
+        match self.check(&stale) {
             Ok(checked) => checked.passing_with(stale),
-            Err(MustWait) => Passing::Later(Box::new(move || match self.check(&stale, Waiting::Allowed) {
-                Ok(checked) => checked.passing_with(stale),
-                Err(MustWait) => Passing::Silence,
-            })),
+            Err(wait) => self.check_later(wait, stale, |_, checked, stale| checked.passing_with(stale)),
         }
+    }
+
+    /// Asks the response rules again once an engine has said what it says, on a thread of the engine.
+    fn check_later(self: Box<Self>, wait: MustWait, answer: Vec<u8>, then: ThenPass) -> Passing {
+        let MustWait { slot, ask } = wait;
+        Passing::LaterOn(
+            slot,
+            Box::new(move || {
+                self.heard.borrow_mut().push(ask());
+                match self.check(&answer) {
+                    Ok(checked) => then(&self, checked, answer),
+                    Err(wait) => self.check_later(wait, answer, then),
+                }
+            }),
+        )
     }
 
     /// Passes on what an upstream's answer says of a name. Returns whom the answer has to wait for, if anybody.
@@ -139,15 +182,13 @@ impl Exchange {
         names.note(&looked_up).then(|| names.clone())
     }
 
-    /// Keeps an upstream's answer in the cache.
-    fn keep(&self, answer: &[u8]) {
-        if let Some(cache) = &self.block().cache {
-            cache.put(self.cache_query(), answer, Instant::now());
-        }
+    /// Keeps an upstream's answer in the cache. Returns the answer with the TTLs that it has there, if they differ.
+    fn keep(&self, answer: &[u8]) -> Option<Vec<u8>> {
+        self.block().cache.as_ref()?.put(self.cache_query(), answer, Instant::now())
     }
 
     /// Asks the response rules whether the client gets an answer, and reports the end of the question.
-    pub(crate) fn check(&self, answer: &[u8], waiting: Waiting) -> Result<Checked, MustWait> {
+    pub(crate) fn check(&self, answer: &[u8]) -> Result<Checked, MustWait> {
         let (block, report) = (self.block(), self.report());
         let ended = |reply: Option<&[u8]>, end: &Report<'_>| {
             // Of an answer of our own nothing is reported yet: the walk may have had to begin again.
@@ -168,7 +209,8 @@ impl Exchange {
             return Ok(Checked::Denied(Some(failure)));
         };
         message.labels = self.labels.clone();
-        let mut decision = Walk { waiting, trace: None }.decide(&block.lists, Point::Response, &mut message)?;
+        let mut walk = Walk { waiting: Waiting::Forbidden, heard: &self.heard, trace: None };
+        let mut decision = walk.decide(&block.lists, Point::Response, &mut message)?;
         refuse_redirect(&mut decision);
         let ruling = Ruling::of(&decision, Point::Response);
         let end = Report { of_response: ruling.as_ref(), labels: &message.labels, ..report };
@@ -177,14 +219,14 @@ impl Exchange {
             ended(Some(answer), &end);
             return Ok(Checked::Passes);
         }
-        let denial = reply::denied(self, &decision);
+        let denial = reply::denied(self, &decision).map(|denial| self.own(denial));
         ended(denial.as_deref(), &end);
         Ok(Checked::Denied(denial))
     }
 
     /// The reply of a question that has no answer.
     pub(crate) fn fail(&self, failure: Failure<'_>) -> Vec<u8> {
-        let reply = plain::failure(self.query(), failure.rcode());
+        let reply = self.own(plain::failure(self.query(), failure.rcode()));
         let report = Report { source: Source::Own, ..self.report() };
         // They end as CoreDNS writes them: people have regular expressions for that.
         let why = match failure {

@@ -2,14 +2,17 @@
 //! error: nothing is passed over.
 
 use crate::cache::Cache;
+use crate::cluster_names::ClusterNames;
 use crate::dnstap::Tapping;
 use crate::endpoints::{self, Endpoint};
 use crate::engines::{opa, rbac, themis};
 use crate::errors::Errors;
 use crate::forward::{self, Findings, Forwarding};
 use crate::hosts::Hosts;
+use crate::lane::Lane;
 use crate::local::{Local, ZoneFile};
 use crate::log::Log;
+use crate::loops::LoopGuard;
 use crate::message::Identities;
 use crate::metrics::Meters;
 use crate::names::Names;
@@ -20,8 +23,8 @@ use crate::tell::Teller;
 use crate::template::Template;
 use crate::watch::Watched;
 use namewall_corefile::{
-    self as corefile, BindAt, ConfiguredEngine, Corefile, EngineKind, EngineSettings, FileSpan, Forward, Point,
-    RuleKind, ServerBlock, Text, Written, Zone,
+    self as corefile, BindAt, ConfiguredEngine, Corefile, Decision, EngineKind, EngineSettings, FileSpan, Forward,
+    Point, RuleKind, ServerBlock, Text, Written, Zone,
 };
 use namewall_dns::Route;
 use namewall_dns::wire::RecordType;
@@ -32,6 +35,7 @@ use rustc_hash::FxHashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Why a Corefile cannot be served.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -99,7 +103,7 @@ struct Builder<'a> {
 }
 
 /// Engines by what rules call them, with how they are set.
-type Engines<'a> = FxHashMap<(EngineKind, Arc<str>), (Arc<dyn Engine>, Option<&'a EngineSettings>)>;
+type Engines<'a> = FxHashMap<(EngineKind, Arc<str>), (Arc<Lane>, Option<&'a EngineSettings>)>;
 
 impl Builder<'_> {
     fn error(&mut self, place: &FileSpan, message: impl Into<String>) {
@@ -108,7 +112,6 @@ impl Builder<'_> {
 
     fn block(&mut self, server: &ServerBlock) -> Block {
         self.tell_of_kubernetes(server);
-        self.warnings.extend(crate::unserved::warnings(server));
         let addresses = self.bound(server);
         let ports = server.keys.iter().map(|key| key.port);
         let everywhere: Vec<IpAddr> = self.around.addresses.iter().map(|(_, address)| *address).collect();
@@ -123,11 +126,12 @@ impl Builder<'_> {
         let mut engines = Engines::default();
         for settings in &server.engines {
             if let Some((kind, engine)) = self.engine(settings) {
-                engines.insert((kind, settings.name.clone()), (engine, Some(settings)));
+                let lane = Arc::new(Lane::new(engine, default_decision(settings)));
+                engines.insert((kind, settings.name.clone()), (lane, Some(settings)));
             }
         }
         if let Some(rbac) = self.rbac(server) {
-            engines.insert((EngineKind::Kubernetes, "rbac".into()), (rbac, None));
+            engines.insert((EngineKind::Kubernetes, "rbac".into()), (Arc::new(Lane::new(rbac, None)), None));
         }
         let debug_suffixes = server.firewalls.iter().filter_map(|list| list.debug_query_suffix.clone());
         let of_engines = server.engines.iter().filter_map(|settings| match &settings.engine {
@@ -143,7 +147,18 @@ impl Builder<'_> {
             lists: server.firewalls.iter().map(|list| self.list(list, &engines)).collect(),
             local,
             cache: server.cache.clone().map(|settings| Arc::new(Cache::new(settings))),
+            balances: server.loadbalance,
+            loops: match server.detects_loops {
+                true => {
+                    server.keys.iter().map(|key| LoopGuard::new(key.zone.clone(), self.around.teller.clone())).collect()
+                }
+                false => Vec::new(),
+            },
             forwards: server.forwards.iter().map(|forward| self.forward(forward)).collect(),
+            cluster: server.kubernetes.as_ref().map(|kubernetes| {
+                let own = || server.keys.iter().map(|key| key.zone.clone()).collect();
+                ClusterNames::new(if kubernetes.zones.is_empty() { own() } else { kubernetes.zones.clone() })
+            }),
             observers: Observers::default(),
             names: server.dns_name_resolver.clone().zip(self.around.names.clone()),
         };
@@ -171,12 +186,21 @@ impl Builder<'_> {
         }
         if let Some(settings) = server.hosts.clone() {
             let (file, every, zones) = (settings.file.clone(), settings.reload, zones());
+            // What is wrong at the start is a warning of the start, and later a line of the log.
+            let (is_later, told) = (AtomicBool::new(false), teller.clone());
+            let path = file.clone();
             let read = move || {
                 let hosts = Hosts::read(&settings).map_err(|error| error.to_string())?;
+                if is_later.swap(true, Ordering::Relaxed) {
+                    bad_lines(&path, &hosts).for_each(|line| told.tell(format!("[WARNING] {line}")));
+                }
                 Ok(hosts.for_zones(|| zones.clone()))
             };
             match Watched::start(&file, every, read, teller) {
-                Ok(hosts) => local.hosts = Some(hosts),
+                Ok(hosts) => {
+                    self.warnings.extend(bad_lines(&file, &hosts.now()));
+                    local.hosts = Some(hosts);
+                }
                 Err(error) => wrong.push((server.place.clone(), format!("hosts: {}: {error}", file.display()))),
             }
         }
@@ -286,13 +310,13 @@ impl Builder<'_> {
                 }
                 RuleKind::Engine { kind, name, .. } => {
                     // Why it could not start has been said.
-                    let Some((engine, settings)) = engines.get(&(*kind, name.clone())) else { continue };
+                    let Some((lane, settings)) = engines.get(&(*kind, name.clone())) else { continue };
                     let mut passing = Vec::new();
                     if let Some(ConfiguredEngine::Themis(themis)) = settings.map(|settings| &settings.engine) {
                         passing.clone_from(&themis.passthrough);
                         log |= themis.log;
                     }
-                    (Judge::Engine(engine.clone(), passing), None)
+                    (Judge::Engine(lane.clone(), passing), None)
                 }
             };
             rules.push(Rule { judge, action, text: rule.text.clone(), place: rule.place.clone(), meter: None });
@@ -371,6 +395,22 @@ impl Builder<'_> {
                 kubernetes.place
             ));
         }
+    }
+}
+
+/// What is wrong with lines of a hosts file.
+fn bad_lines(path: &Path, hosts: &Hosts) -> impl Iterator<Item = String> {
+    hosts.bad_lines.iter().map(move |(line, problem)| {
+        format!("{}:{line}: {problem}: what cannot be read there is left out", path.display())
+    })
+}
+
+/// What counts where an engine fails, if that is written.
+fn default_decision(settings: &EngineSettings) -> Option<Decision> {
+    match &settings.engine {
+        ConfiguredEngine::Expression => None,
+        ConfiguredEngine::Opa(opa) => opa.default_decision.clone(),
+        ConfiguredEngine::Themis(themis) => themis.default_decision.clone(),
     }
 }
 

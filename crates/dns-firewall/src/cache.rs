@@ -165,12 +165,9 @@ impl Cache {
         is_due && !is_asked
     }
 
-    /// Keeps an answer that came from an upstream, if it may be kept.
-    pub(crate) fn put(&self, query: Query<'_>, answer: &[u8], now: Instant) {
-        self.try_put(query, answer, now);
-    }
-
-    fn try_put(&self, query: Query<'_>, answer: &[u8], now: Instant) -> Option<()> {
+    /// Keeps an answer that came from an upstream, if it may be kept. Returns the answer as it is given to who comes
+    /// next, if a TTL is longer than it is kept: a client must not keep it longer than others do.
+    pub(crate) fn put(&self, query: Query<'_>, answer: &[u8], now: Instant) -> Option<Vec<u8>> {
         let header = Header::read(answer).ok()?;
         let whole = !header.is_truncated && header.is_answer && header.questions == 1;
         if !whole || !self.is_for(&query.question.name) || !Question::is_repeated(query.message, answer) {
@@ -212,6 +209,7 @@ impl Cache {
             return None;
         }
         let key = Key::new(query)?;
+        let capped = self.capped(answer, &ttls, lasts);
         let mut shelves = self.shelves();
         let known = shelves.get(&key);
         if is_failure && known.as_ref().is_some_and(|known| !known.is_failure && self.may_be_given(known, now)) {
@@ -230,7 +228,20 @@ impl Cache {
             gone.and_then(|key| shelf.remove(&key));
         }
         shelf.insert(key, entry);
-        Some(())
+        capped
+    }
+
+    /// An answer whose TTLs are no longer than it is kept. None if that changes nothing.
+    fn capped(&self, answer: &[u8], ttls: &[(usize, u32)], lasts: Duration) -> Option<Vec<u8>> {
+        let most = lasts.as_secs() as u32;
+        let longer = ttls.iter().filter(|(_, ttl)| *ttl > most).map(|(at, _)| *at);
+        let mut longer = longer.filter(|_| !self.settings.keep_ttl).peekable();
+        longer.peek()?;
+        let mut message = answer.to_vec();
+        for at in longer {
+            message.get_mut(at..at + 4)?.copy_from_slice(&most.to_be_bytes());
+        }
+        Some(message)
     }
 }
 

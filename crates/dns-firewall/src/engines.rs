@@ -1,15 +1,14 @@
 //! Engines as a Corefile configures them.
 
 use namewall_corefile::{
-    AttributeKind, Balance, Decision, HttpUrl, Kubernetes, Opa, OpaAt, OpaField, Patience, Themis, ThemisAt, Tls,
+    AttributeKind, Balance, HttpUrl, Kubernetes, Opa, OpaAt, OpaField, Patience, Themis, ThemisAt, Tls,
 };
+use namewall_engines::Engine;
 use namewall_engines::http::{ServerUrl, TlsFiles};
 use namewall_engines::opa::{InputField, OpaEngine, OpaError, OpaSettings, OpaSource, RegoFiles};
 use namewall_engines::rbac::{Rbac, RbacError, RbacSettings};
 use namewall_engines::themis::remote::{self, RemoteSettings};
 use namewall_engines::themis::{self, AttributeSetting, CacheSettings, Settings, Source, StartError, ThemisEngine};
-use namewall_engines::{Engine, EngineError, Judged, Judgement};
-use namewall_expression::Facts;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,7 +57,7 @@ pub(crate) fn themis(name: &str, themis: &Themis) -> Result<Arc<dyn Engine>, Sta
     });
     settings.max_request_size = themis.max_request_size.map_or(settings.max_request_size, |size| size as usize);
     settings.max_response_attributes = themis.max_response_attributes.map_or(usize::MAX, |most| most as usize);
-    Ok(or_else(ThemisEngine::start(settings)?, themis.default_decision.as_ref()))
+    Ok(Arc::new(ThemisEngine::start(settings)?))
 }
 
 pub(crate) fn opa(opa: &Opa) -> Result<Arc<dyn Engine>, OpaError> {
@@ -74,7 +73,7 @@ pub(crate) fn opa(opa: &Opa) -> Result<Arc<dyn Engine>, OpaError> {
     let field = |field: &OpaField| InputField { name: field.name.clone(), fact: field.fact.clone() };
     let fields = opa.fields.iter().map(field).collect();
     let settings = OpaSettings { at, fields, timeout: opa.timeout, concurrency: opa.concurrency };
-    Ok(or_else(OpaEngine::start(&settings)?, opa.default_decision.as_ref()))
+    Ok(Arc::new(OpaEngine::start(&settings)?))
 }
 
 /// Why `kubernetes rbac` cannot be asked.
@@ -115,41 +114,6 @@ fn server_url(url: &HttpUrl) -> ServerUrl {
 
 pub(crate) fn tls_files(tls: &Tls) -> TlsFiles {
     TlsFiles { client: tls.client.clone(), authority: tls.authority.clone() }
-}
-
-/// What counts where an engine fails, if that is said.
-fn or_else(engine: impl Engine + 'static, decision: Option<&Decision>) -> Arc<dyn Engine> {
-    match decision {
-        Some(decision) => Arc::new(OrElse { engine: Arc::new(engine), decision: decision.clone() }),
-        None => Arc::new(engine),
-    }
-}
-
-/// An engine whose failures are decided.
-#[derive(Debug)]
-struct OrElse {
-    engine: Arc<dyn Engine>,
-    decision: Decision,
-}
-
-impl Engine for OrElse {
-    fn judge(&self, facts: &dyn Facts) -> Judged {
-        match self.engine.judge(facts) {
-            Judged::Now(judgement) => Judged::Now(Ok(decided(judgement, &self.decision))),
-            Judged::Later(judge) => {
-                let decision = self.decision.clone();
-                Judged::Later(Box::new(move || Ok(decided(judge(), &decision))))
-            }
-        }
-    }
-}
-
-fn decided(judgement: Result<Judgement, EngineError>, decision: &Decision) -> Judgement {
-    judgement.unwrap_or_else(|error| Judgement {
-        outcome: decision.outcome,
-        trace: vec![format!("it failed ({error}): the default decision counts")],
-        labels: decision.attributes.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect(),
-    })
 }
 
 #[cfg(test)]

@@ -5,13 +5,17 @@
 //! `answer` have what an exchange does with its question and with an answer.
 
 use crate::cache::Query;
+use crate::forward;
+use crate::lane;
+use crate::loops::LoopGuard;
 use crate::message::text_of;
+use crate::reply;
 use crate::report::{Report, Ruling, Source};
 use crate::service::{Block, Inside};
 use namewall_corefile::Zone;
 use namewall_dns::Asked;
 use namewall_dns::wire::{Question, WireError};
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -40,6 +44,8 @@ pub(crate) struct Exchange {
     pub(crate) source: Source,
     /// Which `forward` was asked, unless it was the first that is for the name.
     pub(crate) forward: Option<usize>,
+    /// What engines have said that had to be waited for.
+    pub(crate) heard: RefCell<Vec<lane::Heard>>,
 }
 
 /// A server block, and which of its keys is for the question.
@@ -79,6 +85,7 @@ impl Exchange {
             ruling: None,
             source: Source::Own,
             forward: None,
+            heard: RefCell::default(),
             inside: inside.clone(),
         }))
     }
@@ -100,6 +107,7 @@ impl Exchange {
             ruling: None,
             source: Source::Own,
             forward: None,
+            heard: RefCell::default(),
         })
     }
 
@@ -131,6 +139,19 @@ impl Exchange {
     /// The zone of the block that the question is for.
     pub(crate) fn zone(&self) -> &Zone {
         &self.block().keys[self.at.key].0
+    }
+
+    /// What looks for loops of the forwards that the question would take.
+    pub(crate) fn loop_guard(&self) -> Option<&Arc<LoopGuard>> {
+        self.block().loops.get(self.at.key)
+    }
+
+    /// A reply of our own: recursion is available only where questions are forwarded.
+    pub(crate) fn own(&self, reply: Vec<u8>) -> Vec<u8> {
+        match forward::first(&self.block().forwards, &self.question.name) {
+            Some(_) => reply,
+            None => reply::without_recursion(reply),
+        }
     }
 
     /// What is known of the exchange, before the answer is judged.

@@ -12,6 +12,7 @@ use namewall_dns::wire::Question;
 use namewall_dns::{Asked, To};
 use namewall_engines::Judgement;
 use namewall_expression::Outcome;
+use std::cell::RefCell;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -168,7 +169,8 @@ impl Service {
 
 fn walk(lists: &[List], point: Point, message: &mut Message<'_>) -> Option<(Walked, Decision)> {
     let mut told = Vec::new();
-    let mut walk = Walk { waiting: Waiting::Allowed, trace: Some(&mut told) };
+    let heard = RefCell::default();
+    let mut walk = Walk { waiting: Waiting::Allowed, heard: &heard, trace: Some(&mut told) };
     let mut decision = walk.decide(lists, point, message).ok()?;
     if point == Point::Response {
         refuse_redirect(&mut decision);

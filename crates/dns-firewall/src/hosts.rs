@@ -21,11 +21,13 @@ pub(crate) struct Hosts {
     has_reverse: bool,
     addresses: FxHashMap<DomainName, Vec<IpAddr>>,
     names: FxHashMap<DomainName, Vec<DomainName>>,
+    /// Lines of the file that cannot be read, with what is wrong.
+    pub(crate) bad_lines: Vec<(usize, String)>,
 }
 
 impl Hosts {
-    /// What cannot be read of the file is left out, as everybody does; that there is none is not an error
-    /// where the Corefile has names of its own.
+    /// Lines that cannot be read are left out, and are findings. That there is no file is not an error where the
+    /// Corefile has names of its own.
     pub(crate) fn read(settings: &corefile::Hosts) -> io::Result<Self> {
         let text = match std::fs::read_to_string(&settings.file) {
             Ok(text) => text,
@@ -39,16 +41,37 @@ impl Hosts {
             has_reverse: settings.has_reverse,
             addresses: FxHashMap::default(),
             names: FxHashMap::default(),
+            bad_lines: Vec::new(),
         };
         for entry in &settings.entries {
             entry.names.iter().for_each(|name| hosts.add(entry.address, name.clone()));
         }
-        for line in text.lines() {
-            let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
-            let Some(address) = words.next().and_then(parse_address) else { continue };
-            words.filter_map(|word| word.parse().ok()).for_each(|name| hosts.add(address, name));
+        for (at, line) in text.lines().enumerate() {
+            if let Err(problem) = hosts.read_line(line) {
+                hosts.bad_lines.push((at + 1, problem));
+            }
         }
         Ok(hosts)
+    }
+
+    /// `ADDRESS NAME…`. A name that cannot be read is left out, and the others are not.
+    fn read_line(&mut self, line: &str) -> Result<(), String> {
+        let mut words = line.split('#').next().unwrap_or_default().split_whitespace().peekable();
+        let Some(word) = words.next() else { return Ok(()) };
+        // A zone, like that of `fe80::1%lo0`, is of no use in an answer.
+        let bare = word.split('%').next().unwrap_or(word);
+        let address = parse_address(bare).ok_or_else(|| format!("`{word}` is not an address"))?;
+        if words.peek().is_none() {
+            return Err(format!("`{word}` has no name"));
+        }
+        let mut bad = Vec::new();
+        for word in words {
+            match word.parse() {
+                Ok(name) => self.add(address, name),
+                Err(_) => bad.push(format!("`{word}` is not a name")),
+            }
+        }
+        if bad.is_empty() { Ok(()) } else { Err(bad.join(", ")) }
     }
 
     fn add(&mut self, address: IpAddr, name: DomainName) {
@@ -110,11 +133,11 @@ impl Hosts {
         Some(message)
     }
 
-    /// Others are asked for it, or nobody knows it.
+    /// Others are asked for it, or nobody knows it: SERVFAIL, as with CoreDNS. A hosts file has no SOA that would let
+    /// it say that there is no such name.
     fn unknown(&self, query: &[u8], question: &Question) -> Option<Vec<u8>> {
         let goes_on = self.fallthrough.iter().any(|zone| is_under(&question.name, zone));
-        let zone = || self.zones.iter().find(|zone| is_under(&question.name, zone)).cloned().unwrap_or(Zone::Root);
-        (!goes_on).then(|| with_soa(query, Rcode::NX_DOMAIN, &zone()))
+        (!goes_on).then(|| reply::failure(query, Rcode::SERV_FAIL))
     }
 }
 

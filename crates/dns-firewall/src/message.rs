@@ -1,14 +1,17 @@
 //! A question, and perhaps its answer, as rules see it.
 
 use crate::exchange::Exchange;
-use namewall_corefile::{Encoding, Zone};
+use crate::service_hints::addresses_of;
+use namewall_corefile::{Encoding, OF_NAMES, Zone};
 use namewall_dns::wire::{Edns, Header, Name, RecordType, Section, WireError, records};
 use namewall_expression::{Fact, Facts, Phase, Value};
+use namewall_policy::dns_codes::{CLASSES, RCODES, TYPES};
 use std::borrow::Cow;
 use std::fmt::{Debug, Write};
 use std::net::IpAddr;
 
 const SOA: RecordType = RecordType(6);
+const OPT: RecordType = RecordType(41);
 
 /// Who clients are, where that is known: the labels of `kubernetes/…`.
 pub trait Identities: Send + Sync + Debug {
@@ -42,6 +45,8 @@ pub(crate) struct Message<'a> {
 struct ReceivedAnswer<'a> {
     bytes: &'a [u8],
     header: Header,
+    /// With the bits that EDNS0 adds.
+    rcode: u16,
     addresses: Vec<IpAddr>,
     /// Among what it says of authority.
     has_soa: bool,
@@ -61,17 +66,16 @@ impl<'a> Message<'a> {
         let header = Header::read(bytes)?;
         let mut addresses = Vec::new();
         let all = records(bytes)?;
+        // The upper bits of the code are the first of what is a TTL in other records (RFC 6891 §6.1.3).
+        let opt = all.iter().find(|record| record.section == Section::Additional && record.kind == OPT);
+        let upper = opt.map_or(0, |opt| (opt.ttl >> 24) as u16);
+        let rcode = upper << 4 | u16::from(header.rcode.0);
         let has_soa = all.iter().any(|record| record.section == Section::Authority && record.kind == SOA);
-        for record in all.iter().filter(|record| record.section == Section::Answer) {
-            // What is no address though it says so might be one to somebody.
-            let is_one = matches!(record.kind.0, 1 | 28);
-            match record.address() {
-                Some(address) => addresses.push(address),
-                None if is_one => return Err(WireError::Data),
-                None => {}
-            }
+        // In all sections, those of the answer first: a client may use any of them.
+        for record in &all {
+            addresses.extend(addresses_of(record)?);
         }
-        Ok(Message { answer: Some(ReceivedAnswer { bytes, header, addresses, has_soa }), ..self })
+        Ok(Message { answer: Some(ReceivedAnswer { bytes, header, rcode, addresses, has_soa }), ..self })
     }
 
     pub(crate) fn addresses(&self) -> &[IpAddr] {
@@ -91,6 +95,10 @@ impl<'a> Message<'a> {
             let option = self.edns.iter().flat_map(Edns::options).find(|(code, _)| *code == field.code);
             return option.map_or(Value::UNSET, |(_, data)| decoded(&field.encoding, data));
         }
+        if let Some(cluster) = self.exchange.block().cluster.as_ref().filter(|_| OF_NAMES.contains(&label)) {
+            let said = cluster.label(&self.exchange.question.name, label);
+            return said.map_or(Value::UNSET, |text| Value::Text(text.into()));
+        }
         if label.starts_with("kubernetes/") {
             let client = self.exchange.client.ip().to_canonical();
             let known = self.exchange.inside.identities.label(client, label);
@@ -107,18 +115,8 @@ impl Facts for Message<'_> {
         let (exchange, question) = (self.exchange, &self.exchange.question);
         match fact {
             Fact::Name => Value::Text(Cow::Borrowed(exchange.name())),
-            Fact::Type => match question.record_type.name() {
-                Some(name) => text(name),
-                None => Value::Text(question.record_type.to_string().into()),
-            },
-            Fact::Class => match question.class {
-                1 => text("IN"),
-                3 => text("CH"),
-                4 => text("HS"),
-                254 => text("NONE"),
-                255 => text("ANY"),
-                other => Value::Text(format!("CLASS{other}").into()),
-            },
+            Fact::Type => Value::Text(TYPES.text(question.record_type.0)),
+            Fact::Class => Value::Text(CLASSES.text(question.class)),
             Fact::Protocol => text(if exchange.over_tcp { "tcp" } else { "udp" }),
             Fact::ClientIp => Value::Address(exchange.client.ip().to_canonical()),
             Fact::ClientPort => number(exchange.client.port().into()),
@@ -129,9 +127,7 @@ impl Facts for Message<'_> {
             Fact::Opcode => number(Header::read(exchange.query()).map_or(0, |header| header.opcode.into())),
             Fact::BufferSize => number(self.edns.map_or(512, |edns| edns.payload.into())),
             Fact::Do => Value::Bool(self.edns.is_some_and(|edns| edns.is_dnssec_ok())),
-            Fact::Rcode => {
-                self.answer.as_ref().map_or(Value::UNSET, |told| Value::Text(told.header.rcode.to_string().into()))
-            }
+            Fact::Rcode => self.answer.as_ref().map_or(Value::UNSET, |told| Value::Text(RCODES.text(told.rcode))),
             Fact::ResponseSize => self.answer.as_ref().map_or(Value::UNSET, |told| number(told.bytes.len())),
             Fact::ResponseFlags => {
                 self.answer.as_ref().map_or(Value::UNSET, |told| Value::Text(flags(told.bytes).into()))

@@ -4,10 +4,13 @@ use crate::answer::Checked;
 use crate::exchange::Exchange;
 use crate::explain::ListTold;
 use crate::forward;
+use crate::lane::MustWait;
+use crate::loadbalance;
+use crate::loops::Sighting;
 use crate::message::{Message, is_under};
 use crate::reply;
 use crate::report::{Report, Ruling, Source};
-use crate::rules::{Decision, MustWait, Waiting, Walk};
+use crate::rules::{Decision, Waiting, Walk};
 use namewall_corefile::{Point, Zone};
 use namewall_dns::wire::{HEADER, Question, Rcode, RecordType, reply as plain};
 use namewall_dns::{Step, To};
@@ -23,14 +26,17 @@ enum Next {
 }
 
 impl Exchange {
-    /// Decides what becomes of the question, on another thread if an engine must be waited for.
+    /// Decides what becomes of the question, on a thread of an engine if it must be waited for.
     pub(crate) fn decide(mut self: Box<Self>) -> Step {
-        match self.next_step(Waiting::Forbidden) {
+        match self.next_step() {
             Ok(next) => self.step(next),
-            Err(MustWait) => Step::Later(Box::new(move || match self.next_step(Waiting::Allowed) {
-                Ok(next) => self.step(next),
-                Err(MustWait) => Step::Silence,
-            })),
+            Err(MustWait { slot, ask }) => Step::LaterOn(
+                slot,
+                Box::new(move || {
+                    self.heard.borrow_mut().push(ask());
+                    self.decide()
+                }),
+            ),
         }
     }
 
@@ -45,12 +51,16 @@ impl Exchange {
     }
 
     /// Nothing is reported before it is known that nobody has to be waited for: the walk may have to begin again.
-    fn next_step(&mut self, waiting: Waiting) -> Result<Next, MustWait> {
-        if let Some(lines) = self.debugged(waiting)? {
-            return Ok(Next::Reply(reply::texts(self.query(), &lines)));
+    fn next_step(&mut self) -> Result<Next, MustWait> {
+        if let Some(lines) = self.debugged()? {
+            return Ok(Next::Reply(self.own(reply::texts(self.query(), &lines))));
+        }
+        let sighting = self.loop_guard().map_or(Sighting::Ordinary, |guard| guard.look(&self.question, self.server));
+        if sighting == Sighting::Probe {
+            return Ok(self.forward_probe());
         }
         let mut message = Message::new(self);
-        let mut walk = Walk { waiting, trace: None };
+        let mut walk = Walk { waiting: Waiting::Forbidden, heard: &self.heard, trace: None };
         let decision = walk.decide(&self.block().lists, Point::Query, &mut message)?;
         let labels = message.labels;
         (self.labels, self.ruling, self.source) = (labels, Ruling::of(&decision, Point::Query), Source::Own);
@@ -61,7 +71,7 @@ impl Exchange {
         };
         if !is_redirected && let Some((answer, source)) = self.local() {
             self.source = source;
-            let checked = self.check(&answer, waiting)?;
+            let checked = self.check(&answer)?;
             self.report().tell_decision(&decision);
             return Ok(match checked {
                 Checked::Passes => self.given(answer),
@@ -72,10 +82,16 @@ impl Exchange {
         report.tell_decision(&decision);
         report.tell_asked();
         let Some(to) = self.to(&decision) else {
-            let refusal = plain::failure(self.query(), Rcode::REFUSED);
+            let refusal = self.own(plain::failure(self.query(), Rcode::REFUSED));
             Report { reply: Some(&refusal), ..report }.tell_ended();
             return Ok(Next::Reply(refusal));
         };
+        if sighting == Sighting::Loop && !is_redirected {
+            let failure = plain::failure(self.query(), Rcode::SERV_FAIL);
+            report.tell_error("what is forwarded comes back");
+            Report { reply: Some(&failure), ..report }.tell_ended();
+            return Ok(Next::Reply(failure));
+        }
         if let (Some(meters), Some(cache)) = (&self.block().observers.meters, &self.block().cache)
             && cache.is_for(&self.question.name)
         {
@@ -85,12 +101,20 @@ impl Exchange {
         Ok(Next::Forward(to))
     }
 
+    /// The probe of our own for loops: it is forwarded, past rules and cache.
+    fn forward_probe(&self) -> Next {
+        match forward::first(&self.block().forwards, &self.question.name) {
+            Some(at) => Next::Forward(To::Route(self.block().forwards[at].route)),
+            None => Next::Reply(self.own(plain::failure(self.query(), Rcode::REFUSED))),
+        }
+    }
+
     /// The query rules do not let the question pass.
     fn deny(&self, decision: &Decision) -> Next {
         let report = self.report();
         report.tell_decision(decision);
         report.tell_asked();
-        let denial = reply::denied(self, decision);
+        let denial = reply::denied(self, decision).map(|denial| self.own(denial));
         Report { reply: denial.as_deref(), ..report }.tell_ended();
         denial.map_or(Next::Silence, Next::Reply)
     }
@@ -98,16 +122,22 @@ impl Exchange {
     /// An answer for which no upstream is asked.
     fn local(&self) -> Option<(Vec<u8>, Source)> {
         let (block, asked, question) = (self.block(), self.asked(), &self.question);
+        let balanced = |mut answer: Vec<u8>| {
+            if block.balances {
+                loadbalance::shuffle(&mut answer);
+            }
+            answer
+        };
         if let Some((answer, _)) = block.local.answer(&asked, question) {
-            return Some((answer, Source::Own));
+            return Some((self.own(balanced(answer)), Source::Own));
         }
         if let Some(answer) = block.cache.as_ref().and_then(|cache| cache.get(self.cache_query(), self.begun)) {
-            return Some((answer, Source::Cache));
+            return Some((balanced(answer), Source::Cache));
         }
         // `whoami` answers only what is not forwarded.
         let is_forwarded = forward::first(&block.forwards, &question.name).is_some();
         let answer = if is_forwarded { None } else { block.local.who_asks(&asked, question) };
-        answer.map(|answer| (answer, Source::Own))
+        answer.map(|answer| (self.own(answer), Source::Own))
     }
 
     /// Gives an answer of our own that passes. If it is from the cache and about to expire, it is asked for again.
@@ -132,7 +162,7 @@ impl Exchange {
     }
 
     /// The reply to a question under a debug suffix: how the query rules judge the rest of its name.
-    fn debugged(&self, waiting: Waiting) -> Result<Option<Vec<String>>, MustWait> {
+    fn debugged(&self) -> Result<Option<Vec<String>>, MustWait> {
         const CHAOS: u16 = 3;
         const TXT: RecordType = RecordType(16);
         let question = &self.question;
@@ -147,7 +177,7 @@ impl Exchange {
         let rest = &labels[..labels.len() - suffix.labels().count()];
         let Ok(inner) = self.about(a_question_for(rest, self.query())) else { return Ok(None) };
         let mut told = Vec::new();
-        let mut walk = Walk { waiting, trace: Some(&mut told) };
+        let mut walk = Walk { waiting: Waiting::Forbidden, heard: &self.heard, trace: Some(&mut told) };
         let decision = walk.decide(&self.block().lists, Point::Query, &mut Message::new(&inner))?;
         let result = match &decision.outcome {
             Ok(outcome) => outcome.to_string(),

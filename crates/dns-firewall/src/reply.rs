@@ -33,6 +33,15 @@ pub(crate) fn denied(exchange: &Exchange, decision: &Decision) -> Option<Vec<u8>
     })
 }
 
+/// A reply that says that there is no recursion here.
+pub(crate) fn without_recursion(mut reply: Vec<u8>) -> Vec<u8> {
+    const RECURSION_AVAILABLE: u8 = 0x80;
+    if let Some(flags) = reply.get_mut(3) {
+        *flags &= !RECURSION_AVAILABLE;
+    }
+    reply
+}
+
 /// The same in words; none is that it passes.
 pub(crate) fn denial_words(decision: &Decision) -> Option<&'static str> {
     Some(match decision.outcome {

@@ -1,15 +1,16 @@
 //! Lists of rules, and the walk through them.
 
 use crate::explain::{End, ListTold, RuleTold};
+use crate::lane::{Heard, Key, Lane, MustWait};
 use crate::message::{Message, is_under};
 use crate::metrics::EngineMeter;
 use namewall_corefile::{FileSpan, Point, Text, Zone};
 use namewall_dns::wire::Name;
-use namewall_engines::{Engine, EngineError, Judged, Judgement};
+use namewall_engines::Judgement;
 use namewall_expression::{Expression, Fact, Outcome};
+use std::cell::RefCell;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
 
 /// A list of rules with all it needs.
 #[derive(Debug)]
@@ -47,7 +48,7 @@ pub(crate) struct Rule {
 pub(crate) enum Judge {
     Expression(Arc<Expression>, Outcome),
     /// With the names that it is not asked about, and allows.
-    Engine(Arc<dyn Engine>, Vec<Zone>),
+    Engine(Arc<Lane>, Vec<Zone>),
 }
 
 /// What all lists for a message said.
@@ -85,12 +86,11 @@ pub(crate) enum Waiting {
 /// A walk that can be followed.
 pub(crate) struct Walk<'w> {
     pub(crate) waiting: Waiting,
+    /// What engines that had to be waited for have said.
+    pub(crate) heard: &'w RefCell<Vec<Heard>>,
     /// Is told every step.
     pub(crate) trace: Option<&'w mut Vec<ListTold>>,
 }
-
-/// Somebody has to be waited for.
-pub(crate) struct MustWait;
 
 impl Walk<'_> {
     fn begin(&mut self, list: &List, address: Option<IpAddr>) {
@@ -215,17 +215,14 @@ impl Walk<'_> {
             Judge::Engine(_, passing) if passing.iter().any(|zone| is_under(&message.exchange.question.name, zone)) => {
                 Ok(Judgement::from(Outcome::Allow))
             }
-            Judge::Engine(engine, _) => {
-                let begun = rule.meter.as_ref().map(|_| Instant::now());
-                let judgement = match (caught(|| engine.judge(message)), self.waiting) {
-                    (Ok(Judged::Later(_)), Waiting::Forbidden) => return Err(MustWait),
-                    (Ok(judged), _) => caught(|| judged.wait()).flatten().map_err(|error| error.to_string()),
-                    (Err(error), _) => Err(error.to_string()),
-                };
-                if let (Some(meter), Some(begun)) = (&rule.meter, begun) {
-                    meter.add(begun.elapsed(), judgement.is_err());
+            Judge::Engine(lane, _) => {
+                let key = Key::new(rule, message.address);
+                let known = self.heard.borrow().iter().find(|heard| heard.key == key).map(|heard| heard.said.clone());
+                match (known, self.waiting) {
+                    (Some(said), _) => said,
+                    (None, Waiting::Allowed) => lane.ask(message, rule.meter.as_ref()),
+                    (None, Waiting::Forbidden) => lane.begin(message, key, rule.meter.as_ref())?,
                 }
-                judgement
             }
         };
         if let Some(told) = self.trace.as_mut().and_then(|trace| trace.last_mut()) {
@@ -249,11 +246,6 @@ impl Rule {
             Judge::Engine(..) => true,
         }
     }
-}
-
-/// A bug in an engine is an error of that engine, and no more.
-fn caught<T>(judge: impl FnOnce() -> T) -> Result<T, EngineError> {
-    namewall_dns::caught(judge).ok_or_else(|| EngineError("it panicked, which is a bug".to_owned()))
 }
 
 /// A line for the log: who asked what, and which rule says what of it.

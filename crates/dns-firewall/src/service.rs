@@ -1,11 +1,14 @@
 //! A Corefile that is served: its server blocks, and which of them a question is for.
 
 use crate::cache::Cache;
+use crate::cluster_names::ClusterNames;
 use crate::exchange::{BlockAt, Exchange, Unserved};
 use crate::forward::Forwarding;
 use crate::local::Local;
+use crate::loops::LoopGuard;
 use crate::message::{Identities, is_under};
 use crate::names::Names;
+use crate::reply::without_recursion;
 use crate::report::Observers;
 use crate::rules::List;
 use crate::tell::Teller;
@@ -40,6 +43,12 @@ pub(crate) struct Block {
     pub(crate) local: Local,
     pub(crate) cache: Option<Arc<Cache>>,
     pub(crate) forwards: Vec<Forwarding>,
+    /// Whether addresses of answers change places.
+    pub(crate) balances: bool,
+    /// One for each key, if loops are looked for.
+    pub(crate) loops: Vec<Arc<LoopGuard>>,
+    /// Names of the cluster, if the block says which they are.
+    pub(crate) cluster: Option<ClusterNames>,
     pub(crate) observers: Observers,
     /// Who keeps the addresses of names.
     pub(crate) names: Option<(DnsNameResolver, Arc<dyn Names>)>,
@@ -49,14 +58,14 @@ impl Chain for Service {
     fn query(&self, asked: &Asked<'_>) -> Step {
         match Exchange::begin(&self.0, asked) {
             Ok(exchange) => exchange.decide(),
-            Err(unserved) => Step::Reply(plain::failure(asked.query, unserved.rcode())),
+            Err(unserved) => Step::Reply(without_recursion(plain::failure(asked.query, unserved.rcode()))),
         }
     }
 
     fn failed(&self, asked: &Asked<'_>, failure: Failure<'_>) -> Passing {
         Passing::Instead(match Exchange::begin(&self.0, asked) {
             Ok(exchange) => exchange.fail(failure),
-            Err(_) => plain::failure(asked.query, failure.rcode()),
+            Err(_) => without_recursion(plain::failure(asked.query, failure.rcode())),
         })
     }
 }

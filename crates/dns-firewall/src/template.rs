@@ -6,6 +6,7 @@ use crate::reply::{self, Sections};
 use namewall_corefile::{self as corefile, FileSpan, Text, Zone};
 use namewall_dns::Asked;
 use namewall_dns::wire::{Question, Rcode, reply as plain};
+use namewall_policy::dns_codes::CLASSES;
 use namewall_zones::{Record, parse_one};
 use regex::{Captures, Regex};
 use std::sync::Arc;
@@ -147,12 +148,7 @@ impl Filling<'_> {
         match (field, &self.captures) {
             (Field::Name, _) => self.name.to_owned(),
             (Field::Zone, _) => self.zone.to_string(),
-            (Field::Class, _) => match self.question.class {
-                1 => "IN".to_owned(),
-                3 => "CH".to_owned(),
-                4 => "HS".to_owned(),
-                other => format!("CLASS{other}"),
-            },
+            (Field::Class, _) => CLASSES.text(self.question.class).into_owned(),
             (Field::Type, _) => self.question.record_type.to_string(),
             (Field::Remote, _) => self.asked.client.ip().to_canonical().to_string(),
             (Field::Group(name), Some(captures)) => captured(captures.name(name)),

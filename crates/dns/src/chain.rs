@@ -11,6 +11,7 @@
 //! A [`Chain`] decides about a question when it comes in. What it knows of a question that is forwarded is in a
 //! [`Continuation`], which the server carries until the answer comes: the chain need not read the question again.
 
+use crate::server::WorkerSlot;
 use crate::wire::{Rcode, reply};
 use std::fmt;
 use std::net::SocketAddr;
@@ -27,7 +28,8 @@ pub struct Asked<'a> {
     pub over_tcp: bool,
 }
 
-/// Decides what becomes of questions. One thread at a time calls it, which must never wait.
+/// Decides what becomes of questions. Several threads call it at once, one for each loop of a server. They must never
+/// wait.
 pub trait Chain: Send + Sync + fmt::Debug {
     /// Decides what becomes of a question.
     fn query(&self, asked: &Asked<'_>) -> Step;
@@ -101,6 +103,8 @@ pub enum Step {
     Silence,
     /// It will be known later.
     Later(Box<dyn FnOnce() -> Step + Send>),
+    /// The same, on a thread of a pool of the chain's own.
+    LaterOn(WorkerSlot, Box<dyn FnOnce() -> Step + Send>),
 }
 
 /// Who is asked.
@@ -125,6 +129,8 @@ pub enum Passing {
     Silence,
     /// It will be known later.
     Later(Box<dyn FnOnce() -> Passing + Send>),
+    /// The same, on a thread of a pool of the chain's own.
+    LaterOn(WorkerSlot, Box<dyn FnOnce() -> Passing + Send>),
 }
 
 impl fmt::Debug for Step {
@@ -135,7 +141,7 @@ impl fmt::Debug for Step {
             Self::Answer(bytes) => f.debug_tuple("Answer").field(bytes).finish(),
             Self::Renew(bytes, to, _) => f.debug_tuple("Renew").field(bytes).field(to).finish(),
             Self::Silence => f.write_str("Silence"),
-            Self::Later(_) => f.write_str("Later"),
+            Self::Later(_) | Self::LaterOn(..) => f.write_str("Later"),
         }
     }
 }
@@ -148,7 +154,7 @@ impl fmt::Debug for Passing {
             Self::Answer(bytes) => f.debug_tuple("Answer").field(bytes).finish(),
             Self::Forward(to, _) => f.debug_tuple("Forward").field(to).finish(),
             Self::Silence => f.write_str("Silence"),
-            Self::Later(_) => f.write_str("Later"),
+            Self::Later(_) | Self::LaterOn(..) => f.write_str("Later"),
         }
     }
 }

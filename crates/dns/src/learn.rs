@@ -25,7 +25,7 @@ impl Answer<'_> {
     }
 }
 
-/// Learns what answers open. One thread at a time calls it.
+/// Learns what answers open. Several threads call it at once, one for each loop of a server.
 pub trait Learn: Send + Sync {
     /// What is to be opened for answers that came together: a burst costs few messages to the kernel.
     type Batch: Default + Send;

@@ -22,5 +22,5 @@ pub use chain::{Asked, Chain, Continuation, Failure, Heard, Passing, Step, To};
 pub use learn::{Answer, Learn, LearnError, LearnNothing, Opens};
 pub use server::{
     Counters, Health, Listen, OnLearnTimeout, Route, Server, ServerError, Settings, Sockets, Tls, Upstream,
-    UpstreamOrder, UpstreamState, UpstreamTransport,
+    UpstreamOrder, UpstreamState, UpstreamTransport, WorkerSlot, Workers, allow_more_files,
 };

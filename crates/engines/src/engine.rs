@@ -7,12 +7,18 @@ use std::fmt;
 /// never wait: what takes time is given back as [`Judged::Later`].
 pub trait Engine: Send + Sync + fmt::Debug {
     fn judge(&self, facts: &dyn Facts) -> Judged;
+
+    /// How many questions it is worth to wait for at once, each on a thread.
+    fn workers(&self) -> usize {
+        128
+    }
 }
 
 /// A judgement, or who will have it.
 pub enum Judged {
     Now(Result<Judgement, EngineError>),
-    /// To be run on a thread that may wait. It takes no longer than the engine's time-out.
+    /// To be run on a thread that may wait. It is over when the engine's time-out is, counted from when this was
+    /// made: a question that has waited for a thread that long is not asked any more.
     Later(Box<dyn FnOnce() -> Result<Judgement, EngineError> + Send>),
 }
 

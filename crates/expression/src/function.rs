@@ -1,5 +1,7 @@
 //! The functions, by name.
 
+use crate::suggest::nearest;
+
 /// A function of the language. What each does is in `docs/expressions.md`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Function {
@@ -59,10 +61,7 @@ impl Function {
 
     /// The name that was probably meant.
     pub(crate) fn nearest(name: &str) -> Option<&'static str> {
-        let name: String = name.to_lowercase().chars().take(40).collect();
-        let distances = NAMES.iter().map(|&(known, _)| (strsim::osa_distance(&name, known), known));
-        let (distance, known) = distances.min_by_key(|&(distance, _)| distance)?;
-        (distance <= known.len().div_ceil(3)).then_some(known)
+        nearest(name, NAMES.iter().map(|&(known, _)| known))
     }
 }
 

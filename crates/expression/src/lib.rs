@@ -38,6 +38,7 @@ mod node;
 mod outcome;
 mod parse;
 mod random;
+mod suggest;
 mod token;
 mod tree;
 
@@ -46,9 +47,12 @@ pub use error::{EvaluationError, ExpressionError};
 pub use fact::{Fact, Facts, Kind, Phase, Value};
 pub use outcome::Outcome;
 
+use compile::Compiled;
+use error::Span;
 use node::Node;
 use std::cell::RefCell;
 use std::fmt;
+use std::ops::Range;
 use std::str::FromStr;
 
 /// An expression of a rule, checked and ready.
@@ -56,14 +60,19 @@ pub struct Expression {
     text: Box<str>,
     node: Node,
     facts: Box<[Fact]>,
+    /// Where each of the facts stands first.
+    places: Box<[Span]>,
+    /// Text that facts are compared with.
+    literals: Box<[(Fact, Box<str>)]>,
 }
 
 impl Expression {
     /// Parses and checks an expression. The error marks the place in the text.
     pub fn parse(text: &str) -> Result<Self, ExpressionError> {
         let read = parse::parse(text).and_then(|tree| compile::compile(text, tree));
-        let (node, facts) = read.map_err(|problem| ExpressionError::new(text, problem))?;
-        Ok(Self { text: text.into(), node, facts: facts.into() })
+        let compiled = read.map_err(|problem| ExpressionError::new(text, problem))?;
+        let Compiled { node, facts, places, literals } = compiled;
+        Ok(Self { text: text.into(), node, facts: facts.into(), places: places.into(), literals: literals.into() })
     }
 
     /// Whether its value counts as true (S9.4).
@@ -79,6 +88,17 @@ impl Expression {
     /// Every fact it may look at, each once, in the order of the text.
     pub fn facts(&self) -> &[Fact] {
         &self.facts
+    }
+
+    /// Where in the text a fact stands first, in bytes.
+    pub fn place_of(&self, fact: &Fact) -> Option<Range<usize>> {
+        let at = self.facts.iter().position(|known| known == fact)?;
+        self.places.get(at).map(|span| span.range())
+    }
+
+    /// The texts and patterns that a fact is compared with.
+    pub fn literals_beside(&self, fact: &Fact) -> impl Iterator<Item = &str> {
+        self.literals.iter().filter(move |(known, _)| known == fact).map(|(_, text)| &**text)
     }
 
     /// Whether its value depends on the address of the answer that is being judged, so that each is judged

@@ -104,6 +104,8 @@ pub const NOT_FOUND: u16 = 404;
 pub const CONFLICT: u16 = 409;
 /// The history that was asked for is no longer known.
 pub const GONE: u16 = 410;
+/// The request cannot be read, is too large, or breaks the schema: it will be refused again.
+const PERMANENT: [u16; 3] = [400, 413, 422];
 
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ApiError {
@@ -121,6 +123,11 @@ impl ApiError {
             Self::Refused { code, .. } => Some(*code),
             Self::Unreachable(_) => None,
         }
+    }
+
+    /// Whether the same request would be refused again.
+    pub fn is_permanent(&self) -> bool {
+        self.code().is_some_and(|code| PERMANENT.contains(&code))
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const KIND: Label = Label::open("kind", "a kind that is watched, like `Pod`");
 const CODE: Label = Label::one_of("code", &CODES);
-const RESULT: Label = Label::one_of("result", &["written", "failed", "left_out"]);
+const RESULT: Label = Label::one_of("result", &["written", "failed", "left_out", "refused"]);
 /// The classes of HTTP status codes, and `none` for a request without an answer.
 const CODES: [&str; 6] = ["none", "1xx", "2xx", "3xx", "4xx", "5xx"];
 
@@ -32,7 +32,8 @@ const WATCH_FAILING: Metric =
     Metric::gauge("namewall_watch_failing", "1 while a kind cannot be listed or watched.").by(&[KIND]);
 const SHARED_LOOKUPS: Metric = Metric::counter(
     "namewall_shared_lookups_total",
-    "Lookups that were to be written into DNSNameResolvers; left_out is that too many waited.",
+    "Results of lookups for DNSNameResolvers: written, failed, left_out if too many waited, refused if no object can \
+     hold the name.",
 )
 .by(&[RESULT]);
 const SHARED_CONFLICTS: Metric = Metric::counter(
@@ -41,11 +42,15 @@ const SHARED_CONFLICTS: Metric = Metric::counter(
 );
 const SHARED_LATE: Metric =
     Metric::counter("namewall_shared_late_total", "Answers that went to their clients before they were shared.");
+const SHARED_EVICTED: Metric = Metric::counter(
+    "namewall_shared_evicted_total",
+    "Addresses that were removed from a DNSNameResolver because it was full.",
+);
 
 /// Of a connection and a watch.
 pub const WATCH_METRICS: &[&Metric] = &[&API_REQUESTS, &WATCH_OBJECTS, &WATCH_AGE, &WATCH_FAILURES, &WATCH_FAILING];
 /// Of a publisher.
-pub const SHARED_METRICS: &[&Metric] = &[&SHARED_LOOKUPS, &SHARED_CONFLICTS, &SHARED_LATE];
+pub const SHARED_METRICS: &[&Metric] = &[&SHARED_LOOKUPS, &SHARED_CONFLICTS, &SHARED_LATE, &SHARED_EVICTED];
 
 /// Counts requests to the API server.
 #[derive(Debug, Default)]
@@ -90,13 +95,15 @@ impl Export for WatchMetrics {
 
 impl Export for Published {
     fn export(&self, to: &mut Exposition<'_>) -> fmt::Result {
-        let Self { written, conflicts, failed, left_out, late } = *self;
+        let Self { written, conflicts, failed, left_out, late, refused, evicted } = *self;
         let mut lookups = to.family(&SHARED_LOOKUPS)?;
         lookups.sample(&["written"], written)?;
         lookups.sample(&["failed"], failed)?;
         lookups.sample(&["left_out"], left_out)?;
+        lookups.sample(&["refused"], refused)?;
         to.value(&SHARED_CONFLICTS, conflicts)?;
-        to.value(&SHARED_LATE, late)
+        to.value(&SHARED_LATE, late)?;
+        to.value(&SHARED_EVICTED, evicted)
     }
 }
 

@@ -4,7 +4,7 @@
 use crate::clocks::{Before, Came, Clocks, Seen};
 use jiff::Timestamp;
 use namewall_cluster::kinds::dns_name_resolver::{DnsNameResolver, Status};
-use namewall_cluster::resolver::{is_wildcard, matches, next_lookup};
+use namewall_cluster::resolver::{matches, next_lookup};
 use namewall_cluster::{Document, Key, yaml};
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -48,11 +48,9 @@ impl NameObject {
         })
     }
 
-    /// The addresses of its names. Skips those recorded for the wildcard itself, which no client asks for, and those
-    /// of names that the object is not for.
+    /// The addresses of its names, the wildcard's own entry among them (S8.6). Skips names that the object is not for.
     pub fn addresses(&self) -> impl Iterator<Item = SharedAddress> + '_ {
-        let is_for = |name: &str| !is_wildcard(name) && matches(&self.pattern, name);
-        let names = self.status.resolved_names.iter().filter(move |item| is_for(&item.dns_name));
+        let names = self.status.resolved_names.iter().filter(move |item| matches(&self.pattern, &item.dns_name));
         names.flat_map(|item| {
             item.resolved_addresses.iter().filter_map(|one| {
                 let due = next_lookup(one).as_second();
@@ -191,6 +189,6 @@ mod tests {
         let key = Key { namespace: "namewall".into(), name: "dns-1".into() };
         let object = NameObject { key, pattern: "*.example.com.".to_owned(), status, is_ours: true };
         let told: Vec<String> = object.addresses().map(|one| format!("{} {}", one.name, one.address)).collect();
-        assert_eq!(told, ["a.example.com. 192.0.2.1"]);
+        assert_eq!(told, ["a.example.com. 192.0.2.1", "*.example.com. 192.0.2.4"]);
     }
 }

@@ -346,7 +346,7 @@ fn a_pod_is_closed_until_it_is_known() {
                spec: {nodeName: node-1, containers: [{name: c, image: none}]}\n";
     plane.run_pod(pod, API).unwrap();
     world.wait_for(|| world.reaches(API, PROVIDER));
-    world.wait_for(|| world.log().contains("no pod that is known yet"));
+    world.wait_for(|| world.log().contains("address of the pod network that no pod has"));
 
     // S7.2: what the node has, everybody may know.
     world

@@ -45,6 +45,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "engines",
             "dns-firewall",
             "dataplane",
+            "agent",
             "sandbox",
             "kubernetes",
             "testbed",

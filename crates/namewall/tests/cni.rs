@@ -37,6 +37,10 @@ const MANIFESTS: &str = "
  spec: {podSelector: {matchLabels: {app: web}}, policyTypes: [Egress], egress: [{to: [{ipBlock: {cidr: 198.51.100.7/32}}]}]}}
 ";
 
+fn ip(arguments: &str) {
+    assert!(Command::new("ip").args(arguments.split(' ')).status().unwrap().success(), "ip {arguments}");
+}
+
 /// A process that ends with the test.
 struct Process(Child);
 
@@ -80,19 +84,24 @@ impl Called {
 }
 
 impl Node {
-    fn new() -> Self {
-        let folder = std::env::temp_dir().join(format!("namewall-cni-{}", std::process::id()));
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("namewall-cni-{name}-{}", std::process::id()));
         std::fs::create_dir_all(folder.join("manifests")).unwrap();
-        std::fs::write(folder.join("manifests/all.yaml"), MANIFESTS).unwrap();
+        let node = Self { folder };
+        node.write(MANIFESTS);
         for command in [
             "link set lo up",
             "address add 192.0.2.1/32 dev lo",
             "address add 198.51.100.7/32 dev lo",
             "address add 198.51.100.9/32 dev lo",
         ] {
-            assert!(Command::new("ip").args(command.split(' ')).status().unwrap().success(), "ip {command}");
+            ip(command);
         }
-        Self { folder }
+        node
+    }
+
+    fn write(&self, manifests: &str) {
+        std::fs::write(self.folder.join("manifests/all.yaml"), manifests).unwrap();
     }
 
     fn command(&self) -> Command {
@@ -102,8 +111,20 @@ impl Node {
     }
 
     fn start(&self) -> Process {
+        self.start_by(self.command())
+    }
+
+    /// With the capabilities of the chart's agent alone.
+    fn start_limited(&self) -> Process {
+        let mut limited = Command::new("setpriv");
+        limited.args(["--bounding-set=-all,+net_admin", "--inh-caps=-all"]);
+        limited.arg(env!("CARGO_BIN_EXE_namewall"));
+        limited.env("NAMEWALL_RUNTIME_DIR", self.folder.join("runtime")).env_remove("CNI_COMMAND");
+        self.start_by(limited)
+    }
+
+    fn start_by(&self, mut command: Command) -> Process {
         let log = File::options().create(true).append(true).open(self.folder.join("log")).unwrap();
-        let mut command = self.command();
         command
             .args(["run", "--node", "n1", "--upstream", "192.0.2.53", "--manifests"])
             .arg(self.folder.join("manifests"));
@@ -120,6 +141,18 @@ impl Node {
     fn status(&self) -> Value {
         let output = self.command().args(["status", "-o", "json"]).output().unwrap();
         serde_json::from_slice(&output.stdout).unwrap_or_default()
+    }
+
+    /// What passes sockets of pods' network namespaces to an agent that may not enter them.
+    fn sidecar(&self) -> Process {
+        let (bin, conf) = (self.folder.join("bin"), self.folder.join("conf"));
+        for folder in [&bin, &conf] {
+            std::fs::create_dir_all(folder).unwrap();
+        }
+        let mut command = self.command();
+        command.args(["cni", "install", "--watch", "--bin-dir"]).arg(bin).arg("--conf-dir").arg(conf);
+        command.arg("--socket").arg(self.folder.join("runtime/run.sock")).arg("--netns-dir").arg(&self.folder);
+        Process(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
     }
 
     fn record(&self) -> PathBuf {
@@ -208,7 +241,7 @@ fn s1_9_a_pod_is_enforced_before_its_first_packet() {
         while std::fs::read_link(&namespace).unwrap() == own {
             std::thread::sleep(Duration::from_millis(5));
         }
-        let (node, pod) = (Node::new(), Pod { name: "web", uid: "u1", namespace: &namespace, runtime: 0 });
+        let (node, pod) = (Node::new("first"), Pod { name: "web", uid: "u1", namespace: &namespace, runtime: 0 });
         let _servers = [MAY, MAY_NOT].map(|place| TcpListener::bind(place).unwrap());
         it_refuses_what_it_cannot_read(&node, &pod);
         let previous = node.bridge("ADD", &pod);
@@ -222,6 +255,97 @@ fn s1_9_a_pod_is_enforced_before_its_first_packet() {
         let _agent = node.start();
         a_restart_loses_nothing(&node, &pod, &previous);
         garbage_is_collected(&node, &pod, &previous);
+        node.bridge("DEL", &pod);
+    });
+}
+
+/// What the pod reaches by its second interface, and what policies deny it at first.
+const SECOND_NOT: &str = "203.0.113.9:80";
+/// What it would reach by a third interface, which comes later.
+const THIRD_NOT: &str = "203.0.113.10:80";
+const DEADLINE: Duration = Duration::from_secs(60);
+
+fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < DEADLINE, "{what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn s7_4_second_interfaces_are_enforced_before_the_first_packet_and_kept_so() {
+    if !Path::new(PLUGINS).join("bridge").exists() {
+        give_up(format_args!("there is no {PLUGINS}/bridge; install containernetworking-plugins"));
+    }
+    isolated(|| {
+        let sandbox = Process(Command::new("unshare").args(["--net", "sleep", "600"]).spawn().unwrap());
+        let namespace = PathBuf::from(format!("/proc/{}/ns/net", sandbox.0.id()));
+        let own = std::fs::read_link("/proc/thread-self/ns/net").unwrap();
+        while std::fs::read_link(&namespace).unwrap() == own {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let (node, pod) = (Node::new("second"), Pod { name: "web", uid: "u1", namespace: &namespace, runtime: 0 });
+        let inside = |command: &str| {
+            let mut entered = Command::new("nsenter");
+            entered.arg(format!("--net={}", namespace.display())).args(command.split(' '));
+            assert!(entered.status().unwrap().success(), "{command}");
+        };
+        let connect = |name: &str, number: u8, to: &str| {
+            ip(&format!("link add host-{name} type veth peer name {name} netns {}", sandbox.0.id()));
+            ip(&format!("address add 172.16.{number}.1/24 dev host-{name}"));
+            ip(&format!("link set host-{name} up"));
+            inside(&format!("ip address add 172.16.{number}.2/24 dev {name}"));
+            inside(&format!("ip link set {name} up"));
+            inside(&format!("ip route add {to}/32 via 172.16.{number}.1"));
+        };
+        ip("address add 203.0.113.9/32 dev lo");
+        ip("address add 203.0.113.10/32 dev lo");
+        let _servers = [MAY, MAY_NOT, SECOND_NOT, THIRD_NOT].map(|place| TcpListener::bind(place).unwrap());
+        let previous = node.bridge("ADD", &pod);
+        connect("net1", 1, "203.0.113.9");
+        inside("ip route add 198.51.100.7/32 via 172.16.1.1");
+        assert!(pod.reaches(SECOND_NOT), "without namewall the second interface leads anywhere");
+        // A pod that starts without an agent starts closed.
+        let away = json!({"timeoutSeconds": 1, "whenAgentAway": "allow"});
+        assert_eq!(node.call("ADD", &pod, &node.config(&previous, &away)).result(), previous);
+        assert!(!pod.reaches(SECOND_NOT) && !pod.reaches(MAY), "second interfaces are closed until an agent comes");
+        node.call("DEL", &pod, &node.config(&Value::Null, &json!({}))).result();
+
+        let agent = node.start_limited();
+        node.call("ADD", &pod, &node.config(&previous, &json!({}))).result();
+        assert!(!pod.reaches(SECOND_NOT), "nothing is open before");
+        assert!(pod.reaches(MAY), "what policies allow passes by the second interface, too");
+        let web = json!([{"pod": "shop/web", "interfaces": ["net1"], "enforced": true}]);
+        assert_eq!(node.status()["second"]["pods"], web, "{}", node.status());
+        // An interface that comes later.
+        connect("net2", 2, "203.0.113.10");
+        assert!(!pod.reaches(THIRD_NOT));
+        node.write(&MANIFESTS.replace("198.51.100.7/32", "0.0.0.0/0"));
+        wait_for("the table follows the policies", || pod.reaches(SECOND_NOT) && pod.reaches(THIRD_NOT));
+
+        // The next agent may not enter the namespace. What is there stays, until the sidecar passes sockets.
+        drop(agent);
+        node.write(MANIFESTS);
+        let agent = node.start_limited();
+        let second = node.status()["second"].clone();
+        assert_eq!((&second["reached"], &second["unreached"]), (&json!(0), &json!(1)), "{second}");
+        assert!(pod.reaches(SECOND_NOT), "the table is as the last agent left it");
+        let sidecar = node.sidecar();
+        wait_for("the sidecar passes sockets", || node.status()["second"]["reached"] == 1);
+        wait_for("the table follows the policies", || !pod.reaches(SECOND_NOT));
+        assert_eq!(node.status()["second"]["repaired"], 0);
+        drop((agent, sidecar));
+
+        // Nobody looks, and root in the namespace removes the tables.
+        inside("nft flush ruleset");
+        assert!(pod.reaches(SECOND_NOT), "the attack works while no agent runs");
+        let _agent = node.start();
+        assert!(!pod.reaches(SECOND_NOT));
+        assert_eq!(node.status()["second"]["repaired"], 1, "it is found out: {}", node.status());
+        inside("nft flush ruleset");
+        assert!(!pod.reaches(SECOND_NOT), "while an agent runs its tables are its own");
+        node.call("DEL", &pod, &node.config(&Value::Null, &json!({}))).result();
         node.bridge("DEL", &pod);
     });
 }

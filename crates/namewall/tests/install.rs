@@ -113,6 +113,9 @@ fn with_everything_set_it_is_taken_too(plane: &ControlPlane) {
         "agent.upstreams={10.96.0.10,[2001:db8::1]:53}",
         "agent.trust={9.9.9.9}",
         "agent.metricsPort=0",
+        "agent.maximumTtl=30m",
+        "agent.neverLease={192.0.2.0/24}",
+        "agent.nat64Prefixes={2001:db8:64::/96}",
         "agent.extraArgs={--grace=10s}",
         "cni.whenAgentAway=allow",
         "cni.binDir=/usr/lib/cni",
@@ -128,6 +131,9 @@ fn with_everything_set_it_is_taken_too(plane: &ControlPlane) {
         "--pod-network=fd00::/48",
         "--upstream=[2001:db8::1]:53",
         "--trust=9.9.9.9",
+        "--maximum-ttl=30m",
+        "--never-lease=192.0.2.0/24",
+        "--nat64-prefix=2001:db8:64::/96",
         "--all-names",
         "--when-agent-away=allow",
     ] {
@@ -164,8 +170,8 @@ fn the_controller_is_restricted_and_the_agent_is_not_privileged(plane: &ControlP
     // Nothing else is asked for beyond what any pod may have.
     let why = refusal.split("\"baseline:latest\": ").nth(1).unwrap_or_default().trim();
     let needs = "host namespaces (hostNetwork=true), hostPath volumes (volumes \"run\", \"state\", \"cni-bin\", \
-                 \"cni-conf\", \"runtime\", \"netns\"), non-default capabilities (container \"agent\" must not include \"NET_ADMIN\" in \
-                 securityContext.capabilities.add)";
+                 \"cni-conf\", \"runtime\", \"netns\"), non-default capabilities (containers \"cni\", \"agent\" must not \
+                 include \"NET_ADMIN\", \"SYS_ADMIN\" in securityContext.capabilities.add)";
     let sorted = |text: &str| {
         let mut parts: Vec<String> = text.split("), ").map(|part| part.trim_end_matches(')').to_owned()).collect();
         parts.sort();

@@ -12,19 +12,22 @@ use namewall_testbed::{give_up, program};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::path::PathBuf;
+use world::disk::{Disk, own_mounts};
 use world::{Process, World};
 
 fn main() {
     // Before the first thread: without root it takes a user namespace.
     ensure_rights().unwrap_or_else(|error| give_up(error));
     program("nft");
+    own_mounts();
     let world = World::build("last-good");
     let policies = std::fs::read_to_string(manifest(&world)).unwrap();
     after_a_kill_a_broken_manifest_keeps_its_policies(&world, &policies);
     a_take_over_keeps_the_policies_of_a_broken_manifest(&world, &policies);
     a_lost_state_leaves_the_kernel_as_it_is(&world, &policies);
     a_manifest_that_is_removed_is_deleted(&world, &policies);
-    println!("test last_good: 4 passed");
+    a_disk_that_takes_nothing_is_told_and_written_when_it_does(&world, &policies);
+    println!("test last_good: 5 passed");
 }
 
 fn manifest(world: &World) -> PathBuf {
@@ -60,7 +63,11 @@ fn assert_enforced(world: &World, is_kept: bool, what: &str) {
     assert!(status["policies"].as_u64() > Some(0), "{what}: {status:#}");
     assert_eq!(status["keptFiles"].as_array().unwrap().len(), usize::from(is_kept), "{what}: {status:#}");
     let text = world.says(&["status"]);
-    assert_eq!(text.contains("policies.yaml is wrong; its last good version counts"), is_kept, "{what}: {text}");
+    assert_eq!(
+        text.contains("policies.yaml has an error; its last good version stays in force"),
+        is_kept,
+        "{what}: {text}"
+    );
 }
 
 fn after_a_kill_a_broken_manifest_keeps_its_policies(world: &World, policies: &str) {
@@ -128,4 +135,55 @@ fn a_manifest_that_is_removed_is_deleted(world: &World, policies: &str) {
     std::fs::remove_file(manifest(world)).unwrap();
     world.wait_for(|| world.reaches_provider());
     kill(process);
+}
+
+/// How a disk takes nothing any more, and takes something again.
+struct Fault {
+    begin: fn(&Disk),
+    /// What the system calls it.
+    told: &'static str,
+    end: fn(&Disk),
+}
+
+const FAULTS: [Fault; 2] = [
+    Fault { begin: Disk::fill, told: "No space left on device", end: Disk::free },
+    Fault {
+        begin: |disk| disk.set_read_only(true),
+        told: "Read-only file system",
+        end: |disk| disk.set_read_only(false),
+    },
+];
+
+/// A change is enforced, the failure is in `status`, log and metrics, and the change is stored when that is possible.
+fn a_disk_that_takes_nothing_is_told_and_written_when_it_does(world: &World, policies: &str) {
+    let (manifests, state) = (world.folder.join("manifests"), world.folder.join("small"));
+    let disk = Disk::mount(state.clone());
+    let port = 9554;
+    let (manifests, state, metrics) = (manifests.to_str().unwrap(), state.to_str().unwrap(), format!(":{port}"));
+    let arguments = ["run", "--manifests", manifests, "--state-dir", state, "--metrics-address", &metrics];
+    let failing = |value: usize| format!("\nnamewall_last_good_store_failing {value}\n");
+    let is_exported = |value| world.get(port, "/metrics").is_some_and(|reply| reply.contains(&failing(value)));
+    for (at, Fault { begin, told, end }) in FAULTS.into_iter().enumerate() {
+        write(world, "apiVersion: v1\nkind: Namespace\nmetadata: {name: other}\n");
+        let process = world.spawn(&arguments);
+        assert!(world.reaches_provider(), "{told}: nothing denies it yet");
+        begin(&disk);
+        // Another text each time: one that is stored already is not written again.
+        write(world, &format!("# {at}\n{policies}"));
+        world.wait_for(|| !world.reaches_provider());
+        world.wait_for(|| status(world)["storage"]["failure"].as_str().is_some_and(|text| text.contains(told)));
+        assert!(world.says(&["status"]).contains(told));
+        assert!(world.log().contains(told), "{}", world.log());
+        world.wait_for(|| is_exported(1));
+        // Nothing changes any more, but for the disk.
+        end(&disk);
+        world.wait_for(|| status(world)["storage"]["failure"].is_null());
+        world.wait_for(|| is_exported(0));
+        assert!(world.log().contains("the last good objects are stored again"), "{}", world.log());
+        kill(process);
+        write(world, "{");
+        let process = world.spawn(&arguments);
+        assert_enforced(world, true, told);
+        kill(process);
+    }
 }

@@ -64,6 +64,9 @@ fn a_name_opens_and_is_told_of() {
     let why = world.says(&["explain", "--live", "--from", "shop/api", "--to", "api.payments.example:443"]);
     assert!(why.starts_with("ALLOW  shop/api -> api.payments.example:443/TCP"), "{why}");
     assert!(why.contains("198.51.100.7 is leased to api.payments.example"), "{why}");
+    // While something is leased, a name that no rule has is not said to be allowed.
+    let why = world.says(&["explain", "--live", "--from", "shop/api", "--to", "x.example:443"]);
+    assert!(!why.contains("A rule allows the name") && !why.starts_with("ALLOW"), "{why}");
     let denied = ["explain", "--live", "--from", "shop/web", "--to", "198.51.100.7:443", "--expect", "deny"];
     world.says(&denied);
     // What points inside opens nothing, and is counted; the answer is passed on.
@@ -106,7 +109,7 @@ fn manifests_are_followed_and_a_bad_one_keeps_its_last_good_version() {
     let policies = manifest(&world, "policies.yaml");
     let text = std::fs::read_to_string(&policies).unwrap();
     std::fs::write(&policies, format!("{text}\n---\nkind: [not, yaml\n")).unwrap();
-    world.wait_for(|| world.says(&["status"]).contains("its last good version counts"));
+    world.wait_for(|| world.says(&["status"]).contains("its last good version stays in force"));
     assert!(world.reaches_provider(), "the last good version counts");
     std::fs::write(&policies, text.replace("*.payments.example", "*.other.example")).unwrap();
     world.wait_for(|| world.says(&["status"]).contains("changed 2 times"));
@@ -257,6 +260,12 @@ fn an_address_of_the_pod_network_that_no_pod_is_known_for_is_closed() {
     let process = run(&world, &options);
     assert!(!world.reaches_provider(), "nobody knows whose it is");
     assert!(world.reaches("10.244.1.11", PROVIDER), "others go on");
+    let why = "is an address of this node's pod network that no pod is known to have";
+    let to = format!("{PROVIDER}:443");
+    for (from, to) in [("10.244.1.10", to.as_str()), ("shop/web", "10.244.1.10:443")] {
+        let told = world.says(&["explain", "--live", "--from", from, "--to", to, "--expect", "deny"]);
+        assert!(told.contains(why), "{told}");
+    }
     drop(process);
     let process = run(&world, &[&options[..], &["--open-until-known"]].concat());
     assert!(world.reaches_provider());

@@ -60,6 +60,22 @@ impl DomainName {
         (!text.is_empty() && text.len() <= 253 && !is_address()).then(|| Self(text.into()))
     }
 
+    /// A name as a status or the kernel keeps it: also that of a wildcard record, `*.example.com`. Such a name stands
+    /// for all names with another label in place of the `*`, so the patterns that match it are those that match all
+    /// of them.
+    pub fn parse_recorded(text: &str) -> Result<Self, NameError> {
+        match text.strip_prefix("*.") {
+            Some(parent) => Ok(Self(format!("*.{}", parent.parse::<Self>()?).into())),
+            None => text.parse(),
+        }
+    }
+
+    /// The names under which addresses of this one are recorded: its own, and that of the wildcard record over it.
+    pub fn recorded_as(&self) -> impl Iterator<Item = Self> {
+        let parent = self.0.split_once('.').map(|(_, parent)| Self(format!("*.{parent}").into()));
+        std::iter::once(self.clone()).chain(parent)
+    }
+
     pub fn labels(&self) -> impl DoubleEndedIterator<Item = &str> {
         self.0.split('.')
     }
@@ -309,6 +325,34 @@ impl PatternTable {
             }
         }
         found
+    }
+}
+
+#[cfg(test)]
+mod recorded_tests {
+    use super::*;
+
+    #[test]
+    fn s8_6_the_name_of_a_wildcard_record_is_matched_by_patterns_that_cover_all_its_names() {
+        let record = DomainName::parse_recorded("*.wild.example.").expect("a record");
+        assert_eq!(record.to_string(), "*.wild.example");
+        for (pattern, way, expected) in [
+            ("*.wild.example", Wildcard::OneLabel, true),
+            ("*.wild.example", Wildcard::Subdomains, true),
+            ("*.example", Wildcard::Subdomains, true),
+            ("*.example", Wildcard::OneLabel, false),
+            ("a.wild.example", Wildcard::OneLabel, false),
+            ("wild.example", Wildcard::OneLabel, false),
+            ("*.a.wild.example", Wildcard::OneLabel, false),
+        ] {
+            let pattern = DomainPattern::parse(pattern, way).expect("a pattern");
+            assert_eq!(pattern.matches(&record), expected, "{pattern:?}");
+        }
+        for (name, expected) in [("a.wild.example", true), ("a.b.wild.example", false), ("wild.example", false)] {
+            let name: DomainName = name.parse().expect("a name");
+            assert_eq!(name.recorded_as().any(|one| one == record), expected, "{name}");
+        }
+        assert!("*.wild.example".parse::<DomainName>().is_err(), "nobody asks for it");
     }
 }
 

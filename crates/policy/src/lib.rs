@@ -10,6 +10,7 @@ pub mod ask;
 pub mod bits;
 mod compile;
 pub mod diff;
+pub mod dns_codes;
 pub mod domain;
 mod evaluate;
 pub mod explain;

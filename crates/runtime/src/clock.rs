@@ -37,6 +37,40 @@ impl Clock for SystemClock {
     }
 }
 
+/// The system's clocks, moved by as many seconds as a file says: two numbers, for the monotonic time and for the time
+/// of day. So a test makes the clocks of a whole process jump.
+#[cfg(any(test, feature = "testing"))]
+#[derive(Clone, Debug)]
+pub struct ShiftedClock {
+    clock: SystemClock,
+    file: std::path::PathBuf,
+}
+
+#[cfg(any(test, feature = "testing"))]
+impl ShiftedClock {
+    pub fn start(file: std::path::PathBuf) -> Self {
+        Self { clock: SystemClock::start(), file }
+    }
+
+    fn shift(&self, at: usize) -> i64 {
+        let text = std::fs::read_to_string(&self.file).expect("the file with the clock's shift is read");
+        let number = text.split_whitespace().nth(at).and_then(|number| number.parse().ok());
+        number.expect("the file has two numbers of seconds")
+    }
+}
+
+#[cfg(any(test, feature = "testing"))]
+impl Clock for ShiftedClock {
+    fn now(&self) -> Instant {
+        self.clock.now() + Duration::from_secs(self.shift(0).unsigned_abs())
+    }
+
+    fn wall(&self) -> Timestamp {
+        let shifted = self.clock.wall().checked_add(SignedDuration::from_secs(self.shift(1)));
+        shifted.unwrap_or(Timestamp::MAX)
+    }
+}
+
 /// A clock that goes on only when it is told to, for tests and simulations. Clones go on together.
 #[derive(Clone, Debug)]
 pub struct ManualClock {
@@ -85,6 +119,18 @@ fn nanoseconds(time: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_shifted_clock_jumps_when_its_file_changes() {
+        let file = std::env::temp_dir().join(format!("namewall-clock-{}", std::process::id()));
+        std::fs::write(&file, "0 0").expect("a file");
+        let clock = ShiftedClock::start(file.clone());
+        let (now, wall) = (clock.now(), clock.wall());
+        std::fs::write(&file, "600 -86400").expect("a file");
+        assert!(clock.now().since(now) >= Duration::from_secs(600));
+        assert!(clock.wall() < wall);
+        std::fs::remove_file(file).expect("it is ours");
+    }
 
     #[test]
     fn skewed_clocks_go_on_together() {

@@ -12,6 +12,8 @@ mod tasks;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
+#[cfg(any(test, feature = "testing"))]
+pub use clock::ShiftedClock;
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use namewall_policy::Instant;
 pub use random::{Random, SeededRandom};

@@ -2,20 +2,22 @@
 //! of a real cluster would have, and kube-proxy's beside it.
 
 use crate::error::Error;
+use crate::netns::Namespace;
 use crate::sandbox::{Progress, Sandbox, Wiring};
 use crate::services;
 use crate::topology::Topology;
 use namewall_agent::{DnsSettings, Learning, Node, NodeError, NodeSettings, Settle};
+use namewall_dataplane::netlink::PodSockets;
 use namewall_dataplane::nflog::{DenialLog, Denied};
 use namewall_dataplane::nft::{Settings, put_table};
 use namewall_dataplane::render::Scope;
-use namewall_dataplane::{Count, CutEstablished};
+use namewall_dataplane::{Count, CutEstablished, PodNamespace};
 use namewall_policy::lease::{Bounds, NeverLeased};
 use namewall_policy::model::NodeId;
 use namewall_policy::{Instant, Lease, Program, Snapshot};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, Weak};
 
 const SERVICES: &str = "kube-proxy";
 const MASQUERADE: &str = "cni";
@@ -28,6 +30,17 @@ pub struct Cluster {
     logs: BTreeMap<Arc<str>, DenialLog>,
     /// When nodes decide what to cut.
     settle: Settle,
+    /// Sockets of pods' network namespaces, by pod.
+    sockets: BTreeMap<Arc<str>, Reached>,
+    /// True if agents have gone, so that pods have what they left.
+    has_restarted: bool,
+}
+
+/// A network namespace, and sockets that were opened in it.
+#[derive(Debug)]
+struct Reached {
+    namespace: Weak<Namespace>,
+    sockets: Arc<Mutex<PodSockets>>,
 }
 
 /// How every node serves DNS to its pods.
@@ -64,7 +77,14 @@ impl Cluster {
     /// The same with pods that are connected in this way.
     pub fn build_wired(wanted: &Wanted<'_>, wiring: Wiring, progress: &mut dyn FnMut(Progress)) -> Result<Self, Error> {
         let sandbox = Sandbox::build_wired(wanted.snapshot, wanted.outside, wiring, progress)?;
-        let mut cluster = Self { sandbox, agents: BTreeMap::new(), logs: BTreeMap::new(), settle: Settle::AT_ONCE };
+        let mut cluster = Self {
+            sandbox,
+            agents: BTreeMap::new(),
+            logs: BTreeMap::new(),
+            settle: Settle::AT_ONCE,
+            sockets: BTreeMap::new(),
+            has_restarted: false,
+        };
         cluster.enforce(wanted)?;
         Ok(cluster)
     }
@@ -95,6 +115,8 @@ impl Cluster {
 
     /// The agents go, and what they put into the kernel stays: by themselves, or without the time to do anything.
     pub fn stop(&mut self, is_orderly: bool) -> Result<(), Error> {
+        self.sockets.clear();
+        self.has_restarted = true;
         for (name, mut node) in std::mem::take(&mut self.agents) {
             if is_orderly {
                 node.stop_serving().map_err(|source| Error::Agent { node: name.to_string(), source })?;
@@ -115,6 +137,8 @@ impl Cluster {
     /// the last one left. How many operations each took to make it right.
     pub fn restart(&mut self, wanted: &Wanted<'_>) -> Result<BTreeMap<Arc<str>, usize>, Error> {
         self.agents.clear();
+        self.sockets.clear();
+        self.has_restarted = true;
         self.sandbox.update(wanted.snapshot, wanted.outside)?;
         self.enforce(wanted)
     }
@@ -139,6 +163,7 @@ impl Cluster {
     /// How many operations each node's table took.
     fn enforce(&mut self, wanted: &Wanted<'_>) -> Result<BTreeMap<Arc<str>, usize>, Error> {
         let mut operations = BTreeMap::new();
+        self.reach_pods()?;
         let failed = |node: &Arc<str>, source: NodeError| Error::Agent { node: node.to_string(), source };
         for (name, namespace) in self.sandbox.nodes() {
             let nat = services::table(wanted.snapshot, self.sandbox.topology(), name);
@@ -152,6 +177,7 @@ impl Cluster {
                 let node = namespace.enter(|| open_node(known))?.map_err(|source| failed(name, source))?;
                 self.agents.insert(name.clone(), node);
             }
+            let namespaces = self.namespaces_on(name);
             let Some(node) = self.agents.get_mut(name) else { continue };
             if let (Some(dns), None) = (wanted.dns, node.dns()) {
                 let settings = dns_settings(dns, self.sandbox.topology(), name);
@@ -161,11 +187,57 @@ impl Cluster {
             node.set_cut(wanted.cut, self.settle);
             node.scope_mut().node = known;
             node.set_interfaces(self.sandbox.interfaces(name));
+            node.set_namespaces(namespaces);
             let enforced = namespace.enter(|| node.enforce(wanted.program))?;
             let (applied, _) = enforced.map_err(|source| failed(name, source))?;
             operations.insert(name.clone(), applied.operations);
         }
         Ok(operations)
+    }
+
+    /// Opens sockets in the network namespaces of new pods, as the CNI plugin does.
+    fn reach_pods(&mut self) -> Result<(), Error> {
+        let Self { sandbox, sockets, .. } = self;
+        let namespace_of = |name: &str| {
+            sandbox.topology().pods.get(name).and_then(|plan| match plan.host_network {
+                true => None,
+                false => sandbox.pod(name),
+            })
+        };
+        sockets.retain(|name, reached| {
+            let is_it = |namespace: &Arc<Namespace>| Weak::ptr_eq(&reached.namespace, &Arc::downgrade(namespace));
+            namespace_of(name).is_some_and(is_it)
+        });
+        for name in sandbox.topology().pods.keys() {
+            let Some(namespace) = namespace_of(name).filter(|_| !sockets.contains_key(name)) else { continue };
+            let opened = namespace.enter(PodSockets::open)?.map_err(Error::PodSockets)?;
+            let reached = Reached { namespace: Arc::downgrade(namespace), sockets: Arc::new(Mutex::new(opened)) };
+            sockets.insert(name.clone(), reached);
+        }
+        Ok(())
+    }
+
+    /// The network namespaces of a node's pods.
+    fn namespaces_on(&self, node: &str) -> Vec<PodNamespace> {
+        let on_node = self.sandbox.topology().pods.iter().filter(|(_, plan)| &*plan.node == node);
+        let reached = on_node.filter_map(|(name, plan)| {
+            Some(PodNamespace {
+                id: name.to_string(),
+                pod: name.to_string(),
+                own: "eth0".to_owned(),
+                addresses: plan.addresses.clone(),
+                has_table: self.has_restarted,
+                sockets: self.sockets.get(name)?.sockets.clone(),
+            })
+        });
+        reached.collect()
+    }
+
+    /// Looks what has changed inside pods' network namespaces, and makes it right, as the agent's loop does.
+    pub fn follow_namespaces(&mut self) {
+        for node in self.agents.values_mut().filter(|node| node.has_news_inside(true)) {
+            node.enforce_inside();
+        }
     }
 
     /// Opens addresses on every node.

@@ -10,6 +10,8 @@ use std::net::{IpAddr, SocketAddr};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    #[error("cannot open sockets in a pod's network namespace")]
+    PodSockets(#[source] netlink::Error),
     #[error("cannot start a thread: {0}")]
     Thread(#[source] io::Error),
     #[error(

@@ -175,6 +175,7 @@ pub(super) fn config() -> Config {
             intercept: false,
             hold_limit: Duration::from_millis(100),
             on_learn_timeout: OnLearnTimeout::Fail,
+            loops: 2,
         },
     }
 }

@@ -4,6 +4,7 @@
 mod attach;
 mod client;
 mod leases;
+mod receive;
 mod status;
 
 pub use client::{AskError, Running};
@@ -11,9 +12,12 @@ pub use leases::rules_of;
 
 use crate::cuts::CutConnection;
 use crate::identity::Attachments;
+use crate::metrics::add;
 use crate::state::{State, lock};
 use namewall_dataplane::Dataplane;
+use namewall_policy::addr::Cidr;
 use namewall_policy::ask::{Host, Names, Target, World};
+use receive::Received;
 use serde_json::{Value, json};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -23,7 +27,7 @@ use std::thread;
 use std::time::Duration;
 
 /// The longest question.
-const LONGEST: u64 = 64 << 10;
+const LONGEST: usize = 64 << 10;
 /// A client that does not read must not keep others waiting.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Questions that are answered at once. Plugins wait for the kernel, up to one for each pod that starts.
@@ -39,6 +43,8 @@ pub struct LiveQuestion {
     pub is_leased: bool,
     /// The connections that were cut last, the last one first.
     pub cuts: Vec<CutConnection>,
+    /// Blocks in which addresses without a pod are closed.
+    pub closed: Vec<Cidr>,
 }
 
 /// Explains a connection in the world of the agent. The binary has the words for it.
@@ -55,45 +61,42 @@ pub(crate) struct Control<D: Dataplane> {
 impl<D: Dataplane> Control<D> {
     /// Answers until the process ends.
     pub(crate) fn serve(self: &Arc<Self>, listener: &UnixListener) {
-        let count = Arc::new(AtomicUsize::new(0));
+        let (callers, meter) = (Callers::default(), lock(&self.state).node.meter().clone());
         for stream in listener.incoming().flatten() {
             let _ = stream.set_read_timeout(Some(TIMEOUT)).and_then(|()| stream.set_write_timeout(Some(TIMEOUT)));
             // A client over the limit finds its connection closed, and asks again.
-            if count.load(Ordering::SeqCst) >= MOST_QUESTIONS {
+            let Some(caller) = callers.enter() else {
+                add(&meter.callers_refused, 1);
                 continue;
-            }
-            count.fetch_add(1, Ordering::SeqCst);
-            let (control, counted) = (self.clone(), count.clone());
+            };
+            let control = self.clone();
             let answer = move || {
+                let _caller = caller;
                 if let Ok(Some(successor)) = control.answer(stream) {
                     *control.successor.lock().unwrap_or_else(PoisonError::into_inner) = Some(successor);
                 }
-                counted.fetch_sub(1, Ordering::SeqCst);
             };
-            if thread::Builder::new().name("question".to_owned()).spawn(answer).is_err() {
-                count.fetch_sub(1, Ordering::SeqCst);
-            }
+            // Where there is no thread for it, the connection is closed.
+            let _ = thread::Builder::new().name("question".to_owned()).spawn(answer);
         }
     }
 
     /// Answers one question. Returns the stream of an agent that wants to take over.
     fn answer(&self, stream: UnixStream) -> io::Result<Option<UnixStream>> {
-        let mut question = String::new();
-        let mut reader = BufReader::new(stream);
-        if (&mut reader).take(LONGEST).read_line(&mut question)? == 0 {
+        let Some(Received { question, descriptors }) = receive::receive(&stream, LONGEST)? else {
             // Somebody only checked that an agent runs.
             return Ok(None);
-        }
-        let question: Value = serde_json::from_str(&question).unwrap_or_default();
+        };
+        let question: Value = serde_json::from_slice(&question).unwrap_or_default();
         if question["handOver"].as_bool() == Some(true) {
-            return Ok(Some(reader.into_inner()));
+            return Ok(Some(stream));
         }
         let answer = match attach::is_attach(&question) {
-            true => attach::answer(&self.attachments, reader.get_ref(), &question),
+            true => attach::answer(&self.attachments, &stream, &question, descriptors),
             false => self.answer_to(&question),
         };
         let answer = answer.unwrap_or_else(|error| json!({ "error": error }));
-        writeln!(reader.get_mut(), "{answer}")?;
+        writeln!(&stream, "{answer}")?;
         Ok(None)
     }
 
@@ -128,7 +131,8 @@ impl<D: Dataplane> Control<D> {
             };
             let is_leased = names.values().any(|addresses| !addresses.is_empty());
             let as_json = question["json"].as_bool() == Some(true);
-            (self.explain)(world, &LiveQuestion { from, to, as_json, is_leased, cuts: state.node.recent_cuts() })
+            let (cuts, closed) = (state.node.recent_cuts(), state.node.closed().to_vec());
+            (self.explain)(world, &LiveQuestion { from, to, as_json, is_leased, cuts, closed })
         })
     }
 }
@@ -139,7 +143,7 @@ pub(crate) fn answer_alone(stream: UnixStream, status: &Value) -> io::Result<boo
     stream.set_read_timeout(Some(TIMEOUT)).and_then(|()| stream.set_write_timeout(Some(TIMEOUT)))?;
     let mut question = String::new();
     let mut reader = BufReader::new(stream);
-    if (&mut reader).take(LONGEST).read_line(&mut question)? == 0 {
+    if (&mut reader).take(LONGEST as u64).read_line(&mut question)? == 0 {
         return Ok(false);
     }
     let question: Value = serde_json::from_str(&question).unwrap_or_default();
@@ -153,8 +157,44 @@ pub(crate) fn answer_alone(stream: UnixStream, status: &Value) -> io::Result<boo
     Ok(hands_over)
 }
 
+/// Those whose questions are being answered.
+#[derive(Clone, Default, Debug)]
+struct Callers(Arc<AtomicUsize>);
+
+/// One of them, until it is dropped.
+#[derive(Debug)]
+struct Caller(Callers);
+
+impl Callers {
+    /// None if there are too many.
+    fn enter(&self) -> Option<Caller> {
+        let more = |count: usize| (count < MOST_QUESTIONS).then_some(count + 1);
+        self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more).ok().map(|_| Caller(self.clone()))
+    }
+}
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 impl<D: Dataplane> std::fmt::Debug for Control<D> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Control").field("state", &self.state).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn callers_beyond_the_bound_are_sent_away_until_others_have_ended() {
+        let callers = Callers::default();
+        let mut inside: Vec<Caller> = std::iter::from_fn(|| callers.enter()).collect();
+        assert_eq!(inside.len(), MOST_QUESTIONS);
+        inside.pop();
+        assert!(callers.enter().is_some());
     }
 }

@@ -3,7 +3,7 @@
 use crate::identity::Attachments;
 use crate::source::StorageStatus;
 use crate::state::State;
-use namewall_dataplane::Dataplane;
+use namewall_dataplane::{Dataplane, FrameChecks};
 use namewall_kubernetes::Published;
 use serde_json::{Map, Value, json};
 
@@ -25,8 +25,11 @@ pub(super) fn status<D: Dataplane>(state: &State<D>, attachments: &Attachments) 
         "dns": dns(state),
         "names": names(state),
         "shared": state.publisher.as_ref().map(|publisher| {
-            let Published { written, conflicts, failed, left_out, late } = publisher.counts();
-            json!({"written": written, "conflicts": conflicts, "failed": failed, "leftOut": left_out, "late": late})
+            let Published { written, conflicts, failed, left_out, late, refused, evicted } = publisher.counts();
+            json!({
+                "written": written, "conflicts": conflicts, "failed": failed, "leftOut": left_out, "late": late,
+                "refused": refused, "evicted": evicted, "lastTrouble": publisher.trouble(),
+            })
         }),
         "denials": state.denials.total(),
         "attachments": {
@@ -36,12 +39,50 @@ pub(super) fn status<D: Dataplane>(state: &State<D>, attachments: &Attachments) 
             "unreadable": attached.unreadable,
         },
         "guard": guard(state),
+        "second": second(state, attachments),
+    })
+}
+
+/// Second interfaces of pods, and whether policies are enforced on them.
+fn second<D: Dataplane>(state: &State<D>, attachments: &Attachments) -> Value {
+    let all = state.node.second();
+    let with_interfaces = all.iter().filter(|pod| !pod.interfaces.is_empty());
+    let pods: Vec<Value> = with_interfaces
+        .map(|pod| {
+            json!({
+                "pod": pod.pod,
+                "interfaces": pod.interfaces,
+                "enforced": pod.failure.is_none() && pod.is_judged,
+            })
+        })
+        .collect();
+    let failures: Vec<String> =
+        all.iter().filter_map(|pod| Some(format!("{}: {}", pod.pod, pod.failure.as_ref()?))).collect();
+    let frames = all.first().map(|pod| match pod.frames {
+        FrameChecks::Full => "full",
+        FrameChecks::Sources => "sources",
+        FrameChecks::None => "none",
+    });
+    json!({
+        "reached": all.len(),
+        "unreached": attachments.unreached().len(),
+        "pods": pods,
+        "frames": frames,
+        "repaired": state.node.repaired_inside(),
+        "failures": failures,
     })
 }
 
 fn storage(storage: &StorageStatus) -> Value {
-    let StorageStatus { file, is_adopted, lost, failure, stands_in } = storage;
-    json!({"file": file, "adopted": is_adopted, "lost": lost, "failure": failure, "standsIn": stands_in})
+    let StorageStatus { file, is_adopted, lost, failure, left_out, stands_in } = storage;
+    json!({
+        "file": file,
+        "adopted": is_adopted,
+        "lost": lost,
+        "failure": failure,
+        "leftOut": left_out,
+        "standsIn": stands_in,
+    })
 }
 
 fn guard<D: Dataplane>(state: &State<D>) -> Value {
@@ -94,6 +135,7 @@ fn names<D: Dataplane>(state: &State<D>) -> Value {
         "answersLearned": learned.learned,
         "addressesRefused": learned.refused,
         "addressesForeign": learned.foreign,
+        "addressesOverBound": learned.over_bound,
         "failures": learned.failed,
         "evicted": evictions.addresses_a_name + evictions.names_a_pattern + evictions.leases,
     })

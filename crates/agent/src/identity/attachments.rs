@@ -2,11 +2,13 @@
 
 use namewall_cluster::{Key, PodAddresses, PodUid};
 use namewall_cni::{Attachment, AttachmentId, HostLink, Mac, Records};
-use namewall_dataplane::PodInterface;
 use namewall_dataplane::guard::link_local;
+use namewall_dataplane::netlink::PodSockets;
 use namewall_dataplane::nft::rule::Hardware;
+use namewall_dataplane::{PodInterface, PodNamespace, SecondStatus};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tracing::{error, info};
 
@@ -23,6 +25,8 @@ pub enum AttachError {
     NotKnown { pod: String, uid: String, seconds: u64, why: Option<String> },
     #[error("it was detached meanwhile")]
     Gone,
+    #[error("the second interfaces of pod {pod} cannot be enforced: {why}")]
+    Inside { pod: String, why: String },
 }
 
 fn because(why: &Option<String>) -> String {
@@ -40,6 +44,10 @@ struct Entry {
     /// False if it was read from a record.
     is_new: bool,
     is_enforced: bool,
+    /// Sockets of the pod's network namespace; None if nobody has passed any.
+    sockets: Option<Arc<Mutex<PodSockets>>>,
+    /// Whether this process has tried to open some.
+    was_tried: bool,
 }
 
 #[derive(Default, Debug)]
@@ -53,6 +61,10 @@ struct Known {
     unreadable: Vec<String>,
     /// Why the last change failed.
     failure: Option<String>,
+    /// Sockets were passed since `take_reached` was called.
+    has_reached: bool,
+    /// Why the second interfaces of a container's pod are not enforced, by container.
+    inside: BTreeMap<String, String>,
 }
 
 #[derive(Default)]
@@ -106,7 +118,12 @@ impl Attachments {
     }
 
     /// Adds one and waits until the kernel enforces it, for this long at most. Then it is taken back.
-    pub(crate) fn attach(&self, attachment: Attachment, patience: Duration) -> Result<(), AttachError> {
+    pub(crate) fn attach(
+        &self,
+        attachment: Attachment,
+        sockets: Option<PodSockets>,
+        patience: Duration,
+    ) -> Result<(), AttachError> {
         let (id, patience) = (attachment.id.clone(), patience.min(LONGEST_WAIT));
         let Attachment { namespace, name, uid, .. } = &attachment;
         let (pod, uid) = (format!("{namespace}/{name}"), uid.clone());
@@ -115,6 +132,9 @@ impl Attachments {
             return Err(AttachError::TooMany);
         }
         known.put(attachment, true);
+        if let Some(entry) = known.entries.get_mut(&id) {
+            entry.sockets = sockets.map(|sockets| Arc::new(Mutex::new(sockets)));
+        }
         let since = known.version;
         drop(known);
         self.wake();
@@ -130,8 +150,12 @@ impl Attachments {
                     known.remove(&id);
                 }
                 let (seconds, why) = (patience.as_secs(), known.failure.clone());
+                let inside = known.inside.get(&id.container).cloned();
                 drop(known);
                 self.wake();
+                if let Some(why) = inside {
+                    return Err(AttachError::Inside { pod, why });
+                }
                 Err(AttachError::NotKnown { pod, uid, seconds, why })
             }
         }
@@ -181,13 +205,81 @@ impl Attachments {
     /// addresses to wait for.
     pub(crate) fn enforced(&self, pods: &BTreeSet<Key>) {
         let mut known = self.lock();
-        let taken = known.taken;
+        let known = &mut *known;
+        let (taken, inside) = (known.taken, &known.inside);
         known.failure = None;
         for entry in known.entries.values_mut().filter(|entry| entry.since <= taken) {
-            entry.is_enforced = !entry.attachment.is_own() || pods.contains(&pod_of(&entry.attachment));
+            let has_addresses = !entry.attachment.is_own() || pods.contains(&pod_of(&entry.attachment));
+            // A pod that runs is not taken back for what fails later.
+            let is_inside = !inside.contains_key(&entry.attachment.id.container) || entry.is_enforced;
+            entry.is_enforced = has_addresses && is_inside;
         }
-        drop(known);
         self.changed.notify_all();
+    }
+
+    /// What became of the tables inside pods' network namespaces.
+    pub(crate) fn enforced_inside(&self, pods: &[SecondStatus]) {
+        let failed = pods.iter().filter_map(|pod| Some((pod.id.clone(), pod.failure.clone()?)));
+        self.lock().inside = failed.collect();
+    }
+
+    /// The network namespaces that can be reached. A container has one, and its own interface says which pod it is.
+    pub(crate) fn namespaces(&self) -> Vec<PodNamespace> {
+        let known = self.lock();
+        let own = known.entries.values().filter(|entry| entry.attachment.is_own());
+        let reached = own.filter_map(|entry| {
+            let Attachment { id, namespace, name, addresses, .. } = &entry.attachment;
+            let of_container = known.entries.values().filter(|other| other.attachment.id.container == id.container);
+            // The first: the kernel lets only the sockets that made a table change it.
+            let first = of_container.filter(|other| other.sockets.is_some()).min_by_key(|other| other.since)?;
+            Some(PodNamespace {
+                id: id.container.clone(),
+                pod: format!("{namespace}/{name}"),
+                own: id.interface.clone(),
+                addresses: addresses.clone(),
+                has_table: !entry.is_new && entry.attachment.is_inside,
+                sockets: first.sockets.clone()?,
+            })
+        });
+        reached.collect()
+    }
+
+    /// The containers whose network namespace nobody has passed sockets of, and where it is.
+    pub(crate) fn unreached(&self) -> Vec<(AttachmentId, PathBuf)> {
+        let known = self.lock();
+        let own = known.entries.values().filter(|entry| entry.attachment.is_own());
+        let is_reached = |container: &str| {
+            known.entries.values().any(|other| other.attachment.id.container == container && other.sockets.is_some())
+        };
+        own.filter(|entry| !is_reached(&entry.attachment.id.container))
+            .map(|entry| (entry.attachment.id.clone(), entry.attachment.netns.clone()))
+            .collect()
+    }
+
+    /// Takes sockets of the namespace of an attachment that is known. False if it is not.
+    pub(crate) fn reach(&self, id: &AttachmentId, sockets: PodSockets) -> bool {
+        let mut known = self.lock();
+        let Some(entry) = known.entries.get_mut(id) else { return false };
+        entry.sockets = Some(Arc::new(Mutex::new(sockets)));
+        known.has_reached = true;
+        drop(known);
+        self.wake();
+        true
+    }
+
+    /// The namespaces that are not reached, and that this process has not tried to enter.
+    pub(crate) fn untried(&self) -> Vec<(AttachmentId, PathBuf)> {
+        let unreached = self.unreached();
+        let mut known = self.lock();
+        let mut is_new = |id: &AttachmentId| {
+            known.entries.get_mut(id).is_some_and(|entry| !std::mem::replace(&mut entry.was_tried, true))
+        };
+        unreached.into_iter().filter(|(id, _)| is_new(id)).collect()
+    }
+
+    /// True if sockets were passed with `reach` since this was last asked.
+    pub(crate) fn take_reached(&self) -> bool {
+        std::mem::take(&mut self.lock().has_reached)
     }
 
     /// What was taken is not in force, and will be tried again.
@@ -232,7 +324,8 @@ impl std::fmt::Debug for Attachments {
 impl Known {
     fn put(&mut self, attachment: Attachment, is_new: bool) {
         self.version += 1;
-        let entry = Entry { since: self.version, is_new, is_enforced: false, attachment };
+        let entry =
+            Entry { since: self.version, is_new, is_enforced: false, sockets: None, was_tried: false, attachment };
         self.entries.insert(entry.attachment.id.clone(), entry);
     }
 
@@ -251,7 +344,6 @@ fn pod_of(attachment: &Attachment) -> Key {
 mod tests {
     use super::*;
     use std::net::IpAddr;
-    use std::sync::Arc;
     use std::thread;
 
     const SOON: Duration = Duration::from_millis(20);
@@ -268,6 +360,7 @@ mod tests {
             host: Some(HostLink { name: format!("veth{container}"), index: 7 }),
             mac: None,
             addresses: vec![address.into()],
+            is_inside: false,
         }
     }
 
@@ -278,7 +371,7 @@ mod tests {
     /// Attaches in a thread of its own, which waits while the test plays the part of the loop.
     fn attach(all: &Arc<Attachments>, one: Attachment) -> thread::JoinHandle<Result<(), AttachError>> {
         let (waiting, version) = (all.clone(), all.lock().version);
-        let thread = thread::spawn(move || waiting.attach(one, LONG));
+        let thread = thread::spawn(move || waiting.attach(one, None, LONG));
         while all.lock().version == version {
             thread::yield_now();
         }
@@ -308,7 +401,7 @@ mod tests {
     fn s1_9_a_pod_that_never_comes_is_refused_and_taken_back() {
         let all = Attachments::default();
         all.failed("no room");
-        let error = all.attach(attachment("a", "eth0", [10, 0, 0, 7]), SOON).expect_err("nobody enforces it");
+        let error = all.attach(attachment("a", "eth0", [10, 0, 0, 7]), None, SOON).expect_err("nobody enforces it");
         let text = error.to_string();
         assert!(text.contains("pod shop/web with uid u1 is not known here") && text.contains("no room"), "{text}");
         assert_eq!(all.take().expect("it went").len(), 0);
@@ -342,6 +435,31 @@ mod tests {
         // The old sandbox goes; the new one stays.
         all.detach(&attachment("b", "eth0", [0; 4]).id);
         assert_eq!(all.take().expect("one went")[0].addresses.to_vec(), [IpAddr::from([10, 0, 0, 7])]);
+    }
+
+    #[test]
+    fn s7_4_a_namespace_is_reached_by_the_first_sockets_that_were_opened_in_it() {
+        let sockets = || Some(PodSockets::open().expect("sockets"));
+        let all = Attachments::default();
+        let one = |interface| attachment("a", interface, [10, 0, 0, 7]);
+        let add = |interface, sockets| {
+            let mut known = all.lock();
+            known.put(one(interface), true);
+            let entry = known.entries.get_mut(&one(interface).id).expect("it was put");
+            entry.sockets = sockets;
+        };
+        add("eth0", None);
+        assert_eq!((all.namespaces().len(), all.unreached().len()), (0, 1));
+        assert_eq!((all.untried().len(), all.untried().len()), (1, 0), "a namespace is tried once");
+        assert!(all.reach(&one("eth0").id, sockets().expect("some")));
+        assert!(all.take_reached() && !all.take_reached());
+        assert!(!all.reach(&one("net9").id, sockets().expect("some")), "it is not known");
+        let first = all.namespaces()[0].sockets.clone();
+        // The plugin runs once more for a second network.
+        add("net1", sockets().map(|sockets| Arc::new(Mutex::new(sockets))));
+        let reached = all.namespaces();
+        assert_eq!((reached.len(), reached[0].own.as_str(), all.unreached().len()), (1, "eth0", 0));
+        assert!(Arc::ptr_eq(&reached[0].sockets, &first), "only the sockets that made a table may change it");
     }
 
     #[test]

@@ -5,9 +5,9 @@
 use super::Attachments;
 use crate::addresses::Machine;
 use namewall_cni::sandboxes::Sandboxes;
-use namewall_dataplane::PodInterface;
 use namewall_dataplane::netlink::routed::RoutedLink;
 use namewall_dataplane::nft::rule::Hardware;
+use namewall_dataplane::{PodInterface, PodNamespace, SecondStatus};
 use namewall_policy::addr::is_own_to_each_machine;
 use namewall_policy::model::NodeId;
 use namewall_policy::program::Holder;
@@ -108,6 +108,33 @@ impl Interfaces {
             found.push(Found { name: host.name.clone(), index: host.index, hardware, addresses });
         }
         Some(found)
+    }
+
+    /// The network namespaces of pods that can be reached.
+    pub(crate) fn namespaces(&self) -> Vec<PodNamespace> {
+        self.attachments.namespaces()
+    }
+
+    /// How many attached pods have a network namespace that cannot be reached.
+    pub(crate) fn unreached(&self) -> usize {
+        self.attachments.unreached().len()
+    }
+
+    /// What became of the tables in them.
+    pub(crate) fn enforced_inside(&self, pods: &[SecondStatus]) {
+        self.attachments.enforced_inside(pods);
+    }
+
+    /// Opens sockets in the namespaces of which nobody has passed any, where this process may enter them. True if there
+    /// are namespaces that could not be reached before.
+    pub(crate) fn reach_more(&self) -> bool {
+        for (id, netns) in self.attachments.untried() {
+            // Without the right to enter it, the process that installs the CNI plugin passes sockets.
+            if let Ok(sockets) = namewall_cni::pod_sockets(&netns) {
+                self.attachments.reach(&id, sockets);
+            }
+        }
+        self.attachments.take_reached()
     }
 
     /// True if links of the node have changed when it was last followed.

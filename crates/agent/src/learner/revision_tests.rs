@@ -151,6 +151,22 @@ fn s6_4_a_connection_outlives_its_lease_and_the_pattern() {
 }
 
 #[test]
+fn s6_4_a_connection_outlives_a_lease_that_had_to_make_room() {
+    let mut bench = Bench::new(&[rules()]);
+    bench.hears(WEB, &answer("api.example.com", &[OUTSIDE], 60));
+    let connection =
+        Connection::between(Protocol::Tcp, SocketAddr::new(ip(WEB), 1_000), SocketAddr::new(OUTSIDE.into(), 443));
+    bench.memory.connect(vec![connection]);
+    let others: Vec<Ipv4Addr> = (0..1_000_u32).map(|at| Ipv4Addr::from(0xc612_0000 + at)).collect();
+    bench.hears(WEB, &answer("api.example.com", &others, 600));
+    assert!(!bench.is_open(OUTSIDE), "the name has as many others as it may");
+    bench.enforces(&[rules(), names_of("db", &["other.test"])]);
+    assert_eq!(bench.memory.connected().len(), 1, "what makes room cuts nothing");
+    bench.enforces(&[names_of_web(&["www.example.com"])]);
+    assert_eq!(bench.memory.connected().len(), 0, "no rule allows it");
+}
+
+#[test]
 fn s6_3_a_rule_that_comes_back_finds_what_is_still_good() {
     let mut bench = Bench::new(&[rules()]);
     bench.hears(WEB, &answer("api.example.com", &[OUTSIDE], 60));
@@ -231,4 +247,5 @@ fn s6_5_the_first_addresses_of_a_long_answer_are_leased() {
     let open: Vec<IpAddr> = bench.memory.leases().iter().map(|lease| lease.address).collect();
     let first: Vec<IpAddr> = addresses[..1_000].iter().copied().map(IpAddr::V4).collect();
     assert_eq!(open, first);
+    assert_eq!(bench.learner().counters().over_bound, 3_000, "the others are counted");
 }

@@ -167,6 +167,20 @@ fn s8_5_what_is_learned_is_published_before_the_answer_is_released() {
 }
 
 #[test]
+fn s8_6_the_addresses_of_a_wildcard_record_open_for_rules_with_that_wildcard() {
+    let bench = bench();
+    let heard = |record: &str, address| Heard {
+        name: DomainName::parse_recorded(record).unwrap(),
+        address: IpAddr::V4(address),
+        left: Duration::from_secs(30),
+    };
+    let all = [heard("*.example.com", OUTSIDE), heard("*.example.org", OTHER)];
+    assert_eq!(bench.learner().hear(&all).unwrap(), 1);
+    assert_eq!(bench.verdict(WEB, OUTSIDE), Verdict::Allow);
+    assert_eq!(bench.verdict(WEB, OTHER), Verdict::Deny);
+}
+
+#[test]
 fn what_other_nodes_have_learned_opens_here_for_rules_of_that_name() {
     let bench = bench();
     let heard = |name: &str, address| Heard {

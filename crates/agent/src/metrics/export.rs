@@ -32,6 +32,7 @@ struct Reading {
     leases: usize,
     evictions: Evictions,
     learned: Learned,
+    forgotten_answers: u64,
     dns: DnsCounters,
     upstreams: Vec<UpstreamState>,
     denials: Arc<Denials>,
@@ -41,6 +42,9 @@ struct Reading {
     is_runtime_silent: Option<bool>,
     /// None if they cannot be read now: a counter of 0 would look like a restart.
     guard_drops: Option<GuardDrops>,
+    second: usize,
+    second_unenforced: usize,
+    second_repaired: u64,
     unfiltered_bridges: usize,
     published: Option<Published>,
 }
@@ -62,6 +66,7 @@ impl Reading {
             leases,
             evictions,
             learned: state.node.counters(),
+            forgotten_answers: state.node.learner().forgotten_answers(),
             dns: server.map(|server| server.counters()).unwrap_or_default(),
             upstreams: server.map(|server| server.upstreams()).unwrap_or_default(),
             denials: state.denials.clone(),
@@ -69,6 +74,10 @@ impl Reading {
             unguarded: state.interfaces.unknown().len(),
             is_runtime_silent: state.interfaces.sandboxes().map(|said| said.error.is_some()),
             guard_drops: state.node.guard_drops().ok(),
+            second: state.node.second().iter().map(|pod| pod.interfaces.len()).sum(),
+            second_unenforced: state.interfaces.unreached()
+                + state.node.second().iter().filter(|pod| pod.failure.is_some()).count(),
+            second_repaired: state.node.repaired_inside(),
             unfiltered_bridges: state.node.guarded().bridges.unfiltered.len(),
             published: state.publisher.as_ref().map(|publisher| publisher.counts()),
         }
@@ -110,11 +119,15 @@ impl Reading {
             drops.sample(&["wrong_source"], dropped.wrong_source.packets)?;
             drops.sample(&["group"], dropped.groups.packets)?;
         }
+        to.value(&metric::SECOND, self.second)?;
+        to.value(&metric::SECOND_UNENFORCED, self.second_unenforced)?;
+        to.value(&metric::SECOND_REPAIRED, self.second_repaired)?;
         to.value(&metric::UNFILTERED_BRIDGES, self.unfiltered_bridges)?;
         let mut denials = to.family(&metric::DENIALS)?;
         denials.sample(&["enforced"], read(&self.denials.enforced))?;
         denials.sample(&["audited"], read(&self.denials.audited))?;
-        to.value(&metric::DENIALS_LOST, read(&self.denials.lost))
+        to.value(&metric::DENIALS_LOST, read(&self.denials.lost))?;
+        to.value(&metric::CALLERS_REFUSED, read(&meter.callers_refused))
     }
 
     fn leases(&self, to: &mut Exposition<'_>) -> fmt::Result {
@@ -133,6 +146,8 @@ impl Reading {
         let counts = REASONS.iter().zip(learned.revoked_by);
         counts.into_iter().try_for_each(|(reason, count)| revoked.sample(&[reason], count))?;
         to.value(&metric::ADDRESSES_FOREIGN, learned.foreign)?;
+        to.value(&metric::ADDRESSES_OVER_BOUND, learned.over_bound)?;
+        to.value(&metric::RECENT_FORGOTTEN, self.forgotten_answers)?;
         to.value(&metric::ANSWERS_LEARNED, learned.learned)
     }
 
@@ -153,6 +168,7 @@ impl Reading {
         to.value(&metric::RETRIES, dns.retries)?;
         to.value(&metric::UNASKED, dns.unasked)?;
         to.value(&metric::JOINED, dns.joined)?;
+        to.value(&metric::PASSED, dns.passed)?;
         to.value(&metric::RECASED, dns.recased)?;
         to.value(&metric::DISTRUSTED, dns.distrusted)?;
         to.value(&metric::CASELESS, dns.caseless)?;

@@ -18,6 +18,8 @@ pub(crate) struct Meter {
     pub(crate) names_expired: AtomicU64,
     pub(crate) changes: AtomicU64,
     pub(crate) failed_changes: AtomicU64,
+    /// Callers of the control socket that found it busy.
+    pub(crate) callers_refused: AtomicU64,
 }
 
 /// Transactions with the kernel.

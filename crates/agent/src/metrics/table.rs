@@ -85,6 +85,19 @@ pub(super) const ADDRESSES_FOREIGN: Metric = Metric::counter(
     "namewall_addresses_foreign_total",
     "Addresses in answers that the name of the question does not lead to.",
 );
+pub(super) const ADDRESSES_OVER_BOUND: Metric = Metric::counter(
+    "namewall_addresses_over_bound_total",
+    "Addresses in answers that are not leased, since the answer has more than one name may open; the first are.",
+);
+pub(super) const RECENT_FORGOTTEN: Metric = Metric::counter(
+    "namewall_recent_answers_forgotten_total",
+    "Answers that no rule spoke of and that gave way to others: a rule that comes later opens them only after another \
+     lookup.",
+);
+pub(super) const CALLERS_REFUSED: Metric = Metric::counter(
+    "namewall_control_refused_total",
+    "Callers of the control socket that were sent away, since too many were being answered.",
+);
 pub(super) const ANSWERS_LEARNED: Metric =
     Metric::counter("namewall_answers_learned_total", "Answers that opened or renewed something.");
 pub(super) const QUERIES: Metric = Metric::counter("namewall_dns_queries_total", "DNS queries that came in.");
@@ -109,6 +122,10 @@ pub(super) const UNASKED: Metric = Metric::counter(
 pub(super) const JOINED: Metric = Metric::counter(
     "namewall_dns_queries_joined_total",
     "DNS queries that were not sent, since the same question was under way; they got the answer to that one.",
+);
+pub(super) const PASSED: Metric = Metric::counter(
+    "namewall_dns_queries_passed_total",
+    "DNS queries that came to one loop and were passed to the one that their names belong to.",
 );
 pub(super) const RECASED: Metric = Metric::counter(
     "namewall_dns_recased_replies_total",
@@ -159,6 +176,18 @@ pub(super) const GUARD_DROPS: Metric = Metric::counter(
      multicast of other pods for a pod with ingress policies.",
 )
 .by(&[GUARD_REASON]);
+pub(super) const SECOND: Metric = Metric::gauge(
+    "namewall_second_interfaces",
+    "Interfaces of pods, other than each pod's own, on which policies are enforced inside the pod's network namespace.",
+);
+pub(super) const SECOND_UNENFORCED: Metric = Metric::gauge(
+    "namewall_second_unenforced_pods",
+    "Pods whose network namespace cannot be reached, or whose tables there are not as they should be.",
+);
+pub(super) const SECOND_REPAIRED: Metric = Metric::counter(
+    "namewall_second_repaired_total",
+    "Times that tables inside a pod's network namespace were found changed by somebody else, and made right.",
+);
 pub(super) const UNFILTERED_BRIDGES: Metric = Metric::gauge(
     "namewall_unfiltered_bridges",
     "Bridges with pods whose frames pass no policy, since the kernel's module br_netfilter is not loaded.",
@@ -193,6 +222,9 @@ pub const METRICS: &[&Metric] = &[
     &UNGUARDED,
     &RUNTIME_SILENT,
     &GUARD_DROPS,
+    &SECOND,
+    &SECOND_UNENFORCED,
+    &SECOND_REPAIRED,
     &UNFILTERED_BRIDGES,
     &LEASES,
     &LEASES_GRANTED,
@@ -201,6 +233,8 @@ pub const METRICS: &[&Metric] = &[
     &ADDRESSES_REFUSED,
     &LEASES_REVOKED,
     &ADDRESSES_FOREIGN,
+    &ADDRESSES_OVER_BOUND,
+    &RECENT_FORGOTTEN,
     &ANSWERS_LEARNED,
     &QUERIES,
     &QUERIES_REFUSED,
@@ -210,6 +244,7 @@ pub const METRICS: &[&Metric] = &[
     &RETRIES,
     &UNASKED,
     &JOINED,
+    &PASSED,
     &RECASED,
     &DISTRUSTED,
     &CASELESS,
@@ -223,4 +258,5 @@ pub const METRICS: &[&Metric] = &[
     &UPSTREAM_FAILURES,
     &DENIALS,
     &DENIALS_LOST,
+    &CALLERS_REFUSED,
 ];

@@ -128,6 +128,21 @@ impl Files {
         findings
     }
 
+    /// Findings about files that are gone while a new file cannot be read: it may have their objects now, as after a
+    /// rename. An error must not make the set of enforced policies smaller.
+    fn about_gone(&self, texts: &[(Arc<str>, Arc<str>)], findings: &[Finding]) -> Vec<Finding> {
+        let errors = findings.iter().filter(|finding| finding.severity == Severity::Error);
+        let mut files = errors.filter_map(|finding| finding.source.as_ref().map(|place| &place.file));
+        let Some(new) = files.find(|file| self.last_good.of(file).is_none()) else { return Vec::new() };
+        let is_there = |file: &Arc<str>| texts.iter().any(|(there, _)| there == file);
+        let gone = self.good_texts.keys().filter(|file| !is_there(file));
+        let message = format!(
+            "it is gone, and {new}, which is new, cannot be read: its objects may be there now. They stay in force until \
+             {new} can be read"
+        );
+        gone.map(|file| Finding::error("gone-file", "", message.clone()).from_source(Some(start_of(file)))).collect()
+    }
+
     /// Which files may have had objects that nobody knows any more.
     fn find_gap(&self, texts: &[(Arc<str>, Arc<str>)], findings: &[Finding]) -> Option<String> {
         if self.storage.has_state() {
@@ -199,6 +214,8 @@ impl Source for Files {
         }
         self.seen = seen;
         findings.extend(self.about_cut(&texts, &documents));
+        let gone = self.about_gone(&texts, &findings);
+        findings.extend(gone);
         let given = |document| cluster::give_addresses(document, &self.given);
         self.attached = documents.iter_mut().filter_map(given).collect();
         let documents = documents.into_iter().map(Arc::new);
@@ -301,6 +318,26 @@ mod tests {
         let read = files.read().expect("it is read");
         assert_eq!((read.lowered.snapshot.policies.len(), read.kept.len()), (1, 1));
         assert!(read.findings.iter().any(|finding| finding.severity == Severity::Error));
+    }
+
+    #[test]
+    fn s10_3_a_file_that_is_renamed_and_broken_at_once_keeps_its_objects() {
+        let folder = Folder::new("renamed");
+        folder.write(POLICY);
+        let mut files = Files::new(std::slice::from_ref(&folder.0), FileSettings::default());
+        files.read().expect("it is read");
+        let (old, new) = (folder.0.join("a.yaml"), folder.0.join("b.yaml"));
+        std::fs::remove_file(old).expect("it is there");
+        for _ in 0..2 {
+            std::fs::write(&new, format!("x: [\n---\n{POLICY}")).expect("a file");
+            let read = files.read().expect("it is read");
+            assert_eq!((read.lowered.snapshot.policies.len(), read.kept.len()), (1, 1));
+        }
+        std::fs::write(&new, POLICY.replace("closed", "other")).expect("a file");
+        let read = files.read().expect("it is read");
+        assert_eq!((read.lowered.snapshot.policies.len(), read.kept.len()), (1, 0), "it can be read now");
+        std::fs::remove_file(new).expect("it is there");
+        assert_eq!(files.read().expect("it is read").lowered.snapshot.policies.len(), 0, "a file that is removed");
     }
 
     #[test]

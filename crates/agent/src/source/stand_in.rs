@@ -36,6 +36,8 @@ pub(crate) struct StandIn {
     /// Pods and the like as they were stored last, and when they are stored again.
     facts: Vec<StoredEntry>,
     facts_at: Option<Instant>,
+    /// How many pods and the like there are, if that is too many to store them.
+    too_many: Option<usize>,
 }
 
 /// Objects that are to be stored.
@@ -109,7 +111,12 @@ impl StandIn {
         let has_new_facts = is_time && versions.facts != self.noted.facts;
         let has_new_texts = versions.texts != self.noted.texts;
         if has_new_facts {
-            self.facts = if store.fact_count() > MOST_FACTS { Vec::new() } else { store.stored_facts() };
+            let too_many = Some(store.fact_count()).filter(|count| *count > MOST_FACTS);
+            if let Some(count) = too_many.filter(|_| self.too_many.is_none()) {
+                warn!("{}", about_left_out(count));
+            }
+            self.facts = if too_many.is_some() { Vec::new() } else { store.stored_facts() };
+            self.too_many = too_many;
             self.facts_at = Some(now + FACTS_EVERY + Duration::from_secs((self.facts.len() / FACTS_A_SECOND) as u64));
             self.noted.facts = versions.facts;
         }
@@ -147,8 +154,17 @@ impl StandIn {
             "the API server has not been listed since the start; what an earlier process has stored is enforced"
                 .to_owned()
         });
-        StorageStatus { lost: self.lost.clone().or(status.lost.clone()), stands_in, ..status }
+        let left_out = self.too_many.map(about_left_out);
+        StorageStatus { lost: self.lost.clone().or(status.lost.clone()), left_out, stands_in, ..status }
     }
+}
+
+/// What is said of a cluster with too many pods and the like.
+fn about_left_out(count: usize) -> String {
+    format!(
+        "{count} pods, Services and EndpointSlices are not stored, since {MOST_FACTS} is the most; policies, nodes and \
+         namespaces are. An agent that starts without an API server waits for it, with the kernel's rules as they are"
+    )
 }
 
 /// What tells one cluster from another.
@@ -292,6 +308,25 @@ mod tests {
         let mut world = World::new("first");
         let (_watch, mut stand_in) = world.agent(false);
         assert!(!stand_in.is_due(after(1)) && !stand_in.is_due(after(1_000)));
+    }
+
+    #[test]
+    fn s10_3_a_cluster_with_too_many_pods_stores_its_policies_and_says_that_pods_are_missing() {
+        let mut world = World::new("many");
+        // One pod is there already.
+        (1..MOST_FACTS).for_each(|at| world.put(&POD, pod(&format!("p{at}"), "10.0.0.4")));
+        let (mut watch, mut stand_in) = world.agent(true);
+        let mut read = |stand_in: &mut StandIn, now| {
+            watch.read_with(&Settings::default(), |store| stand_in.note(store, now));
+            stand_in.pending.take().map(|pending| pending.entries.len())
+        };
+        assert_eq!(read(&mut stand_in, after(1)), Some(MOST_FACTS + 2), "all of them are stored");
+        assert_eq!(stand_in.status().left_out, None);
+        world.put(&POD, pod("one-more", "10.0.0.5"));
+        world.simulation.run_for(Duration::from_secs(5));
+        assert_eq!(read(&mut stand_in, after(60)), Some(2), "a policy and a namespace");
+        let told = stand_in.status().left_out.expect("status says so");
+        assert!(told.starts_with("20001 pods, Services and EndpointSlices are not stored"), "{told}");
     }
 
     #[test]

@@ -3,7 +3,9 @@
 //! finds the old state or the new one.
 //!
 //! A thread writes the file. The agent's loop waits for that thread for a short
-//! time only: a disk that hangs must not keep policies from being enforced.
+//! time only: a disk that hangs must not keep policies from being enforced. The
+//! thread tries again what it could not write, so that the state is stored as
+//! soon as the disk has room.
 
 use crate::error::with_causes;
 use namewall_cluster::{MAX_STORED, Stored, StoredEntry, StoredError, digest};
@@ -18,6 +20,8 @@ use tracing::{info, warn};
 
 /// How long a change waits to be stored before it is enforced.
 const PATIENCE: Duration = Duration::from_millis(250);
+/// A write that failed is tried again after this time, if no newer state was given.
+const RETRY_EVERY: Duration = Duration::from_secs(1);
 /// How long the end of the process waits for what is being stored.
 const LAST_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -57,6 +61,8 @@ pub struct StorageStatus {
     pub lost: Option<String>,
     /// Why the objects are not stored now.
     pub failure: Option<String>,
+    /// Which objects are not stored, and what follows from that. The others are.
+    pub left_out: Option<String>,
     /// Why what is enforced comes from the state alone.
     pub stands_in: Option<String>,
 }
@@ -250,17 +256,24 @@ impl Shared {
     /// Writes what is given, until it is over.
     fn serve(&self, path: &Path) {
         let mut slot = self.lock();
+        let mut unwritten: Option<Stored> = None;
         loop {
-            let Some(next) = slot.next.take() else {
-                if slot.is_over {
-                    return;
+            let next = match slot.next.take() {
+                Some(next) => next,
+                None if slot.is_over => return,
+                None => {
+                    let (woken, is_time) = self.sleep(slot, unwritten.is_some());
+                    slot = woken;
+                    match unwritten.take_if(|_| is_time && slot.next.is_none()) {
+                        Some(again) => again,
+                        None => continue,
+                    }
                 }
-                slot = self.changed.wait(slot).unwrap_or_else(PoisonError::into_inner);
-                continue;
             };
             let upto = slot.given;
             drop(slot);
             let failure = write(path, &next).err().map(|error| with_causes(&error));
+            unwritten = failure.is_some().then_some(next);
             slot = self.lock();
             match (&failure, &slot.failure) {
                 (Some(text), known) if known.as_ref() != Some(text) => {
@@ -272,6 +285,17 @@ impl Shared {
             (slot.failure, slot.done) = (failure, upto);
             self.changed.notify_all();
         }
+    }
+}
+
+impl Shared {
+    /// Waits until something changes. True if the time to try a failed write again has come before that.
+    fn sleep<'a>(&self, slot: MutexGuard<'a, Slot>, is_owing: bool) -> (MutexGuard<'a, Slot>, bool) {
+        if !is_owing {
+            return (self.changed.wait(slot).unwrap_or_else(PoisonError::into_inner), false);
+        }
+        let (slot, woken) = self.changed.wait_timeout(slot, RETRY_EVERY).unwrap_or_else(PoisonError::into_inner);
+        (slot, woken.timed_out())
     }
 }
 
@@ -407,6 +431,25 @@ mod tests {
             thread::sleep(Duration::from_millis(5));
         }
         drop(storage);
+        assert_eq!(folder.storage("files").load().map(|stored| stored.entries), Some(entries("one")));
+    }
+
+    #[test]
+    fn s10_3_a_state_that_could_not_be_written_is_written_when_it_can_be_without_another_change() {
+        let folder = Folder::new("unasked");
+        fs::write(folder.0.join(FOLDER), "").expect("a file");
+        let mut storage = folder.storage("files");
+        storage.save(entries("one"));
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while storage.status().failure.is_none() {
+            assert!(Instant::now() < deadline, "nobody tells of it");
+            thread::sleep(Duration::from_millis(5));
+        }
+        fs::remove_file(folder.0.join(FOLDER)).expect("it is ours");
+        while storage.status().failure.is_some() {
+            assert!(Instant::now() < deadline, "it is not stored");
+            thread::sleep(Duration::from_millis(5));
+        }
         assert_eq!(folder.storage("files").load().map(|stored| stored.entries), Some(entries("one")));
     }
 

@@ -122,11 +122,8 @@ pub(crate) fn read_resolver(document: &Document, findings: &mut Vec<Finding>) ->
     };
     for (at, item) in object.status.resolved_names.iter().enumerate() {
         let path = format!("status.resolvedNames[{at}]");
-        // The wildcard itself may have been looked up; it is no name a client asks for.
-        if item.dns_name.starts_with("*.") {
-            continue;
-        }
-        let name = match item.dns_name.parse::<DomainName>() {
+        // The wildcard itself may have been looked up. Its addresses are those of all its names (S8.6).
+        let name = match DomainName::parse_recorded(&item.dns_name) {
             Ok(name) if pattern.matches(&name) => name,
             Ok(name) => {
                 let message = format!("{name} does not match {pattern}; it opens nothing");

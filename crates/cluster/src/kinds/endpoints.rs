@@ -34,19 +34,32 @@ pub(crate) fn read_endpoints(document: &Document, findings: &mut Vec<Finding>) -
         return vec![endpoints_of(&mut scope, &service, std::iter::empty(), &[])];
     }
     let listed = subsets.iter().map(|subset| {
-        let addresses = subset.addresses.iter().map(|address| address.ip.as_str());
-        endpoints_of(&mut scope, &service, addresses, &subset.ports)
+        let listed = subset.addresses.iter().map(|address| ListedAddress { text: &address.ip, is_ready: true });
+        endpoints_of(&mut scope, &service, listed, &subset.ports)
     });
     listed.collect()
+}
+
+/// An address as an object lists it.
+pub(super) struct ListedAddress<'t> {
+    pub(super) text: &'t str,
+    pub(super) is_ready: bool,
 }
 
 pub(super) fn endpoints_of<'t>(
     scope: &mut Scope<'_>,
     service: &str,
-    addresses: impl Iterator<Item = &'t str>,
+    listed: impl Iterator<Item = ListedAddress<'t>>,
     ports: &[EndpointPort],
 ) -> Endpoints {
-    let addresses = addresses.filter_map(|text| parts::address(scope, text, "endpoints")).collect();
+    let (mut addresses, mut unready) = (Vec::new(), Vec::new());
+    for ListedAddress { text, is_ready } in listed {
+        let Some(address) = parts::address(scope, text, "endpoints") else { continue };
+        addresses.push(address);
+        if !is_ready {
+            unready.push(address);
+        }
+    }
     let mut known = Vec::new();
     for port in ports {
         let protocol = parts::protocol(scope, port.protocol.as_deref(), "ports");
@@ -55,5 +68,5 @@ pub(super) fn endpoints_of<'t>(
             known.push((name, protocol, number));
         }
     }
-    Endpoints { namespace: scope.namespace().into(), service: service.into(), addresses, ports: known }
+    Endpoints { namespace: scope.namespace().into(), service: service.into(), addresses, unready, ports: known }
 }

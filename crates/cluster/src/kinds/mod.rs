@@ -190,7 +190,7 @@ table! {
 
     ENDPOINT_SLICE = Kind {
         any_version: true,
-        kept: &["addressType", "endpoints.addresses", "ports"],
+        kept: &["addressType", "endpoints.addresses", "endpoints.conditions.ready", "ports"],
         watched_by: EVERYONE,
         ..Kind::new("discovery.k8s.io", "EndpointSlice", "endpointslices", Reader::EndpointSlice)
     };

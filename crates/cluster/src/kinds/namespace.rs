@@ -7,7 +7,7 @@ use namewall_policy::Finding;
 use namewall_policy::model::Namespace;
 
 pub(crate) fn read_namespace(document: &Document, findings: &mut Vec<Finding>) -> Namespace {
-    let mut scope = Scope::new(document, findings);
+    let mut scope = Scope::of_fact(document, findings);
     Namespace {
         default_deny_ingress: isolates(&mut scope),
         name: scope.meta.name.as_str().into(),

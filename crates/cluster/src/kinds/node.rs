@@ -23,7 +23,9 @@ pub(crate) struct ReadNode {
 
 /// A node is there even if a part of it cannot be read: rules may deny it.
 pub(crate) fn read_node(document: &Document, findings: &mut Vec<Finding>) -> ReadNode {
-    let mut scope = Scope::new(document, findings);
+    let mut scope = Scope::of_fact(document, findings);
+    scope.find_misspelt(document.node.get("spec"), "spec", &["podCIDR", "podCIDRs"]);
+    scope.find_misspelt(document.node.get("status"), "status", &["addresses"]);
     let pod_cidr: Option<String> = scope.read_part(scope.node(&["spec", "podCIDR"]), "spec.podCIDR");
     let pod_cidrs: Vec<String> = scope.read_items(scope.node(&["spec", "podCIDRs"]), "spec.podCIDRs");
     let listed: Vec<NodeAddress> = scope.read_items(scope.node(&["status", "addresses"]), "status.addresses");

@@ -29,6 +29,9 @@ pub(super) const KEPT: &[&str] = &[
     "metadata.annotations.kubernetes.io/config.mirror",
 ];
 
+/// The fields of a spec that matter here.
+const SPEC_FIELDS: [&str; 6] = ["nodeName", "hostNetwork", "containers", "initContainers", "dnsPolicy", "dnsConfig"];
+
 /// On the mirror of a static pod: the uid by which its node knows it.
 pub(crate) const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
@@ -105,7 +108,8 @@ struct NetworkStatus {
 
 /// What of a pod can be read; with a part that cannot, it is still there.
 pub(crate) fn read_pod(document: &Document, findings: &mut Vec<Finding>, pool: &mut Pool) -> Option<Described> {
-    let mut scope = Scope::new(document, findings);
+    let mut scope = Scope::of_fact(document, findings);
+    scope.find_misspelt(document.node.get("status"), "status", &["phase", "podIP", "podIPs"]);
     let status: PodStatus = scope.read_part(document.node.get("status"), "status");
     // S2.7: a pod that has ended has no address any more; it is no workload.
     if matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")) {
@@ -124,6 +128,7 @@ pub(crate) fn read_pod(document: &Document, findings: &mut Vec<Finding>, pool: &
 
 /// Piece by piece: a bad port must not lose the node, nor a bad node the ports.
 pub(super) fn pod_spec<'d>(scope: &mut Scope<'d>, node: Option<&'d Node>, path: &str) -> PodSpec {
+    scope.find_misspelt(node, path, &SPEC_FIELDS);
     let field = |key: &str| node.and_then(|node| node.get(key));
     let node_name: Option<IntOrString> = scope.read_part(field("nodeName"), &format!("{path}.nodeName"));
     PodSpec {

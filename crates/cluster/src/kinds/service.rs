@@ -35,6 +35,9 @@ struct ServiceSpec {
     ports: Vec<ServicePort>,
 }
 
+/// The fields of a spec that matter here.
+const SPEC_FIELDS: [&str; 7] = ["type", "externalName", "clusterIP", "clusterIPs", "externalIPs", "selector", "ports"];
+
 #[derive(Deserialize, Debug, Clone)]
 #[serde(rename_all = "camelCase")]
 struct ServicePort {
@@ -51,7 +54,8 @@ struct LoadBalancerIngress {
 }
 
 pub(crate) fn read_service(document: &Document, findings: &mut Vec<Finding>) -> DescribedService {
-    let mut scope = Scope::new(document, findings);
+    let mut scope = Scope::of_fact(document, findings);
+    scope.find_misspelt(document.node.get("spec"), "spec", &SPEC_FIELDS);
     let spec = service_spec(&mut scope);
     let balanced: Vec<LoadBalancerIngress> =
         scope.read_items(scope.node(&["status", "loadBalancer", "ingress"]), "status.loadBalancer.ingress");

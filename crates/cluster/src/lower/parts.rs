@@ -58,13 +58,15 @@ pub(crate) fn selector(scope: &mut Scope<'_>, selector: &LabelSelector, path: &s
     Some(Selector { requirements })
 }
 
+const KEY_FORM: &str = "write name or prefix/name, like app or example.com/app";
+const VALUE_FORM: &str = "at most 63 letters, digits, `-`, `_`, `.`, with a letter or digit at both ends";
+
 /// No object can carry another, so a selector by it cannot mean what it says.
 fn check_label_key(scope: &mut Scope<'_>, key: &str, path: &str) -> Option<()> {
     if is_label_key(key) {
         return Some(());
     }
-    let message = format!("`{key}` cannot be a label's key; write name or prefix/name, like app or example.com/app");
-    scope.error("bad-selector", path, message);
+    scope.error("bad-selector", path, format!("`{key}` cannot be a label's key; {KEY_FORM}"));
     None
 }
 
@@ -84,15 +86,26 @@ fn is_label_text(text: &str) -> bool {
     text.len() <= 63 && inner && edge(text.chars().next()) && edge(text.chars().next_back())
 }
 
+/// A label of an object. The API server refuses others, so that the object would not be there.
+pub(crate) fn check_label(scope: &mut Scope<'_>, (key, value): (&str, &str), path: &str) {
+    if !is_label_key(key) {
+        scope.error("bad-label", path, format!("`{key}` cannot be a label's key; {KEY_FORM}"));
+    }
+    if !is_label_text(value) {
+        scope.error(
+            "bad-label",
+            &format!("{path}.{key}"),
+            format!("`{value}` cannot be a label's value: {VALUE_FORM}"),
+        );
+    }
+}
+
 /// No object can carry such a label, so the selector can never mean anything.
 fn check_label_value(scope: &mut Scope<'_>, value: &str, path: &str) -> Option<()> {
     if is_label_text(value) {
         return Some(());
     }
-    let message = format!(
-        "`{value}` cannot be a label's value: at most 63 letters, digits, `-`, `_`, `.`, with a letter or digit at both ends"
-    );
-    scope.error("bad-selector", path, message);
+    scope.error("bad-selector", path, format!("`{value}` cannot be a label's value: {VALUE_FORM}"));
     None
 }
 

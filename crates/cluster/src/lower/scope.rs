@@ -1,5 +1,6 @@
 //! One object while it is lowered: reads its fields and collects what is wrong.
 
+use super::parts;
 use crate::document::{Document, meant_as_text, source};
 use crate::kinds::meta::ObjectMeta;
 use crate::yaml::{self, Entry, Mark, Node, Value};
@@ -50,6 +51,18 @@ impl RuleForm<'_> {
     }
 }
 
+/// The fields of metadata that matter here.
+const METADATA: [&str; 5] = ["name", "namespace", "labels", "annotations", "ownerReferences"];
+/// The parts of every object.
+const PARTS: [&str; 3] = ["metadata", "spec", "status"];
+
+/// Whether a word is another one with one or two slips in it.
+fn is_misspelt(written: &str, meant: &str) -> bool {
+    let slips = if meant.len() < 5 { 1 } else { 2 };
+    let (written, meant) = (written.to_ascii_lowercase(), meant.to_ascii_lowercase());
+    strsim::osa_distance(&written, &meant) <= slips
+}
+
 impl<'d> Scope<'d> {
     pub(crate) fn new(document: &'d Document, findings: &'d mut Vec<Finding>) -> Self {
         let kind = document.kind().unwrap_or_default();
@@ -59,15 +72,27 @@ impl<'d> Scope<'d> {
         scope
     }
 
+    /// Of an object that is not a policy.
+    pub(crate) fn of_fact(document: &'d Document, findings: &'d mut Vec<Finding>) -> Self {
+        let mut scope = Self::new(document, findings);
+        scope.find_misspelt(Some(&document.node), "", &PARTS);
+        scope
+    }
+
     /// Metadata, read piece by piece: one bad label must not lose the others,
     /// and with them the policies that select by them.
     pub(crate) fn metadata(&mut self, node: Option<&'d Node>, path: &str) -> ObjectMeta {
+        self.find_misspelt(node, path, &METADATA);
         let text = |key: &str| node.and_then(|node| node.get(key)).and_then(Node::as_str).map(str::to_owned);
         let owners = node.and_then(|node| node.get("ownerReferences"));
+        let labels = self.texts(node, "labels", path);
+        for (key, value) in &labels {
+            parts::check_label(self, (key, value), &format!("{path}.labels"));
+        }
         ObjectMeta {
             name: text("name").filter(|name| !name.is_empty()).unwrap_or_else(|| super::UNNAMED.to_owned()),
             namespace: text("namespace"),
-            labels: self.texts(node, "labels", path),
+            labels,
             annotations: self.texts(node, "annotations", path),
             owner_references: owners
                 .and_then(|node| self.read_loose(node, &format!("{path}.ownerReferences")))
@@ -100,6 +125,21 @@ impl<'d> Scope<'d> {
             texts.insert(entry.key.to_string(), text);
         }
         texts
+    }
+
+    /// Objects that are not policies may have any field; most do not matter here. One that is nearly the name of a
+    /// field that does is an error, if that field is not there: a pod without its labels is selected by no policy.
+    pub(crate) fn find_misspelt(&mut self, node: Option<&Node>, path: &str, fields: &[&str]) {
+        let Some(node) = node else { return };
+        let is_known = |key: &str| fields.contains(&key);
+        for entry in node.entries().iter().filter(|entry| !is_known(&entry.key)) {
+            let is_meant = |field: &&&str| node.get(field).is_none() && is_misspelt(&entry.key, field);
+            if let Some(field) = fields.iter().find(is_meant) {
+                let message = format!("`{}` is not known here; did you mean `{field}`?", entry.key);
+                let path = if path.is_empty() { entry.key.to_string() } else { format!("{path}.{}", entry.key) };
+                self.error("unknown-field", &path, message);
+            }
+        }
     }
 
     fn error_at(&mut self, mark: Mark, path: &str, message: &str) {

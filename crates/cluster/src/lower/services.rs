@@ -67,7 +67,10 @@ pub const API_SERVER_PORT: u16 = 6443;
 pub struct Endpoints {
     pub(crate) namespace: Arc<str>,
     pub service: Arc<str>,
+    /// Ready or not: a connection to one that is not ready is a connection to the Service's pods too.
     pub addresses: Vec<IpAddr>,
+    /// Those of the addresses that are not ready to answer.
+    pub unready: Vec<IpAddr>,
     /// Name, protocol, number: at each of the addresses.
     pub ports: Vec<(Option<Box<str>>, Protocol, u16)>,
 }

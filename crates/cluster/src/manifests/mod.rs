@@ -5,7 +5,7 @@
 mod folder;
 mod texts;
 
-pub use texts::{MAX_FILE, is_blank};
+pub use texts::{MAX_FILE, is_blank, read_text};
 
 use crate::document::{Document, FilePart, Gather, read_part};
 use crate::lower::{Lowered, Objects, Settings};

@@ -123,6 +123,13 @@ fn read_file(path: &Path, pipes: Pipes) -> io::Result<Result<Vec<u8>, String>> {
     Ok(read_bounded(file)?.map_err(|_| format!("the file is larger than {} MB; split it", MAX_FILE >> 20)))
 }
 
+/// The text of a file that is not a manifest. A pipe, a device or a file that is too large is an error: to read it may
+/// never end.
+pub fn read_text(path: &Path) -> io::Result<String> {
+    let bytes = read_file(path, Pipes::Refuse)?.map_err(io::Error::other)?;
+    String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8 text"))
+}
+
 /// Tells what it is instead of a regular file.
 fn refusal(found: FileType) -> String {
     let what = match () {
@@ -131,7 +138,7 @@ fn refusal(found: FileType) -> String {
         () if found.is_dir() => "a folder",
         () => "a device",
     };
-    format!("it is {what}; only regular files, and links to them, are read as manifests")
+    format!("it is {what}; only regular files, and links to them, are read")
 }
 
 struct TooLarge;

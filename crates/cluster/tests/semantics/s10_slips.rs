@@ -14,6 +14,39 @@ fn closed() -> String {
 // --- S10.1: bad input never widens access ---
 
 #[test]
+fn s10_2_a_misspelt_field_of_a_pod_node_or_namespace_is_an_error() {
+    let object = |kind: &str, rest: &str| format!("---\n{{apiVersion: v1, kind: {kind}, {rest}}}\n");
+    for (kind, rest, path) in [
+        ("Pod", "metadata: {name: a, lables: {app: web}}", "metadata.lables"),
+        ("Pod", "metadata: {name: a, namespce: shop}", "metadata.namespce"),
+        ("Pod", "metadata: {name: a}, spec: {hostNetwrok: true}", "spec.hostNetwrok"),
+        ("Pod", "metadata: {name: a}, status: {podIps: [{ip: 10.0.0.1}]}", "status.podIps"),
+        ("Pod", "metadata: {name: a}, staus: {podIP: 10.0.0.1}", "staus"),
+        ("Node", "metadata: {name: a}, spec: {podCidrs: [10.0.0.0/24]}", "spec.podCidrs"),
+        ("Node", "metadata: {name: a}, status: {adresses: []}", "status.adresses"),
+        ("Namespace", "metadata: {name: a, label: {team: a}}", "metadata.label"),
+        ("Service", "metadata: {name: a}, spec: {selectors: {app: web}}", "spec.selectors"),
+    ] {
+        let told = findings(object(kind, rest));
+        assert_eq!(told.len(), 1, "{rest}: {told:?}");
+        assert!(told[0].starts_with("error[unknown-field]") && told[0].contains(path), "{told:?}");
+    }
+    for (kind, labels, path) in [
+        ("Pod", "{app: 'p 2!'}", "labels.app"),
+        ("Namespace", "{team: -ops}", "labels.team"),
+        ("Pod", "{'a b': c}", "labels"),
+    ] {
+        let told = findings(object(kind, &format!("metadata: {{name: a, labels: {labels}}}")));
+        assert_eq!(told.len(), 1, "{labels}: {told:?}");
+        assert!(told[0].starts_with("error[bad-label]") && told[0].contains(path), "{told:?}");
+    }
+    // Fields that do not matter here, and those that are nearly one that is there.
+    let others =
+        "metadata: {name: a, labels: {}, label: {}, uid: x}, spec: {hostname: a, hostPID: true, containers: []}";
+    assert_eq!(findings(object("Pod", others)), Vec::<String>::new());
+}
+
+#[test]
 fn s10_1_a_misspelt_subject_does_not_open_other_pods() {
     let policy = np("web", "{podSelecter: {matchLabels: {app: web}}, ingress: [{}]}");
     check(world() + &closed() + &policy, &["ops/tool -> shop/db:1/TCP: deny by NetworkPolicy/shop/closed"]);

@@ -133,10 +133,10 @@ fn a_dns_server_that_fails_is_asked_ever_less() {
     world.simulation.run_for(200 * SECOND);
     let asked = world.dns.take_asked();
     let pauses: Vec<u64> = asked.windows(2).map(|pair| pair[1].at.since(pair[0].at).as_secs()).collect();
-    assert_eq!(pauses, [10, 20, 40, 80], "{asked:?}");
-    assert_eq!(world.counts().failures, 5);
+    assert_eq!(pauses, [10, 20, 30, 30, 30, 30, 30], "{asked:?}");
+    assert_eq!(world.counts().failures, 8);
     world.dns.set("a.example.com.", &[(address(1), 30)]);
-    world.simulation.run_for(200 * SECOND);
+    world.simulation.run_for(31 * SECOND);
     assert_eq!(world.names(), ["a.example.com. 192.0.2.1"]);
 }
 
@@ -151,6 +151,89 @@ fn a_name_that_fails_after_it_was_known_keeps_its_addresses_for_a_while() {
     assert_eq!(world.names(), ["a.example.com. 192.0.2.1"]);
     world.simulation.run_for(300 * SECOND);
     assert_eq!(world.names(), ["a.example.com. "]);
+}
+
+#[test]
+fn s8_7_a_name_that_is_denied_keeps_its_addresses_until_dns_answers() {
+    let world = World::new(&[]);
+    let rule = json!({"type": "Deny", "to": {"dnsName": "a.example.com"}});
+    let metadata = json!({"name": "default", "namespace": "shop"});
+    world.server.put(&EGRESS_FIREWALL, json!({"metadata": metadata, "spec": {"egress": [rule]}}));
+    world.dns.set("a.example.com.", &[(address(1), 30)]);
+    let mut world = world.start();
+    world.simulation.run_for(10 * SECOND);
+    for failure in ["SERVFAIL", "Timeout", "NXDOMAIN"] {
+        world.dns.fail("a.example.com.", failure);
+        for _ in 0..600 {
+            world.simulation.run_for(SECOND);
+            assert_eq!(world.names(), ["a.example.com. 192.0.2.1"], "{failure}");
+        }
+    }
+    world.dns.set("a.example.com.", &[(address(2), 30)]);
+    world.simulation.run_for(40 * SECOND);
+    assert_eq!(world.names(), ["a.example.com. 192.0.2.2"]);
+}
+
+#[test]
+fn s8_7_a_name_keeps_its_addresses_for_five_more_tries() {
+    let world = World::new(&["a.example.com"]);
+    world.dns.set("a.example.com.", &[(address(1), 30)]);
+    let mut world = world.start();
+    world.simulation.run_for(10 * SECOND);
+    world.dns.take_asked();
+    world.dns.fail("a.example.com.", "Timeout");
+    while world.names() == ["a.example.com. 192.0.2.1"] {
+        world.simulation.run_for(SECOND);
+    }
+    let tries = world.dns.take_asked().len();
+    assert!(tries >= 5, "it went after {tries} tries");
+}
+
+#[test]
+fn s8_7_lookups_that_wait_for_their_turn_close_nothing() {
+    let world = World::new(&["a.example.com"]);
+    world.dns.set("a.example.com.", &[(address(1), 30)]);
+    let mut world = world.start();
+    world.simulation.run_for(10 * SECOND);
+    world.dns.set_delay(200 * SECOND);
+    for second in 0..900 {
+        world.simulation.run_for(SECOND);
+        assert_eq!(world.names(), ["a.example.com. 192.0.2.1"], "after {second} s");
+    }
+    assert_eq!(world.counts().failures, 0);
+}
+
+#[test]
+fn s8_7_a_name_comes_back_soon_after_dns_does() {
+    let world = World::new(&["a.example.com", "*.example.org"]);
+    world.dns.set("a.example.com.", &[(address(1), 30)]);
+    world.dns.set("b.example.org.", &[(address(2), 30)]);
+    let mut world = world.start();
+    world.simulation.run_for(SECOND);
+    // As a node writes it after a client has asked.
+    let mut wildcard = world
+        .server
+        .all(&DNS_NAME_RESOLVER)
+        .into_iter()
+        .find(|one| one["spec"]["name"] == "*.example.org.")
+        .expect("it is there");
+    let now = namewall_runtime::Clock::wall(&world.simulation.clock()).to_string();
+    wildcard["status"] = json!({"resolvedNames": [{
+        "dnsName": "b.example.org.", "resolvedAddresses": [{"ip": "192.0.2.2", "ttlSeconds": 30, "lastLookupTime": now}],
+    }]});
+    world.server.put(&DNS_NAME_RESOLVER, wildcard);
+    world.simulation.run_for(40 * SECOND);
+    let both = ["a.example.com. 192.0.2.1", "*.example.org. 192.0.2.2"];
+    let has_both = |world: &World| both.iter().all(|one| world.names().contains(&(*one).to_owned()));
+    assert!(has_both(&world), "{:?}", world.names());
+    world.dns.fail("a.example.com.", "SERVFAIL");
+    world.dns.fail("b.example.org.", "SERVFAIL");
+    world.simulation.run_for(120 * SECOND);
+    assert!(world.names().iter().all(|one| !one.contains("192.0.2.")), "{:?}", world.names());
+    world.dns.set("a.example.com.", &[(address(1), 30)]);
+    world.dns.set("b.example.org.", &[(address(2), 30)]);
+    world.simulation.run_for(31 * SECOND);
+    assert!(has_both(&world), "{:?}", world.names());
 }
 
 #[test]

@@ -30,6 +30,8 @@ pub struct Edns0 {
     /// The option it is read from.
     pub code: u16,
     pub encoding: Encoding,
+    /// Whether the encoding is not written, so that rules may show what is meant.
+    pub is_untyped: bool,
     pub place: FileSpan,
 }
 
@@ -76,7 +78,8 @@ pub(crate) fn read(line: &Line, prefix: &str, report: &mut Report) -> Vec<Edns0>
         let (code, label) = (read_code(code, report), read_label(label, prefix, report));
         let encoding = read_encoding(rest, option, report);
         let (Some(code), Some(label), Some(encoding)) = (code, label, encoding) else { continue };
-        fields.push(Edns0 { label, code, encoding, place: option.place().clone() });
+        let is_untyped = rest.is_empty();
+        fields.push(Edns0 { label, code, encoding, is_untyped, place: option.place().clone() });
     }
     fields
 }

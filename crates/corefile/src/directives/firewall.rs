@@ -8,7 +8,7 @@ use crate::parse::Line;
 use crate::problem::Report;
 use crate::suggest::nearest;
 use crate::{FileSpan, Text, Zone};
-use namewall_expression::{Expression, ExpressionError, Outcome};
+use namewall_expression::{Expression, Outcome};
 use namewall_policy::domain::DomainName;
 use std::sync::Arc;
 
@@ -95,7 +95,7 @@ pub enum RuleKind {
         expression: Arc<Expression>,
     },
     /// What an engine says.
-    Engine { kind: EngineKind, name: Arc<str>, params: Vec<Arc<str>> },
+    Engine { kind: EngineKind, name: Arc<str> },
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -153,7 +153,46 @@ pub(crate) fn read(line: &Line, known: &NamedEngines, report: &mut Report) -> Op
     Some(firewall)
 }
 
+/// Lists of one point without zones are one list, in the order they stand in, as with CoreDNS.
+pub(crate) fn merge(lists: Vec<Firewall>, report: &mut Report) -> Vec<Firewall> {
+    let mut merged: Vec<Firewall> = Vec::new();
+    for list in lists {
+        let is_same = |first: &&mut Firewall| {
+            first.point == list.point && first.written == Written::Shipped && list.written == Written::Shipped
+        };
+        match merged.iter_mut().find(is_same) {
+            Some(first) => first.add(list, report),
+            None => merged.push(list),
+        }
+    }
+    merged
+}
+
 impl Firewall {
+    /// Goes on with another list.
+    fn add(&mut self, other: Self, report: &mut Report) {
+        for list in [&*self, &other] {
+            if !list.passthrough.is_empty() {
+                report
+                    .error("two-lists", &list.place, "`passthrough` is for one list, and this one is part of another")
+                    .help(format!("write one list: they begin on lines {} and {}", self.place.line, other.place.line));
+            }
+        }
+        match (self.default, other.default) {
+            (Some(one), Some(another)) if one != another => {
+                let place = other.default_text.as_ref().map_or(&other.place, |text| &text.place);
+                report
+                    .error("set-twice", place, "a list has one default")
+                    .help(format!("the list on line {} goes on here: remove one of them", self.place.line));
+            }
+            (None, Some(_)) => (self.default, self.default_text) = (other.default, other.default_text),
+            _ => {}
+        }
+        self.rules.extend(other.rules);
+        self.debug_query_suffix = self.debug_query_suffix.take().or(other.debug_query_suffix);
+        self.log |= other.log;
+    }
+
     fn take(&mut self, line: &Line, known: &NamedEngines, report: &mut Report) {
         let word = &*line.name.text;
         let kind = match (word, &line.args[..]) {
@@ -235,21 +274,12 @@ fn expression(action: &Token, line: &Line, at: usize, report: &mut Report) -> Op
             expression: Arc::new(expression),
         }),
         Err(error) => {
-            let place = place_of(&error, &text);
+            let place = text.piece(error.span());
             let help = error.suggestion().unwrap_or("see docs/expressions.md").to_owned();
             report.error("bad-expression", &place, error.message()).help(help);
             None
         }
     }
-}
-
-/// Where in the file an expression is wrong.
-fn place_of(error: &ExpressionError, text: &Text) -> FileSpan {
-    let (span, count) = (error.span(), |range: std::ops::Range<usize>| {
-        text.text.get(range).map_or(0, |piece| piece.chars().count() as u32)
-    });
-    let column = text.place.column + count(0..span.start);
-    FileSpan { column, length: count(span).max(1), ..text.place.clone() }
 }
 
 /// A part of an expression in quotes. CoreDNS takes all quotes away before it reads an expression; here
@@ -311,7 +341,7 @@ fn named_expression(line: &Line, known: &NamedEngines, report: &mut Report) -> O
     action_after(line, 1, report).map(|kind| with_engine(kind, name.text.clone()))
 }
 
-/// `KIND NAME [PARAMETER…]`.
+/// `KIND NAME`.
 fn engine(kind: EngineKind, line: &Line, known: &NamedEngines, report: &mut Report) -> Option<RuleKind> {
     let word = kind.word();
     let Some((name, params)) = line.args.split_first() else {
@@ -345,8 +375,12 @@ fn engine(kind: EngineKind, line: &Line, known: &NamedEngines, report: &mut Repo
         }
         return None;
     }
-    let params = params.iter().map(|param| param.text.clone()).collect();
-    Some(RuleKind::Engine { kind, name: name.text.clone(), params })
+    if let Some(extra) = params.first() {
+        let message = format!("`{word} {}` takes no arguments", name.text);
+        report.error("extra-argument", &extra.place, message).help("remove it: the engine's policy decides alone");
+        return None;
+    }
+    Some(RuleKind::Engine { kind, name: name.text.clone() })
 }
 
 fn unknown(line: &Line, known: &NamedEngines, report: &mut Report) {

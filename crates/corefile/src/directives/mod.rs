@@ -98,7 +98,11 @@ pub(super) const DIRECTIVES: Words<Directive> = Words {
         (Directive::Whoami, once("whoami", "", 0, 0)),
     ],
     not_served: &[
-        ("acl", "write a list of rules: `firewall query { refuse incidr(client_ip, '192.0.2.0/24') }`"),
+        (
+            "acl",
+            "write a list of rules: `firewall query {`, `refuse in-cidr(client_ip, 192.0.2.0/24)`, `default allow` and \
+             `}`, each on a line of its own",
+        ),
         ("alternate", "write `failover RCODE…` in `forward`"),
         ("any", "write a rule: `refuse type == 'ANY'`"),
         ("auto", "name each zone file with `file`"),

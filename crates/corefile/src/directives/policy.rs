@@ -59,7 +59,7 @@ pub(crate) fn read(mut line: Line, report: &mut Report) -> Policy {
         report.error("no-endpoint", line.place(), "`policy` asks nobody").help("add `endpoint HOST:PORT…`");
     }
     let list = |point| {
-        let kind = RuleKind::Engine { kind: EngineKind::Themis, name: NAME.into(), params: Vec::new() };
+        let kind = RuleKind::Engine { kind: EngineKind::Themis, name: NAME.into() };
         Firewall {
             point,
             written: Written::Shipped,
@@ -119,7 +119,7 @@ fn field(option: &Line, report: &mut Report) -> Option<(Edns0, Attribute)> {
     let code = edns0::read_code(code, report)?;
     let label = edns0::read_label(name, "policy/", report)?;
     let attribute = Attribute { name: name.text.clone(), fact: Fact::Label(label.clone()), kind };
-    Some((Edns0 { label, code, encoding, place: option.place().clone() }, attribute))
+    Some((Edns0 { label, code, encoding, is_untyped: false, place: option.place().clone() }, attribute))
 }
 
 /// `//` begins no comment in a Corefile, but does in the samples of this plugin.

@@ -5,6 +5,7 @@ use crate::lexer::Token;
 use crate::parse::Line;
 use crate::problem::Report;
 use crate::{FileSpan, Rcode, Text, Zone};
+use namewall_policy::dns_codes::{CLASSES, TYPES};
 use std::sync::Arc;
 
 pub(crate) const TEMPLATE: Form = many("template", "CLASS TYPE [ZONE…] { … }", 2, ANY);
@@ -34,34 +35,8 @@ const OPTIONS: Words<TemplateOption> = Words {
     not_served: &[],
 };
 
-const CLASSES: [(&str, Option<u16>); 5] =
-    [("IN", Some(1)), ("CH", Some(3)), ("HS", Some(4)), ("NONE", Some(254)), ("ANY", None)];
-
-/// Types by name that are asked for often; others are `TYPE` and a number.
-const TYPES: [(&str, Option<u16>); 22] = [
-    ("A", Some(1)),
-    ("AAAA", Some(28)),
-    ("ANY", None),
-    ("CAA", Some(257)),
-    ("CNAME", Some(5)),
-    ("DNAME", Some(39)),
-    ("DNSKEY", Some(48)),
-    ("DS", Some(43)),
-    ("HINFO", Some(13)),
-    ("HTTPS", Some(65)),
-    ("LOC", Some(29)),
-    ("MX", Some(15)),
-    ("NAPTR", Some(35)),
-    ("NS", Some(2)),
-    ("PTR", Some(12)),
-    ("SOA", Some(6)),
-    ("SPF", Some(99)),
-    ("SRV", Some(33)),
-    ("SSHFP", Some(44)),
-    ("SVCB", Some(64)),
-    ("TLSA", Some(52)),
-    ("TXT", Some(16)),
-];
+/// The class or the type that stands for all of them.
+const ANY_CODE: u16 = 255;
 
 #[derive(Clone, PartialEq, Debug)]
 pub struct Template {
@@ -84,8 +59,9 @@ pub struct Template {
 }
 
 pub(crate) fn read(line: &Line, report: &mut Report) -> Option<Template> {
-    let class = report.word(&line.args[0], &CLASSES)?;
-    let kind = kind(&line.args[1], report)?;
+    let not_any = |code: u16| (code != ANY_CODE).then_some(code);
+    let class = report.code(&line.args[0], &CLASSES).map(not_any)?;
+    let kind = report.code(&line.args[1], &TYPES).map(not_any)?;
     let mut template = Template {
         class,
         kind,
@@ -122,12 +98,4 @@ pub(crate) fn read(line: &Line, report: &mut Report) -> Option<Template> {
             .help("add `answer RECORD` or `rcode RCODE`, like `rcode NXDOMAIN`");
     }
     Some(template)
-}
-
-fn kind(word: &Token, report: &mut Report) -> Option<Option<u16>> {
-    let number = word.text.get(4..).filter(|_| word.text.to_ascii_uppercase().starts_with("TYPE"));
-    match number.and_then(|number| number.parse().ok()) {
-        Some(number) => Some(Some(number)),
-        None => report.word(word, &TYPES),
-    }
 }

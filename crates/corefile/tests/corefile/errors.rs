@@ -33,7 +33,7 @@ fn all_errors_are_told_at_once() {
                 | 	      ^ write a whole number of at least 1
             Corefile:5:2: error: `acl` is CoreDNS', and not served here
               5 | 	acl {
-                | 	^^^ write a list of rules: `firewall query { refuse incidr(client_ip, '192.0.2.0/24') }`
+                | 	^^^ write a list of rules: `firewall query {`, `refuse in-cidr(client_ip, 192.0.2.0/24)`, `default allow` and `}`, each on a line of its own
             Corefile:8:2: error: `rewrite` is CoreDNS', and not served here
               8 | 	rewrite name a b
                 | 	^^^^^^^ forward to a server that rewrites
@@ -221,6 +221,9 @@ fn quotes_in_expressions() {
             Corefile:5:2: error: `allow` needs an expression
               5 |  allow ""
                 |  ^^^^^ write `allow true` for always
+            Corefile:6:8: error: `team` is never set
+              6 |  allow request/team == "x y"
+                |        ^^^^^^^^^^^^ add `request { edns0 CODE team }`, or name a fact that is set (docs/expressions.md)
             Corefile:7:16: error: a part of an expression is in quotes, and would be a text
               7 |  allow true && "false"
                 |                ^^^^^^^ remove the quotes

@@ -8,10 +8,12 @@ macro_rules! sample {
 }
 
 mod errors;
+mod facts;
 mod options;
 mod original;
 mod readmes;
 mod settings;
+mod smaller;
 mod soup;
 mod syntax;
 
@@ -112,7 +114,7 @@ fn rules(lists: &[Firewall]) -> String {
                     let engine = engine.as_ref().map_or_else(String::new, |engine| format!(" by {engine}"));
                     format!("  {outcome}{engine} if {} ({})\n", text.text, text.place)
                 }
-                RuleKind::Engine { kind, name, params } => format!("  {} {name} {params:?}\n", kind.word()),
+                RuleKind::Engine { kind, name } => format!("  {} {name}\n", kind.word()),
             };
         }
     }

@@ -39,7 +39,14 @@ const BY_EDNS0: &str = sample!("original/by-edns0");
 
 #[test]
 fn original_edns0_and_answers() {
-    check(BY_EDNS0, expect![""]);
+    check(
+        BY_EDNS0,
+        expect![[r#"
+        Corefile:4:7: hint: it is read as text, because of line 8
+          4 |       edns0 0xffed client_id      
+            |       ^^^^^ write `bytes` after the label
+    "#]],
+    );
     check_rules(
         BY_EDNS0,
         expect![[r#"
@@ -53,7 +60,7 @@ fn original_edns0_and_answers() {
     );
     expect![[r#"
         [
-          Edns0 {label: "client_id", code: 65517, encoding: Hex {start: 0}, place: Corefile:4:7},
+          Edns0 {label: "client_id", code: 65517, encoding: Bytes, is_untyped: true, place: Corefile:4:7},
           Edns0 {
             label: "group_id",
             code: 65518,
@@ -72,6 +79,9 @@ fn original_external_engines() {
     check(
         ENGINES,
         expect![[r#"
+            Corefile:3:7: hint: it is read as text, because of line 27
+              3 |       edns0 0xffed client_id      
+                |       ^^^^^ write `bytes` after the label
             Corefile:15:11: warning: no rule asks the engine `permission-ip`
              15 |    themis permission-ip {
                 |           ^^^^^^^^^^^^^ write `themis permission-ip` in a list
@@ -98,17 +108,17 @@ fn original_external_engines() {
     check_rules(
         ENGINES,
         expect![[r#"
-        Query [.], at its end block
-          themis permission-client []
-          themis permission-domain []
-          allow if request/client_id ~= 'infoblox' (Corefile:27:14)
-          block if true (Corefile:28:12)
-          allow if k8s/clientpod.security > level4 (Corefile:31:14)
-          kubernetes rbac []
-        Response [.], at its end block
-          themis permission-domain []
-          block if true (Corefile:38:12)
-    "#]],
+            Query [.], at its end block
+              themis permission-client
+              themis permission-domain
+              allow if request/client_id ~= 'infoblox' (Corefile:27:14)
+              block if true (Corefile:28:12)
+              allow if k8s/clientpod.security > level4 (Corefile:31:14)
+              kubernetes rbac
+            Response [.], at its end block
+              themis permission-domain
+              block if true (Corefile:38:12)
+        "#]],
     );
     let server = only_server(ENGINES);
     expect![[r#"
@@ -190,11 +200,11 @@ fn original_the_older_plugin() {
     check_rules(
         POLICY,
         expect![[r#"
-        Query shipped, at its end block
-          themis policy []
-        Response shipped, at its end allow
-          themis policy []
-    "#]],
+            Query shipped, at its end block
+              themis policy
+            Response shipped, at its end allow
+              themis policy
+        "#]],
     );
     let server = only_server(POLICY);
     expect![[r#"

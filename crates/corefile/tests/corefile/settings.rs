@@ -103,7 +103,7 @@ themis b {
 }
 firewall response {
  opa a
- themis b x y
+ themis b
  default block
 }",
         expect![[r#"
@@ -114,11 +114,7 @@ firewall response {
                   written: Shipped,
                   rules: [
                     Rule {kind: Engine {kind: Opa, name: "a"}, text: "opa a", place: Corefile:26:2},
-                    Rule {
-                      kind: Engine {kind: Themis, name: "b", params: ["x", "y"]},
-                      text: "themis b x y",
-                      place: Corefile:27:2,
-                    },
+                    Rule {kind: Engine {kind: Themis, name: "b"}, text: "themis b", place: Corefile:27:2},
                   ],
                   default: Some(Block),
                   default_text: Some("default block" at Corefile:28:2),

@@ -45,9 +45,6 @@ fn keys() {
         (".:{$PORT} {\n}", ".:1053 { }\n"),
         (".:{%PORT%} {\n}", ".:1053 { }\n"),
         ("a.example {\n}\nb.example {\n loop\n}", "a.example.:53 { }\nb.example.:53 { loop }\n"),
-        ("", ""),
-        ("# nothing\n", ""),
-        ("\"\"", ""),
         (". { errors }", ".:53 { errors }\n"),
     ] {
         assert_eq!(blocks(text), expected, "{text:?}");

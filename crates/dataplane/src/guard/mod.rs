@@ -15,7 +15,7 @@
 
 mod render;
 
-pub(crate) use render::{FOR_A_GROUP, WRONG_SOURCE, frames, groups};
+pub(crate) use render::{FOR_A_GROUP, WRONG_SOURCE, frames, groups, sent_frames};
 
 use crate::Count;
 use crate::netlink::bridges::Bridges;

@@ -2,9 +2,9 @@
 
 use super::{ExtraSource, PodInterface};
 use crate::nflog::DENY;
-use crate::nft::rule::{Action as Do, EtherType, FrameTest, ICMPV6, Rule, Test};
+use crate::nft::rule::{Action as Do, EtherType, FrameAt, FrameTest, ICMPV6, Rule, Test};
 use crate::nft::set::{Element, Field, Holds, Key, SetSpec};
-use crate::nft::table::{Chain, Fallback, Hook, HookKind, Point, Table, TableFamily};
+use crate::nft::table::{Chain, Fallback, Hook, HookKind, Point, Table};
 use crate::render::{LOG_BURST, LOG_RATE};
 use namewall_policy::addr::Cidr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -29,13 +29,42 @@ const FROM_THIS_LINK: u8 = 255;
 /// The netdev table: a chain for each interface. Comparing with the pod's own addresses is cheaper than a look-up, and
 /// 1,000 interfaces cost a packet no more than two.
 pub(crate) fn frames(interfaces: &[PodInterface], log_group: u16) -> Table {
+    table_of(interfaces, log_group, FrameAt::Received, |interface| Sender(interface, FrameAt::Received).rules())
+}
+
+/// The netdev table inside a pod's network namespace, for what the pod's end of a link sends. A packet that the kernel
+/// has routed was judged by the hooks of IP packets. What a packet socket sends was not: of that, ARP and DHCP requests
+/// pass. Where the kernel cannot tell the two apart, the source alone decides.
+pub(crate) fn sent_frames(interfaces: &[PodInterface], log_group: u16, tells_routed: bool) -> Table {
+    table_of(interfaces, log_group, FrameAt::Sent, |interface| {
+        let mut rules = Sender(interface, FrameAt::Sent).rules();
+        let judged = rules.iter_mut().filter(|rule| tells_routed && needs_route(rule));
+        judged.for_each(|rule| rule.tests.push(Test::Frame(FrameTest::Routed)));
+        rules
+    })
+}
+
+/// Whether a rule accepts IP packets other than DHCP requests.
+fn needs_route(rule: &Rule) -> bool {
+    let is_ip =
+        |test: &Test| matches!(test, Test::Frame(FrameTest::Carries { what: EtherType::Ipv4 | EtherType::Ipv6, .. }));
+    let is_dhcp = |test: &Test| *test == Test::Frame(FrameTest::DhcpRequest);
+    rule.actions == [Do::Accept] && rule.tests.iter().any(is_ip) && !rule.tests.iter().any(is_dhcp)
+}
+
+fn table_of(
+    interfaces: &[PodInterface],
+    log_group: u16,
+    at: FrameAt,
+    rules: impl Fn(&PodInterface) -> Vec<Rule>,
+) -> Table {
     let mut table = Table::default();
     let limit = Test::AtMost { a_second: LOG_RATE, burst: LOG_BURST };
     let log = Rule::new([limit], Do::Log { group: log_group, prefix: format!("{DENY}{WHY}") });
     table.chains.insert(WRONG_SOURCE.to_owned(), Chain { hook: None, rules: vec![log, drops()], comment: None });
     for interface in interfaces {
         let hook = Hook {
-            point: Point::Ingress,
+            point: if at == FrameAt::Sent { Point::Egress } else { Point::Ingress },
             device: Some(interface.name.clone()),
             priority: PRIORITY,
             kind: HookKind::Filter,
@@ -44,13 +73,14 @@ pub(crate) fn frames(interfaces: &[PodInterface], log_group: u16) -> Table {
         // With the index, an interface that was made anew under the same name is a change: before Linux 6.16 the kernel
         // removes the chain together with the interface that it is hooked to.
         let comment = Some(format!("what the pod at interface {} may send", interface.index));
-        let rules = Sender(interface).rules();
+        let rules = rules(interface);
         table.chains.insert(format!("pod/{}", interface.name), Chain { hook: Some(hook), rules, comment });
     }
     table
 }
 
-struct Sender<'a>(&'a PodInterface);
+/// What may come from an interface, and where the table sees it.
+struct Sender<'a>(&'a PodInterface, FrameAt);
 
 impl Sender<'_> {
     fn rules(&self) -> Vec<Rule> {
@@ -62,7 +92,7 @@ impl Sender<'_> {
     }
 
     fn carries(&self, what: EtherType) -> Test {
-        Test::Frame(FrameTest::Carries { family: TableFamily::Netdev, what, sender: self.0.hardware })
+        Test::Frame(FrameTest::Carries { at: self.1, what, sender: self.0.hardware })
     }
 
     /// The pod's own addresses, and single ones that the settings allow it.
@@ -181,7 +211,7 @@ pub(crate) fn groups(interfaces: &[PodInterface]) -> Table {
         kind: HookKind::Filter,
         fallback: Fallback::Accept,
     };
-    let carries = |what| Test::Frame(FrameTest::Carries { family: TableFamily::Bridge, what, sender: None });
+    let carries = |what| Test::Frame(FrameTest::Carries { at: FrameAt::Bridge, what, sender: None });
     let to = |block: IpAddr, bits| Test::Frame(FrameTest::To { block, bits });
     let judged = |tests: &[Test]| {
         let tests: Vec<Test> = tests.iter().cloned().chain([Test::GoesOutBy(DEAF.to_owned())]).collect();

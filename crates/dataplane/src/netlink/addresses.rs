@@ -3,19 +3,19 @@
 //! Interfaces that are down count as well: Linux answers for their addresses
 //! on any other interface.
 
-use super::link::{ATTEMPTS, GET_LINK, LINK_HEADER, LINK_NAME, NEW_LINK, index, request};
+use super::link::{GET_LINK, LINK_HEADER, LINK_NAME, NEW_LINK, index, request, uninterrupted};
 use super::{Error, Family, Received, Socket};
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const NEW_ADDRESS: u16 = 20;
-const GET_ADDRESS: u16 = 22;
+pub(super) const GET_ADDRESS: u16 = 22;
 
 /// The groups that hear of IPv4 and IPv6 addresses.
-const ADDRESS_GROUPS: u32 = 0x10 | 0x100;
+pub(super) const ADDRESS_GROUPS: u32 = 0x10 | 0x100;
 
 /// `struct ifaddrmsg`.
-const ADDRESS_HEADER: usize = 8;
+pub(super) const ADDRESS_HEADER: usize = 8;
 /// The address, or on a point-to-point interface the other end's.
 const ADDRESS: u16 = 1;
 /// The interface's own address. IPv6 has it only on point-to-point interfaces.
@@ -27,32 +27,42 @@ const OF_SERVICES: &str = "kube-ipvs0";
 
 /// An address on an interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct InterfaceAddress {
-    interface: u32,
-    address: IpAddr,
-    /// What reaches every host of its network, this one among them.
-    broadcast: Option<IpAddr>,
+pub(super) struct InterfaceAddress {
+    pub(super) interface: u32,
+    pub(super) address: IpAddr,
+    /// Another address of its network that this host answers for: the broadcast address of an IPv4 network, and the
+    /// subnet-router anycast address of an IPv6 network.
+    shared: Option<IpAddr>,
 }
 
 impl InterfaceAddress {
     /// None for a message about something else, or one that is cut short.
-    fn read(message: Received<'_>) -> Option<Self> {
+    pub(super) fn read(message: Received<'_>) -> Option<Self> {
         if message.kind != NEW_ADDRESS {
             return None;
         }
         let attributes = message.attributes(ADDRESS_HEADER);
         let address = attributes.get(LOCAL).or_else(|| attributes.get(ADDRESS))?;
         let (interface, address) = (index(message)?, ip(address)?);
-        let broadcast = broadcast(address, *message.body.get(1)?);
-        Some(Self { interface, address, broadcast })
+        let shared = shared(address, *message.body.get(1)?);
+        Some(Self { interface, address, shared })
     }
 }
 
-/// The broadcast address of an address's network. IPv6 has none, and neither has a network of one or two addresses.
-fn broadcast(address: IpAddr, bits: u8) -> Option<IpAddr> {
-    let IpAddr::V4(address) = address else { return None };
-    let hosts = u32::MAX.checked_shr(bits.into()).filter(|_| bits < 31)?;
-    Some(Ipv4Addr::from_bits(address.to_bits() | hosts).into())
+/// The broadcast address of an IPv4 network, or the subnet-router anycast address of an IPv6 network, at which every
+/// machine that forwards answers. A network of one or two addresses has neither.
+fn shared(address: IpAddr, bits: u8) -> Option<IpAddr> {
+    match address {
+        IpAddr::V4(address) => {
+            let hosts = u32::MAX.checked_shr(bits.into()).filter(|_| bits < 31)?;
+            Some(Ipv4Addr::from_bits(address.to_bits() | hosts).into())
+        }
+        IpAddr::V6(address) => {
+            let hosts = u128::MAX.checked_shr(bits.into()).filter(|_| bits < 127)?;
+            let anycast = Ipv6Addr::from_bits(address.to_bits() & !hosts);
+            (!anycast.is_unspecified()).then_some(anycast.into())
+        }
+    }
 }
 
 fn ip(bytes: &[u8]) -> Option<IpAddr> {
@@ -81,13 +91,7 @@ impl Addresses {
 
     /// All addresses, of interfaces that are up or down, of every scope.
     pub fn read(&mut self) -> Result<BTreeSet<IpAddr>, Error> {
-        let mut attempt = 1;
-        loop {
-            match self.dump() {
-                Err(Error::Interrupted) if attempt < ATTEMPTS => attempt += 1,
-                done => return done,
-            }
-        }
+        uninterrupted(|| self.dump())
     }
 
     fn dump(&mut self) -> Result<BTreeSet<IpAddr>, Error> {
@@ -99,7 +103,7 @@ impl Addresses {
         let mut found = BTreeSet::new();
         self.requests.dump(&request(GET_ADDRESS, ADDRESS_HEADER), |message| {
             let read = InterfaceAddress::read(message).filter(|one| !of_services.contains(&one.interface));
-            found.extend(read.into_iter().flat_map(|one| [Some(one.address), one.broadcast]).flatten());
+            found.extend(read.into_iter().flat_map(|one| [Some(one.address), one.shared]).flatten());
         })?;
         Ok(found)
     }
@@ -139,15 +143,24 @@ mod tests {
     }
 
     #[test]
+    fn s7_2_the_anycast_address_of_a_network_is_the_machines_too() {
+        let of = |text: &str, bits| shared(text.parse().unwrap(), bits).map(|address| address.to_string());
+        assert_eq!(of("2001:db8:1::1", 64).as_deref(), Some("2001:db8:1::"));
+        assert_eq!(of("fe80::1:2:3:4", 64).as_deref(), Some("fe80::"));
+        assert_eq!(of("2001:db8::7", 126).as_deref(), Some("2001:db8::4"));
+        assert_eq!(
+            (of("::1", 64), of("fd00::1", 127), of("fd00::1", 128), of("fd00::1", 200)),
+            (None, None, None, None)
+        );
+    }
+
+    #[test]
     fn s1_10_the_broadcast_address_of_a_network_is_the_machines_too() {
-        let of = |text: &str, bits| broadcast(text.parse().unwrap(), bits).map(|address| address.to_string());
+        let of = |text: &str, bits| shared(text.parse().unwrap(), bits).map(|address| address.to_string());
         assert_eq!(of("10.244.1.1", 24).as_deref(), Some("10.244.1.255"));
         assert_eq!(of("10.244.1.1", 30).as_deref(), Some("10.244.1.3"));
         assert_eq!(of("10.244.1.1", 0).as_deref(), Some("255.255.255.255"));
-        assert_eq!(
-            (of("10.244.1.1", 31), of("10.244.1.1", 32), of("10.244.1.1", 200), of("fd00::1", 64)),
-            (None, None, None, None)
-        );
+        assert_eq!((of("10.244.1.1", 31), of("10.244.1.1", 32), of("10.244.1.1", 200)), (None, None, None));
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //! forwards what one pod sends to another, and no rule for packets sees it.
 
 use super::link::{
-    ATTEMPTS, GET_LINK, INFO_DATA, INFO_KIND, LINK_HEADER, LINK_INFO, LINK_MASTER, LINK_NAME, NEW_LINK, index, request,
+    GET_LINK, INFO_DATA, INFO_KIND, LINK_HEADER, LINK_INFO, LINK_MASTER, LINK_NAME, NEW_LINK, index, request,
+    uninterrupted,
 };
 use super::{ACK, Error, Messages, Received, Socket};
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +18,7 @@ const CALLS_IP6TABLES: u16 = 37;
 const MODULE: &str = "/proc/sys/net/bridge";
 
 #[derive(Default)]
-struct Links {
+pub(super) struct Links {
     /// The bridge of each port.
     masters: BTreeMap<u32, u32>,
     bridges: BTreeMap<u32, Bridge>,
@@ -56,18 +57,14 @@ pub fn filter_bridges(socket: &mut Socket, ports: &BTreeSet<u32>) -> Result<Brid
 
 fn links(socket: &mut Socket) -> Result<Links, Error> {
     let request = request(GET_LINK, LINK_HEADER);
-    let mut attempt = 1;
-    loop {
+    uninterrupted(|| {
         let mut links = Links::default();
-        match socket.dump(&request, |message| links.read(message)) {
-            Err(Error::Interrupted) if attempt < ATTEMPTS => attempt += 1,
-            done => return done.map(|()| links),
-        }
-    }
+        socket.dump(&request, |message| links.read(message)).map(|()| links)
+    })
 }
 
 impl Links {
-    fn read(&mut self, message: Received<'_>) {
+    pub(super) fn read(&mut self, message: Received<'_>) {
         let Some(index) = index(message).filter(|_| message.kind == NEW_LINK) else { return };
         let attributes = message.attributes(LINK_HEADER);
         let master = attributes.get(LINK_MASTER).and_then(|bytes| bytes.try_into().ok()).map(u32::from_ne_bytes);

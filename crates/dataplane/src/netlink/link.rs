@@ -1,6 +1,6 @@
 //! The numbers of rtnetlink's messages about links that several modules use.
 
-use super::{DUMP, Messages, Received};
+use super::{DUMP, Error, Messages, Received};
 
 pub const NEW_LINK: u16 = 16;
 pub const GET_LINK: u16 = 18;
@@ -20,7 +20,18 @@ pub const INFO_KIND: u16 = 1;
 pub const INFO_DATA: u16 = 2;
 
 /// How often a dump is tried that changes interrupt.
-pub(super) const ATTEMPTS: u32 = 10;
+const ATTEMPTS: u32 = 10;
+
+/// Reads again what changes have interrupted, some times.
+pub fn uninterrupted<T>(mut dump: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
+    for _ in 1..ATTEMPTS {
+        match dump() {
+            Err(Error::Interrupted) => {}
+            done => return done,
+        }
+    }
+    dump()
+}
 
 /// The index of the interface that a message about a link or an address is for.
 pub(super) fn index(message: Received<'_>) -> Option<u32> {

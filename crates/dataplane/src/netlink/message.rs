@@ -27,6 +27,7 @@ pub struct Messages {
     pub(crate) last_sequence: u32,
 }
 
+#[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "these are our own bytes")]
 impl Messages {
     pub fn new() -> Self {
         Self::default()
@@ -156,7 +157,7 @@ impl<'a> Received<'a> {
             let body = datagram.get(HEADER..length)?;
             let message =
                 Received { kind: u16_at(header, 4)?, flags: u16_at(header, 6)?, sequence: u32_at(header, 8)?, body };
-            datagram = datagram.get(length.next_multiple_of(ALIGNMENT)..).unwrap_or_default();
+            datagram = after(datagram, length);
             Some(message)
         })
     }
@@ -206,20 +207,27 @@ impl<'a> Iterator for Attributes<'a> {
         let length = u16_at(self.0, 0)? as usize;
         let kind = u16_at(self.0, 2)? & TYPE_MASK;
         let value = self.0.get(4..length)?;
-        self.0 = self.0.get(length.next_multiple_of(ALIGNMENT)..).unwrap_or_default();
+        self.0 = after(self.0, length);
         Some((kind, value))
     }
 }
 
+/// What follows a message or an attribute of this length.
+fn after(bytes: &[u8], length: usize) -> &[u8] {
+    let padded = length.checked_next_multiple_of(ALIGNMENT);
+    padded.and_then(|padded| bytes.get(padded..)).unwrap_or_default()
+}
+
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    bytes.get(at..at + 2)?.try_into().ok().map(u16::from_ne_bytes)
+    bytes.get(at..)?.first_chunk().copied().map(u16::from_ne_bytes)
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    bytes.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes)
+    bytes.get(at..)?.first_chunk().copied().map(u32::from_ne_bytes)
 }
 
 #[cfg(test)]
+#[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "a test may panic")]
 mod tests {
     use super::*;
 

@@ -2,17 +2,22 @@
 //! request and waits until the kernel has answered it. netfilter, routing and
 //! conntrack all speak it.
 
+// What the kernel says carries bytes that anybody may have sent.
+#![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+
 mod addresses;
 pub mod bridges;
 pub mod link;
 mod message;
 mod notices;
+mod pod;
 pub mod routed;
 pub mod veth;
 
 pub use addresses::Addresses;
 pub use message::{ACK, APPEND, Attributes, CREATE, DUMP, ECHO, EXCLUSIVE, Messages, Received};
 pub use notices::LinkNotices;
+pub use pod::{PodSockets, SecondLink, SecondLinks};
 
 use message::{DONE, DUMP_INTERRUPTED};
 use nix::errno::Errno;
@@ -81,7 +86,12 @@ impl Socket {
         if setsockopt(&fd, sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
             setsockopt(&fd, sockopt::RcvBuf, &RECEIVE_BUFFER).map_err(Error::Open)?;
         }
-        Ok(Self { fd, buffer: vec![0; DATAGRAM], is_told: groups != 0, has_rest: false })
+        Ok(Self::of(fd, groups != 0))
+    }
+
+    /// A socket that is open already.
+    fn of(fd: OwnedFd, is_told: bool) -> Self {
+        Self { fd, buffer: vec![0; DATAGRAM], is_told, has_rest: false }
     }
 
     pub fn send(&mut self, messages: &Messages) -> Result<(), Error> {
@@ -94,7 +104,7 @@ impl Socket {
     pub fn receive(&mut self) -> Result<&[u8], Error> {
         loop {
             match recv(self.fd.as_raw_fd(), &mut self.buffer, MsgFlags::empty()) {
-                Ok(length) => return Ok(&self.buffer[..length]),
+                Ok(length) => return Ok(self.buffer.get(..length).unwrap_or_default()),
                 Err(Errno::EINTR) => {}
                 Err(errno) => return Err(Error::Receive(errno)),
             }
@@ -166,7 +176,7 @@ impl Socket {
                     None => echoed(message),
                     Some(code) => {
                         if code != 0 {
-                            refused.get_or_insert((sequence, Errno::from_raw(-code)));
+                            refused.get_or_insert((sequence, Errno::from_raw(code.wrapping_neg())));
                         }
                         // A batch refused as a whole is answered by its first message alone.
                         if sequence == wanted || (code != 0 && sequence == 1) {
@@ -202,7 +212,7 @@ impl Socket {
                     (DONE, _) | (_, Some(0)) if interrupted => return Err(Error::Interrupted),
                     (DONE, _) | (_, Some(0)) => return Ok(()),
                     (_, Some(code)) => {
-                        let (sequence, errno) = (message.sequence, Errno::from_raw(-code));
+                        let (sequence, errno) = (message.sequence, Errno::from_raw(code.wrapping_neg()));
                         return Err(Error::Refused { sequence, errno });
                     }
                     _ if each(message) => {}
@@ -218,3 +228,7 @@ impl AsFd for Socket {
         self.fd.as_fd()
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "a test may panic")]
+mod hostile_tests;

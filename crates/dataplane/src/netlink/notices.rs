@@ -3,7 +3,7 @@
 use super::{Error, Family, Socket};
 
 /// The group that hears of links.
-const LINKS: u32 = 1;
+pub(super) const LINKS: u32 = 1;
 
 /// Notices about the links of the network namespace that the thread was in when this was opened.
 #[derive(Debug)]

@@ -4,7 +4,7 @@
 //! Routes are the node's own, and no pod can change them. Neighbour entries and
 //! the tables of bridges are not looked at: pods can forge those.
 
-use super::link::{ATTEMPTS, request};
+use super::link::{request, uninterrupted};
 use super::veth::veths;
 use super::{Error, Received, Socket};
 use crate::nft::rule::Hardware;
@@ -32,7 +32,7 @@ pub struct RoutedLink {
 }
 
 /// A route to one address, by its link.
-fn route(message: Received<'_>) -> Option<(u32, IpAddr)> {
+pub(super) fn route(message: Received<'_>) -> Option<(u32, IpAddr)> {
     let [_, bits, _, _, table, _, _, kind, ..] = *message.body else { return None };
     let attributes = message.attributes(ROUTE_HEADER);
     let is_plain = message.kind == NEW_ROUTE && table == MAIN_TABLE && kind == UNICAST;
@@ -41,22 +41,16 @@ fn route(message: Received<'_>) -> Option<(u32, IpAddr)> {
     }
     let link = attributes.get(ROUTE_LINK)?.try_into().ok().map(u32::from_ne_bytes)?;
     let to = attributes.get(ROUTE_TO)?;
-    let address = match to.len() {
-        4 => <[u8; 4]>::try_from(to).ok().map(IpAddr::from)?,
-        _ => <[u8; 16]>::try_from(to).ok().map(IpAddr::from)?,
+    let (address, all_bits) = match to.len() {
+        4 => (<[u8; 4]>::try_from(to).ok().map(IpAddr::from)?, 32),
+        _ => (<[u8; 16]>::try_from(to).ok().map(IpAddr::from)?, 128),
     };
-    (usize::from(bits) == to.len() * 8).then_some((link, address))
+    (bits == all_bits).then_some((link, address))
 }
 
 /// The links of the network namespace that the socket was opened in.
 pub fn routed_links(socket: &mut Socket) -> Result<Vec<RoutedLink>, Error> {
-    let mut attempt = 1;
-    loop {
-        match read(socket) {
-            Err(Error::Interrupted) if attempt < ATTEMPTS => attempt += 1,
-            done => return done,
-        }
-    }
+    uninterrupted(|| read(socket))
 }
 
 fn read(socket: &mut Socket) -> Result<Vec<RoutedLink>, Error> {

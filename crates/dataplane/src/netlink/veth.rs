@@ -1,8 +1,8 @@
 //! Veths whose other end is in another network namespace: the links of pods.
 
 use super::link::{
-    ATTEMPTS, GET_LINK, INFO_KIND, LINK_HARDWARE, LINK_HEADER, LINK_INFO, LINK_MASTER, LINK_NAME, LINK_NAMESPACE,
-    LINK_PEER, NEW_LINK, index, request,
+    GET_LINK, INFO_KIND, LINK_HARDWARE, LINK_HEADER, LINK_INFO, LINK_MASTER, LINK_NAME, LINK_NAMESPACE, LINK_PEER,
+    NEW_LINK, index, request, uninterrupted,
 };
 use super::{ACK, Error, Messages, Received, Socket};
 use crate::nft::rule::Hardware;
@@ -58,14 +58,11 @@ impl Veth {
 
 /// All of them.
 pub(super) fn veths(socket: &mut Socket) -> Result<Vec<Veth>, Error> {
-    let mut attempt = 1;
-    loop {
+    let request = request(GET_LINK, LINK_HEADER);
+    uninterrupted(|| {
         let mut found = Vec::new();
-        match socket.dump(&request(GET_LINK, LINK_HEADER), |message| found.extend(Veth::read(message))) {
-            Err(Error::Interrupted) if attempt < ATTEMPTS => attempt += 1,
-            done => return done.map(|()| found),
-        }
-    }
+        socket.dump(&request, |message| found.extend(Veth::read(message))).map(|()| found)
+    })
 }
 
 /// The node's end of a pod's link, and the hardware address of the pod's end.

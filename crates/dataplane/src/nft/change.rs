@@ -137,7 +137,8 @@ impl<'a> Change<'a> {
         self
     }
 
-    fn is_empty(&self) -> bool {
+    /// True if there is nothing to do.
+    pub(crate) fn is_empty(&self) -> bool {
         let chains = self.new_chains.is_empty() && self.rewritten.is_empty() && self.gone_chains.is_empty();
         let sets = self.new_sets.is_empty() && self.gone_sets.is_empty();
         let elements = self.new_elements.is_empty() && self.gone_elements.is_empty();

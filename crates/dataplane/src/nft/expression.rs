@@ -99,8 +99,11 @@ pub(crate) enum Base {
 
 pub(crate) mod meta {
     pub(crate) const MARK: u32 = 3;
+    pub(crate) const INPUT_INTERFACE: u32 = 4;
     pub(crate) const OUTPUT_INTERFACE: u32 = 5;
     pub(crate) const INPUT_LINK_TYPE: u32 = 8;
+    pub(crate) const OUTPUT_LINK_TYPE: u32 = 9;
+    pub(crate) const ROUTE_CLASS: u32 = 13;
     pub(crate) const FAMILY: u32 = 15;
     pub(crate) const PROTOCOL: u32 = 16;
 }

@@ -4,12 +4,14 @@
 //! distribution has put into its kernel: it is only shown in the error.
 
 use super::batch::Batch;
+use super::change::Change;
 use super::error::{NftError, refused_at_all};
 use super::read;
 use super::rule::{Action, Rule, TCP, Test};
 use super::set::{self, Element, Field, Holds, Key, Lifetime, Passing, SetSpec, Transient, Version};
-use super::table::Chain;
+use super::table::{Chain, Table, TableFamily, TableRef};
 use super::wire::table::{OWNER, PERSIST};
+use crate::guard::{self, PodInterface};
 use crate::netlink::{self, Family, Socket};
 use nix::errno::Errno;
 use std::fmt;
@@ -64,6 +66,16 @@ impl Tried {
 pub(super) struct Features {
     /// It answers a TCP packet with a reset. Without it the packets of connections that were cut are dropped.
     pub(super) resets: bool,
+    pub(super) egress_hook: EgressHook,
+}
+
+/// What a kernel has for frames that an interface sends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct EgressHook {
+    /// Linux 5.16 has it, if it is built in.
+    pub(super) is_there: bool,
+    /// A rule can tell what the kernel has routed from what a packet socket sends.
+    pub(super) tells_routed: bool,
 }
 
 /// Fails where the kernel cannot do what we need. Nothing of what is tried stays.
@@ -80,7 +92,37 @@ pub(super) fn check() -> Result<Features, NftError> {
     if let Some(lacking) = lacking {
         return Err(NftError::TooOld { lacking, release: release() });
     }
-    Ok(Features { resets: try_rule(&mut socket, &name, Action::Reset)? })
+    let resets = try_rule(&mut socket, &name, Action::Reset)?;
+    Ok(Features { resets, egress_hook: try_egress(&mut socket, &name)? })
+}
+
+/// Whether the kernel takes the table for frames that are sent, with and without a test for routes. It is tried at the
+/// loopback interface, and goes in the transaction that it comes in.
+fn try_egress(socket: &mut Socket, name: &str) -> Result<EgressHook, NftError> {
+    let mut takes = |tells_routed: bool| {
+        let interface = PodInterface {
+            name: "lo".to_owned(),
+            index: 1,
+            hardware: None,
+            addresses: vec![Ipv4Addr::LOCALHOST.into()],
+            extra: Vec::new(),
+            hears_groups: true,
+        };
+        let (table, nothing) = (guard::sent_frames(&[interface], 0, tells_routed), Table::default());
+        let mut batch = Batch::new(TableRef { family: TableFamily::Netdev, name });
+        batch.add_table(OWNER, ABOUT);
+        Change::between(&nothing, &table).write(&mut batch);
+        batch.delete_table();
+        match socket.commit(&batch.finish()) {
+            Ok(()) => Ok(true),
+            Err(error) => match error.errno() {
+                Some(Errno::ENOENT | Errno::EOPNOTSUPP | Errno::EINVAL) => Ok(false),
+                _ => Err(refused_at_all(error)),
+            },
+        }
+    };
+    let tells_routed = takes(true)?;
+    Ok(EgressHook { is_there: tells_routed || takes(false)?, tells_routed })
 }
 
 /// Whether the kernel takes a rule with this action. It goes in the transaction that it comes in.

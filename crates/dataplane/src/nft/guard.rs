@@ -16,10 +16,10 @@ use std::time::Duration;
 
 /// A table that is kept like a value.
 #[derive(Debug)]
-struct Kept {
+pub(super) struct Kept {
     family: TableFamily,
     /// What the kernel has; None until it was read.
-    known: Option<Table>,
+    pub(super) known: Option<Table>,
 }
 
 #[derive(Debug)]
@@ -30,21 +30,24 @@ pub(super) struct GuardTables {
 
 impl Default for GuardTables {
     fn default() -> Self {
-        let kept = |family| Kept { family, known: None };
-        Self { frames: kept(TableFamily::Netdev), groups: kept(TableFamily::Bridge) }
+        Self { frames: Kept::new(TableFamily::Netdev), groups: Kept::new(TableFamily::Bridge) }
     }
 }
 
 /// Where a table is, and how long to wait for its owner.
-struct Access<'a> {
-    socket: &'a mut Socket,
-    name: &'a str,
-    patience: Duration,
+pub(super) struct Access<'a> {
+    pub(super) socket: &'a mut Socket,
+    pub(super) name: &'a str,
+    pub(super) patience: Duration,
 }
 
 impl Kept {
+    pub(super) fn new(family: TableFamily) -> Self {
+        Self { family, known: None }
+    }
+
     /// Makes the kernel's table like this one, in one transaction; how many operations that took.
-    fn replace(&mut self, access: &mut Access<'_>, table: Table) -> Result<usize, NftError> {
+    pub(super) fn replace(&mut self, access: &mut Access<'_>, table: Table) -> Result<usize, NftError> {
         let patience = access.patience;
         let mut session = Session { socket: access.socket, table: TableRef { family: self.family, name: access.name } };
         let mut batch = Batch::new(session.table);

@@ -4,16 +4,19 @@ use super::batch::Batch;
 use super::change::Change;
 use super::elements::Moved;
 use super::error::NftError;
-use super::features;
+use super::features::{self, EgressHook, Features};
 use super::guard::GuardTables;
+use super::inside::InsideTables;
 use super::plan::{self, NftPlan, PlannedWay};
 use super::read::{self, Live};
 use super::session::{NOTE, Session};
 use super::set::{self, Element, Key, Lifetime, Transient, Version};
+use super::staging::{self, AT_ONCE, Asked, Placed};
 use super::table::{Table, TableRef};
 use super::wire::table::{OWNER, PERSIST};
 use crate::conntrack::{Connection, Conntrack};
 use crate::guard::{Guard, GuardDrops, Guarded};
+use crate::inside::{Inside, SecondStatus};
 use crate::leases::{Adopting, Grouped, Writes};
 use crate::netlink::{Family, Socket};
 use crate::nflog::{DenialLog, Told};
@@ -54,9 +57,15 @@ pub struct Nft {
     pub(super) settings: Settings,
     /// What we made of the kernel's table; none until the first `replace`.
     known: Option<Arc<Installed>>,
+    /// Elements that were written for a change to come, and are not in `known`.
+    staged: Vec<Placed>,
+    /// Elements in `known` that no rule asks for any more.
+    litter: Vec<Placed>,
     remembered: Remembered,
     can_reset: bool,
     pub(super) guard: GuardTables,
+    pub(super) inside: InsideTables,
+    pub(super) egress_hook: EgressHook,
 }
 
 /// The kernel's table as we know it, and what it was made from.
@@ -105,7 +114,7 @@ impl Nft {
     pub fn open(settings: Settings) -> Result<Self, NftError> {
         let mut socket = open_socket()?;
         Session { socket: &mut socket, table: (&settings.table).into() }.exists()?;
-        let can_reset = features::check()?.resets;
+        let Features { resets: can_reset, egress_hook } = features::check()?;
         let conntrack = Conntrack::open().map_err(NftError::Socket)?;
         Ok(Self {
             links: Socket::open(Family::NetlinkRoute).map_err(NftError::Socket)?,
@@ -113,9 +122,13 @@ impl Nft {
             conntrack,
             settings,
             known: None,
+            staged: Vec::new(),
+            litter: Vec::new(),
             remembered: Remembered::default(),
             can_reset,
             guard: GuardTables::default(),
+            inside: InsideTables::default(),
+            egress_hook,
         })
     }
 
@@ -131,6 +144,9 @@ impl Nft {
 
     /// The first change of this process: whatever the kernel has is made right in one transaction.
     fn adopt(&mut self, desired: &Desired<'_>) -> Result<Applied, NftError> {
+        // What is there of them is read.
+        self.staged.clear();
+        self.litter.clear();
         let name = self.settings.table.clone();
         let patience = self.settings.patience;
         let claimed = self.session().claim(patience)?;
@@ -187,13 +203,15 @@ impl Nft {
         desired: &Desired<'_>,
         mut rendered: Rendered,
     ) -> Result<Applied, NftError> {
-        let change = Change::between(&known.rendered.table, &rendered.table).step_after(rendered.ids.generation);
+        let mut change = Change::between(&known.rendered.table, &rendered.table).step_after(rendered.ids.generation);
+        let narrows = change.narrows(only_allows(desired.program));
+        let litter = staging::after_the_switch(&mut change, &Asked::by(&rendered));
         let mut batch = Batch::new(&self.settings.table);
         change.write(&mut batch);
         let grouped = Grouped { leases: desired.leases, groups: &rendered.lease_groups };
         let writes = grouped.replacing(&known.rendered.lease_groups, desired.changed, desired.now);
         write_leases(&mut batch, &writes);
-        let narrows = change.narrows(only_allows(desired.program)) || writes.closes();
+        let narrows = narrows || writes.closes();
         let operations = batch.operations();
         let applied = Applied { way: Way::Whole, operations, narrows, ..Applied::default() };
         let done = self.commit(batch).and_then(|()| self.session().verify(&change, &rendered.table));
@@ -201,6 +219,8 @@ impl Nft {
         match &done {
             Ok(()) => {
                 rendered.advance(step);
+                litter.iter().for_each(|placed| placed.put_into(&mut rendered.table));
+                self.litter = litter;
                 self.known = Some(Arc::new(Installed::new(desired, rendered)));
             }
             Err(error) => self.known = error.leaves_all_as_it_was().then(|| Arc::new(known)),
@@ -258,6 +278,15 @@ impl Nft {
 
     fn commit(&mut self, batch: Batch) -> Result<(), NftError> {
         self.session().commit(batch)
+    }
+
+    /// Writes elements that no rule asks for.
+    fn write_unasked(&mut self, batch: Batch) -> Result<(), NftError> {
+        let done = self.commit(batch);
+        if done.as_ref().is_err_and(|error| !error.leaves_all_as_it_was()) {
+            self.known = None;
+        }
+        done
     }
 
     /// One that cannot be cut does not save the others; the first failure is told when all have been tried.
@@ -318,11 +347,48 @@ impl Dataplane for Nft {
     fn replace_planned(&mut self, desired: &Desired<'_>, plan: NftPlan) -> Result<Applied, NftError> {
         let Some(known) = self.known.take() else { return self.adopt(desired) };
         let way = plan.into_way(&known, desired);
-        let known = Arc::unwrap_or_clone(known);
-        match way {
+        let mut known = Arc::unwrap_or_clone(known);
+        self.staged.drain(..).for_each(|placed| placed.put_into(&mut known.rendered.table));
+        let applied = match way {
             PlannedWay::Pods(delta) => self.replace_pods(known, desired, delta),
             PlannedWay::Whole(rendered) => self.replace_table(known, desired, *rendered),
+        }?;
+        // The rules in pods' namespaces follow; until then they are those of before, with the leases of now.
+        self.open_inside(desired.changed, desired.leases, desired.now);
+        Ok(applied)
+    }
+
+    fn stage(&mut self, plan: &mut NftPlan) -> Result<bool, NftError> {
+        let is_current = self.known.as_ref().is_some_and(|known| plan.is_from(known));
+        // What an earlier plan has left is settled by a change that compares all of it.
+        if !is_current || !(plan.has_staged || self.staged.is_empty()) {
+            return Ok(false);
         }
+        let left = plan.staging.len().saturating_sub(AT_ONCE);
+        let some = plan.staging.split_off(left);
+        let mut batch = Batch::new(&self.settings.table);
+        by_set(&some).into_iter().for_each(|(set, elements)| batch.add_elements(set, elements.into_iter()));
+        self.write_unasked(batch)?;
+        plan.has_staged = true;
+        self.staged.extend(some);
+        Ok(left > 0)
+    }
+
+    fn clear(&mut self) -> Result<bool, NftError> {
+        if self.known.is_none() {
+            self.litter.clear();
+        }
+        let left = self.litter.len().saturating_sub(AT_ONCE);
+        let mut batch = Batch::new(&self.settings.table);
+        let some = self.litter.get(left..).unwrap_or_default();
+        by_set(some).into_iter().for_each(|(set, elements)| batch.delete_elements(set, elements.into_iter()));
+        self.write_unasked(batch)?;
+        let gone = self.litter.split_off(left);
+        if let Some(known) = &mut self.known {
+            let table = &mut Arc::make_mut(known).rendered.table;
+            gone.iter().for_each(|placed| placed.take_out_of(table));
+        }
+        Ok(left > 0)
     }
 
     fn is_enforcing(&mut self) -> Result<bool, NftError> {
@@ -337,6 +403,14 @@ impl Dataplane for Nft {
         self.read_guard_drops()
     }
 
+    fn inside(&mut self, inside: &Inside<'_>) -> Vec<SecondStatus> {
+        self.enforce_inside(inside)
+    }
+
+    fn has_news_inside(&mut self, looks_at_tables: bool) -> bool {
+        self.look_inside(looks_at_tables)
+    }
+
     fn open(&mut self, change: &LeaseChange, leases: &LeaseTable, now: Instant) -> Result<(), NftError> {
         let Some(known) = &self.known else {
             return Err(NftError::Unknown { table: TableRef::from(&self.settings.table).to_string() });
@@ -344,7 +418,9 @@ impl Dataplane for Nft {
         let groups = &known.rendered.lease_groups;
         let mut batch = Batch::new(&self.settings.table);
         write_leases(&mut batch, &Grouped { leases, groups }.after(change, now));
-        self.commit(batch)
+        self.commit(batch)?;
+        self.open_inside(change, leases, now);
+        Ok(())
     }
 
     fn connections(&self) -> Result<Conntrack, NftError> {
@@ -407,11 +483,17 @@ impl ListConnections for Conntrack {
     }
 }
 
+fn by_set(placed: &[Placed]) -> BTreeMap<&'static str, Vec<&Element>> {
+    let mut by_set: BTreeMap<_, Vec<&Element>> = BTreeMap::new();
+    placed.iter().for_each(|Placed { set, element }| by_set.entry(*set).or_default().push(element));
+    by_set
+}
+
 fn only_allows(program: &Program) -> bool {
     program.rules.iter().all(|rule| rule.action == Action::Allow)
 }
 
-fn write_leases(batch: &mut Batch, writes: &Writes) {
+pub(super) fn write_leases(batch: &mut Batch, writes: &Writes) {
     batch.add_passing(set::LEASE, &writes.new);
     for version in Version::BOTH {
         batch.destroy_elements(set::LEASE[version], writes.gone[version as usize].iter());
@@ -419,7 +501,7 @@ fn write_leases(batch: &mut Batch, writes: &Writes) {
 }
 
 /// The numbers a table that was read back uses.
-fn ids_of(live: &Live) -> Ids {
+pub(super) fn ids_of(live: &Live) -> Ids {
     let generation = live.sets.keys().find_map(|set| set::generation_of(set)).unwrap_or_default();
     let mut ids = Ids { generation, ..Ids::default() };
     // A rule that names its group in a comment tells which number it had.

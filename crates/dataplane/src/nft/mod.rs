@@ -14,6 +14,7 @@ mod error;
 pub(crate) mod expression;
 mod features;
 mod guard;
+mod inside;
 mod kernel;
 mod owner;
 mod plan;
@@ -22,6 +23,7 @@ mod removal;
 pub mod rule;
 mod session;
 pub mod set;
+mod staging;
 pub mod table;
 pub mod view;
 mod wire;
@@ -29,10 +31,11 @@ mod wire;
 pub use elements::Elements;
 pub use error::NftError;
 pub use features::Lacking;
+pub use inside::close_inside;
 pub use kernel::{Nft, RELEASE_TIMEOUT, Settings, put_table};
 pub use owner::Owner;
 pub use plan::NftPlan;
-pub use removal::uninstall;
+pub use removal::{uninstall, uninstall_inside};
 
 pub(crate) use batch::{Batch, fixed as batch_fixed};
 

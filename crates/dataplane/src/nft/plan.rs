@@ -1,8 +1,10 @@
 //! A change of the kernel's table, worked out while others use the table: to
 //! render the rules of many policies takes longer than an answer may be held.
 
+use super::change::Change;
 use super::kernel::Installed;
 use super::rule::Action;
+use super::staging::{self, Asked, Placed};
 use crate::render::{Delta, Ids, RESET, Rendered, Scope, render};
 use crate::{Desired, Plan};
 use namewall_policy::Program;
@@ -14,6 +16,10 @@ pub struct NftPlan {
     from: Option<Arc<Installed>>,
     can_reset: bool,
     worked_out: Option<PlannedWay>,
+    /// What is to be written before the switch.
+    pub(super) staging: Vec<Placed>,
+    /// Whether some of it was.
+    pub(super) has_staged: bool,
 }
 
 /// How the table is changed.
@@ -27,12 +33,17 @@ pub(super) enum PlannedWay {
 
 impl NftPlan {
     pub(super) fn new(from: Option<Arc<Installed>>, can_reset: bool) -> Self {
-        Self { from, can_reset, worked_out: None }
+        Self { from, can_reset, worked_out: None, staging: Vec::new(), has_staged: false }
+    }
+
+    /// True if it is a way from this table.
+    pub(super) fn is_from(&self, known: &Arc<Installed>) -> bool {
+        self.from.as_ref().is_some_and(|from| Arc::ptr_eq(from, known))
     }
 
     /// What was worked out, if the table is still the same; else it is worked out now.
     pub(super) fn into_way(mut self, known: &Arc<Installed>, desired: &Desired<'_>) -> PlannedWay {
-        let is_the_same = self.from.as_ref().is_some_and(|from| Arc::ptr_eq(from, known));
+        let is_the_same = self.is_from(known);
         match self.worked_out.take().filter(|_| is_the_same) {
             Some(way) => way,
             None => self.way_from(known, desired.program, desired.scope),
@@ -50,7 +61,17 @@ impl NftPlan {
 
 impl Plan for NftPlan {
     fn work_out(&mut self, program: &Program, scope: &Scope) {
-        self.worked_out = self.from.as_ref().map(|from| self.way_from(from, program, scope));
+        let Some(from) = self.from.clone() else { return };
+        let mut way = self.way_from(&from, program, scope);
+        if let PlannedWay::Whole(rendered) = &mut way {
+            let change = Change::between(&from.rendered.table, &rendered.table);
+            if let Some(ids) = staging::renumbered(&change, &from.rendered, rendered) {
+                **rendered = render_for(self.can_reset, program, scope, &ids);
+            }
+            let change = Change::between(&from.rendered.table, &rendered.table);
+            self.staging = staging::before_the_switch(&change, &Asked::by(&from.rendered));
+        }
+        self.worked_out = Some(way);
     }
 }
 

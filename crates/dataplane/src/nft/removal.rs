@@ -6,6 +6,7 @@ use super::kernel::open_socket;
 use super::owner;
 use super::session::Session;
 use super::table::{TableFamily, TableRef};
+use crate::netlink::{PodSockets, Socket};
 use std::time::Duration;
 
 /// Removes our tables of this name and all that is in them. False if there was none.
@@ -13,10 +14,23 @@ use std::time::Duration;
 /// While a process owns a table, this waits for its release for as long as `patience`, and calls `waits` once with
 /// the reason.
 pub fn uninstall(table: &str, patience: Duration, waits: &mut dyn FnMut(&NftError)) -> Result<bool, NftError> {
-    let mut socket = open_socket()?;
+    remove(&mut open_socket()?, table, patience, waits)
+}
+
+/// The same inside a pod's network namespace. Nobody is waited for.
+pub fn uninstall_inside(sockets: &mut PodSockets, table: &str) -> Result<bool, NftError> {
+    remove(&mut sockets.netfilter, table, Duration::ZERO, &mut |_| {})
+}
+
+fn remove(
+    socket: &mut Socket,
+    table: &str,
+    patience: Duration,
+    waits: &mut dyn FnMut(&NftError),
+) -> Result<bool, NftError> {
     let mut found = false;
     for family in [TableFamily::Inet, TableFamily::Netdev, TableFamily::Bridge] {
-        let mut session = Session { socket: &mut socket, table: TableRef { family, name: table } };
+        let mut session = Session { socket: &mut *socket, table: TableRef { family, name: table } };
         if !session.exists()? {
             continue;
         }

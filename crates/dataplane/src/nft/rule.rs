@@ -9,7 +9,7 @@ use super::expression::Expression;
 use super::set::{self, Version};
 use std::net::IpAddr;
 
-pub use frame::{EtherType, FrameTest, Hardware};
+pub use frame::{EtherType, FrameAt, FrameTest, Hardware};
 
 pub(crate) use encode::{gate_number, lease_group, peer_group};
 
@@ -52,6 +52,13 @@ impl Walk {
             Self::AuditIngress => set::AUDIT_INGRESS,
         }
     }
+}
+
+/// Which of a packet's interfaces is meant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PacketInterface {
+    Input,
+    Output,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -141,6 +148,12 @@ pub enum Test {
     Frame(FrameTest),
     /// The packet goes out by an interface of a set.
     GoesOutBy(String),
+    /// The packet comes in or goes out by this interface, or by another one.
+    Interface {
+        which: PacketInterface,
+        index: u32,
+        is_it: bool,
+    },
     /// No more often than this; the rest goes on to the next rule.
     AtMost {
         a_second: u64,

@@ -253,7 +253,10 @@ impl LeaseNote {
 
     pub(crate) fn read(text: &str) -> Option<Self> {
         let (name, client) = text.split_once(ASKED_BY).map_or((text, None), |(name, client)| (name, Some(client)));
-        Some(Self { name: name.parse().ok()?, asked_by: client.and_then(|client| client.parse().ok()) })
+        Some(Self {
+            name: DomainName::parse_recorded(name).ok()?,
+            asked_by: client.and_then(|client| client.parse().ok()),
+        })
     }
 }
 

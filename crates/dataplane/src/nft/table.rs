@@ -102,8 +102,10 @@ pub enum Point {
     Forward,
     Output,
     Postrouting,
-    /// Of a `netdev` table: before anything else looks at a frame.
+    /// Of a `netdev` table: before anything else looks at a frame that the interface receives.
     Ingress,
+    /// Of a `netdev` table: the last before the interface sends a frame, also one of a packet socket.
+    Egress,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -155,7 +157,7 @@ impl Point {
     pub(crate) fn number(self) -> u32 {
         match self {
             Self::Prerouting | Self::Ingress => 0,
-            Self::Input => 1,
+            Self::Input | Self::Egress => 1,
             Self::Forward => 2,
             Self::Output => 3,
             Self::Postrouting => 4,
@@ -164,7 +166,7 @@ impl Point {
 
     pub(crate) fn numbered(family: TableFamily, number: u32) -> Option<Self> {
         match family {
-            TableFamily::Netdev => (number == 0).then_some(Self::Ingress),
+            TableFamily::Netdev => [Self::Ingress, Self::Egress].into_iter().find(|point| point.number() == number),
             TableFamily::Inet | TableFamily::Bridge => {
                 Self::OF_HOSTS.into_iter().find(|point| point.number() == number)
             }
@@ -179,6 +181,7 @@ impl Point {
             Self::Output => "output",
             Self::Postrouting => "postrouting",
             Self::Ingress => "ingress",
+            Self::Egress => "egress",
         }
     }
 }

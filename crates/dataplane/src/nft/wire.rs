@@ -26,7 +26,12 @@ pub(crate) mod message {
     pub(crate) const NEW_ELEMENT: u16 = 12;
     pub(crate) const GET_ELEMENT: u16 = 13;
     pub(crate) const DELETE_ELEMENT: u16 = 14;
+    pub(crate) const GET_GENERATION: u16 = 16;
     pub(crate) const DESTROY_ELEMENT: u16 = 30;
+}
+
+pub(crate) mod generation {
+    pub(crate) const NUMBER: u16 = 1;
 }
 
 pub(crate) mod table {

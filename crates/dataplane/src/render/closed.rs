@@ -14,7 +14,7 @@ use crate::nft::table::Table;
 
 const ENDS: [(End, &str); 2] = [(End::Source, "closed-source"), (End::Destination, "closed-destination")];
 /// What is told of such a packet instead of a rule.
-const WHY: &str = "no pod that is known yet";
+const WHY: &str = "address of the pod network that no pod has";
 
 impl Render<'_> {
     /// The end of a base chain.

@@ -40,6 +40,19 @@ struct PodAt<'a> {
 
 impl Pods<'_> {
     pub(super) fn fill(&self, table: &mut Table) {
+        self.fill_with(table, Self::elements_of);
+    }
+
+    /// Only as peers: no pod is judged by its address.
+    pub(super) fn fill_peers(&self, table: &mut Table) {
+        self.fill_with(table, |pods, pod, out| {
+            let (version, key) = (Version::of(pod.address), Key::default().address(pod.address));
+            out.push((set::PODS[version], Element::key(key)));
+            pods.peer_elements(pod, out);
+        });
+    }
+
+    fn fill_with(&self, table: &mut Table, elements_of: impl Fn(&Self, &PodAt<'_>, &mut Vec<Placed>)) {
         let mut by_role: FxHashMap<usize, Vec<u32>> = FxHashMap::default();
         for group in self.groups {
             for role in group.roles.iter() {
@@ -49,7 +62,7 @@ impl Pods<'_> {
         let mut elements = Vec::new();
         for (address, member) in pods(self.program) {
             let groups = by_role.get(&member.role.index()).map(Vec::as_slice).unwrap_or_default();
-            self.elements_of(&PodAt { address, member, groups }, &mut elements);
+            elements_of(self, &PodAt { address, member, groups }, &mut elements);
             for (set, element) in elements.drain(..) {
                 named(table, set).insert(element);
             }
@@ -83,6 +96,13 @@ impl Pods<'_> {
             place(set::GATED, Element::key(key()));
             place(set::GATES, Element::key(Key::default().number(number).address(address)));
         }
+        self.peer_elements(&PodAt { address, member, groups }, out);
+    }
+
+    /// What says of which rules a pod is a peer, and which ports it names.
+    fn peer_elements(&self, &PodAt { address, member, groups }: &PodAt<'_>, out: &mut Vec<Placed>) {
+        let version = Version::of(address);
+        let mut place = |twins: Twins, element| out.push((twins[version], element));
         for &group in groups {
             place(set::PEERS, Element::key(Key::default().number(group).address(address)));
         }

@@ -16,6 +16,8 @@ use std::ops::Range;
 pub struct Ids {
     /// By each rule that speaks of the group.
     pub(crate) groups: FxHashMap<String, u32>,
+    /// Numbers that no other group gets.
+    pub(crate) reserved: FxHashSet<u32>,
     /// Of the last change.
     pub(crate) generation: u16,
 }
@@ -82,6 +84,7 @@ impl Groups {
             let had = wanted.labels.iter().filter_map(|label| before.groups.get(label));
             numbers.push(had.copied().find(|number| taken.insert(*number)));
         }
+        taken.extend(&before.reserved);
         let mut fresh = Fresh::after(taken);
         let mut numbered = Numbered::default();
         for (Wanted { roles, labels, runs }, number) in self.wanted.into_iter().zip(numbers) {

@@ -21,6 +21,7 @@ mod delta;
 mod dns;
 mod elements;
 mod ids;
+mod inside;
 mod moment;
 mod names;
 mod node_ports;
@@ -33,6 +34,7 @@ pub(crate) use delta::Delta;
 pub(crate) use dns::{Answerer, DNS, may_ask};
 pub use dns::{Intercept, Listener};
 pub use ids::Ids;
+pub(crate) use inside::{Insider, render_inside};
 pub(crate) use moment::{ALLOWED, Step};
 pub(crate) use remote::GATES;
 pub(crate) use stages::{AUDIT, ISOLATED};
@@ -152,7 +154,7 @@ pub fn render(program: &Program, scope: &Scope, before: &Ids) -> Rendered {
     }
     render.fill_networks(&mut table);
     render.fill_closed(&mut table);
-    let ids = Ids { groups: groups.by_rule, generation: before.generation };
+    let ids = Ids { groups: groups.by_rule, generation: before.generation, ..Ids::default() };
     let knows_local = render.knows_local();
     let numbers = Numbers { classes, groups: groups.groups, named, spoken, remote, knows_local };
     Pods { program, scope, numbers: &numbers, groups: &numbers.groups }.fill(&mut table);
@@ -203,6 +205,15 @@ impl Render<'_> {
 
     /// The runs of the policies that judge a pod here, or stand before a Service.
     fn used(&self, classes: &FxHashMap<ClassId, Vec<Lead>>, remote: &RemoteGates) -> Vec<Run> {
+        let mut used = self.judging(classes.keys());
+        used.extend(remote.policies());
+        let gates = self.program.service_gates.values().flatten();
+        used.extend(gates.map(|gate| (gate.policy, Direction::Egress)));
+        self.runs_of(used)
+    }
+
+    /// The policies that judge the pods of these classes.
+    fn judging<'c>(&self, classes: impl Iterator<Item = &'c ClassId>) -> FxHashSet<(PolicyId, Direction)> {
         let mut used: FxHashSet<(PolicyId, Direction)> = FxHashSet::default();
         let mut add = |plan: &Plan| {
             let gates = plan.cluster_gate.iter().chain(&plan.namespace_gate);
@@ -213,14 +224,15 @@ impl Render<'_> {
                 used.extend(tiers.admin.iter().chain(last).map(|policy| (*policy, direction)));
             }
         };
-        for class in classes.keys() {
+        for class in classes {
             let class = self.program.class(*class);
             class.enforced.each().for_each(&mut add);
             class.audited.iter().flat_map(Plan::each).for_each(&mut add);
         }
-        used.extend(remote.policies());
-        let gates = self.program.service_gates.values().flatten();
-        used.extend(gates.map(|gate| (gate.policy, Direction::Egress)));
+        used
+    }
+
+    fn runs_of(&self, used: FxHashSet<(PolicyId, Direction)>) -> Vec<Run> {
         let mut used: Vec<(PolicyId, Direction)> = used.into_iter().collect();
         used.sort_unstable();
         used.into_iter().flat_map(|(policy, direction)| runs(self.program, policy, direction)).collect()

@@ -63,14 +63,19 @@ impl Step {
 impl Render<'_> {
     /// The last thing that is done to a table: these rules end its base chains.
     pub(super) fn end_base_chains(&self, table: &mut Table, generation: u16) {
-        table.chains.insert(ALLOWED.to_owned(), allowed(generation));
-        table.sets.insert(set::generation(generation), set_of(generation));
+        insert_allowed(table, generation);
         for (name, ..) in BASE_CHAINS {
             if let Some(chain) = table.chains.get_mut(name) {
                 chain.rules.push(Rule::new([], Mode::Enforce.allowance()));
             }
         }
     }
+}
+
+/// The chain that accepts, for rules of this generation.
+pub(super) fn insert_allowed(table: &mut Table, generation: u16) {
+    table.chains.insert(ALLOWED.to_owned(), allowed(generation));
+    table.sets.insert(set::generation(generation), set_of(generation));
 }
 
 fn allowed(generation: u16) -> Chain {

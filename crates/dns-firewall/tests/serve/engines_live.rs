@@ -148,3 +148,97 @@ fn a_client_that_is_gone_is_not_waited_for() {
     crate::stub::eventually(|| live.server.counters().under_way == 0);
     assert_eq!(live.ask("A b.slow"), "NOERROR; b.slow. 30 A 192.0.2.1");
 }
+
+/// A block whose engine hangs, and one whose engine answers at once.
+fn beside_a_hanging_engine(upstream: &Upstream, engines: &Engines) -> Live {
+    let block = |port: &str, engine: &str, decision: &str| {
+        format!(
+            ".:{port} {{
+                forward . {}
+                themis {engine} {{
+                    endpoint 127.0.0.1:1
+                    {decision}
+                }}
+                firewall query {{
+                    themis {engine}
+                    default block
+                }}
+            }}\n",
+            upstream.address
+        )
+    };
+    let text = block("PORT0", "hanging", "default_decision refuse") + &block("PORT1", "healthy", "");
+    Live::with_engines(&text, engines)
+}
+
+#[test]
+fn an_engine_that_hangs_holds_up_no_other_engine() {
+    let (gate, upstream) = (Gate::default(), upstream(&["@ 30 A 192.0.2.1"]));
+    let hanging = gate.engine();
+    let healthy = Fake::later(|| Ok(Outcome::Allow.into()));
+    let live = beside_a_hanging_engine(&upstream, &Engines::of([("hanging", &hanging), ("healthy", &healthy)]));
+    // More questions than the hanging engine has threads and places in its queue.
+    let socket = live.socket(&Ask::from("A a.example"), 0);
+    for id in 0..1_400 {
+        socket.send(&Ask::from(&*format!("A n{id}.example id {id}")).query).unwrap();
+        // Not faster than they are taken in, or the socket's buffer is what is tested.
+        if id % 50 == 49 {
+            eventually(|| hanging.asked() > id);
+        }
+    }
+    // Those for which there is no place get its default decision, and not SERVFAIL.
+    let refused = super::support::receive(&socket).expect("somebody found no place");
+    assert!(shown(&refused).starts_with("REFUSED"), "{}", shown(&refused));
+    let mut took: Vec<Duration> = Vec::new();
+    for at in 0..200 {
+        let begun = Instant::now();
+        assert_eq!(live.ask_at(&format!("A n{at}.example"), 1), format!("NOERROR; n{at}.example. 30 A 192.0.2.1"));
+        took.push(begun.elapsed());
+    }
+    took.sort();
+    // A question that waited for the engine that hangs would wait for a minute. `make bench` has the figure.
+    assert!(took[197] < Duration::from_secs(5), "{:?}", took[197]);
+    gate.open();
+}
+
+#[test]
+fn two_engines_of_one_list_wait_each_on_its_own_threads() {
+    let (gate, upstream) = (Gate::default(), upstream(&["@ 30 A 192.0.2.1"]));
+    let hanging = gate.engine();
+    let first = Fake::later(|| Ok(Outcome::Undefined.into()));
+    let text = format!(
+        ".:PORT0 {{
+            forward . {0}
+            themis first {{
+                endpoint 127.0.0.1:1
+            }}
+            themis hanging {{
+                endpoint 127.0.0.1:1
+            }}
+            firewall slow query {{
+                themis first
+                themis hanging
+                default allow
+            }}
+            firewall quick query {{
+                themis first
+                default allow
+            }}
+        }}",
+        upstream.address
+    );
+    let live = Live::with_engines(&text, &Engines::of([("first", &first), ("hanging", &hanging)]));
+    let socket = live.socket(&Ask::from("A a.slow"), 0);
+    for id in 0..300 {
+        socket.send(&Ask::from(&*format!("A n{id}.slow id {id}")).query).unwrap();
+        if id % 50 == 49 {
+            eventually(|| hanging.asked() > id);
+        }
+    }
+    // The threads of the first engine are free: all questions wait on those of the second.
+    for at in 0..50 {
+        assert_eq!(live.ask(&format!("A n{at}.quick")), format!("NOERROR; n{at}.quick. 30 A 192.0.2.1"));
+    }
+    assert_eq!(first.asked(), 350, "an engine that has answered is not asked again when the walk goes on");
+    gate.open();
+}

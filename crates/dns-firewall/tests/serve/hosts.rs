@@ -84,9 +84,9 @@ fn without_fallthrough_nobody_else_is_asked() {
                 "A www.example.com",
                 "answer NOERROR aa; www.example.com. 77 A 192.0.2.10; www.example.com. 77 A 192.0.2.11",
             ),
-            ("A other.example.com", "answer NXDOMAIN; authority . 60 SOA 60"),
+            ("A other.example.com", "answer SERVFAIL"),
             // A name no file can hold is known as little.
-            (r"A a\.b.example.com", "answer NXDOMAIN; authority . 60 SOA 60"),
+            (r"A a\.b.example.com", "answer SERVFAIL"),
             // Names of addresses are anybody's, as with CoreDNS.
             ("PTR 99.2.0.192.in-addr.arpa", "route 0"),
         ],
@@ -98,11 +98,7 @@ fn names_fall_through_by_zone() {
     let text = INLINE.replace("fallthrough", "fallthrough example.com test");
     check(
         &text,
-        &[
-            ("A other.example.com", "route 0"),
-            ("A a.test", "route 0"),
-            ("A notexample.com", "answer NXDOMAIN; authority . 60 SOA 60"),
-        ],
+        &[("A other.example.com", "route 0"), ("A a.test", "route 0"), ("A notexample.com", "answer SERVFAIL")],
     );
 }
 
@@ -113,8 +109,8 @@ fn zones_say_which_names_are_looked_for() {
         &text,
         &[
             ("A six.example.com", "answer NOERROR; authority six.example.com. 60 SOA 60"),
-            ("A other.example.com", "answer NXDOMAIN; authority example.com. 60 SOA 60"),
-            ("A a.b.example.org", "answer NXDOMAIN; authority example.org. 60 SOA 60"),
+            ("A other.example.com", "answer SERVFAIL"),
+            ("A a.b.example.org", "answer SERVFAIL"),
             ("A a.example.net", "route 0"),
             ("A notexample.com", "route 0"),
             // Names of addresses need no zone, as with CoreDNS.
@@ -126,7 +122,7 @@ fn zones_say_which_names_are_looked_for() {
 #[test]
 fn without_zones_they_are_the_servers() {
     let text = INLINE.replace(".:53", "example.com:53 example.org:53").replace("fallthrough", "");
-    check(&text, &[("A a.example.org", "answer NXDOMAIN; authority example.org. 60 SOA 60")]);
+    check(&text, &[("A a.example.org", "answer SERVFAIL")]);
 }
 
 #[test]
@@ -149,7 +145,7 @@ fn a_file_is_read_as_hosts_files_are() {
             ("A seven.example", "answer NOERROR aa; seven.example. 3600 A 192.0.2.70; seven.example. 3600 A 192.0.2.7"),
             ("A seven", "answer NOERROR aa; seven. 3600 A 192.0.2.7"),
             ("A nine.example", "answer NOERROR aa; nine.example. 3600 A 192.0.2.9"),
-            ("A here", "answer NXDOMAIN; authority . 60 SOA 60"),
+            ("A here", "answer SERVFAIL"),
         ],
     );
 }

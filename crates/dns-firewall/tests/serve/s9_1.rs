@@ -40,7 +40,7 @@ fn s9_1_a_rule_after_the_first_defined_result_is_not_evaluated() {
             forward . 192.0.2.53
             firewall query {
                 allow type == 'A'
-                block atoi([no/such]) > 1
+                block atoi([kubernetes/client-label/none]) > 1
             }
         }",
         &[("A a.example", "route 0"), ("AAAA a.example", "SERVFAIL")],
@@ -171,12 +171,12 @@ fn s9_1_zones_are_matched_by_labels() {
 fn s9_1_names_that_pass_through_meet_no_rule_of_the_list() {
     let lists = ".:53 {
         forward . 192.0.2.53
-        firewall query {
+        firewall . query {
             passthrough example.com example.org
             passthrough test.
-            block atoi([no/such]) > 1
+            block atoi([kubernetes/client-label/none]) > 1
         }
-        firewall query {
+        firewall . query {
             refuse label(name, 0) == 'bad'
             default allow
         }

@@ -112,10 +112,10 @@ fn s9_2_a_redirect_stands_until_a_later_list_stops_it() {
     check(
         ".:53 {
             forward . 192.0.2.53
-            firewall query {
+            firewall . query {
                 redirect 192.0.2.99 true
             }
-            firewall query {
+            firewall . query {
                 refuse type == 'TXT'
                 redirect 192.0.2.100 type == 'MX'
                 default allow

@@ -87,15 +87,40 @@ fn s9_3_addresses_are_judged_whatever_leads_to_them() {
 }
 
 #[test]
-fn s9_3_only_the_answer_section_is_judged() {
+fn s9_3_addresses_of_all_sections_are_judged() {
     each(
         DENIES,
         &[
-            ("A a.example", &["@ 30 A 192.0.2.1", "additional ns.example 30 A 10.0.0.1"], "pass"),
-            ("NS example", &["@ 30 NS ns.example", "additional ns.example 30 AAAA fd00::1"], "pass"),
-            ("A a.example", &["authority example 30 NS ns.example", "authority ns.example 30 A 10.0.0.1"], "pass"),
+            ("A a.example", &["@ 30 A 192.0.2.1", "additional ns.example 30 A 10.0.0.1"], DENIED),
+            ("NS example", &["@ 30 NS ns.example", "additional ns.example 30 AAAA fd00::1"], DENIED),
+            ("A a.example", &["authority example 30 NS ns.example", "authority ns.example 30 A 10.0.0.1"], DENIED),
+            ("NS example", &["@ 30 NS ns.example", "additional ns.example 30 AAAA 2001:db8::1", "edns"], "pass"),
         ],
     );
+}
+
+#[test]
+fn s9_3_address_hints_of_services_are_judged() {
+    let firewall = Firewall::new(DENIES);
+    // Priority 1 and the target `.`, then parameters.
+    let becomes = |parameters: &str| {
+        let line = format!(r"@ 30 HTTPS \# 000100{}", parameters.replace(' ', ""));
+        firewall.exchange("HTTPS a.example", &[&line])
+    };
+    // ALPN h2; two addresses as ipv4hint (4), the second of which is denied; one as ipv6hint (6).
+    let (alpn, v4) = ("0001 0003 026832", "0004 0008 c0000201 0a000001");
+    let v6 = "0006 0010 fd000000000000000000000000000001";
+    assert_eq!(becomes("0004 0004 c0000201"), "pass");
+    assert_eq!(becomes(alpn), "pass");
+    assert_eq!(becomes(&format!("{alpn} {v4}")), DENIED);
+    assert_eq!(becomes(v6), DENIED);
+    // What cannot be read cannot be judged.
+    for broken in ["0004 0005 c000020101", "0004 0008 c0000201", "0006 000f fd0000000000000000000000000000", "00"] {
+        assert_eq!(becomes(broken), "SERVFAIL", "{broken}");
+    }
+    // The same in SVCB records, in any section, and behind a target of some labels.
+    let line = r"additional _dns.example 30 TYPE64 \# 0001026e7300000400040a000001";
+    assert_eq!(firewall.exchange("A a.example", &["@ 30 A 192.0.2.1", line]), DENIED);
 }
 
 #[test]

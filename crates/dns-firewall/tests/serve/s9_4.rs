@@ -5,7 +5,7 @@ use crate::support::{Firewall, check};
 #[test]
 fn s9_4_what_is_not_set_is_the_empty_text() {
     for (expression, holds) in [
-        ("[no/such] == ''", true),
+        ("[kubernetes/client-label/none] == ''", true),
         ("no_such == ''", true),
         ("no_such", false),
         ("!no_such", true),
@@ -24,7 +24,9 @@ fn s9_4_what_is_not_set_is_the_empty_text() {
         ("[kubernetes/client-namespace] == ''", true),
     ] {
         check(
-            &format!(".:53 {{\n forward . 192.0.2.53\n firewall query {{\n allow {expression}\n refuse true\n }}\n}}"),
+            &format!(
+                ".:53 {{\n forward . 192.0.2.53\n request {{\n edns0 0xffed no_such bytes\n }}\n firewall query {{\n allow {expression}\n refuse true\n }}\n}}"
+            ),
             &[("A a.example", if holds { "route 0" } else { "REFUSED" })],
         );
     }
@@ -62,7 +64,7 @@ fn s9_4_an_error_of_evaluation_is_servfail_and_logged_with_its_rule() {
             errors
             forward . 192.0.2.53
             firewall query {
-                allow atoi([no/such]) > 1
+                allow atoi([kubernetes/client-label/none]) > 1
                 default allow
             }
         }",
@@ -70,7 +72,7 @@ fn s9_4_an_error_of_evaluation_is_servfail_and_logged_with_its_rule() {
     assert_eq!(firewall.ask("A a.example from 10.0.0.1"), "SERVFAIL");
     let told = firewall.told.lines(1);
     assert!(told[0].starts_with("[ERROR] 2 a.example. A: Corefile:5:17: "), "{told:?}");
-    assert!(told[0].ends_with(": allow atoi([no/such]) > 1"), "{told:?}");
+    assert!(told[0].ends_with(": allow atoi([kubernetes/client-label/none]) > 1"), "{told:?}");
 }
 
 #[test]
@@ -79,7 +81,7 @@ fn s9_4_an_error_is_never_the_end_of_the_list() {
     for (rule, rest) in [("allow", "refuse true"), ("refuse", "allow true"), ("log", "allow true")] {
         check(
             &format!(
-                ".:53 {{\n forward . 192.0.2.53\n firewall . query {{\n {rule} 1 / atoi([no/such]) > 0\n {rest}\n default allow\n }}\n}}"
+                ".:53 {{\n forward . 192.0.2.53\n firewall . query {{\n {rule} 1 / atoi([kubernetes/client-label/none]) > 0\n {rest}\n default allow\n }}\n}}"
             ),
             &[("A a.example", "SERVFAIL")],
         );
@@ -94,7 +96,7 @@ fn s9_4_an_error_about_an_answer_is_servfail_too() {
             forward . 192.0.2.53
             firewall response {
                 allow response_ip == '192.0.2.1'
-                block atoi([no/such]) == 1
+                block atoi([kubernetes/client-label/none]) == 1
             }
         }",
     );

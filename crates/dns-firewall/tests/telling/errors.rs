@@ -9,7 +9,7 @@ fn corefile(errors: &str) -> String {
         ".:PORT {{
    {errors}
    firewall query {{
-      block name == 'broken.example.' && atoi([no/label]) == 1
+      block name == 'broken.example.' && atoi([kubernetes/client-label/none]) == 1
       allow true
    }}
    forward . UPSTREAM
@@ -24,8 +24,16 @@ fn an_error_is_told_at_once_with_its_question() {
     assert_eq!(serving.ask("broken.example", 1), SERV_FAIL);
     assert_eq!(serving.ask("dead.example", 28), SERV_FAIL);
     let lines = eventually("both are told", || Some(telling.lines.all()).filter(|lines| lines.len() == 2));
-    assert!(lines[0].starts_with("[ERROR] 2 broken.example. A: Corefile:4:7: in `atoi([no/label])`: "), "{}", lines[0]);
-    assert!(lines[0].ends_with(": block name == 'broken.example.' && atoi([no/label]) == 1"), "{}", lines[0]);
+    assert!(
+        lines[0].starts_with("[ERROR] 2 broken.example. A: Corefile:4:7: in `atoi([kubernetes/client-label/none])`: "),
+        "{}",
+        lines[0]
+    );
+    assert!(
+        lines[0].ends_with(": block name == 'broken.example.' && atoi([kubernetes/client-label/none]) == 1"),
+        "{}",
+        lines[0]
+    );
     assert_eq!(lines[1], "[ERROR] 2 dead.example. AAAA: no upstream answered: i/o timeout");
 }
 

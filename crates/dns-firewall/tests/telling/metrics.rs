@@ -9,7 +9,7 @@ const CACHED: &str = ".:PORT {
    cache
    firewall query {
       refuse name == 'refused.example.'
-      block  name == 'broken.example.' && atoi([no/label]) == 1
+      block  name == 'broken.example.' && atoi([kubernetes/client-label/none]) == 1
       drop   name == 'silent.example.'
       default allow
    }

@@ -161,7 +161,7 @@ pub(crate) fn ask_by_tcp(at: SocketAddr, name: &str, kind: u16) -> u8 {
 /// An upstream over both: names that begin with `dead` get no answer, those with `nx` do not exist, all
 /// others are at 192.0.2.1 for a minute.
 fn upstream() -> SocketAddr {
-    let Sockets { udp, tcp } = Sockets::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    let Sockets { udp, tcp, .. } = Sockets::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
     let at = udp.local_addr().unwrap();
     spawn(move || {
         let mut query = [0; 1_500];

@@ -16,6 +16,16 @@ macro_rules! counters {
                 [$((stringify!($name), self.$name),)*].into_iter()
             }
         }
+
+        impl std::ops::Add for Counters {
+            type Output = Self;
+
+            fn add(self, other: Self) -> Self {
+                let mut answers_by_rcode = self.answers_by_rcode;
+                answers_by_rcode.iter_mut().zip(other.answers_by_rcode).for_each(|(sum, more)| *sum += more);
+                Self { $($name: self.$name + other.$name,)* answers_by_rcode }
+            }
+        }
     };
 }
 
@@ -36,6 +46,8 @@ counters! {
     evicted,
     /// Queries that were not sent, since the same question was under way: they got the answer to that one.
     joined,
+    /// Queries that came to one loop and were passed to the one that their names belong to.
+    passed,
     /// Times a query was asked again, elsewhere or there.
     retries,
     /// Queries no upstream answered in time: SERVFAIL.

@@ -1,5 +1,6 @@
 //! Datagrams that come in, in batches: one system call takes many.
 
+use nix::errno::Errno;
 use nix::sys::socket::{self, MsgFlags, MultiHeaders, SockaddrIn, SockaddrIn6, SockaddrLike, recvmmsg, sockopt};
 use std::cell::RefCell;
 use std::io::{self, IoSliceMut};
@@ -8,6 +9,8 @@ use std::os::fd::AsRawFd;
 
 /// Messages in one call at most.
 pub(super) const BATCH: usize = 128;
+/// Room for so many is offered at least. To offer room costs time, so it is as much as may be needed.
+const LEAST_ROOM: usize = 4;
 /// Room for one. What is longer is asked for again over TCP.
 const ROOM: usize = 4_096;
 /// Room of a socket that clients ask at: with the kernel's default a burst is lost.
@@ -27,6 +30,10 @@ thread_local! {
 pub(super) struct Inbox {
     buffers: Vec<u8>,
     received: Vec<Received>,
+    /// How many came at a time of late, and twice as many.
+    expected: usize,
+    /// What the kernel said when it had given some already.
+    late_error: Option<Errno>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -47,12 +54,18 @@ pub(super) struct Datagram<'a> {
 
 impl Inbox {
     pub(super) fn new() -> Self {
-        Self { buffers: vec![0; ROOM * BATCH], received: Vec::with_capacity(BATCH) }
+        Self {
+            buffers: vec![0; ROOM * BATCH],
+            received: Vec::with_capacity(BATCH),
+            expected: LEAST_ROOM,
+            late_error: None,
+        }
     }
 
-    /// Takes what is there; gives how many there are.
+    /// Takes what is there, up to a batch; gives how many there are.
     pub(super) fn receive(&mut self, socket: &UdpSocket, is_v4: bool) -> io::Result<usize> {
         self.received.clear();
+        self.late_error = None;
         if is_v4 {
             RECEIVE4.with_borrow_mut(|headers| {
                 self.receive_by(socket, headers, |v4| SocketAddrV4::new(v4.ip(), v4.port()).into())
@@ -71,17 +84,41 @@ impl Inbox {
         headers: &mut MultiHeaders<A>,
         plain: impl Fn(A) -> SocketAddr,
     ) -> io::Result<usize> {
-        let mut slices: Vec<[IoSliceMut<'_>; 1]> =
-            self.buffers.chunks_mut(ROOM).map(|room| [IoSliceMut::new(room)]).collect();
-        let results = recvmmsg(socket.as_raw_fd(), headers, slices.iter_mut(), MsgFlags::MSG_DONTWAIT, None);
-        for message in results.map_err(io::Error::from)? {
-            self.received.push(Received {
-                length: message.bytes.min(ROOM),
-                from: message.address.map(&plain),
-                is_whole: !message.flags.contains(MsgFlags::MSG_TRUNC),
-            });
+        loop {
+            let (before, room) = (self.received.len(), self.expected.min(BATCH - self.received.len()));
+            let free = self.buffers.chunks_mut(ROOM).skip(before).take(room);
+            let mut slices: Vec<[IoSliceMut<'_>; 1]> = free.map(|room| [IoSliceMut::new(room)]).collect();
+            let results = recvmmsg(socket.as_raw_fd(), headers, slices.iter_mut(), MsgFlags::MSG_DONTWAIT, None);
+            let messages = match results {
+                Ok(messages) => messages,
+                Err(error) if before > 0 => {
+                    self.late_error = Some(error).filter(|error| *error != Errno::EAGAIN);
+                    break;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            for message in messages {
+                self.received.push(Received {
+                    length: message.bytes.min(ROOM),
+                    from: message.address.map(&plain),
+                    is_whole: !message.flags.contains(MsgFlags::MSG_TRUNC),
+                });
+            }
+            if self.received.len() < before + room || self.received.len() >= BATCH {
+                break;
+            }
+            self.expected = (2 * self.expected).min(BATCH);
+        }
+        // Less room is offered slowly, so that one quiet moment between bursts does not count.
+        if 4 * self.received.len() < self.expected {
+            self.expected = (self.expected - self.expected / 8).max(LEAST_ROOM);
         }
         Ok(self.received.len())
+    }
+
+    /// Whether the socket had an error to tell besides what came.
+    pub(super) fn has_failed(&self) -> bool {
+        self.late_error.is_some()
     }
 
     pub(super) fn message(&self, at: usize) -> Datagram<'_> {

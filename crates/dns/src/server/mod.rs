@@ -1,20 +1,12 @@
-//! The server: an [`engine`] that one of two threads runs, and what can be set.
-//!
-//! Opening an address in the kernel takes microseconds, and then it is best
-//! done by the thread that has the answer. But the kernel has one lock for all
-//! who change its tables, and somebody may hold it for a second. So the engine
-//! can change hands:
-//!
-//! ```text
-//!  leader    ── turn ── turn ── commit ······ (the kernel is slow) ······ done ─► follows
-//!  follower      sleeps            2 ms later: takes the engine ── turn ── turn ── releases what the other opened
-//! ```
-//! Meanwhile answers that open nothing go on, and those that open something
-//! wait in the engine, up to the hold limit (S6.6).
+//! The server: one or more loops, each an [`engine`] that one of two threads runs, and what can be set. `crew` says
+//! which loop a question belongs to, `looped` runs an engine.
 
 mod counters;
+mod crew;
 mod datagrams;
 mod engine;
+mod limits;
+mod looped;
 mod outbox;
 mod pending;
 mod random;
@@ -30,30 +22,25 @@ mod workers;
 
 pub use counters::Counters;
 pub use engine::Sockets;
+pub use limits::allow_more_files;
 pub(crate) use random::Random;
 pub use settings::{Health, Listen, OnLearnTimeout, Route, Settings, Tls, Upstream, UpstreamOrder, UpstreamTransport};
 pub use upstream::UpstreamState;
+pub use workers::{WorkerSlot, Workers};
 
 use crate::chain::Chain;
-use crate::learn::{Learn, LearnError};
-use engine::Engine;
-use nix::sys::eventfd::EventFd;
-use pending::Ticket;
+use crate::learn::Learn;
+use crew::Crew;
+use engine::{Engine, LoopSockets, gathered};
+use looped::{Change, LoopState};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long a commit may take before somebody else runs the engine.
-const LONG_COMMIT: Duration = Duration::from_millis(2);
-/// How often the follower looks, while there are commits.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// How long what is under way has when a server retires.
 const RETIREMENT: Duration = Duration::from_secs(1);
-/// After so long without a commit it sleeps until there is one.
-const QUIET: Duration = Duration::from_secs(1);
 
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
@@ -74,53 +61,11 @@ pub enum ServerError {
 /// A server that runs until it is dropped.
 #[derive(Debug)]
 pub struct Server<L: Learn> {
-    shared: Arc<ServerState<L>>,
+    loops: Vec<Arc<LoopState<L>>>,
+    /// To see whether questions are on their way between loops.
+    crew: Crew,
     addresses: Vec<SocketAddr>,
     threads: Vec<JoinHandle<()>>,
-}
-
-/// Whose answers a commit was for, and how it ended.
-type Done = (Vec<Ticket>, Result<(), LearnError>);
-
-/// What changes, all of it at once: routes are known to a chain by their numbers in the settings.
-struct Change {
-    settings: Settings,
-    /// None stays what it is.
-    chain: Option<Arc<dyn Chain>>,
-    /// Where else it listens from now on; if there is nothing it stays where it is.
-    sockets: Option<Vec<(Sockets, Listen)>>,
-}
-
-struct ServerState<L: Learn> {
-    engine: Mutex<Engine<L>>,
-    learner: Arc<L>,
-    wake: Arc<EventFd>,
-    started: Instant,
-    /// Since when a commit has been going on, in microseconds since the start; 0 if none is.
-    committing: AtomicU64,
-    /// When the last one began.
-    last_commit: AtomicU64,
-    /// Commits that ended when their thread no longer had the engine.
-    done: Mutex<Vec<Done>>,
-    /// What is to be taken over.
-    changed: Mutex<Option<Change>>,
-    is_stopped: AtomicBool,
-    /// No more questions are taken; what is under way is finished.
-    retires: AtomicBool,
-    /// None is taken any more, and what is counted as under way is all there will be.
-    is_deaf: AtomicBool,
-    /// Whether the follower sleeps until it is woken.
-    sleeps: Mutex<bool>,
-    awake: Condvar,
-    counters: Mutex<Counters>,
-    upstreams: Mutex<Vec<UpstreamState>>,
-    turns: AtomicU64,
-}
-
-impl<L: Learn> std::fmt::Debug for ServerState<L> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared").finish_non_exhaustive()
-    }
 }
 
 impl<L: Learn + 'static> Server<L>
@@ -162,30 +107,21 @@ where
         if let Some(own) = sockets.iter().filter_map(|(_, listen)| listen.meant).find(|to| addresses.contains(to)) {
             return Err(ServerError::AsksItself(own));
         }
-        let mut engine = Engine::new(settings, sockets, learner.clone()).map_err(ServerError::Start)?;
-        engine.set_chain(chain);
-        let shared = Arc::new(ServerState {
-            wake: engine.waker(),
-            engine: Mutex::new(engine),
-            learner,
-            started: Instant::now(),
-            committing: AtomicU64::new(0),
-            last_commit: AtomicU64::new(0),
-            done: Mutex::default(),
-            changed: Mutex::default(),
-            is_stopped: AtomicBool::new(false),
-            retires: AtomicBool::new(false),
-            is_deaf: AtomicBool::new(false),
-            sleeps: Mutex::new(false),
-            awake: Condvar::new(),
-            counters: Mutex::default(),
-            upstreams: Mutex::default(),
-            turns: AtomicU64::new(0),
-        });
-        let mut server = Self { shared, addresses, threads: Vec::new() };
-        for leads in [true, false] {
-            let shared = server.shared.clone();
-            let thread = std::thread::Builder::new().name("dns".to_owned()).spawn(move || shared.run(leads));
+        let loops = settings.loops.clamp(1, Settings::MOST_LOOPS);
+        let shares = shares(sockets, loops).map_err(ServerError::Start)?;
+        let crews = Crew::of(loops).map_err(ServerError::Start)?;
+        let (own, loads) = (settings.share_of(loops), loads(&settings));
+        let mut server = Self { loops: Vec::new(), crew: crews[0].observer(), addresses, threads: Vec::new() };
+        for (crew, sockets) in crews.into_iter().zip(shares) {
+            let wake = crew.waker();
+            let mut engine = Engine::new(own.clone(), sockets, learner.clone(), crew).map_err(ServerError::Start)?;
+            engine.set_chain(chain.clone());
+            engine.set_with(own.clone(), &loads);
+            server.loops.push(Arc::new(LoopState::new(engine, learner.clone(), wake)));
+        }
+        for (one, leads) in server.loops.iter().flat_map(|one| [(one, true), (one, false)]) {
+            let one = one.clone();
+            let thread = std::thread::Builder::new().name("dns".to_owned()).spawn(move || one.run(leads));
             server.threads.push(thread.map_err(ServerError::Start)?);
         }
         Ok(server)
@@ -196,30 +132,31 @@ where
         &self.addresses
     }
 
-    /// How often the engine has gone round: about once a second at least, as long as it lives.
-    pub fn turns(&self) -> u64 {
-        self.shared.turns.load(Ordering::SeqCst)
+    /// How often each loop has gone round: about once a second at least, as long as it lives.
+    pub fn turns(&self) -> Vec<u64> {
+        self.loops.iter().map(|one| one.turns()).collect()
     }
 
     /// Stops taking questions, finishes what is under way, for a second at most, and gives the sockets
     /// back. What comes meanwhile waits in them for whoever serves next.
     pub fn retire(mut self) -> Vec<(Sockets, Listen)> {
-        self.shared.retires.store(true, Ordering::SeqCst);
-        let _ = self.shared.wake.write(1);
+        self.loops.iter().for_each(|one| one.retire());
         let until = Instant::now() + RETIREMENT;
-        let is_done = || self.shared.is_deaf.load(Ordering::SeqCst) && lock(&self.shared.counters).under_way == 0;
+        // In this order: a question that was passed to another loop is counted there before it is no longer on its way.
+        let is_done =
+            || self.loops.iter().all(|one| one.is_deaf()) && self.crew.is_at_rest() && self.counters().under_way == 0;
         while !is_done() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));
         }
         self.stop();
-        lock(&self.shared.engine).take_sockets()
+        gathered(self.loops.iter().flat_map(|one| one.take_sockets()).collect())
     }
 
     /// Goes on with other settings and by another chain; where it listens stays. What is asked from now on
     /// meets them; what is under way goes on as it began.
     pub fn set_with(&self, settings: Settings, chain: Arc<dyn Chain>) -> Result<(), ServerError> {
         settings.check(&self.addresses)?;
-        self.change(Change { settings, chain: Some(chain), sockets: None });
+        self.change(&settings, Some(&chain), None);
         Ok(())
     }
 
@@ -233,43 +170,75 @@ where
     ) -> Result<(), ServerError> {
         let addresses: Vec<SocketAddr> = settings.listen.iter().map(|listen| listen.address).collect();
         settings.check(&addresses)?;
-        self.change(Change { settings, chain: Some(chain), sockets: Some(sockets) });
+        let sockets = shares(sockets, self.loops.len()).map_err(ServerError::Start)?;
+        self.change(&settings, Some(&chain), Some(sockets));
         self.addresses = addresses;
         Ok(())
     }
 
     /// Goes on with other settings; where it listens stays.
-    pub fn set(&self, settings: Settings) {
-        *lock(&self.shared.changed) = Some(Change { settings, chain: None, sockets: None });
-        let _ = self.shared.wake.write(1);
+    pub fn set(&self, settings: &Settings) {
+        self.begin_change(settings, None, None);
+    }
+
+    fn begin_change(
+        &self,
+        settings: &Settings,
+        chain: Option<&Arc<dyn Chain>>,
+        sockets: Option<Vec<Vec<(LoopSockets, Listen)>>>,
+    ) {
+        let (own, loads) = (settings.share_of(self.loops.len()), loads(settings));
+        let mut sockets = sockets.map(Vec::into_iter);
+        for one in &self.loops {
+            let sockets = sockets.as_mut().map(|shares| shares.next().unwrap_or_default());
+            one.change(Change { settings: own.clone(), loads: loads.clone(), chain: chain.cloned(), sockets });
+        }
     }
 
     /// Has a change made, and waits for it: a moment, unless the server is stuck.
-    fn change(&self, change: Change) {
-        *lock(&self.shared.changed) = Some(change);
-        let _ = self.shared.wake.write(1);
+    fn change(
+        &self,
+        settings: &Settings,
+        chain: Option<&Arc<dyn Chain>>,
+        sockets: Option<Vec<Vec<(LoopSockets, Listen)>>>,
+    ) {
+        self.begin_change(settings, chain, sockets);
         let until = Instant::now() + RETIREMENT;
-        while lock(&self.shared.changed).is_some() && Instant::now() < until {
+        while !self.loops.iter().all(|one| one.has_changed()) && Instant::now() < until {
             std::thread::sleep(Duration::from_micros(100));
         }
     }
 
-    /// How upstreams were doing a moment ago.
+    /// How upstreams were doing a moment ago. One that no loop can reach is down.
     pub fn upstreams(&self) -> Vec<UpstreamState> {
-        lock(&self.shared.upstreams).clone()
+        let mut all: Vec<UpstreamState> = Vec::new();
+        for (at, states) in self.loops.iter().map(|one| one.upstreams()).enumerate() {
+            if at == 0 {
+                all = states;
+                continue;
+            }
+            for state in states {
+                match all.iter_mut().find(|known| known.address == state.address) {
+                    Some(known) => known.add(&state),
+                    None => all.push(state),
+                }
+            }
+        }
+        all
     }
 
     pub fn counters(&self) -> Counters {
-        *lock(&self.shared.counters)
+        self.counters_by_loop().into_iter().fold(Counters::default(), |sum, more| sum + more)
+    }
+
+    pub fn counters_by_loop(&self) -> Vec<Counters> {
+        self.loops.iter().map(|one| one.counters()).collect()
     }
 }
 
 impl<L: Learn> Server<L> {
     fn stop(&mut self) {
-        self.shared.is_stopped.store(true, Ordering::SeqCst);
-        let _ = self.shared.wake.write(1);
-        *lock(&self.shared.sleeps) = false;
-        self.shared.awake.notify_all();
+        self.loops.iter().for_each(|one| one.stop());
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
@@ -287,114 +256,18 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<L: Learn> ServerState<L> {
-    fn run(&self, leads: bool) {
-        if leads {
-            self.lead(lock(&self.engine));
-        }
-        while !self.is_stopped.load(Ordering::SeqCst) {
-            self.sleep();
-            if self.is_stuck()
-                && let Ok(engine) = self.engine.try_lock()
-            {
-                self.lead(engine);
-            }
+/// What each of so many loops has of sockets.
+fn shares(sockets: Vec<(Sockets, Listen)>, loops: usize) -> io::Result<Vec<Vec<(LoopSockets, Listen)>>> {
+    let mut shares: Vec<Vec<(LoopSockets, Listen)>> = (0..loops).map(|_| Vec::new()).collect();
+    for (sockets, listen) in sockets {
+        for (share, own) in shares.iter_mut().zip(sockets.share(loops)?) {
+            share.extend(own.into_iter().map(|sockets| (sockets, listen)));
         }
     }
+    Ok(shares)
+}
 
-    fn micros(&self) -> u64 {
-        // Never 0, which means none.
-        self.started.elapsed().as_micros() as u64 + 1
-    }
-
-    fn is_stuck(&self) -> bool {
-        let since = self.committing.load(Ordering::SeqCst);
-        since != 0 && self.micros().saturating_sub(since) > LONG_COMMIT.as_micros() as u64
-    }
-
-    /// The follower's rest: short while there are commits, else until there is one.
-    fn sleep(&self) {
-        let mut sleeps = lock(&self.sleeps);
-        if self.micros().saturating_sub(self.last_commit.load(Ordering::SeqCst)) < QUIET.as_micros() as u64 {
-            let _ = self.awake.wait_timeout(sleeps, LOOK_EVERY);
-            return;
-        }
-        *sleeps = true;
-        while *sleeps && !self.is_stopped.load(Ordering::SeqCst) {
-            sleeps = self.awake.wait(sleeps).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    /// Runs the engine until the server stops, or somebody else runs it.
-    fn lead<'a>(&'a self, mut engine: MutexGuard<'a, Engine<L>>) {
-        while !self.is_stopped.load(Ordering::SeqCst) {
-            if engine.turn().is_err() {
-                // Nothing the engine waits for can fail for good; not to spin is all there is to do.
-                std::thread::sleep(Duration::from_millis(10));
-            }
-            self.turns.fetch_add(1, Ordering::SeqCst);
-            if self.retires.load(Ordering::SeqCst) {
-                engine.retire();
-            }
-            self.take_change(&mut engine);
-            for (tickets, result) in lock(&self.done).drain(..) {
-                engine.release(&tickets, &result);
-            }
-            *lock(&self.counters) = engine.counters();
-            if self.retires.load(Ordering::SeqCst) && engine.is_deaf() {
-                self.is_deaf.store(true, Ordering::SeqCst);
-            }
-            if engine.take_swept() {
-                *lock(&self.upstreams) = engine.upstream_states();
-            }
-            // One thread at most commits, so that the other can always go on.
-            let is_busy = || self.committing.load(Ordering::SeqCst) != 0 || self.learner.is_busy();
-            if !engine.must_commit() || is_busy() {
-                let _ = engine.finish();
-                continue;
-            }
-            let (mut batch, tickets) = engine.take_batch();
-            drop(engine);
-            let done = self.commit(&mut batch);
-            match self.engine.try_lock() {
-                Ok(again) => engine = again,
-                Err(_) => {
-                    lock(&self.done).push((tickets, done));
-                    let _ = self.wake.write(1);
-                    return;
-                }
-            }
-            engine.release(&tickets, &done);
-            let _ = engine.finish();
-            *lock(&self.counters) = engine.counters();
-        }
-    }
-
-    fn take_change(&self, engine: &mut Engine<L>) {
-        let mut changed = lock(&self.changed);
-        let Some(Change { settings, chain, sockets }) = changed.take() else { return };
-        if let Some(sockets) = sockets {
-            engine.move_to(&settings, sockets);
-        }
-        engine.set(settings);
-        if chain.is_some() {
-            engine.set_chain(chain);
-        }
-    }
-
-    fn commit(&self, batch: &mut L::Batch) -> Result<(), LearnError> {
-        let now = self.micros();
-        let before = self.last_commit.swap(now, Ordering::SeqCst);
-        self.committing.store(now, Ordering::SeqCst);
-        // Whoever has slept since the last one must look again.
-        if now.saturating_sub(before) > QUIET.as_micros() as u64 / 2 {
-            let mut sleeps = lock(&self.sleeps);
-            if std::mem::take(&mut *sleeps) {
-                self.awake.notify_one();
-            }
-        }
-        let done = self.learner.commit(batch);
-        self.committing.store(0, Ordering::SeqCst);
-        done
-    }
+/// What the routes of all loops have in common.
+fn loads(settings: &Settings) -> Vec<Arc<route::RouteLoad>> {
+    settings.routes.iter().map(|_| Arc::default()).collect()
 }

@@ -16,6 +16,12 @@ pub(super) struct Route {
     pub(super) tries: Option<u8>,
     pub(super) fails_fast: bool,
     most_queries: Option<u32>,
+    load: Arc<RouteLoad>,
+}
+
+/// What routes of several loops have in common.
+#[derive(Debug, Default)]
+pub(super) struct RouteLoad {
     under_way: AtomicU32,
     next: AtomicUsize,
 }
@@ -26,7 +32,7 @@ impl Route {
         Self { upstreams, ..Self::default() }
     }
 
-    pub(super) fn new(settings: &settings::Route, upstreams: Vec<usize>) -> Self {
+    pub(super) fn new(settings: &settings::Route, upstreams: Vec<usize>, load: Arc<RouteLoad>) -> Self {
         Self {
             upstreams,
             order: settings.order,
@@ -35,14 +41,14 @@ impl Route {
             tries: settings.tries,
             fails_fast: settings.fails_fast,
             most_queries: settings.most_queries,
-            ..Self::default()
+            load,
         }
     }
 
     /// Room for one more query, unless there are too many.
-    pub(super) fn enter(self: &Arc<Self>) -> Option<RouteSlot> {
-        let before = self.under_way.fetch_add(1, Ordering::Relaxed);
-        let place = RouteSlot(self.clone());
+    pub(super) fn enter(&self) -> Option<RouteSlot> {
+        let before = self.load.under_way.fetch_add(1, Ordering::Relaxed);
+        let place = RouteSlot(self.load.clone());
         self.most_queries.is_none_or(|most| before < most).then_some(place)
     }
 
@@ -50,7 +56,7 @@ impl Route {
     pub(super) fn first(&self, random: impl FnOnce() -> usize) -> usize {
         match self.order {
             UpstreamOrder::Sequential => 0,
-            UpstreamOrder::RoundRobin => self.next.fetch_add(1, Ordering::Relaxed),
+            UpstreamOrder::RoundRobin => self.load.next.fetch_add(1, Ordering::Relaxed),
             UpstreamOrder::Random => random(),
         }
     }
@@ -58,7 +64,7 @@ impl Route {
 
 /// A query's place among those under way by a route, until it is dropped.
 #[derive(Debug)]
-pub(super) struct RouteSlot(Arc<Route>);
+pub(super) struct RouteSlot(Arc<RouteLoad>);
 
 impl Drop for RouteSlot {
     fn drop(&mut self) {

@@ -10,6 +10,8 @@ use std::time::Duration;
 
 #[derive(Clone, Debug)]
 pub struct Settings {
+    /// How many loops serve, each with threads of its own. It counts where a server starts.
+    pub loops: usize,
     /// Where queries come in, over UDP and TCP.
     pub listen: Vec<Listen>,
     /// Who is asked, in this order: the next if one does not answer.
@@ -36,6 +38,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
+            loops: 1,
             listen: Vec::new(),
             upstreams: Vec::new(),
             routes: Vec::new(),
@@ -53,6 +56,21 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// Loops at most: more would mostly pass questions to each other.
+    pub const MOST_LOOPS: usize = 4;
+
+    /// A loop for each core that this process may use, up to [`Self::MOST_LOOPS`].
+    pub fn usual_loops() -> usize {
+        std::thread::available_parallelism().map_or(1, usize::from).min(Self::MOST_LOOPS)
+    }
+
+    /// What one of so many loops may have of what is bounded for all together. Connections are all with one.
+    pub(super) fn share_of(&self, loops: usize) -> Self {
+        let most_queries = (self.most_queries / loops).max(1);
+        let of_client = u32::try_from(loops).map_or(1, |loops| (self.most_queries_of_client / loops).max(1));
+        Self { most_queries, most_queries_of_client: of_client, ..self.clone() }
+    }
+
     /// An error if a server that listens at these addresses would ask itself.
     pub fn check(&self, addresses: &[SocketAddr]) -> Result<(), ServerError> {
         let of_routes = self.routes.iter().flat_map(|route| route.upstreams.iter().map(|upstream| &upstream.address));

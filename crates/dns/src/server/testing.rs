@@ -2,6 +2,7 @@
 //! clients, replies of two upstreams, genuine, changed and made up, timers, commits that fail, reloads. What must hold
 //! is checked after each sequence.
 
+use super::crew::Crew;
 use super::engine::{Engine, Sockets};
 use super::settings::{Listen, Settings};
 use crate::learn::{Answer, Learn, LearnError, Opens};
@@ -86,7 +87,9 @@ impl Play {
             most_queries: 8,
             ..Settings::default()
         };
-        let engine = Engine::new(settings.clone(), vec![(sockets, listen)], Arc::new(Half))?;
+        let shares = sockets.share(1)?.into_iter().flatten().map(|share| (share, listen)).collect();
+        let crew = Crew::of(1)?.remove(0);
+        let engine = Engine::new(settings.clone(), shares, Arc::new(Half), crew)?;
         let (asked, heard) = (Vec::new(), Vec::new());
         Ok(Self { engine, settings, clients, upstreams, asked, heard, now: Instant::now(), commits_fail: false })
     }

@@ -36,6 +36,15 @@ pub struct UpstreamState {
     pub failed: u64,
 }
 
+impl UpstreamState {
+    /// What another loop knows of the same upstream.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.is_up |= other.is_up;
+        self.answered += other.answered;
+        self.failed += other.failed;
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Upstream {
     pub(super) address: SocketAddr,

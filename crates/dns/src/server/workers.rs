@@ -6,20 +6,22 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-/// Started as they are needed.
+/// Threads of the server's own pool, started as they are needed.
 const MOST_THREADS: usize = 128;
 /// Jobs that may wait for a thread.
 const MOST_WAITING: usize = 1_024;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// The pool. Its threads end when it is dropped and they have done what they do.
-pub(super) struct Workers {
+/// A pool of threads with a queue of its own. A chain has one for each engine it waits for, so that an engine that
+/// hangs takes no thread from another. Its threads end when it is dropped and they have done what they do.
+pub struct Workers {
     shared: Arc<JobQueue>,
 }
 
-#[derive(Default)]
 struct JobQueue {
+    most_threads: usize,
+    most_waiting: usize,
     state: Mutex<JobState>,
     more: Condvar,
 }
@@ -27,27 +29,61 @@ struct JobQueue {
 #[derive(Default)]
 struct JobState {
     jobs: VecDeque<Job>,
+    /// Places in the queue that are promised to somebody.
+    reserved: usize,
     threads: usize,
     idle: usize,
     is_over: bool,
 }
 
+/// A place in the queue of a pool. It is given back when it is dropped without a job.
+pub struct WorkerSlot {
+    shared: Arc<JobQueue>,
+}
+
+impl Default for Workers {
+    fn default() -> Self {
+        Self::new(MOST_THREADS)
+    }
+}
+
 impl Workers {
-    pub(super) fn new() -> Self {
-        Self { shared: Arc::default() }
+    /// A pool of at most so many threads.
+    pub fn new(most_threads: usize) -> Self {
+        let shared = JobQueue {
+            most_threads: most_threads.max(1),
+            most_waiting: MOST_WAITING,
+            state: Mutex::default(),
+            more: Condvar::new(),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// A place in the queue, unless it is full. It never waits.
+    pub fn reserve(&self) -> Option<WorkerSlot> {
+        let mut state = lock(&self.shared.state);
+        let is_free = state.jobs.len() + state.reserved < self.shared.most_waiting;
+        is_free.then(|| {
+            state.reserved += 1;
+            WorkerSlot { shared: self.shared.clone() }
+        })
     }
 
     /// Has the job done, and then the server woken. False if there is too much to do already.
     pub(super) fn submit(&self, wake: Arc<EventFd>, job: impl FnOnce() + Send + 'static) -> bool {
+        self.reserve().is_some_and(|slot| slot.submit(wake, job))
+    }
+}
+
+impl WorkerSlot {
+    /// Has the job done, and then the server woken. False if no thread can be started.
+    pub(super) fn submit(self, wake: Arc<EventFd>, job: impl FnOnce() + Send + 'static) -> bool {
         let mut state = lock(&self.shared.state);
-        if state.jobs.len() >= MOST_WAITING {
-            return false;
-        }
         state.jobs.push_back(Box::new(move || {
             job();
             let _ = wake.write(1);
         }));
-        if state.idle < state.jobs.len() && state.threads < MOST_THREADS {
+        if state.idle < state.jobs.len() && state.threads < self.shared.most_threads {
             let shared = self.shared.clone();
             let thread = std::thread::Builder::new().name("judge".to_owned()).spawn(move || shared.work());
             state.threads += usize::from(thread.is_ok());
@@ -58,6 +94,12 @@ impl Workers {
         }
         self.shared.more.notify_one();
         true
+    }
+}
+
+impl Drop for WorkerSlot {
+    fn drop(&mut self) {
+        lock(&self.shared.state).reserved -= 1;
     }
 }
 
@@ -84,13 +126,22 @@ impl Drop for Workers {
     fn drop(&mut self) {
         let mut state = lock(&self.shared.state);
         state.is_over = true;
-        state.jobs.clear();
+        // Jobs may own what owns this pool: they are dropped outside of the lock.
+        let jobs = std::mem::take(&mut state.jobs);
         self.shared.more.notify_all();
+        drop(state);
+        drop(jobs);
     }
 }
 
 impl fmt::Debug for Workers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Workers")
+    }
+}
+
+impl fmt::Debug for WorkerSlot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WorkerSlot")
     }
 }

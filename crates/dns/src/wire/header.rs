@@ -1,6 +1,7 @@
 //! The twelve bytes every message begins with.
 
 use super::WireError;
+use namewall_policy::dns_codes::RCODES;
 use std::fmt;
 
 /// Bytes of a header.
@@ -21,15 +22,7 @@ impl Rcode {
 
 impl fmt::Display for Rcode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            0 => f.write_str("NOERROR"),
-            1 => f.write_str("FORMERR"),
-            2 => f.write_str("SERVFAIL"),
-            3 => f.write_str("NXDOMAIN"),
-            4 => f.write_str("NOTIMP"),
-            5 => f.write_str("REFUSED"),
-            other => write!(f, "RCODE{other}"),
-        }
+        f.write_str(&RCODES.text(self.0.into()))
     }
 }
 

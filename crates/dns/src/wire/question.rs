@@ -2,6 +2,7 @@
 
 use super::name::NameSpan;
 use super::{HEADER, Header, Name, WireError, u16_at};
+use namewall_policy::dns_codes::TYPES;
 use std::fmt;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -16,38 +17,20 @@ impl RecordType {
 }
 
 impl RecordType {
-    /// The name of a common type: `A`. Others are written `TYPE` and their number (RFC 3597).
+    /// The name that IANA has given the type: `A`. Others are written `TYPE` and their number (RFC 3597).
     pub fn name(self) -> Option<&'static str> {
-        Some(match self.0 {
-            1 => "A",
-            2 => "NS",
-            5 => "CNAME",
-            6 => "SOA",
-            12 => "PTR",
-            15 => "MX",
-            16 => "TXT",
-            28 => "AAAA",
-            33 => "SRV",
-            64 => "SVCB",
-            65 => "HTTPS",
-            255 => "ANY",
-            _ => return None,
-        })
+        TYPES.name(self.0)
     }
 
-    /// The type with this name, or written as `TYPE` and a number.
+    /// The type with this name in any case, or written as `TYPE` and a number.
     pub fn named(name: &str) -> Option<Self> {
-        let common = || (1..=u16::from(u8::MAX)).map(Self).find(|one| one.name() == Some(name));
-        common().or_else(|| name.strip_prefix("TYPE")?.parse().ok().map(Self))
+        TYPES.number(name).map(Self)
     }
 }
 
 impl fmt::Display for RecordType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.name() {
-            Some(name) => f.write_str(name),
-            None => write!(f, "TYPE{}", self.0),
-        }
+        f.write_str(&TYPES.text(self.0))
     }
 }
 

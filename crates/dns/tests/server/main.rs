@@ -7,6 +7,7 @@ mod holding;
 mod joining;
 mod judged;
 mod letter_case;
+mod loops;
 mod moving;
 mod replaced;
 mod spoofing;

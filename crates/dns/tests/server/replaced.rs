@@ -28,20 +28,20 @@ fn a_replaced_upstream_has_no_sockets_no_probes_and_no_place_in_the_status() {
     }
     eventually(|| addresses(&server) == [silent.address]);
     assert!(sockets_to(silent.address) > 0);
-    server.set(settings(&[&new]));
+    server.set(&settings(&[&new]));
     eventually(|| addresses(&server) == [new.address] && sockets_to(silent.address) == 0);
     let asked = silent.asked();
-    let turns = server.turns();
+    let turns = server.turns()[0];
     let question = query(9, "example.com");
     // A turn takes a second at most: three of them are long enough for a probe.
     eventually(|| {
         assert_eq!(client.ask(&question).unwrap(), answer(&question, &[[192, 0, 2, 2]], 30));
         std::thread::sleep(std::time::Duration::from_millis(100));
-        server.turns() >= turns + 20
+        server.turns()[0] >= turns + 20
     });
     assert_eq!(silent.asked(), asked, "it was probed");
     // It can come back.
-    server.set(settings(&[&silent]));
+    server.set(&settings(&[&silent]));
     eventually(|| addresses(&server) == [silent.address]);
     client.0.send(&question).unwrap();
     eventually(|| silent.asked() > asked);
@@ -62,7 +62,7 @@ fn what_was_asked_of_a_replaced_upstream_is_still_answered() {
     let held = gate.lock().unwrap();
     client.0.send(&query(1, "example.com")).unwrap();
     eventually(|| old.asked() == 1);
-    server.set(patient(&new));
+    server.set(&patient(&new));
     eventually(|| addresses(&server) == [new.address]);
     assert_eq!(Client::of(&server).ask(&query(2, "other.example")).unwrap().last(), Some(&2));
     assert_eq!(sockets_to(old.address), 1);
@@ -80,7 +80,7 @@ fn a_hundred_changes_leave_one_upstream() {
     let client = Client::of(&server);
     for round in 1..=100_u8 {
         let at = usize::from(round % 2);
-        server.set(settings(&[&upstreams[at]]));
+        server.set(&settings(&[&upstreams[at]]));
         let expected = [1, 2][at];
         eventually(|| client.ask(&query(round.into(), "example.com")).unwrap().last() == Some(&expected));
     }

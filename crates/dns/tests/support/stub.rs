@@ -38,7 +38,7 @@ impl Upstream {
     }
 
     pub(crate) fn at(at: &str, behaviour: impl FnMut(&[u8], Over) -> Vec<Vec<u8>> + Send + 'static) -> Self {
-        let Sockets { udp, tcp } = Sockets::bind(at.parse().unwrap()).unwrap();
+        let Sockets { udp, tcp, .. } = Sockets::bind(at.parse().unwrap()).unwrap();
         let address = udp.local_addr().unwrap();
         let behaviour: Arc<Mutex<Box<Behaviour>>> = Arc::new(Mutex::new(Box::new(behaviour)));
         let (queries, ports) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));

@@ -60,4 +60,11 @@ impl Engine for OpaEngine {
             Self::Remote(remote) => remote.judge(facts),
         }
     }
+
+    fn workers(&self) -> usize {
+        match self {
+            Self::Here(rego) => rego.workers(),
+            Self::Remote(remote) => remote.workers(),
+        }
+    }
 }

@@ -15,25 +15,32 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-/// Policies and data, ready to be asked. One evaluation takes some ten microseconds, so it is done at once.
+/// Policies and data, ready to be asked. An evaluation takes some ten microseconds, or as long as a policy makes it
+/// take: so it is done on threads of its own.
 pub struct Rego {
-    files: RegoFiles,
-    /// How long an evaluation may take.
-    limit: Duration,
     fields: Vec<InputField>,
     /// The names of the fields, as keys of the input.
     keys: Vec<Value>,
+    evaluator: Arc<Evaluator>,
+}
+
+/// What evaluates, on any thread.
+struct Evaluator {
+    files: RegoFiles,
+    /// How long an evaluation may take.
+    limit: Duration,
     loaded: Mutex<Loaded>,
 }
 
 struct Loaded {
     /// As it was read, never evaluated.
     fresh: Interpreter,
-    /// The one that evaluates. An evaluation that was cut short may leave anything in it.
-    used: Interpreter,
+    /// Those that have evaluated, and evaluate again. One whose evaluation was cut short is not among them: there may
+    /// be anything in it.
+    idle: Vec<Interpreter>,
     /// Of all files.
     digest: u64,
 }
@@ -57,9 +64,10 @@ pub enum LoadError {
     NoFunction { name: String },
 }
 
-/// It is asked on the thread that serves: an evaluation that takes a thousand times as long as others do
-/// is given up.
+/// An evaluation that takes a thousand times as long as others do is given up.
 const DEFAULT_LIMIT: Duration = Duration::from_millis(50);
+/// How long a question waits for its turn and its evaluation, if the limit is not longer.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// Steps of an evaluation from one look at the clock to the next.
 const STEPS: NonZeroU32 = NonZeroU32::new(64).expect("it is not zero");
 /// Of a file.
@@ -71,14 +79,24 @@ impl Rego {
         let keys = fields.iter().map(|field| Value::from(&*field.name)).collect();
         let limit = settings.timeout.unwrap_or(DEFAULT_LIMIT);
         let loaded = Mutex::new(Loaded::read(files, limit)?);
-        Ok(Self { files: files.clone(), limit, fields, keys, loaded })
+        Ok(Self { fields, keys, evaluator: Arc::new(Evaluator { files: files.clone(), limit, loaded }) })
     }
 
     /// Reads the files again; whether they have changed. If they are bad, what was read before is kept.
     pub fn reload(&self) -> Result<bool, LoadError> {
+        self.evaluator.reload()
+    }
+}
+
+impl Evaluator {
+    fn loaded(&self) -> MutexGuard<'_, Loaded> {
+        self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn reload(&self) -> Result<bool, LoadError> {
         // Not under the lock: reading takes longer than evaluating.
         let new = Loaded::read(&self.files, self.limit)?;
-        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut loaded = self.loaded();
         let has_changed = loaded.digest != new.digest;
         if has_changed {
             *loaded = new;
@@ -86,20 +104,28 @@ impl Rego {
         Ok(has_changed)
     }
 
+    /// An interpreter that nobody else uses, and which policies it has.
+    fn take(&self) -> (Interpreter, u64) {
+        let mut loaded = self.loaded();
+        let interpreter = loaded.idle.pop().unwrap_or_else(|| loaded.fresh.clone());
+        (interpreter, loaded.digest)
+    }
+
+    fn give_back(&self, interpreter: Interpreter, digest: u64) {
+        let mut loaded = self.loaded();
+        if loaded.digest == digest {
+            loaded.idle.push(interpreter);
+        }
+    }
+
     fn evaluate(&self, input: Value) -> Result<Judgement, EngineError> {
         let query = &self.files.query;
-        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-        loaded.used.set_input(input);
-        let result = loaded.used.eval_rule(query.to_string());
-        let prints = loaded.used.take_prints().unwrap_or_default();
-        let result = match result {
-            Ok(result) => result,
-            Err(error) => {
-                loaded.used = loaded.fresh.clone();
-                return Err(EngineError(format!("{query}: {error}")));
-            }
-        };
-        drop(loaded);
+        let (mut interpreter, digest) = self.take();
+        interpreter.set_input(input);
+        let result = interpreter.eval_rule(query.to_string());
+        let prints = interpreter.take_prints().unwrap_or_default();
+        let result = result.map_err(|error| EngineError(format!("{query}: {error}")))?;
+        self.give_back(interpreter, digest);
         let outcome = outcome(&result).map_err(|EngineError(problem)| EngineError(format!("{query}: {problem}")))?;
         let mut trace = prints;
         trace.push(match &result {
@@ -115,7 +141,20 @@ impl Engine for Rego {
         let fields = self.keys.iter().zip(&self.fields);
         let input: BTreeMap<Value, Value> =
             fields.filter_map(|(key, field)| Some((key.clone(), Value::from(text(field, facts)?)))).collect();
-        Judged::Now(self.evaluate(Value::from(input)))
+        let evaluator = self.evaluator.clone();
+        let until = Instant::now() + evaluator.limit.max(LONGEST_WAIT);
+        Judged::Later(Box::new(move || {
+            if Instant::now() >= until {
+                let query = &evaluator.files.query;
+                return Err(EngineError(format!("{query}: the evaluations before it took too long")));
+            }
+            evaluator.evaluate(Value::from(input))
+        }))
+    }
+
+    /// All processors but one, which serves.
+    fn workers(&self) -> usize {
+        std::thread::available_parallelism().map_or(1, |all| all.get().saturating_sub(1)).max(1)
     }
 }
 
@@ -151,7 +190,7 @@ impl Loaded {
         })?;
         check_functions(&compiled, query)?;
         fresh.set_execution_timer_config(ExecutionTimerConfig { limit, check_interval: STEPS });
-        Ok(Self { used: fresh.clone(), fresh, digest: digest.finish() })
+        Ok(Self { idle: Vec::new(), fresh, digest: digest.finish() })
     }
 }
 
@@ -183,6 +222,6 @@ fn content(path: &Path, digest: &mut DefaultHasher) -> Result<String, LoadError>
 
 impl fmt::Debug for Rego {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rego").field("files", &self.files).finish_non_exhaustive()
+        f.debug_struct("Rego").field("files", &self.evaluator.files).finish_non_exhaustive()
     }
 }

@@ -86,7 +86,7 @@ fn a_policy_evaluated_here() {
         ("www.example.com.", "no address", "undefined"),
     ] {
         let facts = TestFacts(&[("name", name), ("client_ip", client)]);
-        assert!(matches!(engine.judge(&facts), Judged::Now(_)));
+        assert!(matches!(engine.judge(&facts), Judged::Later(_)));
         assert_eq!(said(&engine, &facts), expected, "{name} {client}");
     }
     let failed = said(&engine, &TestFacts(&[("name", "x."), ("client_ip", "192.0.2.2")]));
@@ -314,4 +314,23 @@ fn questions_beyond_the_bound_are_refused_at_once() {
     assert!(start.elapsed() < Duration::from_millis(1_900), "{:?}", start.elapsed());
     assert_eq!(server.connections(), 2);
     assert!(matches!(engine.judge(&ASKED), Judged::Later(_)));
+}
+
+#[test]
+fn a_policy_is_never_evaluated_on_the_thread_that_asks() {
+    let folder = Folder::new("thread");
+    let engine = OpaEngine::start(&here(&folder, POLICY, &[BLOCKED, r#"{"elsewhere": "9.9.9.9"}"#])).unwrap();
+    assert!(matches!(engine.judge(&ASKED), Judged::Later(_)));
+    let most = thread::available_parallelism().map_or(1, |all| all.get());
+    assert!((1..=most.max(2) - 1).contains(&engine.workers()), "one processor is left to serve");
+}
+
+#[test]
+fn a_question_that_waited_too_long_for_its_turn_is_not_evaluated() {
+    let folder = Folder::new("late");
+    let engine = OpaEngine::start(&here(&folder, POLICY, &[BLOCKED, r#"{"elsewhere": "9.9.9.9"}"#])).unwrap();
+    let Judged::Later(late) = engine.judge(&ASKED) else { panic!("it is evaluated later") };
+    thread::sleep(Duration::from_millis(1_100));
+    let error = late().unwrap_err().to_string();
+    assert!(error.contains("took too long"), "{error}");
 }

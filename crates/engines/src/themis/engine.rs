@@ -68,8 +68,7 @@ impl ThemisEngine {
 impl Engine for ThemisEngine {
     fn judge(&self, facts: &dyn Facts) -> Judged {
         let attributes = match self.form.attributes(facts) {
-            Ok(Some(attributes)) => attributes,
-            Ok(None) => return Judged::Now(Ok(self.said.nothing())),
+            Ok(attributes) => attributes,
             Err(error) => return Judged::Now(self.said.judgement(Err(error), &self.form)),
         };
         let servers = match &self.decider {
@@ -90,8 +89,9 @@ impl Engine for ThemisEngine {
             return Judged::Now(self.said.judgement(Ok(&response), &self.form));
         }
         let (servers, form, said) = (servers.clone(), self.form.clone(), self.said.clone());
+        let deadline = servers.client.deadline();
         Judged::Later(Box::new(move || {
-            let response = servers.ask(request);
+            let response = servers.ask(request, deadline);
             said.judgement(response.as_deref().map_err(EngineError::clone), &form)
         }))
     }
@@ -103,8 +103,9 @@ impl Servers {
         cache.get(request, Instant::now())
     }
 
-    fn ask(&self, request: Vec<u8>) -> Result<Arc<Response>, EngineError> {
-        let answer = self.client.ask(request.clone()).map_err(|error| EngineError(error.to_string()))?;
+    fn ask(&self, request: Vec<u8>, deadline: Instant) -> Result<Arc<Response>, EngineError> {
+        let answer =
+            self.client.ask_until(request.clone(), deadline).map_err(|error| EngineError(error.to_string()))?;
         let response = read_response(&answer, self.max_response_attributes)
             .map_err(|error| EngineError(format!("the answer cannot be read: {error}")))?;
         let response = Arc::new(response);
@@ -130,12 +131,6 @@ impl Said {
                 Ok(self.signed(Judgement { outcome, trace: vec![format!("failed: {message}")], labels: Vec::new() }))
             }
         }
-    }
-
-    /// An answer without an address: nothing to be asked, and nothing said.
-    fn nothing(&self) -> Judgement {
-        let trace = vec!["the answer has no address".to_owned()];
-        self.signed(Judgement { outcome: Outcome::Undefined, trace, labels: Vec::new() })
     }
 
     fn signed(&self, mut judgement: Judgement) -> Judgement {

@@ -7,6 +7,7 @@ use super::settings::AttributeSetting;
 use super::value::{Type, Value};
 use crate::EngineError;
 use namewall_expression::{Fact, Facts, Phase, Value as Known};
+use namewall_policy::dns_codes;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -52,11 +53,11 @@ impl Form {
         Self { query: attributes, transfer: transfer.collect() }
     }
 
-    /// `None` where there is nothing to ask: an answer without addresses.
-    pub(super) fn attributes(&self, facts: &dyn Facts) -> Result<Option<Vec<Attribute>>, EngineError> {
-        match facts.phase() {
-            Phase::Query => self.of_query(facts).map(Some),
-            Phase::Response => self.of_response(facts),
+    /// What is asked. An answer without an address is judged by its question, as CoreDNS' plugin does it.
+    pub(super) fn attributes(&self, facts: &dyn Facts) -> Result<Vec<Attribute>, EngineError> {
+        match (facts.phase(), address(&facts.get(&Fact::ResponseIp))) {
+            (Phase::Response, Some(address)) => self.of_response(facts, address),
+            _ => self.of_query(facts),
         }
     }
 
@@ -65,7 +66,7 @@ impl Form {
         attributes.push(Attribute::new("type", Value::string("query")));
         let name = facts.get(&Fact::Name).to_string();
         attributes.push(Attribute::new("domain_name", domain(&name)?));
-        let number = record_type(&facts.get(&Fact::Type).to_string());
+        let number = dns_codes::TYPES.number(&facts.get(&Fact::Type).to_string()).unwrap_or_default();
         attributes.push(Attribute::new("dns_qtype", Value::String(format!("{number:x}").into())));
         if let Some(address) = address(&facts.get(&Fact::ClientIp)) {
             attributes.push(Attribute::new("source_ip", Value::Address(address)));
@@ -80,8 +81,7 @@ impl Form {
         Ok(attributes)
     }
 
-    fn of_response(&self, facts: &dyn Facts) -> Result<Option<Vec<Attribute>>, EngineError> {
-        let Some(address) = address(&facts.get(&Fact::ResponseIp)) else { return Ok(None) };
+    fn of_response(&self, facts: &dyn Facts, address: IpAddr) -> Result<Vec<Attribute>, EngineError> {
         let mut attributes = Vec::with_capacity(2 + self.transfer.len());
         attributes.push(Attribute::new("type", Value::string("response")));
         attributes.push(Attribute::new("address", Value::Address(address)));
@@ -91,7 +91,7 @@ impl Form {
                 attributes.push(Attribute { name: transfer.name.as_str().into(), value });
             }
         }
-        Ok(Some(attributes))
+        Ok(attributes)
     }
 
     /// Remembers of what type those obligations are that will be sent again.
@@ -139,62 +139,9 @@ fn value(known: &Known<'_>, kind: &Type, name: &str) -> Result<Option<Value>, En
     }
 }
 
-/// The number of a type, 0 if nobody knows it.
-fn record_type(text: &str) -> u16 {
-    const NAMED: [(&str, u16); 40] = [
-        ("A", 1),
-        ("AAAA", 28),
-        ("HTTPS", 65),
-        ("SVCB", 64),
-        ("CNAME", 5),
-        ("MX", 15),
-        ("NS", 2),
-        ("PTR", 12),
-        ("SOA", 6),
-        ("SRV", 33),
-        ("TXT", 16),
-        ("ANY", 255),
-        ("AFSDB", 18),
-        ("AXFR", 252),
-        ("CAA", 257),
-        ("CDNSKEY", 60),
-        ("CDS", 59),
-        ("CERT", 37),
-        ("CSYNC", 62),
-        ("DNAME", 39),
-        ("DNSKEY", 48),
-        ("DS", 43),
-        ("HINFO", 13),
-        ("HIP", 55),
-        ("IXFR", 251),
-        ("LOC", 29),
-        ("NAPTR", 35),
-        ("NSEC", 47),
-        ("NSEC3", 50),
-        ("NSEC3PARAM", 51),
-        ("NULL", 10),
-        ("OPENPGPKEY", 61),
-        ("RP", 17),
-        ("RRSIG", 46),
-        ("SMIMEA", 53),
-        ("SPF", 99),
-        ("SSHFP", 44),
-        ("TLSA", 52),
-        ("URI", 256),
-        ("ZONEMD", 63),
-    ];
-    let named = NAMED.iter().find(|(name, _)| *name == text).map(|(_, number)| *number);
-    named.or_else(|| text.strip_prefix("TYPE")?.parse().ok()).unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn types_of_records_have_numbers() {
-        assert_eq!(["A", "AAAA", "TYPE65280", "NONSENSE"].map(record_type), [1, 28, 65280, 0]);
-    }
 
     #[test]
     fn names_lose_their_last_dot() {

@@ -145,11 +145,10 @@ fn queries_and_responses_have_outcomes() {
         let answered = |address| TestFacts::query("good.example.", "AAAA", "10.0.0.1").answered(&good, address);
         assert_eq!(judge(&engine, &answered(Some("2001:db8::1"))).unwrap().outcome, Outcome::Block);
         assert_eq!(judge(&engine, &answered(Some("192.0.2.1"))).unwrap().outcome, Outcome::Allow);
-        let nothing = judge(&engine, &answered(None)).unwrap();
-        assert_eq!(
-            (nothing.outcome, &*nothing.trace[0]),
-            (Outcome::Undefined, "themis test: the answer has no address")
-        );
+        // An answer without an address is judged by its question: MX, TXT, and that there is nothing.
+        assert_eq!(judge(&engine, &answered(None)).unwrap().outcome, Outcome::Allow);
+        let bad = TestFacts::query("www.bad.example.", "MX", "10.0.0.1").answered(&good, None);
+        assert_eq!(judge(&engine, &bad).unwrap().outcome, Outcome::Block);
     }
 }
 
@@ -217,6 +216,21 @@ fn servers_that_lie_are_errors() {
         let error = judge(&engine, &query).unwrap_err();
         assert!(error.0.contains(words), "{error}");
     }
+}
+
+#[test]
+fn a_question_that_waited_too_long_for_a_thread_is_not_asked() {
+    let (asked, endpoint) = server();
+    let mut settings = RemoteSettings::of([&*endpoint]);
+    settings.request_timeout = Duration::from_millis(200);
+    let engine = start(Source::Remote(settings), |_| {});
+    let Judged::Later(late) = engine.judge(&TestFacts::query("good.example.", "A", "10.0.0.1")) else {
+        panic!("a server is asked later")
+    };
+    std::thread::sleep(Duration::from_millis(200));
+    let error = late().unwrap_err();
+    assert!(error.0.contains("no answer within 200ms"), "{error}");
+    assert_eq!(asked.load(Ordering::Relaxed), 0);
 }
 
 #[test]

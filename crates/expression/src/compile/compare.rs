@@ -16,8 +16,13 @@ const PATTERN_SIZE: usize = 1 << 20;
 const PATTERNS: usize = 100;
 
 impl Compiler<'_> {
-    pub(super) fn equality(&self, sides: [Built; 2], negated: bool, span: Span) -> Result<Built, Problem> {
-        let [left, right] = self.fit_each_other(sides, |_| true)?;
+    pub(super) fn equality(&mut self, sides: [Built; 2], negated: bool, span: Span) -> Result<Built, Problem> {
+        let [left, right] = sides;
+        self.note(&left, &right);
+        self.note(&right, &left);
+        let left = self.spell(left, &right)?;
+        let right = self.spell(right, &left)?;
+        let [left, right] = self.fit_each_other([left, right], |_| true)?;
         let fold = left.fold().max(right.fold());
         self.comparable(&left, &right)?;
         let network = |side: &Built| side.kind == Some(Kind::Network);
@@ -89,6 +94,8 @@ impl Compiler<'_> {
                 let mut built = Vec::with_capacity(items.len());
                 for item in items {
                     let item = self.build(item)?;
+                    self.note(&left, &item);
+                    let item = self.spell(item, &left)?;
                     let item = self.fit(item, left_kind, left_span)?;
                     if item.kind != Some(Kind::List) {
                         self.comparable(&left, &item)?;
@@ -146,6 +153,9 @@ impl Compiler<'_> {
             let Form::Text(pattern) = tree.form else {
                 return Err(Problem::new(tree.span, "a pattern is text in quotes, so that it can be checked now"));
             };
+            if let Node::Fact(fact, _) = &left.node {
+                self.literals.push((fact.clone(), pattern.as_str().into()));
+            }
             self.patterns += 1;
             if self.patterns > PATTERNS {
                 return Err(Problem::new(

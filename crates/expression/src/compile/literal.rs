@@ -26,7 +26,7 @@ impl Compiler<'_> {
                 "false" => (Computed::Bool(false), kind),
                 _ => return Err(never(kind)),
             },
-            Some(kind @ Kind::Address) => match (parse_address(text), text.parse::<Cidr>()) {
+            Some(kind @ Kind::Address) => match (parse_address(unbracketed(text)), text.parse::<Cidr>()) {
                 (Some(address), _) => (Computed::Address(address), kind),
                 (None, Ok(network)) => (Computed::Network(network), Kind::Network),
                 (None, Err(error)) if text.contains('/') => return Err(Problem::new(span, error.to_string())),
@@ -37,6 +37,12 @@ impl Compiler<'_> {
         };
         Ok(Built { node: Node::Constant(value), kind: Some(kind), span })
     }
+}
+
+/// An IPv6 address as CoreDNS writes it is in brackets.
+fn unbracketed(text: &str) -> &str {
+    let inside = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
+    inside.filter(|inside| inside.contains(':')).unwrap_or(text)
 }
 
 /// A literal that is a DNS name, in lower case, as it is on the wire.

@@ -5,6 +5,7 @@
 mod call;
 mod compare;
 mod literal;
+mod vocabulary;
 
 use super::computed::Computed;
 use super::error::{Problem, Span};
@@ -15,16 +16,36 @@ use super::tree::{Form, Operator, Tree};
 use crate::{Fact, Kind};
 use std::collections::HashSet;
 
-/// The expression, and the facts it looks at, in the order of the text.
-pub(super) fn compile(text: &str, tree: Tree) -> Result<(Node, Vec<Fact>), Problem> {
-    let mut compiler = Compiler { text, facts: Vec::new(), known: HashSet::new(), patterns: 0 };
+/// An expression that is done.
+pub(super) struct Compiled {
+    pub(super) node: Node,
+    /// The facts it looks at, in the order of the text.
+    pub(super) facts: Vec<Fact>,
+    /// Where each of them stands first.
+    pub(super) places: Vec<Span>,
+    /// Text that facts are compared with.
+    pub(super) literals: Vec<(Fact, Box<str>)>,
+}
+
+pub(super) fn compile(text: &str, tree: Tree) -> Result<Compiled, Problem> {
+    let mut compiler = Compiler {
+        text,
+        facts: Vec::new(),
+        places: Vec::new(),
+        literals: Vec::new(),
+        known: HashSet::new(),
+        patterns: 0,
+    };
     let built = compiler.build(tree)?;
-    Ok((built.node, compiler.facts))
+    let Compiler { facts, places, literals, .. } = compiler;
+    Ok(Compiled { node: built.node, facts, places, literals })
 }
 
 struct Compiler<'t> {
     text: &'t str,
     facts: Vec<Fact>,
+    places: Vec<Span>,
+    literals: Vec<(Fact, Box<str>)>,
     known: HashSet<Fact>,
     /// How many patterns there are already.
     patterns: usize,
@@ -79,6 +100,7 @@ impl Compiler<'_> {
                 let kind = fact.kind();
                 if self.known.insert(fact.clone()) {
                     self.facts.push(fact.clone());
+                    self.places.push(span);
                 }
                 (Node::Fact(fact, kind), Some(kind))
             }
@@ -105,6 +127,13 @@ impl Compiler<'_> {
             Form::Call(function, arguments) => return self.call(function, arguments, span),
         };
         Ok(Built { node, kind, span })
+    }
+
+    /// Notes the text that a fact is compared with.
+    fn note(&mut self, one: &Built, other: &Built) {
+        if let (Node::Fact(fact, _), Some(text)) = (&one.node, other.text()) {
+            self.literals.push((fact.clone(), text.into()));
+        }
     }
 
     fn nodes(&mut self, trees: Vec<Tree>) -> Result<Box<[Node]>, Problem> {

@@ -1,16 +1,17 @@
-//! What was looked up goes into the status of the DNSNameResolvers it concerns
-//! (S8.3), so that a name looked up on one node is open on all.
+//! Writes the results of lookups into the status of the DNSNameResolvers that
+//! they concern (S8.3), so that a name that is looked up on one node is open on
+//! all.
 //!
-//! Writers meet: each takes the object as it was last seen, changes its status by
-//! what it knows, and writes it back if nobody else has meanwhile; otherwise it
-//! asks for the object and tries once more. What one
-//! writer learns of an object while it writes it goes into the next write, all
-//! of it at once.
+//! Several nodes write the same objects. Each takes the object as it last saw it,
+//! changes its status, and writes it back unless another node has written it
+//! meanwhile; then it reads the object and tries again. Results that come during
+//! a write go into the next one together.
 //!
-//! While the server is away it waits, and what was found grows old meanwhile: it
-//! is written with the time it has left, or not at all.
+//! While the API server is away results wait, and are written with the TTL that is
+//! left, or not at all. A name that the API server refuses does not block others.
 
 mod noted;
+mod slow;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -22,10 +23,11 @@ use crate::waiting::Waiting;
 use crate::watch::Shared;
 use namewall_cluster::Key;
 use namewall_cluster::kinds::dns_name_resolver::Status;
-use namewall_cluster::resolver::{Lookup, Resolver, Settings};
+use namewall_cluster::resolver::{Lookup, Resolver, Settings, is_storable};
 use noted::Noted;
-use std::sync::Arc;
+use slow::Slow;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use writer::{Queue, Writer};
 
@@ -42,6 +44,10 @@ pub struct Published {
     pub left_out: u64,
     /// Answers that went out before it was written.
     pub late: u64,
+    /// Names that no object can hold.
+    pub refused: u64,
+    /// Addresses that a full object gave up (S8.6).
+    pub evicted: u64,
 }
 
 #[derive(Debug, Default)]
@@ -51,6 +57,8 @@ struct Counts {
     failed: AtomicU64,
     left_out: AtomicU64,
     late: AtomicU64,
+    refused: AtomicU64,
+    evicted: AtomicU64,
 }
 
 /// Writes statuses, each in its turn.
@@ -70,6 +78,18 @@ struct Progress {
     queue: Queue,
     waiting: Waiting,
     counts: Counts,
+    trouble: LastTrouble,
+    slow: Slow,
+}
+
+/// The last name that could not be written, and why.
+#[derive(Debug, Default)]
+struct LastTrouble(Mutex<Option<String>>);
+
+impl LastTrouble {
+    fn put(&self, what: String) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(what);
+    }
 }
 
 impl Publisher {
@@ -83,16 +103,20 @@ impl Publisher {
         self
     }
 
-    /// Notes what became of a lookup of a name, which is lower case and has its last dot; whether any object
-    /// says something else, and is being written.
+    /// Notes the result of a lookup of a name, which is lower case and has its last dot. Returns whether an object
+    /// is being written because of it.
     pub fn note(&self, name: &str, outcome: &Outcome) -> bool {
+        if self.is_finished() {
+            // All that came before is written: the API server has caught up.
+            self.progress.slow.end();
+        }
         let noted = self.noted(outcome.clone());
         let lookup = Lookup { name, now: self.environment.wall(), settings: self.settings };
         let concerned: Vec<Key> = {
             let known = self.shared.lock();
             let would_change = |pattern: &str, status: &Status| {
                 let mut status = status.clone();
-                noted.apply(lookup, noted.at, Resolver { pattern, status: &mut status })
+                noted.apply(lookup, noted.at, &mut Resolver::new(pattern, &mut status))
             };
             let is_ours = |key: &Key| {
                 self.namespaces.is_empty() || self.namespaces.iter().any(|namespace| **namespace == *key.namespace)
@@ -100,6 +124,11 @@ impl Publisher {
             let objects = known.names.matching(name).filter(|one| is_ours(&one.key));
             objects.filter(|one| would_change(&one.pattern, &one.status)).map(|one| one.key.clone()).collect()
         };
+        if !concerned.is_empty() && !is_storable(name) {
+            self.progress.counts.refused.fetch_add(1, Ordering::Relaxed);
+            self.progress.trouble.put(format!("{name} cannot be shared: the schema of DNSNameResolvers refuses it"));
+            return false;
+        }
         concerned.into_iter().filter(|key| self.write(key, name, &noted)).count() > 0
     }
 
@@ -113,7 +142,7 @@ impl Publisher {
     }
 
     fn write(&self, key: &Key, name: &str, new: &Noted) -> bool {
-        let Progress { queue, waiting, counts } = &*self.progress;
+        let Progress { queue, waiting, counts, .. } = &*self.progress;
         let mut queued = queue.lock();
         if queued.replace(key, name, new) {
             return true;
@@ -148,15 +177,35 @@ impl Publisher {
         is_done
     }
 
+    /// The same for an answer that a client waits for (S8.5). After a timeout answers do not wait until the API
+    /// server has caught up.
+    pub fn hold(&self, hold: Duration) -> bool {
+        let clock = &self.environment.clock;
+        let patience = self.progress.slow.patience(hold, clock.now());
+        let is_done = self.finish(patience);
+        match is_done {
+            true => self.progress.slow.end(),
+            false => self.progress.slow.begin(clock.now()),
+        }
+        is_done
+    }
+
+    /// The last name that could not be written, and why.
+    pub fn trouble(&self) -> Option<String> {
+        self.progress.trouble.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     pub fn counts(&self) -> Published {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let Counts { written, conflicts, failed, left_out, late } = &self.progress.counts;
+        let Counts { written, conflicts, failed, left_out, late, refused, evicted } = &self.progress.counts;
         Published {
             written: read(written),
             conflicts: read(conflicts),
             failed: read(failed),
             left_out: read(left_out),
             late: read(late),
+            refused: read(refused),
+            evicted: read(evicted),
         }
     }
 }

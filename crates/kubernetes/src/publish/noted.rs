@@ -17,6 +17,10 @@ pub enum Outcome {
     Found(Vec<(IpAddr, u32)>),
     /// The name of the rcode, or why there is none.
     Failed(String),
+    /// The same for a name that some rule denies: it keeps its addresses for as long as it fails (S8.7).
+    Kept(String),
+    /// The lookup still waits for its turn. The name keeps its addresses, and no failure is counted.
+    Postponed,
     /// Time went by: what is over goes.
     Passed,
 }
@@ -38,7 +42,7 @@ impl Noted {
         };
         match (&self.outcome, &other.outcome) {
             (Outcome::Found(ours), Outcome::Found(theirs)) => same(ours, theirs),
-            (Outcome::Passed, Outcome::Passed) => true,
+            (Outcome::Passed, Outcome::Passed) | (Outcome::Postponed, Outcome::Postponed) => true,
             _ => false,
         }
     }
@@ -53,7 +57,7 @@ impl Noted {
     }
 
     /// Changes a status by it. False if the status says so already.
-    pub(super) fn apply(&self, lookup: Lookup<'_>, now: Instant, mut resolver: Resolver<'_>) -> bool {
+    pub(super) fn apply(&self, lookup: Lookup<'_>, now: Instant, resolver: &mut Resolver<'_>) -> bool {
         let settings = lookup.settings;
         match &self.outcome {
             Outcome::Found(addresses) => {
@@ -64,6 +68,8 @@ impl Noted {
                 resolver.found(lookup, &good.collect::<Vec<_>>())
             }
             Outcome::Failed(rcode) => resolver.failed(lookup, rcode),
+            Outcome::Kept(rcode) => resolver.failed(lookup.keeping_its_name(), rcode),
+            Outcome::Postponed => resolver.postponed(lookup),
             Outcome::Passed => resolver.prune(lookup.now, settings.grace),
         }
     }

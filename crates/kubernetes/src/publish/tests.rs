@@ -188,3 +188,63 @@ fn a_node_that_ends_while_it_writes_loses_only_its_own() {
     assert!(!one.publisher.is_finished() && one.watch.is_known());
     assert_eq!(world.names(), ["b.example.com."]);
 }
+
+/// Refuses a status with such a name in it, as the schema does.
+fn refuse_names(world: &World, code: u16, bad: &'static str) {
+    world.server.refuse(move |request: &Request| {
+        let Verb::ReplaceStatus(object) = &request.verb else { return None };
+        let is_bad = object["status"].to_string().contains(bad);
+        is_bad.then(|| ApiError::Refused { code, message: format!("{bad} is invalid") })
+    });
+}
+
+#[test]
+fn s8_6_a_name_that_no_object_can_hold_is_counted_and_blocks_nothing() {
+    let mut world = World::new(1);
+    let writer = world.writer(0);
+    assert!(!writer.publisher.note("my_bucket.example.com.", &found(1, 300)));
+    assert!(writer.publisher.note("a.example.com.", &found(2, 300)));
+    assert!(world.simulation.run_until(SECOND, || writer.publisher.is_finished()));
+    assert_eq!(world.names(), ["a.example.com."]);
+    assert_eq!(writer.publisher.counts(), Published { written: 1, refused: 1, ..Published::default() });
+    let trouble = writer.publisher.trouble().expect("there is some");
+    assert!(trouble.contains("my_bucket.example.com."), "{trouble}");
+}
+
+#[test]
+fn s8_6_a_name_that_the_server_refuses_does_not_block_those_beside_it() {
+    for code in [400, 413, 422] {
+        let mut world = World::new(1);
+        let writer = world.writer(0);
+        refuse_names(&world, code, "bad.example.com.");
+        for name in ["a.example.com.", "bad.example.com.", "c.example.com."] {
+            assert!(writer.publisher.note(name, &found(1, 300)));
+        }
+        assert!(world.simulation.run_until(SECOND, || writer.publisher.is_finished()), "{code}");
+        assert_eq!(world.names(), ["a.example.com.", "c.example.com."], "{code}");
+        let counts = writer.publisher.counts();
+        assert_eq!((counts.written, counts.failed), (2, 1), "{code}");
+        let trouble = writer.publisher.trouble().expect("there is some");
+        assert!(trouble.contains("bad.example.com. is invalid"), "{trouble}");
+    }
+}
+
+#[test]
+fn s8_7_a_failure_that_waits_for_the_server_keeps_the_addresses() {
+    let mut world = World::new(1);
+    let writer = world.writer(0);
+    writer.publisher.note("a.example.com.", &found(1, 10));
+    assert!(world.simulation.run_until(SECOND, || writer.publisher.is_finished()));
+    world.simulation.run_for(9 * SECOND);
+    let away = Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let is_away = away.clone();
+    world.server.refuse(move |_: &Request| {
+        is_away.load(Ordering::Relaxed).then(|| ApiError::Unreachable("connection refused".to_owned()))
+    });
+    writer.publisher.note("a.example.com.", &Outcome::Failed("SERVFAIL".to_owned()));
+    writer.publisher.prune(&key());
+    world.simulation.run_for(10 * SECOND);
+    away.store(false, Ordering::Relaxed);
+    assert!(world.simulation.run_until(30 * SECOND, || writer.publisher.is_finished()));
+    assert_eq!(world.names(), ["a.example.com."]);
+}

@@ -118,17 +118,35 @@ impl Writer {
             let next = self.progress.queue.lock().next();
             let Some(Turn { key, object: Object { batch, held } }) = next else { return };
             let mut held = held.or_else(|| self.shared.lock().names.held(&key));
-            let written = self.update(&key, &batch, &mut held).await;
-            let (count, counts) = (batch.values().map(Vec::len).sum::<usize>() as u64, &self.progress.counts);
-            match written {
-                Ok(conflicts) => {
-                    counts.written.fetch_add(count, Ordering::Relaxed);
-                    counts.conflicts.fetch_add(conflicts, Ordering::Relaxed);
+            let count = noted_count(&batch);
+            match self.update(&key, &batch, &mut held).await {
+                // One name may be what is refused: each is written for itself, so that it does not block the others.
+                Err(error) if error.is_permanent() && batch.len() > 1 => {
+                    for (name, noted) in batch {
+                        let single = Batch::from([(name, noted)]);
+                        let written = self.update(&key, &single, &mut held).await;
+                        self.count(&key, &single, written);
+                    }
                 }
-                Err(_) => _ = counts.failed.fetch_add(count, Ordering::Relaxed),
+                written => self.count(&key, &batch, written),
             }
             self.progress.queue.lock().end(key, held);
             self.progress.waiting.remove(count);
+        }
+    }
+
+    fn count(&self, key: &Key, batch: &Batch, written: Result<u64, ApiError>) {
+        let (count, counts) = (noted_count(batch), &self.progress.counts);
+        match written {
+            Ok(conflicts) => {
+                counts.written.fetch_add(count, Ordering::Relaxed);
+                counts.conflicts.fetch_add(conflicts, Ordering::Relaxed);
+            }
+            Err(error) => {
+                counts.failed.fetch_add(count, Ordering::Relaxed);
+                let name = batch.keys().next().map_or("", String::as_str);
+                self.progress.trouble.put(format!("DNSNameResolver {}, {name}: {error}", key.name));
+            }
         }
     }
 
@@ -146,9 +164,10 @@ impl Writer {
                 Err(error) => error,
             };
             match error.code() {
-                // Nobody wants it any more.
+                // The object was deleted: no policy has the name any more.
                 Some(NOT_FOUND) => return Ok(conflicts),
                 Some(CONFLICT) => conflicts += 1,
+                _ if error.is_permanent() => return Err(error),
                 _ => {}
             }
             if until.is_none_or(|until| clock.now() > until) {
@@ -179,9 +198,14 @@ impl Writer {
     fn apply(&self, batch: &Batch, pattern: &str, status: &mut Status) -> bool {
         let (now, wall) = (self.environment.clock.now(), self.environment.wall());
         let mut has_changed = false;
-        for (name, noted) in batch.iter().flat_map(|(name, all)| all.iter().map(move |noted| (name, noted))) {
+        // What has expired goes last: a failure may give it more time.
+        let (passed, looked_up): (Vec<_>, Vec<_>) = batch.iter().partition(|(name, _)| name.is_empty());
+        let in_order = looked_up.into_iter().chain(passed);
+        for (name, noted) in in_order.flat_map(|(name, all)| all.iter().map(move |noted| (name, noted))) {
             let lookup = Lookup { name, now: wall, settings: self.settings };
-            has_changed |= noted.apply(lookup, now, Resolver { pattern, status });
+            let mut resolver = Resolver::new(pattern, status);
+            has_changed |= noted.apply(lookup, now, &mut resolver);
+            self.progress.counts.evicted.fetch_add(resolver.evicted() as u64, Ordering::Relaxed);
         }
         has_changed
     }
@@ -194,6 +218,10 @@ impl Writer {
         let clocks = self.shared.lock().names.translate(key, &mut status, seen);
         Held { version, pattern, status, clocks }
     }
+}
+
+fn noted_count(batch: &Batch) -> u64 {
+    batch.values().map(Vec::len).sum::<usize>() as u64
 }
 
 /// Only this version is replaced, and of it only the status.

@@ -21,6 +21,9 @@ pub(crate) fn run(args: &Uninstall) -> Result<ExitCode> {
         true => writeln!(out, "removed table inet {} and all that was in it", args.table)?,
         false => writeln!(out, "there is no table inet {}: nothing to remove", args.table)?,
     }
+    for pod in cni::remove_from_pods(&args.table) {
+        writeln!(out, "removed the tables {} from the network namespace of {pod}", args.table)?;
+    }
     // In a debugging pod the node's files are below /host.
     let folder = state_folder()?;
     for folder in [Path::new("/host").join(folder.strip_prefix("/").unwrap_or(&folder)), folder.clone()] {

@@ -52,7 +52,7 @@ pub(crate) fn read_cluster(server: &ApiServer, reading: &Reading) -> Result<(Loa
     // As agents do: an address is open to every rule that speaks of its name, whoever has looked it up.
     let mut answers: BTreeMap<DomainName, Vec<IpAddr>> = BTreeMap::new();
     for one in &shared {
-        if let Ok(name) = one.name.parse() {
+        if let Ok(name) = DomainName::parse_recorded(&one.name) {
             answers.entry(name).or_default().push(one.address);
         }
     }

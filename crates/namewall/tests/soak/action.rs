@@ -22,27 +22,62 @@ pub(crate) enum Interruption {
     /// Stopped for a while by SIGSTOP.
     Paused,
     TakenOver,
+    /// Killed, and started with so little memory that the kernel may kill the new process at any time of its start.
+    Starved {
+        megabytes: u64,
+    },
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Action {
-    Apply { slot: usize, policy: Policy },
-    Delete { slot: usize },
-    Damage { slot: usize, damage: Damage },
-    Relabel { pod: usize, color: &'static str },
-    LookUp { pod: usize, name: usize },
-    Move { name: usize },
+    Apply {
+        slot: usize,
+        policy: Policy,
+    },
+    Delete {
+        slot: usize,
+    },
+    Damage {
+        slot: usize,
+        damage: Damage,
+    },
+    Relabel {
+        pod: usize,
+        color: &'static str,
+    },
+    LookUp {
+        pod: usize,
+        name: usize,
+    },
+    Move {
+        name: usize,
+    },
     SilenceUpstream,
     RestoreUpstream,
     Interrupt(Interruption),
+    /// The disk with the stored state has no room.
+    FillDisk,
+    FreeDisk,
+    /// The node's table of connections has no room.
+    FillConnections,
+    FreeConnections,
+    /// Both clocks of the process go on or back by so many seconds.
+    JumpClocks {
+        monotonic: u64,
+        wall: i64,
+    },
 }
 
 impl Action {
     pub(crate) fn random(dice: &mut Dice, model: &Model) -> Self {
         let (pod, slot, name) = (dice.within(0..PODS), dice.within(0..SLOTS), dice.within(0..NAMES.len()));
+        // With a full table there is little to see.
+        if model.is_table_full && dice.within(0..4) == 0 {
+            return Self::FreeConnections;
+        }
         match dice.within(0..100) {
-            0..30 => Self::LookUp { pod, name },
-            30..55 => {
+            0..28 => Self::LookUp { pod, name },
+            28..50 => {
                 // One that equals what is there would be no change.
                 let mut policy = Policy::random(dice);
                 while model.slots[slot].as_ref() == Some(&policy) {
@@ -50,21 +85,30 @@ impl Action {
                 }
                 Self::Apply { slot, policy }
             }
-            55..62 if model.slots[slot].is_some() => Self::Delete { slot },
-            62..70 if model.slots[slot].is_some() && !model.broken.contains(&slot) => {
+            50..56 if model.slots[slot].is_some() => Self::Delete { slot },
+            // What is not stored does not outlive the process.
+            56..63 if model.slots[slot].is_some() && !model.broken.contains(&slot) && !model.is_disk_full => {
                 let damage = dice.pick(&[Damage::NotYaml, Damage::Emptied, Damage::Truncated]);
                 Self::Damage { slot, damage }
             }
-            70..77 => {
+            63..69 => {
                 let others: Vec<&str> = COLORS.into_iter().filter(|color| *color != model.colors[pod]).collect();
                 Self::Relabel { pod, color: dice.pick(&others) }
             }
-            77..83 => Self::Move { name },
-            83..88 if model.is_upstream_silent => Self::RestoreUpstream,
-            86..88 => Self::SilenceUpstream,
-            88..100 => {
-                use Interruption::{Killed, Paused, TakenOver, Terminated};
-                Self::Interrupt(dice.pick(&[Terminated, Killed, Paused, TakenOver]))
+            69..74 => Self::Move { name },
+            74..79 if model.is_upstream_silent => Self::RestoreUpstream,
+            77..79 => Self::SilenceUpstream,
+            79..90 => {
+                use Interruption::{Killed, Paused, Starved, TakenOver, Terminated};
+                let starved = Starved { megabytes: dice.within(1..24) as u64 };
+                Self::Interrupt(dice.pick(&[Terminated, Killed, Paused, TakenOver, starved]))
+            }
+            90..94 if model.is_disk_full => Self::FreeDisk,
+            92..94 => Self::FillDisk,
+            94..96 if !model.is_table_full => Self::FillConnections,
+            96..100 => {
+                let wall = dice.pick(&[-86_400, -5, 5, 86_400]);
+                Self::JumpClocks { monotonic: dice.pick(&[1, 60, 700, 5_000]), wall }
             }
             _ => Self::LookUp { pod, name },
         }

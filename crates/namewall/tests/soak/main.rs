@@ -2,8 +2,8 @@
 //! that says what every connection must show (`make soak`).
 //!
 //! Policies, labels and names change; files break; the process is killed, paused,
-//! restarted and taken over; the upstream falls silent. All of it follows from one
-//! seed: `SEED=7 SECONDS=1800 cargo test -p namewall --features system --test soak`
+//! restarted and taken over; the upstream falls silent; disk, table of connections
+//! and memory are full; clocks jump. All of it follows from one seed: `SEED=7 SECONDS=1800 cargo test -p namewall --features system --test soak`
 //! repeats a run. While the state changes from one to the next, a connection that
 //! both allow must be open, and one that both deny must be silent.
 
@@ -11,6 +11,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod action;
+mod faults;
 mod model;
 mod node;
 mod policy;
@@ -26,13 +27,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
 
 /// How long it runs if `SECONDS` is not set, and the fewest steps. A slow machine takes longer for these.
-const SECONDS: u64 = 60;
+const SECONDS: u64 = 240;
 const STEPS: usize = 60;
 /// The last actions, which a failure shows.
 const SHOWN: usize = 12;
 
 fn main() {
     ensure_rights().unwrap_or_else(|error| give_up(error));
+    world::disk::own_mounts();
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("it is a number"));
     let seconds = Duration::from_secs(number("SECONDS").unwrap_or(SECONDS));
     let seed = number("SEED").unwrap_or(1);

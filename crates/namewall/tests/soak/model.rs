@@ -11,7 +11,7 @@ use namewall_cluster as cluster;
 use namewall_policy::domain::DomainPattern;
 use namewall_policy::port::Protocol;
 use namewall_policy::{Flow, Instant, Lease, LeaseTable, Program, Verdict, compile, evaluate};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -19,6 +19,8 @@ use std::time::Duration;
 pub(crate) const PODS: usize = 6;
 pub(crate) const SLOTS: usize = 8;
 pub(crate) const PORT: u16 = 443;
+/// A lease is sure for that many seconds of jumps: names have a TTL of an hour, and a run may take half of it.
+const SURE_FOR: u64 = 1_500;
 
 /// What a probe must show.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,7 +61,13 @@ pub(crate) struct Model {
     /// Which of its two hosts each name has now.
     pub(crate) zones: [usize; NAMES.len()],
     pub(crate) is_upstream_silent: bool,
-    sure: BTreeSet<Answered>,
+    pub(crate) is_disk_full: bool,
+    /// New connections, questions among them, may get no answer; none that is denied opens.
+    pub(crate) is_table_full: bool,
+    /// By how many seconds the process's clock has jumped since the start.
+    jumped: u64,
+    /// Each with `jumped` as it was when the name was answered.
+    sure: BTreeMap<Answered, u64>,
     possible: BTreeSet<Answered>,
 }
 
@@ -72,7 +80,10 @@ impl Model {
             broken: BTreeSet::new(),
             zones: [0; NAMES.len()],
             is_upstream_silent: false,
-            sure: BTreeSet::new(),
+            is_disk_full: false,
+            is_table_full: false,
+            jumped: 0,
+            sure: BTreeMap::new(),
             possible: BTreeSet::new(),
         }
     }
@@ -89,25 +100,41 @@ impl Model {
 
     /// A pod has looked a name up, and got an answer.
     pub(crate) fn answered(&mut self, pod: usize, name: usize) {
-        let address = policy::hosts(name)[self.zones[name]].parse().expect("the host's address is well formed");
-        let answered = Answered { name, address, color: self.colors[pod] };
+        let answered = Answered { name, address: self.host_of(name), color: self.colors[pod] };
         self.possible.insert(answered);
         if self.allows(&answered) {
-            self.sure.insert(answered);
+            self.sure.insert(answered, self.jumped);
         }
+    }
+
+    /// A pod has asked for a name, and nobody knows whether the question got through.
+    pub(crate) fn may_have_asked(&mut self, pod: usize, name: usize) {
+        let answered = Answered { name, address: self.host_of(name), color: self.colors[pod] };
+        self.possible.insert(answered);
+    }
+
+    fn host_of(&self, name: usize) -> IpAddr {
+        policy::hosts(name)[self.zones[name]].parse().expect("the host's address is well formed")
+    }
+
+    /// The process's clock has gone on by so many seconds: leases that it takes for expired may be open or closed.
+    pub(crate) fn jumped(&mut self, seconds: u64) {
+        self.jumped += seconds;
+        let jumped = self.jumped;
+        self.sure.retain(|_, since| jumped - *since <= SURE_FOR);
     }
 
     /// The policies have changed: a lease lasts as long as some rule allows its name.
     pub(crate) fn policies_changed(&mut self) {
         let sure = std::mem::take(&mut self.sure);
-        self.sure = sure.into_iter().filter(|answered| self.allows(answered)).collect();
+        self.sure = sure.into_iter().filter(|(answered, _)| self.allows(answered)).collect();
     }
 
     /// Another process goes on: it finds the leases of rules that are for some pod of the node, since these are in the
     /// kernel.
     pub(crate) fn restarted(&mut self) {
         let colors = self.colors;
-        self.sure.retain(|answered| colors.contains(&answered.color));
+        self.sure.retain(|answered, _| colors.contains(&answered.color));
     }
 
     pub(crate) fn pairs() -> Vec<Pair> {
@@ -133,8 +160,8 @@ impl Model {
         let lowered = cluster::lower(&manifests.documents, &cluster::Settings::default());
         let (program, _) = compile(&lowered.snapshot);
         assert_eq!(lowered.snapshot.policies.len(), 2 + self.manifests().count(), "a policy of the soak is wrong");
-        let sure = self.leases(&self.sure, |rule, asked| rule == asked);
-        let possible = self.leases(&self.possible, |_, _| true);
+        let sure = self.leases(self.sure.keys(), |rule, asked| rule == asked);
+        let possible = self.leases(self.possible.iter(), |_, _| true);
         let judge = |pair: Pair| match (verdict(&program, &sure, pair), verdict(&program, &possible, pair)) {
             (Verdict::Allow, _) => Expected::Open,
             (Verdict::Deny, Verdict::Deny) => Expected::Silent,
@@ -149,10 +176,14 @@ impl Model {
     }
 
     /// The leases of the answers, for each rule by name whose pods may use them.
-    fn leases(&self, answers: &BTreeSet<Answered>, may_use: impl Fn(&str, &str) -> bool) -> LeaseTable {
+    fn leases<'a>(
+        &self,
+        answers: impl Iterator<Item = &'a Answered> + Clone,
+        may_use: impl Fn(&str, &str) -> bool,
+    ) -> LeaseTable {
         let mut leases = LeaseTable::default();
         for (color, pattern) in self.name_rules() {
-            for answered in answers.iter().filter(|answered| may_use(color, answered.color)) {
+            for answered in answers.clone().filter(|answered| may_use(color, answered.color)) {
                 let (name, address) = (policy::domain(answered.name), answered.address);
                 if pattern.matches(&name) {
                     let (pattern, expiry) = (pattern.clone(), LATER);

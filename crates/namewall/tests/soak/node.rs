@@ -2,10 +2,12 @@
 //! the probes that show what it enforces.
 
 use crate::action::{Action, Damage, Interruption};
+use crate::faults::{Clocks, MemoryLimit, fill_connections, free_connections};
 use crate::model::{Expected, Model, PODS, PORT, Pair};
 use crate::policy;
 use crate::resources::Resources;
-use crate::world::{Process, World, lookup};
+use crate::world::disk::Disk;
+use crate::world::{NODE, Process, World, lookup};
 use namewall_policy::port::Protocol;
 use namewall_sandbox::{Connection, Listen, Measured, Probe};
 use namewall_scenario::Scenario;
@@ -20,8 +22,12 @@ const DEADLINE: Duration = Duration::from_secs(90);
 /// On a busy machine a packet can be late: a probe that must be open is repeated this often.
 const REPEATS: usize = 10;
 const PAUSE: Duration = Duration::from_millis(700);
+/// How long a process with too little memory is waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
 const SERVER: &str = "203.0.113.53:53";
 const MOST_CONNECTIONS: usize = 12;
+/// More than the process ever needs.
+const MEMORY_MB: u64 = 256;
 
 /// A connection that stays open, and which of the pairs it belongs to.
 struct Kept {
@@ -38,6 +44,8 @@ pub(crate) struct Tally {
     pub(crate) kept: usize,
     pub(crate) cut: usize,
     pub(crate) lookups: usize,
+    /// Processes that the kernel killed for want of memory.
+    pub(crate) starved: usize,
     /// Packets that met two Programs, one for each direction (security model, 10).
     pub(crate) in_parts: usize,
 }
@@ -45,6 +53,9 @@ pub(crate) struct Tally {
 pub(crate) struct Node {
     world: World,
     process: Process,
+    disk: Disk,
+    memory: MemoryLimit,
+    clocks: Clocks,
     started: Instant,
     pairs: Vec<Pair>,
     kept: Vec<Kept>,
@@ -67,10 +78,15 @@ impl Node {
         let listens: Vec<Listen> =
             pods.map(|address| Listen { address, protocol: Protocol::Tcp, port: PORT }).collect();
         world.sandbox.ensure_listening(&listens).unwrap();
+        let (disk, memory) = (Disk::mount(world.folder.join("state")), MemoryLimit::new());
+        memory.set(MEMORY_MB);
+        world.launcher = memory.launcher();
+        let clocks = Clocks::new(world.folder.join("clock"));
+        world.environment = vec![("NAMEWALL_TEST_CLOCK", clocks.file().to_owned())];
         let process = spawn(&world, &[]);
-        let pairs = Model::pairs();
-        let (kept, tally, resources) = (Vec::new(), Tally::default(), Resources::default());
-        Self { world, process, started: Instant::now(), pairs, kept, model, tally, resources }
+        let (pairs, started, kept) = (Model::pairs(), Instant::now(), Vec::new());
+        let (tally, resources) = (Tally::default(), Resources::default());
+        Self { world, process, disk, memory, clocks, started, pairs, kept, model, tally, resources }
     }
 
     pub(crate) fn log(&self) -> String {
@@ -148,6 +164,26 @@ impl Node {
                 self.serve_names();
             }
             Action::Interrupt(how) => self.interrupt(*how),
+            Action::FillDisk => {
+                self.disk.fill();
+                self.model.is_disk_full = true;
+            }
+            Action::FreeDisk => {
+                self.disk.free();
+                self.model.is_disk_full = false;
+            }
+            Action::FillConnections => {
+                fill_connections(self.world.sandbox.node(NODE).unwrap());
+                self.model.is_table_full = true;
+            }
+            Action::FreeConnections => {
+                free_connections(self.world.sandbox.node(NODE).unwrap());
+                self.model.is_table_full = false;
+            }
+            Action::JumpClocks { monotonic, wall } => {
+                self.clocks.jump(*monotonic, *wall);
+                self.model.jumped(*monotonic);
+            }
         }
     }
 
@@ -166,6 +202,13 @@ impl Node {
         self.tally.lookups += 1;
         if self.model.is_upstream_silent {
             assert!(!once(), "an answer without an upstream");
+            return;
+        }
+        if self.model.is_table_full {
+            match once() {
+                true => self.model.answered(pod, name),
+                false => self.model.may_have_asked(pod, name),
+            }
             return;
         }
         // An upstream that was silent is asked again when a probe finds it.
@@ -189,6 +232,7 @@ impl Node {
             }
             Interruption::Terminated => self.end(Signal::SIGTERM),
             Interruption::Killed => self.end(Signal::SIGKILL),
+            Interruption::Starved { megabytes } => self.starve(megabytes),
             Interruption::TakenOver => {
                 self.process = spawn(&self.world, &["--take-over"]);
                 self.started = Instant::now();
@@ -200,6 +244,23 @@ impl Node {
         self.probe_once(&expected, &expected);
         self.process = spawn(&self.world, &[]);
         self.started = Instant::now();
+    }
+
+    /// Starts a process with little memory in place of the one that runs, and ends it if the kernel does not.
+    fn starve(&mut self, megabytes: u64) {
+        self.end(Signal::SIGKILL);
+        self.memory.set(megabytes);
+        let arguments = arguments(&self.world);
+        let arguments = arguments.iter().map(String::as_str).chain(World::ARGUMENTS).collect::<Vec<_>>();
+        self.process = self.world.start_on(NODE, &arguments);
+        let began = Instant::now();
+        // One that finds hardly a page free may take for ever.
+        while !self.process.has_ended() && !self.world.answers(&self.process) && began.elapsed() < PATIENCE {}
+        match self.process.has_ended() {
+            true => self.tally.starved += 1,
+            false => self.end(Signal::SIGKILL),
+        }
+        self.memory.set(MEMORY_MB);
     }
 
     fn end(&mut self, signal: Signal) {
@@ -226,17 +287,23 @@ impl Node {
     fn wait_for(&mut self, action: &Action, before: &Value, during: &[Expected]) {
         let is_seen: Box<dyn Fn(&Value) -> bool> = match action {
             Action::Apply { .. } | Action::Delete { .. } | Action::Relabel { .. } => {
-                let changes = before["changes"].as_u64();
-                Box::new(move |status| status["changes"].as_u64() > changes)
+                let (changes, is_disk_full) = (before["changes"].as_u64(), self.model.is_disk_full);
+                let is_told = move |status: &Value| status["storage"]["failure"].is_string() == is_disk_full;
+                Box::new(move |status| status["changes"].as_u64() > changes && is_told(status))
             }
             Action::Damage { slot, .. } => {
                 let file = format!("slot-{slot}.yaml");
                 Box::new(move |status| status["keptFiles"].to_string().contains(&file))
             }
+            Action::FreeDisk => Box::new(|status| status["storage"]["failure"].is_null()),
             Action::LookUp { .. }
             | Action::Move { .. }
             | Action::SilenceUpstream
             | Action::RestoreUpstream
+            | Action::FillDisk
+            | Action::FillConnections
+            | Action::FreeConnections
+            | Action::JumpClocks { .. }
             | Action::Interrupt(_) => Box::new(|_| true),
         };
         let began = Instant::now();
@@ -281,8 +348,8 @@ impl Node {
                     }
                     (Expected::Open, Measured::Open) => self.tally.open += 1,
                     (Expected::Silent, _) => self.tally.silent += 1,
-                    (Expected::Open, _) => repeat.push(at),
-                    (Expected::Either, _) => {}
+                    (Expected::Open, _) if !self.model.is_table_full => repeat.push(at),
+                    (Expected::Open | Expected::Either, _) => {}
                 }
             }
             waiting = repeat;
@@ -338,7 +405,13 @@ impl Node {
     }
 }
 
+/// What the process is started with, besides what every test has.
+fn arguments(world: &World) -> [String; 5] {
+    let folder = |name: &str| world.folder.join(name).display().to_string();
+    ["run".to_owned(), "--manifests".to_owned(), folder("manifests"), "--state-dir".to_owned(), folder("state")]
+}
+
 fn spawn(world: &World, more: &[&str]) -> Process {
-    let manifests = world.folder.join("manifests");
-    world.spawn(&[&["run", "--manifests", manifests.to_str().unwrap()], more].concat())
+    let arguments = arguments(world);
+    world.spawn(&[&arguments.each_ref().map(String::as_str)[..], more].concat())
 }

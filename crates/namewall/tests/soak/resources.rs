@@ -20,6 +20,8 @@ pub(crate) struct Resources {
 /// More than this, and something is kept that should not be.
 const MOST_RESIDENT_MB: f64 = 200.0;
 const MOST_HANDLES: f64 = 6000.0;
+/// By how much the median of the last third may be above that of the first: processes of either are not equally old.
+const MOST_GROWTH: f64 = 1.5;
 
 impl Resources {
     /// Notes what a process that started then uses now.
@@ -34,6 +36,20 @@ impl Resources {
         let most = |value: fn(&Sample) -> f64| self.samples.iter().map(value).fold(0.0, f64::max);
         assert!(most(|one| one.resident_mb) < MOST_RESIDENT_MB, "too much memory: {self}");
         assert!(most(|one| one.handles) < MOST_HANDLES, "too many open files: {self}");
+        let [first, last] = self.thirds(|one| one.resident_mb);
+        assert!(last <= first * MOST_GROWTH + 8.0, "memory grows: {self}");
+        let [first, last] = self.thirds(|one| one.handles);
+        assert!(last <= first * MOST_GROWTH + 16.0, "open files grow: {self}");
+    }
+
+    /// The median of a value in the first and in the last third of the run.
+    fn thirds(&self, value: fn(&Sample) -> f64) -> [f64; 2] {
+        let third = self.samples.len() / 3;
+        [&self.samples[..third], &self.samples[self.samples.len() - third..]].map(|samples| {
+            let mut values: Vec<f64> = samples.iter().map(value).collect();
+            values.sort_by(f64::total_cmp);
+            values.get(values.len() / 2).copied().unwrap_or_default()
+        })
     }
 
     /// By how much a value grows per minute of a process's life (least squares).
@@ -55,7 +71,14 @@ impl fmt::Display for Resources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let last = self.samples.last().map_or((0.0, 0.0), |one| (one.resident_mb, one.handles));
         let (memory, handles) = (self.slope(|one| one.resident_mb), self.slope(|one| one.handles));
-        write!(f, "memory {:.0} MB ({memory:+.2} MB/min), open files {:.0} ({handles:+.2}/min)", last.0, last.1)
+        let [[first_memory, last_memory], [first_handles, last_handles]] =
+            [self.thirds(|one| one.resident_mb), self.thirds(|one| one.handles)];
+        write!(
+            f,
+            "memory {:.0} MB ({memory:+.2} MB/min; {first_memory:.0} in the first third, {last_memory:.0} in the last), \
+             open files {:.0} ({handles:+.2}/min; {first_handles:.0}, {last_handles:.0})",
+            last.0, last.1
+        )
     }
 }
 

@@ -3,6 +3,8 @@
 
 #![allow(dead_code, reason = "not every test uses all of it")]
 
+pub(crate) mod disk;
+
 use namewall_cluster as cluster;
 use namewall_policy::port::Protocol;
 use namewall_sandbox::{Ask, Listen, Measured, Probe, Sandbox};
@@ -16,7 +18,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-const NODE: &str = "node-1";
+pub(crate) const NODE: &str = "node-1";
+const PROGRAM: &str = env!("CARGO_BIN_EXE_namewall");
 const SERVER: &str = "203.0.113.53:53";
 pub(crate) const PROVIDER: &str = "198.51.100.7";
 const API: &str = "10.244.1.10";
@@ -29,6 +32,10 @@ pub(crate) fn example() -> PathBuf {
 pub(crate) struct World {
     pub(crate) sandbox: Sandbox,
     pub(crate) folder: PathBuf,
+    /// The command that namewall is started by, as an argument of it. Without one it is started itself.
+    pub(crate) launcher: Vec<String>,
+    /// What its environment has besides.
+    pub(crate) environment: Vec<(&'static str, PathBuf)>,
 }
 
 /// The most that a kernel calls at one place on a packet's way.
@@ -84,7 +91,7 @@ impl World {
         for file in ["cluster.yaml", "policies.yaml"] {
             std::fs::copy(example.join(file), folder.join("manifests").join(file)).unwrap();
         }
-        Self { sandbox, folder }
+        Self { sandbox, folder, launcher: Vec::new(), environment: Vec::new() }
     }
 
     /// Where a node's namewall has its socket.
@@ -93,10 +100,14 @@ impl World {
     }
 
     fn command(&self, node: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_namewall"));
+        let mut command = Command::new(PROGRAM);
         command.env("NAMEWALL_RUNTIME_DIR", self.runtime(node));
         command
     }
+
+    /// The arguments of namewall on the first node, besides those that a test is about. The machine may be busy; what
+    /// is learned must outlast the test.
+    pub(crate) const ARGUMENTS: [&str; 6] = ["--upstream", "203.0.113.53", "--grace", "60s", "--hold-limit", "1500ms"];
 
     /// Starts it on the first node, and waits until it answers.
     pub(crate) fn spawn(&self, arguments: &[&str]) -> Process {
@@ -104,24 +115,42 @@ impl World {
     }
 
     pub(crate) fn spawn_on(&self, node: &str, arguments: &[&str]) -> Process {
-        self.spawn_alone(node, &[arguments, &["--upstream", "203.0.113.53"]].concat())
+        self.answering(node, &[arguments, &Self::ARGUMENTS].concat())
     }
 
     /// The same, for one that is not told whom to ask.
     pub(crate) fn spawn_alone(&self, node: &str, arguments: &[&str]) -> Process {
-        // The machine may be busy; what is learned must outlast the test.
-        let more = ["--grace", "60s", "--hold-limit", "1500ms"];
-        let process = self.start_on(node, &[arguments, &more].concat());
-        let id = format!("\"pid\": {}", process.0.id());
-        let status = || self.command(node).args(["status", "-o", "json"]).output().unwrap();
-        self.wait_for(|| String::from_utf8_lossy(&status().stdout).contains(&id));
+        self.answering(node, &[arguments, &Self::ARGUMENTS[2..]].concat())
+    }
+
+    fn answering(&self, node: &str, arguments: &[&str]) -> Process {
+        let process = self.start_on(node, arguments);
+        self.wait_for(|| self.answers_on(node, &process));
         process
+    }
+
+    /// True if the process of the first node answers.
+    pub(crate) fn answers(&self, process: &Process) -> bool {
+        self.answers_on(NODE, process)
+    }
+
+    fn answers_on(&self, node: &str, process: &Process) -> bool {
+        let status = self.command(node).args(["status", "-o", "json"]).output().unwrap();
+        String::from_utf8_lossy(&status.stdout).contains(&format!("\"pid\": {}", process.0.id()))
     }
 
     /// Starts anything of it on a node.
     pub(crate) fn start_on(&self, node: &str, arguments: &[&str]) -> Process {
         let log = std::fs::File::options().create(true).append(true).open(self.folder.join("log")).unwrap();
-        let mut command = self.command(node);
+        let mut command = match &self.launcher[..] {
+            [] => Command::new(PROGRAM),
+            [first, more @ ..] => {
+                let mut command = Command::new(first);
+                command.args(more).arg(PROGRAM);
+                command
+            }
+        };
+        command.env("NAMEWALL_RUNTIME_DIR", self.runtime(node)).envs(self.environment.iter().cloned());
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         let node = self.sandbox.node(node).unwrap();
         Process(namewall_testbed::Process::owned(node.enter(|| command.spawn()).unwrap().unwrap()))

@@ -2,7 +2,9 @@
 //! argument; nothing here reads a clock.
 
 mod carried;
+mod evicted;
 mod never;
+mod opened;
 mod revise;
 mod store;
 mod table;

@@ -6,8 +6,10 @@
 //! [`LeaseStore::is_open`] is false for them, so that no DNS answer is released
 //! before its own addresses are open (S6.6, S6.7).
 
-use super::revise::{Carried, Plan, Revision};
+use super::evicted::Evicted;
+use super::revise::{Carried, Plan, Revision, Rules};
 use super::{Before, Instant, Lease, LeaseTable};
+use crate::domain::DomainPattern;
 use rustc_hash::FxHashSet;
 use std::net::IpAddr;
 
@@ -38,6 +40,7 @@ pub struct LeaseStore {
     unacknowledged: FxHashSet<IpAddr>,
     /// What has been carried over, and what is on its way.
     carried: [Option<Carried>; 2],
+    evicted: Evicted,
 }
 
 /// A change that can be undone.
@@ -81,10 +84,18 @@ impl LeaseStore {
 
     fn enter(&mut self, lease: &Lease, change: &mut LeaseChange) {
         let before = self.table.before(lease);
-        change.opened.push(Opened { lease: lease.clone(), before: before.longest_expiry() });
+        change.opened.push(Opened { lease: lease.clone(), before: before.longest });
         self.journal.push(Step::Granted(lease.clone(), before));
         self.unacknowledged.insert(lease.address);
-        change.evicted.extend(self.table.grant(lease.clone()));
+        let evicted = self.table.grant(lease.clone());
+        self.evicted.extend(&evicted);
+        change.evicted.extend(evicted);
+    }
+
+    /// The patterns whose leases for an address had to make room (S6.5). Connections that they opened may still exist,
+    /// and are not cut (S6.4).
+    pub fn evicted_at(&self, address: IpAddr) -> &[DomainPattern] {
+        self.evicted.at(address)
     }
 
     /// What new rules do to the leases.
@@ -96,7 +107,9 @@ impl LeaseStore {
     /// acknowledged.
     pub fn revise(&mut self, revision: &Revision<'_>, plan: Plan, more: &[Lease]) -> LeaseChange {
         self.acknowledge();
-        self.table.set_translators(revision.next.never_leased.translators());
+        let Rules { program, never_leased } = revision.next;
+        self.evicted.keep_only(|address, pattern| never_leased.refusal(program, pattern.domain(), address).is_none());
+        self.table.set_translators(never_leased.translators());
         let mut change = LeaseChange::default();
         for (lease, _) in plan.revoked {
             self.table.revoke(&lease);
@@ -143,6 +156,7 @@ impl LeaseStore {
 
     /// Drops up to `most` expired names, except those with an address that is `in_use`.
     pub fn forget(&mut self, now: Instant, most: usize, in_use: impl Fn(IpAddr) -> bool) -> usize {
+        self.evicted.keep_only(|address, _| in_use(address));
         self.table.forget(now, most, in_use)
     }
 }

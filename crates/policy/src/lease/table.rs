@@ -5,6 +5,7 @@
 //! there is no room for one more, the client with the most leases gives up the name
 //! that ends soonest. So a flood evicts its own.
 
+use super::opened::Opened;
 use super::{Instant, Lease, carried};
 use crate::addr::Cidr;
 use crate::domain::{DomainName, DomainPattern, PatternTable};
@@ -12,6 +13,8 @@ use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How much is kept (S6.5).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,14 +48,8 @@ pub struct Evictions {
 #[derive(Clone, Debug)]
 pub(super) struct Before {
     expiry: Option<Instant>,
-    longest: Option<Lease>,
-}
-
-impl Before {
     /// Until when the pattern opened the address, by whichever name.
-    pub(super) fn longest_expiry(&self) -> Option<Instant> {
-        self.longest.as_ref().map(|lease| lease.expiry)
-    }
+    pub(super) longest: Option<Instant>,
 }
 
 /// A table that has become so large becomes larger.
@@ -86,7 +83,7 @@ pub struct LeaseTable {
     grants: u64,
     evictions: Evictions,
     /// How often one has ended, or was taken back.
-    losses: u64,
+    losses: Arc<AtomicU64>,
     /// How many leases each client has, of all patterns.
     clients: FxHashMap<IpAddr, usize>,
     /// The account that was the largest when it was last looked for, and how large its holder was.
@@ -95,14 +92,6 @@ pub struct LeaseTable {
     translators: Vec<Cidr>,
     /// The IPv6 addresses among those that are open that carry an IPv4 address, by that.
     carriers: FxHashMap<Ipv4Addr, Vec<IpAddr>>,
-}
-
-/// What a pattern opens at an address, by however many names: thousands may share one.
-#[derive(Clone, Debug)]
-struct Opened {
-    names: usize,
-    /// By the name that keeps it open longest.
-    longest: Lease,
 }
 
 /// The names of a pattern.
@@ -228,14 +217,9 @@ impl LeaseTable {
         }
         // Most addresses have one name.
         let opened = self.by_address.entry(lease.address).or_insert_with(|| Vec::with_capacity(1));
-        match opened.iter_mut().find(|one| one.longest.pattern == lease.pattern) {
-            Some(one) => {
-                one.names += usize::from(is_new);
-                if lease.expiry > one.longest.expiry {
-                    one.longest = lease;
-                }
-            }
-            None => opened.push(Opened { names: 1, longest: lease }),
+        match opened.iter_mut().find(|one| one.longest().pattern == lease.pattern) {
+            Some(one) => one.grant(lease),
+            None => opened.push(Opened::by(lease)),
         }
     }
 
@@ -330,12 +314,11 @@ impl LeaseTable {
     fn close(&mut self, owner: &Owner<'_>, gone: OpenAddress) -> Lease {
         let Owner { pattern, name, client } = *owner;
         let OpenAddress { address, end: LeaseEnd { expiry, .. } } = gone;
-        self.losses += 1;
+        self.losses.fetch_add(1, Ordering::SeqCst);
         if let Some(opened) = self.by_address.get_mut(&address)
-            && let Some(at) = opened.iter().position(|one| one.longest.pattern == *pattern)
+            && let Some(at) = opened.iter().position(|one| one.longest().pattern == *pattern)
         {
-            opened[at].names -= 1;
-            if opened[at].names == 0 {
+            if !opened[at].close(name) {
                 opened.swap_remove(at);
             }
             if opened.is_empty() {
@@ -479,13 +462,13 @@ impl LeaseTable {
     /// What a grant changes, as it is before it.
     pub(super) fn before(&self, lease: &Lease) -> Before {
         let opened = self.by_address.get(&lease.address).into_iter().flatten();
-        let longest = opened.map(|one| &one.longest).find(|longest| longest.pattern == lease.pattern);
-        Before { expiry: self.expiry(lease), longest: longest.cloned() }
+        let longest = opened.map(Opened::longest).find(|longest| longest.pattern == lease.pattern);
+        Before { expiry: self.expiry(lease), longest: longest.map(|longest| longest.expiry) }
     }
 
     /// What was granted did not come into force: all is as it was before, but for what had to make room.
     pub(super) fn take_back(&mut self, lease: &Lease, before: Before) {
-        self.losses += 1;
+        self.losses.fetch_add(1, Ordering::SeqCst);
         let Some(named) = self.named(&lease.pattern, &lease.name) else { return };
         match before.expiry {
             Some(expiry) => {
@@ -494,11 +477,11 @@ impl LeaseTable {
                     known.end.expiry = expiry;
                 }
             }
-            None => self.revoke(lease),
+            None => return self.revoke(lease),
         }
         let mut opened = self.by_address.get_mut(&lease.address).into_iter().flatten();
-        if let (Some(one), Some(longest)) = (opened.find(|one| one.longest.pattern == lease.pattern), before.longest) {
-            one.longest = longest;
+        if let (Some(one), Some(expiry)) = (opened.find(|one| one.longest().pattern == lease.pattern), before.expiry) {
+            one.shorten(&lease.name, expiry);
         }
     }
 
@@ -527,7 +510,7 @@ impl LeaseTable {
 
     /// For each pattern that opens the address, the lease that lasts longest; it may have ended.
     pub fn at(&self, address: IpAddr) -> impl Iterator<Item = &Lease> {
-        self.by_address.get(&address).into_iter().flatten().map(|one| &one.longest)
+        self.by_address.get(&address).into_iter().flatten().map(Opened::longest)
     }
 
     /// Drops names that have ended, at most so many, but for such as lead to an address that is `kept`.
@@ -563,12 +546,16 @@ impl LeaseTable {
 
     /// For each address and pattern that opens it, the lease that lasts longest.
     pub fn iter(&self) -> impl Iterator<Item = &Lease> {
-        self.by_address.values().flatten().map(|one| &one.longest)
+        self.by_address.values().flatten().map(Opened::longest)
     }
 
     /// The addresses that a name has opened, by whichever pattern, and until when.
     pub fn addresses_of(&self, name: &DomainName) -> impl Iterator<Item = (IpAddr, Instant)> {
-        let named = self.patterns.values().filter_map(|names| names.names.get(name));
+        let recorded: Vec<DomainName> = name.recorded_as().collect();
+        let named = self
+            .patterns
+            .values()
+            .flat_map(move |names| recorded.iter().filter_map(|name| names.names.get(name)).collect::<Vec<_>>());
         named.flat_map(|named| named.addresses.iter().map(|open| (open.address, open.end.expiry)))
     }
 
@@ -666,7 +653,12 @@ impl LeaseTable {
 
     /// Another number whenever a lease there was has gone, or has become shorter.
     pub fn losses(&self) -> u64 {
-        self.losses
+        self.losses.load(Ordering::SeqCst)
+    }
+
+    /// The same number, for those who look at it without the table. Copies of the table share it.
+    pub fn loss_counter(&self) -> Arc<AtomicU64> {
+        self.losses.clone()
     }
 
     pub fn evictions(&self) -> Evictions {

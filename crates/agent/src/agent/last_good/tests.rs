@@ -89,18 +89,17 @@ impl Damage {
         })
     }
 
+    /// All at once: a process that looks at the folder meanwhile finds the file as it was or as it becomes.
     fn apply(self, path: &Path) {
-        fs::remove_file(path).ok();
+        let new = path.with_extension("new");
         match (self.text(), self) {
             // A new file each time: two writes may have one time of change.
-            (Some(text), _) => {
-                let new = path.with_extension("new");
-                fs::write(&new, text).and_then(|()| fs::rename(new, path)).expect("a file");
-            }
-            (None, Self::Pipe) => nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRUSR).expect("a pipe"),
-            (None, Self::DanglingLink) => std::os::unix::fs::symlink("nowhere", path).expect("a link"),
-            (None, _) => {}
+            (Some(text), _) => fs::write(&new, text).expect("a file"),
+            (None, Self::Pipe) => nix::unistd::mkfifo(&new, nix::sys::stat::Mode::S_IRUSR).expect("a pipe"),
+            (None, Self::DanglingLink) => std::os::unix::fs::symlink("nowhere", &new).expect("a link"),
+            (None, _) => return fs::remove_file(path).expect("it is there"),
         }
+        fs::rename(new, path).expect("it is renamed");
     }
 
     /// Whether the policies of db and web are to be in force, if both were before.

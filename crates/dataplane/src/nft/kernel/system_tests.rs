@@ -2,13 +2,13 @@
 //! network namespace of its own.
 
 use super::*;
-use crate::Adoption;
 use crate::netlink::{CREATE, EXCLUSIVE, Messages};
 use crate::nft::set::{Key, Value};
 use crate::nft::{batch_fixed, isolated};
 use crate::render::ALLOWED;
 use crate::sample::WithRules as _;
 use crate::sample::{self, Sample};
+use crate::{Adoption, Plan as _};
 use namewall_policy::domain::{DomainPattern, Wildcard};
 use namewall_policy::lease::{Revision, Rules};
 use namewall_policy::model::{Action, Direction, Peer, Peers, PolicyKind, Ports};
@@ -267,5 +267,101 @@ fn s6_3_another_process_adopts_only_what_the_rules_allow_now() {
         let mut nft = Nft::open(Settings::default()).unwrap();
         nft.enforce(&names("other.test", &["10.0.0.1"])).unwrap();
         assert_eq!(open_addresses(&nft), [""; 0]);
+    });
+}
+
+/// A web pod that 3,000 pods of two apps may reach, of which the policy allows one app.
+fn many(allowed: &str) -> Program {
+    let mut sample = Sample::default().pod("web", &["10.0.0.1"], "n1");
+    for number in 0..6_000_u32 {
+        let app = if number % 2 == 0 { "even" } else { "odd" };
+        let address = Ipv4Addr::from_bits(Ipv4Addr::new(10, 1, 0, 0).to_bits() + number).to_string();
+        sample = sample.pod(app, &[&address], "n2");
+    }
+    let allow = sample::clauses(sample::app(allowed), Ports::Any);
+    let policy = sample::policy(PolicyKind::NetworkPolicy, "many", "web");
+    sample.policy(policy.rule(Direction::Ingress, Action::Allow, allow)).program()
+}
+
+/// Goes over to a Program as the agent does, in parts. How many elements of pods the kernel has after each part, and what
+/// the switch took.
+fn in_parts(nft: &mut Nft, program: &Program) -> (Vec<usize>, Applied) {
+    let mut plan = nft.plan();
+    plan.work_out(program, &Scope::default());
+    let mut peers = Vec::new();
+    while nft.stage(&mut plan).unwrap() {
+        peers.push(peers_in_the_kernel(nft));
+    }
+    peers.push(peers_in_the_kernel(nft));
+    let never_leased = &sample::never_leased();
+    let adoption = Adoption { never_leased, longest: Duration::from_secs(3_605) };
+    let (store, changed) = (LeaseStore::default(), LeaseChange::default());
+    let (scope, leases, changed, now) = (&Scope::default(), store.table(), &changed, Instant::default());
+    let desired = Desired { program, scope, leases, changed, adoption, now };
+    let applied = nft.replace_planned(&desired, plan).unwrap();
+    peers.push(peers_in_the_kernel(nft));
+    while nft.clear().unwrap() {
+        peers.push(peers_in_the_kernel(nft));
+    }
+    peers.push(peers_in_the_kernel(nft));
+    (peers, applied)
+}
+
+fn peers_in_the_kernel(nft: &mut Nft) -> usize {
+    read::read(&mut nft.socket, &nft.settings.table).unwrap().sets[set::PEERS.0].elements.len()
+}
+
+/// What a rebuild from what the kernel has would change.
+fn is_as_known(nft: &mut Nft) -> bool {
+    let live = read::read(&mut nft.socket, &nft.settings.table).unwrap();
+    let table = nft.table().unwrap();
+    [set::PEERS.0, set::PODS.0, set::NAMED.0].iter().all(|name| {
+        let (known, found) = (&table.sets[*name].elements, &live.sets[*name].elements);
+        known.len() == found.len() && known.iter().all(|element| found.has(&element))
+    })
+}
+
+#[test]
+fn s6_6_a_large_change_is_staged_in_parts_and_its_switch_moves_no_pod() {
+    isolated(|| {
+        let mut nft = open(&many("even"));
+        for next in ["odd", "even", "odd"] {
+            let (peers, applied) = in_parts(&mut nft, &many(next));
+            // 3,000 pods in parts of 1,000, then the switch, then the pods of the old rules.
+            assert_eq!(peers, [4_000, 5_000, 6_000, 6_000, 5_000, 4_000, 3_000]);
+            assert!(applied.narrows, "connections of the other app are judged again");
+            assert!(is_as_known(&mut nft));
+            assert_eq!(nft.known.as_ref().unwrap().difference(), None);
+        }
+        // A small change is one transaction.
+        let (peers, _) = in_parts(&mut nft, &program(&["10.0.0.1"]));
+        assert_eq!(peers, [3_000, 3_000, 2_000, 1_000, 0], "only what goes is much");
+        let (peers, _) = in_parts(&mut nft, &program(&["10.0.0.1", "10.0.0.2"]));
+        assert_eq!(peers, [0, 0, 0]);
+    });
+}
+
+#[test]
+fn a_staged_change_that_never_comes_leaves_no_trace_in_the_next() {
+    isolated(|| {
+        let mut nft = open(&many("even"));
+        let mut plan = nft.plan();
+        plan.work_out(&many("odd"), &Scope::default());
+        assert!(nft.stage(&mut plan).unwrap(), "there is more");
+        drop(plan);
+        // The same process goes elsewhere: not staged, since the kernel has more than is known.
+        let (peers, _) = in_parts(&mut nft, &program(&["10.0.0.1"]));
+        assert_eq!(peers, [4_000, 4_000, 3_000, 2_000, 1_000, 0]);
+        assert!(is_as_known(&mut nft));
+        assert_eq!(nft.known.as_ref().unwrap().difference(), None);
+        // Another process finds what this one has staged.
+        nft.enforce(&many("even")).unwrap();
+        let mut plan = nft.plan();
+        plan.work_out(&many("odd"), &Scope::default());
+        assert!(nft.stage(&mut plan).unwrap());
+        drop(nft);
+        let mut nft = open(&many("even"));
+        assert!(is_as_known(&mut nft));
+        assert_eq!(nft.table().unwrap().sets[set::PEERS.0].elements.len(), 3_000);
     });
 }

@@ -1,6 +1,6 @@
 //! Rules as kernel expressions.
 
-use super::{Action, End, ICMPV6, TCP, Test};
+use super::{Action, End, ICMPV6, PacketInterface, TCP, Test};
 use crate::nft::expression::{Base, Expression, FIRST, conntrack, family_number, meta, verdict};
 use crate::nft::set::{self, Version};
 use std::net::IpAddr;
@@ -217,6 +217,14 @@ impl Test {
             Self::GoesOutBy(set) => {
                 out.push(Expression::Meta { into: FIRST, key: meta::OUTPUT_INTERFACE });
                 out.push(lookup(set, FIRST));
+            }
+            Self::Interface { which, index, is_it } => {
+                let key = match which {
+                    PacketInterface::Input => meta::INPUT_INTERFACE,
+                    PacketInterface::Output => meta::OUTPUT_INTERFACE,
+                };
+                out.push(Expression::Meta { into: FIRST, key });
+                out.push(Expression::Compare { register: FIRST, equal: *is_it, to: index.to_ne_bytes().to_vec() });
             }
             Self::EveryNth(below) => {
                 out.push(Expression::Turn { into: FIRST, below: *below });

@@ -2,7 +2,6 @@
 //! anything is known of it but its bytes.
 
 use crate::nft::expression::{Base, Expression, FIRST, meta};
-use crate::nft::table::TableFamily;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -25,13 +24,24 @@ pub enum EtherType {
     Ipv6 = 0x86dd,
 }
 
+/// Where a table sees frames.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FrameAt {
+    /// As an interface receives them.
+    Received,
+    /// Between two ports of a bridge.
+    Bridge,
+    /// As an interface sends them.
+    Sent,
+}
+
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FrameTest {
     /// The frame carries this, and was sent by this hardware address, if that is known. A frame with a VLAN tag
     /// carries none of them: the kernel shows the tag in the place of the type, also where the network card or a
     /// veth has taken it out of the frame.
     Carries {
-        family: TableFamily,
+        at: FrameAt,
         what: EtherType,
         sender: Option<Hardware>,
     },
@@ -68,6 +78,9 @@ pub enum FrameTest {
     HopLimit(u8),
     /// The address that neighbour discovery is about. Needs a test of the message's type before it.
     Target(Ipv6Addr),
+    /// The kernel has routed the packet, so that it has passed the hooks of IP packets. What a packet socket sends has
+    /// no route.
+    Routed,
 }
 
 /// The kernel's number for a link of Ethernet frames.
@@ -79,6 +92,8 @@ const ARP_SENDER_HARDWARE: u32 = 8;
 const ARP_SENDER_ADDRESS: u32 = 14;
 const ARP_REQUEST: [u8; 2] = [0, 1];
 const UDP_PORTS_OF_DHCP: [u8; 4] = [0, 68, 0, 67];
+/// The class of no route, unless somebody with NET_ADMIN gives it one.
+const NO_CLASS: [u8; 4] = [0xff; 4];
 
 /// Loads bytes and compares them.
 fn bytes_are(base: Base, offset: u32, to: Vec<u8>, out: &mut Vec<Expression>) {
@@ -105,10 +120,15 @@ impl FrameTest {
     pub(super) fn write(&self, out: &mut Vec<Expression>) {
         match self {
             // Neighbours in the frame are compared in one go, as nft does it.
-            Self::Carries { family, what, sender } => {
+            Self::Carries { at, what, sender } => {
                 // A bridge has no other frames. Elsewhere nft wants it said, or it shows bare numbers.
-                if *family == TableFamily::Netdev {
-                    out.push(Expression::Meta { into: FIRST, key: meta::INPUT_LINK_TYPE });
+                let link_type = match at {
+                    FrameAt::Received => Some(meta::INPUT_LINK_TYPE),
+                    FrameAt::Bridge => None,
+                    FrameAt::Sent => Some(meta::OUTPUT_LINK_TYPE),
+                };
+                if let Some(key) = link_type {
+                    out.push(Expression::Meta { into: FIRST, key });
                     out.push(Expression::Compare { register: FIRST, equal: true, to: ETHERNET.to_ne_bytes().to_vec() });
                 }
                 let kind = (*what as u16).to_be_bytes();
@@ -156,6 +176,11 @@ impl FrameTest {
             }
             Self::HopLimit(limit) => bytes_are(Base::Network, 7, vec![*limit], out),
             Self::Target(target) => bytes_are(Base::Transport, 8, target.octets().to_vec(), out),
+            // The class of a route can be read only where there is a route. Which class it is does not matter.
+            Self::Routed => {
+                out.push(Expression::Meta { into: FIRST, key: meta::ROUTE_CLASS });
+                out.push(Expression::Compare { register: FIRST, equal: false, to: NO_CLASS.to_vec() });
+            }
         }
     }
 }
@@ -198,6 +223,7 @@ impl fmt::Display for FrameTest {
             Self::Icmpv6 { low, high } => write!(f, "icmpv6 type {low}-{high}"),
             Self::HopLimit(limit) => write!(f, "ip6 hoplimit {limit}"),
             Self::Target(target) => write!(f, "icmpv6 taddr {target}"),
+            Self::Routed => f.write_str("meta rtclassid != 4294967295"),
         }
     }
 }

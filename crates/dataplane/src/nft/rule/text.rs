@@ -1,6 +1,6 @@
 //! Rules as text, in the words of `nft list`.
 
-use super::{Action, End, Rule, Test};
+use super::{Action, End, PacketInterface, Rule, Test};
 use crate::nft::set::{self, Version};
 use std::fmt;
 
@@ -120,6 +120,13 @@ impl fmt::Display for Test {
             Self::Generation(number) => write!(f, "meta nfproto @{}", set::generation(*number)),
             Self::Frame(test) => test.fmt(f),
             Self::GoesOutBy(set) => write!(f, "meta oif @{set}"),
+            Self::Interface { which, index, is_it } => {
+                let key = match which {
+                    PacketInterface::Input => "iif",
+                    PacketInterface::Output => "oif",
+                };
+                write!(f, "{key} {}{index}", if *is_it { "" } else { "!= " })
+            }
             Self::EveryNth(below) => write!(f, "numgen inc mod {below} 0"),
             Self::AtMost { a_second, burst } => write!(f, "limit rate {a_second}/second burst {burst} packets"),
         }

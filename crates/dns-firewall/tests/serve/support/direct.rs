@@ -63,7 +63,7 @@ impl Firewall {
 
     fn step(&self, ask: &Ask) -> Step {
         let mut step = self.service.query(&ask.asked());
-        while let Step::Later(judge) = step {
+        while let Step::Later(judge) | Step::LaterOn(_, judge) = step {
             step = judge();
         }
         step
@@ -78,7 +78,7 @@ impl Firewall {
             Step::Answer(answer) => format!("answer {}", shown(&answer)),
             Step::Renew(answer, ..) => format!("renewed answer {}", shown(&answer)),
             Step::Silence => "silence".to_owned(),
-            Step::Later(_) => "later".to_owned(),
+            Step::Later(_) | Step::LaterOn(..) => "later".to_owned(),
         }
     }
 
@@ -95,7 +95,7 @@ impl Firewall {
             Step::Answer(answer) => format!("answer {}", shown(&answer)),
             Step::Renew(answer, ..) => format!("renewed answer {}", shown(&answer)),
             Step::Silence => "silence".to_owned(),
-            Step::Later(_) => "later".to_owned(),
+            Step::Later(_) | Step::LaterOn(..) => "later".to_owned(),
         }
     }
 }
@@ -104,7 +104,7 @@ impl Firewall {
 fn passing(continuation: Box<dyn Continuation>, answer: &[u8]) -> String {
     let upstream = SocketAddr::from(([192, 0, 2, 53], 53));
     let mut passing = continuation.answer(&Heard { upstream, since: Instant::now(), over_tcp: false, answer });
-    while let Passing::Later(judge) = passing {
+    while let Passing::Later(judge) | Passing::LaterOn(_, judge) = passing {
         passing = judge();
     }
     match passing {
@@ -114,7 +114,7 @@ fn passing(continuation: Box<dyn Continuation>, answer: &[u8]) -> String {
         Passing::Forward(To::Route(route), _) => format!("route {route}"),
         Passing::Forward(To::Server(server), _) => format!("asked of {server}"),
         Passing::Silence => "silence".to_owned(),
-        Passing::Later(_) => "later".to_owned(),
+        Passing::Later(_) | Passing::LaterOn(..) => "later".to_owned(),
     }
 }
 

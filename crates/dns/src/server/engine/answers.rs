@@ -15,7 +15,7 @@ impl<L: Learn> Engine<L> {
         let Some(&upstream) = self.sockets.get(&number) else { return Ok(()) };
         let Some(socket) = self.upstreams[upstream].sockets.get(&number) else { return Ok(()) };
         let mut inbox = self.inbox.take().unwrap_or_else(Inbox::new);
-        match inbox.receive(&socket.udp, self.upstreams[upstream].address.is_ipv4()) {
+        let is_lost = match inbox.receive(&socket.udp, self.upstreams[upstream].address.is_ipv4()) {
             Ok(count) => {
                 for at in 0..count {
                     let datagram = inbox.message(at);
@@ -26,15 +26,16 @@ impl<L: Learn> Engine<L> {
                         self.take_answer(upstream, link, &reply::truncated(datagram.bytes))?;
                     }
                 }
+                inbox.has_failed()
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            // Nobody is there (an ICMP error came back): whoever waits need not wait longer.
-            Err(_) => {
-                let lost = self.tickets(|link| matches!(link, Link::Udp { socket, .. } if *socket == number));
-                self.lost(lost)?;
-            }
-        }
+            Err(error) => error.kind() != io::ErrorKind::WouldBlock,
+        };
         self.inbox = Some(inbox);
+        if is_lost {
+            // Nobody is there (an ICMP error came back): whoever waits need not wait longer.
+            let lost = self.tickets(|link| matches!(link, Link::Udp { socket, .. } if *socket == number));
+            self.lost(lost)?;
+        }
         Ok(())
     }
 

@@ -7,6 +7,7 @@ use crate::learn::Learn;
 use crate::server::lock;
 use crate::server::pending::{Client, Ticket};
 use crate::server::route::Route;
+use crate::server::workers::WorkerSlot;
 use crate::wire::reply;
 use std::io;
 use std::net::SocketAddr;
@@ -101,7 +102,11 @@ impl<L: Learn> Engine<L> {
                 Ok(())
             }
             Step::Later(judge) => {
-                self.submit(ticket, move || Judged::Step(judge()));
+                self.submit(ticket, None, move || Judged::Step(judge()));
+                Ok(())
+            }
+            Step::LaterOn(slot, judge) => {
+                self.submit(ticket, Some(slot), move || Judged::Step(judge()));
                 Ok(())
             }
         }
@@ -206,14 +211,14 @@ impl<L: Learn> Engine<L> {
         };
         match passing {
             Passing::Pass => return Ok(true),
-            Passing::Later(judge) => {
+            later @ (Passing::Later(_) | Passing::LaterOn(..)) => {
                 if let Some(pending) = self.pending.get(ticket) {
                     pending.answer.clear();
                     pending.answer.extend_from_slice(answer);
                     let (link, upstream) = (pending.link.take(), pending.upstream);
                     self.unlink(link, upstream);
                 }
-                self.submit(ticket, move || Judged::Passing(judge()));
+                self.take_passing(ticket, later)?;
             }
             other => self.take_passing(ticket, other)?,
         }
@@ -242,7 +247,8 @@ impl<L: Learn> Engine<L> {
                 return self.forward(ticket, to);
             }
             Passing::Silence => self.forget(ticket),
-            Passing::Later(judge) => self.submit(ticket, move || Judged::Passing(judge())),
+            Passing::Later(judge) => self.submit(ticket, None, move || Judged::Passing(judge())),
+            Passing::LaterOn(slot, judge) => self.submit(ticket, Some(slot), move || Judged::Passing(judge())),
         }
         Ok(())
     }
@@ -271,9 +277,14 @@ impl<L: Learn> Engine<L> {
             Some(Passing::Answer(answer)) => self.give_own(ticket, answer),
             Some(Passing::Silence) => self.forget(ticket),
             Some(Passing::Later(judge)) if failure != Failure::NotJudged => {
-                self.submit(ticket, move || Judged::Passing(judge()));
+                self.submit(ticket, None, move || Judged::Passing(judge()));
             }
-            Some(Passing::Pass | Passing::Forward(..) | Passing::Later(_)) | None => self.serv_fail(ticket),
+            Some(Passing::LaterOn(slot, judge)) if failure != Failure::NotJudged => {
+                self.submit(ticket, Some(slot), move || Judged::Passing(judge()));
+            }
+            Some(Passing::Pass | Passing::Forward(..) | Passing::Later(_) | Passing::LaterOn(..)) | None => {
+                self.serv_fail(ticket);
+            }
         }
     }
 
@@ -287,12 +298,17 @@ impl<L: Learn> Engine<L> {
         self.forget(ticket);
     }
 
-    fn submit(&mut self, ticket: Ticket, judge: impl FnOnce() -> Judged + Send + 'static) {
+    /// Has a thread decide, one of the chain's own pool if there is a slot of it.
+    fn submit(&mut self, ticket: Ticket, slot: Option<WorkerSlot>, judge: impl FnOnce() -> Judged + Send + 'static) {
         let judged = self.judged.clone();
-        let is_taken = self.workers.submit(self.wake.clone(), move || {
+        let job = move || {
             let one = caught(judge).unwrap_or(Judged::Failed);
             lock(&judged).push((ticket, one));
-        });
+        };
+        let is_taken = match slot {
+            Some(slot) => slot.submit(self.wake.clone(), job),
+            None => self.crew.workers().submit(self.wake.clone(), job),
+        };
         if !is_taken {
             self.counters.over_limit += 1;
             self.fail(ticket, Failure::NotJudged);

@@ -1,4 +1,4 @@
-//! The one loop: queries in, to an upstream, answers out. One thread at a time
+//! One loop: queries in, to an upstream, answers out. One thread at a time
 //! runs it, and nothing in it waits but for the next event. `queries` takes them,
 //! `joining` asks identical ones once, `answers` passes on what comes back, `judged`
 //! asks a chain, `connections` is TCP, `listeners` is where they come in, `replaced`
@@ -17,18 +17,20 @@ mod testing;
 pub use listeners::Sockets;
 
 pub(in crate::server) use judged::ChainVersion;
+pub(in crate::server) use listeners::{LoopSockets, gathered};
 
 use crate::learn::Learn;
 use crate::server::counters::Counters;
+use crate::server::crew::{Crew, Mail};
 use crate::server::datagrams::Inbox;
+use crate::server::limits;
 use crate::server::pending::{Link, Table, Ticket};
 use crate::server::random::Random;
-use crate::server::route::Route;
+use crate::server::route::{Route, RouteLoad};
 use crate::server::settings::{self, Listen, Settings};
 use crate::server::shares::Shares;
 use crate::server::tcp::Connections;
-use crate::server::upstream::{self, Upstream, UpstreamState};
-use crate::server::workers::Workers;
+use crate::server::upstream::{Upstream, UpstreamState};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::EventFd;
 use rustc_hash::FxHashMap;
@@ -43,11 +45,13 @@ use std::time::{Duration, Instant};
 const AGAIN: Duration = Duration::from_millis(1);
 /// How often connections are looked through, and the learner is told that we live.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
-/// So many queries in so much time are many: 15,000 a second, a third of a core's time.
+/// So many queries in so much time are many: 7,500 a second, a third of a core's time.
 const WINDOW: Duration = Duration::from_millis(50);
-const BUSY: u64 = 750;
+const BUSY: u64 = 375;
 /// How long to wait for more; the kernel adds some fifty microseconds.
 const MOMENT: Duration = Duration::from_micros(20);
+/// How long an address that is left stays open for questions that are on their way from another loop.
+const PASSING: Duration = Duration::from_millis(100);
 
 /// What an event is about, as epoll carries it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -89,13 +93,17 @@ pub(in crate::server) struct Engine<L: Learn> {
     learner: Arc<L>,
     epoll: Epoll,
     wake: Arc<EventFd>,
+    crew: Crew,
+    /// Room for questions of the mailbox.
+    mail: Mail,
+    /// Questions of the mailbox that nobody has been told of yet.
+    mailed: u64,
     listeners: Vec<listeners::Listener>,
     upstreams: Vec<Upstream>,
     /// Numbers of upstreams that were dropped.
     vacant: Vec<usize>,
     /// By what questions are judged that come from now on.
     chain_version: Option<Arc<ChainVersion>>,
-    workers: Workers,
     /// What was judged elsewhere, to go on with.
     judged: Arc<Mutex<Vec<(Ticket, judged::Judged)>>>,
     /// Where each listener's queries go if no chain says otherwise.
@@ -154,23 +162,21 @@ impl<L: Learn> std::fmt::Debug for Engine<L> {
 impl<L: Learn> Engine<L> {
     pub(in crate::server) fn new(
         settings: Settings,
-        sockets: Vec<(Sockets, Listen)>,
+        sockets: Vec<(LoopSockets, Listen)>,
         learner: Arc<L>,
+        crew: Crew,
     ) -> io::Result<Self> {
         let now = Instant::now();
-        let wake = Arc::new(EventFd::from_value_and_flags(
-            0,
-            nix::sys::eventfd::EfdFlags::EFD_NONBLOCK | nix::sys::eventfd::EfdFlags::EFD_CLOEXEC,
-        )?);
         let mut engine = Self {
             learner,
             epoll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?,
-            wake,
+            wake: crew.waker(),
+            mail: Mail::default(),
+            mailed: 0,
             listeners: Vec::new(),
             upstreams: Vec::new(),
             vacant: Vec::new(),
             chain_version: None,
-            workers: Workers::new(),
             judged: Arc::default(),
             routes: Vec::new(),
             named_routes: Vec::new(),
@@ -184,7 +190,8 @@ impl<L: Learn> Engine<L> {
             leaders: FxHashMap::default(),
             join_secret: RandomState::new(),
             reply: Vec::new(),
-            most_sockets: most_sockets(),
+            most_sockets: (limits::most_sockets() / crew.len()).max(1),
+            crew,
             by_link: FxHashMap::default(),
             tries: VecDeque::new(),
             holds: VecDeque::new(),
@@ -213,15 +220,24 @@ impl<L: Learn> Engine<L> {
         Ok(engine)
     }
 
-    pub(in crate::server) fn waker(&self) -> Arc<EventFd> {
-        self.wake.clone()
-    }
-
     pub(in crate::server) fn counters(&self) -> Counters {
         Counters { under_way: self.pending.len() as u64, ..self.counters }
     }
 
+    /// Questions of the mailbox are counted by now.
+    pub(in crate::server) fn tell_mailed(&mut self) {
+        if self.mailed > 0 {
+            self.crew.dealt_with(std::mem::take(&mut self.mailed));
+        }
+    }
+
     pub(in crate::server) fn set(&mut self, settings: Settings) {
+        let loads = settings.routes.iter().map(|_| Arc::default()).collect::<Vec<_>>();
+        self.set_with(settings, &loads);
+    }
+
+    /// The same, with what the routes of the settings share with those of other loops.
+    pub(in crate::server) fn set_with(&mut self, settings: Settings, loads: &[Arc<RouteLoad>]) {
         let meant: Vec<Option<SocketAddr>> = self.listeners.iter().map(|listener| listener.meant).collect();
         let mut routes: Vec<Arc<Route>> = Vec::with_capacity(meant.len());
         for meant in meant {
@@ -233,7 +249,8 @@ impl<L: Learn> Engine<L> {
             routes.push(known.unwrap_or_else(|| Arc::new(Route::to(upstreams))));
         }
         self.routes = routes;
-        let named = settings.routes.iter().map(|one| Arc::new(Route::new(one, self.upstreams_at(&one.upstreams))));
+        let named = settings.routes.iter().zip(loads);
+        let named = named.map(|(one, load)| Arc::new(Route::new(one, self.upstreams_at(&one.upstreams), load.clone())));
         self.named_routes = named.collect();
         self.settings = settings;
         // Rules may name other servers now.
@@ -245,7 +262,7 @@ impl<L: Learn> Engine<L> {
     }
 
     /// Goes on at other addresses: at these sockets, and of those there are at those of the settings.
-    pub(in crate::server) fn move_to(&mut self, settings: &Settings, sockets: Vec<(Sockets, Listen)>) {
+    pub(in crate::server) fn move_to(&mut self, settings: &Settings, sockets: Vec<(LoopSockets, Listen)>) {
         self.leave_all_but(&settings.listen);
         for (sockets, listen) in sockets {
             // What can go wrong with a socket has gone wrong where it was bound.
@@ -284,6 +301,7 @@ impl<L: Learn> Engine<L> {
             Token::Wake => {
                 let _ = self.wake.read();
                 self.take_judged()?;
+                self.take_mail()?;
             }
             Token::Listener(at) => self.take_queries(at as usize)?,
             Token::Accept(at) => self.accept(at as usize),
@@ -297,6 +315,7 @@ impl<L: Learn> Engine<L> {
     pub(in crate::server) fn finish(&mut self) -> io::Result<()> {
         self.mend()?;
         self.resume()?;
+        self.counters.over_limit += self.crew.post() as u64;
         self.flush();
         Ok(())
     }
@@ -359,17 +378,12 @@ impl<L: Learn> Engine<L> {
                 self.sockets.remove(&number);
             }
         }
+        let passing = if self.crew.len() > 1 { PASSING } else { Duration::ZERO };
+        let left = self.now.checked_sub(passing).unwrap_or(self.now);
         for listener in &mut self.listeners {
-            self.counters.unsent += listener.flush() as u64;
+            self.counters.unsent += listener.flush(left) as u64;
         }
     }
-}
-
-/// A quarter of the files that the process may open, and no more than four thousand.
-fn most_sockets() -> usize {
-    let files = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE);
-    let files = files.map_or(1_024, |(soft, _)| usize::try_from(soft).unwrap_or(usize::MAX));
-    (files / 4).clamp(1, 4 * upstream::MOST_SOCKETS)
 }
 
 /// Who is asked what is meant for a server: that one; and if it is one of the upstreams, the others after it.

@@ -3,6 +3,7 @@
 use super::Engine;
 use crate::chain::Failure;
 use crate::learn::Learn;
+use crate::server::crew::Passed;
 use crate::server::datagrams::Inbox;
 use crate::server::pending::{Client, Link, Ticket};
 use crate::server::route::Route;
@@ -28,13 +29,37 @@ impl<L: Learn> Engine<L> {
                 if !self.is_welcome(listener, from) {
                     continue;
                 }
-                self.take_query(Client::Udp { listener, from }, datagram.bytes)?;
+                match self.crew.owner(datagram.bytes) {
+                    None => self.take_query(Client::Udp { listener, from }, datagram.bytes)?,
+                    Some(other) => {
+                        self.counters.passed += 1;
+                        let at = self.listeners[listener].address;
+                        self.crew.pass(other, &Passed { at, from, query: datagram.bytes });
+                    }
+                }
             } else {
                 self.counters.malformed += 1;
             }
         }
         self.inbox = Some(inbox);
         Ok(())
+    }
+
+    /// Takes the questions that other loops have put into the mailbox.
+    pub(super) fn take_mail(&mut self) -> io::Result<()> {
+        let mut mail = std::mem::take(&mut self.mail);
+        self.crew.take(&mut mail);
+        let mut taken = Ok(());
+        for Passed { at, from, query } in mail.iter() {
+            self.mailed += 1;
+            let listener = self.listeners.iter().position(|one| one.address == at && one.can_send());
+            if let Some(listener) = listener {
+                taken = taken.and_then(|()| self.take_query(Client::Udp { listener, from }, query));
+            }
+        }
+        mail.clear();
+        self.mail = mail;
+        taken
     }
 
     /// Whether somebody may ask at a listener.

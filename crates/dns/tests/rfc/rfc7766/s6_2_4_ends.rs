@@ -155,7 +155,7 @@ fn a_query_that_fails_at_once_does_not_end_the_others() {
     let mut stream = connect(&server);
     write_message(&mut stream, &query(1, "slow.example")).unwrap();
     std::thread::sleep(Duration::from_millis(50));
-    server.set(asking(nowhere));
+    server.set(&asking(nowhere));
     Client::of(&server).ask(&query(0, "www.example")).unwrap();
     write_message(&mut stream, &query(2, "www.example")).unwrap();
     let failure = read_message(&mut stream).unwrap();

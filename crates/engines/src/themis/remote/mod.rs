@@ -132,23 +132,37 @@ impl Client {
         Ok(Self { asks, taken: Arc::default(), queue, timeout })
     }
 
+    /// Until when an answer to a question of now is waited for.
+    pub fn deadline(&self) -> Instant {
+        Instant::now() + self.timeout
+    }
+
     /// Asks, and waits for the answer as long as the time-out.
     pub fn ask(&self, body: Vec<u8>) -> Result<Bytes, RemoteError> {
-        let answer = self.send(body.into())?;
-        match answer.recv_timeout(self.timeout) {
+        self.ask_until(body, self.deadline())
+    }
+
+    /// Asks, and waits for the answer until the deadline.
+    pub fn ask_until(&self, body: Vec<u8>, deadline: Instant) -> Result<Bytes, RemoteError> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(RemoteError::TimedOut(self.timeout));
+        }
+        let answer = self.send(body.into(), deadline)?;
+        match answer.recv_timeout(left) {
             Ok(answer) => answer,
             Err(RecvTimeoutError::Timeout) => Err(RemoteError::TimedOut(self.timeout)),
             Err(RecvTimeoutError::Disconnected) => Err(RemoteError::Ended),
         }
     }
 
-    fn send(&self, body: Bytes) -> Result<Receiver<Result<Bytes, RemoteError>>, RemoteError> {
+    fn send(&self, body: Bytes, deadline: Instant) -> Result<Receiver<Result<Bytes, RemoteError>>, RemoteError> {
         let slot = QueueSlot(self.taken.clone());
         if self.taken.fetch_add(1, Ordering::Relaxed) >= self.queue {
             return Err(RemoteError::Busy(self.queue));
         }
         let (reply, answer) = sync_channel(1);
-        let ask = Ask { body, deadline: Instant::now() + self.timeout, reply, _slot: slot };
+        let ask = Ask { body, deadline, reply, _slot: slot };
         self.asks.send(ask).map_err(|_| RemoteError::Ended)?;
         Ok(answer)
     }

@@ -154,7 +154,7 @@ impl<'a> Audit<'a> {
         }
     }
 
-    /// From each of the pod's own addresses, and from its second networks, which no policy judges.
+    /// From each of the pod's own addresses, and by its second networks, which the same policies judge.
     fn directly_by_every_address(&mut self, source: &Source, to: &Endpoint, spot: &Spot) {
         for from in source.ends.iter().filter(|from| same_family(from, to)) {
             for found in self.judged(from, to, &spot.asked()) {
@@ -164,9 +164,12 @@ impl<'a> Audit<'a> {
         }
         let snapshot = &self.world().snapshot;
         let second = source.workload.map(|id| snapshot.workload(id).second_addresses.clone()).unwrap_or_default();
-        if second.iter().any(|address| address.is_ipv4() == spot.address.is_ipv4()) {
-            let why = "no policy judges what a pod sends by a second network".to_owned();
-            self.paths.add(&source.name, &Found::new(Way::SecondInterface, Outcome::Open, why), spot.to_string());
+        let by_second = second.iter().find(|address| address.is_ipv4() == spot.address.is_ipv4());
+        if let (Some(address), Some(from)) = (by_second, source.ends.first()) {
+            let from = Endpoint { address: Some(*address), ..from.clone() };
+            for found in self.judged(&from, to, &spot.asked()) {
+                self.paths.add(&source.name, &Found { way: Way::SecondInterface, ..found }, spot.to_string());
+            }
         }
     }
 

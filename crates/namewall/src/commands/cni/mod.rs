@@ -12,8 +12,9 @@ use namewall_agent::{Signal, Signals};
 use namewall_cni::environment::COMMAND;
 use namewall_cni::install::{self, Chained, Folders};
 use namewall_cni::sandboxes::{FILE, Runtime, Sandboxes};
-use namewall_cni::{NAME, SOCKET, plugin};
+use namewall_cni::{Agent, Attachment, NAME, Passed, RECORDS, Records, SOCKET, pass_sockets, plugin, pod_sockets};
 use namewall_dataplane::netlink::LinkNotices;
+use namewall_dataplane::nft;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -27,6 +28,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 const ASK_RUNTIME_AT_MOST_EVERY: Duration = Duration::from_secs(1);
 const ASK_RUNTIME_AT_LEAST_EVERY: Duration = Duration::from_secs(30);
 const RUNTIME_ANSWERS_IN: Duration = Duration::from_secs(10);
+const AGENT_ANSWERS_IN: Duration = Duration::from_secs(2);
 /// Where `kubectl debug node/…` has the node's files.
 const ROOT_OF_NODE: &str = "/host";
 
@@ -66,6 +68,28 @@ impl CniFolders {
     }
 }
 
+/// Takes our tables out of the network namespaces of pods that records name. Returns the pods. A namespace that is gone,
+/// or that has no tables of ours, is passed over.
+pub(crate) fn remove_from_pods(table: &str) -> Vec<String> {
+    let mut pods = Vec::new();
+    for root in ["/", ROOT_OF_NODE].map(Path::new) {
+        // The link /var/run would lead out of the root.
+        let below = |path: &Path| match path.strip_prefix("/var/run") {
+            Ok(rest) => root.join("run").join(rest),
+            Err(_) => root.join(path.strip_prefix("/").unwrap_or(path)),
+        };
+        let Ok((attachments, _)) = Records::new(below(Path::new(RECORDS))).load() else { continue };
+        for one in attachments.into_iter().filter(Attachment::is_own) {
+            let removed = pod_sockets(&below(&one.netns))
+                .is_ok_and(|mut sockets| nft::uninstall_inside(&mut sockets, table).unwrap_or(false));
+            if removed {
+                pods.push(format!("{}/{}", one.namespace, one.name));
+            }
+        }
+    }
+    pods
+}
+
 /// Takes the plugin out of this machine, or out of the node whose files are here. Returns what was removed.
 pub(crate) fn uninstall() -> Result<Vec<PathBuf>> {
     let mut removed = Vec::new();
@@ -91,6 +115,9 @@ fn install(args: &CniInstall) -> Result<ExitCode> {
     let binary = std::env::current_exe().context("cannot find the binary of this process")?;
     let length = std::fs::metadata(&binary).context("cannot read the binary of this process")?.len();
     follow_runtime(args)?;
+    if args.watch {
+        follow_agent(args)?;
+    }
     let (began, mut told, mut is_copied) = (Instant::now(), String::new(), false);
     loop {
         // The binary goes first: a configuration without it would let no pod start.
@@ -160,6 +187,31 @@ fn follow_runtime(args: &CniInstall) -> Result<()> {
         }
     };
     std::thread::Builder::new().name("runtime".to_owned()).spawn(follow).context("cannot start a thread")?;
+    Ok(())
+}
+
+/// Passes sockets of pods' network namespaces to an agent that lacks them, in a thread that ends with the process. The
+/// plugin has passed some to the agent that ran when a pod started.
+fn follow_agent(args: &CniInstall) -> Result<()> {
+    let agent = Agent::at(args.socket.clone().unwrap_or_else(|| SOCKET.into()));
+    let namespaces = args.netns_dir.clone();
+    let follow = move || {
+        let mut told = Passed::default();
+        loop {
+            // An agent that is away, or of an earlier version, is asked again.
+            if let Ok(passed) = pass_sockets(&agent, &namespaces, AGENT_ANSWERS_IN) {
+                if passed.namespaces > 0 {
+                    info!(namespaces = passed.namespaces, "the agent can reach the network namespaces of pods again");
+                }
+                for failure in passed.failures.iter().filter(|failure| !told.failures.contains(failure)) {
+                    warn!("{failure}; policies of second interfaces stay as they were in that pod");
+                }
+                told = passed;
+            }
+            std::thread::sleep(ASK_RUNTIME_AT_MOST_EVERY);
+        }
+    };
+    std::thread::Builder::new().name("sockets".to_owned()).spawn(follow).context("cannot start a thread")?;
     Ok(())
 }
 

@@ -4,14 +4,12 @@
 use super::identities::Pods;
 use crate::cli::ApiServer;
 use anyhow::{Context, Result};
-use jiff::SignedDuration;
 use namewall_cluster::kinds::{DNS_NAME_RESOLVER, POD};
 use namewall_cluster::resolver::Settings;
 use namewall_corefile::{Corefile, DnsNameResolver};
 use namewall_dns_firewall::{LookedUp, Names};
 use namewall_kubernetes::{Connection, Outcome, Publisher, Watch};
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tracing::info;
@@ -47,7 +45,7 @@ pub(super) fn follow(server: &ApiServer, pods: Option<Arc<Pods>>) -> Result<Arc<
         };
         std::thread::Builder::new().name("pods".to_owned()).spawn(follow)?;
     }
-    Ok(Arc::new(Keeper { watch: names, publishers: Mutex::default(), is_slow: AtomicBool::new(false) }))
+    Ok(Arc::new(Keeper { watch: names, publishers: Mutex::default() }))
 }
 
 /// Writes what names were found at. Every directive has its own way to.
@@ -55,7 +53,6 @@ pub(super) fn follow(server: &ApiServer, pods: Option<Arc<Pods>>) -> Result<Arc<
 struct Keeper {
     watch: Watch,
     publishers: Mutex<Vec<(DnsNameResolver, Arc<Publisher>)>>,
-    is_slow: AtomicBool,
 }
 
 impl Keeper {
@@ -67,7 +64,7 @@ impl Keeper {
         let settings = Settings {
             minimum_ttl: i32::try_from(directive.min_ttl.as_secs()).unwrap_or(i32::MAX),
             failure_threshold: i32::try_from(directive.failure_threshold).unwrap_or(i32::MAX),
-            grace: SignedDuration::from_secs(5),
+            ..Settings::default()
         };
         let namespaces = directive.namespaces.iter().map(ToString::to_string).collect();
         let publisher = Arc::new(self.watch.publisher(settings).within(namespaces));
@@ -88,10 +85,7 @@ impl Names for Keeper {
     }
 
     fn finish(&self) {
-        // A server that was too slow once is not waited for until it has caught up.
-        let patience = if self.is_slow.load(Ordering::Relaxed) { Duration::ZERO } else { HOLD };
         let all = self.publishers.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let is_done = all.iter().all(|(_, publisher)| publisher.finish(patience));
-        self.is_slow.store(!is_done, Ordering::Relaxed);
+        all.iter().for_each(|(_, publisher)| _ = publisher.hold(HOLD));
     }
 }

@@ -34,6 +34,7 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(args: &Dns) -> Result<ExitCode> {
     args.logging.start()?;
+    namewall_dns::allow_more_files();
     let signals = SystemSignals::take()?;
     let pods = identities::read(&args.manifests)?;
     let mut around = Surroundings {

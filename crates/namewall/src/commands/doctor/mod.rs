@@ -3,6 +3,7 @@
 //! neither changes anything.
 
 mod cluster;
+mod health;
 mod node;
 
 use crate::cli::{ApiServer, Format};

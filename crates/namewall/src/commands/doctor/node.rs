@@ -1,13 +1,13 @@
 //! What this machine lacks to be a node.
 
-use super::Check;
+use super::{Check, health};
 use crate::commands::run::running;
 use namewall_cni::NAME;
 use namewall_cni::install::Folders;
 use namewall_dataplane::conntrack::Conntrack;
 use namewall_dataplane::nflog::DenialLog;
 use namewall_dataplane::nft::{Nft, NftError, Settings};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::path::Path;
 
 /// A group of the log that nobody listens to, to try whether there is a log.
@@ -28,42 +28,22 @@ pub(super) fn look() -> Vec<Check> {
         &["net/bridge/bridge-nf-call-iptables", "net/bridge/bridge-nf-call-ip6tables"].map(setting),
     ));
     checks.push(plugin(&Folders::usual(Path::new("/"))));
-    match running() {
-        Ok(one) => {
-            checks.push(Check::good("namewall", "runs here"));
-            checks.extend(one.ask(&json!({"status": {}})).ok().map(|told| guard(&told["guard"])));
-        }
-        Err(_) => {
-            let advice = "start `namewall agent` or `namewall run`";
-            checks.push(Check::hint("namewall", "none runs here, or not as this user", advice));
-        }
-    }
+    checks.extend(process());
     checks
 }
 
-/// Whether the interfaces of pods are guarded, by what the namewall of this node says.
-fn guard(told: &Value) -> Check {
-    let unknown = told["unknown"].as_array().map_or(0, Vec::len);
-    match told["error"].as_str() {
-        Some(error) => Check::missing(
-            "guard",
-            format!("the interfaces of pods are not guarded, so that a pod can send as another: {error}"),
-            "load the kernel's part of nftables for netdev and bridge tables, on Linux 6.12 or newer",
-        ),
-        None if unknown > 0 => Check::hint(
-            "guard",
-            format!(
-                "no interface is known of {unknown} addresses of pods, so that others could send from them{}",
-                told["runtime"]["error"].as_str().map(|error| format!("; {error}")).unwrap_or_default()
-            ),
-            match told["runtime"].is_null() {
-                true => "install the CNI plugin (cni.enabled of the chart) and start those pods again",
-                false => {
-                    "say where the container runtime answers (cni.runtimeSocket of the chart), or start those pods again"
-                }
-            },
-        ),
-        None => Check::good("guard", format!("{} interfaces of pods are guarded", told["interfaces"])),
+/// The namewall of this node, by what it says of itself.
+fn process() -> Vec<Check> {
+    let Ok(running) = running() else {
+        let advice = "start `namewall agent` or `namewall run`";
+        return vec![Check::hint("namewall", "none runs here, or not as this user", advice)];
+    };
+    match running.ask(&json!({"status": {}})) {
+        Ok(told) => health::look(&told),
+        Err(error) => {
+            let advice = "look at its log and restart it; the rules in the kernel stay until it is back";
+            vec![Check::missing("namewall", error.to_string(), advice)]
+        }
     }
 }
 
@@ -204,16 +184,6 @@ mod tests {
         assert_eq!(state(&["cni0"], [Some("1"), Some("0")]), State::Missing, "IPv6 would be open");
         assert_eq!(state(&["cni0"], [None, None]), State::Missing, "br_netfilter is not loaded");
         assert_eq!(state(&["docker0"], [None, None]), State::Hint, "its containers need not be pods");
-    }
-
-    #[test]
-    fn pods_without_a_guard_are_told_of() {
-        let state = |unknown: &[&str], error: Option<&str>| {
-            guard(&json!({"interfaces": 3, "unknown": unknown, "error": error})).state
-        };
-        assert_eq!(state(&[], None), State::Good);
-        assert_eq!(state(&["10.0.0.1"], None), State::Hint);
-        assert_eq!(state(&[], Some("the kernel has no netdev tables")), State::Missing);
     }
 
     #[test]

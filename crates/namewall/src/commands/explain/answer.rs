@@ -1,9 +1,12 @@
 //! The answer to one question, before it is printed.
 
 use anyhow::Result;
+use namewall_policy::addr::Cidr;
 use namewall_policy::ask::{Host, Route, Target, World};
 use namewall_policy::domain::DomainName;
 use namewall_policy::explain::{Explanation, RuleStep, describe_reason, explain_case};
+use namewall_policy::flow::Endpoint;
+use namewall_policy::lease::Learned;
 use namewall_policy::model::PolicyId;
 use namewall_policy::port::{Protocol, Traffic, TransportPort, usable_ports};
 use namewall_policy::reach::Reachable;
@@ -29,8 +32,8 @@ pub(crate) struct Answer<'a> {
     pub(super) routes: Vec<RouteStory>,
     /// The name that is asked for, and the name that an ExternalName Service makes of it.
     pub(super) alias: Option<(DomainName, DomainName)>,
-    /// Why it is denied although a rule allows the name.
-    pub(super) not_leased: Option<String>,
+    /// Why a live firewall denies what the policies alone would not.
+    pub(super) denied_live: Option<String>,
 }
 
 /// One way of a question, and how it is judged: of each route, a way for each address family.
@@ -63,17 +66,18 @@ impl<'a> Answer<'a> {
         };
         let routes = routes.into_iter().flat_map(|route| route_stories(&world, route)).collect();
         let question = format!("{} -> {}", asked.from, asked.to);
-        Ok(Self { world, question, verdict, depends_on, open, routes, alias: None, not_leased: None })
+        Ok(Self { world, question, verdict, depends_on, open, routes, alias: None, denied_live: None })
     }
 
     /// A live firewall has no lease for the name that is asked for: what only a rule by name allows is denied.
     pub(crate) fn without_lease(mut self, asked: &ConnectionQuestion<'_>) -> Result<Self> {
         let Host::Name(name) = &asked.to.host else { return Ok(self) };
-        if self.verdict != Prediction::Deny && !self.world.is_open_without_name(asked.from, asked.to)? {
+        let is_by_name = self.verdict != Prediction::Deny && self.has_rule_for(name);
+        if is_by_name && !self.world.is_open_without_name(asked.from, asked.to)? {
             self.verdict = Prediction::Deny;
             self.depends_on.clear();
             let from = asked.from;
-            self.not_leased = Some(format!(
+            self.denied_live = Some(format!(
                 "no address of {name} is open now: it has not been looked up, or its lease has ended. A rule allows \
                  the name, so the next lookup by {from} opens it"
             ));
@@ -81,8 +85,36 @@ impl<'a> Answer<'a> {
         Ok(self)
     }
 
+    /// Whether a rule for the source has a pattern of the name.
+    fn has_rule_for(&self, name: &DomainName) -> bool {
+        let flows = self.routes.iter().flat_map(|route| &route.stories).map(|story| &story.flow);
+        flows.into_iter().any(|flow| {
+            let asked_by = flow.from.address;
+            let looked_up = Learned { name: name.clone(), addresses: Vec::new(), expiry: self.world.now, asked_by };
+            !looked_up.patterns(self.world.program).is_empty()
+        })
+    }
+
+    /// A live firewall closes the addresses of its node's pod network that no pod has: a pod there is not known yet.
+    pub(crate) fn with_closed(mut self, closed: &[Cidr]) -> Self {
+        let is_unknown = |end: &Endpoint| {
+            let is_nobody = end.workload.is_none() && end.node.is_none();
+            end.address.filter(|address| is_nobody && closed.iter().any(|block| block.contains(*address)))
+        };
+        let flows = self.routes.iter().flat_map(|route| &route.stories).map(|story| &story.flow);
+        let found = flows.into_iter().find_map(|flow| is_unknown(&flow.from).or(is_unknown(&flow.to)));
+        if let Some(address) = found {
+            self.verdict = Prediction::Deny;
+            self.depends_on.clear();
+            self.open = None;
+            self.denied_live =
+                Some(format!("{address} is an address of this node's pod network that no pod is known to have"));
+        }
+        self
+    }
+
     pub(super) fn reason(&self) -> String {
-        if let Some(reason) = &self.not_leased {
+        if let Some(reason) = &self.denied_live {
             return reason.clone();
         }
         if self.verdict == Prediction::Depends {

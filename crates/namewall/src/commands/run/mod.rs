@@ -17,12 +17,13 @@ use crate::cli::{self, Agent as AgentArgs, Run};
 use anyhow::Result;
 use namewall_agent::{
     Agent, AgentError, ClusterSettings, ClusterSource, FileSettings, Files, LiveQuestion, Running, Source, Start,
-    SystemClock, ThisMachine,
+    ThisMachine,
 };
 use namewall_cluster::Key;
 use namewall_dataplane::nft::{Nft, Settings as NftSettings};
 use namewall_kubernetes::Connection;
 use namewall_policy::ask::World;
+use namewall_runtime::{Clock, SystemClock};
 use namewall_telemetry::Export;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -33,6 +34,7 @@ use tracing::{info, warn};
 /// The firewall of a machine by itself.
 pub(crate) fn run(args: &Run) -> Result<ExitCode> {
     args.firewall.logging.start()?;
+    namewall_dns::allow_more_files();
     let signals = SystemSignals::take()?;
     let options = args.firewall.options()?;
     let cluster = options.cluster(&args.firewall.settings);
@@ -45,6 +47,7 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode> {
 /// The firewall of a node.
 pub(crate) fn agent(args: &AgentArgs) -> Result<ExitCode> {
     args.firewall.logging.start()?;
+    namewall_dns::allow_more_files();
     let signals = SystemSignals::take()?;
     // Settings that are wrong are an error before anything is asked of a server.
     let options = args.firewall.options()?;
@@ -95,7 +98,7 @@ fn enforce(args: &cli::Firewall, source: impl Source, mut http: Http, signals: &
     let started = Agent::start(Start {
         source,
         open: Box::new(|config| Nft::open(NftSettings { table: config.table.clone(), ..NftSettings::default() })),
-        clock: Arc::new(SystemClock::start()),
+        clock: clock(),
         machine: Box::new(ThisMachine::open().map_err(AgentError::from)?),
         read_config: Box::new(|| Ok(args.options()?.config())),
         cluster_domain: args.settings.cluster_domain.clone(),
@@ -119,6 +122,15 @@ fn enforce(args: &cli::Firewall, source: impl Source, mut http: Http, signals: &
     Ok(ExitCode::SUCCESS)
 }
 
+/// The system's clock. A build for tests takes one that jumps when a file says so.
+fn clock() -> Arc<dyn Clock> {
+    #[cfg(feature = "system")]
+    if let Some(file) = std::env::var_os("NAMEWALL_TEST_CLOCK") {
+        return Arc::new(namewall_runtime::ShiftedClock::start(file.into()));
+    }
+    Arc::new(SystemClock::start())
+}
+
 impl cli::Firewall {
     /// The options, with what the file says where the command line says nothing.
     fn options(&self) -> Result<Options> {
@@ -133,6 +145,7 @@ fn explain(world: World<'_>, question: &LiveQuestion) -> Result<Value> {
     let asked = ConnectionQuestion { from: &question.from, to: &question.to };
     let answer = Answer::new(world, &asked)?;
     let answer = if question.is_leased { answer } else { answer.without_lease(&asked)? };
+    let answer = answer.with_closed(&question.closed);
     let cuts = answer.cuts(&question.cuts);
     let mut text = Vec::new();
     if question.as_json {

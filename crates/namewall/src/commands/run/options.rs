@@ -61,6 +61,9 @@ pub(crate) struct Options {
     /// How long an answer waits for the kernel [default: 100ms]
     #[arg(long, value_name = "TIME")]
     pub(crate) hold_limit: Option<Time>,
+    /// Loops that serve DNS, each with threads of its own [default: one for each core, 4 at most]
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) dns_loops: Option<Loops>,
     /// What a TTL of 0 counts as [default: 5s]
     #[arg(long, value_name = "TIME")]
     pub(crate) minimum_ttl: Option<Time>,
@@ -154,6 +157,28 @@ impl TryFrom<String> for Server {
 
     fn try_from(text: String) -> Result<Self, String> {
         text.parse()
+    }
+}
+
+/// How many loops serve DNS.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(try_from = "usize")]
+pub(crate) struct Loops(usize);
+
+impl TryFrom<usize> for Loops {
+    type Error = String;
+
+    fn try_from(count: usize) -> Result<Self, String> {
+        let most = ServerSettings::MOST_LOOPS;
+        (1..=most).contains(&count).then_some(Self(count)).ok_or_else(|| format!("{count} is not 1 to {most}"))
+    }
+}
+
+impl FromStr for Loops {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.parse().map_err(|_| format!("`{text}` is no number")).and_then(|count: usize| count.try_into())
     }
 }
 
@@ -264,7 +289,7 @@ pub(crate) fn state_folder() -> Result<PathBuf> {
 impl Options {
     /// What the file says, where the command line says nothing.
     pub(crate) fn with_file(&self, path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let text = namewall_cluster::read_text(path).with_context(|| format!("cannot read {}", path.display()))?;
         let file: Arc<str> = path.display().to_string().into();
         let (documents, findings) = Document::read_all(&file, &text);
         if let Some(finding) = findings.first() {
@@ -289,6 +314,7 @@ impl Options {
             no_intercept: self.no_intercept || said.no_intercept,
             on_learn_timeout: self.on_learn_timeout.or(said.on_learn_timeout),
             hold_limit: self.hold_limit.or(said.hold_limit),
+            dns_loops: self.dns_loops.or(said.dns_loops),
             minimum_ttl: self.minimum_ttl.or(said.minimum_ttl),
             maximum_ttl: self.maximum_ttl.or(said.maximum_ttl),
             grace: self.grace.or(said.grace),
@@ -388,6 +414,7 @@ impl Options {
                 Some(OnTimeout::Release) => OnLearnTimeout::Release,
                 Some(OnTimeout::Servfail) | None => OnLearnTimeout::Fail,
             },
+            loops: self.dns_loops.map_or_else(ServerSettings::usual_loops, |loops| loops.0),
         }
     }
 }

@@ -20,7 +20,6 @@ pub(crate) fn status(args: &Live) -> Result<ExitCode> {
 }
 
 fn print_status(out: &mut impl Write, told: &Value) -> Result<()> {
-    let count = |value: &Value| value.as_u64().unwrap_or(0);
     if let Some(held) = told["held"].as_str() {
         writeln!(out, "{STRONG}waiting{STRONG:#} as process {}", told["pid"])?;
         writeln!(out, "policies  {BAD}{held}{BAD:#}")?;
@@ -39,12 +38,19 @@ fn print_status(out: &mut impl Write, told: &Value) -> Result<()> {
         writeln!(out, "          {BAD}nothing is enforced for {pod}: it has an address of this machine{BAD:#}")?;
     }
     for file in &kept {
-        writeln!(out, "          {WARN}{file} is wrong; its last good version counts{WARN:#}")?;
+        writeln!(out, "          {WARN}{file} has an error; its last good version stays in force{WARN:#}")?;
+    }
+    let errors: Vec<&str> = texts(&told["findings"]).into_iter().filter(|text| text.starts_with("error")).collect();
+    for error in errors.iter().take(LISTED) {
+        writeln!(out, "          {BAD}{error}{BAD:#}")?;
+    }
+    if errors.len() > LISTED {
+        writeln!(out, "          {BAD}and {} more errors; -o json has all{BAD:#}", errors.len() - LISTED)?;
     }
     if let Some(error) = told["lastError"].as_str() {
         writeln!(out, "          {BAD}{error}{BAD:#}")?;
     }
-    for key in ["standsIn", "lost", "failure"] {
+    for key in ["standsIn", "lost", "failure", "leftOut"] {
         if let Some(text) = told["storage"][key].as_str() {
             writeln!(out, "          {BAD}{text}{BAD:#}")?;
         }
@@ -83,6 +89,9 @@ fn print_status(out: &mut impl Write, told: &Value) -> Result<()> {
             writeln!(out, "          {WARN}{} {words}{WARN:#}", names[key])?;
         }
     }
+    if let Some(trouble) = told["shared"]["lastTrouble"].as_str() {
+        writeln!(out, "          {WARN}last failure to share a name: {trouble}{WARN:#}")?;
+    }
     let attached = &told["attachments"];
     if count(&attached["known"]) > 0 {
         let (known, enforced) = (&attached["known"], &attached["enforced"]);
@@ -92,8 +101,13 @@ fn print_status(out: &mut impl Write, told: &Value) -> Result<()> {
         writeln!(out, "          {BAD}{what}{BAD:#}")?;
     }
     print_guard(out, &told["guard"])?;
+    print_second(out, &told["second"])?;
     writeln!(out, "denied    {} connections were told of", told["denials"])?;
     Ok(())
+}
+
+fn count(value: &Value) -> u64 {
+    value.as_u64().unwrap_or(0)
 }
 
 /// More addresses than this are not listed.
@@ -127,6 +141,41 @@ fn print_guard(out: &mut impl Write, guard: &Value) -> Result<()> {
     }
     if let Some(error) = guard["error"].as_str() {
         writeln!(out, "          {BAD}{error}{BAD:#}")?;
+    }
+    Ok(())
+}
+
+/// Second interfaces of pods. Nothing if no pod was attached by the CNI plugin.
+fn print_second(out: &mut impl Write, second: &Value) -> Result<()> {
+    let (reached, unreached) = (count(&second["reached"]), count(&second["unreached"]));
+    if reached + unreached == 0 {
+        return Ok(());
+    }
+    let pods = second["pods"].as_array().map(Vec::as_slice).unwrap_or_default();
+    writeln!(out, "second    {} pods have interfaces besides their own", pods.len())?;
+    for pod in pods.iter().filter(|pod| pod["enforced"] != true) {
+        let name = pod["pod"].as_str().unwrap_or_default();
+        writeln!(out, "          {WARN}those of {name} are closed, or as they were{WARN:#}")?;
+    }
+    if unreached > 0 {
+        let why = "network namespaces of pods cannot be reached: second interfaces there are as they were";
+        writeln!(out, "          {WARN}{unreached} {why}{WARN:#}")?;
+    }
+    match second["frames"].as_str() {
+        Some("none") => {
+            writeln!(out, "          {WARN}the kernel cannot judge what packet sockets send there{WARN:#}")?
+        }
+        Some("sources") => {
+            writeln!(out, "          {WARN}of what packet sockets send there, only the source is judged{WARN:#}")?;
+        }
+        _ => {}
+    }
+    if count(&second["repaired"]) > 0 {
+        let what = "times somebody changed namewall's tables inside a pod; they were made right";
+        writeln!(out, "          {BAD}{} {what}{BAD:#}", second["repaired"])?;
+    }
+    for failure in texts(&second["failures"]) {
+        writeln!(out, "          {BAD}{failure}{BAD:#}")?;
     }
     Ok(())
 }

@@ -1,0 +1,92 @@
+//! Small promises about Corefiles, one test each.
+
+use super::{only_server, read_alone, told};
+use namewall_corefile::Encoding;
+
+/// What is told of a block with these lines.
+fn of(lines: &str) -> String {
+    told(&read_alone(&format!(". {{\n{lines}\n}}\n")))
+}
+
+#[test]
+fn a_file_without_a_server_block_is_refused() {
+    for text in ["", "\n\n", "# only a comment\n", "(snippet) {\n errors\n}\n"] {
+        let told = told(&read_alone(text));
+        assert!(told.contains("error: nothing is served"), "{text:?}: {told}");
+    }
+}
+
+#[test]
+fn only_response_rules_let_every_question_pass_and_that_is_said() {
+    let response = "firewall response {\nblock response_ip == '192.0.2.1'\ndefault allow\n}";
+    let only = of(response);
+    assert!(only.contains("every question passes"), "{only}");
+    assert_eq!(of(&format!("firewall query {{\ndefault allow\n}}\n{response}")), "");
+}
+
+#[test]
+fn lists_of_one_point_without_zones_are_one_list() {
+    let server = only_server(
+        ". {
+            firewall query {
+                allow type == 'A'
+            }
+            firewall response {
+                default allow
+            }
+            firewall query {
+                refuse type == 'MX'
+                default allow
+            }
+        }",
+    );
+    assert_eq!(server.firewalls.len(), 2, "a list of queries and one of responses");
+    assert_eq!(server.firewalls[0].rules.len(), 2);
+    assert_eq!(server.firewalls[0].at_end().to_string(), "allow");
+}
+
+#[test]
+fn lists_that_cannot_be_one_list_are_refused() {
+    let two =
+        |first: &str, second: &str| of(&format!("firewall query {{\n{first}\n}}\nfirewall query {{\n{second}\n}}"));
+    let told = two("default allow", "default block");
+    assert!(told.contains("error: a list has one default"), "{told}");
+    let told = two("passthrough example.com\ndefault block", "refuse type == 'MX'");
+    assert!(told.contains("error: `passthrough` is for one list"), "{told}");
+}
+
+#[test]
+fn an_engine_takes_nothing_after_its_name() {
+    let told = of("opa d {\nendpoint http://127.0.0.1:8181/\n}\nfirewall query {\nopa d under\ndefault block\n}");
+    assert!(told.contains("error: `opa d` takes no arguments"), "{told}");
+}
+
+#[test]
+fn the_advice_for_acl_does_not_block_everyone() {
+    let told = of("acl {\nblock net 192.0.2.0/24\n}");
+    assert!(told.contains("`default allow`"), "{told}");
+}
+
+#[test]
+fn a_field_without_a_type_is_what_its_rules_compare_it_with() {
+    let encoding = |rule: &str| {
+        let server = only_server(&format!(
+            ". {{\nrequest {{\nedns0 0xffed client_id\n}}\nfirewall query {{\n{rule}\ndefault block\n}}\n}}"
+        ));
+        server.edns0[0].encoding
+    };
+    let hex = Encoding::Hex { length: None, start: 0, end: None };
+    assert_eq!(encoding("allow request/client_id ~= 'infoblox'"), Encoding::Bytes);
+    assert_eq!(encoding("allow request/client_id == 'tenant-7'"), Encoding::Bytes);
+    assert_eq!(encoding("allow request/client_id in ('tenant-7', 'tenant-8')"), Encoding::Bytes);
+    assert_eq!(encoding("allow request/client_id == '0a0b'"), hex);
+    assert_eq!(encoding(r"allow request/client_id =~ '^0a\w+$'"), hex);
+    assert_eq!(encoding("allow true"), hex);
+}
+
+#[test]
+fn a_field_without_a_type_that_is_both_is_refused() {
+    let told = of("request {\nedns0 0xffed client_id\n}\nfirewall query {\nallow request/client_id == 'x-7'\n\
+         allow request/client_id == '0a0b'\ndefault block\n}");
+    assert!(told.contains("write `bytes` or `hex`"), "{told}");
+}

@@ -1,0 +1,256 @@
+//! The loops of a server. Each has an engine, sockets and threads of its own, and a question belongs to one of them, by
+//! a hash of its name:
+//!
+//! ```text
+//!   socket 1 ──► loop 1 ── its own questions ──► upstream
+//!                   └───── others' ──► mailbox ──┐
+//!   socket 2 ──► loop 2 ◄────────────────────────┘ ──► upstream ──► client, by socket 2
+//! ```
+//! The kernel chooses a socket by the ports and addresses of a packet. So the same question of two clients may come to
+//! two loops, and it is asked once only if one loop has both: whoever asks the same many times gives a forger no more
+//! questions to hit than with one loop. Every loop has a socket at every address, so the loop that asks also answers.
+
+use super::lock;
+use super::workers::Workers;
+use crate::wire::{HEADER, Question};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// Questions that may wait in a mailbox. With more there is silence, as where too much is under way.
+const MOST_LETTERS: usize = 8_192;
+
+/// The longest name, as bytes of a message.
+const LONGEST_NAME: usize = 255;
+
+/// One loop's place among the loops of a server.
+#[derive(Debug)]
+pub(super) struct Crew {
+    own: usize,
+    shared: Arc<Shared>,
+    /// What goes to the mailbox of each loop at the end of the turn.
+    outgoing: Vec<Mail>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    mailboxes: Vec<Mailbox>,
+    /// So that nobody can send one loop all the questions.
+    secret: RandomState,
+    workers: Workers,
+}
+
+/// Where the other loops put a loop's questions.
+#[derive(Debug)]
+struct Mailbox {
+    mail: Mutex<Mail>,
+    wake: Arc<EventFd>,
+    /// Questions that were ever put in, and those of them that were dealt with.
+    put: AtomicU64,
+    done: AtomicU64,
+}
+
+/// Questions that came to one loop and belong to another.
+#[derive(Default, Debug)]
+pub(super) struct Mail {
+    bytes: Vec<u8>,
+    letters: Vec<Letter>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Letter {
+    /// Where it came in.
+    at: SocketAddr,
+    from: SocketAddr,
+    /// Where it ends among the bytes.
+    end: usize,
+}
+
+/// A question of another loop's socket.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Passed<'a> {
+    pub(super) at: SocketAddr,
+    pub(super) from: SocketAddr,
+    pub(super) query: &'a [u8],
+}
+
+impl Mail {
+    pub(super) fn iter(&self) -> impl Iterator<Item = Passed<'_>> {
+        let mut start = 0;
+        self.letters.iter().filter_map(move |letter| {
+            let query = self.bytes.get(start..letter.end);
+            start = letter.end;
+            Some(Passed { at: letter.at, from: letter.from, query: query? })
+        })
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+        self.letters.clear();
+        // One burst must not keep its memory for ever.
+        self.bytes.shrink_to(64 << 10);
+    }
+
+    /// Takes up to so many letters of another's.
+    fn append(&mut self, other: &Self, most: usize) {
+        let (before, count) = (self.bytes.len(), most.min(other.letters.len()));
+        let some = other.letters.get(..count).unwrap_or_default();
+        let bytes = some.last().map_or(0, |last| last.end);
+        self.bytes.extend_from_slice(other.bytes.get(..bytes).unwrap_or_default());
+        self.letters.extend(some.iter().map(|letter| Letter { end: before + letter.end, ..*letter }));
+    }
+}
+
+impl Crew {
+    /// So many loops.
+    pub(super) fn of(loops: usize) -> io::Result<Vec<Self>> {
+        let mailbox = |_| -> io::Result<Mailbox> {
+            let wake = EventFd::from_value_and_flags(0, EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?;
+            let (put, done) = (AtomicU64::new(0), AtomicU64::new(0));
+            Ok(Mailbox { mail: Mutex::default(), wake: Arc::new(wake), put, done })
+        };
+        let mailboxes = (0..loops).map(mailbox).collect::<io::Result<Vec<_>>>()?;
+        let shared = Arc::new(Shared { mailboxes, secret: RandomState::new(), workers: Workers::default() });
+        let outgoing = || (0..loops).map(|_| Mail::default()).collect();
+        Ok((0..loops).map(|own| Self { own, shared: shared.clone(), outgoing: outgoing() }).collect())
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.shared.mailboxes.len()
+    }
+
+    pub(super) fn waker(&self) -> Arc<EventFd> {
+        self.shared.mailboxes[self.own].wake.clone()
+    }
+
+    pub(super) fn workers(&self) -> &Workers {
+        &self.shared.workers
+    }
+
+    /// The loop that a question belongs to, if it is another one.
+    pub(super) fn owner(&self, query: &[u8]) -> Option<usize> {
+        if self.len() == 1 {
+            return None;
+        }
+        let name = query.get(HEADER..Question::end(query).ok()? - Question::AFTER_NAME)?;
+        let mut lower = [0; LONGEST_NAME];
+        let lower = lower.get_mut(..name.len())?;
+        lower.copy_from_slice(name);
+        lower.make_ascii_lowercase();
+        let mut hasher = self.shared.secret.build_hasher();
+        hasher.write(lower);
+        let owner = hasher.finish() as usize % self.len();
+        (owner != self.own).then_some(owner)
+    }
+
+    /// Puts a question aside for another loop.
+    pub(super) fn pass(&mut self, to: usize, passed: &Passed<'_>) {
+        let mail = &mut self.outgoing[to];
+        mail.bytes.extend_from_slice(passed.query);
+        mail.letters.push(Letter { at: passed.at, from: passed.from, end: mail.bytes.len() });
+    }
+
+    /// Puts what was passed into the mailboxes, and wakes their loops. Gives how many found no room.
+    pub(super) fn post(&mut self) -> usize {
+        let mut left_out = 0;
+        for (mail, mailbox) in self.outgoing.iter_mut().zip(&self.shared.mailboxes) {
+            if mail.letters.is_empty() {
+                continue;
+            }
+            let mut box_of = lock(&mailbox.mail);
+            let before = box_of.letters.len();
+            box_of.append(mail, MOST_LETTERS.saturating_sub(before));
+            let count = box_of.letters.len() - before;
+            mailbox.put.fetch_add(count as u64, Ordering::SeqCst);
+            drop(box_of);
+            left_out += mail.letters.len() - count;
+            mail.clear();
+            // If something was there before, its loop has been woken for it and has not looked yet.
+            if before == 0 {
+                let _ = mailbox.wake.write(1);
+            }
+        }
+        left_out
+    }
+
+    /// Takes what others have put into the own mailbox, in exchange for an empty one.
+    pub(super) fn take(&self, empty: &mut Mail) {
+        if self.len() > 1 {
+            std::mem::swap(&mut *lock(&self.shared.mailboxes[self.own].mail), empty);
+        }
+    }
+
+    /// So many questions of the mailbox are counted as the loop's own from now on.
+    pub(super) fn dealt_with(&self, count: u64) {
+        self.shared.mailboxes[self.own].done.fetch_add(count, Ordering::SeqCst);
+    }
+
+    /// Whether nothing is on its way from loop to loop. It is asked when no loop takes questions any more.
+    pub(super) fn is_at_rest(&self) -> bool {
+        let is_done = |one: &Mailbox| one.put.load(Ordering::SeqCst) == one.done.load(Ordering::SeqCst);
+        self.shared.mailboxes.iter().all(is_done)
+    }
+
+    /// The same place for somebody who only looks.
+    pub(super) fn observer(&self) -> Self {
+        Self { own: self.own, shared: self.shared.clone(), outgoing: Vec::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn query(name: &[u8]) -> Vec<u8> {
+        let mut query = vec![7, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+        query.extend_from_slice(name);
+        query.extend([0, 1, 0, 1]);
+        query
+    }
+
+    fn owner(crew: &Crew, query: &[u8]) -> usize {
+        crew.owner(query).unwrap_or(crew.own)
+    }
+
+    #[test]
+    fn all_loops_agree_whose_a_question_is_whatever_its_spelling() {
+        let crews = Crew::of(3).unwrap();
+        let mut counts = [0; 3];
+        for number in 0..300_u16 {
+            let name = format!("\x05n{number:04}\x07example\0");
+            let asked = query(name.as_bytes());
+            let first = owner(&crews[0], &asked);
+            counts[first] += 1;
+            let upper = query(name.to_ascii_uppercase().as_bytes());
+            assert!(crews.iter().all(|crew| owner(crew, &asked) == first && owner(crew, &upper) == first));
+        }
+        assert!(counts.iter().all(|&count| count > 50), "{counts:?}");
+        assert_eq!(crews[1].owner(b"no question"), None);
+        assert_eq!(Crew::of(1).unwrap()[0].owner(&query(b"\x01a\0")), None);
+    }
+
+    #[test]
+    fn what_is_posted_comes_out_as_it_was_and_no_more_than_there_is_room_for() {
+        let mut crews = Crew::of(2).unwrap();
+        let (at, from) = (SocketAddr::from(([127, 0, 0, 1], 53)), SocketAddr::from(([10, 0, 0, 1], 4_000)));
+        for query in [&b"one"[..], b"", b"three"] {
+            crews[0].pass(1, &Passed { at, from, query });
+        }
+        assert!(crews[0].is_at_rest());
+        assert_eq!(crews[0].post(), 0);
+        assert!(!crews[0].is_at_rest(), "questions are on their way");
+        let mut mail = Mail::default();
+        crews[1].take(&mut mail);
+        let taken: Vec<_> = mail.iter().map(|one| (one.at, one.from, one.query.to_vec())).collect();
+        assert_eq!(taken, [&b"one"[..], b"", b"three"].map(|query| (at, from, query.to_vec())));
+        crews[1].dealt_with(3);
+        assert!(crews[0].is_at_rest());
+        for _ in 0..MOST_LETTERS + 5 {
+            crews[0].pass(1, &Passed { at, from, query: b"x" });
+        }
+        assert_eq!(crews[0].post(), 5);
+    }
+}

@@ -1,0 +1,197 @@
+//! How the namewall of this node is doing, by its answer to `status`.
+
+use super::Check;
+use serde_json::Value;
+
+pub(super) fn look(told: &Value) -> Vec<Check> {
+    if let Some(held) = told["held"].as_str() {
+        let advice = "mend what it says; the start goes on by itself";
+        return vec![Check::missing("namewall", format!("waits with its start: {held}"), advice)];
+    }
+    let mut checks = vec![Check::good("namewall", "runs here")];
+    checks.extend(policies(told));
+    checks.extend(storage(&told["storage"]));
+    checks.extend(dns(&told["dns"]));
+    checks.extend(sharing(&told["shared"]));
+    checks.extend([guard(&told["guard"]), second(&told["second"])]);
+    checks
+}
+
+fn texts(list: &Value) -> Vec<&str> {
+    list.as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+/// Whether what is enforced is what policies say now.
+fn policies(told: &Value) -> Vec<Check> {
+    let mut checks = Vec::new();
+    if let Some(error) = told["lastError"].as_str() {
+        let advice = "look at the log; it is tried again until it succeeds";
+        checks.push(Check::missing("enforcing", format!("the last change is not in the kernel: {error}"), advice));
+    }
+    let kept = texts(&told["keptFiles"]);
+    if !kept.is_empty() {
+        let found = format!("cannot be read, so an older version is enforced: {}", kept.join(", "));
+        checks.push(Check::missing("manifests", found, "`namewall check` says what is wrong in them"));
+    }
+    let errors = texts(&told["findings"]).into_iter().filter(|text| text.starts_with("error"));
+    if let Some(first) = errors.clone().next() {
+        let found = format!("{} errors, the first: {first}", errors.count());
+        checks.push(Check::missing("policies", found, "`namewall status` lists them"));
+    }
+    for one in told["trouble"].as_array().into_iter().flatten() {
+        let found = format!("cannot watch {}: {}", one["kind"].as_str().unwrap_or_default(), one["what"]);
+        checks.push(Check::missing("cluster", found, "look at the API server, and at the rights of the agent"));
+    }
+    checks
+}
+
+fn storage(told: &Value) -> Option<Check> {
+    let advice = "free space in the state folder, or mend its rights: after a restart now, less would be known";
+    let problem = ["failure", "lost", "standsIn"].into_iter().find_map(|key| told[key].as_str());
+    problem.map(|problem| Check::missing("state", problem, advice))
+}
+
+fn dns(told: &Value) -> Option<Check> {
+    let all = told["upstreams"].as_array()?;
+    let address = |one: &Value| one["address"].as_str().unwrap_or_default().to_owned();
+    let down: Vec<String> = all.iter().filter(|one| one["up"].as_bool() != Some(true)).map(address).collect();
+    let advice = "look whether these servers run and can be reached from this node";
+    match down.len() {
+        0 if all.is_empty() => None,
+        0 => Some(Check::good("DNS", "all upstream servers answer")),
+        count if count == all.len() => Some(Check::missing(
+            "DNS",
+            format!("no upstream server answers, so no name opens: {}", down.join(", ")),
+            advice,
+        )),
+        _ => Some(Check::hint("DNS", format!("some upstream servers do not answer: {}", down.join(", ")), advice)),
+    }
+}
+
+fn sharing(told: &Value) -> Option<Check> {
+    let trouble = told["lastTrouble"].as_str()?;
+    let advice = "other nodes open this name only after a lookup of their own";
+    Some(Check::hint("sharing", format!("the last failure to share a name: {trouble}"), advice))
+}
+
+/// Whether the interfaces of pods are guarded, by what the namewall of this node says.
+fn guard(told: &Value) -> Check {
+    let unknown = told["unknown"].as_array().map_or(0, Vec::len);
+    match told["error"].as_str() {
+        Some(error) => Check::missing(
+            "guard",
+            format!("the interfaces of pods are not guarded, so that a pod can send as another: {error}"),
+            "load the kernel's part of nftables for netdev and bridge tables, on Linux 6.12 or newer",
+        ),
+        None if unknown > 0 => Check::hint(
+            "guard",
+            format!(
+                "no interface is known of {unknown} addresses of pods, so that others could send from them{}",
+                told["runtime"]["error"].as_str().map(|error| format!("; {error}")).unwrap_or_default()
+            ),
+            match told["runtime"].is_null() {
+                true => "install the CNI plugin (cni.enabled of the chart) and start those pods again",
+                false => {
+                    "say where the container runtime answers (cni.runtimeSocket of the chart), or start those pods again"
+                }
+            },
+        ),
+        None => Check::good("guard", format!("{} interfaces of pods are guarded", told["interfaces"])),
+    }
+}
+
+/// Whether policies are enforced on second interfaces of pods, by what the namewall of this node says.
+fn second(told: &Value) -> Check {
+    let failures = told["failures"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let (unreached, repaired) = (told["unreached"].as_u64().unwrap_or(0), told["repaired"].as_u64().unwrap_or(0));
+    match (failures.first().and_then(Value::as_str), told["frames"].as_str()) {
+        (Some(failure), _) => Check::missing(
+            "second interfaces",
+            format!("of {} pods are not enforced: {failure}", failures.len()),
+            "see the log of namewall; load the kernel's part of nftables for inet and netdev tables",
+        ),
+        _ if unreached > 0 => Check::hint(
+            "second interfaces",
+            format!("of {unreached} pods cannot be reached, and stay as they were"),
+            "see the log of the sidecar cni (cni.enabled of the chart), or start those pods again",
+        ),
+        _ if repaired > 0 => Check::hint(
+            "second interfaces",
+            format!("somebody changed namewall's tables inside pods {repaired} times; they were made right"),
+            "find the pods in the log of namewall, and take NET_ADMIN from them",
+        ),
+        (_, Some("none" | "sources")) => Check::hint(
+            "second interfaces",
+            "what packet sockets of pods send there is not judged in full",
+            "use a kernel with CONFIG_NETFILTER_EGRESS and CONFIG_IP_ROUTE_CLASSID",
+        ),
+        _ => Check::good("second interfaces", format!("policies hold in the namespaces of {} pods", told["reached"])),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::State;
+    use super::*;
+    use serde_json::json;
+
+    fn worst(told: &Value) -> State {
+        let states: Vec<State> = look(told).into_iter().map(|check| check.state).collect();
+        let has = |wanted: State| states.contains(&wanted);
+        if has(State::Missing) {
+            State::Missing
+        } else if has(State::Hint) {
+            State::Hint
+        } else {
+            State::Good
+        }
+    }
+
+    fn healthy() -> Value {
+        json!({
+            "findings": ["warning[x] a note"], "keptFiles": [], "lastError": null, "trouble": [],
+            "storage": {"failure": null, "lost": null, "standsIn": null},
+            "dns": {"upstreams": [{"address": "192.0.2.53", "up": true}, {"address": "192.0.2.54", "up": true}]},
+            "shared": null, "second": {"reached": 0, "unreached": 0, "frames": "full", "failures": []}, "guard": {"interfaces": 3, "unknown": [], "error": null},
+        })
+    }
+
+    #[test]
+    fn every_fault_that_status_knows_is_told_of() {
+        assert_eq!(worst(&healthy()), State::Good);
+        let change = |path: &str, value: Value| {
+            let mut told = healthy();
+            *told.pointer_mut(path).expect("it is there") = value;
+            worst(&told)
+        };
+        assert_eq!(change("/dns/upstreams/0/up", json!(false)), State::Hint);
+        assert_eq!(change("/dns/upstreams", json!([{"address": "192.0.2.53", "up": false}])), State::Missing);
+        assert_eq!(change("/keptFiles", json!(["a.yaml"])), State::Missing);
+        assert_eq!(change("/findings", json!(["error[bad-action] a"])), State::Missing);
+        assert_eq!(change("/lastError", json!("EBUSY")), State::Missing);
+        assert_eq!(change("/storage/failure", json!("no space left")), State::Missing);
+        assert_eq!(change("/trouble", json!([{"kind": "Pod", "what": "refused"}])), State::Missing);
+        assert_eq!(change("/shared", json!({"lastTrouble": "my_bucket"})), State::Hint);
+        assert_eq!(worst(&json!({"held": "conf cannot be read"})), State::Missing);
+    }
+
+    #[test]
+    fn pods_without_a_guard_are_told_of() {
+        let state = |unknown: &[&str], error: Option<&str>| {
+            guard(&json!({"interfaces": 3, "unknown": unknown, "error": error})).state
+        };
+        assert_eq!(state(&[], None), State::Good);
+        assert_eq!(state(&["10.0.0.1"], None), State::Hint);
+        assert_eq!(state(&[], Some("the kernel has no netdev tables")), State::Missing);
+    }
+
+    #[test]
+    fn second_interfaces_that_are_not_enforced_are_told_of() {
+        let state = |told: Value| second(&told).state;
+        assert_eq!(state(json!({"reached": 2, "unreached": 0, "frames": "full", "failures": []})), State::Good);
+        assert_eq!(state(json!({"reached": 2, "unreached": 1, "failures": []})), State::Hint);
+        assert_eq!(state(json!({"reached": 2, "repaired": 1, "failures": []})), State::Hint);
+        assert_eq!(state(json!({"reached": 2, "frames": "sources", "failures": []})), State::Hint);
+        assert_eq!(state(json!({"reached": 2, "failures": ["shop/web: no rights"]})), State::Missing);
+    }
+}
