@@ -68,6 +68,11 @@ impl Settling {
         self.owed.is_some_and(|owed| !owed.failed && (now >= owed.last + quiet || now >= owed.first + at_most))
     }
 
+    /// True if every change counts as settled.
+    pub(crate) fn is_at_once(&self) -> bool {
+        self.settle == Settle::AT_ONCE
+    }
+
     /// True if it was tried and failed.
     pub(crate) fn has_failed(&self) -> bool {
         self.owed.is_some_and(|owed| owed.failed)

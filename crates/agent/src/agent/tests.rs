@@ -214,6 +214,23 @@ fn s3_4_a_change_cuts_what_it_forbids_and_nothing_else() {
     ]);
 }
 
+/// Whoever waits for a change, like the CNI plugin, does not wait for a list of all connections.
+#[test]
+fn s3_4_what_is_due_is_cut_after_a_change_is_told_of_as_enforced() {
+    let trial = Trial::new("told-first");
+    trial.memory.connect(vec![web_to_db()]);
+    let mut agent = trial.start(Vec::new()).expect("it starts");
+    *trial.policies.borrow_mut() = vec![isolate_db()];
+    agent.change();
+    trial.clock.advance(Settle::default().at_most);
+    trial.policies.borrow_mut().push(isolate_db().replace("name: db", "name: db2"));
+    agent.change();
+    assert_eq!(trial.memory.connected().len(), 1, "it is enforced, and nothing is cut yet");
+    agent.settle();
+    assert!(trial.memory.connected().is_empty());
+    agent.run(&NoSignals).expect("it ends");
+}
+
 fn web_to_db() -> Connection {
     Connection::between(Protocol::Tcp, SocketAddr::new(ip(WEB), 40_000), SocketAddr::new(ip(DB), 5432))
 }
