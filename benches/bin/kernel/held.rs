@@ -11,7 +11,7 @@ use namewall_dataplane::nft::Settings;
 use namewall_dataplane::render::Scope;
 use namewall_dns::{Answer, Learn};
 use namewall_policy::lease::{Bounds, NeverLeased};
-use namewall_policy::{Program, compile};
+use namewall_policy::{Program, Snapshot, compile};
 use namewall_sandbox::Namespace;
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
@@ -26,12 +26,13 @@ const ANSWER_EVERY: Duration = Duration::from_millis(2);
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 
 pub(crate) fn measure(seconds: u64) -> Result<()> {
-    let programs = [program(0)?, program(1)?];
+    let (snapshots, programs): (Vec<_>, Vec<_>) = [cluster(0)?, cluster(1)?].into_iter().unzip();
+    let node_id = snapshots[0].node_named("n1").context("the node is known")?;
     let namespace = Namespace::create()?;
     let never_leased = NeverLeased::new("cluster.local".parse()?);
     let settings = NodeSettings {
         never_leased,
-        scope: Scope::default(),
+        scope: Scope { node: Some(node_id), ..Scope::default() },
         cut: CutEstablished::default(),
         settle: Settle::default(),
         bounds: Bounds::default(),
@@ -86,7 +87,7 @@ pub(crate) fn measure(seconds: u64) -> Result<()> {
 }
 
 /// A pod with a rule by name, and a policy that lets one half of 20,000 pods reach it.
-fn program(half: u32) -> Result<Program> {
+fn cluster(half: u32) -> Result<(Snapshot, Program)> {
     let mut text = String::from(
         "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n---\n\
          apiVersion: policy.networking.k8s.io/v1alpha2\nkind: ClusterNetworkPolicy\nmetadata: {name: names}\n\
@@ -94,11 +95,12 @@ fn program(half: u32) -> Result<Program> {
          - {action: Accept, to: [{domainNames: ['*.example.com']}]}\n",
     );
     let pod = |text: &mut String, name: &str, half: u32, address: Ipv4Addr| {
+        let node = if half == 2 { 1 } else { 2 };
         write!(
             text,
             "---\napiVersion: v1\nkind: Pod\n\
              metadata: {{name: {name}, namespace: shop, labels: {{app: {name}, half: h{half}}}}}\n\
-             spec: {{nodeName: n1, containers: [{{name: c, image: i}}]}}\n\
+             spec: {{nodeName: n{node}, containers: [{{name: c, image: i}}]}}\n\
              status: {{phase: Running, podIP: {address}, podIPs: [{{ip: {address}}}]}}\n"
         )
     };
@@ -115,7 +117,9 @@ fn program(half: u32) -> Result<Program> {
     )?;
     let (documents, findings) = Document::read_all(&"held.yaml".into(), &text);
     anyhow::ensure!(findings.is_empty(), "{findings:?}");
-    Ok(compile(&lower(&documents, &ClusterSettings::default()).snapshot).0)
+    let snapshot = lower(&documents, &ClusterSettings::default()).snapshot;
+    let program = compile(&snapshot).0;
+    Ok((snapshot, program))
 }
 
 /// An answer that opens an address of its own.
