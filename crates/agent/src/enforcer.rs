@@ -125,6 +125,7 @@ impl<D: Dataplane> Enforcer<D> {
         {
             std::thread::sleep(TURN_OF_ANSWERS);
         }
+        let replaced_table = plan.replaced();
         let mut dataplane = self.dataplane();
         // Planned with the leases locked for reading only, so that answers can still be compared with them. The lock of
         // the data plane keeps others from changing them.
@@ -156,6 +157,7 @@ impl<D: Dataplane> Enforcer<D> {
         }
         enforced();
         drop(dataplane);
+        drop(replaced_table);
         // What cannot be removed now decides nothing, and goes with the next change.
         while let Ok(true) = self.dataplane().clear() {
             std::thread::sleep(TURN_OF_ANSWERS);

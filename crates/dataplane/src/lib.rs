@@ -30,6 +30,7 @@ pub use single::SingleThreaded;
 use namewall_policy::lease::{LeaseChange, NeverLeased, Refusal};
 use namewall_policy::{Instant, Lease, LeaseTable, Program};
 use render::Scope;
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt::Debug;
@@ -119,6 +120,11 @@ pub trait Dataplane: Debug + Send + 'static {
 pub trait Plan {
     /// Works out what can be without the data plane. This may take long.
     fn work_out(&mut self, program: &Program, scope: &Scope);
+
+    /// What the change replaces, if that is large: its caller drops it when nobody waits.
+    fn replaced(&self) -> Option<Box<dyn Any + Send>> {
+        None
+    }
 }
 
 /// Lists the connections that exist.

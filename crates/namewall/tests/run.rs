@@ -6,12 +6,13 @@
 
 mod world;
 
+use namewall_policy::port::Protocol;
 use namewall_sandbox::ensure_rights;
 use namewall_testbed::{give_up, program};
 use nix::sys::signal::Signal;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use world::{PROVIDER, Process, World};
+use world::{PROVIDER, Process, World, address};
 
 fn manifest(world: &World, name: &str) -> PathBuf {
     world.folder.join("manifests").join(name)
@@ -37,7 +38,8 @@ fn main() {
     s7_2_nodes_are_every_address_of_the_machine();
     an_address_of_the_pod_network_that_no_pod_is_known_for_is_closed();
     a_pod_with_the_machines_own_address_is_told_of();
-    println!("test run: 9 passed");
+    s3_4_a_connection_lives_through_take_overs_and_explain_tells_of_its_cut();
+    println!("test run: 10 passed");
 }
 
 /// In the sandbox's node, where nobody else listens.
@@ -147,6 +149,40 @@ fn s6_6_a_planned_restart_loses_no_question() {
     world.wait_for(|| world.get(METRICS_PORT, "/ready").is_some_and(|reply| reply.starts_with("HTTP/1.1 200 ")));
     world.wait_for(|| world.get(METRICS_PORT, "/metrics").is_some_and(|reply| reply.contains("\nnamewall_policies ")));
     drop(second);
+}
+
+fn s3_4_a_connection_lives_through_take_overs_and_explain_tells_of_its_cut() {
+    let world = World::build("continuity");
+    let mut process = run(&world, &[]);
+    assert_eq!(world.resolves("api.payments.example", 1), 1);
+    let (api, provider) = (world.sandbox.place(address("10.244.1.10")).unwrap(), address(PROVIDER));
+    let connected = world.sandbox.connect(&api, (provider, 443).into(), Protocol::Tcp).unwrap();
+    let mut connection = connected.expect("the name opens it");
+    for _ in 0..3 {
+        process = run(&world, &["--take-over"]);
+        let is_alive = (0..10).any(|_| connection.alive(Duration::from_secs(2)).unwrap());
+        assert!(is_alive, "it was allowed all the time; the log says:\n{}", world.log());
+    }
+    let explain = |more: &[&str]| {
+        let asked = ["explain", "--live", "--from", "shop/api", "--to", "198.51.100.7:443"];
+        world.says(&[&asked, more].concat())
+    };
+    assert!(!explain(&[]).contains("cut"), "nothing is cut yet");
+    let policies = manifest(&world, "policies.yaml");
+    let text = std::fs::read_to_string(&policies).unwrap();
+    std::fs::write(&policies, text.replace("*.payments.example", "*.other.example")).unwrap();
+    let began = Instant::now();
+    while connection.alive(Duration::from_millis(300)).unwrap() {
+        assert!(began.elapsed() < Duration::from_secs(60), "it goes on; the log says:\n{}", world.log());
+    }
+    let told = explain(&["--expect", "deny"]);
+    assert!(
+        told.starts_with("DENY") && told.contains("\n1 connection was cut between these ends, the last "),
+        "{told}"
+    );
+    let told = explain(&["--expect", "deny", "-o", "json"]);
+    assert!(told.contains("\"connections\": 1"), "{told}");
+    drop(process);
 }
 
 fn leases_outlive_a_kill_and_are_adopted_with_their_names() {

@@ -5,7 +5,7 @@ use super::change::Change;
 use super::error::NftError;
 use super::kernel::Nft;
 use super::read;
-use super::session::{NOTE, Session};
+use super::session::{Check, NOTE, Session};
 use super::table::{Table, TableFamily, TableRef};
 use super::wire::table::{OWNER, PERSIST};
 use crate::guard::{self, Guard, GuardDrops, Guarded, PodInterface};
@@ -77,7 +77,7 @@ impl Kept {
         };
         change.write(&mut batch);
         let operations = batch.operations();
-        let done = session.commit(batch).and_then(|()| session.verify(&change, &table));
+        let done = session.commit(batch).and_then(|()| session.verify(&Check::of(&change), &table));
         match &done {
             Ok(()) => self.known = Some(table),
             Err(error) if error.leaves_all_as_it_was() => {}

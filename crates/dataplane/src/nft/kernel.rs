@@ -9,9 +9,10 @@ use super::guard::GuardTables;
 use super::inside::InsideTables;
 use super::plan::{self, NftPlan, PlannedWay};
 use super::read::{self, Live};
-use super::session::{NOTE, Session};
+use super::session::{Check, NOTE, Session};
 use super::set::{self, Element, Key, Lifetime, Transient, Version};
-use super::staging::{self, AT_ONCE, Asked, Placed};
+use super::staging::{AT_ONCE, Placed};
+use super::switch::{Start, Switch};
 use super::table::{Table, TableRef};
 use super::wire::table::{OWNER, PERSIST};
 use crate::conntrack::{Connection, Conntrack};
@@ -24,7 +25,6 @@ use crate::remembered::{Ends, MOST, Remembered};
 use crate::render::{AUDIT, Delta, Ids, Rendered, Scope, render};
 use crate::{Applied, Count, Cut, Dataplane, Desired, FollowDenials, ListConnections, Way};
 use namewall_policy::lease::LeaseChange;
-use namewall_policy::model::Action;
 use namewall_policy::{Instant, LeaseTable, Program};
 use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;
@@ -189,43 +189,39 @@ impl Nft {
         let operations = batch.operations();
         let applied = Applied { way: Way::Rebuild, operations, narrows: true, adopted, revoked };
         self.commit(batch)?;
-        self.session().verify(&change, &rendered.table)?;
+        self.session().verify(&Check::of(&change), &rendered.table)?;
         let step = change.step;
         rendered.advance(step);
         self.known = Some(Arc::new(Installed::new(desired, rendered)));
         Ok(applied)
     }
 
-    /// The whole table is made again, and compared.
-    fn replace_table(
-        &mut self,
-        known: Installed,
-        desired: &Desired<'_>,
-        mut rendered: Rendered,
-    ) -> Result<Applied, NftError> {
-        let mut change = Change::between(&known.rendered.table, &rendered.table).step_after(rendered.ids.generation);
-        let narrows = change.narrows(only_allows(desired.program));
-        let litter = staging::after_the_switch(&mut change, &Asked::by(&rendered));
-        let mut batch = Batch::new(&self.settings.table);
-        change.write(&mut batch);
+    /// The whole table was made again, and compared.
+    fn switch(&mut self, known: Arc<Installed>, desired: &Desired<'_>, switch: Switch) -> Result<Applied, NftError> {
+        let Switch { rendered, mut batch, check, narrows, litter } = switch;
         let grouped = Grouped { leases: desired.leases, groups: &rendered.lease_groups };
         let writes = grouped.replacing(&known.rendered.lease_groups, desired.changed, desired.now);
         write_leases(&mut batch, &writes);
         let narrows = narrows || writes.closes();
         let operations = batch.operations();
         let applied = Applied { way: Way::Whole, operations, narrows, ..Applied::default() };
-        let done = self.commit(batch).and_then(|()| self.session().verify(&change, &rendered.table));
-        let step = change.step;
+        let done = self.commit(batch).and_then(|()| self.session().verify(&check, &rendered.table));
         match &done {
             Ok(()) => {
-                rendered.advance(step);
-                litter.iter().for_each(|placed| placed.put_into(&mut rendered.table));
                 self.litter = litter;
+                self.staged.clear();
                 self.known = Some(Arc::new(Installed::new(desired, rendered)));
             }
-            Err(error) => self.known = error.leaves_all_as_it_was().then(|| Arc::new(known)),
+            Err(error) => self.known = error.leaves_all_as_it_was().then_some(known),
         }
         done.map(|()| applied)
+    }
+
+    /// The table as it is in the kernel, with what was staged for a change that did not come.
+    fn with_staged(&mut self, known: Arc<Installed>) -> Installed {
+        let mut known = Arc::unwrap_or_clone(known);
+        self.staged.drain(..).for_each(|placed| placed.put_into(&mut known.rendered.table));
+        known
     }
 
     /// Only pods came, went or changed: a few elements.
@@ -244,10 +240,12 @@ impl Nft {
         let grouped = Grouped { leases: desired.leases, groups: &known.rendered.lease_groups };
         let writes = grouped.after(desired.changed, desired.now);
         write_leases(&mut batch, &writes);
-        let narrows = change.narrows(only_allows(next)) || writes.closes();
+        let narrows = change.narrows(plan::only_allows(next)) || writes.closes();
         let operations = batch.operations();
         let applied = Applied { way: Way::Pods, operations, narrows, ..Applied::default() };
-        if let Err(error) = self.commit(batch).and_then(|()| self.session().verify(&change, &known.rendered.table)) {
+        if let Err(error) =
+            self.commit(batch).and_then(|()| self.session().verify(&Check::of(&change), &known.rendered.table))
+        {
             self.known = error.leaves_all_as_it_was().then(|| Arc::new(known));
             return Err(error);
         }
@@ -341,17 +339,28 @@ impl Dataplane for Nft {
     type Plan = NftPlan;
 
     fn plan(&self) -> NftPlan {
-        NftPlan::new(self.known.clone(), self.can_reset)
+        NftPlan::new(&self.settings.table, self.known.clone(), self.can_reset)
     }
 
     fn replace_planned(&mut self, desired: &Desired<'_>, plan: NftPlan) -> Result<Applied, NftError> {
         let Some(known) = self.known.take() else { return self.adopt(desired) };
-        let way = plan.into_way(&known, desired);
-        let mut known = Arc::unwrap_or_clone(known);
-        self.staged.drain(..).for_each(|placed| placed.put_into(&mut known.rendered.table));
-        let applied = match way {
-            PlannedWay::Pods(delta) => self.replace_pods(known, desired, delta),
-            PlannedWay::Whole(rendered) => self.replace_table(known, desired, *rendered),
+        let is_as_planned =
+            plan.is_from(&known) && plan.staging.is_empty() && plan.has_staged != self.staged.is_empty();
+        let applied = match plan.into_way(&known, desired) {
+            PlannedWay::Pods(delta) => {
+                let known = self.with_staged(known);
+                self.replace_pods(known, desired, delta)
+            }
+            PlannedWay::Whole(switch) if is_as_planned => self.switch(known, desired, *switch),
+            // The kernel has more than the plan knows of.
+            PlannedWay::Whole(_) => {
+                let known = self.with_staged(known);
+                let rendered = plan::render_for(self.can_reset, desired.program, desired.scope, &known.rendered.ids);
+                let only_allows = plan::only_allows(desired.program);
+                let (name, table) = (self.settings.table.as_str(), &known.rendered.table);
+                let switch = Switch::between(Start { name, table, staged: None, only_allows }, rendered);
+                self.switch(Arc::new(known), desired, switch)
+            }
         }?;
         // The rules in pods' namespaces follow; until then they are those of before, with the leases of now.
         self.open_inside(desired.changed, desired.leases, desired.now);
@@ -369,7 +378,7 @@ impl Dataplane for Nft {
         let mut batch = Batch::new(&self.settings.table);
         by_set(&some).into_iter().for_each(|(set, elements)| batch.add_elements(set, elements.into_iter()));
         self.write_unasked(batch)?;
-        plan.has_staged = true;
+        plan.has_staged |= !some.is_empty();
         self.staged.extend(some);
         Ok(left > 0)
     }
@@ -491,10 +500,6 @@ fn by_set(placed: &[Placed]) -> BTreeMap<&'static str, Vec<&Element>> {
     let mut by_set: BTreeMap<_, Vec<&Element>> = BTreeMap::new();
     placed.iter().for_each(|Placed { set, element }| by_set.entry(*set).or_default().push(element));
     by_set
-}
-
-fn only_allows(program: &Program) -> bool {
-    program.rules.iter().all(|rule| rule.action == Action::Allow)
 }
 
 pub(super) fn write_leases(batch: &mut Batch, writes: &Writes) {

@@ -24,6 +24,7 @@ pub mod rule;
 mod session;
 pub mod set;
 mod staging;
+mod switch;
 pub mod table;
 pub mod view;
 mod wire;

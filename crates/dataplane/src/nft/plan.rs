@@ -5,14 +5,19 @@ use super::change::Change;
 use super::kernel::Installed;
 use super::rule::Action;
 use super::staging::{self, Asked, Placed};
+use super::switch::{Start, Switch};
 use crate::render::{Delta, Ids, RESET, Rendered, Scope, render};
 use crate::{Desired, Plan};
 use namewall_policy::Program;
+use namewall_policy::model::Action as RuleAction;
+use std::any::Any;
 use std::sync::Arc;
 
 /// The way from the table as it was when the plan was begun.
 #[derive(Debug)]
 pub struct NftPlan {
+    /// The name of the table.
+    name: String,
     from: Option<Arc<Installed>>,
     can_reset: bool,
     worked_out: Option<PlannedWay>,
@@ -28,12 +33,13 @@ pub(super) enum PlannedWay {
     /// Only pods came, went or changed.
     Pods(Delta),
     /// The whole table is made again, and compared.
-    Whole(Box<Rendered>),
+    Whole(Box<Switch>),
 }
 
 impl NftPlan {
-    pub(super) fn new(from: Option<Arc<Installed>>, can_reset: bool) -> Self {
-        Self { from, can_reset, worked_out: None, staging: Vec::new(), has_staged: false }
+    pub(super) fn new(name: &str, from: Option<Arc<Installed>>, can_reset: bool) -> Self {
+        let name = name.to_owned();
+        Self { name, from, can_reset, worked_out: None, staging: Vec::new(), has_staged: false }
     }
 
     /// True if it is a way from this table.
@@ -46,33 +52,72 @@ impl NftPlan {
         let is_the_same = self.is_from(known);
         match self.worked_out.take().filter(|_| is_the_same) {
             Some(way) => way,
-            None => self.way_from(known, desired.program, desired.scope),
+            None => {
+                self.staging.clear();
+                self.way_from(known, desired.program, desired.scope)
+            }
         }
     }
 
     fn way_from(&self, known: &Installed, program: &Program, scope: &Scope) -> PlannedWay {
-        let delta = Delta::between(&known.program, program, scope, &known.rendered).filter(|_| known.scope == *scope);
-        match delta {
+        match delta(known, program, scope) {
             Some(delta) => PlannedWay::Pods(delta),
-            None => PlannedWay::Whole(Box::new(render_for(self.can_reset, program, scope, &known.rendered.ids))),
+            None => {
+                let rendered = render_for(self.can_reset, program, scope, &known.rendered.ids);
+                self.switch(known, rendered, program)
+            }
         }
     }
+
+    fn switch(&self, known: &Installed, rendered: Rendered, program: &Program) -> PlannedWay {
+        let in_force = Asked::by(&known.rendered);
+        let (name, table) = (self.name.as_str(), &known.rendered.table);
+        let staged = (!self.staging.is_empty()).then_some(&in_force);
+        let start = Start { name, table, staged, only_allows: only_allows(program) };
+        PlannedWay::Whole(Box::new(Switch::between(start, rendered)))
+    }
+
+    /// Renders so that a large change can be staged, and notes what is.
+    fn render_staged(&mut self, known: &Installed, program: &Program, scope: &Scope) -> Rendered {
+        let table = &known.rendered.table;
+        let mut rendered = render_for(self.can_reset, program, scope, &known.rendered.ids);
+        let change = Change::between(table, &rendered.table);
+        if let Some(ids) = staging::renumbered(&change, &known.rendered, &rendered) {
+            drop(change);
+            rendered = render_for(self.can_reset, program, scope, &ids);
+        }
+        let in_force = Asked::by(&known.rendered);
+        self.staging = staging::before_the_switch(&Change::between(table, &rendered.table), &in_force);
+        rendered
+    }
+}
+
+/// The short way, if only pods came, went or changed.
+fn delta(known: &Installed, program: &Program, scope: &Scope) -> Option<Delta> {
+    Delta::between(&known.program, program, scope, &known.rendered).filter(|_| known.scope == *scope)
 }
 
 impl Plan for NftPlan {
     fn work_out(&mut self, program: &Program, scope: &Scope) {
         let Some(from) = self.from.clone() else { return };
-        let mut way = self.way_from(&from, program, scope);
-        if let PlannedWay::Whole(rendered) = &mut way {
-            let change = Change::between(&from.rendered.table, &rendered.table);
-            if let Some(ids) = staging::renumbered(&change, &from.rendered, rendered) {
-                **rendered = render_for(self.can_reset, program, scope, &ids);
+        self.worked_out = Some(match delta(&from, program, scope) {
+            Some(delta) => PlannedWay::Pods(delta),
+            None => {
+                let rendered = self.render_staged(&from, program, scope);
+                self.switch(&from, rendered, program)
             }
-            let change = Change::between(&from.rendered.table, &rendered.table);
-            self.staging = staging::before_the_switch(&change, &Asked::by(&from.rendered));
-        }
-        self.worked_out = Some(way);
+        });
     }
+
+    fn replaced(&self) -> Option<Box<dyn Any + Send>> {
+        let is_whole = matches!(self.worked_out, Some(PlannedWay::Whole(_)));
+        let from: Option<Box<dyn Any + Send>> = self.from.clone().map(|from| Box::new(from) as _);
+        from.filter(|_| is_whole)
+    }
+}
+
+pub(super) fn only_allows(program: &Program) -> bool {
+    program.rules.iter().all(|rule| rule.action == RuleAction::Allow)
 }
 
 /// Renders for a kernel that may not be able to send resets.

@@ -3,6 +3,7 @@
 
 use super::batch::Batch;
 use super::change::{Change, ExistingTable as _};
+use super::elements::Moved;
 use super::error::{NftError, refused_at_all};
 use super::owner;
 use super::read::{self, Live};
@@ -10,7 +11,7 @@ use super::set::Element;
 use super::table::{Chain, Table, TableRef};
 use super::wire::table::{OWNER, PERSIST};
 use crate::netlink::{self, Socket};
-use crate::render::ALLOWED;
+use crate::render::{ALLOWED, Step};
 use std::time::Duration;
 
 /// What our tables say of themselves, so that we never take somebody else's.
@@ -20,6 +21,30 @@ pub(super) const NOTE: &str = "made by namewall";
 const MANY_CHAINS: usize = 200;
 /// A dump of a large set takes long; of each change so many elements are asked for by key.
 const SPOT_CHECKS: usize = 16;
+
+/// What is read back after a change.
+#[derive(Debug)]
+pub(super) struct Check {
+    /// The chains that it writes.
+    chains: Vec<(String, Chain)>,
+    /// Some of the elements that it writes, by their sets.
+    elements: Vec<(String, Vec<Element>)>,
+}
+
+impl Check {
+    pub(super) fn of(change: &Change<'_>) -> Self {
+        let stepped = change.step.iter().map(|step| (ALLOWED, &step.allowed));
+        let chains = change.new_chains.iter().chain(&change.rewritten).copied().chain(stepped);
+        let some = |(set, elements): &(&str, Moved<'_>)| {
+            ((*set).to_owned(), elements.iter().take(SPOT_CHECKS).collect::<Vec<_>>())
+        };
+        let come = change.step.iter().map(Step::come).map(|(set, elements)| (set.to_owned(), elements));
+        Self {
+            chains: chains.map(|(name, chain)| (name.to_owned(), chain.clone())).collect(),
+            elements: change.new_elements.iter().map(some).chain(come).collect(),
+        }
+    }
+}
 
 pub(super) struct Session<'a> {
     pub(super) socket: &'a mut Socket,
@@ -70,10 +95,7 @@ impl Session<'_> {
     }
 
     /// Reads back what was changed, and compares.
-    pub(super) fn verify(&mut self, change: &Change<'_>, table: &Table) -> Result<(), NftError> {
-        let stepped = change.step.iter().map(|step| (ALLOWED, &step.allowed));
-        let chains: Vec<(&str, &Chain)> =
-            change.new_chains.iter().chain(&change.rewritten).copied().chain(stepped).collect();
+    pub(super) fn verify(&mut self, Check { chains, elements }: &Check, table: &Table) -> Result<(), NftError> {
         let live = if chains.len() > MANY_CHAINS {
             let live = read::read_chains_and_rules(self.socket, self.table).map_err(|source| self.unread(source))?;
             if let Some(chain) = live.chains().symmetric_difference(&table.chains()).next() {
@@ -81,7 +103,7 @@ impl Session<'_> {
             }
             live
         } else {
-            let names: Vec<&str> = chains.iter().map(|(name, _)| *name).collect();
+            let names: Vec<&str> = chains.iter().map(|(name, _)| name.as_str()).collect();
             read::read_chain_rules(self.socket, self.table, &names).map_err(|source| self.unread(source))?
         };
         for (chain, meant) in chains {
@@ -89,17 +111,7 @@ impl Session<'_> {
                 return Err(self.differs("chain", chain));
             }
         }
-        for (set, elements) in &change.new_elements {
-            let some: Vec<Element> = elements.iter().take(SPOT_CHECKS).collect();
-            self.verify_elements(set, &some)?;
-        }
-        match &change.step {
-            Some(step) => {
-                let (set, elements) = step.come();
-                self.verify_elements(set, &elements)
-            }
-            None => Ok(()),
-        }
+        elements.iter().try_for_each(|(set, some)| self.verify_elements(set, some))
     }
 
     fn verify_elements(&mut self, set: &str, elements: &[Element]) -> Result<(), NftError> {

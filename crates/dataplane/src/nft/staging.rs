@@ -51,6 +51,11 @@ impl Asked {
         peers.or_else(|| find(set::NAMED).map(|set| (set, self.named.contains(&number))))
     }
 
+    /// True for the sets whose elements begin with the number of a group.
+    fn is_of_groups(&self, set: &str) -> bool {
+        [set::PEERS, set::NAMED].iter().any(|twins| twins.0 == set || twins.1 == set)
+    }
+
     /// The set of an element that no rule asks for.
     fn set_of_unasked(&self, set: &str, element: &Element) -> Option<&'static str> {
         self.of(set, element).and_then(|(set, is_asked)| (!is_asked).then_some(set))
@@ -85,6 +90,17 @@ pub(super) fn after_the_switch(change: &mut Change<'_>, next: &Asked) -> Vec<Pla
     }
     change.gone_elements.retain(|(_, moved)| moved.iter().next().is_some());
     later
+}
+
+/// Takes out of a change what was written before the switch.
+pub(super) fn leave_out_staged(change: &mut Change<'_>, in_force: &Asked) {
+    for (set, moved) in &mut change.new_elements {
+        if in_force.is_of_groups(set) {
+            let left = moved.iter().filter(|element| in_force.set_of_unasked(set, element).is_none());
+            *moved = Moved::These(left.collect());
+        }
+    }
+    change.new_elements.retain(|(_, moved)| moved.iter().next().is_some());
 }
 
 /// Numbers for a table in which no group that changes much keeps its number: under a new one, its pods can be written
