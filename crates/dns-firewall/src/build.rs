@@ -7,6 +7,7 @@ use crate::dnstap::Tapping;
 use crate::endpoints::{self, Endpoint};
 use crate::engines::{opa, rbac, themis};
 use crate::errors::Errors;
+use crate::fixed::Fixed;
 use crate::forward::{self, Findings, Forwarding};
 use crate::hosts::Hosts;
 use crate::lane::Lane;
@@ -170,7 +171,8 @@ impl Builder<'_> {
     fn local(&mut self, server: &ServerBlock) -> Local {
         let zones = || -> Vec<Zone> { server.keys.iter().map(|key| key.zone.clone()).collect() };
         let teller = &self.around.teller;
-        let mut local = Local { says_who_asks: server.whoami, ..Local::default() };
+        let fixed = Fixed { local: server.local, any: server.any, chaos: server.chaos.clone() };
+        let mut local = Local { fixed, says_who_asks: server.whoami, ..Local::default() };
         let mut wrong = Vec::new();
         for settings in &server.templates {
             let is_alias = |text: &Text| text.text.split_whitespace().any(|word| word.eq_ignore_ascii_case("CNAME"));
