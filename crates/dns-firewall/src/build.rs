@@ -127,12 +127,16 @@ impl Builder<'_> {
         let mut engines = Engines::default();
         for settings in &server.engines {
             if let Some((kind, engine)) = self.engine(settings) {
-                let lane = Arc::new(Lane::new(engine, default_decision(settings)));
+                let label = format!("{} {}", kind.word(), settings.name);
+                let lane = Arc::new(Lane::new(label, engine, default_decision(settings)));
                 engines.insert((kind, settings.name.clone()), (lane, Some(settings)));
             }
         }
         if let Some(rbac) = self.rbac(server) {
-            engines.insert((EngineKind::Kubernetes, "rbac".into()), (Arc::new(Lane::new(rbac, None)), None));
+            engines.insert(
+                (EngineKind::Kubernetes, "rbac".into()),
+                (Arc::new(Lane::new("kubernetes rbac".to_owned(), rbac, None)), None),
+            );
         }
         let debug_suffixes = server.firewalls.iter().filter_map(|list| list.debug_query_suffix.clone());
         let of_engines = server.engines.iter().filter_map(|settings| match &settings.engine {
@@ -321,7 +325,14 @@ impl Builder<'_> {
                     (Judge::Engine(lane.clone(), passing), None)
                 }
             };
-            rules.push(Rule { judge, action, text: rule.text.clone(), place: rule.place.clone(), meter: None });
+            rules.push(Rule {
+                judge,
+                name: rule.name.clone(),
+                action,
+                text: rule.text.clone(),
+                place: rule.place.clone(),
+                meter: None,
+            });
         }
         List {
             point: list.point,
