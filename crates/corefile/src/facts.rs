@@ -44,7 +44,7 @@ pub(crate) fn lint(server: &ServerBlock, report: &mut Report) {
         };
         for fact in facts {
             let Fact::Label(label) = fact else { continue };
-            if known.can_be_set(label) {
+            if known.can_be_set_before(label, &settings.engine) {
                 continue;
             }
             let message = format!("`{label}` is never set");
@@ -66,7 +66,7 @@ struct Known {
     labels: Vec<Arc<str>>,
     has_kubernetes: bool,
     /// What a Themis says besides its decision has any name.
-    has_themis: bool,
+    themis_engines: usize,
 }
 
 impl Known {
@@ -80,8 +80,8 @@ impl Known {
             };
             labels.extend(decision.iter().flat_map(|decision| &decision.attributes).map(|(name, _)| name.clone()));
         }
-        let has_themis = server.engines.iter().any(|one| matches!(one.engine, ConfiguredEngine::Themis(_)));
-        Self { labels, has_kubernetes: server.kubernetes.is_some(), has_themis }
+        let themis_engines = server.engines.iter().filter(|one| matches!(one.engine, ConfiguredEngine::Themis(_)));
+        Self { labels, has_kubernetes: server.kubernetes.is_some(), themis_engines: themis_engines.count() }
     }
 
     fn can_be_set(&self, label: &str) -> bool {
@@ -90,7 +90,14 @@ impl Known {
         of_a_pod
             || self.has_kubernetes && OF_NAMES.contains(&label)
             || self.labels.iter().any(|known| **known == *label)
-            || self.has_themis && !label.contains('/')
+            || self.themis_engines > 0 && !label.contains('/')
+    }
+
+    /// Whether it may be set when an engine is asked: what a Themis says is not known before.
+    fn can_be_set_before(&self, label: &str, engine: &ConfiguredEngine) -> bool {
+        let own = usize::from(matches!(engine, ConfiguredEngine::Themis(_)));
+        let others = Known { themis_engines: self.themis_engines - own, labels: self.labels.clone(), ..*self };
+        others.can_be_set(label)
     }
 
     /// What to do about a fact of an expression.

@@ -16,7 +16,9 @@ pub(crate) fn lint(servers: &[ServerBlock], report: &mut Report) {
         facts::lint(server, report);
         let labels = server.edns0.iter().map(|field| ("label", &*field.label, &field.place));
         let engines = server.engines.iter().map(|engine| ("engine", &*engine.name, &engine.place));
-        named_twice(labels.chain(engines), report);
+        let rules = server.firewalls.iter().flat_map(|list| &list.rules);
+        let rules = rules.filter_map(|rule| Some(("rule", &**rule.name.as_ref()?, &rule.place)));
+        named_twice(labels.chain(engines).chain(rules), report);
     }
 }
 

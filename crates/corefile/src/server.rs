@@ -32,6 +32,10 @@ pub struct ServerBlock {
     pub hosts: Option<Hosts>,
     pub files: Vec<ZoneFile>,
     pub templates: Vec<Template>,
+    /// Whether questions for all types of a name get an answer of their own.
+    pub any: bool,
+    pub chaos: Option<Chaos>,
+    pub local: Option<LocalNames>,
     pub dns_name_resolver: Option<DnsNameResolver>,
     pub logs: Vec<Log>,
     pub errors: Option<Errors>,
@@ -140,6 +144,9 @@ impl ServerBlock {
             hosts: None,
             files: Vec::new(),
             templates: Vec::new(),
+            any: false,
+            chaos: None,
+            local: None,
             dns_name_resolver: None,
             logs: Vec::new(),
             errors: None,
@@ -159,6 +166,10 @@ impl ServerBlock {
     /// Takes a directive. Gives a list of rules back: engines may stand after the lists that name them.
     fn take(&mut self, directive: Directive, line: Line, report: &mut Report) -> Option<Line> {
         match directive {
+            Directive::Any => self.any = is_flag(&line, report),
+            Directive::Chaos => self.chaos = Some(fixed::chaos(&line, report)),
+            Directive::Local => self.local = Some(fixed::local(&line, report)),
+            Directive::Trace => fixed::trace(&line, report),
             Directive::Bind => self.bind.push(process::bind(&line, report)),
             Directive::Cache => self.cache = Some(cache::read(&line, report)),
             Directive::Dnstap => self.dnstaps.extend(telling::dnstap(&line, report)),

@@ -7,6 +7,7 @@ use crate::dnstap::Tapping;
 use crate::endpoints::{self, Endpoint};
 use crate::engines::{opa, rbac, themis};
 use crate::errors::Errors;
+use crate::fixed::Fixed;
 use crate::forward::{self, Findings, Forwarding};
 use crate::hosts::Hosts;
 use crate::lane::Lane;
@@ -126,12 +127,16 @@ impl Builder<'_> {
         let mut engines = Engines::default();
         for settings in &server.engines {
             if let Some((kind, engine)) = self.engine(settings) {
-                let lane = Arc::new(Lane::new(engine, default_decision(settings)));
+                let label = format!("{} {}", kind.word(), settings.name);
+                let lane = Arc::new(Lane::new(label, engine, default_decision(settings)));
                 engines.insert((kind, settings.name.clone()), (lane, Some(settings)));
             }
         }
         if let Some(rbac) = self.rbac(server) {
-            engines.insert((EngineKind::Kubernetes, "rbac".into()), (Arc::new(Lane::new(rbac, None)), None));
+            engines.insert(
+                (EngineKind::Kubernetes, "rbac".into()),
+                (Arc::new(Lane::new("kubernetes rbac".to_owned(), rbac, None)), None),
+            );
         }
         let debug_suffixes = server.firewalls.iter().filter_map(|list| list.debug_query_suffix.clone());
         let of_engines = server.engines.iter().filter_map(|settings| match &settings.engine {
@@ -170,7 +175,8 @@ impl Builder<'_> {
     fn local(&mut self, server: &ServerBlock) -> Local {
         let zones = || -> Vec<Zone> { server.keys.iter().map(|key| key.zone.clone()).collect() };
         let teller = &self.around.teller;
-        let mut local = Local { says_who_asks: server.whoami, ..Local::default() };
+        let fixed = Fixed { local: server.local, any: server.any, chaos: server.chaos.clone() };
+        let mut local = Local { fixed, says_who_asks: server.whoami, ..Local::default() };
         let mut wrong = Vec::new();
         for settings in &server.templates {
             let is_alias = |text: &Text| text.text.split_whitespace().any(|word| word.eq_ignore_ascii_case("CNAME"));
@@ -319,7 +325,14 @@ impl Builder<'_> {
                     (Judge::Engine(lane.clone(), passing), None)
                 }
             };
-            rules.push(Rule { judge, action, text: rule.text.clone(), place: rule.place.clone(), meter: None });
+            rules.push(Rule {
+                judge,
+                name: rule.name.clone(),
+                action,
+                text: rule.text.clone(),
+                place: rule.place.clone(),
+                meter: None,
+            });
         }
         List {
             point: list.point,

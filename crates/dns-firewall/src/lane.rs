@@ -20,6 +20,8 @@ pub(crate) type Said = Result<Judgement, String>;
 /// An engine, and the threads that wait for it.
 #[derive(Debug)]
 pub(crate) struct Lane {
+    /// As rules name it: `opa clients`.
+    label: String,
     engine: Arc<dyn Engine>,
     workers: Workers,
     /// What counts where the engine fails.
@@ -54,9 +56,14 @@ pub(crate) struct MustWait {
 }
 
 impl Lane {
-    pub(crate) fn new(engine: Arc<dyn Engine>, default_decision: Option<Decision>) -> Self {
+    pub(crate) fn new(label: String, engine: Arc<dyn Engine>, default_decision: Option<Decision>) -> Self {
         let workers = Workers::new(engine.workers());
-        Self { engine, workers, default_decision: default_decision.map(Arc::new) }
+        Self { label, engine, workers, default_decision: default_decision.map(Arc::new) }
+    }
+
+    /// As rules name the engine.
+    pub(crate) fn label(&self) -> &str {
+        &self.label
     }
 
     /// Asks, and waits for the answer however long it takes.

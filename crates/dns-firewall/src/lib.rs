@@ -20,6 +20,7 @@ mod engines;
 mod errors;
 mod exchange;
 mod explain;
+mod fixed;
 mod forward;
 mod hosts;
 mod lane;

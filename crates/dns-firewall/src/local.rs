@@ -1,6 +1,7 @@
-//! Who answers without asking anybody: `template`, `hosts` and `file`, in this order, and `whoami` where nobody
+//! Who answers without asking anybody: `local`, `any`, `chaos`, `template`, `hosts` and `file`, in this order, and `whoami` where nobody
 //! else would. Rules are asked of their answers as of any others.
 
+use crate::fixed::Fixed;
 use crate::hosts::Hosts;
 use crate::message::is_under;
 use crate::reply::{self, Sections};
@@ -19,6 +20,7 @@ const TRANSFERS: [RecordType; 2] = [RecordType(251), RecordType(252)];
 
 #[derive(Debug, Default)]
 pub(crate) struct Local {
+    pub(crate) fixed: Fixed,
     pub(crate) templates: Vec<Template>,
     pub(crate) hosts: Option<Arc<Watched<Hosts>>>,
     pub(crate) files: Vec<ZoneFile>,
@@ -35,6 +37,9 @@ pub(crate) struct ZoneFile {
 impl Local {
     /// The answer, and whose it is.
     pub(crate) fn answer(&self, asked: &Asked<'_>, question: &Question) -> Option<(Vec<u8>, &'static str)> {
+        if let Some(fixed) = self.fixed.answer(asked.query, question) {
+            return Some(fixed);
+        }
         for template in &self.templates {
             if let Some(answer) = template.answer(asked, question) {
                 return Some((answer, "template"));

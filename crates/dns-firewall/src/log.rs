@@ -78,7 +78,7 @@ impl Format {
                     other => push(&other.to_string()),
                 },
                 Piece::Decision => push(report.ruling().map_or("", |ruling| ruling.outcome)),
-                Piece::Rule => push(&report.ruling().map_or_else(String::new, |ruling| ruling.place.to_string())),
+                Piece::Rule => push(&report.ruling().map_or_else(String::new, |ruling| ruling.label())),
             }
         }
     }

@@ -10,6 +10,7 @@ use crate::rules::Decision;
 use crate::tell::Teller;
 use namewall_corefile::{FileSpan, Point};
 use namewall_dns::Heard;
+use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 /// What rules said, and which of them.
@@ -20,6 +21,8 @@ pub(crate) struct Ruling {
     pub(crate) outcome: &'static str,
     /// The rule, or the list at whose end it was.
     pub(crate) place: FileSpan,
+    /// The name of the rule, if it has one.
+    pub(crate) name: Option<Arc<str>>,
 }
 
 impl Ruling {
@@ -28,7 +31,12 @@ impl Ruling {
     /// None where no list was asked.
     pub(crate) fn of(decision: &Decision, point: Point) -> Option<Self> {
         let outcome = decision.outcome.as_ref().map_or("error", |outcome| outcome.word());
-        Some(Self { point, outcome, place: decision.place.clone()? })
+        Some(Self { point, outcome, place: decision.place.clone()?, name: decision.name.clone() })
+    }
+
+    /// What metrics and logs call the rule: its name, or else its place.
+    pub(crate) fn label(&self) -> String {
+        self.name.as_ref().map_or_else(|| self.place.to_string(), ToString::to_string)
     }
 }
 

@@ -35,6 +35,8 @@ pub(crate) struct List {
 #[derive(Debug)]
 pub(crate) struct Rule {
     pub(crate) judge: Judge,
+    /// What metrics and logs call it, if not by its place.
+    pub(crate) name: Option<Arc<str>>,
     /// What the file calls its outcome, where it does.
     pub(crate) action: Option<Arc<str>>,
     /// As it is written.
@@ -59,6 +61,8 @@ pub(crate) struct Decision {
     pub(crate) drops_silently: bool,
     /// The rule that said so, or the list at whose end it was.
     pub(crate) place: Option<FileSpan>,
+    /// The name of the rule, if it has one.
+    pub(crate) name: Option<Arc<str>>,
     /// Lines to be logged.
     pub(crate) log: Vec<String>,
     /// Which rule failed, and why, where one did.
@@ -67,7 +71,14 @@ pub(crate) struct Decision {
 
 impl Decision {
     fn allow() -> Self {
-        Self { outcome: Ok(Outcome::Allow), drops_silently: false, place: None, log: Vec::new(), failure: None }
+        Self {
+            outcome: Ok(Outcome::Allow),
+            drops_silently: false,
+            place: None,
+            name: None,
+            log: Vec::new(),
+            failure: None,
+        }
     }
 
     fn lets_pass(&self) -> bool {
@@ -171,6 +182,7 @@ impl Walk<'_> {
             outcome,
             drops_silently: list.drops_silently,
             place: Some(place.clone()),
+            name: None,
             log,
             failure: None,
         };
@@ -182,25 +194,25 @@ impl Walk<'_> {
                     outcome
                 }
                 Err(error) => {
-                    let failure = Some(format!("{}: {error}: {}", rule.place, rule.text));
+                    let failure = Some(format!("{}: {error}: {}", rule.label(), rule.text));
                     self.end(|| End::Failed(error.clone()));
-                    return Ok(Decision { failure, ..end(Err(error), &rule.place, log) });
+                    return Ok(Decision { failure, name: rule.name.clone(), ..end(Err(error), &rule.place, log) });
                 }
             };
             if outcome == Outcome::Log {
-                log.push(line(message, &rule.place, outcome));
+                log.push(line(message, &rule.label(), outcome));
             }
             if outcome.is_defined() {
                 self.end(|| End::Rule(outcome));
                 if list.log {
-                    log.push(line(message, &rule.place, outcome));
+                    log.push(line(message, &rule.label(), outcome));
                 }
-                return Ok(end(Ok(outcome), &rule.place, log));
+                return Ok(Decision { name: rule.name.clone(), ..end(Ok(outcome), &rule.place, log) });
             }
         }
         self.end(|| End::Default(list.at_end));
         if list.log {
-            log.push(line(message, &list.place, list.at_end));
+            log.push(line(message, &list.place.to_string(), list.at_end));
         }
         Ok(end(Ok(list.at_end), &list.place, log))
     }
@@ -239,6 +251,11 @@ impl List {
 }
 
 impl Rule {
+    /// What metrics and logs call it: its name, or else its place.
+    pub(crate) fn label(&self) -> String {
+        self.name.as_ref().map_or_else(|| self.place.to_string(), ToString::to_string)
+    }
+
     /// Whether it looks at the answer's addresses, one after the other. Engines do, each by itself.
     pub(crate) fn looks_at_addresses(&self) -> bool {
         match &self.judge {
@@ -249,9 +266,9 @@ impl Rule {
 }
 
 /// A line for the log: who asked what, and which rule says what of it.
-fn line(message: &Message<'_>, place: &FileSpan, outcome: Outcome) -> String {
+fn line(message: &Message<'_>, rule: &str, outcome: Outcome) -> String {
     let address = message.address.map_or_else(String::new, |address| format!(" ({address})"));
     let exchange = message.exchange;
     let (kind, name, client) = (exchange.question.record_type, exchange.name(), exchange.client);
-    format!("{place}: {outcome}: {kind} {name}{address} from {client}")
+    format!("{rule}: {outcome}: {kind} {name}{address} from {client}")
 }

@@ -3,8 +3,8 @@
 use namewall_expression::{Facts, Outcome};
 use std::fmt;
 
-/// A policy engine under a name, as a Corefile configures it. It is asked from one thread, which must
-/// never wait: what takes time is given back as [`Judged::Later`].
+/// A policy engine under a name, as a Corefile configures it. It is asked from the thread that serves, and from threads
+/// of other engines. Neither may wait for it: what takes time is given back as [`Judged::Later`].
 pub trait Engine: Send + Sync + fmt::Debug {
     fn judge(&self, facts: &dyn Facts) -> Judged;
 

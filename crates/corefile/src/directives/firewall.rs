@@ -76,6 +76,8 @@ impl Firewall {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Rule {
     pub kind: RuleKind,
+    /// What metrics and logs call it, if not by its place.
+    pub name: Option<Arc<str>>,
     /// All of it, as written.
     pub text: Arc<str>,
     pub place: FileSpan,
@@ -195,6 +197,10 @@ impl Firewall {
 
     fn take(&mut self, line: &Line, known: &NamedEngines, report: &mut Report) {
         let word = &*line.name.text;
+        // A block may have an expression engine of this name, as samples of the original form do.
+        if word == "rule" && !known.expressions.iter().any(|name| **name == *word) {
+            return self.take_named(line, known, report);
+        }
         let kind = match (word, &line.args[..]) {
             ("default", args) => return self.set_default(line, args, report),
             ("passthrough", [_, ..]) => return self.passthrough.extend(report.zones(&line.args)),
@@ -217,7 +223,34 @@ impl Firewall {
             ("kubernetes", _) => engine(EngineKind::Kubernetes, line, known, report),
             _ => return unknown(line, known, report),
         };
-        self.rules.extend(kind.map(|kind| Rule { kind, text: line.written(), place: line.place().clone() }));
+        let (text, place) = (line.written(), line.place().clone());
+        self.rules.extend(kind.map(|kind| Rule { kind, name: None, text, place }));
+    }
+
+    /// `rule NAME RULE`.
+    fn take_named(&mut self, line: &Line, known: &NamedEngines, report: &mut Report) {
+        let usage = "write `rule NAME` before a rule, like `rule ads refuse under(name, 'ads.example')`";
+        let [name, first, rest @ ..] = &line.args[..] else {
+            report.error("missing-argument", line.place(), "`rule` needs a name and a rule").help(usage);
+            return;
+        };
+        let accepted = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+        if is_reserved(&name.text) || name.text.is_empty() || !name.text.chars().all(accepted) {
+            report.error("bad-name", &name.place, format!("`{}` is no name of a rule", name.text)).help(usage);
+            return;
+        }
+        let is_rule = |word: &str| {
+            ACTIONS.contains(&word) || ENGINES.contains(&word) || known.expressions.iter().any(|own| **own == *word)
+        };
+        if !is_rule(&first.text) || &*first.text == "log" && rest.is_empty() {
+            report.error("unknown-rule", &first.place, format!("`{}` begins no rule", first.text)).help(usage);
+            return;
+        }
+        let before = self.rules.len();
+        self.take(&Line { name: first.clone(), args: rest.to_vec(), block: None }, known, report);
+        for rule in &mut self.rules[before..] {
+            (rule.name, rule.text, rule.place) = (Some(name.text.clone()), line.written(), line.place().clone());
+        }
     }
 
     fn set_default(&mut self, line: &Line, args: &[Token], report: &mut Report) {

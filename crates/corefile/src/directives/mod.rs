@@ -4,6 +4,7 @@ pub(super) mod cache;
 mod decision;
 pub(super) mod edns0;
 pub(super) mod firewall;
+pub(super) mod fixed;
 pub(super) mod forward;
 pub(super) mod hosts;
 pub(super) mod kubernetes;
@@ -19,6 +20,7 @@ pub use cache::{Cache, Prefetch, ServeStale, Share};
 pub use decision::Decision;
 pub use edns0::{Edns0, Encoding, Metadata};
 pub use firewall::{EngineKind, Firewall, Point, Rule, RuleKind, Written};
+pub use fixed::{Chaos, LocalNames};
 pub use forward::{Forward, ForwardOrder, HealthCheck, Upstream};
 pub use hosts::{HostEntry, Hosts, ZoneFile};
 pub use kubernetes::{Kubeconfig, Kubernetes, PodMode};
@@ -34,11 +36,13 @@ use super::form::{Words, many, once};
 /// What a line of a server block is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Directive {
+    Any,
     Bind,
     Cache,
+    Chaos,
     Debug,
-    Dnstap,
     DnsNameResolver,
+    Dnstap,
     Errors,
     Expression,
     File,
@@ -49,6 +53,7 @@ pub(super) enum Directive {
     Kubernetes,
     LoadBalancer,
     Loadbalance,
+    Local,
     Log,
     Loop,
     Metadata,
@@ -62,13 +67,16 @@ pub(super) enum Directive {
     Request,
     Template,
     Themis,
+    Trace,
     Whoami,
 }
 
 pub(super) const DIRECTIVES: Words<Directive> = Words {
     served: &[
+        (Directive::Any, once("any", "", 0, 0)),
         (Directive::Bind, process::BIND),
         (Directive::Cache, cache::CACHE),
+        (Directive::Chaos, fixed::CHAOS),
         (Directive::Debug, once("debug", "", 0, 0)),
         (Directive::Dnstap, telling::DNSTAP),
         (Directive::DnsNameResolver, resolver::DNSNAMERESOLVER),
@@ -82,6 +90,7 @@ pub(super) const DIRECTIVES: Words<Directive> = Words {
         (Directive::Kubernetes, kubernetes::KUBERNETES),
         (Directive::LoadBalancer, once("load-balancer", "", 0, 0)),
         (Directive::Loadbalance, once("loadbalance", "[round_robin]", 0, 2)),
+        (Directive::Local, fixed::LOCAL),
         (Directive::Log, telling::LOG),
         (Directive::Loop, once("loop", "", 0, 0)),
         (Directive::Metadata, edns0::METADATA),
@@ -95,6 +104,7 @@ pub(super) const DIRECTIVES: Words<Directive> = Words {
         (Directive::Request, edns0::REQUEST),
         (Directive::Template, template::TEMPLATE),
         (Directive::Themis, themis::THEMIS),
+        (Directive::Trace, fixed::TRACE),
         (Directive::Whoami, once("whoami", "", 0, 0)),
     ],
     not_served: &[
@@ -104,14 +114,12 @@ pub(super) const DIRECTIVES: Words<Directive> = Words {
              `}`, each on a line of its own",
         ),
         ("alternate", "write `failover RCODE…` in `forward`"),
-        ("any", "write a rule: `refuse type == 'ANY'`"),
         ("auto", "name each zone file with `file`"),
         ("autopath", "remove it: clients look their search paths up themselves"),
         ("azure", "forward its zones to a server that has them"),
         ("bufsize", "remove it: answers go out as they come"),
         ("cancel", "remove it: queries have a time limit"),
         ("casbin", "write its rules as expressions, or use `opa`"),
-        ("chaos", "remove it"),
         ("clouddns", "forward its zones to a server that has them"),
         ("dns64", "forward to a server that does it"),
         ("dnssec", "forward to a server that signs"),
@@ -126,7 +134,6 @@ pub(super) const DIRECTIVES: Words<Directive> = Words {
         ("https", "serve plain DNS"),
         ("https3", "serve plain DNS"),
         ("k8s_external", "forward its zones to a server that has them"),
-        ("local", "remove it, or write `template` for these names"),
         ("minimal", "remove it: answers go out as they come"),
         ("multisocket", "remove it: the sockets are the server's own choice"),
         ("nomad", "forward its zones to a server that has them"),
@@ -142,7 +149,6 @@ pub(super) const DIRECTIVES: Words<Directive> = Words {
         ("sign", "forward to a server that signs"),
         ("timeouts", "remove it: the time limits are the server's own"),
         ("tls", "serve plain DNS; for upstreams write `tls` in `forward`"),
-        ("trace", "use `dnstap` or `log`"),
         ("transfer", "remove it: zones are not transferred"),
         ("tsig", "remove it"),
         ("view", "write a list of rules, or a server block of its own"),

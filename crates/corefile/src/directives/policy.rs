@@ -63,7 +63,7 @@ pub(crate) fn read(mut line: Line, report: &mut Report) -> Policy {
         Firewall {
             point,
             written: Written::Shipped,
-            rules: vec![Rule { kind, text: NAME.into(), place: line.place().clone() }],
+            rules: vec![Rule { kind, name: None, text: NAME.into(), place: line.place().clone() }],
             default: None,
             default_text: None,
             passthrough: themis.passthrough.clone(),

@@ -39,7 +39,7 @@ fn all_errors_are_told_at_once() {
                 | 	^^^^^^^ forward to a server that rewrites
             Corefile:9:2: error: unknown directive `zzzz`
               9 | 	zzzz
-                | 	^^^^ there are `bind`, `cache`, `debug`, `dnstap`, `dnsnameresolver`, `errors`, `expression`, `file`, `firewall`, `forward`, `health`, `hosts`, `kubernetes`, `load-balancer`, `loadbalance`, `log`, `loop`, `metadata`, `metadata_edns0`, `ocp_dnsnameresolver`, `opa`, `policy`, `prometheus`, `ready`, `reload`, `request`, `template`, `themis` and `whoami`
+                | 	^^^^ there are `any`, `bind`, `cache`, `chaos`, `debug`, `dnstap`, `dnsnameresolver`, `errors`, `expression`, `file`, `firewall`, `forward`, `health`, `hosts`, `kubernetes`, `load-balancer`, `loadbalance`, `local`, `log`, `loop`, `metadata`, `metadata_edns0`, `ocp_dnsnameresolver`, `opa`, `policy`, `prometheus`, `ready`, `reload`, `request`, `template`, `themis`, `trace` and `whoami`
             Corefile:11:3: error: `log` has no option `clas`
              11 | 		clas all
                 | 		^^^^ did you mean `class`?

@@ -93,6 +93,21 @@ fn readmes_of_the_shipped_engines() {
     check(
         themis,
         expect![[r#"
+            Corefile:2:10: warning: `client_id` is never set
+              2 |   themis myengine {
+                |          ^^^^^^^^ `myengine` is asked without it
+            Corefile:2:10: warning: `group_id` is never set
+              2 |   themis myengine {
+                |          ^^^^^^^^ `myengine` is asked without it
+            Corefile:2:10: warning: `another_id` is never set
+              2 |   themis myengine {
+                |          ^^^^^^^^ `myengine` is asked without it
+            Corefile:2:10: warning: `source_ip` is never set
+              2 |   themis myengine {
+                |          ^^^^^^^^ `myengine` is asked without it
+            Corefile:2:10: warning: `client_name` is never set
+              2 |   themis myengine {
+                |          ^^^^^^^^ `myengine` is asked without it
             Corefile:16:3: warning: it is not said what counts at the end of this list
              16 |   firewall query {
                 |   ^^^^^^^^ in a list without a zone it is `block`: write `default block`

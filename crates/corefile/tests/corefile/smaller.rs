@@ -90,3 +90,43 @@ fn a_field_without_a_type_that_is_both_is_refused() {
          allow request/client_id == '0a0b'\ndefault block\n}");
     assert!(told.contains("write `bytes` or `hex`"), "{told}");
 }
+
+#[test]
+fn a_rule_may_have_a_name() {
+    let server = only_server(
+        ". {
+            opa o {
+                endpoint http://127.0.0.1:8181/
+            }
+            firewall query {
+                rule ads refuse under(name, 'ads.example')
+                rule by-opa opa o
+                allow type == 'A'
+                default block
+            }
+        }",
+    );
+    let names: Vec<Option<&str>> = server.firewalls[0].rules.iter().map(|rule| rule.name.as_deref()).collect();
+    assert_eq!(names, [Some("ads"), Some("by-opa"), None]);
+    assert_eq!(&*server.firewalls[0].rules[0].text, "rule ads refuse under(name, 'ads.example')");
+}
+
+#[test]
+fn names_of_rules_are_checked() {
+    let rules = |rules: &str| of(&format!("firewall query {{\n{rules}\ndefault block\n}}"));
+    for (written, expected) in [
+        ("rule", "`rule` needs a name and a rule"),
+        ("rule ads", "`rule` needs a name and a rule"),
+        ("rule permit true", "`permit` is no name of a rule"),
+        ("rule a/b permit true", "`a/b` is no name of a rule"),
+        ("rule ads default allow", "`default` begins no rule"),
+        ("rule ads log", "`log` begins no rule"),
+        ("rule ads permit true\nrule ads deny true", "the rule `ads` is there already"),
+        ("rule ads permit type == 'BOGUS'", "`BOGUS` is no type of record"),
+    ] {
+        let told = rules(written);
+        assert!(told.contains(expected), "{written}: {told}");
+    }
+    // An engine of this name is meant where there is one.
+    assert!(!of("expression rule\nfirewall query {\nrule permit true\n}").contains("error"));
+}

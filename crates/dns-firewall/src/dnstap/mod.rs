@@ -116,7 +116,7 @@ impl Tapping {
         };
         if let Some(ruling) = report.ruling() {
             push("decision", ruling.outcome);
-            push("rule", &ruling.place.to_string());
+            push("rule", &ruling.label());
         }
         report.labels.iter().for_each(|(name, value)| push(name, value));
         let most = (0..=MOST_EXTRA.min(extra.len())).rev().find(|at| extra.is_char_boundary(*at));

@@ -101,11 +101,11 @@ impl Meters {
         for ((zone, port), &address) in block.keys.iter().flat_map(|key| bound.iter().map(move |at| (key, at))) {
             let server = server_label(address, *port);
             let places = block.lists.iter().flat_map(|list| {
-                let rules = list.rules.iter().map(|rule| &rule.place);
-                rules.chain([&list.place]).map(move |place| (list.point, place))
+                let rules = list.rules.iter().map(|rule| (rule.label(), &rule.place));
+                rules.chain([(list.place.to_string(), &list.place)]).map(move |labelled| (list.point, labelled))
             });
-            let rulings = places.map(|(point, place)| {
-                let counts = metrics.rulings(&server, point, &place.to_string());
+            let rulings = places.map(|(point, (label, place))| {
+                let counts = metrics.rulings(&server, point, &label);
                 ((point, place.clone()), counts)
             });
             let counts = metrics.counts.get((server.clone(), zone.to_string()));
@@ -115,8 +115,8 @@ impl Meters {
         let first = block.keys.first().map(|(zone, port)| (server_label(bound[0], *port), zone.to_string()));
         if let Some((server, zone)) = first {
             for rule in block.lists.iter_mut().flat_map(|list| &mut list.rules) {
-                if let Judge::Engine(..) = rule.judge {
-                    rule.meter = Some(metrics.engine(&server, &rule.text));
+                if let Judge::Engine(lane, _) = &rule.judge {
+                    rule.meter = Some(metrics.engine(&server, lane.label()));
                 }
             }
             if let Some(cache) = &block.cache {

@@ -14,7 +14,8 @@ const RCODE: Label = Label::open("rcode", "a response code, like `NXDOMAIN`; the
 const CACHED: Label = Label::one_of("type", &CACHED_KINDS);
 const POINT: Label = Label::one_of("point", &["query", "response"]);
 const OUTCOME: Label = Label::one_of("outcome", &Ruling::OUTCOMES);
-const RULE: Label = Label::open("rule", "the place of the rule in the Corefile, like `Corefile:5:7`");
+const RULE: Label =
+    Label::open("rule", "the name of the rule (`rule NAME …`), or its place in the Corefile, like `Corefile:5:7`");
 const ENGINE: Label = Label::open("engine", "the rule's text that asks the engine");
 const PROXY: Label = Label::one_of("proxy_name", &["forward"]);
 const TO: Label = Label::open("to", "the address of an upstream");

@@ -124,3 +124,26 @@ fn a_list_with_log_tells_every_result() {
         ]
     );
 }
+
+#[test]
+fn a_rule_is_logged_by_its_name_if_it_has_one() {
+    let firewall = Firewall::new(
+        ".:53 {
+            forward . 192.0.2.53
+            log . \"{name} {/firewall/decision} {/firewall/rule}\"
+            firewall query {
+                rule ads refuse under(name, 'ads.example')
+                rule seen log type == 'TXT'
+                refuse under(name, 'bad.example')
+                default allow
+            }
+        }",
+    );
+    assert_eq!(firewall.ask("A www.ads.example"), "REFUSED");
+    assert_eq!(firewall.ask("A bad.example"), "REFUSED");
+    assert_eq!(firewall.ask("TXT a.example"), "route 0");
+    let told = firewall.told.lines(3);
+    assert_eq!(told[0], "[INFO] www.ads.example. refuse ads");
+    assert_eq!(told[1], "[INFO] bad.example. refuse Corefile:7:17");
+    assert_eq!(told[2], "seen: log: TXT a.example. from 127.0.0.1:40000");
+}

@@ -13,6 +13,7 @@ mod edns0;
 mod engines;
 mod engines_live;
 mod file;
+mod fixed;
 mod forward;
 mod forward_health;
 mod forward_tls;

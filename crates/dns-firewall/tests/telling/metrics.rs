@@ -103,6 +103,19 @@ fn questions_answers_and_decisions_are_counted() {
 }
 
 #[test]
+fn a_rule_with_a_name_is_counted_by_it_wherever_its_line_is() {
+    let telling = Telling::new();
+    let named = CACHED.replace("refuse name == 'refused.example.'", "rule no refuse name == 'refused.example.'");
+    // The counts of two servers at different ports are two series, so each has one.
+    for text in [named.clone(), named.replace("   cache\n", "   cache\n\n   errors\n")] {
+        let serving = serve(&telling, &text);
+        assert_eq!(serving.ask("refused.example", 1), Some(5));
+        let labels = "SERVER,point=\"query\",outcome=\"refuse\",rule=\"no\"";
+        assert_eq!(value(&serving, &format!("namewall_firewall_decisions_total{{{labels}}}")), 1.0);
+    }
+}
+
+#[test]
 fn the_cache_and_upstreams_are_counted() {
     let telling = Telling::new();
     let serving = serve(&telling, CACHED);
