@@ -7,7 +7,7 @@ use super::features::EgressHook;
 use super::guard::{Access, Kept};
 use super::kernel::{Nft, ids_of, write_leases};
 use super::read;
-use super::session::{NOTE, Session};
+use super::session::{Check, NOTE, Session};
 use super::set::{self, Version};
 use super::table::{Table, TableFamily, TableRef};
 use super::wire::table::{OWNER, PERSIST};
@@ -242,7 +242,7 @@ impl PodTables {
             None => grouped.beside(&[], &[], now),
         };
         write_leases(&mut batch, &writes);
-        let done = session.commit(batch).and_then(|()| session.verify(&change, &rendered.table));
+        let done = session.commit(batch).and_then(|()| session.verify(&Check::of(&change), &rendered.table));
         let step = change.step;
         match &done {
             Ok(()) => {
