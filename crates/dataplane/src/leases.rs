@@ -240,6 +240,24 @@ impl Writes {
         self.gone[Version::of(key.address) as usize].push(element(key));
     }
 
+    /// Takes out what closes groups that no rule asks for any more, if that is more than so much: it can go later.
+    pub(crate) fn split_off_unasked(&mut self, groups: &LeaseGroups, more_than: usize) -> [Vec<Element>; 2] {
+        let asked: FxHashSet<u64> = groups.values().flatten().copied().collect();
+        let is_unasked = |element: &Element| {
+            let number = |at: usize| element.key.as_bytes().get(at..)?.first_chunk().copied().map(u32::from_ne_bytes);
+            let group = number(0).zip(number(4)).map(|(high, low)| u64::from(high) << 32 | u64::from(low));
+            group.is_some_and(|group| !asked.contains(&group))
+        };
+        if self.gone.iter().flatten().filter(|element| is_unasked(element)).count() <= more_than {
+            return Default::default();
+        }
+        self.gone.each_mut().map(|gone| {
+            let (later, now) = std::mem::take(gone).into_iter().partition(is_unasked);
+            *gone = now;
+            later
+        })
+    }
+
     pub(crate) fn closes(&self) -> bool {
         self.gone.iter().any(|gone| !gone.is_empty())
     }
