@@ -61,6 +61,8 @@ pub struct Nft {
     staged: Vec<Placed>,
     /// Elements in `known` that no rule asks for any more.
     litter: Vec<Placed>,
+    /// Leases in the kernel that no rule asks for any more, of either version of IP.
+    ended_leases: [Vec<Element>; 2],
     remembered: Remembered,
     can_reset: bool,
     pub(super) guard: GuardTables,
@@ -124,6 +126,7 @@ impl Nft {
             known: None,
             staged: Vec::new(),
             litter: Vec::new(),
+            ended_leases: Default::default(),
             remembered: Remembered::default(),
             can_reset,
             guard: GuardTables::default(),
@@ -147,6 +150,7 @@ impl Nft {
         // What is there of them is read.
         self.staged.clear();
         self.litter.clear();
+        self.ended_leases = Default::default();
         let name = self.settings.table.clone();
         let patience = self.settings.patience;
         let claimed = self.session().claim(patience)?;
@@ -200,15 +204,17 @@ impl Nft {
     fn switch(&mut self, known: Arc<Installed>, desired: &Desired<'_>, switch: Switch) -> Result<Applied, NftError> {
         let Switch { rendered, mut batch, check, narrows, litter } = switch;
         let grouped = Grouped { leases: desired.leases, groups: &rendered.lease_groups };
-        let writes = grouped.replacing(&known.rendered.lease_groups, desired.changed, desired.now);
-        write_leases(&mut batch, &writes);
+        let mut writes = grouped.replacing(&known.rendered.lease_groups, desired.changed, desired.now);
         let narrows = narrows || writes.closes();
+        let ended_leases = writes.split_off_unasked(&rendered.lease_groups, AT_ONCE);
+        write_leases(&mut batch, &writes);
         let operations = batch.operations();
         let applied = Applied { way: Way::Whole, operations, narrows, ..Applied::default() };
         let done = self.commit(batch).and_then(|()| self.session().verify(&check, &rendered.table));
         match &done {
             Ok(()) => {
                 self.litter = litter;
+                self.ended_leases = ended_leases;
                 self.staged.clear();
                 self.known = Some(Arc::new(Installed::new(desired, rendered)));
             }
@@ -278,6 +284,21 @@ impl Nft {
         self.session().commit(batch)
     }
 
+    /// Removes some of the leases that no rule asks for any more. False if there was none. Some may have ended by
+    /// themselves.
+    fn clear_leases(&mut self) -> Result<bool, NftError> {
+        let Some(version) = Version::BOTH.into_iter().find(|version| !self.ended_leases[*version as usize].is_empty())
+        else {
+            return Ok(false);
+        };
+        let left = self.ended_leases[version as usize].len().saturating_sub(AT_ONCE);
+        let mut batch = Batch::new(&self.settings.table);
+        batch.destroy_elements(set::LEASE[version], self.ended_leases[version as usize][left..].iter());
+        self.write_unasked(batch)?;
+        self.ended_leases[version as usize].truncate(left);
+        Ok(true)
+    }
+
     /// Writes elements that no rule asks for.
     fn write_unasked(&mut self, batch: Batch) -> Result<(), NftError> {
         let done = self.commit(batch);
@@ -343,6 +364,8 @@ impl Dataplane for Nft {
     }
 
     fn replace_planned(&mut self, desired: &Desired<'_>, plan: NftPlan) -> Result<Applied, NftError> {
+        // A rule that comes back would ask for them again.
+        while self.known.is_some() && self.clear_leases()? {}
         let Some(known) = self.known.take() else { return self.adopt(desired) };
         let is_as_planned =
             plan.is_from(&known) && plan.staging.is_empty() && plan.has_staged != self.staged.is_empty();
@@ -386,6 +409,10 @@ impl Dataplane for Nft {
     fn clear(&mut self) -> Result<bool, NftError> {
         if self.known.is_none() {
             self.litter.clear();
+            self.ended_leases = Default::default();
+        }
+        if self.clear_leases()? {
+            return Ok(true);
         }
         let left = self.litter.len().saturating_sub(AT_ONCE);
         let mut batch = Batch::new(&self.settings.table);

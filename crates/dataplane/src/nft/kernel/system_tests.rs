@@ -365,3 +365,42 @@ fn a_staged_change_that_never_comes_leaves_no_trace_in_the_next() {
         assert_eq!(nft.table().unwrap().sets[set::PEERS.0].elements.len(), 3_000);
     });
 }
+
+#[test]
+fn s6_3_many_leases_whose_rule_is_gone_leave_the_kernel_in_parts_after_the_switch() {
+    isolated(|| {
+        let (with, without) = (names("api.example.com", &["10.0.0.1"]), names("other.example", &["10.0.0.1"]));
+        let mut nft = open(&with);
+        let pattern = DomainPattern::parse("api.example.com", Wildcard::Subdomains).unwrap();
+        let name: namewall_policy::domain::DomainName = "api.example.com".parse().unwrap();
+        let bounds = namewall_policy::lease::Bounds { addresses_a_name: 5_000, ..Default::default() };
+        let mut leases = LeaseStore::new(LeaseTable::with_bounds(bounds));
+        let all: Vec<Lease> = (0..2_500_u32)
+            .map(|number| Lease {
+                pattern: pattern.clone(),
+                name: name.clone(),
+                address: Ipv4Addr::from_bits(Ipv4Addr::new(198, 18, 0, 0).to_bits() + number).into(),
+                expiry: Instant(Duration::from_secs(600)),
+                asked_by: None,
+            })
+            .collect();
+        let change = leases.grant(&all, Instant::default());
+        nft.open(&change, leases.table(), Instant::default()).unwrap();
+        leases.acknowledge();
+        let applied = revise(&mut nft, &mut leases, [&with, &without]);
+        assert!(applied.narrows);
+        let mut left = vec![open_addresses(&nft).len()];
+        while nft.clear().unwrap() {
+            left.push(open_addresses(&nft).len());
+        }
+        assert_eq!(left, [2_500, 1_500, 500, 0]);
+        // The rule comes back, and goes again; then it comes back before all of it is cleared.
+        revise(&mut nft, &mut leases, [&without, &with]);
+        assert_eq!(open_addresses(&nft).len(), 2_500);
+        revise(&mut nft, &mut leases, [&with, &without]);
+        assert!(nft.clear().unwrap());
+        revise(&mut nft, &mut leases, [&without, &with]);
+        while nft.clear().unwrap() {}
+        assert_eq!(open_addresses(&nft).len(), 2_500, "nothing of what is open was cleared");
+    });
+}
