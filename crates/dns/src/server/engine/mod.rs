@@ -170,7 +170,7 @@ impl<L: Learn> Engine<L> {
             upstreams: Vec::new(),
             vacant: Vec::new(),
             chain_version: None,
-            workers: Workers::default(),
+            workers: Workers::new(),
             judged: Arc::default(),
             routes: Vec::new(),
             named_routes: Vec::new(),
