@@ -57,7 +57,7 @@ pub(crate) struct MustWait {
 
 impl Lane {
     pub(crate) fn new(label: String, engine: Arc<dyn Engine>, default_decision: Option<Decision>) -> Self {
-        let workers = Workers::new(engine.workers());
+        let workers = Workers::with_threads(engine.workers());
         Self { label, engine, workers, default_decision: default_decision.map(Arc::new) }
     }
 

@@ -133,8 +133,9 @@ impl Files {
     fn about_gone(&self, texts: &[(Arc<str>, Arc<str>)], findings: &[Finding]) -> Vec<Finding> {
         let errors = findings.iter().filter(|finding| finding.severity == Severity::Error);
         let mut files = errors.filter_map(|finding| finding.source.as_ref().map(|place| &place.file));
-        let Some(new) = files.find(|file| self.last_good.of(file).is_none()) else { return Vec::new() };
         let is_there = |file: &Arc<str>| texts.iter().any(|(there, _)| there == file);
+        let is_new = |file: &&Arc<str>| is_there(file) && self.last_good.of(file).is_none();
+        let Some(new) = files.find(is_new) else { return Vec::new() };
         let gone = self.good_texts.keys().filter(|file| !is_there(file));
         let message = format!(
             "it is gone, and {new}, which is new, cannot be read: its objects may be there now. They stay in force until \

@@ -113,7 +113,7 @@ impl Crew {
             Ok(Mailbox { mail: Mutex::default(), wake: Arc::new(wake), put, done })
         };
         let mailboxes = (0..loops).map(mailbox).collect::<io::Result<Vec<_>>>()?;
-        let shared = Arc::new(Shared { mailboxes, secret: RandomState::new(), workers: Workers::default() });
+        let shared = Arc::new(Shared { mailboxes, secret: RandomState::new(), workers: Workers::new() });
         let outgoing = || (0..loops).map(|_| Mail::default()).collect();
         Ok((0..loops).map(|own| Self { own, shared: shared.clone(), outgoing: outgoing() }).collect())
     }

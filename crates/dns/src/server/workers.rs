@@ -43,13 +43,18 @@ pub struct WorkerSlot {
 
 impl Default for Workers {
     fn default() -> Self {
-        Self::new(MOST_THREADS)
+        Self::new()
     }
 }
 
 impl Workers {
+    /// A pool as large as the server's own.
+    pub fn new() -> Self {
+        Self::with_threads(MOST_THREADS)
+    }
+
     /// A pool of at most so many threads.
-    pub fn new(most_threads: usize) -> Self {
+    pub fn with_threads(most_threads: usize) -> Self {
         let shared = JobQueue {
             most_threads: most_threads.max(1),
             most_waiting: MOST_WAITING,
