@@ -44,6 +44,8 @@ const REPEAT: Duration = Duration::from_millis(100);
 /// How long a process may take to take over, and how long the last one has to begin.
 const SUCCESSION_TIMEOUT: Duration = Duration::from_secs(60);
 const SUCCESSION: Duration = Duration::from_secs(2);
+/// What namewall says when it serves.
+const RUNNING: &str = "running";
 
 #[derive(Debug)]
 pub(crate) struct Rig {
@@ -75,11 +77,12 @@ fn copied(command: &Command) -> Command {
     copy
 }
 
-fn wait_for_end(before: &mut Process, next: &mut Process) -> Result<()> {
+/// Waits for something while a process goes on.
+fn wait_for(process: &mut Process, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
     let start = Instant::now();
-    while before.ended()?.is_none() {
-        ensure!(next.ended()?.is_none(), "a process that was to take over has ended");
-        ensure!(start.elapsed() < SUCCESSION_TIMEOUT, "the process before does not end");
+    while !is_so()? {
+        ensure!(process.ended()?.is_none(), "a process that was to take over has ended");
+        ensure!(start.elapsed() < SUCCESSION_TIMEOUT, "a process does not take over");
         sleep(Duration::from_millis(2));
     }
     Ok(())
@@ -179,10 +182,13 @@ impl Rig {
             // It has this thread's namespace. What it starts ends with it, so it waits until the load is over.
             let successors = scope.spawn(|| -> Result<()> {
                 for number in 0..times {
-                    let mut next = Process::start(&command, &folder.join(format!("log-{number}")))?;
+                    let log = folder.join(format!("log-{number}"));
+                    let mut next = Process::start(&command, &log)?;
                     if let Some(mut before) = process.take() {
-                        wait_for_end(&mut before, &mut next)?;
+                        wait_for(&mut next, || Ok(before.ended()?.is_some()))?;
                     }
+                    // Only then can another take over from it.
+                    wait_for(&mut next, || Ok(fs::read_to_string(&log)?.contains(RUNNING)))?;
                     process = Some(next);
                 }
                 // Until the last one serves, too.

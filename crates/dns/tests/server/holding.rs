@@ -1,6 +1,6 @@
 //! Answers held until what they open is open (S6.6, S6.7).
 
-use crate::stub::{Client, Upstream, answer, eventually, id, query, serve, settings};
+use crate::stub::{Client, Upstream, answer, eventually, id, on_schedule, query, serve, settings};
 use namewall_dns::wire::{Header, Rcode};
 use namewall_dns::{Answer, Learn, LearnError, OnLearnTimeout, Opens, Settings};
 use std::collections::HashSet;
@@ -84,6 +84,22 @@ fn s6_6_what_is_only_kept_open_longer_holds_nobody_up() {
     assert!(!slow.open.lock().unwrap().contains(&address(&reply)));
     slow.waits.store(false, Ordering::SeqCst);
     eventually(|| slow.open.lock().unwrap().contains(&address(&reply)));
+}
+
+#[test]
+fn what_is_only_kept_open_longer_is_told_to_the_kernel_together() {
+    // In so much time the oldest of them is due a hundred times at most.
+    on_schedule(Duration::from_secs(2), || {
+        let (upstream, slow) = (upstream(), Arc::new(Slow::default()));
+        let server = serve(settings(&[&upstream]), slow.clone());
+        let client = Client::of(&server);
+        for number in 0..300 {
+            assert!(client.ask(&query(number, "renewed.example.com")).is_some());
+        }
+        eventually(|| slow.open.lock().unwrap().len() == 300);
+        let commits = slow.commits.load(Ordering::SeqCst);
+        assert!(commits <= 150, "{commits} commits");
+    });
 }
 
 #[test]

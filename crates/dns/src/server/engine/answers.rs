@@ -163,7 +163,10 @@ impl<L: Learn> Engine<L> {
     fn must_hold(&mut self, client: Client, answer: &[u8]) -> bool {
         let Some(client) = client.address() else { return false };
         let opens = self.learner.learn(&Answer { client, bytes: answer }, &mut self.batch);
-        self.has_more |= opens == Opens::Renewal;
+        if opens == Opens::Renewal {
+            self.extended = self.extended.saturating_add(1);
+            self.extend_by.get_or_insert(self.now + super::EXTEND_WITHIN);
+        }
         self.counters.unreadable += u64::from(opens == Opens::Unreadable);
         opens == Opens::New
     }

@@ -211,8 +211,9 @@ impl<L: Learn> Engine<L> {
         }
     }
 
-    /// Takes no more questions.
+    /// Takes no more questions. What is only to be extended is so at once.
     pub(in crate::server) fn retire(&mut self) {
+        self.extend_by = self.extend_by.map(|at| at.min(self.now));
         for listener in &mut self.listeners {
             listener.close_ears(&self.epoll);
         }

@@ -50,6 +50,10 @@ const WINDOW: Duration = Duration::from_millis(50);
 const BUSY: u64 = 375;
 /// How long to wait for more; the kernel adds some fifty microseconds.
 const MOMENT: Duration = Duration::from_micros(20);
+/// Leases that are only extended are told to the kernel together: nobody waits for them. So long they wait at most,
+/// and no more of them than that.
+const EXTEND_WITHIN: Duration = Duration::from_millis(20);
+const MOST_EXTENDED: u32 = 32;
 /// How long an address that is left stays open for questions that are on their way from another loop.
 const PASSING: Duration = Duration::from_millis(100);
 
@@ -145,8 +149,9 @@ pub(in crate::server) struct Engine<L: Learn> {
     random: Random,
     events: Vec<EpollEvent>,
     batch: L::Batch,
-    /// The batch has something that nobody waits for.
-    has_more: bool,
+    /// Answers whose leases are only extended by the batch, and when that is to be done.
+    extended: u32,
+    extend_by: Option<Instant>,
     /// Whose answers the batch lets go.
     noted: Vec<Ticket>,
     counters: Counters,
@@ -206,7 +211,8 @@ impl<L: Learn> Engine<L> {
             random: Random::open()?,
             events: vec![EpollEvent::empty(); 256],
             batch: L::Batch::default(),
-            has_more: false,
+            extended: 0,
+            extend_by: None,
             noted: Vec::new(),
             counters: Counters::default(),
             now,
@@ -335,12 +341,13 @@ impl<L: Learn> Engine<L> {
 
     /// Whether the batch is to be committed.
     pub(in crate::server) fn must_commit(&self) -> bool {
-        self.has_more || !self.noted.is_empty()
+        let is_due = self.extend_by.is_some_and(|at| at <= self.now);
+        is_due || self.extended >= MOST_EXTENDED || !self.noted.is_empty()
     }
 
     /// The batch, and whose answers it lets go.
     pub(in crate::server) fn take_batch(&mut self) -> (L::Batch, Vec<Ticket>) {
-        self.has_more = false;
+        (self.extended, self.extend_by) = (0, None);
         (std::mem::take(&mut self.batch), std::mem::take(&mut self.noted))
     }
 
@@ -358,7 +365,7 @@ impl<L: Learn> Engine<L> {
         let mut until = self.next_sweep;
         let probed = self.upstreams.iter().filter(|upstream| !upstream.is_replaced);
         let probe = probed.filter_map(Upstream::next_probe).min();
-        for at in [first(&self.tries), first(&self.holds), probe].into_iter().flatten() {
+        for at in [first(&self.tries), first(&self.holds), probe, self.extend_by].into_iter().flatten() {
             until = until.min(at);
         }
         if self.must_commit() {
