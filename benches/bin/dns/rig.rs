@@ -175,7 +175,7 @@ impl Rig {
     /// Gives what became of the questions.
     pub(crate) fn run_while_taken_over(&mut self, load: Load, times: usize) -> Result<TakenOver> {
         enter(&self.namespace)?;
-        let (mut all, is_over) = (TakenOver::default(), AtomicBool::new(false));
+        let (mut all, is_over, may_end) = (TakenOver::default(), AtomicBool::new(false), AtomicBool::new(false));
         let (command, folder) = (self.successor()?, self.folder.0.clone());
         let mut process = self.process.take();
         std::thread::scope(|scope| -> Result<()> {
@@ -194,14 +194,21 @@ impl Rig {
                 // Until the last one serves, too.
                 std::thread::sleep(SUCCESSION);
                 is_over.store(true, Ordering::SeqCst);
+                while !may_end.load(Ordering::SeqCst) {
+                    sleep(Duration::from_millis(2));
+                }
                 Ok(())
             });
-            while !successors.is_finished() {
-                let outcome = load.run(LISTEN, &mut self.upstream, &mut self.asked)?;
-                all.sent += outcome.sent;
-                all.lost += outcome.lost();
-                all.longest_ms = all.longest_ms.max(outcome.quantile(1.0) / 1e3);
+            let mut outcome = Ok(());
+            while outcome.is_ok() && !is_over.load(Ordering::SeqCst) && !successors.is_finished() {
+                outcome = load.run(LISTEN, &mut self.upstream, &mut self.asked).map(|outcome| {
+                    all.sent += outcome.sent;
+                    all.lost += outcome.lost();
+                    all.longest_ms = all.longest_ms.max(outcome.quantile(1.0) / 1e3);
+                });
             }
+            may_end.store(true, Ordering::SeqCst);
+            outcome?;
             successors.join().map_err(|_| anyhow::anyhow!("the thread of successors panicked"))?
         })?;
         ensure!(is_over.load(Ordering::SeqCst), "a process did not take over");
