@@ -40,7 +40,11 @@ const EDGES: &[Edge] = &[
     Edge { file: "kubernetes/src/client.rs", words: &["tokio::", "kube::"], why: "implements Tasks with tokio" },
     Edge { file: "kubernetes/src/server.rs", words: &["kube::"], why: "implements ApiServer with kube" },
     Edge { file: "kubernetes/src/waiting.rs", words: &["Instant::now", "thread::"], why: "lets threads wait" },
-    Edge { file: "controller/src/threads.rs", words: &["thread::"], why: "implements Lookups with threads" },
+    Edge {
+        file: "controller/src/threads.rs",
+        words: &["Instant::now", "thread::"],
+        why: "implements Lookups with threads that wait for a bounded time",
+    },
     // Not simulated yet.
     Edge { file: "agent/src/agent.rs", words: &["thread::"], why: "serves the control socket" },
     Edge { file: "agent/src/control/mod.rs", words: &["thread::"], why: "lets CNI plugins wait, each in a thread" },
@@ -51,6 +55,7 @@ const EDGES: &[Edge] = &[
         words: &["Instant::now", "thread::"],
         why: "stores the last good objects in a thread, and waits for it for a short time",
     },
+    Edge { file: "agent/src/enforcer.rs", words: &["thread::"], why: "gives answers their turn between two parts" },
     Edge { file: "agent/src/node.rs", words: &["thread::"], why: "keeps the heartbeat of the DNS server" },
     Edge { file: "agent/src/learner.rs", words: &["thread::"], why: "plays a slow kernel, for tests" },
     Edge { file: "agent/src/memo.rs", words: &["RandomState"], why: "keeps answers under hashes nobody can guess" },

@@ -325,6 +325,7 @@ mod tests {
     fn s10_3_a_file_that_is_renamed_and_broken_at_once_keeps_its_objects() {
         let folder = Folder::new("renamed");
         folder.write(POLICY);
+        std::fs::write(folder.0.join("c.yaml"), POLICY.replace("closed", "third")).expect("a file");
         let mut files = Files::new(std::slice::from_ref(&folder.0), FileSettings::default());
         files.read().expect("it is read");
         let (old, new) = (folder.0.join("a.yaml"), folder.0.join("b.yaml"));
@@ -332,13 +333,13 @@ mod tests {
         for _ in 0..2 {
             std::fs::write(&new, format!("x: [\n---\n{POLICY}")).expect("a file");
             let read = files.read().expect("it is read");
-            assert_eq!((read.lowered.snapshot.policies.len(), read.kept.len()), (1, 1));
+            assert_eq!((read.lowered.snapshot.policies.len(), read.kept.len()), (2, 1));
         }
         std::fs::write(&new, POLICY.replace("closed", "other")).expect("a file");
         let read = files.read().expect("it is read");
-        assert_eq!((read.lowered.snapshot.policies.len(), read.kept.len()), (1, 0), "it can be read now");
+        assert_eq!((read.lowered.snapshot.policies.len(), read.kept.len()), (2, 0), "it can be read now");
         std::fs::remove_file(new).expect("it is there");
-        assert_eq!(files.read().expect("it is read").lowered.snapshot.policies.len(), 0, "a file that is removed");
+        assert_eq!(files.read().expect("it is read").lowered.snapshot.policies.len(), 1, "a file that is removed");
     }
 
     #[test]

@@ -87,7 +87,7 @@ fn is_label_text(text: &str) -> bool {
 }
 
 /// A label of an object. The API server refuses others, so that the object would not be there.
-pub(crate) fn check_label(scope: &mut Scope<'_>, (key, value): (&str, &str), path: &str) {
+pub(crate) fn check_label(scope: &mut Scope<'_>, key: &str, value: &str, path: &str) {
     if !is_label_key(key) {
         scope.error("bad-label", path, format!("`{key}` cannot be a label's key; {KEY_FORM}"));
     }

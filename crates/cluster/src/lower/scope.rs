@@ -87,7 +87,7 @@ impl<'d> Scope<'d> {
         let owners = node.and_then(|node| node.get("ownerReferences"));
         let labels = self.texts(node, "labels", path);
         for (key, value) in &labels {
-            parts::check_label(self, (key, value), &format!("{path}.labels"));
+            parts::check_label(self, key, value, &format!("{path}.labels"));
         }
         ObjectMeta {
             name: text("name").filter(|name| !name.is_empty()).unwrap_or_else(|| super::UNNAMED.to_owned()),
