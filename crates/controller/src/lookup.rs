@@ -124,7 +124,7 @@ mod tests {
             let mut order = order(1);
             order.spare = vec![([192, 0, 2, 54], 53).into()];
             let outcome = look_up(&order, |server, _| match (server.port(), rcode) {
-                (53, _) => Ok(LookupAnswer { rcode: Rcode::NO_ERROR, addresses: vec![known.clone()] }),
+                (53, _) => Ok(LookupAnswer { rcode: Rcode::NO_ERROR, addresses: vec![known] }),
                 (_, Some(rcode)) => Ok(LookupAnswer { rcode, addresses: Vec::new() }),
                 (_, None) => Err(AskError::Silence(server)),
             });
