@@ -97,7 +97,9 @@ impl Node {
         let plugins = settings.shared.join(format!("plugins-{}", self.machine.name()));
         std::fs::create_dir_all(&plugins)?;
         let script = format!(
-            "mount -t tmpfs tmpfs /run
+            "# `ip netns` may have left a mount here. Hidden below ours, a container runtime would still find it.
+             umount -l /run/netns 2>/dev/null || true
+             mount -t tmpfs tmpfs /run
              mkdir -p /run/e2e /run/node /run/fixed /run/conf
              mount --bind {shared} /run/e2e
              for folder in /var/lib/kubelet /var/lib/containerd /var/lib/cni /var/lib/namewall /etc/cni /var/log/containers /etc/containerd; do
