@@ -300,7 +300,7 @@ impl<D: Dataplane> Node<D> {
         if self.server.is_some() {
             beat(&self.enforcer).map_err(NodeError::dataplane)?;
         }
-        // Else the change is told of first: a list of all connections takes the kernel 9 ms and more.
+        // In all other cases callers learn first that the change is enforced: a list of connections takes 9 ms or more.
         let cut = match self.settling.has_failed() {
             true => self.cut_forbidden()?.cut,
             false if self.settling.is_at_once() => self.settle()?.unwrap_or_default(),

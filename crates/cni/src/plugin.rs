@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::time::Duration;
 
-/// The table that agents have, unless they are told of another.
+/// The name of the agent's table, unless its settings have another.
 const TABLE: &str = "namewall";
 /// The longest configuration.
 const LONGEST: u64 = 4 << 20;

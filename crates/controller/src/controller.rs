@@ -24,8 +24,11 @@ const AGAIN: Duration = Duration::from_secs(10);
 const WRITE_EVERY: Duration = Duration::from_secs(3);
 /// So many resolvers are asked for a name that has several addresses (S8.4).
 const MOST_RESOLVERS: usize = 5;
-/// An answer, where all other failures are none.
+/// The failure that is an answer: the name does not exist. After all others nothing is known of the name.
 const NO_SUCH_NAME: &str = "NXDOMAIN";
+const TIMEOUT: &str = "Timeout";
+/// A lookup that has not ended after this counts as failed, and is made again.
+const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -57,6 +60,7 @@ pub struct Counts {
 
 #[derive(Clone, Copy, Debug)]
 struct UnderWay {
+    since: Instant,
     /// When its addresses are given more time because the lookup still waits for its turn.
     late_at: Instant,
 }
@@ -79,7 +83,7 @@ pub struct Controller {
     again: Option<Instant>,
     led: bool,
     turned: usize,
-    /// Names that are being looked up, since when, and whether that is for too long already.
+    /// Names that are being looked up.
     under_way: BTreeMap<String, UnderWay>,
     /// What was said of policies, and whether they have changed since.
     said: BTreeMap<(&'static Kind, Key), Verdict>,
@@ -310,7 +314,7 @@ impl Controller {
 
     fn look_up(&mut self, wall: Timestamp) {
         self.take_results(wall);
-        self.keep_those_that_wait();
+        self.keep_those_that_wait(wall);
         let due = self.schedule.take_due(wall);
         if due.is_empty() {
             return;
@@ -337,7 +341,8 @@ impl Controller {
             let mut turned = servers.iter().cycle().skip(first).take(servers.len()).copied();
             let asked = turned.by_ref().take(count).collect();
             let order = Order { name: one.name.clone(), servers: asked, spare: turned.take(count).collect() };
-            self.under_way.insert(one.name, UnderWay { late_at: self.now() + LOOKUP_TIMEOUT });
+            let since = self.now();
+            self.under_way.insert(one.name, UnderWay { since, late_at: since + LOOKUP_TIMEOUT });
             self.lookups.order(order);
         }
         self.counts.lookups_waiting = self.under_way.len() as u64;
@@ -345,32 +350,43 @@ impl Controller {
 
     /// Takes the results of lookups that have ended.
     fn take_results(&mut self, wall: Timestamp) {
-        for Done { name, outcome } in self.lookups.take_done() {
-            self.under_way.remove(&name);
-            let how = match &outcome {
-                Some(Outcome::Found(_)) => Tried::Found,
-                Some(Outcome::Failed(why)) if why != NO_SUCH_NAME => Tried::Trouble,
-                _ => Tried::NoAddress,
-            };
-            self.counts.lookups += 1;
-            self.counts.failures += u64::from(matches!(outcome, Some(Outcome::Failed(_))));
-            self.schedule.tried(&name, how, wall);
-            let outcome = match outcome {
-                Some(Outcome::Failed(why)) if self.denied.contains(&name) => Some(Outcome::Kept(why)),
-                other => other,
-            };
-            if let Some(outcome) = outcome {
-                self.publisher.note(&name, &outcome);
-            }
+        for done in self.lookups.take_done() {
+            self.under_way.remove(&done.name);
+            self.take_result(done, wall);
         }
         self.counts.lookups_waiting = self.under_way.len() as u64;
     }
 
-    /// A name whose lookup waits for its turn keeps its addresses: nobody has said that they are wrong (S8.7).
-    fn keep_those_that_wait(&mut self) {
+    fn take_result(&mut self, Done { name, outcome }: Done, wall: Timestamp) {
+        let how = match &outcome {
+            Some(Outcome::Found(_)) => Tried::Found,
+            Some(Outcome::Failed(why)) if why != NO_SUCH_NAME => Tried::Trouble,
+            _ => Tried::NoAddress,
+        };
+        self.counts.lookups += 1;
+        self.counts.failures += u64::from(matches!(outcome, Some(Outcome::Failed(_))));
+        self.schedule.tried(&name, how, wall);
+        let outcome = match outcome {
+            Some(Outcome::Failed(why)) if self.denied.contains(&name) => Some(Outcome::Kept(why)),
+            other => other,
+        };
+        if let Some(outcome) = outcome {
+            self.publisher.note(&name, &outcome);
+        }
+    }
+
+    /// A name whose lookup waits for its turn keeps its addresses: no DNS server has said that they are wrong (S8.7).
+    /// A lookup that does not end counts as failed: no address stays open without an end.
+    fn keep_those_that_wait(&mut self, wall: Timestamp) {
         let now = self.now();
+        let ended = self.under_way.extract_if(.., |_, lookup| now.since(lookup.since) >= LONGEST_WAIT);
+        for name in ended.map(|(name, _)| name).collect::<Vec<_>>() {
+            self.take_result(Done { name, outcome: Some(Outcome::Failed(TIMEOUT.to_owned())) }, wall);
+        }
+        // Not shortly before it counts as failed: the addresses have ended by then, and go if it failed too often.
+        let may_wait = |lookup: &UnderWay| now.since(lookup.since) + 2 * LOOKUP_TIMEOUT <= LONGEST_WAIT;
         for (name, lookup) in &mut self.under_way {
-            if now >= lookup.late_at {
+            if now >= lookup.late_at && may_wait(lookup) {
                 lookup.late_at = now + LOOKUP_TIMEOUT;
                 self.publisher.note(name, &Outcome::Postponed);
             }

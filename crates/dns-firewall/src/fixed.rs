@@ -91,7 +91,7 @@ fn loopback(owner: &[u8], kind: RecordType) -> Option<Record> {
     Some(record(owner, kind, LOCAL_TTL, data))
 }
 
-/// Names of this machine: `localhost`, names below it, and networks that are nobody else's.
+/// Names of this machine: `localhost`, names below it, and the reverse zones of 0, 127 and 255.
 fn of_local(local: &LocalNames, query: &[u8], question: &Question) -> Option<Vec<u8>> {
     if question.class != IN {
         return None;

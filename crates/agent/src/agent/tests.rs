@@ -214,7 +214,7 @@ fn s3_4_a_change_cuts_what_it_forbids_and_nothing_else() {
     ]);
 }
 
-/// Whoever waits for a change, like the CNI plugin, does not wait for a list of all connections.
+/// The CNI plugin waits for a change to be enforced, and not for the list of all connections that is made after it.
 #[test]
 fn s3_4_what_is_due_is_cut_after_a_change_is_told_of_as_enforced() {
     let trial = Trial::new("told-first");

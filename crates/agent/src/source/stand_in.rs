@@ -159,7 +159,7 @@ impl StandIn {
     }
 }
 
-/// What is said of a cluster with too many pods and the like.
+/// The message about a cluster with more pods, Services and EndpointSlices than are stored.
 fn about_left_out(count: usize) -> String {
     format!(
         "{count} pods, Services and EndpointSlices are not stored, since {MOST_FACTS} is the most; policies, nodes and \

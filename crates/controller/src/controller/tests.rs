@@ -204,6 +204,20 @@ fn s8_7_lookups_that_wait_for_their_turn_close_nothing() {
 }
 
 #[test]
+fn s8_7_a_lookup_that_never_ends_opens_nothing_for_ever() {
+    let world = World::new(&["a.example.com"]);
+    world.dns.set("a.example.com.", &[(address(1), 30)]);
+    let mut world = world.start();
+    world.simulation.run_for(10 * SECOND);
+    world.dns.set_delay(1_000_000 * SECOND);
+    world.simulation.run_for(300 * SECOND);
+    assert_eq!(world.names(), ["a.example.com. 192.0.2.1"]);
+    world.simulation.run_for(3_600 * SECOND);
+    assert_eq!(world.names(), ["a.example.com. "]);
+    assert!(world.counts().failures > 0);
+}
+
+#[test]
 fn s8_7_a_name_comes_back_soon_after_dns_does() {
     let world = World::new(&["a.example.com", "*.example.org"]);
     world.dns.set("a.example.com.", &[(address(1), 30)]);

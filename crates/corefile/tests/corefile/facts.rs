@@ -2,7 +2,7 @@
 
 use super::{read_alone, told};
 
-/// What is told of a block with these lines.
+/// The findings about a server block with these lines.
 fn of(lines: &str) -> String {
     told(&read_alone(&format!(". {{\n{lines}\n}}\n")))
 }

@@ -3,7 +3,7 @@
 use super::{only_server, read_alone, told};
 use namewall_corefile::Encoding;
 
-/// What is told of a block with these lines.
+/// The findings about a server block with these lines.
 fn of(lines: &str) -> String {
     told(&read_alone(&format!(". {{\n{lines}\n}}\n")))
 }

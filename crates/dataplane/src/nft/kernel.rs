@@ -147,7 +147,7 @@ impl Nft {
 
     /// The first change of this process: whatever the kernel has is made right in one transaction.
     fn adopt(&mut self, desired: &Desired<'_>) -> Result<Applied, NftError> {
-        // What is there of them is read.
+        // The kernel's table is read as a whole, with what an unfinished change has left in it.
         self.staged.clear();
         self.litter.clear();
         self.ended_leases = Default::default();

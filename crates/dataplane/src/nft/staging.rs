@@ -124,7 +124,7 @@ pub(super) fn renumbered(change: &Change<'_>, in_force: &Rendered, next: &Render
     }
     let mut ids = in_force.ids.clone();
     ids.groups.retain(|_, number| !large.contains(number));
-    // Nobody else gets a number that is in force: its elements would count at once.
+    // No other group gets a number that rules in force ask for: its elements would count before the switch.
     ids.reserved = old.peers;
     Some(ids)
 }

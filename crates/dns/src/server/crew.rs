@@ -7,8 +7,9 @@
 //!   socket 2 ──► loop 2 ◄────────────────────────┘ ──► upstream ──► client, by socket 2
 //! ```
 //! The kernel chooses a socket by the ports and addresses of a packet. So the same question of two clients may come to
-//! two loops, and it is asked once only if one loop has both: whoever asks the same many times gives a forger no more
-//! questions to hit than with one loop. Every loop has a socket at every address, so the loop that asks also answers.
+//! two loops, and it is asked once only if one loop has both: a client that asks the same many times gives a forger no
+//! more questions to hit than with one loop. Every loop has a socket at every address, so the loop that
+//! asks also answers.
 
 use super::lock;
 use super::workers::Workers;
