@@ -379,8 +379,10 @@ impl Controller {
     /// A lookup that does not end counts as failed: no address stays open without an end.
     fn keep_those_that_wait(&mut self, wall: Timestamp) {
         let now = self.now();
-        let ended = self.under_way.extract_if(.., |_, lookup| now.since(lookup.since) >= LONGEST_WAIT);
-        for name in ended.map(|(name, _)| name).collect::<Vec<_>>() {
+        let has_ended = |lookup: &UnderWay| now.since(lookup.since) >= LONGEST_WAIT;
+        let ended = self.under_way.iter().filter(|(_, lookup)| has_ended(lookup));
+        for name in ended.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
+            self.under_way.remove(&name);
             self.take_result(Done { name, outcome: Some(Outcome::Failed(TIMEOUT.to_owned())) }, wall);
         }
         // Not shortly before it counts as failed: the addresses have ended by then, and go if it failed too often.
