@@ -12,12 +12,25 @@ use namewall_dataplane::netlink::routed::RoutedLink;
 use namewall_dataplane::netlink::veth::PodLink;
 use namewall_dataplane::nft::rule::Hardware;
 use namewall_dataplane::render::Scope;
+use namewall_dns::lookup::{Done, Lookups, Order};
 use namewall_policy::lease::{Bounds, NeverLeased};
 use namewall_policy::{Program, compile};
 use namewall_runtime::ManualClock;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// Nothing is ever found.
+#[derive(Debug)]
+pub(crate) struct NoLookups;
+
+impl Lookups for NoLookups {
+    fn order(&mut self, _order: Order) {}
+
+    fn take_done(&mut self) -> Vec<Done> {
+        Vec::new()
+    }
+}
 
 /// The pod that policies are for, and another.
 pub(crate) const WEB: &str = "10.0.0.1";
