@@ -186,6 +186,12 @@ impl<D: Dataplane> Node<D> {
     /// process has left stays as it is.
     pub fn set_interfaces(&mut self, interfaces: Vec<PodInterface>) {
         self.interfaces = Some(interfaces);
+    /// Where questions are taken to.
+    pub(crate) fn dns_ports(&self) -> Vec<SocketAddr> {
+        let listeners = self.scope.dns.iter().flat_map(|intercept| &intercept.listeners);
+        listeners.map(|listener| SocketAddr::new(listener.address, listener.port)).collect()
+    }
+
     }
 
     /// What no name opens from the next change on.
