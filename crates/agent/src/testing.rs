@@ -144,6 +144,7 @@ pub(crate) struct FakeMachine(Arc<Mutex<Interfaces>>);
 struct Interfaces {
     addresses: BTreeSet<IpAddr>,
     routed: Vec<RoutedLink>,
+    shared: Vec<RoutedLink>,
     links: Vec<PodLink>,
     has_changed: bool,
     has_new_links: bool,
@@ -171,6 +172,12 @@ impl FakeMachine {
     pub(crate) fn route(&self, name: &str, index: u32, address: &str) {
         let link = RoutedLink { name: name.to_owned(), index, hardware: None, addresses: vec![ip(address)] };
         self.with(|interfaces| interfaces.routed.push(link));
+    }
+
+    /// Adds a port of a bridge that pods' addresses are routed to.
+    pub(crate) fn port(&self, name: &str, index: u32) {
+        let link = RoutedLink { name: name.to_owned(), index, hardware: None, addresses: Vec::new() };
+        self.with(|interfaces| interfaces.shared.push(link));
     }
 
     /// Adds an interface that leads to a pod. The kernel tells of it.
@@ -214,5 +221,11 @@ impl Machine for FakeMachine {
         self.with(|interfaces| {
             (!interfaces.fails).then(|| interfaces.links.iter().filter(is_wanted).cloned().collect())
         })
+    }
+
+    fn shared_links(&mut self, wanted: &BTreeSet<IpAddr>) -> Option<Vec<RoutedLink>> {
+        let addresses: Vec<IpAddr> = wanted.iter().copied().collect();
+        let shared = |link: &RoutedLink| RoutedLink { addresses: addresses.clone(), ..link.clone() };
+        self.with(|interfaces| (!interfaces.fails).then(|| interfaces.shared.iter().map(shared).collect()))
     }
 }

@@ -140,6 +140,10 @@ impl<'a> Judge<'a> {
             let is_cut = self.cut == CutEstablished::Always && !self.may_ask(connection);
             return if is_cut { Standing::Denied } else { Standing::Allowed };
         }
+        // Nothing else gets to its ports; the node itself may.
+        if connection.source != destination && self.dns.is_some_and(|dns| dns.is_at(destination, port)) {
+            return if self.cut == CutEstablished::Always { Standing::Denied } else { Standing::Allowed };
+        }
         let answering = Answerer { address: destination, protocol: connection.protocol, port };
         if self.dns.is_some_and(|dns| dns.asks(self.program, connection.source, answering)) {
             return Standing::Allowed;

@@ -347,12 +347,12 @@ pub fn describe_reason(snapshot: &Snapshot, program: &Program, reason: &Reason, 
                 let isolating = listed.filter(|id| program.isolates(**id, stage.direction()));
                 isolating.map(|&id| program.policy(id).id.to_string()).collect()
             });
+            let (who, direction) = (describe_end(snapshot, subject), stage.direction());
+            if subject.workload.is_some_and(|id| snapshot.labels_are_in_doubt(id)) {
+                return format!("{who} is isolated, since labels of it or of its namespace cannot be read");
+            }
             let by = if names.is_empty() { "its namespace".to_owned() } else { names.join(", ") };
-            format!(
-                "{} is isolated for {} by {by}, and no rule allows this",
-                describe_end(snapshot, subject),
-                stage.direction()
-            )
+            format!("{who} is isolated for {direction} by {by}, and no rule allows this")
         }
         Reason::Denied { stage, cause } => format!("denied in the {stage} {}", cause_text(cause)),
     }

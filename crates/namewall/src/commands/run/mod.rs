@@ -149,7 +149,7 @@ fn explain(world: World<'_>, question: &LiveQuestion) -> Result<Value> {
     let asked = ConnectionQuestion { from: &question.from, to: &question.to };
     let answer = Answer::new(world, &asked)?;
     let answer = if question.is_leased { answer } else { answer.without_lease(&asked)? };
-    let answer = answer.with_closed(&question.closed);
+    let answer = answer.with_closed(&question.closed).with_dns_ports(&question.dns_ports);
     let cuts = answer.cuts(&question.cuts);
     let mut text = Vec::new();
     if question.as_json {
