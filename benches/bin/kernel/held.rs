@@ -44,7 +44,7 @@ pub(crate) fn measure(seconds: u64) -> Result<()> {
     for first in (0..LEASES).step_by(1_000) {
         let mut batch = Vec::new();
         for number in first..first + 1_000 {
-            learner.learn(&Answer { client: CLIENT, bytes: &answer(number) }, &mut batch);
+            learner.learn(&Answer { client: CLIENT, upstream: None, bytes: &answer(number) }, &mut batch);
         }
         learner.commit(&mut batch)?;
     }
@@ -81,7 +81,7 @@ fn answering<T>(learner: &Learner, first: u32, work: impl FnOnce() -> Result<T>)
             let (mut waits, mut number) = (Vec::new(), first);
             while !is_over.load(Ordering::SeqCst) {
                 let mut batch = Vec::new();
-                learner.learn(&Answer { client: CLIENT, bytes: &answer(number) }, &mut batch);
+                learner.learn(&Answer { client: CLIENT, upstream: None, bytes: &answer(number) }, &mut batch);
                 let began = Instant::now();
                 learner.commit(&mut batch)?;
                 waits.push(milliseconds(began.elapsed()));

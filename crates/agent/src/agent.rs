@@ -6,9 +6,10 @@ use crate::config::{Config, ThisNode};
 use crate::control::{Control, Explain, Running};
 use crate::denials;
 use crate::error::{AgentError, with_causes};
+use crate::history::{self, Keeper};
 use crate::hold::Hold;
 use crate::identity::{Attachments, Interfaces};
-use crate::learner::Refused;
+use crate::learner::{Refused, StoredLeases};
 use crate::metrics::NodeMetrics;
 use crate::node::NodeError;
 use crate::renewal::{Renewals, Renewing};
@@ -62,6 +63,8 @@ pub struct Start<'a, S, D: Dataplane> {
     pub control: PathBuf,
     /// Where the CNI plugin keeps its records.
     pub records: PathBuf,
+    /// Where it is stored what is known of leases. None: nowhere.
+    pub history: Option<PathBuf>,
     /// Whether to take over from an agent that runs.
     pub take_over: bool,
     pub explain: Box<Explain>,
@@ -96,6 +99,8 @@ pub struct Agent<'a, S, D: Dataplane> {
     own: OwnAddresses,
     retry: Retry,
     silent_upstreams: SilentUpstreams,
+    /// Stores what is known of leases.
+    keeper: Option<Keeper>,
     clock: Arc<dyn Clock>,
     health: Health,
 }
@@ -122,6 +127,8 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
             (Ok(_), false) => return Err(AgentError::RunsAlready),
             (Err(_), _) => Vec::new(),
         };
+        // An earlier process has stored it by now.
+        let history = start.history.as_deref().and_then(history::load);
         let this = ThisNode::find(&read.lowered.snapshot, config.node.as_deref()).ok().flatten();
         let closed = source.pod_blocks(this.as_ref().map(|this| this.name.as_str()));
         let cluster_dns = source.dns_servers();
@@ -134,9 +141,21 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
         let started = started.and_then(|dataplane| {
             let (cluster_dns, own, interfaces) = (&cluster_dns, &mut own, interfaces);
             let clock = clock.clone();
-            let beginning =
-                Beginning { dataplane, clock, read, own, interfaces, sockets, closed, cluster_dns, cluster_domain };
-            State::start(&config, beginning)
+            State::start(
+                &config,
+                Beginning {
+                    dataplane,
+                    clock,
+                    read,
+                    own,
+                    interfaces,
+                    sockets,
+                    history,
+                    closed,
+                    cluster_dns,
+                    cluster_domain,
+                },
+            )
         });
         let state = started.inspect_err(|error| {
             if let Some(node) = &config.node {
@@ -145,6 +164,8 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
         })?;
         source.enforced();
         attachments.enforced(&source.attached());
+        let leases = StoredLeases(state.node.learner().clone());
+        let keeper = start.history.and_then(|path| Keeper::start(path, leases));
         let state = Arc::new(Mutex::new(state));
         let successor = Arc::default();
         let (told, attached) = (Arc::clone(&successor), attachments.clone());
@@ -164,6 +185,7 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
             own,
             retry,
             silent_upstreams: SilentUpstreams::default(),
+            keeper,
             clock,
             health,
         };
@@ -332,8 +354,9 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
         });
         match reconfigured {
             Ok(done) => {
-                if done.needs_restart {
-                    warn!("the trusted servers, and where DNS is served, change with the next start");
+                let later = lock(&self.state).at_next_start.join(", ");
+                if !later.is_empty() {
+                    warn!("settings that have changed count from the next start on, and not yet: {later}");
                 }
                 info!("the settings were read again");
                 done.has_new_upstreams || done.has_new_sources
@@ -403,12 +426,14 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
     }
 
     /// Whether another agent has taken over.
-    fn hand_over(&self) -> Result<bool, AgentError> {
+    fn hand_over(&mut self) -> Result<bool, AgentError> {
         let Some(stream) = self.successor.lock().unwrap_or_else(PoisonError::into_inner).take() else {
             return Ok(false);
         };
         std::fs::remove_file(&self.control).ok();
         let sockets = lock(&self.state).node.retire();
+        // The other one reads it when it has the sockets.
+        self.keeper = None;
         hand_over(&stream, &sockets)?;
         info!("another agent has taken over");
         Ok(true)
@@ -512,5 +537,7 @@ fn log_change<D: Dataplane>(state: &State<D>, change: &Change, took: Duration) {
 #[cfg(test)]
 #[path = "agent/last_good/tests.rs"]
 mod last_good_tests;
+#[cfg(test)]
+mod restart_tests;
 #[cfg(test)]
 mod tests;

@@ -35,6 +35,24 @@ pub struct Config {
     /// Prefixes of translators from IPv6 to IPv4 in this network.
     pub nat64_prefixes: Vec<Cidr>,
     pub dns: DnsConfig,
+    pub fixed: FixedSettings,
+}
+
+/// Settings that count from the start of a process, by their names in the file of settings: a change of one of them is
+/// told, and counts from the next start on.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct FixedSettings(pub Vec<(&'static str, String)>);
+
+impl FixedSettings {
+    /// The names of those that others have another value for.
+    pub(crate) fn changed<'a>(&'a self, others: &'a Self) -> impl Iterator<Item = &'static str> + 'a {
+        let own = self.0.iter().filter(|(name, value)| others.value(name) != Some(value));
+        own.map(|(name, _)| *name)
+    }
+
+    fn value(&self, name: &str) -> Option<&String> {
+        self.0.iter().find(|(own, _)| *own == name).map(|(_, value)| value)
+    }
 }
 
 #[derive(Clone, Debug)]

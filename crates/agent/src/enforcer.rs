@@ -227,6 +227,12 @@ impl<D: Dataplane> Enforcer<D> {
         failed.map_or(Ok(report), Err)
     }
 
+    /// Enters leases of an earlier process that have ended.
+    pub(crate) fn inherit(&self, ended: impl Iterator<Item = Lease>) {
+        let mut dataplane = self.dataplane();
+        self.leases_mut(&mut dataplane).inherit(ended);
+    }
+
     /// Notes which connections an expired lease of an earlier process may have opened. Called when its leases are
     /// adopted, with the first Program of this process.
     pub(crate) fn excuse(&self, recheck: Recheck<'_>) -> Result<(), D::Error> {

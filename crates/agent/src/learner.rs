@@ -2,6 +2,7 @@
 
 use crate::counters::{Counters, Counting};
 use crate::enforcer::Enforcer;
+use crate::history::{self, LeaseKey, LeaseRecord, Origin, Origins, Records, shared_fairly};
 use crate::memo::{Entry, Known, Memo, State};
 use crate::name_rules::NameRules;
 use crate::recent::{self, Recall, Recalled, Recent};
@@ -15,7 +16,8 @@ use namewall_policy::bits::BitSet;
 use namewall_policy::domain::DomainName;
 use namewall_policy::lease::{Lifetimes, Refusal};
 use namewall_policy::{Instant, Lease};
-use std::net::IpAddr;
+use rustc_hash::FxHashSet;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
@@ -45,6 +47,8 @@ pub struct Learner<D = Nft> {
     memo: Memo,
     /// Answers that no rule speaks of, yet.
     recent: Recent,
+    /// Which answers opened the leases.
+    origins: Origins,
     counting: Counting,
     /// Threads that open what answers say, or wait to.
     commits: AtomicUsize,
@@ -75,6 +79,7 @@ impl<D: Dataplane> Learner<D> {
             losses,
             memo: Memo::new(),
             recent: Recent::default(),
+            origins: Origins::default(),
             counting: Counting::default(),
             commits: AtomicUsize::new(0),
             refused: Mutex::default(),
@@ -142,6 +147,67 @@ impl<D: Dataplane> Learner<D> {
         self.recent.forgotten()
     }
 
+    /// How many origins of leases were forgotten to make room for others.
+    pub(crate) fn forgotten_origins(&self) -> u64 {
+        self.origins.forgotten()
+    }
+
+    /// The answer that opened a lease, if it is known.
+    pub(crate) fn origin(&self, lease: &Lease) -> Option<Arc<Origin>> {
+        self.origins.get(&LeaseKey { name: lease.name.clone(), address: lease.address })
+    }
+
+    /// Forgets the origins of leases that are gone.
+    pub(crate) fn tidy_origins(&self) {
+        let leases = self.enforcer.leases();
+        self.origins.keep_only(|key| leases.table().at(key.address).next().is_some());
+    }
+
+    /// What is known of all leases, those that have ended among them, each name and address once.
+    pub(crate) fn lease_records(&self) -> Vec<LeaseRecord> {
+        self.tidy_origins();
+        let mut seen = FxHashSet::default();
+        let leases = self.enforcer.leases();
+        let mut records: Vec<LeaseRecord> = leases
+            .table()
+            .all()
+            .filter(|lease| seen.insert(LeaseKey { name: lease.name.clone(), address: lease.address }))
+            .map(|Lease { name, address, asked_by, .. }| LeaseRecord { name, address, asked_by, origin: None })
+            .collect();
+        drop(leases);
+        records = shared_fairly(records, history::MOST);
+        for record in &mut records {
+            record.origin = self.origins.get(&LeaseKey { name: record.name.clone(), address: record.address });
+        }
+        records
+    }
+
+    /// A number that changes when there are new leases.
+    pub(crate) fn lease_version(&self) -> u64 {
+        self.enforcer.leases().table().news()
+    }
+
+    /// Takes over what an earlier process knew of leases. Those that are not open have ended.
+    pub(crate) fn inherit(&self, records: Vec<LeaseRecord>, rules: &NameRules) {
+        let ended = records.iter().flat_map(|LeaseRecord { name, address, asked_by, .. }| {
+            let is_kept = rules.refusal(name, *address).is_none();
+            rules.all_matching(name).filter(move |_| is_kept).map(move |pattern| Lease {
+                pattern: pattern.clone(),
+                name: name.clone(),
+                address: *address,
+                expiry: Instant::default(),
+                asked_by: *asked_by,
+            })
+        });
+        self.enforcer.inherit(ended);
+        for LeaseRecord { name, address, asked_by, origin } in records {
+            if let Some(origin) = origin {
+                self.origins.note(LeaseKey { name, address }, asked_by, origin);
+            }
+        }
+        self.tidy_origins();
+    }
+
     pub fn counters(&self) -> Counters {
         self.counting.read()
     }
@@ -181,7 +247,7 @@ impl<D: Dataplane> Learner<D> {
         {
             let Some(patterns) = rules.names_of(client) else { continue };
             let Ok(says) = namewall_dns::wire::addresses(&message) else { continue };
-            self.lease(&Reading { client, says: &says, rules, patterns, at }, &mut leases);
+            self.lease(&Reading { client, upstream: None, says: &says, rules, patterns, at }, &mut leases);
         }
         leases.retain(|lease| lease.expiry > now);
         leases
@@ -209,10 +275,11 @@ impl<D: Dataplane> Learner<D> {
 
     /// Puts the leases that the addresses of an answer open into the batch.
     fn lease(&self, reading: &Reading<'_>, batch: &mut Vec<Lease>) -> Leased {
-        let Reading { client, says, rules, patterns, at: now } = *reading;
+        let Reading { client, says, rules, patterns, at: now, .. } = *reading;
         let settings = self.settings();
         let leases = self.enforcer.leases();
         let most = leases.table().bounds().addresses_a_name;
+        let mut origin = OriginOf { reading, last: None };
         let mut leased = Leased { opens: Opens::Nothing, until: Some(Instant(Duration::MAX)), known: Known::Unspoken };
         let aliases = says.aliases.iter().filter(|_| settings.aliases);
         for name in std::iter::once(&says.question.name).chain(aliases).filter_map(|name| name.to_domain()) {
@@ -235,6 +302,7 @@ impl<D: Dataplane> Learner<D> {
                 let expiry = settings.lifetimes.expiry(one.ttl, now);
                 let use_by = settings.lifetimes.use_by(one.ttl, now);
                 leased.until = leased.until.map(|until| until.min(settings.lifetimes.last_with(one.ttl, expiry)));
+                let before = batch.len();
                 for pattern in &patterns {
                     let (pattern, name) = ((*pattern).clone(), name.clone());
                     let lease = Lease { pattern, name, address: one.address, expiry, asked_by: Some(client) };
@@ -247,6 +315,10 @@ impl<D: Dataplane> Learner<D> {
                         leased.opens = Opens::Renewal;
                     }
                     batch.push(lease);
+                }
+                if batch.len() > before {
+                    let key = LeaseKey { name: name.clone(), address: one.address };
+                    self.origins.note(key, Some(client), origin.of(one.ttl));
                 }
             }
             if let (Some(share), true) = (self.share.get(), leased.opens != Opens::Nothing) {
@@ -261,12 +333,33 @@ impl<D: Dataplane> Learner<D> {
 #[derive(Clone, Copy)]
 struct Reading<'a> {
     client: IpAddr,
+    /// The server that gave it, if it is known.
+    upstream: Option<SocketAddr>,
     says: &'a Addresses,
     rules: &'a NameRules,
     /// The patterns of the client's rules.
     patterns: &'a BitSet,
     /// When it came.
     at: Instant,
+}
+
+/// Makes the origins of leases of one answer. Most of its addresses have one TTL, and share one.
+struct OriginOf<'a> {
+    reading: &'a Reading<'a>,
+    last: Option<Arc<Origin>>,
+}
+
+impl OriginOf<'_> {
+    fn of(&mut self, ttl: Duration) -> Arc<Origin> {
+        let ttl = u32::try_from(ttl.as_secs()).unwrap_or(u32::MAX);
+        if let Some(last) = self.last.as_ref().filter(|last| last.ttl == ttl) {
+            return last.clone();
+        }
+        let owners = self.reading.says.aliases.iter().filter_map(|owner| owner.to_domain()).collect();
+        let origin = Arc::new(Origin::new(self.reading.upstream, ttl, owners));
+        self.last = Some(origin.clone());
+        origin
+    }
 }
 
 /// What the addresses of an answer open.
@@ -315,7 +408,8 @@ impl<D: Dataplane> Learn for Learner<D> {
         let Ok(says) = answer.addresses() else { return Opens::Unreadable };
         self.counting.add(|all| &all.foreign, says.foreign);
         let at = self.enforcer.now();
-        let reading = Reading { client: answer.client, says: &says, rules, patterns, at };
+        let Answer { client, upstream, .. } = *answer;
+        let reading = Reading { client, upstream, says: &says, rules, patterns, at };
         let Leased { opens, until, known } = self.lease(&reading, batch);
         if known == Known::Unspoken {
             self.recent.note(answer.client, answer.bytes, at);
@@ -351,6 +445,20 @@ impl<D: Dataplane> Learn for Learner<D> {
         // Another loop's answers take microseconds: to wait for them is better than to look again later.
         let is_opening = self.commits.load(Ordering::SeqCst) > 0;
         self.enforcer.is_wanted() || (!is_opening && self.enforcer.is_busy())
+    }
+}
+
+/// The leases of a node, for the thread that stores them.
+#[derive(Debug)]
+pub(crate) struct StoredLeases<D>(pub(crate) Arc<Learner<D>>);
+
+impl<D: Dataplane> Records for StoredLeases<D> {
+    fn version(&self) -> u64 {
+        self.0.lease_version()
+    }
+
+    fn records(&self) -> Vec<LeaseRecord> {
+        self.0.lease_records()
     }
 }
 

@@ -13,6 +13,7 @@ mod cuts;
 mod denials;
 mod enforcer;
 mod error;
+mod history;
 mod hold;
 mod identity;
 mod learner;
@@ -37,7 +38,7 @@ mod warning;
 
 pub use addresses::{Machine, ThisMachine};
 pub use agent::{Agent, Ended, OpenDataplane, ReadConfig, Start};
-pub use config::{Config, ConfigError, DNS_PORT, DnsConfig};
+pub use config::{Config, ConfigError, DNS_PORT, DnsConfig, FixedSettings};
 pub use control::{AskError, Explain, LiveQuestion, Running, rules_of};
 pub use counters::Counters;
 pub use cuts::{CutConnection, CutReport};

@@ -5,6 +5,7 @@ use crate::counters::Counters;
 use crate::cuts::{CutConnection, CutReport, RecentCuts};
 use crate::enforcer::{Enforcer, Next, Recheck};
 use crate::error::with_causes;
+use crate::history::LeaseRecord;
 use crate::learner::{Learner, Learning};
 use crate::metrics::{Meter, add};
 use crate::name_rules::NameRules;
@@ -112,6 +113,8 @@ pub struct Node<D: Dataplane = Nft> {
     changed: Option<ServerSettings>,
     /// Whether a change may have forbidden connections that are not cut yet.
     settling: Settling,
+    /// What is known of an earlier process, until the first change is in force.
+    before: Option<Before>,
     recent_cuts: RecentCuts,
     server: Option<Arc<Server<Learner<D>>>>,
     beating: Option<Beating>,
@@ -123,6 +126,14 @@ struct Guarding {
     interfaces: Vec<PodInterface>,
     /// The node's own IPv4 addresses.
     own: Vec<Ipv4Addr>,
+}
+
+/// What is known of the leases of an earlier process that have ended.
+#[derive(Debug)]
+enum Before {
+    /// Nothing. While rules stay as they were, what they deny was opened by such a lease.
+    Unknown,
+    Known(Vec<LeaseRecord>),
 }
 
 /// The thread that says that we live.
@@ -175,6 +186,7 @@ impl<D: Dataplane> Node<D> {
             prepared: None,
             changed: None,
             settling: Settling::new(settle),
+            before: Some(Before::Unknown),
             recent_cuts: RecentCuts::default(),
             server: None,
             beating: None,
@@ -201,6 +213,11 @@ impl<D: Dataplane> Node<D> {
     /// process has left stays as it is.
     pub fn set_interfaces(&mut self, interfaces: Vec<PodInterface>) {
         self.interfaces = Some(interfaces);
+    }
+
+    /// Says what an earlier process knew of its leases, before the first change.
+    pub(crate) fn set_history(&mut self, records: Vec<LeaseRecord>) {
+        self.before = Some(Before::Known(records));
     }
 
     /// What no name opens from the next change on.
@@ -318,9 +335,14 @@ impl<D: Dataplane> Node<D> {
         let _ = self.learner.recall_since(recalled.until);
         self.program = program.clone();
         self.enforce_inside();
-        if applied.adopted.is_some() {
-            let recheck = Recheck { program, scope: &self.scope, cut: self.cut };
-            self.enforcer.excuse(recheck).map_err(NodeError::dataplane)?;
+        // What this process finds again after a failure, it knows.
+        match self.before.take() {
+            Some(Before::Known(records)) => self.learner.inherit(records, &rules),
+            Some(Before::Unknown) if applied.adopted.is_some() && !applied.narrows_adopted => {
+                let recheck = Recheck { program, scope: &self.scope, cut: self.cut };
+                self.enforcer.excuse(recheck).map_err(NodeError::dataplane)?;
+            }
+            Some(Before::Unknown) | None => {}
         }
         if applied.narrows || applied.operations > 0 {
             self.settling.changed(applied.narrows, self.now());
@@ -353,9 +375,15 @@ impl<D: Dataplane> Node<D> {
         let report = done.map_err(NodeError::dataplane)?;
         report.log();
         self.recent_cuts.add(&report, self.now());
+        self.learner.tidy_origins();
         add(&self.meter().cut, report.cut.connections);
         add(&self.meter().cuts_forgotten, report.cut.forgotten);
         Ok(report)
+    }
+
+    /// How many cut connections were forgotten to make room for others.
+    pub fn forgotten_cuts(&self) -> u64 {
+        crate::metrics::read(&self.meter().cuts_forgotten)
     }
 
     /// The connections that were cut last, the last one first.

@@ -2,9 +2,10 @@
 //! reads.
 
 use crate::addresses::OwnAddresses;
-use crate::config::{Config, ConfigError, ThisNode, host_name};
+use crate::config::{Config, ConfigError, FixedSettings, ThisNode, host_name};
 use crate::denials::Denials;
 use crate::error::AgentError;
+use crate::history::LeaseRecord;
 use crate::identity::{AllowedSource, Here, Interfaces, allow};
 use crate::node::{DnsSettings, Node, NodeSettings};
 use crate::retry::Retry;
@@ -41,6 +42,12 @@ pub(crate) struct State<D: Dataplane> {
     /// When it was last looked whether somebody has changed tables inside pods' network namespaces.
     namespaces_looked_at: Instant,
     pub(crate) dns: DnsSettings,
+    /// The servers that have listeners of their own, since the start.
+    listened_for: Vec<SocketAddr>,
+    /// Settings that count from the start of a process, as this one found them.
+    fixed: FixedSettings,
+    /// The names of those that have changed since.
+    pub(crate) at_next_start: Vec<&'static str>,
     pub(crate) cluster_domain: DomainName,
     pub(crate) findings: Vec<Finding>,
     /// Pods that have an address of this machine, so that nothing is enforced for them.
@@ -70,14 +77,12 @@ pub(crate) struct Change {
 }
 
 /// What follows from settings that were read again.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Reconfigured {
-    /// The upstreams are others: the kernel has to be told with the next change.
+    /// The upstreams or the trusted servers are others: the kernel has to be told with the next change.
     pub(crate) has_new_upstreams: bool,
     /// Pods may send from other addresses than before: the guard has to be told with the next change.
     pub(crate) has_new_sources: bool,
-    /// Settings have changed that need a new start.
-    pub(crate) needs_restart: bool,
 }
 
 pub(crate) fn lock<D: Dataplane>(state: &Mutex<State<D>>) -> MutexGuard<'_, State<D>> {
@@ -94,6 +99,8 @@ pub(crate) struct Beginning<'a, D> {
     pub(crate) interfaces: Interfaces,
     /// Sockets that another agent has handed over.
     pub(crate) sockets: Vec<(Sockets, Listen)>,
+    /// What an earlier process knew of its leases.
+    pub(crate) history: Option<Vec<LeaseRecord>>,
     pub(crate) closed: Vec<Cidr>,
     pub(crate) cluster_dns: &'a [SocketAddr],
     pub(crate) cluster_domain: DomainName,
@@ -102,8 +109,8 @@ pub(crate) struct Beginning<'a, D> {
 impl<D: Dataplane> State<D> {
     /// Puts what was read into the kernel, and serves DNS.
     pub(crate) fn start(config: &Config, beginning: Beginning<'_, D>) -> Result<Self, AgentError> {
-        let Beginning { dataplane, clock, read, own, mut interfaces, sockets, closed, cluster_dns, cluster_domain } =
-            beginning;
+        let Beginning { dataplane, clock, read, own, mut interfaces, sockets, closed, cluster_dns, .. } = beginning;
+        let (history, cluster_domain) = (beginning.history, beginning.cluster_domain);
         let Read { lowered, mut findings, kept } = read;
         let mut snapshot = lowered.snapshot;
         // Before our own addresses are added: DNS is served at one that the Node lists.
@@ -128,6 +135,7 @@ impl<D: Dataplane> State<D> {
         let started = clock.now();
         let mut node = Node::new(dataplane, settings, clock);
         node.meter().compiled.add(compiled);
+        history.into_iter().for_each(|records| node.set_history(records));
         node.serve_at(dns.clone(), sockets)?;
         let here = Here { program: &program, node: node.scope_mut().node };
         interfaces.follow(&here, own.machine(), started);
@@ -150,7 +158,10 @@ impl<D: Dataplane> State<D> {
             refused_sources,
             guard_retry,
             namespaces_looked_at: started,
+            listened_for: dns.trusted.clone(),
             dns,
+            fixed: config.fixed.clone(),
+            at_next_start: Vec::new(),
             cluster_domain,
             findings,
             not_enforced,
@@ -248,17 +259,24 @@ impl<D: Dataplane> State<D> {
         self.node.learner().set(config.learning);
         self.node.set_cut(config.cut, config.settle);
         self.node.set_never_leased(config.never_leased(&self.cluster_domain));
-        let has_new_upstreams = dns.server.upstreams != self.dns.server.upstreams;
-        let needs_restart = (&dns.trusted, &dns.server.listen) != (&self.dns.trusted, &self.dns.server.listen);
-        if has_new_upstreams {
-            self.node.ask(dns.server.clone(), &self.dns.trusted);
-        } else if let Some(server) = self.node.dns() {
-            server.set(&dns.server);
+        let mut server = dns.server;
+        // They have listeners, and are not asked any more: what is meant for them goes to the upstreams.
+        server.distrusted = self.listened_for.iter().filter(|one| !dns.trusted.contains(one)).copied().collect();
+        let changed = (&server.upstreams, &dns.trusted) != (&self.dns.server.upstreams, &self.dns.trusted);
+        if changed {
+            self.node.ask(server.clone(), &dns.trusted);
+        } else if let Some(running) = self.node.dns() {
+            running.set(&server);
         }
-        self.dns.server = dns.server;
+        // A server that is trusted from now on has no listener of its own until the next start.
+        let unheard = |one: &SocketAddr| !self.listened_for.contains(one) && !server.upstreams.contains(one);
+        let unheard = dns.trusted.iter().any(unheard).then_some("trust");
+        self.at_next_start = self.fixed.changed(&config.fixed).chain(unheard).collect();
+        (self.dns.server, self.dns.trusted) = (server, dns.trusted);
+        let has_new_upstreams = changed;
         let has_new_sources = self.allowed_sources != config.allowed_sources;
         self.allowed_sources.clone_from(&config.allowed_sources);
-        Ok(Reconfigured { has_new_upstreams, has_new_sources, needs_restart })
+        Ok(Reconfigured { has_new_upstreams, has_new_sources })
     }
 
     /// Logs all findings.

@@ -17,7 +17,7 @@ use namewall_policy::lease::{Bounds, NeverLeased};
 use namewall_policy::{Program, compile};
 use namewall_runtime::ManualClock;
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Nothing is ever found.
@@ -35,6 +35,8 @@ impl Lookups for NoLookups {
 /// The pod that policies are for, and another.
 pub(crate) const WEB: &str = "10.0.0.1";
 pub(crate) const DB: &str = "10.0.0.2";
+/// The server that gives answers.
+pub(crate) const UPSTREAM: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(203, 0, 113, 53)), 53);
 
 /// Two pods on one node, `shop/web` and `shop/db`.
 pub(crate) const PODS: &str = "

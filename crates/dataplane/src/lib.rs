@@ -217,6 +217,9 @@ pub struct Applied {
     pub narrows: bool,
     /// The leases that an earlier process left open; None if there was no such process, or it was adopted before.
     pub adopted: Option<Vec<Lease>>,
+    /// True if the rules that an earlier process left may allow connections that these forbid: policies have changed
+    /// while no process ran.
+    pub narrows_adopted: bool,
     /// Leases of an earlier process that were closed, since they are never leased (S6.8).
     pub revoked: Vec<(Lease, Refusal)>,
 }

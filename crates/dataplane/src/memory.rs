@@ -146,6 +146,12 @@ impl Memory {
     }
 }
 
+/// True if two Programs have the same policies for the same pods. They may be of two processes, so nothing is shared.
+fn has_rules_of(one: &Program, other: &Program) -> bool {
+    let rules = |of: &Program| format!("{:?}{:?}{:?}{:?}", of.classes, of.rules, of.peer_sets, of.port_specs);
+    rules(one) == rules(other)
+}
+
 impl Inner {
     fn open(&mut self, lease: &Lease) {
         let known = self.leases.entry((lease.pattern.clone(), lease.address)).or_insert_with(|| lease.clone());
@@ -193,6 +199,8 @@ impl Dataplane for Memory {
 
     fn replace_planned(&mut self, desired: &Desired<'_>, _plan: MemoryPlan) -> Result<Applied, Refused> {
         let mut inner = self.change()?;
+        let is_another = inner.replaced > 0 && !has_rules_of(desired.program, &inner.program);
+        let narrows_adopted = is_another && !self.has_adopted;
         inner.program = desired.program.clone();
         inner.scope = desired.scope.clone();
         let is_first = inner.replaced == 0;
@@ -209,7 +217,7 @@ impl Dataplane for Memory {
         let revoked = revoked.unwrap_or_default();
         drop(inner);
         self.has_adopted = true;
-        Ok(Applied { way, operations: 1, narrows: true, adopted, revoked })
+        Ok(Applied { way, operations: 1, narrows: true, adopted, narrows_adopted, revoked })
     }
 
     fn is_enforcing(&mut self) -> Result<bool, Refused> {

@@ -24,7 +24,7 @@ use crate::conntrack::Connection;
 use crate::nft::rule::TCP;
 use crate::nft::set::{Element, Key, Lifetime, Passing, SWEEP, Transient, Version};
 use namewall_policy::port::Protocol;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -106,7 +106,7 @@ pub(crate) struct Remembered {
 
 impl Default for Remembered {
     fn default() -> Self {
-        Self { by_holder: FxHashMap::default(), count: 0, most: MOST }
+        Self::with_room(MOST)
     }
 }
 
@@ -120,7 +120,23 @@ pub(crate) struct Memory {
     pub(crate) forgotten: usize,
 }
 
+impl Memory {
+    /// What gave way to others of the same moment is not written at all: it would stay in the kernel and take room.
+    fn leave_out_forgotten(&mut self) {
+        for (new, gone) in self.new.iter_mut().zip(&self.gone) {
+            let gone: FxHashSet<Key> = gone.iter().map(|element| element.key).collect();
+            if !gone.is_empty() {
+                new.retain(|one| !gone.contains(&one.element.key));
+            }
+        }
+    }
+}
+
 impl Remembered {
+    pub(crate) fn with_room(most: usize) -> Self {
+        Self { by_holder: FxHashMap::default(), count: 0, most: most.min(MOST) }
+    }
+
     /// Takes over what an earlier process left, whenever that was.
     pub(crate) fn adopt(&mut self, found: Vec<Ends>, is_pod: impl Fn(IpAddr) -> bool, now: Instant) {
         self.were_lost();
@@ -150,6 +166,7 @@ impl Remembered {
             let packet = |element| Transient { element, lifetime: Lifetime(TCP_LIFE), note: None };
             memory.new[ends.version() as usize].extend(ends.packets().map(packet));
         }
+        memory.leave_out_forgotten();
         memory
     }
 
@@ -212,7 +229,17 @@ mod tests {
     }
 
     fn with_room(most: usize) -> Remembered {
-        Remembered { most, ..Remembered::default() }
+        Remembered::with_room(most)
+    }
+
+    #[test]
+    fn s3_4_no_more_is_written_than_there_is_room_for_however_much_is_cut_at_once() {
+        let mut remembered = with_room(100);
+        let memory = remembered.remember(cut([10, 0, 0, 1], 1..1_001).into_iter(), is_pod, Instant::now());
+        assert_eq!((memory.new[0].len(), remembered.count), (2 * remembered.count, remembered.count));
+        assert!(remembered.count <= 100 && memory.forgotten + remembered.count == 1_000);
+        let newest = cut([10, 0, 0, 1], 1_000..1_001)[0].packets();
+        assert!(newest.iter().all(|packet| memory.new[0].iter().any(|one| one.element.key == packet.key)));
     }
 
     #[test]

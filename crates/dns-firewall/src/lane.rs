@@ -87,7 +87,7 @@ impl Lane {
             Ok(Judged::Now(judged)) => return ended_now(judged),
             Ok(Judged::Later(judge)) => judge,
         };
-        let Some(slot) = self.workers.reserve() else {
+        let Some(slot) = self.workers.reserve(Some(message.exchange.client.ip())) else {
             return ended_now(Err(EngineError("too many questions wait for it".to_owned())));
         };
         let (meter, default_decision) = (meter.cloned(), self.default_decision.clone());

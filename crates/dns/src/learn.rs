@@ -7,7 +7,7 @@
 
 use crate::wire::{Addresses, Unreadable, addresses};
 use std::error::Error;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// An answer that came from an upstream, to a query of ours, with the id, the port and the
 /// question it must have (S6.1).
@@ -15,6 +15,8 @@ use std::net::IpAddr;
 pub struct Answer<'a> {
     /// The client that asked.
     pub client: IpAddr,
+    /// The server that gave it, if one did.
+    pub upstream: Option<SocketAddr>,
     pub bytes: &'a [u8],
 }
 

@@ -109,6 +109,12 @@ pub(crate) struct Settings {
     /// The cluster's DNS domain
     #[arg(long, value_name = "NAME", default_value = "cluster.local")]
     pub(crate) cluster_domain: namewall_policy::domain::DomainName,
+    /// A network that no name opens, besides the inside of the cluster
+    #[arg(long, value_name = "CIDR")]
+    pub(crate) never_lease: Vec<crate::commands::Block>,
+    /// The prefix of a translator from IPv6 to IPv4 in this network, besides 64:ff9b::/96 and 64:ff9b:1::/48
+    #[arg(long, value_name = "CIDR")]
+    pub(crate) nat64_prefix: Vec<crate::commands::Nat64Prefix>,
 }
 
 /// How files are read, for commands that can do without files.
@@ -689,6 +695,8 @@ impl SandboxUp {
         arguments.extend(settings.pod_network.iter().map(|block| format!("--pod-network={block}").into()));
         arguments.extend(settings.api_server.iter().map(|address| format!("--api-server={address}").into()));
         arguments.push(format!("--cluster-domain={}", settings.cluster_domain).into());
+        arguments.extend(settings.never_lease.iter().map(|block| format!("--never-lease={}", block.0).into()));
+        arguments.extend(settings.nat64_prefix.iter().map(|prefix| format!("--nat64-prefix={}", prefix.0).into()));
         for DnsAnswer { name, addresses } in &self.dns {
             let addresses: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
             arguments.push(format!("--dns={name}={}", addresses.join(",")).into());

@@ -58,6 +58,13 @@ impl Settings {
     pub(crate) fn cluster(&self) -> cluster::Settings {
         cluster::Settings { api_server: self.api_server.clone(), pod_networks: self.pod_network.clone() }
     }
+
+    /// What no name opens, as an agent with the same settings sees it.
+    fn never_leased(&self) -> NeverLeased {
+        let networks: Vec<_> = self.never_lease.iter().map(|block| block.0).collect();
+        let prefixes: Vec<_> = self.nat64_prefix.iter().map(|prefix| prefix.0).collect();
+        NeverLeased::new(self.cluster_domain.clone()).and_networks(&networks).translated_by(&prefixes)
+    }
 }
 
 impl Loaded {
@@ -73,7 +80,7 @@ impl Loaded {
     /// `findings` are those of reading what was lowered.
     pub(crate) fn compile(lowered: cluster::Lowered, findings: Vec<Finding>, settings: &Settings) -> Self {
         let (program, compile_findings) = compile(&lowered.snapshot);
-        let never_leased = NeverLeased::new(settings.cluster_domain.clone());
+        let never_leased = settings.never_leased();
         let unread = Unread::of(findings.iter().chain(&lowered.findings));
         let mut loaded = Self {
             unread,

@@ -32,6 +32,28 @@ fn json(line: &str) -> serde_json::Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{line}: {error}"))
 }
 
+/// What an agent with the same settings never leases, offline commands do not take for open either.
+#[test]
+fn s6_8_settings_about_leases_count_offline_too() {
+    let verdict = |answer: &str, more: &str| {
+        let line = format!(
+            "explain -o json --from shop/api --to api.payments.example:443 \
+             --dns api.payments.example={answer} {more} examples/shop"
+        );
+        json(&line)["verdict"].as_str().map(str::to_owned)
+    };
+    let (allow, deny) = (Some("allow".to_owned()), Some("deny".to_owned()));
+    assert_eq!(verdict("198.51.100.7", ""), allow);
+    assert_eq!(verdict("198.51.100.7", "--never-lease 198.51.100.0/24"), deny);
+    assert_eq!(verdict("198.51.100.7", "--never-lease 203.0.113.0/24"), allow);
+    // A form of an address that is never leased, by a translator of this network.
+    let form = "2001:db8:64::c633:6407";
+    assert_eq!(verdict(form, "--never-lease 198.51.100.0/24"), allow);
+    assert_eq!(verdict(form, "--never-lease 198.51.100.0/24 --nat64-prefix 2001:db8:64::/96"), deny);
+    let output = namewall(&["check", "--nat64-prefix", "198.51.100.0/24", "examples/shop"]);
+    assert!(text(&output.stderr).contains("is no IPv6 prefix of 32"), "{}", text(&output.stderr));
+}
+
 #[test]
 fn explain_names_each_rule_with_file_and_line() {
     check(

@@ -50,6 +50,11 @@ const EDGES: &[Edge] = &[
         words: &["Instant::now", "thread::"],
         why: "stores the last good objects in a thread, and waits for it for a short time",
     },
+    Edge {
+        file: "agent/src/history/keeper.rs",
+        words: &["Instant::now", ".elapsed()", "thread::"],
+        why: "stores leases in a thread, and no more often than the disk bears",
+    },
     Edge { file: "agent/src/enforcer.rs", words: &["thread::"], why: "gives answers their turn between two parts" },
     Edge { file: "agent/src/node.rs", words: &["thread::"], why: "keeps the heartbeat of the DNS server" },
     Edge { file: "agent/src/learner.rs", words: &["thread::"], why: "plays a slow kernel, for tests" },

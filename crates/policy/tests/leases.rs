@@ -193,6 +193,46 @@ fn s6_5_a_name_many_ask_for_is_counted_to_who_has_fewest() {
 }
 
 #[test]
+fn s6_5_a_flood_does_not_evict_names_that_another_client_asked_for_too() {
+    let bounds = [Bounds { names_a_pattern: 100, ..Bounds::default() }, Bounds { leases: 100, ..Bounds::default() }];
+    for bounds in bounds {
+        let mut table = LeaseTable::with_bounds(bounds);
+        // The client that floods later asks first, and its answers end first.
+        for number in 0..30 {
+            let shared = lease("*.b", &format!("shared{number}.b"), number, 5);
+            table.grant(by(1, shared.clone()));
+            table.grant(by(2, shared.clone()));
+            assert!(table.has(&by(2, shared.clone()), at(5)) && table.has(&by(1, shared), at(5)));
+        }
+        for number in 0..1_000 {
+            for gone in table.grant(by(1, lease("*.b", &format!("x{number}.b"), 100 + number, 500))) {
+                assert!(gone.name.as_str().starts_with('x'), "{} made room for {number}", gone.name);
+            }
+        }
+        assert_eq!(names(&table).iter().filter(|name| name.as_str().starts_with("shared")).count(), 30);
+        assert_eq!(table.len(), 100);
+    }
+}
+
+#[test]
+fn s6_5_two_clients_that_flood_the_same_names_evict_their_own() {
+    let mut table = LeaseTable::with_bounds(Bounds { leases: 5_000, ..Bounds::default() });
+    for number in 0..100 {
+        table.grant(by(3, lease("*.b", &format!("own{number}.b"), number, 5)));
+    }
+    for number in 0..20_000 {
+        let flood = lease("*.b", &format!("x{number}.b"), 1_000 + number, 500);
+        for client in [1, 2] {
+            for gone in table.grant(by(client, flood.clone())) {
+                assert!(gone.name.as_str().starts_with('x'), "{} made room for {number}", gone.name);
+            }
+            assert!(table.len() <= 5_000);
+        }
+    }
+    assert_eq!(names(&table).iter().filter(|name| name.as_str().starts_with("own")).count(), 100);
+}
+
+#[test]
 fn s6_4_what_has_ended_is_forgotten_but_for_what_connections_lead_to() {
     let mut table = LeaseTable::default();
     for number in 0..10 {

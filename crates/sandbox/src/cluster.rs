@@ -31,6 +31,8 @@ pub struct Cluster {
     logs: BTreeMap<Arc<str>, DenialLog>,
     /// When nodes decide what to cut.
     settle: Settle,
+    /// How many cut connections an agent remembers, if it is not the usual number.
+    most_cuts: Option<usize>,
     /// Sockets of pods' network namespaces, by pod.
     sockets: BTreeMap<Arc<str>, Reached>,
     /// True if agents have gone, so that pods have what they left.
@@ -85,6 +87,7 @@ impl Cluster {
             agents: BTreeMap::new(),
             logs: BTreeMap::new(),
             settle: Settle::AT_ONCE,
+            most_cuts: None,
             sockets: BTreeMap::new(),
             has_restarted: false,
             knows_interfaces: true,
@@ -152,6 +155,16 @@ impl Cluster {
         self.knows_interfaces = false;
     }
 
+    /// Agents that start from now on remember so many cut connections.
+    pub fn set_most_cuts(&mut self, most: usize) {
+        self.most_cuts = Some(most);
+    }
+
+    /// How many cut connections were forgotten on all nodes to make room for others.
+    pub fn forgotten_cuts(&self) -> u64 {
+        self.agents.values().map(Node::forgotten_cuts).sum()
+    }
+
     /// From the next change on, what to cut is decided when policies have settled, and `settle` is called.
     pub fn set_settle(&mut self, settle: Settle) {
         self.settle = settle;
@@ -183,7 +196,8 @@ impl Cluster {
                 self.logs.insert(name.clone(), log);
             }
             if !self.agents.contains_key(name) {
-                let node = namespace.enter(|| open_node(known))?.map_err(|source| failed(name, source))?;
+                let node =
+                    namespace.enter(|| open_node(known, self.most_cuts))?.map_err(|source| failed(name, source))?;
                 self.agents.insert(name.clone(), node);
             }
             let namespaces = self.namespaces_on(name);
@@ -298,7 +312,7 @@ impl Cluster {
 }
 
 /// A node that nobody described judges all pods: they are all on it.
-fn open_node(node: Option<NodeId>) -> Result<Node, NodeError> {
+fn open_node(node: Option<NodeId>, most_cuts: Option<usize>) -> Result<Node, NodeError> {
     let scope = Scope { node, log_group: Cluster::LOG_GROUP, ..Scope::default() };
     let settings = NodeSettings {
         scope,
@@ -308,7 +322,8 @@ fn open_node(node: Option<NodeId>) -> Result<Node, NodeError> {
         learning: Learning::default(),
         never_leased: NeverLeased::new("cluster.local".parse().expect("it is a name")),
     };
-    Node::open(Settings::default(), settings)
+    let usual = Settings::default();
+    Node::open(Settings { most_cuts: most_cuts.unwrap_or(usual.most_cuts), ..usual }, settings)
 }
 
 /// A node serves at its first address of each family.

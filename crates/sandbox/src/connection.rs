@@ -2,6 +2,8 @@
 
 use crate::error::Error;
 use crate::listen::message_of;
+use crate::packet::sctp::{Chunk, Packet};
+use crate::packet::without_ipv4_header;
 use crate::probe::{Measured, Ports, ProbeSource, nonce, open_socket};
 use crate::socket::{self, SocketKind};
 use namewall_policy::port::Protocol;
@@ -14,7 +16,8 @@ use std::time::{Duration, Instant};
 
 const NONCE: usize = 8;
 
-/// A TCP or UDP connection to an end that echoes.
+/// A TCP, UDP or SCTP connection to an end that echoes. SCTP is spoken by raw packets, where the kernel does not speak
+/// it itself.
 #[derive(Debug)]
 pub struct Connection {
     kind: SocketKind,
@@ -23,6 +26,22 @@ pub struct Connection {
     pub(crate) name: u64,
     /// The end of what a stream has brought: a nonce may come in two pieces, and after older ones.
     tail: Vec<u8>,
+    /// What packets of SCTP are addressed by.
+    association: Association,
+}
+
+#[derive(Clone, Copy, Default, Debug)]
+struct Association {
+    port: u16,
+    to_port: u16,
+    /// The tag that the far end has told.
+    tag: u32,
+}
+
+impl Association {
+    fn packet(self, chunk: Chunk) -> Packet {
+        Packet { from_port: self.port, to_port: self.to_port, tag: self.tag, chunk }
+    }
 }
 
 /// Who wants to be connected.
@@ -39,11 +58,14 @@ impl Connection {
         let kind = match wish.protocol {
             Protocol::Tcp => SocketKind::Tcp,
             Protocol::Udp => SocketKind::Udp,
+            // The kernel of the near end would abort an association that it knows nothing of.
+            Protocol::Sctp if !socket::kernel_speaks_sctp() => SocketKind::Sctp,
             other => return Err(Error::NotKept(other)),
         };
         let (from, to) = (wish.from, wish.to);
-        let (fd, _) = from.namespace.enter(|| open_socket(kind, from.source, to, ports))??;
-        let mut connection = Self { kind, fd, name: nonce(), tail: Vec::new() };
+        let (fd, port) = from.namespace.enter(|| open_socket(kind, from.source, to, ports))??;
+        let association = Association { port, to_port: to.port(), tag: 0 };
+        let mut connection = Self { kind, fd, name: nonce(), tail: Vec::new(), association };
         let opened = connection.complete(to, timeout).map_err(Measured::from_error);
         Ok(opened.map(|()| connection))
     }
@@ -57,8 +79,51 @@ impl Connection {
             socket::connected(&self.fd).unwrap_or(Err(Errno::ETIMEDOUT))?;
         }
         socket::hear_only_refusals(&self.fd, to.is_ipv4())?;
+        if self.kind == SocketKind::Sctp {
+            self.associate(to, timeout)?;
+        }
         let nonce = self.ask()?;
         self.wait_for(nonce, timeout)
+    }
+
+    /// Establishes an association: the far end tells its tag, and gets its cookie back.
+    fn associate(&mut self, to: SocketAddr, timeout: Duration) -> Result<(), Errno> {
+        let (deadline, own_tag) = (Instant::now() + timeout, (self.name as u32).max(1));
+        self.say(Chunk::Init(own_tag))?;
+        let mut buffer = [0; 4096];
+        loop {
+            match recv(self.fd.as_raw_fd(), &mut buffer, MsgFlags::empty()) {
+                Ok(length) => {
+                    let packet = &buffer[..length];
+                    let packet = Packet::read(if to.is_ipv4() { without_ipv4_header(packet) } else { packet });
+                    let is_ours = |packet: &Packet| {
+                        let Association { port, to_port, .. } = self.association;
+                        (packet.from_port, packet.to_port, packet.tag) == (to_port, port, own_tag)
+                    };
+                    match packet.filter(is_ours).map(|packet| packet.chunk) {
+                        Some(Chunk::InitAck(tag)) => {
+                            self.association.tag = tag;
+                            self.say(Chunk::CookieEcho)?;
+                        }
+                        Some(Chunk::CookieAck) => return Ok(()),
+                        Some(Chunk::Abort) => return Err(Errno::ECONNREFUSED),
+                        _ => {}
+                    }
+                    continue;
+                }
+                Err(Errno::EAGAIN | Errno::EINTR) => {}
+                Err(errno) => return Err(errno),
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Errno::ETIMEDOUT);
+            }
+            wait(&mut [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN)], left)?;
+        }
+    }
+
+    fn say(&self, chunk: Chunk) -> Result<(), Errno> {
+        send(self.fd.as_raw_fd(), &self.association.packet(chunk).write(), MsgFlags::empty()).map(drop)
     }
 
     /// Waits until this comes through it.
@@ -135,6 +200,9 @@ impl Connection {
 
     fn ask(&self) -> Result<u64, Errno> {
         let nonce = nonce();
+        if self.kind == SocketKind::Sctp {
+            return self.say(Chunk::Heartbeat(message_of(self.name, nonce))).map(|()| nonce);
+        }
         send(self.fd.as_raw_fd(), &message_of(self.name, nonce), MsgFlags::MSG_NOSIGNAL).map(|_| nonce)
     }
 

@@ -1,9 +1,10 @@
 //! Connections through changes (S3.4): what policies allow before a change and
 //! after it has settled is never lost; what they forbid ends, TCP by a reset.
 //!
-//! Long-lived TCP and UDP flows go through applies in every order, policies that
-//! are replaced, labels that change and agents that start again. Every story
+//! Long-lived TCP, UDP and SCTP flows go through applies in every order, policies
+//! that are replaced, labels that change and agents that start again. Every story
 //! ends in a state that allows `web` and forbids `other`, however it gets there.
+//! SCTP is raw packets: the kernel tracks it, and need not speak it.
 
 mod common;
 
@@ -28,6 +29,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 const CUT_PACKETS: &str = "belongs to a connection that was cut";
 const WEB: [&str; 2] = ["10.0.1.2", "fd00:1::2"];
 const OTHER: [&str; 2] = ["10.0.1.3", "fd00:1::3"];
+const PROTOCOLS: [Protocol; 3] = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp];
 const DB: [&str; 2] = ["10.0.2.2", "fd00:2::2"];
 
 /// What the cluster is at one moment.
@@ -109,7 +111,8 @@ const STORIES: [(&str, &[Moment]); 8] = [
 struct Flows {
     web: Vec<Connection>,
     other_tcp: Vec<Connection>,
-    other_udp: Vec<Connection>,
+    /// UDP and SCTP.
+    other_datagrams: Vec<Connection>,
 }
 
 fn open(cluster: &Cluster, from: &str, to: &str, protocol: Protocol) -> Connection {
@@ -126,9 +129,9 @@ fn open(cluster: &Cluster, from: &str, to: &str, protocol: Protocol) -> Connecti
 
 fn open_all(cluster: &Cluster) -> Flows {
     let of = |from: [&str; 2], protocol| [0, 1].map(|family| open(cluster, from[family], DB[family], protocol));
-    let (tcp, udp) = (Protocol::Tcp, Protocol::Udp);
-    let web = [of(WEB, tcp), of(WEB, udp)].into_iter().flatten().collect();
-    Flows { web, other_tcp: of(OTHER, tcp).into(), other_udp: of(OTHER, udp).into() }
+    let web = PROTOCOLS.into_iter().flat_map(|protocol| of(WEB, protocol)).collect();
+    let other_datagrams = [Protocol::Udp, Protocol::Sctp].into_iter().flat_map(|protocol| of(OTHER, protocol));
+    Flows { web, other_tcp: of(OTHER, Protocol::Tcp).into(), other_datagrams: other_datagrams.collect() }
 }
 
 fn go_to(cluster: &mut Cluster, moment: Moment) {
@@ -163,9 +166,7 @@ fn s3_4_what_is_allowed_before_and_after_is_never_lost_and_what_is_forbidden_end
         Wanted { snapshot: &snapshot, program: &program, outside: &[], cut: CutEstablished::Always, dns: None };
     let mut cluster = Cluster::build(&wanted, &mut |_| {}).expect("the sandbox is built");
     cluster.set_settle(Settle::default());
-    let listen = |at: &&str| {
-        [Protocol::Tcp, Protocol::Udp].map(|protocol| Listen { address: address(at), protocol, port: PORT })
-    };
+    let listen = |at: &&str| PROTOCOLS.map(|protocol| Listen { address: address(at), protocol, port: PORT });
     cluster.sandbox.ensure_listening(&DB.iter().flat_map(listen).collect::<Vec<_>>()).expect("db listens");
     let mut lost = Vec::new();
     for (story, moments) in STORIES {
@@ -187,13 +188,53 @@ fn s3_4_what_is_allowed_before_and_after_is_never_lost_and_what_is_forbidden_end
         }
         assert!(first.is_reset(DEADLINE) && second.is_reset(DEADLINE), "{story}: TCP ends by a reset");
         let timeout = cluster.sandbox.timeout;
-        let alive = Connection::all_alive(&mut flows.other_udp, timeout).expect("they are asked");
-        assert_eq!(alive, [false, false], "{story}: UDP is dropped while it is denied");
+        let alive = Connection::all_alive(&mut flows.other_datagrams, timeout).expect("they are asked");
+        assert_eq!(alive, [false; 4], "{story}: UDP and SCTP are dropped while they are denied");
         go_to(&mut cluster, NOTHING);
         let waited = Instant::now();
-        while Connection::all_alive(&mut flows.other_udp, timeout).expect("they are asked").contains(&false) {
-            assert!(waited.elapsed() < DEADLINE, "{story}: UDP goes on when it is allowed again");
+        while Connection::all_alive(&mut flows.other_datagrams, timeout).expect("they are asked").contains(&false) {
+            assert!(waited.elapsed() < DEADLINE, "{story}: UDP and SCTP go on when they are allowed again");
         }
     }
     assert_eq!(lost, [""; 0], "connections were lost that both states allow");
+}
+
+/// Agents remember so many cut connections, and one pod has many more.
+const MOST_CUTS: usize = 300;
+const FLOOD: usize = 1_500;
+
+#[test]
+fn s3_4_a_flood_of_cuts_by_one_pod_revives_no_connection_of_another() {
+    if !has_rights() {
+        return;
+    }
+    let snapshot = NOTHING.snapshot();
+    let program = compile(&snapshot).0;
+    let wanted =
+        Wanted { snapshot: &snapshot, program: &program, outside: &[], cut: CutEstablished::Always, dns: None };
+    let mut cluster = Cluster::build(&wanted, &mut |_| {}).expect("the sandbox is built");
+    cluster.set_most_cuts(MOST_CUTS);
+    go_to(&mut cluster, NOTHING.after_restart());
+    let listen = Listen { address: address(DB[0]), protocol: Protocol::Tcp, port: PORT };
+    cluster.sandbox.ensure_listening(&[listen]).expect("db listens");
+    // Cut before the flood, and with it: in both cases it is the oldest of all, or one among many.
+    let connect = |cluster: &Cluster, from: &str| open(cluster, from, DB[0], Protocol::Tcp);
+    let mut before = connect(&cluster, WEB[0]);
+    go_to(&mut cluster, with(&["deny"]));
+    go_to(&mut cluster, NOTHING);
+    let mut with_it = connect(&cluster, WEB[0]);
+    let mut flood: Vec<Connection> = (0..FLOOD).map(|_| connect(&cluster, OTHER[0])).collect();
+    assert_eq!(cluster.forgotten_cuts(), 0);
+    go_to(&mut cluster, with(&["deny"]));
+    // The node of db enforces the policy, and counts.
+    let forgotten = cluster.forgotten_cuts();
+    assert!(forgotten >= (FLOOD - MOST_CUTS) as u64, "{forgotten} are counted");
+    // db may open connections to both, so what is forgotten lives again when db speaks. So the memory is what keeps
+    // the others dead.
+    let revived = flood.iter_mut().take(50).any(|connection| cluster.sandbox.hears_far_end(connection));
+    assert!(revived, "there are more than the memory holds");
+    for (when, connection) in [("before the flood", &mut before), ("with the flood", &mut with_it)] {
+        assert!(!cluster.sandbox.hears_far_end(connection), "{when}: the far end is not heard");
+        assert!(connection.is_reset(DEADLINE), "{when}: it ends by a reset");
+    }
 }

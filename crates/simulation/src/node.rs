@@ -140,7 +140,7 @@ impl Running {
         };
         let addresses: Vec<(Ipv4Addr, u32)> = addresses.iter().filter_map(v4).collect();
         let (bytes, mut batch) = (answer(name, &addresses), Vec::new());
-        self.node.learner().learn(&Answer { client: pod, bytes: &bytes }, &mut batch);
+        self.node.learner().learn(&Answer { client: pod, upstream: None, bytes: &bytes }, &mut batch);
         self.node.learner().commit(&mut batch).expect("memory refuses nothing");
     }
 }

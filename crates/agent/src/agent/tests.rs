@@ -2,12 +2,12 @@
 //! memory.
 
 use super::*;
-use crate::config::DnsConfig;
+use crate::config::{DnsConfig, FixedSettings};
 use crate::learner::Learning;
 use crate::metrics::METRICS;
 use crate::settle::Settle;
 use crate::signals::tests::NoSignals;
-use crate::testing::{DB, FakeMachine, NoLookups, WEB, answer, ip, names_of_web, read};
+use crate::testing::{DB, FakeMachine, NoLookups, UPSTREAM, WEB, answer, ip, names_of_web, read};
 use namewall_cluster::{Key, LoadError, PodAddresses, Read};
 use namewall_cni::sandboxes::{FILE, Sandboxes};
 use namewall_dataplane::memory::Memory;
@@ -28,13 +28,13 @@ use std::path::Path;
 use std::rc::Rc;
 
 /// What happens next, and what the test does before it.
-type Step = (Event, Box<dyn FnOnce()>);
+pub(super) type Step = (Event, Box<dyn FnOnce()>);
 
 /// What users are warned of, and how.
 type Warned = (NodeTopic, Option<String>);
 
 /// Goes through its steps, and stops.
-struct Script {
+pub(super) struct Script {
     steps: VecDeque<Step>,
     policies: Rc<RefCell<Vec<String>>>,
     warnings: Rc<RefCell<Vec<Warned>>>,
@@ -82,28 +82,43 @@ impl Source for Script {
 }
 
 /// An agent that is to be started.
-struct Trial {
-    memory: Memory,
-    clock: Arc<ManualClock>,
-    policies: Rc<RefCell<Vec<String>>>,
+pub(super) struct Trial {
+    pub(super) memory: Memory,
+    pub(super) clock: Arc<ManualClock>,
+    pub(super) policies: Rc<RefCell<Vec<String>>>,
     warnings: Rc<RefCell<Vec<Warned>>>,
     api: Rc<RefCell<Api>>,
     machine: FakeMachine,
     health: Health,
-    control: PathBuf,
+    pub(super) control: PathBuf,
+    /// Where it is stored what is known of leases.
+    pub(super) history: Option<PathBuf>,
+    pub(super) config: Rc<RefCell<Config>>,
 }
 
 impl Trial {
-    fn new(name: &str) -> Self {
+    pub(super) fn new(name: &str) -> Self {
         let control = std::env::temp_dir().join(format!("namewall-agent-{name}-{}.sock", std::process::id()));
         let (memory, clock) = (Memory::default(), Arc::new(ManualClock::default()));
         let (machine, health) = (FakeMachine::new(&["192.0.2.1"]), Health::new("not yet"));
         let (policies, warnings, api) = (Rc::default(), Rc::default(), Rc::default());
-        Self { memory, clock, policies, warnings, api, machine, health, control }
+        Self {
+            memory,
+            clock,
+            policies,
+            warnings,
+            api,
+            machine,
+            health,
+            control,
+            history: None,
+            config: Rc::new(RefCell::new(config())),
+        }
     }
 
-    fn start(&self, steps: Vec<Step>) -> Result<Agent<'static, Script, Memory>, AgentError> {
+    pub(super) fn start(&self, steps: Vec<Step>) -> Result<Agent<'static, Script, Memory>, AgentError> {
         let (memory, policies, warnings) = (self.memory.clone(), self.policies.clone(), self.warnings.clone());
+        let settings = self.config.clone();
         Agent::start(Start {
             source: Script {
                 steps: steps.into(),
@@ -115,10 +130,11 @@ impl Trial {
             open: Box::new(move |_| Ok(memory)),
             clock: self.clock.clone(),
             machine: Box::new(self.machine.clone()),
-            read_config: Box::new(|| Ok(config())),
+            read_config: Box::new(move || Ok(settings.borrow().clone())),
             cluster_domain: "cluster.local".parse().expect("a name"),
             control: self.control.clone(),
             records: self.control.with_extension("records"),
+            history: self.history.clone(),
             take_over: false,
             explain: Box::new(|_, _| Err("nobody explains".to_owned())),
             health: self.health.clone(),
@@ -127,7 +143,7 @@ impl Trial {
         })
     }
 
-    fn run(&self, steps: Vec<Step>) {
+    pub(super) fn run(&self, steps: Vec<Step>) {
         let ended = self.start(steps).and_then(|agent| agent.run(&NoSignals)).expect("it runs");
         assert_eq!(ended, Ended::Stopped);
     }
@@ -139,18 +155,18 @@ impl Trial {
     }
 
     /// A step in which only this is done.
-    fn then(&self, act: impl FnOnce(&Memory) + 'static) -> Step {
+    pub(super) fn then(&self, act: impl FnOnce(&Memory) + 'static) -> Step {
         let memory = self.memory.clone();
         (Event::Nothing, Box::new(move || act(&memory)))
     }
 
     /// A step before which time passes.
-    fn after(&self, time: Duration) -> Step {
+    pub(super) fn after(&self, time: Duration) -> Step {
         let clock = self.clock.clone();
         (Event::Nothing, Box::new(move || clock.advance(time)))
     }
 
-    fn status(control: &Path) -> Value {
+    pub(super) fn status(control: &Path) -> Value {
         Running::find(control).expect("it runs").ask(&serde_json::json!({"status": true})).expect("it answers")
     }
 }
@@ -178,6 +194,7 @@ pub(super) fn config() -> Config {
             on_learn_timeout: OnLearnTimeout::Fail,
             loops: 2,
         },
+        fixed: FixedSettings(vec![("table", "namewall".to_owned()), ("stateDir", "/var/lib/namewall".to_owned())]),
     }
 }
 
@@ -233,7 +250,11 @@ fn s3_4_what_is_due_is_cut_after_a_change_is_told_of_as_enforced() {
 }
 
 fn web_to_db() -> Connection {
-    Connection::between(Protocol::Tcp, SocketAddr::new(ip(WEB), 40_000), SocketAddr::new(ip(DB), 5432))
+    web_to(DB)
+}
+
+pub(super) fn web_to(address: &str) -> Connection {
+    Connection::between(Protocol::Tcp, SocketAddr::new(ip(WEB), 40_000), SocketAddr::new(ip(address), 5432))
 }
 
 fn allow_web() -> String {
@@ -556,7 +577,7 @@ fn metrics_tell_of_leases_and_of_what_is_never_leased() {
         let state = lock(&agent.state);
         let (learner, bytes) = (state.node.learner(), answer("api.example.com", addresses, 60));
         let mut batch = Vec::new();
-        learner.learn(&Answer { client: ip(WEB), bytes: &bytes }, &mut batch);
+        learner.learn(&Answer { client: ip(WEB), upstream: Some(UPSTREAM), bytes: &bytes }, &mut batch);
         learner.commit(&mut batch).is_ok()
     };
     let outside = Ipv4Addr::new(198, 51, 100, 7);
@@ -624,7 +645,7 @@ fn s6_8_an_address_of_the_machine_that_no_object_tells_of_is_never_leased() {
     {
         let state = lock(&agent.state);
         let (mut batch, bytes) = (Vec::new(), answer("api.example.com", &addresses, 60));
-        state.node.learner().learn(&Answer { client: ip(WEB), bytes: &bytes }, &mut batch);
+        state.node.learner().learn(&Answer { client: ip(WEB), upstream: Some(UPSTREAM), bytes: &bytes }, &mut batch);
         state.node.learner().commit(&mut batch).expect("memory takes it");
     }
     let leased: Vec<IpAddr> = trial.memory.leases().iter().map(|lease| lease.address).collect();

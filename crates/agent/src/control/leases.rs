@@ -40,6 +40,11 @@ fn describe<D: Dataplane>(state: &State<D>, lease: &Lease, now: Instant) -> Valu
         "pattern": lease.pattern.to_string(),
         "rules": rules_of(&state.snapshot, program, &lease.pattern),
         "askedBy": asked_by,
+        "answer": state.node.learner().origin(lease).map(|origin| json!({
+            "upstream": origin.upstream.map(|server| server.to_string()),
+            "ttl": origin.ttl,
+            "owners": origin.owners.iter().map(|owner| owner.as_str()).collect::<Vec<_>>(),
+        })),
         "secondsLeft": lease.expiry.0.saturating_sub(now.0).as_secs(),
     })
 }

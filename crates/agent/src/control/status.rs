@@ -1,6 +1,7 @@
 //! `namewall status`.
 
 use crate::identity::Attachments;
+use crate::metrics::read;
 use crate::source::StorageStatus;
 use crate::state::State;
 use namewall_dataplane::{Dataplane, FrameChecks};
@@ -20,6 +21,7 @@ pub(super) fn status<D: Dataplane>(state: &State<D>, attachments: &Attachments) 
         "findings": texts(&state.findings),
         "keptFiles": texts(&state.kept),
         "lastError": state.last_error,
+        "atNextStart": state.at_next_start,
         "storage": storage(&state.storage),
         "trouble": state.trouble.iter().map(|one| json!({"kind": one.kind, "what": one.what})).collect::<Vec<_>>(),
         "dns": dns(state),
@@ -31,6 +33,10 @@ pub(super) fn status<D: Dataplane>(state: &State<D>, attachments: &Attachments) 
                 "refused": refused, "evicted": evicted, "lastTrouble": publisher.trouble(),
             })
         }),
+        "cuts": {
+            "connections": read(&state.node.meter().cut),
+            "forgotten": read(&state.node.meter().cuts_forgotten),
+        },
         "denials": state.denials.total(),
         "attachments": {
             "known": attached.known,

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::share::Share;
-use crate::testing::{Bench, DB, WEB, answer, ip, names_of_web, program};
+use crate::testing::{Bench, DB, UPSTREAM, WEB, answer, ip, names_of_web, program};
 use namewall_dataplane::memory::Memory;
 use namewall_policy::port::Protocol;
 use namewall_policy::{Flow, Verdict};
@@ -23,7 +23,7 @@ impl Bench {
     /// Learns an answer, and opens it.
     pub(super) fn hears(&self, client: &str, bytes: &[u8]) -> Opens {
         let mut batch = Vec::new();
-        let opens = self.learner().learn(&Answer { client: ip(client), bytes }, &mut batch);
+        let opens = self.learner().learn(&Answer { client: ip(client), upstream: Some(UPSTREAM), bytes }, &mut batch);
         self.learner().commit(&mut batch).expect("memory takes it");
         opens
     }
@@ -41,7 +41,10 @@ fn s6_6_an_answer_opens_once_it_is_committed_and_is_held_until_then() {
     let bench = bench();
     let bytes = answer("api.example.com", &[OUTSIDE], 60);
     let mut batch = Vec::new();
-    assert_eq!(bench.learner().learn(&Answer { client: ip(WEB), bytes: &bytes }, &mut batch), Opens::New);
+    assert_eq!(
+        bench.learner().learn(&Answer { client: ip(WEB), upstream: Some(UPSTREAM), bytes: &bytes }, &mut batch),
+        Opens::New
+    );
     assert_eq!(bench.verdict(WEB, OUTSIDE), Verdict::Deny);
     bench.learner().commit(&mut batch).expect("memory takes it");
     assert_eq!(bench.verdict(WEB, OUTSIDE), Verdict::Allow);
@@ -100,7 +103,10 @@ fn s6_6_what_the_data_plane_refuses_is_not_open_and_is_counted() {
     let mut batch = Vec::new();
     bench.memory.refuse(true);
     for failures in 1..=2 {
-        assert_eq!(bench.learner().learn(&Answer { client: ip(WEB), bytes: &bytes }, &mut batch), Opens::New);
+        assert_eq!(
+            bench.learner().learn(&Answer { client: ip(WEB), upstream: Some(UPSTREAM), bytes: &bytes }, &mut batch),
+            Opens::New
+        );
         bench.learner().commit(&mut batch).expect_err("it refuses");
         assert_eq!(bench.learner().counters().failed, failures);
         assert!(batch.is_empty());

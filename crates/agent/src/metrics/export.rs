@@ -33,6 +33,7 @@ struct Reading {
     evictions: Evictions,
     learned: Learned,
     forgotten_answers: u64,
+    forgotten_origins: u64,
     dns: DnsCounters,
     upstreams: Vec<UpstreamState>,
     denials: Arc<Denials>,
@@ -67,6 +68,7 @@ impl Reading {
             evictions,
             learned: state.node.counters(),
             forgotten_answers: state.node.learner().forgotten_answers(),
+            forgotten_origins: state.node.learner().forgotten_origins(),
             dns: server.map(|server| server.counters()).unwrap_or_default(),
             upstreams: server.map(|server| server.upstreams()).unwrap_or_default(),
             denials: state.denials.clone(),
@@ -148,6 +150,7 @@ impl Reading {
         to.value(&metric::ADDRESSES_FOREIGN, learned.foreign)?;
         to.value(&metric::ADDRESSES_OVER_BOUND, learned.over_bound)?;
         to.value(&metric::RECENT_FORGOTTEN, self.forgotten_answers)?;
+        to.value(&metric::ORIGINS_FORGOTTEN, self.forgotten_origins)?;
         to.value(&metric::ANSWERS_LEARNED, learned.learned)
     }
 

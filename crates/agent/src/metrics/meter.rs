@@ -64,6 +64,6 @@ pub(crate) fn add(counter: &AtomicU64, count: usize) {
     counter.fetch_add(count as u64, Relaxed);
 }
 
-pub(super) fn read(counter: &AtomicU64) -> u64 {
+pub(crate) fn read(counter: &AtomicU64) -> u64 {
     counter.load(Relaxed)
 }

@@ -6,5 +6,5 @@ mod meter;
 mod table;
 
 pub(crate) use export::NodeMetrics;
-pub(crate) use meter::{Meter, add};
+pub(crate) use meter::{Meter, add, read};
 pub use table::METRICS;

@@ -94,6 +94,10 @@ pub(super) const RECENT_FORGOTTEN: Metric = Metric::counter(
     "Answers that no rule spoke of and that gave way to others: a rule that comes later opens them only after another \
      lookup.",
 );
+pub(super) const ORIGINS_FORGOTTEN: Metric = Metric::counter(
+    "namewall_lease_origins_forgotten_total",
+    "Leases of which it was forgotten which answer opened them, since there were too many; they stay open.",
+);
 pub(super) const CALLERS_REFUSED: Metric = Metric::counter(
     "namewall_control_refused_total",
     "Callers of the control socket that were sent away, since too many were being answered.",
@@ -235,6 +239,7 @@ pub const METRICS: &[&Metric] = &[
     &ADDRESSES_FOREIGN,
     &ADDRESSES_OVER_BOUND,
     &RECENT_FORGOTTEN,
+    &ORIGINS_FORGOTTEN,
     &ANSWERS_LEARNED,
     &QUERIES,
     &QUERIES_REFUSED,

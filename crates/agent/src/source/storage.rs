@@ -26,8 +26,9 @@ const RETRY_EVERY: Duration = Duration::from_secs(1);
 /// How long the end of the process waits for what is being stored.
 const LAST_PATIENCE: Duration = Duration::from_secs(5);
 
-/// The folder below the state directory. It is this user's alone; the state directory itself may be shared.
+/// The folders below the state directory. They are this user's alone; the state directory itself may be shared.
 const FOLDER: &str = "last-good";
+const LEASES_FOLDER: &str = "leases";
 
 /// Which state is meant.
 #[derive(Clone, Debug)]
@@ -39,15 +40,23 @@ pub struct StorageSettings {
 }
 
 impl StorageSettings {
-    /// The file with the state.
+    /// The file with the last good objects.
     pub fn file(&self) -> PathBuf {
+        self.folder.join(FOLDER).join(self.file_name())
+    }
+
+    /// The file with what is known of leases.
+    pub fn leases_file(&self) -> PathBuf {
+        self.folder.join(LEASES_FOLDER).join(self.file_name())
+    }
+
+    fn file_name(&self) -> String {
         // A table may be called anything, a file may not.
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-        let name = match self.table.chars().all(is_plain) && (1..=64).contains(&self.table.len()) {
+        match self.table.chars().all(is_plain) && (1..=64).contains(&self.table.len()) {
             true => self.table.clone(),
             false => digest(self.table.as_bytes()),
-        };
-        self.folder.join(FOLDER).join(name)
+        }
     }
 }
 
@@ -69,7 +78,7 @@ pub struct StorageStatus {
 }
 
 #[derive(Debug, thiserror::Error)]
-enum StorageError {
+pub(crate) enum StorageError {
     #[error("cannot make {}", .0.display())]
     Folder(PathBuf, #[source] io::Error),
     #[error("{} is not this user's alone; remove it, or set another --state-dir", .0.display())]
@@ -80,7 +89,7 @@ enum StorageError {
     Unusable(PathBuf, #[source] StoredError),
     #[error("{} is of another source ({found}); this is {own}", .path.display())]
     OtherSource { path: PathBuf, found: String, own: String },
-    #[error("cannot store the last good objects in {}", .0.display())]
+    #[error("cannot write {}", .0.display())]
     Write(PathBuf, #[source] io::Error),
     #[error("cannot store the last good objects")]
     Encode(#[source] StoredError),
@@ -156,8 +165,8 @@ impl Storage {
     }
 }
 
-/// The state in a file. None if there is no file.
-fn read(path: &Path, source: &str) -> Result<Option<Stored>, StorageError> {
+/// The bytes of a file that only this user can have written, at most one more than `most`. None if there is no file.
+pub(crate) fn read_file(path: &Path, most: usize) -> Result<Option<Vec<u8>>, StorageError> {
     let unread = |error| StorageError::Read(path.to_owned(), error);
     let mut bytes = Vec::new();
     // To open a pipe would wait for a writer.
@@ -169,9 +178,15 @@ fn read(path: &Path, source: &str) -> Result<Option<Stored>, StorageError> {
             if !found.is_file() || !is_own(&found) {
                 return Err(StorageError::Foreign(path.to_owned()));
             }
-            file.take(MAX_STORED as u64 + 1).read_to_end(&mut bytes).map_err(unread)?;
+            file.take(most as u64 + 1).read_to_end(&mut bytes).map_err(unread)?;
         }
     }
+    Ok(Some(bytes))
+}
+
+/// The state in a file. None if there is no file.
+fn read(path: &Path, source: &str) -> Result<Option<Stored>, StorageError> {
+    let Some(bytes) = read_file(path, MAX_STORED)? else { return Ok(None) };
     let stored = Stored::decode(&bytes).map_err(|error| StorageError::Unusable(path.to_owned(), error))?;
     match stored.source == source {
         true => Ok(Some(stored)),
@@ -187,9 +202,21 @@ fn is_own(found: &fs::Metadata) -> bool {
     found.uid() == nix::unistd::geteuid().as_raw() && found.mode() & 0o022 == 0
 }
 
-/// Writes a state under another name, and renames it when it is on the disk.
 fn write(path: &Path, stored: &Stored) -> Result<(), StorageError> {
-    let bytes = stored.encode().map_err(StorageError::Encode)?;
+    write_file(path, &stored.encode().map_err(StorageError::Encode)?, WriteHow::Synced)
+}
+
+/// What a file that was written outlives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum WriteHow {
+    /// The process, and the machine: it is on the disk before it has its name.
+    Synced,
+    /// The process.
+    Unsynced,
+}
+
+/// Writes a file under another name, and renames it when it is whole.
+pub(crate) fn write_file(path: &Path, bytes: &[u8], how: WriteHow) -> Result<(), StorageError> {
     let folder = path.parent().unwrap_or(path);
     let unmade = |error| StorageError::Folder(folder.to_owned(), error);
     DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(unmade)?;
@@ -202,20 +229,21 @@ fn write(path: &Path, stored: &Stored) -> Result<(), StorageError> {
     let held = File::open(folder).map_err(unmade)?;
     held.lock().map_err(unmade)?;
     let new = path.with_extension("new");
-    let written = write_synced(&new, &bytes).and_then(|()| fs::rename(&new, path)).and_then(|()| held.sync_all());
-    written.map_err(|error| {
+    let sync = |file: &File| if how == WriteHow::Synced { file.sync_all() } else { Ok(()) };
+    let written = write_new(&new, bytes).and_then(|file| sync(&file)).and_then(|()| fs::rename(&new, path));
+    written.and_then(|()| sync(&held)).map_err(|error| {
         // Half a state takes room that the next one needs.
         fs::remove_file(&new).ok();
         StorageError::Write(path.to_owned(), error)
     })
 }
 
-fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
+fn write_new(path: &Path, bytes: &[u8]) -> io::Result<File> {
     // One that an earlier process has left may be somebody's link.
     fs::remove_file(path).ok();
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(bytes)?;
-    file.sync_all()
+    Ok(file)
 }
 
 /// The thread that writes, and what it is given.

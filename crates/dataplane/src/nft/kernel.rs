@@ -39,11 +39,13 @@ pub struct Settings {
     pub table: String,
     /// How long the first change waits until the kernel has released the table of a process that has ended.
     pub patience: Duration,
+    /// How many cut connections are remembered. No more than by default: the kernel's sets have a size.
+    pub most_cuts: usize,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { table: "namewall".to_owned(), patience: RELEASE_TIMEOUT }
+        Self { table: "namewall".to_owned(), patience: RELEASE_TIMEOUT, most_cuts: MOST }
     }
 }
 
@@ -122,12 +124,12 @@ impl Nft {
             links: Socket::open(Family::NetlinkRoute).map_err(NftError::Socket)?,
             socket,
             conntrack,
-            settings,
             known: None,
             staged: Vec::new(),
             litter: Vec::new(),
             ended_leases: Default::default(),
-            remembered: Remembered::default(),
+            remembered: Remembered::with_room(settings.most_cuts),
+            settings,
             can_reset,
             guard: GuardTables::default(),
             inside: InsideTables::default(),
@@ -191,7 +193,8 @@ impl Nft {
         let (adopted, revoked) = (found.map(|_| adopted.leases), adopted.revoked);
         // An earlier process may have ended before it cut what it should have.
         let operations = batch.operations();
-        let applied = Applied { way: Way::Rebuild, operations, narrows: true, adopted, revoked };
+        let narrows_adopted = exists && change.narrows(plan::only_allows(program));
+        let applied = Applied { way: Way::Rebuild, operations, narrows: true, adopted, narrows_adopted, revoked };
         self.commit(batch)?;
         self.session().verify(&Check::of(&change), &rendered.table)?;
         let step = change.step;

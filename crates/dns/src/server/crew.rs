@@ -12,17 +12,23 @@
 //! asks also answers.
 
 use super::lock;
+use super::settings::plain;
 use super::workers::Workers;
 use crate::wire::{HEADER, Question};
 use nix::sys::eventfd::{EfdFlags, EventFd};
+use rustc_hash::FxHashMap;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Questions that may wait in a mailbox. With more there is silence, as where too much is under way.
 const MOST_LETTERS: usize = 8_192;
+
+/// While more wait, each client has a share: it may have as many as there are places left. So a flood by one client
+/// leaves half of the places to others, and there is always one for a client that has none.
+const SHARED_ABOVE: usize = MOST_LETTERS / 2;
 
 /// The longest name, as bytes of a message.
 const LONGEST_NAME: usize = 255;
@@ -59,6 +65,8 @@ struct Mailbox {
 pub(super) struct Mail {
     bytes: Vec<u8>,
     letters: Vec<Letter>,
+    /// How many are of each client, once that matters.
+    counts: Option<FxHashMap<IpAddr, usize>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -91,17 +99,37 @@ impl Mail {
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.letters.clear();
+        self.counts = None;
         // One burst must not keep its memory for ever.
         self.bytes.shrink_to(64 << 10);
     }
 
-    /// Takes up to so many letters of another's.
-    fn append(&mut self, other: &Self, most: usize) {
-        let (before, count) = (self.bytes.len(), most.min(other.letters.len()));
-        let some = other.letters.get(..count).unwrap_or_default();
+    /// Takes letters of another's, as far as there is room for them.
+    fn append(&mut self, other: &Self) {
+        let (before, count) = (self.bytes.len(), SHARED_ABOVE.saturating_sub(self.letters.len()));
+        let some = other.letters.get(..count).unwrap_or(&other.letters);
         let bytes = some.last().map_or(0, |last| last.end);
         self.bytes.extend_from_slice(other.bytes.get(..bytes).unwrap_or_default());
         self.letters.extend(some.iter().map(|letter| Letter { end: before + letter.end, ..*letter }));
+        for Passed { at, from, query } in other.iter().skip(some.len()) {
+            if self.has_room_for(from) {
+                self.bytes.extend_from_slice(query);
+                self.letters.push(Letter { at, from, end: self.bytes.len() });
+            }
+        }
+    }
+
+    /// True if the client may have one more, which is counted.
+    fn has_room_for(&mut self, from: SocketAddr) -> bool {
+        let counts = self.counts.get_or_insert_with(|| {
+            let mut counts = FxHashMap::default();
+            self.letters.iter().for_each(|letter| *counts.entry(plain(letter.from)).or_default() += 1);
+            counts
+        });
+        let count = counts.entry(plain(from)).or_default();
+        let has_room = *count < MOST_LETTERS.saturating_sub(self.letters.len());
+        *count += usize::from(has_room);
+        has_room
     }
 }
 
@@ -163,7 +191,7 @@ impl Crew {
             }
             let mut box_of = lock(&mailbox.mail);
             let before = box_of.letters.len();
-            box_of.append(mail, MOST_LETTERS.saturating_sub(before));
+            box_of.append(mail);
             let count = box_of.letters.len() - before;
             mailbox.put.fetch_add(count as u64, Ordering::SeqCst);
             drop(box_of);
@@ -249,9 +277,36 @@ mod tests {
         assert_eq!(taken, [&b"one"[..], b"", b"three"].map(|query| (at, from, query.to_vec())));
         crews[1].dealt_with(3);
         assert!(crews[0].is_at_rest());
-        for _ in 0..MOST_LETTERS + 5 {
+        for _ in 0..SHARED_ABOVE {
             crews[0].pass(1, &Passed { at, from, query: b"x" });
         }
-        assert_eq!(crews[0].post(), 5);
+        assert_eq!(crews[0].post(), 0);
+    }
+
+    #[test]
+    fn a_flood_that_fills_a_mailbox_leaves_places_to_every_other_client() {
+        let mut crews = Crew::of(2).unwrap();
+        let at = SocketAddr::from(([127, 0, 0, 1], 53));
+        let ask = |crew: &mut Crew, client: u8, count: usize| {
+            let from = SocketAddr::from(([10, 0, 0, client], 4_000));
+            (0..count).for_each(|_| crew.pass(1, &Passed { at, from, query: &[client; 20] }));
+            count - crew.post()
+        };
+        assert_eq!(ask(&mut crews[0], 1, 100_000), SHARED_ABOVE, "half of it, and no more");
+        assert_eq!(ask(&mut crews[0], 1, 1), 0);
+        let second = ask(&mut crews[0], 2, 100_000);
+        assert_eq!(second, SHARED_ABOVE / 2, "half of what is left");
+        for client in 3..=200 {
+            assert_eq!(ask(&mut crews[0], client, 5), 5, "client {client}");
+        }
+        let mut mail = Mail::default();
+        crews[1].take(&mut mail);
+        assert_eq!(mail.iter().count(), SHARED_ABOVE + second + 198 * 5);
+        assert!(
+            mail.iter().all(|one| one.query.len() == 20 && one.from.ip() == IpAddr::from([10, 0, 0, one.query[0]]))
+        );
+        mail.clear();
+        crews[1].take(&mut mail);
+        assert_eq!(ask(&mut crews[0], 1, 10), 10, "what was taken takes no room");
     }
 }

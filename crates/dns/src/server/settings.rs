@@ -16,6 +16,8 @@ pub struct Settings {
     pub listen: Vec<Listen>,
     /// Who is asked, in this order: the next if one does not answer.
     pub upstreams: Vec<SocketAddr>,
+    /// Servers that listeners are meant for and that are not asked any more: the upstreams are asked instead.
+    pub distrusted: Vec<SocketAddr>,
     /// Ways to others of them, by number, for whom a chain sends there.
     pub routes: Vec<Route>,
     /// How long an upstream has to answer before the next is asked.
@@ -41,6 +43,7 @@ impl Default for Settings {
             loops: 1,
             listen: Vec::new(),
             upstreams: Vec::new(),
+            distrusted: Vec::new(),
             routes: Vec::new(),
             try_timeout: Duration::from_secs(1),
             tries: 4,

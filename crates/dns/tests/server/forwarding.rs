@@ -167,6 +167,22 @@ fn a_query_goes_to_the_server_it_was_meant_for() {
 }
 
 #[test]
+fn s6_1_a_server_that_is_not_trusted_any_more_is_not_asked_what_is_meant_for_it() {
+    let (usual, meant) = (Upstream::giving([192, 0, 2, 1]), Upstream::giving([192, 0, 2, 2]));
+    let mut settings = settings(&[&usual]);
+    let address = settings.listen[0].address;
+    settings.listen.insert(0, Listen { address, meant: Some(meant.address), is_open: true });
+    let server = serve(settings.clone(), plain());
+    server.set(&Settings { distrusted: vec![meant.address], ..settings.clone() });
+    let asked = query(9, "example.com");
+    assert_eq!(Client::of(&server).ask(&asked).unwrap(), answer(&asked, &[[192, 0, 2, 1]], 30));
+    assert_eq!(meant.asked(), 0);
+    // It is trusted again.
+    server.set(&settings);
+    assert_eq!(Client::of(&server).ask(&asked).unwrap(), answer(&asked, &[[192, 0, 2, 2]], 30));
+}
+
+#[test]
 fn one_clients_flood_leaves_room_for_others() {
     let silent = Upstream::new(|query| match query[12] {
         4 => Vec::new(),

@@ -21,7 +21,7 @@ mod uninstall;
 
 pub(crate) use doctor::{Doctor, HELP as DOCTOR_HELP};
 pub(crate) use http::HttpAddress;
-pub(crate) use run::{DnsServer, Options as RunOptions, Time, print_leases};
+pub(crate) use run::{Block, DnsServer, Nat64Prefix, Options as RunOptions, Time, print_leases};
 
 use crate::cli::{Cli, Command};
 use crate::output;

@@ -12,6 +12,7 @@ use super::{Before, Instant, Lease, LeaseTable};
 use crate::domain::DomainPattern;
 use rustc_hash::FxHashSet;
 use std::net::IpAddr;
+use std::time::Duration;
 
 /// What a grant changes.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -33,7 +34,6 @@ pub struct Opened {
 #[derive(Default, Debug)]
 pub struct LeaseStore {
     table: LeaseTable,
-    history_is_incomplete: bool,
     /// What is under way, in order.
     journal: Vec<Step>,
     /// The addresses of the grant under way.
@@ -42,6 +42,9 @@ pub struct LeaseStore {
     carried: [Option<Carried>; 2],
     evicted: Evicted,
 }
+
+/// When a lease of an earlier process has ended: before this process began, and after nothing at all.
+const LONG_AGO: Instant = Instant(Duration::from_nanos(1));
 
 /// A change that can be undone.
 #[derive(Debug)]
@@ -58,12 +61,6 @@ impl LeaseStore {
 
     pub fn table(&self) -> &LeaseTable {
         &self.table
-    }
-
-    /// True if an earlier process had leases that expired before this one started. Connections that they opened may
-    /// still exist.
-    pub fn history_is_incomplete(&self) -> bool {
-        self.history_is_incomplete
     }
 
     /// True if the data plane has acknowledged the lease until then at least, and it counts as the asking client's.
@@ -148,9 +145,18 @@ impl LeaseStore {
 
     /// Takes over the leases that an earlier process left in the data plane.
     pub fn adopt(&mut self, found: Vec<Lease>) {
-        self.history_is_incomplete = true;
         for lease in found {
             self.table.grant(lease);
+        }
+    }
+
+    /// Enters leases of an earlier process that have ended. They open nothing, but connections that they opened go on
+    /// (S6.4). No other lease makes room for them.
+    pub fn inherit(&mut self, ended: impl Iterator<Item = Lease>) {
+        for lease in ended {
+            if self.table.expiry(&lease).is_none() && self.table.has_room_for(&lease) {
+                self.table.grant(Lease { expiry: LONG_AGO, ..lease });
+            }
         }
     }
 
@@ -166,7 +172,6 @@ mod tests {
     use super::*;
     use crate::domain::DomainPattern;
     use crate::lease::Bounds;
-    use std::time::Duration;
 
     const NOW: Instant = Instant(Duration::from_secs(100));
 
@@ -226,10 +231,28 @@ mod tests {
     }
 
     #[test]
-    fn leases_of_an_earlier_process_are_open_and_its_history_is_incomplete() {
+    fn leases_of_an_earlier_process_are_open() {
         let mut store = LeaseStore::default();
         let found = lease("a.example.com", 1, 107);
         store.adopt(vec![found.clone()]);
-        assert!(store.history_is_incomplete() && store.is_open(&found, at(107)));
+        assert!(store.is_open(&found, at(107)));
+    }
+
+    #[test]
+    fn s6_4_leases_of_an_earlier_process_that_have_ended_are_known_and_open_nothing() {
+        let bounds = Bounds { addresses_a_name: 100, names_a_pattern: 2, leases: 110 };
+        let mut store = LeaseStore::new(LeaseTable::with_bounds(bounds));
+        let found = lease("a.example.com", 1, 107);
+        store.adopt(vec![found.clone()]);
+        // One that is open, some that have ended, and more than there is room for.
+        store.inherit([lease("a.example.com", 1, 50)].into_iter());
+        store.inherit((0..=255).map(|last| lease("a.example.com", last, 200)));
+        store.inherit((1..=9).map(|last| lease(&format!("n{last}.example.com"), last, 200)));
+        assert!(store.is_open(&found, at(107)), "it is as it was");
+        assert_eq!(store.table().len(), 101, "as many addresses and names as there is room for");
+        let ended = lease("a.example.com", 9, 0);
+        let opens = |now| store.table().opening(ended.address, now, |pattern| *pattern == ended.pattern).is_some();
+        assert!(!opens(NOW) && opens(Instant::default()), "for connections of that time alone");
+        assert_eq!(store.table().evictions(), Default::default());
     }
 }

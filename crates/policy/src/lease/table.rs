@@ -3,7 +3,8 @@
 //!
 //! Leases are counted to the client that asked, and within it to the pattern. Where
 //! there is no room for one more, the client with the most leases gives up the name
-//! that ends soonest. So a flood evicts its own.
+//! that ends soonest; a name that another client has asked for too is counted to
+//! that one instead. So a flood evicts its own, and no name that others use.
 
 use super::opened::Opened;
 use super::{Instant, Lease, carried};
@@ -55,6 +56,10 @@ pub(super) struct Before {
 /// A table that has become so large becomes larger.
 const LARGE: usize = 4_096;
 
+/// So many names are counted to other clients before one goes. A flood by two clients that ask for the same names
+/// would otherwise hold up a grant for as long as it takes to count all of them again.
+const MOST_RECOUNTED: usize = 1_024;
+
 /// Who asked; none if nobody in particular did.
 type Client = Option<IpAddr>;
 
@@ -81,6 +86,8 @@ pub struct LeaseTable {
     count: usize,
     /// How many grants there have been.
     grants: u64,
+    /// How many of them opened an address for a name that it was not open for.
+    news: u64,
     evictions: Evictions,
     /// How often one has ended, or was taken back.
     losses: Arc<AtomicU64>,
@@ -105,6 +112,8 @@ struct Names {
 struct Named {
     /// Whose name it is: of those who asked for it, who had the fewest.
     client: Client,
+    /// Who else asked for it, the last of them: whose name it is when the client has to give it up.
+    other: Client,
     addresses: Vec<OpenAddress>,
     /// When the last of them ends.
     end: LeaseEnd,
@@ -186,12 +195,8 @@ impl LeaseTable {
         }
         self.open(lease, is_new);
         if is_new_name && self.patterns[&pattern].names.len() > self.bounds.names_a_pattern {
-            let heaviest = self.patterns[&pattern].accounts.iter().max_by_key(|(_, account)| account.names);
-            let client = heaviest.map(|(client, _)| *client);
             let before = evicted.len();
-            if let Some(client) = client {
-                self.evict(&AccountKey { pattern, client }, &name, &mut evicted);
-            }
+            self.evict_of_pattern(&pattern, &name, &mut evicted);
             self.evictions.names_a_pattern += (evicted.len() - before) as u64;
         }
         while self.count > self.bounds.leases {
@@ -231,32 +236,26 @@ impl LeaseTable {
         }
         let Some(Names { names, accounts }) = self.patterns.get_mut(&lease.pattern) else { return false };
         let count = |accounts: &FxHashMap<Client, Account>, client| accounts.get(&client).map_or(0, |one| one.leases);
-        let mut moved = 0;
-        let is_new = match names.get_mut(&lease.name) {
-            Some(named) => {
-                named.end = LeaseEnd { expiry: named.end.expiry.max(lease.expiry), grant };
-                moved = named.addresses.len();
-                if named.client == client || count(accounts, named.client) <= count(accounts, client) + moved {
-                    return false;
-                }
-                if let Some(account) = accounts.get_mut(&named.client) {
-                    account.names -= 1;
-                    account.leases -= moved;
-                }
-                give_back(&mut self.clients, named.client, moved);
-                named.client = client;
-                false
+        if let Some(named) = names.get_mut(&lease.name) {
+            named.end = LeaseEnd { expiry: named.end.expiry.max(lease.expiry), grant };
+            let (before, leases) = (named.client, named.addresses.len());
+            if before == client {
+                return false;
             }
-            None => {
-                let end = LeaseEnd { expiry: lease.expiry, grant };
-                // Most names have one address.
-                names.insert(lease.name.clone(), Named { client, addresses: Vec::with_capacity(1), end });
-                true
+            if count(accounts, before) <= count(accounts, client) + leases {
+                named.other = client.or(named.other);
+                return false;
             }
-        };
+            named.other = before;
+            self.recount(&lease.pattern, &lease.name, client);
+            return false;
+        }
+        let end = LeaseEnd { expiry: lease.expiry, grant };
+        // Most names have one address.
+        names.insert(lease.name.clone(), Named { client, other: None, addresses: Vec::with_capacity(1), end });
         // To grow a large table takes milliseconds, in which nobody is answered: it is made large at once.
         let most = self.bounds.names_a_pattern.min(self.bounds.leases);
-        if names.len() == LARGE && is_new {
+        if names.len() == LARGE {
             names.reserve(most.saturating_sub(LARGE));
         }
         let account = accounts.entry(client).or_default();
@@ -264,16 +263,35 @@ impl LeaseTable {
             account.order.reserve(most.saturating_sub(LARGE));
         }
         account.names += 1;
-        account.leases += moved;
-        if let (Some(client), true) = (client, moved > 0) {
-            *self.clients.entry(client).or_default() += moved;
+        account.order.push(Reverse((end, lease.name.clone())));
+        true
+    }
+
+    /// Counts a name and its leases to another client.
+    fn recount(&mut self, pattern: &DomainPattern, name: &DomainName, to: Client) {
+        let Some(Names { names, accounts }) = self.patterns.get_mut(pattern) else { return };
+        let Some(named) = names.get_mut(name) else { return };
+        let (from, leases) = (std::mem::replace(&mut named.client, to), named.addresses.len());
+        if let Some(account) = accounts.get_mut(&from) {
+            account.names -= 1;
+            account.leases -= leases;
+            if account.names == 0 {
+                accounts.remove(&from);
+            }
         }
-        account.order.push(Reverse((LeaseEnd { expiry: lease.expiry, grant }, lease.name.clone())));
-        is_new
+        let account = accounts.entry(to).or_default();
+        account.names += 1;
+        account.leases += leases;
+        account.order.push(Reverse((named.end, name.clone())));
+        give_back(&mut self.clients, from, leases);
+        if let Some(client) = to {
+            *self.clients.entry(client).or_default() += leases;
+        }
     }
 
     /// Counts a new lease to whose name it is.
     fn count_lease(&mut self, lease: &Lease) {
+        self.news += 1;
         let Some(Names { names, accounts }) = self.patterns.get_mut(&lease.pattern) else { return };
         let Some(client) = names.get(&lease.name).map(|named| named.client) else { return };
         accounts.entry(client).or_default().leases += 1;
@@ -407,8 +425,39 @@ impl LeaseTable {
         has_gone
     }
 
-    /// The account's name that ends soonest goes, with all its addresses; but not `kept`, which has just come.
+    /// The client with the most names of a pattern gives one up; another one, where all that it has stays.
+    fn evict_of_pattern(&mut self, pattern: &DomainPattern, kept: &DomainName, into: &mut Vec<Lease>) -> bool {
+        let Some(Names { accounts, .. }) = self.patterns.get(pattern) else { return false };
+        let key_of = |client: Client| AccountKey { pattern: pattern.clone(), client };
+        let heaviest = accounts.iter().max_by_key(|(_, account)| account.names).map(|(client, _)| key_of(*client));
+        if heaviest.is_some_and(|key| self.evict(&key, kept, into).is_some()) {
+            return true;
+        }
+        let accounts = self.patterns.get(pattern).into_iter().flat_map(|names| &names.accounts);
+        let mut others: Vec<(usize, Client)> = accounts.map(|(client, account)| (account.names, *client)).collect();
+        others.sort_unstable_by_key(|(names, _)| Reverse(*names));
+        others.into_iter().any(|(_, client)| self.evict(&key_of(client), kept, into).is_some())
+    }
+
+    /// The account's name that ends soonest goes, with all its addresses. One that another client has asked for stays,
+    /// and is that client's.
     fn evict(&mut self, of: &AccountKey, kept: &DomainName, into: &mut Vec<Lease>) -> Option<()> {
+        let mut first_recounted = None;
+        for _ in 0..MOST_RECOUNTED {
+            let name = self.soonest(of, kept)?;
+            let Some(other) = self.named(&of.pattern, &name)?.other.take() else {
+                self.remove(&of.pattern, &name, into);
+                return Some(());
+            };
+            self.recount(&of.pattern, &name, Some(other));
+            first_recounted.get_or_insert(name);
+        }
+        self.remove(&of.pattern, &first_recounted?, into);
+        Some(())
+    }
+
+    /// Takes the account's name that ends soonest from its order; but not `kept`, which has just come.
+    fn soonest(&mut self, of: &AccountKey, kept: &DomainName) -> Option<DomainName> {
         let AccountKey { pattern, client } = of;
         let Names { names, accounts } = self.patterns.get_mut(pattern)?;
         let order = &mut accounts.get_mut(client)?.order;
@@ -425,8 +474,7 @@ impl LeaseTable {
             }
         }
         order.extend(aside);
-        self.remove(pattern, &victim?, into);
-        Some(())
+        victim
     }
 
     fn remove(&mut self, pattern: &DomainPattern, name: &DomainName, into: &mut Vec<Lease>) {
@@ -485,13 +533,27 @@ impl LeaseTable {
         }
     }
 
-    /// Whether the lease is there until then at least, and counted to who asks now.
+    /// Whether the lease is there until then at least, and it is known that who asks now has asked for it.
     pub fn has(&self, lease: &Lease, until: Instant) -> bool {
         let named = self.patterns.get(&lease.pattern).and_then(|names| names.names.get(&lease.name));
         named.is_some_and(|named| {
             let lasts = |open: &OpenAddress| open.address == lease.address && open.end.expiry >= until;
-            named.client == lease.asked_by && named.addresses.iter().any(lasts)
+            let is_known = named.client == lease.asked_by || (named.other == lease.asked_by && named.other.is_some());
+            is_known && named.addresses.iter().any(lasts)
         })
+    }
+
+    /// How many leases were new, in all. A renewal is not.
+    pub fn news(&self) -> u64 {
+        self.news
+    }
+
+    /// True if nothing would have to go for this lease, which is not there.
+    pub(super) fn has_room_for(&self, lease: &Lease) -> bool {
+        let names = self.patterns.get(&lease.pattern);
+        let addresses = names.and_then(|all| all.names.get(&lease.name)).map(|named| named.addresses.len());
+        let has_name = addresses.is_some() || names.map_or(0, |all| all.names.len()) < self.bounds.names_a_pattern;
+        self.count < self.bounds.leases && has_name && addresses.unwrap_or(0) < self.bounds.addresses_a_name
     }
 
     /// When the lease of this name at this address ends.

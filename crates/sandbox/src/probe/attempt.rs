@@ -98,7 +98,7 @@ impl Attempt {
             _ if answer.tag != self.tag() => None,
             Chunk::InitAck(_) => Some(Measured::Open),
             Chunk::Abort => Some(Measured::Refused),
-            Chunk::Init(_) => None,
+            _ => None,
         }
     }
 

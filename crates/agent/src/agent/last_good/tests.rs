@@ -183,6 +183,7 @@ impl Machine {
             cluster_domain: "cluster.local".parse().expect("a name"),
             control: self.control(process),
             records: self.folder.join("records"),
+            history: None,
             take_over,
             explain: Box::new(|_, _| Err("nobody explains".to_owned())),
             health: Health::new("not yet"),

@@ -126,12 +126,12 @@ impl<L: Learn> Engine<L> {
     /// Learns from an answer that passes, and gives it to the client, at once or when what it opens is open.
     pub(super) fn give(&mut self, ticket: Ticket, answer: &[u8]) {
         let Some(pending) = self.pending.get(ticket) else { return };
-        let client = pending.client;
+        let (client, upstream) = (pending.client, pending.upstream);
         // What was asked by TCP may be more than a client's datagrams hold.
         let must_fit = pending.is_by_stream && matches!(client, Client::Udp { .. });
         let fitted = must_fit.then(|| reply::fit(&pending.query, answer.to_vec()));
         let answer = fitted.as_deref().unwrap_or(answer);
-        if self.must_hold(client, answer) {
+        if self.must_hold(client, upstream, answer) {
             let Some(pending) = self.pending.get(ticket) else { return };
             pending.answer.clear();
             pending.answer.extend_from_slice(answer);
@@ -160,9 +160,10 @@ impl<L: Learn> Engine<L> {
     }
 
     /// True if the answer opens something that is not open yet.
-    fn must_hold(&mut self, client: Client, answer: &[u8]) -> bool {
+    fn must_hold(&mut self, client: Client, upstream: usize, answer: &[u8]) -> bool {
         let Some(client) = client.address() else { return false };
-        let opens = self.learner.learn(&Answer { client, bytes: answer }, &mut self.batch);
+        let upstream = self.upstreams.get(upstream).map(|upstream| upstream.address);
+        let opens = self.learner.learn(&Answer { client, upstream, bytes: answer }, &mut self.batch);
         if opens == Opens::Renewal {
             self.extended = self.extended.saturating_add(1);
             self.extend_by.get_or_insert(self.now + super::EXTEND_WITHIN);

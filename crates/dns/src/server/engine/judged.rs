@@ -300,16 +300,14 @@ impl<L: Learn> Engine<L> {
 
     /// Has a thread decide, one of the chain's own pool if there is a slot of it.
     fn submit(&mut self, ticket: Ticket, slot: Option<WorkerSlot>, judge: impl FnOnce() -> Judged + Send + 'static) {
+        let client = self.pending.get(ticket).and_then(|pending| pending.client.address());
         let judged = self.judged.clone();
         let job = move || {
             let one = caught(judge).unwrap_or(Judged::Failed);
             lock(&judged).push((ticket, one));
         };
-        let is_taken = match slot {
-            Some(slot) => slot.submit(self.wake.clone(), job),
-            None => self.crew.workers().submit(self.wake.clone(), job),
-        };
-        if !is_taken {
+        let slot = slot.or_else(|| self.crew.workers().reserve(client));
+        if !slot.is_some_and(|slot| slot.submit(self.wake.clone(), job)) {
             self.counters.over_limit += 1;
             self.fail(ticket, Failure::NotJudged);
         }

@@ -247,8 +247,7 @@ impl<L: Learn> Engine<L> {
         let meant: Vec<Option<SocketAddr>> = self.listeners.iter().map(|listener| listener.meant).collect();
         let mut routes: Vec<Arc<Route>> = Vec::with_capacity(meant.len());
         for meant in meant {
-            let servers: Vec<settings::Upstream> =
-                route(meant, &settings.upstreams).into_iter().map(Into::into).collect();
+            let servers: Vec<settings::Upstream> = route(meant, &settings).into_iter().map(Into::into).collect();
             let upstreams = self.upstreams_at(&servers);
             // One route for all listeners that ask the same: identical questions are known by it.
             let known = routes.iter().find(|route| route.upstreams == upstreams).cloned();
@@ -393,9 +392,12 @@ impl<L: Learn> Engine<L> {
     }
 }
 
-/// Who is asked what is meant for a server: that one; and if it is one of the upstreams, the others after it.
-fn route(meant: Option<SocketAddr>, upstreams: &[SocketAddr]) -> Vec<SocketAddr> {
-    let Some(server) = meant else { return upstreams.to_vec() };
+/// Who is asked what is meant for a server: that one, while it is trusted; and if it is one of the upstreams, the
+/// others after it.
+fn route(meant: Option<SocketAddr>, settings: &Settings) -> Vec<SocketAddr> {
+    let upstreams = &settings.upstreams;
+    let trusted = meant.filter(|server| !settings.distrusted.contains(server));
+    let Some(server) = trusted else { return upstreams.clone() };
     let others = upstreams.iter().copied().filter(|&other| other != server && upstreams.contains(&server));
     std::iter::once(server).chain(others).collect()
 }

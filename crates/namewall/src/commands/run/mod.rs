@@ -5,7 +5,7 @@
 mod options;
 mod report;
 
-pub(crate) use options::{Options, Server as DnsServer, Time, state_folder};
+pub(crate) use options::{Block, Nat64Prefix, Options, Server as DnsServer, Time, state_folder};
 pub(crate) use report::{leases, print_leases, status, time};
 
 use super::explain::{Answer, ConnectionQuestion};
@@ -107,6 +107,7 @@ fn enforce(args: &cli::Firewall, source: impl Source, mut http: Http, signals: &
         cluster_domain: args.settings.cluster_domain.clone(),
         control: control_socket()?,
         records: runtime_folder()?.join("attachments"),
+        history: Some(args.options()?.storage()?.leases_file()),
         take_over: args.take_over,
         explain: Box::new(|world, question| explain(world, question).map_err(|error| format!("{error:#}"))),
         health: http.health().clone(),
@@ -138,10 +139,11 @@ fn clock() -> Arc<dyn Clock> {
 impl cli::Firewall {
     /// The options, with what the file says where the command line says nothing.
     fn options(&self) -> Result<Options> {
-        match &self.config {
-            Some(path) => self.options.with_file(path),
-            None => Ok(self.options.clone()),
-        }
+        let options = match &self.config {
+            Some(path) => self.options.with_file(path)?,
+            None => self.options.clone(),
+        };
+        Ok(options.with_settings(&self.settings))
     }
 }
 

@@ -5,7 +5,9 @@ use crate::commands::HttpAddress;
 use crate::commands::sandbox::runtime_folder;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use namewall_agent::{AllowedSource, Config, DNS_PORT, DnsConfig, Learning, NotASource, Settle, StorageSettings};
+use namewall_agent::{
+    AllowedSource, Config, DNS_PORT, DnsConfig, FixedSettings, Learning, NotASource, Settle, StorageSettings,
+};
 use namewall_cluster::{Document, Settings as ClusterSettings};
 use namewall_dataplane::CutEstablished;
 use namewall_dataplane::nft::Settings as NftSettings;
@@ -76,11 +78,11 @@ pub(crate) struct Options {
     /// Let rules speak of names that an answer only leads over, by a CNAME
     #[arg(long)]
     pub(crate) match_aliases: bool,
-    /// A network that no name opens, besides the inside of the cluster
-    #[arg(long, value_name = "CIDR")]
+    /// As --never-lease, which counts more.
+    #[arg(skip)]
     pub(crate) never_lease: Vec<Block>,
-    /// The prefix of a translator from IPv6 to IPv4 in this network, besides 64:ff9b::/96 and 64:ff9b:1::/48
-    #[arg(long, value_name = "CIDR")]
+    /// As --nat64-prefix, which counts more.
+    #[arg(skip)]
     pub(crate) nat64_prefix: Vec<Nat64Prefix>,
     /// Addresses kept a name [default: 1000; at least 100]
     #[arg(long, value_name = "COUNT")]
@@ -319,8 +321,8 @@ impl Options {
             maximum_ttl: self.maximum_ttl.or(said.maximum_ttl),
             grace: self.grace.or(said.grace),
             match_aliases: self.match_aliases || said.match_aliases,
-            never_lease: if self.never_lease.is_empty() { said.never_lease } else { self.never_lease.clone() },
-            nat64_prefix: if self.nat64_prefix.is_empty() { said.nat64_prefix } else { self.nat64_prefix.clone() },
+            never_lease: said.never_lease,
+            nat64_prefix: said.nat64_prefix,
             addresses_a_name: self.addresses_a_name.or(said.addresses_a_name),
             names_a_pattern: self.names_a_pattern.or(said.names_a_pattern),
             most_leases: self.most_leases.or(said.most_leases),
@@ -347,6 +349,17 @@ impl Options {
         cluster
     }
 
+    /// The same, with what the command line says of names; it counts more than the file.
+    pub(crate) fn with_settings(mut self, settings: &Settings) -> Self {
+        if !settings.never_lease.is_empty() {
+            self.never_lease.clone_from(&settings.never_lease);
+        }
+        if !settings.nat64_prefix.is_empty() {
+            self.nat64_prefix.clone_from(&settings.nat64_prefix);
+        }
+        self
+    }
+
     /// Where the last good objects are stored.
     pub(crate) fn storage(&self) -> Result<StorageSettings> {
         let table = self.table.clone().unwrap_or_else(|| NftSettings::default().table);
@@ -370,7 +383,33 @@ impl Options {
             never_lease: self.never_lease.iter().map(|block| block.0).collect(),
             nat64_prefixes: self.nat64_prefix.iter().map(|prefix| prefix.0).collect(),
             dns: self.dns(),
+            fixed: self.fixed(),
         }
+    }
+
+    /// Settings that a running process does not take.
+    fn fixed(&self) -> FixedSettings {
+        let Self { node, open_until_known, pod_network, listen, address, .. } = self;
+        let Self { addresses_a_name, names_a_pattern, most_leases, table, log_group, .. } = self;
+        let Self { state_dir, metrics_address, dns_loops, no_intercept, dns_port, .. } = self;
+        let values: [(&str, &dyn std::fmt::Debug); 15] = [
+            ("node", node),
+            ("openUntilKnown", open_until_known),
+            ("podNetwork", pod_network),
+            ("listen", listen),
+            ("address", address),
+            ("dnsPort", dns_port),
+            ("noIntercept", no_intercept),
+            ("dnsLoops", dns_loops),
+            ("addressesAName", addresses_a_name),
+            ("namesAPattern", names_a_pattern),
+            ("mostLeases", most_leases),
+            ("table", table),
+            ("logGroup", log_group),
+            ("stateDir", state_dir),
+            ("metricsAddress", metrics_address),
+        ];
+        FixedSettings(values.map(|(name, value)| (name, format!("{value:?}"))).into())
     }
 
     fn settle(&self) -> Settle {

@@ -50,6 +50,14 @@ fn print_status(out: &mut impl Write, told: &Value) -> Result<()> {
     if let Some(error) = told["lastError"].as_str() {
         writeln!(out, "          {BAD}{error}{BAD:#}")?;
     }
+    let later = texts(&told["atNextStart"]);
+    if !later.is_empty() {
+        writeln!(
+            out,
+            "          {WARN}settings that have changed count from the next start on: {}{WARN:#}",
+            later.join(", ")
+        )?;
+    }
     for key in ["standsIn", "lost", "failure", "leftOut"] {
         if let Some(text) = told["storage"][key].as_str() {
             writeln!(out, "          {BAD}{text}{BAD:#}")?;
@@ -102,6 +110,10 @@ fn print_status(out: &mut impl Write, told: &Value) -> Result<()> {
     }
     print_guard(out, &told["guard"])?;
     print_second(out, &told["second"])?;
+    if count(&told["cuts"]["forgotten"]) > 0 {
+        let what = "connections that were cut are forgotten, for want of room: the far end may open them again";
+        writeln!(out, "cut       {BAD}{} {what}{BAD:#}", told["cuts"]["forgotten"])?;
+    }
     writeln!(out, "denied    {} connections were told of", told["denials"])?;
     Ok(())
 }
@@ -203,7 +215,7 @@ fn write_leases(out: &mut impl Write, leases: &Value) -> Result<()> {
         return Ok(());
     }
     let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
-    let mut rows = vec![["NAME", "ADDRESS", "LEFT", "ASKED BY", "RULE"].map(str::to_owned)];
+    let mut rows = vec![["NAME", "ADDRESS", "LEFT", "ASKED BY", "ANSWERED BY", "RULE"].map(str::to_owned)];
     for lease in leases {
         let rules = texts(&lease["rules"]).join(", ");
         rows.push([
@@ -211,17 +223,30 @@ fn write_leases(out: &mut impl Write, leases: &Value) -> Result<()> {
             text(&lease["address"]),
             time(lease["secondsLeft"].as_u64().unwrap_or(0)),
             text(&lease["askedBy"]),
+            answered_by(&lease["answer"]),
             format!("{} {SOFT}{}{SOFT:#}", rules, text(&lease["pattern"])),
         ]);
     }
     let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..4).map(width).collect();
-    for (at, [name, address, left, by, rule]) in rows.iter().enumerate() {
-        let line =
-            format!("{name:0$}  {address:1$}  {left:2$}  {by:3$}  {rule}", widths[0], widths[1], widths[2], widths[3]);
+    let widths: [usize; 5] = std::array::from_fn(width);
+    for (at, row) in rows.iter().enumerate() {
+        let mut line = String::new();
+        for (text, width) in row.iter().zip(widths) {
+            line.push_str(&format!("{text:width$}  "));
+        }
+        line.push_str(&row[5]);
         if at == 0 { writeln!(out, "{STRONG}{line}{STRONG:#}")? } else { writeln!(out, "{line}")? }
     }
     Ok(())
+}
+
+/// The server that gave the answer, and the name that owns the address if it is another than the question's.
+fn answered_by(answer: &Value) -> String {
+    let server = answer["upstream"].as_str().unwrap_or("-");
+    match texts(&answer["owners"]).last() {
+        Some(owner) => format!("{server}, as {owner}"),
+        None => server.to_owned(),
+    }
 }
 
 fn texts(list: &Value) -> Vec<&str> {
