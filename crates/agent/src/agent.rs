@@ -326,7 +326,7 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
     fn adopt_names(&mut self) {
         let state = lock(&self.state);
         if state.storage.stands_in.is_some() {
-            state.node.with_leases(|leases| self.elsewhere.adopt(leases.iter()));
+            state.node.with_leases(|leases| self.elsewhere.adopt(leases.all()));
         }
     }
 

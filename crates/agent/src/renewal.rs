@@ -272,7 +272,7 @@ mod tests {
         let expiry = before.now() + Duration::from_secs(35);
         let pattern = DomainPattern::Exact(name.clone());
         let lease = Lease { pattern, name, address: address(1), expiry, asked_by: None };
-        node.elsewhere.adopt([lease].iter());
+        node.elsewhere.adopt([lease].into_iter());
         assert_eq!(node.pass(600, address(1)), 0);
         node.elsewhere.forget_adopted();
         node.lookups = 0;

@@ -118,7 +118,7 @@ impl LearnedElsewhere {
     }
 
     /// Takes the leases that an earlier process has left, in place of objects that cannot be listed yet.
-    pub(crate) fn adopt<'l>(&mut self, leases: impl Iterator<Item = &'l Lease>) {
+    pub(crate) fn adopt(&mut self, leases: impl Iterator<Item = Lease>) {
         let mut addresses = BTreeMap::new();
         for lease in leases {
             let until = Instant(lease.expiry.0.saturating_sub(Lifetimes::default().grace));

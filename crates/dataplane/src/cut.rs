@@ -175,7 +175,7 @@ impl<'a> Judge<'a> {
     fn an_evicted_lease_allows(&self, flow: &Flow) -> bool {
         let Some(address) = flow.to.address else { return false };
         let evicted = self.leases.evicted_at(address);
-        !evicted.is_empty() && self.allows_by(flow, self.history.at(address).map(|lease| &lease.pattern).chain(evicted))
+        !evicted.is_empty() && self.allows_by(flow, self.history.at(address).map(|lease| lease.pattern).chain(evicted))
     }
 
     /// True if rules allow the connection if its destination is open by these patterns.
