@@ -4,7 +4,7 @@ use super::expression::Expression;
 use super::rule::Rule;
 use super::set::{Element, Field, Holds, Passing, SWEEP, SetSpec, Transient, Twins, Version};
 use super::table::{Chain, Hook, TableFamily, TableRef};
-use super::wire::{self, LIST_ELEMENT, SUBSYSTEM, chain, element, message, rule, set, table};
+use super::wire::{self, LIST_ELEMENT, SUBSYSTEM, chain, element, message, object, rule, set, table};
 use crate::netlink::{APPEND, CREATE, Messages};
 use std::borrow::Borrow;
 
@@ -135,7 +135,8 @@ impl Batch {
         let mut flags = 0;
         for (is, flag) in [
             (spec.interval, set::INTERVAL),
-            (spec.holds != Holds::Keys, set::MAP),
+            (spec.holds == Holds::Verdicts, set::MAP),
+            (spec.holds == Holds::Counters, set::OBJECTS),
             (spec.timeout, set::TIMEOUT),
             (concatenated, set::CONCAT),
         ] {
@@ -152,6 +153,7 @@ impl Batch {
         match spec.holds {
             Holds::Keys => {}
             Holds::Verdicts => out.u32(set::DATA_TYPE, set::VERDICT),
+            Holds::Counters => out.u32(set::OBJECT_TYPE, object::COUNTER),
         }
         out.u32(set::ID, self.sets);
         if concatenated {
@@ -167,6 +169,23 @@ impl Batch {
             out.u32(set::GC_INTERVAL, SWEEP.as_millis() as u32);
         }
         out.bytes(set::USERDATA, &set_userdata(spec));
+    }
+
+    /// Adds a counter that elements can lead to. One that is there stays as it is.
+    pub(crate) fn add_counter(&mut self, name: &str, about: &str) {
+        self.begin(message::NEW_OBJECT, CREATE);
+        self.messages.text(object::TABLE, &self.table);
+        self.messages.text(object::NAME, name);
+        self.messages.u32(object::TYPE, object::COUNTER);
+        self.messages.nested(object::DATA, |_| {});
+        self.messages.bytes(object::USERDATA, &comment(about));
+    }
+
+    pub(crate) fn delete_counter(&mut self, name: &str) {
+        self.begin(message::DELETE_OBJECT, 0);
+        self.messages.text(object::TABLE, &self.table);
+        self.messages.text(object::NAME, name);
+        self.messages.u32(object::TYPE, object::COUNTER);
     }
 
     /// Removes every element of a set.

@@ -17,6 +17,7 @@ pub(crate) trait ExistingTable {
     /// Whether the hook, which cannot be changed in place, is another.
     fn has_other_hook(&self, name: &str, chain: &Chain) -> bool;
     fn sets(&self) -> BTreeSet<&str>;
+    fn counters(&self) -> BTreeSet<&str>;
     fn spec(&self, name: &str) -> Option<&SetSpec>;
     fn elements(&self, name: &str) -> Option<&Elements>;
 }
@@ -36,6 +37,10 @@ impl ExistingTable for Table {
 
     fn sets(&self) -> BTreeSet<&str> {
         self.sets.keys().map(String::as_str).collect()
+    }
+
+    fn counters(&self) -> BTreeSet<&str> {
+        self.counters.keys().map(String::as_str).collect()
     }
 
     fn spec(&self, name: &str) -> Option<&SetSpec> {
@@ -75,6 +80,9 @@ pub(crate) struct Change<'a> {
     pub(crate) emptied: Vec<&'a str>,
     pub(crate) new_elements: Vec<(&'a str, Moved<'a>)>,
     pub(crate) gone_elements: Vec<(&'a str, Moved<'a>)>,
+    /// Names and comments.
+    pub(crate) new_counters: Vec<(&'a str, &'a str)>,
+    pub(crate) gone_counters: Vec<&'a str>,
     pub(crate) step: Option<Step>,
 }
 
@@ -97,6 +105,10 @@ impl<'a> Change<'a> {
         }
         change.gone_chains.extend(old_chains.iter().filter(|name| !new.chains.contains_key(**name)));
         change.gone_sets.extend(old.sets().iter().filter(|name| !new.sets.contains_key(**name)));
+        let old_counters = old.counters();
+        let new_counters = new.counters.iter().filter(|(name, _)| !old_counters.contains(name.as_str()));
+        change.new_counters.extend(new_counters.map(|(name, comment)| (name.as_str(), comment.as_str())));
+        change.gone_counters.extend(old_counters.iter().filter(|name| !new.counters.contains_key(**name)));
         change.emptied.extend(change.gone_sets.iter().filter(|name| is_generation(name)));
         for (name, set) in &new.sets {
             match old.elements(name) {
@@ -142,7 +154,8 @@ impl<'a> Change<'a> {
         let chains = self.new_chains.is_empty() && self.rewritten.is_empty() && self.gone_chains.is_empty();
         let sets = self.new_sets.is_empty() && self.gone_sets.is_empty();
         let elements = self.new_elements.is_empty() && self.gone_elements.is_empty();
-        chains && sets && elements && self.step.is_none()
+        let counters = self.new_counters.is_empty() && self.gone_counters.is_empty();
+        chains && sets && elements && counters && self.step.is_none()
     }
 
     /// Whether a connection that was allowed may be forbidden now. More peers and
@@ -151,7 +164,9 @@ impl<'a> Change<'a> {
     pub(crate) fn narrows(&self, only_allows: bool) -> bool {
         let opens = |set: &str| {
             let of = |twins: &set::Twins| set == twins.0 || set == twins.1;
-            [set::OWN, set::PODS, set::LOCAL].iter().any(of) || (only_allows && [set::PEERS, set::NAMED].iter().any(of))
+            // What a joined look-up allows, the rules after it allow too.
+            [set::OWN, set::PODS, set::LOCAL, set::JOINED].iter().any(of)
+                || (only_allows && [set::PEERS, set::NAMED].iter().any(of))
         };
         // A pod that was not there has no connections that its gates could forbid.
         let new_pods: FxHashSet<Key> = self.keys_of(set::PODS).collect();
@@ -190,6 +205,9 @@ impl<'a> Change<'a> {
 
     /// First what is new and nobody refers to yet, then what refers to it, last what nobody refers to any more.
     pub(crate) fn write(&self, batch: &mut Batch) {
+        for (name, comment) in &self.new_counters {
+            batch.add_counter(name, comment);
+        }
         for spec in &self.new_sets {
             batch.add_set(spec);
         }
@@ -223,6 +241,9 @@ impl<'a> Change<'a> {
         }
         for name in &self.gone_chains {
             batch.delete_chain(name);
+        }
+        for name in &self.gone_counters {
+            batch.delete_counter(name);
         }
         if let Some(step) = &self.step {
             step.write(batch);

@@ -3,6 +3,7 @@
 //! rest.
 
 use super::expression::{Base, Expression, FIRST, conntrack, family_number, meta, verdict};
+use super::rule::Rule;
 use super::set::{Element, Index, Key, Value, Version};
 use super::table::{Fallback, Set, Table};
 use std::net::IpAddr;
@@ -49,15 +50,22 @@ struct Run<'a> {
     table: &'a Table,
     packet: &'a Packet,
     seen: Seen,
+    /// For whom the packet is counted: the comments of counters, and of rules that count.
+    counted: Vec<String>,
 }
 
 /// Sends a packet through one base chain.
 pub(crate) fn send(table: &Table, base: &str, packet: &Packet) -> Seen {
-    let mut run = Run { table, packet, seen: Seen::default() };
+    send_counted(table, base, packet).0
+}
+
+/// The same, and for whom the packet is counted.
+pub(crate) fn send_counted(table: &Table, base: &str, packet: &Packet) -> (Seen, Vec<String>) {
+    let mut run = Run { table, packet, seen: Seen::default(), counted: Vec::new() };
     let chain = &table.chains[base];
     let fallback = chain.hook.as_ref().expect("packets come in at a hook").fallback;
     let accepted = run.chain(base).unwrap_or(fallback == Fallback::Accept);
-    Seen { accepted, ..run.seen }
+    (Seen { accepted, ..run.seen }, run.counted)
 }
 
 impl Run<'_> {
@@ -66,7 +74,7 @@ impl Run<'_> {
         let table = self.table;
         let rules = &table.chains.get(name).unwrap_or_else(|| panic!("there is no chain {name}")).rules;
         for rule in rules {
-            match self.rule(&rule.expressions()) {
+            match self.rule(rule) {
                 Outcome::Next => {}
                 Outcome::Accept => return Some(true),
                 Outcome::Drop => return Some(false),
@@ -80,9 +88,9 @@ impl Run<'_> {
         None
     }
 
-    fn rule(&mut self, expressions: &[Expression]) -> Outcome {
+    fn rule(&mut self, rule: &Rule) -> Outcome {
         let mut registers = [0; 128];
-        for expression in expressions {
+        for expression in &rule.expressions() {
             self.seen.expressions += 1;
             let at = |register: u32| (register - FIRST) as usize * 4;
             let mut load = |into: u32, value: &[u8]| registers[at(into)..at(into) + value.len()].copy_from_slice(value);
@@ -117,6 +125,14 @@ impl Run<'_> {
                         return Outcome::Next;
                     }
                 }
+                Expression::CountIn { map, register } => {
+                    let Some(Value::Counter(name)) =
+                        self.look_up(map, &registers[at(*register)..]).map(|one| one.value)
+                    else {
+                        return Outcome::Next;
+                    };
+                    self.counted.push(self.table.counters[name.as_str()].clone());
+                }
                 Expression::Dispatch { map, register } => {
                     let Some(Value::Goto(chain)) = self.look_up(map, &registers[at(*register)..]).map(|one| one.value)
                     else {
@@ -130,7 +146,8 @@ impl Run<'_> {
                 Expression::Verdict { code, chain: Some(chain) } => {
                     return Outcome::To { chain: chain.clone(), returns: *code == verdict::JUMP };
                 }
-                Expression::Counter | Expression::Limit { .. } | Expression::Log { .. } => {}
+                Expression::Counter => self.counted.extend(rule.comment.clone()),
+                Expression::Limit { .. } | Expression::Log { .. } => {}
                 other => panic!("no test needs {other:?}"),
             }
         }

@@ -49,6 +49,11 @@ pub(crate) enum Expression {
         set: String,
         register: u32,
     },
+    /// Looks a counter up, which counts the packet; goes on only if there is one.
+    CountIn {
+        map: String,
+        register: u32,
+    },
     /// Looks the verdict up.
     Dispatch {
         map: String,
@@ -145,6 +150,7 @@ impl Expression {
             Self::Compare { .. } => "cmp",
             Self::Range { .. } => "range",
             Self::Lookup { .. } | Self::Dispatch { .. } => "lookup",
+            Self::CountIn { .. } => "objref",
             Self::Load { .. } | Self::Verdict { .. } => "immediate",
             Self::Counter => "counter",
             Self::Log { .. } => "log",
@@ -197,6 +203,10 @@ impl Expression {
             Self::Lookup { set, register } => {
                 out.text(1, set);
                 out.u32(2, *register);
+            }
+            Self::CountIn { map, register } => {
+                out.u32(3, *register);
+                out.text(4, map);
             }
             Self::Dispatch { map, register } => {
                 out.text(1, map);
@@ -301,6 +311,7 @@ impl Expression {
                 }
             }
             "immediate" => Self::Load { into: register(1)?, value: value(2)? },
+            "objref" => Self::CountIn { map: of.text(4)?.to_owned(), register: register(3)? },
             "counter" => Self::Counter,
             "reject" if of.u32(1) == Some(TCP_RESET) => Self::Reset,
             "log" => Self::Log {
@@ -366,6 +377,7 @@ mod tests {
             Expression::Range { register: FIRST, low: vec![0, 80], high: vec![0, 90] },
             Expression::Lookup { set: "peer4".to_owned(), register: FIRST },
             Expression::Dispatch { map: "egress4".to_owned(), register: FIRST },
+            Expression::CountIn { map: "joined4".to_owned(), register: FIRST },
             Expression::Load { into: FIRST, value: vec![10, 0, 0, 1] },
             Expression::Verdict { code: verdict::ACCEPT, chain: None },
             Expression::Verdict { code: verdict::GOTO, chain: Some("allowed".to_owned()) },

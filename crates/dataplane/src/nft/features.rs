@@ -7,9 +7,9 @@ use super::batch::Batch;
 use super::change::Change;
 use super::error::{NftError, refused_at_all};
 use super::read;
-use super::rule::{Action, Rule, TCP, Test};
-use super::set::{self, Element, Field, Holds, Key, Lifetime, Passing, SetSpec, Transient, Version};
-use super::table::{Chain, Table, TableFamily, TableRef};
+use super::rule::{Action, End, Rule, TCP, Test};
+use super::set::{self, Element, Field, Holds, Key, Lifetime, Passing, SetSpec, Transient, Value, Version};
+use super::table::{Table, TableFamily, TableRef};
 use super::wire::table::{OWNER, PERSIST};
 use crate::guard::{self, PodInterface};
 use crate::netlink::{self, Family, Socket};
@@ -67,6 +67,8 @@ pub(super) struct Features {
     /// It answers a TCP packet with a reset. Without it the packets of connections that were cut are dropped.
     pub(super) resets: bool,
     pub(super) egress_hook: EgressHook,
+    /// A map may lead to counters. Without it no look-ups are joined.
+    pub(super) joins: bool,
 }
 
 /// What a kernel has for frames that an interface sends.
@@ -93,7 +95,8 @@ pub(super) fn check() -> Result<Features, NftError> {
         return Err(NftError::TooOld { lacking, release: release() });
     }
     let resets = try_rule(&mut socket, &name, Action::Reset)?;
-    Ok(Features { resets, egress_hook: try_egress(&mut socket, &name)? })
+    let joins = try_joined(&mut socket, &name)?;
+    Ok(Features { resets, egress_hook: try_egress(&mut socket, &name)?, joins })
 }
 
 /// Whether the kernel takes the table for frames that are sent, with and without a test for routes. It is tried at the
@@ -109,40 +112,47 @@ fn try_egress(socket: &mut Socket, name: &str) -> Result<EgressHook, NftError> {
             is_shared: false,
             hears_groups: true,
         };
-        let (table, nothing) = (guard::sent_frames(&[interface], 0, tells_routed), Table::default());
-        let mut batch = Batch::new(TableRef { family: TableFamily::Netdev, name });
-        batch.add_table(OWNER, ABOUT);
-        Change::between(&nothing, &table).write(&mut batch);
-        batch.delete_table();
-        match socket.commit(&batch.finish()) {
-            Ok(()) => Ok(true),
-            Err(error) => match error.errno() {
-                Some(Errno::ENOENT | Errno::EOPNOTSUPP | Errno::EINVAL) => Ok(false),
-                _ => Err(refused_at_all(error)),
-            },
-        }
+        let table = guard::sent_frames(&[interface], 0, tells_routed);
+        takes_table(socket, TableRef { family: TableFamily::Netdev, name }, &table)
     };
     let tells_routed = takes(true)?;
     Ok(EgressHook { is_there: tells_routed || takes(false)?, tells_routed })
 }
 
-/// Whether the kernel takes a rule with this action. It goes in the transaction that it comes in.
-fn try_rule(socket: &mut Socket, name: &str, action: Action) -> Result<bool, NftError> {
+/// Whether the kernel takes a map to counters, and a rule that asks it.
+fn try_joined(socket: &mut Socket, name: &str) -> Result<bool, NftError> {
+    let version = Version::V4;
+    let mut table = Table::default();
+    table.counters.insert(TRIED.to_owned(), ABOUT.to_owned());
+    let spec = SetSpec::new(set::JOINED[version], &[Field::Number, Field::Address(version)], Holds::Counters);
+    let key = Key::default().number(1).address(Ipv4Addr::LOCALHOST.into());
+    table.set(spec).insert(Element::mapped(key, Value::counter(TRIED.to_owned())));
+    table.add_rule(TRIED, Rule::new([Test::Joined { end: End::Source, version, number: 1 }], Action::Return));
+    takes_table(socket, name.into(), &table)
+}
+
+/// Whether the kernel takes a table. It goes in the transaction that it comes in.
+fn takes_table(socket: &mut Socket, name: TableRef<'_>, table: &Table) -> Result<bool, NftError> {
+    let nothing = Table::default();
     let mut batch = Batch::new(name);
     batch.add_table(OWNER, ABOUT);
-    let rules = vec![Rule::new([Test::Protocol(TCP)], action)];
-    let chain = Chain { hook: None, rules, comment: None };
-    batch.add_chain(TRIED, &chain);
-    batch.add_rules(TRIED, &chain);
+    Change::between(&nothing, table).write(&mut batch);
     batch.delete_table();
     match socket.commit(&batch.finish()) {
         Ok(()) => Ok(true),
         Err(error) => match error.errno() {
-            // The kernel has no such expression, or not in this family of tables.
+            // The kernel has no such hook or expression, or not in this family of tables.
             Some(Errno::ENOENT | Errno::EOPNOTSUPP | Errno::EINVAL) => Ok(false),
             _ => Err(refused_at_all(error)),
         },
     }
+}
+
+/// Whether the kernel takes a rule with this action. It goes in the transaction that it comes in.
+fn try_rule(socket: &mut Socket, name: &str, action: Action) -> Result<bool, NftError> {
+    let mut table = Table::default();
+    table.add_rule(TRIED, Rule::new([Test::Protocol(TCP)], action));
+    takes_table(socket, name.into(), &table)
 }
 
 /// What the kernel says to a table with these flags. It goes in the transaction that it comes in.
@@ -222,6 +232,20 @@ mod tests {
             let left = try_renewal(&mut socket, "tried").unwrap();
             assert!(left.is_some_and(|left| left > SHORT), "{left:?}");
             assert_eq!(read::table_note(&mut socket, "tried").unwrap(), None);
+        });
+    }
+
+    #[cfg(feature = "system")]
+    #[test]
+    fn a_map_to_counters_is_tried_and_leaves_nothing() {
+        crate::nft::isolated(|| {
+            let mut socket = Socket::open(Family::NetlinkNetFilter).unwrap();
+            assert!(try_joined(&mut socket, "tried").unwrap());
+            assert_eq!(read::table_note(&mut socket, "tried").unwrap(), None);
+            let mut table = Table::default();
+            let spec = SetSpec::new(set::JOINED.0, &[Field::Number], Holds::Counters);
+            table.set(spec).insert(Element::mapped(Key::default().number(1), Value::counter("nowhere".to_owned())));
+            assert!(!takes_table(&mut socket, "tried".into(), &table).unwrap());
         });
     }
 

@@ -66,7 +66,7 @@ pub struct Nft {
     /// Leases in the kernel that no rule asks for any more, of either version of IP.
     ended_leases: [Vec<Element>; 2],
     remembered: Remembered,
-    can_reset: bool,
+    features: Features,
     pub(super) guard: GuardTables,
     pub(super) inside: InsideTables,
     pub(super) egress_hook: EgressHook,
@@ -93,6 +93,7 @@ impl Installed {
         let chain = whole.table.chains.iter().find(|(name, chain)| ours.chains.get(*name) != Some(chain));
         let groups: FxHashSet<u32> = whole.numbers.groups.iter().map(|group| group.number).collect();
         let ports: FxHashSet<u32> = whole.numbers.named.values().copied().collect();
+        let joins: FxHashSet<u32> = whole.numbers.joins.numbers().collect();
         let is_used = |name: &str, element: &Element| {
             let number = || {
                 element.key.as_bytes().get(..4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_ne_bytes)
@@ -100,6 +101,7 @@ impl Installed {
             match name {
                 _ if name == set::PEERS.0 || name == set::PEERS.1 => groups.contains(&number()),
                 _ if name == set::NAMED.0 || name == set::NAMED.1 => ports.contains(&number()),
+                _ if name == set::JOINED.0 || name == set::JOINED.1 => joins.contains(&number()),
                 _ => true,
             }
         };
@@ -109,7 +111,9 @@ impl Installed {
             used != meant.elements.len() || meant.elements.iter().any(|one| !own.elements.has(&one))
         };
         let set = whole.table.sets.iter().find(is_other);
-        chain.map(|(name, _)| format!("chain {name}")).or(set.map(|(name, _)| format!("set {name}")))
+        let counter = whole.table.counters.iter().find(|(name, _)| !ours.counters.contains_key(*name));
+        let counter = counter.map(|(name, _)| format!("counter {name}"));
+        chain.map(|(name, _)| format!("chain {name}")).or(counter).or(set.map(|(name, _)| format!("set {name}")))
     }
 }
 
@@ -118,7 +122,7 @@ impl Nft {
     pub fn open(settings: Settings) -> Result<Self, NftError> {
         let mut socket = open_socket()?;
         Session { socket: &mut socket, table: (&settings.table).into() }.exists()?;
-        let Features { resets: can_reset, egress_hook } = features::check()?;
+        let features = features::check()?;
         let conntrack = Conntrack::open().map_err(NftError::Socket)?;
         Ok(Self {
             links: Socket::open(Family::NetlinkRoute).map_err(NftError::Socket)?,
@@ -130,10 +134,10 @@ impl Nft {
             ended_leases: Default::default(),
             remembered: Remembered::with_room(settings.most_cuts),
             settings,
-            can_reset,
+            features,
             guard: GuardTables::default(),
             inside: InsideTables::default(),
-            egress_hook,
+            egress_hook: features.egress_hook,
         })
     }
 
@@ -144,7 +148,7 @@ impl Nft {
 
     /// True if the kernel can answer packets of connections that were cut with a reset. If not, they are dropped.
     pub fn can_reset(&self) -> bool {
-        self.can_reset
+        self.features.resets
     }
 
     /// The first change of this process: whatever the kernel has is made right in one transaction.
@@ -159,7 +163,7 @@ impl Nft {
         let mut exists = claimed.is_some();
         let live = claimed.unwrap_or_default();
         let unread = |source| NftError::Read { table: TableRef::from(&name).to_string(), source };
-        let mut rendered = plan::render_for(self.can_reset, desired.program, desired.scope, &ids_of(&live));
+        let mut rendered = plan::render_for(self.features, desired.program, desired.scope, &ids_of(&live));
         let mut batch = Batch::new(&name);
         let live = match Change::is_possible(&live, &rendered.table) {
             true => live,
@@ -236,7 +240,7 @@ impl Nft {
     /// Only pods came, went or changed: a few elements.
     fn replace_pods(&mut self, mut known: Installed, desired: &Desired<'_>, delta: Delta) -> Result<Applied, NftError> {
         let next = desired.program;
-        let Delta { gone, come, groups } = delta;
+        let Delta { gone, come, groups, sizes } = delta;
         let mut change = Change::default();
         for (into, placed) in [(&mut change.gone_elements, &gone), (&mut change.new_elements, &come)] {
             let mut by_set: BTreeMap<&str, Vec<Element>> = BTreeMap::new();
@@ -273,6 +277,7 @@ impl Nft {
         if let Some(groups) = groups {
             rendered.numbers.groups = groups;
         }
+        rendered.numbers.joins.resize(&sizes);
         known.program = next.clone();
         debug_assert_eq!(known.difference(), None, "the short way leads elsewhere than the long one");
         self.known = Some(Arc::new(known));
@@ -363,7 +368,7 @@ impl Dataplane for Nft {
     type Plan = NftPlan;
 
     fn plan(&self) -> NftPlan {
-        NftPlan::new(&self.settings.table, self.known.clone(), self.can_reset)
+        NftPlan::new(&self.settings.table, self.known.clone(), self.features)
     }
 
     fn replace_planned(&mut self, desired: &Desired<'_>, plan: NftPlan) -> Result<Applied, NftError> {
@@ -381,7 +386,7 @@ impl Dataplane for Nft {
             // The kernel has more than the plan knows of.
             PlannedWay::Whole(_) => {
                 let known = self.with_staged(known);
-                let rendered = plan::render_for(self.can_reset, desired.program, desired.scope, &known.rendered.ids);
+                let rendered = plan::render_for(self.features, desired.program, desired.scope, &known.rendered.ids);
                 let only_allows = plan::only_allows(desired.program);
                 let (name, table) = (self.settings.table.as_str(), &known.rendered.table);
                 let switch = Switch::between(Start { name, table, staged: None, only_allows }, rendered);
@@ -497,6 +502,11 @@ impl Dataplane for Nft {
         let live = read::read_chains_and_rules(&mut self.socket, &self.settings.table);
         let live = live.map_err(|source| self.session().unread(source))?;
         let mut counts: BTreeMap<String, Count> = BTreeMap::new();
+        for counter in live.counters.into_values() {
+            if let Some(label) = counter.comment {
+                *counts.entry(label).or_default() += counter.count;
+            }
+        }
         for rule in live.chains.into_values().flat_map(|chain| chain.rules) {
             if let (Some(label), Some(count)) = (rule.comment, rule.count) {
                 *counts.entry(label).or_default() += count;

@@ -2,6 +2,7 @@
 //! render the rules of many policies takes longer than an answer may be held.
 
 use super::change::Change;
+use super::features::Features;
 use super::kernel::Installed;
 use super::rule::Action;
 use super::staging::{self, Asked, Placed};
@@ -19,7 +20,7 @@ pub struct NftPlan {
     /// The name of the table.
     name: String,
     from: Option<Arc<Installed>>,
-    can_reset: bool,
+    features: Features,
     worked_out: Option<PlannedWay>,
     /// What is to be written before the switch.
     pub(super) staging: Vec<Placed>,
@@ -37,9 +38,9 @@ pub(super) enum PlannedWay {
 }
 
 impl NftPlan {
-    pub(super) fn new(name: &str, from: Option<Arc<Installed>>, can_reset: bool) -> Self {
+    pub(super) fn new(name: &str, from: Option<Arc<Installed>>, features: Features) -> Self {
         let name = name.to_owned();
-        Self { name, from, can_reset, worked_out: None, staging: Vec::new(), has_staged: false }
+        Self { name, from, features, worked_out: None, staging: Vec::new(), has_staged: false }
     }
 
     /// True if it is a way from this table.
@@ -63,7 +64,7 @@ impl NftPlan {
         match delta(known, program, scope) {
             Some(delta) => PlannedWay::Pods(delta),
             None => {
-                let rendered = render_for(self.can_reset, program, scope, &known.rendered.ids);
+                let rendered = render_for(self.features, program, scope, &known.rendered.ids);
                 self.switch(known, rendered, program)
             }
         }
@@ -80,11 +81,11 @@ impl NftPlan {
     /// Renders so that a large change can be staged, and notes what is.
     fn render_staged(&mut self, known: &Installed, program: &Program, scope: &Scope) -> Rendered {
         let table = &known.rendered.table;
-        let mut rendered = render_for(self.can_reset, program, scope, &known.rendered.ids);
+        let mut rendered = render_for(self.features, program, scope, &known.rendered.ids);
         let change = Change::between(table, &rendered.table);
         if let Some(ids) = staging::renumbered(&change, &known.rendered, &rendered) {
             drop(change);
-            rendered = render_for(self.can_reset, program, scope, &ids);
+            rendered = render_for(self.features, program, scope, &ids);
         }
         let in_force = Asked::by(&known.rendered);
         self.staging = staging::before_the_switch(&Change::between(table, &rendered.table), &in_force);
@@ -120,10 +121,13 @@ pub(super) fn only_allows(program: &Program) -> bool {
     program.rules.iter().all(|rule| rule.action == RuleAction::Allow)
 }
 
-/// Renders for a kernel that may not be able to send resets.
-pub(super) fn render_for(can_reset: bool, program: &Program, scope: &Scope, before: &Ids) -> Rendered {
+/// Renders for a kernel that may lack some features.
+pub(super) fn render_for(features: Features, program: &Program, scope: &Scope, before: &Ids) -> Rendered {
     let mut rendered = render(program, scope, before);
-    if !can_reset {
+    if !features.joins {
+        rendered.without_joins();
+    }
+    if !features.resets {
         let rules = rendered.table.chains.get_mut(RESET).into_iter().flat_map(|chain| &mut chain.rules);
         let resets = rules.flat_map(|rule| &mut rule.actions).filter(|action| **action == Action::Reset);
         resets.for_each(|action| *action = Action::Drop);

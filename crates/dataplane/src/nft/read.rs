@@ -7,7 +7,7 @@ use super::expression::Expression;
 use super::rule::Rule;
 use super::set::{Element, Field, Holds, Key, LEASE, LeaseNote, SetSpec, Value, Version, read_address};
 use super::table::{Chain, Fallback, Hook, HookKind, Point, TableFamily, TableRef};
-use super::wire::{self, SUBSYSTEM, chain, data, element, message, rule, set, table};
+use super::wire::{self, SUBSYSTEM, chain, data, element, message, object, rule, set, table};
 use crate::Count;
 use crate::leases::Found;
 use crate::netlink::{Attributes, DUMP, Error, Family, Messages, Received, Socket};
@@ -22,6 +22,14 @@ const FIXED: usize = 4;
 pub(crate) struct Live {
     pub(crate) chains: BTreeMap<String, LiveChain>,
     pub(crate) sets: BTreeMap<String, LiveSet>,
+    /// Counters that elements lead to.
+    pub(crate) counters: BTreeMap<String, LiveCounter>,
+}
+
+#[derive(Debug)]
+pub(crate) struct LiveCounter {
+    pub(crate) comment: Option<String>,
+    pub(crate) count: Count,
 }
 
 #[derive(Default, Debug, PartialEq, Eq)]
@@ -59,6 +67,10 @@ impl ExistingTable for Live {
 
     fn sets(&self) -> BTreeSet<&str> {
         self.sets.keys().map(String::as_str).collect()
+    }
+
+    fn counters(&self) -> BTreeSet<&str> {
+        self.counters.keys().map(String::as_str).collect()
     }
 
     fn spec(&self, name: &str) -> Option<&SetSpec> {
@@ -124,6 +136,7 @@ pub(crate) fn read<'t>(socket: &mut Socket, table: impl Into<TableRef<'t>>) -> R
         let mut live = Live::default();
         read_chains(socket, table, &mut live)?;
         read_rules(socket, table, None, &mut live)?;
+        read_counters(socket, table, &mut live)?;
         read_sets(socket, table, &mut live)?;
         for (set, content) in &mut live.sets {
             // Leases are many, and not compared.
@@ -135,13 +148,14 @@ pub(crate) fn read<'t>(socket: &mut Socket, table: impl Into<TableRef<'t>>) -> R
     })
 }
 
-/// Chains and rules, without sets.
+/// Chains, rules and counters, without sets.
 pub(crate) fn read_chains_and_rules<'t>(socket: &mut Socket, table: impl Into<TableRef<'t>>) -> Result<Live, Error> {
     let table = table.into();
     again(|| {
         let mut live = Live::default();
         read_chains(socket, table, &mut live)?;
         read_rules(socket, table, None, &mut live)?;
+        read_counters(socket, table, &mut live)?;
         Ok(live)
     })
 }
@@ -320,6 +334,25 @@ fn read_count(expression: Attributes<'_>) -> Option<Count> {
     Some(Count { bytes: counter.u64(1)?, packets: counter.u64(2)? })
 }
 
+fn read_counters(socket: &mut Socket, table: TableRef<'_>, live: &mut Live) -> Result<(), Error> {
+    let mut asked = request(table.family, message::GET_OBJECT, DUMP);
+    asked.text(object::TABLE, table.name);
+    asked.u32(object::TYPE, object::COUNTER);
+    socket.dump(&asked, |answer| {
+        let attributes = answer.attributes(FIXED);
+        if !is_of(table, &answer, object::TABLE) {
+            return;
+        }
+        if let Some(name) = attributes.text(object::NAME) {
+            let counted = attributes.nested(object::DATA);
+            let number = |kind| counted.u64(kind).unwrap_or_default();
+            let (bytes, packets) = (number(object::COUNTER_BYTES), number(object::COUNTER_PACKETS));
+            let comment = attributes.get(object::USERDATA).and_then(read_comment).map(str::to_owned);
+            live.counters.insert(name.to_owned(), LiveCounter { comment, count: Count { packets, bytes } });
+        }
+    })
+}
+
 fn read_sets(socket: &mut Socket, table: TableRef<'_>, live: &mut Live) -> Result<(), Error> {
     let mut asked = request(table.family, message::GET_SET, DUMP);
     asked.text(set::TABLE, table.name);
@@ -356,6 +389,10 @@ fn read_spec(name: &str, of: Attributes<'_>) -> Option<SetSpec> {
         types >>= 6;
     }
     let holds = match (flags & set::MAP != 0, of.u32(set::DATA_TYPE)) {
+        (false, _) if flags & set::OBJECTS != 0 => match of.u32(set::OBJECT_TYPE) {
+            Some(object::COUNTER) => Holds::Counters,
+            _ => return None,
+        },
         (false, _) => Holds::Keys,
         (true, Some(set::VERDICT)) => Holds::Verdicts,
         _ => return None,
@@ -387,7 +424,7 @@ fn read_element(of: Attributes<'_>) -> Option<Element> {
         (None, Some(verdict)) => {
             Value::goto(Attributes(verdict).text(data::VERDICT_CHAIN).unwrap_or_default().to_owned())
         }
-        (None, None) => Value::None,
+        (None, None) => of.text(element::OBJECT).map_or(Value::None, |name| Value::counter(name.to_owned())),
     };
     Some(Element {
         key: Key::from_bytes(value_of(element::KEY)?)?,

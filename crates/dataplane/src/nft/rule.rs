@@ -107,6 +107,12 @@ pub enum Test {
         version: Version,
         group: u32,
     },
+    /// The address leads to the counter of a rule that allows it, by a look-up which several rules share. Counts there.
+    Joined {
+        end: End,
+        version: Version,
+        number: u32,
+    },
     /// The source is a pod of another node that has the cluster gates of this number.
     Gate {
         version: Version,

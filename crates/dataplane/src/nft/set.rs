@@ -64,6 +64,7 @@ impl Field {
 pub enum Holds {
     Keys,
     Verdicts,
+    Counters,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -133,11 +134,17 @@ pub enum Value {
     None,
     // There are few of these, and very many elements.
     Goto(Box<String>),
+    /// The name of a counter of the table.
+    Counter(Box<String>),
 }
 
 impl Value {
     pub(crate) fn goto(chain: String) -> Self {
         Self::Goto(Box::new(chain))
+    }
+
+    pub(crate) fn counter(name: String) -> Self {
+        Self::Counter(Box::new(name))
     }
 }
 
@@ -197,6 +204,7 @@ impl Element {
                 Value::Goto(chain) => {
                     out.nested(element::DATA, |out| write_verdict(out, verdict::GOTO, Some(chain)));
                 }
+                Value::Counter(name) => out.text(element::OBJECT, name),
             }
             if let Some(Transient { lifetime: Lifetime(lifetime), note, .. }) = passing {
                 // Both, or refreshing an element with the timeout it had changes nothing.

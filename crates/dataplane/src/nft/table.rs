@@ -58,6 +58,9 @@ impl<'a> From<&'a String> for TableRef<'a> {
 pub struct Table {
     pub chains: BTreeMap<String, Chain>,
     pub sets: BTreeMap<String, Set>,
+    /// Counters that elements lead to, by name, each with its comment. The kernel keeps the comment that a counter was
+    /// made with.
+    pub counters: BTreeMap<String, String>,
 }
 
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
@@ -189,10 +192,14 @@ impl Point {
 /// The table's rules in nft's words: what `nft list table` shows, without the elements of sets.
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, comment) in &self.counters {
+            writeln!(f, "\tcounter {name} {{\n\t\tcomment \"{comment}\"\n\t}}\n")?;
+        }
         for (name, set) in &self.sets {
             let (word, value) = match set.spec.holds {
                 Holds::Keys => ("set", ""),
                 Holds::Verdicts => ("map", " : verdict"),
+                Holds::Counters => ("map", " : counter"),
             };
             writeln!(f, "\t{word} {name} {{")?;
             writeln!(f, "\t\ttype {}{value}", set.spec.type_text())?;

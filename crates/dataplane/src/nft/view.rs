@@ -125,7 +125,7 @@ impl View {
         for (address, chains) in leads {
             by_chains.entry(chains).or_default().push(address);
         }
-        let reader = Reader { live, leases, sets: Sets::of(live) };
+        let reader = Reader { live, leases, sets: Sets::of(live), joined: live.joined_counts() };
         let class = |(chains, addresses): (Leads, Vec<IpAddr>)| ClassView {
             addresses,
             walks: chains.iter().map(|(part, chain)| WalkView { part: *part, rules: reader.rules(chain) }).collect(),
@@ -141,6 +141,16 @@ impl Live {
         Version::BOTH.into_iter().filter_map(move |version| self.sets.get(twins[version]))
     }
 
+    fn joined_counts(&self) -> BTreeMap<&str, Count> {
+        let mut counts: BTreeMap<&str, Count> = BTreeMap::new();
+        for counter in self.counters.values() {
+            if let Some(comment) = &counter.comment {
+                *counts.entry(comment).or_default() += counter.count;
+            }
+        }
+        counts
+    }
+
     /// The chains that the numbers of cluster gates lead to.
     fn gates(&self, chain: &str) -> BTreeMap<u32, String> {
         let rules = self.chains.get(chain).into_iter().flat_map(|chain| &chain.rules);
@@ -152,10 +162,18 @@ impl Live {
     }
 }
 
+impl LiveRule {
+    fn is_joined(&self) -> bool {
+        self.expressions.iter().any(|expression| matches!(expression, Expression::CountIn { .. }))
+    }
+}
+
 struct Reader<'a> {
     live: &'a Live,
     leases: &'a [Found],
     sets: Sets<'a>,
+    /// What joined look-ups have counted, by the comments of the rules that they counted for.
+    joined: BTreeMap<&'a str, Count>,
 }
 
 impl Reader<'_> {
@@ -170,7 +188,8 @@ impl Reader<'_> {
         let mut then = None;
         // A table that somebody has changed may have circles.
         let Some(found) = self.live.chains.get(chain).filter(|_| seen.insert(chain)) else { return };
-        for rule in &found.rules {
+        // A joined look-up repeats what the rules after it say.
+        for rule in found.rules.iter().filter(|rule| !rule.is_joined()) {
             match (&rule.comment, end_of(rule)) {
                 (Some(label), Some(end)) => {
                     self.add(&PolicyRule { label, end, rule }, out);
@@ -192,8 +211,8 @@ impl Reader<'_> {
     }
 
     /// One rule of a policy may be several in the kernel.
-    fn add(&self, &PolicyRule { label, end, rule }: &PolicyRule<'_>, out: &mut Vec<RuleView>) {
-        let label = label.strip_prefix(AUDIT).unwrap_or(label);
+    fn add(&self, &PolicyRule { label: comment, end, rule }: &PolicyRule<'_>, out: &mut Vec<RuleView>) {
+        let label = comment.strip_prefix(AUDIT).unwrap_or(comment);
         let (effect, count) = match end {
             End::Allow | End::Drop if label.starts_with(ISOLATED) => (Effect::Deny, rule.count),
             End::Allow => (Effect::Allow, rule.count),
@@ -207,15 +226,18 @@ impl Reader<'_> {
             Some(at) => at,
             None => {
                 let (matches, leases) = (Vec::new(), Vec::new());
-                out.push(RuleView { label: Some(label.to_owned()), effect, count: None, matches, leases });
+                let count = self.joined.get(comment).copied();
+                out.push(RuleView { label: Some(label.to_owned()), effect, count, matches, leases });
                 out.len() - 1
             }
         };
         let view = &mut out[at];
-        match (end, count, &mut view.count) {
-            (End::Allow | End::Drop | End::Return, Some(more), Some(known)) => *known += more,
-            (_, Some(first), known) => *known = Some(first),
-            (_, None, _) => {}
+        // The kernel rules of one that denies share a counter; all others have their own.
+        let is_shared = matches!(end, End::Jump(chain) if is_denial(chain));
+        match (count, &mut view.count) {
+            (Some(more), Some(known)) if !is_shared => *known += more,
+            (Some(first), known) => *known = Some(first),
+            (None, _) => {}
         }
         let words = self.sets.words(&rule.expressions);
         if !view.matches.contains(&words) {

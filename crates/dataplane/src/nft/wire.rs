@@ -27,6 +27,9 @@ pub(crate) mod message {
     pub(crate) const GET_ELEMENT: u16 = 13;
     pub(crate) const DELETE_ELEMENT: u16 = 14;
     pub(crate) const GET_GENERATION: u16 = 16;
+    pub(crate) const NEW_OBJECT: u16 = 18;
+    pub(crate) const GET_OBJECT: u16 = 19;
+    pub(crate) const DELETE_OBJECT: u16 = 20;
     pub(crate) const DESTROY_ELEMENT: u16 = 30;
 }
 
@@ -73,6 +76,7 @@ pub(crate) mod set {
     pub(crate) const ID: u16 = 10;
     pub(crate) const GC_INTERVAL: u16 = 12;
     pub(crate) const USERDATA: u16 = 13;
+    pub(crate) const OBJECT_TYPE: u16 = 15;
 
     pub(crate) const DESCRIPTION_CONCAT: u16 = 2;
     pub(crate) const FIELD_LENGTH: u16 = 1;
@@ -80,6 +84,7 @@ pub(crate) mod set {
     pub(crate) const INTERVAL: u32 = 0x4;
     pub(crate) const MAP: u32 = 0x8;
     pub(crate) const TIMEOUT: u32 = 0x10;
+    pub(crate) const OBJECTS: u32 = 0x40;
     pub(crate) const CONCAT: u32 = 0x80;
 
     pub(crate) const VERDICT: u32 = 0xffff_ff00;
@@ -95,8 +100,23 @@ pub(crate) mod element {
     pub(crate) const TIMEOUT: u16 = 4;
     pub(crate) const EXPIRATION: u16 = 5;
     pub(crate) const USERDATA: u16 = 6;
+    pub(crate) const OBJECT: u16 = 9;
     pub(crate) const KEY_END: u16 = 10;
     pub(crate) const INTERVAL_END: u32 = 1;
+}
+
+/// Objects that a table has by name.
+pub(crate) mod object {
+    pub(crate) const TABLE: u16 = 1;
+    pub(crate) const NAME: u16 = 2;
+    pub(crate) const TYPE: u16 = 3;
+    pub(crate) const DATA: u16 = 4;
+    pub(crate) const USERDATA: u16 = 8;
+
+    /// The type that counts.
+    pub(crate) const COUNTER: u32 = 1;
+    pub(crate) const COUNTER_BYTES: u16 = 1;
+    pub(crate) const COUNTER_PACKETS: u16 = 2;
 }
 
 pub(crate) mod data {

@@ -3,14 +3,14 @@
 //! thousand pods changes every second; a table of it takes a tenth of one.
 
 use super::elements::{Placed, Pods};
-use super::ids::Group;
+use super::ids::{Group, pods};
 use super::{Numbers, Rendered, Scope};
 use crate::nft::set::Version;
 use namewall_policy::Program;
 use namewall_policy::bits::BitSet;
 use namewall_policy::pieces::differing;
 use namewall_policy::program::{Holder, Matcher, Member};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -21,6 +21,8 @@ pub(crate) struct Delta {
     pub(crate) come: Vec<Placed>,
     /// The groups, if Roles came to them.
     pub(crate) groups: Option<Vec<Group>>,
+    /// How many addresses groups have now, as far as it matters to what is joined.
+    pub(crate) sizes: Vec<(u32, usize)>,
 }
 
 impl Delta {
@@ -34,6 +36,7 @@ impl Delta {
         let old = Pods { program: before, scope, numbers, groups: &numbers.groups };
         let new = Pods { program: next, groups: groups.as_deref().unwrap_or(&numbers.groups), ..old };
         let mut delta = Self::default();
+        let mut resized: FxHashMap<u32, isize> = FxHashMap::default();
         for address in touched(before, next) {
             let was = before.by_address.get(&address).and_then(|&holder| member(before, holder));
             let is = next.by_address.get(&address).and_then(|&holder| member(next, holder));
@@ -51,6 +54,12 @@ impl Delta {
                 return None;
             }
             if let Some(was) = was {
+                let has_class = |(_, member): (IpAddr, &Member)| member.class == was.class && scope.judges(member);
+                // The joined look-ups of a class without pods make room for others.
+                if numbers.joins.are_bounded() && scope.judges(was) && !pods(next).any(has_class) {
+                    return None;
+                }
+                old.groups_of(was).iter().for_each(|group| *resized.entry(*group).or_default() -= 1);
                 old.elements(address, was, &mut delta.gone);
             }
             if let Some(is) = is {
@@ -63,10 +72,12 @@ impl Delta {
                 }
                 // Nor has a version that nobody spoke any rules.
                 numbers.spoken.contains(&Version::of(address)).then_some(())?;
+                new.groups_of(is).iter().for_each(|group| *resized.entry(*group).or_default() += 1);
                 new.elements(address, is, &mut delta.come);
             }
         }
         delta.cancel();
+        delta.sizes = numbers.joins.resized(&resized)?;
         delta.groups = groups;
         Some(delta)
     }

@@ -2,6 +2,7 @@
 //! same elements whether the whole table is made or only that pod is new.
 
 use super::ids::{Group, pods};
+use super::joined::PlaceId;
 use super::rules::{fill_networks, protocol_number};
 use super::{Lead, Numbers, Render, Scope};
 use crate::nft::set::{self, Element, Field, Holds, Key, SetSpec, Twins, Value, Version};
@@ -36,6 +37,8 @@ struct PodAt<'a> {
     member: &'a Member,
     /// The numbers of the groups it is in.
     groups: &'a [u32],
+    /// Where joined look-ups know it.
+    places: &'a [PlaceId],
 }
 
 impl Pods<'_> {
@@ -59,10 +62,15 @@ impl Pods<'_> {
                 by_role.entry(role).or_default().push(group.number);
             }
         }
+        let joins = &self.numbers.joins;
+        let places: FxHashMap<usize, Vec<PlaceId>> =
+            by_role.iter().map(|(role, groups)| (*role, joins.places_of(groups))).collect();
         let mut elements = Vec::new();
         for (address, member) in pods(self.program) {
-            let groups = by_role.get(&member.role.index()).map(Vec::as_slice).unwrap_or_default();
-            elements_of(self, &PodAt { address, member, groups }, &mut elements);
+            let role = &member.role.index();
+            let groups = by_role.get(role).map(Vec::as_slice).unwrap_or_default();
+            let places = places.get(role).map(Vec::as_slice).unwrap_or_default();
+            elements_of(self, &PodAt { address, member, groups, places }, &mut elements);
             for (set, element) in elements.drain(..) {
                 named(table, set).insert(element);
             }
@@ -71,12 +79,19 @@ impl Pods<'_> {
 
     /// The same for one address, its groups looked up.
     pub(super) fn elements(&self, address: IpAddr, member: &Member, out: &mut Vec<Placed>) {
-        let of_role = self.groups.iter().filter(|group| group.roles.contains(member.role.index()));
-        let groups: Vec<u32> = of_role.map(|group| group.number).collect();
-        self.elements_of(&PodAt { address, member, groups: &groups }, out);
+        let groups = self.groups_of(member);
+        let places = self.numbers.joins.places_of(&groups);
+        self.elements_of(&PodAt { address, member, groups: &groups, places: &places }, out);
     }
 
-    fn elements_of(&self, &PodAt { address, member, groups }: &PodAt<'_>, out: &mut Vec<Placed>) {
+    /// The numbers of the groups that a pod is in.
+    pub(super) fn groups_of(&self, member: &Member) -> Vec<u32> {
+        let of_role = self.groups.iter().filter(|group| group.roles.contains(member.role.index()));
+        of_role.map(|group| group.number).collect()
+    }
+
+    fn elements_of(&self, pod: &PodAt<'_>, out: &mut Vec<Placed>) {
+        let &PodAt { address, member, places, .. } = pod;
         let version = Version::of(address);
         let key = || Key::default().address(address);
         self.asks(address, member, out);
@@ -96,11 +111,13 @@ impl Pods<'_> {
             place(set::GATED, Element::key(key()));
             place(set::GATES, Element::key(Key::default().number(number).address(address)));
         }
-        self.peer_elements(&PodAt { address, member, groups }, out);
+        let joined = places.iter().filter_map(|place| self.numbers.joins.element(*place, address));
+        joined.for_each(|element| place(set::JOINED, element));
+        self.peer_elements(pod, out);
     }
 
     /// What says of which rules a pod is a peer, and which ports it names.
-    fn peer_elements(&self, &PodAt { address, member, groups }: &PodAt<'_>, out: &mut Vec<Placed>) {
+    fn peer_elements(&self, &PodAt { address, member, groups, .. }: &PodAt<'_>, out: &mut Vec<Placed>) {
         let version = Version::of(address);
         let mut place = |twins: Twins, element| out.push((twins[version], element));
         for &group in groups {

@@ -12,6 +12,7 @@
 //! known which pod that is, all of it is dropped.
 
 use super::elements::Pods;
+use super::joined::JoinableTiers;
 use super::names::{COMMENT, shorten};
 use super::rules::RuleWriter;
 use super::stages::{Mode, Stages, described};
@@ -116,7 +117,9 @@ fn judged(program: &Program, scope: &Scope, class: ClassId, before: &Ids) -> Ren
         table.set(SetSpec::new(set::POD_NETWORK[version], &[address], Holds::Keys).interval());
     }
     let writer = RuleWriter { program, groups: &groups, named: &named, spoken: &spoken };
-    let mut stages = Stages { render: &render, writer: &writer, table: &mut table, mode: Mode::Enforce, then: None };
+    // Second interfaces are few, and what goes through them is not joined.
+    let (mode, joinable) = (Mode::Enforce, &mut JoinableTiers::new());
+    let mut stages = Stages { joinable, render: &render, writer: &writer, table: &mut table, mode, then: None };
     let plan = &program.class(class).enforced;
     let mut leads = Vec::new();
     for (direction, maps) in [(Direction::Egress, set::EGRESS), (Direction::Ingress, set::INGRESS)] {

@@ -22,6 +22,7 @@ mod dns;
 mod elements;
 mod ids;
 mod inside;
+mod joined;
 mod moment;
 mod names;
 mod node_ports;
@@ -46,6 +47,7 @@ use crate::nft::set::{self, Field, Holds, SetSpec, Version};
 use crate::nft::table::{Fallback, Hook, HookKind, Point, Table};
 use elements::Pods;
 use ids::{Group, Groups, Numbered, pods};
+use joined::{JoinableTiers, Joins};
 use namewall_policy::Program;
 use namewall_policy::addr::Cidr;
 use namewall_policy::model::{Direction, Enforcement, NodeId, PolicyId};
@@ -114,6 +116,7 @@ pub(crate) struct Numbers {
     /// The versions of IP that pods speak, and rules ask for.
     pub(crate) spoken: Vec<Version>,
     pub(crate) remote: RemoteGates,
+    pub(crate) joins: Joins,
     /// Whether the table has a set of the pods that are judged here.
     pub(crate) knows_local: bool,
 }
@@ -136,19 +139,23 @@ pub fn render(program: &Program, scope: &Scope, before: &Ids) -> Rendered {
     let named = render.named_ports(&used);
     let mut table = Table::default();
     render.declare_sets(&mut table);
+    render.declare_joined(&mut table);
     render.dns_sets(&mut table);
     render.dns_chains(&mut table);
     let spoken: Vec<Version> =
         Version::BOTH.into_iter().filter(|version| pods(program).any(|(at, _)| Version::of(at) == *version)).collect();
     let writer = RuleWriter { program, groups: &groups, named: &named, spoken: &spoken };
+    let mut joinable = JoinableTiers::new();
     for &mode in render.modes(&classes, &remote) {
         render.base_chains(&mut table, mode);
-        let mut stages = Stages { render: &render, writer: &writer, table: &mut table, mode, then: None };
+        let mut stages =
+            Stages { joinable: &mut joinable, render: &render, writer: &writer, table: &mut table, mode, then: None };
         stages.class_chains(&mut classes);
         stages.remote_chains(&remote);
         render.service_gates(&mut table, &writer, mode);
         render.dns_policy(&mut table, mode);
     }
+    let joins = render.join(&mut table, &writer, &joinable);
     render.end_base_chains(&mut table, before.generation);
     for (name, chain) in &mut table.chains {
         chain.comment = chain.comment.take().or_else(|| names::purpose(name).map(str::to_owned));
@@ -157,7 +164,7 @@ pub fn render(program: &Program, scope: &Scope, before: &Ids) -> Rendered {
     render.fill_closed(&mut table);
     let ids = Ids { groups: groups.by_rule, generation: before.generation, ..Ids::default() };
     let knows_local = render.knows_local();
-    let numbers = Numbers { classes, groups: groups.groups, named, spoken, remote, knows_local };
+    let numbers = Numbers { classes, groups: groups.groups, named, spoken, remote, joins, knows_local };
     Pods { program, scope, numbers: &numbers, groups: &numbers.groups }.fill(&mut table);
     Rendered { table, ids, lease_groups, numbers }
 }

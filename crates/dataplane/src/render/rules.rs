@@ -174,7 +174,7 @@ impl Stages<'_> {
 
 impl RuleWriter<'_> {
     /// The tests of a run, one list for each kernel rule; sets they need are added to the table.
-    fn tests(&self, table: &mut Table, run: &Run) -> Vec<Vec<Test>> {
+    pub(super) fn tests(&self, table: &mut Table, run: &Run) -> Vec<Vec<Test>> {
         match &run.matcher {
             Match::Everything => vec![Vec::new()],
             Match::Clauses { peers, ports } => {
@@ -209,7 +209,7 @@ impl RuleWriter<'_> {
         ways
     }
 
-    fn ports(&self, table: &mut Table, id: PortSpecId) -> Vec<Vec<Test>> {
+    pub(super) fn ports(&self, table: &mut Table, id: PortSpecId) -> Vec<Vec<Test>> {
         let traffic = &self.program.port_spec(id).numbered;
         let mut ways = numbered_ways(table, traffic);
         if !traffic.is_all()
@@ -222,9 +222,10 @@ impl RuleWriter<'_> {
 }
 
 /// A packet is of one version.
-fn is_possible(tests: &[Test]) -> bool {
+pub(super) fn is_possible(tests: &[Test]) -> bool {
     let version = |test: &Test| match test {
         Test::Peer { version, .. }
+        | Test::Joined { version, .. }
         | Test::Leased { version, .. }
         | Test::NamedPort { version, .. }
         | Test::Within { version, .. } => Some(*version),

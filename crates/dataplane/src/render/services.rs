@@ -10,6 +10,7 @@
 //! ```
 
 use super::Render;
+use super::joined::JoinableTiers;
 use super::rules::{RuleWriter, protocol_number};
 use super::stages::{Mode, Stages, described};
 use crate::nft::rule::{Action as Do, End, Rule, Test};
@@ -64,7 +65,8 @@ impl Render<'_> {
     pub(super) fn service_gates(&self, table: &mut Table, writer: &RuleWriter<'_>, mode: Mode) {
         let frontends = self.frontends(mode);
         for (&(address, protocol, port), gates) in &frontends {
-            let chain = Stages { render: self, writer, table, mode, then: None }.before_service(gates);
+            let joinable = &mut JoinableTiers::new();
+            let chain = Stages { joinable, render: self, writer, table, mode, then: None }.before_service(gates);
             let key = Key::default().address(address).protocol(protocol).port(port);
             let map = table.set(services_spec(Version::of(address), mode));
             map.insert(Element::mapped(key, Value::goto(chain)));

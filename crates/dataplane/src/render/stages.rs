@@ -11,6 +11,7 @@
 //! the base chain of the other. What returns to the end is accepted. Accepting
 //! is done in the chain `allowed`, which all of them go to.
 
+use super::joined::{JoinableTier, JoinableTiers};
 use super::names::{COMMENT, LABEL, by_content, chain_name, digest, shorten};
 use super::rules::{RuleWriter, Run, runs};
 use super::{ALLOWED, LOG_BURST, LOG_RATE, Render};
@@ -20,6 +21,7 @@ use crate::nft::set::{POD_NETWORK, PODS, Version};
 use crate::nft::table::{Chain, Fallback, Table};
 use namewall_policy::model::{Action, Direction, PolicyId};
 use namewall_policy::program::{Plan, Tiers};
+use rustc_hash::FxHashSet;
 
 /// Whether denials are made, or only told of (S11).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -105,6 +107,8 @@ pub(crate) struct Stages<'a> {
     pub(crate) render: &'a Render<'a>,
     pub(crate) writer: &'a RuleWriter<'a>,
     pub(crate) table: &'a mut Table,
+    /// The NetworkPolicy tiers that were made.
+    pub(crate) joinable: &'a mut JoinableTiers,
     pub(crate) mode: Mode,
     /// The chain that judges what is allowed here, where several pods share an address (S1.9).
     pub(crate) then: Option<String>,
@@ -117,7 +121,8 @@ impl Stages<'_> {
         let mut first = None;
         for plan in plan.each().rev() {
             let (render, writer, mode) = (self.render, self.writer, self.mode);
-            let mut stages = Stages { render, writer, table: &mut *self.table, mode, then: first.clone() };
+            let (table, joinable) = (&mut *self.table, &mut *self.joinable);
+            let mut stages = Stages { joinable, render, writer, table, mode, then: first.clone() };
             first = stages.one_plan(plan, direction).or(first);
         }
         first
@@ -194,7 +199,7 @@ impl Stages<'_> {
                     false => rules.push(Rule::new([], Do::Jump(stages.doubtful_chain(*policy)))),
                 }
             }
-            described(rules, &stages.listed(policies))
+            described(repeated_last(rules), &stages.listed(policies))
         });
         Some(name)
     }
@@ -250,7 +255,7 @@ impl Stages<'_> {
             for &(policy, allows) in policies {
                 rules.extend(stages.gate_rules(policy, allows));
             }
-            described(rules, &stages.listed(policies.iter().map(|(policy, _)| policy)))
+            described(repeated_last(rules), &stages.listed(policies.iter().map(|(policy, _)| policy)))
         });
         Some(name)
     }
@@ -265,7 +270,7 @@ impl Stages<'_> {
         self.chain(&name, |stages| {
             let ends = Ends { allow: Some(stages.allowance()), pass: Do::Return };
             let rules = policies.iter().flat_map(|policy| stages.rules(*policy, direction, &ends)).collect();
-            described(rules, &stages.listed(policies))
+            described(repeated_last(rules), &stages.listed(policies))
         });
         Some(name)
     }
@@ -285,6 +290,9 @@ impl Stages<'_> {
         self.chain(&name, |stages| {
             let mut rules: Vec<Rule> = chains.iter().map(|chain| Rule::new([], Do::Jump(chain.clone()))).collect();
             if tiers.isolated {
+                let (mode, allowance) = (stages.mode, stages.allowance());
+                let tier = JoinableTier { policies: policies.clone(), direction, mode, allowance };
+                stages.joinable.insert(name.clone(), tier);
                 rules.extend(stages.denial(&stages.isolation(policies, direction)));
             }
             described(rules, &stages.listed(policies))
@@ -370,6 +378,23 @@ impl Stages<'_> {
 pub(super) fn described(rules: Vec<Rule>, about: &str) -> Chain {
     let comment = (!about.is_empty()).then(|| shorten(about, COMMENT));
     Chain { hook: None, rules, comment }
+}
+
+/// A rule that tests the same as one before it, which ends the list, never matches. Such rules stand after the end of
+/// the list, where no packet meets them: operators still see them, and that they have counted nothing.
+fn repeated_last(rules: Vec<Rule>) -> Vec<Rule> {
+    let mut seen: FxHashSet<String> = FxHashSet::default();
+    let is_repeated = |rule: &Rule| {
+        let tests: Vec<String> = rule.tests.iter().map(Test::to_string).collect();
+        let ends = matches!(rule.actions.last(), Some(Do::Goto(_) | Do::Return | Do::Accept | Do::Drop));
+        ends && !seen.insert(tests.join(" "))
+    };
+    let (repeated, mut list): (Vec<Rule>, Vec<Rule>) = rules.into_iter().partition(is_repeated);
+    if !repeated.is_empty() {
+        list.push(Rule::new([], Do::Return));
+        list.extend(repeated);
+    }
+    list
 }
 
 /// What a denial is called that no rule makes, but that there is none which allows.

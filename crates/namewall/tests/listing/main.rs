@@ -125,9 +125,19 @@ fn nft_can_show_all_of_a_table() {
             let shown = nft(&["list", "set", "inet", "namewall", set], "");
             assert!(shown.contains("elements = {"), "the table is not as rich as it should be: {shown}");
         }
-        for part in
-            ["audit-egress4", "audit/gates", "service4", "doubtful", "closed-source", "dns/taken", "ports/", "net4/"]
-        {
+        let joined = nft(&["list", "map", "inet", "namewall", "joined4"], "");
+        assert!(joined.contains("elements = {") && joined.contains(": \"NetworkPolicy/shop/"), "{joined}");
+        for part in [
+            "counter name",
+            "audit-egress4",
+            "audit/gates",
+            "service4",
+            "doubtful",
+            "closed-source",
+            "dns/taken",
+            "ports/",
+            "net4/",
+        ] {
             assert!(listing.contains(part), "the table is not as rich as it should be: it has no {part}");
         }
     });

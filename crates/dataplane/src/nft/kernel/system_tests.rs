@@ -13,7 +13,7 @@ use namewall_policy::domain::{DomainPattern, Wildcard};
 use namewall_policy::lease::{Revision, Rules};
 use namewall_policy::model::{Action, Direction, Peer, Peers, PolicyKind, Ports};
 use namewall_policy::port::Protocol;
-use namewall_policy::{Lease, LeaseStore};
+use namewall_policy::{Lease, LeaseStore, compile_next};
 use nix::errno::Errno;
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -315,7 +315,7 @@ fn peers_in_the_kernel(nft: &mut Nft) -> usize {
 fn is_as_known(nft: &mut Nft) -> bool {
     let live = read::read(&mut nft.socket, &nft.settings.table).unwrap();
     let table = nft.table().unwrap();
-    [set::PEERS.0, set::PODS.0, set::NAMED.0].iter().all(|name| {
+    [set::PEERS.0, set::PODS.0, set::NAMED.0, set::JOINED.0].iter().all(|name| {
         let (known, found) = (&table.sets[*name].elements, &live.sets[*name].elements);
         known.len() == found.len() && known.iter().all(|element| found.has(&element))
     })
@@ -402,5 +402,50 @@ fn s6_3_many_leases_whose_rule_is_gone_leave_the_kernel_in_parts_after_the_switc
         revise(&mut nft, &mut leases, [&without, &with]);
         while nft.clear().unwrap() {}
         assert_eq!(open_addresses(&nft).len(), 2_500, "nothing of what is open was cleared");
+    });
+}
+
+/// Pods of these apps, and two policies for `web` that open one port to other apps.
+fn two_rules(apps: &[&str]) -> Sample {
+    let open = |name: &str, app: &str| {
+        let clauses = sample::clauses(sample::app(app), Ports::Any);
+        sample::policy(PolicyKind::NetworkPolicy, name, "web").rule(Direction::Ingress, Action::Allow, clauses)
+    };
+    let pods = apps
+        .iter()
+        .enumerate()
+        .fold(Sample::default(), |sample, (at, app)| sample.pod(app, &[&format!("10.0.0.{}", at + 1)], "n1"));
+    pods.policy(open("first", "db")).policy(open("last", "api"))
+}
+
+#[test]
+fn joined_look_ups_follow_pods_and_are_found_by_the_next_process() {
+    isolated(|| {
+        let joined = |nft: &mut Nft| {
+            let live = read::read(&mut nft.socket, &nft.settings.table).unwrap();
+            (live.counters.len(), live.sets[set::JOINED.0].elements.len())
+        };
+        // The last pod of the class goes first, while its chains stay; then it comes back.
+        let all = two_rules(&["db", "api", "db", "web"]);
+        let mut less = all.clone();
+        let web = less.snapshot.workloads.len() - 1;
+        let vacated = less.snapshot.workloads[web].vacated();
+        less.snapshot.workloads.set(web, vacated);
+        let whole = all.program();
+        let without_web = compile_next(&all.snapshot, &whole, &less.snapshot).0;
+        let whole_again = compile_next(&less.snapshot, &without_web, &all.snapshot).0;
+        let mut nft = open(&whole);
+        assert_eq!(joined(&mut nft), (2, 3));
+        assert_eq!(nft.enforce(&without_web).unwrap().way, Way::Pods);
+        assert_eq!(nft.enforce(&whole_again).unwrap().way, Way::Pods);
+        assert_eq!(joined(&mut nft), (2, 3));
+        assert!(is_as_known(&mut nft));
+        drop(nft);
+        let mut nft = Nft::open(Settings::default()).unwrap();
+        let adopted = nft.enforce(&whole).unwrap();
+        assert_eq!(adopted.operations, 0, "{adopted:?}: what is there is right");
+        nft.enforce(&program(&["10.0.0.9"])).unwrap();
+        assert_eq!(joined(&mut nft), (0, 0), "nothing is left of it");
+        assert!(is_as_known(&mut nft));
     });
 }

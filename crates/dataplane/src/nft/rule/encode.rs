@@ -151,6 +151,12 @@ impl Test {
                 out.push(address_at(*end, *version, FIRST + 1));
                 out.push(lookup(set::PEERS[*version], FIRST));
             }
+            Self::Joined { end, version, number: joined } => {
+                out.extend(version_is(*version));
+                out.extend(number(FIRST, *joined));
+                out.push(address_at(*end, *version, FIRST + 1));
+                out.push(Expression::CountIn { map: set::JOINED[*version].to_owned(), register: FIRST });
+            }
             Self::Gate { version, number: gate } => {
                 out.extend(version_is(*version));
                 out.extend(number(FIRST, *gate));

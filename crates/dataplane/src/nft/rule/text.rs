@@ -91,6 +91,10 @@ impl fmt::Display for Test {
             Self::Peer { end, version, group } => {
                 write!(f, "{} . {} @{}", Number(*group), Field(*end, *version), set::PEERS[*version])
             }
+            Self::Joined { end, version, number } => {
+                let (number, address) = (Number(*number), Field(*end, *version));
+                write!(f, "counter name {number} . {address} map @{}", set::JOINED[*version])
+            }
             Self::Gate { version, number } => {
                 write!(f, "{} . {} @{}", Number(*number), Field(End::Source, *version), set::GATES[*version])
             }

@@ -31,6 +31,8 @@ pub const AUDIT_INGRESS: Twins = Twins("audit-ingress4", "audit-ingress6");
 pub const LOCAL: Twins = Twins("local4", "local6");
 /// Group . address: which pods a rule speaks of.
 pub const PEERS: Twins = Twins("peer4", "peer6");
+/// Number of a joined look-up . address → the counter of the rule that allows the pod.
+pub const JOINED: Twins = Twins("joined4", "joined6");
 /// Group . address, with a timeout: where the names a rule speaks of lead.
 pub const LEASE: Twins = Twins("lease4", "lease6");
 /// Group . address . protocol . port: what pods call a port.
@@ -95,7 +97,8 @@ pub(super) fn purpose(set: &str) -> Option<&'static str> {
         (RESOLVERS, "Services that answer DNS: address . protocol"),
         (ASKERS, "pod . Service that it may ask DNS of . protocol"),
     ];
-    const MORE: [(Twins, &str); 4] = [
+    const MORE: [(Twins, &str); 5] = [
+        (JOINED, "joined look-up . pod, and the counter of the rule that allows it"),
         (THIS_NODE, "this node"),
         (SERVERS, "pods that answer for a DNS server that namewall asks"),
         (SERVICES, "Services and the chain of the cluster firewalls before them"),
@@ -127,7 +130,8 @@ mod tests {
 
     #[test]
     fn purposes_fit_into_a_comment() {
-        let twins = [EGRESS, INGRESS, GATES, LOCAL, PEERS, LEASE, NAMED, OWN, CUT, CLOSED, ASKERS, AUDIT_SERVICES];
+        let twins =
+            [EGRESS, INGRESS, GATES, LOCAL, PEERS, LEASE, NAMED, OWN, CUT, CLOSED, ASKERS, AUDIT_SERVICES, JOINED];
         let names = twins.iter().flat_map(|twins| [twins.0, twins.1]).chain([ALIVE, "generation/3"]);
         for name in names {
             let purpose = purpose(name).unwrap_or_else(|| panic!("{name} says nothing"));

@@ -1,7 +1,7 @@
 //! Views of tables that were rendered, as if the kernel had them.
 
 use super::*;
-use crate::nft::read::{LiveChain, LiveSet};
+use crate::nft::read::{LiveChain, LiveCounter, LiveSet};
 use crate::nft::set::LeaseNote;
 use crate::nft::table::Table;
 use crate::render::{Ids, Scope, render};
@@ -10,7 +10,7 @@ use namewall_policy::domain::DomainPattern;
 use namewall_policy::model::{Action, Direction, Peer, Peers, PolicyKind, PortMatch, Ports};
 use namewall_policy::port::Protocol;
 
-/// The kernel's table after every rule that counts has counted three packets.
+/// The kernel's table after every rule and every counter has counted three packets.
 fn live(table: &Table) -> Live {
     let mut live = Live::default();
     for (name, chain) in &table.chains {
@@ -21,6 +21,10 @@ fn live(table: &Table) -> Live {
             LiveRule { expressions, comment: rule.comment.clone(), count }
         });
         live.chains.insert(name.clone(), LiveChain { hook: chain.hook.clone(), rules: rules.collect() });
+    }
+    for (name, comment) in &table.counters {
+        let count = Count { packets: 3, bytes: 300 };
+        live.counters.insert(name.clone(), LiveCounter { comment: Some(comment.clone()), count });
     }
     for (name, set) in &table.sets {
         live.sets.insert(name.clone(), LiveSet { spec: Some(set.spec.clone()), elements: set.elements.clone() });
@@ -112,4 +116,36 @@ fn a_circle_that_somebody_made_ends() {
     let rule = LiveRule { expressions: vec![jump], comment: None, count: None };
     live.chains.get_mut("NetworkPolicy/shop/web/egress").unwrap().rules.push(rule);
     assert!(View::of(&live, &[]).is_some());
+}
+
+#[test]
+fn what_joined_look_ups_count_is_added_to_their_rules() {
+    let open = |name: &str, app: &str| {
+        let clauses = sample::clauses(sample::app(app), port(80));
+        sample::policy(PolicyKind::NetworkPolicy, name, "web").rule(Direction::Ingress, Action::Allow, clauses)
+    };
+    let sample = Sample::default().pod("web", &["10.0.0.1"], "n1").pod("db", &["10.0.0.2"], "n1");
+    let sample = sample.pod("api", &["10.0.0.3"], "n1");
+    let sample = sample.policy(open("first", "db")).policy(open("last", "api"));
+    let table = render(&sample.program(), &Scope::default(), &Ids::default()).table;
+    assert!(!table.counters.is_empty(), "nothing is joined:\n{table}");
+    let view = View::of(&live(&table), &[]).expect("it has a generation");
+    let ingress =
+        view.classes[0].walks.iter().find(|walk| walk.part == Part::Pods(Walk::Ingress)).expect("it is judged");
+    let shown: Vec<String> = ingress
+        .rules
+        .iter()
+        .map(|rule| {
+            let label = rule.label.as_deref().unwrap_or("anything else");
+            format!("{label}: {} ({})", rule.matches.join(" or "), rule.count.unwrap_or_default().packets)
+        })
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            "NetworkPolicy/shop/first ingress rule 0: TCP port 80; 1 pod address (6)",
+            "NetworkPolicy/shop/last ingress rule 0: TCP port 80; 1 pod address (6)",
+            "isolated for ingress by NetworkPolicy/shop/first: anything (3)",
+        ]
+    );
 }
