@@ -122,7 +122,8 @@ impl Seat {
     }
 
     pub(crate) fn load(&self, rate: u32, lasts: Duration) -> Load {
-        Load { rate, lasts, names: self.case.names, answers: Answers { ttl: 60, aliased: self.case.aliased } }
+        let answers = Answers { ttl: 60, aliased: self.case.aliased };
+        Load { rate, lasts, names: self.case.names, answers, is_patient: false }
     }
 
     /// A load that may be too much.

@@ -61,6 +61,8 @@ pub(crate) struct Load {
     pub(crate) lasts: Duration,
     pub(crate) names: Names,
     pub(crate) answers: Answers,
+    /// Whether it goes on while nobody listens.
+    pub(crate) is_patient: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -75,6 +77,8 @@ pub(crate) struct Outcome {
     pub(crate) took: Duration,
     /// How long this thread was not let run in all.
     pub(crate) away: Duration,
+    /// The longest time without a right answer, until the last question was asked.
+    pub(crate) silence: Duration,
 }
 
 impl Outcome {
@@ -158,7 +162,7 @@ impl Run {
             }
             self.active = now;
             self.took = now;
-            self.outbox.send(&self.sockets[socket]).map_err(explain)?;
+            allow(self.book.load.is_patient, self.outbox.send(&self.sockets[socket]))?;
         }
         Ok(())
     }
@@ -181,8 +185,9 @@ impl Run {
             // One time for a batch: its last was there already when the call returned.
             let mut now = None;
             let take = |message: &[u8], _| book.take(at, message, *now.get_or_insert_with(|| clock.now()));
-            inbox.receive(socket, take).map_err(explain)?;
+            let received = inbox.receive(socket, take);
             *active = now.unwrap_or(*active);
+            allow(book.load.is_patient, received)?;
         }
         Ok(())
     }
@@ -192,9 +197,18 @@ impl Run {
     }
 
     fn outcome(self) -> Outcome {
-        let Self { sent, took, clock, book: Book { wrong, mut latencies, .. }, .. } = self;
+        let Self { sent, took, clock, book: Book { wrong, mut latencies, last, silence, .. }, .. } = self;
         latencies.sort_unstable();
-        Outcome { sent, answered: latencies.len() as u64, wrong, latencies, took, away: clock.away }
+        let silence = silence.max(took.saturating_sub(last));
+        Outcome { sent, answered: latencies.len() as u64, wrong, latencies, took, away: clock.away, silence }
+    }
+}
+
+/// That nobody listens is an error, unless the load is patient.
+fn allow(is_patient: bool, done: Result<(), Errno>) -> Result<()> {
+    match done {
+        Err(Errno::ECONNREFUSED) if is_patient => Ok(()),
+        done => done.map_err(explain),
     }
 }
 
@@ -215,6 +229,10 @@ struct Book {
     open: u64,
     wrong: u64,
     latencies: Vec<u32>,
+    /// When the last right answer came.
+    last: Duration,
+    /// The longest time between two of them.
+    silence: Duration,
 }
 
 #[derive(Clone, Copy, Default, Debug)]
@@ -227,7 +245,8 @@ struct Waiting {
 impl Book {
     fn new(load: Load, first: u64) -> Self {
         let waiting = vec![Waiting::default(); SOCKETS * IDS];
-        Self { load, first, waiting, open: 0, wrong: 0, latencies: Vec::new() }
+        let (last, silence) = (Duration::ZERO, Duration::ZERO);
+        Self { load, first, waiting, open: 0, wrong: 0, latencies: Vec::new(), last, silence }
     }
 
     /// The socket of a question, and its id there. Sockets take turns, a look-up each; ids are others in every run.
@@ -256,6 +275,8 @@ impl Book {
         self.open -= u64::from(question != 0);
         if question != 0 && self.asked(question - 1).is_answered_by(message) {
             self.latencies.push(u32::try_from(now.saturating_sub(due).as_nanos()).unwrap_or(u32::MAX));
+            self.silence = self.silence.max(now.saturating_sub(self.last));
+            self.last = now;
         } else {
             self.wrong += 1;
         }
@@ -293,7 +314,13 @@ mod tests {
     use super::*;
 
     const ANSWERS: Answers = Answers { ttl: 1, aliased: false };
-    const LOAD: Load = Load { rate: 1_000, lasts: Duration::from_secs(1), names: Names::Known(10), answers: ANSWERS };
+    const LOAD: Load = Load {
+        rate: 1_000,
+        lasts: Duration::from_secs(1),
+        names: Names::Known(10),
+        answers: ANSWERS,
+        is_patient: false,
+    };
 
     #[test]
     fn a_question_is_answered_once_and_rightly() {
@@ -310,6 +337,7 @@ mod tests {
         assert_eq!((book.open, book.wrong, &book.latencies[..]), (0, 1, &[3_000_000][..]));
         book.take(1, &answer, now);
         assert_eq!((book.open, book.wrong, book.latencies.len()), (0, 2, 1), "once more");
+        assert_eq!((book.last, book.silence), (now, now), "only the right one ends the silence");
     }
 
     #[test]

@@ -57,6 +57,8 @@ enum Part {
     Flood,
     /// Processes that take over from each other
     TakeOvers,
+    /// A process that is killed
+    Kill,
 }
 
 fn main() -> Result<()> {
@@ -93,6 +95,9 @@ fn main() -> Result<()> {
     }
     if does(Part::TakeOvers) {
         parts::take_overs(|name| cases::seats(&named(&cases, name), &args.programs, &cores).pop(), &sizes)?;
+    }
+    if does(Part::Kill) {
+        parts::kill(|name| cases::seats(&named(&cases, name), &args.programs, &cores).pop(), &sizes)?;
     }
     ensure!(!args.quick || faulty.is_empty(), "answers were lost or wrong: {}", faulty.join(", "));
     figure("dns_done", 1.0);

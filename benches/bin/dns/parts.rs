@@ -25,6 +25,8 @@ pub(crate) struct Sizes {
     steady: Rounds,
     flood: Duration,
     take_overs: usize,
+    /// So long is asked while the process is killed and comes back.
+    kill: Duration,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +46,7 @@ pub(crate) const FULL: Sizes = Sizes {
     steady: Rounds { count: 40, rate: 5_000, lasts: Duration::from_millis(1_500) },
     flood: Duration::from_secs(50),
     take_overs: 100,
+    kill: Duration::from_secs(10),
 };
 
 /// At rates that a busy machine bears, too.
@@ -57,6 +60,7 @@ pub(crate) const QUICK: Sizes = Sizes {
     steady: Rounds { count: 2, rate: 1_000, lasts: Duration::from_millis(500) },
     flood: Duration::from_secs(1),
     take_overs: 2,
+    kill: Duration::from_secs(3),
 };
 
 const LATENCIES: [(&str, f64); 4] = [("p50", 0.5), ("p99", 0.99), ("p999", 0.999), ("longest", 1.0)];
@@ -162,7 +166,7 @@ pub(crate) fn totals(seats: &[Seat]) -> Result<()> {
 /// Many names at a high rate, then at a rate at which nobody should ever have to wait.
 pub(crate) fn endurance(mut seat: impl FnMut(&str) -> Option<Seat>, sizes: &Sizes) -> Result<()> {
     let answers = Answers { ttl: 600, aliased: false };
-    let fill = Load { rate: HEAVY, lasts: sizes.endurance, names: Names::Known(MANY), answers };
+    let fill = Load { rate: HEAVY, lasts: sizes.endurance, names: Names::Known(MANY), answers, is_patient: false };
     let Some(mut ours) = seat("namewall") else { return Ok(()) };
     let Measured { outcome, drops, .. } = ours.rig.run(fill)?;
     figure("dns_endurance_addresses", outcome.sent.min(2 * u64::from(MANY)) as f64);
@@ -173,7 +177,7 @@ pub(crate) fn endurance(mut seat: impl FnMut(&str) -> Option<Seat>, sizes: &Size
     let mut seats = vec![ours];
     seats.extend(seat("dnsdist"));
     let Rounds { count, rate, lasts } = sizes.steady;
-    let light = Load { rate, lasts, names: Names::Random(MANY), answers };
+    let light = Load { rate, lasts, names: Names::Random(MANY), answers, is_patient: false };
     steady(&mut seats, count, light)
 }
 
@@ -195,8 +199,8 @@ fn steady(seats: &mut [Seat], turns: usize, load: Load) -> Result<()> {
 /// A million addresses, or as many as there is time for, that are worth nothing any more soon after.
 pub(crate) fn flood(mut seat: impl FnMut(&str) -> Option<Seat>, sizes: &Sizes) -> Result<()> {
     let Some(mut seat) = seat("namewall_fresh") else { return Ok(()) };
-    let half =
-        Load { rate: HEAVY, lasts: sizes.flood / 2, names: Names::Fresh, answers: Answers { ttl: 5, aliased: false } };
+    let answers = Answers { ttl: 5, aliased: false };
+    let half = Load { rate: HEAVY, lasts: sizes.flood / 2, names: Names::Fresh, answers, is_patient: false };
     seat.rig.run(half)?;
     let middle = seat.rig.peak_memory()?;
     let outcome = seat.rig.run(half)?.outcome;
@@ -217,6 +221,16 @@ pub(crate) fn take_overs(mut seat: impl FnMut(&str) -> Option<Seat>, sizes: &Siz
     figure("dns_take_overs_sent", sent as f64);
     figure("dns_take_overs_lost", lost as f64);
     figure("dns_take_overs_longest_ms", longest_ms);
+    Ok(())
+}
+
+/// The process is killed, and started again as a supervisor does.
+pub(crate) fn kill(mut seat: impl FnMut(&str) -> Option<Seat>, sizes: &Sizes) -> Result<()> {
+    let Some(mut seat) = seat("namewall_two_loops") else { return Ok(()) };
+    let load = Load { is_patient: true, ..seat.load(sizes.latency.rate, sizes.kill) };
+    let outcome = seat.rig.run_while_killed(load)?;
+    figure("dns_kill_silence_s", outcome.silence.as_secs_f64());
+    figure("dns_kill_lost", outcome.lost() as f64);
     Ok(())
 }
 

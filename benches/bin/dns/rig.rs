@@ -54,8 +54,9 @@ pub(crate) struct Rig {
     namespace: Namespace,
     /// Questions so far.
     asked: u64,
-    /// How the process was started.
+    /// How the process was started, and on which cores.
     command: Option<Command>,
+    cores: CpuSet,
     folder: Folder,
 }
 
@@ -115,7 +116,8 @@ impl Rig {
             Some(command) => Some(cores.of(forwarder, || Process::start(command, &log))??),
             None => None,
         };
-        let mut rig = Self { process, upstream, namespace, asked: 0, command, folder };
+        let cores = *cores.set_of(forwarder);
+        let mut rig = Self { process, upstream, namespace, asked: 0, command, cores, folder };
         rig.wait_until_ready().with_context(|| last_words(&log))?;
         Ok(rig)
     }
@@ -176,11 +178,12 @@ impl Rig {
     pub(crate) fn run_while_taken_over(&mut self, load: Load, times: usize) -> Result<TakenOver> {
         enter(&self.namespace)?;
         let (mut all, is_over, may_end) = (TakenOver::default(), AtomicBool::new(false), AtomicBool::new(false));
-        let (command, folder) = (self.successor()?, self.folder.0.clone());
+        let (command, folder, cores) = (self.successor()?, self.folder.0.clone(), self.cores);
         let mut process = self.process.take();
         std::thread::scope(|scope| -> Result<()> {
             // It has this thread's namespace. What it starts ends with it, so it waits until the load is over.
             let successors = scope.spawn(|| -> Result<()> {
+                sched_setaffinity(Pid::from_raw(0), &cores)?;
                 for number in 0..times {
                     let log = folder.join(format!("log-{number}"));
                     let mut next = Process::start(&command, &log)?;
@@ -213,6 +216,32 @@ impl Rig {
         })?;
         ensure!(is_over.load(Ordering::SeqCst), "a process did not take over");
         Ok(all)
+    }
+
+    /// Runs a load while the process is killed and started again.
+    pub(crate) fn run_while_killed(&mut self, load: Load) -> Result<Outcome> {
+        enter(&self.namespace)?;
+        let command = self.command.as_ref().map(copied).context("nobody to kill")?;
+        let (log, is_over) = (self.folder.0.join("log-killed"), AtomicBool::new(false));
+        let (before, cores) = (self.process.take(), self.cores);
+        std::thread::scope(|scope| {
+            // What this thread starts ends with it, so it waits until the load is over.
+            let restart = scope.spawn(|| -> Result<()> {
+                sched_setaffinity(Pid::from_raw(0), &cores)?;
+                sleep(load.lasts / 4);
+                // It is killed, and its end is waited for.
+                drop(before);
+                let _next = Process::start(&command, &log)?;
+                while !is_over.load(Ordering::SeqCst) {
+                    sleep(Duration::from_millis(2));
+                }
+                Ok(())
+            });
+            let outcome = load.run(LISTEN, &mut self.upstream, &mut self.asked);
+            is_over.store(true, Ordering::SeqCst);
+            restart.join().map_err(|_| anyhow::anyhow!("the thread that kills panicked"))??;
+            outcome
+        })
     }
 
     /// The command of a process that takes over.
@@ -308,11 +337,15 @@ impl Cores {
         Ok(cores)
     }
 
+    fn set_of(&self, forwarder: Forwarder) -> &CpuSet {
+        if forwarder.is_on_all_cores() { &self.all } else { &self.forwarders }
+    }
+
     /// Does something on the cores of a forwarder.
     fn of<T>(&self, forwarder: Forwarder, work: impl FnOnce() -> T) -> Result<T> {
         // The calling thread, not the process.
         let this = Pid::from_raw(0);
-        sched_setaffinity(this, if forwarder.is_on_all_cores() { &self.all } else { &self.forwarders })?;
+        sched_setaffinity(this, self.set_of(forwarder))?;
         let done = work();
         sched_setaffinity(this, &self.own)?;
         Ok(done)

@@ -278,6 +278,7 @@ impl<L: Learn> Engine<L> {
     /// Waits for something to happen and deals with it. What answers open is in the batch then.
     pub(in crate::server) fn turn(&mut self) -> io::Result<()> {
         self.gather();
+        self.drop_settled();
         let count = self.wait(self.timeout())?;
         self.deal_with_events(count, Instant::now())
     }
@@ -357,6 +358,15 @@ impl<L: Learn> Engine<L> {
 
     pub(in crate::server) fn upstream_states(&self) -> Vec<UpstreamState> {
         self.upstreams.iter().filter(|upstream| !upstream.is_replaced).map(Upstream::state).collect()
+    }
+
+    /// Forgets when queries are out of time that are over: to be woken for them would be in vain.
+    fn drop_settled(&mut self) {
+        for queue in [&mut self.tries, &mut self.holds] {
+            while queue.front().is_some_and(|(_, ticket)| !self.pending.has(*ticket)) {
+                queue.pop_front();
+            }
+        }
     }
 
     fn timeout(&self) -> EpollTimeout {
