@@ -549,6 +549,9 @@ pub(crate) struct Uninstall {
     /// The table's name
     #[arg(long, value_name = "NAME", default_value = "namewall")]
     pub(crate) table: String,
+    /// Where `run` or `agent` has kept its state; by default where the last one since the boot has
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) state_dir: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]

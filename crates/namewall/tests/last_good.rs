@@ -27,7 +27,8 @@ fn main() {
     a_lost_state_leaves_the_kernel_as_it_is(&world, &policies);
     a_manifest_that_is_removed_is_deleted(&world, &policies);
     a_disk_that_takes_nothing_is_told_and_written_when_it_does(&world, &policies);
-    println!("test last_good: 5 passed");
+    uninstall_finds_the_state_wherever_it_is(&world, &policies);
+    println!("test last_good: 6 passed");
 }
 
 fn manifest(world: &World) -> PathBuf {
@@ -135,6 +136,31 @@ fn a_manifest_that_is_removed_is_deleted(world: &World, policies: &str) {
     std::fs::remove_file(manifest(world)).unwrap();
     world.wait_for(|| world.reaches_provider());
     kill(process);
+}
+
+fn uninstall_finds_the_state_wherever_it_is(world: &World, policies: &str) {
+    write(world, policies);
+    let process = run(world, &[]);
+    let stored = ["last-good/namewall", "leases/namewall"].map(|file| world.folder.join("state").join(file));
+    world.wait_for(|| stored.iter().all(|file| file.exists()));
+    process.signal(Signal::SIGTERM);
+    drop(process);
+    let on_node = |args: &[&str]| world.sandbox.node(world::NODE).unwrap().enter(|| world.says(args)).unwrap();
+    // It is not told of the folder that the process was told of.
+    let told = on_node(&["uninstall"]);
+    assert!(stored.iter().all(|file| !file.exists()), "{told}");
+    assert!(stored.iter().all(|file| told.contains(&format!("removed {}", file.display()))), "{told}");
+    assert!(!told.contains("found no stored state"), "{told}");
+    // What it cannot know, it says.
+    let process = run(world, &[]);
+    world.wait_for(|| stored.iter().all(|file| file.exists()));
+    process.signal(Signal::SIGTERM);
+    drop(process);
+    std::fs::remove_file(world.runtime(world::NODE).join("state-of-namewall")).unwrap();
+    let told = on_node(&["uninstall"]);
+    assert!(told.contains("found no stored state of table namewall in ") && told.contains("--state-dir"), "{told}");
+    let told = on_node(&["uninstall", "--state-dir", world.folder.join("state").to_str().unwrap()]);
+    assert!(stored.iter().all(|file| !file.exists()), "{told}");
 }
 
 /// How a disk takes nothing any more, and takes something again.

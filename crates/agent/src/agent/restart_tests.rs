@@ -100,11 +100,12 @@ fn s6_4_a_lease_that_ends_while_no_process_runs_cuts_nothing() {
     agent.run(&NoSignals).expect("it ends");
     trial.clock.advance(Duration::from_secs(3_600));
     trial.start_with(&[names()]);
-    assert_eq!(trial.memory.connected(), [by_name.clone()], "the name allows it, and its lease only ended");
+    let stays = [by_name];
+    assert_eq!(trial.memory.connected(), stays, "the name allows it, and its lease only ended");
     assert!(!trial.memory.connects(ip(WEB), SocketAddr::new(OUTSIDE.into(), 443)), "it opens no new one");
     // Nor does the process after that one cut it, until no rule allows the name.
     trial.start_with(&[networks_of_web("10.0.0.0/8"), names()]);
-    assert_eq!(trial.memory.connected(), [by_name]);
+    assert_eq!(trial.memory.connected(), stays);
     trial.start_with(&[names_of_web(&["*.example.net"])]);
     assert_eq!(trial.memory.connected(), []);
 }

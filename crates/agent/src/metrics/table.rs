@@ -198,7 +198,8 @@ pub(super) const UNFILTERED_BRIDGES: Metric = Metric::gauge(
 );
 pub(super) const DENIALS: Metric = Metric::counter(
     "namewall_denials_total",
-    "Denied packets that the kernel logged; audited policies only log what they would deny.",
+    "Denied packets that the kernel logged: a client that tries again counts again. Audited policies only log what \
+     they would deny.",
 )
 .by(&[MODE]);
 pub(super) const DENIALS_LOST: Metric = Metric::counter(

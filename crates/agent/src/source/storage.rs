@@ -50,6 +50,16 @@ impl StorageSettings {
         self.folder.join(LEASES_FOLDER).join(self.file_name())
     }
 
+    /// Everything that is stored for the table.
+    pub fn files(&self) -> [PathBuf; 3] {
+        [self.file(), set_aside(&self.file()), self.leases_file()]
+    }
+
+    /// The file in a process' runtime folder that says which state directory it uses.
+    pub fn note(&self, runtime: &Path) -> PathBuf {
+        runtime.join(format!("state-of-{}", self.file_name()))
+    }
+
     fn file_name(&self) -> String {
         // A table may be called anything, a file may not.
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
@@ -113,10 +123,21 @@ impl Storage {
         Self { source, file: Some(file), writer: None, status, stored: None }
     }
 
-    /// What an earlier process has stored of the same source.
+    /// What an earlier process has stored of the same source. The state of another source is set aside, for when that
+    /// one is enforced again; of several others, that of the last one.
     pub(crate) fn load(&mut self) -> Option<Stored> {
         let file = self.file.as_ref()?;
-        match read(file, &self.source) {
+        let mut found = read(file, &self.source);
+        if matches!(found, Err(StorageError::OtherSource { .. })) {
+            let aside = set_aside(file);
+            let own = read(&aside, &self.source).ok().flatten();
+            match exchange(file, &aside, own.is_some()) {
+                Ok(()) if own.is_some() => found = Ok(own),
+                Ok(()) => {}
+                Err(error) => warn!(%error, "cannot set {} aside", file.display()),
+            }
+        }
+        match found {
             Ok(found) => {
                 self.status.is_adopted = found.is_some();
                 self.stored = found.as_ref().map(|found| found.entries.clone());
@@ -195,6 +216,24 @@ fn read(path: &Path, source: &str) -> Result<Option<Stored>, StorageError> {
             Err(StorageError::OtherSource { path, found: stored.source, own })
         }
     }
+}
+
+/// Where the state of another source is.
+fn set_aside(file: &Path) -> PathBuf {
+    let mut name = file.file_name().unwrap_or_default().to_owned();
+    name.push(".other");
+    file.with_file_name(name)
+}
+
+/// Sets a state aside, and puts the one that was set aside in its place if it is wanted.
+fn exchange(file: &Path, aside: &Path, is_wanted: bool) -> io::Result<()> {
+    if !is_wanted {
+        return fs::rename(file, aside);
+    }
+    let third = file.with_extension("third");
+    fs::rename(aside, &third)?;
+    fs::rename(file, aside)?;
+    fs::rename(third, file)
 }
 
 /// True if this user owns the file and no other user may write it.
@@ -415,6 +454,23 @@ mod tests {
         assert_eq!(other.load(), None);
         assert!(other.status().lost.is_some_and(|text| text.contains("is of another source")), "{other:?}");
         assert!(!other.has_state());
+    }
+
+    #[test]
+    fn s10_3_the_state_of_other_manifests_is_not_overwritten() {
+        let folder = Folder::new("aside");
+        let load = |source: &str| folder.storage(source).load().map(|stored| stored.entries);
+        store(&folder, "one");
+        let mut other = folder.storage("files /elsewhere");
+        assert_eq!(other.load(), None);
+        other.save(entries("two"));
+        drop(other);
+        for _ in 0..3 {
+            assert_eq!(load("files"), Some(entries("one")), "the first manifests are enforced again");
+            assert_eq!(load("files /elsewhere"), Some(entries("two")));
+        }
+        let mut back = folder.storage("files");
+        assert!(back.load().is_some() && back.status().is_adopted && back.status().lost.is_none(), "{back:?}");
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::cli::{self, Agent as AgentArgs, Run};
 use anyhow::Result;
 use namewall_agent::{
     Agent, AgentError, ClusterSettings, ClusterSource, FileSettings, Files, LiveQuestion, Running, Source, Start,
-    ThisMachine,
+    StorageSettings, ThisMachine,
 };
 use namewall_dataplane::nft::{Nft, Settings as NftSettings};
 use namewall_dns::lookup::LookupThreads;
@@ -114,6 +114,7 @@ fn enforce(args: &cli::Firewall, source: impl Source, mut http: Http, signals: &
         lookups: Box::new(LookupThreads::new(LOOKUPS_AT_ONCE)),
         signals,
     });
+    note_state(&args.options()?.storage()?);
     let agent = match started {
         Err(AgentError::Ended) => return Ok(ExitCode::SUCCESS),
         started => started?,
@@ -125,6 +126,17 @@ fn enforce(args: &cli::Firewall, source: impl Source, mut http: Http, signals: &
     }
     agent.run(signals)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Notes where the state is, for `uninstall`, which need not be told.
+fn note_state(storage: &StorageSettings) {
+    let folder = std::path::absolute(&storage.folder).unwrap_or_else(|_| storage.folder.clone());
+    let written = runtime_folder().and_then(|runtime| {
+        std::fs::write(storage.note(&runtime), folder.as_os_str().as_encoded_bytes()).map_err(Into::into)
+    });
+    if let Err(error) = written {
+        warn!("{error:#}; `namewall uninstall` will not find the state in {}", folder.display());
+    }
 }
 
 /// The system's clock. A build for tests takes one that jumps when a file says so.

@@ -114,7 +114,7 @@ fn print_status(out: &mut impl Write, told: &Value) -> Result<()> {
         let what = "connections that were cut are forgotten, for want of room: the far end may open them again";
         writeln!(out, "cut       {BAD}{} {what}{BAD:#}", told["cuts"]["forgotten"])?;
     }
-    writeln!(out, "denied    {} connections were told of", told["denials"])?;
+    writeln!(out, "denied    {} packets were logged; a client that tries again counts again", told["denials"])?;
     Ok(())
 }
 
