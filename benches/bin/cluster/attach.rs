@@ -36,17 +36,23 @@ pub(crate) fn measure(pods: usize) -> Result<()> {
                 "ips": [{"interface": 0, "address": format!("{address}/24")}],
             },
         });
-        let mut plugin = Command::new(namewall()?);
-        plugin
-            .env("CNI_COMMAND", "ADD")
-            .env("CNI_CONTAINERID", &name)
-            .env("CNI_IFNAME", "eth0")
-            .env("CNI_NETNS", &namespace)
-            .env("CNI_ARGS", format!("K8S_POD_NAMESPACE=shop;K8S_POD_NAME={name};K8S_POD_UID={uid}"));
-        let began = Instant::now();
-        let output = node.enter(|| output_with_input(&mut plugin, &config.to_string()))??;
-        times.push(milliseconds(began.elapsed()));
-        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        let run = |command: &str| -> Result<f64> {
+            let mut plugin = Command::new(namewall()?);
+            plugin
+                .env("CNI_COMMAND", command)
+                .env("CNI_CONTAINERID", &name)
+                .env("CNI_IFNAME", "eth0")
+                .env("CNI_NETNS", &namespace)
+                .env("CNI_ARGS", format!("K8S_POD_NAMESPACE=shop;K8S_POD_NAME={name};K8S_POD_UID={uid}"));
+            let began = Instant::now();
+            let output = node.enter(|| output_with_input(&mut plugin, &config.to_string()))??;
+            let took = milliseconds(began.elapsed());
+            ensure!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stdout));
+            Ok(took)
+        };
+        times.push(run("ADD")?);
+        // The next pod has the same network namespace, which only one pod can have at a time.
+        run("DEL")?;
     }
     for (name, share) in [("p50", 0.5), ("p99", 0.99), ("most", 1.0)] {
         figure(&format!("cluster_attach_{name}_ms"), quantile(&times, share));
