@@ -72,7 +72,9 @@ impl Filter {
                 if let Self::Guarded { interfaces, .. } = self {
                     let others = interfaces.saturating_sub(pods.len());
                     let guarded: Vec<_> = pods.into_iter().chain(other_interfaces(others)?).collect();
-                    nft.dataplane.guard(&Guard { interfaces: &guarded, log_group: 0 }).context("the guard")?;
+                    nft.dataplane
+                        .guard(&Guard { interfaces: &guarded, own: &[], log_group: 0 })
+                        .context("the guard")?;
                 }
                 return Ok(Some(nft));
             }
@@ -137,7 +139,8 @@ fn other_interfaces(number: usize) -> Result<Vec<PodInterface>> {
         let [high, low] = (at as u16).to_be_bytes();
         let hardware = Some(Hardware([0x0a, 0x58, 0, 1, high, low]));
         let addresses = vec![Ipv4Addr::new(10, 255, high, low).into()];
-        PodInterface { name: name(at), index: at as u32, hardware, addresses, extra: Vec::new(), hears_groups: true }
+        let (name, index, extra) = (name(at), at as u32, Vec::new());
+        PodInterface { name, index, hardware, addresses, extra, is_shared: false, hears_groups: true }
     };
     Ok((0..number).map(interface).collect())
 }

@@ -3,6 +3,7 @@
 //! the source says. An agent also publishes them for the other nodes.
 
 use namewall_dataplane::netlink::routed::{RoutedLink, routed_links};
+use namewall_dataplane::netlink::shared::shared_links;
 use namewall_dataplane::netlink::veth::{PodLink, pod_links};
 use namewall_dataplane::netlink::{self, Addresses, Family, LinkNotices, Socket};
 use namewall_policy::addr::is_own_to_each_machine;
@@ -38,6 +39,10 @@ pub trait Machine: Debug + Send {
 
     /// Those of these interfaces that lead to other network namespaces. None if they cannot be read now.
     fn pod_links(&mut self, wanted: &BTreeSet<u32>) -> Option<Vec<PodLink>>;
+
+    /// The interfaces that lead to one of these addresses each, and nobody knows to which. None if they cannot be read
+    /// now.
+    fn shared_links(&mut self, wanted: &BTreeSet<IpAddr>) -> Option<Vec<RoutedLink>>;
 }
 
 /// The machine by its kernel's word.
@@ -76,6 +81,12 @@ impl Machine for ThisMachine {
     fn pod_links(&mut self, wanted: &BTreeSet<u32>) -> Option<Vec<PodLink>> {
         pod_links(&mut self.routes, wanted)
             .inspect_err(|error| warn!(%error, "cannot read the interfaces of pods"))
+            .ok()
+    }
+
+    fn shared_links(&mut self, wanted: &BTreeSet<IpAddr>) -> Option<Vec<RoutedLink>> {
+        shared_links(&mut self.routes, wanted)
+            .inspect_err(|error| warn!(%error, "cannot read the bridges of pods"))
             .ok()
     }
 }

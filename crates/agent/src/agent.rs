@@ -12,6 +12,7 @@ use crate::identity::{Attachments, Interfaces};
 use crate::learner::{Refused, StoredLeases};
 use crate::metrics::NodeMetrics;
 use crate::node::NodeError;
+use crate::renewal::{Renewals, Renewing};
 use crate::retry::Retry;
 use crate::share::Heard;
 use crate::sharing::{LearnedElsewhere, Publishing};
@@ -23,6 +24,7 @@ use crate::upstreams::SilentUpstreams;
 use namewall_cluster::Read;
 use namewall_cni::Records;
 use namewall_dataplane::Dataplane;
+use namewall_dns::lookup::Lookups;
 use namewall_kubernetes::NodeTopic;
 use namewall_policy::Finding;
 use namewall_policy::domain::DomainName;
@@ -68,6 +70,8 @@ pub struct Start<'a, S, D: Dataplane> {
     pub explain: Box<Explain>,
     /// Told that the loop turns, and that the agent is ready.
     pub health: Health,
+    /// Looks names up while nobody publishes them.
+    pub lookups: Box<dyn Lookups>,
     /// May end a start that has to wait.
     pub signals: &'a dyn Signals,
 }
@@ -91,6 +95,7 @@ pub struct Agent<'a, S, D: Dataplane> {
     /// Where the cluster's DNS Service answers.
     cluster_dns: Vec<SocketAddr>,
     elsewhere: LearnedElsewhere,
+    renewals: Renewals,
     own: OwnAddresses,
     retry: Retry,
     silent_upstreams: SilentUpstreams,
@@ -176,6 +181,7 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
             attachments,
             cluster_dns,
             elsewhere,
+            renewals: Renewals::new(start.lookups),
             own,
             retry,
             silent_upstreams: SilentUpstreams::default(),
@@ -184,6 +190,7 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
             health,
         };
         lock(&agent.state).storage = agent.source.storage();
+        agent.adopt_names();
         agent.log_start();
         let state = lock(&agent.state);
         denials::follow(state.node.denials(config.log_group)?, &state.denials)?;
@@ -225,6 +232,7 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
                 self.change();
             }
             self.settle();
+            self.renew();
             self.report();
             if self.hand_over()? {
                 return Ok(Ended::Replaced);
@@ -281,7 +289,8 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
                 drop(state);
                 if change.has_new_rules {
                     // A new rule may open what other nodes learned before it came.
-                    let heard = self.elsewhere.unexpired();
+                    let mut heard = self.elsewhere.unexpired();
+                    heard.extend(self.renewals.unexpired(self.clock.now()));
                     self.open(&heard);
                 }
             }
@@ -310,6 +319,28 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
     fn open(&self, heard: &[Heard]) {
         if let Err(error) = lock(&self.state).node.learner().hear(heard) {
             warn!(%error, "cannot open what other nodes have learned");
+        }
+    }
+
+    /// While the API server is away, the names that an earlier process has opened stand for those that are published.
+    fn adopt_names(&mut self) {
+        let state = lock(&self.state);
+        if state.storage.stands_in.is_some() {
+            state.node.with_leases(|leases| self.elsewhere.adopt(leases.all()));
+        }
+    }
+
+    /// Looks up the names that nobody publishes anew, and opens what was found.
+    fn renew(&mut self) {
+        let (servers, learner) = {
+            let state = lock(&self.state);
+            (state.dns.server.upstreams.clone(), state.node.learner().clone())
+        };
+        let rules = learner.rules();
+        let is_used = |name: &DomainName| rules.as_ref().is_some_and(|rules| rules.all_matching(name).next().is_some());
+        let heard = self.renewals.turn(&Renewing { published: &self.elsewhere, servers, is_used: &is_used });
+        if !heard.is_empty() {
+            self.open(&heard);
         }
     }
 
@@ -358,10 +389,14 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
     /// Tells users and the log what happened since the last event.
     fn report(&mut self) {
         let is_lasting = self.retry.failing_for(self.clock.now()).is_some_and(|time| time >= WARN_AFTER);
-        let (node, error, runtime) = {
+        let (node, error, runtime, dns) = {
             let mut state = lock(&self.state);
             state.trouble = self.source.trouble();
             state.storage = self.source.storage();
+            if state.storage.stands_in.is_none() {
+                self.elsewhere.forget_adopted();
+            }
+            state.dns_service = self.source.dns_service();
             for Refused { client, name, address, why } in state.node.learner().take_refused() {
                 warn!(%client, %name, %address, "an answer opens nothing: {why}");
             }
@@ -370,12 +405,15 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
             self.silent_upstreams.set(silent, upstreams.len());
             let lasting = state.last_error.clone().filter(|_| is_lasting);
             let runtime = state.interfaces.sandboxes().and_then(|said| said.error.clone());
-            (state.node_name.clone(), lasting.or_else(|| about_kept(&state.kept)), runtime)
+            let dns = state.findings.iter().find(|finding| finding.code == "no-dns-service");
+            let dns = dns.map(|finding| finding.message.clone());
+            (state.node_name.clone(), lasting.or_else(|| about_kept(&state.kept)), runtime, dns)
         };
         self.publish();
         if let Some(node) = node {
             self.source.warn_users(&node, NodeTopic::Enforcement, error.as_deref());
             self.source.warn_users(&node, NodeTopic::Runtime, runtime.as_deref());
+            self.source.warn_users(&node, NodeTopic::Dns, dns.as_deref());
         }
     }
 

@@ -19,11 +19,12 @@ use namewall_dataplane::{
 use namewall_dns::{Listen, Server, ServerError, Settings as ServerSettings, Sockets};
 use namewall_policy::addr::Cidr;
 use namewall_policy::lease::{Bounds, NeverLeased, Revision};
+use namewall_policy::model::NodeId;
 use namewall_policy::{Instant, Lease, LeaseTable, Program};
 use namewall_runtime::{Clock, SystemClock};
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -96,7 +97,7 @@ pub struct Node<D: Dataplane = Nft> {
     /// The interfaces of this node's pods; None while they are not known.
     interfaces: Option<Vec<PodInterface>>,
     /// What the guard was last given; None if it has to be given again.
-    guarding: Option<Vec<PodInterface>>,
+    guarding: Option<Guarding>,
     guarded: Guarded,
     /// Why the guard is not as it should be.
     guard_failure: Option<String>,
@@ -117,6 +118,14 @@ pub struct Node<D: Dataplane = Nft> {
     recent_cuts: RecentCuts,
     server: Option<Arc<Server<Learner<D>>>>,
     beating: Option<Beating>,
+}
+
+/// What the guard was given.
+#[derive(PartialEq, Eq, Debug)]
+struct Guarding {
+    interfaces: Vec<PodInterface>,
+    /// The node's own IPv4 addresses.
+    own: Vec<Ipv4Addr>,
 }
 
 /// What is known of the leases of an earlier process that have ended.
@@ -189,6 +198,12 @@ impl<D: Dataplane> Node<D> {
         &self.scope.closed
     }
 
+    /// Where questions are taken to.
+    pub(crate) fn dns_ports(&self) -> Vec<SocketAddr> {
+        let listeners = self.scope.dns.iter().flat_map(|intercept| &intercept.listeners);
+        listeners.map(|listener| SocketAddr::new(listener.address, listener.port)).collect()
+    }
+
     /// What of a Program is enforced from the next change on.
     pub fn scope_mut(&mut self) -> &mut Scope {
         &mut self.scope
@@ -221,18 +236,32 @@ impl<D: Dataplane> Node<D> {
     fn guard(&mut self, program: &Program) {
         let Some(interfaces) = &self.interfaces else { return };
         let judged: Vec<_> = interfaces.iter().map(|one| one.clone().judged_by(program)).collect();
-        if self.guarding.as_ref() == Some(&judged) && self.guarded.missing.is_empty() {
+        let wanted = Guarding { interfaces: judged, own: self.own_addresses(program) };
+        if self.guarding.as_ref() == Some(&wanted) && self.guarded.missing.is_empty() {
             return;
         }
-        let guard = Guard { interfaces: &judged, log_group: self.scope.log_group };
+        let guard = Guard { interfaces: &wanted.interfaces, own: &wanted.own, log_group: self.scope.log_group };
         let guarded = self.enforcer.dataplane().guard(&guard);
         let failure = guarded.as_ref().err().map(|error| with_causes(error));
         if let Some(error) = failure.as_ref().filter(|_| failure != self.guard_failure) {
             warn!(error, "cannot guard the interfaces of pods; policies are enforced by address");
         }
         self.guard_failure = failure;
-        self.guarding = guarded.is_ok().then_some(judged);
+        self.guarding = guarded.is_ok().then_some(wanted);
         self.guarded = guarded.unwrap_or_default();
+    }
+
+    /// The IPv4 addresses of this node; of all nodes, if it is not known which of them this one is.
+    fn own_addresses(&self, program: &Program) -> Vec<Ipv4Addr> {
+        let is_own = |node: NodeId| self.scope.node.is_none_or(|own| own == node);
+        let nodes = program.whereabouts.nodes.iter().enumerate().filter(|(at, _)| is_own(NodeId(*at as u32)));
+        let mut own: Vec<Ipv4Addr> = nodes
+            .flat_map(|(_, addresses)| addresses)
+            .filter_map(|address| if let IpAddr::V4(v4) = address { Some(*v4) } else { None })
+            .collect();
+        own.sort_unstable();
+        own.dedup();
+        own
     }
 
     /// True if the guard is not as it should be: it failed, or an interface does not exist yet.
@@ -514,7 +543,8 @@ impl<D: Dataplane> Node<D> {
 
     /// How many interfaces are guarded.
     pub fn guards(&self) -> usize {
-        self.guarding.as_ref().map_or(0, Vec::len) - self.guarded.missing.len()
+        let is_guarded = |one: &&PodInterface| !one.is_shared && !self.guarded.missing.contains(&one.name);
+        self.guarding.iter().flat_map(|guarding| &guarding.interfaces).filter(is_guarded).count()
     }
 
     /// Why the guard is not as it should be; it is tried again with every change.

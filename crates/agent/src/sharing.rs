@@ -4,10 +4,11 @@
 use crate::share::{Heard, Share};
 use namewall_cluster::Key;
 use namewall_kubernetes::{NameObject, Outcome, Publisher, SharedAddress};
-use namewall_policy::Instant;
 use namewall_policy::domain::DomainName;
 use namewall_policy::lease::Lifetimes;
+use namewall_policy::{Instant, Lease};
 use namewall_runtime::Clock;
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -55,6 +56,25 @@ struct PublishedAddress {
     /// The time of the lookup and its TTL, as the object has them. Another pair is another lookup.
     lookup: (i64, i32),
     until: Instant,
+    /// True if the object is for a wildcard, which has collected the name.
+    is_collected: bool,
+}
+
+/// What is published of a name, by all objects.
+#[derive(Clone, Debug)]
+pub(crate) struct PublishedName {
+    pub(crate) addresses: BTreeMap<IpAddr, Instant>,
+    /// True if only wildcards' objects have it.
+    pub(crate) is_collected: bool,
+    /// The time of the last lookup, and when the first TTL of its addresses is over.
+    last: (i64, Instant),
+}
+
+impl PublishedName {
+    /// When it should be looked up again.
+    pub(crate) fn due(&self) -> Instant {
+        self.last.1
+    }
 }
 
 impl LearnedElsewhere {
@@ -79,13 +99,15 @@ impl LearnedElsewhere {
             let Some(object) = object else { continue };
             let mut addresses = BTreeMap::new();
             for published in object.addresses() {
-                let SharedAddress { name, address, ttl_seconds, looked_up, .. } = published;
+                let SharedAddress { name, address, ttl_seconds, looked_up, pattern } = published;
+                let is_collected = name != pattern;
                 let ttl = i64::from(ttl_seconds.max(0)).min(maximum);
                 let lookup = (looked_up, ttl_seconds);
                 let left = if self.has_begun { ttl } else { (looked_up + ttl - wall).clamp(0, ttl) };
                 let key = (name, address);
                 let same = before.get(&key).filter(|known| known.lookup == lookup).copied();
-                let fresh = PublishedAddress { lookup, until: now + Duration::from_secs(left.unsigned_abs()) };
+                let until = now + Duration::from_secs(left.unsigned_abs());
+                let fresh = PublishedAddress { lookup, until, is_collected };
                 addresses.insert(key, same.unwrap_or(fresh));
             }
             heard.extend(unexpired(&addresses, now));
@@ -95,11 +117,56 @@ impl LearnedElsewhere {
         heard
     }
 
+    /// Takes the leases that an earlier process has left, in place of objects that cannot be listed yet.
+    pub(crate) fn adopt(&mut self, leases: impl Iterator<Item = Lease>) {
+        let mut addresses = BTreeMap::new();
+        for lease in leases {
+            let until = Instant(lease.expiry.0.saturating_sub(Lifetimes::default().grace));
+            let known = PublishedAddress { lookup: (0, 0), until, is_collected: false };
+            addresses.insert((format!("{}.", lease.name), lease.address), known);
+        }
+        self.objects.insert(adopted(), addresses);
+    }
+
+    /// The objects are known again.
+    pub(crate) fn forget_adopted(&mut self) {
+        self.objects.remove(&adopted());
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// Every name that an object has.
+    pub(crate) fn names(&self) -> BTreeMap<&str, PublishedName> {
+        let mut names: BTreeMap<&str, PublishedName> = BTreeMap::new();
+        for ((name, address), known) in self.objects.values().flatten() {
+            let (looked_up, until) = (known.lookup.0, known.until);
+            let new = PublishedName { addresses: BTreeMap::new(), is_collected: true, last: (looked_up, until) };
+            let entry = names.entry(name).or_insert(new);
+            let end = entry.addresses.entry(*address).or_insert(until);
+            *end = until.max(*end);
+            entry.is_collected &= known.is_collected;
+            // An address that DNS no longer returns stays for a while with its old lookup.
+            entry.last = match looked_up.cmp(&entry.last.0) {
+                Ordering::Less => entry.last,
+                Ordering::Equal => (looked_up, until.min(entry.last.1)),
+                Ordering::Greater => (looked_up, until),
+            };
+        }
+        names
+    }
+
     /// All that has not expired.
     pub fn unexpired(&self) -> Vec<Heard> {
         let now = self.clock.now();
         self.objects.values().flat_map(|addresses| unexpired(addresses, now)).collect()
     }
+}
+
+/// The key of what is not an object: no object's name is empty.
+fn adopted() -> Key {
+    Key { namespace: "".into(), name: "".into() }
 }
 
 fn unexpired(addresses: &BTreeMap<(String, IpAddr), PublishedAddress>, now: Instant) -> impl Iterator<Item = Heard> {
@@ -110,14 +177,13 @@ fn unexpired(addresses: &BTreeMap<(String, IpAddr), PublishedAddress>, now: Inst
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod testing {
     use super::*;
     use namewall_cluster::kinds::dns_name_resolver::Status;
-    use namewall_runtime::ManualClock;
     use serde_json::json;
 
     /// Looked up so many seconds after the start of 1970.
-    fn object(looked_up: i64, ttl: i32) -> NameObject {
+    pub(crate) fn object(looked_up: i64, ttl: i32) -> NameObject {
         let at = jiff::Timestamp::from_second(looked_up).expect("a time");
         let status = json!({"resolvedNames": [{
             "dnsName": "www.example.com.",
@@ -127,6 +193,18 @@ mod tests {
         let key = Key { namespace: "namewall".into(), name: "dns-1".into() };
         NameObject { key, pattern: "www.example.com.".to_owned(), status, is_ours: true }
     }
+
+    pub(crate) fn tell(others: &mut LearnedElsewhere, looked_up: i64, ttl: i32) -> Vec<Heard> {
+        let object = object(looked_up, ttl);
+        others.take(vec![(object.key.clone(), Some(object))])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::{object, tell};
+    use super::*;
+    use namewall_runtime::ManualClock;
 
     /// A node that begins to listen, and its clock.
     struct Listener {
@@ -147,8 +225,7 @@ mod tests {
         }
 
         fn tell(&mut self, looked_up: i64, ttl: i32) -> Vec<Heard> {
-            let object = object(looked_up, ttl);
-            self.others.take(vec![(object.key.clone(), Some(object))])
+            tell(&mut self.others, looked_up, ttl)
         }
     }
 

@@ -10,7 +10,7 @@ use crate::identity::{AllowedSource, Here, Interfaces, allow};
 use crate::node::{DnsSettings, Node, NodeSettings};
 use crate::retry::Retry;
 use crate::source::StorageStatus;
-use namewall_cluster::Read;
+use namewall_cluster::{Key, Read};
 use namewall_dataplane::render::Scope;
 use namewall_dataplane::{Applied, Dataplane};
 use namewall_dns::{Listen, Sockets};
@@ -58,6 +58,7 @@ pub(crate) struct State<D: Dataplane> {
     pub(crate) last_error: Option<String>,
     /// What keeps the API server from being watched.
     pub(crate) trouble: Vec<Trouble>,
+    pub(crate) dns_service: Option<Key>,
     /// What became of the stored objects.
     pub(crate) storage: StorageStatus,
     /// Publishes what is learned here.
@@ -167,6 +168,7 @@ impl<D: Dataplane> State<D> {
             kept,
             last_error: None,
             trouble: Vec::new(),
+            dns_service: None,
             storage: StorageStatus::default(),
             publisher: None,
             started,

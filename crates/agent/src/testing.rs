@@ -12,12 +12,25 @@ use namewall_dataplane::netlink::routed::RoutedLink;
 use namewall_dataplane::netlink::veth::PodLink;
 use namewall_dataplane::nft::rule::Hardware;
 use namewall_dataplane::render::Scope;
+use namewall_dns::lookup::{Done, Lookups, Order};
 use namewall_policy::lease::{Bounds, NeverLeased};
 use namewall_policy::{Program, compile};
 use namewall_runtime::ManualClock;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// Nothing is ever found.
+#[derive(Debug)]
+pub(crate) struct NoLookups;
+
+impl Lookups for NoLookups {
+    fn order(&mut self, _order: Order) {}
+
+    fn take_done(&mut self) -> Vec<Done> {
+        Vec::new()
+    }
+}
 
 /// The pod that policies are for, and another.
 pub(crate) const WEB: &str = "10.0.0.1";
@@ -133,6 +146,7 @@ pub(crate) struct FakeMachine(Arc<Mutex<Interfaces>>);
 struct Interfaces {
     addresses: BTreeSet<IpAddr>,
     routed: Vec<RoutedLink>,
+    shared: Vec<RoutedLink>,
     links: Vec<PodLink>,
     has_changed: bool,
     has_new_links: bool,
@@ -160,6 +174,12 @@ impl FakeMachine {
     pub(crate) fn route(&self, name: &str, index: u32, address: &str) {
         let link = RoutedLink { name: name.to_owned(), index, hardware: None, addresses: vec![ip(address)] };
         self.with(|interfaces| interfaces.routed.push(link));
+    }
+
+    /// Adds a port of a bridge that pods' addresses are routed to.
+    pub(crate) fn port(&self, name: &str, index: u32) {
+        let link = RoutedLink { name: name.to_owned(), index, hardware: None, addresses: Vec::new() };
+        self.with(|interfaces| interfaces.shared.push(link));
     }
 
     /// Adds an interface that leads to a pod. The kernel tells of it.
@@ -203,5 +223,11 @@ impl Machine for FakeMachine {
         self.with(|interfaces| {
             (!interfaces.fails).then(|| interfaces.links.iter().filter(is_wanted).cloned().collect())
         })
+    }
+
+    fn shared_links(&mut self, wanted: &BTreeSet<IpAddr>) -> Option<Vec<RoutedLink>> {
+        let addresses: Vec<IpAddr> = wanted.iter().copied().collect();
+        let shared = |link: &RoutedLink| RoutedLink { addresses: addresses.clone(), ..link.clone() };
+        self.with(|interfaces| (!interfaces.fails).then(|| interfaces.shared.iter().map(shared).collect()))
     }
 }

@@ -7,6 +7,7 @@
 //! fields only that are looked at.
 
 mod attached;
+mod dns_service;
 mod document;
 mod facts;
 mod kept;
@@ -24,6 +25,7 @@ mod stored_objects;
 pub mod yaml;
 
 pub use attached::{PodAddresses, PodUid, give_addresses};
+pub use dns_service::{find_dns_service, no_dns_service};
 pub use document::Document;
 pub use kept::{LastGood, Read};
 pub use lower::{

@@ -2,21 +2,21 @@
 
 use crate::exposure::{ToldServices, report};
 use crate::firewalls::{Firewall, World};
-use crate::lookup::{Done, LOOKUP_TIMEOUT, Lookups, Order};
 use crate::report::verdicts;
 use crate::schedule::{Schedule, Tried};
 use crate::wanted::{Whose, denied, resolvers, wanted};
 use jiff::Timestamp;
 use namewall_cluster::kinds::{CLUSTER_EGRESS_FIREWALL, Kind, NODE};
 use namewall_cluster::resolver::Settings as ResolverSettings;
-use namewall_cluster::{Key, Settings as ClusterSettings};
+use namewall_cluster::{Key, Settings as ClusterSettings, no_dns_service};
+use namewall_dns::lookup::{Done, LOOKUP_TIMEOUT, Lookups, NO_SUCH_NAME, Order};
 use namewall_kubernetes::api::ApiError;
 use namewall_kubernetes::{Environment, FirewallReport, NameObject, Outcome, Published, Publisher, Verdict, Watch};
 use namewall_policy::{Instant, compile};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 /// How soon what failed is tried again.
 const AGAIN: Duration = Duration::from_secs(10);
@@ -24,8 +24,6 @@ const AGAIN: Duration = Duration::from_secs(10);
 const WRITE_EVERY: Duration = Duration::from_secs(3);
 /// So many resolvers are asked for a name that has several addresses (S8.4).
 const MOST_RESOLVERS: usize = 5;
-/// The failure that is an answer: the name does not exist. After all others nothing is known of the name.
-const NO_SUCH_NAME: &str = "NXDOMAIN";
 const TIMEOUT: &str = "Timeout";
 /// A lookup that has not ended after this counts as failed, and is made again.
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
@@ -37,8 +35,8 @@ pub struct Settings {
     pub whose: Whose,
     /// Who is asked; without any the pods of `service`.
     pub resolvers: Vec<SocketAddr>,
-    /// Namespace and name.
-    pub service: (String, String),
+    /// None: the usual one of the cluster.
+    pub service: Option<Key>,
     pub resolver: ResolverSettings,
 }
 
@@ -54,6 +52,8 @@ pub struct Counts {
     pub names: usize,
     /// Lookups that are under way or wait for their turn.
     pub lookups_waiting: u64,
+    /// The DNS servers that can be asked; None before a name was due.
+    pub servers: Option<usize>,
     pub leads: bool,
     pub statuses: Published,
 }
@@ -322,10 +322,11 @@ impl Controller {
         let servers = match self.settings.resolvers.is_empty() {
             false => self.settings.resolvers.clone(),
             true => {
-                let (namespace, name) = &self.settings.service;
-                self.watch.with_store(|store| resolvers(store, namespace, name))
+                let named = self.settings.service.as_ref();
+                self.watch.with_store(|store| resolvers(store, named))
             }
         };
+        self.note_servers(servers.len());
         self.counts.lag = Duration::ZERO;
         for one in due {
             // Late is what was due and known before.
@@ -348,6 +349,18 @@ impl Controller {
         self.counts.lookups_waiting = self.under_way.len() as u64;
     }
 
+    /// Says loudly if there is nobody to ask.
+    fn note_servers(&mut self, count: usize) {
+        let had_any = self.counts.servers != Some(0);
+        self.counts.servers = Some(count);
+        if count == 0 && had_any {
+            let finding = no_dns_service(self.settings.service.as_ref(), "no name is looked up");
+            error!(code = finding.code, "{}, or name servers with --resolver", finding.message);
+        } else if count > 0 && !had_any {
+            info!(count, "there are DNS servers to ask again");
+        }
+    }
+
     /// Takes the results of lookups that have ended.
     fn take_results(&mut self, wall: Timestamp) {
         for done in self.lookups.take_done() {
@@ -357,11 +370,13 @@ impl Controller {
         self.counts.lookups_waiting = self.under_way.len() as u64;
     }
 
-    fn take_result(&mut self, Done { name, outcome }: Done, wall: Timestamp) {
-        let how = match &outcome {
-            Some(Outcome::Found(_)) => Tried::Found,
-            Some(Outcome::Failed(why)) if why != NO_SUCH_NAME => Tried::Trouble,
-            _ => Tried::NoAddress,
+    fn take_result(&mut self, Done { name, found }: Done, wall: Timestamp) {
+        // A name that exists and has no address changes nothing.
+        let (how, outcome) = match found {
+            Ok(addresses) if addresses.is_empty() => (Tried::NoAddress, None),
+            Ok(addresses) => (Tried::Found, Some(Outcome::Found(addresses))),
+            Err(why) if why == NO_SUCH_NAME => (Tried::NoAddress, Some(Outcome::Failed(why))),
+            Err(why) => (Tried::Trouble, Some(Outcome::Failed(why))),
         };
         self.counts.lookups += 1;
         self.counts.failures += u64::from(matches!(outcome, Some(Outcome::Failed(_))));
@@ -383,7 +398,7 @@ impl Controller {
         let ended = self.under_way.iter().filter(|(_, lookup)| has_ended(lookup));
         for name in ended.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
             self.under_way.remove(&name);
-            self.take_result(Done { name, outcome: Some(Outcome::Failed(TIMEOUT.to_owned())) }, wall);
+            self.take_result(Done { name, found: Err(TIMEOUT.to_owned()) }, wall);
         }
         // Not shortly before it counts as failed: the addresses have ended by then, and go if it failed too often.
         let may_wait = |lookup: &UnderWay| now.since(lookup.since) + 2 * LOOKUP_TIMEOUT <= LONGEST_WAIT;

@@ -5,26 +5,22 @@
 //! `wanted` says which names there are to be, `schedule` which are due: both are
 //! pure, and so are `report`, which says of policies whether they can be read,
 //! and `firewalls`, which says what became of ClusterEgressFirewalls.
-//! `lookup` is the seam to DNS, and `threads` its edge; `controller` does it all
-//! in turn, in whatever environment it is given; `metrics` is what a scraper is told.
+//! `controller` does it all in turn, in whatever environment it is given, and
+//! looks names up by `namewall_dns::lookup`; `metrics` is what a scraper is told.
 
 mod controller;
 mod exposure;
 mod firewalls;
-mod lookup;
 mod metrics;
 mod report;
 mod schedule;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
-mod threads;
 mod wanted;
 
 pub use controller::{Controller, Counts, Settings};
 pub use firewalls::{Firewall, World};
-pub use lookup::{Done, LOOKUP_TIMEOUT, Lookups, Order, look_up};
 pub use metrics::{ControllerMetrics, METRICS};
 pub use report::verdicts;
 pub use schedule::{Schedule, Tried};
-pub use threads::LookupThreads;
 pub use wanted::{Whose, denied, resolvers, wanted};

@@ -15,6 +15,10 @@ const LOOKUPS: Metric =
         .by(&[RESULT]);
 const LOOKUPS_WAITING: Metric =
     Metric::gauge("namewall_controller_lookups_waiting", "Lookups that are under way or wait for their turn.");
+const SERVERS: Metric = Metric::gauge(
+    "namewall_controller_dns_servers",
+    "DNS servers that can be asked for names; 0 if no name can be looked up.",
+);
 const LAG: Metric = Metric::gauge(
     "namewall_controller_lookup_lag_seconds",
     "How late the latest of the last lookups that were due began.",
@@ -26,7 +30,7 @@ const OBJECTS: Metric = Metric::counter(
 .by(&[OPERATION]);
 
 /// All of them, besides those of `namewall-kubernetes`.
-pub const METRICS: &[&Metric] = &[&LEADS, &NAMES, &LOOKUPS, &LOOKUPS_WAITING, &LAG, &OBJECTS];
+pub const METRICS: &[&Metric] = &[&LEADS, &NAMES, &LOOKUPS, &LOOKUPS_WAITING, &SERVERS, &LAG, &OBJECTS];
 
 /// The counts of a controller after its last turn. The controller has them to itself while it works.
 #[derive(Clone, Debug, Default)]
@@ -41,13 +45,18 @@ impl ControllerMetrics {
 impl Export for ControllerMetrics {
     fn export(&self, to: &mut Exposition<'_>) -> fmt::Result {
         let counts = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Counts { created, deleted, lookups, failures, lag, names, lookups_waiting, leads, statuses } = counts;
+        let Counts { created, deleted, lookups, failures, lag, names, lookups_waiting, servers, leads, statuses } =
+            counts;
         to.value(&LEADS, leads)?;
         to.value(&NAMES, names)?;
         let mut looked_up = to.family(&LOOKUPS)?;
         looked_up.sample(&["ok"], lookups - failures)?;
         looked_up.sample(&["failed"], failures)?;
         to.value(&LOOKUPS_WAITING, lookups_waiting)?;
+        let mut known = to.family(&SERVERS)?;
+        if let Some(servers) = servers {
+            known.sample(&[], servers)?;
+        }
         to.value(&LAG, lag.as_secs_f64())?;
         let mut objects = to.family(&OBJECTS)?;
         objects.sample(&["create"], created)?;

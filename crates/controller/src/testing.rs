@@ -1,7 +1,6 @@
 //! DNS in memory, for tests in virtual time.
 
-use crate::lookup::{Done, Lookups, Order};
-use namewall_kubernetes::Outcome;
+use namewall_dns::lookup::{Done, Found, Lookups, NO_SUCH_NAME, Order};
 use namewall_runtime::{Clock, Instant, ManualClock, Random};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -18,7 +17,7 @@ pub struct FakeDns {
 
 #[derive(Default, Debug)]
 struct State {
-    names: BTreeMap<String, Outcome>,
+    names: BTreeMap<String, Found>,
     /// The longest that an answer takes.
     delay: Duration,
     asked: Vec<Asked>,
@@ -37,11 +36,11 @@ impl FakeDns {
     }
 
     pub fn set(&self, name: &str, addresses: &[(IpAddr, u32)]) {
-        self.lock().names.insert(name.to_owned(), Outcome::Found(addresses.to_vec()));
+        self.lock().names.insert(name.to_owned(), Ok(addresses.to_vec()));
     }
 
     pub fn fail(&self, name: &str, why: &str) {
-        self.lock().names.insert(name.to_owned(), Outcome::Failed(why.to_owned()));
+        self.lock().names.insert(name.to_owned(), Err(why.to_owned()));
     }
 
     pub fn set_delay(&self, delay: Duration) {
@@ -59,9 +58,8 @@ impl FakeDns {
     }
 
     /// What a name resolves to now. One that is not known does not exist.
-    pub fn resolve(&self, name: &str) -> Outcome {
-        let missing = || Outcome::Failed("NXDOMAIN".to_owned());
-        self.lock().names.get(name).cloned().unwrap_or_else(missing)
+    pub fn resolve(&self, name: &str) -> Found {
+        self.lock().names.get(name).cloned().unwrap_or_else(|| Err(NO_SUCH_NAME.to_owned()))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -85,11 +83,14 @@ struct Answer {
 impl Lookups for FakeLookups {
     fn order(&mut self, order: Order) {
         let now = self.dns.clock.now();
-        let outcome = Some(self.dns.resolve(&order.name));
+        let found = match order.servers.is_empty() {
+            true => Err("NoResolver".to_owned()),
+            false => self.dns.resolve(&order.name),
+        };
         let mut state = self.dns.lock();
         state.asked.push(Asked { at: now, name: order.name.clone() });
         let at = now + self.dns.random.part_of(state.delay);
-        self.under_way.push(Answer { at, done: Done { name: order.name, outcome } });
+        self.under_way.push(Answer { at, done: Done { name: order.name, found } });
     }
 
     fn take_done(&mut self) -> Vec<Done> {

@@ -1,7 +1,7 @@
 //! Which names policies speak of, and who can be asked for them.
 
 use namewall_cluster::yaml::{Node, Value};
-use namewall_cluster::{Document, Store, kinds};
+use namewall_cluster::{Document, Key, Store, find_dns_service, kinds};
 use namewall_policy::domain::{DomainPattern, Wildcard};
 use namewall_policy::port::Protocol;
 use std::collections::BTreeSet;
@@ -81,9 +81,13 @@ fn take(node: &Node, names: &mut BTreeSet<String>) {
 
 /// The addresses of a Service's pods, where it listens for DNS: those that are ready, or all if none is. A pod that is
 /// not ready may not answer, or not know all names yet.
-pub fn resolvers(store: &Store, namespace: &str, service: &str) -> Vec<SocketAddr> {
+pub fn resolvers(store: &Store, named: Option<&Key>) -> Vec<SocketAddr> {
+    // A Service that is named may lack an address of its own: only its pods are asked.
+    let Some(Key { namespace, name }) = named.cloned().or_else(|| find_dns_service(store, None)) else {
+        return Vec::new();
+    };
     let (mut ready, mut unready) = (BTreeSet::new(), BTreeSet::new());
-    for endpoints in store.endpoints_of(namespace, service) {
+    for endpoints in store.endpoints_of(&namespace, &name) {
         let port = endpoints.ports.iter().find(|(_, protocol, _)| *protocol == Protocol::Udp);
         let port = port.map_or(DNS_PORT, |(_, _, number)| *number);
         for &address in &endpoints.addresses {
@@ -134,6 +138,10 @@ mod tests {
         assert_eq!(wanted(&store, Whose::All).len(), 1);
     }
 
+    fn service(name: &str) -> Key {
+        Key { namespace: "kube-system".into(), name: name.into() }
+    }
+
     #[test]
     fn resolvers_are_the_pods_of_the_service() {
         let slice = json!({
@@ -143,8 +151,9 @@ mod tests {
         });
         let store = store(&ENDPOINT_SLICE, slice);
         let expected: [SocketAddr; 2] = [([10, 0, 0, 1], 1053).into(), ([10, 0, 0, 2], 1053).into()];
-        assert_eq!(resolvers(&store, "kube-system", "kube-dns"), expected);
-        assert_eq!(resolvers(&store, "kube-system", "other"), []);
+        assert_eq!(resolvers(&store, Some(&service("kube-dns"))), expected);
+        assert_eq!(resolvers(&store, Some(&service("other"))), []);
+        assert_eq!(resolvers(&store, None), [], "it has no Service");
     }
 
     #[test]
@@ -157,7 +166,7 @@ mod tests {
             store(&ENDPOINT_SLICE, json!({"metadata": metadata, "endpoints": endpoints}))
         };
         let asked = |ready| {
-            resolvers(&slice(ready), "kube-system", "kube-dns").iter().map(ToString::to_string).collect::<Vec<_>>()
+            resolvers(&slice(ready), Some(&service("kube-dns"))).iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         assert_eq!(asked([Some(false), Some(true), None]), ["10.0.0.1:53", "10.0.0.2:53"]);
         assert_eq!(asked([Some(false); 3]).len(), 3);

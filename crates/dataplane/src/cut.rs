@@ -140,6 +140,10 @@ impl<'a> Judge<'a> {
             let is_cut = self.cut == CutEstablished::Always && !self.may_ask(connection);
             return if is_cut { Standing::Denied } else { Standing::Allowed };
         }
+        // Nothing else gets to its ports; the node itself may.
+        if connection.source != destination && self.dns.is_some_and(|dns| dns.is_at(destination, port)) {
+            return if self.cut == CutEstablished::Always { Standing::Denied } else { Standing::Allowed };
+        }
         let answering = Answerer { address: destination, protocol: connection.protocol, port };
         if self.dns.is_some_and(|dns| dns.asks(self.program, connection.source, answering)) {
             return Standing::Allowed;
@@ -171,7 +175,7 @@ impl<'a> Judge<'a> {
     fn an_evicted_lease_allows(&self, flow: &Flow) -> bool {
         let Some(address) = flow.to.address else { return false };
         let evicted = self.leases.evicted_at(address);
-        !evicted.is_empty() && self.allows_by(flow, self.history.at(address).map(|lease| &lease.pattern).chain(evicted))
+        !evicted.is_empty() && self.allows_by(flow, self.history.at(address).map(|lease| lease.pattern).chain(evicted))
     }
 
     /// True if rules allow the connection if its destination is open by these patterns.

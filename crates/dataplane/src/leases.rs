@@ -7,7 +7,7 @@ use crate::Adoption;
 use crate::nft::set::{self, Element, Key, LeaseNote, Lifetime, Passing, Transient, Version};
 use namewall_policy::domain::{DomainName, DomainPattern};
 use namewall_policy::lease::{LeaseChange, Refusal};
-use namewall_policy::{Instant, Lease, LeaseTable, Program};
+use namewall_policy::{Instant, Lease, LeaseRef, LeaseTable, Program};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -76,7 +76,7 @@ impl<'a> Grouped<'a> {
                 let key = GroupAddress { group, address };
                 let longest = self.longest(key).filter(|longest| longest.expiry > now && !wanted.contains_key(&key));
                 let Some(longest) = longest else { continue };
-                let expiry_before = |lease: &Lease| match known.get(&(&lease.pattern, address)) {
+                let expiry_before = |lease: LeaseRef<'_>| match known.get(&(lease.pattern, address)) {
                     Some(before) => *before,
                     None => Some(lease.expiry),
                 };
@@ -112,7 +112,7 @@ impl<'a> Grouped<'a> {
         let there: FxHashMap<GroupAddress, Instant> = found.iter().map(until).collect();
         let mut wanted = self.wanted(now);
         for lease in adopted {
-            self.want(lease, &mut wanted);
+            self.want(lease.borrowed(), &mut wanted);
         }
         let mut writes = Writes::default();
         for key in there.keys().filter(|key| !wanted.contains_key(key)) {
@@ -129,8 +129,8 @@ impl<'a> Grouped<'a> {
     }
 
     /// For each group and address, the unexpired lease that lasts longest.
-    fn wanted(self, now: Instant) -> FxHashMap<GroupAddress, &'a Lease> {
-        let mut wanted: FxHashMap<GroupAddress, &Lease> = FxHashMap::default();
+    fn wanted(self, now: Instant) -> FxHashMap<GroupAddress, LeaseRef<'a>> {
+        let mut wanted: FxHashMap<GroupAddress, LeaseRef<'_>> = FxHashMap::default();
         if self.groups.is_empty() {
             return wanted;
         }
@@ -140,8 +140,8 @@ impl<'a> Grouped<'a> {
         wanted
     }
 
-    fn want(self, lease: &'a Lease, wanted: &mut FxHashMap<GroupAddress, &'a Lease>) {
-        for &group in self.groups.get(&lease.pattern).into_iter().flatten() {
+    fn want(self, lease: LeaseRef<'a>, wanted: &mut FxHashMap<GroupAddress, LeaseRef<'a>>) {
+        for &group in self.groups.get(lease.pattern).into_iter().flatten() {
             let one = wanted.entry(GroupAddress { group, address: lease.address }).or_insert(lease);
             if one.expiry < lease.expiry {
                 *one = lease;
@@ -150,8 +150,8 @@ impl<'a> Grouped<'a> {
     }
 
     /// The leases that open the address in the group; some may have expired.
-    fn opening(self, GroupAddress { group, address }: GroupAddress) -> impl Iterator<Item = &'a Lease> {
-        let opens = move |lease: &&Lease| self.groups.get(&lease.pattern).is_some_and(|all| all.contains(&group));
+    fn opening(self, GroupAddress { group, address }: GroupAddress) -> impl Iterator<Item = LeaseRef<'a>> {
+        let opens = move |lease: &LeaseRef<'_>| self.groups.get(lease.pattern).is_some_and(|all| all.contains(&group));
         self.leases.at(address).filter(opens)
     }
 
@@ -159,7 +159,7 @@ impl<'a> Grouped<'a> {
         self.groups.get(pattern).is_some_and(|groups| groups.contains(&group))
     }
 
-    fn longest(self, key: GroupAddress) -> Option<&'a Lease> {
+    fn longest(self, key: GroupAddress) -> Option<LeaseRef<'a>> {
         self.opening(key).max_by_key(|lease| lease.expiry)
     }
 }
@@ -228,7 +228,7 @@ impl Adopting<'_> {
 }
 
 impl Writes {
-    fn open(&mut self, key: GroupAddress, lease: &Lease, now: Instant) {
+    fn open(&mut self, key: GroupAddress, lease: LeaseRef<'_>, now: Instant) {
         // The kernel keeps no element for longer.
         let left = lease.expiry.0.saturating_sub(now.0).min(set::LONGEST);
         let note = Some(LeaseNote { name: lease.name.clone(), asked_by: lease.asked_by });

@@ -208,7 +208,7 @@ impl Dataplane for Memory {
         let adopted = (!has_adopted).then(|| inner.adopt(desired));
         inner.follow(desired.changed, desired.leases, desired.now);
         let open = desired.leases.iter().filter(|lease| lease.expiry > desired.now);
-        open.for_each(|lease| inner.open(lease));
+        open.for_each(|lease| inner.open(&lease.to_lease()));
         let patterns: FxHashSet<&DomainPattern> = desired.program.patterns.iter().map(|(_, pattern)| pattern).collect();
         inner.leases.retain(|(pattern, _), _| patterns.contains(pattern));
         let way = if is_first { Way::Rebuild } else { Way::Whole };

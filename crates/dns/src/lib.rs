@@ -7,6 +7,7 @@ mod ask;
 mod caught;
 mod chain;
 mod learn;
+pub mod lookup;
 mod server;
 pub mod wire;
 

@@ -34,6 +34,8 @@ pub enum NodeTopic {
     Enforcement,
     /// Whether the node's container runtime says which pods run.
     Runtime,
+    /// Whether the cluster's DNS Service is found.
+    Dns,
 }
 
 impl NodeTopic {
@@ -52,6 +54,8 @@ impl NodeTopic {
                 ("NamewallRuntimeSilent", message)
             }
             (Self::Runtime, None) => ("NamewallRuntimeAnswers", "The container runtime answers again".to_owned()),
+            (Self::Dns, Some(error)) => ("NamewallNoDns", format!("Names may not open here: {error}")),
+            (Self::Dns, None) => ("NamewallDnsFound", "The cluster's DNS Service is found".to_owned()),
         }
     }
 }

@@ -10,7 +10,7 @@ use help::{
     LEASES_HELP, MATRIX_HELP, POLICIES_HELP, RULES_HELP, RUN_HELP, SANDBOX_EXEC_HELP, SANDBOX_HELP, SANDBOX_PROBE_HELP,
     STATUS_HELP, TEST_HELP, UNINSTALL_HELP, crds_help,
 };
-use namewall_cluster::API_SERVER_PORT;
+use namewall_cluster::{API_SERVER_PORT, Key};
 use namewall_policy::addr::{Cidr, parse_address};
 use namewall_policy::ask::{Host, Target};
 use namewall_policy::port::{Protocol, TransportPort};
@@ -234,9 +234,10 @@ impl ApiServer {
 pub(crate) struct Agent {
     #[command(flatten)]
     pub(crate) server: ApiServer,
-    /// The Service that pods ask for names, which is asked in their stead unless --upstream names others
-    #[arg(long, value_name = "NS/NAME", default_value = "kube-system/kube-dns", value_parser = parse_object)]
-    pub(crate) dns_service: (String, String),
+    /// The Service that pods ask for names. It is asked in their stead unless --upstream names others [default: the
+    /// first that there is of kube-system/kube-dns, openshift-dns/dns-default, kube-system/coredns and RKE2's]
+    #[arg(long, value_name = "NS/NAME", value_parser = parse_object)]
+    pub(crate) dns_service: Option<Key>,
     /// Whose DNSNameResolvers are believed and written; by default those of the agent's own namespace, or of namewall
     #[arg(long, value_name = "NAME")]
     pub(crate) names_namespace: Vec<String>,
@@ -256,9 +257,9 @@ pub(crate) struct Controller {
     /// A DNS server to ask; by default the pods of --dns-service
     #[arg(long, value_name = "IP[:PORT]")]
     pub(crate) resolver: Vec<crate::commands::DnsServer>,
-    /// The Service whose pods are asked for names
-    #[arg(long, value_name = "NS/NAME", default_value = "kube-system/kube-dns", value_parser = parse_object)]
-    pub(crate) dns_service: (String, String),
+    /// The Service whose pods are asked for names [default: as for the agent]
+    #[arg(long, value_name = "NS/NAME", value_parser = parse_object)]
+    pub(crate) dns_service: Option<Key>,
     /// Keep the names of all kinds of policies, not only of EgressFirewalls
     #[arg(long)]
     pub(crate) all_names: bool,
@@ -273,9 +274,9 @@ pub(crate) struct Controller {
     pub(crate) health_port: Option<u16>,
 }
 
-fn parse_object(text: &str) -> Result<(String, String), String> {
+fn parse_object(text: &str) -> Result<Key, String> {
     let (namespace, name) = text.split_once('/').ok_or_else(|| format!("`{text}` is no NAMESPACE/NAME"))?;
-    Ok((namespace.to_owned(), name.to_owned()))
+    Ok(Key { namespace: namespace.into(), name: name.into() })
 }
 
 #[derive(Args, Debug)]

@@ -57,6 +57,8 @@ fn a_name_opens_and_is_told_of() {
     assert!(why.contains("DENY") && why.contains("ClusterNetworkPolicy/outside egress rule 1"), "{why}");
     let why = live("api.payments.example:443");
     assert!(why.contains("DENY") && why.contains("the next lookup by shop/api opens it"), "{why}");
+    let why = live("192.0.2.11:1053/UDP");
+    assert!(why.contains("DENY") && why.contains("port 1053 there is namewall's own"), "{why}");
     assert_eq!(world.resolves("api.payments.example", 1), 1);
     assert!(world.reaches_provider());
     let leases = world.says(&["leases"]);

@@ -40,11 +40,6 @@ const EDGES: &[Edge] = &[
     Edge { file: "kubernetes/src/client.rs", words: &["tokio::", "kube::"], why: "implements Tasks with tokio" },
     Edge { file: "kubernetes/src/server.rs", words: &["kube::"], why: "implements ApiServer with kube" },
     Edge { file: "kubernetes/src/waiting.rs", words: &["Instant::now", "thread::"], why: "lets threads wait" },
-    Edge {
-        file: "controller/src/threads.rs",
-        words: &["Instant::now", "thread::"],
-        why: "implements Lookups with threads that wait for a bounded time",
-    },
     // Not simulated yet.
     Edge { file: "agent/src/agent.rs", words: &["thread::"], why: "serves the control socket" },
     Edge { file: "agent/src/control/mod.rs", words: &["thread::"], why: "lets CNI plugins wait, each in a thread" },

@@ -5,7 +5,7 @@
 use crate::addr::is_own_to_each_machine;
 use crate::domain::DomainPattern;
 use crate::flow::{Cause, Decision, Endpoint, Flow, Hop, Reason, Stage, Verdict};
-use crate::lease::{Instant, Lease, LeaseTable};
+use crate::lease::{Instant, LeaseRef, LeaseTable};
 use crate::model::{Action, Direction, Enforcement, NodeId, PolicyId};
 use crate::program::{
     Class, CompiledRule, Holder, Matcher, Member, PeerSet, Plan, Program, RuleId, ServiceGate, Tiers,
@@ -60,7 +60,7 @@ impl Watch for Unwatched {}
 /// How a rule met a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RuleMatch<'l> {
-    Matched(Option<&'l Lease>),
+    Matched(Option<LeaseRef<'l>>),
     OtherPeer,
     OtherPort,
     /// An unreadable Allow: never matches.
@@ -409,7 +409,7 @@ impl<'a> Walk<'a> {
     }
 
     /// `None` if the peer is not in the set; else the lease that put it there, if it was one.
-    fn meets_peer(&self, set: &PeerSet, peer: &Endpoint) -> Option<Option<&'a Lease>> {
+    fn meets_peer(&self, set: &PeerSet, peer: &Endpoint) -> Option<Option<LeaseRef<'a>>> {
         if self.program.in_peer_set(set, peer) {
             return Some(None);
         }

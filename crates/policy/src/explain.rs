@@ -3,7 +3,7 @@
 
 use crate::evaluate::{Counting, RuleMatch, StageOutcome, Walk, Watch, settled};
 use crate::flow::{Cause, Decision, Endpoint, Flow, Reason, Stage, Verdict};
-use crate::lease::{Instant, Lease};
+use crate::lease::{Instant, Lease, LeaseRef};
 use crate::model::{Action, Clauses, Direction, NamespaceScope, Peer, Peers, PodSet, PolicyId, PortMatch, Ports};
 use crate::program::{Program, RuleId};
 use crate::reach::Reach;
@@ -106,7 +106,7 @@ impl Watch for Teller<'_> {
 
     fn looked_at(&mut self, id: RuleId, seen: RuleMatch<'_>) {
         let (matched, why, lease) = match seen {
-            RuleMatch::Matched(lease) => (true, self.why_matched(id, lease), lease.cloned()),
+            RuleMatch::Matched(lease) => (true, self.why_matched(id, lease), lease.map(LeaseRef::to_lease)),
             RuleMatch::OtherPeer => (false, self.why_other_peer(id), None),
             RuleMatch::OtherPort => (false, self.why_other_port(id), None),
             RuleMatch::Unreadable => (false, "it could not be read in full, so it allows nothing".to_owned(), None),
@@ -170,7 +170,7 @@ impl Teller<'_> {
         &self.snapshot.policy(rule.policy).rules(rule.direction)[rule.index as usize].clauses
     }
 
-    fn why_matched(&self, id: RuleId, lease: Option<&Lease>) -> String {
+    fn why_matched(&self, id: RuleId, lease: Option<LeaseRef<'_>>) -> String {
         let Clauses::Match { peers, ports } = self.clauses(id) else {
             return "it could not be read in full, so it denies everything here".to_owned();
         };
@@ -347,12 +347,12 @@ pub fn describe_reason(snapshot: &Snapshot, program: &Program, reason: &Reason, 
                 let isolating = listed.filter(|id| program.isolates(**id, stage.direction()));
                 isolating.map(|&id| program.policy(id).id.to_string()).collect()
             });
+            let (who, direction) = (describe_end(snapshot, subject), stage.direction());
+            if subject.workload.is_some_and(|id| snapshot.labels_are_in_doubt(id)) {
+                return format!("{who} is isolated, since labels of it or of its namespace cannot be read");
+            }
             let by = if names.is_empty() { "its namespace".to_owned() } else { names.join(", ") };
-            format!(
-                "{} is isolated for {} by {by}, and no rule allows this",
-                describe_end(snapshot, subject),
-                stage.direction()
-            )
+            format!("{who} is isolated for {direction} by {by}, and no rule allows this")
         }
         Reason::Denied { stage, cause } => format!("denied in the {stage} {}", cause_text(cause)),
     }

@@ -7,7 +7,16 @@ use std::sync::Arc;
 #[derive(Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Labels(Arc<[(Arc<str>, Arc<str>)]>);
 
+/// The key of a label that stands for labels that cannot be read. It isolates a pod, or all pods of a namespace, in both
+/// directions: which policies select it, nobody can tell (S10.1).
+pub const UNREADABLE: &str = "namewall.dev/unreadable-labels";
+
 impl Labels {
+    /// True if others belong here that could not be read.
+    pub fn are_in_doubt(&self) -> bool {
+        self.get(UNREADABLE).is_some()
+    }
+
     pub fn get(&self, key: &str) -> Option<&str> {
         let at = self.0.binary_search_by(|(k, _)| (**k).cmp(key)).ok()?;
         Some(&self.0[at].1)

@@ -35,7 +35,7 @@ pub use evaluate::evaluate;
 pub use explain::{Explanation, explain};
 pub use finding::{Finding, Severity, Source};
 pub use flow::{Cause, Decision, Endpoint, Flow, Hop, Reason, Stage, Verdict};
-pub use lease::{Instant, Lease, LeaseStore, LeaseTable};
+pub use lease::{Instant, Lease, LeaseRef, LeaseStore, LeaseTable};
 pub use program::Program;
 pub use snapshot::Snapshot;
 pub use unknown::{Condition, Dependence, Outlook, Prediction};

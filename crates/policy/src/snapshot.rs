@@ -154,6 +154,12 @@ impl Snapshot {
         &self.roles[id.index()]
     }
 
+    /// True if labels of the workload or of its namespace could not be read: it is isolated (S10.1).
+    pub fn labels_are_in_doubt(&self, id: WorkloadId) -> bool {
+        let role = self.role(self.workload(id).role);
+        role.labels.are_in_doubt() || self.namespace(role.namespace).labels.are_in_doubt()
+    }
+
     pub fn workload(&self, id: WorkloadId) -> &Workload {
         &self.workloads[id.index()]
     }

@@ -357,11 +357,11 @@ proptest! {
         }
         prop_assert_eq!(table.all().count(), table.len());
         for one in table.all() {
-            let open = table.at(one.address).find(|longest| longest.pattern == one.pattern);
+            let open = table.at(one.address).find(|longest| *longest.pattern == one.pattern);
             prop_assert!(open.is_some_and(|longest| longest.expiry >= one.expiry));
         }
         for longest in table.iter() {
-            prop_assert!(table.all().any(|one| one.address == longest.address && one.pattern == longest.pattern));
+            prop_assert!(table.all().any(|one| one.address == longest.address && one.pattern == *longest.pattern));
         }
     }
 }

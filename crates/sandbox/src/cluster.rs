@@ -7,11 +7,12 @@ use crate::sandbox::{Progress, Sandbox, Wiring};
 use crate::services;
 use crate::topology::Topology;
 use namewall_agent::{DnsSettings, Learning, Node, NodeError, NodeSettings, Settle};
-use namewall_dataplane::netlink::PodSockets;
+use namewall_dataplane::netlink::shared::shared_links;
+use namewall_dataplane::netlink::{Family, PodSockets, Socket};
 use namewall_dataplane::nflog::{DenialLog, Denied};
 use namewall_dataplane::nft::{Settings, put_table};
 use namewall_dataplane::render::Scope;
-use namewall_dataplane::{Count, CutEstablished, PodNamespace};
+use namewall_dataplane::{Count, CutEstablished, PodInterface, PodNamespace};
 use namewall_policy::lease::{Bounds, NeverLeased};
 use namewall_policy::model::NodeId;
 use namewall_policy::{Instant, Lease, Program, Snapshot};
@@ -36,6 +37,8 @@ pub struct Cluster {
     sockets: BTreeMap<Arc<str>, Reached>,
     /// True if agents have gone, so that pods have what they left.
     has_restarted: bool,
+    /// False if agents know no interface of a pod, as without a CNI plugin.
+    knows_interfaces: bool,
 }
 
 /// A network namespace, and sockets that were opened in it.
@@ -87,6 +90,7 @@ impl Cluster {
             most_cuts: None,
             sockets: BTreeMap::new(),
             has_restarted: false,
+            knows_interfaces: true,
         };
         cluster.enforce(wanted)?;
         Ok(cluster)
@@ -146,6 +150,11 @@ impl Cluster {
         self.enforce(wanted)
     }
 
+    /// From the next change on agents know no interface of a pod: only which bridge pods are behind.
+    pub fn forget_interfaces(&mut self) {
+        self.knows_interfaces = false;
+    }
+
     /// Agents that start from now on remember so many cut connections.
     pub fn set_most_cuts(&mut self, most: usize) {
         self.most_cuts = Some(most);
@@ -200,7 +209,14 @@ impl Cluster {
             }
             node.set_cut(wanted.cut, self.settle);
             node.scope_mut().node = known;
-            node.set_interfaces(self.sandbox.interfaces(name));
+            let mut interfaces = self.sandbox.interfaces(name);
+            if !self.knows_interfaces {
+                let addresses = interfaces.iter().flat_map(|one| one.addresses.clone()).collect();
+                let find = || shared_links(&mut Socket::open(Family::NetlinkRoute)?, &addresses);
+                let links = namespace.enter(find)?.map_err(Error::PodSockets)?;
+                interfaces = links.into_iter().map(PodInterface::shared).collect();
+            }
+            node.set_interfaces(interfaces);
             node.set_namespaces(namespaces);
             let enforced = namespace.enter(|| node.enforce(wanted.program))?;
             let (applied, _) = enforced.map_err(|source| failed(name, source))?;

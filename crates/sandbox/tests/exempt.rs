@@ -7,7 +7,9 @@ use namewall_dataplane::CutEstablished;
 use namewall_policy::model::Direction;
 use namewall_policy::port::Protocol;
 use namewall_policy::{Snapshot, compile};
-use namewall_sandbox::{Cluster, Measured, ProbeSource, Wanted};
+use namewall_sandbox::{Ask, Cluster, Heard, Measured, Packets, ProbeSource, Wanted};
+use namewall_scenario::zones::Transport;
+use namewall_scenario::{Scenario, run_in};
 use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrStorage, bind, recv, sendto, setsockopt, socket,
@@ -16,6 +18,7 @@ use nix::sys::socket::{
 use nix::sys::time::TimeVal;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 const WEB: &str = "10.0.1.2";
@@ -123,4 +126,83 @@ fn s1_only_neighbours_may_look_for_each_other() {
             "{protocol}"
         );
     }
+}
+
+/// Nobody may ask for names, and everything else is open. A Service has the ports of namewall's own server behind it.
+const NO_NAMES: &str = "
+topology:
+  manifests: [base/cluster.yaml]
+  objects:
+    - apiVersion: namewall.dev/v1alpha1
+      kind: ClusterEgressFirewall
+      metadata: {name: no-names}
+      spec:
+        priority: 1
+        rules:
+          - action: Deny
+            to: [{networks: [0.0.0.0/0, '::/0']}]
+            ports: [{protocol: UDP, port: 53}, {protocol: TCP, port: 53}]
+    - apiVersion: v1
+      kind: Service
+      metadata: {name: tunnel, namespace: shop}
+      spec:
+        clusterIP: 10.96.0.77
+        ports: [{name: udp, protocol: UDP, port: 5353}, {name: tcp, protocol: TCP, port: 5353}]
+    - apiVersion: discovery.k8s.io/v1
+      kind: EndpointSlice
+      metadata: {name: tunnel, namespace: shop, labels: {kubernetes.io/service-name: tunnel}}
+      addressType: IPv4
+      endpoints: [{addresses: [172.18.0.3]}]
+      ports: [{name: udp, protocol: UDP, port: 1053}, {name: tcp, protocol: TCP, port: 1053}]
+  dns:
+    servers: {203.0.113.53: {}, '2001:db8:53::1': {}}
+    zones: {api.example: {A: [198.51.100.7], ttl: 60}}
+probes:
+  - shop/api -> 198.51.100.9:443/TCP: allow
+";
+
+/// S6.9, S7: who may not ask a DNS server does not ask namewall's in its place, at the ports that it takes questions to.
+#[test]
+fn s6_9_the_ports_that_questions_are_taken_to_answer_nobody_else() {
+    if !has_rights() {
+        return;
+    }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/scenarios/names");
+    let scenario = |text: &str| Scenario::parse(text, "inline", &folder).unwrap_or_else(|error| panic!("{error}"));
+    let up = |scenario: &Scenario| {
+        let mut packets = Packets::for_scenario(scenario);
+        let outcome = run_in(&mut packets, scenario);
+        assert!(outcome.passed(), "{}", outcome.failures(scenario).join("\n"));
+        packets
+    };
+    let ask = |packets: &Packets, from: &str, server: &str, via: Transport| -> Option<Heard> {
+        let sandbox = &packets.cluster().expect("a cluster").sandbox;
+        let (name, kind) = ("api.example".parse().expect("a name"), "A".parse().expect("a type"));
+        let server = server.parse().expect("an address and a port");
+        let ask = Ask { server, name, kind, via: Some(via), edns: Some(1232), mixed_case: false };
+        let place = sandbox.place(address(from)).expect("a place");
+        sandbox.ask(&place, &[ask], 1).unwrap_or_else(|error| panic!("{error}")).pop().flatten()
+    };
+    // Where everybody may ask, the question is taken, so the server is there and would answer.
+    let open = NO_NAMES.replace("action: Deny", "action: Allow");
+    let open = up(&scenario(&open));
+    for via in [Transport::Udp, Transport::Tcp] {
+        assert!((0..20).any(|_| ask(&open, "10.244.2.10", "203.0.113.53:53", via).is_some()), "{via:?}");
+    }
+    drop(open);
+    let closed = up(&scenario(NO_NAMES));
+    // A pod of the node, and one of the other node; the usual port and that of a certain server; through a Service.
+    let v4 = ["172.18.0.3:1053", "172.18.0.3:1054", "10.96.0.77:5353"];
+    for via in [Transport::Udp, Transport::Tcp] {
+        for server in v4 {
+            assert_eq!(ask(&closed, "10.244.2.10", server, via), None, "{server} over {via:?}");
+            assert_eq!(ask(&closed, "10.244.1.10", server, via), None, "{server} over {via:?} from the other node");
+        }
+        let server = "[fd00:18::3]:1053";
+        assert_eq!(ask(&closed, "fd00:244:2::10", server, via), None, "{server} over {via:?}");
+    }
+    // What else listens at the node is no concern of it.
+    let sandbox = &closed.cluster().expect("a cluster").sandbox;
+    let refused = measure(sandbox, "10.244.2.10", "172.18.0.3:2053", Protocol::Tcp);
+    assert_eq!(refused, Measured::Refused);
 }

@@ -20,7 +20,7 @@ use namewall_policy::explain::describe_reason;
 use namewall_policy::lease::{Learned, NeverLeased, Revision, Rules};
 use namewall_policy::unknown::Described;
 use namewall_policy::{
-    Decision, Finding, Flow, Instant, Lease, LeaseTable, Prediction, Program, Severity, Snapshot, compile,
+    Decision, Finding, Flow, Instant, Lease, LeaseRef, LeaseTable, Prediction, Program, Severity, Snapshot, compile,
     compile_next, evaluate,
 };
 use std::net::IpAddr;
@@ -279,7 +279,7 @@ impl Player<'_> {
     fn tell_leases(&mut self) -> Result<(), String> {
         let Some(reality) = &mut self.reality else { return Ok(()) };
         let known = if reality.learns() { &self.given } else { &self.leases };
-        let leases: Vec<Lease> = known.iter().filter(|lease| lease.expiry > self.now).cloned().collect();
+        let leases: Vec<Lease> = known.iter().filter(|lease| lease.expiry > self.now).map(LeaseRef::to_lease).collect();
         reality.learn(&leases, self.now)
     }
 

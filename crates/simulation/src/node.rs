@@ -2,7 +2,9 @@
 //! what its pod asks for and open what other nodes have published.
 
 use crate::answer::answer;
-use namewall_agent::{Clock, Heard, LearnedElsewhere, Learning, Node, NodeSettings, Publishing, Settle, Share};
+use namewall_agent::{
+    Clock, Heard, LearnedElsewhere, Learning, Node, NodeSettings, Publishing, Renewals, Renewing, Settle, Share,
+};
 use namewall_cluster::Settings;
 use namewall_cluster::kinds::{self, Component};
 use namewall_cluster::resolver::Settings as ResolverSettings;
@@ -10,8 +12,9 @@ use namewall_controller::testing::FakeDns;
 use namewall_dataplane::CutEstablished;
 use namewall_dataplane::memory::Memory;
 use namewall_dataplane::render::Scope;
+use namewall_dns::lookup::Found;
 use namewall_dns::{Answer, Learn};
-use namewall_kubernetes::{Environment, Outcome, Watch};
+use namewall_kubernetes::{Environment, Watch};
 use namewall_policy::domain::DomainName;
 use namewall_policy::lease::{Bounds, NeverLeased};
 use namewall_policy::{Instant, compile};
@@ -45,10 +48,11 @@ impl SimulatedNode {
 
     /// Its agent, until the process is killed.
     pub(crate) async fn run(self, environment: Environment, dns: FakeDns) {
-        let mut agent = Running::start(&self, &environment);
+        let mut agent = Running::start(&self, &environment, &dns);
         let Environment { tasks, random, .. } = environment;
         loop {
             agent.follow(&self.name);
+            agent.renew();
             if random.number() % ASKS_EVERY == 0
                 && let Some(name) = self.asks_for.get((random.number() % self.asks_for.len().max(1) as u64) as usize)
             {
@@ -64,6 +68,7 @@ struct Running {
     node: Node<Memory>,
     watch: Watch,
     elsewhere: LearnedElsewhere,
+    renewals: Renewals,
 }
 
 /// Publishes, and lets answers go at once: nobody can wait in a single thread.
@@ -79,7 +84,7 @@ impl Share for WithoutHold {
 }
 
 impl Running {
-    fn start(place: &SimulatedNode, environment: &Environment) -> Self {
+    fn start(place: &SimulatedNode, environment: &Environment, dns: &FakeDns) -> Self {
         let clock: Arc<dyn Clock> = environment.clock.clone();
         let watch = Watch::start_in(environment, kinds::watched(Component::Agent));
         let settings = NodeSettings {
@@ -93,7 +98,8 @@ impl Running {
         let node = Node::new(place.memory.clone(), settings, clock.clone());
         let publisher = watch.publisher(ResolverSettings::default()).within(vec!["namewall".to_owned()]);
         node.learner().share_with(Arc::new(WithoutHold(Publishing::new(Arc::new(publisher)))));
-        Self { node, watch, elsewhere: LearnedElsewhere::new(clock) }
+        let renewals = Renewals::new(Box::new(dns.lookups()));
+        Self { node, watch, elsewhere: LearnedElsewhere::new(clock), renewals }
     }
 
     /// Takes what has changed in the cluster, as the loop of an agent does.
@@ -113,13 +119,21 @@ impl Running {
         self.open(&heard);
     }
 
+    /// Looks up what nobody publishes anew.
+    fn renew(&mut self) {
+        let servers = vec![([10, 96, 0, 10], 53).into()];
+        let renewing = Renewing { published: &self.elsewhere, servers, is_used: &|_| true };
+        let heard = self.renewals.turn(&renewing);
+        self.open(&heard);
+    }
+
     fn open(&self, heard: &[Heard]) {
         self.node.learner().hear(heard).expect("memory refuses nothing");
     }
 
     /// A pod asks for a name, and the answer is learned.
-    fn ask(&self, pod: IpAddr, name: &str, outcome: &Outcome) {
-        let Outcome::Found(addresses) = outcome else { return };
+    fn ask(&self, pod: IpAddr, name: &str, found: &Found) {
+        let Ok(addresses) = found else { return };
         let v4 = |(address, ttl): &(IpAddr, u32)| match address {
             IpAddr::V4(address) => Some((*address, *ttl)),
             IpAddr::V6(_) => None,

@@ -1,5 +1,6 @@
 //! A replica of the controller: it seeks to lead, and does its turns.
 
+use namewall_cluster::Key;
 use namewall_cluster::kinds::{self, Component};
 use namewall_cluster::resolver::Settings as ResolverSettings;
 use namewall_controller::testing::FakeDns;
@@ -32,7 +33,7 @@ impl Replica {
             namespace: NAMESPACE.to_owned(),
             whose: Whose::EgressFirewalls,
             resolvers: vec![([192, 0, 2, 53], 53).into()],
-            service: ("kube-system".to_owned(), "kube-dns".to_owned()),
+            service: Some(Key { namespace: "kube-system".into(), name: "kube-dns".into() }),
             resolver: ResolverSettings::default(),
         };
         let tasks = environment.tasks.clone();

@@ -7,7 +7,7 @@ use crate::learner::Learning;
 use crate::metrics::METRICS;
 use crate::settle::Settle;
 use crate::signals::tests::NoSignals;
-use crate::testing::{DB, FakeMachine, UPSTREAM, WEB, answer, ip, names_of_web, read};
+use crate::testing::{DB, FakeMachine, NoLookups, UPSTREAM, WEB, answer, ip, names_of_web, read};
 use namewall_cluster::{Key, LoadError, PodAddresses, Read};
 use namewall_cni::sandboxes::{FILE, Sandboxes};
 use namewall_dataplane::memory::Memory;
@@ -138,6 +138,7 @@ impl Trial {
             take_over: false,
             explain: Box::new(|_, _| Err("nobody explains".to_owned())),
             health: self.health.clone(),
+            lookups: Box::new(NoLookups),
             signals: &NoSignals,
         })
     }

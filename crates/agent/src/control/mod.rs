@@ -20,6 +20,7 @@ use namewall_policy::ask::{Host, Names, Target, World};
 use receive::Received;
 use serde_json::{Value, json};
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::SocketAddr;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -45,6 +46,8 @@ pub struct LiveQuestion {
     pub cuts: Vec<CutConnection>,
     /// Blocks in which addresses without a pod are closed.
     pub closed: Vec<Cidr>,
+    /// Where namewall's DNS server gets the questions that it takes, which nobody else reaches.
+    pub dns_ports: Vec<SocketAddr>,
 }
 
 /// Explains a connection in the world of the agent. The binary has the words for it.
@@ -132,7 +135,8 @@ impl<D: Dataplane> Control<D> {
             let is_leased = names.values().any(|addresses| !addresses.is_empty());
             let as_json = question["json"].as_bool() == Some(true);
             let (cuts, closed) = (state.node.recent_cuts(), state.node.closed().to_vec());
-            (self.explain)(world, &LiveQuestion { from, to, as_json, is_leased, cuts, closed })
+            let dns_ports = state.node.dns_ports();
+            (self.explain)(world, &LiveQuestion { from, to, as_json, is_leased, cuts, closed, dns_ports })
         })
     }
 }

@@ -129,6 +129,7 @@ fn dns<D: Dataplane>(state: &State<D>) -> Value {
         "intercepts": state.node.intercepts_dns(),
         "upstreams": upstreams.collect::<Vec<_>>(),
         "trusted": texts(&state.dns.trusted),
+        "service": state.dns_service.as_ref().map(|key| format!("{}/{}", key.namespace, key.name)),
         "counts": counts,
     })
 }

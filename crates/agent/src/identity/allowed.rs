@@ -178,6 +178,7 @@ mod tests {
             hardware: None,
             addresses: vec![ip(address)],
             extra: Vec::new(),
+            is_shared: false,
             hears_groups: false,
         }
     }

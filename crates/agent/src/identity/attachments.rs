@@ -301,7 +301,15 @@ impl Attachments {
         for Entry { attachment: Attachment { host, mac, addresses, .. }, .. } in entries {
             let Some(HostLink { name, index }) = host.clone() else { continue };
             let (hardware, addresses) = (mac.map(|Mac(bytes)| Hardware(bytes)), addresses.clone());
-            let interface = PodInterface { name, index, hardware, addresses, extra: Vec::new(), hears_groups: false };
+            let interface = PodInterface {
+                name,
+                index,
+                hardware,
+                addresses,
+                extra: Vec::new(),
+                is_shared: false,
+                hears_groups: false,
+            };
             by_name.insert(interface.name.clone(), interface);
         }
         by_name.into_values().collect()

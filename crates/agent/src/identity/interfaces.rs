@@ -28,6 +28,8 @@ struct Found {
     index: u32,
     hardware: Option<Hardware>,
     addresses: Vec<IpAddr>,
+    /// True if the pod is one of those that have the addresses, and nobody knows which.
+    is_shared: bool,
 }
 
 /// The interfaces of this node's pods.
@@ -76,9 +78,21 @@ impl Interfaces {
         for RoutedLink { name, index, hardware, mut addresses } in links {
             addresses.retain(|address| missing.remove(address));
             if !addresses.is_empty() {
-                found.push(Found { name, index, hardware, addresses });
+                found.push(Found { name, index, hardware, addresses, is_shared: false });
             }
         }
+        let shared = if missing.is_empty() { Some(Vec::new()) } else { machine.shared_links(&missing) };
+        let Some(mut shared) = shared else { return false };
+        let attached = self.attachments.interfaces();
+        shared.retain(|link| !found.iter().any(|known| known.index == link.index));
+        shared.retain(|link| !attached.iter().any(|known| known.index == link.index));
+        found.extend(shared.into_iter().map(|RoutedLink { name, index, addresses, .. }| Found {
+            name,
+            index,
+            hardware: None,
+            addresses,
+            is_shared: true,
+        }));
         self.unknown = missing;
         let is_new = found != self.found;
         self.found = found;
@@ -105,7 +119,8 @@ impl Interfaces {
             };
             let addresses: Vec<IpAddr> = addresses.iter().copied().filter(|address| missing.remove(address)).collect();
             let hardware = Some(link.hardware);
-            found.push(Found { name: host.name.clone(), index: host.index, hardware, addresses });
+            let (name, index) = (host.name.clone(), host.index);
+            found.push(Found { name, index, hardware, addresses, is_shared: false });
         }
         Some(found)
     }
@@ -145,8 +160,8 @@ impl Interfaces {
     /// All that are known.
     pub(crate) fn all(&self) -> Vec<PodInterface> {
         let found = self.found.iter().map(|found| {
-            let Found { name, index, hardware, addresses } = found.clone();
-            PodInterface { name, index, hardware, addresses, extra: Vec::new(), hears_groups: false }
+            let Found { name, index, hardware, addresses, is_shared } = found.clone();
+            PodInterface { name, index, hardware, addresses, extra: Vec::new(), is_shared, hears_groups: false }
         });
         let mut all = self.attachments.interfaces();
         let names: BTreeSet<String> = all.iter().map(|interface| interface.name.clone()).collect();
@@ -249,6 +264,26 @@ mod tests {
         all.follow(&here, &mut machine, at(3));
         std::fs::remove_dir_all(&folder).ok();
         assert_eq!(all.unknown().iter().copied().collect::<Vec<_>>(), [ip(WEB)]);
+    }
+
+    #[test]
+    fn s1_10_where_nobody_knows_whose_an_interface_is_it_is_shared_until_somebody_does() {
+        let (program, mut machine) = (program(&[]), FakeMachine::new(&[]));
+        let mut all = interfaces();
+        let here = Here { program: &program, node: None };
+        machine.port("veth1", 7);
+        machine.port("veth2", 8);
+        assert!(all.follow(&here, &mut machine, at(0)));
+        let shared = |all: &Interfaces| {
+            let shared = all.all().into_iter().filter(|interface| interface.is_shared);
+            shared.map(|interface| (interface.name, interface.addresses)).collect::<Vec<_>>()
+        };
+        let both: Vec<IpAddr> = all.unknown().iter().copied().collect();
+        assert_eq!(both.len(), 2, "the address still decides");
+        assert_eq!(shared(&all), [("veth1".to_owned(), both.clone()), ("veth2".to_owned(), both)]);
+        machine.route("veth1", 7, WEB);
+        assert!(all.follow(&here, &mut machine, at(1)));
+        assert_eq!(shared(&all), [("veth2".to_owned(), vec![ip(DB)])]);
     }
 
     #[test]

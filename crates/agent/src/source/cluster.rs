@@ -9,10 +9,12 @@ use crate::warning::Warning;
 use namewall_cluster::kinds::{CLUSTER_EGRESS_FIREWALL, Component, MAX_NODE_ADDRESSES, NODE, NODE_ADDRESSES};
 use namewall_cluster::resolver::Settings as ResolverSettings;
 use namewall_cluster::yaml::{Node, Value};
-use namewall_cluster::{DescribedService, Key, LoadError, PodAddresses, Read, Settings, Store};
+use namewall_cluster::{
+    DescribedService, Key, LoadError, PodAddresses, Read, Settings, Store, find_dns_service, no_dns_service,
+};
 use namewall_kubernetes::{Connection, NodeTopic, Publisher, Trouble, Watch};
-use namewall_policy::Instant;
 use namewall_policy::addr::Cidr;
+use namewall_policy::{Finding, Instant};
 use namewall_runtime::Clock;
 use namewall_telemetry::{Export, Health};
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,10 +39,26 @@ pub struct ClusterSettings {
     pub opens_unknown: bool,
     /// The namespaces whose DNSNameResolvers are trusted and written. Who may write one may open an address.
     pub namespaces: Vec<String>,
-    /// The namespace and name of the Service that answers DNS.
-    pub dns_service: Key,
+    /// The Service that answers DNS. None: the usual one of the cluster.
+    pub dns_service: Option<Key>,
+    /// Whether that Service is asked, since no other server is configured.
+    pub asks_dns_service: bool,
     /// Where the objects outlive the process. None: nowhere.
     pub storage: Option<StorageSettings>,
+}
+
+impl ClusterSettings {
+    /// An error if the Service that we ask for names is not there.
+    fn dns_finding(&self, store: &Store) -> Option<Finding> {
+        let named = self.dns_service.as_ref();
+        let is_missing = self.asks_dns_service && find_dns_service(store, named).is_none();
+        is_missing.then(|| {
+            no_dns_service(
+                named,
+                "the servers of the node's resolv.conf are asked, which may not know the cluster's names",
+            )
+        })
+    }
 }
 
 #[derive(Debug)]
@@ -58,6 +76,7 @@ pub struct ClusterSource {
     /// Of each topic that Events are about.
     enforcement_warning: Warning,
     runtime_warning: Warning,
+    dns_warning: Warning,
     stand_in: StandIn,
 }
 
@@ -89,6 +108,7 @@ impl ClusterSource {
             logged: LoggedTrouble::default(),
             enforcement_warning: Warning::default(),
             runtime_warning: Warning::default(),
+            dns_warning: Warning::default(),
         }
     }
 
@@ -136,15 +156,19 @@ impl Source for ClusterSource {
             self.stand_in.end(&self.watch);
         } else if let Some(store) = self.stand_in.store() {
             self.attached = store.attached().cloned().collect();
-            return Ok(store.read(&self.settings.cluster));
+            let mut read = store.read(&self.settings.cluster);
+            read.findings.extend(self.settings.dns_finding(store));
+            return Ok(read);
         }
         self.read = self.watch.with_store(|store| store.digest(&CLUSTER_EGRESS_FIREWALL));
         let (stand_in, now) = (&mut self.stand_in, self.clock.now());
-        let attached = |store: &Store| {
+        let settings = &self.settings;
+        let look = |store: &Store| {
             stand_in.note(store, now);
-            store.attached().cloned().collect()
+            (store.attached().cloned().collect(), settings.dns_finding(store))
         };
-        let (read, attached) = self.watch.read_with(&self.settings.cluster, attached);
+        let (mut read, (attached, dns_finding)) = self.watch.read_with(&settings.cluster, look);
+        read.findings.extend(dns_finding);
         self.attached = attached;
         Ok(read)
     }
@@ -184,9 +208,14 @@ impl Source for ClusterSource {
         node.map(|node| self.with_store(|store| pod_cidrs(store, node))).unwrap_or_default()
     }
 
+    fn dns_service(&self) -> Option<Key> {
+        self.with_store(|store| find_dns_service(store, self.settings.dns_service.as_ref()))
+    }
+
     fn dns_servers(&self) -> Vec<SocketAddr> {
+        let service = self.dns_service();
         self.with_store(|store| {
-            let service = store.service(&self.settings.dns_service);
+            let service = service.and_then(|key| store.service(&key));
             let addresses = service.map(DescribedService::cluster_addresses).unwrap_or_default();
             addresses.iter().map(|&address| (address, DNS_PORT).into()).collect()
         })
@@ -225,6 +254,7 @@ impl Source for ClusterSource {
         let warning = match topic {
             NodeTopic::Enforcement => &mut self.enforcement_warning,
             NodeTopic::Runtime => &mut self.runtime_warning,
+            NodeTopic::Dns => &mut self.dns_warning,
         };
         // Nobody can be told while the server is away.
         if !warning.is_due(error, now) || !self.watch.trouble().is_empty() {

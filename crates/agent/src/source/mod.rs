@@ -87,6 +87,11 @@ pub trait Source {
         Vec::new()
     }
 
+    /// The cluster's DNS Service.
+    fn dns_service(&self) -> Option<Key> {
+        None
+    }
+
     /// Where the cluster's DNS Service answers.
     fn dns_servers(&self) -> Vec<SocketAddr> {
         Vec::new()

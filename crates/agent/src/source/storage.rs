@@ -9,6 +9,7 @@
 
 use crate::error::with_causes;
 use namewall_cluster::{MAX_STORED, Stored, StoredEntry, StoredError, digest};
+use nix::fcntl::OFlag;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -189,7 +190,8 @@ impl Storage {
 pub(crate) fn read_file(path: &Path, most: usize) -> Result<Option<Vec<u8>>, StorageError> {
     let unread = |error| StorageError::Read(path.to_owned(), error);
     let mut bytes = Vec::new();
-    match File::open(path) {
+    // To open a pipe would wait for a writer.
+    match OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(unread(error)),
         Ok(file) => {
@@ -551,6 +553,22 @@ mod tests {
         store(&folder, "two");
         assert_eq!(folder.storage("files").load().map(|stored| stored.entries), Some(entries("two")));
         assert_eq!(fs::read_to_string(victim).expect("it is there"), "precious");
+    }
+
+    #[test]
+    fn s10_1_a_state_that_is_no_regular_file_is_refused_and_nobody_waits_for_it() {
+        let folder = Folder::new("pipe");
+        store(&folder, "one");
+        fs::remove_file(folder.file()).expect("it is ours");
+        nix::unistd::mkfifo(&folder.file(), nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+        let (heard, hears) = std::sync::mpsc::channel();
+        let mut storage = folder.storage("files");
+        thread::spawn(move || heard.send((storage.load().is_none(), storage.status().lost)));
+        let (is_none, lost) = hears.recv_timeout(Duration::from_secs(60)).expect("nobody waits for a writer");
+        assert!(is_none && lost.is_some_and(|lost| lost.contains("is not this user's alone")));
+        fs::remove_file(folder.file()).expect("it is ours");
+        symlink("/dev/zero", folder.file()).expect("a link");
+        assert!(folder.storage("files").load().is_none());
     }
 
     #[test]

@@ -118,12 +118,17 @@ pub struct EgressFirewallStatus {
 const ACTIONS: &[(&str, Action)] = &[("Allow", Action::Allow), ("Deny", Action::Deny)];
 
 pub(super) fn lower(scope: &mut Scope<'_>) -> Option<Policy> {
+    let mut is_readable = scope.is_well_formed::<EgressFirewallSpec>();
     if scope.meta.name != "default" {
-        let message = format!("an EgressFirewall is named `default`; `{}` has no effect", scope.meta.name);
+        // The definition refuses such a name, so no API server has it: it is a slip in a file (S8.1, S10.1).
+        let message = format!(
+            "an EgressFirewall is named `default`; of `{}` no rule counts, and the pods of its namespace reach nothing \
+             outside the pod network that an EgressFirewall named `default` does not allow",
+            scope.meta.name
+        );
         scope.error("bad-name", "metadata.name", message);
-        return None;
+        is_readable = false;
     }
-    let well_formed = scope.is_well_formed::<EgressFirewallSpec>();
     let form = RuleForm { key: "egress", most: MOST, action: "type", words: ACTIONS };
     let egress = scope.ordered_rules(&form, rule);
     Some(Policy {
@@ -131,7 +136,7 @@ pub(super) fn lower(scope: &mut Scope<'_>) -> Option<Policy> {
         placement: Placement::NamespaceGate,
         enforcement: enforcement(scope),
         subject: network_policy::whole_namespace(scope),
-        egress: if well_formed { egress } else { scope.isolate("spec") },
+        egress: if is_readable { egress } else { scope.isolate("spec") },
         ingress: Vec::new(),
         source: scope.place(""),
     })

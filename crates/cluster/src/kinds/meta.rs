@@ -13,6 +13,8 @@ pub struct ObjectMeta {
     pub name: String,
     pub namespace: Option<String>,
     pub labels: BTreeMap<String, String>,
+    /// True if labels are missing here that could not be read.
+    pub labels_are_in_doubt: bool,
     pub annotations: BTreeMap<String, String>,
     pub owner_references: Vec<OwnerReference>,
 }

@@ -119,7 +119,7 @@ pub(crate) fn read_pod(document: &Document, findings: &mut Vec<Finding>, pool: &
     let addresses = addresses(&mut scope, &status);
     let second_addresses = second_addresses(&mut scope, &addresses).into();
     let account = scope.node(&["spec", "serviceAccountName"]).and_then(Node::as_str).map(|name| pool.text(name));
-    let labels = pool.labels(&scope.meta.labels);
+    let labels = pool.labels(&scope.selected_labels(&scope.meta.clone(), "metadata.labels"));
     let described = describe(&mut scope, PodTemplate { kind: WorkloadKind::Pod, spec, labels }, pool);
     let is_running = status.phase.as_deref() == Some("Running");
     let uid = PodUid::read(document);

@@ -24,7 +24,8 @@ pub(crate) fn read_template(
         return None;
     };
     let path = path.join(".");
-    let labels = scope.metadata(template.get("metadata"), &format!("{path}.metadata")).labels;
+    let meta = scope.metadata(template.get("metadata"), &format!("{path}.metadata"));
+    let labels = scope.selected_labels(&meta, &format!("{path}.metadata.labels"));
     let spec = pod_spec(&mut scope, template.get("spec"), &format!("{path}.spec"));
     let labels = pool.labels(&labels);
     Some(describe(&mut scope, PodTemplate { kind: workload, spec, labels }, pool))

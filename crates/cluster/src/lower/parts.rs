@@ -87,17 +87,19 @@ fn is_label_text(text: &str) -> bool {
 }
 
 /// A label of an object. The API server refuses others, so that the object would not be there.
-pub(crate) fn check_label(scope: &mut Scope<'_>, key: &str, value: &str, path: &str) {
-    if !is_label_key(key) {
+pub(crate) fn check_label(scope: &mut Scope<'_>, key: &str, value: &str, path: &str) -> bool {
+    let (has_good_key, has_good_value) = (is_label_key(key), is_label_text(value));
+    if !has_good_key {
         scope.error("bad-label", path, format!("`{key}` cannot be a label's key; {KEY_FORM}"));
     }
-    if !is_label_text(value) {
+    if !has_good_value {
         scope.error(
             "bad-label",
             &format!("{path}.{key}"),
             format!("`{value}` cannot be a label's value: {VALUE_FORM}"),
         );
     }
+    has_good_key && has_good_value
 }
 
 /// No object can carry such a label, so the selector can never mean anything.

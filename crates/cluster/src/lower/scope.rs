@@ -4,6 +4,7 @@ use super::parts;
 use crate::document::{Document, meant_as_text, source};
 use crate::kinds::meta::ObjectMeta;
 use crate::yaml::{self, Entry, Mark, Node, Value};
+use namewall_policy::labels::UNREADABLE;
 use namewall_policy::model::{Action, Clauses, Rule};
 use namewall_policy::{Finding, Source};
 use serde::Deserialize;
@@ -75,24 +76,47 @@ impl<'d> Scope<'d> {
     /// Of an object that is not a policy.
     pub(crate) fn of_fact(document: &'d Document, findings: &'d mut Vec<Finding>) -> Self {
         let mut scope = Self::new(document, findings);
-        scope.find_misspelt(Some(&document.node), "", &PARTS);
+        let misspelt = scope.find_misspelt(Some(&document.node), "", &PARTS);
+        scope.meta.labels_are_in_doubt |= misspelt.contains(&"metadata");
         scope
+    }
+
+    /// The labels by which policies select, of a pod, the pods of a template or of a namespace. If some cannot be read,
+    /// no policy can tell whether it is meant: the pods are isolated (S10.1).
+    pub(crate) fn selected_labels(&mut self, meta: &ObjectMeta, path: &str) -> BTreeMap<String, String> {
+        let mut labels = meta.labels.clone();
+        if meta.labels_are_in_doubt {
+            let message = "labels here cannot be read, so nobody can tell which policies are meant. Its pods are \
+                           isolated in both directions until they can";
+            self.error("unreadable-labels", path, message);
+            labels.insert(UNREADABLE.to_owned(), String::new());
+        }
+        labels
     }
 
     /// Metadata, read piece by piece: one bad label must not lose the others,
     /// and with them the policies that select by them.
     pub(crate) fn metadata(&mut self, node: Option<&'d Node>, path: &str) -> ObjectMeta {
-        self.find_misspelt(node, path, &METADATA);
+        let misspelt = self.find_misspelt(node, path, &METADATA);
         let text = |key: &str| node.and_then(|node| node.get(key)).and_then(Node::as_str).map(str::to_owned);
         let owners = node.and_then(|node| node.get("ownerReferences"));
         let labels = self.texts(node, "labels", path);
-        for (key, value) in &labels {
-            parts::check_label(self, key, value, &format!("{path}.labels"));
-        }
+        let at = format!("{path}.labels");
+        let are_good = labels.iter().fold(true, |good, (key, value)| parts::check_label(self, key, value, &at) && good);
+        let is_unread = |node: &Node| match &node.value {
+            Value::Map(_) => node.entries().iter().any(|one| matches!(one.node.value, Value::Seq(_) | Value::Map(_))),
+            Value::Null => false,
+            _ => true,
+        };
+        let labels_are_in_doubt = !are_good
+            || misspelt.contains(&"labels")
+            || node.and_then(|node| node.get("labels")).is_some_and(is_unread)
+            || self.is_in_doubt(&at.split('.').collect::<Vec<_>>());
         ObjectMeta {
             name: text("name").filter(|name| !name.is_empty()).unwrap_or_else(|| super::UNNAMED.to_owned()),
             namespace: text("namespace"),
             labels,
+            labels_are_in_doubt,
             annotations: self.texts(node, "annotations", path),
             owner_references: owners
                 .and_then(|node| self.read_loose(node, &format!("{path}.ownerReferences")))
@@ -129,8 +153,10 @@ impl<'d> Scope<'d> {
 
     /// Objects that are not policies may have any field; most do not matter here. One that is nearly the name of a
     /// field that does is an error, if that field is not there: a pod without its labels is selected by no policy.
-    pub(crate) fn find_misspelt(&mut self, node: Option<&Node>, path: &str, fields: &[&str]) {
-        let Some(node) = node else { return };
+    /// Returns the fields that are meant.
+    pub(crate) fn find_misspelt<'f>(&mut self, node: Option<&Node>, path: &str, fields: &[&'f str]) -> Vec<&'f str> {
+        let mut meant = Vec::new();
+        let Some(node) = node else { return meant };
         let is_known = |key: &str| fields.contains(&key);
         for entry in node.entries().iter().filter(|entry| !is_known(&entry.key)) {
             let is_meant = |field: &&&str| node.get(field).is_none() && is_misspelt(&entry.key, field);
@@ -138,8 +164,10 @@ impl<'d> Scope<'d> {
                 let message = format!("`{}` is not known here; did you mean `{field}`?", entry.key);
                 let path = if path.is_empty() { entry.key.to_string() } else { format!("{path}.{}", entry.key) };
                 self.error("unknown-field", &path, message);
+                meant.push(*field);
             }
         }
+        meant
     }
 
     fn error_at(&mut self, mark: Mark, path: &str, message: &str) {

@@ -6,7 +6,7 @@ use super::{Lowering, owner};
 use crate::attached::PodUid;
 use crate::document::Document;
 use crate::kinds::{self, Kind, Reader, read_pod, read_template};
-use namewall_policy::labels::Labels;
+use namewall_policy::labels::{Labels, UNREADABLE};
 use namewall_policy::model::{DnsConfig, NamedPort, Owner, Role, Workload, WorkloadId, WorkloadKind};
 use namewall_policy::port::Protocol;
 use namewall_policy::{Finding, Snapshot, Source};
@@ -102,7 +102,7 @@ pub(crate) fn workload_of(snapshot: &mut Snapshot, described: &Described, asked:
     let Described { kind, name, host_network, addresses, second_addresses, ports, source, .. } = described;
     let namespace = snapshot.ensure_namespace(&described.namespace);
     let labels = match asked {
-        Some(asked) => described.labels.only(|key| asked.contains(key)),
+        Some(asked) => described.labels.only(|key| asked.contains(key) || key == UNREADABLE),
         None => described.labels.clone(),
     };
     Workload {

@@ -27,7 +27,10 @@ fn s10_2_a_misspelt_field_of_a_pod_node_or_namespace_is_an_error() {
         ("Namespace", "metadata: {name: a, label: {team: a}}", "metadata.label"),
         ("Service", "metadata: {name: a}, spec: {selectors: {app: web}}", "spec.selectors"),
     ] {
-        let told = findings(object(kind, rest));
+        let mut told = findings(object(kind, rest));
+        if path.contains("la") {
+            assert!(told.pop().is_some_and(|last| last.starts_with("error[unreadable-labels]")), "{told:?}");
+        }
         assert_eq!(told.len(), 1, "{rest}: {told:?}");
         assert!(told[0].starts_with("error[unknown-field]") && told[0].contains(path), "{told:?}");
     }
@@ -37,7 +40,8 @@ fn s10_2_a_misspelt_field_of_a_pod_node_or_namespace_is_an_error() {
         ("Pod", "{'a b': c}", "labels"),
     ] {
         let told = findings(object(kind, &format!("metadata: {{name: a, labels: {labels}}}")));
-        assert_eq!(told.len(), 1, "{labels}: {told:?}");
+        assert_eq!(told.len(), 2, "{labels}: {told:?}");
+        assert!(told[1].starts_with("error[unreadable-labels]"), "{told:?}");
         assert!(told[0].starts_with("error[bad-label]") && told[0].contains(path), "{told:?}");
     }
     // Fields that do not matter here, and those that are nearly one that is there.
@@ -95,6 +99,46 @@ fn s10_1_one_unreadable_label_does_not_take_a_namespace_out_of_a_policy() {
 fn s10_1_one_unreadable_label_does_not_free_a_pod_of_every_policy() {
     let pod = pod("shop/x", "x", "1.40", "").replace("{app: x}", "{app: x, version: 5}");
     check(world() + &pod + &closed(), &["ops/tool -> 10.244.1.40:1/TCP: deny by NetworkPolicy/shop/closed"]);
+}
+
+/// Which policies are meant nobody can tell, so it is closed, whatever others allow.
+#[test]
+fn s10_1_a_pod_whose_labels_cannot_be_read_is_isolated() {
+    let web = pod("shop/web", "web", "1.10", "{name: http, containerPort: 8080}");
+    let everything = admin(
+        "egress: [{action: Accept, to: [{networks: [0.0.0.0/0]}]}], ingress: [{action: Accept, from: [{namespaces: {}}]}]",
+    );
+    for labels in [
+        "labels: app=web",
+        "labels: [app, web]",
+        "labels: {app: {web: true}}",
+        "labels: {app: 'w b!'}",
+        "lables: {app: web}",
+    ] {
+        let bad = world().replace(&web, &web.replace("labels: {app: web}", labels));
+        assert_ne!(bad, world());
+        for others in [String::new(), everything.clone()] {
+            let cluster = Cluster::read(bad.clone() + &others, &Default::default());
+            let lines = [
+                "shop/web -> 203.0.113.9:1/TCP: deny",
+                "shop/web -> ops/tool:1/TCP: deny",
+                "shop/web -> 192.168.0.2:1/UDP: deny",
+                "ops/tool -> shop/web:8080/TCP: deny",
+                "203.0.113.9 -> shop/web:8080/TCP: deny",
+                "ops/tool -> shop/db:1/TCP: allow",
+            ];
+            cluster.check(&lines);
+        }
+        let told = findings(bad);
+        assert!(told.iter().any(|one| one.starts_with("error[unreadable-labels] Pod shop/web")), "{told:?}");
+    }
+}
+
+#[test]
+fn s10_1_pods_of_a_namespace_whose_labels_cannot_be_read_are_isolated() {
+    let shop = namespace("shop", "").replace("{team: shop}", "team");
+    let lines = ["shop/web -> 203.0.113.9:1/TCP: deny", "ops/tool -> shop/db:1/TCP: deny"];
+    check(world().replace(&namespace("shop", ""), &shop), &lines);
 }
 
 #[test]

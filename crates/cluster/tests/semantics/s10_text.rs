@@ -84,7 +84,10 @@ fn s10_1_a_cluster_wide_policy_with_a_key_twice_keeps_its_denials() {
 fn s10_1_a_pod_with_a_key_twice_is_there() {
     let twice = pod("shop/x", "x", "1.40", "").replace("{app: x}", "{app: x, tier: a, tier: b}");
     let closed = np("x", "{podSelector: {matchLabels: {app: x}}}");
-    check(world() + &twice + &closed, &["ops/tool -> shop/x:1/TCP: deny by NetworkPolicy/shop/x"]);
+    // Which of the two labels is meant nobody can tell: it is isolated, whether or not a policy selects it.
+    let lines = ["ops/tool -> shop/x:1/TCP: deny", "shop/x -> ops/tool:1/TCP: deny"];
+    check(world() + &twice + &closed, &lines);
+    check(world() + &twice, &lines);
 }
 
 #[test]
@@ -106,10 +109,10 @@ fn s10_2_lines_may_end_in_carriage_returns_alone() {
 #[test]
 fn s10_2_labels_that_are_no_map_are_said() {
     let yaml = pod("shop/x", "x", "1.40", "").replace("{app: x}", "app=db");
-    assert_eq!(findings(&yaml).len(), 1, "{:?}", findings(&yaml));
+    assert_eq!(findings(&yaml).len(), 2, "{:?}", findings(&yaml));
     let template =
         "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\nspec: {template: {metadata: {labels: app=db}}}\n";
-    assert_eq!(findings(template).len(), 1, "{:?}", findings(template));
+    assert_eq!(findings(template).len(), 2, "{:?}", findings(template));
     let policy = np("db", "{podSelector: {matchLabels: app=db}}");
     check(world() + &policy, &["ops/tool -> shop/web:1/TCP: deny"]);
     assert_eq!(findings(&policy).len(), 1);

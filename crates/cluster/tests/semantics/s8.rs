@@ -107,11 +107,26 @@ fn s8_1_ports_need_a_protocol_and_none_means_all() {
 }
 
 #[test]
-fn s8_1_the_name_is_default_or_it_has_no_effect() {
-    let other = ef(DENY_ALL).replace("name: default", "name: mine");
-    check(world() + &other, &["shop/web -> 203.0.113.9:1/TCP: allow by default"]);
+fn s8_1_the_name_is_default_or_it_closes_the_namespace() {
+    let (other, first) = (ef(DENY_ALL).replace("name: default", "name: mine"), "name: another");
+    check(
+        world() + &other,
+        &[
+            "shop/web -> 203.0.113.9:1/TCP: deny by EgressFirewall/shop/mine",
+            "shop/web -> ops/tool:1/TCP: allow by default",
+        ],
+    );
+    // One of another name opens nothing, and takes nothing from what `default` allows, whichever name comes first.
+    let allow = "{type: Allow, to: {cidrSelector: 203.0.113.0/24}}";
+    for name in ["name: mine", first] {
+        let both = ef(allow) + &ef("{type: Allow, to: {cidrSelector: 0.0.0.0/0}}").replace("name: default", name);
+        check(
+            world() + &both,
+            &["shop/web -> 203.0.113.9:1/TCP: allow by default", "shop/web -> 198.51.100.1:1/TCP: deny"],
+        );
+    }
     expect![[r#"
-        all.yaml:4:12: error[bad-name] EgressFirewall shop/mine metadata.name: an EgressFirewall is named `default`; `mine` has no effect
+        all.yaml:4:12: error[bad-name] EgressFirewall shop/mine metadata.name: an EgressFirewall is named `default`; of `mine` no rule counts, and the pods of its namespace reach nothing outside the pod network that an EgressFirewall named `default` does not allow
     "#]]
     .assert_eq(&messages(other));
 }

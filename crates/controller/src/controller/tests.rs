@@ -24,6 +24,8 @@ struct World {
     dns: FakeDns,
     leads: Arc<AtomicBool>,
     counts: Arc<Mutex<Counts>>,
+    /// Whom it asks. Empty: the pods of the cluster's DNS Service.
+    resolvers: Vec<SocketAddr>,
 }
 
 impl World {
@@ -34,7 +36,8 @@ impl World {
         let dns = FakeDns::new(simulation.clock(), simulation.random());
         let process = simulation.process();
         let (leads, counts) = (Arc::new(AtomicBool::new(true)), Arc::default());
-        let world = Self { simulation, process, server, dns, leads, counts };
+        let resolvers = vec![([192, 0, 2, 53], 53).into()];
+        let world = Self { simulation, process, server, dns, leads, counts, resolvers };
         world.firewall(names);
         world
     }
@@ -52,8 +55,8 @@ impl World {
         let settings = Settings {
             namespace: "namewall".to_owned(),
             whose: Whose::EgressFirewalls,
-            resolvers: vec![([192, 0, 2, 53], 53).into()],
-            service: ("kube-system".to_owned(), "kube-dns".to_owned()),
+            resolvers: self.resolvers.clone(),
+            service: None,
             resolver: ResolverSettings::default(),
         };
         let mut controller = Controller::new(environment, watch, Box::new(self.dns.lookups()), settings);
@@ -87,6 +90,25 @@ impl World {
 
 fn address(last: u8) -> IpAddr {
     [192, 0, 2, last].into()
+}
+
+#[test]
+fn the_dns_service_of_openshift_is_found_and_a_missing_one_is_counted() {
+    let mut world = World::new(&["a.example.com"]);
+    world.resolvers.clear();
+    world.dns.set("a.example.com.", &[(address(1), 30)]);
+    let mut world = world.start();
+    world.simulation.run_for(SECOND);
+    assert_eq!((world.names(), world.counts().servers), (vec!["a.example.com. ".to_owned()], Some(0)));
+    let metadata = json!({"namespace": "openshift-dns", "name": "dns-default"});
+    world.server.put(&SERVICE, json!({"metadata": metadata, "spec": {"clusterIP": "172.30.0.10"}}));
+    let labels = json!({"kubernetes.io/service-name": "dns-default"});
+    let metadata = json!({"namespace": "openshift-dns", "name": "dns-default-x", "labels": labels});
+    let ports = json!([{"name": "dns", "port": 5353, "protocol": "UDP"}]);
+    let slice = json!({"metadata": metadata, "endpoints": [{"addresses": ["10.128.0.5"]}], "ports": ports});
+    world.server.put(&ENDPOINT_SLICE, slice);
+    world.simulation.run_for(60 * SECOND);
+    assert_eq!((world.names(), world.counts().servers), (vec!["a.example.com. 192.0.2.1".to_owned()], Some(1)));
 }
 
 #[test]

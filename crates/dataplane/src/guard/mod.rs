@@ -8,22 +8,26 @@
 //!                  ─► bridge or routing ─► inet forward, input: policies
 //! frame between two ports of a bridge ─► bridge forward: broadcast and multicast for pods with ingress policies
 //! ```
+//! An interface that leads to a pod, but nobody knows to which, has a chain that
+//! drops what no address of a pod can vouch for (`shared`).
 //! The guard looks at every frame, and not only at new connections: else a pod
 //! could send into a connection that another pod has. It keeps no state and
 //! marks nothing. `render` says what the tables have, `nft::guard` puts them
 //! into the kernel.
 
 mod render;
+mod shared;
 
 pub(crate) use render::{FOR_A_GROUP, WRONG_SOURCE, frames, groups, sent_frames};
 
 use crate::Count;
 use crate::netlink::bridges::Bridges;
+use crate::netlink::routed::RoutedLink;
 use crate::nft::rule::Hardware;
 use namewall_policy::Program;
 use namewall_policy::addr::Cidr;
 use namewall_policy::program::{Holder, Plan};
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The interface of a pod, at the node's end, and what may come from it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -38,6 +42,9 @@ pub struct PodInterface {
     pub addresses: Vec<IpAddr>,
     /// Sources that the settings allow the pod besides. They never become its own addresses.
     pub extra: Vec<ExtraSource>,
+    /// True if it leads to one of several pods and nobody knows to which; the addresses are those of all of them. What
+    /// no address of a pod vouches for is dropped there, and the address tells the pod.
+    pub is_shared: bool,
     /// False if broadcast and multicast that other pods send are kept from this one.
     pub hears_groups: bool,
 }
@@ -66,6 +73,12 @@ impl ExtraSource {
 }
 
 impl PodInterface {
+    /// An interface that leads to one of the pods with these addresses, and nobody knows to which.
+    pub fn shared(link: RoutedLink) -> Self {
+        let RoutedLink { name, index, addresses, .. } = link;
+        Self { name, index, hardware: None, addresses, extra: Vec::new(), is_shared: true, hears_groups: false }
+    }
+
     fn link_local(&self) -> Option<Ipv6Addr> {
         self.hardware.map(link_local)
     }
@@ -99,6 +112,9 @@ impl PodInterface {
 #[derive(Clone, Copy, Debug)]
 pub struct Guard<'a> {
     pub interfaces: &'a [PodInterface],
+    /// The node's own IPv4 addresses, those of broadcast among them. No bridge has a reason to give a packet for one of
+    /// them to a pod, and a pod takes its network's broadcast address out of a frame for itself.
+    pub own: &'a [Ipv4Addr],
     /// The NFLOG group that dropped frames are reported to.
     pub log_group: u16,
 }
@@ -148,6 +164,7 @@ mod tests {
             hardware: None,
             addresses,
             extra: Vec::new(),
+            is_shared: false,
             hears_groups: false,
         }
     }

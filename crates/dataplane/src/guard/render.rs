@@ -1,9 +1,9 @@
 //! What the guard's tables have: pure.
 
-use super::{ExtraSource, PodInterface};
+use super::{ExtraSource, PodInterface, shared};
 use crate::nflog::DENY;
 use crate::nft::rule::{Action as Do, EtherType, FrameAt, FrameTest, ICMPV6, Rule, Test};
-use crate::nft::set::{Element, Field, Holds, Key, SetSpec};
+use crate::nft::set::{Element, Field, Holds, Key, SetSpec, Version};
 use crate::nft::table::{Chain, Fallback, Hook, HookKind, Point, Table};
 use crate::render::{LOG_BURST, LOG_RATE};
 use namewall_policy::addr::Cidr;
@@ -15,21 +15,24 @@ const WHY: &str = "its source is not the pod's at that interface";
 /// Before whoever else looks at frames there.
 const PRIORITY: i32 = -300;
 
-const ROUTER_SOLICITATION: u8 = 133;
-const ROUTER_ADVERTISEMENT: u8 = 134;
-const NEIGHBOUR_SOLICITATION: u8 = 135;
-const NEIGHBOUR_ADVERTISEMENT: u8 = 136;
-const REDIRECT: u8 = 137;
+pub(super) const ROUTER_SOLICITATION: u8 = 133;
+pub(super) const ROUTER_ADVERTISEMENT: u8 = 134;
+pub(super) const NEIGHBOUR_SOLICITATION: u8 = 135;
+pub(super) const NEIGHBOUR_ADVERTISEMENT: u8 = 136;
+pub(super) const REDIRECT: u8 = 137;
 const LISTENER_QUERY: u8 = 130;
-const LISTENER_DONE: u8 = 132;
-const LISTENER_REPORT: u8 = 143;
+pub(super) const LISTENER_DONE: u8 = 132;
+pub(super) const LISTENER_REPORT: u8 = 143;
 /// Neighbour discovery counts only with this hop limit, which no router leaves as it is.
-const FROM_THIS_LINK: u8 = 255;
+pub(super) const FROM_THIS_LINK: u8 = 255;
 
 /// The netdev table: a chain for each interface. Comparing with the pod's own addresses is cheaper than a look-up, and
 /// 1,000 interfaces cost a packet no more than two.
 pub(crate) fn frames(interfaces: &[PodInterface], log_group: u16) -> Table {
-    table_of(interfaces, log_group, FrameAt::Received, |interface| Sender(interface, FrameAt::Received).rules())
+    table_of(interfaces, log_group, FrameAt::Received, |interface| match interface.is_shared {
+        true => shared::rules(),
+        false => Sender(interface, FrameAt::Received).rules(),
+    })
 }
 
 /// The netdev table inside a pod's network namespace, for what the pod's end of a link sends. A packet that the kernel
@@ -72,7 +75,8 @@ fn table_of(
         };
         // With the index, an interface that was made anew under the same name is a change: before Linux 6.16 the kernel
         // removes the chain together with the interface that it is hooked to.
-        let comment = Some(format!("what the pod at interface {} may send", interface.index));
+        let who = if interface.is_shared { "a pod that is not known" } else { "the pod" };
+        let comment = Some(format!("what {who} at interface {} may send", interface.index));
         let rules = rules(interface);
         table.chains.insert(format!("pod/{}", interface.name), Chain { hook: Some(hook), rules, comment });
     }
@@ -195,14 +199,23 @@ const GROUPS: &str = "groups";
 pub(crate) const FOR_A_GROUP: &str = "for-a-group";
 /// The interfaces of pods that hear no groups.
 const DEAF: &str = "no-groups";
+/// The node's own addresses.
+const NODE: &str = "node";
+/// The interfaces of pods that are not known.
+const SHARED: &str = "shared";
 
 /// The bridge table: keeps what is for a group of hosts from pods with ingress policies. The group is told by the
-/// frame and by the packet: a host takes a packet for a group out of a frame for itself.
-pub(crate) fn groups(interfaces: &[PodInterface]) -> Table {
+/// frame and by the packet: a host takes a packet for a group out of a frame for itself. Keeps link-local destinations
+/// from interfaces of pods that are not known.
+pub(crate) fn groups(interfaces: &[PodInterface], own: &[Ipv4Addr]) -> Table {
     let mut table = Table::default();
     let deaf = table.set(SetSpec::new(DEAF, &[Field::Interface], Holds::Keys));
     for interface in interfaces.iter().filter(|interface| !interface.hears_groups) {
         deaf.insert(Element::key(Key::default().number(interface.index)));
+    }
+    let node = table.set(SetSpec::new(NODE, &[Field::Address(Version::V4)], Holds::Keys));
+    for &address in own {
+        node.insert(Element::key(Key::default().address(address.into())));
     }
     let hook = Hook {
         point: Point::Forward,
@@ -211,17 +224,26 @@ pub(crate) fn groups(interfaces: &[PodInterface]) -> Table {
         kind: HookKind::Filter,
         fallback: Fallback::Accept,
     };
+    // Of a link-local address nobody knows whose it is.
+    let shared = table.set(SetSpec::new(SHARED, &[Field::Interface], Holds::Keys));
+    for interface in interfaces.iter().filter(|interface| interface.is_shared) {
+        shared.insert(Element::key(Key::default().number(interface.index)));
+    }
     let carries = |what| Test::Frame(FrameTest::Carries { at: FrameAt::Bridge, what, sender: None });
     let to = |block: IpAddr, bits| Test::Frame(FrameTest::To { block, bits });
-    let judged = |tests: &[Test]| {
-        let tests: Vec<Test> = tests.iter().cloned().chain([Test::GoesOutBy(DEAF.to_owned())]).collect();
+    let by = |set: &str, tests: &[Test]| {
+        let tests: Vec<Test> = tests.iter().cloned().chain([Test::GoesOutBy(set.to_owned())]).collect();
         Rule::new(tests, Do::Goto(FOR_A_GROUP.to_owned()))
     };
+    let judged = |tests: &[Test]| by(DEAF, tests);
     let rules = vec![
         judged(&[Test::Frame(FrameTest::ToGroup)]),
         judged(&[carries(EtherType::Ipv4), to(Ipv4Addr::new(224, 0, 0, 0).into(), 4)]),
         judged(&[carries(EtherType::Ipv4), to(Ipv4Addr::BROADCAST.into(), 32)]),
+        judged(&[carries(EtherType::Ipv4), Test::Frame(FrameTest::ToOneOf(NODE.to_owned()))]),
         judged(&[carries(EtherType::Ipv6), to(Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0).into(), 8)]),
+        by(SHARED, &[carries(EtherType::Ipv4), to(shared::LINK_LOCAL_V4.into(), 16)]),
+        by(SHARED, &[carries(EtherType::Ipv6), to(shared::LINK_LOCAL_V6.into(), 10)]),
     ];
     let comment = Some("broadcast and multicast between pods".to_owned());
     table.chains.insert(GROUPS.to_owned(), Chain { hook: Some(hook), rules, comment });
@@ -240,19 +262,19 @@ pub(crate) fn groups(interfaces: &[PodInterface]) -> Table {
     table
 }
 
-fn from(source: impl Into<IpAddr>) -> Test {
+pub(super) fn from(source: impl Into<IpAddr>) -> Test {
     Test::Frame(FrameTest::From(source.into()))
 }
 
-fn from_block(block: Cidr) -> Test {
+pub(super) fn from_block(block: Cidr) -> Test {
     Test::Frame(FrameTest::FromBlock { block: block.address(), bits: block.prefix() })
 }
 
-fn accept<const N: usize>(tests: [Test; N]) -> Rule {
+pub(super) fn accept<const N: usize>(tests: [Test; N]) -> Rule {
     Rule::new(tests, Do::Accept)
 }
 
-fn wrong_source<const N: usize>(tests: [Test; N]) -> Rule {
+pub(super) fn wrong_source<const N: usize>(tests: [Test; N]) -> Rule {
     Rule::new(tests, Do::Goto(WRONG_SOURCE.to_owned()))
 }
 
@@ -270,7 +292,15 @@ mod tests {
     fn pod(addresses: &[&str]) -> PodInterface {
         let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
         let hardware = Some(Hardware([0x0a, 0x58, 0x0a, 0xf4, 0x01, 0x05]));
-        PodInterface { name: "veth1".to_owned(), index: 7, hardware, addresses, extra: Vec::new(), hears_groups: false }
+        PodInterface {
+            name: "veth1".to_owned(),
+            index: 7,
+            hardware,
+            addresses,
+            extra: Vec::new(),
+            is_shared: false,
+            hears_groups: false,
+        }
     }
 
     fn text(table: &Table) -> String {
@@ -380,11 +410,19 @@ mod tests {
     #[test]
     fn groups_are_kept_from_pods_with_ingress_policies() {
         let open = PodInterface { index: 8, hears_groups: true, ..pod(&[]) };
-        let table = groups(&[pod(&[]), open]);
+        let table = groups(&[pod(&[]), open], &[Ipv4Addr::new(10, 244, 1, 255)]);
         assert_eq!(table.sets[DEAF].elements.len(), 1);
         expect![[r#"
             table {
               set no-groups {
+                type iface_index
+              }
+
+              set node {
+                type ipv4_addr
+              }
+
+              set shared {
                 type iface_index
               }
 
@@ -403,7 +441,10 @@ mod tests {
                 ether daddr & 01:00:00:00:00:00 == 01:00:00:00:00:00 meta oif @no-groups goto for-a-group
                 ether type ip ip daddr 224.0.0.0/4 meta oif @no-groups goto for-a-group
                 ether type ip ip daddr 255.255.255.255 meta oif @no-groups goto for-a-group
+                ether type ip ip daddr @node meta oif @no-groups goto for-a-group
                 ether type ip6 ip6 daddr ff00::/8 meta oif @no-groups goto for-a-group
+                ether type ip ip daddr 169.254.0.0/16 meta oif @shared goto for-a-group
+                ether type ip6 ip6 daddr fe80::/10 meta oif @shared goto for-a-group
               }
             }
         "#]]

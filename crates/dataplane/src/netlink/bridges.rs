@@ -20,11 +20,11 @@ const MODULE: &str = "/proc/sys/net/bridge";
 #[derive(Default)]
 pub(super) struct Links {
     /// The bridge of each port.
-    masters: BTreeMap<u32, u32>,
-    bridges: BTreeMap<u32, Bridge>,
+    pub(super) masters: BTreeMap<u32, u32>,
+    pub(super) bridges: BTreeMap<u32, Bridge>,
 }
 
-struct Bridge {
+pub(super) struct Bridge {
     name: String,
     is_filtered: bool,
 }
@@ -55,7 +55,7 @@ pub fn filter_bridges(socket: &mut Socket, ports: &BTreeSet<u32>) -> Result<Brid
     Ok(done)
 }
 
-fn links(socket: &mut Socket) -> Result<Links, Error> {
+pub(super) fn links(socket: &mut Socket) -> Result<Links, Error> {
     let request = request(GET_LINK, LINK_HEADER);
     uninterrupted(|| {
         let mut links = Links::default();

@@ -12,6 +12,7 @@ mod message;
 mod notices;
 mod pod;
 pub mod routed;
+pub mod shared;
 pub mod veth;
 
 pub use addresses::Addresses;

@@ -31,8 +31,15 @@ pub struct RoutedLink {
     pub addresses: Vec<IpAddr>,
 }
 
-/// A route to one address, by its link.
-pub(super) fn route(message: Received<'_>) -> Option<(u32, IpAddr)> {
+/// A route to addresses of a link itself: not by a gateway.
+pub(super) struct LinkRoute {
+    pub(super) link: u32,
+    pub(super) to: IpAddr,
+    pub(super) bits: u8,
+}
+
+/// A route of the main table to what is on a link.
+pub(super) fn link_route(message: Received<'_>) -> Option<LinkRoute> {
     let [_, bits, _, _, table, _, _, kind, ..] = *message.body else { return None };
     let attributes = message.attributes(ROUTE_HEADER);
     let is_plain = message.kind == NEW_ROUTE && table == MAIN_TABLE && kind == UNICAST;
@@ -41,11 +48,25 @@ pub(super) fn route(message: Received<'_>) -> Option<(u32, IpAddr)> {
     }
     let link = attributes.get(ROUTE_LINK)?.try_into().ok().map(u32::from_ne_bytes)?;
     let to = attributes.get(ROUTE_TO)?;
-    let (address, all_bits) = match to.len() {
-        4 => (<[u8; 4]>::try_from(to).ok().map(IpAddr::from)?, 32),
-        _ => (<[u8; 16]>::try_from(to).ok().map(IpAddr::from)?, 128),
+    let to = match to.len() {
+        4 => <[u8; 4]>::try_from(to).ok().map(IpAddr::from)?,
+        _ => <[u8; 16]>::try_from(to).ok().map(IpAddr::from)?,
     };
-    (bits == all_bits).then_some((link, address))
+    Some(LinkRoute { link, to, bits })
+}
+
+/// A route to one address, by its link.
+pub(super) fn route(message: Received<'_>) -> Option<(u32, IpAddr)> {
+    let LinkRoute { link, to, bits } = link_route(message)?;
+    (bits == if to.is_ipv4() { 32 } else { 128 }).then_some((link, to))
+}
+
+/// All routes to what is on links.
+pub(super) fn link_routes(socket: &mut Socket) -> Result<Vec<LinkRoute>, Error> {
+    uninterrupted(|| {
+        let mut routes = Vec::new();
+        socket.dump(&request(GET_ROUTE, ROUTE_HEADER), |message| routes.extend(link_route(message))).map(|()| routes)
+    })
 }
 
 /// The links of the network namespace that the socket was opened in.

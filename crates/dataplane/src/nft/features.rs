@@ -106,6 +106,7 @@ fn try_egress(socket: &mut Socket, name: &str) -> Result<EgressHook, NftError> {
             hardware: None,
             addresses: vec![Ipv4Addr::LOCALHOST.into()],
             extra: Vec::new(),
+            is_shared: false,
             hears_groups: true,
         };
         let (table, nothing) = (guard::sent_frames(&[interface], 0, tells_routed), Table::default());

@@ -102,7 +102,7 @@ impl Nft {
             }
             result => result?,
         };
-        done.operations += tables.groups.replace(&mut access, guard::groups(&there))?;
+        done.operations += tables.groups.replace(&mut access, guard::groups(&there, guard.own))?;
         let ports = there.iter().map(|interface| interface.index).collect();
         done.bridges = filter_bridges(&mut self.links, &ports).map_err(NftError::Bridges)?;
         Ok(done)

@@ -285,7 +285,7 @@ fn class_of(program: &Program, addresses: &[IpAddr]) -> Option<ClassId> {
 fn sender(link: &SecondLink, program: &Program) -> PodInterface {
     let SecondLink { name, index, hardware, addresses, .. } = link.clone();
     let addresses = addresses.into_iter().filter(|address| program.by_address.get(address).is_none()).collect();
-    PodInterface { name, index, hardware, addresses, extra: Vec::new(), hears_groups: true }
+    PodInterface { name, index, hardware, addresses, extra: Vec::new(), is_shared: false, hears_groups: true }
 }
 
 /// The number of the last change to any table of the namespace.

@@ -33,13 +33,18 @@ impl Render<'_> {
         }
         for (end, name) in ENDS {
             let known = Version::BOTH.map(|version| Rule::new([within(end, version, set::PODS)], Do::Return));
-            let limit = Test::AtMost { a_second: LOG_RATE, burst: LOG_BURST };
-            let prefix = format!("{DENY}{WHY}");
-            let log = Rule::new([limit], Do::Log { group: self.scope.log_group, prefix });
-            let drop = Rule { tests: Vec::new(), actions: vec![Do::Count, Do::Drop], comment: Some(WHY.to_owned()) };
             let chain = table.chains.entry(name.to_owned()).or_default();
-            chain.rules = known.into_iter().chain([log, drop]).collect();
+            chain.rules = known.into_iter().chain(self.log_and_drop(WHY)).collect();
         }
+    }
+
+    /// The end of a chain that denies without a policy: `why` stands in the log in the place of a rule.
+    pub(super) fn log_and_drop(&self, why: &str) -> [Rule; 2] {
+        let limit = Test::AtMost { a_second: LOG_RATE, burst: LOG_BURST };
+        let prefix = format!("{DENY}{why}");
+        let log = Rule::new([limit], Do::Log { group: self.scope.log_group, prefix });
+        let drop = Rule { tests: Vec::new(), actions: vec![Do::Count, Do::Drop], comment: Some(why.to_owned()) };
+        [log, drop]
     }
 
     pub(super) fn fill_closed(&self, table: &mut Table) {

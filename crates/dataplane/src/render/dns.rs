@@ -5,6 +5,7 @@
 //! prerouting  dns-policy  may the pod open this connection?   as in forward, since after it nobody can tell any more
 //! prerouting  dns         ─► the node's own server            instead of what kube-proxy would do
 //! input       egress      it is one of these: accept
+//! input       egress      any other packet to a port of our server: drop (`own_dns`)
 //! ```
 //! A Service's address is no destination that a policy speaks of: which pod
 //! may ask which Service is settled beforehand, by its backends (`asker`). One
@@ -25,7 +26,7 @@
 use super::elements::{Placed, Pods};
 use super::rules::protocol_number;
 use super::stages::Mode;
-use super::{Render, Scope};
+use super::{Render, Scope, own_dns};
 use crate::nft::rule::{Action as Do, End, Rule, TCP, Test, UDP};
 use crate::nft::set::{self, Element, Field, Holds, Key, SetSpec, Version};
 use crate::nft::table::{Fallback, Hook, HookKind, Point, Table};
@@ -184,6 +185,10 @@ impl Render<'_> {
         let at = input.rules.iter().position(|rule| rule.tests.contains(&Test::Translated)).unwrap_or(0);
         let taken = Rule::new([Test::Translated, Test::Port { low, high }], Do::Jump(TAKEN.to_owned()));
         input.rules.insert(at, taken);
+        if mode == Mode::Enforce {
+            input.rules.insert(at + 1, own_dns::leads_there(low, high));
+            self.own_dns_chain(table, intercept);
+        }
     }
 
     /// Before the policies of whoever answers are asked, which know pods and not who asks in their stead.

@@ -25,6 +25,7 @@ mod inside;
 mod moment;
 mod names;
 mod node_ports;
+mod own_dns;
 mod remote;
 mod rules;
 mod services;

@@ -64,6 +64,8 @@ pub(crate) fn purpose(chain: &str) -> Option<&'static str> {
         "dns/take" => "whose questions are taken",
         "dns/to" => "where questions are taken to",
         "dns/taken" => "questions that were taken are let in",
+        "dns/own" => "ports of namewall's DNS server, for what was not taken there",
+        "dns/refuse" => "nobody asks namewall's DNS server but by the server that is meant",
         _ => return None,
     })
 }

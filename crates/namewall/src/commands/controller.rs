@@ -5,11 +5,12 @@ use super::http::{Http, HttpAddress};
 use super::own_namespace;
 use super::signals::SystemSignals;
 use crate::cli::Controller as Args;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use namewall_agent::{Signal, Signals};
 use namewall_cluster::kinds::Component;
 use namewall_cluster::resolver::Settings as ResolverSettings;
-use namewall_controller::{Controller, ControllerMetrics, LookupThreads, Settings, Whose};
+use namewall_controller::{Controller, ControllerMetrics, Settings, Whose};
+use namewall_dns::lookup::LookupThreads;
 use namewall_kubernetes::{Candidate, Connection, Leadership, Watch};
 use namewall_telemetry::Export;
 use std::process::ExitCode;
@@ -20,6 +21,8 @@ use tracing::{info, warn};
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// How long a turn waits for something to do.
 const TURN: Duration = Duration::from_millis(100);
+/// Names that are asked for at the same time.
+const LOOKUPS_AT_ONCE: usize = 64;
 /// What replicas lead by.
 const LEADERSHIP: &str = "namewall-controller";
 
@@ -59,7 +62,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     };
     let candidate = Candidate { namespace, name: LEADERSHIP.to_owned(), identity };
     let leadership = Leadership::seek(connection.environment(), candidate);
-    let lookups = Box::new(LookupThreads::start().context("cannot start threads")?);
+    let lookups = Box::new(LookupThreads::new(LOOKUPS_AT_ONCE));
     let mut controller = Controller::new(connection.environment().clone(), watch, lookups, settings);
     info!("ready");
     health.set_ready(true);

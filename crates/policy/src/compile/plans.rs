@@ -120,6 +120,11 @@ impl<'s> PlanBuilder<'s> {
         if role.host_network {
             return plan;
         }
+        if role.labels.are_in_doubt() || self.snapshot.namespace(role.namespace).labels.are_in_doubt() {
+            plan.ingress.isolated = true;
+            plan.egress.isolated = true;
+            return plan;
+        }
         // S3.1: isolation by annotation, and v1beta1 policies only under it.
         let annotated = self.snapshot.namespace(role.namespace).default_deny_ingress;
         plan.ingress.isolated = annotated;
@@ -226,7 +231,9 @@ fn precedence(
     let priority = match policy.placement {
         Placement::ClusterGate { priority } | Placement::Admin { priority } => i64::from(priority),
         Placement::Baseline { priority } => priority.map_or(i64::MAX, i64::from),
-        Placement::NamespaceGate | Placement::Network { .. } => 0,
+        // One of another name only denies, and only what `default` does not allow.
+        Placement::NamespaceGate => i64::from(&*policy.id.name != "default"),
+        Placement::Network { .. } => 0,
     };
     (priority, policy.id.kind, policy.id.name.clone(), policy.id.namespace.clone())
 }

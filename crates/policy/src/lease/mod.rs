@@ -2,10 +2,13 @@
 //! argument; nothing here reads a clock.
 
 mod carried;
+mod end;
 mod evicted;
+mod names;
 mod never;
 mod opened;
 mod revise;
+mod slab;
 mod store;
 mod table;
 
@@ -47,6 +50,31 @@ pub struct Lease {
     pub expiry: Instant,
     /// Who asked, if that is known: whom it is counted to where there is little room (S6.5).
     pub asked_by: Option<IpAddr>,
+}
+
+/// A lease as a table has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LeaseRef<'a> {
+    pub pattern: &'a DomainPattern,
+    pub name: &'a DomainName,
+    pub address: IpAddr,
+    pub expiry: Instant,
+    /// Whom it is counted to.
+    pub asked_by: Option<IpAddr>,
+}
+
+impl Lease {
+    pub fn borrowed(&self) -> LeaseRef<'_> {
+        let Self { pattern, name, address, expiry, asked_by } = self;
+        LeaseRef { pattern, name, address: *address, expiry: *expiry, asked_by: *asked_by }
+    }
+}
+
+impl LeaseRef<'_> {
+    pub fn to_lease(self) -> Lease {
+        let Self { pattern, name, address, expiry, asked_by } = self;
+        Lease { pattern: pattern.clone(), name: name.clone(), address, expiry, asked_by }
+    }
 }
 
 /// How long an answer is good for (S6.3).

@@ -1,154 +1,313 @@
-//! What a pattern opens at one address, by however many names: thousands may share
-//! an address.
+//! What opens an address: by each pattern, however many of its names. Most
+//! addresses have one name of one pattern; thousands of names may share one.
 
-use super::{Instant, Lease};
-use crate::domain::DomainName;
+use super::end::Moment;
+use super::slab::{Indexed, Keyed, Slot, hash};
 use rustc_hash::FxHashMap;
 use std::net::IpAddr;
 
-#[derive(Clone, Debug)]
-pub(super) struct Opened {
-    /// By the name that keeps it open longest; of several that do, the one that was granted last.
-    longest: Lease,
-    /// By the other names. Most addresses have one name.
-    others: Option<Box<FxHashMap<DomainName, Held>>>,
+/// A name that keeps an address open, and until when.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Opening {
+    pub(super) until: Moment,
+    pub(super) name: Slot,
 }
 
-/// How a name keeps an address open.
-#[derive(Clone, Copy, Debug)]
-struct Held {
-    until: Instant,
-    asked_by: Option<IpAddr>,
+/// Stands for the name of an address that is found among the shared ones.
+const SHARED: Slot = Slot::MAX;
+
+/// An address that is open.
+#[derive(Clone, Debug)]
+struct OpenAt {
+    address: IpAddr,
+    by: Opening,
+    next: Slot,
+}
+
+impl Keyed for OpenAt {
+    fn hash(&self) -> u64 {
+        hash(self.address)
+    }
+
+    fn next(&mut self) -> &mut Slot {
+        &mut self.next
+    }
+
+    fn next_slot(&self) -> Slot {
+        self.next
+    }
+}
+
+/// The addresses that are open.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Openings {
+    addresses: Indexed<OpenAt>,
+    /// Those that more than one name has opened, with a list of patterns each.
+    shared: FxHashMap<IpAddr, Vec<Opened>>,
+}
+
+/// What a pattern opens at one address.
+#[derive(Clone, Debug)]
+struct Opened {
+    pattern: Slot,
+    /// By the name that keeps it open longest; of several that do, the one that was granted last.
+    longest: Opening,
+    /// By the other names.
+    others: Option<Box<FxHashMap<Slot, Moment>>>,
+}
+
+impl Openings {
+    pub(super) fn len(&self) -> usize {
+        self.addresses.len()
+    }
+
+    pub(super) fn make_room_for(&mut self, most: usize) {
+        self.addresses.make_room_for(most);
+    }
+
+    fn find(&self, address: IpAddr) -> Option<Slot> {
+        self.addresses.find(hash(address), |one| one.address == address)
+    }
+
+    fn by(&self, address: IpAddr) -> Option<Opening> {
+        self.addresses.get(self.find(address)?).map(|one| one.by)
+    }
+
+    fn by_mut(&mut self, address: IpAddr) -> Option<&mut Opening> {
+        let slot = self.find(address)?;
+        self.addresses.get_mut(slot).map(|one| &mut one.by)
+    }
+
+    pub(super) fn contains(&self, address: IpAddr) -> bool {
+        self.find(address).is_some()
+    }
+
+    pub(super) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.addresses.iter().map(|(_, one)| one.address)
+    }
+
+    /// For each pattern that opens the address, the name that does so longest.
+    pub(super) fn at(&self, address: IpAddr) -> impl Iterator<Item = Opening> {
+        self.longest(address, self.by(address))
+    }
+
+    /// The same for every address.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (IpAddr, Opening)> {
+        self.addresses.iter().flat_map(|(_, OpenAt { address, by, .. })| {
+            self.longest(*address, Some(*by)).map(|opening| (*address, opening))
+        })
+    }
+
+    fn longest(&self, address: IpAddr, one: Option<Opening>) -> impl Iterator<Item = Opening> {
+        let is_shared = one.is_some_and(|one| one.name == SHARED);
+        let shared = is_shared.then(|| self.shared.get(&address)).flatten();
+        let shared = shared.into_iter().flatten().map(|opened| opened.longest);
+        one.filter(|_| !is_shared).into_iter().chain(shared)
+    }
+
+    /// The names of a pattern that open the address.
+    pub(super) fn names_at(
+        &self,
+        address: IpAddr,
+        pattern: Slot,
+        patterns: impl Fn(Slot) -> Option<Slot>,
+    ) -> Vec<Slot> {
+        match self.by(address) {
+            None => Vec::new(),
+            Some(one) if one.name != SHARED => {
+                Some(one.name).filter(|name| patterns(*name) == Some(pattern)).into_iter().collect()
+            }
+            Some(_) => {
+                let opened = self.shared.get(&address).into_iter().flatten().filter(|one| one.pattern == pattern);
+                opened
+                    .flat_map(|one| {
+                        one.others.iter().flat_map(|others| others.keys().copied()).chain([one.longest.name])
+                    })
+                    .collect()
+            }
+        }
+    }
+
+    /// A name opens the address, or goes on to for longer. `patterns` says which pattern a name is of.
+    pub(super) fn open(&mut self, address: IpAddr, new: Opening, patterns: impl Fn(Slot) -> Option<Slot>) {
+        let Some(one) = self.by_mut(address) else {
+            self.addresses.insert(OpenAt { address, by: new, next: 0 });
+            return;
+        };
+        if one.name == new.name {
+            one.until = one.until.max(new.until);
+            return;
+        }
+        let first = std::mem::replace(one, Opening { name: SHARED, ..*one });
+        let shared = self.shared.entry(address).or_default();
+        if first.name != SHARED {
+            shared.extend(patterns(first.name).map(|pattern| Opened { pattern, longest: first, others: None }));
+        }
+        let Some(pattern) = patterns(new.name) else { return };
+        match shared.iter_mut().find(|opened| opened.pattern == pattern) {
+            Some(opened) => opened.grant(new),
+            None => shared.push(Opened { pattern, longest: new, others: None }),
+        }
+    }
+
+    /// A name keeps the address open until then only.
+    pub(super) fn shorten(&mut self, address: IpAddr, to: Opening) {
+        match self.by_mut(address) {
+            Some(one) if one.name == to.name => one.until = to.until,
+            Some(one) if one.name == SHARED => {
+                let all = self.shared.get_mut(&address);
+                all.into_iter().flatten().for_each(|opened| opened.shorten(to));
+            }
+            _ => {}
+        }
+    }
+
+    /// A name no longer keeps the address open. True if none is left.
+    pub(super) fn close(&mut self, address: IpAddr, name: Slot) -> bool {
+        let Some(slot) = self.find(address) else { return false };
+        let is_left = match self.addresses.get(slot).map(|one| one.by) {
+            None => return false,
+            Some(one) if one.name == SHARED => {
+                let shared = self.shared.get_mut(&address);
+                shared.is_some_and(|shared| {
+                    shared.retain_mut(|opened| opened.close(name));
+                    !shared.is_empty()
+                })
+            }
+            Some(one) => one.name != name,
+        };
+        if !is_left {
+            self.addresses.remove(slot);
+            self.shared.remove(&address);
+        }
+        !is_left
+    }
 }
 
 impl Opened {
-    pub(super) fn by(lease: Lease) -> Self {
-        Self { longest: lease, others: None }
-    }
-
-    /// By the name that keeps it open longest.
-    pub(super) fn longest(&self) -> &Lease {
-        &self.longest
-    }
-
-    /// A lease of the same pattern and address was granted or renewed; a renewal never shortens it.
-    pub(super) fn grant(&mut self, lease: Lease) {
-        if lease.name == self.longest.name {
-            if lease.expiry > self.longest.expiry {
-                self.longest = lease;
-            }
+    /// A name of the pattern has opened it, or goes on to for longer.
+    fn grant(&mut self, new: Opening) {
+        if new.name == self.longest.name {
+            self.longest.until = self.longest.until.max(new.until);
             return;
         }
-        let held = Held { until: lease.expiry, asked_by: lease.asked_by };
         // Names that end at once go in the order in which they came. The last to go stands first here, so that few have
         // to look for the next.
-        if lease.expiry >= self.longest.expiry {
-            self.put_first(lease.name, held);
+        if new.until >= self.longest.until {
+            self.put_first(new);
             return;
         }
-        let known = self.others.get_or_insert_default().entry(lease.name).or_insert(held);
-        if held.until > known.until {
-            *known = held;
-        }
+        let known = self.others.get_or_insert_default().entry(new.name).or_insert(new.until);
+        *known = new.until.max(*known);
     }
 
-    fn put_first(&mut self, name: DomainName, held: Held) {
+    fn put_first(&mut self, first: Opening) {
         let others = self.others.get_or_insert_default();
-        others.remove(&name);
-        let before = Held { until: self.longest.expiry, asked_by: self.longest.asked_by };
-        others.insert(std::mem::replace(&mut self.longest.name, name), before);
-        (self.longest.expiry, self.longest.asked_by) = (held.until, held.asked_by);
+        others.remove(&first.name);
+        let Opening { until, name } = std::mem::replace(&mut self.longest, first);
+        others.insert(name, until);
     }
 
-    /// A name keeps it open until then only.
-    pub(super) fn shorten(&mut self, name: &DomainName, until: Instant) {
-        if *name != self.longest.name {
-            self.others.iter_mut().filter_map(|others| others.get_mut(name)).for_each(|held| held.until = until);
+    fn shorten(&mut self, to: Opening) {
+        if to.name != self.longest.name {
+            self.others.iter_mut().filter_map(|others| others.get_mut(&to.name)).for_each(|until| *until = to.until);
             return;
         }
-        self.longest.expiry = until;
-        if let Some((name, held)) = self.next_longest().filter(|(_, held)| held.until > until) {
-            self.put_first(name, held);
+        self.longest.until = to.until;
+        if let Some(next) = self.next_longest().filter(|next| next.until > to.until) {
+            self.put_first(next);
         }
     }
 
     /// A name no longer keeps it open. False if none is left.
-    pub(super) fn close(&mut self, name: &DomainName) -> bool {
-        if *name == self.longest.name {
-            let Some((next, held)) = self.next_longest() else { return false };
-            self.put_first(next, held);
+    fn close(&mut self, name: Slot) -> bool {
+        if name == self.longest.name {
+            let Some(next) = self.next_longest() else { return false };
+            self.put_first(next);
         }
-        self.others.iter_mut().for_each(|others| _ = others.remove(name));
+        self.others.iter_mut().for_each(|others| _ = others.remove(&name));
         true
     }
 
-    fn next_longest(&self) -> Option<(DomainName, Held)> {
+    fn next_longest(&self) -> Option<Opening> {
         let others = self.others.as_ref()?.iter();
-        others.max_by_key(|(_, held)| held.until).map(|(name, held)| (name.clone(), *held))
+        others.max_by_key(|(_, until)| **until).map(|(&name, &until)| Opening { until, name })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Instant;
     use super::*;
-    use crate::domain::DomainPattern;
     use std::collections::BTreeMap;
     use std::time::Duration;
 
-    fn at(seconds: u64) -> Instant {
-        Instant(Duration::from_secs(seconds))
+    const ADDRESS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+    const PATTERN: Slot = 7;
+
+    fn opening(name: Slot, seconds: u64) -> Opening {
+        Opening { until: Instant(Duration::from_secs(seconds)).into(), name }
     }
 
-    fn lease(name: &str, expiry: u64) -> Lease {
-        let pattern = DomainPattern::Subdomains("example.com".parse().expect("a name"));
-        let name = name.parse().expect("a name");
-        Lease { pattern, name, address: [192, 0, 2, 1].into(), expiry: at(expiry), asked_by: None }
+    fn of_one(_: Slot) -> Option<Slot> {
+        Some(PATTERN)
     }
 
     #[test]
     fn s6_3_the_longest_lease_is_that_of_a_name_that_is_left() {
         // All orders of grants and ends of three names, some of which end at once.
-        let names = ["a.example.com", "b.example.com", "c.example.com"];
         for choice in 0..4_u64.pow(8) {
-            let mut expected: BTreeMap<&str, u64> = BTreeMap::new();
-            let mut opened: Option<Opened> = None;
+            let mut expected: BTreeMap<Slot, u64> = BTreeMap::new();
+            let mut openings = Openings::default();
             for step in 0..8 {
                 let number = choice / 4_u64.pow(step) % 4;
-                let name = names[(number % 3) as usize];
-                if number == 3 || (step > 4 && expected.contains_key(name)) {
-                    let was_there = expected.remove(name).is_some();
-                    let is_left = match (&mut opened, was_there) {
-                        (Some(opened), true) => opened.close(&name.parse().expect("a name")),
-                        _ => !expected.is_empty(),
-                    };
-                    assert_eq!(is_left, !expected.is_empty());
-                    opened = opened.filter(|_| is_left);
+                let name = (number % 3) as Slot;
+                if number == 3 || (step > 4 && expected.contains_key(&name)) {
+                    if expected.remove(&name).is_some() {
+                        assert_eq!(openings.close(ADDRESS, name), expected.is_empty(), "{choice}");
+                    }
                 } else {
                     let expiry = 10 + u64::from(step) * (number % 2);
                     let known = expected.entry(name).or_insert(expiry);
                     *known = expiry.max(*known);
-                    match &mut opened {
-                        Some(opened) => opened.grant(lease(name, expiry)),
-                        None => opened = Some(Opened::by(lease(name, expiry))),
-                    }
+                    openings.open(ADDRESS, opening(name, expiry), of_one);
                 }
-                let longest = opened.as_ref().map(|opened| opened.longest().expiry);
-                assert_eq!(longest, expected.values().max().map(|seconds| at(*seconds)), "{choice}");
-                if let Some(longest) = opened.as_ref().map(|opened| opened.longest().name.to_string()) {
-                    assert!(expected.contains_key(longest.as_str()), "{choice}");
-                }
+                let longest: Vec<Opening> = openings.at(ADDRESS).collect();
+                let until = expected.values().max();
+                assert_eq!(longest.first().map(|one| one.until), until.map(|seconds| opening(0, *seconds).until));
+                assert!(longest.len() <= 1 && longest.iter().all(|one| expected.contains_key(&one.name)), "{choice}");
+                let mut names = openings.names_at(ADDRESS, PATTERN, of_one);
+                names.sort_unstable();
+                assert!(names.iter().eq(expected.keys()), "{choice}");
+                assert_eq!(openings.contains(ADDRESS), !expected.is_empty());
             }
         }
     }
 
     #[test]
     fn a_lease_that_is_taken_back_leaves_the_next_longest() {
-        let mut opened = Opened::by(lease("a.example.com", 10));
-        opened.grant(lease("b.example.com", 20));
-        opened.grant(lease("a.example.com", 30));
-        opened.shorten(&"a.example.com".parse().expect("a name"), at(10));
-        assert_eq!((opened.longest().name.to_string(), opened.longest().expiry), ("b.example.com".to_owned(), at(20)));
-        assert!(opened.close(&"b.example.com".parse().expect("a name")));
-        assert_eq!((opened.longest().name.to_string(), opened.longest().expiry), ("a.example.com".to_owned(), at(10)));
+        let mut openings = Openings::default();
+        for one in [opening(1, 10), opening(2, 20), opening(1, 30)] {
+            openings.open(ADDRESS, one, of_one);
+        }
+        openings.shorten(ADDRESS, opening(1, 10));
+        assert_eq!(openings.at(ADDRESS).collect::<Vec<_>>(), [opening(2, 20)]);
+        assert!(!openings.close(ADDRESS, 2));
+        assert_eq!(openings.at(ADDRESS).collect::<Vec<_>>(), [opening(1, 10)]);
+        assert!(openings.close(ADDRESS, 1) && openings.len() == 0);
+    }
+
+    #[test]
+    fn s6_4_every_pattern_keeps_an_address_open_for_itself() {
+        let (mut openings, patterns) = (Openings::default(), |name: Slot| Some(name % 2));
+        for one in [opening(1, 10), opening(2, 20), opening(4, 15), opening(3, 5)] {
+            openings.open(ADDRESS, one, patterns);
+        }
+        assert_eq!(openings.at(ADDRESS).collect::<Vec<_>>(), [opening(1, 10), opening(2, 20)]);
+        assert!(!openings.close(ADDRESS, 1) && !openings.close(ADDRESS, 2));
+        assert_eq!(openings.at(ADDRESS).collect::<Vec<_>>(), [opening(3, 5), opening(4, 15)]);
+        assert_eq!(openings.names_at(ADDRESS, 0, patterns), [4]);
+        assert!(!openings.close(ADDRESS, 3) && openings.close(ADDRESS, 4));
+        assert!(openings.shared.is_empty());
     }
 }

@@ -70,7 +70,7 @@ impl Revision<'_> {
         let Rules { program, never_leased } = self.next;
         let mut revoked = Vec::new();
         for address in self.suspects(table) {
-            for pattern in table.at(address).map(|lease| &lease.pattern) {
+            for pattern in table.at(address).map(|lease| lease.pattern) {
                 // All of its names may lead to pods, and most suspects are pods.
                 if never_leased.is_inside(pattern) && never_leased.refusal(program, pattern.domain(), address).is_none()
                 {

@@ -5,14 +5,20 @@
 //! there is no room for one more, the client with the most leases gives up the name
 //! that ends soonest; a name that another client has asked for too is counted to
 //! that one instead. So a flood evicts its own, and no name that others use.
+//!
+//! A table has hundreds of thousands of leases, so names and patterns are numbers
+//! in it: every name is kept once, and what is open at an address is told by its
+//! number.
 
-use super::opened::Opened;
-use super::{Instant, Lease, carried};
+use super::end::LeaseEnd;
+use super::names::{AccountKey, Client, Named, Names, OpenAddress, Place, hash_of};
+use super::opened::{Opening, Openings};
+use super::slab::{Indexed, Slab, Slot};
+use super::{Instant, Lease, LeaseRef, carried};
 use crate::addr::Cidr;
 use crate::domain::{DomainName, DomainPattern, PatternTable};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -60,29 +66,13 @@ const LARGE: usize = 4_096;
 /// would otherwise hold up a grant for as long as it takes to count all of them again.
 const MOST_RECOUNTED: usize = 1_024;
 
-/// Who asked; none if nobody in particular did.
-type Client = Option<IpAddr>;
-
-/// When a lease ends. Of those that end at once, the one that was granted first is less.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct LeaseEnd {
-    expiry: Instant,
-    /// The number of the grant.
-    grant: u64,
-}
-
-/// An address that a name has opened.
-#[derive(Clone, Copy, Debug)]
-struct OpenAddress {
-    address: IpAddr,
-    end: LeaseEnd,
-}
-
 #[derive(Clone, Default, Debug)]
 pub struct LeaseTable {
     bounds: Bounds,
-    by_address: FxHashMap<IpAddr, Vec<Opened>>,
-    patterns: FxHashMap<DomainPattern, Names>,
+    openings: Openings,
+    names: Indexed<Named>,
+    patterns: FxHashMap<DomainPattern, Slot>,
+    of_patterns: Slab<Names>,
     count: usize,
     /// How many grants there have been.
     grants: u64,
@@ -101,41 +91,10 @@ pub struct LeaseTable {
     carriers: FxHashMap<Ipv4Addr, Vec<IpAddr>>,
 }
 
-/// The names of a pattern.
-#[derive(Clone, Default, Debug)]
-struct Names {
-    names: FxHashMap<DomainName, Named>,
-    accounts: FxHashMap<Client, Account>,
-}
-
-#[derive(Clone, Debug)]
-struct Named {
-    /// Whose name it is: of those who asked for it, who had the fewest.
-    client: Client,
-    /// Who else asked for it, the last of them: whose name it is when the client has to give it up.
-    other: Client,
-    addresses: Vec<OpenAddress>,
-    /// When the last of them ends.
-    end: LeaseEnd,
-}
-
-/// Whose [`Account`] it is.
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct AccountKey {
-    pattern: DomainPattern,
-    client: Client,
-}
-
-/// Whose lease it is.
-struct Owner<'a> {
-    pattern: &'a DomainPattern,
-    name: &'a DomainName,
-    client: Client,
-}
-
 /// What has just come, and does not go for it.
+#[derive(Clone, Copy)]
 struct Newest {
-    name: DomainName,
+    name: Slot,
     address: IpAddr,
 }
 
@@ -149,19 +108,11 @@ fn give_back(clients: &mut FxHashMap<IpAddr, usize>, client: Client, leases: usi
     }
 }
 
-/// The names of a pattern that a client has asked for.
-#[derive(Clone, Default, Debug)]
-struct Account {
-    names: usize,
-    leases: usize,
-    /// Its names by when they ended when that was last looked at; some are gone.
-    order: BinaryHeap<Reverse<(LeaseEnd, DomainName)>>,
-}
-
 impl LeaseTable {
     pub fn with_bounds(bounds: Bounds) -> Self {
         let addresses_a_name = bounds.addresses_a_name.max(Bounds::LEAST_ADDRESSES);
-        Self { bounds: Bounds { addresses_a_name, ..bounds }, ..Self::default() }
+        let leases = bounds.leases.min(Slab::<Named>::MOST);
+        Self { bounds: Bounds { addresses_a_name, leases, ..bounds }, ..Self::default() }
     }
 
     /// Adds a lease, or renews the one there is; a renewal never shortens it (S6.3). Gives back
@@ -169,39 +120,32 @@ impl LeaseTable {
     pub fn grant(&mut self, lease: Lease) -> Vec<Lease> {
         let mut evicted = Vec::new();
         self.grants += 1;
-        let grant = self.grants;
-        let is_new_name = self.count_name(&lease);
-        let Some(named) = self.named(&lease.pattern, &lease.name) else { return evicted };
-        let known = named.addresses.iter_mut().find(|open| open.address == lease.address);
-        let is_new = match known {
-            Some(open) => {
-                open.end = LeaseEnd { expiry: lease.expiry.max(open.end.expiry), grant };
-                false
-            }
+        let end = LeaseEnd { expiry: lease.expiry.into(), grant: self.grants.into() };
+        let (name, is_new_name) = self.count_name(&lease, end);
+        let newest = Newest { name, address: lease.address };
+        let known = self.names.get_mut(name).and_then(|named| named.at_mut(lease.address));
+        match known {
+            Some(open) => open.end = LeaseEnd { expiry: end.expiry.max(open.end.expiry), ..end },
             None => {
-                self.make_room_at(&lease, &mut evicted);
-                if let Some(named) = self.named(&lease.pattern, &lease.name) {
-                    named
-                        .addresses
-                        .push(OpenAddress { address: lease.address, end: LeaseEnd { expiry: lease.expiry, grant } });
+                self.make_room_at(newest, &mut evicted);
+                if let Some(named) = self.names.get_mut(name) {
+                    named.push(OpenAddress { address: lease.address, end });
                 }
-                true
+                self.count_lease(name);
             }
-        };
-        let (pattern, name) = (lease.pattern.clone(), lease.name.clone());
-        let newest = Newest { name: name.clone(), address: lease.address };
-        if is_new {
-            self.count_lease(&lease);
         }
-        self.open(lease, is_new);
-        if is_new_name && self.patterns[&pattern].names.len() > self.bounds.names_a_pattern {
+        self.open(newest, end);
+        let pattern = self.names.get(name).map(|named| named.pattern).filter(|_| is_new_name);
+        if let Some((pattern, names)) = pattern.and_then(|pattern| Some((pattern, self.of_patterns.get(pattern)?)))
+            && names.count > self.bounds.names_a_pattern
+        {
             let before = evicted.len();
-            self.evict_of_pattern(&pattern, &name, &mut evicted);
+            self.evict_of_pattern(pattern, name, &mut evicted);
             self.evictions.names_a_pattern += (evicted.len() - before) as u64;
         }
         while self.count > self.bounds.leases {
             let before = evicted.len();
-            if !self.evict_of_the_heaviest(&newest, &mut evicted) {
+            if !self.evict_of_the_heaviest(newest, &mut evicted) {
                 break;
             }
             self.evictions.leases += (evicted.len() - before) as u64;
@@ -210,68 +154,82 @@ impl LeaseTable {
     }
 
     /// Notes it where it is found by its address.
-    fn open(&mut self, lease: Lease, is_new: bool) {
-        self.count += usize::from(is_new);
-        if self.by_address.len() == LARGE {
-            self.by_address.reserve(self.bounds.leases.saturating_sub(LARGE));
+    fn open(&mut self, Newest { name, address }: Newest, end: LeaseEnd) {
+        if self.openings.len() == LARGE {
+            self.openings.make_room_for(self.bounds.leases);
         }
-        if !self.by_address.contains_key(&lease.address) {
-            for v4 in carried::by(lease.address, &self.translators) {
-                self.carriers.entry(v4).or_default().push(lease.address);
+        if address.is_ipv6() && !self.openings.contains(address) {
+            for v4 in carried::by(address, &self.translators) {
+                self.carriers.entry(v4).or_default().push(address);
             }
         }
-        // Most addresses have one name.
-        let opened = self.by_address.entry(lease.address).or_insert_with(|| Vec::with_capacity(1));
-        match opened.iter_mut().find(|one| one.longest().pattern == lease.pattern) {
-            Some(one) => one.grant(lease),
-            None => opened.push(Opened::by(lease)),
-        }
+        let names = &self.names;
+        let patterns = |name| names.get(name).map(|named| named.pattern);
+        self.openings.open(address, Opening { until: end.expiry, name }, patterns);
     }
 
-    /// Notes who asked for the name, and until when it is open. True if it is new.
-    fn count_name(&mut self, lease: &Lease) -> bool {
-        let (client, grant) = (lease.asked_by, self.grants);
-        if !self.patterns.contains_key(&lease.pattern) {
-            self.patterns.insert(lease.pattern.clone(), Names::default());
-        }
-        let Some(Names { names, accounts }) = self.patterns.get_mut(&lease.pattern) else { return false };
-        let count = |accounts: &FxHashMap<Client, Account>, client| accounts.get(&client).map_or(0, |one| one.leases);
-        if let Some(named) = names.get_mut(&lease.name) {
-            named.end = LeaseEnd { expiry: named.end.expiry.max(lease.expiry), grant };
-            let (before, leases) = (named.client, named.addresses.len());
-            if before == client {
-                return false;
+    /// Notes who asked for the name, and until when it is open. Gives its number, and whether it is new.
+    fn count_name(&mut self, lease: &Lease, end: LeaseEnd) -> (Slot, bool) {
+        let client = lease.asked_by;
+        let pattern = match self.patterns.get(&lease.pattern) {
+            Some(pattern) => *pattern,
+            None => {
+                let pattern = self.of_patterns.insert(Names::of(lease.pattern.clone()));
+                self.patterns.insert(lease.pattern.clone(), pattern);
+                pattern
             }
-            if count(accounts, before) <= count(accounts, client) + leases {
-                named.other = client.or(named.other);
-                return false;
-            }
-            named.other = before;
-            self.recount(&lease.pattern, &lease.name, client);
-            return false;
+        };
+        if let Some(name) = self.find(pattern, &lease.name) {
+            self.count_again(name, client, end);
+            return (name, false);
         }
-        let end = LeaseEnd { expiry: lease.expiry, grant };
-        // Most names have one address.
-        names.insert(lease.name.clone(), Named { client, other: None, addresses: Vec::with_capacity(1), end });
-        // To grow a large table takes milliseconds, in which nobody is answered: it is made large at once.
         let most = self.bounds.names_a_pattern.min(self.bounds.leases);
-        if names.len() == LARGE {
-            names.reserve(most.saturating_sub(LARGE));
+        let Some(names) = self.of_patterns.get_mut(pattern) else { return (Slot::MAX, false) };
+        let named = Named {
+            name: lease.name.clone(),
+            pattern,
+            client,
+            other: None,
+            addresses: Vec::with_capacity(1),
+            end,
+            place: end.grant,
+            next: 0,
+        };
+        // To grow a large table takes milliseconds, in which nobody is answered: it is made large at once.
+        if self.names.len() == LARGE {
+            self.names.make_room_for(self.bounds.leases);
         }
-        let account = accounts.entry(client).or_default();
+        names.count += 1;
+        let name = self.names.insert(named);
+        let account = names.accounts.entry(client).or_default();
         if account.order.len() == LARGE {
             account.order.reserve(most.saturating_sub(LARGE));
         }
         account.names += 1;
-        account.order.push(Reverse((end, lease.name.clone())));
-        true
+        account.order.push(Reverse(Place { end, name }));
+        (name, true)
+    }
+
+    /// Notes who asked for a known name: it is counted to the client that has fewer.
+    fn count_again(&mut self, name: Slot, client: Client, end: LeaseEnd) {
+        let Some(named) = self.names.get_mut(name) else { return };
+        named.end = LeaseEnd { expiry: named.end.expiry.max(end.expiry), ..end };
+        let (before, leases) = (named.client, named.addresses.len());
+        let Some(names) = self.of_patterns.get(named.pattern).filter(|_| before != client) else { return };
+        if names.leases_of(before) <= names.leases_of(client) + leases {
+            named.other = client.or(named.other);
+            return;
+        }
+        named.other = before;
+        self.recount(name, client);
     }
 
     /// Counts a name and its leases to another client.
-    fn recount(&mut self, pattern: &DomainPattern, name: &DomainName, to: Client) {
-        let Some(Names { names, accounts }) = self.patterns.get_mut(pattern) else { return };
-        let Some(named) = names.get_mut(name) else { return };
+    fn recount(&mut self, name: Slot, to: Client) {
+        let Some(named) = self.names.get_mut(name) else { return };
+        let Some(Names { accounts, .. }) = self.of_patterns.get_mut(named.pattern) else { return };
         let (from, leases) = (std::mem::replace(&mut named.client, to), named.addresses.len());
+        named.place = named.end.grant;
         if let Some(account) = accounts.get_mut(&from) {
             account.names -= 1;
             account.leases -= leases;
@@ -282,7 +240,7 @@ impl LeaseTable {
         let account = accounts.entry(to).or_default();
         account.names += 1;
         account.leases += leases;
-        account.order.push(Reverse((named.end, name.clone())));
+        account.order.push(Reverse(Place { end: named.end, name }));
         give_back(&mut self.clients, from, leases);
         if let Some(client) = to {
             *self.clients.entry(client).or_default() += leases;
@@ -290,66 +248,67 @@ impl LeaseTable {
     }
 
     /// Counts a new lease to whose name it is.
-    fn count_lease(&mut self, lease: &Lease) {
+    fn count_lease(&mut self, name: Slot) {
+        self.count += 1;
         self.news += 1;
-        let Some(Names { names, accounts }) = self.patterns.get_mut(&lease.pattern) else { return };
-        let Some(client) = names.get(&lease.name).map(|named| named.client) else { return };
-        accounts.entry(client).or_default().leases += 1;
+        let Some(Named { pattern, client, .. }) = self.names.get(name) else { return };
+        if let Some(names) = self.of_patterns.get_mut(*pattern) {
+            names.accounts.entry(*client).or_default().leases += 1;
+        }
         if let Some(client) = client {
-            *self.clients.entry(client).or_default() += 1;
+            *self.clients.entry(*client).or_default() += 1;
         }
     }
 
-    fn named(&mut self, pattern: &DomainPattern, name: &DomainName) -> Option<&mut Named> {
-        self.patterns.get_mut(pattern)?.names.get_mut(name)
+    fn slot(&self, pattern: &DomainPattern, name: &DomainName) -> Option<Slot> {
+        self.find(*self.patterns.get(pattern)?, name)
+    }
+
+    fn find(&self, pattern: Slot, name: &DomainName) -> Option<Slot> {
+        self.names.find(hash_of(pattern, name), |named| named.pattern == pattern && named.name == *name)
+    }
+
+    fn named(&self, lease: &Lease) -> Option<&Named> {
+        self.names.get(self.slot(&lease.pattern, &lease.name)?)
     }
 
     /// Where the name has all the addresses it may have, the one that ends soonest goes.
-    fn make_room_at(&mut self, lease: &Lease, evicted: &mut Vec<Lease>) {
+    fn make_room_at(&mut self, newest: Newest, evicted: &mut Vec<Lease>) {
         let most = self.bounds.addresses_a_name;
-        let Some(named) = self.named(&lease.pattern, &lease.name) else { return };
-        if named.addresses.len() < most {
+        if self.names.get(newest.name).is_none_or(|named| named.addresses.len() < most) {
             return;
         }
-        let newest = Newest { name: lease.name.clone(), address: lease.address };
-        if let Some(gone) = self.evict_address(&lease.pattern, &newest) {
+        if let Some(gone) = self.evict_address(newest) {
             evicted.push(gone);
             self.evictions.addresses_a_name += 1;
         }
     }
 
     /// The address of the newest name that ends soonest goes, but not the newest.
-    fn evict_address(&mut self, pattern: &DomainPattern, newest: &Newest) -> Option<Lease> {
-        let named = self.named(pattern, &newest.name)?;
-        let client = named.client;
-        let others = named.addresses.iter().enumerate().filter(|(_, open)| open.address != newest.address);
-        let (at, _) = others.min_by_key(|(_, open)| open.end)?;
-        let gone = named.addresses.swap_remove(at);
-        Some(self.close(&Owner { pattern, name: &newest.name, client }, gone))
+    fn evict_address(&mut self, newest: Newest) -> Option<Lease> {
+        let named = self.names.get_mut(newest.name)?;
+        let others = named.addresses.iter().filter(|open| open.address != newest.address);
+        let soonest = others.min_by_key(|open| open.end)?.address;
+        let gone = named.take(soonest)?;
+        self.close(newest.name, gone)
     }
 
     /// A name no longer has the address.
-    fn close(&mut self, owner: &Owner<'_>, gone: OpenAddress) -> Lease {
-        let Owner { pattern, name, client } = *owner;
-        let OpenAddress { address, end: LeaseEnd { expiry, .. } } = gone;
+    fn close(&mut self, name: Slot, gone: OpenAddress) -> Option<Lease> {
+        let OpenAddress { address, end } = gone;
         self.losses.fetch_add(1, Ordering::SeqCst);
-        if let Some(opened) = self.by_address.get_mut(&address)
-            && let Some(at) = opened.iter().position(|one| one.longest().pattern == *pattern)
-        {
-            if !opened[at].close(name) {
-                opened.swap_remove(at);
-            }
-            if opened.is_empty() {
-                self.by_address.remove(&address);
-                self.forget_carrier(address);
-            }
+        if self.openings.close(address, name) {
+            self.forget_carrier(address);
         }
         self.count -= 1;
-        if let Some(account) = self.patterns.get_mut(pattern).and_then(|names| names.accounts.get_mut(&client)) {
+        let Named { name, pattern, client, .. } = self.names.get(name)?;
+        give_back(&mut self.clients, *client, 1);
+        let names = self.of_patterns.get_mut(*pattern)?;
+        if let Some(account) = names.accounts.get_mut(client) {
             account.leases -= 1;
         }
-        give_back(&mut self.clients, client, 1);
-        Lease { pattern: pattern.clone(), name: name.clone(), address, expiry, asked_by: client }
+        let (pattern, name, asked_by) = (names.pattern.clone(), name.clone(), *client);
+        Some(Lease { pattern, name, address, expiry: end.expiry.into(), asked_by })
     }
 
     fn forget_carrier(&mut self, address: IpAddr) {
@@ -364,8 +323,8 @@ impl LeaseTable {
     }
 
     /// How much the holder of an account has: a client all that it asked for, whoever only told a pattern's.
-    fn weight(&self, key: &AccountKey) -> Option<usize> {
-        let account = self.patterns.get(&key.pattern)?.accounts.get(&key.client)?;
+    fn weight(&self, key: AccountKey) -> Option<usize> {
+        let account = self.of_patterns.get(key.pattern)?.accounts.get(&key.client)?;
         Some(match key.client {
             Some(client) => self.clients.get(&client).copied().unwrap_or_default(),
             None => account.leases,
@@ -374,102 +333,98 @@ impl LeaseTable {
 
     /// The largest account of the largest holder; looked for again only when that has clearly less.
     fn heaviest(&mut self) -> Option<AccountKey> {
-        let now = self.heaviest.as_ref().and_then(|(key, then)| {
+        let now = self.heaviest.and_then(|(key, then)| {
             let is_left = self.weight(key)? > then - then / 8;
-            let account = self.patterns.get(&key.pattern)?.accounts.get(&key.client)?;
-            (is_left && account.names > 1).then(|| key.clone())
+            let account = self.of_patterns.get(key.pattern)?.accounts.get(&key.client)?;
+            (is_left && account.names > 1).then_some(key)
         });
         if now.is_some() {
             return now;
         }
         let (weight, key) = self.by_weight().max_by_key(|(weight, _)| *weight)?;
-        let key = AccountKey { pattern: key.0.clone(), client: key.1 };
-        self.heaviest = Some((key.clone(), weight.0));
+        self.heaviest = Some((key, weight.0));
         Some(key)
     }
 
     /// Every account, with what its holder has and what it has itself.
-    fn by_weight(&self) -> impl Iterator<Item = ((usize, usize), (&DomainPattern, Client))> {
-        self.patterns.iter().flat_map(move |(pattern, names)| {
+    fn by_weight(&self) -> impl Iterator<Item = ((usize, usize), AccountKey)> {
+        self.of_patterns.iter().flat_map(move |(pattern, names)| {
             names.accounts.iter().map(move |(client, account)| {
                 let all =
                     client.map_or(account.leases, |client| self.clients.get(&client).copied().unwrap_or_default());
-                ((all, account.leases), (pattern, *client))
+                ((all, account.leases), AccountKey { pattern, client: *client })
             })
         })
     }
 
     /// The largest holder makes room; the next one, where all that it has is the newest. True if anything went.
-    fn evict_of_the_heaviest(&mut self, newest: &Newest, into: &mut Vec<Lease>) -> bool {
+    fn evict_of_the_heaviest(&mut self, newest: Newest, into: &mut Vec<Lease>) -> bool {
         let Some(heavy) = self.heaviest() else { return false };
-        if self.evict_from(&heavy, newest, into) {
+        if self.evict_from(heavy, newest, into) {
             return true;
         }
         self.heaviest = None;
-        let mut all: Vec<_> = self
-            .by_weight()
-            .map(|(weight, (pattern, client))| (Reverse(weight), AccountKey { pattern: pattern.clone(), client }))
-            .collect();
+        let mut all: Vec<_> = self.by_weight().map(|(weight, key)| (Reverse(weight), key)).collect();
         all.sort_by_key(|(weight, _)| *weight);
-        all.iter().any(|(_, key)| self.evict_from(key, newest, into))
+        all.iter().any(|(_, key)| self.evict_from(*key, newest, into))
     }
 
-    fn evict_from(&mut self, key: &AccountKey, newest: &Newest, into: &mut Vec<Lease>) -> bool {
-        if self.evict(key, &newest.name, into).is_some() {
+    fn evict_from(&mut self, key: AccountKey, newest: Newest, into: &mut Vec<Lease>) -> bool {
+        if self.evict(key, newest.name, into).is_some() {
             return true;
         }
-        let is_own = self.named(&key.pattern, &newest.name).is_some_and(|named| named.client == key.client);
-        let gone = if is_own { self.evict_address(&key.pattern, newest) } else { None };
+        let is_own = |named: &Named| named.client == key.client && named.pattern == key.pattern;
+        let is_own = self.names.get(newest.name).is_some_and(is_own);
+        let gone = if is_own { self.evict_address(newest) } else { None };
         let has_gone = gone.is_some();
         into.extend(gone);
         has_gone
     }
 
     /// The client with the most names of a pattern gives one up; another one, where all that it has stays.
-    fn evict_of_pattern(&mut self, pattern: &DomainPattern, kept: &DomainName, into: &mut Vec<Lease>) -> bool {
-        let Some(Names { accounts, .. }) = self.patterns.get(pattern) else { return false };
-        let key_of = |client: Client| AccountKey { pattern: pattern.clone(), client };
+    fn evict_of_pattern(&mut self, pattern: Slot, kept: Slot, into: &mut Vec<Lease>) -> bool {
+        let Some(Names { accounts, .. }) = self.of_patterns.get(pattern) else { return false };
+        let key_of = |client: Client| AccountKey { pattern, client };
         let heaviest = accounts.iter().max_by_key(|(_, account)| account.names).map(|(client, _)| key_of(*client));
-        if heaviest.is_some_and(|key| self.evict(&key, kept, into).is_some()) {
+        if heaviest.is_some_and(|key| self.evict(key, kept, into).is_some()) {
             return true;
         }
-        let accounts = self.patterns.get(pattern).into_iter().flat_map(|names| &names.accounts);
+        let accounts = self.of_patterns.get(pattern).into_iter().flat_map(|names| &names.accounts);
         let mut others: Vec<(usize, Client)> = accounts.map(|(client, account)| (account.names, *client)).collect();
         others.sort_unstable_by_key(|(names, _)| Reverse(*names));
-        others.into_iter().any(|(_, client)| self.evict(&key_of(client), kept, into).is_some())
+        others.into_iter().any(|(_, client)| self.evict(key_of(client), kept, into).is_some())
     }
 
     /// The account's name that ends soonest goes, with all its addresses. One that another client has asked for stays,
     /// and is that client's.
-    fn evict(&mut self, of: &AccountKey, kept: &DomainName, into: &mut Vec<Lease>) -> Option<()> {
+    fn evict(&mut self, of: AccountKey, kept: Slot, into: &mut Vec<Lease>) -> Option<()> {
         let mut first_recounted = None;
         for _ in 0..MOST_RECOUNTED {
             let name = self.soonest(of, kept)?;
-            let Some(other) = self.named(&of.pattern, &name)?.other.take() else {
-                self.remove(&of.pattern, &name, into);
+            let Some(other) = self.names.get_mut(name)?.other.take() else {
+                self.remove(name, into);
                 return Some(());
             };
-            self.recount(&of.pattern, &name, Some(other));
+            self.recount(name, Some(other));
             first_recounted.get_or_insert(name);
         }
-        self.remove(&of.pattern, &first_recounted?, into);
+        self.remove(first_recounted?, into);
         Some(())
     }
 
     /// Takes the account's name that ends soonest from its order; but not `kept`, which has just come.
-    fn soonest(&mut self, of: &AccountKey, kept: &DomainName) -> Option<DomainName> {
-        let AccountKey { pattern, client } = of;
-        let Names { names, accounts } = self.patterns.get_mut(pattern)?;
-        let order = &mut accounts.get_mut(client)?.order;
+    fn soonest(&mut self, of: AccountKey, kept: Slot) -> Option<Slot> {
+        let order = &mut self.of_patterns.get_mut(of.pattern)?.accounts.get_mut(&of.client)?.order;
         let (mut aside, mut victim) = (None, None);
-        while let Some(Reverse((at, name))) = order.pop() {
-            let Some(named) = names.get(&name).filter(|named| named.client == *client) else { continue };
-            if named.end > at {
-                order.push(Reverse((named.end, name)));
-            } else if name == *kept {
-                aside = Some(Reverse((at, name)));
+        while let Some(Reverse(place)) = order.pop() {
+            let Some(named) = self.names.get_mut(place.name).filter(|named| place.is_of(named, &of)) else { continue };
+            if named.end > place.end {
+                named.place = named.end.grant;
+                order.push(Reverse(Place { end: named.end, ..place }));
+            } else if place.name == kept {
+                aside = Some(Reverse(place));
             } else {
-                victim = Some(name);
+                victim = Some(place.name);
                 break;
             }
         }
@@ -477,69 +432,61 @@ impl LeaseTable {
         victim
     }
 
-    fn remove(&mut self, pattern: &DomainPattern, name: &DomainName, into: &mut Vec<Lease>) {
-        let Some(named) = self.patterns.get_mut(pattern).and_then(|names| names.names.remove(name)) else { return };
-        let client = named.client;
-        for gone in named.addresses {
-            into.push(self.close(&Owner { pattern, name, client }, gone));
+    /// Removes a name, with all its addresses.
+    fn remove(&mut self, name: Slot, into: &mut Vec<Lease>) {
+        while let Some(gone) = self.names.get_mut(name).and_then(|named| named.addresses.pop()) {
+            into.extend(self.close(name, gone));
         }
-        let Some(Names { names, accounts }) = self.patterns.get_mut(pattern) else { return };
-        if let Some(account) = accounts.get_mut(&client) {
+        let Some(Named { pattern, client, .. }) = self.names.remove(name) else { return };
+        let Some(names) = self.of_patterns.get_mut(pattern) else { return };
+        names.count -= 1;
+        if let Some(account) = names.accounts.get_mut(&client) {
             account.names -= 1;
             if account.names == 0 {
-                accounts.remove(&client);
+                names.accounts.remove(&client);
             }
         }
-        if names.is_empty() {
-            self.patterns.remove(pattern);
+        if names.count == 0 {
+            let gone = self.of_patterns.remove(pattern);
+            gone.iter().for_each(|names| _ = self.patterns.remove(&names.pattern));
+            self.heaviest = self.heaviest.filter(|(key, _)| key.pattern != pattern);
         }
     }
 
     /// Removes one lease.
     pub(super) fn revoke(&mut self, lease: &Lease) {
-        let Some(named) = self.named(&lease.pattern, &lease.name) else { return };
-        let Some(at) = named.addresses.iter().position(|open| open.address == lease.address) else { return };
-        let gone = named.addresses.swap_remove(at);
-        let (client, is_empty) = (named.client, named.addresses.is_empty());
-        self.close(&Owner { pattern: &lease.pattern, name: &lease.name, client }, gone);
+        let Some(name) = self.slot(&lease.pattern, &lease.name) else { return };
+        let Some(named) = self.names.get_mut(name) else { return };
+        let Some(gone) = named.take(lease.address) else { return };
+        let is_empty = named.addresses.is_empty();
+        self.close(name, gone);
         if is_empty {
-            self.remove(&lease.pattern, &lease.name, &mut Vec::new());
+            self.remove(name, &mut Vec::new());
         }
     }
 
     /// What a grant changes, as it is before it.
     pub(super) fn before(&self, lease: &Lease) -> Before {
-        let opened = self.by_address.get(&lease.address).into_iter().flatten();
-        let longest = opened.map(Opened::longest).find(|longest| longest.pattern == lease.pattern);
-        Before { expiry: self.expiry(lease), longest: longest.map(|longest| longest.expiry) }
+        let mut longest = self.at(lease.address).filter(|longest| *longest.pattern == lease.pattern);
+        Before { expiry: self.expiry(lease), longest: longest.next().map(|longest| longest.expiry) }
     }
 
     /// What was granted did not come into force: all is as it was before, but for what had to make room.
     pub(super) fn take_back(&mut self, lease: &Lease, before: Before) {
         self.losses.fetch_add(1, Ordering::SeqCst);
-        let Some(named) = self.named(&lease.pattern, &lease.name) else { return };
-        match before.expiry {
-            Some(expiry) => {
-                let mut known = named.addresses.iter_mut().filter(|open| open.address == lease.address);
-                if let Some(known) = known.next() {
-                    known.end.expiry = expiry;
-                }
-            }
-            None => return self.revoke(lease),
-        }
-        let mut opened = self.by_address.get_mut(&lease.address).into_iter().flatten();
-        if let (Some(one), Some(expiry)) = (opened.find(|one| one.longest().pattern == lease.pattern), before.expiry) {
-            one.shorten(&lease.name, expiry);
-        }
+        let Some(expiry) = before.expiry else { return self.revoke(lease) };
+        let Some(name) = self.slot(&lease.pattern, &lease.name) else { return };
+        let Some(known) = self.names.get_mut(name).and_then(|named| named.at_mut(lease.address)) else { return };
+        known.end.expiry = expiry.into();
+        self.openings.shorten(lease.address, Opening { until: expiry.into(), name });
     }
 
     /// Whether the lease is there until then at least, and it is known that who asks now has asked for it.
     pub fn has(&self, lease: &Lease, until: Instant) -> bool {
-        let named = self.patterns.get(&lease.pattern).and_then(|names| names.names.get(&lease.name));
-        named.is_some_and(|named| {
-            let lasts = |open: &OpenAddress| open.address == lease.address && open.end.expiry >= until;
+        self.named(lease).is_some_and(|named| {
+            let lasts = named.at(lease.address).is_some_and(|open| open.end.expiry >= until.into());
             let is_known = named.client == lease.asked_by || (named.other == lease.asked_by && named.other.is_some());
-            is_known && named.addresses.iter().any(lasts)
+            lasts && is_known
         })
     }
 
@@ -550,80 +497,93 @@ impl LeaseTable {
 
     /// True if nothing would have to go for this lease, which is not there.
     pub(super) fn has_room_for(&self, lease: &Lease) -> bool {
-        let names = self.patterns.get(&lease.pattern);
-        let addresses = names.and_then(|all| all.names.get(&lease.name)).map(|named| named.addresses.len());
-        let has_name = addresses.is_some() || names.map_or(0, |all| all.names.len()) < self.bounds.names_a_pattern;
+        let addresses = self.named(lease).map(|named| named.addresses.len());
+        let names = self.patterns.get(&lease.pattern).and_then(|pattern| self.of_patterns.get(*pattern));
+        let has_name = addresses.is_some() || names.map_or(0, |names| names.count) < self.bounds.names_a_pattern;
         self.count < self.bounds.leases && has_name && addresses.unwrap_or(0) < self.bounds.addresses_a_name
     }
 
     /// When the lease of this name at this address ends.
     pub fn expiry(&self, lease: &Lease) -> Option<Instant> {
-        let named = self.patterns.get(&lease.pattern)?.names.get(&lease.name)?;
-        named.addresses.iter().find(|open| open.address == lease.address).map(|open| open.end.expiry)
+        self.named(lease)?.at(lease.address).map(|open| open.end.expiry.into())
     }
 
     /// The live lease by which a pattern that is `wanted` opens the address.
-    pub fn opening(&self, address: IpAddr, now: Instant, wanted: impl Fn(&DomainPattern) -> bool) -> Option<&Lease> {
-        if self.by_address.is_empty() {
+    pub fn opening(
+        &self,
+        address: IpAddr,
+        now: Instant,
+        wanted: impl Fn(&DomainPattern) -> bool,
+    ) -> Option<LeaseRef<'_>> {
+        if self.is_empty() {
             return None;
         }
-        self.at(address).find(|lease| now < lease.expiry && wanted(&lease.pattern))
+        self.at(address).find(|lease| now < lease.expiry && wanted(lease.pattern))
     }
 
     /// For each pattern that opens the address, the lease that lasts longest; it may have ended.
-    pub fn at(&self, address: IpAddr) -> impl Iterator<Item = &Lease> {
-        self.by_address.get(&address).into_iter().flatten().map(Opened::longest)
+    pub fn at(&self, address: IpAddr) -> impl Iterator<Item = LeaseRef<'_>> {
+        self.openings.at(address).filter_map(move |opening| self.view(address, opening))
+    }
+
+    fn view(&self, address: IpAddr, Opening { until, name }: Opening) -> Option<LeaseRef<'_>> {
+        let Named { name, pattern, client, .. } = self.names.get(name)?;
+        let pattern = &self.of_patterns.get(*pattern)?.pattern;
+        Some(LeaseRef { pattern, name, address, expiry: until.into(), asked_by: *client })
     }
 
     /// Drops names that have ended, at most so many, but for such as lead to an address that is `kept`.
     /// Gives how many went.
     pub fn forget(&mut self, now: Instant, most: usize, kept: impl Fn(IpAddr) -> bool) -> usize {
+        let now = now.into();
         let mut ended = Vec::new();
-        for (pattern, Names { names, accounts }) in &mut self.patterns {
+        for (pattern, Names { accounts, .. }) in self.of_patterns.iter_mut() {
             for (client, account) in accounts {
+                let key = AccountKey { pattern, client: *client };
                 let mut later = Vec::new();
-                while let Some(Reverse((end, _))) = account.order.peek()
-                    && end.expiry <= now
+                while let Some(Reverse(place)) = account.order.peek().copied()
+                    && place.end.expiry <= now
                     && ended.len() < most
-                    && let Some(Reverse((_, name))) = account.order.pop()
                 {
-                    match names.get(&name).filter(|named| named.client == *client) {
+                    account.order.pop();
+                    match self.names.get_mut(place.name).filter(|named| place.is_of(named, &key)) {
                         None => {}
-                        Some(named) if named.end.expiry > now => account.order.push(Reverse((named.end, name))),
-                        Some(named) if named.addresses.iter().any(|open| kept(open.address)) => {
-                            later.push((LeaseEnd { expiry: now, grant: 0 }, name))
+                        Some(named) if named.end.expiry > now => {
+                            named.place = named.end.grant;
+                            account.order.push(Reverse(Place { end: named.end, ..place }));
                         }
-                        Some(_) => ended.push((pattern.clone(), name)),
+                        Some(named) if named.addresses.iter().any(|open| kept(open.address)) => {
+                            later.push(Place { end: LeaseEnd { expiry: now, ..place.end }, ..place });
+                        }
+                        Some(_) => ended.push(place.name),
                     }
                 }
                 account.order.extend(later.into_iter().map(Reverse));
             }
         }
         let mut gone = Vec::new();
-        for (pattern, name) in &ended {
-            self.remove(pattern, name, &mut gone);
-        }
+        ended.iter().for_each(|name| self.remove(*name, &mut gone));
         ended.len()
     }
 
     /// For each address and pattern that opens it, the lease that lasts longest.
-    pub fn iter(&self) -> impl Iterator<Item = &Lease> {
-        self.by_address.values().flatten().map(Opened::longest)
+    pub fn iter(&self) -> impl Iterator<Item = LeaseRef<'_>> {
+        self.openings.iter().filter_map(|(address, opening)| self.view(address, opening))
     }
 
     /// The addresses that a name has opened, by whichever pattern, and until when.
     pub fn addresses_of(&self, name: &DomainName) -> impl Iterator<Item = (IpAddr, Instant)> {
         let recorded: Vec<DomainName> = name.recorded_as().collect();
-        let named = self
-            .patterns
-            .values()
-            .flat_map(move |names| recorded.iter().filter_map(|name| names.names.get(name)).collect::<Vec<_>>());
-        named.flat_map(|named| named.addresses.iter().map(|open| (open.address, open.end.expiry)))
+        let named = self.of_patterns.iter().flat_map(move |(pattern, _)| {
+            let slots = recorded.iter().filter_map(|name| self.find(pattern, name));
+            slots.filter_map(|name| self.names.get(name)).collect::<Vec<_>>()
+        });
+        named.flat_map(|named| named.addresses.iter().map(|open| (open.address, open.end.expiry.into())))
     }
 
     /// All addresses that are open.
     pub(super) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
-        self.by_address.keys().copied()
+        self.openings.addresses()
     }
 
     /// Of the addresses that are open, those that lead to this one: itself, and those that carry it.
@@ -632,17 +592,18 @@ impl LeaseTable {
             IpAddr::V4(v4) => self.carriers.get(&v4),
             IpAddr::V6(_) => None,
         };
-        let itself = self.by_address.contains_key(&address).then_some(address);
+        let itself = self.openings.contains(address).then_some(address);
         itself.into_iter().chain(carriers.into_iter().flatten().copied()).collect()
     }
 
     /// The leases by which names of a pattern open an address.
     pub(super) fn names_at(&self, pattern: &DomainPattern, address: IpAddr) -> Vec<Lease> {
-        let names = self.patterns.get(pattern).into_iter().flat_map(|names| &names.names);
-        let at = names.filter_map(|(name, named)| {
-            let open = named.addresses.iter().find(|open| open.address == address)?;
-            let (pattern, name, expiry) = (pattern.clone(), name.clone(), open.end.expiry);
-            Some(Lease { pattern, name, address, expiry, asked_by: named.client })
+        let Some(slot) = self.patterns.get(pattern) else { return Vec::new() };
+        let names = self.openings.names_at(address, *slot, |name| self.names.get(name).map(|named| named.pattern));
+        let at = names.into_iter().filter_map(|name| {
+            let named = self.names.get(name)?;
+            let (expiry, name) = (named.at(address)?.end.expiry.into(), named.name.clone());
+            Some(Lease { pattern: pattern.clone(), name, address, expiry, asked_by: named.client })
         });
         at.collect()
     }
@@ -651,18 +612,17 @@ impl LeaseTable {
     /// another pattern has opened, and has not opened it for as long. Of names that have changed since a grant.
     pub(super) fn not_carried(&self, patterns: &PatternTable, since: Option<u64>) -> Vec<Lease> {
         let mut found = Vec::new();
-        for (own, names) in &self.patterns {
-            let changed = names.names.iter().filter(|(_, named)| since.is_none_or(|since| named.end.grant > since));
-            for (name, named) in changed {
-                let matching = patterns.matching(name).into_iter().map(|id| patterns.get(id));
-                for pattern in matching.filter(|pattern| *pattern != own) {
-                    for open in &named.addresses {
-                        let (pattern, name, address) = (pattern.clone(), name.clone(), open.address);
-                        let expiry = open.end.expiry;
-                        let lease = Lease { pattern, name, address, expiry, asked_by: named.client };
-                        if self.expiry(&lease).is_none_or(|known| known < expiry) {
-                            found.push(lease);
-                        }
+        let changed = |named: &&Named| since.is_none_or(|since| u64::from(named.end.grant) > since);
+        for named in self.names.iter().map(|(_, named)| named).filter(changed) {
+            let Some(Names { pattern: own, .. }) = self.of_patterns.get(named.pattern) else { continue };
+            let matching = patterns.matching(&named.name).into_iter().map(|id| patterns.get(id));
+            for pattern in matching.filter(|pattern| *pattern != own) {
+                for open in &named.addresses {
+                    let (pattern, name, address) = (pattern.clone(), named.name.clone(), open.address);
+                    let expiry = open.end.expiry.into();
+                    let lease = Lease { pattern, name, address, expiry, asked_by: named.client };
+                    if self.expiry(&lease).is_none_or(|known| known < expiry) {
+                        found.push(lease);
                     }
                 }
             }
@@ -677,7 +637,7 @@ impl LeaseTable {
         }
         self.translators = translators.to_vec();
         self.carriers.clear();
-        for &address in self.by_address.keys() {
+        for address in self.openings.addresses() {
             for v4 in carried::by(address, &self.translators) {
                 self.carriers.entry(v4).or_default().push(address);
             }
@@ -694,12 +654,12 @@ impl LeaseTable {
 
     /// Every lease, of every name.
     pub fn all(&self) -> impl Iterator<Item = Lease> {
-        self.patterns.iter().flat_map(|(pattern, Names { names, .. })| {
-            names.iter().flat_map(move |(name, named)| {
+        self.names.iter().flat_map(move |(_, named)| {
+            let pattern = self.of_patterns.get(named.pattern).map(|names| &names.pattern);
+            pattern.into_iter().flat_map(move |pattern| {
                 named.addresses.iter().map(move |open| {
-                    let (address, expiry) = (open.address, open.end.expiry);
-                    let (pattern, name, asked_by) = (pattern.clone(), name.clone(), named.client);
-                    Lease { pattern, name, address, expiry, asked_by }
+                    let (name, address, expiry) = (&named.name, open.address, open.end.expiry.into());
+                    LeaseRef { pattern, name, address, expiry, asked_by: named.client }.to_lease()
                 })
             })
         })

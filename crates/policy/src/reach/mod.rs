@@ -20,7 +20,7 @@ pub use outside::OutsideRange;
 pub use reachable::Reachable;
 
 use crate::flow::Endpoint;
-use crate::lease::{Instant, Lease, LeaseTable};
+use crate::lease::{Instant, LeaseRef, LeaseTable};
 use crate::model::{Action, Direction, PolicyId};
 use crate::port::Traffic;
 use crate::program::{CompiledRule, Matcher, Member, NamedPorts, PeerSet, Plan, Program, Tiers};
@@ -160,7 +160,7 @@ impl Reach<'_> {
         self.program.pod(to).map(Member::named_ports).unwrap_or_default()
     }
 
-    fn opening(&self, set: &PeerSet, address: IpAddr) -> Option<&Lease> {
+    fn opening(&self, set: &PeerSet, address: IpAddr) -> Option<LeaseRef<'_>> {
         if set.domains.is_empty() {
             return None;
         }

@@ -178,6 +178,7 @@ impl Sandbox {
                 hardware: Some(hardware),
                 addresses,
                 extra: Vec::new(),
+                is_shared: false,
                 hears_groups: true,
             })
         };

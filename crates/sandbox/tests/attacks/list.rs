@@ -5,7 +5,8 @@ use crate::frame::{
     SOLICITATION, VLAN, frame, group_mac, kind_of, udp,
 };
 use crate::world::{
-    ATTACKER, Ear, FRIEND, FRIENDS_PORT, Host, LOOPBACK_NODE_PORT, NODE, OPEN, PORT, SERVER, UNUSED, VICTIM, World, at,
+    ATTACKER, Ear, FREE, FRIEND, FRIENDS_PORT, Host, LOOPBACK_NODE_PORT, NODE, OPEN, PORT, SERVER, UNUSED, VICTIM,
+    World, at,
 };
 use namewall_sandbox::{Wiring, gateway_of};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -63,6 +64,18 @@ impl<'a> Arsenal<'a> {
             self.neighbours();
             self.other_frames();
         }
+        self.attacks
+    }
+
+    /// Those that need no interface to be known: what no address of a pod can vouch for.
+    pub(crate) fn of_unknown(mut self) -> Vec<Attack> {
+        self.groups_for_the_node();
+        self.loopback();
+        self.link_local();
+        self.link_local_v4();
+        self.tags();
+        self.groups_for_pods();
+        self.routers();
         self.attacks
     }
 
@@ -173,7 +186,7 @@ impl<'a> Arsenal<'a> {
     }
 
     fn groups_for_pods(&mut self) {
-        for from in [ATTACKER, OPEN] {
+        for from in [ATTACKER, OPEN, FREE] {
             for group in ["224.0.0.1", "ff02::1", "255.255.255.255", "10.244.1.255"] {
                 let group: IpAddr = group.parse().expect("a group");
                 let mac = if is_broadcast(group) { BROADCAST } else { group_mac(group) };
@@ -200,6 +213,15 @@ impl<'a> Arsenal<'a> {
         let name = format!("to the link-local address of {} from that of {}", VICTIM.name, OPEN.name);
         let datagram = Datagram { from: at(self.world.link_local(OPEN), 7), to: at(target, PORT) };
         self.add_udp(name, Path { from: OPEN, to: self.world.mac(VICTIM), ear: Ear::Victim }, datagram);
+    }
+
+    /// An address that every host may give itself, and that no policy speaks of.
+    fn link_local_v4(&mut self) {
+        for (to, ear) in [(VICTIM, Ear::Victim), (OPEN, Ear::Open)] {
+            let name = format!("from an IPv4 link-local address to {}", to.name);
+            let datagram = Datagram { from: at(Ipv4Addr::new(169, 254, 7, 7), 7), to: at(to.v4, PORT) };
+            self.add_udp(name, Path { from: ATTACKER, to: self.world.mac(to), ear }, datagram);
+        }
     }
 
     /// A receiver takes a VLAN tag with the number 0 off, and the bridge's firewall does not look behind it.
@@ -264,6 +286,27 @@ impl<'a> Arsenal<'a> {
             let name = format!("neighbour discovery: {what}");
             self.add(name, Parties { from: ATTACKER, ear: Ear::VictimsWire }, |nonce| {
                 frame(ends, &[], IPV6, &message.packet(nonce))
+            });
+        }
+    }
+
+    /// A pod that says that it is a router, or knows a better one; and frames that nobody judges.
+    fn routers(&mut self) {
+        let (mac, own) = (self.world.mac(ATTACKER), self.world.link_local(ATTACKER));
+        let ends = Ends { from: mac, to: self.world.mac(VICTIM) };
+        for (what, kind, hidden) in [
+            ("a router", ROUTER_ADVERTISEMENT, false),
+            ("a router behind other headers", ROUTER_ADVERTISEMENT, true),
+            ("a redirect", REDIRECT, false),
+        ] {
+            let message = Neighbour { kind, from: own, to: VICTIM.v6, target: own, mac, hidden };
+            self.add(format!("of {what}"), Parties { from: ATTACKER, ear: Ear::VictimsWire }, |nonce| {
+                frame(ends, &[], IPV6, &message.packet(nonce))
+            });
+        }
+        for (what, kind) in [("an unknown type", 0x88b5), ("LLDP", 0x88cc)] {
+            self.add(format!("a frame with {what}"), Parties { from: ATTACKER, ear: Ear::VictimsWire }, |nonce| {
+                padded(frame(ends, &[], kind, &[0xaa; 30]), nonce)
             });
         }
     }

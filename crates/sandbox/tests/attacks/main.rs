@@ -59,9 +59,18 @@ fn wait_for(world: &World, ear: Ear, nonce: u64) {
     }
 }
 
-fn check(wiring: Wiring, at_least: usize) {
+/// What is tried: how many attacks at least, and against whom.
+struct Trial {
+    wiring: Wiring,
+    firewall: Firewall,
+    at_least: usize,
+    attacks: fn(Arsenal<'_>) -> Vec<Attack>,
+}
+
+fn check(trial: &Trial) {
+    let &Trial { wiring, firewall, at_least, attacks: list } = trial;
     let plain = World::build(Firewall::Plain, wiring);
-    let attacks = Arsenal::new(&plain).all();
+    let attacks = list(Arsenal::new(&plain));
     assert!(attacks.len() >= at_least, "only {} attacks", attacks.len());
     let open = play(&plain, &attacks, true);
     let harmless: Vec<&str> =
@@ -69,8 +78,8 @@ fn check(wiring: Wiring, at_least: usize) {
     assert_eq!(harmless, Vec::<&str>::new(), "no attack at all: plain rules stop it");
     drop(plain);
 
-    let world = World::build(Firewall::Namewall, wiring);
-    let attacks = Arsenal::new(&world).all();
+    let world = World::build(firewall, wiring);
+    let attacks = list(Arsenal::new(&world));
     let open: Vec<String> = play(&world, &attacks, false).into_iter().collect();
     assert_eq!(open, Vec::<String>::new(), "these come through");
     wait_for(&world, Ear::Victim, FRIENDLY + 1);
@@ -80,14 +89,25 @@ fn check(wiring: Wiring, at_least: usize) {
 #[test]
 fn s1_9_s1_10_pods_on_a_bridge_cannot_pretend() {
     if common::has_rights() {
-        check(Wiring::Bridged, 91);
+        let (wiring, firewall) = (Wiring::Bridged, Firewall::Namewall);
+        check(&Trial { wiring, firewall, at_least: 99, attacks: |arsenal| arsenal.all() });
     }
 }
 
 #[test]
 fn s1_9_s1_10_pods_on_links_of_their_own_cannot_pretend() {
     if common::has_rights() {
-        check(Wiring::Routed, 28);
+        let (wiring, firewall) = (Wiring::Routed, Firewall::Namewall);
+        check(&Trial { wiring, firewall, at_least: 28, attacks: |arsenal| arsenal.all() });
+    }
+}
+
+/// Without a CNI plugin, as `run` has it on a bridge of Podman or Docker.
+#[test]
+fn s1_10_pods_whose_interface_nobody_knows_use_no_address_that_nobody_vouches_for() {
+    if common::has_rights() {
+        let (wiring, firewall) = (Wiring::Bridged, Firewall::Unknowing);
+        check(&Trial { wiring, firewall, at_least: 40, attacks: |arsenal| arsenal.of_unknown() });
     }
 }
 
@@ -151,8 +171,9 @@ fn s1_9_an_honest_pod_notices_nothing() {
     if !common::has_rights() {
         return;
     }
-    for wiring in [Wiring::Routed, Wiring::Bridged] {
-        let world = World::build(Firewall::Namewall, wiring);
+    let (guarded, unknowing) = (Firewall::Namewall, Firewall::Unknowing);
+    for (firewall, wiring) in [(guarded, Wiring::Routed), (guarded, Wiring::Bridged), (unknowing, Wiring::Bridged)] {
+        let world = World::build(firewall, wiring);
         for (nonce, ear) in [(FRIENDLY + 1, Ear::Victim), (FRIENDLY + 2, Ear::Outside)] {
             wait_for(&world, ear, nonce);
         }

@@ -4,7 +4,7 @@
 //! attacker, victim   shop     may send nothing; victim hears what `trusted` sends
 //! friend             trusted  no policies
 //! open               open     no policies
-//! every pod                   may not reach a node
+//! free               free     no policies, and may reach nodes; all others may not
 //! ```
 
 use crate::common::nft;
@@ -62,9 +62,10 @@ pub(crate) const ATTACKER: Host = pod("shop/attacker", 10);
 pub(crate) const VICTIM: Host = pod("shop/victim", 20);
 pub(crate) const FRIEND: Host = pod("trusted/friend", 30);
 pub(crate) const OPEN: Host = pod("open/open", 40);
+pub(crate) const FREE: Host = pod("free/free", 50);
 /// An address of the pod network that no pod has.
 pub(crate) const UNUSED: Host = pod("", 77);
-const PODS: [Host; 4] = [ATTACKER, VICTIM, FRIEND, OPEN];
+const PODS: [Host; 5] = [ATTACKER, VICTIM, FRIEND, OPEN, FREE];
 pub(crate) const NODE: Host =
     Host { name: "n1", v4: Ipv4Addr::new(192, 0, 2, 1), v6: Ipv6Addr::new(0xfd00, 99, 0, 0, 0, 0, 0, 1) };
 pub(crate) const SERVER: Host =
@@ -110,15 +111,19 @@ fn snapshot(learned: &Learned) -> Snapshot {
         ingress: vec![rule(Action::Allow, Peer::Pods(in_namespace("trusted")))],
         source: None,
     });
-    policies.push(Policy {
-        id: PolicyRef { kind: PolicyKind::ClusterEgressFirewall, namespace: None, name: "no-nodes".into() },
+    policies.extend(["shop", "trusted", "open"].map(|whose| Policy {
+        id: PolicyRef {
+            kind: PolicyKind::ClusterEgressFirewall,
+            namespace: None,
+            name: format!("no-nodes-for-{whose}").into(),
+        },
         placement: Placement::ClusterGate { priority: 0 },
         enforcement: Enforcement::Enforce,
-        subject: Subject { pods: PodSet::all(), nodes: None },
+        subject: Subject { pods: in_namespace(whose), nodes: None },
         egress: vec![rule(Action::Deny, Peer::Nodes(Selector::default()))],
         ingress: Vec::new(),
         source: None,
-    });
+    }));
     snapshot
 }
 
@@ -128,6 +133,8 @@ pub(crate) enum Firewall {
     /// What an administrator would write first: `-s ATTACKER -d VICTIM -j DROP`, and the same for nodes and the rest.
     Plain,
     Namewall,
+    /// The same where nobody knows which interface is whose.
+    Unknowing,
 }
 
 enum Held {
@@ -194,6 +201,7 @@ impl World {
                 Held::Plain(Box::new(sandbox))
             }
             Firewall::Namewall => Held::Namewall(Box::new(guarded(&snapshot, &outside, wiring))),
+            Firewall::Unknowing => Held::Namewall(Box::new(unknowing(&snapshot, &outside, wiring))),
         };
         let mut world = Self { held, wiring, ears: Vec::new(), connected: Vec::new() };
         world.serve_on_loopback();
@@ -364,6 +372,22 @@ fn guarded(snapshot: &Snapshot, outside: &[IpAddr], wiring: Wiring) -> Cluster {
     cluster
 }
 
+/// A namewall that knows what `run` knows of pods on a bridge: their addresses, and the node's.
+fn unknowing(snapshot: &Snapshot, outside: &[IpAddr], wiring: Wiring) -> Cluster {
+    let wanted = |program| Wanted { snapshot, program, outside, cut: CutEstablished::default(), dns: None };
+    let (program, _) = compile(snapshot);
+    let mut cluster = Cluster::build_wired(&wanted(&program), wiring, &mut |_| {}).expect("a cluster");
+    cluster.forget_interfaces();
+    let mut learned = Learned::default();
+    let bridge = mac_in(cluster.sandbox.node(NODE.name).expect("the node"), "cni0");
+    learned.node.insert(link_local(Hardware(bridge)).into());
+    learned.node.extend(PODS.iter().flat_map(|pod| [true, false].map(|is_ipv4| gateway_of(pod.at(is_ipv4)))));
+    learned.node.insert(Ipv4Addr::new(10, 244, 1, 255).into());
+    let (program, _) = compile(&self::snapshot(&learned));
+    cluster.update(&wanted(&program)).expect("the change is enforced");
+    cluster
+}
+
 fn plain_rules() -> Table {
     let drop = |from: IpAddr, to: IpAddr| {
         let between = |end, address| Test::Between { end, low: address, high: address };
@@ -374,6 +398,7 @@ fn plain_rules() -> Table {
         let from = ATTACKER.at(is_ipv4);
         rules.extend([VICTIM, OPEN, NODE, SERVER].map(|to| drop(from, to.at(is_ipv4))));
         rules.push(drop(OPEN.at(is_ipv4), VICTIM.at(is_ipv4)));
+        rules.push(drop(FREE.at(is_ipv4), VICTIM.at(is_ipv4)));
         rules.push(drop(OPEN.at(is_ipv4), NODE.at(is_ipv4)));
     }
     let mut table = Table::default();

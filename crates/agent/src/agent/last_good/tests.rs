@@ -6,7 +6,7 @@ use super::tests::config;
 use super::*;
 use crate::signals::Signal;
 use crate::source::{FileSettings, Files, StorageSettings};
-use crate::testing::{DB, FakeMachine, PODS, WEB, ip};
+use crate::testing::{DB, FakeMachine, NoLookups, PODS, WEB, ip};
 use namewall_dataplane::memory::Memory;
 use namewall_runtime::ManualClock;
 use serde_json::Value;
@@ -187,6 +187,7 @@ impl Machine {
             take_over,
             explain: Box::new(|_, _| Err("nobody explains".to_owned())),
             health: Health::new("not yet"),
+            lookups: Box::new(NoLookups),
             signals,
         })
     }

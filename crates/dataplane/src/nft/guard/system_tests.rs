@@ -30,6 +30,7 @@ fn pod(name: &str) -> PodInterface {
             "fe80::1".parse().expect("a value"),
         ],
         extra: Vec::new(),
+        is_shared: false,
         hears_groups: false,
     }
 }
@@ -40,7 +41,7 @@ fn open() -> Nft {
 
 impl Nft {
     fn guarded(&mut self, interfaces: &[PodInterface]) -> Result<Guarded, NftError> {
-        self.guard(&Guard { interfaces, log_group: 53 })
+        self.guard(&Guard { interfaces, own: &[], log_group: 53 })
     }
 }
 

@@ -59,6 +59,8 @@ pub enum FrameTest {
         block: IpAddr,
         bits: u8,
     },
+    /// The destination, an IPv4 address, is in this set.
+    ToOneOf(String),
     /// ARP that says this address is at this hardware address.
     ArpSender {
         address: Ipv4Addr,
@@ -150,6 +152,10 @@ impl FrameTest {
             Self::FromBlock { block, bits } => is_in_block(8, *block, *bits, out),
             Self::To { block: block @ IpAddr::V4(_), bits } => is_in_block(16, *block, *bits, out),
             Self::To { block, bits } => is_in_block(24, *block, *bits, out),
+            Self::ToOneOf(set) => {
+                out.push(Expression::Payload { into: FIRST, base: Base::Network, offset: 16, length: 4 });
+                out.push(Expression::Lookup { set: set.clone(), register: FIRST });
+            }
             Self::ArpSender { address, sender: Some(Hardware(sender)) } => {
                 let both = [&sender[..], &address.octets()].concat();
                 bytes_are(Base::Network, ARP_SENDER_HARDWARE, both, out);
@@ -210,10 +216,13 @@ impl fmt::Display for FrameTest {
             Self::From(IpAddr::V4(source)) => write!(f, "ip saddr {source}"),
             Self::From(IpAddr::V6(source)) => write!(f, "ip6 saddr {source}"),
             Self::FromBlock { block: block @ IpAddr::V4(_), bits } => write!(f, "ip saddr {block}/{bits}"),
+            Self::FromBlock { block, bits: 128 } => write!(f, "ip6 saddr {block}"),
             Self::FromBlock { block, bits } => write!(f, "ip6 saddr {block}/{bits}"),
             Self::To { block: block @ IpAddr::V4(_), bits: 32 } => write!(f, "ip daddr {block}"),
             Self::To { block: block @ IpAddr::V4(_), bits } => write!(f, "ip daddr {block}/{bits}"),
+            Self::To { block, bits: 128 } => write!(f, "ip6 daddr {block}"),
             Self::To { block, bits } => write!(f, "ip6 daddr {block}/{bits}"),
+            Self::ToOneOf(set) => write!(f, "ip daddr @{set}"),
             Self::ArpSender { address, sender } => write!(f, "{}arp saddr ip {address}", arp_sender(sender)),
             Self::ArpProbe { sender } => {
                 write!(f, "arp operation request {}arp saddr ip 0.0.0.0", arp_sender(sender))

@@ -8,7 +8,7 @@ use crate::output::{BAD, GOOD, SOFT, STRONG};
 use anyhow::{Context, Result};
 use namewall_dataplane::CutEstablished;
 use namewall_policy::ask::{Host, Route, Target};
-use namewall_policy::{Lease, Prediction};
+use namewall_policy::{Lease, LeaseRef, Prediction};
 use namewall_sandbox::{Answer, Cluster, Question, Wanted, ensure_rights};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -96,7 +96,7 @@ pub(super) fn run(loaded: &Loaded, attempts: Vec<Attempt>) -> Result<Vec<Tried>>
     let (snapshot, program) = (&loaded.snapshot, &loaded.program);
     let wanted = Wanted { snapshot, program, outside: &outside, cut: CutEstablished::Always, dns: None };
     let mut cluster = Cluster::build(&wanted, &mut |_| {}).context("cannot build the sandbox")?;
-    let leases: Vec<Lease> = loaded.leases.iter().cloned().collect();
+    let leases: Vec<Lease> = loaded.leases.iter().map(LeaseRef::to_lease).collect();
     cluster.grant(&leases, NOW).context("cannot grant leases")?;
     let questions: Vec<Question<'_>> = attempts
         .iter()

@@ -3,7 +3,7 @@
 use super::Check;
 use crate::cli::ApiServer;
 use namewall_cluster::kinds::{Component, DNS_NAME_RESOLVER, Kind, NODE, NODE_ADDRESSES};
-use namewall_cluster::{Described, Store};
+use namewall_cluster::{Described, Key, Store, find_dns_service};
 use namewall_kubernetes::{ConnectError, Connection, Trouble, Watch};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ pub(super) fn look(server: &ApiServer, is_asked_for: bool) -> Vec<Check> {
     let mut checks = reached(connection.server(), &trouble);
     if trouble.is_empty() {
         checks.push(definitions_of(&watch.absent()));
-        checks.extend(watch.with_store(|store| vec![agents(store), controller(store)]));
+        checks.extend(watch.with_store(|store| vec![agents(store), controller(store), dns(store)]));
     }
     checks
 }
@@ -114,6 +114,17 @@ fn agents(store: &Store) -> Check {
         format!("{missing} of {all} nodes have none, and enforce nothing: {}{more}", named.join(", ")),
         "kubectl -n namewall get pods -o wide -l app.kubernetes.io/component=agent",
     )
+}
+
+fn dns(store: &Store) -> Check {
+    match find_dns_service(store, None) {
+        Some(Key { namespace, name }) => Check::good("DNS Service", format!("{namespace}/{name}")),
+        None => Check::hint(
+            "DNS Service",
+            "none of the usual ones is there: without a name for it no name opens",
+            "name it: dnsService of the chart, or --dns-service of agent and controller",
+        ),
+    }
 }
 
 fn controller(store: &Store) -> Check {

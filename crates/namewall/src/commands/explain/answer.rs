@@ -13,6 +13,7 @@ use namewall_policy::reach::Reachable;
 use namewall_policy::unknown::{Case, Conditions, Described, Outlook, guessed_pod_network};
 use namewall_policy::{Condition, Dependence, Flow, Prediction, Reason, Snapshot, Verdict};
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 /// What is asked.
 pub(crate) struct ConnectionQuestion<'a> {
@@ -109,6 +110,38 @@ impl<'a> Answer<'a> {
             self.open = None;
             self.denied_live =
                 Some(format!("{address} is an address of this node's pod network that no pod is known to have"));
+        }
+        self
+    }
+
+    /// A live firewall takes questions to ports of its node that nobody else reaches.
+    pub(crate) fn with_dns_ports(mut self, ports: &[SocketAddr]) -> Self {
+        let is_there = |flow: &&Flow| {
+            let asked_over = [Protocol::Udp, Protocol::Tcp].contains(&flow.protocol);
+            let to = flow.to.address.map(|address| SocketAddr::new(address, flow.port));
+            asked_over && flow.from.address != flow.to.address && to.is_some_and(|to| ports.contains(&to))
+        };
+        if let Some(open) = &mut self.open {
+            let mut own = Traffic::none();
+            let flows = self.routes.iter().flat_map(|route| &route.stories).map(|story| &story.flow);
+            for to in flows.filter(|flow| flow.via.is_none()).filter_map(|flow| flow.to.address) {
+                for port in ports.iter().filter(|at| at.ip() == to).map(SocketAddr::port) {
+                    own.insert(Protocol::Udp, port, port);
+                    own.insert(Protocol::Tcp, port, port);
+                }
+            }
+            *open = open.limit(&Traffic::all().subtract(&own));
+            return self;
+        }
+        let flows = self.routes.iter().flat_map(|route| &route.stories).map(|story| &story.flow);
+        if let Some(flow) = flows.into_iter().find(is_there) {
+            let port = flow.port;
+            self.verdict = Prediction::Deny;
+            self.depends_on.clear();
+            self.denied_live = Some(format!(
+                "port {port} there is namewall's own: questions to DNS servers are taken to it, and nothing else \
+                 reaches it"
+            ));
         }
         self
     }

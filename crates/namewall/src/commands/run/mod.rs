@@ -19,8 +19,8 @@ use namewall_agent::{
     Agent, AgentError, ClusterSettings, ClusterSource, FileSettings, Files, LiveQuestion, Running, Source, Start,
     StorageSettings, ThisMachine,
 };
-use namewall_cluster::Key;
 use namewall_dataplane::nft::{Nft, Settings as NftSettings};
+use namewall_dns::lookup::LookupThreads;
 use namewall_kubernetes::Connection;
 use namewall_policy::ask::World;
 use namewall_runtime::{Clock, SystemClock};
@@ -53,7 +53,6 @@ pub(crate) fn agent(args: &AgentArgs) -> Result<ExitCode> {
     let options = args.firewall.options()?;
     let connection = Connection::open(&args.server.target())?;
     info!(server = %connection.server(), "watching");
-    let (namespace, name) = &args.dns_service;
     let mut source = ClusterSource::new(
         &connection,
         ClusterSettings {
@@ -64,7 +63,8 @@ pub(crate) fn agent(args: &AgentArgs) -> Result<ExitCode> {
                 false => args.names_namespace.clone(),
             },
             storage: Some(options.storage()?),
-            dns_service: Key { namespace: namespace.as_str().into(), name: name.as_str().into() },
+            dns_service: args.dns_service.clone(),
+            asks_dns_service: options.upstream.is_empty(),
         },
     );
     // Probes are answered while the cluster is not known yet, and a scraper learns what is in the way.
@@ -78,6 +78,9 @@ pub(crate) fn agent(args: &AgentArgs) -> Result<ExitCode> {
     }
     enforce(&args.firewall, source, http, &signals)
 }
+
+/// Names that the agent itself asks for at the same time. Threads start when they are needed.
+const LOOKUPS_AT_ONCE: usize = 32;
 
 /// What readiness probes are told before policies are in the kernel.
 const NOT_READY: &str = "nothing is enforced yet\n";
@@ -108,6 +111,7 @@ fn enforce(args: &cli::Firewall, source: impl Source, mut http: Http, signals: &
         take_over: args.take_over,
         explain: Box::new(|world, question| explain(world, question).map_err(|error| format!("{error:#}"))),
         health: http.health().clone(),
+        lookups: Box::new(LookupThreads::new(LOOKUPS_AT_ONCE)),
         signals,
     });
     note_state(&args.options()?.storage()?);
@@ -159,7 +163,7 @@ fn explain(world: World<'_>, question: &LiveQuestion) -> Result<Value> {
     let asked = ConnectionQuestion { from: &question.from, to: &question.to };
     let answer = Answer::new(world, &asked)?;
     let answer = if question.is_leased { answer } else { answer.without_lease(&asked)? };
-    let answer = answer.with_closed(&question.closed);
+    let answer = answer.with_closed(&question.closed).with_dns_ports(&question.dns_ports);
     let cuts = answer.cuts(&question.cuts);
     let mut text = Vec::new();
     if question.as_json {

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use namewall_dataplane::CutEstablished;
 use namewall_policy::addr::Cidr;
 use namewall_policy::model::{BackendTarget, WorkloadId};
-use namewall_policy::{Lease, compile};
+use namewall_policy::{Lease, LeaseRef, compile};
 use namewall_sandbox::{Cluster, Namespace, Progress, Wanted, assign_addresses, ensure_rights};
 use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout, setsid};
 use serde_json::{Value, json};
@@ -52,7 +52,7 @@ pub(crate) fn run(args: &SandboxUp) -> Result<ExitCode> {
         say(&json!({"done": progress.done, "total": progress.total}));
     })
     .context("cannot build the sandbox")?;
-    let leases: Vec<Lease> = loaded.leases.iter().cloned().collect();
+    let leases: Vec<Lease> = loaded.leases.iter().map(LeaseRef::to_lease).collect();
     cluster.grant(&leases, NOW).context("cannot grant leases")?;
     let topology = cluster.sandbox.topology();
     if topology.pods.is_empty() {

@@ -1,16 +1,19 @@
-//! The seam to DNS: lookups of names are ordered, and their results are fetched
-//! later. `threads` asks real servers; tests have their own.
+//! The seam for lookups that we make ourselves: they are ordered, and their
+//! results are fetched later. `threads` asks real servers; tests have their own.
 
-use namewall_dns::wire::{Rcode, RecordType};
-use namewall_dns::{AskError, LookupAnswer};
-use namewall_kubernetes::Outcome;
+mod threads;
+
+pub use threads::LookupThreads;
+
+use crate::wire::{Rcode, RecordType};
+use crate::{AskError, LookupAnswer};
 use std::collections::VecDeque;
 use std::fmt::Debug;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 /// How long a lookup takes at most, all servers together. It is shorter than the grace of an address (S8.4): a failure
-/// is noted before the address is over.
+/// is noted before the address ends.
 pub const LOOKUP_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Looks names up, many at the same time.
@@ -35,18 +38,20 @@ pub struct Order {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Done {
     pub name: String,
-    /// None: the name exists and has no address, which changes nothing.
-    pub outcome: Option<Outcome>,
+    pub found: Found,
 }
+
+/// The addresses of a name with their TTLs in seconds, none if it exists without any; or why it failed, in a word.
+pub type Found = Result<Vec<(IpAddr, u32)>, String>;
+
+/// The failure that is an answer: the name does not exist. After all others nothing is known of the name.
+pub const NO_SUCH_NAME: &str = "NXDOMAIN";
 
 /// All addresses that any of the servers knows; a failure only if none knows any. A server that does not answer, or
 /// that says that it cannot, is replaced by a spare one.
-pub fn look_up(
-    order: &Order,
-    ask: impl Fn(SocketAddr, RecordType) -> Result<LookupAnswer, AskError>,
-) -> Option<Outcome> {
+pub fn look_up(order: &Order, ask: impl Fn(SocketAddr, RecordType) -> Result<LookupAnswer, AskError>) -> Found {
     if order.servers.is_empty() {
-        return Some(Outcome::Failed("NoResolver".to_owned()));
+        return Err("NoResolver".to_owned());
     }
     let (mut found, mut failure) = (Vec::new(), None);
     let (mut servers, mut spare) = (order.servers.iter().copied().collect::<VecDeque<_>>(), order.spare.iter());
@@ -72,10 +77,9 @@ pub fn look_up(
             break;
         }
     }
-    match (found.is_empty(), failure) {
-        (false, _) => Some(Outcome::Found(found)),
-        (true, Some(failure)) => Some(Outcome::Failed(failure)),
-        (true, None) => None,
+    match failure {
+        Some(failure) if found.is_empty() => Err(failure),
+        _ => Ok(found),
     }
 }
 
@@ -92,7 +96,7 @@ fn reason(error: &AskError) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use namewall_dns::wire::Address;
+    use crate::wire::Address;
     use std::cell::Cell;
 
     fn order(servers: u16) -> Order {
@@ -110,16 +114,16 @@ mod tests {
             }
             _ => Ok(LookupAnswer { rcode: Rcode::NO_ERROR, addresses: Vec::new() }),
         });
-        assert_eq!(outcome, Some(Outcome::Found(vec![([192, 0, 2, 1].into(), 30)])));
+        assert_eq!(outcome, Ok(vec![([192, 0, 2, 1].into(), 30)]));
     }
 
     #[test]
     fn a_server_that_fails_is_replaced_by_a_spare_one() {
         let known = Address { address: [192, 0, 2, 1].into(), ttl: Duration::from_secs(30) };
         for (rcode, expected) in [
-            (None, Outcome::Found(vec![([192, 0, 2, 1].into(), 30); 2])),
-            (Some(Rcode::SERV_FAIL), Outcome::Found(vec![([192, 0, 2, 1].into(), 30); 2])),
-            (Some(Rcode::NX_DOMAIN), Outcome::Failed("NXDOMAIN".to_owned())),
+            (None, Ok(vec![([192, 0, 2, 1].into(), 30); 2])),
+            (Some(Rcode::SERV_FAIL), Ok(vec![([192, 0, 2, 1].into(), 30); 2])),
+            (Some(Rcode::NX_DOMAIN), Err(NO_SUCH_NAME.to_owned())),
         ] {
             let mut order = order(1);
             order.spare = vec![([192, 0, 2, 54], 53).into()];
@@ -128,7 +132,7 @@ mod tests {
                 (_, Some(rcode)) => Ok(LookupAnswer { rcode, addresses: Vec::new() }),
                 (_, None) => Err(AskError::Silence(server)),
             });
-            assert_eq!(outcome, Some(expected), "{rcode:?}");
+            assert_eq!(outcome, expected, "{rcode:?}");
         }
     }
 
@@ -139,6 +143,6 @@ mod tests {
             asked.set(asked.get() + 1);
             Err(AskError::Silence(server))
         });
-        assert_eq!((outcome, asked.get()), (Some(Outcome::Failed("Timeout".to_owned())), 2));
+        assert_eq!((outcome, asked.get()), (Err("Timeout".to_owned()), 2));
     }
 }

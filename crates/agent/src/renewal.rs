@@ -1,0 +1,311 @@
+//! Keeps names open by lookups of this node's own (S6.1): names that other nodes
+//! have published, and that nobody publishes anew when their TTL is over, since
+//! the API server or the controller is away (S8.7).
+
+use crate::share::Heard;
+use crate::sharing::{LearnedElsewhere, PublishedName};
+use namewall_dns::lookup::{Done, Found, Lookups, NO_SUCH_NAME, Order};
+use namewall_policy::Instant;
+use namewall_policy::domain::DomainName;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+/// How long after the end of a TTL others have to publish it anew. It ends well before the grace (S6.3) does.
+const WAIT: Duration = Duration::from_secs(1);
+/// How often it is looked which names are due.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long a lease outlives its TTL.
+const GRACE: Duration = Duration::from_secs(5);
+/// How soon a lookup that failed is made again, and for how long its name keeps its addresses.
+const TRY_AGAIN: Duration = Duration::from_secs(5);
+/// A name keeps its addresses for so many failures (S8.7); after that it is looked up less often.
+const MOST_FAILURES: u32 = 5;
+const TRY_RARELY: Duration = Duration::from_secs(60);
+/// Lookups at the same time. Names of rules come before those that wildcards have collected.
+const MOST_UNDER_WAY: usize = 256;
+
+/// What this node has looked up itself.
+#[derive(Debug)]
+pub struct Renewals {
+    names: BTreeMap<String, Renewed>,
+    under_way: BTreeSet<String>,
+    lookups: Box<dyn Lookups>,
+    look_at: Instant,
+}
+
+#[derive(Clone, Debug)]
+struct Renewed {
+    addresses: BTreeMap<IpAddr, Instant>,
+    due: Instant,
+    failures: u32,
+}
+
+/// Whom to ask, and for what.
+pub struct Renewing<'a> {
+    pub published: &'a LearnedElsewhere,
+    pub servers: Vec<SocketAddr>,
+    /// Whether a rule of this node speaks of the name.
+    pub is_used: &'a dyn Fn(&DomainName) -> bool,
+}
+
+impl Renewals {
+    pub fn new(lookups: Box<dyn Lookups>) -> Self {
+        Self { names: BTreeMap::new(), under_way: BTreeSet::new(), lookups, look_at: Instant::default() }
+    }
+
+    /// Orders the lookups that are due, and returns what others have found, to be opened.
+    pub fn turn(&mut self, renewing: &Renewing<'_>) -> Vec<Heard> {
+        let now = renewing.published.now();
+        let done = self.lookups.take_done();
+        let is_time = now >= self.look_at;
+        if done.is_empty() && !is_time {
+            return Vec::new();
+        }
+        let published = renewing.published.names();
+        // What is published anew, or no longer, is not ours to keep.
+        let is_ours = |name: &str, renewed: &Renewed| {
+            published.get(name).is_some_and(|known| known.due() + WAIT <= now.max(renewed.due))
+        };
+        self.names.retain(|name, renewed| is_ours(name, renewed));
+        let mut heard = Vec::new();
+        for Done { name, found } in done {
+            self.under_way.remove(&name);
+            let known = published.get(name.as_str()).filter(|known| known.due() + WAIT <= now);
+            let Some(known) = known else { continue };
+            let renewed = self.renew(&name, found, known, now);
+            heard.extend(renewed.heard(&name, now));
+            self.names.insert(name, renewed);
+        }
+        if is_time {
+            self.look_at = now + LOOK_EVERY;
+            self.order(renewing, &published, now);
+        }
+        heard
+    }
+
+    /// All that has not ended.
+    pub fn unexpired(&self, now: Instant) -> Vec<Heard> {
+        self.names.iter().flat_map(|(name, renewed)| renewed.heard(name, now)).collect()
+    }
+
+    fn renew(&self, name: &str, found: Found, known: &PublishedName, now: Instant) -> Renewed {
+        let before = self.names.get(name);
+        let failures = before.map_or(0, |renewed| renewed.failures) + 1;
+        let retry = now + if failures > MOST_FAILURES { TRY_RARELY } else { TRY_AGAIN };
+        match found {
+            Ok(found) if !found.is_empty() => {
+                let end = |ttl: u32| now + Duration::from_secs(ttl.into()).max(TRY_AGAIN);
+                let addresses: BTreeMap<IpAddr, Instant> =
+                    found.into_iter().map(|(address, ttl)| (address, end(ttl))).collect();
+                let due = addresses.values().min().copied().unwrap_or(retry);
+                Renewed { addresses, due, failures: 0 }
+            }
+            // The name has no address any more.
+            Ok(_) => Renewed { addresses: BTreeMap::new(), due: retry, failures },
+            Err(why) if why == NO_SUCH_NAME => Renewed { addresses: BTreeMap::new(), due: retry, failures },
+            Err(_) => {
+                let last = before.map_or(&known.addresses, |renewed| &renewed.addresses);
+                let is_open = |until: Instant| failures <= MOST_FAILURES && until + GRACE > now;
+                let open = last.iter().filter(|(_, until)| is_open(**until));
+                let addresses = open.map(|(address, _)| (*address, now + TRY_AGAIN)).collect();
+                Renewed { addresses, due: retry, failures }
+            }
+        }
+    }
+
+    fn order(&mut self, renewing: &Renewing<'_>, published: &BTreeMap<&str, PublishedName>, now: Instant) {
+        let due = |name: &str, known: &PublishedName| match self.names.get(name) {
+            Some(renewed) => renewed.due,
+            None => known.due() + WAIT,
+        };
+        let mut wanted: Vec<(bool, Instant, &str)> = published
+            .iter()
+            .map(|(name, known)| (known.is_collected, due(name, known), *name))
+            .filter(|(_, due, name)| *due <= now && !self.under_way.contains(*name))
+            .filter(|(_, _, name)| DomainName::parse_recorded(name).is_ok_and(|name| (renewing.is_used)(&name)))
+            .collect();
+        wanted.sort_unstable();
+        let (first, spare) = renewing.servers.split_at(renewing.servers.len().min(1));
+        for (_, _, name) in wanted.into_iter().take(MOST_UNDER_WAY.saturating_sub(self.under_way.len())) {
+            self.under_way.insert(name.to_owned());
+            self.lookups.order(Order { name: name.to_owned(), servers: first.to_vec(), spare: spare.to_vec() });
+        }
+    }
+}
+
+impl Renewed {
+    fn heard(&self, name: &str, now: Instant) -> Vec<Heard> {
+        let Ok(name) = DomainName::parse_recorded(name) else { return Vec::new() };
+        let unexpired = self.addresses.iter().filter(|(_, until)| **until > now);
+        unexpired
+            .map(|(address, until)| Heard { name: name.clone(), address: *address, left: until.since(now) })
+            .collect()
+    }
+}
+
+impl std::fmt::Debug for Renewing<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Renewing").field("servers", &self.servers).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sharing::testing::{object, tell};
+    use namewall_policy::Lease;
+    use namewall_policy::domain::DomainPattern;
+    use namewall_runtime::ManualClock;
+    use std::sync::{Arc, Mutex};
+
+    const NAME: &str = "www.example.com.";
+
+    /// Answers each order with what is set, at once.
+    #[derive(Clone, Debug)]
+    struct Fake {
+        says: Arc<Mutex<Found>>,
+        asked: Arc<Mutex<Vec<Order>>>,
+    }
+
+    impl Lookups for Fake {
+        fn order(&mut self, order: Order) {
+            self.asked.lock().expect("no panic").push(order);
+        }
+
+        fn take_done(&mut self) -> Vec<Done> {
+            let found = self.says.lock().expect("no panic").clone();
+            let asked = std::mem::take(&mut *self.asked.lock().expect("no panic"));
+            asked.into_iter().map(|order| Done { name: order.name, found: found.clone() }).collect()
+        }
+    }
+
+    /// A node whose API server has just gone away, and a name whose TTL is 30 s.
+    struct Outage {
+        clock: ManualClock,
+        elsewhere: LearnedElsewhere,
+        renewals: Renewals,
+        dns: Fake,
+        /// Until when each address is open, by what was returned.
+        open: BTreeMap<IpAddr, Instant>,
+        lookups: usize,
+    }
+
+    impl Outage {
+        fn new() -> Self {
+            let clock = ManualClock::default();
+            let mut elsewhere = LearnedElsewhere::new(Arc::new(clock.clone()));
+            elsewhere.take(Vec::new());
+            tell(&mut elsewhere, 1_000, 30);
+            let dns = Fake { says: Arc::new(Mutex::new(Ok(vec![(address(1), 30)]))), asked: Arc::default() };
+            let open = BTreeMap::from([(address(1), elsewhere.now() + Duration::from_secs(30) + GRACE)]);
+            Self { clock, elsewhere, renewals: Renewals::new(Box::new(dns.clone())), dns, open, lookups: 0 }
+        }
+
+        fn answer(&self, found: Found) {
+            *self.dns.says.lock().expect("no panic") = found;
+        }
+
+        /// Lets seconds go by, and returns how many of them an address was closed in.
+        fn pass(&mut self, seconds: u64, address: IpAddr) -> u64 {
+            let mut closed = 0;
+            for _ in 0..seconds * 4 {
+                self.clock.advance(Duration::from_millis(250));
+                let published = &self.elsewhere;
+                let servers = vec![([192, 0, 2, 53], 53).into()];
+                let heard = self.renewals.turn(&Renewing { published, servers, is_used: &|_| true });
+                self.lookups += self.dns.asked.lock().expect("no panic").len();
+                let now = self.elsewhere.now();
+                self.open.extend(heard.into_iter().map(|one| (one.address, now + one.left + GRACE)));
+                closed += u64::from(self.open.get(&address).is_none_or(|until| *until <= now));
+            }
+            closed / 4
+        }
+    }
+
+    fn address(last: u8) -> IpAddr {
+        [192, 0, 2, last].into()
+    }
+
+    #[test]
+    fn s8_7_a_name_stays_open_for_an_hour_without_the_api_server() {
+        let mut node = Outage::new();
+        assert_eq!(node.pass(3_600, address(1)), 0);
+        assert!((100..=125).contains(&node.lookups), "one for each TTL: {}", node.lookups);
+    }
+
+    #[test]
+    fn s8_7_an_address_that_dns_no_longer_returns_closes_within_ttl_and_grace() {
+        let mut node = Outage::new();
+        node.pass(60, address(1));
+        node.answer(Ok(vec![(address(2), 30)]));
+        node.pass(36, address(2));
+        assert_eq!(node.pass(60, address(2)), 0);
+        assert_eq!(node.pass(1, address(1)), 1, "it is closed");
+    }
+
+    #[test]
+    fn s8_7_silence_keeps_the_addresses_for_five_tries_and_they_come_back() {
+        let mut node = Outage::new();
+        node.answer(Err("Timeout".to_owned()));
+        assert_eq!(node.pass(55, address(1)), 0, "TTL, and five tries");
+        node.pass(20, address(1));
+        assert_eq!(node.pass(20, address(1)), 20, "it has an end");
+        node.answer(Ok(vec![(address(1), 30)]));
+        node.pass(62, address(1));
+        assert_eq!(node.pass(60, address(1)), 0);
+    }
+
+    #[test]
+    fn a_name_that_does_not_exist_any_more_closes() {
+        let mut node = Outage::new();
+        node.answer(Err(NO_SUCH_NAME.to_owned()));
+        node.pass(36, address(1));
+        assert_eq!(node.pass(10, address(1)), 10);
+    }
+
+    #[test]
+    fn s8_7_what_an_earlier_process_has_opened_is_renewed_until_the_objects_are_known() {
+        let mut node = Outage::new();
+        let before = std::mem::replace(&mut node.elsewhere, LearnedElsewhere::new(Arc::new(node.clock.clone())));
+        let name = DomainName::parse_recorded(NAME).expect("a name");
+        let expiry = before.now() + Duration::from_secs(35);
+        let pattern = DomainPattern::Exact(name.clone());
+        let lease = Lease { pattern, name, address: address(1), expiry, asked_by: None };
+        node.elsewhere.adopt([lease].into_iter());
+        assert_eq!(node.pass(600, address(1)), 0);
+        node.elsewhere.forget_adopted();
+        node.lookups = 0;
+        node.pass(60, address(1));
+        assert_eq!(node.lookups, 0);
+    }
+
+    #[test]
+    fn what_is_published_anew_is_not_looked_up() {
+        let mut node = Outage::new();
+        for lookup in 0..20 {
+            node.pass(29, address(1));
+            tell(&mut node.elsewhere, 2_000 + lookup, 30);
+        }
+        assert_eq!(node.lookups, 0);
+    }
+
+    #[test]
+    fn a_name_that_is_deleted_or_that_no_rule_speaks_of_is_not_looked_up() {
+        let mut node = Outage::new();
+        node.pass(60, address(1));
+        node.elsewhere.take(vec![(object(0, 0).key, None)]);
+        node.lookups = 0;
+        node.pass(60, address(1));
+        assert_eq!((node.lookups, node.renewals.unexpired(node.elsewhere.now())), (0, Vec::new()));
+        tell(&mut node.elsewhere, 9_000, 30);
+        node.clock.advance(Duration::from_secs(40));
+        let published = &node.elsewhere;
+        node.renewals.turn(&Renewing { published, servers: Vec::new(), is_used: &|_| false });
+        assert_eq!(node.dns.asked.lock().expect("no panic").len(), 0);
+        node.clock.advance(Duration::from_secs(2));
+        let is_asked = |name: &DomainName| format!("{name}.") == NAME;
+        node.renewals.turn(&Renewing { published: &node.elsewhere, servers: Vec::new(), is_used: &is_asked });
+        assert_eq!(node.dns.asked.lock().expect("no panic").len(), 1);
+    }
+}

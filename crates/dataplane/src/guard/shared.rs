@@ -1,0 +1,120 @@
+//! Interfaces that lead to a pod, and nobody knows to which: the ports of a
+//! bridge without the CNI plugin and without a container runtime that can be
+//! asked, like those of Podman and Docker. The source address tells the pod, so
+//! what no address of a pod can vouch for does not pass:
+//!
+//! - link-local sources, but for neighbour discovery, multicast listener
+//!   reports and DHCPv6 (S1.10), and the unspecified source likewise;
+//! - router advertisements and redirects;
+//! - frames with VLAN tags, which the hooks of IP packets do not see, and
+//!   frames that carry neither IP nor ARP.
+
+use super::render::{
+    FROM_THIS_LINK, LISTENER_DONE, LISTENER_REPORT, NEIGHBOUR_ADVERTISEMENT, NEIGHBOUR_SOLICITATION, REDIRECT,
+    ROUTER_ADVERTISEMENT, ROUTER_SOLICITATION, accept, from, from_block, wrong_source,
+};
+use crate::nft::rule::{EtherType, FrameAt, FrameTest, ICMPV6, Rule, Test, UDP};
+use namewall_policy::addr::Cidr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+pub(super) const LINK_LOCAL_V4: Ipv4Addr = Ipv4Addr::new(169, 254, 0, 0);
+pub(super) const LINK_LOCAL_V6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0);
+/// A host says of groups that it listens to them, or no longer.
+const LISTENER_OLD_REPORT: u8 = LISTENER_DONE - 1;
+/// All servers and relays of DHCPv6 on a link, and their port.
+const DHCPV6_SERVERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 1, 2);
+const DHCPV6_PORT: u16 = 547;
+
+/// What such an interface may send.
+pub(super) fn rules() -> Vec<Rule> {
+    let mut rules = ipv4();
+    rules.extend(ipv6());
+    rules.push(accept([carries(EtherType::Arp)]));
+    rules.push(wrong_source([]));
+    rules
+}
+
+fn carries(what: EtherType) -> Test {
+    Test::Frame(FrameTest::Carries { at: FrameAt::Received, what, sender: None })
+}
+
+fn ipv4() -> Vec<Rule> {
+    let carries = || carries(EtherType::Ipv4);
+    vec![
+        accept([carries(), Test::Frame(FrameTest::DhcpRequest)]),
+        wrong_source([carries(), from(Ipv4Addr::UNSPECIFIED)]),
+        wrong_source([carries(), from_block(block(LINK_LOCAL_V4, 16))]),
+        accept([carries()]),
+    ]
+}
+
+fn ipv6() -> Vec<Rule> {
+    let carries = || carries(EtherType::Ipv6);
+    let message = |low: u8, high: u8| Test::Frame(FrameTest::Icmpv6 { low, high });
+    let hops = |limit: u8| Test::Frame(FrameTest::HopLimit(limit));
+    let icmp = || Test::Protocol(ICMPV6);
+    let mut rules = vec![
+        wrong_source([carries(), icmp(), message(ROUTER_ADVERTISEMENT, ROUTER_ADVERTISEMENT)]),
+        wrong_source([carries(), icmp(), message(REDIRECT, REDIRECT)]),
+    ];
+    let discovery = [(ROUTER_SOLICITATION, ROUTER_SOLICITATION), (NEIGHBOUR_SOLICITATION, NEIGHBOUR_ADVERTISEMENT)];
+    let listening = [(LISTENER_OLD_REPORT, LISTENER_DONE), (LISTENER_REPORT, LISTENER_REPORT)];
+    for source in [block(LINK_LOCAL_V6, 10), block(Ipv6Addr::UNSPECIFIED, 128)] {
+        let from = || from_block(source);
+        for (low, high) in discovery {
+            rules.push(accept([carries(), from(), hops(FROM_THIS_LINK), icmp(), message(low, high)]));
+        }
+        for (low, high) in listening {
+            rules.push(accept([carries(), from(), hops(1), icmp(), message(low, high)]));
+        }
+        let servers = Test::Frame(FrameTest::To { block: DHCPV6_SERVERS.into(), bits: 128 });
+        let port = Test::Port { low: DHCPV6_PORT, high: DHCPV6_PORT };
+        rules.push(accept([carries(), from(), servers, Test::Protocol(UDP), port]));
+        rules.push(wrong_source([carries(), from()]));
+    }
+    rules.push(accept([carries()]));
+    rules
+}
+
+fn block(address: impl Into<IpAddr>, bits: u8) -> Cidr {
+    Cidr::new(address.into(), bits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{PodInterface, frames};
+    use crate::netlink::routed::RoutedLink;
+    use expect_test::expect;
+
+    #[test]
+    fn s1_10_a_pod_that_is_not_known_may_send_this() {
+        let link = RoutedLink { name: "veth1".to_owned(), index: 7, hardware: None, addresses: Vec::new() };
+        let table = frames(&[PodInterface::shared(link)], 53);
+        let chain = &table.chains["pod/veth1"];
+        let text: String = chain.rules.iter().map(|rule| format!("{rule}\n")).collect();
+        expect![[r#"
+            ether type ip ip saddr 0.0.0.0 ip daddr 255.255.255.255 udp sport 68 udp dport 67 accept
+            ether type ip ip saddr 0.0.0.0 goto wrong-source
+            ether type ip ip saddr 169.254.0.0/16 goto wrong-source
+            ether type ip accept
+            ether type ip6 meta l4proto 58 icmpv6 type 134 goto wrong-source
+            ether type ip6 meta l4proto 58 icmpv6 type 137 goto wrong-source
+            ether type ip6 ip6 saddr fe80::/10 ip6 hoplimit 255 meta l4proto 58 icmpv6 type 133 accept
+            ether type ip6 ip6 saddr fe80::/10 ip6 hoplimit 255 meta l4proto 58 icmpv6 type 135-136 accept
+            ether type ip6 ip6 saddr fe80::/10 ip6 hoplimit 1 meta l4proto 58 icmpv6 type 131-132 accept
+            ether type ip6 ip6 saddr fe80::/10 ip6 hoplimit 1 meta l4proto 58 icmpv6 type 143 accept
+            ether type ip6 ip6 saddr fe80::/10 ip6 daddr ff02::1:2 meta l4proto udp th dport 547 accept
+            ether type ip6 ip6 saddr fe80::/10 goto wrong-source
+            ether type ip6 ip6 saddr :: ip6 hoplimit 255 meta l4proto 58 icmpv6 type 133 accept
+            ether type ip6 ip6 saddr :: ip6 hoplimit 255 meta l4proto 58 icmpv6 type 135-136 accept
+            ether type ip6 ip6 saddr :: ip6 hoplimit 1 meta l4proto 58 icmpv6 type 131-132 accept
+            ether type ip6 ip6 saddr :: ip6 hoplimit 1 meta l4proto 58 icmpv6 type 143 accept
+            ether type ip6 ip6 saddr :: ip6 daddr ff02::1:2 meta l4proto udp th dport 547 accept
+            ether type ip6 ip6 saddr :: goto wrong-source
+            ether type ip6 accept
+            ether type arp accept
+            goto wrong-source
+        "#]]
+        .assert_eq(&text);
+    }
+}
