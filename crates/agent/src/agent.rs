@@ -431,9 +431,10 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
             return Ok(false);
         };
         std::fs::remove_file(&self.control).ok();
-        let sockets = lock(&self.state).node.retire();
-        // The other one reads it when it has the sockets.
+        // The other one reads what is stored when it has the sockets. It is stored while questions are still answered:
+        // what they open meanwhile is in the kernel.
         self.keeper = None;
+        let sockets = lock(&self.state).node.retire();
         hand_over(&stream, &sockets)?;
         info!("another agent has taken over");
         Ok(true)
