@@ -159,10 +159,14 @@ impl<D: Dataplane> Enforcer<D> {
         drop(dataplane);
         drop(replaced_table);
         // What cannot be removed now decides nothing, and goes with the next change.
-        while let Ok(true) = self.dataplane().clear() {
+        loop {
+            // The lock is free while this thread sleeps: a `while let` would hold it.
+            let cleared = self.dataplane().clear();
+            if !matches!(cleared, Ok(true)) {
+                return Ok(applied);
+            }
             std::thread::sleep(TURN_OF_ANSWERS);
         }
-        Ok(applied)
     }
 
     /// Enforces a Program on the second interfaces of pods. Answers get their turn between two pods.

@@ -4,7 +4,7 @@
 
 use crate::share::Heard;
 use crate::sharing::{LearnedElsewhere, PublishedName};
-use namewall_dns::lookup::{Done, Found, Lookups, NO_SUCH_NAME, Order};
+use namewall_dns::lookup::{Done, Lookups, NO_SUCH_NAME, Order};
 use namewall_policy::Instant;
 use namewall_policy::domain::DomainName;
 use std::collections::{BTreeMap, BTreeSet};
@@ -69,13 +69,13 @@ impl Renewals {
         };
         self.names.retain(|name, renewed| is_ours(name, renewed));
         let mut heard = Vec::new();
-        for Done { name, found } in done {
-            self.under_way.remove(&name);
-            let known = published.get(name.as_str()).filter(|known| known.due() + WAIT <= now);
+        for one in done {
+            self.under_way.remove(&one.name);
+            let known = published.get(one.name.as_str()).filter(|known| known.due() + WAIT <= now);
             let Some(known) = known else { continue };
-            let renewed = self.renew(&name, found, known, now);
-            heard.extend(renewed.heard(&name, now));
-            self.names.insert(name, renewed);
+            let renewed = self.renew(&one, known, renewing.published);
+            heard.extend(renewed.heard(&one.name, now));
+            self.names.insert(one.name, renewed);
         }
         if is_time {
             self.look_at = now + LOOK_EVERY;
@@ -89,15 +89,15 @@ impl Renewals {
         self.names.iter().flat_map(|(name, renewed)| renewed.heard(name, now)).collect()
     }
 
-    fn renew(&self, name: &str, found: Found, known: &PublishedName, now: Instant) -> Renewed {
-        let before = self.names.get(name);
+    fn renew(&self, done: &Done, known: &PublishedName, published: &LearnedElsewhere) -> Renewed {
+        let (now, before) = (published.now(), self.names.get(&done.name));
         let failures = before.map_or(0, |renewed| renewed.failures) + 1;
         let retry = now + if failures > MOST_FAILURES { TRY_RARELY } else { TRY_AGAIN };
-        match found {
+        match &done.found {
             Ok(found) if !found.is_empty() => {
-                let end = |ttl: u32| now + Duration::from_secs(ttl.into()).max(TRY_AGAIN);
+                let end = |ttl: u32| now + Duration::from_secs(ttl.into()).min(published.maximum()).max(TRY_AGAIN);
                 let addresses: BTreeMap<IpAddr, Instant> =
-                    found.into_iter().map(|(address, ttl)| (address, end(ttl))).collect();
+                    found.iter().map(|(address, ttl)| (*address, end(*ttl))).collect();
                 let due = addresses.values().min().copied().unwrap_or(retry);
                 Renewed { addresses, due, failures: 0 }
             }
@@ -154,6 +154,7 @@ impl std::fmt::Debug for Renewing<'_> {
 mod tests {
     use super::*;
     use crate::sharing::testing::{object, tell};
+    use namewall_dns::lookup::Found;
     use namewall_policy::Lease;
     use namewall_policy::domain::DomainPattern;
     use namewall_runtime::ManualClock;
@@ -242,6 +243,16 @@ mod tests {
         node.pass(36, address(2));
         assert_eq!(node.pass(60, address(2)), 0);
         assert_eq!(node.pass(1, address(1)), 1, "it is closed");
+    }
+
+    #[test]
+    fn s6_3_a_name_with_a_ttl_above_the_maximum_is_renewed_before_its_lease_ends() {
+        let mut node = Outage::new();
+        node.answer(Ok(vec![(address(1), u32::MAX)]));
+        node.pass(40, address(1));
+        node.lookups = 0;
+        node.pass(3_700, address(1));
+        assert_eq!(node.lookups, 1);
     }
 
     #[test]

@@ -133,6 +133,10 @@ impl LearnedElsewhere {
         self.objects.remove(&adopted());
     }
 
+    pub(crate) fn maximum(&self) -> Duration {
+        self.maximum
+    }
+
     pub(crate) fn now(&self) -> Instant {
         self.clock.now()
     }
