@@ -37,7 +37,8 @@ pub struct Flow {
 }
 
 /// A node port of another node than the source's: there a connection leaves its own node as one to that node, and is
-/// translated when it comes there. The source's own node may have put its address in the place of a pod's (S1.11).
+/// translated when it comes there. The source's own node may have put its address in the place of a pod's, and the node
+/// of the node port puts its own in the place of the client's, if it passes the connection on (S1.11).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hop {
     pub node: NodeId,
@@ -90,12 +91,15 @@ impl Program {
         Endpoint { workload: Some(workload), node, address, ..Endpoint::default() }
     }
 
-    /// The node port, if a connection that is asked for there is passed on: where the source is on another node, as a
-    /// pod or as the node itself.
+    /// The node port, if a connection that is asked for there is passed on: where the source is outside, or on another
+    /// node, as a pod or as the node itself.
     pub fn hop_at(&self, from: &Endpoint, address: IpAddr, port: u16) -> Option<Hop> {
         let Some(&Holder::Node(node)) = self.by_address.get(&address) else { return None };
-        let own = self.pod(from).map_or(from.node, |pod| pod.node)?;
-        (own != node).then_some(Hop { node, address, port })
+        let own = match from.workload {
+            None => from.node,
+            Some(_) => Some(self.pod(from).map_or(from.node, |pod| pod.node)?),
+        };
+        (own != Some(node)).then_some(Hop { node, address, port })
     }
 
     /// Whether both ends are one workload, by addresses that are surely its own.

@@ -139,15 +139,20 @@ impl NodePorts {
 /// The backends of all node ports, in the order of the Services.
 fn backends(snapshot: &Snapshot) -> BTreeMap<TransportPort, Vec<(IpAddr, u16)>> {
     let mut all: BTreeMap<_, Vec<(IpAddr, u16)>> = BTreeMap::new();
-    for port in snapshot.services.iter().flat_map(|service| &service.ports) {
+    let ports = snapshot.services.iter().flat_map(|service| service.ports.iter().map(move |port| (service, port)));
+    for (service, port) in ports {
         let Some(node_port) = port.node_port else { continue };
+        let is_behind = |address: &IpAddr| service.is_served_over(address.is_ipv4());
         let known = all.entry(TransportPort { protocol: port.protocol, port: node_port }).or_default();
         for backend in &port.backends {
             match backend.target {
-                BackendTarget::Address(address) => known.push((address, backend.port)),
+                BackendTarget::Address(address) => {
+                    known.extend(Some(address).filter(is_behind).map(|address| (address, backend.port)));
+                }
                 BackendTarget::Workload(id) => {
                     let addresses = snapshot.workloads.get(id.index()).map(|pod| &*pod.addresses).unwrap_or_default();
-                    known.extend(addresses.iter().map(|&address| (address, backend.port)));
+                    let behind = addresses.iter().filter(|address| is_behind(address));
+                    known.extend(behind.map(|&address| (address, backend.port)));
                 }
             }
         }

@@ -33,7 +33,8 @@ pub(crate) fn table(snapshot: &Snapshot, topology: &Topology, node: &str) -> Tab
     for service in &snapshot.services {
         for port in &service.ports {
             let asked = service.addresses.iter().map(|&address| SocketAddr::new(address, port.port));
-            let node_port = |at: u16| own.iter().map(move |&address| SocketAddr::new(address, at));
+            let is_served = |address: &&IpAddr| service.is_served_over(address.is_ipv4());
+            let node_port = |at: u16| own.iter().filter(is_served).map(move |&address| SocketAddr::new(address, at));
             for asked in asked.chain(port.node_port.into_iter().flat_map(node_port)) {
                 let backends = backends(snapshot, port, asked.is_ipv4());
                 translate(&mut table, port.protocol, asked, &backends);

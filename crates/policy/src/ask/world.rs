@@ -247,7 +247,8 @@ impl World<'_> {
         self.snapshot.services.iter().enumerate().find_map(|(at, service)| {
             let serves = |candidate: &&ServicePort| {
                 let by_address = service.addresses.contains(&address) && candidate.port == port.port;
-                let by_node_port = is_node && candidate.node_port == Some(port.port);
+                let is_served = is_node && service.is_served_over(address.is_ipv4());
+                let by_node_port = is_served && candidate.node_port == Some(port.port);
                 candidate.protocol == port.protocol && (by_address || by_node_port)
             };
             service.ports.iter().find(serves).map(|port| (ServiceId(at as u32), port))

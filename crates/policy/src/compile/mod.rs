@@ -165,7 +165,8 @@ fn resolvers(snapshot: &Snapshot, dns_services: &[ServiceId]) -> Vec<Resolver> {
         for port in service.ports.iter().filter(|port| is_of_dns(port)) {
             let own = service.addresses.iter().copied().filter(|_| port.port == DNS);
             let nodes = snapshot.nodes.iter().flat_map(|node| node.addresses.iter().copied());
-            for address in own.chain(nodes.filter(|_| port.node_port == Some(DNS))) {
+            let is_port = |address: &IpAddr| port.node_port == Some(DNS) && service.is_served_over(address.is_ipv4());
+            for address in own.chain(nodes.filter(is_port)) {
                 let of = |backend: &Backend| match backend.target {
                     BackendTarget::Address(address) => vec![address],
                     BackendTarget::Workload(id) => snapshot.workload(id).addresses.to_vec(),
@@ -224,6 +225,7 @@ fn service_entry(snapshot: &Snapshot, program: &Program, service: &Service) -> S
             frontends.extend(own);
             if let Some(node_port) = port.node_port {
                 let nodes = snapshot.nodes.iter().flat_map(|node| &node.addresses);
+                let nodes = nodes.filter(|address| service.is_served_over(address.is_ipv4()));
                 frontends.extend(nodes.map(|&address| (address, port.protocol, node_port)));
             }
         }

@@ -171,6 +171,14 @@ pub struct Service {
     pub source: Option<Source>,
 }
 
+impl Service {
+    /// True if its node ports are there at addresses of this version of IP: it serves those of its own addresses, and
+    /// possibly both while it has none.
+    pub fn is_served_over(&self, is_ipv4: bool) -> bool {
+        self.addresses.is_empty() || self.addresses.iter().any(|address| address.is_ipv4() == is_ipv4)
+    }
+}
+
 /// How clients come to a Service's backends.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub enum ServiceForm {

@@ -20,6 +20,9 @@ pub enum Dependence<E = Endpoint> {
     SourceNode { end: E, policies: Vec<PolicyId> },
     /// Whether the destination runs on the source's node, which may always reach its own pods.
     SameNode { from: E, to: E },
+    /// Whether a node that passes the connection on puts its own address in the place of the source's (S1.11), and which
+    /// of its addresses.
+    PassedOn { from: E, nodes: Vec<NodeId> },
 }
 
 impl<E> Dependence<E> {
@@ -30,6 +33,7 @@ impl<E> Dependence<E> {
             Self::HostNode { end, open, closed } => Dependence::HostNode { end: f(end), open, closed },
             Self::SourceNode { end, policies } => Dependence::SourceNode { end: f(end), policies },
             Self::SameNode { from, to } => Dependence::SameNode { from: f(from), to: f(to) },
+            Self::PassedOn { from, nodes } => Dependence::PassedOn { from: f(from), nodes },
         }
     }
 }
@@ -65,6 +69,7 @@ impl Condition {
             Dependence::HostNode { end, open, closed } => Dependence::HostNode { end: party(&end), open, closed },
             Dependence::SourceNode { policies, .. } => Dependence::SourceNode { end: Party::Source, policies },
             Dependence::SameNode { .. } => Dependence::SameNode { from: Party::Source, to: Party::Target },
+            Dependence::PassedOn { nodes, .. } => Dependence::PassedOn { from: Party::Source, nodes },
         };
         Condition { part: self.part, on }
     }

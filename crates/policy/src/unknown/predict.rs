@@ -2,13 +2,15 @@
 
 use super::dependence::Sides;
 use super::{Assumption, Dependence, Family, Settled, Side, SourceNode, families};
+use crate::addr::is_own_to_each_machine;
 use crate::evaluate::{Counting, Unwatched, Walk};
 use crate::flow::{Flow, Verdict};
-use crate::model::Direction;
+use crate::model::{Direction, NodeId};
 use crate::port::Traffic;
 use crate::program::Plan;
 use crate::reach::Reach;
 use std::fmt;
+use std::net::IpAddr;
 
 /// A verdict, or that it depends on something the input does not say (S10.5).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -107,7 +109,11 @@ impl Reach<'_> {
                 depends_on: Vec::new(),
             };
         }
-        let (egress, ingress) = (self.egress_outcomes(flow, family), self.ingress_outcomes(flow, family));
+        let egress = self.egress_outcomes(flow, family);
+        let mut ingress = self.ingress_outcomes(flow, family);
+        let as_itself = ingress.len();
+        let maskers = self.maskers(flow);
+        ingress.extend(self.masked_outcomes(flow, &maskers));
         let find = |outcomes: &[SideOutcome], open: bool| outcomes.iter().position(|outcome| outcome.open == open);
         let (out_open, in_open) = (find(&egress, true), find(&ingress, true));
         let (out_closed, in_closed) = (find(&egress, false), find(&ingress, false));
@@ -115,12 +121,18 @@ impl Reach<'_> {
             let (out, inward) = (&egress[out], &ingress[inward]);
             let source_node = out.assumption.source_node;
             let assumption = Assumption { source_node, same_node: inward.assumption.same_node };
-            let flow = Flow { to: out.settled.end.clone(), from: inward.settled.end.clone(), ..flow.clone() };
-            Case { flow, assumption }
+            let (to, from) = (out.settled.end.clone(), inward.settled.end.clone());
+            Case { flow: Flow { to, from, ..flow.clone() }, assumption }
+        };
+        // What the destination's node sees of a source that others have masked.
+        let case = |out: usize, inward: usize| match case(out, inward) {
+            Case { flow, assumption } if inward >= as_itself => Case { flow: Flow { hop: None, ..flow }, assumption },
+            case => case,
         };
         let allowed = out_open.zip(in_open).map(|(out, inward)| case(out, inward));
         let denied = match (out_closed, in_closed) {
-            (Some(out), _) => Some(case(out, in_open.unwrap_or(0))),
+            // With the source as itself: its own policies deny.
+            (Some(out), _) => Some(case(out, in_open.filter(|inward| *inward < as_itself).unwrap_or(0))),
             (None, Some(inward)) => Some(case(out_open.unwrap_or(0), inward)),
             (None, None) => None,
         };
@@ -133,7 +145,12 @@ impl Reach<'_> {
             Prediction::Depends => {
                 let mut one = Traffic::none();
                 one.insert(flow.protocol, flow.port, flow.port);
-                Sides { reach: self, from: &flow.from, to: &flow.to }.dependences(&one, &egress, &ingress)
+                let (seen, masked) = ingress.split_at(as_itself);
+                let mut on = Sides { reach: self, from: &flow.from, to: &flow.to }.dependences(&one, &egress, seen);
+                if masked.iter().any(|one| seen.iter().any(|other| other.open != one.open)) {
+                    on.push(Dependence::PassedOn { from: flow.from.clone(), nodes: maskers });
+                }
+                on
             }
             _ => Vec::new(),
         };
@@ -173,6 +190,31 @@ impl Reach<'_> {
             }
         }
         outcomes
+    }
+
+    /// The nodes that may put their own address in the place of the source's, before the destination's node sees it
+    /// (S1.11): the source's own node and, if the destination is elsewhere, the node that passes the connection on.
+    fn maskers(&self, flow: &Flow) -> Vec<NodeId> {
+        let (Some(hop), Some(to)) = (flow.hop, self.program.pod(&flow.to)) else { return Vec::new() };
+        let source =
+            self.program.pod(&flow.from).and_then(|pod| pod.node).filter(|_| to.node.is_none_or(|at| at == hop.node));
+        let passing = Some(hop.node).filter(|_| to.node != Some(hop.node));
+        source.into_iter().chain(passing).collect()
+    }
+
+    /// Ingress by every address that these nodes may put in the place of the source's.
+    fn masked_outcomes(&self, flow: &Flow, maskers: &[NodeId]) -> Vec<SideOutcome> {
+        let Some(hop) = flow.hop else { return Vec::new() };
+        let nodes = maskers.iter().filter_map(|node| self.program.whereabouts.nodes.get(node.index())).flatten();
+        let usable = nodes.filter(|at| at.is_ipv4() == hop.address.is_ipv4() && !is_own_to_each_machine(**at));
+        let judge = |&address: &IpAddr| {
+            let end = self.program.endpoint_at(address);
+            let case = Flow { from: end.clone(), hop: None, ..flow.clone() };
+            let assumption = Assumption::default();
+            let open = self.walk(&case, assumption).ingress_side(Counting::Enforced, &mut Unwatched).is_ok();
+            SideOutcome { settled: Settled { end, span: None, node: None }, assumption, open }
+        };
+        usable.map(judge).collect()
     }
 
     /// The destination by what the source's own policies see of it and, from outside or another node, the gates before a

@@ -130,6 +130,7 @@ impl<E> Condition<E> {
             }
             Dependence::HostNode { end, .. } | Dependence::SourceNode { end, .. } => (Unknown::Node, end),
             Dependence::SameNode { to, .. } => (Unknown::Node, to),
+            Dependence::PassedOn { from, .. } => (Unknown::Node, from),
         };
         let of = match name_of(end) {
             EndName::NewPods(pods) => pods,
@@ -172,6 +173,12 @@ impl<E> Dependence<E> {
                 let (from, to) = (name_of(from), name_of(to));
                 let (node, target, runs) = (from.node(), to.text(), to.runs());
                 format!("open only if {target} {runs} on {node}: a node may always reach its own pods")
+            }
+            Self::PassedOn { from, nodes } => {
+                let names: Vec<&str> = nodes.iter().map(|&node| &*snapshot.node(node).name).collect();
+                let (from, nodes) = (name_of(from), some_of(&names));
+                let source = from.text();
+                format!("source NAT decides: the address that {nodes} may put in the place of that of {source}")
             }
         }
     }

@@ -14,6 +14,7 @@ mod sets;
 
 use generate::{cases, flow_text};
 use naive::{Because, Judgement, RuleAt, Why, World, judge, predict};
+use namewall_policy::addr::is_own_to_each_machine;
 use namewall_policy::model::{Service, WorkloadId};
 use namewall_policy::program::RuleId;
 use namewall_policy::reach::Reach;
@@ -103,7 +104,7 @@ fn the_naive_evaluator_agrees() {
         let without_node_ports = without_node_ports(&case.snapshot);
         for flow in &case.flows {
             let actual = evaluate(&program, &leases, flow, case.now);
-            let (naive, outlook) = (predict(world, flow), reach.predict(flow));
+            let (naive, outlook) = (predict(world, flow, &masks(world, &program, flow)), reach.predict(flow));
             if outlook.prediction != naive {
                 let flow = flow_text(&case.snapshot, flow);
                 return Err(TestCaseError::fail(format!("{flow}\n  naive: {naive}\n  predict: {outlook:?}")));
@@ -151,6 +152,16 @@ fn the_naive_evaluator_agrees() {
         let times = endings.get(ending).copied().unwrap_or(0);
         assert!(cases_wanted < CASES || times >= AT_LEAST, "{ending}: only {times} times of {endings:#?}");
     }
+}
+
+/// The ends that the destination's node may see in the source's place.
+fn masks(world: World<'_>, program: &Program, flow: &Flow) -> Vec<Endpoint> {
+    let addresses = naive::maskers(world, flow).into_iter().flat_map(|node| &program.whereabouts.nodes[node.index()]);
+    let is_usable = |address: &&IpAddr| {
+        let of_family = flow.hop.is_some_and(|hop| hop.address.is_ipv4() == address.is_ipv4());
+        of_family && !is_own_to_each_machine(**address)
+    };
+    addresses.filter(is_usable).map(|&address| program.endpoint_at(address)).collect()
 }
 
 fn without_node_ports(snapshot: &Snapshot) -> Snapshot {

@@ -73,15 +73,29 @@ fn judge_case(world: World<'_>, flow: &Flow, doubt: &Doubt<'_>) -> Judgement {
 }
 
 /// Whether a flow is allowed in all cases, in none, or in some (S10.5).
-pub(crate) fn predict(world: World<'_>, flow: &Flow) -> Prediction {
-    let allowed = |case: &Case| {
+///
+/// `masks` are the ends that the destination's node may see in the source's place (S1.11).
+pub(crate) fn predict(world: World<'_>, flow: &Flow, masks: &[Endpoint]) -> Prediction {
+    let outcomes = |case: &Case| {
         let why = judge_case(world, &case.flow, &Doubt::Case(case)).why;
-        matches!(why, Why::Allowed { .. })
+        let mut outcomes = vec![matches!(why, Why::Allowed { .. })];
+        let (doubt, apart) = (Doubt::Case(case), Case { same_node: false, ..case.clone() });
+        let egress = Walk { world, flow: &case.flow, doubt: &doubt, with_audited: false }.egress().is_ok();
+        for from in masks {
+            let seen = Flow { from: from.clone(), hop: None, ..case.flow.clone() };
+            let doubt = Doubt::Case(&apart);
+            let ingress = Walk { world, flow: &seen, doubt: &doubt, with_audited: false }.ingress().is_ok();
+            outcomes.push(egress && ingress);
+        }
+        outcomes
     };
-    let of_family = |cases: &Vec<Case>| match (cases.iter().all(allowed), cases.iter().any(allowed)) {
-        (true, _) => Prediction::Allow,
-        (_, false) => Prediction::Deny,
-        _ => Prediction::Depends,
+    let of_family = |cases: &Vec<Case>| {
+        let outcomes: Vec<bool> = cases.iter().flat_map(outcomes).collect();
+        match (outcomes.iter().all(|open| *open), outcomes.contains(&true)) {
+            (true, _) => Prediction::Allow,
+            (_, false) => Prediction::Deny,
+            _ => Prediction::Depends,
+        }
     };
     let families: Vec<Prediction> = world.cases(flow).iter().map(of_family).collect();
     for best in [Prediction::Allow, Prediction::Depends] {
@@ -90,6 +104,21 @@ pub(crate) fn predict(world: World<'_>, flow: &Flow) -> Prediction {
         }
     }
     Prediction::Deny
+}
+
+/// The nodes that may put their address in the source's place: the one that passes a connection on to another node, and
+/// the source's own, if the one that is asked has the pod itself.
+pub(crate) fn maskers(world: World<'_>, flow: &Flow) -> Vec<NodeId> {
+    let (Some(hop), Some(pod)) = (flow.hop, world.pod(&flow.to)) else { return Vec::new() };
+    let at = world.node_of(pod);
+    let mut nodes = Vec::new();
+    if at != Some(hop.node) {
+        nodes.push(hop.node);
+    }
+    if at.is_none() || at == Some(hop.node) {
+        nodes.extend(world.pod(&flow.from).and_then(|pod| world.node_of(pod)));
+    }
+    nodes
 }
 
 /// What counts of firewalls for certain nodes, where the source's node is not known.

@@ -49,7 +49,7 @@ fn holds(case: &Case, traffic: &Reachable, from: &Endpoint, to: &Endpoint) -> Ou
                     return Err(TestCaseError::fail(format!("surely open, but not possible: {traffic:?}")));
                 }
             };
-            let naive = predict(world, &flow);
+            let naive = predict(world, &flow, &[]);
             if predicted != naive {
                 let flow = flow_text(&case.snapshot, &flow);
                 return Err(TestCaseError::fail(format!("{flow}: naive: {naive}, the set is {traffic:?}")));

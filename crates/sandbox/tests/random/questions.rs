@@ -94,16 +94,16 @@ impl<'a> Asking<'a> {
         }
     }
 
-    /// Node ports of nodes that the source is not on, which may see another source. So only backends outside are asked
-    /// for: what a pod lets in depends on the source.
+    /// Node ports of nodes that the source is not on. The backend's node may see another source, and then what a pod
+    /// lets in depends on that.
     fn through_node_ports(&self, questions: &mut Vec<Question>) {
         for (at, service) in self.snapshot.services.iter().enumerate() {
             for (port, node_port) in service.ports.iter().filter_map(|port| Some((port, port.node_port?))) {
-                for &node in self.snapshot.nodes.iter().flat_map(|node| &node.addresses) {
-                    let outside =
-                        port.backends.iter().filter(|backend| matches!(backend.target, BackendTarget::Address(_)));
+                let nodes = self.snapshot.nodes.iter().flat_map(|node| &node.addresses);
+                for &node in nodes.filter(|address| service.is_served_over(address.is_ipv4())) {
+                    let behind = port.backends.iter();
                     let mut found =
-                        outside.filter_map(|one| Some((self.address_of(one.target, node.is_ipv4())?, one.port)));
+                        behind.filter_map(|one| Some((self.address_of(one.target, node.is_ipv4())?, one.port)));
                     let Some((backend, backend_port)) = found.next() else { continue };
                     let to = self.program.endpoint_at(backend);
                     let backend_port = TransportPort { protocol: port.protocol, port: backend_port };

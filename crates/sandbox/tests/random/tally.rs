@@ -18,6 +18,8 @@ pub(crate) struct Tally {
     pub(crate) leased: usize,
     /// Through another node's port: allowed, and denied by the source's own cluster gate.
     passed_on: [usize; 2],
+    /// Source NAT decides.
+    pub(crate) depends: usize,
     /// How often each thing decided.
     by: BTreeMap<String, usize>,
 }
@@ -58,6 +60,7 @@ impl Tally {
 
     pub(crate) fn add(&mut self, other: Self) {
         self.clusters += other.clusters;
+        self.depends += other.depends;
         self.allowed += other.allowed;
         self.denied += other.denied;
         self.would_deny += other.would_deny;
@@ -89,7 +92,7 @@ impl Tally {
         let tenth = (self.allowed + self.denied) / 10;
         assert!(self.clusters >= 200 && self.allowed > tenth && self.denied > tenth, "{self}");
         assert!(self.told > 100 && self.leased > 100, "{self}");
-        assert!(self.passed_on.iter().all(|times| *times > 20), "{self}");
+        assert!(self.passed_on.iter().all(|times| *times > 20) && self.depends > 20, "{self}");
     }
 }
 
@@ -99,7 +102,7 @@ fn decided_by(kind: PolicyKind, action: Action) -> String {
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { clusters, allowed, denied, would_deny, repeated, told, leased, passed_on, by } = self;
+        let Self { clusters, allowed, denied, would_deny, repeated, told, leased, passed_on, depends, by } = self;
         writeln!(f, "{clusters} clusters, {} connections tried: {allowed} allowed,", allowed + denied)?;
         writeln!(
             f,
@@ -107,7 +110,7 @@ impl fmt::Display for Tally {
         )?;
         writeln!(
             f,
-            "{leased} by a lease; through other nodes' ports: {} allowed, {} denied",
+            "{leased} by a lease; through other nodes' ports: {} allowed, {} denied, {depends} depend on source NAT",
             passed_on[0], passed_on[1]
         )?;
         by.iter().try_for_each(|(name, count)| writeln!(f, "{count:8} {name}"))

@@ -56,6 +56,12 @@ enum Target {
     Outside,
 }
 
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Served {
+    Both,
+    Only { is_ipv4: bool },
+}
+
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) dice: Dice,
@@ -66,6 +72,8 @@ pub(crate) struct World {
     stale: Vec<(usize, Pod)>,
     host_pod: bool,
     services: Vec<(usize, Target, u16)>,
+    /// The versions of IP that each Service has addresses of.
+    served: Vec<Served>,
     policies: Vec<Policy>,
     pod_networks: &'static [&'static str],
     /// Every Role there has been, in the order in which they came.
@@ -89,6 +97,7 @@ impl World {
             stale: Vec::new(),
             host_pod: false,
             services: vec![(0, Target::Outside, PORTS[0]); SERVICES.len()],
+            served: vec![Served::Both; SERVICES.len()],
             policies: Vec::new(),
             pod_networks: dice.pick(&POD_NETWORKS),
             roles: Vec::new(),
@@ -152,6 +161,12 @@ impl World {
             if dice.chance(20) {
                 let target = if dice.chance(35) { Target::Outside } else { Target::Pod(dice.within(0..PODS.len())) };
                 *service = (dice.within(0..NAMESPACES.len()), target, dice.pick(&PORTS));
+            }
+        }
+        let choices = [Served::Both, Served::Both, Served::Only { is_ipv4: true }, Served::Only { is_ipv4: false }];
+        for served in &mut self.served {
+            if dice.chance(20) {
+                *served = dice.pick(&choices);
             }
         }
         self.change_policies();
@@ -232,7 +247,10 @@ impl World {
             snapshot.add_workload(Workload { addresses, node, ports, ..pod });
         }
         for (at, &(namespace, target, port)) in self.services.iter().enumerate() {
-            let service = service(at, target, port, &ids);
+            let mut service = service(at, target, port, &ids);
+            if let Served::Only { is_ipv4 } = self.served[at] {
+                service.addresses.retain(|address| address.is_ipv4() == is_ipv4);
+            }
             snapshot.services.push(Service {
                 form: ServiceForm::Balanced,
                 namespace: NamespaceId(namespace as u32),
