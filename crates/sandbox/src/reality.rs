@@ -299,7 +299,7 @@ impl KernelDenials<'_> {
         }
         match told.first() {
             Some(rule) => Err(format!("denied by {rule}, where the core says {expected:?}")),
-            None if at_once > TOLD => Ok("silence".to_owned()),
+            None if at_once > TOLD || may_be_masked(&predicted.flow) => Ok("silence".to_owned()),
             None => Err(format!("the kernel did not tell of it; the core says {expected:?}")),
         }
     }
@@ -325,6 +325,11 @@ impl KernelDenials<'_> {
 }
 
 /// Where a node passes a connection on, each of the two nodes tells of what it sees.
+/// Whether the destination's node may see another source, and so give another reason, than the core does (S1.11).
+fn may_be_masked(flow: &Flow) -> bool {
+    flow.hop.is_some() && flow.to.workload.is_some()
+}
+
 fn is_about(flow: &Flow, denied: &Denied) -> bool {
     let seen = |to, port| (Some(denied.destination), denied.port) == (to, port);
     let addressed = flow.hop.is_some_and(|hop| seen(Some(hop.address), hop.port));

@@ -25,7 +25,7 @@ use namewall_policy::lease::{NeverLeased, Revision, Rules};
 use namewall_policy::port::Protocol;
 use namewall_policy::reach::Reach;
 use namewall_policy::{
-    Cause, Decision, LeaseTable, Prediction, Program, Reason, Snapshot, Verdict, compile, compile_next, evaluate,
+    Cause, Decision, Lease, LeaseTable, Prediction, Program, Reason, Snapshot, Verdict, compile, compile_next, evaluate,
 };
 use namewall_sandbox::{Cluster, Measured, Probe, Wanted};
 use namewall_testbed::Dice;
@@ -163,6 +163,9 @@ impl Series {
             let is_restarted = step > 0 && step % RESTART == 2;
             let last = before.as_ref().map(|(_, program)| program);
             self.revise(&program, if is_restarted { Going::Anew } else { Going::On { before: last } });
+            if is_restarted {
+                self.remind(cluster, &snapshot)?;
+            }
             let known = self.world.leases.len();
             self.world.learn();
             let new = &self.world.leases[known..];
@@ -212,7 +215,7 @@ impl Series {
     /// By the agents that are there, or now and then by new ones, who find the last cluster's tables.
     fn go_on(&self, cluster: &mut Cluster, wanted: &Wanted<'_>) -> Result<(), String> {
         let gone_on = match self.step % RESTART {
-            2 => cluster.restart(wanted).and_then(|_| cluster.grant(&self.world.leases, NOW)),
+            2 => cluster.restart(wanted).map(drop),
             _ => cluster.update(wanted),
         };
         gone_on.map_err(|error| self.error(&error, wanted.snapshot))
@@ -233,7 +236,14 @@ impl Series {
             let what = format!("{node}: {operations} operations to adopt a table that was right");
             return Err(self.told(&what, wanted.snapshot));
         }
-        cluster.grant(&self.world.leases, NOW).map_err(|error| self.error(&error, wanted.snapshot))
+        self.remind(cluster, wanted.snapshot)
+    }
+
+    /// Grants all leases again. A new process finds only those that the kernel has: not all names of an address, and
+    /// none of patterns that no rule had.
+    fn remind(&self, cluster: &mut Cluster, snapshot: &Snapshot) -> Result<(), String> {
+        let all: Vec<Lease> = self.leases.all().collect();
+        cluster.grant(&all, NOW).map_err(|error| self.error(&error, snapshot))
     }
 
     fn compare(&self, cluster: &Cluster, wanted: &Wanted<'_>) -> Result<(), String> {
