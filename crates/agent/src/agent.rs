@@ -359,7 +359,7 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
                     warn!("settings that have changed count from the next start on, and not yet: {later}");
                 }
                 info!("the settings were read again");
-                done.has_new_upstreams || done.has_new_sources
+                done.has_new_upstreams || done.has_new_sources || done.has_new_never_leased
             }
             Err(error) => {
                 warn!("{}; the settings stay as they were", with_causes(&error));

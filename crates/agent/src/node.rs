@@ -220,9 +220,11 @@ impl<D: Dataplane> Node<D> {
         self.before = Some(Before::Known(records));
     }
 
-    /// What no name opens from the next change on.
-    pub fn set_never_leased(&mut self, never_leased: NeverLeased) {
+    /// What no name opens from the next change on. True if that is something else than before.
+    pub fn set_never_leased(&mut self, never_leased: NeverLeased) -> bool {
+        let is_new = self.never_leased != never_leased;
         self.never_leased = never_leased;
+        is_new
     }
 
     /// Which connections a change cuts, and when that is decided.

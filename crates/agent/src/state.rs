@@ -83,6 +83,8 @@ pub(crate) struct Reconfigured {
     pub(crate) has_new_upstreams: bool,
     /// Pods may send from other addresses than before: the guard has to be told with the next change.
     pub(crate) has_new_sources: bool,
+    /// Other addresses are never leased: the next change closes the leases of those.
+    pub(crate) has_new_never_leased: bool,
 }
 
 pub(crate) fn lock<D: Dataplane>(state: &Mutex<State<D>>) -> MutexGuard<'_, State<D>> {
@@ -258,7 +260,7 @@ impl<D: Dataplane> State<D> {
         let dns = config.dns.settings(&self.dns.take_to, cluster_dns)?;
         self.node.learner().set(config.learning);
         self.node.set_cut(config.cut, config.settle);
-        self.node.set_never_leased(config.never_leased(&self.cluster_domain));
+        let has_new_never_leased = self.node.set_never_leased(config.never_leased(&self.cluster_domain));
         let mut server = dns.server;
         // They have listeners, and are not asked any more: what is meant for them goes to the upstreams.
         server.distrusted = self.listened_for.iter().filter(|one| !dns.trusted.contains(one)).copied().collect();
@@ -276,7 +278,7 @@ impl<D: Dataplane> State<D> {
         let has_new_upstreams = changed;
         let has_new_sources = self.allowed_sources != config.allowed_sources;
         self.allowed_sources.clone_from(&config.allowed_sources);
-        Ok(Reconfigured { has_new_upstreams, has_new_sources })
+        Ok(Reconfigured { has_new_upstreams, has_new_sources, has_new_never_leased })
     }
 
     /// Logs all findings.

@@ -1,7 +1,7 @@
 //! What a process that starts again makes of the connections and leases that it
 //! finds, on a data plane in memory.
 
-use super::tests::{Script, Trial, web_to};
+use super::tests::{Script, Step, Trial, web_to};
 use super::*;
 use crate::signals::tests::NoSignals;
 use crate::testing::{DB, UPSTREAM, WEB, answer, ip, names_of_web};
@@ -41,8 +41,13 @@ impl Trial {
 
     /// An agent with these policies, which has answered web's question for `api.example.org`.
     fn with_lease(&self, policies: &[String], ttl: u32) -> Agent<'static, Script, Memory> {
+        self.with_lease_before(policies, ttl, Vec::new())
+    }
+
+    /// The same, with steps that are still to come.
+    fn with_lease_before(&self, policies: &[String], ttl: u32, steps: Vec<Step>) -> Agent<'static, Script, Memory> {
         *self.policies.borrow_mut() = policies.to_vec();
-        let agent = self.start(Vec::new()).expect("it starts");
+        let agent = self.start(steps).expect("it starts");
         let state = lock(&agent.state);
         let (learner, mut batch) = (state.node.learner(), Vec::new());
         let bytes = answer("api.example.org", &[OUTSIDE], ttl);
@@ -154,6 +159,24 @@ fn a_changed_setting_that_counts_from_the_next_start_is_told() {
             assert_eq!(Trial::status(&second)["atNextStart"], serde_json::json!(["stateDir", "trust"]));
         }),
     ]);
+}
+
+#[test]
+fn s6_8_a_network_that_settings_name_from_now_on_closes_its_leases_at_once() {
+    let trial = Trial::new("never-lease");
+    let (config, before, after) = (trial.config.clone(), trial.memory.clone(), trial.memory.clone());
+    let steps: Vec<Step> = vec![
+        (
+            Event::Reload,
+            Box::new(move || {
+                assert_eq!(before.leases().len(), 1);
+                config.borrow_mut().never_lease = vec!["198.51.100.0/24".parse().expect("a network")];
+            }),
+        ),
+        trial.then(move |_| assert_eq!(after.leases(), Vec::new())),
+    ];
+    let agent = trial.with_lease_before(&[names_of_web(&["api.example.org"])], 300, steps);
+    agent.run(&NoSignals).expect("it ends");
 }
 
 #[test]

@@ -56,8 +56,15 @@ fn dns(told: &Value) -> Option<Check> {
     let address = |one: &Value| one["address"].as_str().unwrap_or_default().to_owned();
     let down: Vec<String> = all.iter().filter(|one| one["up"].as_bool() != Some(true)).map(address).collect();
     let advice = "look whether these servers run and can be reached from this node";
+    let is_new = |one: &&Value| one["answered"].as_u64() == Some(0);
+    let unproven: Vec<String> = all.iter().filter(is_new).map(address).collect();
     match down.len() {
         0 if all.is_empty() => None,
+        0 if !unproven.is_empty() => Some(Check::hint(
+            "DNS",
+            format!("these upstream servers have not answered yet: {}", unproven.join(", ")),
+            "let a pod look a name up, and look again",
+        )),
         0 => Some(Check::good("DNS", "all upstream servers answer")),
         count if count == all.len() => Some(Check::missing(
             "DNS",
@@ -165,6 +172,10 @@ mod tests {
             worst(&told)
         };
         assert_eq!(change("/dns/upstreams/0/up", json!(false)), State::Hint);
+        assert_eq!(
+            change("/dns/upstreams/0", json!({"address": "192.0.2.53", "up": true, "answered": 0})),
+            State::Hint
+        );
         assert_eq!(change("/dns/upstreams", json!([{"address": "192.0.2.53", "up": false}])), State::Missing);
         assert_eq!(change("/keptFiles", json!(["a.yaml"])), State::Missing);
         assert_eq!(change("/findings", json!(["error[bad-action] a"])), State::Missing);

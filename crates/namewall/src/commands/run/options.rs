@@ -293,6 +293,10 @@ impl Options {
     pub(crate) fn with_file(&self, path: &Path) -> Result<Self> {
         let text = namewall_cluster::read_text(path).with_context(|| format!("cannot read {}", path.display()))?;
         let file: Arc<str> = path.display().to_string().into();
+        // A file that was cut off must not put every setting back to its default.
+        if text.trim().is_empty() {
+            bail!("{file} is empty; write {{}} if all settings are to have their defaults");
+        }
         let (documents, findings) = Document::read_all(&file, &text);
         if let Some(finding) = findings.first() {
             bail!("{file}: {}", finding.message);
