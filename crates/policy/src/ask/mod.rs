@@ -106,7 +106,12 @@ impl FromStr for Host {
             [""] => Err(AskError::Host(text.to_owned())),
             [name] => {
                 let form = if name.ends_with('.') { Self::Absolute } else { Self::Name };
-                name.parse().map(form).map_err(|error| AskError::Name(text.to_owned(), error))
+                let parsed: DomainName = name.parse().map_err(|error| AskError::Name(text.to_owned(), error))?;
+                // Characters that IDNA leaves out may stand between digits.
+                match is_numeric(parsed.as_str()) {
+                    true => Err(AskError::Address(text.to_owned())),
+                    false => Ok(form(parsed)),
+                }
             }
             [namespace, name] if !namespace.is_empty() && !name.is_empty() => {
                 Ok(Self::Object { namespace: (*namespace).to_owned(), kind: None, name: (*name).to_owned() })
@@ -228,6 +233,14 @@ mod tests {
     fn target(text: &str) -> (String, Protocol, Option<u16>) {
         let target: Target = text.parse().unwrap();
         (target.host.to_string(), target.protocol, target.port)
+    }
+
+    #[test]
+    fn a_name_that_would_be_shown_as_digits_and_dots_is_refused() {
+        // With a soft hyphen, which IDNA leaves out, and with full-width digits.
+        for text in ["192.\u{ad}1", "192.\u{ad}1.", "１９２.1"] {
+            assert_eq!(text.parse::<Host>(), Err(AskError::Address(text.to_owned())));
+        }
     }
 
     #[test]
