@@ -56,18 +56,8 @@ fn dns(told: &Value) -> Option<Check> {
     let address = |one: &Value| one["address"].as_str().unwrap_or_default().to_owned();
     let down: Vec<String> = all.iter().filter(|one| one["up"].as_bool() != Some(true)).map(address).collect();
     let advice = "look whether these servers run and can be reached from this node";
-    let without_answer = |one: &&Value| one["answered"].as_u64() == Some(0);
-    let has_failed = |one: &&Value| one["failed"].as_u64().is_some_and(|count| count > 0);
-    let unproven: Vec<&Value> = all.iter().filter(without_answer).collect();
-    let failed: Vec<String> = unproven.iter().copied().filter(has_failed).map(address).collect();
     match down.len() {
         0 if all.is_empty() => None,
-        0 if !failed.is_empty() => Some(Check::hint(
-            "DNS",
-            format!("these upstream servers were asked and have not answered yet: {}", failed.join(", ")),
-            advice,
-        )),
-        0 if unproven.len() == all.len() => Some(Check::good("DNS", "no upstream server was asked yet")),
         0 => Some(Check::good("DNS", "all upstream servers answer")),
         count if count == all.len() => Some(Check::missing(
             "DNS",
@@ -175,9 +165,6 @@ mod tests {
             worst(&told)
         };
         assert_eq!(change("/dns/upstreams/0/up", json!(false)), State::Hint);
-        let silent = |failed: u64| json!({"address": "192.0.2.53", "up": true, "answered": 0, "failed": failed});
-        assert_eq!(change("/dns/upstreams/0", silent(0)), State::Good);
-        assert_eq!(change("/dns/upstreams/0", silent(1)), State::Hint);
         assert_eq!(change("/dns/upstreams", json!([{"address": "192.0.2.53", "up": false}])), State::Missing);
         assert_eq!(change("/keptFiles", json!(["a.yaml"])), State::Missing);
         assert_eq!(change("/findings", json!(["error[bad-action] a"])), State::Missing);

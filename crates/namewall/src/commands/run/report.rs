@@ -70,9 +70,6 @@ fn print_status(out: &mut impl Write, told: &Value) -> Result<()> {
     for upstream in dns["upstreams"].as_array().into_iter().flatten() {
         let address = upstream["address"].as_str().unwrap_or_default();
         match upstream["up"].as_bool() {
-            Some(true) if upstream["answered"].as_u64() == Some(0) => {
-                writeln!(out, "          {address} has not answered yet")?;
-            }
             Some(true) => writeln!(out, "          {address} answers")?,
             _ => writeln!(out, "          {BAD}{address} does not answer{BAD:#}")?,
         }
