@@ -74,6 +74,8 @@ pub(crate) struct World {
     services: Vec<(usize, Target, u16)>,
     /// The versions of IP that each Service has addresses of.
     served: Vec<Served>,
+    /// Dice of their own: all else of a seed's clusters stays as it was before Services had versions.
+    dice_of_served: Dice,
     policies: Vec<Policy>,
     pod_networks: &'static [&'static str],
     /// Every Role there has been, in the order in which they came.
@@ -98,6 +100,7 @@ impl World {
             host_pod: false,
             services: vec![(0, Target::Outside, PORTS[0]); SERVICES.len()],
             served: vec![Served::Both; SERVICES.len()],
+            dice_of_served: Dice::new(!seed),
             policies: Vec::new(),
             pod_networks: dice.pick(&POD_NETWORKS),
             roles: Vec::new(),
@@ -165,8 +168,8 @@ impl World {
         }
         let choices = [Served::Both, Served::Both, Served::Only { is_ipv4: true }, Served::Only { is_ipv4: false }];
         for served in &mut self.served {
-            if dice.chance(20) {
-                *served = dice.pick(&choices);
+            if self.dice_of_served.chance(20) {
+                *served = self.dice_of_served.pick(&choices);
             }
         }
         self.change_policies();
