@@ -63,7 +63,7 @@ pub struct Start<'a, S, D: Dataplane> {
     pub control: PathBuf,
     /// Where the CNI plugin keeps its records.
     pub records: PathBuf,
-    /// Where it is stored what is known of leases. None: nowhere.
+    /// The file in which leases and their origins are stored. None: they are not stored.
     pub history: Option<PathBuf>,
     /// Whether to take over from an agent that runs.
     pub take_over: bool,
@@ -127,7 +127,7 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
             (Ok(_), false) => return Err(AgentError::RunsAlready),
             (Err(_), _) => Vec::new(),
         };
-        // An earlier process has stored it by now.
+        // An earlier process has stored its leases by now.
         let history = start.history.as_deref().and_then(history::load);
         let this = ThisNode::find(&read.lowered.snapshot, config.node.as_deref()).ok().flatten();
         let closed = source.pod_blocks(this.as_ref().map(|this| this.name.as_str()));

@@ -146,7 +146,7 @@ fn uninstall_finds_the_state_wherever_it_is(world: &World, policies: &str) {
     process.signal(Signal::SIGTERM);
     drop(process);
     let on_node = |args: &[&str]| world.sandbox.node(world::NODE).unwrap().enter(|| world.says(args)).unwrap();
-    // It is not told of the folder that the process was told of.
+    // Without --state-dir: the process has left a note that names its folder.
     let told = on_node(&["uninstall"]);
     assert!(stored.iter().all(|file| !file.exists()), "{told}");
     assert!(stored.iter().all(|file| told.contains(&format!("removed {}", file.display()))), "{told}");

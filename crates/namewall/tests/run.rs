@@ -241,6 +241,9 @@ fn it_says_what_is_wrong() {
     std::fs::write(&config, "upstreem: [9.9.9.9]\n").unwrap();
     let config = config.to_str().unwrap();
     assert!(fails(&["run", "--manifests", manifests, "--config", config]).contains("no setting `upstreem`"));
+    // A file that was cut off does not put all settings back to their defaults.
+    std::fs::write(config, "\n").unwrap();
+    assert!(fails(&["run", "--manifests", manifests, "--config", config]).contains("is empty"));
     let _process = run(&world, &[]);
     assert!(fails(&["run", "--manifests", manifests]).contains("--take-over"));
 }

@@ -151,6 +151,15 @@ fn let_settle(cluster: &mut Cluster) -> usize {
     cluster.settle().expect("what is forbidden is cut")
 }
 
+/// A cluster in the sandbox that has no policies yet.
+fn without_policies() -> Cluster {
+    let snapshot = NOTHING.snapshot();
+    let program = compile(&snapshot).0;
+    let wanted =
+        Wanted { snapshot: &snapshot, program: &program, outside: &[], cut: CutEstablished::Always, dns: None };
+    Cluster::build(&wanted, &mut |_| {}).expect("the sandbox is built")
+}
+
 fn cut_packets(cluster: &mut Cluster) -> u64 {
     cluster.counts().expect("the rules are read").get(CUT_PACKETS).map_or(0, |count| count.packets)
 }
@@ -160,11 +169,7 @@ fn s3_4_what_is_allowed_before_and_after_is_never_lost_and_what_is_forbidden_end
     if !has_rights() {
         return;
     }
-    let snapshot = NOTHING.snapshot();
-    let program = compile(&snapshot).0;
-    let wanted =
-        Wanted { snapshot: &snapshot, program: &program, outside: &[], cut: CutEstablished::Always, dns: None };
-    let mut cluster = Cluster::build(&wanted, &mut |_| {}).expect("the sandbox is built");
+    let mut cluster = without_policies();
     cluster.set_settle(Settle::default());
     let listen = |at: &&str| PROTOCOLS.map(|protocol| Listen { address: address(at), protocol, port: PORT });
     cluster.sandbox.ensure_listening(&DB.iter().flat_map(listen).collect::<Vec<_>>()).expect("db listens");
@@ -208,11 +213,7 @@ fn s3_4_a_flood_of_cuts_by_one_pod_revives_no_connection_of_another() {
     if !has_rights() {
         return;
     }
-    let snapshot = NOTHING.snapshot();
-    let program = compile(&snapshot).0;
-    let wanted =
-        Wanted { snapshot: &snapshot, program: &program, outside: &[], cut: CutEstablished::Always, dns: None };
-    let mut cluster = Cluster::build(&wanted, &mut |_| {}).expect("the sandbox is built");
+    let mut cluster = without_policies();
     cluster.set_most_cuts(MOST_CUTS);
     go_to(&mut cluster, NOTHING.after_restart());
     let listen = Listen { address: address(DB[0]), protocol: Protocol::Tcp, port: PORT };

@@ -46,7 +46,7 @@ pub struct LiveQuestion {
     pub cuts: Vec<CutConnection>,
     /// Blocks in which addresses without a pod are closed.
     pub closed: Vec<Cidr>,
-    /// Where namewall's DNS server gets the questions that it takes, which nobody else reaches.
+    /// The addresses and ports at which the DNS server gets intercepted questions. All other packets to them are dropped.
     pub dns_ports: Vec<SocketAddr>,
 }
 

@@ -13,7 +13,7 @@ use crate::nft::set::{self, Version};
 use crate::nft::table::Table;
 
 const ENDS: [(End, &str); 2] = [(End::Source, "closed-source"), (End::Destination, "closed-destination")];
-/// What is told of such a packet instead of a rule.
+/// The text in the log of denials, in place of a rule's name.
 const WHY: &str = "address of the pod network that no pod has";
 
 impl Render<'_> {

@@ -16,7 +16,7 @@ use std::net::IpAddr;
 
 const OWN: &str = "dns/own";
 const REFUSE: &str = "dns/refuse";
-/// What is told of such a packet instead of a rule.
+/// The text in the log of denials, in place of a rule's name.
 const WHY: &str = "DNS port of namewall, where only questions arrive that were taken";
 
 /// From the base chain, by the lowest and the highest port: one test for all other packets.

@@ -120,7 +120,7 @@ impl Now {
         evaluate(&self.program, &self.leases, &question.flow, NOW)
     }
 
-    /// What is said of it offline. Source NAT, of which no object tells, may decide through another node's port.
+    /// The answer of the offline commands. It is *depends* where source NAT decides, which no object describes.
     fn predict(&self, question: &Question) -> Prediction {
         match question.flow.hop {
             Some(_) => {

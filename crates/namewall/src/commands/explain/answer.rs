@@ -114,7 +114,8 @@ impl<'a> Answer<'a> {
         self
     }
 
-    /// A live firewall takes questions to ports of its node that nobody else reaches.
+    /// Denies connections to the ports at which the running agent serves the questions that it intercepts: only
+    /// intercepted questions may arrive there.
     pub(crate) fn with_dns_ports(mut self, ports: &[SocketAddr]) -> Self {
         let is_there = |flow: &&Flow| {
             let asked_over = [Protocol::Udp, Protocol::Tcp].contains(&flow.protocol);
