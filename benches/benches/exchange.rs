@@ -69,7 +69,8 @@ fn service(name: &str) -> Service {
         format!(". {{\nbind 127.0.0.1\n{lines}\n}}\ncluster.local {{\nbind 127.0.0.1\nforward . 192.0.2.54\n}}\n");
     let corefile = read("Corefile", &text, &NoFiles, &|_| None).expect("it is a Corefile");
     let teller = Arc::new(Teller::start(std::io::sink()).expect("a thread can start"));
-    let around = Surroundings { teller, identities: Arc::new(Strangers), addresses: Vec::new(), names: None };
+    let around =
+        Surroundings { teller, identities: Arc::new(Strangers), addresses: Vec::new(), names: None, clusters: None };
     let service = build(&corefile, &around).expect("it can be served").service;
     // Patterns make room for themselves, and the cache is filled.
     exchange(&service);

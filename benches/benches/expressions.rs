@@ -82,7 +82,8 @@ fn service(count: usize) -> Service {
     let text = format!(". {{\nbind 127.0.0.1\n{list}forward . 192.0.2.53\n}}\n");
     let corefile = read("Corefile", &text, &NoFiles, &|_| None).expect("it is a Corefile");
     let teller = Arc::new(Teller::start(std::io::sink()).expect("a thread can start"));
-    let around = Surroundings { teller, identities: Arc::new(Strangers), addresses: Vec::new(), names: None };
+    let around =
+        Surroundings { teller, identities: Arc::new(Strangers), addresses: Vec::new(), names: None, clusters: None };
     build(&corefile, &around).expect("it can be served").service
 }
 

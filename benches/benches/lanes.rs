@@ -70,7 +70,13 @@ impl Rig {
         let text = block(at[0].port(), "healthy") + &block(at[1].port(), "hanging");
         let corefile = read("Corefile", &text, &NoFiles, &|_| None).expect("it is a Corefile");
         let teller = Arc::new(Teller::start(std::io::sink()).expect("a thread can start"));
-        let around = Surroundings { teller, identities: Arc::new(Strangers), addresses: Vec::new(), names: None };
+        let around = Surroundings {
+            teller,
+            identities: Arc::new(Strangers),
+            addresses: Vec::new(),
+            names: None,
+            clusters: None,
+        };
         let own = |settings: &namewall_corefile::EngineSettings| -> Option<Arc<dyn Engine>> {
             Some(if &*settings.name == "healthy" { Arc::new(Healthy) } else { Arc::new(hanging.clone()) })
         };

@@ -31,7 +31,8 @@ const COREFILE: &str = ". {
 static SERVICE: LazyLock<Service> = LazyLock::new(|| {
     let corefile = read("Corefile", COREFILE, &NoFiles, &|_| None).expect("it is a Corefile");
     let teller = Arc::new(Teller::start(std::io::sink()).expect("a thread can start"));
-    let around = Surroundings { teller, identities: Arc::new(Strangers), addresses: Vec::new(), names: None };
+    let around =
+        Surroundings { teller, identities: Arc::new(Strangers), addresses: Vec::new(), names: None, clusters: None };
     build(&corefile, &around).expect("it can be served").service
 });
 

@@ -18,6 +18,7 @@ mod query;
 mod questions;
 mod scenarios;
 mod selectors;
+mod shaped;
 mod state;
 mod themis;
 mod zone;
@@ -36,6 +37,7 @@ pub use query::query;
 pub use questions::questions;
 pub use scenarios::scenarios;
 pub use selectors::selectors;
+pub use shaped::shaped;
 pub use state::state;
 pub use themis::themis;
 pub use zone::zone;
@@ -43,7 +45,7 @@ pub use zone::zone;
 pub type Target = fn(&[u8]);
 
 /// Every target by name: the name of its binary and of its corpus.
-pub const TARGETS: [(&str, Target); 17] = [
+pub const TARGETS: [(&str, Target); 18] = [
     ("answer", answer),
     ("cni", cni),
     ("corefile", corefile),
@@ -58,6 +60,7 @@ pub const TARGETS: [(&str, Target); 17] = [
     ("questions", questions),
     ("scenarios", scenarios),
     ("selectors", selectors),
+    ("shaped", shaped),
     ("state", state),
     ("themis", themis),
     ("zone", zone),

@@ -20,7 +20,7 @@ use clap::{Parser, ValueEnum};
 use namewall_bench::figures::figure;
 use namewall_kubernetes::crds::{definitions, to_yaml};
 use namewall_testbed::ControlPlane;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Measures namewall in a cluster; says `figure NAME VALUE` lines
@@ -106,7 +106,17 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn create(name: &str) -> Result<Self> {
-        let path = std::env::temp_dir().join(format!("namewall-bench-{name}-{}", std::process::id()));
+        Self::create_in(&std::env::temp_dir(), name)
+    }
+
+    /// In memory, as a node's /run is; on disk where there is no such place.
+    fn create_in_memory(name: &str) -> Result<Self> {
+        let memory = PathBuf::from("/dev/shm");
+        Self::create_in(&if memory.is_dir() { memory } else { std::env::temp_dir() }, name)
+    }
+
+    fn create_in(parent: &Path, name: &str) -> Result<Self> {
+        let path = parent.join(format!("namewall-bench-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
         Ok(Self(path))
     }

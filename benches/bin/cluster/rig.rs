@@ -31,23 +31,27 @@ pub(crate) struct Rig {
     /// Where each agent answers.
     pub(crate) sockets: [PathBuf; 2],
     _folder: Folder,
+    /// Where sockets and records of attachments are.
+    _runtime: Folder,
 }
 
 impl Rig {
     /// All of it, at work; the world's DNS knows so many names.
     pub(crate) fn build(name: &str, names: usize) -> Result<Self> {
         let (plane, folder) = (control_plane()?, Folder::create(name)?);
+        let runtime = Folder::create_in_memory(&format!("{name}-run"))?;
         populate(&plane)?;
         std::fs::write(folder.0.join("cluster.yaml"), manifests())?;
         std::fs::write(folder.0.join("scenario.yaml"), scenario(names)?)?;
         let sandbox = build(&folder.0)?;
         let ways = NODES.iter().map(|node| way(&sandbox, node, &plane)).collect::<Result<_>>()?;
-        let agents = NODES.iter().map(|node| start(&sandbox, node, &folder.0, &plane)).collect::<Result<_>>()?;
-        let sockets = NODES.map(|node| folder.0.join(node).join("run.sock"));
+        let agents =
+            NODES.iter().map(|node| start(&sandbox, node, [&folder, &runtime], &plane)).collect::<Result<_>>()?;
+        let sockets = NODES.map(|node| runtime.0.join(node).join("run.sock"));
         for socket in &sockets {
             wait_until(|| ask(socket, &json!({"status": true})).is_ok_and(|told| told["policies"] == 1))?;
         }
-        Ok(Self { _agents: agents, _ways: ways, sandbox, plane, sockets, _folder: folder })
+        Ok(Self { _agents: agents, _ways: ways, sandbox, plane, sockets, _folder: folder, _runtime: runtime })
     }
 }
 
@@ -124,8 +128,9 @@ fn way(sandbox: &Sandbox, node: &str, plane: &ControlPlane) -> Result<Proxy> {
     Proxy::at(node.enter(|| TcpListener::bind((Ipv4Addr::LOCALHOST, plane.port())))??, plane)
 }
 
-fn start(sandbox: &Sandbox, node: &str, folder: &Path, plane: &ControlPlane) -> Result<Process> {
-    let runtime: PathBuf = folder.join(node);
+fn start(sandbox: &Sandbox, node: &str, folders: [&Folder; 2], plane: &ControlPlane) -> Result<Process> {
+    let [folder, runtime] = folders;
+    let runtime = runtime.0.join(node);
     std::fs::create_dir_all(&runtime)?;
     let mut command = Command::new(namewall()?);
     command.env("NAMEWALL_RUNTIME_DIR", &runtime).args(["agent", "--node", node, "--upstream", SERVER, "--kubeconfig"]);
@@ -133,7 +138,7 @@ fn start(sandbox: &Sandbox, node: &str, folder: &Path, plane: &ControlPlane) -> 
     sandbox
         .node(node)
         .context("there is the node")?
-        .enter(|| Process::start(command, &folder.join(format!("{node}.log"))))?
+        .enter(|| Process::start(command, &folder.0.join(format!("{node}.log"))))?
 }
 
 /// What an agent says.

@@ -42,7 +42,7 @@ pub(crate) fn measure(seconds: u64) -> Result<()> {
     node.enforce(&programs[0])?;
     let learner = node.learner().clone();
     for first in (0..LEASES).step_by(1_000) {
-        let mut batch = Vec::new();
+        let mut batch = Default::default();
         for number in first..first + 1_000 {
             learner.learn(&Answer { client: CLIENT, upstream: None, bytes: &answer(number) }, &mut batch);
         }
@@ -80,7 +80,7 @@ fn answering<T>(learner: &Learner, first: u32, work: impl FnOnce() -> Result<T>)
         let waiting = scope.spawn(|| {
             let (mut waits, mut number) = (Vec::new(), first);
             while !is_over.load(Ordering::SeqCst) {
-                let mut batch = Vec::new();
+                let mut batch = Default::default();
                 learner.learn(&Answer { client: CLIENT, upstream: None, bytes: &answer(number) }, &mut batch);
                 let began = Instant::now();
                 learner.commit(&mut batch)?;

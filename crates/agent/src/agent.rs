@@ -12,7 +12,7 @@ use crate::identity::{Attachments, Interfaces};
 use crate::learner::{Refused, StoredLeases};
 use crate::metrics::NodeMetrics;
 use crate::node::NodeError;
-use crate::renewal::{Renewals, Renewing};
+use crate::renewal::{Renewal, Renewals, Renewing};
 use crate::retry::Retry;
 use crate::share::Heard;
 use crate::sharing::{LearnedElsewhere, Publishing};
@@ -41,6 +41,9 @@ use tracing::{info, warn};
 
 /// Users get an Event about a failure that lasts this long. A shorter failure ends with the next attempt.
 const WARN_AFTER: Duration = Duration::from_secs(3);
+
+/// So many names that could not be resolved are in the status.
+const MOST_UNRESOLVED: usize = 100;
 
 /// Reads the settings, at the start and whenever a signal asks for it.
 pub type ReadConfig<'a> = Box<dyn Fn() -> Result<Config, Box<dyn Error + Send + Sync>> + 'a>;
@@ -336,11 +339,13 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
             let state = lock(&self.state);
             (state.dns.server.upstreams.clone(), state.node.learner().clone())
         };
-        let rules = learner.rules();
-        let is_used = |name: &DomainName| rules.as_ref().is_some_and(|rules| rules.all_matching(name).next().is_some());
-        let heard = self.renewals.turn(&Renewing { published: &self.elsewhere, servers, is_used: &is_used });
+        let renewing = Renewing { published: &self.elsewhere, servers, rules: &*learner };
+        let Renewal { heard, kept } = self.renewals.turn(&renewing);
         if !heard.is_empty() {
             self.open(&heard);
+        }
+        if let Err(error) = learner.keep(&kept) {
+            warn!(%error, "cannot keep what rules deny by name");
         }
     }
 
@@ -389,7 +394,7 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
     /// Tells users and the log what happened since the last event.
     fn report(&mut self) {
         let is_lasting = self.retry.failing_for(self.clock.now()).is_some_and(|time| time >= WARN_AFTER);
-        let (node, error, runtime, dns) = {
+        let (node, error, runtime, dns, tampering) = {
             let mut state = lock(&self.state);
             state.trouble = self.source.trouble();
             state.storage = self.source.storage();
@@ -397,6 +402,7 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
                 self.elsewhere.forget_adopted();
             }
             state.dns_service = self.source.dns_service();
+            state.unresolved = self.elsewhere.unresolved().take(MOST_UNRESOLVED).cloned().collect();
             for Refused { client, name, address, why } in state.node.learner().take_refused() {
                 warn!(%client, %name, %address, "an answer opens nothing: {why}");
             }
@@ -407,13 +413,15 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
             let runtime = state.interfaces.sandboxes().and_then(|said| said.error.clone());
             let dns = state.findings.iter().find(|finding| finding.code == "no-dns-service");
             let dns = dns.map(|finding| finding.message.clone());
-            (state.node_name.clone(), lasting.or_else(|| about_kept(&state.kept)), runtime, dns)
+            let error = lasting.or_else(|| about_kept(&state.kept));
+            (state.node_name.clone(), error, runtime, dns, state.tampering())
         };
         self.publish();
         if let Some(node) = node {
             self.source.warn_users(&node, NodeTopic::Enforcement, error.as_deref());
             self.source.warn_users(&node, NodeTopic::Runtime, runtime.as_deref());
             self.source.warn_users(&node, NodeTopic::Dns, dns.as_deref());
+            self.source.warn_users(&node, NodeTopic::Tampering, tampering.as_deref());
         }
     }
 

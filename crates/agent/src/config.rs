@@ -84,6 +84,11 @@ pub enum ConfigError {
          it with --address, or where to serve DNS openly with --listen"
     )]
     NoAddress,
+    #[error(
+        "nobody could ask namewall for a name: with --no-intercept (noIntercept) pods must ask it openly, and nothing \
+         says where; name an address with --listen (listen), like --listen 192.0.2.1, or leave --no-intercept out"
+    )]
+    NowhereToAsk,
     #[error("there is no Node {name}; there are {}", .known.join(", "))]
     NoSuchNode { name: String, known: Vec<String> },
     #[error("which Node is this machine? Say --node, one of {}", .0.join(", "))]
@@ -110,7 +115,7 @@ impl DnsConfig {
             (true, true) => [true, false].into_iter().filter_map(first).collect(),
         };
         if take_to.is_empty() && self.listen.is_empty() {
-            return Err(ConfigError::NoAddress);
+            return Err(if self.intercept { ConfigError::NoAddress } else { ConfigError::NowhereToAsk });
         }
         let mut trusted = upstreams.clone();
         trusted.extend(&self.trusted);
@@ -245,7 +250,9 @@ mod tests {
         let taken = |config: DnsConfig| config.settings(&node, &cluster).map(|settings| settings.take_to);
         assert_eq!(taken(dns()), Ok(vec![node[0], node[2]]));
         assert_eq!(taken(DnsConfig { addresses: vec![node[1]], ..dns() }), Ok(vec![node[1]]));
-        assert_eq!(taken(DnsConfig { intercept: false, ..dns() }), Err(ConfigError::NoAddress));
+        assert_eq!(taken(DnsConfig { intercept: false, ..dns() }), Err(ConfigError::NowhereToAsk));
+        let nowhere = dns().settings(&[], &cluster).map(|settings| settings.take_to);
+        assert_eq!(nowhere, Err(ConfigError::NoAddress));
         let open = DnsConfig { intercept: false, listen: vec![([127, 0, 0, 1], 53).into()], ..dns() };
         assert_eq!(taken(open), Ok(Vec::new()));
     }

@@ -1,7 +1,8 @@
 //! What was cut lately, for the log and `explain --live`.
 
-use namewall_dataplane::{Connection, Cut};
+use namewall_dataplane::{Connection, Cut, SecondConnection};
 use namewall_policy::Instant;
+use namewall_policy::model::Direction;
 use namewall_policy::port::Protocol;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -26,16 +27,52 @@ pub struct CutReport {
     pub cut: Cut,
     /// The connections that were to be cut.
     pub forbidden: Vec<Connection>,
+    /// Those over second interfaces of pods.
+    pub second: Vec<CutSecond>,
+}
+
+/// A connection over a second interface that was to be cut.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CutSecond {
+    /// The pod, as NAMESPACE/NAME.
+    pub pod: String,
+    pub connection: Connection,
+    /// The ends as policies see them: the pod by an address of its own.
+    source: IpAddr,
+    destination: SocketAddr,
+}
+
+impl CutSecond {
+    pub(crate) fn new(pod: &str, addresses: &[IpAddr], second: &SecondConnection) -> Self {
+        let SecondConnection { connection, direction } = second.clone();
+        let (mut source, mut destination) = (connection.source, SocketAddr::from(connection.destination));
+        let same_version = addresses.iter().find(|address| address.is_ipv4() == source.is_ipv4());
+        if let Some(own) = same_version.or(addresses.first()) {
+            match direction {
+                Direction::Egress => source = *own,
+                Direction::Ingress => destination.set_ip(*own),
+            }
+        }
+        Self { pod: pod.to_owned(), connection, source, destination }
+    }
 }
 
 impl CutReport {
     /// One line for a decision, whatever it has cut.
     pub(crate) fn log(&self) {
-        let count = |protocol| self.forbidden.iter().filter(|one| one.protocol == protocol).count();
-        if let Some(first) = self.forbidden.first() {
+        let second = || self.second.iter().map(|second| &second.connection);
+        let count = |protocol| self.forbidden.iter().chain(second()).filter(|one| one.protocol == protocol).count();
+        if let Some(first) = self.forbidden.iter().chain(second()).next() {
             let (from, to) = (SocketAddr::new(first.source, first.source_port), SocketAddr::from(first.destination));
             let (tcp, udp, sctp) = (count(Protocol::Tcp), count(Protocol::Udp), count(Protocol::Sctp));
             let connections_cut = self.cut.connections;
+            if let Some(CutSecond { pod, .. }) = self.second.first() {
+                let connections = self.second.len();
+                info!(
+                    pod,
+                    connections, "connections over second interfaces are forbidden now, those of this pod first"
+                );
+            }
             info!(connections_cut, tcp, udp, sctp, first = %format_args!("{from} -> {to}/{}", first.protocol), "cut");
         }
         if self.cut.forgotten > 0 {
@@ -56,10 +93,37 @@ impl RecentCuts {
             let destination = SocketAddr::from(*destination);
             self.0.push_front(CutConnection { protocol: *protocol, source: *source, destination, when });
         }
+        for CutSecond { connection, source, destination, .. } in &report.second {
+            self.0.truncate(KEPT - 1);
+            let (protocol, source, destination) = (connection.protocol, *source, *destination);
+            self.0.push_front(CutConnection { protocol, source, destination, when });
+        }
     }
 
     /// The last one first.
     pub(crate) fn all(&self) -> Vec<CutConnection> {
         self.0.iter().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::ip;
+
+    /// `explain --live` asks by the pod, and not by its second address.
+    #[test]
+    fn s3_4_a_cut_over_a_second_interface_is_told_of_the_pod_itself() {
+        let (pod, second, other) = (ip("10.0.0.1"), ip("172.16.0.1"), ip("172.16.0.9"));
+        let report = |from, to, direction| {
+            let connection = Connection::between(Protocol::Udp, (from, 4000).into(), (to, 53).into());
+            let second = CutSecond::new("shop/web", &[ip("fd00::1"), pod], &SecondConnection { connection, direction });
+            CutReport { second: vec![second], ..CutReport::default() }
+        };
+        let mut recent = RecentCuts::default();
+        recent.add(&report(second, other, Direction::Egress), Instant::default());
+        recent.add(&report(other, second, Direction::Ingress), Instant::default());
+        let ends: Vec<_> = recent.all().into_iter().map(|cut| (cut.source, cut.destination.ip())).collect();
+        assert_eq!(ends, [(other, pod), (pod, other)]);
     }
 }

@@ -23,23 +23,34 @@ impl Denials {
     }
 }
 
+impl Denials {
+    /// Logs and counts what the kernel has told: of the node, or of a pod's second interfaces.
+    pub(crate) fn take(&self, told: Told, pod: Option<&str>) {
+        let Told { denials, lost } = told;
+        if lost > 0 {
+            self.lost.fetch_add(lost, Ordering::Relaxed);
+            warn!(lost, pod, "denials are missing from the log: the kernel logged more than was read in time");
+        }
+        for Denied { enforced, source, destination, port, protocol, rule, .. } in denials {
+            let (what, counter) = match enforced {
+                true => ("denied", &self.enforced),
+                false => ("would deny", &self.audited),
+            };
+            counter.fetch_add(1, Ordering::Relaxed);
+            match pod {
+                Some(pod) => info!(pod, %source, %destination, port, %protocol, rule, "{what} on a second interface"),
+                None => info!(%source, %destination, port, %protocol, rule, "{what}"),
+            }
+        }
+    }
+}
+
 /// Logs and counts denials in a thread of its own.
 pub(crate) fn follow(mut log: impl FollowDenials, count: &Arc<Denials>) -> Result<(), AgentError> {
     let count = count.clone();
     let follow = move || {
-        while let Ok(Told { denials, lost }) = log.wait() {
-            if lost > 0 {
-                count.lost.fetch_add(lost, Ordering::Relaxed);
-                warn!(lost, "denials are missing from the log: the kernel logged more than was read in time");
-            }
-            for Denied { enforced, source, destination, port, protocol, rule, .. } in denials {
-                let (what, counter) = match enforced {
-                    true => ("denied", &count.enforced),
-                    false => ("would deny", &count.audited),
-                };
-                counter.fetch_add(1, Ordering::Relaxed);
-                info!(%source, %destination, port, %protocol, rule, "{what}");
-            }
+        while let Ok(told) = log.wait() {
+            count.take(told, None);
         }
     };
     thread::Builder::new().name("denials".to_owned()).spawn(follow).map_err(AgentError::Thread)?;

@@ -9,17 +9,20 @@
 //! are never locked for writing while the kernel is busy, and an answer that
 //! opens nothing waits for nothing.
 
-use crate::cuts::CutReport;
+mod stage;
+
+use crate::cuts::{CutReport, CutSecond};
 use crate::metrics::{Meter, add};
 use namewall_dataplane::render::Scope;
 use namewall_dataplane::{
     Adoption, Applied, Connection, CutEstablished, Dataplane, Desired, Excused, Inside, Judge, ListConnections, Plan,
-    PodNamespace, SecondStatus,
+    PodConnections, PodNamespace, SecondConnection, SecondStatus,
 };
-use namewall_policy::lease::{Bounds, Revision};
+use namewall_policy::lease::{Bounds, LeaseChange, Revision};
 use namewall_policy::{Instant, Lease, LeaseStore, LeaseTable, Program};
 use namewall_runtime::Clock;
 use rustc_hash::FxHashSet;
+use stage::Staged;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -27,8 +30,6 @@ use std::time::Duration;
 
 /// Connections that are judged before answers get their turn.
 const JUDGED_AT_ONCE: usize = 256;
-/// Between two parts of a change, for answers that wait for the lock.
-const TURN_OF_ANSWERS: Duration = Duration::from_micros(100);
 /// Expired names are dropped this many at a time, so that answers do not wait for it.
 const FORGOTTEN_AT_ONCE: usize = 5_000;
 
@@ -43,6 +44,9 @@ pub(crate) struct Enforcer<D> {
     excused: Mutex<Excused>,
     clock: Arc<dyn Clock>,
     meter: Arc<Meter>,
+    /// How often the lock was free between two parts of a change.
+    #[cfg(test)]
+    free_turns: AtomicUsize,
 }
 
 /// What is enforced from now on.
@@ -66,11 +70,36 @@ pub(crate) struct Recheck<'a> {
     pub(crate) cut: CutEstablished,
 }
 
+/// The connections that exist.
+struct Listed<E> {
+    own: Vec<Connection>,
+    inside: Vec<ListedPod>,
+    /// Why those of a pod are missing.
+    failed: Option<E>,
+}
+
+/// Those over second interfaces of a pod.
+struct ListedPod {
+    id: String,
+    pod: String,
+    addresses: Vec<IpAddr>,
+    connections: Vec<SecondConnection>,
+}
+
 impl<D: Dataplane> Enforcer<D> {
     pub(crate) fn new(dataplane: D, bounds: Bounds, clock: Arc<dyn Clock>) -> Self {
         let leases = RwLock::new(LeaseStore::new(LeaseTable::with_bounds(bounds)));
         let (waiting, excused, meter) = (AtomicUsize::new(0), Mutex::default(), Arc::default());
-        Self { dataplane: Mutex::new(dataplane), waiting, leases, excused, clock, meter }
+        Self {
+            dataplane: Mutex::new(dataplane),
+            waiting,
+            leases,
+            excused,
+            clock,
+            meter,
+            #[cfg(test)]
+            free_turns: AtomicUsize::new(0),
+        }
     }
 
     pub(crate) fn meter(&self) -> &Arc<Meter> {
@@ -112,26 +141,21 @@ impl<D: Dataplane> Enforcer<D> {
     /// Enforces a Program, and revises the leases in the same transaction. Leases of an earlier process that were found
     /// on the way count from now on. `enforced` runs before anything else can change the data plane.
     pub(crate) fn replace(&self, next: &Next<'_>, enforced: impl FnOnce()) -> Result<Applied, D::Error> {
-        let Next { program, scope, revision, recalled, longest } = *next;
+        let Next { program, scope, revision, longest, .. } = *next;
         let began = self.now();
         // Rendered while answers open what they want to: that takes longer than an answer may be held.
         let mut plan = self.dataplane().plan();
         plan.work_out(program, scope);
-        // The lock is free between two parts, so that answers open what they want to.
-        while self
-            .dataplane()
-            .stage(&mut plan)
-            .inspect_err(|_| self.meter.program.ended(self.now().since(began), false))?
-        {
-            std::thread::sleep(TURN_OF_ANSWERS);
-        }
+        let staged = self.stage(next, &mut plan);
+        let Staged { survey, recalled } =
+            staged.inspect_err(|_| self.meter.program.ended(self.now().since(began), false))?;
         let replaced_table = plan.replaced();
         let mut dataplane = self.dataplane();
         // Planned with the leases locked for reading only, so that answers can still be compared with them. The lock of
         // the data plane keeps others from changing them.
-        let revised = self.leases().plan(&revision);
+        let revised = self.leases().plan_after(&survey, &revision);
         let revoked = revised.revoked.clone();
-        let changed = self.leases_mut(&mut dataplane).revise(&revision, revised, recalled);
+        let changed = self.leases_mut(&mut dataplane).revise(&revision, revised, &recalled);
         let leases = self.leases();
         let adoption = Adoption { never_leased: revision.next.never_leased, longest };
         let desired = Desired { program, scope, leases: leases.table(), changed: &changed, adoption, now: self.now() };
@@ -158,15 +182,8 @@ impl<D: Dataplane> Enforcer<D> {
         enforced();
         drop(dataplane);
         drop(replaced_table);
-        // What cannot be removed now decides nothing, and goes with the next change.
-        loop {
-            // The lock is free while this thread sleeps: a `while let` would hold it.
-            let cleared = self.dataplane().clear();
-            if !matches!(cleared, Ok(true)) {
-                return Ok(applied);
-            }
-            std::thread::sleep(TURN_OF_ANSWERS);
-        }
+        self.clear();
+        Ok(applied)
     }
 
     /// Enforces a Program on the second interfaces of pods. Answers get their turn between two pods.
@@ -191,9 +208,19 @@ impl<D: Dataplane> Enforcer<D> {
     }
 
     /// Opens leases; returns when they are in force. On an error they are as they were before.
-    pub(crate) fn grant_with(&self, mut dataplane: MutexGuard<'_, D>, leases: &[Lease]) -> Result<(), D::Error> {
+    pub(crate) fn grant_with(&self, dataplane: MutexGuard<'_, D>, leases: &[Lease]) -> Result<(), D::Error> {
         let now = self.now();
-        let change = self.leases_mut(&mut dataplane).grant(leases, now);
+        self.open_with(dataplane, now, |store| store.grant(leases, now))
+    }
+
+    /// Enters leases and opens them.
+    fn open_with(
+        &self,
+        mut dataplane: MutexGuard<'_, D>,
+        now: Instant,
+        enter: impl FnOnce(&mut LeaseStore) -> LeaseChange,
+    ) -> Result<(), D::Error> {
+        let change = enter(&mut self.leases_mut(&mut dataplane));
         let done = dataplane.open(&change, self.leases().table(), now);
         self.meter.leases.ended(self.now().since(now), done.is_ok());
         let mut store = self.leases_mut(&mut dataplane);
@@ -209,10 +236,11 @@ impl<D: Dataplane> Enforcer<D> {
 
     /// Cuts the connections that a Program forbids (S3.4), and forgets expired leases without connections.
     pub(crate) fn recheck(&self, recheck: Recheck<'_>) -> Result<CutReport, D::Error> {
-        let connections = self.list_connections()?;
+        let Listed { own: connections, inside, mut failed } = self.list_connections()?;
         let mut excused = self.excused();
-        excused.keep_only(&connections);
-        let (mut report, mut failed) = (CutReport::default(), None);
+        let second = inside.iter().flat_map(|pod| &pod.connections).map(|second| &second.connection);
+        excused.keep_only(connections.iter().chain(second));
+        let mut report = CutReport::default();
         for some in connections.chunks(JUDGED_AT_ONCE) {
             // Judged while no lease can change: what a lease opened is not cut.
             let mut dataplane = self.dataplane();
@@ -226,8 +254,24 @@ impl<D: Dataplane> Enforcer<D> {
             }
             report.forbidden.extend(forbidden.into_iter().cloned());
         }
+        for pod in &inside {
+            for some in pod.connections.chunks(JUDGED_AT_ONCE) {
+                let mut dataplane = self.dataplane();
+                let leases = self.leases();
+                let judge = Judge::new(recheck.program, &leases, recheck.cut).on(recheck.scope).excusing(&excused);
+                let is_forbidden = |second: &&SecondConnection| judge.forbids_second(&pod.addresses, second);
+                let forbidden: Vec<&SecondConnection> = some.iter().filter(is_forbidden).collect();
+                let connections: Vec<&Connection> = forbidden.iter().map(|second| &second.connection).collect();
+                match dataplane.cut_inside(&pod.id, &connections) {
+                    Ok(more) => report.cut += more,
+                    Err(error) => failed = failed.or(Some(error)),
+                }
+                let told = |second: &SecondConnection| CutSecond::new(&pod.pod, &pod.addresses, second);
+                report.second.extend(forbidden.into_iter().map(told));
+            }
+        }
         drop(excused);
-        self.forget(&connections);
+        self.forget(&connections, &inside);
         failed.map_or(Ok(report), Err)
     }
 
@@ -240,10 +284,14 @@ impl<D: Dataplane> Enforcer<D> {
     /// Notes which connections an expired lease of an earlier process may have opened. Called when its leases are
     /// adopted, with the first Program of this process.
     pub(crate) fn excuse(&self, recheck: Recheck<'_>) -> Result<(), D::Error> {
-        let connections = self.list_connections()?;
+        let listed = self.list_connections()?;
         let leases = self.leases();
         let judge = Judge::new(recheck.program, &leases, recheck.cut).on(recheck.scope);
-        *self.excused() = judge.excuse(&connections);
+        let mut excused = judge.excuse(&listed.own);
+        for pod in &listed.inside {
+            judge.excuse_second(&pod.addresses, &pod.connections, &mut excused);
+        }
+        *self.excused() = excused;
         Ok(())
     }
 
@@ -253,18 +301,32 @@ impl<D: Dataplane> Enforcer<D> {
 
     /// Forgets expired leases, except for addresses that connections lead to.
     pub(crate) fn tidy(&self) -> Result<(), D::Error> {
-        self.forget(&self.list_connections()?);
+        let Listed { own, inside, failed } = self.list_connections()?;
+        // Where connections are not known, leases that opened some of them are kept.
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        self.forget(&own, &inside);
         Ok(())
     }
 
     /// The list is read while nobody waits for it.
-    fn list_connections(&self) -> Result<Vec<Connection>, D::Error> {
+    fn list_connections(&self) -> Result<Listed<D::Error>, D::Error> {
         let mut connections = self.dataplane().connections()?;
-        connections.list()
+        let mut listed = Listed { own: connections.list()?, inside: Vec::new(), failed: None };
+        for PodConnections { id, pod, addresses, connections } in connections.list_inside() {
+            match connections {
+                Ok(connections) => listed.inside.push(ListedPod { id, pod, addresses, connections }),
+                Err(error) => listed.failed = listed.failed.or(Some(error)),
+            }
+        }
+        Ok(listed)
     }
 
-    fn forget(&self, connections: &[Connection]) {
-        let connected: FxHashSet<IpAddr> = connections.iter().map(|connection| connection.destination.0).collect();
+    fn forget(&self, own: &[Connection], inside: &[ListedPod]) {
+        let second = inside.iter().flat_map(|pod| &pod.connections).map(|second| &second.connection);
+        let connected: FxHashSet<IpAddr> =
+            own.iter().chain(second).map(|connection| connection.destination.0).collect();
         let mut dataplane = self.dataplane();
         let is_connected = |address| connected.contains(&address);
         let forgotten = self.leases_mut(&mut dataplane).forget(self.now(), FORGOTTEN_AT_ONCE, is_connected);
@@ -280,6 +342,25 @@ mod tests {
     use namewall_policy::domain::DomainPattern;
     use namewall_policy::lease::{NeverLeased, Rules};
     use namewall_runtime::ManualClock;
+
+    /// Goes over to rules for names.
+    fn replace(enforcer: &Enforcer<Memory>) {
+        let program = program(&[names_of_web(&["*.example.org"])]);
+        let (scope, never) = (Scope::default(), NeverLeased::new("cluster.local".parse().expect("a name")));
+        let revision = Revision { before: None, next: Rules { program: &program, never_leased: &never } };
+        let longest = Duration::from_secs(3600);
+        let next = Next { program: &program, scope: &scope, revision, recalled: &[], longest };
+        enforcer.replace(&next, || {}).expect("memory takes it");
+    }
+
+    #[test]
+    fn s6_6_the_lock_is_free_between_the_parts_before_a_switch_and_after_it() {
+        let memory = Memory::default();
+        let enforcer = Enforcer::new(memory.clone(), Bounds::default(), Arc::new(ManualClock::default()));
+        memory.take_parts(5, 7);
+        replace(&enforcer);
+        assert_eq!(enforcer.free_turns.load(Ordering::SeqCst), 5 + 7);
+    }
 
     #[test]
     fn s6_6_leases_are_opened_while_a_change_of_policies_is_worked_out() {
@@ -297,12 +378,7 @@ mod tests {
             assert!(!answers.is_busy(), "answers need not wait");
             answers.grant_with(answers.dataplane_for_answers(), &[opened]).expect("memory takes it");
         });
-        let program = program(&[names_of_web(&["*.example.org"])]);
-        let (scope, never) = (Scope::default(), NeverLeased::new("cluster.local".parse().expect("a name")));
-        let revision = Revision { before: None, next: Rules { program: &program, never_leased: &never } };
-        let longest = Duration::from_secs(3600);
-        let next = Next { program: &program, scope: &scope, revision, recalled: &[], longest };
-        enforcer.replace(&next, || {}).expect("memory takes it");
+        replace(&enforcer);
         assert_eq!(memory.leases(), [lease], "the lease that came meanwhile is not lost");
     }
 }

@@ -95,6 +95,18 @@ impl<D: Dataplane> Learner<D> {
     /// Opens what other nodes have learned, for every rule with a pattern of the name, except for addresses that
     /// are never leased. Returns how many leases were not open yet.
     pub fn hear(&self, heard: &[Heard]) -> Result<usize, LearnError> {
+        let mut opened = 0;
+        loop {
+            let rule_changes = self.rule_changes.load(Ordering::SeqCst);
+            opened += self.hear_now(heard)?;
+            // Rules that came meanwhile have not seen it.
+            if self.rule_changes.load(Ordering::SeqCst) == rule_changes {
+                return Ok(opened);
+            }
+        }
+    }
+
+    fn hear_now(&self, heard: &[Heard]) -> Result<usize, LearnError> {
         let Some(rules) = self.rules() else { return Ok(0) };
         let (lifetimes, now) = (self.settings().lifetimes, self.enforcer.now());
         let mut batch = Vec::new();
@@ -112,6 +124,37 @@ impl<D: Dataplane> Learner<D> {
             self.enforcer.grant_first(&batch).map_err(|error| self.failed(error))?;
         }
         Ok(batch.len())
+    }
+
+    /// True if this node renews the name while nobody publishes it.
+    pub fn renews(&self, name: &DomainName) -> bool {
+        self.rules().is_some_and(|rules| rules.renews(name))
+    }
+
+    /// How long a lease outlives its TTL.
+    pub fn grace(&self) -> Duration {
+        self.settings().lifetimes.grace
+    }
+
+    /// The leases of patterns that a rule denies, and that end within this time or have ended.
+    pub fn ending_denials(&self, within: Duration) -> Vec<Lease> {
+        let Some(rules) = self.rules() else { return Vec::new() };
+        let denied = rules.denied_patterns();
+        if denied.is_empty() {
+            return Vec::new();
+        }
+        let mut ending =
+            self.enforcer.leases().table().ending(self.enforcer.now() + within, |one| denied.contains(one));
+        ending.retain(|lease| rules.refusal(&lease.name, lease.address).is_none());
+        ending
+    }
+
+    /// Grants leases again until they expire.
+    pub fn keep(&self, leases: &[Lease]) -> Result<(), LearnError> {
+        if leases.is_empty() {
+            return Ok(());
+        }
+        self.enforcer.grant_first(leases).map_err(|error| self.failed(error))
     }
 
     fn failed(&self, error: D::Error) -> LearnError {
@@ -253,6 +296,28 @@ impl<D: Dataplane> Learner<D> {
         leases
     }
 
+    /// Makes leases that were read by earlier rules what the change of rules would have made of them: it carries them
+    /// over to all patterns of the name, and drops what is never leased (S6.3).
+    fn follow_rules(&self, leases: &mut Vec<Lease>) {
+        let Some(rules) = self.rules() else { return };
+        leases.retain(|Lease { name, address, asked_by, .. }| match rules.refusal(name, *address) {
+            Some(why) => {
+                let (name, address) = (name.clone(), *address);
+                asked_by.iter().for_each(|&client| self.refuse(Refused { client, name: name.clone(), address, why }));
+                false
+            }
+            None => true,
+        });
+        let key = |lease: &Lease| (lease.pattern.clone(), lease.name.clone(), lease.address);
+        let mut known: FxHashSet<_> = leases.iter().map(key).collect();
+        let carried = leases.iter().flat_map(|lease| {
+            let patterns = rules.all_matching(&lease.name);
+            patterns.map(|pattern| Lease { pattern: pattern.clone(), ..lease.clone() }).collect::<Vec<_>>()
+        });
+        let carried: Vec<Lease> = carried.filter(|lease| known.insert(key(lease))).collect();
+        leases.extend(carried);
+    }
+
     /// Counts and logs leases that were closed since they are never leased any more.
     pub(crate) fn note_revoked(&self, revoked: &[(Lease, Refusal)]) {
         for (Lease { name, address, pattern, .. }, why) in revoked {
@@ -370,6 +435,21 @@ struct Leased {
     known: Known,
 }
 
+/// Leases that answers open, until they are committed.
+#[derive(Debug, Default)]
+pub struct Batch {
+    leases: Vec<Lease>,
+    /// How often the rules had changed when the first of them was read.
+    rule_changes: Option<u64>,
+}
+
+impl Batch {
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.leases.len()
+    }
+}
+
 /// Leases of answers that came before their rules.
 #[derive(Debug)]
 pub(crate) struct RecalledLeases {
@@ -379,13 +459,13 @@ pub(crate) struct RecalledLeases {
 }
 
 impl<D: Dataplane> Learn for Learner<D> {
-    type Batch = Vec<Lease>;
+    type Batch = Batch;
 
     fn knows(&self, client: IpAddr) -> bool {
         self.rules.load().as_ref().is_some_and(|rules| rules.is_own(client))
     }
 
-    fn learn(&self, answer: &Answer<'_>, batch: &mut Vec<Lease>) -> Opens {
+    fn learn(&self, answer: &Answer<'_>, batch: &mut Batch) -> Opens {
         // Loaded before anything is read: if rules or leases change meanwhile, the memo is of an old state.
         let rule_changes = self.rule_changes.load(Ordering::SeqCst);
         let rules = self.rules.load();
@@ -410,7 +490,9 @@ impl<D: Dataplane> Learn for Learner<D> {
         let at = self.enforcer.now();
         let Answer { client, upstream, .. } = *answer;
         let reading = Reading { client, upstream, says: &says, rules, patterns, at };
-        let Leased { opens, until, known } = self.lease(&reading, batch);
+        // Leases that are in the batch already were read by these rules, or by older ones.
+        batch.rule_changes.get_or_insert(rule_changes);
+        let Leased { opens, until, known } = self.lease(&reading, &mut batch.leases);
         if known == Known::Unspoken {
             self.recent.note(answer.client, answer.bytes, at);
             if self.rule_changes.load(Ordering::SeqCst) != rule_changes {
@@ -425,16 +507,20 @@ impl<D: Dataplane> Learn for Learner<D> {
         opens
     }
 
-    fn commit(&self, batch: &mut Vec<Lease>) -> Result<(), LearnError> {
+    fn commit(&self, batch: &mut Batch) -> Result<(), LearnError> {
+        let Batch { mut leases, rule_changes } = std::mem::take(batch);
         self.commits.fetch_add(1, Ordering::SeqCst);
         let dataplane = self.enforcer.dataplane_for_answers();
+        // Rules change only while this lock is held.
+        if rule_changes.is_some_and(|then| then != self.rule_changes.load(Ordering::SeqCst)) {
+            self.follow_rules(&mut leases);
+        }
         let slow = self.settings().slow_kernel;
         if !slow.is_zero() {
             std::thread::sleep(slow);
         }
-        let done = self.enforcer.grant_with(dataplane, batch);
+        let done = self.enforcer.grant_with(dataplane, &leases);
         self.commits.fetch_sub(1, Ordering::SeqCst);
-        batch.clear();
         if let (Some(share), Ok(())) = (self.share.get(), &done) {
             share.finish();
         }
@@ -466,5 +552,7 @@ impl<D: Dataplane> Records for StoredLeases<D> {
 mod model_tests;
 #[cfg(test)]
 mod revision_tests;
+#[cfg(test)]
+mod staging_tests;
 #[cfg(test)]
 mod tests;

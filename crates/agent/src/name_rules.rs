@@ -6,7 +6,7 @@ use namewall_policy::bits::BitSet;
 use namewall_policy::domain::{DomainName, DomainPattern, PatternId};
 use namewall_policy::lease::{NeverLeased, Refusal, Rules};
 use namewall_policy::model::NodeId;
-use namewall_policy::program::Holder;
+use namewall_policy::program::{ClassId, Holder};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
@@ -19,6 +19,9 @@ pub(crate) struct NameRules {
     never: NeverLeased,
     /// The patterns of each Class' rules, found when a pod of it asks first.
     names: Arc<Vec<OnceLock<BitSet>>>,
+    /// The patterns that a rule denies, and those that this node renews, found when they are first needed.
+    denied: OnceLock<BitSet>,
+    renewed: OnceLock<BitSet>,
 }
 
 impl NameRules {
@@ -32,7 +35,8 @@ impl NameRules {
             Some(before) => before.names.clone(),
             None => Arc::new(program.classes.iter().map(|_| OnceLock::new()).collect()),
         };
-        Self { program: program.clone(), node, never: never.clone(), names }
+        let (denied, renewed) = (OnceLock::new(), OnceLock::new());
+        Self { program: program.clone(), node, never: never.clone(), names, denied, renewed }
     }
 
     /// What decides which leases there may be.
@@ -43,8 +47,37 @@ impl NameRules {
     /// True if the address is of a pod of this node.
     pub(crate) fn is_own(&self, client: IpAddr) -> bool {
         let Some(Holder::Pod(id)) = self.program.by_address.get(&client) else { return false };
-        let node = self.program.member(*id).node;
+        self.may_be_here(self.program.member(*id).node)
+    }
+
+    /// True unless the pod is known to be on another node.
+    fn may_be_here(&self, node: Option<NodeId>) -> bool {
         self.node.is_none() || node.is_none() || node == self.node
+    }
+
+    /// True if this node renews the name while nobody publishes it: a rule of its own pods or one before Services
+    /// speaks of it, or some rule denies it.
+    pub(crate) fn renews(&self, name: &DomainName) -> bool {
+        let renewed = self.renewed.get_or_init(|| self.renewed());
+        self.program.patterns.matching(name).iter().any(|PatternId(id)| renewed.contains(*id as usize))
+    }
+
+    fn renewed(&self) -> BitSet {
+        let mut renewed = self.denied().clone();
+        renewed.union_with(&self.program.names_before_services());
+        let here = self.program.workloads.iter().filter(|member| !member.template && self.may_be_here(member.node));
+        let classes: BTreeSet<ClassId> = here.map(|member| member.class).collect();
+        classes.into_iter().for_each(|class| renewed.union_with(&self.program.names_of(class)));
+        renewed
+    }
+
+    fn denied(&self) -> &BitSet {
+        self.denied.get_or_init(|| self.program.denied_names())
+    }
+
+    /// The patterns that some rule denies.
+    pub(crate) fn denied_patterns(&self) -> BTreeSet<&DomainPattern> {
+        self.denied().iter().map(|id| self.program.patterns.get(PatternId(id as u32))).collect()
     }
 
     /// The patterns of this pod's rules; None if it is no pod, or has no rule by name (S6.10).
@@ -80,5 +113,40 @@ impl NameRules {
     /// Why the name must not open the address (S6.8); None if it may.
     pub(crate) fn refusal(&self, name: &DomainName, address: IpAddr) -> Option<Refusal> {
         self.never.refusal(&self.program, name, address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{names_of, read};
+    use namewall_policy::compile;
+
+    const ELSEWHERE: &str = "
+{apiVersion: v1, kind: Node, metadata: {name: n2}, status: {addresses: [{type: InternalIP, address: 192.0.2.2}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: far, namespace: away, labels: {app: far}}, spec: {nodeName: n2},
+ status: {phase: Running, podIP: 10.0.1.1}}
+---
+{apiVersion: k8s.ovn.org/v1, kind: EgressFirewall, metadata: {name: default, namespace: shop},
+ spec: {egress: [{type: Deny, to: {dnsName: '*.bad.example'}}, {type: Allow, to: {dnsName: shop.example}}]}}
+";
+
+    #[test]
+    fn a_node_renews_the_names_of_its_own_pods_and_all_that_are_denied() {
+        let policies = [ELSEWHERE.to_owned(), names_of("web", &["web.example"]), names_of("far", &["far.example"])];
+        let snapshot = read(&policies).lowered.snapshot;
+        let (program, _) = compile(&snapshot);
+        let never = NeverLeased::new("cluster.local".parse().expect("a name"));
+        let renewed = |node: Option<&str>| {
+            let node = node.map(|name| snapshot.node_named(name).expect("there is such a node"));
+            let rules = NameRules::new(None, node, &program, &never);
+            let names = ["web.example", "far.example", "shop.example", "x.bad.example", "other.example"];
+            let is_renewed = |name: &&str| rules.renews(&name.parse().expect("a name"));
+            names.into_iter().filter(is_renewed).collect::<Vec<_>>()
+        };
+        assert_eq!(renewed(Some("n1")), ["web.example", "shop.example", "x.bad.example"]);
+        assert_eq!(renewed(Some("n2")), ["far.example", "x.bad.example"]);
+        assert_eq!(renewed(None), ["web.example", "far.example", "shop.example", "x.bad.example"]);
     }
 }

@@ -13,7 +13,7 @@ use crate::settle::{Settle, Settling};
 use namewall_dataplane::nft::{Nft, NftError, Settings as NftSettings};
 use namewall_dataplane::render::{Intercept, Listener, Scope};
 use namewall_dataplane::{
-    Applied, Count, Cut, CutEstablished, Dataplane, Guard, GuardDrops, Guarded, PodInterface, PodNamespace,
+    Applied, Count, Cut, CutEstablished, Dataplane, Guard, GuardDrops, Guarded, PodDenials, PodInterface, PodNamespace,
     SecondStatus,
 };
 use namewall_dns::{Listen, Server, ServerError, Settings as ServerSettings, Sockets};
@@ -105,6 +105,8 @@ pub struct Node<D: Dataplane = Nft> {
     namespaces: Vec<PodNamespace>,
     second: Vec<SecondStatus>,
     repaired: u64,
+    /// The pod whose tables were last found changed by others.
+    last_repaired: Option<String>,
     cut: CutEstablished,
     program: Program,
     /// How to serve, and where, from the next change on.
@@ -181,6 +183,7 @@ impl<D: Dataplane> Node<D> {
             namespaces: Vec::new(),
             second: Vec::new(),
             repaired: 0,
+            last_repaired: None,
             cut,
             program: Program::default(),
             prepared: None,
@@ -294,12 +297,35 @@ impl<D: Dataplane> Node<D> {
             pod.extra = interfaces.iter().find(is_own).map(|one| one.extra.clone()).unwrap_or_default();
         }
         let second = self.enforcer.inside(&self.namespaces, &self.program, &self.scope);
+        let mut is_in_doubt = false;
         for status in &second {
             let before = self.second.iter().find(|before| before.id == status.id);
             log_second(status, before);
-            self.repaired += status.repaired.saturating_sub(before.map_or(0, |before| before.repaired));
+            let repaired = status.repaired.saturating_sub(before.map_or(0, |before| before.repaired));
+            if repaired > 0 {
+                self.repaired += repaired;
+                self.last_repaired = Some(status.pod.clone());
+            }
+            // Connections may have been opened that no policy allows: while tables were changed, while they could not be
+            // made right, or while no process ran.
+            let was_left = self.namespaces.iter().any(|pod| pod.id == status.id && pod.has_table);
+            let had_failed = before.is_some_and(|before| before.failure.is_some()) && status.failure.is_none();
+            is_in_doubt |= repaired > 0 || had_failed || (before.is_none() && was_left);
         }
         self.second = second;
+        if is_in_doubt {
+            self.settling.changed(true, self.now());
+        }
+    }
+
+    /// Denials on second interfaces of pods that nobody has taken yet.
+    pub fn take_denials_inside(&self) -> Vec<PodDenials> {
+        if self.second.is_empty() { Vec::new() } else { self.enforcer.dataplane().take_denials_inside() }
+    }
+
+    /// The pod in whose network namespace tables were last found changed by others.
+    pub fn last_repaired(&self) -> Option<&str> {
+        self.last_repaired.as_deref()
     }
 
     /// How often tables inside pods' network namespaces were found changed by others, and made right.
@@ -571,12 +597,15 @@ impl<D: Dataplane> Node<D> {
 
 /// Logs what is new about a pod's second interfaces.
 fn log_second(status: &SecondStatus, before: Option<&SecondStatus>) {
-    let SecondStatus { pod, interfaces, failure, repaired, .. } = status;
+    let SecondStatus { pod, interfaces, failure, repaired, unlogged, .. } = status;
     if *repaired > before.map_or(0, |before| before.repaired) {
         warn!(pod, "somebody changed namewall's tables inside the pod's network namespace; they were made right");
     }
     if let Some(error) = failure.as_ref().filter(|_| before.is_none_or(|before| before.failure != *failure)) {
         warn!(pod, error, "cannot enforce policies on the pod's second interfaces");
+    }
+    if let Some(error) = unlogged.as_ref().filter(|_| before.is_none_or(|before| before.unlogged != *unlogged)) {
+        warn!(pod, error, "denials on the pod's second interfaces are not logged");
     }
     if !interfaces.is_empty() && before.is_none_or(|before| before.interfaces != *interfaces) {
         info!(pod, interfaces = interfaces.join(", "), "policies are enforced on second interfaces");

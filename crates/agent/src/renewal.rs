@@ -2,11 +2,14 @@
 //! have published, and that nobody publishes anew when their TTL is over, since
 //! the API server or the controller is away (S8.7).
 
+use crate::denied_names::{DeniedNames, Known};
+use crate::learner::Learner;
 use crate::share::Heard;
 use crate::sharing::{LearnedElsewhere, PublishedName};
+use namewall_dataplane::Dataplane;
 use namewall_dns::lookup::{Done, Lookups, NO_SUCH_NAME, Order};
-use namewall_policy::Instant;
 use namewall_policy::domain::DomainName;
+use namewall_policy::{Instant, Lease};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -22,6 +25,8 @@ const TRY_AGAIN: Duration = Duration::from_secs(5);
 /// A name keeps its addresses for so many failures (S8.7); after that it is looked up less often.
 const MOST_FAILURES: u32 = 5;
 const TRY_RARELY: Duration = Duration::from_secs(60);
+/// Leases of denied names are granted again so long before they end, or with their grace if that is longer.
+const KEEP_BEFORE: Duration = Duration::from_secs(3);
 /// Lookups at the same time. Names of rules come before those that wildcards have collected.
 const MOST_UNDER_WAY: usize = 256;
 
@@ -29,6 +34,7 @@ const MOST_UNDER_WAY: usize = 256;
 #[derive(Debug)]
 pub struct Renewals {
     names: BTreeMap<String, Renewed>,
+    denied: DeniedNames,
     under_way: BTreeSet<String>,
     lookups: Box<dyn Lookups>,
     look_at: Instant,
@@ -39,28 +45,65 @@ struct Renewed {
     addresses: BTreeMap<IpAddr, Instant>,
     due: Instant,
     failures: u32,
+    /// DNS has said that it has no address.
+    is_gone: bool,
 }
 
 /// Whom to ask, and for what.
 pub struct Renewing<'a> {
     pub published: &'a LearnedElsewhere,
     pub servers: Vec<SocketAddr>,
-    /// Whether a rule of this node speaks of the name.
-    pub is_used: &'a dyn Fn(&DomainName) -> bool,
+    /// What the rules of this node say of names.
+    pub rules: &'a dyn RenewalRules,
+}
+
+/// What the rules of a node say of names.
+pub trait RenewalRules {
+    /// True if the name is renewed.
+    fn renews(&self, name: &DomainName) -> bool;
+
+    /// How long a lease outlives its TTL.
+    fn grace(&self) -> Duration;
+
+    /// The leases of patterns that a rule denies, and that end within this time or have ended.
+    fn ending_denials(&self, within: Duration) -> Vec<Lease>;
+}
+
+impl<D: Dataplane> RenewalRules for Learner<D> {
+    fn renews(&self, name: &DomainName) -> bool {
+        Self::renews(self, name)
+    }
+
+    fn grace(&self) -> Duration {
+        Self::grace(self)
+    }
+
+    fn ending_denials(&self, within: Duration) -> Vec<Lease> {
+        Self::ending_denials(self, within)
+    }
+}
+
+/// What is to be opened now.
+#[derive(Default, Debug)]
+pub struct Renewal {
+    pub heard: Vec<Heard>,
+    /// Leases of denied names, to be granted again (S8.7).
+    pub kept: Vec<Lease>,
 }
 
 impl Renewals {
     pub fn new(lookups: Box<dyn Lookups>) -> Self {
-        Self { names: BTreeMap::new(), under_way: BTreeSet::new(), lookups, look_at: Instant::default() }
+        let (names, denied) = (BTreeMap::new(), DeniedNames::default());
+        Self { names, denied, under_way: BTreeSet::new(), lookups, look_at: Instant::default() }
     }
 
     /// Orders the lookups that are due, and returns what others have found, to be opened.
-    pub fn turn(&mut self, renewing: &Renewing<'_>) -> Vec<Heard> {
+    pub fn turn(&mut self, renewing: &Renewing<'_>) -> Renewal {
         let now = renewing.published.now();
         let done = self.lookups.take_done();
         let is_time = now >= self.look_at;
         if done.is_empty() && !is_time {
-            return Vec::new();
+            return Renewal::default();
         }
         let published = renewing.published.names();
         // What is published anew, or no longer, is not ours to keep.
@@ -71,17 +114,27 @@ impl Renewals {
         let mut heard = Vec::new();
         for one in done {
             self.under_way.remove(&one.name);
+            let is_denied = self.denied.take(&one, now);
             let known = published.get(one.name.as_str()).filter(|known| known.due() + WAIT <= now);
-            let Some(known) = known else { continue };
+            let Some(known) = known else {
+                // It was looked up because it is denied, and others may have published it meanwhile.
+                let found = Renewed::found(&one, renewing.published).filter(|_| is_denied);
+                heard.extend(found.iter().flat_map(|found| found.heard(&one.name, now)));
+                continue;
+            };
             let renewed = self.renew(&one, known, renewing.published);
             heard.extend(renewed.heard(&one.name, now));
             self.names.insert(one.name, renewed);
         }
+        let mut kept = Vec::new();
         if is_time {
             self.look_at = now + LOOK_EVERY;
+            let grace = renewing.rules.grace();
+            let ending = renewing.rules.ending_denials(grace.max(KEEP_BEFORE));
+            kept = self.denied.keep(ending, &Known { now, grace, published: &published });
             self.order(renewing, &published, now);
         }
-        heard
+        Renewal { heard, kept }
     }
 
     /// All that has not ended.
@@ -93,23 +146,19 @@ impl Renewals {
         let (now, before) = (published.now(), self.names.get(&done.name));
         let failures = before.map_or(0, |renewed| renewed.failures) + 1;
         let retry = now + if failures > MOST_FAILURES { TRY_RARELY } else { TRY_AGAIN };
+        if let Some(found) = Renewed::found(done, published) {
+            return found;
+        }
         match &done.found {
-            Ok(found) if !found.is_empty() => {
-                let end = |ttl: u32| now + Duration::from_secs(ttl.into()).min(published.maximum()).max(TRY_AGAIN);
-                let addresses: BTreeMap<IpAddr, Instant> =
-                    found.iter().map(|(address, ttl)| (*address, end(*ttl))).collect();
-                let due = addresses.values().min().copied().unwrap_or(retry);
-                Renewed { addresses, due, failures: 0 }
-            }
             // The name has no address any more.
-            Ok(_) => Renewed { addresses: BTreeMap::new(), due: retry, failures },
-            Err(why) if why == NO_SUCH_NAME => Renewed { addresses: BTreeMap::new(), due: retry, failures },
+            Ok(_) => Renewed::gone(retry, failures),
+            Err(why) if why == NO_SUCH_NAME => Renewed::gone(retry, failures),
             Err(_) => {
                 let last = before.map_or(&known.addresses, |renewed| &renewed.addresses);
                 let is_open = |until: Instant| failures <= MOST_FAILURES && until + GRACE > now;
                 let open = last.iter().filter(|(_, until)| is_open(**until));
                 let addresses = open.map(|(address, _)| (*address, now + TRY_AGAIN)).collect();
-                Renewed { addresses, due: retry, failures }
+                Renewed { addresses, due: retry, failures, is_gone: false }
             }
         }
     }
@@ -119,22 +168,47 @@ impl Renewals {
             Some(renewed) => renewed.due,
             None => known.due() + WAIT,
         };
+        // A name that no object has, and that does not exist any more, does not come back.
+        let is_over = |name: &str| {
+            let is_gone = self.names.get(name).is_some_and(|renewed| renewed.is_gone);
+            is_gone && published.get(name).is_some_and(|known| known.is_lost)
+        };
+        let is_used = |name: &str| DomainName::parse_recorded(name).is_ok_and(|name| renewing.rules.renews(&name));
         let mut wanted: Vec<(bool, Instant, &str)> = published
             .iter()
             .map(|(name, known)| (known.is_collected, due(name, known), *name))
-            .filter(|(_, due, name)| *due <= now && !self.under_way.contains(*name))
-            .filter(|(_, _, name)| DomainName::parse_recorded(name).is_ok_and(|name| (renewing.is_used)(&name)))
+            .filter(|(_, due, name)| *due <= now && !is_over(name) && is_used(name))
+            .chain(self.denied.due(now))
+            .filter(|(_, _, name)| !self.under_way.contains(*name))
             .collect();
         wanted.sort_unstable();
         let (first, spare) = renewing.servers.split_at(renewing.servers.len().min(1));
-        for (_, _, name) in wanted.into_iter().take(MOST_UNDER_WAY.saturating_sub(self.under_way.len())) {
-            self.under_way.insert(name.to_owned());
-            self.lookups.order(Order { name: name.to_owned(), servers: first.to_vec(), spare: spare.to_vec() });
+        let room = MOST_UNDER_WAY.saturating_sub(self.under_way.len());
+        let mut ordered = BTreeSet::new();
+        for name in wanted.into_iter().map(|(_, _, name)| name) {
+            if ordered.len() < room && ordered.insert(name.to_owned()) {
+                self.lookups.order(Order { name: name.to_owned(), servers: first.to_vec(), spare: spare.to_vec() });
+            }
         }
+        self.under_way.extend(ordered);
     }
 }
 
 impl Renewed {
+    /// Of a lookup that gave addresses.
+    fn found(done: &Done, published: &LearnedElsewhere) -> Option<Self> {
+        let found = done.found.as_ref().ok()?;
+        let now = published.now();
+        let end = |ttl: u32| now + Duration::from_secs(ttl.into()).min(published.maximum()).max(TRY_AGAIN);
+        let addresses: BTreeMap<IpAddr, Instant> = found.iter().map(|(address, ttl)| (*address, end(*ttl))).collect();
+        let due = addresses.values().min().copied()?;
+        Some(Self { addresses, due, failures: 0, is_gone: false })
+    }
+
+    fn gone(due: Instant, failures: u32) -> Self {
+        Self { addresses: BTreeMap::new(), due, failures, is_gone: true }
+    }
+
     fn heard(&self, name: &str, now: Instant) -> Vec<Heard> {
         let Ok(name) = DomainName::parse_recorded(name) else { return Vec::new() };
         let unexpired = self.addresses.iter().filter(|(_, until)| **until > now);
@@ -177,7 +251,24 @@ mod tests {
         fn take_done(&mut self) -> Vec<Done> {
             let found = self.says.lock().expect("no panic").clone();
             let asked = std::mem::take(&mut *self.asked.lock().expect("no panic"));
-            asked.into_iter().map(|order| Done { name: order.name, found: found.clone() }).collect()
+            asked.into_iter().map(|order| Done { name: order.name, found: found.clone(), is_whole: true }).collect()
+        }
+    }
+
+    /// Rules that renew all names or none, and deny nothing.
+    struct Renews(bool);
+
+    impl RenewalRules for Renews {
+        fn renews(&self, _name: &DomainName) -> bool {
+            self.0
+        }
+
+        fn grace(&self) -> Duration {
+            GRACE
+        }
+
+        fn ending_denials(&self, _within: Duration) -> Vec<Lease> {
+            Vec::new()
         }
     }
 
@@ -214,7 +305,7 @@ mod tests {
                 self.clock.advance(Duration::from_millis(250));
                 let published = &self.elsewhere;
                 let servers = vec![([192, 0, 2, 53], 53).into()];
-                let heard = self.renewals.turn(&Renewing { published, servers, is_used: &|_| true });
+                let heard = self.renewals.turn(&Renewing { published, servers, rules: &Renews(true) }).heard;
                 self.lookups += self.dns.asked.lock().expect("no panic").len();
                 let now = self.elsewhere.now();
                 self.open.extend(heard.into_iter().map(|one| (one.address, now + one.left + GRACE)));
@@ -268,6 +359,28 @@ mod tests {
     }
 
     #[test]
+    fn s8_7_a_controller_that_cannot_look_a_name_up_does_not_close_it_while_dns_answers_here() {
+        let mut node = Outage::new();
+        for failure in 1..=6 {
+            let mut failing = object(1_000 + failure, 5);
+            failing.status.resolved_names[0].resolution_failures = failure as i32;
+            node.elsewhere.take(vec![(failing.key.clone(), Some(failing))]);
+            assert_eq!(node.pass(5, address(1)), 0);
+        }
+        let mut empty = object(0, 0);
+        empty.status.resolved_names.clear();
+        node.elsewhere.take(vec![(empty.key.clone(), Some(empty.clone()))]);
+        assert_eq!(node.pass(600, address(1)), 0, "its object has lost it");
+        node.answer(Err(NO_SUCH_NAME.to_owned()));
+        node.pass(40, address(1));
+        assert_eq!(node.pass(10, address(1)), 10);
+        node.elsewhere.take(vec![(empty.key, None)]);
+        node.lookups = 0;
+        node.pass(120, address(1));
+        assert_eq!(node.lookups, 0, "no rule has it any more");
+    }
+
+    #[test]
     fn a_name_that_does_not_exist_any_more_closes() {
         let mut node = Outage::new();
         node.answer(Err(NO_SUCH_NAME.to_owned()));
@@ -312,11 +425,11 @@ mod tests {
         tell(&mut node.elsewhere, 9_000, 30);
         node.clock.advance(Duration::from_secs(40));
         let published = &node.elsewhere;
-        node.renewals.turn(&Renewing { published, servers: Vec::new(), is_used: &|_| false });
+        node.renewals.turn(&Renewing { published, servers: Vec::new(), rules: &Renews(false) });
         assert_eq!(node.dns.asked.lock().expect("no panic").len(), 0);
         node.clock.advance(Duration::from_secs(2));
-        let is_asked = |name: &DomainName| format!("{name}.") == NAME;
-        node.renewals.turn(&Renewing { published: &node.elsewhere, servers: Vec::new(), is_used: &is_asked });
+        let published = &node.elsewhere;
+        node.renewals.turn(&Renewing { published, servers: Vec::new(), rules: &Renews(true) });
         assert_eq!(node.dns.asked.lock().expect("no panic").len(), 1);
     }
 }

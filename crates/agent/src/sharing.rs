@@ -3,19 +3,25 @@
 
 use crate::share::{Heard, Share};
 use namewall_cluster::Key;
+use namewall_cluster::kinds::dns_name_resolver::unresolved_message;
 use namewall_kubernetes::{NameObject, Outcome, Publisher, SharedAddress};
 use namewall_policy::domain::DomainName;
 use namewall_policy::lease::Lifetimes;
 use namewall_policy::{Instant, Lease};
 use namewall_runtime::Clock;
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// How long an answer waits until it is published (S8.5). On this node it is open already.
 const HOLD: Duration = Duration::from_millis(50);
+
+/// So many names of an object are looked up here after it has lost them.
+const MOST_LOST: usize = 1_000;
+/// No address is before this one.
+const LOWEST: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// Publishes what is learned here.
 #[derive(Debug)]
@@ -45,6 +51,11 @@ impl Share for Publishing {
 #[derive(Debug)]
 pub struct LearnedElsewhere {
     objects: BTreeMap<Key, BTreeMap<(String, IpAddr), PublishedAddress>>,
+    /// The messages about names that could not be resolved.
+    unresolved: BTreeMap<Key, Vec<String>>,
+    /// Names that an object lost after lookups had failed, or after nobody could write them for longer than their TTL:
+    /// DNS may still return their addresses (S8.7).
+    lost: BTreeMap<Key, BTreeSet<String>>,
     has_begun: bool,
     clock: Arc<dyn Clock>,
     /// What every longer TTL counts as (S6.3).
@@ -58,6 +69,8 @@ struct PublishedAddress {
     until: Instant,
     /// True if the object is for a wildcard, which has collected the name.
     is_collected: bool,
+    /// True if the last lookup that was published failed.
+    is_failing: bool,
 }
 
 /// What is published of a name, by all objects.
@@ -68,18 +81,28 @@ pub(crate) struct PublishedName {
     pub(crate) is_collected: bool,
     /// The time of the last lookup, and when the first TTL of its addresses is over.
     last: (i64, Instant),
+    /// True if those who publish it cannot look it up: nodes do it themselves.
+    is_failing: bool,
+    /// True if no object has it any more.
+    pub(crate) is_lost: bool,
 }
 
 impl PublishedName {
+    #[cfg(test)]
+    pub(crate) fn known_until(addresses: BTreeMap<IpAddr, Instant>, due: Instant) -> Self {
+        Self { addresses, is_collected: false, last: (0, due), is_failing: false, is_lost: false }
+    }
+
     /// When it should be looked up again.
     pub(crate) fn due(&self) -> Instant {
-        self.last.1
+        if self.is_failing { Instant::default() } else { self.last.1 }
     }
 }
 
 impl LearnedElsewhere {
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { objects: BTreeMap::new(), has_begun: false, clock, maximum: Lifetimes::default().maximum }
+        let (objects, unresolved, lost) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { objects, unresolved, lost, has_begun: false, clock, maximum: Lifetimes::default().maximum }
     }
 
     /// What every longer TTL counts as, from now on.
@@ -96,7 +119,16 @@ impl LearnedElsewhere {
         let mut heard = Vec::new();
         for (key, object) in changed {
             let before = self.objects.remove(&key).unwrap_or_default();
+            self.unresolved.remove(&key);
+            let mut lost = self.lost.remove(&key).unwrap_or_default();
             let Some(object) = object else { continue };
+            let failing = object.status.resolved_names.iter().filter(|item| item.resolution_failures > 0);
+            let failing: BTreeSet<&str> = failing.map(|item| item.dns_name.as_str()).collect();
+            let unresolved = object.status.unresolved().map(|(name, why)| unresolved_message(name, why));
+            let unresolved: Vec<String> = unresolved.collect();
+            if !unresolved.is_empty() {
+                self.unresolved.insert(key.clone(), unresolved);
+            }
             let mut addresses = BTreeMap::new();
             for published in object.addresses() {
                 let SharedAddress { name, address, ttl_seconds, looked_up, pattern } = published;
@@ -104,11 +136,22 @@ impl LearnedElsewhere {
                 let ttl = i64::from(ttl_seconds.max(0)).min(maximum);
                 let lookup = (looked_up, ttl_seconds);
                 let left = if self.has_begun { ttl } else { (looked_up + ttl - wall).clamp(0, ttl) };
+                let is_failing = failing.contains(name.as_str());
                 let key = (name, address);
                 let same = before.get(&key).filter(|known| known.lookup == lookup).copied();
                 let until = now + Duration::from_secs(left.unsigned_abs());
-                let fresh = PublishedAddress { lookup, until, is_collected };
-                addresses.insert(key, same.unwrap_or(fresh));
+                let fresh = PublishedAddress { lookup, until, is_collected, is_failing };
+                addresses.insert(key, PublishedAddress { is_failing, ..same.unwrap_or(fresh) });
+            }
+            let is_lost = |known: &PublishedAddress| known.is_failing || known.until <= now;
+            lost.extend(before.iter().filter(|(_, known)| is_lost(known)).map(|((name, _), _)| name.clone()));
+            let is_there = |name: &String| addresses.range((name.clone(), LOWEST)..).next();
+            lost.retain(|name| is_there(name).is_none_or(|((known, _), _)| known != name));
+            while lost.len() > MOST_LOST {
+                lost.pop_last();
+            }
+            if !lost.is_empty() {
+                self.lost.insert(key.clone(), lost);
             }
             heard.extend(unexpired(&addresses, now));
             self.objects.insert(key, addresses);
@@ -122,7 +165,7 @@ impl LearnedElsewhere {
         let mut addresses = BTreeMap::new();
         for lease in leases {
             let until = Instant(lease.expiry.0.saturating_sub(Lifetimes::default().grace));
-            let known = PublishedAddress { lookup: (0, 0), until, is_collected: false };
+            let known = PublishedAddress { lookup: (0, 0), until, is_collected: false, is_failing: false };
             addresses.insert((format!("{}.", lease.name), lease.address), known);
         }
         self.objects.insert(adopted(), addresses);
@@ -131,6 +174,11 @@ impl LearnedElsewhere {
     /// The objects are known again.
     pub(crate) fn forget_adopted(&mut self) {
         self.objects.remove(&adopted());
+    }
+
+    /// The messages about names that could not be resolved.
+    pub(crate) fn unresolved(&self) -> impl Iterator<Item = &String> {
+        self.unresolved.values().flatten()
     }
 
     pub(crate) fn maximum(&self) -> Duration {
@@ -146,8 +194,11 @@ impl LearnedElsewhere {
         let mut names: BTreeMap<&str, PublishedName> = BTreeMap::new();
         for ((name, address), known) in self.objects.values().flatten() {
             let (looked_up, until) = (known.lookup.0, known.until);
-            let new = PublishedName { addresses: BTreeMap::new(), is_collected: true, last: (looked_up, until) };
+            let last = (looked_up, until);
+            let addresses = BTreeMap::new();
+            let new = PublishedName { addresses, is_collected: true, last, is_failing: true, is_lost: false };
             let entry = names.entry(name).or_insert(new);
+            entry.is_failing &= known.is_failing;
             let end = entry.addresses.entry(*address).or_insert(until);
             *end = until.max(*end);
             entry.is_collected &= known.is_collected;
@@ -157,6 +208,12 @@ impl LearnedElsewhere {
                 Ordering::Equal => (looked_up, until.min(entry.last.1)),
                 Ordering::Greater => (looked_up, until),
             };
+        }
+        for name in self.lost.values().flatten() {
+            let last = (0, Instant::default());
+            let addresses = BTreeMap::new();
+            let lost = PublishedName { addresses, is_collected: true, last, is_failing: true, is_lost: true };
+            names.entry(name).or_insert(lost);
         }
         names
     }
@@ -288,6 +345,24 @@ mod tests {
         assert_eq!(node.left(), Some(1));
         node.clock.advance(Duration::from_secs(1));
         assert_eq!(node.left(), None);
+    }
+
+    #[test]
+    fn s8_7_a_name_that_never_resolved_is_told() {
+        let mut node = Listener::new();
+        let mut object = object(1_000, 30);
+        let condition = serde_json::json!({
+            "type": "Degraded", "status": "True", "reason": "NXDOMAIN", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        });
+        let item = &mut object.status.resolved_names[0];
+        item.resolved_addresses.clear();
+        item.conditions = vec![serde_json::from_value(condition).expect("a condition")];
+        node.others.take(vec![(object.key.clone(), Some(object.clone()))]);
+        let told: Vec<&String> = node.others.unresolved().collect();
+        assert!(told.len() == 1 && told[0].contains("www.example.com. could not be resolved (NXDOMAIN)"), "{told:?}");
+        node.tell(2_000, 30);
+        assert_eq!(node.others.unresolved().count(), 0);
     }
 
     #[test]

@@ -12,13 +12,14 @@ use crate::retry::Retry;
 use crate::source::StorageStatus;
 use namewall_cluster::{Key, Read};
 use namewall_dataplane::render::Scope;
-use namewall_dataplane::{Applied, Dataplane};
+use namewall_dataplane::{Applied, Dataplane, PodDenials};
 use namewall_dns::{Listen, Sockets};
 use namewall_kubernetes::{Publisher, Trouble};
 use namewall_policy::addr::Cidr;
 use namewall_policy::domain::DomainName;
 use namewall_policy::{Finding, Instant, Program, Severity, Snapshot, compile, compile_next};
 use namewall_runtime::Clock;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -59,6 +60,8 @@ pub(crate) struct State<D: Dataplane> {
     /// What keeps the API server from being watched.
     pub(crate) trouble: Vec<Trouble>,
     pub(crate) dns_service: Option<Key>,
+    /// The messages about names that could not be resolved.
+    pub(crate) unresolved: Vec<String>,
     /// What became of the stored objects.
     pub(crate) storage: StorageStatus,
     /// Publishes what is learned here.
@@ -171,6 +174,7 @@ impl<D: Dataplane> State<D> {
             last_error: None,
             trouble: Vec::new(),
             dns_service: None,
+            unresolved: Vec::new(),
             storage: StorageStatus::default(),
             publisher: None,
             started,
@@ -244,11 +248,37 @@ impl<D: Dataplane> State<D> {
         let is_due = now.since(self.namespaces_looked_at) >= LOOK_INSIDE_EVERY;
         if is_due {
             self.namespaces_looked_at = now;
+            for PodDenials { pod, told } in self.node.take_denials_inside() {
+                self.denials.take(told, Some(&pod));
+            }
         }
         if has_more || self.node.has_news_inside(is_due) {
             self.node.enforce_inside();
             self.interfaces.enforced_inside(self.node.second());
         }
+    }
+
+    /// The pods of this node whose network namespaces are not reached, so that no policy judges their second interfaces:
+    /// pods from before the CNI plugin, and those of which nobody has passed sockets. Where no pod was attached and no
+    /// node is known, there is no CNI plugin, and none is listed.
+    pub(crate) fn unreached_pods(&self) -> Vec<String> {
+        let node = self.node_name.as_deref().and_then(|name| self.snapshot.node_named(name));
+        if node.is_none() && self.node.second().is_empty() && self.interfaces.unreached() == 0 {
+            return Vec::new();
+        }
+        let here = Here { program: self.node.program(), node };
+        let pods = here.workloads().map(|pod| self.snapshot.workload_name(pod));
+        let mut names: BTreeSet<String> = pods.collect();
+        for pod in self.node.second() {
+            names.remove(&pod.pod);
+        }
+        names.into_iter().collect()
+    }
+
+    /// The warning to users about tables that somebody changed inside a pod's network namespace.
+    pub(crate) fn tampering(&self) -> Option<String> {
+        let (pod, times) = (self.node.last_repaired()?, self.node.repaired_inside());
+        Some(format!("{times} times since the agent started, last in pod {pod}"))
     }
 
     /// Takes the settings that can change while the agent runs.

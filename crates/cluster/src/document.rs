@@ -107,6 +107,7 @@ pub(crate) fn read_part<G: Gather>(part: FilePart<'_>, documents: &mut G, findin
         let Tree { node, mut faults } = yaml::read_tree(text);
         if let Some(broken) = faults.last_mut().filter(|fault| fault.second.is_none())
             && text.text.contains("{{")
+            && !is_binary(text.text)
         {
             broken.message += "; this looks like a template, render it first (helm template …)";
         }
@@ -116,6 +117,11 @@ pub(crate) fn read_part<G: Gather>(part: FilePart<'_>, documents: &mut G, findin
             None => reader.report("", &faults),
         }
     }
+}
+
+/// True if it has characters that no text has.
+fn is_binary(text: &str) -> bool {
+    text.chars().any(|char| char.is_control() && !char.is_whitespace())
 }
 
 pub(crate) fn source(file: &Arc<str>, mark: Mark) -> Source {

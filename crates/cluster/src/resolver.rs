@@ -5,7 +5,7 @@
 use crate::kinds::dns_name_resolver::{ResolvedAddress, ResolvedName, Status};
 use crate::kinds::meta::Condition;
 use jiff::{SignedDuration, Timestamp};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,7 +42,17 @@ impl Default for Settings {
 
 /// Times of a next lookup that are no further apart count as the same.
 const SAME: SignedDuration = SignedDuration::from_secs(5);
-const DEGRADED: &str = "Degraded";
+
+/// The names of an object that a rule denies, each with the time of the last answer that replaced all its addresses.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct DeniedNames(pub BTreeMap<String, Option<Timestamp>>);
+
+impl DeniedNames {
+    /// True if no answer has replaced an address of the name whose time ended then (S8.7).
+    fn keeps(&self, name: &str, end: Timestamp) -> bool {
+        self.0.get(name).is_some_and(|answered| answered.is_none_or(|answered| answered < end))
+    }
+}
 
 /// A lookup of a name, and when.
 #[derive(Clone, Copy, Debug)]
@@ -189,18 +199,52 @@ impl<'s> Resolver<'s> {
         true
     }
 
+    /// The name of the object could not be resolved, and no address of it is known: its entry says why (S8.7). Nothing
+    /// changes if it says so already.
+    pub fn unresolved(&mut self, lookup: Lookup<'_>, rcode: &str) -> bool {
+        let is_own = lookup.name == self.pattern && !is_wildcard(self.pattern);
+        let at = self.position(lookup.name);
+        let known = at.map(|at| &self.status.resolved_names[at]);
+        let is_said = |item: &ResolvedName| {
+            let degraded = item.degraded();
+            !item.resolved_addresses.is_empty() || degraded.is_some_and(|condition| condition.reason == rcode)
+        };
+        if !is_own || known.is_some_and(is_said) {
+            return false;
+        }
+        let condition = lookup.condition("True", rcode);
+        match at {
+            Some(at) => set_condition(&mut self.status.resolved_names[at].conditions, condition),
+            None => self.status.resolved_names.push(ResolvedName {
+                conditions: vec![condition],
+                dns_name: lookup.name.to_owned(),
+                resolved_addresses: Vec::new(),
+                resolution_failures: 1,
+            }),
+        }
+        true
+    }
+
     /// A name is due, and its lookup waits for its turn: its addresses last a little longer (S8.7).
     pub fn postponed(&mut self, lookup: Lookup<'_>) -> bool {
         self.position(lookup.name).is_some_and(|at| lengthen(&mut self.status.resolved_names[at], lookup))
     }
 
-    /// Takes out addresses whose time and grace are over, and names without any.
-    pub fn prune(&mut self, now: Timestamp, grace: SignedDuration) -> bool {
+    /// Takes out addresses whose time and grace are over, and names without any. Addresses of names that a rule denies
+    /// stay until they are replaced.
+    pub fn prune(&mut self, now: Timestamp, grace: SignedDuration, denied: &DeniedNames) -> bool {
         let before = self.status.clone();
         for item in &mut self.status.resolved_names {
-            item.resolved_addresses.retain(|address| next_lookup(address) + grace > now);
+            let name = &item.dns_name;
+            let stays = |end: Timestamp| end + grace > now || denied.keeps(name, end);
+            item.resolved_addresses.retain(|address| stays(next_lookup(address)));
         }
-        self.status.resolved_names.retain(|item| !item.resolved_addresses.is_empty());
+        // An entry without addresses says why the name of the object has none.
+        let says_why = |item: &ResolvedName| {
+            let is_own = item.dns_name == self.pattern && !is_wildcard(self.pattern);
+            is_own && item.degraded().is_some() && before.resolved_names.contains(item)
+        };
+        self.status.resolved_names.retain(|item| !item.resolved_addresses.is_empty() || says_why(item));
         *self.status != before
     }
 
@@ -264,7 +308,7 @@ impl Lookup<'_> {
             _ => format!("{} could not be resolved: {rcode}", self.name),
         };
         Condition {
-            kind: DEGRADED.to_owned(),
+            kind: ResolvedName::DEGRADED.to_owned(),
             status: degraded.to_owned(),
             reason: rcode.to_owned(),
             message,

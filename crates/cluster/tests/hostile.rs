@@ -131,3 +131,23 @@ fn s10_2_a_file_without_an_object_is_told_of() {
     let codes: Vec<_> = loaded.findings.iter().map(|one| one.code).collect();
     assert_eq!(codes, ["empty-file"; 3]);
 }
+
+#[test]
+fn a_template_is_called_one_and_a_binary_file_is_not() {
+    let folder = Folder::new("template");
+    let path = folder.0.join("a.yaml");
+    let message = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        namewall_cluster::load(&[&path])
+            .unwrap()
+            .findings
+            .iter()
+            .map(|finding| finding.message.clone())
+            .collect::<Vec<_>>()
+            .join("; ")
+    };
+    let template = message("metadata:\n  {{ include \"labels\" . }}\n");
+    assert!(template.contains("looks like a template"), "{template}");
+    let binary = message("\u{7f}ELF{{\u{0}\u{1}");
+    assert!(!binary.is_empty() && !binary.contains("template"), "{binary}");
+}

@@ -5,7 +5,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use namewall_cluster::kinds::dns_name_resolver::{ResolvedName, Status};
-use namewall_cluster::resolver::{Bounds, Lookup, Resolver, Settings, matches, object_name};
+use namewall_cluster::resolver::{Bounds, DeniedNames, Lookup, Resolver, Settings, matches, object_name};
 
 /// When nothing has happened yet.
 const START: i64 = 1_700_000_000;
@@ -38,7 +38,7 @@ fn play(pattern: &str, steps: &[Step]) -> (String, Vec<bool>) {
                 resolver.found(lookup(*now, name), &addresses)
             }
             Failed(now, name) => resolver.failed(lookup(*now, name), "NXDOMAIN"),
-            Prune(now) => resolver.prune(time(*now), SignedDuration::from_secs(5)),
+            Prune(now) => resolver.prune(time(*now), SignedDuration::from_secs(5), &DeniedNames::default()),
         });
     }
     (tell(&status), changes)

@@ -15,8 +15,6 @@ use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::time::Duration;
 
-/// The name of the agent's table, unless its settings have another.
-const TABLE: &str = "namewall";
 /// The longest configuration.
 const LONGEST: u64 = 4 << 20;
 /// How long DEL waits for an agent: it succeeds without one.
@@ -127,8 +125,7 @@ impl Call<'_> {
             Err(error @ AskError::Away { .. }) if self.config.when_agent_away == WhenAgentAway::Allow => {
                 let _ = writeln!(self.log, "{NAME}: {error}; {} is closed until one does", container.id);
                 // Its addresses are closed on the node; its second interfaces are closed here.
-                nft::close_inside(&mut sockets, TABLE, OWN_INTERFACE)
-                    .map_err(|error| CniError::of(Code::Io, &error))?;
+                nft::close_inside(&mut sockets, OWN_INTERFACE).map_err(|error| CniError::of(Code::Io, &error))?;
                 Ok(result)
             }
             Err(error) => {

@@ -3,13 +3,16 @@
 
 use crate::attachment::{Attachment, AttachmentId};
 use crate::environment::{is_container, is_interface};
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
+use namewall_runtime::files::open_regular;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 const EXTENSION: &str = ".json";
+/// The longest record, in bytes. One that is longer is cut off, and cannot be read.
+const LONGEST: u64 = 1 << 20;
 
 /// The folder of records.
 #[derive(Clone, Debug)]
@@ -153,9 +156,9 @@ fn write_new(path: &Path, attachment: &Attachment) -> io::Result<()> {
 
 fn read(path: &Path, id: &AttachmentId) -> Result<Attachment, Unreadable> {
     let unreadable = |why: String| Unreadable { path: path.to_owned(), why };
-    let file = File::open(path).map_err(|error| unreadable(error.to_string()))?;
-    let attachment: Attachment =
-        serde_json::from_reader(io::BufReader::new(file)).map_err(|error| unreadable(error.to_string()))?;
+    let file = open_regular(path).map_err(|error| unreadable(error.to_string()))?;
+    let attachment: Attachment = serde_json::from_reader(io::BufReader::new(file.take(LONGEST)))
+        .map_err(|error| unreadable(error.to_string()))?;
     if attachment.id == *id { Ok(attachment) } else { Err(unreadable("it is of another attachment".to_owned())) }
 }
 
@@ -197,6 +200,22 @@ mod tests {
         assert!(records.remove(&one.id).expect("it is removed"));
         assert!(!records.remove(&one.id).expect("it is gone"));
         assert_eq!(records.get(&one.id), None);
+    }
+
+    #[test]
+    fn s10_1_a_record_that_is_no_regular_file_is_refused_and_nobody_waits_for_it() {
+        let folder = Folder::new("pipe");
+        let (records, one) = (folder.0.clone(), attachment());
+        records.write(&one).expect("it is written");
+        let at = |name: &str| records.folder().join(name);
+        nix::unistd::mkfifo(&at("b@eth0.json"), nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+        std::os::unix::fs::symlink("/dev/zero", at("c@eth0.json")).expect("a link");
+        let (heard, hears) = std::sync::mpsc::channel();
+        std::thread::spawn(move || heard.send(records.load().expect("they are listed")));
+        let (loaded, unreadable) = hears.recv_timeout(std::time::Duration::from_secs(60)).expect("nobody waits");
+        assert_eq!(loaded, [one]);
+        let said: Vec<String> = unreadable.iter().map(ToString::to_string).collect();
+        assert!(said[0].contains("it is a pipe") && said[1].contains("it is a device"), "{said:?}");
     }
 
     #[test]

@@ -6,13 +6,17 @@
 use crate::attachment::HostLink;
 use crate::cri::{self, PodSandbox};
 use crate::link::{HostEnds, LinkError};
+use namewall_runtime::files::open_regular;
 use serde::{Deserialize, Serialize};
 use std::error::Error;
-use std::io;
+use std::io::{self, Read as _};
 use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// The longest file, in bytes. One that is longer is cut off, and cannot be read.
+const LONGEST: u64 = 64 << 20;
 
 /// The name of the file, in the folder of the agent's socket.
 pub const FILE: &str = "sandboxes.json";
@@ -102,7 +106,11 @@ impl Sandboxes {
             let error = Some(format!("cannot read {}: {why}", path.display()));
             Some(Self { error, ..Self::default() })
         };
-        match std::fs::read(path) {
+        let read = || {
+            let mut bytes = Vec::new();
+            open_regular(path)?.take(LONGEST).read_to_end(&mut bytes).map(|_| bytes)
+        };
+        match read() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => unreadable(error.to_string()),
             Ok(bytes) => serde_json::from_slice(&bytes).or_else(|error| unreadable(error.to_string()).ok_or(())).ok(),

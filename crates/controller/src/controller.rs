@@ -1,13 +1,14 @@
 //! What the controller does in turn.
 
+use crate::applied::AppliedFirewalls;
 use crate::exposure::{ToldServices, report};
 use crate::firewalls::{Firewall, World};
 use crate::report::verdicts;
 use crate::schedule::{Schedule, Tried};
-use crate::wanted::{Whose, denied, resolvers, wanted};
+use crate::wanted::{Whose, denied, has_rule_for, resolvers, wanted};
 use jiff::Timestamp;
-use namewall_cluster::kinds::{CLUSTER_EGRESS_FIREWALL, Kind, NODE};
-use namewall_cluster::resolver::Settings as ResolverSettings;
+use namewall_cluster::kinds::{CLUSTER_EGRESS_FIREWALL, EGRESS_FIREWALL, Kind, NODE};
+use namewall_cluster::resolver::{DeniedNames, Settings as ResolverSettings, object_name};
 use namewall_cluster::{Key, Settings as ClusterSettings, no_dns_service};
 use namewall_dns::lookup::{Done, LOOKUP_TIMEOUT, Lookups, NO_SUCH_NAME, Order};
 use namewall_kubernetes::api::ApiError;
@@ -22,9 +23,13 @@ use tracing::{error, info, warn};
 const AGAIN: Duration = Duration::from_secs(10);
 /// How often the status of ClusterEgressFirewalls is written.
 const WRITE_EVERY: Duration = Duration::from_secs(3);
+/// How often it is looked which nodes enforce EgressFirewalls.
+const ASK_NODES_EVERY: Duration = Duration::from_secs(1);
 /// So many resolvers are asked for a name that has several addresses (S8.4).
 const MOST_RESOLVERS: usize = 5;
 const TIMEOUT: &str = "Timeout";
+/// The name exists, and has no address.
+const NO_ADDRESS: &str = "NoAddress";
 /// A lookup that has not ended after this counts as failed, and is made again.
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
@@ -75,8 +80,10 @@ pub struct Controller {
     schedule: Schedule,
     objects: BTreeMap<Key, NameObject>,
     wanted: BTreeSet<String>,
-    /// Names of rules that deny.
+    /// Names and wildcards of rules that deny.
     denied: BTreeSet<String>,
+    /// When an answer last replaced all addresses of a denied name.
+    answered: BTreeMap<String, Timestamp>,
     counts: Counts,
     /// True if the objects may differ from what is wanted. `again` is when to retry after a failure.
     is_dirty: bool,
@@ -87,8 +94,12 @@ pub struct Controller {
     under_way: BTreeMap<String, UnderWay>,
     /// What was said of policies, and whether they have changed since.
     said: BTreeMap<(&'static Kind, Key), Verdict>,
+    /// What is to be said of them, without what nodes say.
+    verdicts: BTreeMap<(&'static Kind, Key), Verdict>,
+    applied: AppliedFirewalls,
     has_new_policies: bool,
     report_again: Instant,
+    ask_nodes_at: Instant,
     /// The ClusterEgressFirewalls, whether the cluster has changed since they were looked at, and when they may be
     /// looked at again: that costs as much as to enforce them.
     firewalls: BTreeMap<Key, Firewall>,
@@ -112,6 +123,7 @@ impl Controller {
             objects: BTreeMap::new(),
             wanted: BTreeSet::new(),
             denied: BTreeSet::new(),
+            answered: BTreeMap::new(),
             counts: Counts::default(),
             is_dirty: true,
             again: None,
@@ -119,8 +131,11 @@ impl Controller {
             turned: 0,
             under_way: BTreeMap::new(),
             said: BTreeMap::new(),
+            verdicts: BTreeMap::new(),
+            applied: AppliedFirewalls::default(),
             has_new_policies: true,
             report_again: now,
+            ask_nodes_at: now,
             firewalls: BTreeMap::new(),
             has_changed: true,
             write_again: now,
@@ -150,14 +165,11 @@ impl Controller {
         if self.is_dirty || self.again.is_some_and(|at| self.now() >= at) {
             self.reconcile().await;
         }
-        if self.has_new_policies && self.now() >= self.report_again {
-            self.has_new_policies = false;
-            self.report().await;
-        }
+        self.report().await;
         self.write_firewalls().await;
         self.look_up(wall);
         for key in self.schedule.take_prunes(wall) {
-            self.publisher.prune(&key);
+            self.publisher.prune(&key, self.denied_names(&key));
         }
     }
 
@@ -187,8 +199,36 @@ impl Controller {
             self.is_dirty |= wanted != self.wanted;
             self.wanted = wanted;
             self.denied = self.watch.with_store(denied);
+            let denied = &self.denied;
+            self.answered.retain(|name, _| has_rule_for(denied, name));
         }
         self.has_new_policies |= self.watch.take_policy_change();
+    }
+
+    /// True if a rule denies the name, or the wildcard over it.
+    fn is_denied(&self, name: &str) -> bool {
+        has_rule_for(&self.denied, name)
+    }
+
+    /// True if there is an object for exactly this name, and none that knows an address of it.
+    fn is_unknown(&self, name: &str) -> bool {
+        // Nearly always the object has the name that is computed first.
+        let key = Key { namespace: self.settings.namespace.as_str().into(), name: object_name(name, 0).into() };
+        let usual = self.objects.get(&key).filter(|object| object.pattern == name);
+        let others = self.objects.values().filter(|object| usual.is_none() && object.pattern == name);
+        let mut objects = usual.into_iter().chain(others).peekable();
+        let knows = |object: &NameObject| {
+            let own = object.status.resolved_names.iter().filter(|item| item.dns_name == name);
+            own.flat_map(|item| &item.resolved_addresses).next().is_some()
+        };
+        objects.peek().is_some() && !objects.any(knows)
+    }
+
+    /// The denied names of an object.
+    fn denied_names(&self, key: &Key) -> DeniedNames {
+        let items = self.objects.get(key).into_iter().flat_map(|object| &object.status.resolved_names);
+        let names = items.map(|item| &item.dns_name).filter(|name| self.is_denied(name));
+        DeniedNames(names.map(|name| (name.clone(), self.answered.get(name).copied())).collect())
     }
 
     fn follow_leadership(&mut self, leads: bool) {
@@ -229,9 +269,21 @@ impl Controller {
         }
     }
 
-    /// Says of each policy whether it counts, if that was not said yet.
+    /// Says of each policy whether it counts and which nodes enforce it, if that was not said yet.
     async fn report(&mut self) {
-        let mut verdicts = self.watch.with_store(verdicts);
+        let now = self.now();
+        let is_new = self.has_new_policies && now >= self.report_again;
+        let asks_nodes = now >= self.ask_nodes_at && self.watch.with_store(|store| store.has(&EGRESS_FIREWALL));
+        if !is_new && !asks_nodes {
+            return;
+        }
+        self.has_new_policies &= !is_new;
+        self.ask_nodes_at = now + ASK_NODES_EVERY;
+        if is_new {
+            self.verdicts = self.watch.with_store(verdicts);
+        }
+        let mut verdicts = self.verdicts.clone();
+        self.add_nodes(&mut verdicts);
         let is_news = |(policy, verdict): &(&(&'static Kind, Key), &Verdict)| self.said.get(policy) != Some(verdict);
         let news = verdicts.iter().filter(is_news).map(|((_, key), verdict)| (key.clone(), verdict.clone())).collect();
         let not_said = self.environment.report(news).await;
@@ -240,9 +292,25 @@ impl Controller {
         }
         self.said = verdicts;
         let Some((key, error)) = not_said.first() else { return };
-        self.has_new_policies = true;
+        self.has_new_policies |= is_new;
         self.report_again = self.now() + AGAIN;
+        self.ask_nodes_at = self.report_again;
         warn!(policy = &*key.name, %error, count = not_said.len(), "cannot say whether a policy counts");
+    }
+
+    /// Adds what nodes say of EgressFirewalls.
+    fn add_nodes(&mut self, verdicts: &mut BTreeMap<(&'static Kind, Key), Verdict>) {
+        let enforced = self.watch.enforced_egress_firewalls();
+        let applied = &mut self.applied;
+        self.watch.with_store(|store| {
+            applied.follow(store);
+            applied.take(&enforced, &store.keys(&NODE).map(|key| key.name.clone()).collect());
+        });
+        for ((kind, key), verdict) in verdicts {
+            if **kind == EGRESS_FIREWALL {
+                verdict.nodes = applied.report(key);
+            }
+        }
     }
 
     /// Writes what became of ClusterEgressFirewalls (S7.5), where it is something else than before.
@@ -370,9 +438,20 @@ impl Controller {
         self.counts.lookups_waiting = self.under_way.len() as u64;
     }
 
-    fn take_result(&mut self, Done { name, found }: Done, wall: Timestamp) {
-        // A name that exists and has no address changes nothing.
+    fn take_result(&mut self, done: Done, wall: Timestamp) {
+        let is_denied = self.is_denied(&done.name);
+        if is_denied && done.replacement().is_some() {
+            self.answered.insert(done.name.clone(), wall);
+        }
+        let Done { name, found, .. } = done;
+        let is_unknown = found.as_ref().is_ok_and(Vec::is_empty) || found.is_err();
+        let is_unknown = is_unknown && self.is_unknown(&name);
+        // A name that exists and has no address changes nothing, unless no address was ever known or a rule denies it:
+        // then its addresses stay (S8.7).
         let (how, outcome) = match found {
+            Ok(addresses) if addresses.is_empty() && (is_denied || is_unknown) => {
+                (Tried::NoAddress, Some(Outcome::Failed(NO_ADDRESS.to_owned())))
+            }
             Ok(addresses) if addresses.is_empty() => (Tried::NoAddress, None),
             Ok(addresses) => (Tried::Found, Some(Outcome::Found(addresses))),
             Err(why) if why == NO_SUCH_NAME => (Tried::NoAddress, Some(Outcome::Failed(why))),
@@ -382,7 +461,8 @@ impl Controller {
         self.counts.failures += u64::from(matches!(outcome, Some(Outcome::Failed(_))));
         self.schedule.tried(&name, how, wall);
         let outcome = match outcome {
-            Some(Outcome::Failed(why)) if self.denied.contains(&name) => Some(Outcome::Kept(why)),
+            Some(Outcome::Failed(why)) if is_unknown => Some(Outcome::Unresolved(why)),
+            Some(Outcome::Failed(why)) if is_denied => Some(Outcome::Kept(why)),
             other => other,
         };
         if let Some(outcome) = outcome {
@@ -398,7 +478,7 @@ impl Controller {
         let ended = self.under_way.iter().filter(|(_, lookup)| has_ended(lookup));
         for name in ended.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
             self.under_way.remove(&name);
-            self.take_result(Done { name, found: Err(TIMEOUT.to_owned()) }, wall);
+            self.take_result(Done::failed(name, TIMEOUT), wall);
         }
         // Not shortly before it counts as failed: the addresses have ended by then, and go if it failed too often.
         let may_wait = |lookup: &UnderWay| now.since(lookup.since) + 2 * LOOKUP_TIMEOUT <= LONGEST_WAIT;

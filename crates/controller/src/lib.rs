@@ -8,6 +8,7 @@
 //! `controller` does it all in turn, in whatever environment it is given, and
 //! looks names up by `namewall_dns::lookup`; `metrics` is what a scraper is told.
 
+mod applied;
 mod controller;
 mod exposure;
 mod firewalls;

@@ -30,7 +30,8 @@ pub fn verdicts(store: &Store) -> BTreeMap<(&'static Kind, Key), Verdict> {
         if count > errors.len() {
             errors.push(format!("and {} more", count - errors.len()));
         }
-        let verdict = Verdict { versioned: version_of(kind, document), generation: generation(document), errors };
+        let (versioned, generation) = (version_of(kind, document), generation(document));
+        let verdict = Verdict { versioned, generation, errors, nodes: None };
         ((*kind, Key::clone(key)), verdict)
     };
     policies.iter().map(verdict).collect()

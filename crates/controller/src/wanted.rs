@@ -45,6 +45,12 @@ pub fn denied(store: &Store) -> BTreeSet<String> {
     names
 }
 
+/// True if the name, or the wildcard over it, is among these.
+pub(crate) fn has_rule_for(names: &BTreeSet<String>, name: &str) -> bool {
+    let over = name.split_once('.').map(|(_, parent)| format!("*.{parent}"));
+    names.contains(name) || over.is_some_and(|wildcard| names.contains(&wildcard))
+}
+
 /// What stands under a key, wherever it is in the spec.
 fn texts(document: &Document, key: &str, names: &mut BTreeSet<String>) {
     if let Some(spec) = document.node.get("spec") {

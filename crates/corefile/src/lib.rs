@@ -19,6 +19,7 @@ mod lexer;
 mod lint;
 mod parse;
 mod problem;
+mod selector;
 mod server;
 mod sources;
 mod suggest;

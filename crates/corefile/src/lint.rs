@@ -13,6 +13,7 @@ pub(crate) fn lint(servers: &[ServerBlock], report: &mut Report) {
         }
         unused_engines(server, report);
         only_responses(server, report);
+        cluster_of_all(server, report);
         facts::lint(server, report);
         let labels = server.edns0.iter().map(|field| ("label", &*field.label, &field.place));
         let engines = server.engines.iter().map(|engine| ("engine", &*engine.name, &engine.place));
@@ -28,7 +29,9 @@ fn served_twice(servers: &[ServerBlock], report: &mut Report) {
     for server in servers {
         for key in &server.keys {
             let before = seen.entry((&key.zone, key.port)).or_default();
-            let meets = |(other, _): &&(&ServerBlock, &FileSpan)| may_meet(&other.bind, &server.bind);
+            // A view leaves questions for blocks behind it.
+            let meets =
+                |(other, _): &&(&ServerBlock, &FileSpan)| other.view.is_none() && may_meet(&other.bind, &server.bind);
             if let Some((_, first)) = before.iter().find(meets) {
                 let message = format!("`{}` at port {} is served already", key.zone, key.port);
                 report.error("defined-twice", &key.place, message).help(format!("by {first}: remove one of them"));
@@ -74,6 +77,20 @@ fn ends(list: &Firewall, report: &mut Report) {
         report
             .warning("unreachable-rule", &rule.place, "this rule is never asked")
             .help(format!("the one on line {} always holds", list.rules[end].place.line));
+    }
+}
+
+/// A cluster that has all names leaves none to others.
+fn cluster_of_all(server: &ServerBlock, report: &mut Report) {
+    let Some(cluster) = &server.kubernetes else { return };
+    let has_all = match cluster.zones.is_empty() {
+        true => server.keys.iter().any(|key| key.zone.depth() == 0),
+        false => cluster.zones.iter().any(|zone| zone.depth() == 0),
+    };
+    if has_all && cluster.fallthrough.is_empty() && !server.forwards.is_empty() {
+        report
+            .warning("all-names", &cluster.place, "`kubernetes` answers for all names: none is forwarded")
+            .help("write the zones of the cluster: `kubernetes cluster.local in-addr.arpa ip6.arpa {`");
     }
 }
 

@@ -12,6 +12,7 @@ use crate::suggest::nearest;
 use crate::{FileSpan, ListenAt};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What is served for some zones at some ports.
 #[derive(Clone, PartialEq, Debug)]
@@ -32,6 +33,20 @@ pub struct ServerBlock {
     pub hosts: Option<Hosts>,
     pub files: Vec<ZoneFile>,
     pub templates: Vec<Template>,
+    pub acls: Vec<Acl>,
+    /// In the order in which they are tried.
+    pub rewrites: Vec<Rewrite>,
+    pub dns64: Option<Dns64>,
+    pub header: Option<HeaderFlags>,
+    /// The longest datagram that is sent to clients that speak EDNS0.
+    pub bufsize: Option<u16>,
+    /// Whether answers have only what was asked for.
+    pub minimal: bool,
+    /// What the server calls itself; empty is the host's name.
+    pub nsid: Option<Arc<str>>,
+    /// How long TCP connections may be idle.
+    pub idle_timeout: Option<Duration>,
+    pub view: Option<View>,
     /// Whether questions for all types of a name get an answer of their own.
     pub any: bool,
     pub chaos: Option<Chaos>,
@@ -144,6 +159,15 @@ impl ServerBlock {
             hosts: None,
             files: Vec::new(),
             templates: Vec::new(),
+            acls: Vec::new(),
+            rewrites: Vec::new(),
+            dns64: None,
+            header: None,
+            bufsize: None,
+            minimal: false,
+            nsid: None,
+            idle_timeout: None,
+            view: None,
             any: false,
             chaos: None,
             local: None,
@@ -166,6 +190,15 @@ impl ServerBlock {
     /// Takes a directive. Gives a list of rules back: engines may stand after the lists that name them.
     fn take(&mut self, directive: Directive, line: Line, report: &mut Report) -> Option<Line> {
         match directive {
+            Directive::Acl => self.acls.push(acl::read(&line, report)),
+            Directive::Bufsize => self.bufsize = Some(shaping::bufsize(&line, report)),
+            Directive::Dns64 => self.dns64 = Some(dns64::read(&line, report)),
+            Directive::Header => self.header = Some(shaping::header(&line, report)),
+            Directive::Minimal => self.minimal = shaping::minimal(&line, report),
+            Directive::Nsid => self.nsid = Some(shaping::nsid(&line, report)),
+            Directive::Rewrite => self.rewrites.extend(rewrite::read(&line, report)),
+            Directive::Timeouts => self.idle_timeout = shaping::timeouts(&line, report),
+            Directive::View => self.view = Some(view::read(&line, report)),
             Directive::Any => self.any = is_flag(&line, report),
             Directive::Chaos => self.chaos = Some(fixed::chaos(&line, report)),
             Directive::Local => self.local = Some(fixed::local(&line, report)),

@@ -24,6 +24,13 @@ impl Zone {
         }
     }
 
+    /// True for zones of names of addresses: `in-addr.arpa`, `ip6.arpa` and zones below them.
+    pub fn is_reverse(&self) -> bool {
+        let Self::Name(name) = self else { return false };
+        let mut labels: Vec<&str> = name.labels().collect();
+        labels.pop() == Some("arpa") && matches!(labels.pop(), Some("in-addr" | "ip6"))
+    }
+
     /// How many labels it has: of two zones that contain a name, the one with more is meant.
     pub fn depth(&self) -> usize {
         match self {

@@ -11,6 +11,7 @@ use crate::nft::batch_fixed;
 use namewall_policy::port::Protocol;
 use nix::errno::Errno;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
 
 const SUBSYSTEM: u16 = 1;
 const GET: u16 = SUBSYSTEM << 8 | 1;
@@ -48,7 +49,12 @@ pub struct Conntrack {
 
 impl Conntrack {
     pub fn open() -> Result<Self, Error> {
-        Socket::open(Family::NetlinkNetFilter).map(|socket| Self { socket })
+        Socket::open(Family::NetlinkNetFilter).map(Self::at)
+    }
+
+    /// Those of the namespace that the socket was opened in.
+    pub(crate) fn at(socket: Socket) -> Self {
+        Self { socket }
     }
 
     /// Every connection. The kernel's table changes while it is read; one that
@@ -66,22 +72,27 @@ impl Conntrack {
 
     /// Cuts a connection; false if it was gone already.
     pub fn delete(&mut self, connection: &Connection) -> Result<bool, Error> {
-        let family = if connection.source.is_ipv4() { 2 } else { 10 };
-        let mut request = Messages::new();
-        request.begin(DELETE, 0, &batch_fixed(family, 0));
-        request.bytes(ORIGINAL | 0x8000, &connection.original);
-        if let Some(id) = &connection.id {
-            request.bytes(ID, id);
-        }
-        if let Some(zone) = &connection.zone {
-            request.bytes(ZONE, zone);
-        }
-        request.acknowledge();
-        match self.socket.commit(&request) {
-            Ok(()) => Ok(true),
-            Err(error) if error.errno() == Some(Errno::ENOENT) => Ok(false),
-            Err(error) => Err(error),
-        }
+        delete(&mut self.socket, connection)
+    }
+}
+
+/// Cuts a connection of the namespace that the socket was opened in; false if it was gone already.
+pub(crate) fn delete(socket: &mut Socket, connection: &Connection) -> Result<bool, Error> {
+    let family = if connection.source.is_ipv4() { 2 } else { 10 };
+    let mut request = Messages::new();
+    request.begin(DELETE, 0, &batch_fixed(family, 0));
+    request.bytes(ORIGINAL | 0x8000, &connection.original);
+    if let Some(id) = &connection.id {
+        request.bytes(ID, id);
+    }
+    if let Some(zone) = &connection.zone {
+        request.bytes(ZONE, zone);
+    }
+    request.acknowledge();
+    match socket.commit(&request) {
+        Ok(()) => Ok(true),
+        Err(error) if error.errno() == Some(Errno::ENOENT) => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
@@ -91,6 +102,12 @@ impl Connection {
         let (destination, (original, id, zone)) = ((to.ip(), to.port()), Default::default());
         let (source, source_port) = (from.ip(), from.port());
         Self { protocol, source, source_port, asked: destination, destination, original, id, zone }
+    }
+}
+
+impl AsFd for Conntrack {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 

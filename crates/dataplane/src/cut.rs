@@ -1,6 +1,7 @@
 //! Which connections a Program forbids that were opened under another (S3.4).
 
 use crate::conntrack::Connection;
+use crate::inside::SecondConnection;
 use crate::render::{Answerer, DNS, Intercept, Scope, may_ask};
 use namewall_policy::addr::is_own_to_each_machine;
 use namewall_policy::domain::DomainPattern;
@@ -60,11 +61,11 @@ fn key_of(connection: &Connection) -> ConnectionKey {
 
 impl Excused {
     /// Forgets those that have ended. A new connection between the same ports has no excuse.
-    pub fn keep_only(&mut self, connections: &[Connection]) {
+    pub fn keep_only<'c>(&mut self, connections: impl Iterator<Item = &'c Connection>) {
         if self.0.is_empty() {
             return;
         }
-        let there: FxHashSet<ConnectionKey> = connections.iter().map(key_of).collect();
+        let there: FxHashSet<ConnectionKey> = connections.map(key_of).collect();
         self.0.retain(|key| there.contains(key));
     }
 }
@@ -113,8 +114,17 @@ impl<'a> Judge<'a> {
 
     /// True if the connection is to be cut.
     pub fn forbids(&self, connection: &Connection) -> bool {
+        self.cuts(connection, self.standing(connection))
+    }
+
+    /// True if a connection over a second interface of the pod with these addresses is to be cut.
+    pub fn forbids_second(&self, addresses: &[IpAddr], second: &SecondConnection) -> bool {
+        self.cuts(&second.connection, self.standing_of_second(addresses, second))
+    }
+
+    fn cuts(&self, connection: &Connection, standing: Standing) -> bool {
         let is_excused = |excused: &Excused| excused.0.contains(&key_of(connection));
-        match self.standing(connection) {
+        match standing {
             Standing::Allowed => false,
             Standing::Denied => true,
             Standing::DeniedFlow(flow) => !(self.excused.is_some_and(is_excused) && self.a_name_may_have_opened(&flow)),
@@ -123,11 +133,47 @@ impl<'a> Judge<'a> {
 
     /// The connections that this Program denies, unless a lease opened them that nobody knows any more.
     pub fn excuse(&self, connections: &[Connection]) -> Excused {
-        let may_be = |connection: &&Connection| match self.standing(connection) {
+        let excused = connections.iter().filter(|connection| self.may_be_excused(self.standing(connection)));
+        Excused(excused.map(key_of).collect())
+    }
+
+    /// The same for connections over second interfaces of the pod with these addresses.
+    pub fn excuse_second(&self, addresses: &[IpAddr], connections: &[SecondConnection], excused: &mut Excused) {
+        let may_be = |second: &&SecondConnection| self.may_be_excused(self.standing_of_second(addresses, second));
+        excused.0.extend(connections.iter().filter(may_be).map(|second| key_of(&second.connection)));
+    }
+
+    fn may_be_excused(&self, standing: Standing) -> bool {
+        match standing {
             Standing::DeniedFlow(flow) => self.a_name_may_have_opened(&flow),
             Standing::Allowed | Standing::Denied => false,
+        }
+    }
+
+    /// Only the policies of the pod count, as in the table inside its network namespace. The other end is where its
+    /// address says; a pod's address does not come in by a second interface.
+    fn standing_of_second(&self, addresses: &[IpAddr], second: &SecondConnection) -> Standing {
+        let SecondConnection { connection, direction } = second;
+        let own = addresses.iter().find_map(|address| Some((self.program.pod_at(*address)?, *address)));
+        let Some((pod, address)) = own else { return Standing::Allowed };
+        let pod = self.program.endpoint_of(pod, Some(address));
+        let (destination, port) = connection.destination;
+        let (from, to) = match direction {
+            Direction::Egress => (pod, self.program.endpoint_at(destination)),
+            Direction::Ingress => {
+                let source = connection.source;
+                let is_foreign = self.program.pod_at(source).is_some()
+                    || (self.program.pod_networks.contains(source) && !self.program.is_node_address(source));
+                if is_foreign {
+                    let is_cut = self.cut == CutEstablished::Always;
+                    return if is_cut { Standing::Denied } else { Standing::Allowed };
+                }
+                // The node has no way in by a second interface, and no right of its own there.
+                (Endpoint { address: Some(source), ..Endpoint::default() }, pod)
+            }
         };
-        Excused(connections.iter().filter(may_be).map(key_of).collect())
+        let flow = Flow { from, hop: None, to, protocol: connection.protocol, port, via: None };
+        self.standing_of(flow, Some(*direction))
     }
 
     /// How the Program and the known leases judge the connection.
@@ -165,9 +211,17 @@ impl<'a> Judge<'a> {
             port,
             via: via.filter(|_| asked != destination),
         };
-        let decision = evaluate(self.program, self.history, &flow, EVER);
-        let is_cut = decision.verdict == Verdict::Deny
-            && (self.cut == CutEstablished::Always || self.is_v1beta1(&flow, &decision.reason));
+        self.standing_of(flow, None)
+    }
+
+    /// How the flow is judged; where only one direction counts, by the policies for that.
+    fn standing_of(&self, flow: Flow, only: Option<Direction>) -> Standing {
+        let reason = evaluate(self.program, self.history, &flow, EVER).reason;
+        let is_denied = match reason {
+            Reason::Denied { stage, .. } => only.is_none_or(|direction| stage.direction() == direction),
+            Reason::Allowed { .. } => false,
+        };
+        let is_cut = is_denied && (self.cut == CutEstablished::Always || self.is_v1beta1(&flow, &reason));
         if is_cut && !self.an_evicted_lease_allows(&flow) { Standing::DeniedFlow(flow) } else { Standing::Allowed }
     }
 

@@ -10,9 +10,12 @@
 //! The namespace is reached through sockets that were opened in it
 //! ([`PodSockets`]). `nft::inside` keeps the tables current.
 
+use crate::conntrack::Connection;
 use crate::guard::ExtraSource;
 use crate::netlink::PodSockets;
+use crate::nflog::Told;
 use crate::render::Scope;
+use namewall_policy::model::Direction;
 use namewall_policy::{Instant, LeaseTable, Program};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
@@ -71,4 +74,34 @@ pub struct SecondStatus {
     pub repaired: u64,
     /// Why the tables are not as they should be.
     pub failure: Option<String>,
+    /// Why denials on second interfaces are not logged.
+    pub unlogged: Option<String>,
+}
+
+/// A connection over a second interface of a pod.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SecondConnection {
+    pub connection: Connection,
+    /// Egress if the pod has opened it or forwards it.
+    pub direction: Direction,
+}
+
+/// The connections over the second interfaces of one pod.
+#[derive(Clone, Debug)]
+pub struct PodConnections<E> {
+    /// The namespace's own name.
+    pub id: String,
+    /// The pod, as NAMESPACE/NAME.
+    pub pod: String,
+    /// The pod's own addresses, by which the Program knows it.
+    pub addresses: Vec<IpAddr>,
+    pub connections: Result<Vec<SecondConnection>, E>,
+}
+
+/// Denials on second interfaces of one pod.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PodDenials {
+    /// The pod, as NAMESPACE/NAME.
+    pub pod: String,
+    pub told: Told,
 }

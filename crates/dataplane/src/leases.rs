@@ -3,6 +3,10 @@
 //! pattern opens. A lease group is a list of peers of rules, so several patterns
 //! may share one, and an element lasts as long as the longest of them.
 
+mod moving;
+
+pub(crate) use moving::Moving;
+
 use crate::Adoption;
 use crate::nft::set::{self, Element, Key, LeaseNote, Lifetime, Passing, Transient, Version};
 use namewall_policy::domain::{DomainName, DomainPattern};
@@ -165,8 +169,22 @@ impl<'a> Grouped<'a> {
     }
 }
 
+/// The groups of either, by pattern.
+pub(crate) fn union(one: &LeaseGroups, other: &LeaseGroups) -> LeaseGroups {
+    let mut all = one.clone();
+    for (pattern, groups) in without(other, one) {
+        all.entry(pattern).or_default().extend(groups);
+    }
+    all
+}
+
+/// How many elements these groups have at most.
+pub(crate) fn most_elements(groups: &LeaseGroups, leases: &LeaseTable) -> usize {
+    groups.values().map(Vec::len).max().unwrap_or_default().saturating_mul(leases.len())
+}
+
 /// The groups of one that the other does not have, by pattern.
-fn without(one: &LeaseGroups, other: &LeaseGroups) -> LeaseGroups {
+pub(crate) fn without(one: &LeaseGroups, other: &LeaseGroups) -> LeaseGroups {
     let mut left = LeaseGroups::default();
     for (pattern, groups) in one {
         let is_left = |group: &u64| !other.get(pattern).is_some_and(|other| other.contains(group));
@@ -195,14 +213,17 @@ pub(crate) struct Adopted {
 }
 
 impl Adopting<'_> {
-    /// A lease carries over to every pattern that allows its name (S6.3). Where the name is not known, the group is: the
-    /// lease stays open for as long as it was meant to.
+    /// A lease carries over to every pattern that allows its name (S6.3), unless the pattern has a lease of that name and
+    /// address itself, which keeps its own time. Where the name is not known, the group is: the lease stays open for as
+    /// long as it was meant to.
     pub(crate) fn adopt(self, found: &[Found]) -> Adopted {
         let mut by_group: FxHashMap<u64, Vec<&DomainPattern>> = FxHashMap::default();
         for (pattern, groups) in self.groups {
             groups.iter().for_each(|group| by_group.entry(*group).or_default().push(pattern));
         }
         let patterns = &self.program.patterns;
+        let named = found.iter().filter_map(|found| Some((found.group, found.address, &found.note.as_ref()?.name)));
+        let named: FxHashSet<(u64, IpAddr, &DomainName)> = named.collect();
         let mut adopted = Adopted::default();
         for Found { group, address, left, note } in found {
             let matching = |name: &DomainName| -> Vec<&DomainPattern> {
@@ -216,6 +237,11 @@ impl Adopting<'_> {
             let refusal = self.rules.never_leased.refusal(self.program, &name, *address);
             let expiry = self.now + (*left).min(self.rules.longest);
             for pattern in patterns {
+                let groups = self.groups.get(pattern).map(Vec::as_slice).unwrap_or_default();
+                let is_own = groups.contains(group);
+                if !is_own && groups.iter().any(|other| named.contains(&(*other, *address, &name))) {
+                    continue;
+                }
                 let (pattern, name) = (pattern.clone(), name.clone());
                 let lease = Lease { pattern, name, address: *address, expiry, asked_by };
                 match refusal {
@@ -239,24 +265,6 @@ impl Writes {
 
     fn close(&mut self, key: GroupAddress) {
         self.gone[Version::of(key.address) as usize].push(element(key));
-    }
-
-    /// Takes out what closes groups that no rule asks for any more, if that is more than so much: it can go later.
-    pub(crate) fn split_off_unasked(&mut self, groups: &LeaseGroups, more_than: usize) -> [Vec<Element>; 2] {
-        let asked: FxHashSet<u64> = groups.values().flatten().copied().collect();
-        let is_unasked = |element: &Element| {
-            let number = |at: usize| element.key.as_bytes().get(at..)?.first_chunk().copied().map(u32::from_ne_bytes);
-            let group = number(0).zip(number(4)).map(|(high, low)| u64::from(high) << 32 | u64::from(low));
-            group.is_some_and(|group| !asked.contains(&group))
-        };
-        if self.gone.iter().flatten().filter(|element| is_unasked(element)).count() <= more_than {
-            return Default::default();
-        }
-        self.gone.each_mut().map(|gone| {
-            let (later, now) = std::mem::take(gone).into_iter().partition(is_unasked);
-            *gone = now;
-            later
-        })
     }
 
     pub(crate) fn closes(&self) -> bool {
@@ -445,6 +453,36 @@ mod tests {
         let names = sample::policy(PolicyKind::NetworkPolicy, "names", "web");
         let pods = Sample::default().pod("web", &["10.0.0.1"], "n1").pod("db", &["10.0.0.2"], "n1");
         pods.policy(names.rule(Direction::Egress, Action::Allow, clauses)).program()
+    }
+
+    /// One name may be open for two patterns until two times: the pattern of a new rule took over a lease that another
+    /// pattern has renewed since.
+    #[test]
+    fn s6_3_a_table_with_a_name_that_is_open_for_different_times_is_adopted_as_it_is() {
+        let wide = DomainPattern::Subdomains("com".parse().unwrap());
+        let (never_leased, program) = (sample::never_leased(), program(&[exact(), wide.clone()]));
+        let rules = Adoption { never_leased: &never_leased, longest: Duration::from_secs(3_605) };
+        let mut both = groups(&[1]);
+        both.insert(wide.clone(), vec![2]);
+        let found = |group, seconds| Found {
+            group,
+            address: IpAddr::from([192, 0, 2, 1]),
+            left: Duration::from_secs(seconds),
+            note: Some(LeaseNote { name: "example.com".parse().unwrap(), asked_by: None }),
+        };
+        let table = [found(1, 1_800), found(2, 3_600)];
+        let adopted = Adopting { program: &program, groups: &both, rules, now: NOW }.adopt(&table).leases;
+        let renewed = Lease { pattern: wide, ..lease(1, at(3_700)) };
+        assert_eq!(adopted, [lease(1, at(1_900)), renewed.clone()]);
+        let beside = |found: &[Found], adopted: &[Lease]| {
+            Grouped { leases: &LeaseTable::default(), groups: &both }.beside(found, adopted, NOW)
+        };
+        let writes = beside(&table, &adopted);
+        assert!(writes.new.iter().all(Vec::is_empty) && !writes.closes(), "nothing is written");
+        // To a pattern without it the name carries over.
+        let adopted = Adopting { program: &program, groups: &both, rules, now: NOW }.adopt(&table[1..]).leases;
+        assert_eq!(adopted, [lease(1, at(3_700)), renewed]);
+        assert_eq!(beside(&table[1..], &adopted).new[0].len(), 1);
     }
 
     #[test]

@@ -22,7 +22,7 @@ mod single;
 pub use conntrack::Connection;
 pub use cut::{CutEstablished, Excused, Judge};
 pub use guard::{ExtraSource, Guard, GuardDrops, Guarded, PodInterface};
-pub use inside::{FrameChecks, Inside, PodNamespace, SecondStatus};
+pub use inside::{FrameChecks, Inside, PodConnections, PodDenials, PodNamespace, SecondConnection, SecondStatus};
 pub use leases::LeaseGroups;
 pub use nflog::{Denied, Told};
 pub use single::SingleThreaded;
@@ -52,14 +52,16 @@ pub trait Dataplane: Debug + Send + 'static {
     fn replace_planned(&mut self, desired: &Desired<'_>, plan: Self::Plan) -> Result<Applied, Self::Error>;
 
     /// Writes some of what a planned change needs and no rule asks for yet. True if there is more of it. Leases can be
-    /// opened in between. A change that is not staged, or not to the end, is written all at once.
-    fn stage(&mut self, plan: &mut Self::Plan) -> Result<bool, Self::Error> {
-        let _ = plan;
+    /// opened in between, and `leases` has all that are open. A change that is not staged, or not to the end, is
+    /// written all at once.
+    fn stage(&mut self, plan: &mut Self::Plan, leases: &LeaseTable, now: Instant) -> Result<bool, Self::Error> {
+        let _ = (plan, leases, now);
         Ok(false)
     }
 
     /// Removes some of what no rule asks for any more since the last change. True if there is more of it.
-    fn clear(&mut self) -> Result<bool, Self::Error> {
+    fn clear(&mut self, leases: &LeaseTable) -> Result<bool, Self::Error> {
+        let _ = leases;
         Ok(false)
     }
 
@@ -99,6 +101,17 @@ pub trait Dataplane: Debug + Send + 'static {
     /// Cuts connections (S3.4). What is still sent through one of TCP is answered with a reset. One that cannot be cut does not save the others.
     fn cut(&mut self, connections: &[&Connection]) -> Result<Cut, Self::Error>;
 
+    /// The same for connections over second interfaces, in the namespace of this name.
+    fn cut_inside(&mut self, id: &str, connections: &[&Connection]) -> Result<Cut, Self::Error> {
+        let _ = (id, connections);
+        Ok(Cut::default())
+    }
+
+    /// The denials on second interfaces that nobody has taken yet. Does not wait.
+    fn take_denials_inside(&mut self) -> Vec<PodDenials> {
+        Vec::new()
+    }
+
     /// True if the enforced scope takes pods' DNS to our server while that is alive.
     fn intercepts_dns(&self) -> bool;
 
@@ -132,6 +145,11 @@ pub trait ListConnections {
     type Error;
 
     fn list(&mut self) -> Result<Vec<Connection>, Self::Error>;
+
+    /// Those over second interfaces of pods, as the pods' network namespaces have them.
+    fn list_inside(&mut self) -> Vec<PodConnections<Self::Error>> {
+        Vec::new()
+    }
 }
 
 /// Follows denied packets.

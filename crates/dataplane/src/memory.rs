@@ -40,7 +40,14 @@ struct Inner {
     leases: FxHashMap<(DomainPattern, IpAddr), Lease>,
     connections: Vec<Connection>,
     replaced: usize,
+    /// How often leases were opened, and the most leases that a change of rules or leases had.
+    opened: usize,
+    largest_change: usize,
+    /// In how many more parts it takes what comes before a change, and after it.
+    parts: [usize; 2],
     is_alive: bool,
+    /// How often somebody else is said to have changed the tables inside pods' network namespaces.
+    tampered: u64,
     refuses: bool,
     followers: Vec<Sender<Denied>>,
     while_planning: Option<Act>,
@@ -110,6 +117,34 @@ impl Memory {
         self.lock().while_planning = Some(Act(Box::new(act)));
     }
 
+    /// Takes the next change in so many parts before its switch and after it, besides the last ones.
+    pub fn take_parts(&self, before: usize, after: usize) {
+        self.lock().parts = [before, after];
+    }
+
+    /// True if there is another part.
+    fn take_part(&self, which: usize) -> bool {
+        let left = &mut self.lock().parts[which];
+        let is_more = *left > 0;
+        *left = left.saturating_sub(1);
+        is_more
+    }
+
+    /// How often answers had leases opened.
+    pub fn opened(&self) -> usize {
+        self.lock().opened
+    }
+
+    /// The most leases that were opened and closed at once, since this was last asked.
+    pub fn take_largest_change(&self) -> usize {
+        std::mem::take(&mut self.lock().largest_change)
+    }
+
+    /// From now on somebody else has changed the tables inside pods' network namespaces once more.
+    pub fn tamper(&self) {
+        self.lock().tampered += 1;
+    }
+
     /// How many changes it has taken.
     pub fn replaced(&self) -> usize {
         self.lock().replaced
@@ -161,6 +196,7 @@ impl Inner {
     }
 
     fn follow(&mut self, change: &LeaseChange, leases: &LeaseTable, now: Instant) {
+        self.largest_change = self.largest_change.max(change.opened.len() + change.evicted.len());
         change.opened.iter().for_each(|opened| self.open(&opened.lease));
         for Lease { pattern, address, .. } in &change.evicted {
             if leases.opening(*address, now, |other| other == pattern).is_none() {
@@ -220,6 +256,14 @@ impl Dataplane for Memory {
         Ok(Applied { way, operations: 1, narrows: true, adopted, narrows_adopted, revoked })
     }
 
+    fn stage(&mut self, _plan: &mut MemoryPlan, _leases: &LeaseTable, _now: Instant) -> Result<bool, Refused> {
+        Ok(self.take_part(0))
+    }
+
+    fn clear(&mut self, _leases: &LeaseTable) -> Result<bool, Refused> {
+        Ok(self.take_part(1))
+    }
+
     fn is_enforcing(&mut self) -> Result<bool, Refused> {
         Ok(self.replaced() > 0)
     }
@@ -242,15 +286,16 @@ impl Dataplane for Memory {
             interfaces: Vec::new(),
             is_judged: true,
             frames: FrameChecks::Full,
-            repaired: 0,
+            repaired: self.lock().tampered,
             failure: None,
+            unlogged: None,
         }
     }
 
     fn keep_inside(&mut self, _pods: &[PodNamespace]) {}
 
-    fn has_news_inside(&mut self, _looks_at_tables: bool) -> bool {
-        false
+    fn has_news_inside(&mut self, looks_at_tables: bool) -> bool {
+        looks_at_tables
     }
 
     fn guard_drops(&mut self) -> Result<GuardDrops, Refused> {
@@ -260,6 +305,7 @@ impl Dataplane for Memory {
     fn open(&mut self, change: &LeaseChange, leases: &LeaseTable, now: Instant) -> Result<(), Refused> {
         let mut inner = self.change()?;
         inner.follow(change, leases, now);
+        inner.opened += 1;
         Ok(())
     }
 

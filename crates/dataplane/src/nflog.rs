@@ -10,6 +10,7 @@ use crate::nft::batch_fixed;
 use namewall_policy::port::Protocol;
 use nix::errno::Errno;
 use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd};
 
 const SUBSYSTEM: u16 = 4;
 const PACKET: u16 = SUBSYSTEM << 8;
@@ -59,13 +60,30 @@ pub struct Told {
 #[derive(Debug)]
 pub struct DenialLog {
     socket: Socket,
+    /// The group that it listens to; None before `listen`.
+    group: Option<u16>,
     /// The number of the next line; None before the first.
     next: Option<u32>,
 }
 
 impl DenialLog {
     pub fn open(group: u16) -> Result<Self, Error> {
-        let mut socket = Socket::open(Family::NetlinkNetFilter)?;
+        let mut log = Self::at(Socket::open(Family::NetlinkNetFilter)?);
+        log.listen(group)?;
+        Ok(log)
+    }
+
+    /// A log of the namespace that the socket was opened in. It listens to no group yet.
+    pub(crate) fn at(socket: Socket) -> Self {
+        Self { socket, group: None, next: None }
+    }
+
+    /// Listens to a group, unless it does already. A group has one listener in a namespace.
+    pub(crate) fn listen(&mut self, group: u16) -> Result<(), Error> {
+        if self.group == Some(group) {
+            return Ok(());
+        }
+        let socket = &mut self.socket;
         let mut request = Messages::new();
         request.begin(CONFIGURE, 0, &batch_fixed(0, group));
         request.bytes(COMMAND, &[BIND]);
@@ -80,7 +98,8 @@ impl DenialLog {
         request.u16(FLAGS, NUMBERED);
         request.acknowledge();
         socket.commit(&request)?;
-        Ok(Self { socket, next: None })
+        self.group = Some(group);
+        Ok(())
     }
 
     /// Waits for the next denials. Lines of others in the group are passed over. An overrun of the socket ends nothing:
@@ -98,11 +117,27 @@ impl DenialLog {
 
     /// The denials that have been told by now; does not wait for more.
     pub fn drain(&mut self) -> Result<Vec<Denied>, Error> {
-        let mut denials = Vec::new();
-        while self.socket.has_more() {
-            denials.extend(self.wait()?.denials);
+        self.told(usize::MAX).map(|told| told.denials)
+    }
+
+    /// What has been told by now, of that so many datagrams at most. Does not wait for more.
+    pub(crate) fn told(&mut self, at_most: usize) -> Result<Told, Error> {
+        let mut all = Told::default();
+        for _ in 0..at_most {
+            if !self.socket.has_more() {
+                break;
+            }
+            let Told { denials, lost } = self.wait()?;
+            all.denials.extend(denials);
+            all.lost = all.lost.saturating_add(lost);
         }
-        Ok(denials)
+        Ok(all)
+    }
+}
+
+impl AsFd for DenialLog {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 
@@ -209,7 +244,6 @@ mod tests {
         use crate::nft::put_table;
         use crate::nft::rule::{Action, Rule, Test, UDP};
         use crate::nft::table::{Chain, Fallback, Hook, HookKind, Point, Table};
-        use std::os::fd::AsFd as _;
         const GROUP: u16 = 99;
         const FLOOD: u64 = 5_000;
         crate::nft::isolated(|| {

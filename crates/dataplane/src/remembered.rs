@@ -11,7 +11,9 @@
 //! for open. The addresses are those the forward hook sees: the client's own,
 //! and the backend's behind a Service. Once the translation is forgotten the
 //! backend's packets have them too; the client's packets get them by being
-//! translated again.
+//! translated again. A client of a Service must hear the reset from the Service's
+//! address: for it a third element has its packets as they come, before they are
+//! translated.
 //!
 //! UDP and SCTP need no such memory. A datagram has no beginning that could be
 //! told, so the next one of a flow that was cut is judged like any other; and
@@ -32,7 +34,7 @@ use std::time::{Duration, Instant};
 /// Longer than an idle TCP connection takes to notice, by the kernel's keep-alive of two hours and eleven minutes. A
 /// new connection between the same ports begins with a SYN and is not held up.
 const TCP_LIFE: Duration = Duration::from_secs(3 * 3600);
-/// So many connections at most, two elements each: some 12 MB of the kernel's memory.
+/// So many connections at most, two or three elements each: some 12 to 18 MB of the kernel's memory.
 pub(crate) const MOST: usize = 50_000;
 
 /// The ends of a TCP connection that was cut.
@@ -40,6 +42,8 @@ pub(crate) const MOST: usize = 50_000;
 pub(crate) struct Ends {
     pub(crate) client: SocketAddr,
     pub(crate) server: SocketAddr,
+    /// Where the client means it to go, if that is another address: a Service's.
+    pub(crate) asked: Option<SocketAddr>,
 }
 
 impl Ends {
@@ -47,7 +51,12 @@ impl Ends {
     pub(crate) fn of(connection: &Connection) -> Option<Self> {
         let client = SocketAddr::new(connection.source, connection.source_port);
         let server = SocketAddr::from(connection.destination);
-        (connection.protocol == Protocol::Tcp).then_some(Self { client, server })
+        let asked = Some(SocketAddr::from(connection.asked)).filter(|asked| *asked != server);
+        (connection.protocol == Protocol::Tcp).then_some(Self { client, server, asked })
+    }
+
+    pub(crate) fn is_translated(self) -> bool {
+        self.asked.is_some()
     }
 
     /// The ends by an element that was found. Of the two elements of a connection only one is taken: that with the
@@ -66,7 +75,7 @@ impl Ends {
         let client = SocketAddr::new(address(0)?, port(2 * width + 4)?);
         let server = SocketAddr::new(address(width)?, port(2 * width + 8)?);
         let is_first = (client.port(), client.ip()) > (server.port(), server.ip());
-        (key.get(2 * width) == Some(&TCP) && is_first).then_some(Self { client, server })
+        (key.get(2 * width) == Some(&TCP) && is_first).then_some(Self { client, server, asked: None })
     }
 
     /// The pod that holds it: the client, or where that is no pod, the server.
@@ -75,13 +84,14 @@ impl Ends {
         if is_pod(client) { client } else { self.server.ip() }
     }
 
-    /// The packets of both directions.
-    fn packets(self) -> [Element; 2] {
+    /// The packets of both directions, and what the client sends before it is translated.
+    fn packets(self) -> Vec<Element> {
         let element = |from: SocketAddr, to: SocketAddr| {
             let addresses = Key::default().address(from.ip()).address(to.ip());
             Element::key(addresses.protocol(TCP).port(from.port()).port(to.port()))
         };
-        [element(self.client, self.server), element(self.server, self.client)]
+        let asked = self.asked.map(|asked| element(self.client, asked));
+        [element(self.client, self.server), element(self.server, self.client)].into_iter().chain(asked).collect()
     }
 
     fn version(self) -> Version {
@@ -164,7 +174,7 @@ impl Remembered {
             }
             self.hold(ends, &is_pod, now);
             let packet = |element| Transient { element, lifetime: Lifetime(TCP_LIFE), note: None };
-            memory.new[ends.version() as usize].extend(ends.packets().map(packet));
+            memory.new[ends.version() as usize].extend(ends.packets().into_iter().map(packet));
         }
         memory.leave_out_forgotten();
         memory
@@ -221,7 +231,7 @@ mod tests {
     }
 
     fn cut(client: [u8; 4], ports: std::ops::Range<u16>) -> Vec<Ends> {
-        ports.map(|port| Ends { client: (client, port).into(), server: SERVER.into() }).collect()
+        ports.map(|port| Ends { client: (client, port).into(), server: SERVER.into(), asked: None }).collect()
     }
 
     fn held(remembered: &Remembered, by: [u8; 4]) -> usize {
@@ -300,7 +310,8 @@ mod tests {
 
     #[test]
     fn ipv6_ends_are_found_again() {
-        let ends = Ends { client: "[fd00::1]:40000".parse().unwrap(), server: "[fd00::2]:80".parse().unwrap() };
+        let ends =
+            Ends { client: "[fd00::1]:40000".parse().unwrap(), server: "[fd00::2]:80".parse().unwrap(), asked: None };
         let found: Vec<Ends> = ends.packets().iter().filter_map(|one| Ends::found(one.key.as_bytes())).collect();
         assert_eq!(found, [ends]);
     }

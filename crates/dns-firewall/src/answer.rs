@@ -4,7 +4,6 @@
 use crate::exchange::Exchange;
 use crate::forward;
 use crate::lane::MustWait;
-use crate::loadbalance;
 use crate::message::Message;
 use crate::names::{LookedUp, Names};
 use crate::reply;
@@ -59,9 +58,16 @@ impl Continuation for Exchange {
             }
             changed = self.keep(answer);
         }
-        if self.block().balances {
-            let mut shuffled = changed.clone().unwrap_or_else(|| answer.to_vec());
-            changed = if loadbalance::shuffle(&mut shuffled) { Some(shuffled) } else { changed };
+        if self.wants_dns64(answer) {
+            let kept = changed.unwrap_or_else(|| answer.to_vec());
+            return Passing::Later(Box::new(move || {
+                let made = self.dressed(self.with_dns64(kept));
+                self.judge(&made, Some(made.clone()))
+            }));
+        }
+        if self.block().balances || !self.block().shape.is_plain() {
+            let given = self.dressed(changed.clone().unwrap_or_else(|| answer.to_vec()));
+            changed = Some(given).filter(|given| given != answer);
         }
         self.judge(answer, changed)
     }
@@ -154,6 +160,7 @@ impl Exchange {
 
     /// Gives an expired answer, if the response rules let it pass.
     fn give_stale(self: Box<Self>, stale: Vec<u8>) -> Passing {
+        let stale = self.dressed(stale);
         match self.check(&stale) {
             Ok(checked) => checked.passing_with(stale),
             Err(wait) => self.check_later(wait, stale, |_, checked, stale| checked.passing_with(stale)),

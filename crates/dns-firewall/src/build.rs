@@ -2,12 +2,12 @@
 //! error: nothing is passed over.
 
 use crate::cache::Cache;
-use crate::cluster_names::ClusterNames;
+use crate::cluster::{ClusterNames, ClusterZones, Clusters};
 use crate::dnstap::Tapping;
 use crate::endpoints::{self, Endpoint};
 use crate::engines::{opa, rbac, themis};
 use crate::errors::Errors;
-use crate::fixed::Fixed;
+use crate::fixed::{Fixed, host_name};
 use crate::forward::{self, Findings, Forwarding};
 use crate::hosts::Hosts;
 use crate::lane::Lane;
@@ -18,8 +18,10 @@ use crate::message::Identities;
 use crate::metrics::Meters;
 use crate::names::Names;
 use crate::report::Observers;
+use crate::rewrite::Rewrite;
 use crate::rules::{Judge, List, Rule};
 use crate::service::{Block, Inside, Service};
+use crate::shape::Shape;
 use crate::tell::Teller;
 use crate::template::Template;
 use crate::watch::Watched;
@@ -37,6 +39,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Why a Corefile cannot be served.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -56,6 +59,8 @@ pub struct Built {
     pub listen: Vec<SocketAddr>,
     /// What is to be served beside DNS.
     pub endpoints: Vec<Endpoint>,
+    /// How long TCP connections may be idle, if the Corefile says so.
+    pub idle_timeout: Option<Duration>,
     /// What is probably not meant.
     pub warnings: Vec<String>,
 }
@@ -69,6 +74,8 @@ pub struct Surroundings {
     pub addresses: Vec<(String, IpAddr)>,
     /// Who keeps what names were found at, for `dnsnameresolver`.
     pub names: Option<Arc<dyn Names>>,
+    /// Where the objects of clusters come from, for `kubernetes`. Without it, names of clusters are not answered.
+    pub clusters: Option<Arc<dyn Clusters>>,
 }
 
 pub fn build(corefile: &Corefile, around: &Surroundings) -> Result<Built, Vec<BuildError>> {
@@ -91,7 +98,12 @@ pub fn build_with(
     }
     let inside = Inside { blocks, teller: around.teller.clone(), identities: around.identities.clone() };
     let endpoints = corefile.servers.iter().flat_map(endpoints::of_block).collect();
-    Ok(Built { service: Service(Arc::new(inside)), routes, listen, endpoints, warnings })
+    // The longest counts. A block without one has the usual one.
+    let is_set = corefile.servers.iter().any(|server| server.idle_timeout.is_some());
+    let usual = namewall_dns::Settings::default().idle_timeout;
+    let all = corefile.servers.iter().map(|server| server.idle_timeout.unwrap_or(usual));
+    let idle_timeout = all.max().filter(|_| is_set);
+    Ok(Built { service: Service(Arc::new(inside)), routes, listen, endpoints, idle_timeout, warnings })
 }
 
 struct Builder<'a> {
@@ -112,7 +124,6 @@ impl Builder<'_> {
     }
 
     fn block(&mut self, server: &ServerBlock) -> Block {
-        self.tell_of_kubernetes(server);
         let addresses = self.bound(server);
         let ports = server.keys.iter().map(|key| key.port);
         let everywhere: Vec<IpAddr> = self.around.addresses.iter().map(|(_, address)| *address).collect();
@@ -143,7 +154,8 @@ impl Builder<'_> {
             ConfiguredEngine::Themis(themis) => themis.debug.suffix.clone(),
             _ => None,
         });
-        let local = self.local(server);
+        let mut local = self.local(server);
+        local.cluster = self.cluster(server, if addresses.is_empty() { &everywhere } else { &addresses });
         let mut block = Block {
             keys: server.keys.iter().map(|key| (key.zone.clone(), key.port)).collect(),
             addresses,
@@ -152,6 +164,17 @@ impl Builder<'_> {
             lists: server.firewalls.iter().map(|list| self.list(list, &engines)).collect(),
             local,
             cache: server.cache.clone().map(|settings| Arc::new(Cache::new(settings))),
+            acls: server.acls.iter().map(|acl| acl_for(acl, server)).collect(),
+            rewrites: server.rewrites.iter().filter_map(|rewrite| self.rewrite(rewrite)).collect(),
+            query_flags: server.header.iter().flat_map(|header| header.query.clone()).collect(),
+            dns64: server.dns64.clone(),
+            shape: Shape {
+                is_minimal: server.minimal,
+                flags: server.header.iter().flat_map(|header| header.response.clone()).collect(),
+                server_id: server.nsid.as_ref().map(|id| if id.is_empty() { host_name().into() } else { id.clone() }),
+                most_bytes: server.bufsize,
+            },
+            view: server.view.clone(),
             balances: server.loadbalance,
             loops: match server.detects_loops {
                 true => {
@@ -160,10 +183,7 @@ impl Builder<'_> {
                 false => Vec::new(),
             },
             forwards: server.forwards.iter().map(|forward| self.forward(forward)).collect(),
-            cluster: server.kubernetes.as_ref().map(|kubernetes| {
-                let own = || server.keys.iter().map(|key| key.zone.clone()).collect();
-                ClusterNames::new(if kubernetes.zones.is_empty() { own() } else { kubernetes.zones.clone() })
-            }),
+            cluster: server.kubernetes.as_ref().map(|kubernetes| ClusterNames::new(cluster_zones(kubernetes, server))),
             observers: Observers::default(),
             names: server.dns_name_resolver.clone().zip(self.around.names.clone()),
         };
@@ -255,6 +275,10 @@ impl Builder<'_> {
             for (zone, port) in &block.keys {
                 for &address in addresses {
                     let at = SocketAddr::new(address, *port);
+                    // Views share a zone. The last block of the zone may be for all other questions.
+                    if block.view.is_some() {
+                        continue;
+                    }
                     if let Some(first) = seen.insert((at, zone.clone()), server.place.clone()) {
                         self.error(&server.place, format!("{zone} is served at {at} by {first} already"));
                         break;
@@ -398,16 +422,61 @@ impl Builder<'_> {
         self.routes.push(forward::route(forward, &mut findings));
         findings.errors.into_iter().for_each(|error| self.error(&forward.place, error));
         self.warnings.extend(findings.warnings.into_iter().map(|warning| format!("{}: {warning}", forward.place)));
-        Forwarding::new(forward, self.routes.len() - 1)
+        let upstreams = self.routes.last().map(|route| route.upstreams.clone()).unwrap_or_default();
+        Forwarding::new(forward, self.routes.len() - 1, upstreams)
     }
 
-    fn tell_of_kubernetes(&mut self, server: &ServerBlock) {
-        if let Some(kubernetes) = server.kubernetes.as_ref().filter(|one| !one.zones.is_empty()) {
+    fn rewrite(&mut self, settings: &corefile::Rewrite) -> Option<Rewrite> {
+        match Rewrite::new(settings) {
+            Ok(rewrite) => Some(rewrite),
+            Err((place, message)) => {
+                self.error(&place, message);
+                None
+            }
+        }
+    }
+
+    /// Who answers names of the cluster, if an API server is watched.
+    fn cluster(&mut self, server: &ServerBlock, at: &[IpAddr]) -> Option<ClusterZones> {
+        let kubernetes = server.kubernetes.as_ref()?;
+        let Some(clusters) = &self.around.clusters else {
             self.warnings.push(format!(
                 "{}: names of the cluster are not answered here, they are forwarded; it says who clients are",
                 kubernetes.place
             ));
+            return None;
+        };
+        let index = match clusters.open(kubernetes) {
+            Ok(index) => index,
+            Err(error) => {
+                self.error(&kubernetes.place, format!("kubernetes: {error}"));
+                return None;
+            }
+        };
+        let own = at.iter().copied().filter(|address| !address.is_loopback()).collect();
+        let zones = ClusterZones::new(kubernetes, cluster_zones(kubernetes, server), index, own);
+        if zones.is_none() {
+            let why = "kubernetes: names of addresses lead to names of a zone, and none is named";
+            self.error(&kubernetes.place, why);
         }
+        zones
+    }
+}
+
+/// A list of who may ask, for the zones of its server block if it has none of its own.
+fn acl_for(acl: &corefile::Acl, server: &ServerBlock) -> corefile::Acl {
+    let mut acl = acl.clone();
+    if acl.zones.is_empty() {
+        acl.zones = server.keys.iter().map(|key| key.zone.clone()).collect();
+    }
+    acl
+}
+
+/// The zones of the cluster: those of the directive, or of its server block.
+fn cluster_zones(kubernetes: &corefile::Kubernetes, server: &ServerBlock) -> Vec<Zone> {
+    match kubernetes.zones.is_empty() {
+        true => server.keys.iter().map(|key| key.zone.clone()).collect(),
+        false => kubernetes.zones.clone(),
     }
 }
 

@@ -7,6 +7,7 @@
 use crate::cache::Query;
 use crate::forward;
 use crate::lane;
+use crate::lookup::Prepared;
 use crate::loops::LoopGuard;
 use crate::message::text_of;
 use crate::reply;
@@ -46,6 +47,8 @@ pub(crate) struct Exchange {
     pub(crate) forward: Option<usize>,
     /// What engines have said that had to be waited for.
     pub(crate) heard: RefCell<Vec<lane::Heard>>,
+    /// An answer of our own for which others had to be asked.
+    pub(crate) prepared: Option<Prepared>,
 }
 
 /// A server block, and which of its keys is for the question.
@@ -68,7 +71,7 @@ impl Exchange {
     pub(crate) fn begin(inside: &Arc<Inside>, asked: &Asked<'_>) -> Result<Box<Self>, Unserved> {
         let begun = Instant::now();
         let question = parse(asked.query).map_err(|_| Unserved::Unreadable)?;
-        let Some(at) = inside.find(asked.server, &question.name) else {
+        let Some(at) = inside.find(asked, &question) else {
             return Err(Unserved::NoBlock(Box::new(question)));
         };
         Ok(Box::new(Self {
@@ -86,6 +89,7 @@ impl Exchange {
             source: Source::Own,
             forward: None,
             heard: RefCell::default(),
+            prepared: None,
             inside: inside.clone(),
         }))
     }
@@ -108,6 +112,7 @@ impl Exchange {
             source: Source::Own,
             forward: None,
             heard: RefCell::default(),
+            prepared: None,
         })
     }
 
@@ -235,7 +240,13 @@ pub(crate) mod tests {
         }";
         let corefile = read("Corefile", text, &NoFiles, &|_| None).unwrap_or_else(|errors| panic!("{errors}"));
         let teller = Arc::new(Teller::start(std::io::sink()).unwrap());
-        let around = Surroundings { teller, identities: Arc::new(Strangers), addresses: Vec::new(), names: None };
+        let around = Surroundings {
+            teller,
+            identities: Arc::new(Strangers),
+            addresses: Vec::new(),
+            names: None,
+            clusters: None,
+        };
         build(&corefile, &around).unwrap_or_else(|errors| panic!("{errors:?}")).service
     }
 

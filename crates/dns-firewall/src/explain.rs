@@ -1,7 +1,9 @@
 //! A walk, told to who wants to know why: which rules were asked, what they saw and said, and what ended each
 //! list. It is the walk of questions with a listener, and all of its words are the Corefile's own.
 
+use crate::acl::{self, Denied};
 use crate::answer::refuse_redirect;
+use crate::dns64;
 use crate::exchange::{Exchange, Unserved};
 use crate::message::{Message, text_of};
 use crate::reply::denial_words;
@@ -17,6 +19,10 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+const MADE_UP: &str =
+    "`dns64`: without an address in the answer, the A records are looked up, as another question of the client";
+const ALIAS: &str = "the name it leads to is looked up, as another question of the client";
+
 /// What becomes of a question, and why.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Explanation {
@@ -25,8 +31,14 @@ pub struct Explanation {
     /// The zone of the server block it is for; none is that there is none.
     pub block: Option<Zone>,
     pub query: Option<Walked>,
+    /// What directives do with a question that query rules let pass: `rewrite`, `acl`.
+    pub changes: Vec<String>,
     /// Who is asked for the answer, if query rules let it pass.
     pub way: Option<Way>,
+    /// What else has to be known for the answer.
+    pub notes: Vec<&'static str>,
+    /// False if the answer depends on what only a running server knows.
+    pub is_known: bool,
     /// What response rules say of an answer, if there is one.
     pub response: Option<Walked>,
     /// Whether response rules are for this question.
@@ -106,7 +118,10 @@ impl Service {
             question: String::new(),
             block: None,
             query: None,
+            changes: Vec::new(),
             way: None,
+            notes: Vec::new(),
+            is_known: true,
             response: None,
             has_response_rules: false,
             denial: None,
@@ -137,9 +152,53 @@ impl Service {
             return told;
         }
         let is_redirected = matches!(decision.outcome, Ok(Outcome::Redirect(_)));
-        let to = exchange.to(&decision);
-        let who_asks = || block.local.who_asks(asked, question).filter(|_| to.is_none()).map(|bytes| (bytes, "whoami"));
-        let of_local = block.local.answer(asked, question).or_else(who_asks).filter(|_| !is_redirected);
+        let of_fixed = || block.local.fixed.answer(asked.query, question).filter(|_| !is_redirected);
+        let altered = match of_fixed() {
+            Some(_) => None,
+            None => exchange.altered(),
+        };
+        let Ok(altered) = altered.transpose() else {
+            told.changes.push("`rewrite` makes a name of it that is none".to_owned());
+            told.denial = Some("SERVFAIL");
+            return told;
+        };
+        let as_answered = altered.as_ref().map_or(&*exchange, |altered| &altered.inner);
+        if altered.as_ref().is_some_and(|altered| altered.rewritten.is_some()) {
+            told.changes.push(format!("it is rewritten: {} {}", as_answered.question.record_type, as_answered.name()));
+        }
+        let action = match of_fixed() {
+            Some(_) => None,
+            None => acl::denied(&block.acls, asked.client.ip(), &as_answered.question),
+        };
+        if let Some(action) = action {
+            told.changes.push("`acl` does not let it pass".to_owned());
+            match acl::denial(action, asked.query) {
+                Denied::Reply(reply) if exchange.wants_dns64(&reply) => {
+                    (told.notes, told.is_known) = (vec![MADE_UP], false);
+                }
+                denied => told.denial = Some(denied.words()),
+            }
+            return told;
+        }
+        let to = as_answered.to(&decision);
+        let (query, inner) = (as_answered.asked(), &as_answered.question);
+        let who_asks = || block.local.who_asks(&query, inner).filter(|_| to.is_none()).map(|bytes| (bytes, "whoami"));
+        let of_local = block.local.answer(&query, inner).map(|answer| {
+            if is_redirected {
+                // Nobody here is asked.
+            } else if answer.whose == "kubernetes" && !block.local.knows_cluster() {
+                (told.notes, told.is_known) = (vec!["the objects of the cluster are not known here"], false);
+            } else if answer.alias.is_some() {
+                (told.notes, told.is_known) = (vec![ALIAS], false);
+            }
+            (answer.message, answer.whose)
+        });
+        let of_local = of_local.or_else(who_asks).filter(|_| !is_redirected);
+        let put_back = |(bytes, whose)| match &altered {
+            Some(altered) => exchange.put_back(altered, bytes).map(|bytes| (bytes, whose)),
+            None => Some((bytes, whose)),
+        };
+        let of_local = of_local.and_then(put_back);
         let way = match (&of_local, to) {
             (Some((_, whose)), _) => Way::Local(whose),
             (None, Some(To::Server(server))) => Way::Server(server),
@@ -154,7 +213,16 @@ impl Service {
         let mut lists = block.lists.iter().filter(|list| list.point == Point::Response);
         told.has_response_rules = lists.any(|list| list.is_for(&question.name));
         // What the block itself says is known; what others will say is not.
-        let Some(answer) = answer.or(of_local.as_ref().map(|(bytes, _)| &bytes[..])) else { return told };
+        let of_block = of_local.as_ref().map(|(bytes, _)| &bytes[..]).filter(|_| told.is_known);
+        let dns64 = block.dns64.as_ref().filter(|dns64| dns64::is_for(dns64, asked.client.ip(), question));
+        let answer = answer.or(of_block);
+        if dns64.is_some() && answer.is_none_or(|answer| exchange.wants_dns64(answer)) {
+            told.notes.push(MADE_UP);
+            told.is_known &= answer.is_none();
+            return told;
+        }
+        let Some(answer) = answer else { return told };
+        told.is_known = true;
         let Ok(mut message) = message.with_answer(answer) else {
             told.denial = Some("SERVFAIL");
             return told;
@@ -188,6 +256,7 @@ impl Explanation {
     pub fn client_gets(&self) -> &'static str {
         match (self.denial, &self.response) {
             (Some(denial), _) => denial,
+            (None, _) if !self.is_known => "an answer that is not known here",
             (None, None) if self.has_response_rules => "the answer, if response rules let it pass",
             (None, _) => "the answer",
         }
@@ -200,7 +269,9 @@ impl Explanation {
             None => format!("{}: no server block is for it", self.question),
         }];
         lines.extend(self.query.iter().flat_map(|walked| &walked.lists).flat_map(ListTold::lines));
+        lines.extend(self.changes.iter().cloned());
         lines.extend(self.way.map(|way| way.to_string()));
+        lines.extend(self.notes.iter().map(ToString::to_string));
         lines.extend(self.response.iter().flat_map(|walked| &walked.lists).flat_map(ListTold::lines));
         lines.push(format!("the client gets {}", self.client_gets()));
         lines

@@ -71,7 +71,7 @@ fn of_chaos(chaos: &Chaos, query: &[u8], question: &Question) -> Option<Vec<u8>>
     Some(reply::texts(query, &lines))
 }
 
-fn host_name() -> String {
+pub(crate) fn host_name() -> String {
     let read = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     if read.trim().is_empty() { "localhost".to_owned() } else { read.trim().to_owned() }
 }

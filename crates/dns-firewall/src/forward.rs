@@ -19,11 +19,16 @@ pub(crate) struct Forwarding {
     /// Codes of answers with which the next that is for a name is asked.
     next: Vec<Rcode>,
     pub(crate) route: usize,
+    /// Who is asked by the route, for questions of our own.
+    pub(crate) upstreams: Vec<namewall_dns::Upstream>,
+    /// How they are asked.
+    pub(crate) way: UpstreamTransport,
 }
 
 impl Forwarding {
-    pub(crate) fn new(forward: &corefile::Forward, route: usize) -> Self {
-        Self { from: forward.from.clone(), except: forward.except.clone(), next: codes(&forward.next), route }
+    pub(crate) fn new(forward: &corefile::Forward, route: usize, upstreams: Vec<namewall_dns::Upstream>) -> Self {
+        let (from, except, next) = (forward.from.clone(), forward.except.clone(), codes(&forward.next));
+        Self { from, except, next, route, upstreams, way: way(forward) }
     }
 
     /// How long its zone is that has the name, if one has.
@@ -105,15 +110,19 @@ pub(crate) fn route(forward: &corefile::Forward, findings: &mut Findings) -> Rou
             corefile::ForwardOrder::RoundRobin => UpstreamOrder::RoundRobin,
             corefile::ForwardOrder::Sequential => UpstreamOrder::Sequential,
         },
-        way: match (forward.force_tcp, forward.prefer_udp) {
-            (true, _) => UpstreamTransport::Tcp,
-            (_, true) => UpstreamTransport::UdpFirst,
-            _ => UpstreamTransport::AsAsked,
-        },
+        way: way(forward),
         failover: codes(&forward.failover),
         most_queries: forward.max_concurrent,
         tries: forward.max_connect_attempts.map(|most| u8::try_from(most).unwrap_or(u8::MAX)),
         fails_fast: forward.fail_fast,
+    }
+}
+
+fn way(forward: &corefile::Forward) -> UpstreamTransport {
+    match (forward.force_tcp, forward.prefer_udp) {
+        (true, _) => UpstreamTransport::Tcp,
+        (_, true) => UpstreamTransport::UdpFirst,
+        _ => UpstreamTransport::AsAsked,
     }
 }
 

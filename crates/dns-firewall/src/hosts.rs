@@ -89,6 +89,12 @@ impl Hosts {
         if self.zones.is_empty() {
             self.zones = zones();
         }
+        // Names of other zones are not read, as with CoreDNS: no name of an address leads to them either.
+        let zones = &self.zones;
+        let is_here = |name: &DomainName| zones.iter().any(|zone| zone.contains(name));
+        self.addresses.retain(|name, _| is_here(name));
+        self.names.values_mut().for_each(|names| names.retain(is_here));
+        self.names.retain(|_, names| !names.is_empty());
         self
     }
 

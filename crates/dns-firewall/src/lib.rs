@@ -9,11 +9,13 @@
 //!
 //! What became of a question is a [`Report`]: `log`, `dnstap`, `metrics` and `errors` tell it.
 
+mod acl;
 mod answer;
 mod build;
 mod cache;
-mod cluster_names;
+mod cluster;
 mod disk;
+mod dns64;
 mod dnstap;
 mod endpoints;
 mod engines;
@@ -27,22 +29,31 @@ mod lane;
 mod loadbalance;
 mod local;
 mod log;
+mod lookup;
 mod loops;
 mod message;
 mod metrics;
 mod names;
 mod query;
 mod random;
+mod records;
 mod reply;
 mod report;
+mod rewrite;
 mod rules;
 mod service;
 mod service_hints;
+mod shape;
 mod tell;
 mod template;
+mod views;
 mod watch;
 
 pub use build::{BuildError, Built, Surroundings, build, build_with};
+pub use cluster::{
+    Before, ClusterIndex, ClusterKey, ClusterKind, ClusterObject, Clusters, EndpointRecord, PortRecord, ServiceForm,
+    ServiceRecord, SliceRecord,
+};
 pub use disk::Disk;
 pub use endpoints::{Endpoint, Endpoints, What, lameduck};
 pub use explain::{End, Explanation, ListTold, RuleTold, Walked, Way};

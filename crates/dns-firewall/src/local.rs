@@ -1,6 +1,7 @@
-//! Who answers without asking anybody: `local`, `any`, `chaos`, `template`, `hosts` and `file`, in this order, and `whoami` where nobody
-//! else would. Rules are asked of their answers as of any others.
+//! Who answers without asking anybody: `local`, `any`, `chaos`, `template`, `hosts`, `kubernetes` and `file`, in this
+//! order, and `whoami` where nobody else would. Rules are asked of their answers as of any others.
 
+use crate::cluster::{ClusterAnswer, ClusterZones};
 use crate::fixed::Fixed;
 use crate::hosts::Hosts;
 use crate::message::is_under;
@@ -23,6 +24,7 @@ pub(crate) struct Local {
     pub(crate) fixed: Fixed,
     pub(crate) templates: Vec<Template>,
     pub(crate) hosts: Option<Arc<Watched<Hosts>>>,
+    pub(crate) cluster: Option<ClusterZones>,
     pub(crate) files: Vec<ZoneFile>,
     pub(crate) says_who_asks: bool,
 }
@@ -34,20 +36,52 @@ pub(crate) struct ZoneFile {
     pub(crate) fallthrough: Vec<corefile::Zone>,
 }
 
+/// An answer of a directive.
+#[derive(Debug)]
+pub(crate) struct LocalAnswer {
+    pub(crate) message: Vec<u8>,
+    /// The directive.
+    pub(crate) whose: &'static str,
+    /// Where the alias leads that the answer ends with, if its target has to be looked up.
+    pub(crate) alias: Option<Alias>,
+}
+
+/// An alias whose target has to be looked up.
+#[derive(Debug)]
+pub(crate) struct Alias {
+    /// The name, as it is on the wire.
+    pub(crate) target: Vec<u8>,
+    /// The answer if the target has no records; without it, the alias alone.
+    pub(crate) without: Option<Vec<u8>>,
+}
+
+impl LocalAnswer {
+    fn new(message: Vec<u8>, whose: &'static str) -> Self {
+        Self { message, whose, alias: None }
+    }
+}
+
 impl Local {
     /// The answer, and whose it is.
-    pub(crate) fn answer(&self, asked: &Asked<'_>, question: &Question) -> Option<(Vec<u8>, &'static str)> {
-        if let Some(fixed) = self.fixed.answer(asked.query, question) {
-            return Some(fixed);
+    pub(crate) fn answer(&self, asked: &Asked<'_>, question: &Question) -> Option<LocalAnswer> {
+        if let Some((message, whose)) = self.fixed.answer(asked.query, question) {
+            return Some(LocalAnswer::new(message, whose));
         }
         for template in &self.templates {
             if let Some(answer) = template.answer(asked, question) {
-                return Some((answer, "template"));
+                return Some(LocalAnswer::new(answer, "template"));
             }
         }
         let of_hosts = || self.hosts.as_ref()?.now().answer(asked.query, question);
         if let Some(answer) = of_hosts() {
-            return Some((answer, "hosts"));
+            return Some(LocalAnswer::new(answer, "hosts"));
+        }
+        match self.cluster.as_ref().and_then(|cluster| cluster.answer(asked.query, question)) {
+            Some(ClusterAnswer::Whole(message)) => return Some(LocalAnswer::new(message, "kubernetes")),
+            Some(ClusterAnswer::Alias(message, alias)) => {
+                return Some(LocalAnswer { message, whose: "kubernetes", alias: Some(alias) });
+            }
+            None => {}
         }
         // Of several files the one with the longest zone is asked.
         let depth = |file: &ZoneFile| {
@@ -56,7 +90,12 @@ impl Local {
         };
         let fitting = self.files.iter().filter_map(|file| Some((depth(file)?, file)));
         let (_, file) = fitting.max_by_key(|(depth, _)| *depth)?;
-        Some((file.answer(asked.query, question)?, "file"))
+        Some(LocalAnswer::new(file.answer(asked.query, question)?, "file"))
+    }
+
+    /// False while the objects of a cluster are not known.
+    pub(crate) fn knows_cluster(&self) -> bool {
+        self.cluster.as_ref().is_none_or(ClusterZones::is_known)
     }
 
     /// Who asks: the address, the port, and by what, as CoreDNS tells it.

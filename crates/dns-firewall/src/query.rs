@@ -1,20 +1,24 @@
 //! What an exchange does with its question: the query rules, then an answer of the block's own, or an upstream.
 
+use crate::acl::{self, Denied};
 use crate::answer::Checked;
 use crate::exchange::Exchange;
 use crate::explain::ListTold;
 use crate::forward;
 use crate::lane::MustWait;
 use crate::loadbalance;
+use crate::lookup::{Pending, Prepared};
 use crate::loops::Sighting;
 use crate::message::{Message, is_under};
 use crate::reply;
 use crate::report::{Report, Ruling, Source};
 use crate::rules::{Decision, Waiting, Walk};
+use crate::shape::Client;
 use namewall_corefile::{Point, Zone};
 use namewall_dns::wire::{HEADER, Question, Rcode, RecordType, reply as plain};
 use namewall_dns::{Step, To};
 use namewall_expression::Outcome;
+use std::net::SocketAddr;
 
 /// What becomes of a question, as [`Step`] without the exchange itself.
 enum Next {
@@ -22,7 +26,17 @@ enum Next {
     Reply(Vec<u8>),
     Answer(Vec<u8>),
     Renew(Vec<u8>, To),
+    /// Others are asked before there is an answer of our own.
+    LookUp(Pending),
     Silence,
+}
+
+/// What an answer of our own is, if others do not have to be asked first.
+enum Own {
+    Answer(Vec<u8>, Source),
+    Pending(Pending),
+    /// `acl` does not let the question pass, or rules the target of an alias.
+    Denied(Denied),
 }
 
 impl Exchange {
@@ -46,6 +60,11 @@ impl Exchange {
             Next::Reply(reply) => Step::Reply(reply),
             Next::Answer(answer) => Step::Answer(answer),
             Next::Renew(answer, to) => Step::Renew(answer, to, self),
+            Next::LookUp(pending) => Step::Later(Box::new(move || {
+                let mut exchange = self;
+                exchange.prepared = Some(exchange.look_up(&pending));
+                exchange.decide()
+            })),
             Next::Silence => Step::Silence,
         }
     }
@@ -64,12 +83,22 @@ impl Exchange {
         let decision = walk.decide(&self.block().lists, Point::Query, &mut message)?;
         let labels = message.labels;
         (self.labels, self.ruling, self.source) = (labels, Ruling::of(&decision, Point::Query), Source::Own);
-        let is_redirected = match decision.outcome {
-            Ok(Outcome::Allow) => false,
-            Ok(Outcome::Redirect(_)) => true,
+        let (own, is_redirected) = match decision.outcome {
+            Ok(Outcome::Allow) => (self.local(), false),
+            Ok(Outcome::Redirect(server)) => (self.looked_up().or_else(|| self.before_others(Some(server))), true),
             _ => return Ok(self.deny(&decision)),
         };
-        if !is_redirected && let Some((answer, source)) = self.local() {
+        if let Some(own) = own {
+            let (answer, source) = match own {
+                Own::Answer(answer, source) => (answer, source),
+                Own::Pending(pending) => return Ok(Next::LookUp(pending)),
+                Own::Denied(denied) => {
+                    if let Some(Prepared::Denied(_, Some(ruling))) = &self.prepared {
+                        self.ruling = Some(ruling.clone());
+                    }
+                    return Ok(self.deny_as(denied, &decision));
+                }
+            };
             self.source = source;
             let checked = self.check(&answer)?;
             self.report().tell_decision(&decision);
@@ -119,25 +148,90 @@ impl Exchange {
         denial.map_or(Next::Silence, Next::Reply)
     }
 
-    /// An answer for which no upstream is asked.
-    fn local(&self) -> Option<(Vec<u8>, Source)> {
-        let (block, asked, question) = (self.block(), self.asked(), &self.question);
-        let balanced = |mut answer: Vec<u8>| {
-            if block.balances {
-                loadbalance::shuffle(&mut answer);
-            }
-            answer
+    /// `acl` does not let the question pass, or rules the target of an alias.
+    fn deny_as(&self, denied: Denied, decision: &Decision) -> Next {
+        let report = self.report();
+        report.tell_decision(decision);
+        report.tell_asked();
+        let reply = match denied {
+            Denied::Reply(reply) => Some(self.own(reply)),
+            Denied::Silence => None,
         };
-        if let Some((answer, _)) = block.local.answer(&asked, question) {
-            return Some((self.own(balanced(answer)), Source::Own));
+        Report { reply: reply.as_deref(), ..report }.tell_ended();
+        reply.map_or(Next::Silence, Next::Reply)
+    }
+
+    /// What has come of a look-up, if there was one.
+    fn looked_up(&self) -> Option<Own> {
+        Some(match self.prepared.clone()? {
+            Prepared::Answer(answer) => Own::Answer(self.dressed(self.own(answer)), Source::Own),
+            Prepared::Denied(denied, _) => Own::Denied(denied),
+        })
+    }
+
+    /// `rewrite` and `acl`. None if the question is answered as it is; a rule may redirect it to a server.
+    fn before_others(&self, server: Option<SocketAddr>) -> Option<Own> {
+        let own = |answer: Vec<u8>| Own::Answer(self.dressed(self.own(answer)), Source::Own);
+        let altered = match self.altered() {
+            Some(Err(())) => return Some(own(plain::failure(self.query(), Rcode::SERV_FAIL))),
+            Some(Ok(altered)) => Some(altered),
+            None => None,
+        };
+        let action = match &altered {
+            Some(altered) => self.denied_as(altered),
+            None => acl::denied(&self.block().acls, self.client.ip(), &self.question),
+        };
+        if let Some(action) = action {
+            return Some(match acl::denial(action, self.query()) {
+                // `dns64` stands before `acl`.
+                Denied::Reply(reply) if self.wants_dns64(&reply) => Own::Pending(Pending::All(server)),
+                denied => Own::Denied(denied),
+            });
         }
-        if let Some(answer) = block.cache.as_ref().and_then(|cache| cache.get(self.cache_query(), self.begun)) {
-            return Some((balanced(answer), Source::Cache));
+        let known = self.known_as(&altered?).filter(|_| server.is_none());
+        Some(known.map_or(Own::Pending(Pending::All(server)), own))
+    }
+
+    /// An answer for which no upstream is asked. In the order of CoreDNS: answers that are the same everywhere, `rewrite`,
+    /// `acl`, and then the others.
+    fn local(&self) -> Option<Own> {
+        let (block, asked, question) = (self.block(), self.asked(), &self.question);
+        if let Some(own) = self.looked_up() {
+            return Some(own);
         }
-        // `whoami` answers only what is not forwarded.
-        let is_forwarded = forward::first(&block.forwards, &question.name).is_some();
-        let answer = if is_forwarded { None } else { block.local.who_asks(&asked, question) };
-        answer.map(|answer| (self.own(answer), Source::Own))
+        if let Some((answer, _)) = block.local.fixed.answer(asked.query, question) {
+            return Some(Own::Answer(self.dressed(self.own(answer)), Source::Own));
+        }
+        if let Some(own) = self.before_others(None) {
+            return Some(own);
+        }
+        let answer = if let Some(answer) = block.local.answer(&asked, question) {
+            match answer.alias {
+                Some(alias) => return Some(Own::Pending(Pending::Alias { so_far: answer.message, alias })),
+                None => (self.own(answer.message), Source::Own),
+            }
+        } else if let Some(answer) = block.cache.as_ref().and_then(|cache| cache.get(self.cache_query(), self.begun)) {
+            (answer, Source::Cache)
+        } else {
+            // `whoami` answers only what is not forwarded.
+            let is_forwarded = forward::first(&block.forwards, &question.name).is_some();
+            let answer = if is_forwarded { None } else { block.local.who_asks(&asked, question) };
+            (self.own(answer?), Source::Own)
+        };
+        if self.wants_dns64(&answer.0) {
+            return Some(Own::Pending(Pending::Dns64(answer.0)));
+        }
+        Some(Own::Answer(self.dressed(answer.0), answer.1))
+    }
+
+    /// An answer as the client gets it: addresses change places, and directives have changed it.
+    pub(crate) fn dressed(&self, mut answer: Vec<u8>) -> Vec<u8> {
+        let block = self.block();
+        if block.balances {
+            loadbalance::shuffle(&mut answer);
+        }
+        let client = Client { query: self.query(), over_tcp: self.over_tcp };
+        block.shape.of(client, &answer).unwrap_or(answer)
     }
 
     /// Gives an answer of our own that passes. If it is from the cache and about to expire, it is asked for again.

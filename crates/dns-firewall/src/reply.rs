@@ -6,6 +6,7 @@ use namewall_corefile::Zone;
 use namewall_dns::wire::{Edns, HEADER, Question, Rcode, reply};
 use namewall_expression::Outcome;
 use namewall_zones::Record;
+use rustc_hash::FxHashMap;
 
 /// How long what is blocked may be remembered to be.
 const BLOCKED_TTL: u32 = 60;
@@ -115,6 +116,61 @@ pub(crate) struct Sections<'a> {
     pub(crate) is_elsewhere: bool,
 }
 
+/// Names that stand in a message, and where: later ones are pointers to them (RFC 1035 §4.1.4). A name that was asked
+/// for keeps the letters it was asked in.
+#[derive(Default)]
+struct WrittenNames(FxHashMap<Vec<u8>, u16>);
+
+impl WrittenNames {
+    /// A whole name stands at a place.
+    fn note(&mut self, name: &[u8], at: usize) {
+        let mut start = 0;
+        while let Some(length) = name.get(start).copied().filter(|length| (1..64).contains(length)) {
+            // Pointers lead to the first 16 KiB.
+            let Some(place) = u16::try_from(at + start).ok().filter(|place| *place < 0x4000) else { return };
+            self.0.entry(name[start..].to_ascii_lowercase()).or_insert(place);
+            start += 1 + usize::from(length);
+        }
+    }
+
+    /// Writes a name, the end of it as a pointer if it stands somewhere already.
+    fn push(&mut self, message: &mut Vec<u8>, name: &[u8]) {
+        let (at, mut start) = (message.len(), 0);
+        while let Some(length) = name.get(start).copied().filter(|length| (1..64).contains(length)) {
+            if let Some(place) = self.0.get(&name[start..].to_ascii_lowercase()) {
+                message.extend(&name[..start]);
+                message.extend((0xc000 | place).to_be_bytes());
+                self.note_until(name, start, at);
+                return;
+            }
+            start += 1 + usize::from(length);
+        }
+        message.extend(name);
+        self.note(name, at);
+    }
+
+    /// The first labels of a name stand at a place, and a pointer behind them.
+    fn note_until(&mut self, name: &[u8], end: usize, at: usize) {
+        let mut start = 0;
+        while start < end {
+            if let Some(place) = u16::try_from(at + start).ok().filter(|place| *place < 0x4000) {
+                self.0.entry(name[start..].to_ascii_lowercase()).or_insert(place);
+            }
+            start += 1 + usize::from(name[start]);
+        }
+    }
+}
+
+/// The name that the data of a record end with.
+fn target(record: &Record) -> &[u8] {
+    match record.kind.0 {
+        2 | 5 | 12 => &record.data,
+        15 => record.data.get(2..).unwrap_or_default(),
+        33 => record.data.get(6..).unwrap_or_default(),
+        _ => &[],
+    }
+}
+
 /// An answer with these records, as far as a message holds them.
 pub(crate) fn with_records(query: &[u8], rcode: Rcode, sections: Sections<'_>) -> Vec<u8> {
     let bare = reply::failure(query, rcode);
@@ -124,7 +180,8 @@ pub(crate) fn with_records(query: &[u8], rcode: Rcode, sections: Sections<'_>) -
     if !sections.is_elsewhere {
         message[2] |= AUTHORITATIVE;
     }
-    let asked = query.get(HEADER..end.saturating_sub(4)).unwrap_or_default();
+    let mut names = WrittenNames::default();
+    names.note(query.get(HEADER..end.saturating_sub(4)).unwrap_or_default(), HEADER);
     let all = [(6, sections.answer), (8, sections.authority), (10, sections.additional)];
     for (count_at, records) in all {
         let mut count: u16 = 0;
@@ -133,15 +190,11 @@ pub(crate) fn with_records(query: &[u8], rcode: Rcode, sections: Sections<'_>) -
                 message[2] |= TRUNCATED;
                 break;
             }
-            if record.owner.eq_ignore_ascii_case(asked) {
-                // By a pointer, and so in the letters it was asked in.
-                message.extend([0xc0, HEADER as u8]);
-            } else {
-                message.extend(&record.owner);
-            }
+            names.push(&mut message, &record.owner);
             push_all(&mut message, &[record.kind.0, record.class]);
             message.extend(record.ttl.to_be_bytes());
             message.extend((record.data.len() as u16).to_be_bytes());
+            names.note(target(record), message.len() + record.data.len() - target(record).len());
             message.extend(&record.data);
             count += 1;
         }

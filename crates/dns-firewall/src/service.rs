@@ -1,7 +1,7 @@
 //! A Corefile that is served: its server blocks, and which of them a question is for.
 
 use crate::cache::Cache;
-use crate::cluster_names::ClusterNames;
+use crate::cluster::ClusterNames;
 use crate::exchange::{BlockAt, Exchange, Unserved};
 use crate::forward::Forwarding;
 use crate::local::Local;
@@ -10,13 +10,16 @@ use crate::message::{Identities, is_under};
 use crate::names::Names;
 use crate::reply::without_recursion;
 use crate::report::Observers;
+use crate::rewrite::Rewrite;
 use crate::rules::List;
+use crate::shape::Shape;
 use crate::tell::Teller;
-use namewall_corefile::{DnsNameResolver, Edns0, Zone};
-use namewall_dns::wire::{Name, Rcode, reply as plain};
+use crate::views::Arrived;
+use namewall_corefile::{Acl, Dns64, DnsNameResolver, Edns0, FlagChange, View, Zone};
+use namewall_dns::wire::{Question, Rcode, reply as plain};
 use namewall_dns::{Asked, Chain, Failure, Passing, Step};
 use namewall_policy::domain::DomainName;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// What serves a Corefile. It is a [`Chain`] for the DNS server.
@@ -43,6 +46,14 @@ pub(crate) struct Block {
     pub(crate) local: Local,
     pub(crate) cache: Option<Arc<Cache>>,
     pub(crate) forwards: Vec<Forwarding>,
+    pub(crate) acls: Vec<Acl>,
+    pub(crate) rewrites: Vec<Rewrite>,
+    /// Changes of the flags of queries.
+    pub(crate) query_flags: Vec<FlagChange>,
+    pub(crate) dns64: Option<Dns64>,
+    pub(crate) shape: Shape,
+    /// Which questions it is for; all without one.
+    pub(crate) view: Option<View>,
     /// Whether addresses of answers change places.
     pub(crate) balances: bool,
     /// One for each key, if loops are looked for.
@@ -80,16 +91,26 @@ impl Unserved {
 }
 
 impl Inside {
-    /// The block that is for a name: of those whose zones have it, the one with the longest zone.
-    pub(crate) fn find(&self, server: SocketAddr, name: &Name) -> Option<BlockAt> {
+    /// The block that is for a question: of those whose zones have its name and whose view it is in, the one with the
+    /// longest zone. Of two views of one zone the first counts.
+    pub(crate) fn find(&self, asked: &Asked<'_>, question: &Question) -> Option<BlockAt> {
         #[cfg(test)]
         crate::exchange::tests::FOUND.set(crate::exchange::tests::FOUND.get() + 1);
+        let server = asked.server;
         let is_here = |block: &Block| block.addresses.is_empty() || block.addresses.contains(&server.ip());
         let here = self.blocks.iter().enumerate().filter(|(_, block)| is_here(block));
         let keys = here.flat_map(|(at, block)| {
             block.keys.iter().enumerate().map(move |(key, (zone, port))| (BlockAt { block: at, key }, zone, *port))
         });
-        let fitting = keys.filter(|(_, zone, port)| *port == server.port() && is_under(name, zone));
-        fitting.max_by_key(|(_, zone, _)| zone.depth()).map(|(at, _, _)| at)
+        let arrived = Arrived { inside: self, asked, question };
+        let is_seen = |at: &BlockAt| self.blocks[at.block].view.as_ref().is_none_or(|view| arrived.is_seen_by(view));
+        let fitting = keys.filter(|(_, zone, port)| *port == server.port() && is_under(&question.name, zone));
+        let mut best: Option<(BlockAt, usize)> = None;
+        for (at, zone, _) in fitting {
+            if best.is_none_or(|(_, depth)| zone.depth() > depth) && is_seen(&at) {
+                best = Some((at, zone.depth()));
+            }
+        }
+        best.map(|(at, _)| at)
     }
 }

@@ -5,7 +5,7 @@ use crate::message::{is_under, text_of};
 use crate::reply::{self, Sections};
 use namewall_corefile::{self as corefile, FileSpan, Text, Zone};
 use namewall_dns::Asked;
-use namewall_dns::wire::{Question, Rcode, reply as plain};
+use namewall_dns::wire::{Question, Rcode, RecordType, reply as plain};
 use namewall_policy::dns_codes::CLASSES;
 use namewall_zones::{Record, parse_one};
 use regex::{Captures, Regex};
@@ -96,7 +96,9 @@ impl Template {
         let fitting = self.zones.iter().filter(|zone| is_under(&question.name, zone));
         let zone = fitting.max_by_key(|zone| zone.depth())?;
         let is_meant = |own: Option<u16>, asked: u16| own.is_none_or(|own| own == asked);
-        if !is_meant(self.class, question.class) || !is_meant(self.kind, question.record_type.0) {
+        // As with CoreDNS, a question for all types is for every template.
+        let is_kind = is_meant(self.kind, question.record_type.0) || question.record_type == RecordType::ANY;
+        if !is_meant(self.class, question.class) || !is_kind {
             return None;
         }
         let name = text_of(&question.name);

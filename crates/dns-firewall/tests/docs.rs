@@ -78,6 +78,7 @@ fn every_whole_corefile_of_the_documents_starts_as_it_is_pasted() {
                 identities: Arc::new(Strangers),
                 addresses: vec![("lo".to_owned(), "127.0.0.1".parse().unwrap())],
                 names: None,
+                clusters: None,
             };
             build(&corefile, &around).unwrap_or_else(|errors| panic!("{place}: {errors:?}"));
             whole += 1;

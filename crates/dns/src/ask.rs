@@ -1,8 +1,9 @@
 //! Asks a server for a name's addresses, for who has nobody to ask for it: one
 //! question at a time, and the caller waits.
 
-use crate::server::Random;
+use crate::server::{Random, Tls, Upstream, UpstreamTransport};
 use crate::wire::{Address, HEADER, Header, Question, Rcode, RecordType, addresses};
+use rustls::{ClientConnection, StreamOwned};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
@@ -32,6 +33,41 @@ pub enum AskError {
 pub struct LookupAnswer {
     pub rcode: Rcode,
     pub addresses: Vec<Address>,
+}
+
+/// Passes a query on to an upstream, and waits for its answer. The query goes out with a random id and in random letter
+/// case, as every question of ours. The answer has the id and the spelling of the query again. Unless only TCP is used,
+/// UDP is tried first.
+pub fn pass_on(
+    upstream: &Upstream,
+    query: &[u8],
+    patience: Duration,
+    way: UpstreamTransport,
+) -> Result<Vec<u8>, AskError> {
+    let server = upstream.address;
+    let broken = |error| AskError::Broken(server, error);
+    let name_end = Question::end(query).map_err(|_| AskError::Unreadable(server))? - Question::AFTER_NAME;
+    let mut random = Random::open().map_err(broken)?;
+    let mut sent = query.to_vec();
+    sent[..2].copy_from_slice(&random.number().map_err(broken)?.to_be_bytes());
+    random.spell(&mut sent[HEADER..name_end]).map_err(broken)?;
+    let until = Instant::now() + patience;
+    let is_whole = |answer: &Vec<u8>| Header::read(answer).is_ok_and(|header| !header.is_truncated);
+    let is_spelled = |answer: &Vec<u8>| answer.get(HEADER..name_end) == sent.get(HEADER..name_end);
+    let heard = |error| silence(server, error);
+    let mut answer = match &upstream.tls {
+        Some(tls) => over_tls(server, tls, &sent, until).map_err(heard)?,
+        None if way == UpstreamTransport::Tcp => over_tcp(server, &sent, until).map_err(heard)?,
+        None => {
+            match over_udp(server, &sent, until).map_err(heard)?.filter(|told| is_whole(told) && is_spelled(told)) {
+                Some(answer) => answer,
+                None => over_tcp(server, &sent, until).map_err(heard)?,
+            }
+        }
+    };
+    Header::set_id(&mut answer, u16::from_be_bytes([query[0], query[1]]));
+    Question::spell(&mut answer, &query[HEADER..name_end]);
+    Ok(answer)
 }
 
 /// Asks a server, over UDP and, if that does not hold the answer or cannot be trusted, over TCP. A reply over UDP must
@@ -113,12 +149,28 @@ fn over_udp(server: SocketAddr, query: &[u8], until: Instant) -> io::Result<Opti
 }
 
 fn over_tcp(server: SocketAddr, query: &[u8], until: Instant) -> io::Result<Vec<u8>> {
+    let mut stream = connect(server, until)?;
+    over_stream(&mut stream, query)
+}
+
+fn over_tls(server: SocketAddr, tls: &Tls, query: &[u8], until: Instant) -> io::Result<Vec<u8>> {
+    let connection = ClientConnection::new(tls.config.clone(), tls.name.clone()).map_err(io::Error::other)?;
+    over_stream(&mut StreamOwned::new(connection, connect(server, until)?), query)
+}
+
+/// A connection on which nothing takes longer than there is time.
+fn connect(server: SocketAddr, until: Instant) -> io::Result<TcpStream> {
     let left = || left_until(until).ok_or(io::ErrorKind::TimedOut);
-    let mut stream = TcpStream::connect_timeout(&server, left()?)?;
+    let stream = TcpStream::connect_timeout(&server, left()?)?;
     stream.set_write_timeout(Some(left()?))?;
+    stream.set_read_timeout(Some(left()?))?;
+    Ok(stream)
+}
+
+fn over_stream(stream: &mut (impl Read + Write), query: &[u8]) -> io::Result<Vec<u8>> {
     let length = u16::try_from(query.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     stream.write_all(&[&length.to_be_bytes(), query].concat())?;
-    stream.set_read_timeout(Some(left()?))?;
+    stream.flush()?;
     let mut length = [0; 2];
     stream.read_exact(&mut length)?;
     let mut answer = vec![0; u16::from_be_bytes(length).into()];

@@ -17,7 +17,7 @@ pub mod testing {
     pub use crate::server::testing::play;
 }
 
-pub use ask::{AskError, LookupAnswer, ask};
+pub use ask::{AskError, LookupAnswer, ask, pass_on};
 pub use caught::{caught, is_caught};
 pub use chain::{Asked, Chain, Continuation, Failure, Heard, Passing, Step, To};
 pub use learn::{Answer, Learn, LearnError, LearnNothing, Opens};

@@ -9,6 +9,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use namewall_cluster::digest;
 use namewall_runtime::{BoxFuture, SeededRandom, SystemClock, Tasks};
+use serde_json::json;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +30,17 @@ pub struct Target {
     pub kubeconfig: Option<PathBuf>,
     /// A context of it; without one the current.
     pub context: Option<String>,
+}
+
+/// An API server that is named by its address.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Endpoint {
+    /// Like `https://10.96.0.1:443`.
+    pub url: String,
+    /// Files with the client's certificate and its key.
+    pub client: Option<(PathBuf, PathBuf)>,
+    /// A file with the certificate of the server's authority.
+    pub authority: Option<PathBuf>,
 }
 
 /// Their causes are part of the words, not behind them: who prints a chain would print each twice.
@@ -73,13 +85,22 @@ impl Tasks for TokioTasks {
 impl Connection {
     /// Says nothing to the server yet.
     pub fn open(target: &Target) -> Result<Self, ConnectError> {
+        Self::open_with(configure(target))
+    }
+
+    /// The same for a server that is named by its address.
+    pub fn open_at(endpoint: &Endpoint) -> Result<Self, ConnectError> {
+        Self::open_with(configure_at(endpoint))
+    }
+
+    fn open_with(config: impl Future<Output = Result<Config, ConnectError>>) -> Result<Self, ConnectError> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("kubernetes")
             .enable_all()
             .build()
             .map_err(ConnectError::Runtime)?;
-        let mut config = runtime.block_on(configure(target))?;
+        let mut config = runtime.block_on(config)?;
         config.connect_timeout = Some(CONNECT_SLOWLY);
         let server = config.cluster_url.to_string();
         // Inside of every cluster the server has the same address; its authority is the cluster's own.
@@ -140,6 +161,30 @@ fn counted(config: Config, requests: &Arc<Requests>) -> Result<Client, ConnectEr
     };
     let builder = ClientBuilder::try_from(config).map_err(ConnectError::Client)?;
     Ok(builder.with_layer(&MapResultLayer::new(count)).build())
+}
+
+/// As a kubeconfig would say it, so that files are read and checked as for one.
+async fn configure_at(endpoint: &Endpoint) -> Result<Config, ConnectError> {
+    let mut cluster = json!({"server": endpoint.url});
+    let mut user = json!({});
+    if let Some(authority) = &endpoint.authority {
+        cluster["certificate-authority"] = authority.display().to_string().into();
+    }
+    if let Some((certificate, key)) = &endpoint.client {
+        user =
+            json!({"client-certificate": certificate.display().to_string(), "client-key": key.display().to_string()});
+    }
+    let unusable = |why| ConnectError::Kubeconfig { file: endpoint.url.clone(), why };
+    let written = json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "endpoint", "cluster": cluster}],
+        "users": [{"name": "endpoint", "user": user}],
+        "contexts": [{"name": "endpoint", "context": {"cluster": "endpoint", "user": "endpoint"}}],
+        "current-context": "endpoint",
+    });
+    let read = Kubeconfig::from_yaml(&written.to_string()).map_err(unusable)?;
+    Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await.map_err(unusable)
 }
 
 async fn configure(target: &Target) -> Result<Config, ConnectError> {

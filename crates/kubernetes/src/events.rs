@@ -36,6 +36,8 @@ pub enum NodeTopic {
     Runtime,
     /// Whether the cluster's DNS Service is found.
     Dns,
+    /// Whether somebody has changed namewall's tables inside a pod's network namespace.
+    Tampering,
 }
 
 impl NodeTopic {
@@ -56,6 +58,16 @@ impl NodeTopic {
             (Self::Runtime, None) => ("NamewallRuntimeAnswers", "The container runtime answers again".to_owned()),
             (Self::Dns, Some(error)) => ("NamewallNoDns", format!("Names may not open here: {error}")),
             (Self::Dns, None) => ("NamewallDnsFound", "The cluster's DNS Service is found".to_owned()),
+            (Self::Tampering, Some(error)) => {
+                let message = format!(
+                    "Somebody changed namewall's tables inside a pod's network namespace: {error}. They were made right. \
+                     Take NET_ADMIN from that pod"
+                );
+                ("NamewallTampered", message)
+            }
+            (Self::Tampering, None) => {
+                ("NamewallNotTampered", "Nobody has changed namewall's tables inside pods since".to_owned())
+            }
         }
     }
 }

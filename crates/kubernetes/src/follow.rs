@@ -8,12 +8,10 @@
 
 use crate::api::{ApiError, GONE, NOT_FOUND, Part, Resource, WatchEvent};
 use crate::environment::Environment;
-use crate::view::ListedKind;
-use crate::watch::Shared;
 use futures_util::StreamExt;
-use namewall_cluster::Key;
 use namewall_cluster::kinds::{Kind, VersionedKind};
 use namewall_runtime::{TimedOut, in_time};
+use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,22 +47,51 @@ impl Failure {
     }
 }
 
+/// Where the objects of kinds go.
+pub(crate) trait Sink: Send + Sync {
+    /// All objects of a kind, as they come in parts.
+    type Listing: Send;
+
+    fn begin_list(&self, versioned: VersionedKind) -> Self::Listing;
+
+    fn push(&self, listing: &mut Self::Listing, object: &Value);
+
+    /// The list is complete: objects of the kind that are not in it are gone.
+    fn replace(&self, kind: &'static Kind, listing: Self::Listing);
+
+    /// An object is new, or has changed.
+    fn apply(&self, versioned: VersionedKind, object: &Value);
+
+    fn remove(&self, kind: &'static Kind, object: &Value);
+
+    /// The cluster does not have the kind, nor any object of it.
+    fn lose(&self, kind: &'static Kind);
+
+    /// Something is in the way of a kind.
+    fn say(&self, kind: &'static Kind, what: String);
+
+    /// Nothing is in the way of a kind, whether or not anything of it has changed.
+    fn hear(&self, kind: &'static Kind);
+
+    fn has_any(&self, kind: &'static Kind) -> bool;
+}
+
 /// Follows a kind, in the first of its versions that the cluster serves, for as long as the cluster serves it.
-pub(crate) async fn follow(environment: Environment, kind: &'static Kind, shared: Arc<Shared>) {
+pub(crate) async fn follow<S: Sink>(environment: Environment, kind: &'static Kind, sink: Arc<S>) {
     let mut looks = 0;
     loop {
         let found = find(&environment, kind).await;
         looks = if matches!(found, Ok(None)) { looks + 1 } else { 0 };
         match found {
-            Ok(Some(versioned)) => follow_version(&environment, versioned, &shared).await,
+            Ok(Some(versioned)) => follow_version(&environment, versioned, &*sink).await,
             // A server that has only just started may not know its definitions yet. To believe it would let go of
             // policies that are in force.
-            Ok(None) if looks < BELIEVED && shared.has_any(kind) => {
-                shared.say(kind, format!("the API server says that there is no {} any more", kind.name));
+            Ok(None) if looks < BELIEVED && sink.has_any(kind) => {
+                sink.say(kind, format!("the API server says that there is no {} any more", kind.name));
             }
             // Objects go with their definition.
-            Ok(None) => shared.change(kind, |known, now| known.lose(kind, now)),
-            Err(error) => shared.say(kind, error.to_string()),
+            Ok(None) => sink.lose(kind),
+            Err(error) => sink.say(kind, error.to_string()),
         }
         environment.tasks.sleep(LOOK_FOR_KINDS).await;
     }
@@ -97,13 +124,13 @@ async fn answered<T>(
 }
 
 /// Ends when the cluster no longer has the kind.
-async fn follow_version(environment: &Environment, versioned: VersionedKind, shared: &Shared) {
+async fn follow_version<S: Sink>(environment: &Environment, versioned: VersionedKind, sink: &S) {
     let Environment { clock, tasks, random, .. } = environment;
     let kind = versioned.kind;
     // Up to where we have heard all.
     let mut version: Option<String> = None;
     let mut pause = AGAIN;
-    let following = Following { environment, versioned, shared };
+    let following = Following { environment, versioned, sink };
     loop {
         let began = clock.now();
         let done = match &mut version {
@@ -125,7 +152,7 @@ async fn follow_version(environment: &Environment, versioned: VersionedKind, sha
                 tasks.sleep(AGAIN).await;
             }
             Err(error) => {
-                shared.say(kind, error.to_string());
+                sink.say(kind, error.to_string());
                 if !is_builtin(kind) && error.code() == Some(NOT_FOUND) {
                     return;
                 }
@@ -137,26 +164,26 @@ async fn follow_version(environment: &Environment, versioned: VersionedKind, sha
 }
 
 /// A kind on its way into what is known.
-struct Following<'f> {
+struct Following<'f, S> {
     environment: &'f Environment,
     versioned: VersionedKind,
-    shared: &'f Shared,
+    sink: &'f S,
 }
 
-impl Following<'_> {
+impl<S: Sink> Following<'_, S> {
     /// Takes all objects there are; gives the version they are of.
     async fn list(&self) -> Result<String, Failure> {
         let resource = Resource::from(self.versioned);
-        let mut all = ListedKind::new(self.versioned);
+        let mut all = self.sink.begin_list(self.versioned);
         let mut part = Part { limit: PART, token: None };
         loop {
             let listed = answered(self.environment, self.environment.api.list(resource, part)).await?;
-            listed.items.into_iter().for_each(|object| all.push(&object));
+            listed.items.iter().for_each(|object| self.sink.push(&mut all, object));
             match listed.token {
                 Some(token) => part = Part { limit: PART, token: Some(token) },
                 None => {
                     let version = listed.version.ok_or(Failure::Versionless)?;
-                    self.shared.change(self.versioned.kind, |known, now| known.replace(all, now));
+                    self.sink.replace(self.versioned.kind, all);
                     return Ok(version);
                 }
             }
@@ -165,25 +192,25 @@ impl Following<'_> {
 
     /// Takes what changes after a version, until the server ends it or is silent for too long.
     async fn watch(&self, version: &mut String) -> Result<(), Failure> {
-        let Self { environment, versioned, shared } = *self;
+        let Self { environment, versioned, sink } = *self;
         let Environment { api, tasks, patience, .. } = environment;
         let kind = versioned.kind;
         let mut events = answered(environment, api.watch(versioned.into(), version.clone())).await?;
-        shared.hear(kind);
+        sink.hear(kind);
         while let Ok(Some(event)) = in_time(&**tasks, patience.silence, events.next()).await {
             let (is_there, object) = match event? {
                 WatchEvent::Applied(object) => (true, object),
                 WatchEvent::Deleted(object) => (false, object),
                 WatchEvent::Bookmark(seen) => {
-                    shared.hear(kind);
+                    sink.hear(kind);
                     *version = seen;
                     continue;
                 }
             };
-            shared.change(kind, |known, now| match is_there {
-                true => known.apply(versioned, &object, now),
-                false => known.remove(kind, &Key::of(&object)),
-            });
+            match is_there {
+                true => sink.apply(versioned, &object),
+                false => sink.remove(kind, &object),
+            }
             if let Some(seen) = object["metadata"]["resourceVersion"].as_str() {
                 seen.clone_into(version);
             }

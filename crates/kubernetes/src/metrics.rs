@@ -110,6 +110,7 @@ impl Export for Published {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::follow::Sink as _;
     use namewall_cluster::kinds::{self, Component, Kind, POD};
     use namewall_runtime::ManualClock;
     use namewall_telemetry::{Format, Metrics};

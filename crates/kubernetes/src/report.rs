@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use namewall_cluster::Key;
 use namewall_cluster::kinds::{Report, VersionedKind};
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 /// Requests that are under way at the same time.
 pub(crate) const AT_ONCE: usize = 16;
@@ -25,7 +26,21 @@ pub struct Verdict {
     pub generation: i64,
     /// What cannot be read, and fails closed; none if all of it counts.
     pub errors: Vec<String>,
+    /// What nodes say of it, for kinds whose status is a text.
+    pub nodes: Option<Arc<NodesReport>>,
 }
+
+/// What nodes say of an EgressFirewall, in the words of OVN-Kubernetes.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct NodesReport {
+    /// Empty until all of them enforce it.
+    pub status: &'static str,
+    /// One of each node that enforces it.
+    pub messages: Vec<String>,
+}
+
+/// What OVN-Kubernetes writes for a firewall that it cannot apply.
+const NOT_APPLIED: &str = "EgressFirewall Rules not correctly applied";
 
 impl Verdict {
     fn message(&self) -> String {
@@ -55,10 +70,14 @@ impl Verdict {
         let is_good = self.errors.is_empty();
         match self.versioned.kind.policy()?.report {
             Report::EventOnly => None,
+            Report::Text if !is_good => {
+                let message = |error: &String| format!("{NOT_APPLIED}: what cannot be read fails closed: {error}");
+                let messages: Vec<String> = self.errors.iter().map(message).collect();
+                Some(json!({"status": NOT_APPLIED, "messages": messages}))
+            }
             Report::Text => {
-                let words =
-                    if is_good { "accepted" } else { "not accepted as a whole: what cannot be read fails closed" };
-                Some(json!({"status": words, "messages": self.errors}))
+                let NodesReport { status, messages } = self.nodes.as_deref()?;
+                Some(json!({"status": status, "messages": messages}))
             }
             Report::Condition => {
                 let accepted = Truth {
@@ -112,7 +131,9 @@ fn says(before: &Value, wanted: &Value) -> bool {
     match (before, wanted) {
         (Value::Object(_), Value::Object(fields)) => fields.iter().all(|(key, value)| says(&before[key], value)),
         (Value::Array(items), Value::Array(wanted)) => {
-            wanted.iter().all(|one| items.iter().any(|item| says(item, one)))
+            // Others may have conditions there. Texts are all ours.
+            let is_ours = items.len() == wanted.len() || !items.iter().any(Value::is_string);
+            is_ours && wanted.iter().all(|one| items.iter().any(|item| says(item, one)))
         }
         // An empty list need not be written.
         (Value::Null, Value::Array(items)) => items.is_empty(),

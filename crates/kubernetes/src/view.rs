@@ -1,6 +1,7 @@
 //! The cluster as it is known now: what the watches have said, and which kinds
 //! are still missing. Pure; time is an argument.
 
+use crate::addresses::Enforces;
 use crate::names::{NameObject, Names};
 use jiff::Timestamp;
 use namewall_cluster::kinds::{DNS_NAME_RESOLVER, Kind, NODE_ADDRESSES, VersionedKind};
@@ -38,7 +39,7 @@ pub(crate) struct ClusterView {
     /// When the server last said anything of each kind.
     heard: BTreeMap<&'static Kind, Instant>,
     /// What each node says it enforces: no policy changes with it.
-    pub(crate) enforced: BTreeMap<Arc<str>, String>,
+    pub(crate) enforced: BTreeMap<Arc<str>, Enforces>,
     pub(crate) changes: u64,
     /// Whoever waits for a change is to go on at once.
     pub(crate) is_woken: bool,
@@ -161,7 +162,7 @@ impl ClusterView {
 pub(crate) struct ListedKind {
     listing: Listing,
     /// What nodes say in them.
-    enforced: BTreeMap<Arc<str>, String>,
+    enforced: BTreeMap<Arc<str>, Enforces>,
 }
 
 impl ListedKind {
@@ -176,7 +177,6 @@ impl ListedKind {
 }
 
 /// What a node says it enforces, if that is what the object is for.
-fn enforces(kind: &Kind, object: &serde_json::Value) -> Option<(Arc<str>, String)> {
-    let digest = || object["status"]["enforces"].as_str().unwrap_or_default().to_owned();
-    (*kind == NODE_ADDRESSES).then(|| (Key::of(object).name, digest()))
+fn enforces(kind: &Kind, object: &serde_json::Value) -> Option<(Arc<str>, Enforces)> {
+    (*kind == NODE_ADDRESSES).then(|| (Key::of(object).name, Enforces::of(object)))
 }

@@ -7,18 +7,19 @@
 
 use crate::client::Connection;
 use crate::environment::{Environment, whole_seconds};
-use crate::follow::follow;
+use crate::follow::{Sink, follow};
 use crate::metrics::WatchMetrics;
 use crate::names::NameObject;
 use crate::publish::Publisher;
-use crate::view::{ClusterView, Trouble, WatchedKind};
+use crate::view::{ClusterView, ListedKind, Trouble, WatchedKind};
 use futures_util::future::{AbortHandle, abortable};
 use jiff::Timestamp;
-use namewall_cluster::kinds::{self, Component, DNS_NAME_RESOLVER, Kind};
+use namewall_cluster::kinds::{self, Component, DNS_NAME_RESOLVER, Kind, VersionedKind};
 use namewall_cluster::resolver::Settings as ResolverSettings;
 use namewall_cluster::{Key, PodAddresses, Read, Settings, Store};
 use namewall_runtime::Clock;
-use std::collections::BTreeSet;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 #[derive(Debug)]
@@ -54,7 +55,40 @@ impl Shared {
         }
     }
 
-    pub(crate) fn say(&self, kind: &'static Kind, what: String) {
+    /// How each watch is doing.
+    pub(crate) fn watched(&self) -> Vec<WatchedKind> {
+        self.lock().watched(self.clock.now())
+    }
+}
+
+impl Sink for Shared {
+    type Listing = ListedKind;
+
+    fn begin_list(&self, versioned: VersionedKind) -> ListedKind {
+        ListedKind::new(versioned)
+    }
+
+    fn push(&self, listing: &mut ListedKind, object: &Value) {
+        listing.push(object);
+    }
+
+    fn replace(&self, kind: &'static Kind, listing: ListedKind) {
+        self.change(kind, |known, now| known.replace(listing, now));
+    }
+
+    fn apply(&self, versioned: VersionedKind, object: &Value) {
+        self.change(versioned.kind, |known, now| known.apply(versioned, object, now));
+    }
+
+    fn remove(&self, kind: &'static Kind, object: &Value) {
+        self.change(kind, |known, _| known.remove(kind, &Key::of(object)));
+    }
+
+    fn lose(&self, kind: &'static Kind) {
+        self.change(kind, |known, now| known.lose(kind, now));
+    }
+
+    fn say(&self, kind: &'static Kind, what: String) {
         let mut known = self.lock();
         known.trouble.insert(kind, what);
         *known.failures.entry(kind).or_default() += 1;
@@ -62,17 +96,11 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Nothing is in the way of a kind, whether or not anything of it has changed.
-    pub(crate) fn hear(&self, kind: &'static Kind) {
+    fn hear(&self, kind: &'static Kind) {
         self.lock().hear(kind, self.clock.now());
     }
 
-    /// How each watch is doing.
-    pub(crate) fn watched(&self) -> Vec<WatchedKind> {
-        self.lock().watched(self.clock.now())
-    }
-
-    pub(crate) fn has_any(&self, kind: &'static Kind) -> bool {
+    fn has_any(&self, kind: &'static Kind) -> bool {
         self.lock().store.has(kind)
     }
 }
@@ -203,10 +231,16 @@ impl Watch {
         WatchMetrics { requests: self.environment.requests.clone(), shared: self.shared.clone() }
     }
 
-    /// The nodes that say that they enforce what has this digest.
+    /// The digest of the EgressFirewalls that each node says it enforces.
+    pub fn enforced_egress_firewalls(&self) -> BTreeMap<Arc<str>, String> {
+        let known = self.shared.lock();
+        known.enforced.iter().map(|(node, enforced)| (node.clone(), enforced.egress_firewalls.clone())).collect()
+    }
+
+    /// The nodes that say that they enforce the ClusterEgressFirewalls with this digest.
     pub fn enforcing(&self, digest: &str) -> BTreeSet<Arc<str>> {
         let known = self.shared.lock();
-        let enforcing = known.enforced.iter().filter(|(_, enforced)| **enforced == digest);
+        let enforcing = known.enforced.iter().filter(|(_, enforced)| enforced.cluster_egress_firewalls == digest);
         enforcing.map(|(node, _)| node.clone()).collect()
     }
 

@@ -1,18 +1,22 @@
 //! What can be typed.
 
 mod help;
+mod leased_name;
 
 use crate::logging::Logging;
 use crate::unread::Lenient;
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use help::{
     AGENT_HELP, AUDIT_PATHS_HELP, CHECK_HELP, CNI_HELP, CONTROLLER_HELP, DIFF_HELP, DNS_HELP, EXPLAIN_HELP,
     LEASES_HELP, MATRIX_HELP, POLICIES_HELP, RULES_HELP, RUN_HELP, SANDBOX_EXEC_HELP, SANDBOX_HELP, SANDBOX_PROBE_HELP,
     STATUS_HELP, TEST_HELP, UNINSTALL_HELP, crds_help,
 };
+use leased_name::LeasedName;
 use namewall_cluster::{API_SERVER_PORT, Key};
 use namewall_policy::addr::{Cidr, parse_address};
 use namewall_policy::ask::{Host, Target};
+use namewall_policy::domain::DomainName;
 use namewall_policy::port::{Protocol, TransportPort};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -106,9 +110,9 @@ pub(crate) struct Settings {
     /// A further address of the API server, at port 6443 if none is given
     #[arg(long, value_name = "IP[:PORT]", value_parser = parse_api_server)]
     pub(crate) api_server: Vec<SocketAddr>,
-    /// The cluster's DNS domain
-    #[arg(long, value_name = "NAME", default_value = "cluster.local")]
-    pub(crate) cluster_domain: namewall_policy::domain::DomainName,
+    /// The cluster's DNS domain [default: cluster.local]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) cluster_domain: Option<DomainName>,
     /// A network that no name opens, besides the inside of the cluster
     #[arg(long, value_name = "CIDR")]
     pub(crate) never_lease: Vec<crate::commands::Block>,
@@ -311,9 +315,9 @@ pub(crate) struct Live {
 
 #[derive(Args, Debug)]
 pub(crate) struct Leases {
-    /// Only of this name, and names under it
+    /// Only of this name, and names under it; with `*.` before it, only of names under it
     #[arg(value_name = "NAME")]
-    pub(crate) name: Option<namewall_policy::domain::DomainName>,
+    pub(crate) name: Option<LeasedName>,
     #[command(flatten)]
     pub(crate) live: Live,
 }
@@ -337,7 +341,7 @@ fn parse_ip(text: &str) -> Result<IpAddr, String> {
 }
 
 /// `192.0.2.1`, `192.0.2.1:443`, `2001:db8::1` or `[2001:db8::1]:443`.
-fn parse_api_server(text: &str) -> Result<SocketAddr, String> {
+pub(crate) fn parse_api_server(text: &str) -> Result<SocketAddr, String> {
     let at_usual_port = parse_address(text).map(|address| SocketAddr::new(address, API_SERVER_PORT));
     let wrong = || format!("`{text}` is not an address: use IP, IP:PORT or [IPV6]:PORT");
     at_usual_port.or_else(|| text.parse().ok().filter(|at: &SocketAddr| at.port() != 0)).ok_or_else(wrong)
@@ -540,14 +544,14 @@ pub(crate) struct Rules {
     #[arg(long, value_name = "NAMESPACE", requires = "live")]
     pub(crate) namespace: Option<String>,
     /// The table's name
-    #[arg(long, value_name = "NAME", default_value = "namewall", requires = "live")]
+    #[arg(long, value_name = "NAME", default_value = "namewall", requires = "live", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) table: String,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct Uninstall {
     /// The table's name
-    #[arg(long, value_name = "NAME", default_value = "namewall")]
+    #[arg(long, value_name = "NAME", default_value = "namewall", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) table: String,
     /// Where `run` or `agent` has kept its state; by default where the last one since the boot has
     #[arg(long, value_name = "FOLDER")]
@@ -697,7 +701,7 @@ impl SandboxUp {
         let settings = &self.input.settings;
         arguments.extend(settings.pod_network.iter().map(|block| format!("--pod-network={block}").into()));
         arguments.extend(settings.api_server.iter().map(|address| format!("--api-server={address}").into()));
-        arguments.push(format!("--cluster-domain={}", settings.cluster_domain).into());
+        arguments.push(format!("--cluster-domain={}", settings.cluster_domain()).into());
         arguments.extend(settings.never_lease.iter().map(|block| format!("--never-lease={}", block.0).into()));
         arguments.extend(settings.nat64_prefix.iter().map(|prefix| format!("--nat64-prefix={}", prefix.0).into()));
         for DnsAnswer { name, addresses } in &self.dns {

@@ -59,11 +59,15 @@ impl Settings {
         cluster::Settings { api_server: self.api_server.clone(), pod_networks: self.pod_network.clone() }
     }
 
+    pub(crate) fn cluster_domain(&self) -> DomainName {
+        self.cluster_domain.clone().unwrap_or_else(|| "cluster.local".parse().expect("it is a name"))
+    }
+
     /// What no name opens, as an agent with the same settings sees it.
     fn never_leased(&self) -> NeverLeased {
         let networks: Vec<_> = self.never_lease.iter().map(|block| block.0).collect();
         let prefixes: Vec<_> = self.nat64_prefix.iter().map(|prefix| prefix.0).collect();
-        NeverLeased::new(self.cluster_domain.clone()).and_networks(&networks).translated_by(&prefixes)
+        NeverLeased::new(self.cluster_domain()).and_networks(&networks).translated_by(&prefixes)
     }
 }
 
@@ -91,7 +95,7 @@ impl Loaded {
             findings: [findings, lowered.findings, compile_findings].concat(),
             passed_over: lowered.passed_over,
             never_leased,
-            cluster_domain: settings.cluster_domain.clone(),
+            cluster_domain: settings.cluster_domain(),
         };
         loaded.take_resolved(lowered.resolved);
         loaded

@@ -249,6 +249,13 @@ fn s8_a_name_in_an_egress_firewall_is_open_on_all_nodes(nodes: &TwoNodes) {
     world.wait_for(|| world.reaches(WEB, CDN));
     assert!(nodes.resolvers().contains("one.cdn.example."));
 
+    // S8.1: scripts wait for what OVN-Kubernetes writes.
+    let applied = "--for=jsonpath={.status.status}=EgressFirewall Rules applied";
+    plane.kubectl(&["wait", "egressfirewall/default", "-n", "shop", "--timeout=60s", applied]).unwrap();
+    let told = plane.get(&["egressfirewall", "default", "-n", "shop"]).unwrap();
+    let messages = ["node-1: EgressFirewall Rules applied", "node-2: EgressFirewall Rules applied"];
+    assert_eq!(told["status"]["messages"], serde_json::json!(messages));
+
     // S7.5: how many nodes enforce a firewall of the whole cluster.
     let firewall = "apiVersion: namewall.dev/v1alpha1\nkind: ClusterEgressFirewall\nmetadata: {name: shut}\n\
                     spec: {priority: 5, rules: [{name: r, action: Deny, to: [{networks: [198.51.100.12/32]}]}]}\n";

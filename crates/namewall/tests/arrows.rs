@@ -9,7 +9,7 @@ use std::process::Command;
 /// Crate → the crates of ours it may depend on, for building or for testing.
 const ARROWS: &[(&str, &[&str])] = &[
     ("policy", &[]),
-    ("cluster", &["policy"]),
+    ("cluster", &["policy", "runtime"]),
     ("scenario", &["policy", "cluster"]),
     ("dns", &["policy"]),
     ("expression", &["policy"]),
@@ -18,11 +18,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("engines", &["policy", "expression"]),
     ("zones", &["dns"]),
     ("telemetry", &[]),
-    ("dns-firewall", &["policy", "dns", "expression", "corefile", "zones", "engines", "telemetry"]),
+    ("dns-firewall", &["policy", "runtime", "dns", "expression", "corefile", "zones", "engines", "telemetry"]),
     ("dataplane", &["policy"]),
     // Links are asked for over netlink.
-    ("cni", &["dataplane"]),
-    // Time, randomness and tasks, for all that a simulation runs.
+    ("cni", &["dataplane", "runtime"]),
+    // Time, randomness and tasks, for all that a simulation runs; and files that are safe to open.
     ("runtime", &["policy"]),
     ("kubernetes", &["policy", "runtime", "cluster", "telemetry"]),
     ("testbed", &[]),

@@ -66,7 +66,7 @@ fn explain_names_each_rule_with_file_and_line() {
             egress
               cluster gate: no rule matches
                 · deny ClusterEgressFirewall/no-metadata egress rule 0 "metadata"  examples/shop/policies.yaml:105
-                    10.244.1.12 is not in 169.254.169.254/32
+                    none of its 2 peers matches; the first: 10.244.1.12 is not in 169.254.169.254/32
               NetworkPolicy tier: denied: isolated by NetworkPolicy/shop/web (examples/shop/policies.yaml:2), and no rule allows this
                 · allow NetworkPolicy/shop/web egress rule 0  examples/shop/policies.yaml:15
                     shop/db does not have app=api
@@ -96,7 +96,7 @@ fn explain_tells_the_lease_that_opened_an_address() {
             egress
               cluster gate: no rule matches
                 · deny ClusterEgressFirewall/no-metadata egress rule 0 "metadata"  examples/shop/policies.yaml:105
-                    198.51.100.7 is not in 169.254.169.254/32
+                    none of its 2 peers matches; the first: 198.51.100.7 is not in 169.254.169.254/32
               admin tier: allowed
                 ✓ allow ClusterNetworkPolicy/shop-outside egress rule 0 "payments"  examples/shop/policies.yaml:61
                     198.51.100.7 is leased to api.payments.example by api.payments.example; TCP 443
@@ -182,7 +182,8 @@ fn focus_and_port_narrow_the_matrix() {
             shop/db,Pod,0.0.0.0-10.244.0.255,Outside,5432,,,,,,
             shop/db,Pod,10.244.2.0-169.254.169.253,Outside,5432,,,,,,
             shop/db,Pod,169.254.169.255-255.255.255.255,Outside,5432,,,,,,
-            shop/db,Pod,::-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff,Outside,5432,,,,,,
+            shop/db,Pod,::-fd00:ec2::253,Outside,5432,,,,,,
+            shop/db,Pod,fd00:ec2::255-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff,Outside,5432,,,,,,
             192.0.2.11-192.0.2.11,Outside,shop/db,Pod,5432,,,,,,
         "#]],
     );
@@ -245,6 +246,44 @@ fn s10_2_a_broken_document_is_a_finding_and_the_rest_goes_on() {
     assert_eq!(places, ["7:1 \"\"", "15:7 \"spec.ingress[0].ports[0].port\""]);
     let answer = with_input(&["explain", "--from", "10.9.9.9", "--to", "n/a:80", "-"], input);
     assert!(text(&answer.stdout).starts_with("DENY"), "an unreadable rule allows nothing, and its policy isolates");
+}
+
+#[test]
+fn live_commands_refuse_what_cannot_be_meant() {
+    check(
+        "rules --live --pod shop/wbe examples/shop",
+        2,
+        expect![[r#"
+            error: there is no pod shop/wbe with an address in the input
+        "#]],
+    );
+    check(
+        "rules --live --pod web examples/shop",
+        2,
+        expect![[r#"
+            error: `web` is neither NAMESPACE/POD nor an address
+        "#]],
+    );
+    check(
+        "rules --live --namespace shpo examples/shop",
+        2,
+        expect![[r#"
+            error: the input has no pod with an address in the namespace shpo
+        "#]],
+    );
+    for command in [["uninstall", "--table", ""].as_slice(), &["rules", "--live", "--table", ""]] {
+        let output = namewall(command);
+        assert_eq!(output.status.code(), Some(2), "{command:?}");
+        assert!(text(&output.stderr).contains("--table"), "{}", text(&output.stderr));
+    }
+    // A pattern is accepted: what is missing is an agent.
+    let empty = std::env::temp_dir().join(format!("namewall-no-agent-{}", std::process::id()));
+    let mut leases = Command::new(env!("CARGO_BIN_EXE_namewall"));
+    let output =
+        leases.args(["leases", "*.example.com"]).env("NAMEWALL_RUNTIME_DIR", &empty).output().expect("it runs");
+    let told = text(&output.stderr);
+    assert!(!told.contains("first label") && told.contains("no namewall runs here"), "{told}");
+    let _ = std::fs::remove_dir_all(empty);
 }
 
 #[test]

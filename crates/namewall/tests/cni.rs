@@ -11,7 +11,7 @@ use namewall_testbed::{give_up, output_with_input};
 use nix::sched::{CloneFlags, setns};
 use serde_json::{Value, json};
 use std::fs::{File, Permissions};
-use std::io::Write;
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -123,11 +123,21 @@ impl Node {
         self.start_by(limited)
     }
 
-    fn start_by(&self, mut command: Command) -> Process {
+    /// With a table of another name.
+    fn start_with_table(&self, table: &str) -> Process {
+        self.start_with(self.command(), &["--table", table])
+    }
+
+    fn start_by(&self, command: Command) -> Process {
+        self.start_with(command, &[])
+    }
+
+    fn start_with(&self, mut command: Command, more: &[&str]) -> Process {
         let log = File::options().create(true).append(true).open(self.folder.join("log")).unwrap();
         command
             .args(["run", "--node", "n1", "--upstream", "192.0.2.53", "--manifests"])
-            .arg(self.folder.join("manifests"));
+            .arg(self.folder.join("manifests"))
+            .args(more);
         let process = Process(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap());
         let began = Instant::now();
         while self.status()["pid"] != process.0.id() {
@@ -220,10 +230,14 @@ impl Pod<'_> {
 
     /// Whether one packet from the pod is enough to connect. A second would be sent after a second.
     fn reaches(&self, place: &str) -> bool {
+        self.connect(place).is_ok()
+    }
+
+    fn connect(&self, place: &str) -> std::io::Result<TcpStream> {
         let (file, place): (File, SocketAddr) = (File::open(self.namespace).unwrap(), place.parse().unwrap());
         let connect = move || {
             setns(file, CloneFlags::CLONE_NEWNET).unwrap();
-            TcpStream::connect_timeout(&place, Duration::from_millis(700)).is_ok()
+            TcpStream::connect_timeout(&place, Duration::from_millis(700))
         };
         std::thread::spawn(connect).join().unwrap()
     }
@@ -303,6 +317,8 @@ fn s7_4_second_interfaces_are_enforced_before_the_first_packet_and_kept_so() {
         ip("address add 203.0.113.10/32 dev lo");
         let _servers = [MAY, MAY_NOT, SECOND_NOT, THIRD_NOT].map(|place| TcpListener::bind(place).unwrap());
         let previous = node.bridge("ADD", &pod);
+        // As in every pod: a reset of the kernel's comes by it.
+        inside("ip link set lo up");
         connect("net1", 1, "203.0.113.9");
         inside("ip route add 198.51.100.7/32 via 172.16.1.1");
         assert!(pod.reaches(SECOND_NOT), "without namewall the second interface leads anywhere");
@@ -315,6 +331,11 @@ fn s7_4_second_interfaces_are_enforced_before_the_first_packet_and_kept_so() {
         let agent = node.start_limited();
         node.call("ADD", &pod, &node.config(&previous, &json!({}))).result();
         assert!(!pod.reaches(SECOND_NOT), "nothing is open before");
+        wait_for("the denial is heard, by sockets that were passed on", || {
+            let status = node.status();
+            assert_eq!(status["second"]["unlogged"], json!([]), "{status}");
+            status["denials"].as_u64() > Some(0)
+        });
         assert!(pod.reaches(MAY), "what policies allow passes by the second interface, too");
         let web = json!([{"pod": "shop/web", "interfaces": ["net1"], "enforced": true}]);
         assert_eq!(node.status()["second"]["pods"], web, "{}", node.status());
@@ -323,6 +344,8 @@ fn s7_4_second_interfaces_are_enforced_before_the_first_packet_and_kept_so() {
         assert!(!pod.reaches(THIRD_NOT));
         node.write(&MANIFESTS.replace("198.51.100.7/32", "0.0.0.0/0"));
         wait_for("the table follows the policies", || pod.reaches(SECOND_NOT) && pod.reaches(THIRD_NOT));
+        let stream = pod.connect(SECOND_NOT).unwrap();
+        stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
 
         // The next agent may not enter the namespace. What is there stays, until the sidecar passes sockets.
         drop(agent);
@@ -330,10 +353,15 @@ fn s7_4_second_interfaces_are_enforced_before_the_first_packet_and_kept_so() {
         let agent = node.start_limited();
         let second = node.status()["second"].clone();
         assert_eq!((&second["reached"], &second["unreached"]), (&json!(0), &json!(1)), "{second}");
+        assert_eq!(second["unreachedPods"], json!(["shop/web"]), "{second}");
         assert!(pod.reaches(SECOND_NOT), "the table is as the last agent left it");
         let sidecar = node.sidecar();
         wait_for("the sidecar passes sockets", || node.status()["second"]["reached"] == 1);
         wait_for("the table follows the policies", || !pod.reaches(SECOND_NOT));
+        wait_for("the connection is cut that policies forbid since", || {
+            let told = (&stream).write(b"x").and_then(|_| (&stream).read(&mut [0]));
+            told.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset)
+        });
         assert_eq!(node.status()["second"]["repaired"], 0);
         drop((agent, sidecar));
 
@@ -346,6 +374,58 @@ fn s7_4_second_interfaces_are_enforced_before_the_first_packet_and_kept_so() {
         inside("nft flush ruleset");
         assert!(!pod.reaches(SECOND_NOT), "while an agent runs its tables are its own");
         node.call("DEL", &pod, &node.config(&Value::Null, &json!({}))).result();
+        node.bridge("DEL", &pod);
+    });
+}
+
+/// A pod that starts while no agent runs is closed by the plugin, which does not know how the agent calls its table.
+#[test]
+fn s7_4_an_agent_with_another_table_opens_what_the_plugin_closed_and_uninstall_removes_all_of_it() {
+    if !Path::new(PLUGINS).join("bridge").exists() {
+        give_up(format_args!("there is no {PLUGINS}/bridge; install containernetworking-plugins"));
+    }
+    isolated(|| {
+        let sandbox = Process(Command::new("unshare").args(["--net", "sleep", "600"]).spawn().unwrap());
+        let namespace = PathBuf::from(format!("/proc/{}/ns/net", sandbox.0.id()));
+        let own = std::fs::read_link("/proc/thread-self/ns/net").unwrap();
+        while std::fs::read_link(&namespace).unwrap() == own {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let (node, pod) = (Node::new("table"), Pod { name: "web", uid: "u1", namespace: &namespace, runtime: 0 });
+        let inside = |command: &str| {
+            let mut entered = Command::new("nsenter");
+            entered.arg(format!("--net={}", namespace.display())).args(command.split(' '));
+            let output = entered.output().unwrap();
+            assert!(output.status.success(), "{command}");
+            String::from_utf8_lossy(&output.stdout).into_owned()
+        };
+        let _servers = [MAY, MAY_NOT].map(|place| TcpListener::bind(place).unwrap());
+        let previous = node.bridge("ADD", &pod);
+        ip(&format!("link add host-net1 type veth peer name net1 netns {}", sandbox.0.id()));
+        ip("address add 172.16.1.1/24 dev host-net1");
+        ip("link set host-net1 up");
+        inside("ip address add 172.16.1.2/24 dev net1");
+        inside("ip link set net1 up");
+        for to in [MAY, MAY_NOT] {
+            inside(&format!("ip route add {}/32 via 172.16.1.1", to.trim_end_matches(":80")));
+        }
+        assert!(pod.reaches(MAY_NOT), "without namewall the second interface leads anywhere");
+        let away = json!({"timeoutSeconds": 1, "whenAgentAway": "allow"});
+        assert_eq!(node.call("ADD", &pod, &node.config(&previous, &away)).result(), previous);
+        assert!(!pod.reaches(MAY) && !pod.reaches(MAY_NOT), "closed until an agent comes");
+
+        let agent = node.start_with_table("mywall");
+        wait_for("what policies allow is open", || pod.reaches(MAY));
+        assert!(!pod.reaches(MAY_NOT), "and nothing else");
+        drop(agent);
+        let listed = inside("nft list tables");
+        assert!(listed.lines().all(|table| table.ends_with(" mywall")), "{listed}");
+
+        let removed = node.command().args(["uninstall", "--table", "mywall"]).output().unwrap();
+        let said = String::from_utf8_lossy(&removed.stdout).into_owned();
+        assert!(removed.status.success() && said.contains("shop/web"), "{said}");
+        assert_eq!(inside("nft list ruleset"), "", "nothing stays in the pod");
+        assert!(pod.reaches(MAY_NOT), "as without namewall");
         node.bridge("DEL", &pod);
     });
 }

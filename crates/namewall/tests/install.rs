@@ -7,7 +7,7 @@
 use expect_test::expect_file;
 use namewall_cluster::kinds::{self, Component, ObjectPart, Within, WriteAccess};
 use namewall_cluster::resolver::Settings as ResolverSettings;
-use namewall_kubernetes::{Connection, NodeTopic, Outcome, Target, Watch};
+use namewall_kubernetes::{Connection, Enforces, NodeTopic, Outcome, Target, Watch};
 use namewall_testbed::ControlPlane;
 use serde_json::{Value, json};
 use std::fs::File;
@@ -374,7 +374,7 @@ fn the_controller_does_its_work_with_its_own_token(plane: &ControlPlane) {
     let names = || plane.get(&["dnsnameresolvers", "-n", "namewall"]).unwrap()["items"].to_string();
     wait_for("a name is looked up", || names().contains("192.0.2.7"));
     let status = |kind: &str, name: &str| plane.get(&[kind, name]).unwrap()["status"].take();
-    wait_for("it is said that it counts", || status("egressfirewall", "default")["status"] == "accepted");
+    wait_for("it is said that it is read", || status("egressfirewall", "default")["status"] == "");
     wait_for("what became of it", || !status("clusteregressfirewall", "outside")["concreteRules"].is_null());
     plane.kubectl(&["annotate", "egressfirewall", "default", "namewall.dev/enforcement=perhaps"]).unwrap();
     let events = || plane.kubectl(&["events", "--for", "egressfirewall/default"]).unwrap_or_default();
@@ -428,13 +428,19 @@ fn the_agent_does_its_work_with_its_own_token(plane: &ControlPlane) {
     plane.apply("{apiVersion: v1, kind: Node, metadata: {name: one}}").unwrap();
     let environment = connection.environment();
     let addresses = ["192.0.2.1".parse().unwrap()];
-    connection.block_on(environment.publish_node("one", &addresses, "digest")).unwrap();
+    let enforces = Enforces { cluster_egress_firewalls: "digest".to_owned(), egress_firewalls: "other".to_owned() };
+    connection.block_on(environment.publish_node("one", &addresses, &enforces)).unwrap();
     let told = plane.get(&["nodeaddresses", "one"]).unwrap();
-    assert_eq!((&told["addresses"][0], &told["status"]["enforces"]), (&json!("192.0.2.1"), &json!("digest")));
+    let said = (&told["addresses"][0], &told["status"]["enforces"], &told["status"]["enforcesEgressFirewalls"]);
+    assert_eq!(said, (&json!("192.0.2.1"), &json!("digest"), &json!("other")));
     // What it could not put in force there.
     connection.block_on(environment.tell_of_node("one", NodeTopic::Enforcement, Some("the kernel is full"))).unwrap();
     let events = plane.kubectl(&["events", "--for", "node/one"]).unwrap();
     assert!(events.contains("NamewallNotEnforcing") && events.contains("the kernel is full"), "{events}");
+    let tampered = Some("1 times since the agent started, last in pod shop/web");
+    connection.block_on(environment.tell_of_node("one", NodeTopic::Tampering, tampered)).unwrap();
+    let events = plane.kubectl(&["events", "--for", "node/one"]).unwrap();
+    assert!(events.contains("NamewallTampered") && events.contains("shop/web"), "{events}");
     let of = format!("--kubeconfig={}", kubeconfig.display());
     let refusal = plane.kubectl(&[&of, "delete", "nodeaddresses", "one"]).unwrap_err().to_string();
     assert!(refusal.contains("Forbidden"), "{refusal}");

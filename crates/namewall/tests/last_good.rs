@@ -161,6 +161,9 @@ fn uninstall_finds_the_state_wherever_it_is(world: &World, policies: &str) {
     assert!(told.contains("found no stored state of table namewall in ") && told.contains("--state-dir"), "{told}");
     let told = on_node(&["uninstall", "--state-dir", world.folder.join("state").to_str().unwrap()]);
     assert!(stored.iter().all(|file| !file.exists()), "{told}");
+    // A folder that is named and has nothing is told, also where there was no table.
+    let told = on_node(&["uninstall", "--state-dir", "/nonexistent"]);
+    assert!(told.contains("found no stored state of table namewall in /nonexistent"), "{told}");
 }
 
 /// How a disk takes nothing any more, and takes something again.

@@ -10,7 +10,7 @@ use namewall_policy::port::Protocol;
 use namewall_sandbox::ensure_rights;
 use namewall_testbed::{give_up, program};
 use nix::sys::signal::Signal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use world::{PROVIDER, Process, World, address};
 
@@ -59,6 +59,7 @@ fn a_name_opens_and_is_told_of() {
     assert!(why.contains("DENY") && why.contains("the next lookup by shop/api opens it"), "{why}");
     let why = live("192.0.2.11:1053/UDP");
     assert!(why.contains("DENY") && why.contains("port 1053 there is namewall's own"), "{why}");
+    assert!(world.says(&["status"]).contains("203.0.113.53:53 has not answered yet"), "nobody has asked it");
     assert_eq!(world.resolves("api.payments.example", 1), 1);
     assert!(world.reaches_provider());
     let leases = world.says(&["leases"]);
@@ -77,7 +78,7 @@ fn a_name_opens_and_is_told_of() {
     assert_eq!(world.resolves("evil.payments.example", 1), 1);
     world.wait_for(|| world.says(&["status"]).contains("1 addresses refused"));
     world.wait_for(|| world.log().contains("a link-local address is never leased client=10.244.1.10"));
-    assert!(world.says(&["status"]).contains("203.0.113.53:53 answers"));
+    world.wait_for(|| world.says(&["status"]).contains("203.0.113.53:53 answers"));
     let scraped = world.get(METRICS_PORT, "/metrics").expect("it serves metrics");
     let value = |sample: &str| {
         let line = scraped.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '));
@@ -105,6 +106,13 @@ fn a_name_opens_and_is_told_of() {
     assert!(world.reaches_provider());
 }
 
+/// Replaces a manifest at once. A half-written one would be read, and counted as a change.
+fn replace(path: &Path, text: &str) {
+    let next = path.parent().and_then(Path::parent).expect("a folder above the manifests").join("next.yaml");
+    std::fs::write(&next, text).unwrap();
+    std::fs::rename(next, path).unwrap();
+}
+
 fn manifests_are_followed_and_a_bad_one_keeps_its_last_good_version() {
     let world = World::build("manifests");
     let _process = run(&world, &[]);
@@ -112,13 +120,13 @@ fn manifests_are_followed_and_a_bad_one_keeps_its_last_good_version() {
     assert!(world.reaches_provider());
     let policies = manifest(&world, "policies.yaml");
     let text = std::fs::read_to_string(&policies).unwrap();
-    std::fs::write(&policies, format!("{text}\n---\nkind: [not, yaml\n")).unwrap();
+    replace(&policies, &format!("{text}\n---\nkind: [not, yaml\n"));
     world.wait_for(|| world.says(&["status"]).contains("its last good version stays in force"));
     assert!(world.reaches_provider(), "the last good version counts");
-    std::fs::write(&policies, text.replace("*.payments.example", "*.other.example")).unwrap();
+    replace(&policies, &text.replace("*.payments.example", "*.other.example"));
     world.wait_for(|| world.says(&["status"]).contains("changed 2 times"));
     assert!(!world.reaches_provider(), "the rule by that name is gone");
-    std::fs::write(&policies, text).unwrap();
+    replace(&policies, &text);
     world.wait_for(|| world.says(&["status"]).contains("changed 3 times"));
     assert!(world.reaches_provider(), "and here again, with what was learned");
 }

@@ -55,7 +55,11 @@ const EDGES: &[Edge] = &[
         words: &["Instant::now", ".elapsed()", "thread::"],
         why: "stores leases in a thread, and no more often than the disk bears",
     },
-    Edge { file: "agent/src/enforcer.rs", words: &["thread::"], why: "gives answers their turn between two parts" },
+    Edge {
+        file: "agent/src/enforcer/stage.rs",
+        words: &["thread::"],
+        why: "gives answers their turn between two parts",
+    },
     Edge { file: "agent/src/node.rs", words: &["thread::"], why: "keeps the heartbeat of the DNS server" },
     Edge { file: "agent/src/learner.rs", words: &["thread::"], why: "plays a slow kernel, for tests" },
     Edge { file: "agent/src/memo.rs", words: &["RandomState"], why: "keeps answers under hashes nobody can guess" },

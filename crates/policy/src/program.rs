@@ -389,13 +389,31 @@ impl Program {
     }
 
     fn names_in(&self, plan: &Plan) -> BitSet {
-        let mut names = BitSet::default();
         let Tiers { admin, network, baseline, .. } = &plan.egress;
         let gates = [&plan.cluster_gate, &plan.in_doubt, &plan.namespace_gate];
         let policies = gates.into_iter().chain([admin, network, baseline]).flatten();
         let rules = policies.flat_map(|&policy| self.policy(policy).rules(Direction::Egress));
+        self.names_in_rules(rules.map(|rule| self.rule(rule)))
+    }
+
+    /// The patterns that some egress rule denies.
+    pub fn denied_names(&self) -> BitSet {
+        let rules = self.rules.iter().filter(|rule| rule.direction == Direction::Egress);
+        let denying = rules.filter(|rule| rule.action == Action::Deny);
+        self.names_in_rules(denying)
+    }
+
+    /// The patterns of the rules of gates before Services. Every node judges them, whoever its pods are (S1.11).
+    pub fn names_before_services(&self) -> BitSet {
+        let gates = self.service_gates.values().flat_map(ServiceGates::each);
+        let rules = gates.flat_map(|gate| self.policy(gate.policy).rules(Direction::Egress));
+        self.names_in_rules(rules.map(|rule| self.rule(rule)))
+    }
+
+    fn names_in_rules<'r>(&self, rules: impl Iterator<Item = &'r CompiledRule>) -> BitSet {
+        let mut names = BitSet::default();
         for rule in rules {
-            if let Matcher::Clauses { peers, .. } = self.rule(rule).matcher {
+            if let Matcher::Clauses { peers, .. } = rule.matcher {
                 self.peer_set(peers).domains.iter().for_each(|pattern| names.insert(pattern.0 as usize));
             }
         }

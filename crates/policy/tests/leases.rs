@@ -323,6 +323,24 @@ fn s6_3_a_pod_that_comes_costs_nothing_for_leases_that_it_has_nothing_to_do_with
     assert!(spent < Duration::from_secs(5), "{spent:?}");
 }
 
+#[test]
+fn s6_7_each_client_enters_a_known_name_once_however_many_ask_for_it() {
+    let mut store = LeaseStore::new(LeaseTable::with_bounds(SMALL));
+    let clients: Vec<Lease> = (1..=40).map(|client| by(client, lease("*.b", "a.b", 1, 600))).collect();
+    let mut entries = 0;
+    for round in 0..5 {
+        for one in &clients {
+            if !store.is_open(one, at(600)) {
+                store.grant(std::slice::from_ref(one), at(0));
+                store.acknowledge();
+                entries += 1;
+            }
+        }
+        assert!(entries <= clients.len(), "round {round}: {entries} entries for {} clients", clients.len());
+    }
+    assert!(entries > 10, "clients are told apart: {entries} entries");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 

@@ -1,5 +1,5 @@
-//! What namewall asks of the machine it runs on: time, randomness and tasks.
-//! Each is a trait, so that the same code runs on a machine and in a
+//! What namewall asks of the machine it runs on: time, randomness, tasks, and
+//! files that are safe to open. Each but the last is a trait, so that the same code runs on a machine and in a
 //! deterministic simulation, where all of them follow from one seed.
 //!
 //! There is no tokio here: the crate that needs tokio implements [`Tasks`] with
@@ -7,6 +7,7 @@
 //! them.
 
 mod clock;
+pub mod files;
 mod random;
 mod tasks;
 #[cfg(any(test, feature = "testing"))]

@@ -53,6 +53,8 @@ struct Reached {
 pub struct Dns {
     pub server: namewall_dns::Settings,
     pub learning: Learning,
+    /// What no name opens.
+    pub never_leased: NeverLeased,
     /// Servers that pods may mean.
     pub trusted: Vec<SocketAddr>,
 }
@@ -207,6 +209,9 @@ impl Cluster {
                 node.learner().set(dns.learning);
                 namespace.enter(|| node.serve(settings))?.map_err(|source| failed(name, source))?;
             }
+            if let Some(dns) = wanted.dns {
+                node.set_never_leased(dns.never_leased.clone());
+            }
             node.set_cut(wanted.cut, self.settle);
             node.scope_mut().node = known;
             let mut interfaces = self.sandbox.interfaces(name);
@@ -311,6 +316,11 @@ impl Cluster {
     }
 }
 
+/// What no name opens unless settings say more.
+pub(crate) fn usually_never_leased() -> NeverLeased {
+    NeverLeased::new("cluster.local".parse().expect("it is a name"))
+}
+
 /// A node that nobody described judges all pods: they are all on it.
 fn open_node(node: Option<NodeId>, most_cuts: Option<usize>) -> Result<Node, NodeError> {
     let scope = Scope { node, log_group: Cluster::LOG_GROUP, ..Scope::default() };
@@ -320,7 +330,7 @@ fn open_node(node: Option<NodeId>, most_cuts: Option<usize>) -> Result<Node, Nod
         settle: Settle::AT_ONCE,
         bounds: Bounds::default(),
         learning: Learning::default(),
-        never_leased: NeverLeased::new("cluster.local".parse().expect("it is a name")),
+        never_leased: usually_never_leased(),
     };
     let usual = Settings::default();
     Node::open(Settings { most_cuts: most_cuts.unwrap_or(usual.most_cuts), ..usual }, settings)

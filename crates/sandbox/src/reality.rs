@@ -3,7 +3,7 @@
 
 mod resolve;
 
-use crate::cluster::{Cluster, Dns, Wanted};
+use crate::cluster::{Cluster, Dns, Wanted, usually_never_leased};
 use crate::connection::Connection;
 use crate::dns;
 use crate::listen::Listen;
@@ -12,6 +12,7 @@ use crate::question::{self, Answer, Question};
 use namewall_agent::Learning;
 use namewall_dataplane::CutEstablished;
 use namewall_dataplane::nflog::Denied;
+use namewall_policy::addr::Cidr;
 use namewall_policy::ask::Host;
 use namewall_policy::model::BackendTarget;
 use namewall_policy::{Cause, Flow, Instant, Lease, Prediction, Program, Reason};
@@ -43,6 +44,9 @@ pub struct Packets {
     server: Option<IpAddr>,
     /// How nodes serve DNS, where a scenario has any.
     dns: Option<Dns>,
+    /// Networks that no name opens, and prefixes of translators, as settings say.
+    never_lease: Vec<Cidr>,
+    nat64_prefixes: Vec<Cidr>,
 }
 
 impl Packets {
@@ -82,6 +86,7 @@ impl Packets {
                 ..namewall_dns::Settings::default()
             },
             learning: Learning::default(),
+            never_leased: usually_never_leased(),
             trusted: scenario.zones.servers().map(|(address, _)| port(address)).collect(),
         });
         Self { spoken_of, server, dns, ..Self::default() }
@@ -233,6 +238,9 @@ impl Reality for Packets {
             Some(OnLearnTimeout::Release) => namewall_dns::OnLearnTimeout::Release,
             None => dns.server.on_learn_timeout,
         };
+        self.never_lease = settings.never_lease.clone().unwrap_or(std::mem::take(&mut self.never_lease));
+        self.nat64_prefixes = settings.nat64_prefixes.clone().unwrap_or(std::mem::take(&mut self.nat64_prefixes));
+        dns.never_leased = usually_never_leased().and_networks(&self.never_lease).translated_by(&self.nat64_prefixes);
         let Learning { lifetimes, .. } = &mut dns.learning;
         lifetimes.minimum = minimum_ttl.unwrap_or(lifetimes.minimum);
         lifetimes.maximum = maximum_ttl.unwrap_or(lifetimes.maximum);

@@ -366,7 +366,7 @@ impl Player<'_> {
 
     fn state(&mut self) -> &State {
         let Self { documents, leases, given, findings, unread, names, cluster_domain: domain, state, .. } = self;
-        let (before, recent, now) = (&self.before, &mut self.recent, self.now);
+        let (before, recent, now, agent) = (&self.before, &mut self.recent, self.now, &self.agent);
         state.get_or_insert_with(|| {
             let lowered = lower(&*documents, &Settings::default());
             let (program, more) = match before {
@@ -379,7 +379,8 @@ impl Player<'_> {
                     findings.push(finding);
                 }
             }
-            let never_leased = NeverLeased::new(domain.clone());
+            let never_leased =
+                NeverLeased::new(domain.clone()).and_networks(&agent.never_lease).translated_by(&agent.nat64_prefixes);
             let before = before.as_ref().map(State::rules);
             let next = Rules { program: &program, never_leased: &never_leased };
             for leases in [&mut *leases, &mut *given] {

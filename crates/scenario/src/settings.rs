@@ -2,7 +2,8 @@
 
 use crate::file::{Reader, ScenarioError, Step};
 use namewall_cluster::yaml::Node;
-use namewall_policy::addr::parse_address;
+use namewall_policy::addr::{Cidr, parse_address};
+use namewall_policy::lease::is_nat64_prefix;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -25,6 +26,10 @@ pub struct AgentSettings {
     pub grace: Option<Duration>,
     /// Who is asked, in this order.
     pub upstreams: Option<Vec<IpAddr>>,
+    /// `--never-lease`: networks that no name opens (S6.8).
+    pub never_lease: Option<Vec<Cidr>>,
+    /// `--nat64-prefix`: prefixes of translators (S6.8).
+    pub nat64_prefixes: Option<Vec<Cidr>>,
     /// The kernel takes so long to acknowledge a lease.
     pub slow_kernel: Option<Duration>,
 }
@@ -55,8 +60,18 @@ impl AgentSettings {
     }
 }
 
-const KEYS: &[&str] =
-    &["cutEstablished", "onLearnTimeout", "holdLimit", "minimumTtl", "maximumTtl", "grace", "upstreams", "slowKernel"];
+const KEYS: &[&str] = &[
+    "cutEstablished",
+    "onLearnTimeout",
+    "holdLimit",
+    "minimumTtl",
+    "maximumTtl",
+    "grace",
+    "upstreams",
+    "neverLease",
+    "nat64Prefix",
+    "slowKernel",
+];
 
 pub(crate) fn read(reader: &Reader<'_>, body: &Node) -> Result<Step> {
     reader.only(body, KEYS)?;
@@ -82,6 +97,8 @@ pub(crate) fn read(reader: &Reader<'_>, body: &Node) -> Result<Step> {
         maximum_ttl: time("maximumTtl")?,
         grace: time("grace")?,
         upstreams,
+        never_lease: body.get("neverLease").map(|node| networks(reader, node)).transpose()?,
+        nat64_prefixes: body.get("nat64Prefix").map(|node| prefixes(reader, node)).transpose()?,
         slow_kernel: time("slowKernel")?,
     }))
 }
@@ -95,6 +112,25 @@ pub(crate) fn addresses(reader: &Reader<'_>, node: &Node) -> Result<Vec<IpAddr>>
         }
     }
     Ok(addresses)
+}
+
+fn networks(reader: &Reader<'_>, node: &Node) -> Result<Vec<Cidr>> {
+    let mut networks = Vec::new();
+    for item in reader.items(Some(node))? {
+        match reader.text(item)?.parse() {
+            Ok(network) => networks.push(network),
+            Err(_) => return reader.wrong(item, "this is not a network: write it as 198.51.100.0/24"),
+        }
+    }
+    Ok(networks)
+}
+
+fn prefixes(reader: &Reader<'_>, node: &Node) -> Result<Vec<Cidr>> {
+    let prefixes = networks(reader, node)?;
+    match prefixes.iter().all(|prefix| is_nat64_prefix(*prefix)) {
+        true => Ok(prefixes),
+        false => reader.wrong(node, "a NAT64 prefix is one of IPv6, of 32, 40, 48, 56, 64 or 96 bits"),
+    }
 }
 
 /// `restart: {how: kill, for: 2s, meanwhile: [steps]}`: it goes, steps are taken, time passes, it is back.

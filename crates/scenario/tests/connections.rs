@@ -220,7 +220,7 @@ fn slips_are_told_with_their_place() {
     refused(
         "- settings: {}",
         expect![
-            "inline:21:13: which setting? There are cutEstablished, onLearnTimeout, holdLimit, minimumTtl, maximumTtl, grace, upstreams, slowKernel"
+            "inline:21:13: which setting? There are cutEstablished, onLearnTimeout, holdLimit, minimumTtl, maximumTtl, grace, upstreams, neverLease, nat64Prefix, slowKernel"
         ],
     );
     refused("- connect: {x: shop/web -> shop/api:80}", expect!["inline: there is no probe in it, so it tests nothing"]);

@@ -206,6 +206,10 @@ fn slips_are_told_with_their_place() {
     );
     fails("- queries: {203.0.113.53: many}", expect!["f:30:27: queries are none, some, or a number"]);
     fails("- settings: {onLearnTimeout: never}", expect!["f:30:30: `onLearnTimeout` is servfail or release"]);
+    let network = expect!["f:30:27: this is not a network: write it as 198.51.100.0/24"];
+    fails("- settings: {neverLease: [example.com]}", network);
+    let prefix = expect!["f:30:27: a NAT64 prefix is one of IPv6, of 32, 40, 48, 56, 64 or 96 bits"];
+    fails("- settings: {nat64Prefix: ['2001:db8::/33']}", prefix);
     fails("- restart: {how: nicely}", expect!["f:30:18: `how` is stop, kill or upgrade"]);
     fails(
         "- restart: {meanwhile: [{settings: {grace: 1s}}]}",

@@ -10,7 +10,7 @@ use namewall_kubernetes::testing::{FakeServer, Faults};
 use namewall_policy::Instant;
 use namewall_runtime::testing::{Process, Simulation};
 use namewall_runtime::{Clock, Random, Tasks};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -41,12 +41,22 @@ impl Cluster {
         cluster.write_policies();
         for number in 1..=2 {
             cluster.add_node(number);
-            let replica = Replica { identity: format!("replica-{number}"), leads: Arc::default() };
+            let replica =
+                Replica { identity: format!("replica-{number}"), leads: Arc::default(), usurps: Arc::default() };
             let process = cluster.simulation.process();
             cluster.replicas.push((replica, process));
             cluster.start_replica(usize::from(number) - 1);
         }
         cluster
+    }
+
+    /// Denies names to the pods, beside what the policies say otherwise.
+    pub fn deny(&self, names: &[&str]) {
+        let rule = |verb: &str, name: &str| json!({"type": verb, "to": {"dnsName": name}});
+        let denied = names.iter().map(|name| rule("Deny", name));
+        let rules: Vec<Value> = denied.chain([rule("Allow", "*.example.com")]).collect();
+        let metadata = json!({"name": "default", "namespace": "shop"});
+        self.server.put(&EGRESS_FIREWALL, json!({"metadata": metadata, "spec": {"egress": rules}}));
     }
 
     fn write_policies(&self) {
@@ -90,7 +100,7 @@ impl Cluster {
         process.spawn(Box::pin(node.clone().run(environment, self.dns.clone())));
     }
 
-    fn start_replica(&mut self, at: usize) {
+    pub fn start_replica(&mut self, at: usize) {
         let (replica, process) = &self.replicas[at];
         let environment = self.server.environment(process, self.simulation.clock());
         process.spawn(Box::pin(replica.clone().run(environment, self.dns.clone())));
@@ -105,11 +115,15 @@ impl Cluster {
     }
 
     pub fn restart_replica(&mut self, at: usize) {
+        self.stop_replica(at);
+        self.start_replica(at);
+    }
+
+    pub fn stop_replica(&mut self, at: usize) {
         let next = self.simulation.process();
         let before = std::mem::replace(&mut self.replicas[at].1, next);
         self.simulation.kill(&before);
         self.replicas[at].0.leads.store(false, Ordering::Relaxed);
-        self.start_replica(at);
     }
 
     pub fn random_below(&self, most: u64) -> u64 {

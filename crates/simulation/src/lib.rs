@@ -14,4 +14,4 @@ mod replica;
 
 pub use cluster::Cluster;
 pub use node::SimulatedNode;
-pub use replica::Replica;
+pub use replica::{RESOLVER, Replica};

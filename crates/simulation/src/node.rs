@@ -3,7 +3,8 @@
 
 use crate::answer::answer;
 use namewall_agent::{
-    Clock, Heard, LearnedElsewhere, Learning, Node, NodeSettings, Publishing, Renewals, Renewing, Settle, Share,
+    Clock, Heard, LearnedElsewhere, Learning, Node, NodeSettings, Publishing, Renewal, Renewals, Renewing, Settle,
+    Share,
 };
 use namewall_cluster::Settings;
 use namewall_cluster::kinds::{self, Component};
@@ -122,9 +123,11 @@ impl Running {
     /// Looks up what nobody publishes anew.
     fn renew(&mut self) {
         let servers = vec![([10, 96, 0, 10], 53).into()];
-        let renewing = Renewing { published: &self.elsewhere, servers, is_used: &|_| true };
-        let heard = self.renewals.turn(&renewing);
+        let learner = self.node.learner().clone();
+        let renewing = Renewing { published: &self.elsewhere, servers, rules: &*learner };
+        let Renewal { heard, kept } = self.renewals.turn(&renewing);
         self.open(&heard);
+        learner.keep(&kept).expect("memory refuses nothing");
     }
 
     fn open(&self, heard: &[Heard]) {
@@ -139,7 +142,7 @@ impl Running {
             IpAddr::V6(_) => None,
         };
         let addresses: Vec<(Ipv4Addr, u32)> = addresses.iter().filter_map(v4).collect();
-        let (bytes, mut batch) = (answer(name, &addresses), Vec::new());
+        let (bytes, mut batch) = (answer(name, &addresses), Default::default());
         self.node.learner().learn(&Answer { client: pod, upstream: None, bytes: &bytes }, &mut batch);
         self.node.learner().commit(&mut batch).expect("memory refuses nothing");
     }

@@ -1,8 +1,10 @@
 //! What a process that starts again makes of the connections and leases that it
 //! finds, on a data plane in memory.
 
-use super::tests::{Script, Step, Trial, web_to};
+use super::tests::cuts::web_to;
+use super::tests::{Script, Step, Trial};
 use super::*;
+use crate::learner::Batch;
 use crate::signals::tests::NoSignals;
 use crate::testing::{DB, UPSTREAM, WEB, answer, ip, names_of_web};
 use namewall_dataplane::memory::Memory;
@@ -49,7 +51,7 @@ impl Trial {
         *self.policies.borrow_mut() = policies.to_vec();
         let agent = self.start(steps).expect("it starts");
         let state = lock(&agent.state);
-        let (learner, mut batch) = (state.node.learner(), Vec::new());
+        let (learner, mut batch) = (state.node.learner(), Batch::default());
         let bytes = answer("api.example.org", &[OUTSIDE], ttl);
         learner.learn(&Answer { client: ip(WEB), upstream: Some(UPSTREAM), bytes: &bytes }, &mut batch);
         learner.commit(&mut batch).expect("memory takes it");

@@ -1,9 +1,13 @@
 //! The loop of an agent, with a source of the test's own and a data plane in
 //! memory.
 
+pub(super) mod cuts;
+mod metrics;
+
+use self::metrics::assert_samples;
 use super::*;
 use crate::config::{DnsConfig, FixedSettings};
-use crate::learner::Learning;
+use crate::learner::{Batch, Learning};
 use crate::metrics::METRICS;
 use crate::settle::Settle;
 use crate::signals::tests::NoSignals;
@@ -217,150 +221,6 @@ fn what_the_source_has_is_enforced_at_the_start_and_at_each_change() {
 }
 
 #[test]
-fn s3_4_a_change_cuts_what_it_forbids_and_nothing_else() {
-    let trial = Trial::new("cuts");
-    let to_db = Connection::between(Protocol::Tcp, SocketAddr::new(ip(WEB), 40_000), SocketAddr::new(ip(DB), 5432));
-    let to_web = Connection::between(Protocol::Tcp, SocketAddr::new(ip(DB), 40_000), SocketAddr::new(ip(WEB), 80));
-    trial.memory.connect(vec![to_db, to_web.clone()]);
-    trial.run(vec![
-        trial.then(|memory| assert_eq!(memory.connected().len(), 2)),
-        trial.apply(vec![isolate_db()]),
-        trial.after(Duration::from_millis(199)),
-        trial.then(|memory| assert_eq!(memory.connected().len(), 2, "policies have not settled")),
-        trial.after(Duration::from_millis(1)),
-        trial.then(move |memory| assert_eq!(memory.connected(), [to_web])),
-    ]);
-}
-
-/// The CNI plugin waits for a change to be enforced, and not for the list of all connections that is made after it.
-#[test]
-fn s3_4_what_is_due_is_cut_after_a_change_is_told_of_as_enforced() {
-    let trial = Trial::new("told-first");
-    trial.memory.connect(vec![web_to_db()]);
-    let mut agent = trial.start(Vec::new()).expect("it starts");
-    *trial.policies.borrow_mut() = vec![isolate_db()];
-    agent.change();
-    trial.clock.advance(Settle::default().at_most);
-    trial.policies.borrow_mut().push(isolate_db().replace("name: db", "name: db2"));
-    agent.change();
-    assert_eq!(trial.memory.connected().len(), 1, "it is enforced, and nothing is cut yet");
-    agent.settle();
-    assert!(trial.memory.connected().is_empty());
-    agent.run(&NoSignals).expect("it ends");
-}
-
-fn web_to_db() -> Connection {
-    web_to(DB)
-}
-
-pub(super) fn web_to(address: &str) -> Connection {
-    Connection::between(Protocol::Tcp, SocketAddr::new(ip(WEB), 40_000), SocketAddr::new(ip(address), 5432))
-}
-
-fn allow_web() -> String {
-    "{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: web, namespace: shop}, \
-      spec: {podSelector: {matchLabels: {app: db}}, ingress: [{from: [{podSelector: {matchLabels: {app: web}}}]}]}}"
-        .to_owned()
-}
-
-#[test]
-fn s3_4_what_one_apply_forbids_and_allows_again_within_the_settle_time_is_not_cut() {
-    let trial = Trial::new("settles");
-    trial.memory.connect(vec![web_to_db()]);
-    trial.run(vec![
-        trial.after(Duration::from_secs(10)),
-        trial.apply(vec![isolate_db()]),
-        trial.then(|memory| assert!(!memory.connects(ip(WEB), (ip(DB), 5432).into()), "new ones are judged at once")),
-        trial.after(Duration::from_millis(12)),
-        trial.apply(vec![isolate_db(), allow_web()]),
-        trial.after(Duration::from_secs(10)),
-        trial.then(|memory| assert_eq!(memory.connected(), [web_to_db()])),
-    ]);
-}
-
-#[test]
-fn s3_4_changes_that_never_end_settle_nevertheless() {
-    let trial = Trial::new("never-settles");
-    trial.memory.connect(vec![web_to_db()]);
-    let mut steps = vec![trial.after(Duration::from_secs(10))];
-    for turn in 0..20 {
-        let other = isolate_db().replace("name: db", &format!("name: db{turn}"));
-        steps.extend([trial.apply(vec![other]), trial.after(Duration::from_millis(99))]);
-        steps.push(trial.then(|memory| assert_eq!(memory.connected().len(), 1)));
-    }
-    steps.extend([trial.after(Duration::from_millis(20)), trial.apply(vec![isolate_db()])]);
-    steps.push(trial.then(|memory| assert_eq!(memory.connected(), [], "two seconds after the first change")));
-    trial.run(steps);
-}
-
-#[test]
-fn s3_4_a_cut_that_is_owed_when_the_process_ends_is_made_by_the_next() {
-    let trial = Trial::new("owed");
-    trial.memory.connect(vec![web_to_db()]);
-    trial.run(vec![trial.after(Duration::from_secs(10)), trial.apply(vec![isolate_db()])]);
-    assert_eq!(trial.memory.connected().len(), 1, "it ended before policies had settled");
-    trial.run(vec![
-        trial.then(|memory| assert_eq!(memory.connected().len(), 1, "the next one lets them settle too")),
-        trial.after(Duration::from_millis(200)),
-        trial.then(|memory| assert_eq!(memory.connected(), [])),
-    ]);
-}
-
-/// After a start with leases of an earlier process: what one of them may have opened stays, all else is judged.
-#[test]
-fn s3_4_after_a_restart_a_change_cuts_connections_of_pods_with_a_rule_by_name() {
-    let trial = Trial::new("cuts-after-restart");
-    let lease = Lease {
-        pattern: DomainPattern::Subdomains("example.org".parse().expect("a name")),
-        name: "api.example.org".parse().expect("a name"),
-        address: ip("198.51.100.1"),
-        expiry: Instant(Duration::from_secs(3600)),
-        asked_by: None,
-    };
-    let change = LeaseStore::default().grant(&[lease], Instant::default());
-    trial.memory.clone().open(&change, &LeaseTable::default(), Instant::default()).expect("memory takes it");
-    let by_name =
-        Connection::between(Protocol::Tcp, SocketAddr::new(ip(WEB), 40_001), SocketAddr::new(ip("198.51.100.77"), 443));
-    trial.memory.connect(vec![web_to_db(), by_name.clone()]);
-    // Web may talk to db, whatever its name.
-    let to_db = "{apiVersion: policy.networking.k8s.io/v1alpha2, kind: ClusterNetworkPolicy, metadata: {name: to-db},
-        spec: {tier: Admin, priority: 0, subject: {pods: {podSelector: {matchLabels: {app: web}}}}, egress: [
-          {action: Accept, to: [{networks: [10.0.0.2/32]}]}]}}";
-    let names = names_of_web(&["*.example.org"]);
-    *trial.policies.borrow_mut() = vec![to_db.to_owned(), names.clone()];
-    trial.run(vec![
-        trial.after(Duration::from_secs(1)),
-        trial.then(|memory| assert_eq!(memory.connected().len(), 2, "an expired lease may have opened one")),
-        trial.apply(vec![names]),
-        trial.after(Duration::from_secs(1)),
-        trial.then(move |memory| assert_eq!(memory.connected(), [by_name])),
-        trial.apply(vec![names_of_web(&["other.example"])]),
-        trial.after(Duration::from_secs(1)),
-        trial.then(|memory| assert_eq!(memory.connected().len(), 1, "a name may be any name's")),
-    ]);
-}
-
-#[test]
-fn a_cut_that_fails_is_reported_and_tried_again() {
-    let trial = Trial::new("cut-fails");
-    let control = trial.control.clone();
-    trial.memory.connect(vec![web_to_db()]);
-    trial.run(vec![
-        trial.after(Duration::from_secs(10)),
-        trial.apply(vec![isolate_db()]),
-        trial.then(|memory| memory.refuse(true)),
-        trial.after(Duration::from_millis(200)),
-        trial.then(move |memory| {
-            let error = Trial::status(&control)["lastError"].as_str().map(str::to_owned);
-            assert!(error.is_some_and(|text| text.contains("cannot cut")));
-            memory.refuse(false);
-        }),
-        trial.after(Duration::from_secs(1)),
-        trial.then(|memory| assert_eq!(memory.connected(), [])),
-    ]);
-}
-
-#[test]
 fn a_failed_change_is_reported_and_tried_again_until_it_succeeds() {
     let trial = Trial::new("fails");
     let (control, after) = (trial.control.clone(), trial.control.clone());
@@ -475,6 +335,53 @@ fn s1_9_attach_is_answered_when_the_kernel_has_the_change_and_only_for_root() {
     ]);
 }
 
+/// A pod whose network namespace is reached, one from before the CNI plugin, and somebody who changes tables.
+#[test]
+fn s1_9_tampering_inside_a_pod_is_an_event_and_pods_that_are_not_reached_are_named() {
+    let trial = Trial::new("tampering");
+    let (control, looks) = (trial.control.clone(), || trial.after(Duration::from_secs(1)));
+    let attached: Rc<RefCell<Option<Arc<Attachments>>>> = Rc::default();
+    let (all, waits) = (attached.clone(), Rc::new(RefCell::new(None)));
+    let ends = waits.clone();
+    let agent = trial.start(vec![
+        trial.then(move |_| {
+            let attachment: namewall_cni::Attachment = serde_json::from_value(serde_json::json!({
+                "container": "c1", "interface": "eth0", "network": "pods", "namespace": "shop", "name": "web",
+                "uid": "u1", "netns": "/run/netns/a", "host": null, "mac": null, "addresses": [WEB],
+            }))
+            .expect("an attachment");
+            let sockets = namewall_dataplane::netlink::PodSockets::open().expect("sockets");
+            let all = all.borrow().clone().expect("the agent has started");
+            let known = all.clone();
+            let wait = move || all.attach(attachment, Some(sockets), Duration::from_secs(60));
+            *waits.borrow_mut() = Some(thread::spawn(wait));
+            while !known.has_changed() {
+                thread::yield_now();
+            }
+        }),
+        looks(),
+        trial.then(move |memory| {
+            ends.borrow_mut().take().expect("it waits").join().expect("it ends").expect("it is enforced");
+            let second = Trial::status(&control)["second"].clone();
+            assert_eq!(second["unreachedPods"], serde_json::json!(["shop/db"]), "{second}");
+            assert_eq!((&second["reached"], &second["lastRepaired"]), (&1.into(), &Value::Null), "{second}");
+            memory.tamper();
+        }),
+        looks(),
+    ]);
+    let agent = agent.expect("it starts");
+    *attached.borrow_mut() = Some(agent.attachments.clone());
+    let metrics = Metrics::new(vec![Box::new(agent.metrics())]);
+    agent.run(&NoSignals).expect("it ends");
+    let warnings = trial.warnings.borrow();
+    let told: Vec<&str> = warnings
+        .iter()
+        .filter_map(|(topic, error)| error.as_deref().filter(|_| *topic == NodeTopic::Tampering))
+        .collect();
+    assert!(told.iter().any(|text| text.contains("last in pod shop/web")), "{warnings:?}");
+    assert_samples(&metrics.text(Format::Prometheus), &["namewall_second_unenforced_pods 1"]);
+}
+
 #[test]
 fn one_agent_at_a_time() {
     let trial = Trial::new("second");
@@ -502,103 +409,6 @@ fn status_counts_denials_and_leases() {
         assert_eq!((&status["node"], &status["policies"], &status["pods"]), (&"n1".into(), &1.into(), &2.into()));
         assert_eq!(status["names"]["leases"], 0);
     })]);
-}
-
-/// What a scraper reads now.
-fn scrape(agent: &Agent<'_, Script, Memory>) -> String {
-    Metrics::new(vec![Box::new(agent.metrics())]).text(Format::Prometheus)
-}
-
-fn assert_samples(text: &str, samples: &[&str]) {
-    for sample in samples {
-        assert!(text.lines().any(|line| line == *sample), "{sample} is missing:\n{text}");
-    }
-}
-
-#[test]
-fn the_table_has_every_metric_with_its_type() {
-    let trial = Trial::new("table");
-    let agent = trial.start(Vec::new()).expect("it starts");
-    let text = scrape(&agent);
-    let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
-    let exported: BTreeSet<String> = types.map(str::to_owned).filter(|line| !line.contains("build_info")).collect();
-    let declared = METRICS.iter().map(|metric| format!("{} {}", metric.name, metric.kind.word())).collect();
-    assert_eq!(exported, declared);
-    agent.run(&NoSignals).expect("it ends");
-}
-
-#[test]
-fn metrics_tell_of_changes_that_succeed_and_that_fail() {
-    let trial = Trial::new("change-metrics");
-    let mut agent = trial.start(Vec::new()).expect("it starts");
-    assert_samples(
-        &scrape(&agent),
-        &[
-            "namewall_policies 0",
-            "namewall_pods 2",
-            "namewall_kernel_rule_changes_total{way=\"rebuild\"} 1",
-            "namewall_compile_duration_seconds_count 1",
-        ],
-    );
-    *trial.policies.borrow_mut() = vec![isolate_db()];
-    trial.memory.refuse(true);
-    agent.change();
-    assert_samples(
-        &scrape(&agent),
-        &[
-            "namewall_policies 0",
-            "namewall_change_failing 1",
-            "namewall_changes_total{result=\"failed\"} 1",
-            "namewall_kernel_commit_failures_total{what=\"program\"} 1",
-        ],
-    );
-    trial.memory.refuse(false);
-    agent.change();
-    assert_samples(
-        &scrape(&agent),
-        &[
-            "namewall_policies 1",
-            "namewall_change_failing 0",
-            "namewall_changes_total{result=\"ok\"} 1",
-            "namewall_kernel_rule_changes_total{way=\"whole\"} 1",
-            "namewall_kernel_commit_duration_seconds_count{what=\"program\"} 2",
-            "namewall_compile_duration_seconds_count 3",
-        ],
-    );
-    agent.run(&NoSignals).expect("it ends");
-}
-
-#[test]
-fn metrics_tell_of_leases_and_of_what_is_never_leased() {
-    let trial = Trial::new("lease-metrics");
-    *trial.policies.borrow_mut() = vec![names_of_web(&["*.example.com"])];
-    let agent = trial.start(Vec::new()).expect("it starts");
-    let learn = |addresses: &[Ipv4Addr]| {
-        let state = lock(&agent.state);
-        let (learner, bytes) = (state.node.learner(), answer("api.example.com", addresses, 60));
-        let mut batch = Vec::new();
-        learner.learn(&Answer { client: ip(WEB), upstream: Some(UPSTREAM), bytes: &bytes }, &mut batch);
-        learner.commit(&mut batch).is_ok()
-    };
-    let outside = Ipv4Addr::new(198, 51, 100, 7);
-    assert!(learn(&[outside, Ipv4Addr::LOCALHOST, Ipv4Addr::new(10, 0, 0, 2)]));
-    trial.memory.refuse(true);
-    assert!(!learn(&[Ipv4Addr::new(198, 51, 100, 8)]), "the kernel refuses");
-    assert_samples(
-        &scrape(&agent),
-        &[
-            "namewall_leases 1",
-            "namewall_leases_granted_total 1",
-            "namewall_answers_learned_total 2",
-            "namewall_addresses_refused_total{reason=\"loopback\"} 1",
-            "namewall_addresses_refused_total{reason=\"pod\"} 1",
-            "namewall_addresses_refused_total{reason=\"node\"} 0",
-            "namewall_kernel_commit_failures_total{what=\"leases\"} 1",
-            "namewall_kernel_commit_duration_seconds_count{what=\"leases\"} 1",
-        ],
-    );
-    trial.memory.refuse(false);
-    agent.run(&NoSignals).expect("it ends");
 }
 
 fn deny_nodes() -> String {
@@ -644,7 +454,7 @@ fn s6_8_an_address_of_the_machine_that_no_object_tells_of_is_never_leased() {
     let addresses = [Ipv4Addr::new(198, 51, 100, 9), Ipv4Addr::new(198, 51, 100, 7)];
     {
         let state = lock(&agent.state);
-        let (mut batch, bytes) = (Vec::new(), answer("api.example.com", &addresses, 60));
+        let (mut batch, bytes) = (Batch::default(), answer("api.example.com", &addresses, 60));
         state.node.learner().learn(&Answer { client: ip(WEB), upstream: Some(UPSTREAM), bytes: &bytes }, &mut batch);
         state.node.learner().commit(&mut batch).expect("memory takes it");
     }

@@ -26,6 +26,7 @@ pub(super) fn status<D: Dataplane>(state: &State<D>, attachments: &Attachments) 
         "trouble": state.trouble.iter().map(|one| json!({"kind": one.kind, "what": one.what})).collect::<Vec<_>>(),
         "dns": dns(state),
         "names": names(state),
+        "unresolvedNames": state.unresolved,
         "shared": state.publisher.as_ref().map(|publisher| {
             let Published { written, conflicts, failed, left_out, late, refused, evicted } = publisher.counts();
             json!({
@@ -45,12 +46,12 @@ pub(super) fn status<D: Dataplane>(state: &State<D>, attachments: &Attachments) 
             "unreadable": attached.unreadable,
         },
         "guard": guard(state),
-        "second": second(state, attachments),
+        "second": second(state),
     })
 }
 
 /// Second interfaces of pods, and whether policies are enforced on them.
-fn second<D: Dataplane>(state: &State<D>, attachments: &Attachments) -> Value {
+fn second<D: Dataplane>(state: &State<D>) -> Value {
     let all = state.node.second();
     let with_interfaces = all.iter().filter(|pod| !pod.interfaces.is_empty());
     let pods: Vec<Value> = with_interfaces
@@ -69,12 +70,18 @@ fn second<D: Dataplane>(state: &State<D>, attachments: &Attachments) -> Value {
         FrameChecks::Sources => "sources",
         FrameChecks::None => "none",
     });
+    let unlogged: Vec<String> =
+        all.iter().filter_map(|pod| Some(format!("{}: {}", pod.pod, pod.unlogged.as_ref()?))).collect();
+    let unreached = state.unreached_pods();
     json!({
         "reached": all.len(),
-        "unreached": attachments.unreached().len(),
+        "unreached": unreached.len(),
+        "unreachedPods": unreached,
+        "unlogged": unlogged,
         "pods": pods,
         "frames": frames,
         "repaired": state.node.repaired_inside(),
+        "lastRepaired": state.node.last_repaired(),
         "failures": failures,
     })
 }

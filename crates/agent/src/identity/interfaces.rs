@@ -9,7 +9,7 @@ use namewall_dataplane::netlink::routed::RoutedLink;
 use namewall_dataplane::nft::rule::Hardware;
 use namewall_dataplane::{PodInterface, PodNamespace, SecondStatus};
 use namewall_policy::addr::is_own_to_each_machine;
-use namewall_policy::model::NodeId;
+use namewall_policy::model::{NodeId, WorkloadId};
 use namewall_policy::program::Holder;
 use namewall_policy::{Instant, Program};
 use std::collections::BTreeSet;
@@ -188,17 +188,26 @@ pub(crate) struct Here<'a> {
 }
 
 impl Here<'_> {
-    /// The addresses of the pods on the node; without a node, of all pods.
-    fn pods(&self) -> BTreeSet<IpAddr> {
-        let is_here = |holder: &Holder| match holder {
-            Holder::Pod(id) => {
-                let pod = self.program.member(*id);
-                !pod.host_network && (self.node.is_none() || pod.node == self.node)
-            }
-            _ => false,
+    /// The pods with addresses on the node; without a node, all pods.
+    fn addressed(&self) -> impl Iterator<Item = (IpAddr, WorkloadId)> {
+        let is_here = |id: WorkloadId| {
+            let pod = self.program.member(id);
+            !pod.host_network && (self.node.is_none() || pod.node == self.node)
         };
-        let addresses = self.program.by_address.iter().filter(|(_, holder)| is_here(holder));
-        addresses.map(|(address, _)| *address).filter(|address| !is_own_to_each_machine(*address)).collect()
+        self.program.by_address.iter().filter_map(move |(address, holder)| match holder {
+            Holder::Pod(id) if is_here(*id) => Some((*address, *id)),
+            _ => None,
+        })
+    }
+
+    /// Their addresses.
+    fn pods(&self) -> BTreeSet<IpAddr> {
+        self.addressed().map(|(address, _)| address).filter(|address| !is_own_to_each_machine(*address)).collect()
+    }
+
+    /// Those pods, each for every address that it has.
+    pub(crate) fn workloads(&self) -> impl Iterator<Item = WorkloadId> {
+        self.addressed().map(|(_, pod)| pod)
     }
 }
 

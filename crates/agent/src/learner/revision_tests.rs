@@ -249,3 +249,17 @@ fn s6_5_the_first_addresses_of_a_long_answer_are_leased() {
     assert_eq!(open, first);
     assert_eq!(bench.learner().counters().over_bound, 3_000, "the others are counted");
 }
+
+/// An answer that was read by the rules before a change, and is opened after it.
+#[test]
+fn s6_3_an_answer_that_meets_a_change_of_rules_opens_what_the_new_rules_allow() {
+    let mut bench = Bench::new(&[rules()]);
+    let (mut batch, bytes) = (Batch::default(), answer("api.example.com", &[OUTSIDE, OTHER], 60));
+    bench.learner().learn(&Answer { client: ip(WEB), upstream: None, bytes: &bytes }, &mut batch);
+    let edited = names_of_web(&["api.example.com", "*.example.org"]);
+    bench.enforces(&[edited, pod_at("198.51.100.8")]);
+    bench.learner().commit(&mut batch).expect("memory takes it");
+    assert!(bench.is_open(OUTSIDE), "both versions of the rules allow the name");
+    assert!(!bench.is_open(OTHER), "it is a pod's address by now");
+    assert_eq!(bench.memory.leases().iter().filter(|lease| lease.address == OTHER).count(), 0);
+}

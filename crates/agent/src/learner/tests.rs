@@ -22,7 +22,7 @@ impl Bench {
 
     /// Learns an answer, and opens it.
     pub(super) fn hears(&self, client: &str, bytes: &[u8]) -> Opens {
-        let mut batch = Vec::new();
+        let mut batch = Batch::default();
         let opens = self.learner().learn(&Answer { client: ip(client), upstream: Some(UPSTREAM), bytes }, &mut batch);
         self.learner().commit(&mut batch).expect("memory takes it");
         opens
@@ -40,7 +40,7 @@ impl Bench {
 fn s6_6_an_answer_opens_once_it_is_committed_and_is_held_until_then() {
     let bench = bench();
     let bytes = answer("api.example.com", &[OUTSIDE], 60);
-    let mut batch = Vec::new();
+    let mut batch = Batch::default();
     assert_eq!(
         bench.learner().learn(&Answer { client: ip(WEB), upstream: Some(UPSTREAM), bytes: &bytes }, &mut batch),
         Opens::New
@@ -100,7 +100,7 @@ fn s6_10_only_the_subject_of_a_rule_by_name_opens_anything() {
 fn s6_6_what_the_data_plane_refuses_is_not_open_and_is_counted() {
     let bench = bench();
     let bytes = answer("api.example.com", &[OUTSIDE], 60);
-    let mut batch = Vec::new();
+    let mut batch = Batch::default();
     bench.memory.refuse(true);
     for failures in 1..=2 {
         assert_eq!(
@@ -109,7 +109,7 @@ fn s6_6_what_the_data_plane_refuses_is_not_open_and_is_counted() {
         );
         bench.learner().commit(&mut batch).expect_err("it refuses");
         assert_eq!(bench.learner().counters().failed, failures);
-        assert!(batch.is_empty());
+        assert_eq!(batch.len(), 0);
     }
     bench.memory.refuse(false);
     assert_eq!(bench.hears(WEB, &bytes), Opens::New, "nothing of it is taken for open");
@@ -202,4 +202,17 @@ fn what_other_nodes_have_learned_opens_here_for_rules_of_that_name() {
     assert_eq!(bench.memory.leases().len(), 1);
     bench.memory.refuse(true);
     bench.learner().hear(&[heard("b.example.com", OTHER)]).expect_err("the data plane refuses");
+}
+
+#[test]
+fn s6_3_a_ttl_of_two_to_the_31_or_more_counts_as_zero() {
+    let bench = Bench::new(&[names_of_web(&["*.example.com"])]);
+    let lifetimes = Lifetimes::default();
+    for (ttl, counted) in [(0x8000_0000, 0), (u32::MAX, 0), (0x7fff_ffff, 0x7fff_ffff), (60, 60)] {
+        let name = format!("n{ttl}.example.com");
+        bench.hears(WEB, &answer(&name, &[Ipv4Addr::new(198, 51, 100, 7)], ttl));
+        let lease = bench.node.with_leases(|table| table.all().find(|lease| lease.name.as_str() == name));
+        let expected = lifetimes.expiry(Duration::from_secs(counted), bench.learner().enforcer.now());
+        assert_eq!(lease.map(|lease| lease.expiry), Some(expected), "{ttl}");
+    }
 }

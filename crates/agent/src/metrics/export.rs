@@ -77,7 +77,7 @@ impl Reading {
             is_runtime_silent: state.interfaces.sandboxes().map(|said| said.error.is_some()),
             guard_drops: state.node.guard_drops().ok(),
             second: state.node.second().iter().map(|pod| pod.interfaces.len()).sum(),
-            second_unenforced: state.interfaces.unreached()
+            second_unenforced: state.unreached_pods().len()
                 + state.node.second().iter().filter(|pod| pod.failure.is_some()).count(),
             second_repaired: state.node.repaired_inside(),
             unfiltered_bridges: state.node.guarded().bridges.unfiltered.len(),

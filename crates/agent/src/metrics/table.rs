@@ -186,7 +186,8 @@ pub(super) const SECOND: Metric = Metric::gauge(
 );
 pub(super) const SECOND_UNENFORCED: Metric = Metric::gauge(
     "namewall_second_unenforced_pods",
-    "Pods whose network namespace cannot be reached, or whose tables there are not as they should be.",
+    "Pods whose network namespace is not reached, or whose tables there are not as they should be. \
+     `namewall status` lists them.",
 );
 pub(super) const SECOND_REPAIRED: Metric = Metric::counter(
     "namewall_second_repaired_total",

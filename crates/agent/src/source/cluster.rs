@@ -6,13 +6,15 @@ use super::{Event, Source, TICK};
 use crate::config::DNS_PORT;
 use crate::signals::{Signal, Signals};
 use crate::warning::Warning;
-use namewall_cluster::kinds::{CLUSTER_EGRESS_FIREWALL, Component, MAX_NODE_ADDRESSES, NODE, NODE_ADDRESSES};
+use namewall_cluster::kinds::{
+    CLUSTER_EGRESS_FIREWALL, Component, EGRESS_FIREWALL, MAX_NODE_ADDRESSES, NODE, NODE_ADDRESSES,
+};
 use namewall_cluster::resolver::Settings as ResolverSettings;
 use namewall_cluster::yaml::{Node, Value};
 use namewall_cluster::{
     DescribedService, Key, LoadError, PodAddresses, Read, Settings, Store, find_dns_service, no_dns_service,
 };
-use namewall_kubernetes::{Connection, NodeTopic, Publisher, Trouble, Watch};
+use namewall_kubernetes::{Connection, Enforces, NodeTopic, Publisher, Trouble, Watch};
 use namewall_policy::addr::Cidr;
 use namewall_policy::{Finding, Instant};
 use namewall_runtime::Clock;
@@ -68,8 +70,9 @@ pub struct ClusterSource {
     settings: ClusterSettings,
     clock: Arc<dyn Clock>,
     published: Published,
-    /// The digest of the ClusterEgressFirewalls as they were last read: nodes publish which they enforce.
-    read: String,
+    /// The firewalls as they were last read, and the version of the objects: nodes publish which they enforce.
+    read: Enforces,
+    read_version: Option<u64>,
     /// The pods that had the addresses that the runtime has given them, when the cluster was last read.
     attached: BTreeSet<Key>,
     logged: LoggedTrouble,
@@ -77,6 +80,7 @@ pub struct ClusterSource {
     enforcement_warning: Warning,
     runtime_warning: Warning,
     dns_warning: Warning,
+    tampering_warning: Warning,
     stand_in: StandIn,
 }
 
@@ -85,8 +89,8 @@ pub struct ClusterSource {
 struct Published {
     addresses: Option<BTreeSet<IpAddr>>,
     /// The digest of what is enforced, and the one that was published.
-    enforced: String,
-    digest: String,
+    enforced: Enforces,
+    digest: Enforces,
     /// Nothing is published before that time.
     not_before: Option<Instant>,
     check_at: Option<Instant>,
@@ -103,12 +107,14 @@ impl ClusterSource {
             settings,
             clock: connection.environment().clock.clone(),
             published: Published::default(),
-            read: String::new(),
+            read: Enforces::default(),
+            read_version: None,
             attached: BTreeSet::new(),
             logged: LoggedTrouble::default(),
             enforcement_warning: Warning::default(),
             runtime_warning: Warning::default(),
             dns_warning: Warning::default(),
+            tampering_warning: Warning::default(),
         }
     }
 
@@ -160,7 +166,15 @@ impl Source for ClusterSource {
             read.findings.extend(self.settings.dns_finding(store));
             return Ok(read);
         }
-        self.read = self.watch.with_store(|store| store.digest(&CLUSTER_EGRESS_FIREWALL));
+        let version = Some(self.watch.with_store(Store::versions).texts);
+        // To digest them takes as long as to read them.
+        if version != self.read_version {
+            self.read_version = version;
+            self.read = self.watch.with_store(|store| Enforces {
+                cluster_egress_firewalls: store.digest(&CLUSTER_EGRESS_FIREWALL),
+                egress_firewalls: store.digest(&EGRESS_FIREWALL),
+            });
+        }
         let (stand_in, now) = (&mut self.stand_in, self.clock.now());
         let settings = &self.settings;
         let look = |store: &Store| {
@@ -255,6 +269,7 @@ impl Source for ClusterSource {
             NodeTopic::Enforcement => &mut self.enforcement_warning,
             NodeTopic::Runtime => &mut self.runtime_warning,
             NodeTopic::Dns => &mut self.dns_warning,
+            NodeTopic::Tampering => &mut self.tampering_warning,
         };
         // Nobody can be told while the server is away.
         if !warning.is_due(error, now) || !self.watch.trouble().is_empty() {
@@ -405,7 +420,7 @@ mod tests {
         assert!(published.is_due(&addresses, at(0)), "the first time");
         published.addresses = Some(addresses.clone());
         assert!(!published.is_due(&addresses, at(10_000)));
-        published.enforced = "digest".to_owned();
+        published.enforced.egress_firewalls = "digest".to_owned();
         assert!(published.is_due(&addresses, at(10_000)), "other firewalls are enforced");
     }
 }

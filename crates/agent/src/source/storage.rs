@@ -91,6 +91,8 @@ pub struct StorageStatus {
 pub(crate) enum StorageError {
     #[error("cannot make {}", .0.display())]
     Folder(PathBuf, #[source] io::Error),
+    #[error("{} is no regular file; remove it, or set another --state-dir", .0.display())]
+    NotAFile(PathBuf),
     #[error("{} is not this user's alone; remove it, or set another --state-dir", .0.display())]
     Foreign(PathBuf),
     #[error("cannot read {}", .0.display())]
@@ -196,7 +198,10 @@ pub(crate) fn read_file(path: &Path, most: usize) -> Result<Option<Vec<u8>>, Sto
         Err(error) => return Err(unread(error)),
         Ok(file) => {
             let found = file.metadata().map_err(unread)?;
-            if !found.is_file() || !is_own(&found) {
+            if !found.is_file() {
+                return Err(StorageError::NotAFile(path.to_owned()));
+            }
+            if !is_own(&found) {
                 return Err(StorageError::Foreign(path.to_owned()));
             }
             file.take(most as u64 + 1).read_to_end(&mut bytes).map_err(unread)?;
@@ -565,7 +570,7 @@ mod tests {
         let mut storage = folder.storage("files");
         thread::spawn(move || heard.send((storage.load().is_none(), storage.status().lost)));
         let (is_none, lost) = hears.recv_timeout(Duration::from_secs(60)).expect("nobody waits for a writer");
-        assert!(is_none && lost.is_some_and(|lost| lost.contains("is not this user's alone")));
+        assert!(is_none && lost.is_some_and(|lost| lost.contains("is no regular file")));
         fs::remove_file(folder.file()).expect("it is ours");
         symlink("/dev/zero", folder.file()).expect("a link");
         assert!(folder.storage("files").load().is_none());

@@ -108,6 +108,28 @@ pub struct ResolvedAddress {
     pub last_lookup_time: Option<Timestamp>,
 }
 
+impl ResolvedName {
+    pub(crate) const DEGRADED: &str = "Degraded";
+
+    /// The condition that says that the last lookup failed, and why.
+    pub fn degraded(&self) -> Option<&Condition> {
+        self.conditions.iter().find(|one| one.kind == Self::DEGRADED && one.status == "True")
+    }
+}
+
+impl Status {
+    /// The names without any address, each with the reason.
+    pub fn unresolved(&self) -> impl Iterator<Item = (&str, &str)> {
+        let without = self.resolved_names.iter().filter(|item| item.resolved_addresses.is_empty());
+        without.filter_map(|item| Some((item.dns_name.as_str(), item.degraded()?.reason.as_str())))
+    }
+}
+
+/// What a name without addresses means, for people.
+pub fn unresolved_message(name: &str, reason: &str) -> String {
+    format!("{name} could not be resolved ({reason}): rules by this name open nothing and deny nothing")
+}
+
 fn is_zero(number: &i32) -> bool {
     *number == 0
 }
@@ -122,6 +144,9 @@ pub(crate) fn read_resolver(document: &Document, findings: &mut Vec<Finding>) ->
     };
     for (at, item) in object.status.resolved_names.iter().enumerate() {
         let path = format!("status.resolvedNames[{at}]");
+        if let (true, Some(degraded)) = (item.resolved_addresses.is_empty(), item.degraded()) {
+            scope.warning("unresolved-name", &path, unresolved_message(&item.dns_name, &degraded.reason));
+        }
         // The wildcard itself may have been looked up. Its addresses are those of all its names (S8.6).
         let name = match DomainName::parse_recorded(&item.dns_name) {
             Ok(name) if pattern.matches(&name) => name,

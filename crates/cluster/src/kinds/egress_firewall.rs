@@ -166,6 +166,13 @@ fn destination(scope: &mut Scope<'_>, to: &Destination, path: &str) -> Option<Pe
             let pattern = parts::domain_pattern(scope, name, Wildcard::OneLabel, &path)?;
             let refusal = published_names::refusal(name, Schema::EgressFirewall);
             published_names::warn(scope, name, refusal, &path);
+            if !pattern.domain().as_str().contains('.') {
+                let message = format!(
+                    "OVN-Kubernetes refuses `{name}`: two labels are needed, behind `*.` too. Here it counts, but no \
+                     DNSNameResolver can hold it: the controller does not look it up, and nodes do not share it"
+                );
+                scope.warning("single-label", &path, message);
+            }
             Some(Peer::Domain(pattern))
         }
         (None, None, Some(nodes)) => parts::selector(scope, nodes, &format!("{path}.nodeSelector")).map(Peer::Nodes),

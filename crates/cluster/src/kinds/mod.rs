@@ -45,6 +45,7 @@ pub use kind::{
 pub(crate) use kind::{Reader, Template};
 pub(crate) use lookup::{Recognised, api_versions, is_cluster_wide, is_of, is_policy, meant_policy, recognise};
 pub use lookup::{named, policies, watched};
+pub(crate) use namespace::ACL_LOGGING_ANNOTATION;
 pub(crate) use namespace::read_namespace;
 pub(crate) use network_policy_v1beta1::ISOLATION_ANNOTATION;
 pub(crate) use node::{ReadNode, read_node};

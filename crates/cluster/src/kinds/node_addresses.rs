@@ -52,6 +52,9 @@ struct NodeAddressesStatus {
     /// Which ClusterEgressFirewalls the node enforces, each as it was last changed: a digest of all of them.
     #[schemars(length(max = 64))]
     enforces: Option<String>,
+    /// The same for EgressFirewalls.
+    #[schemars(length(max = 64))]
+    enforces_egress_firewalls: Option<String>,
     /// What is true of it now.
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     conditions: Option<Vec<Condition>>,

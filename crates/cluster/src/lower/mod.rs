@@ -69,7 +69,8 @@ pub struct Lowered {
 pub const NO_KIND: &str = "no kind";
 
 /// The annotations that anything here looks at.
-pub(crate) const ANNOTATIONS: [&str; 3] = [ENFORCEMENT_ANNOTATION, kinds::ISOLATION_ANNOTATION, kinds::NETWORK_STATUS];
+pub(crate) const ANNOTATIONS: [&str; 4] =
+    [ENFORCEMENT_ANNOTATION, kinds::ISOLATION_ANNOTATION, kinds::NETWORK_STATUS, kinds::ACL_LOGGING_ANNOTATION];
 
 /// The annotation of S11.
 pub const ENFORCEMENT_ANNOTATION: &str = "namewall.dev/enforcement";

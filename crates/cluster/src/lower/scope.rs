@@ -204,6 +204,11 @@ impl<'d> Scope<'d> {
         self.findings.push(finding);
     }
 
+    pub(crate) fn hint(&mut self, code: &'static str, path: &str, message: impl Into<String>) {
+        let finding = Finding::hint(code, &self.object, message).at(path).from_source(self.place(path));
+        self.findings.push(finding);
+    }
+
     /// Reads a part strictly: a field it does not know is an error too, since
     /// in a policy it may be a restriction that was misspelt.
     pub(crate) fn read<T: Deserialize<'d>>(&mut self, node: &'d Node, path: &str) -> Option<T> {

@@ -10,6 +10,7 @@ pub use texts::{MAX_FILE, is_blank, read_text};
 use crate::document::{Document, FilePart, Gather, read_part};
 use crate::lower::{Lowered, Objects, Settings};
 use namewall_policy::Finding;
+use namewall_runtime::files::Pipes;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
@@ -72,7 +73,7 @@ pub struct Survey {
 /// The same as [`load`] for callers that read again and again: what cannot be read does not keep the rest from being
 /// read, and pipes are not waited for.
 pub fn survey<P: AsRef<Path>>(paths: &[P]) -> Survey {
-    let Texts { texts, findings: mut all, unread } = Texts::read(paths, texts::Pipes::Refuse);
+    let Texts { texts, findings: mut all, unread } = Texts::read(paths, Pipes::Refuse);
     let (documents, findings) = parse_all(&texts);
     all.extend(findings);
     let texts = texts.into_iter().map(|(file, text)| (file, text.into())).collect();
@@ -94,7 +95,7 @@ pub fn read<P: AsRef<Path>>(paths: &[P], settings: &Settings) -> Result<Reading,
 }
 
 fn gather<G: Gathered>(paths: &[impl AsRef<Path>]) -> Result<(G, Vec<Finding>), LoadError> {
-    let Texts { texts, mut findings, unread } = Texts::read(paths, texts::Pipes::Read);
+    let Texts { texts, mut findings, unread } = Texts::read(paths, Pipes::Read);
     if let Some(error) = unread.into_iter().next() {
         return Err(error);
     }

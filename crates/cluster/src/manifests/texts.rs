@@ -4,11 +4,10 @@ use super::LoadError;
 use super::folder::Folder;
 use crate::document::unified_line_ends;
 use namewall_policy::{Finding, Source};
-use rustix::fs::OFlags;
+use namewall_runtime::files::{self, Pipes};
 use std::borrow::Cow;
-use std::fs::{self, File, FileType, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -17,15 +16,6 @@ pub const MAX_FILE: u64 = 256 << 20;
 
 /// What standard input is called in findings.
 pub(super) const STDIN: &str = "<stdin>";
-
-/// What is done with a pipe that a path names. `namewall check <(helm template …)` means one.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Pipes {
-    /// It is read to its end.
-    Read,
-    /// It is an error: its writer may never come.
-    Refuse,
-}
 
 /// Files as they are read, before anything is made of them.
 #[derive(Default)]
@@ -103,23 +93,10 @@ impl Texts {
 
 /// The bytes of a file, or why it is none that is read.
 fn read_file(path: &Path, pipes: Pipes) -> io::Result<Result<Vec<u8>, String>> {
-    let is_read = |found: FileType| found.is_file() || (found.is_fifo() && pipes == Pipes::Read);
-    // Before it is opened: to open a device may already do something.
-    let found = fs::metadata(path)?.file_type();
-    if !is_read(found) {
-        return Ok(Err(refusal(found)));
-    }
-    // Another file may have come in its place.
-    let mut options = OpenOptions::new();
-    options.read(true);
-    if pipes == Pipes::Refuse {
-        options.custom_flags(OFlags::NONBLOCK.bits() as i32);
-    }
-    let file = options.open(path)?;
-    let found = file.metadata()?.file_type();
-    if !is_read(found) {
-        return Ok(Err(refusal(found)));
-    }
+    let file = match files::open(path, pipes)? {
+        Ok(file) => file,
+        Err(refused) => return Ok(Err(refused.to_string())),
+    };
     Ok(read_bounded(file)?.map_err(|_| format!("the file is larger than {} MB; split it", MAX_FILE >> 20)))
 }
 
@@ -128,17 +105,6 @@ fn read_file(path: &Path, pipes: Pipes) -> io::Result<Result<Vec<u8>, String>> {
 pub fn read_text(path: &Path) -> io::Result<String> {
     let bytes = read_file(path, Pipes::Refuse)?.map_err(io::Error::other)?;
     String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8 text"))
-}
-
-/// Tells what it is instead of a regular file.
-fn refusal(found: FileType) -> String {
-    let what = match () {
-        () if found.is_fifo() => "a pipe",
-        () if found.is_socket() => "a socket",
-        () if found.is_dir() => "a folder",
-        () => "a device",
-    };
-    format!("it is {what}; only regular files, and links to them, are read")
 }
 
 struct TooLarge;

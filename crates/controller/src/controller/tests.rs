@@ -316,7 +316,7 @@ fn users_are_told_of_a_policy_that_cannot_be_read() {
     world.simulation.run_for(SECOND);
     let key = Key { namespace: "office".into(), name: "default".into() };
     let object = world.server.get(&EGRESS_FIREWALL, &key).expect("it is there");
-    assert!(object["status"]["status"].as_str().is_some_and(|text| text.starts_with("not accepted")), "{object}");
+    assert!(object["status"]["status"].as_str().is_some_and(|text| text.contains("not correctly applied")), "{object}");
     let events = world.server.take_requests();
     assert_eq!(events.iter().filter(|request| request.resource.kind == "Event").count(), 1);
 }
@@ -485,4 +485,91 @@ fn s7_5_an_event_that_could_not_be_written_is_written_later() {
     assert_eq!(world.condition("Exposed")["status"], "True", "the status does not wait for it");
     world.simulation.run_for(60 * SECOND);
     assert_eq!(world.events().len(), 3, "two are refused, and one is taken");
+}
+
+/// The nodes of a world whose agents enforce the EgressFirewalls as they are.
+fn enforce_egress_firewalls(world: &World, nodes: &[&str]) {
+    let mut store = namewall_cluster::Store::default();
+    for object in world.server.all(&EGRESS_FIREWALL) {
+        store.apply(EGRESS_FIREWALL.preferred(), &object);
+    }
+    let digest = store.digest(&EGRESS_FIREWALL);
+    for name in nodes {
+        let status = json!({"enforcesEgressFirewalls": digest});
+        world.server.put(&NODE, json!({"metadata": {"name": name}}));
+        world.server.put(&NODE_ADDRESSES, json!({"metadata": {"name": name}, "addresses": [], "status": status}));
+    }
+}
+
+/// What OVN-Kubernetes writes, so that scripts which wait for it go on.
+#[test]
+fn s8_1_an_egress_firewall_is_applied_when_all_nodes_enforce_it() {
+    let world = World::new(&["a.example.com"]);
+    let status = |world: &World| {
+        let key = Key { namespace: "shop".into(), name: "default".into() };
+        world.server.get(&EGRESS_FIREWALL, &key).expect("it is there")["status"].take()
+    };
+    for name in ["one", "two"] {
+        world.server.put(&NODE, json!({"metadata": {"name": name}}));
+        world.server.put(&NODE_ADDRESSES, json!({"metadata": {"name": name}, "addresses": []}));
+    }
+    // A node without an agent does not count.
+    world.server.put(&NODE, json!({"metadata": {"name": "three"}}));
+    let mut world = world.start();
+    world.simulation.run_for(5 * SECOND);
+    assert_eq!(status(&world), json!({"status": "", "messages": []}));
+    enforce_egress_firewalls(&world, &["one"]);
+    world.simulation.run_for(5 * SECOND);
+    assert_eq!(status(&world), json!({"status": "", "messages": ["one: EgressFirewall Rules applied"]}));
+    enforce_egress_firewalls(&world, &["two"]);
+    world.simulation.run_for(5 * SECOND);
+    let all = json!(["one: EgressFirewall Rules applied", "two: EgressFirewall Rules applied"]);
+    assert_eq!(status(&world), json!({"status": "EgressFirewall Rules applied", "messages": all}));
+    // It is written once.
+    world.server.take_requests();
+    world.simulation.run_for(60 * SECOND);
+    let is_status = |request: &Request| matches!(request.verb, Verb::ApplyStatus(_));
+    assert_eq!(world.server.take_requests().into_iter().filter(is_status).count(), 0);
+    // Another generation has to be enforced again.
+    world.firewall(&["b.example.com"]);
+    world.simulation.run_for(5 * SECOND);
+    assert_eq!(status(&world)["status"], "");
+    enforce_egress_firewalls(&world, &["one", "two"]);
+    world.simulation.run_for(5 * SECOND);
+    assert_eq!(status(&world)["status"], "EgressFirewall Rules applied");
+}
+
+#[test]
+fn s8_7_a_name_that_never_resolved_has_a_condition() {
+    let world = World::new(&["a.example.com", "*.example.org"]);
+    let mut world = world.start();
+    world.simulation.run_for(5 * SECOND);
+    let degraded = |world: &World| {
+        let objects = world.server.all(&DNS_NAME_RESOLVER).into_iter();
+        let names =
+            objects.flat_map(|object| object["status"]["resolvedNames"].as_array().cloned().unwrap_or_default());
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let tell = |name: Value| {
+            let condition = &name["conditions"][0];
+            let said = [&name["dnsName"], &condition["type"], &condition["status"], &condition["reason"]].map(text);
+            format!("{}, {} addresses", said.join(" "), name["resolvedAddresses"].as_array().map_or(0, Vec::len))
+        };
+        names.map(tell).collect::<Vec<_>>()
+    };
+    // A wildcard need not resolve.
+    assert_eq!(degraded(&world), ["a.example.com. Degraded True NXDOMAIN, 0 addresses"]);
+    world.server.take_requests();
+    world.simulation.run_for(1_800 * SECOND);
+    let is_write = |request: &Request| matches!(request.verb, Verb::ReplaceStatus(_));
+    assert_eq!(world.server.take_requests().into_iter().filter(is_write).count(), 0, "it is said once");
+    world.dns.set("a.example.com.", &[]);
+    world.simulation.run_for(1_800 * SECOND);
+    assert_eq!(degraded(&world), ["a.example.com. Degraded True NoAddress, 0 addresses"]);
+    world.dns.set("a.example.com.", &[(address(1), 30)]);
+    world.simulation.run_for(1_800 * SECOND);
+    assert_eq!(degraded(&world), ["a.example.com. Degraded False NOERROR, 1 addresses"]);
+    // Known before, and gone for good.
+    world.dns.fail("a.example.com.", "NXDOMAIN");
+    world.simulation.run_for(600 * SECOND);
+    assert_eq!(degraded(&world), ["a.example.com. Degraded True NXDOMAIN, 0 addresses"]);
 }

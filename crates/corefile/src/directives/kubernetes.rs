@@ -1,11 +1,13 @@
-//! `kubernetes [ZONE…] { … }`: where the facts about pods come from.
+//! `kubernetes [ZONE…] { … }`: names of a cluster, and where the facts about pods come from.
 
 use crate::form::{ANY, Form, Words, once};
 use crate::lexer::Token;
 use crate::parse::Line;
 use crate::problem::Report;
+use crate::selector::selector;
 use crate::values::{path, tls};
 use crate::{FileSpan, HttpUrl, Tls, Zone};
+use namewall_policy::labels::Selector;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +29,10 @@ enum KubernetesOption {
     NoEndpoints,
     Fallthrough,
     Ignore,
-    Multicluster,
+    StartupTimeout,
+    ApiServerQps,
+    ApiServerBurst,
+    ApiServerMaxInflight,
 }
 
 const OPTIONS: Words<KubernetesOption> = Words {
@@ -44,12 +49,17 @@ const OPTIONS: Words<KubernetesOption> = Words {
         (KubernetesOption::NoEndpoints, once("noendpoints", "", 0, 0)),
         (KubernetesOption::Fallthrough, once("fallthrough", "[ZONE…]", 0, ANY)),
         (KubernetesOption::Ignore, once("ignore", "empty_service", 1, 1)),
-        (KubernetesOption::Multicluster, once("multicluster", "ZONE…", 1, ANY)),
+        (KubernetesOption::StartupTimeout, once("startup_timeout", "DURATION", 1, 1)),
+        (KubernetesOption::ApiServerQps, once("apiserver_qps", "NUMBER", 1, 1)),
+        (KubernetesOption::ApiServerBurst, once("apiserver_burst", "NUMBER", 1, 1)),
+        (KubernetesOption::ApiServerMaxInflight, once("apiserver_max_inflight", "NUMBER", 1, 1)),
     ],
     not_served: &[
         ("upstream", "CoreDNS has removed it: external names are always looked up"),
         ("resyncperiod", "CoreDNS has removed it: changes are watched"),
         ("transfer", "zones are not transferred"),
+        ("multicluster", "forward the zone to a server that has it: ServiceImports are not read here"),
+        ("zonal", "remove it: there are no names of topology zones here"),
     ],
 };
 
@@ -63,16 +73,18 @@ pub struct Kubernetes {
     pub kubeconfig: Option<Kubeconfig>,
     /// Empty is all.
     pub namespaces: Vec<Arc<str>>,
-    /// Selectors, as written.
-    pub labels: Option<Arc<str>>,
-    pub namespace_labels: Option<Arc<str>>,
+    /// Which Services, EndpointSlices and pods count.
+    pub labels: Selector,
+    /// Which namespaces count.
+    pub namespace_labels: Option<Selector>,
     pub pods: PodMode,
     pub endpoint_pod_names: bool,
     pub ttl: Duration,
     pub has_endpoints: bool,
     pub fallthrough: Vec<Zone>,
     pub ignore_empty_services: bool,
-    pub multicluster: Vec<Zone>,
+    /// How long the start waits for the API server.
+    pub startup_timeout: Duration,
     pub place: FileSpan,
 }
 
@@ -99,7 +111,7 @@ pub(crate) fn read(line: &Line, report: &mut Report) -> Kubernetes {
         tls: None,
         kubeconfig: None,
         namespaces: Vec::new(),
-        labels: None,
+        labels: Selector::everything(),
         namespace_labels: None,
         pods: PodMode::default(),
         endpoint_pod_names: false,
@@ -107,11 +119,17 @@ pub(crate) fn read(line: &Line, report: &mut Report) -> Kubernetes {
         has_endpoints: true,
         fallthrough: Vec::new(),
         ignore_empty_services: false,
-        multicluster: Vec::new(),
+        startup_timeout: Duration::from_secs(5),
         place: line.place().clone(),
     };
     for (option, line) in report.options(line, &OPTIONS) {
         kubernetes.set(option, &line.args, report);
+    }
+    let is_reverse = |zone: &Zone| zone.is_reverse();
+    if !kubernetes.zones.is_empty() && kubernetes.zones.iter().all(is_reverse) {
+        report
+            .error("bad-zone", line.place(), "names of addresses lead to names of a zone, and none is named")
+            .help("write the cluster's zone, too: `kubernetes cluster.local in-addr.arpa ip6.arpa`");
     }
     if !kubernetes.namespaces.is_empty() && kubernetes.namespace_labels.is_some() {
         report
@@ -123,9 +141,6 @@ pub(crate) fn read(line: &Line, report: &mut Report) -> Kubernetes {
 
 impl Kubernetes {
     fn set(&mut self, option: KubernetesOption, args: &[Token], report: &mut Report) {
-        let joined = |args: &[Token]| -> Option<Arc<str>> {
-            Some(args.iter().map(|word| &*word.text).collect::<Vec<_>>().join(" ").into())
-        };
         match option {
             KubernetesOption::Endpoint => {
                 if let Some(second) = args.get(1) {
@@ -139,8 +154,8 @@ impl Kubernetes {
                 self.kubeconfig = Some(Kubeconfig { file: path(&args[0]), context });
             }
             KubernetesOption::Namespaces => self.namespaces = args.iter().map(|name| name.text.clone()).collect(),
-            KubernetesOption::Labels => self.labels = joined(args),
-            KubernetesOption::NamespaceLabels => self.namespace_labels = joined(args),
+            KubernetesOption::Labels => self.labels = read_selector(args, report).unwrap_or_default(),
+            KubernetesOption::NamespaceLabels => self.namespace_labels = read_selector(args, report),
             KubernetesOption::Pods => {
                 let modes =
                     [("disabled", PodMode::Disabled), ("insecure", PodMode::Insecure), ("verified", PodMode::Verified)];
@@ -153,7 +168,27 @@ impl Kubernetes {
             KubernetesOption::Ignore => {
                 self.ignore_empty_services = report.word(&args[0], &[("empty_service", ())]).is_some()
             }
-            KubernetesOption::Multicluster => self.multicluster = report.zones(args),
+            KubernetesOption::StartupTimeout => {
+                self.startup_timeout = report.duration(&args[0]).unwrap_or(self.startup_timeout);
+            }
+            KubernetesOption::ApiServerQps
+            | KubernetesOption::ApiServerBurst
+            | KubernetesOption::ApiServerMaxInflight => {
+                let why = "it has no effect: the API server is asked for a list and then only watched";
+                report.hint("no-effect", &args[0].place, why).help("remove it");
+            }
+        }
+    }
+}
+
+/// A selector, whose words may be apart.
+fn read_selector(args: &[Token], report: &mut Report) -> Option<Selector> {
+    let text = args.iter().map(|word| &*word.text).collect::<Vec<_>>().join(" ");
+    match selector(&text) {
+        Ok(selector) => Some(selector),
+        Err(why) => {
+            report.error("bad-selector", &args[0].place, why).help("write it like `app=web,tier in (front, back)`");
+            None
         }
     }
 }

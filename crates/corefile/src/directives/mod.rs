@@ -1,7 +1,9 @@
 //! The directives, one file a family: their settings and how they are read. None of them does anything.
 
+pub(super) mod acl;
 pub(super) mod cache;
 mod decision;
+pub(super) mod dns64;
 pub(super) mod edns0;
 pub(super) mod firewall;
 pub(super) mod fixed;
@@ -12,12 +14,17 @@ pub(super) mod opa;
 pub(super) mod policy;
 pub(super) mod process;
 pub(super) mod resolver;
+pub(super) mod rewrite;
+pub(super) mod shaping;
 pub(super) mod telling;
 pub(super) mod template;
 pub(super) mod themis;
+pub(super) mod view;
 
+pub use acl::{Acl, AclAction, AclPolicy};
 pub use cache::{Cache, Prefetch, ServeStale, Share};
 pub use decision::Decision;
+pub use dns64::Dns64;
 pub use edns0::{Edns0, Encoding, Metadata};
 pub use firewall::{EngineKind, Firewall, Point, Rule, RuleKind, Written};
 pub use fixed::{Chaos, LocalNames};
@@ -27,20 +34,26 @@ pub use kubernetes::{Kubeconfig, Kubernetes, PodMode};
 pub use opa::{Opa, OpaAt, OpaField};
 pub use process::{Bind, BindAt, Health, Reload};
 pub use resolver::DnsNameResolver;
+pub use rewrite::{AnswerRewrite, NameMatch, Rewrite, RewriteChange};
+pub use shaping::{FlagChange, HeaderFlag, HeaderFlags};
 pub use telling::{Class, Consolidate, Dnstap, Errors, Level, Log, TapAt};
 pub use template::Template;
 pub use themis::{Attribute, AttributeKind, Balance, Debugging, DecisionCache, Patience, Themis, ThemisAt};
+pub use view::View;
 
 use super::form::{Words, many, once};
 
 /// What a line of a server block is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Directive {
+    Acl,
     Any,
     Bind,
+    Bufsize,
     Cache,
     Chaos,
     Debug,
+    Dns64,
     DnsNameResolver,
     Dnstap,
     Errors,
@@ -48,6 +61,7 @@ pub(super) enum Directive {
     File,
     Firewall,
     Forward,
+    Header,
     Health,
     Hosts,
     Kubernetes,
@@ -58,6 +72,8 @@ pub(super) enum Directive {
     Loop,
     Metadata,
     MetadataEdns0,
+    Minimal,
+    Nsid,
     OcpDnsNameResolver,
     Opa,
     Policy,
@@ -65,19 +81,25 @@ pub(super) enum Directive {
     Ready,
     Reload,
     Request,
+    Rewrite,
     Template,
     Themis,
+    Timeouts,
     Trace,
+    View,
     Whoami,
 }
 
 pub(super) const DIRECTIVES: Words<Directive> = Words {
     served: &[
+        (Directive::Acl, acl::ACL),
         (Directive::Any, once("any", "", 0, 0)),
         (Directive::Bind, process::BIND),
+        (Directive::Bufsize, shaping::BUFSIZE),
         (Directive::Cache, cache::CACHE),
         (Directive::Chaos, fixed::CHAOS),
         (Directive::Debug, once("debug", "", 0, 0)),
+        (Directive::Dns64, dns64::DNS64),
         (Directive::Dnstap, telling::DNSTAP),
         (Directive::DnsNameResolver, resolver::DNSNAMERESOLVER),
         (Directive::Errors, telling::ERRORS),
@@ -85,6 +107,7 @@ pub(super) const DIRECTIVES: Words<Directive> = Words {
         (Directive::File, hosts::FILE),
         (Directive::Firewall, firewall::FIREWALL),
         (Directive::Forward, forward::FORWARD),
+        (Directive::Header, shaping::HEADER),
         (Directive::Health, process::HEALTH),
         (Directive::Hosts, hosts::HOSTS),
         (Directive::Kubernetes, kubernetes::KUBERNETES),
@@ -95,6 +118,8 @@ pub(super) const DIRECTIVES: Words<Directive> = Words {
         (Directive::Loop, once("loop", "", 0, 0)),
         (Directive::Metadata, edns0::METADATA),
         (Directive::MetadataEdns0, edns0::METADATA_EDNS0),
+        (Directive::Minimal, once("minimal", "", 0, 0)),
+        (Directive::Nsid, shaping::NSID),
         (Directive::OcpDnsNameResolver, resolver::OCP_DNSNAMERESOLVER),
         (Directive::Opa, opa::OPA),
         (Directive::Policy, policy::POLICY),
@@ -102,26 +127,22 @@ pub(super) const DIRECTIVES: Words<Directive> = Words {
         (Directive::Ready, process::READY),
         (Directive::Reload, process::RELOAD),
         (Directive::Request, edns0::REQUEST),
+        (Directive::Rewrite, rewrite::REWRITE),
         (Directive::Template, template::TEMPLATE),
         (Directive::Themis, themis::THEMIS),
+        (Directive::Timeouts, shaping::TIMEOUTS),
         (Directive::Trace, fixed::TRACE),
+        (Directive::View, view::VIEW),
         (Directive::Whoami, once("whoami", "", 0, 0)),
     ],
     not_served: &[
-        (
-            "acl",
-            "write a list of rules: `firewall query {`, `refuse in-cidr(client_ip, 192.0.2.0/24)`, `default allow` and \
-             `}`, each on a line of its own",
-        ),
         ("alternate", "write `failover RCODE…` in `forward`"),
         ("auto", "name each zone file with `file`"),
         ("autopath", "remove it: clients look their search paths up themselves"),
         ("azure", "forward its zones to a server that has them"),
-        ("bufsize", "remove it: answers go out as they come"),
         ("cancel", "remove it: queries have a time limit"),
         ("casbin", "write its rules as expressions, or use `opa`"),
         ("clouddns", "forward its zones to a server that has them"),
-        ("dns64", "forward to a server that does it"),
         ("dnssec", "forward to a server that signs"),
         ("erratic", "remove it"),
         ("etcd", "forward its zones to a server that has them"),
@@ -130,27 +151,42 @@ pub(super) const DIRECTIVES: Words<Directive> = Words {
         ("geoip", "remove it, and rules that look at `geoip/…`"),
         ("grpc", "use `forward`"),
         ("grpc_server", "serve plain DNS"),
-        ("header", "remove it: answers go out as they come"),
         ("https", "serve plain DNS"),
         ("https3", "serve plain DNS"),
         ("k8s_external", "forward its zones to a server that has them"),
-        ("minimal", "remove it: answers go out as they come"),
         ("multisocket", "remove it: the sockets are the server's own choice"),
         ("nomad", "forward its zones to a server that has them"),
-        ("nsid", "remove it"),
         ("on", "remove it"),
         ("pprof", "remove it"),
         ("proxy", "use `forward`, as CoreDNS does since 1.5"),
         ("quic", "serve plain DNS"),
-        ("rewrite", "forward to a server that rewrites"),
         ("root", "write whole paths"),
         ("route53", "forward its zones to a server that has them"),
         ("secondary", "forward its zones to a server that has them"),
         ("sign", "forward to a server that signs"),
-        ("timeouts", "remove it: the time limits are the server's own"),
         ("tls", "serve plain DNS; for upstreams write `tls` in `forward`"),
         ("transfer", "remove it: zones are not transferred"),
         ("tsig", "remove it"),
-        ("view", "write a list of rules, or a server block of its own"),
     ],
 };
+
+#[cfg(test)]
+mod tests {
+    use super::DIRECTIVES;
+    use std::collections::BTreeSet;
+
+    /// The document has every directive, served or refused, where it belongs.
+    #[test]
+    fn the_table_of_directives_is_complete() {
+        let page = include_str!("../../../../docs/corefile.md");
+        let table =
+            page.split("## All directives").nth(1).and_then(|rest| rest.split("\n## ").next()).unwrap_or_default();
+        let words = |is_refused: bool| -> BTreeSet<&str> {
+            let rows = table.lines().filter(|line| line.starts_with("| ") && line.contains('`'));
+            let rows = rows.filter(|row| row.starts_with("| refused") == is_refused);
+            rows.flat_map(|row| row.split('`').skip(1).step_by(2)).collect()
+        };
+        assert_eq!(words(false), DIRECTIVES.names().collect());
+        assert_eq!(words(true), DIRECTIVES.not_served.iter().map(|(name, _)| *name).collect());
+    }
+}

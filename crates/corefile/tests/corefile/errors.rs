@@ -31,15 +31,9 @@ fn all_errors_are_told_at_once() {
             Corefile:4:8: error: `0` is not accepted here
               4 | 	cache 0
                 | 	      ^ write a whole number of at least 1
-            Corefile:5:2: error: `acl` is CoreDNS', and not served here
-              5 | 	acl {
-                | 	^^^ write a list of rules: `firewall query {`, `refuse in-cidr(client_ip, 192.0.2.0/24)`, `default allow` and `}`, each on a line of its own
-            Corefile:8:2: error: `rewrite` is CoreDNS', and not served here
-              8 | 	rewrite name a b
-                | 	^^^^^^^ forward to a server that rewrites
             Corefile:9:2: error: unknown directive `zzzz`
               9 | 	zzzz
-                | 	^^^^ there are `any`, `bind`, `cache`, `chaos`, `debug`, `dnstap`, `dnsnameresolver`, `errors`, `expression`, `file`, `firewall`, `forward`, `health`, `hosts`, `kubernetes`, `load-balancer`, `loadbalance`, `local`, `log`, `loop`, `metadata`, `metadata_edns0`, `ocp_dnsnameresolver`, `opa`, `policy`, `prometheus`, `ready`, `reload`, `request`, `template`, `themis`, `trace` and `whoami`
+                | 	^^^^ there are `acl`, `any`, `bind`, `bufsize`, `cache`, `chaos`, `debug`, `dns64`, `dnstap`, `dnsnameresolver`, `errors`, `expression`, `file`, `firewall`, `forward`, `header`, `health`, `hosts`, `kubernetes`, `load-balancer`, `loadbalance`, `local`, `log`, `loop`, `metadata`, `metadata_edns0`, `minimal`, `nsid`, `ocp_dnsnameresolver`, `opa`, `policy`, `prometheus`, `ready`, `reload`, `request`, `rewrite`, `template`, `themis`, `timeouts`, `trace`, `view` and `whoami`
             Corefile:11:3: error: `log` has no option `clas`
              11 | 		clas all
                 | 		^^^^ did you mean `class`?

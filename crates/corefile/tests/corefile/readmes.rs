@@ -154,10 +154,12 @@ fn the_corefile_of_every_cluster() {
           kubernetes: Some(
             Kubernetes {
               zones: [cluster.local., in-addr.arpa., ip6.arpa.],
+              labels: Selector {},
               pods: Insecure,
               ttl: 30s,
               has_endpoints: true,
               fallthrough: [in-addr.arpa., ip6.arpa.],
+              startup_timeout: 5s,
               place: Corefile:7:5,
             },
           ),
@@ -199,19 +201,12 @@ fn the_corefile_of_every_cluster() {
 #[test]
 fn the_corefile_of_openshift() {
     let text = sample!("clusters/openshift");
-    check(
-        text,
-        expect![[r#"
-        Corefile:2:5: error: `bufsize` is CoreDNS', and not served here
-          2 |     bufsize 1232
-            |     ^^^^^^^ remove it: answers go out as they come
-    "#]],
-    );
+    check(text, expect![""]);
 }
 
-/// The others have directives or options that are not served.
+/// The other has options that are not served.
 #[test]
-fn every_sample_but_two_is_accepted() {
+fn every_sample_but_one_is_accepted() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/corefiles");
     let mut refused = Vec::new();
     for kind in ["clusters", "original", "readmes"] {
@@ -224,5 +219,5 @@ fn every_sample_but_two_is_accepted() {
         }
     }
     refused.sort();
-    assert_eq!(refused, ["older-policy", "openshift"]);
+    assert_eq!(refused, ["older-policy"]);
 }

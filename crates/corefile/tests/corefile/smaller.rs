@@ -62,12 +62,6 @@ fn an_engine_takes_nothing_after_its_name() {
 }
 
 #[test]
-fn the_advice_for_acl_does_not_block_everyone() {
-    let told = of("acl {\nblock net 192.0.2.0/24\n}");
-    assert!(told.contains("`default allow`"), "{told}");
-}
-
-#[test]
 fn a_field_without_a_type_is_what_its_rules_compare_it_with() {
     let encoding = |rule: &str| {
         let server = only_server(&format!(
@@ -129,4 +123,50 @@ fn names_of_rules_are_checked() {
     }
     // An engine of this name is meant where there is one.
     assert!(!of("expression rule\nfirewall query {\nrule permit true\n}").contains("error"));
+}
+
+#[test]
+fn a_cluster_that_answers_for_all_names_is_warned_of() {
+    for all in ["kubernetes", "kubernetes ."] {
+        let told = of(&format!("{all}\nforward . 192.0.2.53"));
+        assert!(told.contains("none is forwarded") && told.contains("cluster.local"), "{told}");
+    }
+    assert_eq!(of("kubernetes"), "", "nothing is forwarded anyway");
+    for some in ["kubernetes cluster.local", "kubernetes . {\nfallthrough\n}"] {
+        assert_eq!(of(&format!("{some}\nforward . 192.0.2.53")), "");
+    }
+}
+
+#[test]
+fn directives_that_would_do_nothing_are_refused() {
+    for lines in ["header", "header {\n}", "timeouts", "timeouts {\n}"] {
+        let told = of(lines);
+        assert!(told.contains("error: ") && told.contains("needs an option"), "{lines}: {told}");
+    }
+    let told = of("minimal {\n}");
+    assert!(told.contains("error: `minimal` has no block"), "{told}");
+    assert_eq!(of("minimal"), "");
+}
+
+#[test]
+fn names_of_rewrite_have_no_empty_label() {
+    let wrong = ["a..test b.test", "a.test b..test", "exact a..test b.test answer auto", "suffix .a..test .b.test"];
+    for names in wrong {
+        let told = of(&format!("rewrite name {names}"));
+        assert!(told.contains("has an empty label"), "{names}: {told}");
+    }
+    for names in ["a.test b.test", "suffix .a.test .b.test", "regex (.*)..test {1}.b", "prefix a. b."] {
+        assert_eq!(of(&format!("rewrite name {names}")), "", "{names}");
+    }
+}
+
+#[test]
+fn operators_of_coredns_that_are_functions_here_are_named() {
+    for (operator, instead) in
+        [("startsWith", "has_prefix(name, 'a')"), ("endsWith", "has_suffix(name, 'a')"), ("contains", "name =~ 'a'")]
+    {
+        let told = of(&format!("view a {{\n expr name() {operator} 'a'\n}}\nwhoami"));
+        assert!(told.contains(&format!("there is no operator `{operator}`")), "{told}");
+        assert!(told.contains(instead), "{told}");
+    }
 }

@@ -11,6 +11,7 @@ pub mod link;
 mod message;
 mod notices;
 mod pod;
+mod route;
 pub mod routed;
 pub mod shared;
 pub mod veth;
@@ -19,6 +20,7 @@ pub use addresses::Addresses;
 pub use message::{ACK, APPEND, Attributes, CREATE, DUMP, ECHO, EXCLUSIVE, Messages, Received};
 pub use notices::LinkNotices;
 pub use pod::{PodSockets, SecondLink, SecondLinks};
+pub(crate) use route::Way;
 
 use message::{DONE, DUMP_INTERRUPTED};
 use nix::errno::Errno;

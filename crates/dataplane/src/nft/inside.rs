@@ -1,12 +1,18 @@
 //! The tables inside pods' network namespaces, in the kernel.
 
+mod connections;
+
+pub use connections::NftConnections;
+
 use super::batch::{Batch, fixed};
 use super::change::Change;
 use super::error::NftError;
-use super::features::EgressHook;
+use super::features::{EgressHook, Features};
 use super::guard::{Access, Kept};
 use super::kernel::{Nft, ids_of, write_leases};
+use super::plan::drop_in_place_of_resets;
 use super::read;
+use super::removal;
 use super::session::{Check, NOTE, Session};
 use super::set::{self, Version};
 use super::table::{Table, TableFamily, TableRef};
@@ -14,10 +20,13 @@ use super::wire::table::{OWNER, PERSIST};
 use super::wire::{SUBSYSTEM, generation, message};
 use crate::PodInterface;
 use crate::guard;
-use crate::inside::{FrameChecks, Inside, SecondStatus};
+use crate::inside::{FrameChecks, Inside, PodNamespace, SecondStatus};
 use crate::leases::Grouped;
 use crate::netlink::{self, ACK, Messages, PodSockets, SecondLink, SecondLinks, Socket};
+use crate::nflog::DenialLog;
+use crate::remembered::Remembered;
 use crate::render::{Ids, Insider, Rendered, Scope, render_inside};
+use connections::{REMEMBERED, found_cuts};
 use namewall_policy::Program;
 use namewall_policy::lease::LeaseChange;
 use namewall_policy::program::{ClassId, Holder};
@@ -36,6 +45,9 @@ pub(super) type InsideTables = BTreeMap<String, PodTables>;
 #[derive(Debug)]
 pub(super) struct PodTables {
     sockets: Arc<Mutex<PodSockets>>,
+    /// The pod, as NAMESPACE/NAME, and its own addresses.
+    pod: String,
+    addresses: Vec<IpAddr>,
     /// What the namespace has; None until it was read.
     links: Option<SecondLinks>,
     /// What the kernel has of rules; None until it was read.
@@ -45,12 +57,27 @@ pub(super) struct PodTables {
     seen: Option<u32>,
     repaired: u64,
     failed: bool,
+    /// Cut TCP connections that the table remembers.
+    remembered: Remembered,
+    /// Why denials are not logged.
+    unlogged: Option<String>,
 }
 
 impl PodTables {
-    fn new(sockets: Arc<Mutex<PodSockets>>) -> Self {
-        let frames = Kept::new(TableFamily::Netdev);
-        Self { sockets, links: None, rules: None, frames, seen: None, repaired: 0, failed: false }
+    fn new(pod: &PodNamespace) -> Self {
+        Self {
+            sockets: pod.sockets.clone(),
+            pod: pod.pod.clone(),
+            addresses: pod.addresses.clone(),
+            links: None,
+            rules: None,
+            frames: Kept::new(TableFamily::Netdev),
+            seen: None,
+            repaired: 0,
+            failed: false,
+            remembered: Remembered::with_room(REMEMBERED),
+            unlogged: None,
+        }
     }
 }
 
@@ -62,21 +89,22 @@ fn lock(sockets: &Mutex<PodSockets>) -> MutexGuard<'_, PodSockets> {
 struct Wanted<'a> {
     inside: &'a Inside<'a>,
     name: &'a str,
-    hook: EgressHook,
+    features: Features,
     patience: Duration,
 }
 
 impl Nft {
     /// Makes the tables of a namespace right.
     pub(super) fn enforce_inside(&mut self, inside: &Inside<'_>) -> SecondStatus {
-        let Self { inside: tables, settings, egress_hook: hook, .. } = self;
+        let Self { inside: tables, settings, features, .. } = self;
         let pod = inside.pod;
-        let known = tables.entry(pod.id.clone()).or_insert_with(|| PodTables::new(pod.sockets.clone()));
+        let known = tables.entry(pod.id.clone()).or_insert_with(|| PodTables::new(pod));
         if !Arc::ptr_eq(&known.sockets, &pod.sockets) {
             // Other sockets own nothing yet.
-            *known = PodTables { repaired: known.repaired, ..PodTables::new(pod.sockets.clone()) };
+            *known = PodTables { repaired: known.repaired, ..PodTables::new(pod) };
         }
-        known.enforce(&Wanted { inside, name: &settings.table, hook: *hook, patience: settings.patience })
+        known.addresses.clone_from(&pod.addresses);
+        known.enforce(&Wanted { inside, name: &settings.table, features: *features, patience: settings.patience })
     }
 
     /// True if something in a namespace has changed, or is not as it should be.
@@ -126,13 +154,14 @@ impl PodTables {
             pod: wanted.inside.pod.pod.clone(),
             interfaces: interfaces.map(|link| link.name.clone()).collect(),
             is_judged: class.is_some(),
-            frames: match wanted.hook {
+            frames: match wanted.features.egress_hook {
                 EgressHook { is_there: false, .. } => FrameChecks::None,
                 EgressHook { tells_routed: false, .. } => FrameChecks::Sources,
                 _ => FrameChecks::Full,
             },
             repaired: self.repaired,
             failure: done.err().map(|error| with_causes(&error)),
+            unlogged: self.unlogged.clone(),
         }
     }
 
@@ -153,19 +182,39 @@ impl PodTables {
         // Without a second interface the closed table is enough, and costs nothing at a change of policies.
         let class = class.filter(|_| !links.second.is_empty());
         let insider = Insider { own: links.own, class };
+        self.listen(&mut sockets.log, wanted, !links.second.is_empty());
+        let is_first = self.rules.is_none();
         self.replace_rules(&mut sockets.netfilter, wanted, insider)?;
+        if is_first {
+            removal::remove(&mut sockets.netfilter, CLOSED_TABLE, wanted.patience, &mut |_| {})?;
+        }
         let has_frames = wanted.inside.pod.has_table || self.frames.known.is_some() || !links.second.is_empty();
-        if wanted.hook.is_there && has_frames {
+        if wanted.features.egress_hook.is_there && has_frames {
             let (program, extra) = (wanted.inside.program, &wanted.inside.pod.extra);
             let own_frames = links.second.iter().filter(|link| link.has_own_frames);
             let interfaces: Vec<PodInterface> =
                 own_frames.map(|link| PodInterface { extra: extra.clone(), ..sender(link, program) }).collect();
-            let table = guard::sent_frames(&interfaces, wanted.inside.scope.log_group, wanted.hook.tells_routed);
+            let table = guard::sent_frames(
+                &interfaces,
+                wanted.inside.scope.log_group,
+                wanted.features.egress_hook.tells_routed,
+            );
             let (socket, name, patience) = (&mut sockets.netfilter, wanted.name, wanted.patience);
             self.frames.replace(&mut Access { socket, name, patience }, table)?;
         }
         self.seen = Some(ruleset(&mut sockets.netfilter).map_err(NftError::Socket)?);
         Ok(())
+    }
+
+    /// Listens to denials, before there are rules that log. A log line is lost if nobody listens, and a packet is not
+    /// let through for it: a failure is told and tried again with the next change.
+    fn listen(&mut self, log: &mut DenialLog, wanted: &Wanted<'_>, has_links: bool) {
+        let group = wanted.inside.scope.log_group;
+        let done = if has_links { log.listen(group) } else { Ok(()) };
+        self.unlogged = done.err().map(|error| match error.errno() {
+            Some(Errno::EBUSY) => format!("a process in the pod listens to the log group {group} already"),
+            _ => with_causes(&error),
+        });
     }
 
     /// Compares the kernel's tables with what was put there, if somebody has changed anything in the namespace since.
@@ -205,7 +254,13 @@ impl PodTables {
         let mut session = Session { socket, table: wanted.name.into() };
         let mut batch = Batch::new(session.table);
         let nothing = Table::default();
-        let render = |ids: &Ids| render_inside(program, scope, insider, ids);
+        let render = |ids: &Ids| {
+            let mut rendered = render_inside(program, scope, insider, ids);
+            if !wanted.features.resets {
+                drop_in_place_of_resets(&mut rendered);
+            }
+            rendered
+        };
         let (claimed, mut rendered);
         let change = match &self.rules {
             Some(known) => {
@@ -223,9 +278,11 @@ impl PodTables {
                         {
                             batch.clear_set(set::LEASE[version]);
                         }
+                        self.remembered = found_cuts(session.socket, wanted.name)?;
                         Change::between(live, &rendered.table).step_after(ids.generation)
                     }
                     found => {
+                        self.remembered.were_lost();
                         if found.is_some() {
                             batch.delete_table();
                         }
@@ -256,14 +313,22 @@ impl PodTables {
     }
 }
 
+/// The table that closes second interfaces until an agent comes. It has a name of its own: who makes it does not know
+/// how the agent calls its table. An agent removes it once its own table is in force.
+pub(super) const CLOSED_TABLE: &str = "namewall-closed";
+/// How an agent calls its table, unless its settings have another name.
+const USUAL_TABLE: &str = "namewall";
+
 /// Closes the second interfaces of a pod that no agent knows, until one does. `own` is the name of the pod's own
-/// interface. A table that is there stays as it is.
-pub fn close_inside(sockets: &mut PodSockets, table: &str, own: &str) -> Result<(), NftError> {
+/// interface. Where an agent of the usual settings has left its table, that stays as it is, and is enough.
+pub fn close_inside(sockets: &mut PodSockets, own: &str) -> Result<(), NftError> {
     let own = sockets.read_links(own).map_err(NftError::Socket)?.own;
-    let mut session = Session { socket: &mut sockets.netfilter, table: table.into() };
-    if session.exists()? {
-        return Ok(());
+    for table in [USUAL_TABLE, CLOSED_TABLE] {
+        if (Session { socket: &mut sockets.netfilter, table: table.into() }).exists()? {
+            return Ok(());
+        }
     }
+    let mut session = Session { socket: &mut sockets.netfilter, table: CLOSED_TABLE.into() };
     let (program, scope) = (Program::default(), Scope::default());
     let closed = render_inside(&program, &scope, Insider { own, class: None }, &Ids::default());
     let mut batch = Batch::new(session.table);

@@ -4,9 +4,9 @@ use super::batch::Batch;
 use super::change::Change;
 use super::elements::Moved;
 use super::error::NftError;
-use super::features::{self, EgressHook, Features};
+use super::features::{self, Features};
 use super::guard::GuardTables;
-use super::inside::InsideTables;
+use super::inside::{InsideTables, NftConnections};
 use super::plan::{self, NftPlan, PlannedWay};
 use super::read::{self, Live};
 use super::session::{Check, NOTE, Session};
@@ -17,13 +17,13 @@ use super::table::{Table, TableRef};
 use super::wire::table::{OWNER, PERSIST};
 use crate::conntrack::{Connection, Conntrack};
 use crate::guard::{Guard, GuardDrops, Guarded};
-use crate::inside::{Inside, PodNamespace, SecondStatus};
-use crate::leases::{Adopting, Grouped, Writes};
+use crate::inside::{Inside, PodDenials, PodNamespace, SecondStatus};
+use crate::leases::{Adopting, Grouped, LeaseGroups, Moving, Writes, most_elements, union, without};
 use crate::netlink::{Family, Socket};
 use crate::nflog::{DenialLog, Told};
 use crate::remembered::{Ends, MOST, Remembered};
-use crate::render::{AUDIT, Delta, Ids, Rendered, Scope, render};
-use crate::{Applied, Count, Cut, Dataplane, Desired, FollowDenials, ListConnections, Way};
+use crate::render::{AUDIT, CUT_EARLY, Delta, Ids, Rendered, Scope, early_cut_chain, render};
+use crate::{Applied, Count, Cut, Dataplane, Desired, FollowDenials, Way};
 use namewall_policy::lease::LeaseChange;
 use namewall_policy::{Instant, LeaseTable, Program};
 use rustc_hash::FxHashSet;
@@ -63,13 +63,18 @@ pub struct Nft {
     staged: Vec<Placed>,
     /// Elements in `known` that no rule asks for any more.
     litter: Vec<Placed>,
-    /// Leases in the kernel that no rule asks for any more, of either version of IP.
-    ended_leases: [Vec<Element>; 2],
+    /// Leases of groups that no rule asks for yet, or never will: a change that was staged may not come.
+    arriving: Moving,
+    /// The groups of the rules in force and those that arrive, if there are any: grants are written to all of them.
+    with_arriving: Option<LeaseGroups>,
+    /// Leases of groups that no rule asks for any more.
+    leaving: Moving,
+    /// So many elements are written in one transaction.
+    at_once: usize,
     remembered: Remembered,
-    features: Features,
+    pub(super) features: Features,
     pub(super) guard: GuardTables,
     pub(super) inside: InsideTables,
-    pub(super) egress_hook: EgressHook,
 }
 
 /// The kernel's table as we know it, and what it was made from.
@@ -131,13 +136,15 @@ impl Nft {
             known: None,
             staged: Vec::new(),
             litter: Vec::new(),
-            ended_leases: Default::default(),
+            arriving: Moving::default(),
+            with_arriving: None,
+            leaving: Moving::default(),
+            at_once: AT_ONCE,
             remembered: Remembered::with_room(settings.most_cuts),
             settings,
             features,
             guard: GuardTables::default(),
             inside: InsideTables::default(),
-            egress_hook: features.egress_hook,
         })
     }
 
@@ -156,7 +163,8 @@ impl Nft {
         // The kernel's table is read as a whole, with what an unfinished change has left in it.
         self.staged.clear();
         self.litter.clear();
-        self.ended_leases = Default::default();
+        self.set_arriving(Moving::default(), &LeaseGroups::default());
+        self.leaving = Moving::default();
         let name = self.settings.table.clone();
         let patience = self.settings.patience;
         let claimed = self.session().claim(patience)?;
@@ -176,8 +184,8 @@ impl Nft {
         };
         let change = Change::between(&live, &rendered.table).step_after(rendered.ids.generation);
         let found = if exists {
-            let mut cut = read::read_keys(&name, set::CUT.0, 2 * MOST).map_err(unread)?;
-            cut.extend(read::read_keys(&name, set::CUT.1, 2 * MOST).map_err(unread)?);
+            let mut cut = read::read_keys(&name, set::CUT.0, 3 * MOST).map_err(unread)?;
+            cut.extend(read::read_keys(&name, set::CUT.1, 3 * MOST).map_err(unread)?);
             let ends = cut.iter().filter_map(|key| Ends::found(key)).collect();
             let is_pod = |address| desired.program.pod_at(address).is_some();
             self.remembered.adopt(ends, is_pod, std::time::Instant::now());
@@ -211,9 +219,15 @@ impl Nft {
     fn switch(&mut self, known: Arc<Installed>, desired: &Desired<'_>, switch: Switch) -> Result<Applied, NftError> {
         let Switch { rendered, mut batch, check, narrows, litter } = switch;
         let grouped = Grouped { leases: desired.leases, groups: &rendered.lease_groups };
-        let mut writes = grouped.replacing(&known.rendered.lease_groups, desired.changed, desired.now);
-        let narrows = narrows || writes.closes();
-        let ended_leases = writes.split_off_unasked(&rendered.lease_groups, AT_ONCE);
+        // What arrives is complete, so only what goes on to change is written.
+        let before = self.with_arriving.as_ref().unwrap_or(&known.rendered.lease_groups);
+        let unasked = without(before, &rendered.lease_groups);
+        let is_much = most_elements(&unasked, desired.leases) > self.at_once;
+        let mut leaving = Moving::begin(if is_much { unasked } else { LeaseGroups::default() });
+        leaving.close_evicted(&desired.changed.evicted);
+        let stays = is_much.then(|| without(before, leaving.groups()));
+        let writes = grouped.replacing(stays.as_ref().unwrap_or(before), desired.changed, desired.now);
+        let narrows = narrows || writes.closes() || !leaving.is_over();
         write_leases(&mut batch, &writes);
         let operations = batch.operations();
         let applied = Applied { way: Way::Whole, operations, narrows, ..Applied::default() };
@@ -221,7 +235,8 @@ impl Nft {
         match &done {
             Ok(()) => {
                 self.litter = litter;
-                self.ended_leases = ended_leases;
+                self.leaving = leaving;
+                self.set_arriving(Moving::default(), &LeaseGroups::default());
                 self.staged.clear();
                 self.known = Some(Arc::new(Installed::new(desired, rendered)));
             }
@@ -250,8 +265,8 @@ impl Nft {
         let change = change.step_after(known.rendered.ids.generation);
         let mut batch = Batch::new(&self.settings.table);
         change.write(&mut batch);
-        let grouped = Grouped { leases: desired.leases, groups: &known.rendered.lease_groups };
-        let writes = grouped.after(desired.changed, desired.now);
+        let written = self.with_arriving.as_ref().unwrap_or(&known.rendered.lease_groups);
+        let writes = Grouped { leases: desired.leases, groups: written }.after(desired.changed, desired.now);
         write_leases(&mut batch, &writes);
         let narrows = change.narrows(plan::only_allows(next)) || writes.closes();
         let operations = batch.operations();
@@ -292,19 +307,40 @@ impl Nft {
         self.session().commit(batch)
     }
 
-    /// Removes some of the leases that no rule asks for any more. False if there was none. Some may have ended by
-    /// themselves.
-    fn clear_leases(&mut self) -> Result<bool, NftError> {
-        let Some(version) = Version::BOTH.into_iter().find(|version| !self.ended_leases[*version as usize].is_empty())
-        else {
-            return Ok(false);
-        };
-        let left = self.ended_leases[version as usize].len().saturating_sub(AT_ONCE);
+    /// Grants are written to these groups, too.
+    fn set_arriving(&mut self, arriving: Moving, in_force: &LeaseGroups) {
+        self.with_arriving = (!arriving.groups().is_empty()).then(|| union(in_force, arriving.groups()));
+        self.arriving = arriving;
+    }
+
+    /// Begins to write the leases of a planned change that no rule asks for yet, if they are many. What an earlier plan
+    /// has left is kept right until a change is made, and goes after it.
+    fn begin_leases(&mut self, plan: &mut NftPlan, leases: &LeaseTable) {
+        let Some(known) = self.known.clone().filter(|_| !plan.has_begun_leases) else { return };
+        plan.has_begun_leases = true;
+        let is_more = !without(&plan.new_groups, self.arriving.groups()).is_empty();
+        if is_more && most_elements(&plan.new_groups, leases) > self.at_once {
+            let groups = union(self.arriving.groups(), &plan.new_groups);
+            self.set_arriving(Moving::begin(groups), &known.rendered.lease_groups);
+        }
+    }
+
+    /// Writes some of the leases that no rule asks for yet.
+    fn stage_leases(&mut self, leases: &LeaseTable, now: Instant) -> Result<(), NftError> {
         let mut batch = Batch::new(&self.settings.table);
-        batch.destroy_elements(set::LEASE[version], self.ended_leases[version as usize][left..].iter());
-        self.write_unasked(batch)?;
-        self.ended_leases[version as usize].truncate(left);
-        Ok(true)
+        write_leases(&mut batch, &self.arriving.open_some(leases, now, self.at_once));
+        self.write_unasked(batch).inspect_err(|_| self.arriving.begin_again())
+    }
+
+    /// Removes some of the leases that no rule asks for any more. Some may have ended by themselves.
+    fn clear_leases(&mut self, leases: &LeaseTable) -> Result<(), NftError> {
+        let mut batch = Batch::new(&self.settings.table);
+        write_leases(&mut batch, &self.leaving.close_some(leases, self.at_once));
+        self.write_unasked(batch).inspect_err(|_| self.leaving.begin_again())?;
+        if self.leaving.is_over() {
+            self.leaving = Moving::default();
+        }
+        Ok(())
     }
 
     /// Writes elements that no rule asks for.
@@ -335,9 +371,36 @@ impl Nft {
         failed.map_or(Ok(cut), Err)
     }
 
+    /// Adds the chain that resets translated connections before they are translated anew, unless it is there. It comes
+    /// with the first of them that is cut, so that no packet pays for it before.
+    fn reset_early(&mut self) -> Result<(), NftError> {
+        let Some(known) = &mut self.known else { return Ok(()) };
+        if known.rendered.ids.resets_early {
+            return Ok(());
+        }
+        let chain = early_cut_chain();
+        let change = Change { new_chains: vec![(CUT_EARLY, &chain)], ..Change::default() };
+        let mut batch = Batch::new(&self.settings.table);
+        change.write(&mut batch);
+        let done = Session { socket: &mut self.socket, table: (&self.settings.table).into() }.commit(batch);
+        match &done {
+            Ok(()) => {
+                let rendered = &mut Arc::make_mut(known).rendered;
+                rendered.ids.resets_early = true;
+                rendered.table.chains.insert(CUT_EARLY.to_owned(), chain);
+            }
+            Err(error) if error.leaves_all_as_it_was() => {}
+            Err(_) => self.known = None,
+        }
+        done
+    }
+
     /// Has the kernel answer what is still sent through these connections with a reset. Returns how many others gave
     /// way.
     fn remember(&mut self, connections: &[&Connection]) -> Result<usize, NftError> {
+        if connections.iter().any(|connection| Ends::of(connection).is_some_and(Ends::is_translated)) {
+            self.reset_early()?;
+        }
         let Self { remembered, known, .. } = self;
         let is_pod = |address| known.as_ref().is_some_and(|known| known.program.pod_at(address).is_some());
         let ends = connections.iter().filter_map(|connection| Ends::of(connection));
@@ -359,11 +422,11 @@ impl Nft {
 }
 
 /// So many connections are cut in a row: a longer transaction would keep others waiting.
-const CUT_AT_ONCE: usize = 1000;
+pub(super) const CUT_AT_ONCE: usize = 1000;
 
 impl Dataplane for Nft {
     type Error = NftError;
-    type Connections = Conntrack;
+    type Connections = NftConnections;
     type Denials = DenialLog;
     type Plan = NftPlan;
 
@@ -373,14 +436,24 @@ impl Dataplane for Nft {
 
     fn replace_planned(&mut self, desired: &Desired<'_>, plan: NftPlan) -> Result<Applied, NftError> {
         // A rule that comes back would ask for them again.
-        while self.known.is_some() && self.clear_leases()? {}
+        self.leaving.close_evicted(&desired.changed.evicted);
+        while self.known.is_some() && !self.leaving.is_over() {
+            self.clear_leases(desired.leases)?;
+        }
+        while self.known.is_some() && !self.arriving.is_over() {
+            self.stage_leases(desired.leases, desired.now)?;
+        }
         let Some(known) = self.known.take() else { return self.adopt(desired) };
         let is_as_planned =
             plan.is_from(&known) && plan.staging.is_empty() && plan.has_staged != self.staged.is_empty();
         let applied = match plan.into_way(&known, desired) {
             PlannedWay::Pods(delta) => {
                 let known = self.with_staged(known);
-                self.replace_pods(known, desired, delta)
+                let applied = self.replace_pods(known, desired, delta)?;
+                // What was staged for a change that did not come.
+                self.leaving = Moving::begin(self.arriving.groups().clone());
+                self.set_arriving(Moving::default(), &LeaseGroups::default());
+                Ok(applied)
             }
             PlannedWay::Whole(switch) if is_as_planned => self.switch(known, desired, *switch),
             // The kernel has more than the plan knows of.
@@ -398,31 +471,43 @@ impl Dataplane for Nft {
         Ok(applied)
     }
 
-    fn stage(&mut self, plan: &mut NftPlan) -> Result<bool, NftError> {
-        let is_current = self.known.as_ref().is_some_and(|known| plan.is_from(known));
-        // What an earlier plan has left is settled by a change that compares all of it.
-        if !is_current || !(plan.has_staged || self.staged.is_empty()) {
+    fn stage(&mut self, plan: &mut NftPlan, leases: &LeaseTable, now: Instant) -> Result<bool, NftError> {
+        if !self.known.as_ref().is_some_and(|known| plan.is_from(known)) {
             return Ok(false);
         }
-        let left = plan.staging.len().saturating_sub(AT_ONCE);
-        let some = plan.staging.split_off(left);
-        let mut batch = Batch::new(&self.settings.table);
-        by_set(&some).into_iter().for_each(|(set, elements)| batch.add_elements(set, elements.into_iter()));
-        self.write_unasked(batch)?;
-        plan.has_staged |= !some.is_empty();
-        self.staged.extend(some);
-        Ok(left > 0)
-    }
-
-    fn clear(&mut self) -> Result<bool, NftError> {
-        if self.known.is_none() {
-            self.litter.clear();
-            self.ended_leases = Default::default();
-        }
-        if self.clear_leases()? {
+        // A group that comes back must not meet what is about to go.
+        if !self.leaving.is_over() {
+            self.clear_leases(leases)?;
             return Ok(true);
         }
-        let left = self.litter.len().saturating_sub(AT_ONCE);
+        self.begin_leases(plan, leases);
+        // What an earlier plan has left is settled by a change that compares all of it.
+        if !plan.staging.is_empty() && (plan.has_staged || self.staged.is_empty()) {
+            let left = plan.staging.len().saturating_sub(self.at_once);
+            let some = plan.staging.split_off(left);
+            let mut batch = Batch::new(&self.settings.table);
+            by_set(&some).into_iter().for_each(|(set, elements)| batch.add_elements(set, elements.into_iter()));
+            self.write_unasked(batch)?;
+            plan.has_staged = true;
+            self.staged.extend(some);
+            return Ok(left > 0 || !self.arriving.is_over());
+        }
+        if !self.arriving.is_over() {
+            self.stage_leases(leases, now)?;
+        }
+        Ok(!self.arriving.is_over())
+    }
+
+    fn clear(&mut self, leases: &LeaseTable) -> Result<bool, NftError> {
+        if self.known.is_none() {
+            self.litter.clear();
+            self.leaving = Moving::default();
+        }
+        if !self.leaving.is_over() {
+            self.clear_leases(leases)?;
+            return Ok(true);
+        }
+        let left = self.litter.len().saturating_sub(self.at_once);
         let mut batch = Batch::new(&self.settings.table);
         let some = self.litter.get(left..).unwrap_or_default();
         by_set(some).into_iter().for_each(|(set, elements)| batch.delete_elements(set, elements.into_iter()));
@@ -463,20 +548,29 @@ impl Dataplane for Nft {
         let Some(known) = &self.known else {
             return Err(NftError::Unknown { table: TableRef::from(&self.settings.table).to_string() });
         };
-        let groups = &known.rendered.lease_groups;
+        let groups = self.with_arriving.as_ref().unwrap_or(&known.rendered.lease_groups);
         let mut batch = Batch::new(&self.settings.table);
         write_leases(&mut batch, &Grouped { leases, groups }.after(change, now));
         self.commit(batch)?;
+        self.leaving.close_evicted(&change.evicted);
         self.open_inside(change, leases, now);
         Ok(())
     }
 
-    fn connections(&self) -> Result<Conntrack, NftError> {
-        Conntrack::open().map_err(NftError::Connections)
+    fn connections(&self) -> Result<NftConnections, NftError> {
+        self.all_connections()
     }
 
     fn cut(&mut self, connections: &[&Connection]) -> Result<Cut, NftError> {
         self.cut_all(connections)
+    }
+
+    fn cut_inside(&mut self, id: &str, connections: &[&Connection]) -> Result<Cut, NftError> {
+        self.cut_all_inside(id, connections)
+    }
+
+    fn take_denials_inside(&mut self) -> Vec<PodDenials> {
+        self.read_denials_inside()
     }
 
     fn intercepts_dns(&self) -> bool {
@@ -528,14 +622,6 @@ impl FollowDenials for DenialLog {
     }
 }
 
-impl ListConnections for Conntrack {
-    type Error = NftError;
-
-    fn list(&mut self) -> Result<Vec<Connection>, NftError> {
-        Self::list(self).map_err(NftError::Connections)
-    }
-}
-
 fn by_set(placed: &[Placed]) -> BTreeMap<&'static str, Vec<&Element>> {
     let mut by_set: BTreeMap<_, Vec<&Element>> = BTreeMap::new();
     placed.iter().for_each(|Placed { set, element }| by_set.entry(*set).or_default().push(element));
@@ -552,7 +638,8 @@ pub(super) fn write_leases(batch: &mut Batch, writes: &Writes) {
 /// The numbers a table that was read back uses.
 pub(super) fn ids_of(live: &Live) -> Ids {
     let generation = live.sets.keys().find_map(|set| set::generation_of(set)).unwrap_or_default();
-    let mut ids = Ids { generation, ..Ids::default() };
+    let resets_early = live.chains.contains_key(CUT_EARLY);
+    let mut ids = Ids { generation, resets_early, ..Ids::default() };
     // A rule that names its group in a comment tells which number it had.
     for rule in live.chains.values().flat_map(|chain| &chain.rules) {
         if let (Some(label), Some(group)) = (&rule.comment, super::rule::peer_group(&rule.expressions)) {
@@ -582,6 +669,9 @@ pub fn put_table(name: &str, table: &Table) -> Result<(), NftError> {
     session.commit(batch)
 }
 
+#[cfg(test)]
+#[cfg(feature = "system")]
+mod staging_tests;
 #[cfg(test)]
 #[cfg(feature = "system")]
 mod system_tests;

@@ -32,7 +32,7 @@ mod wire;
 pub use elements::Elements;
 pub use error::NftError;
 pub use features::Lacking;
-pub use inside::close_inside;
+pub use inside::{NftConnections, close_inside};
 pub use kernel::{Nft, RELEASE_TIMEOUT, Settings, put_table};
 pub use owner::Owner;
 pub use plan::NftPlan;

@@ -7,6 +7,7 @@ use super::kernel::Installed;
 use super::rule::Action;
 use super::staging::{self, Asked, Placed};
 use super::switch::{Start, Switch};
+use crate::leases::{LeaseGroups, without};
 use crate::render::{Delta, Ids, RESET, Rendered, Scope, render};
 use crate::{Desired, Plan};
 use namewall_policy::Program;
@@ -26,6 +27,10 @@ pub struct NftPlan {
     pub(super) staging: Vec<Placed>,
     /// Whether some of it was.
     pub(super) has_staged: bool,
+    /// Groups of leases that the rules in force do not ask for.
+    pub(super) new_groups: LeaseGroups,
+    /// Whether their leases are being written.
+    pub(super) has_begun_leases: bool,
 }
 
 /// How the table is changed.
@@ -40,7 +45,16 @@ pub(super) enum PlannedWay {
 impl NftPlan {
     pub(super) fn new(name: &str, from: Option<Arc<Installed>>, features: Features) -> Self {
         let name = name.to_owned();
-        Self { name, from, features, worked_out: None, staging: Vec::new(), has_staged: false }
+        Self {
+            name,
+            from,
+            features,
+            worked_out: None,
+            staging: Vec::new(),
+            has_staged: false,
+            new_groups: LeaseGroups::default(),
+            has_begun_leases: false,
+        }
     }
 
     /// True if it is a way from this table.
@@ -105,6 +119,7 @@ impl Plan for NftPlan {
             Some(delta) => PlannedWay::Pods(delta),
             None => {
                 let rendered = self.render_staged(&from, program, scope);
+                self.new_groups = without(&rendered.lease_groups, &from.rendered.lease_groups);
                 self.switch(&from, rendered, program)
             }
         });
@@ -128,9 +143,14 @@ pub(super) fn render_for(features: Features, program: &Program, scope: &Scope, b
         rendered.without_joins();
     }
     if !features.resets {
-        let rules = rendered.table.chains.get_mut(RESET).into_iter().flat_map(|chain| &mut chain.rules);
-        let resets = rules.flat_map(|rule| &mut rule.actions).filter(|action| **action == Action::Reset);
-        resets.for_each(|action| *action = Action::Drop);
+        drop_in_place_of_resets(&mut rendered);
     }
     rendered
+}
+
+/// For a kernel that cannot send resets.
+pub(super) fn drop_in_place_of_resets(rendered: &mut Rendered) {
+    let rules = rendered.table.chains.get_mut(RESET).into_iter().flat_map(|chain| &mut chain.rules);
+    let resets = rules.flat_map(|rule| &mut rule.actions).filter(|action| **action == Action::Reset);
+    resets.for_each(|action| *action = Action::Drop);
 }

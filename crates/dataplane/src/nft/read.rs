@@ -12,6 +12,7 @@ use crate::Count;
 use crate::leases::Found;
 use crate::netlink::{Attributes, DUMP, Error, Family, Messages, Received, Socket};
 use nix::errno::Errno;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -163,34 +164,69 @@ pub(crate) fn read_chains_and_rules<'t>(socket: &mut Socket, table: impl Into<Ta
 /// More leases than this are not read: the kernel takes a minute for a million.
 const LEASES_READ: usize = 100_000;
 
-/// The leases there are, with the time each has left. On a socket of its own,
-/// which is closed where there are too many to read them all.
+/// How often a list of leases is read that the kernel has mixed up.
+const LISTS: usize = 10;
+const BETWEEN_LISTS: Duration = Duration::from_millis(10);
+
+/// The leases there are, with the time each has left.
+///
+/// The kernel gives a list in parts, each by how many elements came before. If it makes the set's hash table larger
+/// between two parts, their order changes: some come twice, and as many are missing. Then the list is read again.
 pub(crate) fn read_leases(table: &str) -> Result<Vec<Found>, Error> {
-    let mut leases = Vec::new();
+    let mut leases = FxHashMap::default();
     for set in [LEASE.0, LEASE.1] {
-        let mut socket = Socket::open(Family::NetlinkNetFilter)?;
-        let mut asked = request(TableFamily::Inet, message::GET_ELEMENT, DUMP);
-        asked.text(element::TABLE, table);
-        asked.text(element::SET, set);
-        let read = socket.dump_while(&asked, |answer| {
-            for (_, one) in answer.attributes(FIXED).nested(element::ELEMENTS) {
-                leases.extend(read_lease(Attributes(one)));
+        for _ in 0..LISTS {
+            let list = list_leases(&SetRef { table, set }, LEASES_READ.saturating_sub(leases.len()))?;
+            let mut listed = FxHashSet::default();
+            let is_whole = list.iter().all(|one| listed.insert((one.group, one.address)));
+            leases.extend(list.into_iter().map(|one| ((one.group, one.address), one)));
+            if is_whole {
+                break;
             }
-            leases.len() < LEASES_READ
-        });
-        match read {
-            // A set that is being changed is one that is in use; what was read is good.
-            Ok(()) | Err(Error::Interrupted) => {}
-            Err(error) if error.errno() == Some(Errno::ENOENT) => {}
-            Err(error) => return Err(error),
+            std::thread::sleep(BETWEEN_LISTS);
         }
     }
-    Ok(leases)
+    Ok(leases.into_values().collect())
+}
+
+/// On a socket of its own, which is closed where there are too many to read them all.
+fn list_leases(&SetRef { table, set }: &SetRef<'_>, at_most: usize) -> Result<Vec<Found>, Error> {
+    let mut leases = Vec::new();
+    let mut socket = Socket::open(Family::NetlinkNetFilter)?;
+    let mut asked = request(TableFamily::Inet, message::GET_ELEMENT, DUMP);
+    asked.text(element::TABLE, table);
+    asked.text(element::SET, set);
+    let read = socket.dump_while(&asked, |answer| {
+        for (_, one) in answer.attributes(FIXED).nested(element::ELEMENTS) {
+            leases.extend(read_lease(Attributes(one)));
+        }
+        leases.len() < at_most
+    });
+    match read {
+        // A set that is being changed is one that is in use; what was read is good.
+        Ok(()) | Err(Error::Interrupted) => Ok(leases),
+        Err(error) if error.errno() == Some(Errno::ENOENT) => Ok(leases),
+        Err(error) => Err(error),
+    }
 }
 
 /// The keys of a set, as far as they matter; none if there is no such set.
 pub(crate) fn read_keys(table: &str, set: &str, at_most: usize) -> Result<Vec<Vec<u8>>, Error> {
-    let mut socket = Socket::open(Family::NetlinkNetFilter)?;
+    read_keys_at(&mut Socket::open(Family::NetlinkNetFilter)?, &SetRef { table, set }, at_most)
+}
+
+/// A set of a table.
+pub(crate) struct SetRef<'a> {
+    pub(crate) table: &'a str,
+    pub(crate) set: &'a str,
+}
+
+/// The same through a socket that may be of another network namespace. If there are more, it is of no more use.
+pub(crate) fn read_keys_at(
+    socket: &mut Socket,
+    &SetRef { table, set }: &SetRef<'_>,
+    at_most: usize,
+) -> Result<Vec<Vec<u8>>, Error> {
     let mut asked = request(TableFamily::Inet, message::GET_ELEMENT, DUMP);
     asked.text(element::TABLE, table);
     asked.text(element::SET, set);

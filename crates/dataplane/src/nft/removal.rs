@@ -2,6 +2,7 @@
 
 use super::batch::Batch;
 use super::error::NftError;
+use super::inside::CLOSED_TABLE;
 use super::kernel::open_socket;
 use super::owner;
 use super::session::Session;
@@ -17,12 +18,14 @@ pub fn uninstall(table: &str, patience: Duration, waits: &mut dyn FnMut(&NftErro
     remove(&mut open_socket()?, table, patience, waits)
 }
 
-/// The same inside a pod's network namespace. Nobody is waited for.
-pub fn uninstall_inside(sockets: &mut PodSockets, table: &str) -> Result<bool, NftError> {
-    remove(&mut sockets.netfilter, table, Duration::ZERO, &mut |_| {})
+/// The same inside a pod's network namespace, with what closes second interfaces until an agent comes.
+pub fn uninstall_inside(sockets: &mut PodSockets, table: &str, patience: Duration) -> Result<bool, NftError> {
+    let was_there = remove(&mut sockets.netfilter, table, patience, &mut |_| {})?;
+    let was_closed = remove(&mut sockets.netfilter, CLOSED_TABLE, patience, &mut |_| {})?;
+    Ok(was_there || was_closed)
 }
 
-fn remove(
+pub(super) fn remove(
     socket: &mut Socket,
     table: &str,
     patience: Duration,

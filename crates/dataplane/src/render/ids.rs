@@ -20,6 +20,9 @@ pub struct Ids {
     pub(crate) reserved: FxHashSet<u32>,
     /// Of the last change.
     pub(crate) generation: u16,
+    /// True if a translated connection was cut here, so that the table has the chain that resets such connections before
+    /// they are translated anew.
+    pub(crate) resets_early: bool,
 }
 
 /// Every pod that has an address.

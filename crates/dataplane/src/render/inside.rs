@@ -3,9 +3,9 @@
 //! node's hooks do not see that traffic.
 //!
 //! ```text
-//! output  lo or own interface? accept  established? accept  ─► egress chain of the pod
-//! input   lo or own interface? accept  established? accept  source of a pod? drop  ─► ingress chain of the pod
-//! forward out by the own interface? accept: the node judges it  established? accept  ─► egress chain of the pod
+//! output  lo or own interface? accept  established? accept  cut? reset  ─► egress chain of the pod
+//! input   lo or own interface? accept  established? accept  cut? reset  source of a pod? drop  ─► ingress chain of the pod
+//! forward out by the own interface? accept: the node judges it  established? accept  cut? reset  ─► egress chain of the pod
 //! ```
 //! The chains are those of the pod's Class, as the node's table has them. Which
 //! pod it is need not be found by an address: the namespace tells it. Until it is
@@ -16,8 +16,10 @@ use super::joined::JoinableTiers;
 use super::names::{COMMENT, shorten};
 use super::rules::RuleWriter;
 use super::stages::{Mode, Stages, described};
-use super::{ICMP, Lead, Numbers, RELATED, Render, Rendered, Scope, policy_names};
 use super::{Ids, ids::pods, moment};
+use super::{
+    Lead, Numbers, RELATED, Render, Rendered, Scope, cut_chains, cut_rule, cut_set, policy_names, related_rules,
+};
 use crate::nft::rule::{Action as Do, End, PacketInterface, Rule, Test};
 use crate::nft::set::{self, Field, Holds, SetSpec, Version};
 use crate::nft::table::{Chain, Fallback, Hook, HookKind, Point, Table};
@@ -51,13 +53,20 @@ pub(crate) fn render_inside(program: &Program, scope: &Scope, subject: Insider, 
         None => Rendered { ids: Ids { generation: before.generation, ..Ids::default() }, ..Rendered::default() },
     };
     let table = &mut rendered.table;
-    let errors = ICMP.map(|protocol| Rule::new([Test::Protocol(protocol)], Do::Accept));
-    table.chains.insert(RELATED.to_owned(), described(errors.to_vec(), "ICMP errors about connections"));
+    table
+        .chains
+        .insert(RELATED.to_owned(), described(related_rules(), "ICMP errors about connections, and our own resets"));
     for (name, about) in
         [(CLOSED, "closed: the pod is not known yet"), (FOREIGN, "a pod's address does not come from a second network")]
     {
         let drop = Rule { tests: Vec::new(), actions: vec![Do::Count, Do::Drop], comment: None };
         table.chains.insert(name.to_owned(), described(vec![drop], about));
+    }
+    if subject.class.is_some() {
+        cut_chains(table);
+        for version in Version::BOTH {
+            table.set(cut_set(version));
+        }
     }
     moment::insert_allowed(table, before.generation);
     let chains = [Direction::Egress, Direction::Ingress].map(|direction| rendered.lead(direction));
@@ -68,11 +77,11 @@ pub(crate) fn render_inside(program: &Program, scope: &Scope, subject: Insider, 
     let table = &mut rendered.table;
     // What the pod forwards is judged like what it sends.
     for (name, point) in [(OUTPUT, Point::Output), (FORWARD, Point::Forward)] {
-        let mut rules = usual(PacketInterface::Output, subject.own);
+        let mut rules = usual(PacketInterface::Output, subject);
         rules.push(Rule::new([], egress.clone()));
         base(table, name, point, rules);
     }
-    let mut input = usual(PacketInterface::Input, subject.own);
+    let mut input = usual(PacketInterface::Input, subject);
     if subject.class.is_some() {
         for version in Version::BOTH {
             for set in [set::PODS[version], set::POD_NETWORK[version]] {
@@ -134,15 +143,14 @@ fn judged(program: &Program, scope: &Scope, class: ClassId, before: &Ids) -> Ren
 }
 
 /// What every base chain begins with.
-fn usual(which: PacketInterface, own: Option<u32>) -> Vec<Rule> {
-    let interfaces = [Some(LOOPBACK), own].into_iter().flatten();
+fn usual(which: PacketInterface, subject: Insider) -> Vec<Rule> {
+    let interfaces = [Some(LOOPBACK), subject.own].into_iter().flatten();
     let mut rules: Vec<Rule> =
         interfaces.map(|index| Rule::new([Test::Interface { which, index, is_it: true }], Do::Accept)).collect();
-    rules.extend([
-        Rule::new([Test::Established], Do::Accept),
-        Rule::new([Test::Related], Do::Jump(RELATED.to_owned())),
-        Rule::new([Test::NeighbourDiscovery], Do::Accept),
-    ]);
+    rules
+        .extend([Rule::new([Test::Established], Do::Accept), Rule::new([Test::Related], Do::Jump(RELATED.to_owned()))]);
+    rules.extend(subject.class.map(|_| cut_rule()));
+    rules.push(Rule::new([Test::NeighbourDiscovery], Do::Accept));
     rules
 }
 

@@ -44,7 +44,7 @@ pub(crate) use stages::{AUDIT, ISOLATED};
 use crate::leases::LeaseGroups;
 use crate::nft::rule::{Action as Do, End, Rule, TCP, Test, Walk};
 use crate::nft::set::{self, Field, Holds, SetSpec, Version};
-use crate::nft::table::{Fallback, Hook, HookKind, Point, Table};
+use crate::nft::table::{Chain, Fallback, Hook, HookKind, Point, Table};
 use elements::Pods;
 use ids::{Group, Groups, Numbered, pods};
 use joined::{JoinableTiers, Joins};
@@ -66,6 +66,10 @@ pub(crate) const RESET: &str = "cut-reset";
 /// What `counts` calls its packets.
 const CUT_PACKET: &str = "belongs to a connection that was cut";
 const CUT_OUTPUT: &str = "cut-output";
+/// Resets what belongs to a translated connection that was cut, before it is translated anew.
+pub(crate) const CUT_EARLY: &str = "cut-prerouting";
+/// Before other tables translate destinations, and before questions to DNS servers are taken.
+const BEFORE_TRANSLATION: i32 = -110;
 /// Accepts what a pod sends to itself.
 const OWN_ADDRESS: &str = "own-address";
 /// A rule tells of what it denies no more often than this a second.
@@ -157,12 +161,16 @@ pub fn render(program: &Program, scope: &Scope, before: &Ids) -> Rendered {
     }
     let joins = render.join(&mut table, &writer, &joinable);
     render.end_base_chains(&mut table, before.generation);
+    if before.resets_early {
+        table.chains.insert(CUT_EARLY.to_owned(), early_cut_chain());
+    }
     for (name, chain) in &mut table.chains {
         chain.comment = chain.comment.take().or_else(|| names::purpose(name).map(str::to_owned));
     }
     render.fill_networks(&mut table);
     render.fill_closed(&mut table);
-    let ids = Ids { groups: groups.by_rule, generation: before.generation, ..Ids::default() };
+    let resets_early = before.resets_early;
+    let ids = Ids { groups: groups.by_rule, generation: before.generation, resets_early, ..Ids::default() };
     let knows_local = render.knows_local();
     let numbers = Numbers { classes, groups: groups.groups, named, spoken, remote, joins, knows_local };
     Pods { program, scope, numbers: &numbers, groups: &numbers.groups }.fill(&mut table);
@@ -184,6 +192,14 @@ fn policy_names(program: &Program) -> Vec<String> {
         if *count == 1 { name } else { format!("{name}.{count}") }
     };
     program.policies.iter().map(|policy| unique(names::of_policy(&policy.id))).collect()
+}
+
+/// What passes of packets that are related to a connection: ICMP errors, and the resets that the kernel sends itself in
+/// place of a packet of a connection that was cut. A reset that a process makes is invalid to it. For a node's own end
+/// the reset comes in by the loopback, from the pod's address.
+fn related_rules() -> Vec<Rule> {
+    let tests = ICMP.map(Test::Protocol).into_iter().chain([Test::IsReset]);
+    tests.map(|test| Rule::new([test], Do::Accept)).collect()
 }
 
 /// A TCP connection that was cut is unknown to the kernel, which takes the next packet of it, from either end, for the
@@ -310,8 +326,7 @@ impl Render<'_> {
                 declare(set::LOCAL, &[address]);
             }
             table.set(SetSpec::new(set::LEASE[version], &[Number, Number, address], Holds::Keys).timeout());
-            let either_way = [address, address, Protocol, Port, Port];
-            table.set(SetSpec::new(set::CUT[version], &either_way, Holds::Keys).timeout());
+            table.set(cut_set(version));
             table.set(SetSpec::new(set::POD_NETWORK[version], &[address], Holds::Keys).interval());
         }
     }
@@ -359,25 +374,46 @@ impl Render<'_> {
         self.closed_chains(table);
         let own = Version::BOTH.map(|version| Rule::new([Test::OwnAddress(version)], Do::Accept));
         table.chains.entry(OWN_ADDRESS.to_owned()).or_default().rules = own.to_vec();
-        let errors = ICMP.map(|protocol| Rule::new([Test::Protocol(protocol)], Do::Accept));
-        table.chains.entry(RELATED.to_owned()).or_default().rules = errors.to_vec();
+        table.chains.entry(RELATED.to_owned()).or_default().rules = related_rules();
         // What a node says to its own pod passes no other hook. It may say anything, but not go on with what was cut.
         let output = table.chains.entry(CUT_OUTPUT.to_owned()).or_default();
         let (point, priority, kind) = (Point::Output, Mode::Enforce.priority(), HookKind::Filter);
         output.hook = Some(Hook { point, device: None, priority, kind, fallback: Fallback::Accept });
         output.rules = vec![Rule::new([Test::Established], Do::Accept), cut_rule()];
-        // A reset opens nothing, and the resets that we send pass the output hook themselves.
-        let is_reset = Rule::new([Test::IsReset], Do::Return);
-        let was_cut = Version::BOTH.map(|version| Rule {
-            tests: vec![Test::WasCut(version)],
-            actions: vec![Do::Count, Do::Goto(RESET.to_owned())],
-            comment: Some(CUT_PACKET.to_owned()),
-        });
-        table.chains.entry(CUT.to_owned()).or_default().rules = std::iter::once(is_reset).chain(was_cut).collect();
-        // A chain of its own: nft shows a reset only after a test of the protocol, and that changes how it shows ports.
-        let reset = Rule::new([Test::Protocol(TCP)], Do::Reset);
-        table.chains.entry(RESET.to_owned()).or_default().rules = vec![reset, Rule::new([], Do::Drop)];
+        cut_chains(table);
     }
+}
+
+/// The chains that `cut_rule` leads to.
+fn cut_chains(table: &mut Table) {
+    // A reset opens nothing, and the resets that we send pass the output hook themselves.
+    let is_reset = Rule::new([Test::IsReset], Do::Return);
+    let was_cut = Version::BOTH.map(|version| Rule {
+        tests: vec![Test::WasCut(version)],
+        actions: vec![Do::Count, Do::Goto(RESET.to_owned())],
+        comment: Some(CUT_PACKET.to_owned()),
+    });
+    table.chains.entry(CUT.to_owned()).or_default().rules = std::iter::once(is_reset).chain(was_cut).collect();
+    // A chain of its own: nft shows a reset only after a test of the protocol, and that changes how it shows ports.
+    let reset = Rule::new([Test::Protocol(TCP)], Do::Reset);
+    table.chains.entry(RESET.to_owned()).or_default().rules = vec![reset, Rule::new([], Do::Drop)];
+}
+
+/// A reset must come from the address that the client means, which is the Service's. In the forward hook the packet has
+/// the backend's already, and for a packet that came by a bridge the kernel sends the reset without translating it back.
+/// Only packets without a known connection meet a chain of this kind.
+pub(crate) fn early_cut_chain() -> Chain {
+    let (point, priority) = (Point::Prerouting, BEFORE_TRANSLATION);
+    let hook = Hook { point, device: None, priority, kind: HookKind::Nat, fallback: Fallback::Accept };
+    let comment = names::purpose(CUT_EARLY).map(str::to_owned);
+    Chain { hook: Some(hook), rules: vec![cut_rule()], comment }
+}
+
+/// The packets of connections that were cut.
+fn cut_set(version: Version) -> SetSpec {
+    use Field::{Port, Protocol};
+    let address = Field::Address(version);
+    SetSpec::new(set::CUT[version], &[address, address, Protocol, Port, Port], Holds::Keys).timeout()
 }
 
 impl Stages<'_> {

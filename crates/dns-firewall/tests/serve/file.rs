@@ -14,6 +14,13 @@ impl File {
         Self(path)
     }
 
+    /// Replaces the file at once: the server would read a half-written one, and log an error.
+    fn replace(&self, text: &str) {
+        let next = self.0.with_extension("next");
+        std::fs::write(&next, text).unwrap();
+        std::fs::rename(next, &self.0).unwrap();
+    }
+
     fn served(&self, options: &str) -> String {
         format!(".:53 {{\n file {} example.org {{\n {options}\n }}\n forward . 192.0.2.53\n}}", self.0.display())
     }
@@ -218,9 +225,9 @@ fn a_file_that_changes_is_read_again_and_a_bad_one_is_not_served() {
     let file = File::new("reload", "@ 60 IN SOA ns hostmaster 1 2 3 4 5\nwww 60 IN A 192.0.2.1\n");
     let live = Live::start(&format!(".:PORT0 {{\n file {} example.org {{\n reload 50ms\n }}\n}}", file.0.display()));
     assert_eq!(live.ask("A www.example.org"), "NOERROR aa; www.example.org. 60 A 192.0.2.1");
-    std::fs::write(&file.0, "@ 60 IN SOA ns hostmaster 2 2 3 4 5\nwww 60 IN A 192.0.2.22\n").unwrap();
+    file.replace("@ 60 IN SOA ns hostmaster 2 2 3 4 5\nwww 60 IN A 192.0.2.22\n");
     eventually(|| live.ask("A www.example.org") == "NOERROR aa; www.example.org. 60 A 192.0.2.22");
-    std::fs::write(&file.0, "@ 60 IN SOA ns hostmaster 2 2 3 4 5\nwww 60 IN A nonsense\n").unwrap();
+    file.replace("@ 60 IN SOA ns hostmaster 2 2 3 4 5\nwww 60 IN A nonsense\n");
     let told = live.told.lines(1);
     assert_eq!(
         told,

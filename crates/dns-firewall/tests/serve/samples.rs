@@ -236,3 +236,48 @@ fn a_clusters_own_is_served_with_warnings() {
     assert_eq!(firewall.exchange("A web.shop.svc.cluster.local", &["@ 300 A 192.0.2.1"]), "pass");
     assert_eq!(firewall.ask("A web.shop.svc.cluster.local"), "route 0");
 }
+
+/// The Corefiles of distributions, with an upstream and addresses that are not the machine's.
+fn of_a_distribution(text: &str) -> Firewall {
+    let here = text.replace("/etc/resolv.conf", "192.0.2.53").replace("169.254.20.10 10.96.0.10", "127.0.0.1");
+    Firewall::new(&here.replace(":5353", ":53"))
+}
+
+#[test]
+fn a_clusters_own_of_openshift_is_served() {
+    for text in [
+        include_str!("../../../../tests/corefiles/clusters/openshift.corefile"),
+        include_str!("../../../../tests/corefiles/clusters/openshift-default.corefile"),
+    ] {
+        let firewall = of_a_distribution(text);
+        assert_eq!(firewall.exchange("A www.example", &["@ 300 A 192.0.2.1"]), "pass");
+        assert_eq!(firewall.ask("A www.example"), "answer NOERROR; www.example. 300 A 192.0.2.1", "it is cached");
+    }
+}
+
+#[test]
+fn a_clusters_own_of_node_local_dns_is_served() {
+    let firewall = of_a_distribution(include_str!("../../../../tests/corefiles/clusters/node-local-dns.corefile"));
+    assert_eq!(firewall.warnings, [""; 0]);
+    assert_eq!(firewall.ask("A web.shop.svc.cluster.local"), "route 0");
+    assert_eq!(firewall.ask("PTR 1.0.0.10.in-addr.arpa"), "route 1");
+    assert_eq!(firewall.ask("A www.example"), "route 3");
+}
+
+#[test]
+fn a_clusters_own_of_aks_is_served() {
+    let firewall = of_a_distribution(include_str!("../../../../tests/corefiles/clusters/aks.corefile"));
+    assert_eq!(firewall.ask("A www.example"), "route 0");
+    assert_eq!(firewall.ask("A a.b.c.d.e.internal.cloudapp.net"), "answer NXDOMAIN aa");
+    assert_eq!(firewall.ask("A a.internal.cloudapp.net"), "route 0");
+    assert_eq!(firewall.ask("A a.reddog.microsoft.com"), "answer NXDOMAIN aa");
+}
+
+#[test]
+fn a_clusters_own_of_gke_is_served() {
+    let firewall = of_a_distribution(include_str!("../../../../tests/corefiles/clusters/gke.corefile"));
+    assert_eq!(firewall.warnings, [""; 0]);
+    assert_eq!(firewall.ask("A web.shop.svc.cluster.local"), "route 0");
+    assert_eq!(firewall.ask("TYPE13 www.example"), "answer NXDOMAIN aa");
+    assert_eq!(firewall.ask("A www.example"), "route 1");
+}

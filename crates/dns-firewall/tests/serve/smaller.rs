@@ -1,6 +1,7 @@
 //! Small promises about answers, one test each.
 
-use crate::support::{Firewall, Live, check, upstream};
+use crate::support::{Engines, Firewall, Live, LoggedText, around, built, check, upstream};
+use std::time::Duration;
 
 /// Whether the reply says that recursion is available.
 fn says_recursion(live: &Live, question: &str) -> bool {
@@ -120,4 +121,18 @@ fn two_lists_without_zones_are_asked_as_one() {
         }",
         &[("A a.example", "route 0"), ("MX a.example", "REFUSED"), ("TXT a.example", "route 0")],
     );
+}
+
+#[test]
+fn the_longest_idle_timeout_counts_and_without_one_it_is_ten_seconds() {
+    let of = |text: &str| built(text, &around(&LoggedText::default()), &Engines::none()).unwrap().idle_timeout;
+    let (short, long) = ("timeouts {\n idle 2s\n }", "timeouts {\n idle 30s\n }");
+    let seconds = |seconds| Some(Duration::from_secs(seconds));
+    let two =
+        |one: &str, other: &str| of(&format!("a.test:53 {{\n {one}\n whoami\n}}\nb.test:53 {{\n {other}\n whoami\n}}"));
+    assert_eq!(two(short, ""), seconds(10), "the other block has the usual one");
+    assert_eq!(two(short, long), seconds(30));
+    assert_eq!(two(long, ""), seconds(30));
+    assert_eq!(two(short, short), seconds(2));
+    assert_eq!(two("", ""), None);
 }

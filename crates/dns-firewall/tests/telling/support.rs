@@ -62,7 +62,7 @@ impl Telling {
         let read = corefile::read("Corefile", text, &NoFiles, &|_| None).unwrap_or_else(|errors| panic!("{errors}"));
         let addresses = vec![("lo".to_owned(), IpAddr::V4(Ipv4Addr::LOCALHOST))];
         let teller = self.teller.clone();
-        build(&read, &Surroundings { teller, identities: Arc::new(Strangers), addresses, names: None })
+        build(&read, &Surroundings { teller, identities: Arc::new(Strangers), addresses, names: None, clusters: None })
     }
 }
 

@@ -39,6 +39,22 @@ pub struct Order {
 pub struct Done {
     pub name: String,
     pub found: Found,
+    /// True if a server has answered for both families of addresses: an address that is not in `found` is not the
+    /// name's any more.
+    pub is_whole: bool,
+}
+
+impl Done {
+    /// A lookup that came to nothing.
+    pub fn failed(name: String, why: &str) -> Self {
+        Self { name, found: Err(why.to_owned()), is_whole: false }
+    }
+
+    /// The addresses that replace all others that the name had. None if the name keeps those that a rule denies (S8.7):
+    /// after failures, and after an answer that has no address.
+    pub fn replacement(&self) -> Option<&[(IpAddr, u32)]> {
+        self.found.as_deref().ok().filter(|found| self.is_whole && !found.is_empty())
+    }
 }
 
 /// The addresses of a name with their TTLs in seconds, none if it exists without any; or why it failed, in a word.
@@ -49,11 +65,12 @@ pub const NO_SUCH_NAME: &str = "NXDOMAIN";
 
 /// All addresses that any of the servers knows; a failure only if none knows any. A server that does not answer, or
 /// that says that it cannot, is replaced by a spare one.
-pub fn look_up(order: &Order, ask: impl Fn(SocketAddr, RecordType) -> Result<LookupAnswer, AskError>) -> Found {
+pub fn look_up(order: &Order, ask: impl Fn(SocketAddr, RecordType) -> Result<LookupAnswer, AskError>) -> Done {
+    let name = order.name.clone();
     if order.servers.is_empty() {
-        return Err("NoResolver".to_owned());
+        return Done::failed(name, "NoResolver");
     }
-    let (mut found, mut failure) = (Vec::new(), None);
+    let (mut found, mut failure, mut is_whole) = (Vec::new(), None, false);
     let (mut servers, mut spare) = (order.servers.iter().copied().collect::<VecDeque<_>>(), order.spare.iter());
     while let Some(server) = servers.pop_front() {
         for kind in [RecordType::A, RecordType::AAAA] {
@@ -61,6 +78,8 @@ pub fn look_up(order: &Order, ask: impl Fn(SocketAddr, RecordType) -> Result<Loo
                 Ok(told) if told.rcode == Rcode::NO_ERROR => {
                     let seconds = |ttl: Duration| u32::try_from(ttl.as_secs()).unwrap_or(u32::MAX);
                     found.extend(told.addresses.iter().map(|one| (one.address, seconds(one.ttl))));
+                    // The second family of this server.
+                    is_whole |= kind == RecordType::AAAA;
                     continue;
                 }
                 Ok(told) if told.rcode == Rcode::NX_DOMAIN => {
@@ -77,10 +96,11 @@ pub fn look_up(order: &Order, ask: impl Fn(SocketAddr, RecordType) -> Result<Loo
             break;
         }
     }
-    match failure {
+    let found = match failure {
         Some(failure) if found.is_empty() => Err(failure),
         _ => Ok(found),
-    }
+    };
+    Done { name, found, is_whole }
 }
 
 /// A condition's reason: one word.
@@ -114,7 +134,8 @@ mod tests {
             }
             _ => Ok(LookupAnswer { rcode: Rcode::NO_ERROR, addresses: Vec::new() }),
         });
-        assert_eq!(outcome, Ok(vec![([192, 0, 2, 1].into(), 30)]));
+        assert_eq!(outcome.found, Ok(vec![([192, 0, 2, 1].into(), 30)]));
+        assert!(outcome.is_whole);
     }
 
     #[test]
@@ -132,7 +153,7 @@ mod tests {
                 (_, Some(rcode)) => Ok(LookupAnswer { rcode, addresses: Vec::new() }),
                 (_, None) => Err(AskError::Silence(server)),
             });
-            assert_eq!(outcome, expected, "{rcode:?}");
+            assert_eq!(outcome.found, expected, "{rcode:?}");
         }
     }
 
@@ -143,6 +164,17 @@ mod tests {
             asked.set(asked.get() + 1);
             Err(AskError::Silence(server))
         });
-        assert_eq!((outcome, asked.get()), (Err("Timeout".to_owned()), 2));
+        assert_eq!((outcome.found, asked.get()), (Err("Timeout".to_owned()), 2));
+    }
+
+    #[test]
+    fn s8_7_an_answer_for_one_family_does_not_replace_the_addresses_of_the_other() {
+        let address = Address { address: [192, 0, 2, 1].into(), ttl: Duration::from_secs(30) };
+        let outcome = look_up(&order(1), |server, kind| match kind {
+            RecordType::A => Ok(LookupAnswer { rcode: Rcode::NO_ERROR, addresses: vec![address] }),
+            _ => Err(AskError::Silence(server)),
+        });
+        assert_eq!(outcome.found, Ok(vec![([192, 0, 2, 1].into(), 30)]));
+        assert_eq!(outcome.replacement(), None);
     }
 }

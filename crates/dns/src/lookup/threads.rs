@@ -36,8 +36,8 @@ impl LookupThreads {
             loop {
                 let order = taken.lock().unwrap_or_else(PoisonError::into_inner).recv();
                 let Ok(order) = order else { return };
-                let found = look_up(&order, by_deadline(&order.name, Instant::now() + LOOKUP_TIMEOUT));
-                if finished.send(Done { name: order.name, found }).is_err() {
+                let done = look_up(&order, by_deadline(&order.name, Instant::now() + LOOKUP_TIMEOUT));
+                if finished.send(done).is_err() {
                     return;
                 }
             }
@@ -65,7 +65,7 @@ impl Lookups for LookupThreads {
         }
         if self.started == 0 {
             // No thread can be started: that is a lookup that failed.
-            self.finished.send(Done { name: order.name, found: Err("NoThread".to_owned()) }).ok();
+            self.finished.send(Done::failed(order.name, "NoThread")).ok();
             return;
         }
         // Threads take orders for as long as this is there.

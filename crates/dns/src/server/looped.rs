@@ -202,7 +202,7 @@ impl<L: Learn> LoopState<L> {
             if self.retires.load(Ordering::SeqCst) && engine.is_deaf() {
                 self.is_deaf.store(true, Ordering::SeqCst);
             }
-            if engine.take_swept() {
+            if engine.take_news() {
                 *lock(&self.upstreams) = engine.upstream_states();
             }
             // One thread at most commits, so that the other can always go on.

@@ -256,15 +256,21 @@ impl Upstream {
         is_too_much
     }
 
-    /// Sends what this turn has to send; gives how many would not go, and the number of a socket whose port is
-    /// used up.
+    /// Sends what there is to send; gives how many would not go.
+    pub(super) fn send(&mut self) -> usize {
+        let socket = self.chosen.and_then(|chosen| self.sockets.get(&chosen)).filter(|_| !self.outbox.is_empty());
+        socket.map_or(0, |socket| self.outbox.flush(&socket.udp))
+    }
+
+    /// Sends what this turn still has to send, and lets go of the socket that was chosen for it. Gives how many would
+    /// not go, and the number of a socket whose port is used up.
     pub(super) fn flush(&mut self) -> (usize, Option<u32>) {
+        let unsent = self.send();
         let Some(chosen) = self.chosen.take() else { return (0, None) };
         let Some(socket) = self.sockets.get(&chosen) else {
             self.outbox.clear();
             return (0, None);
         };
-        let unsent = self.outbox.flush(&socket.udp);
         let gone = socket.is_over().then_some(chosen);
         if gone.is_some() {
             self.sockets.remove(&chosen);

@@ -14,3 +14,4 @@ mod spoofing;
 #[path = "../support/stub.rs"]
 mod stub;
 mod tcp;
+mod turns;

@@ -23,7 +23,7 @@ use crate::waiting::Waiting;
 use crate::watch::Shared;
 use namewall_cluster::Key;
 use namewall_cluster::kinds::dns_name_resolver::Status;
-use namewall_cluster::resolver::{Lookup, Resolver, Settings, is_storable};
+use namewall_cluster::resolver::{DeniedNames, Lookup, Resolver, Settings, is_storable};
 use noted::Noted;
 use slow::Slow;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -132,9 +132,9 @@ impl Publisher {
         concerned.into_iter().filter(|key| self.write(key, name, &noted)).count() > 0
     }
 
-    /// Takes out of an object what is over.
-    pub fn prune(&self, key: &Key) {
-        self.write(key, "", &self.noted(Outcome::Passed));
+    /// Takes out of an object what is over, but for names that a rule denies.
+    pub fn prune(&self, key: &Key, denied: DeniedNames) {
+        self.write(key, "", &self.noted(Outcome::Passed(denied)));
     }
 
     fn noted(&self, outcome: Outcome) -> Noted {

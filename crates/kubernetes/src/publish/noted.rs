@@ -1,7 +1,7 @@
 //! What is to be written of a name, and how it grows old. Pure; time is an
 //! argument.
 
-use namewall_cluster::resolver::{Lookup, Resolver, Settings};
+use namewall_cluster::resolver::{DeniedNames, Lookup, Resolver, Settings};
 use namewall_runtime::Instant;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -19,10 +19,12 @@ pub enum Outcome {
     Failed(String),
     /// The same for a name that some rule denies: it keeps its addresses for as long as it fails (S8.7).
     Kept(String),
+    /// The same for a name of which no address is known: its object says why (S8.7).
+    Unresolved(String),
     /// The lookup still waits for its turn. The name keeps its addresses, and no failure is counted.
     Postponed,
-    /// Time went by: what is over goes.
-    Passed,
+    /// Time went by: what is over goes, unless it is of a name that some rule denies.
+    Passed(DeniedNames),
 }
 
 /// What became of the lookups of names, in their order.
@@ -42,7 +44,7 @@ impl Noted {
         };
         match (&self.outcome, &other.outcome) {
             (Outcome::Found(ours), Outcome::Found(theirs)) => same(ours, theirs),
-            (Outcome::Passed, Outcome::Passed) | (Outcome::Postponed, Outcome::Postponed) => true,
+            (Outcome::Passed(_), Outcome::Passed(_)) | (Outcome::Postponed, Outcome::Postponed) => true,
             _ => false,
         }
     }
@@ -69,8 +71,9 @@ impl Noted {
             }
             Outcome::Failed(rcode) => resolver.failed(lookup, rcode),
             Outcome::Kept(rcode) => resolver.failed(lookup.keeping_its_name(), rcode),
+            Outcome::Unresolved(rcode) => resolver.unresolved(lookup, rcode),
             Outcome::Postponed => resolver.postponed(lookup),
-            Outcome::Passed => resolver.prune(lookup.now, settings.grace),
+            Outcome::Passed(denied) => resolver.prune(lookup.now, settings.grace, denied),
         }
     }
 }

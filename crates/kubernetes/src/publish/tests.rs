@@ -167,11 +167,11 @@ fn what_is_over_is_pruned() {
     let writer = world.writer(0);
     writer.publisher.note("a.example.com.", &found(1, 30));
     world.simulation.run_for(34 * SECOND);
-    writer.publisher.prune(&key());
+    writer.publisher.prune(&key(), DeniedNames::default());
     world.simulation.run_for(SECOND);
     assert_eq!(world.names().len(), 1, "its grace is not over");
     world.simulation.run_for(SECOND);
-    writer.publisher.prune(&key());
+    writer.publisher.prune(&key(), DeniedNames::default());
     world.simulation.run_for(SECOND);
     assert_eq!(world.names().len(), 0);
 }
@@ -242,7 +242,7 @@ fn s8_7_a_failure_that_waits_for_the_server_keeps_the_addresses() {
         is_away.load(Ordering::Relaxed).then(|| ApiError::Unreachable("connection refused".to_owned()))
     });
     writer.publisher.note("a.example.com.", &Outcome::Failed("SERVFAIL".to_owned()));
-    writer.publisher.prune(&key());
+    writer.publisher.prune(&key(), DeniedNames::default());
     world.simulation.run_for(10 * SECOND);
     away.store(false, Ordering::Relaxed);
     assert!(world.simulation.run_until(30 * SECOND, || writer.publisher.is_finished()));

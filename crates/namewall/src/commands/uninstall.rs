@@ -48,11 +48,18 @@ pub(crate) fn run(args: &Uninstall) -> Result<ExitCode> {
         true => writeln!(out, "removed table inet {} and all that was in it", args.table)?,
         false => writeln!(out, "there is no table inet {}: nothing to remove", args.table)?,
     }
-    for pod in cni::remove_from_pods(&args.table) {
+    let in_pods = cni::remove_from_pods(&args.table, &runtime_folder()?);
+    for pod in in_pods.pods {
         writeln!(out, "removed the tables {} from the network namespace of {pod}", args.table)?;
     }
+    for failure in &in_pods.failures {
+        output::note(&format!("tables may stay in the network namespace of a pod: {failure}"));
+    }
     let left = remove_state(args, &mut out)?;
-    if removed && let Some(folder) = left {
+    // Who names a folder expects something in it.
+    if (removed || args.state_dir.is_some())
+        && let Some(folder) = left
+    {
         writeln!(
             out,
             "found no stored state of table {} in {}; if it was kept elsewhere, remove it there with --state-dir",
@@ -65,5 +72,5 @@ pub(crate) fn run(args: &Uninstall) -> Result<ExitCode> {
     if running().is_err() {
         cni::say_removed(&cni::uninstall()?)?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(if in_pods.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

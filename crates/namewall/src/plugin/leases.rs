@@ -23,7 +23,7 @@ pub(super) fn run(asked: &Leases, cluster: &LiveCluster) -> Result<ExitCode> {
         let known = left.entry((name, one.address)).or_default();
         *known = seconds.max(*known);
     }
-    let is_wanted = |name: &DomainName| asked.name.as_ref().is_none_or(|one| name == one || name.is_under(one));
+    let is_wanted = |name: &DomainName| asked.name.as_ref().is_none_or(|one| one.includes(name));
     let mut open: Vec<Lease> = loaded.leases.all().filter(|lease| is_wanted(&lease.name)).collect();
     open.sort_by(|a, b| (&a.name, a.address, &a.pattern).cmp(&(&b.name, b.address, &b.pattern)));
     let tell = |lease: &Lease| {

@@ -114,3 +114,46 @@ fn a_bad_one_is_not_served() {
     "#]],
     );
 }
+
+/// The start would fail with these. Nobody is asked: the files are read.
+#[test]
+fn an_api_server_that_cannot_be_asked_is_wrong() {
+    let wrong = |options: &str| {
+        let text = format!(".:5300 {{\n bind 127.0.0.1\n kubernetes cluster.local {{\n  {options}\n }}\n}}\n");
+        let folder = Folder::new(&text);
+        let (code, printed) = folder.run(&["--check"]);
+        assert_eq!(code, Some(1), "{options}: {printed}");
+        assert!(printed.contains("Corefile:3:2: error: kubernetes: "), "{options}: {printed}");
+        printed
+    };
+    assert!(wrong("kubeconfig /no/such/file").contains("/no/such/file"));
+    assert!(wrong("endpoint https://127.0.0.1:1\n  tls /no/cert /no/key /no/ca").contains("/no/"));
+    let file = std::env::temp_dir().join(format!("namewall-check-{}", std::process::id()));
+    std::fs::write(&file, KUBECONFIG).unwrap();
+    let unknown = wrong(&format!("kubeconfig {} other", file.display()));
+    let (code, printed) = Folder::new(&format!(
+        ".:5300 {{\n bind 127.0.0.1\n kubernetes cluster.local {{\n  kubeconfig {}\n }}\n}}\n",
+        file.display()
+    ))
+    .run(&["--check"]);
+    let _ = std::fs::remove_file(&file);
+    assert!(unknown.contains("other"), "{unknown}");
+    assert_eq!(code, Some(0), "{printed}");
+}
+
+const KUBECONFIG: &str = "apiVersion: v1
+kind: Config
+current-context: one
+contexts:
+- name: one
+  context:
+    cluster: one
+    user: one
+clusters:
+- name: one
+  cluster:
+    server: http://127.0.0.1:1
+users:
+- name: one
+  user: {}
+";

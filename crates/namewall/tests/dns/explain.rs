@@ -275,7 +275,9 @@ fn for_programs() {
                   }
                 ]
               },
+              "changes": [],
               "answer": "it is forwarded",
+              "notes": [],
               "response": {
                 "result": "block",
                 "lists": [
@@ -423,4 +425,91 @@ fn what_is_no_question() {
             error: `near` is not understood; there are from, at, over, edns0:CODE=VALUE and answer
         "#]],
     );
+}
+
+/// What `rewrite`, `acl` and `dns64` do with a question, and what cannot be known without the cluster.
+#[test]
+fn directives_that_change_questions_are_told() {
+    let text = ".:5300 {
+   bind 127.0.0.1
+   acl secret.test {
+      block type A
+      drop type TXT
+   }
+   rewrite name old.test new.test
+   rewrite name door.test a.secret.test
+   dns64 {
+      allow_ipv4
+   }
+   hosts /no/such/file {
+      192.0.2.7 new.test
+      fallthrough
+   }
+   kubernetes cluster.local
+   forward . 192.0.2.53
+}
+";
+    for (question, code, expected) in [
+        (
+            "A door.test",
+            1,
+            expect![[r#"
+                A door.test. from 127.0.0.1 at 127.0.0.1:5300: server block for .
+                it is rewritten: A a.secret.test.
+                `acl` does not let it pass
+                the client gets REFUSED
+            "#]],
+        ),
+        (
+            "TXT a.secret.test",
+            1,
+            expect![[r#"
+                TXT a.secret.test. from 127.0.0.1 at 127.0.0.1:5300: server block for .
+                `acl` does not let it pass
+                the client gets nothing
+            "#]],
+        ),
+        (
+            "A old.test",
+            0,
+            expect![[r#"
+                A old.test. from 127.0.0.1 at 127.0.0.1:5300: server block for .
+                it is rewritten: A new.test.
+                hosts answers it
+                the client gets the answer
+            "#]],
+        ),
+        (
+            "AAAA www.test",
+            0,
+            expect![[r#"
+                AAAA www.test. from 127.0.0.1 at 127.0.0.1:5300: server block for .
+                it is forwarded
+                `dns64`: without an address in the answer, the A records are looked up, as another question of the client
+                the client gets the answer
+            "#]],
+        ),
+        (
+            "AAAA new.test",
+            0,
+            expect![[r#"
+                AAAA new.test. from 127.0.0.1 at 127.0.0.1:5300: server block for .
+                hosts answers it
+                `dns64`: without an address in the answer, the A records are looked up, as another question of the client
+                the client gets an answer that is not known here
+            "#]],
+        ),
+        (
+            "A web.shop.svc.cluster.local",
+            0,
+            expect![[r#"
+                A web.shop.svc.cluster.local. from 127.0.0.1 at 127.0.0.1:5300: server block for .
+                kubernetes answers it
+                the objects of the cluster are not known here
+                the client gets an answer that is not known here
+            "#]],
+        ),
+    ] {
+        Folder::new(text).check(&["--explain", question], code, expected);
+    }
 }

@@ -83,8 +83,10 @@ policies:
 "
     );
     let _both = [pdp("10.0.0.7:1234", &by_client), pdp("10.0.0.8:1234", &by_client)];
-    // Where its files are, and Kubernetes, is not as printed: a sample has no cluster.
-    let text = ENGINES.replace("/home/root/", "").replace("kubernetes { ... ", "kubernetes { endpoint http://10.0.0.9");
+    // Where its files are, and Kubernetes, is not as printed: a sample has no cluster. Without a zone of its own
+    // `kubernetes` would answer every name of the block, as with CoreDNS.
+    let cluster = "kubernetes cluster.local { endpoint http://10.0.0.9";
+    let text = ENGINES.replace("/home/root/", "").replace("kubernetes { ... ", cluster);
     // Of an answer it is told its address, and no attribute that is not transferred.
     let by_domain = "attributes: {type: string, domain: string, address: address}
 policies:

@@ -10,13 +10,15 @@ mod opened;
 mod revise;
 mod slab;
 mod store;
+mod survey;
 mod table;
 
 pub use carried::is_nat64_prefix;
 pub use never::{NeverLeased, Refusal};
 pub use revise::{Plan, Revision, Rules};
 pub use store::{LeaseChange, LeaseStore, Opened};
-pub use table::{Bounds, Evictions, LeaseTable};
+pub use survey::Survey;
+pub use table::{Bounds, Evictions, LeaseTable, Walk};
 
 use crate::domain::{DomainName, DomainPattern, PatternId};
 use crate::program::Program;

@@ -11,6 +11,24 @@ use std::net::IpAddr;
 /// Who asked; none if nobody in particular did.
 pub(super) type Client = Option<IpAddr>;
 
+/// Clients, in few bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Asked(u32);
+
+impl Asked {
+    pub(super) fn by(client: Client) -> Self {
+        Self(1 << (hash(client) >> 59))
+    }
+
+    pub(super) fn note(&mut self, client: Client) {
+        self.0 |= Self::by(client).0;
+    }
+
+    pub(super) fn has(self, client: Client) -> bool {
+        self.0 & Self::by(client).0 != 0
+    }
+}
+
 /// More addresses than this are given room for more at once.
 const FEW_ADDRESSES: usize = 4;
 
@@ -30,6 +48,9 @@ pub(super) struct Named {
     pub(super) client: Client,
     /// Who else asked for it, the last of them: whose name it is when the client has to give it up.
     pub(super) other: Client,
+    /// A bit for each client that has asked for it since it was last given up. Two clients may share a bit: then one of
+    /// them is not noted as the last who asked.
+    pub(super) asked: Asked,
     pub(super) addresses: Vec<OpenAddress>,
     /// When the last of them ends.
     pub(super) end: LeaseEnd,

@@ -2,6 +2,8 @@
 //! such as are never leased go, and the others carry over to every pattern that
 //! allows their name.
 
+use super::survey::Survey;
+use super::table::Walk;
 use super::{Lease, LeaseTable, NeverLeased, Refusal};
 use crate::addr::{AddrSet, next_address};
 use crate::domain::PatternTable;
@@ -47,29 +49,49 @@ pub(super) struct Carried {
     grants: u64,
 }
 
+/// Which leases may have become such as are never leased.
+#[derive(Debug)]
+pub(super) enum Suspects {
+    All,
+    /// Those that lead to one of these addresses.
+    LeadingTo(Vec<IpAddr>),
+}
+
 impl Revision<'_> {
-    /// Works out what is to be done. `carried` is what was done last.
-    pub(super) fn plan(&self, table: &LeaseTable, carried: Option<&Carried>) -> Plan {
-        let Rules { program, .. } = self.next;
-        let revoked = self.revoked(table);
-        // As long as only pods come and go, no pattern and no subject of a rule is new.
-        let has_new_rules = self.before.is_none_or(|before| !has_same_rules(before.program, program));
-        if !has_new_rules {
+    /// Works out what is to be done with all leases, or with what a survey has left. `carried` is what was done last.
+    pub(super) fn plan(&self, table: &LeaseTable, carried: Option<&Carried>, survey: &Survey) -> Plan {
+        let revoked = match &survey.suspects {
+            Suspects::LeadingTo(addresses) => {
+                self.revoked(table, addresses.iter().flat_map(|one| table.leading_to(*one)))
+            }
+            Suspects::All => match survey.looked_at() {
+                None => self.revoked(table, table.addresses()),
+                Some(until) => self.revoked_of(table, survey, until),
+            },
+        };
+        let Rules { program, never_leased } = self.next;
+        if !self.has_new_rules() {
             return Plan { revoked, ..Plan::default() };
         }
-        let gone: FxHashSet<(&str, IpAddr)> =
-            revoked.iter().map(|(lease, _)| (lease.name.as_str(), lease.address)).collect();
-        let since = carried.filter(|carried| is_same(&carried.patterns, &program.patterns));
-        let mut found = table.not_carried(&program.patterns, since.map(|carried| carried.grants));
-        found.retain(|lease| !gone.contains(&(lease.name.as_str(), lease.address)));
-        let patterns = Carried { patterns: program.patterns.clone(), grants: table.grants() };
-        Plan { revoked, carried: found, patterns: Some(patterns) }
+        let since = carried.filter(|carried| carried.is_for(program)).map(|carried| carried.grants);
+        let (names, _) = table.walk_since(Walk::default(), usize::MAX, since);
+        let mut found: Vec<Lease> = names.flat_map(|named| table.not_carried(named, &program.patterns)).collect();
+        found.retain(|lease| never_leased.refusal(program, &lease.name, lease.address).is_none());
+        Plan { revoked, carried: found, patterns: Some(Carried::to(program, table.grants())) }
     }
 
-    fn revoked(&self, table: &LeaseTable) -> Vec<(Lease, Refusal)> {
+    /// As long as only pods come and go, no pattern and no subject of a rule is new.
+    pub(super) fn has_new_rules(&self) -> bool {
+        self.before.is_none_or(|before| !has_same_rules(before.program, self.next.program))
+    }
+
+    fn revoked(&self, table: &LeaseTable, suspects: impl Iterator<Item = IpAddr>) -> Vec<(Lease, Refusal)> {
         let Rules { program, never_leased } = self.next;
+        let mut suspects: Vec<IpAddr> = suspects.collect();
+        suspects.sort_unstable();
+        suspects.dedup();
         let mut revoked = Vec::new();
-        for address in self.suspects(table) {
+        for address in suspects {
             for pattern in table.at(address).map(|lease| lease.pattern) {
                 // All of its names may lead to pods, and most suspects are pods.
                 if never_leased.is_inside(pattern) && never_leased.refusal(program, pattern.domain(), address).is_none()
@@ -85,11 +107,28 @@ impl Revision<'_> {
         revoked
     }
 
-    /// The addresses of leases that may have become such as are never leased.
-    fn suspects(&self, table: &LeaseTable) -> Vec<IpAddr> {
+    /// What a survey has found, as far as it is still there, and what was granted since.
+    fn revoked_of(&self, table: &LeaseTable, survey: &Survey, until: u64) -> Vec<(Lease, Refusal)> {
+        let (names, _) = table.walk_since(Walk::default(), usize::MAX, Some(until));
+        let later = names.flat_map(|named| table.leases_of(named)).map(|lease| lease.to_lease());
+        let mut seen = FxHashSet::default();
+        let is_first = |lease: &Lease| seen.insert((lease.pattern.clone(), lease.name.clone(), lease.address));
+        let known = survey.refused.iter().cloned().chain(later).filter(is_first);
+        known.filter_map(|lease| self.refused(Lease { expiry: table.expiry(&lease)?, ..lease })).collect()
+    }
+
+    /// The lease, if it is one that is never leased from now on.
+    pub(super) fn refused(&self, lease: Lease) -> Option<(Lease, Refusal)> {
+        let Rules { program, never_leased } = self.next;
+        let refusal = never_leased.refusal(program, &lease.name, lease.address)?;
+        Some((lease, refusal))
+    }
+
+    /// Where leases may have become such as are never leased.
+    pub(super) fn suspects(&self) -> Suspects {
         let Rules { program, never_leased } = self.next;
         let Some(before) = self.before.filter(|before| before.never_leased == never_leased) else {
-            return table.addresses().collect();
+            return Suspects::All;
         };
         let mut changed: Vec<IpAddr> =
             program.by_address.changed_since(&before.program.by_address).map(|(address, _)| *address).collect();
@@ -100,20 +139,32 @@ impl Revision<'_> {
         for (before, next) in sets.into_iter().filter(|(before, next)| !Arc::ptr_eq(before, next)) {
             match few(&next.subtract(before)) {
                 Some(few) => changed.extend(few),
-                None => return table.addresses().collect(),
+                None => return Suspects::All,
             }
         }
-        let mut suspects: Vec<IpAddr> = changed.into_iter().flat_map(|address| table.leading_to(address)).collect();
-        suspects.sort_unstable();
-        suspects.dedup();
-        suspects
+        Suspects::LeadingTo(changed)
+    }
+}
+
+impl Carried {
+    pub(super) fn to(program: &Program, grants: u64) -> Self {
+        Self { patterns: program.patterns.clone(), grants }
+    }
+
+    /// True if it is about all patterns of this Program.
+    pub(super) fn is_for(&self, program: &Program) -> bool {
+        is_same(&self.patterns, &program.patterns)
+    }
+
+    pub(super) fn grants(&self) -> u64 {
+        self.grants
     }
 }
 
 impl LeaseTable {
     /// Goes on with other rules, where nobody has to acknowledge it.
     pub fn follow(&mut self, revision: &Revision<'_>) {
-        let plan = revision.plan(self, None);
+        let plan = revision.plan(self, None, &Survey::none(revision));
         self.set_translators(revision.next.never_leased.translators());
         plan.revoked.iter().for_each(|(lease, _)| self.revoke(lease));
         for lease in plan.carried {

@@ -63,6 +63,17 @@ impl<T> Slab<T> {
         self.slots.iter_mut().enumerate().filter_map(|(slot, thing)| Some((slot as Slot, thing.as_mut()?)))
     }
 
+    /// The things whose numbers are at least the first and less than the second.
+    pub(super) fn between(&self, from: Slot, to: Slot) -> impl Iterator<Item = &T> {
+        let to = (to as usize).min(self.slots.len());
+        self.slots.get(from as usize..to).unwrap_or_default().iter().flatten()
+    }
+
+    /// All numbers in use are less.
+    pub(super) fn end(&self) -> Slot {
+        self.slots.len() as Slot
+    }
+
     pub(super) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
@@ -111,6 +122,16 @@ impl<T: Keyed> Indexed<T> {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (Slot, &T)> {
         self.things.iter()
+    }
+
+    /// The things whose numbers are at least the first and less than the second.
+    pub(super) fn between(&self, from: Slot, to: Slot) -> impl Iterator<Item = &T> {
+        self.things.between(from, to)
+    }
+
+    /// All numbers in use are less.
+    pub(super) fn end(&self) -> Slot {
+        self.things.end()
     }
 
     pub(super) fn len(&self) -> usize {

@@ -8,6 +8,7 @@
 
 use super::evicted::Evicted;
 use super::revise::{Carried, Plan, Revision, Rules};
+use super::survey::Survey;
 use super::{Before, Instant, Lease, LeaseTable};
 use crate::domain::DomainPattern;
 use rustc_hash::FxHashSet;
@@ -95,9 +96,40 @@ impl LeaseStore {
         self.evicted.at(address)
     }
 
+    /// Begins to work out what new rules do to many leases.
+    pub fn survey(&self, revision: &Revision<'_>) -> Survey {
+        Survey::begin(revision, &self.table, self.carried[0].as_ref())
+    }
+
+    /// Works out some more of it. Gives leases that are to be entered with `carry` before the next part.
+    pub fn look_on(&self, survey: &mut Survey, revision: &Revision<'_>) -> Vec<Lease> {
+        survey.look_on(revision, &self.table)
+    }
+
+    /// Enters leases that new rules carry over or open, some of which may have ended, before these rules are in force.
+    pub fn carry(&mut self, leases: &[Lease], now: Instant) -> LeaseChange {
+        self.acknowledge();
+        let mut change = LeaseChange::default();
+        leases.iter().for_each(|lease| self.enter(lease, &mut change));
+        change.evicted.retain(|lease| lease.expiry > now);
+        change
+    }
+
+    /// Every lease that a survey has looked at is carried over.
+    pub fn end_survey(&mut self, survey: &Survey, revision: &Revision<'_>) {
+        if let Some(until) = survey.looked_at().filter(|_| revision.has_new_rules()) {
+            self.carried[0] = Some(Carried::to(revision.next.program, until));
+        }
+    }
+
     /// What new rules do to the leases.
     pub fn plan(&self, revision: &Revision<'_>) -> Plan {
-        revision.plan(&self.table, self.carried[0].as_ref())
+        self.plan_after(&Survey::none(revision), revision)
+    }
+
+    /// What new rules do to the leases after those that were looked at before.
+    pub fn plan_after(&self, survey: &Survey, revision: &Revision<'_>) -> Plan {
+        revision.plan(&self.table, self.carried[0].as_ref(), survey)
     }
 
     /// Enters what new rules do to the leases, and leases that they open besides. All of it counts once it is

@@ -10,13 +10,18 @@
 //! in it: every name is kept once, and what is open at an address is told by its
 //! number.
 
+mod evict;
+mod view;
+
+pub use view::Walk;
+
 use super::end::LeaseEnd;
-use super::names::{AccountKey, Client, Named, Names, OpenAddress, Place, hash_of};
+use super::names::{AccountKey, Asked, Client, Named, Names, OpenAddress, Place, hash_of};
 use super::opened::{Opening, Openings};
 use super::slab::{Indexed, Slab, Slot};
-use super::{Instant, Lease, LeaseRef, carried};
+use super::{Instant, Lease, carried};
 use crate::addr::Cidr;
-use crate::domain::{DomainName, DomainPattern, PatternTable};
+use crate::domain::{DomainName, DomainPattern};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::net::{IpAddr, Ipv4Addr};
@@ -61,10 +66,6 @@ pub(super) struct Before {
 
 /// A table that has become so large becomes larger.
 const LARGE: usize = 4_096;
-
-/// So many names are counted to other clients before one goes. A flood by two clients that ask for the same names
-/// would otherwise hold up a grant for as long as it takes to count all of them again.
-const MOST_RECOUNTED: usize = 1_024;
 
 #[derive(Clone, Default, Debug)]
 pub struct LeaseTable {
@@ -190,6 +191,7 @@ impl LeaseTable {
             pattern,
             client,
             other: None,
+            asked: Asked::by(client),
             addresses: Vec::with_capacity(1),
             end,
             place: end.grant,
@@ -214,6 +216,7 @@ impl LeaseTable {
     fn count_again(&mut self, name: Slot, client: Client, end: LeaseEnd) {
         let Some(named) = self.names.get_mut(name) else { return };
         named.end = LeaseEnd { expiry: named.end.expiry.max(end.expiry), ..end };
+        named.asked.note(client);
         let (before, leases) = (named.client, named.addresses.len());
         let Some(names) = self.of_patterns.get(named.pattern).filter(|_| before != client) else { return };
         if names.leases_of(before) <= names.leases_of(client) + leases {
@@ -272,27 +275,6 @@ impl LeaseTable {
         self.names.get(self.slot(&lease.pattern, &lease.name)?)
     }
 
-    /// Where the name has all the addresses it may have, the one that ends soonest goes.
-    fn make_room_at(&mut self, newest: Newest, evicted: &mut Vec<Lease>) {
-        let most = self.bounds.addresses_a_name;
-        if self.names.get(newest.name).is_none_or(|named| named.addresses.len() < most) {
-            return;
-        }
-        if let Some(gone) = self.evict_address(newest) {
-            evicted.push(gone);
-            self.evictions.addresses_a_name += 1;
-        }
-    }
-
-    /// The address of the newest name that ends soonest goes, but not the newest.
-    fn evict_address(&mut self, newest: Newest) -> Option<Lease> {
-        let named = self.names.get_mut(newest.name)?;
-        let others = named.addresses.iter().filter(|open| open.address != newest.address);
-        let soonest = others.min_by_key(|open| open.end)?.address;
-        let gone = named.take(soonest)?;
-        self.close(newest.name, gone)
-    }
-
     /// A name no longer has the address.
     fn close(&mut self, name: Slot, gone: OpenAddress) -> Option<Lease> {
         let OpenAddress { address, end } = gone;
@@ -320,116 +302,6 @@ impl LeaseTable {
                 }
             }
         }
-    }
-
-    /// How much the holder of an account has: a client all that it asked for, whoever only told a pattern's.
-    fn weight(&self, key: AccountKey) -> Option<usize> {
-        let account = self.of_patterns.get(key.pattern)?.accounts.get(&key.client)?;
-        Some(match key.client {
-            Some(client) => self.clients.get(&client).copied().unwrap_or_default(),
-            None => account.leases,
-        })
-    }
-
-    /// The largest account of the largest holder; looked for again only when that has clearly less.
-    fn heaviest(&mut self) -> Option<AccountKey> {
-        let now = self.heaviest.and_then(|(key, then)| {
-            let is_left = self.weight(key)? > then - then / 8;
-            let account = self.of_patterns.get(key.pattern)?.accounts.get(&key.client)?;
-            (is_left && account.names > 1).then_some(key)
-        });
-        if now.is_some() {
-            return now;
-        }
-        let (weight, key) = self.by_weight().max_by_key(|(weight, _)| *weight)?;
-        self.heaviest = Some((key, weight.0));
-        Some(key)
-    }
-
-    /// Every account, with what its holder has and what it has itself.
-    fn by_weight(&self) -> impl Iterator<Item = ((usize, usize), AccountKey)> {
-        self.of_patterns.iter().flat_map(move |(pattern, names)| {
-            names.accounts.iter().map(move |(client, account)| {
-                let all =
-                    client.map_or(account.leases, |client| self.clients.get(&client).copied().unwrap_or_default());
-                ((all, account.leases), AccountKey { pattern, client: *client })
-            })
-        })
-    }
-
-    /// The largest holder makes room; the next one, where all that it has is the newest. True if anything went.
-    fn evict_of_the_heaviest(&mut self, newest: Newest, into: &mut Vec<Lease>) -> bool {
-        let Some(heavy) = self.heaviest() else { return false };
-        if self.evict_from(heavy, newest, into) {
-            return true;
-        }
-        self.heaviest = None;
-        let mut all: Vec<_> = self.by_weight().map(|(weight, key)| (Reverse(weight), key)).collect();
-        all.sort_by_key(|(weight, _)| *weight);
-        all.iter().any(|(_, key)| self.evict_from(*key, newest, into))
-    }
-
-    fn evict_from(&mut self, key: AccountKey, newest: Newest, into: &mut Vec<Lease>) -> bool {
-        if self.evict(key, newest.name, into).is_some() {
-            return true;
-        }
-        let is_own = |named: &Named| named.client == key.client && named.pattern == key.pattern;
-        let is_own = self.names.get(newest.name).is_some_and(is_own);
-        let gone = if is_own { self.evict_address(newest) } else { None };
-        let has_gone = gone.is_some();
-        into.extend(gone);
-        has_gone
-    }
-
-    /// The client with the most names of a pattern gives one up; another one, where all that it has stays.
-    fn evict_of_pattern(&mut self, pattern: Slot, kept: Slot, into: &mut Vec<Lease>) -> bool {
-        let Some(Names { accounts, .. }) = self.of_patterns.get(pattern) else { return false };
-        let key_of = |client: Client| AccountKey { pattern, client };
-        let heaviest = accounts.iter().max_by_key(|(_, account)| account.names).map(|(client, _)| key_of(*client));
-        if heaviest.is_some_and(|key| self.evict(key, kept, into).is_some()) {
-            return true;
-        }
-        let accounts = self.of_patterns.get(pattern).into_iter().flat_map(|names| &names.accounts);
-        let mut others: Vec<(usize, Client)> = accounts.map(|(client, account)| (account.names, *client)).collect();
-        others.sort_unstable_by_key(|(names, _)| Reverse(*names));
-        others.into_iter().any(|(_, client)| self.evict(key_of(client), kept, into).is_some())
-    }
-
-    /// The account's name that ends soonest goes, with all its addresses. One that another client has asked for stays,
-    /// and is that client's.
-    fn evict(&mut self, of: AccountKey, kept: Slot, into: &mut Vec<Lease>) -> Option<()> {
-        let mut first_recounted = None;
-        for _ in 0..MOST_RECOUNTED {
-            let name = self.soonest(of, kept)?;
-            let Some(other) = self.names.get_mut(name)?.other.take() else {
-                self.remove(name, into);
-                return Some(());
-            };
-            self.recount(name, Some(other));
-            first_recounted.get_or_insert(name);
-        }
-        self.remove(first_recounted?, into);
-        Some(())
-    }
-
-    /// Takes the account's name that ends soonest from its order; but not `kept`, which has just come.
-    fn soonest(&mut self, of: AccountKey, kept: Slot) -> Option<Slot> {
-        let order = &mut self.of_patterns.get_mut(of.pattern)?.accounts.get_mut(&of.client)?.order;
-        let (mut aside, mut victim) = (None, None);
-        while let Some(Reverse(place)) = order.pop() {
-            let Some(named) = self.names.get_mut(place.name).filter(|named| place.is_of(named, &of)) else { continue };
-            if named.end > place.end {
-                named.place = named.end.grant;
-                order.push(Reverse(Place { end: named.end, ..place }));
-            } else if place.name == kept {
-                aside = Some(Reverse(place));
-            } else {
-                victim = Some(place.name);
-                break;
-            }
-        }
-        order.extend(aside);
-        victim
     }
 
     /// Removes a name, with all its addresses.
@@ -485,8 +357,7 @@ impl LeaseTable {
     pub fn has(&self, lease: &Lease, until: Instant) -> bool {
         self.named(lease).is_some_and(|named| {
             let lasts = named.at(lease.address).is_some_and(|open| open.end.expiry >= until.into());
-            let is_known = named.client == lease.asked_by || (named.other == lease.asked_by && named.other.is_some());
-            lasts && is_known
+            lasts && named.asked.has(lease.asked_by)
         })
     }
 
@@ -506,30 +377,6 @@ impl LeaseTable {
     /// When the lease of this name at this address ends.
     pub fn expiry(&self, lease: &Lease) -> Option<Instant> {
         self.named(lease)?.at(lease.address).map(|open| open.end.expiry.into())
-    }
-
-    /// The live lease by which a pattern that is `wanted` opens the address.
-    pub fn opening(
-        &self,
-        address: IpAddr,
-        now: Instant,
-        wanted: impl Fn(&DomainPattern) -> bool,
-    ) -> Option<LeaseRef<'_>> {
-        if self.is_empty() {
-            return None;
-        }
-        self.at(address).find(|lease| now < lease.expiry && wanted(lease.pattern))
-    }
-
-    /// For each pattern that opens the address, the lease that lasts longest; it may have ended.
-    pub fn at(&self, address: IpAddr) -> impl Iterator<Item = LeaseRef<'_>> {
-        self.openings.at(address).filter_map(move |opening| self.view(address, opening))
-    }
-
-    fn view(&self, address: IpAddr, Opening { until, name }: Opening) -> Option<LeaseRef<'_>> {
-        let Named { name, pattern, client, .. } = self.names.get(name)?;
-        let pattern = &self.of_patterns.get(*pattern)?.pattern;
-        Some(LeaseRef { pattern, name, address, expiry: until.into(), asked_by: *client })
     }
 
     /// Drops names that have ended, at most so many, but for such as lead to an address that is `kept`.
@@ -566,70 +413,6 @@ impl LeaseTable {
         ended.len()
     }
 
-    /// For each address and pattern that opens it, the lease that lasts longest.
-    pub fn iter(&self) -> impl Iterator<Item = LeaseRef<'_>> {
-        self.openings.iter().filter_map(|(address, opening)| self.view(address, opening))
-    }
-
-    /// The addresses that a name has opened, by whichever pattern, and until when.
-    pub fn addresses_of(&self, name: &DomainName) -> impl Iterator<Item = (IpAddr, Instant)> {
-        let recorded: Vec<DomainName> = name.recorded_as().collect();
-        let named = self.of_patterns.iter().flat_map(move |(pattern, _)| {
-            let slots = recorded.iter().filter_map(|name| self.find(pattern, name));
-            slots.filter_map(|name| self.names.get(name)).collect::<Vec<_>>()
-        });
-        named.flat_map(|named| named.addresses.iter().map(|open| (open.address, open.end.expiry.into())))
-    }
-
-    /// All addresses that are open.
-    pub(super) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
-        self.openings.addresses()
-    }
-
-    /// Of the addresses that are open, those that lead to this one: itself, and those that carry it.
-    pub(super) fn leading_to(&self, address: IpAddr) -> Vec<IpAddr> {
-        let carriers = match address {
-            IpAddr::V4(v4) => self.carriers.get(&v4),
-            IpAddr::V6(_) => None,
-        };
-        let itself = self.openings.contains(address).then_some(address);
-        itself.into_iter().chain(carriers.into_iter().flatten().copied()).collect()
-    }
-
-    /// The leases by which names of a pattern open an address.
-    pub(super) fn names_at(&self, pattern: &DomainPattern, address: IpAddr) -> Vec<Lease> {
-        let Some(slot) = self.patterns.get(pattern) else { return Vec::new() };
-        let names = self.openings.names_at(address, *slot, |name| self.names.get(name).map(|named| named.pattern));
-        let at = names.into_iter().filter_map(|name| {
-            let named = self.names.get(name)?;
-            let (expiry, name) = (named.at(address)?.end.expiry.into(), named.name.clone());
-            Some(Lease { pattern: pattern.clone(), name, address, expiry, asked_by: named.client })
-        });
-        at.collect()
-    }
-
-    /// What these patterns would open if all of them had been there: leases for each pattern that matches a name which
-    /// another pattern has opened, and has not opened it for as long. Of names that have changed since a grant.
-    pub(super) fn not_carried(&self, patterns: &PatternTable, since: Option<u64>) -> Vec<Lease> {
-        let mut found = Vec::new();
-        let changed = |named: &&Named| since.is_none_or(|since| u64::from(named.end.grant) > since);
-        for named in self.names.iter().map(|(_, named)| named).filter(changed) {
-            let Some(Names { pattern: own, .. }) = self.of_patterns.get(named.pattern) else { continue };
-            let matching = patterns.matching(&named.name).into_iter().map(|id| patterns.get(id));
-            for pattern in matching.filter(|pattern| *pattern != own) {
-                for open in &named.addresses {
-                    let (pattern, name, address) = (pattern.clone(), named.name.clone(), open.address);
-                    let expiry = open.end.expiry.into();
-                    let lease = Lease { pattern, name, address, expiry, asked_by: named.client };
-                    if self.expiry(&lease).is_none_or(|known| known < expiry) {
-                        found.push(lease);
-                    }
-                }
-            }
-        }
-        found
-    }
-
     /// Finds the addresses that lead through these translators, too.
     pub(super) fn set_translators(&mut self, translators: &[Cidr]) {
         if self.translators == translators {
@@ -650,19 +433,6 @@ impl LeaseTable {
 
     pub fn bounds(&self) -> Bounds {
         self.bounds
-    }
-
-    /// Every lease, of every name.
-    pub fn all(&self) -> impl Iterator<Item = Lease> {
-        self.names.iter().flat_map(move |(_, named)| {
-            let pattern = self.of_patterns.get(named.pattern).map(|names| &names.pattern);
-            pattern.into_iter().flat_map(move |pattern| {
-                named.addresses.iter().map(move |open| {
-                    let (name, address, expiry) = (&named.name, open.address, open.end.expiry.into());
-                    LeaseRef { pattern, name, address, expiry, asked_by: named.client }.to_lease()
-                })
-            })
-        })
     }
 
     pub fn len(&self) -> usize {

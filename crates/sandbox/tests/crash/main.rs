@@ -51,19 +51,20 @@ fn main() {
     let mut watch = Watch::new(sandbox, &programs);
     let node = watch.sandbox.node(NODE).expect("the node is there").clone();
     common::forget_soon(&node);
-    let stop = AtomicBool::new(false);
+    let (stop, has_enough) = (AtomicBool::new(false), AtomicBool::new(false));
     let rounds = agent::Rounds::default();
     // Every Program's names are leased before anything is expected of them.
     let mut first = Agent::start(&node, Round::ALL, &rounds);
     first.wait_for(2 * programs.all.len());
     watch.connect();
     let (seen, kills, updates) = thread::scope(|scope| {
-        let watcher = scope.spawn(|| watch.run(&rounds, &stop));
+        let watcher = scope.spawn(|| watch.run(&rounds, &stop, &has_enough));
         let stop = StopAtTheEnd(&stop);
         let mut lives = Lives { dice: Dice::new(seconds), kills: 0, updates: first.kill() };
         let start = Instant::now();
-        let enough = |lives: &Lives| lives.updates >= UPDATES && lives.kills >= KILLS;
         // A busy machine takes longer to come to as many.
+        let enough =
+            |lives: &Lives| lives.updates >= UPDATES && lives.kills >= KILLS && has_enough.load(Ordering::Relaxed);
         let time = |lives: &Lives| if enough(lives) { Duration::from_secs(seconds) } else { LONGEST };
         while start.elapsed() < time(&lives) && !watcher.is_finished() {
             let round = lives.dice.pick(&Round::WITH_SEVERAL);
@@ -111,10 +112,8 @@ impl Lives {
 
 impl Seen {
     fn is_worth_its_time(&self) {
-        assert!(self.batches >= 20 && self.connections >= 4, "too little was watched: {self}");
+        assert!(self.is_enough() && self.connections >= 4, "too little was seen: {self}");
         // Seen once in dozens of runs. If it were common, something else would be wrong.
         assert!(self.in_parts * 1000 <= self.silent, "too many packets met two Programs: {self}");
-        let never = self.silent - self.silent_for_now;
-        assert!(self.open > 1000 && never > 1000 && self.silent_for_now > 100, "too little was seen: {self}");
     }
 }

@@ -55,6 +55,14 @@ impl fmt::Display for Seen {
     }
 }
 
+impl Seen {
+    /// True if there was enough of everything to tell something.
+    pub(crate) fn is_enough(&self) -> bool {
+        let never = self.silent - self.silent_for_now;
+        self.batches >= 20 && self.open > 1000 && never > 1000 && self.silent_for_now > 100
+    }
+}
+
 impl Watch {
     /// Asks all that passes the node and no other.
     pub(crate) fn new(mut sandbox: Sandbox, programs: &Programs) -> Self {
@@ -115,12 +123,14 @@ impl Watch {
         }
     }
 
-    pub(crate) fn run(&mut self, rounds: &Rounds, stop: &AtomicBool) -> Seen {
+    /// Probes until it is told to stop, and tells when it has seen enough.
+    pub(crate) fn run(&mut self, rounds: &Rounds, stop: &AtomicBool, has_enough: &AtomicBool) -> Seen {
         let mut seen = Seen { connections: self.connections.len(), ..Seen::default() };
         while !stop.load(Ordering::Relaxed) {
             self.probe_all(rounds, &mut seen);
             self.all_alive();
             seen.batches += 1;
+            has_enough.store(seen.is_enough(), Ordering::Relaxed);
         }
         seen
     }

@@ -3,6 +3,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod cut;
 #[path = "../attacks/frame.rs"]
 #[allow(dead_code, reason = "the tests of attacks use the rest")]
 mod frame;

@@ -8,6 +8,7 @@ use crate::lookup::{Lookup, LookupResult, Resolved, Then};
 use crate::reality::Predicted;
 use crate::settings::{AgentSettings, Going, OnLearnTimeout};
 use crate::zones::{Name, Owner};
+use namewall_policy::addr::Cidr;
 use namewall_policy::lease::Lifetimes;
 use namewall_policy::{Instant, Prediction, Source};
 use std::net::{IpAddr, Ipv4Addr};
@@ -22,6 +23,9 @@ pub(super) struct Agent {
     pub(super) slow_kernel: Duration,
     /// None: the first server outside is the only one, and all of them may be meant.
     pub(super) upstreams: Option<Vec<IpAddr>>,
+    /// Networks that no name opens, and prefixes of translators (S6.8).
+    pub(super) never_lease: Vec<Cidr>,
+    pub(super) nat64_prefixes: Vec<Cidr>,
     /// How it went, and when. While there is none, names go on without it.
     pub(super) gone: Option<(Going, Instant)>,
 }
@@ -34,6 +38,8 @@ impl Default for Agent {
             on_learn_timeout: OnLearnTimeout::default(),
             slow_kernel: Duration::ZERO,
             upstreams: None,
+            never_lease: Vec::new(),
+            nat64_prefixes: Vec::new(),
             gone: None,
         }
     }
@@ -61,6 +67,12 @@ impl Player<'_> {
         agent.on_learn_timeout = settings.on_learn_timeout.unwrap_or(agent.on_learn_timeout);
         agent.slow_kernel = settings.slow_kernel.unwrap_or(agent.slow_kernel);
         agent.upstreams = settings.upstreams.clone().or(agent.upstreams.take());
+        if settings.never_lease.is_some() || settings.nat64_prefixes.is_some() {
+            agent.never_lease = settings.never_lease.clone().unwrap_or(std::mem::take(&mut agent.never_lease));
+            agent.nat64_prefixes = settings.nat64_prefixes.clone().unwrap_or(std::mem::take(&mut agent.nat64_prefixes));
+            // Leases are checked again.
+            self.before = self.state.take().or(self.before.take());
+        }
         self.state();
         match (now(&self.state, &self.connections), &mut self.reality) {
             (Some(now), Some(reality)) if settings.is_about_names() => reality.set(&now, settings),

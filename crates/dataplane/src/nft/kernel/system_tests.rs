@@ -289,18 +289,18 @@ fn in_parts(nft: &mut Nft, program: &Program) -> (Vec<usize>, Applied) {
     let mut plan = nft.plan();
     plan.work_out(program, &Scope::default());
     let mut peers = Vec::new();
-    while nft.stage(&mut plan).unwrap() {
+    let leases = LeaseStore::default();
+    while nft.stage(&mut plan, leases.table(), Instant::default()).unwrap() {
         peers.push(peers_in_the_kernel(nft));
     }
     peers.push(peers_in_the_kernel(nft));
     let never_leased = &sample::never_leased();
     let adoption = Adoption { never_leased, longest: Duration::from_secs(3_605) };
-    let (store, changed) = (LeaseStore::default(), LeaseChange::default());
-    let (scope, leases, changed, now) = (&Scope::default(), store.table(), &changed, Instant::default());
-    let desired = Desired { program, scope, leases, changed, adoption, now };
+    let (scope, changed, now) = (&Scope::default(), &LeaseChange::default(), Instant::default());
+    let desired = Desired { program, scope, leases: leases.table(), changed, adoption, now };
     let applied = nft.replace_planned(&desired, plan).unwrap();
     peers.push(peers_in_the_kernel(nft));
-    while nft.clear().unwrap() {
+    while nft.clear(leases.table()).unwrap() {
         peers.push(peers_in_the_kernel(nft));
     }
     peers.push(peers_in_the_kernel(nft));
@@ -347,7 +347,7 @@ fn a_staged_change_that_never_comes_leaves_no_trace_in_the_next() {
         let mut nft = open(&many("even"));
         let mut plan = nft.plan();
         plan.work_out(&many("odd"), &Scope::default());
-        assert!(nft.stage(&mut plan).unwrap(), "there is more");
+        assert!(nft.stage(&mut plan, &LeaseTable::default(), Instant::default()).unwrap(), "there is more");
         drop(plan);
         // The same process goes elsewhere: not staged, since the kernel has more than is known.
         let (peers, _) = in_parts(&mut nft, &program(&["10.0.0.1"]));
@@ -358,7 +358,7 @@ fn a_staged_change_that_never_comes_leaves_no_trace_in_the_next() {
         nft.enforce(&many("even")).unwrap();
         let mut plan = nft.plan();
         plan.work_out(&many("odd"), &Scope::default());
-        assert!(nft.stage(&mut plan).unwrap());
+        assert!(nft.stage(&mut plan, &LeaseTable::default(), Instant::default()).unwrap());
         drop(nft);
         let mut nft = open(&many("even"));
         assert!(is_as_known(&mut nft));
@@ -390,7 +390,7 @@ fn s6_3_many_leases_whose_rule_is_gone_leave_the_kernel_in_parts_after_the_switc
         let applied = revise(&mut nft, &mut leases, [&with, &without]);
         assert!(applied.narrows);
         let mut left = vec![open_addresses(&nft).len()];
-        while nft.clear().unwrap() {
+        while nft.clear(leases.table()).unwrap() {
             left.push(open_addresses(&nft).len());
         }
         assert_eq!(left, [2_500, 1_500, 500, 0]);
@@ -398,9 +398,9 @@ fn s6_3_many_leases_whose_rule_is_gone_leave_the_kernel_in_parts_after_the_switc
         revise(&mut nft, &mut leases, [&without, &with]);
         assert_eq!(open_addresses(&nft).len(), 2_500);
         revise(&mut nft, &mut leases, [&with, &without]);
-        assert!(nft.clear().unwrap());
+        assert!(nft.clear(leases.table()).unwrap());
         revise(&mut nft, &mut leases, [&without, &with]);
-        while nft.clear().unwrap() {}
+        while nft.clear(leases.table()).unwrap() {}
         assert_eq!(open_addresses(&nft).len(), 2_500, "nothing of what is open was cleared");
     });
 }

@@ -18,6 +18,7 @@ pub(crate) fn around(told: &LoggedText) -> Surroundings {
         identities: Arc::new(Strangers),
         addresses: vec![address("lo", "127.0.0.1"), address("lo", "::1"), address("eth0", "192.0.2.1")],
         names: None,
+        clusters: None,
     }
 }
 

@@ -9,11 +9,12 @@ mod message;
 mod tls;
 mod told;
 
-pub(crate) use direct::{Firewall, check, refused};
+pub(crate) use direct::{Firewall, around, built, check, refused};
 pub(crate) use fake::{Engines, Fake};
 pub(crate) use live::{Live, receive, upstream};
 pub(crate) use message::{Ask, answer, shown};
 pub(crate) use tls::{Authority, TlsUpstream};
+pub(crate) use told::LoggedText;
 
 /// Rules that refuse one client's questions, and block an answer for another.
 pub(crate) const RULES_BY_CLIENT: &str = "

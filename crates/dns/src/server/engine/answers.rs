@@ -22,6 +22,7 @@ impl<L: Learn> Engine<L> {
                     let link = |id| Link::Udp { socket: number, id };
                     if datagram.is_whole {
                         self.take_answer(upstream, link, datagram.bytes)?;
+                        self.send_unless_busy();
                     } else if datagram.bytes.len() >= HEADER {
                         self.take_answer(upstream, link, &reply::truncated(datagram.bytes))?;
                     }
@@ -84,6 +85,8 @@ impl<L: Learn> Engine<L> {
             self.upstreams[upstream].has_lost_case(self.now);
         }
         self.upstreams[upstream].has_answered();
+        // `status` says of an upstream that it answers as soon as it does.
+        self.has_news |= self.upstreams[upstream].answered == 1;
         let Some(pending) = self.pending.get(ticket) else { return Ok(()) };
         let (client, tries) = (pending.client, usize::from(pending.tries));
         let Some(route) = pending.route.clone().filter(|_| client != Client::Probe) else {
@@ -236,7 +239,7 @@ impl<L: Learn> Engine<L> {
         }
         if self.next_sweep <= self.now {
             self.next_sweep = self.now + super::SWEEP_EVERY;
-            self.has_swept = true;
+            self.has_news = true;
             self.end_idle();
             self.sweep_upstreams();
         }

@@ -144,12 +144,15 @@ impl Listener {
         self.udp.is_some()
     }
 
-    /// Sends what there is to send; gives how much could not be sent. One that was left before `left` is given back.
+    /// Sends what there is to send; gives how much could not be sent.
+    pub(super) fn send(&mut self) -> usize {
+        let udp = self.udp.as_ref().filter(|_| !self.outbox.is_empty());
+        udp.map_or(0, |udp| self.outbox.flush(udp))
+    }
+
+    /// Sends what there is to send, as `send` does. A listener that was left before `left` is given back.
     pub(super) fn flush(&mut self, left: Instant) -> usize {
-        let mut unsent = 0;
-        if let Some(udp) = self.udp.as_ref().filter(|_| !self.outbox.is_empty()) {
-            unsent = self.outbox.flush(udp);
-        }
+        let unsent = self.send();
         if self.left_at.is_some_and(|at| at <= left) && self.under_way == 0 {
             self.udp = None;
         }

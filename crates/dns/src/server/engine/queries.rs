@@ -30,7 +30,10 @@ impl<L: Learn> Engine<L> {
                     continue;
                 }
                 match self.crew.owner(datagram.bytes) {
-                    None => self.take_query(Client::Udp { listener, from }, datagram.bytes)?,
+                    None => {
+                        self.take_query(Client::Udp { listener, from }, datagram.bytes)?;
+                        self.send_unless_busy();
+                    }
                     Some(other) => {
                         self.counters.passed += 1;
                         let at = self.listeners[listener].address;

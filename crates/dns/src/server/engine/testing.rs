@@ -31,3 +31,6 @@ impl<L: Learn> Engine<L> {
         }
     }
 }
+
+#[cfg(test)]
+mod pace_tests;

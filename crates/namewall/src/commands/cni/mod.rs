@@ -16,6 +16,7 @@ use namewall_cni::{Agent, Attachment, NAME, Passed, RECORDS, Records, SOCKET, pa
 use namewall_dataplane::netlink::LinkNotices;
 use namewall_dataplane::nft;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -68,26 +69,55 @@ impl CniFolders {
     }
 }
 
-/// Takes our tables out of the network namespaces of pods that records name. Returns the pods. A namespace that is gone,
-/// or that has no tables of ours, is passed over.
-pub(crate) fn remove_from_pods(table: &str) -> Vec<String> {
-    let mut pods = Vec::new();
-    for root in ["/", ROOT_OF_NODE].map(Path::new) {
+/// What was done about our tables in the network namespaces of pods.
+#[derive(Debug, Default)]
+pub(crate) struct RemovedFromPods {
+    /// The pods that had some.
+    pub(crate) pods: Vec<String>,
+    /// Where they stay, and why.
+    pub(crate) failures: Vec<String>,
+}
+
+/// Takes our tables out of the network namespaces of pods that records name: those of this process' runtime folder, the
+/// usual ones, and those of the node whose files are below /host. A namespace that is gone, or that has no tables of
+/// ours, is passed over.
+pub(crate) fn remove_from_pods(table: &str, runtime: &Path) -> RemovedFromPods {
+    let mut removed = RemovedFromPods::default();
+    let usual = Path::new(RECORDS);
+    let folders: BTreeSet<PathBuf> = [runtime.join("attachments"), usual.to_owned()].into();
+    let at_root = folders.iter().map(|folder| (Path::new("/"), folder.as_path()));
+    for (root, folder) in at_root.chain([(Path::new(ROOT_OF_NODE), usual)]) {
         // The link /var/run would lead out of the root.
         let below = |path: &Path| match path.strip_prefix("/var/run") {
             Ok(rest) => root.join("run").join(rest),
             Err(_) => root.join(path.strip_prefix("/").unwrap_or(path)),
         };
-        let Ok((attachments, _)) = Records::new(below(Path::new(RECORDS))).load() else { continue };
+        let attachments = match Records::new(below(folder)).load() {
+            Ok((attachments, unreadable)) => {
+                removed.failures.extend(unreadable.iter().map(ToString::to_string));
+                attachments
+            }
+            Err(error) => {
+                removed.failures.push(format!("{error}: {}", cause(&error)));
+                continue;
+            }
+        };
         for one in attachments.into_iter().filter(Attachment::is_own) {
-            let removed = pod_sockets(&below(&one.netns))
-                .is_ok_and(|mut sockets| nft::uninstall_inside(&mut sockets, table).unwrap_or(false));
-            if removed {
-                pods.push(format!("{}/{}", one.namespace, one.name));
+            let (pod, netns) = (format!("{}/{}", one.namespace, one.name), below(&one.netns));
+            if !netns.exists() {
+                continue;
+            }
+            let done = pod_sockets(&netns).map_err(anyhow::Error::from).and_then(|mut sockets| {
+                nft::uninstall_inside(&mut sockets, table, nft::RELEASE_TIMEOUT).map_err(anyhow::Error::from)
+            });
+            match done {
+                Ok(true) => removed.pods.push(pod),
+                Ok(false) => {}
+                Err(error) => removed.failures.push(format!("{pod}: {error:#}")),
             }
         }
     }
-    pods
+    removed
 }
 
 /// Takes the plugin out of this machine, or out of the node whose files are here. Returns what was removed.

@@ -1,9 +1,11 @@
 //! `namewall dns`: serves a Corefile, and goes on until it is told to end.
-//! `question` is what --explain asks, `explained` what it prints, `identities` who clients are, `cluster` what the API server says and is told, `sources` what the Corefile was read from.
+//! `question` is what --explain asks, `explained` what it prints, `identities` who clients are, `cluster` what the API
+//! server says of names and is told, `objects` what `kubernetes` answers from, `sources` what the Corefile was read from.
 
 mod cluster;
 mod explained;
 mod identities;
+mod objects;
 mod question;
 mod sources;
 
@@ -16,6 +18,7 @@ use namewall_corefile::{self as corefile, Corefile, Files};
 use namewall_dns::{Chain, LearnNothing, Listen, Route, Server, Settings, Sockets};
 use namewall_dns_firewall::{Built, Endpoints, Surroundings, Teller, build, lameduck};
 use nix::ifaddrs::getifaddrs;
+use objects::{Unasked, Watched};
 use question::Question;
 use sources::{Noting, Sources};
 use std::io::Write;
@@ -42,6 +45,7 @@ pub(crate) fn run(args: &Dns) -> Result<ExitCode> {
         identities: pods.clone(),
         addresses: addresses()?,
         names: None,
+        clusters: None,
     };
     let (read, mut sources) = read_with_sources(&args.conf);
     let read = match read {
@@ -52,6 +56,13 @@ pub(crate) fn run(args: &Dns) -> Result<ExitCode> {
         }
         Err(error) => return Err(error),
     };
+    let clusters = Arc::new(Watched::new(args.server.target()));
+    let reads_files = args.check && args.manifests.is_empty();
+    if args.check || args.explain.is_some() {
+        around.clusters = Some(Arc::new(Unasked { target: args.server.target(), reads_files }));
+    } else if args.manifests.is_empty() {
+        around.clusters = Some(clusters.clone());
+    }
     if !args.check && args.explain.is_none() && cluster::is_wanted(&read, &args.server) {
         // What manifests say of pods counts more.
         around.names = Some(cluster::follow(&args.server, args.manifests.is_empty().then_some(pods))?);
@@ -72,8 +83,10 @@ pub(crate) fn run(args: &Dns) -> Result<ExitCode> {
     if let Some(asked) = &args.explain {
         return explain(&built, &asked.parse()?, args.output);
     }
+    clusters.wait(&read);
     let mut running = Running::start(built, &around)?;
     loop {
+        running.endpoints.set_ready(clusters.are_known());
         let is_asked = match signals.wait(TICK) {
             Some(Signal::Reload) => true,
             Some(Signal::Stop) => break,
@@ -184,13 +197,17 @@ impl Running {
     }
 
     fn start_at(built: Built, sockets: Vec<(Sockets, Listen)>, served: Endpoints) -> Result<Self> {
-        let Built { service, routes, listen, endpoints, .. } = built;
+        let Built { service, routes, listen, endpoints, idle_timeout, .. } = built;
         let chain: Arc<dyn Chain> = Arc::new(service);
-        let server = Server::start_judged(settings(&listen, routes), Some(chain), sockets, Arc::new(LearnNothing))?;
+        let server = Server::start_judged(
+            settings(&listen, routes, idle_timeout),
+            Some(chain),
+            sockets,
+            Arc::new(LearnNothing),
+        )?;
         for address in &listen {
             info!(%address, "serving DNS");
         }
-        served.set_ready(true);
         Ok(Self { server, listen, left: Vec::new(), endpoints: served, lameduck: lameduck(&endpoints) })
     }
 
@@ -199,7 +216,7 @@ impl Running {
         let around = Surroundings { addresses: addresses()?, ..around.clone() };
         let built = build_all(corefile, &around)?;
         print_warnings(corefile, &built)?;
-        let Built { service, routes, listen, endpoints, .. } = built;
+        let Built { service, routes, listen, endpoints, idle_timeout, .. } = built;
         let without = |all: &[SocketAddr], some: &[SocketAddr]| -> Vec<SocketAddr> {
             all.iter().copied().filter(|address| !some.contains(address)).collect()
         };
@@ -209,7 +226,7 @@ impl Running {
         }
         // First what can fail: sockets that are not needed in the end are gone with the error.
         let sockets = if new.is_empty() { Vec::new() } else { bind(&new, &self.left)? };
-        let settings = settings(&listen, routes);
+        let settings = settings(&listen, routes, idle_timeout);
         settings.check(&listen)?;
         self.endpoints.set(&endpoints)?;
         self.lameduck = lameduck(&endpoints);
@@ -234,8 +251,14 @@ impl Running {
     }
 }
 
-fn settings(listen: &[SocketAddr], routes: Vec<Route>) -> Settings {
-    Settings { listen: listen.iter().copied().map(Listen::from).collect(), routes, ..Settings::default() }
+fn settings(listen: &[SocketAddr], routes: Vec<Route>, idle_timeout: Option<Duration>) -> Settings {
+    let usual = Settings::default();
+    Settings {
+        listen: listen.iter().copied().map(Listen::from).collect(),
+        routes,
+        idle_timeout: idle_timeout.unwrap_or(usual.idle_timeout),
+        ..usual
+    }
 }
 
 /// Sockets at all these addresses, or at none. Those that were left a moment ago are waited for.

@@ -13,6 +13,7 @@ pub(super) fn look(told: &Value) -> Vec<Check> {
     checks.extend(storage(&told["storage"]));
     checks.extend(dns(&told["dns"]));
     checks.extend(sharing(&told["shared"]));
+    checks.extend(unresolved(&told["unresolvedNames"]));
     checks.extend([guard(&told["guard"]), second(&told["second"])]);
     checks
 }
@@ -56,8 +57,18 @@ fn dns(told: &Value) -> Option<Check> {
     let address = |one: &Value| one["address"].as_str().unwrap_or_default().to_owned();
     let down: Vec<String> = all.iter().filter(|one| one["up"].as_bool() != Some(true)).map(address).collect();
     let advice = "look whether these servers run and can be reached from this node";
+    let without_answer = |one: &&Value| one["answered"].as_u64() == Some(0);
+    let has_failed = |one: &&Value| one["failed"].as_u64().is_some_and(|count| count > 0);
+    let unproven: Vec<&Value> = all.iter().filter(without_answer).collect();
+    let failed: Vec<String> = unproven.iter().copied().filter(has_failed).map(address).collect();
     match down.len() {
         0 if all.is_empty() => None,
+        0 if !failed.is_empty() => Some(Check::hint(
+            "DNS",
+            format!("these upstream servers were asked and have not answered yet: {}", failed.join(", ")),
+            advice,
+        )),
+        0 if unproven.len() == all.len() => Some(Check::good("DNS", "no upstream server was asked yet")),
         0 => Some(Check::good("DNS", "all upstream servers answer")),
         count if count == all.len() => Some(Check::missing(
             "DNS",
@@ -72,6 +83,14 @@ fn sharing(told: &Value) -> Option<Check> {
     let trouble = told["lastTrouble"].as_str()?;
     let advice = "other nodes open this name only after a lookup of their own";
     Some(Check::hint("sharing", format!("the last failure to share a name: {trouble}"), advice))
+}
+
+fn unresolved(told: &Value) -> Option<Check> {
+    let all = texts(told);
+    let first = all.first()?;
+    let more = if all.len() > 1 { format!(" (and {} more)", all.len() - 1) } else { String::new() };
+    let advice = "look whether the name is written right; `namewall status` lists all such names";
+    Some(Check::hint("names", format!("{first}{more}"), advice))
 }
 
 /// Whether the interfaces of pods are guarded, by what the namewall of this node says.
@@ -112,13 +131,22 @@ fn second(told: &Value) -> Check {
         ),
         _ if unreached > 0 => Check::hint(
             "second interfaces",
-            format!("of {unreached} pods cannot be reached, and stay as they were"),
-            "see the log of the sidecar cni (cni.enabled of the chart), or start those pods again",
+            format!("of {unreached} pods are not judged by policies: {}", listed(&told["unreachedPods"])),
+            "start those pods again, so that the CNI plugin attaches them; if it has, see the log of the sidecar cni \
+             (cni.enabled of the chart)",
         ),
         _ if repaired > 0 => Check::hint(
             "second interfaces",
-            format!("somebody changed namewall's tables inside pods {repaired} times; they were made right"),
+            format!(
+                "somebody changed namewall's tables inside pods {repaired} times, last in {}; they were made right",
+                told["lastRepaired"].as_str().unwrap_or("a pod that is gone")
+            ),
             "find the pods in the log of namewall, and take NET_ADMIN from them",
+        ),
+        _ if told["unlogged"].as_array().is_some_and(|some| !some.is_empty()) => Check::hint(
+            "second interfaces",
+            format!("denials there are not logged: {}", listed(&told["unlogged"])),
+            "choose another log group (--log-group), or take NET_ADMIN from the pod",
         ),
         (_, Some("none" | "sources")) => Check::hint(
             "second interfaces",
@@ -127,6 +155,17 @@ fn second(told: &Value) -> Check {
         ),
         _ => Check::good("second interfaces", format!("policies hold in the namespaces of {} pods", told["reached"])),
     }
+}
+
+/// So many names are shown.
+const LISTED: usize = 5;
+
+/// The first of some names, and how many more there are.
+fn listed(names: &Value) -> String {
+    let names: Vec<&str> = names.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let more = names.len().saturating_sub(LISTED);
+    let some = names[..names.len().min(LISTED)].join(", ");
+    if more > 0 { format!("{some} and {more} more (`namewall status`)") } else { some }
 }
 
 #[cfg(test)]
@@ -165,6 +204,9 @@ mod tests {
             worst(&told)
         };
         assert_eq!(change("/dns/upstreams/0/up", json!(false)), State::Hint);
+        let silent = |failed: u64| json!({"address": "192.0.2.53", "up": true, "answered": 0, "failed": failed});
+        assert_eq!(change("/dns/upstreams/0", silent(0)), State::Good);
+        assert_eq!(change("/dns/upstreams/0", silent(1)), State::Hint);
         assert_eq!(change("/dns/upstreams", json!([{"address": "192.0.2.53", "up": false}])), State::Missing);
         assert_eq!(change("/keptFiles", json!(["a.yaml"])), State::Missing);
         assert_eq!(change("/findings", json!(["error[bad-action] a"])), State::Missing);
@@ -189,7 +231,9 @@ mod tests {
     fn second_interfaces_that_are_not_enforced_are_told_of() {
         let state = |told: Value| second(&told).state;
         assert_eq!(state(json!({"reached": 2, "unreached": 0, "frames": "full", "failures": []})), State::Good);
-        assert_eq!(state(json!({"reached": 2, "unreached": 1, "failures": []})), State::Hint);
+        let unreached = json!({"reached": 2, "unreached": 1, "unreachedPods": ["shop/web"], "failures": []});
+        assert_eq!(state(unreached.clone()), State::Hint);
+        assert!(second(&unreached).found.contains("shop/web"), "a pod that is not judged is named");
         assert_eq!(state(json!({"reached": 2, "repaired": 1, "failures": []})), State::Hint);
         assert_eq!(state(json!({"reached": 2, "frames": "sources", "failures": []})), State::Hint);
         assert_eq!(state(json!({"reached": 2, "failures": ["shop/web: no rights"]})), State::Missing);

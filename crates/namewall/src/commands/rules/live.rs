@@ -34,6 +34,14 @@ pub(super) fn run(args: &Rules) -> Result<ExitCode> {
     if names.is_empty() && (args.namespace.is_some() || args.pod.as_ref().is_some_and(|pod| pod.contains('/'))) {
         bail!("the kernel knows pods by their addresses only: add the PATH of manifests that have their names");
     }
+    if let Some(pod) = &args.pod {
+        has_pod(pod, &names, args)?;
+    }
+    if let Some(namespace) =
+        args.namespace.as_ref().filter(|wanted| names.values().all(|name| name.namespace != **wanted))
+    {
+        bail!("the input has no pod with an address in the namespace {namespace}");
+    }
     let table = &args.table;
     let found = view(table).with_context(|| format!("cannot read the table inet {table}"))?;
     let Some(found) = found else {
@@ -55,6 +63,19 @@ pub(super) fn run(args: &Rules) -> Result<ExitCode> {
     let printed = print(&mut out, &found, &names, is_meant).and_then(|()| Ok(out.flush()?));
     output::unless_closed(printed)?;
     Ok(exit)
+}
+
+/// A pod that is asked for must be one that manifests have, or be asked for by its address.
+fn has_pod(pod: &str, names: &Names, args: &Rules) -> Result<()> {
+    let known = match pod.parse::<IpAddr>() {
+        Ok(address) => args.paths.is_empty() || names.contains_key(&address),
+        Err(_) if !pod.contains('/') => bail!("`{pod}` is neither NAMESPACE/POD nor an address"),
+        Err(_) => names.values().any(|name| name.full() == *pod),
+    };
+    match known {
+        true => Ok(()),
+        false => bail!("there is no pod {pod} with an address in the input"),
+    }
 }
 
 /// The names that manifests have for addresses, where there are any.

@@ -104,7 +104,7 @@ fn enforce(args: &cli::Firewall, source: impl Source, mut http: Http, signals: &
         clock: clock(),
         machine: Box::new(ThisMachine::open().map_err(AgentError::from)?),
         read_config: Box::new(|| Ok(args.options()?.config())),
-        cluster_domain: args.settings.cluster_domain.clone(),
+        cluster_domain: args.options()?.cluster_domain(&args.settings),
         control: control_socket()?,
         records: runtime_folder()?.join("attachments"),
         history: Some(args.options()?.storage()?.leases_file()),

@@ -1,6 +1,6 @@
 //! What can be set, on the command line and in a file.
 
-use crate::cli::Settings;
+use crate::cli::{Settings, parse_api_server};
 use crate::commands::HttpAddress;
 use crate::commands::sandbox::runtime_folder;
 use anyhow::{Context, Result, bail};
@@ -8,11 +8,13 @@ use clap::{Args, ValueEnum};
 use namewall_agent::{
     AllowedSource, Config, DNS_PORT, DnsConfig, FixedSettings, Learning, NotASource, Settle, StorageSettings,
 };
+use namewall_cluster::yaml::Mark;
 use namewall_cluster::{Document, Settings as ClusterSettings};
 use namewall_dataplane::CutEstablished;
 use namewall_dataplane::nft::Settings as NftSettings;
 use namewall_dns::{OnLearnTimeout, Settings as ServerSettings};
 use namewall_policy::addr::{Cidr, CidrError, parse_address};
+use namewall_policy::domain::{DomainName, NameError};
 use namewall_policy::lease::{Bounds, Lifetimes, is_nat64_prefix};
 use nix::unistd::geteuid;
 use serde::Deserialize;
@@ -39,6 +41,12 @@ pub(crate) struct Options {
     /// As --pod-network, which counts more.
     #[arg(skip)]
     pub(crate) pod_network: Vec<Block>,
+    /// As --api-server, which counts more.
+    #[arg(skip)]
+    pub(crate) api_server: Vec<ApiServer>,
+    /// As --cluster-domain, which counts more.
+    #[arg(skip)]
+    pub(crate) cluster_domain: Option<ClusterDomain>,
     /// A DNS server to ask, in this order
     #[arg(long, value_name = "IP[:PORT]")]
     pub(crate) upstream: Vec<Server>,
@@ -205,6 +213,32 @@ impl TryFrom<String> for Block {
     }
 }
 
+/// An address of the API server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct ApiServer(pub(crate) SocketAddr);
+
+impl TryFrom<String> for ApiServer {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        parse_api_server(&text).map(Self)
+    }
+}
+
+/// The cluster's DNS domain.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct ClusterDomain(pub(crate) DomainName);
+
+impl TryFrom<String> for ClusterDomain {
+    type Error = NameError;
+
+    fn try_from(text: String) -> Result<Self, NameError> {
+        text.parse().map(Self)
+    }
+}
+
 /// The prefix of a translator from IPv6 to IPv4 (RFC 6052).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(try_from = "String")]
@@ -288,6 +322,11 @@ pub(crate) fn state_folder() -> Result<PathBuf> {
     }
 }
 
+/// Where something is wrong in a file.
+fn marked(file: &str, mark: Mark) -> String {
+    format!("{file}:{}:{}", mark.line, mark.column)
+}
+
 impl Options {
     /// What the file says, where the command line says nothing.
     pub(crate) fn with_file(&self, path: &Path) -> Result<Self> {
@@ -299,19 +338,24 @@ impl Options {
         }
         let (documents, findings) = Document::read_all(&file, &text);
         if let Some(finding) = findings.first() {
-            bail!("{file}: {}", finding.message);
+            let at = finding.source.as_ref();
+            let at = at.map_or(file.to_string(), |at| format!("{file}:{}:{}", at.line, at.column));
+            bail!("{at}: {}", finding.message);
         }
         let Some(document) = documents.first() else { return Ok(self.clone()) };
         let (said, unknown) = namewall_cluster::yaml::read::<Options>(&document.node, "")
-            .map_err(|error| anyhow::anyhow!("{file}: {}: {}", error.path, error.message))?;
+            .map_err(|error| anyhow::anyhow!("{}: {}: {}", marked(&file, error.mark), error.path, error.message))?;
         if let Some(unknown) = unknown.first() {
-            bail!("{file}: there is no setting `{}`; `namewall run --help` lists them", unknown.path);
+            let at = marked(&file, unknown.mark);
+            bail!("{at}: there is no setting `{}`; `namewall run --help` lists them", unknown.path);
         }
         let or = |own: &Vec<Server>, other: Vec<Server>| if own.is_empty() { other } else { own.clone() };
         Ok(Self {
             node: self.node.clone().or(said.node),
             open_until_known: self.open_until_known || said.open_until_known,
             pod_network: said.pod_network,
+            api_server: said.api_server,
+            cluster_domain: said.cluster_domain,
             upstream: or(&self.upstream, said.upstream),
             trust: or(&self.trust, said.trust),
             listen: or(&self.listen, said.listen),
@@ -350,7 +394,16 @@ impl Options {
         if cluster.pod_networks.is_empty() {
             cluster.pod_networks = self.pod_network.iter().map(|block| block.0).collect();
         }
+        if cluster.api_server.is_empty() {
+            cluster.api_server = self.api_server.iter().map(|server| server.0).collect();
+        }
         cluster
+    }
+
+    /// What the command line says, else the file.
+    pub(crate) fn cluster_domain(&self, settings: &Settings) -> DomainName {
+        let said = self.cluster_domain.as_ref().filter(|_| settings.cluster_domain.is_none());
+        said.map_or_else(|| settings.cluster_domain(), |domain| domain.0.clone())
     }
 
     /// The same, with what the command line says of names; it counts more than the file.
@@ -396,8 +449,11 @@ impl Options {
         let Self { node, open_until_known, pod_network, listen, address, .. } = self;
         let Self { addresses_a_name, names_a_pattern, most_leases, table, log_group, .. } = self;
         let Self { state_dir, metrics_address, dns_loops, no_intercept, dns_port, .. } = self;
-        let values: [(&str, &dyn std::fmt::Debug); 15] = [
+        let Self { api_server, cluster_domain, .. } = self;
+        let values: [(&str, &dyn std::fmt::Debug); 17] = [
             ("node", node),
+            ("apiServer", api_server),
+            ("clusterDomain", cluster_domain),
             ("openUntilKnown", open_until_known),
             ("podNetwork", pod_network),
             ("listen", listen),
@@ -461,3 +517,6 @@ impl Options {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

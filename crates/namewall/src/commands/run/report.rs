@@ -70,6 +70,9 @@ fn print_status(out: &mut impl Write, told: &Value) -> Result<()> {
     for upstream in dns["upstreams"].as_array().into_iter().flatten() {
         let address = upstream["address"].as_str().unwrap_or_default();
         match upstream["up"].as_bool() {
+            Some(true) if upstream["answered"].as_u64() == Some(0) => {
+                writeln!(out, "          {address} has not answered yet")?;
+            }
             Some(true) => writeln!(out, "          {address} answers")?,
             _ => writeln!(out, "          {BAD}{address} does not answer{BAD:#}")?,
         }
@@ -170,8 +173,14 @@ fn print_second(out: &mut impl Write, second: &Value) -> Result<()> {
         writeln!(out, "          {WARN}those of {name} are closed, or as they were{WARN:#}")?;
     }
     if unreached > 0 {
-        let why = "network namespaces of pods cannot be reached: second interfaces there are as they were";
+        let why = "pods are not reached, and no policy judges their second interfaces; start them again:";
         writeln!(out, "          {WARN}{unreached} {why}{WARN:#}")?;
+        for pod in texts(&second["unreachedPods"]) {
+            writeln!(out, "          {WARN}  {pod}{WARN:#}")?;
+        }
+    }
+    for pod in texts(&second["unlogged"]) {
+        writeln!(out, "          {WARN}denials are not logged of {pod}{WARN:#}")?;
     }
     match second["frames"].as_str() {
         Some("none") => {
@@ -193,8 +202,15 @@ fn print_second(out: &mut impl Write, second: &Value) -> Result<()> {
 }
 
 pub(crate) fn leases(args: &Leases) -> Result<ExitCode> {
-    let asked = json!({"leases": {"name": args.name.as_ref().map(ToString::to_string)}});
-    let told = running()?.ask(&asked)?;
+    let asked = json!({"leases": {"name": args.name.as_ref().map(|name| name.name.to_string())}});
+    let mut told = running()?.ask(&asked)?;
+    if let (Some(wanted), Some(leases)) = (&args.name, told["leases"].as_array_mut()) {
+        // A name that cannot be read is shown.
+        let is_wanted = |lease: &Value| {
+            lease["name"].as_str().and_then(|name| name.parse().ok()).is_none_or(|name| wanted.includes(&name))
+        };
+        leases.retain(is_wanted);
+    }
     print_leases(&told["leases"], args.live.output)?;
     Ok(ExitCode::SUCCESS)
 }

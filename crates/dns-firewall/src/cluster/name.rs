@@ -1,5 +1,5 @@
-//! What a name of a cluster is about: the facts `kubernetes/namespace`, `kubernetes/service` and the like. They are read
-//! from the name alone, as CoreDNS does it: nobody is asked whether there is such a Service.
+//! What a name of a cluster is about, read from the name alone. The facts `kubernetes/namespace`, `kubernetes/service`
+//! and the like are that, as with CoreDNS: they do not say that there is such a Service.
 
 use crate::message::is_under;
 use namewall_corefile::Zone;
@@ -12,14 +12,15 @@ pub(crate) struct ClusterNames {
 }
 
 /// The parts of `_PORT._PROTOCOL.SERVICE.NAMESPACE.svc.ZONE` or `ENDPOINT.SERVICE.NAMESPACE.svc.ZONE`.
-#[derive(Default)]
-struct Parts<'n> {
-    kind: &'n str,
-    namespace: &'n str,
-    service: &'n str,
-    endpoint: &'n str,
-    port: &'n str,
-    protocol: &'n str,
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Parts<'n> {
+    /// `svc` or `pod`; empty for a name of nothing in particular.
+    pub(super) kind: &'n str,
+    pub(super) namespace: &'n str,
+    pub(super) service: &'n str,
+    pub(super) endpoint: &'n str,
+    pub(super) port: &'n str,
+    pub(super) protocol: &'n str,
 }
 
 impl ClusterNames {
@@ -27,14 +28,16 @@ impl ClusterNames {
         Self { zones }
     }
 
+    /// The longest zone that has the name.
+    pub(super) fn zone_of(&self, name: &Name) -> Option<&Zone> {
+        self.zones.iter().filter(|zone| is_under(name, zone)).max_by_key(|zone| zone.depth())
+    }
+
     /// The value of a fact, if the name is one of the cluster's.
     pub(crate) fn label(&self, name: &Name, label: &str) -> Option<String> {
-        let fitting = self.zones.iter().filter(|zone| is_under(name, zone));
-        let zone = fitting.max_by_key(|zone| zone.depth())?;
-        let labels: Vec<String> =
-            name.labels().map(|label| String::from_utf8_lossy(label).to_ascii_lowercase()).collect();
-        let own = labels.len().checked_sub(zone.depth())?;
-        let parts = Parts::read(&labels[..own])?;
+        let zone = self.zone_of(name)?;
+        let labels = labels_before(name, zone);
+        let parts = Parts::read(&labels)?;
         let value = match label.strip_prefix("kubernetes/")? {
             "kind" => parts.kind,
             "namespace" => parts.namespace,
@@ -48,9 +51,17 @@ impl ClusterNames {
     }
 }
 
+/// The labels of a name before those of a zone that has it, in lower case.
+pub(super) fn labels_before(name: &Name, zone: &Zone) -> Vec<String> {
+    let mut labels: Vec<String> =
+        name.labels().map(|label| String::from_utf8_lossy(label).to_ascii_lowercase()).collect();
+    labels.truncate(labels.len().saturating_sub(zone.depth()));
+    labels
+}
+
 impl<'n> Parts<'n> {
     /// None for a name of another form.
-    fn read(labels: &'n [String]) -> Option<Self> {
+    pub(super) fn read(labels: &'n [String]) -> Option<Self> {
         let mut labels: Vec<&str> = labels.iter().map(String::as_str).collect();
         let mut parts = Self { kind: labels.pop().unwrap_or_default(), ..Self::default() };
         if labels.is_empty() {

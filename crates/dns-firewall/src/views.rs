@@ -1,0 +1,57 @@
+//! `view`: which questions of its zones a server block is for.
+
+use crate::message::text_of;
+use crate::service::Inside;
+use namewall_corefile::View;
+use namewall_dns::Asked;
+use namewall_dns::wire::{Edns, Header, Question};
+use namewall_expression::{Fact, Facts, Phase, Value};
+use namewall_policy::dns_codes::{CLASSES, TYPES};
+use std::borrow::Cow;
+
+/// A question before its server block is found.
+pub(crate) struct Arrived<'a> {
+    pub(crate) inside: &'a Inside,
+    pub(crate) asked: &'a Asked<'a>,
+    pub(crate) question: &'a Question,
+}
+
+impl Arrived<'_> {
+    /// True if all conditions hold. One that cannot be evaluated does not.
+    pub(crate) fn is_seen_by(&self, view: &View) -> bool {
+        view.conditions.iter().all(|condition| condition.is_true(self).unwrap_or(false))
+    }
+}
+
+impl Facts for Arrived<'_> {
+    fn get(&self, fact: &Fact) -> Value<'_> {
+        let number = |number: usize| Value::Number(number as u64);
+        let Self { inside, asked, question } = self;
+        let header = || Header::read(asked.query);
+        let edns = || Edns::read(asked.query);
+        match fact {
+            Fact::Name => Value::Text(Cow::Owned(text_of(&question.name))),
+            Fact::Type => Value::Text(TYPES.text(question.record_type.0)),
+            Fact::Class => Value::Text(CLASSES.text(question.class)),
+            Fact::Protocol => Value::Text(Cow::Borrowed(if asked.over_tcp { "tcp" } else { "udp" })),
+            Fact::ClientIp => Value::Address(asked.client.ip().to_canonical()),
+            Fact::ClientPort => number(asked.client.port().into()),
+            Fact::ServerIp => Value::Address(asked.server.ip().to_canonical()),
+            Fact::ServerPort => number(asked.server.port().into()),
+            Fact::Size => number(asked.query.len()),
+            Fact::Id => number(header().map_or(0, |header| header.id.into())),
+            Fact::Opcode => number(header().map_or(0, |header| header.opcode.into())),
+            Fact::BufferSize => number(edns().map_or(512, |edns| edns.payload.into())),
+            Fact::Do => Value::Bool(edns().is_some_and(|edns| edns.is_dnssec_ok())),
+            Fact::Label(label) => {
+                let known = inside.identities.label(asked.client.ip().to_canonical(), label);
+                known.map_or(Value::UNSET, |text| Value::Text(text.into()))
+            }
+            _ => Value::UNSET,
+        }
+    }
+
+    fn phase(&self) -> Phase {
+        Phase::Query
+    }
+}
