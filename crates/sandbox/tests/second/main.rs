@@ -11,6 +11,7 @@ mod kept;
 mod world;
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use world::{ATTACKER, Ear, FRIEND, Network, OPEN, OUTSIDE, Path, World};
@@ -21,19 +22,25 @@ const AGAIN: Duration = Duration::from_millis(100);
 /// What is not dropped has long arrived by then.
 const SILENCE: Duration = Duration::from_millis(500);
 
+/// The next nonce that no packet has carried yet.
+static NEXT_NONCE: AtomicU64 = AtomicU64::new(1);
+
 /// The paths that something came through. Where all of them should, they are tried until they do.
+///
+/// Each call uses new nonces. A packet may wait in the neighbour queue of its sender for a second or more,
+/// so one that an earlier call sent while everything was open can arrive during a later call.
 fn play(world: &World, paths: &[Path], all_should: bool) -> BTreeSet<String> {
     let began = Instant::now();
+    let first = NEXT_NONCE.fetch_add(paths.len() as u64, Ordering::Relaxed);
     let mut open = BTreeSet::new();
     loop {
-        for (number, path) in paths.iter().enumerate().filter(|(_, path)| !open.contains(&path.name)) {
-            world.send(path, number as u64 + 1);
+        for (nonce, path) in (first..).zip(paths).filter(|(_, path)| !open.contains(&path.name)) {
+            world.send(path, nonce);
         }
         sleep(if all_should { AGAIN } else { SILENCE });
         for ear in Ear::ALL {
             let heard = world.hear(ear);
-            let numbered = paths.iter().enumerate().filter(|(_, path)| path.ear == ear);
-            let came = numbered.filter(|(number, _)| heard.contains(&(*number as u64 + 1)));
+            let came = (first..).zip(paths).filter(|(nonce, path)| path.ear == ear && heard.contains(nonce));
             open.extend(came.map(|(_, path)| path.name.clone()));
         }
         if !all_should || open.len() == paths.len() || began.elapsed() > DEADLINE {
