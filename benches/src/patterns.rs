@@ -1,6 +1,6 @@
 //! Patterns of names as users write them, in any number.
 
-use namewall_policy::domain::{DomainPattern, PatternTable, Wildcard};
+use namewall_policy::domain::{DomainPattern, PatternTable, RulePattern, Wildcard};
 
 /// A table of `count` patterns, and the patterns in the order they went in.
 pub fn patterns(count: usize) -> (PatternTable, Vec<DomainPattern>) {
@@ -15,7 +15,7 @@ pub fn patterns(count: usize) -> (PatternTable, Vec<DomainPattern>) {
     };
     let patterns: Vec<DomainPattern> = (0..count).map(pattern).collect();
     for pattern in &patterns {
-        table.intern(pattern);
+        table.intern(&RulePattern::allow(pattern.clone()));
     }
     (table, patterns)
 }

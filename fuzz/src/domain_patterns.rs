@@ -1,6 +1,6 @@
 //! Lines of text as patterns and as names, under both meanings of `*`.
 
-use namewall_policy::domain::{DomainName, DomainPattern, PatternTable, Wildcard};
+use namewall_policy::domain::{DomainName, DomainPattern, PatternTable, RulePattern, Wildcard};
 
 pub fn domain_patterns(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
@@ -11,9 +11,11 @@ pub fn domain_patterns(bytes: &[u8]) {
             let Ok(pattern) = DomainPattern::parse(line, wildcard) else { continue };
             reads_back(&pattern, wildcard);
             pattern.covers_public_suffix();
-            let id = table.intern(&pattern);
-            assert_eq!(table.get(id), &pattern);
-            assert_eq!(table.intern(&pattern), id, "a pattern has one id");
+            for pattern in [RulePattern::allow(pattern.clone()), RulePattern::deny(pattern)] {
+                let id = table.intern(&pattern);
+                assert_eq!(table.get(id), &pattern);
+                assert_eq!(table.intern(&pattern), id, "a pattern has one id");
+            }
         }
     }
     for name in lines.iter().filter_map(|line| line.parse::<DomainName>().ok()) {
@@ -41,10 +43,10 @@ fn reads_back(pattern: &DomainPattern, wildcard: Wildcard) {
 fn table_agrees(table: &PatternTable, name: &DomainName) {
     let mut fast = table.matching(name);
     fast.sort();
-    let slow: Vec<_> = table.iter().filter(|(_, pattern)| pattern.matches(name)).map(|(id, _)| id).collect();
+    let slow: Vec<_> = table.iter().filter(|(_, pattern)| pattern.names.matches(name)).map(|(id, _)| id).collect();
     assert_eq!(fast, slow, "patterns for {name}");
     for (wide, narrow) in slow.iter().flat_map(|&a| table.iter().map(move |(b, _)| (a, b))) {
         let (wide, narrow) = (table.get(wide), table.get(narrow));
-        assert!(!narrow.covers(wide) || narrow.matches(name), "{narrow} covers {wide} but misses {name}");
+        assert!(!narrow.covers(wide) || narrow.names.matches(name), "{narrow} covers {wide} but misses {name}");
     }
 }

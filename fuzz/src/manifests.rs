@@ -2,6 +2,7 @@
 //! and the answers agree with each other.
 
 use namewall_cluster::{Document, Settings, lower};
+use namewall_policy::lease::Learned;
 use namewall_policy::port::{Protocol, TransportPort};
 use namewall_policy::reach::{Matrix, Reach, exposure};
 use namewall_policy::{
@@ -29,8 +30,12 @@ pub fn manifests(bytes: &[u8]) {
     let (program, _) = compile(&lowered.snapshot);
     let mut leases = LeaseTable::default();
     for seen in lowered.resolved {
-        let expiry = Instant(Duration::MAX);
-        leases.grant(Lease { pattern: seen.pattern, name: seen.name, address: seen.address, expiry, asked_by: None });
+        let (name, addresses, expiry) = (seen.name, vec![seen.address], Instant(Duration::MAX));
+        let learned = Learned { name, addresses, expiry, asked_by: None };
+        for pattern in learned.patterns(&program) {
+            let (pattern, name) = (pattern.clone(), learned.name.clone());
+            leases.grant(Lease { pattern, name, address: seen.address, expiry, asked_by: None });
+        }
     }
     let world = World { snapshot: &lowered.snapshot, program: &program, leases: &leases };
     world.workloads_agree();

@@ -6,7 +6,7 @@ use namewall_bench::figures::{Memory, figure, quantile};
 use namewall_dataplane::SingleThreaded;
 use namewall_dataplane::nft::Nft;
 use namewall_dataplane::render::{Ids, render};
-use namewall_policy::domain::DomainPattern;
+use namewall_policy::domain::RulePattern;
 use namewall_policy::{Instant, Lease, Program, compile};
 use namewall_sandbox::Namespace;
 use nix::time::{ClockId, clock_gettime};
@@ -76,23 +76,23 @@ fn cpu_time() -> Result<Duration> {
 }
 
 /// So that an address is one element.
-fn pattern_of_one_group(program: &Program, judged: Judged) -> Result<DomainPattern> {
+fn pattern_of_one_group(program: &Program, judged: Judged) -> Result<RulePattern> {
     let groups = render(program, &judged.scope(), &Ids::default()).lease_groups;
-    let mut patterns: Vec<&DomainPattern> =
+    let mut patterns: Vec<&RulePattern> =
         groups.iter().filter(|(_, groups)| groups.len() == 1).map(|(pattern, _)| pattern).collect();
-    patterns.sort_by_key(|pattern| pattern.written());
+    patterns.sort_by_key(|pattern| pattern.names.written());
     patterns.first().copied().cloned().context("some name is in one rule only")
 }
 
 /// Leases, each of another name for another address.
 struct Leases {
-    pattern: DomainPattern,
+    pattern: RulePattern,
     next: usize,
 }
 
 impl Leases {
     fn take(&mut self, count: usize) -> Vec<Lease> {
-        let example = self.pattern.example();
+        let example = self.pattern.names.example();
         let first = Ipv4Addr::new(11, 0, 0, 0).to_bits() + self.next as u32;
         self.next += count;
         let lease = |at: u32| Lease {

@@ -83,7 +83,7 @@ impl DeniedNames {
             answered: None,
             kept: BTreeMap::new(),
         });
-        denied.is_collected &= !matches!(lease.pattern, namewall_policy::domain::DomainPattern::Exact(_));
+        denied.is_collected &= !matches!(lease.pattern.names, namewall_policy::domain::DomainPattern::Exact(_));
         let same = denied.kept.get(&address).filter(|kept| kept.expiry == expiry);
         let since = same.map_or(now, |kept| kept.since);
         if denied.answered.is_some_and(|answered| answered >= since) {
@@ -124,7 +124,7 @@ impl DeniedNames {
 mod tests {
     use super::*;
     use namewall_dns::lookup::Found;
-    use namewall_policy::domain::{DomainName, DomainPattern};
+    use namewall_policy::domain::{DomainName, DomainPattern, RulePattern};
 
     const NAME: &str = "bad.example.com.";
     const GRACE: Duration = Duration::from_secs(5);
@@ -155,7 +155,7 @@ mod tests {
                 let over = self.leases.iter().filter(|(_, end)| **end <= self.now + GRACE);
                 let ending: Vec<Lease> = over
                     .map(|(address, end)| Lease {
-                        pattern: DomainPattern::Exact(name.clone()),
+                        pattern: RulePattern::deny(DomainPattern::Exact(name.clone())),
                         name: name.clone(),
                         address: *address,
                         expiry: *end,

@@ -339,7 +339,7 @@ mod tests {
     use super::*;
     use crate::testing::{ip, names_of_web, program};
     use namewall_dataplane::memory::Memory;
-    use namewall_policy::domain::DomainPattern;
+    use namewall_policy::domain::{DomainPattern, RulePattern};
     use namewall_policy::lease::{NeverLeased, Rules};
     use namewall_runtime::ManualClock;
 
@@ -367,7 +367,7 @@ mod tests {
         let memory = Memory::default();
         let enforcer = Arc::new(Enforcer::new(memory.clone(), Bounds::default(), Arc::new(ManualClock::default())));
         let lease = Lease {
-            pattern: DomainPattern::Subdomains("example.org".parse().expect("a name")),
+            pattern: RulePattern::allow(DomainPattern::Subdomains("example.org".parse().expect("a name"))),
             name: "api.example.org".parse().expect("a name"),
             address: ip("198.51.100.1"),
             expiry: Instant(Duration::from_secs(60)),

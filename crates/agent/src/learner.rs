@@ -13,7 +13,7 @@ use namewall_dataplane::nft::Nft;
 use namewall_dns::wire::Addresses;
 use namewall_dns::{Answer, Learn, LearnError, Opens};
 use namewall_policy::bits::BitSet;
-use namewall_policy::domain::DomainName;
+use namewall_policy::domain::{DomainName, RulePattern};
 use namewall_policy::lease::{Lifetimes, Refusal};
 use namewall_policy::{Instant, Lease};
 use rustc_hash::FxHashSet;
@@ -92,8 +92,8 @@ impl<D: Dataplane> Learner<D> {
         let _ = self.share.set(share);
     }
 
-    /// Opens what other nodes have learned, for every rule with a pattern of the name, except for addresses that
-    /// are never leased. Returns how many leases were not open yet.
+    /// Leases what other nodes have learned, for every rule with a pattern of the name. Rules that allow the name get no
+    /// addresses that are never leased. Returns how many leases were not there yet.
     pub fn hear(&self, heard: &[Heard]) -> Result<usize, LearnError> {
         let mut opened = 0;
         loop {
@@ -112,11 +112,12 @@ impl<D: Dataplane> Learner<D> {
         let mut batch = Vec::new();
         for Heard { name, address, left } in heard {
             let expiry = lifetimes.expiry(*left, now);
-            for pattern in rules.all_matching(name).filter(|_| rules.refusal(name, *address).is_none()) {
+            for pattern in rules.all_matching(name) {
                 let (pattern, name) = (pattern.clone(), name.clone());
                 batch.push(Lease { pattern, name, address: *address, expiry, asked_by: None });
             }
         }
+        batch.retain(|lease| rules.refusal_of(lease).is_none());
         let leases = self.enforcer.leases();
         batch.retain(|lease| !leases.is_open(lease, lease.expiry));
         drop(leases);
@@ -139,14 +140,10 @@ impl<D: Dataplane> Learner<D> {
     /// The leases of patterns that a rule denies, and that end within this time or have ended.
     pub fn ending_denials(&self, within: Duration) -> Vec<Lease> {
         let Some(rules) = self.rules() else { return Vec::new() };
-        let denied = rules.denied_patterns();
-        if denied.is_empty() {
+        if !rules.deny_names() {
             return Vec::new();
         }
-        let mut ending =
-            self.enforcer.leases().table().ending(self.enforcer.now() + within, |one| denied.contains(one));
-        ending.retain(|lease| rules.refusal(&lease.name, lease.address).is_none());
-        ending
+        self.enforcer.leases().table().ending(self.enforcer.now() + within, RulePattern::denies)
     }
 
     /// Grants leases again until they expire.
@@ -233,8 +230,9 @@ impl<D: Dataplane> Learner<D> {
     /// Takes over what an earlier process knew of leases. Those that are not open have ended.
     pub(crate) fn inherit(&self, records: Vec<LeaseRecord>, rules: &NameRules) {
         let ended = records.iter().flat_map(|LeaseRecord { name, address, asked_by, .. }| {
-            let is_kept = rules.refusal(name, *address).is_none();
-            rules.all_matching(name).filter(move |_| is_kept).map(move |pattern| Lease {
+            let is_refused = rules.refusal(name, *address).is_some();
+            let kept = rules.all_matching(name).filter(move |pattern| pattern.denies() || !is_refused);
+            kept.map(move |pattern| Lease {
                 pattern: pattern.clone(),
                 name: name.clone(),
                 address: *address,
@@ -300,10 +298,12 @@ impl<D: Dataplane> Learner<D> {
     /// over to all patterns of the name, and drops what is never leased (S6.3).
     fn follow_rules(&self, leases: &mut Vec<Lease>) {
         let Some(rules) = self.rules() else { return };
-        leases.retain(|Lease { name, address, asked_by, .. }| match rules.refusal(name, *address) {
+        leases.retain(|lease| match rules.refusal_of(lease) {
             Some(why) => {
-                let (name, address) = (name.clone(), *address);
-                asked_by.iter().for_each(|&client| self.refuse(Refused { client, name: name.clone(), address, why }));
+                let (name, address) = (&lease.name, lease.address);
+                lease.asked_by.iter().for_each(|&client| {
+                    self.refuse(Refused { client, name: name.clone(), address, why });
+                });
                 false
             }
             None => true,
@@ -314,7 +314,8 @@ impl<D: Dataplane> Learner<D> {
             let patterns = rules.all_matching(&lease.name);
             patterns.map(|pattern| Lease { pattern: pattern.clone(), ..lease.clone() }).collect::<Vec<_>>()
         });
-        let carried: Vec<Lease> = carried.filter(|lease| known.insert(key(lease))).collect();
+        let carried = carried.filter(|lease| known.insert(key(lease)) && rules.refusal_of(lease).is_none());
+        let carried: Vec<Lease> = carried.collect();
         leases.extend(carried);
     }
 
@@ -357,10 +358,14 @@ impl<D: Dataplane> Learner<D> {
             let mut opened = Vec::new();
             // Clients use the first.
             for one in says.addresses.iter().take(most) {
-                if let Some(why) = rules.refusal(&name, one.address) {
+                let refusal = rules.refusal(&name, one.address);
+                let is_refused = |pattern: &RulePattern| refusal.is_some() && !pattern.denies();
+                if let Some(why) = refusal.filter(|_| patterns.iter().any(|pattern| is_refused(pattern))) {
                     self.refuse(Refused { client, name: name.clone(), address: one.address, why });
                     // Every refusal is counted, so the answer is read each time.
                     leased.until = None;
+                }
+                if patterns.iter().all(|pattern| is_refused(pattern)) {
                     continue;
                 }
                 opened.push((one.address, one.ttl));
@@ -368,7 +373,7 @@ impl<D: Dataplane> Learner<D> {
                 let use_by = settings.lifetimes.use_by(one.ttl, now);
                 leased.until = leased.until.map(|until| until.min(settings.lifetimes.last_with(one.ttl, expiry)));
                 let before = batch.len();
-                for pattern in &patterns {
+                for pattern in patterns.iter().filter(|pattern| !is_refused(pattern)) {
                     let (pattern, name) = ((*pattern).clone(), name.clone());
                     let lease = Lease { pattern, name, address: one.address, expiry, asked_by: Some(client) };
                     if leases.is_open(&lease, expiry) {

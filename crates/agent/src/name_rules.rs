@@ -1,12 +1,12 @@
 //! The rules by name that are enforced: whose they are, and which addresses they
 //! never open.
 
-use namewall_policy::Program;
 use namewall_policy::bits::BitSet;
-use namewall_policy::domain::{DomainName, DomainPattern, PatternId};
+use namewall_policy::domain::{DomainName, PatternId, RulePattern};
 use namewall_policy::lease::{NeverLeased, Refusal, Rules};
 use namewall_policy::model::NodeId;
 use namewall_policy::program::{ClassId, Holder};
+use namewall_policy::{Lease, Program};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
@@ -19,8 +19,7 @@ pub(crate) struct NameRules {
     never: NeverLeased,
     /// The patterns of each Class' rules, found when a pod of it asks first.
     names: Arc<Vec<OnceLock<BitSet>>>,
-    /// The patterns that a rule denies, and those that this node renews, found when they are first needed.
-    denied: OnceLock<BitSet>,
+    /// The patterns of names that this node renews, found when they are first needed.
     renewed: OnceLock<BitSet>,
 }
 
@@ -35,8 +34,7 @@ impl NameRules {
             Some(before) => before.names.clone(),
             None => Arc::new(program.classes.iter().map(|_| OnceLock::new()).collect()),
         };
-        let (denied, renewed) = (OnceLock::new(), OnceLock::new());
-        Self { program: program.clone(), node, never: never.clone(), names, denied, renewed }
+        Self { program: program.clone(), node, never: never.clone(), names, renewed: OnceLock::new() }
     }
 
     /// What decides which leases there may be.
@@ -63,7 +61,7 @@ impl NameRules {
     }
 
     fn renewed(&self) -> BitSet {
-        let mut renewed = self.denied().clone();
+        let mut renewed = self.program.denied_names();
         renewed.union_with(&self.program.names_before_services());
         let here = self.program.workloads.iter().filter(|member| !member.template && self.may_be_here(member.node));
         let classes: BTreeSet<ClassId> = here.map(|member| member.class).collect();
@@ -71,13 +69,9 @@ impl NameRules {
         renewed
     }
 
-    fn denied(&self) -> &BitSet {
-        self.denied.get_or_init(|| self.program.denied_names())
-    }
-
-    /// The patterns that some rule denies.
-    pub(crate) fn denied_patterns(&self) -> BTreeSet<&DomainPattern> {
-        self.denied().iter().map(|id| self.program.patterns.get(PatternId(id as u32))).collect()
+    /// True if some rule denies a name.
+    pub(crate) fn deny_names(&self) -> bool {
+        self.program.patterns.iter().any(|(_, pattern)| pattern.denies())
     }
 
     /// The patterns of this pod's rules; None if it is no pod, or has no rule by name (S6.10).
@@ -92,7 +86,7 @@ impl NameRules {
         if Arc::ptr_eq(&self.names, &before.names) && self.program.class_at(client) == before.program.class_at(client) {
             return true;
         }
-        let patterns = |rules: &Self| -> BTreeSet<DomainPattern> {
+        let patterns = |rules: &Self| -> BTreeSet<RulePattern> {
             let ids = rules.names_of(client).into_iter().flat_map(BitSet::iter);
             ids.map(|id| rules.program.patterns.get(PatternId(id as u32)).clone()).collect()
         };
@@ -100,19 +94,24 @@ impl NameRules {
     }
 
     /// The patterns among these that match the name.
-    pub(crate) fn matching(&self, names: &BitSet, name: &DomainName) -> Vec<&DomainPattern> {
+    pub(crate) fn matching(&self, names: &BitSet, name: &DomainName) -> Vec<&RulePattern> {
         let all = self.program.patterns.matching(name).into_iter();
         all.filter(|PatternId(id)| names.contains(*id as usize)).map(|id| self.program.patterns.get(id)).collect()
     }
 
     /// All patterns that match the name, of every pod's rules.
-    pub(crate) fn all_matching(&self, name: &DomainName) -> impl Iterator<Item = &DomainPattern> {
+    pub(crate) fn all_matching(&self, name: &DomainName) -> impl Iterator<Item = &RulePattern> {
         self.program.patterns.matching(name).into_iter().map(|id| self.program.patterns.get(id))
     }
 
-    /// Why the name must not open the address (S6.8); None if it may.
+    /// Why rules that allow the name must not open the address (S6.8); None if they may.
     pub(crate) fn refusal(&self, name: &DomainName, address: IpAddr) -> Option<Refusal> {
         self.never.refusal(&self.program, name, address)
+    }
+
+    /// Why the lease must not be there (S6.8); None if it may.
+    pub(crate) fn refusal_of(&self, lease: &Lease) -> Option<Refusal> {
+        self.never.refusal_of_lease(&self.program, lease.borrowed())
     }
 }
 

@@ -230,7 +230,7 @@ mod tests {
     use crate::sharing::testing::{object, tell};
     use namewall_dns::lookup::Found;
     use namewall_policy::Lease;
-    use namewall_policy::domain::DomainPattern;
+    use namewall_policy::domain::{DomainPattern, RulePattern};
     use namewall_runtime::ManualClock;
     use std::sync::{Arc, Mutex};
 
@@ -394,7 +394,7 @@ mod tests {
         let before = std::mem::replace(&mut node.elsewhere, LearnedElsewhere::new(Arc::new(node.clock.clone())));
         let name = DomainName::parse_recorded(NAME).expect("a name");
         let expiry = before.now() + Duration::from_secs(35);
-        let pattern = DomainPattern::Exact(name.clone());
+        let pattern = RulePattern::deny(DomainPattern::Exact(name.clone()));
         let lease = Lease { pattern, name, address: address(1), expiry, asked_by: None };
         node.elsewhere.adopt([lease].into_iter());
         assert_eq!(node.pass(600, address(1)), 0);

@@ -101,7 +101,7 @@ impl World<'_> {
         }
         for told in self.names.iter().flat_map(NameObject::addresses) {
             let Ok(name) = told.name.parse::<DomainName>() else { continue };
-            if patterns.iter().any(|pattern| pattern.matches(&name)) {
+            if patterns.iter().any(|pattern| pattern.names.matches(&name)) {
                 addresses.insert_address(told.address);
             }
         }

@@ -4,7 +4,7 @@ use crate::conntrack::Connection;
 use crate::inside::SecondConnection;
 use crate::render::{Answerer, DNS, Intercept, Scope, may_ask};
 use namewall_policy::addr::is_own_to_each_machine;
-use namewall_policy::domain::DomainPattern;
+use namewall_policy::domain::RulePattern;
 use namewall_policy::lease::LeaseTable;
 use namewall_policy::model::{Direction, NodeId, PolicyKind, ServiceId};
 use namewall_policy::port::Protocol;
@@ -233,11 +233,11 @@ impl<'a> Judge<'a> {
     }
 
     /// True if rules allow the connection if its destination is open by these patterns.
-    fn allows_by<'p>(&self, flow: &Flow, patterns: impl Iterator<Item = &'p DomainPattern>) -> bool {
+    fn allows_by<'p>(&self, flow: &Flow, patterns: impl Iterator<Item = &'p RulePattern>) -> bool {
         let Some(address) = flow.to.address else { return false };
         let mut leases = LeaseTable::default();
         for pattern in patterns {
-            let (pattern, name, expiry) = (pattern.clone(), pattern.domain().clone(), Instant(Duration::MAX));
+            let (pattern, name, expiry) = (pattern.clone(), pattern.names.domain().clone(), Instant(Duration::MAX));
             leases.grant(Lease { pattern, name, address, expiry, asked_by: None });
         }
         evaluate(self.program, &leases, flow, EVER).verdict == Verdict::Allow

@@ -9,7 +9,7 @@ pub(crate) use moving::Moving;
 
 use crate::Adoption;
 use crate::nft::set::{self, Element, Key, LeaseNote, Lifetime, Passing, Transient, Version};
-use namewall_policy::domain::{DomainName, DomainPattern};
+use namewall_policy::domain::{DomainName, RulePattern};
 use namewall_policy::lease::{LeaseChange, Refusal};
 use namewall_policy::{Instant, Lease, LeaseRef, LeaseTable, Program};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -20,7 +20,7 @@ use std::time::Duration;
 const SAME: Duration = Duration::from_secs(1);
 
 /// Which lease groups each pattern opens.
-pub type LeaseGroups = FxHashMap<DomainPattern, Vec<u64>>;
+pub type LeaseGroups = FxHashMap<RulePattern, Vec<u64>>;
 
 /// An address that is open in a lease group.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -70,7 +70,7 @@ impl<'a> Grouped<'a> {
         let mut wanted = Grouped { groups: &fresh, ..self }.wanted(now);
         let stale = Grouped { groups: &stale, ..self }.wanted(now);
         let mut gone: FxHashSet<GroupAddress> = stale.into_keys().collect();
-        let mut known: FxHashMap<(&DomainPattern, IpAddr), Option<Instant>> = FxHashMap::default();
+        let mut known: FxHashMap<(&RulePattern, IpAddr), Option<Instant>> = FxHashMap::default();
         for opened in &change.opened {
             // A batch may open an address twice; only the first says what there was before the batch.
             known.entry((&opened.lease.pattern, opened.lease.address)).or_insert(opened.before);
@@ -160,7 +160,7 @@ impl<'a> Grouped<'a> {
         self.leases.at(address).filter(opens)
     }
 
-    fn has_group(self, pattern: &DomainPattern, group: u64) -> bool {
+    fn has_group(self, pattern: &RulePattern, group: u64) -> bool {
         self.groups.get(pattern).is_some_and(|groups| groups.contains(&group))
     }
 
@@ -217,7 +217,7 @@ impl Adopting<'_> {
     /// address itself, which keeps its own time. Where the name is not known, the group is: the lease stays open for as
     /// long as it was meant to.
     pub(crate) fn adopt(self, found: &[Found]) -> Adopted {
-        let mut by_group: FxHashMap<u64, Vec<&DomainPattern>> = FxHashMap::default();
+        let mut by_group: FxHashMap<u64, Vec<&RulePattern>> = FxHashMap::default();
         for (pattern, groups) in self.groups {
             groups.iter().for_each(|group| by_group.entry(*group).or_default().push(pattern));
         }
@@ -226,13 +226,13 @@ impl Adopting<'_> {
         let named: FxHashSet<(u64, IpAddr, &DomainName)> = named.collect();
         let mut adopted = Adopted::default();
         for Found { group, address, left, note } in found {
-            let matching = |name: &DomainName| -> Vec<&DomainPattern> {
+            let matching = |name: &DomainName| -> Vec<&RulePattern> {
                 patterns.matching(name).into_iter().map(|id| patterns.get(id)).collect()
             };
             let known = note.as_ref().map(|note| (matching(&note.name), note.name.clone()));
             let known = known.filter(|(all, _)| !all.is_empty());
             let asked_by = note.as_ref().and_then(|note| note.asked_by);
-            let of_group = || by_group.get(group).map(|all| (vec![all[0]], all[0].domain().clone()));
+            let of_group = || by_group.get(group).map(|all| (vec![all[0]], all[0].names.domain().clone()));
             let Some((patterns, name)) = known.or_else(of_group) else { continue };
             let refusal = self.rules.never_leased.refusal(self.program, &name, *address);
             let expiry = self.now + (*left).min(self.rules.longest);
@@ -244,8 +244,10 @@ impl Adopting<'_> {
                 }
                 let (pattern, name) = (pattern.clone(), name.clone());
                 let lease = Lease { pattern, name, address: *address, expiry, asked_by };
-                match refusal {
-                    Some(refusal) => adopted.revoked.push((lease, refusal)),
+                match refusal.filter(|_| !lease.pattern.denies()) {
+                    Some(refusal) if is_own => adopted.revoked.push((lease, refusal)),
+                    // It was a lease of a rule that denies, and opened nothing.
+                    Some(_) => {}
                     None => adopted.leases.push(lease),
                 }
             }
@@ -282,6 +284,7 @@ mod tests {
     use super::*;
     use crate::sample::{self, Sample, WithRules as _};
     use namewall_policy::LeaseStore;
+    use namewall_policy::domain::DomainPattern;
     use namewall_policy::lease::Bounds;
     use namewall_policy::model::{Action, Direction, Peer, Peers, PolicyKind, Ports};
 
@@ -291,8 +294,8 @@ mod tests {
         Instant(Duration::from_secs(seconds))
     }
 
-    fn exact() -> DomainPattern {
-        DomainPattern::Exact("example.com".parse().unwrap())
+    fn exact() -> RulePattern {
+        RulePattern::allow(DomainPattern::Exact("example.com".parse().unwrap()))
     }
 
     fn groups(numbers: &[u64]) -> LeaseGroups {
@@ -358,7 +361,7 @@ mod tests {
     #[test]
     fn s6_3_an_address_ends_with_the_longest_lease_that_is_left() {
         let mut store = LeaseStore::new(LeaseTable::with_bounds(Bounds { leases: 4, ..Bounds::default() }));
-        let subdomains = DomainPattern::Subdomains("example.com".parse().unwrap());
+        let subdomains = RulePattern::allow(DomainPattern::Subdomains("example.com".parse().unwrap()));
         let one: LeaseGroups = [(subdomains.clone(), vec![1])].into_iter().collect();
         let mut grant = |client: u8, name: &str, last: u8, expiry| {
             let (pattern, name) = (subdomains.clone(), name.parse().unwrap());
@@ -391,7 +394,7 @@ mod tests {
 
     #[test]
     fn patterns_that_share_a_group_are_one_element_that_lasts_as_long_as_the_longest() {
-        let shared = DomainPattern::Subdomains("com".parse().unwrap());
+        let shared = RulePattern::allow(DomainPattern::Subdomains("com".parse().unwrap()));
         let both: LeaseGroups = [(exact(), vec![1]), (shared.clone(), vec![1])].into_iter().collect();
         let mut store = LeaseStore::default();
         let second = Lease { pattern: shared.clone(), ..lease(1, at(130)) };
@@ -447,8 +450,8 @@ mod tests {
     }
 
     /// A Program with a rule of these patterns.
-    fn program(patterns: &[DomainPattern]) -> Program {
-        let peers = patterns.iter().cloned().map(Peer::Domain).collect();
+    fn program(patterns: &[RulePattern]) -> Program {
+        let peers = patterns.iter().map(|pattern| Peer::Domain(pattern.names.clone())).collect();
         let clauses = sample::clauses(Peers::Listed(peers), Ports::Any);
         let names = sample::policy(PolicyKind::NetworkPolicy, "names", "web");
         let pods = Sample::default().pod("web", &["10.0.0.1"], "n1").pod("db", &["10.0.0.2"], "n1");
@@ -459,7 +462,7 @@ mod tests {
     /// pattern has renewed since.
     #[test]
     fn s6_3_a_table_with_a_name_that_is_open_for_different_times_is_adopted_as_it_is() {
-        let wide = DomainPattern::Subdomains("com".parse().unwrap());
+        let wide = RulePattern::allow(DomainPattern::Subdomains("com".parse().unwrap()));
         let (never_leased, program) = (sample::never_leased(), program(&[exact(), wide.clone()]));
         let rules = Adoption { never_leased: &never_leased, longest: Duration::from_secs(3_605) };
         let mut both = groups(&[1]);

@@ -9,7 +9,7 @@ use crate::render::Scope;
 use crate::{
     Applied, Connection, Count, Cut, Dataplane, Denied, Desired, FollowDenials, ListConnections, Plan, Told, Way,
 };
-use namewall_policy::domain::DomainPattern;
+use namewall_policy::domain::RulePattern;
 use namewall_policy::lease::LeaseChange;
 use namewall_policy::port::Protocol;
 use namewall_policy::{Decision, Flow, Instant, Lease, LeaseTable, Program, Verdict, evaluate};
@@ -37,7 +37,7 @@ struct Inner {
     /// Names of interfaces that do not exist.
     missing: Vec<String>,
     /// Like the kernel, it knows until when a pattern opens an address, and by which name.
-    leases: FxHashMap<(DomainPattern, IpAddr), Lease>,
+    leases: FxHashMap<(RulePattern, IpAddr), Lease>,
     connections: Vec<Connection>,
     replaced: usize,
     /// How often leases were opened, and the most leases that a change of rules or leases had.
@@ -245,7 +245,7 @@ impl Dataplane for Memory {
         inner.follow(desired.changed, desired.leases, desired.now);
         let open = desired.leases.iter().filter(|lease| lease.expiry > desired.now);
         open.for_each(|lease| inner.open(&lease.to_lease()));
-        let patterns: FxHashSet<&DomainPattern> = desired.program.patterns.iter().map(|(_, pattern)| pattern).collect();
+        let patterns: FxHashSet<&RulePattern> = desired.program.patterns.iter().map(|(_, pattern)| pattern).collect();
         inner.leases.retain(|(pattern, _), _| patterns.contains(pattern));
         let way = if is_first { Way::Rebuild } else { Way::Whole };
         inner.replaced += 1;

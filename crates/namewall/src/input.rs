@@ -10,7 +10,7 @@ use namewall_policy::ask::{Names, World};
 use namewall_policy::domain::DomainName;
 use namewall_policy::lease::{Learned, NeverLeased};
 use namewall_policy::reach::{Matrix, Reach};
-use namewall_policy::{Finding, Instant, Lease, LeaseTable, Program, Severity, Snapshot, compile};
+use namewall_policy::{Finding, Instant, LeaseTable, Program, Severity, Snapshot, compile};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::Path;
@@ -101,18 +101,17 @@ impl Loaded {
         loaded
     }
 
-    /// What DNSNameResolver objects have seen opens addresses as it would in a cluster.
+    /// What DNSNameResolver objects have seen is leased as it is in a cluster: for every rule with a pattern of the name.
     fn take_resolved(&mut self, resolved: Vec<cluster::Resolved>) {
-        for cluster::Resolved { pattern, name, address } in resolved {
-            if let Some(refusal) = self.never_leased.refusal(&self.program, &name, address) {
-                output::note(&format!("DNSNameResolver: {name} = {address}: {refusal}"));
-                continue;
-            }
+        for cluster::Resolved { name, address } in resolved {
             let known = self.names.entry(name.clone()).or_default();
             if !known.contains(&address) {
                 known.push(address);
             }
-            self.leases.grant(Lease { pattern, name, address, expiry: FOREVER, asked_by: None });
+            let learned = Learned { name, addresses: vec![address], expiry: FOREVER, asked_by: None };
+            for (address, refusal) in self.never_leased.learn(&self.program, &learned, &mut self.leases) {
+                output::note(&format!("DNSNameResolver: {} = {address}: {refusal}", learned.name));
+            }
         }
     }
 

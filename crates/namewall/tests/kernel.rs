@@ -240,7 +240,7 @@ fn s6_4_a_lease_is_in_the_kernel_when_grant_returns_and_goes_by_itself() {
         let (_, pattern) = program.patterns.iter().next().expect("the shop has a name in its policies");
         let lease = |address: &str, seconds| Lease {
             pattern: pattern.clone(),
-            name: pattern.example(),
+            name: pattern.names.example(),
             address: address.parse().expect("an address"),
             expiry: Instant(Duration::from_secs(seconds)),
             asked_by: None,

@@ -1,7 +1,10 @@
 //! Names and patterns of names. Labels are compared, never text: `evilfoo.com`
 //! is not under `foo.com`.
 
-use rustc_hash::FxHashMap;
+mod table;
+
+pub use table::{Effect, PatternId, PatternTable, RulePattern};
+
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -264,70 +267,6 @@ impl fmt::Debug for DomainPattern {
     }
 }
 
-/// A pattern in a [`PatternTable`].
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct PatternId(pub u32);
-
-/// All patterns of a Program, found by hashed label suffixes: a lookup costs
-/// one probe a label, however many patterns there are.
-#[derive(Clone, Default, Debug)]
-pub struct PatternTable {
-    patterns: Vec<DomainPattern>,
-    by_domain: FxHashMap<Box<str>, Slots>,
-}
-
-#[derive(Clone, Copy, Default, Debug)]
-struct Slots {
-    exact: Option<PatternId>,
-    subdomains: Option<PatternId>,
-    one_label: Option<PatternId>,
-}
-
-impl PatternTable {
-    /// The id of the pattern, which is added if it is new.
-    pub fn intern(&mut self, pattern: &DomainPattern) -> PatternId {
-        let slots = self.by_domain.entry(pattern.domain().as_str().into()).or_default();
-        let slot = match pattern {
-            DomainPattern::Exact(_) => &mut slots.exact,
-            DomainPattern::Subdomains(_) => &mut slots.subdomains,
-            DomainPattern::OneLabel(_) => &mut slots.one_label,
-        };
-        let patterns = &mut self.patterns;
-        *slot.get_or_insert_with(|| {
-            patterns.push(pattern.clone());
-            PatternId(patterns.len() as u32 - 1)
-        })
-    }
-
-    pub fn get(&self, id: PatternId) -> &DomainPattern {
-        &self.patterns[id.0 as usize]
-    }
-
-    pub fn iter(&self) -> impl Iterator<Item = (PatternId, &DomainPattern)> {
-        self.patterns.iter().enumerate().map(|(at, pattern)| (PatternId(at as u32), pattern))
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.patterns.is_empty()
-    }
-
-    /// Every pattern that matches the name.
-    pub fn matching(&self, name: &DomainName) -> Vec<PatternId> {
-        let mut found = Vec::new();
-        for (depth, suffix) in name.suffixes().enumerate() {
-            let Some(slots) = self.by_domain.get(suffix) else {
-                continue;
-            };
-            match depth {
-                0 => found.extend(slots.exact),
-                1 => found.extend(slots.subdomains.into_iter().chain(slots.one_label)),
-                _ => found.extend(slots.subdomains),
-            }
-        }
-        found
-    }
-}
-
 #[cfg(test)]
 mod recorded_tests {
     use super::*;
@@ -441,16 +380,21 @@ mod tests {
         fn the_table_finds_what_the_patterns_match(
             texts in proptest::collection::vec("(\\*\\.)?[ab]\\.([ab]\\.)?[ab]", 0..12),
             one in proptest::collection::vec(any::<bool>(), 12),
+            denies in proptest::collection::vec(any::<bool>(), 12),
             asked in "[ab](\\.[ab]){0,4}",
         ) {
             let mut table = PatternTable::default();
-            for (text, one) in texts.iter().zip(one) {
-                table.intern(&pattern(text, if one { Wildcard::OneLabel } else { Wildcard::Subdomains }));
+            for ((text, one), denies) in texts.iter().zip(one).zip(denies) {
+                let names = pattern(text, if one { Wildcard::OneLabel } else { Wildcard::Subdomains });
+                let pattern = if denies { RulePattern::deny(names) } else { RulePattern::allow(names) };
+                let id = table.intern(&pattern);
+                prop_assert_eq!(table.intern(&pattern), id);
+                prop_assert_eq!(table.get(id), &pattern);
             }
             let asked = name(&asked);
             let mut found = table.matching(&asked);
             found.sort();
-            let slow: Vec<_> = table.iter().filter(|(_, p)| p.matches(&asked)).map(|(id, _)| id).collect();
+            let slow: Vec<_> = table.iter().filter(|(_, p)| p.names.matches(&asked)).map(|(id, _)| id).collect();
             prop_assert_eq!(found, slow);
         }
 

@@ -3,7 +3,7 @@
 //! cannot disagree.
 
 use crate::addr::is_own_to_each_machine;
-use crate::domain::DomainPattern;
+use crate::domain::RulePattern;
 use crate::flow::{Cause, Decision, Endpoint, Flow, Hop, Reason, Stage, Verdict};
 use crate::lease::{Instant, LeaseRef, LeaseTable};
 use crate::model::{Action, Direction, Enforcement, NodeId, PolicyId};
@@ -416,7 +416,7 @@ impl<'a> Walk<'a> {
         if set.domains.is_empty() {
             return None;
         }
-        let wanted = |pattern: &DomainPattern| self.program.lists_pattern(set, pattern);
+        let wanted = |pattern: &RulePattern| self.program.lists_pattern(set, pattern);
         self.leases.opening(peer.address?, self.now, wanted).map(Some)
     }
 }
@@ -434,7 +434,7 @@ fn all_allow(
 
 impl Program {
     /// Whether one of the set's patterns is this one.
-    pub(crate) fn lists_pattern(&self, set: &PeerSet, pattern: &DomainPattern) -> bool {
+    pub(crate) fn lists_pattern(&self, set: &PeerSet, pattern: &RulePattern) -> bool {
         set.domains.iter().any(|&id| self.patterns.get(id) == pattern)
     }
 
@@ -452,7 +452,7 @@ impl Program {
         if peer.node.is_some_and(|node| set.nodes.contains(node.index()) && self.tells_node(peer, node)) {
             return true;
         }
-        let named = |name| set.domains.iter().any(|&id| self.patterns.get(id).matches(name));
+        let named = |name| set.domains.iter().any(|&id| self.patterns.get(id).names.matches(name));
         peer.address.is_some_and(|address| set.addresses.contains(address)) || peer.name.as_ref().is_some_and(named)
     }
 

@@ -398,9 +398,7 @@ impl Program {
 
     /// The patterns that some egress rule denies.
     pub fn denied_names(&self) -> BitSet {
-        let rules = self.rules.iter().filter(|rule| rule.direction == Direction::Egress);
-        let denying = rules.filter(|rule| rule.action == Action::Deny);
-        self.names_in_rules(denying)
+        self.patterns.iter().filter(|(_, pattern)| pattern.denies()).map(|(PatternId(id), _)| id as usize).collect()
     }
 
     /// The patterns of the rules of gates before Services. Every node judges them, whoever its pods are (S1.11).

@@ -1,6 +1,6 @@
 //! How much is kept of what names open, and for whom (S6.5), and what they never open (S6.8).
 
-use namewall_policy::domain::{DomainName, DomainPattern, Wildcard};
+use namewall_policy::domain::{DomainName, DomainPattern, RulePattern, Wildcard};
 use namewall_policy::labels::Labels;
 use namewall_policy::lease::{Bounds, NeverLeased, Revision, Rules};
 use namewall_policy::model::{Node, Role, Workload, WorkloadId, WorkloadKind};
@@ -15,8 +15,8 @@ fn at(seconds: u64) -> Instant {
     Instant(Duration::from_secs(seconds))
 }
 
-fn pattern(text: &str) -> DomainPattern {
-    DomainPattern::parse(text, Wildcard::Subdomains).expect("it is a pattern")
+fn pattern(text: &str) -> RulePattern {
+    RulePattern::allow(DomainPattern::parse(text, Wildcard::Subdomains).expect("it is a pattern"))
 }
 
 fn lease(pattern_text: &str, name: &str, address: u32, seconds: u64) -> Lease {

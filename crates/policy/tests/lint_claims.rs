@@ -2,7 +2,7 @@
 //! shadowed can be removed and no connection fares differently; a pod that is
 //! said to reach no DNS server reaches none.
 
-use namewall_policy::domain::{DomainPattern, Wildcard};
+use namewall_policy::domain::{DomainName, DomainPattern, RulePattern, Wildcard};
 use namewall_policy::labels::Selector;
 use namewall_policy::lint::lint;
 use namewall_policy::model::{
@@ -136,16 +136,21 @@ fn flows(snapshot: &Snapshot) -> Vec<Flow> {
     flows
 }
 
-/// Each name at an address of its own, as every pattern would lease it.
+/// Each name at an address of its own, as every pattern would lease it, and at one inside, as patterns that deny do.
 fn leases() -> LeaseTable {
     let mut table = LeaseTable::default();
     for (name, address) in [("a.example", "8.8.8.8"), ("b.a.example", "200.1.1.1"), ("c.example", "203.0.113.200")] {
         for pattern in ["a.example", "*.example", "*.a.example", "b.a.example"] {
             let pattern = DomainPattern::parse(pattern, Wildcard::Subdomains).expect("a pattern");
-            let name = name.parse().expect("a name");
+            let name: DomainName = name.parse().expect("a name");
             if pattern.matches(&name) {
-                let address = address.parse().expect("an address");
-                table.grant(Lease { pattern, name, address, expiry: Instant(Duration::from_secs(10)), asked_by: None });
+                let (address, expiry): (IpAddr, _) =
+                    (address.parse().expect("an address"), Instant(Duration::from_secs(10)));
+                let inside = "192.168.0.1".parse().expect("an address");
+                let (allows, denies) = (RulePattern::allow(pattern.clone()), RulePattern::deny(pattern));
+                for (pattern, address) in [(allows, address), (denies.clone(), address), (denies, inside)] {
+                    table.grant(Lease { pattern, name: name.clone(), address, expiry, asked_by: None });
+                }
             }
         }
     }

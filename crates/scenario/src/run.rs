@@ -13,7 +13,7 @@ use crate::settings::Going;
 use crate::zones::{ReadsAnswers, Witness, Zones};
 use judge::Judge;
 use namewall_cluster::yaml::Node;
-use namewall_cluster::{Document, Settings, lower};
+use namewall_cluster::{Document, Resolved, Settings, lower};
 use namewall_policy::ask::{Host, Names, Route, Target, World};
 use namewall_policy::domain::DomainName;
 use namewall_policy::explain::describe_reason;
@@ -394,16 +394,15 @@ impl Player<'_> {
                 }
                 learned.expiry > now && !opens
             });
-            for resolved in lowered.resolved {
-                let (pattern, name, address) = (resolved.pattern, resolved.name, resolved.address);
-                if never_leased.refusal(&program, &name, address).is_none() {
-                    let known = names.entry(name.clone()).or_default();
-                    if !known.contains(&address) {
-                        known.push(address);
-                    }
-                    let lease = Lease { pattern, name, address, expiry: Instant(Duration::MAX), asked_by: None };
-                    leases.grant(lease.clone());
-                    given.grant(lease);
+            for Resolved { name, address } in lowered.resolved {
+                let known = names.entry(name.clone()).or_default();
+                if !known.contains(&address) {
+                    known.push(address);
+                }
+                let expiry = Instant(Duration::MAX);
+                let learned = Learned { name, addresses: vec![address], expiry, asked_by: None };
+                for leases in [&mut *leases, &mut *given] {
+                    never_leased.learn(&program, &learned, leases);
                 }
             }
             State { snapshot: lowered.snapshot, program, never_leased }

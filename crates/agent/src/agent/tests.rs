@@ -18,7 +18,7 @@ use namewall_dataplane::memory::Memory;
 use namewall_dataplane::{Connection, CutEstablished, Denied};
 use namewall_dns::{Answer, Learn, OnLearnTimeout};
 use namewall_kubernetes::NodeTopic;
-use namewall_policy::domain::DomainPattern;
+use namewall_policy::domain::{DomainPattern, RulePattern};
 use namewall_policy::lease::Bounds;
 use namewall_policy::port::Protocol;
 use namewall_policy::{Instant, Lease, LeaseStore, LeaseTable};

@@ -2,7 +2,7 @@
 
 use crate::state::State;
 use namewall_dataplane::Dataplane;
-use namewall_policy::domain::{DomainName, DomainPattern};
+use namewall_policy::domain::{DomainName, RulePattern};
 use namewall_policy::explain::describe_rule;
 use namewall_policy::model::Direction;
 use namewall_policy::program::{Matcher, RuleId};
@@ -16,7 +16,7 @@ pub(super) fn leases<D: Dataplane>(state: &State<D>, question: &Value) -> Result
         question["name"].as_str().map(str::parse).transpose().map_err(|error| format!("{error}"))?;
     let (program, now) = (state.node.program(), state.node.now());
     // A lease whose rule is gone opens nothing.
-    let patterns: HashSet<&DomainPattern> = program.patterns.iter().map(|(_, pattern)| pattern).collect();
+    let patterns: HashSet<&RulePattern> = program.patterns.iter().map(|(_, pattern)| pattern).collect();
     let is_wanted = |lease: &Lease| {
         lease.expiry > now
             && patterns.contains(&lease.pattern)
@@ -50,7 +50,7 @@ fn describe<D: Dataplane>(state: &State<D>, lease: &Lease, now: Instant) -> Valu
 }
 
 /// The egress rules that have this pattern.
-pub fn rules_of(snapshot: &Snapshot, program: &Program, pattern: &DomainPattern) -> Vec<String> {
+pub fn rules_of(snapshot: &Snapshot, program: &Program, pattern: &RulePattern) -> Vec<String> {
     let has_pattern = |matcher: &Matcher| match matcher {
         Matcher::Clauses { peers, .. } => {
             program.peer_set(*peers).domains.iter().any(|id| program.patterns.get(*id) == pattern)

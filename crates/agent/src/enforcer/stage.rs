@@ -71,10 +71,8 @@ impl<D: Dataplane> Enforcer<D> {
     fn recall(&self, next: &Next<'_>) -> Result<Vec<Lease>, D::Error> {
         let before = next.revision.before.filter(|_| next.recalled.len() > LEASES_AT_ONCE);
         let Some(before) = before else { return Ok(next.recalled.to_vec()) };
-        let is_leased = |lease: &&Lease| {
-            let Lease { name, address, .. } = lease;
-            before.never_leased.refusal(before.program, name, *address).is_none()
-        };
+        let is_leased =
+            |lease: &&Lease| before.never_leased.refusal_of_lease(before.program, lease.borrowed()).is_none();
         let (early, left): (Vec<&Lease>, Vec<&Lease>) = next.recalled.iter().partition(is_leased);
         self.carry(&early.into_iter().cloned().collect::<Vec<_>>())?;
         Ok(left.into_iter().cloned().collect())

@@ -102,6 +102,51 @@ fn s6_8_a_lease_ends_when_settings_name_its_network() {
     assert_eq!((bench.memory.leases().len(), bench.revoked()), (0, 1));
 }
 
+fn denies(name: &str) -> String {
+    format!(
+        "{{apiVersion: k8s.ovn.org/v1, kind: EgressFirewall, metadata: {{name: default, namespace: shop}},
+          spec: {{egress: [{{type: Deny, to: {{dnsName: {name}}}}}]}}}}"
+    )
+}
+
+/// What is never leased must not be opened by an answer. To deny it opens nothing.
+#[test]
+fn s6_8_a_denied_name_stays_denied_wherever_it_leads() {
+    let metadata = Ipv4Addr::new(169, 254, 169, 254);
+    let mut bench = Bench::new(&[denies("bad.example.com")]);
+    assert!(bench.is_open(metadata) && bench.is_open(OUTSIDE));
+    bench.hears(WEB, &answer("bad.example.com", &[metadata, OUTSIDE], 60));
+    let denied = [metadata, OUTSIDE];
+    assert!(denied.into_iter().all(|address| !bench.is_open(address)));
+    // A tenant makes one of the addresses such as are never leased.
+    bench.enforces(&[denies("bad.example.com"), service_at("198.51.100.7")]);
+    assert!(denied.into_iter().all(|address| !bench.is_open(address)));
+    bench.restart(&[denies("bad.example.com"), service_at("198.51.100.7")]);
+    assert!(denied.into_iter().all(|address| !bench.is_open(address)), "the next process keeps it");
+    assert_eq!(bench.revoked(), 0);
+    // What others publish of the name counts, too.
+    let node = Ipv4Addr::new(192, 0, 2, 1);
+    let heard = Heard { name: "bad.example.com".parse().unwrap(), address: node.into(), left: Duration::from_secs(60) };
+    assert_eq!(bench.learner().hear(&[heard]).unwrap(), 1);
+    assert!(!bench.is_open(node));
+}
+
+#[test]
+fn s6_8_a_name_that_is_denied_and_allowed_opens_nothing_inside() {
+    let metadata = Ipv4Addr::new(169, 254, 169, 254);
+    let mut bench = Bench::new(&[names_of_web(&["api.example.com"])]);
+    bench.hears(WEB, &answer("api.example.com", &[metadata, OUTSIDE], 60));
+    assert!(!bench.is_open(metadata) && bench.is_open(OUTSIDE));
+    // A Deny of the same name has leases inside. None of them carries over to the rule that allows it.
+    let both = [denies("api.example.com"), names_of_web(&["api.example.com"])];
+    bench.enforces(&both);
+    bench.hears(WEB, &answer("api.example.com", &[metadata, OTHER], 60));
+    assert!(!bench.is_open(metadata) && !bench.is_open(OUTSIDE) && !bench.is_open(OTHER));
+    bench.restart(&both);
+    bench.enforces(&[names_of_web(&["api.example.com"])]);
+    assert!(!bench.is_open(metadata) && bench.is_open(OUTSIDE) && bench.is_open(OTHER));
+}
+
 #[test]
 fn s6_6_a_change_that_fails_leaves_the_leases_as_they_were() {
     let mut bench = Bench::new(&[rules()]);

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::testing::{Bench, DB, WEB, answer, names_of, names_of_web, program};
+use namewall_policy::domain::DomainPattern;
 use namewall_policy::lease::{NeverLeased, Revision, Rules};
 use namewall_policy::{LeaseStore, Verdict};
 use std::net::Ipv4Addr;
@@ -83,7 +84,7 @@ fn s6_3_whatever_is_granted_between_the_parts_of_a_revision_nothing_is_forgotten
         program(&[names_of_web(&["*.example.com", "n1.api.example.com"]), names_of("db", &["*.api.example.com"])]);
     let plain = NeverLeased::new("cluster.local".parse().unwrap());
     let listed = plain.clone().and_networks(&["198.18.0.0/25".parse().unwrap()]);
-    let api = namewall_policy::domain::DomainPattern::Subdomains("api.example.com".parse().unwrap());
+    let api = RulePattern::allow(DomainPattern::Subdomains("api.example.com".parse().unwrap()));
     for seed in 0..6_u64 {
         let mut dice = seed;
         let never = if seed % 2 == 0 { &plain } else { &listed };

@@ -162,7 +162,7 @@ pub(crate) fn read_resolver(document: &Document, findings: &mut Vec<Finding>) ->
         };
         for address in &item.resolved_addresses {
             if let Some(address) = parts::address(&mut scope, &address.ip, &format!("{path}.resolvedAddresses")) {
-                resolved.push(Resolved { pattern: pattern.clone(), name: name.clone(), address });
+                resolved.push(Resolved { name: name.clone(), address });
             }
         }
     }

@@ -28,7 +28,7 @@ pub use workloads::{Described, pods};
 use crate::document::Document;
 use crate::kinds::{self, ReadNode, Recognised, read_addresses, read_namespace, read_node, read_resolver};
 use namewall_policy::addr::Cidr;
-use namewall_policy::domain::{DomainName, DomainPattern};
+use namewall_policy::domain::DomainName;
 use namewall_policy::model::Enforcement;
 use namewall_policy::{Finding, Snapshot};
 use objects::Item;
@@ -49,7 +49,6 @@ pub struct Settings {
 /// A name a DNSNameResolver has seen at an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolved {
-    pub pattern: DomainPattern,
     pub name: DomainName,
     pub address: IpAddr,
 }

@@ -11,7 +11,7 @@ use crate::nft::table::Table;
 use namewall_policy::Program;
 use namewall_policy::addr::{AddrRange, AddrSet, next_address};
 use namewall_policy::bits::BitSet;
-use namewall_policy::domain::{DomainPattern, PatternId};
+use namewall_policy::domain::{DomainPattern, Effect, PatternId, RulePattern};
 use namewall_policy::model::{Action, Direction, PolicyId};
 use namewall_policy::port::{Protocol, Traffic, all_ports};
 use namewall_policy::program::{Matcher, PortSpec, PortSpecId, RuleId};
@@ -239,10 +239,17 @@ pub(super) fn is_possible(tests: &[Test]) -> bool {
 
 /// A list of patterns is a group of leases; its number says exactly which list, whoever computes it.
 pub(crate) fn lease_group(program: &Program, domains: &[PatternId]) -> u64 {
-    let text = |&id: &PatternId| match program.patterns.get(id) {
-        DomainPattern::Exact(name) => format!("exactly {name}"),
-        DomainPattern::Subdomains(name) => format!("below {name}"),
-        DomainPattern::OneLabel(name) => format!("one label below {name}"),
+    let text = |&id: &PatternId| {
+        let RulePattern { names, effect } = program.patterns.get(id);
+        let text = match names {
+            DomainPattern::Exact(name) => format!("exactly {name}"),
+            DomainPattern::Subdomains(name) => format!("below {name}"),
+            DomainPattern::OneLabel(name) => format!("one label below {name}"),
+        };
+        match effect {
+            Effect::Allow => text,
+            Effect::Deny => format!("denied: {text}"),
+        }
     };
     let mut texts: Vec<String> = domains.iter().map(text).collect();
     texts.sort_unstable();

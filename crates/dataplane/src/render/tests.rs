@@ -7,7 +7,7 @@ use crate::nft::emulate::{Packet, Seen, example, forward, send};
 use crate::nft::expression::conntrack;
 use crate::nft::set::{Element, Key};
 use crate::sample::{self, Sample, WithRules as _};
-use namewall_policy::domain::{DomainName, DomainPattern};
+use namewall_policy::domain::{DomainName, DomainPattern, RulePattern};
 use namewall_policy::lease::{Revision, Rules};
 use namewall_policy::model::{Action, Enforcement, Peer, Peers, Policy, PolicyKind, PortMatch, Ports};
 use namewall_policy::port::Protocol;
@@ -230,7 +230,8 @@ fn s6_3_a_lease_goes_from_the_kernel_when_its_address_becomes_a_pods() {
     };
     assert!(!send(&rendered.table, "egress-forward", &packet).accepted);
     let (address, expiry) = (packet.destination, Instant(std::time::Duration::from_secs(60)));
-    let change = store.grant(&[Lease { pattern, name, address, expiry, asked_by: None }], now);
+    let change =
+        store.grant(&[Lease { pattern: RulePattern::allow(pattern), name, address, expiry, asked_by: None }], now);
     let writes = Grouped { leases: store.table(), groups: &rendered.lease_groups }.after(&change, now);
     assert_eq!(put(&mut rendered, writes), 1);
     assert!(send(&rendered.table, "egress-forward", &packet).accepted);

@@ -64,7 +64,7 @@ fn enforce() -> SingleThreaded<Nft> {
         .flat_map(|(_, pattern)| {
             let lease = |address: &str| Lease {
                 pattern: pattern.clone(),
-                name: pattern.example(),
+                name: pattern.names.example(),
                 address: address.parse().unwrap(),
                 expiry: NOW + Duration::from_secs(100 * 3600),
                 asked_by: None,

@@ -8,7 +8,7 @@
 
 use crate::policy::{self, NAMES, Policy};
 use namewall_cluster as cluster;
-use namewall_policy::domain::DomainPattern;
+use namewall_policy::domain::{DomainPattern, RulePattern};
 use namewall_policy::port::Protocol;
 use namewall_policy::{Flow, Instant, Lease, LeaseTable, Program, Verdict, compile, evaluate};
 use std::collections::{BTreeMap, BTreeSet};
@@ -186,7 +186,7 @@ impl Model {
             for answered in answers.clone().filter(|answered| may_use(color, answered.color)) {
                 let (name, address) = (policy::domain(answered.name), answered.address);
                 if pattern.matches(&name) {
-                    let (pattern, expiry) = (pattern.clone(), LATER);
+                    let (pattern, expiry) = (RulePattern::allow(pattern.clone()), LATER);
                     drop(leases.grant(Lease { pattern, name, address, expiry, asked_by: None }));
                 }
             }

@@ -4,7 +4,7 @@ use super::claims::Claims;
 use super::roles::RoleIndex;
 use crate::addr::{AddrSet, is_own_to_each_machine, own_to_each_machine};
 use crate::bits::BitSet;
-use crate::domain::PatternTable;
+use crate::domain::{PatternTable, RulePattern};
 use crate::labels::Selector;
 use crate::model::{Action, Clauses, Peer, Peers, PortMatch, Ports, RoleId, Rule, ServedAddress};
 use crate::port::Traffic;
@@ -135,6 +135,10 @@ impl<'s, 'c> PeerCompiler<'s, 'c> {
                 for peer in peers {
                     match peer {
                         Peer::Nodes(selector) => self.add_nodes(&mut set, selector, nodes),
+                        Peer::Domain(names) => {
+                            let pattern = RulePattern { names: names.clone(), effect: action.into() };
+                            set.domains.push(self.patterns.intern(&pattern));
+                        }
                         _ => self.add(index, &mut set, peer),
                     }
                 }
@@ -158,11 +162,10 @@ impl<'s, 'c> PeerCompiler<'s, 'c> {
                 let holes: AddrSet = except.iter().copied().collect();
                 set.addresses = set.addresses.union(&block.subtract(&holes));
             }
-            // Added by `add_nodes`.
-            Peer::Nodes(_) => {}
+            // What they stand for depends on the rule's action: see `peer_set`.
+            Peer::Nodes(_) | Peer::Domain(_) => {}
             // It has ports of its own: see `parts`.
             Peer::ApiServer => {}
-            Peer::Domain(pattern) => set.domains.push(self.patterns.intern(pattern)),
         }
     }
 

@@ -2,7 +2,7 @@
 //! connections that they opened go on (S6.4).
 
 use super::Lease;
-use crate::domain::DomainPattern;
+use crate::domain::RulePattern;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ const MOST: usize = 65_536;
 
 #[derive(Default, Debug)]
 pub(super) struct Evicted {
-    patterns: FxHashMap<IpAddr, Vec<DomainPattern>>,
+    patterns: FxHashMap<IpAddr, Vec<RulePattern>>,
     /// The addresses, as they came.
     order: VecDeque<IpAddr>,
 }
@@ -33,11 +33,11 @@ impl Evicted {
         }
     }
 
-    pub(super) fn at(&self, address: IpAddr) -> &[DomainPattern] {
+    pub(super) fn at(&self, address: IpAddr) -> &[RulePattern] {
         self.patterns.get(&address).map(Vec::as_slice).unwrap_or_default()
     }
 
-    pub(super) fn keep_only(&mut self, is_kept: impl Fn(IpAddr, &DomainPattern) -> bool) {
+    pub(super) fn keep_only(&mut self, is_kept: impl Fn(IpAddr, &RulePattern) -> bool) {
         self.patterns.retain(|address, patterns| {
             patterns.retain(|pattern| is_kept(*address, pattern));
             !patterns.is_empty()
@@ -49,12 +49,14 @@ impl Evicted {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::DomainPattern;
     use crate::lease::Instant;
     use std::net::Ipv4Addr;
 
     fn lease(number: u32) -> Lease {
         let domain: crate::domain::DomainName = "example.com".parse().expect("a name");
-        let (pattern, address) = (DomainPattern::Exact(domain.clone()), Ipv4Addr::from_bits(number).into());
+        let (pattern, address) =
+            (RulePattern::allow(DomainPattern::Exact(domain.clone())), Ipv4Addr::from_bits(number).into());
         Lease { pattern, name: domain, address, expiry: Instant::default(), asked_by: None }
     }
 

@@ -20,7 +20,7 @@ pub use store::{LeaseChange, LeaseStore, Opened};
 pub use survey::Survey;
 pub use table::{Bounds, Evictions, LeaseTable, Walk};
 
-use crate::domain::{DomainName, DomainPattern, PatternId};
+use crate::domain::{DomainName, PatternId, RulePattern};
 use crate::program::Program;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -46,7 +46,7 @@ impl std::ops::Add<Duration> for Instant {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Lease {
-    pub pattern: DomainPattern,
+    pub pattern: RulePattern,
     pub name: DomainName,
     pub address: IpAddr,
     pub expiry: Instant,
@@ -57,7 +57,7 @@ pub struct Lease {
 /// A lease as a table has it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LeaseRef<'a> {
-    pub pattern: &'a DomainPattern,
+    pub pattern: &'a RulePattern,
     pub name: &'a DomainName,
     pub address: IpAddr,
     pub expiry: Instant,
@@ -144,7 +144,7 @@ pub struct Learned {
 
 impl Learned {
     /// The patterns it is leased for.
-    pub fn patterns<'p>(&self, program: &'p Program) -> Vec<&'p DomainPattern> {
+    pub fn patterns<'p>(&self, program: &'p Program) -> Vec<&'p RulePattern> {
         let own = self.asked_by.map(|client| program.class_at(client).map(|class| program.names_of(class)));
         let is_own = |PatternId(id): &PatternId| match &own {
             None => true,
@@ -158,7 +158,7 @@ impl Learned {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::Wildcard;
+    use crate::domain::{DomainPattern, Wildcard};
 
     fn at(seconds: u64) -> Instant {
         Instant(Duration::from_secs(seconds))
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn s6_3_a_new_answer_renews_and_never_shortens() {
-        let pattern = DomainPattern::parse("api.example.com", Wildcard::Subdomains).unwrap();
+        let pattern = RulePattern::allow(DomainPattern::parse("api.example.com", Wildcard::Subdomains).unwrap());
         let address = IpAddr::from([192, 0, 2, 1]);
         let lease = |expiry| Lease {
             pattern: pattern.clone(),

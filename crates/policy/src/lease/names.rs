@@ -2,7 +2,7 @@
 
 use super::end::{Grant, LeaseEnd};
 use super::slab::{Keyed, Slot, hash};
-use crate::domain::{DomainName, DomainPattern};
+use crate::domain::{DomainName, RulePattern};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -105,14 +105,14 @@ impl Named {
 /// The names of a pattern.
 #[derive(Clone, Debug)]
 pub(super) struct Names {
-    pub(super) pattern: DomainPattern,
+    pub(super) pattern: RulePattern,
     /// How many there are.
     pub(super) count: usize,
     pub(super) accounts: FxHashMap<Client, Account>,
 }
 
 impl Names {
-    pub(super) fn of(pattern: DomainPattern) -> Self {
+    pub(super) fn of(pattern: RulePattern) -> Self {
         Self { pattern, count: 0, accounts: FxHashMap::default() }
     }
 

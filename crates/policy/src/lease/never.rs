@@ -1,8 +1,8 @@
 //! Which addresses are never leased, whatever the answer says (S6.8).
 
-use super::{Learned, Lease, LeaseTable, carried};
+use super::{Learned, Lease, LeaseRef, LeaseTable, carried};
 use crate::addr::{AddrSet, Cidr};
-use crate::domain::{DomainName, DomainPattern};
+use crate::domain::{DomainName, RulePattern};
 use crate::model::NodeId;
 use crate::program::{Holder, Program};
 use std::fmt;
@@ -71,12 +71,19 @@ impl NeverLeased {
         self
     }
 
+    /// Why an answer for this name does not open the address. Rules that deny the name have no such bound.
     pub fn refusal(&self, program: &Program, name: &DomainName, address: IpAddr) -> Option<Refusal> {
         let itself = self.refusal_of(program, name, address);
         itself.or_else(|| {
             let mut carried = carried::by(address, &self.nat64).into_iter().map(IpAddr::V4);
             carried.find_map(|address| self.refusal_of(program, name, address))
         })
+    }
+
+    /// Why the lease must not be there; None for every lease of a rule that denies.
+    pub fn refusal_of_lease(&self, program: &Program, lease: LeaseRef<'_>) -> Option<Refusal> {
+        let LeaseRef { pattern, name, address, .. } = lease;
+        if pattern.denies() { None } else { self.refusal(program, name, address) }
     }
 
     fn refusal_of(&self, program: &Program, name: &DomainName, address: IpAddr) -> Option<Refusal> {
@@ -105,16 +112,16 @@ impl NeverLeased {
     }
 
     /// Learns an answer: a lease for every pattern it is for, at every address
-    /// that may be leased. Gives back those that may not.
+    /// that may be leased. Returns the addresses that rules which allow the name do not get.
     pub fn learn(&self, program: &Program, answer: &Learned, leases: &mut LeaseTable) -> Vec<(IpAddr, Refusal)> {
         let mut refused = Vec::new();
         let patterns = answer.patterns(program);
         for &address in answer.addresses.iter().take(leases.bounds().addresses_a_name) {
-            if let Some(refusal) = self.refusal(program, &answer.name, address) {
-                refused.push((address, refusal));
-                continue;
-            }
-            for &pattern in &patterns {
+            let refusal = self.refusal(program, &answer.name, address);
+            let (granted, left_out): (Vec<&RulePattern>, Vec<&RulePattern>) =
+                patterns.iter().partition(|pattern| refusal.is_none() || pattern.denies());
+            refused.extend(refusal.filter(|_| !left_out.is_empty()).map(|refusal| (address, refusal)));
+            for pattern in granted {
                 leases.grant(Lease {
                     pattern: pattern.clone(),
                     name: answer.name.clone(),
@@ -128,8 +135,8 @@ impl NeverLeased {
     }
 
     /// True if all names of the pattern may lead to pods.
-    pub(super) fn is_inside(&self, pattern: &DomainPattern) -> bool {
-        let domain = pattern.domain();
+    pub(super) fn is_inside(&self, pattern: &RulePattern) -> bool {
+        let domain = pattern.names.domain();
         *domain == self.cluster_domain || domain.is_under(&self.cluster_domain)
     }
 

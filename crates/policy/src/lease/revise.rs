@@ -76,7 +76,7 @@ impl Revision<'_> {
         let since = carried.filter(|carried| carried.is_for(program)).map(|carried| carried.grants);
         let (names, _) = table.walk_since(Walk::default(), usize::MAX, since);
         let mut found: Vec<Lease> = names.flat_map(|named| table.not_carried(named, &program.patterns)).collect();
-        found.retain(|lease| never_leased.refusal(program, &lease.name, lease.address).is_none());
+        found.retain(|lease| never_leased.refusal_of_lease(program, lease.borrowed()).is_none());
         Plan { revoked, carried: found, patterns: Some(Carried::to(program, table.grants())) }
     }
 
@@ -92,9 +92,10 @@ impl Revision<'_> {
         suspects.dedup();
         let mut revoked = Vec::new();
         for address in suspects {
-            for pattern in table.at(address).map(|lease| lease.pattern) {
+            for pattern in table.at(address).map(|lease| lease.pattern).filter(|pattern| !pattern.denies()) {
                 // All of its names may lead to pods, and most suspects are pods.
-                if never_leased.is_inside(pattern) && never_leased.refusal(program, pattern.domain(), address).is_none()
+                if never_leased.is_inside(pattern)
+                    && never_leased.refusal(program, pattern.names.domain(), address).is_none()
                 {
                     continue;
                 }
@@ -120,7 +121,7 @@ impl Revision<'_> {
     /// The lease, if it is one that is never leased from now on.
     pub(super) fn refused(&self, lease: Lease) -> Option<(Lease, Refusal)> {
         let Rules { program, never_leased } = self.next;
-        let refusal = never_leased.refusal(program, &lease.name, lease.address)?;
+        let refusal = never_leased.refusal_of_lease(program, lease.borrowed())?;
         Some((lease, refusal))
     }
 

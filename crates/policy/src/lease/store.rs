@@ -10,7 +10,7 @@ use super::evicted::Evicted;
 use super::revise::{Carried, Plan, Revision, Rules};
 use super::survey::Survey;
 use super::{Before, Instant, Lease, LeaseTable};
-use crate::domain::DomainPattern;
+use crate::domain::RulePattern;
 use rustc_hash::FxHashSet;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -92,7 +92,7 @@ impl LeaseStore {
 
     /// The patterns whose leases for an address had to make room (S6.5). Connections that they opened may still exist,
     /// and are not cut (S6.4).
-    pub fn evicted_at(&self, address: IpAddr) -> &[DomainPattern] {
+    pub fn evicted_at(&self, address: IpAddr) -> &[RulePattern] {
         self.evicted.at(address)
     }
 
@@ -137,7 +137,9 @@ impl LeaseStore {
     pub fn revise(&mut self, revision: &Revision<'_>, plan: Plan, more: &[Lease]) -> LeaseChange {
         self.acknowledge();
         let Rules { program, never_leased } = revision.next;
-        self.evicted.keep_only(|address, pattern| never_leased.refusal(program, pattern.domain(), address).is_none());
+        self.evicted.keep_only(|address, pattern| {
+            pattern.denies() || never_leased.refusal(program, pattern.names.domain(), address).is_none()
+        });
         self.table.set_translators(never_leased.translators());
         let mut change = LeaseChange::default();
         for (lease, _) in plan.revoked {
@@ -212,7 +214,7 @@ mod tests {
     }
 
     fn lease(name: &str, last: u8, seconds: u64) -> Lease {
-        let pattern = DomainPattern::Subdomains("example.com".parse().unwrap());
+        let pattern = RulePattern::allow(DomainPattern::Subdomains("example.com".parse().unwrap()));
         let address = IpAddr::from([192, 0, 2, last]);
         Lease { pattern, name: name.parse().unwrap(), address, expiry: at(seconds), asked_by: None }
     }

@@ -21,7 +21,7 @@ use super::opened::{Opening, Openings};
 use super::slab::{Indexed, Slab, Slot};
 use super::{Instant, Lease, carried};
 use crate::addr::Cidr;
-use crate::domain::{DomainName, DomainPattern};
+use crate::domain::{DomainName, RulePattern};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::net::{IpAddr, Ipv4Addr};
@@ -72,7 +72,7 @@ pub struct LeaseTable {
     bounds: Bounds,
     openings: Openings,
     names: Indexed<Named>,
-    patterns: FxHashMap<DomainPattern, Slot>,
+    patterns: FxHashMap<RulePattern, Slot>,
     of_patterns: Slab<Names>,
     count: usize,
     /// How many grants there have been.
@@ -263,7 +263,7 @@ impl LeaseTable {
         }
     }
 
-    fn slot(&self, pattern: &DomainPattern, name: &DomainName) -> Option<Slot> {
+    fn slot(&self, pattern: &RulePattern, name: &DomainName) -> Option<Slot> {
         self.find(*self.patterns.get(pattern)?, name)
     }
 

@@ -68,7 +68,7 @@ impl<'a> Covered<'a> {
         self.groups[at].whom.add(self.scene, set);
         self.total.add(self.scene, set);
         for &id in &set.domains {
-            let domain = self.scene.program.patterns.get(id).domain().as_str();
+            let domain = self.scene.program.patterns.get(id).names.domain().as_str();
             self.domains.entry(domain).or_default().push((id, ports));
         }
     }
@@ -137,7 +137,7 @@ impl<'a> Covered<'a> {
             let pattern = patterns.get(id);
             let mut matched = self.matched(|whom| whom.every_name);
             // Only a pattern for the same domain, or one above it, can cover this one.
-            let above = pattern.domain().suffixes().filter_map(|suffix| self.domains.get(suffix)).flatten();
+            let above = pattern.names.domain().suffixes().filter_map(|suffix| self.domains.get(suffix)).flatten();
             for &(_, ports) in above.filter(|(above, _)| patterns.get(*above).covers(pattern)) {
                 matched.add(self.scene.program.port_spec(ports));
             }

@@ -9,7 +9,7 @@ use super::conditions::{self, CellConditions, ConditionPool, ConditionsId, Liste
 use super::outside::{self, OutsideRange};
 use super::views::{APART, Views, peer_sets};
 use super::{Reach, Reachable};
-use crate::domain::{DomainPattern, PatternId};
+use crate::domain::DomainPattern;
 use crate::flow::Endpoint;
 use crate::model::{Direction, NamedPort, NodeId, WorkloadId};
 use crate::port::Traffic;
@@ -464,15 +464,17 @@ impl<'a> Matrix<'a> {
         let plan = &program.class(member.class).enforced;
         let stages = |plan: &'a Plan| [&plan.cluster_gate, &plan.namespace_gate, &plan.egress.admin];
         let rules = plan.each().flat_map(stages).flatten().flat_map(|&id| program.policy(id).rules(Direction::Egress));
-        let mut seen: FxHashSet<PatternId> = FxHashSet::default();
-        let mut patterns: Vec<PatternId> = Vec::new();
+        // Rules that allow and rules that deny may speak of the same names.
+        let mut seen: FxHashSet<&DomainPattern> = FxHashSet::default();
+        let mut patterns: Vec<&DomainPattern> = Vec::new();
         for rule in rules {
             if let Matcher::Clauses { peers, .. } = program.rule(rule).matcher {
-                patterns.extend(program.peer_set(peers).domains.iter().filter(|id| seen.insert(**id)));
+                let names = program.peer_set(peers).domains.iter().map(|id| &program.patterns.get(*id).names);
+                patterns.extend(names.filter(|names| seen.insert(*names)));
             }
         }
         let mut found = Vec::new();
-        for pattern in patterns.into_iter().map(|id| program.patterns.get(id)) {
+        for pattern in patterns {
             let traffic = self.name_to(from, pattern);
             if !traffic.is_none() {
                 found.push((pattern.clone(), traffic));

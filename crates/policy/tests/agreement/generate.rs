@@ -12,7 +12,7 @@ pub(crate) use flow::is_others_too;
 pub(crate) use new_pods::{NewPod, new_pods};
 pub(crate) use print::flow_text;
 
-use namewall_policy::domain::{DomainPattern, Wildcard};
+use namewall_policy::domain::{DomainPattern, Effect, RulePattern, Wildcard};
 use namewall_policy::labels::{Labels, Requirement, Selector};
 use namewall_policy::snapshot::NAMESPACE_NAME_LABEL;
 use namewall_policy::{Flow, Instant, Lease, Snapshot};
@@ -77,11 +77,13 @@ pub(crate) fn cases() -> impl Strategy<Value = Case> {
 /// Some are over before, some just at the moment of judgement (S6.4).
 fn leases() -> impl Strategy<Value = Lease> {
     let patterns = prop_oneof![patterns(Wildcard::Subdomains), patterns(Wildcard::OneLabel)];
-    (patterns, select(LEASED.to_vec()), select(vec![20, 11, 10, 5])).prop_map(|(pattern, address, expiry)| {
-        let name = match &pattern {
+    let lease = (patterns, any::<bool>(), select(LEASED.to_vec()), select(vec![20, 11, 10, 5]));
+    lease.prop_map(|(names, denies, address, expiry)| {
+        let name = match &names {
             DomainPattern::Exact(name) => name.clone(),
             wildcard => read(&format!("w.{}", wildcard.domain())),
         };
+        let pattern = RulePattern { names, effect: if denies { Effect::Deny } else { Effect::Allow } };
         Lease { pattern, name, address: read(address), expiry: at(expiry), asked_by: None }
     })
 }

@@ -1,7 +1,7 @@
 //! The three Programs, the same for whoever asks: random ones, of one cluster.
 
 use super::world::{NOW, World};
-use namewall_policy::domain::Wildcard;
+use namewall_policy::domain::{RulePattern, Wildcard};
 use namewall_policy::model::{Direction, Placement};
 use namewall_policy::{Flow, Lease, LeaseTable, Program, Snapshot, Verdict, compile, evaluate};
 use std::fmt;
@@ -102,7 +102,9 @@ fn leases() -> Vec<Lease> {
             let pattern = super::policy::pattern(text, wildcard);
             for address in World::outside().into_iter().step_by(2) {
                 let (name, expiry) = (pattern.domain().clone(), NOW + Duration::from_secs(3600));
-                leases.push(Lease { pattern: pattern.clone(), name, address, expiry, asked_by: None });
+                for pattern in [RulePattern::allow(pattern.clone()), RulePattern::deny(pattern.clone())] {
+                    leases.push(Lease { pattern, name: name.clone(), address, expiry, asked_by: None });
+                }
             }
         }
     }

@@ -2,7 +2,7 @@
 //! pods that come and go, Services, policies, leases.
 
 use super::policy::{PATTERNS, pattern, policy};
-use namewall_policy::domain::{DomainPattern, Wildcard};
+use namewall_policy::domain::{DomainPattern, Effect, RulePattern, Wildcard};
 use namewall_policy::labels::{Labels, Requirement, Selector};
 use namewall_policy::model::{
     Backend, BackendTarget, NamedPort, Namespace, NamespaceId, Node, NodeId, Policy, Role, ServedAddress, Service,
@@ -199,15 +199,17 @@ impl World {
     pub(crate) fn learn(&mut self) {
         for _ in 0..self.dice.within(0..3) {
             let wildcard = self.dice.pick(&[Wildcard::Subdomains, Wildcard::OneLabel]);
-            let pattern = pattern(self.dice.pick(&PATTERNS), wildcard);
-            let name = match &pattern {
+            let names = pattern(self.dice.pick(&PATTERNS), wildcard);
+            let name = match &names {
                 DomainPattern::Exact(name) => name.clone(),
                 wide => format!("w.{}", wide.domain()).parse().expect("a name"),
             };
             let address = read(self.dice.pick(&OUTSIDE));
             // One is over already. None lasts for longer than the maximum of the settings: a new process would shorten it.
             let left = self.dice.pick(&[1800, 3600, 0]);
-            self.leases.push(Lease { pattern, name, address, expiry: NOW + Duration::from_secs(left), asked_by: None });
+            let effect = if self.leases.len().is_multiple_of(2) { Effect::Allow } else { Effect::Deny };
+            let (pattern, expiry) = (RulePattern { names, effect }, NOW + Duration::from_secs(left));
+            self.leases.push(Lease { pattern, name, address, expiry, asked_by: None });
         }
     }
 

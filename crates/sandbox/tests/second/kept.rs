@@ -4,7 +4,7 @@
 use crate::common::{self, run_in};
 use crate::world::{ATTACKER, Network, OUTSIDE, World, policies};
 use crate::{names, play};
-use namewall_policy::domain::{DomainName, DomainPattern};
+use namewall_policy::domain::{DomainName, DomainPattern, RulePattern};
 use namewall_policy::labels::Selector;
 use namewall_policy::model::{
     Action, Clauses, Enforcement, NamespaceScope, Peer, Peers, Placement, PodSet, Policy, PolicyKind, PolicyRef, Ports,
@@ -54,7 +54,7 @@ fn s6_3_names_open_on_second_interfaces_and_for_nobody_else() {
     denies(&world);
     let now = Instant(Duration::ZERO);
     let lease = Lease {
-        pattern: DomainPattern::Exact(name.clone()),
+        pattern: RulePattern::allow(DomainPattern::Exact(name.clone())),
         name,
         address: OUTSIDE.at(true),
         expiry: now + Duration::from_secs(600),

@@ -97,7 +97,7 @@ fn s3_4_a_cut_that_is_owed_when_the_process_ends_is_made_by_the_next() {
 fn s3_4_after_a_restart_a_change_cuts_connections_of_pods_with_a_rule_by_name() {
     let trial = Trial::new("cuts-after-restart");
     let lease = Lease {
-        pattern: DomainPattern::Subdomains("example.org".parse().expect("a name")),
+        pattern: RulePattern::allow(DomainPattern::Subdomains("example.org".parse().expect("a name"))),
         name: "api.example.org".parse().expect("a name"),
         address: ip("198.51.100.1"),
         expiry: Instant(Duration::from_secs(3600)),

@@ -5,7 +5,7 @@ use super::*;
 use crate::nft::isolated;
 use crate::sample::{self, Sample, WithRules as _};
 use crate::{Adoption, Plan as _};
-use namewall_policy::domain::{DomainName, DomainPattern, Wildcard};
+use namewall_policy::domain::{DomainName, DomainPattern, RulePattern, Wildcard};
 use namewall_policy::lease::{Bounds, Revision, Rules};
 use namewall_policy::model::{Action, Direction, Peer, Peers, PolicyKind, Ports};
 use namewall_policy::{Lease, LeaseStore};
@@ -161,7 +161,7 @@ fn assert_same(found: &BTreeMap<(u64, IpAddr), u64>, wanted: &BTreeMap<(u64, IpA
 fn lease(pattern_text: &str, number: u32) -> Lease {
     let name: DomainName = pattern_text.replace('*', &format!("n{number}")).parse().unwrap();
     let address = Ipv4Addr::from_bits(Ipv4Addr::new(198, 18, 0, 0).to_bits() + number).into();
-    let (pattern, expiry) = (pattern(pattern_text), NOW + Duration::from_secs(600));
+    let (pattern, expiry) = (RulePattern::allow(pattern(pattern_text)), NOW + Duration::from_secs(600));
     Lease { pattern, name, address, expiry, asked_by: Some(IpAddr::from([10, 0, 0, 1])) }
 }
 

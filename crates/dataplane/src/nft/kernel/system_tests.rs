@@ -9,7 +9,7 @@ use crate::render::ALLOWED;
 use crate::sample::WithRules as _;
 use crate::sample::{self, Sample};
 use crate::{Adoption, Plan as _};
-use namewall_policy::domain::{DomainPattern, Wildcard};
+use namewall_policy::domain::{DomainPattern, RulePattern, Wildcard};
 use namewall_policy::lease::{Revision, Rules};
 use namewall_policy::model::{Action, Direction, Peer, Peers, PolicyKind, Ports};
 use namewall_policy::port::Protocol;
@@ -157,7 +157,7 @@ fn s6_6_a_lease_is_refused_while_it_is_not_known_what_the_table_holds() {
     isolated(|| {
         let mut nft = open(&program(&["10.0.0.1", "10.0.0.2"]));
         let name: namewall_policy::domain::DomainName = "example.com".parse().unwrap();
-        let pattern = namewall_policy::domain::DomainPattern::Exact(name.clone());
+        let pattern = RulePattern::allow(DomainPattern::Exact(name.clone()));
         let (address, expiry) = ("192.0.2.1".parse().unwrap(), Instant(Duration::from_secs(60)));
         let lease = Lease { pattern, name, address, expiry, asked_by: None };
         let mut leases = LeaseStore::default();
@@ -209,7 +209,7 @@ fn open_addresses(nft: &Nft) -> Vec<String> {
 fn granted(nft: &mut Nft, pattern: &str, addresses: &[&str]) -> LeaseStore {
     let mut leases = LeaseStore::default();
     let lease = |address: &&str| Lease {
-        pattern: DomainPattern::parse(pattern, Wildcard::Subdomains).unwrap(),
+        pattern: RulePattern::allow(DomainPattern::parse(pattern, Wildcard::Subdomains).unwrap()),
         name: "api.example.com".parse().unwrap(),
         address: address.parse().unwrap(),
         expiry: Instant(Duration::from_secs(600)),
@@ -371,7 +371,7 @@ fn s6_3_many_leases_whose_rule_is_gone_leave_the_kernel_in_parts_after_the_switc
     isolated(|| {
         let (with, without) = (names("api.example.com", &["10.0.0.1"]), names("other.example", &["10.0.0.1"]));
         let mut nft = open(&with);
-        let pattern = DomainPattern::parse("api.example.com", Wildcard::Subdomains).unwrap();
+        let pattern = RulePattern::allow(DomainPattern::parse("api.example.com", Wildcard::Subdomains).unwrap());
         let name: namewall_policy::domain::DomainName = "api.example.com".parse().unwrap();
         let bounds = namewall_policy::lease::Bounds { addresses_a_name: 5_000, ..Default::default() };
         let mut leases = LeaseStore::new(LeaseTable::with_bounds(bounds));

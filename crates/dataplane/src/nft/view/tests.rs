@@ -6,7 +6,7 @@ use crate::nft::set::LeaseNote;
 use crate::nft::table::Table;
 use crate::render::{Ids, Scope, render};
 use crate::sample::{self, Sample, WithRules as _};
-use namewall_policy::domain::DomainPattern;
+use namewall_policy::domain::{DomainPattern, RulePattern};
 use namewall_policy::model::{Action, Direction, Peer, Peers, PolicyKind, PortMatch, Ports};
 use namewall_policy::port::Protocol;
 
@@ -60,7 +60,7 @@ fn cluster() -> Sample {
 fn seen() -> View {
     let program = cluster().program();
     let rendered = render(&program, &Scope::default(), &Ids::default());
-    let group = rendered.lease_groups[&pattern()][0];
+    let group = rendered.lease_groups[&RulePattern::allow(pattern())][0];
     let (note, address) = (LeaseNote::read("example.com asked by 10.0.0.1"), "203.0.113.80".parse().unwrap());
     let lease = Found { group, address, left: Duration::from_secs(29), note };
     let elsewhere = Found { group: group + 1, address, left: Duration::from_secs(29), note: None };

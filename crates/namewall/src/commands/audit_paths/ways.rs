@@ -7,7 +7,7 @@ use crate::input::{FOREVER, Loaded, NOW};
 use anyhow::Result;
 use namewall_policy::addr::next_address;
 use namewall_policy::ask::{Host, Target, World};
-use namewall_policy::domain::{DomainPattern, PatternId};
+use namewall_policy::domain::{PatternId, RulePattern};
 use namewall_policy::explain::describe_reason;
 use namewall_policy::lease::LeaseTable;
 use namewall_policy::model::{ServiceId, WorkloadId};
@@ -210,12 +210,13 @@ impl<'a> Audit<'a> {
         let (loaded, place) = (self.loaded, self.place);
         let (Some(example), program) = (source.workload, &loaded.program) else { return };
         let names = program.names_of(program.member(example).class);
-        let patterns: Vec<&DomainPattern> = names.iter().map(|id| program.patterns.get(PatternId(id as u32))).collect();
+        let patterns = names.iter().map(|id| program.patterns.get(PatternId(id as u32)));
+        let patterns: Vec<&RulePattern> = patterns.filter(|pattern| !pattern.denies()).collect();
         if patterns.is_empty() {
             return;
         }
         let refusal = |address: IpAddr| -> Option<String> {
-            let all = patterns.iter().map(|pattern| loaded.never_leased(&pattern.example(), address));
+            let all = patterns.iter().map(|pattern| loaded.never_leased(&pattern.names.example(), address));
             all.collect::<Option<Vec<String>>>()?.into_iter().next()
         };
         for spot in &place.spots {
@@ -241,7 +242,7 @@ impl<'a> Audit<'a> {
         }
     }
 
-    fn opened_by_name(&mut self, source: &Source, patterns: &[&DomainPattern], spot: &Spot) {
+    fn opened_by_name(&mut self, source: &Source, patterns: &[&RulePattern], spot: &Spot) {
         let program = &self.loaded.program;
         let to = spot.end(program);
         let Some(from) = source.ends.iter().find(|from| same_family(from, &to)) else { return };
@@ -251,7 +252,7 @@ impl<'a> Audit<'a> {
         let without = self.loaded.reach().between(from, &to).limit(&spot.asked());
         for &pattern in patterns {
             let mut leases = LeaseTable::default();
-            let (pattern, name) = (pattern.clone(), pattern.example());
+            let (pattern, name) = (pattern.clone(), pattern.names.example());
             let by = format!("open if an answer for {pattern} points there");
             leases.grant(Lease { pattern, name, address: spot.address, expiry: FOREVER, asked_by: None });
             let with = Reach { program, leases: &leases, now: NOW }.between(from, &to).limit(&spot.asked());

@@ -5,7 +5,7 @@ use super::super::opened::Opening;
 use super::super::slab::Slot;
 use super::super::{Instant, Lease, LeaseRef};
 use super::LeaseTable;
-use crate::domain::{DomainName, DomainPattern, PatternTable};
+use crate::domain::{DomainName, PatternTable, RulePattern};
 use rustc_hash::FxHashMap;
 use std::net::IpAddr;
 
@@ -20,7 +20,7 @@ impl LeaseTable {
         &self,
         address: IpAddr,
         now: Instant,
-        wanted: impl Fn(&DomainPattern) -> bool,
+        wanted: impl Fn(&RulePattern) -> bool,
     ) -> Option<LeaseRef<'_>> {
         if self.is_empty() {
             return None;
@@ -70,7 +70,7 @@ impl LeaseTable {
     }
 
     /// The leases by which names of a pattern open an address.
-    pub(in super::super) fn names_at(&self, pattern: &DomainPattern, address: IpAddr) -> Vec<Lease> {
+    pub(in super::super) fn names_at(&self, pattern: &RulePattern, address: IpAddr) -> Vec<Lease> {
         let Some(slot) = self.patterns.get(pattern) else { return Vec::new() };
         let names = self.openings.names_at(address, *slot, |name| self.names.get(name).map(|named| named.pattern));
         let at = names.into_iter().filter_map(|name| {
@@ -82,9 +82,9 @@ impl LeaseTable {
     }
 
     /// The leases of some patterns that end by then, or have ended.
-    pub fn ending(&self, by: Instant, wanted: impl Fn(&DomainPattern) -> bool) -> Vec<Lease> {
+    pub fn ending(&self, by: Instant, wanted: impl Fn(&RulePattern) -> bool) -> Vec<Lease> {
         let wanted = self.of_patterns.iter().filter(|(_, names)| wanted(&names.pattern));
-        let patterns: FxHashMap<Slot, &DomainPattern> = wanted.map(|(slot, names)| (slot, &names.pattern)).collect();
+        let patterns: FxHashMap<Slot, &RulePattern> = wanted.map(|(slot, names)| (slot, &names.pattern)).collect();
         if patterns.is_empty() {
             return Vec::new();
         }

@@ -68,7 +68,7 @@ impl World<'_> {
             let matches = match peer {
                 Peer::Pods(set) => self.pod(end).is_some_and(|pod| self.in_pod_set(set, pod)),
                 Peer::Nodes(selector) => self.is_at_node(end, |node| self.node_matches(selector, node)),
-                Peer::Domain(pattern) => self.has_name(end, pattern),
+                Peer::Domain(pattern) => self.has_name(end, pattern, asked.action),
                 Peer::Network { .. } | Peer::ApiServer => false,
             };
             if matches {
@@ -100,13 +100,14 @@ impl World<'_> {
         (0..self.snapshot.nodes.len()).filter(|&at| self.node_addresses(at).contains(&address)).collect()
     }
 
-    fn has_name(&self, end: &Endpoint, pattern: &DomainPattern) -> bool {
+    /// Rules that deny have leases of their own.
+    fn has_name(&self, end: &Endpoint, pattern: &DomainPattern, action: Action) -> bool {
         if end.name.as_ref().is_some_and(|name| pattern_matches(pattern, name)) {
             return true;
         }
         let opens = |address| {
-            let mut leases = self.leases.iter();
-            leases.any(|lease| lease.pattern == *pattern && lease.address == address && self.now < lease.expiry)
+            let mut leases = self.leases.iter().filter(|lease| lease.pattern.denies() == (action == Action::Deny));
+            leases.any(|lease| lease.pattern.names == *pattern && lease.address == address && self.now < lease.expiry)
         };
         end.address.is_some_and(opens)
     }
