@@ -1,4 +1,4 @@
-//! `namewall leases`: what is open by name.
+//! `namewall leases`: what is open or denied by name.
 
 use crate::state::State;
 use namewall_dataplane::Dataplane;
@@ -10,7 +10,7 @@ use namewall_policy::{Instant, Lease, Program, Snapshot};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 
-/// Leases that are open now, sorted by name and address.
+/// Leases that count now, sorted by name and address.
 pub(super) fn leases<D: Dataplane>(state: &State<D>, question: &Value) -> Result<Value, String> {
     let wanted: Option<DomainName> =
         question["name"].as_str().map(str::parse).transpose().map_err(|error| format!("{error}"))?;
@@ -38,6 +38,7 @@ fn describe<D: Dataplane>(state: &State<D>, lease: &Lease, now: Instant) -> Valu
         "name": lease.name.as_str(),
         "address": lease.address.to_string(),
         "pattern": lease.pattern.to_string(),
+        "effect": lease.pattern.effect.to_string(),
         "rules": rules_of(&state.snapshot, program, &lease.pattern),
         "askedBy": asked_by,
         "answer": state.node.learner().origin(lease).map(|origin| json!({

@@ -6,7 +6,10 @@ use crate::source::StorageStatus;
 use crate::state::State;
 use namewall_dataplane::{Dataplane, FrameChecks};
 use namewall_kubernetes::Published;
+use namewall_policy::domain::RulePattern;
 use serde_json::{Map, Value, json};
+use std::collections::HashSet;
+use std::net::IpAddr;
 
 pub(super) fn status<D: Dataplane>(state: &State<D>, attachments: &Attachments) -> Value {
     let attached = attachments.summary();
@@ -143,9 +146,19 @@ fn dns<D: Dataplane>(state: &State<D>) -> Value {
 
 fn names<D: Dataplane>(state: &State<D>) -> Value {
     let learned = state.node.counters();
-    let (leases, evictions) = state.node.with_leases(|leases| (leases.len(), leases.evictions()));
+    let (program, now) = (state.node.program(), state.node.now());
+    let in_force: HashSet<&RulePattern> = program.patterns.iter().map(|(_, pattern)| pattern).collect();
+    let (leases, evictions, [open, denied]) = state.node.with_leases(|leases| {
+        // An address counts once, however many names lead to it.
+        let current = leases.iter().filter(|lease| lease.expiry > now && in_force.contains(lease.pattern));
+        let mut addresses: [HashSet<IpAddr>; 2] = Default::default();
+        current.for_each(|lease| _ = addresses[usize::from(lease.pattern.denies())].insert(lease.address));
+        (leases.len(), leases.evictions(), addresses.map(|addresses| addresses.len()))
+    });
     json!({
         "leases": leases,
+        "addressesOpen": open,
+        "addressesDenied": denied,
         "answersLearned": learned.learned,
         "addressesRefused": learned.refused,
         "addressesForeign": learned.foreign,

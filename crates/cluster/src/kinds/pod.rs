@@ -1,6 +1,5 @@
 //! Pods, and what a template says about the pods that it stands for.
 
-use super::meta::IntOrString;
 use crate::attached::PodUid;
 use crate::document::Document;
 use crate::lower::{Described, Pool, Scope, owner, parts};
@@ -130,9 +129,8 @@ pub(crate) fn read_pod(document: &Document, findings: &mut Vec<Finding>, pool: &
 pub(super) fn pod_spec<'d>(scope: &mut Scope<'d>, node: Option<&'d Node>, path: &str) -> PodSpec {
     scope.find_misspelt(node, path, &SPEC_FIELDS);
     let field = |key: &str| node.and_then(|node| node.get(key));
-    let node_name: Option<IntOrString> = scope.read_part(field("nodeName"), &format!("{path}.nodeName"));
     PodSpec {
-        node_name: node_name.map(|name| name.to_string()),
+        node_name: scope.read_part(field("nodeName"), &format!("{path}.nodeName")),
         host_network: scope.read_part(field("hostNetwork"), &format!("{path}.hostNetwork")),
         containers: scope.read_items(field("containers"), &format!("{path}.containers")),
         init_containers: scope.read_items(field("initContainers"), &format!("{path}.initContainers")),

@@ -31,6 +31,7 @@ pub(super) fn run(asked: &Leases, cluster: &LiveCluster) -> Result<ExitCode> {
             "name": lease.name.as_str(),
             "address": lease.address.to_string(),
             "pattern": lease.pattern.to_string(),
+            "effect": lease.pattern.effect.to_string(),
             "rules": rules_of(&loaded.snapshot, &loaded.program, &lease.pattern),
             "askedBy": null,
             "secondsLeft": left.get(&(lease.name.clone(), lease.address)).copied().unwrap_or(0),

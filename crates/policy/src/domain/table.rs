@@ -15,6 +15,15 @@ pub enum Effect {
     Deny,
 }
 
+impl fmt::Display for Effect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Allow => "allow",
+            Self::Deny => "deny",
+        })
+    }
+}
+
 impl From<Action> for Effect {
     fn from(action: Action) -> Self {
         match action {

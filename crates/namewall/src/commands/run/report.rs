@@ -47,6 +47,10 @@ fn print_status(out: &mut impl Write, told: &Value) -> Result<()> {
     if errors.len() > LISTED {
         writeln!(out, "          {BAD}and {} more errors; -o json has all{BAD:#}", errors.len() - LISTED)?;
     }
+    let warnings = texts(&told["findings"]).into_iter().filter(|text| text.starts_with("warning")).count();
+    if warnings > 0 {
+        writeln!(out, "          {WARN}{warnings} warnings; -o json has all{WARN:#}")?;
+    }
     if let Some(error) = told["lastError"].as_str() {
         writeln!(out, "          {BAD}{error}{BAD:#}")?;
     }
@@ -89,7 +93,12 @@ fn print_status(out: &mut impl Write, told: &Value) -> Result<()> {
         }
     }
     let names = &told["names"];
-    writeln!(out, "names     {} addresses open, {} answers learned", names["leases"], names["answersLearned"])?;
+    let denied = match count(&names["addressesDenied"]) {
+        0 => String::new(),
+        denied => format!(", {denied} denied"),
+    };
+    let (open, learned) = (&names["addressesOpen"], &names["answersLearned"]);
+    writeln!(out, "names     {open} addresses open{denied}, {learned} answers learned")?;
     for (key, words) in [
         ("addressesRefused", "addresses refused: they point inside"),
         ("addressesForeign", "addresses of other owners, not opened"),
@@ -234,13 +243,14 @@ fn write_leases(out: &mut impl Write, leases: &Value) -> Result<()> {
     let mut rows = vec![["NAME", "ADDRESS", "LEFT", "ASKED BY", "ANSWERED BY", "RULE"].map(str::to_owned)];
     for lease in leases {
         let rules = texts(&lease["rules"]).join(", ");
+        let denied = if lease["effect"] == "deny" { "denied by " } else { "" };
         rows.push([
             text(&lease["name"]),
             text(&lease["address"]),
             time(lease["secondsLeft"].as_u64().unwrap_or(0)),
             text(&lease["askedBy"]),
             answered_by(&lease["answer"]),
-            format!("{} {SOFT}{}{SOFT:#}", rules, text(&lease["pattern"])),
+            format!("{denied}{rules} {SOFT}{}{SOFT:#}", text(&lease["pattern"])),
         ]);
     }
     let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
