@@ -42,7 +42,7 @@ impl Picker<'_> {
             60..85 => {
                 let (from, to) = (self.end(pod), self.outside());
                 let port = if self.random.percent(70) { 443 } else { *self.random.pick(&PORTS) };
-                Flow { from, to, protocol: Protocol::Tcp, port, via: None, hop: None }
+                Flow { from, to, protocol: Protocol::Tcp, port, via: None, hop: None, masker: None }
             }
             _ => {
                 let from = self.outside();
@@ -60,7 +60,7 @@ impl Picker<'_> {
         } else {
             (Protocol::Tcp, *self.random.pick(&PORTS))
         };
-        Flow { from, to: self.end(to), protocol, port, via: None, hop: None }
+        Flow { from, to: self.end(to), protocol, port, via: None, hop: None, masker: None }
     }
 
     fn anyone(&mut self) -> WorkloadId {

@@ -16,7 +16,7 @@ fn compiled(policies: usize) -> Program {
 
 fn reason(program: &Program, pair: Pair, protocol: Protocol, port: u16) -> Reason {
     let [from, to] = [pair.client, pair.server].map(|address| program.endpoint_at(address.into()));
-    let flow = Flow { from, to, protocol, port, via: None, hop: None };
+    let flow = Flow { from, to, protocol, port, via: None, hop: None, masker: None };
     evaluate(program, &LeaseTable::default(), &flow, Default::default()).reason
 }
 

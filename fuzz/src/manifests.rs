@@ -104,7 +104,7 @@ impl<'a> World<'a> {
     /// Whether it is open, by all three who can tell.
     fn ask(&self, from: &Endpoint, to: &Endpoint, port: TransportPort) -> bool {
         let TransportPort { protocol, port } = port;
-        let flow = Flow { from: from.clone(), to: to.clone(), protocol, port, via: None, hop: None };
+        let flow = Flow { from: from.clone(), to: to.clone(), protocol, port, via: None, hop: None, masker: None };
         let decision = evaluate(self.program, self.leases, &flow, NOW);
         let open = decision.verdict == Verdict::Allow;
         assert_eq!(self.reach().between(from, to).open.contains(protocol, port), open, "reach of {flow:?}");

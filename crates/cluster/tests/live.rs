@@ -212,7 +212,15 @@ fn seen(snapshot: &Snapshot, program: &Program) -> BTreeSet<String> {
         for to in there() {
             for port in [53, 8080, 8081, 8082] {
                 let end = |id| program.endpoint_of(id, snapshot.workload(id).addresses.first().copied());
-                let flow = Flow { from: end(from), to: end(to), protocol: Protocol::Tcp, port, via: None, hop: None };
+                let flow = Flow {
+                    from: end(from),
+                    to: end(to),
+                    protocol: Protocol::Tcp,
+                    port,
+                    via: None,
+                    hop: None,
+                    masker: None,
+                };
                 let decision = evaluate(program, &LeaseTable::default(), &flow, Instant::default());
                 seen.insert(format!("{name} to {} {port}: {}", snapshot.workload_name(to), decision.verdict));
             }

@@ -172,7 +172,7 @@ impl<'a> Judge<'a> {
                 (Endpoint { address: Some(source), ..Endpoint::default() }, pod)
             }
         };
-        let flow = Flow { from, hop: None, to, protocol: connection.protocol, port, via: None };
+        let flow = Flow { from, hop: None, masker: None, to, protocol: connection.protocol, port, via: None };
         self.standing_of(flow, Some(*direction))
     }
 
@@ -206,6 +206,8 @@ impl<'a> Judge<'a> {
         let flow = Flow {
             from,
             hop,
+            // The kernel judges the source that it sees.
+            masker: None,
             to: self.program.endpoint_at(destination),
             protocol: connection.protocol,
             port,
@@ -251,6 +253,7 @@ impl<'a> Judge<'a> {
         let flow = Flow {
             from: self.program.endpoint_at(connection.source),
             hop: None,
+            masker: None,
             to: self.program.endpoint_at(server),
             protocol: connection.protocol,
             port,

@@ -81,7 +81,7 @@ impl Memory {
         let (from, port) = (held.program.endpoint_at(from), to.port());
         let to = held.program.endpoint_at(to.ip());
         drop(held);
-        let flow = Flow { from, to, protocol: Protocol::Tcp, port, via: None, hop: None };
+        let flow = Flow { from, to, protocol: Protocol::Tcp, port, via: None, hop: None, masker: None };
         self.judge(&flow, Instant::default()).verdict == Verdict::Allow
     }
 

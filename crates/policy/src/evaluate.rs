@@ -220,7 +220,7 @@ impl<'a> Walk<'a> {
     fn node_port_gate(&self, plan: &Plan, watch: &mut impl Watch) -> Result<(), (Stage, Cause)> {
         let Some(denied) = self.program.denied_node_port(plan, self.flow) else { return Ok(()) };
         let to = self.program.endpoint_at(denied.address);
-        let backend = Flow { to, port: denied.port, via: None, hop: None, ..self.flow.clone() };
+        let backend = Flow { to, port: denied.port, via: None, hop: None, masker: None, ..self.flow.clone() };
         watch.turn(&backend);
         let leases = LeaseTable::default();
         let assumption = Assumption::default();

@@ -34,6 +34,19 @@ pub struct Flow {
     pub via: Option<ServiceId>,
     /// The node that passes it on, where it was not the source's own that translated it.
     pub hop: Option<Hop>,
+    /// The node that translates it and may put its own address in the place of the source's, where that is not the hop.
+    pub masker: Option<Masker>,
+}
+
+/// A node that translates a connection to an address by which clients outside come in: a node port of the source's own
+/// node, an external or a load-balancer address. kube-proxy replaces the source's address there, so that answers come
+/// back by the same node. Whoever judges the connection on the destination's node sees that.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Masker {
+    /// The source's own node.
+    Node(NodeId),
+    /// The source is outside, or its node is not known.
+    AnyNode,
 }
 
 /// A node port of another node than the source's: there a connection leaves its own node as one to that node, and is
@@ -50,7 +63,15 @@ impl Flow {
     /// What the source's own node sees of it.
     pub fn before(&self, hop: Hop) -> Self {
         let to = Endpoint { node: Some(hop.node), address: Some(hop.address), ..Endpoint::default() };
-        Self { from: self.from.clone(), to, protocol: self.protocol, port: hop.port, via: None, hop: None }
+        Self {
+            from: self.from.clone(),
+            to,
+            protocol: self.protocol,
+            port: hop.port,
+            via: None,
+            hop: None,
+            masker: None,
+        }
     }
 }
 
@@ -100,6 +121,19 @@ impl Program {
             Some(_) => Some(self.pod(from).map_or(from.node, |pod| pod.node)?),
         };
         (own != Some(node)).then_some(Hop { node, address, port })
+    }
+
+    /// The node that may replace the source's address on the way to a Service's external address, or to a node port of
+    /// the source's own node; None if the source is a node itself.
+    pub fn masker_of(&self, from: &Endpoint) -> Option<Masker> {
+        match (from.workload, from.node) {
+            (None, Some(_)) => None,
+            (None, None) => Some(Masker::AnyNode),
+            (Some(_), _) => {
+                let pod = self.pod(from)?;
+                Some(pod.node.map_or(Masker::AnyNode, Masker::Node))
+            }
+        }
     }
 
     /// Whether both ends are one workload, by addresses that are surely its own.

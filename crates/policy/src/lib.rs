@@ -34,7 +34,7 @@ pub use compile::{asked_labels, compile, compile_next};
 pub use evaluate::evaluate;
 pub use explain::{Explanation, explain};
 pub use finding::{Finding, Severity, Source};
-pub use flow::{Cause, Decision, Endpoint, Flow, Hop, Reason, Stage, Verdict};
+pub use flow::{Cause, Decision, Endpoint, Flow, Hop, Masker, Reason, Stage, Verdict};
 pub use lease::{Instant, Lease, LeaseRef, LeaseStore, LeaseTable};
 pub use program::Program;
 pub use snapshot::Snapshot;

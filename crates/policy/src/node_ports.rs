@@ -171,7 +171,8 @@ impl Gate<'_> {
         let mut of_family = backends.iter().filter(|(address, _)| address.is_ipv4() == at.is_ipv4);
         of_family.find_map(|&(address, port)| {
             let to = self.program.endpoint_at(address);
-            let flow = Flow { from: Endpoint::default(), to, protocol: at.protocol, port, via: None, hop: None };
+            let flow =
+                Flow { from: Endpoint::default(), to, protocol: at.protocol, port, via: None, hop: None, masker: None };
             let assumption = Assumption::default();
             let leases = LeaseTable::default();
             let walk =

@@ -129,7 +129,15 @@ fn flows(snapshot: &Snapshot) -> Vec<Flow> {
                 (Protocol::Udp, 80),
                 (Protocol::Icmp, 0),
             ] {
-                flows.push(Flow { from: from.clone(), to: to.clone(), protocol, port, via: None, hop: None });
+                flows.push(Flow {
+                    from: from.clone(),
+                    to: to.clone(),
+                    protocol,
+                    port,
+                    via: None,
+                    hop: None,
+                    masker: None,
+                });
             }
         }
     }

@@ -205,7 +205,15 @@ mod tests {
             workload(&mut snapshot, WorkloadKind::Deployment, "web", None);
             let namespace = snapshot.ensure_namespace("shop");
             let (form, addresses, ports) = (ServiceForm::Balanced, Vec::new(), Vec::new());
-            snapshot.services.push(Service { namespace, name: "web".into(), form, addresses, ports, source: None });
+            snapshot.services.push(Service {
+                namespace,
+                name: "web".into(),
+                form,
+                addresses,
+                external: Vec::new(),
+                ports,
+                source: None,
+            });
             let assigned = assign_addresses(&mut snapshot);
             let service = snapshot.services.get(0).expect("it is there").addresses[0];
             assert_eq!([service, assigned.nodes[0]].map(|address| address.to_string()), expected, "{pods}");

@@ -271,8 +271,8 @@ fn judge(predicted: &Predicted, answer: &Answer) -> Result<(), String> {
     let is_known = predicted.flow.from.address.is_some() && predicted.flow.to.address.is_some();
     match (predicted.verdict, answer) {
         (Prediction::Allow, Answer::Open) | (Prediction::Deny, Answer::Silent) | (_, Answer::NoWay) => Ok(()),
-        // Through a node port of another node it may be source NAT that decides, of which the kernel knows.
-        (Prediction::Depends, Answer::Open) if is_known && predicted.flow.hop.is_none() => {
+        // Through a Service it may be source NAT that decides, of which the kernel knows.
+        (Prediction::Depends, Answer::Open) if is_known && !may_be_masked(&predicted.flow) => {
             Err("open, where it depends on a node".to_owned())
         }
         (Prediction::Depends, Answer::Open | Answer::Silent) => Ok(()),
@@ -332,10 +332,9 @@ impl KernelDenials<'_> {
     }
 }
 
-/// Where a node passes a connection on, each of the two nodes tells of what it sees.
 /// Whether the destination's node may see another source, and so give another reason, than the core does (S1.11).
 fn may_be_masked(flow: &Flow) -> bool {
-    flow.hop.is_some() && flow.to.workload.is_some()
+    (flow.hop.is_some() || flow.masker.is_some()) && flow.to.workload.is_some()
 }
 
 fn is_about(flow: &Flow, denied: &Denied) -> bool {

@@ -94,6 +94,7 @@ fn with_service(backend: [&str; 2]) -> Snapshot {
         name: "db".into(),
         form: ServiceForm::Balanced,
         addresses: addresses(&SERVICE),
+        external: Vec::new(),
         ports: vec![ServicePort {
             name: None,
             protocol: Protocol::Tcp,

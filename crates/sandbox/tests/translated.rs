@@ -42,6 +42,7 @@ fn snapshot() -> Snapshot {
         name: "tunnel".into(),
         form: ServiceForm::Balanced,
         addresses: addresses(&["10.96.0.30", "fd96::30"]),
+        external: Vec::new(),
         ports: vec![ServicePort {
             name: None,
             protocol: Protocol::Tcp,
@@ -115,7 +116,7 @@ fn predicted(snapshot: &Snapshot, from: &str) -> Verdict {
     let (to, asked) = (program.endpoint_at(of_family(&DENIED, from)), asked(from));
     let from = program.endpoint_at(address(from));
     let hop = program.hop_at(&from, asked.ip(), asked.port());
-    let flow = Flow { from, to, protocol: Protocol::Tcp, port: PORT, via: Some(ServiceId(0)), hop };
+    let flow = Flow { from, to, protocol: Protocol::Tcp, port: PORT, via: Some(ServiceId(0)), hop, masker: None };
     evaluate(&program, &LeaseTable::default(), &flow, Instant::default()).verdict
 }
 

@@ -279,6 +279,7 @@ impl ConnectionPath {
         Ok(Flow {
             from,
             hop,
+            masker: None,
             to: self.to.now(state)?,
             protocol: self.protocol,
             port: self.port,

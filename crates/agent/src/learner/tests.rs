@@ -31,7 +31,7 @@ impl Bench {
     pub(super) fn verdict(&self, client: &str, to: Ipv4Addr) -> Verdict {
         let (program, protocol) = (self.node.program(), Protocol::Tcp);
         let (from, to) = (program.endpoint_at(ip(client)), program.endpoint_at(to.into()));
-        let flow = Flow { from, hop: None, to, protocol, port: 443, via: None };
+        let flow = Flow { from, hop: None, masker: None, to, protocol, port: 443, via: None };
         self.memory.judge(&flow, self.node.now()).verdict
     }
 }

@@ -171,6 +171,7 @@ pub(crate) fn service_of(snapshot: &mut Snapshot, service: &DescribedService, be
         name: service.name.clone(),
         form: service.form.clone(),
         addresses: service.addresses.clone(),
+        external: service.addresses[service.own..].to_vec(),
         ports: ports.collect(),
         source: service.source.clone(),
     }

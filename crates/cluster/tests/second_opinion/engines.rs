@@ -45,7 +45,7 @@ pub(crate) fn namewall(cluster: &Cluster, objects: &[Value], asked: &[Question])
         let port = cluster.ports[question.port];
         let protocol: Protocol = port.protocol.parse().expect("ports have protocols");
         let (from, to) = (ends[from].clone(), ends[to].clone());
-        let flow = Flow { from, to, protocol, port: port.port, via: None, hop: None };
+        let flow = Flow { from, to, protocol, port: port.port, via: None, hop: None, masker: None };
         evaluate(&program, &leases, &flow, now).verdict == Verdict::Allow
     };
     Ok(asked.iter().map(verdict).collect())

@@ -113,13 +113,13 @@ impl Cluster {
             let (via, targets) = self.backends(service, protocol, port);
             for (target, port) in targets {
                 for (from, to) in self.program.address_pairs(&sources, std::slice::from_ref(&target)) {
-                    all.push(self.judge(&Flow { from, to, protocol, port, via: Some(via), hop: None }));
+                    all.push(self.judge(&Flow { from, to, protocol, port, via: Some(via), hop: None, masker: None }));
                 }
             }
         } else {
             let targets = self.ends(to);
             for (from, to) in self.program.address_pairs(&sources, &targets) {
-                all.push(self.judge(&Flow { from, to, protocol, port, via: None, hop: None }));
+                all.push(self.judge(&Flow { from, to, protocol, port, via: None, hop: None, masker: None }));
             }
             let open = all.iter().any(|found| found.decision.verdict == Verdict::Allow);
             if let Some(traffic) = self.ask_matrix(&sources, &targets) {

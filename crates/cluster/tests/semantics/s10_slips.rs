@@ -305,7 +305,7 @@ fn s11_1_the_audit_names_the_policies_that_would_isolate() {
     let cluster = Cluster::read(world() + &annotated(&closed(), "audit"), &Default::default());
     let end = |name| cluster.program.endpoints(&cluster.snapshot, cluster.workload(name))[0].clone();
     let (from, to): (Endpoint, Endpoint) = (end("ops/tool"), end("shop/db"));
-    let flow = Flow { from, to, protocol: "TCP".parse().unwrap(), port: 1, via: None, hop: None };
+    let flow = Flow { from, to, protocol: "TCP".parse().unwrap(), port: 1, via: None, hop: None, masker: None };
     let told = explain(&cluster.snapshot, &cluster.reach(), &flow);
     let named = told.audit.iter().any(|step| matches!(&step.result, StepResult::Isolated(by) if !by.is_empty()));
     assert!(named, "{:?}", told.audit);

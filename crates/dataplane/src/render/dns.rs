@@ -111,6 +111,7 @@ pub(crate) fn may_ask(program: &Program, from: IpAddr, server: IpAddr, protocol:
         let flow = Flow {
             from: program.endpoint_at(from),
             hop: None,
+            masker: None,
             to: program.endpoint_at(address),
             protocol: resolver.protocol,
             port,

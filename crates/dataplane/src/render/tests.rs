@@ -82,7 +82,15 @@ fn rules_say_what_the_core_says() {
                 let packet = Packet::tcp(&example(version, from), &example(version, to), port);
                 let (source, destination) =
                     (program.endpoint_at(packet.source), program.endpoint_at(packet.destination));
-                let flow = Flow { from: source, hop: None, to: destination, protocol: Protocol::Tcp, port, via: None };
+                let flow = Flow {
+                    from: source,
+                    hop: None,
+                    masker: None,
+                    to: destination,
+                    protocol: Protocol::Tcp,
+                    port,
+                    via: None,
+                };
                 let meant = evaluate(&program, &leases, &flow, Instant::default()).verdict == Verdict::Allow;
                 assert_eq!(forward(&table, &packet).accepted, meant, "{packet:?}");
                 verdicts[usize::from(meant)] += 1;

@@ -200,6 +200,6 @@ const LATER: Instant = Instant(Duration::from_secs(3600));
 
 fn verdict(program: &Program, leases: &LeaseTable, pair: Pair) -> Verdict {
     let (from, to) = (program.endpoint_at(pair.from), program.endpoint_at(pair.to));
-    let flow = Flow { from, to, protocol: Protocol::Tcp, port: PORT, via: None, hop: None };
+    let flow = Flow { from, to, protocol: Protocol::Tcp, port: PORT, via: None, hop: None, masker: None };
     evaluate(program, leases, &flow, NOW).verdict
 }

@@ -41,9 +41,12 @@ impl World<'_> {
                 }
                 backends.retain(|route| !route.flows.is_empty());
                 // An address of the Service is translated wherever it is asked for, a node port only on that node.
-                if !self.snapshot.services[service.index()].addresses.contains(&address) {
-                    let flows = backends.iter_mut().flat_map(|route| &mut route.flows);
-                    flows.for_each(|flow| flow.hop = self.program.hop_at(&flow.from, address, number));
+                let service = &self.snapshot.services[service.index()];
+                let is_node_port = !service.addresses.contains(&address);
+                for flow in backends.iter_mut().flat_map(|route| &mut route.flows) {
+                    flow.hop = self.program.hop_at(&flow.from, address, number).filter(|_| is_node_port);
+                    let is_external = is_node_port || service.external.contains(&address);
+                    flow.masker = self.program.masker_of(&flow.from).filter(|_| is_external && flow.hop.is_none());
                 }
                 routes.extend(backends);
                 continue;
@@ -318,7 +321,8 @@ impl World<'_> {
     fn route(&self, from: &[Endpoint], to: &[Endpoint], port: TransportPort) -> Route {
         let TransportPort { protocol, port } = port;
         let pairs = self.program.address_pairs(from, to).into_iter();
-        let flows = pairs.map(|(from, to)| Flow { from, to, protocol, port, via: None, hop: None }).collect();
+        let flows =
+            pairs.map(|(from, to)| Flow { from, to, protocol, port, via: None, hop: None, masker: None }).collect();
         Route { label: None, service_port: None, flows }
     }
 }

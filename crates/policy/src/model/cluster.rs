@@ -167,6 +167,8 @@ pub struct Service {
     /// Cluster, external and load-balancer addresses, as far as they are known: a manifest that is not applied yet has
     /// no cluster address.
     pub addresses: Vec<IpAddr>,
+    /// Those of them by which clients outside come in: external and load-balancer addresses.
+    pub external: Vec<IpAddr>,
     pub ports: Vec<ServicePort>,
     pub source: Option<Source>,
 }

@@ -4,7 +4,7 @@ use super::dependence::Sides;
 use super::{Assumption, Dependence, Family, Settled, Side, SourceNode, families};
 use crate::addr::is_own_to_each_machine;
 use crate::evaluate::{Counting, Unwatched, Walk};
-use crate::flow::{Flow, Verdict};
+use crate::flow::{Flow, Masker, Verdict};
 use crate::model::{Direction, NodeId};
 use crate::port::Traffic;
 use crate::program::Plan;
@@ -126,7 +126,9 @@ impl Reach<'_> {
         };
         // What the destination's node sees of a source that others have masked.
         let case = |out: usize, inward: usize| match case(out, inward) {
-            Case { flow, assumption } if inward >= as_itself => Case { flow: Flow { hop: None, ..flow }, assumption },
+            Case { flow, assumption } if inward >= as_itself => {
+                Case { flow: Flow { hop: None, masker: None, ..flow }, assumption }
+            }
             case => case,
         };
         let allowed = out_open.zip(in_open).map(|(out, inward)| case(out, inward));
@@ -193,9 +195,19 @@ impl Reach<'_> {
     }
 
     /// The nodes that may put their own address in the place of the source's, before the destination's node sees it
-    /// (S1.11): the source's own node and, if the destination is elsewhere, the node that passes the connection on.
+    /// (S1.11): the source's own node and, if the destination is elsewhere, the node that passes the connection on; or
+    /// the node that translates it.
     fn maskers(&self, flow: &Flow) -> Vec<NodeId> {
-        let (Some(hop), Some(to)) = (flow.hop, self.program.pod(&flow.to)) else { return Vec::new() };
+        let Some(to) = self.program.pod(&flow.to) else { return Vec::new() };
+        let Some(hop) = flow.hop else {
+            let nodes = match flow.masker {
+                None => Vec::new(),
+                Some(Masker::Node(node)) => vec![node],
+                Some(Masker::AnyNode) => (0..self.program.whereabouts.nodes.len() as u32).map(NodeId).collect(),
+            };
+            // The destination's own node judges before it replaces the source's address.
+            return nodes.into_iter().filter(|node| to.node != Some(*node)).collect();
+        };
         let source =
             self.program.pod(&flow.from).and_then(|pod| pod.node).filter(|_| to.node.is_none_or(|at| at == hop.node));
         let passing = Some(hop.node).filter(|_| to.node != Some(hop.node));
@@ -204,12 +216,13 @@ impl Reach<'_> {
 
     /// Ingress by every address that these nodes may put in the place of the source's.
     fn masked_outcomes(&self, flow: &Flow, maskers: &[NodeId]) -> Vec<SideOutcome> {
-        let Some(hop) = flow.hop else { return Vec::new() };
+        let family = flow.hop.map(|hop| hop.address).or(flow.to.address).map(|address| address.is_ipv4());
         let nodes = maskers.iter().filter_map(|node| self.program.whereabouts.nodes.get(node.index())).flatten();
-        let usable = nodes.filter(|at| at.is_ipv4() == hop.address.is_ipv4() && !is_own_to_each_machine(**at));
+        let usable =
+            nodes.filter(|at| family.is_none_or(|is_ipv4| at.is_ipv4() == is_ipv4) && !is_own_to_each_machine(**at));
         let judge = |&address: &IpAddr| {
             let end = self.program.endpoint_at(address);
-            let case = Flow { from: end.clone(), hop: None, ..flow.clone() };
+            let case = Flow { from: end.clone(), hop: None, masker: None, ..flow.clone() };
             let assumption = Assumption::default();
             let open = self.walk(&case, assumption).ingress_side(Counting::Enforced, &mut Unwatched).is_ok();
             SideOutcome { settled: Settled { end, span: None, node: None }, assumption, open }

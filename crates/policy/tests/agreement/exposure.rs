@@ -63,7 +63,7 @@ fn fares_as_listed(
                         .iter()
                         .map(|(from, to)| {
                             let (from, to) = (from.clone(), to.clone());
-                            let flow = Flow { from, to, protocol, port, via: None, hop: None };
+                            let flow = Flow { from, to, protocol, port, via: None, hop: None, masker: None };
                             reach.predict(&flow).prediction
                         })
                         .collect();

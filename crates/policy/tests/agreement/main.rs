@@ -158,8 +158,8 @@ fn the_naive_evaluator_agrees() {
 fn masks(world: World<'_>, program: &Program, flow: &Flow) -> Vec<Endpoint> {
     let addresses = naive::maskers(world, flow).into_iter().flat_map(|node| &program.whereabouts.nodes[node.index()]);
     let is_usable = |address: &&IpAddr| {
-        let of_family = flow.hop.is_some_and(|hop| hop.address.is_ipv4() == address.is_ipv4());
-        of_family && !is_own_to_each_machine(**address)
+        let asked = flow.hop.map(|hop| hop.address).or(flow.to.address);
+        asked.is_none_or(|asked| asked.is_ipv4() == address.is_ipv4()) && !is_own_to_each_machine(**address)
     };
     addresses.filter(is_usable).map(|&address| program.endpoint_at(address)).collect()
 }

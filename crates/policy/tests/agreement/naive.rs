@@ -11,7 +11,7 @@ use namewall_policy::model::{
     Action, BackendTarget, Clauses, Direction, Enforcement, NamespaceId, NodeId, Placement, Policy, PolicyKind,
     PolicyRef, Rule, Workload, WorkloadId,
 };
-use namewall_policy::{Endpoint, Flow, Instant, Lease, Prediction, Snapshot, Stage};
+use namewall_policy::{Endpoint, Flow, Instant, Lease, Masker, Prediction, Snapshot, Stage};
 use std::net::IpAddr;
 
 /// What the verdict rests on.
@@ -82,7 +82,7 @@ pub(crate) fn predict(world: World<'_>, flow: &Flow, masks: &[Endpoint]) -> Pred
         let (doubt, apart) = (Doubt::Case(case), Case { same_node: false, ..case.clone() });
         let egress = Walk { world, flow: &case.flow, doubt: &doubt, with_audited: false }.egress().is_ok();
         for from in masks {
-            let seen = Flow { from: from.clone(), hop: None, ..case.flow.clone() };
+            let seen = Flow { from: from.clone(), hop: None, masker: None, ..case.flow.clone() };
             let doubt = Doubt::Case(&apart);
             let ingress = Walk { world, flow: &seen, doubt: &doubt, with_audited: false }.ingress().is_ok();
             outcomes.push(egress && ingress);
@@ -109,8 +109,21 @@ pub(crate) fn predict(world: World<'_>, flow: &Flow, masks: &[Endpoint]) -> Pred
 /// The nodes that may put their address in the source's place: the one that passes a connection on to another node, and
 /// the source's own, if the one that is asked has the pod itself.
 pub(crate) fn maskers(world: World<'_>, flow: &Flow) -> Vec<NodeId> {
-    let (Some(hop), Some(pod)) = (flow.hop, world.pod(&flow.to)) else { return Vec::new() };
+    let Some(pod) = world.pod(&flow.to) else { return Vec::new() };
+    // A pod is on one node with itself, which judges before it replaces a source.
+    if (Walk { world, flow, doubt: &Doubt::Closed, with_audited: false }).to_itself(pod) {
+        return Vec::new();
+    }
     let at = world.node_of(pod);
+    let Some(hop) = flow.hop else {
+        let all = (0..world.snapshot.nodes.len() as u32).map(NodeId);
+        let translates = |node: &NodeId| match flow.masker {
+            None => false,
+            Some(Masker::AnyNode) => true,
+            Some(Masker::Node(own)) => own == *node,
+        };
+        return all.filter(|node| translates(node) && at != Some(*node)).collect();
+    };
     let mut nodes = Vec::new();
     if at != Some(hop.node) {
         nodes.push(hop.node);
@@ -247,7 +260,7 @@ impl<'a> Walk<'a> {
                 };
                 for address in addresses.into_iter().filter(|address| address.is_ipv4() == asked.is_ipv4()) {
                     let to = self.world.end_at(address);
-                    let flow = Flow { to, port: backend.port, via: None, hop: None, ..self.flow.clone() };
+                    let flow = Flow { to, port: backend.port, via: None, hop: None, masker: None, ..self.flow.clone() };
                     Walk { world, flow: &flow, doubt: &Doubt::Closed, ..*self }.cluster_gate(pod)?;
                 }
             }

@@ -40,7 +40,7 @@ fn holds(case: &Case, traffic: &Reachable, from: &Endpoint, to: &Endpoint) -> Ou
     let world = World { snapshot: &case.snapshot, leases: &case.leases, now: case.now };
     for protocol in PROTOCOLS {
         for port in PORTS {
-            let flow = Flow { from: from.clone(), to: to.clone(), protocol, port, via: None, hop: None };
+            let flow = Flow { from: from.clone(), to: to.clone(), protocol, port, via: None, hop: None, masker: None };
             let predicted = match (traffic.open.contains(protocol, port), traffic.possible.contains(protocol, port)) {
                 (true, true) => Prediction::Allow,
                 (false, true) => Prediction::Depends,

@@ -98,6 +98,7 @@ impl Watch {
                     port,
                     via: None,
                     hop: None,
+                    masker: None,
                 });
                 let probe = Probe { from: from.clone(), to: SocketAddr::new(to.source, port), protocol };
                 listens.push(Listen { address: to.source, protocol, port });

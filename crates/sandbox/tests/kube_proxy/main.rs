@@ -12,6 +12,7 @@ use api::{List, Lists};
 use common::{PORT, address, addresses, has_rights, listen_everywhere, probe};
 use namewall_dataplane::CutEstablished;
 use namewall_policy::addr::Cidr;
+use namewall_policy::ask::{Host, Names, Target, World as AskedWorld};
 use namewall_policy::labels::Selector;
 use namewall_policy::lease::{Instant, LeaseTable};
 use namewall_policy::model::{
@@ -19,7 +20,7 @@ use namewall_policy::model::{
     PolicyKind, PolicyRef, Ports, Rule, Service, ServiceForm, ServiceId, ServicePort, Subject,
 };
 use namewall_policy::port::Protocol;
-use namewall_policy::{Flow, Program, Snapshot, Verdict, compile, evaluate};
+use namewall_policy::{Flow, Prediction, Program, Snapshot, Verdict, compile, evaluate};
 use namewall_sandbox::{Cluster, Measured, Probe, Wanted};
 use namewall_testbed::{peer, program};
 use proxy::{Form, KubeProxy, Machine, Objects};
@@ -39,6 +40,7 @@ const CLUSTER: [&str; 2] = ["10.96.0.30", "fd96::30"];
 const EXTERNAL: [&str; 2] = ["203.0.113.80", "2001:db8:113::80"];
 const BALANCER: [&str; 2] = ["203.0.113.81", "2001:db8:113::81"];
 const WEB: [&str; 2] = ["10.96.0.31", "fd96::31"];
+const WEB_EXTERNAL: [&str; 2] = ["203.0.113.82", "2001:db8:113::82"];
 const PODS: &str = "10.0.0.0/16,fd00::/16";
 
 /// The Service that leads to the denied destination, and one of a pod.
@@ -52,7 +54,7 @@ fn snapshot() -> Snapshot {
     let namespace = snapshot.ensure_namespace("shop");
     let services = [
         ("tunnel", [CLUSTER, EXTERNAL, BALANCER].concat(), TUNNEL_PORT, DENIED),
-        ("web", WEB.to_vec(), WEB_PORT, NEAR),
+        ("web", [WEB, WEB_EXTERNAL].concat(), WEB_PORT, NEAR),
     ];
     for (name, at, node_port, backends) in services {
         let target = |text: &str| match name {
@@ -67,6 +69,7 @@ fn snapshot() -> Snapshot {
             name: name.into(),
             form: ServiceForm::Balanced,
             addresses: addresses(&at),
+            external: addresses(&at).split_off(CLUSTER.len()),
             ports: vec![ServicePort {
                 name: None,
                 protocol: Protocol::Tcp,
@@ -98,6 +101,24 @@ fn denied() -> Snapshot {
     snapshot
 }
 
+/// The pod behind `web` lets in one pod of the other node, and nobody else.
+fn closed() -> Snapshot {
+    let mut snapshot = snapshot();
+    let network = |text: &str| Peer::Network { cidr: Cidr::host(address(text)), except: Vec::new() };
+    let clauses = Clauses::Match { peers: Peers::Listed(FAR.map(network).to_vec()), ports: Ports::Any };
+    let pods = PodSet { namespaces: NamespaceScope::Named("shop".into()), pods: Selector::everything() };
+    Arc::make_mut(&mut snapshot.policies).push(Policy {
+        id: PolicyRef { kind: PolicyKind::NetworkPolicy, namespace: Some("shop".into()), name: "closed".into() },
+        placement: Placement::Network { isolates_ingress: true, isolates_egress: false },
+        enforcement: Enforcement::Enforce,
+        subject: Subject { pods, nodes: None },
+        egress: Vec::new(),
+        ingress: vec![Rule { name: None, action: Action::Allow, clauses, source: None }],
+        source: None,
+    });
+    snapshot
+}
+
 /// The same Services as the API server has them.
 fn lists(node: &str) -> Lists {
     let service = |name: &str, kind: &str, at: [&str; 2], node_port: u16| {
@@ -113,7 +134,8 @@ fn lists(node: &str) -> Lists {
     let mut tunnel = service("tunnel", "LoadBalancer", CLUSTER, TUNNEL_PORT);
     tunnel["spec"]["externalIPs"] = json!(EXTERNAL);
     tunnel["status"] = json!({"loadBalancer": {"ingress": BALANCER.map(|ip| json!({"ip": ip, "ipMode": "VIP"}))}});
-    let web = service("web", "NodePort", WEB, WEB_PORT);
+    let mut web = service("web", "NodePort", WEB, WEB_PORT);
+    web["spec"]["externalIPs"] = json!(WEB_EXTERNAL);
     let slices = [("tunnel", DENIED), ("web", NEAR)];
     let slices = slices.iter().flat_map(|(name, at)| at.map(|address| endpoint_slice(name, address)));
     let addresses = if node == "n1" { N1 } else { N2 };
@@ -172,7 +194,7 @@ impl World {
         let wanted = Wanted { snapshot, program: &program, outside: &outside, cut: CutEstablished::Always, dns: None };
         let mut cluster = Cluster::build(&wanted, &mut |_| {}).expect("the sandbox is built");
         listen_everywhere(&mut cluster.sandbox, PORT);
-        let wanted: Vec<&str> = [CLUSTER, EXTERNAL, BALANCER, WEB, DENIED, NEAR].concat();
+        let wanted: Vec<&str> = [CLUSTER, EXTERNAL, BALANCER, WEB, WEB_EXTERNAL, DENIED, NEAR].concat();
         let proxies = [("n1", N1), ("n2", N2)].map(|(name, at)| {
             let node = cluster.sandbox.node(name).expect("a node");
             let machine = Machine { name, address: at[0], pods: PODS };
@@ -207,8 +229,23 @@ impl World {
         let from = program.endpoint_at(address(way.from));
         let hop = program.hop_at(&from, way.to.ip(), way.to.port());
         let (to, via) = (program.endpoint_at(to), Some(way.service));
-        let flow = Flow { from, to, protocol: Protocol::Tcp, port: PORT, via, hop };
+        let flow = Flow { from, to, protocol: Protocol::Tcp, port: PORT, via, hop, masker: None };
         evaluate(program, &LeaseTable::default(), &flow, Instant::default()).verdict
+    }
+
+    /// What the offline commands say of the way as users write it, and what packets do.
+    fn compare(&self, snapshot: &Snapshot, ways: &[Way]) -> Vec<(Prediction, Measured)> {
+        let (leases, names) = (LeaseTable::default(), Names::default());
+        let domain = "cluster.local".parse().expect("a name");
+        let (program, now) = (&self.program, Instant::default());
+        let asked = AskedWorld { snapshot, program, leases: &leases, names: &names, cluster_domain: &domain, now };
+        let predict = |way: &Way| {
+            let target =
+                Target { host: Host::Address(way.to.ip()), protocol: Protocol::Tcp, port: Some(way.to.port()) };
+            let routes = asked.routes(&Host::Address(address(way.from)), &target).expect("it leads somewhere");
+            asked.predict(&routes)
+        };
+        ways.iter().map(predict).zip(self.packets(ways, 3)).collect()
     }
 }
 
@@ -248,6 +285,19 @@ fn to_a_pod() -> Vec<Way> {
     by_family(&ways, ServiceId(1), NEAR)
 }
 
+/// Ways to a pod that lets in one pod of another node. Where kube-proxy puts a node's address in the place of that
+/// pod's, the pod's node cannot tell who it is.
+fn to_a_closed_pod() -> Vec<(Drawn, Prediction, Measured)> {
+    vec![
+        (("ClusterIP", FAR, WEB, 80), Prediction::Allow, Measured::Open),
+        (("NodePort of its own node", FAR, N2, WEB_PORT), Prediction::Depends, Measured::Silent),
+        (("NodePort of the pod's node", FAR, N1, WEB_PORT), Prediction::Depends, Measured::Open),
+        (("external IP", FAR, WEB_EXTERNAL, 80), Prediction::Depends, Measured::Silent),
+        (("NodePort of the second node, from outside", CLIENT, N2, WEB_PORT), Prediction::Deny, Measured::Silent),
+        (("external IP, from outside", CLIENT, WEB_EXTERNAL, 80), Prediction::Deny, Measured::Silent),
+    ]
+}
+
 type Drawn = (&'static str, [&'static str; 2], [&'static str; 2], u16);
 
 fn by_family(ways: &[Drawn], service: ServiceId, backend: [&'static str; 2]) -> Vec<Way> {
@@ -277,6 +327,33 @@ fn check(form: Form) {
     firewalled.check(&redirectors(), Verdict::Deny);
     free.check(&to_a_pod(), Verdict::Allow);
     firewalled.check(&to_a_pod(), Verdict::Allow);
+}
+
+/// S1.11: offline says *depends* wherever kube-proxy may hide a pod that is let in, and never the wrong thing.
+#[track_caller]
+fn check_masked(form: Form) {
+    if !has_rights() {
+        return;
+    }
+    peer("kubernetes");
+    let snapshot = closed();
+    let world = World::build("with a closed pod", &snapshot, form);
+    let (drawn, expected): (Vec<Drawn>, Vec<(Prediction, Measured)>) =
+        to_a_closed_pod().into_iter().map(|(way, predicted, measured)| (way, (predicted, measured))).unzip();
+    let ways = by_family(&drawn, ServiceId(1), NEAR);
+    for ((way, found), expected) in ways.iter().zip(world.compare(&snapshot, &ways)).zip(expected.iter().cycle()) {
+        assert_eq!(found, *expected, "{}", way.name);
+    }
+}
+
+#[test]
+fn s1_11_offline_knows_that_kube_proxy_may_replace_the_source_with_iptables() {
+    check_masked(Form::Iptables);
+}
+
+#[test]
+fn s1_11_offline_knows_that_kube_proxy_may_replace_the_source_with_nftables() {
+    check_masked(Form::Nftables);
 }
 
 #[test]

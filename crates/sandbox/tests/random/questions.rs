@@ -69,7 +69,15 @@ impl<'a> Asking<'a> {
     fn question(&self, from: &ProbeSource, to: Endpoint, port: TransportPort) -> Option<Question> {
         let TransportPort { protocol, port } = port;
         let asked = SocketAddr::new(to.address?, port);
-        let flow = Flow { from: self.program.endpoint_at(from.source), to, protocol, port, via: None, hop: None };
+        let flow = Flow {
+            from: self.program.endpoint_at(from.source),
+            to,
+            protocol,
+            port,
+            via: None,
+            hop: None,
+            masker: None,
+        };
         Some(Question { flow, asked, from: from.clone() })
     }
 

@@ -311,6 +311,7 @@ fn service(at: usize, target: Target, port: u16, pods: &[Option<WorkloadId>]) ->
         name: format!("s{at}").into(),
         form: ServiceForm::Balanced,
         addresses: reads(&SERVICES[at]),
+        external: Vec::new(),
         ports: ports.into(),
         source: None,
     }

@@ -244,7 +244,7 @@ proptest! {
         let table = render(&program, &Scope::default(), &Ids::default()).table;
         for packet in packets() {
             let (from, to) = (program.endpoint_at(packet.source), program.endpoint_at(packet.destination));
-            let flow = Flow { from, hop: None, to, protocol: Protocol::Tcp, port: packet.port, via: None };
+            let flow = Flow { from, hop: None, masker: None, to, protocol: Protocol::Tcp, port: packet.port, via: None };
             let decision = evaluate(&program, &LeaseTable::default(), &flow, Instant::default());
             prop_assert_eq!(forward(&table, &packet).accepted, decision.verdict == Verdict::Allow, "{:?}", packet);
         }

@@ -192,7 +192,7 @@ impl<'a> Audit<'a> {
             } else {
                 let TransportPort { protocol, port } = sample(&part);
                 let (from, to) = (from.clone(), to.clone());
-                found.by = self.reason(&Flow { from, to, protocol, port, via: None, hop: None });
+                found.by = self.reason(&Flow { from, to, protocol, port, via: None, hop: None, masker: None });
             }
             found.connections = Some(part);
             found

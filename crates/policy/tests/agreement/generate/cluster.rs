@@ -113,6 +113,7 @@ fn services() -> impl Strategy<Value = Service> {
         name: "".into(),
         form: ServiceForm::Balanced,
         addresses: Vec::new(),
+        external: Vec::new(),
         ports: ports
             .into_iter()
             .map(|(protocol, node_port, backends)| service_port(protocol, node_port, &backends))

@@ -3,7 +3,7 @@
 use super::{LEASED, NAMES, NOBODY, PORTS, read};
 use namewall_policy::model::{NodeId, ServiceId, Workload, WorkloadId};
 use namewall_policy::port::Protocol;
-use namewall_policy::{Endpoint, Flow, Hop, Snapshot};
+use namewall_policy::{Endpoint, Flow, Hop, Masker, Snapshot};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use std::net::IpAddr;
@@ -17,6 +17,8 @@ pub(super) struct FlowPlan {
     port: u16,
     via: Option<Index>,
     hop: Option<HopPlan>,
+    /// Its source may be masked by the node that translates it.
+    masked: bool,
 }
 
 /// A node that is asked at a port: at one of a Service, if there is one, or at any.
@@ -54,9 +56,10 @@ pub(super) fn flows() -> impl Strategy<Value = FlowPlan> {
     let hop = (any::<Index>(), any::<Index>(), select(PORTS.to_vec()), service_port);
     let hop = hop.prop_map(|(node, address, port, service_port)| HopPlan { node, address, port, service_port });
     let hop = prop::option::weighted(0.35, hop);
-    (from, to, protocols, select(PORTS.to_vec()), (via, hop)).prop_map(|(from, to, protocol, port, (via, hop))| {
+    let through = (via, hop, prop::bool::weighted(0.2));
+    (from, to, protocols, select(PORTS.to_vec()), through).prop_map(|(from, to, protocol, port, (via, hop, masked))| {
         let port = if protocol.has_ports() { port } else { 0 };
-        FlowPlan { from, to, protocol, port, via, hop }
+        FlowPlan { from, to, protocol, port, via, hop, masked }
     })
 }
 
@@ -75,6 +78,21 @@ impl FlowPlan {
                 let address = (!addresses.is_empty()).then(|| *hop.address.get(addresses))?;
                 Some(Hop { node, address, port: asked.map_or(hop.port, |(_, port)| port) })
             }),
+            masker: self.masker(snapshot).filter(|_| self.masked && self.hop.is_none()),
+        }
+    }
+}
+
+impl FlowPlan {
+    /// Who may put its address in the source's place.
+    fn masker(&self, snapshot: &Snapshot) -> Option<Masker> {
+        match self.from.build(snapshot) {
+            Endpoint { workload: Some(id), .. } => {
+                let workload = snapshot.workload(id);
+                (!workload.host_network).then(|| workload.node.map_or(Masker::AnyNode, Masker::Node))
+            }
+            Endpoint { node: Some(_), .. } => None,
+            _ => Some(Masker::AnyNode),
         }
     }
 }
