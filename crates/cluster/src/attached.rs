@@ -115,7 +115,8 @@ impl Attached {
     }
 }
 
-/// Gives the pod of a document its addresses, if it is one of these and has none of its own. Returns which one.
+/// Gives the pod of a document its addresses, if it is one of these and has none of its own. Returns which one, also if
+/// the document has these addresses itself; with others it is another pod.
 pub fn give_addresses(document: &mut Document, pods: &[PodAddresses]) -> Option<Key> {
     if document.kind() != Some(kinds::POD.name) {
         return None;
@@ -129,7 +130,14 @@ pub fn give_addresses(document: &mut Document, pods: &[PodAddresses]) -> Option<
     let status = document.node.entry("status")?;
     let has_address = status.get("podIP").is_some_and(|ip| !ip.is_null()) || status.get("podIPs").is_some();
     if has_address {
-        return None;
+        let items = match status.get("podIPs").map(|list| &list.value) {
+            Some(Value::Seq(items)) => items.as_slice(),
+            _ => &[],
+        };
+        let listed = items.iter().filter_map(|item| item.get("ip"));
+        let listed = listed.chain(status.get("podIP")).filter_map(|ip| ip.as_str()?.parse().ok());
+        let listed: Vec<IpAddr> = listed.collect();
+        return one.addresses.iter().all(|address| listed.contains(address)).then(|| one.pod.clone());
     }
     let mark = status.mark;
     let list = status.entry("podIPs")?;
@@ -162,6 +170,23 @@ mod tests {
         let pod = Key { namespace: "shop".into(), name: "web".into() };
         let addresses = [address.parse().expect("one")].into();
         PodAddresses { pod, uid: PodUid::of(uid), addresses, link_local: None, is_new }
+    }
+
+    #[test]
+    fn s1_9_a_manifest_may_have_the_addresses_that_the_runtime_gave() {
+        let attach = |status: &str, address: &str| {
+            let text =
+                format!("{{apiVersion: v1, kind: Pod, metadata: {{name: web, namespace: shop}}, status: {status}}}");
+            let (mut documents, findings) = Document::read_all(&"pod.yaml".into(), &text);
+            assert!(findings.is_empty());
+            give_addresses(&mut documents[0], &[given("u1", address, true)]).is_some()
+        };
+        for status in ["{}", "{podIP: 10.0.0.1}", "{podIPs: [{ip: 'fd00::1'}, {ip: 10.0.0.1}]}"] {
+            assert!(attach(status, "10.0.0.1"), "{status}");
+        }
+        for status in ["{podIP: 10.0.0.1}", "{podIPs: []}", "{podIPs: 7}"] {
+            assert!(!attach(status, "10.0.0.2"), "{status}");
+        }
     }
 
     struct Trial(Store);

@@ -236,6 +236,7 @@ impl Adopting<'_> {
             let Some((patterns, name)) = known.or_else(of_group) else { continue };
             let refusal = self.rules.never_leased.refusal(self.program, &name, *address);
             let expiry = self.now + (*left).min(self.rules.longest);
+            let is_denied = by_group.get(group).is_some_and(|all| all.iter().any(|pattern| pattern.denies()));
             for pattern in patterns {
                 let groups = self.groups.get(pattern).map(Vec::as_slice).unwrap_or_default();
                 let is_own = groups.contains(group);
@@ -245,9 +246,9 @@ impl Adopting<'_> {
                 let (pattern, name) = (pattern.clone(), name.clone());
                 let lease = Lease { pattern, name, address: *address, expiry, asked_by };
                 match refusal.filter(|_| !lease.pattern.denies()) {
-                    Some(refusal) if is_own => adopted.revoked.push((lease, refusal)),
-                    // It was a lease of a rule that denies, and opened nothing.
-                    Some(_) => {}
+                    // A lease of a rule that denies opened nothing.
+                    Some(_) if is_denied => {}
+                    Some(refusal) => adopted.revoked.push((lease, refusal)),
                     None => adopted.leases.push(lease),
                 }
             }

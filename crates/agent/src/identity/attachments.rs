@@ -21,7 +21,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(100);
 pub enum AttachError {
     #[error("there are {MOST} attachments on this node already")]
     TooMany,
-    #[error("pod {pod} with uid {uid} is not known here after {seconds} s; it comes from the API server{}", because(.why))]
+    #[error("pod {pod} with uid {uid} is not known here after {seconds} s: no object of the API server and no manifest has it, or one has it with other addresses{}", because(.why))]
     NotKnown { pod: String, uid: String, seconds: u64, why: Option<String> },
     #[error("it was detached meanwhile")]
     Gone,
