@@ -377,13 +377,16 @@ impl Program {
         let class = self.class(id);
         let mut names = BitSet::default();
         for plan in std::iter::once(&class.enforced).chain(&class.audited) {
-            // Of pods that share an address, all must have a rule for the name.
-            let all = plan.each().map(|plan| self.names_in(plan));
-            let common = all.reduce(|mut common, one| {
+            // Of pods that share an address, all must allow the name, and the Deny of one counts.
+            let all: Vec<BitSet> = plan.each().map(|plan| self.names_in(plan)).collect();
+            let common = all.iter().cloned().reduce(|mut common, one| {
                 common.intersect_with(&one);
                 common
             });
+            let is_denied = |id: &usize| self.patterns.get(PatternId(*id as u32)).denies();
+            let denied: BitSet = all.iter().flat_map(BitSet::iter).filter(is_denied).collect();
             names.union_with(&common.unwrap_or_default());
+            names.union_with(&denied);
         }
         names
     }

@@ -277,13 +277,25 @@ fn s6_10_an_address_of_two_pods_learns_only_the_names_of_both() {
             ),
         )
     };
-    let cluster = Cluster::read(world() + &stale() + &name("shop", "one") + &name("ops", "two"), &Settings::default());
+    assert_eq!(names_of_shared(name("shop", "one") + &name("ops", "two")), ["both.example.com"]);
+}
+
+/// Both must allow, so the Deny of one counts.
+#[test]
+fn s6_10_an_address_of_two_pods_learns_the_names_that_one_of_them_is_denied() {
+    let denies = "
+---
+{apiVersion: k8s.ovn.org/v1, kind: EgressFirewall, metadata: {name: default, namespace: shop},
+ spec: {egress: [{type: Allow, to: {dnsName: one.example.com}}, {type: Deny, to: {dnsName: bad.example.com}}]}}
+";
+    assert_eq!(names_of_shared(denies.to_owned()), ["bad.example.com"]);
+}
+
+/// The names that the address of two pods learns.
+fn names_of_shared(policies: String) -> Vec<String> {
+    let cluster = Cluster::read(world() + &stale() + &policies, &Settings::default());
     let class = cluster.program.class_at("10.244.1.10".parse().unwrap()).unwrap();
-    let names: Vec<String> = cluster
-        .program
-        .names_of(class)
-        .iter()
-        .map(|at| cluster.program.patterns.get(namewall_policy::domain::PatternId(at as u32)).to_string())
-        .collect();
-    assert_eq!(names, ["both.example.com"]);
+    let names = cluster.program.names_of(class);
+    let pattern = |at| cluster.program.patterns.get(namewall_policy::domain::PatternId(at as u32)).to_string();
+    names.iter().map(pattern).collect()
 }
