@@ -60,6 +60,11 @@ pub struct Hop {
 }
 
 impl Flow {
+    /// True if the destination's node may see another source: a node may have put its own address in its place (S1.11).
+    pub fn may_be_masked(&self) -> bool {
+        (self.hop.is_some() || self.masker.is_some()) && self.to.workload.is_some()
+    }
+
     /// What the source's own node sees of it.
     pub fn before(&self, hop: Hop) -> Self {
         let to = Endpoint { node: Some(hop.node), address: Some(hop.address), ..Endpoint::default() };

@@ -26,6 +26,13 @@ pub struct Question<'a> {
     pub predicted: Prediction,
 }
 
+impl Question<'_> {
+    /// True if a node may put its own address in the place of the source's, which the core cannot know of.
+    pub fn may_be_masked(&self) -> bool {
+        flows(self.routes).any(|(_, flow)| flow.may_be_masked())
+    }
+}
+
 /// What packets say.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {

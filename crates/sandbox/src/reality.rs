@@ -272,7 +272,7 @@ fn judge(predicted: &Predicted, answer: &Answer) -> Result<(), String> {
     match (predicted.verdict, answer) {
         (Prediction::Allow, Answer::Open) | (Prediction::Deny, Answer::Silent) | (_, Answer::NoWay) => Ok(()),
         // Through a Service it may be source NAT that decides, of which the kernel knows.
-        (Prediction::Depends, Answer::Open) if is_known && !may_be_masked(&predicted.flow) => {
+        (Prediction::Depends, Answer::Open) if is_known && !predicted.flow.may_be_masked() => {
             Err("open, where it depends on a node".to_owned())
         }
         (Prediction::Depends, Answer::Open | Answer::Silent) => Ok(()),
@@ -307,7 +307,7 @@ impl KernelDenials<'_> {
         }
         match told.first() {
             Some(rule) => Err(format!("denied by {rule}, where the core says {expected:?}")),
-            None if at_once > TOLD || may_be_masked(&predicted.flow) => Ok("silence".to_owned()),
+            None if at_once > TOLD || predicted.flow.may_be_masked() => Ok("silence".to_owned()),
             None => Err(format!("the kernel did not tell of it; the core says {expected:?}")),
         }
     }
@@ -330,11 +330,6 @@ impl KernelDenials<'_> {
             _ => Label::Isolated(stage.direction().to_string()),
         }
     }
-}
-
-/// Whether the destination's node may see another source, and so give another reason, than the core does (S1.11).
-fn may_be_masked(flow: &Flow) -> bool {
-    (flow.hop.is_some() || flow.masker.is_some()) && flow.to.workload.is_some()
 }
 
 fn is_about(flow: &Flow, denied: &Denied) -> bool {

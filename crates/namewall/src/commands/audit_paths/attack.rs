@@ -29,13 +29,16 @@ pub(super) struct Attempt {
 pub(super) struct Tried {
     attempt: Attempt,
     predicted: Prediction,
+    /// True if source NAT decides, which the input does not describe.
+    is_masked: bool,
     seen: Answer,
 }
 
 impl Tried {
-    /// In the kernel, what depends on something unknown is closed.
+    /// In the kernel, what depends on something unknown is closed, unless source NAT decides.
     fn is_as_predicted(&self) -> bool {
         match self.seen {
+            Answer::Open if self.predicted == Prediction::Depends => self.is_masked,
             Answer::Open => self.predicted == Prediction::Allow,
             Answer::Silent => self.predicted != Prediction::Allow,
             Answer::Odd { .. } => false,
@@ -103,10 +106,11 @@ pub(super) fn run(loaded: &Loaded, attempts: Vec<Attempt>) -> Result<Vec<Tried>>
         .zip(&routes)
         .map(|(attempt, routes)| Question { target: &attempt.to, routes, predicted: world.predict(routes) })
         .collect();
-    let predicted: Vec<Prediction> = questions.iter().map(|question| question.predicted).collect();
+    let predicted: Vec<(Prediction, bool)> = questions.iter().map(|one| (one.predicted, one.may_be_masked())).collect();
     let answers = cluster.ask(snapshot, &questions).context("cannot try the ways in the sandbox")?;
     let tried = attempts.into_iter().zip(predicted).zip(answers);
-    Ok(tried.map(|((attempt, predicted), seen)| Tried { attempt, predicted, seen }).collect())
+    let tried = tried.map(|((attempt, (predicted, is_masked)), seen)| Tried { attempt, predicted, is_masked, seen });
+    Ok(tried.collect())
 }
 
 /// All ends of the attempts that are no pod's or node's.
@@ -168,13 +172,15 @@ mod tests {
         let at = Ipv4Addr::new(192, 0, 2, 66);
         let to = Target { host: Host::Address(at.into()), protocol: Protocol::Tcp, port: Some(443) };
         let attempt = Attempt { way: Way::Direct, source: "shop/web".to_owned(), from: Host::Address(at.into()), to };
-        let tried = |predicted, seen| Tried { attempt: attempt.clone(), predicted, seen };
+        let tried = |predicted, seen| Tried { attempt: attempt.clone(), predicted, is_masked: false, seen };
         let refused = Answer::Odd { at: SocketAddr::new(at.into(), 443), measured: Measured::Refused };
         let good = [
             tried(Prediction::Allow, Answer::Open),
             tried(Prediction::Deny, Answer::Silent),
             tried(Prediction::Depends, Answer::Silent),
             tried(Prediction::Deny, Answer::NoWay),
+            Tried { is_masked: true, ..tried(Prediction::Depends, Answer::Open) },
+            Tried { is_masked: true, ..tried(Prediction::Depends, Answer::Silent) },
         ];
         assert!(agrees(&good));
         for (predicted, seen) in [

@@ -46,6 +46,8 @@ struct Cell {
     predicted: String,
     /// What it depends on, in a sentence.
     depends_on: Option<String>,
+    /// True if source NAT decides, which the input does not describe.
+    is_masked: bool,
     measured: String,
 }
 
@@ -59,13 +61,15 @@ impl Cell {
             to: text("to")?,
             predicted: text("predicted")?,
             depends_on: (!conditions.is_empty()).then(|| conditions.join("; ")),
+            is_masked: value["sourceNatDecides"] == true,
             measured: text("measured")?,
         })
     }
 
-    /// In the kernel, what depends on something unknown is closed.
+    /// In the kernel, what depends on something unknown is closed, unless source NAT decides.
     fn agrees(&self) -> bool {
-        self.measured == if self.is_open() { "open" } else { "silent" }
+        let is_either = self.is_masked && ["open", "silent"].contains(&self.measured.as_str());
+        is_either || self.measured == if self.is_open() { "open" } else { "silent" }
     }
 
     fn is_open(&self) -> bool {
@@ -105,7 +109,7 @@ fn print(out: &mut impl Write, cells: &[Cell]) -> Result<()> {
         for to in &tos {
             match cell(to) {
                 Some(cell) if !cell.agrees() => write!(out, "{BAD}  !{BAD:#}")?,
-                Some(cell) if cell.is_open() => write!(out, "{GOOD}  +{GOOD:#}")?,
+                Some(cell) if cell.measured == "open" => write!(out, "{GOOD}  +{GOOD:#}")?,
                 Some(_) => write!(out, "{SOFT}  ·{SOFT:#}")?,
                 None => write!(out, "   ")?,
             }
@@ -170,6 +174,7 @@ pub(crate) fn measure(kept: &mut Kept, asked: &Value) -> Result<Value> {
         if question.predicted == Prediction::Depends {
             let world = kept.loaded.world();
             cell["dependsOn"] = conditions_json(&world.describe(world.depends_on(routes)));
+            cell["sourceNatDecides"] = question.may_be_masked().into();
         }
         cells.push(cell);
     }
