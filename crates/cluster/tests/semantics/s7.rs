@@ -278,6 +278,40 @@ fn s7_3_an_allow_of_the_api_server_opens_its_ports_alone() {
     );
 }
 
+/// A server on a node listens at all of the node's addresses.
+#[test]
+fn s7_3_a_deny_of_the_api_server_covers_every_address_of_its_node() {
+    let slice = "---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: kubernetes, namespace: default, \
+                 labels: {kubernetes.io/service-name: kubernetes}}\nendpoints: [{addresses: [192.168.7.1]}]\nports: [{port: 6443}]\n";
+    let nodes = "---\n{apiVersion: v1, kind: Node, metadata: {name: api}, status: {addresses: [\
+                 {type: InternalIP, address: 192.168.7.1}, {type: InternalIP, address: 'fd00:7::1'}, \
+                 {type: ExternalIP, address: 198.51.100.70}]}}\n\
+                 ---\n{apiVersion: v1, kind: Node, metadata: {name: other}, status: {addresses: [\
+                 {type: InternalIP, address: 192.168.7.2}]}}\n";
+    let deny = rules("{action: Deny, to: [{apiServer: {}}]}");
+    check(
+        world() + slice + nodes + &deny,
+        &[
+            "shop/web -> 192.168.7.1:6443/TCP: deny by ClusterEgressFirewall/f",
+            "shop/web -> 198.51.100.70:6443/TCP: deny by ClusterEgressFirewall/f",
+            "shop/web -> [fd00:7::1]:6443/TCP: deny by ClusterEgressFirewall/f",
+            "shop/web -> [fe80::1]:6443/TCP: deny by ClusterEgressFirewall/f",
+            "shop/web -> 198.51.100.70:22/TCP: allow by default",
+            "shop/web -> 192.168.7.2:6443/TCP: allow by default",
+        ],
+    );
+    // An Allow speaks of what is surely the API server.
+    let allow = rules("{action: Allow, to: [{apiServer: {}}]}, {action: Deny, to: [{networks: [0.0.0.0/0, '::/0']}]}");
+    check(
+        world() + slice + nodes + &allow,
+        &[
+            "shop/web -> 192.168.7.1:6443/TCP: allow by default",
+            "shop/web -> 198.51.100.70:6443/TCP: deny by ClusterEgressFirewall/f",
+            "shop/web -> [fe80::1]:6443/TCP: deny by ClusterEgressFirewall/f",
+        ],
+    );
+}
+
 #[test]
 fn s7_3_only_the_service_in_default_is_the_api_server() {
     check(

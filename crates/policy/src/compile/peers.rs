@@ -64,7 +64,7 @@ impl<'s, 'c> PeerCompiler<'s, 'c> {
     pub(super) fn parts(&mut self, index: &mut RoleIndex<'s>, rule: &'s Rule) -> Vec<(Action, Matcher)> {
         let Clauses::Match { peers, ports } = &rule.clauses else { return Vec::new() };
         let spec = spec_of(ports);
-        let served = self.api_server_parts(peers, &spec);
+        let served = self.api_server_parts(rule.action, peers, &spec);
         let is_more = |peers: &[Peer]| peers.iter().any(|peer| *peer != Peer::ApiServer);
         let mut parts = Vec::new();
         if served.is_empty() || matches!(peers, Peers::Listed(peers) if is_more(peers)) {
@@ -75,12 +75,12 @@ impl<'s, 'c> PeerCompiler<'s, 'c> {
         parts
     }
 
-    fn api_server_parts(&mut self, peers: &Peers, spec: &PortSpec) -> Vec<Matcher> {
+    fn api_server_parts(&mut self, action: Action, peers: &Peers, spec: &PortSpec) -> Vec<Matcher> {
         let mut served = Vec::new();
         if !matches!(peers, Peers::Listed(peers) if peers.contains(&Peer::ApiServer)) {
             return served;
         }
-        for (traffic, addresses) in self.served() {
+        for (traffic, addresses) in self.served(Coverage::of(action)) {
             // No kind has both `apiServer` and named ports.
             let spec = PortSpec { numbered: spec.numbered.intersect(&traffic), ..PortSpec::default() };
             if !spec.numbered.is_none() {
@@ -113,15 +113,31 @@ impl<'s, 'c> PeerCompiler<'s, 'c> {
         parts
     }
 
-    /// The addresses of the API server, by what it serves there.
-    fn served(&self) -> BTreeMap<Traffic, AddrSet> {
+    /// The addresses of the API server, by what it serves there. One on a node may listen at all of the node's
+    /// addresses, those that every machine has among them: a Deny covers these, too.
+    fn served(&self, coverage: Coverage) -> BTreeMap<Traffic, AddrSet> {
         let mut by_address: BTreeMap<IpAddr, Traffic> = BTreeMap::new();
+        let mut of_every_machine = Traffic::none();
         for ServedAddress { address, port } in &self.snapshot.api_server {
-            by_address.entry(*address).or_default().insert(port.protocol, port.port, port.port);
+            let mut serve = |address: IpAddr| {
+                by_address.entry(address).or_default().insert(port.protocol, port.port, port.port);
+            };
+            serve(*address);
+            if coverage == Coverage::Sure {
+                continue;
+            }
+            for addresses in self.by_node.iter().filter(|addresses| addresses.contains(address)) {
+                addresses.iter().copied().for_each(&mut serve);
+                of_every_machine.insert(port.protocol, port.port, port.port);
+            }
         }
         let mut served: BTreeMap<Traffic, AddrSet> = BTreeMap::new();
         for (address, traffic) in by_address {
             served.entry(traffic).or_default().insert_address(address);
+        }
+        if !of_every_machine.is_none() {
+            let addresses = served.entry(of_every_machine).or_default();
+            *addresses = addresses.union(&own_to_each_machine());
         }
         served
     }

@@ -166,7 +166,8 @@ impl Place {
     }
 }
 
-/// Its endpoints, each at its own port; and addresses that only settings tell. The Service itself is a way to them.
+/// Its endpoints, each at its own port, and all addresses of a node that is one; and addresses that only settings tell.
+/// The Service itself is a way to them.
 fn api_server(snapshot: &Snapshot) -> BTreeSet<Spot> {
     let is_it = |service: &&Service| {
         *service.name == *"kubernetes" && *snapshot.namespace(service.namespace).name == *"default"
@@ -182,6 +183,11 @@ fn api_server(snapshot: &Snapshot) -> BTreeSet<Spot> {
     for &ServedAddress { address, port } in &snapshot.api_server {
         if !services.iter().any(|service| service.addresses.contains(&address)) {
             spots.insert(Spot { address, port: Some(port.port) });
+        }
+    }
+    for Spot { address: endpoint, port } in spots.clone() {
+        for node in snapshot.nodes.iter().filter(|node| node.addresses.contains(&endpoint)) {
+            spots.extend(node.addresses.iter().map(|&address| Spot { address, port }));
         }
     }
     spots

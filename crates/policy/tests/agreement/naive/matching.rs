@@ -133,7 +133,15 @@ impl World<'_> {
             }
             Peer::ApiServer => {
                 let asked = TransportPort { protocol: flow.protocol, port: flow.port };
-                self.snapshot.api_server.iter().any(|served| (served.address, served.port) == (address, asked))
+                let mut served = self.snapshot.api_server.iter().filter(|served| served.port == asked);
+                served.any(|served| {
+                    let nodes = self.nodes_with(served.address);
+                    let is_of_its_node = || {
+                        let has_it = |at: &usize| self.node_addresses(*at).contains(&address);
+                        nodes.iter().any(has_it) || (!nodes.is_empty() && is_of_every_machine(address))
+                    };
+                    served.address == address || (action == Action::Deny && is_of_its_node())
+                })
             }
             Peer::Pods(_) | Peer::Domain(_) => false,
         })
