@@ -215,10 +215,10 @@ impl<'a> Walk<'a> {
         self.gate(Stage::ClusterGate, gates, watch)
     }
 
-    /// Where a node port is asked for, the cluster gate must let every backend pass: this is the last place that surely
+    /// Where a frontend is asked for that another node translates, the cluster gate must let every backend pass: this is the last place that surely
     /// knows the pod (S1.11, see [`crate::node_ports`]).
     fn node_port_gate(&self, plan: &Plan, watch: &mut impl Watch) -> Result<(), (Stage, Cause)> {
-        let Some(denied) = self.program.denied_node_port(plan, self.flow) else { return Ok(()) };
+        let Some(denied) = self.program.denied_frontend(plan, self.flow) else { return Ok(()) };
         let to = self.program.endpoint_at(denied.address);
         let backend = Flow { to, port: denied.port, via: None, hop: None, masker: None, ..self.flow.clone() };
         watch.turn(&backend);

@@ -5,7 +5,7 @@ use super::plans::PlanBuilder;
 use super::{Interned, compile, member, resolvers};
 use crate::finding::Finding;
 use crate::model::{Clauses, Peer, Peers, Service, Workload, WorkloadId};
-use crate::node_ports::{Before, NodePorts};
+use crate::node_ports::{Before, NodePorts, leads_on};
 use crate::pieces::differing;
 use crate::program::{CompiledRule, Holder, Matcher, PeerSet, PeerSetId, Program};
 use crate::shards::Shards;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// The same as [`compile()`], from what was compiled before: the numbers of
 /// policies, rules and classes stay as long as the policies do.
 pub fn compile_next(before: &Snapshot, program: &Program, next: &Snapshot) -> (Program, Vec<Finding>) {
-    if !only_pods_differ(before, next) {
+    if !only_pods_differ(before, program, next) {
         return compile(next);
     }
     let changed: Vec<usize> = differing(&before.workloads, &next.workloads).collect();
@@ -102,7 +102,7 @@ fn tells_nothing_of_its_node(snapshot: &Snapshot, workload: &Workload) -> bool {
 }
 
 /// Roles are only ever added, and everything else but pods is as it was.
-fn only_pods_differ(before: &Snapshot, next: &Snapshot) -> bool {
+fn only_pods_differ(before: &Snapshot, program: &Program, next: &Snapshot) -> bool {
     same(&before.policies, &next.policies)
         && same(&before.namespaces, &next.namespaces)
         && same(&before.nodes, &next.nodes)
@@ -112,7 +112,9 @@ fn only_pods_differ(before: &Snapshot, next: &Snapshot) -> bool {
         && before.workloads.len() <= next.workloads.len()
         && before.services.len() == next.services.len()
         && differing(&before.services, &next.services)
-            .all(|at| is_asked_the_same(&before.services[at], &next.services[at]))
+            .map(|at| (&before.services[at], &next.services[at]))
+            // Where a Service leads to other Services is known from one compilation to the next.
+            .all(|(one, other)| is_asked_the_same(one, other) && leads_on(program, one).eq(leads_on(program, other)))
 }
 
 fn same<T: PartialEq>(one: &Arc<T>, other: &Arc<T>) -> bool {

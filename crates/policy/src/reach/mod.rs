@@ -134,7 +134,7 @@ impl Reach<'_> {
         let doubt = Doubt { policies: &plan.in_doubt, source_node };
         let side = Peering { direction: Direction::Egress, peer: to, ports: self.named_ports(to), doubt };
         let mut open = self.gate(&plan.cluster_gate, &side, Traffic::all());
-        open = open.subtract(&self.program.denied_node_ports(plan, to));
+        open = open.subtract(&self.program.denied_at(plan, to));
         if !self.in_pod_network(to) {
             open = self.gate(&plan.namespace_gate, &side, open);
         }

@@ -64,7 +64,7 @@ pub(crate) struct Case {
 
 pub(crate) fn cases() -> impl Strategy<Value = Case> {
     let policies = prop::collection::vec(policy::policies(), 0..16);
-    let leases = prop::collection::vec(leases(), 0..10);
+    let leases = prop::collection::vec(leases(), 0..20);
     let flows = prop::collection::vec(flow::flows(), 1..24);
     (cluster::clusters(), policies, leases, flows).prop_map(|(cluster, policies, leases, flows)| {
         let mut snapshot = cluster.build();
@@ -77,7 +77,7 @@ pub(crate) fn cases() -> impl Strategy<Value = Case> {
 /// Some are over before, some just at the moment of judgement (S6.4).
 fn leases() -> impl Strategy<Value = Lease> {
     let patterns = prop_oneof![patterns(Wildcard::Subdomains), patterns(Wildcard::OneLabel)];
-    let lease = (patterns, any::<bool>(), select(LEASED.to_vec()), select(vec![20, 11, 10, 5]));
+    let lease = (patterns, prop::bool::weighted(0.3), select(LEASED.to_vec()), select(vec![20, 11, 10, 5]));
     lease.prop_map(|(names, denies, address, expiry)| {
         let name = match &names {
             DomainPattern::Exact(name) => name.clone(),

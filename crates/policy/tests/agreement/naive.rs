@@ -11,6 +11,7 @@ use namewall_policy::model::{
     Action, BackendTarget, Clauses, Direction, Enforcement, NamespaceId, NodeId, Placement, Policy, PolicyKind,
     PolicyRef, Rule, Workload, WorkloadId,
 };
+use namewall_policy::port::Protocol;
 use namewall_policy::{Endpoint, Flow, Instant, Lease, Masker, Prediction, Snapshot, Stage};
 use std::net::IpAddr;
 
@@ -243,25 +244,22 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// S1.11: every backend of a node port that is asked for, of the same family and whatever names are known. What is
-    /// in doubt counts if it denies.
+    /// S1.11: every backend of a frontend that is asked for, of the same family and whatever names are known, and every
+    /// backend of frontends among them. What is in doubt counts if it denies.
     fn node_port_gate(&self, pod: &Workload) -> Result<(), (Stage, Because)> {
         let Flow { to, protocol, port, .. } = self.flow;
-        let Some(asked) = to.address.filter(|address| !to.assumed && self.world.is_nodes(*address)) else {
-            return Ok(());
-        };
+        let Some(asked) = to.address.filter(|_| !to.assumed) else { return Ok(()) };
         let world = World { leases: &[], ..self.world };
-        let ports = self.world.snapshot.services.iter().flat_map(|service| &service.ports);
-        for service in ports.filter(|one| one.protocol == *protocol && one.node_port == Some(*port)) {
-            for backend in &service.backends {
-                let addresses = match backend.target {
-                    BackendTarget::Address(address) => vec![address],
-                    BackendTarget::Workload(id) => self.world.snapshot.workload(id).addresses.to_vec(),
-                };
-                for address in addresses.into_iter().filter(|address| address.is_ipv4() == asked.is_ipv4()) {
-                    let to = self.world.end_at(address);
-                    let flow = Flow { to, port: backend.port, via: None, hop: None, masker: None, ..self.flow.clone() };
-                    Walk { world, flow: &flow, doubt: &Doubt::Closed, ..*self }.cluster_gate(pod)?;
+        let mut asked = vec![(asked, *port)];
+        let mut at = 0;
+        while let Some(&(address, port)) = asked.get(at) {
+            at += 1;
+            for (address, port) in self.world.behind(address, *protocol, port) {
+                let to = self.world.end_at(address);
+                let flow = Flow { to, port, via: None, hop: None, masker: None, ..self.flow.clone() };
+                Walk { world, flow: &flow, doubt: &Doubt::Closed, ..*self }.cluster_gate(pod)?;
+                if !asked.contains(&(address, port)) {
+                    asked.push((address, port));
                 }
             }
         }
@@ -442,6 +440,31 @@ fn rule_at(policy: &Policy, direction: Direction, index: usize) -> RuleAt {
 }
 
 impl<'a> World<'a> {
+    /// The backends to which another node may translate what is asked for at this address: through a node port, or
+    /// through an address of a Service that is a backend of a Service.
+    fn behind(&self, address: IpAddr, protocol: Protocol, port: u16) -> Vec<(IpAddr, u16)> {
+        let services =
+            || self.snapshot.services.iter().flat_map(|service| service.ports.iter().map(move |p| (service, p)));
+        let backends = || services().flat_map(|(_, port)| &port.backends);
+        let is_chained = !self.is_pods(address) && backends().any(|one| one.target == BackendTarget::Address(address));
+        let mut found = Vec::new();
+        for (service, asked) in services().filter(|(_, asked)| asked.protocol == protocol) {
+            let mut own = service.addresses.iter();
+            let is_of_family = own.len() == 0 || own.any(|one| one.is_ipv4() == address.is_ipv4());
+            let by_node = self.is_nodes(address) && asked.node_port == Some(port) && is_of_family;
+            let by_address = is_chained && asked.port == port && service.addresses.contains(&address);
+            for backend in asked.backends.iter().filter(|_| by_node || by_address) {
+                let addresses = match backend.target {
+                    BackendTarget::Address(address) => vec![address],
+                    BackendTarget::Workload(id) => self.snapshot.workload(id).addresses.to_vec(),
+                };
+                let of_family = addresses.into_iter().filter(|one| one.is_ipv4() == address.is_ipv4());
+                found.extend(of_family.map(|address| (address, backend.port)));
+            }
+        }
+        found
+    }
+
     /// The pods that have the address.
     fn holders(&self, address: IpAddr) -> Vec<WorkloadId> {
         let has = |id: &WorkloadId| {

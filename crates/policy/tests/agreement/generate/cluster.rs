@@ -108,11 +108,13 @@ fn services() -> impl Strategy<Value = Service> {
     let address = prop_oneof![select(NOBODY.to_vec()), select(BACKENDS.to_vec())];
     let backends = prop::collection::vec((address, select(PORTS.to_vec())), 1..5);
     let port = (protocol, prop::option::weighted(0.8, select(NODE_PORTS.to_vec())), backends);
-    (0..3u32, prop::collection::vec(port, 1..4)).prop_map(|(namespace, ports)| Service {
+    let addresses = || prop::collection::vec(select(NOBODY.to_vec()), 1..3);
+    let addresses = prop_oneof![2 => Just(Vec::new()), 1 => addresses()];
+    (0..3u32, prop::collection::vec(port, 1..4), addresses).prop_map(|(namespace, ports, addresses)| Service {
         namespace: NamespaceId(namespace),
         name: "".into(),
         form: ServiceForm::Balanced,
-        addresses: Vec::new(),
+        addresses: addresses.into_iter().map(read).collect(),
         external: Vec::new(),
         ports: ports
             .into_iter()

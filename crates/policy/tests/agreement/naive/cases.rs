@@ -114,6 +114,9 @@ impl World<'_> {
         edges.extend(self.api_server().map(Cidr::host));
         edges.extend(self.all_node_addresses());
         edges.extend(self.leases.iter().map(|lease| Cidr::host(lease.address)));
+        // What a Deny of nodes covers beside their addresses.
+        let groups = ["127.0.0.0/8", "224.0.0.0/4", "255.255.255.255/32", "::1/128", "fe80::/10", "ff00::/8"];
+        edges.extend(groups.into_iter().map(|text| text.parse::<Cidr>().expect("a block")));
         for policy in self.snapshot.policies.iter() {
             for rule in policy.egress.iter().chain(&policy.ingress) {
                 let Clauses::Match { peers: Peers::Listed(peers), .. } = &rule.clauses else { continue };
