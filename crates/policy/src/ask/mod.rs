@@ -107,10 +107,11 @@ impl FromStr for Host {
             [name] => {
                 let form = if name.ends_with('.') { Self::Absolute } else { Self::Name };
                 let parsed: DomainName = name.parse().map_err(|error| AskError::Name(text.to_owned(), error))?;
+                let host = form(parsed);
                 // Characters that IDNA leaves out may stand between digits.
-                match is_numeric(parsed.as_str()) {
+                match is_numeric(&host.to_string()) {
                     true => Err(AskError::Address(text.to_owned())),
-                    false => Ok(form(parsed)),
+                    false => Ok(host),
                 }
             }
             [namespace, name] if !namespace.is_empty() && !name.is_empty() => {
@@ -238,7 +239,7 @@ mod tests {
     #[test]
     fn a_name_that_would_be_shown_as_digits_and_dots_is_refused() {
         // With a soft hyphen, which IDNA leaves out, and with full-width digits.
-        for text in ["192.\u{ad}1", "192.\u{ad}1.", "１９２.1"] {
+        for text in ["192.\u{ad}1", "192.\u{ad}1.", "192.\u{ad}.", "１９２.1"] {
             assert_eq!(text.parse::<Host>(), Err(AskError::Address(text.to_owned())));
         }
     }
