@@ -40,7 +40,7 @@ pub struct Flow {
 
 /// A node that translates a connection to an address by which clients outside come in: a node port of the source's own
 /// node, an external or a load-balancer address. kube-proxy replaces the source's address there, so that answers come
-/// back by the same node. Whoever judges the connection on the destination's node sees that.
+/// back by the same node. The destination's node then sees the translating node as the source.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Masker {
     /// The source's own node.

@@ -101,7 +101,7 @@ fn denied() -> Snapshot {
     snapshot
 }
 
-/// The pod behind `web` lets in one pod of the other node, and nobody else.
+/// The pod behind `web` lets in one pod of the other node, and no other source.
 fn closed() -> Snapshot {
     let mut snapshot = snapshot();
     let network = |text: &str| Peer::Network { cidr: Cidr::host(address(text)), except: Vec::new() };
