@@ -2,8 +2,10 @@
 //! else knows them: they are added to the Node that the machine is in whatever
 //! the source says. An agent also publishes them for the other nodes.
 
+use namewall_dataplane::Tunnels;
 use namewall_dataplane::netlink::routed::{RoutedLink, routed_links};
-use namewall_dataplane::netlink::shared::shared_links;
+use namewall_dataplane::netlink::shared::{SharedLink, shared_links};
+use namewall_dataplane::netlink::tunnels::tunnels;
 use namewall_dataplane::netlink::veth::{PodLink, pod_links};
 use namewall_dataplane::netlink::{self, Addresses, Family, LinkNotices, Socket};
 use namewall_policy::addr::is_own_to_each_machine;
@@ -20,8 +22,8 @@ use tracing::warn;
 /// change each time, for no node of the cluster.
 const LINGER: Duration = Duration::from_secs(30);
 
-/// How often the addresses are read again where there was no notice of a change.
-const READ_EVERY: Duration = Duration::from_secs(10);
+/// How often the kernel is asked again where there was no notice of a change.
+pub(crate) const READ_EVERY: Duration = Duration::from_secs(10);
 
 /// What an agent asks of the machine it runs on.
 pub trait Machine: Debug + Send {
@@ -42,7 +44,10 @@ pub trait Machine: Debug + Send {
 
     /// The interfaces that lead to one of these addresses each, and nobody knows to which. None if they cannot be read
     /// now.
-    fn shared_links(&mut self, wanted: &BTreeSet<IpAddr>) -> Option<Vec<RoutedLink>>;
+    fn shared_links(&mut self, wanted: &BTreeSet<IpAddr>) -> Option<Vec<SharedLink>>;
+
+    /// Where it takes packets out of other packets. None if that cannot be read now.
+    fn tunnels(&mut self) -> Option<Tunnels>;
 }
 
 /// The machine by its kernel's word.
@@ -84,29 +89,43 @@ impl Machine for ThisMachine {
             .ok()
     }
 
-    fn shared_links(&mut self, wanted: &BTreeSet<IpAddr>) -> Option<Vec<RoutedLink>> {
+    fn shared_links(&mut self, wanted: &BTreeSet<IpAddr>) -> Option<Vec<SharedLink>> {
         shared_links(&mut self.routes, wanted)
             .inspect_err(|error| warn!(%error, "cannot read the bridges of pods"))
             .ok()
     }
+
+    fn tunnels(&mut self) -> Option<Tunnels> {
+        tunnels(&mut self.routes).inspect_err(|error| warn!(%error, "cannot read the tunnels of this machine")).ok()
+    }
 }
 
-/// The addresses that count as this machine's now.
-#[derive(Default, Debug)]
-struct Held {
+/// What counts as this machine's now: addresses, or tunnel endpoints.
+#[derive(Debug)]
+pub(crate) struct Held<T> {
     /// Each with the time since when it is gone, if it is.
-    since: BTreeMap<IpAddr, Option<Instant>>,
+    since: BTreeMap<T, Option<Instant>>,
 }
 
-impl Held {
+impl<T> Default for Held<T> {
+    fn default() -> Self {
+        Self { since: BTreeMap::new() }
+    }
+}
+
+impl<T: Ord + Copy> Held<T> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &T> {
+        self.since.keys()
+    }
+
     /// True if that makes a difference.
-    fn update(&mut self, seen: &BTreeSet<IpAddr>, now: Instant) -> bool {
-        for (_, gone) in self.since.iter_mut().filter(|(address, _)| !seen.contains(address)) {
+    pub(crate) fn update(&mut self, seen: &BTreeSet<T>, now: Instant) -> bool {
+        for (_, gone) in self.since.iter_mut().filter(|(one, _)| !seen.contains(one)) {
             gone.get_or_insert(now);
         }
         let mut is_new = false;
-        for &address in seen {
-            is_new |= self.since.insert(address, None).is_none();
+        for &one in seen {
+            is_new |= self.since.insert(one, None).is_none();
         }
         let count = self.since.len();
         self.since.retain(|_, gone| gone.is_none_or(|gone| now.since(gone) < LINGER));
@@ -118,7 +137,7 @@ impl Held {
 #[derive(Debug)]
 pub(crate) struct OwnAddresses {
     machine: Box<dyn Machine>,
-    held: Held,
+    held: Held<IpAddr>,
     read_at: Option<Instant>,
     /// What a source said of nodes, and what was made of it: as long as neither changes, pods can come and go without
     /// that everything is compiled anew.

@@ -229,8 +229,10 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
             };
             let has_new_addresses = self.own.follow(self.clock.now());
             let has_new_interfaces = lock(&self.state).follow_interfaces(&mut self.own);
+            let has_new_tunnels = lock(&self.state).follow_tunnels(&mut self.own);
             lock(&self.state).follow_namespaces();
-            let has_changed = has_changed || has_new_addresses || has_new_interfaces || self.attachments.has_changed();
+            let has_new_links = has_new_addresses || has_new_interfaces || has_new_tunnels;
+            let has_changed = has_changed || has_new_links || self.attachments.has_changed();
             if has_changed || self.retry.is_due(self.clock.now()) {
                 self.change();
             }

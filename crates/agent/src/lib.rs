@@ -34,6 +34,7 @@ mod state;
 mod takeover;
 #[cfg(test)]
 mod testing;
+mod tunnels;
 mod upstreams;
 mod warning;
 

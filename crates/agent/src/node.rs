@@ -14,7 +14,7 @@ use namewall_dataplane::nft::{Nft, NftError, Settings as NftSettings};
 use namewall_dataplane::render::{Intercept, Listener, Scope};
 use namewall_dataplane::{
     Applied, Count, Cut, CutEstablished, Dataplane, Guard, GuardDrops, Guarded, PodDenials, PodInterface, PodNamespace,
-    SecondStatus,
+    SecondStatus, Tunnels,
 };
 use namewall_dns::{Listen, Server, ServerError, Settings as ServerSettings, Sockets};
 use namewall_policy::addr::Cidr;
@@ -24,7 +24,7 @@ use namewall_policy::{Instant, Lease, LeaseTable, Program};
 use namewall_runtime::{Clock, SystemClock};
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -126,8 +126,8 @@ pub struct Node<D: Dataplane = Nft> {
 #[derive(PartialEq, Eq, Debug)]
 struct Guarding {
     interfaces: Vec<PodInterface>,
-    /// The node's own IPv4 addresses.
-    own: Vec<Ipv4Addr>,
+    /// The node's own addresses.
+    own: Vec<IpAddr>,
 }
 
 /// What is known of the leases of an earlier process that have ended.
@@ -201,6 +201,11 @@ impl<D: Dataplane> Node<D> {
         &self.scope.closed
     }
 
+    /// The tunnel endpoints that no pod may send to.
+    pub(crate) fn tunnels(&self) -> &Tunnels {
+        &self.scope.tunnels
+    }
+
     /// Where questions are taken to.
     pub(crate) fn dns_ports(&self) -> Vec<SocketAddr> {
         let listeners = self.scope.dns.iter().flat_map(|intercept| &intercept.listeners);
@@ -256,14 +261,11 @@ impl<D: Dataplane> Node<D> {
         self.guarded = guarded.unwrap_or_default();
     }
 
-    /// The IPv4 addresses of this node; of all nodes, if it is not known which of them this one is.
-    fn own_addresses(&self, program: &Program) -> Vec<Ipv4Addr> {
+    /// The addresses of this node; of all nodes, if it is not known which of them this one is.
+    fn own_addresses(&self, program: &Program) -> Vec<IpAddr> {
         let is_own = |node: NodeId| self.scope.node.is_none_or(|own| own == node);
         let nodes = program.whereabouts.nodes.iter().enumerate().filter(|(at, _)| is_own(NodeId(*at as u32)));
-        let mut own: Vec<Ipv4Addr> = nodes
-            .flat_map(|(_, addresses)| addresses)
-            .filter_map(|address| if let IpAddr::V4(v4) = address { Some(*v4) } else { None })
-            .collect();
+        let mut own: Vec<IpAddr> = nodes.flat_map(|(_, addresses)| addresses).copied().collect();
         own.sort_unstable();
         own.dedup();
         own

@@ -10,9 +10,10 @@ use crate::identity::{AllowedSource, Here, Interfaces, allow};
 use crate::node::{DnsSettings, Node, NodeSettings};
 use crate::retry::Retry;
 use crate::source::StorageStatus;
+use crate::tunnels::OwnTunnels;
 use namewall_cluster::{Key, Read};
 use namewall_dataplane::render::Scope;
-use namewall_dataplane::{Applied, Dataplane, PodDenials};
+use namewall_dataplane::{Applied, Dataplane, PodDenials, PodInterface};
 use namewall_dns::{Listen, Sockets};
 use namewall_kubernetes::{Publisher, Trouble};
 use namewall_policy::addr::Cidr;
@@ -38,6 +39,8 @@ pub(crate) struct State<D: Dataplane> {
     /// Sources that the settings allow certain pods, and those of the settings that are refused.
     pub(crate) allowed_sources: Vec<AllowedSource>,
     pub(crate) refused_sources: Vec<String>,
+    /// Where this machine takes packets out of other packets.
+    tunnels: OwnTunnels,
     /// When to try again what the guard lacks.
     guard_retry: Retry,
     /// When it was last looked whether somebody has changed tables inside pods' network namespaces.
@@ -131,8 +134,8 @@ impl<D: Dataplane> State<D> {
         let scope = Scope {
             node: node_name.as_deref().and_then(|name| snapshot.node_named(name)),
             log_group: config.log_group,
-            dns: None,
             closed,
+            ..Scope::default()
         };
         let Config { cut, settle, bounds, learning, .. } = *config;
         let never_leased = config.never_leased(&cluster_domain);
@@ -147,7 +150,11 @@ impl<D: Dataplane> State<D> {
         let mut all = interfaces.all();
         let refused_sources = allow(&config.allowed_sources, &mut all, &snapshot, &here);
         log_refused(&refused_sources, &[]);
+        node.scope_mut().extra = extra_sources(&all);
         node.set_interfaces(all);
+        let mut tunnels = OwnTunnels::default();
+        tunnels.follow(own.machine(), true, started);
+        node.scope_mut().tunnels = tunnels.all();
         interfaces.reach_more();
         node.set_namespaces(interfaces.namespaces());
         node.enforce(&program)?;
@@ -161,6 +168,7 @@ impl<D: Dataplane> State<D> {
             interfaces,
             allowed_sources: config.allowed_sources.clone(),
             refused_sources,
+            tunnels,
             guard_retry,
             namespaces_looked_at: started,
             listened_for: dns.trusted.clone(),
@@ -210,7 +218,9 @@ impl<D: Dataplane> State<D> {
         let refused = allow(&self.allowed_sources, &mut all, &snapshot, &here);
         log_refused(&refused, &self.refused_sources);
         self.refused_sources = refused;
+        self.node.scope_mut().extra = extra_sources(&all);
         self.node.set_interfaces(all);
+        self.node.scope_mut().tunnels = self.tunnels.all();
         self.node.set_namespaces(self.interfaces.namespaces());
         let has_new_rules = !Arc::ptr_eq(&program.policies, &self.node.program().policies);
         let enforced = self.node.enforce(&program);
@@ -235,6 +245,13 @@ impl<D: Dataplane> State<D> {
             self.guard_retry.ended(!self.node.lacks_guards(), now);
         }
         is_new
+    }
+
+    /// True if this machine has other tunnel endpoints than those that are closed to pods. After `follow_interfaces`,
+    /// which hears of links.
+    pub(crate) fn follow_tunnels(&mut self, own: &mut OwnAddresses) -> bool {
+        let (has_new_links, now) = (self.interfaces.has_new_links(), self.node.now());
+        self.tunnels.follow(own.machine(), has_new_links, now)
     }
 
     /// Keeps what is enforced inside pods' network namespaces as it should be: interfaces come and go there, and a pod
@@ -346,6 +363,15 @@ fn note_pods_at(own: &OwnAddresses, compiled: &Compiled<'_>, findings: &mut Vec<
         names.push(name);
     }
     names
+}
+
+/// The sources that the settings allow pods of these interfaces, besides their own.
+fn extra_sources(interfaces: &[PodInterface]) -> Vec<Cidr> {
+    let mut blocks: Vec<Cidr> =
+        interfaces.iter().flat_map(|interface| &interface.extra).map(|extra| extra.block).collect();
+    blocks.sort_unstable();
+    blocks.dedup();
+    blocks
 }
 
 /// Logs the settings that are refused and were not before.

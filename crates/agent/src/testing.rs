@@ -6,12 +6,13 @@ use crate::learner::Learning;
 use crate::node::{Node, NodeSettings};
 use crate::settle::Settle;
 use namewall_cluster::{Document, LastGood, Read, Settings, yaml};
-use namewall_dataplane::CutEstablished;
 use namewall_dataplane::memory::Memory;
 use namewall_dataplane::netlink::routed::RoutedLink;
+use namewall_dataplane::netlink::shared::SharedLink;
 use namewall_dataplane::netlink::veth::PodLink;
 use namewall_dataplane::nft::rule::Hardware;
 use namewall_dataplane::render::Scope;
+use namewall_dataplane::{CutEstablished, Tunnels};
 use namewall_dns::lookup::{Done, Lookups, Order};
 use namewall_policy::lease::{Bounds, NeverLeased};
 use namewall_policy::{Program, compile};
@@ -146,7 +147,8 @@ pub(crate) struct FakeMachine(Arc<Mutex<Interfaces>>);
 struct Interfaces {
     addresses: BTreeSet<IpAddr>,
     routed: Vec<RoutedLink>,
-    shared: Vec<RoutedLink>,
+    shared: Vec<SharedLink>,
+    tunnels: Tunnels,
     links: Vec<PodLink>,
     has_changed: bool,
     has_new_links: bool,
@@ -178,8 +180,16 @@ impl FakeMachine {
 
     /// Adds a port of a bridge that pods' addresses are routed to.
     pub(crate) fn port(&self, name: &str, index: u32) {
-        let link = RoutedLink { name: name.to_owned(), index, hardware: None, addresses: Vec::new() };
+        let blocks = vec!["10.0.0.0/24".parse().expect("a block")];
+        let link = SharedLink { name: name.to_owned(), index, addresses: Vec::new(), blocks };
         self.with(|interfaces| interfaces.shared.push(link));
+    }
+
+    /// From now on these are its tunnel endpoints: UDP ports and IP protocols.
+    pub(crate) fn tunnel(&self, ports: &[u16], protocols: &[u8]) {
+        let tunnels =
+            Tunnels { ports: ports.iter().copied().collect(), protocols: protocols.iter().copied().collect() };
+        self.with(|interfaces| interfaces.tunnels = tunnels);
     }
 
     /// Adds an interface that leads to a pod. The kernel tells of it.
@@ -225,9 +235,13 @@ impl Machine for FakeMachine {
         })
     }
 
-    fn shared_links(&mut self, wanted: &BTreeSet<IpAddr>) -> Option<Vec<RoutedLink>> {
+    fn shared_links(&mut self, wanted: &BTreeSet<IpAddr>) -> Option<Vec<SharedLink>> {
         let addresses: Vec<IpAddr> = wanted.iter().copied().collect();
-        let shared = |link: &RoutedLink| RoutedLink { addresses: addresses.clone(), ..link.clone() };
+        let shared = |link: &SharedLink| SharedLink { addresses: addresses.clone(), ..link.clone() };
         self.with(|interfaces| (!interfaces.fails).then(|| interfaces.shared.iter().map(shared).collect()))
+    }
+
+    fn tunnels(&mut self) -> Option<Tunnels> {
+        self.with(|interfaces| (!interfaces.fails).then(|| interfaces.tunnels.clone()))
     }
 }

@@ -3,6 +3,7 @@
 use crate::conntrack::Connection;
 use crate::inside::SecondConnection;
 use crate::render::{Answerer, DNS, Intercept, Scope, may_ask};
+use crate::tunnels::Tunnels;
 use namewall_policy::addr::is_own_to_each_machine;
 use namewall_policy::domain::RulePattern;
 use namewall_policy::lease::LeaseTable;
@@ -44,6 +45,7 @@ pub struct Judge<'a> {
     /// Whose connections these are.
     node: Option<NodeId>,
     dns: Option<&'a Intercept>,
+    tunnels: Option<&'a Tunnels>,
 }
 
 /// Connections that no known lease explains, and that one of an earlier process may have opened: it has expired, so
@@ -82,7 +84,17 @@ impl<'a> Judge<'a> {
                 services.entry(frontend).or_insert(ServiceId(at as u32));
             }
         }
-        Self { program, history: leases.table(), leases, services, cut, excused: None, node: None, dns: None }
+        Self {
+            program,
+            history: leases.table(),
+            leases,
+            services,
+            cut,
+            excused: None,
+            node: None,
+            dns: None,
+            tunnels: None,
+        }
     }
 
     /// Spares these connections as long as a rule by name may have opened them.
@@ -95,6 +107,7 @@ impl<'a> Judge<'a> {
     pub fn on(mut self, scope: &'a Scope) -> Self {
         self.node = scope.node;
         self.dns = scope.dns.as_ref();
+        self.tunnels = Some(&scope.tunnels);
         self
     }
 
@@ -159,6 +172,10 @@ impl<'a> Judge<'a> {
         let pod = self.program.endpoint_of(pod, Some(address));
         let (destination, port) = connection.destination;
         let (from, to) = match direction {
+            Direction::Egress if self.leads_into_a_tunnel(connection) => {
+                let is_cut = self.cut == CutEstablished::Always;
+                return if is_cut { Standing::Denied } else { Standing::Allowed };
+            }
             Direction::Egress => (pod, self.program.endpoint_at(destination)),
             Direction::Ingress => {
                 let source = connection.source;
@@ -188,6 +205,9 @@ impl<'a> Judge<'a> {
         }
         // Nothing else gets to its ports; the node itself may.
         if connection.source != destination && self.dns.is_some_and(|dns| dns.is_at(destination, port)) {
+            return if self.cut == CutEstablished::Always { Standing::Denied } else { Standing::Allowed };
+        }
+        if self.is_for_a_tunnel(connection) {
             return if self.cut == CutEstablished::Always { Standing::Denied } else { Standing::Allowed };
         }
         let answering = Answerer { address: destination, protocol: connection.protocol, port };
@@ -243,6 +263,23 @@ impl<'a> Judge<'a> {
             leases.grant(Lease { pattern, name, address, expiry, asked_by: None });
         }
         evaluate(self.program, &leases, flow, EVER).verdict == Verdict::Allow
+    }
+
+    /// True if a pod has opened it to a tunnel endpoint of a node, or a Service led there.
+    fn is_for_a_tunnel(&self, connection: &Connection) -> bool {
+        let is_pod = |address| {
+            let is_inside = self.program.pod_at(address).is_some() || self.program.pod_networks.contains(address);
+            is_inside && !self.program.is_node_address(address)
+        };
+        let is_translated = connection.asked != connection.destination;
+        self.leads_into_a_tunnel(connection) && (is_translated || is_pod(connection.source))
+    }
+
+    /// True if its destination is a tunnel endpoint of a node.
+    fn leads_into_a_tunnel(&self, connection: &Connection) -> bool {
+        let (destination, port) = connection.destination;
+        let is_node = self.program.is_node_address(destination) || is_own_to_each_machine(destination);
+        is_node && self.tunnels.is_some_and(|tunnels| tunnels.has(connection.protocol, port))
     }
 
     fn may_ask(&self, connection: &Connection) -> bool {

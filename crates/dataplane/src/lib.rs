@@ -18,6 +18,7 @@ pub mod render;
 #[cfg(test)]
 mod sample;
 mod single;
+mod tunnels;
 
 pub use conntrack::Connection;
 pub use cut::{CutEstablished, Excused, Judge};
@@ -26,6 +27,7 @@ pub use inside::{FrameChecks, Inside, PodConnections, PodDenials, PodNamespace, 
 pub use leases::LeaseGroups;
 pub use nflog::{Denied, Told};
 pub use single::SingleThreaded;
+pub use tunnels::Tunnels;
 
 use namewall_policy::lease::{LeaseChange, NeverLeased, Refusal};
 use namewall_policy::{Instant, Lease, LeaseTable, Program};

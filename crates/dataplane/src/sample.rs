@@ -42,9 +42,8 @@ impl Sample {
         self
     }
 
-    #[cfg(feature = "system")]
-    pub(crate) fn node(mut self, name: &str, address: &str) -> Self {
-        let addresses = vec![address.parse().expect("an address")];
+    pub(crate) fn node(mut self, name: &str, addresses: &[&str]) -> Self {
+        let addresses = addresses.iter().map(|address| address.parse().expect("an address")).collect();
         self.snapshot.add_node(namewall_policy::model::Node {
             name: name.into(),
             labels: Labels::default(),

@@ -8,11 +8,12 @@ use crate::services;
 use crate::topology::Topology;
 use namewall_agent::{DnsSettings, Learning, Node, NodeError, NodeSettings, Settle};
 use namewall_dataplane::netlink::shared::shared_links;
+use namewall_dataplane::netlink::tunnels::tunnels;
 use namewall_dataplane::netlink::{Family, PodSockets, Socket};
 use namewall_dataplane::nflog::{DenialLog, Denied};
 use namewall_dataplane::nft::{Settings, put_table};
 use namewall_dataplane::render::Scope;
-use namewall_dataplane::{Count, CutEstablished, PodInterface, PodNamespace};
+use namewall_dataplane::{Count, CutEstablished, PodInterface, PodNamespace, Tunnels};
 use namewall_policy::lease::{Bounds, NeverLeased};
 use namewall_policy::model::NodeId;
 use namewall_policy::{Instant, Lease, Program, Snapshot};
@@ -39,6 +40,8 @@ pub struct Cluster {
     has_restarted: bool,
     /// False if agents know no interface of a pod, as without a CNI plugin.
     knows_interfaces: bool,
+    /// Tunnel endpoints that nodes have besides those that their kernels tell of.
+    tunnels: Tunnels,
 }
 
 /// A network namespace, and sockets that were opened in it.
@@ -93,6 +96,7 @@ impl Cluster {
             sockets: BTreeMap::new(),
             has_restarted: false,
             knows_interfaces: true,
+            tunnels: Tunnels::default(),
         };
         cluster.enforce(wanted)?;
         Ok(cluster)
@@ -157,6 +161,12 @@ impl Cluster {
         self.knows_interfaces = false;
     }
 
+    /// From the next change on every node has these tunnel endpoints too, as if it had devices that this kernel may not
+    /// know.
+    pub fn add_tunnels(&mut self, tunnels: Tunnels) {
+        self.tunnels.extend(&tunnels);
+    }
+
     /// Agents that start from now on remember so many cut connections.
     pub fn set_most_cuts(&mut self, most: usize) {
         self.most_cuts = Some(most);
@@ -214,6 +224,10 @@ impl Cluster {
             }
             node.set_cut(wanted.cut, self.settle);
             node.scope_mut().node = known;
+            let learn = || tunnels(&mut Socket::open(Family::NetlinkRoute)?);
+            let mut learned = namespace.enter(learn)?.map_err(Error::PodSockets)?;
+            learned.extend(&self.tunnels);
+            node.scope_mut().tunnels = learned;
             let mut interfaces = self.sandbox.interfaces(name);
             if !self.knows_interfaces {
                 let addresses = interfaces.iter().flat_map(|one| one.addresses.clone()).collect();

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{PORT, address, addresses, has_rights, listen_everywhere, probe};
+use common::{PORT, address, addresses, has_rights, listen_everywhere, probe, route_like};
 use namewall_dataplane::CutEstablished;
 use namewall_policy::addr::Cidr;
 use namewall_policy::labels::Selector;
@@ -28,6 +28,11 @@ const NEAR: [&str; 2] = ["10.0.1.2", "fd00:1::2"];
 const FAR: [&str; 2] = ["10.0.2.2", "fd00:2::2"];
 const STRANGER: [&str; 2] = ["10.0.2.3", "fd00:2::3"];
 const DENIED: [&str; 2] = ["198.51.100.7", "2001:db8:ffff::7"];
+/// Services that lead to the denied destination: one whose addresses another node translates too, as an external or a
+/// load balancer's address is; one with that as its endpoint; and one with the second as its endpoint.
+const OUT: [&str; 2] = ["203.0.113.51", "2001:db8:51::51"];
+const CHAINED: [&str; 2] = ["10.96.0.43", "fd96::43"];
+const TWICE: [&str; 2] = ["10.96.0.44", "fd96::44"];
 
 /// A Service of `shop` that leads to the destination that is to be denied.
 fn snapshot() -> Snapshot {
@@ -52,6 +57,27 @@ fn snapshot() -> Snapshot {
         }],
         source: None,
     });
+    snapshot
+}
+
+/// The same with Services that lead to Services.
+fn with_chains(mut snapshot: Snapshot) -> Snapshot {
+    let namespace = snapshot.ensure_namespace("shop");
+    for (name, at, to, port) in
+        [("out", OUT, DENIED, PORT), ("chained", CHAINED, OUT, 80), ("twice", TWICE, CHAINED, 80)]
+    {
+        let backend = |text: &str| Backend { target: BackendTarget::Address(address(text)), port };
+        let backends = to.map(backend).to_vec();
+        snapshot.services.push(Service {
+            namespace,
+            name: name.into(),
+            form: ServiceForm::Balanced,
+            addresses: addresses(&at),
+            external: Vec::new(),
+            ports: vec![ServicePort { name: None, protocol: Protocol::Tcp, port: 80, node_port: None, backends }],
+            source: None,
+        });
+    }
     snapshot
 }
 
@@ -188,5 +214,56 @@ fn s1_11_the_clients_own_gate_counts_if_its_node_masquerades() {
 fn s1_11_the_clients_own_gate_counts_for_a_client_that_is_seen_as_it_is() {
     if has_rights() {
         check_own_gate(false);
+    }
+}
+
+/// A pod asks a Service whose endpoint is an address of another Service. The pod's own node translates the first one, and
+/// the other node the second one, by which time the pod's address may be gone.
+#[track_caller]
+fn check_chain(masquerades: bool) {
+    let build_chained = |snapshot: &Snapshot| {
+        let mut cluster = build(snapshot);
+        if masquerades {
+            cluster.masquerade().expect("the nodes masquerade");
+        }
+        for (to, node) in CHAINED.into_iter().zip(ASKED) {
+            route_like(cluster.sandbox.outside(), to, node);
+        }
+        cluster
+    };
+    let (open, closed) = (with_chains(snapshot()), with_chains(denied(PolicyKind::ClusterEgressFirewall, "lab")));
+    let (free, firewalled) = (build_chained(&open), build_chained(&closed));
+    let measure = |cluster: &Cluster, from: &str, to: &[&str; 2], expected: Measured| {
+        let sandbox = &cluster.sandbox;
+        // By one step the other node translates last; by two, the client's own does.
+        let index = usize::from(!address(from).is_ipv4());
+        let towards = if *to == TWICE { OTHER } else { ASKED };
+        route_like(sandbox.outside(), OUT[index], towards[index]);
+        let to = SocketAddr::new(of_family(to, from), 80);
+        let probes = [probe(sandbox, from, &to.to_string(), Protocol::Tcp)];
+        let repeats = if expected == Measured::Open { 20 } else { 2 };
+        let measured = sandbox.probe_patiently(&probes, repeats).expect("the probe goes out");
+        assert_eq!(measured, [expected], "{from} to {to}");
+    };
+    for to in [OUT, CHAINED, TWICE] {
+        for (far, stranger) in FAR.into_iter().zip(STRANGER) {
+            measure(&free, stranger, &to, Measured::Open);
+            measure(&firewalled, far, &to, Measured::Open);
+            measure(&firewalled, stranger, &to, Measured::Silent);
+        }
+    }
+}
+
+#[test]
+fn s7_4_a_service_that_leads_to_a_service_stays_closed_if_nodes_masquerade() {
+    if has_rights() {
+        check_chain(true);
+    }
+}
+
+#[test]
+fn s7_4_a_service_that_leads_to_a_service_stays_closed_for_a_client_that_is_seen_as_it_is() {
+    if has_rights() {
+        check_chain(false);
     }
 }

@@ -14,7 +14,7 @@ use crate::cuts::CutConnection;
 use crate::identity::Attachments;
 use crate::metrics::add;
 use crate::state::{State, lock};
-use namewall_dataplane::Dataplane;
+use namewall_dataplane::{Dataplane, Tunnels};
 use namewall_policy::addr::Cidr;
 use namewall_policy::ask::{Host, Names, Target, World};
 use receive::Received;
@@ -48,6 +48,8 @@ pub struct LiveQuestion {
     pub closed: Vec<Cidr>,
     /// The addresses and ports at which the DNS server gets intercepted questions. All other packets to them are dropped.
     pub dns_ports: Vec<SocketAddr>,
+    /// The tunnel endpoints of nodes, which nothing of a pod reaches.
+    pub tunnels: Tunnels,
 }
 
 /// Explains a connection in the world of the agent. The binary has the words for it.
@@ -135,8 +137,8 @@ impl<D: Dataplane> Control<D> {
             let is_leased = names.values().any(|addresses| !addresses.is_empty());
             let as_json = question["json"].as_bool() == Some(true);
             let (cuts, closed) = (state.node.recent_cuts(), state.node.closed().to_vec());
-            let dns_ports = state.node.dns_ports();
-            (self.explain)(world, &LiveQuestion { from, to, as_json, is_leased, cuts, closed, dns_ports })
+            let (dns_ports, tunnels) = (state.node.dns_ports(), state.node.tunnels().clone());
+            (self.explain)(world, &LiveQuestion { from, to, as_json, is_leased, cuts, closed, dns_ports, tunnels })
         })
     }
 }

@@ -110,6 +110,7 @@ fn guard<D: Dataplane>(state: &State<D>) -> Value {
         "interfaces": state.node.guards(),
         "unknown": unknown,
         "missing": guarded.missing,
+        "closedTunnels": state.node.tunnels().texts(),
         "refusedSources": state.refused_sources,
         "runtime": state.interfaces.sandboxes().map(|said| json!({
             "socket": said.socket,
@@ -122,6 +123,7 @@ fn guard<D: Dataplane>(state: &State<D>) -> Value {
         "unfilteredBridges": guarded.bridges.unfiltered,
         "wrongSource": drops.map(|drops| drops.wrong_source.packets),
         "keptFromPods": drops.map(|drops| drops.groups.packets),
+        "intoTunnels": drops.map(|drops| drops.tunnels.packets),
     })
 }
 

@@ -8,6 +8,7 @@ use namewall_policy::Snapshot;
 use namewall_policy::addr::Cidr;
 use namewall_policy::model::WorkloadId;
 use namewall_policy::program::Holder;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -106,6 +107,10 @@ pub(crate) fn allow(
         return refused;
     }
     for interface in interfaces {
+        if interface.is_shared {
+            allow_any(allowed, interface, snapshot, here);
+            continue;
+        }
         let Some(pod) = only_pod(interface, here) else { continue };
         let mut wanted = allowed.iter().filter(|one| one.is_for(snapshot, pod)).peekable();
         if wanted.peek().is_some() && !is_alone(interface, snapshot) {
@@ -127,14 +132,31 @@ pub(crate) fn allow(
     refused
 }
 
-/// The pod behind an interface. None if its addresses are those of several pods.
-fn only_pod(interface: &PodInterface, here: &Here<'_>) -> Option<WorkloadId> {
-    let mut pods = interface.addresses.iter().filter_map(|address| match here.program.by_address.get(address) {
+/// Where nobody knows which of several pods is behind an interface, it may be one that the settings speak of.
+fn allow_any(allowed: &[AllowedSource], interface: &mut PodInterface, snapshot: &Snapshot, here: &Here<'_>) {
+    for pod in pods(&interface.addresses, here) {
+        let wanted = allowed.iter().filter(|one| one.is_for(snapshot, pod));
+        for extra in wanted.filter_map(|one| one.without_others(here, pod)) {
+            if !interface.extra.contains(&extra) {
+                interface.extra.push(extra);
+            }
+        }
+    }
+}
+
+/// The pods with these addresses.
+fn pods(addresses: &[IpAddr], here: &Here<'_>) -> BTreeSet<WorkloadId> {
+    let pod = |address: &IpAddr| match here.program.by_address.get(address) {
         Some(Holder::Pod(pod)) => Some(*pod),
         _ => None,
-    });
-    let pod = pods.next()?;
-    pods.all(|other| other == pod).then_some(pod)
+    };
+    addresses.iter().filter_map(pod).collect()
+}
+
+/// The pod behind an interface. None if its addresses are those of several pods.
+fn only_pod(interface: &PodInterface, here: &Here<'_>) -> Option<WorkloadId> {
+    let pods = pods(&interface.addresses, here);
+    pods.first().copied().filter(|_| pods.len() == 1)
 }
 
 /// True if no two pods claim an address of the interface.

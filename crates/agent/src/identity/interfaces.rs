@@ -6,8 +6,10 @@ use super::Attachments;
 use crate::addresses::Machine;
 use namewall_cni::sandboxes::Sandboxes;
 use namewall_dataplane::netlink::routed::RoutedLink;
+use namewall_dataplane::netlink::shared::SharedLink;
 use namewall_dataplane::nft::rule::Hardware;
 use namewall_dataplane::{PodInterface, PodNamespace, SecondStatus};
+use namewall_policy::addr::Cidr;
 use namewall_policy::addr::is_own_to_each_machine;
 use namewall_policy::model::{NodeId, WorkloadId};
 use namewall_policy::program::Holder;
@@ -28,8 +30,8 @@ struct Found {
     index: u32,
     hardware: Option<Hardware>,
     addresses: Vec<IpAddr>,
-    /// True if the pod is one of those that have the addresses, and nobody knows which.
-    is_shared: bool,
+    /// What the node routes that way, if the pod is one of those that have the addresses, and nobody knows which.
+    shared: Option<Vec<Cidr>>,
 }
 
 /// The interfaces of this node's pods.
@@ -78,7 +80,7 @@ impl Interfaces {
         for RoutedLink { name, index, hardware, mut addresses } in links {
             addresses.retain(|address| missing.remove(address));
             if !addresses.is_empty() {
-                found.push(Found { name, index, hardware, addresses, is_shared: false });
+                found.push(Found { name, index, hardware, addresses, shared: None });
             }
         }
         let shared = if missing.is_empty() { Some(Vec::new()) } else { machine.shared_links(&missing) };
@@ -86,12 +88,12 @@ impl Interfaces {
         let attached = self.attachments.interfaces();
         shared.retain(|link| !found.iter().any(|known| known.index == link.index));
         shared.retain(|link| !attached.iter().any(|known| known.index == link.index));
-        found.extend(shared.into_iter().map(|RoutedLink { name, index, addresses, .. }| Found {
+        found.extend(shared.into_iter().map(|SharedLink { name, index, addresses, blocks }| Found {
             name,
             index,
             hardware: None,
             addresses,
-            is_shared: true,
+            shared: Some(blocks),
         }));
         self.unknown = missing;
         let is_new = found != self.found;
@@ -120,7 +122,7 @@ impl Interfaces {
             let addresses: Vec<IpAddr> = addresses.iter().copied().filter(|address| missing.remove(address)).collect();
             let hardware = Some(link.hardware);
             let (name, index) = (host.name.clone(), host.index);
-            found.push(Found { name, index, hardware, addresses, is_shared: false });
+            found.push(Found { name, index, hardware, addresses, shared: None });
         }
         Some(found)
     }
@@ -160,8 +162,14 @@ impl Interfaces {
     /// All that are known.
     pub(crate) fn all(&self) -> Vec<PodInterface> {
         let found = self.found.iter().map(|found| {
-            let Found { name, index, hardware, addresses, is_shared } = found.clone();
-            PodInterface { name, index, hardware, addresses, extra: Vec::new(), is_shared, hears_groups: false }
+            let Found { name, index, hardware, addresses, shared } = found.clone();
+            match shared {
+                Some(blocks) => PodInterface::shared(SharedLink { name, index, addresses, blocks }),
+                None => {
+                    let (extra, is_shared) = (Vec::new(), false);
+                    PodInterface { name, index, hardware, addresses, extra, is_shared, hears_groups: false }
+                }
+            }
         });
         let mut all = self.attachments.interfaces();
         let names: BTreeSet<String> = all.iter().map(|interface| interface.name.clone()).collect();

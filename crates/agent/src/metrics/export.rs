@@ -120,6 +120,7 @@ impl Reading {
         if let Some(dropped) = self.guard_drops {
             drops.sample(&["wrong_source"], dropped.wrong_source.packets)?;
             drops.sample(&["group"], dropped.groups.packets)?;
+            drops.sample(&["tunnel"], dropped.tunnels.packets)?;
         }
         to.value(&metric::SECOND, self.second)?;
         to.value(&metric::SECOND_UNENFORCED, self.second_unenforced)?;

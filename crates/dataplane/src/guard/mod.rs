@@ -9,7 +9,7 @@
 //! frame between two ports of a bridge ─► bridge forward: broadcast and multicast for pods with ingress policies
 //! ```
 //! An interface that leads to a pod, but nobody knows to which, has a chain that
-//! drops what no address of a pod can vouch for (`shared`).
+//! drops what no address of a pod or of its network can vouch for (`shared`).
 //! The guard looks at every frame, and not only at new connections: else a pod
 //! could send into a connection that another pod has. It keeps no state and
 //! marks nothing. `render` says what the tables have, `nft::guard` puts them
@@ -22,12 +22,12 @@ pub(crate) use render::{FOR_A_GROUP, WRONG_SOURCE, frames, groups, sent_frames};
 
 use crate::Count;
 use crate::netlink::bridges::Bridges;
-use crate::netlink::routed::RoutedLink;
+use crate::netlink::shared::SharedLink;
 use crate::nft::rule::Hardware;
 use namewall_policy::Program;
 use namewall_policy::addr::Cidr;
 use namewall_policy::program::{Holder, Plan};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr};
 
 /// The interface of a pod, at the node's end, and what may come from it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -40,7 +40,8 @@ pub struct PodInterface {
     /// The addresses that the pod may send from. Its link-local address follows from the hardware address. It is among
     /// these if the Program has it as the pod's; else only neighbour discovery may come from it, which no policy judges.
     pub addresses: Vec<IpAddr>,
-    /// Sources that the settings allow the pod besides. They never become its own addresses.
+    /// Sources that the settings allow the pod besides, and where nobody knows the pod, what the node routes that way.
+    /// They never become its own addresses.
     pub extra: Vec<ExtraSource>,
     /// True if it leads to one of several pods and nobody knows to which; the addresses are those of all of them. What
     /// no address of a pod vouches for is dropped there, and the address tells the pod.
@@ -74,9 +75,10 @@ impl ExtraSource {
 
 impl PodInterface {
     /// An interface that leads to one of the pods with these addresses, and nobody knows to which.
-    pub fn shared(link: RoutedLink) -> Self {
-        let RoutedLink { name, index, addresses, .. } = link;
-        Self { name, index, hardware: None, addresses, extra: Vec::new(), is_shared: true, hears_groups: false }
+    pub fn shared(link: SharedLink) -> Self {
+        let SharedLink { name, index, addresses, blocks } = link;
+        let extra = blocks.into_iter().map(|block| ExtraSource { block, except: Vec::new() }).collect();
+        Self { name, index, hardware: None, addresses, extra, is_shared: true, hears_groups: false }
     }
 
     fn link_local(&self) -> Option<Ipv6Addr> {
@@ -112,9 +114,9 @@ impl PodInterface {
 #[derive(Clone, Copy, Debug)]
 pub struct Guard<'a> {
     pub interfaces: &'a [PodInterface],
-    /// The node's own IPv4 addresses, those of broadcast among them. No bridge has a reason to give a packet for one of
-    /// them to a pod, and a pod takes its network's broadcast address out of a frame for itself.
-    pub own: &'a [Ipv4Addr],
+    /// The node's own addresses, those of broadcast among them. No bridge has a reason to give a packet for one of them
+    /// to a pod, a pod takes its network's broadcast address out of a frame for itself, and no pod sends from them.
+    pub own: &'a [IpAddr],
     /// The NFLOG group that dropped frames are reported to.
     pub log_group: u16,
 }
@@ -126,6 +128,8 @@ pub struct GuardDrops {
     pub wrong_source: Count,
     /// Broadcast and multicast that was kept from pods with ingress policies.
     pub groups: Count,
+    /// Packets that pods, or others through a Service, have sent into the tunnels of nodes.
+    pub tunnels: Count,
 }
 
 /// Which interfaces are guarded.

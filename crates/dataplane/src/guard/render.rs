@@ -1,6 +1,6 @@
 //! What the guard's tables have: pure.
 
-use super::{ExtraSource, PodInterface, shared};
+use super::{ExtraSource, Guard, PodInterface, shared};
 use crate::nflog::DENY;
 use crate::nft::rule::{Action as Do, EtherType, FrameAt, FrameTest, ICMPV6, Rule, Test};
 use crate::nft::set::{Element, Field, Holds, Key, SetSpec, Version};
@@ -28,11 +28,16 @@ pub(super) const FROM_THIS_LINK: u8 = 255;
 
 /// The netdev table: a chain for each interface. Comparing with the pod's own addresses is cheaper than a look-up, and
 /// 1,000 interfaces cost a packet no more than two.
-pub(crate) fn frames(interfaces: &[PodInterface], log_group: u16) -> Table {
-    table_of(interfaces, log_group, FrameAt::Received, |interface| match interface.is_shared {
-        true => shared::rules(),
-        false => Sender(interface, FrameAt::Received).rules(),
-    })
+pub(crate) fn frames(guard: &Guard<'_>) -> Table {
+    let mut table =
+        table_of(guard.interfaces, guard.log_group, FrameAt::Received, |interface| match interface.is_shared {
+            true => shared::rules(interface),
+            false => Sender(interface, FrameAt::Received).rules(),
+        });
+    if guard.interfaces.iter().any(|interface| interface.is_shared) {
+        shared::declare(&mut table, guard);
+    }
+    table
 }
 
 /// The netdev table inside a pod's network namespace, for what the pod's end of a link sends. A packet that the kernel
@@ -207,15 +212,15 @@ const SHARED: &str = "shared";
 /// The bridge table: keeps what is for a group of hosts from pods with ingress policies. The group is told by the
 /// frame and by the packet: a host takes a packet for a group out of a frame for itself. Keeps link-local destinations
 /// from interfaces of pods that are not known.
-pub(crate) fn groups(interfaces: &[PodInterface], own: &[Ipv4Addr]) -> Table {
+pub(crate) fn groups(interfaces: &[PodInterface], own: &[IpAddr]) -> Table {
     let mut table = Table::default();
     let deaf = table.set(SetSpec::new(DEAF, &[Field::Interface], Holds::Keys));
     for interface in interfaces.iter().filter(|interface| !interface.hears_groups) {
         deaf.insert(Element::key(Key::default().number(interface.index)));
     }
     let node = table.set(SetSpec::new(NODE, &[Field::Address(Version::V4)], Holds::Keys));
-    for &address in own {
-        node.insert(Element::key(Key::default().address(address.into())));
+    for &address in own.iter().filter(|address| address.is_ipv4()) {
+        node.insert(Element::key(Key::default().address(address)));
     }
     let hook = Hook {
         point: Point::Forward,
@@ -303,6 +308,10 @@ mod tests {
         }
     }
 
+    fn guarding(interfaces: &[PodInterface]) -> Table {
+        frames(&Guard { interfaces, own: &[], log_group: 53 })
+    }
+
     fn text(table: &Table) -> String {
         format!("table {{\n{table}}}\n").replace('\t', "  ")
     }
@@ -340,14 +349,14 @@ mod tests {
                 counter drop
               }
             }
-        "#]].assert_eq(&text(&frames(&[pod(&["10.244.1.5", "fd00::5"])], 53)));
+        "#]].assert_eq(&text(&guarding(&[pod(&["10.244.1.5", "fd00::5"])])));
     }
 
     #[test]
     fn s1_9_an_interface_made_anew_under_the_same_name_is_a_change() {
         let old = pod(&["10.244.1.5"]);
         let new = PodInterface { index: old.index + 1, ..old.clone() };
-        assert_ne!(frames(&[old], 53), frames(&[new], 53));
+        assert_ne!(guarding(&[old]), guarding(&[new]));
     }
 
     #[test]
@@ -375,7 +384,7 @@ mod tests {
               }
             }
         "#]]
-        .assert_eq(&text(&frames(&[one], 53)));
+        .assert_eq(&text(&guarding(&[one])));
     }
 
     #[test]
@@ -391,8 +400,8 @@ mod tests {
             extra("fd08::/64", &["fd08::9"]),
         ];
         let own = PodInterface { hardware: None, ..pod(&["10.244.1.5", "fd00::5"]) };
-        let plain: Vec<String> = text(&frames(std::slice::from_ref(&own), 53)).lines().map(str::to_owned).collect();
-        let with = text(&frames(&[PodInterface { extra, ..own }], 53));
+        let plain: Vec<String> = text(&guarding(std::slice::from_ref(&own))).lines().map(str::to_owned).collect();
+        let with = text(&guarding(&[PodInterface { extra, ..own }]));
         let new: Vec<&str> =
             with.lines().map(str::trim).filter(|line| !plain.iter().any(|known| known.trim() == *line)).collect();
         expect![[r#"
@@ -410,7 +419,7 @@ mod tests {
     #[test]
     fn groups_are_kept_from_pods_with_ingress_policies() {
         let open = PodInterface { index: 8, hears_groups: true, ..pod(&[]) };
-        let table = groups(&[pod(&[]), open], &[Ipv4Addr::new(10, 244, 1, 255)]);
+        let table = groups(&[pod(&[]), open], &[Ipv4Addr::new(10, 244, 1, 255).into(), "fd00::1".parse().unwrap()]);
         assert_eq!(table.sets[DEAF].elements.len(), 1);
         expect![[r#"
             table {

@@ -4,10 +4,11 @@
 
 use super::addresses::InterfaceAddress;
 use super::bridges::Links;
-use super::link::{INFO_KIND, LINK_HARDWARE, LINK_INFO, LINK_NAME, LINK_NAMESPACE, LINK_PEER, NEW_LINK};
+use super::link::{INFO_DATA, INFO_KIND, LINK_HARDWARE, LINK_INFO, LINK_NAME, LINK_NAMESPACE, LINK_PEER, NEW_LINK};
 use super::routed::route;
 use super::veth::Veth;
 use super::{Attributes, Messages, Received};
+use crate::tunnels::Tunnels;
 use crate::{conntrack, nflog};
 use proptest::prelude::*;
 
@@ -21,6 +22,7 @@ fn read(datagram: &[u8]) {
         links.read(message);
         InterfaceAddress::read(message);
         Veth::read(message);
+        Tunnels::default().read(message);
         route(message);
         for fixed in [0, 4, 8, 12, 16, 20] {
             conntrack::read_connection(message.attributes(fixed));
@@ -52,6 +54,11 @@ fn well_formed() -> Messages {
     messages.native_u32(LINK_NAMESPACE, 1);
     messages.bytes(LINK_HARDWARE, &[2, 0, 0, 0, 0, 1]);
     messages.nested(LINK_INFO, |info| info.text(INFO_KIND, "veth"));
+    messages.begin(NEW_LINK, 0, &[0; 16]);
+    messages.nested(LINK_INFO, |info| {
+        info.text(INFO_KIND, "vxlan");
+        info.nested(INFO_DATA, |data| data.u16(15, 4789));
+    });
     // An address, and a route to one.
     messages.begin(20, 0, &[2, 24, 0, 0, 3, 0, 0, 0]);
     messages.bytes(1, &[10, 0, 0, 1]);
@@ -80,8 +87,14 @@ fn well_formed() -> Messages {
 fn messages_that_are_well_formed_are_read() {
     let messages = well_formed();
     let all: Vec<_> = Received::all(messages.as_bytes()).collect();
-    assert!(matches!(&all[..], [link, address, route_, connection, _]
+    let has_tunnel = |message| {
+        let mut found = Tunnels::default();
+        found.read(message);
+        !found.is_empty()
+    };
+    assert!(matches!(&all[..], [link, tunnel, address, route_, connection, _]
         if Veth::read(*link).is_some()
+            && has_tunnel(*tunnel)
             && InterfaceAddress::read(*address).is_some()
             && route(*route_).is_some()
             && conntrack::read_connection(connection.attributes(4)).is_some()));

@@ -14,6 +14,7 @@ mod pod;
 mod route;
 pub mod routed;
 pub mod shared;
+pub mod tunnels;
 pub mod veth;
 
 pub use addresses::Addresses;

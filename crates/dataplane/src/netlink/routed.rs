@@ -9,7 +9,7 @@ use super::veth::veths;
 use super::{Error, Received, Socket};
 use crate::nft::rule::Hardware;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const NEW_ROUTE: u16 = 24;
 const GET_ROUTE: u16 = 26;
@@ -20,6 +20,8 @@ const UNICAST: u8 = 1;
 const ROUTE_TO: u16 = 1;
 const ROUTE_LINK: u16 = 4;
 const ROUTE_GATEWAY: u16 = 5;
+const ROUTE_VIA: u16 = 18;
+const FAMILY_V4: u8 = 2;
 
 /// A veth whose other end is in another network namespace, and the addresses that are routed to it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -31,37 +33,45 @@ pub struct RoutedLink {
     pub addresses: Vec<IpAddr>,
 }
 
-/// A route to addresses of a link itself: not by a gateway.
+/// A route by a link.
 pub(super) struct LinkRoute {
     pub(super) link: u32,
     pub(super) to: IpAddr,
     pub(super) bits: u8,
+    /// True for addresses of the link itself. All others are behind a gateway.
+    pub(super) is_direct: bool,
 }
 
-/// A route of the main table to what is on a link.
+/// A route of the main table by a link.
 pub(super) fn link_route(message: Received<'_>) -> Option<LinkRoute> {
-    let [_, bits, _, _, table, _, _, kind, ..] = *message.body else { return None };
+    let [family, bits, _, _, table, _, _, kind, ..] = *message.body else { return None };
     let attributes = message.attributes(ROUTE_HEADER);
-    let is_plain = message.kind == NEW_ROUTE && table == MAIN_TABLE && kind == UNICAST;
-    if !is_plain || attributes.get(ROUTE_GATEWAY).is_some() {
+    if message.kind != NEW_ROUTE || table != MAIN_TABLE || kind != UNICAST {
         return None;
     }
     let link = attributes.get(ROUTE_LINK)?.try_into().ok().map(u32::from_ne_bytes)?;
-    let to = attributes.get(ROUTE_TO)?;
-    let to = match to.len() {
-        4 => <[u8; 4]>::try_from(to).ok().map(IpAddr::from)?,
-        _ => <[u8; 16]>::try_from(to).ok().map(IpAddr::from)?,
+    let to = attributes.get(ROUTE_TO);
+    // IPv4 by a gateway of IPv6 has an attribute of its own.
+    let has_gateway = [ROUTE_GATEWAY, ROUTE_VIA].iter().any(|kind| attributes.get(*kind).is_some());
+    let is_direct = to.is_some() && !has_gateway;
+    let to = match (to, family) {
+        (Some(to), _) if to.len() == 4 => <[u8; 4]>::try_from(to).ok().map(IpAddr::from)?,
+        (Some(to), _) => <[u8; 16]>::try_from(to).ok().map(IpAddr::from)?,
+        // The default route.
+        (None, FAMILY_V4) => Ipv4Addr::UNSPECIFIED.into(),
+        (None, _) => Ipv6Addr::UNSPECIFIED.into(),
     };
-    Some(LinkRoute { link, to, bits })
+    let most = if to.is_ipv4() { 32 } else { 128 };
+    (bits <= most).then_some(LinkRoute { link, to, bits, is_direct })
 }
 
 /// A route to one address, by its link.
 pub(super) fn route(message: Received<'_>) -> Option<(u32, IpAddr)> {
-    let LinkRoute { link, to, bits } = link_route(message)?;
-    (bits == if to.is_ipv4() { 32 } else { 128 }).then_some((link, to))
+    let LinkRoute { link, to, bits, is_direct } = link_route(message)?;
+    (is_direct && bits == if to.is_ipv4() { 32 } else { 128 }).then_some((link, to))
 }
 
-/// All routes to what is on links.
+/// All routes by links.
 pub(super) fn link_routes(socket: &mut Socket) -> Result<Vec<LinkRoute>, Error> {
     uninterrupted(|| {
         let mut routes = Vec::new();

@@ -18,13 +18,27 @@ pub(crate) struct Packet {
     /// Of the connection: `conntrack::NEW`, or another.
     pub(crate) state: u32,
     pub(crate) mark: u32,
+    /// True if the destination was changed.
+    pub(crate) is_translated: bool,
 }
 
 impl Packet {
     pub(crate) fn tcp(source: &str, destination: &str, port: u16) -> Self {
         let address = |text: &str| text.parse().expect("an address");
         let (source, destination) = (address(source), address(destination));
-        Self { source, destination, protocol: super::rule::TCP, port, state: conntrack::NEW, mark: 0 }
+        Self {
+            source,
+            destination,
+            protocol: super::rule::TCP,
+            port,
+            state: conntrack::NEW,
+            mark: 0,
+            is_translated: false,
+        }
+    }
+
+    pub(crate) fn udp(source: &str, destination: &str, port: u16) -> Self {
+        Self { protocol: super::rule::UDP, ..Self::tcp(source, destination, port) }
     }
 }
 
@@ -102,7 +116,10 @@ impl Run<'_> {
                 Expression::Conntrack { into, key: conntrack::STATE, .. } => {
                     load(*into, &self.packet.state.to_ne_bytes())
                 }
-                Expression::Conntrack { into, key: conntrack::STATUS, .. } => load(*into, &[0; 4]),
+                Expression::Conntrack { into, key: conntrack::STATUS, .. } => {
+                    let status = if self.packet.is_translated { conntrack::TRANSLATED } else { 0 };
+                    load(*into, &status.to_ne_bytes())
+                }
                 Expression::Bitwise { register, mask, flip } => {
                     for (index, (mask, flip)) in mask.iter().zip(flip).enumerate() {
                         let byte = &mut registers[at(*register) + index];

@@ -11,6 +11,7 @@ use super::wire::table::{OWNER, PERSIST};
 use crate::guard::{self, Guard, GuardDrops, Guarded, PodInterface};
 use crate::netlink::Socket;
 use crate::netlink::bridges::filter_bridges;
+use crate::render::TUNNELS_REFUSE;
 use nix::errno::Errno;
 use std::time::Duration;
 
@@ -92,13 +93,13 @@ impl Nft {
         let (tables, mut access) = self.guard_access();
         let mut done = Guarded::default();
         let mut there = guard.interfaces.to_vec();
-        done.operations = match tables.frames.replace(&mut access, guard::frames(&there, guard.log_group)) {
+        done.operations = match tables.frames.replace(&mut access, guard::frames(guard)) {
             Err(error) if error.is_absence() => {
                 // One is gone: which, only a try tells. It may also be that the kernel took chains away with their
                 // interfaces, which the first try has found out.
                 done.missing = missing(&mut access, &there)?;
                 there.retain(|interface| !done.missing.contains(&interface.name));
-                tables.frames.replace(&mut access, guard::frames(&there, guard.log_group))?
+                tables.frames.replace(&mut access, guard::frames(&Guard { interfaces: &there, ..*guard }))?
             }
             result => result?,
         };
@@ -114,6 +115,7 @@ impl Nft {
         let chains = [
             (TableFamily::Netdev, guard::WRONG_SOURCE, &mut drops.wrong_source),
             (TableFamily::Bridge, guard::FOR_A_GROUP, &mut drops.groups),
+            (TableFamily::Inet, TUNNELS_REFUSE, &mut drops.tunnels),
         ];
         for (family, chain, count) in chains {
             let table = TableRef { family, name: &self.settings.table };
@@ -146,7 +148,8 @@ fn missing(access: &mut Access<'_>, interfaces: &[PodInterface]) -> Result<Vec<S
     for interface in interfaces {
         let mut session =
             Session { socket: access.socket, table: TableRef { family: TableFamily::Netdev, name: &name } };
-        let (table, nothing) = (guard::frames(std::slice::from_ref(interface), 0), Table::default());
+        let alone = Guard { interfaces: std::slice::from_ref(interface), own: &[], log_group: 0 };
+        let (table, nothing) = (guard::frames(&alone), Table::default());
         let mut batch = Batch::new(session.table);
         batch.add_table(OWNER, NOTE);
         Change::between(&nothing, &table).write(&mut batch);

@@ -148,12 +148,6 @@ impl Render<'_> {
                 set.insert(Element::key(Key::default().address(address)));
             }
         }
-        for version in Version::BOTH {
-            let nodes = table.set(SetSpec::new(set::NODES[version], &[Field::Address(version)], Holds::Keys));
-            for (address, _) in self.program.node_addresses.iter().filter(|(at, _)| Version::of(*at) == version) {
-                nodes.insert(Element::key(Key::default().address(*address)));
-            }
-        }
     }
 
     /// Judges questions before they are taken.

@@ -20,13 +20,14 @@ use super::{Ids, ids::pods, moment};
 use super::{
     Lead, Numbers, RELATED, Render, Rendered, Scope, cut_chains, cut_rule, cut_set, policy_names, related_rules,
 };
-use crate::nft::rule::{Action as Do, End, PacketInterface, Rule, Test};
+use crate::nft::rule::{Action as Do, End, FrameTest, ICMPV6, PacketInterface, Rule, Test};
 use crate::nft::set::{self, Field, Holds, SetSpec, Version};
 use crate::nft::table::{Chain, Fallback, Hook, HookKind, Point, Table};
 use namewall_policy::Program;
 use namewall_policy::model::Direction;
 use namewall_policy::program::ClassId;
 use rustc_hash::FxHashMap;
+use std::net::{IpAddr, Ipv6Addr};
 
 const OUTPUT: &str = "second-output";
 const INPUT: &str = "second-input";
@@ -35,6 +36,10 @@ const CLOSED: &str = "second-closed";
 const FOREIGN: &str = "second-foreign";
 /// The loopback interface is the first of every network namespace.
 const LOOPBACK: u32 = 1;
+/// Groups of one link.
+const LINK_GROUPS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0);
+/// Queries, reports and their end, of multicast listener discovery, version 1; and reports of version 2.
+const LISTENER_MESSAGES: [(u8, u8); 2] = [(130, 132), (143, 143)];
 
 /// Whom the table is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,6 +74,10 @@ pub(crate) fn render_inside(program: &Program, scope: &Scope, subject: Insider, 
         }
     }
     moment::insert_allowed(table, before.generation);
+    let to_tunnels = match subject.class {
+        Some(_) => Render { program, scope, names: Vec::new() }.tunnel_chains_inside(table),
+        None => Vec::new(),
+    };
     let chains = [Direction::Egress, Direction::Ingress].map(|direction| rendered.lead(direction));
     let [egress, ingress] = chains.map(|chain| match subject.class {
         Some(_) => chain.map_or_else(|| Mode::Enforce.allowance(), Do::Goto),
@@ -78,6 +87,7 @@ pub(crate) fn render_inside(program: &Program, scope: &Scope, subject: Insider, 
     // What the pod forwards is judged like what it sends.
     for (name, point) in [(OUTPUT, Point::Output), (FORWARD, Point::Forward)] {
         let mut rules = usual(PacketInterface::Output, subject);
+        rules.extend(to_tunnels.iter().cloned());
         rules.push(Rule::new([], egress.clone()));
         base(table, name, point, rules);
     }
@@ -151,7 +161,25 @@ fn usual(which: PacketInterface, subject: Insider) -> Vec<Rule> {
         .extend([Rule::new([Test::Established], Do::Accept), Rule::new([Test::Related], Do::Jump(RELATED.to_owned()))]);
     rules.extend(subject.class.map(|_| cut_rule()));
     rules.push(Rule::new([Test::NeighbourDiscovery], Do::Accept));
+    rules.extend(listener_discovery());
     rules
+}
+
+/// Which groups a host listens to. The kernel says so by itself, for the groups that neighbour discovery needs among
+/// others: a switch that follows it sends solicitations nowhere else. It never leaves the link.
+fn listener_discovery() -> [Rule; 2] {
+    const LAST: Ipv6Addr = Ipv6Addr::from_bits(LINK_GROUPS.to_bits() | u128::MAX >> 16);
+    LISTENER_MESSAGES.map(|(low, high)| {
+        let end = End::Destination;
+        let to_a_group = Test::Between { end, low: IpAddr::V6(LINK_GROUPS), high: IpAddr::V6(LAST) };
+        let tests = [
+            to_a_group,
+            Test::Frame(FrameTest::HopLimit(1)),
+            Test::Protocol(ICMPV6),
+            Test::Frame(FrameTest::Icmpv6 { low, high }),
+        ];
+        Rule::new(tests, Do::Accept)
+    })
 }
 
 fn base(table: &mut Table, name: &str, point: Point, rules: Vec<Rule>) {

@@ -31,6 +31,7 @@ mod remote;
 mod rules;
 mod services;
 mod stages;
+mod tunnels;
 
 pub(crate) use delta::Delta;
 pub(crate) use dns::{Answerer, DNS, may_ask};
@@ -40,11 +41,13 @@ pub(crate) use inside::{Insider, render_inside};
 pub(crate) use moment::{ALLOWED, Step};
 pub(crate) use remote::GATES;
 pub(crate) use stages::{AUDIT, ISOLATED};
+pub(crate) use tunnels::REFUSE as TUNNELS_REFUSE;
 
 use crate::leases::LeaseGroups;
 use crate::nft::rule::{Action as Do, End, Rule, TCP, Test, Walk};
 use crate::nft::set::{self, Field, Holds, SetSpec, Version};
 use crate::nft::table::{Chain, Fallback, Hook, HookKind, Point, Table};
+use crate::tunnels::Tunnels;
 use elements::Pods;
 use ids::{Group, Groups, Numbered, pods};
 use joined::{JoinableTiers, Joins};
@@ -88,6 +91,10 @@ pub struct Scope {
     /// Blocks that only pods of this node get addresses from: who has one and is not known yet is closed, so that
     /// no pod is open before its policies are in place.
     pub closed: Vec<Cidr>,
+    /// The tunnel endpoints of this node, and so of the others: no pod may send there.
+    pub tunnels: Tunnels,
+    /// Sources besides their own that the settings allow pods.
+    pub extra: Vec<Cidr>,
 }
 
 /// A table and the numbers used in it.
@@ -145,6 +152,9 @@ pub fn render(program: &Program, scope: &Scope, before: &Ids) -> Rendered {
     render.declare_sets(&mut table);
     render.declare_joined(&mut table);
     render.dns_sets(&mut table);
+    if scope.dns.is_some() || !scope.tunnels.is_empty() {
+        render.node_sets(&mut table);
+    }
     render.dns_chains(&mut table);
     let spoken: Vec<Version> =
         Version::BOTH.into_iter().filter(|version| pods(program).any(|(at, _)| Version::of(at) == *version)).collect();
@@ -159,6 +169,7 @@ pub fn render(program: &Program, scope: &Scope, before: &Ids) -> Rendered {
         render.service_gates(&mut table, &writer, mode);
         render.dns_policy(&mut table, mode);
     }
+    render.tunnel_chains(&mut table);
     let joins = render.join(&mut table, &writer, &joinable);
     render.end_base_chains(&mut table, before.generation);
     if before.resets_early {

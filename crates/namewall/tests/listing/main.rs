@@ -10,7 +10,7 @@ use isolated::isolated;
 use namewall_cluster::{Settings as ClusterSettings, load, lower};
 use namewall_dataplane::nft::{Nft, Settings};
 use namewall_dataplane::render::{Intercept, Listener, Scope};
-use namewall_dataplane::{Connection, Dataplane as _, SingleThreaded};
+use namewall_dataplane::{Connection, Dataplane as _, SingleThreaded, Tunnels};
 use namewall_policy::port::Protocol;
 use namewall_policy::{Instant, Lease, Program, Snapshot, compile};
 use std::net::SocketAddr;
@@ -54,8 +54,10 @@ fn enforce() -> SingleThreaded<Nft> {
     let listeners =
         vec![listener("192.0.2.11", None), listener("fd00:18::1", None), listener("192.0.2.11", Some("10.96.0.10"))];
     let dns = Some(Intercept { listeners, servers: vec!["10.96.0.10".parse().unwrap()] });
+    let tunnels = Tunnels { ports: [4789, 8472, 6081, 6082].into(), protocols: [4, 41, 47].into() };
+    let extra = vec!["10.8.0.0/24".parse().unwrap(), "fd08::/64".parse().unwrap()];
     let closed = vec!["10.244.1.0/24".parse().unwrap(), "fd00:244:1::/64".parse().unwrap()];
-    let scope = Scope { node: snapshot.node_named("n1"), log_group: 5, dns, closed };
+    let scope = Scope { node: snapshot.node_named("n1"), log_group: 5, dns, closed, tunnels, extra };
     let mut kernel = SingleThreaded::new(Nft::open(Settings::default()).unwrap(), scope);
     kernel.replace(&program, NOW).unwrap();
     let leases: Vec<Lease> = program

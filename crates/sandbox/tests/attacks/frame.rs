@@ -88,6 +88,11 @@ fn ipv6(Header { from, to, next, hops }: Header, payload: &[u8]) -> Vec<u8> {
     packet
 }
 
+/// What a datagram of VXLAN has in it: a frame of the network with this number.
+pub(crate) fn vxlan(network: u8, frame: &[u8]) -> Vec<u8> {
+    [&[8, 0, 0, 0, 0, 0, network, 0], frame].concat()
+}
+
 /// What an ARP message says of its sender, and about whom it asks.
 pub(crate) struct Arp {
     pub(crate) operation: u16,

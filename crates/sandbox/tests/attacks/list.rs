@@ -76,6 +76,7 @@ impl<'a> Arsenal<'a> {
         self.tags();
         self.groups_for_pods();
         self.routers();
+        self.strange_sources();
         self.attacks
     }
 
@@ -124,6 +125,34 @@ impl<'a> Arsenal<'a> {
                 let hop = self.world.next_hop(VICTIM);
                 self.add_udp(name, Path { from: ATTACKER, to: hop, ear: Ear::Victim }, datagram);
             }
+        }
+    }
+
+    /// From a bridge, sources that no pod of it can have: the node's own, and those that the node routes elsewhere.
+    fn strange_sources(&mut self) {
+        for is_ipv4 in VERSIONS {
+            let nobody: IpAddr = if is_ipv4 { "203.0.113.9" } else { "2001:db8:9::9" }.parse().expect("an address");
+            let sources = [
+                ("the node", NODE.at(is_ipv4)),
+                ("the node on its bridge", gateway_of(ATTACKER.at(is_ipv4))),
+                ("nobody", nobody),
+                ("a server outside", SERVER.at(is_ipv4)),
+            ];
+            for (of, source) in sources {
+                for (to, ear) in [(OPEN, Ear::Open), (NODE, Ear::Node), (SERVER, Ear::Outside)] {
+                    // A kernel takes nothing from its own address.
+                    let is_own = source == to.at(is_ipv4) || (to.name == NODE.name && of.starts_with("the node"));
+                    if is_own || (of.starts_with("the node") && to.name == SERVER.name) {
+                        continue;
+                    }
+                    let name = format!("from the address {source} of {of} to {}", to.name);
+                    let datagram = Datagram { from: at(source, 7), to: at(to.at(is_ipv4), PORT) };
+                    self.add_udp(name, Path { from: ATTACKER, to: self.world.next_hop(to), ear }, datagram);
+                }
+            }
+            let name = format!("as the answer of a server outside to {}, at {}", FRIEND.name, FRIEND.at(is_ipv4));
+            let datagram = Datagram { from: at(SERVER.at(is_ipv4), PORT), to: at(FRIEND.at(is_ipv4), FRIENDS_PORT) };
+            self.add_udp(name, Path { from: ATTACKER, to: self.world.next_hop(FRIEND), ear: Ear::Friend }, datagram);
         }
     }
 

@@ -7,6 +7,7 @@ mod common;
 mod frame;
 mod list;
 mod nodes;
+mod overlay;
 mod world;
 
 use frame::{Ends, frame, kind_of, udp};

@@ -124,6 +124,17 @@ pub(crate) fn run_in(namespace: &Namespace, command: &mut Command) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
+/// Routes an address the way that another one goes.
+pub(crate) fn route_like(namespace: &Namespace, to: &str, like: &str) {
+    let ip = |words: &str| run_in(namespace, Command::new(program("ip")).args(words.split_whitespace()));
+    let version = if to.contains(':') { "-6" } else { "-4" };
+    let shown = ip(&format!("{version} route get {like}"));
+    let words: Vec<&str> = shown.split_whitespace().collect();
+    let after = |word: &str| words.iter().skip_while(|one| **one != word).nth(1).map(|next| format!("{word} {next}"));
+    let gateway = after("via").map(|via| format!("{via} onlink")).unwrap_or_default();
+    ip(&format!("{version} route replace {to} {gateway} {}", after("dev").expect("an interface")));
+}
+
 /// Thousands of probes leave nothing for later changes to look through.
 pub(crate) fn forget_soon(node: &Namespace) {
     const SETTINGS: [&str; 9] = [

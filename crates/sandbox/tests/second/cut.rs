@@ -4,6 +4,7 @@
 use crate::SILENCE;
 use crate::common;
 use crate::world::{ATTACKER, FRIEND, Host, Network, OPEN, OUTSIDE, VICTIM, World, policies};
+use namewall_dataplane::Denied;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
@@ -164,6 +165,38 @@ fn s3_4_a_change_cuts_what_it_forbids_on_a_second_veth_and_nothing_else() {
 #[test]
 fn s3_4_the_next_agent_cuts_on_second_interfaces_too() {
     check(Network::Bridge, true);
+}
+
+/// A host reports the groups that it listens to by itself. A switch may need that to let neighbours find each other.
+#[test]
+fn s1_10_reports_of_listeners_pass_on_second_interfaces_and_are_no_denials() {
+    if !common::has_rights() {
+        return;
+    }
+    let reports: IpAddr = "ff02::16".parse().expect("the group that reports go to");
+    let group: Ipv6Addr = "ff02::beef".parse().expect("a group");
+    let mut world = World::with_namewall(Network::Macvlan);
+    let wire = world.wire_outside();
+    let index = world.second_index(ATTACKER);
+    let (mut is_reported, mut is_denied, began) = (false, false, Instant::now());
+    // Something that policies deny shows that denials are heard.
+    while !(is_reported && is_denied) {
+        assert!(began.elapsed() < DEADLINE, "reported: {is_reported}; a denial is heard: {is_denied}");
+        let join = || {
+            let socket = UdpSocket::bind(any()).expect("a socket");
+            socket.join_multicast_v6(&group, index).expect("it listens to the group");
+            let _ = socket.send_to(b"x", (OUTSIDE.at(false), 9000));
+        };
+        world.namespace(ATTACKER).enter(join).expect("in its namespace");
+        std::thread::sleep(SOON);
+        is_reported |= world.has_heard(&wire, &group.octets());
+        for pod in world.cluster().agent("n1").expect("an agent").take_denials_inside() {
+            let to = |denied: &Denied| denied.destination;
+            let noise: Vec<&Denied> = pod.told.denials.iter().filter(|denied| to(denied) == reports).collect();
+            assert_eq!(noise, Vec::<&Denied>::new(), "of {}", pod.pod);
+            is_denied |= pod.told.denials.iter().any(|denied| to(denied) == OUTSIDE.at(false));
+        }
+    }
 }
 
 /// A denial inside a pod is heard through a socket that was opened there.

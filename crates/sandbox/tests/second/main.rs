@@ -8,6 +8,7 @@ mod cut;
 #[allow(dead_code, reason = "the tests of attacks use the rest")]
 mod frame;
 mod kept;
+mod tunnels;
 mod world;
 
 use std::collections::BTreeSet;

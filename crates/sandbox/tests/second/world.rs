@@ -27,7 +27,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-const PORT: u16 = 9000;
+pub(crate) const PORT: u16 = 9000;
 const NODE: &str = "n1";
 /// The node's address, and what the outside answers for in the second network.
 const NODE_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
@@ -66,7 +66,7 @@ impl Host {
     }
 
     /// A pod's own address in the cluster's network.
-    fn own(self) -> [String; 2] {
+    pub(crate) fn own(self) -> [String; 2] {
         [format!("10.244.1.{}", self.last), format!("fd00:1::{:x}", self.last)]
     }
 }
@@ -222,6 +222,19 @@ impl World {
         done.expect("the change is enforced");
     }
 
+    pub(crate) fn node(&self) -> &Namespace {
+        self.sandbox().node(NODE).expect("the node")
+    }
+
+    /// No policies; the node has these addresses besides, as its kernel tells.
+    pub(crate) fn learn(&mut self, addresses: &[IpAddr]) {
+        let snapshot = snapshot(Vec::new());
+        let mut learned = snapshot.clone();
+        Arc::make_mut(&mut learned.nodes)[0].addresses.extend(addresses);
+        let (program, _) = compile(&learned);
+        self.cluster().update(&wanted(&snapshot, &program)).expect("the change is enforced");
+    }
+
     pub(crate) fn namespace(&self, host: Host) -> &Arc<Namespace> {
         let found = if host == OUTSIDE { Some(self.sandbox().outside()) } else { self.sandbox().pod(host.name) };
         found.expect("it was built")
@@ -321,6 +334,26 @@ impl World {
             }
         }
         heard
+    }
+
+    /// A socket that has every frame which comes to the host outside from now on.
+    pub(crate) fn wire_outside(&self) -> OwnedFd {
+        self.namespace(OUTSIDE).enter(|| packet_socket(SockProtocol::EthAll)).expect("in its namespace")
+    }
+
+    /// True if one of the frames that have come has these bytes in it.
+    pub(crate) fn has_heard(&self, wire: &OwnedFd, bytes: &[u8]) -> bool {
+        let mut buffer = [0; 2048];
+        let mut found = false;
+        while let Ok(length) = recv(wire.as_raw_fd(), &mut buffer, MsgFlags::MSG_DONTWAIT) {
+            found |= buffer[..length].windows(bytes.len()).any(|part| part == bytes);
+        }
+        found
+    }
+
+    /// The index of a pod's second interface, inside the pod.
+    pub(crate) fn second_index(&self, host: Host) -> u32 {
+        self.namespace(host).enter(|| link("net1").ifindex()).expect("in its namespace") as u32
     }
 
     pub(crate) fn send(&self, path: &Path, nonce: u64) {
@@ -433,8 +466,7 @@ impl World {
 
     /// IPv6 without an address that anybody has given.
     fn by_link_local(&self) -> Path {
-        let index = self.namespace(ATTACKER).enter(|| link("net1").ifindex()).expect("in its namespace");
-        let at = SocketAddrV6::new(OUTSIDE.link_local(), PORT, 0, index as u32);
+        let at = SocketAddrV6::new(OUTSIDE.link_local(), PORT, 0, self.second_index(ATTACKER));
         Path {
             name: "to a link-local address".to_owned(),
             ear: Ear::Outside,

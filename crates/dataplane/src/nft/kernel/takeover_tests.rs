@@ -40,8 +40,8 @@ fn cluster() -> Sample {
         sample::clauses(Peers::Listed(vec![network]), Ports::Any),
     );
     Sample::default()
-        .node("n1", "192.0.2.1")
-        .node("n2", "192.0.2.2")
+        .node("n1", &["192.0.2.1"])
+        .node("n2", &["192.0.2.2"])
         .pod("web", &["10.0.0.1", "fd00::1"], "n1")
         .pod("db", &["10.0.0.2", "fd00::2"], "n1")
         .pod("db", &["10.0.1.2", "fd00::1:2"], "n2")

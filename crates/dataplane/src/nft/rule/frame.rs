@@ -2,6 +2,7 @@
 //! anything is known of it but its bytes.
 
 use crate::nft::expression::{Base, Expression, FIRST, meta};
+use crate::nft::set::Version;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -53,6 +54,11 @@ pub enum FrameTest {
     FromBlock {
         block: IpAddr,
         bits: u8,
+    },
+    /// The source, an address of this version, is in this set.
+    FromOneOf {
+        version: Version,
+        set: String,
     },
     /// The destination is in this block: an address, and how many of its bits count.
     To {
@@ -150,6 +156,11 @@ impl FrameTest {
             Self::From(IpAddr::V6(source)) => bytes_are(Base::Network, 8, source.octets().to_vec(), out),
             Self::FromBlock { block: block @ IpAddr::V4(_), bits } => is_in_block(12, *block, *bits, out),
             Self::FromBlock { block, bits } => is_in_block(8, *block, *bits, out),
+            Self::FromOneOf { version, set } => {
+                let (offset, length) = if *version == Version::V4 { (12, 4) } else { (8, 16) };
+                out.push(Expression::Payload { into: FIRST, base: Base::Network, offset, length });
+                out.push(Expression::Lookup { set: set.clone(), register: FIRST });
+            }
             Self::To { block: block @ IpAddr::V4(_), bits } => is_in_block(16, *block, *bits, out),
             Self::To { block, bits } => is_in_block(24, *block, *bits, out),
             Self::ToOneOf(set) => {
@@ -218,6 +229,8 @@ impl fmt::Display for FrameTest {
             Self::FromBlock { block: block @ IpAddr::V4(_), bits } => write!(f, "ip saddr {block}/{bits}"),
             Self::FromBlock { block, bits: 128 } => write!(f, "ip6 saddr {block}"),
             Self::FromBlock { block, bits } => write!(f, "ip6 saddr {block}/{bits}"),
+            Self::FromOneOf { version: Version::V4, set } => write!(f, "ip saddr @{set}"),
+            Self::FromOneOf { version: Version::V6, set } => write!(f, "ip6 saddr @{set}"),
             Self::To { block: block @ IpAddr::V4(_), bits: 32 } => write!(f, "ip daddr {block}"),
             Self::To { block: block @ IpAddr::V4(_), bits } => write!(f, "ip daddr {block}/{bits}"),
             Self::To { block, bits: 128 } => write!(f, "ip6 daddr {block}"),

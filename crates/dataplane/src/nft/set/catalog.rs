@@ -43,6 +43,8 @@ pub const OWN: Twins = Twins("own4", "own6");
 pub const POD_NETWORK: Twins = Twins("podnet4", "podnet6");
 /// Addresses that this node's pods get, and that are no node's.
 pub const CLOSED: Twins = Twins("closed4", "closed6");
+/// Sources besides their own that the settings allow pods, and that are no node's.
+pub const EXTRA: Twins = Twins("extra4", "extra6");
 /// Every pod of the cluster.
 pub const PODS: Twins = Twins("pod4", "pod6");
 pub const NODES: Twins = Twins("node4", "node6");
@@ -97,7 +99,8 @@ pub(super) fn purpose(set: &str) -> Option<&'static str> {
         (RESOLVERS, "Services that answer DNS: address . protocol"),
         (ASKERS, "pod . Service that it may ask DNS of . protocol"),
     ];
-    const MORE: [(Twins, &str); 5] = [
+    const MORE: [(Twins, &str); 6] = [
+        (EXTRA, "sources that settings allow pods besides their own"),
         (JOINED, "joined look-up . pod, and the counter of the rule that allows it"),
         (THIS_NODE, "this node"),
         (SERVERS, "pods that answer for a DNS server that namewall asks"),
@@ -130,8 +133,22 @@ mod tests {
 
     #[test]
     fn purposes_fit_into_a_comment() {
-        let twins =
-            [EGRESS, INGRESS, GATES, LOCAL, PEERS, LEASE, NAMED, OWN, CUT, CLOSED, ASKERS, AUDIT_SERVICES, JOINED];
+        let twins = [
+            EGRESS,
+            INGRESS,
+            GATES,
+            LOCAL,
+            PEERS,
+            LEASE,
+            NAMED,
+            OWN,
+            CUT,
+            CLOSED,
+            EXTRA,
+            ASKERS,
+            AUDIT_SERVICES,
+            JOINED,
+        ];
         let names = twins.iter().flat_map(|twins| [twins.0, twins.1]).chain([ALIVE, "generation/3"]);
         for name in names {
             let purpose = purpose(name).unwrap_or_else(|| panic!("{name} says nothing"));

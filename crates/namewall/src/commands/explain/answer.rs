@@ -1,6 +1,7 @@
 //! The answer to one question, before it is printed.
 
 use anyhow::Result;
+use namewall_dataplane::Tunnels;
 use namewall_policy::addr::Cidr;
 use namewall_policy::ask::{Host, Route, Target, World};
 use namewall_policy::domain::DomainName;
@@ -143,6 +144,35 @@ impl<'a> Answer<'a> {
                 "port {port} there is namewall's own: questions to DNS servers are taken to it, and nothing else \
                  reaches it"
             ));
+        }
+        self
+    }
+
+    /// Denies connections of pods to the tunnel endpoints of nodes, which the running agent knows.
+    pub(crate) fn with_tunnels(mut self, tunnels: &Tunnels) -> Self {
+        let World { program, .. } = self.world;
+        let leads_there = |flow: &&Flow| {
+            let is_pod = flow.from.workload.is_some_and(|pod| !program.member(pod).host_network);
+            let is_node = flow.to.address.is_some_and(|address| program.is_node_address(address));
+            is_node && (is_pod || flow.via.is_some())
+        };
+        let flows = || self.routes.iter().flat_map(|route| &route.stories).map(|story| &story.flow).filter(leads_there);
+        if let Some(open) = &self.open {
+            if flows().next().is_some() {
+                let mut closed = Traffic::none();
+                tunnels.ports.iter().for_each(|port| closed.insert(Protocol::Udp, *port, *port));
+                self.open = Some(open.limit(&Traffic::all().subtract(&closed)));
+            }
+            return self;
+        }
+        let is_closed = flows().any(|flow| tunnels.has(flow.protocol, flow.port));
+        if is_closed {
+            self.verdict = Prediction::Deny;
+            self.depends_on.clear();
+            self.denied_live = Some(
+                "it is a port or a protocol of nodes' tunnels: whatever policies say, no pod puts packets there"
+                    .to_owned(),
+            );
         }
         self
     }

@@ -163,7 +163,8 @@ fn explain(world: World<'_>, question: &LiveQuestion) -> Result<Value> {
     let asked = ConnectionQuestion { from: &question.from, to: &question.to };
     let answer = Answer::new(world, &asked)?;
     let answer = if question.is_leased { answer } else { answer.without_lease(&asked)? };
-    let answer = answer.with_closed(&question.closed).with_dns_ports(&question.dns_ports);
+    let answer =
+        answer.with_closed(&question.closed).with_dns_ports(&question.dns_ports).with_tunnels(&question.tunnels);
     let cuts = answer.cuts(&question.cuts);
     let mut text = Vec::new();
     if question.as_json {

@@ -140,6 +140,11 @@ const LISTED: usize = 5;
 fn print_guard(out: &mut impl Write, guard: &Value) -> Result<()> {
     let (interfaces, wrong) = (&guard["interfaces"], guard["wrongSource"].as_u64().unwrap_or(0));
     writeln!(out, "guard     {interfaces} interfaces of pods, {wrong} packets with a source that is not the pod's")?;
+    let tunnels = texts(&guard["closedTunnels"]);
+    if !tunnels.is_empty() {
+        let packets = guard["intoTunnels"].as_u64().unwrap_or(0);
+        writeln!(out, "          tunnels of nodes are closed to pods ({}), {packets} packets", tunnels.join(", "))?;
+    }
     let unknown = texts(&guard["unknown"]);
     if !unknown.is_empty() {
         let more = unknown.len().saturating_sub(LISTED);
