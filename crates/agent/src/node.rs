@@ -22,7 +22,7 @@ use namewall_policy::lease::{Bounds, NeverLeased, Revision};
 use namewall_policy::model::NodeId;
 use namewall_policy::{Instant, Lease, LeaseTable, Program};
 use namewall_runtime::{Clock, SystemClock};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -220,6 +220,9 @@ impl<D: Dataplane> Node<D> {
     /// Guards these interfaces, and no others, from the next change on. Until it is called, the guard that an earlier
     /// process has left stays as it is.
     pub fn set_interfaces(&mut self, interfaces: Vec<PodInterface>) {
+        // What comes from these sources is a pod's, though they are no pod's addresses.
+        let extra = interfaces.iter().flat_map(|interface| &interface.extra).map(|extra| extra.block);
+        self.scope.extra = extra.collect::<BTreeSet<Cidr>>().into_iter().collect();
         self.interfaces = Some(interfaces);
     }
 

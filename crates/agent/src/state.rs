@@ -13,7 +13,7 @@ use crate::source::StorageStatus;
 use crate::tunnels::OwnTunnels;
 use namewall_cluster::{Key, Read};
 use namewall_dataplane::render::Scope;
-use namewall_dataplane::{Applied, Dataplane, PodDenials, PodInterface};
+use namewall_dataplane::{Applied, Dataplane, PodDenials};
 use namewall_dns::{Listen, Sockets};
 use namewall_kubernetes::{Publisher, Trouble};
 use namewall_policy::addr::Cidr;
@@ -150,7 +150,6 @@ impl<D: Dataplane> State<D> {
         let mut all = interfaces.all();
         let refused_sources = allow(&config.allowed_sources, &mut all, &snapshot, &here);
         log_refused(&refused_sources, &[]);
-        node.scope_mut().extra = extra_sources(&all);
         node.set_interfaces(all);
         let mut tunnels = OwnTunnels::default();
         tunnels.follow(own.machine(), true, started);
@@ -218,7 +217,6 @@ impl<D: Dataplane> State<D> {
         let refused = allow(&self.allowed_sources, &mut all, &snapshot, &here);
         log_refused(&refused, &self.refused_sources);
         self.refused_sources = refused;
-        self.node.scope_mut().extra = extra_sources(&all);
         self.node.set_interfaces(all);
         self.node.scope_mut().tunnels = self.tunnels.all();
         self.node.set_namespaces(self.interfaces.namespaces());
@@ -363,15 +361,6 @@ fn note_pods_at(own: &OwnAddresses, compiled: &Compiled<'_>, findings: &mut Vec<
         names.push(name);
     }
     names
-}
-
-/// The sources that the settings allow pods of these interfaces, besides their own.
-fn extra_sources(interfaces: &[PodInterface]) -> Vec<Cidr> {
-    let mut blocks: Vec<Cidr> =
-        interfaces.iter().flat_map(|interface| &interface.extra).map(|extra| extra.block).collect();
-    blocks.sort_unstable();
-    blocks.dedup();
-    blocks
 }
 
 /// Logs the settings that are refused and were not before.

@@ -172,6 +172,22 @@ mod tests {
     use namewall_policy::compile;
 
     #[test]
+    fn s1_9_a_source_is_allowed_where_the_pod_is_one_of_several() {
+        let snapshot = read(&[]).lowered.snapshot;
+        let program = compile(&snapshot).0;
+        let here = Here { program: &program, node: None };
+        let allowed = ["shop/web*=192.0.2.0/28", "shop/other=10.9.0.0/24"].map(|text| text.parse().expect("a setting"));
+        let mut interface = PodInterface { is_shared: true, ..interface("veth1", WEB) };
+        interface.addresses.push(ip(DB));
+        let mut both = [interface.clone(), PodInterface { addresses: vec![ip(DB)], ..interface }];
+        assert_eq!(allow(&allowed, &mut both, &snapshot, &here), Vec::<String>::new());
+        let extra = |interface: &PodInterface| interface.extra.iter().map(|one| one.block.to_string()).collect();
+        let [first, second]: [Vec<String>; 2] = both.each_ref().map(extra);
+        assert_eq!((first, second), (vec!["192.0.2.0/28".to_owned()], Vec::new()));
+        assert_eq!(both[0].extra[0].except, [ip("192.0.2.1")], "the node has that one");
+    }
+
+    #[test]
     fn a_setting_names_pods_and_a_block() {
         for good in ["net/vpn-0=10.8.0.0/24", "net/vpn-*=fd08::/64", "net/keepalived=192.0.2.7/32"] {
             assert_eq!(good.parse::<AllowedSource>().map(|one| one.to_string()), Ok(good.to_owned()));

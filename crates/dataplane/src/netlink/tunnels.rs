@@ -3,7 +3,8 @@
 //!
 //! Every device counts, be it up or down: one that is down now may come up at any
 //! time. WireGuard, IPsec (`vti`, `xfrm`), OpenVPN and MACsec devices do not
-//! count: they take only what somebody with a key has sent.
+//! count: they take only what somebody with a key has sent. Nor do GTP, which
+//! checks the source inside, and AMT, which carries only groups.
 
 use super::link::{GET_LINK, INFO_DATA, INFO_KIND, LINK_HEADER, LINK_INFO, NEW_LINK, request, uninterrupted};
 use super::{Attributes, Error, Received, Socket};
@@ -17,10 +18,6 @@ const MPLS_IN_IP: u8 = 137;
 const VXLAN_PORT: u16 = 15;
 const GENEVE_PORT: u16 = 5;
 const BAREUDP_PORT: u16 = 1;
-const AMT_RELAY_PORT: u16 = 2;
-const AMT_GATEWAY_PORT: u16 = 3;
-/// The ports of GTP's user plane, versions 1 and 0. Its devices are given sockets, and do not tell their ports.
-const GTP_PORTS: [u16; 2] = [2152, 3386];
 /// What the kernel takes where a device does not say its port.
 const USUAL_VXLAN_PORT: u16 = 8472;
 const USUAL_GENEVE_PORT: u16 = 6081;
@@ -47,8 +44,6 @@ impl Tunnels {
             "vxlan" => _ = self.ports.insert(port(data, VXLAN_PORT).unwrap_or(USUAL_VXLAN_PORT)),
             "geneve" => _ = self.ports.insert(port(data, GENEVE_PORT).unwrap_or(USUAL_GENEVE_PORT)),
             "bareudp" => self.ports.extend(port(data, BAREUDP_PORT)),
-            "amt" => self.ports.extend([AMT_RELAY_PORT, AMT_GATEWAY_PORT].into_iter().filter_map(|at| port(data, at))),
-            "gtp" => self.ports.extend(GTP_PORTS),
             "gre" | "gretap" | "erspan" | "ip6gre" | "ip6gretap" | "ip6erspan" => {
                 self.protocols.insert(GRE);
                 self.inside(data, &GRE_INSIDE);
@@ -108,8 +103,6 @@ mod tests {
         assert_eq!(found("geneve", &[(5, 6082)]), (vec![6082], vec![]));
         assert_eq!(found("geneve", &[]), (vec![6081], vec![]));
         assert_eq!(found("bareudp", &[(1, 6635)]), (vec![6635], vec![]));
-        assert_eq!(found("amt", &[(2, 2268), (3, 2269)]), (vec![2268, 2269], vec![]));
-        assert_eq!(found("gtp", &[]), (vec![2152, 3386], vec![]));
         for kind in ["gre", "gretap", "erspan", "ip6gre", "ip6gretap", "ip6erspan"] {
             assert_eq!(found(kind, &[]), (vec![], vec![47]), "{kind}");
         }
@@ -122,7 +115,8 @@ mod tests {
 
     #[test]
     fn other_devices_have_no_endpoints() {
-        for kind in ["wireguard", "vti", "vti6", "xfrm", "ovpn", "macsec", "veth", "bridge", "dummy", ""] {
+        for kind in ["wireguard", "vti", "vti6", "xfrm", "ovpn", "macsec", "gtp", "amt", "veth", "bridge", "dummy", ""]
+        {
             assert_eq!(found(kind, &[(15, 4789), (5, 6081), (1, 1), (17, 17)]), (vec![], vec![]), "{kind}");
         }
     }

@@ -93,7 +93,8 @@ pub struct Scope {
     pub closed: Vec<Cidr>,
     /// The tunnel endpoints of this node, and so of the others: no pod may send there.
     pub tunnels: Tunnels,
-    /// Sources besides their own that the settings allow pods.
+    /// Sources of pods that are not their own addresses: what the settings allow them, and what the node routes to
+    /// pods that nobody can tell apart.
     pub extra: Vec<Cidr>,
 }
 

@@ -88,6 +88,15 @@ fn ipv6(Header { from, to, next, hops }: Header, payload: &[u8]) -> Vec<u8> {
     packet
 }
 
+/// The same IPv6 packet with a header of options before its payload.
+pub(crate) fn behind_options(mut packet: Vec<u8>) -> Vec<u8> {
+    let (next, length) = (packet[6], u16::from_be_bytes([packet[4], packet[5]]) + 8);
+    packet[4..6].copy_from_slice(&length.to_be_bytes());
+    packet[6] = DESTINATION_OPTIONS;
+    packet.splice(40..40, [next, 0, 1, 4, 0, 0, 0, 0]);
+    packet
+}
+
 /// What a datagram of VXLAN has in it: a frame of the network with this number.
 pub(crate) fn vxlan(network: u8, frame: &[u8]) -> Vec<u8> {
     [&[8, 0, 0, 0, 0, 0, network, 0], frame].concat()

@@ -10,8 +10,8 @@
 //! and the node has a tunnel that namewall does not know yet.
 
 use crate::common::{self, address, addresses, route_like, run_in};
-use crate::frame::{Ends, Mac, frame, kind_of, udp, vxlan};
-use crate::world::at;
+use crate::frame::{Ends, Mac, behind_options, frame, kind_of, udp, vxlan};
+use crate::world::{at, link, mac_in, packet_socket};
 use crate::{AGAIN, DEADLINE, SILENCE};
 use namewall_dataplane::{CutEstablished, Tunnels};
 use namewall_policy::labels::Selector;
@@ -21,9 +21,9 @@ use namewall_policy::model::{
 };
 use namewall_policy::port::Protocol;
 use namewall_policy::{Snapshot, compile};
-use namewall_sandbox::{Cluster, Namespace, Wanted, Wiring, gateway_of};
+use namewall_sandbox::{Cluster, Namespace, Sandbox, Wanted, Wiring, gateway_of};
 use namewall_testbed::program;
-use nix::sys::socket::{MsgFlags, SockaddrStorage, recv, sendto};
+use nix::sys::socket::{MsgFlags, SockProtocol, SockaddrStorage, recv, sendto};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, socket_with};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -175,6 +175,25 @@ fn drain(ears: &[UdpSocket], heard: &mut BTreeSet<u64>) {
     }
 }
 
+fn listen_to_victims(sandbox: &Sandbox) -> Vec<UdpSocket> {
+    let pod = |name: &str| sandbox.pod(name).expect("the pod");
+    let victims = [pod("shop/victim-0"), pod("shop/victim-1")];
+    victims.iter().zip(VICTIMS).flat_map(|(pod, at)| at.map(|at| listen(pod, address(at), PORT))).collect()
+}
+
+fn add_tunnels(sandbox: &Sandbox) {
+    for (name, [v4, _]) in ["n1", "n2"].into_iter().zip(NODES) {
+        let node = sandbox.node(name).expect("the node");
+        let mac = TUNNEL_MAC.map(|byte| format!("{byte:02x}")).join(":");
+        let ip = |text: String| run_in(node, Command::new(program("ip")).args(text.split_whitespace()));
+        ip(format!("link add flannel.1 address {mac} type vxlan id {NETWORK} dstport {FLANNEL} local {v4} nolearning"));
+        ip(format!("link add external address {mac} type vxlan external dstport {EXTERNAL}"));
+        for device in ["flannel.1", "external"] {
+            ip(format!("link set {device} up"));
+        }
+    }
+}
+
 impl World {
     fn build(wiring: Wiring) -> Self {
         let (snapshot, outside) = (snapshot(), addresses(&OUTSIDE));
@@ -187,26 +206,12 @@ impl World {
                 route_like(cluster.sandbox.outside(), &gateway_of(address(to)).to_string(), node);
             }
         }
-        let pod = |name: &str| cluster.sandbox.pod(name).expect("the pod").clone();
-        let victims = [pod("shop/victim-0"), pod("shop/victim-1")];
-        let ears = victims.iter().zip(VICTIMS).flat_map(|(pod, at)| at.map(|at| listen(pod, address(at), PORT)));
-        Self { ears: ears.collect(), cluster, wiring }
+        Self { ears: listen_to_victims(&cluster.sandbox), cluster, wiring }
     }
 
     /// The nodes get tunnels, as a network plugin makes them. Namewall is not told.
     fn add_tunnels(&self) {
-        for (name, [v4, _]) in ["n1", "n2"].into_iter().zip(NODES) {
-            let node = self.cluster.sandbox.node(name).expect("the node");
-            let mac = TUNNEL_MAC.map(|byte| format!("{byte:02x}")).join(":");
-            let ip = |text: String| run_in(node, Command::new(program("ip")).args(text.split_whitespace()));
-            ip(format!(
-                "link add flannel.1 address {mac} type vxlan id {NETWORK} dstport {FLANNEL} local {v4} nolearning"
-            ));
-            ip(format!("link add external address {mac} type vxlan external dstport {EXTERNAL}"));
-            for device in ["flannel.1", "external"] {
-                ip(format!("link set {device} up"));
-            }
-        }
+        add_tunnels(&self.cluster.sandbox);
     }
 
     /// Namewall learns what its nodes' kernels tell.
@@ -390,4 +395,82 @@ fn s1_9_no_pod_sends_packets_of_tunnel_protocols_to_nodes() {
         .add_tunnels(Tunnels { ports: BTreeSet::new(), protocols: protocols.map(|(number, _)| number).into() });
     world.update();
     assert_eq!(try_all(2), BTreeSet::new(), "these come through");
+}
+
+/// Datagrams of a pod with rights of its own: from other sources than its own, and behind a header of options.
+fn forged(sandbox: &Sandbox) -> Vec<(String, Vec<u8>)> {
+    let node = mac_in(sandbox.node("n1").expect("the node"), "cni0");
+    let ends = Ends { from: mac_in(sandbox.pod("shop/attacker").expect("the pod"), "eth0"), to: node };
+    let (own, gateway) = (ATTACKER.map(address), ATTACKER.map(address).map(gateway_of));
+    let sources = [
+        ("its own address", own),
+        ("another pod's address", FRIENDS[1].map(address)),
+        ("the address of a pod of another node", FRIENDS[0].map(address)),
+        ("nobody's address in the bridge's network", ["10.244.1.77", "fd00:1::77"].map(address)),
+        ("the address of another node", NODES[1].map(address)),
+        ("the node's address on the bridge", gateway),
+        ("an address outside", ["203.0.113.9", "2001:db8:9::9"].map(address)),
+    ];
+    let mut frames: Vec<(String, Vec<u8>)> = Vec::new();
+    for (of, source) in sources {
+        for (index, from) in source.into_iter().enumerate() {
+            let to = address(NODES[0][index]);
+            // A kernel takes nothing from its own address.
+            if from == gateway[index] {
+                continue;
+            }
+            let way = Way { name: String::new(), node: 0, to: at(to, EXTERNAL), carries_v4: true, is_large: false };
+            let packet = |nonce: usize| udp(at(from, 7), way.to, &way.payload(nonce as u64));
+            let sent = packet(frames.len());
+            frames.push((format!("from {of} to {to}"), frame(ends, &[], kind_of(to), &sent)));
+            if to.is_ipv6() {
+                let hidden = behind_options(packet(frames.len()));
+                frames.push((format!("from {of} to {to}, behind options"), frame(ends, &[], kind_of(to), &hidden)));
+            }
+        }
+    }
+    frames
+}
+
+fn play_forged(sandbox: &Sandbox, ears: &[UdpSocket], frames: &[(String, Vec<u8>)], all_should: bool) -> Vec<String> {
+    let (mut heard, began) = (BTreeSet::new(), Instant::now());
+    loop {
+        let send = || {
+            let (socket, eth0) = (packet_socket(SockProtocol::Raw), link("eth0"));
+            for (_, frame) in frames {
+                let _ = sendto(socket.as_raw_fd(), frame, &eth0, MsgFlags::empty());
+            }
+        };
+        sandbox.pod("shop/attacker").expect("the pod").enter(send).expect("in the pod");
+        sleep(if all_should { AGAIN } else { SILENCE });
+        drain(ears, &mut heard);
+        if !all_should || heard.len() == frames.len() || began.elapsed() > DEADLINE {
+            return heard.into_iter().map(|number| frames[number as usize].0.clone()).collect();
+        }
+    }
+}
+
+/// Whether or not it is known which interface is whose.
+#[test]
+fn s1_9_no_forged_source_leads_into_the_tunnels_of_nodes() {
+    if !common::has_rights() {
+        return;
+    }
+    let (snapshot, outside) = (snapshot(), addresses(&OUTSIDE));
+    let plain = Sandbox::build_wired(&snapshot, &outside, Wiring::Bridged, &mut |_| {}).expect("a sandbox");
+    add_tunnels(&plain);
+    let (ears, frames) = (listen_to_victims(&plain), forged(&plain));
+    assert_eq!(play_forged(&plain, &ears, &frames, true).len(), frames.len(), "no attack at all");
+    drop(plain);
+    for knows_interfaces in [true, false] {
+        let mut world = World::build(Wiring::Bridged);
+        world.add_tunnels();
+        if !knows_interfaces {
+            world.cluster.forget_interfaces();
+        }
+        world.update();
+        let frames = forged(&world.cluster.sandbox);
+        let open = play_forged(&world.cluster.sandbox, &world.ears, &frames, false);
+        assert_eq!(open, Vec::<String>::new(), "these come through; interfaces are known: {knows_interfaces}");
+    }
 }

@@ -333,18 +333,18 @@ fn udp_v6_only(port: u16) -> Listener {
     Listener::Udp(socket.into())
 }
 
-fn packet_socket(protocol: SockProtocol) -> OwnedFd {
+pub(crate) fn packet_socket(protocol: SockProtocol) -> OwnedFd {
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
     let protocol = (protocol == SockProtocol::EthAll).then_some(protocol);
     socket(AddressFamily::Packet, SockType::Raw, flags, protocol).expect("a packet socket")
 }
 
-fn mac_in(namespace: &Namespace, interface: &str) -> Mac {
+pub(crate) fn mac_in(namespace: &Namespace, interface: &str) -> Mac {
     let found = namespace.enter(|| link(interface).addr()).expect("in its namespace");
     found.expect("a hardware address")
 }
 
-fn link(name: &str) -> LinkAddr {
+pub(crate) fn link(name: &str) -> LinkAddr {
     let all = getifaddrs().expect("interfaces");
     let mut links = all.filter(|one| one.interface_name == name).filter_map(|one| one.address);
     links.find_map(|address| address.as_link_addr().copied()).unwrap_or_else(|| panic!("no interface {name}"))

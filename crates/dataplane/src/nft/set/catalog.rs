@@ -43,7 +43,7 @@ pub const OWN: Twins = Twins("own4", "own6");
 pub const POD_NETWORK: Twins = Twins("podnet4", "podnet6");
 /// Addresses that this node's pods get, and that are no node's.
 pub const CLOSED: Twins = Twins("closed4", "closed6");
-/// Sources besides their own that the settings allow pods, and that are no node's.
+/// Sources of pods that are not their own addresses, and are no node's.
 pub const EXTRA: Twins = Twins("extra4", "extra6");
 /// Every pod of the cluster.
 pub const PODS: Twins = Twins("pod4", "pod6");
@@ -100,7 +100,7 @@ pub(super) fn purpose(set: &str) -> Option<&'static str> {
         (ASKERS, "pod . Service that it may ask DNS of . protocol"),
     ];
     const MORE: [(Twins, &str); 6] = [
-        (EXTRA, "sources that settings allow pods besides their own"),
+        (EXTRA, "sources of pods that are not their own addresses"),
         (JOINED, "joined look-up . pod, and the counter of the rule that allows it"),
         (THIS_NODE, "this node"),
         (SERVERS, "pods that answer for a DNS server that namewall asks"),
