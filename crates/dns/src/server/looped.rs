@@ -185,7 +185,7 @@ impl<L: Learn> LoopState<L> {
     /// Runs the engine until the server stops, or somebody else runs it.
     fn lead<'a>(&'a self, mut engine: MutexGuard<'a, Engine<L>>) {
         while !self.is_stopped.load(Ordering::SeqCst) {
-            if engine.turn().and_then(|()| engine.take_companions()).is_err() {
+            if engine.turn().is_err() {
                 // Nothing the engine waits for can fail for good; not to spin is all there is to do.
                 std::thread::sleep(Duration::from_millis(10));
             }

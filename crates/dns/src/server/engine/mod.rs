@@ -285,19 +285,6 @@ impl<L: Learn> Engine<L> {
         self.deal_with_events(count, Instant::now())
     }
 
-    /// The two answers of a look-up come one after the other, and a commit takes longer than the time between them. So
-    /// if answers are to be committed while others are awaited, it is looked once whether one has come: both are
-    /// committed together.
-    pub(in crate::server) fn take_companions(&mut self) -> io::Result<()> {
-        if self.is_busy || self.noted.is_empty() || self.pending.len() <= self.noted.len() {
-            return Ok(());
-        }
-        match self.wait(EpollTimeout::ZERO)? {
-            0 => Ok(()),
-            count => self.deal_with_events(count, Instant::now()),
-        }
-    }
-
     fn wait(&mut self, timeout: EpollTimeout) -> io::Result<usize> {
         match self.epoll.wait(&mut self.events, timeout) {
             Ok(count) => Ok(count),
