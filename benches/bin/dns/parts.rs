@@ -39,7 +39,8 @@ struct Rounds {
 pub(crate) const FULL: Sizes = Sizes {
     cpu: Rounds { count: 5, rate: 100_000, lasts: Duration::from_secs(4) },
     cpu_light: Rounds { count: 3, rate: 10_000, lasts: Duration::from_secs(6) },
-    latency: Rounds { count: 12, rate: 5_000, lasts: Duration::from_secs(2) },
+    // Many short ones: a stall of the machine is in few of them.
+    latency: Rounds { count: 48, rate: 5_000, lasts: Duration::from_millis(500) },
     rate: Rounds { count: 3, rate: 4_000, lasts: Duration::from_millis(1_500) },
     halvings: 4,
     endurance: Duration::from_secs(60),
@@ -214,8 +215,7 @@ pub(crate) fn flood(mut seat: impl FnMut(&str) -> Option<Seat>, sizes: &Sizes) -
 /// One process after the other takes over while questions come at a rate that nobody should notice it at.
 pub(crate) fn take_overs(mut seat: impl FnMut(&str) -> Option<Seat>, sizes: &Sizes) -> Result<()> {
     let Some(mut seat) = seat("namewall_two_loops") else { return Ok(()) };
-    let Rounds { rate, lasts, .. } = sizes.latency;
-    let load = seat.load(rate, lasts);
+    let load = seat.load(sizes.latency.rate, sizes.steady.lasts);
     let TakenOver { sent, lost, longest_ms } = seat.rig.run_while_taken_over(load, sizes.take_overs)?;
     figure("dns_take_overs", sizes.take_overs as f64);
     figure("dns_take_overs_sent", sent as f64);

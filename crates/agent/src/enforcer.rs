@@ -138,6 +138,14 @@ impl<D: Dataplane> Enforcer<D> {
         self.leases.write().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Holds every lock that an answer could wait for.
+    #[cfg(test)]
+    pub(crate) fn hold(&self) -> (MutexGuard<'_, D>, RwLockWriteGuard<'_, LeaseStore>) {
+        let mut dataplane = self.dataplane();
+        let leases = self.leases_mut(&mut dataplane);
+        (dataplane, leases)
+    }
+
     /// Enforces a Program, and revises the leases in the same transaction. Leases of an earlier process that were found
     /// on the way count from now on. `enforced` runs before anything else can change the data plane.
     pub(crate) fn replace(&self, next: &Next<'_>, enforced: impl FnOnce()) -> Result<Applied, D::Error> {

@@ -475,7 +475,8 @@ impl<D: Dataplane> Learn for Learner<D> {
         let rule_changes = self.rule_changes.load(Ordering::SeqCst);
         let rules = self.rules.load();
         let Some(rules) = &*rules else { return Opens::Nothing };
-        let known = match rules.names_of(answer.client) {
+        let patterns = rules.names_of(answer.client);
+        let known = match patterns {
             // Nobody asks here but pods, except where everybody may.
             None if rules.is_own(answer.client) => Some(Known::Unspoken),
             None => return Opens::Nothing,
@@ -488,7 +489,7 @@ impl<D: Dataplane> Learn for Learner<D> {
                 return self.learn(answer, batch);
             }
         }
-        let (None, Some(patterns)) = (known, rules.names_of(answer.client)) else { return Opens::Nothing };
+        let (None, Some(patterns)) = (known, patterns) else { return Opens::Nothing };
         let losses = self.losses.load(Ordering::SeqCst);
         let Ok(says) = answer.addresses() else { return Opens::Unreadable };
         self.counting.add(|all| &all.foreign, says.foreign);

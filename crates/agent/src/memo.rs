@@ -1,15 +1,17 @@
 //! A cache of answers that open nothing new: the same bytes to the same client,
 //! while everything they open is open for at least as long as they last. Each
-//! slot has a lock of its own: loops that answer at once meet only where two of
-//! their answers have one slot.
+//! set of slots has a lock of its own, and nobody waits for it: a set that
+//! another loop uses at this moment has no answer.
 
 use namewall_policy::Instant;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::IpAddr;
 use std::sync::Mutex;
 
-/// The size of the cache. An answer takes the slot that its hash leads to.
-const SLOTS: usize = 4_096;
+/// The size of the cache. The hash of an answer leads to a set, and it takes one of the slots there. With one slot in a
+/// set, every third of 2,000 answers would have to share its slot with another and be read each time.
+const SETS: usize = 4_096;
+const SLOTS_IN_A_SET: usize = 4;
 
 /// An answer means the same only while this is the same.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -24,7 +26,14 @@ pub(crate) struct State {
 pub(crate) struct Memo {
     /// A random seed, so that nobody can make two answers with one hash.
     seed: RandomState,
-    slots: Vec<Mutex<Slot>>,
+    sets: Vec<Mutex<Set>>,
+}
+
+#[derive(Default, Debug)]
+struct Set {
+    slots: [Slot; SLOTS_IN_A_SET],
+    /// The slot that the next new answer takes.
+    next: usize,
 }
 
 /// What is known of an answer that opens nothing new.
@@ -53,20 +62,25 @@ struct Slot {
 
 impl Memo {
     pub(crate) fn new() -> Self {
-        Self { seed: RandomState::new(), slots: (0..SLOTS).map(|_| Mutex::default()).collect() }
+        Self { seed: RandomState::new(), sets: (0..SETS).map(|_| Mutex::default()).collect() }
     }
 
     /// What is known of the answer, if it opens nothing new.
     pub(crate) fn get(&self, answer: u64, state: State, now: Instant) -> Option<Known> {
-        // A slot that is being written is not known yet.
-        let slot = *self.slots[at(answer)].try_lock().ok()?;
-        (slot.answer == answer && slot.state == state && now <= slot.entry.until).then_some(slot.entry.known)
+        let set = self.sets[at(answer)].try_lock().ok()?;
+        let slot = set.slots.iter().find(|slot| slot.answer == answer)?;
+        (slot.state == state && now <= slot.entry.until).then_some(slot.entry.known)
     }
 
     pub(crate) fn put(&self, answer: u64, state: State, entry: Entry) {
-        if let Ok(mut slot) = self.slots[at(answer)].try_lock() {
-            *slot = Slot { answer, state, entry };
-        }
+        let Ok(mut set) = self.sets[at(answer)].try_lock() else { return };
+        let known = set.slots.iter().position(|slot| slot.answer == answer);
+        let place = known.unwrap_or_else(|| {
+            let next = set.next;
+            set.next = (next + 1) % SLOTS_IN_A_SET;
+            next
+        });
+        set.slots[place] = Slot { answer, state, entry };
     }
 
     /// The hash of an answer to a client, without the id, which differs each time.
@@ -82,7 +96,7 @@ impl Memo {
 }
 
 fn at(answer: u64) -> usize {
-    answer as usize % SLOTS
+    answer as usize % SETS
 }
 
 #[cfg(test)]
@@ -113,6 +127,36 @@ mod tests {
         assert_eq!((known(&memo, 7, state, 5), known(&memo, 7, state, 6)), (Some(Known::Unspoken), None));
         assert_eq!(known(&memo, 7, State { rule_changes: 2, ..state }, 1), None);
         assert_eq!(known(&memo, 7, State { losses: 2, ..state }, 1), None);
-        assert_eq!(known(&memo, 7 + SLOTS as u64, state, 1), None, "another answer in the same slot");
+        assert_eq!(known(&memo, 7 + SETS as u64, state, 1), None, "another answer in the same set");
+    }
+
+    #[test]
+    fn answers_that_meet_in_one_set_are_known_beside_each_other() {
+        let memo = Memo::new();
+        let state = State { rule_changes: 1, losses: 1 };
+        let answers: Vec<u64> = (1..=SLOTS_IN_A_SET as u64 + 1).map(|number| 7 + number * SETS as u64).collect();
+        let known = |memo: &Memo| answers.iter().filter(|one| memo.get(**one, state, at(1)).is_some()).count();
+        for &answer in &answers[..SLOTS_IN_A_SET] {
+            memo.put(answer, state, Entry { until: at(5), known: Known::Open });
+        }
+        assert_eq!(known(&memo), SLOTS_IN_A_SET);
+        memo.put(answers[0], state, Entry { until: at(6), known: Known::Open });
+        assert_eq!(known(&memo), SLOTS_IN_A_SET, "it keeps its slot");
+        memo.put(answers[SLOTS_IN_A_SET], state, Entry { until: at(5), known: Known::Open });
+        assert_eq!(known(&memo), SLOTS_IN_A_SET, "one gives way");
+        assert_eq!(memo.get(answers[0], state, at(1)), None, "the oldest");
+    }
+
+    /// A thousand names with their two kinds of addresses, as a node's pods keep asking for.
+    #[test]
+    fn two_thousand_answers_are_known_at_the_same_time() {
+        let memo = Memo::new();
+        let state = State { rule_changes: 1, losses: 1 };
+        let client = IpAddr::from([10, 0, 0, 1]);
+        let keys: Vec<u64> = (0..2_000u32).map(|number| memo.key(client, &number.to_be_bytes().repeat(8))).collect();
+        keys.iter().for_each(|&key| memo.put(key, state, Entry { until: at(5), known: Known::Open }));
+        let known = keys.iter().filter(|key| memo.get(**key, state, at(1)).is_some()).count();
+        // By chance five of them may have one set.
+        assert!(known >= 1_980, "{known}");
     }
 }

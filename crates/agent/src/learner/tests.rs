@@ -87,6 +87,33 @@ fn an_answer_that_is_open_already_is_not_held() {
     assert_eq!(bench.hears(WEB, &bytes), Opens::New);
 }
 
+/// Learns an answer while another thread holds the data plane and the leases. None if it waits for that thread.
+fn learned_while_held(learner: &Learner<Memory>, bytes: &[u8], patience: Duration) -> Option<Opens> {
+    std::thread::scope(|scope| {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let held = learner.enforcer.hold();
+        scope.spawn(move || {
+            let answer = Answer { client: ip(WEB), upstream: Some(UPSTREAM), bytes };
+            let _ = sender.send(learner.learn(&answer, &mut Batch::default()));
+        });
+        let opens = receiver.recv_timeout(patience).ok();
+        drop(held);
+        opens
+    })
+}
+
+#[test]
+fn a_known_answer_waits_for_no_lock() {
+    let bench = bench();
+    let bytes = answer("api.example.com", &[OUTSIDE], 60);
+    bench.hears(WEB, &bytes);
+    let other = answer("www.example.com", &[OTHER], 60);
+    assert_eq!(bench.hears(WEB, &bytes), Opens::Nothing, "from now on it is known by its bytes");
+    assert_eq!(learned_while_held(bench.learner(), &bytes, Duration::from_secs(60)), Some(Opens::Nothing));
+    // One that is not known is compared with the leases.
+    assert_eq!(learned_while_held(bench.learner(), &other, Duration::from_millis(50)), None);
+}
+
 #[test]
 fn s6_10_only_the_subject_of_a_rule_by_name_opens_anything() {
     let bench = bench();

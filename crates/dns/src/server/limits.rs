@@ -1,6 +1,6 @@
 //! Files that the process may open: every port to an upstream is one.
 
-use super::upstream;
+use super::ports;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 /// Raises the limit of open files as far as it goes without asking. With the usual soft limit of 1,024 there are 256
@@ -18,5 +18,5 @@ pub fn allow_more_files() {
 pub(super) fn most_sockets() -> usize {
     let files = getrlimit(Resource::RLIMIT_NOFILE);
     let files = files.map_or(1_024, |(soft, _)| usize::try_from(soft).unwrap_or(usize::MAX));
-    (files / 4).clamp(1, 4 * upstream::MOST_SOCKETS)
+    (files / 4).clamp(1, 4 * ports::MOST_SOCKETS)
 }

@@ -9,6 +9,7 @@ mod limits;
 mod looped;
 mod outbox;
 mod pending;
+mod ports;
 mod random;
 mod route;
 mod settings;

@@ -13,9 +13,9 @@ use std::io;
 impl<L: Learn> Engine<L> {
     pub(super) fn take_answers(&mut self, number: u32) -> io::Result<()> {
         let Some(&upstream) = self.sockets.get(&number) else { return Ok(()) };
-        let Some(socket) = self.upstreams[upstream].sockets.get(&number) else { return Ok(()) };
+        let Some(socket) = self.upstreams[upstream].ports.get(number) else { return Ok(()) };
         let mut inbox = self.inbox.take().unwrap_or_else(Inbox::new);
-        let is_lost = match inbox.receive(&socket.udp, self.upstreams[upstream].address.is_ipv4()) {
+        let is_lost = match inbox.receive(socket, self.upstreams[upstream].address.is_ipv4()) {
             Ok(count) => {
                 for at in 0..count {
                     let datagram = inbox.message(at);
@@ -119,7 +119,7 @@ impl<L: Learn> Engine<L> {
     fn take_wrong_reply(&mut self, upstream: usize, link: Link, id: Option<u16>) -> io::Result<()> {
         self.counters.unasked += 1;
         let Link::Udp { socket: number, .. } = link else { return Ok(()) };
-        if !self.upstreams[upstream].count_wrong_reply(number, id) {
+        if !self.upstreams[upstream].ports.count_wrong_reply(number, id) {
             return Ok(());
         }
         let open = self.tickets(|link| matches!(link, Link::Udp { socket, .. } if *socket == number));

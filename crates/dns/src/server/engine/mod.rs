@@ -278,6 +278,7 @@ impl<L: Learn> Engine<L> {
 
     /// Waits for something to happen and deals with it. What answers open is in the batch then.
     pub(in crate::server) fn turn(&mut self) -> io::Result<()> {
+        self.tend_ports();
         self.gather();
         self.drop_settled();
         let count = self.wait(self.timeout())?;
@@ -400,11 +401,7 @@ impl<L: Learn> Engine<L> {
     /// Sends what the turn still has to send, and ends it for the sockets.
     fn flush(&mut self) {
         for upstream in &mut self.upstreams {
-            let (unsent, gone) = upstream.flush();
-            self.counters.unsent += unsent as u64;
-            if let Some(number) = gone {
-                self.sockets.remove(&number);
-            }
+            self.counters.unsent += upstream.flush() as u64;
         }
         let passing = if self.crew.len() > 1 { PASSING } else { Duration::ZERO };
         let left = self.now.checked_sub(passing).unwrap_or(self.now);

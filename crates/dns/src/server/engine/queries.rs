@@ -6,14 +6,16 @@ use crate::learn::Learn;
 use crate::server::crew::Passed;
 use crate::server::datagrams::Inbox;
 use crate::server::pending::{Client, Link, Ticket};
+use crate::server::ports::Register;
 use crate::server::route::Route;
 use crate::server::settings::{Health, UpstreamTransport, plain};
 use crate::server::stream::Stream;
 use crate::server::tcp::{Connection, ConnectionOwner, begin_connect};
 use crate::wire::{HEADER, Header, Question, Rcode, WireError, reply};
-use nix::sys::epoll::EpollFlags;
+use nix::sys::epoll::{Epoll, EpollFlags};
+use rustc_hash::FxHashMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 /// A query for the root's servers, which every resolver answers.
@@ -178,11 +180,7 @@ impl<L: Learn> Engine<L> {
         let Some(link) = link else { return };
         self.by_link.remove(&link);
         match link {
-            Link::Udp { socket, id } => {
-                if self.upstreams[upstream].settle(socket, id) {
-                    self.sockets.remove(&socket);
-                }
-            }
+            Link::Udp { socket, id } => self.upstreams[upstream].ports.settle(socket, id),
             Link::Tcp { connection, .. } => {
                 if let Some(connection) = self.connections.at(connection) {
                     connection.open = connection.open.saturating_sub(1);
@@ -261,13 +259,13 @@ impl<L: Learn> Engine<L> {
         let Some(pending) = self.pending.get(ticket) else { return };
         // A stream loses nothing.
         if let Link::Udp { socket, id } = link
-            && let Some(socket) = self.upstreams[pending.upstream].sockets.get(&socket)
+            && let Some(socket) = self.upstreams[pending.upstream].ports.get(socket)
         {
             let mut query = pending.query.clone();
             Header::set_id(&mut query, id);
             Question::spell(&mut query, &pending.sent);
             // What cannot be sent is asked again when its time is up.
-            let _ = socket.udp.send(&query);
+            let _ = socket.send(&query);
         }
         pending.link = Some(link);
         pending.tries += 1;
@@ -300,14 +298,9 @@ impl<L: Learn> Engine<L> {
         let most = self.sockets_of_each();
         let (now, upstream) = (self.now, &mut self.upstreams[at]);
         let (epoll, sockets, next) = (&self.epoll, &mut self.sockets, &mut self.next_socket);
-        let socket = upstream.choose(&mut self.random, most, |udp| {
-            let number = *next;
-            *next = next.wrapping_add(1);
-            epoll.add(udp, super::event(EpollFlags::EPOLLIN, super::Token::Upstream(number)))?;
-            sockets.insert(number, at);
-            Ok(number)
-        })?;
-        upstream.count(socket, now);
+        let register = registering(epoll, sockets, next, at);
+        let socket = upstream.ports.choose(&mut self.random, most, register)?;
+        upstream.ports.count(socket, now);
         let id = loop {
             let id = self.random.number()?;
             if !self.by_link.contains_key(&Link::Udp { socket, id }) {
@@ -416,6 +409,22 @@ impl<L: Learn> Engine<L> {
             }
         }
         Ok(())
+    }
+}
+
+/// Makes a socket to the upstream known: its replies are waited for, and it gets the next number.
+pub(super) fn registering(
+    epoll: &Epoll,
+    sockets: &mut FxHashMap<u32, usize>,
+    next: &mut u32,
+    upstream: usize,
+) -> impl Register {
+    move |udp: &UdpSocket| {
+        let number = *next;
+        *next = next.wrapping_add(1);
+        epoll.add(udp, super::event(EpollFlags::EPOLLIN, super::Token::Upstream(number)))?;
+        sockets.insert(number, upstream);
+        Ok(number)
     }
 }
 

@@ -2,11 +2,16 @@
 //! there is over: its sockets and its connection are closed, it is not probed, and another may have its number.
 
 use super::Engine;
+use super::queries::registering;
 use crate::learn::Learn;
 use crate::server::pending::Pending;
 use crate::server::settings;
 use crate::server::tcp::ConnectionOwner;
-use crate::server::upstream::{self, Upstream};
+use crate::server::ports;
+use crate::server::upstream::Upstream;
+
+/// So many sockets are closed once a second while no question is under way: all of an upstream's in half a minute.
+pub(super) const CLOSED_IN_A_SWEEP: usize = 32;
 
 impl<L: Learn> Engine<L> {
     /// The numbers of upstreams; such as are new are added.
@@ -33,7 +38,7 @@ impl<L: Learn> Engine<L> {
     /// Sockets that each upstream may have.
     pub(super) fn sockets_of_each(&self) -> usize {
         let upstreams = self.upstreams.len() - self.vacant.len();
-        (self.most_sockets / upstreams.max(1)).clamp(1, upstream::MOST_SOCKETS)
+        (self.most_sockets / upstreams.max(1)).clamp(1, ports::MOST_SOCKETS)
     }
 
     /// Marks upstreams that no route leads to, and drops those of them that no query waits for.
@@ -60,11 +65,35 @@ impl<L: Learn> Engine<L> {
         self.vacant.push(at);
     }
 
+    /// Opens and closes sockets to upstreams, one of each in a turn. It is done after a turn has sent what it had to send.
+    pub(super) fn tend_ports(&mut self) {
+        if !self.upstreams.iter().any(|upstream| upstream.ports.want_tending()) {
+            return;
+        }
+        // Turns at a pace have time between them.
+        let is_calm = self.is_busy || self.pending.len() == 0;
+        let most = self.sockets_of_each();
+        for at in 0..self.upstreams.len() {
+            let is_asked = !self.upstreams[at].is_replaced;
+            let (ports, random) = (&mut self.upstreams[at].ports, &mut self.random);
+            let (epoll, sockets, next) = (&self.epoll, &mut self.sockets, &mut self.next_socket);
+            if is_asked {
+                ports.open_ahead(random, most, is_calm, registering(epoll, sockets, next, at));
+            }
+            if let Some(number) = ports.close_one() {
+                sockets.remove(&number);
+            }
+        }
+    }
+
     /// Drops what upstreams no longer need, once a second.
     pub(super) fn sweep_upstreams(&mut self) {
-        let most = self.sockets_of_each();
+        let (most, is_idle) = (self.sockets_of_each(), self.pending.len() == 0);
         for upstream in &mut self.upstreams {
-            for number in upstream.drop_old(self.now, most) {
+            upstream.ports.retire_old(self.now, most);
+            // Without questions there are few turns, and nobody waits.
+            let at_once = if is_idle { CLOSED_IN_A_SWEEP } else { 0 };
+            for number in std::iter::from_fn(|| upstream.ports.close_one()).take(at_once) {
                 self.sockets.remove(&number);
             }
         }

@@ -10,6 +10,7 @@ use std::time::Instant;
 impl<L: Learn> Engine<L> {
     /// A turn that waits for nothing, at a time that the caller says.
     pub(in crate::server) fn turn_at(&mut self, now: Instant) -> io::Result<()> {
+        self.tend_ports();
         let count = self.wait(EpollTimeout::ZERO)?;
         self.deal_with_events(count, now)
     }
@@ -23,14 +24,16 @@ impl<L: Learn> Engine<L> {
         assert!(self.leaders.is_empty(), "questions that others may join are left");
         assert_eq!(self.shares.heaviest(), None, "a client holds places");
         assert!(self.listeners.iter().all(|listener| listener.under_way == 0), "a listener counts too much");
-        let sockets: usize = self.upstreams.iter().map(|upstream| upstream.sockets.len()).sum();
+        let sockets: usize = self.upstreams.iter().map(|upstream| upstream.ports.len()).sum();
         assert_eq!(sockets, self.sockets.len(), "sockets are lost");
         for (at, upstream) in self.upstreams.iter().enumerate() {
             assert!(!upstream.is_replaced || self.vacant.contains(&at), "an upstream that was replaced is left");
-            assert!(!upstream.is_replaced || upstream.sockets.is_empty(), "it has sockets");
+            assert!(!upstream.is_replaced || upstream.ports.len() == 0, "it has sockets");
         }
     }
 }
 
 #[cfg(test)]
 mod pace_tests;
+#[cfg(test)]
+mod port_tests;
