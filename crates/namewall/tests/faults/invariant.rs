@@ -36,17 +36,20 @@ pub(crate) struct Invariant {
 }
 
 impl Invariant {
-    /// Waits until all that DNS returns is open on both nodes.
+    /// Waits until all that DNS returns is open on both nodes, and nothing else is.
     pub(crate) fn begin(stage: &Stage) -> Self {
         let mut invariant = Self {
             open: BTreeSet::new(),
-            closed: BTreeSet::new(),
+            // Before the firewall is enforced everything is open.
+            closed: BTreeSet::from([stage.never_returned()]),
             probes: 0,
             settled: Vec::new(),
             last: Instant::now(),
             longest_pause: Duration::ZERO,
         };
-        stage.world.wait_up_to(SETTLE, || stage.ask_for_wildcard());
+        let is_enforced = |node| !stage.world.reaches(PODS[node], &stage.never_returned().to_string());
+        stage.world.wait_up_to(SETTLE, || (0..2).all(is_enforced));
+        stage.world.wait_up_to(SETTLE, || stage.shares_wildcard());
         invariant.settle(stage, "at the start");
         invariant.settled.clear();
         invariant

@@ -22,7 +22,9 @@ const DNS_PODS: [&str; 2] = ["203.0.113.53", "203.0.113.54"];
 pub(crate) const MOVING: &str = "moving.example";
 const PLACES: u8 = 40;
 /// Of one address, of two, and under a wildcard.
-const STEADY: [(&str, &[u8]); 3] = [("steady.example", &[1]), ("pair.example", &[2, 3]), ("some.wild.example", &[4])];
+const STEADY: [(&str, &[u8]); 3] = [("steady.example", &[1]), ("pair.example", &[2, 3]), (UNDER_WILDCARD, &[4])];
+const UNDER_WILDCARD: &str = "some.wild.example";
+const NEVER: u8 = 8;
 const FIREWALL: &str = "apiVersion: k8s.ovn.org/v1
 kind: EgressFirewall
 metadata: {name: default, namespace: shop}
@@ -136,9 +138,16 @@ impl Stage {
         before
     }
 
-    /// A pod of the first node asks for a name under the wildcard, so that nodes have something to share.
-    pub(crate) fn ask_for_wildcard(&self) -> bool {
-        self.world.answered(PODS[0], &[lookup("203.0.113.53:53", "some.wild.example")]) == 1
+    /// A pod of the first node asks for a name under the wildcard. True when its object has the name.
+    pub(crate) fn shares_wildcard(&self) -> bool {
+        self.world.answered(PODS[0], &[lookup("203.0.113.53:53", UNDER_WILDCARD)]);
+        let told = self.plane.kubectl(&["get", "dnsnameresolvers", "-n", "namewall", "-o", "json"]);
+        told.is_ok_and(|told| told.contains(&format!("{UNDER_WILDCARD}.")))
+    }
+
+    /// An address that no name has.
+    pub(crate) fn never_returned(&self) -> Ipv4Addr {
+        outside(NEVER)
     }
 
     pub(crate) fn begin(&mut self, fault: Fault) {
@@ -247,7 +256,7 @@ fn write_world() -> PathBuf {
     std::fs::copy(nodes, folder.join("cluster.yaml")).unwrap();
     std::fs::write(folder.join("policies.yaml"), FIREWALL).unwrap();
     // The sandbox listens at every address that a zone has. The servers of the test answer in place of its own.
-    let all = (1..=4).chain(9..10 + PLACES).map(|last| outside(last).to_string());
+    let all = (1..=4).chain([NEVER]).chain(9..10 + PLACES).map(|last| outside(last).to_string());
     let all: Vec<String> = all.chain([SERVICE, DNS_PODS[0], DNS_PODS[1]].map(str::to_owned)).collect();
     let scenario = format!(
         "name: The world outside\ntopology:\n  manifests: [cluster.yaml, policies.yaml]\n  dns:\n    \
