@@ -43,7 +43,8 @@ impl Cluster {
         for (number, name) in (1..).zip(NAMES) {
             dns.set(name, &[([198, 51, 100, number].into(), 30)]);
         }
-        let mut cluster = Self { simulation, server, dns, nodes: Vec::new(), replicas: Vec::new(), clocks: BTreeMap::new() };
+        let mut cluster =
+            Self { simulation, server, dns, nodes: Vec::new(), replicas: Vec::new(), clocks: BTreeMap::new() };
         cluster.write_policies();
         for number in 1..=2 {
             cluster.add_node(number);

@@ -90,7 +90,8 @@ impl Schedule {
 
     /// True if each node has all names open, besides those of a flood.
     pub fn has_all_names(&self) -> bool {
-        let count = |open: &BTreeSet<(String, IpAddr)>| open.iter().filter(|(name, _)| !name.starts_with("flood")).count();
+        let count =
+            |open: &BTreeSet<(String, IpAddr)>| open.iter().filter(|(name, _)| !name.starts_with("flood")).count();
         self.open.iter().all(|open| count(open) == NAMES.len())
     }
 

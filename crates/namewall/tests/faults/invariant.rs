@@ -2,11 +2,12 @@
 
 use crate::dns::TTL;
 use crate::fault::Fault;
+use crate::heartbeat::Heartbeat;
 use crate::stage::{GRACE, MOVING, NODES, PODS, Stage};
 use crate::world::address;
 use namewall_policy::port::Protocol;
 use namewall_sandbox::{Measured, Probe};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -22,17 +23,18 @@ const REPEATS: usize = 3;
 const STANDSTILL: Duration = Duration::from_secs(2);
 const MOST_TRIES: usize = 3;
 
+/// A name, and an address that DNS returns for it.
+type Returned = (String, Ipv4Addr);
+
 pub(crate) struct Invariant {
-    /// Names with addresses that were open on both nodes since DNS returned them.
-    open: BTreeSet<(String, Ipv4Addr)>,
+    /// What was open on both nodes since DNS returned it.
+    open: BTreeSet<Returned>,
     /// Addresses that DNS returned once, and no longer does.
     closed: BTreeSet<Ipv4Addr>,
     pub(crate) probes: usize,
     /// How long after the end of its faults each round took until all was as DNS says.
     settled: Vec<Duration>,
-    /// When the last sample was taken, and the longest pause between two.
-    last: Instant,
-    longest_pause: Duration,
+    heartbeat: Heartbeat,
 }
 
 impl Invariant {
@@ -44,8 +46,7 @@ impl Invariant {
             closed: BTreeSet::from([stage.never_returned()]),
             probes: 0,
             settled: Vec::new(),
-            last: Instant::now(),
-            longest_pause: Duration::ZERO,
+            heartbeat: Heartbeat::start(),
         };
         let is_enforced = |node| !stage.world.reaches(PODS[node], &stage.never_returned().to_string());
         stage.world.wait_up_to(SETTLE, || (0..2).all(is_enforced));
@@ -59,15 +60,12 @@ impl Invariant {
     /// is made again, in the same world.
     pub(crate) fn round(&mut self, stage: &mut Stage, seed: u64, faults: &[Fault]) {
         for _ in 0..MOST_TRIES {
-            self.longest_pause = Duration::ZERO;
-            match self.try_round(stage, faults) {
-                Ok(()) => return,
-                Err(why) if self.longest_pause > STANDSTILL => {
-                    println!("  again, as the machine stood still for {:?}: {why}", self.longest_pause);
-                    self.settle(stage, "after a round that does not count");
-                }
-                Err(why) => panic!("seed {seed}, {faults:?}: {why}\n{}", stage.describe()),
-            }
+            self.heartbeat.reset();
+            let Err(why) = self.try_round(stage, faults) else { return };
+            let pause = self.heartbeat.longest_pause();
+            assert!(pause > STANDSTILL, "seed {seed}, {faults:?}: {why}");
+            println!("  again, as the machine stood still for {pause:?}: {}", why.lines().next().unwrap_or_default());
+            self.settle(stage, "after a round that does not count");
         }
         panic!("seed {seed}: the machine stood still in every try");
     }
@@ -79,84 +77,78 @@ impl Invariant {
         let mut seen = Ok(());
         for fault in faults {
             stage.begin(*fault);
-            seen = seen.and(self.sample(stage));
-        }
-        let began = Instant::now();
-        while began.elapsed() < HOLD {
             seen = seen.and_then(|()| self.sample(stage));
         }
+        let began = Instant::now();
+        while seen.is_ok() && began.elapsed() < HOLD {
+            seen = self.sample(stage);
+        }
+        // Also if it has failed: the next round begins in a world without faults.
         for fault in faults.iter().rev() {
-            stage.end(*fault, &mut |stage| seen = std::mem::replace(&mut seen, Ok(())).and(self.sample(stage)));
+            stage.end(*fault, &mut |stage| match seen {
+                Ok(()) => seen = self.sample(stage),
+                Err(_) => sleep(SAMPLE_EVERY),
+            });
         }
         seen?;
         self.settle(stage, &format!("after {faults:?}"));
         Ok(())
     }
 
-    /// All that was open on both nodes is.
+    /// All that was open on both nodes is open. What is open on both for the first time has to stay so.
     fn sample(&mut self, stage: &Stage) -> Result<(), String> {
-        self.longest_pause = self.longest_pause.max(self.last.elapsed().saturating_sub(SAMPLE_EVERY));
         sleep(SAMPLE_EVERY);
-        self.last = Instant::now();
-        let names = stage.dns.names();
-        let returned: Vec<(String, Ipv4Addr)> =
-            names.into_iter().flat_map(|(name, all)| all.into_iter().map(move |one| (name.clone(), one))).collect();
-        let addresses: Vec<Ipv4Addr> = returned.iter().map(|(_, address)| *address).collect();
-        let (known, unknown): (Vec<_>, Vec<_>) =
-            returned.iter().zip(&addresses).partition(|(one, _)| self.open.contains(*one));
-        let repeats = |is_known| if is_known { REPEATS } else { 0 };
-        for (part, is_known) in [(known, true), (unknown, false)] {
-            let part: Vec<&(String, Ipv4Addr)> = part.into_iter().map(|(one, _)| one).collect();
-            let all: Vec<Ipv4Addr> = part.iter().map(|(_, address)| *address).collect();
-            let open = self.measure(stage, &all, repeats(is_known));
-            for (name, address) in part {
-                let is_open = |node: &usize| open[&(*node, *address)];
-                let is_excused = |node: &usize| stage.excused[*node].is_some_and(|until| Instant::now() < until);
-                match (0..2).find(|node| !is_open(node) && !is_excused(node)) {
-                    Some(node) if is_known => {
-                        return Err(format!("{} closes {name} {address}, which DNS returns", NODES[node]));
-                    }
-                    None if (0..2).all(|node| is_open(&node)) => _ = self.open.insert((name.clone(), *address)),
-                    _ => {}
-                }
+        let (known, new): (Vec<_>, Vec<_>) = returned(stage).into_iter().partition(|one| self.open.contains(one));
+        let is_excused = |node: usize| stage.excused[node].is_some_and(|until| Instant::now() < until);
+        for ((name, address), closed) in known.iter().zip(self.closed_on(stage, &known, REPEATS)) {
+            if let Some(node) = closed.into_iter().find(|node| !is_excused(*node)) {
+                let closes = format!("{} closes {name} {address}, which DNS returns", NODES[node]);
+                return Err(format!("{closes}\n{}", stage.describe()));
             }
         }
+        let closed = self.closed_on(stage, &new, 0);
+        self.open.extend(new.into_iter().zip(closed).filter(|(_, closed)| closed.is_empty()).map(|(one, _)| one));
         Ok(())
     }
 
-    /// Which addresses each node's pod reaches.
-    fn measure(&mut self, stage: &Stage, to: &[Ipv4Addr], repeats: usize) -> BTreeMap<(usize, Ipv4Addr), bool> {
-        let places: Vec<(usize, Ipv4Addr)> = (0..2).flat_map(|node| to.iter().map(move |one| (node, *one))).collect();
-        let probe = |(node, to): &(usize, Ipv4Addr)| Probe {
-            from: stage.world.sandbox.place(address(PODS[*node])).unwrap(),
+    /// For each address the nodes whose pod does not reach it.
+    fn closed_on(&mut self, stage: &Stage, to: &[Returned], repeats: usize) -> Vec<Vec<usize>> {
+        let addresses: Vec<Ipv4Addr> = to.iter().map(|(_, address)| *address).collect();
+        let open = self.measure(stage, &addresses, repeats);
+        open.into_iter().map(|open| (0..2).filter(|node| !open[*node]).collect()).collect()
+    }
+
+    /// For each address whether the pod of each node reaches it.
+    fn measure(&mut self, stage: &Stage, to: &[Ipv4Addr], repeats: usize) -> Vec<Vec<bool>> {
+        let probe = |to: &Ipv4Addr, pod: &str| Probe {
+            from: stage.world.sandbox.place(address(pod)).unwrap(),
             to: SocketAddr::new(IpAddr::V4(*to), 443),
             protocol: Protocol::Tcp,
         };
-        let probes: Vec<Probe> = places.iter().map(probe).collect();
+        let probes: Vec<Probe> = to.iter().flat_map(|to| PODS.map(|pod| probe(to, pod))).collect();
         self.probes += probes.len();
         let measured = stage.world.sandbox.probe_patiently(&probes, repeats).unwrap();
-        places.into_iter().zip(measured.into_iter().map(|one| one == Measured::Open)).collect()
+        measured.chunks(PODS.len()).map(|all| all.iter().map(|one| *one == Measured::Open).collect()).collect()
     }
 
     /// Waits until all that DNS returns is open on both nodes, and what it returned before is closed on both.
     fn settle(&mut self, stage: &Stage, when: &str) {
         let began = Instant::now();
         loop {
-            let names = stage.dns.names();
-            let returned: Vec<(String, Ipv4Addr)> =
-                names.into_iter().flat_map(|(name, all)| all.into_iter().map(move |one| (name.clone(), one))).collect();
-            let addresses: Vec<Ipv4Addr> = returned.iter().map(|(_, address)| *address).collect();
-            let open = self.measure(stage, &addresses, 0);
-            let gone: Vec<Ipv4Addr> = self.closed.iter().copied().filter(|one| !addresses.contains(one)).collect();
-            let shut = self.measure(stage, &gone, 0);
-            let wrong = open.iter().filter(|(_, is_open)| !**is_open).chain(shut.iter().filter(|(_, is_open)| **is_open));
-            let wrong: Vec<_> = wrong.map(|((node, address), is_open)| (NODES[*node], address, *is_open)).collect();
+            let returned = returned(stage);
+            let open: BTreeSet<Ipv4Addr> = returned.iter().map(|(_, address)| *address).collect();
+            let all: Vec<Ipv4Addr> = open.union(&self.closed).copied().collect();
+            let measured = self.measure(stage, &all, 0);
+            let is_wrong =
+                |(address, seen): &(&Ipv4Addr, Vec<bool>)| seen.iter().any(|one| *one != open.contains(address));
+            let wrong: Vec<_> = all.iter().zip(measured).filter(is_wrong).collect();
             if wrong.is_empty() {
                 self.open = returned.into_iter().collect();
-                self.last = Instant::now();
                 return self.settled.push(began.elapsed());
             }
-            let told = || format!("{when}: expected otherwise, (node, address, is open): {wrong:?}\n{}", stage.describe());
+            let told = || {
+                format!("{when}: DNS returns {returned:?}; otherwise is, on {NODES:?}: {wrong:?}\n{}", stage.describe())
+            };
             assert!(began.elapsed() < SETTLE, "{}", told());
             sleep(SAMPLE_EVERY);
         }
@@ -166,4 +158,9 @@ impl Invariant {
         let longest = self.settled.iter().max().copied().unwrap_or_default();
         format!("all was as DNS says {:.1} s after the faults at the latest", longest.as_secs_f64())
     }
+}
+
+fn returned(stage: &Stage) -> Vec<Returned> {
+    let of_name = |(name, all): (String, Vec<Ipv4Addr>)| all.into_iter().map(move |one| (name.clone(), one));
+    stage.dns.names().into_iter().flat_map(of_name).collect()
 }

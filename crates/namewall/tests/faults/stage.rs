@@ -89,8 +89,7 @@ impl Stage {
         };
         let ways = NODES.iter().chain(&NODES).map(|node| way(node)).collect();
         let (agents, controllers) = ([None, None], Vec::new());
-        let mut stage =
-            Self { agents, controllers, ways, front, plane, world, dns, place: 9, excused: [None; 2] };
+        let mut stage = Self { agents, controllers, ways, front, plane, world, dns, place: 9, excused: [None; 2] };
         stage.move_name();
         for node in 0..2 {
             stage.set_clock(node, 0);
@@ -244,7 +243,11 @@ impl Stage {
         let lines: Vec<&str> = log.lines().filter(|line| !line.contains("denied")).collect();
         let log = lines[lines.len().saturating_sub(60)..].join("\n");
         let leases: Vec<String> = NODES.iter().map(leases).collect();
-        format!("{}\n{}\nthe end of the log:\n{log}", leases.join("\n"), objects.unwrap_or_else(|error| error.to_string()))
+        format!(
+            "{}\n{}\nthe end of the log:\n{log}",
+            leases.join("\n"),
+            objects.unwrap_or_else(|error| error.to_string())
+        )
     }
 }
 
