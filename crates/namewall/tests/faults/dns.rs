@@ -41,6 +41,11 @@ struct State {
     moods: BTreeMap<IpAddr, Mood>,
 }
 
+struct Query<'q> {
+    bytes: &'q [u8],
+    from: SocketAddr,
+}
+
 impl Dns {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -64,13 +69,14 @@ impl Dns {
         spawn(move || {
             let mut buffer = [0; 512];
             while let Ok((length, from)) = socket.recv_from(&mut buffer) {
-                dns.answer(server, &socket, (&buffer[..length], from));
+                dns.answer(server, &socket, &Query { bytes: &buffer[..length], from });
             }
         });
     }
 
-    fn answer(&self, server: IpAddr, socket: &UdpSocket, (query, from): (&[u8], SocketAddr)) {
-        let Some((name, kind, question)) = question(query) else { return };
+    fn answer(&self, server: IpAddr, socket: &UdpSocket, query: &Query<'_>) {
+        let from = query.from;
+        let Some((name, kind, question)) = question(query.bytes) else { return };
         let mood = self.lock().moods.get(&server).copied().unwrap_or(Mood::Honest);
         let known = self.resolve(&name);
         let (rcode, mut addresses) = match (mood, known) {
