@@ -1,12 +1,15 @@
 # `make` lists what can be done. Longer recipes live in scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help prepare test quick lint fuzz spoofing soak e2e e2e-short bench bench-packets bench-dns bench-cluster deny advisories build install clean
+.PHONY: help prepare test quick lint fuzz spoofing soak faults e2e e2e-short bench bench-packets bench-dns bench-cluster deny advisories build install clean
 
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 20
 SOAK_SECONDS ?= 1800
 SEED ?= 1
 SPOOF_ROUNDS ?= 1000
+SEEDS ?= 40
+FIRST_SEED ?= 1
+NAMES ?= 10000
 
 help: ## List the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -33,6 +36,9 @@ spoofing: ## Attack the DNS server with forged replies, for SPOOF_ROUNDS (1000) 
 
 soak: ## Random changes and faults on one node, against a model, for SOAK_SECONDS (1800) from SEED (1) (root)
 	SECONDS=$(SOAK_SECONDS) SEED=$(SEED) cargo test --locked --package namewall --features system --test soak -- --nocapture
+
+faults: ## Faults of shared names on two nodes, SEEDS (40) rounds from FIRST_SEED (1), with NAMES (10000) names (root)
+	SEEDS=$(SEEDS) FIRST_SEED=$(FIRST_SEED) NAMES=$(NAMES) cargo test --locked --package namewall --features system --test faults -- --nocapture
 
 e2e: ## Install it on two real nodes of this machine, try everything, remove it (root, about 4 minutes)
 	@scripts/e2e

@@ -2,17 +2,20 @@
 //! that was looked up on one node is open on another (`nodes`), how soon a node's
 //! new address is denied on all (`addresses`), how soon what is written is in a
 //! node's kernel (`events`), how long a new pod waits for its policies (`attach`),
-//! and what a controller with many names takes, and how late it is (`names`). `rig`
+//! what a controller with many names takes, and how late it is (`names`), how soon
+//! another replica leads (`failover`), and how fast the simulator is (`simulation`). `rig`
 //! is nodes with agents, `stub` answers for the world's DNS, `process` is a namewall
 //! that is measured.
 
 mod addresses;
 mod attach;
 mod events;
+mod failover;
 mod names;
 mod nodes;
 mod process;
 mod rig;
+mod simulation;
 mod stub;
 
 use anyhow::{Context, Result};
@@ -29,8 +32,8 @@ struct Args {
     /// Only these parts
     #[arg(long, value_delimiter = ',')]
     parts: Vec<Part>,
-    /// Names that are looked up on one node, one after the other
-    #[arg(long, default_value_t = 200)]
+    /// Names that are looked up on one node, 1,000 a minute
+    #[arg(long, default_value_t = 1_000)]
     lookups: usize,
     /// New addresses of a node
     #[arg(long, default_value_t = 30)]
@@ -47,6 +50,12 @@ struct Args {
     /// How long it is measured once all of them are known
     #[arg(long, default_value_t = 120)]
     seconds: u64,
+    /// How often the leader is killed
+    #[arg(long, default_value_t = 5)]
+    kills: usize,
+    /// Schedules of faults that are simulated
+    #[arg(long, default_value_t = 8)]
+    schedules: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
@@ -61,6 +70,10 @@ enum Part {
     Attach,
     /// A controller with many names
     Names,
+    /// From the leader's death to another one
+    Failover,
+    /// The simulator itself
+    Simulation,
 }
 
 fn main() -> Result<()> {
@@ -82,6 +95,12 @@ fn main() -> Result<()> {
     }
     if does(Part::Names) {
         names::measure(args.names, Duration::from_secs(args.seconds))?;
+    }
+    if does(Part::Failover) {
+        failover::measure(args.kills)?;
+    }
+    if does(Part::Simulation) {
+        simulation::measure(args.schedules);
     }
     figure("cluster_done", 1.0);
     Ok(())

@@ -1,35 +1,59 @@
-//! Two nodes with an agent each. A pod of the first looks names up; how long after
-//! its answer the second has each of them open.
+//! Two nodes with an agent each. A pod of the first looks names up, a thousand a
+//! minute; how long after its answer the second has each of them open.
 
-use crate::rig::{Rig, SERVER, ask, wait_until};
+use crate::rig::{Rig, SERVER, ask};
 use anyhow::{Result, ensure};
 use namewall_bench::figures::{figure, quantile};
 use namewall_sandbox::Ask;
 use namewall_scenario::zones::RecordType;
 use serde_json::json;
 use std::net::SocketAddr;
-use std::time::Instant;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 const POD: &str = "10.244.1.10";
+/// From one lookup to the next: 1,000 a minute.
+const PERIOD: Duration = Duration::from_millis(60);
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// How long after its answer a name may take to be open on the other node.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) fn measure(lookups: usize) -> Result<()> {
     let rig = Rig::build("nodes", lookups)?;
     let Rig { sandbox, sockets, .. } = &rig;
     let (server, pod) = (SocketAddr::new(SERVER.parse()?, 53), sandbox.place(POD.parse()?)?);
     let (mut answers, mut leases) = (Vec::new(), Vec::new());
-    for number in 0..lookups {
-        let text = format!("n{number}.load.example");
-        let name = text.parse()?;
-        let question = Ask { server, name, kind: RecordType::A, via: None, edns: None, mixed_case: false };
-        let began = Instant::now();
-        let heard = sandbox.ask(&pod, &[question], 1)?;
-        ensure!(heard.iter().flatten().count() == 1, "{text} is not answered");
-        let answered = Instant::now();
-        let open = || ask(&sockets[1], &json!({"leases": {"name": &text}}));
-        wait_until(|| open().is_ok_and(|told| told["leases"].as_array().is_some_and(|all| !all.is_empty())))?;
-        answers.push((answered - began).as_secs_f64() * 1e3);
-        leases.push(answered.elapsed().as_secs_f64() * 1e3);
+    let is_open = |name: &str| {
+        let told = ask(&sockets[1], &json!({"leases": {"name": name}}));
+        told.is_ok_and(|told| told["leases"].as_array().is_some_and(|all| !all.is_empty()))
+    };
+    // Names that are answered, and not open on the other node yet.
+    let mut awaited: Vec<(String, Instant)> = Vec::new();
+    let (mut number, begin) = (0, Instant::now());
+    while number < lookups || !awaited.is_empty() {
+        if number < lookups && begin.elapsed() >= PERIOD * number as u32 {
+            let text = format!("n{number}.load.example");
+            let question =
+                Ask { server, name: text.parse()?, kind: RecordType::A, via: None, edns: None, mixed_case: false };
+            let began = Instant::now();
+            let heard = sandbox.ask(&pod, &[question], 1)?;
+            ensure!(heard.iter().flatten().count() == 1, "{text} is not answered");
+            answers.push(began.elapsed().as_secs_f64() * 1e3);
+            awaited.push((text, Instant::now()));
+            number += 1;
+        }
+        awaited.retain(|(name, answered)| {
+            let is_open = is_open(name);
+            if is_open {
+                leases.push(answered.elapsed().as_secs_f64() * 1e3);
+            }
+            !is_open
+        });
+        let late = awaited.iter().find(|(_, answered)| answered.elapsed() > PATIENCE);
+        ensure!(late.is_none(), "{late:?} is not open on the other node");
+        sleep(LOOK_EVERY);
     }
+    figure("cluster_nodes_names_a_minute", lookups as f64 * 60.0 / begin.elapsed().as_secs_f64());
     for (what, times) in [("answer", &answers), ("lease", &leases)] {
         for (name, share) in [("p50", 0.5), ("p99", 0.99), ("most", 1.0)] {
             figure(&format!("cluster_nodes_{what}_{name}_ms"), quantile(times, share));

@@ -22,6 +22,13 @@ pub(crate) const NODES: [&str; 2] = ["node-1", "node-2"];
 const CONDITION_TIMEOUT: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
+/// Names of the world's DNS, and their TTL in seconds.
+#[derive(Clone, Copy)]
+pub(crate) struct Zone {
+    pub(crate) names: usize,
+    pub(crate) ttl: u32,
+}
+
 pub(crate) struct Rig {
     // Dropped in this order: whoever watches goes before what is watched.
     _agents: Vec<Process>,
@@ -30,7 +37,7 @@ pub(crate) struct Rig {
     pub(crate) plane: ControlPlane,
     /// Where each agent answers.
     pub(crate) sockets: [PathBuf; 2],
-    _folder: Folder,
+    pub(crate) folder: Folder,
     /// Where sockets and records of attachments are.
     _runtime: Folder,
 }
@@ -38,11 +45,15 @@ pub(crate) struct Rig {
 impl Rig {
     /// All of it, at work; the world's DNS knows so many names.
     pub(crate) fn build(name: &str, names: usize) -> Result<Self> {
+        Self::build_with(name, Zone { names, ttl: 300 })
+    }
+
+    pub(crate) fn build_with(name: &str, zone: Zone) -> Result<Self> {
         let (plane, folder) = (control_plane()?, Folder::create(name)?);
         let runtime = Folder::create_in_memory(&format!("{name}-run"))?;
         populate(&plane)?;
         std::fs::write(folder.0.join("cluster.yaml"), manifests())?;
-        std::fs::write(folder.0.join("scenario.yaml"), scenario(names)?)?;
+        std::fs::write(folder.0.join("scenario.yaml"), scenario(zone)?)?;
         let sandbox = build(&folder.0)?;
         let ways = NODES.iter().map(|node| way(&sandbox, node, &plane)).collect::<Result<_>>()?;
         let agents =
@@ -51,7 +62,18 @@ impl Rig {
         for socket in &sockets {
             wait_until(|| ask(socket, &json!({"status": true})).is_ok_and(|told| told["policies"] == 1))?;
         }
-        Ok(Self { _agents: agents, _ways: ways, sandbox, plane, sockets, _folder: folder, _runtime: runtime })
+        Ok(Self { _agents: agents, _ways: ways, sandbox, plane, sockets, folder, _runtime: runtime })
+    }
+}
+
+impl Rig {
+    /// A replica of the controller on a node.
+    pub(crate) fn start_controller(&self, node: &str, identity: &str) -> Result<Process> {
+        let mut command = Command::new(namewall()?);
+        command.args(["controller", "--namespace", "namewall", "--resolver", SERVER, "--identity", identity]);
+        command.arg("--kubeconfig").arg(self.plane.kubeconfig());
+        let log = self.folder.0.join(format!("controller-{identity}.log"));
+        self.sandbox.node(node).context("there is the node")?.enter(|| Process::start(command, &log))?
     }
 }
 
@@ -101,13 +123,13 @@ fn populate(plane: &ControlPlane) -> Result<()> {
     ))
 }
 
-fn scenario(lookups: usize) -> Result<String> {
+fn scenario(Zone { names, ttl }: Zone) -> Result<String> {
     let mut text = format!(
         "name: Names for two nodes\ntopology:\n  manifests: [cluster.yaml]\n  dns:\n    servers: {{{SERVER}: {{}}}}\n    zones:\n"
     );
-    for number in 0..lookups {
+    for number in 0..names {
         let (high, low) = (number / 250, 1 + number % 250);
-        writeln!(text, "      n{number}.load.example: {{A: [198.51.{}.{low}], ttl: 300}}", 100 + high)?;
+        writeln!(text, "      n{number}.load.example: {{A: [198.51.{}.{low}], ttl: {ttl}}}", 100 + high)?;
     }
     text += "steps:\n  - probe:\n      - shop/pod-1 -> 198.51.100.1:443/TCP: allow\n";
     Ok(text)

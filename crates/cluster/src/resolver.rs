@@ -134,12 +134,11 @@ impl<'s> Resolver<'s> {
                     resolved_addresses: found,
                     resolution_failures: 0,
                 };
-                // OpenShift's plugin expects the entry of the wildcard first.
-                let at = if is_wildcard(lookup.name) { 0 } else { self.status.resolved_names.len() };
-                self.status.resolved_names.insert(at, new);
+                self.status.resolved_names.push(new);
             }
         }
         if is_wildcard(lookup.name) {
+            self.put_first(lookup.name);
             self.fold(lookup.now);
         }
         self.keep_bounds(lookup);
@@ -246,6 +245,13 @@ impl<'s> Resolver<'s> {
         };
         self.status.resolved_names.retain(|item| !item.resolved_addresses.is_empty() || says_why(item));
         *self.status != before
+    }
+
+    /// OpenShift's plugin expects the entry of the wildcard first. Other writers may have put it elsewhere.
+    fn put_first(&mut self, name: &str) {
+        if let Some(at) = self.position(name) {
+            self.status.resolved_names[..=at].rotate_right(1);
+        }
     }
 
     fn position(&self, name: &str) -> Option<usize> {

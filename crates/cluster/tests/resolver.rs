@@ -235,6 +235,24 @@ fn s8_7_a_failure_that_comes_late_keeps_the_addresses_too() {
     check(NAME, &steps, "www.example.com. 192.0.2.1@39+5 degraded 1");
 }
 
+/// Other writers may have put it elsewhere.
+#[test]
+fn s8_3_the_entry_of_the_wildcard_is_put_first_when_it_is_renewed() {
+    let mut status = Status::default();
+    let mut find = |second: i64, name: &str| {
+        let lookup = Lookup { name, now: time(second), settings: Settings::default() };
+        let address = if name == STAR { "192.0.2.1" } else { "192.0.2.7" };
+        let has_changed = Resolver::new(STAR, &mut status).found(lookup, &[(address.parse().unwrap(), 30)]);
+        let told = tell(&status);
+        status.resolved_names.reverse();
+        (has_changed, told)
+    };
+    find(0, NAME);
+    let both = "*.example.com. 192.0.2.1@0+30; www.example.com. 192.0.2.7@0+30";
+    assert_eq!(find(0, STAR), (true, both.to_owned()));
+    assert_eq!(find(1, STAR), (true, both.to_owned()), "it was last, and nothing else is new");
+}
+
 #[test]
 fn the_entry_of_the_wildcard_comes_first() {
     let steps = [Found(0, "a.example.com.", "192.0.2.1/30"), Found(1, STAR, "192.0.2.9/30")];

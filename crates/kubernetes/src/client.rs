@@ -8,7 +8,7 @@ use kube::client::{ClientBuilder, DynBody};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use namewall_cluster::digest;
-use namewall_runtime::{BoxFuture, SeededRandom, SystemClock, Tasks};
+use namewall_runtime::{BoxFuture, Clock, SeededRandom, SystemClock, Tasks};
 use serde_json::json;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -129,6 +129,12 @@ impl Connection {
     /// For tests: watches that say nothing for so long are given up, and answers that take three times as long.
     pub fn impatient(mut self, silence: Duration) -> Self {
         self.environment.patience = Patience { answer: silence * 3, silence };
+        self
+    }
+
+    /// With another clock than the system's.
+    pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.environment.clock = clock;
         self
     }
 

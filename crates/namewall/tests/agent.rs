@@ -6,7 +6,6 @@
 
 mod world;
 
-use namewall_kubernetes::crds::{definitions, to_yaml};
 use namewall_sandbox::ensure_rights;
 use namewall_testbed::{ControlPlane, Proxy, ProxyMode};
 use namewall_testbed::{give_up, output_with_input, program};
@@ -16,31 +15,8 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
+use world::plane::{DNS_SERVICE, define, populate};
 use world::{PROVIDER, Process, World, address, example, lookup};
-
-/// The nodes, namespaces and pods of a folder's cluster.yaml, as kubelets would tell of them.
-fn populate(plane: &ControlPlane, folder: &Path) {
-    let cluster = std::fs::read_to_string(folder.join("cluster.yaml")).unwrap();
-    for document in cluster.split("---\n") {
-        let after = |key: &str| document.split(key).nth(1).and_then(|rest| rest.split([',', '}']).next());
-        match (after("podIP: "), after("{type: InternalIP, address: ")) {
-            (Some(address), _) => plane.run_pod(document, address).unwrap(),
-            (None, Some(address)) => {
-                plane.apply(document).unwrap();
-                let status = json!({"status": {"addresses": [{"type": "InternalIP", "address": address}]}});
-                let (node, status) = (after("{name: ").unwrap(), status.to_string());
-                plane.kubectl(&["patch", "node", node, "--subresource=status", "--type=merge", "-p", &status]).unwrap();
-            }
-            (None, None) => plane.apply(document).unwrap(),
-        }
-    }
-}
-
-/// Definitions of all kinds that a cluster may lack.
-fn define(plane: &ControlPlane) {
-    plane.apply(&to_yaml(&definitions()).unwrap()).unwrap();
-    plane.kubectl(&["wait", "--for=condition=Established", "crd", "--all"]).unwrap();
-}
 
 /// The API server as the node can reach it: at a loopback of its own.
 fn lead_to_server(world: &World, node: &str, plane: &ControlPlane) -> Proxy {
@@ -56,11 +32,6 @@ const CDN: &str = "198.51.100.9";
 const TWO: &str = "198.51.100.10";
 const THREE: &str = "198.51.100.11";
 const SHUT: &str = "198.51.100.12";
-const DNS_SERVICE: &str = "apiVersion: v1
-kind: Service
-metadata: {name: kube-dns, namespace: kube-system}
-spec: {clusterIP: 10.96.0.10, ports: [{name: dns, port: 53, protocol: UDP}]}
-";
 /// Longer than a write is tried of what is not worth more.
 const CUT_OFF: Duration = Duration::from_secs(32);
 const LONG: Duration = Duration::from_secs(60);

@@ -48,6 +48,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "agent",
             "sandbox",
             "kubernetes",
+            "simulation",
             "testbed",
         ],
     ),

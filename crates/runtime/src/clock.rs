@@ -5,7 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use namewall_policy::Instant;
 use std::fmt::Debug;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Where the time comes from.
@@ -78,6 +78,8 @@ pub struct ManualClock {
     elapsed: Arc<AtomicU64>,
     /// The time of day when the monotonic time was 0.
     wall_at_zero: Timestamp,
+    /// The seconds that the time of day was set forward since.
+    step: Arc<AtomicI64>,
 }
 
 /// 2026-01-01T00:00:00Z: any fixed time does.
@@ -86,7 +88,8 @@ const WALL_AT_ZERO: i64 = 1_767_225_600;
 impl Default for ManualClock {
     fn default() -> Self {
         let elapsed = Arc::new(AtomicU64::new(nanoseconds(Duration::from_secs(1))));
-        Self { elapsed, wall_at_zero: Timestamp::from_second(WALL_AT_ZERO).unwrap_or_default() }
+        let wall_at_zero = Timestamp::from_second(WALL_AT_ZERO).unwrap_or_default();
+        Self { elapsed, wall_at_zero, step: Arc::default() }
     }
 }
 
@@ -98,7 +101,14 @@ impl ManualClock {
     /// The clock of another machine: it goes on with this one, and its time of day differs by this much.
     pub fn skewed_by(&self, skew: SignedDuration) -> Self {
         let wall_at_zero = self.wall_at_zero.checked_add(skew).unwrap_or(self.wall_at_zero);
-        Self { elapsed: self.elapsed.clone(), wall_at_zero }
+        Self { elapsed: self.elapsed.clone(), wall_at_zero, step: Arc::default() }
+    }
+}
+
+impl ManualClock {
+    /// Sets the time of day forward, or back if it is negative, of this clock and its clones.
+    pub fn step_wall(&self, seconds: i64) {
+        self.step.fetch_add(seconds, Ordering::SeqCst);
     }
 }
 
@@ -108,7 +118,9 @@ impl Clock for ManualClock {
     }
 
     fn wall(&self) -> Timestamp {
-        self.wall_at_zero.checked_add(self.now().0).unwrap_or(Timestamp::MAX)
+        let step = SignedDuration::from_secs(self.step.load(Ordering::SeqCst));
+        let set = self.wall_at_zero.checked_add(step).unwrap_or(self.wall_at_zero);
+        set.checked_add(self.now().0).unwrap_or(Timestamp::MAX)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::node::SimulatedNode;
 use crate::replica::Replica;
+use crate::schedule::NAMES;
 use jiff::SignedDuration;
 use namewall_cluster::kinds::{CLUSTER_NETWORK_POLICY, DNS_NAME_RESOLVER, EGRESS_FIREWALL, NODE, POD};
 use namewall_controller::testing::FakeDns;
@@ -9,15 +10,13 @@ use namewall_dataplane::memory::Memory;
 use namewall_kubernetes::testing::{FakeServer, Faults};
 use namewall_policy::Instant;
 use namewall_runtime::testing::{Process, Simulation};
-use namewall_runtime::{Clock, Random, Tasks};
+use namewall_runtime::{Clock, ManualClock, Random, Tasks};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-
-const NAMES: [&str; 3] = ["a.example.com.", "b.example.com.", "c.example.com."];
 
 #[derive(Debug)]
 pub struct Cluster {
@@ -26,7 +25,14 @@ pub struct Cluster {
     pub dns: FakeDns,
     pub nodes: Vec<(SimulatedNode, Arc<Process>)>,
     pub replicas: Vec<(Replica, Arc<Process>)>,
+    /// Of the nodes, then of the replicas.
+    clocks: BTreeMap<usize, ManualClock>,
 }
+
+/// The most that the clock of a machine differs from the right time, in seconds.
+const MOST_SKEW: u64 = 200;
+/// The way of the first replica to the API server. Those of nodes are before it.
+const FIRST_REPLICA: usize = 2;
 
 impl Cluster {
     /// All of it, with nothing running yet but the API server and DNS.
@@ -37,7 +43,8 @@ impl Cluster {
         for (number, name) in (1..).zip(NAMES) {
             dns.set(name, &[([198, 51, 100, number].into(), 30)]);
         }
-        let mut cluster = Self { simulation, server, dns, nodes: Vec::new(), replicas: Vec::new() };
+        let mut cluster =
+            Self { simulation, server, dns, nodes: Vec::new(), replicas: Vec::new(), clocks: BTreeMap::new() };
         cluster.write_policies();
         for number in 1..=2 {
             cluster.add_node(number);
@@ -92,17 +99,35 @@ impl Cluster {
         self.start_node(usize::from(number) - 1);
     }
 
-    /// Starts a node's agent. Clocks of nodes differ by minutes.
+    /// The clock of a machine. Clocks differ by minutes.
+    fn clock(&mut self, machine: usize) -> ManualClock {
+        let skew = self.random_below(2 * MOST_SKEW) as i64 - MOST_SKEW as i64;
+        let clock = self.simulation.clock().skewed_by(SignedDuration::from_secs(skew));
+        self.clocks.insert(machine, clock.clone());
+        clock
+    }
+
+    /// Sets the time of day of a node forward, or back.
+    pub fn step_clock(&self, node: usize, seconds: i64) {
+        self.clocks[&node].step_wall(seconds);
+    }
+
+    /// Cuts a node off from the API server, or ends that. All others reach it.
+    pub fn cut_off(&self, node: usize, is_cut: bool) {
+        self.server.set_cut(node, is_cut);
+    }
+
     fn start_node(&mut self, at: usize) {
-        let skew = SignedDuration::from_secs(self.random_below(400) as i64 - 200);
+        let clock = self.clock(at);
         let (node, process) = &self.nodes[at];
-        let environment = self.server.environment(process, self.simulation.clock().skewed_by(skew));
+        let environment = self.server.by_way(at).environment(process, clock);
         process.spawn(Box::pin(node.clone().run(environment, self.dns.clone())));
     }
 
     pub fn start_replica(&mut self, at: usize) {
+        let clock = self.clock(FIRST_REPLICA + at);
         let (replica, process) = &self.replicas[at];
-        let environment = self.server.environment(process, self.simulation.clock());
+        let environment = self.server.by_way(FIRST_REPLICA + at).environment(process, clock);
         process.spawn(Box::pin(replica.clone().run(environment, self.dns.clone())));
     }
 

@@ -9,6 +9,7 @@
 mod certificates;
 mod command;
 mod dice;
+mod front;
 mod machine;
 mod node;
 mod process;
@@ -17,6 +18,7 @@ mod tools;
 
 pub use command::{output_with_input, run_with_input};
 pub use dice::Dice;
+pub use front::{Front, Refusal};
 pub use proxy::{Proxy, ProxyMode};
 pub use tools::{give_up, peer, program};
 
@@ -132,6 +134,17 @@ impl ControlPlane {
 
     /// Starts the API server, and waits until it is ready.
     pub fn start_server(&mut self) -> Result<()> {
+        self.launch_server()?;
+        let began = Instant::now();
+        while !self.is_ready()? {
+            ensure!(began.elapsed() < API_SERVER_TIMEOUT, "the API server is never ready:\n{}", self.log("server.log"));
+            std::thread::sleep(LOOK_EVERY);
+        }
+        Ok(())
+    }
+
+    /// Starts the API server, and does not wait for it.
+    pub fn launch_server(&mut self) -> Result<()> {
         let file = |name: &str| self.folder.join(name).display().to_string();
         let mut server = Command::new(self.programs.join("kube-apiserver"));
         server
@@ -162,14 +175,17 @@ impl ControlPlane {
             }
         }
         self.server = Some(Process::start(server, &self.folder.join("server.log"))?);
-        let began = Instant::now();
-        while !self.kubectl(&["get", "--raw", "/readyz"]).is_ok_and(|said| said.trim() == "ok") {
-            let process = self.server.as_mut().context("it was started")?;
-            ensure!(process.is_alive(), "the API server has ended:\n{}", self.log("server.log"));
-            ensure!(began.elapsed() < API_SERVER_TIMEOUT, "the API server is never ready:\n{}", self.log("server.log"));
-            std::thread::sleep(LOOK_EVERY);
-        }
         Ok(())
+    }
+
+    /// Whether the API server that was launched is ready. An error if it has ended.
+    pub fn is_ready(&mut self) -> Result<bool> {
+        if self.kubectl(&["get", "--raw", "/readyz"]).is_ok_and(|said| said.trim() == "ok") {
+            return Ok(true);
+        }
+        let process = self.server.as_mut().context("it was started")?;
+        ensure!(process.is_alive(), "the API server has ended:\n{}", self.log("server.log"));
+        Ok(false)
     }
 
     /// The API server is gone, from one moment to the next.

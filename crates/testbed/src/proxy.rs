@@ -60,7 +60,12 @@ impl Proxy {
 
     /// Where somebody listens already: in another network namespace, say.
     pub fn at(listener: TcpListener, plane: &ControlPlane) -> Result<Self> {
-        let (port, server) = (listener.local_addr()?.port(), plane.port());
+        Self::to(listener, plane.port())
+    }
+
+    /// The same to a server at another port of this machine's loopback.
+    pub fn to(listener: TcpListener, server: u16) -> Result<Self> {
+        let port = listener.local_addr()?.port();
         let state = Arc::new(ProxyState {
             way: Mutex::new(ProxyMode::Open),
             changed: Condvar::new(),
@@ -79,6 +84,10 @@ impl Proxy {
             }
         });
         Ok(Self { port, state })
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
     }
 
     /// The administrator's, by this way.

@@ -1,7 +1,7 @@
 //! An API server in memory, for tests in virtual time. It has versions,
 //! conflicts, statuses and watches as the real one does, and can be told to be
 //! slow, to lose requests or answers, to repeat events, to end watches, to forget
-//! its history, to refuse requests or to be away.
+//! its history, to refuse requests or to be away, for all or for those who take one way.
 //!
 //! Lists come in one part.
 
@@ -19,6 +19,7 @@ use namewall_runtime::testing::{Process, Simulation, Trace};
 use namewall_runtime::{Clock, ManualClock, Random, Tasks};
 use objects::Objects;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -49,6 +50,8 @@ type Refuse = Box<dyn FnMut(&Request) -> Option<ApiError> + Send>;
 #[derive(Clone)]
 pub struct FakeServer {
     shared: Arc<Shared>,
+    /// Which way to it this is: each can be cut by itself.
+    way: usize,
 }
 
 struct Shared {
@@ -65,6 +68,7 @@ struct State {
     refuse: Option<Refuse>,
     requests: Vec<Request>,
     watchers: Vec<Waker>,
+    cut_ways: BTreeSet<usize>,
 }
 
 impl fmt::Debug for FakeServer {
@@ -76,7 +80,23 @@ impl fmt::Debug for FakeServer {
 impl FakeServer {
     pub fn start(simulation: &mut Simulation) -> Self {
         let (tasks, random) = (simulation.process(), simulation.random());
-        Self { shared: Arc::new(Shared { state: Mutex::default(), tasks, random, trace: simulation.trace() }) }
+        let shared = Shared { state: Mutex::default(), tasks, random, trace: simulation.trace() };
+        Self { shared: Arc::new(shared), way: 0 }
+    }
+
+    /// The same server by another way.
+    pub fn by_way(&self, way: usize) -> Self {
+        Self { shared: self.shared.clone(), way }
+    }
+
+    /// Cuts a way, or opens it again: to those who take it the server is away.
+    pub fn set_cut(&self, way: usize, is_cut: bool) {
+        let mut state = self.lock();
+        match is_cut {
+            true => _ = state.cut_ways.insert(way),
+            false => _ = state.cut_ways.remove(&way),
+        }
+        wake(state);
     }
 
     /// The environment of a process that uses this server, by its own clock.
@@ -132,6 +152,11 @@ impl FakeServer {
         self.lock().faults
     }
 
+    fn is_away(&self) -> bool {
+        let state = self.lock();
+        state.faults.is_away || state.cut_ways.contains(&self.way)
+    }
+
     /// A message is under way.
     async fn travel(&self) {
         let time = self.shared.random.part_of(self.faults().delay);
@@ -146,7 +171,7 @@ impl FakeServer {
     }
 
     fn reached<T>(&self, answer: T, lost: u64) -> Result<T, ApiError> {
-        match self.faults().is_away || self.happens(lost) {
+        match self.is_away() || self.happens(lost) {
             true => Err(ApiError::Unreachable("connection refused".to_owned())),
             false => Ok(answer),
         }
@@ -167,7 +192,7 @@ impl FakeServer {
     async fn next_change(&self, resource: Resource, after: u64) -> Result<(u64, WatchEvent), ApiError> {
         poll_fn(|context| {
             let mut state = self.lock();
-            if state.faults.is_away {
+            if state.faults.is_away || state.cut_ways.contains(&self.way) {
                 return Poll::Ready(Err(ApiError::Unreachable("connection reset".to_owned())));
             }
             if after < state.objects.forgotten {

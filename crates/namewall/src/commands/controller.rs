@@ -3,6 +3,7 @@
 
 use super::http::{Http, HttpAddress};
 use super::own_namespace;
+use super::run::clock;
 use super::signals::SystemSignals;
 use crate::cli::Controller as Args;
 use anyhow::Result;
@@ -30,7 +31,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     args.logging.start()?;
     let signals = SystemSignals::take()?;
     let namespace = args.namespace.clone().unwrap_or_else(own_namespace);
-    let connection = Connection::open(&args.server.target())?;
+    let connection = Connection::open(&args.server.target())?.with_clock(clock());
     let identity = args.identity.clone().unwrap_or_else(own_identity);
     info!(server = %connection.server(), identity, "watching");
     let addresses = args.metrics_address.into_iter().chain(args.health_port.map(HttpAddress::everywhere));

@@ -4,6 +4,7 @@
 #![allow(dead_code, reason = "not every test uses all of it")]
 
 pub(crate) mod disk;
+pub(crate) mod plane;
 
 use namewall_cluster as cluster;
 use namewall_policy::port::Protocol;
@@ -134,7 +135,7 @@ impl World {
         self.answers_on(NODE, process)
     }
 
-    fn answers_on(&self, node: &str, process: &Process) -> bool {
+    pub(crate) fn answers_on(&self, node: &str, process: &Process) -> bool {
         let status = self.command(node).args(["status", "-o", "json"]).output().unwrap();
         String::from_utf8_lossy(&status.stdout).contains(&format!("\"pid\": {}", process.0.id()))
     }
@@ -174,6 +175,12 @@ impl World {
         let output = self.ask(args);
         assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// What the namewall of a node says, whether or not it fails.
+    pub(crate) fn says_on(&self, node: &str, args: &[&str]) -> String {
+        let output = self.command(node).args(args).output().unwrap();
+        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
     }
 
     /// Somebody else who listens on the node.

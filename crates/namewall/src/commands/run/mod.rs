@@ -51,7 +51,7 @@ pub(crate) fn agent(args: &AgentArgs) -> Result<ExitCode> {
     let signals = SystemSignals::take()?;
     // Settings that are wrong are an error before anything is asked of a server.
     let options = args.firewall.options()?;
-    let connection = Connection::open(&args.server.target())?;
+    let connection = Connection::open(&args.server.target())?.with_clock(clock());
     info!(server = %connection.server(), "watching");
     let mut source = ClusterSource::new(
         &connection,
@@ -140,7 +140,7 @@ fn note_state(storage: &StorageSettings) {
 }
 
 /// The system's clock. A build for tests takes one that jumps when a file says so.
-fn clock() -> Arc<dyn Clock> {
+pub(super) fn clock() -> Arc<dyn Clock> {
     #[cfg(feature = "system")]
     if let Some(file) = std::env::var_os("NAMEWALL_TEST_CLOCK") {
         return Arc::new(namewall_runtime::ShiftedClock::start(file.into()));
