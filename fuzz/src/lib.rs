@@ -8,6 +8,7 @@ mod answer;
 mod cni;
 mod corefile;
 mod denials;
+mod doh;
 mod domain_patterns;
 mod edns0;
 mod exchanges;
@@ -27,6 +28,7 @@ pub use answer::answer;
 pub use cni::cni;
 pub use corefile::corefile;
 pub use denials::denials;
+pub use doh::doh;
 pub use domain_patterns::domain_patterns;
 pub use edns0::edns0;
 pub use exchanges::exchanges;
@@ -45,11 +47,12 @@ pub use zone::zone;
 pub type Target = fn(&[u8]);
 
 /// Every target by name: the name of its binary and of its corpus.
-pub const TARGETS: [(&str, Target); 18] = [
+pub const TARGETS: [(&str, Target); 19] = [
     ("answer", answer),
     ("cni", cni),
     ("corefile", corefile),
     ("denials", denials),
+    ("doh", doh),
     ("domain_patterns", domain_patterns),
     ("edns0", edns0),
     ("exchanges", exchanges),

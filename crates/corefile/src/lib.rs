@@ -30,7 +30,7 @@ pub use directives::*;
 pub use facts::OF_NAMES;
 pub use file_span::{FileSpan, Text};
 pub use files::{Files, NoFiles};
-pub use key::Key;
+pub use key::{Key, Scheme};
 pub use problem::{CorefileErrors, Problem};
 pub use server::{ConfiguredEngine, EngineSettings, ServerBlock};
 pub use sources::NamedFile;

@@ -46,6 +46,8 @@ pub struct ServerBlock {
     pub nsid: Option<Arc<str>>,
     /// How long TCP connections may be idle.
     pub idle_timeout: Option<Duration>,
+    /// What clients over TLS and HTTPS are shown.
+    pub tls: Option<ServerTls>,
     pub view: Option<View>,
     /// Whether questions for all types of a name get an answer of their own.
     pub any: bool,
@@ -119,11 +121,30 @@ pub(crate) fn read(server: Server, report: &mut Report) -> ServerBlock {
             lists.extend(block.take(directive, line, report));
         }
     }
+    check_encryption(&block, seen.get("tls"), report);
     let known = block.known();
     let read: Vec<Firewall> = lists.iter().filter_map(|line| firewall::read(line, &known, report)).collect();
     block.firewalls.extend(firewall::merge(read, report));
     facts::choose_encodings(&mut block, report);
     block
+}
+
+/// Keys that are served encrypted need a certificate, and a certificate needs them.
+fn check_encryption(block: &ServerBlock, tls: Option<&FileSpan>, report: &mut Report) {
+    let encrypted = block.keys.iter().find(|key| key.scheme.is_encrypted());
+    match (encrypted, tls) {
+        (Some(key), None) => {
+            report
+                .error("missing-tls", &key.place, format!("`{}://` needs a certificate", key.scheme.word()))
+                .help("write `tls CERT KEY` in the server block");
+        }
+        (None, Some(place)) => {
+            report
+                .hint("no-effect", place, "`tls` has no effect: clients of this server block use plain DNS")
+                .help("write `tls://` or `https://` before the zone; for upstreams write `tls` in `forward`");
+        }
+        _ => {}
+    }
 }
 
 fn unknown(line: &Line, report: &mut Report) {
@@ -167,6 +188,7 @@ impl ServerBlock {
             minimal: false,
             nsid: None,
             idle_timeout: None,
+            tls: None,
             view: None,
             any: false,
             chaos: None,
@@ -198,6 +220,7 @@ impl ServerBlock {
             Directive::Nsid => self.nsid = Some(shaping::nsid(&line, report)),
             Directive::Rewrite => self.rewrites.extend(rewrite::read(&line, report)),
             Directive::Timeouts => self.idle_timeout = shaping::timeouts(&line, report),
+            Directive::Tls => self.tls = tls::read(&line, report),
             Directive::View => self.view = Some(view::read(&line, report)),
             Directive::Any => self.any = is_flag(&line, report),
             Directive::Chaos => self.chaos = Some(fixed::chaos(&line, report)),

@@ -27,8 +27,11 @@ fn of_block(server: &ServerBlock) -> Vec<NamedFile> {
         all.extend(of_tls(&forward.tls));
         all.extend(forward.to.iter().filter_map(|upstream| match upstream {
             Upstream::File(path) => Some(named(path)),
-            Upstream::Plain(_) | Upstream::Tls(..) => None,
+            Upstream::Plain(_) | Upstream::Tls(..) | Upstream::Https { .. } => None,
         }));
+    }
+    if let Some(tls) = &server.tls {
+        all.extend([&tls.certificate, &tls.key].into_iter().chain(&tls.authority).map(|path| named(path)));
     }
     if let Some(kubernetes) = &server.kubernetes {
         all.extend(kubernetes.tls.iter().flat_map(of_tls));

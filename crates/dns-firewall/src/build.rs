@@ -2,6 +2,7 @@
 //! error: nothing is passed over.
 
 use crate::cache::Cache;
+use crate::certificates::{server_config, transport};
 use crate::cluster::{ClusterNames, ClusterZones, Clusters};
 use crate::dnstap::Tapping;
 use crate::endpoints::{self, Endpoint};
@@ -26,11 +27,11 @@ use crate::tell::Teller;
 use crate::template::Template;
 use crate::watch::Watched;
 use namewall_corefile::{
-    self as corefile, BindAt, ConfiguredEngine, Corefile, Decision, EngineKind, EngineSettings, FileSpan, Forward,
-    Point, RuleKind, ServerBlock, Text, Written, Zone,
+    self as corefile, BindAt, ConfiguredEngine, Corefile, Decision, EngineKind, EngineSettings, FileSpan, Forward, Key,
+    Point, RuleKind, ServerBlock, ServerTls, Text, Written, Zone,
 };
-use namewall_dns::Route;
 use namewall_dns::wire::RecordType;
+use namewall_dns::{EncryptedListen, Route};
 use namewall_engines::Engine;
 use namewall_expression::Outcome;
 use namewall_zones::{self as zone, ZoneError};
@@ -57,6 +58,8 @@ pub struct Built {
     pub routes: Vec<Route>,
     /// Where it is to listen.
     pub listen: Vec<SocketAddr>,
+    /// Where it is to listen for clients over TLS and HTTPS.
+    pub encrypted: Vec<EncryptedListen>,
     /// What is to be served beside DNS.
     pub endpoints: Vec<Endpoint>,
     /// How long TCP connections may be idle, if the Corefile says so.
@@ -88,11 +91,19 @@ pub fn build_with(
     around: &Surroundings,
     own: &dyn Fn(&EngineSettings) -> Option<Arc<dyn Engine>>,
 ) -> Result<Built, Vec<BuildError>> {
-    let mut builder =
-        Builder { around, own, routes: Vec::new(), listen: Vec::new(), errors: Vec::new(), warnings: Vec::new() };
+    let mut builder = Builder {
+        around,
+        own,
+        routes: Vec::new(),
+        listen: Vec::new(),
+        encrypted: Vec::new(),
+        errors: Vec::new(),
+        warnings: Vec::new(),
+    };
     let blocks: Vec<Block> = corefile.servers.iter().map(|server| builder.block(server)).collect();
     builder.look_for_twins(corefile, &blocks);
-    let Builder { routes, listen, errors, warnings, .. } = builder;
+    let Builder { routes, listen, encrypted, errors, warnings, .. } = builder;
+    let encrypted = encrypted.into_iter().map(|(listen, _)| listen).collect();
     if !errors.is_empty() {
         return Err(errors);
     }
@@ -103,7 +114,7 @@ pub fn build_with(
     let usual = namewall_dns::Settings::default().idle_timeout;
     let all = corefile.servers.iter().map(|server| server.idle_timeout.unwrap_or(usual));
     let idle_timeout = all.max().filter(|_| is_set);
-    Ok(Built { service: Service(Arc::new(inside)), routes, listen, endpoints, idle_timeout, warnings })
+    Ok(Built { service: Service(Arc::new(inside)), routes, listen, encrypted, endpoints, idle_timeout, warnings })
 }
 
 struct Builder<'a> {
@@ -111,6 +122,8 @@ struct Builder<'a> {
     own: &'a dyn Fn(&EngineSettings) -> Option<Arc<dyn Engine>>,
     routes: Vec<Route>,
     listen: Vec<SocketAddr>,
+    /// With the settings that each was made of.
+    encrypted: Vec<(EncryptedListen, ServerTls)>,
     errors: Vec<BuildError>,
     warnings: Vec<String>,
 }
@@ -125,15 +138,9 @@ impl Builder<'_> {
 
     fn block(&mut self, server: &ServerBlock) -> Block {
         let addresses = self.bound(server);
-        let ports = server.keys.iter().map(|key| key.port);
         let everywhere: Vec<IpAddr> = self.around.addresses.iter().map(|(_, address)| *address).collect();
-        for port in ports {
-            for &address in if addresses.is_empty() { &everywhere } else { &addresses } {
-                let at = SocketAddr::new(address, port);
-                if !self.listen.contains(&at) {
-                    self.listen.push(at);
-                }
-            }
+        for key in &server.keys {
+            self.listen_for(key, server.tls.as_ref(), if addresses.is_empty() { &everywhere } else { &addresses });
         }
         let mut engines = Engines::default();
         for settings in &server.engines {
@@ -158,6 +165,12 @@ impl Builder<'_> {
         local.cluster = self.cluster(server, if addresses.is_empty() { &everywhere } else { &addresses });
         let mut block = Block {
             keys: server.keys.iter().map(|key| (key.zone.clone(), key.port)).collect(),
+            encrypted: server
+                .keys
+                .iter()
+                .filter(|key| key.scheme.is_encrypted())
+                .map(|key| (key.port, key.scheme))
+                .collect(),
             addresses,
             fields: server.edns0.clone(),
             debug_suffixes: debug_suffixes.chain(of_engines).collect(),
@@ -189,6 +202,48 @@ impl Builder<'_> {
         };
         self.observe(server, &mut block);
         block
+    }
+
+    /// Listens at all of these addresses for a key of a server block. A port has one scheme and one certificate.
+    fn listen_for(&mut self, key: &Key, tls: Option<&ServerTls>, addresses: &[IpAddr]) {
+        let mut config = None;
+        for at in addresses.iter().map(|&address| SocketAddr::new(address, key.port)) {
+            let known = self.encrypted.iter().find(|(listen, _)| listen.address == at);
+            let other = match known {
+                Some((listen, _)) if listen.transport != transport(key.scheme) => Some(listen.transport.scheme()),
+                None if key.scheme.is_encrypted() && self.listen.contains(&at) => Some("dns"),
+                _ => None,
+            };
+            if let Some(other) = other {
+                let message = format!("port {} is served as `{other}://` already; choose another port", key.port);
+                return self.error(&key.place, message);
+            }
+            if !key.scheme.is_encrypted() {
+                if !self.listen.contains(&at) {
+                    self.listen.push(at);
+                }
+                continue;
+            }
+            // A key without a certificate is an error of the Corefile.
+            let Some(tls) = tls else { return };
+            if let Some((_, first)) = known {
+                if !is_same_tls(first, tls) {
+                    let message = format!("port {} shows another certificate already: see {}", key.port, first.place);
+                    return self.error(&tls.place, message);
+                }
+                continue;
+            }
+            if config.is_none() {
+                match server_config(tls, key.scheme) {
+                    Ok(read) => config = Some(read),
+                    Err(error) => return self.error(&tls.place, error.to_string()),
+                }
+            }
+            if let Some(config) = config.clone() {
+                let listen = EncryptedListen { address: at, transport: transport(key.scheme), config };
+                self.encrypted.push((listen, tls.clone()));
+            }
+        }
     }
 
     /// Who answers without asking anybody.
@@ -461,6 +516,11 @@ impl Builder<'_> {
         }
         zones
     }
+}
+
+/// True if two server blocks show the same certificate and accept the same clients.
+fn is_same_tls(one: &ServerTls, other: &ServerTls) -> bool {
+    ServerTls { place: one.place.clone(), ..other.clone() } == *one
 }
 
 /// A list of who may ask, for the zones of its server block if it has none of its own.

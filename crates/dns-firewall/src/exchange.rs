@@ -14,8 +14,8 @@ use crate::reply;
 use crate::report::{Report, Ruling, Source};
 use crate::service::{Block, Inside};
 use namewall_corefile::Zone;
-use namewall_dns::Asked;
 use namewall_dns::wire::{Question, WireError};
+use namewall_dns::{Asked, Transport};
 use std::cell::{OnceCell, RefCell};
 use std::fmt;
 use std::net::SocketAddr;
@@ -29,7 +29,8 @@ pub(crate) struct Exchange {
     pub(crate) client: SocketAddr,
     /// The address the question was sent to.
     pub(crate) server: SocketAddr,
-    pub(crate) over_tcp: bool,
+    /// How the question came.
+    pub(crate) transport: Transport,
     pub(crate) question: Question,
     /// The name of the question as text, once it is needed.
     name: OnceCell<String>,
@@ -78,7 +79,7 @@ impl Exchange {
             query: asked.query.into(),
             client: asked.client,
             server: asked.server,
-            over_tcp: asked.over_tcp,
+            transport: asked.transport,
             question,
             name: OnceCell::new(),
             at,
@@ -102,7 +103,7 @@ impl Exchange {
             query: query.into(),
             client: self.client,
             server: self.server,
-            over_tcp: self.over_tcp,
+            transport: self.transport,
             name: OnceCell::new(),
             at: self.at,
             begun: self.begun,
@@ -118,7 +119,12 @@ impl Exchange {
 
     /// The question as it came in.
     pub(crate) fn asked(&self) -> Asked<'_> {
-        Asked { query: &self.query, client: self.client, server: self.server, over_tcp: self.over_tcp }
+        Asked { query: &self.query, client: self.client, server: self.server, transport: self.transport }
+    }
+
+    /// True if the question came over a stream.
+    pub(crate) fn over_tcp(&self) -> bool {
+        self.transport.is_stream()
     }
 
     /// The bytes of the question.
@@ -148,7 +154,8 @@ impl Exchange {
 
     /// What looks for loops of the forwards that the question would take.
     pub(crate) fn loop_guard(&self) -> Option<&Arc<LoopGuard>> {
-        self.block().loops.get(self.at.key)
+        // Probes go to our own address over UDP, so they never come in where only TLS or HTTPS is served.
+        self.block().loops.get(self.at.key).filter(|_| matches!(self.transport, Transport::Udp | Transport::Tcp))
     }
 
     /// A reply of our own: recursion is available only where questions are forwarded.
@@ -182,7 +189,7 @@ impl fmt::Debug for Exchange {
 pub(crate) mod tests {
     use crate::{Strangers, Surroundings, Teller, build};
     use namewall_corefile::{NoFiles, read};
-    use namewall_dns::{Asked, Chain, Failure, Heard, Passing, Step};
+    use namewall_dns::{Asked, Chain, Failure, Heard, Passing, Step, Transport};
     use std::cell::Cell;
     use std::path::Path;
     use std::sync::Arc;
@@ -201,7 +208,7 @@ pub(crate) mod tests {
         query: QUERY,
         client: std::net::SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 40_000),
         server: std::net::SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 53),
-        over_tcp: false,
+        transport: Transport::Udp,
     };
     /// One address.
     const ANSWER: &[u8] = b"\0\x07\x81\x80\0\x01\0\x01\0\0\0\0\x03www\x07example\x03com\0\0\x01\0\x01\
@@ -259,7 +266,7 @@ pub(crate) mod tests {
     }
 
     fn heard(answer: &[u8]) -> Heard<'_> {
-        Heard { upstream: ASKED.server, since: Instant::now(), over_tcp: false, answer }
+        Heard { upstream: ASKED.server, since: Instant::now(), transport: Transport::Udp, answer }
     }
 
     #[test]

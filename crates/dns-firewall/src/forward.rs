@@ -10,6 +10,7 @@ use namewall_policy::domain::DomainName;
 use rustls::pki_types::ServerName;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
+use std::sync::Arc;
 
 /// Names that are asked of a route.
 #[derive(Debug)]
@@ -68,7 +69,7 @@ pub(crate) fn route(forward: &corefile::Forward, findings: &mut Findings) -> Rou
     for code in forward.next.iter().chain(&forward.failover).filter(|code| code.0 > 15) {
         findings.errors.push(format!("code {} is not looked at; `next` and `failover` take those up to 15", code.0));
     }
-    let is_tls = |upstream: &&Upstream| matches!(upstream, Upstream::Tls(..));
+    let is_tls = |upstream: &&Upstream| matches!(upstream, Upstream::Tls(..) | Upstream::Https { .. });
     let mut trusted = None;
     if forward.to.iter().any(|upstream| is_tls(&upstream)) {
         match client_config(&tls_files(&forward.tls)) {
@@ -76,7 +77,7 @@ pub(crate) fn route(forward: &corefile::Forward, findings: &mut Findings) -> Rou
             Err(error) => findings.errors.push(error.to_string()),
         }
     } else if forward.tls != corefile::Tls::default() || forward.tls_server_name.is_some() {
-        findings.warnings.push("`tls` has no effect: no upstream is `tls://ADDRESS`".to_owned());
+        findings.warnings.push("`tls` has no effect: no upstream is `tls://ADDRESS` or `https://ADDRESS`".to_owned());
     }
     let mut upstreams = Vec::new();
     for upstream in &forward.to {
@@ -91,6 +92,22 @@ pub(crate) fn route(forward: &corefile::Forward, findings: &mut Findings) -> Rou
                 // Why nobody can be trusted has been said.
                 (None, _) => {}
             },
+            Upstream::Https { address, name, path } => {
+                match (&trusted, server_name(forward, *address, name.as_ref())) {
+                    (Some((config, digest)), Ok(name)) => {
+                        let mut config = (**config).clone();
+                        config.alpn_protocols = vec![b"h2".to_vec()];
+                        let tls = Some(Tls { config: Arc::new(config), name, digest: *digest });
+                        upstreams.push(namewall_dns::Upstream {
+                            tls,
+                            http_path: Some(path.clone()),
+                            ..(*address).into()
+                        });
+                    }
+                    (_, Err(error)) => findings.errors.push(error),
+                    (None, _) => {}
+                }
+            }
             Upstream::File(path) => match name_servers(path) {
                 Ok(found) if found.is_empty() => findings.errors.push(format!("{} names no server", path.display())),
                 Ok(found) => upstreams.extend(found.into_iter().map(namewall_dns::Upstream::from)),

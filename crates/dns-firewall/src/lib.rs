@@ -13,6 +13,7 @@ mod acl;
 mod answer;
 mod build;
 mod cache;
+mod certificates;
 mod cluster;
 mod disk;
 mod dns64;

@@ -109,7 +109,7 @@ impl Local {
             IpAddr::V6(v6) => (RecordType::AAAA, v6.octets().to_vec()),
         };
         let address = Record { owner: name.to_vec(), kind, class: question.class, ttl: 0, data };
-        let protocol: &[u8] = if asked.over_tcp { b"\x04_tcp" } else { b"\x04_udp" };
+        let protocol: &[u8] = if asked.over_tcp() { b"\x04_tcp" } else { b"\x04_udp" };
         let mut data = vec![0; 4];
         data.extend(asked.client.port().to_be_bytes());
         data.push(0);

@@ -117,7 +117,7 @@ impl Facts for Message<'_> {
             Fact::Name => Value::Text(Cow::Borrowed(exchange.name())),
             Fact::Type => Value::Text(TYPES.text(question.record_type.0)),
             Fact::Class => Value::Text(CLASSES.text(question.class)),
-            Fact::Protocol => text(if exchange.over_tcp { "tcp" } else { "udp" }),
+            Fact::Protocol => text(if exchange.over_tcp() { "tcp" } else { "udp" }),
             Fact::ClientIp => Value::Address(exchange.client.ip().to_canonical()),
             Fact::ClientPort => number(exchange.client.port().into()),
             Fact::ServerIp => Value::Address(exchange.server.ip().to_canonical()),

@@ -230,7 +230,7 @@ impl Exchange {
         if block.balances {
             loadbalance::shuffle(&mut answer);
         }
-        let client = Client { query: self.query(), over_tcp: self.over_tcp };
+        let client = Client { query: self.query(), over_tcp: self.over_tcp() };
         block.shape.of(client, &answer).unwrap_or(answer)
     }
 

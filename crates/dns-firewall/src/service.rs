@@ -15,7 +15,7 @@ use crate::rules::List;
 use crate::shape::Shape;
 use crate::tell::Teller;
 use crate::views::Arrived;
-use namewall_corefile::{Acl, Dns64, DnsNameResolver, Edns0, FlagChange, View, Zone};
+use namewall_corefile::{Acl, Dns64, DnsNameResolver, Edns0, FlagChange, Scheme, View, Zone};
 use namewall_dns::wire::{Question, Rcode, reply as plain};
 use namewall_dns::{Asked, Chain, Failure, Passing, Step};
 use namewall_policy::domain::DomainName;
@@ -38,6 +38,8 @@ pub(crate) struct Inside {
 #[derive(Debug)]
 pub(crate) struct Block {
     pub(crate) keys: Vec<(Zone, u16)>,
+    /// Those of its ports that clients reach over TLS or HTTPS.
+    pub(crate) encrypted: Vec<(u16, Scheme)>,
     /// The addresses it is served at; all, if there are none.
     pub(crate) addresses: Vec<IpAddr>,
     pub(crate) fields: Vec<Edns0>,
@@ -87,6 +89,13 @@ impl Unserved {
             Self::Unreadable => Rcode::FORM_ERR,
             Self::NoBlock(_) => Rcode::REFUSED,
         }
+    }
+}
+
+impl Block {
+    /// How clients reach a port of the block.
+    pub(crate) fn scheme(&self, port: u16) -> Scheme {
+        self.encrypted.iter().find(|(own, _)| *own == port).map_or(Scheme::Dns, |(_, scheme)| *scheme)
     }
 }
 

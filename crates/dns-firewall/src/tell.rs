@@ -3,6 +3,7 @@
 use crate::dnstap::Taps;
 use crate::errors::Alike;
 use crate::metrics::Metrics;
+use namewall_dns::EncryptedCounters;
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -71,6 +72,11 @@ impl Teller {
             let _ = is_done.recv_timeout(limit);
         }
         self.taps.finish(until);
+    }
+
+    /// Counts connections over TLS and HTTPS with the rest.
+    pub fn watch_connections(&self, counters: Arc<EncryptedCounters>) {
+        self.metrics.watch_connections(counters);
     }
 
     pub(crate) fn metrics(&self) -> &Metrics {

@@ -33,7 +33,7 @@ impl Facts for Arrived<'_> {
             Fact::Name => Value::Text(Cow::Owned(text_of(&question.name))),
             Fact::Type => Value::Text(TYPES.text(question.record_type.0)),
             Fact::Class => Value::Text(CLASSES.text(question.class)),
-            Fact::Protocol => Value::Text(Cow::Borrowed(if asked.over_tcp { "tcp" } else { "udp" })),
+            Fact::Protocol => Value::Text(Cow::Borrowed(if asked.over_tcp() { "tcp" } else { "udp" })),
             Fact::ClientIp => Value::Address(asked.client.ip().to_canonical()),
             Fact::ClientPort => number(asked.client.port().into()),
             Fact::ServerIp => Value::Address(asked.server.ip().to_canonical()),

@@ -1,7 +1,7 @@
 //! Asks a server for a name's addresses, for who has nobody to ask for it: one
 //! question at a time, and the caller waits.
 
-use crate::server::{Random, Tls, Upstream, UpstreamTransport};
+use crate::server::{HttpsTarget, Random, Tls, Upstream, UpstreamTransport, ask_over_https};
 use crate::wire::{Address, HEADER, Header, Question, Rcode, RecordType, addresses};
 use rustls::{ClientConnection, StreamOwned};
 use std::io::{self, Read, Write};
@@ -56,6 +56,7 @@ pub fn pass_on(
     let is_spelled = |answer: &Vec<u8>| answer.get(HEADER..name_end) == sent.get(HEADER..name_end);
     let heard = |error| silence(server, error);
     let mut answer = match &upstream.tls {
+        Some(tls) if upstream.http_path.is_some() => over_https(upstream, tls, &sent, until).map_err(heard)?,
         Some(tls) => over_tls(server, tls, &sent, until).map_err(heard)?,
         None if way == UpstreamTransport::Tcp => over_tcp(server, &sent, until).map_err(heard)?,
         None => {
@@ -156,6 +157,15 @@ fn over_tcp(server: SocketAddr, query: &[u8], until: Instant) -> io::Result<Vec<
 fn over_tls(server: SocketAddr, tls: &Tls, query: &[u8], until: Instant) -> io::Result<Vec<u8>> {
     let connection = ClientConnection::new(tls.config.clone(), tls.name.clone()).map_err(io::Error::other)?;
     over_stream(&mut StreamOwned::new(connection, connect(server, until)?), query)
+}
+
+fn over_https(upstream: &Upstream, tls: &Tls, query: &[u8], until: Instant) -> io::Result<Vec<u8>> {
+    let path = upstream.http_path.clone().unwrap_or_else(|| crate::doh::PATH.into());
+    let target = HttpsTarget { address: upstream.address, tls: tls.clone(), path };
+    let left = left_until(until).ok_or(io::ErrorKind::TimedOut)?;
+    let mut answer = ask_over_https(target, query, left).map_err(io::Error::other)?;
+    Header::set_id(&mut answer, u16::from_be_bytes([query[0], query[1]]));
+    if is_answer(query, &answer) { Ok(answer) } else { Err(io::ErrorKind::InvalidData.into()) }
 }
 
 /// A connection on which nothing takes longer than there is time.

@@ -25,7 +25,42 @@ pub struct Asked<'a> {
     pub client: SocketAddr,
     /// The address it was sent to.
     pub server: SocketAddr,
-    pub over_tcp: bool,
+    /// How it came.
+    pub transport: Transport,
+}
+
+impl Asked<'_> {
+    /// True if it came over a stream, which has room for any answer.
+    pub fn over_tcp(&self) -> bool {
+        self.transport.is_stream()
+    }
+}
+
+/// How a question comes in.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Transport {
+    #[default]
+    Udp,
+    Tcp,
+    /// DNS over TLS (RFC 7858).
+    Tls,
+    /// DNS over HTTPS (RFC 8484).
+    Https,
+}
+
+impl Transport {
+    pub fn is_stream(self) -> bool {
+        self != Self::Udp
+    }
+
+    /// The scheme of a server block.
+    pub fn scheme(self) -> &'static str {
+        match self {
+            Self::Udp | Self::Tcp => "dns",
+            Self::Tls => "tls",
+            Self::Https => "https",
+        }
+    }
 }
 
 /// Decides what becomes of questions. Several threads call it at once, one for each loop of a server. They must never
@@ -86,7 +121,7 @@ pub struct Heard<'a> {
     /// When the query was sent to it.
     pub since: Instant,
     /// How the query was sent to it.
-    pub over_tcp: bool,
+    pub transport: Transport,
     pub answer: &'a [u8],
 }
 

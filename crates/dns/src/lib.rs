@@ -6,6 +6,7 @@
 mod ask;
 mod caught;
 mod chain;
+pub mod doh;
 mod learn;
 pub mod lookup;
 mod server;
@@ -19,9 +20,9 @@ pub mod testing {
 
 pub use ask::{AskError, LookupAnswer, ask, pass_on};
 pub use caught::{caught, is_caught};
-pub use chain::{Asked, Chain, Continuation, Failure, Heard, Passing, Step, To};
+pub use chain::{Asked, Chain, Continuation, Failure, Heard, Passing, Step, To, Transport};
 pub use learn::{Answer, Learn, LearnError, LearnNothing, Opens};
 pub use server::{
-    Counters, Health, Listen, OnLearnTimeout, Route, Server, ServerError, Settings, Sockets, Tls, Upstream,
-    UpstreamOrder, UpstreamState, UpstreamTransport, WorkerSlot, Workers, allow_more_files,
+    Counters, EncryptedCounters, EncryptedListen, Health, Listen, OnLearnTimeout, Route, Server, ServerError, Settings,
+    Sockets, Tls, Upstream, UpstreamOrder, UpstreamState, UpstreamTransport, WorkerSlot, Workers, allow_more_files,
 };

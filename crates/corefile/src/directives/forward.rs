@@ -9,6 +9,7 @@ use crate::{FileSpan, Rcode, Tls, Zone};
 use namewall_policy::domain::DomainName;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) const FORWARD: Form = many("forward", "FROM TO… { … }", 2, ANY);
@@ -56,6 +57,9 @@ const OPTIONS: Words<ForwardOption> = Words {
     not_served: &[],
 };
 
+/// Where queries over HTTPS go if no path is written.
+const DOH_PATH: &str = "/dns-query";
+
 /// As many as CoreDNS takes.
 const MOST_UPSTREAMS: usize = 15;
 
@@ -94,6 +98,12 @@ pub enum Upstream {
     Plain(SocketAddr),
     /// DNS over TLS; the name is the one its certificate must have.
     Tls(SocketAddr, Option<DomainName>),
+    /// DNS over HTTPS, at this path; the name is the one its certificate must have.
+    Https {
+        address: SocketAddr,
+        name: Option<DomainName>,
+        path: Arc<str>,
+    },
     /// The servers of a file like `/etc/resolv.conf`.
     File(PathBuf),
 }
@@ -209,26 +219,57 @@ fn upstream(word: &Token, report: &mut Report) -> Option<Upstream> {
             Some(Upstream::Plain(socket))
         }
         "tls" => {
-            // `tls://9.9.9.9%dns.quad9.net:853`
-            let (address, name) = match rest.split_once('%') {
-                Some((address, name)) => {
-                    let (name, port) = name.split_once(':').map_or((name, ""), |(name, port)| (name, port));
-                    let port = if port.is_empty() { String::new() } else { format!(":{port}") };
-                    (format!("{address}{port}"), Some(name))
-                }
-                None => (rest.to_owned(), None),
-            };
-            let name = match name {
-                Some(name) => Some(report.name(&word.saying(name))?),
-                None => None,
-            };
-            Some(Upstream::Tls(report.socket(&word.saying(&address), 853)?, name))
+            let (address, name) = named_address(word, rest, 853, report)?;
+            Some(Upstream::Tls(address, name))
+        }
+        "https" => {
+            let (host, path) = rest.split_once('/').map_or((rest, None), |(host, path)| (host, Some(path)));
+            let bare = host.split('%').next().unwrap_or_default();
+            if is_name(bare) {
+                report.error("bad-address", &word.place, format!("the address of `{bare}` is not looked up")).help(
+                    format!("write its address, like `https://ADDRESS%{}`", bare.split(':').next().unwrap_or_default()),
+                );
+                return None;
+            }
+            let (address, name) = named_address(word, host, 443, report)?;
+            let path = path.map_or_else(|| DOH_PATH.to_owned(), |path| format!("/{path}"));
+            let is_path = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'?' | b'#' | b'{' | b'}' | b'"');
+            if !path.bytes().all(is_path) {
+                report
+                    .error("bad-url", &word.place, format!("`{path}` is not a path"))
+                    .help(format!("queries are sent as POST to a path like `{DOH_PATH}`"));
+                return None;
+            }
+            Some(Upstream::Https { address, name, path: path.into() })
         }
         _ => {
             report
                 .error("not-served", &word.place, format!("`{scheme}://` is not asked"))
-                .help("write an address, `tls://ADDRESS` or a file like /etc/resolv.conf");
+                .help("write an address, `tls://ADDRESS`, `https://ADDRESS` or a file like /etc/resolv.conf");
             None
         }
     }
+}
+
+/// True for what is a name and no address, with or without a port.
+fn is_name(host: &str) -> bool {
+    let is_address = host.starts_with('[') || host.parse::<std::net::Ipv6Addr>().is_ok();
+    !is_address && host.split(':').next().is_some_and(|host| host.contains(|one: char| one.is_ascii_alphabetic()))
+}
+
+/// `9.9.9.9%dns.quad9.net:853`: an address, the name of its certificate if it is written, and a port.
+fn named_address(word: &Token, text: &str, port: u16, report: &mut Report) -> Option<(SocketAddr, Option<DomainName>)> {
+    let (address, name) = match text.split_once('%') {
+        Some((address, name)) => {
+            let (name, port) = name.split_once(':').map_or((name, ""), |(name, port)| (name, port));
+            let port = if port.is_empty() { String::new() } else { format!(":{port}") };
+            (format!("{address}{port}"), Some(name))
+        }
+        None => (text.to_owned(), None),
+    };
+    let name = match name {
+        Some(name) => Some(report.name(&word.saying(name))?),
+        None => None,
+    };
+    Some((report.socket(&word.saying(&address), port)?, name))
 }

@@ -19,6 +19,7 @@ pub(super) mod shaping;
 pub(super) mod telling;
 pub(super) mod template;
 pub(super) mod themis;
+pub(super) mod tls;
 pub(super) mod view;
 
 pub use acl::{Acl, AclAction, AclPolicy};
@@ -39,6 +40,7 @@ pub use shaping::{FlagChange, HeaderFlag, HeaderFlags};
 pub use telling::{Class, Consolidate, Dnstap, Errors, Level, Log, TapAt};
 pub use template::Template;
 pub use themis::{Attribute, AttributeKind, Balance, Debugging, DecisionCache, Patience, Themis, ThemisAt};
+pub use tls::{ClientAuth, ServerTls};
 pub use view::View;
 
 use super::form::{Words, many, once};
@@ -85,6 +87,7 @@ pub(super) enum Directive {
     Template,
     Themis,
     Timeouts,
+    Tls,
     Trace,
     View,
     Whoami,
@@ -131,6 +134,7 @@ pub(super) const DIRECTIVES: Words<Directive> = Words {
         (Directive::Template, template::TEMPLATE),
         (Directive::Themis, themis::THEMIS),
         (Directive::Timeouts, shaping::TIMEOUTS),
+        (Directive::Tls, tls::TLS),
         (Directive::Trace, fixed::TRACE),
         (Directive::View, view::VIEW),
         (Directive::Whoami, once("whoami", "", 0, 0)),
@@ -150,21 +154,20 @@ pub(super) const DIRECTIVES: Words<Directive> = Words {
         ("federation", "remove it: Kubernetes has no federations any more"),
         ("geoip", "remove it, and rules that look at `geoip/…`"),
         ("grpc", "use `forward`"),
-        ("grpc_server", "serve plain DNS"),
-        ("https", "serve plain DNS"),
-        ("https3", "serve plain DNS"),
+        ("grpc_server", "serve DNS over TLS or HTTPS: `tls://` or `https://`"),
+        ("https", "remove it: connections and streams are bounded by the server"),
+        ("https3", "serve DNS over TLS or HTTPS: `tls://` or `https://`"),
         ("k8s_external", "forward its zones to a server that has them"),
         ("multisocket", "remove it: the sockets are the server's own choice"),
         ("nomad", "forward its zones to a server that has them"),
         ("on", "remove it"),
         ("pprof", "remove it"),
         ("proxy", "use `forward`, as CoreDNS does since 1.5"),
-        ("quic", "serve plain DNS"),
+        ("quic", "serve DNS over TLS or HTTPS: `tls://` or `https://`"),
         ("root", "write whole paths"),
         ("route53", "forward its zones to a server that has them"),
         ("secondary", "forward its zones to a server that has them"),
         ("sign", "forward to a server that signs"),
-        ("tls", "serve plain DNS; for upstreams write `tls` in `forward`"),
         ("transfer", "remove it: zones are not transferred"),
         ("tsig", "remove it"),
     ],

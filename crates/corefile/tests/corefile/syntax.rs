@@ -54,7 +54,7 @@ fn keys() {
 #[test]
 fn keys_that_are_refused() {
     check(
-        "tls://example.org https://. ftp://a {\n}\n*.example.org\n",
+        "quic://example.org grpc://. ftp://a {\n}\n*.example.org\n",
         expect![[r#"
             Corefile:1:1: error: `tls://` is not supported: only plain DNS is served
               1 | tls://example.org https://. ftp://a {

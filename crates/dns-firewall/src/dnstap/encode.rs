@@ -1,6 +1,6 @@
 //! dnstap's messages (dnstap.proto) as protobuf has them on the wire.
 
-use namewall_dns::Asked;
+use namewall_dns::{Asked, Transport};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -20,7 +20,7 @@ pub(super) struct Event<'a> {
     pub(super) client: SocketAddr,
     /// Who was asked: us, or an upstream.
     pub(super) server: SocketAddr,
-    pub(super) over_tcp: bool,
+    pub(super) transport: Transport,
     pub(super) is_v6: bool,
     pub(super) query_time: SystemTime,
     pub(super) query_message: Option<&'a [u8]>,
@@ -37,7 +37,7 @@ impl<'a> Event<'a> {
             kind,
             client,
             server,
-            over_tcp: asked.over_tcp,
+            transport: asked.transport,
             is_v6,
             query_time,
             query_message: None,
@@ -106,12 +106,22 @@ pub(super) fn encode(event: &Event<'_>, beside: [&[u8]; 3]) -> Vec<u8> {
     all.0
 }
 
+/// The number of a protocol in dnstap.
+fn protocol(transport: Transport) -> u64 {
+    match transport {
+        Transport::Udp => 1,
+        Transport::Tcp => 2,
+        Transport::Tls => 3,
+        Transport::Https => 4,
+    }
+}
+
 fn message(event: &Event<'_>) -> Vec<u8> {
     let length = [event.query_message, event.response_message].iter().flatten().map(|one| one.len()).sum::<usize>();
     let mut message = Fields(Vec::with_capacity(length + 96));
     message.varint(1, event.kind as u64);
     message.varint(2, if event.is_v6 { 2 } else { 1 });
-    message.varint(3, if event.over_tcp { 2 } else { 1 });
+    message.varint(3, protocol(event.transport));
     message.address(4, event.client.ip());
     message.address(5, event.server.ip());
     message.varint(6, event.client.port().into());
@@ -148,7 +158,7 @@ mod tests {
             query: b"?",
             client: "192.0.2.1:256".parse().unwrap(),
             server: "[2001:db8::1]:53".parse().unwrap(),
-            over_tcp: true,
+            transport: Transport::Tcp,
         };
         let event = Event {
             query_message: Some(asked.query),

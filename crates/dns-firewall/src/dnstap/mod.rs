@@ -80,7 +80,7 @@ impl Tapping {
         let since = clock(heard.since);
         let event = |kind| Event {
             server: heard.upstream,
-            over_tcp: heard.over_tcp,
+            transport: heard.transport,
             is_v6: heard.upstream.is_ipv6(),
             ..Event::of_client(kind, asked, since)
         };

@@ -2,8 +2,9 @@
 
 use super::Metrics;
 use super::table::{
-    CACHE_ENTRIES, CACHE_HITS, CACHE_MISSES, CACHED_KINDS, DECISIONS, ENGINE_DURATION, ENGINE_FAILURES, FAMILIES,
-    LINES_LOST, PROTOCOLS, REQUEST_DURATION, REQUESTS, RESPONSES, TAPS_LOST, TYPE_WORDS, UPSTREAM_DURATION,
+    CACHE_ENTRIES, CACHE_HITS, CACHE_MISSES, CACHED_KINDS, DECISIONS, ENCRYPTED, ENCRYPTED_REFUSED, ENGINE_DURATION,
+    ENGINE_FAILURES, FAMILIES, LINES_LOST, PROTOCOLS, REQUEST_DURATION, REQUESTS, RESPONSES, TAPS_LOST, TYPE_WORDS,
+    UPSTREAM_DURATION,
 };
 use crate::report::Ruling;
 use crate::tell::Teller;
@@ -20,6 +21,7 @@ impl Export for Teller {
         metrics.caches(to)?;
         metrics.upstreams(to)?;
         metrics.decisions(to)?;
+        metrics.connections(to)?;
         to.value(&LINES_LOST, self.lines_lost())?;
         let mut taps = to.family(&TAPS_LOST)?;
         self.taps().lost().iter().try_for_each(|(endpoint, lost)| taps.sample(&[endpoint], *lost))
@@ -89,6 +91,17 @@ impl Metrics {
         all.iter().try_for_each(|(upstream, rcode, took)| {
             durations.durations(&["forward", &upstream.to_string(), &Rcode(*rcode).to_string()], took)
         })
+    }
+
+    fn connections(&self, to: &mut Exposition<'_>) -> fmt::Result {
+        let counters = self.connections.lock().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default();
+        to.value(&ENCRYPTED, counters.connections.get())?;
+        let mut refused = to.family(&ENCRYPTED_REFUSED)?;
+        refused.sample(&["connection"], counters.refused.get())?;
+        refused.sample(&["evicted"], counters.evicted.get())?;
+        refused.sample(&["handshake"], counters.handshakes_failed.get())?;
+        refused.sample(&["question"], counters.questions_refused.get())?;
+        refused.sample(&["request"], counters.bad_requests.get())
     }
 
     fn decisions(&self, to: &mut Exposition<'_>) -> fmt::Result {

@@ -4,7 +4,7 @@ use super::Metrics;
 use crate::report::{Report, Ruling, Source};
 use crate::rules::Judge;
 use crate::service::Block;
-use namewall_corefile::{FileSpan, Point, Zone};
+use namewall_corefile::{FileSpan, Point, Scheme, Zone};
 use namewall_dns::wire::{Header, Rcode, RecordType};
 use namewall_telemetry::Durations;
 use rustc_hash::FxHashMap;
@@ -82,11 +82,12 @@ struct Meter {
 }
 
 /// The label of a server, as CoreDNS has it.
-fn server_label(address: Option<IpAddr>, port: u16) -> String {
+fn server_label(scheme: Scheme, address: Option<IpAddr>, port: u16) -> String {
+    let scheme = scheme.word();
     match address {
-        None => format!("dns://:{port}"),
-        Some(IpAddr::V4(v4)) => format!("dns://{v4}:{port}"),
-        Some(IpAddr::V6(v6)) => format!("dns://[{v6}]:{port}"),
+        None => format!("{scheme}://:{port}"),
+        Some(IpAddr::V4(v4)) => format!("{scheme}://{v4}:{port}"),
+        Some(IpAddr::V6(v6)) => format!("{scheme}://[{v6}]:{port}"),
     }
 }
 
@@ -99,7 +100,7 @@ impl Meters {
         };
         let mut meters = Vec::new();
         for ((zone, port), &address) in block.keys.iter().flat_map(|key| bound.iter().map(move |at| (key, at))) {
-            let server = server_label(address, *port);
+            let server = server_label(block.scheme(*port), address, *port);
             let places = block.lists.iter().flat_map(|list| {
                 let rules = list.rules.iter().map(|rule| (rule.label(), &rule.place));
                 rules.chain([(list.place.to_string(), &list.place)]).map(move |labelled| (list.point, labelled))
@@ -112,7 +113,10 @@ impl Meters {
             meters.push(Meter { zone: zone.clone(), port: *port, address, counts, rulings: rulings.collect() });
         }
         // One engine and one cache serve all of a block: its first server stands for it.
-        let first = block.keys.first().map(|(zone, port)| (server_label(bound[0], *port), zone.to_string()));
+        let first = block
+            .keys
+            .first()
+            .map(|(zone, port)| (server_label(block.scheme(*port), bound[0], *port), zone.to_string()));
         if let Some((server, zone)) = first {
             for rule in block.lists.iter_mut().flat_map(|list| &mut list.rules) {
                 if let Judge::Engine(lane, _) = &rule.judge {
@@ -137,7 +141,7 @@ impl Meters {
         let Some(meter) = self.of(report) else { return };
         let one = |counter: &AtomicU64| _ = counter.fetch_add(1, Ordering::Relaxed);
         let exchange = report.exchange;
-        let (over_tcp, is_v6) = (exchange.over_tcp, exchange.client.ip().to_canonical().is_ipv6());
+        let (over_tcp, is_v6) = (exchange.over_tcp(), exchange.client.ip().to_canonical().is_ipv6());
         let kind = type_at(exchange.question.record_type);
         one(&meter.counts.requests[usize::from(over_tcp)][usize::from(is_v6)][kind]);
         meter.counts.duration.add(exchange.begun.elapsed());

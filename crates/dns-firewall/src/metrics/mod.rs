@@ -14,8 +14,8 @@ pub use table::METRICS;
 use super::cache::Cache;
 use meter::{Counts, Rulings};
 use namewall_corefile::Point;
-use namewall_dns::Heard;
 use namewall_dns::wire::{Header, Rcode};
+use namewall_dns::{EncryptedCounters, Heard};
 use namewall_telemetry::Durations;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
@@ -37,6 +37,8 @@ pub(super) struct Metrics {
     /// By server and zones.
     caches: Mutex<BTreeMap<(String, String), Weak<Cache>>>,
     upstreams: Mutex<FxHashMap<(SocketAddr, Rcode), Arc<Durations>>>,
+    /// Of connections over TLS and HTTPS, once they are served.
+    connections: Mutex<Option<Arc<EncryptedCounters>>>,
 }
 
 /// Counts by their labels, as long as somebody counts.
@@ -86,6 +88,11 @@ impl Metrics {
 
     fn rulings(&self, server: &str, point: Point, rule: &str) -> Arc<Rulings> {
         self.rulings.get((server.to_owned(), word(point), rule.to_owned()))
+    }
+
+    /// Counts of connections over TLS and HTTPS.
+    pub(super) fn watch_connections(&self, counters: Arc<EncryptedCounters>) {
+        *self.connections.lock().unwrap_or_else(PoisonError::into_inner) = Some(counters);
     }
 
     /// A cache whose entries are counted.

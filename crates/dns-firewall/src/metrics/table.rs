@@ -19,6 +19,7 @@ const RULE: Label =
 const ENGINE: Label = Label::open("engine", "the rule's text that asks the engine");
 const PROXY: Label = Label::one_of("proxy_name", &["forward"]);
 const TO: Label = Label::open("to", "the address of an upstream");
+const ENCRYPTED_REASON: Label = Label::one_of("reason", &["connection", "evicted", "handshake", "question", "request"]);
 const TAP: Label = Label::open("to", "the endpoint of `dnstap`");
 
 pub(super) const PROTOCOLS: [&str; 2] = ["udp", "tcp"];
@@ -66,6 +67,15 @@ pub(super) const ENGINE_DURATION: Metric =
 pub(super) const ENGINE_FAILURES: Metric =
     Metric::counter("namewall_firewall_engine_failures_total", "Judgements that engines failed to give.")
         .by(&[SERVER, ENGINE]);
+pub(super) const ENCRYPTED: Metric =
+    Metric::counter("namewall_encrypted_connections_total", "Connections over TLS and HTTPS that were accepted.");
+pub(super) const ENCRYPTED_REFUSED: Metric = Metric::counter(
+    "namewall_encrypted_refused_total",
+    "What clients over TLS and HTTPS did not get: `connection` is over the bound of its client, `evicted` is a connection \
+     that gave way to another client's, `handshake` failed or took too long, `question` found no room, `request` is HTTP \
+     without a DNS query.",
+)
+.by(&[ENCRYPTED_REASON]);
 pub(super) const LINES_LOST: Metric =
     Metric::counter("namewall_log_lines_lost_total", "Lines left out of the log since they came too fast.");
 pub(super) const TAPS_LOST: Metric =
@@ -83,6 +93,8 @@ pub const METRICS: &[&Metric] = &[
     &DECISIONS,
     &ENGINE_DURATION,
     &ENGINE_FAILURES,
+    &ENCRYPTED,
+    &ENCRYPTED_REFUSED,
     &LINES_LOST,
     &TAPS_LOST,
 ];

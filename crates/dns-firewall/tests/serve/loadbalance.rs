@@ -2,7 +2,7 @@
 
 use crate::support::{Ask, Firewall, answer};
 use namewall_dns::wire::{Section, records};
-use namewall_dns::{Chain, Heard, Passing, Step};
+use namewall_dns::{Chain, Heard, Passing, Step, Transport};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -18,7 +18,7 @@ fn given(firewall: &Firewall, ask: &Ask, lines: &[&str]) -> Vec<u8> {
     let bytes = answer(&ask.query, lines);
     match firewall.service.query(&ask.asked()) {
         Step::Forward(_, continuation) => {
-            let heard = Heard { upstream, since: Instant::now(), over_tcp: false, answer: &bytes };
+            let heard = Heard { upstream, since: Instant::now(), transport: Transport::Udp, answer: &bytes };
             match continuation.answer(&heard) {
                 Passing::Pass => bytes,
                 Passing::Answer(answer) => answer,

@@ -10,6 +10,7 @@ mod cache_stale;
 mod codes;
 mod debug;
 mod edns0;
+mod encrypted;
 mod engines;
 mod engines_live;
 mod file;

@@ -11,9 +11,11 @@
 //! more questions to hit than with one loop. Every loop has a socket at every address, so the loop that
 //! asks also answers.
 
+use super::encrypted::{Desk, EncryptedThreads};
 use super::lock;
 use super::settings::plain;
 use super::workers::Workers;
+use crate::chain::Transport;
 use crate::wire::{HEADER, Question};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use rustc_hash::FxHashMap;
@@ -29,6 +31,9 @@ const MOST_LETTERS: usize = 8_192;
 /// While more wait, each client has a share: it may have as many as there are places left. So a flood by one client
 /// leaves half of the places to others, and there is always one for a client that has none.
 const SHARED_ABOVE: usize = MOST_LETTERS / 2;
+
+/// Bytes of questions that may wait in a mailbox for one more of an encrypted connection, which may be long.
+const MOST_BYTES: usize = 16 << 20;
 
 /// The longest name, as bytes of a message.
 const LONGEST_NAME: usize = 255;
@@ -48,6 +53,8 @@ struct Shared {
     /// So that nobody can send one loop all the questions.
     secret: RandomState,
     workers: Workers,
+    desk: Desk,
+    threads: EncryptedThreads,
 }
 
 /// Where the other loops put a loop's questions.
@@ -76,14 +83,24 @@ struct Letter {
     from: SocketAddr,
     /// Where it ends among the bytes.
     end: usize,
+    origin: Option<Origin>,
 }
 
-/// A question of another loop's socket.
+/// The encrypted connection that a question came by, and who waits for its answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Origin {
+    /// As the desk has it.
+    pub(super) number: u64,
+    pub(super) transport: Transport,
+}
+
+/// A question of another loop's socket, or of an encrypted connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Passed<'a> {
     pub(super) at: SocketAddr,
     pub(super) from: SocketAddr,
     pub(super) query: &'a [u8],
+    pub(super) origin: Option<Origin>,
 }
 
 impl Mail {
@@ -92,7 +109,7 @@ impl Mail {
         self.letters.iter().filter_map(move |letter| {
             let query = self.bytes.get(start..letter.end);
             start = letter.end;
-            Some(Passed { at: letter.at, from: letter.from, query: query? })
+            Some(Passed { at: letter.at, from: letter.from, query: query?, origin: letter.origin })
         })
     }
 
@@ -111,12 +128,27 @@ impl Mail {
         let bytes = some.last().map_or(0, |last| last.end);
         self.bytes.extend_from_slice(other.bytes.get(..bytes).unwrap_or_default());
         self.letters.extend(some.iter().map(|letter| Letter { end: before + letter.end, ..*letter }));
-        for Passed { at, from, query } in other.iter().skip(some.len()) {
-            if self.has_room_for(from) {
-                self.bytes.extend_from_slice(query);
-                self.letters.push(Letter { at, from, end: self.bytes.len() });
+        for passed in other.iter().skip(some.len()) {
+            if self.has_room_for(passed.from) {
+                self.push(&passed);
             }
         }
+    }
+
+    fn push(&mut self, passed: &Passed<'_>) {
+        self.bytes.extend_from_slice(passed.query);
+        let Passed { at, from, origin, .. } = *passed;
+        self.letters.push(Letter { at, from, end: self.bytes.len(), origin });
+    }
+
+    /// Takes a question of an encrypted connection, if there is room for it.
+    fn take(&mut self, passed: &Passed<'_>) -> bool {
+        let has_bytes = self.bytes.len() + passed.query.len() <= MOST_BYTES;
+        let has_room = has_bytes && (self.letters.len() < SHARED_ABOVE || self.has_room_for(passed.from));
+        if has_room {
+            self.push(passed);
+        }
+        has_room
     }
 
     /// True if the client may have one more, which is counted.
@@ -142,7 +174,9 @@ impl Crew {
             Ok(Mailbox { mail: Mutex::default(), wake: Arc::new(wake), put, done })
         };
         let mailboxes = (0..loops).map(mailbox).collect::<io::Result<Vec<_>>>()?;
-        let shared = Arc::new(Shared { mailboxes, secret: RandomState::new(), workers: Workers::new() });
+        let (secret, workers) = (RandomState::new(), Workers::new());
+        let (desk, threads) = (Desk::default(), EncryptedThreads::default());
+        let shared = Arc::new(Shared { mailboxes, secret, workers, desk, threads });
         let outgoing = || (0..loops).map(|_| Mail::default()).collect();
         Ok((0..loops).map(|own| Self { own, shared: shared.clone(), outgoing: outgoing() }).collect())
     }
@@ -157,6 +191,15 @@ impl Crew {
 
     pub(super) fn workers(&self) -> &Workers {
         &self.shared.workers
+    }
+
+    /// Where answers to questions of encrypted connections go.
+    pub(super) fn desk(&self) -> &Desk {
+        &self.shared.desk
+    }
+
+    pub(super) fn threads(&self) -> &EncryptedThreads {
+        &self.shared.threads
     }
 
     /// The loop that a question belongs to, if it is another one.
@@ -177,9 +220,24 @@ impl Crew {
 
     /// Puts a question aside for another loop.
     pub(super) fn pass(&mut self, to: usize, passed: &Passed<'_>) {
-        let mail = &mut self.outgoing[to];
-        mail.bytes.extend_from_slice(passed.query);
-        mail.letters.push(Letter { at: passed.at, from: passed.from, end: mail.bytes.len() });
+        self.outgoing[to].push(passed);
+    }
+
+    /// Puts a question of an encrypted connection into the mailbox of the loop that it belongs to. False if there is no
+    /// room.
+    pub(super) fn submit(&self, passed: &Passed<'_>) -> bool {
+        let mailbox = &self.shared.mailboxes[self.owner(passed.query).unwrap_or(self.own)];
+        let mut mail = lock(&mailbox.mail);
+        let was_empty = mail.letters.is_empty();
+        if !mail.take(passed) {
+            return false;
+        }
+        mailbox.put.fetch_add(1, Ordering::SeqCst);
+        drop(mail);
+        if was_empty {
+            let _ = mailbox.wake.write(1);
+        }
+        true
     }
 
     /// Puts what was passed into the mailboxes, and wakes their loops. Gives how many found no room.
@@ -207,9 +265,7 @@ impl Crew {
 
     /// Takes what others have put into the own mailbox, in exchange for an empty one.
     pub(super) fn take(&self, empty: &mut Mail) {
-        if self.len() > 1 {
-            std::mem::swap(&mut *lock(&self.shared.mailboxes[self.own].mail), empty);
-        }
+        std::mem::swap(&mut *lock(&self.shared.mailboxes[self.own].mail), empty);
     }
 
     /// So many questions of the mailbox are counted as the loop's own from now on.
@@ -266,7 +322,7 @@ mod tests {
         let mut crews = Crew::of(2).unwrap();
         let (at, from) = (SocketAddr::from(([127, 0, 0, 1], 53)), SocketAddr::from(([10, 0, 0, 1], 4_000)));
         for query in [&b"one"[..], b"", b"three"] {
-            crews[0].pass(1, &Passed { at, from, query });
+            crews[0].pass(1, &Passed { at, from, query, origin: None });
         }
         assert!(crews[0].is_at_rest());
         assert_eq!(crews[0].post(), 0);
@@ -278,7 +334,7 @@ mod tests {
         crews[1].dealt_with(3);
         assert!(crews[0].is_at_rest());
         for _ in 0..SHARED_ABOVE {
-            crews[0].pass(1, &Passed { at, from, query: b"x" });
+            crews[0].pass(1, &Passed { at, from, query: b"x", origin: None });
         }
         assert_eq!(crews[0].post(), 0);
     }
@@ -289,7 +345,7 @@ mod tests {
         let at = SocketAddr::from(([127, 0, 0, 1], 53));
         let ask = |crew: &mut Crew, client: u8, count: usize| {
             let from = SocketAddr::from(([10, 0, 0, client], 4_000));
-            (0..count).for_each(|_| crew.pass(1, &Passed { at, from, query: &[client; 20] }));
+            (0..count).for_each(|_| crew.pass(1, &Passed { at, from, query: &[client; 20], origin: None }));
             count - crew.post()
         };
         assert_eq!(ask(&mut crews[0], 1, 100_000), SHARED_ABOVE, "half of it, and no more");

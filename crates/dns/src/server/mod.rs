@@ -4,6 +4,7 @@
 mod counters;
 mod crew;
 mod datagrams;
+mod encrypted;
 mod engine;
 mod limits;
 mod looped;
@@ -22,6 +23,8 @@ mod upstream;
 mod workers;
 
 pub use counters::Counters;
+pub(crate) use encrypted::upstream::{Target as HttpsTarget, ask_once as ask_over_https};
+pub use encrypted::{EncryptedCounters, EncryptedListen};
 pub use engine::Sockets;
 pub use limits::allow_more_files;
 pub(crate) use random::Random;
@@ -32,10 +35,11 @@ pub use workers::{WorkerSlot, Workers};
 use crate::chain::Chain;
 use crate::learn::Learn;
 use crew::Crew;
+use encrypted::Encrypted;
 use engine::{Engine, LoopSockets, gathered};
 use looped::{Change, LoopState};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -65,6 +69,7 @@ pub struct Server<L: Learn> {
     loops: Vec<Arc<LoopState<L>>>,
     /// To see whether questions are on their way between loops.
     crew: Crew,
+    encrypted: Encrypted,
     addresses: Vec<SocketAddr>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -112,7 +117,8 @@ where
         let shares = shares(sockets, loops).map_err(ServerError::Start)?;
         let crews = Crew::of(loops).map_err(ServerError::Start)?;
         let (own, loads) = (settings.share_of(loops), loads(&settings));
-        let mut server = Self { loops: Vec::new(), crew: crews[0].observer(), addresses, threads: Vec::new() };
+        let (crew, encrypted) = (crews[0].observer(), Encrypted::new(crews[0].observer(), &settings));
+        let mut server = Self { loops: Vec::new(), crew, encrypted, addresses, threads: Vec::new() };
         for (crew, sockets) in crews.into_iter().zip(shares) {
             let wake = crew.waker();
             let mut engine = Engine::new(own.clone(), sockets, learner.clone(), crew).map_err(ServerError::Start)?;
@@ -141,11 +147,14 @@ where
     /// Stops taking questions, finishes what is under way, for a second at most, and gives the sockets
     /// back. What comes meanwhile waits in them for whoever serves next.
     pub fn retire(mut self) -> Vec<(Sockets, Listen)> {
+        self.encrypted.retire();
         self.loops.iter().for_each(|one| one.retire());
         let until = Instant::now() + RETIREMENT;
         // In this order: a question that was passed to another loop is counted there before it is no longer on its way.
         let is_done =
             || self.loops.iter().all(|one| one.is_deaf()) && self.crew.is_at_rest() && self.counters().under_way == 0;
+        // An answer of a loop may still have to be written by another thread.
+        let is_done = || is_done() && self.encrypted.is_at_rest();
         while !is_done() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -188,6 +197,7 @@ where
         chain: Option<&Arc<dyn Chain>>,
         sockets: Option<Vec<Vec<(LoopSockets, Listen)>>>,
     ) {
+        self.encrypted.set_limits(settings);
         let (own, loads) = (settings.share_of(self.loops.len()), loads(settings));
         let mut sockets = sockets.map(Vec::into_iter);
         for one in &self.loops {
@@ -208,6 +218,25 @@ where
         while !self.loops.iter().all(|one| one.has_changed()) && Instant::now() < until {
             std::thread::sleep(Duration::from_micros(100));
         }
+    }
+
+    /// Serves clients over TLS and HTTPS at these addresses and no others. Sockets are given for those that are new.
+    pub fn serve_encrypted(
+        &mut self,
+        listen: Vec<EncryptedListen>,
+        sockets: Vec<TcpListener>,
+    ) -> Result<(), ServerError> {
+        self.encrypted.serve(listen, sockets, self.crew.threads()).map_err(ServerError::Start)
+    }
+
+    /// What is counted of connections over TLS and HTTPS.
+    pub fn encrypted_counters(&self) -> Arc<EncryptedCounters> {
+        self.encrypted.counters().clone()
+    }
+
+    /// Connections over TLS and HTTPS that are open.
+    pub fn encrypted_connections(&self) -> usize {
+        self.encrypted.connections()
     }
 
     /// How upstreams were doing a moment ago. One that no loop can reach is down.
@@ -243,6 +272,7 @@ impl<L: Learn> Server<L> {
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
+        self.crew.threads().stop();
     }
 }
 

@@ -1,8 +1,9 @@
 //! Queries under way: asked, or answered and held.
 
+use super::crew::Origin;
 use super::engine::ChainVersion;
 use super::route::{Route, RouteSlot};
-use crate::chain::Continuation;
+use crate::chain::{Continuation, Transport};
 use crate::wire::{HEADER, Question};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -26,6 +27,13 @@ pub(super) enum Client {
         connection: Ticket,
         /// By which it came: the connection may be gone before the answer is there.
         listener: usize,
+        from: SocketAddr,
+    },
+    /// Over TLS or HTTPS: other threads have the connection.
+    Encrypted {
+        origin: Origin,
+        /// Where it came in.
+        server: SocketAddr,
         from: SocketAddr,
     },
     /// Nobody: we ask whether an upstream is back.
@@ -56,7 +64,9 @@ impl Pending {
 impl Client {
     pub(super) fn address(&self) -> Option<IpAddr> {
         match self {
-            Self::Udp { from, .. } | Self::Tcp { from, .. } => Some(super::settings::plain(*from)),
+            Self::Udp { from, .. } | Self::Tcp { from, .. } | Self::Encrypted { from, .. } => {
+                Some(super::settings::plain(*from))
+            }
             Self::Probe | Self::Renewal { .. } => None,
         }
     }
@@ -64,26 +74,46 @@ impl Client {
     pub(super) fn listener(&self) -> Option<usize> {
         match *self {
             Self::Udp { listener, .. } | Self::Tcp { listener, .. } => Some(listener),
-            Self::Probe | Self::Renewal { .. } => None,
+            Self::Encrypted { .. } | Self::Probe | Self::Renewal { .. } => None,
         }
     }
 
     /// Whether somebody waits for the answer.
     pub(super) fn waits(&self) -> bool {
-        self.listener().is_some()
+        matches!(self, Self::Udp { .. } | Self::Tcp { .. } | Self::Encrypted { .. })
     }
 
-    /// Whether the question came by TCP, as far as it came from anybody.
+    /// How the question came. A question that nobody waits for stands for one that came over UDP or TCP.
+    pub(super) fn transport(&self) -> Transport {
+        match self {
+            Self::Encrypted { origin, .. } => origin.transport,
+            other if other.is_by_tcp() => Transport::Tcp,
+            _ => Transport::Udp,
+        }
+    }
+
+    /// Whether the question came by TCP, encrypted or not, as far as it came from anybody.
     pub(super) fn is_by_tcp(&self) -> bool {
-        matches!(self, Self::Tcp { .. } | Self::Renewal { over_tcp: true, .. })
+        matches!(self, Self::Tcp { .. } | Self::Encrypted { .. } | Self::Renewal { over_tcp: true, .. })
     }
 }
 
 /// The way a query went: over a socket of an upstream, under an id.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Link {
-    Udp { socket: u32, id: u16 },
-    Tcp { connection: u32, id: u16 },
+    Udp {
+        socket: u32,
+        id: u16,
+    },
+    Tcp {
+        connection: u32,
+        id: u16,
+    },
+    /// A request over HTTPS, by the number of the connection.
+    Https {
+        connection: u32,
+        id: u16,
+    },
 }
 
 pub(super) struct Pending {

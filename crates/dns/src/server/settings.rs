@@ -33,7 +33,9 @@ pub struct Settings {
     /// TCP connections, in all and of one client.
     pub most_connections: usize,
     pub most_connections_of_client: u32,
-    /// How long a TCP connection may be idle (RFC 7766 §6.2.3).
+    /// Connections of clients over TLS and HTTPS in all; one client may have as many as over TCP.
+    pub most_encrypted_connections: usize,
+    /// How long a connection may be idle, encrypted or not (RFC 7766 §6.2.3).
     pub idle_timeout: Duration,
 }
 
@@ -53,6 +55,7 @@ impl Default for Settings {
             most_queries_of_client: 8_192,
             most_connections: 4_096,
             most_connections_of_client: 256,
+            most_encrypted_connections: 2_048,
             idle_timeout: Duration::from_secs(10),
         }
     }
@@ -105,6 +108,8 @@ pub struct Upstream {
     pub address: SocketAddr,
     /// It is asked over TLS, and no other way.
     pub tls: Option<Tls>,
+    /// It is asked over HTTPS (RFC 8484), at this path, within TLS.
+    pub http_path: Option<Arc<str>>,
     pub health: Health,
     /// How long a connection may be idle and still be used, if it is not what is set for all.
     pub idle_timeout: Option<Duration>,
@@ -114,7 +119,8 @@ pub struct Upstream {
 
 impl From<SocketAddr> for Upstream {
     fn from(address: SocketAddr) -> Self {
-        Self { address, tls: None, health: Health::default(), idle_timeout: None, most_age: None }
+        let health = Health::default();
+        Self { address, tls: None, http_path: None, health, idle_timeout: None, most_age: None }
     }
 }
 

@@ -1,8 +1,10 @@
 //! Upstreams: by which ports and connections each is asked, and whether it answers.
 
+use super::engine::HttpsLink;
 use super::outbox::Outbox;
 use super::ports::Ports;
 use super::settings::{self, Health};
+use crate::chain::Transport;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -43,6 +45,8 @@ pub(super) struct Upstream {
     next_probe: Option<Instant>,
     /// The connection queries go by, if there is one.
     pub(super) connection: Option<u32>,
+    /// The connection over HTTPS, if it is asked so.
+    pub(super) https: HttpsLink,
     /// Why its last connection ended before its time.
     pub(super) trouble: Option<String>,
     pub(super) answered: u64,
@@ -63,6 +67,7 @@ impl Upstream {
             failures: 0,
             next_probe: None,
             connection: None,
+            https: HttpsLink::default(),
             trouble: None,
             answered: 0,
             failed: 0,
@@ -74,6 +79,16 @@ impl Upstream {
     pub(super) fn state(&self) -> UpstreamState {
         let Self { address, answered, failed, .. } = *self;
         UpstreamState { address, is_up: self.is_up(), answered, failed }
+    }
+
+    /// How a query goes to it.
+    pub(super) fn transport(&self, is_by_stream: bool) -> Transport {
+        match (&self.settings.tls, &self.settings.http_path) {
+            (_, Some(_)) => Transport::Https,
+            (Some(_), None) => Transport::Tls,
+            (None, None) if is_by_stream => Transport::Tcp,
+            (None, None) => Transport::Udp,
+        }
     }
 
     pub(super) fn is_up(&self) -> bool {

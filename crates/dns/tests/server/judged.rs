@@ -4,7 +4,7 @@
 use crate::stub::{Client, Upstream, answer, connect, eventually, plain, query, read_message, settings, write_message};
 use namewall_dns::wire::{Header, Rcode, reply};
 use namewall_dns::{
-    Asked, Chain, Continuation, Failure, Heard, Listen, Passing, Route, Server, Settings, Sockets, Step, To,
+    Asked, Chain, Continuation, Failure, Heard, Listen, Passing, Route, Server, Settings, Sockets, Step, To, Transport,
 };
 use std::fmt;
 use std::net::SocketAddr;
@@ -33,8 +33,8 @@ impl Fake {
 
 impl Chain for Fake {
     fn query(&self, asked: &Asked<'_>) -> Step {
-        let Asked { query, client, server, over_tcp } = *asked;
-        let waits = Waits { query: query.to_vec(), client, server, over_tcp, answer: self.answer.clone() };
+        let Asked { query, client, server, transport } = *asked;
+        let waits = Waits { query: query.to_vec(), client, server, transport, answer: self.answer.clone() };
         waits.followed((self.query)(asked))
     }
 }
@@ -50,7 +50,7 @@ struct Waits {
     query: Vec<u8>,
     client: SocketAddr,
     server: SocketAddr,
-    over_tcp: bool,
+    transport: Transport,
     answer: Arc<Judge>,
 }
 
@@ -67,8 +67,8 @@ impl Waits {
 
 impl Continuation for Waits {
     fn answer(self: Box<Self>, heard: &Heard<'_>) -> Passing {
-        let Self { query, client, server, over_tcp, answer } = &*self;
-        answer(&Asked { query, client: *client, server: *server, over_tcp: *over_tcp }, heard.answer)
+        let Self { query, client, server, transport, answer } = &*self;
+        answer(&Asked { query, client: *client, server: *server, transport: *transport }, heard.answer)
     }
 
     fn failed(self: Box<Self>, failure: Failure<'_>) -> Passing {

@@ -7,6 +7,7 @@ mod ask;
 mod cluster;
 mod corefiles;
 mod differences;
+mod encrypted;
 mod kubernetes;
 mod peer;
 mod plain;

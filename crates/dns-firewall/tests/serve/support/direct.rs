@@ -4,7 +4,7 @@ use super::fake::Engines;
 use super::message::{Ask, answer, shown};
 use super::told::LoggedText;
 use namewall_corefile::read;
-use namewall_dns::{Chain, Continuation, Heard, Passing, Route, Step, To};
+use namewall_dns::{Chain, Continuation, Heard, Passing, Route, Step, To, Transport};
 use namewall_dns_firewall::{Built, Disk, Identities, Service, Strangers, Surroundings, build_with};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -104,7 +104,8 @@ impl Firewall {
 /// What becomes of an upstream's answer.
 fn passing(continuation: Box<dyn Continuation>, answer: &[u8]) -> String {
     let upstream = SocketAddr::from(([192, 0, 2, 53], 53));
-    let mut passing = continuation.answer(&Heard { upstream, since: Instant::now(), over_tcp: false, answer });
+    let mut passing =
+        continuation.answer(&Heard { upstream, since: Instant::now(), transport: Transport::Udp, answer });
     while let Passing::Later(judge) | Passing::LaterOn(_, judge) = passing {
         passing = judge();
     }

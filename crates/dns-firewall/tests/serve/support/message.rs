@@ -1,7 +1,7 @@
 //! Messages as text: a question as it would be typed, an answer as lines of a zone, a reply as one line.
 
-use namewall_dns::Asked;
 use namewall_dns::wire::{Edns, Header, Name, Section, records};
+use namewall_dns::{Asked, Transport};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 const TYPES: [(&str, u16); 14] = [
@@ -131,7 +131,8 @@ impl From<&str> for Ask {
 
 impl Ask {
     pub(crate) fn asked(&self) -> Asked<'_> {
-        Asked { query: &self.query, client: self.client, server: self.server, over_tcp: self.over_tcp }
+        let transport = if self.over_tcp { Transport::Tcp } else { Transport::Udp };
+        Asked { query: &self.query, client: self.client, server: self.server, transport }
     }
 }
 

@@ -222,12 +222,19 @@ impl<L: Learn> Engine<L> {
             let Some(pending) = self.pending.get(ticket) else { continue };
             // It was asked again since, or is answered and held.
             let Some(_) = pending.link.filter(|_| pending.last_asked + timeout <= now) else { continue };
+            let (pending_upstream, begun) = (pending.upstream, pending.begun);
             if let Some(Link::Tcp { connection, .. }) = pending.link
                 && now >= pending.begun + timeout * 2
                 && self.connections.at(connection).is_some_and(|one| one.last_heard <= pending.begun)
             {
                 // A stream loses nothing, but there may be nobody at its end: others are asked, or by another.
                 self.end_dead(connection);
+                continue;
+            }
+            if let Some(Link::Https { connection, .. }) = pending.link
+                && now >= pending.begun + timeout * 2
+                && self.end_dead_https(pending_upstream, connection, begun)?
+            {
                 continue;
             }
             self.count_failure(ticket);
@@ -263,6 +270,7 @@ impl<L: Learn> Engine<L> {
                     self.write(connection.slot);
                 }
             }
+            Client::Encrypted { origin, .. } => self.crew.desk().answer(origin.number, reply, id),
             Client::Probe | Client::Renewal { .. } => {}
         }
     }

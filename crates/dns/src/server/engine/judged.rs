@@ -38,7 +38,10 @@ impl<L: Learn> Engine<L> {
         pending.chain_version = self.chain_version.clone();
         let listener = pending.client.listener().unwrap_or(0);
         let Some(chain_version) = &self.chain_version else {
-            let route = self.routes[listener].clone();
+            let Some(route) = self.routes.get(listener).cloned() else {
+                self.serv_fail(ticket);
+                return Ok(());
+            };
             return self.ask_by(ticket, route);
         };
         let chain = chain_version.chain.clone();
@@ -57,18 +60,21 @@ impl<L: Learn> Engine<L> {
         let server =
             self.pending.get(ticket).map(|pending| pending.client).and_then(|client| self.server_of(client))?;
         let pending = self.pending.get(ticket)?;
-        let over_tcp = pending.client.is_by_tcp();
+        let transport = pending.client.transport();
         let client = match pending.client {
-            Client::Udp { from, .. } | Client::Tcp { from, .. } | Client::Renewal { from, .. } => from,
+            Client::Udp { from, .. }
+            | Client::Tcp { from, .. }
+            | Client::Encrypted { from, .. }
+            | Client::Renewal { from, .. } => from,
             Client::Probe => return None,
         };
-        Some(Asked { query: &pending.query, client, server, over_tcp })
+        Some(Asked { query: &pending.query, client, server, transport })
     }
 
     /// Where a question came in, if it came in at all.
     fn server_of(&self, client: Client) -> Option<SocketAddr> {
         match client {
-            Client::Renewal { server, .. } => Some(server),
+            Client::Renewal { server, .. } | Client::Encrypted { server, .. } => Some(server),
             Client::Udp { listener, .. } | Client::Tcp { listener, .. } => {
                 self.listeners.get(listener).map(|listener| listener.address)
             }
@@ -133,7 +139,9 @@ impl<L: Learn> Engine<L> {
         let client = self.pending.get(ticket)?.client;
         let server = self.server_of(client)?;
         let pending = self.pending.get(ticket)?;
-        let (Client::Udp { from, .. } | Client::Tcp { from, .. }) = client else { return None };
+        let (Client::Udp { from, .. } | Client::Tcp { from, .. } | Client::Encrypted { from, .. }) = client else {
+            return None;
+        };
         let renewal = Client::Renewal { server, from, over_tcp: client.is_by_tcp() };
         let (query, chain_version) = (pending.query.clone(), pending.chain_version.clone());
         let renewal = self.pending.insert(renewal, &query, self.now);
@@ -149,9 +157,9 @@ impl<L: Learn> Engine<L> {
             self.forget(ticket);
             return Ok(());
         };
-        let over_tcp = pending.is_by_stream;
+        let transport = self.upstreams[pending.upstream].transport(pending.is_by_stream);
         let (upstream, since) = (self.upstreams[pending.upstream].address, pending.last_asked);
-        let next = caught(|| continuation.renewed(&Heard { upstream, since, over_tcp, answer }));
+        let next = caught(|| continuation.renewed(&Heard { upstream, since, transport, answer }));
         match next.flatten() {
             Some((to, continuation)) => {
                 if let Some(pending) = self.pending.get(ticket) {
@@ -200,9 +208,9 @@ impl<L: Learn> Engine<L> {
             return Ok(true);
         }
         let continuation = pending.continuation.take();
-        let over_tcp = pending.is_by_stream;
+        let transport = self.upstreams[pending.upstream].transport(pending.is_by_stream);
         let (upstream, since) = (self.upstreams[pending.upstream].address, pending.last_asked);
-        let heard = Heard { upstream, since, over_tcp, answer };
+        let heard = Heard { upstream, since, transport, answer };
         // An answer that no chain has decided about does not pass.
         let passing = continuation.and_then(|continuation| caught(|| continuation.answer(&heard)));
         let Some(passing) = passing else {

@@ -6,6 +6,7 @@
 
 mod answers;
 mod connections;
+mod https;
 mod joining;
 mod judged;
 mod listeners;
@@ -16,6 +17,7 @@ mod testing;
 
 pub use listeners::Sockets;
 
+pub(in crate::server) use https::HttpsLink;
 pub(in crate::server) use judged::ChainVersion;
 pub(in crate::server) use listeners::{LoopSockets, gathered};
 
@@ -23,6 +25,7 @@ use crate::learn::Learn;
 use crate::server::counters::Counters;
 use crate::server::crew::{Crew, Mail};
 use crate::server::datagrams::Inbox;
+use crate::server::encrypted::upstream::HttpsHeard;
 use crate::server::limits;
 use crate::server::pending::{Link, Table, Ticket};
 use crate::server::random::Random;
@@ -110,6 +113,8 @@ pub(in crate::server) struct Engine<L: Learn> {
     chain_version: Option<Arc<ChainVersion>>,
     /// What was judged elsewhere, to go on with.
     judged: Arc<Mutex<Vec<(Ticket, judged::Judged)>>>,
+    /// What upstreams over HTTPS have answered, to go on with.
+    heard_https: Arc<Mutex<Vec<HttpsHeard>>>,
     /// Where each listener's queries go if no chain says otherwise.
     routes: Vec<Arc<Route>>,
     /// Those of the settings, by number.
@@ -184,6 +189,7 @@ impl<L: Learn> Engine<L> {
             vacant: Vec::new(),
             chain_version: None,
             judged: Arc::default(),
+            heard_https: Arc::default(),
             routes: Vec::new(),
             named_routes: Vec::new(),
             servers: FxHashMap::default(),
@@ -309,6 +315,7 @@ impl<L: Learn> Engine<L> {
             Token::Wake => {
                 let _ = self.wake.read();
                 self.take_judged()?;
+                self.take_heard_https()?;
                 self.take_mail()?;
             }
             Token::Listener(at) => self.take_queries(at as usize)?,

@@ -39,7 +39,7 @@ impl<L: Learn> Engine<L> {
                     Some(other) => {
                         self.counters.passed += 1;
                         let at = self.listeners[listener].address;
-                        self.crew.pass(other, &Passed { at, from, query: datagram.bytes });
+                        self.crew.pass(other, &Passed { at, from, query: datagram.bytes, origin: None });
                     }
                 }
             } else {
@@ -50,13 +50,18 @@ impl<L: Learn> Engine<L> {
         Ok(())
     }
 
-    /// Takes the questions that other loops have put into the mailbox.
+    /// Takes the questions that other loops and encrypted connections have put into the mailbox.
     pub(super) fn take_mail(&mut self) -> io::Result<()> {
         let mut mail = std::mem::take(&mut self.mail);
         self.crew.take(&mut mail);
         let mut taken = Ok(());
-        for Passed { at, from, query } in mail.iter() {
+        for Passed { at, from, query, origin } in mail.iter() {
             self.mailed += 1;
+            if let Some(origin) = origin {
+                let client = Client::Encrypted { origin, server: at, from };
+                taken = taken.and_then(|()| self.take_query(client, query));
+                continue;
+            }
             let listener = self.listeners.iter().position(|one| one.address == at && one.can_send());
             if let Some(listener) = listener {
                 taken = taken.and_then(|()| self.take_query(Client::Udp { listener, from }, query));
@@ -170,8 +175,10 @@ impl<L: Learn> Engine<L> {
 
     /// The client waits for one answer less.
     fn leave(&mut self, client: Client) {
-        if let Client::Tcp { connection, .. } = client {
-            self.settle(connection);
+        match client {
+            Client::Tcp { connection, .. } => self.settle(connection),
+            Client::Encrypted { origin, .. } => self.crew.desk().close(origin.number),
+            Client::Udp { .. } | Client::Probe | Client::Renewal { .. } => {}
         }
     }
 
@@ -186,6 +193,7 @@ impl<L: Learn> Engine<L> {
                     connection.open = connection.open.saturating_sub(1);
                 }
             }
+            Link::Https { connection, .. } => self.upstreams[upstream].https.settle(connection),
         }
     }
 
@@ -228,7 +236,11 @@ impl<L: Learn> Engine<L> {
 
     fn ask_of(&mut self, ticket: Ticket, upstream: usize, over_tcp: bool) -> io::Result<()> {
         let is_by_stream = over_tcp || self.upstreams[upstream].settings.tls.is_some();
-        let asked = if is_by_stream { self.ask_by_stream(ticket, upstream) } else { self.ask_by_udp(ticket, upstream) };
+        let asked = match (&self.upstreams[upstream].settings.http_path, is_by_stream) {
+            (Some(_), _) => self.ask_by_https(ticket, upstream),
+            (None, true) => self.ask_by_stream(ticket, upstream),
+            (None, false) => self.ask_by_udp(ticket, upstream),
+        };
         let (now, timeout) = (self.now, self.settings.try_timeout);
         let Some(pending) = self.pending.get(ticket) else { return Ok(()) };
         pending.tries += 1;

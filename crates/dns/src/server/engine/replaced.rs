@@ -62,6 +62,7 @@ impl<L: Learn> Engine<L> {
         let connections: Vec<u32> =
             self.connections.iter().filter(|(_, one)| of_it(one.end)).map(|(slot, _)| slot).collect();
         connections.into_iter().for_each(|slot| self.end(slot));
+        self.upstreams[at].https.end();
         self.vacant.push(at);
     }
 
@@ -96,6 +97,8 @@ impl<L: Learn> Engine<L> {
             for number in std::iter::from_fn(|| upstream.ports.close_one()).take(at_once) {
                 self.sockets.remove(&number);
             }
+            let idle = upstream.settings.idle_timeout.unwrap_or(self.settings.idle_timeout);
+            upstream.https.end_idle(self.now, idle);
         }
         if self.upstreams.iter().filter(|upstream| upstream.is_replaced).count() > self.vacant.len() {
             self.drop_replaced();

@@ -1,8 +1,9 @@
 //! `namewall dns`: serves a Corefile, and goes on until it is told to end.
 //! `question` is what --explain asks, `explained` what it prints, `identities` who clients are, `cluster` what the API
-//! server says of names and is told, `objects` what `kubernetes` answers from, `sources` what the Corefile was read from.
+//! server says of names and is told, `encrypted` the sockets of TLS and HTTPS, `objects` what `kubernetes` answers from, `sources` what the Corefile was read from.
 
 mod cluster;
+mod encrypted;
 mod explained;
 mod identities;
 mod objects;
@@ -168,10 +169,12 @@ fn addresses() -> Result<Vec<(String, IpAddr)>> {
 fn explain(built: &Built, question: &Question, format: Format) -> Result<ExitCode> {
     let (query, answer) = (question.message(), question.answer());
     let server = question.server.unwrap_or_else(|| {
-        let first = built.listen.first().copied();
+        let encrypted = built.encrypted.iter().find(|listen| listen.transport == question.transport);
+        let first = encrypted.map(|listen| listen.address).or(built.listen.first().copied());
+        let first = first.or(built.encrypted.first().map(|listen| listen.address));
         first.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 53)))
     });
-    let asked = namewall_dns::Asked { query: &query, client: question.client, server, over_tcp: question.over_tcp };
+    let asked = namewall_dns::Asked { query: &query, client: question.client, server, transport: question.transport };
     let explanation = built.service.explain(&asked, answer.as_deref());
     output::unless_closed(explained::print(&explanation, format))?;
     Ok(if explanation.passes() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -181,6 +184,7 @@ fn explain(built: &Built, question: &Question, format: Format) -> Result<ExitCod
 struct Running {
     server: Server<LearnNothing>,
     listen: Vec<SocketAddr>,
+    encrypted: Vec<SocketAddr>,
     /// Addresses it has left: the last answers may still go out there.
     left: Vec<SocketAddr>,
     endpoints: Endpoints,
@@ -190,25 +194,25 @@ struct Running {
 
 impl Running {
     fn start(built: Built, around: &Surroundings) -> Result<Self> {
+        check_listen(&built)?;
         let sockets = bind(&built.listen, &[])?;
+        let encrypted = encrypted::bind(&encrypted::addresses(&built.encrypted), &[])?;
         let mut served = Endpoints::new(around.teller.clone());
         served.set(&built.endpoints)?;
-        Self::start_at(built, sockets, served)
-    }
-
-    fn start_at(built: Built, sockets: Vec<(Sockets, Listen)>, served: Endpoints) -> Result<Self> {
-        let Built { service, routes, listen, endpoints, idle_timeout, .. } = built;
+        let Built { service, routes, listen, encrypted: over_tls, endpoints, idle_timeout, .. } = built;
         let chain: Arc<dyn Chain> = Arc::new(service);
-        let server = Server::start_judged(
-            settings(&listen, routes, idle_timeout),
-            Some(chain),
-            sockets,
-            Arc::new(LearnNothing),
-        )?;
+        let settings = settings(&listen, routes, idle_timeout);
+        settings.check(&encrypted::addresses(&over_tls))?;
+        let mut server = Server::start_judged(settings, Some(chain), sockets, Arc::new(LearnNothing))?;
+        around.teller.watch_connections(server.encrypted_counters());
         for address in &listen {
             info!(%address, "serving DNS");
         }
-        Ok(Self { server, listen, left: Vec::new(), endpoints: served, lameduck: lameduck(&endpoints) })
+        encrypted::log(&over_tls, &[]);
+        let at = encrypted::addresses(&over_tls);
+        server.serve_encrypted(over_tls, encrypted)?;
+        let lameduck = lameduck(&endpoints);
+        Ok(Self { server, listen, encrypted: at, left: Vec::new(), endpoints: served, lameduck })
     }
 
     /// Goes on with what the file says now; if it cannot be served nothing has changed.
@@ -216,24 +220,29 @@ impl Running {
         let around = Surroundings { addresses: addresses()?, ..around.clone() };
         let built = build_all(corefile, &around)?;
         print_warnings(corefile, &built)?;
-        let Built { service, routes, listen, endpoints, idle_timeout, .. } = built;
+        check_listen(&built)?;
+        let Built { service, routes, listen, encrypted: over_tls, endpoints, idle_timeout, .. } = built;
+        let encrypted = encrypted::addresses(&over_tls);
         let without = |all: &[SocketAddr], some: &[SocketAddr]| -> Vec<SocketAddr> {
             all.iter().copied().filter(|address| !some.contains(address)).collect()
         };
-        let (new, left) = (without(&listen, &self.listen), without(&self.listen, &listen));
-        if listen.is_empty() {
-            bail!("there is no address to listen at");
-        }
+        let (new, mut left) = (without(&listen, &self.listen), without(&self.listen, &listen));
+        let new_encrypted = without(&encrypted, &self.encrypted);
         // First what can fail: sockets that are not needed in the end are gone with the error.
-        let sockets = if new.is_empty() { Vec::new() } else { bind(&new, &self.left)? };
+        let sockets = bind(&new, &self.left)?;
+        let encrypted_sockets = encrypted::bind(&new_encrypted, &self.left)?;
         let settings = settings(&listen, routes, idle_timeout);
         settings.check(&listen)?;
+        settings.check(&encrypted)?;
         self.endpoints.set(&endpoints)?;
         self.lameduck = lameduck(&endpoints);
         self.server.move_to(settings, Arc::new(service), sockets)?;
         left.iter().for_each(|address| info!(%address, "no longer serving DNS"));
         new.iter().for_each(|address| info!(%address, "serving DNS"));
-        (self.listen, self.left) = (listen, left);
+        encrypted::log(&over_tls, &self.encrypted);
+        self.server.serve_encrypted(over_tls, encrypted_sockets)?;
+        left.extend(without(&self.encrypted, &encrypted));
+        (self.listen, self.encrypted, self.left) = (listen, encrypted, left);
         Ok(())
     }
 
@@ -251,6 +260,13 @@ impl Running {
     }
 }
 
+fn check_listen(built: &Built) -> Result<()> {
+    if built.listen.is_empty() && built.encrypted.is_empty() {
+        bail!("there is no address to listen at");
+    }
+    Ok(())
+}
+
 fn settings(listen: &[SocketAddr], routes: Vec<Route>, idle_timeout: Option<Duration>) -> Settings {
     let usual = Settings::default();
     Settings {
@@ -263,9 +279,6 @@ fn settings(listen: &[SocketAddr], routes: Vec<Route>, idle_timeout: Option<Dura
 
 /// Sockets at all these addresses, or at none. Those that were left a moment ago are waited for.
 fn bind(listen: &[SocketAddr], left: &[SocketAddr]) -> Result<Vec<(Sockets, Listen)>> {
-    if listen.is_empty() {
-        bail!("there is no address to listen at");
-    }
     let until = Instant::now() + LEAVING;
     let bind = |address: &SocketAddr| {
         let sockets = loop {

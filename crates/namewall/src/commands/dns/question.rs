@@ -1,6 +1,7 @@
 //! A question as it is typed.
 
 use anyhow::{Context, Error, Result, bail};
+use namewall_dns::Transport;
 use namewall_dns::wire::RecordType;
 use namewall_policy::domain::DomainName;
 use std::net::{IpAddr, SocketAddr};
@@ -13,7 +14,7 @@ pub(super) struct Question {
     name: Option<DomainName>,
     pub(super) client: SocketAddr,
     pub(super) server: Option<SocketAddr>,
-    pub(super) over_tcp: bool,
+    pub(super) transport: Transport,
     options: Vec<(u16, Vec<u8>)>,
     /// What is answered, where that is said.
     answer: Option<Answer>,
@@ -51,7 +52,7 @@ impl FromStr for Question {
             name,
             client,
             server: None,
-            over_tcp: false,
+            transport: Transport::Udp,
             options: Vec::new(),
             answer: None,
         };
@@ -61,10 +62,12 @@ impl FromStr for Question {
                 "from" => question.client = address(value()?, 40_000)?,
                 "at" => question.server = Some(address(value()?, 53)?),
                 "over" => {
-                    question.over_tcp = match value()? {
-                        "tcp" => true,
-                        "udp" => false,
-                        other => bail!("`{other}` is neither tcp nor udp"),
+                    question.transport = match value()? {
+                        "tcp" => Transport::Tcp,
+                        "udp" => Transport::Udp,
+                        "tls" => Transport::Tls,
+                        "https" => Transport::Https,
+                        other => bail!("`{other}` is neither udp, tcp, tls nor https"),
                     }
                 }
                 "answer" => question.answer = Some(answer(value()?)?),
@@ -182,7 +185,7 @@ mod tests {
             "aaaa www.Example.com. from 10.1.2.3 at 127.0.0.1:5300 over tcp edns0:0xffed=abc edns0:65=0x0aff"
                 .parse()
                 .unwrap();
-        assert_eq!((question.kind, question.over_tcp), (28, true));
+        assert_eq!((question.kind, question.transport), (28, Transport::Tcp));
         assert_eq!(question.client.to_string(), "10.1.2.3:40000");
         assert_eq!(question.server.map(|at| at.to_string()).as_deref(), Some("127.0.0.1:5300"));
         assert_eq!(question.options, [(0xffed, b"abc".to_vec()), (65, vec![0x0a, 0xff])]);
