@@ -4,6 +4,7 @@ use crate::cache::Cache;
 use crate::cluster::ClusterNames;
 use crate::exchange::{BlockAt, Exchange, Unserved};
 use crate::forward::Forwarding;
+use crate::list_files::Lists;
 use crate::local::Local;
 use crate::loops::LoopGuard;
 use crate::message::{Identities, is_under};
@@ -30,6 +31,8 @@ pub struct Service(pub(crate) Arc<Inside>);
 #[derive(Debug)]
 pub(crate) struct Inside {
     pub(crate) blocks: Vec<Block>,
+    /// The lists that expressions ask.
+    pub(crate) lists: Lists,
     pub(crate) teller: Arc<Teller>,
     pub(crate) identities: Arc<dyn Identities>,
 }

@@ -2,7 +2,10 @@
 
 use crate::dnstap::Taps;
 use crate::errors::Alike;
-use crate::metrics::Metrics;
+use crate::list_files::ListFiles;
+use crate::metrics::{ListCounts, Metrics};
+use crate::watch::Watched;
+use namewall_zones::DomainList;
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,6 +28,7 @@ pub struct Teller {
     lost_ever: AtomicU64,
     metrics: Metrics,
     taps: Taps,
+    lists: ListFiles,
 }
 
 enum LogItem {
@@ -41,7 +45,14 @@ impl Teller {
         let (lines, waiting) = sync_channel(MOST);
         std::thread::Builder::new().name("log".to_owned()).spawn(move || write(to, &waiting))?;
         let (lost, lost_ever) = (AtomicU64::new(0), AtomicU64::new(0));
-        Ok(Self { lines, lost, lost_ever, metrics: Metrics::default(), taps: Taps::default() })
+        Ok(Self {
+            lines,
+            lost,
+            lost_ever,
+            metrics: Metrics::default(),
+            taps: Taps::default(),
+            lists: ListFiles::default(),
+        })
     }
 
     pub fn tell(&self, line: String) {
@@ -79,6 +90,21 @@ impl Teller {
 
     pub(crate) fn taps(&self) -> &Taps {
         &self.taps
+    }
+
+    pub(crate) fn lists(&self) -> &ListFiles {
+        &self.lists
+    }
+
+    /// What is counted of lists.
+    pub(crate) fn list_counts(&self) -> Vec<ListCounts> {
+        let of_file = |(file, list): (Arc<str>, Arc<Watched<DomainList>>)| ListCounts {
+            label: file.to_string(),
+            entries: list.now().len() as u64,
+            loaded: list.loads.last(),
+            failures: list.loads.failures(),
+        };
+        self.lists.all().into_iter().map(of_file).collect()
     }
 
     /// Lines left out of the log since the start.

@@ -19,6 +19,7 @@ mod forward_health;
 mod forward_tls;
 mod hosts;
 mod kubernetes;
+mod lists;
 mod loadbalance;
 mod log;
 mod loops;
