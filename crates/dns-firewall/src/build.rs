@@ -20,6 +20,7 @@ use crate::metrics::Meters;
 use crate::names::Names;
 use crate::report::Observers;
 use crate::rewrite::Rewrite;
+use crate::rpz::Policy;
 use crate::rules::{Judge, List, Rule};
 use crate::service::{Block, Inside, Service};
 use crate::shape::Shape;
@@ -167,6 +168,7 @@ impl Builder<'_> {
             local,
             cache: server.cache.clone().map(|settings| Arc::new(Cache::new(settings))),
             acls: server.acls.iter().map(|acl| acl_for(acl, server)).collect(),
+            policies: server.rpzs.iter().filter_map(|rpz| self.policy(rpz)).collect(),
             rewrites: server.rewrites.iter().filter_map(|rewrite| self.rewrite(rewrite)).collect(),
             query_flags: server.header.iter().flat_map(|header| header.query.clone()).collect(),
             dns64: server.dns64.clone(),
@@ -443,6 +445,19 @@ impl Builder<'_> {
         self.warnings.extend(findings.warnings.into_iter().map(|warning| format!("{}: {warning}", forward.place)));
         let upstreams = self.routes.last().map(|route| route.upstreams.clone()).unwrap_or_default();
         Forwarding::new(forward, self.routes.len() - 1, upstreams)
+    }
+
+    fn policy(&mut self, settings: &corefile::Rpz) -> Option<Policy> {
+        match Policy::open(settings, &self.around.teller) {
+            Ok((policy, warning)) => {
+                self.warnings.extend(warning.map(|warning| format!("{}: {warning}", settings.place)));
+                Some(policy)
+            }
+            Err(error) => {
+                self.error(&settings.place, format!("rpz: {error}"));
+                None
+            }
+        }
     }
 
     fn rewrite(&mut self, settings: &corefile::Rewrite) -> Option<Rewrite> {

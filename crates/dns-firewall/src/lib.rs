@@ -42,6 +42,7 @@ mod records;
 mod reply;
 mod report;
 mod rewrite;
+mod rpz;
 mod rules;
 mod service;
 mod service_hints;

@@ -12,6 +12,7 @@ use crate::names::Names;
 use crate::reply::without_recursion;
 use crate::report::Observers;
 use crate::rewrite::Rewrite;
+use crate::rpz::Policy;
 use crate::rules::List;
 use crate::shape::Shape;
 use crate::tell::Teller;
@@ -22,6 +23,7 @@ use namewall_dns::{Asked, Chain, Failure, Passing, Step};
 use namewall_policy::domain::DomainName;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// What serves a Corefile. It is a [`Chain`] for the DNS server.
 #[derive(Clone, Debug)]
@@ -51,6 +53,8 @@ pub(crate) struct Block {
     pub(crate) forwards: Vec<Forwarding>,
     pub(crate) acls: Vec<Acl>,
     pub(crate) rewrites: Vec<Rewrite>,
+    /// In the order in which they count.
+    pub(crate) policies: Vec<Policy>,
     /// Changes of the flags of queries.
     pub(crate) query_flags: Vec<FlagChange>,
     pub(crate) dns64: Option<Dns64>,
@@ -81,6 +85,21 @@ impl Chain for Service {
             Ok(exchange) => exchange.fail(failure),
             Err(_) => without_recursion(plain::failure(asked.query, failure.rcode())),
         })
+    }
+}
+
+impl Service {
+    /// Waits until policy zones have been transferred or cannot be, but not longer than this.
+    pub fn wait_for_policies(&self, limit: Duration) {
+        let until = Instant::now() + limit;
+        for policy in self.0.blocks.iter().flat_map(|block| &block.policies) {
+            while !policy.is_settled() {
+                if Instant::now() >= until {
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
     }
 }
 

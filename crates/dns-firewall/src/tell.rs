@@ -4,6 +4,7 @@ use crate::dnstap::Taps;
 use crate::errors::Alike;
 use crate::list_files::ListFiles;
 use crate::metrics::{ListCounts, Metrics};
+use crate::rpz::Followers;
 use crate::watch::Watched;
 use namewall_zones::DomainList;
 use std::io::Write;
@@ -29,6 +30,7 @@ pub struct Teller {
     metrics: Metrics,
     taps: Taps,
     lists: ListFiles,
+    followers: Followers,
 }
 
 enum LogItem {
@@ -52,6 +54,7 @@ impl Teller {
             metrics: Metrics::default(),
             taps: Taps::default(),
             lists: ListFiles::default(),
+            followers: Followers::default(),
         })
     }
 
@@ -96,6 +99,10 @@ impl Teller {
         &self.lists
     }
 
+    pub(crate) fn followers(&self) -> &Followers {
+        &self.followers
+    }
+
     /// What is counted of lists.
     pub(crate) fn list_counts(&self) -> Vec<ListCounts> {
         let of_file = |(file, list): (Arc<str>, Arc<Watched<DomainList>>)| ListCounts {
@@ -104,7 +111,7 @@ impl Teller {
             loaded: list.loads.last(),
             failures: list.loads.failures(),
         };
-        self.lists.all().into_iter().map(of_file).collect()
+        self.lists.all().into_iter().map(of_file).chain(self.followers.counts()).collect()
     }
 
     /// Lines left out of the log since the start.

@@ -32,6 +32,8 @@ use tracing::{error, info, warn};
 const TICK: Duration = Duration::from_millis(250);
 /// How long an address is waited for that was left a moment ago.
 const LEAVING: Duration = Duration::from_secs(2);
+/// How long a start or a reload waits for policy zones of servers.
+const POLICY_PATIENCE: Duration = Duration::from_secs(5);
 /// How long who is told things has to take them in the end.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
@@ -81,6 +83,7 @@ pub(crate) fn run(args: &Dns) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(asked) = &args.explain {
+        built.service.wait_for_policies(POLICY_PATIENCE);
         return explain(&built, &asked.parse()?, args.output);
     }
     clusters.wait(&read);
@@ -198,6 +201,8 @@ impl Running {
 
     fn start_at(built: Built, sockets: Vec<(Sockets, Listen)>, served: Endpoints) -> Result<Self> {
         let Built { service, routes, listen, endpoints, idle_timeout, .. } = built;
+        // Until they are known, questions get SERVFAIL.
+        service.wait_for_policies(POLICY_PATIENCE);
         let chain: Arc<dyn Chain> = Arc::new(service);
         let server = Server::start_judged(
             settings(&listen, routes, idle_timeout),
@@ -230,6 +235,7 @@ impl Running {
         settings.check(&listen)?;
         self.endpoints.set(&endpoints)?;
         self.lameduck = lameduck(&endpoints);
+        service.wait_for_policies(POLICY_PATIENCE);
         self.server.move_to(settings, Arc::new(service), sockets)?;
         left.iter().for_each(|address| info!(%address, "no longer serving DNS"));
         new.iter().for_each(|address| info!(%address, "serving DNS"));
