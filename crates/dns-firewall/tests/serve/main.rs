@@ -23,6 +23,8 @@ mod lists;
 mod loadbalance;
 mod log;
 mod loops;
+mod rpz;
+mod rpz_transfer;
 mod s9_1;
 mod s9_2;
 mod s9_3;
