@@ -121,17 +121,10 @@ impl NameTable {
         })
     }
 
-    /// The names of the table that are wildcards (`*.b`) over this one, the shortest first. A wildcard stands for one
-    /// label or more.
-    pub fn wildcards_over<'t>(&'t self, name: &'t [u8]) -> impl Iterator<Item = Above> + 't {
-        let suffixes = self.suffixes(name);
-        let whole = suffixes.count;
-        suffixes.filter(move |suffix| suffix.depth < whole).filter_map(|suffix| {
-            let is_there = self.depths & bit(suffix.depth + 1) != 0;
-            let hash = mix(suffix.hash, b"\x01*");
-            let id = if is_there { self.find(hash, &[b"\x01*", suffix.name]) } else { None };
-            id.map(|id| Above { id, depth: suffix.depth })
-        })
+    /// The wildcard (`*.b`) of a name.
+    pub fn wildcard_of(&self, name: &[u8]) -> Option<u32> {
+        let whole = self.suffixes(name).last()?;
+        self.find(mix(whole.hash, b"\x01*"), &[b"\x01*", name])
     }
 
     /// The hash of a name, and how many labels it has.
@@ -272,13 +265,11 @@ mod tests {
     }
 
     #[test]
-    fn wildcards_stand_for_one_label_or_more() {
+    fn a_name_has_its_wildcard() {
         let table = table(&[b"\x01*\x07example\0", b"\x01*\0"]);
-        let over = |name: &'static [u8]| table.wildcards_over(name).map(|found| found.id).collect::<Vec<_>>();
-        assert_eq!(over(b"\x01a\x07example\0"), [1, 0]);
-        assert_eq!(over(b"\x01a\x01b\x07example\0"), [1, 0]);
-        assert_eq!(over(b"\x07example\0"), [1]);
-        assert!(over(b"\0").is_empty());
+        assert_eq!(table.wildcard_of(b"\x07example\0"), Some(0));
+        assert_eq!(table.wildcard_of(b"\0"), Some(1));
+        assert_eq!(table.wildcard_of(b"\x03www\x07example\0"), None);
     }
 
     /// The hash decides where to look, and nothing else.

@@ -49,7 +49,8 @@ fn records_say_what_clients_get() {
         ("a.b.bad.example", "NxDomain by *.bad.example.policy.example."),
         // The name's own policy counts before that of a wildcard, and only for itself.
         ("ok.bad.example", "Passthru by ok.bad.example.policy.example."),
-        ("www.ok.bad.example", "NxDomain by *.bad.example.policy.example."),
+        // A wildcard does not reach below a name that the zone has.
+        ("www.ok.bad.example", "nothing"),
         ("evilbad.example", "nothing"),
         ("none.example", "NoData by none.example.policy.example."),
         ("www.none.example", "nothing"),
@@ -74,7 +75,8 @@ fn the_longest_wildcard_and_the_longest_prefix_count() {
          24.0.2.0.192.rpz-ip CNAME .\n32.7.2.0.192.rpz-ip CNAME rpz-passthru.\n32.zz.db8.2001.rpz-ip CNAME *.\n",
     );
     assert_eq!(shown(zone.for_name(&wire("x.a.example"))), "Passthru by *.a.example.policy.example.");
-    assert_eq!(shown(zone.for_name(&wire("a.example"))), "NxDomain by *.example.policy.example.");
+    assert_eq!(shown(zone.for_name(&wire("b.example"))), "NxDomain by *.example.policy.example.");
+    assert_eq!(shown(zone.for_name(&wire("a.example"))), "nothing", "a name above another is there");
     assert_eq!(shown(zone.for_name(&wire("other"))), "Drop by *.policy.example.");
     let client = |text: &str| shown(zone.for_client(text.parse::<IpAddr>().unwrap()));
     assert_eq!(client("10.1.2.3"), "Passthru by 16.0.0.1.10.rpz-client-ip.policy.example.");

@@ -152,7 +152,8 @@ impl Looked {
     pub(crate) fn read(question: &Question, answer: &[u8], addresses: &[IpAddr]) -> Option<Self> {
         let mut aliases = Vec::new();
         for record in records(answer).ok()?.iter().filter(|record| record.section == Section::Answer) {
-            if record.kind.0 == CNAME {
+            // Who asks for an alias is not led on by it.
+            if record.kind.0 == CNAME && question.record_type.0 != CNAME {
                 let name = |at| namewall_dns::wire::Name::read(answer, at).ok().map(|(name, _)| name);
                 // The data stand behind the TTL and their length.
                 aliases.push((name(record.owner)?, name(record.ttl_at + 6)?));

@@ -2,7 +2,7 @@
 
 use super::prefixes::Prefixes;
 use super::trigger::{Trigger, TriggerKind};
-use crate::name::{is_within, lower, shown, wire};
+use crate::name::{is_within, lower, parent, shown, wire};
 use crate::name_table::NameTable;
 use crate::read::{Reader, ZoneError};
 use crate::record::{CNAME, Record, SOA};
@@ -143,11 +143,14 @@ impl PolicyBuilder {
         if is_new {
             zone.about.push(About { is_name: trigger == Trigger::Name, line });
             match trigger {
-                Trigger::Name => {}
+                Trigger::Name => zone.add_names_above(&own)?,
                 Trigger::Address(TriggerKind::ClientIp, network) => zone.clients.add(network, id),
                 Trigger::Address(_, network) => zone.addresses.add(network, id),
                 Trigger::OfServers => zone.of_servers += 1,
             }
+        }
+        if let Some(about) = zone.about.get_mut(id as usize).filter(|about| about.line == 0) {
+            about.line = line;
         }
         let length = u16::try_from(record.data.len()).map_err(|_| "its data are too long".to_owned())?;
         let start = u32::try_from(zone.data.len()).map_err(|_| "there is no room for more data".to_owned())?;
@@ -269,14 +272,31 @@ impl PolicyZone {
         self.clients.over(client).find_map(|(_, id)| self.found(id, TriggerKind::ClientIp))
     }
 
-    /// The policy for a name, which is on the wire and in lower case: its own, or else that of the longest wildcard.
+    /// The policy for a name, which is on the wire and in lower case: its own or, if the zone has no such name, that of
+    /// the wildcard of the longest name above it that the zone has (RFC 4592).
     pub fn for_name(&self, name: &[u8]) -> Option<Found> {
-        let found = |id: u32| {
-            let is_name = self.about.get(id as usize).is_some_and(|about| about.is_name);
-            if is_name { self.found(id, TriggerKind::Name) } else { None }
+        let closest = self.owners.above(name).last().map(|above| above.id);
+        let id = match closest.map(|id| (id, self.owners.name(id))) {
+            Some((id, own)) if own.len() == name.len() => id,
+            Some((_, above)) => self.owners.wildcard_of(above)?,
+            None => self.owners.wildcard_of(&[0])?,
         };
-        let own = self.owners.get(name).and_then(found);
-        own.or_else(|| self.owners.wildcards_over(name).filter_map(|above| found(above.id)).last())
+        let is_name = self.about.get(id as usize).is_some_and(|about| about.is_name);
+        if is_name { self.found(id, TriggerKind::Name) } else { None }
+    }
+
+    /// A name under which there is one exists, though it has no policy.
+    fn add_names_above(&mut self, name: &[u8]) -> Result<(), String> {
+        let mut above = parent(name);
+        while let Some(one) = above.filter(|one| one.len() > 1) {
+            let (_, is_new) = self.owners.insert(one).map_err(|full| full.to_string())?;
+            if !is_new {
+                break;
+            }
+            self.about.push(About { is_name: true, line: 0 });
+            above = parent(one);
+        }
+        Ok(())
     }
 
     /// The policy for one of the addresses of an answer: that of the longest prefix, and of two that are as long that of
