@@ -1,4 +1,4 @@
-//! Names and their addresses in little memory: a hosts file of a million names takes some 60 MB. Names and addresses
+//! Names and their addresses in little memory: a hosts file of a million names takes some 70 MB. Names and addresses
 //! have numbers, and rows of numbers say which belong together.
 
 use namewall_zones::{Full, NameTable};

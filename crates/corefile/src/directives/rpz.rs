@@ -98,11 +98,11 @@ pub(crate) fn read(line: &Line, report: &mut Report) -> Option<Rpz> {
             }
             (RpzOption::Reload, RpzFrom::Servers(_)) => {
                 report
-                    .error("bad-option", option.place(), "the SOA of the zone says how often its servers are asked")
+                    .error("extra-option", option.place(), "the SOA of the zone says how often its servers are asked")
                     .help("remove it");
             }
             (RpzOption::Expired, RpzFrom::File { .. }) => {
-                report.error("bad-option", option.place(), "a file does not expire").help("remove it");
+                report.error("extra-option", option.place(), "a file does not expire").help("remove it");
             }
             (RpzOption::Expired, RpzFrom::Servers(_)) => {
                 let words = [("servfail", Expired::ServFail), ("keep", Expired::Keep)];
